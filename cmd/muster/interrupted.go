@@ -57,7 +57,7 @@ func withJobState(ctx context.Context, o *orchestrator.Orchestrator, err error, 
 	case len(ids) == 0:
 		return withState(ctx, err, "nothing was sent; begin again with %s", again)
 	case queryErr == nil && elsewhere:
-		return withState(ctx, err, "the work continues in the background; wait for it with muster jobs wait %s, or end it with muster jobs cancel JOB", strings.Join(ids, " "))
+		return withState(ctx, err, "the work continues in the background; wait for it with muster jobs status JOB --wait, or end it with muster jobs cancel JOB; jobs: %s", strings.Join(ids, ", "))
 	case o.Redis().Mode() == redisd.Embedded:
 		return withState(ctx, err, "the built-in Redis has forgotten the work; begin again with %s", again)
 	}

@@ -26,7 +26,7 @@ func TestInterruptedCommandsSayHowToContinue(t *testing.T) {
 		ready string // part of its output while it waits
 		want  string
 	}{
-		{[]string{"jobs", "wait", job, "--progress", "lines"}, "default", "muster: interrupted: the jobs are not cancelled; wait again with muster jobs wait " + job},
+		{[]string{"jobs", "status", job, "--wait"}, "default", "muster: interrupted: the job is not cancelled; wait again with muster jobs status " + job},
 		{[]string{"start"}, "running; Ctrl-C stops", "muster: interrupted: unfinished work is kept; resume with muster start"},
 		{[]string{"jobs", "events", "all", "--follow", "--after", "0"}, "job.created", "muster: interrupted\n"},
 		{[]string{"demo", "--dir", kept}, "demo: started", "muster: interrupted: the demo was stopped; its data is in " + kept},

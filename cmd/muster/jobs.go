@@ -21,7 +21,7 @@ If no orchestrator is running, they start its Redis for the duration of the comm
 
     muster jobs start --prompt 'check the contract' --document contract.pdf
     muster jobs list --status pending
-    muster jobs wait JOB
+    muster jobs status JOB --wait
 
 Exit codes: 0 done, 1 failed or no such job, 2 wrong usage.`,
 		Subcommands: []*cli.Command{
@@ -30,7 +30,6 @@ Exit codes: 0 done, 1 failed or no such job, 2 wrong usage.`,
 			jobsStatusCommand(env),
 			jobsItemsCommand(env),
 			jobsDecideCommand(env),
-			jobsWaitCommand(env),
 			jobsEventsCommand(env),
 			jobsRetryCommand(env),
 			jobsCancelCommand(env),

@@ -89,7 +89,7 @@ func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j client.Job, n
 		if err != nil {
 			return err
 		}
-		failed = notCompleted([]client.Job{ended})
+		failed = notCompleted(ended)
 		if !c.Bool("json") {
 			fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", ended.Status)
 		}
@@ -133,11 +133,11 @@ func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, j client.Job)
 	if err != nil {
 		return err
 	}
-	ended, err := s.wait(ctx, []client.Job{next})
+	ended, err := s.wait(ctx, next)
 	if err != nil {
 		return s.interrupted(ctx, err, next.ID)
 	}
-	return errors.Join(s.showJob(ended[0], c.Bool("json")), notCompleted(ended))
+	return errors.Join(s.showJob(ended, c.Bool("json")), notCompleted(ended))
 }
 
 // scrapeAgain resumes a scrape with workers of this process.

@@ -37,7 +37,7 @@ interface of muster start.
     muster jobs start --prompt 'find all duties' --document a.pdf --wait
     muster jobs start audit --prompt check --context '{"customer": "acme"}'
     muster jobs start --prompt 'and again' --after JOB --priority high --at 2h
-    muster jobs start --file jobs.jsonl
+    muster jobs start --file list.jsonl
 
 With --file, each line is a job: an object like {"id": "weekly", "prompt": "Check
 all contracts", "cron": "0 3 * * 1"}. Jobs whose ID exists are skipped, so the command
@@ -213,10 +213,10 @@ func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j client.Job
 			return err
 		}
 		result.Progress = &p
-		return errors.Join(printJSON(s.env.stdout, result), notCompleted([]client.Job{ended}))
+		return errors.Join(printJSON(s.env.stdout, result), notCompleted(ended))
 	}
 	fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", newPainter(s.env).status(string(result.Final)))
-	return notCompleted([]client.Job{ended})
+	return notCompleted(ended)
 }
 
 // work waits for a job, and does its work in this process unless other processes have workers.
@@ -225,17 +225,17 @@ func (s jobScope) work(ctx context.Context, j client.Job) (client.Job, error) {
 	if err != nil {
 		return j, err
 	}
-	ended, err := s.wait(ctx, []client.Job{j})
+	ended, err := s.wait(ctx, j)
 	if err = errors.Join(err, stop()); err != nil {
 		return j, s.interrupted(ctx, err, j.ID)
 	}
-	return ended[0], nil
+	return ended, nil
 }
 
 // interrupted returns the error of a command that waited for a job, with the state of the job if a signal stopped the command.
 func (s jobScope) interrupted(ctx context.Context, err error, id string) error {
 	if s.own == nil {
-		return withState(ctx, err, "the job continues; wait for it with muster jobs wait %s, or end it with muster jobs cancel %s", id, id)
+		return withState(ctx, err, "the job continues; wait for it with muster jobs status %s --wait, or end it with muster jobs cancel %s", id, id)
 	}
 	var ids []string
 	if id != "" {

@@ -22,17 +22,29 @@ func jobsStatusCommand(env environment) *cli.Command {
 		Usage: "show the progress of a job; for a scrape, its pages and its final report",
 		Description: `    muster jobs status JOB
     muster jobs status JOB --progress      with the time that is left
+    muster jobs status JOB --wait          until it has ended
     muster jobs status JOB --failed        the items that failed, and why
-    muster jobs status JOB --csv > items.csv`,
+    muster jobs status JOB --csv > items.csv
+
+With --wait the exit code is 1 unless the job is completed without failed items.
+A job without progress for its time stuck_after ends the wait; it is not cancelled.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "progress", Usage: "show the progress with an estimate of the remaining time"},
 			&cli.BoolFlag{Name: "report", Usage: "print the full report; with --json also all items"},
 			&cli.BoolFlag{Name: "csv", Usage: "print the items as CSV"},
 			&cli.BoolFlag{Name: "rejected", Usage: "list rejected items"},
 			&cli.BoolFlag{Name: "failed", Usage: "list failed items"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended"},
+			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, give up after `D`", DefaultText: "never"},
+			&cli.StringFlag{Name: "fail-on", Value: "failed", Usage: "with --wait, exit 1 on `WHAT`: failed for failed items, never to ignore them"},
 			jobIDFlag(), serverFlag(), watchFlag(), jsonFlag(),
 		},
-		Action: onJob(env, showStatus),
+		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
+			if c.Bool("wait") {
+				return s.waited(ctx, c, j)
+			}
+			return showStatus(ctx, c, s, j)
+		}),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -18,78 +19,81 @@ import (
 func tasksCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "tasks",
-		Usage: "list tasks by state, count their outcomes, complete external tasks",
+		Usage: "list tasks by state, complete external tasks",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list running, ready, scheduled or open tasks",
-				Description: "An open task waits for muster tasks complete or fail, or a program that does the same.",
+				Name: "list", Usage: "list running, ready, scheduled or open tasks, or count outcomes",
+				Description: `An open task waits for muster tasks complete, or a program that does the same.
+--stats counts outcomes by minute, which are kept for 24 hours, or by hour, kept for
+30 days.`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "state", Usage: "tasks in `STATE`: running, which includes prefetched ones, ready, scheduled or open", Value: "running"},
-					&cli.StringFlag{Name: "task", Usage: "of open tasks, only those called `TASK`"},
-					limitFlag(), serverFlag(), watchFlag(), jsonFlag(),
-				},
-				Action: listTasks(env),
-			},
-			{
-				Name: "stats", Usage: "count the outcomes of tasks by minute or hour",
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "queue", Usage: "only tasks of `QUEUE`"},
-					&cli.StringFlag{Name: "task", Usage: "only tasks called `TASK`"},
-					&cli.DurationFlag{Name: "since", Usage: "the last `D`; minutes are kept for 24 hours, hours for 30 days", Value: time.Hour},
-					&cli.StringFlag{Name: "step", Usage: "count by `STEP`: minute or hour", Value: "minute"},
+					&cli.StringFlag{Name: "task", Usage: "of open tasks and outcomes, only those of `TASK`"},
+					limitFlag(),
+					&cli.BoolFlag{Name: "stats", Usage: "count outcomes"},
+					&cli.StringFlag{Name: "queue", Usage: "with --stats, only outcomes of tasks in `QUEUE`"},
+					&cli.DurationFlag{Name: "since", Usage: "with --stats, outcomes of the last `D`", Value: time.Hour},
+					&cli.StringFlag{Name: "step", Usage: "with --stats, count by `STEP`: minute or hour", Value: "minute"},
 					serverFlag(), watchFlag(), jsonFlag(),
 				},
 				Action: func(c *cli.Context) error {
-					since, err := sinceOf(c)
-					if err != nil {
-						return err
+					if c.Bool("stats") {
+						return listRates(env, c)
 					}
-					return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-						points, err := s.TaskRates(ctx, c.String("queue"), c.String("task"), c.String("step"), since)
-						if err != nil {
-							return err
-						}
-						return showPage(env, c, points, "No task has ended", rateColumns, rateRow)
-					})(c)
+					return listTasks(env)(c)
 				},
 			},
 			{
-				Name: "complete", Usage: "complete an open task with its result", ArgsUsage: "WORKFLOW NODE",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "result", Usage: "the result as `JSON`, or - for standard input", Required: true}, serverFlag()},
-				Action: func(c *cli.Context) error {
-					result, err := valueOf(env, "result", c.String("result"))
-					if err != nil {
-						return err
-					}
-					return onNode(env, "completed", func(ctx context.Context, s *client.Client, id, node string) error {
-						return s.CompleteNode(ctx, id, node, api.NodeResult{Result: result})
-					})(c)
-				},
-			},
-			{
-				Name: "fail", Usage: "fail an open task", ArgsUsage: "WORKFLOW NODE",
+				Name: "complete", Usage: "complete an open task with its result, or fail it with --error", ArgsUsage: "WORKFLOW NODE",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "message", Usage: "why, as `TEXT`", Required: true},
-					&cli.StringFlag{Name: "code", Usage: "the `CODE` of the failure", DefaultText: "error"},
-					&cli.BoolFlag{Name: "permanent", Usage: "do not retry the task"}, serverFlag(),
+					&cli.StringFlag{Name: "result", Usage: "the result as `JSON`, or - for standard input"},
+					&cli.StringFlag{Name: "error", Usage: "fail the task with `MESSAGE`"},
+					&cli.StringFlag{Name: "code", Usage: "with --error, the `CODE` of the failure", DefaultText: "error"},
+					&cli.BoolFlag{Name: "permanent", Usage: "with --error, do not retry the task"}, serverFlag(),
 				},
-				Action: func(c *cli.Context) error {
-					f := api.NodeFailure{Message: c.String("message"), Code: c.String("code"), Permanent: c.Bool("permanent")}
-					return onNode(env, "failed", func(ctx context.Context, s *client.Client, id, node string) error {
-						return s.FailNode(ctx, id, node, f)
-					})(c)
-				},
+				Action: completeTask(env),
 			},
 		},
 	}
 }
 
-// onNode is the action of a command on a node of a workflow.
-func onNode(env environment, result string, fn func(ctx context.Context, s *client.Client, id, node string) error) cli.ActionFunc {
-	return onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-		id, node := c.Args().Get(0), c.Args().Get(1)
-		return done(env, fn(ctx, s, id, node), "%s: node %s of %s", result, node, id)
-	})
+// listRates prints the outcomes of tasks over time.
+func listRates(env environment, c *cli.Context) error {
+	since, err := sinceOf(c)
+	if err != nil {
+		return err
+	}
+	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+		points, err := s.TaskRates(ctx, c.String("queue"), c.String("task"), c.String("step"), since)
+		if err != nil {
+			return err
+		}
+		return showPage(env, c, points, "No task has ended", rateColumns, rateRow)
+	})(c)
+}
+
+// completeTask completes or fails a node of a workflow.
+func completeTask(env environment) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		failure := api.NodeFailure{Message: c.String("error"), Code: c.String("code"), Permanent: c.Bool("permanent")}
+		if c.IsSet("result") == c.IsSet("error") {
+			return usageError{errors.New("tasks complete: use one of --result JSON and --error MESSAGE")}
+		}
+		result := json.RawMessage("null")
+		if c.IsSet("result") {
+			var err error
+			if result, err = valueOf(env, "result", c.String("result")); err != nil {
+				return err
+			}
+		}
+		return onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+			id, node := c.Args().Get(0), c.Args().Get(1)
+			if c.IsSet("error") {
+				return done(env, s.FailNode(ctx, id, node, failure), "failed: node %s of %s", node, id)
+			}
+			return done(env, s.CompleteNode(ctx, id, node, api.NodeResult{Result: result}), "completed: node %s of %s", node, id)
+		})(c)
+	}
 }
 
 func listTasks(env environment) cli.ActionFunc {

@@ -21,7 +21,7 @@ import (
 func workersCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "workers",
-		Usage: "ping and list workers, change their concurrency",
+		Usage: "ping and list workers",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "ping and list the workers; exit 1 if one does not reply or none is running",
@@ -31,17 +31,6 @@ func workersCommand(env environment) *cli.Command {
 					serverFlag(), watchFlag(), jsonFlag(),
 				},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error { return listWorkers(ctx, env, c, s) }),
-			},
-			{
-				Name: "scale", Usage: "set how many tasks the running workers run at once", ArgsUsage: "N",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "worker", Usage: "only the worker called `NAME`", DefaultText: "all"}, serverFlag()},
-				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-					n, err := strconv.Atoi(c.Args().First())
-					if err != nil {
-						return usageError{fmt.Errorf("invalid number of tasks %q: must be at least 1", c.Args().First())}
-					}
-					return done(env, s.SetConcurrency(ctx, api.Concurrency{Concurrency: n, Worker: c.String("worker")}), "concurrency: %d", n)
-				}),
 			},
 		},
 	}
@@ -173,7 +162,7 @@ func schedulesCommand(env environment) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "schedules",
-		Usage: "list, pause, resume and trigger the entries of the schedule",
+		Usage: "list, pause, resume, trigger and delete the entries of schedulers",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list schedule entries with their last and next run",
@@ -188,8 +177,46 @@ func schedulesCommand(env environment) *cli.Command {
 			},
 			change("pause", "send no further runs of an entry until it is resumed", "paused"),
 			change("resume", "resume a paused entry; runs that were due in the pause are not sent", "resumed"),
-			change("trigger", "send a run of an entry now", "triggered"),
+			{
+				Name: "trigger", Usage: "send a run of an entry now, or the runs of a past period", ArgsUsage: "ENTRY",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "from", Usage: "send the runs that were due from `TIME` on, as in 2027-01-31T00:00:00Z"},
+					&cli.StringFlag{Name: "to", Usage: "with --from, the last due time is `TIME`", DefaultText: "now"}, serverFlag(),
+				},
+				Action: triggerSchedule(env),
+			},
+			{
+				Name: "delete", Usage: "forget an entry that no running scheduler has", ArgsUsage: "ENTRY", Flags: []cli.Flag{serverFlag()},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					return done(env, s.DeleteSchedule(ctx, c.Args().First()), "deleted: %s", c.Args().First())
+				}),
+			},
 		},
+	}
+}
+
+func triggerSchedule(env environment) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		b := api.Backfill{To: time.Now()}
+		for name, at := range map[string]*time.Time{"from": &b.From, "to": &b.To} {
+			if text := c.String(name); text != "" {
+				var err error
+				if *at, err = time.Parse(time.RFC3339, text); err != nil {
+					return usageError{fmt.Errorf("--%s %q: use a time such as 2027-01-31T15:04:05Z", name, text)}
+				}
+			}
+		}
+		if c.IsSet("to") && !c.IsSet("from") {
+			return usageError{errors.New("schedules trigger: --to needs --from")}
+		}
+		return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+			entry := c.Args().First()
+			if b.From.IsZero() {
+				return done(env, s.ChangeSchedule(ctx, entry, "trigger"), "triggered: %s", entry)
+			}
+			n, err := s.BackfillSchedule(ctx, entry, b)
+			return done(env, err, "triggered: %s, %d runs", entry, n)
+		})(c)
 	}
 }
 

@@ -27,7 +27,7 @@ func workflowsCommand(env environment) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "workflows",
-		Usage: "send, list, wait for and stop workflows of tasks",
+		Usage: "send, list, stop and retry workflows of tasks",
 		Description: `The commands call the API of the orchestrator of the data directory, or of --server.
 If no orchestrator is running, they use the Redis of the data directory, or of --redis.`,
 		Subcommands: []*cli.Command{
@@ -45,8 +45,13 @@ If no orchestrator is running, they use the Redis of the data directory, or of -
 			{
 				Name: "get", Usage: "show a workflow and its tasks, with states and times", ArgsUsage: "ID",
 				Description: `A task within another one is indented below it. Of many tasks with the same name and
-state, only the first are listed.`,
-				Flags:  []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "list all tasks"}, serverFlag(), watchFlag(), jsonFlag()},
+state, only the first are listed. --result waits for the end and exits with 1 if the
+workflow failed.`,
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "all", Usage: "list all tasks"},
+					&cli.BoolFlag{Name: "result", Usage: "wait for the result and print it"}, timeout(),
+					serverFlag(), watchFlag(), jsonFlag(),
+				},
 				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error { return getWorkflow(ctx, env, c, s) }),
 			},
 			{
@@ -64,13 +69,6 @@ with --wait its result.`,
 					serverFlag(), jsonFlag(),
 				},
 				Action: sendWorkflow(env),
-			},
-			{
-				Name: "wait", Usage: "wait for a workflow and print its result; exit 1 if it failed", ArgsUsage: "ID",
-				Flags: []cli.Flag{timeout(), serverFlag(), jsonFlag()},
-				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-					return waitForResult(ctx, env, c, s, c.Args().First())
-				}),
 			},
 			{
 				Name: "cancel", Usage: "end workflows with cleanup: their tasks fail, and tasks that handle failures run", ArgsUsage: "ID…",
@@ -103,6 +101,18 @@ with --wait its result.`,
 						return done(env, s.RevokeNode(ctx, id, node), "revoked: node %s of %s", node, id)
 					})(c)
 				},
+			},
+			{
+				Name: "delete", Usage: "delete ended workflows with their results", ArgsUsage: "ID…",
+				Flags: []cli.Flag{serverFlag()},
+				Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					for _, id := range c.Args().Slice() {
+						if err := done(env, s.DeleteWorkflow(ctx, id), "deleted: %s", id); err != nil {
+							return err
+						}
+					}
+					return nil
+				}),
 			},
 		},
 	}
@@ -183,6 +193,9 @@ type workflowNodes struct {
 }
 
 func getWorkflow(ctx context.Context, env environment, c *cli.Context, s *client.Client) error {
+	if c.Bool("result") {
+		return waitForResult(ctx, env, c, s, c.Args().First())
+	}
 	w, err := s.Workflow(ctx, c.Args().First())
 	if err != nil {
 		return err
@@ -383,7 +396,6 @@ func known(ctx context.Context, env environment, s *client.Client, name, queue s
 		name, queue, strings.Join(slices.Compact(queues), " or "))
 }
 
-// stopWorkflows stops the workflows of the arguments that have not ended, and prints the result for each.
 // retryWorkflows retries workflows by ID or, with --all, by a filter.
 func retryWorkflows(env environment) cli.ActionFunc {
 	return func(c *cli.Context) error {
@@ -443,6 +455,7 @@ func retryWorkflows(env environment) cli.ActionFunc {
 	}
 }
 
+// stopWorkflows stops the workflows of the arguments that have not ended, and prints the result for each.
 func stopWorkflows(env environment, stopped string, stop func(*client.Client, context.Context, string) error) cli.ActionFunc {
 	return onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 		for _, id := range c.Args().Slice() {

@@ -174,3 +174,15 @@ func (c *Client) Schedules(ctx context.Context) ([]api.Schedule, error) {
 func (c *Client) ChangeSchedule(ctx context.Context, name, verb string) error {
 	return c.post(ctx, "/v1/schedules/"+url.PathEscape(name)+"/"+verb, nil)
 }
+
+// BackfillSchedule sends the runs of an entry that were due in a period, and returns their number.
+func (c *Client) BackfillSchedule(ctx context.Context, name string, b api.Backfill) (int, error) {
+	var sent api.Backfilled
+	err := c.do(ctx, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/backfill", nil, b, &sent)
+	return sent.Ticks, err
+}
+
+// DeleteSchedule forgets an entry that no running scheduler has.
+func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
+	return c.do(ctx, http.MethodDelete, "/v1/schedules/"+url.PathEscape(name), nil, nil, nil)
+}
