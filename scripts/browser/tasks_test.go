@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -262,6 +263,51 @@ func TestUpdatesKeepTypedText(t *testing.T) {
 		t.Errorf("the form was sent as %s", got)
 	}
 	b.shows("No workflows found")
+}
+
+// Selected workflows are retried by clicks. The list does not move while rows are selected.
+func TestSelection(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	for _, reason := range []string{"no stock of 17", "no stock of 18", "closed"} {
+		over(t, s, bad.S(reason))
+	}
+	b := open(t, s.URL)
+	b.visit("/workflows?state=failure")
+	b.status("Live")
+	count := func(selector string) int {
+		return eval[int](b, fmt.Sprintf(`document.querySelectorAll(%q).length`, selector))
+	}
+	b.do(chromedp.Click("input[data-all]"))
+	if got := count("tbody input:checked"); got != 3 {
+		t.Fatalf("after a click on the checkbox of the head: %d rows are selected, want 3", got)
+	}
+	over(t, s, bad.S("late"))
+	testutil.Eventually(t, "the new row is counted", func() bool {
+		return eval[string](b, `(e => e.checkVisibility() ? e.textContent : "")(document.getElementById("more"))`) == "1 new"
+	})
+	if got := count("tbody tr"); got != 3 {
+		t.Errorf("while rows are selected the list has %d, want 3", got)
+	}
+	b.inspect("selection")
+	b.do(press("#more"))
+	if all, selected := count("tbody tr"), count("tbody input:checked"); all != 4 || selected != 3 {
+		t.Errorf("after a click on 1 new: %d rows, %d selected, want 4 and 3", all, selected)
+	}
+	b.click(`button[formaction$="/retry"]`)
+	b.shows("selected workflows: 3.")
+	b.click("form[method=post] button")
+	b.shows("Retried 3 workflows.")
+
+	b.visit("/names/shop.bad")
+	b.shows("error: no stock of …")
+	b.click(`a[href^="?error="]`)
+	b.shows("Show all")
+	b.inspect("error group")
+	b.click(`a[href*="/retry?error="]`)
+	b.shows(`"shop.bad" failed`)
+	b.click("form[method=post] button")
+	b.shows("Retried 2 workflows.")
 }
 
 // Printed pages have no navigation and buttons. Error messages keep their lines.

@@ -66,7 +66,6 @@ func (s *site) actions() map[string]webui.Action {
 				return webui.Done{To: workflow(r)}, s.client.Revoke(ctx, r.PathValue("id"))
 			},
 		},
-		"/revoke":                            {Class: webui.Operate, Says: s.askRevokeMany, Do: s.revokeMany},
 		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Says: completions{s}.askComplete, Do: completions{s}.complete},
 		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: completions{s}.askFail, Do: completions{s}.fail},
 		"/queues/{queue}/pause": {

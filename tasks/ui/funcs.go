@@ -21,12 +21,15 @@ var funcs = template.FuncMap{
 	"line":     func(text string) string { return clip.Line(text, 300) },
 	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
 	"labels":   func(prefix string, l map[string]string) any { return labels{prefix, l} },
-	"flows":    func(prefix string, list []tasktype.Workflow) any { return flows{prefix, list} },
+	"flows": func(prefix string, selectable bool, list []tasktype.Workflow) any {
+		return flows{prefix, selectable, list}
+	},
 }
 
 // flows is a list of workflows with the prefix of the pages.
 type flows struct {
 	Prefix string
+	Select bool // with checkboxes
 	List   []tasktype.Workflow
 }
 

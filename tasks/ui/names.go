@@ -5,7 +5,9 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/internal/clip"
@@ -33,7 +35,9 @@ func (t taskRow) Quantile(percent int) time.Duration {
 }
 
 // URL returns the path of the task's page without the prefix.
-func (t taskRow) URL() string { return "/names/" + url.PathEscape(t.Task) }
+func (t taskRow) URL() string { return nameURL(t.Task) }
+
+func nameURL(task string) string { return "/names/" + url.PathEscape(task) }
 
 // day holds the statistics of tasks for the last day.
 type day struct {
@@ -103,7 +107,7 @@ func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, erro
 }
 
 // lastFailures is the maximum number of failed nodes read for a task.
-const lastFailures = 50
+const lastFailures = 100
 
 // rateName is the maximum length in bytes of a task name in the statistics.
 const rateName = 100
@@ -114,15 +118,47 @@ type nameData struct {
 	Day      webui.Chart
 	Hour     webui.Chart
 	Errors   []errorGroup
-	Failures int // number of grouped failures
-	Workers  int // live workers with a handler
+	Failures int                   // number of grouped failures
+	Error    string                // key of the selected group; empty for all
+	List     []tasktype.FailedNode // failures of the selected group
+	Workers  int                   // live workers with a handler
 	Open     int64
 }
 
-// errorGroup groups the failures of a task with the same message.
+// errorGroup is a group of failures of a task with the same code and similar messages.
 type errorGroup struct {
+	Key   string
 	Last  tasktype.FailedNode
 	Count int
+}
+
+// Query returns the query of the page and actions of the group.
+func (g errorGroup) Query() string { return "?" + url.Values{"error": {g.Key}}.Encode() }
+
+// Retry returns the query of the action that retries the workflows of the group.
+func (d nameData) Retry(key string) string {
+	return "?" + url.Values{"task": {d.Task}, "error": {key}}.Encode()
+}
+
+// variable matches the words of a message that differ between similar failures, such as numbers and IDs.
+var variable = regexp.MustCompile(`[\pL\pN_-]*\pN[\pL\pN_-]*`)
+
+// groupOf returns the key of the group of a failure: its code and the first line of its message, without numbers and IDs.
+func groupOf(f tasktype.Failure) string {
+	message, _, _ := strings.Cut(clip.Bytes(f.Message, 2000), "\n")
+	return clip.Bytes(f.Code+": "+variable.ReplaceAllString(message, "…"), 200)
+}
+
+// failures returns the last failures of a task, or of one group of them.
+func (s *site) failures(ctx context.Context, task, group string) ([]tasktype.FailedNode, error) {
+	if len(task) > 200 || len(group) > 200 {
+		return nil, webui.Invalid("The name of the task or the error is too long.")
+	}
+	list, err := s.client.Failures(ctx, task, lastFailures)
+	if group != "" {
+		list = slices.DeleteFunc(list, func(n tasktype.FailedNode) bool { return groupOf(n.Failure) != group })
+	}
+	return list, err
 }
 
 // taskName shows a task with its statistics, durations and last errors.
@@ -142,11 +178,16 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	d.Hour = newChart("Completed tasks in the last hour, by minute", points, since, all.now, time.Minute)
-	failed, err := s.client.Failures(ctx, d.Task, lastFailures)
+	failed, err := s.failures(ctx, d.Task, "")
 	if err != nil {
 		return webui.View{}, err
 	}
-	d.Errors, d.Failures = grouped(failed), len(failed)
+	d.Errors, d.Failures, d.Error = grouped(failed), len(failed), r.URL.Query().Get("error")
+	for _, n := range failed {
+		if d.Error == "" || groupOf(n.Failure) == d.Error {
+			d.List = append(d.List, n)
+		}
+	}
 	live, err := s.client.Workers(ctx)
 	if err != nil {
 		return webui.View{}, err
@@ -168,16 +209,16 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/names", Data: d, Cost: ratesCost + 10}, nil
 }
 
-// grouped groups failures by message, the most frequent first.
+// grouped groups failures, the most frequent first.
 func grouped(failed []tasktype.FailedNode) (out []errorGroup) {
 	at := map[string]int{}
 	for _, n := range failed {
-		key := n.Failure.Code + " " + n.Failure.Message
+		key := groupOf(n.Failure)
 		i, ok := at[key]
 		if !ok {
 			i = len(out)
 			at[key] = i
-			out = append(out, errorGroup{Last: n})
+			out = append(out, errorGroup{Key: key, Last: n})
 		}
 		out[i].Count++
 	}

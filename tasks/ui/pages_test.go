@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
@@ -132,7 +133,7 @@ func TestPagesOfTaskAndQueue(t *testing.T) {
 	}
 	f.Drain()
 	wantIn(t, h, "/names", "u.bad", "/tasks/names/u.bad", "p95")
-	wantIn(t, h, "/names/u.bad", `<td class="n">3</td>`, "Errors of the last 3 failed tasks", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
+	wantIn(t, h, "/names/u.bad", `<td class="n">3</td>`, "The last 3 failed tasks", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
 	wantIn(t, h, "/names/u.none", "No completed tasks in the last day", "No failures")
 	wantIn(t, h, "/queues/default", "u.bad", "Worker</th>", "Last day")
 	if code, _ := get(t, h, "/queues/none"); code != http.StatusNotFound {
@@ -312,7 +313,7 @@ func TestWorkflowsAreFilteredByLabel(t *testing.T) {
 			t.Errorf("%s: got %d, want 400", path, code)
 		}
 	}
-	if body := wantPosted(t, h, http.StatusOK, "/revoke?label=customer%3Dzen", "most", "1"); !strings.Contains(body, "Revoked 1 workflows") {
+	if body := wantPosted(t, h, http.StatusOK, "/revoke?label=customer%3Dzen", "most", "1"); !strings.Contains(body, "Revoked 1 workflow.") {
 		t.Errorf("got %s", body)
 	}
 }
@@ -362,4 +363,103 @@ func TestFailedWorkflowIsRetried(t *testing.T) {
 		t.Errorf("got %d, %v, want 2", got, err)
 	}
 	wantPosted(t, h, http.StatusBadRequest, page+"/retry")
+}
+
+// Selected workflows are retried and cancelled together. Workflows to which an action does not apply are counted.
+func TestSelectedWorkflowsAreChanged(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	ctx := t.Context()
+	var ids []string
+	for range 3 {
+		run, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, run.ID())
+	}
+	wantIn(t, h, "/workflows", `name="id" value="`+ids[0]+`"`, `formaction="/tasks/retry"`, "Cancel running…")
+	selected := "?selected=yes&id=" + ids[0] + "&id=" + ids[1] + "&id=" + ids[0]
+	wantIn(t, h, "/cancel"+selected, "selected workflows: 2.")
+	for _, path := range []string{"/cancel?selected=yes", "/retry", "/retry?name=inc", "/cancel?queue=none", "/retry?task=u.inc"} {
+		if code, _ := get(t, h, path); code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", path, code)
+		}
+	}
+	if body := wantPosted(t, h, http.StatusOK, "/cancel"+selected, "most", "2"); !strings.Contains(body, "Cancelled 2 workflows.") {
+		t.Errorf("got %s", body)
+	}
+	f.Drain()
+	all := selected + "&id=" + ids[2] + "&id=unknown"
+	if body := wantPosted(t, h, http.StatusOK, "/retry"+all, "most", "4"); !strings.Contains(body, "Retried 2 workflows. Unchanged: 2") {
+		t.Errorf("got %s", body)
+	}
+	for i, id := range ids {
+		state, err := tasks.Attach[int](f.Client(), id).Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state == tasktype.Failed {
+			t.Errorf("workflow %d: got %s, want another state", i, state)
+		}
+	}
+}
+
+// Failures that differ in numbers and IDs only are one group, whose failures are listed and whose workflows are retried.
+func TestFailuresAreGroupedAndRetried(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	ctx := t.Context()
+	var ids []string
+	for _, message := range []string{"the card of ord_17 was declined (request 80959)\nstack 1", "the card of ord_2 was declined (request 7)", "timeout"} {
+		run, err := fails.S(message).Send(ctx, f.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, run.ID())
+	}
+	f.Drain()
+	const group = "?error=error%3A+the+card+of+%E2%80%A6+was+declined+%28request+%E2%80%A6%29"
+	wantIn(t, h, "/names/u.fails", `<td class="n">2</td>`, strings.ReplaceAll(group, "+", "&#43;")+"#failures", ids[2], "error: timeout")
+	wantIn(t, h, "/names/u.fails"+group, ids[0], ids[1])
+	if _, body := get(t, h, "/names/u.fails"+group); strings.Contains(body, ids[2]) {
+		t.Error("the list of a group has a failure of another group")
+	}
+	action := "/retry" + group + "&task=u.fails"
+	wantIn(t, h, action, "u.fails", ": 2.")
+	if body := wantPosted(t, h, http.StatusOK, action, "most", "2"); !strings.Contains(body, "Retried 2 workflows.") {
+		t.Errorf("got %s", body)
+	}
+	for _, path := range []string{"/names/u.fails?error=none", "/names/u.fails"} {
+		if code, _ := get(t, h, path); code != http.StatusOK {
+			t.Errorf("%s: got %d, want 200", path, code)
+		}
+	}
+}
+
+// Emptying a queue cancels the workflows with tasks that wait in it.
+func TestQueueIsEmptied(t *testing.T) {
+	t.Parallel()
+	ctx, client := t.Context(), tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	cfg := anyone
+	cfg.Prefix = "/tasks"
+	h := Handler(client, cfg)
+	waiting, err := inc.S(2, tasks.Queue("slow")).Send(ctx, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := inc.S(1).Send(ctx, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?queue=slow"`)
+	wantIn(t, h, "/cancel?queue=slow", "wait in queue", ": 1.")
+	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow", "most", "1")
+	if state, err := waiting.Status(ctx); err != nil || state != tasktype.Failed {
+		t.Errorf("a workflow of the queue: got %s, %v, want FAILURE", state, err)
+	}
+	if state, err := other.Status(ctx); err != nil || state.Terminal() {
+		t.Errorf("a workflow of another queue: got %s, %v, want PENDING", state, err)
+	}
 }

@@ -55,7 +55,7 @@ type FailingTask struct {
 }
 
 // Path returns the path of the task's page without the prefix.
-func (f FailingTask) Path() string { return "/names/" + url.PathEscape(f.Task) }
+func (f FailingTask) Path() string { return nameURL(f.Task) }
 
 // Share returns the percentage of failed nodes.
 func (f FailingTask) Share() int64 { return 100 * f.Failed / max(f.Ended, 1) }

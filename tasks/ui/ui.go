@@ -14,6 +14,7 @@ import (
 	"embed"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -134,7 +135,9 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/results/{node...}", s.downloadResult)
 	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/inputs/{node...}", s.downloadInput)
 	mux.Handle("GET "+cfg.Prefix+"/assets/", s.Assets())
-	for path, a := range s.actions() {
+	actions := s.actions()
+	maps.Copy(actions, s.bulks())
+	for path, a := range actions {
 		ask, do := s.Action(a)
 		mux.Handle("GET "+cfg.Prefix+path, ask)
 		mux.Handle("POST "+cfg.Prefix+path, do)

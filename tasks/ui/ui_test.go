@@ -30,6 +30,7 @@ var (
 	inc   = tasks.New[int, int]("u.inc")
 	sum   = tasks.New[[]int, int]("u.sum")
 	bad   = tasks.New[int, int]("u.bad", tasks.MaxRetry(0))
+	fails = tasks.New[string, string]("u.fails", tasks.MaxRetry(0))
 	text  = tasks.New[string, string]("u.text")
 	ask   = tasks.New[string, string]("u.ask", tasks.External(), tasks.MaxRetry(0), tasks.Timeout(0))
 	shaky = tasks.New[string, int]("u.shaky", tasks.MaxRetry(1), tasks.ConstantBackoff(0))
@@ -44,6 +45,7 @@ func fleet(t *testing.T, cfg Config) (*taskstest.Fleet, http.Handler) {
 	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
 	tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New(hostile) })
+	tasks.Handle(mux, fails, func(_ context.Context, s string) (string, error) { return "", errors.New(s) })
 	tasks.Handle(mux, text, func(_ context.Context, s string) (string, error) { return s, nil })
 	texts := []string{"attempt one", "attempt two"}
 	tasks.Handle(mux, shaky, func(context.Context, string) (int, error) {

@@ -3,12 +3,10 @@ package ui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,7 +33,9 @@ type workflowsData struct {
 	Tabs   []tab
 	List   []tasktype.Workflow
 	Next   string // URL of the next page; empty on the last
-	Revoke string // URL of the action that revokes the running workflows of the listing
+	Filter string // query of the actions on all workflows of the listing
+	Failed bool   // some may be retried
+	Live   bool   // some may be cancelled
 }
 
 // tab is a link to the workflows of a state.
@@ -106,9 +106,10 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 	for _, label := range d.Labels {
 		own.Add("label", label)
 	}
-	if counts[tasktype.WorkflowRunning] > 0 && (f.State == "" || f.State == tasktype.WorkflowRunning) {
-		d.Revoke = s.cfg.Prefix + "/revoke?" + own.Encode()
+	listed := func(state tasktype.WorkflowState) bool {
+		return counts[state] > 0 && (f.State == "" || f.State == state)
 	}
+	d.Filter, d.Failed, d.Live = "?"+own.Encode(), listed(tasktype.WorkflowFailed), listed(tasktype.WorkflowRunning)
 	d.Tabs = append(d.Tabs, tab{URL: s.cfg.Prefix + "/workflows?" + own.Encode()})
 	for _, state := range workflowStates {
 		own.Set("state", string(state))
@@ -119,64 +120,6 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		d.Next = "?" + q.Encode()
 	}
 	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Cost: listCost + len(d.List)}, nil
-}
-
-// mostRevoked is the maximum number of workflows revoked by one action.
-const mostRevoked = 500
-
-// runningOf returns up to most running workflows that match the filter of a request, the newest first.
-func (s *site) runningOf(ctx context.Context, r *http.Request, most int) ([]tasktype.Workflow, error) {
-	f, err := filterOf(r.URL.Query(), time.Now())
-	if err != nil {
-		return nil, err
-	}
-	f.State, f.Limit, f.Cursor = tasktype.WorkflowRunning, most, ""
-	list, _, err := s.client.Workflows(ctx, f)
-	return list, err
-}
-
-func (s *site) askRevokeMany(ctx context.Context, r *http.Request) (webui.Question, error) {
-	list, err := s.runningOf(ctx, r, mostRevoked)
-	if err != nil {
-		return webui.Question{}, err
-	}
-	if len(list) == 0 {
-		return webui.Question{}, webui.Invalid("The filter selects no running workflow.")
-	}
-	which := "all running workflows"
-	if q := r.URL.Query(); strings.TrimSpace(q.Get("name")) != "" {
-		which = fmt.Sprintf("running workflows with %.200q in their name", strings.TrimSpace(q.Get("name")))
-	} else if q.Get("label") != "" {
-		which = fmt.Sprintf("running workflows with the label %.200q", q.Get("label"))
-	}
-	count := strconv.Itoa(len(list))
-	if len(list) == mostRevoked {
-		count = "the newest " + count
-	}
-	return webui.Question{
-		Title: "Revoke workflows", Button: "Revoke workflows", Danger: true, Back: s.cfg.Prefix + "/workflows", At: s.cfg.Prefix + "/workflows",
-		Text:   "The filter selects " + which + ": " + count + ". Their pending tasks will not run and their running tasks are canceled. This cannot be undone.",
-		Fields: []webui.Field{{Name: "most", Type: "number", Label: "Maximum number, the newest first", Value: strconv.Itoa(len(list)), Min: 1, Max: len(list), Required: true}},
-	}, nil
-}
-
-func (s *site) revokeMany(ctx context.Context, r *http.Request) (webui.Done, error) {
-	most, err := strconv.Atoi(r.PostFormValue("most"))
-	if err != nil || most < 1 || most > mostRevoked {
-		return webui.Done{}, webui.Invalid("The number must be from 1 to %d.", mostRevoked)
-	}
-	list, err := s.runningOf(ctx, r, most)
-	if err != nil {
-		return webui.Done{}, err
-	}
-	done := webui.Done{To: s.cfg.Prefix + "/workflows?state=revoked", Title: "Workflows revoked"}
-	for i, w := range list {
-		if err := s.client.Revoke(ctx, w.ID); err != nil && !errors.Is(err, tasks.ErrUnknown) {
-			return webui.Done{}, fmt.Errorf("revoked %d of %d workflows: %w", i, len(list), err)
-		}
-	}
-	done.Text = fmt.Sprintf("Revoked %d workflows.", len(list))
-	return done, nil
 }
 
 // search redirects to the workflow with an ID, or to the list of workflows with a name.

@@ -1,7 +1,7 @@
 // Updates the page: the server sends the content of main as an event each time that it changes.
 (() => {
   "use strict";
-  const main = document.getElementById("main"), state = document.getElementById("livestate"), news = document.getElementById("news"), pause = document.getElementById("pause");
+  const main = document.getElementById("main"), state = document.getElementById("livestate"), news = document.getElementById("news"), pause = document.getElementById("pause"), more = document.getElementById("more");
   let source = null, paused = false;
 
   // "3 min ago" in place of a time; the exact one is shown when it is pointed at. A unit is used from two of it on.
@@ -18,7 +18,8 @@
       const text = relative(Date.parse(t.dateTime));
       if (t.textContent !== text) t.textContent = text;
     }
-    for (const b of document.querySelectorAll("button.copy[hidden]")) b.hidden = false;
+    for (const b of document.querySelectorAll("button.copy[hidden], input[data-all][hidden]")) b.hidden = false;
+    if (held !== null && !holds()) show(held);
   };
 
   // What scrolls and has nothing to focus takes the focus itself, so that the keyboard can scroll it.
@@ -40,22 +41,40 @@
   main.addEventListener("input", (e) => edited.add(e.target));
   main.addEventListener("reset", (e) => { for (const field of e.target.elements) edited.delete(field); });
   const heading = () => main.querySelector("h1")?.textContent.trim().replace(/\s+/g, " ") || "";
+  // A list does not move while the reader points at it or has selected rows. Its updates wait.
+  const holds = () => main.querySelector("[data-hold] tbody:hover, [data-hold] input:checked") !== null;
+  let held = null;
+  const show = (html) => {
+    held = null;
+    more.hidden = true;
+    const title = heading(), at = document.activeElement, href = at && main.contains(at) ? at.getAttribute("href") : null;
+    Idiomorph.morph(main, html, {
+      morphStyle: "innerHTML", ignoreActiveValue: true, restoreFocus: true,
+      callbacks: { beforeNodeMorphed: (node) => !edited.has(node), beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") },
+    });
+    if (href !== null && document.activeElement.getAttribute("href") !== href) { // a row above it is new or gone
+      const same = [...main.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === href);
+      (same || main).focus({ preventScroll: true });
+    } else if (at && at !== document.body && !at.isConnected) main.focus({ preventScroll: true });
+    times();
+    scrollers();
+    if (heading() !== title) news.textContent = heading(); // read aloud; the rest of the page is not
+  };
+  more.addEventListener("click", () => { if (held !== null) show(held); });
+  main.addEventListener("change", (e) => {
+    if (!("all" in e.target.dataset)) return;
+    for (const box of e.target.closest("table").querySelectorAll("tbody input[type=checkbox]")) { box.checked = e.target.checked; edited.add(box); }
+  });
   const follow = () => {
     source = new EventSource(location.pathname + location.search);
     source.addEventListener("main", (e) => {
       say("Live", false);
-      const title = heading(), at = document.activeElement, href = at && main.contains(at) ? at.getAttribute("href") : null;
-      Idiomorph.morph(main, e.data, {
-        morphStyle: "innerHTML", ignoreActiveValue: true, restoreFocus: true,
-        callbacks: { beforeNodeMorphed: (node) => !edited.has(node), beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") },
-      });
-      if (href !== null && document.activeElement.getAttribute("href") !== href) { // a row above it is new or gone
-        const same = [...main.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === href);
-        (same || main).focus({ preventScroll: true });
-      } else if (at && at !== document.body && !at.isConnected) main.focus({ preventScroll: true });
-      times();
-      scrollers();
-      if (heading() !== title) news.textContent = heading(); // read aloud; the rest of the page is not
+      if (!holds()) return show(e.data);
+      held = e.data;
+      const rows = new DOMParser().parseFromString(held, "text/html").querySelectorAll("[data-hold] tr[id]");
+      const fresh = [...rows].filter((row) => !document.getElementById(row.id)).length;
+      more.textContent = fresh + " new";
+      more.hidden = fresh === 0;
     });
     source.addEventListener("trouble", (e) => say("Not up to date: " + e.data, true));
     source.onerror = () => {
@@ -81,7 +100,7 @@
       if (!source && !paused) silent();
     }
   };
-  const stop = () => { if (source) source.close(); source = null; };
+  const stop = () => { if (source) source.close(); source = held = null; more.hidden = true; };
 
   pause.addEventListener("click", () => {
     paused = !paused;
