@@ -17,14 +17,13 @@ var update = flag.Bool("update", false, "write docs/reference/settings.md")
 
 const settingsHead = `# Settings
 
-Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), which has all of them as one
-file. [Configure Muster](../how-to/configure.md) explains the sources of settings, secrets and reloads.
+Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), a template with all settings.
+[Configuration](../how-to/configure.md) explains files, environment variables, secrets and reloads.
 
-A setting is a key in a section of the file: ` + "`workers.concurrency`" + ` is ` + "`concurrency`" + ` below ` + "`workers`" + `. Under each name are its type, its
-default, its variable of the environment, and:
+` + "`workers.concurrency`" + ` is the key ` + "`concurrency`" + ` in the section ` + "`workers`" + `. Each setting has its type, default and environment variable, and:
 
-* *reload*: a change takes effect while Muster runs; all others need a restart.
-* *secret*: it can be read from a file, by the same variable with ` + "`_FILE`" + ` at its end, and references to secrets may stand in it.
+* *reload*: a change takes effect while Muster runs; other settings need a restart.
+* *secret*: the same variable with ` + "`_FILE`" + ` reads it from a file, and it may contain references to secrets.
 `
 
 // docs/reference/settings.md lists all settings with the comments of the example. go generate writes it.
@@ -47,7 +46,11 @@ func TestSettingsPage(t *testing.T) {
 		if remarks[s.path] == "" {
 			t.Errorf("muster.example.yaml has no comment on %s", s.path)
 		}
-		fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", s.path, s.facts(t), remarks[s.path])
+		remark := remarks[s.path]
+		if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 { // the facts have them
+			remark = strings.Replace(remark, " ("+bounds[0]+" to "+bounds[1]+")", "", 1)
+		}
+		fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", s.path, s.facts(t), remark)
 	}
 	testutil.Page(t, "../../docs/reference/settings.md", page.Bytes(), *update, "go generate ./orchestrator/config")
 }

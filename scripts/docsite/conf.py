@@ -56,8 +56,8 @@ def prepare(app, doc, source):
     pages out of the search."""
     if doc in ("CHANGELOG", "CONTRIBUTING"):  # their "release" would come before what a search for "lease" wants
         source[0] = "---\nnosearch: true\n---\n" + source[0]
-    if doc in ("docs/reference/cli", "docs/reference/settings", "docs/reference/site-definition"):
-        source[0] = "---\ntocdepth: 2\n---\n" + source[0]  # a hundred entries are no overview
+    if doc in ("docs/reference/settings", "docs/reference/site-definition"):
+        source[0] = "---\ntocdepth: 1\n---\n" + source[0]  # sections, without a hundred keys
     if doc == "docs/reference/api":
         source[0] += operations()
     if doc != root_doc:

@@ -18,11 +18,11 @@ var update = flag.Bool("update", false, "write docs/reference/site-definition.md
 
 const keysHead = `# Keys of a site definition
 
-Made by ` + "`go generate ./sites/definition`" + ` from the program and [example.yaml](../../sites/definition/example.yaml), which has all of them as one
-file. [Writing a site definition](../../sites/README.md) is the guide.
+Made by ` + "`go generate ./sites/definition`" + ` from the program and [example.yaml](../../sites/definition/example.yaml), which has all keys.
+[Site definitions](../../sites/README.md) is the guide.
 
-Under each name are the type, the values that are allowed, and the default. A list of one member needs no brackets.
-Durations are ` + "`1.5s`, `2m`" + ` or a bare number of seconds, sizes ` + "`500kB`" + ` or ` + "`16MiB`" + `, and regexes those of Go (RE2).
+Each key has its type, its valid values and its default. A list of one member needs no brackets.
+Durations are ` + "`1.5s`, `2m`" + ` or a bare number of seconds, sizes ` + "`500kB`" + ` or ` + "`16MiB`" + `, and regexes have Go's syntax (RE2).
 `
 
 // section is a part of a definition with the keys of a struct.
