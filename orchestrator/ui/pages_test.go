@@ -29,10 +29,16 @@ func TestPagesShowTheSystem(t *testing.T) {
 		stuck, err := w.cfg.Jobs.Stuck(t.Context())
 		return err == nil && len(stuck) > 0
 	})
+	if err := w.cfg.Client.Redis().SAdd(t.Context(), "asynq:queues", "default").Err(); err != nil { // like asynq's client
+		t.Fatal(err)
+	}
+	if strings.Contains(w.shows("/ui/", http.StatusOK), "asynqmon") {
+		t.Error("the navigation has a link to asynqmon")
+	}
 	proxy := poolURL + "/" + url.PathEscape(w.first())
 	for path, texts := range map[string][]string{
 		"/ui/": {"workers", "none is up", "shop.example", "errors: 20 %", "it is stuck in create: no agent of role creator", "no creator &lt;script&gt;", "1 failed",
-			"Proxies ready", "1 items in review", "0 open tasks", `href="/ui/jobs/` + w.failed + `"`, `href="/ui/keys"`, `href="/asynqmon/"`},
+			"Proxies ready", "1 items in review", "0 open tasks", `href="/ui/jobs/` + w.failed + `"`, `href="/ui/keys"`},
 		"/ui/sites":                     {"shop.example", "idle.example", "critical", "5 of 5", scrapeURL(w.scrape), "errors: 20 %"},
 		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<polyline points="2,`, "Pages/s", "Scrape now…"},
 		"/ui/sites/idle.example":        {"not known", "muster scrape idle.example"},
@@ -55,6 +61,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 		"/ui/search?q=defaul":           {"pipeline of default"},
 		"/ui/search?q=198.51":           {"198.51.0.1", "The first 20."},
 		"/ui/tasks/":                    {"Overview", `href="/ui/keys"`},
+		"/ui/tasks/queues/default":      {`href="/asynqmon/queues/default"`},
 	} {
 		w.shows(path, http.StatusOK, texts...)
 	}

@@ -65,7 +65,7 @@ const (
 	prefix = "/ui"
 	fleet  = prefix + "/tasks/" // pages of tasks/ui
 	// asynqmon is the path at which package api serves the pages of asynq.
-	asynqmon = "/asynqmon/"
+	asynqmon = "/asynqmon"
 )
 
 //go:embed pages
@@ -111,7 +111,7 @@ func menu(cfg Config) []webui.Area {
 		jobsArea(cfg),
 		cfg.siteAreas(),
 		cfg.proxyAreas(),
-		[]webui.Area{{Link: webui.Link{Text: "Tasks", URL: fleet}}, {Link: webui.Link{Text: "asynq", URL: asynqmon}}},
+		[]webui.Area{{Link: webui.Link{Text: "Tasks", URL: fleet}}},
 		cfg.accessAreas(),
 	)
 }
@@ -192,7 +192,7 @@ func (p *pages) tasks() {
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
 		Data:   func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
-		Caller: caller, Done: p.cfg.Done,
+		Caller: caller, Done: p.cfg.Done, Asynq: asynqmon,
 		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
 	p.add("GET "+fleet, h, access.Viewer)

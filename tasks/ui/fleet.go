@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"time"
 
 	"muster/internal/webui"
@@ -42,6 +43,7 @@ type queueData struct {
 	Hour    webui.Chart
 	Day     webui.Chart
 	Ready   []tasktype.ReservedNode // the next nodes
+	Asynq   string                  // URL of the queue in asynqmon; empty without it
 	Workers []tasktype.Worker       // workers of the queue
 }
 
@@ -65,6 +67,9 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 		return webui.View{}, webui.NotFound("Queue not found: no task was sent to it in the last day.")
 	}
 	d.Name = name
+	if s.cfg.Asynq != "" {
+		d.Asynq = s.cfg.Asynq + "/queues/" + url.PathEscape(name)
+	}
 	d.Rows, d.Day = last.rows, newChart("Completed tasks of the queue in the last day, by hour", last.points, last.since, last.now, time.Hour)
 	since := last.now.Add(-time.Hour)
 	points, err := s.client.Rates(ctx, tasktype.RateFilter{Queue: d.Name, Since: since})
