@@ -99,20 +99,13 @@ type batch struct {
 	lane  string
 	clock clockReading
 
-	mu      lock // guards the fields below
-	id      string
-	taken   time.Time // by Redis
-	todo    []*item
-	run     *item
-	done    []result
-	bytes   int  // of done
-	counted bool // its slot is counted among the slots that take from the queue
-}
-
-func (b *batch) isCounted() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.counted
+	mu    lock // guards the fields below
+	id    string
+	taken time.Time // by Redis
+	todo  []*item
+	run   *item
+	done  []result
+	bytes int // of done
 }
 
 // leads reports whether any node that the batch has run may make others ready.

@@ -12,10 +12,9 @@ import (
 
 // slot serves a wake-task: it takes and runs nodes until there are none, or its time is over.
 type slot struct {
-	tk      *taker
-	wake    Wake
-	counted bool              // among the slots that take from the queue
-	values  map[string][]byte // results of the last batch, by workflow and node
+	tk     *taker
+	wake   Wake
+	values map[string][]byte // results of the last batch, by workflow and node
 }
 
 // turn finishes batch b, if any, and runs the turn script with t. It retries until Redis has replied or the worker is
@@ -31,7 +30,7 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 		b.todo, b.done = nil, nil
 		b.mu.Unlock()
 		t.Changes = s.tk.changes(b, done)
-		if t.Take && !t.Leave {
+		if t.Take {
 			t.Lane = b.lane
 			s.remember(done)
 		}
@@ -195,11 +194,8 @@ func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 // perform runs the nodes of a batch, one after the other.
 func (s *slot) perform(ctx context.Context, b *batch) {
 	began := s.tk.clock.Now()
-	b.counted = s.counted
-	if s.counted || len(b.todo) > 1 {
-		stop := s.tk.clock.AfterFunc(slowAfter, func() { s.handBack(ctx, b) })
-		defer stop()
-	}
+	stop := s.tk.clock.AfterFunc(slowAfter, func() { s.handBack(ctx, b) })
+	defer stop()
 	n := 0
 	for !s.tk.life.stopping() {
 		it := b.next()
@@ -233,8 +229,8 @@ func (s *slot) handBack(ctx context.Context, b *batch) {
 	if b.run == nil {
 		return
 	}
-	t := &store.Turn{Keep: b.lease([]*item{b.run}), Back: b.lease(b.todo), Leave: true, Counted: b.counted}
-	b.todo, b.counted = nil, false
+	t := &store.Turn{Keep: b.lease([]*item{b.run}), Back: b.lease(b.todo), Leave: true}
+	b.todo = nil
 	s.part(ctx, b, t)
 }
 

@@ -45,17 +45,12 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 	for n := 0; ; n++ {
 		over := tk.clock.Now().Sub(began) > slotTurn || tk.life.stopping() || tk.slots.crowded()
 		mean := tk.means.of(k.Queue)
-		slow := mean > slowAfter/2                                                            // the slot will not come back for more soon
-		leave := empty >= lingers || mean >= time.Millisecond || n < 2 && tk.store.HasLists() // it was a single task
-		enter := !over && !slow && !s.counted && (n > 0 || !tk.store.HasLists())              // a slot that runs a single task is not counted
-		t := &store.Turn{Arrive: arrive, Counted: s.counted, Take: !over, Leave: over || s.counted && slow, Enter: enter,
-			OrLeave: leave, Most: batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
+		t := &store.Turn{Arrive: arrive, Take: !over, Leave: over, Most: batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
 		res, err := s.turn(ctx, b, t)
 		if err != nil {
 			return // the worker is killed: others return its batch
 		}
 		arrive = ""
-		s.counted = !over && !slow
 		s.settle(ctx, res.Todos)
 		if res.Said == store.TurnPaused {
 			tk.wake(within(ctx), []Wake{k})
@@ -64,7 +59,8 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 			return
 		}
 		if len(res.Batch) == 0 {
-			if empty++; leave || !s.counted {
+			single := n < 2 && tk.store.HasLists()
+			if empty++; single || empty > lingers || mean >= time.Millisecond {
 				return
 			}
 			<-tk.clock.After(time.Duration(empty) * lingerFor)
@@ -75,8 +71,7 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 		b = s.read(ctx, t.ID, res)
 		taken := len(b.todo)
 		s.perform(ctx, b)
-		s.counted = b.isCounted()
-		if n > 0 && s.counted && taken < t.Most/4 && !b.leads() {
+		if n > 0 && mean < slowAfter/2 && taken < t.Most/4 && !b.leads() {
 			<-tk.clock.After(gatherFor) // small batches cost more in calls than in work
 		}
 	}

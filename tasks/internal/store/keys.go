@@ -69,7 +69,6 @@ func openKey(shard int, task string) string { return tag(shard) + "open:" + task
 //
 //	pending          since when one is pending (unix ms); empty for none
 //	generation       of the wake-task
-//	takers           slots that come back for more
 //	taken            the last take (unix ms)
 //	high             batches of high priority in a row
 //	ready:n ready:h  number of ready nodes of each lane

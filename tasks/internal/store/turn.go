@@ -16,14 +16,11 @@ type Turn struct {
 	Queue  string
 	Others []string // the other queues of the worker
 
-	Arrive  string // generation of the wake-task, when it has just come; else empty
-	Counted bool   // the slot is counted among the slots that return for more
-	Enter   bool   // it is counted from now on
-	Take    bool   // take a batch
-	Leave   bool   // the slot is not counted any more
-	OrLeave bool   // likewise, if there is nothing to take
-	Most    int    // nodes to take
-	Least   int    // ready nodes that are worth another wake-task
+	Arrive string // generation of the wake-task, when it has just come; else empty
+	Take   bool   // take a batch
+	Leave  bool   // the slot takes no other batch for some time
+	Most   int    // nodes to take
+	Least  int    // ready nodes that are worth another wake-task
 
 	ID    string    // of the new batch
 	Old   string    // the batch that ends, if there is one
@@ -75,7 +72,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{t.Arrive != "", "arrive"}, {t.Counted, "counted"}, {t.Enter, "enter"}, {t.Take, "take"}, {t.Leave, "leave"}, {t.OrLeave, "or-none"}} {
+	}{{t.Arrive != "", "arrive"}, {t.Take, "take"}, {t.Leave, "leave"}} {
 		if f.on {
 			flags = append(flags, f.name)
 		}

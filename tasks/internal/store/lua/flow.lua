@@ -662,7 +662,7 @@ local function flow(onLane, onMost, on)
     bulk('ZADD', P .. 'agenda', notes)
     for lane, els in pairs(lanes) do
       push(lane, key, els)
-      if string.sub(lane, 3) ~= mine then want(string.sub(lane, 3), true) end
+      if string.sub(lane, 3) ~= mine then want(string.sub(lane, 3)) end
     end
     if over then
       if have[11] then

@@ -4,7 +4,6 @@ local P = KEYS[1]
 local T = redis.call('TIME')
 local now = T[1] * 1000 + math.floor(T[2] / 1000)
 local SOON = 2000       -- ms after which a worker takes a step that the caller was told to take
-local FRESH = 50        -- ms after a take in which its slot is expected to come back for more
 
 -- whole formats a number as an integer. Redis itself would write it with up to 17 digits and a fraction.
 local function whole(n) return string.format('%d', n) end
@@ -27,17 +26,16 @@ local wants, wanted = {}, {}
 -- depth has the changes of the numbers of ready nodes, by lane: see the ready lists.
 local depth = {}
 
--- want asks for a wake-task of a queue, unless one is pending or, with spare, a slot will come back for more by itself. With
--- LISTS it pushes it to the wake-up list of the queue, at which a worker waits.
-local function want(q, spare)
+-- want asks for a wake-task of a queue, unless one is pending. With LISTS it pushes it to the wake-up list of the queue, at
+-- which a worker waits.
+local function want(q)
   if wanted[q] then return end
   local k = P .. 'wake:' .. q
   local lane = 'n:' .. q
-  local h = redis.call('HMGET', k, 'pending', 'generation', 'takers', 'taken', 'ready:n')
+  local h = redis.call('HMGET', k, 'pending', 'generation', 'ready:n')
   if h[1] and h[1] ~= '' then return end
-  if spare and tonumber(h[3] or '0') > 0 and math.abs(now - tonumber(h[4] or '0')) <= FRESH then return end
   wanted[q] = true
-  redis.call('HSET', k, 'pending', whole(now), 'ready:n', whole((h[5] or 0) + (depth[lane] or 0))) -- one write for this and saveDepth
+  redis.call('HSET', k, 'pending', whole(now), 'ready:n', whole((h[3] or 0) + (depth[lane] or 0))) -- one write for this and saveDepth
   depth[lane] = 0
   if LISTS then
     redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')

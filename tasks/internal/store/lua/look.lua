@@ -9,9 +9,8 @@ if LISTS and #ARGV > 1 then redis.call('SADD', 'asynq:queues', unpack(ARGV, 2)) 
 for i = 2, #ARGV do
   local q = ARGV[i]
   local k = P .. 'wake:' .. q
-  local h = waiting(q) and redis.call('HMGET', k, 'pending', 'generation', 'taken', 'takers')
+  local h = waiting(q) and redis.call('HMGET', k, 'pending', 'generation', 'taken')
   if h and math.abs(now - tonumber(h[3] or '0')) > patience then
-    if h[4] and h[4] ~= '0' then redis.call('HSET', k, 'takers', '0') end -- no slot takes, so the count is wrong
     if not h[1] or h[1] == '' then
       want(q)
     elseif math.abs(now - tonumber(h[1])) > patience and not (LISTS and redis.call('EXISTS', P .. 'wakeup:' .. q) == 1) then

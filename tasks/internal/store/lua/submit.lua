@@ -45,7 +45,7 @@ if ARGV[16] == '1' then
   -- They need no list: the ring has the element itself.
   redis.call('RPUSH', P .. 'ring:' .. ARGV[first + 1], ARGV[1] .. '/' .. ARGV[first])
   deepen(ARGV[first + 1], size(ARGV[first]))
-  want(string.sub(ARGV[first + 1], 3), true)
+  want(string.sub(ARGV[first + 1], 3))
 else
   local f = flow('', 0, {})
   f.use(1, ARGV[12] ~= '' and ARGV[12], ARGV[7], ARGV[8])

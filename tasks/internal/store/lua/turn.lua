@@ -8,8 +8,7 @@
 -- of the old one, [10] lease of its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '),
 -- [12] generation of the wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first,
 -- [14] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
--- flags are words: arrive: the slot was woken up; counted: it is among the slots that return for more; enter: it
--- becomes one; leave: it ceases to be one; or-none: the same, if it gets nothing; take: it takes a batch; direct: the
+-- flags are words: arrive: the slot was woken up; take: it takes a batch; leave: it takes none for some time; direct: the
 -- changes are of nodes without a batch
 -- returns {status, now, wants, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow>…', then the elements of the batch}.
 -- status is ok, gone (the worker has lost the batch: nothing was changed or taken), yield (another queue has
@@ -155,11 +154,6 @@ local function keep(lane)
   redis.call('HSET', lease, id, stamp .. ' ' .. lane .. ' ' .. table.concat(els, ','))
 end
 
-local function leave()
-  if not (has('counted') or has('enter')) then return end
-  if redis.call('HINCRBY', wake, 'takers', -1) < 0 then redis.call('HSET', wake, 'takers', '0') end
-end
-
 -- The time, in µs, distinguishes the batch from one with the same id that a late copy of the call took.
 local fenced, entered, before = false, '', false
 if ARGV[8] ~= '' then
@@ -220,23 +214,18 @@ elseif #on > 0 then
   if waiting(q) then want(q) end -- for other slots
 elseif has('arrive') and LISTS and redis.call('EXISTS', 'asynq:{' .. q .. '}:paused') == 1 then
   status = 'paused'
-elseif has('take') then
-  local h = redis.call('HMGET', wake, 'takers', 'ready:n', 'ready:h', 'high', 'generation')
+elseif has('take') and (has('arrive') or waiting(q)) then
+  local h = redis.call('HMGET', wake, 'generation', 'ready:n', 'ready:h', 'high')
   local sets = {}
   local function set(field, value)
     sets[#sets + 1] = field
     sets[#sets + 1] = value
   end
-  if has('arrive') and (h[5] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
+  if has('arrive') and (h[1] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
     set('pending', '')
-    set('generation', whole((h[5] or 0) + 1))
+    set('generation', whole((h[1] or 0) + 1))
   end
-  local takers, some = tonumber(h[1] or '0'), has('arrive') or waiting(q)
-  if has('enter') then
-    takers = takers + 1
-    set('takers', whole(takers))
-  end
-  if not has('arrive') and status ~= 'gone' and (some or not has('or-none')) then
+  if not has('arrive') and status ~= 'gone' then
     for other in string.gmatch(ARGV[3], '%S+') do
       -- A wake-task that has been pending for longer is of a queue that is paused or full.
       local since = tonumber(redis.call('HGET', P .. 'wake:' .. other, 'pending') or '')
@@ -244,18 +233,16 @@ elseif has('take') then
     end
   end
   if status == 'yield' then
-    if #sets > 0 then redis.call('HSET', wake, unpack(sets)) end
-    leave()
-    if some then want(q) end
+    want(q)
   else
-    -- The ready nodes are shared among twice as many slots as take now, unless there are too few for that.
+    -- Half of the ready nodes are left for other slots, unless there are too few for that.
     local all = math.max(tonumber(h[2] or '0') + (depth['n:' .. q] or 0), 0) + math.max(tonumber(h[3] or '0') + (depth['h:' .. q] or 0), 0)
-    if all > tonumber(ARGV[6]) then left = math.min(left, math.max(1, math.ceil(all / (2 * math.max(takers, 1))))) end
+    if all > tonumber(ARGV[6]) then left = math.min(left, math.ceil(all / 2)) end
     local first, second = 'h:' .. q, 'n:' .. q
     if tonumber(h[4] or '0') >= HIGH_IN_A_ROW or tonumber(h[3] or '0') + (depth[first] or 0) <= 0 then
       first, second = second, first
     end
-    if status ~= 'gone' and some then -- if it is gone, the call may be a late copy, whose batch no worker would run
+    if status ~= 'gone' then -- if it is gone, the call may be a late copy, whose batch no worker would run
       local take = taking()
       take(first)
       if #elements == 0 then take(second) end
@@ -267,8 +254,6 @@ elseif has('take') then
         set('high', '0')
       end
       set('taken', whole(now))
-    elseif has('or-none') and (has('counted') or has('enter')) and (takers ~= 0 or has('enter')) then
-      set('takers', whole(math.max(takers - 1, 0)))
     end
     for i, lane in ipairs({'n:' .. q, 'h:' .. q}) do
       if (depth[lane] or 0) ~= 0 then
@@ -283,15 +268,12 @@ elseif has('take') then
       local rest = all
       for _, el in ipairs(elements) do rest = rest - (#el - 3) end
       if rest >= tonumber(ARGV[6]) and waiting(q) then want(q) end
-    elseif has('or-none') and some and waiting(q) then
+    elseif waiting(q) then
       want(q)
     end
   end
 end
-if has('leave') and status ~= 'yield' then
-  leave()
-  if waiting(q) then want(q) end
-end
+if has('leave') and waiting(q) then want(q) end
 saveDepth()
 if counted then counted() end
 return {status, whole(now), wants, todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}
