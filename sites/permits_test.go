@@ -70,7 +70,7 @@ func (g *guarded) send(change func(*store.Request)) *tasks.AsyncResult[report.Su
 	return run
 }
 
-// A worker writes only to directories and sinks of its own configuration, whatever a task requests.
+// A worker writes only to directories and sinks of its configuration, whatever a task requests.
 func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

@@ -154,7 +154,7 @@ func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 	return crawl.StalledJobs(ctx, client)
 }
 
-// Statuses of a Job, in addition to those of a Summary.
+// Statuses of a Job, in addition to the statuses of a Summary.
 const (
 	JobWaiting  = "WAITING" // for a worker or for jobs that it depends on
 	JobRunning  = "RUNNING"

@@ -22,7 +22,7 @@ const maxHosts = 100
 //	redis-sentinel://[user:password@]host[:26379][,host[:26379]…]/master[?db=database]
 //	unix://[user:password@]/path/of/the/socket[?db=database]
 //
-// The schemes rediss, rediss-cluster and rediss-sentinel use TLS. User and password are those of Redis. The query can
+// The schemes rediss, rediss-cluster and rediss-sentinel use TLS. User and password are for Redis. The query can
 // have sentinel_username and sentinel_password, for Sentinels with a separate login, and other settings
 // of the connection, such as pool_size=50 or read_timeout=5s. A few hosts of a cluster are enough: the client gets the
 // others from them. Calls end at the deadline of their context, also while Redis does not respond. Errors quote no part of

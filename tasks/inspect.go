@@ -75,7 +75,7 @@ func (c *Client) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 	return qs, nil
 }
 
-// Outbox returns the size of the outbox and how far workers are behind with it. The outbox has the nodes that wait for
+// Outbox returns the size of the outbox and its delay. The outbox has the nodes that wait for
 // their time, and the steps that workers repeat if the process that should take them has died.
 func (c *Client) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 	o, err := c.eng.Inspector.Outbox(ctx)
@@ -150,7 +150,7 @@ func (c *Client) CountWorkflows(ctx context.Context) (map[tasktype.WorkflowState
 }
 
 // CountDue counts the tasks that wait for their time, by queue, without reading their inputs: the first limit tasks of
-// workflows (on a Redis Cluster, of each shard), and all of asynq's own tasks. [Client.Due] lists those of workflows.
+// workflows (on a Redis Cluster, of each shard), and all of asynq's own tasks. [Client.Due] lists the tasks of workflows.
 func (c *Client) CountDue(ctx context.Context, limit int) ([]tasktype.DueCount, error) {
 	counts, err := c.eng.Inspector.CountDue(ctx, limit)
 	if err != nil {

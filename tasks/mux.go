@@ -27,7 +27,7 @@ func NewMux() *Mux {
 // Middleware wraps a handler: next calls the handler and returns its error. info describes the run.
 type Middleware func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error
 
-// Use wraps all handlers of m, also those that are bound later. The first middleware given is the outermost.
+// Use wraps all handlers of m, including handlers that are bound later. The first middleware given is the outermost.
 func (m *Mux) Use(mw ...Middleware) {
 	for _, f := range mw {
 		m.base.Use(f)

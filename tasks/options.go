@@ -49,7 +49,7 @@ type (
 	//
 	// Given to Send, [Queue] and [Priority] apply to the first step of a chain, both sides of a chord and every
 	// member of a group; [In] delays the tasks that could run at once; [Timeout], [HardTimeout], [MaxRetry],
-	// [Backoff] and [Expires] apply to every task, also to those that plans add.
+	// [Backoff] and [Expires] apply to every task, including tasks that plans add.
 	Option interface {
 		TaskOption
 		CallOption
@@ -268,7 +268,7 @@ func Unique(key string, ttl time.Duration) SendOption {
 
 // FairnessKey names the owner of the work, such as a customer. Workers take the ready tasks of a queue from each key in
 // turn, so that a thousand workflows of one customer do not delay the only one of another. The key has up to 100 letters,
-// digits, and _ . : @ -. Defaults to a key for each workflow. On a Redis Cluster each shard has turns of its own.
+// digits, and _ . : @ -. Defaults to a key for each workflow. On a Redis Cluster each shard has separate turns.
 func FairnessKey(key string) SendOption {
 	if !validFairnessKey.MatchString(key) {
 		return bad("FairnessKey(%.110q): use 1 to 100 letters, digits, and _ . : @ -", key)

@@ -12,7 +12,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A client has a pool of connections, and replaces those that a restart of Redis has broken.
+// A client has a pool of connections, and replaces connections that a restart of Redis has broken.
 func TestClientHasAPoolThatOutlastsARestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

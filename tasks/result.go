@@ -18,7 +18,7 @@ import (
 // AsyncResult is the handle of a workflow that was sent. It may be used by many goroutines at once.
 type AsyncResult[O any] struct {
 	client *Client
-	ref    string     // of the send; the id after Attach, which stands for the latest send with it
+	ref    string     // of the send; the id after Attach, which means the latest send with it
 	sent   *graph.Sig // for ValueOf; nil if it is not known
 }
 
@@ -213,7 +213,7 @@ func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 // Members returns the values of the members of the list that the workflow yields, as far as they have ended. values and
 // done have one entry for each member; values[i] is valid if done[i] is true. Both are empty while the number of members
 // is not known: until a map has its list, a task that yields a list has returned it, or a [Signature.Rescue] has
-// its value. For a task that returned a plan, the members are those of the plan. The members of a [Settle] are
+// its value. For a task that returned a plan, the members are the members of the plan. The members of a [Settle] are
 // outcomes, and all get a value. If there is no list for another reason than a failed member, the error is the
 // *[Failure] that Wait returns.
 func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
@@ -244,7 +244,7 @@ type Member[O any] struct {
 	Outcome[O]
 }
 
-// AsCompleted yields the members of the list that the workflow yields, each about 100 ms after it has ended, and those that
+// AsCompleted yields the members of the list that the workflow yields, each about 100 ms after it has ended, and members that
 // it reads together in the order in which they ended. The members are the same as in [Members]. The sequence ends after the
 // last member, even if the group has failed before, or with an error, such as ctx.Err(). If there is no list for another
 // reason than a failed member, the error is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].

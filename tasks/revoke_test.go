@@ -151,7 +151,7 @@ func TestRevokedWorkflowNeverRuns(t *testing.T) {
 	})
 }
 
-// Revoking a workflow leaves the nodes of other workflows with the same fairness key ready, and runs none of its own.
+// Revoking a workflow leaves the nodes of other workflows with the same fairness key ready, and none of the revoked workflow runs.
 func TestRevokedWorkflowOfASharedKeyNeverRuns(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

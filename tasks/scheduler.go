@@ -61,7 +61,7 @@ func (c SchedulerConfig) withDefaults() SchedulerConfig {
 // that lease is valid. So a leader that was paused and continues too late sends nothing. In addition, the id of a tick's
 // workflow is made of the entry's name and the time, and Redis accepts an id only once.
 //
-// The times are those of Redis's clock, not of the clocks of the schedulers' machines. A Scheduler may be used by many
+// Times are by the clock of Redis, not by the clocks of the schedulers' machines. A Scheduler may be used by many
 // goroutines at once.
 type Scheduler struct {
 	client *Client
@@ -436,11 +436,11 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.
 		failed := max(s.late()+time.Minute, *o.FailureRetention)
 		o.FailureRetention = &failed
 	}
-	behind := now.Sub(t.At)
+	overdue := now.Sub(t.At)
 	if t.Request != "" {
-		behind = 0 // its delays and limits count from now
+		overdue = 0 // its delays and limits count from now
 	}
-	id, how, err := s.client.eng.Sender.SendTick(ctx, work.work(), &o, behind, e.lease.Until)
+	id, how, err := s.client.eng.Sender.SendTick(ctx, work.work(), &o, overdue, e.lease.Until)
 	switch {
 	case errors.Is(err, store.ErrLate):
 		s.cfg.Logger.WarnContext(ctx, "tick was not sent in time; another scheduler may have taken over", "schedule", e.name, "tick", t.At)

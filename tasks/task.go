@@ -71,7 +71,7 @@ func Chain[A, B any](s Signature[A], next Task[A, B], opts ...CallOption) Signat
 	return Signature[B]{step(graph.Chain, s.sig, next.name, next.opts, collect(opts, CallOption.forCall))}
 }
 
-// Chain3 is [Chain] for three steps, in the order in which they run. Options of a step are those of its task: see
+// Chain3 is [Chain] for three steps, in the order in which they run. The options of a step are given to its task: see
 // [Task.With].
 func Chain3[A, B, C any](s Signature[A], b Task[A, B], c Task[B, C]) Signature[C] {
 	return Chain(Chain(s, b), c)
@@ -154,7 +154,7 @@ func Map[A, B any](s Signature[[]A], each Task[A, B], opts ...EachOption) Signat
 }
 
 // MapFunc is [Map] for more than one task: it runs the signature that each returns for every element of the list that s
-// yields. MapFunc calls each once, with a signature that stands for the element. each cannot use other signatures of the
+// yields. MapFunc calls each once, with a signature that represents the element. each cannot use other signatures of the
 // workflow, which would run again for each element; [Join] their values with the list.
 func MapFunc[A, B any](s Signature[[]A], each func(element Signature[A]) Signature[B], opts ...GroupOption) Signature[[]B] {
 	hole := &graph.Sig{Shape: graph.Value}

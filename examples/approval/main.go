@@ -65,7 +65,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	verdict := Verdict{Approved: false, Remark: "say more about milk"}
+	verdict := Verdict{Approved: false, Remark: "write more about milk"}
 	if err := tasks.Complete(ctx, client, Review, <-mailbox, verdict); err != nil { // the editor's program, days later
 		log.Fatal(err)
 	}
@@ -77,4 +77,4 @@ func main() {
 }
 
 // Output:
-// "All about tea" goes back: say more about milk
+// "All about tea" goes back: write more about milk

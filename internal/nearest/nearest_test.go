@@ -27,7 +27,7 @@ func TestNearestWordIsReturned(t *testing.T) {
 	}
 }
 
-// The alphabetically first of equally similar words is returned, whatever their order.
+// The alphabetically first of equally similar words is returned, in any order.
 func TestFirstOfEqualsIsReturned(t *testing.T) {
 	t.Parallel()
 	words := []string{"bat", "cat", "hat"}

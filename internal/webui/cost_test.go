@@ -12,7 +12,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// The number of Redis commands per second is bounded, however many pages are open and whatever they cost.
+// The number of Redis commands per second is bounded, for any number of pages at any cost.
 func TestExpensivePagesAreRenderedLessOften(t *testing.T) {
 	t.Parallel()
 	h := newHub(slog.New(slog.DiscardHandler), error.Error)

@@ -106,7 +106,7 @@ func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
 	}
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.settle(ctx, h, answer.reply.Usage, func(h *assigned) error { return s.answered(ctx, h, answer) })
+	s.settle(ctx, h, answer.reply.Usage, func(h *assigned) error { return s.responded(ctx, h, answer) })
 }
 
 // report reports the outcome of a request to the breaker of an agent.
@@ -129,8 +129,8 @@ func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, la
 	s.warn(ctx, "report to the breaker of an agent", err)
 }
 
-// answered settles an assignment with the response of its agent.
-func (s *pusher) answered(ctx context.Context, h *assigned, r response) error {
+// responded settles an assignment with the response of its agent.
+func (s *pusher) responded(ctx context.Context, h *assigned, r response) error {
 	switch r.outcome {
 	case pushAccepted:
 		return s.beat(ctx, h, nil) // from now on the agent does that

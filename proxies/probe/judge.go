@@ -61,7 +61,7 @@ type JudgeConfig struct {
 	// ListenTLS is the TLS address. Its certificate is generated at start; each response carries the fingerprint.
 	// Defaults to a free port of the first host in Listen. "-" disables TLS.
 	ListenTLS string
-	// TLSPort is the public port of the TLS address, if it differs from the port in ListenTLS, for example behind
+	// TLSPort is the public port of the TLS address, if it differs from the port in ListenTLS, for example with
 	// port forwarding. Defaults to the port in ListenTLS.
 	TLSPort string
 	// Logger defaults to none.

@@ -33,7 +33,7 @@ func render(res *results) ([]byte, error) {
 		"R": res, "Concurrency": concurrency, "Singles": number(singles), "ChainSteps": chainSteps, "ChordSize": chordSize,
 		"ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
 		"CPU": cpuTable(res), "Rates": rateTable(res), "Latency": latencyTable(res), "Workflows": workflowTable(res),
-		"Guarantees": guaranteeTable(res), "Behind": behind(res), "Old": old(res),
+		"Guarantees": guaranteeTable(res), "Behind": weaknesses(res), "Old": old(res),
 	})
 	return out.Bytes(), err
 }
@@ -109,8 +109,8 @@ func workflowTable(res *results) table {
 	return t
 }
 
-// behind lists the measures in which another system did better than Muster, with the best value.
-func behind(res *results) []string {
+// weaknesses lists the measures in which another system did better than Muster, with the best value.
+func weaknesses(res *results) []string {
 	i := slices.IndexFunc(res.Systems, func(o *outcome) bool { return o.System.Name == "Muster" })
 	if i < 0 {
 		return nil

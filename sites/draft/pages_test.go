@@ -91,7 +91,7 @@ func (l label) get(_ context.Context, rawURL, kind string) (extract.Page, error)
 	}
 	body := l.body
 	if rawURL != l.URL {
-		body = []byte("<main><h1>A page of its own</h1><p>It has some words about one thing and nothing else.</p></main>")
+		body = []byte("<main><h1>A separate page</h1><p>It has some words about one thing and nothing else.</p></main>")
 	}
 	return extract.Page{URL: u, Requested: rawURL, Kind: kind, Status: http.StatusOK, Header: http.Header{}, Body: body, FetchedAt: time.Now()}, nil
 }

@@ -210,8 +210,8 @@ func TestClockJumps(t *testing.T) {
 	k.wantStats("0 3 1 0 0")
 
 	// The time of a worker that is a day ahead of Redis, or late by a day, is not used.
-	skewed, behind := k.get("c"), time.Now().Add(-48*time.Hour)
-	lease := workqueue.Leased{Item: skewed.Item, Token: skewed.Token, Worker: "w3", Expires: behind}
+	skewed, late := k.get("c"), time.Now().Add(-48*time.Hour)
+	lease := workqueue.Leased{Item: skewed.Item, Token: skewed.Token, Worker: "w3", Expires: late}
 	if lost, err := k.Heartbeat(t.Context(), lease); err != nil || len(lost) != 0 {
 		t.Fatal(lost, err)
 	}

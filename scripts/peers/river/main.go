@@ -1,5 +1,5 @@
 // Command river is the peer for riverqueue/river: single tasks on PostgreSQL. It uses the default settings, except for the two
-// settings of its own benchmark.
+// settings of River's benchmark.
 package main
 
 import (

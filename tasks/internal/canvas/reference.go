@@ -49,7 +49,7 @@ type reference struct {
 // Runs counts the runs of tasks; tasks in Loose may run up to that many times more.
 type Runs struct {
 	Sure, Loose map[string]int
-	Mended      bool  // no task fails, except those that expire
+	Mended      bool  // no task fails, except tasks that expire
 	Fast        *bool // a group has ended the rest of itself because one failed: anything may have been part of it
 }
 

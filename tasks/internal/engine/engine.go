@@ -76,7 +76,7 @@ func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 	return e
 }
 
-// Hook is an optional interface of connections. It gives access to the engines and handlers behind the clients and
+// Hook is an optional interface of connections. It gives access to the engines and handlers of the clients and
 // workers of package tasks, which does not export them. Packages that run an engine directly wrap their connection
 // with a Hook.
 type Hook interface {

@@ -177,7 +177,7 @@ func newResetter(w *whole) *resetter {
 		&store.Reset{Revision: w.field(store.FieldRevision), Set: map[string]string{}}}
 }
 
-// reset returns the changes. Afterwards, the fields of the workflow are those of one in which the reset nodes have not begun
+// reset returns the changes. Afterwards, the fields of the workflow are as if the reset nodes had not begun
 // yet. A node that has planned is not reset itself, nor is a map with members, unless its input changes.
 func (r *resetter) reset(inputs map[string]Corrected) (*store.Reset, error) {
 	r.mark()
@@ -511,7 +511,7 @@ func (r *resetter) replaceGiven(id graph.ID, input json.RawMessage) error {
 // mostRuns is how many runs of a node are kept: the first one and the last ones, as in remember.lua.
 const mostRuns = 12
 
-// keepRun adds the last run of a node to those that are kept.
+// keepRun adds the last run of a node to its kept runs.
 func (r *resetter) keepRun(id graph.ID, rec *store.Record) {
 	if rec.Began.IsZero() || rec.State != store.StateFailed && rec.State != store.StateRevoked && rec.State != store.StateSucceeded {
 		return

@@ -45,9 +45,9 @@ const (
 
 // SendTick sends sig with the ID of o, which is the same for all senders of this tick, and returns the ID of the
 // workflow, or of the workflow that blocks it. It returns [store.ErrLate] once Redis's clock has reached until.
-// Durations in sig count from the time of the tick, which is behind ago.
-func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, until time.Time) (string, TickSend, error) {
-	ref, err := s.send(ctx, sig, o, behind, until)
+// Durations in sig count from the time of the tick; overdue is the time since then.
+func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, until time.Time) (string, TickSend, error) {
+	ref, err := s.send(ctx, sig, o, overdue, until)
 	id := store.IDOf(ref)
 	switch {
 	case errors.Is(err, ErrDuplicate) && id == o.ID:
@@ -58,10 +58,10 @@ func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, be
 	return id, TickSent, err
 }
 
-// send is Send, for a tick if behind is positive or late is given: it runs behind after its time, and fails once
-// Redis's clock has reached late.
-func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (string, error) {
-	p, err := s.prepare(ctx, sig, o, behind, late)
+// send is Send, and also sends a tick: overdue is the time since the tick. It fails once Redis's clock has reached late,
+// unless that is zero.
+func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time) (string, error) {
+	p, err := s.prepare(ctx, sig, o, overdue, late)
 	if err != nil {
 		return duplicate(err)
 	}
@@ -77,11 +77,11 @@ type prepared struct {
 }
 
 // prepare compiles a send, and claims its unique key if that is in another shard.
-func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (*prepared, error) {
+func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time) (*prepared, error) {
 	if s.Defaults != nil {
 		o = s.Defaults.Over(o)
 	}
-	g, err := compile(sig, o, behind)
+	g, err := compile(sig, o, overdue)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (s *Sender) refuseEviction(ctx context.Context) error {
 }
 
 // compile returns the graph of a send, except for when it was created.
-func compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph, error) {
+func compile(sig *graph.Sig, o *graph.Opts, overdue time.Duration) (*graph.Graph, error) {
 	if o.Err != nil {
 		return nil, fmt.Errorf("%w: %w", graph.ErrInvalid, o.Err)
 	}
@@ -236,7 +236,7 @@ func compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph,
 	if o.Every != (graph.Every{}) {
 		g.Every = &o.Every
 	}
-	g.Behind = max(0, behind.Milliseconds())
+	g.Behind = max(0, overdue.Milliseconds())
 	g.Progress = o.Progress
 	size := 0
 	for k, v := range o.Headers {

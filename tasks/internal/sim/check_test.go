@@ -23,7 +23,7 @@ func (h *history) hasEnded(f *flow) bool {
 // hasFailed reports whether a workflow has no value.
 func (h *history) hasFailed(f *flow) bool { return h.progress(f).Status != tasktype.Success }
 
-// progress returns that of a workflow.
+// progress returns the progress of a workflow.
 func (h *history) progress(f *flow) tasktype.Progress {
 	p, err := tasks.Attach[int](h.observer, f.id).Progress(context.Background())
 	if f.forgot && errors.Is(err, tasks.ErrUnknown) { // its last send returned while the one before it was not deleted yet

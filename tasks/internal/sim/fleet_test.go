@@ -85,7 +85,7 @@ type flow struct {
 	stopping bool                    // a call to revoke or cancel it is under way
 	torn     bool                    // the call to revoke or cancel it failed, and may arrive late
 	revoked  bool                    // or cancelled
-	retried  string                  // "", "retrying", "retried": its tasks do not fail any more, except those that expire
+	retried  string                  // "", "retrying", "retried": its tasks do not fail any more, except tasks that expire
 	ran      map[string][]*execution // by node
 	nodes    map[string]string       // terminal ones, as they were seen first
 	ended    bool

@@ -31,7 +31,7 @@ const (
 	RetryUnknown = "unknown"
 )
 
-// Retry resets nodes of an ended workflow, and releases those that can run.
+// Retry resets nodes of an ended workflow, and releases nodes that can run.
 func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, []Wake, error) {
 	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Move), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots))
 	add := func(list []string) {

@@ -295,7 +295,7 @@ local function expireAll(dead, limit, note)
   return moved
 end
 
-local BACK = 1000 -- ms that the clock may be behind the time of an earlier lease: a replica can be behind its master
+local BACK = 1000 -- ms that the clock may be earlier than the time of an earlier lease: a replica can lag
 
 -- setBack checks whether the clock of Redis was set back since an earlier lease. Then it bounds the times of leases and of a
 -- part of the delayed items, of the others in the calls that follow: they last no longer than when they began. It returns

@@ -132,6 +132,6 @@ end
 freed = false
 local got = lease(ids, records, worker, ttl)
 finish(moved + #ids)
-local out = { 0, (unbounded or #ids < asked) and 0 or untilNext(#ids > 0 and now + ttl or nil), passed, back, others, exhausted } -- others may be ready in place of those that were not leased
+local out = { 0, (unbounded or #ids < asked) and 0 or untilNext(#ids > 0 and now + ttl or nil), passed, back, others, exhausted } -- others may be ready in place of the others
 for i = 1, #got do out[6 + i] = got[i] end
 return out

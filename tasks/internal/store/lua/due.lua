@@ -4,7 +4,7 @@
 -- ARGV[1] ms of the claim, [2] most entries to look at
 -- returns {now, time of the next entry or 0, wants, number of entries that were due, ms by which the clock was set back or 0,
 -- then of each claimed entry: the entry, its record or false}
--- The clock of Redis can be set back, and a replica can lag behind the master that it replaces. P..'clock' has the
+-- The clock of Redis can be set back, and a replica can have less than the master that it replaces. P..'clock' has the
 -- latest time at which the agenda was read.
 local BACK = 1000       -- allowed difference to that time, in ms
 

@@ -1,4 +1,4 @@
--- retry makes nodes of an ended workflow wait again, and releases those that can run.
+-- retry makes nodes of an ended workflow wait again, and releases nodes that can run.
 -- KEYS as in lib
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] revision for which the rest was computed, [7] id of the call, [8] number of
 -- fields to delete, [9] of values, [10] of nodes whose kept input becomes their record, [11] of planned nodes whose plan has ended,
