@@ -298,7 +298,7 @@ func (s *Service) merge(ctx context.Context, outcomes []tasks.Outcome[source.Lis
 	case len(lists) == 0:
 		more := ""
 		if n := len(reasons) - 3; n > 0 {
-			reasons, more = reasons[:3], fmt.Sprintf("; and %d more, see muster proxies stats --sources", n)
+			reasons, more = reasons[:3], fmt.Sprintf("; and %d more, see muster proxies list --sources", n)
 		}
 		return nil, tasks.Permanent(fmt.Errorf("no proxy source could be read: %s%s", strings.Join(reasons, "; "), more))
 	}

@@ -140,7 +140,7 @@ func (ys yields) record(ctx context.Context, run string, sources map[string]Yiel
 // dry counts a refresh without a usable proxy and logs when the source becomes dry.
 func (ys yields) dry(name string, y *SourceYield) {
 	if y.DryFor++; y.DryFor == dryAfter {
-		ys.logger.Warn("no usable proxies from a source in three refreshes; see muster proxies stats --sources", "source", name)
+		ys.logger.Warn("no usable proxies from a source in three refreshes; see muster proxies list --sources", "source", name)
 	}
 }
 

@@ -13,17 +13,15 @@ var examples = map[string]string{
 	"jobs pause":  "muster jobs pause JOB",
 	"jobs resume": "muster jobs resume JOB",
 
-	"sites list":    "muster sites list",
-	"sites init":    "muster sites init https://shop.example/lamps --out shop.yaml",
-	"sites get":     "muster sites get books.toscrape.com > mine.yaml",
-	"sites check":   "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
-	"sites test":    "muster sites test shop.yaml\nmuster sites test --accept shop.yaml",
-	"sites capture": "muster sites capture shop.yaml https://shop.example/lamps/1",
-	"sites try":     "muster sites try https://shop.example/lamps h3\nmuster sites try page.html --each .product h3 '{css: .price, type: price}'",
+	"sites list":  "muster sites list",
+	"sites init":  "muster sites init https://shop.example/lamps --out shop.yaml",
+	"sites get":   "muster sites get books.toscrape.com > mine.yaml",
+	"sites check": "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
+	"sites test":  "muster sites test shop.yaml --capture https://shop.example/lamps/1\nmuster sites test shop.yaml\nmuster sites test --accept shop.yaml",
+	"sites try":   "muster sites try https://shop.example/lamps h3\nmuster sites try page.html --each .product h3 '{css: .price, type: price}'",
 
 	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
-	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
-	"proxies stats":   "muster proxies stats --watch\nmuster proxies stats --sources",
+	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --stats --watch\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
 	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'\nmuster proxies check --add http://198.51.100.7:8080",
 	"proxies delete":  "muster proxies delete 198.51.100.7",
 	"proxies unban":   "muster proxies unban 198.51.100.7:8080",
@@ -63,10 +61,9 @@ var examples = map[string]string{
 	"schedules delete":  "muster schedules delete nightly",
 	"workflows delete":  "muster workflows delete ID",
 
+	"config":         "muster config | grep '^sites'\nmuster config --check muster.yaml",
 	"breakers list":  "muster breakers list --watch",
 	"breakers reset": "muster breakers reset shop.example\nmuster breakers reset --all",
-	"config show":    "muster config show | grep '^sites'",
-	"config check":   "muster config check muster.yaml",
 }
 
 // withExample appends the example of a command to its description.

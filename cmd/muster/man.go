@@ -11,7 +11,7 @@ import (
 
 func manCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "man", Usage: "print the manual page",
+		Name: "man", Hidden: true, Usage: "print the manual page",
 		Description: `    muster man > /usr/local/share/man/man1/muster.1
     muster man | man -l -`,
 		Action: func(c *cli.Context) error {

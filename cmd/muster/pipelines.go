@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -21,30 +19,27 @@ var pipelinesSetting = settingFlag{name: "pipelines-dir", path: "jobs.pipelines"
 func pipelinesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "pipelines",
-		Usage: "list, print and check pipelines: the stages that jobs go through",
+		Usage: "list, print and check pipelines: the stages of jobs",
 		Description: `    muster pipelines get default > data/pipelines/mine.yaml
-    muster pipelines check data/pipelines/mine.yaml
+    muster pipelines list
     muster jobs start mine --prompt …`,
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the pipelines and their stages",
-				Description: "    muster pipelines list",
-				Flags:       append(flagsOf(pipelinesSetting), watchFlag(), jsonFlag()),
-				Action:      withPipelines(env, 0, 0, listPipelines),
-			},
-			{
-				Name: "get", Usage: "print a pipeline with all defaults, as YAML", ArgsUsage: "NAME",
-				Description: "    muster pipelines get default",
-				Flags:       append(flagsOf(pipelinesSetting), jsonFlag()),
-				Action:      withPipelines(env, 1, 1, showPipeline),
-			},
-			{
-				Name: "check", Usage: "validate pipeline definitions: files, or all known pipelines", ArgsUsage: "[FILE…]",
-				Description: `Each mistake is a line with file:line:column; with one the exit code is 1.
+				Name: "list", Usage: "list the pipelines and their stages; exit 1 if one is invalid",
+				Description: `Each mistake in a definition is a line with file:line:column.
 
-    muster pipelines check mine.yaml`,
-				Flags:  flagsOf(pipelinesSetting),
-				Action: withPipelines(env, 0, -1, checkPipelines),
+    muster pipelines list`,
+				Flags:  append(flagsOf(pipelinesSetting), watchFlag(), jsonFlag()),
+				Action: withPipelines(env, 0, 0, listPipelines),
+			},
+			{
+				Name: "get", Usage: "print a pipeline with all defaults, as YAML", ArgsUsage: "NAME-OR-FILE",
+				Description: `Each mistake in a definition is a line with file:line:column.
+
+    muster pipelines get default
+    muster pipelines get mine.yaml`,
+				Flags:  append(flagsOf(pipelinesSetting), jsonFlag()),
+				Action: withPipelines(env, 1, 1, showPipeline),
 			},
 		},
 	}
@@ -80,11 +75,7 @@ func listPipelines(env environment, c *cli.Context, cfg config.Config) error {
 }
 
 func showPipeline(env environment, c *cli.Context, cfg config.Config) error {
-	registry, err := pipeline.Load(cfg.Pipelines())
-	if err != nil {
-		return err
-	}
-	p, err := registry.Get(c.Args().First())
+	p, err := pipelineOf(cfg, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -98,54 +89,31 @@ func showPipeline(env environment, c *cli.Context, cfg config.Config) error {
 	return err
 }
 
-// checkPipelines prints which pipelines are valid; the error has the problems of the others.
-func checkPipelines(env environment, c *cli.Context, cfg config.Config) error {
-	files := c.Args().Slice()
-	if len(files) == 0 {
-		registry, err := pipeline.Load(cfg.Pipelines())
+// pipelineOf returns the pipeline of a file, or with a name.
+func pipelineOf(cfg config.Config, name string) (*pipeline.Pipeline, error) {
+	if isDefinitionFile(name) {
+		data, err := os.ReadFile(name)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, p := range registry.List() {
-			fmt.Fprintf(env.stdout, "ok: %s\n", p.Name)
-		}
-		return brokenPipelines(registry)
+		return pipeline.Parse(name, data)
 	}
-	var errs []error
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err == nil {
-			_, err = pipeline.Parse(file, data)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		fmt.Fprintf(env.stdout, "ok: %s\n", file)
+	registry, err := pipeline.Load(cfg.Pipelines())
+	if err != nil {
+		return nil, err
 	}
-	return problemLines(errs)
+	return registry.Get(name)
 }
 
 // brokenPipelines is an error with the problems of the pipelines that cannot be used.
 func brokenPipelines(registry *pipeline.Registry) error {
-	var errs []error
-	for _, b := range registry.Broken() {
-		errs = append(errs, b.Err)
-	}
-	return problemLines(errs)
-}
-
-// problemLines is one error of some: a count, and each problem on a line.
-func problemLines(errs []error) error {
-	if len(errs) == 0 {
+	broken := registry.Broken()
+	if len(broken) == 0 {
 		return nil
 	}
-	lines := []string{fmt.Sprintf("%d pipelines cannot be used", len(errs))}
-	if len(errs) == 1 {
-		lines[0] = "a pipeline cannot be used"
+	lines := []string{count(len(broken), "pipeline") + " cannot be used"}
+	for _, b := range broken {
+		lines = append(lines, b.Err.Error())
 	}
-	for _, err := range errs {
-		lines = append(lines, strings.Split(err.Error(), "\n")...)
-	}
-	return errors.New(strings.Join(slices.Compact(lines), "\n"))
+	return errors.New(strings.Join(lines, "\n"))
 }

@@ -35,7 +35,9 @@ func stateOf(m proxies.Member, now time.Time) string {
 func listCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "list",
-		Usage: "list the pool, the fastest first",
+		Usage: "list the pool, fastest first, or print statistics of the pool or of its sources",
+		Description: `With --sources, UNIQUE counts the candidates that no other source has. A source
+without a usable proxy for three refreshes is DRY: it costs probes and finds nothing.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "protocol", Usage: "only proxies of one of `P,…`: http, https, socks4, socks4a or socks5"},
 			&cli.StringFlag{Name: "country", Usage: "only proxies in one of `CC,…`, two letters each"},
@@ -46,9 +48,17 @@ func listCommand(env environment) *cli.Command {
 			&cli.BoolFlag{Name: "banned", Usage: "only proxies that are banned from all sites, or with --site from that site"},
 			&cli.StringFlag{Name: "sort", Usage: "by `ORDER`: latency, score, ok, requests, checked, country or protocol", Value: "latency"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`"},
+			&cli.BoolFlag{Name: "stats", Usage: "print statistics of the pool instead"},
+			&cli.BoolFlag{Name: "sources", Usage: "list the sources and their yield instead"},
 			serverFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			switch {
+			case c.Bool("stats"):
+				return showPool(ctx, env, c, api)
+			case c.Bool("sources"):
+				return listSources(ctx, env, c, api)
+			}
 			list, err := api.Proxies(ctx, client.ProxyFilter{
 				Protocols: strings.FieldsFunc(c.String("protocol"), isComma), Countries: strings.FieldsFunc(c.String("country"), isComma),
 				Anonymity: c.String("anonymity"), HTTPS: c.Bool("https"), MaxLatency: c.Duration("max-latency"),

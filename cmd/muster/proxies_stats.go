@@ -14,27 +14,24 @@ import (
 	"muster/proxies"
 )
 
-func statsCommand(env environment) *cli.Command {
+// countCommand is proxies list --stats by another name.
+func countCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "stats", Aliases: []string{"count"},
-		Usage: "print statistics of the pool, or of its sources",
-		Description: `With --sources, UNIQUE counts the candidates that no other source has. A source without a
-usable proxy for three refreshes is DRY: it costs probes and brings nothing.`,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "sources", Usage: "list the sources and their yield"}, serverFlag(), watchFlag(), jsonFlag()},
-		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			if c.Bool("sources") {
-				return listSources(ctx, env, c, api)
-			}
-			s, err := api.ProxyStats(ctx)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return printJSON(env.stdout, s)
-			}
-			return printPool(env, s)
-		}),
+		Name: "count", Hidden: true, Usage: "print statistics of the pool", Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error { return showPool(ctx, env, c, api) }),
 	}
+}
+
+// showPool prints statistics of the pool.
+func showPool(ctx context.Context, env environment, c *cli.Context, api *client.Client) error {
+	s, err := api.ProxyStats(ctx)
+	switch {
+	case err != nil:
+		return err
+	case c.Bool("json"):
+		return printJSON(env.stdout, s)
+	}
+	return printPool(env, s)
 }
 
 func printPool(env environment, s proxies.Stats) error {

@@ -171,11 +171,11 @@ func TestMissingSecretsAreNamedBeforeTheStart(t *testing.T) {
 		code int
 		want []string
 	}{
-		"start":        {[]string{"start"}, exitUsage, append(all, "MISSING_0", "MISSING_1", "one.yaml:4:")},
-		"worker":       {[]string{"worker"}, exitUsage, append(all, "MISSING_0", "MISSING_1")},
-		"scrape":       {[]string{"scrape", "two"}, exitUsage, append(all, "MISSING_1")},
-		"config check": {[]string{"config", "check"}, exitFailed, append(all, "MISSING_0", "MISSING_1")},
-		"a file":       {[]string{"config", "check", "muster.yaml"}, exitFailed, append(all, "MISSING_0", "MISSING_1")},
+		"start":          {[]string{"start"}, exitUsage, append(all, "MISSING_0", "MISSING_1", "one.yaml:4:")},
+		"worker":         {[]string{"worker"}, exitUsage, append(all, "MISSING_0", "MISSING_1")},
+		"scrape":         {[]string{"scrape", "two"}, exitUsage, append(all, "MISSING_1")},
+		"config --check": {[]string{"config", "--check"}, exitFailed, append(all, "MISSING_0", "MISSING_1")},
+		"a file":         {[]string{"config", "--check", "muster.yaml"}, exitFailed, append(all, "MISSING_0", "MISSING_1")},
 	} {
 		cmd := exec.CommandContext(t.Context(), k.program, c.args...)
 		cmd.Dir, cmd.Env = k.dir, k.environ

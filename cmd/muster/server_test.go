@@ -153,7 +153,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 	}
 	reads := []string{
 		"jobs list", "jobs status", "jobs items", "jobs events", "agents list",
-		"sites list", "proxies list", "proxies stats", "queue stats", "breakers list",
+		"sites list", "proxies list", "queue stats", "breakers list",
 		"workflows list", "workflows get", "tasks list", "workers list", "queues list", "schedules list", "health",
 	}
 	checked := 0
@@ -223,7 +223,7 @@ func TestServersThatAreNoOrchestratorAreNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, command := range []string{"jobs list", "jobs cancel x", "proxies stats", "keys list", "queue stats", "sites list --health", "workflows list", "workers list"} {
+			for _, command := range []string{"jobs list", "jobs cancel x", "keys list", "queue stats", "sites list --health", "workflows list", "workers list"} {
 				args := append(strings.Fields(command), "--server", srv.URL)
 				code, out, errs := programWith(t, "a secret key", "", args...)
 				if code != 1 || !strings.Contains(errs, c.want) || !strings.Contains(errs, u.Host) || strings.Contains(out+errs, "a secret key") {

@@ -30,7 +30,6 @@ func sitesCommand(env environment) *cli.Command {
 			showSiteCommand(env),
 			checkSitesCommand(env),
 			testSitesCommand(env),
-			capturePageCommand(env),
 			tryCommand(env),
 		},
 	}

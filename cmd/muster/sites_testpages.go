@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/clip"
+	"muster/sites/definition"
 	"muster/sites/sample"
 )
 
@@ -22,19 +24,26 @@ type testedSite struct {
 func testSitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "test",
-		Usage:     "run definitions on their saved pages, and report differences",
+		Usage:     "run definitions on their saved pages and report differences, or save a page",
 		ArgsUsage: "SITE-OR-FILE…",
-		Description: `The pages of shop.yaml are in shop.pages next to it; muster sites capture saves
-them. Exits with 1 when the result of a page differs from its JSON file.`,
+		Description: `The pages of shop.yaml are in shop.pages next to it. Exits with 1 when the result of
+a page differs from its JSON file.
+
+--capture fetches a page directly, without a proxy, and saves it with a JSON file of
+its records and links. Check the JSON: the test expects exactly these.`,
 		Flags: append(flagsOf(sitesSetting), pagesFlag(),
-			&cli.BoolFlag{Name: "accept", Usage: "save the results of now as the expected ones"}, jsonFlag()),
+			&cli.BoolFlag{Name: "accept", Usage: "save the current results as the expected ones"},
+			&cli.StringFlag{Name: "capture", Usage: "save the page at `URL` with its records"},
+			&cli.StringFlag{Name: "kind", Usage: "with --capture, the page is a `KIND`: listing or detail", DefaultText: "kind of the start page with this URL, else detail"},
+			&cli.StringFlag{Name: "as", Usage: "with --capture, save it under `NAME`", DefaultText: "from kind and URL"},
+			baseURLFlag(), jsonFlag()),
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 1, -1); err != nil {
 				return err
 			}
-			if c.String("pages") != "" && c.NArg() > 1 {
-				return usageError{errors.New("sites test: --pages is the folder of one site; name only one")}
+			if (c.String("pages") != "" || c.IsSet("capture")) && c.NArg() > 1 {
+				return usageError{errors.New("sites test: --pages and --capture are for one site; name only one")}
 			}
 			return testSites(env, c)
 		},
@@ -53,6 +62,9 @@ func testSites(env environment, c *cli.Context) error {
 		dir, err := pagesOf(c, def)
 		if err != nil {
 			return err
+		}
+		if c.IsSet("capture") {
+			return capturePage(env, c, def, dir)
 		}
 		if c.Bool("accept") {
 			names, err := sample.Accept(def, dir)
@@ -102,4 +114,46 @@ func printDifferences(w io.Writer, site string, names []string, unparsed map[str
 		}
 		printUnparsed(w, unparsed[name])
 	}
+}
+
+// capturePage saves a page of a site with its records in dir.
+func capturePage(env environment, c *cli.Context, own *definition.Definition, dir string) error {
+	def, err := own.WithBase(c.String("base-url"))
+	if err != nil {
+		return usageError{err}
+	}
+	u, err := def.Base().Parse(c.String("capture"))
+	if err != nil {
+		return usageError{fmt.Errorf("--capture: %q is not a URL", c.String("capture"))}
+	}
+	u = def.Move(u)
+	if !def.InScope(u) {
+		return usageError{fmt.Errorf("--capture: %s is outside the site's hosts and scope; see muster sites get %s", u, c.Args().First())}
+	}
+	kind := c.String("kind")
+	switch kind {
+	case "":
+		kind = sample.KindOf(def, u)
+	case definition.KindListing, definition.KindDetail:
+	default:
+		return usageError{fmt.Errorf("--kind %s: must be %s or %s", kind, definition.KindListing, definition.KindDetail)}
+	}
+	name := c.String("as")
+	if name == "" {
+		name = sample.NameFor(kind, u)
+	}
+	if strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") {
+		return usageError{fmt.Errorf("--as %s: must be the name of a file, without folders", name)}
+	}
+	client, err := patientClient(env, c, def)
+	if err != nil {
+		return err
+	}
+	v, err := sample.Capture(c.Context, client, def, u.String(), kind, dir, name)
+	if err != nil {
+		return err
+	}
+	printView(env.stdout, v)
+	fmt.Fprintf(env.stdout, "saved as %s in %s\n", name, dir)
+	return nil
 }

@@ -37,7 +37,7 @@ shutdown.drain; the second stops immediately. Nothing is lost either way, except
 with the built-in Redis, which keeps its data in memory.
 SIGHUP or a change of its files reloads settings, secrets and definitions; the
 log lists the changes and the settings that need a restart. See the column RELOAD
-of muster config show.
+of muster config.
 
 With --once it refreshes the proxy pool if few proxies are left, scrapes every
 configured site, prints the results and exits. The exit code is 1 if a job is

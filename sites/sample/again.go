@@ -84,7 +84,7 @@ func each(dir string, fn func(name, path string) error) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("no samples in %s; save one with muster sites capture", dir)
+		return fmt.Errorf("no samples in %s; save one with muster sites test --capture URL", dir)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ politeness: {delay: 0}
 func TestTestFindsChangesOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	def, client, base := setup(t)
-	if _, _, _, err := Test(def, Dir(def)); err == nil || !strings.Contains(err.Error(), "muster sites capture") {
+	if _, _, _, err := Test(def, Dir(def)); err == nil || !strings.Contains(err.Error(), "muster sites test --capture") {
 		t.Errorf("without samples: got %v, want an error", err)
 	}
 	s, err := Capture(t.Context(), client, def, base+"/item/1", definition.KindDetail, Dir(def), "lamp")
