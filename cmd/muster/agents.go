@@ -16,7 +16,7 @@ import (
 func agentsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "agents",
-		Usage: "list, pause and delete agents: the programs that do the work of jobs",
+		Usage: "list and delete agents: the programs that do the work of jobs",
 		Description: `Agents register with the HTTP interface of muster start, or are in the setting
 agents.static.
 
@@ -36,18 +36,6 @@ first. An assignment counts in the hour in which it ended.
 					serverFlag(), watchFlag(), jsonFlag(),
 				},
 				Action: onAgents(env, 0, 1, listAgents),
-			},
-			{
-				Name: "pause", Aliases: []string{"drain"}, Usage: "give an agent no new work until agents resume; its assignments continue", ArgsUsage: "AGENT",
-				Description: "    muster agents pause reviewer-1",
-				Flags:       []cli.Flag{serverFlag()},
-				Action:      onAgents(env, 1, 1, pauseAgent),
-			},
-			{
-				Name: "resume", Usage: "give a paused agent work again", ArgsUsage: "AGENT",
-				Description: "    muster agents resume reviewer-1",
-				Flags:       []cli.Flag{serverFlag()},
-				Action:      onAgents(env, 1, 1, resumeAgent),
 			},
 			{
 				Name: "delete", Aliases: []string{"remove"}, Usage: "delete an agent; its assignments go to other agents", ArgsUsage: "AGENT",
@@ -116,22 +104,6 @@ func findAgent(ctx context.Context, api *client.Client, name string) (agent.Agen
 		return one, fmt.Errorf("no agent %q%s; see muster agents list", name, suggest(name, names))
 	}
 	return one, fmt.Errorf("%d agents have the name %s; use an id: %s", len(found), name, strings.Join(found, ", "))
-}
-
-func pauseAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
-	a, err := findAgent(ctx, api, c.Args().First())
-	if err != nil {
-		return err
-	}
-	return done(env, api.PauseAgent(ctx, a.ID), "paused: %s, which works on %d", a.Name, a.Held)
-}
-
-func resumeAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
-	a, err := findAgent(ctx, api, c.Args().First())
-	if err != nil {
-		return err
-	}
-	return done(env, api.ResumeAgent(ctx, a.ID), "resumed: %s", a.Name)
 }
 
 func deleteAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {

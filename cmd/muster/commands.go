@@ -21,6 +21,8 @@ func commands(env environment) []*cli.Command {
 		proxiesCommand(env),
 		judgeCommand(env),
 		queueCommand(env),
+		pauseCommand(env),
+		resumeCommand(env),
 		breakersCommand(env),
 		dashboardCommand(env),
 		keysCommand(env),

@@ -10,9 +10,6 @@ var examples = map[string]string{
 	"worker": "muster worker --redis redis://host:6379/0 --concurrency 20",
 	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv\nmuster scrape --resume JOB",
 
-	"jobs pause":  "muster jobs pause JOB",
-	"jobs resume": "muster jobs resume JOB",
-
 	"sites list":  "muster sites list",
 	"sites init":  "muster sites init https://shop.example/lamps --out shop.yaml",
 	"sites get":   "muster sites get books.toscrape.com > mine.yaml",
@@ -34,8 +31,6 @@ var examples = map[string]string{
 	"queue run":          "muster queue run --drain --workers 8",
 	"queue stats":        "muster queue stats --watch",
 	"queue retry-failed": "muster queue retry-failed --dry-run\nmuster queue retry-failed --max-attempts 5",
-	"queue pause":        "muster queue pause --queue papers",
-	"queue resume":       "muster queue resume --queue papers",
 
 	"judge":     "muster judge --listen 0.0.0.0:8088",
 	"dashboard": "muster dashboard --redis redis://host:6379/0",
@@ -52,11 +47,7 @@ var examples = map[string]string{
 	"tasks complete":    "muster tasks complete WORKFLOW NODE --result '{\"approved\": true}'\nmuster tasks complete WORKFLOW NODE --error 'not approved' --permanent",
 	"workers list":      "muster workers list --timeout 5s\nmuster workers list --tasks",
 	"queues list":       "muster queues list --watch",
-	"queues pause":      "muster queues pause scrape",
-	"queues resume":     "muster queues resume scrape",
 	"schedules list":    "muster schedules list",
-	"schedules pause":   "muster schedules pause nightly",
-	"schedules resume":  "muster schedules resume nightly",
 	"schedules trigger": "muster schedules trigger nightly\nmuster schedules trigger nightly --from 2027-01-01T00:00:00Z",
 	"schedules delete":  "muster schedules delete nightly",
 	"workflows delete":  "muster workflows delete ID",

@@ -33,8 +33,6 @@ Exit codes: 0 done, 1 failed or no such job, 2 wrong usage.`,
 			jobsEventsCommand(env),
 			jobsRetryCommand(env),
 			jobsCancelCommand(env),
-			jobsPauseCommand(env),
-			jobsResumeCommand(env),
 		},
 	}
 }

@@ -103,7 +103,7 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 // Names of the first design run the same commands, and help omits them.
 func TestHiddenNamesOfCommands(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"orchestrator start", "api serve", "job start", "job status", "job list", "job cancel", "site scrape", "site status", "site list"} {
+	for _, line := range []string{"orchestrator start", "api serve", "job start", "job status", "job list", "job cancel", "queue pause", "queue resume", "proxies count", "site scrape", "site status", "site list"} {
 		var out bytes.Buffer
 		app := newApp(environment{stdout: &out, stderr: &out})
 		app.Writer = &out

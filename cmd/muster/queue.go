@@ -80,14 +80,9 @@ reload the limits.`,
 				Usage:  "put failed items back into the queue, with all their attempts",
 				Action: retryFailed(env),
 			},
-			{
-				Name: "pause", Flags: common(serverFlag()), Usage: "start no more items, in any process, until resumed",
-				Action: pauseQueue(env, true),
-			},
-			{
-				Name: "resume", Flags: common(serverFlag()), Usage: "end a pause",
-				Action: pauseQueue(env, false),
-			},
+			// Names of the first design; see muster pause.
+			{Name: "pause", Hidden: true, Flags: common(serverFlag()), Action: pauseQueue(env, true)},
+			{Name: "resume", Hidden: true, Flags: common(serverFlag()), Action: pauseQueue(env, false)},
 		},
 	}
 }

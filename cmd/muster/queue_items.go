@@ -46,14 +46,7 @@ func pauseQueue(env environment, pause bool) cli.ActionFunc {
 			change, word = api.PauseQueue, "Paused"
 		}
 		p, err := change(ctx, c.String("queue"))
-		if err != nil {
-			return err
-		}
-		if c.Bool("json") {
-			return printJSON(env.stdout, p)
-		}
-		fmt.Fprintf(env.stdout, "✓ %s: %s\n", word, p.Queue)
-		return nil
+		return showDone(env, c, p, err, "✓ %s: %s", word, p.Queue)
 	})
 }
 

@@ -21,11 +21,9 @@ var sitesSetting = settingFlag{name: "sites-dir", path: "sites.dir", usage: "rea
 func sitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "sites",
-		Usage: "write, check and test site definitions, and pause sites",
+		Usage: "list, write, check and test site definitions",
 		Subcommands: []*cli.Command{
 			sitesListCommand(env),
-			sitesPauseCommand(env),
-			sitesResumeCommand(env),
 			initSiteCommand(env),
 			showSiteCommand(env),
 			checkSitesCommand(env),

@@ -108,22 +108,9 @@ func handledTasks(workers []api.Worker) []handledTask {
 }
 
 func queuesCommand(env environment) *cli.Command {
-	change := func(pause bool) cli.ActionFunc {
-		return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-			q, err := s.PauseTaskQueue(ctx, c.Args().First(), pause)
-			verb, note := "resumed", ""
-			if pause {
-				verb = "paused"
-			}
-			if q.Workers == 0 {
-				note = "; no live worker takes from it"
-			}
-			return done(env, err, "%s: %s%s", verb, q.Name, note)
-		})
-	}
 	return &cli.Command{
 		Name:  "queues",
-		Usage: "list, pause and resume the queues of workers",
+		Usage: "list the queues of workers",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list queues with their ready and running tasks and the time since a task was taken",
@@ -138,31 +125,14 @@ func queuesCommand(env environment) *cli.Command {
 					})
 				}),
 			},
-			{
-				Name: "pause", Usage: "start no more tasks of a queue; running tasks continue", ArgsUsage: "QUEUE",
-				Flags: []cli.Flag{serverFlag()}, Action: change(true),
-			},
-			{
-				Name: "resume", Usage: "start tasks of a paused queue again", ArgsUsage: "QUEUE",
-				Flags: []cli.Flag{serverFlag()}, Action: change(false),
-			},
 		},
 	}
 }
 
 func schedulesCommand(env environment) *cli.Command {
-	change := func(name, usage, result string) *cli.Command {
-		return &cli.Command{
-			Name: name, Usage: usage, ArgsUsage: "ENTRY", Flags: []cli.Flag{serverFlag()},
-			Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-				entry := c.Args().First()
-				return done(env, s.ChangeSchedule(ctx, entry, name), "%s: %s", result, entry)
-			}),
-		}
-	}
 	return &cli.Command{
 		Name:  "schedules",
-		Usage: "list, pause, resume, trigger and delete the entries of schedulers",
+		Usage: "list, trigger and delete the entries of schedulers",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list schedule entries with their last and next run",
@@ -175,8 +145,6 @@ func schedulesCommand(env environment) *cli.Command {
 					return showPage(env, c, list, "No entries found", []string{"ENTRY", "SPEC", "NEXT IN", "LAST", "WORKFLOW", "SENT", "MISSED", "SCHEDULER", "ERROR"}, scheduleRow, "WORKFLOW", "SCHEDULER")
 				}),
 			},
-			change("pause", "send no further runs of an entry until it is resumed", "paused"),
-			change("resume", "resume a paused entry; runs that were due in the pause are not sent", "resumed"),
 			{
 				Name: "trigger", Usage: "send a run of an entry now, or the runs of a past period", ArgsUsage: "ENTRY",
 				Flags: []cli.Flag{

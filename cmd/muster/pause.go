@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/api/client"
+)
+
+// pausable is a kind of objects that can be paused. change pauses or resumes one, and returns a remark for the user.
+type pausable struct {
+	kind   string
+	change func(ctx context.Context, api *client.Client, name string, pause bool) (note string, err error)
+}
+
+// pausables are the kinds of muster pause and muster resume.
+var pausables = []pausable{
+	{"job", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
+		change := api.ResumeJob
+		if pause {
+			change = api.PauseJob
+		}
+		_, err := change(ctx, id)
+		return "", noJobID(id, err)
+	}},
+	{"agent", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
+		a, err := findAgent(ctx, api, name)
+		switch {
+		case err != nil:
+			return "", err
+		case pause:
+			return fmt.Sprintf(", with %s", count(a.Held, "assignment")), api.PauseAgent(ctx, a.ID)
+		}
+		return "", api.ResumeAgent(ctx, a.ID)
+	}},
+	{"site", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
+		if pause {
+			return "", api.PauseSite(ctx, name)
+		}
+		return "", api.ResumeSite(ctx, name)
+	}},
+	{"queue", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
+		q, err := api.PauseTaskQueue(ctx, name, pause)
+		if err == nil && q.Workers == 0 {
+			return "; no live worker takes from it", nil
+		}
+		return "", err
+	}},
+	{"schedule", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
+		if pause {
+			return "", api.ChangeSchedule(ctx, name, "pause")
+		}
+		return "", api.ChangeSchedule(ctx, name, "resume")
+	}},
+	{"artifacts", func(ctx context.Context, api *client.Client, queue string, pause bool) (string, error) {
+		change := api.ResumeQueue
+		if pause {
+			change = api.PauseQueue
+		}
+		_, err := change(ctx, queue)
+		return "", err
+	}},
+}
+
+func pauseCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "pause", ArgsUsage: "KIND NAME…",
+		Usage: "pause jobs, agents, sites, queues of tasks, schedules or artifact queues",
+		Description: `Work that has begun continues. KIND determines what does not begin until muster
+resume:
+
+    job        no agent gets work of the job with this ID
+    agent      the agent gets no work
+    site       no process fetches pages of the site
+    queue      no worker starts tasks of the queue
+    schedule   no runs of the entry are sent
+    artifacts  no process starts items of the artifact queue
+
+    muster pause site books.toscrape.com
+    muster pause queue default`,
+		Flags:  []cli.Flag{serverFlag()},
+		Action: changePaused(env, true),
+	}
+}
+
+func resumeCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "resume", ArgsUsage: "KIND NAME…",
+		Usage: "resume paused objects",
+		Description: `KIND is one of muster pause. Runs of a schedule that were due in the pause are not
+sent.
+
+    muster resume site books.toscrape.com`,
+		Flags:  []cli.Flag{serverFlag()},
+		Action: changePaused(env, false),
+	}
+}
+
+// changePaused pauses or resumes the objects of the arguments.
+func changePaused(env environment, pause bool) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := arguments(c, 2, -1); err != nil {
+			return err
+		}
+		kinds := make([]string, len(pausables))
+		for i, p := range pausables {
+			kinds[i] = p.kind
+		}
+		kind := slices.Index(kinds, c.Args().First())
+		if kind < 0 {
+			return usageError{fmt.Errorf("unknown kind %q%s: use one of %s", c.Args().First(), suggest(c.Args().First(), kinds), strings.Join(kinds, ", "))}
+		}
+		result := "resumed"
+		if pause {
+			result = "paused"
+		}
+		return onAPI(env, 2, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			for _, name := range c.Args().Tail() {
+				note, err := pausables[kind].change(ctx, api, name, pause)
+				if err := done(env, err, "%s: %s%s", result, name, note); err != nil {
+					return err
+				}
+			}
+			return nil
+		})(c)
+	}
+}
