@@ -68,7 +68,7 @@ type Config struct {
 // Link is a navigation link.
 type Link struct{ Text, URL string }
 
-// Area is a link in the first row of the navigation. Its pages are the second row while one of them is open.
+// Area is a link of the navigation. Its pages are tabs while one of them is open.
 type Area struct {
 	Link
 	Pages []Link
@@ -121,11 +121,8 @@ func (v View) May(c Class) bool { return v.Config.May(v.request, c) }
 // Still reports whether the page does not change automatically.
 func (v View) Still() bool { return v.question || v.Fixed }
 
-// Areas returns the first row of the navigation, or none if there is only one area.
+// Areas returns the navigation that the reader sees.
 func (v View) Areas() []Area {
-	if len(v.Menu) < 2 {
-		return nil
-	}
 	if v.Shows == nil {
 		return v.Menu
 	}
@@ -145,14 +142,6 @@ func (v View) Area() Area {
 		}
 	}
 	return Area{}
-}
-
-// Second returns the second row of the navigation.
-func (v View) Second() []Link {
-	if len(v.Menu) == 1 {
-		return v.Menu[0].Pages
-	}
-	return v.Area().Pages
 }
 
 // assets serves the assets. They may be cached for an hour, because a release may change them.

@@ -106,14 +106,11 @@ func (c Config) may(r *http.Request, class webui.Class) bool {
 
 // menu returns the navigation.
 func menu(cfg Config) []webui.Area {
-	return slices.Concat(
-		[]webui.Area{{Link: webui.Link{Text: "Overview", URL: prefix + "/"}}},
-		jobsArea(cfg),
-		cfg.siteAreas(),
-		cfg.proxyAreas(),
-		[]webui.Area{{Link: webui.Link{Text: "Tasks", URL: fleet}}},
-		cfg.accessAreas(),
-	)
+	all := []webui.Area{{Link: webui.Link{Text: "Overview", URL: prefix + "/"}}}
+	for _, l := range taskui.Links(fleet) {
+		all = append(all, webui.Area{Link: webui.Link(l)})
+	}
+	return slices.Concat(all, jobsArea(cfg), cfg.siteAreas(), cfg.proxyAreas(), cfg.accessAreas())
 }
 
 // reads identifies the read permissions of the caller of a request.

@@ -324,6 +324,28 @@ func TestPrintedPage(t *testing.T) {
 	}
 }
 
+// On phones, the navigation opens by a click, also without JavaScript.
+func TestMenuOnPhones(t *testing.T) {
+	t.Parallel()
+	b := open(t, serve(t, redistest.URL(t), false).URL)
+	send(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.look(light, 390)
+	b.visit("/queues")
+	shown := func() bool { return eval[bool](b, `document.querySelector("header nav a").checkVisibility()`) }
+	if shown() {
+		t.Error("the navigation is open before a click")
+	}
+	if got := eval[float64](b, `document.querySelector("h1").getBoundingClientRect().top`); got > 150 {
+		t.Errorf("the page begins after %.0f px, want at most 150", got)
+	}
+	b.do(chromedp.Click(".menu"))
+	if !shown() {
+		t.Error("the navigation is not open after a click")
+	}
+	b.click(`header nav a[href="/workers"]`)
+	b.shows("No live workers")
+}
+
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)

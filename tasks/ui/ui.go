@@ -30,8 +30,8 @@ type Config struct {
 	Prefix string
 	// Title is the title in the page header. Defaults to "Tasks".
 	Title string
-	// Nav lists links to parts of the program, shown in the page header. The link to Prefix is marked as current.
-	// Defaults to none.
+	// Nav lists links to other pages of the program, shown in the page header after the links to these pages. If it has one
+	// of [Links], it is the whole navigation. Defaults to none.
 	Nav []Link
 	// Shows reports whether the client of a request sees the link of Nav with a URL. Defaults to all.
 	Shows func(r *http.Request, url string) bool
@@ -152,23 +152,25 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 	return mux
 }
 
+// Links returns links to the pages other than the overview, for the navigation of a program that mounts them at prefix.
+func Links(prefix string) []Link {
+	prefix = strings.TrimRight(prefix, "/")
+	return []Link{
+		{"Workflows", prefix + "/workflows"}, {"Tasks", prefix + "/names"}, {"Open tasks", prefix + "/tokens"}, {"Queues", prefix + "/queues"},
+		{"Workers", prefix + "/workers"}, {"Schedule", prefix + "/schedule"},
+	}
+}
+
 // frame returns the common configuration of the pages.
 func (c Config) frame() webui.Config {
-	own := webui.Area{Link: webui.Link{Text: c.Title, URL: c.Prefix + "/"}, Pages: []webui.Link{
-		{Text: "Overview", URL: c.Prefix + "/"}, {Text: "Workflows", URL: c.Prefix + "/workflows"}, {Text: "Tasks", URL: c.Prefix + "/names"},
-		{Text: "Open tasks", URL: c.Prefix + "/tokens"},
-		{Text: "Queues", URL: c.Prefix + "/queues"}, {Text: "Workers", URL: c.Prefix + "/workers"}, {Text: "Schedule", URL: c.Prefix + "/schedule"},
-	}}
-	var menu []webui.Area
-	for _, l := range c.Nav {
-		a := webui.Area{Link: webui.Link(l)}
-		if l.URL == own.URL {
-			a.Pages = own.Pages
-		}
-		menu = append(menu, a)
+	own := append([]Link{{"Overview", c.Prefix + "/"}}, Links(c.Prefix)...)
+	all := c.Nav
+	if !slices.ContainsFunc(c.Nav, func(l Link) bool { return slices.Contains(own[1:], l) }) {
+		all = append(own, slices.DeleteFunc(slices.Clone(c.Nav), func(l Link) bool { return l.URL == own[0].URL })...)
 	}
-	if !slices.ContainsFunc(c.Nav, func(l Link) bool { return l.URL == own.URL }) {
-		menu = append([]webui.Area{own}, menu...)
+	var menu []webui.Area
+	for _, l := range all {
+		menu = append(menu, webui.Area{Link: webui.Link(l)})
 	}
 	return webui.Config{
 		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,

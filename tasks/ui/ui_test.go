@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,37 @@ func TestPages(t *testing.T) {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s: got no %q in\n%.3000s", path, want, body)
 			}
+		}
+	}
+}
+
+// The navigation is one row: the pages and the links of the program, unless these have the pages.
+func TestNavigation(t *testing.T) {
+	t.Parallel()
+	pages := "Overview /tasks/ Workflows /tasks/workflows Tasks /tasks/names Open tasks /tasks/tokens Queues /tasks/queues Workers /tasks/workers Schedule /tasks/schedule"
+	shop, link := Link{"Shop", "/shop"}, regexp.MustCompile(`<a href="([^"]*)"[^>]*>([^<]*)</a>`)
+	for name, c := range map[string]struct {
+		nav  []Link
+		want string
+	}{
+		"none":             {nil, pages},
+		"another page":     {[]Link{shop}, pages + " Shop /shop"},
+		"and the overview": {[]Link{shop, {"Jobs", "/tasks/"}}, pages + " Shop /shop"},
+		"whole":            {append([]Link{shop}, Links("/tasks/")...), "Shop /shop" + strings.TrimPrefix(pages, "Overview /tasks/")},
+	} {
+		_, h := fleet(t, Config{Nav: c.nav})
+		_, body := get(t, h, "/queues")
+		head, _, _ := strings.Cut(body, "</header>")
+		_, nav, _ := strings.Cut(head, "<nav")
+		var got []string
+		for _, m := range link.FindAllStringSubmatch(nav, -1) {
+			got = append(got, m[2]+" "+m[1])
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+		if strings.Count(nav, `href="/tasks/queues" aria-current="page"`) != 1 {
+			t.Errorf("%s: the page is not marked: %s", name, nav)
 		}
 	}
 }
