@@ -35,23 +35,26 @@ first. An assignment counts in the hour in which it ended.
 					&cli.IntFlag{Name: "hours", Usage: fmt.Sprintf("show their work in the last `N` hours instead, up to %d", agent.MaxHours)},
 					serverFlag(), watchFlag(), jsonFlag(),
 				},
-				Action: onAgents(env, 0, 1, listAgents),
+				Action: onAPI(env, 0, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					return listAgents(ctx, c, env, api)
+				}),
 			},
 			{
 				Name: "delete", Aliases: []string{"remove"}, Usage: "delete an agent; its assignments go to other agents", ArgsUsage: "AGENT",
 				Description: `An agent that still runs must register again.
 
     muster agents delete reviewer-1`,
-				Flags:  []cli.Flag{serverFlag()},
-				Action: onAgents(env, 1, 1, deleteAgent),
+				Flags: []cli.Flag{serverFlag()},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					a, err := findAgent(ctx, api, c.Args().First())
+					if err != nil {
+						return err
+					}
+					return done(env, api.DeleteAgent(ctx, a.ID), "deleted: %s", a.Name)
+				}),
 			},
 		},
 	}
-}
-
-// onAgents is the action of a command on agents.
-func onAgents(env environment, least, most int, fn func(context.Context, *cli.Context, environment, *client.Client) error) cli.ActionFunc {
-	return onAPI(env, least, most, func(ctx context.Context, c *cli.Context, api *client.Client) error { return fn(ctx, c, env, api) })
 }
 
 func listAgents(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
@@ -106,26 +109,11 @@ func findAgent(ctx context.Context, api *client.Client, name string) (agent.Agen
 	return one, fmt.Errorf("%d agents have the name %s; use an id: %s", len(found), name, strings.Join(found, ", "))
 }
 
-func deleteAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
-	a, err := findAgent(ctx, api, c.Args().First())
-	if err != nil {
-		return err
-	}
-	if err := api.DeleteAgent(ctx, a.ID); !hasCode(err, "agent_not_found") { // deleted meanwhile
-		return done(env, err, "deleted: %s", a.Name)
-	}
-	return nil
-}
-
 func showActivity(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
 	if err := arguments(c, 0, 0); err != nil {
 		return err
 	}
-	hours, err := within(c, "hours", 1, agent.MaxHours)
-	if err != nil {
-		return err
-	}
-	list, err := api.AgentActivity(ctx, hours)
+	list, err := api.AgentActivity(ctx, c.Int("hours"))
 	if err != nil {
 		return err
 	}

@@ -46,14 +46,7 @@ ends, within two minutes. If requests still fail, the breaker opens again.`,
 					}
 					return onAPI(env, 0, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 						keys, err := api.ResetBreakers(ctx, client.BreakerReset{Names: c.Args().Slice(), All: c.Bool("all")})
-						if err != nil {
-							return err
-						}
-						if c.Bool("json") {
-							return printJSON(env.stdout, client.Page[string]{Data: keys})
-						}
-						fmt.Fprintf(env.stdout, "%d closed\n", len(keys))
-						return nil
+						return showDone(env, c, client.Page[string]{Data: keys}, err, "%d closed", len(keys))
 					})(c)
 				},
 			},

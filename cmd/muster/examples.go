@@ -8,7 +8,7 @@ var examples = map[string]string{
 	"demo":   "muster demo\nmuster demo --keep              # and explore the web UI",
 	"start":  "muster start\nmuster start --worker-processes 4\nmuster start --once --json > round.json",
 	"worker": "muster worker --redis redis://host:6379/0 --concurrency 20",
-	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv\nmuster scrape --resume JOB",
+	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv",
 
 	"sites list":  "muster sites list",
 	"sites init":  "muster sites init https://shop.example/lamps --out shop.yaml",

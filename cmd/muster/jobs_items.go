@@ -35,9 +35,6 @@ func jobsItemsCommand(env environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := oneOf("state", c.String("state"), jobs.ItemStatuses); err != nil {
-				return err
-			}
 			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 				if err := hasItems(j); err != nil {
 					return err
@@ -146,14 +143,7 @@ An accepted item goes to its next stage, or is integrated by its last one.
 					return s.decide(ctx, c, id, keys[0], d)
 				}
 				decided, err := s.api.DecideItems(ctx, id, client.Decisions{Keys: keys, Accept: d.Accept, Reason: d.Reason})
-				if err != nil {
-					return noJobID(id, err)
-				}
-				if c.Bool("json") {
-					return printJSON(env.stdout, decided)
-				}
-				fmt.Fprintf(env.stdout, "Decided on %d items\n", decided.Decided)
-				return nil
+				return showDone(env, c, decided, noJobID(id, err), "Decided on %d items", decided.Decided)
 			})(c)
 		},
 	}
@@ -162,14 +152,8 @@ An accepted item goes to its next stage, or is integrated by its last one.
 // decide decides on one item.
 func (s jobScope) decide(ctx context.Context, c *cli.Context, id, key string, d client.Decision) error {
 	it, err := s.api.DecideItem(ctx, id, key, d)
-	switch {
-	case hasCode(err, "item_not_found"), hasCode(err, "item_not_in_review"):
+	if hasCode(err, "item_not_found") || hasCode(err, "item_not_in_review") {
 		return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, err, id)
-	case err != nil:
-		return noJobID(id, err)
-	case c.Bool("json"):
-		return printJSON(s.env.stdout, it)
 	}
-	fmt.Fprintf(s.env.stdout, "Item %s: %s\n", it.Key, it.Status)
-	return nil
+	return showDone(s.env, c, it, noJobID(id, err), "Item %s: %s", it.Key, it.Status)
 }

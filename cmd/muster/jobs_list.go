@@ -53,23 +53,9 @@ job gives the reason. --stats counts the jobs of the last days.
 
 // jobFilter returns the filter that the flags of jobs list set.
 func jobFilter(c *cli.Context) (f client.JobFilter, err error) {
-	f = client.JobFilter{Status: c.StringSlice("status"), Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Offset: c.Int("offset")}
-	if err := checkStatuses(f.Status); err != nil {
-		return f, err
-	}
-	if err := oneOf("kind", f.Kind, jobs.Kinds); err != nil {
-		return f, err
-	}
-	if f.Context, err = contextPairs(c.StringSlice("where")); err != nil {
-		return f, err
-	}
-	if f.Limit, err = within(c, "limit", 1, 1000); err != nil {
-		return f, err
-	}
-	if f.Offset < 0 {
-		return f, usageError{fmt.Errorf("--offset %d: use 0 or more", f.Offset)}
-	}
-	return f, nil
+	f = client.JobFilter{Status: c.StringSlice("status"), Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Context: c.StringSlice("where"), Offset: c.Int("offset")}
+	f.Limit, err = within(c, "limit", 1, 1000)
+	return f, err
 }
 
 func (s jobScope) list(ctx context.Context, c *cli.Context, f client.JobFilter) error {
@@ -149,10 +135,7 @@ func note(j client.Job) string {
 
 // listDays prints the daily statistics.
 func listDays(env environment, c *cli.Context) error {
-	days, err := within(c, "days", 1, 30)
-	if err != nil {
-		return err
-	}
+	days := c.Int("days")
 	return onJobs(env, 0, 0, func(ctx context.Context, c *cli.Context, s jobScope) error {
 		list, err := s.api.JobDays(ctx, days)
 		if err != nil {

@@ -98,12 +98,6 @@ func requestOf(c *cli.Context) (req client.NewJob, err error) {
 	if req.Priority, err = priorityOf(cmp.Or(c.String("priority"), "normal")); err != nil {
 		return req, err
 	}
-	if err := oneOf("on-failure", req.OnFailure, []string{jobs.OnFailureCancel, jobs.OnFailureRun}); err != nil {
-		return req, err
-	}
-	if err := oneOf("dedupe", req.Dedupe, []string{jobs.DedupeAllow, jobs.DedupeJoin, jobs.DedupeReject}); err != nil {
-		return req, err
-	}
 	switch {
 	case c.Bool("force") && req.Dedupe != "" && req.Dedupe != jobs.DedupeAllow:
 		return req, usageError{fmt.Errorf("--force is --dedupe allow; leave --dedupe %s out", req.Dedupe)}

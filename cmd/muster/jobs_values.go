@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-
-	"muster/jobs"
 )
 
 // The priorities that have names. A step is worth a minute of waiting.
@@ -43,22 +41,6 @@ func timeOf(flag, text string, now time.Time) (time.Time, error) {
 		return time.Time{}, usageError{fmt.Errorf("--%s %q: use a time such as %s, or a duration from now such as 2h", flag, text, now.Add(time.Hour).Format(time.RFC3339))}
 	}
 	return now.Add(d), nil
-}
-
-// contextPairs reads pairs such as customer=acme.
-func contextPairs(pairs []string) (map[string]string, error) {
-	where := map[string]string{}
-	for _, pair := range pairs {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return nil, usageError{fmt.Errorf("--where %q: write KEY=VALUE, as in customer=acme", pair)}
-		}
-		if old, twice := where[key]; twice && old != value {
-			return nil, usageError{fmt.Errorf("--where names %s twice, with %q and %q; no job has both", key, old, value)}
-		}
-		where[key] = value
-	}
-	return where, nil
 }
 
 // maxContext limits the size of a context file in bytes; the service has
@@ -93,23 +75,6 @@ func contextOf(text string) (json.RawMessage, error) {
 		return nil, usageError{fmt.Errorf("error parsing context JSON: %w; --context takes an object such as '{\"customer\": \"acme\"}', or @FILE", err)}
 	}
 	return bytes.TrimSpace(raw), nil
-}
-
-// pendingJobs is the value of --status for jobs with a stage that is pending.
-const pendingJobs = "pending"
-
-// checkStatuses checks the states of a filter.
-func checkStatuses(words []string) error {
-	known := []string{pendingJobs}
-	for _, s := range jobs.Statuses {
-		known = append(known, string(s))
-	}
-	for _, word := range words {
-		if !slices.Contains(known, word) {
-			return usageError{fmt.Errorf("--status %q%s: use one of %s; %s means a stage that is pending", word, suggest(word, known), strings.Join(known, ", "), pendingJobs)}
-		}
-	}
-	return nil
 }
 
 // oneOf checks the value of a flag that has few.

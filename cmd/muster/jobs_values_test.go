@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -51,18 +50,6 @@ func TestTimeIsATimeOrADuration(t *testing.T) {
 	}
 }
 
-func TestWhereIsPairs(t *testing.T) {
-	t.Parallel()
-	got, err := contextPairs([]string{"customer=acme", "note=a=b", "empty="})
-	if want := map[string]string{"customer": "acme", "note": "a=b", "empty": ""}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
-	for _, pairs := range [][]string{{"customer"}, {"=acme"}, {""}, {"a=1", "a=2"}} {
-		_, err := contextPairs(pairs)
-		wantUsage(t, strings.Join(pairs, " "), err, "--where")
-	}
-}
-
 func TestContextIsAnObject(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "context.json")
@@ -81,13 +68,4 @@ func TestContextIsAnObject(t *testing.T) {
 	if _, err := contextOf("@" + file + ".none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is missing: got %v, want %v", err, os.ErrNotExist)
 	}
-}
-
-func TestStatusesOfAFilter(t *testing.T) {
-	t.Parallel()
-	if err := checkStatuses([]string{"created", "failed", "pending"}); err != nil {
-		t.Error(err)
-	}
-	err := checkStatuses([]string{"complete"})
-	wantUsage(t, "complete", err, `did you mean "completed"?: use one of pending, created, processing, completed, failed, cancelled`)
 }

@@ -59,14 +59,7 @@ shown again.
 				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 					key, err := api.RevokeKey(ctx, c.Args().First())
-					if err != nil {
-						return err
-					}
-					if c.Bool("json") {
-						return printJSON(env.stdout, key)
-					}
-					fmt.Fprintf(env.stdout, "revoked: key %s (%s)\n", key.Name, key.ID)
-					return nil
+					return showDone(env, c, key, err, "revoked: key %s (%s)", key.Name, key.ID)
 				}),
 			},
 		},

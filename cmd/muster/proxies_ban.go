@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,12 +24,12 @@ muster proxies list --site SITE --banned.`,
 			serverFlag(), jsonFlag(),
 		},
 		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			ban := client.ProxyBan{ProxySelection: selected(c), Site: c.String("site")}
+			ban := client.ProxyBan{ProxySelection: client.ProxySelection{Proxies: c.Args().Slice()}, Site: c.String("site")}
 			if c.IsSet("for") {
 				ban.For = c.Duration("for").String()
 			}
 			done, err := api.BanProxies(ctx, ban)
-			return printChanged(env, c, done, err, "banned")
+			return showDone(env, c, done, err, "%d banned", done.Changed)
 		}),
 	}
 }
@@ -46,8 +45,8 @@ func unbanCommand(env environment) *cli.Command {
 			serverFlag(), jsonFlag(),
 		},
 		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			done, err := api.UnbanProxies(ctx, client.ProxyUnban{ProxySelection: selected(c), Site: c.String("site")})
-			return printChanged(env, c, done, err, "no longer banned")
+			done, err := api.UnbanProxies(ctx, client.ProxyUnban{ProxySelection: client.ProxySelection{Proxies: c.Args().Slice()}, Site: c.String("site")})
+			return showDone(env, c, done, err, "%d no longer banned", done.Changed)
 		}),
 	}
 }
@@ -61,23 +60,8 @@ func deleteCommand(env environment) *cli.Command {
 the next refresh; use ban to exclude it.`,
 		Flags: []cli.Flag{serverFlag(), jsonFlag()},
 		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			done, err := api.DeleteProxies(ctx, selected(c))
-			return printChanged(env, c, done, err, "deleted")
+			done, err := api.DeleteProxies(ctx, client.ProxySelection{Proxies: c.Args().Slice()})
+			return showDone(env, c, done, err, "%d deleted", done.Changed)
 		}),
 	}
-}
-
-func selected(c *cli.Context) client.ProxySelection {
-	return client.ProxySelection{Proxies: c.Args().Slice()}
-}
-
-func printChanged(env environment, c *cli.Context, done client.ChangedProxies, err error, verb string) error {
-	switch {
-	case err != nil:
-		return err
-	case c.Bool("json"):
-		return printJSON(env.stdout, done)
-	}
-	fmt.Fprintf(env.stdout, "%d %s\n", done.Changed, verb)
-	return nil
 }

@@ -32,7 +32,7 @@ func scrapeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "scrape",
 		Usage:     "scrape sites now",
-		ArgsUsage: "SITE|FILE|URL… | --resume JOB",
+		ArgsUsage: "SITE|FILE|URL…",
 		Description: `SITE is a name from muster sites list, FILE is a site definition, and URL is a
 page of a site: it selects the site with this host.
 
@@ -53,7 +53,6 @@ slow responses alone are not a failure.`,
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "also write the records as CSV"},
 			&cli.StringSliceFlag{Name: "sink", Usage: "also write the records to `ADDRESS`: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
-			&cli.StringFlag{Name: "resume", Usage: "resume `JOB`: fetch its unfinished pages"},
 			&cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` instead of the site, for example from a local copy"},
 			failOnFlag(), progressFlag(), jsonFlag()),
 		BashComplete: completeSites(env),
@@ -63,7 +62,7 @@ slow responses alone are not a failure.`,
 
 // scrapeArgs are the arguments of scrape, checked.
 type scrapeArgs struct {
-	names            []string                 // of sites, files and pages; then of sites alone; none with Resume alone
+	names            []string                 // of sites, files and pages; then of sites alone
 	defs             []*definition.Definition // of files
 	opts             orchestrator.ScrapeOptions
 	failOn           report.HealthStatus
@@ -72,12 +71,7 @@ type scrapeArgs struct {
 }
 
 func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
-	resume := c.String("resume")
-	least := 1
-	if resume != "" {
-		least = 0
-	}
-	if err := arguments(c, least, -1); err != nil {
+	if err := arguments(c, 1, -1); err != nil {
 		return scrapeArgs{}, err
 	}
 	failOn, err := failOnOf(c)
@@ -87,7 +81,6 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 	a := scrapeArgs{
 		names: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
 	}
-	a.opts.Resume = resume
 	a.opts.ScrapeOptions = sites.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv")}
 	if c.IsSet("sink") {
 		a.opts.Sinks = c.StringSlice("sink")
@@ -97,13 +90,8 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 			return a, usageError{err}
 		}
 	}
-	switch {
-	case a.opts.Limit < 0:
+	if a.opts.Limit < 0 {
 		return a, usageError{fmt.Errorf("--limit %d: must be 1 or more, or 0 for no limit", a.opts.Limit)}
-	case resume != "" && len(a.names) > 1:
-		return a, usageError{fmt.Errorf("--resume continues one job: name its site only")}
-	case resume != "" && a.opts.Direct:
-		return a, usageError{errors.New("--resume continues the job as it was sent; leave --direct out, or send a new scrape with it")}
 	}
 	return a, nil
 }
@@ -129,41 +117,14 @@ func scrape(env environment, c *cli.Context) error {
 	if err := args.resolve(env, registry); err != nil {
 		return err
 	}
-	if args.opts.Resume != "" { // the job names its sinks; this process may write only to sinks that it was given
-		loaded.Sites.Sinks = append(loaded.Sites.Sinks, args.opts.Sinks...)
-	}
 	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		o.Sites.Registry().Add(args.defs...)
 		return scrapeWith(ctx, env, o, display, args)
 	})
 }
 
-// noJob is the error for an unknown id of a scrape; it names the command that lists ids.
-func noJob(err error) error {
-	if errors.Is(err, sites.ErrNoJob) {
-		return fmt.Errorf("%w; see muster jobs list", err)
-	}
-	return err
-}
-
 // scrapeWith sends the scrapes to the workers that run elsewhere, or runs them here and prints the result.
 func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrator, display *monitor.Display, args scrapeArgs) error {
-	if id := args.opts.Resume; id != "" {
-		switch err := o.Sites.Resumable(ctx, id); {
-		case errors.Is(err, sites.ErrNothingLeft):
-			fmt.Fprintln(env.stderr, "muster:", err)
-			return nil
-		case err != nil:
-			return noJob(err)
-		}
-	}
-	if len(args.names) == 0 {
-		j, err := o.Sites.Job(ctx, args.opts.Resume)
-		if err != nil {
-			return noJob(err)
-		}
-		args.names = []string{j.Site}
-	}
 	if !args.wait && !args.toStdout {
 		elsewhere, err := runsElsewhere(ctx, env, o, args.opts)
 		if err != nil {

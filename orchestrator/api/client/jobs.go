@@ -113,9 +113,9 @@ type JobFilter struct {
 	Kind    string
 	Name    string // of the pipeline, site or queue
 	Label   string
-	Context map[string]string // values of keys that pipelines declare
-	Offset  int               // number of jobs to skip
-	Limit   int               // Defaults to 50.
+	Context []string // KEY=VALUE in the context, for keys that pipelines declare
+	Offset  int      // number of jobs to skip
+	Limit   int      // Defaults to 50.
 }
 
 func jobPath(id string, more ...string) string {
@@ -193,16 +193,9 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 	if limit <= 0 {
 		limit = 50
 	}
-	query := url.Values{"limit": {strconv.Itoa(min(limit, 1000))}, "status": f.Status}
-	for name, value := range map[string]string{"kind": f.Kind, "name": f.Name, "label": f.Label} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	for key, value := range f.Context {
-		query.Add("context", key+"="+value)
-	}
-	if f.Offset > 0 {
+	query := filled("kind", f.Kind, "name", f.Name, "label", f.Label, "limit", strconv.Itoa(min(limit, 1000)))
+	query["status"], query["context"] = f.Status, f.Context
+	if f.Offset != 0 {
 		query.Set("offset", strconv.Itoa(f.Offset))
 	}
 	return all[Job](ctx, c, "/v1/jobs", query, limit)
