@@ -1,5 +1,5 @@
-// Package layers tests the import graph, the presence of package comments, and that the tests named in docs/reliability.md and
-// SECURITY.md exist. It generates docs/reference/redis-keys.md.
+// Package layers tests the import graph, the presence of package comments, and that the tests and Go identifiers that pages
+// name exist. It generates docs/reference/redis-keys.md.
 package layers
 
 import (
