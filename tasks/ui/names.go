@@ -206,7 +206,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 			d.Open = o.Open
 		}
 	}
-	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/names", Data: d, Cost: ratesCost + 10}, nil
+	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/names", Data: d, Cost: ratesCost + 20 + len(failed)}, nil
 }
 
 // grouped groups failures, the most frequent first.
