@@ -9,6 +9,7 @@ import (
 
 	"muster/internal/webui"
 	"muster/jobs"
+	"muster/sites"
 )
 
 // funcs are the functions of the templates.
@@ -21,6 +22,7 @@ var funcs = template.FuncMap{
 	"millis":  millis,
 	"tone":    tone,
 	"outcome": outcome,
+	"quality": quality,
 	"lower":   strings.ToLower,
 	"seg":     url.PathEscape,
 	"sum":     sum,
@@ -59,6 +61,14 @@ func outcome(j jobs.Job) string {
 		return "FAILURE"
 	}
 	return "RETRY"
+}
+
+// quality returns the tone of a scrape's state. A complete scrape has the tone of the health of its data.
+func quality(j sites.Job) string {
+	if t := tone(j.Status); t != "SUCCESS" || j.Summary == nil || j.Summary.Health.Status == "" {
+		return t
+	}
+	return tone(j.Summary.Health.Status)
 }
 
 func sum(byType map[string]int) int {

@@ -6,6 +6,8 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/pipeline"
+	"muster/sites"
+	"muster/sites/report"
 )
 
 func TestPlainTextHidesNothing(t *testing.T) {
@@ -68,6 +70,25 @@ func TestOutcomeShowsFailedItems(t *testing.T) {
 	} {
 		if got := outcome(jobs.Job{Status: c.status, Items: c.items}); got != c.want {
 			t.Errorf("%s %+v: got %s, want %s", c.status, c.items, got, c.want)
+		}
+	}
+}
+
+// The state of a complete scrape has the colour of the health of its data.
+func TestQualityShowsHealth(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		job  sites.Job
+		want string
+	}{
+		{sites.Job{Status: report.StatusComplete}, "SUCCESS"},
+		{sites.Job{Status: report.StatusComplete, Summary: &report.Summary{Health: report.Health{Status: report.Healthy}}}, "SUCCESS"},
+		{sites.Job{Status: report.StatusComplete, Summary: &report.Summary{Health: report.Health{Status: report.Degraded}}}, "RETRY"},
+		{sites.Job{Status: report.StatusComplete, Summary: &report.Summary{Health: report.Health{Status: report.Critical}}}, "FAILURE"},
+		{sites.Job{Status: report.StatusIncomplete, Summary: &report.Summary{Health: report.Health{Status: report.Healthy}}}, "RETRY"},
+	} {
+		if got := quality(c.job); got != c.want {
+			t.Errorf("%+v: got %s, want %s", c.job, got, c.want)
 		}
 	}
 }
