@@ -10,8 +10,6 @@ import (
 	"muster/orchestrator/api/client"
 )
 
-type newKeyInput struct{ Body client.NewKey }
-
 type newKeyOutput struct {
 	Location string `header:"Location" doc:"path of the key"`
 	Body     client.CreatedKey
@@ -22,10 +20,6 @@ type KeyPath struct {
 	ID string `path:"id" maxLength:"60" pattern:"^[A-Za-z0-9][A-Za-z0-9._:@-]*$" patternDescription:"the id or the name of a key" doc:"id of the key, or its name if one active key has it" example:"5c9d1f6e1f0b"`
 }
 
-type callerOutput struct{ Body client.Caller }
-
-type keyOutput struct{ Body client.Key }
-
 func storedKey(k access.Key) client.Key { return client.Key{Key: k, State: k.State(time.Now())} }
 
 // addKeys adds the operations on stored keys.
@@ -33,25 +27,25 @@ func addKeys(s *server) {
 	keys := s.cfg.Keys
 	op := describe(s, http.MethodGet, "/v1/caller", "getCaller", tagAccess, "Get the caller that a request comes from")
 	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*callerOutput, error) {
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Caller, error) {
 		c := access.CallerOf(ctx)
-		return &callerOutput{client.Caller{Name: c.Name, ID: c.ID, Role: c.Role}}, nil
-	})
+		return client.Caller{Name: c.Name, ID: c.ID, Role: c.Role}, nil
+	}))
 	op = describe(s, http.MethodGet, "/v1/keys", "listKeys", tagAccess, "List the stored keys, the oldest first")
 	op.Description = "The list includes revoked and expired keys."
 	needs(&op, access.Admin)
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[client.Key], error) {
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Page[client.Key], error) {
 		list, err := keys.List(ctx)
-		out := &pageOutput[client.Key]{client.Page[client.Key]{Data: []client.Key{}}}
+		out := client.Page[client.Key]{Data: []client.Key{}}
 		for _, k := range list {
-			out.Body.Data = append(out.Body.Data, storedKey(k))
+			out.Data = append(out.Data, storedKey(k))
 		}
 		return out, err
-	})
+	}))
 	op = describe(s, http.MethodPost, "/v1/keys", "createKey", tagAccess, "Create a key", http.StatusConflict)
 	op.DefaultStatus = http.StatusCreated
 	needs(&op, access.Admin)
-	route(s, op, maxBody, func(ctx context.Context, in *newKeyInput) (*newKeyOutput, error) {
+	route(s, op, maxBody, func(ctx context.Context, in *request[client.NewKey]) (*newKeyOutput, error) {
 		n := access.NewKey{Name: in.Body.Name, Role: access.Role(in.Body.Role), AgentRoles: in.Body.AgentRoles}
 		if in.Body.Expires != nil {
 			n.Expires = *in.Body.Expires
@@ -66,13 +60,13 @@ func addKeys(s *server) {
 	op.Description = "The key stays in the list. Within two seconds no process accepts it."
 	needs(&op, access.Admin)
 	op.DefaultStatus = http.StatusOK
-	route(s, op, 0, func(ctx context.Context, in *KeyPath) (*keyOutput, error) {
+	route(s, op, 0, body(func(ctx context.Context, in *KeyPath) (out client.Key, err error) {
 		k, err := keys.Revoke(ctx, in.ID)
 		if err != nil {
-			return nil, keyProblem(err, "path.")
+			return out, keyProblem(err, "path.")
 		}
-		return &keyOutput{storedKey(k)}, nil
-	})
+		return storedKey(k), nil
+	}))
 }
 
 // keyProblem converts an error of package access about a field to a problem and returns other errors unchanged.

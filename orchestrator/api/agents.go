@@ -19,8 +19,6 @@ type NewAgent struct {
 	Labels   map[string]string `json:"labels,omitempty" maxProperties:"20" doc:"for people"`
 }
 
-type registerInput struct{ Body NewAgent }
-
 type registerOutput struct {
 	Body struct {
 		ID        string  `json:"id"`
@@ -34,8 +32,6 @@ type registerOutput struct {
 type AgentPath struct {
 	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" patternDescription:"the id of an agent" doc:"id of the agent" example:"5c9d1f6e-1f0b-4d77-8a55-0a5b34b9a1f0"`
 }
-
-type agentOutput struct{ Body agent.Agent }
 
 // AgentHealth is the health of an agent.
 type AgentHealth struct {
@@ -80,9 +76,9 @@ type agentRegistry struct {
 func addAgents(s *server) {
 	registry := agentRegistry{s.cfg.Agents, s.cfg.Lease}
 	op := describe(s, http.MethodGet, "/v1/agents", "listAgents", tagAgents, "List the agents")
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[agent.Agent], error) {
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Page[agent.Agent], error) {
 		return pageOf(registry.agents.List(ctx))
-	})
+	}))
 	op = describe(s, http.MethodGet, "/agents/health", "getAgentsHealth", tagAgents, "The health of all agents")
 	route(s, op, 0, registry.health)
 
@@ -90,9 +86,9 @@ func addAgents(s *server) {
 	example(&op, http.StatusOK, client.Page[agent.Activity]{Data: []agent.Activity{{
 		Hour: time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC), Agent: "creator-1-5c9d1f6e", Name: "creator-1", Assignments: 12, Failed: 1, Requests: 40, Tokens: 90_000, AverageSeconds: 31.5,
 	}}})
-	route(s, op, 0, func(ctx context.Context, in *activityInput) (*pageOutput[agent.Activity], error) {
+	route(s, op, 0, body(func(ctx context.Context, in *activityInput) (client.Page[agent.Activity], error) {
 		return pageOf(registry.agents.Activity(ctx, in.Hours))
-	})
+	}))
 
 	op = describe(s, http.MethodPost, "/v1/agents", "registerAgent", tagAgents, "Register an agent")
 	op.DefaultStatus = http.StatusCreated
@@ -100,10 +96,9 @@ func addAgents(s *server) {
 	route(s, op, maxBody, registry.register)
 
 	op = describe(s, http.MethodGet, "/v1/agents/{id}", "getAgent", tagAgents, "Get an agent", http.StatusNotFound)
-	route(s, op, 0, func(ctx context.Context, in *AgentPath) (*agentOutput, error) {
-		a, err := registry.agents.Get(ctx, in.ID)
-		return &agentOutput{a}, err
-	})
+	route(s, op, 0, body(func(ctx context.Context, in *AgentPath) (agent.Agent, error) {
+		return registry.agents.Get(ctx, in.ID)
+	}))
 	op = describe(s, http.MethodDelete, "/v1/agents/{id}", "deleteAgent", tagAgents, "Delete an agent; its work goes to others", http.StatusNotFound, http.StatusConflict)
 	needs(&op, access.Agent)
 	route(s, op, 0, func(ctx context.Context, in *AgentPath) (*nothing, error) {
@@ -131,13 +126,12 @@ func addAgents(s *server) {
 		{"resume", "resumeAgent", "Give a paused agent work again", false},
 	} {
 		op = describe(s, http.MethodPost, "/v1/agents/{id}/"+c.verb, c.id, tagAgents, c.summary, http.StatusNotFound)
-		route(s, op, 0, func(ctx context.Context, in *AgentPath) (*agentOutput, error) {
+		route(s, op, 0, body(func(ctx context.Context, in *AgentPath) (out agent.Agent, err error) {
 			if err := registry.agents.Drain(ctx, in.ID, c.paused); err != nil {
-				return nil, err
+				return out, err
 			}
-			a, err := registry.agents.Get(ctx, in.ID)
-			return &agentOutput{a}, err
-		})
+			return registry.agents.Get(ctx, in.ID)
+		}))
 	}
 }
 
@@ -194,7 +188,7 @@ func (s *server) reads(ctx context.Context, jobID string) error {
 	return nil
 }
 
-func (r agentRegistry) register(ctx context.Context, in *registerInput) (*registerOutput, error) {
+func (r agentRegistry) register(ctx context.Context, in *request[NewAgent]) (*registerOutput, error) {
 	n := in.Body
 	if err := mayHave(ctx, n.Roles); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
 type auditInput struct {
@@ -21,13 +22,11 @@ func addAudit(s *server) {
 	op := describe(s, http.MethodGet, "/v1/audit", "listAudit", tagAccess, "List mutating requests with their callers and statuses, the newest first")
 	op.Description = "With caller, a page may be short or empty and still have next."
 	needs(&op, access.Admin)
-	route(s, op, 0, func(ctx context.Context, in *auditInput) (*pageOutput[access.Entry], error) {
+	route(s, op, 0, body(func(ctx context.Context, in *auditInput) (out client.Page[access.Entry], err error) {
 		page, err := s.cfg.Audit.List(ctx, access.AuditFilter{Caller: in.Caller, Since: in.Since, Before: in.Cursor, Limit: in.Limit})
 		if errors.Is(err, access.ErrCursor) {
-			return nil, badField("query.cursor", "%v", err)
+			return out, badField("query.cursor", "%v", err)
 		}
-		out := &pageOutput[access.Entry]{}
-		out.Body.Data, out.Body.Next = orEmpty(page.Entries), page.Next
-		return out, err
-	})
+		return client.Page[access.Entry]{Data: orEmpty(page.Entries), Next: page.Next}, err
+	}))
 }

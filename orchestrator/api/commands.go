@@ -22,14 +22,10 @@ type cancelInput struct {
 	Cleanup bool `query:"cleanup" doc:"remove the document of the job too"`
 }
 
-type cancelOutput struct{ Body client.CancelledJob }
-
 type retryInput struct {
 	JobPath
 	Body *client.JobRetry
 }
-
-type retryOutput struct{ Body client.RetriedJob }
 
 type stageInput struct {
 	JobPath
@@ -59,14 +55,14 @@ func addJobCommands(s *server) {
 	op = describe(s, http.MethodDelete, "/jobs/{id}", "cancelJobByDelete", tagJobs, "Cancel a job", http.StatusNotFound, http.StatusConflict)
 	op.Description = "The same as POST /v1/jobs/{id}/cancel."
 	op.DefaultStatus = http.StatusOK
-	route(s, op, 0, c.cancel)
+	route(s, op, 0, body(c.cancel))
 	op = describe(s, http.MethodPost, "/jobs/{id}/cancel", "cancelJob", tagJobs, "Cancel a job", http.StatusNotFound, http.StatusConflict)
 	op.Description = "Integrated items are kept."
-	routeBoth(s, op, 0, c.cancel)
+	routeBoth(s, op, 0, body(c.cancel))
 
 	op = describe(s, http.MethodPost, "/v1/jobs/{id}/retry", "retryJob", tagJobs, "Run the failed items of a job again", http.StatusNotFound, http.StatusConflict)
 	op.Description = "A completed or failed job is reopened: its finished items are kept, and its state is processing until the others finish."
-	route(s, op, maxBody, c.retry)
+	route(s, op, maxBody, body(c.retry))
 	op = describe(s, http.MethodPost, "/v1/jobs/{id}/rerun", "rerunJob", tagJobs, "Create the next version of a job, with the same request", http.StatusNotFound, http.StatusConflict)
 	op.DefaultStatus = http.StatusCreated
 	route(s, op, 0, func(ctx context.Context, in *JobPath) (*createOutput, error) {
@@ -110,29 +106,29 @@ func (c jobCommands) edit(ctx context.Context, in *editInput) (*jobOutput, error
 	return outputOf(j), nil
 }
 
-func (c jobCommands) cancel(ctx context.Context, in *cancelInput) (*cancelOutput, error) {
+func (c jobCommands) cancel(ctx context.Context, in *cancelInput) (out client.CancelledJob, err error) {
 	j, err := c.jobs.Cancel(ctx, in.ID, in.Cleanup)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	removed := in.Cleanup
 	if removed {
 		kept, err := c.jobs.KeepsDocument(ctx, j)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		removed = !kept
 	}
-	return &cancelOutput{client.CancelledJob{Success: true, JobID: in.ID, Status: j.Status, Cleanup: removed}}, nil
+	return client.CancelledJob{Success: true, JobID: in.ID, Status: j.Status, Cleanup: removed}, nil
 }
 
-func (c jobCommands) retry(ctx context.Context, in *retryInput) (*retryOutput, error) {
+func (c jobCommands) retry(ctx context.Context, in *retryInput) (client.RetriedJob, error) {
 	var keys []string
 	if in.Body != nil {
 		keys = in.Body.Keys
 	}
 	n, err := c.jobs.Retry(ctx, in.ID, keys...)
-	return &retryOutput{client.RetriedJob{JobID: in.ID, Retried: n}}, err
+	return client.RetriedJob{JobID: in.ID, Retried: n}, err
 }
 
 // changed returns a job that was changed.

@@ -54,8 +54,6 @@ type itemInput struct {
 	Key string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
 }
 
-type itemOutput struct{ Body jobs.Item }
-
 type decideInput struct {
 	JobPath
 	Key  string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
@@ -67,8 +65,6 @@ type decideAllInput struct {
 	Body client.Decisions
 }
 
-type decideAllOutput struct{ Body client.DecidedItems }
-
 type reviewsInput struct {
 	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"number of items"`
 }
@@ -77,48 +73,44 @@ type reviewsInput struct {
 func addItems(s *server) {
 	op := describe(s, http.MethodGet, "/v1/jobs/{id}/items", "listItems", tagItems, "List the items of a job", http.StatusNotFound)
 	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, func(ctx context.Context, in *itemsInput) (*pageOutput[jobs.Item], error) {
+	route(s, op, 0, body(func(ctx context.Context, in *itemsInput) (out client.Page[jobs.Item], err error) {
 		if err := s.reads(ctx, in.ID); err != nil {
-			return nil, err
+			return out, err
 		}
 		cursor, err := readCursor("items", in.Cursor)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		page, err := s.cfg.Jobs.Items(ctx, in.ID, jobs.ItemFilter{Status: jobs.ItemStatus(in.Status), Cursor: cursor, Limit: in.Limit})
-		return &pageOutput[jobs.Item]{client.Page[jobs.Item]{Data: orEmpty(page.Items), Next: makeCursor("items", page.Next)}}, err
-	})
+		return client.Page[jobs.Item]{Data: orEmpty(page.Items), Next: makeCursor("items", page.Next)}, err
+	}))
 
 	op = describe(s, http.MethodGet, "/v1/jobs/{id}/items/{key}", "getItem", tagItems, "Get an item of a job", http.StatusNotFound)
 	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, func(ctx context.Context, in *itemInput) (*itemOutput, error) {
+	route(s, op, 0, body(func(ctx context.Context, in *itemInput) (out jobs.Item, err error) {
 		if err := s.reads(ctx, in.ID); err != nil {
-			return nil, err
+			return out, err
 		}
-		item, err := s.cfg.Jobs.Item(ctx, in.ID, in.Key)
-		return &itemOutput{item}, err
-	})
+		return s.cfg.Jobs.Item(ctx, in.ID, in.Key)
+	}))
 
 	op = describe(s, http.MethodPost, "/v1/jobs/{id}/items/{key}/decide", "decideItem", tagItems, "Accept or reject an item that waits for review",
 		http.StatusNotFound, http.StatusConflict)
-	route(s, op, maxBody, func(ctx context.Context, in *decideInput) (*itemOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, in *decideInput) (jobs.Item, error) {
 		d := jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, Patch: json.RawMessage(in.Body.Item), By: access.CallerOf(ctx).Name}
-		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, d)
-		return &itemOutput{item}, err
-	})
+		return s.cfg.Jobs.Decide(ctx, in.ID, in.Key, d)
+	}))
 
 	op = describe(s, http.MethodPost, "/v1/jobs/{id}/decisions", "decideItems", tagItems, "Accept or reject several items that wait for review",
 		http.StatusNotFound, http.StatusConflict)
 	op.DefaultStatus = http.StatusOK
-	route(s, op, maxBody, func(ctx context.Context, in *decideAllInput) (*decideAllOutput, error) {
-		out := &decideAllOutput{}
-		var err error
-		out.Body.Decided, err = s.cfg.Jobs.DecideAll(ctx, in.ID, in.Body.Keys, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
-		return out, err
-	})
+	route(s, op, maxBody, body(func(ctx context.Context, in *decideAllInput) (client.DecidedItems, error) {
+		n, err := s.cfg.Jobs.DecideAll(ctx, in.ID, in.Body.Keys, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
+		return client.DecidedItems{Decided: n}, err
+	}))
 	op = describe(s, http.MethodGet, "/v1/reviews", "listReviews", tagItems, "List items that wait for a decision, of all jobs")
-	route(s, op, 0, func(ctx context.Context, in *reviewsInput) (*pageOutput[jobs.Item], error) {
+	route(s, op, 0, body(func(ctx context.Context, in *reviewsInput) (client.Page[jobs.Item], error) {
 		reviews, err := s.cfg.Jobs.Reviews(ctx, in.Limit)
 		return pageOf(reviews.Items, err)
-	})
+	}))
 }

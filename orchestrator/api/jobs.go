@@ -120,8 +120,6 @@ type JobList struct {
 	Offset int   `json:"offset"`
 }
 
-type unversionedJobsOutput struct{ Body JobList }
-
 type jobOutput struct {
 	ETag string `header:"ETag" doc:"the version, for If-Match"`
 	Body Job
@@ -137,20 +135,18 @@ type unversionedStuckOutput struct {
 	} `nameHint:"StuckJobs"`
 }
 
-type progressOutput struct{ Body jobs.Progress }
-
 // addJobs adds the operations that read jobs.
 func addJobs(s *server) {
 	op := describe(s, http.MethodGet, "/v1/jobs", "listJobs", tagJobs, "List jobs of all kinds, the newest first")
-	route(s, op, 0, s.listJobs)
+	route(s, op, 0, body(s.listJobs))
 	op = describe(s, http.MethodGet, "/jobs", "listJobsUnversioned", tagJobs, "List jobs of all kinds, the newest first")
 	example(&op, http.StatusOK, JobList{Jobs: []Job{exampleJob()}, Total: 1, Limit: 50})
-	route(s, op, 0, s.listUnversioned)
+	route(s, op, 0, body(s.listUnversioned))
 
 	op = describe(s, http.MethodGet, "/v1/jobs/stuck", "listStuckJobs", tagJobs, "List the jobs without progress")
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[jobs.Stuck], error) {
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Page[jobs.Stuck], error) {
 		return pageOf(s.cfg.Jobs.Stuck(ctx))
-	})
+	}))
 	op = describe(s, http.MethodGet, "/jobs/stuck", "listStuckJobsUnversioned", tagJobs, "List the jobs without progress")
 	route(s, op, 0, func(ctx context.Context, _ *nothing) (*unversionedStuckOutput, error) {
 		stuck, err := s.cfg.Jobs.Stuck(ctx)
@@ -165,15 +161,14 @@ func addJobs(s *server) {
 	routeBoth(s, op, 0, s.get)
 
 	op = describe(s, http.MethodGet, "/jobs/{id}/progress", "getJobProgress", tagJobs, "Get the progress of a job, and an estimate of the remaining time", http.StatusNotFound)
-	routeBoth(s, op, 0, func(ctx context.Context, in *JobPath) (*progressOutput, error) {
-		p, err := s.cfg.Jobs.Progress(ctx, in.ID)
-		return &progressOutput{p}, err
-	})
+	routeBoth(s, op, 0, body(func(ctx context.Context, in *JobPath) (jobs.Progress, error) {
+		return s.cfg.Jobs.Progress(ctx, in.ID)
+	}))
 }
 
 // pageOf returns a list as its only page.
-func pageOf[T any](list []T, err error) (*pageOutput[T], error) {
-	return &pageOutput[T]{client.Page[T]{Data: orEmpty(list)}}, err
+func pageOf[T any](list []T, err error) (client.Page[T], error) {
+	return client.Page[T]{Data: orEmpty(list)}, err
 }
 
 // viewsOf returns the jobs of a page.
@@ -185,25 +180,25 @@ func viewsOf(page jobs.Page) []Job {
 	return list
 }
 
-func (s *server) listJobs(ctx context.Context, in *jobsInput) (*pageOutput[Job], error) {
+func (s *server) listJobs(ctx context.Context, in *jobsInput) (out client.Page[Job], err error) {
 	f, err := in.filter()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	if s.cfg.Pipelines != nil {
 		if err := f.CheckContext(s.cfg.Pipelines.List()); err != nil {
-			return nil, err
+			return out, err
 		}
 	}
 	page, err := s.cfg.Jobs.List(ctx, f)
-	return &pageOutput[Job]{client.Page[Job]{Data: viewsOf(page), Next: makeCursor("jobs", page.Next)}}, err
+	return client.Page[Job]{Data: viewsOf(page), Next: makeCursor("jobs", page.Next)}, err
 }
 
-func (s *server) listUnversioned(ctx context.Context, in *unversionedJobsInput) (*unversionedJobsOutput, error) {
+func (s *server) listUnversioned(ctx context.Context, in *unversionedJobsInput) (JobList, error) {
 	f := statusFilter(in.Status)
 	f.Limit, f.Offset = in.Limit, in.Offset
 	page, err := s.cfg.Jobs.List(ctx, f)
-	return &unversionedJobsOutput{JobList{Jobs: viewsOf(page), Total: page.Total, Limit: in.Limit, Offset: in.Offset}}, err
+	return JobList{Jobs: viewsOf(page), Total: page.Total, Limit: in.Limit, Offset: in.Offset}, err
 }
 
 func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {

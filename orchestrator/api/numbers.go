@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 )
 
 type daysInput struct {
@@ -20,9 +21,9 @@ type daysOutput struct {
 // addNumbers adds the daily statistics.
 func addNumbers(s *server) {
 	op := describe(s, http.MethodGet, "/v1/jobs/daily", "listJobDays", tagJobs, "Count the jobs of each day, by status")
-	route(s, op, 0, func(ctx context.Context, in *daysInput) (*pageOutput[jobs.Day], error) {
+	route(s, op, 0, body(func(ctx context.Context, in *daysInput) (client.Page[jobs.Day], error) {
 		return pageOf(s.cfg.Jobs.Daily(ctx, in.Days))
-	})
+	}))
 	op = describe(s, http.MethodGet, "/stats/daily", "getDailyStatistics", tagState, "Count the jobs of each day, by status")
 	route(s, op, 0, func(ctx context.Context, in *daysInput) (*daysOutput, error) {
 		days, err := s.cfg.Jobs.Daily(ctx, in.Days)

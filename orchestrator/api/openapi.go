@@ -22,7 +22,6 @@ import (
 	"muster/internal/httpproblem"
 	"muster/internal/humaapi"
 	"muster/orchestrator/access"
-	"muster/orchestrator/api/client"
 )
 
 //go:generate go test -run TestOpenAPIGolden -update .
@@ -350,5 +349,16 @@ func standard(v any) {
 	}
 }
 
-// pageOutput is a page of a list.
-type pageOutput[T any] struct{ Body client.Page[T] }
+// A request has only a body.
+type request[T any] struct{ Body T }
+
+// A response has only a body.
+type response[T any] struct{ Body T }
+
+// body returns the handler of an operation whose response has only a body.
+func body[I, T any](handle func(context.Context, *I) (T, error)) func(context.Context, *I) (*response[T], error) {
+	return func(ctx context.Context, in *I) (*response[T], error) {
+		out, err := handle(ctx, in)
+		return &response[T]{out}, err
+	}
+}

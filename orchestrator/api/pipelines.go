@@ -32,26 +32,24 @@ type pipelineInput struct {
 	Name string `path:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"name of the pipeline" example:"default"`
 }
 
-type pipelineOutput struct{ Body client.Pipeline }
-
 // addPipelines adds the operations that read pipelines.
 func addPipelines(s *server) {
 	op := describe(s, http.MethodGet, "/v1/pipelines", "listPipelines", tagPipeline, "List the pipelines")
 	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, func(context.Context, *nothing) (*pageOutput[client.Pipeline], error) {
+	route(s, op, 0, body(func(context.Context, *nothing) (client.Page[client.Pipeline], error) {
 		var list []client.Pipeline
 		for _, p := range s.cfg.Pipelines.List() {
 			list = append(list, pipelineView(p))
 		}
 		return pageOf(list, nil)
-	})
+	}))
 	op = describe(s, http.MethodGet, "/v1/pipelines/{name}", "getPipeline", tagPipeline, "Get a pipeline", http.StatusNotFound)
 	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, func(_ context.Context, in *pipelineInput) (*pipelineOutput, error) {
+	route(s, op, 0, body(func(_ context.Context, in *pipelineInput) (out client.Pipeline, err error) {
 		p, err := s.cfg.Pipelines.Get(in.Name)
 		if err != nil {
-			return nil, problem(http.StatusNotFound, "%v", err)
+			return out, problem(http.StatusNotFound, "%v", err)
 		}
-		return &pipelineOutput{pipelineView(p)}, nil
-	})
+		return pipelineView(p), nil
+	}))
 }

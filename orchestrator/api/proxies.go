@@ -27,21 +27,9 @@ type listProxiesInput struct {
 	Cursor     string   `query:"cursor" maxLength:"100" doc:"next of the previous page"`
 }
 
-type proxyStatsOutput struct{ Body proxies.Stats }
-
-type banInput struct{ Body client.ProxyBan }
-
-type unbanInput struct{ Body client.ProxyUnban }
-
-type deleteProxiesInput struct{ Body client.ProxySelection }
-
-type changedProxiesOutput struct{ Body client.ChangedProxies }
-
 type refreshInput struct {
 	Body *struct{} `nameHint:"Refresh"`
 }
-
-type refreshOutput struct{ Body client.StartedRefresh }
 
 // proxyOrders compare proxies for the orders of a list; equal ones stay ordered by latency.
 var proxyOrders = map[string]func(a, b proxies.Member) int{
@@ -59,60 +47,58 @@ func addProxies(s *server) {
 	pool := s.cfg.Proxies
 	op := describe(s, http.MethodGet, "/v1/proxies", "listProxies", tagProxies, "List the proxies of the pool")
 	op.Description = "Passwords are left out."
-	route(s, op, 0, func(ctx context.Context, in *listProxiesInput) (*pageOutput[proxies.Member], error) {
-		page, err := listProxies(ctx, pool, in)
-		return &pageOutput[proxies.Member]{page}, err
-	})
+	route(s, op, 0, body(func(ctx context.Context, in *listProxiesInput) (client.Page[proxies.Member], error) {
+		return listProxies(ctx, pool, in)
+	}))
 	op = describe(s, http.MethodGet, "/v1/proxies/stats", "getProxyStats", tagProxies, "Count the proxies of the pool")
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*proxyStatsOutput, error) {
-		stats, err := pool.Stats(ctx)
-		return &proxyStatsOutput{stats}, err
-	})
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (proxies.Stats, error) {
+		return pool.Stats(ctx)
+	}))
 	op = describe(s, http.MethodGet, "/v1/proxies/sources", "listProxySources", tagProxies, "List the sources of proxies with their yields")
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[client.ProxySource], error) {
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (out client.Page[client.ProxySource], err error) {
 		yields, err := pool.Yields(ctx)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for _, name := range pool.SourceNames() {
 			if _, read := yields[name]; !read {
 				yields[name] = proxies.SourceYield{}
 			}
 		}
-		out := &pageOutput[client.ProxySource]{client.Page[client.ProxySource]{Data: []client.ProxySource{}}}
+		out = client.Page[client.ProxySource]{Data: []client.ProxySource{}}
 		for _, name := range slices.Sorted(maps.Keys(yields)) {
-			out.Body.Data = append(out.Body.Data, client.ProxySource{Name: name, SourceYield: yields[name]})
+			out.Data = append(out.Data, client.ProxySource{Name: name, SourceYield: yields[name]})
 		}
 		return out, nil
-	})
+	}))
 	op = describe(s, http.MethodPost, "/v1/proxies/ban", "banProxies", tagProxies, "Ban proxies from a site or from all sites", http.StatusNotFound)
-	route(s, op, maxBody, func(ctx context.Context, in *banInput) (*changedProxiesOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, in *request[client.ProxyBan]) (out client.ChangedProxies, err error) {
 		var d time.Duration
 		if in.Body.For != "" {
 			var err error
 			if d, err = time.ParseDuration(in.Body.For); err != nil || d <= 0 {
-				return nil, badField("body.for", "use a duration above 0, as in 1h")
+				return out, badField("body.for", "use a duration above 0, as in 1h")
 			}
 		}
 		return onProxies(ctx, pool, in.Body.ProxySelection, func(ids []string) (int, error) {
 			return len(ids), pool.Ban(ctx, in.Body.Site, d, ids...)
 		})
-	})
+	}))
 	op = describe(s, http.MethodPost, "/v1/proxies/unban", "unbanProxies", tagProxies, "Lift bans of proxies", http.StatusNotFound)
-	route(s, op, maxBody, func(ctx context.Context, in *unbanInput) (*changedProxiesOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, in *request[client.ProxyUnban]) (client.ChangedProxies, error) {
 		return onProxies(ctx, pool, in.Body.ProxySelection, func(ids []string) (int, error) { return pool.Unban(ctx, in.Body.Site, ids...) })
-	})
+	}))
 	op = describe(s, http.MethodPost, "/v1/proxies/delete", "deleteProxies", tagProxies, "Remove proxies from the pool", http.StatusNotFound)
 	op.Description = "A working proxy that a source still lists returns with the next refresh; a ban excludes it."
-	route(s, op, maxBody, func(ctx context.Context, in *deleteProxiesInput) (*changedProxiesOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, in *request[client.ProxySelection]) (client.ChangedProxies, error) {
 		return onProxies(ctx, pool, in.Body, func(ids []string) (int, error) { return pool.Remove(ctx, ids...) })
-	})
+	}))
 	op = describe(s, http.MethodPost, "/v1/proxies/refresh", "refreshProxies", tagProxies, "Start a refresh of the pool, or return the running one", http.StatusConflict)
 	op.DefaultStatus = http.StatusAccepted
-	route(s, op, maxBody, func(ctx context.Context, _ *refreshInput) (*refreshOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, _ *refreshInput) (client.StartedRefresh, error) {
 		id, err := pool.StartRefresh(ctx)
-		return &refreshOutput{client.StartedRefresh{JobID: id}}, err
-	})
+		return client.StartedRefresh{JobID: id}, err
+	}))
 }
 
 func listProxies(ctx context.Context, pool *proxies.Service, in *listProxiesInput) (page client.Page[proxies.Member], err error) {
@@ -151,17 +137,17 @@ func listProxies(ctx context.Context, pool *proxies.Service, in *listProxiesInpu
 }
 
 // onProxies calls do with the ids of the selected proxies. If one of them is not in the pool, do is not called.
-func onProxies(ctx context.Context, pool *proxies.Service, s client.ProxySelection, do func(ids []string) (int, error)) (*changedProxiesOutput, error) {
+func onProxies(ctx context.Context, pool *proxies.Service, s client.ProxySelection, do func(ids []string) (int, error)) (out client.ChangedProxies, err error) {
 	var ids []string
 	for i, name := range s.Proxies {
 		found, err := pool.Find(ctx, name)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		if len(found) == 0 { // the name may contain a password
 			p := problem(http.StatusNotFound, "body.proxies[%d]: not in the pool", i)
 			p.Code = "proxy_not_found"
-			return nil, p
+			return out, p
 		}
 		for _, m := range found {
 			ids = append(ids, m.ID)
@@ -170,5 +156,5 @@ func onProxies(ctx context.Context, pool *proxies.Service, s client.ProxySelecti
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	n, err := do(ids)
-	return &changedProxiesOutput{client.ChangedProxies{Changed: n, Proxies: ids}}, err
+	return client.ChangedProxies{Changed: n, Proxies: ids}, err
 }

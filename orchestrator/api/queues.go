@@ -33,8 +33,6 @@ type enqueueInput struct {
 	Body client.NewArtifact
 }
 
-type enqueueOutput struct{ Body client.EnqueuedArtifact }
-
 type importInput struct {
 	QueuePath
 	Limit int `query:"limit" minimum:"0" maximum:"1000000000" doc:"artifacts to read. Defaults to all."`
@@ -49,45 +47,36 @@ func (in *importInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-type importOutput struct{ Body client.ImportReport }
-
 type queueStatsInput struct {
 	QueuePath
 	Verify bool `query:"verify" doc:"recount all items; 409 if the counters are wrong"`
 }
-
-type queueStatsOutput struct{ Body workqueue.Stats }
 
 type retryItemsInput struct {
 	QueuePath
 	Body client.ItemRetry
 }
 
-type retryItemsOutput struct{ Body client.RetriedItems }
-
 type pauseInput struct {
 	QueuePath
 	Body *struct{} `nameHint:"Pause"`
 }
 
-type pauseOutput struct{ Body client.PausedQueue }
-
 // addQueues adds the operations on artifact queues.
 func addQueues(s *server) {
 	queue := s.cfg.Queue
 	op := describe(s, http.MethodGet, "/v1/queues/{queue}", "getQueue", tagQueues, "Count the items of an artifact queue", http.StatusConflict)
-	route(s, op, 0, func(ctx context.Context, in *queueStatsInput) (*queueStatsOutput, error) {
+	route(s, op, 0, body(func(ctx context.Context, in *queueStatsInput) (out workqueue.Stats, err error) {
 		q := queue(in.Queue)
 		if in.Verify {
 			if _, err := q.Verify(ctx); err != nil {
-				return nil, problem(http.StatusConflict, "%v", err)
+				return out, problem(http.StatusConflict, "%v", err)
 			}
 		}
-		stats, err := q.Stats(ctx)
-		return &queueStatsOutput{stats}, err
-	})
+		return q.Stats(ctx)
+	}))
 	op = describe(s, http.MethodPost, "/v1/queues/{queue}/items", "enqueue", tagQueues, "Add an artifact to a queue, unless it is in the queue")
-	route(s, op, maxItemsBody, func(ctx context.Context, in *enqueueInput) (*enqueueOutput, error) {
+	route(s, op, maxItemsBody, body(func(ctx context.Context, in *enqueueInput) (out client.EnqueuedArtifact, err error) {
 		data := []byte(in.Body.Data)
 		if len(data) == 0 {
 			data = []byte("{}")
@@ -98,31 +87,29 @@ func addQueues(s *server) {
 			err = q.Check(item)
 		}
 		if err != nil {
-			return nil, badField("body", "%v", err)
+			return out, badField("body", "%v", err)
 		}
 		added, err := q.Enqueue(ctx, item)
-		out := &enqueueOutput{client.EnqueuedArtifact{ID: in.Body.ID, New: added == 1}}
+		out = client.EnqueuedArtifact{ID: in.Body.ID, New: added == 1}
 		if doubt := artifact.Doubt(item); doubt != nil {
-			out.Body.Warning = doubt.Error()
+			out.Warning = doubt.Error()
 		}
 		return out, err
-	})
+	}))
 	op = describe(s, http.MethodPost, "/v1/queues/{queue}/import", "importArtifacts", tagQueues, "Add the artifacts of a file to a queue",
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	op.Description = "The body has one JSON object with an id a line, plain or gzip. Invalid lines are reported and skipped. " +
 		"An interrupted import can be repeated: the artifacts already read stay in the queue."
-	register(s, op, "body.", func(ctx context.Context, in *importInput) (*importOutput, error) {
-		rep, err := importLines(ctx, queue(in.Queue), in)
-		return &importOutput{rep}, err
-	})
+	register(s, op, "body.", body(func(ctx context.Context, in *importInput) (client.ImportReport, error) {
+		return importLines(ctx, queue(in.Queue), in)
+	}))
 	s.api.OpenAPI().Paths["/v1/queues/{queue}/import"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		jsonLines: {Schema: &huma.Schema{Type: huma.TypeString, Description: "one JSON object a line"}},
 	}}
 	op = describe(s, http.MethodPost, "/v1/queues/{queue}/retry", "retryItems", tagQueues, "Put failed items of a queue back into it, with all their attempts")
-	route(s, op, maxBody, func(ctx context.Context, in *retryItemsInput) (*retryItemsOutput, error) {
-		done, err := retryItems(ctx, queue(in.Queue), in.Body)
-		return &retryItemsOutput{done}, err
-	})
+	route(s, op, maxBody, body(func(ctx context.Context, in *retryItemsInput) (client.RetriedItems, error) {
+		return retryItems(ctx, queue(in.Queue), in.Body)
+	}))
 	for _, c := range []struct {
 		path, id, summary string
 		paused            bool
@@ -131,15 +118,15 @@ func addQueues(s *server) {
 		{"resume", "resumeQueue", "Resume a paused queue", false},
 	} {
 		op = describe(s, http.MethodPost, "/v1/queues/{queue}/"+c.path, c.id, tagQueues, c.summary)
-		route(s, op, maxBody, func(ctx context.Context, in *pauseInput) (*pauseOutput, error) {
+		route(s, op, maxBody, body(func(ctx context.Context, in *pauseInput) (client.PausedQueue, error) {
 			q := queue(in.Queue)
 			set := q.Resume
 			if c.paused {
 				set = q.Pause
 			}
 			changed, err := set(ctx)
-			return &pauseOutput{client.PausedQueue{Queue: in.Queue, Paused: c.paused, Changed: changed}}, err
-		})
+			return client.PausedQueue{Queue: in.Queue, Paused: c.paused, Changed: changed}, err
+		}))
 	}
 }
 

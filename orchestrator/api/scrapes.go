@@ -10,8 +10,6 @@ import (
 	"muster/tasks"
 )
 
-type startScrapeInput struct{ Body client.NewScrape }
-
 type startedScrapeOutput struct {
 	Location string `header:"Location" doc:"path of the scrape"`
 	Body     client.StartedScrape
@@ -32,8 +30,6 @@ type changeScrapeInput struct {
 	Body *struct{} `nameHint:"ScrapeChange"`
 }
 
-type scrapeOutput struct{ Body sites.Job }
-
 type changeSiteInput struct {
 	Site string    `path:"site" maxLength:"100" doc:"name of the site" example:"quotes.toscrape.com"`
 	Body *struct{} `nameHint:"SiteChange"`
@@ -45,7 +41,7 @@ func addScrapes(s *server) {
 	op := describe(s, http.MethodPost, "/v1/scrapes", "startScrape", tagSites, "Start a scrape of a site", http.StatusNotFound, http.StatusConflict)
 	op.Description = "While the same scrape of the site is running, it is returned instead. One with other options is a 409."
 	op.DefaultStatus = http.StatusAccepted
-	route(s, op, maxBody, func(ctx context.Context, in *startScrapeInput) (*startedScrapeOutput, error) {
+	route(s, op, maxBody, func(ctx context.Context, in *request[client.NewScrape]) (*startedScrapeOutput, error) {
 		run, err := scrapes.Send(ctx, in.Body.Site, sites.ScrapeOptions{Limit: in.Body.Limit, Direct: in.Body.Direct, CSV: in.Body.CSV})
 		joined := errors.Is(err, tasks.ErrDuplicate)
 		if err != nil && !joined {
@@ -54,23 +50,20 @@ func addScrapes(s *server) {
 		return &startedScrapeOutput{"/v1/scrapes/" + run.ID(), client.StartedScrape{JobID: run.ID(), Joined: joined}}, nil
 	})
 	op = describe(s, http.MethodGet, "/v1/scrapes", "listScrapes", tagSites, "List scrapes, the newest first")
-	route(s, op, 0, func(ctx context.Context, in *scrapesInput) (*pageOutput[sites.Job], error) {
-		list, err := scrapes.Jobs(ctx, in.Site, in.Limit)
-		return &pageOutput[sites.Job]{client.Page[sites.Job]{Data: orEmpty(list)}}, err
-	})
+	route(s, op, 0, body(func(ctx context.Context, in *scrapesInput) (client.Page[sites.Job], error) {
+		return pageOf(scrapes.Jobs(ctx, in.Site, in.Limit))
+	}))
 	op = describe(s, http.MethodGet, "/v1/scrapes/{id}", "getScrape", tagSites, "Get a scrape", http.StatusNotFound)
-	route(s, op, 0, func(ctx context.Context, in *ScrapePath) (*scrapeOutput, error) {
-		j, err := scrapes.Job(ctx, in.ID)
-		return &scrapeOutput{j}, err
-	})
+	route(s, op, 0, body(func(ctx context.Context, in *ScrapePath) (sites.Job, error) {
+		return scrapes.Job(ctx, in.ID)
+	}))
 	op = describe(s, http.MethodPost, "/v1/scrapes/{id}/cancel", "cancelScrape", tagSites, "Cancel a scrape", http.StatusNotFound, http.StatusConflict)
-	route(s, op, maxBody, func(ctx context.Context, in *changeScrapeInput) (*scrapeOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, in *changeScrapeInput) (out sites.Job, err error) {
 		if err := scrapes.Cancel(ctx, in.ID); err != nil {
-			return nil, err
+			return out, err
 		}
-		j, err := scrapes.Job(ctx, in.ID)
-		return &scrapeOutput{j}, err
-	})
+		return scrapes.Job(ctx, in.ID)
+	}))
 	op = describe(s, http.MethodPost, "/v1/scrapes/{id}/resume", "resumeScrape", tagSites, "Start a scrape that continues an ended one", http.StatusNotFound, http.StatusConflict)
 	op.Description = "It fetches the pages that failed or were not fetched, and adds records to the same files."
 	op.DefaultStatus = http.StatusAccepted

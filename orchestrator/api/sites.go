@@ -43,15 +43,15 @@ type siteOutput struct {
 // addSites adds the operations that read sites.
 func addSites(s *server) {
 	op := describe(s, http.MethodGet, "/v1/sites", "listSites", tagSites, "List the sites")
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[sites.State], error) {
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Page[sites.State], error) {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		states, err := s.cfg.Sites.States(ctx)
 		for i := range states {
 			states[i].Job = brief(states[i].Job)
 		}
-		return &pageOutput[sites.State]{client.Page[sites.State]{Data: orEmpty(states)}}, err
-	})
+		return client.Page[sites.State]{Data: orEmpty(states)}, err
+	}))
 	op = describe(s, http.MethodGet, "/v1/sites/{site}", "getSite", tagSites, "Get a site", http.StatusNotFound)
 	route(s, op, 0, func(ctx context.Context, in *siteInput) (*siteOutput, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTime)

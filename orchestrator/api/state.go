@@ -40,25 +40,19 @@ type SystemStatus struct {
 
 type nothing struct{}
 
-type livenessOutput struct{ Body Liveness }
-
 type readinessOutput struct {
 	Status int
 	Body   Readiness
 }
-
-type reportOutput struct{ Body health.Report }
-
-type statusOutput struct{ Body SystemStatus }
 
 func addState(s *server) {
 	op := describe(s, http.MethodGet, "/health", "getHealth", tagState, "Report that the process responds")
 	op.Description = "The status is always 200. It needs no key."
 	op.Security = []map[string][]string{}
 	example(&op, http.StatusOK, Liveness{Status: "healthy", Component: "orchestrator", Uptime: 12.5})
-	route(s, op, 0, func(context.Context, *nothing) (*livenessOutput, error) {
-		return &livenessOutput{Liveness{Status: "healthy", Component: s.cfg.Component, Uptime: s.uptime()}}, nil
-	})
+	route(s, op, 0, body(func(context.Context, *nothing) (Liveness, error) {
+		return Liveness{Status: "healthy", Component: s.cfg.Component, Uptime: s.uptime()}, nil
+	}))
 
 	op = describe(s, http.MethodGet, "/ready", "getReady", tagState, "Report whether requests can be served")
 	op.Description = "The status is 200 or 503. It needs no key; a viewer gets the results of the checks too."
@@ -81,9 +75,9 @@ func addState(s *server) {
 
 	if s.cfg.Check != nil {
 		op = describe(s, http.MethodGet, "/v1/health", "getHealthReport", tagState, "Check Redis, the workers, the agents, the scrapes and the proxies")
-		route(s, op, 0, func(ctx context.Context, _ *nothing) (*reportOutput, error) {
-			return &reportOutput{s.cfg.Check(ctx)}, nil
-		})
+		route(s, op, 0, body(func(ctx context.Context, _ *nothing) (health.Report, error) {
+			return s.cfg.Check(ctx), nil
+		}))
 	}
 	if s.cfg.Metrics != nil {
 		served := describe(s, http.MethodGet, "/metrics", "getMetrics", tagState, "Metrics for Prometheus")
@@ -99,22 +93,22 @@ func addState(s *server) {
 func addStatus(s *server) {
 	op := describe(s, http.MethodGet, "/status", "getStatus", tagState, "Get the number of jobs by status, and of stuck jobs")
 	example(&op, http.StatusOK, SystemStatus{Uptime: 12.5, Jobs: map[jobs.Status]int64{jobs.Processing: 2, jobs.Completed: 40}, Total: 42})
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*statusOutput, error) {
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (out SystemStatus, err error) {
 		totals, err := s.cfg.Jobs.Totals(ctx)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		stuck, err := s.cfg.Jobs.Stuck(ctx)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		body := SystemStatus{Uptime: s.uptime(), Jobs: map[jobs.Status]int64{}, Stuck: len(stuck)}
 		for _, status := range jobs.Statuses {
 			body.Jobs[status] = totals[status]
 			body.Total += totals[status]
 		}
-		return &statusOutput{body}, nil
-	})
+		return body, nil
+	}))
 }
 
 func (s *server) uptime() float64 { return time.Since(s.started).Seconds() }

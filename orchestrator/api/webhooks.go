@@ -16,8 +16,6 @@ type WebhookPath struct {
 	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the id or the name of a webhook" doc:"id or name of the webhook" example:"wh-5c9d1f6e1f0b4d77"`
 }
 
-type newWebhookInput struct{ Body client.NewWebhook }
-
 type editWebhookInput struct {
 	WebhookPath
 	Body client.WebhookEdit
@@ -27,8 +25,6 @@ type rotateInput struct {
 	WebhookPath
 	Body *client.SecretRotation
 }
-
-type webhookOutput struct{ Body webhook.Endpoint }
 
 type secretOutput struct {
 	Location string `header:"Location" doc:"path of the webhook"`
@@ -53,8 +49,6 @@ type testInput struct {
 	Body *struct{} `nameHint:"WebhookTest"`
 }
 
-type deliveryOutput struct{ Body webhook.Delivery }
-
 // Limits of the time for which an old secret stays valid.
 const (
 	defaultOverlap = 24 * time.Hour
@@ -67,32 +61,30 @@ func addWebhooks(s *server) {
 	hooks := s.cfg.Webhooks
 	op := describe(s, http.MethodGet, "/v1/webhooks", "listWebhooks", tagWebhooks, "List the webhooks")
 	needs(&op, access.Admin)
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[webhook.Endpoint], error) {
-		list, err := hooks.List(ctx)
-		return &pageOutput[webhook.Endpoint]{client.Page[webhook.Endpoint]{Data: orEmpty(list)}}, err
-	})
+	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Page[webhook.Endpoint], error) {
+		return pageOf(hooks.List(ctx))
+	}))
 	op = describe(s, http.MethodPost, "/v1/webhooks", "createWebhook", tagWebhooks, "Create a webhook", http.StatusConflict)
 	needs(&op, access.Admin)
 	op.DefaultStatus = http.StatusCreated
-	route(s, op, maxBody, func(ctx context.Context, in *newWebhookInput) (*secretOutput, error) {
+	route(s, op, maxBody, func(ctx context.Context, in *request[client.NewWebhook]) (*secretOutput, error) {
 		e, secret, err := hooks.Create(ctx, webhook.NewEndpoint{Name: in.Body.Name, URL: in.Body.URL, Events: in.Body.Events})
 		return &secretOutput{"/v1/webhooks/" + e.ID, client.WebhookSecret{Endpoint: e, Secret: secret}}, err
 	})
 	op = describe(s, http.MethodGet, "/v1/webhooks/{id}", "getWebhook", tagWebhooks, "Get a webhook", http.StatusNotFound)
 	needs(&op, access.Admin)
-	route(s, op, 0, func(ctx context.Context, in *WebhookPath) (*webhookOutput, error) {
-		e, err := findWebhook(ctx, hooks, in.ID)
-		return &webhookOutput{e}, err
-	})
+	route(s, op, 0, body(func(ctx context.Context, in *WebhookPath) (webhook.Endpoint, error) {
+		return findWebhook(ctx, hooks, in.ID)
+	}))
 	op = describe(s, http.MethodPatch, "/v1/webhooks/{id}", "editWebhook", tagWebhooks, "Change, disable or enable a webhook", http.StatusNotFound, http.StatusConflict)
 	needs(&op, access.Admin)
-	route(s, op, maxBody, func(ctx context.Context, in *editWebhookInput) (*webhookOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, in *editWebhookInput) (webhook.Endpoint, error) {
 		e, err := findWebhook(ctx, hooks, in.ID)
 		if err == nil {
 			e, err = hooks.Edit(ctx, e.ID, webhook.Edit{URL: in.Body.URL, Events: in.Body.Events, Disabled: in.Body.Disabled})
 		}
-		return &webhookOutput{e}, err
-	})
+		return e, err
+	}))
 	op = describe(s, http.MethodDelete, "/v1/webhooks/{id}", "deleteWebhook", tagWebhooks, "Delete a webhook; its waiting deliveries are not sent", http.StatusNotFound, http.StatusConflict)
 	needs(&op, access.Admin)
 	route(s, op, 0, func(ctx context.Context, in *WebhookPath) (*nothing, error) {
@@ -141,32 +133,30 @@ func addDeliveries(s *server) {
 	hooks := s.cfg.Webhooks
 	op := describe(s, http.MethodGet, "/v1/webhooks/{id}/deliveries", "listDeliveries", tagWebhooks, "List the deliveries to a webhook, the newest first", http.StatusNotFound)
 	needs(&op, access.Admin)
-	route(s, op, 0, func(ctx context.Context, in *deliveriesInput) (*pageOutput[webhook.Delivery], error) {
+	route(s, op, 0, body(func(ctx context.Context, in *deliveriesInput) (out client.Page[webhook.Delivery], err error) {
 		e, err := findWebhook(ctx, hooks, in.ID)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		page, err := hooks.Deliveries(ctx, e.ID, webhook.DeliveryFilter{State: in.State, Limit: in.Limit, Cursor: in.Cursor})
-		return &pageOutput[webhook.Delivery]{client.Page[webhook.Delivery]{Data: orEmpty(page.Deliveries), Next: page.Next}}, err
-	})
+		return client.Page[webhook.Delivery]{Data: orEmpty(page.Deliveries), Next: page.Next}, err
+	}))
 	op = describe(s, http.MethodPost, "/v1/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", tagWebhooks, "Send a delivery that has ended again, with the same id", http.StatusNotFound, http.StatusConflict)
 	needs(&op, access.Admin)
-	route(s, op, maxBody, func(ctx context.Context, in *deliveryInput) (*deliveryOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, in *deliveryInput) (out webhook.Delivery, err error) {
 		e, err := findWebhook(ctx, hooks, in.ID)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		d, err := hooks.Redeliver(ctx, e.ID, in.Delivery)
-		return &deliveryOutput{d}, err
-	})
+		return hooks.Redeliver(ctx, e.ID, in.Delivery)
+	}))
 	op = describe(s, http.MethodPost, "/v1/webhooks/{id}/test", "testWebhook", tagWebhooks, "Send an event of the type webhook.test to a webhook", http.StatusNotFound, http.StatusConflict)
 	needs(&op, access.Admin)
-	route(s, op, maxBody, func(ctx context.Context, in *testInput) (*deliveryOutput, error) {
+	route(s, op, maxBody, body(func(ctx context.Context, in *testInput) (out webhook.Delivery, err error) {
 		e, err := findWebhook(ctx, hooks, in.ID)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		d, err := hooks.Test(ctx, e.ID)
-		return &deliveryOutput{d}, err
-	})
+		return hooks.Test(ctx, e.ID)
+	}))
 }
