@@ -35,10 +35,10 @@ host:NAME for a host of the work queue, agent:ID for an agent with a URL.`,
 			},
 			{
 				Name:      "reset",
-				Usage:     "close breakers and forget their failures",
+				Usage:     "close breakers and reset their failure counts",
 				ArgsUsage: "[NAME…]",
-				Description: `A NAME is a KEY, or the site, host or id in it. What waits is tried when its wait
-ends, within two minutes. If requests still fail, the breaker opens again.`,
+				Description: `A NAME is a KEY, or the site, host or id in it. Blocked work is
+retried within two minutes. If requests still fail, the breaker opens again.`,
 				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "close all"}, serverFlag(), jsonFlag()},
 				Action: func(c *cli.Context) error {
 					if c.Bool("all") == (c.NArg() > 0) {

@@ -19,9 +19,8 @@ func configCommand(env environment) *cli.Command {
 		Description: `RELOAD is yes for a setting that a running command takes over when its files
 change, or at SIGHUP. Others take a restart.
 
-With --check it lists all mistakes in the settings, or in FILE, and all variables and
-files that the settings and the definitions of sites refer to and that do not
-exist. Then the exit code is 1.`,
+With --check it lists all errors in the settings, or in FILE, and all missing variables
+and files that the settings and the definitions of sites refer to. Then the exit code is 1.`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "check", Usage: "check the settings instead"}, jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if c.Bool("check") {

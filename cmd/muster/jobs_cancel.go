@@ -18,13 +18,13 @@ func jobsCancelCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "cancel", ArgsUsage: "JOB-OR-SITE…",
 		Usage: "cancel jobs, or the running scrape of a site; finished work is kept",
-		Description: `Asks before it ends the job of a pipeline, which cannot continue. A scrape can:
-jobs retry fetches its other pages.
+		Description: `Asks for confirmation if the job has a pipeline, because it cannot continue. A
+scrape can: jobs retry fetches its other pages.
 
     muster jobs cancel JOB --force`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "force", Usage: "do not ask"},
-			&cli.BoolFlag{Name: "cleanup", Usage: "remove the document too, if no other job has it"},
+			&cli.BoolFlag{Name: "force", Usage: "do not ask for confirmation"},
+			&cli.BoolFlag{Name: "cleanup", Usage: "delete the document too, unless another job has it"},
 			jobIDFlag(), serverFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "output JSON, and do not ask for confirmation"},
 		},

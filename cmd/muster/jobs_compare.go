@@ -9,7 +9,7 @@ import (
 	"muster/orchestrator/api/client"
 )
 
-// compare compares the items of a job with those of an older one.
+// compare compares the items of a job with the items of an older job.
 func (s jobScope) compare(ctx context.Context, c *cli.Context, j client.Job) error {
 	old, err := s.find(ctx, c.String("compare"))
 	if err == nil {

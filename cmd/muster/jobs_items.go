@@ -16,7 +16,7 @@ import (
 
 func jobsItemsCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "items", Usage: "list the items of a job, or compare them with those of an older job", ArgsUsage: "JOB",
+		Name: "items", Usage: "list the items of a job, or compare them with the items of an older job", ArgsUsage: "JOB",
 		Description: `Items of two jobs are the same when they have the same key.
 
     muster jobs items JOB --state review

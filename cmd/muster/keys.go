@@ -34,10 +34,10 @@ shown again.
 
     muster keys create --name creator --role agent --agent-role creator > creator.key`,
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "name", Usage: "the `NAME` of who will use it; keys of the same name are the same owner of agents"},
+					&cli.StringFlag{Name: "name", Usage: "`NAME` of the user; keys with the same name own the same agents"},
 					&cli.StringFlag{Name: "role", Usage: "permissions of the key: `ROLE` is viewer, operator, admin or agent"},
 					&cli.StringSliceFlag{Name: "agent-role", Usage: "of a key of the role agent: a `ROLE` that its agents may have; may be repeated", DefaultText: "any"},
-					&cli.StringFlag{Name: "expires", Usage: "when it ends: `TIME` from now as in 720h, or a date as in 2027-01-31", DefaultText: "never"},
+					&cli.StringFlag{Name: "expires", Usage: "expire at `TIME`: a duration such as 720h, or a date such as 2027-01-31", DefaultText: "never"},
 					serverFlag(), jsonFlag(),
 				},
 				Action: createKey(env),
@@ -54,7 +54,7 @@ shown again.
 				}),
 			},
 			{
-				Name: "revoke", Usage: "end a key: within two seconds nothing accepts it", ArgsUsage: "ID|NAME",
+				Name: "revoke", Usage: "revoke a key; within two seconds no process accepts it", ArgsUsage: "ID|NAME",
 				Description: `    muster keys revoke ci`,
 				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
@@ -112,24 +112,24 @@ func createKey(env environment) cli.ActionFunc {
 	}
 }
 
-// endOf reads when a key ends: a time from now, a date (its beginning, UTC), or a moment.
+// endOf parses the expiry of a key: a duration from now, a date (its beginning, UTC), or a time.
 func endOf(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	if d, err := time.ParseDuration(text); err == nil {
 		if d <= 0 {
-			return time.Time{}, fmt.Errorf("--expires %s: use a time above 0", text)
+			return time.Time{}, fmt.Errorf("--expires %s: must be positive", text)
 		}
 		return now.Add(d), nil
 	}
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
 		if at, err := time.Parse(layout, text); err == nil {
 			if !at.After(now) {
-				return time.Time{}, fmt.Errorf("--expires %s: this is over already", text)
+				return time.Time{}, fmt.Errorf("--expires %s: must be in the future", text)
 			}
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("--expires %.40q: write a time from now as in 720h, or a date as in 2027-01-31", text)
+	return time.Time{}, fmt.Errorf("--expires %.40q: use a duration such as 720h, or a date such as 2027-01-31", text)
 }

@@ -13,7 +13,7 @@ import (
 	"muster/orchestrator/config"
 )
 
-// pipelinesSetting is the folder of pipelines.
+// pipelinesSetting is the directory of pipelines.
 var pipelinesSetting = settingFlag{name: "pipelines-dir", path: "jobs.pipelines", usage: "read pipelines from `DIR`"}
 
 func pipelinesCommand(env environment) *cli.Command {
@@ -26,7 +26,7 @@ func pipelinesCommand(env environment) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the pipelines and their stages; exit 1 if one is invalid",
-				Description: `Each mistake in a definition is a line with file:line:column.
+				Description: `Errors in definitions are listed with file:line:column.
 
     muster pipelines list`,
 				Flags:  append(flagsOf(pipelinesSetting), watchFlag(), jsonFlag()),
@@ -34,7 +34,7 @@ func pipelinesCommand(env environment) *cli.Command {
 			},
 			{
 				Name: "get", Usage: "print a pipeline with all defaults, as YAML", ArgsUsage: "NAME-OR-FILE",
-				Description: `Each mistake in a definition is a line with file:line:column.
+				Description: `Errors in definitions are listed with file:line:column.
 
     muster pipelines get default
     muster pipelines get mine.yaml`,

@@ -16,7 +16,7 @@ var (
 	localSetting   = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "accept loopback and private addresses", isBool: true}
 	mmdbSetting    = settingFlag{name: "mmdb", path: "proxies.mmdb", usage: "look up countries and networks in the database `FILE`; separate several with commas"}
 	publicSetting  = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
-	maxListSetting = settingFlag{name: "max-list-mb", path: "proxies.max_list_mb", usage: "refuse a list of more than `N` MiB"}
+	maxListSetting = settingFlag{name: "max-list-mb", path: "proxies.max_list_mb", usage: "reject lists of more than `N` MiB"}
 	sourceSetting  = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; separate several with commas"}
 )
 

@@ -14,10 +14,10 @@ of its ports.`
 func banCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "ban",
-		Usage:     "do not use proxies for a site, or for any",
+		Usage:     "exclude proxies from a site, or from all sites",
 		ArgsUsage: "PROXY…",
-		Description: proxyArguments + ` See who is banned from a site with
-muster proxies list --site SITE --banned.`,
+		Description: proxyArguments + ` muster proxies list --site SITE --banned
+lists the bans from a site.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "site", Usage: "only for `SITE`", DefaultText: "all"},
 			&cli.DurationFlag{Name: "for", Usage: "for `DURATION`", DefaultText: "until unban"},
@@ -37,11 +37,11 @@ muster proxies list --site SITE --banned.`,
 func unbanCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:        "unban",
-		Usage:       "end bans of proxies",
+		Usage:       "lift bans of proxies",
 		ArgsUsage:   "PROXY…",
 		Description: proxyArguments,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "site", Usage: "end bans from `SITE`", DefaultText: "bans from all sites"},
+			&cli.StringFlag{Name: "site", Usage: "lift bans from `SITE`", DefaultText: "bans from all sites"},
 			serverFlag(), jsonFlag(),
 		},
 		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {

@@ -21,8 +21,8 @@ import (
 var probeSettings = []settingFlag{
 	judgeSetting, localSetting, maxListSetting, mmdbSetting,
 	{name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"},
-	{name: "timeout", path: "proxies.check_timeout", usage: "take at most `D` for a proxy, and twice that for one that works"},
-	{name: "connect-timeout", path: "proxies.check_connect_timeout", usage: "give a proxy `D` to accept a connection"},
+	{name: "timeout", path: "proxies.check_timeout", usage: "check a proxy for at most `D`, and a working one for twice as long"},
+	{name: "connect-timeout", path: "proxies.check_connect_timeout", usage: "time out a connection to a proxy after `D`"},
 	{name: "tries", path: "proxies.check_tries", usage: "try an unresponsive proxy `N` times"},
 }
 
@@ -39,7 +39,7 @@ status of 2xx, the text of --expect in the first MiB, and over https a valid
 certificate. Redirects are not followed. Without a list it checks the pool.`,
 		Flags: append(flagsOf(probeSettings...),
 			&cli.StringFlag{Name: "target", Usage: "fetch `URL` through each proxy"},
-			&cli.StringFlag{Name: "expect", Usage: "with --target, want `TEXT` in the page; an http URL needs it"},
+			&cli.StringFlag{Name: "expect", Usage: "with --target, the page must contain `TEXT`; required for an http URL"},
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
 			&cli.BoolFlag{Name: "add", Usage: "add working proxies to the pool"},
 			&cli.BoolFlag{Name: "no-check", Usage: "with --add, add them without a check; one without a scheme is http"},

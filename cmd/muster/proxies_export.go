@@ -18,8 +18,8 @@ func exportCommand(env environment) *cli.Command {
 		Usage:     "write the usable proxies to files in DIR, or to standard output with -",
 		ArgsUsage: "[DIR | -]",
 		Description: `Without --format it writes a file of each format to DIR, which defaults to the
-current folder, and URLs to standard output. The files have the passwords of
-the proxies.`,
+current directory, and URLs to standard output. The files contain the passwords
+of the proxies.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Usage: "only in the formats `F,…`: " + strings.Join(proxies.FormatNames(), ", ")},
 			progressFlag(),

@@ -23,9 +23,9 @@ var serveSettings = []settingFlag{
 	{name: "fallback", path: "proxies.fallback", usage: "without a usable proxy: fail, wait or direct; auto is fail here"},
 	{name: "wait", path: "proxies.serve.wait", usage: "with the fallback wait, wait for a proxy for at most `D`"},
 	{name: "tries", path: "proxies.serve.tries", usage: "try a request with up to `N` proxies"},
-	{name: "connect-timeout", path: "proxies.serve.connect_timeout", usage: "give a proxy `D` to accept a connection"},
-	{name: "handshake-timeout", path: "proxies.serve.handshake_timeout", usage: "give a proxy `D` to open a tunnel"},
-	{name: "first-byte-timeout", path: "proxies.serve.first_byte_timeout", usage: "wait `D` for the first byte of a plain http response"},
+	{name: "connect-timeout", path: "proxies.serve.connect_timeout", usage: "time out a connection to a proxy after `D`"},
+	{name: "handshake-timeout", path: "proxies.serve.handshake_timeout", usage: "time out the opening of a tunnel after `D`"},
+	{name: "first-byte-timeout", path: "proxies.serve.first_byte_timeout", usage: "time out the first byte of a plain http response after `D`"},
 }
 
 func serveCommand(env environment) *cli.Command {

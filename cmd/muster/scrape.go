@@ -101,7 +101,7 @@ func scrape(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if args.toStdout { // the files go to the default folder
+	if args.toStdout { // the files go to the default directory
 		if err := c.Set("out", ""); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func runsElsewhere(ctx context.Context, env environment, o *orchestrator.Orchest
 	}
 	writers, err := o.Sites.WrittenElsewhere(ctx, opts.ScrapeOptions)
 	if err == nil && !writers {
-		fmt.Fprintln(env.stderr, "muster: no other process may write to that folder and those sinks; this one does, and waits for the end")
+		fmt.Fprintln(env.stderr, "muster: no other process may write to this directory and these sinks; this one does, and waits for the end")
 	}
 	return writers, err
 }

@@ -36,7 +36,7 @@ func sitesCommand(env environment) *cli.Command {
 func sitesListCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "list",
-		Usage: "list the sites, or with --health compare the last scrape of each with those of the seven days before",
+		Usage: "list the sites, or with --health compare the last scrape of each with the seven days before",
 		Flags: append(flagsOf(sitesSetting), &cli.BoolFlag{Name: "health", Usage: "show the health of each site that was scraped"}, serverFlag(), watchFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if c.Bool("health") {
@@ -111,13 +111,13 @@ func pagesFlag() cli.Flag {
 	return &cli.StringFlag{Name: "pages", Usage: "the saved pages are in `DIR`", DefaultText: "the definition's file with .pages for .yaml"}
 }
 
-// pagesOf is the folder of the saved pages of a definition.
+// pagesOf is the directory of the saved pages of a definition.
 func pagesOf(c *cli.Context, def *definition.Definition) (string, error) {
 	if dir := c.String("pages"); dir != "" {
 		return dir, nil
 	}
 	if def.IsShipped() {
-		return "", usageError{fmt.Errorf("%s is shipped with the program and has no folder for pages; name one with --pages, or write your own copy of the site: muster sites get %s > FILE.yaml", def.Site, def.Site)}
+		return "", usageError{fmt.Errorf("%s is shipped with the program and has no directory for pages; name one with --pages, or write your own copy of the site: muster sites get %s > FILE.yaml", def.Site, def.Site)}
 	}
 	return sample.Dir(def), nil
 }

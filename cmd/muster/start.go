@@ -133,7 +133,7 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 	defer display.Close()
 	log := newLogger(env, display, loaded.Log)
 	say := func(line string) { fmt.Fprintln(display, line) }
-	if logsJSON(env, loaded.Log) { // whoever reads it reads JSON only
+	if logsJSON(env, loaded.Log) { // the reader expects JSON only
 		say = func(line string) { log.Warn(line) }
 	}
 	for _, w := range loaded.Warnings {

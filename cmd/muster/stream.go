@@ -48,7 +48,7 @@ func startLines(ctx context.Context, w io.Writer, failed context.CancelCauseFunc
 				if errors.Is(err, syscall.EPIPE) {
 					err = orchestrator.ErrNoReader
 				} else {
-					err = fmt.Errorf("print records: %w; they are in the folder of the job too", err)
+					err = fmt.Errorf("print records: %w; they are also in the directory of the job", err)
 				}
 				failed(err)
 				return

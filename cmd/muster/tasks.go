@@ -28,7 +28,7 @@ func tasksCommand(env environment) *cli.Command {
 30 days.`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "state", Usage: "tasks in `STATE`: running, which includes prefetched ones, ready, scheduled or open", Value: "running"},
-					&cli.StringFlag{Name: "task", Usage: "of open tasks and outcomes, only those of `TASK`"},
+					&cli.StringFlag{Name: "task", Usage: "only open tasks or outcomes of `TASK`"},
 					limitFlag(),
 					&cli.BoolFlag{Name: "stats", Usage: "count outcomes"},
 					&cli.StringFlag{Name: "queue", Usage: "with --stats, only outcomes of tasks in `QUEUE`"},

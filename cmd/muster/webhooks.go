@@ -33,7 +33,7 @@ network.allow.
     muster webhooks create https://ops.example.org/muster --event job.failed`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "name", Usage: "a unique `NAME`; the id by default"},
-					&cli.StringSliceFlag{Name: "event", Usage: "a `TYPE` of event, or a prefix as in 'job.*'; again for more; all by default"},
+					&cli.StringSliceFlag{Name: "event", Usage: "only events of `TYPE`, or with a prefix such as 'job.*'; may be repeated"},
 					serverFlag(), jsonFlag(),
 				},
 				Action: onAPI(env.creating(), 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {

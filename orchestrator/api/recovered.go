@@ -22,7 +22,7 @@ func (c Config) recovered(next http.Handler) http.Handler {
 			if watched.status != 0 {
 				panic(http.ErrAbortHandler)
 			}
-			writeProblem(w, problem(http.StatusInternalServerError, "this is a mistake of the server; the log has it under the id of the request"))
+			writeProblem(w, problem(http.StatusInternalServerError, "internal server error; see the server log for this request ID"))
 		}()
 		next.ServeHTTP(watched, r)
 	})
