@@ -27,8 +27,6 @@ type Migration struct {
 	Version int      // schema version of the data afterwards: 1, 2, 3, …
 	Name    string   // short description
 	Slots   []string // hash slots that it changes, such as jobs for muster:{jobs}:…
-	// Count returns the number of objects that it would change.
-	Count func(ctx context.Context, rdb redis.UniversalClient) (int64, error)
 	// Run runs the migration. Its scripts must not change data unless FenceKey of their slot contains the token of the lock.
 	Run func(ctx context.Context, rdb redis.UniversalClient, lock *Lock) error
 }
@@ -144,53 +142,3 @@ const fenced = "FENCED"
 
 // isFenced reports whether a script found the token of a later process in its slot.
 func isFenced(err error) bool { return err != nil && strings.Contains(err.Error(), fenced) }
-
-// Status is the schema state of the store.
-type Status struct {
-	Schema  int    `json:"schema"`            // of the data; 0 without a version
-	Known   int    `json:"known"`             // of this program
-	Locked  string `json:"locked,omitempty"`  // process that migrates the store
-	Pending []Step `json:"pending,omitempty"` // missing migrations
-}
-
-// Step is a missing migration.
-type Step struct {
-	Version int    `json:"version"`
-	Name    string `json:"name"`
-	Changes int64  `json:"changes"` // number of objects to change
-}
-
-// Newer reports whether a newer release wrote the store.
-func (s Status) Newer() bool { return s.Schema > s.Known }
-
-// Status reads the schema state. It is read-only and supports any schema.
-func (s *Store) Status(ctx context.Context) (Status, error) {
-	v, err := s.Version(ctx)
-	if err != nil {
-		return Status{}, err
-	}
-	out := Status{Schema: v, Known: s.Schema()}
-	at, err := s.rdb.HMGet(ctx, schemaKey, "holder", "until").Result()
-	if err != nil {
-		return out, fmt.Errorf("read the lock of the store: %w", err)
-	}
-	now, err := s.rdb.Time(ctx).Result()
-	if err != nil {
-		return out, fmt.Errorf("read the time of Redis: %w", err)
-	}
-	until, _ := strconv.ParseInt(fmt.Sprint(at[1]), 10, 64)
-	if at[0] != nil && until > now.UnixMilli() {
-		out.Locked = fmt.Sprintf("process %v is migrating the store", at[0])
-	}
-	if v >= s.Schema() {
-		return out, nil
-	}
-	for _, m := range s.migrations[v:] {
-		n, err := m.Count(ctx, s.rdb)
-		if err != nil {
-			return out, fmt.Errorf("count the changes of migration %d: %w", m.Version, err)
-		}
-		out.Pending = append(out.Pending, Step{m.Version, m.Name, n})
-	}
-	return out, nil
-}

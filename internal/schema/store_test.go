@@ -37,9 +37,6 @@ const (
 func move(version int, from, to, mark string) Migration {
 	return Migration{
 		Version: version, Name: "move " + from, Slots: []string{"test"},
-		Count: func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
-			return rdb.LLen(ctx, from).Result()
-		},
 		Run: func(ctx context.Context, rdb redis.UniversalClient, lock *Lock) error {
 			for {
 				n, err := moved.Run(ctx, rdb, []string{FenceKey("test"), from, to}, lock.Token(), mark).Int()
@@ -81,9 +78,8 @@ func TestOpenMigratesAnOlderStore(t *testing.T) {
 		if err := New(rdb, moves()[:1], nil).Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		st, err := New(rdb, moves(), nil).Status(t.Context())
-		if err != nil || st.Schema != 1 || st.Known != 2 || len(st.Pending) != 1 || st.Pending[0].Changes != 3 || st.Locked != "" {
-			t.Errorf("status: got %+v, %v, want schema 1 of 2, and a migration of 3 things", st, err)
+		if v, err := New(rdb, moves(), nil).Version(t.Context()); err != nil || v != 1 {
+			t.Errorf("got schema %d, %v, want 1", v, err)
 		}
 		if err := New(rdb, moves(), nil).Open(t.Context()); err != nil {
 			t.Fatal(err)
@@ -99,9 +95,8 @@ func TestFreshStoreGetsTheSchema(t *testing.T) {
 		if err := s.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		st, err := s.Status(t.Context())
-		if err != nil || st.Schema != 2 || len(st.Pending) != 0 {
-			t.Errorf("got %+v, %v, want schema 2", st, err)
+		if v, err := s.Version(t.Context()); err != nil || v != 2 {
+			t.Errorf("got schema %d, %v, want 2", v, err)
 		}
 	})
 }
@@ -141,9 +136,6 @@ func TestStoreOfAnotherSchemaIsRejected(t *testing.T) {
 		}
 		if newer := new(NewerError); version == "3" && (!errors.As(err, &newer) || newer.Have != 3 || newer.Know != 2) {
 			t.Errorf("got %#v, want a *NewerError of 3 and 2", err)
-		}
-		if st, err := s.Status(t.Context()); version == "3" && (err != nil || !st.Newer()) {
-			t.Errorf("status: got %+v, %v, want a newer one", st, err)
 		}
 	}
 }
@@ -269,10 +261,6 @@ func TestLockHasOneHolder(t *testing.T) {
 				err := hold(context.Background(), s, func(ctx context.Context, _ *Lock) error {
 					most.Store(max(most.Load(), inside.Add(1)))
 					defer inside.Add(-1)
-					st, err := s.Status(ctx)
-					if err != nil || !strings.HasSuffix(st.Locked, "is migrating the store") {
-						t.Errorf("status: got %+v, %v, want a migrating process", st, err)
-					}
 					first := until(t, rdb)
 					testutil.Eventually(t, "it is held longer than its lease", func() bool {
 						now, err := rdb.Time(context.Background()).Result()
@@ -291,9 +279,6 @@ func TestLockHasOneHolder(t *testing.T) {
 		all.Wait()
 		if n := most.Load(); n != 1 {
 			t.Errorf("%d held the lock at once, want 1", n)
-		}
-		if st, err := s.Status(t.Context()); err != nil || st.Locked != "" {
-			t.Errorf("status: got %+v, %v, want no lock", st, err)
 		}
 	})
 }
