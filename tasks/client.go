@@ -128,6 +128,28 @@ func (c *Client) Cancel(ctx context.Context, id string) error {
 	return nil
 }
 
+// Pause keeps the tasks of the workflow with this id from starting until [Client.Resume]. Running attempts continue and their
+// results count; a task that a worker has taken in the last 20 ms may still start. Retries and delayed tasks that are due in the
+// meantime start after Resume; [Expires] and the deadlines of external tasks apply. The progress of the workflow has Paused set.
+//
+// A paused workflow can be cancelled, which ends the pause, and revoked. A workflow whose last task ends during the pause has
+// ended. Pause needs no worker, and does nothing for a paused workflow. It returns [ErrUnknown], [ErrEnded], and [ErrCancelled] or
+// [ErrRevoked] for a workflow that was stopped.
+func (c *Client) Pause(ctx context.Context, id string) error {
+	if err := c.eng.Revoker.Pause(ctx, id, true); err != nil {
+		return fmt.Errorf("pause workflow %s: %w", store.IDOf(id), err)
+	}
+	return nil
+}
+
+// Resume ends a pause of [Client.Pause]. It does nothing for a workflow that is not paused, and returns the errors of Pause.
+func (c *Client) Resume(ctx context.Context, id string) error {
+	if err := c.eng.Revoker.Pause(ctx, id, false); err != nil {
+		return fmt.Errorf("resume workflow %s: %w", store.IDOf(id), err)
+	}
+	return nil
+}
+
 // RevokeNode stops one node of a workflow. The nodes that need its value are skipped.
 func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
 	if err := c.eng.Revoker.Node(ctx, id, node); err != nil {

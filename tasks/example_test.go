@@ -266,6 +266,22 @@ func ExampleClient_Cancel() {
 	// Output: true
 }
 
+func ExampleClient_Pause() {
+	client, stop := exampleFleet()
+	defer stop()
+	ctx := context.Background()
+	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Second))
+	must(err)
+	must(client.Pause(ctx, run.ID()))
+	p, err := run.Progress(ctx)
+	fmt.Println(p.Status, p.Paused, err)
+	must(client.Resume(ctx, run.ID()))
+	fmt.Println(run.Wait(ctx))
+	// Output:
+	// PENDING true <nil>
+	// hello ann <nil>
+}
+
 func ExampleClient_Retry() {
 	client, stop := exampleFleet()
 	defer stop()

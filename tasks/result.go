@@ -201,6 +201,12 @@ func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Rev
 // Cancel cancels the workflow and lets the tasks that handle failures run; see [Client.Cancel].
 func (r *AsyncResult[O]) Cancel(ctx context.Context) error { return r.client.Cancel(ctx, r.ref) }
 
+// Pause keeps the tasks of the workflow from starting until Resume; see [Client.Pause].
+func (r *AsyncResult[O]) Pause(ctx context.Context) error { return r.client.Pause(ctx, r.ref) }
+
+// Resume ends a pause; see [Client.Resume].
+func (r *AsyncResult[O]) Resume(ctx context.Context) error { return r.client.Resume(ctx, r.ref) }
+
 // Forget deletes the results and states of the workflow before its retention is over. It returns an error if the
 // workflow has not ended.
 func (r *AsyncResult[O]) Forget(ctx context.Context) error {

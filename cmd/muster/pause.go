@@ -43,6 +43,12 @@ var pausables = []pausable{
 		}
 		return "", api.ResumeSite(ctx, name)
 	}},
+	{"workflow", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
+		if pause {
+			return "", api.PauseWorkflow(ctx, id)
+		}
+		return "", api.ResumeWorkflow(ctx, id)
+	}},
 	{"queue", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
 		q, err := api.PauseTaskQueue(ctx, name, pause)
 		if err == nil && q.Workers == 0 {
@@ -69,13 +75,14 @@ var pausables = []pausable{
 func pauseCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "pause", ArgsUsage: "KIND NAME…",
-		Usage: "pause jobs, agents, sites, queues of tasks, schedules or artifact queues",
+		Usage: "pause jobs, agents, sites, workflows, queues of tasks, schedules or artifact queues",
 		Description: `Work that has begun continues. KIND determines what does not begin until muster
 resume:
 
     job        no agent gets work of the job with this ID
     agent      the agent gets no work
     site       no process fetches pages of the site
+    workflow   no worker starts tasks of the workflow with this ID
     queue      no worker starts tasks of the queue
     schedule   no runs of the entry are sent
     artifacts  no process starts items of the artifact queue

@@ -168,8 +168,12 @@ func listWorkflows(env environment) cli.ActionFunc {
 
 var workflowColumns = []string{"WORKFLOW", "NAME", "STATE", "SENT", "FOR"}
 
-func workflowRow(w api.Workflow) []string {
-	return []string{w.ID, w.Name, w.State, w.CreatedAt.Local().Format("01-02 15:04:05"), took(w.CreatedAt, w.EndedAt)}
+func workflowRow(w api.ListedWorkflow) []string {
+	state := w.State
+	if w.Paused {
+		state += ", paused"
+	}
+	return []string{w.ID, w.Name, state, w.CreatedAt.Local().Format("01-02 15:04:05"), took(w.CreatedAt, w.EndedAt)}
 }
 
 // took returns the time from start to end, or until now without an end.
@@ -208,6 +212,9 @@ func getWorkflow(ctx context.Context, env environment, c *cli.Context, s *client
 		return printJSON(env.stdout, workflowNodes{w, nodes})
 	}
 	fmt.Fprintf(env.stdout, "%s  %s  %s  %d of %d tasks are done", w.ID, printable(w.Name), w.Status, w.Done, w.Total)
+	if w.Paused {
+		fmt.Fprint(env.stdout, "  paused")
+	}
 	for _, key := range slices.Sorted(maps.Keys(w.Labels)) {
 		fmt.Fprintf(env.stdout, "  %s=%s", printable(key), printable(w.Labels[key]))
 	}

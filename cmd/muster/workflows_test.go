@@ -17,8 +17,8 @@ func TestListingsOfTheIndexFitATerminal(t *testing.T) {
 	long := strings.Repeat("long.ñame\t\n", 8)
 	terminal, out := terminalOf(100)
 	flows := newTable(terminal, workflowColumns...)
-	flows.row(workflowRow(api.Workflow{ID: strings.Repeat("0", 24), Name: long, State: "success",
-		CreatedAt: begun, EndedAt: begun.Add(99*time.Hour + 59*time.Minute + 58*time.Second)})...)
+	flows.row(workflowRow(api.ListedWorkflow{Workflow: api.Workflow{ID: strings.Repeat("0", 24), Name: long, State: "success",
+		CreatedAt: begun, EndedAt: begun.Add(99*time.Hour + 59*time.Minute + 58*time.Second)}})...)
 	rates := newTable(terminal, rateColumns...)
 	rates.row(rateRow(tasktype.RatePoint{Time: begun, Queue: long, Task: long, Succeeded: 1e6, Failed: 1e5, Busy: 99 * time.Hour})...)
 	for _, table := range []*table{flows, rates} {

@@ -151,6 +151,7 @@ var known = []httpproblem.Known{
 	{Err: tasks.ErrDamaged, Status: http.StatusConflict, Code: "workflow_damaged"},
 	{Err: tasks.ErrEnded, Status: http.StatusConflict, Code: "workflow_ended"},
 	{Err: tasks.ErrRevoked, Status: http.StatusConflict, Code: "workflow_revoked"},
+	{Err: tasks.ErrCancelled, Status: http.StatusConflict, Code: "workflow_cancelled"},
 	{Err: tasks.ErrCompleted, Status: http.StatusConflict, Code: "task_completed"},
 	{Err: tasks.ErrStale, Status: http.StatusConflict, Code: "stale_token"},
 	{Err: tasks.ErrNotOpen, Status: http.StatusConflict, Code: "task_not_open"},

@@ -175,6 +175,30 @@ func TestRunningWorkflowIsCancelled(t *testing.T) {
 	s.wantProblem(http.MethodPost, "/v1/workflows/"+id+"/cancel", "", http.StatusConflict, "workflow_ended")
 }
 
+func TestWorkflowIsPausedAndResumed(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.send(`{"task": "text.count", "input": "a b", "delay": "1s"}`)
+	path := "/v1/workflows/" + id
+	for range 2 {
+		s.call(http.MethodPost, path+"/pause", "", http.StatusNoContent, nil)
+	}
+	var w api.WorkflowStatus
+	s.call(http.MethodGet, path, "", http.StatusOK, &w)
+	var list struct{ Data []api.ListedWorkflow }
+	s.call(http.MethodGet, "/v1/workflows", "", http.StatusOK, &list)
+	if !w.Paused || w.Status != "PENDING" || len(list.Data) != 1 || !list.Data[0].Paused {
+		t.Errorf("got %+v and %+v, want a paused workflow", w, list)
+	}
+	s.call(http.MethodPost, path+"/resume", "", http.StatusNoContent, nil)
+	if r := s.result(id); r.Status != "SUCCESS" || string(r.Result) != "2" {
+		t.Errorf("got %+v, want 2", r)
+	}
+	s.wantProblem(http.MethodPost, path+"/pause", "", http.StatusConflict, "workflow_ended")
+	s.wantProblem(http.MethodPost, path+"/resume", "", http.StatusConflict, "workflow_ended")
+	s.wantProblem(http.MethodPost, "/v1/workflows/none/pause", "", http.StatusNotFound, "workflow_not_found")
+}
+
 func TestFailedWorkflowIsRetried(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -63,7 +63,7 @@ type SentWorkflow struct {
 	ID string `json:"id"`
 }
 
-// Workflow is a workflow in a list.
+// Workflow is a workflow without its progress.
 type Workflow struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name" doc:"its name or, without one, its tasks"`
@@ -75,6 +75,12 @@ type Workflow struct {
 
 func workflowOf(w tasktype.Workflow) Workflow {
 	return Workflow{w.ID, w.Name, w.Labels, string(w.State), w.Created.UTC(), utc(w.Ended)}
+}
+
+// ListedWorkflow is a workflow in a list.
+type ListedWorkflow struct {
+	Workflow
+	Paused bool `json:"paused" doc:"no task begins until the workflow is resumed"`
 }
 
 // WorkflowStatus is a workflow with its progress.

@@ -44,7 +44,7 @@ type listInput struct {
 	Cursor   string    `query:"cursor" maxLength:"300" doc:"next of the previous page"`
 }
 
-type listOutput struct{ Body page[Workflow] }
+type listOutput struct{ Body page[ListedWorkflow] }
 
 type statusOutput struct{ Body WorkflowStatus }
 
@@ -87,6 +87,8 @@ func (s *service) addWorkflows() {
 	route(s, Read, http.MethodGet, "/v1/workflows/{id}/nodes", "listNodes", "List the nodes of a workflow", s.nodes, http.StatusNotFound)
 	route(s, ReadValues, http.MethodGet, "/v1/workflows/{id}/nodes/{node}", "getNode", "Get a node with its input and result", s.node, http.StatusNotFound)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/cancel", "cancelWorkflow", "Fail the tasks of a workflow that have not ended; tasks that handle failures run", s.cancel, http.StatusNotFound, http.StatusConflict)
+	route(s, Change, http.MethodPost, "/v1/workflows/{id}/pause", "pauseWorkflow", "Keep the tasks of a workflow from starting until it is resumed; running attempts continue", s.pauseWorkflow, http.StatusNotFound, http.StatusConflict)
+	route(s, Change, http.MethodPost, "/v1/workflows/{id}/resume", "resumeWorkflow", "End the pause of a workflow", s.resumeWorkflow, http.StatusNotFound, http.StatusConflict)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/retry", "retryWorkflow", "Run the failed and skipped tasks of an ended workflow again", s.retry, http.StatusNotFound, http.StatusConflict)
 	route(s, Change, http.MethodPost, "/v1/workflows/retry", "retryWorkflows", "Retry a page of failed workflows", s.retryAll)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/revoke", "revokeWorkflow", "Stop a workflow: tasks that have not begun do not run", s.revoke, http.StatusNotFound)
@@ -174,9 +176,9 @@ func (s *service) list(ctx context.Context, in *listInput) (*listOutput, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &listOutput{page[Workflow]{Data: []Workflow{}, Next: next}}
+	out := &listOutput{page[ListedWorkflow]{Data: []ListedWorkflow{}, Next: next}}
 	for _, w := range found {
-		out.Body.Data = append(out.Body.Data, workflowOf(w))
+		out.Body.Data = append(out.Body.Data, ListedWorkflow{workflowOf(w), w.Paused})
 	}
 	return out, nil
 }
@@ -251,6 +253,14 @@ func (s *service) node(ctx context.Context, in *NodeReference) (*nodeOutput, err
 
 func (s *service) cancel(ctx context.Context, in *emptyInput) (*struct{}, error) {
 	return nil, s.Client.Cancel(ctx, in.ID)
+}
+
+func (s *service) pauseWorkflow(ctx context.Context, in *emptyInput) (*struct{}, error) {
+	return nil, s.Client.Pause(ctx, in.ID)
+}
+
+func (s *service) resumeWorkflow(ctx context.Context, in *emptyInput) (*struct{}, error) {
+	return nil, s.Client.Resume(ctx, in.ID)
 }
 
 func (s *service) retry(ctx context.Context, in *retryInput) (*struct{}, error) {

@@ -27,4 +27,5 @@ type Progress struct {
 	ChunksDone int    `json:"chunks_done"` // number of terminal members of maps
 	Chunks     int    `json:"chunks"`      // number of members of maps known so far
 	Ended      bool   `json:"ended"`       // all tasks are terminal, including those on which the value does not depend
+	Paused     bool   `json:"paused"`      // no task begins until the workflow is resumed
 }

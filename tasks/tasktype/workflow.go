@@ -10,6 +10,7 @@ type Workflow struct {
 	State   WorkflowState     `json:"state"`
 	Created time.Time         `json:"created"`        // time when it was sent
 	Ended   time.Time         `json:"ended,omitzero"` // zero while it is running
+	Paused  bool              `json:"paused"`         // no task begins until it is resumed
 }
 
 // WorkflowState is the state of a workflow in a listing.

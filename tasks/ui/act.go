@@ -54,6 +54,10 @@ func (s *site) actions() map[string]webui.Action {
 				return webui.Done{To: workflow(r)}, err
 			},
 		},
+		"/workflows/{id}/pause": s.onWorkflow("Pause workflow", "Pause the workflow",
+			"No further tasks start until the workflow is resumed. Running tasks continue.", s.client.Pause),
+		"/workflows/{id}/resume": s.onWorkflow("Resume workflow", "Resume the workflow",
+			"Tasks that became ready during the pause start.", s.client.Resume),
 		"/workflows/{id}/revoke": {
 			Class: webui.Operate,
 			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
@@ -110,6 +114,24 @@ func (s *site) actions() map[string]webui.Action {
 		"/schedule/{entry}/delete": s.onEntry("Delete schedule", "Delete",
 			"The counts, the pause and the requested ticks are deleted. Workflows that were sent continue. A schedule of a running scheduler cannot be deleted.", s.client.DeleteSchedule),
 		"/workers/{worker}/concurrency": {Class: webui.Operate, Says: s.askConcurrency, Do: s.setConcurrency},
+	}
+}
+
+// onWorkflow returns an action on a workflow that has not ended.
+func (s *site) onWorkflow(title, button, text string, do func(context.Context, string) error) webui.Action {
+	page := func(r *http.Request) string { return s.cfg.Prefix + "/workflows/" + url.PathEscape(r.PathValue("id")) }
+	return webui.Action{
+		Class: webui.Operate,
+		Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+			return webui.Question{Title: title + " " + r.PathValue("id"), Button: button, Text: text, Back: page(r), At: s.cfg.Prefix + "/workflows"}, nil
+		},
+		Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+			err := do(ctx, r.PathValue("id"))
+			if errors.Is(err, tasks.ErrEnded) || errors.Is(err, tasks.ErrRevoked) || errors.Is(err, tasks.ErrCancelled) {
+				err = nil // the page of the workflow shows that
+			}
+			return webui.Done{To: page(r)}, err
+		},
 	}
 }
 

@@ -345,6 +345,29 @@ func TestWorkflowIsCancelledUnlessItHasEnded(t *testing.T) {
 	}
 }
 
+func TestWorkflowIsPausedAndResumed(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	ctx := t.Context()
+	run, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := "/workflows/" + run.ID()
+	wantIn(t, h, page, "Pause…")
+	wantIn(t, h, page+"/pause", "Pause the workflow")
+	wantPosted(t, h, http.StatusSeeOther, page+"/pause")
+	f.Advance(2 * time.Hour)
+	wantIn(t, h, page, "paused", "Resume…", "the workflow is paused")
+	wantIn(t, h, "/workflows", "paused")
+	wantIn(t, h, page+"/resume", "Resume the workflow")
+	wantPosted(t, h, http.StatusSeeOther, page+"/resume")
+	if got, err := run.Wait(ctx); err != nil || got != 2 {
+		t.Errorf("got %d, %v, want 2", got, err)
+	}
+	wantPosted(t, h, http.StatusSeeOther, page+"/pause")
+}
+
 func TestFailedWorkflowIsRetried(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)

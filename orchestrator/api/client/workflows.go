@@ -50,7 +50,7 @@ type WorkflowFilter struct {
 }
 
 // Workflows lists workflows, the latest first.
-func (c *Client) Workflows(ctx context.Context, f WorkflowFilter) ([]api.Workflow, error) {
+func (c *Client) Workflows(ctx context.Context, f WorkflowFilter) ([]api.ListedWorkflow, error) {
 	query := filled("state", f.State, "name", f.Name)
 	query["label"] = f.Labels
 	if !f.After.IsZero() {
@@ -59,7 +59,7 @@ func (c *Client) Workflows(ctx context.Context, f WorkflowFilter) ([]api.Workflo
 	if f.Limit > 0 {
 		query.Set("limit", strconv.Itoa(min(f.Limit, 1000)))
 	}
-	return all[api.Workflow](ctx, c, "/v1/workflows", query, f.Limit)
+	return all[api.ListedWorkflow](ctx, c, "/v1/workflows", query, f.Limit)
 }
 
 // Workflow returns the state and progress of a workflow.
@@ -82,6 +82,16 @@ func (c *Client) WorkflowResult(ctx context.Context, id string, wait time.Durati
 // CancelWorkflow cancels a workflow; tasks that handle failures run.
 func (c *Client) CancelWorkflow(ctx context.Context, id string) error {
 	return c.post(ctx, workflowPath(id, "/cancel"), nil)
+}
+
+// PauseWorkflow keeps the tasks of a workflow from starting.
+func (c *Client) PauseWorkflow(ctx context.Context, id string) error {
+	return c.post(ctx, workflowPath(id, "/pause"), nil)
+}
+
+// ResumeWorkflow ends a pause of PauseWorkflow.
+func (c *Client) ResumeWorkflow(ctx context.Context, id string) error {
+	return c.post(ctx, workflowPath(id, "/resume"), nil)
 }
 
 // RetryWorkflow runs the failed and skipped tasks of an ended workflow again.

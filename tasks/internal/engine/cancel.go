@@ -32,18 +32,28 @@ func (r *Revoker) Cancel(ctx context.Context, refOrID string) error {
 		defer cancel()
 		ctx = detached
 	}
-	state, err := r.store.Flows.Cancel(ctx, f)
+	state, wants, err := r.store.Flows.Cancel(ctx, f)
 	if err != nil {
 		return err
 	}
 	switch state {
-	case store.CancelOK:
+	case store.StopOK:
+		r.wake(ctx, wants)
 		return r.advancer.finishCancel(ctx, f.Ref)
-	case store.CancelAgain:
+	case store.StopCancelled:
 		return nil
-	case store.CancelEnded:
+	}
+	return notStopped(state)
+}
+
+// notStopped returns the error of a workflow that cannot be cancelled, paused or resumed.
+func notStopped(state string) error {
+	switch state {
+	case store.StopCancelled:
+		return fmt.Errorf("the workflow was %w", tasktype.ErrCancelled)
+	case store.StopEnded:
 		return ErrEnded
-	case store.CancelRevoked:
+	case store.StopRevoked:
 		return fmt.Errorf("the workflow was %w", tasktype.ErrRevoked)
 	}
 	return ErrUnknown

@@ -31,7 +31,8 @@ func (in *Inspector) Summary(ctx context.Context, refOrID string) (tasktype.Work
 		return tasktype.WorkflowDetail{}, err
 	}
 	d := tasktype.WorkflowDetail{Workflow: runningWorkflow(fl)}
-	if d.Progress, err = in.progress.of(ctx, fl.Ref); err != nil || !d.Progress.Ended {
+	d.Progress, err = in.progress.of(ctx, fl.Ref)
+	if d.Paused = d.Progress.Paused; err != nil || !d.Progress.Ended {
 		return d, err
 	}
 	root, err := in.graphs.values(fl).record(ctx, fl.Root)
@@ -68,6 +69,7 @@ func (in *Inspector) Workflow(ctx context.Context, refOrID string) (tasktype.Wor
 	if d.Progress, err = in.progress.from(ctx, w.flow, w.field, isRunning); err != nil {
 		return d, err
 	}
+	d.Paused = d.Progress.Paused
 	if d.Nodes, err = in.nodes(ctx, w, running); err != nil || !d.Progress.Ended {
 		return d, err
 	}
@@ -98,7 +100,7 @@ func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*st
 		out = append(out, n)
 	}
 	w.schedule(out)
-	return out, in.waitsFor(ctx, w.Shard(), out, external)
+	return out, in.waitsFor(ctx, w, out, external)
 }
 
 // needs returns the dependencies of each node. A member of a map has the dependencies of the map, and the map depends
@@ -275,8 +277,8 @@ func setRuns(n *tasktype.Node, before []tasktype.NodeAttempt, began time.Time) {
 }
 
 // waitsFor sets Waits of the nodes that could run but that no live worker will take. External ones need no handler.
-func (in *Inspector) waitsFor(ctx context.Context, shard int, nodes []tasktype.Node, external map[string]bool) error {
-	now, err := in.redisTime(ctx, shard)
+func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.Node, external map[string]bool) error {
+	now, err := in.redisTime(ctx, w.Shard())
 	if err != nil {
 		return err
 	}
@@ -289,6 +291,12 @@ func (in *Inspector) waitsFor(ctx context.Context, shard int, nodes []tasktype.N
 		ready = append(ready, n)
 	}
 	if len(ready) == 0 {
+		return nil
+	}
+	if w.field(store.FieldStopped) == store.StoppedByPause {
+		for _, n := range ready {
+			n.Waits = "the workflow is paused"
+		}
 		return nil
 	}
 	live, err := in.fleet.Workers(ctx)

@@ -99,7 +99,7 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded, fl.Root, store.FieldAborted, store.FieldWasOpen}
+	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded, fl.Root, store.FieldAborted, store.FieldWasOpen, store.FieldStopped}
 	raws, err := pr.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return tasktype.Progress{}, err
@@ -120,7 +120,8 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 // from returns the progress of a workflow by its fields; field returns "" for none. isRunning reports whether nodes run.
 func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) string, isRunning func() (bool, error)) (tasktype.Progress, error) {
 	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
-	p := tasktype.Progress{Done: num(store.FieldTasksEnded), Total: num(store.FieldTasks), ChunksDone: num(store.FieldMembersEnded), Chunks: num(store.FieldMembers), Ended: over(field)}
+	p := tasktype.Progress{Done: num(store.FieldTasksEnded), Total: num(store.FieldTasks), ChunksDone: num(store.FieldMembersEnded), Chunks: num(store.FieldMembers), Ended: over(field),
+		Paused: field(store.FieldStopped) == store.StoppedByPause}
 	rec := store.ParseRecord([]byte(field(fl.Root)), fl.Created)
 	p.Status = status(rec)
 	if field(store.FieldAborted) != "" {

@@ -91,6 +91,8 @@ type flow struct {
 	ended    bool
 	call     string // that retried it, as far as was seen
 	forgot   bool   // it was deleted and sent again
+	pause    string // "", "calling", "paused", "torn": perhaps paused; "resuming", "over"
+	pausedAt int64  // unix µs, by Redis
 	ref      string // whose nodes these are
 	renewed  int    // the event in which it was deleted
 }
@@ -102,8 +104,12 @@ func (f *flow) loose() bool { return f.revoked || *f.runs.Fast }
 func (h *history) mended(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == id })]
-	return f.retried != ""
+	return h.flow(id).retried != ""
+}
+
+// flow returns the workflow with an ID.
+func (h *history) flow(id string) *flow {
+	return h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == id })]
 }
 
 // drawn makes the choices of a canvas.
@@ -240,6 +246,7 @@ func (h *history) operate() {
 		}
 		h.plan.revocations--
 		f.revoked, f.stopping, s.busy = true, true, true
+		f.unpaused()
 		stop, what := s.client.Revoke, "REVOKES"
 		if h.chance(600) {
 			stop, what = s.client.Cancel, "CANCELS"
@@ -258,6 +265,7 @@ func (h *history) operate() {
 			return
 		}
 		f.state, f.ended, f.forgot, s.busy = "", false, true, true
+		f.unpaused()
 		f.renew(len(h.events))
 		maps.DeleteFunc(h.party.won, func(node string, _ int) bool { return strings.HasPrefix(node, f.id+"/") })
 		h.event("%s FORGETS %s", s.name, f.id)
@@ -274,6 +282,69 @@ func (h *history) operate() {
 	}
 }
 
+// unpaused notes that a pause of f may end.
+func (f *flow) unpaused() {
+	if f.pause == "paused" {
+		f.pause = "torn"
+	}
+}
+
+// pause has a sender pause a workflow, which happens once to a workflow.
+func (h *history) pause() {
+	f := h.flows[h.rng.IntN(len(h.flows))]
+	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
+	if i < 0 || f.state != "sent" || f.pause != "" || f.stopping || f.retried == "retrying" {
+		return
+	}
+	s := h.senders[i]
+	h.plan.pauses--
+	f.pause, s.busy = "calling", true
+	h.event("%s PAUSES %s", s.name, f.id)
+	h.spawn(func() {
+		err := s.client.Pause(context.Background(), f.id)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		s.busy = false
+		switch {
+		case err == nil && !f.stopping && f.retried != "retrying" && !f.forgot:
+			f.pause = "paused"
+		case err == nil, errors.Is(err, errCut), errors.Is(err, errDead):
+			f.pause = "torn"
+		case errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrUnknown):
+			f.pause = "over"
+		default:
+			h.fail("pause of %s: %v", f.id, err)
+		}
+	})
+}
+
+// resume has a sender resume a workflow that is in a state of pause. It reports whether there is one.
+func (h *history) resume(states ...string) bool {
+	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
+	k := slices.IndexFunc(h.flows, func(f *flow) bool { return slices.Contains(states, f.pause) })
+	if i < 0 || k < 0 {
+		return false
+	}
+	s, f := h.senders[i], h.flows[k]
+	f.pause, s.busy = "resuming", true
+	h.event("%s RESUMES %s", s.name, f.id)
+	h.spawn(func() {
+		err := s.client.Resume(context.Background(), f.id)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		s.busy = false
+		switch {
+		case errors.Is(err, errCut), errors.Is(err, errDead):
+			f.pause = "torn"
+		case err == nil, errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrUnknown):
+			f.pause = "over"
+		default:
+			h.fail("resume of %s: %v", f.id, err)
+		}
+	})
+	return true
+}
+
 // retry has a sender retry a failed workflow, until it is known whether that had an effect. It reports whether there is one.
 func (h *history) retry() bool {
 	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
@@ -285,6 +356,7 @@ func (h *history) retry() bool {
 		if f := h.flows[k]; f.state == "sent" && f.retried == "" && !f.forgot && !f.stopping && h.hasEnded(f) && h.hasFailed(f) {
 			h.plan.retries--
 			f.ended, f.retried, s.busy = false, "retrying", true
+			f.unpaused()
 			h.event("%s RETRIES %s", s.name, f.id)
 			h.spawn(func() { h.retryOf(s, f) })
 			return true
@@ -341,7 +413,7 @@ type execution struct {
 // execute is around every call of a handler.
 func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	h.mu.Lock()
-	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == i.Workflow })]
+	f := h.flow(i.Workflow)
 	took := w.took[i.Workflow+"/"+i.Node]
 	x := &execution{worker: w, attempt: i.Attempt, taken: took[len(took)-1]}
 	x.open = x.taken >= f.renewed

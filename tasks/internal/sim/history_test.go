@@ -357,6 +357,8 @@ func (h *history) trouble() {
 	add(p.freezes, true, h.freeze)
 	add(p.operator, true, h.operate)
 	add(4, p.retries > 0, func() { h.retry() })
+	add(4, p.pauses > 0, h.pause)
+	add(1, true, func() { h.resume("paused") })
 	all := 0
 	for _, c := range cs {
 		all += c.weight
@@ -414,6 +416,7 @@ func (h *history) quietStep() bool {
 		h.goOn(ready[h.rng.IntN(len(ready))])
 	case h.unsent() > 0:
 		h.send()
+	case h.resume("paused", "torn"):
 	case h.asked():
 		h.answer()
 	case h.deliverable():

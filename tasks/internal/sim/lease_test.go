@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,6 +39,8 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 		h.noteBatch(p, said)
 	case "beat":
 		h.noteBeat(fmt.Sprint(at(args, 5)), said)
+	case "pause":
+		h.notePause(fmt.Sprint(at(args, 4)))
 	case "reap":
 		if w := h.worker(fmt.Sprint(at(args, 4))); w != nil && fmt.Sprint(at(args, 5)) == "1" {
 			w.reaped = len(h.events)
@@ -58,6 +62,7 @@ func (h *history) noteBatch(p *process, said []any) {
 		if err != nil || p == nil {
 			continue
 		}
+		h.checkPause(&el, fmt.Sprint(said[4]))
 		for _, node := range el.Nodes {
 			key := el.Flow.ID() + "/" + node
 			p.took[key] = append(p.took[key], len(h.events))
@@ -66,6 +71,26 @@ func (h *history) noteBatch(p *process, said []any) {
 	if len(b.elements) > 0 && p != nil {
 		b.worker = p.name
 		h.batches = append(h.batches, b)
+	}
+}
+
+// notePause notes that a workflow was perhaps paused at the current time of Redis.
+func (h *history) notePause(ref string) {
+	now := redis.NewSliceCmd(context.Background(), "hmget", clockKey, "s", "us")
+	h.link.do(now)
+	var s, us int64
+	fmt.Sscan(strings.Trim(fmt.Sprint(now.Val()), "[]"), &s, &us)
+	h.flow(store.IDOf(ref)).pausedAt = s*1_000_000 + us
+}
+
+// checkPause checks that a batch with nodes of a paused workflow was taken before the pause. batch is "<lane> <unix µs>…".
+func (h *history) checkPause(el *store.Element, batch string) {
+	f := h.flow(el.Flow.ID())
+	var lane string
+	var taken int64
+	fmt.Sscan(batch, &lane, &taken)
+	if f.pause == "paused" && taken > f.pausedAt {
+		h.fail("nodes %s of %s were taken while it was paused", el.Nodes, f.id)
 	}
 }
 

@@ -39,7 +39,7 @@ func (h *history) asked() bool {
 			ref, node, _ := strings.Cut(member, "/")
 			have := redis.NewSliceCmd(context.Background(), "hmget", shardPrefix+"w:"+ref, node, "x")
 			h.link.do(have)
-			if record, ok := at(have.Val(), 0).(string); ok && strings.HasPrefix(record, "W") && have.Val()[1] == nil {
+			if record, ok := at(have.Val(), 0).(string); ok && strings.HasPrefix(record, "W") && (have.Val()[1] == nil || have.Val()[1] == "p") {
 				return true
 			}
 		}

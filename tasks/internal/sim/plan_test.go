@@ -17,6 +17,7 @@ type plan struct {
 	operator    int
 	revocations int
 	retries     int
+	pauses      int
 	losses      int // plans out of thousand that Redis loses
 }
 
@@ -28,6 +29,7 @@ func (h *history) draw() {
 	p.spread = h.among(0, 3) * 100
 	p.asks = max(0, h.among(-2, 2)) * 200
 	p.retries = max(0, h.among(-2, 3))
+	p.pauses = max(0, h.among(-2, 3))
 	if h.chance(250) {
 		return
 	}

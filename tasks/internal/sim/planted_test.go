@@ -38,6 +38,12 @@ var planted = []struct {
 		"local function terminal(rec) return rec and string.find(TERMINAL,", "local function terminal(rec) return rec and string.find('{TERMINAL}{OPEN}',"},
 	{"no wake-up after a lost one", "lib",
 		"redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')", "if not h[2] then redis.call('RPUSH', P .. 'wakeup:' .. q, '0') end"},
+	{"nodes of a paused workflow are taken", "turn",
+		"if new and got[2] == 'p' then return nil, true end", ""},
+	{"running nodes of a paused workflow make others begin", "flow",
+		"#on < onMost and not paused and", "#on < onMost and"},
+	{"nodes that became ready in a pause are lost", "unpark",
+		"push(lane, key, els[lane])", ""},
 	{"nodes that are too large together are omitted", "turn",
 		"== 0 then push(ARGV[13], o[2], {o[1]}) end", "== 0 then end"},
 }

@@ -68,22 +68,37 @@ func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 	return toInt(res[0]) == 0, nil
 }
 
-// The responses of [Flows.Cancel].
+// The responses of [Flows.Cancel] and [Flows.Pause].
 const (
-	CancelOK      = "ok"
-	CancelAgain   = "cancelled" // it was cancelled before, and has ended
-	CancelEnded   = "ended"
-	CancelRevoked = "revoked"
-	CancelUnknown = "unknown"
+	StopOK        = "ok"
+	StopCancelled = "cancelled" // Cancel: it was cancelled before, and has ended. Pause: it was cancelled.
+	StopEnded     = "ended"
+	StopRevoked   = "revoked"
+	StopUnknown   = "unknown"
 )
 
 // Cancel marks a workflow as cancelled.
-func (s Flows) Cancel(ctx context.Context, f Flow) (string, error) {
-	res, err := s.call(ctx, "cancel", f.shard, f.Ref)
-	if err != nil {
-		return "", fmt.Errorf("mark as cancelled: %w", err)
+func (s Flows) Cancel(ctx context.Context, f Flow) (string, []Wake, error) {
+	return s.stop(ctx, "cancel", f, f.Ref)
+}
+
+// Pause marks a workflow as paused, or resumes it.
+func (s Flows) Pause(ctx context.Context, f Flow, pause bool) (string, []Wake, error) {
+	if pause {
+		return s.stop(ctx, "pause", f, f.Ref, "pause")
 	}
-	return text(res[0]), nil
+	return s.stop(ctx, "pause", f, f.Ref, "resume")
+}
+
+func (s Flows) stop(ctx context.Context, script string, f Flow, args ...any) (string, []Wake, error) {
+	res, err := s.call(ctx, script, f.shard, args...)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", script, err)
+	}
+	if len(res) < 2 {
+		return text(res[0]), nil, nil
+	}
+	return text(res[0]), wakes(f.shard, res[1]), nil
 }
 
 // Withdraw removes ready nodes of a revoked workflow from their lists, and returns the wake-tasks that are not needed

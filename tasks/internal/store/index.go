@@ -113,6 +113,7 @@ type Indexed struct {
 	Ref            string
 	State          tasktype.WorkflowState
 	Created, Ended time.Time // Ended is zero while it is live
+	Paused         bool
 
 	shard int
 	at    int64 // unix ms: when it ended or, while it is live, when it was sent
@@ -332,7 +333,9 @@ func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed,
 			return nil, "", fmt.Errorf("look up workflows: %w", err)
 		}
 		for _, e := range part {
-			if i++; there[e.Ref] {
+			i++
+			if stop := there[e.Ref]; stop != nil {
+				e.Paused = *stop == StoppedByPause
 				page = append(page, e)
 			}
 			if len(page) == r.q.Limit && (i < len(ready) || !r.over()) {
@@ -343,19 +346,22 @@ func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed,
 	return page, "", nil
 }
 
-// exist returns the ids of those workflows of a list that still exist.
-func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]bool, error) {
+// exist returns the [FieldStopped] of those workflows of a list that still exist, by reference.
+func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]*string, error) {
 	pipe := r.rdb.Pipeline()
-	cmds := make([]*redis.IntCmd, len(list))
+	cmds := make([]*redis.SliceCmd, len(list))
 	for i, e := range list {
-		cmds[i] = pipe.Exists(ctx, flowKey(e.shard, e.Ref))
+		cmds[i] = pipe.HMGet(ctx, flowKey(e.shard, e.Ref), FieldTasks, FieldStopped)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err
 	}
-	there := make(map[string]bool, len(list))
+	there := make(map[string]*string, len(list))
 	for i, e := range list {
-		there[e.Ref] = cmds[i].Val() == 1
+		if have := cmds[i].Val(); have[0] != nil {
+			stop := text(have[1])
+			there[e.Ref] = &stop
+		}
 	}
 	return there, nil
 }

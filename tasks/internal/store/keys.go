@@ -38,7 +38,7 @@ const storeKey = "muster:store"
 //	r               letter of the root's outcome, while others are not terminal
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it
 //	u               number of the parts of the inputs that are stored, until the workflow is submitted
-//	x               1 once the workflow is revoked, c once it is cancelled
+//	x               1 once the workflow is revoked, c once it is cancelled, p while it is paused
 //	w               set once a node has waited for an external result
 //	o               set once a process other than its worker has ended a node
 //	y<node>:<cause> set once a catch runs for this cause
@@ -47,7 +47,8 @@ const storeKey = "muster:store"
 //
 // Two other keys exist while AtMost delays members: flowKey:h<group> (a set of the members that hold a slot) and
 // flowKey:w<group> (a list of the waiting members, "<node or span> <lane> <delay>"); both vanish with their last
-// element.
+// element. flowKey:paused is the list of the nodes that became ready while the workflow is paused, "<lane> <element of a ready
+// list>"; it vanishes when the pause or the workflow ends.
 func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.

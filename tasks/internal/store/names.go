@@ -44,6 +44,7 @@ const (
 const (
 	StoppedByRevoke = "1"
 	StoppedByCancel = "c"
+	StoppedByPause  = "p"
 )
 
 // constants are the names that the scripts use for stored letters.
@@ -60,7 +61,7 @@ var constants = map[string]string{
 	"PARTS": FieldParts, "RETRIED_BY": FieldRetriedBy, "REVISION": FieldRevision, "ROOT": FieldRoot, "SPANS": FieldSpans, "WAS_OPEN": FieldWasOpen,
 	"ARRIVED": FieldArrived, "CAUGHT": FieldCaught, "ERROR": FieldError, "GRAPH": FieldGraph, "HELD": FieldHeld, "INPUT": FieldInput,
 	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns,
-	"TOKEN": FieldToken, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel,
+	"TOKEN": FieldToken, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel, "BY_PAUSE": StoppedByPause,
 }
 
 var constantPattern = regexp.MustCompile(`\{[A-Z_]+\}|'?\b[A-Z][A-Z_]*\b`)

@@ -17,6 +17,7 @@ local function flow(onLane, onMost, on)
   local notes       -- entries for the agenda
   local lanes       -- elements that become ready, by lane
   local cancelled   -- whether it is
+  local paused      -- whether it is
   local rooted      -- state of the root, once it has ended
   local done        -- whether to publish that the root has ended
   local completer   -- the external call that completes a node
@@ -32,8 +33,8 @@ local function flow(onLane, onMost, on)
     wf = P .. 'w:' .. W
     add, recs, puts, notes, lanes, rooted, done, todo, timed, completer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
     have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS)
-    cancelled = have[7] == BY_CANCEL
-    if cancelled then have[7] = false end -- failures are followed
+    cancelled, paused = have[7] == BY_CANCEL, have[7] == BY_PAUSE
+    if cancelled or paused then have[7] = false end -- failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
     return have[1]
   end
@@ -103,7 +104,7 @@ local function flow(onLane, onMost, on)
       if lane == '-' then
         note(now + SOON, span)
         todo[#todo + 1] = '+' .. span
-      elseif lane == onLane and #on < onMost and not string.find(span, '-', 1, true) then
+      elseif lane == onLane and #on < onMost and not paused and not string.find(span, '-', 1, true) then
         on[#on + 1] = {W .. '/' .. span, key}
       else
         local els = lanes[lane] or {}
@@ -668,6 +669,10 @@ local function flow(onLane, onMost, on)
       if have[11] then
         for span in string.gmatch(have[11], '(%S+) [^\n]*\n') do redis.call('ZREM', P .. 'agenda', W .. '/' .. span) end
         redis.call('HDEL', wf, SPANS)
+      end
+      if paused then
+        redis.call('DEL', wf .. ':paused')
+        redis.call('HDEL', wf, STOPPED)
       end
       local state = rooted or redis.call('HGET', wf, ROOT)
       if state == SKIPPED then

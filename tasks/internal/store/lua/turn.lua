@@ -32,8 +32,9 @@ local cancelled = '' -- workflows in elements, each after a space
 local sent = {} -- the workflows whose graphs are in elements
 
 -- add reads the nodes a to b of an element and adds them to the batch, as far as there is room. For a single node b is
--- nil. It returns how many it added; nil if the workflow is gone or revoked.
-local function add(wf, prefix, a, b, lost)
+-- nil. It returns how many it added; nil if the workflow is gone or revoked. With new, it adds no nodes of a paused workflow, and
+-- returns nil and true.
+local function add(wf, prefix, a, b, lost, new)
   local scope = string.match(prefix, '^(.*):')
   local fields = {TASKS, STOPPED, GRAPH, PLANNED_AT .. (scope or ''), SPANS}
   if sent[wf] or string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
@@ -44,7 +45,8 @@ local function add(wf, prefix, a, b, lost)
   end
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
   if got.err or not got[1] or got[2] == BY_REVOKE then return nil end
-  if got[2] and not sent[wf] then cancelled = cancelled .. ' ' .. wf end
+  if new and got[2] == BY_PAUSE then return nil, true end
+  if got[2] == BY_CANCEL and not sent[wf] then cancelled = cancelled .. ' ' .. wf end
   local el = {'', fields[3] == GRAPH and got[3], scope and got[4] or false}
   local n = 0
   for i = 6, #fields do
@@ -83,9 +85,10 @@ local function taking()
     end
     local most = lost == '' and math.min(left, MOST_FIELDS) or 1 -- a suspect is alone in its batch
     local last = b and math.min(b, a + most - 1)
-    local n = add(wf, prefix, a, last, lost)
+    local n, paused = add(wf, prefix, a, last, lost, true)
     if not n then
       deepen(lane, -size(text))
+      if paused then redis.call('RPUSH', P .. 'w:' .. wf .. ':paused', lane .. ' ' .. text) end
       return nil
     end
     deepen(lane, -n)

@@ -1,0 +1,24 @@
+package engine
+
+import (
+	"context"
+
+	"muster/tasks/internal/store"
+)
+
+// Pause pauses the workflow with a reference or id: workers take no more of its nodes. With pause false, it resumes it.
+func (r *Revoker) Pause(ctx context.Context, refOrID string, pause bool) error {
+	f, err := r.store.Flows.Address(ctx, refOrID)
+	if err != nil {
+		return err
+	}
+	state, wants, err := r.store.Flows.Pause(ctx, f, pause)
+	if err != nil {
+		return err
+	}
+	if state != store.StopOK {
+		return notStopped(state)
+	}
+	r.wake(ctx, wants)
+	return nil
+}
