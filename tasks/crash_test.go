@@ -152,7 +152,7 @@ func dying(after string) *redistest.Fault {
 		case "turned":
 			return kind == "turn" && taken
 		case "opened":
-			return kind == "turn" && slices.Contains(cmd.Args(), any("W"))
+			return kind == "turn" && slices.Contains(cmd.Args(), any("open"))
 		case "failed":
 			return kind == "turn" && slices.Contains(cmd.Args(), any("F"))
 		}

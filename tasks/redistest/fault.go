@@ -189,7 +189,9 @@ func (f *Fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if f.Reply != nil {
 			err := next(ctx, cmd)
-			f.replied(cmd)
+			if err == nil { // the command gets its error later
+				f.replied(cmd)
+			}
 			return err
 		}
 		if connects(cmd) || !f.matches(cmd) {
