@@ -43,10 +43,13 @@ If no worker is running, the command starts one and waits.
 	}
 }
 
-// retryResult is the JSON result of jobs retry.
-type retryResult struct {
-	Job     string `json:"job"`     // its id, or the id of the job that continues it; empty if nothing is left to do
-	Retried int    `json:"retried"` // items and stages that run again
+// nothingLeft prints why a job is not retried.
+func (s jobScope) nothingLeft(c *cli.Context, j client.Job, why any) error {
+	fmt.Fprintln(s.env.stderr, "muster:", why)
+	if c.Bool("json") {
+		return printJSON(s.env.stdout, client.RetriedJob{JobID: j.ID})
+	}
+	return nil
 }
 
 // retry gives failed items of a job new attempts, or creates its next version.
@@ -69,11 +72,7 @@ func (s jobScope) retry(ctx context.Context, c *cli.Context, j client.Job) error
 		return noJobID(j.ID, err)
 	}
 	if r.Retried == 0 && j.Status.Terminal() {
-		fmt.Fprintf(s.env.stderr, "muster: job %s has no failed items; create its next version with muster jobs retry %s --again\n", j.ID, j.ID)
-		if c.Bool("json") {
-			return printJSON(s.env.stdout, retryResult{})
-		}
-		return nil
+		return s.nothingLeft(c, j, fmt.Sprintf("job %s has no failed items; create its next version with muster jobs retry %s --again", j.ID, j.ID))
 	}
 	if !c.Bool("json") && !c.Bool("wait") {
 		fmt.Fprintf(s.env.stdout, "%d failed items of job %s run again\n", r.Retried, j.ID)
@@ -95,7 +94,7 @@ func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j client.Job, n
 		}
 	}
 	if c.Bool("json") {
-		return errors.Join(printJSON(s.env.stdout, retryResult{j.ID, n}), failed)
+		return errors.Join(printJSON(s.env.stdout, client.RetriedJob{JobID: j.ID, Retried: n}), failed)
 	}
 	return failed
 }
@@ -113,21 +112,13 @@ func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, j client.Job)
 	}
 	started, err := s.api.ResumeScrape(ctx, j.ID)
 	if hasCode(err, "scrape_complete") {
-		fmt.Fprintln(s.env.stderr, "muster:", err)
-		if c.Bool("json") {
-			return printJSON(s.env.stdout, retryResult{})
-		}
-		return nil
+		return s.nothingLeft(c, j, err)
 	}
 	if err != nil {
 		return err
 	}
 	if !c.Bool("wait") {
-		if c.Bool("json") {
-			return printJSON(s.env.stdout, retryResult{Job: started.JobID})
-		}
-		fmt.Fprintln(s.env.stdout, started.JobID)
-		return nil
+		return showDone(s.env, c, started, nil, "%s", started.JobID)
 	}
 	next, err := s.find(ctx, started.JobID)
 	if err != nil {
@@ -143,11 +134,7 @@ func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, j client.Job)
 // scrapeAgain resumes a scrape with workers of this process.
 func (s jobScope) scrapeAgain(ctx context.Context, c *cli.Context, j client.Job) error {
 	if err := s.own.Sites.Resumable(ctx, j.ID); errors.Is(err, sites.ErrNothingLeft) {
-		fmt.Fprintln(s.env.stderr, "muster:", err)
-		if c.Bool("json") {
-			return printJSON(s.env.stdout, retryResult{})
-		}
-		return nil
+		return s.nothingLeft(c, j, err)
 	}
 	scraped, err := s.own.Scraper.Scrape(ctx, j.Name, orchestrator.ScrapeOptions{Resume: j.ID})
 	s.display.Close()
