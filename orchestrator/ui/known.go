@@ -11,48 +11,18 @@ import (
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks/tasktype"
+	taskui "muster/tasks/ui"
 )
 
-// known caches data for all pages: results of ended work, which do not change, and data that takes many Redis commands. It is
-// safe for concurrent use.
+// known caches data for all pages that takes many Redis commands. It is safe for concurrent use.
 type known struct {
-	failures ended[string] // errors of workflows
+	failures taskui.Failures
 	checks   recent[health.Report]
 	stuck    recent[[]jobs.Stuck]
 	queues   recent[[]tasktype.Queue]
 	review   recent[reviewCount]
 	sites    recent[[]sites.State]
 	pool     recent[proxies.Stats]
-}
-
-// mostEnded limits the entries of an ended.
-const mostEnded = 500
-
-// ended caches immutable values by ID.
-type ended[T any] struct {
-	mu  sync.Mutex // guards all
-	all map[string]T
-}
-
-// get returns the value of an ID: from the cache, or from read, and caches it if keep is set.
-func (e *ended[T]) get(id string, read func() (v T, keep bool, err error)) (T, error) {
-	e.mu.Lock()
-	v, ok := e.all[id]
-	e.mu.Unlock()
-	if ok {
-		return v, nil
-	}
-	v, keep, err := read()
-	if err != nil || !keep {
-		return v, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.all == nil || len(e.all) >= mostEnded {
-		e.all = map[string]T{}
-	}
-	e.all[id] = v
-	return v, nil
 }
 
 // recent caches a value for some seconds. The more Redis commands it takes to read, the longer.

@@ -3,7 +3,6 @@ package ui
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -17,7 +16,6 @@ import (
 	"muster/proxies"
 	"muster/sites"
 	"muster/sites/report"
-	"muster/tasks"
 	"muster/tasks/tasktype"
 	taskui "muster/tasks/ui"
 )
@@ -298,7 +296,7 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 		if listed[w.ID] {
 			continue
 		}
-		why, err := p.known.failures.get(w.ID, func() (string, bool, error) { return p.failureOf(ctx, w.ID) })
+		why, err := p.known.failures.Of(ctx, p.cfg.Client, w)
 		if err != nil {
 			return err
 		}
@@ -306,16 +304,4 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 	}
 	slices.SortStableFunc(d.Failures, func(a, b failure) int { return b.At.Compare(a.At) })
 	return nil
-}
-
-// failureOf returns the error of a failed workflow, and whether it is known.
-func (p overviewPage) failureOf(ctx context.Context, id string) (why string, keep bool, err error) {
-	_, err = tasks.Attach[any](p.cfg.Client, id).Wait(ctx) // does not block, because it has ended
-	if f, ok := errors.AsType[*tasks.Failure](err); ok {
-		return f.Message, true, nil
-	}
-	if errors.Is(err, tasks.ErrUnknown) {
-		err = nil
-	}
-	return "", false, err
 }

@@ -21,7 +21,7 @@ var funcs = template.FuncMap{
 	"line":     func(text string) string { return clip.Line(text, 300) },
 	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
 	"labels":   func(prefix string, l map[string]string) any { return labels{prefix, l} },
-	"flows": func(prefix string, selectable bool, list []tasktype.Workflow) any {
+	"flows": func(prefix string, selectable bool, list []flowRow) any {
 		return flows{prefix, selectable, list}
 	},
 }
@@ -30,7 +30,7 @@ var funcs = template.FuncMap{
 type flows struct {
 	Prefix string
 	Select bool // with checkboxes
-	List   []tasktype.Workflow
+	List   []flowRow
 }
 
 // mebibytes formats a number of bytes.

@@ -25,7 +25,7 @@ type overviewData struct {
 	Outbox                 tasktype.Outbox
 	Hour                   webui.Chart
 	Succeeded, Failed      int64 // in the last hour
-	Running, Failing, Last []tasktype.Workflow
+	Running, Failing, Last []flowRow
 }
 
 // Idle reports whether no workflow was ever sent.
@@ -74,10 +74,14 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 	}
 	d.FailingTasks, d.Trouble = failing, append(trouble, d.Trouble...)
 	slices.SortStableFunc(d.Trouble, func(a, b Trouble) int { return btoi(b.Bad) - btoi(a.Bad) })
-	for state, into := range map[tasktype.WorkflowState]*[]tasktype.Workflow{
+	for state, into := range map[tasktype.WorkflowState]*[]flowRow{
 		tasktype.WorkflowRunning: &d.Running, tasktype.WorkflowFailed: &d.Failing, tasktype.WorkflowSucceeded: &d.Last,
 	} {
-		if *into, _, err = s.client.Workflows(ctx, tasktype.WorkflowFilter{State: state, Limit: newest}); err != nil {
+		list, _, err := s.client.Workflows(ctx, tasktype.WorkflowFilter{State: state, Limit: newest})
+		if err != nil {
+			return webui.View{}, err
+		}
+		if *into, err = s.rows(ctx, list); err != nil {
 			return webui.View{}, err
 		}
 	}

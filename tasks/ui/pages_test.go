@@ -534,3 +534,31 @@ func TestPageOfTaskHasCostOfFailures(t *testing.T) {
 		t.Errorf("the page took %d commands for %d failures, estimated %d, want 60 failures", took, v.Data.(nameData).Failures, v.Cost)
 	}
 }
+
+// Lists have the errors of failed workflows, and the new error after a retry.
+func TestListsHaveErrors(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	ctx := t.Context()
+	run, err := fails.S("no stock <b>").Send(ctx, f.Client(), tasks.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Cancel(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/workflows", "/"} {
+		wantIn(t, h, path, run.ID(), `<small class="badtext">the workflow was cancelled`)
+	}
+	f.Advance(time.Second)
+	if err := run.Retry(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, body := get(t, h, "/workflows"); strings.Contains(body, "was cancelled") {
+		t.Error("the list has the error of the run before the retry")
+	}
+	f.Drain()
+	for _, path := range []string{"/workflows", "/"} {
+		wantIn(t, h, path, run.ID(), `<small class="badtext">no stock &lt;b&gt;</small>`)
+	}
+}

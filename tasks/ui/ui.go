@@ -105,6 +105,7 @@ type site struct {
 	*webui.Site
 	cfg    Config
 	client *tasks.Client
+	known  Failures
 }
 
 //go:embed pages

@@ -31,7 +31,7 @@ type workflowsData struct {
 	State  tasktype.WorkflowState
 	Spans  []webui.Option
 	Tabs   []tab
-	List   []tasktype.Workflow
+	List   []flowRow
 	Next   string // URL of the next page; empty on the last
 	Filter string // query of the actions on all workflows of the listing
 	Failed bool   // some may be retried
@@ -96,7 +96,9 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 	if err != nil {
 		return webui.View{}, err
 	}
-	d.List = list
+	if d.List, err = s.rows(ctx, list); err != nil {
+		return webui.View{}, err
+	}
 	own := url.Values{}
 	for _, name := range []string{"name", "within"} {
 		if v := q.Get(name); v != "" {

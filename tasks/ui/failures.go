@@ -1,0 +1,82 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"muster/internal/clip"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+const (
+	mostCached  = 2000            // failures in a cache
+	failureTime = 2 * time.Second // timeout for reading a failure of a workflow that may run again
+)
+
+// Failures caches the errors of failed workflows, which do not change until a retry. Its zero value is an empty cache. It is safe for
+// concurrent use.
+type Failures struct {
+	mu  sync.Mutex // guards all
+	all map[failedRun]string
+}
+
+// failedRun identifies a run of a workflow. A retry ends at another time.
+type failedRun struct {
+	id    string
+	ended int64
+}
+
+// Of returns the error of a workflow in one line, or "" if it has not failed or its result has expired.
+func (f *Failures) Of(ctx context.Context, client *tasks.Client, w tasktype.Workflow) (string, error) {
+	if w.State != tasktype.WorkflowFailed {
+		return "", nil
+	}
+	run := failedRun{w.ID, w.Ended.UnixMilli()}
+	f.mu.Lock()
+	text, ok := f.all[run]
+	f.mu.Unlock()
+	if ok {
+		return text, nil
+	}
+	reading, cancel := context.WithTimeout(ctx, failureTime)
+	defer cancel()
+	_, err := tasks.Attach[any](client, w.ID).Wait(reading)
+	failure, ok := errors.AsType[*tasks.Failure](err)
+	switch {
+	case ok:
+		text = clip.Line(failure.Message, 200)
+	case err == nil, errors.Is(err, tasks.ErrUnknown), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return "", nil // retried or expired since the listing
+	default:
+		return "", err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all == nil || len(f.all) >= mostCached {
+		f.all = map[failedRun]string{}
+	}
+	f.all[run] = text
+	return text, nil
+}
+
+// flowRow is a workflow of a list.
+type flowRow struct {
+	tasktype.Workflow
+	Error string // empty unless it has failed
+}
+
+// rows returns the rows of a list of workflows.
+func (s *site) rows(ctx context.Context, list []tasktype.Workflow) ([]flowRow, error) {
+	out := make([]flowRow, len(list))
+	for i, w := range list {
+		text, err := s.known.Of(ctx, s.client, w)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = flowRow{w, text}
+	}
+	return out, nil
+}
