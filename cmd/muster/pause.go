@@ -89,8 +89,9 @@ resume:
 
     muster pause site books.toscrape.com
     muster pause queue default`,
-		Flags:  []cli.Flag{serverFlag()},
-		Action: changePaused(env, true),
+		Flags:        []cli.Flag{serverFlag()},
+		BashComplete: completePausables(env),
+		Action:       changePaused(env, true),
 	}
 }
 
@@ -102,8 +103,23 @@ func resumeCommand(env environment) *cli.Command {
 sent.
 
     muster resume site books.toscrape.com`,
-		Flags:  []cli.Flag{serverFlag()},
-		Action: changePaused(env, false),
+		Flags:        []cli.Flag{serverFlag()},
+		BashComplete: completePausables(env),
+		Action:       changePaused(env, false),
+	}
+}
+
+// completePausables prints the kinds, and after the kind site the names of sites.
+func completePausables(env environment) cli.BashCompleteFunc {
+	return func(c *cli.Context) {
+		if c.Args().First() == "site" {
+			completeSites(env)(c)
+		}
+		for _, p := range pausables {
+			if c.NArg() == 0 {
+				fmt.Fprintln(c.App.Writer, p.kind)
+			}
+		}
 	}
 }
 

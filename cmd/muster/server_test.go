@@ -156,6 +156,15 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"sites list", "proxies list", "queue stats", "breakers list",
 		"workflows list", "workflows get", "tasks list", "workers list", "queues list", "schedules list", "health",
 	}
+	named := map[string]string{"job": id, "agent": "one", "site": "none", "workflow": flows[0], "queue": "default", "schedule": "none", "artifacts": "default"}
+	for _, p := range pausables {
+		for _, command := range []string{"pause", "resume"} {
+			code, out, errs := programWith(t, keys[access.Viewer], "", command, p.kind, named[p.kind], "--server", server)
+			if code != 1 || !strings.Contains(errs, "this takes the role operator") {
+				t.Errorf("%s %s as viewer: got %d %s%s, want it denied", command, p.kind, code, out, errs)
+			}
+		}
+	}
 	checked := 0
 	for _, name := range commandsOfTheAPI() {
 		least := access.Operator
