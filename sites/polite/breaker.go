@@ -22,7 +22,7 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !ok && permit.Tried():
+	case !ok && permit.TrialsRunning():
 		return nil, &WaitError{Key: key, After: wait, Err: errors.New("a trial request to the host is in progress")}
 	case !ok:
 		return nil, &OpenError{Key: key, After: wait}

@@ -39,7 +39,7 @@ const freeKeys = 10_000
 func (c *SharedClock) Take(ctx context.Context, key string, interval time.Duration) (time.Duration, error) {
 	quick := interval <= 0 && c.Pacer.Pace(key) == limit.Pace{}
 	if !quick || !c.isFree(key) {
-		wait, ok, err := c.Pacer.ReserveApart(ctx, key, interval, 0)
+		wait, ok, err := c.Pacer.ReserveInterval(ctx, key, interval, 0)
 		if err != nil {
 			return 0, err
 		}

@@ -113,7 +113,7 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	if ok {
 		return permit, nil
 	}
-	if !permit.Tried() { // otherwise a trial will soon test the site
+	if !permit.TrialsRunning() { // otherwise a trial will soon test the site
 		state, err := b.limit.State(ctx, b.site)
 		if err != nil {
 			return permit, fmt.Errorf("read the outage of %s: %w", b.site, err)

@@ -71,14 +71,14 @@ type Permit struct {
 	b             *Breaker
 	key           string
 	token         string // set for a trial
-	trialsRunning bool   // see Tried
+	trialsRunning bool   // see TrialsRunning
 }
 
 // Trial reports whether the request is a trial, whose result may close the breaker.
 func (p Permit) Trial() bool { return p.token != "" }
 
-// Tried reports whether the request was rejected because trials are running, which may close the breaker soon.
-func (p Permit) Tried() bool { return p.trialsRunning }
+// TrialsRunning reports whether the request was rejected because trials are running, which may close the breaker soon.
+func (p Permit) TrialsRunning() bool { return p.trialsRunning }
 
 // Allow reports whether a request to key is allowed. If not, it returns the time to wait before the next call. The
 // empty key is always allowed.

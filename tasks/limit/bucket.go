@@ -65,15 +65,15 @@ func (b *TokenBucket) Try(ctx context.Context, key string, n float64) (ok bool, 
 	return t.OK, t.Wait, err
 }
 
-// Taken is the result of Take.
-type Taken struct {
+// TakeResult is the result of Take.
+type TakeResult struct {
 	OK   bool          // the tokens were taken
 	Wait time.Duration // time until enough tokens are available; 0 if OK
 	Left int           // whole tokens in the bucket after the call
 }
 
 // Take is like Try, but also returns the remaining tokens. With n = 0 it only reads the state of the bucket.
-func (b *TokenBucket) Take(ctx context.Context, key string, n float64) (Taken, error) {
+func (b *TokenBucket) Take(ctx context.Context, key string, n float64) (TakeResult, error) {
 	return b.take(ctx, key, n, 0)
 }
 
@@ -131,22 +131,22 @@ func (b *TokenBucket) Reset(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience time.Duration) (Taken, error) {
+func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience time.Duration) (TakeResult, error) {
 	r := b.Rate(key)
 	if math.IsNaN(n) || math.IsInf(n, 0) {
-		return Taken{}, fmt.Errorf("take %g tokens of %s: the number of tokens must be finite", n, key)
+		return TakeResult{}, fmt.Errorf("take %g tokens of %s: the number of tokens must be finite", n, key)
 	}
 	v, err := scripts["take"].Run(ctx, b.rdb, []string{bucketKey(b.cfg.Namespace, key)},
 		n, r.size(), math.Max(r.PerSec, 0), patience.Microseconds()).Int64Slice()
 	if err != nil {
 		if b.cfg.FailOpen && ctx.Err() == nil {
 			b.warn.open(err)
-			return Taken{OK: true, Left: int(r.size())}, nil
+			return TakeResult{OK: true, Left: int(r.size())}, nil
 		}
-		return Taken{}, fmt.Errorf("take %g tokens of %s: %w", n, key, err)
+		return TakeResult{}, fmt.Errorf("take %g tokens of %s: %w", n, key, err)
 	}
 	if v[1] < 0 {
-		return Taken{}, fmt.Errorf("take %g tokens of %s, limited to %g with %g per second: %w", n, key, r.size(), r.PerSec, ErrNever)
+		return TakeResult{}, fmt.Errorf("take %g tokens of %s, limited to %g with %g per second: %w", n, key, r.size(), r.PerSec, ErrNever)
 	}
-	return Taken{v[0] == 1, time.Duration(v[1]) * time.Microsecond, int(v[2])}, nil
+	return TakeResult{v[0] == 1, time.Duration(v[1]) * time.Microsecond, int(v[2])}, nil
 }

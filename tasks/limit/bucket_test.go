@@ -270,7 +270,7 @@ func TestTakeZeroReadsBucket(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := limit.Taken{OK: true, Left: map[float64]int{0: 10, 3: 7, 5: 2}[taken]}
+			want := limit.TakeResult{OK: true, Left: map[float64]int{0: 10, 3: 7, 5: 2}[taken]}
 			if first != want || second != want {
 				t.Errorf("after taking %v more tokens: got %+v and %+v, want %+v twice", taken, first, second, want)
 			}

@@ -81,8 +81,8 @@ func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 	return n, nil
 }
 
-// Known is like Limit, but does not access Redis. A limit of SetLimit is known after the next acquisition.
-func (l *KeyedLimiter) Known(key string) int {
+// CachedLimit is like Limit, but does not access Redis. A limit of SetLimit is known after the next acquisition.
+func (l *KeyedLimiter) CachedLimit(key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n, ok := l.set[key]; ok {

@@ -66,14 +66,14 @@ func (p *Pacer) Pace(key string) Pace {
 // Reserve reserves the next free time of a key and returns the time to wait for it. If that exceeds patience it
 // reserves nothing and ok is false: call it again after the wait.
 func (p *Pacer) Reserve(ctx context.Context, key string, patience time.Duration) (wait time.Duration, ok bool, err error) {
-	return p.ReserveApart(ctx, key, 0, patience)
+	return p.ReserveInterval(ctx, key, 0, patience)
 }
 
-// ReserveApart is like Reserve with a specific interval, such as the crawl delay of a host. The longer one of apart
+// ReserveInterval is like Reserve with a minimum interval, such as the crawl delay of a host. The longer one of interval
 // and the pace applies.
-func (p *Pacer) ReserveApart(ctx context.Context, key string, apart, patience time.Duration) (wait time.Duration, ok bool, err error) {
+func (p *Pacer) ReserveInterval(ctx context.Context, key string, interval, patience time.Duration) (wait time.Duration, ok bool, err error) {
 	pace := p.Pace(key)
-	gap := max(pace.Interval, apart, 0)
+	gap := max(pace.Interval, interval, 0)
 	if pace.Jitter > 0 {
 		gap += rand.N(pace.Jitter + 1)
 	}

@@ -74,7 +74,7 @@ func TestPacer(t *testing.T) {
 }
 
 // The longer one of a specific interval and the pace of the key applies.
-func TestReserveApartUsesLongerInterval(t *testing.T) {
+func TestReserveIntervalUsesLongerInterval(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})
@@ -83,10 +83,10 @@ func TestReserveApartUsesLongerInterval(t *testing.T) {
 			"shorter":  {time.Second, 50 * time.Second, time.Minute},
 			"negative": {-time.Hour, 50 * time.Second, time.Minute},
 		} {
-			if wait, ok, err := p.ReserveApart(t.Context(), key, c.apart, 0); wait != 0 || !ok || err != nil {
+			if wait, ok, err := p.ReserveInterval(t.Context(), key, c.apart, 0); wait != 0 || !ok || err != nil {
 				t.Errorf("%s, the first: got %v, %v, %v; want no wait", key, wait, ok, err)
 			}
-			if wait, ok, err := p.ReserveApart(t.Context(), key, c.apart, 0); wait < c.low || wait > c.high || ok || err != nil {
+			if wait, ok, err := p.ReserveInterval(t.Context(), key, c.apart, 0); wait < c.low || wait > c.high || ok || err != nil {
 				t.Errorf("%s, the second: got %v, %v, %v; want %v to %v, not taken", key, wait, ok, err, c.low, c.high)
 			}
 		}

@@ -47,7 +47,7 @@ func enqueue(ctx context.Context, q *Queue, lease Leased, items []Item) (added i
 			return 0, err
 		}
 	}
-	head := append([]any{lease.ID, lease.Token}, q.cfg.kept()...)
+	head := append([]any{lease.ID, lease.Token}, q.cfg.storedSettings()...)
 	args := slices.Clone(head)
 	size := 0
 	flush := func() error {

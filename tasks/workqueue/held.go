@@ -194,7 +194,7 @@ func (h *held) budget() (Budget, time.Time) {
 	for key, n := range h.using {
 		switch l := h.cfg.Limiter(key); {
 		case l != nil:
-			b.Left[key] = max(0, l.Known(key)-n)
+			b.Left[key] = max(0, l.CachedLimit(key)-n)
 		case h.cfg.MaxPerKey > 0:
 			b.Left[key] = max(0, h.cfg.MaxPerKey-n)
 		default:

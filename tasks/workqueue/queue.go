@@ -45,8 +45,8 @@ type Config struct {
 	KeepEndings bool
 }
 
-// kept are the settings that a queue remembers and MaxItems, as the script that adds items takes them.
-func (c Config) kept() []any {
+// storedSettings returns MaxItems and the settings that are stored with the queue, as arguments of the script that adds items.
+func (c Config) storedSettings() []any {
 	kept := []any{0, 0, c.MaxItems}
 	for i, on := range []bool{c.CountLanes, c.KeepEndings} {
 		if on {
