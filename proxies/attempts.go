@@ -37,7 +37,7 @@ func newAttempts(o PickOptions, fallback Fallback, tries int) *attempts {
 func (a *attempts) next() PickOptions {
 	a.triesLeft--
 	a.pick.Wait = 0
-	if a.wait && len(a.suspects) == 0 && a.pick.without == "" {
+	if a.wait && len(a.suspects) == 0 && a.pick.unsupported == "" {
 		a.pick.Wait = time.Until(a.deadline)
 	}
 	return a.pick
@@ -53,7 +53,7 @@ func (a *attempts) noProxy(err error) {
 // allowsDirect reports whether to connect directly after err. If a proxy could not reach the target or does not
 // support it, the pool is not the cause and a direct connection is not allowed.
 func (a *attempts) allowsDirect(err error) bool {
-	return a.direct && errors.Is(err, ErrNoProxy) && len(a.suspects) == 0 && a.pick.without == ""
+	return a.direct && errors.Is(err, ErrNoProxy) && len(a.suspects) == 0 && a.pick.unsupported == ""
 }
 
 // fail records a failed attempt: its verdict, and either err or the proxy's own response.
@@ -66,8 +66,8 @@ func (a *attempts) fail(lease *Lease, v verdict, response *http.Response, err er
 	case verdictUnknown:
 		a.suspects = append(a.suspects, suspect{lease, chargeOf(err), response})
 	case verdictUnsupported:
-		if lease.Proxy.Protocol == "socks4" && a.pick.without == "" { // all of them fail in the same way, without a connection
-			a.pick.without = lease.Proxy.Protocol
+		if lease.Proxy.Protocol == "socks4" && a.pick.unsupported == "" { // all of them fail in the same way, without a connection
+			a.pick.unsupported = lease.Proxy.Protocol
 			a.triesLeft++
 		}
 	}

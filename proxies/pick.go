@@ -25,10 +25,10 @@ type PickOptions struct {
 	// Except lists IDs that must not be picked.
 	Except []string
 
-	only    string // the ID of the only acceptable proxy
-	apart   bool   // prefer a proxy that no session uses
-	tunnel  string // the target of a tunnel: the outcome is recorded for it instead of the site
-	without string // a protocol that does not support the request
+	requiredID  string // the ID of the only acceptable proxy
+	unshared    bool   // prefer a proxy that no session uses
+	tunnel      string // the target of a tunnel: the outcome is recorded for it instead of the site
+	unsupported string // a protocol that does not support the request
 }
 
 // scope returns the scope in which the outcome of a request is recorded, in addition to all sites.
@@ -65,7 +65,7 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 			continue
 		case lease != nil:
 			return lease, nil
-		case o.only != "" && why.busy == 0:
+		case o.requiredID != "" && why.busy == 0:
 			return nil, &sessionError{why}
 		case !time.Now().Before(deadline):
 			return nil, why.err()
@@ -181,14 +181,14 @@ func (p *picker) pick(o *PickOptions) (*Lease, *shortage) {
 
 // choose returns the selected member, or nil.
 func (s *search) choose() *member {
-	if s.options.only != "" {
-		return s.member(s.options.only)
+	if s.options.requiredID != "" {
+		return s.member(s.options.requiredID)
 	}
 	if m := s.stickyMember(); m != nil {
 		return m
 	}
 	var m *member
-	if s.options.apart && len(s.sessions) > 0 {
+	if s.options.unshared && len(s.sessions) > 0 {
 		m = s.best(func(m *member) bool { return s.sessions[m.ID] == 0 && s.fits(m) })
 	}
 	if m == nil {
@@ -248,7 +248,7 @@ func (s *search) fits(m *member) bool {
 	switch {
 	case !s.options.Filter.takes(&m.Proxy):
 		s.why.unfit++
-	case slices.Contains(s.options.Except, m.ID), s.options.without != "" && m.Protocol == s.options.without:
+	case slices.Contains(s.options.Except, m.ID), s.options.unsupported != "" && m.Protocol == s.options.unsupported:
 		s.why.tried++
 	case banned:
 		s.why.banned++

@@ -253,10 +253,10 @@ func NewService(cfg Config) (*Service, error) {
 }
 
 // Register registers the handlers of the tasks.
-func (s *Service) Register(mux *tasks.Mux) { s.RegisterAround(mux, s.check) }
+func (s *Service) Register(mux *tasks.Mux) { s.RegisterWithCheck(mux, s.check) }
 
-// RegisterAround is like Register, but replaces the check, to measure the remaining cost of a refresh.
-func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []Candidate) (Tally, error)) {
+// RegisterWithCheck is like Register, but replaces the check, to measure the remaining cost of a refresh.
+func (s *Service) RegisterWithCheck(mux *tasks.Mux, check func(context.Context, []Candidate) (Tally, error)) {
 	tasks.Handle(mux, Fetch, s.fetch)
 	tasks.Handle(mux, Merge, s.merge)
 	tasks.Handle(mux, Check, check)

@@ -15,9 +15,9 @@ import (
 // other session. If the proxy becomes unavailable, requests fail, because a site must not see the address of a
 // session change. Create a new session in that case. A Session is safe for concurrent use.
 type Session struct {
-	pool  *Pool
-	after string        // the proxy of the preceding session
-	first chan struct{} // has a token while no goroutine sends the first request
+	pool      *Pool
+	lastProxy string        // the proxy of the preceding session
+	first     chan struct{} // has a token while no goroutine sends the first request
 
 	mu     sync.Mutex // guards the fields below
 	proxy  string     // "" until a proxy has served a request
@@ -26,15 +26,15 @@ type Session struct {
 	closed bool
 }
 
-// Session returns a new session. If possible, its proxy is not used by any other session, nor by the session after,
+// Session returns a new session. If possible, its proxy is not used by any other session, nor was it used by previous,
 // which may be nil. It does no I/O.
-func (p *Pool) Session(after *Session) *Session {
+func (p *Pool) Session(previous *Session) *Session {
 	s := &Session{pool: p, first: make(chan struct{}, 1)}
 	s.first <- struct{}{}
-	if after != nil {
-		after.mu.Lock()
-		s.after = cmp.Or(after.proxy, after.after)
-		after.mu.Unlock()
+	if previous != nil {
+		previous.mu.Lock()
+		s.lastProxy = cmp.Or(previous.proxy, previous.lastProxy)
+		previous.mu.Unlock()
 	}
 	return s
 }
@@ -125,11 +125,11 @@ func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease
 	if s == nil {
 		return t.pool.Pick(ctx, o)
 	}
-	if o.only, _ = s.route(); o.only != "" {
+	if o.requiredID, _ = s.route(); o.requiredID != "" {
 		o.Except, o.Wait = nil, max(o.Wait, sessionWait)
 		return t.pool.Pick(ctx, o)
 	}
-	o.apart = true
+	o.unshared = true
 	for _, w := range s.preferences(o) {
 		if lease, err := t.pool.Pick(ctx, w); !errors.Is(err, ErrNoProxy) {
 			return lease, err
@@ -144,11 +144,11 @@ func (s *Session) preferences(o PickOptions) []PickOptions {
 	o.Wait = 0
 	both := o
 	both.Filter.Connect, both.Filter.Plain = true, true
-	if s.after == "" {
+	if s.lastProxy == "" {
 		return []PickOptions{both}
 	}
 	bothOther, other := both, o
-	other.Except = append(slices.Clone(o.Except), s.after)
+	other.Except = append(slices.Clone(o.Except), s.lastProxy)
 	bothOther.Except = other.Except
 	return []PickOptions{bothOther, other, both}
 }

@@ -53,11 +53,11 @@ func (s *Service) StartRecheck(ctx context.Context) (id string, err error) {
 
 // RecheckProxy sends a workflow that rechecks one proxy, which is in the pool or was removed within the last day, and
 // returns its ID.
-func (s *Service) RecheckProxy(ctx context.Context, k Known) (id string, err error) {
+func (s *Service) RecheckProxy(ctx context.Context, d Detail) (id string, err error) {
 	if !s.cfg.Settings().CanCheck {
 		return "", ErrNoJudges
 	}
-	id, _, err = s.start(ctx, tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{k.candidate()}}, Check)), settleRecheck))
+	id, _, err = s.start(ctx, tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{d.candidate()}}, Check)), settleRecheck))
 	return id, err
 }
 

@@ -125,7 +125,7 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 			a.noProxy(err)
 			break
 		}
-		response, verdict, err := t.once(request, s, lease)
+		response, verdict, err := t.sendOnce(request, s, lease)
 		switch verdict {
 		case verdictOK, verdictUnproven:
 			settle(a.suspects, verdict == verdictOK)
@@ -188,8 +188,8 @@ func canRepeat(r *http.Request) bool {
 	return r.Header.Get("Idempotency-Key") != "" && (r.Body == nil || r.GetBody != nil)
 }
 
-// once sends the request through one proxy.
-func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http.Response, verdict, error) {
+// sendOnce sends the request through one proxy.
+func (t *transport) sendOnce(request *http.Request, s *Session, lease *Lease) (*http.Response, verdict, error) {
 	out := request.Clone(context.WithValue(request.Context(), leaseKey{}, lease))
 	if request.GetBody != nil {
 		body, err := request.GetBody()

@@ -15,7 +15,7 @@ const mostVerdicts = 200
 
 type proxyData struct {
 	Row    memberRow
-	Known  proxies.Known
+	Known  proxies.Detail
 	Barred bool // a ban can be ended
 }
 
@@ -23,7 +23,7 @@ type proxyData struct {
 var errNoProxy = webui.NotFound("This proxy is not in the pool, and was not within the last day.")
 
 // lookup reads the proxy of a request with its verdicts at some sites. It returns the approximate number of Redis commands.
-func (p poolPages) lookup(ctx context.Context, r *http.Request, sites bool) (k proxies.Known, cost int, err error) {
+func (p poolPages) lookup(ctx context.Context, r *http.Request, sites bool) (k proxies.Detail, cost int, err error) {
 	var names []string
 	if sites && p.cfg.Sites != nil {
 		if names, err = p.cfg.Sites.Names(ctx); err != nil {
@@ -44,8 +44,8 @@ func (p poolPages) proxy(ctx context.Context, r *http.Request) (webui.View, erro
 		return webui.View{}, err
 	}
 	now := time.Now()
-	for i := range k.Verdicts {
-		if h := k.Verdicts[i].Health; h != nil && !now.Before(h.Until) {
+	for i := range k.Sites {
+		if h := k.Sites[i].Health; h != nil && !now.Before(h.Until) {
 			h.Until = time.Time{}
 		}
 	}
@@ -86,7 +86,7 @@ func (p poolPages) ofPool(title, button, text string, start func(context.Context
 func flowURL(id string) string { return fleet + "workflows/" + url.PathEscape(id) }
 
 // askOne returns a question about a proxy.
-func (p poolPages) askOne(ctx context.Context, r *http.Request, q webui.Question) (webui.Question, proxies.Known, error) {
+func (p poolPages) askOne(ctx context.Context, r *http.Request, q webui.Question) (webui.Question, proxies.Detail, error) {
 	k, _, err := p.lookup(ctx, r, true)
 	q.Title, q.Back, q.At = q.Title+" "+k.Proxy.String(), proxyURL(r.PathValue("proxy")), poolURL
 	return q, k, err
@@ -123,7 +123,7 @@ func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Done, error)
 }
 
 // changed returns the proxy of an action and the site in the form, "" for all.
-func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Known, site string, err error) {
+func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Detail, site string, err error) {
 	if k, _, err = p.lookup(ctx, r, false); err != nil {
 		return k, "", err
 	}
@@ -137,12 +137,12 @@ func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Know
 }
 
 // bansOf returns the sites that have banned a proxy.
-func bansOf(k proxies.Known) []webui.Option {
+func bansOf(k proxies.Detail) []webui.Option {
 	var from []webui.Option
 	if k.Banned {
 		from = append(from, webui.Option{Text: "all sites"})
 	}
-	for _, v := range k.Verdicts {
+	for _, v := range k.Sites {
 		if v.Ban != nil {
 			from = append(from, webui.Option{Value: v.Site, Text: v.Site})
 		}

@@ -11,28 +11,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Known is the data of a pool about one proxy.
-type Known struct {
-	Member             // Health and Banned refer to all sites
-	Removed  time.Time // time of removal within the last day; zero for a member of the pool
-	Verdicts []Verdict // of the requested sites that have used or banned it
+// Detail is the data of a pool about one proxy.
+type Detail struct {
+	Member               // Health and Banned refer to all sites
+	Removed time.Time    // time of removal within the last day; zero for a member of the pool
+	Sites   []SiteDetail // of the requested sites that have used or banned it
 }
 
-// A Verdict is the data of one site about a proxy.
-type Verdict struct {
+// A SiteDetail is the data of one site about a proxy.
+type SiteDetail struct {
 	Site   string
 	Health *Health // nil if the site has not used the proxy
 	Score  float64 // the weight in a pick for the site
 	Ban    *Ban    // nil if there is no ban from the site
 }
 
-// Lookup returns the data about a proxy by ID, with its verdicts of the given sites. found is false if the proxy is
+// Lookup returns the data about a proxy by ID, including its data at the given sites. found is false if the proxy is
 // not in the pool and was not removed within the last day. Lookup reads Redis, not the view of this process.
-func (p *Pool) Lookup(ctx context.Context, id string, sites []string) (known Known, found bool, err error) {
+func (p *Pool) Lookup(ctx context.Context, id string, sites []string) (detail Detail, found bool, err error) {
 	return p.store.lookup(ctx, id, sites, time.Now())
 }
 
-func (s *store) lookup(ctx context.Context, id string, sites []string, now time.Time) (k Known, found bool, err error) {
+func (s *store) lookup(ctx context.Context, id string, sites []string, now time.Time) (d Detail, found bool, err error) {
 	var record, archived, all *redis.StringCmd
 	var removed *redis.FloatCmd
 	bans := []string{id}
@@ -51,31 +51,31 @@ func (s *store) lookup(ctx context.Context, id string, sites []string, now time.
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return k, false, fmt.Errorf("look up proxy: %w", err)
+		return d, false, fmt.Errorf("look up proxy: %w", err)
 	}
 	text := record.Val()
 	if text == "" {
-		text, k.Removed = archived.Val(), unixMilli(removed.Val())
+		text, d.Removed = archived.Val(), unixMilli(removed.Val())
 	}
-	if text == "" || json.Unmarshal([]byte(text), &k.Proxy) != nil {
-		return k, false, nil
+	if text == "" || json.Unmarshal([]byte(text), &d.Proxy) != nil {
+		return d, false, nil
 	}
-	k.Health = healthOr(all.Val())
-	k.Score = score(k.Health, Health{}, k.LatencyMS, now)
+	d.Health = healthOr(all.Val())
+	d.Score = score(d.Health, Health{}, d.LatencyMS, now)
 	if ban := banOf(banned.Val()[0], id, "", now); ban != nil {
-		k.Banned, k.BannedUntil = true, ban.Until
+		d.Banned, d.BannedUntil = true, ban.Until
 	}
 	for i, site := range sites {
-		v := Verdict{Site: site, Ban: banOf(banned.Val()[i+1], id, site, now)}
+		v := SiteDetail{Site: site, Ban: banOf(banned.Val()[i+1], id, site, now)}
 		if text := seen[i].Val(); text != "" {
 			h := healthOr(text)
-			v.Health, v.Score = &h, score(k.Health, h, k.LatencyMS, now)
+			v.Health, v.Score = &h, score(d.Health, h, d.LatencyMS, now)
 		}
 		if v.Health != nil || v.Ban != nil {
-			k.Verdicts = append(k.Verdicts, v)
+			d.Sites = append(d.Sites, v)
 		}
 	}
-	return k, true, nil
+	return d, true, nil
 }
 
 // healthOr returns the parsed health, or unknownHealth if text is missing or damaged.
@@ -104,8 +104,8 @@ func banOf(value any, id, site string, now time.Time) *Ban {
 }
 
 // candidate returns the candidate for a recheck, which does not count for its sources.
-func (k Known) candidate() Candidate {
-	c := k.Proxy.Candidate()
-	c.Known, c.Unlisted = k.Removed.IsZero(), true
+func (d Detail) candidate() Candidate {
+	c := d.Proxy.Candidate()
+	c.Known, c.Unlisted = d.Removed.IsZero(), true
 	return c
 }

@@ -33,7 +33,7 @@ func TestLookup(t *testing.T) {
 	if err != nil || !found || !k.Banned || !k.BannedUntil.IsZero() || !k.Removed.IsZero() || k.Health.Requests == 0 {
 		t.Fatalf("got %+v, %v, %v, want a member with health, banned without end", k.Health, found, err)
 	}
-	checkVerdicts(t, k.Verdicts)
+	checkSites(t, k.Sites)
 	if _, err := pool.Remove(ctx, id); err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,11 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// checkVerdicts checks the verdicts of a site that has used a proxy and of one that bans it.
-func checkVerdicts(t *testing.T, got []Verdict) {
+// checkSites checks the data of a site that has used a proxy and of one that bans it.
+func checkSites(t *testing.T, got []SiteDetail) {
 	t.Helper()
 	if len(got) != 2 || got[0].Site != "a.example" || got[0].Health == nil || got[0].Health.Requests != 1 || got[0].Ban != nil ||
 		got[1].Site != "b.example" || got[1].Health != nil || got[1].Ban == nil || got[1].Ban.Until.IsZero() {
-		t.Errorf("got verdicts %+v, want a request at a.example and a ban from b.example", got)
+		t.Errorf("got sites %+v, want a request at a.example and a ban from b.example", got)
 	}
 }
