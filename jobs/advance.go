@@ -270,7 +270,7 @@ func (s *flow) end(ctx context.Context, id string, r record, to Status, event, m
 		return err
 	}
 	s.cfg.Logger.InfoContext(ctx, "a job has ended", "job", id, "status", to, "error", message)
-	s.soon()
+	s.wakeRun()
 	if err := s.finalize(ctx, id); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "the work of a job that has ended is stopped soon", "job", id, "err", err)
 	}
@@ -412,12 +412,12 @@ func (s *store) later(ctx context.Context, id string, d time.Duration) error {
 	if _, err := s.run(ctx, "advance job "+id, "later", []string{todoKey}, id, d.Milliseconds()); err != nil {
 		return err
 	}
-	s.soon()
+	s.wakeRun()
 	return nil
 }
 
-// soon wakes Run in this process.
-func (s *store) soon() {
+// wakeRun wakes Run in this process.
+func (s *store) wakeRun() {
 	select {
 	case s.wake <- struct{}{}:
 	default:

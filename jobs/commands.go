@@ -91,8 +91,8 @@ func (s *Reader) HasDocument(ctx context.Context, hash string) (bool, error) {
 	return n > 0, nil
 }
 
-// Again creates the next version of a job, with the same request.
-func (s *Service) Again(ctx context.Context, id string) (Job, error) {
+// Rerun creates the next version of a job, with the same request.
+func (s *Service) Rerun(ctx context.Context, id string) (Job, error) {
 	j, err := s.Get(ctx, id)
 	if err != nil {
 		return Job{}, err

@@ -28,7 +28,7 @@ func (s *ItemReader) Compare(ctx context.Context, a, b string, yield func(Differ
 		switch {
 		case other == nil:
 			return yield(Difference{Key: it.Key, Change: ChangeGone, A: &it})
-		case same(it, *other):
+		case equalContent(it, *other):
 			return yield(Difference{Key: it.Key, Change: ChangeSame, A: &it, B: other})
 		}
 		return yield(Difference{Key: it.Key, Change: ChangeChanged, A: &it, B: other})
@@ -91,8 +91,8 @@ func (s *ItemReader) against(ctx context.Context, id, other string, fn func(Item
 	return flush()
 }
 
-// same reports whether two items have the same content and state.
-func same(a, b Item) bool {
+// equalContent reports whether two items have the same content and state.
+func equalContent(a, b Item) bool {
 	return bytes.Equal(content(a), content(b))
 }
 

@@ -95,8 +95,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// queued returns the item as one of the queue, that waits for a stage.
-func (it Item) queued(st pipeline.Stage, attempts int, created time.Time) (workqueue.Item, error) {
+// queueItem returns the queue item that waits for a stage.
+func (it Item) queueItem(st pipeline.Stage, attempts int, created time.Time) (workqueue.Item, error) {
 	if it.Priority == "" {
 		it.Priority = "medium"
 	}
@@ -113,15 +113,15 @@ func (it Item) queued(st pipeline.Stage, attempts int, created time.Time) (workq
 	}, nil
 }
 
-// reviewed returns an item that a person has accepted, as one of the queue that waits for a stage.
-func (it Item) reviewed(by string, st pipeline.Stage, attempts int) (workqueue.Item, error) {
+// reviewedItem returns the queue item, waiting for a stage, of an item that a person has accepted.
+func (it Item) reviewedItem(by string, st pipeline.Stage, attempts int) (workqueue.Item, error) {
 	it.ReviewedBy = by
-	return it.queued(st, attempts, it.CreatedAt)
+	return it.queueItem(st, attempts, it.CreatedAt)
 }
 
-// done returns an item that a stage emits and no stage takes, as one of the queue: it is integrated.
-func (it Item) done(stage, agent string, created time.Time) (workqueue.Item, error) {
-	item, err := it.queued(pipeline.Stage{Name: stage}, 0, created)
+// integratedItem returns the queue item of an item that a stage emits and no stage takes.
+func (it Item) integratedItem(stage, agent string, created time.Time) (workqueue.Item, error) {
+	item, err := it.queueItem(pipeline.Stage{Name: stage}, 0, created)
 	if err != nil {
 		return item, err
 	}

@@ -310,7 +310,7 @@ func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, i
 	switch {
 	case d.Accept && next != nil:
 		var item workqueue.Item
-		if item, err = fixed.reviewed(d.By, *next, s.attempts(*next)); err == nil {
+		if item, err = fixed.reviewedItem(d.By, *next, s.attempts(*next)); err == nil {
 			err = s.queue(id).PassFailed(ctx, item, result)
 		}
 	case d.Accept:

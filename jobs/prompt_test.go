@@ -34,7 +34,7 @@ func TestALargePromptHasAKeyOfItsOwn(t *testing.T) {
 		if work := prompts[small.ID]; len(work.Prompt) != jobs.MaxInline || work.PromptSHA256 != "" {
 			t.Errorf("small: got a prompt of %d bytes with the hash %q, want it all", len(work.Prompt), work.PromptSHA256)
 		}
-		if again, err := w.Again(w.ctx, j.ID); err != nil || again.Prompt != large {
+		if again, err := w.Rerun(w.ctx, j.ID); err != nil || again.Prompt != large {
 			t.Errorf("next version: got a prompt of %d bytes, %v", len(again.Prompt), err)
 		}
 		if text, _, err := w.Input(w.ctx, j.ID); err != nil || text != large {
@@ -101,7 +101,7 @@ func TestALargeContextHasAKeyOfItsOwn(t *testing.T) {
 		if len(find("1")) != 0 || len(find("3")) != 0 || len(find("4")) != 1 {
 			t.Errorf("after the edits: found %d, %d and %d jobs, want 0, 0 and 1", len(find("1")), len(find("3")), len(find("4")))
 		}
-		if again, err := w.Again(w.ctx, j.ID); err != nil || string(again.Context) != string(large(4)) {
+		if again, err := w.Rerun(w.ctx, j.ID); err != nil || string(again.Context) != string(large(4)) {
 			t.Errorf("next version: got a context of %d bytes, %v", len(again.Context), err)
 		}
 		if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {

@@ -388,7 +388,7 @@ func TestNextVersionCanBeCompared(t *testing.T) {
 			w.complete(w.take("validator", "v"), jobs.Answer{})
 		}
 		w.until(a.ID, jobs.Completed)
-		b, err := w.Again(w.ctx, a.ID)
+		b, err := w.Rerun(w.ctx, a.ID)
 		if err != nil || b.Generation != 2 || b.VersionOf != a.ID || b.Prompt != "v1" {
 			t.Fatalf("the next version: %+v, %v", b, err)
 		}

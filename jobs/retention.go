@@ -13,8 +13,8 @@ import (
 // terminal are the states in which a job has ended.
 var terminal = []Status{Completed, Failed, Cancelled}
 
-// kept returns how long jobs of a kind are kept after they have ended in a state; 0 is forever.
-func (c *Limits) kept(kind string, status Status) time.Duration {
+// retention returns the time for which jobs of a kind are stored after they have ended in a state; 0 means forever.
+func (c *Limits) retention(kind string, status Status) time.Duration {
 	for _, name := range []string{kind + "/" + string(status), kind, string(status)} {
 		if d, ok := c.KeepFor[name]; ok {
 			return max(d, 0)
@@ -23,7 +23,7 @@ func (c *Limits) kept(kind string, status Status) time.Duration {
 	return max(c.Keep, 0)
 }
 
-// forget deletes jobs that were kept for long enough. One that cannot be deleted does not hold up the others.
+// forget deletes jobs whose retention has expired. It continues with the next job after an error.
 func (m *monitor) forget(ctx context.Context) error {
 	now, err := m.now(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (m *monitor) forget(ctx context.Context) error {
 	var errs []error
 	for _, kind := range Kinds {
 		for _, status := range terminal {
-			if keep := m.limits.Load().kept(kind, status); keep > 0 {
+			if keep := m.limits.Load().retention(kind, status); keep > 0 {
 				errs = append(errs, m.forgetBefore(ctx, endedKey(kind, status), now.Add(-keep)))
 			}
 		}

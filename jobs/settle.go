@@ -55,9 +55,9 @@ func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
 			return 0, err
 		}
 		if next == nil {
-			queued[i], err = it.done(w.Stage, w.Agent, now)
+			queued[i], err = it.integratedItem(w.Stage, w.Agent, now)
 		} else {
-			queued[i], err = it.queued(*next, s.attempts(*next), now)
+			queued[i], err = it.queueItem(*next, s.attempts(*next), now)
 		}
 		if err != nil {
 			return 0, err
@@ -193,7 +193,7 @@ func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipe
 	}
 	q := s.queue(w.JobID)
 	if next := following(p, st.Name); next != nil && to == pipeline.Integrated {
-		item, err := it.queued(*next, s.attempts(*next), it.CreatedAt)
+		item, err := it.queueItem(*next, s.attempts(*next), it.CreatedAt)
 		if err != nil {
 			return false, err
 		}

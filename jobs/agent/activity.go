@@ -110,7 +110,7 @@ func activityOf(hour time.Time, fields map[string]string, names map[string]strin
 
 // copyUsage copies the usage of a job to its record in package jobs. It may be repeated.
 func (s *assignments) copyUsage(ctx context.Context, jobID string) error {
-	fields, err := s.rdb.HGetAll(ctx, s.keys.used(jobID)).Result()
+	fields, err := s.rdb.HGetAll(ctx, s.keys.jobUsage(jobID)).Result()
 	if err != nil {
 		return fmt.Errorf("read the usage of job %s: %w", jobID, err)
 	}

@@ -449,7 +449,7 @@ func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, di
 	}
 	at := cmp.Or(h.now, time.Now())
 	v, err := scripts["end"].Run(ctx, s.rdb, []string{
-		k.assignment(h.ID), k.held(h.Agent), k.agents(), k.numbers(h.Agent), k.usage(h.Agent), k.used(h.JobID), k.stale(), k.took(), k.hour(at),
+		k.assignment(h.ID), k.held(h.Agent), k.agents(), k.numbers(h.Agent), k.usage(h.Agent), k.jobUsage(h.JobID), k.stale(), k.durations(), k.hour(at),
 	}, args...).Slice()
 	s.onEnd(h.Agent)
 	s.freeRoles(ctx, h)

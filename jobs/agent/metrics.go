@@ -71,7 +71,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(metricBreaker, float64(breakers[state]), state)
 	}
 	gauge(metricHeld, float64(held))
-	took, err := m.s.rdb.HGetAll(ctx, m.s.keys.took()).Result()
+	took, err := m.s.rdb.HGetAll(ctx, m.s.keys.durations()).Result()
 	if err != nil {
 		return
 	}

@@ -498,7 +498,7 @@ func (r *roster) announce(ctx context.Context) error {
 		}
 		var old record
 		known := s.rdb.ZScore(ctx, s.keys.static(), id).Err() == nil
-		if err == nil && known && json.Unmarshal([]byte(text), &old) == nil && same(old, rec) {
+		if err == nil && known && json.Unmarshal([]byte(text), &old) == nil && equalRecords(old, rec) {
 			err = s.rdb.ZAdd(ctx, s.keys.static(), redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
 		} else {
 			_, err = s.store(ctx, &rec, id, "", true)
@@ -510,8 +510,8 @@ func (r *roster) announce(ctx context.Context) error {
 	return nil
 }
 
-// same reports whether two records are equal apart from the times at which they were stored.
-func same(a, b record) bool {
+// equalRecords reports whether two records are equal apart from the times at which they were stored.
+func equalRecords(a, b record) bool {
 	a.Registered, b.Registered = time.Time{}, time.Time{}
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)

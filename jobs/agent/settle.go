@@ -54,10 +54,10 @@ func cleanLine(text string, n int) string {
 	}, strings.ToValidUTF8(text, " ")), n)
 }
 
-// mine reads an assignment of a calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
+// loadOwned reads an assignment of the calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
 // fence of another lease and for a lost lease. An ended assignment is returned. usage is its usage so far, nil
 // for no change; for completes see load.
-func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64, completes bool) (*assigned, error) {
+func (s *assignments) loadOwned(ctx context.Context, id, agent string, fence int64, usage map[string]int64, completes bool) (*assigned, error) {
 	r, err := parseID(id)
 	switch {
 	case err != nil:
@@ -98,7 +98,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 	if err := checkUsage(usage); err != nil {
 		return Assignment{}, err
 	}
-	h, err := s.mine(ctx, assignment, agent, fence, nil, false)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -120,7 +120,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 // AddItems adds up to jobs.MaxItems items to the job of an assignment. Those whose key
 // exists change nothing. It returns the same errors as Beat.
 func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
-	h, err := s.mine(ctx, assignment, agent, fence, nil, false)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +140,7 @@ func (s *Service) Complete(ctx context.Context, assignment, agent string, fence 
 	if err := checkUsage(a.Usage); err != nil {
 		return err
 	}
-	h, err := s.mine(ctx, assignment, agent, fence, a.Usage, true)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, a.Usage, true)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 			return bad("retry_after_seconds", "give a number from 0 to %.0f", maxRetryAfter.Seconds())
 		}
 	}
-	h, err := s.mine(ctx, assignment, agent, fence, usage, false)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, usage, false)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (s *assignments) fail(ctx context.Context, h *assigned, cause error, after 
 
 // Release returns an assignment without counting an attempt. A repeated call succeeds. It returns the same errors as Beat.
 func (s *Service) Release(ctx context.Context, assignment, agent string, fence int64) error {
-	h, err := s.mine(ctx, assignment, agent, fence, nil, false)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
 		return err
 	}

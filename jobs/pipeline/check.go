@@ -93,8 +93,8 @@ func (c *checker) place(key string) yamlstrict.Pos {
 	}
 }
 
-// given reports whether a key is in the file. Of a pipeline made in Go, the keys with a value other than zero are.
-func (c *checker) given(key string, zero bool) bool {
+// isSet reports whether the file contains a key. In a pipeline built in Go, nonzero fields are set.
+func (c *checker) isSet(key string, zero bool) bool {
 	if c.places == nil {
 		return !zero
 	}
@@ -126,7 +126,7 @@ func (c *checker) check(p *Pipeline) {
 		s, key := &p.Stages[i], fmt.Sprintf("stages[%d]", i)
 		c.stage(s, key)
 		// An agent that works for longer would be taken for a stuck one.
-		if stuck := cmp.Or(p.StuckAfter, defaultStuckAfter); c.given(key+".timeout", s.Timeout == 0) && s.Timeout > stuck {
+		if stuck := cmp.Or(p.StuckAfter, defaultStuckAfter); c.isSet(key+".timeout", s.Timeout == 0) && s.Timeout > stuck {
 			c.fail(key+".timeout", "%v is above stuck_after, which is %v; lower it, or write stuck_after: %v", s.Timeout, stuck, s.Timeout)
 		}
 		if other, ok := first[s.Name]; ok && s.Name != "" {
@@ -146,7 +146,7 @@ func (c *checker) stage(s *Stage, key string) {
 	} else {
 		c.name(key+".name", s.Name, nameForm)
 	}
-	role, task := c.given(key+".role", s.Role == ""), c.given(key+".task", s.Task == "")
+	role, task := c.isSet(key+".role", s.Role == ""), c.isSet(key+".task", s.Task == "")
 	switch {
 	case role && task:
 		c.fail(key+".task", "role and task exclude each other; take one out")
@@ -207,7 +207,7 @@ func (c *checker) states(key string, states map[string]string) {
 }
 
 func (c *checker) duration(key string, d time.Duration) {
-	if c.given(key, d == 0) && (d < minTime || d > maxTime) {
+	if c.isSet(key, d == 0) && (d < minTime || d > maxTime) {
 		c.fail(key, "want a time from 1s to 168h, got %s", d)
 	}
 }

@@ -25,7 +25,7 @@ func Parse(file string, data []byte) (*Pipeline, error) {
 		c.problems = append(c.problems, &Problem{File: file, At: q.At, Key: q.Key, Text: q.Text})
 	}
 	if isMapping {
-		if p.Name != name && c.given("name", false) {
+		if p.Name != name && c.isSet("name", false) {
 			c.fail("name", "is %q, but the pipeline has the name of its file, %q; take the key out or rename the file", p.Name, name)
 		}
 		p.Name = name

@@ -16,8 +16,8 @@ const (
 	maxNames     = 1000    // agents, and labels
 )
 
-// others has the numbers of the agents and labels beyond maxNames.
-const others = "(others)"
+// otherNames is the name for all agents, or all labels, beyond maxNames.
+const otherNames = "(others)"
 
 // The stages whose states the summary gives by the names of their roles too.
 const (
@@ -130,7 +130,7 @@ func count(c *jobs.Counts, s jobs.ItemStatus) {
 // bounded is the name under which something is counted.
 func bounded[V any](m map[string]V, name string) string {
 	if _, ok := m[name]; !ok && len(m) >= maxNames {
-		return others
+		return otherNames
 	}
 	return name
 }

@@ -360,8 +360,8 @@ func TestMemoryIsBounded(t *testing.T) {
 			if !reflect.DeepEqual(s.Citations, want) || len(want.IDs) != maxCitations || len(s.IntegratedIDs) != maxIDs {
 				t.Errorf("got %d, %d citations and %d ids, want bounds", s.Citations.Total, s.Citations.Unique, len(s.IntegratedIDs))
 			}
-			if len(s.ByAgent) != maxNames+1 || s.ByAgent[others].Total != items-maxNames || s.ByLabel[others] != items-maxNames {
-				t.Errorf("got %d agents, %d others, want %d", len(s.ByAgent), s.ByAgent[others].Total, maxNames+1)
+			if len(s.ByAgent) != maxNames+1 || s.ByAgent[otherNames].Total != items-maxNames || s.ByLabel[otherNames] != items-maxNames {
+				t.Errorf("got %d agents, %d others, want %d", len(s.ByAgent), s.ByAgent[otherNames].Total, maxNames+1)
 			}
 			return err
 		},

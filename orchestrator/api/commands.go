@@ -66,7 +66,7 @@ func addJobCommands(s *server) {
 	op = describe(s, http.MethodPost, "/v1/jobs/{id}/rerun", "rerunJob", tagJobs, "Create the next version of a job, with the same request", http.StatusNotFound, http.StatusConflict)
 	op.DefaultStatus = http.StatusCreated
 	route(s, op, 0, func(ctx context.Context, in *JobPath) (*createOutput, error) {
-		j, err := c.jobs.Again(ctx, in.ID)
+		j, err := c.jobs.Rerun(ctx, in.ID)
 		return &createOutput{Status: http.StatusCreated, Location: "/v1/jobs/" + j.ID, Body: viewOf(j)}, err
 	})
 

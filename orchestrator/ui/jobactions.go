@@ -148,7 +148,7 @@ func (c jobChanges) askAgain(ctx context.Context, r *http.Request) (webui.Questi
 }
 
 func (c jobChanges) again(ctx context.Context, r *http.Request) (webui.Done, error) {
-	next, err := c.Jobs.Again(ctx, r.PathValue("job"))
+	next, err := c.Jobs.Rerun(ctx, r.PathValue("job"))
 	return webui.Done{To: jobURL(next.ID)}, noJob(r.PathValue("job"), err)
 }
 
