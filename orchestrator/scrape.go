@@ -75,7 +75,7 @@ func (s *Scraped) Lost(limit report.HealthStatus) error {
 func (s *Scraper) Names() ([]string, error) {
 	names := s.system.cfg().Sites.Names
 	if len(names) == 0 {
-		names = s.system.Sites.Registry().Own()
+		names = s.system.Sites.Registry().CustomNames()
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("no site to scrape: put a definition into %s, or name shipped ones in sites.names", s.system.cfg().Definitions())

@@ -83,7 +83,7 @@ func (r *Registry) withSecrets(def *definition.Definition, rebased bool) (*defin
 // files if there are none.
 func (r *Registry) MissingSecrets(getenv func(name string) (string, bool), names ...string) []error {
 	if len(names) == 0 {
-		names = r.Own()
+		names = r.CustomNames()
 	}
 	var errs []error
 	for _, name := range names {
@@ -178,8 +178,8 @@ func (r *Registry) Broken() []*definition.BrokenError { return r.sites.Load().br
 // Names returns the names of the sites, sorted.
 func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.sites.Load().defs)) }
 
-// Own returns the sites that are not shipped or that replace shipped ones, sorted, including broken ones.
-func (r *Registry) Own() []string {
+// CustomNames returns the sites that are not shipped or that replace shipped ones, sorted, including broken ones.
+func (r *Registry) CustomNames() []string {
 	var names []string
 	h := r.sites.Load()
 	for name, d := range h.defs {

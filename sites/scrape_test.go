@@ -201,7 +201,7 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s: got %v, want a BrokenError with %q", site, err, want)
 		}
 	}
-	if got := strings.Join(r.Own(), " "); got != "beside good lost one quotes.toscrape.com two" {
+	if got := strings.Join(r.CustomNames(), " "); got != "beside good lost one quotes.toscrape.com two" {
 		t.Errorf("got own sites %s, want beside good lost one quotes.toscrape.com two", got)
 	}
 	if got, err := r.Order("good", "beside"); err != nil || strings.Join(got, " ") != "quotes.toscrape.com books.toscrape.com good one beside" {

@@ -83,7 +83,7 @@ func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visite
 	case f.failure != nil:
 		return c.failed(ctx, lease, f.fetched)
 	}
-	return c.done(ctx, lease, f.visit, f.fetched)
+	return c.settlePage(ctx, lease, f.visit, f.fetched)
 }
 
 // delayed counts a delay and returns later, or nil without a delay.
@@ -138,8 +138,8 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 	return f
 }
 
-// done settles a page with its records and links. Until that succeeds, the page may be fetched again.
-func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
+// settlePage settles a page with its records and links. Until that succeeds, the page may be fetched again.
+func (c *crawler) settlePage(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
 	records, err := c.limitRecords(ctx, lease, f.yield, f.records)
 	var to []workqueue.Item
 	if err == nil {

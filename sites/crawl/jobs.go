@@ -139,7 +139,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		Patience: min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 	})
 	c.admission = &admission{
-		limits: p.def.Limits, began: p.began, budget: newBudget(p.rdb, p.id, p.def.Limits), slots: l.slots,
+		limits: p.def.Limits, began: p.startTime, budget: newBudget(p.rdb, p.id, p.def.Limits), slots: l.slots,
 		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, log: p.log,
 	}
 	return c

@@ -30,8 +30,8 @@ type pages struct {
 	log   *slog.Logger
 }
 
-// began returns the start of the job.
-func (p *pages) began() time.Time { return time.UnixMilli(p.req.Began) }
+// startTime returns the start time of the job.
+func (p *pages) startTime() time.Time { return time.UnixMilli(p.req.Began) }
 
 // visit is a page to fetch: the payload of an item.
 type visit struct {

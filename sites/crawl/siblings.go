@@ -22,9 +22,9 @@ const maxWithout = 3
 type siblings struct {
 	*pages
 
-	mu      sync.Mutex      // guards the fields below
-	had     map[string]bool // kinds with a page that had the fields
-	without map[string]int  // by kind: pages without fields at their last attempt, since a retry found fields
+	mu         sync.Mutex      // guards the fields below
+	withFields map[string]bool // kinds with a page that had the fields
+	without    map[string]int  // by kind: pages without fields at their last attempt, since a retry found fields
 }
 
 // suspect returns a *fetch.Error of class SoftBlock, and calls page.OnBlocked, if a page from a proxy has none of its required
@@ -94,7 +94,7 @@ func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
 
 // haveFields reports whether any page of a kind had its required fields.
 func (s *siblings) haveFields(ctx context.Context, kind string) bool {
-	if s.have(kind) {
+	if s.knowsFields(kind) {
 		return true
 	}
 	had, err := s.rdb.SIsMember(ctx, store.FieldsKey(s.id), kind).Result()
@@ -112,20 +112,20 @@ func (s *siblings) note(kind string, again bool) (first bool) {
 	if again {
 		delete(s.without, kind)
 	}
-	if s.had[kind] {
+	if s.withFields[kind] {
 		return false
 	}
-	if s.had == nil {
-		s.had = map[string]bool{}
+	if s.withFields == nil {
+		s.withFields = map[string]bool{}
 	}
-	s.had[kind] = true
+	s.withFields[kind] = true
 	return true
 }
 
-func (s *siblings) have(kind string) bool {
+func (s *siblings) knowsFields(kind string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.had[kind]
+	return s.withFields[kind]
 }
 
 // noteWithout records a page without its fields at the last attempt.

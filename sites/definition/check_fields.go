@@ -185,7 +185,7 @@ func (c *checker) fieldType(got, missing string, at Pos, key string) string {
 const noPlace = "has no selector; set one of css, xpath, json, jsonld, microdata, meta, label, column, page, carry, value, exists and regex"
 
 func (c *checker) checkSource(s *Source, f *Field, format, key string) {
-	given := s.given()
+	given := s.selectorKeys()
 	switch {
 	case len(given) == 0 && s.Regex.IsZero() && s.Attr == "" && s.Take == "":
 		if !c.failedAt(s.At) {
@@ -219,8 +219,8 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	}
 }
 
-// given returns the selector keys of a source that are set.
-func (s *Source) given() []string {
+// selectorKeys returns the selector keys of a source that are set.
+func (s *Source) selectorKeys() []string {
 	var given []string
 	for _, k := range []struct {
 		name string

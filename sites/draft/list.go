@@ -51,7 +51,7 @@ func (c *content) findList() *list {
 	byScore := func(a, b *list) int { return cmp.Compare(b.score, a.score) }
 	slices.SortStableFunc(ordered, byScore)
 	ordered = slices.DeleteFunc(ordered[:min(len(ordered), 20)], func(l *list) bool {
-		return l.score == 0 || alike(l.items) || !c.locate(l)
+		return l.score == 0 || haveSameText(l.items) || !c.locate(l)
 	})
 	slices.SortStableFunc(ordered, byScore)
 	if len(ordered) == 0 {
@@ -131,8 +131,8 @@ func (c *content) score(items []*html.Node) float64 {
 	return score
 }
 
-// alike reports whether most items have the same text.
-func alike(items []*html.Node) bool {
+// haveSameText reports whether most items have the same text.
+func haveSameText(items []*html.Node) bool {
 	texts := map[string]bool{}
 	sampled := items[:min(len(items), 30)]
 	for _, n := range sampled {

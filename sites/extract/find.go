@@ -96,7 +96,7 @@ func (x *run) raw(s *definition.Source, p at) []found {
 		if s.Embedded() {
 			return embedded(s, s.CSS.All(p.node))
 		}
-		return x.taken(s, s.CSS.All(p.node))
+		return x.takeParts(s, s.CSS.All(p.node))
 	case !s.JSON.IsZero():
 		finds := values(s.JSON.Eval(p.json))
 		for i := range finds {
@@ -139,7 +139,7 @@ func (x *run) raw(s *definition.Source, p at) []found {
 		if p.node == nil {
 			return nil
 		}
-		return x.taken(s, []*html.Node{p.node})
+		return x.takeParts(s, []*html.Node{p.node})
 	}
 	if p.node != nil && p.node != x.doc.Root {
 		return text(render(p.node, false))
@@ -238,8 +238,8 @@ func jsonIn(n *html.Node, name string) string {
 	return Text(n)
 }
 
-// taken returns the part of each element that the source selects with take.
-func (x *run) taken(s *definition.Source, nodes []*html.Node) []found {
+// takeParts returns the part of each element that the source selects with take.
+func (x *run) takeParts(s *definition.Source, nodes []*html.Node) []found {
 	var out []found
 	for _, n := range nodes {
 		fd := found{at: at{node: n}, given: true}

@@ -78,7 +78,7 @@ func labelled(root *html.Node, label string) []found {
 			return done
 		}
 		if text := textUpTo(n, len(label)+64); labelText(text) == want {
-			if v := beside(n); v != nil {
+			if v := valueElement(n); v != nil {
 				fd := found{at: at{node: v}, text: valueText(v), given: true}
 				if inHead(n) {
 					headed = append(headed, fd)
@@ -187,8 +187,8 @@ func afterColon(text, label string) (string, bool) {
 	return rest, rest != ""
 }
 
-// beside returns the element with the value of the label n, or nil.
-func beside(n *html.Node) *html.Node {
+// valueElement returns the element with the value of the label n, or nil.
+func valueElement(n *html.Node) *html.Node {
 	for up := 0; n != nil && up < 3; up++ {
 		for s := n.NextSibling; s != nil; s = s.NextSibling {
 			if s.Type == html.TextNode && strings.Trim(s.Data, " \t\r\n:\uff1a\u00a0") != "" {

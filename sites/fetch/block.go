@@ -42,7 +42,7 @@ func blockedBy(def *definition.Definition, d *extract.Doc) string {
 		return why
 	}
 	seen := viewOf(d)
-	for _, s := range known().Signatures {
+	for _, s := range builtinSignatures().Signatures {
 		if why := s.in(seen); why != "" {
 			return s.Vendor + ": " + why
 		}
@@ -55,7 +55,7 @@ func blockedBy(def *definition.Definition, d *extract.Doc) string {
 	}
 	for _, line := range seen.lines {
 		has := func(phrase string) bool { return strings.Contains(line, phrase) }
-		if slices.Contains(known().Headings, line) || slices.ContainsFunc(known().Phrases, has) {
+		if slices.Contains(builtinSignatures().Headings, line) || slices.ContainsFunc(builtinSignatures().Phrases, has) {
 			return fmt.Sprintf("%q on a page of %d characters", line, seen.chars)
 		}
 	}

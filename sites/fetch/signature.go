@@ -17,8 +17,8 @@ import (
 //go:embed signatures.yaml
 var signaturesFile []byte
 
-// known returns the content of signatures.yaml.
-var known = sync.OnceValue(func() signatures {
+// builtinSignatures returns the content of signatures.yaml.
+var builtinSignatures = sync.OnceValue(func() signatures {
 	all, err := parseSignatures(signaturesFile)
 	if err != nil {
 		panic(err) // a test parses the same file

@@ -150,7 +150,7 @@ func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, wri
 		}
 		return 0
 	}
-	for _, id := range r.known() {
+	for _, id := range r.openJobs() {
 		if busy[id] == nil && !slices.Contains(open, id) { // closed, here or elsewhere
 			r.Forget(id)
 		}
@@ -303,8 +303,8 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 	}, nil
 }
 
-// known returns the jobs with a writer in this process.
-func (r *Recorder) known() []string {
+// openJobs returns the jobs with a writer in this process.
+func (r *Recorder) openJobs() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ids := make([]string, 0, len(r.writers))

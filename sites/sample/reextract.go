@@ -31,7 +31,7 @@ type Difference struct {
 func Test(def *definition.Definition, dir string) (names []string, unparsed map[string][]string, diffs []Difference, err error) {
 	unparsed = map[string][]string{}
 	err = each(dir, func(name, path string) error {
-		want, got, rerr := again(def, path)
+		want, got, rerr := reextract(def, path)
 		names = append(names, name)
 		if len(got.Unparsed) > 0 {
 			unparsed[name] = got.Unparsed
@@ -56,7 +56,7 @@ func Test(def *definition.Definition, dir string) (names []string, unparsed map[
 // Accept replaces the samples in a directory by the current results and returns their names.
 func Accept(def *definition.Definition, dir string) (names []string, err error) {
 	err = each(dir, func(name, path string) error {
-		_, got, err := again(def, path)
+		_, got, err := reextract(def, path)
 		if err != nil {
 			return err
 		}
@@ -94,8 +94,8 @@ type brokenError struct{ error }
 
 func (e *brokenError) Unwrap() error { return e.error }
 
-// again reads a sample and extracts its page again.
-func again(def *definition.Definition, path string) (want Sample, got View, err error) {
+// reextract reads a sample and extracts its page again.
+func reextract(def *definition.Definition, path string) (want Sample, got View, err error) {
 	text, err := os.ReadFile(path + ".json")
 	if err != nil {
 		return want, got, &brokenError{err}
