@@ -72,7 +72,7 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 	out, stage, err := refreshwait.Wait(ctx, w.waiter(), refreshwait.Job[O]{
 		Name:  a.name,
 		Event: run.Wait,
-		Known: func(ctx context.Context) (bool, error) {
+		Exists: func(ctx context.Context) (bool, error) {
 			_, err := run.Status(ctx)
 			if errors.Is(err, tasks.ErrUnknown) {
 				return false, nil

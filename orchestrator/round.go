@@ -31,8 +31,8 @@ func (r *Round) Lost(limit report.HealthStatus) error {
 	return errors.Join(errs...)
 }
 
-// Once runs one round over the configured sites; see Round.
-func (s *Scraper) Once(ctx context.Context) (*Round, error) {
+// RoundAll runs one round over all configured sites; see Round.
+func (s *Scraper) RoundAll(ctx context.Context) (*Round, error) {
 	names, err := s.Names()
 	if err != nil {
 		return nil, err

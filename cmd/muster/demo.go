@@ -78,7 +78,7 @@ func runDemo(env environment, c *cli.Context, dir string) error {
 			return err
 		}
 		fmt.Fprintf(display, "web UI: %s\n", url)
-		if round, err = o.Scraper.Once(ctx); err == nil {
+		if round, err = o.Scraper.RoundAll(ctx); err == nil {
 			err = compare(world, round)
 		}
 		if !c.Bool("keep") || ctx.Err() != nil {

@@ -67,7 +67,7 @@ incomplete or lost data, as with muster scrape --wait.`,
 					}
 					return withState(ctx, o.Serve(ctx), "%s", workState(o))
 				}
-				round, err := o.Scraper.Once(ctx)
+				round, err := o.Scraper.RoundAll(ctx)
 				if round == nil {
 					return err
 				}
@@ -140,7 +140,7 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 		log.Warn(w)
 	}
 	opts := orchestrator.Options{
-		Reuse: reuse, Existing: reuse && !env.creates, Logger: log, Display: display, Hard: env.hard, NeedAPI: loaded.Given("api.listen"),
+		Reuse: reuse, Existing: reuse && !env.creates, Logger: log, Display: display, Hard: env.hard, NeedAPI: loaded.IsSet("api.listen"),
 	}
 	if env.terminal() {
 		opts.Ready = func(url string) { say("pages: " + url) }

@@ -47,8 +47,8 @@ agents:
 func TestGivenSettings(t *testing.T) {
 	t.Parallel()
 	l := read(t, Sources{File: write(t, "api: {listen: 127.0.0.1:8000}\n")})
-	if !l.Given("api.listen") || l.Given("api.enabled") {
-		t.Errorf("api.listen given: %v, want true; api.enabled given: %v, want false", l.Given("api.listen"), l.Given("api.enabled"))
+	if !l.IsSet("api.listen") || l.IsSet("api.enabled") {
+		t.Errorf("api.listen given: %v, want true; api.enabled given: %v, want false", l.IsSet("api.listen"), l.IsSet("api.enabled"))
 	}
 }
 

@@ -153,7 +153,7 @@ func (r *reader) value(s setting, e entry) {
 	if _, empty := e.value.(*ast.NullNode); empty {
 		return
 	}
-	if s.secret() && !s.late() {
+	if s.secret() && !s.keepsReferences() {
 		if n := len(r.errs); r.expand(s, e.value) && len(r.errs) > n {
 			return
 		}

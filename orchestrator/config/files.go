@@ -42,8 +42,8 @@ func lookAt(paths []string) files {
 	return now
 }
 
-// same reports whether no file has changed, according to identity, size and modification time.
-func (f files) same(g files) bool {
+// equal reports whether no file has changed, according to identity, size and modification time.
+func (f files) equal(g files) bool {
 	if len(f) != len(g) {
 		return false
 	}
@@ -107,11 +107,11 @@ type settling struct {
 
 // stable reports whether the files have changed since they were loaded, but not since the last poll.
 func (s *settling) stable(current files) bool {
-	if current.same(s.seen) {
+	if current.equal(s.seen) {
 		s.last = nil
 		return false
 	}
-	if s.last == nil || !current.same(s.last) {
+	if s.last == nil || !current.equal(s.last) {
 		s.last = current
 		return false
 	}

@@ -166,8 +166,8 @@ func (l *Loaded) check(all []setting) []error {
 	return errs
 }
 
-// Given reports whether a setting has an explicit value.
-func (l *Loaded) Given(path string) bool {
+// IsSet reports whether a setting has an explicit value.
+func (l *Loaded) IsSet(path string) bool {
 	_, ok := l.origins[path]
 	return ok
 }

@@ -51,8 +51,8 @@ func (s setting) reloads() bool { return s.tag.Get("reload") == "yes" }
 // secret reports whether the value contains a secret.
 func (s setting) secret() bool { return s.tag.Get("secret") != "" }
 
-// late reports whether references to secrets remain in the value. The worker that reads a proxy source expands them.
-func (s setting) late() bool { return s.v.Type() == reflect.TypeFor[[]Source]() }
+// keepsReferences reports whether references to secrets remain in the value. The worker that reads a proxy source expands them.
+func (s setting) keepsReferences() bool { return s.v.Type() == reflect.TypeFor[[]Source]() }
 
 // envName returns the environment variable for a path.
 func envName(path string) string {

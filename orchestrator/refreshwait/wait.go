@@ -62,8 +62,8 @@ type Job[O any] struct {
 	// the result is unknown.
 	Event func(ctx context.Context) (O, error)
 
-	// Known reports whether Redis contains the job. Default: true.
-	Known func(ctx context.Context) (bool, error)
+	// Exists reports whether Redis contains the job. Default: true.
+	Exists func(ctx context.Context) (bool, error)
 
 	// Keys reads the progress keys of the job.
 	Keys func(ctx context.Context) (Keys, error)
@@ -103,7 +103,7 @@ func Wait[O any](ctx context.Context, w Waiter, j Job[O]) (O, Stage, error) {
 	w = w.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
 	wait := &wait[O]{Waiter: w, job: j, started: time.Now(), stage: Event}
-	defer wait.done()
+	defer wait.waitForListener()
 	defer cancel()
 
 	wait.listen(ctx)
@@ -206,8 +206,8 @@ func (w *wait[O]) listen(ctx context.Context) {
 	}()
 }
 
-// done waits for the listener. Its context has been canceled.
-func (w *wait[O]) done() {
+// waitForListener waits for the listener. Its context has been canceled.
+func (w *wait[O]) waitForListener() {
 	if w.listener != nil {
 		<-w.listener
 	}
@@ -242,7 +242,7 @@ func (w *wait[O]) abandon(why string) {
 
 // check reads the state of the job from Redis, or from its file if Redis does not contain it.
 func (w *wait[O]) check(ctx context.Context) (finished bool, _ error) {
-	known := w.known(ctx) // first, because a job that is missing now has finished before the following reads
+	known := w.jobExists(ctx) // first, because a job that is missing now has finished before the following reads
 	keys, readable := w.keys(ctx)
 	if w.event == nil {
 		if finished, err := w.result(ctx, keys); finished {
@@ -281,12 +281,12 @@ func (w *wait[O]) check(ctx context.Context) (finished bool, _ error) {
 	return false, nil
 }
 
-// known reports whether Redis contains the job. It returns true on an error.
-func (w *wait[O]) known(ctx context.Context) bool {
-	if w.job.Known == nil {
+// jobExists reports whether Redis contains the job. It returns true on an error.
+func (w *wait[O]) jobExists(ctx context.Context) bool {
+	if w.job.Exists == nil {
 		return true
 	}
-	known, err := w.job.Known(ctx)
+	known, err := w.job.Exists(ctx)
 	if err != nil {
 		w.Logger.WarnContext(ctx, "cannot find the job in Redis", "job", w.job.Name, "err", err)
 		return true

@@ -80,19 +80,19 @@ func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue
 	if a.Err != nil {
 		last.Error = a.Err.Error()
 	}
-	return d.answered(ctx, it, a, last)
+	return d.outcomeOf(ctx, it, a, last)
 }
 
 // endpoint returns the record of an endpoint, and false if it was removed. It notices endpoints that another process has just
 // added or enabled.
 func (d *deliverer) endpoint(ctx context.Context, id string) (rec record, there bool, err error) {
-	known, err := d.endpoints.known(ctx)
+	known, err := d.endpoints.records(ctx)
 	if err != nil {
 		return record{}, false, err
 	}
 	if rec, there = known[id]; !there || rec.Disabled {
 		d.endpoints.forgetKnown()
-		if known, err = d.endpoints.known(ctx); err != nil {
+		if known, err = d.endpoints.records(ctx); err != nil {
 			return record{}, false, err
 		}
 		rec, there = known[id]
@@ -100,8 +100,8 @@ func (d *deliverer) endpoint(ctx context.Context, id string) (rec record, there 
 	return rec, there, nil
 }
 
-// answered determines the outcome of a delivery from the response.
-func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook.Result, last attempt) (workqueue.Outcome, error) {
+// outcomeOf determines the outcome of a delivery from the response.
+func (d *deliverer) outcomeOf(ctx context.Context, it workqueue.Leased, a webhook.Result, last attempt) (workqueue.Outcome, error) {
 	endpoint := it.ResourceKeys[0]
 	hold := d.hold(endpoint, a)
 	outcome := noteFailed

@@ -213,8 +213,8 @@ type endpoints struct {
 // staleFor is the maximum age of a cached record.
 const staleFor = time.Second
 
-// known returns all endpoints by ID, at most a second old. Callers must not change them.
-func (s *endpoints) known(ctx context.Context) (map[string]record, error) {
+// records returns the records of all endpoints by ID, at most a second old. Callers must not change them.
+func (s *endpoints) records(ctx context.Context) (map[string]record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cache != nil && time.Since(s.read) < staleFor {
@@ -236,7 +236,7 @@ func (s *endpoints) known(ctx context.Context) (map[string]record, error) {
 
 // remembered returns the number of endpoints, including removed ones that may still have deliveries.
 func (s *endpoints) remembered(ctx context.Context) (int, error) {
-	known, err := s.known(ctx)
+	known, err := s.records(ctx)
 	if err != nil {
 		return 0, err
 	}

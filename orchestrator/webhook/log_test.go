@@ -194,7 +194,7 @@ func TestNewEndpointGetsTheNextEvent(t *testing.T) {
 	r := newReceiver(t, nil)
 	adds, sends := open(t, quick(t, rdb)), open(t, quick(t, rdb))
 	adds.create(t, r.URL+"/first")
-	if _, err := sends.endpoints.known(t.Context()); err != nil {
+	if _, err := sends.endpoints.records(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	second, _ := adds.create(t, r.URL+"/second")

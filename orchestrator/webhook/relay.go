@@ -102,7 +102,7 @@ func (r *relay) round(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	r.endpoints.forgetKnown() // an endpoint that was added before an event receives it
-	known, err := r.endpoints.known(ctx)
+	known, err := r.endpoints.records(ctx)
 	if err != nil {
 		return 0, err
 	}

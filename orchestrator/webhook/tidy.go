@@ -26,7 +26,7 @@ func (r *relay) tidy(ctx context.Context) error {
 	if _, err := r.oldest(ctx); err != nil { // removes entries that are no longer open
 		return err
 	}
-	known, err := r.endpoints.known(ctx)
+	known, err := r.endpoints.records(ctx)
 	if err != nil {
 		return err
 	}
