@@ -22,12 +22,12 @@ import (
 // The states of an agent.
 const (
 	StateHealthy     = "healthy"     // it called within three heartbeats, or its last health check succeeded
-	StateUnavailable = "unavailable" // neither
-	StateDraining    = "draining"    // it gets no new work
-	StateNew         = "new"         // of the configuration, and not yet checked
+	StateUnavailable = "unavailable" // it is silent, or its last health check failed
+	StateDraining    = "draining"    // no new work is assigned to it
+	StateNew         = "new"         // an agent of the configuration before its first health check
 )
 
-// States are all states of an agent.
+// States lists all states of an agent.
 var States = []string{StateHealthy, StateUnavailable, StateDraining, StateNew}
 
 // Errors that callers check for; see also the errors of package jobs.
@@ -45,26 +45,26 @@ type Agent struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name"`
 	Roles      []string          `json:"roles"`
-	Capacity   int               `json:"capacity"`      // assignments at a time
-	URL        string            `json:"url,omitempty"` // work is pushed to it
+	Capacity   int               `json:"capacity"`      // maximum number of concurrent assignments
+	URL        string            `json:"url,omitempty"` // to which work is pushed
 	Labels     map[string]string `json:"labels,omitempty"`
-	Static     bool              `json:"static,omitempty"` // of the configuration
+	Static     bool              `json:"static,omitempty"` // defined in the configuration
 	State      string            `json:"state"`
-	Held       int               `json:"held"` // assignments that it works on
+	Held       int               `json:"held"` // number of open assignments
 	Done       int64             `json:"done"`
 	Failed     int64             `json:"failed"`
-	Usage      map[string]int64  `json:"usage,omitempty"` // totals of all its assignments
+	Usage      map[string]int64  `json:"usage,omitempty"` // totals over all its assignments
 	LastSeen   time.Time         `json:"last_seen,omitzero"`
 	Registered time.Time         `json:"registered"`
 	LastError  string            `json:"last_error,omitempty"`
 	Health     string            `json:"health,omitempty"`         // why it is unavailable
 	Checked    time.Time         `json:"checked,omitzero"`         // time of the last health check
-	Breaker    string            `json:"breaker,omitempty"`        // of the requests to its URL: closed, open or half_open
+	Breaker    string            `json:"breaker,omitempty"`        // state of the breaker of its URL: closed, open or half_open
 	CurrentJob string            `json:"current_job_id,omitempty"` // from its health check
 	Activity   string            `json:"last_activity,omitempty"`  // from its health check
 }
 
-// Jobs is where work comes from and goes to; *jobs.Service implements it.
+// Jobs leases work and receives its results. *jobs.Service implements it.
 type Jobs interface {
 	Take(ctx context.Context, worker, agent string, n int) (work []jobs.Work, next time.Duration, err error)
 	Find(ctx context.Context, jobID, queueItem string, fence int64) (jobs.Work, error)
@@ -80,45 +80,44 @@ type Jobs interface {
 	Input(ctx context.Context, jobID string) (prompt string, context json.RawMessage, err error)
 }
 
-// Config sets up a Service.
+// Config configures a Service.
 type Config struct {
 	Client    *tasks.Client  // Required.
 	Jobs      Jobs           // Required.
 	Namespace string         // prefix of all keys. Defaults to "muster".
-	Static    []Registration // agents of the configuration. Defaults to none.
-	Allow     []string       // URLs below which work is pushed to agents that have registered. Defaults to none.
-	Limits    Limits         // of the work of roles. Defaults to none.
-	Max       int            // agents at a time, except agents of the configuration. Defaults to 1000.
-	MaxOwned  int            // agents of one owner at a time. Defaults to a quarter of Max.
+	Static    []Registration // agents defined in the configuration. Defaults to none.
+	Allow     []string       // URL prefixes to which work may be pushed. Agents in Static are exempt. Defaults to none.
+	Limits    Limits         // limits by role. Defaults to none.
+	Max       int            // maximum number of registered agents, not counting Static. Defaults to 1000.
+	MaxOwned  int            // maximum number of registered agents per owner. Defaults to a quarter of Max.
 
-	Heartbeat     time.Duration // how often agents should call. Defaults to 15 s.
-	ForgetAfter   time.Duration // when a silent agent is forgotten. Defaults to 24 h.
-	HealthEvery   time.Duration // Defaults to 15 s.
-	HealthMost    time.Duration // longest time between two checks of an agent that fails. Defaults to 5 min.
-	HealthTimeout time.Duration // Defaults to 5 s.
-	Tick          time.Duration // how often to look for work without a signal. Defaults to 2 s.
+	Heartbeat     time.Duration // interval at which agents should call. Defaults to 15 s.
+	ForgetAfter   time.Duration // time after which a silent agent is removed. Defaults to 24 h.
+	HealthEvery   time.Duration // interval of health checks. Defaults to 15 s.
+	HealthMost    time.Duration // maximum interval of health checks of a failing agent. Defaults to 5 min.
+	HealthTimeout time.Duration // timeout of a health check. Defaults to 5 s.
+	Tick          time.Duration // polling interval for work whose wake-up was lost. Defaults to 2 s.
 
-	// OwnerActive reports whether the owner of an agent may still act for it. Work is not pushed to the agents of others. An
-	// agent without an owner is not asked about. Defaults to always.
+	// OwnerActive reports whether the owner of an agent is still valid, for example because its API key exists. If not, no work
+	// is pushed to the agent. It is not called for agents without an owner. Defaults to always true.
 	OwnerActive func(ctx context.Context, owner string) (bool, error)
 
 	// TaskRoles returns the names of the Go tasks that stages may use. Defaults to the tasks of all live workers.
 	TaskRoles func(ctx context.Context) ([]string, error)
-	TaskSlots int    // Go tasks that this process waits for at a time. Defaults to 64.
-	PushSlots int    // requests to agents that this process has open at a time. Defaults to 256.
-	PublicURL string // in front of the URLs of documents. Defaults to "": they are paths.
+	TaskSlots int    // maximum number of Go tasks for which this process waits. Defaults to 64.
+	PushSlots int    // maximum number of open requests of this process to agents. Defaults to 256.
+	PublicURL string // prefix of the URLs in assignments. Defaults to "": the URLs are paths.
 
-	// Changed is called when an agent has registered or was removed, with agent.registered or agent.removed. Defaults to
-	// nothing.
+	// Changed is called with the event agent.registered or agent.removed. Defaults to none.
 	Changed func(ctx context.Context, event string, a Agent)
 	// BreakerChanged is called when the breaker of an agent opens or closes; see limit.BreakerConfig. Defaults to none.
 	BreakerChanged func(context.Context, limit.BreakerState)
 
-	Tracing *tracing.Tracing // makes spans of assignments. Defaults to none.
+	Tracing *tracing.Tracing // records spans of assignments. Defaults to none.
 	Logger  *slog.Logger     // Defaults to slog.Default().
 }
 
-// withDefaults returns cfg with its defaults.
+// withDefaults returns cfg with defaults for unset fields.
 func (cfg Config) withDefaults() Config {
 	set := func(d *time.Duration, value time.Duration) {
 		if *d <= 0 {
@@ -164,8 +163,8 @@ type core struct {
 	log  *slog.Logger
 }
 
-// Service keeps the agents and gives them work. It is safe for concurrent use,
-// and any number of processes may use the same Redis.
+// Service registers agents and assigns work to them. It is safe for concurrent use. Any number of processes may use the
+// same Redis.
 type Service struct {
 	*core
 	*agents      // the registry
@@ -181,7 +180,7 @@ type Service struct {
 	stopped chan struct{} // closed when Run ends its work
 }
 
-// New returns a service. It does no I/O and starts nothing.
+// New returns a service. It does no I/O. Start it with Run.
 func New(cfg Config) (*Service, error) {
 	if cfg.Client == nil || cfg.Jobs == nil {
 		return nil, errors.New("agents: Client and Jobs are required")
@@ -211,10 +210,9 @@ type policy struct {
 	healthEvery time.Duration
 }
 
-// Reload replaces Config.Static, Config.Allow, Config.Limits and Config.HealthEvery. Agents that have
-// registered stay; an agent with a URL outside Allow gets no work. An agent removed from
-// static stays for some minutes, in which it may be added again. On an error
-// nothing has changed.
+// Reload replaces Config.Static, Config.Allow, Config.Limits and Config.HealthEvery. Registered agents stay, but no work
+// is pushed to a URL outside Allow. An agent that is missing from static is removed after some minutes, unless it is added
+// again. If Reload returns an error, nothing has changed.
 func (s *Service) Reload(static []Registration, allow []string, limits Limits, healthEvery time.Duration) error {
 	p := policy{healthEvery: cmp.Or(max(healthEvery, 0), s.cfg.HealthEvery)}
 	for i, text := range allow {
@@ -245,10 +243,9 @@ func (s *Service) Reload(static []Registration, allow []string, limits Limits, h
 	return nil
 }
 
-// Run lets polls of Lease wait, pushes work to agents, runs Go tasks, checks the
-// health of agents, and counts assignments whose leases have expired, until ctx
-// ends. Any number of processes may run it. When it ends, polls return, and the
-// work of open requests to agents is released. Run may be called once.
+// Run wakes the polls of Lease, pushes work to agents, runs Go tasks, checks the health of agents and ends assignments with
+// expired leases, until ctx is done. Then polls return without work, and the work of open requests to agents is released.
+// Any number of processes may call Run, each once per Service.
 func (s *Service) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("agents: Run was called twice")
@@ -270,7 +267,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// lookAfter counts assignments whose leases have expired, and copies usage to jobs.
+// lookAfter ends assignments whose leases have expired and copies outdated usage to jobs.
 func (s *Service) lookAfter(ctx context.Context) {
 	every(ctx, max(min(2*s.cfg.Tick, 10*time.Second), 10*time.Millisecond), func(ctx context.Context) {
 		s.warn(ctx, "end assignments whose leases have expired", s.endLapsed(ctx))
@@ -292,17 +289,17 @@ func every(ctx context.Context, d time.Duration, do func(context.Context)) {
 	}
 }
 
-// now returns the time of Redis, the only clock of agents and assignments: clocks of processes differ, and are set.
+// now returns the time of Redis. Agents and assignments use no other clock, because the clocks of processes differ.
 func (s *core) now(ctx context.Context) (time.Time, error) { return s.rdb.Time(ctx).Result() }
 
-// warn logs that something could not be done, unless ctx has ended.
+// warn logs err, unless it is nil or ctx is done.
 func (s *core) warn(ctx context.Context, doing string, err error, args ...any) {
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "agents: cannot "+doing, append(args, "err", err)...)
 	}
 }
 
-// lasting returns a context for a last call that the end of ctx does not stop.
+// lasting returns a context for cleanup: it has the values of ctx, is not canceled with it, and ends after 5 s.
 func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 }

@@ -25,43 +25,43 @@ import (
 	"muster/jobs/pipeline"
 )
 
-// keepEnded is how long the end of an assignment is remembered, for calls that are repeated.
+// keepEnded is the retention of the outcome of an assignment, for repeated calls.
 const keepEnded = 10 * time.Minute
 
-// late is how long after the end of its lease an assignment is counted as lost.
+// late is the time between the expiry of a lease and the end of its assignment as lost.
 const late = time.Second
 
-// Who extends the lease of an assignment.
+// Modes of delivery. The mode determines who extends the lease of an assignment.
 const (
 	modePull = "pull" // the agent
-	modePush = "push" // the process that has a request open
+	modePush = "push" // the process that has sent the request
 	modeTask = "task" // the process that waits for the Go task
 )
 
-// How an assignment ended.
+// Outcomes of assignments.
 const (
 	endCompleted = "completed"
 	endFailed    = "failed"
 	endReleased  = "released"
 	endExpired   = "expired" // its deadline passed
-	endLost      = "lost"    // its lease ended, or its job
-	endMoved     = "moved"   // its agent is gone
+	endLost      = "lost"    // its lease expired, or its job ended
+	endMoved     = "moved"   // its agent was removed or is unavailable
 )
 
 var outcomes = []string{endCompleted, endFailed, endReleased, endExpired, endLost, endMoved}
 
-// Assignment is work that an agent has been given.
+// Assignment is a piece of work that is leased to an agent.
 type Assignment struct {
 	ID string
 	jobs.Work
-	// IdempotencyKey is the same in each attempt of the same item in the same stage, for calls of the agent to other services.
+	// IdempotencyKey is the same for all attempts of an item in a stage. Agents pass it to other services.
 	IdempotencyKey string
-	DocumentURL    string // of the document of the job; "" if it has none
-	JobURL         string // of the job, if its prompt or context is above jobs.MaxInline
-	ItemsURL       string // of the items of the job, for a stage that takes the job
+	DocumentURL    string // URL of the document of the job; "" if it has none
+	JobURL         string // URL of the job, if its prompt or context exceeds jobs.MaxInline
+	ItemsURL       string // URL of the items of the job, for a stage that takes the whole job
 }
 
-// Body is an assignment as agents get it.
+// Body is the JSON form of an assignment that agents receive.
 type Body struct {
 	ID             string     `json:"id"`
 	Fence          int64      `json:"fence"`
@@ -82,15 +82,15 @@ type Body struct {
 type BodyJob struct {
 	ID     string `json:"id"`
 	Prompt string `json:"prompt" doc:"empty above 16 KiB: read it at prompt_url"`
-	// PromptURL is of the job, which has the prompt, for one above 16 KiB.
+	// PromptURL is the URL of the job, for a prompt above 16 KiB.
 	PromptURL    string          `json:"prompt_url,omitempty" doc:"of the job, whose field prompt has a prompt above 16 KiB"`
 	PromptSHA256 string          `json:"prompt_sha256,omitempty" doc:"of a prompt above 16 KiB"`
 	Context      json.RawMessage `json:"context" doc:"{} above 16 KiB: read it at context_url"`
-	// ContextURL is of the job, which has the context, for one above 16 KiB.
+	// ContextURL is the URL of the job, for a context above 16 KiB.
 	ContextURL    string        `json:"context_url,omitempty" doc:"of the job, whose field context has a context above 16 KiB"`
 	ContextSHA256 string        `json:"context_sha256,omitempty" doc:"of a context above 16 KiB"`
 	Document      *BodyDocument `json:"document,omitempty"`
-	// ItemsURL lists the items of the job, for a stage that takes the job.
+	// ItemsURL is the URL of the items of the job, for a stage that takes the whole job.
 	ItemsURL string                     `json:"items_url,omitempty" doc:"lists the items of the job; of a stage that takes the job"`
 	Results  map[string]json.RawMessage `json:"results,omitempty" doc:"results of earlier stages, by stage. One above 16 KiB is left out: stages[].result of the job has it"`
 }
@@ -104,7 +104,7 @@ type BodyDocument struct {
 	URL    string `json:"url"`
 }
 
-// Body returns the assignment as agents get it.
+// Body returns the JSON form of the assignment.
 func (a Assignment) Body() Body {
 	b := Body{
 		ID: a.ID, Fence: a.Fence, Role: a.Role, Stage: a.Stage, Takes: a.Takes, Attempt: a.Attempt,
@@ -128,10 +128,10 @@ func (a Assignment) Body() Body {
 	return b
 }
 
-// MarshalJSON returns the Body.
+// MarshalJSON encodes the Body.
 func (a Assignment) MarshalJSON() ([]byte, error) { return json.Marshal(a.Body()) }
 
-// ref names the lease of an assignment. Its id is an encoding of it.
+// ref identifies the lease of an assignment. The ID of the assignment encodes it.
 type ref struct {
 	agent, job, item string // item is the id in the work queue of the job
 	fence            int64
@@ -145,7 +145,7 @@ func (r ref) id() string {
 	return "a" + base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// parseID is the reverse of id. It returns ErrNoneSuch.
+// parseID decodes the ID of an assignment, or returns ErrNoneSuch.
 func parseID(id string) (ref, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(id, "a"))
 	f := strings.SplitN(string(raw), "\n", 5)
@@ -159,7 +159,7 @@ func parseID(id string) (ref, error) {
 	return ref{f[0], f[1], f[4], fence, f[3]}, nil
 }
 
-// assignment returns the assignment of work.
+// assignment returns the assignment of leased work.
 func (s *assignments) assignment(w jobs.Work) Assignment {
 	sum := sha256.Sum256([]byte(w.JobID + "\x00" + w.Stage + "\x00" + w.Key))
 	a := Assignment{ID: refOf(w).id(), Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
@@ -182,7 +182,7 @@ type assigned struct {
 	outcome string           // "" while it is open
 	digest  string           // hash of the response that completed it
 	usage   map[string]int64 // so far
-	now     time.Time
+	now     time.Time        // time of reading
 }
 
 func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
@@ -203,7 +203,7 @@ const (
 	maxGivenText = 16 << 10 // bytes of the text of an item
 )
 
-// remember keeps the work of an assignment, so that its completion does not read it again.
+// remember caches the work of an assignment, so that its completion need not read it from Redis.
 func (s *assignments) remember(a Assignment) {
 	if a.Item != nil && len(a.Item.Text)+len(a.Item.ResearchNotes) > maxGivenText {
 		return
@@ -218,7 +218,7 @@ func (s *assignments) remember(a Assignment) {
 	s.given[a.ID] = w
 }
 
-// remembered returns the work of an assignment of this process once.
+// remembered returns the cached work of an assignment and removes it from the cache.
 func (s *assignments) remembered(id string) (jobs.Work, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,9 +227,9 @@ func (s *assignments) remembered(id string) (jobs.Work, bool) {
 	return w, ok
 }
 
-// load reads an assignment. caller is the calling agent, "" for a server process, and usage the usage of the assignment
-// so far, nil for no change. For a call that completes the assignment, which finds out whether the lease is lost, the work may
-// be as it was given. It returns ErrNoneSuch and, with the known fields, jobs.ErrLeaseLost.
+// load reads an assignment. caller is the calling agent, or "" for a server process. usage is the usage of the assignment
+// so far; nil means no change. With completes, load may return cached work without checking the lease, because Jobs.Complete
+// checks it. The error is ErrNoneSuch, or jobs.ErrLeaseLost together with the known fields.
 func (s *assignments) load(ctx context.Context, id, caller string, usage map[string]int64, completes bool) (*assigned, error) {
 	r, err := parseID(id)
 	if err != nil {
@@ -286,13 +286,13 @@ func asLost(err error) error {
 	return err
 }
 
-// Holder returns the agent that was given an assignment, or ErrNoneSuch.
+// Holder returns the agent of an assignment ID, or ErrNoneSuch if the ID is invalid. It does not read Redis.
 func (s *assignments) Holder(_ context.Context, id string) (agent string, err error) {
 	r, err := parseID(id)
 	return r.agent, err
 }
 
-// WorksOn reports whether an agent holds an assignment of a job: one that owner has registered, or one without an owner.
+// WorksOn reports whether an agent that owner has registered, or one without an owner, has an assignment of a job.
 func (s *assignments) WorksOn(ctx context.Context, owner, jobID string) (bool, error) {
 	owners, err := s.rdb.HGetAll(ctx, s.keys.owners()).Result()
 	if err != nil {
@@ -314,7 +314,8 @@ func (s *assignments) WorksOn(ctx context.Context, owner, jobID string) (bool, e
 	}), nil
 }
 
-// heldBy lists the assignments of all agents, or of one, whose leases expire before a time in unix ms, with these times.
+// heldBy returns the assignments of an agent, or of all agents if agent is "", whose leases expire before a time in unix ms.
+// The scores are the expiry times.
 func (s *assignments) heldBy(ctx context.Context, agent, before string) (all []redis.Z, err error) {
 	agents := []string{agent}
 	if agent == "" {
@@ -339,14 +340,14 @@ func (s *assignments) heldBy(ctx context.Context, agent, before string) (all []r
 	return all, nil
 }
 
-// room is the load of an agent after it got assignments.
+// room is the load of an agent after hold.
 type room struct {
 	got, held int
-	rest      time.Duration // for which it takes no work; <0 unknown
+	rest      time.Duration // time until it takes work again; <0 if unknown
 }
 
-// hold gives an agent work of a role that was taken for it, up to its capacity and the limit of the role, and releases the
-// rest.
+// hold assigns leased work of a role to an agent, up to its capacity and the limit of the role, and releases the remaining
+// work.
 func (s *assignments) hold(ctx context.Context, agent, role, mode string, capacity int, work []jobs.Work) ([]Assignment, room, error) {
 	ctx, cancel := lasting(ctx) // the work is ours: it is given to the agent, or released
 	defer cancel()
@@ -383,8 +384,8 @@ func (s *assignments) hold(ctx context.Context, agent, role, mode string, capaci
 	return all[:now.got], now, err
 }
 
-// beat extends the lease of an open assignment, and stores its usage so far. It ends a lost one, and returns
-// jobs.ErrLeaseLost then.
+// beat extends the lease of an open assignment and stores its usage so far. If the lease is lost, it ends the assignment and
+// returns jobs.ErrLeaseLost.
 func (s *assignments) beat(ctx context.Context, h *assigned, usage map[string]int64) error {
 	until, err := s.cfg.Jobs.Beat(ctx, h.Work)
 	if err != nil {
@@ -398,7 +399,7 @@ func (s *assignments) beat(ctx context.Context, h *assigned, usage map[string]in
 	return err
 }
 
-// usageText returns usage as it is stored, "" for nil.
+// usageText encodes usage for Redis; nil becomes "".
 func usageText(id string, usage map[string]int64) (string, error) {
 	if usage == nil {
 		return "", nil
@@ -410,7 +411,8 @@ func usageText(id string, usage map[string]int64) (string, error) {
 	return string(raw), nil
 }
 
-// report stores when the lease of an assignment expires, and its usage so far, nil for no change. It reports whether the assignment is open.
+// report stores the expiry of the lease of an assignment and its usage so far; nil means no change. It reports whether the
+// assignment is open.
 func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, usage map[string]int64) (bool, error) {
 	text, err := usageText(h.ID, usage)
 	if err != nil {
@@ -426,8 +428,8 @@ func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, 
 	return n == 1, err
 }
 
-// lost ends an assignment if err means that its lease is lost or its job has ended or was deleted, and returns
-// jobs.ErrLeaseLost then. It returns other errors.
+// lost returns err. If err means that the lease is lost, or that the job has ended or was deleted, lost ends the assignment
+// and returns jobs.ErrLeaseLost.
 func (s *assignments) lost(ctx context.Context, h *assigned, err error) error {
 	if err = asLost(err); errors.Is(err, jobs.ErrLeaseLost) {
 		s.warn(ctx, "end an assignment", s.end(ctx, h, endLost, jobs.ErrLeaseLost.Error(), ""), "assignment", h.ID)
@@ -435,8 +437,8 @@ func (s *assignments) lost(ctx context.Context, h *assigned, err error) error {
 	return fmt.Errorf("assignment %s: %w", h.ID, err)
 }
 
-// end ends an assignment whose work was settled, and counts it and its usage once. digest is the hash of the response that
-// completed it. Afterwards h has the outcome and digest that count.
+// end ends an assignment whose work is settled, and counts it and its usage once. digest is the hash of its result. If the
+// assignment had ended before, h receives the stored outcome and digest.
 func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, digest string) error {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
@@ -473,7 +475,7 @@ func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, di
 	return nil
 }
 
-// endLapsed ends the assignments whose leases have expired: nobody else may have noticed.
+// endLapsed ends the assignments whose leases have expired.
 func (s *assignments) endLapsed(ctx context.Context) error {
 	now, err := s.now(ctx)
 	if err != nil {

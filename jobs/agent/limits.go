@@ -8,10 +8,10 @@ import (
 	"muster/tasks/limit"
 )
 
-// Limits bound the work of roles over all agents and processes.
+// Limits limit the assignments of roles over all agents and processes.
 type Limits struct {
-	Concurrency map[string]int // assignments at a time, by role. Defaults to no limit.
-	PerMinute   map[string]int // assignments that begin in a minute, by role. Defaults to no limit.
+	Concurrency map[string]int // maximum number of open assignments by role. Defaults to no limit.
+	PerMinute   map[string]int // maximum number of new assignments per minute by role. Defaults to no limit.
 
 	rates *limit.TokenBucket
 }
@@ -25,8 +25,9 @@ func (s *core) newLimits(l Limits) *Limits {
 	return &l
 }
 
-// allowed returns how many of n assignments of a role may begin now. If none may, next is the time until one may; an
-// assignment that ends earlier makes WaitForWork return. The assignments count for the rate of the role until they are refunded.
+// allowed returns the number of assignments of a role, at most n, that may begin now, and takes them from the rate of the
+// role; see refund. If the number is 0, next is the time until an assignment may begin. An assignment that ends earlier
+// wakes WaitForWork.
 func (s *assignments) allowed(ctx context.Context, role string, n int) (allowed int, next time.Duration, err error) {
 	l := s.limits.Load()
 	if most := l.Concurrency[role]; most > 0 {
@@ -55,14 +56,15 @@ func (s *assignments) allowed(ctx context.Context, role string, n int) (allowed 
 	}
 }
 
-// refund returns n assignments of a role that did not begin to its rate.
+// refund returns n assignments that did not begin to the rate of their role.
 func (s *assignments) refund(ctx context.Context, role string, n int) {
 	if l := s.limits.Load(); n > 0 && l.PerMinute[role] > 0 {
 		s.warn(ctx, "refund the rate of a role", l.rates.Refund(ctx, role, float64(n)), "role", role)
 	}
 }
 
-// freeRoles lets other work of the role of an assignment begin that has ended. The role of a lost assignment is unknown.
+// freeRoles releases the role slot of an ended assignment and wakes a waiter for the role. It tries all roles if the role is
+// unknown, as for a lost assignment.
 func (s *assignments) freeRoles(ctx context.Context, h *assigned) {
 	for role := range s.limits.Load().Concurrency {
 		if h.Role != "" && h.Role != role {

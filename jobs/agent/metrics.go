@@ -15,7 +15,7 @@ var (
 	metricBreaker = prometheus.NewDesc("muster_agents_breakers", "Breakers of agents with a URL by state: closed, open or half_open.", []string{"state"}, nil)
 )
 
-// counts are the numbers of this process.
+// counts holds the counters of this process.
 type counts struct{ pushes *prometheus.CounterVec }
 
 func newCounts() counts {
@@ -28,7 +28,7 @@ func newCounts() counts {
 	return c
 }
 
-// Metrics collects the numbers of the agents for Prometheus. It may be scraped by many at once.
+// Metrics is a Prometheus collector of the metrics of a Service. It is safe for concurrent use.
 type Metrics struct{ s *Service }
 
 // NewMetrics returns the collector of a service.

@@ -27,12 +27,11 @@ import (
 
 const (
 	maxAnswer  = 16 << 20
-	maxRest    = time.Hour   // of an agent that asks for it
-	brokenRest = time.Second // of an agent whose connection failed; the breaker makes it longer
+	maxRest    = time.Hour   // maximum pause that an agent may request
+	brokenRest = time.Second // pause after a failed connection; the breaker extends it
 )
 
-// newHTTPClient returns a client that follows no redirects, since they would
-// send work to a server that is not allowed. The context of a request ends it.
+// newHTTPClient returns a client that does not follow redirects, because they could lead to a URL outside of Config.Allow.
 func newHTTPClient(spans *tracing.Tracing) *http.Client {
 	return &http.Client{
 		Transport: spans.Client(&http.Transport{
@@ -51,12 +50,12 @@ func newHTTPClient(spans *tracing.Tracing) *http.Client {
 type response struct {
 	outcome string // one of pushOutcomes
 	reply   Reply
-	wait    time.Duration // busy: for how long
-	reached bool          // unreachable: the agent had the request, and then its connection broke
-	err     error         // of all outcomes but completed and accepted
+	wait    time.Duration // requested pause, if busy
+	reached bool          // the agent received the request before its connection failed, if unreachable
+	err     error         // nil if completed or accepted
 }
 
-// The outcomes of pushes.
+// Outcomes of pushes.
 const (
 	pushCompleted   = "completed"   // 200 with a result
 	pushRefused     = "refused"     // 200 with an error
@@ -78,7 +77,7 @@ type pusher struct {
 	counts counts
 }
 
-// push sends an assignment to its agent and settles it by the response.
+// push sends an assignment to its agent and settles it according to the response.
 func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
 	rec, err := s.readRecord(ctx, h.Agent)
 	if errors.Is(err, ErrNoAgent) {
@@ -133,7 +132,7 @@ func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, la
 func (s *pusher) responded(ctx context.Context, h *assigned, r response) error {
 	switch r.outcome {
 	case pushAccepted:
-		return s.beat(ctx, h, nil) // from now on the agent does that
+		return s.beat(ctx, h, nil) // from now on the agent extends the lease
 	case pushBusy:
 		s.rest(ctx, h.Agent, r.wait)
 		return s.release(ctx, h)
@@ -171,7 +170,7 @@ func (s *assignments) finish(ctx context.Context, h *assigned, r Reply) error {
 	return err
 }
 
-// post sends an assignment and reads the response.
+// post sends an assignment to the URL of its agent and parses the response.
 func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
 	failed := func(err error) response { return response{outcome: pushFailed, err: err} }
 	body, err := json.Marshal(a)
@@ -239,7 +238,7 @@ func readAnswer(name string, resp *http.Response, raw []byte) response {
 	return response{outcome: pushCompleted, reply: reply}
 }
 
-// explain returns an error of a request without its URL, in the words of health checks.
+// explain returns the message of a request error without the URL, with the same terms as health checks.
 func explain(err error) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {
@@ -273,7 +272,7 @@ func (s *agents) readRecord(ctx context.Context, id string) (record, error) {
 	return rec, nil
 }
 
-// rest gives an agent no work for a while.
+// rest suspends the assignment of work to an agent for d.
 func (s *agents) rest(ctx context.Context, id string, d time.Duration) {
 	now, err := s.now(ctx)
 	if err == nil {

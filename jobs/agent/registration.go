@@ -29,16 +29,16 @@ const (
 
 // Registration is a request to register an agent.
 type Registration struct {
-	Name     string            // up to 100 characters; the same name is the same agent. Defaults to the role and the URL for one of the configuration.
-	Roles    []string          // 1 to 20, each of up to 40 small letters, digits, _ and -.
-	Capacity int               // assignments at a time, up to 1000. Defaults to 1.
-	URL      string            // http or https; work is pushed to URL/assignments. Defaults to none: it pulls.
-	Labels   map[string]string // up to 20, for people. Defaults to none.
-	Secret   string            // signs requests to an agent of the configuration. Defaults to none: not signed.
-	Owner    string            // who alone may register the name again and act for the agent. Defaults to the owner of the name, if any.
+	Name     string            // unique name of up to MaxName characters. Required, except in Config.Static: there it defaults to role and URL.
+	Roles    []string          // 1 to MaxRoles roles of up to 40 lower-case letters, digits, _ and -
+	Capacity int               // maximum number of concurrent assignments, up to MaxCapacity. Defaults to 1.
+	URL      string            // http or https URL; work is pushed to URL/assignments. Defaults to none: the agent polls.
+	Labels   map[string]string // up to 20 labels for display. Defaults to none.
+	Secret   string            // key for signing requests; only in Config.Static. Defaults to none: requests are not signed.
+	Owner    string            // the only one who may replace the registration and act for the agent. Defaults to the current owner, if any.
 }
 
-// record is an agent as Redis holds it, without its id.
+// record is the JSON form of an agent in Redis. The ID is the field of the hash.
 type record struct {
 	Name       string            `json:"name"`
 	Roles      []string          `json:"roles"`

@@ -18,7 +18,7 @@ import (
 	"muster/tasks/limit"
 )
 
-// missed is how many heartbeats an agent may miss.
+// missed is the number of consecutive heartbeats that an agent may miss.
 const missed = 3
 
 // agents are the records of agents in Redis.
@@ -29,9 +29,9 @@ type agents struct {
 	breaker     *limit.Breaker
 }
 
-// Register stores an agent, or replaces the one with the same name, which keeps its id. An
-// agent with a URL gets a new secret, which Register returns and nothing else shows. The error
-// is ErrTooMany, ErrNotAllowed, ErrNotOwner or a *job.FieldError.
+// Register registers an agent, or replaces the agent with the same name and keeps its ID. For an agent with a URL it also
+// returns a new secret, which cannot be read later. The error is ErrTooMany, ErrNotAllowed, ErrNotOwner or a
+// *jobs.FieldError.
 func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, error) {
 	r.Secret = ""
 	rec, err := r.check()
@@ -54,7 +54,8 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	return a, rec.Secret, nil
 }
 
-// Owner returns who alone may act for an agent, or "". There need be no such agent.
+// Owner returns the owner of an agent, the only one who may act for it. It returns "" if the agent does not exist or has no
+// owner.
 func (s *Service) Owner(ctx context.Context, id string) (string, error) {
 	owner, err := s.rdb.HGet(ctx, s.keys.owners(), id).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -109,13 +110,13 @@ func (r record) agent(id string) Agent {
 	return Agent{ID: id, Name: r.Name, Roles: r.Roles, Capacity: r.Capacity, URL: r.URL, Labels: r.Labels, Registered: r.Registered}
 }
 
-// touched is an agent that gave a sign of life.
+// touched is an agent that has called.
 type touched struct {
 	Agent
-	idle time.Time // since when
+	idle time.Time // start of its idle time
 }
 
-// touch notes a sign of life of an agent.
+// touch records a heartbeat of an agent.
 func (s *agents) touch(ctx context.Context, id string) (touched, error) {
 	k := s.keys
 	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id).Slice()
@@ -139,8 +140,7 @@ func (s *agents) touch(ctx context.Context, id string) (touched, error) {
 	return t, nil
 }
 
-// Heartbeat notes that an agent lives. The Agent has the state, but not its
-// totals. It is one call of Redis. It returns ErrNoAgent.
+// Heartbeat records a heartbeat of an agent, with one call of Redis. It returns the agent without its totals, or ErrNoAgent.
 func (s *Service) Heartbeat(ctx context.Context, id string) (Agent, error) {
 	t, err := s.touch(ctx, id)
 	return t.Agent, err
@@ -150,11 +150,11 @@ func (s *Service) Heartbeat(ctx context.Context, id string) (Agent, error) {
 type listed struct {
 	Agent
 	secret   string
-	failures int  // health checks in a row
-	damaged  bool // only its id is known
+	failures int  // number of consecutive failed health checks
+	damaged  bool // the record is invalid; only the ID is known
 }
 
-// parseRecord reads the record of an agent. Of a damaged one it returns an error, and the id as the name.
+// parseRecord decodes the record of an agent. If it is damaged, the returned record has the ID as its name.
 func parseRecord(id, text string) (record, error) {
 	var rec record
 	err := json.Unmarshal([]byte(text), &rec)
@@ -167,7 +167,7 @@ func parseRecord(id, text string) (record, error) {
 	return rec, nil
 }
 
-// snapshot reads all agents, without their numbers, by name.
+// snapshot returns all agents without their totals, sorted by name.
 func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
 	k := s.keys
 	var clock *redis.TimeCmd

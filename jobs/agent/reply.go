@@ -12,23 +12,22 @@ import (
 	"muster/jobs/pipeline"
 )
 
-// Reply is how an agent ends an assignment, in JSON: the response to a push, the
-// result of a Go task, and the body of the calls complete and fail.
+// Reply is the result of an assignment in JSON: the response to a push, the result of a Go task, and the body of the calls
+// complete and fail.
 type Reply struct {
 	Verdict string           `json:"verdict,omitempty"`
 	Reason  string           `json:"reason,omitempty"`
 	Items   []jobs.Item      `json:"items,omitempty"`
-	Item    json.RawMessage  `json:"item,omitempty"`   // fields of the item to set
-	Result  json.RawMessage  `json:"result,omitempty"` // of a stage that takes the job
+	Item    json.RawMessage  `json:"item,omitempty"`   // fields to set in the item
+	Result  json.RawMessage  `json:"result,omitempty"` // of a stage that takes the whole job
 	Usage   map[string]int64 `json:"usage,omitempty"`
 
-	Error             string   `json:"error,omitempty"` // it could not be done
+	Error             string   `json:"error,omitempty"` // set if the work failed
 	RetryAfterSeconds *float64 `json:"retry_after_seconds,omitempty"`
 	Permanent         bool     `json:"permanent,omitempty"`
 }
 
-// ParseReply reads a Reply. Anything that is not a JSON object is an error that
-// shows the beginning of it.
+// ParseReply decodes a Reply. The error for any other data contains its first 200 bytes.
 func ParseReply(raw []byte) (Reply, error) {
 	var r Reply
 	raw = bytes.TrimSpace(raw)
@@ -62,7 +61,7 @@ func (r Reply) Answer(takes string) jobs.Answer {
 	return a
 }
 
-// After returns when to try again: nil for the usual back-off.
+// After returns the delay of the retry, or nil for the back-off of the stage.
 func (r Reply) After() *time.Duration {
 	if r.RetryAfterSeconds == nil {
 		return nil

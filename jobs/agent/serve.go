@@ -12,21 +12,21 @@ import (
 	"muster/tasks/limit"
 )
 
-// Why the context of an assignment that this process works on ends, other than by the end of Run.
+// Causes of the cancellation of an assignment in this process, in addition to the end of Run.
 var (
 	errDeadline = errors.New("the deadline of the assignment has passed")
 	errGone     = errors.New("the assignment has ended or was lost")
 )
 
-// server takes work for agents to push to and for Go tasks.
+// server leases work for Go tasks and for agents with a URL.
 type server struct {
 	s           *Service
 	push, tasks *slots
 	wg          sync.WaitGroup
 
-	// Of the goroutine of run alone:
-	version string                        // of the agents, when they were read
-	read    time.Time                     // when they were read
+	// The fields below are used by the goroutine of run only.
+	version string                        // version of the agents that were read last
+	read    time.Time                     // time of that
 	serving map[string]context.CancelFunc // by agent or Go task
 	waiting map[string]*waiter
 }
@@ -35,7 +35,7 @@ func newServer(s *Service) *server {
 	return &server{s: s, push: &slots{s.cfg.PushSlots}, tasks: &slots{s.cfg.TaskSlots}, serving: map[string]context.CancelFunc{}, waiting: map[string]*waiter{}}
 }
 
-// run serves the agents and Go tasks that there are until ctx ends.
+// run serves all agents with a URL and all Go tasks until ctx is done.
 func (v *server) run(ctx context.Context) {
 	every(ctx, v.s.cfg.Tick, func(ctx context.Context) {
 		v.s.warn(ctx, "find the agents to push to", v.refreshPush(ctx))
@@ -48,7 +48,7 @@ func (v *server) run(ctx context.Context) {
 	v.wg.Wait()
 }
 
-// serve begins or continues to serve an agent or Go task.
+// serve starts to serve an agent or Go task, or updates its roles and capacity if it is being served.
 func (v *server) serve(ctx context.Context, w *waiter) {
 	ws := v.s.waiters
 	if known := v.waiting[w.agent]; known != nil {
@@ -75,7 +75,7 @@ func (v *server) serve(ctx context.Context, w *waiter) {
 	})
 }
 
-// unserve stops serving removed agents or Go tasks of a mode.
+// unserve stops serving the agents or Go tasks of a mode that are not in now.
 func (v *server) unserve(mode string, now map[string]bool) {
 	for id, w := range v.waiting {
 		if w.mode == mode && !now[id] {
@@ -86,7 +86,7 @@ func (v *server) unserve(mode string, now map[string]bool) {
 	}
 }
 
-// takeOne takes an assignment for an agent or Go task, and begins to work on it. It reports whether there was one.
+// takeOne leases and begins one assignment for an agent or Go task. It reports whether there was work.
 func (v *server) takeOne(ctx context.Context, w *waiter) bool {
 	ws := v.s.waiters
 	ws.mu.Lock()
@@ -115,7 +115,7 @@ func (v *server) takeOne(ctx context.Context, w *waiter) bool {
 	return true
 }
 
-// begin pushes an assignment to its agent, or sends its Go task, and extends its lease meanwhile.
+// begin pushes an assignment to its agent or sends its Go task, and extends the lease until that returns.
 func (v *server) begin(w *waiter, a Assignment, permit limit.Permit) {
 	h := &assigned{Assignment: a, now: a.Begun}
 	ctx, cancel := context.WithCancelCause(within(v.s.waiters.base, h.Work))
@@ -136,7 +136,7 @@ func (v *server) begin(w *waiter, a Assignment, permit limit.Permit) {
 	})
 }
 
-// extend extends the lease of an assignment until ctx ends, and ends it with cancel if the lease is lost.
+// extend extends the lease of an assignment until ctx is done. If the lease is lost, it calls cancel.
 func (v *server) extend(ctx context.Context, cancel context.CancelCauseFunc, h assigned) {
 	tick := time.NewTicker(max(h.Expires.Sub(h.Begun)/3, 10*time.Millisecond))
 	defer tick.Stop()
@@ -155,8 +155,8 @@ func (v *server) extend(ctx context.Context, cancel context.CancelCauseFunc, h a
 	}
 }
 
-// interrupted settles an assignment whose context has ended: it fails at its deadline, and another process gets it when Run
-// ends. It reports whether the context has ended.
+// interrupted settles an assignment if its context is done, and reports whether it is. After the deadline the attempt fails;
+// when Run ends, the work is released.
 func (s *assignments) interrupted(ctx context.Context, h *assigned) bool {
 	cause := context.Cause(ctx)
 	if cause == nil {
@@ -167,15 +167,15 @@ func (s *assignments) interrupted(ctx context.Context, h *assigned) bool {
 	switch {
 	case errors.Is(cause, errDeadline):
 		s.settle(ctx, h, nil, func(h *assigned) error { return s.fail(ctx, h, cause, 0, true, endExpired) })
-	case errors.Is(cause, errGone): // others have settled it
+	case errors.Is(cause, errGone): // another call has settled it
 	default:
 		s.settle(ctx, h, nil, func(h *assigned) error { return s.release(ctx, h) })
 	}
 	return true
 }
 
-// settle ends an assignment that this process works on, with the usage that its agent has reported meanwhile, or in its
-// response; nil for no change. One that cannot be settled now is lost when its lease expires.
+// settle reads the current state of an assignment of this process, adds usage, and calls how if the assignment is open. If
+// that fails, the assignment is lost when its lease expires.
 func (s *assignments) settle(ctx context.Context, h *assigned, usage map[string]int64, how func(h *assigned) error) {
 	if checkUsage(usage) != nil {
 		usage = nil
@@ -192,7 +192,7 @@ func (s *assignments) settle(ctx context.Context, h *assigned, usage map[string]
 	}
 }
 
-// recount reads how many assignments the agents with waiters hold: other processes change that, too.
+// recount reads the number of assignments of each agent with a waiter, because other processes change it as well.
 func (v *server) recount(ctx context.Context) error {
 	ws := v.s.waiters
 	ws.mu.Lock()
@@ -230,7 +230,7 @@ func (v *server) recount(ctx context.Context) error {
 	return nil
 }
 
-// refreshPush serves the agents to push to.
+// refreshPush updates the set of served agents with a URL.
 func (v *server) refreshPush(ctx context.Context) error {
 	version, err := v.s.rdb.Get(ctx, v.s.keys.version()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -255,7 +255,7 @@ func (v *server) refreshPush(ctx context.Context) error {
 	return nil
 }
 
-// refreshTasks serves the Go tasks.
+// refreshTasks updates the set of served Go tasks.
 func (v *server) refreshTasks(ctx context.Context) error {
 	live, err := v.s.tasks.liveTasks(ctx)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"muster/jobs"
 )
 
-// Limits of requests of agents.
+// Limits on the requests of agents.
 const (
 	maxUsageNames = 20
 	maxUsage      = 1_000_000_000_000
-	maxAgentUsage = 100  // names of the usage of an agent, ever
-	maxJobUsage   = 5000 // of the usage of a job: names of all agents
+	maxAgentUsage = 100  // number of different usage names of an agent, over all its assignments
+	maxJobUsage   = 5000 // number of usage counters of a job, over all agents
 	maxMessage    = 2000
 	maxRetryAfter = 24 * time.Hour
 )
@@ -83,7 +83,7 @@ func (s *assignments) loadOwned(ctx context.Context, id, agent string, fence int
 	return h, nil
 }
 
-// ended returns the response to a call that wants an assignment to end in a way, although it has ended.
+// ended returns the result of a call that would end an assignment with outcome, although it has already ended.
 func ended(h *assigned, outcome string) error {
 	if h.outcome == outcome {
 		return nil // the response to the first call was lost
@@ -91,9 +91,8 @@ func ended(h *assigned, outcome string) error {
 	return fmt.Errorf("assignment %s has ended as %s: %w", h.ID, cmp.Or(h.outcome, endCompleted), jobs.ErrLeaseLost)
 }
 
-// Beat extends the lease of an assignment. usage is its usage so far, in
-// total; nil for no change. It returns ErrNoneSuch, ErrNotYours,
-// jobs.ErrLeaseLost (stop working on it) or a *jobs.FieldError.
+// Beat extends the lease of an assignment. usage is the total usage of the assignment so far; nil means no change. The
+// error is ErrNoneSuch, ErrNotYours, a *jobs.FieldError, or jobs.ErrLeaseLost: the agent must stop its work.
 func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int64, usage map[string]int64) (Assignment, error) {
 	if err := checkUsage(usage); err != nil {
 		return Assignment{}, err
@@ -117,8 +116,8 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 	return h.Assignment, nil
 }
 
-// AddItems adds up to jobs.MaxItems items to the job of an assignment. Those whose key
-// exists change nothing. It returns the same errors as Beat.
+// AddItems adds up to jobs.MaxItems items to the job of an assignment and returns the number of added items. Items whose
+// keys exist are ignored. It returns the same errors as Beat.
 func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
 	h, err := s.loadOwned(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
@@ -156,7 +155,7 @@ func (s *assignments) complete(ctx context.Context, h *assigned, a jobs.Answer) 
 		return completedBefore(h, digest)
 	}
 	a.Usage = nil // it is in the record of the assignment
-	if !h.Done {  // else a process died between completing the work and ending the assignment
+	if !h.Done {  // otherwise a process died after completing the work and before ending the assignment
 		if err := s.cfg.Jobs.Complete(ctx, h.Work, a); err != nil {
 			return s.lost(ctx, h, err)
 		}
@@ -168,7 +167,7 @@ func (s *assignments) complete(ctx context.Context, h *assigned, a jobs.Answer) 
 	return completedBefore(h, digest) // another call may have been first
 }
 
-// digestOf returns a hash of a response without its usage.
+// digestOf returns a hash of a result without its usage.
 func digestOf(a jobs.Answer) (string, error) {
 	a.Usage = nil
 	raw, err := json.Marshal(a)
@@ -179,7 +178,8 @@ func digestOf(a jobs.Answer) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// completedBefore returns the response to a completion of an assignment that has ended: a repeated one succeeds.
+// completedBefore returns the result of Complete for an assignment that has ended. It is nil if the first call had the same
+// digest.
 func completedBefore(h *assigned, digest string) error {
 	if h.outcome == endCompleted && h.digest != digest {
 		return fmt.Errorf("assignment %s was completed with another response, which counts: %w", h.ID, jobs.ErrLeaseLost)
@@ -195,13 +195,12 @@ type failure struct {
 
 func (f *failure) Error() string { return f.message }
 
-// Permanent reports whether another attempt is of no use.
+// Permanent reports whether a retry would be useless.
 func (f *failure) Permanent() bool { return f.permanent }
 
-// Fail ends an assignment that could not be done. The item gets another attempt
-// after retryAfter (nil: the usual back-off), unless it was the last one or
-// permanent is set: then the cause that Jobs.Fail gets has a method Permanent
-// that returns true. A repeated call succeeds. It returns the same errors as Beat.
+// Fail ends an assignment whose work has failed. The work is retried after retryAfter, or after the back-off of the stage
+// if retryAfter is nil, unless permanent is true or no attempts are left. A repeated call succeeds and changes nothing. It
+// returns the same errors as Beat.
 func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int64, message string, retryAfter *time.Duration, permanent bool, usage map[string]int64) error {
 	if err := checkUsage(usage); err != nil {
 		return err
@@ -223,7 +222,7 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 	return s.fail(ctx, h, &failure{message, permanent}, after, true, endFailed)
 }
 
-// fail ends an assignment that could not be done, with an outcome.
+// fail ends an assignment whose work has failed. counts reports whether the failure counts as an attempt.
 func (s *assignments) fail(ctx context.Context, h *assigned, cause error, after time.Duration, counts bool, outcome string) error {
 	if !h.open() {
 		return ended(h, outcome)
@@ -235,7 +234,8 @@ func (s *assignments) fail(ctx context.Context, h *assigned, cause error, after 
 	return nil
 }
 
-// Release returns an assignment without counting an attempt. A repeated call succeeds. It returns the same errors as Beat.
+// Release returns the work of an assignment to the queue without counting an attempt. A repeated call succeeds. It returns
+// the same errors as Beat.
 func (s *Service) Release(ctx context.Context, assignment, agent string, fence int64) error {
 	h, err := s.loadOwned(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
@@ -255,11 +255,11 @@ func (s *assignments) release(ctx context.Context, h *assigned) error {
 	return nil
 }
 
-// maxBroke is how many agents may go while they work on an item before that counts as an attempt: an item on which its
-// agents die must end, too.
+// maxBroke is the number of agents that may disappear while they work on an item without a counted attempt. After that
+// each one counts, because an item that crashes its agents must fail eventually.
 const maxBroke = 2
 
-// broken ends an assignment whose agent has gone while it worked on it.
+// broken ends an assignment whose agent disappeared during the work.
 func (s *assignments) broken(ctx context.Context, h *assigned, cause error) error {
 	if !h.open() {
 		return ended(h, endMoved)
@@ -274,8 +274,8 @@ func (s *assignments) broken(ctx context.Context, h *assigned, cause error) erro
 	return s.fail(ctx, h, fmt.Errorf("%w; it is the agent number %d that has gone while it worked on this", cause, n), -1, true, endMoved)
 }
 
-// abandon takes all assignments off an agent, so that others get the work at once. With died, the agent has gone while it
-// worked on them.
+// abandon ends all assignments of an agent, so that the work is assigned again immediately. died reports whether the agent
+// disappeared during the work; see broken.
 func (s *assignments) abandon(ctx context.Context, agent string, cause error, died bool) error {
 	ids, err := s.heldBy(ctx, agent, "+inf")
 	if err != nil {

@@ -9,19 +9,18 @@ import (
 	"muster/jobs"
 )
 
+// Limits of Lease.
 const (
-	MaxLease = 100 // assignments in one response
-	MaxWait  = 30 * time.Second
+	MaxLease = 100              // maximum number of assignments per call
+	MaxWait  = 30 * time.Second // maximum wait
 )
 
-// Lease waits for work of roles of the agent; none means all of its roles. It
-// returns at once when there is work, with up to limit assignments, at most 100
-// and never more than the agent has capacity for. Without work it returns an
-// empty list after wait, at most 30 s, and at once when Run ends. It needs Run
-// in the same process. If ctx ends, the work that was taken is released.
+// Lease assigns work of the given roles to the agent, or of all of its roles if there are none. It returns as soon as
+// there is work, with up to limit assignments, at most MaxLease and at most the free capacity of the agent. Without work
+// it returns an empty list after wait, at most MaxWait, or when Run returns. A wait requires Run in the same process. If
+// ctx is canceled, the assigned work is released.
 //
-// It returns ErrNoAgent, ErrTooMany for more than 16 polls of an agent at a
-// time, or a *jobs.FieldError.
+// The error is ErrNoAgent, ErrTooMany if the agent has more than 16 concurrent polls, or a *jobs.FieldError.
 func (s *Service) Lease(ctx context.Context, id string, roles []string, limit int, wait time.Duration) ([]Assignment, error) {
 	t, err := s.touch(ctx, id)
 	if err != nil {
@@ -81,7 +80,7 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 	}
 }
 
-// take takes up to most assignments for a waiter that has room for them.
+// take leases up to most assignments for a waiter, limited by its free capacity. All of them have the same role.
 func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, error) {
 	s.waiters.mu.Lock()
 	roles, capacity := w.roles, w.capacity
@@ -122,7 +121,7 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 	return nil, nil
 }
 
-// releaseAll releases assignments that did not reach their agent.
+// releaseAll releases assignments that were not delivered to their agent.
 func (s *assignments) releaseAll(ctx context.Context, all []Assignment) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()

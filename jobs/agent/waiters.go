@@ -8,38 +8,38 @@ import (
 )
 
 const (
-	maxPolls  = 16                     // of one agent at a time
-	lookAgain = 250 * time.Millisecond // a new poll makes no new look for a role that had no work so lately
-	blockFor  = 2 * time.Second        // how long an agent that cannot get work is left out
+	maxPolls  = 16                     // maximum number of concurrent polls of an agent
+	lookAgain = 250 * time.Millisecond // time for which new polls do not check a role that had no work
+	blockFor  = 2 * time.Second        // time for which an agent is skipped if no work can be assigned to it
 )
 
-// slots is room that waiters may share.
+// slots is the number of free slots, which waiters may share.
 type slots struct{ free int }
 
-// waiter waits for work: a poll, an agent to push to, or a Go task. The mutex of waiters guards all fields but agent, mode
-// and wake.
+// waiter is a poll, an agent with a URL or a Go task that waits for work. The mutex of waiters guards all fields except
+// agent, mode and wake.
 type waiter struct {
 	agent    string
 	mode     string
-	wake     chan struct{} // has a value when it should look for work
-	waiting  bool          // it looks for work once it is woken; else it looks now, or will
-	once     bool          // it does not wait, so it looks at each of its roles
+	wake     chan struct{} // has a value if the waiter should check for work
+	waiting  bool          // the waiter checks for work after a wake-up; otherwise it is checking, or about to
+	once     bool          // the waiter checks all of its roles once and does not wait
 	roles    []string
 	slots    *slots
 	capacity int
-	held     int       // as far as this process knows; hold corrects it
-	changes  int       // of held, by assignments of this process
-	idle     time.Time // since when
-	since    time.Time // since when it waits
-	blocked  time.Time // until when it gets no work
+	held     int       // number of assignments known to this process; hold and recount correct it
+	changes  int       // number of changes of held by this process
+	idle     time.Time // start of the idle time
+	since    time.Time // start of the wait
+	blocked  time.Time // no work is assigned until then
 }
 
-// ready reports whether a waiter waits, and can take work of a role.
+// ready reports whether a waiter is waiting and can take work of a role.
 func (w *waiter) ready(role string) bool {
 	return w.waiting && w.room() > 0 && slices.Contains(w.roles, role)
 }
 
-// room returns how many assignments a waiter can take now.
+// room returns the number of assignments that a waiter can take now.
 func (w *waiter) room() int {
 	if time.Now().Before(w.blocked) {
 		return 0
@@ -47,8 +47,8 @@ func (w *waiter) room() int {
 	return max(0, min(w.slots.free, w.capacity-w.held))
 }
 
-// before reports whether w gets work before u: it has fewer assignments for its capacity or, if that is equal, has been
-// idle or waiting for longer.
+// before reports whether w has precedence over u: it has a lower load relative to its capacity or, if the loads are equal,
+// has been idle or waiting for longer.
 func (w *waiter) before(u *waiter) bool {
 	if a, b := w.held*u.capacity, u.held*w.capacity; a != b {
 		return a < b
@@ -59,11 +59,11 @@ func (w *waiter) before(u *waiter) bool {
 	return w.since.Before(u.since)
 }
 
-// waiters holds the waiters of this process. For each role with waiters, one goroutine waits at the wake-up list of
-// the role, and wakes the waiter that gets work next.
+// waiters manages the waiters of this process. For each role with waiters, one goroutine blocks on the wake-up list of the
+// role and wakes the waiter with the highest precedence.
 type waiters struct {
 	s     *Service
-	base  context.Context // of Run, which sets it before anything waits
+	base  context.Context // context of Run; nil before Run
 	watch sync.WaitGroup
 
 	mu    sync.Mutex // guards the rest
@@ -73,16 +73,16 @@ type waiters struct {
 
 // roleState is the state of a role in this process.
 type roleState struct {
-	watched bool      // a goroutine waits at the wake-up list
-	none    time.Time // until then, new polls find no work without a check
-	timer   *time.Timer
+	watched bool        // a goroutine blocks on the wake-up list
+	none    time.Time   // until then, new polls assume that there is no work
+	timer   *time.Timer // wakes a waiter when work becomes due
 }
 
 func newWaiters(s *Service) *waiters {
 	return &waiters{s: s, all: map[*waiter]struct{}{}, roles: map[string]*roleState{}}
 }
 
-// run lets waiters wait until ctx ends.
+// run watches the roles of waiters until ctx is done.
 func (ws *waiters) run(ctx context.Context) {
 	ws.mu.Lock()
 	for w := range ws.all {
@@ -99,7 +99,7 @@ func (ws *waiters) run(ctx context.Context) {
 	}
 }
 
-// stop waits until nothing waits at a list. Run has ended.
+// stop waits for the goroutines of roles. The context of Run is done.
 func (ws *waiters) stop() { ws.watch.Wait() }
 
 // join adds a waiter, unless its agent has too many polls.
@@ -120,7 +120,7 @@ func (ws *waiters) join(w *waiter) bool {
 	return true
 }
 
-// wait makes a waiter wait for a wake-up.
+// wait marks a waiter as waiting for a wake-up.
 func (ws *waiters) wait(w *waiter) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -128,7 +128,7 @@ func (ws *waiters) wait(w *waiter) {
 	ws.ensure(w)
 }
 
-// leave removes a waiter. One that was woken and has not looked passes that on.
+// leave removes a waiter. If it was woken and has not checked for work, leave wakes another one.
 func (ws *waiters) leave(ctx context.Context, w *waiter) {
 	ws.mu.Lock()
 	delete(ws.all, w)
@@ -147,7 +147,7 @@ func (ws *waiters) leave(ctx context.Context, w *waiter) {
 	}
 }
 
-// ensure makes goroutines wait at the wake-up lists of the roles of a waiter. The caller holds mu.
+// ensure starts the missing goroutines for the roles of a waiter. The caller holds mu.
 func (ws *waiters) ensure(w *waiter) {
 	if ws.base == nil || ws.base.Err() != nil {
 		return
@@ -170,8 +170,8 @@ func (ws *waiters) role(role string) *roleState {
 	return st
 }
 
-// watchRole waits at the wake-up list of a role while it has waiters with room, and wakes one of them for a token, and at
-// each tick.
+// watchRole blocks on the wake-up list of a role while there are waiters with free capacity. It wakes one of them for each
+// token and after each Config.Tick.
 func (ws *waiters) watchRole(ctx context.Context, role string) {
 	for {
 		ws.mu.Lock()
@@ -203,7 +203,7 @@ func (ws *waiters) watchRole(ctx context.Context, role string) {
 	}
 }
 
-// first returns the waiter that gets work of a role next, or nil. The caller holds mu.
+// first returns the waiter with the highest precedence for a role, or nil. The caller holds mu.
 func (ws *waiters) first(role string) *waiter {
 	var first *waiter
 	for w := range ws.all {
@@ -214,7 +214,7 @@ func (ws *waiters) first(role string) *waiter {
 	return first
 }
 
-// wakeOne wakes the waiter that gets work of a role next. It reports whether there is one.
+// wakeOne wakes the waiter with the highest precedence for a role. It reports whether there is one.
 func (ws *waiters) wakeOne(role string) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -227,7 +227,8 @@ func (ws *waiters) wakeOne(role string) bool {
 	return true
 }
 
-// portion returns how many assignments of a role a waiter takes at once: its share of the waiters with room.
+// portion returns the number of assignments of a role that a waiter takes at once: its capacity, shared with the other agents
+// that have free capacity.
 func (ws *waiters) portion(w *waiter, role string) int {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -241,8 +242,8 @@ func (ws *waiters) portion(w *waiter, role string) int {
 	return min(room, max(1, room/(n+1)))
 }
 
-// mayHave reports whether a new poll should look for work: no other waiter has found none and waits for it, and there was
-// some when this process last looked, or that is long ago.
+// mayHave reports whether a new poll should check for work of one of its roles: no other waiter is waiting for that role, and
+// this process has not recently found it without work.
 func (ws *waiters) mayHave(w *waiter) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -250,21 +251,21 @@ func (ws *waiters) mayHave(w *waiter) bool {
 	return slices.ContainsFunc(w.roles, func(role string) bool { return ws.first(role) == nil && !now.Before(ws.role(role).none) })
 }
 
-// maybe reports whether a role may have work: this process has not found lately that it has none.
+// maybe reports whether a role may have work: this process has not recently found it without work.
 func (ws *waiters) maybe(role string) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return !time.Now().Before(ws.role(role).none)
 }
 
-// some notes that a role may have work.
+// some records that a role may have work.
 func (ws *waiters) some(role string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.role(role).none = time.Time{}
 }
 
-// none notes that a role has no work, and wakes a waiter when there may be some; next < 0 means that only a token ends the wait.
+// none records that a role has no work, and wakes a waiter after next. If next < 0, only a token wakes one.
 func (ws *waiters) none(role string, next time.Duration) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -282,7 +283,7 @@ func (ws *waiters) none(role string, next time.Duration) {
 	})
 }
 
-// holds stores that a waiter has got assignments, and the load of its agent.
+// holds records that a waiter has taken n assignments, and the new load of its agent.
 func (ws *waiters) holds(w *waiter, n int, now room) {
 	ws.mu.Lock()
 	for u := range ws.all {
@@ -292,7 +293,7 @@ func (ws *waiters) holds(w *waiter, n int, now room) {
 		}
 	}
 	if w.mode == modeTask {
-		w.held = 0 // its slots count
+		w.held = 0 // only its slots limit a Go task
 	}
 	w.slots.free -= n
 	ws.mu.Unlock()
@@ -306,7 +307,7 @@ func (ws *waiters) holds(w *waiter, n int, now room) {
 	ws.block(w, wait)
 }
 
-// block leaves a waiter out for a while.
+// block excludes a waiter from work for the duration wait.
 func (ws *waiters) block(w *waiter, wait time.Duration) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -314,7 +315,7 @@ func (ws *waiters) block(w *waiter, wait time.Duration) {
 	time.AfterFunc(wait, func() { ws.freed(w) })
 }
 
-// freed notes that a waiter may have room again.
+// freed wakes a waiter that may have free capacity again.
 func (ws *waiters) freed(w *waiter) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -324,7 +325,7 @@ func (ws *waiters) freed(w *waiter) {
 	}
 }
 
-// ended notes that an assignment of an agent has ended.
+// ended records that an assignment of an agent has ended.
 func (ws *waiters) ended(agent string) {
 	ws.mu.Lock()
 	var all []*waiter
