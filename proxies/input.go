@@ -16,7 +16,7 @@ import (
 // worker's files and environment:
 //
 //   - an http or https URL, used verbatim: ${NAME} is rejected;
-//   - with Configured, the source with the same name and URL in the worker's own Config.Sources, which provides files, headers, passwords and ${NAME};
+//   - with Configured, the source with the same name and URL in the worker's own Settings.Sources, which provides files, headers, passwords and ${NAME};
 //   - with List, a list that the sender has read, or with Unread, the sender's error.
 type FetchInput struct {
 	source.Source

@@ -178,7 +178,7 @@ func ReadReport(dir, job string) (report Report, ok bool, err error) {
 // working ones. It rechecks the members of the pool too. Send it with tasks.ProgressKeys(ProgressPrefix).
 //
 // Files are read here, before the workflow is sent. For a source with secrets only the name is sent; the workers have
-// the source in their own Config.Sources. See [FetchInput].
+// the source in their own Settings.Sources. See [FetchInput].
 //
 // Some sources and chunks may fail. If no source is readable, the refresh fails. If no proxy is found, it succeeds,
 // keeps the old pool and marks it as stale.
@@ -199,7 +199,7 @@ type Config struct {
 	Pool *Pool
 	// Probe configures the checks. Its Judges are required for the first check.
 	Probe probe.Config
-	// ExportDir is the directory for live_proxies.json and .txt after a refresh. Defaults to none.
+	// ExportDir is the directory for the exports and the report of a refresh. Defaults to none.
 	ExportDir string
 	// Client sends workflows. Required for StartRefresh, StartRecheck and RecheckProxy.
 	Client *tasks.Client

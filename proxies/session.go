@@ -12,8 +12,8 @@ import (
 )
 
 // A Session sends its requests through the proxy that served its first request, on connections that it shares with no
-// other session. If the proxy becomes unavailable, requests fail, because a site must not see the address of a
-// session change. Create a new session in that case. A Session is safe for concurrent use.
+// other session. If the proxy becomes unavailable, requests fail, because the site must see one address per session.
+// Create a new session in that case. A Session is safe for concurrent use.
 type Session struct {
 	pool      *Pool
 	lastProxy string        // the proxy of the preceding session

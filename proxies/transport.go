@@ -78,7 +78,7 @@ type transport struct {
 type leaseKey struct{}
 
 // Used returns the proxy that carried a response. ok is false for a direct connection.
-func Used(r *http.Response) (Proxy, bool) {
+func Used(r *http.Response) (proxy Proxy, ok bool) {
 	if r == nil || r.Request == nil {
 		return Proxy{}, false
 	}
@@ -139,7 +139,7 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		a.fail(lease, verdict, response, err)
 	}
 
-	// All attempts failed in the same way, so the target is the cause. Its response, if any, is returned.
+	// No proxy reached the target, so the target is considered the cause. The last response, if any, is returned.
 	if n := len(a.suspects); n > 0 {
 		final := a.suspects[n-1]
 		if final.response != nil {
@@ -216,12 +216,12 @@ func (t *transport) sendOnce(request *http.Request, s *Session, lease *Lease) (*
 		return nil, t.blame(request, s, lease, err), err
 	}
 	if forward {
-		answer, refusal := classifyResponse(response)
+		ambiguous, refusal := classifyResponse(response)
 		switch {
 		case refusal != nil:
 			response.Body.Close()
 			return nil, blame(lease, refusal), refusal
-		case answer:
+		case ambiguous:
 			response.Body = &body{ReadCloser: response.Body, lease: lease} // no outcome
 			return response, verdictUnknown, nil
 		}
@@ -247,18 +247,18 @@ func (t *transport) blame(request *http.Request, s *Session, lease *Lease, err e
 	case request.Context().Err() == context.Canceled:
 		lease.Release()
 		return verdictLocal
-	case request.Context().Err() != nil, s.hasProxy() && isTimeout(err): // of a proxy that has reached the site before
+	case request.Context().Err() != nil, s.hasProxy() && isTimeout(err): // the proxy of a session has reached the site before
 		lease.Report(TimedOut, 0)
 		return verdictProxy
 	}
 	return blame(lease, err)
 }
 
-// classifyResponse reports whether a response to an http request in absolute form may come from the proxy instead of
-// the site. If it certainly does, refusal is not nil.
-func classifyResponse(r *http.Response) (may bool, refusal error) {
-	refuse := func(reason tunnel.Reason, asked bool) (bool, error) {
-		return true, &tunnel.Error{Reason: reason, Detail: "proxy returned status " + r.Status, TargetSent: asked}
+// classifyResponse determines whether the proxy itself created the response to a plain http request. If it certainly
+// did, refusal is not nil; ambiguous means that it may have.
+func classifyResponse(r *http.Response) (ambiguous bool, refusal error) {
+	refuse := func(reason tunnel.Reason, targetSent bool) (bool, error) {
+		return true, &tunnel.Error{Reason: reason, Detail: "proxy returned status " + r.Status, TargetSent: targetSent}
 	}
 	switch r.StatusCode {
 	case http.StatusProxyAuthRequired:

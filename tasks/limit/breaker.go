@@ -25,8 +25,8 @@ type BreakerConfig struct {
 	TrialTTL    time.Duration // timeout of a trial without a report. Defaults to 2 minutes.
 	Disabled    bool          // allow all requests. Defaults to false.
 	FailOpen    bool          // allow all requests while Redis is unreachable. Defaults to false.
-	// Changed is called when a closed breaker opens and when an open one closes, by the process whose report or reset
-	// caused it. It is not called for failed trials. The report waits for it. Defaults to none.
+	// Changed is called when a breaker opens or closes, in the process whose call of Success, Failure or Reset caused the
+	// change. That call waits for it. Changed is not called when a failed trial reopens the breaker. Defaults to none.
 	Changed func(context.Context, BreakerState)
 	Logger  *slog.Logger // Defaults to slog.Default().
 }
@@ -113,7 +113,7 @@ func (p Permit) Failure(ctx context.Context, block string) error {
 	return p.report(ctx, "failure", block)
 }
 
-// Cancel reports that the request was not made or that its result does not concern the key.
+// Cancel reports that the request was not made, or that its result says nothing about the key.
 func (p Permit) Cancel(ctx context.Context) error { return p.report(ctx, "none", "") }
 
 func (p Permit) report(ctx context.Context, outcome, block string) error {
@@ -168,7 +168,7 @@ type BreakerState struct {
 	State     string    `json:"state"` // closed, open or half_open
 	Failures  int       `json:"failures"`
 	OpenedAt  time.Time `json:"opened_at,omitzero"` // most recently
-	Since     time.Time `json:"since,omitzero"`     // first opened after it was last closed
+	Since     time.Time `json:"since,omitzero"`     // when it opened after being closed; failed trials do not change it
 	Until     time.Time `json:"until,omitzero"`     // end of the cooldown
 	LastBlock string    `json:"last_block,omitempty"`
 	Allowed   int64     `json:"allowed"` // requests allowed since Since: the trials
@@ -185,8 +185,8 @@ func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
 	return states[0], nil
 }
 
-// States returns the breakers that are not closed, ordered by the time of opening. Until and State use the cooldown
-// of the process that opened the breaker, because a process that only lists breakers may have other settings.
+// States returns the breakers that are not closed, ordered by the time of opening. Their fields Until and State are
+// computed with the cooldown of the process that opened the breaker, not with that of b.
 func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	keys, err := b.rdb.ZRange(ctx, breakerIndex(b.cfg.Namespace), 0, -1).Result()
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 
 // Rate is the size and refill rate of a bucket.
 type Rate struct {
-	Capacity float64 // number of tokens
-	Burst    float64 // tokens in addition to Capacity
+	Capacity float64 // size of the bucket, in tokens
+	Burst    float64 // additional size of the bucket; Capacity+Burst tokens are available at once
 	PerSec   float64 // tokens added per second; 0 means none
 }
 
-// PerMinute returns the rate of n tokens per minute, with bursts of up to n.
+// PerMinute returns a rate of n tokens per minute. The bucket holds up to n tokens.
 func PerMinute(n float64) Rate { return Rate{Capacity: n, PerSec: n / 60} }
 
 func (r Rate) size() float64 { return r.Capacity + r.Burst }
@@ -26,7 +26,7 @@ func (r Rate) size() float64 { return r.Capacity + r.Burst }
 // BucketConfig configures a TokenBucket.
 type BucketConfig struct {
 	Namespace string          // prefix of all keys. Defaults to "muster".
-	Default   Rate            // rate of keys that are not in PerKey. Defaults to 5, burst 2, 1 per second.
+	Default   Rate            // rate of keys that are not in PerKey. Defaults to {Capacity: 5, Burst: 2, PerSec: 1}.
 	PerKey    map[string]Rate // rates by key
 	FailOpen  bool            // allow all requests while Redis is unreachable. Defaults to false.
 	Logger    *slog.Logger    // Defaults to slog.Default().
@@ -77,7 +77,7 @@ func (b *TokenBucket) Take(ctx context.Context, key string, n float64) (TakeResu
 	return b.take(ctx, key, n, 0)
 }
 
-// Reserve takes n tokens, possibly in advance, and returns the time to wait before using them. If that exceeds
+// Reserve takes n tokens, even if they are not available yet, and returns the time to wait before using them. If that exceeds
 // patience it takes none and returns the time with ErrTooLong or ErrNever.
 func (b *TokenBucket) Reserve(ctx context.Context, key string, n float64, patience time.Duration) (wait time.Duration, err error) {
 	t, err := b.take(ctx, key, n, patience)

@@ -24,8 +24,8 @@ type KeyedConfig struct {
 	Logger    *slog.Logger   // Defaults to slog.Default().
 }
 
-// A KeyedLimiter limits the concurrency of each key across all processes. Waiting callers are served in order. It is
-// safe for concurrent use.
+// A KeyedLimiter limits the concurrency of each key across all processes. The waiting callers of one process are served
+// in order, and the processes with waiting callers take turns. It is safe for concurrent use.
 //
 // While slots are held, one goroutine renews them.
 type KeyedLimiter struct {
@@ -110,8 +110,8 @@ func (l *KeyedLimiter) learn(key string, configured, applied int) {
 	}
 }
 
-// SetLimit changes the number of slots of a key immediately and for all processes. Additional slots wake waiters; a
-// lower limit takes effect as slots are released. n must be at least 1.
+// SetLimit changes the number of slots of a key for all processes. Additional slots are available immediately; a lower
+// limit takes effect as slots are released. n must be at least 1.
 func (l *KeyedLimiter) SetLimit(ctx context.Context, key string, n int) error {
 	if n < 1 {
 		return fmt.Errorf("invalid limit of %s: %d; must be at least 1", key, n)
