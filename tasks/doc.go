@@ -131,7 +131,8 @@
 // A task that is [External] is completed by a person, or by a program in any language. A handler can make its own task wait
 // in the same way, with [TokenFrom] and [ResultPending]. Such a task is STARTED and occupies no slot of a worker. The
 // program that completes it finds it with [Client.OpenTokens], gets a token from [Client.NewToken], and calls [Complete] or
-// [Client.Fail]; [Client.Extend] moves the deadline. Package api does the same over HTTP.
+// [Client.Fail]; [Client.Extend] moves the deadline. A program that knows the ID of the workflow needs no token: [Signal]
+// completes the task by its name, also before it is open. Package api does the same over HTTP.
 //
 // # States
 //

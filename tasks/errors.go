@@ -32,7 +32,7 @@ var (
 	ErrSucceeded = engine.ErrSucceeded
 	// ErrDamaged means that the data of the workflow in Redis cannot be decoded, so that it cannot be retried.
 	ErrDamaged = engine.ErrDamaged
-	// ErrEnded means that the workflow has ended, so that there is nothing to cancel.
+	// ErrEnded means that the workflow has ended, so that it cannot be cancelled and receives no signals.
 	ErrEnded = engine.ErrEnded
 	// ErrWaitInTask is returned by a Wait inside a handler, where it could keep its own work from running.
 	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or return a plan")

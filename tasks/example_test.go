@@ -366,6 +366,25 @@ func ExampleClient_TriggerSchedule() {
 	// hello ann
 }
 
+// A loan waits for two events of other systems, which may come early.
+var (
+	Score = tasks.New[string, int]("loan.score", tasks.External(), tasks.Timeout(24*time.Hour))
+	Offer = tasks.New[int, int]("loan.offer", tasks.External())
+)
+
+// An event of another system is a signal: it needs the ID of the workflow and the task.
+func ExampleSignal() {
+	client, end := exampleWorker(tasks.NewMux())
+	defer end()
+	ctx := context.Background()
+	run, err := tasks.Chain(Score.S("ann"), Offer).Send(ctx, client, tasks.ID("loan-17"))
+	must(err)
+	must(tasks.Signal(ctx, client, "loan-17", Offer, 5000)) // it is early, so it is kept
+	must(tasks.Signal(ctx, client, "loan-17", Score, 700))
+	fmt.Println(run.Wait(ctx))
+	// Output: 5000 <nil>
+}
+
 // A text is printed once a person has approved it.
 var (
 	Approve = tasks.New[string, bool]("press.approve", tasks.External(), tasks.Timeout(72*time.Hour))

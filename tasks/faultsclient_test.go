@@ -79,6 +79,13 @@ func callWithFault(t *testing.T, f *redistest.Fault) {
 		step("revoke", func() error { return tasks.Attach[int](c, "late").Revoke(ctx) })
 		step("answer", func() error { return answerOpen(ctx, c, asks) }, tasks.ErrCompleted)
 		step("wait", func() error { _, err := tasks.Attach[opinion](c, asks).Wait(ctx); return err })
+		step("send one that waits for signals", func() error {
+			_, err := tasks.Chain3(score.S("loan"), nextScore, nextScore).Send(ctx, c, tasks.ID("signalled"))
+			return err
+		}, tasks.ErrDuplicate)
+		for i := range 3 {
+			step("signal", func() error { return tasks.Signal(ctx, c, "signalled", score, i+1) }, tasks.ErrEnded)
+		}
 		return err
 	}
 	f.Arm()
@@ -103,9 +110,13 @@ func callWithFault(t *testing.T, f *redistest.Fault) {
 	if got, err := tasks.Attach[int](w.client, "named").Wait(ctx); err != nil || got != 3 {
 		t.Errorf("got %d, %v, want 3", got, err)
 	}
+	// A call that is repeated by the caller is another signal; one that is repeated by its connection is not.
+	if got, err := tasks.Attach[int](w.client, "signalled").Wait(ctx); err != nil || got > 3 || f.Kind == redistest.Repeated && got != 3 {
+		t.Errorf("value of the third signal: got %d, %v", got, err)
+	}
 	const unique = "muster:{0}:u:one"
 	rdb := w.client.Redis()
-	for _, id := range []string{"named", "late", strings.TrimSuffix(rdb.Get(ctx, unique).Val(), "~")} {
+	for _, id := range []string{"named", "late", "signalled", strings.TrimSuffix(rdb.Get(ctx, unique).Val(), "~")} {
 		ended(t, w, id)
 	}
 	if ttl := rdb.PTTL(ctx, unique).Val(); ttl <= 0 || ttl > time.Hour {

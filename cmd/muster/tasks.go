@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -44,7 +45,9 @@ func tasksCommand(env environment) *cli.Command {
 				},
 			},
 			{
-				Name: "complete", Usage: "complete an open task with its result, or fail it with --error", ArgsUsage: "WORKFLOW NODE",
+				Name: "complete", Usage: "complete an open task with its result, or fail it with --error", ArgsUsage: "WORKFLOW NODE|TASK",
+				Description: `A result for a TASK goes to the first of its open nodes. If none is open, the workflow
+keeps the result for the next one that opens.`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "result", Usage: "the result as `JSON`, or - for standard input"},
 					&cli.StringFlag{Name: "error", Usage: "fail the task with `MESSAGE`"},
@@ -72,7 +75,10 @@ func listRates(env environment, c *cli.Context) error {
 	})(c)
 }
 
-// completeTask completes or fails a node of a workflow.
+// isNode reports whether text has the form of a node ID, such as 2 or 1:0.3; else it is the name of a task.
+func isNode(text string) bool { return text != "" && strings.Trim(text, "0123456789.:") == "" }
+
+// completeTask completes or fails a node of a workflow, or sends a result to a task of it.
 func completeTask(env environment) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		failure := api.NodeFailure{Message: c.String("error"), Code: c.String("code"), Permanent: c.Bool("permanent")}
@@ -90,6 +96,9 @@ func completeTask(env environment) cli.ActionFunc {
 			id, node := c.Args().Get(0), c.Args().Get(1)
 			if c.IsSet("error") {
 				return done(env, s.FailNode(ctx, id, node, failure), "failed: node %s of %s", node, id)
+			}
+			if !isNode(node) {
+				return done(env, s.Signal(ctx, id, api.Signal{Task: node, NodeResult: api.NodeResult{Result: result}}), "sent to task %s of %s", node, id)
 			}
 			return done(env, s.CompleteNode(ctx, id, node, api.NodeResult{Result: result}), "completed: node %s of %s", node, id)
 		})(c)

@@ -153,6 +153,7 @@ var known = []httpproblem.Known{
 	{Err: tasks.ErrRevoked, Status: http.StatusConflict, Code: "workflow_revoked"},
 	{Err: tasks.ErrCancelled, Status: http.StatusConflict, Code: "workflow_cancelled"},
 	{Err: tasks.ErrCompleted, Status: http.StatusConflict, Code: "task_completed"},
+	{Err: tasks.ErrSignals, Status: http.StatusConflict, Code: "too_many_signals"},
 	{Err: tasks.ErrStale, Status: http.StatusConflict, Code: "stale_token"},
 	{Err: tasks.ErrNotOpen, Status: http.StatusConflict, Code: "task_not_open"},
 	{Err: tasks.ErrNoWorker, Status: http.StatusNotFound, Code: "worker_not_found"},

@@ -275,6 +275,12 @@ func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 		t.Errorf("got %+v, want true", r)
 	}
 	id = s.send(`{"task": "text.review", "input": "draft", "external": true}`)
+	s.call(http.MethodPost, "/v1/workflows/"+id+"/signals", `{"task": "text.review", "result": [1]}`, http.StatusNoContent, nil)
+	if r := s.result(id); string(r.Result) != "[1]" {
+		t.Errorf("got %+v, want the value of the signal", r)
+	}
+	s.wantProblem(http.MethodPost, "/v1/workflows/"+id+"/signals", `{"task": "text.review", "result": 2}`, http.StatusConflict, "workflow_ended")
+	id = s.send(`{"task": "text.review", "input": "draft", "external": true}`)
 	at = open(1)[0]
 	var tokens [2]string
 	for i := range tokens {

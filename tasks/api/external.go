@@ -45,6 +45,17 @@ type completeInput struct {
 	Body NodeResult
 }
 
+// Signal is a result for an external task of a workflow, by the name of the task.
+type Signal struct {
+	Task string `json:"task" minLength:"1" maxLength:"200" doc:"name of the task"`
+	NodeResult
+}
+
+type signalInput struct {
+	Reference
+	Body Signal
+}
+
 type failInput struct {
 	NodeReference
 	Body NodeFailure
@@ -84,6 +95,10 @@ func (s *service) addExternal() {
 	route(s, Change, http.MethodPost, node+"complete", "completeNode", "Complete an open task with its result", func(ctx context.Context, in *completeInput) (*struct{}, error) {
 		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.complete(ctx, token, in.Body) })
 	}, missing...)
+	route(s, Change, http.MethodPost, "/v1/workflows/{id}/signals", "signalWorkflow", "Complete the open task of a name, or the next one that opens",
+		func(ctx context.Context, in *signalInput) (*struct{}, error) {
+			return nil, s.Client.Signal(ctx, in.ID, in.Body.Task, in.Body.Result)
+		}, missing...)
 	route(s, Change, http.MethodPost, node+"fail", "failNode", "Fail an open task", func(ctx context.Context, in *failInput) (*struct{}, error) {
 		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.fail(ctx, token, in.Body) })
 	}, missing...)

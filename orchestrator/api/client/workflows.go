@@ -130,6 +130,11 @@ func (c *Client) OpenTasks(ctx context.Context, task string, limit int) ([]api.O
 	return all[api.OpenTask](ctx, c, "/v1/open-tasks", filled("task", task), limit)
 }
 
+// Signal completes the open task of a name in a workflow, or the next one that opens.
+func (c *Client) Signal(ctx context.Context, id string, s api.Signal) error {
+	return c.post(ctx, workflowPath(id, "/signals"), s)
+}
+
 // CompleteNode completes an open task with its result.
 func (c *Client) CompleteNode(ctx context.Context, id, node string, r api.NodeResult) error {
 	return c.post(ctx, nodePath(id, node, "/complete"), r)

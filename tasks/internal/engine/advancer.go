@@ -46,6 +46,7 @@ func (a *advancer) settle(ctx context.Context, fl *flow, t store.Todo) error {
 			t.Skips = append(t.Skips, next.Skips...)
 			t.Plans = append(t.Plans, next.Plans...)
 			all.Fast = append(all.Fast, next.Fast...)
+			all.Signalled = append(all.Signalled, next.Signalled...)
 			all.Ended = all.Ended || next.Ended
 			all.Timer = sooner(all.Timer, next.Timer)
 		}
@@ -58,6 +59,11 @@ func (a *advancer) settle(ctx context.Context, fl *flow, t store.Todo) error {
 func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error {
 	for _, s := range all.Fast {
 		if err := a.failFast(ctx, fl, s); err != nil {
+			return err
+		}
+	}
+	for _, task := range all.Signalled {
+		if err := a.deliver(ctx, fl, task); err != nil {
 			return err
 		}
 	}

@@ -123,6 +123,9 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	if failed, ok := strings.CutPrefix(en.Node, fastNote); ok {
 		return ag.advancer.failFast(ctx, fl, failed)
 	}
+	if task, ok := strings.CutPrefix(en.Node, signalNote); ok {
+		return ag.advancer.deliver(ctx, fl, task)
+	}
 	if _, _, err := ag.graphs.node(ctx, fl, en.Node); errors.Is(err, errUnreadable) {
 		return ag.attendUnreadable(ctx, en, err)
 	} else if errors.Is(err, ErrUnknown) { // Redis lost the plan with the node

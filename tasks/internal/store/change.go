@@ -135,6 +135,12 @@ func IfToken(node, hash string, open bool, call string) Change {
 	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, condition, hash, call}}
 }
 
+// IfSignal makes the later changes conditional: the node of a task must be open, and the first signal that is kept for the task
+// must have an ID. The signal is removed. call is as for [IfToken].
+func IfSignal(node, task, id, call string) Change {
+	return Change{Outcome: changeGuard, Task: task, Nodes: 1, Args: []any{node, "signal", id, call}}
+}
+
 // IfOverdue makes the later changes conditional: the node must be open, in an attempt whose deadline has passed.
 func IfOverdue(node string, attempt int) Change {
 	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "overdue", attempt, ""}}

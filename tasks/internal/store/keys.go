@@ -29,6 +29,8 @@ const storeKey = "muster:store"
 //	s<node>         when the plan of a node was stored: ms since the workflow was sent
 //	i<node>         literal input of a node that has failed, was revoked or is skipped
 //	in, in<node>    literal inputs of the workflow, of the plan at a node: JSON by node; none if they are large
+//	S<task>         signals that are kept for open nodes of a task, a line each: "<id> <value>"
+//	L<task>         id of the last signal of a task that was delivered
 //	t<node>         "<attempt> <hash>" of the valid token of the node; the token is invalid after that attempt
 //	n z vn vz       tasks and steps: known, terminal
 //	ct cc           members of maps: known, terminal

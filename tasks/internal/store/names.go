@@ -37,6 +37,8 @@ const (
 	FieldProgress     = "p"
 	FieldRuns         = "a"
 	FieldToken        = "t"
+	fieldSignals      = "S" // followed by a task, as the next one
+	fieldDelivered    = "L"
 	suffixQueued      = "w" // of the list of the members that wait for a place
 )
 
@@ -61,7 +63,7 @@ var constants = map[string]string{
 	"PARTS": FieldParts, "RETRIED_BY": FieldRetriedBy, "REVISION": FieldRevision, "ROOT": FieldRoot, "SPANS": FieldSpans, "WAS_OPEN": FieldWasOpen,
 	"ARRIVED": FieldArrived, "CAUGHT": FieldCaught, "ERROR": FieldError, "GRAPH": FieldGraph, "HELD": FieldHeld, "INPUT": FieldInput,
 	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns,
-	"TOKEN": FieldToken, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel, "BY_PAUSE": StoppedByPause,
+	"TOKEN": FieldToken, "SIGNALS": fieldSignals, "DELIVERED": fieldDelivered, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel, "BY_PAUSE": StoppedByPause,
 }
 
 var constantPattern = regexp.MustCompile(`\{[A-Z_]+\}|'?\b[A-Z][A-Z_]*\b`)

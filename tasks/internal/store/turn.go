@@ -64,6 +64,8 @@ type Todo struct {
 	Skips []string      // skipped nodes, whose dependents must be skipped too
 	Plans []string      // planned nodes whose plan has ended
 	Fast  []string      // failed nodes whose siblings must be revoked
+	// Signalled are tasks with an open node and a signal for it.
+	Signalled []string
 }
 
 // Make makes a turn. It can be repeated if its reply was lost: it then changes nothing and returns the same reply.
@@ -166,6 +168,8 @@ func todo(v any) Todo {
 			t.Plans = append(t.Plans, id[1:])
 		case strings.HasPrefix(id, "!"):
 			t.Fast = append(t.Fast, id[1:])
+		case strings.HasPrefix(id, "~"):
+			t.Signalled = append(t.Signalled, id[1:])
 		case strings.HasPrefix(id, "="):
 			t.Said = id[1:]
 		}

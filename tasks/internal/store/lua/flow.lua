@@ -22,8 +22,8 @@ local function flow(onLane, onMost, on)
   local done        -- whether to publish that the root has ended
   local completer   -- the external call that completes a node
   -- The steps for the caller: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
-  -- '*node' has a plan that has ended, '!node' has failed and its siblings must be revoked, '=…' is the result of a
-  -- guard. timed is the earliest time that a node waits for.
+  -- '*node' has a plan that has ended, '!node' has failed and its siblings must be revoked, '~task' has an open node
+  -- and a signal for it, '=…' is the result of a guard. timed is the earliest time that a node waits for.
   local todo, timed
 
   -- use makes the workflow at ARGV[p] the current one. It returns false if there is none. With work it is a new one, which
@@ -346,7 +346,7 @@ local function flow(onLane, onMost, on)
     end
 
     -- guard returns 'ok' if a node may be changed, or the reason why not; see apply.
-    function guard(node, condition, proof)
+    function guard(node, condition, proof, task)
       if condition == 'planned' then return redis.call('HGET', wf, PLANNED_AT .. node) == proof and 'ok' or 'stale' end
       local rec = record(node)
       if terminal(rec) then
@@ -354,6 +354,14 @@ local function flow(onLane, onMost, on)
       end
       local state = string.sub(rec or '', 1, 1)
       if have[7] or state == PLANNED then return 'ended' end
+      if condition == 'signal' then
+        if state ~= OPEN then return 'closed' end
+        local id, left = string.match(redis.call('HGET', wf, SIGNALS .. task) or '', '^(%S+) [^\n]*\n(.*)$')
+        if id ~= proof then return 'stale' end
+        redis.call('HSET', wf, DELIVERED .. task, id, SIGNALS .. task, left)
+        if left == '' then redis.call('HDEL', wf, SIGNALS .. task) end
+        return 'ok'
+      end
       if condition == 'overdue' then
         local attempt, deadline = string.match(rec or '', '^{OPEN}|(%d*)|%d*|(%d*)|')
         return attempt == proof and tonumber(deadline) > 0 and tonumber(deadline) <= now and 'ok' or 'stale'
@@ -386,6 +394,10 @@ local function flow(onLane, onMost, on)
       redis.call('ZADD', P .. 'opentasks', 0, task)
       puts[#puts + 1] = WAS_OPEN
       puts[#puts + 1] = '1'
+      if redis.call('HEXISTS', wf, SIGNALS .. task) == 1 then
+        note(now + SOON, '!signal ' .. task)
+        todo[#todo + 1] = '~' .. task
+      end
     end
 
     -- due takes the step of a ready node without a task off the agenda, and reports whether it was there: Redis can have lost
@@ -591,7 +603,8 @@ local function flow(onLane, onMost, on)
   --            open: node, attempt ('' for the current one), ms until its deadline or 0
   --            guard: node, condition, proof, name of the call or ''. The conditions are token: proof is the hash of the node's token;
   --            open-token: the same, and the node is open; overdue: proof is its attempt, whose deadline has passed; planned: proof
-  --            is when its plan was stored
+  --            is when its plan was stored; signal: the node is open, and proof is the id of the first signal of the task, which is
+  --            removed
   local function apply(p, fenced)
     local changes = tonumber(ARGV[p])
     p = p + 1
@@ -615,7 +628,7 @@ local function flow(onLane, onMost, on)
         p = b + 3 * m
       elseif outcome == 'guard' then
         if ARGV[b + 1] ~= 'planned' then completer = ARGV[b + 3] end
-        local verdict = guard(ARGV[b], ARGV[b + 1], ARGV[b + 2])
+        local verdict = guard(ARGV[b], ARGV[b + 1], ARGV[b + 2], task)
         todo[#todo + 1] = '=' .. verdict
         if verdict ~= 'ok' then return end
         p = b + 4

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// ErrSignals means that a workflow keeps as many signals of a task as it can.
+var ErrSignals = fmt.Errorf("the workflow has %d signals for this task that no node has received", store.MaxSignals)
+
+// Signal completes the first open node of a task in a workflow with a value. If there is none, the value is kept for the next
+// node of the task that opens.
+func (a *Answers) Signal(ctx context.Context, workflow, task string, value json.RawMessage) error {
+	var line bytes.Buffer
+	if err := json.Compact(&line, value); err != nil {
+		return fmt.Errorf("the value is not JSON: %w", err)
+	}
+	if line.Len() > maxAnswer {
+		return fmt.Errorf("the value has %d bytes, more than the limit of %d; store it elsewhere and send a key", line.Len(), maxAnswer)
+	}
+	if err := graph.CheckTask(task); err != nil {
+		return err
+	}
+	f, err := a.store.Flows.Address(ctx, workflow)
+	if err != nil {
+		return err
+	}
+	res, err := a.store.Tokens.Signal(ctx, f, task, encodeToken(randomBytes(9)), line.Bytes())
+	if err != nil {
+		return a.store.Explain(ctx, err)
+	}
+	switch res {
+	case store.SignalUnknown:
+		return ErrUnknown
+	case store.SignalEnded:
+		return ErrEnded
+	case store.SignalFull:
+		return ErrSignals
+	case store.SignalOpen:
+		fl, err := a.graphs.load(ctx, f.Ref)
+		if err == nil {
+			err = a.advancer.deliver(ctx, fl, task)
+		}
+		if err != nil {
+			a.log.WarnContext(ctx, "workers deliver the signal", "workflow", workflow, "task", task, "error", err)
+		}
+	}
+	return nil
+}
+
+// signalNote is the entry of the agenda for a task whose signals are to be delivered, followed by the task.
+const signalNote = "!signal "
+
+// deliverTries is how often a delivery gives way to other processes before it leaves the rest to the agenda.
+const deliverTries = 10
+
+// deliver completes open nodes of a task with the signals that are kept for it, as far as there are both.
+func (a *advancer) deliver(ctx context.Context, fl *flow, task string) error {
+	for failed := 0; failed < deliverTries; {
+		sg, err := a.store.Tokens.Signalled(ctx, fl.Flow, task)
+		if err != nil || sg == nil {
+			return err
+		}
+		id, g, err := a.graphs.node(ctx, fl, sg.Node)
+		if err != nil {
+			return err
+		}
+		c := ended(g, id, store.ChangeSucceed, sg.Value)
+		c.Flags = append(c.Flags, store.FlagExternal, store.FlagClear)
+		c.Queue = counted(g, id)
+		guard := store.IfSignal(sg.Node, task, sg.ID, byOutside+sg.ID)
+		guard.Scope, guard.Planned = c.Scope, c.Planned // the plan is checked first: the guard removes the signal
+		t, err := a.apply(ctx, fl, []store.Change{guard, c})
+		if err != nil {
+			return err
+		}
+		if t.Said != store.TokenOK {
+			failed++ // another process has completed the node or delivered the signal
+			continue
+		}
+		if err := a.settle(ctx, fl, t); err != nil {
+			return err
+		}
+	}
+	return nil // the agenda has an entry
+}

@@ -1,0 +1,38 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"muster/tasks/internal/engine"
+)
+
+// ErrSignals means that the workflow keeps 1,000 signals of the task, or 16 MiB of them, that no node has received yet.
+var ErrSignals = engine.ErrSignals
+
+// Signal completes an external task of a workflow with the value out. The sender needs the ID of the workflow, but no token. See
+// [Client.Signal].
+func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], out O) error {
+	value, err := marshal(out)
+	if err != nil {
+		return fmt.Errorf("encode signal for task %s as JSON: %w", t.name, err)
+	}
+	return c.Signal(ctx, id, t.name, value)
+}
+
+// Signal completes a task of a workflow that waits for an external result, by the name of the task. value is the result in JSON,
+// of at most 16 MiB; whether it has the type of the task is not checked: the function [Signal] does.
+//
+// A signal may come early: if no node of the task waits, the workflow keeps the signal, and the next node of the task that opens
+// receives it. So a chain of three nodes receives three signals in the order in which they were sent. If several nodes wait,
+// the first by node ID receives it. Kept signals are deleted with the workflow.
+//
+// Once Signal has returned nil, the signal is stored in Redis, and is delivered once even if all processes are killed. It
+// returns [ErrUnknown], [ErrEnded] or [ErrSignals].
+func (c *Client) Signal(ctx context.Context, id, task string, value json.RawMessage) error {
+	if err := c.eng.Answers.Signal(ctx, id, task, value); err != nil {
+		return fmt.Errorf("signal task %s of workflow %s: %w", task, id, err)
+	}
+	return nil
+}

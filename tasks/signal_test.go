@@ -1,0 +1,119 @@
+package tasks_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/tasks"
+)
+
+var (
+	score     = tasks.New[string, int]("signal.score", tasks.External())
+	nextScore = tasks.New[int, int]("signal.score", tasks.External())
+	askTwice  = tasks.New[string, int]("signal.ask_twice", tasks.Queue("signal.plans"))
+)
+
+// signals sends the numbers 1 to n as signals.
+func signals(t *testing.T, c *tasks.Client, id string, n int) {
+	t.Helper()
+	for i := range n {
+		if err := tasks.Signal(t.Context(), c, id, score, i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSignalCompletesAnOpenTask(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		run := started(t, d.client, score.S("loan"))
+		opened(t, d.client, score.Name(), 1)
+		signals(t, d.client, run.ID(), 1)
+		if got, err := run.Wait(limited(t)); got != 1 || err != nil {
+			t.Errorf("got %d, %v, want 1", got, err)
+		}
+		wantError(t, "signal after the end", tasks.Signal(t.Context(), d.client, run.ID(), score, 2), tasks.ErrEnded)
+	})
+}
+
+func TestEarlySignalsAreReceivedInOrder(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		run := started(t, d.client, tasks.Chain3(score.S("loan", tasks.In(100*time.Millisecond)), nextScore, nextScore))
+		signals(t, d.client, run.ID(), 3)
+		if got, err := run.Wait(limited(t)); got != 3 || err != nil {
+			t.Errorf("value of the third task: got %d, %v, want the third signal", got, err)
+		}
+	})
+}
+
+func TestEachSignalIsReceivedOnce(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		const n = 30
+		run := started(t, d.client, tasks.Each(make([]string, n), score))
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				if err := tasks.Signal(t.Context(), d.client, run.ID(), score, i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		got, err := run.Wait(limited(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(got)
+		for i := range n {
+			if got[i] != i {
+				t.Fatalf("got %v, want each signal once", got)
+			}
+		}
+	})
+}
+
+func TestSignalsReachNodesOfPlans(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		mux := tasks.NewMux()
+		tasks.HandlePlan(mux, askTwice, func(context.Context, string) (tasks.Signature[int], error) {
+			return tasks.Chain(score.S("loan"), nextScore), nil
+		})
+		worker, err := tasks.StartWorker(t.Context(), d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"signal.plans": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(worker.Kill)
+		run := started(t, d.client, askTwice.S("loan"))
+		signals(t, d.client, run.ID(), 2)
+		if got, err := run.Wait(limited(t)); got != 2 || err != nil {
+			t.Errorf("got %d, %v, want 2", got, err)
+		}
+	})
+}
+
+func TestSignalErrors(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		wantError(t, "unknown workflow", tasks.Signal(ctx, d.client, "none", score, 1), tasks.ErrUnknown)
+		run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
+		for want, err := range map[string]error{
+			"not JSON":          d.client.Signal(ctx, run.ID(), score.Name(), []byte("{")),
+			"16777216":          d.client.Signal(ctx, run.ID(), score.Name(), fmt.Appendf(nil, "%q", strings.Repeat("x", 16<<20))),
+			"control character": d.client.Signal(ctx, run.ID(), "a\nb", []byte("1")),
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want an error with %q", err, want)
+			}
+		}
+		signals(t, d.client, run.ID(), 1000)
+		wantError(t, "signal 1001", tasks.Signal(ctx, d.client, run.ID(), score, 1), tasks.ErrSignals)
+		if err := run.Revoke(ctx); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, "revoked workflow", tasks.Signal(ctx, d.client, run.ID(), score, 1), tasks.ErrEnded)
+	})
+}
