@@ -29,7 +29,7 @@ func TestMetricContainsTheCountsOfItsName(t *testing.T) {
 	desc := prometheus.NewDesc("a_seconds", "A.", []string{"of"}, nil)
 	hash := map[string]string{
 		"x 0.5": "3", "x 1": "2", "x 30": "1", "x +Inf": "4", "x ms": "12500",
-		"y 1": "9", "x what": "7", "x 60": "many",
+		"y 1": "9", "x nothing": "7", "x 60": "many",
 	}
 	want := `# HELP a_seconds A.
 # TYPE a_seconds histogram

@@ -122,7 +122,7 @@ func TestStoreOfAnotherSchemaIsRejected(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
 		"3":     "has schema 3, written by a newer release; this one knows 2: upgrade this program",
-		"what?": "is it the right Redis?",
+		"text": "is it the right Redis?",
 		"-1":    "is it the right Redis?",
 	} {
 		rdb := redistest.Mini(t)

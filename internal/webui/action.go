@@ -20,10 +20,10 @@ const (
 // Action is an operation of a page. GET shows a confirmation page; POST performs the action.
 type Action struct {
 	Class Class
-	// Says returns the content of the confirmation page.
-	Says func(ctx context.Context, r *http.Request) (Question, error)
+	// Confirm returns the content of the confirmation page.
+	Confirm func(ctx context.Context, r *http.Request) (Question, error)
 	// Do performs the action. The fields of the form are in r.PostFormValue.
-	Do func(ctx context.Context, r *http.Request) (Done, error)
+	Do func(ctx context.Context, r *http.Request) (Result, error)
 }
 
 // Question is the content of a confirmation page.
@@ -49,8 +49,8 @@ type Field struct {
 // Option is an option of a select.
 type Option struct{ Value, Text string }
 
-// Done is the result of an action: the URL of the next page or, with a title, a result page.
-type Done struct {
+// Result is the result of an action: the URL of the next page or, with a title, a result page.
+type Result struct {
 	To          string
 	Title, Text string
 	Secret      string // shown once, to be copied
@@ -79,7 +79,7 @@ func (s *Site) ask(w http.ResponseWriter, r *http.Request, a Action) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), AskTime)
 	defer cancel()
-	q, err := a.Says(ctx, r)
+	q, err := a.Confirm(ctx, r)
 	if err != nil {
 		s.Fail(w, r, err)
 		return
@@ -131,7 +131,7 @@ func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
 	ctx, cancel := context.WithTimeout(r.Context(), AskTime)
 	defer cancel()
 	done, err := a.Do(ctx, r)
-	s.cfg.Did(r, r.Pattern, err)
+	s.cfg.OnAction(r, r.Pattern, err)
 	switch {
 	case err != nil:
 		s.Fail(w, r, err)

@@ -58,8 +58,8 @@ type Config struct {
 	Caller func(*http.Request) string
 	// Done closes the streams of open pages when it is closed, for example at shutdown. Optional.
 	Done <-chan struct{}
-	// Did is called after each action. It must return quickly.
-	Did func(r *http.Request, action string, err error)
+	// OnAction is called after each action. It must return quickly.
+	OnAction func(r *http.Request, action string, err error)
 	// Explain returns the status and the title of the page of an error, or false for unknown errors.
 	Explain func(error) (status int, title string, ok bool)
 	Logger  *slog.Logger

@@ -47,8 +47,8 @@ func (p accessPages) serve() {
 		return
 	}
 	p.add("GET "+prefix+"/keys", p.site.Page("keys", p.keys))
-	p.action("/keys/create", webui.Action{Class: webui.Administer, Says: askKey, Do: p.createKey})
-	p.action("/keys/{key}/revoke", webui.Action{Class: webui.Administer, Says: p.askRevoke, Do: p.revokeKey})
+	p.action("/keys/create", webui.Action{Class: webui.Administer, Confirm: askKey, Do: p.createKey})
+	p.action("/keys/{key}/revoke", webui.Action{Class: webui.Administer, Confirm: p.askRevoke, Do: p.revokeKey})
 }
 
 // keyRow is a key and its state.
@@ -108,14 +108,14 @@ func askKey(context.Context, *http.Request) (webui.Question, error) {
 	}, nil
 }
 
-func (p accessPages) createKey(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (p accessPages) createKey(ctx context.Context, r *http.Request) (webui.Result, error) {
 	days, err := strconv.Atoi(r.PostFormValue("days"))
 	if err != nil || days < 0 || days > maxKeyDays {
-		return webui.Done{}, webui.Invalid("Give a number of days from 0 to %d.", maxKeyDays)
+		return webui.Result{}, webui.Invalid("Give a number of days from 0 to %d.", maxKeyDays)
 	}
 	role, err := access.ParseRole(r.PostFormValue("role"))
 	if err != nil {
-		return webui.Done{}, webui.Invalid("%v", err)
+		return webui.Result{}, webui.Invalid("%v", err)
 	}
 	n := access.NewKey{Name: strings.TrimSpace(r.PostFormValue("name")), Role: role}
 	if days > 0 {
@@ -123,9 +123,9 @@ func (p accessPages) createKey(ctx context.Context, r *http.Request) (webui.Done
 	}
 	k, text, err := p.cfg.Keys.Create(ctx, n)
 	if err != nil {
-		return webui.Done{}, err
+		return webui.Result{}, err
 	}
-	return webui.Done{
+	return webui.Result{
 		Title: "Key " + k.Name, Text: "This is the key. It is not stored, and not shown again: copy it now. It is the password of the login of these pages, or the text after Authorization: Bearer.",
 		Secret: text, To: keysURL, Created: "/keys/" + k.ID,
 	}, nil
@@ -150,9 +150,9 @@ func (p accessPages) askRevoke(ctx context.Context, r *http.Request) (webui.Ques
 	return q, nil
 }
 
-func (p accessPages) revokeKey(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (p accessPages) revokeKey(ctx context.Context, r *http.Request) (webui.Result, error) {
 	_, err := p.cfg.Keys.Revoke(ctx, r.PathValue("key"))
-	return webui.Done{To: keysURL}, err
+	return webui.Result{To: keysURL}, err
 }
 
 type auditData struct {

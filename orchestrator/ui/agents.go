@@ -188,26 +188,26 @@ func (p agentPages) changes() map[string]webui.Action {
 			return ask, nil
 		}
 	}
-	drain := func(on bool) func(context.Context, *http.Request) (webui.Done, error) {
-		return func(ctx context.Context, r *http.Request) (webui.Done, error) {
-			return webui.Done{To: at(r)}, noAgent(p.agents.Drain(ctx, r.PathValue("agent"), on))
+	drain := func(on bool) func(context.Context, *http.Request) (webui.Result, error) {
+		return func(ctx context.Context, r *http.Request) (webui.Result, error) {
+			return webui.Result{To: at(r)}, noAgent(p.agents.Drain(ctx, r.PathValue("agent"), on))
 		}
 	}
 	return map[string]webui.Action{
 		"/agents/{agent}/drain": {
-			Says: says(func(a agent.Agent) webui.Question {
+			Confirm: says(func(a agent.Agent) webui.Question {
 				return webui.Question{Title: "Drain agent " + a.Name, Button: "Drain the agent", Text: fmt.Sprintf("The agent gets no new work until it is resumed. Its %d current assignments continue.", a.Held)}
 			}),
 			Do: drain(true),
 		},
 		"/agents/{agent}/undrain": {
-			Says: says(func(a agent.Agent) webui.Question {
+			Confirm: says(func(a agent.Agent) webui.Question {
 				return webui.Question{Title: "Give agent " + a.Name + " work again", Button: "Give it work", Text: "It gets new work as before it was drained."}
 			}),
 			Do: drain(false),
 		},
 		"/agents/{agent}/remove": {
-			Says: says(func(a agent.Agent) webui.Question {
+			Confirm: says(func(a agent.Agent) webui.Question {
 				q := webui.Question{Title: "Remove agent " + a.Name, Button: "Remove the agent", Danger: true}
 				q.Text = fmt.Sprintf("It is forgotten, and the %d assignments that it works on go to others. If it still runs it must register again.", a.Held)
 				if a.Static {
@@ -215,8 +215,8 @@ func (p agentPages) changes() map[string]webui.Action {
 				}
 				return q
 			}),
-			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
-				return webui.Done{To: agentsAt}, noAgent(p.agents.Remove(ctx, r.PathValue("agent")))
+			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
+				return webui.Result{To: agentsAt}, noAgent(p.agents.Remove(ctx, r.PathValue("agent")))
 			},
 		},
 	}

@@ -31,8 +31,8 @@ const (
 // itemRow is an item of a list.
 type itemRow struct{ jobs.Item }
 
-// Says returns the subject of the item, or the reason of its failure.
-func (it itemRow) Says() string {
+// Summary returns the subject of the item, or the reason of its failure.
+func (it itemRow) Summary() string {
 	text := cmp.Or(it.Name, it.Text)
 	switch it.Status {
 	case jobs.ItemRejected:
@@ -240,7 +240,7 @@ func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, err
 			d.Changed++
 		}
 		if len(d.Rows) < comparedShown {
-			d.Rows = append(d.Rows, differenceRow{diff.Key, diff.Change, said(diff.A), said(diff.B)})
+			d.Rows = append(d.Rows, differenceRow{diff.Key, diff.Change, textOf(diff.A), textOf(diff.B)})
 		}
 		return nil
 	})
@@ -250,16 +250,16 @@ func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, err
 	return webui.View{Name: "Two jobs compared", At: jobsAt, Data: d, Fixed: true}, nil
 }
 
-// said returns the text of an item for a comparison.
-func said(it *jobs.Item) string {
+// textOf returns the text of an item for a comparison.
+func textOf(it *jobs.Item) string {
 	if it == nil {
 		return ""
 	}
 	return string(it.Status) + ": " + shown(it.Text, differenceText).Text
 }
 
-// once serves a page that is too expensive for live updates as plain HTML.
-func once(page http.Handler) http.Handler {
+// static serves a page that is too expensive for live updates as plain HTML.
+func static(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.Clone(r.Context())
 		r.Header.Del("Accept")

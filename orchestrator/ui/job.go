@@ -56,7 +56,7 @@ type step struct {
 // eventRow is an event of a list.
 type eventRow struct {
 	event.Event
-	Says string
+	Text string
 	Key  string // key of an item
 }
 
@@ -183,7 +183,7 @@ func rowOf(e event.Event) eventRow {
 				parts = append(parts, p)
 			}
 		}
-		row.Says = plain(clip.Line(strings.Join(parts, ": "), 200))
+		row.Text = plain(clip.Line(strings.Join(parts, ": "), 200))
 	}
 	return row
 }

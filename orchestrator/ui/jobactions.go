@@ -28,20 +28,20 @@ type jobChanges struct{ Config }
 // all returns the actions on jobs and items by path.
 func (c jobChanges) all() map[string]webui.Action {
 	actions := map[string]webui.Action{
-		"/jobs/{job}/cancel":             {Says: c.askCancel, Do: c.cancel},
-		"/jobs/{job}/retry":              {Says: c.askRetry, Do: c.retry},
-		"/jobs/{job}/pause":              {Says: c.asksPause("Pause the ", "No agent gets its work until you resume it. Agents complete the assignments that they hold."), Do: c.pauses(c.Jobs.Pause)},
-		"/jobs/{job}/resume":             {Says: c.asksPause("Resume the ", "Agents get its work again."), Do: c.pauses(c.Jobs.Resume)},
-		"/jobs/{job}/delete":             {Says: c.askDelete, Do: c.delete},
-		"/jobs/{job}/stages/{stage}/end": {Says: c.askStage, Do: c.endStage},
-		"/jobs/{job}/accept-all":         {Says: c.asksAll(true), Do: c.decidesAll(true)},
-		"/jobs/{job}/reject-all":         {Says: c.asksAll(false), Do: c.decidesAll(false)},
-		"/jobs/{job}/accept":             {Says: c.asksDecision(true), Do: c.decides(true)},
-		"/jobs/{job}/reject":             {Says: c.asksDecision(false), Do: c.decides(false)},
+		"/jobs/{job}/cancel":             {Confirm: c.askCancel, Do: c.cancel},
+		"/jobs/{job}/retry":              {Confirm: c.askRetry, Do: c.retry},
+		"/jobs/{job}/pause":              {Confirm: c.asksPause("Pause the ", "No agent gets its work until you resume it. Agents complete the assignments that they hold."), Do: c.pauses(c.Jobs.Pause)},
+		"/jobs/{job}/resume":             {Confirm: c.asksPause("Resume the ", "Agents get its work again."), Do: c.pauses(c.Jobs.Resume)},
+		"/jobs/{job}/delete":             {Confirm: c.askDelete, Do: c.delete},
+		"/jobs/{job}/stages/{stage}/end": {Confirm: c.askStage, Do: c.endStage},
+		"/jobs/{job}/accept-all":         {Confirm: c.asksAll(true), Do: c.decidesAll(true)},
+		"/jobs/{job}/reject-all":         {Confirm: c.asksAll(false), Do: c.decidesAll(false)},
+		"/jobs/{job}/accept":             {Confirm: c.asksDecision(true), Do: c.decides(true)},
+		"/jobs/{job}/reject":             {Confirm: c.asksDecision(false), Do: c.decides(false)},
 	}
 	if c.Pipelines != nil {
-		actions["/jobs/start"] = webui.Action{Says: c.askStart, Do: c.start}
-		actions["/jobs/{job}/again"] = webui.Action{Says: c.askAgain, Do: c.again}
+		actions["/jobs/start"] = webui.Action{Confirm: c.askStart, Do: c.start}
+		actions["/jobs/{job}/again"] = webui.Action{Confirm: c.askAgain, Do: c.again}
 	}
 	for path, a := range actions {
 		a.Class = webui.Operate
@@ -89,10 +89,10 @@ func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Quest
 	})
 }
 
-func (c jobChanges) cancel(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) cancel(ctx context.Context, r *http.Request) (webui.Result, error) {
 	id := r.PathValue("job")
 	_, err := c.Jobs.Cancel(ctx, id, r.PostFormValue("cleanup") != "")
-	return webui.Done{To: jobURL(id)}, noJob(id, err)
+	return webui.Result{To: jobURL(id)}, noJob(id, err)
 }
 
 func (c jobChanges) askRetry(ctx context.Context, r *http.Request) (webui.Question, error) {
@@ -111,10 +111,10 @@ func (c jobChanges) askRetry(ctx context.Context, r *http.Request) (webui.Questi
 	})
 }
 
-func (c jobChanges) retry(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) retry(ctx context.Context, r *http.Request) (webui.Result, error) {
 	id := r.PathValue("job")
 	_, err := c.Jobs.Retry(ctx, id)
-	return webui.Done{To: jobURL(id)}, noJob(id, err)
+	return webui.Result{To: jobURL(id)}, noJob(id, err)
 }
 
 // asksPause returns the question before a job is paused or resumed.
@@ -127,11 +127,11 @@ func (c jobChanges) asksPause(title, text string) func(context.Context, *http.Re
 }
 
 // pauses returns the action that pauses or resumes a job.
-func (c jobChanges) pauses(do func(context.Context, string) (jobs.Job, error)) func(context.Context, *http.Request) (webui.Done, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) pauses(do func(context.Context, string) (jobs.Job, error)) func(context.Context, *http.Request) (webui.Result, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Result, error) {
 		id := r.PathValue("job")
 		_, err := do(ctx, id)
-		return webui.Done{To: jobURL(id)}, noJob(id, err)
+		return webui.Result{To: jobURL(id)}, noJob(id, err)
 	}
 }
 
@@ -147,9 +147,9 @@ func (c jobChanges) askAgain(ctx context.Context, r *http.Request) (webui.Questi
 	})
 }
 
-func (c jobChanges) again(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) again(ctx context.Context, r *http.Request) (webui.Result, error) {
 	next, err := c.Jobs.Rerun(ctx, r.PathValue("job"))
-	return webui.Done{To: jobURL(next.ID)}, noJob(r.PathValue("job"), err)
+	return webui.Result{To: jobURL(next.ID)}, noJob(r.PathValue("job"), err)
 }
 
 func (c jobChanges) askDelete(ctx context.Context, r *http.Request) (webui.Question, error) {
@@ -164,8 +164,8 @@ func (c jobChanges) askDelete(ctx context.Context, r *http.Request) (webui.Quest
 	})
 }
 
-func (c jobChanges) delete(ctx context.Context, r *http.Request) (webui.Done, error) {
-	return webui.Done{To: jobsAt}, noJob(r.PathValue("job"), c.Jobs.Delete(ctx, r.PathValue("job")))
+func (c jobChanges) delete(ctx context.Context, r *http.Request) (webui.Result, error) {
+	return webui.Result{To: jobsAt}, noJob(r.PathValue("job"), c.Jobs.Delete(ctx, r.PathValue("job")))
 }
 
 func (c jobChanges) askStage(ctx context.Context, r *http.Request) (webui.Question, error) {
@@ -191,19 +191,19 @@ func (c jobChanges) askStage(ctx context.Context, r *http.Request) (webui.Questi
 	})
 }
 
-func (c jobChanges) endStage(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) endStage(ctx context.Context, r *http.Request) (webui.Result, error) {
 	id, failure := r.PathValue("job"), ""
 	switch r.PostFormValue("how") {
 	case "complete":
 	case "fail":
 		if failure = strings.TrimSpace(r.PostFormValue("reason")); failure == "" || len(failure) > maxReason {
-			return webui.Done{}, webui.Invalid("Enter a reason of at most %d bytes.", maxReason)
+			return webui.Result{}, webui.Invalid("Enter a reason of at most %d bytes.", maxReason)
 		}
 	default:
-		return webui.Done{}, webui.Invalid("Choose a result of the stage.")
+		return webui.Result{}, webui.Invalid("Choose a result of the stage.")
 	}
 	_, err := c.Jobs.CompleteStage(ctx, id, r.PathValue("stage"), failure)
-	return webui.Done{To: jobURL(id)}, noJob(id, err)
+	return webui.Result{To: jobURL(id)}, noJob(id, err)
 }
 
 // asksDecision returns the question before an item is accepted or rejected.
@@ -231,17 +231,17 @@ func (c jobChanges) asksDecision(accept bool) func(context.Context, *http.Reques
 }
 
 // decides returns the action that accepts or rejects an item.
-func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (webui.Done, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (webui.Result, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Result, error) {
 		id, reason := r.PathValue("job"), strings.TrimSpace(r.PostFormValue("reason"))
 		switch {
 		case !accept && reason == "":
-			return webui.Done{}, webui.Invalid("Enter a reason to reject an item.")
+			return webui.Result{}, webui.Invalid("Enter a reason to reject an item.")
 		case len(reason) > maxReason:
-			return webui.Done{}, webui.Invalid("The comment is too long: at most %d bytes are kept.", maxReason)
+			return webui.Result{}, webui.Invalid("The comment is too long: at most %d bytes are kept.", maxReason)
 		}
 		_, err := c.Jobs.Decide(ctx, id, r.URL.Query().Get("key"), jobs.Decision{Accept: accept, Reason: reason, By: access.CallerOf(ctx).Name})
-		return webui.Done{To: reviewsAt}, noJob(id, err)
+		return webui.Result{To: reviewsAt}, noJob(id, err)
 	}
 }
 
@@ -265,15 +265,15 @@ func (c jobChanges) asksAll(accept bool) func(context.Context, *http.Request) (w
 }
 
 // decidesAll returns the action that accepts or rejects all items of a job in review.
-func (c jobChanges) decidesAll(accept bool) func(context.Context, *http.Request) (webui.Done, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) decidesAll(accept bool) func(context.Context, *http.Request) (webui.Result, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Result, error) {
 		id := r.PathValue("job")
 		d := jobs.Decision{Accept: accept, Reason: strings.TrimSpace(r.PostFormValue("reason")), By: access.CallerOf(ctx).Name}
 		if !accept && d.Reason == "" {
-			return webui.Done{}, webui.Invalid("To reject items, give a reason.")
+			return webui.Result{}, webui.Invalid("To reject items, give a reason.")
 		}
 		_, err := c.Jobs.DecideAll(ctx, id, nil, d)
-		return webui.Done{To: jobURL(id)}, noJob(id, err)
+		return webui.Result{To: jobURL(id)}, noJob(id, err)
 	}
 }
 
@@ -307,44 +307,44 @@ func (c jobChanges) askStart(_ context.Context, r *http.Request) (webui.Question
 	return q, nil
 }
 
-func (c jobChanges) start(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) start(ctx context.Context, r *http.Request) (webui.Result, error) {
 	req := jobs.Request{Pipeline: r.PostFormValue("pipeline"), Prompt: r.PostFormValue("prompt")}
 	address, text := strings.TrimSpace(r.PostFormValue("url")), r.PostFormValue("document")
 	if strings.TrimSpace(req.Prompt) == "" {
-		return webui.Done{}, webui.Invalid("Enter a prompt.")
+		return webui.Result{}, webui.Invalid("Enter a prompt.")
 	}
 	if priority := strings.TrimSpace(r.PostFormValue("priority")); priority != "" {
 		var err error
 		if req.Priority, err = strconv.Atoi(priority); err != nil {
-			return webui.Done{}, webui.Invalid("The priority must be a number from %d to %d.", -jobs.MaxPriority, jobs.MaxPriority)
+			return webui.Result{}, webui.Invalid("The priority must be a number from %d to %d.", -jobs.MaxPriority, jobs.MaxPriority)
 		}
 	}
 	switch {
 	case address == "" && strings.TrimSpace(text) == "":
 	case c.Documents == nil:
-		return webui.Done{}, webui.Invalid("Documents are not stored here.")
+		return webui.Result{}, webui.Invalid("Documents are not stored here.")
 	case address != "" && strings.TrimSpace(text) != "":
-		return webui.Done{}, webui.Invalid("Give the document as a URL or as a text, not both.")
+		return webui.Result{}, webui.Invalid("Give the document as a URL or as a text, not both.")
 	case len(address) > maxURL:
-		return webui.Done{}, webui.Invalid("The URL is too long: at most %d bytes.", maxURL)
+		return webui.Result{}, webui.Invalid("The URL is too long: at most %d bytes.", maxURL)
 	case address != "":
 		d, err := c.Documents.Fetch(ctx, address)
 		if err != nil {
-			return webui.Done{}, err
+			return webui.Result{}, err
 		}
 		req.Document = &d
 	default:
 		d, err := c.Documents.Put(ctx, "document.txt", strings.NewReader(text))
 		if err != nil {
-			return webui.Done{}, err
+			return webui.Result{}, err
 		}
 		req.Document = &d
 	}
 	j, created, err := c.Jobs.Create(ctx, req)
 	if err != nil {
-		return webui.Done{}, err
+		return webui.Result{}, err
 	}
-	done := webui.Done{To: jobURL(j.ID)}
+	done := webui.Result{To: jobURL(j.ID)}
 	if !created {
 		done.Title, done.Text = "Existing job", "A job with the same work exists, so no other job was created. See the setting jobs.dedupe."
 	}

@@ -54,7 +54,7 @@ func (p *pages) jobs() {
 	p.add("GET "+jobsAt+"/{job}", show.orScrape(p.site.Page("job", show.oneJob)), access.Viewer)
 	p.page("/jobs/{job}/items", "items", show.items)
 	p.page("/jobs/{job}/item", "item", show.item)
-	p.add("GET "+jobsAt+"/{job}/compare/{other}", once(p.site.Page("compare", show.compare)), access.Viewer)
+	p.add("GET "+jobsAt+"/{job}/compare/{other}", static(p.site.Page("compare", show.compare)), access.Viewer)
 	p.page("/reviews", "reviews", show.reviews)
 	for path, a := range (jobChanges{p.cfg}).all() {
 		p.action(path, a)

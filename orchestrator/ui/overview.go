@@ -49,9 +49,9 @@ type overviewData struct {
 
 // attention is a problem with a link to its page.
 type attention struct {
-	Bad       bool // false: a warning
-	What, Why string
-	URL       string // may be ""
+	Bad             bool // false: a warning
+	Subject, Reason string
+	URL             string // may be ""
 }
 
 type jobCount struct {
@@ -71,7 +71,7 @@ func (d overviewData) People() int64 { return d.Open + d.Review.Items }
 // trouble adds the problems of queues and tasks.
 func (d *overviewData) trouble(list []taskui.Trouble) {
 	for _, t := range list {
-		d.Attention = append(d.Attention, attention{Bad: t.Bad, What: t.What, Why: t.Why, URL: strings.TrimSuffix(fleet, "/") + t.Path})
+		d.Attention = append(d.Attention, attention{Bad: t.Bad, Subject: t.Subject, Reason: t.Reason, URL: strings.TrimSuffix(fleet, "/") + t.Path})
 	}
 }
 
@@ -83,8 +83,8 @@ func (s siteCounts) Trouble() int { return s.Critical + s.Degraded }
 
 // failure is a failed job or workflow.
 type failure struct {
-	What, URL, Why string
-	At             time.Time
+	Subject, URL, Reason string
+	At                   time.Time
 }
 
 // overviewPage is the first page.
@@ -124,7 +124,7 @@ func (p overviewPage) readChecks(ctx context.Context, d *overviewData) error {
 			d.Redis = &c
 		}
 		if c.Status != health.OK {
-			d.Attention = append(d.Attention, attention{Bad: c.Status == health.Failed, What: c.Name, Why: cmp.Or(c.Error, c.Detail), URL: checkPages[c.Name]})
+			d.Attention = append(d.Attention, attention{Bad: c.Status == health.Failed, Subject: c.Name, Reason: cmp.Or(c.Error, c.Detail), URL: checkPages[c.Name]})
 		}
 	}
 	return err
@@ -201,7 +201,7 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 	})
 	for _, s := range stuck[:min(len(stuck), mostAlerts)] {
 		why := fmt.Sprintf("it is stuck in %s: %s", s.Stage, s.Reason)
-		d.Attention = append(d.Attention, attention{What: "job " + webui.Short(s.JobID) + " of " + s.Name, Why: why, URL: prefix + "/jobs/" + url.PathEscape(s.JobID)})
+		d.Attention = append(d.Attention, attention{Subject: "job " + webui.Short(s.JobID) + " of " + s.Name, Reason: why, URL: prefix + "/jobs/" + url.PathEscape(s.JobID)})
 	}
 	return err
 }
@@ -242,11 +242,11 @@ func (p overviewPage) readSites(ctx context.Context, d *overviewData) error {
 		at := siteURL(st.Site)
 		if st.Paused {
 			if d.Sites.Paused++; d.Sites.Paused <= mostAlerts {
-				d.Attention = append(d.Attention, attention{What: st.Site, Why: "it is paused", URL: at})
+				d.Attention = append(d.Attention, attention{Subject: st.Site, Reason: "it is paused", URL: at})
 			}
 		}
 		if len(st.Alerts) > 0 && d.Sites.Degraded+d.Sites.Critical <= mostAlerts {
-			d.Attention = append(d.Attention, attention{Bad: st.Health == report.Critical, What: st.Site, Why: st.Alerts[0], URL: at})
+			d.Attention = append(d.Attention, attention{Bad: st.Health == report.Critical, Subject: st.Site, Reason: st.Alerts[0], URL: at})
 		}
 	}
 	return nil
@@ -265,7 +265,7 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 	}
 	d.Pool = &s
 	if s.Stale {
-		d.Attention = append(d.Attention, attention{What: "proxies", Why: "the last refresh found no proxies; the previous pool is kept", URL: prefix + "/proxies/sources"})
+		d.Attention = append(d.Attention, attention{Subject: "proxies", Reason: "the last refresh found no proxies; the previous pool is kept", URL: prefix + "/proxies/sources"})
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 				at = scrapeURL(j.ID)
 			}
 			listed[j.ID] = true
-			d.Failures = append(d.Failures, failure{What: j.Kind + " of " + j.Name, URL: at, Why: j.ErrorMessage, At: cmp.Or(j.CompletedAt, j.UpdatedAt)})
+			d.Failures = append(d.Failures, failure{Subject: j.Kind + " of " + j.Name, URL: at, Reason: j.ErrorMessage, At: cmp.Or(j.CompletedAt, j.UpdatedAt)})
 		}
 	}
 	list, _, err := p.cfg.Client.Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowFailed, Limit: newest})
@@ -300,7 +300,7 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 		if err != nil {
 			return err
 		}
-		d.Failures = append(d.Failures, failure{What: cmp.Or(w.Name, "workflow"), URL: fleet + "workflows/" + url.PathEscape(w.ID), Why: why, At: w.Ended})
+		d.Failures = append(d.Failures, failure{Subject: cmp.Or(w.Name, "workflow"), URL: fleet + "workflows/" + url.PathEscape(w.ID), Reason: why, At: w.Ended})
 	}
 	slices.SortStableFunc(d.Failures, func(a, b failure) int { return b.At.Compare(a.At) })
 	return nil

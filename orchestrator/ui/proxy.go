@@ -62,9 +62,9 @@ func (p poolPages) proxyActions() map[string]webui.Action {
 			func(ctx context.Context) (string, error) { return p.cfg.Proxies.StartRefresh(ctx) }),
 		"/proxies/recheck": p.ofPool("Check the pool again", "Check it now", "Checks up to 1,000 proxies whose check is due, and proxies removed within the last day. A proxy that fails rests until its next check.",
 			func(ctx context.Context) (string, error) { return p.cfg.Proxies.StartRecheck(ctx) }),
-		"/proxies/{proxy}/ban":     {Class: webui.Operate, Says: p.askBan, Do: p.ban},
-		"/proxies/{proxy}/unban":   {Class: webui.Operate, Says: p.askUnban, Do: p.unban},
-		"/proxies/{proxy}/recheck": {Class: webui.Operate, Says: p.askRecheck, Do: p.recheck},
+		"/proxies/{proxy}/ban":     {Class: webui.Operate, Confirm: p.askBan, Do: p.ban},
+		"/proxies/{proxy}/unban":   {Class: webui.Operate, Confirm: p.askUnban, Do: p.unban},
+		"/proxies/{proxy}/recheck": {Class: webui.Operate, Confirm: p.askRecheck, Do: p.recheck},
 	}
 }
 
@@ -72,12 +72,12 @@ func (p poolPages) proxyActions() map[string]webui.Action {
 func (p poolPages) ofPool(title, button, text string, start func(context.Context) (string, error)) webui.Action {
 	return webui.Action{
 		Class: webui.Operate,
-		Says: func(context.Context, *http.Request) (webui.Question, error) {
+		Confirm: func(context.Context, *http.Request) (webui.Question, error) {
 			return webui.Question{Title: title, Button: button, Text: text, Back: poolURL, At: poolURL}, nil
 		},
-		Do: func(ctx context.Context, _ *http.Request) (webui.Done, error) {
+		Do: func(ctx context.Context, _ *http.Request) (webui.Result, error) {
 			id, err := start(ctx)
-			return webui.Done{To: flowURL(id)}, p.refused(ctx, err)
+			return webui.Result{To: flowURL(id)}, p.refused(ctx, err)
 		},
 	}
 }
@@ -110,16 +110,16 @@ func (p poolPages) askBan(ctx context.Context, r *http.Request) (webui.Question,
 	return q, err
 }
 
-func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Result, error) {
 	d, err := time.ParseDuration(r.PostFormValue("for"))
 	if err != nil || d < 0 {
-		return webui.Done{}, webui.Invalid("Choose a duration.")
+		return webui.Result{}, webui.Invalid("Choose a duration.")
 	}
 	k, site, err := p.changed(ctx, r)
 	if err != nil {
-		return webui.Done{}, err
+		return webui.Result{}, err
 	}
-	return webui.Done{To: proxyURL(k.ID)}, p.cfg.Proxies.Ban(ctx, site, d, k.ID)
+	return webui.Result{To: proxyURL(k.ID)}, p.cfg.Proxies.Ban(ctx, site, d, k.ID)
 }
 
 // changed returns the proxy of an action and the site in the form, "" for all.
@@ -163,13 +163,13 @@ func (p poolPages) askUnban(ctx context.Context, r *http.Request) (webui.Questio
 	return q, nil
 }
 
-func (p poolPages) unban(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (p poolPages) unban(ctx context.Context, r *http.Request) (webui.Result, error) {
 	k, site, err := p.changed(ctx, r)
 	if err != nil {
-		return webui.Done{}, err
+		return webui.Result{}, err
 	}
 	_, err = p.cfg.Proxies.Unban(ctx, site, k.ID)
-	return webui.Done{To: proxyURL(k.ID)}, err
+	return webui.Result{To: proxyURL(k.ID)}, err
 }
 
 func (p poolPages) askRecheck(ctx context.Context, r *http.Request) (webui.Question, error) {
@@ -179,11 +179,11 @@ func (p poolPages) askRecheck(ctx context.Context, r *http.Request) (webui.Quest
 	return q, err
 }
 
-func (p poolPages) recheck(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (p poolPages) recheck(ctx context.Context, r *http.Request) (webui.Result, error) {
 	k, _, err := p.lookup(ctx, r, false)
 	if err != nil {
-		return webui.Done{}, err
+		return webui.Result{}, err
 	}
 	id, err := p.cfg.Proxies.RecheckProxy(ctx, k)
-	return webui.Done{To: flowURL(id)}, p.refused(ctx, err)
+	return webui.Result{To: flowURL(id)}, p.refused(ctx, err)
 }

@@ -267,48 +267,48 @@ func (p sitePages) siteActions() map[string]webui.Action {
 			return q, p.cfg.Sites.Site(ctx, site(r))
 		}
 	}
-	change := func(do func(context.Context, string) error) func(context.Context, *http.Request) (webui.Done, error) {
-		return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+	change := func(do func(context.Context, string) error) func(context.Context, *http.Request) (webui.Result, error) {
+		return func(ctx context.Context, r *http.Request) (webui.Result, error) {
 			err := p.cfg.Sites.Site(ctx, site(r))
 			if err == nil {
 				err = do(ctx, site(r))
 			}
-			return webui.Done{To: siteURL(site(r))}, p.refused(ctx, err)
+			return webui.Result{To: siteURL(site(r))}, p.refused(ctx, err)
 		}
 	}
 	return map[string]webui.Action{
-		"/sites/{site}/run": {Class: webui.Operate, Do: p.runSite, Says: ask(webui.Question{
+		"/sites/{site}/run": {Class: webui.Operate, Do: p.runSite, Confirm: ask(webui.Question{
 			Title: "Scrape", Button: "Scrape it now", Text: "Starts a scrape of the site. If one is running, it is shown instead.",
 			Fields: []webui.Field{
 				{Name: "limit", Type: "number", Label: "At most so many detail pages, 0 for all", Value: "0", Max: 1_000_000_000},
 				{Name: "direct", Type: "checkbox", Label: "Use no proxies", Hint: "The site sees the address of the worker."},
 			},
 		})},
-		"/sites/{site}/pause": {Class: webui.Operate, Do: change(p.cfg.Sites.PauseSite), Says: ask(webui.Question{
+		"/sites/{site}/pause": {Class: webui.Operate, Do: change(p.cfg.Sites.PauseSite), Confirm: ask(webui.Question{
 			Title: "Pause", Button: "Pause the site", Text: "No more pages of the site are fetched until it is resumed, also by scrapes that begin meanwhile. Pages in flight are completed.",
 		})},
-		"/sites/{site}/resume": {Class: webui.Operate, Do: change(p.cfg.Sites.ResumeSite), Says: ask(webui.Question{
+		"/sites/{site}/resume": {Class: webui.Operate, Do: change(p.cfg.Sites.ResumeSite), Confirm: ask(webui.Question{
 			Title: "Resume", Button: "Resume the site", Text: "Pages of the site are fetched again.",
 		})},
-		"/scrapes/{job}/cancel": {Class: webui.Operate, Do: p.cancelScrape, Says: p.askScrape(webui.Question{
+		"/scrapes/{job}/cancel": {Class: webui.Operate, Do: p.cancelScrape, Confirm: p.askScrape(webui.Question{
 			Title: "Cancel", Button: "Cancel the scrape", Danger: true, Text: "Stops fetching pages and writes the records of the fetched pages. A retry continues from there.",
 		})},
-		"/scrapes/{job}/retry": {Class: webui.Operate, Do: p.retryScrape, Says: p.askScrape(webui.Question{
+		"/scrapes/{job}/retry": {Class: webui.Operate, Do: p.retryScrape, Confirm: p.askScrape(webui.Question{
 			Title: "Retry the failed pages of", Button: "Retry them", Text: "A new job fetches the failed and the remaining pages. Records are added to the same files.",
 		})},
 	}
 }
 
-func (p sitePages) runSite(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (p sitePages) runSite(ctx context.Context, r *http.Request) (webui.Result, error) {
 	limit, err := strconv.Atoi(r.PostFormValue("limit"))
 	if err != nil || limit < 0 {
-		return webui.Done{}, webui.Invalid("Give a number of pages from 0 on.")
+		return webui.Result{}, webui.Invalid("Give a number of pages from 0 on.")
 	}
 	run, err := p.cfg.Sites.Send(ctx, r.PathValue("site"), sites.ScrapeOptions{Limit: limit, Direct: r.PostFormValue("direct") != ""})
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
-		return webui.Done{}, p.refused(ctx, err)
+		return webui.Result{}, p.refused(ctx, err)
 	}
-	return webui.Done{To: scrapeURL(run.ID())}, nil
+	return webui.Result{To: scrapeURL(run.ID())}, nil
 }
 
 func (p sitePages) askScrape(q webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
@@ -321,23 +321,23 @@ func (p sitePages) askScrape(q webui.Question) func(context.Context, *http.Reque
 	}
 }
 
-func (p sitePages) cancelScrape(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (p sitePages) cancelScrape(ctx context.Context, r *http.Request) (webui.Result, error) {
 	id := r.PathValue("job")
-	return webui.Done{To: scrapeURL(id)}, p.refused(ctx, p.cfg.Sites.Cancel(ctx, id))
+	return webui.Result{To: scrapeURL(id)}, p.refused(ctx, p.cfg.Sites.Cancel(ctx, id))
 }
 
-func (p sitePages) retryScrape(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (p sitePages) retryScrape(ctx context.Context, r *http.Request) (webui.Result, error) {
 	id := r.PathValue("job")
 	err := p.cfg.Sites.Resumable(ctx, id)
 	if err != nil {
-		return webui.Done{}, p.refused(ctx, err)
+		return webui.Result{}, p.refused(ctx, err)
 	}
 	run, err := p.cfg.Sites.Resume(ctx, id)
 	if errors.Is(err, tasks.ErrDuplicate) {
-		return webui.Done{}, webui.Invalid("Job %s of this site is running. Wait until it ends, or cancel it.", run.ID())
+		return webui.Result{}, webui.Invalid("Job %s of this site is running. Wait until it ends, or cancel it.", run.ID())
 	}
 	if err != nil {
-		return webui.Done{}, p.refused(ctx, err)
+		return webui.Result{}, p.refused(ctx, err)
 	}
-	return webui.Done{To: scrapeURL(run.ID())}, nil
+	return webui.Result{To: scrapeURL(run.ID())}, nil
 }

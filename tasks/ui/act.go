@@ -21,29 +21,29 @@ func (s *site) actions() map[string]webui.Action {
 	return map[string]webui.Action{
 		"/workflows/{id}/cancel": {
 			Class: webui.Operate,
-			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+			Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Cancel workflow " + r.PathValue("id"), Button: "Cancel the workflow", Danger: true, Back: workflow(r), At: s.cfg.Prefix + "/workflows",
 					Text: "Running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.",
 				}, nil
 			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 				err := s.client.Cancel(ctx, r.PathValue("id"))
 				if errors.Is(err, tasks.ErrEnded) || errors.Is(err, tasks.ErrRevoked) {
 					err = nil // the page of the workflow shows how it ended
 				}
-				return webui.Done{To: workflow(r)}, err
+				return webui.Result{To: workflow(r)}, err
 			},
 		},
 		"/workflows/{id}/retry": {
 			Class: webui.Operate,
-			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+			Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Retry workflow " + r.PathValue("id"), Button: "Retry the workflow", Back: workflow(r), At: s.cfg.Prefix + "/workflows",
 					Text: "Failed and skipped tasks run again, and tasks that depend on their outcome. Completed tasks keep their results.",
 				}, nil
 			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 				err := s.client.Retry(ctx, r.PathValue("id"))
 				switch {
 				case errors.Is(err, tasks.ErrRevoked), errors.Is(err, tasks.ErrSucceeded), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrRetryInput):
@@ -51,7 +51,7 @@ func (s *site) actions() map[string]webui.Action {
 				case errors.Is(err, tasks.ErrRunning):
 					err = nil // the page of the workflow shows that
 				}
-				return webui.Done{To: workflow(r)}, err
+				return webui.Result{To: workflow(r)}, err
 			},
 		},
 		"/workflows/{id}/pause": s.onWorkflow("Pause workflow", "Pause the workflow",
@@ -60,46 +60,46 @@ func (s *site) actions() map[string]webui.Action {
 			"Tasks that became ready during the pause start.", s.client.Resume),
 		"/workflows/{id}/revoke": {
 			Class: webui.Operate,
-			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+			Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Revoke workflow " + r.PathValue("id"), Button: "Revoke the workflow", Danger: true, Back: workflow(r), At: s.cfg.Prefix + "/workflows",
 					Text: "Pending tasks will not run, running tasks are canceled, and completed tasks are unchanged. This cannot be undone.",
 				}, nil
 			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
-				return webui.Done{To: workflow(r)}, s.client.Revoke(ctx, r.PathValue("id"))
+			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
+				return webui.Result{To: workflow(r)}, s.client.Revoke(ctx, r.PathValue("id"))
 			},
 		},
-		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Says: completions{s}.askComplete, Do: completions{s}.complete},
-		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: completions{s}.askFail, Do: completions{s}.fail},
+		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Confirm: completions{s}.askComplete, Do: completions{s}.complete},
+		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Confirm: completions{s}.askFail, Do: completions{s}.fail},
 		"/queues/{queue}/pause": {
 			Class: webui.Operate,
-			Says: func(ctx context.Context, r *http.Request) (webui.Question, error) {
+			Confirm: func(ctx context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Pause queue " + r.PathValue("queue"), Button: "Pause the queue", Back: queues, At: queues,
 					Text: "Workers take no further tasks from the queue until it is resumed. Running tasks continue.",
 				}, findQueue(ctx, s.client, r)
 			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 				if err := findQueue(ctx, s.client, r); err != nil {
-					return webui.Done{}, err
+					return webui.Result{}, err
 				}
-				return webui.Done{To: queues}, s.client.PauseQueue(ctx, r.PathValue("queue"))
+				return webui.Result{To: queues}, s.client.PauseQueue(ctx, r.PathValue("queue"))
 			},
 		},
 		"/queues/{queue}/resume": {
 			Class: webui.Operate,
-			Says: func(ctx context.Context, r *http.Request) (webui.Question, error) {
+			Confirm: func(ctx context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Resume queue " + r.PathValue("queue"), Button: "Resume the queue", Back: queues, At: queues,
 					Text: "Workers resume taking tasks from the queue.",
 				}, findQueue(ctx, s.client, r)
 			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 				if err := findQueue(ctx, s.client, r); err != nil {
-					return webui.Done{}, err
+					return webui.Result{}, err
 				}
-				return webui.Done{To: queues}, s.client.ResumeQueue(ctx, r.PathValue("queue"))
+				return webui.Result{To: queues}, s.client.ResumeQueue(ctx, r.PathValue("queue"))
 			},
 		},
 		"/schedule/{entry}/pause": s.onEntry("Pause schedule", "Pause",
@@ -113,7 +113,7 @@ func (s *site) actions() map[string]webui.Action {
 			}),
 		"/schedule/{entry}/delete": s.onEntry("Delete schedule", "Delete",
 			"The counts, the pause and the requested ticks are deleted. Workflows that were sent continue. A schedule of a running scheduler cannot be deleted.", s.client.DeleteSchedule),
-		"/workers/{worker}/concurrency": {Class: webui.Operate, Says: s.askConcurrency, Do: s.setConcurrency},
+		"/workers/{worker}/concurrency": {Class: webui.Operate, Confirm: s.askConcurrency, Do: s.setConcurrency},
 	}
 }
 
@@ -122,15 +122,15 @@ func (s *site) onWorkflow(title, button, text string, do func(context.Context, s
 	page := func(r *http.Request) string { return s.cfg.Prefix + "/workflows/" + url.PathEscape(r.PathValue("id")) }
 	return webui.Action{
 		Class: webui.Operate,
-		Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+		Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
 			return webui.Question{Title: title + " " + r.PathValue("id"), Button: button, Text: text, Back: page(r), At: s.cfg.Prefix + "/workflows"}, nil
 		},
-		Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+		Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 			err := do(ctx, r.PathValue("id"))
 			if errors.Is(err, tasks.ErrEnded) || errors.Is(err, tasks.ErrRevoked) || errors.Is(err, tasks.ErrCancelled) {
 				err = nil // the page of the workflow shows that
 			}
-			return webui.Done{To: page(r)}, err
+			return webui.Result{To: page(r)}, err
 		},
 	}
 }
@@ -140,16 +140,16 @@ func (s *site) onEntry(title, button, text string, do func(context.Context, stri
 	back := s.cfg.Prefix + "/schedule"
 	return webui.Action{
 		Class: webui.Operate,
-		Says: func(ctx context.Context, r *http.Request) (webui.Question, error) {
+		Confirm: func(ctx context.Context, r *http.Request) (webui.Question, error) {
 			_, err := s.client.Schedule(ctx, r.PathValue("entry"))
 			return webui.Question{Title: title + " " + r.PathValue("entry"), Button: button, Text: text, Back: back, At: back}, err
 		},
-		Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+		Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 			err := do(ctx, r.PathValue("entry"))
 			if errors.Is(err, tasks.ErrLed) || errors.Is(err, tasks.ErrTooManyTicks) {
 				err = webui.Invalid("%v", err)
 			}
-			return webui.Done{To: back}, err
+			return webui.Result{To: back}, err
 		},
 	}
 }
@@ -188,10 +188,10 @@ func (s *site) askConcurrency(ctx context.Context, r *http.Request) (webui.Quest
 	return webui.Question{}, webui.NotFound("No live worker has this name.")
 }
 
-func (s *site) setConcurrency(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (s *site) setConcurrency(ctx context.Context, r *http.Request) (webui.Result, error) {
 	n, err := strconv.Atoi(r.PostFormValue("number"))
 	if err != nil || n < 1 {
-		return webui.Done{}, webui.Invalid("The number must be at least 1.")
+		return webui.Result{}, webui.Invalid("The number must be at least 1.")
 	}
-	return webui.Done{To: s.cfg.Prefix + "/workers"}, s.client.SetConcurrency(ctx, r.PathValue("worker"), n)
+	return webui.Result{To: s.cfg.Prefix + "/workers"}, s.client.SetConcurrency(ctx, r.PathValue("worker"), n)
 }

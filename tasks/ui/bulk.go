@@ -38,7 +38,7 @@ func (s *site) bulks() map[string]webui.Action {
 		{s, "Cancel", "Cancelled", "Their running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.", tasktype.WorkflowRunning, true, s.client.Cancel},
 		{s, "Revoke", "Revoked", "Their pending tasks will not run and their running tasks are canceled. This cannot be undone.", tasktype.WorkflowRunning, true, s.client.Revoke},
 	} {
-		out["/"+strings.ToLower(b.Name)] = webui.Action{Class: webui.Operate, Says: b.ask, Do: b.perform}
+		out["/"+strings.ToLower(b.Name)] = webui.Action{Class: webui.Operate, Confirm: b.ask, Do: b.perform}
 	}
 	return out
 }
@@ -121,14 +121,14 @@ func (b bulk) ask(ctx context.Context, r *http.Request) (webui.Question, error) 
 	}, nil
 }
 
-func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error) {
 	most, err := strconv.Atoi(r.PostFormValue("most"))
 	if err != nil || most < 1 || most > mostChanged {
-		return webui.Done{}, webui.Invalid("The number must be from 1 to %d.", mostChanged)
+		return webui.Result{}, webui.Invalid("The number must be from 1 to %d.", mostChanged)
 	}
 	ids, _, back, err := b.choose(ctx, r)
 	if err != nil {
-		return webui.Done{}, err
+		return webui.Result{}, err
 	}
 	ids = ids[:min(len(ids), most)]
 	changed, why := 0, ""
@@ -139,10 +139,10 @@ func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Done, error) 
 		case unchanged(err):
 			why = err.Error()
 		default:
-			return webui.Done{}, fmt.Errorf("%s %d of %d workflows: %w", strings.ToLower(b.Past), i, len(ids), err)
+			return webui.Result{}, fmt.Errorf("%s %d of %d workflows: %w", strings.ToLower(b.Past), i, len(ids), err)
 		}
 	}
-	done := webui.Done{To: back, Title: "Workflows " + strings.ToLower(b.Past), Text: fmt.Sprintf("%s %d workflows.", b.Past, changed)}
+	done := webui.Result{To: back, Title: "Workflows " + strings.ToLower(b.Past), Text: fmt.Sprintf("%s %d workflows.", b.Past, changed)}
 	if changed == 1 {
 		done.Text = b.Past + " 1 workflow."
 	}

@@ -108,10 +108,10 @@ func (s completions) askComplete(ctx context.Context, r *http.Request) (webui.Qu
 	return q, err
 }
 
-func (s completions) complete(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (s completions) complete(ctx context.Context, r *http.Request) (webui.Result, error) {
 	value := strings.TrimSpace(r.PostFormValue("value"))
 	if !json.Valid([]byte(value)) {
-		return webui.Done{}, webui.Invalid(`Invalid JSON. A string requires quotes: "yes".`)
+		return webui.Result{}, webui.Invalid(`Invalid JSON. A string requires quotes: "yes".`)
 	}
 	return s.settle(ctx, r, func(token string) error { return s.client.Complete(ctx, token, json.RawMessage(value)) })
 }
@@ -126,10 +126,10 @@ func (s completions) askFail(ctx context.Context, r *http.Request) (webui.Questi
 	return q, err
 }
 
-func (s completions) fail(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (s completions) fail(ctx context.Context, r *http.Request) (webui.Result, error) {
 	message := strings.TrimSpace(r.PostFormValue("message"))
 	if message == "" {
-		return webui.Done{}, webui.Invalid("A reason is required.")
+		return webui.Result{}, webui.Invalid("A reason is required.")
 	}
 	cause := errors.New(message)
 	if r.PostFormValue("permanent") != "" {
@@ -139,7 +139,7 @@ func (s completions) fail(ctx context.Context, r *http.Request) (webui.Done, err
 }
 
 // settle completes or fails an open node with a new token.
-func (s completions) settle(ctx context.Context, r *http.Request, submit func(token string) error) (webui.Done, error) {
+func (s completions) settle(ctx context.Context, r *http.Request, submit func(token string) error) (webui.Result, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
 	token, err := s.client.NewToken(ctx, id, node)
 	if err == nil {
@@ -148,7 +148,7 @@ func (s completions) settle(ctx context.Context, r *http.Request, submit func(to
 	if errors.Is(err, tasks.ErrCompleted) || errors.Is(err, tasks.ErrNotOpen) || errors.Is(err, tasks.ErrStale) {
 		err = webui.Invalid("%s", err)
 	}
-	return webui.Done{To: s.cfg.Prefix + "/workflows/" + url.PathEscape(id) + "/nodes/" + url.PathEscape(node)}, err
+	return webui.Result{To: s.cfg.Prefix + "/workflows/" + url.PathEscape(id) + "/nodes/" + url.PathEscape(node)}, err
 }
 
 // given returns the input of a task, or a placeholder if the client may not see it.

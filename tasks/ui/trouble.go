@@ -15,10 +15,10 @@ import (
 
 // Trouble is a queue or a task that needs attention.
 type Trouble struct {
-	Bad  bool   // tasks are not processed; otherwise a warning
-	What string // name of the queue or task
-	Why  string
-	Path string // path of its page without the prefix
+	Bad     bool   // tasks are not processed; otherwise a warning
+	Subject string // name of the queue or task
+	Reason  string
+	Path    string // path of its page without the prefix
 }
 
 // Queues returns paused and stalled queues with waiting tasks, the longest delay first.
@@ -26,12 +26,12 @@ func Queues(queues []tasktype.Queue) (out []Trouble) {
 	waiting := slices.Clone(queues)
 	slices.SortStableFunc(waiting, func(a, b tasktype.Queue) int { return cmp.Compare(b.Pending, a.Pending) })
 	for _, q := range waiting {
-		t := Trouble{What: "Queue " + q.Name, Path: "/queues/" + url.PathEscape(q.Name)}
+		t := Trouble{Subject: "Queue " + q.Name, Path: "/queues/" + url.PathEscape(q.Name)}
 		switch {
 		case q.Paused:
-			t.Why = fmt.Sprintf("paused; %s waiting", tasksOf(q.Pending))
+			t.Reason = fmt.Sprintf("paused; %s waiting", tasksOf(q.Pending))
 		case q.Pending > 0 && q.Workers == 0:
-			t.Bad, t.Why = true, fmt.Sprintf("no live workers; %s waiting, stalled for %s", tasksOf(q.Pending), webui.Took(q.Latency))
+			t.Bad, t.Reason = true, fmt.Sprintf("no live workers; %s waiting, stalled for %s", tasksOf(q.Pending), webui.Took(q.Latency))
 		default:
 			continue
 		}
@@ -105,7 +105,7 @@ func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePo
 			why = "; last error: " + f.Error()
 		}
 		if f.Failed == f.Ended {
-			all = append(all, Trouble{Bad: true, What: f.Task, Why: fmt.Sprintf("all of %s failed in the last hour%s", tasksOf(f.Failed), why), Path: f.Path()})
+			all = append(all, Trouble{Bad: true, Subject: f.Task, Reason: fmt.Sprintf("all of %s failed in the last hour%s", tasksOf(f.Failed), why), Path: f.Path()})
 		}
 	}
 	return list, all, nil

@@ -56,8 +56,8 @@ type Config struct {
 	// Done, when closed, ends the streams of open pages, for which http.Server.Shutdown would wait otherwise.
 	// Optional.
 	Done <-chan struct{}
-	// Did is called after each change, for an audit log. It must return quickly. Defaults to none.
-	Did func(r *http.Request, action string, err error)
+	// OnAction is called after each change, for an audit log. It must return quickly. Defaults to none.
+	OnAction func(r *http.Request, action string, err error)
 	// Logger receives errors of pages. Defaults to none.
 	Logger *slog.Logger
 }
@@ -82,8 +82,8 @@ func (c Config) withDefaults() Config {
 	if c.Data == nil {
 		c.Data = func(*http.Request) bool { return true }
 	}
-	if c.Did == nil {
-		c.Did = func(*http.Request, string, error) {}
+	if c.OnAction == nil {
+		c.OnAction = func(*http.Request, string, error) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -175,7 +175,7 @@ func (c Config) frame() webui.Config {
 	}
 	return webui.Config{
 		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
-		Shows: c.Shows, Pages: pages, Funcs: funcs, Caller: c.Caller, Done: c.Done, Did: c.Did, Explain: explain, Logger: c.Logger,
+		Shows: c.Shows, Pages: pages, Funcs: funcs, Caller: c.Caller, Done: c.Done, OnAction: c.OnAction, Explain: explain, Logger: c.Logger,
 		Reads: func(r *http.Request) string { return strconv.FormatBool(c.Data(r)) },
 		May:   func(r *http.Request, class webui.Class) bool { return class == webui.Operate && c.May(r) },
 	}

@@ -365,8 +365,8 @@ func TestChangesRequirePermissionAndToken(t *testing.T) {
 	t.Parallel()
 	var did []string
 	f, h := fleet(t, Config{
-		May: func(*http.Request) bool { return true },
-		Did: func(_ *http.Request, action string, err error) { did = append(did, fmt.Sprint(action, " ", err)) },
+		May:      func(*http.Request) bool { return true },
+		OnAction: func(_ *http.Request, action string, err error) { did = append(did, fmt.Sprint(action, " ", err)) },
 	})
 	run, err := inc.S(1).Send(t.Context(), f.Client())
 	if err != nil {
