@@ -39,7 +39,7 @@ var planted = []struct {
 	{"no wake-up after a lost one", "lib",
 		"redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')", "if not h[2] then redis.call('RPUSH', P .. 'wakeup:' .. q, '0') end"},
 	{"nodes of a paused workflow are taken", "turn",
-		"if new and got[2] == 'p' then return nil, true end", ""},
+		"if new and got[2] == BY_PAUSE then return nil, true end", ""},
 	{"running nodes of a paused workflow make others begin", "flow",
 		"#on < onMost and not paused and", "#on < onMost and"},
 	{"nodes that became ready in a pause are lost", "unpark",
