@@ -121,9 +121,9 @@ func TestOpenOfACurrentStoreIsOneCommand(t *testing.T) {
 func TestStoreOfAnotherSchemaIsRejected(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
-		"3":     "has schema 3, written by a newer release; this one knows 2: upgrade this program",
+		"3":    "has schema 3, written by a newer release; this one knows 2: upgrade this program",
 		"text": "is it the right Redis?",
-		"-1":    "is it the right Redis?",
+		"-1":   "is it the right Redis?",
 	} {
 		rdb := redistest.Mini(t)
 		if err := rdb.HSet(t.Context(), schemaKey, "version", version).Err(); err != nil {
