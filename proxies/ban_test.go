@@ -12,7 +12,7 @@ import (
 )
 
 // A ban applies to its site until it expires, in all processes, regardless of checks.
-func TestBan(t *testing.T) {
+func TestBanAppliesToSiteUntilItExpires(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		mine, theirs := newPool(t, rdb, nil), newPool(t, rdb, nil)

@@ -251,7 +251,7 @@ func TestTargetDownIsNotPenalized(t *testing.T) {
 }
 
 // Blocked is recorded once, before or after the body is closed.
-func TestBlocked(t *testing.T) {
+func TestBlockedIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	for name, early := range map[string]bool{"before the body is closed": true, "after": false} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); blocked(t, early) })

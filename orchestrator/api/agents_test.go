@@ -73,7 +73,7 @@ func TestStatusesOfAgents(t *testing.T) {
 	}
 }
 
-func TestAssignments(t *testing.T) {
+func TestAssignmentsAreLeasedAndSettled(t *testing.T) {
 	t.Parallel()
 	cfg := served(t)
 	h, f := handler(t, cfg), populate(t, cfg, "")

@@ -218,7 +218,7 @@ func TestForeignPagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestHosts(t *testing.T) {
+func TestUnknownHostsAreRejected(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
 	cfg.Hosts = []string{"Muster.internal"}

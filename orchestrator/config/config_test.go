@@ -152,7 +152,7 @@ api: {read_only: yes}
 	}
 }
 
-func TestBounds(t *testing.T) {
+func TestSettingsOutOfRangeAreRejected(t *testing.T) {
 	t.Parallel()
 	type bound struct {
 		path      string
@@ -219,7 +219,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestMessages(t *testing.T) {
+func TestErrorsNamePositionAndRemedy(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		"workers:\n  concurrency: 300\n":             "muster.yaml:2:3: workers.concurrency: 300 is out of range; use 1 to 256",

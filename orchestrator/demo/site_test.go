@@ -156,8 +156,8 @@ func TestRobotsAllowTheSites(t *testing.T) {
 	}
 }
 
-// TestTruth checks the documented size and variety of the sites.
-func TestTruth(t *testing.T) {
+// TestDemoSitesHaveDocumentedSize checks the documented size and variety of the sites.
+func TestDemoSitesHaveDocumentedSize(t *testing.T) {
 	t.Parallel()
 	shop, news := newShop(), newNews()
 	if got := len(shop.Truth()); got != 120 {

@@ -272,7 +272,7 @@ func TestProxiesAndWorkers(t *testing.T) {
 	}
 }
 
-func TestAgents(t *testing.T) {
+func TestAgentsCheckReportsUnavailableAgents(t *testing.T) {
 	t.Parallel()
 	var list []AgentState
 	check := Agents(func(context.Context) ([]AgentState, error) { return list, nil }, "unavailable")

@@ -478,7 +478,7 @@ func TestCleanStaleBadInput(t *testing.T) {
 	}
 }
 
-func TestIdentify(t *testing.T) {
+func TestIdentityMatchesOnlyItsProcess(t *testing.T) {
 	t.Parallel()
 	me, err := Self()
 	if err != nil || !me.Alive() {

@@ -21,7 +21,7 @@ import (
 )
 
 // curl works through the gateway.
-func TestCurl(t *testing.T) {
+func TestCurlWorksThroughGateway(t *testing.T) {
 	t.Parallel()
 	curl, err := exec.LookPath("curl")
 	if err != nil {

@@ -164,7 +164,7 @@ func TestReplayedResponseIsForged(t *testing.T) {
 }
 
 // Wrong credentials and missing credentials have different reasons.
-func TestCredentials(t *testing.T) {
+func TestMissingAndWrongCredentialsHaveDifferentReasons(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	prober := newProber(t, patient(judge, ""))

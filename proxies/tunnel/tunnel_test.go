@@ -78,7 +78,7 @@ func TestConnectKeepsDataAfterHead(t *testing.T) {
 	}
 }
 
-func TestReasons(t *testing.T) {
+func TestTunnelErrorsHaveReasons(t *testing.T) {
 	t.Parallel()
 	answer := func(text string) func(*bufio.Reader, io.Writer) {
 		return func(in *bufio.Reader, out io.Writer) {

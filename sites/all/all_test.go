@@ -15,7 +15,7 @@ const tables = `<table border=0 align=center><tr style="border-bottom: 0px"><td 
 <tr><td style="padding-bottom: 2em;">Tags: <a href="/tableful/tag/honest/page/1/">honest</a> <a href="/tableful/tag/life/page/1/">life</a></td></tr>
 <tr><td>“So many books.” Author: Frank Zappa</td></tr><tr><td>Tags:</td></tr></table><table><tr><td><a href="/tableful/page/2/">Next <span>→</span></a></td></tr></table>`
 
-func TestTableful(t *testing.T) {
+func TestTablefulPageIsExtracted(t *testing.T) {
 	t.Parallel()
 	defs, err := Definitions()
 	if err != nil || len(defs) != len(extract.Registered()) {

@@ -16,7 +16,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-func TestAdmission(t *testing.T) {
+func TestAdmissionAdmitsOrDelaysPages(t *testing.T) {
 	t.Parallel()
 	down := &fetch.Error{Class: fetch.Server, Direct: true, Err: errors.New("down")}
 	for name, c := range map[string]struct {

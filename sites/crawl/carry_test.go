@@ -13,7 +13,7 @@ import (
 )
 
 // Values of a listing item are part of the record of its page, in HTML and in JSON.
-func TestCarry(t *testing.T) {
+func TestCarryPassesListingValuesToRecord(t *testing.T) {
 	t.Parallel()
 	const fields = "records: {item: {key: [name], fields: {name: {css: h1, required: true}, price: {carry: price, type: price, locale: en, required: true}, rank: [{css: .rank}, {carry: rank}]}}}\n"
 	for name, c := range map[string]struct{ list, yaml string }{

@@ -25,7 +25,7 @@ import (
 )
 
 // The records of a job are compared with the previous job and with the sinks.
-func TestChanges(t *testing.T) {
+func TestRecordsAreComparedWithPreviousJob(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 10)
 	s := newWorker(t, redistest.New(t))
@@ -214,7 +214,7 @@ func settleWith(t *testing.T, j *job, outputs ...[]byte) {
 	}
 }
 
-func TestHome(t *testing.T) {
+func TestFolderNameIsStable(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	first, err := record.FolderName(dir)

@@ -230,7 +230,7 @@ func TestAbandonedWorker(t *testing.T) {
 	})
 }
 
-func TestLimit(t *testing.T) {
+func TestLimitStopsAfterEnoughRecords(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 5, 10)
 	s := newWorker(t, redistest.New(t))
@@ -244,7 +244,7 @@ func TestLimit(t *testing.T) {
 }
 
 // Failed pages are reported with their class and do not affect others.
-func TestFailures(t *testing.T) {
+func TestFailedPagesAreReportedByClass(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 10)
 	forever := func(f string) []string { return strings.Split(strings.Repeat(f+" ", 50), " ") }
@@ -396,7 +396,7 @@ func TestMaxDuration(t *testing.T) {
 	}
 }
 
-func TestChunks(t *testing.T) {
+func TestProgressCountsPagesInChunks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		perDomain        int

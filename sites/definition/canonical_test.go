@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCanonical(t *testing.T) {
+func TestCanonicalNormalizesURLs(t *testing.T) {
 	t.Parallel()
 	def := &Definition{Scope: Scope{DropParams: []string{"sid", "ref_*"}}}
 	for in, want := range map[string]string{

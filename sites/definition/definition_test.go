@@ -141,7 +141,7 @@ func TestNestedFileNamesThePlace(t *testing.T) {
 	}
 }
 
-func TestAliases(t *testing.T) {
+func TestParseResolvesYAMLAliases(t *testing.T) {
 	t.Parallel()
 	def, err := Parse("s.yaml", []byte(strings.Replace(good, "name: h1", "name: &n {css: h1, required: true}\n      again: *n", 1)))
 	if err != nil {
@@ -286,7 +286,7 @@ func TestScopeIncludesThePort(t *testing.T) {
 	}
 }
 
-func TestScope(t *testing.T) {
+func TestScopeAllowsAndDeniesURLs(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("s.yaml", []byte(good+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
 	if err == nil {
@@ -313,7 +313,7 @@ func TestScope(t *testing.T) {
 	}
 }
 
-func TestPath(t *testing.T) {
+func TestPathSelectsValues(t *testing.T) {
 	t.Parallel()
 	doc := map[string]any{"a": []any{map[string]any{"b": 1.0}, map[string]any{"b": 2.0}}, "c": map[string]any{"x y": "z"}}
 	for path, want := range map[string]int{"a[*].b": 2, "$.a[0].b": 1, "a[-1].b": 1, "a[5].b": 0, "a.b": 2, `c["x y"]`: 1, "c.*": 1, "$": 1, "q.r": 0, "a[].b": 2} {

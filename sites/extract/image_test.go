@@ -2,7 +2,7 @@ package extract
 
 import "testing"
 
-func TestLargest(t *testing.T) {
+func TestLargestImageOfSrcsetIsSelected(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{
 		"a.jpg 1x, b.jpg 2x":                       "b.jpg",

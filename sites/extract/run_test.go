@@ -55,7 +55,7 @@ func fieldValue(t *testing.T, field, body string) (string, []string) {
 	return string(b), res.Records[0].Problems
 }
 
-func TestChecks(t *testing.T) {
+func TestInvalidValuesAreReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ field, body, want string }{
 		{"{css: b, required: true}", "<i>", "v: is missing"},
@@ -172,7 +172,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestHits(t *testing.T) {
+func TestHitsCountMatchesBySelector(t *testing.T) {
 	t.Parallel()
 	def := define(t, "records: {r: {each: li, fields: {v: [b, i]}}}\n")
 	res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", "<li><b>a</b><li><i>b</i><li><i>c</i><li>d"))

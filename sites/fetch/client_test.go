@@ -119,7 +119,7 @@ func fromFaulty(t *testing.T) (*Client, string) {
 	return NewClient(Config{Definition: def, Clock: free{}}), base
 }
 
-func TestClasses(t *testing.T) {
+func TestResponsesAreClassified(t *testing.T) {
 	t.Parallel()
 	c, base := fromFaulty(t)
 	for path, want := range map[string]Class{

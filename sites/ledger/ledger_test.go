@@ -81,7 +81,7 @@ func rec(key string, price int) string {
 	return fmt.Sprintf(`{"_type":"item","_key":%q,"_url":"http://x/%d","name":"a","price":%d}`, key, price, price)
 }
 
-func TestChanges(t *testing.T) {
+func TestLedgerReportsNewAndChangedRecords(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	if got := s.compare("a", rec("a", 1)); got != "new" {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTimes(t *testing.T) {
+func TestQuantileExceedsValueByAtMostATenth(t *testing.T) {
 	t.Parallel()
 	var a Times
 	for i := range 100 {
