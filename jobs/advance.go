@@ -130,7 +130,7 @@ func (s *flow) openStage(ctx context.Context, id string, st pipeline.Stage) erro
 	if err != nil {
 		return err
 	}
-	return s.ready(ctx, id, st.Worker(), 0)
+	return s.announceWork(ctx, id, st.Worker(), 0)
 }
 
 // attempts returns how often a stage may try an item: the first attempt and the retries.
@@ -337,8 +337,8 @@ func detailsOf(stages []Stage) string {
 	return encode(map[string]any{"stages": list})
 }
 
-// ended sets the state of a stage whose job has ended.
-func (st *Stage) ended(with Status) {
+// setEndState sets the state of a stage whose job has ended.
+func (st *Stage) setEndState(with Status) {
 	if st.Status == StageCompleted || st.Status == StageFailed {
 		return
 	}
@@ -424,8 +424,8 @@ func (s *store) wakeRun() {
 	}
 }
 
-// ready notes that a job may have work for a role or Go task in d.
-func (s *store) ready(ctx context.Context, id, worker string, d time.Duration) error {
+// announceWork notes that a job may have work for a role or Go task in d.
+func (s *store) announceWork(ctx context.Context, id, worker string, d time.Duration) error {
 	_, err := s.run(ctx, "announce work", "ready", []string{recordKey(id), readyKey(worker), dueKey(worker), wakeKey(worker)}, id, d.Milliseconds())
 	return err
 }

@@ -146,7 +146,7 @@ func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) 
 	if err := s.skipStage(ctx, id, *p.Stage(stage)); err != nil {
 		return Job{}, err
 	}
-	s.flow.settled(ctx, id, pipeline.Stage{})
+	s.flow.advanceAfter(ctx, id, pipeline.Stage{})
 	return s.Get(ctx, id)
 }
 
@@ -177,7 +177,7 @@ func (s *Service) skipStage(ctx context.Context, id string, st pipeline.Stage) e
 		}
 		for _, it := range batch.Items {
 			if err := q.Settle(ctx, it, outcome); err != nil {
-				return lost(err)
+				return asLeaseLost(err)
 			}
 		}
 		if len(batch.Items) == 0 {
@@ -193,7 +193,7 @@ func (s *Service) announceAll(ctx context.Context, id string) error {
 		return err
 	}
 	for _, st := range p.Stages {
-		if err := s.ready(ctx, id, st.Worker(), 0); err != nil {
+		if err := s.announceWork(ctx, id, st.Worker(), 0); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,7 @@ func (s *ItemReader) Failures(ctx context.Context, id string, status ItemStatus,
 		return nil, 0, err
 	}
 	for _, info := range infos {
-		if it, ok := selected(id, p, info, status); ok {
+		if it, ok := matchItem(id, p, info, status); ok {
 			items = append(items, it)
 		}
 	}

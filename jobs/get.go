@@ -129,7 +129,7 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 			stage.Status, stage.Error = StageFailed, r["failed_stage_error"]
 		}
 		if j.Status.Terminal() {
-			stage.ended(j.Status)
+			stage.setEndState(j.Status)
 		}
 		j.Stages = append(j.Stages, stage)
 	}
@@ -262,7 +262,7 @@ func (s *Reader) waiting(ctx context.Context, j *Job, r record) (string, error) 
 		return "for its dependencies: " + strings.Join(j.After, ", "), nil
 	}
 	if j.Status == Created {
-		served, err := s.runs.get(ctx, s.served)
+		served, err := s.runs.get(ctx, s.isRunning)
 		if err != nil || served {
 			return "", err
 		}
@@ -316,8 +316,8 @@ func (s *Reader) missing(ctx context.Context, j *Job) ([]string, error) {
 	return slices.Compact(missing), nil
 }
 
-// served reports whether Run runs in a process.
-func (s *Reader) served(ctx context.Context) (bool, error) {
+// isRunning reports whether Run runs in a process.
+func (s *Reader) isRunning(ctx context.Context) (bool, error) {
 	n, err := s.rdb.Exists(ctx, sweepKey).Result()
 	if err != nil {
 		return false, fmt.Errorf("look for the process that runs jobs: %w", err)

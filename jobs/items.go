@@ -65,7 +65,7 @@ func (s *ItemReader) Items(ctx context.Context, id string, f ItemFilter) (ItemPa
 				return page, nil
 			}
 			at.after = info.ID
-			if it, ok := selected(id, p, info, f.Status); ok {
+			if it, ok := matchItem(id, p, info, f.Status); ok {
 				page.Items = append(page.Items, it)
 			}
 		}
@@ -114,8 +114,8 @@ func containsStatus(st ItemStatus) bool {
 	return false
 }
 
-// selected returns an item of the queue, and whether it is an item of the job in the state.
-func selected(id string, p *pipeline.Pipeline, info workqueue.Info, st ItemStatus) (Item, bool) {
+// matchItem returns an item of the queue, and whether it is an item of the job in the state.
+func matchItem(id string, p *pipeline.Pipeline, info workqueue.Info, st ItemStatus) (Item, bool) {
 	if !strings.HasPrefix(info.ID, itemID("")) {
 		return Item{}, false
 	}
@@ -156,7 +156,7 @@ func (s *ItemReader) EachItem(ctx context.Context, id string, yield func(Item) e
 			return err
 		}
 		for _, info := range infos {
-			it, ok := selected(id, p, info, "")
+			it, ok := matchItem(id, p, info, "")
 			if !ok {
 				continue
 			}
@@ -327,12 +327,12 @@ func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, i
 		return err
 	}
 	if d.Accept && next != nil {
-		err = s.ready(ctx, id, next.Worker(), 0)
+		err = s.announceWork(ctx, id, next.Worker(), 0)
 	}
 	if err := errors.Join(err, s.flow.tellEndings(ctx, id)); err != nil {
 		return err
 	}
 	s.pace(ctx, id)
-	s.flow.settled(ctx, id, pipeline.Stage{})
+	s.flow.advanceAfter(ctx, id, pipeline.Stage{})
 	return nil
 }

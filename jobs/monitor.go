@@ -221,7 +221,7 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 func (m *monitor) announce(ctx context.Context, j *Job) error {
 	for i, st := range j.Stages {
 		if st.Pending > 0 || st.Takes == "job" && st.Status != StageCompleted && st.Agent == "" {
-			if err := m.ready(ctx, j.ID, j.Pipeline.Stages[i].Worker(), 0); err != nil {
+			if err := m.announceWork(ctx, j.ID, j.Pipeline.Stages[i].Worker(), 0); err != nil {
 				return err
 			}
 		}

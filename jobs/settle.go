@@ -69,11 +69,11 @@ func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
 	added, err := s.queue(w.JobID).EnqueueUnder(ctx, w.lease(), queued...)
 	if added > 0 {
 		if next != nil {
-			err = errors.Join(err, s.ready(ctx, w.JobID, next.Worker(), 0))
+			err = errors.Join(err, s.announceWork(ctx, w.JobID, next.Worker(), 0))
 		}
 		s.pace(ctx, w.JobID)
 	}
-	return added, lost(err)
+	return added, asLeaseLost(err)
 }
 
 // following returns the stage that takes the items of a stage, or nil.
@@ -87,8 +87,8 @@ func following(p *pipeline.Pipeline, stage string) *pipeline.Stage {
 	return nil
 }
 
-// lost converts the queue's errors for a lost lease to ErrLeaseLost.
-func lost(err error) error {
+// asLeaseLost converts the queue's errors for a lost lease to ErrLeaseLost.
+func asLeaseLost(err error) error {
 	if errors.Is(err, workqueue.ErrLeaseLost) || errors.Is(err, workqueue.ErrSealed) {
 		return ErrLeaseLost
 	}
@@ -121,16 +121,16 @@ func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
 		last, err = s.completeItem(ctx, p, *st, w, a)
 	}
 	if err != nil {
-		return lost(err)
+		return asLeaseLost(err)
 	}
 	if last {
-		s.flow.settled(ctx, w.JobID, *st)
+		s.flow.advanceAfter(ctx, w.JobID, *st)
 	}
 	return nil
 }
 
-// settled advances a job after work of a stage has ended, unless other items of the stage are open.
-func (s *flow) settled(ctx context.Context, id string, st pipeline.Stage) {
+// advanceAfter advances a job after work of a stage has ended, unless other items of the stage are open.
+func (s *flow) advanceAfter(ctx context.Context, id string, st pipeline.Stage) {
 	if st.Takes == pipeline.TakesItem {
 		lanes, err := s.queue(id).LaneStats(ctx)
 		if n := lanes[lane(st.Name)]; err == nil && n.Queued+n.InProgress > 0 {
@@ -201,7 +201,7 @@ func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipe
 			return false, err
 		}
 		s.pace(ctx, w.JobID)
-		return true, s.ready(ctx, w.JobID, next.Worker(), 0)
+		return true, s.announceWork(ctx, w.JobID, next.Worker(), 0)
 	}
 	result, err := json.Marshal(outcome{Agent: w.Agent, Verdict: a.Verdict, Reason: a.Reason, At: time.Now().UnixMilli(), Patch: a.Patch})
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipe
 	if last, err = q.SettleLast(ctx, w.lease(), o.With(result)); err != nil {
 		return false, err
 	}
-	s.ended(ctx, w, ItemStatus(to))
+	s.countEnd(ctx, w, ItemStatus(to))
 	return last, nil
 }
 
@@ -252,25 +252,25 @@ func (s *Leases) Fail(ctx context.Context, w Work, cause error, after time.Durat
 	var permanent interface{ Permanent() bool }
 	if errors.As(cause, &permanent) && permanent.Permanent() {
 		if err := q.Settle(ctx, w.lease(), workqueue.Failed(cause)); err != nil {
-			return lost(err)
+			return asLeaseLost(err)
 		}
-		return s.exhausted(ctx, *st, w)
+		return s.noteExhausted(ctx, *st, w)
 	}
 	if after < 0 {
 		after = q.Backoff(w.Attempt)
 	}
 	state, err := q.Retry(ctx, w.lease(), cause, after, counts)
 	if err != nil {
-		return lost(err)
+		return asLeaseLost(err)
 	}
 	if state == workqueue.StateError {
-		return s.exhausted(ctx, *st, w)
+		return s.noteExhausted(ctx, *st, w)
 	}
-	return s.ready(ctx, w.JobID, st.Worker(), after)
+	return s.announceWork(ctx, w.JobID, st.Worker(), after)
 }
 
-// exhausted notes that work has failed for the last time.
-func (s *Leases) exhausted(ctx context.Context, st pipeline.Stage, w Work) error {
+// noteExhausted notes that work has failed for the last time.
+func (s *Leases) noteExhausted(ctx context.Context, st pipeline.Stage, w Work) error {
 	if w.Takes == pipeline.TakesItem {
 		state := ItemFailed
 		if st.Review {
@@ -279,9 +279,9 @@ func (s *Leases) exhausted(ctx context.Context, st pipeline.Stage, w Work) error
 		if err := s.flow.tellEndings(ctx, w.JobID); err != nil {
 			return err
 		}
-		s.ended(ctx, w, state)
+		s.countEnd(ctx, w, state)
 	}
-	s.flow.settled(ctx, w.JobID, st)
+	s.flow.advanceAfter(ctx, w.JobID, st)
 	return nil
 }
 
@@ -295,7 +295,7 @@ func (s *Leases) Release(ctx context.Context, w Work) error {
 		return err
 	}
 	if st := p.Stage(w.Stage); st != nil {
-		return s.ready(ctx, w.JobID, st.Worker(), 0)
+		return s.announceWork(ctx, w.JobID, st.Worker(), 0)
 	}
 	return nil
 }
@@ -322,14 +322,14 @@ func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[
 func (s *Leases) Progressed(ctx context.Context, id string) { s.pace(ctx, id) }
 
 // pace notes that a job made progress.
-func (s *store) pace(ctx context.Context, id string) { s.paced(ctx, id, 0, "", 0, "") }
+func (s *store) pace(ctx context.Context, id string) { s.recordPace(ctx, id, 0, "", 0, "") }
 
-// ended notes that an item has ended, and counts how long it took.
-func (s *store) ended(ctx context.Context, w Work, state ItemStatus) {
-	s.paced(ctx, w.JobID, 1, string(state), w.Item.CreatedAt.UnixMilli(), ItemBounds.Text())
+// countEnd notes that an item has ended, and counts how long it took.
+func (s *store) countEnd(ctx context.Context, w Work, state ItemStatus) {
+	s.recordPace(ctx, w.JobID, 1, string(state), w.Item.CreatedAt.UnixMilli(), ItemBounds.Text())
 }
 
-func (s *store) paced(ctx context.Context, id string, args ...any) {
+func (s *store) recordPace(ctx context.Context, id string, args ...any) {
 	if _, err := s.run(ctx, "note progress", "pace", []string{recordKey(id), paceKey(id), tookKey}, args...); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "the pace of the job lacks items", "job", id, "err", err)
 	}

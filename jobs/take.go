@@ -82,13 +82,13 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 		if err := s.flow.tellEndings(ctx, id); err != nil {
 			s.cfg.Logger.WarnContext(ctx, "failed items are found by the next sweep", "job", id, "err", err)
 		}
-		s.flow.settled(ctx, id, pipeline.Stage{})
+		s.flow.advanceAfter(ctx, id, pipeline.Stage{})
 	}
 	switch {
 	case len(batch.Items) == n: // there may be more
-		err = s.ready(ctx, id, worker, 0)
+		err = s.announceWork(ctx, id, worker, 0)
 	case batch.Next >= 0:
-		err = s.ready(ctx, id, worker, max(batch.Next, time.Millisecond))
+		err = s.announceWork(ctx, id, worker, max(batch.Next, time.Millisecond))
 	}
 	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "work is found again by the next sweep", "job", id, "err", err)
@@ -112,7 +112,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 			if err := s.queue(id).Settle(ctx, it, workqueue.Failed(err)); err != nil {
 				return work, err
 			}
-			s.flow.settled(ctx, id, pipeline.Stage{})
+			s.flow.advanceAfter(ctx, id, pipeline.Stage{})
 			continue
 		}
 		w.Expires = now.Add(lease).UTC()

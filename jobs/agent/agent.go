@@ -199,7 +199,7 @@ func New(cfg Config) (*Service, error) {
 	s.tasks = &taskRunner{core: c, assignments: s.assignments}
 	s.checker = &checker{core: c, agents: s.agents, assignments: s.assignments, client: s.pusher.client}
 	s.waiters, s.server = newWaiters(s), newServer(s)
-	s.onEnd = s.waiters.ended
+	s.onEnd = s.waiters.noteEnd
 	return s, nil
 }
 
@@ -299,7 +299,7 @@ func (s *core) warn(ctx context.Context, doing string, err error, args ...any) {
 	}
 }
 
-// lasting returns a context for cleanup: it has the values of ctx, is not canceled with it, and ends after 5 s.
-func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+// cleanupContext returns a context for cleanup: it has the values of ctx, is not canceled with it, and ends after 5 s.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 }

@@ -203,8 +203,8 @@ const (
 	maxGivenText = 16 << 10 // bytes of the text of an item
 )
 
-// remember caches the work of an assignment, so that its completion need not read it from Redis.
-func (s *assignments) remember(a Assignment) {
+// cacheWork caches the work of an assignment, so that its completion need not read it from Redis.
+func (s *assignments) cacheWork(a Assignment) {
 	if a.Item != nil && len(a.Item.Text)+len(a.Item.ResearchNotes) > maxGivenText {
 		return
 	}
@@ -218,8 +218,8 @@ func (s *assignments) remember(a Assignment) {
 	s.given[a.ID] = w
 }
 
-// remembered returns the cached work of an assignment and removes it from the cache.
-func (s *assignments) remembered(id string) (jobs.Work, bool) {
+// takeCachedWork returns the cached work of an assignment and removes it from the cache.
+func (s *assignments) takeCachedWork(id string) (jobs.Work, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, ok := s.given[id]
@@ -257,7 +257,7 @@ func (s *assignments) load(ctx context.Context, id, caller string, usage map[str
 		return h, nil
 	}
 	if until, _ := strconv.ParseInt(v[4], 10, 64); completes && h.outcome == "" && ms < until {
-		if w, ok := s.remembered(id); ok {
+		if w, ok := s.takeCachedWork(id); ok {
 			h.Assignment = s.assignment(w)
 			return h, nil
 		}
@@ -349,7 +349,7 @@ type room struct {
 // hold assigns leased work of a role to an agent, up to its capacity and the limit of the role, and releases the remaining
 // work.
 func (s *assignments) hold(ctx context.Context, agent, role, mode string, capacity int, work []jobs.Work) ([]Assignment, room, error) {
-	ctx, cancel := lasting(ctx) // the work is ours: it is given to the agent, or released
+	ctx, cancel := cleanupContext(ctx) // the work is ours: it is given to the agent, or released
 	defer cancel()
 	s.beginSpans(ctx, mode, work)
 	if mode == modeTask {
@@ -375,7 +375,7 @@ func (s *assignments) hold(ctx context.Context, agent, role, mode string, capaci
 	}
 	if mode == modePull {
 		for _, a := range all[:now.got] {
-			s.remember(a)
+			s.cacheWork(a)
 		}
 	}
 	for _, w := range work[now.got:] {
@@ -389,7 +389,7 @@ func (s *assignments) hold(ctx context.Context, agent, role, mode string, capaci
 func (s *assignments) beat(ctx context.Context, h *assigned, usage map[string]int64) error {
 	until, err := s.cfg.Jobs.Beat(ctx, h.Work)
 	if err != nil {
-		return s.lost(ctx, h, err)
+		return s.endIfLost(ctx, h, err)
 	}
 	h.Expires = until
 	open, err := s.report(ctx, h, until, usage)
@@ -428,9 +428,9 @@ func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, 
 	return n == 1, err
 }
 
-// lost returns err. If err means that the lease is lost, or that the job has ended or was deleted, lost ends the assignment
+// endIfLost returns err. If err means that the lease is lost, or that the job has ended or was deleted, it ends the assignment
 // and returns jobs.ErrLeaseLost.
-func (s *assignments) lost(ctx context.Context, h *assigned, err error) error {
+func (s *assignments) endIfLost(ctx context.Context, h *assigned, err error) error {
 	if err = asLost(err); errors.Is(err, jobs.ErrLeaseLost) {
 		s.warn(ctx, "end an assignment", s.end(ctx, h, endLost, jobs.ErrLeaseLost.Error(), ""), "assignment", h.ID)
 	}
@@ -440,7 +440,7 @@ func (s *assignments) lost(ctx context.Context, h *assigned, err error) error {
 // end ends an assignment whose work is settled, and counts it and its usage once. digest is the hash of its result. If the
 // assignment had ended before, h receives the stored outcome and digest.
 func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, digest string) error {
-	ctx, cancel := lasting(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	k, began := s.keys, ""
 	if !h.Begun.IsZero() {

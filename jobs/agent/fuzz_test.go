@@ -19,7 +19,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(429, "Wed, 21 Oct 2026 07:28:00 GMT", []byte{})
 	f.Add(404, "x", []byte("<html>\n\x00"))
 	f.Fuzz(func(t *testing.T, status int, after string, raw []byte) {
-		got := readAnswer("one", &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {after}}}, raw)
+		got := parseResponse("one", &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {after}}}, raw)
 		if got.wait < 0 || got.wait > maxRest || (got.err == nil) != (got.outcome == pushCompleted || got.outcome == pushAccepted) {
 			t.Fatalf("%d %q: got %+v", status, raw, got)
 		}

@@ -25,10 +25,10 @@ func (s *core) newLimits(l Limits) *Limits {
 	return &l
 }
 
-// allowed returns the number of assignments of a role, at most n, that may begin now, and takes them from the rate of the
+// reserveStarts returns the number of assignments of a role, at most n, that may begin now, and takes them from the rate of the
 // role; see refund. If the number is 0, next is the time until an assignment may begin. An assignment that ends earlier
 // wakes WaitForWork.
-func (s *assignments) allowed(ctx context.Context, role string, n int) (allowed int, next time.Duration, err error) {
+func (s *assignments) reserveStarts(ctx context.Context, role string, n int) (reserveStarts int, next time.Duration, err error) {
 	l := s.limits.Load()
 	if most := l.Concurrency[role]; most > 0 {
 		v, err := scripts["room"].Run(ctx, s.rdb, []string{s.keys.role(role)}).Int64Slice()

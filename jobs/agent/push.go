@@ -100,17 +100,17 @@ func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
 	s.counts.pushes.WithLabelValues(answer.outcome).Inc()
 	s.report(ctx, permit, answer, errors.Is(context.Cause(ctx), errDeadline))
 	if answer.outcome == pushEnded {
-		s.interrupted(ctx, h)
+		s.settleInterrupted(ctx, h)
 		return
 	}
-	ctx, cancel := lasting(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
-	s.settle(ctx, h, answer.reply.Usage, func(h *assigned) error { return s.responded(ctx, h, answer) })
+	s.settle(ctx, h, answer.reply.Usage, func(h *assigned) error { return s.settleResponse(ctx, h, answer) })
 }
 
 // report reports the outcome of a request to the breaker of an agent.
 func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, late bool) {
-	ctx, cancel := lasting(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	var err error
 	switch r.outcome {
@@ -128,19 +128,19 @@ func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, la
 	s.warn(ctx, "report to the breaker of an agent", err)
 }
 
-// responded settles an assignment with the response of its agent.
-func (s *pusher) responded(ctx context.Context, h *assigned, r response) error {
+// settleResponse settles an assignment with the response of its agent.
+func (s *pusher) settleResponse(ctx context.Context, h *assigned, r response) error {
 	switch r.outcome {
 	case pushAccepted:
 		return s.beat(ctx, h, nil) // from now on the agent extends the lease
 	case pushBusy:
-		s.rest(ctx, h.Agent, r.wait)
+		s.suspend(ctx, h.Agent, r.wait)
 		return s.release(ctx, h)
 	case pushUnreachable:
-		s.rest(ctx, h.Agent, brokenRest)
+		s.suspend(ctx, h.Agent, brokenRest)
 		s.checkSoon(ctx, h.Agent)
 		if r.reached {
-			return s.broken(ctx, h, r.err)
+			return s.endBroken(ctx, h, r.err)
 		}
 		return s.fail(ctx, h, r.err, 0, false, endMoved)
 	case pushCompleted, pushRefused:
@@ -206,10 +206,10 @@ func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
 	if err != nil {
 		return response{outcome: pushUnreachable, reached: true, err: fmt.Errorf("agent %s: read the response: %s", rec.Name, explain(err))}
 	}
-	return readAnswer(rec.Name, resp, raw)
+	return parseResponse(rec.Name, resp, raw)
 }
 
-func readAnswer(name string, resp *http.Response, raw []byte) response {
+func parseResponse(name string, resp *http.Response, raw []byte) response {
 	failed := func(format string, args ...any) response {
 		return response{outcome: pushFailed, err: fmt.Errorf("agent %s: "+format, append([]any{name}, args...)...)}
 	}
@@ -272,8 +272,8 @@ func (s *agents) readRecord(ctx context.Context, id string) (record, error) {
 	return rec, nil
 }
 
-// rest suspends the assignment of work to an agent for d.
-func (s *agents) rest(ctx context.Context, id string, d time.Duration) {
+// suspend suspends the assignment of work to an agent for d.
+func (s *agents) suspend(ctx context.Context, id string, d time.Duration) {
 	now, err := s.now(ctx)
 	if err == nil {
 		err = s.rdb.ZAddGT(ctx, s.keys.resting(), redis.Z{Score: float64(now.Add(d).UnixMilli()), Member: id}).Err()

@@ -55,15 +55,15 @@ func bad(field, format string, args ...any) error {
 	return &jobs.FieldError{Field: field, Why: fmt.Sprintf(format, args...)}
 }
 
-// plain reports whether a text is valid and has no control characters.
-func plain(text string) bool {
+// isPlainText reports whether a text is valid and has no control characters.
+func isPlainText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError })
 }
 
 // check returns the record of a registration, or a *job.FieldError.
 func (r Registration) check() (record, error) {
 	none := record{}
-	if strings.TrimSpace(r.Name) != r.Name || r.Name == "" || !plain(r.Name) || utf8.RuneCountInString(r.Name) > MaxName {
+	if strings.TrimSpace(r.Name) != r.Name || r.Name == "" || !isPlainText(r.Name) || utf8.RuneCountInString(r.Name) > MaxName {
 		return none, bad("name", "give 1 to %d characters of plain text, without space around them", MaxName)
 	}
 	if len(r.Roles) == 0 || len(r.Roles) > MaxRoles {
@@ -81,7 +81,7 @@ func (r Registration) check() (record, error) {
 		return none, bad("labels", "give at most %d labels", maxLabels)
 	}
 	for name, value := range r.Labels {
-		if name == "" || len(name) > 100 || len(value) > 500 || !plain(name) || !plain(value) {
+		if name == "" || len(name) > 100 || len(value) > 500 || !isPlainText(name) || !isPlainText(value) {
 			return none, bad("labels", "a label has a name of 1 to 100 bytes and a value of up to 500 bytes of plain text")
 		}
 	}
@@ -104,7 +104,7 @@ func checkURL(text string) error {
 	switch {
 	case len(text) > MaxURL:
 		return bad("url", "give at most %d bytes", MaxURL)
-	case err != nil || !plain(text):
+	case err != nil || !isPlainText(text):
 		return bad("url", "this is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return bad("url", "give an http or https URL")

@@ -332,7 +332,7 @@ func (s *agents) withNumbers(ctx context.Context, all []listed) ([]Agent, error)
 	}); err != nil {
 		return nil, fmt.Errorf("read the numbers of agents: %w", err)
 	}
-	held, err := s.held(ctx, all)
+	held, err := s.countHeld(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -365,8 +365,8 @@ func (s *agents) withNumbers(ctx context.Context, all []listed) ([]Agent, error)
 	return out, nil
 }
 
-// held counts the assignments of agents.
-func (s *agents) held(ctx context.Context, all []listed) ([]int, error) {
+// countHeld counts the assignments of agents.
+func (s *agents) countHeld(ctx context.Context, all []listed) ([]int, error) {
 	var out []int
 	for part := range slices.Chunk(all, 500) {
 		keys := make([]string, len(part))

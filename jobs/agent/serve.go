@@ -132,7 +132,7 @@ func (v *server) begin(w *waiter, a Assignment, permit limit.Permit) {
 		v.s.waiters.mu.Lock()
 		w.slots.free++
 		v.s.waiters.mu.Unlock()
-		v.s.waiters.freed(w)
+		v.s.waiters.wakeFree(w)
 	})
 }
 
@@ -155,14 +155,14 @@ func (v *server) extend(ctx context.Context, cancel context.CancelCauseFunc, h a
 	}
 }
 
-// interrupted settles an assignment if its context is done, and reports whether it is. After the deadline the attempt fails;
+// settleInterrupted settles an assignment if its context is done, and reports whether it is. After the deadline the attempt fails;
 // when Run ends, the work is released.
-func (s *assignments) interrupted(ctx context.Context, h *assigned) bool {
+func (s *assignments) settleInterrupted(ctx context.Context, h *assigned) bool {
 	cause := context.Cause(ctx)
 	if cause == nil {
 		return false
 	}
-	ctx, cancel := lasting(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	switch {
 	case errors.Is(cause, errDeadline):
@@ -182,7 +182,7 @@ func (s *assignments) settle(ctx context.Context, h *assigned, usage map[string]
 	}
 	fresh, err := s.load(ctx, h.ID, "", usage, false)
 	if fresh != nil && errors.Is(err, jobs.ErrLeaseLost) {
-		err = s.lost(ctx, fresh, err)
+		err = s.endIfLost(ctx, fresh, err)
 	}
 	if err == nil && fresh.open() {
 		err = how(fresh)
@@ -205,7 +205,7 @@ func (v *server) recount(ctx context.Context) error {
 		}
 	}
 	ws.mu.Unlock()
-	held, err := v.s.held(ctx, all)
+	held, err := v.s.countHeld(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (v *server) recount(ctx context.Context) error {
 	}
 	ws.mu.Unlock()
 	for _, w := range more {
-		ws.freed(w)
+		ws.wakeFree(w)
 	}
 	return nil
 }

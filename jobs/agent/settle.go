@@ -70,12 +70,12 @@ func (s *assignments) loadOwned(ctx context.Context, id, agent string, fence int
 	h, err := s.load(ctx, id, agent, usage, completes)
 	switch {
 	case h != nil && errors.Is(err, jobs.ErrLeaseLost):
-		return nil, s.lost(ctx, h, err)
+		return nil, s.endIfLost(ctx, h, err)
 	case err != nil:
 		return nil, err
 	case !h.Done && !h.Deadline.IsZero() && !h.now.Before(h.Deadline): // the lease lasts a little longer
 		if err := s.cfg.Jobs.Fail(ctx, h.Work, errDeadline, 0, true); err != nil {
-			return nil, s.lost(ctx, h, err)
+			return nil, s.endIfLost(ctx, h, err)
 		}
 		s.warn(ctx, "end an assignment", s.end(ctx, h, endExpired, errDeadline.Error(), ""), "assignment", h.ID)
 		return nil, fmt.Errorf("assignment %s: %w: %w", h.ID, errDeadline, jobs.ErrLeaseLost)
@@ -83,8 +83,8 @@ func (s *assignments) loadOwned(ctx context.Context, id, agent string, fence int
 	return h, nil
 }
 
-// ended returns the result of a call that would end an assignment with outcome, although it has already ended.
-func ended(h *assigned, outcome string) error {
+// endedError returns the result of a call that would end an assignment with outcome, although it has already ended.
+func endedError(h *assigned, outcome string) error {
 	if h.outcome == outcome {
 		return nil // the response to the first call was lost
 	}
@@ -102,7 +102,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 		return Assignment{}, err
 	}
 	if !h.open() {
-		return Assignment{}, ended(h, "")
+		return Assignment{}, endedError(h, "")
 	}
 	for name, n := range usage {
 		if n > h.usage[name] {
@@ -124,11 +124,11 @@ func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence 
 		return 0, err
 	}
 	if !h.open() {
-		return 0, ended(h, "")
+		return 0, endedError(h, "")
 	}
 	n, err := s.cfg.Jobs.Add(ctx, h.Work, items)
 	if err != nil {
-		return n, s.lost(ctx, h, err)
+		return n, s.endIfLost(ctx, h, err)
 	}
 	return n, nil
 }
@@ -152,19 +152,19 @@ func (s *assignments) complete(ctx context.Context, h *assigned, a jobs.Answer) 
 		return err
 	}
 	if h.outcome != "" && h.outcome != endLost {
-		return completedBefore(h, digest)
+		return completedError(h, digest)
 	}
 	a.Usage = nil // it is in the record of the assignment
 	if !h.Done {  // otherwise a process died after completing the work and before ending the assignment
 		if err := s.cfg.Jobs.Complete(ctx, h.Work, a); err != nil {
-			return s.lost(ctx, h, err)
+			return s.endIfLost(ctx, h, err)
 		}
 	}
 	if err := s.end(ctx, h, endCompleted, "", digest); err != nil {
 		s.warn(ctx, "end an assignment", err, "assignment", h.ID)
 		return nil // its work is completed
 	}
-	return completedBefore(h, digest) // another call may have been first
+	return completedError(h, digest) // another call may have been first
 }
 
 // digestOf returns a hash of a result without its usage.
@@ -178,13 +178,13 @@ func digestOf(a jobs.Answer) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// completedBefore returns the result of Complete for an assignment that has ended. It is nil if the first call had the same
+// completedError returns the result of Complete for an assignment that has ended. It is nil if the first call had the same
 // digest.
-func completedBefore(h *assigned, digest string) error {
+func completedError(h *assigned, digest string) error {
 	if h.outcome == endCompleted && h.digest != digest {
 		return fmt.Errorf("assignment %s was completed with another response, which counts: %w", h.ID, jobs.ErrLeaseLost)
 	}
-	return ended(h, endCompleted)
+	return endedError(h, endCompleted)
 }
 
 // A failure is the error that an agent reported for its work. It is the cause passed to Jobs.Fail.
@@ -225,10 +225,10 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 // fail ends an assignment whose work has failed. counts reports whether the failure counts as an attempt.
 func (s *assignments) fail(ctx context.Context, h *assigned, cause error, after time.Duration, counts bool, outcome string) error {
 	if !h.open() {
-		return ended(h, outcome)
+		return endedError(h, outcome)
 	}
 	if err := s.cfg.Jobs.Fail(ctx, h.Work, cause, after, counts); err != nil {
-		return s.lost(ctx, h, err)
+		return s.endIfLost(ctx, h, err)
 	}
 	s.warn(ctx, "end an assignment", s.end(ctx, h, outcome, cause.Error(), ""), "assignment", h.ID)
 	return nil
@@ -246,10 +246,10 @@ func (s *Service) Release(ctx context.Context, assignment, agent string, fence i
 
 func (s *assignments) release(ctx context.Context, h *assigned) error {
 	if !h.open() {
-		return ended(h, endReleased)
+		return endedError(h, endReleased)
 	}
 	if err := s.cfg.Jobs.Release(ctx, h.Work); err != nil {
-		return s.lost(ctx, h, err)
+		return s.endIfLost(ctx, h, err)
 	}
 	s.warn(ctx, "end an assignment", s.end(ctx, h, endReleased, "", ""), "assignment", h.ID)
 	return nil
@@ -259,10 +259,10 @@ func (s *assignments) release(ctx context.Context, h *assigned) error {
 // each one counts, because an item that crashes its agents must fail eventually.
 const maxBroke = 2
 
-// broken ends an assignment whose agent disappeared during the work.
-func (s *assignments) broken(ctx context.Context, h *assigned, cause error) error {
+// endBroken ends an assignment whose agent disappeared during the work.
+func (s *assignments) endBroken(ctx context.Context, h *assigned, cause error) error {
 	if !h.open() {
-		return ended(h, endMoved)
+		return endedError(h, endMoved)
 	}
 	n, err := scripts["broke"].Run(ctx, s.rdb, []string{s.keys.broke(h.IdempotencyKey)}).Int()
 	if err != nil {
@@ -275,7 +275,7 @@ func (s *assignments) broken(ctx context.Context, h *assigned, cause error) erro
 }
 
 // abandon ends all assignments of an agent, so that the work is assigned again immediately. died reports whether the agent
-// disappeared during the work; see broken.
+// disappeared during the work; see endBroken.
 func (s *assignments) abandon(ctx context.Context, agent string, cause error, died bool) error {
 	ids, err := s.heldBy(ctx, agent, "+inf")
 	if err != nil {
@@ -286,9 +286,9 @@ func (s *assignments) abandon(ctx context.Context, agent string, cause error, di
 		h, err := s.load(ctx, id, "", nil, false)
 		switch {
 		case h != nil && errors.Is(err, jobs.ErrLeaseLost):
-			err = s.lost(ctx, h, err)
+			err = s.endIfLost(ctx, h, err)
 		case err == nil && died:
-			err = s.broken(ctx, h, cause)
+			err = s.endBroken(ctx, h, cause)
 		case err == nil:
 			err = s.fail(ctx, h, cause, 0, false, endMoved)
 		}

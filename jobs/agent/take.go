@@ -45,7 +45,7 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 	over := time.NewTimer(min(max(wait, 0), MaxWait))
 	defer over.Stop()
 	first := true
-	for look := wait <= 0 || s.waiters.mayHave(poll); ; look = true {
+	for look := wait <= 0 || s.waiters.shouldCheck(poll); ; look = true {
 		if look {
 			if !first {
 				if t, err = s.touch(ctx, id); err != nil {
@@ -86,19 +86,19 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 	roles, capacity := w.roles, w.capacity
 	s.waiters.mu.Unlock()
 	for _, role := range roles {
-		if !w.once && !s.waiters.maybe(role) {
+		if !w.once && !s.waiters.mayHaveWork(role) {
 			continue
 		}
 		n := min(s.waiters.portion(w, role), most)
 		if n == 0 {
 			return nil, nil
 		}
-		n, next, err := s.allowed(ctx, role, n)
+		n, next, err := s.reserveStarts(ctx, role, n)
 		if err != nil {
 			return nil, err
 		}
 		if n == 0 {
-			s.waiters.none(role, next)
+			s.waiters.noteNoWork(role, next)
 			continue
 		}
 		work, next, err := s.cfg.Jobs.Take(ctx, role, w.agent, n)
@@ -107,13 +107,13 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 			return nil, fmt.Errorf("take work of %s: %w", role, err)
 		}
 		if len(work) == 0 {
-			s.waiters.none(role, next)
+			s.waiters.noteNoWork(role, next)
 			continue
 		}
-		s.waiters.some(role)
+		s.waiters.noteWork(role)
 		got, now, err := s.hold(ctx, w.agent, role, w.mode, capacity, work)
 		s.refund(ctx, role, len(work)-len(got))
-		s.waiters.holds(w, len(got), now)
+		s.waiters.noteHeld(w, len(got), now)
 		if len(got) > 0 || err != nil {
 			return got, err
 		}
@@ -123,7 +123,7 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 
 // releaseAll releases assignments that were not delivered to their agent.
 func (s *assignments) releaseAll(ctx context.Context, all []Assignment) {
-	ctx, cancel := lasting(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	for _, a := range all {
 		s.warn(ctx, "release an assignment that its agent did not get", s.release(ctx, &assigned{Assignment: a, now: a.Begun}), "assignment", a.ID)

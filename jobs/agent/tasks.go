@@ -98,9 +98,9 @@ func (s *taskRunner) liveTasks(ctx context.Context) ([]liveTask, error) {
 // sent before, by a process that has died, is waited for.
 func (s *taskRunner) runTask(ctx context.Context, h *assigned) {
 	raw, err := s.sendTask(ctx, h)
-	if s.interrupted(ctx, h) {
+	if s.settleInterrupted(ctx, h) {
 		if cause := context.Cause(ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errGone) {
-			last, cancel := lasting(ctx)
+			last, cancel := cleanupContext(ctx)
 			defer cancel()
 			if err := s.cfg.Client.Revoke(last, runID(h)); !errors.Is(err, tasks.ErrUnknown) {
 				s.warn(last, "revoke a Go task", err, "assignment", h.ID)
@@ -108,7 +108,7 @@ func (s *taskRunner) runTask(ctx context.Context, h *assigned) {
 		}
 		return
 	}
-	ctx, cancel := lasting(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	var failed *tasks.Failure
 	reply := Reply{}

@@ -140,7 +140,7 @@ func (ws *waiters) leave(ctx context.Context, w *waiter) {
 	}
 	for _, role := range w.roles {
 		if !ws.wakeOne(role) {
-			ctx, cancel := lasting(ctx)
+			ctx, cancel := cleanupContext(ctx)
 			ws.s.warn(ctx, "pass on work", ws.s.cfg.Jobs.PassOn(ctx, role), "role", role)
 			cancel()
 		}
@@ -192,12 +192,12 @@ func (ws *waiters) watchRole(ctx context.Context, role string) {
 			pause.Stop()
 		}
 		if token {
-			ws.some(role)
+			ws.noteWork(role)
 		}
 		if ws.wakeOne(role) || !token {
 			continue
 		}
-		last, cancel := lasting(ctx)
+		last, cancel := cleanupContext(ctx)
 		ws.s.warn(last, "pass on work", ws.s.cfg.Jobs.PassOn(last, role), "role", role)
 		cancel()
 	}
@@ -242,31 +242,31 @@ func (ws *waiters) portion(w *waiter, role string) int {
 	return min(room, max(1, room/(n+1)))
 }
 
-// mayHave reports whether a new poll should check for work of one of its roles: no other waiter is waiting for that role, and
+// shouldCheck reports whether a new poll should check for work of one of its roles: no other waiter is waiting for that role, and
 // this process has not recently found it without work.
-func (ws *waiters) mayHave(w *waiter) bool {
+func (ws *waiters) shouldCheck(w *waiter) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	now := time.Now()
 	return slices.ContainsFunc(w.roles, func(role string) bool { return ws.first(role) == nil && !now.Before(ws.role(role).none) })
 }
 
-// maybe reports whether a role may have work: this process has not recently found it without work.
-func (ws *waiters) maybe(role string) bool {
+// mayHaveWork reports whether a role may have work: this process has not recently found it without work.
+func (ws *waiters) mayHaveWork(role string) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return !time.Now().Before(ws.role(role).none)
 }
 
-// some records that a role may have work.
-func (ws *waiters) some(role string) {
+// noteWork records that a role may have work.
+func (ws *waiters) noteWork(role string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.role(role).none = time.Time{}
 }
 
-// none records that a role has no work, and wakes a waiter after next. If next < 0, only a token wakes one.
-func (ws *waiters) none(role string, next time.Duration) {
+// noteNoWork records that a role has no work, and wakes a waiter after next. If next < 0, only a token wakes one.
+func (ws *waiters) noteNoWork(role string, next time.Duration) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	st := ws.role(role)
@@ -278,13 +278,13 @@ func (ws *waiters) none(role string, next time.Duration) {
 		st.timer.Stop()
 	}
 	st.timer = time.AfterFunc(max(next, 5*time.Millisecond), func() {
-		ws.some(role)
+		ws.noteWork(role)
 		ws.wakeOne(role)
 	})
 }
 
-// holds records that a waiter has taken n assignments, and the new load of its agent.
-func (ws *waiters) holds(w *waiter, n int, now room) {
+// noteHeld records that a waiter has taken n assignments, and the new load of its agent.
+func (ws *waiters) noteHeld(w *waiter, n int, now room) {
 	ws.mu.Lock()
 	for u := range ws.all {
 		if u.agent == w.agent {
@@ -312,11 +312,11 @@ func (ws *waiters) block(w *waiter, wait time.Duration) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w.blocked = time.Now().Add(wait)
-	time.AfterFunc(wait, func() { ws.freed(w) })
+	time.AfterFunc(wait, func() { ws.wakeFree(w) })
 }
 
-// freed wakes a waiter that may have free capacity again.
-func (ws *waiters) freed(w *waiter) {
+// wakeFree wakes a waiter that may have free capacity again.
+func (ws *waiters) wakeFree(w *waiter) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if _, ok := ws.all[w]; ok && w.waiting && w.room() > 0 {
@@ -325,8 +325,8 @@ func (ws *waiters) freed(w *waiter) {
 	}
 }
 
-// ended records that an assignment of an agent has ended.
-func (ws *waiters) ended(agent string) {
+// noteEnd records that an assignment of an agent has ended.
+func (ws *waiters) noteEnd(agent string) {
 	ws.mu.Lock()
 	var all []*waiter
 	for w := range ws.all {
@@ -338,6 +338,6 @@ func (ws *waiters) ended(agent string) {
 	}
 	ws.mu.Unlock()
 	for _, w := range all {
-		ws.freed(w)
+		ws.wakeFree(w)
 	}
 }

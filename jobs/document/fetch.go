@@ -54,20 +54,20 @@ func (s *Store) Fetch(ctx context.Context, rawURL string) (jobs.Document, error)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return jobs.Document{}, fmt.Errorf("%w of %s: the server responds with %d %s", ErrDownload, shown(u), res.StatusCode, http.StatusText(res.StatusCode))
+		return jobs.Document{}, fmt.Errorf("%w of %s: the server responds with %d %s", ErrDownload, redactURL(u), res.StatusCode, http.StatusText(res.StatusCode))
 	}
 	name := nameIn(res)
 	if res.ContentLength > s.cfg.Limit {
 		return jobs.Document{}, &TooLargeError{Name: name, Limit: s.cfg.Limit}
 	}
-	in := incoming{name: name, source: shown(u), from: downloaded{res.Body}}
+	in := incoming{name: name, source: redactURL(u), from: downloaded{res.Body}}
 	if t := withoutParameters(res.Header.Get("Content-Type")); t != "application/octet-stream" && t != "binary/octet-stream" {
 		in.mediaType = t
 	}
 	doc, err := s.put(ctx, in)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			return doc, fmt.Errorf("%w of %s: %w", ErrDownload, shown(u), cause)
+			return doc, fmt.Errorf("%w of %s: %w", ErrDownload, redactURL(u), cause)
 		}
 		return doc, err
 	}
@@ -90,8 +90,8 @@ func (d downloaded) Read(p []byte) (int, error) {
 
 func badURL(why string) error { return &jobs.FieldError{Field: "document_url", Why: why} }
 
-// shown returns a URL without parts that may be secret.
-func shown(u *url.URL) string {
+// redactURL returns a URL without parts that may be secret.
+func redactURL(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
@@ -118,12 +118,12 @@ func fetchError(ctx context.Context, u *url.URL, err error) error {
 		err = e.Err
 	}
 	if refused, ok := errors.AsType[*addressfilter.Error](err); ok {
-		return badURL(fmt.Sprintf("%s is not connected to: %v", shown(u), refused))
+		return badURL(fmt.Sprintf("%s is not connected to: %v", redactURL(u), refused))
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	return fmt.Errorf("%w of %s: %w", ErrDownload, shown(u), err)
+	return fmt.Errorf("%w of %s: %w", ErrDownload, redactURL(u), err)
 }
 
 // nameIn returns the name of the document in a response: from Content-Disposition, or else the end of its URL.

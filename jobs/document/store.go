@@ -174,7 +174,7 @@ func (s *Store) Remove(hash string, unused func() (bool, error)) error {
 	if err != nil {
 		return err
 	}
-	aside := s.aside(hash)
+	aside := s.trashName(hash)
 	if err := os.Rename(path, aside); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -191,8 +191,9 @@ func (s *Store) Remove(hash string, unused func() (bool, error)) error {
 	return nil
 }
 
-// aside is a new name for a document that is being removed. It begins with the hash, so that the document can be put back.
-func (s *Store) aside(hash string) string {
+// trashName returns a unique name for a document that is being removed. The name begins with the hash, so that the document
+// can be restored.
+func (s *Store) trashName(hash string) string {
 	return filepath.Join(s.cfg.Dir, partFolder, hash+"."+rand.Text()+".part")
 }
 

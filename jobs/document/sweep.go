@@ -80,7 +80,7 @@ func (s *Store) removeUnused(ctx context.Context, file string, used func(context
 	if is, err := used(ctx, of); is || err != nil {
 		return false, err
 	}
-	aside := s.aside(of)
+	aside := s.trashName(of)
 	if err := os.Rename(file, aside); err != nil {
 		return false, unlessGone(err)
 	}

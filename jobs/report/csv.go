@@ -34,11 +34,11 @@ func columns() []column {
 		{"text", func(it *jobs.Item) string { return it.Text }},
 		{"source_document", func(it *jobs.Item) string { return it.SourceDocument }},
 		{"source_location", func(it *jobs.Item) string { return it.SourceLocation }},
-		{"labels", func(it *jobs.Item) string { return joined(labelsOf(it)) }},
+		{"labels", func(it *jobs.Item) string { return joinList(labelsOf(it)) }},
 		{"research_notes", func(it *jobs.Item) string { return it.ResearchNotes }},
-		{"citations", func(it *jobs.Item) string { return joined(it.Citations) }},
-		{"mentioned_objects", func(it *jobs.Item) string { return joined(it.MentionedObjects) }},
-		{"mentioned_messages", func(it *jobs.Item) string { return joined(it.MentionedMessages) }},
+		{"citations", func(it *jobs.Item) string { return joinList(it.Citations) }},
+		{"mentioned_objects", func(it *jobs.Item) string { return joinList(it.MentionedObjects) }},
+		{"mentioned_messages", func(it *jobs.Item) string { return joinList(it.MentionedMessages) }},
 		{"confidence_score", func(it *jobs.Item) string { return number(it.Confidence) }},
 		{"external_id", func(it *jobs.Item) string { return it.ExternalID }},
 		{"stage", func(it *jobs.Item) string { return it.Stage }},
@@ -72,7 +72,7 @@ func WriteCSV(ctx context.Context, w io.Writer, src Source, id string) error {
 	}
 	err = eachItem(ctx, src, j, func(it jobs.Item) error {
 		for i, c := range columns {
-			row[i] = guarded(c.of(&it))
+			row[i] = escapeFormula(c.of(&it))
 		}
 		return out.Write(row)
 	})
@@ -86,7 +86,7 @@ func WriteCSV(ctx context.Context, w io.Writer, src Source, id string) error {
 	return nil
 }
 
-func joined(list []string) string { return strings.Join(list, "; ") }
+func joinList(list []string) string { return strings.Join(list, "; ") }
 
 // labelsOf lists the labels that an item has.
 func labelsOf(it *jobs.Item) (labels []string) {
@@ -116,8 +116,8 @@ func stamp(t time.Time) string {
 // semicolons, tabs or lines.
 var formulaStart = regexp.MustCompile(`(^|[;\t\r\n])([ ]*)([=+@-])`)
 
-// guarded returns a text that spreadsheets do not run as a formula: with an apostrophe before each possible one.
-func guarded(s string) string {
+// escapeFormula returns a text that spreadsheets do not run as a formula: with an apostrophe before each possible one.
+func escapeFormula(s string) string {
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
 		return s
 	}

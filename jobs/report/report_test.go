@@ -287,7 +287,7 @@ func TestFormulasAreGuarded(t *testing.T) {
 		"x;=cmd|a": "x;'=cmd|a", "x; +1\t@b\r\n-c": "x; '+1\t'@b\r\n'-c", ";;=": ";;'=", "  =1": "  '=1", "==1": "'==1", "a-b; c=d": "a-b; c=d",
 		"-1.5": "-1.5", "+2": "+2", "a=1": "a=1",
 	} {
-		if got := guarded(text); got != want {
+		if got := escapeFormula(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Summary) Text(w io.Writer) error {
 	s.labels(&p)
 	s.usage(&p)
 	s.agents(&p)
-	s.integrated(&p)
+	s.writeIntegrated(&p)
 	s.results(&p)
 	if s.ErrorMessage != "" {
 		p.section("ERROR")
@@ -183,7 +183,7 @@ func states(c jobs.Counts) string {
 	return fmt.Sprintf("%d: %s", c.Total, strings.Join(parts, ", "))
 }
 
-func (s *Summary) integrated(p *page) {
+func (s *Summary) writeIntegrated(p *page) {
 	if len(s.IntegratedIDs) == 0 {
 		return
 	}
