@@ -126,9 +126,9 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 	if err == nil {
 		switch v[0] {
 		case "opened":
-			err = b.opened(ctx, p.key, block, v)
+			err = b.noteOpened(ctx, p.key, block, v)
 		case "recovered":
-			b.changed(ctx, BreakerState{Key: p.key, State: "closed"})
+			b.notifyChanged(ctx, BreakerState{Key: p.key, State: "closed"})
 		}
 	}
 	if err != nil {
@@ -141,8 +141,8 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 	return nil
 }
 
-// opened logs an opened breaker and calls Changed, with the result of report.lua.
-func (b *Breaker) opened(ctx context.Context, key, block string, v []any) error {
+// noteOpened logs an opened breaker and calls Changed, with the result of report.lua.
+func (b *Breaker) noteOpened(ctx context.Context, key, block string, v []any) error {
 	failed, _ := v[1].(int64)
 	at, _ := v[2].(int64)
 	until, _ := v[3].(int64)
@@ -150,13 +150,13 @@ func (b *Breaker) opened(ctx context.Context, key, block string, v []any) error 
 	b.warn.log.Warn("breaker opened after repeated failures", "key", key, "block", block, "for", s.Until.Sub(s.OpenedAt))
 	err := b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(at), Member: key}).Err()
 	if failed == 0 {
-		b.changed(ctx, s)
+		b.notifyChanged(ctx, s)
 	}
 	return err
 }
 
-// changed calls BreakerConfig.Changed.
-func (b *Breaker) changed(ctx context.Context, s BreakerState) {
+// notifyChanged calls BreakerConfig.Changed.
+func (b *Breaker) notifyChanged(ctx context.Context, s BreakerState) {
 	if b.cfg.Changed != nil {
 		b.cfg.Changed(ctx, s)
 	}
@@ -280,7 +280,7 @@ func (b *Breaker) Reset(ctx context.Context, keys ...string) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("reset breaker of %s: %w", k, err))
 		} else if before.State != "closed" {
-			b.changed(ctx, BreakerState{Key: k, State: "closed"})
+			b.notifyChanged(ctx, BreakerState{Key: k, State: "closed"})
 		}
 	}
 	return errors.Join(errs...)

@@ -73,7 +73,7 @@ func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 	if errors.Is(err, redis.Nil) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.configured(key), nil
+		return l.configuredLimit(key), nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read limit of %s: %w", key, err)
@@ -88,11 +88,11 @@ func (l *KeyedLimiter) CachedLimit(key string) int {
 	if n, ok := l.set[key]; ok {
 		return n
 	}
-	return l.configured(key)
+	return l.configuredLimit(key)
 }
 
-// configured returns the number of slots of a key in the configuration of this process. The caller holds mu.
-func (l *KeyedLimiter) configured(key string) int {
+// configuredLimit returns the number of slots of a key in the configuration of this process. The caller holds mu.
+func (l *KeyedLimiter) configuredLimit(key string) int {
 	if n, ok := l.cfg.PerKey[key]; ok {
 		return max(n, 1)
 	}
@@ -238,7 +238,7 @@ func (l *KeyedLimiter) attempt(ctx context.Context, key, holder string, wait boo
 		waits = 1
 	}
 	l.mu.Lock()
-	limit := l.configured(key)
+	limit := l.configuredLimit(key)
 	l.mu.Unlock()
 	got, err := scripts["acquire"].Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key),
 		holder, limit, l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Int64Slice()

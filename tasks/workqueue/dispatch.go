@@ -170,7 +170,7 @@ func (d *dispatcher) fail(ctx context.Context, it Leased, cause error) {
 		d.p.cfg.Logger.WarnContext(ctx, "cannot store that an item got no slot", "queue", d.p.q.name, "item", it.ID, "err", err)
 		return
 	}
-	d.p.counts.ended(state)
+	d.p.counts.countEnd(state)
 }
 
 // giveUp returns leases of items that have not begun.

@@ -58,8 +58,8 @@ func (h *held) add(j *job) {
 	}
 }
 
-// started notes that the handler of a job runs.
-func (h *held) started(j *job, cancel context.CancelCauseFunc, deadline time.Time) {
+// noteStart notes that the handler of a job runs.
+func (h *held) noteStart(j *job, cancel context.CancelCauseFunc, deadline time.Time) {
 	h.free() // there is room in the buffer
 	h.mu.Lock()
 	defer h.mu.Unlock()

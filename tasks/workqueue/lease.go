@@ -175,7 +175,7 @@ func (q *Queue) Heartbeat(ctx context.Context, leases ...Leased) (lost []Leased,
 		if err != nil {
 			return lost, err
 		}
-		lost = append(lost, refused(part, codes)...)
+		lost = append(lost, refusedLeases(part, codes)...)
 	}
 	return lost, nil
 }
@@ -223,8 +223,8 @@ func withTokens(args []any, leases []Leased) []any {
 	return args
 }
 
-// refused returns the leases whose code is 0.
-func refused(leases []Leased, codes []int64) []Leased {
+// refusedLeases returns the leases whose code is 0.
+func refusedLeases(leases []Leased, codes []int64) []Leased {
 	var lost []Leased
 	for i, l := range leases {
 		if i < len(codes) && codes[i] == 0 {

@@ -121,8 +121,8 @@ type PoolStats struct {
 // counts are the counters of a pool.
 type counts struct{ leased, done, skipped, failed, retried, returned, lost atomic.Int64 }
 
-// ended counts a run by the state that its item is in now.
-func (c *counts) ended(s State) {
+// countEnd counts a run by the state that its item is in now.
+func (c *counts) countEnd(s State) {
 	switch s {
 	case StateDone:
 		c.done.Add(1)
@@ -274,8 +274,8 @@ func (p *Pool) heartbeat(ctx context.Context, h *held) {
 	}
 }
 
-// lost counts a lease that was lost.
-func (p *Pool) lost(l Leased) {
+// countLost counts a lease that was lost.
+func (p *Pool) countLost(l Leased) {
 	p.counts.lost.Add(1)
 	p.cfg.Logger.Warn("an item's lease was lost before it was settled; it runs again", "queue", p.q.name, "item", l.ID)
 }

@@ -72,7 +72,7 @@ func (s *presence) look(ctx context.Context) error {
 		}
 		return err
 	}
-	for _, name := range s.unconnected(ctx, others) {
+	for _, name := range s.unconnectedPools(ctx, others) {
 		// Twice, because a pool may be connecting again.
 		if s.gone[name] = before[name] + 1; s.gone[name] < 2 {
 			continue
@@ -106,9 +106,9 @@ func (s *presence) beat(ctx context.Context) (ended int, others []string, err er
 	return int(toInt(list[0])), others, nil
 }
 
-// unconnected returns the pools that have no subscribed connection. It returns none on a Redis that does not provide
+// unconnectedPools returns the pools that have no subscribed connection. It returns none on a Redis that does not provide
 // this: a cluster, or one where pools may not subscribe.
-func (s *presence) unconnected(ctx context.Context, others []string) []string {
+func (s *presence) unconnectedPools(ctx context.Context, others []string) []string {
 	rdb, ok := s.p.q.rdb.(*redis.Client)
 	if !ok || len(others) == 0 {
 		return nil

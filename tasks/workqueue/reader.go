@@ -60,7 +60,7 @@ func (r Reader) Release(ctx context.Context) error { return r.keep(ctx, 0, 0) }
 
 func (r Reader) keep(ctx context.Context, ms int64, settled int) error {
 	v, err := r.store.run(ctx, "keep the outputs", "keep", r.owner, r.fence, ms, settled)
-	return r.lost(v, err)
+	return r.lostError(v, err)
 }
 
 // Ack removes all outputs up to and including seq, or none when seq is "", and
@@ -81,10 +81,10 @@ func (r Reader) Ack(ctx context.Context, seq string, notes map[string]string) er
 		args = append(args, name, text)
 	}
 	v, err := r.store.run(ctx, "acknowledge outputs", "ack", args...)
-	return r.lost(v, err)
+	return r.lostError(v, err)
 }
 
-func (r Reader) lost(v any, err error) error {
+func (r Reader) lostError(v any, err error) error {
 	if err == nil && toInt(v) == 0 {
 		err = fmt.Errorf("read the outputs of queue %s: %w", r.store.name, ErrLeaseLost)
 	}

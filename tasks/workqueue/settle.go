@@ -124,7 +124,7 @@ func (q *Queue) settleAll(ctx context.Context, ss []Settlement) (errs []error, o
 			errs[i] = fmt.Errorf("settle %w", err)
 			continue
 		}
-		items, err := q.settled(ctx, s)
+		items, err := q.addedItemArgs(ctx, s)
 		if err != nil {
 			errs[i] = err
 			continue
@@ -152,9 +152,9 @@ func (q *Queue) settleAll(ctx context.Context, ss []Settlement) (errs []error, o
 	return errs, open
 }
 
-// settled returns the arguments of the items that are added in the step that
+// addedItemArgs returns the arguments of the items that are added in the step that
 // settles another. If there are too many for one step, it adds the first ones.
-func (q *Queue) settled(ctx context.Context, s Settlement) (args []any, err error) {
+func (q *Queue) addedItemArgs(ctx context.Context, s Settlement) (args []any, err error) {
 	items := s.Outcome.Items
 	specs := make([]string, len(items))
 	for i := range items {

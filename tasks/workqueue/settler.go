@@ -72,9 +72,9 @@ func (s *settler) settle(ctx context.Context, ended []finished) {
 			f := ended[i]
 			switch {
 			case err == nil:
-				p.counts.ended(f.outcome.State)
+				p.counts.countEnd(f.outcome.State)
 			case errors.Is(err, ErrLeaseLost):
-				p.lost(f.Leased)
+				p.countLost(f.Leased)
 			case f.outcome.check(f.ID, p.q.cfg.MaxPayload) != nil:
 				// It can never be stored: the handler has failed.
 				s.fail(ctx, finished{f.job, Outcome{}, Permanent(err)})
@@ -96,7 +96,7 @@ func (s *settler) fail(ctx context.Context, f finished) {
 	// An item that would not be passed over has to wait by itself.
 	v.back = v.back && passed && slices.Contains(f.ResourceKeys, v.held) || errors.Is(f.err, errStopping)
 	if !v.back && errors.Is(f.err, ErrLeaseLost) {
-		p.lost(f.Leased)
+		p.countLost(f.Leased)
 		return
 	}
 	for try := 0; ; try++ {
@@ -105,7 +105,7 @@ func (s *settler) fail(ctx context.Context, f finished) {
 			return
 		}
 		if errors.Is(err, ErrLeaseLost) {
-			p.lost(f.Leased)
+			p.countLost(f.Leased)
 			return
 		}
 		if !s.pause(ctx, try, err) {
@@ -130,7 +130,7 @@ func (s *settler) giveUp(ctx context.Context, l Leased, v verdict) error {
 		state, err = p.q.Retry(ctx, l, v.error, v.after, !v.free)
 	}
 	if err == nil {
-		p.counts.ended(state)
+		p.counts.countEnd(state)
 	}
 	return err
 }

@@ -21,7 +21,7 @@ func (p *Pool) work(ctx context.Context, h *held, buffer <-chan *job, out chan<-
 		limited, end := context.WithTimeoutCause(own, p.cfg.Timeout,
 			fmt.Errorf("the handler took longer than %v", p.cfg.Timeout))
 		began := time.Now()
-		h.started(j, cancel, began.Add(p.cfg.Timeout))
+		h.noteStart(j, cancel, began.Add(p.cfg.Timeout))
 		o, err := p.handle(limited, j.Leased)
 		p.observe(j.Kind, time.Since(began))
 		if err != nil && limited.Err() != nil {
