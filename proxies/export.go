@@ -22,7 +22,7 @@ func (p *Pool) Export(ctx context.Context, dir string, formats ...string) (int, 
 	if err != nil {
 		return 0, fmt.Errorf("export proxies: %w", err)
 	}
-	list, err := exported(ctx, p)
+	list, err := exportProxies(ctx, p)
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +47,7 @@ func (p *Pool) ExportTo(ctx context.Context, w io.Writer, format string) error {
 	if err != nil {
 		return fmt.Errorf("export proxies: %w", err)
 	}
-	list, err := exported(ctx, p)
+	list, err := exportProxies(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -61,8 +61,8 @@ func (p *Pool) ExportTo(ctx context.Context, w io.Writer, format string) error {
 	return nil
 }
 
-// exported returns the proxies to export.
-func exported(ctx context.Context, p *Pool) ([]Proxy, error) {
+// exportProxies returns the proxies to export.
+func exportProxies(ctx context.Context, p *Pool) ([]Proxy, error) {
 	members, err := p.List(ctx, Filter{})
 	if err != nil {
 		return nil, fmt.Errorf("export proxies: %w", err)

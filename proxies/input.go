@@ -33,7 +33,7 @@ var errRefused = errors.New("files and ${NAME} are allowed in the settings of th
 func (s *Service) input(ctx context.Context, from source.Source) FetchInput {
 	switch {
 	case s.cfg.Fetcher.Local(from):
-		list, err := s.cfg.Fetcher.Fetch(ctx, bounded(from))
+		list, err := s.cfg.Fetcher.Fetch(ctx, limitSource(from))
 		if err != nil {
 			return FetchInput{Source: source.Source{Name: list.Source}, Unread: err.Error()}
 		}
@@ -41,16 +41,16 @@ func (s *Service) input(ctx context.Context, from source.Source) FetchInput {
 	case plain(from):
 		return FetchInput{Source: from}
 	}
-	return FetchInput{Source: source.Source{Name: from.Name, URL: shown(from.URL)}, Configured: true}
+	return FetchInput{Source: source.Source{Name: from.Name, URL: redactURL(from.URL)}, Configured: true}
 }
 
 // plain reports whether a source contains no secrets.
 func plain(s source.Source) bool {
-	return s.Gateway == "" && len(s.Headers) == 0 && s.Auth == "" && !strings.Contains(s.URL, "${") && shown(s.URL) == s.URL
+	return s.Gateway == "" && len(s.Headers) == 0 && s.Auth == "" && !strings.Contains(s.URL, "${") && redactURL(s.URL) == s.URL
 }
 
-// shown returns a URL without its password.
-func shown(address string) string {
+// redactURL returns a URL without its password.
+func redactURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return address
@@ -74,7 +74,7 @@ func (s *Service) read(ctx context.Context, in FetchInput) (source.List, error) 
 	}
 	from := in.Source
 	if in.Configured {
-		own, ok := s.configured(from)
+		own, ok := s.configuredSource(from)
 		if !ok {
 			return source.List{Source: from.Label()}, fmt.Errorf("source %s is not in the settings of this worker: %w", from.Label(), errRefused)
 		}
@@ -82,13 +82,13 @@ func (s *Service) read(ctx context.Context, in FetchInput) (source.List, error) 
 	} else if err := adHoc(from); err != nil {
 		return source.List{Source: from.Label()}, fmt.Errorf("source %s: %w", from.Label(), err)
 	}
-	return s.cfg.Fetcher.Fetch(ctx, bounded(from))
+	return s.cfg.Fetcher.Fetch(ctx, limitSource(from))
 }
 
-// configured returns the source of the worker's settings that matches an input.
-func (s *Service) configured(named source.Source) (source.Source, bool) {
+// configuredSource returns the source of the worker's settings that matches an input.
+func (s *Service) configuredSource(named source.Source) (source.Source, bool) {
 	for _, own := range s.cfg.Settings().Sources {
-		if shown(own.URL) == named.URL && own.Name == named.Name {
+		if redactURL(own.URL) == named.URL && own.Name == named.Name {
 			return own, true
 		}
 	}
@@ -116,8 +116,8 @@ func headerTexts(headers map[string]string) []string {
 	return texts
 }
 
-// bounded limits the candidates of a source to the maximum size of a task result.
-func bounded(s source.Source) source.Source {
+// limitSource limits the candidates of a source to the maximum size of a task result.
+func limitSource(s source.Source) source.Source {
 	s.Max = min(cmp.Or(s.Max, maxPerSource), maxPerSource)
 	return s
 }

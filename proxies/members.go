@@ -67,7 +67,7 @@ func (v *view) list(site string, f Filter, now time.Time) []Member {
 	var out []Member
 	for _, m := range v.order {
 		until, banned := v.bannedUntil(m.ID, site, now)
-		if !f.takes(&m.Proxy) || banned && !f.Banned {
+		if !f.matches(&m.Proxy) || banned && !f.Banned {
 			continue
 		}
 		member := Member{Proxy: m.Proxy, Health: m.all, Score: score(m.all, seen[m.ID], m.LatencyMS, now), Banned: banned, BannedUntil: until}

@@ -246,7 +246,7 @@ func (s *search) fits(m *member) bool {
 	until := slices.MaxFunc([]time.Time{m.all.Until, past.Until, s.site.health[m.ID].Until, failed.Add(s.leases.every + s.leases.maxAge)}, time.Time.Compare)
 	_, banned := s.view.bannedUntil(m.ID, s.options.Site, s.now)
 	switch {
-	case !s.options.Filter.takes(&m.Proxy):
+	case !s.options.Filter.matches(&m.Proxy):
 		s.why.unfit++
 	case slices.Contains(s.options.Except, m.ID), s.options.unsupported != "" && m.Protocol == s.options.unsupported:
 		s.why.tried++

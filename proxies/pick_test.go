@@ -197,7 +197,7 @@ func TestInFlightCapAndWait(t *testing.T) {
 func TestUnknownGradeSelectsNothing(t *testing.T) {
 	t.Parallel()
 	for grade, want := range map[string]bool{"": true, probe.Transparent: true, probe.Elite: true, "Elite": false, "elit": false} {
-		if got := (&Filter{Anonymity: grade}).takes(&Proxy{Anonymity: probe.Elite}); got != want {
+		if got := (&Filter{Anonymity: grade}).matches(&Proxy{Anonymity: probe.Elite}); got != want {
 			t.Errorf("%q: got %v, want %v", grade, got, want)
 		}
 	}

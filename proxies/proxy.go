@@ -123,8 +123,8 @@ var Everything = Filter{Anonymity: probe.Transparent, Banned: true}
 
 var anonymityRank = map[string]int{probe.Transparent: 0, "": 1, probe.Anonymous: 1, probe.Elite: 2}
 
-// takes reports whether the filter selects the proxy, according to its last check.
-func (f *Filter) takes(p *Proxy) bool {
+// matches reports whether the filter selects the proxy, according to its last check.
+func (f *Filter) matches(p *Proxy) bool {
 	want, known := anonymityRank[f.Anonymity]
 	switch {
 	case !known, anonymityRank[p.Anonymity] < want, f.HTTPS && !p.Can.HTTPS, f.Connect && p.Can.Forward && !p.Can.Connect,

@@ -37,7 +37,7 @@ func (s *Service) recheck(ctx context.Context, in RecheckInput) (tasks.Signature
 	if in.Max <= 0 {
 		in.Max = 1000
 	}
-	due, err := s.due(ctx, in, time.Now())
+	due, err := s.dueCandidates(ctx, in, time.Now())
 	if err != nil {
 		return tasks.Signature[Report]{}, err
 	}
@@ -45,8 +45,8 @@ func (s *Service) recheck(ctx context.Context, in RecheckInput) (tasks.Signature
 	return tasks.Chord(tasks.Settle(tasks.Each(chunks, Check)), settleRecheck), nil
 }
 
-// due returns the candidates that are due for a recheck, the most overdue first.
-func (s *Service) due(ctx context.Context, in RecheckInput, now time.Time) ([]Candidate, error) {
+// dueCandidates returns the candidates that are due for a recheck, the most overdue first.
+func (s *Service) dueCandidates(ctx context.Context, in RecheckInput, now time.Time) ([]Candidate, error) {
 	members, err := s.cfg.Pool.List(ctx, Filter{Anonymity: probe.Transparent})
 	if err != nil {
 		return nil, err

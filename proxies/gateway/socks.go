@@ -85,7 +85,7 @@ func (g *Gateway) socksAuth(c net.Conn, client string) (proxies.PickOptions, err
 		return proxies.PickOptions{}, errSOCKS
 	}
 	if method == socksNoAuth {
-		return g.authorized(client, "", "")
+		return g.authorize(client, "", "")
 	}
 	var version [1]byte // of RFC 1929
 	if _, err := io.ReadFull(c, version[:]); err != nil || version[0] != 1 {
@@ -99,7 +99,7 @@ func (g *Gateway) socksAuth(c net.Conn, client string) (proxies.PickOptions, err
 	if err != nil {
 		return proxies.PickOptions{}, err
 	}
-	options, err := g.authorized(client, string(user), string(password))
+	options, err := g.authorize(client, string(user), string(password))
 	status := byte(0)
 	if err != nil {
 		status = 1

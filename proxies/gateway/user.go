@@ -12,8 +12,8 @@ import (
 	"muster/proxies/source"
 )
 
-// authorized checks the credentials of a client and returns the pick options in its user name.
-func (g *Gateway) authorized(client, user, password string) (proxies.PickOptions, error) {
+// authorize checks the credentials of a client and returns the pick options in its user name.
+func (g *Gateway) authorize(client, user, password string) (proxies.PickOptions, error) {
 	if err := g.logins.check(client, password); err != nil {
 		g.refused.Add(1)
 		return proxies.PickOptions{}, err

@@ -50,7 +50,7 @@ func (g *Gateway) webServer(ctx context.Context) *http.Server {
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	user, password := credentials(r)
-	options, err := g.authorized(clientOf(r.RemoteAddr), user, password)
+	options, err := g.authorize(clientOf(r.RemoteAddr), user, password)
 	blocked, isBlocked := errors.AsType[*blockedError](err)
 	switch {
 	case isBlocked:

@@ -156,7 +156,7 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *judgeState
 				continue
 			}
 			result.Latency = secure.latency
-			result.reached(m, secure.exit)
+			result.recordReached(m, secure.exit)
 			result.Can.HTTPS, result.Anonymity = true, Elite
 			result.setExits([]netip.Addr{secure.exit}, judged, p.cfg)
 			return result
@@ -164,7 +164,7 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *judgeState
 		cancel()
 		result.Latency = response.latency
 		result.Latency.Total = milliseconds(response.took)
-		result.reached(m, response.echo.Peer)
+		result.recordReached(m, response.echo.Peer)
 		result.Anonymity, result.Added = grade(judged.baseline, response.echo, judged.real)
 		p.finish(ctx, c, m, judged, response.echo, &result)
 		if !result.Alive && m.forward && result.Can.Connect && result.Reason != tunnel.Local { // a tunnel may work although forwarding does not
@@ -179,8 +179,8 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *judgeState
 	return result
 }
 
-// reached records that the judge was reached by mode m.
-func (r *Result) reached(m mode, exit netip.Addr) {
+// recordReached records that the judge was reached by mode m.
+func (r *Result) recordReached(m mode, exit netip.Addr) {
 	r.Alive, r.Protocol, r.Exit, r.Tunnel = true, m.scheme, exit, !m.forward
 	r.Can.Auth = r.Candidate.Username != "" || r.Candidate.Password != ""
 }
