@@ -324,7 +324,7 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 			return JobBlocked, nil
 		}
 	}
-	served, err := r.served(ctx)
+	served, err := r.hasWorker(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -335,8 +335,8 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 	return JobRunning, nil
 }
 
-// served reports whether a running worker takes tasks of scrapes.
-func (r *Reader) served(ctx context.Context) (bool, error) {
+// hasWorker reports whether a running worker takes tasks of scrapes.
+func (r *Reader) hasWorker(ctx context.Context) (bool, error) {
 	workers, err := r.client.Workers(ctx)
 	if err != nil {
 		return false, fmt.Errorf("list workers: %w", err)
@@ -730,7 +730,7 @@ type follower struct {
 func (f *follower) poll(ctx context.Context) (over bool, err error) {
 	j, err := f.reader.Job(ctx, f.id)
 	if errors.Is(err, store.ErrNoJob) { // it has not begun
-		return f.reader.ended(ctx, f.id)
+		return f.reader.hasEnded(ctx, f.id)
 	}
 	if err != nil {
 		return false, err
@@ -750,8 +750,8 @@ func (f *follower) poll(ctx context.Context) (over bool, err error) {
 	return over, f.read(ctx)
 }
 
-// ended reports whether the workflow of a job has terminated or does not exist.
-func (r *Reader) ended(ctx context.Context, id string) (bool, error) {
+// hasEnded reports whether the workflow of a job has terminated or does not exist.
+func (r *Reader) hasEnded(ctx context.Context, id string) (bool, error) {
 	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
 	if errors.Is(err, tasks.ErrUnknown) {
 		return true, nil
@@ -811,7 +811,7 @@ func (f *follower) close() {
 
 // read delivers the new lines. A last line without a newline is still incomplete.
 func (f *followed) read(ctx context.Context, each func([]byte) error) error {
-	if f.f != nil && f.replaced() {
+	if f.f != nil && f.isReplaced() {
 		_ = f.f.Close() // read-only
 		f.f = nil
 	}
@@ -833,8 +833,8 @@ func (f *followed) read(ctx context.Context, each func([]byte) error) error {
 	return err
 }
 
-// replaced reports whether the path now names another file.
-func (f *followed) replaced() bool {
+// isReplaced reports whether the path now names another file.
+func (f *followed) isReplaced() bool {
 	open, err := f.f.Stat()
 	if err != nil {
 		return false

@@ -174,7 +174,7 @@ func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (wor
 	if err != nil {
 		return work, nil, err
 	}
-	return store.Scrape(req), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
+	return store.Scrape(req), func(ctx context.Context, id string) { s.storeSent(ctx, req, id) }, nil
 }
 
 func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (store.Request, error) {
@@ -263,13 +263,13 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 		}
 	}
 	if err == nil {
-		s.sent(ctx, req, run.ID())
+		s.storeSent(ctx, req, run.ID())
 	}
 	return run, err
 }
 
-// sent stores a job that was sent. A worker that starts the job does the same.
-func (s *Service) sent(ctx context.Context, req store.Request, id string) {
+// storeSent stores a job that was sent. A worker that starts the job does the same.
+func (s *Service) storeSent(ctx context.Context, req store.Request, id string) {
 	if err := store.AddJob(ctx, s.cfg.Client.Redis(), id, req); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "cannot list the job before it begins", "job", id, "error", err)
 	}
@@ -348,7 +348,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	}
 	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if err == nil {
-		s.sent(ctx, req, run.ID())
+		s.storeSent(ctx, req, run.ID())
 	}
 	return run, err
 }

@@ -101,10 +101,10 @@ func (a *admission) page(ctx context.Context) (decision, error) {
 	return d, nil
 }
 
-// reached returns the limits that the job has reached. It starts no page after that.
-func (a *admission) reached(ctx context.Context) ([]limitReached, error) {
+// reachedLimits returns the limits that the job has reached. It starts no page after that.
+func (a *admission) reachedLimits(ctx context.Context) ([]limitReached, error) {
 	reached, err := a.budget.reached(ctx)
-	if a.left() == 0 {
+	if a.timeLeft() == 0 {
 		reached = append(reached, limitReached{text: fmt.Sprintf("limits.max_duration (%s) was reached", a.limits.MaxDuration)})
 	}
 	return reached, err
@@ -116,8 +116,8 @@ type limitReached struct {
 	wanted bool // a requested number of records: the job is COMPLETE
 }
 
-// left returns the time until the job may start no more pages.
-func (a *admission) left() time.Duration {
+// timeLeft returns the time until the job may start no more pages.
+func (a *admission) timeLeft() time.Duration {
 	if a.limits.MaxDuration == 0 {
 		return math.MaxInt64
 	}
@@ -209,11 +209,11 @@ func newBudget(rdb redis.UniversalClient, job string, l definition.Limits) *budg
 	return &budget{rdb: rdb, job: job, records: int64(l.MaxRecords), bytes: int64(l.MaxTotalBytes)}
 }
 
-func (b *budget) bounded() bool { return b.records > 0 || b.bytes > 0 }
+func (b *budget) hasLimits() bool { return b.records > 0 || b.bytes > 0 }
 
 // grant counts a fetched page and returns how many of its records to keep. It is idempotent per page.
 func (b *budget) grant(ctx context.Context, page string, records, bytes int) (int, error) {
-	if !b.bounded() {
+	if !b.hasLimits() {
 		return records, nil
 	}
 	n, err := store.Grant(ctx, b.rdb, store.SpentKey(b.job), store.Page{ID: page, Records: records, Bytes: bytes}, b.records)
@@ -225,7 +225,7 @@ func (b *budget) grant(ctx context.Context, page string, records, bytes int) (in
 
 // reached returns the exceeded limits.
 func (b *budget) reached(ctx context.Context) ([]limitReached, error) {
-	if !b.bounded() {
+	if !b.hasLimits() {
 		return nil, nil
 	}
 	got, err := b.rdb.HMGet(ctx, store.SpentKey(b.job), "records", "bytes").Result()

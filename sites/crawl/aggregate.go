@@ -216,7 +216,7 @@ func (j *job) addLimits(ctx context.Context, sum *report.Summary, lost []string)
 	if stats.Refused > 0 && j.req.Limit == 0 {
 		sum.Missing = append(sum.Missing, fmt.Sprintf("limits.max_pages (%d) was reached: %s", j.def.Limits.MaxPages, notFetched(stats.Refused, 10_000)))
 	}
-	reached, err := j.crawler.admission.reached(ctx)
+	reached, err := j.crawler.admission.reachedLimits(ctx)
 	if err != nil {
 		return err
 	}

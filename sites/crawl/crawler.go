@@ -55,7 +55,7 @@ func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func
 		return f
 	}
 	f.visit.Kind = lease.Kind
-	if f.enough, f.err = c.enough(ctx, f.visit.Kind); f.err != nil || f.enough {
+	if f.enough, f.err = c.hasEnough(ctx, f.visit.Kind); f.err != nil || f.enough {
 		return f
 	}
 	if f.d, f.err = c.admission.page(ctx); f.err != nil || f.d.action != admit {
@@ -77,17 +77,17 @@ func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visite
 	case f.enough:
 		return c.giveUp(ctx, lease, fetch.Enough, errEnough)
 	case f.d.action == wait:
-		return errors.Join(c.leases.giveBack(ctx, lease), c.delayed(f.d))
+		return errors.Join(c.leases.giveBack(ctx, lease), c.countDelay(f.d))
 	case f.d.action == refuse:
 		return c.giveUp(ctx, lease, f.d.class, f.d.err)
 	case f.failure != nil:
-		return c.failed(ctx, lease, f.fetched)
+		return c.settleFailure(ctx, lease, f.fetched)
 	}
 	return c.settlePage(ctx, lease, f.visit, f.fetched)
 }
 
-// delayed counts a delay and returns later, or nil without a delay.
-func (c *crawler) delayed(d decision) error {
+// countDelay counts a delay and returns later, or nil without a delay.
+func (c *crawler) countDelay(d decision) error {
 	if d.action != wait {
 		return nil
 	}
@@ -165,8 +165,8 @@ func (c *crawler) settlePage(ctx context.Context, lease workqueue.Leased, v visi
 	return err
 }
 
-// failed retries, delays or fails a page, depending on the class of its failure.
-func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, f fetched) error {
+// settleFailure retries, delays or fails a page, depending on the class of its failure.
+func (c *crawler) settleFailure(ctx context.Context, lease workqueue.Leased, f fetched) error {
 	err, class := f.failure, fetch.ClassOf(f.failure)
 	if ctx.Err() != nil || class == fetch.Canceled {
 		if cause := context.Cause(ctx); cause != nil {
@@ -182,7 +182,7 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, f fetched)
 		after = fe.After
 	}
 	if class == fetch.Throttled {
-		return errors.Join(c.leases.giveBack(ctx, lease), c.delayed(waitFor(DelayPace, after)))
+		return errors.Join(c.leases.giveBack(ctx, lease), c.countDelay(waitFor(DelayPace, after)))
 	}
 	policy := fetch.PolicyFor(class, c.def.Retries)
 	attempt := lease.Attempts + 1

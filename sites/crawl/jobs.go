@@ -97,7 +97,7 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 	}
 	direct := req.Direct == report.DirectAsked
 	if req.Direct == report.DirectUnproxied {
-		if direct, err = l.cfg.unproxied(ctx, def); err != nil {
+		if direct, err = l.cfg.isUnproxied(ctx, def); err != nil {
 			return nil, err
 		}
 	}

@@ -179,8 +179,8 @@ func (c *crawler) limitRecords(ctx context.Context, lease workqueue.Leased, y *y
 	return records[:n], nil
 }
 
-// enough reports whether a limited scrape needs no more pages of a kind.
-func (c *crawler) enough(ctx context.Context, kind string) (bool, error) {
+// hasEnough reports whether a limited scrape needs no more pages of a kind.
+func (c *crawler) hasEnough(ctx context.Context, kind string) (bool, error) {
 	if c.req.Limit == 0 || kind == definition.KindDetail {
 		return false, nil
 	}

@@ -158,7 +158,7 @@ func (s *slot) checkEnd(ctx context.Context) {
 		return
 	}
 	s.check = false
-	if reached, err := s.admission.reached(ctx); err != nil || len(reached) > 0 {
+	if reached, err := s.admission.reachedLimits(ctx); err != nil || len(reached) > 0 {
 		s.stop(ctx, err)
 	}
 }
@@ -234,7 +234,7 @@ func (s *slot) lease(ctx context.Context) {
 		e := event{leased: &workqueue.Batch{Next: -1}, wanted: want}
 		if count {
 			d, err := s.admission.backlog(ctx)
-			e.err = errors.Join(err, s.delayed(d))
+			e.err = errors.Join(err, s.countDelay(d))
 		}
 		if e.err == nil {
 			var got workqueue.Batch
@@ -253,7 +253,7 @@ func (s *slot) idle() (wait time.Duration, ok bool) {
 	if s.due.IsZero() {
 		return 0, false
 	}
-	wait = max(min(time.Until(s.due), s.admission.left()), time.Millisecond)
+	wait = max(min(time.Until(s.due), s.admission.timeLeft()), time.Millisecond)
 	if s.room < s.def.Politeness.MaxPerDomain { // pages of other crawlers may have links
 		wait = min(wait, idleFor)
 	}

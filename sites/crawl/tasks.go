@@ -93,7 +93,7 @@ func (h *handlers) aggregate(ctx context.Context, crawlers []tasks.Outcome[int])
 	}
 	sum, err := j.aggregate(ctx, lost)
 	if err != nil {
-		return report.Summary{}, h.ended(ctx, j, err)
+		return report.Summary{}, h.taskError(ctx, j, err)
 	}
 	if err := store.Close(ctx, j.rdb, j.run); err != nil {
 		return report.Summary{}, err
@@ -119,8 +119,8 @@ func (h *handlers) begin(ctx context.Context, id string, req store.Request) (*jo
 	return h.jobs.get(ctx, id)
 }
 
-// ended converts the error of a step of a job to the error of its task. If the job terminates with it, ended closes the job.
-func (h *handlers) ended(ctx context.Context, j *job, err error) error {
+// taskError converts the error of a step of a job to the error of its task. If the job terminates with it, taskError closes the job.
+func (h *handlers) taskError(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, errNoStart) {
 		if jerr := h.judgeFailed(ctx, j, err); jerr != nil {
 			return jerr // retries the task

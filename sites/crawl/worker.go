@@ -138,10 +138,10 @@ func (w *Worker) Close() error {
 
 // Unproxied reports whether a scrape uses no proxies because this process has none and the definition has no fallback.
 func (w *Worker) Unproxied(ctx context.Context, def *definition.Definition) (bool, error) {
-	return w.cfg.unproxied(ctx, def)
+	return w.cfg.isUnproxied(ctx, def)
 }
 
-func (c *Config) unproxied(ctx context.Context, def *definition.Definition) (bool, error) {
+func (c *Config) isUnproxied(ctx context.Context, def *definition.Definition) (bool, error) {
 	if c.Unproxied == nil || def.Proxy.Fallback != "" {
 		return false, nil
 	}

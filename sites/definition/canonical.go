@@ -82,7 +82,7 @@ func (d *Definition) canonicalQuery(raw string) string {
 		if n, err := url.QueryUnescape(name); err == nil {
 			name = n
 		}
-		if pair == "" || isTracker(strings.ToLower(name)) || dropped(name, d.Scope.DropParams) {
+		if pair == "" || isTracker(strings.ToLower(name)) || isDropped(name, d.Scope.DropParams) {
 			continue
 		}
 		kept = append(kept, NormalEscapes(strings.ReplaceAll(pair, "+", "%20")))
@@ -95,7 +95,7 @@ func (d *Definition) canonicalQuery(raw string) string {
 	return strings.Join(kept, "&")
 }
 
-func dropped(name string, list []string) bool {
+func isDropped(name string, list []string) bool {
 	name = strings.ToLower(name) // an entry of list that ends in * is a prefix
 	return slices.ContainsFunc(list, func(t string) bool {
 		if prefix, ok := strings.CutSuffix(strings.ToLower(t), "*"); ok {

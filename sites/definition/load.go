@@ -81,8 +81,8 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 // siteLine matches the site in a file, even if the rest is invalid YAML.
 var siteLine = regexp.MustCompile(`(?m)^site:[ \t]*["']?([A-Za-z0-9._-]+)`)
 
-// broken returns the error of a file; data is its content, or nil.
-func broken(file string, data []byte, err error) *BrokenError {
+// newBrokenError returns the error of a file; data is its content, or nil.
+func newBrokenError(file string, data []byte, err error) *BrokenError {
 	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
 	if m := siteLine.FindSubmatch(data); m != nil {
 		name = string(m[1])
@@ -113,7 +113,7 @@ func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*Broke
 		file := path.Join(shown, e.Name())
 		data, err := readFile(fsys, path.Join(root, e.Name()))
 		if err != nil {
-			wrong = append(wrong, broken(file, nil, fmt.Errorf("read site definition: %w", err)))
+			wrong = append(wrong, newBrokenError(file, nil, fmt.Errorf("read site definition: %w", err)))
 			continue
 		}
 		def, err := (*Definition)(nil), serr
@@ -121,11 +121,11 @@ func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*Broke
 			def, err = parseWith(file, data, s)
 		}
 		if err != nil {
-			wrong = append(wrong, broken(file, data, err))
+			wrong = append(wrong, newBrokenError(file, data, err))
 			continue
 		}
 		if other := first[def.Site]; other != nil {
-			wrong = append(wrong, broken(file, data, def.Problem("site", fmt.Sprintf("%q is already defined in %s; rename one of them", def.Site, other.file))))
+			wrong = append(wrong, newBrokenError(file, data, def.Problem("site", fmt.Sprintf("%q is already defined in %s; rename one of them", def.Site, other.file))))
 			continue
 		}
 		first[def.Site] = def

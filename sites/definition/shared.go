@@ -85,7 +85,7 @@ func (s *shared) decode(def *Definition) (map[string]yamlstrict.Place, Problems)
 func mergePlaces(own, defaults map[string]yamlstrict.Place) map[string]bool {
 	added := map[string]bool{}
 	for key := range defaults {
-		if _, ok := own[key]; !ok && key != "" && !replaced(key, own) {
+		if _, ok := own[key]; !ok && key != "" && !isReplaced(key, own) {
 			added[key] = true
 		}
 	}
@@ -95,8 +95,8 @@ func mergePlaces(own, defaults map[string]yamlstrict.Place) map[string]bool {
 	return added
 }
 
-// replaced reports whether a key is part of a list, of headers or of cookies that the definition sets itself.
-func replaced(key string, own map[string]yamlstrict.Place) bool {
+// isReplaced reports whether a key is part of a list, of headers or of cookies that the definition sets itself.
+func isReplaced(key string, own map[string]yamlstrict.Place) bool {
 	for i, r := range key {
 		if at := key[:i]; r == '[' || r == '.' && (at == "headers" || at == "cookies") {
 			if _, ok := own[at]; ok {

@@ -69,7 +69,7 @@ func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
 				hit.attrs = append(hit.attrs, nav.LocalName())
 			}
 		}
-		nodes = ordered(hits, n, aside)
+		nodes = sortHits(hits, n, aside)
 	case string:
 		nodes = append(nodes, textNode(v))
 	case float64:
@@ -88,8 +88,8 @@ type xpathHit struct {
 	attrs  []string
 }
 
-// ordered returns the hits of a search at n in document order.
-func ordered(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) []*html.Node {
+// sortHits returns the hits of a search at n in document order.
+func sortHits(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) []*html.Node {
 	top, rest := n, maps.Clone(hits)
 	var above []*html.Node // hits on ancestors of n, collected without a walk through the whole page
 	for top.Parent != nil {

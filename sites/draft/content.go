@@ -40,7 +40,7 @@ const (
 
 func readContent(doc *extract.Doc) *content {
 	c := &content{doc: doc, base: doc.Page.URL, facts: map[*html.Node]facts{}}
-	if b := first("base[href]", doc.Root); b != nil {
+	if b := selectFirst("base[href]", doc.Root); b != nil {
 		if u, err := c.base.Parse(value(b, "href")); err == nil {
 			c.base = u
 		}
@@ -119,7 +119,7 @@ func surrounds(n *html.Node, main bool) bool {
 				return false
 			}
 		}
-		return first("main, article", n) == nil
+		return selectFirst("main, article", n) == nil
 	}
 	return !main && n.Data != "body" && around.MatchString(value(n, "class")+" "+value(n, "id")+" "+value(n, "role"))
 }
@@ -171,7 +171,7 @@ func contains(outer, n *html.Node) bool {
 	return false
 }
 
-func selected(css string, n *html.Node) []*html.Node {
+func selectAll(css string, n *html.Node) []*html.Node {
 	s, err := definition.ParseSelector(css)
 	if err != nil {
 		return nil
@@ -179,9 +179,9 @@ func selected(css string, n *html.Node) []*html.Node {
 	return s.All(n)
 }
 
-// first returns the first element that css selects, or nil.
-func first(css string, n *html.Node) *html.Node {
-	if found := selected(css, n); len(found) > 0 {
+// selectFirst returns the first element that css selects, or nil.
+func selectFirst(css string, n *html.Node) *html.Node {
+	if found := selectAll(css, n); len(found) > 0 {
 		return found[0]
 	}
 	return nil

@@ -83,7 +83,7 @@ func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 // listing returns the list of a listing page, or nil for a page about one item. A page is about one item if its structured data
 // matches its heading. A page with an article or a product is a listing only if the list is most of its content.
 func (c *content) listing() *list {
-	if _, named := c.structured(); named {
+	if _, named := c.structuredFields(); named {
 		return nil
 	}
 	enough := 0.3

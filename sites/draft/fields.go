@@ -22,7 +22,7 @@ func (c *content) itemFields(items []*html.Node, main *links) []field {
 	put := func(name, css, keys, typ string) bool {
 		hits, value, different := 0, "", map[string]bool{}
 		for _, item := range items {
-			if n := first(css, item); n != nil && (keys != "" || extract.Text(n) != "") {
+			if n := selectFirst(css, item); n != nil && (keys != "" || extract.Text(n) != "") {
 				hits++
 				different[extract.Text(n)] = true
 				if value == "" && keys == "" {
@@ -74,9 +74,9 @@ func addColumns(fields []field, rows []*html.Node, used map[string]bool) []field
 	if rows[0].Data != "tr" || table == nil {
 		return fields
 	}
-	for i, th := range selected("tr:first-child th, thead th", table) {
+	for i, th := range selectAll("tr:first-child th, thead th", table) {
 		heading, text := extract.Text(th), ""
-		if cells := selected("td", rows[0]); i < len(cells) {
+		if cells := selectAll("td", rows[0]); i < len(cells) {
 			text = extract.Text(cells[i])
 		}
 		if heading != "" && !used[text] && len(fields) < maxFields {
@@ -87,11 +87,11 @@ func addColumns(fields []field, rows []*html.Node, used map[string]bool) []field
 	return fields
 }
 
-// most reports whether css matches in at least half of the items.
-func most(items []*html.Node, css string) bool {
+// matchesMost reports whether css matches in at least half of the items.
+func matchesMost(items []*html.Node, css string) bool {
 	n := 0
 	for _, item := range items {
-		if first(css, item) != nil {
+		if selectFirst(css, item) != nil {
 			n++
 		}
 	}
@@ -113,10 +113,10 @@ func (c *content) addTyped(fields []field, items []*html.Node, used map[string]b
 		return field{name: t.name, sources: []string{"css: " + quote(t.css)}, typ: typeOfTexts(t)}
 	}
 	for _, typ := range []string{"price", "date"} {
-		if named(fields, typ) {
+		if hasField(fields, typ) {
 			continue
 		}
-		if typ == "date" && most(items, "time[datetime]") {
+		if typ == "date" && matchesMost(items, "time[datetime]") {
 			fields = append(fields, field{name: "date", sources: []string{"css: 'time[datetime]', attr: datetime"}, typ: "date"})
 			byClass = slices.DeleteFunc(byClass, func(t *texts) bool { return strings.HasPrefix(t.css, "time.") })
 			continue
@@ -224,14 +224,14 @@ func leaf(n *html.Node) bool {
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-func named(fields []field, name string) bool {
+func hasField(fields []field, name string) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })
 }
 
 // add appends a field and renames it if its name is taken.
 func add(fields []field, f field) []field {
 	name := f.name
-	for i := 2; named(fields, f.name); i++ {
+	for i := 2; hasField(fields, f.name); i++ {
 		f.name = name + "_" + strconv.Itoa(i)
 	}
 	return append(fields, f)

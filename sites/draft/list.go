@@ -66,7 +66,7 @@ func itemLike(n *html.Node) bool {
 	case "html", "body", "main", "p", "td", "th", "thead", "tbody", "dt", "dd", "label", "ul", "ol", "form", "table", "h1", "h2", "h3", "h4", "h5", "h6":
 		return n.Data == "form" && value(n, "class") != ""
 	case "tr":
-		return first("td", n) != nil
+		return selectFirst("td", n) != nil
 	}
 	for child := range n.ChildNodes() {
 		if child.Type == html.ElementNode && child.Data != "br" {
@@ -162,7 +162,7 @@ func (c *content) locate(l *list) bool {
 	most := len(l.items) * 5 / 4
 	var best []*html.Node
 	for _, css := range candidates {
-		found := selected(css, c.doc.Root)
+		found := selectAll(css, c.doc.Root)
 		if len(found) >= len(l.items) && len(found) <= most && (best == nil || len(found) < len(best)) {
 			l.each, best = css, found
 		}
@@ -205,7 +205,7 @@ func (c *content) findLinks(items []*html.Node) *links {
 			if votes[css] == 0 {
 				order = append(order, css)
 			}
-			if css == "" || first(css, item) == main[i] {
+			if css == "" || selectFirst(css, item) == main[i] {
 				votes[css]++
 			}
 		}
@@ -221,7 +221,7 @@ func (c *content) findLinks(items []*html.Node) *links {
 		l.css = order[best]
 	} else { // use the first link of each item
 		for i, item := range items {
-			main[i] = first(l.css, item)
+			main[i] = selectFirst(l.css, item)
 		}
 	}
 	var urls []*url.URL
@@ -250,8 +250,8 @@ func mainLink(item *html.Node) *html.Node {
 	}
 	var best *html.Node
 	most := -1
-	for _, a := range selected("a[href]", item) {
-		if first("h1, h2, h3, h4, h5, h6", a) != nil {
+	for _, a := range selectAll("a[href]", item) {
+		if selectFirst("h1, h2, h3, h4, h5, h6", a) != nil {
 			return a
 		}
 		for p := a.Parent; p != item; p = p.Parent {
@@ -269,7 +269,7 @@ func mainLink(item *html.Node) *html.Node {
 // oneOfSeveral reports whether an item has links of the same class to other pages, such as tags.
 func oneOfSeveral(a, item *html.Node) bool {
 	list := classes(a)
-	return len(list) > 0 && slices.ContainsFunc(selected("a."+list[0], item), func(o *html.Node) bool {
+	return len(list) > 0 && slices.ContainsFunc(selectAll("a."+list[0], item), func(o *html.Node) bool {
 		return value(o, "href") != value(a, "href")
 	})
 }
@@ -308,7 +308,7 @@ func (c *content) folder(css string, items []*html.Node, main []*url.URL) string
 		return ""
 	}
 	for _, item := range items {
-		for _, a := range selected(css, item) {
+		for _, a := range selectAll(css, item) {
 			if u := c.resolve(value(a, "href")); u != nil && !strings.HasPrefix(u.Path, common) {
 				return common
 			}

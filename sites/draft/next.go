@@ -24,8 +24,8 @@ var (
 
 // findNext returns the keys of listing.next for the next page, or "".
 func (c *content) findNext() string {
-	links := selected("a[href]", c.doc.Root)
-	if n := first(`link[rel~="next"][href], a[rel~="next"][href]`, c.doc.Root); n != nil && c.elsewhere(n) != nil {
+	links := selectAll("a[href]", c.doc.Root)
+	if n := selectFirst(`link[rel~="next"][href], a[rel~="next"][href]`, c.doc.Root); n != nil && c.elsewhere(n) != nil {
 		return "rel: next"
 	}
 	for _, sure := range []bool{true, false} {
@@ -34,7 +34,7 @@ func (c *content) findNext() string {
 				continue
 			}
 			for _, css := range nextSelectors(a) {
-				if first(css, c.doc.Root) == a {
+				if selectFirst(css, c.doc.Root) == a {
 					return "css: " + quote(css)
 				}
 			}
@@ -60,7 +60,7 @@ func (c *content) isNextLink(a *html.Node, sure bool) bool {
 		return false
 	}
 	labels := []string{extract.Text(a), value(a, "aria-label"), value(a, "title")}
-	for _, img := range selected("img[alt]", a) {
+	for _, img := range selectAll("img[alt]", a) {
 		labels = append(labels, value(img, "alt"))
 	}
 	numbered := digits.MatchString(pathOf(u))
@@ -139,7 +139,7 @@ func nextSelectors(a *html.Node) []string {
 			}
 		}
 	}
-	for _, img := range selected("img[alt]", a) {
+	for _, img := range selectAll("img[alt]", a) {
 		out = append(out, fmt.Sprintf("a:has(img[alt=%q])", value(img, "alt")))
 	}
 	return out

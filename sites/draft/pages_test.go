@@ -125,7 +125,7 @@ func (l label) compare(t *testing.T) map[string]string {
 		kind = definition.KindListing
 	}
 	out["kind"] = differ(kind, l.Kind)
-	items := selected(l.Items.CSS, root)
+	items := selectAll(l.Items.CSS, root)
 	if l.Kind == definition.KindListing {
 		if len(items) != l.Items.Count {
 			t.Fatalf("%s: the label's selector finds %d items, want %d", l.Page, len(items), l.Items.Count)
@@ -178,7 +178,7 @@ func inside(n, outer *html.Node) bool {
 func linksOf(base *url.URL, items []*html.Node, css string) []string {
 	var out []string
 	for _, n := range items {
-		for _, a := range selected(css, n)[:1] {
+		for _, a := range selectAll(css, n)[:1] {
 			u, err := base.Parse(value(a, "href"))
 			if err == nil && !slices.Contains(out, "detail "+u.String()) {
 				out = append(out, "detail "+u.String())

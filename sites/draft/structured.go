@@ -23,9 +23,9 @@ var properties = []struct{ path, name, typ string }{
 	{"description", "description", ""}, {"image", "image", "url"},
 }
 
-// structured returns fields from the JSON-LD or microdata of the item that a page is about. named reports whether the page's
+// structuredFields returns fields from the JSON-LD or microdata of the item that a page is about. named reports whether the page's
 // heading names that item: then it is a detail page even if elements repeat on it.
-func (c *content) structured() (fields []field, named bool) {
+func (c *content) structuredFields() (fields []field, named bool) {
 	heading := ""
 	if h := c.heading(); h != nil && h.Data == "h1" {
 		heading = extract.Text(h)
@@ -105,7 +105,7 @@ func textAt(obj map[string]any, path string) string {
 
 // meta returns the content of a meta element, or "".
 func (c *content) meta(name string) string {
-	for _, m := range selected("meta[content]", c.doc.Root) {
+	for _, m := range selectAll("meta[content]", c.doc.Root) {
 		if value(m, "property") == name || value(m, "name") == name {
 			return strings.TrimSpace(value(m, "content"))
 		}
@@ -115,7 +115,7 @@ func (c *content) meta(name string) string {
 
 // detailFields guesses the fields of a page about one item.
 func (c *content) detailFields() []field {
-	fields, _ := c.structured()
+	fields, _ := c.structuredFields()
 	title := field{name: "title"}
 	if i := slices.IndexFunc(fields, func(f field) bool { return f.name == "title" }); i >= 0 {
 		title = fields[i]
@@ -138,7 +138,7 @@ func (c *content) detailFields() []field {
 	fields = append([]field{title}, fields...)
 	matter := c.doc.Body()
 	for _, css := range []string{"main", "[role=main]", "article", "#content"} {
-		if found := selected(css, c.doc.Root); len(found) == 1 {
+		if found := selectAll(css, c.doc.Root); len(found) == 1 {
 			matter = found[0]
 			break
 		}
@@ -148,7 +148,7 @@ func (c *content) detailFields() []field {
 	}
 	fields = c.addTyped(fields, []*html.Node{matter}, used)
 	for _, m := range []struct{ name, meta, typ string }{{"description", "description", ""}, {"description", "og:description", ""}, {"image", "og:image", "url"}} {
-		if !named(fields, m.name) && c.meta(m.meta) != "" {
+		if !hasField(fields, m.name) && c.meta(m.meta) != "" {
 			fields = append(fields, field{name: m.name, sources: []string{"meta: " + quote(m.meta)}, typ: m.typ})
 		}
 	}
@@ -166,7 +166,7 @@ func (c *content) headingSelector(h *html.Node) string {
 		candidates = append(candidates, h.Data+"."+class)
 	}
 	for _, css := range candidates {
-		if first(css, c.doc.Root) == h {
+		if selectFirst(css, c.doc.Root) == h {
 			return css
 		}
 	}
@@ -182,13 +182,13 @@ func labels(root *html.Node) []string {
 			out = append(out, text)
 		}
 	}
-	for _, tr := range selected("tr", root) {
-		cells := selected("th, td", tr)
+	for _, tr := range selectAll("tr", root) {
+		cells := selectAll("th, td", tr)
 		if len(cells) == 2 && cells[1].Data == "td" && extract.Text(cells[1]) != "" {
 			put(cells[0])
 		}
 	}
-	for _, dt := range selected("dt", root) {
+	for _, dt := range selectAll("dt", root) {
 		put(dt)
 	}
 	return out

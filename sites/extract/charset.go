@@ -47,7 +47,7 @@ func Decode(body []byte, contentType string, def *definition.Definition) ([]byte
 	if high >= certain || high > 0 && header == "" && label == "" {
 		return body, Charset{"utf-8", "utf-8 body"}
 	}
-	meta := declared(body[:min(len(body), 4096)])
+	meta := declaredCharset(body[:min(len(body), 4096)])
 	for _, c := range []struct{ label, from string }{{label, "definition"}, {header, "header"}, {meta, "meta"}} {
 		enc, name := lookup(c.label)
 		switch {
@@ -93,8 +93,8 @@ func headerCharset(contentType string) string {
 	return strings.Trim(rest, ` "'`)
 }
 
-// declared returns the charset declared in the head of a page, in a meta element or as XML.
-func declared(head []byte) (charset string) {
+// declaredCharset returns the charset declared in the head of a page, in a meta element or as XML.
+func declaredCharset(head []byte) (charset string) {
 	z := html.NewTokenizer(bytes.NewReader(head))
 	for charset == "" {
 		switch z.Next() {

@@ -39,7 +39,7 @@ func (x *run) find(s *definition.Source, f *definition.Field, p at) []found {
 		if !s.Regex.IsZero() && !s.Embedded() {
 			if f.Type == definition.TypeList && s.Split == "" {
 				for _, t := range s.Regex.FindAll(fd.text) {
-					out = append(out, swapped(s, found{at: at{node: fd.node}, text: t, given: true}))
+					out = append(out, replaceText(s, found{at: at{node: fd.node}, text: t, given: true}))
 				}
 				continue
 			}
@@ -50,7 +50,7 @@ func (x *run) find(s *definition.Source, f *definition.Field, p at) []found {
 			fd.text = t
 			fd.json = nil // the text replaces it
 		}
-		fd = swapped(s, fd)
+		fd = replaceText(s, fd)
 		if s.Split != "" {
 			for part := range strings.SplitSeq(fd.text, s.Split) {
 				if part = strings.TrimSpace(part); part != "" {
@@ -77,7 +77,7 @@ func (x *run) find(s *definition.Source, f *definition.Field, p at) []found {
 	return out
 }
 
-func swapped(s *definition.Source, fd found) found {
+func replaceText(s *definition.Source, fd found) found {
 	for _, w := range s.Replace {
 		fd.text = w.Pattern.ReplaceAllString(fd.text, w.With)
 		fd.json = nil
@@ -94,7 +94,7 @@ func (x *run) raw(s *definition.Source, p at) []found {
 			return nil
 		}
 		if s.Embedded() {
-			return embedded(s, s.CSS.All(p.node))
+			return parseEmbedded(s, s.CSS.All(p.node))
 		}
 		return x.takeParts(s, s.CSS.All(p.node))
 	case !s.JSON.IsZero():
@@ -104,20 +104,20 @@ func (x *run) raw(s *definition.Source, p at) []found {
 		}
 		return finds
 	case s.JSONLD != "":
-		return typed(s, x.doc.Linked())
+		return findInObjects(s, x.doc.Linked())
 	case s.Microdata != "":
 		items := x.doc.Microdata()
 		if p.node != nil && p.node != x.doc.Root {
 			items = microdataIn(p.node)
 		}
-		return typed(s, items)
+		return findInObjects(s, items)
 	case s.Meta != "":
 		return x.meta(s.Meta)
 	case s.Label != "":
 		if p.node == nil {
 			return nil
 		}
-		return labelled(p.node, s.Label)
+		return findLabelValue(p.node, s.Label)
 	case s.Column != "":
 		if p.node == nil {
 			return nil
@@ -147,9 +147,9 @@ func (x *run) raw(s *definition.Source, p at) []found {
 	return text(string(x.doc.text))
 }
 
-// typed evaluates the path of a source in the objects of its type. Some pages have brand: "X" where others have brand: {name:
+// findInObjects evaluates the path of a source in the objects of its type. Some pages have brand: "X" where others have brand: {name:
 // "X"}, so the name and the url of a string are the string.
-func typed(s *definition.Source, objects []any) []found {
+func findInObjects(s *definition.Source, objects []any) []found {
 	typ, path := s.TypePath()
 	up, last := path.Up()
 	var out []found
@@ -204,9 +204,9 @@ func textOf(obj map[string]any, typ string) string {
 	return ""
 }
 
-// embedded reads JSON in elements: in a script, in the text of another element, or in an attribute. A regex may extract it, for
+// parseEmbedded reads JSON in elements: in a script, in the text of another element, or in an attribute. A regex may extract it, for
 // example from window.state = {…};
-func embedded(s *definition.Source, nodes []*html.Node) []found {
+func parseEmbedded(s *definition.Source, nodes []*html.Node) []found {
 	var out []found
 	for _, n := range nodes {
 		text := jsonIn(n, s.Attr)

@@ -56,8 +56,8 @@ func (x *run) meta(name string) []found {
 // maxLabelled is the longest text after a label, in bytes.
 const maxLabelled = 2000
 
-// labelled finds the value of a label: in the next cell of the row, in the dd of a dt, in the next element, or after its colon.
-func labelled(root *html.Node, label string) []found {
+// findLabelValue finds the value of a label: in the next cell of the row, in the dd of a dt, in the next element, or after its colon.
+func findLabelValue(root *html.Node, label string) []found {
 	want := labelText(label)
 	if want == "" {
 		return nil

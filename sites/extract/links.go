@@ -136,7 +136,7 @@ func (x *run) next(n *definition.Next) {
 			x.nextBy(n.Param, vs[0].text, vs[0].json)
 		}
 	case n.Template != "" || n.Param != "":
-		count := counted(n, page.N)
+		count := nextNumber(n, page.N)
 		if n.To > 0 && count > n.To {
 			return
 		}
@@ -174,8 +174,8 @@ func (x *run) nextBy(param, text string, value any) {
 	}
 }
 
-// counted returns the number in the URL of the next page of numbered pages.
-func counted(x *definition.Next, n int) int {
+// nextNumber returns the number in the URL of the next page of numbered pages.
+func nextNumber(x *definition.Next, n int) int {
 	from := 2
 	if x.From != nil {
 		from = *x.From

@@ -218,9 +218,9 @@ func jsString(text string) (s string, n int, ok bool) {
 		case i+1 == len(text):
 			return "", 0, false
 		default:
-			r, size := escaped(text[i+1:])
+			r, size := decodeEscape(text[i+1:])
 			if utf16.IsSurrogate(r) && strings.HasPrefix(text[i+1+size:], `\u`) {
-				low, more := escaped(text[i+2+size:])
+				low, more := decodeEscape(text[i+2+size:])
 				r, size = utf16.DecodeRune(r, low), size+1+more
 			}
 			if r >= 0 {
@@ -232,8 +232,8 @@ func jsString(text string) (s string, n int, ok bool) {
 	return "", 0, false
 }
 
-// escaped decodes the escape after a backslash. The rune is negative for an escaped line end, which yields no character.
-func escaped(s string) (r rune, size int) {
+// decodeEscape decodes the escape after a backslash. The rune is negative for an escaped line end, which yields no character.
+func decodeEscape(s string) (r rune, size int) {
 	hex := func(n int) (rune, int) {
 		if len(s) > n {
 			if v, err := strconv.ParseUint(s[1:n+1], 16, 32); err == nil {

@@ -69,7 +69,7 @@ var markup = regexp.MustCompile(`&(?:#\w+|\w+);|</\w+>`)
 func propValue(n *html.Node) string {
 	if v, ok := attr(n, "content"); ok {
 		if markup.MatchString(v) {
-			v = unmarked(v)
+			v = stripMarkup(v)
 		}
 		return v
 	}

@@ -28,7 +28,7 @@ func Number(text, locale string) (float64, error) {
 	if err := n.isUnit(text, false); err != nil {
 		return 0, err
 	}
-	return scaled(n.value, n.after, false), n.isExact(text)
+	return applyMagnitude(n.value, n.after, false), n.isExact(text)
 }
 
 // Integer is like Number, but a fraction is an error, and 1.234 in the locale auto is 1234.
@@ -41,7 +41,7 @@ func Integer(text, locale string) (int64, error) {
 		return 0, err
 	}
 	if math.Abs(n.value) < 1<<53 {
-		f := scaled(n.value, n.after, false)
+		f := applyMagnitude(n.value, n.after, false)
 		if f != math.Trunc(f) {
 			return 0, fmt.Errorf("%v in %q is not a whole number", f, clip(text))
 		}
@@ -116,7 +116,7 @@ func decimalPoint(token, locale string) (point, end int, ambiguous bool) {
 		return guessPoint(token)
 	}
 	whole, fraction, found := strings.Cut(token, style.Point)
-	if strings.ContainsAny(fraction, style.Point+style.Group) || !grouped(whole, style.Group, style.India) {
+	if strings.ContainsAny(fraction, style.Point+style.Group) || !isGrouped(whole, style.Group, style.India) {
 		return guessPoint(token)
 	}
 	if found {
@@ -125,9 +125,9 @@ func decimalPoint(token, locale string) (point, end int, ambiguous bool) {
 	return -1, len(token), false
 }
 
-// grouped reports whether the separators divide whole into groups of three, or as in India into groups of two and a
+// isGrouped reports whether the separators divide whole into groups of three, or as in India into groups of two and a
 // last one of three.
-func grouped(whole, group string, india bool) bool {
+func isGrouped(whole, group string, india bool) bool {
 	parts := strings.FieldsFunc(whole, func(r rune) bool { return strings.ContainsRune(group, r) })
 	for i, p := range parts {
 		size := len(p) == 3 || i == 0 && len(p) < 3 || india && i < len(parts)-1 && len(p) == 2
@@ -160,7 +160,7 @@ func guessPoint(token string) (point, end int, ambiguous bool) {
 			return -1, end, false
 		}
 		return last, end, false
-	case grouped(token, sign+" '", true):
+	case isGrouped(token, sign+" '", true):
 		return -1, end, false
 	}
 	// A date or a version: the number ends at the second sign.
@@ -196,8 +196,8 @@ func (n numeral) isExact(text string) error {
 	return fmt.Errorf("%q has too many digits for type: number; use type: integer (up to 19 digits) or text", clip(text))
 }
 
-// scaled multiplies a number by the magnitude at the beginning of after.
-func scaled(f float64, after string, money bool) float64 {
+// applyMagnitude multiplies a number by the magnitude at the beginning of after.
+func applyMagnitude(f float64, after string, money bool) float64 {
 	if after = strings.TrimLeft(after, " "); after == "" {
 		return f
 	}
@@ -208,7 +208,7 @@ func scaled(f float64, after string, money bool) float64 {
 		}
 		f *= factor
 		if more, err := readNumber(rest, "en"); err == nil && more.before == "" {
-			f += scaled(more.value, more.after, false) // 3万5000
+			f += applyMagnitude(more.value, more.after, false) // 3万5000
 		}
 		return f
 	}

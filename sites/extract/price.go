@@ -49,7 +49,7 @@ func ParsePrice(text, locale, lang string) (Price, error) {
 	case code == "" && isPence(n.after) && strings.EqualFold(strings.ReplaceAll(lang, "_", "-"), "en-GB"):
 		return Price{n.value / 100, "GBP"}, nil
 	}
-	return Price{scaled(n.value, n.after, true), code}, nil
+	return Price{applyMagnitude(n.value, n.after, true), code}, nil
 }
 
 // isPence reports whether a text begins with p as a word.

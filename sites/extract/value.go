@@ -69,13 +69,13 @@ func textFor(typ string, fd found) string {
 	case typ == definition.TypeURL:
 		text = strings.ReplaceAll(text, "&amp;", "&")
 	default:
-		text = unmarked(text)
+		text = stripMarkup(text)
 	}
 	return text
 }
 
-// unmarked strips markup.
-func unmarked(text string) string {
+// stripMarkup strips markup.
+func stripMarkup(text string) string {
 	if !strings.ContainsAny(text, "<&") {
 		return text
 	}

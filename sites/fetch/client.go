@@ -92,7 +92,7 @@ func NewClient(cfg Config) *Client {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Transport = rendered(cfg.Definition, filter, cfg.Transport)
+	cfg.Transport = newRenderer(cfg.Definition, filter, cfg.Transport)
 	c := &Client{cfg: cfg, def: cfg.Definition, own: own}
 	c.http = &http.Client{
 		Transport:     c.stack(),
@@ -150,7 +150,7 @@ func (c *Client) visit(ctx context.Context, s *session, r request) (extract.Page
 			return page, nil
 		}
 		if again {
-			return page, c.sessions.unsigned(page)
+			return page, c.sessions.notSignedInError(page)
 		}
 		if err := c.sessions.expire(ctx, s, login); err != nil {
 			return page, err
@@ -162,9 +162,9 @@ func (c *Client) visit(ctx context.Context, s *session, r request) (extract.Page
 func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, error) {
 	page, err := c.getOnce(ctx, s, r)
 	for hops := 0; err == nil; hops++ {
-		to, rerr := c.refreshed(page, hops)
+		to, rerr := c.refreshTarget(page, hops)
 		if rerr != nil {
-			return page, c.failed(ctx, r.url, rerr)
+			return page, c.requestError(ctx, r.url, rerr)
 		}
 		if to == nil {
 			break
@@ -180,7 +180,7 @@ func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, 
 // getOnce fetches a page and follows HTTP redirects.
 func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Page, error) {
 	rawURL, kind := r.url, r.kind
-	ctx, measure := measured(context.WithValue(ctx, kindKey{}, kind))
+	ctx, measure := measure(context.WithValue(ctx, kindKey{}, kind))
 	page := extract.Page{Requested: rawURL, Kind: kind, Post: r.post}
 	req, err := r.http(ctx)
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return page, c.failed(ctx, rawURL, err)
+		return page, c.requestError(ctx, rawURL, err)
 	}
 	defer res.Body.Close()
 	owner := s
@@ -207,7 +207,7 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	began := time.Now()
 	page.Body, err = readAll(res, int64(c.def.Limits.MaxBytes))
 	if err != nil {
-		return page, c.noteVia(res, c.failed(ctx, rawURL, err))
+		return page, c.noteVia(res, c.requestError(ctx, rawURL, err))
 	}
 	page.Took = measure.headTime() + time.Since(began)
 	c.cfg.Logger.DebugContext(ctx, "fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", page.Took)

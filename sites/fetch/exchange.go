@@ -17,8 +17,8 @@ type exchange struct {
 
 type exchangeKey struct{}
 
-// measured returns a context with an exchange that measures its requests.
-func measured(ctx context.Context) (context.Context, *exchange) {
+// measure returns a context with an exchange that measures its requests.
+func measure(ctx context.Context) (context.Context, *exchange) {
 	e := &exchange{}
 	ctx = context.WithValue(ctx, exchangeKey{}, e)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GetConn: func(string) {

@@ -25,8 +25,8 @@ func OutcomeOf(err error) polite.Outcome {
 // leastRest is the minimum wait for resting proxies.
 const leastRest = 50 * time.Millisecond
 
-// failed converts the error of a request to an *Error.
-func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
+// requestError converts the error of a request to an *Error.
+func (c *Client) requestError(ctx context.Context, rawURL string, err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.URL = rawURL
 		return e
@@ -79,7 +79,7 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 func (c *Client) robotsFailed(rawURL string, err *polite.RobotsError) *Error {
 	ctx, res := err.Request.Context(), err.Response
 	if res == nil {
-		e := c.failed(ctx, rawURL, err.Err)
+		e := c.requestError(ctx, rawURL, err.Err)
 		e.Err = fmt.Errorf("fetch robots.txt: %w", e.Err)
 		return e
 	}

@@ -47,7 +47,7 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	doc, err := p.parsed(page)
+	doc, err := p.parseLogin(page)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 		}
 		return e
 	}
-	if doc, err = p.parsed(page); err != nil {
+	if doc, err = p.parseLogin(page); err != nil {
 		return err
 	}
 	if doc.Root != nil && login.SignedIn.First(doc.Root) != nil {
@@ -96,8 +96,8 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 	return refused("the response to the form, %s, does not match session.login.signed_in (%s); check the user, the password and the selector", page.URL.Redacted(), login.SignedIn.Text)
 }
 
-// parsed parses a page of the login, which is HTML regardless of the format of other pages.
-func (p *sessions) parsed(page extract.Page) (*extract.Doc, error) {
+// parseLogin parses a page of the login, which is HTML regardless of the format of other pages.
+func (p *sessions) parseLogin(page extract.Page) (*extract.Doc, error) {
 	doc, err := extract.Parse(p.def.WithFormat(definition.FormatHTML), page)
 	if err != nil {
 		return nil, &Error{Class: Parse, URL: page.Requested, Status: page.Status, Via: page.Via, Err: err}
@@ -156,8 +156,8 @@ func (s *session) mayLogInAgain() bool {
 	return true
 }
 
-// unsigned returns the error of a page without session.login.signed_in right after a login.
-func (p *sessions) unsigned(page extract.Page) error {
+// notSignedInError returns the error of a page without session.login.signed_in right after a login.
+func (p *sessions) notSignedInError(page extract.Page) error {
 	return &Error{Class: Login, URL: page.Requested, Status: page.Status, Via: page.Via, Err: fmt.Errorf("session.login.signed_in (%s) does not match right after a login; use a selector that matches all pages", p.def.Session.Login.SignedIn.Text)}
 }
 

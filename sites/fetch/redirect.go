@@ -33,9 +33,9 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// refreshed returns the target of a page's refresh, or nil. Each refresh counts as a redirect; hops is the number of earlier
+// refreshTarget returns the target of a page's refresh, or nil. Each refresh counts as a redirect; hops is the number of earlier
 // redirects.
-func (c *Client) refreshed(page extract.Page, hops int) (*url.URL, error) {
+func (c *Client) refreshTarget(page extract.Page, hops int) (*url.URL, error) {
 	if page.Kind == definition.KindSitemap || c.def.Page(page.Kind).Format == definition.FormatJSON {
 		return nil, nil
 	}

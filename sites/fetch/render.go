@@ -27,8 +27,8 @@ type renderer struct {
 	http *http.Client
 }
 
-// rendered returns a renderer if the definition has one, and next otherwise.
-func rendered(def *definition.Definition, filter *addressfilter.Filter, next http.RoundTripper) http.RoundTripper {
+// newRenderer returns a renderer if the definition has one, and next otherwise.
+func newRenderer(def *definition.Definition, filter *addressfilter.Filter, next http.RoundTripper) http.RoundTripper {
 	if def.Render.URL == "" {
 		return next
 	}

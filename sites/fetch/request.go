@@ -34,10 +34,10 @@ func (r request) http(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// identified returns a copy of a request with User-Agent and Accept headers and, only for hosts of the definition because they
+// withIdentity returns a copy of a request with User-Agent and Accept headers and, only for hosts of the definition because they
 // may be secret, the headers and cookies of the definition and the headers of the session's profile. Every request of a client
 // passes through here. A session's cookies are in its jar.
-func (c *Client) identified(req *http.Request) *http.Request {
+func (c *Client) withIdentity(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", c.def.UserAgent)
 	if req.Header.Get("Accept") == "" {

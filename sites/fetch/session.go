@@ -321,7 +321,7 @@ func (p *sessions) begin(ctx context.Context, s *session) (login int, err error)
 }
 
 func (p *sessions) visitStart(ctx context.Context, s *session) error {
-	ctx, _ = measured(ctx)
+	ctx, _ = measure(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.start, nil)
 	if err != nil {
 		return &Error{Class: ClientError, Err: fmt.Errorf("session.start: %w", err)}
@@ -332,7 +332,7 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 		err = p.client.statusError(ctx, p.start, definition.KindSitemap, res)
 		_, _ = io.CopyN(io.Discard, res.Body, 256<<10) // to reuse the connection
 	} else {
-		err = p.client.failed(ctx, p.start, err)
+		err = p.client.requestError(ctx, p.start, err)
 	}
 	e, ok := errors.AsType[*Error](err)
 	switch {

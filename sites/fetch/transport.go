@@ -61,7 +61,7 @@ func (c *Client) interval() time.Duration {
 // prepareRobots removes the session from a request for robots.txt, because all sessions share the file.
 func (c *Client) prepareRobots(req *http.Request) *http.Request {
 	ctx := context.WithValue(req.Context(), sessionKey{}, (*session)(nil))
-	ctx, _ = measured(context.WithValue(ctx, kindKey{}, ""))
+	ctx, _ = measure(context.WithValue(ctx, kindKey{}, ""))
 	req = req.WithContext(ctx)
 	req.URL = c.def.Move(req.URL)
 	return req
@@ -96,7 +96,7 @@ type carrier struct{ *Client }
 
 // RoundTrip implements http.RoundTripper.
 func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = c.identified(req)
+	req = c.withIdentity(req)
 	ctx := req.Context()
 	s := sessionOf(ctx)
 	if s != nil {

@@ -156,7 +156,7 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 		if err != nil || o.Blocked {
 			return 0, err
 		}
-		return b.left(ctx)
+		return b.timeLeft(ctx)
 	case o.SiteUp:
 		b.mu.Lock()
 		calm := b.calm
@@ -216,8 +216,8 @@ func (b *SiteBreaker) note(ctx context.Context, page string, first bool, failure
 	return permit.Failure(ctx, failure.Class)
 }
 
-// left returns how long the breaker stays open, or 0 if it is closed.
-func (b *SiteBreaker) left(ctx context.Context) (time.Duration, error) {
+// timeLeft returns how long the breaker stays open, or 0 if it is closed.
+func (b *SiteBreaker) timeLeft(ctx context.Context) (time.Duration, error) {
 	state, err := b.limit.State(ctx, b.site)
 	if err != nil || state.State == "closed" {
 		return 0, err

@@ -42,11 +42,11 @@ func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 		enc := json.NewEncoder(to)
 		enc.SetEscapeHTML(false)
 		list := failedList{w.queue, enc}
-		if err := list.failed(ctx); err != nil {
+		if err := list.writePages(ctx); err != nil {
 			return err
 		}
 		if before != nil {
-			if err := list.resolved(ctx, before); err != nil {
+			if err := list.writeResolved(ctx, before); err != nil {
 				return err
 			}
 		}
@@ -60,8 +60,8 @@ type failedList struct {
 	to    *json.Encoder
 }
 
-// failed writes the failed pages.
-func (l failedList) failed(ctx context.Context) error {
+// writePages writes the failed pages.
+func (l failedList) writePages(ctx context.Context) error {
 	for offset := 0; ; {
 		ids, err := l.queue.Failed(ctx, offset, failedBatch)
 		if err != nil {
@@ -87,8 +87,8 @@ func (l failedList) failed(ctx context.Context) error {
 	}
 }
 
-// resolved writes the pages of an earlier list that have not failed again. It skips damaged lines.
-func (l failedList) resolved(ctx context.Context, before io.Reader) error {
+// writeResolved writes the pages of an earlier list that have not failed again. It skips damaged lines.
+func (l failedList) writeResolved(ctx context.Context, before io.Reader) error {
 	var batch []report.FailedPage
 	for line, err := range lines.Of(before) {
 		if err != nil {

@@ -61,8 +61,8 @@ func (l *lease) keepUntil(ctx context.Context, lost func(error)) {
 // fence returns keep as a fence for changes of files.
 func (l *lease) fence(ctx context.Context) sink.Fence { return func() error { return l.keep(ctx) } }
 
-// settled ends the takeover from an earlier holder, whose files are no longer in use.
-func (l *lease) settled(ctx context.Context) error { return l.check(l.reader.Settled(ctx, l.ttl)) }
+// endTakeover ends the takeover from an earlier holder, whose files are no longer in use.
+func (l *lease) endTakeover(ctx context.Context) error { return l.check(l.reader.Settled(ctx, l.ttl)) }
 
 // ack removes records up to seq, which are stored everywhere, from Redis and stores notes in the same step. Without a seq it only
 // stores notes.

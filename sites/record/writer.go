@@ -141,7 +141,7 @@ func (w *writer) takeOver(ctx context.Context) error {
 	if err := w.files.takeOver(w.lease.fence(ctx)); err != nil {
 		return err
 	}
-	return w.lease.settled(ctx)
+	return w.lease.endTakeover(ctx)
 }
 
 const writeBatch = 500 // records between two syncs

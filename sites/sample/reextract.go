@@ -172,7 +172,7 @@ func fields(i int, want, got json.RawMessage) []Difference {
 	var diffs []Difference
 	for _, n := range slices.Sorted(maps.Keys(all)) {
 		if !bytes.Equal(compact(w[n]), compact(g[n])) {
-			diffs = append(diffs, Difference{What: fmt.Sprintf("%s %d, %s", typ, i+1, n), Want: shown(w[n]), Got: shown(g[n])})
+			diffs = append(diffs, Difference{What: fmt.Sprintf("%s %d, %s", typ, i+1, n), Want: shortJSON(w[n]), Got: shortJSON(g[n])})
 		}
 	}
 	return diffs
@@ -186,7 +186,7 @@ func compact(raw json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-func shown(raw json.RawMessage) string {
+func shortJSON(raw json.RawMessage) string {
 	if raw == nil {
 		return "nothing"
 	}

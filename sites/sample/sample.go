@@ -123,7 +123,7 @@ func Of(def *definition.Definition, page extract.Page) (View, error) {
 		v.Invalid = append(v.Invalid, r.Type+": "+strings.Join(r.Problems, "; "))
 	}
 	v.fields(def, res)
-	v.unparsed(res)
+	v.setUnparsed(res)
 	if !extract.MustHave(def, doc) {
 		why := "no element matches must_have"
 		if fetch.NeedsScript(doc) {
@@ -147,8 +147,8 @@ func (v *View) links(res extract.Result) {
 	}
 }
 
-// encoded encodes a value as JSON without escaping < > &.
-func encoded(v any) []byte {
+// encodeJSON encodes a value as JSON without escaping < > &.
+func encodeJSON(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -169,7 +169,7 @@ func (v *View) fields(def *definition.Definition, res extract.Result) {
 			for _, rec := range append(slices.Clone(res.Records), res.Invalid...) {
 				i := slices.IndexFunc(rec.Fields, func(x extract.Value) bool { return x.Name == f.Name })
 				if rec.Type == r.Name && i >= 0 {
-					field.First = encoded(rec.Fields[i].Value)
+					field.First = encodeJSON(rec.Fields[i].Value)
 					break
 				}
 			}
@@ -182,8 +182,8 @@ func (v *View) fields(def *definition.Definition, res extract.Result) {
 	slices.Sort(v.Missing)
 }
 
-// unparsed sets the fields whose text could not be parsed.
-func (v *View) unparsed(res extract.Result) {
+// setUnparsed sets the fields whose text could not be parsed.
+func (v *View) setUnparsed(res extract.Result) {
 	for _, name := range slices.Sorted(maps.Keys(res.Faults)) {
 		f := res.Faults[name]
 		if f.Unparsed == 0 {

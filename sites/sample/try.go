@@ -33,7 +33,7 @@ func Try(def *definition.Definition, doc *extract.Doc, each string, f definition
 	t := Trial{Field: Field{Name: f.Name, Hits: res.Hits[name]}}
 	for _, r := range res.Records {
 		for _, v := range r.Fields {
-			t.Values = append(t.Values, encoded(v.Value))
+			t.Values = append(t.Values, encodeJSON(v.Value))
 		}
 		for _, p := range r.Problems {
 			if !slices.Contains(t.Problems, p) {
@@ -71,7 +71,7 @@ func Match(doc *extract.Doc, each, selector string) (Matches, error) {
 		}
 		places = outer.All(doc.Root)
 	}
-	return matchesOf(places, sel.All, func(n *html.Node) string { return matched(n, sel.Attr) }), nil
+	return matchesOf(places, sel.All, func(n *html.Node) string { return describeMatch(n, sel.Attr) }), nil
 }
 
 // matchesOf collects the matches in places as strings.
@@ -89,8 +89,8 @@ func matchesOf[P, V any](places []P, find func(P) []V, text func(V) string) Matc
 	return m
 }
 
-// matched returns an attribute of an element, or its start tag and text, or the text of a text node.
-func matched(n *html.Node, attr string) string {
+// describeMatch returns an attribute of an element, or its start tag and text, or the text of a text node.
+func describeMatch(n *html.Node, attr string) string {
 	if n.Type != html.ElementNode {
 		return extract.Fold(n.Data)
 	}
@@ -116,5 +116,5 @@ func matchJSON(doc *extract.Doc, each, path string) (Matches, error) {
 		}
 		places = outer.Members(doc.JSON)
 	}
-	return matchesOf(places, inner.Eval, func(v any) string { return string(encoded(v)) }), nil
+	return matchesOf(places, inner.Eval, func(v any) string { return string(encodeJSON(v)) }), nil
 }
