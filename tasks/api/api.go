@@ -5,7 +5,7 @@
 //	handler, err := api.Handler(api.Config{Client: client})
 //	http.ListenAndServe("127.0.0.1:8080", handler)
 //
-//	curl -d '{"task": "text.count", "input": "it was a dark night"}' http://127.0.0.1:8080/v1/workflows
+//	curl -H 'Content-Type: application/json' -d '{"task": "text.count", "input": "it was a dark night"}' http://127.0.0.1:8080/v1/workflows
 //	curl 'http://127.0.0.1:8080/v1/workflows/ID/result?wait=30s'
 //
 // The handler does not authenticate: whoever reaches it may send tasks, and read their inputs and results. Listen on
