@@ -13,7 +13,8 @@ import (
 // Compensate runs step, then the signature that rest returns for it, and yields the value of that. If rest fails, undo
 // runs on the value of step, and afterwards the workflow continues with the failure of rest; if undo fails too, with
 // the failure of undo. Nothing is undone if step itself fails. Nested calls undo their steps in reverse order, each once
-// the later ones are undone:
+// the later ones are undone. The [Failure] of the workflow then has the task "muster.compensate", the code of the failed
+// step, and a message that names the step:
 //
 //	trip := tasks.Compensate(Flight.S(who), CancelFlight, func(f tasks.Signature[Seat]) tasks.Signature[Trip] {
 //		return tasks.Compensate(tasks.Chain(f, Hotel), CancelHotel, func(h tasks.Signature[Room]) tasks.Signature[Trip] {

@@ -61,9 +61,9 @@ func (c *Client) ResumeSchedule(ctx context.Context, name string) error {
 }
 
 // TriggerSchedule requests a tick of an entry now, also while it is paused, and returns the id of the workflow that will be
-// sent. The scheduler that leads the entry sends it within a third of its Lease; without one the request is kept for a week. See
-// [Overlap] for a trigger while an earlier workflow is running. It returns [ErrNoEntry] and
-// [ErrTooManyTicks].
+// sent. The scheduler that leads the entry sends it within a third of its Lease; without one the request is kept for a week.
+// Until then no workflow has the id, and a Wait for it returns [ErrUnknown]. See [Overlap] for a trigger while an earlier
+// workflow is running. It returns [ErrNoEntry] and [ErrTooManyTicks].
 func (c *Client) TriggerSchedule(ctx context.Context, name string) (id string, err error) {
 	at, err := c.eng.Schedule.Trigger(ctx, name)
 	if err != nil {
