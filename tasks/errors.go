@@ -22,8 +22,11 @@ var (
 	ErrInvalid = graph.ErrInvalid
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
 	ErrRevoked = tasktype.ErrRevoked
-	// ErrCancelled matches the failure of a task that [Client.Cancel] ended, and is the cause of the contexts of its handlers.
+	// ErrCancelled matches the failure of a task that [Client.Cancel] or a [Deadline] ended, and is the cause of the contexts of
+	// its handlers.
 	ErrCancelled = tasktype.ErrCancelled
+	// ErrDeadline is an ErrCancelled that only matches after a [Deadline].
+	ErrDeadline = tasktype.ErrDeadline
 	// ErrRunning means that the workflow has not ended, so that it cannot be retried.
 	ErrRunning = engine.ErrRunning
 	// ErrRetryInput means that a node cannot get the input of [RetryInput]: it does not run again, or is of another task.

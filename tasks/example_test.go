@@ -266,6 +266,15 @@ func ExampleClient_Cancel() {
 	// Output: true
 }
 
+func ExampleDeadline() {
+	client, stop := exampleFleet()
+	defer stop()
+	ctx := context.Background()
+	_, err := Greet.S("ann").Do(ctx, client, tasks.In(time.Hour), tasks.Deadline(time.Now().Add(100*time.Millisecond)))
+	fmt.Println(errors.Is(err, tasks.ErrDeadline))
+	// Output: true
+}
+
 func ExampleClient_Pause() {
 	client, stop := exampleFleet()
 	defer stop()

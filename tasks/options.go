@@ -290,6 +290,14 @@ func Headers(h map[string]string) SendOption {
 	})
 }
 
+// Deadline cancels the workflow at a time unless it has ended, as [Client.Cancel] does, even while it is paused. The failures of
+// its tasks have the code "deadline" and match [ErrDeadline] and [ErrCancelled], as the causes of the contexts of handlers. A
+// worker must be running then; otherwise the workflow is cancelled when one starts. Send returns [ErrInvalid] if the time has
+// passed by the clock of Redis. [Client.Retry] drops a deadline that has passed.
+func Deadline(t time.Time) SendOption {
+	return option(func(o *graph.Opts) { o.Deadline = &t })
+}
+
 // Name is the name of the workflow in listings, of 1 to 200 bytes without control characters. Several workflows may have
 // the same name. Defaults to the names of its first and last task. See [Client.Workflows].
 func Name(name string) SendOption {

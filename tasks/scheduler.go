@@ -114,8 +114,8 @@ func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, o
 	}
 	when, err := parseSpec(spec, s.cfg.Location)
 	o := collect(opts, ScheduleOption.forSchedule)
-	if o.ID != "" || o.At != nil {
-		err = errors.Join(err, errors.New("an entry takes neither tasks.ID nor tasks.At: each tick has its own id and time"))
+	if o.ID != "" || o.At != nil || o.Deadline != nil {
+		err = errors.Join(err, errors.New("an entry takes no tasks.ID, tasks.At or tasks.Deadline: each tick has its own id and time"))
 	}
 	if err = errors.Join(err, o.Err); err != nil {
 		return fmt.Errorf("schedule %s: %w", name, err)

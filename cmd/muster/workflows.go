@@ -65,6 +65,7 @@ with --wait its result.`,
 					&cli.StringFlag{Name: "name", Usage: "the workflow is listed as `NAME`", DefaultText: "the name of the task"},
 					labelFlag("add the label `KEY=VALUE` to the workflow; may be repeated"),
 					&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
+					&cli.DurationFlag{Name: "deadline", Usage: "cancel it `D` from now unless it has ended", DefaultText: "never"},
 					&cli.BoolFlag{Name: "external", Usage: "no worker runs it: it is completed with muster tasks complete"},
 					serverFlag(), jsonFlag(),
 				},
@@ -306,6 +307,11 @@ func sendWorkflow(env environment) cli.ActionFunc {
 		}
 		if d := c.Duration("in"); d > 0 {
 			w.Delay = d.String()
+		}
+		if d := c.Duration("deadline"); d > 0 {
+			w.DeadlineAt = time.Now().Add(d)
+		} else if c.IsSet("deadline") {
+			return usageError{fmt.Errorf("--deadline %s must be more than 0", d)}
 		}
 		return onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 			if !w.External { // it needs a handler

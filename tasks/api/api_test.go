@@ -175,6 +175,22 @@ func TestRunningWorkflowIsCancelled(t *testing.T) {
 	s.wantProblem(http.MethodPost, "/v1/workflows/"+id+"/cancel", "", http.StatusConflict, "workflow_ended")
 }
 
+func TestWorkflowIsCancelledAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	at := time.Now().Add(2 * time.Second).UTC()
+	id := s.send(`{"task": "text.count", "input": "a b", "delay": "1h", "deadline_at": "` + at.Format(time.RFC3339Nano) + `"}`)
+	var w api.WorkflowStatus
+	s.call(http.MethodGet, "/v1/workflows/"+id, "", http.StatusOK, &w)
+	if !w.Deadline.Equal(at.Truncate(time.Millisecond)) {
+		t.Errorf("got deadline %s, want %s", w.Deadline, at)
+	}
+	if r := s.result(id); r.Status != "FAILURE" || r.Failure.Code != "deadline" {
+		t.Errorf("got %+v, want a failure", r)
+	}
+	s.wantProblem(http.MethodPost, "/v1/workflows", `{"task": "text.count", "input": 1, "deadline_at": "2020-01-01T00:00:00Z"}`, http.StatusBadRequest, "invalid_request")
+}
+
 func TestWorkflowIsPausedAndResumed(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -24,6 +24,7 @@ type NewWorkflow struct {
 	Timeout          string            `json:"timeout,omitempty" maxLength:"50" doc:"time limit of an attempt" example:"30s"`
 	Delay            string            `json:"delay,omitempty" maxLength:"50" doc:"time until its start" example:"5m"`
 	StartAt          time.Time         `json:"start_at,omitzero" doc:"time of its start, instead of delay"`
+	DeadlineAt       time.Time         `json:"deadline_at,omitzero" doc:"time at which the workflow is cancelled unless it has ended"`
 	Retention        string            `json:"retention,omitempty" maxLength:"50" doc:"how long the result is kept; defaults to 24h" example:"1h"`
 	FailureRetention string            `json:"failure_retention,omitempty" maxLength:"50" doc:"how long the workflow is kept after a failure; defaults to 168h" example:"72h"`
 	External         bool              `json:"external,omitempty" doc:"no worker runs it: it is completed externally"`

@@ -125,6 +125,9 @@ func (n *NewWorkflow) options() ([]tasks.TaskOption, []tasks.SendOption, error) 
 		}
 		opts = append(opts, tasks.At(n.StartAt))
 	}
+	if !n.DeadlineAt.IsZero() {
+		opts = append(opts, tasks.Deadline(n.DeadlineAt))
+	}
 	for _, d := range []struct {
 		field, text string
 		option      func(time.Duration) tasks.SendOption

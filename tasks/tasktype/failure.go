@@ -19,8 +19,12 @@ type Failure struct {
 // ErrRevoked matches the failure of a workflow or task that was revoked, or that expired before its start.
 var ErrRevoked = errors.New("revoked")
 
-// ErrCancelled matches the failure of a task that was cancelled with its workflow.
+// ErrCancelled matches the failure of a task that was cancelled with its workflow, by a client or by the deadline.
 var ErrCancelled = errors.New("cancelled")
+
+// ErrDeadline matches the failure of a task whose workflow was cancelled because its deadline has passed. It is an
+// [ErrCancelled].
+var ErrDeadline = fmt.Errorf("%w: the deadline of the workflow has passed", ErrCancelled)
 
 // Error returns the message, with the name of the task and the number of attempts.
 func (f *Failure) Error() string {
@@ -34,9 +38,9 @@ func (f *Failure) Error() string {
 }
 
 // Is reports whether target is [ErrRevoked] and f has the code of a task that was revoked or has expired, or target is
-// [ErrCancelled] and f has the code of a task that was cancelled.
+// [ErrCancelled] or [ErrDeadline] and f has the code of a task that was cancelled.
 func (f *Failure) Is(target error) bool {
-	return target == ErrCancelled && f.Code == CodeCancelled ||
+	return target == ErrCancelled && (f.Code == CodeCancelled || f.Code == CodeDeadline) || target == ErrDeadline && f.Code == CodeDeadline ||
 		target == ErrRevoked && (f.Code == CodeRevoked || f.Code == CodeExpired)
 }
 
@@ -50,6 +54,7 @@ const (
 	CodeExpired      = "expired"      // the node expired before its start
 	CodeRevoked      = "revoked"      // a client or a failed group revoked it
 	CodeCancelled    = "cancelled"    // the workflow was cancelled before it succeeded
+	CodeDeadline     = "deadline"     // the deadline of the workflow passed before it succeeded
 	CodeLost         = "lost"         // too many workers died while it ran
 	CodeInput        = "input"        // the input cannot be decoded
 	CodeResult       = "result"       // the result cannot be encoded or is too large

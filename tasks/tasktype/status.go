@@ -1,5 +1,7 @@
 package tasktype
 
+import "time"
+
 // Status is the state of a node. The status of a workflow is the status of the node that produces its value.
 type Status string
 
@@ -21,11 +23,12 @@ func (s Status) Terminal() bool {
 
 // Progress counts the tasks of a workflow.
 type Progress struct {
-	Status     Status `json:"status"`      // status of the value of the workflow
-	Done       int    `json:"done"`        // number of terminal tasks
-	Total      int    `json:"total"`       // number of tasks known so far; maps and plans add to it
-	ChunksDone int    `json:"chunks_done"` // number of terminal members of maps
-	Chunks     int    `json:"chunks"`      // number of members of maps known so far
-	Ended      bool   `json:"ended"`       // all tasks are terminal, including those on which the value does not depend
-	Paused     bool   `json:"paused"`      // no task begins until the workflow is resumed
+	Status     Status    `json:"status"`               // status of the value of the workflow
+	Done       int       `json:"done"`                 // number of terminal tasks
+	Total      int       `json:"total"`                // number of tasks known so far; maps and plans add to it
+	ChunksDone int       `json:"chunks_done"`          // number of terminal members of maps
+	Chunks     int       `json:"chunks"`               // number of members of maps known so far
+	Ended      bool      `json:"ended"`                // all tasks are terminal, including those on which the value does not depend
+	Paused     bool      `json:"paused"`               // no task begins until the workflow is resumed
+	Deadline   time.Time `json:"deadline_at,omitzero"` // when the workflow is cancelled unless it has ended; zero for no deadline
 }

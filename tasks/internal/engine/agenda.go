@@ -112,6 +112,9 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	switch en.Node {
 	case revokeNote:
 		return ag.advancer.finishRevoke(ctx, fl.Ref)
+	case deadlineNote:
+		_, err := ag.advancer.cancel(ctx, fl.Flow, true)
+		return err
 	case cancelNote:
 		return ag.advancer.finishCancel(ctx, fl.Ref)
 	case progressNote:

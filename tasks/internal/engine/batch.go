@@ -60,7 +60,7 @@ type item struct {
 	lost int    // workers that died with it, or times it was put back for want of a handler
 	rec  store.Record
 
-	cancelled bool // its workflow is
+	cancelled error // why its workflow is; nil if it is not
 }
 
 func (it *item) held() store.Held { return store.Held{Flow: it.fl.Ref, Node: it.node, Lost: it.lost} }

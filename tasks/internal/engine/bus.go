@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/tasks/tasktype"
 )
 
 // bus acts on the messages that processes publish to all.
@@ -56,7 +54,8 @@ func (b *bus) hear(message string) {
 	case "x":
 		b.runs.revoke(rest, nil)
 	case "cancel":
-		b.runs.cancel(rest)
+		ref, stopped, _ := strings.Cut(rest, " ")
+		b.runs.cancel(ref, cancelCause(stopped))
 	case "n":
 		id, nodes, _ := strings.Cut(rest, " ")
 		b.runs.revoke(id, strings.Split(nodes, ","))
@@ -109,13 +108,13 @@ func (rs *runs) revoke(workflow string, nodes []string) {
 }
 
 // cancel cancels the attempts at nodes of a cancelled workflow, except for nodes that handle failures.
-func (rs *runs) cancel(workflow string) {
+func (rs *runs) cancel(workflow string, cause error) {
 	for _, r := range rs.all() {
 		if r.fl.Ref != workflow {
 			continue
 		}
 		if handles, err := r.w.graphs.handles(context.Background(), r.fl.Flow, r.id); err == nil && !handles { // an error: the message is repeated
-			r.cancel(tasktype.ErrCancelled)
+			r.cancel(cause)
 		}
 	}
 }

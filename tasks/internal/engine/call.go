@@ -83,7 +83,8 @@ func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- 
 		a = answered{ended: cause}
 	case errors.Is(cause, tasktype.ErrCancelled):
 		a.err = r.readError(ctx, h, err)
-		a.err.marks = marks{code: tasktype.CodeCancelled, permanent: true}
+		code, _ := cancelledNode(cause)
+		a.err.marks = marks{code: code, permanent: true}
 	default:
 		a.err = r.readError(ctx, h, err)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,6 @@ import (
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
-
-// notBegun is the message of a node that fails because its workflow was cancelled before it began, or began again.
-const notBegun = "the workflow was cancelled"
 
 // cancelEvery is how often the nodes of a cancelled workflow are looked at while some have not ended.
 const cancelEvery = 2 * time.Second
@@ -32,18 +30,36 @@ func (r *Revoker) Cancel(ctx context.Context, refOrID string) error {
 		defer cancel()
 		ctx = detached
 	}
-	state, wants, err := r.store.Flows.Cancel(ctx, f)
-	if err != nil {
-		return err
+	if state, err := r.advancer.cancel(ctx, f, false); err != nil || state != store.StopOK && state != store.StopCancelled {
+		return cmp.Or(err, notStopped(state))
 	}
-	switch state {
-	case store.StopOK:
-		r.wake(ctx, wants)
-		return r.advancer.finishCancel(ctx, f.Ref)
-	case store.StopCancelled:
-		return nil
+	return nil
+}
+
+// cancel cancels a workflow for a client, or because its deadline has passed.
+func (a *advancer) cancel(ctx context.Context, f store.Flow, deadline bool) (state string, err error) {
+	state, wants, err := a.store.Flows.Cancel(ctx, f, deadline)
+	if err != nil || state != store.StopOK {
+		return state, err
 	}
-	return notStopped(state)
+	a.wake(ctx, wants)
+	return state, a.finishCancel(ctx, f.Ref)
+}
+
+// cancelCause returns the reason why a workflow was cancelled, by the value of [store.FieldStopped].
+func cancelCause(stopped string) error {
+	if stopped == store.StoppedByDeadline {
+		return tasktype.ErrDeadline
+	}
+	return tasktype.ErrCancelled
+}
+
+// cancelledNode returns the failure of a node that has not begun, or not begun again, when its workflow is cancelled.
+func cancelledNode(cause error) (code, message string) {
+	if errors.Is(cause, tasktype.ErrDeadline) {
+		return tasktype.CodeDeadline, "the deadline of the workflow has passed"
+	}
+	return tasktype.CodeCancelled, "the workflow was cancelled"
 }
 
 // notStopped returns the error of a workflow that cannot be cancelled, paused or resumed.
@@ -62,7 +78,7 @@ func notStopped(state string) error {
 // finishCancel fails the nodes of a cancelled workflow that no worker has, and cancels the attempts of workers. Nodes that
 // become ready later fail when a worker takes them. The agenda has an entry for the workflow until all of them have ended.
 func (a *advancer) finishCancel(ctx context.Context, ref string) error {
-	told := false
+	told, stepped := false, false
 	for {
 		w, err := a.graphs.whole(ctx, ref)
 		if err != nil {
@@ -75,19 +91,28 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 		if err != nil {
 			return err
 		}
-		ready, unended := w.cancellable(running)
-		if unended == 0 || w.field(store.FieldAborted) != "" || w.field(store.FieldStopped) != store.StoppedByCancel {
+		ready, steps, unended := w.cancellable(running)
+		stopped := w.field(store.FieldStopped)
+		if unended == 0 && len(steps) == 0 || w.field(store.FieldAborted) != "" || stopped != store.StoppedByCancel && stopped != store.StoppedByDeadline {
 			return a.store.Agenda.Remove(ctx, w.Flow, cancelNote)
 		}
 		if !told && len(running) > 0 {
-			if err := a.store.Tell(ctx, "cancel "+ref); err != nil {
+			if err := a.store.Tell(ctx, "cancel "+ref+" "+stopped); err != nil {
 				return fmt.Errorf("tell workers: %w", err)
 			}
 			told = true
 		}
+		if len(steps) > 0 && !stepped {
+			stepped = true
+			if err := a.settle(ctx, w.flow, store.Todo{Run: steps}); err != nil {
+				return err
+			}
+			continue // the nodes that follow them are ready
+		}
 		if len(ready) == 0 {
 			return a.store.Agenda.Move(ctx, w.Flow, cancelNote, cancelEvery)
 		}
+		code, message := cancelledNode(cancelCause(stopped))
 		slices.Reverse(ready) // nodes that wait for a slot of a group before nodes that hold one
 		for part := range slices.Chunk(ready, changesAtOnce) {
 			changes := make([]store.Change, len(part))
@@ -96,7 +121,7 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 				c := end(g, id, store.ChangeFail)
 				c.Flags = slices.DeleteFunc(c.Flags, func(flag string) bool { return flag == store.FlagFailFast }) // siblings in a group with FailFast are cancelled, too
 				c.End(id.String(), append([]byte{'?'}, encodeFailure(&tasktype.Failure{
-					Task: title(g, id), Node: id.String(), Code: tasktype.CodeCancelled, Message: notBegun})...))
+					Task: title(g, id), Node: id.String(), Code: code, Message: message})...))
 				c.Queue = counted(g, id)
 				c.Flags = append(c.Flags, store.FlagClear, store.FlagIfCancelled)
 				changes[i] = c
@@ -112,9 +137,9 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 	}
 }
 
-// cancellable returns the nodes that are ready, delayed or open and not in a batch, and the number of all nodes that have
-// not ended, both without nodes that handle failures and the plans of these.
-func (w *whole) cancellable(running map[string]*store.Batch) (ready []graph.ID, unended int) {
+// cancellable returns the nodes that are ready, delayed or open and not in a batch, the delayed steps, and the number of all
+// nodes that have not ended, all without nodes that handle failures and the plans of these.
+func (w *whole) cancellable(running map[string]*store.Batch) (ready []graph.ID, steps []string, unended int) {
 	handling := map[string]bool{} // scopes
 	for _, id := range w.ids {
 		g, node := w.graph(id), id.String()
@@ -123,10 +148,13 @@ func (w *whole) cancellable(running map[string]*store.Batch) (ready []graph.ID, 
 			continue
 		}
 		k := g.Nodes[id.Index].Kind
+		rec := store.ParseRecord([]byte(w.field(node)), w.Created)
 		if k != graph.Task && k != graph.Each {
+			if rec.State == store.StateDelayed {
+				steps = append(steps, node)
+			}
 			continue
 		}
-		rec := store.ParseRecord([]byte(w.field(node)), w.Created)
 		if rec.Terminal() {
 			continue
 		}
@@ -143,7 +171,7 @@ func (w *whole) cancellable(running map[string]*store.Batch) (ready []graph.ID, 
 			}
 		}
 	}
-	return ready, unended
+	return ready, steps, unended
 }
 
 // succeeded reports whether nodes of the scope of id have succeeded.

@@ -99,7 +99,7 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded, fl.Root, store.FieldAborted, store.FieldWasOpen, store.FieldStopped}
+	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded, fl.Root, store.FieldAborted, store.FieldWasOpen, store.FieldStopped, store.FieldDeadline}
 	raws, err := pr.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return tasktype.Progress{}, err
@@ -122,6 +122,9 @@ func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) 
 	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
 	p := tasktype.Progress{Done: num(store.FieldTasksEnded), Total: num(store.FieldTasks), ChunksDone: num(store.FieldMembersEnded), Chunks: num(store.FieldMembers), Ended: over(field),
 		Paused: field(store.FieldStopped) == store.StoppedByPause}
+	if ms, err := strconv.ParseInt(field(store.FieldDeadline), 10, 64); err == nil {
+		p.Deadline = time.UnixMilli(ms).UTC()
+	}
 	rec := store.ParseRecord([]byte(field(fl.Root)), fl.Created)
 	p.Status = status(rec)
 	if field(store.FieldAborted) != "" {

@@ -139,6 +139,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 const (
 	revokeNote   = "!revoke"
 	cancelNote   = "!cancel"
+	deadlineNote = "!deadline"
 	progressNote = "!progress"
 	fastNote     = "!fast " // followed by the node that failed
 )

@@ -67,13 +67,13 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 			return rn.expired(ctx, r)
 		}
 	}
-	if r.it.cancelled {
+	if r.it.cancelled != nil {
 		handles, err := rn.graphs.handles(ctx, r.fl.Flow, r.id)
 		if err != nil {
 			return result{}, false, err
 		}
 		if !handles {
-			return r.failed(tasktype.CodeCancelled, notBegun), true, nil
+			return r.failed(cancelledNode(r.it.cancelled)), true, nil
 		}
 	}
 	if r.spec.Sub > 0 {

@@ -106,6 +106,12 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 		return nil, err
 	}
 	grow.Key = o.FairnessKey
+	if o.Deadline != nil {
+		if !o.Deadline.After(created) {
+			return nil, fmt.Errorf("%w: the deadline %s has passed; it is %s", graph.ErrInvalid, o.Deadline.Format(time.RFC3339), created.Format(time.RFC3339))
+		}
+		grow.Deadline = *o.Deadline
+	}
 	p := &prepared{newFlow(f, g), g, grow}
 	p.grow.Late = late
 	return p, s.claim(ctx, p.fl, &p.grow, o)
@@ -128,6 +134,9 @@ func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, wants
 	}
 	// From here on the workflow runs in any case: workers complete the steps that fail here.
 	s.wake(ctx, wants)
+	if !p.grow.Deadline.IsZero() {
+		todo.Timer = sooner(todo.Timer, max(1, p.grow.Deadline.Sub(time.UnixMilli(fl.Created))))
+	}
 	if err := s.advancer.settle(ctx, fl, todo); err != nil {
 		s.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
 	}

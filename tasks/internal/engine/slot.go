@@ -8,6 +8,7 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // slot serves a wake-task: it takes and runs nodes until there are none, or its time is over.
@@ -129,7 +130,13 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 	}
 	n := len(b.todo)
 	for i, node := range el.Nodes {
-		it := &item{fl: fl, node: node, lost: el.Lost, cancelled: el.Cancelled}
+		it := &item{fl: fl, node: node, lost: el.Lost}
+		switch {
+		case el.Overdue:
+			it.cancelled = tasktype.ErrDeadline
+		case el.Cancelled:
+			it.cancelled = tasktype.ErrCancelled
+		}
 		bad := err
 		if bad == nil {
 			it.rec = store.ParseRecord(el.Records[i], fl.Created)

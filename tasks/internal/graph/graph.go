@@ -337,10 +337,13 @@ func (g *Graph) Doomers(i int) []int {
 }
 
 // Handles reports whether node i runs on failures or outcomes of other nodes: a task of Rescue, OnError or LinkError, or
-// one that receives the outcomes of Settle. A cancelled workflow still runs it.
+// one that receives the outcomes of Settle, unless there are none. A cancelled workflow still runs it.
 func (g *Graph) Handles(i int) bool {
 	if g.Nodes[i].Kind == Catch {
 		return true
+	}
+	if g.need[i] == 0 {
+		return false
 	}
 	seen, stack := map[int]bool{}, g.Nodes[i].preds()
 	for len(stack) > 0 {

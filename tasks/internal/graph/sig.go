@@ -61,6 +61,7 @@ type Opts struct {
 
 	// Of a whole workflow.
 	ID               string
+	Deadline         *time.Time
 	Retention        *time.Duration // of a success
 	FailureRetention *time.Duration
 	Progress         string
@@ -146,6 +147,7 @@ func (o *Opts) Over(top *Opts) *Opts {
 	if top.ID != "" {
 		m.ID = top.ID
 	}
+	pick(&m.Deadline, top.Deadline)
 	pick(&m.Retention, top.Retention)
 	pick(&m.FailureRetention, top.FailureRetention)
 	if top.Progress != "" {

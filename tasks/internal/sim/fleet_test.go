@@ -89,12 +89,15 @@ type flow struct {
 	ran      map[string][]*execution // by node
 	nodes    map[string]string       // terminal ones, as they were seen first
 	ended    bool
-	call     string // that retried it, as far as was seen
-	forgot   bool   // it was deleted and sent again
-	pause    string // "", "calling", "paused", "torn": perhaps paused; "resuming", "over"
-	pausedAt int64  // unix µs, by Redis
-	ref      string // whose nodes these are
-	renewed  int    // the event in which it was deleted
+	call     string        // that retried it, as far as was seen
+	forgot   bool          // it was deleted and sent again
+	pause    string        // "", "calling", "paused", "torn": perhaps paused; "resuming", "over"
+	pausedAt int64         // unix µs, by Redis
+	within   time.Duration // from its send to its deadline; 0 for no deadline
+	far      bool          // only its deadline ends it
+	deadline time.Time     // of the last send
+	ref      string        // whose nodes these are
+	renewed  int           // the event in which it was deleted
 }
 
 // loose reports whether the tasks of f that run depend on timing.
@@ -157,6 +160,9 @@ func (h *history) add(s *canvas.Scope) (tasks int) {
 	f := &flow{id: fmt.Sprintf("h%x-%d", h.seed, len(h.flows)), scope: s, runs: canvas.NewRuns(),
 		ran: map[string][]*execution{}, nodes: map[string]string{}}
 	f.want = canvas.Evaluate(s, f.runs)
+	if h.chance(h.plan.deadlines) {
+		f.within, f.far = time.Duration(h.among(50, 5000))*time.Millisecond, h.chance(500)
+	}
 	h.flows = append(h.flows, f)
 	for _, n := range f.runs.Sure {
 		tasks += n
@@ -201,7 +207,21 @@ func (h *history) send() {
 			h.mu.Unlock()
 		}()
 		for {
-			_, err := f.scope.Signature().Send(context.Background(), s.client, tasks.ID(f.id))
+			opts := []tasks.SendOption{tasks.ID(f.id)}
+			if f.within > 0 {
+				h.mu.Lock()
+				f.revoked, f.deadline = true, time.Now().Add(f.within)
+				h.mu.Unlock()
+				opts = append(opts, tasks.Deadline(f.deadline))
+			}
+			if f.far {
+				opts = append(opts, tasks.In(time.Hour))
+			}
+			_, err := f.scope.Signature().Send(context.Background(), s.client, opts...)
+			if f.within > 0 && errors.Is(err, tasks.ErrInvalid) {
+				time.Sleep(10 * time.Millisecond) // the deadline has passed
+				continue
+			}
 			if err == nil || errors.Is(err, tasks.ErrDuplicate) {
 				break
 			}
@@ -372,6 +392,7 @@ func (h *history) retryOf(s *sender, f *flow) {
 		s.busy = false
 		h.mu.Unlock()
 	}()
+	began := time.Now()
 	for cut := false; ; {
 		err := s.client.Retry(context.Background(), f.id)
 		h.mu.Lock()
@@ -384,7 +405,7 @@ func (h *history) retryOf(s *sender, f *flow) {
 			f.runs = canvas.NewRuns()
 			f.runs.Mended = true
 			f.want = canvas.Evaluate(f.scope, f.runs)
-			f.revoked = f.torn
+			f.revoked = f.torn || f.deadline.After(began)
 			f.renew(len(h.events))
 			maps.DeleteFunc(h.party.won, func(node string, _ int) bool { return strings.HasPrefix(node, f.id+"/") })
 		case errors.Is(err, tasks.ErrRevoked) && f.revoked:

@@ -18,6 +18,7 @@ type plan struct {
 	revocations int
 	retries     int
 	pauses      int
+	deadlines   int // workflows out of thousand that have one
 	losses      int // plans out of thousand that Redis loses
 }
 
@@ -30,6 +31,7 @@ func (h *history) draw() {
 	p.asks = max(0, h.among(-2, 2)) * 200
 	p.retries = max(0, h.among(-2, 3))
 	p.pauses = max(0, h.among(-2, 3))
+	p.deadlines = max(0, h.among(-1, 1)) * 300
 	if h.chance(250) {
 		return
 	}

@@ -42,6 +42,8 @@ var planted = []struct {
 		"if new and got[2] == BY_PAUSE then return nil, true end", ""},
 	{"running nodes of a paused workflow make others begin", "flow",
 		"#on < onMost and not paused and", "#on < onMost and"},
+	{"deadline is stored without a timer", "submit",
+		"redis.call('ZADD', P .. 'agenda', ARGV[17], ARGV[1] .. '/!deadline')", ""},
 	{"nodes that became ready in a pause are lost", "unpark",
 		"push(lane, key, els[lane])", ""},
 	{"nodes that are too large together are omitted", "turn",

@@ -14,6 +14,7 @@ type Element struct {
 	Text      string
 	Lost      int
 	Cancelled bool   // its workflow is; see [Flows.Cancel]
+	Overdue   bool   // likewise, by its deadline
 	Graph     []byte // nil if the worker has it
 	Planned   string // when the plan with the nodes was stored; empty if they are in none
 	Nodes     []string

@@ -75,11 +75,12 @@ const (
 	StopEnded     = "ended"
 	StopRevoked   = "revoked"
 	StopUnknown   = "unknown"
+	StopEarly     = "early" // Cancel: the workflow has no deadline that has passed
 )
 
-// Cancel marks a workflow as cancelled.
-func (s Flows) Cancel(ctx context.Context, f Flow) (string, []Wake, error) {
-	return s.stop(ctx, "cancel", f, f.Ref)
+// Cancel marks a workflow as cancelled, by a client or by its deadline.
+func (s Flows) Cancel(ctx context.Context, f Flow, deadline bool) (string, []Wake, error) {
+	return s.stop(ctx, "cancel", f, f.Ref, deadline)
 }
 
 // Pause marks a workflow as paused, or resumes it.

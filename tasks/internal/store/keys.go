@@ -36,11 +36,12 @@ const storeKey = "muster:store"
 //	ct cc           members of maps: known, terminal
 //	d               spans of nodes without records that wait for their time or expire, a line each: "<span> <due, unix ms; 0 once
 //	                they are ready> <wait, ms; empty for a fixed time> <expiry, unix ms; empty for never> <lane>"
+//	D               its deadline, unix ms; none once it was retried after that
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it
 //	u               number of the parts of the inputs that are stored, until the workflow is submitted
-//	x               1 once the workflow is revoked, c once it is cancelled, p while it is paused
+//	x               1 once the workflow is revoked, c once a client has cancelled it, d once its deadline has, p while it is paused
 //	w               set once a node has waited for an external result
 //	o               set once a process other than its worker has ended a node
 //	y<node>:<cause> set once a catch runs for this cause

@@ -15,6 +15,7 @@ const (
 	FieldMembersEnded = "cc"
 	FieldStopped      = "x"
 	FieldAborted      = "!"
+	FieldDeadline     = "D"
 	FieldFairness     = "f"
 	FieldOutside      = "o"
 	FieldParts        = "u"
@@ -44,9 +45,10 @@ const (
 
 // The values of [FieldStopped].
 const (
-	StoppedByRevoke = "1"
-	StoppedByCancel = "c"
-	StoppedByPause  = "p"
+	StoppedByRevoke   = "1"
+	StoppedByCancel   = "c"
+	StoppedByDeadline = "d"
+	StoppedByPause    = "p"
 )
 
 // constants are the names that the scripts use for stored letters.
@@ -59,11 +61,11 @@ var constants = map[string]string{
 	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateReady}),
 
 	"TASKS": FieldTasks, "TASKS_ENDED": FieldTasksEnded, "STEPS": FieldSteps, "STEPS_ENDED": FieldStepsEnded, "MEMBERS": FieldMembers,
-	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "ABORTED": FieldAborted, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside,
+	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside,
 	"PARTS": FieldParts, "RETRIED_BY": FieldRetriedBy, "REVISION": FieldRevision, "ROOT": FieldRoot, "SPANS": FieldSpans, "WAS_OPEN": FieldWasOpen,
 	"ARRIVED": FieldArrived, "CAUGHT": FieldCaught, "ERROR": FieldError, "GRAPH": FieldGraph, "HELD": FieldHeld, "INPUT": FieldInput,
 	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns,
-	"TOKEN": FieldToken, "SIGNALS": fieldSignals, "DELIVERED": fieldDelivered, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel, "BY_PAUSE": StoppedByPause,
+	"TOKEN": FieldToken, "SIGNALS": fieldSignals, "DELIVERED": fieldDelivered, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel, "BY_DEADLINE": StoppedByDeadline, "BY_PAUSE": StoppedByPause,
 }
 
 var constantPattern = regexp.MustCompile(`\{[A-Z_]+\}|'?\b[A-Z][A-Z_]*\b`)

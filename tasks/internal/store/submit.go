@@ -49,6 +49,7 @@ type Grow struct {
 	UniqueTTL     time.Duration
 	Late          time.Time // from then on, by Redis's clock, Submit returns ErrLate; zero for no limit
 	Key           string    // fairness key; empty for the id of the workflow
+	Deadline      time.Time // of the workflow; zero for none
 }
 
 // DuplicateError means that a workflow with the ID or unique key exists, which has this reference.
@@ -164,9 +165,13 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 	if !g.Late.IsZero() {
 		late = strconv.FormatInt(g.Late.UnixMilli(), 10)
 	}
-	args := f.facts(make([]any, 0, 18+2*len(last)+4*len(g.Roots)))
+	deadline := ""
+	if !g.Deadline.IsZero() {
+		deadline = strconv.FormatInt(g.Deadline.UnixMilli(), 10)
+	}
+	args := f.facts(make([]any, 0, 19+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keeps(), len(g.Roots), plain)
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keeps(), len(g.Roots), plain, deadline)
 	return g.roots(g.keep(literals(args, last), ""))
 }
 

@@ -140,7 +140,11 @@ func turned(shard int, res []any) (*Turned, error) {
 	}
 	for _, v := range res[5:] {
 		if el, err := element(shard, v); err == nil { // the others cannot be read
-			el.Cancelled = cancelled != "" && slices.Contains(strings.Fields(cancelled), el.Flow.Ref)
+			if cancelled != "" {
+				refs := strings.Fields(cancelled)
+				el.Overdue = slices.Contains(refs, el.Flow.Ref+"!")
+				el.Cancelled = el.Overdue || slices.Contains(refs, el.Flow.Ref)
+			}
 			out.Batch = append(out.Batch, el)
 		}
 	}

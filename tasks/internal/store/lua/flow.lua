@@ -10,7 +10,7 @@
 local function flow(onLane, onMost, on)
   -- The current workflow, set by use.
   local wf, W, created, root, retention, name, key, revision
-  local have = {}   -- its counts, in the order of counts; then then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS
+  local have = {}   -- its counts, in the order of counts; then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE
   local counts = {TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED}
   local add         -- what to add to these
   local recs, puts  -- records by node; fields and values to write
@@ -32,8 +32,8 @@ local function flow(onLane, onMost, on)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
     add, recs, puts, notes, lanes, rooted, done, todo, timed, completer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
-    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS)
-    cancelled, paused = have[7] == BY_CANCEL, have[7] == BY_PAUSE
+    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE)
+    cancelled, paused = have[7] == BY_CANCEL or have[7] == BY_DEADLINE, have[7] == BY_PAUSE
     if cancelled or paused then have[7] = false end -- failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
     return have[1]
@@ -683,6 +683,7 @@ local function flow(onLane, onMost, on)
         for span in string.gmatch(have[11], '(%S+) [^\n]*\n') do redis.call('ZREM', P .. 'agenda', W .. '/' .. span) end
         redis.call('HDEL', wf, SPANS)
       end
+      if have[12] then redis.call('ZREM', P .. 'agenda', W .. '/!deadline') end
       if paused then
         redis.call('DEL', wf .. ':paused')
         redis.call('HDEL', wf, STOPPED)

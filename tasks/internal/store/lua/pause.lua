@@ -9,7 +9,7 @@ if not have[1] or have[2] then return {'unknown'} end
 if have[4] then return {'ended'} end
 if have[3] == BY_REVOKE then return {'revoked'} end
 if redis.call('PTTL', wf) >= 0 then return {'ended'} end
-if have[3] == BY_CANCEL then return {'cancelled'} end
+if have[3] == BY_CANCEL or have[3] == BY_DEADLINE then return {'cancelled'} end
 local pause = ARGV[2] == 'pause'
 if pause == (have[3] == BY_PAUSE) then return {'ok', wants} end
 if pause then

@@ -8,7 +8,7 @@
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
 local W = ARGV[1]
 local wf = P .. 'w:' .. W
-local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, REVISION, RETRIED_BY, OUTSIDE, FAIRNESS)
+local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, REVISION, RETRIED_BY, OUTSIDE, FAIRNESS, DEADLINE)
 if not have[1] or have[2] then return {'unknown'} end
 if have[6] == ARGV[7] then return {'ok', wants, false} end -- the reply of an earlier call was lost
 if have[4] then return {'damaged'} end
@@ -62,6 +62,11 @@ values[#values + 1] = REVISION
 values[#values + 1] = whole(math.max(now, (tonumber(have[5] or '') or 0) + 1))
 values[#values + 1] = RETRIED_BY
 values[#values + 1] = ARGV[7]
+if have[9] and tonumber(have[9]) > now then
+  redis.call('ZADD', P .. 'agenda', have[9], W .. '/!deadline')
+else
+  gone[#gone + 1] = DEADLINE
+end
 redis.call('PERSIST', wf)
 local chosen = chosenKey(W)
 if chosen then redis.call('PERSIST', chosen) end

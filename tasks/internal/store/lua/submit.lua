@@ -3,7 +3,7 @@
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] number of nodes without a
 -- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
 -- fairness key or '', [13] number of parts of the inputs that piece has stored, [14] number of inputs k, [15]
--- number of roots r, [16] 1 if the only root is a span that is ready at once; then k times node, record; then r times
+-- number of roots r, [16] 1 if the only root is a span that is ready at once, [17] deadline, unix ms, or ''; then k times node, record; then r times
 -- span, lane, delay, lim
 -- returns {'ok', wants, todo or false}; {'dup', reference of the existing workflow}; {'late'}; or {'expired'} if the
 -- inputs that were stored before have expired
@@ -22,17 +22,21 @@ if ARGV[10] ~= '' then
   redis.call('SET', unique, ARGV[1], 'PX', ARGV[11])
 end
 local k, r = tonumber(ARGV[14]), tonumber(ARGV[15])
-local first, todo = 17 + 2 * k, nil
+local first, todo = 18 + 2 * k, nil
 local puts = {GRAPH, ARGV[6], TASKS, ARGV[7]}
 if ARGV[8] ~= '0' then
   puts[#puts + 1] = STEPS
   puts[#puts + 1] = ARGV[8]
 end
+if ARGV[17] ~= '' then
+  puts[#puts + 1] = DEADLINE
+  puts[#puts + 1] = ARGV[17]
+end
 if ARGV[12] ~= '' then
   puts[#puts + 1] = FAIRNESS
   puts[#puts + 1] = ARGV[12]
 end
-for i = 17, first - 1 do puts[#puts + 1] = ARGV[i] end
+for i = 18, first - 1 do puts[#puts + 1] = ARGV[i] end
 bulk('HSET', wf, puts) -- the first write: a full Redis refuses it, and nothing was stored
 if ARGV[13] ~= '0' then
   redis.call('HDEL', wf, PARTS)
@@ -40,6 +44,7 @@ if ARGV[13] ~= '0' then
 end
 local chosen = chosenKey(ARGV[1])
 if chosen then redis.call('SET', chosen, ARGV[1]) end
+if ARGV[17] ~= '' then redis.call('ZADD', P .. 'agenda', ARGV[17], ARGV[1] .. '/!deadline') end
 opened(ARGV[1], ARGV[5])
 if ARGV[16] == '1' then
   -- They need no list: the ring has the element itself.

@@ -10,7 +10,7 @@
 -- [14] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
 -- flags are words: arrive: the slot was woken up; take: it takes a batch; leave: it takes none for some time; direct: the
 -- changes are of nodes without a batch
--- returns {status, now, wants, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow>…', then the elements of the batch}.
+-- returns {status, now, wants, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow, with ! if by its deadline>…', then the elements of the batch}.
 -- status is ok, gone (the worker has lost the batch: nothing was changed or taken), yield (another queue has
 -- a wake-task: nothing was taken) or paused (the queue is paused: nothing was taken, and the wake-task stays
 -- pending). todos has the results of close for each workflow. An element is {its text, graph or false, time at which
@@ -46,7 +46,7 @@ local function add(wf, prefix, a, b, lost, new)
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
   if got.err or not got[1] or got[2] == BY_REVOKE then return nil end
   if new and got[2] == BY_PAUSE then return nil, true end
-  if got[2] == BY_CANCEL and not sent[wf] then cancelled = cancelled .. ' ' .. wf end
+  if (got[2] == BY_CANCEL or got[2] == BY_DEADLINE) and not sent[wf] then cancelled = cancelled .. ' ' .. wf .. (got[2] == BY_DEADLINE and '!' or '') end
   local el = {'', fields[3] == GRAPH and got[3], scope and got[4] or false}
   local n = 0
   for i = 6, #fields do
