@@ -29,6 +29,23 @@ func TestCancel(t *testing.T) {
 				t.Error("the body ran")
 			}
 		}},
+		{"all", func(t *testing.T, w *world) {
+			const n = 520 // more than a page
+			for i := range n {
+				sent(t, w, tasks.Chain(ID.S(i), Inc), tasks.In(time.Hour), tasks.Labels(map[string]string{"half": []string{"a", "b"}[i%2]}))
+			}
+			if got, err := w.client.CancelAll(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowFailed}); err == nil {
+				t.Errorf("got %d cancelled failures, want an error", got)
+			}
+			for _, labels := range []map[string]string{{"half": "a"}, nil} {
+				if got, err := w.client.CancelAll(t.Context(), tasktype.WorkflowFilter{Labels: labels}); err != nil || got != n/2 {
+					t.Errorf("got %d, %v, want %d", got, err, n/2)
+				}
+			}
+			if counts, err := w.client.CountWorkflows(t.Context()); err != nil || counts[tasktype.WorkflowRunning] != 0 || counts[tasktype.WorkflowFailed] != n {
+				t.Errorf("got %v, %v, want %d failures", counts, err, n)
+			}
+		}},
 		{"errors", func(t *testing.T, w *world) {
 			done := sent(t, w, ID.S(1))
 			if _, err := done.Wait(limited(t)); err != nil {

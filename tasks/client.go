@@ -14,6 +14,7 @@ import (
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // Client sends workflows, and reads and changes their state. It may be used by many goroutines at once.
@@ -126,6 +127,17 @@ func (c *Client) Cancel(ctx context.Context, id string) error {
 		return fmt.Errorf("cancel workflow %s: %w", store.IDOf(id), err)
 	}
 	return nil
+}
+
+// CancelAll cancels the running workflows that f selects, as [Client.Cancel] does, and returns how many it has cancelled,
+// including those that were cancelled before and have not ended. The State of f is empty or running; its Limit is ignored.
+// Workflows that are sent during the call are not cancelled. Errors and memory are as of [Client.RetryAll].
+func (c *Client) CancelAll(ctx context.Context, f tasktype.WorkflowFilter) (cancelled int, err error) {
+	cancelled, err = c.eng.Inspector.CancelAll(ctx, f, c.Cancel)
+	if err != nil {
+		return cancelled, fmt.Errorf("cancel workflows: %w", err)
+	}
+	return cancelled, nil
 }
 
 // Pause keeps the tasks of the workflow with this id from starting until [Client.Resume]. Running attempts continue and their

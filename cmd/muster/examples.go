@@ -40,7 +40,7 @@ var examples = map[string]string{
 	"workflows list":    "muster workflows list --state failure --since 1h\nmuster workflows list --label book=owls",
 	"workflows get":     "muster workflows get ID --watch\nmuster workflows get ID --result | jq .",
 	"workflows send":    "muster workflows send mail.send '{\"to\": \"ops\"}'\nmuster workflows send report.build '\"2027-01\"' --wait --timeout 5m",
-	"workflows cancel":  "muster workflows cancel ID",
+	"workflows cancel":  "muster workflows cancel ID\nmuster workflows cancel --all --name import",
 	"workflows retry":   "muster workflows retry ID --input '2={\"amount\": 100}'\nmuster workflows retry --all --name import --since 24h",
 	"workflows revoke":  "muster workflows revoke ID --node 3",
 	"tasks list":        "muster tasks list --state open --task article.review\nmuster tasks list --stats --since 24h --step hour",

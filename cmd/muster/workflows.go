@@ -72,21 +72,16 @@ with --wait its result.`,
 				Action: sendWorkflow(env),
 			},
 			{
-				Name: "cancel", Usage: "end workflows with cleanup: their tasks fail, and tasks that handle failures run", ArgsUsage: "ID…",
-				Flags:  []cli.Flag{serverFlag()},
-				Action: stopWorkflows(env, "cancelled", (*client.Client).CancelWorkflow),
+				Name: "cancel", Usage: "end workflows with cleanup: their tasks fail, and tasks that handle failures run", ArgsUsage: "[ID…]",
+				Description: "With --all instead of IDs, it cancels the running workflows that the other flags select.",
+				Flags:       filterFlags("cancel running workflows", "were sent"),
+				Action:      cancelWorkflows(env),
 			},
 			{
 				Name: "retry", Usage: "run the failed and skipped tasks of ended workflows again", ArgsUsage: "[ID…]",
 				Description: "With --all instead of IDs, it retries the failed workflows that the other flags select.",
-				Flags: []cli.Flag{
-					&cli.StringSliceFlag{Name: "input", Usage: "`NODE=JSON` is another input for a node; may be repeated"},
-					&cli.BoolFlag{Name: "all", Usage: "retry failed workflows"},
-					&cli.StringFlag{Name: "name", Usage: "with --all: only workflows with this name, or whose first or last task is `NAME`"},
-					labelFlag("with --all: only workflows with the label `KEY=VALUE`; may be repeated"),
-					&cli.DurationFlag{Name: "since", Usage: "with --all: only workflows that ended in the last `D`"},
-					serverFlag(),
-				},
+				Flags: append([]cli.Flag{&cli.StringSliceFlag{Name: "input", Usage: "`NODE=JSON` is another input for a node; may be repeated"}},
+					filterFlags("retry failed workflows", "ended")...),
 				Action: retryWorkflows(env),
 			},
 			{
@@ -433,39 +428,65 @@ func retryWorkflows(env environment) cli.ActionFunc {
 				return nil
 			})(c)
 		}
-		labels, err := tasktype.ParseLabels(c.StringSlice("label"))
-		if err != nil {
-			return usageError{err}
-		}
-		f := api.RetryWorkflows{Name: c.String("name"), Labels: labels, Limit: 1000}
-		if c.IsSet("since") {
-			if f.After, err = sinceOf(c); err != nil {
-				return err
-			}
-		}
-		return onAPI(env, 0, 0, func(ctx context.Context, _ *cli.Context, s *client.Client) error {
-			retried, failed := 0, 0
-			for {
-				page, err := s.RetryWorkflows(ctx, f)
-				if err != nil {
-					return fmt.Errorf("after %d workflows: %w", retried, err)
-				}
-				retried += page.Retried
-				for _, w := range page.Failed {
-					failed++
-					fmt.Fprintf(env.stderr, "not retried: %s: %s\n", w.ID, w.Code)
-				}
-				if f.Cursor = page.Next; f.Cursor == "" {
-					break
-				}
-			}
-			fmt.Fprintf(env.stdout, "retried %d workflows\n", retried)
-			if failed > 0 {
-				return fmt.Errorf("%d workflows were not retried", failed)
-			}
-			return nil
-		})(c)
+		return changeAll(env, c, "retried", (*client.Client).RetryWorkflows)
 	}
+}
+
+// cancelWorkflows cancels workflows by ID or, with --all, by a filter.
+func cancelWorkflows(env environment) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.Bool("all") {
+			return changeAll(env, c, "cancelled", (*client.Client).CancelWorkflows)
+		}
+		return stopWorkflows(env, "cancelled", (*client.Client).CancelWorkflow)(c)
+	}
+}
+
+// filterFlags are the flags of changeAll.
+func filterFlags(all, since string) []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "all", Usage: all},
+		&cli.StringFlag{Name: "name", Usage: "with --all: only workflows with this name, or whose first or last task is `NAME`"},
+		labelFlag("with --all: only workflows with the label `KEY=VALUE`; may be repeated"),
+		&cli.DurationFlag{Name: "since", Usage: "with --all: only workflows that " + since + " in the last `D`"},
+		serverFlag(),
+	}
+}
+
+// changeAll changes the workflows that flags select, a page at a time, and prints their number. past names the change.
+func changeAll(env environment, c *cli.Context, past string, change func(*client.Client, context.Context, api.SelectWorkflows) (api.ChangedWorkflows, error)) error {
+	labels, err := tasktype.ParseLabels(c.StringSlice("label"))
+	if err != nil {
+		return usageError{err}
+	}
+	f := api.SelectWorkflows{Name: c.String("name"), Labels: labels, Limit: 1000}
+	if c.IsSet("since") {
+		if f.After, err = sinceOf(c); err != nil {
+			return err
+		}
+	}
+	return onAPI(env, 0, 0, func(ctx context.Context, _ *cli.Context, s *client.Client) error {
+		changed, failed := 0, 0
+		for {
+			page, err := change(s, ctx, f)
+			if err != nil {
+				return fmt.Errorf("after %d workflows: %w", changed, err)
+			}
+			changed += page.Changed
+			for _, w := range page.Failed {
+				failed++
+				fmt.Fprintf(env.stderr, "not %s: %s: %s\n", past, w.ID, w.Code)
+			}
+			if f.Cursor = page.Next; f.Cursor == "" {
+				break
+			}
+		}
+		fmt.Fprintf(env.stdout, "%s %d workflows\n", past, changed)
+		if failed > 0 {
+			return fmt.Errorf("%d workflows were not %s", failed, past)
+		}
+		return nil
+	})(c)
 }
 
 // stopWorkflows stops the workflows of the arguments that have not ended, and prints the result for each.

@@ -175,6 +175,26 @@ func TestRunningWorkflowIsCancelled(t *testing.T) {
 	s.wantProblem(http.MethodPost, "/v1/workflows/"+id+"/cancel", "", http.StatusConflict, "workflow_ended")
 }
 
+func TestRunningWorkflowsAreCancelled(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	other := s.send(`{"task": "text.count", "input": "a", "delay": "1h", "labels": {"book": "jays"}}`)
+	for range 3 {
+		s.send(`{"task": "text.count", "input": "a", "delay": "1h", "labels": {"book": "owls"}}`)
+	}
+	var page, last api.ChangedWorkflows
+	s.call(http.MethodPost, "/v1/workflows/cancel", `{"labels": {"book": "owls"}, "limit": 2}`, http.StatusOK, &page)
+	s.call(http.MethodPost, "/v1/workflows/cancel", `{"labels": {"book": "owls"}, "cursor": "`+page.Next+`"}`, http.StatusOK, &last)
+	if page.Changed != 2 || page.Next == "" || last.Changed != 1 || last.Next != "" || len(page.Failed)+len(last.Failed) != 0 {
+		t.Errorf("got %+v and %+v, want 2 and 1 cancelled workflows", page, last)
+	}
+	var w api.WorkflowStatus
+	s.call(http.MethodGet, "/v1/workflows/"+other, "", http.StatusOK, &w)
+	if w.Ended {
+		t.Errorf("got %+v, want a running workflow", w)
+	}
+}
+
 func TestWorkflowIsCancelledAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -240,10 +260,10 @@ func TestFailedWorkflowIsRetried(t *testing.T) {
 	for range 3 {
 		s.result(s.send(`{"task": "text.broken", "input": 1, "labels": {"book": "owls"}}`))
 	}
-	var page, last api.RetriedWorkflows
+	var page, last api.ChangedWorkflows
 	s.call(http.MethodPost, "/v1/workflows/retry", `{"labels": {"book": "owls"}, "limit": 2}`, http.StatusOK, &page)
 	s.call(http.MethodPost, "/v1/workflows/retry", `{"labels": {"book": "owls"}, "cursor": "`+page.Next+`"}`, http.StatusOK, &last)
-	if page.Retried != 2 || page.Next == "" || last.Retried != 1 || last.Next != "" || len(page.Failed)+len(last.Failed) != 0 {
+	if page.Changed != 2 || page.Next == "" || last.Changed != 1 || last.Next != "" || len(page.Failed)+len(last.Failed) != 0 {
 		t.Errorf("got %+v and %+v, want 2 and 1 retried workflows", page, last)
 	}
 }

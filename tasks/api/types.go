@@ -35,28 +35,28 @@ type RetryWorkflow struct {
 	Inputs map[string]json.RawMessage `json:"inputs,omitempty" doc:"inputs by ID of the node, any JSON values; each node must run again"`
 }
 
-// RetryWorkflows selects failed workflows to retry.
-type RetryWorkflows struct {
+// SelectWorkflows selects workflows to retry or to cancel.
+type SelectWorkflows struct {
 	Name     string            `json:"name,omitempty" maxLength:"200" doc:"only workflows with this name, or whose first or last task it is"`
 	Contains string            `json:"contains,omitempty" maxLength:"200" doc:"only workflows with this text in their name or task names"`
 	Labels   map[string]string `json:"labels,omitempty" doc:"only workflows with these labels"`
-	After    time.Time         `json:"after,omitzero" doc:"only workflows that ended at this time or later"`
-	Before   time.Time         `json:"before,omitzero" doc:"only workflows that ended before this time"`
+	After    time.Time         `json:"after,omitzero" doc:"only workflows that ended, or if they run were sent, at this time or later"`
+	Before   time.Time         `json:"before,omitzero" doc:"only workflows that ended, or if they run were sent, before this time"`
 	Limit    int               `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"workflows per call; defaults to 100"`
 	Cursor   string            `json:"cursor,omitempty" maxLength:"300" doc:"next of the previous call"`
 }
 
-// RetriedWorkflows is the result of a call that retries workflows.
-type RetriedWorkflows struct {
-	Retried int          `json:"retried" doc:"number of workflows that run again"`
-	Failed  []NotRetried `json:"failed" doc:"workflows that were not retried"`
+// ChangedWorkflows is the result of a call that retries or cancels workflows.
+type ChangedWorkflows struct {
+	Changed int          `json:"changed" doc:"number of workflows that were retried or cancelled"`
+	Failed  []NotChanged `json:"failed" doc:"other workflows of the selection"`
 	Next    string       `json:"next" doc:"cursor of the next call; empty after the last workflow"`
 }
 
-// NotRetried is a workflow that was not retried.
-type NotRetried struct {
+// NotChanged is a workflow that was not changed.
+type NotChanged struct {
 	ID   string `json:"id"`
-	Code string `json:"code" doc:"code of the problem that a retry of this workflow alone returns"`
+	Code string `json:"code" doc:"code of the problem that a call for this workflow alone returns"`
 }
 
 // SentWorkflow is a workflow that was sent.

@@ -69,9 +69,9 @@ type retryInput struct {
 	Body *RetryWorkflow
 }
 
-type retryAllInput struct{ Body RetryWorkflows }
+type selectInput struct{ Body SelectWorkflows }
 
-type retryAllOutput struct{ Body RetriedWorkflows }
+type changedOutput struct{ Body ChangedWorkflows }
 
 type emptyNodeInput struct {
 	NodeReference
@@ -91,6 +91,7 @@ func (s *service) addWorkflows() {
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/resume", "resumeWorkflow", "End the pause of a workflow", s.resumeWorkflow, http.StatusNotFound, http.StatusConflict)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/retry", "retryWorkflow", "Run the failed and skipped tasks of an ended workflow again", s.retry, http.StatusNotFound, http.StatusConflict)
 	route(s, Change, http.MethodPost, "/v1/workflows/retry", "retryWorkflows", "Retry a page of failed workflows", s.retryAll)
+	route(s, Change, http.MethodPost, "/v1/workflows/cancel", "cancelWorkflows", "Cancel a page of running workflows", s.cancelAll)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/revoke", "revokeWorkflow", "Stop a workflow: tasks that have not begun do not run", s.revoke, http.StatusNotFound)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/nodes/{node}/revoke", "revokeNode", "Stop one task of a workflow", s.revokeNode, http.StatusNotFound)
 	route(s, Change, http.MethodDelete, "/v1/workflows/{id}", "deleteWorkflow", "Delete an ended workflow with its results", s.forget, http.StatusNotFound, http.StatusConflict)
@@ -280,31 +281,38 @@ func (s *service) retry(ctx context.Context, in *retryInput) (*struct{}, error) 
 	return nil, err
 }
 
-// retryAll retries a page of workflows: a call for all could take longer than a request may.
-func (s *service) retryAll(ctx context.Context, in *retryAllInput) (*retryAllOutput, error) {
-	b := in.Body
+func (s *service) retryAll(ctx context.Context, in *selectInput) (*changedOutput, error) {
+	return s.changePage(ctx, in.Body, tasktype.WorkflowFailed, func(ctx context.Context, id string) error { return s.Client.Retry(ctx, id) })
+}
+
+func (s *service) cancelAll(ctx context.Context, in *selectInput) (*changedOutput, error) {
+	return s.changePage(ctx, in.Body, tasktype.WorkflowRunning, s.Client.Cancel)
+}
+
+// changePage changes a page of workflows: a call for all could take longer than a request may.
+func (s *service) changePage(ctx context.Context, b SelectWorkflows, state tasktype.WorkflowState, change func(context.Context, string) error) (*changedOutput, error) {
 	for k, v := range b.Labels {
 		if len(k)+len(v) > 1<<10 {
 			return nil, httpproblem.BadField("body.labels."+k[:min(len(k), 63)], "more than 1 KiB, which no workflow has")
 		}
 	}
-	found, next, err := s.Client.Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowFailed, Name: b.Name, Contains: b.Contains, Labels: b.Labels,
+	found, next, err := s.Client.Workflows(ctx, tasktype.WorkflowFilter{State: state, Name: b.Name, Contains: b.Contains, Labels: b.Labels,
 		After: b.After, Before: b.Before, Cursor: b.Cursor, Limit: cmp.Or(b.Limit, 100)})
 	if err != nil {
 		return nil, err
 	}
-	out := RetriedWorkflows{Failed: []NotRetried{}, Next: next}
+	out := ChangedWorkflows{Failed: []NotChanged{}, Next: next}
 	for _, w := range found {
-		switch err := s.Client.Retry(ctx, w.ID); {
+		switch err := change(ctx, w.ID); {
 		case err == nil:
-			out.Retried++
+			out.Changed++
 		case problemOf(err).Status >= http.StatusInternalServerError:
 			return nil, err
 		default:
-			out.Failed = append(out.Failed, NotRetried{w.ID, problemOf(err).Code})
+			out.Failed = append(out.Failed, NotChanged{w.ID, problemOf(err).Code})
 		}
 	}
-	return &retryAllOutput{out}, nil
+	return &changedOutput{out}, nil
 }
 
 func (s *service) revoke(ctx context.Context, in *emptyInput) (*struct{}, error) {

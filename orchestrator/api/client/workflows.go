@@ -100,8 +100,14 @@ func (c *Client) RetryWorkflow(ctx context.Context, id string, r api.RetryWorkfl
 }
 
 // RetryWorkflows retries a page of failed workflows.
-func (c *Client) RetryWorkflows(ctx context.Context, r api.RetryWorkflows) (out api.RetriedWorkflows, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/workflows/retry", nil, r, &out)
+func (c *Client) RetryWorkflows(ctx context.Context, w api.SelectWorkflows) (out api.ChangedWorkflows, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/workflows/retry", nil, w, &out)
+	return out, err
+}
+
+// CancelWorkflows cancels a page of running workflows.
+func (c *Client) CancelWorkflows(ctx context.Context, w api.SelectWorkflows) (out api.ChangedWorkflows, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/workflows/cancel", nil, w, &out)
 	return out, err
 }
 

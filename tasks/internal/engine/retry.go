@@ -109,60 +109,6 @@ func (r *Revoker) retriable(ctx context.Context, f store.Flow) (*whole, error) {
 	return w, nil
 }
 
-// RetryAll retries the failed workflows that a filter selects, and returns how many it has retried. It continues after
-// errors, and returns the first of them.
-func (in *Inspector) RetryAll(ctx context.Context, q tasktype.WorkflowFilter, retry func(ctx context.Context, ref string) error) (n int, err error) {
-	if q.State != "" && q.State != tasktype.WorkflowFailed {
-		return 0, fmt.Errorf("state %q of the filter: only failed workflows can be retried", q.State)
-	}
-	q.State, q.Limit = tasktype.WorkflowFailed, retryPage
-	var errs []error
-	failed := 0
-	for {
-		page, next, err := in.store.Index.Workflows(ctx, q)
-		if err != nil {
-			return n, errors.Join(append(errs, err)...)
-		}
-		results := make(chan error, len(page))
-		for part := range slices.Chunk(page, max(1, (len(page)+retryAtOnce-1)/retryAtOnce)) {
-			go func() {
-				for i := range part {
-					results <- retry(ctx, part[i].Ref)
-				}
-			}()
-		}
-		for range page {
-			switch err := <-results; {
-			case err == nil:
-				n++
-			case errors.Is(err, ErrUnknown) || errors.Is(err, ErrRunning) && !errors.Is(err, errBusy): // its retention is over, or another call has retried it
-			default:
-				if failed++; failed <= retryErrors {
-					errs = append(errs, err)
-				}
-			}
-		}
-		if err := ctx.Err(); err != nil {
-			return n, err
-		}
-		if next == "" {
-			break
-		}
-		q.Cursor = next
-	}
-	if failed > retryErrors {
-		errs = append(errs, fmt.Errorf("and %d more workflows that were not retried", failed-retryErrors))
-	}
-	return n, errors.Join(errs...)
-}
-
-// Bounds of RetryAll.
-const (
-	retryPage   = 500 // workflows that are read at once
-	retryAtOnce = 8
-	retryErrors = 20 // that are returned
-)
-
 // resetter computes the nodes of a workflow that run again.
 type resetter struct {
 	*whole
