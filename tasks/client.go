@@ -107,7 +107,7 @@ func (c *Client) Writable(ctx context.Context) error {
 
 // Revoke stops the workflow with this id; see [AsyncResult.Revoke].
 func (c *Client) Revoke(ctx context.Context, id string) error {
-	if err := c.eng.Revoker.Revoke(ctx, id); err != nil {
+	if err := c.eng.Operator.Revoke(ctx, id); err != nil {
 		return fmt.Errorf("revoke workflow %s: %w", store.IDOf(id), err)
 	}
 	return nil
@@ -123,7 +123,7 @@ func (c *Client) Revoke(ctx context.Context, id string) error {
 // workflow that has ended otherwise, and [ErrRevoked] for one that was revoked. [Client.Revoke] stops a workflow without
 // handling failures, also a cancelled one.
 func (c *Client) Cancel(ctx context.Context, id string) error {
-	if err := c.eng.Revoker.Cancel(ctx, id); err != nil {
+	if err := c.eng.Operator.Cancel(ctx, id); err != nil {
 		return fmt.Errorf("cancel workflow %s: %w", store.IDOf(id), err)
 	}
 	return nil
@@ -148,7 +148,7 @@ func (c *Client) CancelAll(ctx context.Context, f tasktype.WorkflowFilter) (canc
 // ended. Pause needs no worker, and does nothing for a paused workflow. It returns [ErrUnknown], [ErrEnded], and [ErrCancelled] or
 // [ErrRevoked] for a workflow that was stopped.
 func (c *Client) Pause(ctx context.Context, id string) error {
-	if err := c.eng.Revoker.Pause(ctx, id, true); err != nil {
+	if err := c.eng.Operator.Pause(ctx, id, true); err != nil {
 		return fmt.Errorf("pause workflow %s: %w", store.IDOf(id), err)
 	}
 	return nil
@@ -156,7 +156,7 @@ func (c *Client) Pause(ctx context.Context, id string) error {
 
 // Resume ends a pause of [Client.Pause]. It does nothing for a workflow that is not paused, and returns the errors of Pause.
 func (c *Client) Resume(ctx context.Context, id string) error {
-	if err := c.eng.Revoker.Pause(ctx, id, false); err != nil {
+	if err := c.eng.Operator.Pause(ctx, id, false); err != nil {
 		return fmt.Errorf("resume workflow %s: %w", store.IDOf(id), err)
 	}
 	return nil
@@ -164,7 +164,7 @@ func (c *Client) Resume(ctx context.Context, id string) error {
 
 // RevokeNode stops one node of a workflow. The nodes that need its value are skipped.
 func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
-	if err := c.eng.Revoker.Node(ctx, id, node); err != nil {
+	if err := c.eng.Operator.Node(ctx, id, node); err != nil {
 		return fmt.Errorf("revoke node %s of workflow %s: %w", node, id, err)
 	}
 	return nil

@@ -43,30 +43,30 @@ const compensateTask = "muster.compensate"
 // bindCompensate binds the task that decides, once the steps after one have ended, whether that step is undone.
 func bindCompensate(m *Mux) {
 	type input = Pair[Pair[json.RawMessage, Outcome[json.RawMessage]], graph.Spec]
-	bind(m, compensateTask, graph.NoOpts, func(_ context.Context, raw []byte) (engine.Answer, error) {
+	bind(m, compensateTask, graph.NoOpts, func(_ context.Context, raw []byte) (engine.HandlerResult, error) {
 		in, err := decode[input](compensateTask, raw)
 		if err != nil {
-			return engine.Answer{}, err
+			return engine.HandlerResult{}, err
 		}
 		outcome, undo := in.First.Second, in.Second
 		switch {
 		case outcome.Err == nil:
-			return engine.Answer{Value: outcome.Value}, nil
+			return engine.HandlerResult{Value: outcome.Value}, nil
 		case undo.Task == "": // it has run
 			message := outcome.Err.Error()
 			if outcome.Err.Task == compensateTask { // of a nested step: it begins with the name of the task that failed
 				message = outcome.Err.Message
 			}
-			return engine.Answer{}, WithCode(outcome.Err.Code, Permanent(errors.New(message)))
+			return engine.HandlerResult{}, WithCode(outcome.Err.Code, Permanent(errors.New(message)))
 		}
 		undone := &graph.Sig{Shape: graph.Call, Task: undo.Task, Opts: undo.Opts(), Input: in.First.First}
 		after, err := json.Marshal(input{First: in.First})
 		if err != nil {
-			return engine.Answer{}, fmt.Errorf("pass on the failure of a compensated step: %w", err)
+			return engine.HandlerResult{}, fmt.Errorf("pass on the failure of a compensated step: %w", err)
 		}
 		fail := &graph.Sig{Shape: graph.Call, Task: compensateTask, Input: after,
 			Opts: &graph.Opts{Queue: undo.QueueName(), Priority: &undo.Priority}}
-		return engine.Answer{Plan: &graph.Sig{Shape: graph.After, Kids: []*graph.Sig{undone, fail}}, Planned: true}, nil
+		return engine.HandlerResult{Plan: &graph.Sig{Shape: graph.After, Kids: []*graph.Sig{undone, fail}}, Planned: true}, nil
 	})
 	m.handlers[compensateTask].Builtin = true
 }

@@ -132,7 +132,7 @@ func (c *Client) Node(ctx context.Context, id, node string) (tasktype.NodeDetail
 // OpenTasks returns the tasks with open nodes, which wait for an external result, by name and with the number of nodes:
 // at most 1,000 tasks (on a Redis Cluster, of each shard). [Client.OpenTokens] lists the nodes.
 func (c *Client) OpenTasks(ctx context.Context) ([]tasktype.OpenTask, error) {
-	list, err := c.eng.Answers.Tasks(ctx)
+	list, err := c.eng.Completer.Tasks(ctx)
 	if err != nil {
 		return nil, err
 	}

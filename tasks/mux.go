@@ -40,21 +40,21 @@ func (m *Mux) Use(mw ...Middleware) {
 // Handle binds t to h. The context of h ends at the task's [Timeout], when the workflow is revoked
 // and when the worker must stop. Handle panics if the name is already bound.
 func Handle[I, O any](m *Mux, t Task[I, O], h func(context.Context, I) (O, error)) {
-	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.Answer, error) {
+	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.HandlerResult, error) {
 		in, err := decode[I](t.name, raw)
 		if err != nil {
-			return engine.Answer{}, err
+			return engine.HandlerResult{}, err
 		}
 		out, err := h(ctx, in)
 		if err != nil {
-			return engine.Answer{}, err
+			return engine.HandlerResult{}, err
 		}
 		value, err := json.Marshal(out)
 		if err != nil {
-			return engine.Answer{}, &engine.Verdict{
+			return engine.HandlerResult{}, &engine.Verdict{
 				Err: fmt.Errorf("result does not marshal to JSON: %w", err), Permanent: true, Code: tasktype.CodeResult}
 		}
-		return engine.Answer{Value: value}, nil
+		return engine.HandlerResult{Value: value}, nil
 	})
 }
 
@@ -66,20 +66,20 @@ func HandleAction[I any](m *Mux, t Task[I, struct{}], h func(context.Context, I)
 // HandlePlan binds t to a planner: the signature that plan returns replaces the task, and its value is the value of
 // the task. HandlePlan panics if the name is already bound.
 func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (Signature[O], error)) {
-	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.Answer, error) {
+	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.HandlerResult, error) {
 		in, err := decode[I](t.name, raw)
 		if err != nil {
-			return engine.Answer{}, err
+			return engine.HandlerResult{}, err
 		}
 		s, err := plan(ctx, in)
 		if err != nil {
-			return engine.Answer{}, err
+			return engine.HandlerResult{}, err
 		}
-		return engine.Answer{Plan: s.sig, Planned: true}, nil
+		return engine.HandlerResult{Plan: s.sig, Planned: true}, nil
 	})
 }
 
-func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byte) (engine.Answer, error)) {
+func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byte) (engine.HandlerResult, error)) {
 	if opts != nil && len(opts.Bind) > 0 {
 		panic(fmt.Sprintf("tasks: %s has a part of its input from Bind; bind the handler to the task as it was declared", name))
 	}

@@ -210,7 +210,7 @@ func (r *AsyncResult[O]) Resume(ctx context.Context) error { return r.client.Res
 // Forget deletes the results and states of the workflow before its retention is over. It returns an error if the
 // workflow has not ended.
 func (r *AsyncResult[O]) Forget(ctx context.Context) error {
-	if err := r.client.eng.Revoker.Forget(ctx, r.ref); err != nil {
+	if err := r.client.eng.Operator.Forget(ctx, r.ref); err != nil {
 		return fmt.Errorf("forget workflow %s: %w", r.ID(), err)
 	}
 	return nil

@@ -30,7 +30,7 @@ func (c *Client) Retry(ctx context.Context, id string, opts ...RetryOption) erro
 			return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
 		}
 	}
-	if err := c.eng.Revoker.Retry(ctx, id, inputs); err != nil {
+	if err := c.eng.Operator.Retry(ctx, id, inputs); err != nil {
 		return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
 	}
 	return nil

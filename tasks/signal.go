@@ -31,7 +31,7 @@ func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], o
 // Once Signal has returned nil, the signal is stored in Redis, and is delivered once even if all processes are killed. It
 // returns [ErrUnknown], [ErrEnded] or [ErrSignals].
 func (c *Client) Signal(ctx context.Context, id, task string, value json.RawMessage) error {
-	if err := c.eng.Answers.Signal(ctx, id, task, value); err != nil {
+	if err := c.eng.Completer.Signal(ctx, id, task, value); err != nil {
 		return fmt.Errorf("signal task %s of workflow %s: %w", task, id, err)
 	}
 	return nil

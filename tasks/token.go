@@ -90,7 +90,7 @@ func (c *Client) Complete(ctx context.Context, token string, value json.RawMessa
 }
 
 func complete(ctx context.Context, c *Client, token, task string, value json.RawMessage) error {
-	if err := c.eng.Answers.Complete(ctx, token, task, value); err != nil {
+	if err := c.eng.Completer.Complete(ctx, token, task, value); err != nil {
 		return fmt.Errorf("complete a task: %w", err)
 	}
 	return nil
@@ -103,7 +103,7 @@ func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 	if cause == nil {
 		return errors.New("fail a task: a cause is needed")
 	}
-	if err := c.eng.Answers.Fail(ctx, token, cause); err != nil {
+	if err := c.eng.Completer.Fail(ctx, token, cause); err != nil {
 		return fmt.Errorf("fail a task: %w", err)
 	}
 	return nil
@@ -112,7 +112,7 @@ func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 // Extend moves the deadline of the node of a token to d from now. A program that works for long calls it as a heartbeat. A
 // node without a deadline gets none. It returns the errors of [Client.Complete], and [ErrNotOpen].
 func (c *Client) Extend(ctx context.Context, token string, d time.Duration) error {
-	if err := c.eng.Answers.Extend(ctx, token, d); err != nil {
+	if err := c.eng.Completer.Extend(ctx, token, d); err != nil {
 		return fmt.Errorf("extend the deadline of a task: %w", err)
 	}
 	return nil
@@ -121,7 +121,7 @@ func (c *Client) Extend(ctx context.Context, token string, d time.Duration) erro
 // NewToken creates a token for a node that waits for external completion. Earlier tokens of the node become stale. It returns
 // [ErrUnknown], [ErrCompleted] or [ErrNotOpen]. A token is a secret: see [TokenFrom].
 func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, error) {
-	token, err := c.eng.Answers.New(ctx, workflow, node)
+	token, err := c.eng.Completer.New(ctx, workflow, node)
 	if err != nil {
 		return "", fmt.Errorf("new token for node %s of workflow %s: %w", node, workflow, err)
 	}
@@ -133,7 +133,7 @@ func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, e
 // and fewer when their inputs are large; it can be empty although others follow. It has no tokens: see
 // [Client.NewToken].
 func (c *Client) OpenTokens(ctx context.Context, task, cursor string) (page []tasktype.OpenToken, next string, err error) {
-	page, next, err = c.eng.Answers.Open(ctx, task, cursor, 0)
+	page, next, err = c.eng.Completer.Open(ctx, task, cursor, 0)
 	if err != nil {
 		return nil, "", fmt.Errorf("open tokens of task %s: %w", task, err)
 	}

@@ -96,9 +96,9 @@ var errDied = errors.New("the worker has died")
 // recorded returns h with a wrapper that records its calls, one at a time.
 func (f *Fleet) recorded(h *engine.Handler) *engine.Handler {
 	out := *h
-	out.Run = func(ctx context.Context, input []byte) (engine.Answer, error) {
+	out.Run = func(ctx context.Context, input []byte) (engine.HandlerResult, error) {
 		if info := tasks.InfoFrom(ctx); f.dies(info.Task, info.Worker) {
-			return engine.Answer{}, errDied // not stored: the worker has lost its batch
+			return engine.HandlerResult{}, errDied // not stored: the worker has lost its batch
 		}
 		f.turn.Lock()
 		defer f.turn.Unlock()

@@ -38,7 +38,7 @@ var (
 	pEb      = tasks.New[tasks.Failure, int]("p.eb")
 	pListCb  = tasks.New[[]int, int]("p.listcb")
 
-	// Completed externally in the end: see [Asked].
+	// Completed externally in the end: see [ExternalTasks].
 	pAsk  = tasks.New[int, int]("p.ask", tasks.External(), tasks.MaxRetry(1000), tasks.Timeout(askTime), tasks.ConstantBackoff(time.Millisecond))
 	pHand = tasks.New[int, int]("p.hand", tasks.MaxRetry(1000), tasks.Timeout(askTime), tasks.HardTimeout(0), tasks.ConstantBackoff(time.Millisecond))
 )
@@ -46,9 +46,9 @@ var (
 // askTime is the time limit of an external result; after it the task is retried.
 const askTime = 3 * time.Second
 
-// Asked are the tasks of definitions of the kinds "ask" and "hand", which Draw does not generate: they compute the
+// ExternalTasks are the tasks of definitions of the kinds "ask" and "hand", which Draw does not generate: they compute the
 // same as a "step", but are completed externally with the input plus one.
-var Asked = []string{pAsk.Name(), pHand.Name()}
+var ExternalTasks = []string{pAsk.Name(), pHand.Name()}
 
 // Handle binds the tasks of canvases to their handlers. While other returns true, plans have another shape and the same value.
 // While mended returns true for the id of a workflow, handlers do not fail, as with [Runs.Mended]. Both may be nil.

@@ -21,9 +21,9 @@ const expiry = "not begun, or not called again, before it expired"
 // Failed reports whether there is no value.
 func (r *Result) Failed() bool { return len(r.Causes) > 0 }
 
-// told reports whether callbacks for errors run after a failure. They do not run after an expiry; with several
+// failureHandlersRun reports whether callbacks for errors run after a failure. They do not run after an expiry; with several
 // failures it depends on which was first.
-func (r *Result) told() (surely, maybe bool) {
+func (r *Result) failureHandlersRun() (surely, maybe bool) {
 	return r.Failed() && !r.Causes[expiry], r.Failed() && (!r.Causes[expiry] || len(r.Causes) > 1)
 }
 
@@ -31,7 +31,7 @@ func failure(message string) Result {
 	return Result{Causes: map[string]bool{message: true}, own: new(int)}
 }
 
-func behind(rs ...Result) Result {
+func causesOf(rs ...Result) Result {
 	out := Result{Causes: map[string]bool{}}
 	for _, r := range rs {
 		maps.Copy(out.Causes, r.Causes)
@@ -71,7 +71,7 @@ func (r *reference) each(n int) Result {
 }
 
 func gather(members []Result) Result {
-	out := behind(members...)
+	out := causesOf(members...)
 	out.members = members
 	out.list = []int{}
 	for _, m := range members {
@@ -131,7 +131,7 @@ func (r *reference) one(d *Def) Result {
 
 // task evaluates a single task.
 func (r *reference) task(d *Def, kids []Result) Result {
-	if all := behind(kids...); all.Failed() {
+	if all := causesOf(kids...); all.Failed() {
 		return all
 	}
 	switch d.Kind {
@@ -198,7 +198,7 @@ func (r *reference) rescue(d *Def, of Result) Result {
 
 // callback counts the runs of the callbacks of a node for its success or its failure.
 func (r *reference) callback(d *Def, kids []Result) {
-	surely, maybe := kids[0].told()
+	surely, maybe := kids[0].failureHandlersRun()
 	switch d.Kind {
 	case "success":
 		r.tally("p.cb", !kids[0].Failed(), false)
@@ -221,7 +221,7 @@ func (r *reference) memberErrors(of []Result) {
 	heard := map[*int]bool{}
 	any, sure := false, 0
 	for k := range of {
-		surely, maybe := of[k].told()
+		surely, maybe := of[k].failureHandlersRun()
 		own := of[k].own
 		if own != nil && heard[own] {
 			continue
@@ -244,7 +244,7 @@ func (r *reference) memberErrors(of []Result) {
 
 // ints evaluates a group of tasks on literals.
 func (r *reference) ints(d *Def, kids []Result) Result {
-	if all := behind(kids...); all.Failed() {
+	if all := causesOf(kids...); all.Failed() {
 		if len(d.Ints) == 0 {
 			return all
 		}
@@ -260,7 +260,7 @@ func (r *reference) ints(d *Def, kids []Result) Result {
 // mapped evaluates a map.
 func (r *reference) mapped(d *Def, over Result) Result {
 	if over.Failed() {
-		return behind(over)
+		return causesOf(over)
 	}
 	members := make([]Result, len(over.list))
 	for k, n := range over.list {
@@ -283,7 +283,7 @@ func (r *reference) body(n int) Result {
 	r.runs.Sure["p.step"]++
 	of := r.each(n)
 	if of.Failed() {
-		return behind(of)
+		return causesOf(of)
 	}
 	r.runs.Sure["p.plus"]++
 	return Result{N: of.N + boundTo + 1}
@@ -303,7 +303,7 @@ func (r *reference) count(of Result) Result {
 	members := of.members
 	if members == nil {
 		if of.Failed() {
-			return behind(of)
+			return causesOf(of)
 		}
 		for _, n := range of.list {
 			members = append(members, Result{N: n})

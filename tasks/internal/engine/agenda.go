@@ -21,11 +21,11 @@ const (
 // agenda handles entries that are due: delayed nodes, steps that a process may have missed, and notes.
 type agenda struct {
 	*local
-	graphs   *graphs
-	advancer *advancer
-	progress *progress
-	answers  *Answers
-	timer    chan time.Time // times at which entries are due, by the clock of this machine
+	graphs    *graphs
+	advancer  *advancer
+	progress  *progress
+	completer *Completer
+	timer     chan time.Time // times at which entries are due, by the clock of this machine
 }
 
 // run handles due entries until ctx is done: at intervals, and when a timer is due.
@@ -139,7 +139,7 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	var t store.Todo
 	switch rec := store.ParseRecord(en.Record, fl.Created); rec.State {
 	case store.StateOpen:
-		return ag.answers.timeOut(ctx, fl, en.Node, rec.Attempts, ag.cfg.Manual)
+		return ag.completer.timeOut(ctx, fl, en.Node, rec.Attempts, ag.cfg.Manual)
 	case 0, store.StateDelayed, store.StateReady, store.StateMapping, store.StateMapped:
 		t.Run = []string{en.Node}
 	case store.StatePlanned:

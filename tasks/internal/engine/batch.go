@@ -79,7 +79,7 @@ type result struct {
 	delay          time.Duration
 	state, message string
 	code           string // of the failure that another attempt follows
-	said           tasktype.Outcome
+	outcome        tasktype.Outcome
 
 	plan *store.Grow // of kind P
 }

@@ -10,17 +10,17 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// answered is the outcome of a call of a handler: the reason why the engine ended it, or else the handler's error or
+// callResult is the outcome of a call of a handler: the reason why the engine ended it, or else the handler's error or
 // result.
-type answered struct {
-	answer  Answer
+type callResult struct {
+	answer  HandlerResult
 	err     *handlerError
 	ended   error
 	pending bool
 }
 
 // call runs the handler under its time limits. When it returns, the slot may be used again.
-func (r *Run) call(h *Handler, input []byte) answered {
+func (r *Run) call(h *Handler, input []byte) callResult {
 	soft, hard := limits(r.spec)
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), runKey{}, r))
 	r.cancel = cancel
@@ -36,7 +36,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 		t := time.AfterFunc(hard, func() { r.free(errHard) })
 		defer t.Stop()
 	}
-	done := make(chan answered, 1)
+	done := make(chan callResult, 1)
 	go r.handle(ctx, h, input, done)
 	select {
 	case a := <-done:
@@ -47,21 +47,21 @@ func (r *Run) call(h *Handler, input []byte) answered {
 			return a
 		default:
 		}
-		return answered{ended: r.cause}
+		return callResult{ended: r.cause}
 	}
 }
 
 // handle calls the handler with its middleware, and sends how that ended.
-func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- answered) {
+func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- callResult) {
 	// The result if user code ends the goroutine.
-	a := answered{err: goexited()}
+	a := callResult{err: goexited()}
 	defer func() { done <- a }()
 	defer func() {
 		if p := recover(); p != nil {
 			a.err = r.panicked(p, "")
 		}
 	}()
-	var answer Answer
+	var answer HandlerResult
 	next := func(ctx context.Context) error {
 		var err error
 		answer, err = h.Run(ctx, input)
@@ -73,14 +73,14 @@ func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- 
 	}
 	err := next(ctx)
 	if err == nil {
-		a = answered{answer: answer}
+		a = callResult{answer: answer}
 		return
 	}
 	switch cause := context.Cause(ctx); {
 	case IsPending(err):
-		a = answered{pending: true}
+		a = callResult{pending: true}
 	case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
-		a = answered{ended: cause}
+		a = callResult{ended: cause}
 	case errors.Is(cause, tasktype.ErrCancelled):
 		a.err = r.readError(ctx, h, err)
 		code, _ := cancelledNode(cause)

@@ -17,7 +17,7 @@ import (
 const cancelEvery = 2 * time.Second
 
 // Cancel cancels the workflow with a reference or id.
-func (r *Revoker) Cancel(ctx context.Context, refOrID string) error {
+func (r *Operator) Cancel(ctx context.Context, refOrID string) error {
 	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return err

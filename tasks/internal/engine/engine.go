@@ -33,8 +33,8 @@ type Engine struct {
 
 	Sender    *Sender
 	Results   *Results
-	Revoker   *Revoker
-	Answers   *Answers
+	Operator  *Operator
+	Completer *Completer
 	Inspector *Inspector
 	Fleet     *Fleet
 	Schedule  store.Schedule
@@ -62,8 +62,8 @@ func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 		env:       shared,
 		Sender:    &Sender{env: shared, graphs: gs, progress: p, advancer: a},
 		Results:   &Results{shared, gs, p, b, nil},
-		Revoker:   &Revoker{shared, gs, p, a},
-		Answers:   &Answers{shared, gs, a},
+		Operator:  &Operator{shared, gs, p, a},
+		Completer: &Completer{shared, gs, a},
 		Inspector: &Inspector{shared, gs, p, f, newWholes()},
 		Fleet:     f,
 		Schedule:  st.Schedule,

@@ -112,7 +112,7 @@ func (tk *taker) run(b *batch, r *result) []byte {
 	if r.began.IsZero() && r.state != store.AgainRetry {
 		return nil
 	}
-	a := tasktype.NodeAttempt{Attempt: r.rec.Attempts + 1, Outcome: r.said, Worker: tk.cfg.Name, Code: r.code}
+	a := tasktype.NodeAttempt{Attempt: r.rec.Attempts + 1, Outcome: r.outcome, Worker: tk.cfg.Name, Code: r.code}
 	if r.state == store.AgainRetry {
 		a.Message = r.message
 	}

@@ -34,7 +34,7 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 		if q == "waits" {
 			continue
 		}
-		if err := e.Revoker.Revoke(ctx, id); err != nil {
+		if err := e.Operator.Revoke(ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		if q != "fresh" {

@@ -50,21 +50,21 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 			grow.Inputs = append(grow.Inputs, store.Literal{Node: at.At(i, -1).String(), Input: in})
 		}
 	}
-	grow.Given = given(grow.Inputs)
+	grow.KeptInputs = keptInputs(grow.Inputs)
 	grow.Roots = releases(g, at)
 	g.ForgetInputs() // the graph is kept, and they can be large
 	return grow, nil
 }
 
-// maxGiven limits the size of literal inputs that are kept for display until the workflow expires. Larger inputs are
+// maxKeptInputs limits the size of literal inputs that are kept for display until the workflow expires. Larger inputs are
 // kept only for failed nodes.
-const maxGiven = 4 << 10
+const maxKeptInputs = 4 << 10
 
-// given returns literal inputs as JSON by node; nil if there are none, or if they are too large to be kept.
-func given(inputs []store.Literal) []byte {
+// keptInputs returns literal inputs as JSON by node; nil if there are none, or if they are too large to be kept.
+func keptInputs(inputs []store.Literal) []byte {
 	size := 0
 	for i := range inputs {
-		if size += len(inputs[i].Node) + len(inputs[i].Input) + len(`"":,`); size > maxGiven {
+		if size += len(inputs[i].Node) + len(inputs[i].Input) + len(`"":,`); size > maxKeptInputs {
 			return nil
 		}
 	}

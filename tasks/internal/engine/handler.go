@@ -32,7 +32,7 @@ var (
 type Handler struct {
 	Name string
 	Opts *graph.Opts
-	Run  func(ctx context.Context, input []byte) (Answer, error)
+	Run  func(ctx context.Context, input []byte) (HandlerResult, error)
 	Wrap []func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error // the outermost first
 
 	Builtin bool // every worker has it: it is not listed
@@ -55,8 +55,8 @@ func (h *Handler) Use(mw func(ctx context.Context, info tasktype.Info, next func
 	h.Wrap = append(h.Wrap[:len(h.Wrap):len(h.Wrap)], mw)
 }
 
-// Answer is the result of a handler: a value as JSON, or the plan that replaces the node.
-type Answer struct {
+// HandlerResult is the result of a handler: a value as JSON, or the plan that replaces the node.
+type HandlerResult struct {
 	Value   json.RawMessage
 	Plan    *graph.Sig
 	Planned bool

@@ -57,7 +57,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		b = running[node]
 	}
 	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, b), Tried: store.ParseRuns(raws[4]), Headers: fl.g.Headers}
-	d.Input, err = v.given(ctx, g, id, &rec, raws[7], raws[8])
+	d.Input, err = v.keptInput(ctx, g, id, &rec, raws[7], raws[8])
 	return d, err
 }
 
@@ -77,9 +77,9 @@ func (v *values) exists(ctx context.Context, g *graph.Graph, id graph.ID, record
 	return nil
 }
 
-// given returns the kept input of a node: own is its own input, and all has the inputs of its scope as JSON by node.
+// keptInput returns the kept input of a node: own is its own input, and all has the inputs of its scope as JSON by node.
 // It returns nil if neither is kept.
-func (v *values) given(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record, own, all []byte) (json.RawMessage, error) {
+func (v *values) keptInput(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record, own, all []byte) (json.RawMessage, error) {
 	n := &g.Nodes[id.Index]
 	if id.Inst < 0 && g.Virtual(id.Index) {
 		return nil, nil

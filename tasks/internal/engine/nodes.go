@@ -225,7 +225,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	case store.StateDelayed, store.StateRetrying:
 		n.Due = time.UnixMilli(rec.At)
 	case store.StateOpen:
-		n.Due, n.Waits, n.Open = rec.Deadline, waitsForAnswer, true
+		n.Due, n.Waits, n.Open = rec.Deadline, waitsForCompletion, true
 	case store.StateFailed, store.StateRevoked:
 		n.Failure = &tasktype.Failure{}
 		if json.Unmarshal(rec.Body, n.Failure) != nil {
@@ -313,13 +313,13 @@ func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.No
 		}
 	}
 	for _, n := range ready {
-		n.Waits = lacks(n, live, paused[n.Queue], external[n.ID])
+		n.Waits = blockReason(n, live, paused[n.Queue], external[n.ID])
 	}
 	return nil
 }
 
-// lacks returns the reason why no worker takes a node that could run, or "".
-func lacks(n *tasktype.Node, live []tasktype.Worker, paused, external bool) string {
+// blockReason returns the reason why no worker takes a node that could run, or "".
+func blockReason(n *tasktype.Node, live []tasktype.Worker, paused, external bool) string {
 	takes, handles := false, external
 	for i := range live {
 		if live[i].Queues[n.Queue] == 0 {

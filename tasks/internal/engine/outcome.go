@@ -14,16 +14,16 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// outcome returns the result to store for the end of a call.
-func (r *Run) outcome(a answered) (result, bool) {
+// resultOf returns the result to store for the end of a call.
+func (r *Run) resultOf(a callResult) (result, bool) {
 	e := a.err
 	switch {
 	case errors.Is(a.ended, errRevoked):
-		r.said, r.code = tasktype.OutcomeRevoked, tasktype.CodeRevoked
+		r.outcome, r.code = tasktype.OutcomeRevoked, tasktype.CodeRevoked
 		r.w.tell(r)
 		return result{}, false // the node is terminal already
 	case errors.Is(a.ended, ErrShutdown):
-		r.said = tasktype.OutcomeReturned
+		r.outcome = tasktype.OutcomeReturned
 		return r.again(0, ""), true
 	case errors.Is(a.ended, errHard):
 		return r.failed(tasktype.CodeHardTimeout, "still running after its hard time limit"), true
@@ -32,7 +32,7 @@ func (r *Run) outcome(a answered) (result, bool) {
 	case e == nil:
 		return r.succeeded(a.answer), true
 	case e.again != nil:
-		r.said = tasktype.OutcomeAgain
+		r.outcome = tasktype.OutcomeAgain
 		return r.again(*e.again, ""), true
 	case e.permanent, r.Info.Attempt > r.spec.MaxRetry:
 		return r.failed(e.code, e.message), true
@@ -44,7 +44,7 @@ func (r *Run) outcome(a answered) (result, bool) {
 	if !r.expires.IsZero() && r.w.clock.Now().Add(d).After(r.expires) {
 		return r.failed(e.code, e.message+" (it expires before another attempt)"), true
 	}
-	r.said, r.code = tasktype.OutcomeRetry, e.code
+	r.outcome, r.code = tasktype.OutcomeRetry, e.code
 	res := r.again(d, e.message)
 	res.attempts++
 	res.state, res.code = store.AgainRetry, e.code
@@ -52,22 +52,22 @@ func (r *Run) outcome(a answered) (result, bool) {
 }
 
 // succeeded returns the value or the plan that a handler returned.
-func (r *Run) succeeded(a Answer) result {
+func (r *Run) succeeded(a HandlerResult) result {
 	if a.Planned {
-		r.said = tasktype.OutcomePlanned
+		r.outcome = tasktype.OutcomePlanned
 		return r.plan(a.Plan)
 	}
 	if len(a.Value) > r.w.cfg.MaxResult {
 		return r.failed(tasktype.CodeResult, fmt.Sprintf("result has %d bytes, more than the %d allowed: store it and return a key",
 			len(a.Value), r.w.cfg.MaxResult))
 	}
-	r.said = tasktype.OutcomeSuccess
+	r.outcome = tasktype.OutcomeSuccess
 	return result{kind: store.ChangeSucceed, body: a.Value}
 }
 
 // failed returns the failure of a run.
 func (r *Run) failed(code, message string) result {
-	r.said, r.code = tasktype.OutcomeFailure, code
+	r.outcome, r.code = tasktype.OutcomeFailure, code
 	return result{kind: store.ChangeFail, message: code, body: encodeFailure(&tasktype.Failure{Task: r.Info.Task, Node: r.Info.Node,
 		Attempts: r.Info.Attempt, Code: code, Message: shorten(message)})}
 }
@@ -156,7 +156,7 @@ func (rn *runner) worth(ask func(error) bool, err error) (yes bool) {
 
 // open makes a node wait for an external result. It is open once Redis has stored that.
 func (r *Run) open() result {
-	r.said = tasktype.OutcomePending
+	r.outcome = tasktype.OutcomePending
 	soft, _ := limits(r.spec)
 	return result{kind: store.ChangeOpen, attempts: r.Info.Attempt, delay: soft}
 }

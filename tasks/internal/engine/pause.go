@@ -7,7 +7,7 @@ import (
 )
 
 // Pause pauses the workflow with a reference or id: workers take no more of its nodes. With pause false, it resumes it.
-func (r *Revoker) Pause(ctx context.Context, refOrID string, pause bool) error {
+func (r *Operator) Pause(ctx context.Context, refOrID string, pause bool) error {
 	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ type Corrected struct {
 
 // Retry runs the nodes of an ended workflow again that have not succeeded, and the nodes that depend on their outcome.
 // inputs are by node.
-func (r *Revoker) Retry(ctx context.Context, refOrID string, inputs map[string]Corrected) error {
+func (r *Operator) Retry(ctx context.Context, refOrID string, inputs map[string]Corrected) error {
 	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (r *Revoker) Retry(ctx context.Context, refOrID string, inputs map[string]C
 }
 
 // retriable reads a workflow, and returns an error unless it can be retried.
-func (r *Revoker) retriable(ctx context.Context, f store.Flow) (*whole, error) {
+func (r *Operator) retriable(ctx context.Context, f store.Flow) (*whole, error) {
 	aborted, err := r.graphs.aborted(ctx, f)
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Revoker stops workflows and nodes.
-type Revoker struct {
+// Operator stops, pauses and retries workflows, and stops nodes.
+type Operator struct {
 	*env
 	graphs   *graphs
 	progress *progress
@@ -28,7 +28,7 @@ const revokeFor = 10 * time.Second
 
 // Revoke stops the workflow with a reference or id. A handler may stop its own workflow, which cancels ctx before Revoke
 // has returned.
-func (r *Revoker) Revoke(ctx context.Context, refOrID string) error {
+func (r *Operator) Revoke(ctx context.Context, refOrID string) error {
 	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (r *Revoker) Revoke(ctx context.Context, refOrID string) error {
 }
 
 // Forget deletes the workflow with a reference or id, which must have ended.
-func (r *Revoker) Forget(ctx context.Context, refOrID string) error {
+func (r *Operator) Forget(ctx context.Context, refOrID string) error {
 	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (r *Revoker) Forget(ctx context.Context, refOrID string) error {
 }
 
 // Node stops one node and, if it runs, its handler.
-func (r *Revoker) Node(ctx context.Context, id, node string) error {
+func (r *Operator) Node(ctx context.Context, id, node string) error {
 	fl, err := r.graphs.load(ctx, id)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ type Run struct {
 	expires time.Time        // by this machine's clock; zero for never
 	began   time.Time        // when the handler was called; zero if it was not
 	took    time.Duration    // how long it ran
-	said    tasktype.Outcome // its outcome; empty if unknown
+	outcome tasktype.Outcome // its outcome; empty if unknown
 	code    string           // of the failure
 
 	once  sync.Once // closes freed
@@ -95,11 +95,11 @@ func (r *Run) Token(ctx context.Context) (string, error) {
 	if full == "" {
 		return "", errors.New("its handler has returned")
 	}
-	var said string
+	var result string
 	mine, err := r.b.withID(func(id string) (bool, error) {
 		var err error
-		said, err = r.w.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
-		return said != store.TokenGone, err
+		result, err = r.w.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
+		return result != store.TokenGone, err
 	})
 	switch {
 	case err != nil:
@@ -107,7 +107,7 @@ func (r *Run) Token(ctx context.Context) (string, error) {
 	case !mine:
 		return "", errors.New("another worker has it by now")
 	}
-	if err := verdictOf(said); err != nil {
+	if err := verdictOf(result); err != nil {
 		return "", err
 	}
 	return full, nil

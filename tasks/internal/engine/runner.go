@@ -45,7 +45,7 @@ func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res
 		return res, false // the worker is killed
 	}
 	if ok {
-		res.item, res.began, res.took, res.said = it, r.began, r.took, r.said
+		res.item, res.began, res.took, res.outcome = it, r.began, r.took, r.outcome
 		res.forget = r.close() || it.rec.State == store.StateReady
 		rn.tell(r)
 		if it.id.Inst >= 0 && it.fl.g.Progress != "" && res.kind != store.ChangeAgain {
@@ -115,7 +115,7 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 	r.began = rn.clock.Now()
 	a := r.call(h, input)
 	r.took = rn.clock.Now().Sub(r.began)
-	res, ok := r.outcome(a)
+	res, ok := r.resultOf(a)
 	return res, ok, nil
 }
 
@@ -131,7 +131,7 @@ func (rn *runner) expired(ctx context.Context, r *Run) (result, bool, error) {
 		message = fmt.Sprintf("not begun again before it expired; attempt %d failed: %s", r.it.rec.Attempts, raws[0])
 	}
 	res := r.failed(tasktype.CodeExpired, message)
-	r.said, res.kind = tasktype.OutcomeRevoked, store.ChangeRevoke
+	r.outcome, res.kind = tasktype.OutcomeRevoked, store.ChangeRevoke
 	return res, true, nil
 }
 
@@ -163,23 +163,23 @@ func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 // unregistered returns the result of a task that this worker has no handler for. The task is put back as long as
 // another worker of the queue has a handler. If none has, it fails after HandlerWait, in which such a worker may start.
 func (rn *runner) unregistered(ctx context.Context, r *Run) result {
-	said := fmt.Sprintf("worker %s has no handler for %s", rn.cfg.Name, r.Info.Task)
+	reason := fmt.Sprintf("worker %s has no handler for %s", rn.cfg.Name, r.Info.Task)
 	if rn.peers.another(ctx, r.Info.Queue, func(o *tasktype.Worker) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
 		rn.log.DebugContext(ctx, "task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
-		return r.again(jitter(unknownPause), said)
+		return r.again(jitter(unknownPause), reason)
 	}
 	if !rn.peers.patient(r.it.lost) {
 		return r.failed(tasktype.CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
-			r.Info.Queue, r.Info.Task, rn.knows()))
+			r.Info.Queue, r.Info.Task, rn.handlerList()))
 	}
 	rn.log.WarnContext(ctx, "task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
-	res := r.again(unknownPause<<r.it.lost, said+", and no other live worker of the queue has one")
+	res := r.again(unknownPause<<r.it.lost, reason+", and no other live worker of the queue has one")
 	res.lost++
 	return res
 }
 
-// knows lists the tasks that this worker has handlers for.
-func (rn *runner) knows() string {
+// handlerList lists the tasks that this worker has handlers for.
+func (rn *runner) handlerList() string {
 	names := taskNames(rn.handlers)
 	if len(names) == 0 {
 		return fmt.Sprintf("Worker %s has no handlers", rn.cfg.Name)
@@ -197,16 +197,16 @@ func (rn *runner) expand(ctx context.Context, s *slot, r *Run) (result, bool, er
 	if element == nil {
 		return result{}, false, err
 	}
-	r.said = tasktype.OutcomePlanned
+	r.outcome = tasktype.OutcomePlanned
 	return r.planned(r.g.Subs[r.spec.Sub-1].With(element)), true, nil
 }
 
 // tell reports the end of a run to the observer.
 func (rn *runner) tell(r *Run) {
-	if rn.cfg.Observe == nil || r.said == "" {
+	if rn.cfg.Observe == nil || r.outcome == "" {
 		return
 	}
-	rn.cfg.Observe(tasktype.Attempt{Info: r.Info, Outcome: r.said, Code: r.code, Began: r.began, Took: r.took})
+	rn.cfg.Observe(tasktype.Attempt{Info: r.Info, Outcome: r.outcome, Code: r.code, Began: r.began, Took: r.took})
 }
 
 // suspects holds a value while a suspected node runs. Only one of them runs in a process: if the process dies, the

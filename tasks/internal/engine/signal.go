@@ -15,13 +15,13 @@ var ErrSignals = fmt.Errorf("the workflow has %d signals for this task that no n
 
 // Signal completes the first open node of a task in a workflow with a value. If there is none, the value is kept for the next
 // node of the task that opens.
-func (a *Answers) Signal(ctx context.Context, workflow, task string, value json.RawMessage) error {
+func (a *Completer) Signal(ctx context.Context, workflow, task string, value json.RawMessage) error {
 	var line bytes.Buffer
 	if err := json.Compact(&line, value); err != nil {
 		return fmt.Errorf("the value is not JSON: %w", err)
 	}
-	if line.Len() > maxAnswer {
-		return fmt.Errorf("the value has %d bytes, more than the limit of %d; store it elsewhere and send a key", line.Len(), maxAnswer)
+	if line.Len() > maxCompletion {
+		return fmt.Errorf("the value has %d bytes, more than the limit of %d; store it elsewhere and send a key", line.Len(), maxCompletion)
 	}
 	if err := graph.CheckTask(task); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (a *advancer) deliver(ctx context.Context, fl *flow, task string) error {
 		if err != nil {
 			return err
 		}
-		if t.Said != store.TokenOK {
+		if t.Guard != store.TokenOK {
 			failed++ // another process has completed the node or delivered the signal
 			continue
 		}

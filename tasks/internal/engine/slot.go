@@ -56,7 +56,7 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	}
 	if t.Old != "" {
 		s.tk.batches.drop(t.Old)
-		if res.Said == store.TurnGone {
+		if res.Status == store.TurnGone {
 			s.values = nil
 			s.tk.log.WarnContext(ctx, "results were refused: others have taken over the nodes, or Redis has lost the batch", "queue", t.Queue)
 		}

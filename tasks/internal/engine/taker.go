@@ -52,10 +52,10 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 		}
 		arrive = ""
 		s.settle(ctx, res.Todos)
-		if res.Said == store.TurnPaused {
+		if res.Status == store.TurnPaused {
 			tk.wake(within(ctx), []Wake{k})
 		}
-		if over || res.Said == store.TurnYield || res.Said == store.TurnPaused {
+		if over || res.Status == store.TurnYield || res.Status == store.TurnPaused {
 			return
 		}
 		if len(res.Batch) == 0 {
@@ -87,7 +87,7 @@ func batchSize(mean time.Duration) int {
 
 // count adds stored results to the statistics of the worker.
 func (tk *taker) count(res *store.Turned, done []result) {
-	if res.Said == store.TurnGone {
+	if res.Status == store.TurnGone {
 		return
 	}
 	tk.tally.add(done)

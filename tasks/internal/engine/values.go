@@ -359,7 +359,7 @@ func (v *values) inputOf(ctx context.Context, node string) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	return v.given(ctx, g, id, &rec, raws[0], raws[1])
+	return v.keptInput(ctx, g, id, &rec, raws[0], raws[1])
 }
 
 // bound adds the bound argument of a task to an input.

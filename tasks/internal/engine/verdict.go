@@ -119,7 +119,7 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 	e.message = shorten(err.Error())
 	switch {
 	case e.code != "":
-	case late(ctx) && errors.Is(err, context.DeadlineExceeded):
+	case deadlinePassed(ctx) && errors.Is(err, context.DeadlineExceeded):
 		e.code = tasktype.CodeTimeout
 	case e.permanent:
 		e.code = tasktype.CodePermanent
@@ -135,9 +135,9 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 	return e
 }
 
-// late reports whether the deadline of ctx has passed. The deadline itself is asked: a connection that has it from
+// deadlinePassed reports whether the deadline of ctx has passed. The deadline itself is asked: a connection that has it from
 // ctx may end a little before ctx does.
-func late(ctx context.Context) bool {
+func deadlinePassed(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)
 }

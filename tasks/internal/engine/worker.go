@@ -81,7 +81,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		}
 	})
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
-	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Answers, make(chan time.Time, 64)}
+	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, make(chan time.Time, 64)}
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake}
 	known := &peers{local: l, fleet: e.Fleet}
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, peers: known, slots: w.slots,

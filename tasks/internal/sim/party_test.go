@@ -32,7 +32,7 @@ func (h *history) asked() bool {
 	if h.party == nil || h.party.busy {
 		return false
 	}
-	for _, task := range canvas.Asked {
+	for _, task := range canvas.ExternalTasks {
 		open := redis.NewStringSliceCmd(context.Background(), "zrange", shardPrefix+"open:"+task, 0, -1)
 		h.link.do(open)
 		for _, member := range open.Val() {
@@ -65,7 +65,7 @@ func (h *history) answer() {
 		}()
 		ctx := context.Background()
 		var open []tasktype.OpenToken
-		for _, task := range canvas.Asked {
+		for _, task := range canvas.ExternalTasks {
 			page, _, err := p.client.OpenTokens(ctx, task, "")
 			if err != nil {
 				return // some other time

@@ -35,12 +35,12 @@ type Due struct {
 // Due makes nodes ready whose time has come, and claims the other entries that are due: for the time claim, no other
 // call returns them. It looks at up to most entries of each shard.
 func (s Agenda) Due(ctx context.Context, claim time.Duration, most int) ([]Due, error) {
-	said, err := s.callEach(ctx, "due", claim.Milliseconds(), most)
+	replies, err := s.callEach(ctx, "due", claim.Milliseconds(), most)
 	if err != nil {
 		return nil, fmt.Errorf("look through the agenda: %w", err)
 	}
-	out := make([]Due, len(said))
-	for shard, res := range said {
+	out := make([]Due, len(replies))
+	for shard, res := range replies {
 		if len(res) < 5 {
 			return nil, fmt.Errorf("look through the agenda: script returned %v", res)
 		}

@@ -98,7 +98,7 @@ const NoLane = "-"
 // PlanChange returns the change that puts a graph in the place of a running node. head is the node's
 // "attempts|deaths|started|worker".
 func PlanChange(node, head string, g *Grow) Change {
-	args := append(make([]any, 0, 10+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs)+g.keeps())
+	args := append(make([]any, 0, 10+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs)+g.keptFields())
 	args = append(g.keep(literals(args, g.Inputs), node), len(g.Roots))
 	return Change{Outcome: ChangePlan, Nodes: 1, Args: g.roots(args)}
 }

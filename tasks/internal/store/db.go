@@ -37,22 +37,22 @@ func (d *db) shardCount(ctx context.Context) (int, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	said, err := d.rdb.Get(ctx, storeKey).Result() // read first, so that it works when Redis takes no writes
+	reply, err := d.rdb.Get(ctx, storeKey).Result() // read first, so that it works when Redis takes no writes
 	if errors.Is(err, redis.Nil) {
 		if err = d.found(ctx); err == nil {
-			said, err = d.rdb.Get(ctx, storeKey).Result()
+			reply, err = d.rdb.Get(ctx, storeKey).Result()
 		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the schema of the store: %w", err)
 	}
-	schema, shards, _ := strings.Cut(said, " ")
+	schema, shards, _ := strings.Cut(reply, " ")
 	v, n := toInt(schema), toInt(shards)
 	switch {
 	case v > Schema:
 		return 0, fmt.Errorf("the store in Redis has schema %d, written by a newer release; this one knows %d: upgrade this program", v, Schema)
 	case v != Schema || n < 1:
-		return 0, fmt.Errorf("key %s holds %q, which no release wrote: is it the right Redis?", storeKey, said)
+		return 0, fmt.Errorf("key %s holds %q, which no release wrote: is it the right Redis?", storeKey, reply)
 	}
 	d.shards.Store(int32(n))
 	return int(n), nil
@@ -78,14 +78,14 @@ func (d *db) Clock(ctx context.Context, shard int) (time.Time, error) {
 
 // call runs a script on a shard and returns its reply as a list.
 func (d *db) call(ctx context.Context, name string, shard int, args ...any) ([]any, error) {
-	said, err := d.scripts[name].Run(ctx, d.rdb, []string{tag(shard)}, args...).Result()
+	reply, err := d.scripts[name].Run(ctx, d.rdb, []string{tag(shard)}, args...).Result()
 	if err != nil {
 		return nil, err
 	}
-	if list, ok := said.([]any); ok {
+	if list, ok := reply.([]any); ok {
 		return list, nil
 	}
-	return []any{said}, nil
+	return []any{reply}, nil
 }
 
 // callEach runs a script on every shard in one round trip.

@@ -55,11 +55,11 @@ const noEviction = "noeviction"
 
 // memoryPolicy asks one Redis. A managed one can forbid both questions.
 func memoryPolicy(ctx context.Context, rdb redis.Cmdable) (MemoryPolicy, error) {
-	said := map[string]string{}
+	settings := map[string]string{}
 	text, err := rdb.Info(ctx, "memory").Result()
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			said[strings.ReplaceAll(name, "_", "-")] = value
+			settings[strings.ReplaceAll(name, "_", "-")] = value
 		}
 	}
 	switch {
@@ -67,11 +67,11 @@ func memoryPolicy(ctx context.Context, rdb redis.Cmdable) (MemoryPolicy, error) 
 		return MemoryPolicy{}, fmt.Errorf("read the maxmemory-policy of Redis: %w", err)
 	case err != nil && strings.Contains(err.Error(), "not supported"): // miniredis, which evicts nothing
 		return MemoryPolicy{Name: noEviction}, nil
-	case said["maxmemory-policy"] == "":
-		if said, err = rdb.ConfigGet(ctx, "maxmemory*").Result(); err != nil {
-			said = nil
+	case settings["maxmemory-policy"] == "":
+		if settings, err = rdb.ConfigGet(ctx, "maxmemory*").Result(); err != nil {
+			settings = nil
 		}
 	}
-	limit, _ := strconv.ParseInt(said["maxmemory"], 10, 64)
-	return MemoryPolicy{Name: said["maxmemory-policy"], Limited: limit > 0}, nil
+	limit, _ := strconv.ParseInt(settings["maxmemory"], 10, 64)
+	return MemoryPolicy{Name: settings["maxmemory-policy"], Limited: limit > 0}, nil
 }

@@ -255,11 +255,11 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, queues []strin
 	for _, q := range queues {
 		args = append(args, q)
 	}
-	said, err := s.callEach(ctx, "look", args...)
+	replies, err := s.callEach(ctx, "look", args...)
 	if err != nil {
 		return out, fmt.Errorf("look for ready nodes: %w", err)
 	}
-	for shard, res := range said {
+	for shard, res := range replies {
 		if len(res) < 2 {
 			return out, fmt.Errorf("look for ready nodes: script returned %v", res)
 		}
@@ -285,8 +285,8 @@ type Wake struct {
 	Gen   string // its generation, as the scripts count it
 }
 
-func wakes(shard int, said any) []Wake {
-	list, _ := said.([]any)
+func wakes(shard int, reply any) []Wake {
+	list, _ := reply.([]any)
 	var out []Wake
 	for i := 0; i+1 < len(list); i += 2 {
 		out = append(out, Wake{shard, text(list[i]), text(list[i+1])})

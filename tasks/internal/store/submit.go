@@ -43,7 +43,7 @@ type Grow struct {
 	Graph         []byte
 	Work, Virtual int
 	Inputs        []Literal
-	Given         []byte // the inputs as JSON by node, to be kept; nil to keep none
+	KeptInputs    []byte // the inputs as JSON by node, to be kept; nil to keep none
 	Roots         []Release
 	Unique        string
 	UniqueTTL     time.Duration
@@ -90,9 +90,9 @@ func literals(args []any, inputs []Literal) []any {
 	return args
 }
 
-// keeps returns how many fields keep adds.
-func (g *Grow) keeps() int {
-	if g.Given == nil {
+// keptFields returns how many fields keep adds.
+func (g *Grow) keptFields() int {
+	if g.KeptInputs == nil {
 		return 0
 	}
 	return 1
@@ -100,10 +100,10 @@ func (g *Grow) keeps() int {
 
 // keep appends the inputs that are kept of a scope, as a field.
 func (g *Grow) keep(args []any, scope string) []any {
-	if g.Given == nil {
+	if g.KeptInputs == nil {
 		return args
 	}
-	return append(args, FieldInputs+scope, g.Given)
+	return append(args, FieldInputs+scope, g.KeptInputs)
 }
 
 func (g *Grow) roots(args []any) []any {
@@ -171,7 +171,7 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 	}
 	args := f.facts(make([]any, 0, 19+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keeps(), len(g.Roots), plain, deadline)
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keptFields(), len(g.Roots), plain, deadline)
 	return g.roots(g.keep(literals(args, last), ""))
 }
 
@@ -211,7 +211,7 @@ func (s Flows) SubmitMany(ctx context.Context, all []Submission) []Submission {
 	bytes := 0
 	for i := range all {
 		sub := &all[i]
-		size := len(sub.Grow.Graph) + len(sub.Grow.Given)
+		size := len(sub.Grow.Graph) + len(sub.Grow.KeptInputs)
 		for _, in := range sub.Grow.Inputs {
 			size += len(in.Input)
 		}

@@ -44,13 +44,13 @@ const (
 
 // Turned is the reply to a [Turn].
 type Turned struct {
-	Said  string
-	Now   time.Time // by Redis
-	Wants []Wake
-	Todos []Todo
-	Lane  string
-	Taken time.Time // when the batch was taken, by Redis; before Now if the turn was made before
-	Batch []Element
+	Status string
+	Now    time.Time // by Redis
+	Wants  []Wake
+	Todos  []Todo
+	Lane   string
+	Taken  time.Time // when the batch was taken, by Redis; before Now if the turn was made before
+	Batch  []Element
 }
 
 // Todo has the next steps of a workflow for the caller of a change.
@@ -59,7 +59,7 @@ type Todo struct {
 	Ended bool          // it has ended
 	Bad   string        // why it could not be changed, because its data is damaged; empty if it could
 	Timer time.Duration // until the earliest time that a node was set to wait for; 0 if there is none
-	Said  string        // by a guard, as below; empty if there was none
+	Guard string        // result of a guard, as below; empty if there was none
 	Run   []string      // ready nodes without a task
 	Skips []string      // skipped nodes, whose dependents must be skipped too
 	Plans []string      // planned nodes whose plan has ended
@@ -130,7 +130,7 @@ func turned(shard int, res []any) (*Turned, error) {
 	if len(res) < 5 {
 		return nil, fmt.Errorf("script returned %v", res)
 	}
-	out := &Turned{Said: text(res[0]), Now: time.UnixMilli(toInt(res[1])), Wants: wakes(shard, res[2])}
+	out := &Turned{Status: text(res[0]), Now: time.UnixMilli(toInt(res[1])), Wants: wakes(shard, res[2])}
 	lane, at, _ := strings.Cut(text(res[4]), " ")
 	at, cancelled, _ := strings.Cut(at, " ")
 	out.Lane, out.Taken = lane, time.UnixMicro(toInt(at))
@@ -175,7 +175,7 @@ func todo(v any) Todo {
 		case strings.HasPrefix(id, "~"):
 			t.Signalled = append(t.Signalled, id[1:])
 		case strings.HasPrefix(id, "="):
-			t.Said = id[1:]
+			t.Guard = id[1:]
 		}
 	}
 	return t

@@ -5,7 +5,10 @@
 local lease, n = P .. 'lease:' .. ARGV[1], 0
 local dead = ARGV[2] == '1' and ARGV[1] or nil
 local ids = {unpack(ARGV, 3)}
-if #ids == 0 then ids = redis.call('HKEYS', lease) end
+if #ids == 0 then
+  ids = redis.call('HKEYS', lease)
+  table.sort(ids)
+end
 for _, id in ipairs(ids) do
   local value = redis.call('HGET', lease, id)
   if value then

@@ -27,15 +27,15 @@ var (
 	ErrPending = errors.New("result pending: the task is completed externally")
 )
 
-// maxAnswer limits the size of an external result, as WorkerConfig.MaxResult limits results of handlers.
-const maxAnswer = 16 << 20
+// maxCompletion limits the size of an external result, as WorkerConfig.MaxResult limits results of handlers.
+const maxCompletion = 16 << 20
 
-// waitsForAnswer is the reason why an open node does not end.
-const waitsForAnswer = "waits for an external result"
+// waitsForCompletion is the reason why an open node does not end.
+const waitsForCompletion = "waits for an external result"
 
 // verdictOf converts the reply of Redis about a node and its token to an error.
-func verdictOf(said string) error {
-	switch said {
+func verdictOf(result string) error {
+	switch result {
 	case store.TokenOK, store.TokenDone:
 		return nil
 	case store.TokenEnded:
@@ -58,15 +58,15 @@ type outside struct {
 
 func (o *outside) spec() *graph.Spec { return &o.g.Specs[o.g.Nodes[o.id.Index].Spec] }
 
-// Answers completes nodes externally.
-type Answers struct {
+// Completer completes nodes externally.
+type Completer struct {
 	*env
 	graphs   *graphs
 	advancer *advancer
 }
 
 // nodeFor returns the node of a token.
-func (a *Answers) nodeFor(ctx context.Context, text string) (*outside, error) {
+func (a *Completer) nodeFor(ctx context.Context, text string) (*outside, error) {
 	t, err := parseToken(text)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (a *Answers) nodeFor(ctx context.Context, text string) (*outside, error) {
 }
 
 // outside returns the node that a token names.
-func (a *Answers) outside(ctx context.Context, t token) (*outside, error) {
+func (a *Completer) outside(ctx context.Context, t token) (*outside, error) {
 	fl, err := a.graphs.load(ctx, t.workflow)
 	if err != nil {
 		return nil, err
@@ -91,9 +91,9 @@ func (a *Answers) outside(ctx context.Context, t token) (*outside, error) {
 }
 
 // Complete completes the node of a token with a value. The task, if given, must be the task of the node.
-func (a *Answers) Complete(ctx context.Context, text, task string, value json.RawMessage) error {
-	if len(value) > maxAnswer {
-		return fmt.Errorf("result has %d bytes, more than the limit of %d; store it elsewhere and send a key", len(value), maxAnswer)
+func (a *Completer) Complete(ctx context.Context, text, task string, value json.RawMessage) error {
+	if len(value) > maxCompletion {
+		return fmt.Errorf("result has %d bytes, more than the limit of %d; store it elsewhere and send a key", len(value), maxCompletion)
 	}
 	o, err := a.nodeFor(ctx, text)
 	if err != nil {
@@ -102,11 +102,11 @@ func (a *Answers) Complete(ctx context.Context, text, task string, value json.Ra
 	if have := o.spec().Task; task != "" && task != have {
 		return fmt.Errorf("the token is for task %s, not for %s", have, task)
 	}
-	return a.answer(ctx, o, store.ChangeSucceed, value)
+	return a.end(ctx, o, store.ChangeSucceed, value)
 }
 
 // Fail has the attempt of a token fail with cause.
-func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
+func (a *Completer) Fail(ctx context.Context, text string, cause error) error {
 	m := marksOf(cause, a.codeOf)
 	if m.again != nil {
 		return errors.New("it cannot be called again; extend its deadline instead")
@@ -130,7 +130,7 @@ func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
 		}
 	}
 	if m.permanent || attempt > o.spec().MaxRetry {
-		return a.answer(ctx, o, store.ChangeFail, encodeFailure(f))
+		return a.end(ctx, o, store.ChangeFail, encodeFailure(f))
 	}
 	d := retryPause(o.spec(), attempt, false)
 	if m.delay != nil {
@@ -139,8 +139,8 @@ func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
 	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, ""), o.retry(f, d))
 }
 
-// answer completes a node externally.
-func (a *Answers) answer(ctx context.Context, o *outside, outcome string, body []byte) error {
+// end completes a node externally.
+func (a *Completer) end(ctx context.Context, o *outside, outcome string, body []byte) error {
 	c := ended(o.g, o.id, outcome, body)
 	c.Flags = append(c.Flags, store.FlagExternal, store.FlagClear)
 	c.Queue = o.spec().QueueName()
@@ -174,12 +174,12 @@ func (o *outside) retry(f *tasktype.Failure, d time.Duration) store.Change {
 }
 
 // guarded makes a change if its guard allows it. The change is final: workers complete the steps that fail after it.
-func (a *Answers) guarded(ctx context.Context, fl *flow, guard, change store.Change) error {
+func (a *Completer) guarded(ctx context.Context, fl *flow, guard, change store.Change) error {
 	t, err := a.advancer.apply(ctx, fl, []store.Change{guard, change})
 	if err != nil {
 		return a.store.Explain(ctx, err)
 	}
-	if err := verdictOf(t.Said); err != nil {
+	if err := verdictOf(t.Guard); err != nil {
 		return err
 	}
 	if err := a.advancer.settle(ctx, fl, t); err != nil {
@@ -189,7 +189,7 @@ func (a *Answers) guarded(ctx context.Context, fl *flow, guard, change store.Cha
 }
 
 // Extend moves the deadline of an open node to d from now. One that has none gets none.
-func (a *Answers) Extend(ctx context.Context, text string, d time.Duration) error {
+func (a *Completer) Extend(ctx context.Context, text string, d time.Duration) error {
 	if d < time.Millisecond {
 		return fmt.Errorf("extend a deadline by %s: it must be a millisecond at least", d)
 	}
@@ -201,7 +201,7 @@ func (a *Answers) Extend(ctx context.Context, text string, d time.Duration) erro
 }
 
 // timeOut ends an attempt whose deadline may have passed.
-func (a *Answers) timeOut(ctx context.Context, fl *flow, node string, attempt int, longest bool) error {
+func (a *Completer) timeOut(ctx context.Context, fl *flow, node string, attempt int, longest bool) error {
 	o, err := a.outside(ctx, token{workflow: fl.Ref, node: node})
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func (a *Answers) timeOut(ctx context.Context, fl *flow, node string, attempt in
 }
 
 // New makes a token for an open node, which ends the one before.
-func (a *Answers) New(ctx context.Context, workflow, node string) (string, error) {
+func (a *Completer) New(ctx context.Context, workflow, node string) (string, error) {
 	if _, err := graph.ParseID(node); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
@@ -229,9 +229,9 @@ func (a *Answers) New(ctx context.Context, workflow, node string) (string, error
 		return "", err
 	}
 	full, hash := newToken(workflow, node)
-	said, err := a.store.Tokens.New(ctx, f, node, hash)
+	result, err := a.store.Tokens.New(ctx, f, node, hash)
 	if err == nil {
-		err = verdictOf(said)
+		err = verdictOf(result)
 	}
 	if err != nil {
 		return "", a.store.Explain(ctx, err)
@@ -247,7 +247,7 @@ const (
 )
 
 // Open returns a page of the open nodes of a task, and the cursor of the next page, which is empty on the last one.
-func (a *Answers) Open(ctx context.Context, task, cursor string, limit int) (page []tasktype.OpenToken, next string, err error) {
+func (a *Completer) Open(ctx context.Context, task, cursor string, limit int) (page []tasktype.OpenToken, next string, err error) {
 	if limit <= 0 {
 		limit = openPage
 	}
@@ -294,7 +294,7 @@ func (a *Answers) Open(ctx context.Context, task, cursor string, limit int) (pag
 }
 
 // Tasks returns the tasks that have open nodes, by name.
-func (a *Answers) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
+func (a *Completer) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 	counts, err := a.store.Tokens.Tasks(ctx)
 	if err != nil {
 		return nil, err
@@ -307,7 +307,7 @@ func (a *Answers) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 }
 
 // openToken describes an open node.
-func (a *Answers) openToken(ctx context.Context, n *store.OpenNode) (t tasktype.OpenToken, err error) {
+func (a *Completer) openToken(ctx context.Context, n *store.OpenNode) (t tasktype.OpenToken, err error) {
 	o, err := a.outside(ctx, token{workflow: n.Flow.Ref, node: n.Node})
 	if err != nil {
 		return t, err
