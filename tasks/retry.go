@@ -58,19 +58,20 @@ type retryInputs map[string]engine.Corrected
 // RetryOption is an option of [Client.Retry]: [RetryInput] and [RetryInputJSON].
 type RetryOption func(retryInputs) error
 
-// RetryInput gives a node that runs again another input. The node, as [Client.Nodes] lists it, must be of task t.
+// RetryInput gives a node that runs again another input. The node, as [Client.Nodes] lists it, must be of task t. If the workflow
+// uses a [Bind] of the task, the second half of the input must be the bound one; t may also be the bound task.
 func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
 	return func(in retryInputs) error {
 		raw, err := marshal(input)
 		if err != nil {
 			return fmt.Errorf("%w of node %s does not marshal to JSON: %w", ErrRetryInput, node, err)
 		}
-		in[node] = engine.Corrected{Task: t.name, Input: raw}
+		in[node] = engine.Corrected{Task: t.name, Input: engine.Bound(t.opts.Bind, raw)}
 		return nil
 	}
 }
 
-// RetryInputJSON is [RetryInput] with an input in JSON. If the worker cannot decode the input, the node fails again.
+// RetryInputJSON is [RetryInput] with the whole input in JSON, as [Client.Node] returns it. If the worker cannot decode the input, the node fails again.
 func RetryInputJSON(node string, input json.RawMessage) RetryOption {
 	return func(in retryInputs) error {
 		if !json.Valid(input) {

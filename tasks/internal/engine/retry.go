@@ -407,11 +407,15 @@ func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 	name, n := id.String(), r.node(id)
 	kept := r.field(store.FieldInput+name) != ""
 	if c, ok := inputs[name]; ok {
-		r.out.Set[name] = string(store.InputRecord(c.Input))
+		input, err := unbound(&r.graph(id).Specs[n.Spec], c.Input)
+		if err != nil {
+			return fmt.Errorf("%w of node %s: %w", ErrRetryInput, name, err)
+		}
+		r.out.Set[name] = string(store.InputRecord(input))
 		if kept {
 			r.out.Delete = append(r.out.Delete, store.FieldInput+name)
 		}
-		return r.replaceGiven(id, c.Input)
+		return r.replaceGiven(id, input)
 	}
 	literal := id.Inst >= 0 || n.Kind == graph.Task && n.In == 0
 	switch {

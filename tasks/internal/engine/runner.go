@@ -154,7 +154,7 @@ func (rn *runner) inputFor(ctx context.Context, s *slot, r *Run) ([]byte, error)
 func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 	if n := &r.g.Nodes[r.id.Index]; n.Kind != graph.Catch && r.it.rec.Input == nil && n.In > 0 && r.id.Inst < 0 {
 		if v, ok := s.values[r.fl.Ref+"/"+r.id.At(n.In-1, -1).String()]; ok {
-			return bound(r.spec, v), nil
+			return Bound(r.spec.Bind, v), nil
 		}
 	}
 	return r.w.graphs.values(r.fl).input(ctx, r.g, r.id, &r.it.rec)

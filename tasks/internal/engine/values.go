@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"muster/internal/clip"
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
@@ -338,7 +340,7 @@ func (v *values) input(ctx context.Context, g *graph.Graph, id graph.ID, rec *st
 	if err != nil {
 		return nil, err
 	}
-	return bound(&g.Specs[g.Nodes[id.Index].Spec], input), nil
+	return Bound(g.Specs[g.Nodes[id.Index].Spec].Bind, input), nil
 }
 
 // inputOf returns the input of a failed node, and nil if it had none or it is unreadable.
@@ -362,12 +364,28 @@ func (v *values) inputOf(ctx context.Context, node string) (json.RawMessage, err
 	return v.keptInput(ctx, g, id, &rec, raws[0], raws[1])
 }
 
-// bound adds the bound argument of a task to an input.
-func bound(sp *graph.Spec, input []byte) []byte {
-	for _, second := range slices.Backward(sp.Bind) {
+// Bound adds bound second halves to an input.
+func Bound(bind []json.RawMessage, input []byte) []byte {
+	for _, second := range slices.Backward(bind) {
 		input = slices.Concat([]byte(`{"first":`), input, []byte(`,"second":`), second, []byte("}"))
 	}
 	return input
+}
+
+// unbound returns an input without the second halves that [Bound] adds. They must be the bound ones.
+func unbound(sp *graph.Spec, input []byte) ([]byte, error) {
+	for _, second := range sp.Bind {
+		var pair struct{ First, Second json.RawMessage }
+		if err := json.Unmarshal(input, &pair); err != nil || pair.First == nil {
+			return nil, errors.New("it must be an object with the fields first and second")
+		}
+		var have bytes.Buffer
+		if json.Compact(&have, pair.Second) != nil || !bytes.Equal(have.Bytes(), second) {
+			return nil, fmt.Errorf("its second half is bound to %s in the workflow", clip.Line(string(second), 200))
+		}
+		input = pair.First
+	}
+	return input, nil
 }
 
 // givenTo returns the input of a node: its literal, or the result of its dependency.
