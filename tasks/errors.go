@@ -18,7 +18,7 @@ var (
 	ErrUnknown = engine.ErrUnknown
 	// ErrDuplicate means that a send found a workflow with the same id or unique key.
 	ErrDuplicate = engine.ErrDuplicate
-	// ErrInvalid means that a signature cannot be sent, or an option of the send is out of range.
+	// ErrInvalid means that a signature or a signal cannot be sent, or an option of the send is out of range.
 	ErrInvalid = graph.ErrInvalid
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
 	ErrRevoked = tasktype.ErrRevoked

@@ -29,7 +29,7 @@ func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], o
 // the first by node ID receives it. Kept signals are deleted with the workflow.
 //
 // Once Signal has returned nil, the signal is stored in Redis, and is delivered once even if all processes are killed. It
-// returns [ErrUnknown], [ErrEnded] or [ErrSignals].
+// returns [ErrInvalid] for a value or a name that cannot be sent, [ErrUnknown], [ErrEnded] or [ErrSignals].
 func (c *Client) Signal(ctx context.Context, id, task string, value json.RawMessage) error {
 	if err := c.eng.Completer.Signal(ctx, id, task, value); err != nil {
 		return fmt.Errorf("signal task %s of workflow %s: %w", task, id, err)

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,8 +106,8 @@ func TestSignalErrors(t *testing.T) {
 			"16777216":          d.client.Signal(ctx, run.ID(), score.Name(), fmt.Appendf(nil, "%q", strings.Repeat("x", 16<<20))),
 			"control character": d.client.Signal(ctx, run.ID(), "a\nb", []byte("1")),
 		} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want an error with %q", err, want)
+			if !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want ErrInvalid with %q", err, want)
 			}
 		}
 		signals(t, d.client, run.ID(), 1000)

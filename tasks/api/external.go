@@ -97,7 +97,11 @@ func (s *service) addExternal() {
 	}, missing...)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/signals", "signalWorkflow", "Complete the open task of a name, or the next one that opens",
 		func(ctx context.Context, in *signalInput) (*struct{}, error) {
-			return nil, s.Client.Signal(ctx, in.ID, in.Body.Task, in.Body.Result)
+			err := s.Client.Signal(ctx, in.ID, in.Body.Task, in.Body.Result)
+			if errors.Is(err, tasks.ErrInvalid) {
+				return nil, httpproblem.BadField("body", "%v", err)
+			}
+			return nil, err
 		}, missing...)
 	route(s, Change, http.MethodPost, node+"fail", "failNode", "Fail an open task", func(ctx context.Context, in *failInput) (*struct{}, error) {
 		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.fail(ctx, token, in.Body) })

@@ -13,18 +13,23 @@ import (
 // ErrSignals means that a workflow keeps as many signals of a task as it can.
 var ErrSignals = fmt.Errorf("the workflow has %d signals for this task that no node has received", store.MaxSignals)
 
+// invalidSignal is an error of a signal that cannot be sent. It matches [graph.ErrInvalid].
+type invalidSignal struct{ error }
+
+func (invalidSignal) Is(target error) bool { return target == graph.ErrInvalid }
+
 // Signal completes the first open node of a task in a workflow with a value. If there is none, the value is kept for the next
 // node of the task that opens.
 func (a *Completer) Signal(ctx context.Context, workflow, task string, value json.RawMessage) error {
 	var line bytes.Buffer
 	if err := json.Compact(&line, value); err != nil {
-		return fmt.Errorf("the value is not JSON: %w", err)
+		return invalidSignal{fmt.Errorf("the value is not JSON: %w", err)}
 	}
 	if line.Len() > maxCompletion {
-		return fmt.Errorf("the value has %d bytes, more than the limit of %d; store it elsewhere and send a key", line.Len(), maxCompletion)
+		return invalidSignal{fmt.Errorf("the value has %d bytes, more than the limit of %d; store it elsewhere and send a key", line.Len(), maxCompletion)}
 	}
 	if err := graph.CheckTask(task); err != nil {
-		return err
+		return invalidSignal{err}
 	}
 	f, err := a.store.Flows.Address(ctx, workflow)
 	if err != nil {
