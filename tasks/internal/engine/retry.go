@@ -156,7 +156,7 @@ func (r *resetter) reset(inputs map[string]Corrected) (*store.Reset, error) {
 			lanes[store.Lane(g.Specs[i].QueueName(), g.Specs[i].Priority)] = true
 		}
 	}
-	r.out.Lanes = slices.Sorted(maps.Keys(lanes))
+	r.out.Lanes, r.out.First = slices.Sorted(maps.Keys(lanes)), firstSpan(r.flow.g)
 	return r.out, nil
 }
 

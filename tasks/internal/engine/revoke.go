@@ -118,11 +118,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 	if err := a.store.Flows.DropPlaces(ctx, fl.Flow, groups); err != nil {
 		return fmt.Errorf("drop places: %w", err)
 	}
-	first := ""
-	if roots := releases(fl.g, graph.ID{Inst: -1}); len(roots) == 1 {
-		first = roots[0].Span
-	}
-	unneeded, err := a.store.Flows.Withdraw(ctx, fl.Flow, first, slices.Sorted(maps.Keys(lanes)))
+	unneeded, err := a.store.Flows.Withdraw(ctx, fl.Flow, firstSpan(fl.g), slices.Sorted(maps.Keys(lanes)))
 	if err != nil {
 		return err
 	}
@@ -277,4 +273,12 @@ func (a *advancer) failFast(ctx context.Context, fl *flow, node string) error {
 		return err
 	}
 	return a.store.Agenda.Remove(ctx, fl.Flow, fastNote+node)
+}
+
+// firstSpan returns the span of the first nodes of a workflow, or "" if they are not one span.
+func firstSpan(g *graph.Graph) string {
+	if roots := releases(g, graph.ID{Inst: -1}); len(roots) == 1 {
+		return roots[0].Span
+	}
+	return ""
 }

@@ -17,6 +17,7 @@ type Reset struct {
 	Plans    []string          // planned nodes whose plan has ended
 	Failed   []string          // nodes that had failed
 	Lanes    []string          // of the workflow
+	First    string            // span of its first nodes, if it is one; else empty
 	Roots    []Release         // nodes that can run
 }
 
@@ -33,7 +34,7 @@ const (
 
 // Retry resets nodes of an ended workflow, and releases nodes that can run.
 func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, []Wake, error) {
-	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Move), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots))
+	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Move), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First)
 	add := func(list []string) {
 		for _, s := range list {
 			args = append(args, s)

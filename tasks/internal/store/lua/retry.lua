@@ -2,7 +2,7 @@
 -- KEYS as in lib
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] revision for which the rest was computed, [7] id of the call, [8] number of
 -- fields to delete, [9] of values, [10] of nodes whose kept input becomes their record, [11] of planned nodes whose plan has ended,
--- [12] of failed nodes, [13] of lanes, [14] of releases; then the fields; field, value of each; the nodes, likewise the planned and
+-- [12] of failed nodes, [13] of lanes, [14] of releases, [15] span of the first nodes or ''; then the fields; field, value of each; the nodes, likewise the planned and
 -- the failed ones; the lanes of the workflow; span, lane, delay, lim of each release
 -- returns {'ok', wants, todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has a batch with
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
@@ -16,7 +16,7 @@ if have[3] == BY_REVOKE then return {'revoked'} end
 if redis.call('PTTL', wf) < 0 then return {'running'} end
 if (have[5] or '') ~= ARGV[6] then return {'changed'} end
 
-local at = 15
+local at = 16
 -- part returns the next n arguments.
 local function part(n)
   local list = {}
@@ -36,14 +36,14 @@ if have[7] then -- nodes that others than their worker ended may still be in a b
   for _, lane in ipairs(laneNames) do
     local key = have[8] or W
     local list, ring = P .. 'ready:' .. lane .. ':' .. key, P .. 'ring:' .. lane
-    for _, from in ipairs({list, ring}) do
-      for _, el in ipairs(redis.call('LRANGE', from, 0, -1)) do
-        if string.sub(el, 1, #W + 1) == W .. '/' then
-          redis.call('LREM', from, 1, el)
-          deepen(lane, -size(el))
-        end
+    for _, el in ipairs(redis.call('LRANGE', list, 0, -1)) do
+      if string.sub(el, 1, #W + 1) == W .. '/' then
+        redis.call('LREM', list, 1, el)
+        deepen(lane, -size(el))
       end
     end
+    local first = W .. '/' .. ARGV[15] -- the ring itself has no other elements of the workflow: see submit
+    if ARGV[15] ~= '' and redis.call('LREM', ring, 1, first) == 1 then deepen(lane, -size(first)) end
     if redis.call('EXISTS', list) == 0 then redis.call('LREM', ring, 1, key) end
   end
 end
