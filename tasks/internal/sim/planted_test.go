@@ -47,7 +47,7 @@ var planted = []struct {
 	{"nodes that became ready in a pause are lost", "unpark",
 		"push(lane, key, els[lane])", ""},
 	{"nodes that are too large together are omitted", "turn",
-		"== 0 then push(ARGV[13], o[2], {o[1]}) end", "== 0 then end"},
+		"if n == 0 then return text end", "if n == 0 then return nil end"},
 }
 
 // mostTries is how many histories it may take to find a planted bug.
