@@ -239,3 +239,18 @@ func TestExternalTaskWorksAnywhereInAWorkflow(t *testing.T) {
 		}
 	})
 }
+
+// A map whose list is not a list has no members, so its outcomes are never complete.
+func TestSettleOfAFailedMapEnds(t *testing.T) {
+	lists := tasks.New[string, []int]("token.list", tasks.External())
+	onDesks(t, func(t *testing.T, d *desk) {
+		run := started(t, d.client, tasks.Settle(tasks.Map(lists.S("a"), ID)))
+		if err := d.client.Signal(t.Context(), run.ID(), lists.Name(), []byte(`5`)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := run.Wait(limited(t))
+		if f := wantFailure(t, err, "a map needs a list"); f.Code != tasktype.CodeInput {
+			t.Errorf("got %+v", f)
+		}
+	})
+}

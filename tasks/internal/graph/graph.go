@@ -151,6 +151,7 @@ const (
 	Catcher  EdgeKind = "catch"     // a failure, but not a revocation, runs it, once for each cause
 	OwnCatch EdgeKind = "catch-own" // likewise, but only a failure of the node itself
 	OfMap    EdgeKind = "member"    // as Need, of a member to its map
+	NoMap    EdgeKind = "no-map"    // a failure of a map itself, which then has no members, skips
 	Replaces EdgeKind = "replace"   // any outcome becomes the outcome of the planned node
 )
 

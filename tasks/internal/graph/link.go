@@ -129,6 +129,7 @@ func (l *linker) linkInputs(i int) {
 		for _, a := range m.After {
 			l.edge(a, i, Need, -1)
 		}
+		l.edge(n.In-1, i, NoMap, -1)
 		g.members[n.In-1] = append(g.members[n.In-1], Edge{i, Any, -1})
 	case List, Pair:
 		for _, a := range n.Args {

@@ -316,6 +316,8 @@ local function flow(onLane, onMost, on)
         local failed = outcome == FAILED
         if outcome == SKIPPED then failed = string.sub(record(cause) or '', 1, 1) == FAILED end
         if failed then fire(id, cause, lane, delay) end
+      elseif kind == 'no-map' then
+        if outcome == FAILED then skip(id, cause) end
       elseif kind == 'catch-own' then
         if outcome == FAILED then fire(id, cause, lane, delay) end
       elseif kind == 'replace' then
