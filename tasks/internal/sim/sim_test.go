@@ -64,7 +64,7 @@ func newLane(t *testing.T, all ...*scripts) *link {
 // simulate runs the history of a seed. It is called outside of bubbles.
 func simulate(t *testing.T, l *link, s *scripts, seed uint64) *history {
 	h := newHistory(l, s, seed)
-	hangs := time.AfterFunc(2*time.Minute, func() {
+	hangs := time.AfterFunc(5*time.Minute, func() {
 		panic(fmt.Sprintf("seed %d: the history hangs: does something wait for a mutex that is held during a call to Redis?", seed))
 	})
 	defer hangs.Stop()
