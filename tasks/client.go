@@ -130,7 +130,7 @@ func (c *Client) Cancel(ctx context.Context, id string) error {
 }
 
 // CancelAll cancels the running workflows that f selects, as [Client.Cancel] does, and returns how many it has cancelled,
-// including those that were cancelled before and have not ended. The State of f is empty or running; its Limit is ignored.
+// including workflows that were cancelled before and have not ended. The State of f is empty or running; its Limit is ignored.
 // Workflows that are sent during the call are not cancelled. Errors and memory are as of [Client.RetryAll].
 func (c *Client) CancelAll(ctx context.Context, f tasktype.WorkflowFilter) (cancelled int, err error) {
 	cancelled, err = c.eng.Inspector.CancelAll(ctx, f, c.Cancel)

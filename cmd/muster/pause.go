@@ -76,8 +76,7 @@ func pauseCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "pause", ArgsUsage: "KIND NAME…",
 		Usage: "pause jobs, agents, sites, workflows, queues of tasks, schedules or artifact queues",
-		Description: `Work that has begun continues. KIND determines what does not begin until muster
-resume:
+		Description: `Work that has begun continues. Until muster resume, nothing new begins, by KIND:
 
     job        no agent gets work of the job with this ID
     agent      the agent gets no work

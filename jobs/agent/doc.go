@@ -7,7 +7,7 @@
 // An assignment is a lease on a piece of work, held by one agent:
 //
 //  1. Each process that calls [Service.Run] waits for work of the roles of its pollers, of all agents with a URL and of
-//     all Go tasks. It wakes one of those that have free capacity: the one with the lowest load relative to its
+//     all Go tasks. It wakes, of the waiters with free capacity, the one with the lowest load relative to its
 //     capacity or, if several are equal, the one that has been idle for longest.
 //  2. The process leases the work with [Jobs].Take and adds the assignment to the list of its agent. The ID of the
 //     assignment encodes the agent and the lease.

@@ -176,7 +176,7 @@ func noAgent(err error) error {
 // changes returns the actions on agents by path.
 func (p agentPages) changes() map[string]webui.Action {
 	at := func(r *http.Request) string { return agentsAt + "/" + url.PathEscape(r.PathValue("agent")) }
-	says := func(q func(agent.Agent) webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
+	confirm := func(q func(agent.Agent) webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
 		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
 			a, err := p.agents.Get(ctx, r.PathValue("agent"))
 			if err != nil {
@@ -195,19 +195,19 @@ func (p agentPages) changes() map[string]webui.Action {
 	}
 	return map[string]webui.Action{
 		"/agents/{agent}/drain": {
-			Confirm: says(func(a agent.Agent) webui.Question {
+			Confirm: confirm(func(a agent.Agent) webui.Question {
 				return webui.Question{Title: "Drain agent " + a.Name, Button: "Drain the agent", Text: fmt.Sprintf("The agent gets no new work until it is resumed. Its %d current assignments continue.", a.Held)}
 			}),
 			Do: drain(true),
 		},
 		"/agents/{agent}/undrain": {
-			Confirm: says(func(a agent.Agent) webui.Question {
+			Confirm: confirm(func(a agent.Agent) webui.Question {
 				return webui.Question{Title: "Give agent " + a.Name + " work again", Button: "Give it work", Text: "It gets new work as before it was drained."}
 			}),
 			Do: drain(false),
 		},
 		"/agents/{agent}/remove": {
-			Confirm: says(func(a agent.Agent) webui.Question {
+			Confirm: confirm(func(a agent.Agent) webui.Question {
 				q := webui.Question{Title: "Remove agent " + a.Name, Button: "Remove the agent", Danger: true}
 				q.Text = fmt.Sprintf("It is forgotten, and the %d assignments that it works on go to others. If it still runs it must register again.", a.Held)
 				if a.Static {

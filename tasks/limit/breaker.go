@@ -186,7 +186,7 @@ func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
 }
 
 // States returns the breakers that are not closed, ordered by the time of opening. Their fields Until and State are
-// computed with the cooldown of the process that opened the breaker, not with that of b.
+// computed with the cooldown of the process that opened the breaker, not with the cooldown of b.
 func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	keys, err := b.rdb.ZRange(ctx, breakerIndex(b.cfg.Namespace), 0, -1).Result()
 	if err != nil {

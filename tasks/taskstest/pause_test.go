@@ -109,7 +109,7 @@ func TestPausedWorkflow(t *testing.T) {
 	}
 }
 
-// wantPaused checks what readers see of a workflow.
+// wantPaused checks whether a workflow is shown as paused.
 func wantPaused(t *testing.T, f *taskstest.Fleet, run *tasks.AsyncResult[string], want bool) {
 	t.Helper()
 	d, err := run.Detail(t.Context())

@@ -141,10 +141,16 @@ func (a *Completer) Fail(ctx context.Context, text string, cause error) error {
 
 // end completes a node externally.
 func (a *Completer) end(ctx context.Context, o *outside, outcome string, body []byte) error {
-	c := ended(o.g, o.id, outcome, body)
-	c.Flags = append(c.Flags, store.FlagExternal, store.FlagClear)
-	c.Queue = o.spec().QueueName()
+	c := completed(o.g, o.id, outcome, body)
 	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, byOutside+encodeToken(randomBytes(6))), c)
+}
+
+// completed returns the change that ends a node externally.
+func completed(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Change {
+	c := ended(g, id, outcome, body)
+	c.Flags = append(c.Flags, store.FlagExternal, store.FlagClear)
+	c.Queue = counted(g, id)
+	return c
 }
 
 // byOutside marks a node that was ended from outside. The id of the call follows it.

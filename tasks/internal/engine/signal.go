@@ -75,9 +75,7 @@ func (a *advancer) deliver(ctx context.Context, fl *flow, task string) error {
 		if err != nil {
 			return err
 		}
-		c := ended(g, id, store.ChangeSucceed, sg.Value)
-		c.Flags = append(c.Flags, store.FlagExternal, store.FlagClear)
-		c.Queue = counted(g, id)
+		c := completed(g, id, store.ChangeSucceed, sg.Value)
 		guard := store.IfSignal(sg.Node, task, sg.ID, byOutside+sg.ID)
 		guard.Scope, guard.Planned = c.Scope, c.Planned // the plan is checked first: the guard removes the signal
 		t, err := a.apply(ctx, fl, []store.Change{guard, c})
