@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 	"muster/tasks/ui"
 )
 
@@ -27,6 +29,7 @@ var (
 	bad     = tasks.New[string, int]("shop.bad", tasks.MaxRetry(0))
 	waits   = tasks.New[int, int]("shop.waits", tasks.External())
 	delayed = tasks.New[int, int]("shop.delayed")
+	stock   = tasks.New[int, int]("shop.stock", tasks.MaxRetry(0))
 )
 
 // hostile is executed if a page does not escape it.
@@ -35,7 +38,8 @@ const hostile = `<img src=x onerror="window.hostile=1"><script>window.hostile=1<
 // site is a program with the pages of tasks/ui.
 type site struct {
 	*httptest.Server
-	client *tasks.Client
+	client  *tasks.Client
+	stocked atomic.Bool // shop.stock succeeds
 }
 
 // serve serves the pages for a Redis, optionally with a worker.
@@ -61,6 +65,12 @@ func serve(t *testing.T, redis string, worker bool) *site {
 	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
 	tasks.Handle(mux, text, func(_ context.Context, s string) (string, error) { return s, nil })
 	tasks.Handle(mux, bad, func(_ context.Context, s string) (int, error) { return 0, errors.New(s) })
+	tasks.Handle(mux, stock, func(_ context.Context, n int) (int, error) {
+		if !s.stocked.Load() {
+			return 0, errors.New("out of stock")
+		}
+		return n, nil
+	})
 	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Name: "worker-1"})
 	if err != nil {
 		t.Fatal(err)
@@ -181,6 +191,100 @@ func TestChanges(t *testing.T) {
 				b.inspect("forbidden")
 			}
 		})
+	}
+}
+
+// confirm clicks the link to an action and the button of its confirmation page.
+func (b *tab) confirm(link string) {
+	b.Helper()
+	b.click(link)
+	if got := b.click("form[method=post] button"); got != http.StatusOK {
+		b.Fatalf("%s: got %d: %.500s", link, got, b.text())
+	}
+}
+
+// A workflow is paused, resumed, cancelled and retried by clicks.
+func TestWorkflowActions(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	b := open(t, s.URL)
+	progress := func(id string) tasktype.Progress {
+		p, err := tasks.Attach[any](s.client, id).Progress(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+
+	id := begin(t, s, approval()).ID()
+	b.visit(flow(id))
+	b.confirm(`a[href$="/pause"]`)
+	b.shows("paused")
+	if !progress(id).Paused {
+		t.Error("after Pause, the workflow is not paused")
+	}
+	complete(t, s, id)
+	b.shows("1 of 2")
+	b.confirm(`a[href$="/resume"]`)
+	b.shows("succeeded")
+	if got := progress(id); got.Paused || got.Done != 2 {
+		t.Errorf("after Resume, got %+v, want 2 completed tasks", got)
+	}
+
+	id = begin(t, s, approval()).ID()
+	b.visit(flow(id))
+	b.confirm(`a[href$="/cancel"]`)
+	b.shows("cancelled")
+	if _, err := tasks.Attach[any](s.client, id).Wait(t.Context()); !errors.Is(err, tasks.ErrCancelled) {
+		t.Errorf("after Cancel, got the result %v", err)
+	}
+
+	id = over(t, s, tasks.Chain(stock.S(1), inc))
+	b.visit(flow(id))
+	b.shows("out of stock")
+	s.stocked.Store(true)
+	b.confirm(`a[href$="/retry"]`)
+	b.shows("succeeded")
+	if got, err := tasks.Attach[int](s.client, id).Wait(t.Context()); got != 2 || err != nil {
+		t.Errorf("after Retry, got %d, %v, want 2", got, err)
+	}
+}
+
+// A schedule is paused, triggered and resumed by clicks.
+func TestScheduleActions(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	schedule := tasks.NewScheduler(s.client, tasks.SchedulerConfig{})
+	if err := schedule.Add("nightly/eu", "@every 720h", inc.S(1)); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Background(t, schedule.Run)
+	b := open(t, s.URL)
+	b.visit("/schedule")
+	b.shows("nightly/eu")
+	for _, action := range []string{"pause", "trigger", "resume"} {
+		b.confirm(`main a[href$="/` + action + `"]`)
+		entry := tasktype.ScheduleEntry{}
+		if !testutil.Becomes(func() (ok bool) {
+			var err error
+			if entry, err = s.client.Schedule(t.Context(), "nightly/eu"); err != nil {
+				t.Fatal(err)
+			}
+			switch action {
+			case "pause":
+				return !entry.Paused.IsZero() && entry.Sent == 0
+			case "trigger": // sends a paused schedule
+				return !entry.Paused.IsZero() && entry.Sent == 1
+			}
+			return entry.Paused.IsZero()
+		}) {
+			t.Fatalf("after %s, got %+v", action, entry)
+		}
+		if action == "trigger" {
+			b.shows("succeeded")
+			continue
+		}
+		b.shows(map[string]string{"pause": "Resume…", "resume": "Pause…"}[action])
 	}
 }
 
