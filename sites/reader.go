@@ -482,7 +482,7 @@ func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, 
 	if newest == "" {
 		return st, nil
 	}
-	j, _, err := r.Listed(ctx, newest)
+	j, err := r.Listed(ctx, newest)
 	if errors.Is(err, store.ErrNoJob) {
 		return st, nil
 	}
@@ -595,16 +595,17 @@ type closedJobs struct {
 	jobs map[string]Job
 }
 
-// Listed is like Job, for lists: it caches jobs that have a summary. read reports a cache miss.
-func (r *Reader) Listed(ctx context.Context, id string) (j Job, read bool, err error) {
+// Listed is like Job, for lists: it caches jobs that have a summary.
+func (r *Reader) Listed(ctx context.Context, id string) (Job, error) {
 	r.closed.mu.Lock()
 	j, ok := r.closed.jobs[id]
 	r.closed.mu.Unlock()
 	if ok {
-		return j, false, nil
+		return j, nil
 	}
-	if j, err = r.Job(ctx, id); err != nil || j.Summary == nil {
-		return j, true, err
+	j, err := r.Job(ctx, id)
+	if err != nil || j.Summary == nil {
+		return j, err
 	}
 	r.closed.mu.Lock()
 	defer r.closed.mu.Unlock()
@@ -612,7 +613,7 @@ func (r *Reader) Listed(ctx context.Context, id string) (j Job, read bool, err e
 		r.closed.jobs = map[string]Job{}
 	}
 	r.closed.jobs[id] = j
-	return j, true, nil
+	return j, nil
 }
 
 // Names returns the sites in the registry and those with a health or a pause in Redis, sorted.

@@ -16,17 +16,13 @@ import (
 const (
 	lookEvery  = time.Second     // minimum interval between renderings of an open page
 	maxLooks   = 10              // maximum renderings of all pages per second
-	maxCost    = 40              // maximum Redis commands for all pages per second
 	idleShare  = 4               // pause after a rendering as a multiple of its duration
 	maxOpen    = 1000            // maximum number of open pages
 	maxOfOne   = 100             // maximum number of open pages per caller
 	queuedText = 1               // queued updates of a slow reader; a newer update replaces them
 	lookTime   = 3 * time.Second // timeout of a rendering, so that a slow page does not delay others
-	maxWait    = 2 * time.Second // maximum pause after an expensive page
+	maxWait    = 2 * time.Second // maximum pause after an slow page
 )
-
-// never is the cost of a page that does not change.
-const never = -1
 
 var (
 	errAllOpen    = fmt.Errorf("too many open pages: all readers together may have %d", maxOpen)
@@ -35,12 +31,12 @@ var (
 	errPanic = errors.New("internal server error; see the server log")
 )
 
-// render returns the HTML of a page for a request, and the number of Redis commands that it used. ctx has the values of the context of
+// render returns the HTML of a page for a request, and whether it will not change any more. ctx has the values of the context of
 // the request.
-type render func(ctx context.Context, r *http.Request) (html []byte, cost int, err error)
+type render func(ctx context.Context, r *http.Request) (html []byte, fixed bool, err error)
 
 // hub repeatedly renders each open page, once for all of its readers, and sends updates to them. It renders pages sequentially, at most
-// maxLooks per second, and less often if they are expensive: the load of Redis does not depend on the number of readers.
+// maxLooks per second, and less often if they are slow: the load of Redis does not depend on the number of readers.
 type hub struct {
 	log    *slog.Logger
 	title  func(error) string // text for readers about a page that cannot be read
@@ -153,10 +149,9 @@ func (h *hub) run(ctx context.Context, ended chan<- struct{}) {
 		t, wait := h.next()
 		if t != nil {
 			start := time.Now()
-			cost := h.look(ctx, t)
+			h.look(ctx, t)
 			took := time.Since(start)
-			pause := max(time.Duration(cost)*time.Second/maxCost-took, idleShare*took)
-			wait = min(max(pause, time.Second/maxLooks-took), maxWait)
+			wait = min(max(idleShare*took, time.Second/maxLooks-took), maxWait)
 		}
 		timer.Reset(max(wait, 0))
 	}
@@ -182,28 +177,28 @@ func (h *hub) next() (t *topic, wait time.Duration) {
 	return nil, lookEvery
 }
 
-// look renders a page and sends it to its readers if it has changed. It returns the cost.
-func (h *hub) look(ctx context.Context, t *topic) (cost int) {
+// look renders a page and sends it to its readers if it has changed.
+func (h *hub) look(ctx context.Context, t *topic) {
 	h.mu.Lock()
 	if len(t.readers) == 0 {
 		h.mu.Unlock()
-		return 0
+		return
 	}
 	readers := slices.Clone(t.readers) // one that joins later may have a newer page than this rendering
 	r := readers[0].request
 	h.mu.Unlock()
-	html, cost, err := h.safely(ctx, t, r)
+	html, fixed, err := h.safely(ctx, t, r)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() != nil {
-		return 0
+		return
 	}
 	now := update{html: html}
 	if err != nil {
 		h.log.Debug("page cannot be read", "page", t.key, "error", err)
 		now = update{html: t.last.html, trouble: h.title(err)}
 	}
-	t.fixed = cost == never
+	t.fixed = fixed
 	changed := !now.equal(t.last)
 	t.last = now
 	for _, reader := range readers {
@@ -217,19 +212,18 @@ func (h *hub) look(ctx context.Context, t *topic) (cost int) {
 		}
 		reader.updates <- now
 	}
-	return cost
 }
 
 // safely renders a page for one of its readers. The context has the values of the request but is canceled by ctx, because the reader may
 // disconnect during the rendering. A page that panics is not rendered again.
-func (h *hub) safely(ctx context.Context, t *topic, r *http.Request) (html []byte, cost int, err error) {
+func (h *hub) safely(ctx context.Context, t *topic, r *http.Request) (html []byte, fixed bool, err error) {
 	looking, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), lookTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	defer func() {
 		if p := recover(); p != nil {
 			h.log.Error("page panicked", "page", t.key, "panic", p, "stack", string(debug.Stack()))
-			html, cost, err = nil, never, errPanic
+			html, fixed, err = nil, true, errPanic
 		}
 	}()
 	return t.render(looking, r)

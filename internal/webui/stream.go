@@ -34,12 +34,12 @@ func (s *Site) rights(r *http.Request) string {
 // an error.
 func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 	rights := s.rights(r)
-	render := func(ctx context.Context, r *http.Request) ([]byte, int, error) {
-		html, cost, err := s.fragment(ctx, r, p)
+	render := func(ctx context.Context, r *http.Request) ([]byte, bool, error) {
+		html, fixed, err := s.fragment(ctx, r, p)
 		if s.rights(r) != rights { // checked afterwards, because the rendering may have used either
-			return nil, 0, errRights
+			return nil, false, errRights
 		}
-		return html, cost, err
+		return html, fixed, err
 	}
 	updates, leave, err := s.live.join(rights+" "+r.URL.RequestURI(), s.caller(r), r, render)
 	if err != nil {
@@ -103,26 +103,23 @@ func (s *Site) caller(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// fragment renders the part of a page that changes and returns its cost. Errors below 500, such as 404, are rendered as pages.
-func (s *Site) fragment(ctx context.Context, r *http.Request, p page) (html []byte, cost int, err error) {
+// fragment renders the part of a page that changes. fixed means that it does not change any more. Errors below 500, such as 404, are rendered as pages.
+func (s *Site) fragment(ctx context.Context, r *http.Request, p page) (html []byte, fixed bool, err error) {
 	show := p.show
 	v, err := p.ask(ctx, r.WithContext(ctx))
 	if err != nil {
 		status, content := s.explain(err)
 		if status >= http.StatusInternalServerError {
-			return nil, v.Cost, err
+			return nil, false, err
 		}
 		show, v = s.errors, View{Name: content.Title, Data: content}
 	}
 	v = s.framed(r, v)
 	var out bytes.Buffer
 	if err := show.ExecuteTemplate(&out, "main", v); err != nil {
-		return nil, v.Cost, fmt.Errorf("render the page: %w", err)
+		return nil, false, fmt.Errorf("render the page: %w", err)
 	}
-	if v.Fixed {
-		return out.Bytes(), never, nil
-	}
-	return out.Bytes(), v.Cost, nil
+	return out.Bytes(), v.Fixed, nil
 }
 
 // lineEnds normalizes the line ends of server-sent events, including a bare CR.

@@ -101,8 +101,6 @@ type View struct {
 	Name string // page title
 	At   string // the URL of its navigation entry
 	Data any
-	// Cost is the approximate number of Redis commands of a rendering. Expensive pages are updated less often. Default: 4.
-	Cost int
 	// Fixed means that the page does not change automatically.
 	Fixed bool
 

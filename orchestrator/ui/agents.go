@@ -132,7 +132,7 @@ func (p agentPages) list(ctx context.Context, r *http.Request) (webui.View, erro
 	if len(d.Rows) > agentsListed {
 		d.Rows, d.More = d.Rows[:agentsListed], len(d.Rows)-agentsListed
 	}
-	return webui.View{Name: "Agents", At: agentsAt, Data: d, Cost: jobCost}, nil
+	return webui.View{Name: "Agents", At: agentsAt, Data: d}, nil
 }
 
 type agentData struct {
@@ -162,7 +162,7 @@ func (p agentPages) one(ctx context.Context, r *http.Request) (webui.View, error
 	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
 		d.Labels = append(d.Labels, field{name, a.Labels[name]})
 	}
-	return webui.View{Name: "Agent " + plain(a.Name), At: agentsAt, Data: d, Cost: jobCost}, nil
+	return webui.View{Name: "Agent " + plain(a.Name), At: agentsAt, Data: d}, nil
 }
 
 // noAgent returns the error of an agent that does not exist.

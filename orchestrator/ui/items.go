@@ -96,7 +96,7 @@ func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error
 	if next != "" {
 		d.Next = "?" + url.Values{"state": {string(d.State)}, "after": {next}}.Encode()
 	}
-	return webui.View{Name: "Items of " + plain(d.Job.Name), At: jobsAt, Data: d, Cost: jobCost}, nil
+	return webui.View{Name: "Items of " + plain(d.Job.Name), At: jobsAt, Data: d}, nil
 }
 
 // failures returns a page of items that failed or are in review.
@@ -192,7 +192,7 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 			}
 		}
 	}
-	return webui.View{Name: "Item", At: jobsAt, Data: d, Cost: jobCost}, nil
+	return webui.View{Name: "Item", At: jobsAt, Data: d}, nil
 }
 
 type reviewsData struct {
@@ -203,7 +203,7 @@ type reviewsData struct {
 // reviews lists the items in review of all jobs.
 func (c jobPages) reviews(ctx context.Context, _ *http.Request) (webui.View, error) {
 	list, err := c.Jobs.Reviews(ctx, reviewsShown)
-	return webui.View{Name: "Reviews", At: reviewsAt, Data: reviewsData{rowsOf(list.Items), list.More}, Cost: 2 * jobCost}, err
+	return webui.View{Name: "Reviews", At: reviewsAt, Data: reviewsData{rowsOf(list.Items), list.More}}, err
 }
 
 type compareData struct {

@@ -125,7 +125,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 			d.Events = append(d.Events, rowOf(e))
 		}
 	}
-	return webui.View{Name: plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d, Cost: jobCost}, nil
+	return webui.View{Name: plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d}, nil
 }
 
 // noJob converts the error of an unknown or invalid job ID to a page.

@@ -25,18 +25,15 @@ type known struct {
 	pool     recent[proxies.Stats]
 }
 
-// recent caches a value for some seconds. The more Redis commands it takes to read, the longer.
+// recent caches a value for some seconds.
 type recent[T any] struct {
 	mu    sync.Mutex // guards the fields below, and is held during a read
 	until time.Time
 	v     T
 }
 
-// mostReread limits the Redis commands per second for each recent value.
-const mostReread = 16
-
-// get returns the cached value or reads it. cost is the number of commands that took.
-func (r *recent[T]) get(ctx context.Context, read func(context.Context) (v T, cost int, err error)) (T, error) {
+// get returns the cached value, if it is not older than keep, or reads it.
+func (r *recent[T]) get(ctx context.Context, keep time.Duration, read func(context.Context) (T, error)) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Now().Before(r.until) {
@@ -45,9 +42,9 @@ func (r *recent[T]) get(ctx context.Context, read func(context.Context) (v T, co
 	// A request that is cancelled must not fail the read for others.
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), webui.AskTime)
 	defer cancel()
-	v, cost, err := read(reading)
+	v, err := read(reading)
 	if err == nil {
-		r.v, r.until = v, time.Now().Add(time.Duration(cost)*time.Second/mostReread)
+		r.v, r.until = v, time.Now().Add(keep)
 	}
 	return v, err
 }

@@ -21,10 +21,9 @@ import (
 )
 
 const (
-	newest      = 5   // failures per kind on the overview
-	costOfCheck = 160 // nominal Redis commands of the health checks, so that they run every ten seconds
-	costOfQueue = 8   // approximate commands for the metrics of a queue
-	costOfPool  = 40  // the same for the pool, which also uses much memory
+	newest     = 5                // failures per kind on the overview
+	keepCounts = 3 * time.Second  // age of cached counts
+	keepChecks = 10 * time.Second // age of cached health checks
 )
 
 // overviewData is the first page: problems and the state of the system.
@@ -108,7 +107,7 @@ func (p overviewPage) overview(ctx context.Context, _ *http.Request) (webui.View
 		}
 		return 1
 	})
-	return webui.View{Name: "Overview", At: prefix + "/", Data: d, Cost: 60}, nil
+	return webui.View{Name: "Overview", At: prefix + "/", Data: d}, nil
 }
 
 // checkPages maps names of health checks to pages.
@@ -118,7 +117,7 @@ func (p overviewPage) readChecks(ctx context.Context, d *overviewData) error {
 	if p.cfg.Check == nil {
 		return nil
 	}
-	r, err := p.known.checks.get(ctx, func(ctx context.Context) (health.Report, int, error) { return p.cfg.Check(ctx), costOfCheck, nil })
+	r, err := p.known.checks.get(ctx, keepChecks, func(ctx context.Context) (health.Report, error) { return p.cfg.Check(ctx), nil })
 	for _, c := range r.Checks {
 		if c.Name == "redis" {
 			d.Redis = &c
@@ -138,10 +137,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 		d.Slots += d.Workers[i].Concurrency
 		d.Busy += d.Workers[i].Active
 	}
-	queues, err := p.known.queues.get(ctx, func(ctx context.Context) ([]tasktype.Queue, int, error) {
-		list, err := p.cfg.Client.Queues(ctx)
-		return list, costOfQueue * len(list), err
-	})
+	queues, err := p.known.queues.get(ctx, keepCounts, p.cfg.Client.Queues)
 	if err != nil {
 		return err
 	}
@@ -188,17 +184,14 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 	if err != nil {
 		return err
 	}
-	d.Review, err = p.known.review.get(ctx, func(ctx context.Context) (reviewCount, int, error) {
+	d.Review, err = p.known.review.get(ctx, keepCounts, func(ctx context.Context) (reviewCount, error) {
 		items, jobs, err := p.cfg.Jobs.InReview(ctx)
-		return reviewCount{items, jobs}, 1 + jobCost*jobs, err
+		return reviewCount{items, jobs}, err
 	})
 	if err != nil {
 		return err
 	}
-	stuck, err := p.known.stuck.get(ctx, func(ctx context.Context) ([]jobs.Stuck, int, error) {
-		list, err := p.cfg.Jobs.Stuck(ctx)
-		return list, costOfCheck, err
-	})
+	stuck, err := p.known.stuck.get(ctx, keepChecks, p.cfg.Jobs.Stuck)
 	for _, s := range stuck[:min(len(stuck), mostAlerts)] {
 		why := fmt.Sprintf("it is stuck in %s: %s", s.Stage, s.Reason)
 		d.Attention = append(d.Attention, attention{Subject: "job " + webui.Short(s.JobID) + " of " + s.Name, Reason: why, URL: prefix + "/jobs/" + url.PathEscape(s.JobID)})
@@ -213,14 +206,7 @@ func (p overviewPage) readSites(ctx context.Context, d *overviewData) error {
 	if p.cfg.Sites == nil {
 		return nil
 	}
-	states, err := p.known.sites.get(ctx, func(ctx context.Context) ([]sites.State, int, error) {
-		list, err := p.cfg.Sites.States(ctx)
-		cost := 8
-		for i := range list {
-			cost += costOfState(&list[i])
-		}
-		return list, cost, err
-	})
+	states, err := p.known.sites.get(ctx, keepCounts, p.cfg.Sites.States)
 	if err != nil {
 		return err
 	}
@@ -256,10 +242,7 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 	if p.cfg.Proxies == nil {
 		return nil
 	}
-	s, err := p.known.pool.get(ctx, func(ctx context.Context) (proxies.Stats, int, error) {
-		s, err := p.cfg.Proxies.Stats(ctx)
-		return s, costOfPool, err
-	})
+	s, err := p.known.pool.get(ctx, keepCounts, p.cfg.Proxies.Stats)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"muster/internal/testutil"
-	"muster/internal/webui"
 	"muster/orchestrator/access"
 	"muster/sites"
 	"muster/sites/definition"
@@ -289,70 +287,4 @@ func TestLongListsAreCut(t *testing.T) {
 	}
 	w.shows("/ui/sites", http.StatusOK, "from=40")
 	w.shows("/ui/", http.StatusOK, "it is paused")
-}
-
-// The estimated cost of each page is about its real cost, because it determines how often open pages are updated.
-func TestPagesSayWhatTheyCost(t *testing.T) {
-	t.Parallel()
-	w := newSystem(t)
-	w.addProxies(120)
-	p := &pages{cfg: w.cfg}
-	request := func(values ...string) *http.Request {
-		r := (&http.Request{URL: &url.URL{}}).WithContext(t.Context())
-		for i := 0; i+1 < len(values); i += 2 {
-			r.SetPathValue(values[i], values[i+1])
-		}
-		return r
-	}
-	for name, page := range map[string]struct {
-		ask func(context.Context, *http.Request) (cost int, err error)
-		r   *http.Request
-	}{
-		"overview": {costOf(overviewPage{p}.overview), request()}, "sites": {costOf(sitePages{p}.sites), request()},
-		"site": {costOf(sitePages{p}.siteOf), request("site", "shop.example")}, "scrapes": {costOf(sitePages{p}.scrapes), request()},
-		"scrape": {costOf(sitePages{p}.scrape), request("job", w.scrape)}, "pool": {costOf(poolPages{p}.pool), request()},
-		"sources": {costOf(poolPages{p}.sources), request()}, "proxy": {costOf(poolPages{p}.proxy), request("proxy", w.first())},
-		"keys": {costOf(accessPages{p}.keys), request()}, "audit": {costOf(accessPages{p}.audit), request()},
-	} {
-		if _, err := page.ask(t.Context(), page.r); err != nil { // fills the caches
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		before := commands(t, w)
-		said, err := page.ask(t.Context(), page.r)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		took := commands(t, w) - before
-		t.Logf("%s: %d commands, estimated %d", name, took, said)
-		if said = max(said, 4); took > int64(said) {
-			t.Errorf("%s: used %d commands of Redis, estimated %d", name, took, said)
-		}
-	}
-}
-
-// costOf returns the estimated cost of a page.
-func costOf(ask webui.Ask) func(context.Context, *http.Request) (int, error) {
-	return func(ctx context.Context, r *http.Request) (int, error) {
-		v, err := ask(ctx, r)
-		return v.Cost, err
-	}
-}
-
-// commands returns the number of commands that the Redis of a system has processed, except for this measurement.
-func commands(t *testing.T, w *system) int64 {
-	t.Helper()
-	info, err := w.server.Client().Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all int64
-	for line := range strings.Lines(info) {
-		name, stats, _ := strings.Cut(line, ":calls=")
-		n, _, _ := strings.Cut(stats, ",")
-		if calls, err := strconv.ParseInt(n, 10, 64); err == nil && !strings.Contains(name, "info") && !strings.Contains(name, "hello") && !strings.Contains(name, "client") {
-			all += calls
-		}
-	}
-	return all
 }

@@ -22,12 +22,12 @@ type proxyData struct {
 // errNoProxy is the error of an unknown proxy ID.
 var errNoProxy = webui.NotFound("This proxy is not in the pool, and was not within the last day.")
 
-// lookup reads the proxy of a request with its verdicts at some sites. It returns the approximate number of Redis commands.
-func (p poolPages) lookup(ctx context.Context, r *http.Request, sites bool) (k proxies.Detail, cost int, err error) {
+// lookup reads the proxy of a request with its verdicts at some sites.
+func (p poolPages) lookup(ctx context.Context, r *http.Request, sites bool) (k proxies.Detail, err error) {
 	var names []string
 	if sites && p.cfg.Sites != nil {
 		if names, err = p.cfg.Sites.Names(ctx); err != nil {
-			return k, 0, err
+			return k, err
 		}
 		names = names[:min(len(names), mostVerdicts)]
 	}
@@ -35,11 +35,11 @@ func (p poolPages) lookup(ctx context.Context, r *http.Request, sites bool) (k p
 	if err == nil && !found {
 		err = errNoProxy
 	}
-	return k, 7 + len(names), err
+	return k, err
 }
 
 func (p poolPages) proxy(ctx context.Context, r *http.Request) (webui.View, error) {
-	k, cost, err := p.lookup(ctx, r, true)
+	k, err := p.lookup(ctx, r, true)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -49,7 +49,7 @@ func (p poolPages) proxy(ctx context.Context, r *http.Request) (webui.View, erro
 			h.Until = time.Time{}
 		}
 	}
-	return webui.View{Name: k.Proxy.String(), At: poolURL, Data: proxyData{memberOf(k.Member, now), k, len(bansOf(k)) > 0}, Cost: cost}, nil
+	return webui.View{Name: k.Proxy.String(), At: poolURL, Data: proxyData{memberOf(k.Member, now), k, len(bansOf(k)) > 0}}, nil
 }
 
 // banTimes are the durations of bans.
@@ -87,7 +87,7 @@ func flowURL(id string) string { return fleet + "workflows/" + url.PathEscape(id
 
 // askOne returns a question about a proxy.
 func (p poolPages) askOne(ctx context.Context, r *http.Request, q webui.Question) (webui.Question, proxies.Detail, error) {
-	k, _, err := p.lookup(ctx, r, true)
+	k, err := p.lookup(ctx, r, true)
 	q.Title, q.Back, q.At = q.Title+" "+k.Proxy.String(), proxyURL(r.PathValue("proxy")), poolURL
 	return q, k, err
 }
@@ -124,7 +124,7 @@ func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Result, erro
 
 // changed returns the proxy of an action and the site in the form, "" for all.
 func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Detail, site string, err error) {
-	if k, _, err = p.lookup(ctx, r, false); err != nil {
+	if k, err = p.lookup(ctx, r, false); err != nil {
 		return k, "", err
 	}
 	if site = r.PostFormValue("site"); site == "" {
@@ -180,7 +180,7 @@ func (p poolPages) askRecheck(ctx context.Context, r *http.Request) (webui.Quest
 }
 
 func (p poolPages) recheck(ctx context.Context, r *http.Request) (webui.Result, error) {
-	k, _, err := p.lookup(ctx, r, false)
+	k, err := p.lookup(ctx, r, false)
 	if err != nil {
 		return webui.Result{}, err
 	}

@@ -52,9 +52,9 @@ func (p sitePages) scrapes(ctx context.Context, r *http.Request) (webui.View, er
 	d.Total = len(began)
 	d.Newer, d.Older = turns(q, from, scrapesOnPage, d.Total)
 	began = began[min(from, len(began)):]
-	jobs, cost, err := p.scrapesOf(ctx, began[:min(len(began), scrapesOnPage)])
+	jobs, err := p.scrapesOf(ctx, began[:min(len(began), scrapesOnPage)])
 	d.Jobs = jobs
-	return webui.View{Name: "Scrapes", At: scrapesURL, Data: d, Cost: cost + 1}, err
+	return webui.View{Name: "Scrapes", At: scrapesURL, Data: d}, err
 }
 
 // offset returns the position of a page in its list.
@@ -151,7 +151,7 @@ func (p sitePages) scrape(ctx context.Context, r *http.Request) (webui.View, err
 	for _, h := range heads[:len(heads)-d.MoreTypes] {
 		d.Tables = append(d.Tables, tableOf(h))
 	}
-	return webui.View{Name: id, At: scrapesURL, Data: &d, Cost: 4 + costOfJob(&j)}, nil
+	return webui.View{Name: id, At: scrapesURL, Data: &d}, nil
 }
 
 // tableOf converts records to a table. Its columns are the fields of the first record, followed by fields of other records.

@@ -57,26 +57,6 @@ func (p sitePages) serve() {
 	}
 }
 
-// costOfJob returns the approximate number of Redis commands to read a job.
-func costOfJob(j *sites.Job) int {
-	if j == nil || j.Summary != nil {
-		return 14
-	}
-	return 25
-}
-
-// costOfState is costOfJob for the state of a site.
-func costOfState(st *sites.State) int {
-	cost := 0
-	if st.Last != nil {
-		cost++
-	}
-	if st.Job != nil && st.Job.Summary == nil { // otherwise it is cached
-		cost += costOfJob(st.Job)
-	}
-	return cost
-}
-
 type sitesData struct {
 	Sites    []siteRow // sites with a job or a pause, worst first
 	Idle     []sites.State
@@ -133,9 +113,8 @@ func (p sitePages) sites(ctx context.Context, r *http.Request) (webui.View, erro
 	}
 	d := sitesData{Broken: p.cfg.Sites.Registry().Broken()}
 	d.Broken = d.Broken[:min(len(d.Broken), rowAlerts)]
-	cost, now := 5, time.Now()
+	now := time.Now()
 	for _, st := range states {
-		cost += costOfState(&st)
 		if st.Job == nil && st.Last == nil && !st.Paused {
 			d.Idle = append(d.Idle, st)
 			continue
@@ -150,7 +129,7 @@ func (p sitePages) sites(ctx context.Context, r *http.Request) (webui.View, erro
 	d.Sites = d.Sites[:min(len(d.Sites), sitesAtOnce)]
 	d.MoreIdle = max(len(d.Idle)-idleAtOnce, 0)
 	d.Idle = d.Idle[:len(d.Idle)-d.MoreIdle]
-	return webui.View{Name: "Sites", At: sitesURL, Data: d, Cost: cost}, nil
+	return webui.View{Name: "Sites", At: sitesURL, Data: d}, nil
 }
 
 type siteData struct {
@@ -187,14 +166,14 @@ func (p sitePages) siteOf(ctx context.Context, r *http.Request) (webui.View, err
 		return webui.View{}, err
 	}
 	began = slices.DeleteFunc(began, func(j sites.JobBegan) bool { return j.Site != name })
-	jobs, cost, err := p.scrapesOf(ctx, began[:min(len(began), siteJobs)])
+	jobs, err := p.scrapesOf(ctx, began[:min(len(began), siteJobs)])
 	if err != nil {
 		return webui.View{}, err
 	}
 	st.Alerts = st.Alerts[:min(len(st.Alerts), siteAlerts)]
 	d := siteData{State: st, Pace: paceOf(st.Job, time.Now()), Jobs: jobs}
 	d.Fields, d.MoreFields = fieldRows(runs[:min(len(runs), siteJobs)], jobs)
-	return webui.View{Name: name, At: sitesURL, Data: d, Cost: cost + 10 + costOfState(&st)}, nil
+	return webui.View{Name: name, At: sitesURL, Data: d}, nil
 }
 
 // fieldRows returns the fields of the last jobs of a site, lowest coverage first. runs begins with the newest job.
@@ -238,23 +217,20 @@ func fieldRows(runs []report.Health, jobs []scrapeRow) (rows []fieldRow, more in
 	return rows[:len(rows)-more], more
 }
 
-// scrapesOf reads jobs, and returns the approximate number of commands. Terminated jobs are cached.
-func (p sitePages) scrapesOf(ctx context.Context, began []sites.JobBegan) (rows []scrapeRow, cost int, err error) {
+// scrapesOf reads jobs. Terminated jobs are cached.
+func (p sitePages) scrapesOf(ctx context.Context, began []sites.JobBegan) (rows []scrapeRow, err error) {
 	now := time.Now()
 	for _, b := range began {
-		j, read, err := p.cfg.Sites.Listed(ctx, b.ID)
-		if read {
-			cost += costOfJob(&j)
-		}
+		j, err := p.cfg.Sites.Listed(ctx, b.ID)
 		if errors.Is(err, sites.ErrNoJob) {
 			continue
 		}
 		if err != nil {
-			return nil, cost, err
+			return nil, err
 		}
 		rows = append(rows, scrapeRow{j, paceOf(&j, now)})
 	}
-	return rows, cost, nil
+	return rows, nil
 }
 
 // siteActions returns the actions on sites and scrapes by path.

@@ -33,7 +33,7 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 	if d.Outbox, err = s.client.Outbox(ctx); err != nil {
 		return webui.View{}, err
 	}
-	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d, Cost: queueCost*len(d.Queues) + 4}, nil
+	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d}, nil
 }
 
 // queueData is a queue with its waiting tasks and its statistics.
@@ -95,7 +95,7 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 			d.Workers = append(d.Workers, live[i])
 		}
 	}
-	return webui.View{Name: "Queue " + d.Name, At: s.cfg.Prefix + "/queues", Data: d, Cost: 2*ratesCost + 2*queueCost}, nil
+	return webui.View{Name: "Queue " + d.Name, At: s.cfg.Prefix + "/queues", Data: d}, nil
 }
 
 type workersData struct {
@@ -131,7 +131,7 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 		row.Runs = row.Runs[:len(row.Runs)-row.More]
 		d.Workers = append(d.Workers, row)
 	}
-	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d, Cost: 5}, nil
+	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d}, nil
 }
 
 // mostEntries is the number of schedule entries whose last result is shown.

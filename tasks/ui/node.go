@@ -108,7 +108,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 		d.In, d.Out, d.Headers = document{}, document{}, nil
 	}
 	d.setLast(time.Now())
-	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d, Cost: workflowCost + nodeCost, Fixed: d.over}, nil
+	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d, Fixed: d.over}, nil
 }
 
 // setLast sets the current or last run, unless it is in Tried.

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -485,53 +484,6 @@ func TestQueueIsEmptied(t *testing.T) {
 	}
 	if state, err := other.Status(ctx); err != nil || state.Terminal() {
 		t.Errorf("a workflow of another queue: got %s, %v, want PENDING", state, err)
-	}
-}
-
-// The estimated cost of the page of a task includes its failures, because it determines how often the open page is updated.
-func TestPageOfTaskHasCostOfFailures(t *testing.T) {
-	t.Parallel()
-	ctx, client := t.Context(), tasks.NewClient(redistest.Server(t).Client())
-	t.Cleanup(func() { _ = client.Close() })
-	mux := tasks.NewMux()
-	tasks.Handle(mux, fails, func(context.Context, string) (string, error) { return "", errors.New("closed") })
-	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 60 {
-		run, err := fails.S("").Send(ctx, client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := run.Wait(ctx); err == nil {
-			t.Fatal("the task has not failed")
-		}
-	}
-	if err := worker.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	s := &site{cfg: Config{}.withDefaults(), client: client}
-	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-	r.SetPathValue("task", "u.fails")
-	commands := func() (n int) {
-		info, err := client.Redis().Info(ctx, "stats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, after, _ := strings.Cut(info, "total_commands_processed:")
-		if _, err := fmt.Sscan(after, &n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	before := commands()
-	v, err := s.taskName(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took := commands() - before; took > v.Cost || v.Data.(nameData).Failures != 60 {
-		t.Errorf("the page took %d commands for %d failures, estimated %d, want 60 failures", took, v.Data.(nameData).Failures, v.Cost)
 	}
 }
 

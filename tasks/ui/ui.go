@@ -91,15 +91,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Approximate numbers of Redis commands, including those in scripts; see [webui.View.Cost].
-const (
-	queueCost    = 8  // a queue
-	workflowCost = 12 // a workflow that has not changed since the last read
-	nodeCost     = 10 // a node of a workflow
-	ratesCost    = 30 // the statistics of an hour or a day
-	listCost     = 20 // a list of workflows, plus one for each
-)
-
 // site serves the pages.
 type site struct {
 	*webui.Site

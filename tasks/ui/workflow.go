@@ -77,7 +77,7 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	d := workflowData{Workflow: w.Workflow, Progress: w.Progress, Large: large}
-	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Cost: workflowCost, Fixed: w.Progress.Ended}
+	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Fixed: w.Progress.Ended}
 	if large {
 		d.sum(nil, time.Now())
 		view.Data = d

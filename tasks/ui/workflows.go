@@ -121,7 +121,7 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		q.Set("after", next)
 		d.Next = "?" + q.Encode()
 	}
-	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Cost: listCost + len(d.List)}, nil
+	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d}, nil
 }
 
 // search redirects to the workflow with an ID, or to the list of workflows with a name.
