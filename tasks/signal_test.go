@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/redistest"
 )
 
 var (
@@ -110,11 +111,17 @@ func TestSignalErrors(t *testing.T) {
 				t.Errorf("got %v, want ErrInvalid with %q", err, want)
 			}
 		}
-		signals(t, d.client, run.ID(), 1000)
-		wantError(t, "signal 1001", tasks.Signal(ctx, d.client, run.ID(), score, 1), tasks.ErrSignals)
 		if err := run.Revoke(ctx); err != nil {
 			t.Fatal(err)
 		}
 		wantError(t, "revoked workflow", tasks.Signal(ctx, d.client, run.ID(), score, 1), tasks.ErrEnded)
 	})
+}
+
+func TestSignalsOfATaskAreLimited(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, redistest.New(t))
+	run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
+	signals(t, d.client, run.ID(), 1000)
+	wantError(t, "signal 1001", tasks.Signal(t.Context(), d.client, run.ID(), score, 1), tasks.ErrSignals)
 }

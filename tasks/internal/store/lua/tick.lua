@@ -5,7 +5,7 @@
 -- may be queued, to queue the tick, or 0, [9] ms until the requests expire
 -- returns {} if another scheduler leads the entry now, or {first requested tick or ''}
 local e, due = KEYS[1], KEYS[2]
-local had = redis.call('HMGET', e, 'token', 'last', 'ran')
+local had = redis.call('HMGET', e, 'token', 'last', 'ran', 'paused')
 if had[1] ~= ARGV[1] then return {} end
 local at, missed, cause = tonumber(ARGV[2]), tonumber(ARGV[5]), ARGV[6]
 redis.call('HSET', e, 'next', ARGV[3])
@@ -15,7 +15,10 @@ elseif at > tonumber(had[2] or '0') then -- else the entry was resumed since
   redis.call('HSET', e, 'last', ARGV[2])
 end
 if ARGV[8] ~= '0' then
-  if redis.call('ZCARD', due) < tonumber(ARGV[8]) then
+  if had[4] then -- since the leader read the entry
+    missed = missed + 1
+    cause = 'the entry was paused'
+  elseif redis.call('ZCARD', due) < tonumber(ARGV[8]) then
     redis.call('ZADD', due, at, 'q' .. ARGV[2])
     redis.call('PEXPIRE', due, ARGV[9])
   else
