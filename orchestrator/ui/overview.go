@@ -283,7 +283,7 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 		if err != nil {
 			return err
 		}
-		d.Failures = append(d.Failures, failure{Subject: cmp.Or(w.Name, "workflow"), URL: fleet + "workflows/" + url.PathEscape(w.ID), Reason: why, At: w.Ended})
+		d.Failures = append(d.Failures, failure{Subject: cmp.Or(w.Name, "workflow"), URL: fleet + "workflows/" + url.PathEscape(w.ID), Reason: why.Message, At: w.Ended})
 	}
 	slices.SortStableFunc(d.Failures, func(a, b failure) int { return b.At.Compare(a.At) })
 	return nil

@@ -363,10 +363,41 @@ func TestUpdatesKeepTypedText(t *testing.T) {
 		t.Errorf("after updates the fields are %q, want refund 24h", got)
 	}
 	b.click("main form button")
-	if got := eval[string](b, `location.search`); got != "?name=refund&label=&within=24h" {
+	if got := eval[string](b, `location.search`); got != "?name=refund&label=&task=&error=&queue=&within=24h" {
 		t.Errorf("the form was sent as %s", got)
 	}
 	b.shows("No workflows found")
+}
+
+// Failed workflows are filtered by error, and all that the filter selects are retried by clicks.
+func TestErrorFilter(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	for range 60 { // more than a page
+		over(t, s, stock.S(1))
+	}
+	other := over(t, s, bad.S("closed"))
+	s.stocked.Store(true)
+	b := open(t, s.URL)
+	b.visit("/workflows")
+	b.do(chromedp.SendKeys("main input[name=error]", "OUT OF"))
+	b.click("main form.filter button")
+	b.shows("out of stock")
+	if got := b.text(); strings.Contains(got, "closed") {
+		t.Errorf("got %.1000s, want workflows with the error only", got)
+	}
+	b.inspect("error filter")
+	b.click(`.actions a[href*="/retry"]`)
+	b.shows(`with the error "OUT OF": 60.`)
+	b.click("form[method=post] button")
+	b.shows("Retried 60 workflows.")
+	testutil.Eventually(t, "all have succeeded", func() bool {
+		counts, err := s.client.CountWorkflows(t.Context())
+		return err == nil && counts[tasktype.WorkflowSucceeded] == 60 && counts[tasktype.WorkflowFailed] == 1
+	})
+	b.visit("/workflows?error=closed")
+	b.click(`tbody a[href*="` + other + `"]`)
+	b.shows("closed")
 }
 
 // Selected workflows are retried by clicks. The list does not move while rows are selected.
@@ -408,7 +439,7 @@ func TestSelection(t *testing.T) {
 	b.click(`a[href^="?error="]`)
 	b.shows("Show all")
 	b.inspect("error group")
-	b.click(`a[href*="/retry?error="]`)
+	b.click(`a[href*="/retry?failed="]`)
 	b.shows(`"shop.bad" failed`)
 	b.click("form[method=post] button")
 	b.shows("Retried 2 workflows.")

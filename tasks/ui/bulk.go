@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,11 +15,14 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// mostChanged is the maximum number of workflows changed by one action.
-const mostChanged = 500
+const (
+	mostChanged = 500             // workflows changed by an action that reads them without the index
+	mostCounted = 10_000          // counted workflows of a filter
+	changeTime  = 8 * time.Second // timeout of an action on all workflows of a filter
+)
 
-// bulk is an action on several workflows. The query of a request selects them: with the parameter id by ID, with task and error by a
-// failed task, with queue by a task that waits in a queue, otherwise with the filter of the list of workflows.
+// bulk is an action on several workflows. The query of a request selects them: with the parameter selected by ID, with failed and group
+// by a failed task, otherwise with the filter of the list of workflows.
 type bulk struct {
 	*site
 	Name, Past string                 // such as "Retry" and "Retried"
@@ -28,127 +30,172 @@ type bulk struct {
 	State      tasktype.WorkflowState // of the workflows that a filter selects
 	Danger     bool
 	Change     func(ctx context.Context, id string) error
+	All        func(context.Context, tasktype.WorkflowFilter) (int, error) // changes all workflows of a filter; nil if only selected ones can be changed
 }
 
 // bulks returns the actions on several workflows by path.
 func (s *site) bulks() map[string]webui.Action {
 	out := map[string]webui.Action{}
+	retry := func(ctx context.Context, id string) error { return s.client.Retry(ctx, id) }
 	for _, b := range []bulk{
-		{s, "Retry", "Retried", "Their failed and skipped tasks run again.", tasktype.WorkflowFailed, false, func(ctx context.Context, id string) error { return s.client.Retry(ctx, id) }},
-		{s, "Cancel", "Cancelled", "Their running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.", tasktype.WorkflowRunning, true, s.client.Cancel},
-		{s, "Revoke", "Revoked", "Their pending tasks will not run and their running tasks are canceled. This cannot be undone.", tasktype.WorkflowRunning, true, s.client.Revoke},
+		{s, "Retry", "Retried", "Their failed and skipped tasks run again.", tasktype.WorkflowFailed, false, retry, s.client.RetryAll},
+		{s, "Cancel", "Cancelled", "Their running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.", tasktype.WorkflowRunning, true, s.client.Cancel, s.client.CancelAll},
+		{s, "Revoke", "Revoked", "Their pending tasks will not run and their running tasks are canceled. This cannot be undone.", tasktype.WorkflowRunning, true, s.client.Revoke, nil},
 	} {
 		out["/"+strings.ToLower(b.Name)] = webui.Action{Class: webui.Operate, Confirm: b.ask, Do: b.perform}
 	}
 	return out
 }
 
-// choose returns the IDs of the selected workflows, a description of the selection and the page that it is from.
-func (b bulk) choose(ctx context.Context, r *http.Request) (ids []string, which, back string, err error) {
+// selection contains the workflows of an action.
+type selection struct {
+	ids    []string                 // empty if the filter selects them
+	filter *tasktype.WorkflowFilter // nil if they were read
+	which  string                   // description
+	count  string                   // number
+	back   string                   // page of the selection
+}
+
+// choose returns the workflows that a request selects.
+func (b bulk) choose(ctx context.Context, r *http.Request) (selection, error) {
 	q := r.URL.Query()
+	sel, err := selection{back: b.cfg.Prefix + "/workflows"}, error(nil)
 	add := func(id string) {
-		if !slices.Contains(ids, id) && len(ids) < mostChanged {
-			ids = append(ids, id)
+		if !slices.Contains(sel.ids, id) && len(sel.ids) < mostChanged {
+			sel.ids = append(sel.ids, id)
 		}
 	}
-	task, queue := q.Get("task"), q.Get("queue")
+	task := q.Get("failed")
 	switch {
 	case q.Has("selected"):
-		which, back = "selected workflows", b.cfg.Prefix+"/workflows"
+		sel.which = "selected workflows"
 		for _, id := range q["id"] {
 			add(id)
 		}
-		if len(ids) == 0 {
-			err = webui.Invalid("No workflow is selected.")
+		if len(sel.ids) == 0 {
+			return sel, webui.Invalid("No workflow is selected.")
 		}
 	case task != "":
-		which, back = fmt.Sprintf("workflows in which %.200q failed", task), b.cfg.Prefix+nameURL(task)
-		var failed []tasktype.FailedNode
-		failed, err = b.failures(ctx, task, q.Get("error"))
+		sel.which, sel.back = fmt.Sprintf("workflows in which %.200q failed", task), b.cfg.Prefix+nameURL(task)
+		failed, err := b.failures(ctx, task, q.Get("group"))
+		if err != nil {
+			return sel, err
+		}
 		for _, n := range failed {
 			add(n.Workflow)
 		}
-	case queue != "":
-		which, back = fmt.Sprintf("workflows with tasks that wait in queue %.200q", queue), b.cfg.Prefix+"/queues/"+url.PathEscape(queue)
-		var ready []tasktype.ReservedNode
-		ready, err = b.client.Reserved(ctx, mostChanged)
-		for _, n := range ready {
-			if n.Queue == queue {
-				add(n.Workflow)
-			}
-		}
+	case b.All == nil:
+		return sel, webui.Invalid("No workflow is selected.")
 	default:
-		which, back = string(workflowWord(b.State))+" workflows", b.cfg.Prefix+"/workflows"
-		var f tasktype.WorkflowFilter
-		if f, err = filterOf(q, time.Now()); err != nil {
-			return nil, "", "", err
-		}
-		f.State, f.Limit, f.Cursor = b.State, mostChanged, ""
-		var list []tasktype.Workflow
-		list, _, err = b.client.Workflows(ctx, f)
-		for _, w := range list {
-			add(w.ID)
-		}
-		if f.Contains != "" {
-			which += fmt.Sprintf(" with %.200q in their name", f.Contains)
-		}
-		if label := q.Get("label"); label != "" {
-			which += fmt.Sprintf(" with the label %.200q", label)
-		}
-		if f.After.IsZero() && f.Contains == "" && len(f.Labels) == 0 {
-			which = "all " + which
-		}
+		return b.filtered(ctx, q)
 	}
-	if err == nil && len(ids) == 0 {
-		err = webui.Invalid("There are no %s.", which)
+	if len(sel.ids) == 0 {
+		err = webui.Invalid("There are no %s.", sel.which)
 	}
-	return ids, which, back, err
+	sel.count = webui.Number(len(sel.ids))
+	return sel, err
+}
+
+// filtered returns the workflows that the filter of a query selects.
+func (b bulk) filtered(ctx context.Context, q url.Values) (selection, error) {
+	f, err := filterOf(q, time.Now())
+	if err != nil {
+		return selection{}, err
+	}
+	if !f.Indexed() && f.State != b.State {
+		return selection{}, webui.Invalid("The filter selects %s workflows.", workflowWord(f.State))
+	}
+	f.State, f.Cursor = b.State, ""
+	sel := selection{which: workflowWord(b.State) + " workflows" + f.String(), back: b.cfg.Prefix + "/workflows?" + f.query(q.Get("within")).Encode()}
+	if f.After.IsZero() && f.String() == "" {
+		sel.which = "all " + sel.which
+	}
+	n, more := 0, false
+	if f.Indexed() {
+		sel.filter = &f.WorkflowFilter
+		if n, more, err = b.countAll(ctx, f.WorkflowFilter); err != nil {
+			return sel, err
+		}
+	} else {
+		f.Limit = mostChanged
+		found, _, read, err := b.find(ctx, f)
+		if err != nil {
+			return sel, err
+		}
+		for _, w := range found {
+			sel.ids = append(sel.ids, w.ID)
+		}
+		n, more = len(found), read > 0
+	}
+	sel.count = webui.Number(n)
+	switch {
+	case n == 0:
+		err = webui.Invalid("There are no %s.", sel.which)
+	case more && sel.filter != nil:
+		sel.count = "more than " + sel.count
+	case more:
+		sel.count += ", and possibly more; repeat the action for them"
+	}
+	return sel, err
+}
+
+// countAll counts the workflows that a filter selects. It stops at mostCounted, with more set.
+func (b bulk) countAll(ctx context.Context, f tasktype.WorkflowFilter) (n int, more bool, err error) {
+	for f.Limit = 1000; ; {
+		list, next, err := b.client.Workflows(ctx, f)
+		if err != nil {
+			return 0, false, err
+		}
+		if n += len(list); next == "" || n >= mostCounted {
+			return n, next != "", nil
+		}
+		f.Cursor = next
+	}
 }
 
 func (b bulk) ask(ctx context.Context, r *http.Request) (webui.Question, error) {
-	ids, which, back, err := b.choose(ctx, r)
-	if err != nil {
-		return webui.Question{}, err
-	}
-	count := strconv.Itoa(len(ids))
-	if len(ids) == mostChanged {
-		count += ", the maximum"
-	}
+	sel, err := b.choose(ctx, r)
 	return webui.Question{
-		Title: b.Name + " workflows", Button: b.Name + " workflows", Danger: b.Danger, Back: back, At: b.cfg.Prefix + "/workflows",
-		Text:   fmt.Sprintf("Selection: %s: %s. %s", which, count, b.Text),
-		Fields: []webui.Field{{Name: "most", Type: "number", Label: "Maximum number, the newest first", Value: strconv.Itoa(len(ids)), Min: 1, Max: len(ids), Required: true}},
-	}, nil
+		Title: b.Name + " workflows", Button: b.Name + " workflows", Danger: b.Danger, Back: sel.back, At: b.cfg.Prefix + "/workflows",
+		Text: fmt.Sprintf("Selection: %s: %s. %s", sel.which, sel.count, b.Text),
+	}, err
 }
 
 func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error) {
-	most, err := strconv.Atoi(r.PostFormValue("most"))
-	if err != nil || most < 1 || most > mostChanged {
-		return webui.Result{}, webui.Invalid("The number must be from 1 to %d.", mostChanged)
-	}
-	ids, _, back, err := b.choose(ctx, r)
+	sel, err := b.choose(ctx, r)
 	if err != nil {
 		return webui.Result{}, err
 	}
-	ids = ids[:min(len(ids), most)]
-	changed, why := 0, ""
-	for i, id := range ids {
+	changed, skipped := 0, ""
+	if sel.filter != nil {
+		changing, cancel := context.WithTimeout(ctx, changeTime)
+		defer cancel()
+		changed, err = b.All(changing, *sel.filter)
+		switch {
+		case err == nil:
+		case tasks.Unavailable(err) && changing.Err() == nil:
+			return webui.Result{}, fmt.Errorf("%s %d workflows: %w", strings.ToLower(b.Past), changed, err)
+		case changing.Err() != nil:
+			skipped = " More are left: repeat the action."
+		default:
+			skipped = fmt.Sprintf(" Some are unchanged: %.300s.", err)
+		}
+	}
+	for i, id := range sel.ids {
 		switch err := b.Change(ctx, id); {
 		case err == nil:
 			changed++
 		case unchanged(err):
-			why = err.Error()
+			skipped = fmt.Sprintf(" Unchanged: %d, for example because of: %.300s.", i+1-changed, err)
 		default:
-			return webui.Result{}, fmt.Errorf("%s %d of %d workflows: %w", strings.ToLower(b.Past), i, len(ids), err)
+			return webui.Result{}, fmt.Errorf("%s %d of %d workflows: %w", strings.ToLower(b.Past), i, len(sel.ids), err)
 		}
 	}
-	done := webui.Result{To: back, Title: "Workflows " + strings.ToLower(b.Past), Text: fmt.Sprintf("%s %d workflows.", b.Past, changed)}
+	done := webui.Result{To: sel.back, Title: "Workflows " + strings.ToLower(b.Past), Text: fmt.Sprintf("%s %s workflows.", b.Past, webui.Number(changed))}
 	if changed == 1 {
 		done.Text = b.Past + " 1 workflow."
 	}
-	if skipped := len(ids) - changed; skipped > 0 {
-		done.Text += fmt.Sprintf(" Unchanged: %d, for example because of: %.300s.", skipped, why)
-	}
+	done.Text += skipped
 	return done, nil
 }
 

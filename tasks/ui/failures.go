@@ -20,7 +20,7 @@ const (
 // concurrent use.
 type Failures struct {
 	mu  sync.Mutex // guards all
-	all map[failedRun]string
+	all map[failedRun]tasktype.Failure
 }
 
 // failedRun identifies a run of a workflow. A retry ends at another time.
@@ -29,17 +29,18 @@ type failedRun struct {
 	ended int64
 }
 
-// Of returns the error of a workflow in one line, or "" if it has not failed or its result has expired.
-func (f *Failures) Of(ctx context.Context, client *tasks.Client, w tasktype.Workflow) (string, error) {
+// Of returns the failure of a workflow with one line of its message. It is empty if the workflow has not failed or its result has
+// expired.
+func (f *Failures) Of(ctx context.Context, client *tasks.Client, w tasktype.Workflow) (tasktype.Failure, error) {
 	if w.State != tasktype.WorkflowFailed {
-		return "", nil
+		return tasktype.Failure{}, nil
 	}
 	run := failedRun{w.ID, w.Ended.UnixMilli()}
 	f.mu.Lock()
-	text, ok := f.all[run]
+	known, ok := f.all[run]
 	f.mu.Unlock()
 	if ok {
-		return text, nil
+		return known, nil
 	}
 	reading, cancel := context.WithTimeout(ctx, failureTime)
 	defer cancel()
@@ -47,36 +48,48 @@ func (f *Failures) Of(ctx context.Context, client *tasks.Client, w tasktype.Work
 	failure, ok := errors.AsType[*tasks.Failure](err)
 	switch {
 	case ok:
-		text = clip.Line(failure.Message, 200)
+		known = tasktype.Failure{Task: failure.Task, Code: clip.Line(failure.Code, 200), Message: clip.Line(failure.Message, 200)}
 	case err == nil, errors.Is(err, tasks.ErrUnknown), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return "", nil // retried or expired since the listing
+		return tasktype.Failure{}, nil // retried or expired since the listing
 	default:
-		return "", err
+		return tasktype.Failure{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == nil || len(f.all) >= mostCached {
-		f.all = map[failedRun]string{}
+		f.all = map[failedRun]tasktype.Failure{}
 	}
-	f.all[run] = text
-	return text, nil
+	f.all[run] = known
+	return known, nil
 }
 
 // flowRow is a workflow of a list.
 type flowRow struct {
 	tasktype.Workflow
-	Error string // empty unless it has failed
+	Failure tasktype.Failure // empty unless it has failed
+}
+
+// Error describes the failure in one line: the task, unless the workflow has its name, the code and the message.
+func (r flowRow) Error() string {
+	text := r.Failure.Message
+	if code := r.Failure.Code; code != "" && code != tasktype.CodeError {
+		text = code + ": " + text
+	}
+	if task := r.Failure.Task; task != "" && task != r.Name {
+		text = task + ": " + text
+	}
+	return text
 }
 
 // rows returns the rows of a list of workflows.
 func (s *site) rows(ctx context.Context, list []tasktype.Workflow) ([]flowRow, error) {
 	out := make([]flowRow, len(list))
 	for i, w := range list {
-		text, err := s.known.Of(ctx, s.client, w)
+		failure, err := s.known.Of(ctx, s.client, w)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = flowRow{w, text}
+		out[i] = flowRow{w, failure}
 	}
 	return out, nil
 }

@@ -137,7 +137,7 @@ func (g errorGroup) Query() string { return "?" + url.Values{"error": {g.Key}}.E
 
 // Retry returns the query of the action that retries the workflows of the group.
 func (d nameData) Retry(key string) string {
-	return "?" + url.Values{"task": {d.Task}, "error": {key}}.Encode()
+	return "?" + url.Values{"failed": {d.Task}, "group": {key}}.Encode()
 }
 
 // variable matches the words of a message that differ between similar failures, such as numbers and IDs.

@@ -3,11 +3,11 @@ package ui
 import (
 	"context"
 	"fmt"
+	"html"
 	"html/template"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,50 +141,96 @@ func TestPagesOfTaskAndQueue(t *testing.T) {
 	}
 }
 
-// Workflows are filtered by part of the name and state, and running ones are revoked together.
-func TestWorkflowsAreFilteredAndRevoked(t *testing.T) {
+// Workflows are filtered by name, task and state. All that a filter selects are cancelled, also more than a page has.
+func TestWorkflowsAreFilteredAndCancelled(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
-	var ids []string
-	for i := range 4 {
-		s := inc.S(i)
-		if i == 3 {
-			s = bad.S(i)
+	var all []*tasks.AsyncResult[int]
+	for i := range mostChanged + 5 {
+		s := inc.S(i, tasks.In(time.Hour))
+		if i == 0 {
+			s = tasks.Chain3(inc.S(0, tasks.In(time.Hour)), inc, bad)
 		}
 		run, err := s.Send(t.Context(), f.Client())
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, run.ID())
+		all = append(all, run)
 	}
-	wantIn(t, h, "/workflows?name=INC&within=1h", ids[0], ids[2], "<small>4</small>", "/tasks/revoke?")
-	if _, body := get(t, h, "/workflows?name=INC"); strings.Contains(body, ids[3]) {
+	other, err := bad.S(1, tasks.In(time.Hour)).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, h, "/workflows?name=INC&within=1h", all[mostChanged].ID(), "<small>506</small>", "/tasks/cancel?name=INC&amp;within=1h")
+	wantIn(t, h, "/workflows?task=u.bad", all[0].ID(), other.ID(), `value="u.bad"`)
+	if _, body := get(t, h, "/workflows?name=INC"); strings.Contains(body, other.ID()) {
 		t.Error("the list has a workflow with another name")
 	}
-	for _, path := range []string{"/workflows?within=odd", "/revoke?name=none", "/workflows?name=" + strings.Repeat("a", 201)} {
+	for _, path := range []string{"/workflows?within=odd", "/cancel?name=none", "/revoke?name=inc", "/workflows?name=" + strings.Repeat("a", 201), "/workflows?error=a&queue=b", "/cancel?error=a", "/retry?queue=default"} {
 		if code, _ := get(t, h, path); code != http.StatusBadRequest {
 			t.Errorf("%s: got %d, want 400", path, code)
 		}
 	}
-	wantIn(t, h, "/revoke?name=inc", ": 3.", `value="3"`)
-	wantPosted(t, h, http.StatusBadRequest, "/revoke?name=inc", "most", "0")
-	if body := wantPosted(t, h, http.StatusOK, "/revoke?name=inc", "most", "2"); !strings.Contains(body, "Revoked 2 workflows") {
+	wantIn(t, h, "/cancel?name=inc", ": 505.")
+	if body := wantPosted(t, h, http.StatusOK, "/cancel?name=inc"); !strings.Contains(body, "Cancelled 505 workflows.") {
 		t.Errorf("got %s", body)
 	}
-	var revoked []string // the latest two; workflows of the same millisecond are not ordered
-	for _, id := range ids {
-		state, err := tasks.Attach[int](f.Client(), id).Status(t.Context())
+	for _, run := range all {
+		if state, err := run.Status(t.Context()); err != nil || state != tasktype.Failed {
+			t.Fatalf("got %s, %v, want FAILURE", state, err)
+		}
+	}
+	if state, err := other.Status(t.Context()); err != nil || state.Terminal() {
+		t.Errorf("a workflow that the filter does not select: got %s, %v", state, err)
+	}
+}
+
+// Failed workflows are found and retried by the code, the task and the message of their failure, together with other filters. A list
+// states how many it has read.
+func TestWorkflowsAreFilteredByError(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	var ids []string
+	for _, s := range []tasks.Signature[string]{fails.S("the card was declined"), tasks.Chain3(text.S("no stock"), fails, text), text.S("no stock")} {
+		run, err := s.Send(t.Context(), f.Client(), tasks.Name("order"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state == tasktype.Revoked {
-			revoked = append(revoked, id)
+		ids = append(ids, run.ID())
+	}
+	f.Drain()
+	for query, want := range map[string][2]bool{
+		"error=CARD": {true, false}, "error=stock": {false, true}, "error=error": {true, true}, "error=u.fails": {true, true}, "error=fails": {},
+		"error=u.fails&task=u.text": {false, true}, "error=u.fails&name=none": {}, "error=error&state=success": {true, true},
+	} {
+		_, body := get(t, h, "/workflows?"+query)
+		for i, want := range want {
+			if strings.Contains(body, ids[i]) != want {
+				t.Errorf("%s: workflow %d is listed: %t, want %t", query, i, !want, want)
+			}
+		}
+		if strings.Contains(body, ids[2]) || strings.Contains(body, "were read") {
+			t.Errorf("%s: got %.3000s", query, body)
 		}
 	}
-	if len(revoked) != 2 || slices.Contains(revoked, ids[3]) {
-		t.Errorf("revoked %q of %q, want two of the first three", revoked, ids)
+	wantIn(t, h, "/workflows?error=card", "u.fails: the card was declined", "/tasks/retry?error=card", "data-still")
+	wantIn(t, h, "/retry?error=card", `with the error &#34;card&#34;: 1.`)
+	if body := wantPosted(t, h, http.StatusOK, "/retry?error=card"); !strings.Contains(body, "Retried 1 workflow.") {
+		t.Errorf("got %s", body)
 	}
-	wantIn(t, h, "/workflows?state=revoked", revoked...)
+	for range mostFailed {
+		if _, err := fails.S("again").Send(t.Context(), f.Client()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Drain()
+	_, body := get(t, h, "/workflows?error=stock")
+	_, next, _ := strings.Cut(body, `<p class="more"><a href="`)
+	next, _, _ = strings.Cut(next, `"`)
+	if strings.Contains(body, ids[1]) || !strings.Contains(body, "Only 1\u202f000 failed workflows were read") || next == "" {
+		t.Fatalf("got %.3000s", body)
+	}
+	wantIn(t, h, "/workflows"+html.UnescapeString(next), ids[1])
 }
 
 // Pages of a workflow that is too large do not read its nodes.
@@ -290,7 +336,7 @@ func TestNodePageHasRuns(t *testing.T) {
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/0", "repeated", "in 3 runs", "First start", "Last start", `<th scope="row">Waited</th><td>&lt; 1 ms</td>`)
 }
 
-// Workflows are filtered and revoked by a label, which the list links.
+// Workflows are filtered and cancelled by a label, which the list links.
 func TestWorkflowsAreFilteredByLabel(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
@@ -313,7 +359,7 @@ func TestWorkflowsAreFilteredByLabel(t *testing.T) {
 			t.Errorf("%s: got %d, want 400", path, code)
 		}
 	}
-	if body := wantPosted(t, h, http.StatusOK, "/revoke?label=customer%3Dzen", "most", "1"); !strings.Contains(body, "Revoked 1 workflow.") {
+	if body := wantPosted(t, h, http.StatusOK, "/cancel?label=customer%3Dzen"); !strings.Contains(body, "Cancelled 1 workflow.") {
 		t.Errorf("got %s", body)
 	}
 }
@@ -404,17 +450,17 @@ func TestSelectedWorkflowsAreChanged(t *testing.T) {
 	wantIn(t, h, "/workflows", `name="id" value="`+ids[0]+`"`, `formaction="/tasks/retry"`, "Cancel running…")
 	selected := "?selected=yes&id=" + ids[0] + "&id=" + ids[1] + "&id=" + ids[0]
 	wantIn(t, h, "/cancel"+selected, "selected workflows: 2.")
-	for _, path := range []string{"/cancel?selected=yes", "/retry", "/retry?name=inc", "/cancel?queue=none", "/retry?task=u.inc"} {
+	for _, path := range []string{"/cancel?selected=yes", "/retry", "/retry?name=inc", "/cancel?queue=none", "/retry?failed=u.inc"} {
 		if code, _ := get(t, h, path); code != http.StatusBadRequest {
 			t.Errorf("%s: got %d, want 400", path, code)
 		}
 	}
-	if body := wantPosted(t, h, http.StatusOK, "/cancel"+selected, "most", "2"); !strings.Contains(body, "Cancelled 2 workflows.") {
+	if body := wantPosted(t, h, http.StatusOK, "/cancel"+selected); !strings.Contains(body, "Cancelled 2 workflows.") {
 		t.Errorf("got %s", body)
 	}
 	f.Drain()
 	all := selected + "&id=" + ids[2] + "&id=unknown"
-	if body := wantPosted(t, h, http.StatusOK, "/retry"+all, "most", "4"); !strings.Contains(body, "Retried 2 workflows. Unchanged: 2") {
+	if body := wantPosted(t, h, http.StatusOK, "/retry"+all); !strings.Contains(body, "Retried 2 workflows. Unchanged: 2") {
 		t.Errorf("got %s", body)
 	}
 	for i, id := range ids {
@@ -448,9 +494,9 @@ func TestFailuresAreGroupedAndRetried(t *testing.T) {
 	if _, body := get(t, h, "/names/u.fails"+group); strings.Contains(body, ids[2]) {
 		t.Error("the list of a group has a failure of another group")
 	}
-	action := "/retry" + group + "&task=u.fails"
+	action := "/retry" + strings.Replace(group, "error=", "group=", 1) + "&failed=u.fails"
 	wantIn(t, h, action, "u.fails", ": 2.")
-	if body := wantPosted(t, h, http.StatusOK, action, "most", "2"); !strings.Contains(body, "Retried 2 workflows.") {
+	if body := wantPosted(t, h, http.StatusOK, action); !strings.Contains(body, "Retried 2 workflows.") {
 		t.Errorf("got %s", body)
 	}
 	for _, path := range []string{"/names/u.fails?error=none", "/names/u.fails"} {
@@ -477,8 +523,14 @@ func TestQueueIsEmptied(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?queue=slow"`)
+	wantIn(t, h, "/workflows?queue=slow", waiting.ID(), "/tasks/cancel?queue=slow")
+	for _, query := range []string{"?queue=slow&name=none", "?queue=slow&task=none", "?queue=slow&label=a%3Db", "?queue=default"} {
+		if _, body := get(t, h, "/workflows"+query); strings.Contains(body, waiting.ID()) {
+			t.Errorf("%s has a workflow that it does not select", query)
+		}
+	}
 	wantIn(t, h, "/cancel?queue=slow", "wait in queue", ": 1.")
-	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow", "most", "1")
+	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow")
 	if state, err := waiting.Status(ctx); err != nil || state != tasktype.Failed {
 		t.Errorf("a workflow of the queue: got %s, %v, want FAILURE", state, err)
 	}
@@ -500,7 +552,7 @@ func TestListsHaveErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/workflows", "/"} {
-		wantIn(t, h, path, run.ID(), `<small class="badtext">the workflow was cancelled`)
+		wantIn(t, h, path, run.ID(), `<small class="badtext">cancelled: the workflow was cancelled`)
 	}
 	f.Advance(time.Second)
 	if err := run.Retry(ctx); err != nil {

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -24,19 +25,80 @@ var workflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype
 // spans are the choices of the time filter.
 var spans = []webui.Option{{Value: "", Text: "any time"}, {Value: "1h", Text: "last hour"}, {Value: "24h", Text: "last day"}, {Value: "168h", Text: "last week"}}
 
+const (
+	mostWaiting = 500  // workflows that a filter by queue selects
+	mostFailed  = 1000 // failed workflows whose errors a filter by error reads at once
+)
+
+// flowFilter selects workflows. The index of workflows has no errors and queues, so a filter by one of them selects only failed or
+// running workflows, and reads a limited number of them.
+type flowFilter struct {
+	tasktype.WorkflowFilter
+	Error string // code, task or part of the message of the failure; empty for all
+	Queue string // with a task that waits in it; empty for all
+}
+
+// Indexed reports whether the index selects the workflows.
+func (f flowFilter) Indexed() bool { return f.Error == "" && f.Queue == "" }
+
+// String describes the filter without the state and the time.
+func (f flowFilter) String() string {
+	text, labels := "", strings.Join(f.labels(), " ")
+	for _, part := range []struct{ format, value string }{
+		{" with %.200q in their name", f.Contains}, {" with the label %.200q", labels}, {" that begin or end with task %.200q", f.Name},
+		{" with the error %.200q", f.Error}, {" with tasks that wait in queue %.200q", f.Queue},
+	} {
+		if part.value != "" {
+			text += fmt.Sprintf(part.format, part.value)
+		}
+	}
+	return text
+}
+
+func (f flowFilter) labels() (all []string) {
+	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
+		all = append(all, k+"="+f.Labels[k])
+	}
+	return all
+}
+
+// query returns the parameters of the filter without state and cursor. The parameters error and queue select a state.
+func (f flowFilter) query(within string) url.Values {
+	q := url.Values{}
+	for name, value := range map[string]string{"name": f.Contains, "task": f.Name, "error": f.Error, "queue": f.Queue, "within": within} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	for _, label := range f.labels() {
+		q.Add("label", label)
+	}
+	return q
+}
+
 type workflowsData struct {
-	Query  string
-	Labels []string // key=value
+	flowFilter
 	Within string
-	State  tasktype.WorkflowState
 	Spans  []webui.Option
 	Tabs   []tab
 	List   []flowRow
 	Next   string // URL of the next page; empty on the last
-	Filter string // query of the actions on all workflows of the listing
+	Action string // query of the actions on all workflows of the listing
 	Failed bool   // some may be retried
 	Live   bool   // some may be cancelled
+	Bound  int    // number of workflows that were read for a filter without an index; 0 if all were read
 }
+
+// Label returns the first label of the filter.
+func (d workflowsData) Label() string {
+	for _, label := range d.labels() {
+		return label
+	}
+	return ""
+}
+
+// Filtered reports whether the listing has a filter.
+func (d workflowsData) Filtered() bool { return d.State != "" || d.Within != "" || d.String() != "" }
 
 // tab is a link to the workflows of a state.
 type tab struct {
@@ -46,13 +108,17 @@ type tab struct {
 }
 
 // filterOf returns the filter of a request.
-func filterOf(q url.Values, now time.Time) (tasktype.WorkflowFilter, error) {
-	f := tasktype.WorkflowFilter{State: tasktype.WorkflowState(q.Get("state")), Contains: strings.TrimSpace(q.Get("name")), Cursor: q.Get("after")}
+func filterOf(q url.Values, now time.Time) (flowFilter, error) {
+	get := func(name string) string { return strings.TrimSpace(q.Get(name)) }
+	f := flowFilter{
+		WorkflowFilter: tasktype.WorkflowFilter{State: tasktype.WorkflowState(q.Get("state")), Contains: get("name"), Name: get("task"), Cursor: q.Get("after")},
+		Error:          get("error"), Queue: get("queue"),
+	}
 	if f.State != "" && !slices.Contains(workflowStates, f.State) {
 		return f, webui.Invalid("Unknown state %.40q.", f.State)
 	}
-	if len(f.Contains) > 200 || len(f.Cursor) > 500 {
-		return f, webui.Invalid("The name or cursor is too long.")
+	if max(len(f.Contains), len(f.Name), len(f.Error), len(f.Queue)) > 200 || len(f.Cursor) > 500 {
+		return f, webui.Invalid("A parameter is too long.")
 	}
 	texts := slices.DeleteFunc(slices.Clone(q["label"]), func(text string) bool { return text == "" }) // of an empty form field
 	if len(texts) > 20 {
@@ -72,46 +138,128 @@ func filterOf(q url.Values, now time.Time) (tasktype.WorkflowFilter, error) {
 		}
 		f.After = now.Add(-d)
 	}
+	switch {
+	case f.Error != "" && f.Queue != "":
+		return f, webui.Invalid("Filter by error or by queue: tasks of failed workflows do not wait in a queue.")
+	case f.Error != "":
+		f.State = tasktype.WorkflowFailed
+	case f.Queue != "":
+		f.State = tasktype.WorkflowRunning
+	}
 	return f, nil
 }
 
-// workflows lists workflows by state, part of the name and time, the newest first. It reads a limited part of the
-// index.
+// find returns workflows that a filter selects, the newest first, and the cursor of the next page. For a filter without an index, read is
+// the number of workflows that it has read, or 0 if that was all of them.
+func (s *site) find(ctx context.Context, f flowFilter) (found []flowRow, next string, read int, err error) {
+	switch {
+	case f.Queue != "":
+		return s.waiting(ctx, f)
+	case f.Error != "":
+		return s.failed(ctx, f)
+	}
+	list, next, err := s.client.Workflows(ctx, f.WorkflowFilter)
+	if err == nil {
+		found, err = s.rows(ctx, list)
+	}
+	return found, next, 0, err
+}
+
+// failed returns failed workflows with an error: a full page of at most twice the limit, or those among the first mostFailed.
+func (s *site) failed(ctx context.Context, f flowFilter) (found []flowRow, next string, read int, err error) {
+	want, limit := strings.ToLower(f.Error), f.Limit
+	f.Limit = pageSize
+	for {
+		list, after, err := s.client.Workflows(ctx, f.WorkflowFilter)
+		if err != nil {
+			return nil, "", 0, err
+		}
+		rows, err := s.rows(ctx, list)
+		if err != nil {
+			return nil, "", 0, err
+		}
+		for _, row := range rows {
+			if e := row.Failure; e.Code == f.Error || e.Task == f.Error || strings.Contains(strings.ToLower(e.Message), want) {
+				found = append(found, row)
+			}
+		}
+		read += len(list)
+		if f.Cursor = after; after == "" {
+			return found, "", 0, nil
+		}
+		if len(found) >= limit || read >= mostFailed {
+			return found, after, read, nil
+		}
+	}
+}
+
+// waiting returns running workflows with a task that waits in a queue, the longest waiting first. It reads the first mostWaiting tasks.
+func (s *site) waiting(ctx context.Context, f flowFilter) (found []flowRow, next string, read int, err error) {
+	ready, err := s.client.Reserved(ctx, mostWaiting)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	ready = slices.DeleteFunc(ready, func(n tasktype.ReservedNode) bool { return n.Queue != f.Queue })
+	seen := map[string]bool{}
+	for i, n := range ready {
+		if seen[n.Workflow] {
+			continue
+		}
+		if seen[n.Workflow] = true; len(found) == f.Limit {
+			return found, "", i, nil
+		}
+		w, err := tasks.Attach[any](s.client, n.Workflow).Summary(ctx)
+		if errors.Is(err, tasks.ErrUnknown) {
+			continue // has expired
+		}
+		if err != nil {
+			return nil, "", 0, err
+		}
+		if f.matches(w.Workflow) {
+			found = append(found, flowRow{Workflow: w.Workflow})
+		}
+	}
+	if len(ready) == mostWaiting {
+		read = mostWaiting
+	}
+	return found, "", read, nil
+}
+
+// matches reports whether the filter selects a running workflow that waits in its queue.
+func (f flowFilter) matches(w tasktype.Workflow) bool {
+	for k, v := range f.Labels {
+		if got, ok := w.Labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return w.State == f.State && !w.Created.Before(f.After) && strings.Contains(strings.ToLower(w.Name), strings.ToLower(f.Contains)) &&
+		(f.Name == "" || w.Name == f.Name || strings.HasPrefix(w.Name, f.Name+" → ") || strings.HasSuffix(w.Name, " → "+f.Name))
+}
+
+// workflows lists the workflows that a filter selects, the newest first.
 func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
 	f, err := filterOf(q, time.Now())
 	if err != nil {
 		return webui.View{}, err
 	}
-	d := workflowsData{State: f.State, Query: f.Contains, Within: q.Get("within"), Spans: spans}
-	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
-		d.Labels = append(d.Labels, k+"="+f.Labels[k])
-	}
 	f.Limit = pageSize
-	list, next, err := s.client.Workflows(ctx, f)
-	if err != nil {
+	d := workflowsData{flowFilter: f, Within: q.Get("within"), Spans: spans}
+	next := ""
+	if d.List, next, d.Bound, err = s.find(ctx, f); err != nil {
 		return webui.View{}, err
 	}
 	counts, err := s.client.CountWorkflows(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	if d.List, err = s.rows(ctx, list); err != nil {
-		return webui.View{}, err
-	}
-	own := url.Values{}
-	for _, name := range []string{"name", "within"} {
-		if v := q.Get(name); v != "" {
-			own.Set(name, v)
-		}
-	}
-	for _, label := range d.Labels {
-		own.Add("label", label)
-	}
+	own := f.query(d.Within)
 	listed := func(state tasktype.WorkflowState) bool {
-		return counts[state] > 0 && (f.State == "" || f.State == state)
+		return counts[state] > 0 && (f.State == "" || f.State == state) && (f.Indexed() || len(d.List) > 0)
 	}
-	d.Filter, d.Failed, d.Live = "?"+own.Encode(), listed(tasktype.WorkflowFailed), listed(tasktype.WorkflowRunning)
+	d.Action, d.Failed, d.Live = "?"+own.Encode(), listed(tasktype.WorkflowFailed), listed(tasktype.WorkflowRunning)
+	own.Del("error")
+	own.Del("queue")
 	d.Tabs = append(d.Tabs, tab{URL: s.cfg.Prefix + "/workflows?" + own.Encode()})
 	for _, state := range workflowStates {
 		own.Set("state", string(state))
@@ -121,7 +269,8 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		q.Set("after", next)
 		d.Next = "?" + q.Encode()
 	}
-	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d}, nil
+	// A list that was not selected by the index is too expensive for updates.
+	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Fixed: !f.Indexed()}, nil
 }
 
 // search redirects to the workflow with an ID, or to the list of workflows with a name.
