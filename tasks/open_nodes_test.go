@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -251,6 +252,47 @@ func TestSettleOfAFailedMapEnds(t *testing.T) {
 		_, err := run.Wait(limited(t))
 		if f := wantFailure(t, err, "a map needs a list"); f.Code != tasktype.CodeInput {
 			t.Errorf("got %+v", f)
+		}
+	})
+}
+
+// An open node has the choices of its declaration. Invalid choices are errors of Send.
+func TestChoicesOfAnExternalTask(t *testing.T) {
+	approve := tasks.New[draft, opinion]("token.approve", tasks.External(), tasks.Choice("Approve", opinion{true}), tasks.Choice("Refuse", opinion{false}))
+	want := []tasktype.Choice{{Label: "Approve", Value: []byte(`{"OK":true}`)}, {Label: "Refuse", Value: []byte(`{"OK":false}`)}}
+	var eleven []tasks.TaskOption
+	for i := range 11 {
+		eleven = append(eleven, tasks.Choice(fmt.Sprint(i), opinion{}))
+	}
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, tasks.Chain(approve.S(draft{"a"}, tasks.Timeout(time.Hour)), publish))
+		o := opened(t, d.client, approve.Name(), 1)[0]
+		if !reflect.DeepEqual(o.Choices, want) {
+			t.Errorf("got %s, want %s", o.Choices, want)
+		}
+		n, err := d.client.Node(ctx, o.Workflow, o.Node)
+		if err != nil || !reflect.DeepEqual(n.Choices, want) {
+			t.Errorf("got %s, %v, want %s", n.Choices, err, want)
+		}
+		if err := d.client.Complete(ctx, tokenOf(t, d.client, o), o.Choices[1].Value); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(ctx); err != nil || got != "published false" {
+			t.Errorf("got %q, %v, want the choice", got, err)
+		}
+		if n, err := d.client.Node(ctx, o.Workflow, o.Node); err != nil || n.Choices != nil {
+			t.Errorf("after completion: got %s, %v, want no choices", n.Choices, err)
+		}
+		for name, opts := range map[string][]tasks.TaskOption{
+			"type":  {tasks.Choice("Approve", "yes")},
+			"label": {tasks.Choice("Approve", opinion{}), tasks.Choice("Approve", opinion{true})},
+			"most":  eleven,
+			"large": {tasks.Choice("Approve", strings.Repeat("a", 5000))},
+		} {
+			if _, err := tasks.New[draft, opinion]("token.odd", opts...).S(draft{"a"}).Send(ctx, d.client); err == nil || !strings.Contains(err.Error(), "tasks.Choice(") {
+				t.Errorf("%s: got %v, want an error that names the option", name, err)
+			}
 		}
 	})
 }

@@ -18,7 +18,9 @@ type Task[I, O any] struct {
 // New declares a task. The options are the defaults of its signatures. A program that knows only the name of a task
 // can declare it as a Task[json.RawMessage, json.RawMessage].
 func New[I, O any](name string, opts ...TaskOption) Task[I, O] {
-	return Task[I, O]{name: name, opts: collect(opts, TaskOption.forTask)}
+	t := Task[I, O]{name: name, opts: collect(opts, TaskOption.forTask)}
+	checkChoices[O](t.opts)
+	return t
 }
 
 // NewAction declares a task without a result, for [HandleAction]. Its value is an empty object.

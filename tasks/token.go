@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
@@ -33,6 +37,48 @@ var (
 // [Timeout] begins when the task is opened; [Client.Extend] moves the deadline. At the deadline the attempt fails
 // with [tasktype.CodeTimeout]. If [MaxRetry] allows another attempt, the task is opened again, with a new token.
 func External() TaskOption { return option(func(o *graph.Opts) { o.External = true }) }
+
+const (
+	mostChoices = 10
+	mostLabel   = 60      // bytes
+	mostChoice  = 4 << 10 // bytes of JSON
+)
+
+// Choice declares a result of an [External] task, or of one whose handler returns [ResultPending]: the page "To do" of package ui
+// has a button with the label that completes the task with the value. A task has at most 10 choices. The value has the result type of the task and at most 4
+// KiB of JSON.
+//
+//	var Approve = tasks.New[Order, bool]("order.approve", tasks.External(), tasks.Choice("Approve", true), tasks.Choice("Refuse", false))
+func Choice(label string, value any) TaskOption {
+	if label == "" || len(label) > mostLabel || !utf8.ValidString(label) || strings.ContainsFunc(label, unicode.IsControl) {
+		return bad("Choice(%.100q): give a label of 1 to %d bytes of UTF-8 without control characters", label, mostLabel)
+	}
+	raw, err := marshal(value)
+	if err != nil {
+		return bad("Choice(%q): %w", label, err)
+	}
+	if len(raw) > mostChoice {
+		return bad("Choice(%q): the value has more than %d bytes", label, mostChoice)
+	}
+	return option(func(o *graph.Opts) { o.Choices = append(o.Choices, graph.Choice{Label: label, Value: raw}) })
+}
+
+// checkChoices sets the error of a declaration if its choices are too many, have equal labels, or are not results of type O.
+func checkChoices[O any](o *graph.Opts) {
+	for i, c := range o.Choices {
+		err := json.Unmarshal(c.Value, new(O))
+		switch {
+		case i == mostChoices:
+			err = fmt.Errorf("a task has at most %d", mostChoices)
+		case slices.ContainsFunc(o.Choices[:i], func(other graph.Choice) bool { return other.Label == c.Label }):
+			err = errors.New("another choice has this label")
+		}
+		if err != nil {
+			bad("Choice(%q): %w", c.Label, err)(o)
+			return
+		}
+	}
+}
 
 // TokenFrom returns a token with which another program can complete the task of ctx instead of its handler. The
 // handler passes the token on and returns [ResultPending]. A completion that arrives earlier is the result, and the

@@ -43,6 +43,7 @@ type NodeDetail struct {
 	Input   json.RawMessage   `json:"input,omitempty"`   // nil if it is unknown or no longer retained
 	Tried   []NodeAttempt     `json:"tried,omitempty"`   // the first run and the last eleven runs that were followed by another run
 	Headers map[string]string `json:"headers,omitempty"` // headers of the workflow
+	Choices []Choice          `json:"choices,omitempty"` // declared results, while it waits for external completion
 }
 
 // NodeAttempt is a run of a node that was followed by another run.

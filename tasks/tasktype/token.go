@@ -15,6 +15,13 @@ type OpenToken struct {
 	Attempt  int             `json:"attempt"`           // 1 for the first
 	Opened   time.Time       `json:"opened"`            // time when it started to wait
 	Deadline time.Time       `json:"deadline,omitzero"` // deadline of the completion; zero without one
+	Choices  []Choice        `json:"choices,omitempty"` // results that its declaration offers
+}
+
+// Choice is a declared result of an external task.
+type Choice struct {
+	Label string          `json:"label"` // such as "Approve"
+	Value json.RawMessage `json:"value"` // the result
 }
 
 // OpenTask is a task with nodes that wait for external completion.

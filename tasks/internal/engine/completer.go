@@ -312,6 +312,14 @@ func (a *Completer) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 	return out, nil
 }
 
+// choicesOf returns the declared results of a task.
+func choicesOf(spec *graph.Spec) (out []tasktype.Choice) {
+	for _, c := range spec.Choices {
+		out = append(out, tasktype.Choice(c))
+	}
+	return out
+}
+
 // openToken describes an open node.
 func (a *Completer) openToken(ctx context.Context, n *store.OpenNode) (t tasktype.OpenToken, err error) {
 	o, err := a.outside(ctx, token{workflow: n.Flow.Ref, node: n.Node})
@@ -319,7 +327,7 @@ func (a *Completer) openToken(ctx context.Context, n *store.OpenNode) (t tasktyp
 		return t, err
 	}
 	rec := store.ParseRecord(n.Record, o.fl.Created)
-	t = tasktype.OpenToken{Workflow: n.Flow.ID(), Node: n.Node, Task: o.spec().Task, Attempt: rec.Attempts, Opened: rec.Began, Deadline: rec.Deadline}
+	t = tasktype.OpenToken{Workflow: n.Flow.ID(), Node: n.Node, Task: o.spec().Task, Attempt: rec.Attempts, Opened: rec.Began, Deadline: rec.Deadline, Choices: choicesOf(o.spec())}
 	t.Input, err = a.graphs.values(o.fl).input(ctx, o.g, o.id, &rec)
 	return t, err
 }

@@ -57,6 +57,9 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		b = running[node]
 	}
 	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, b), Tried: store.ParseRuns(raws[4]), Headers: fl.g.Headers}
+	if d.Open {
+		d.Choices = choicesOf(&g.Specs[g.Nodes[id.Index].Spec])
+	}
 	d.Input, err = v.keptInput(ctx, g, id, &rec, raws[7], raws[8])
 	return d, err
 }

@@ -289,7 +289,7 @@ func (c *compiler) spec(s *Sig) (int, error) {
 		sp.RateN, sp.RatePer = o.Rate.N, o.Rate.Per.Milliseconds()
 	}
 	sp.Bind = o.Bind
-	sp.External = o.External
+	sp.External, sp.Choices = o.External, o.Choices
 	if c.specs == nil {
 		c.g.Specs = append(c.g.Specs, sp)
 		return len(c.g.Specs) - 1, nil

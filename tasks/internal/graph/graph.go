@@ -64,14 +64,22 @@ type Spec struct {
 	RatePer  int64  `json:"rp,omitempty"`
 	External bool   `json:"x,omitempty"` // completed externally, not by a handler
 
+	Choices []Choice `json:"ch,omitempty"` // of an external task
+
 	Bind []json.RawMessage `json:"w,omitempty"` // second halves of the input; the last one is added first
 	Sub  int               `json:"u,omitempty"` // one more than the index of the graph that takes the place of the task
+}
+
+// Choice is a declared result of an external task.
+type Choice struct {
+	Label string          `json:"l"`
+	Value json.RawMessage `json:"v"`
 }
 
 // Opts returns the options of which s is the stored form.
 func (s *Spec) Opts() *Opts {
 	duration := func(ms int64) *time.Duration { d := time.Duration(ms) * time.Millisecond; return &d }
-	o := &Opts{Queue: s.QueueName(), Priority: &s.Priority, External: s.External, Bind: s.Bind}
+	o := &Opts{Queue: s.QueueName(), Priority: &s.Priority, External: s.External, Choices: s.Choices, Bind: s.Bind}
 	o.MaxRetry = &s.MaxRetry
 	if s.Timeout != nil {
 		o.Timeout = duration(*s.Timeout)

@@ -58,6 +58,7 @@ type Opts struct {
 	FailFast bool
 	AtMost   int
 	External bool
+	Choices  []Choice
 
 	// Of a whole workflow.
 	ID               string
@@ -141,6 +142,9 @@ func (o *Opts) Over(top *Opts) *Opts {
 	pick(&m.Rate, top.Rate)
 	m.FailFast = m.FailFast || top.FailFast
 	m.External = m.External || top.External
+	if top.Choices != nil {
+		m.Choices = top.Choices
+	}
 	if top.AtMost > 0 {
 		m.AtMost = top.AtMost
 	}
