@@ -90,7 +90,7 @@ func (s *Site) ask(w http.ResponseWriter, r *http.Request, a Action) {
 	}
 	v := s.framed(r, View{Name: q.Title, At: q.At, Data: form{q, s.token(w, r), path}})
 	v.question = true
-	s.write(w, http.StatusOK, s.confirm, v)
+	s.write(w, s.execute(http.StatusOK, s.confirm, v))
 }
 
 // token returns the CSRF token of the browser, and sets the cookie if necessary.
@@ -143,7 +143,7 @@ func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
 			status = http.StatusCreated
 			w.Header().Set("Location", done.Created)
 		}
-		s.write(w, status, s.done, v)
+		s.write(w, s.execute(status, s.done, v))
 	default:
 		http.Redirect(w, r, done.To, http.StatusSeeOther)
 	}

@@ -45,28 +45,22 @@ func (s *Site) explain(err error) (int, trouble) {
 	return http.StatusInternalServerError, trouble{"Cannot show this page", err.Error(), true}
 }
 
-// title returns the title of a known error, such as "Redis is unavailable", and the text of other errors.
-func (s *Site) title(err error) string {
-	if s.cfg.Explain != nil {
-		if _, title, ok := s.cfg.Explain(err); ok {
-			return title
-		}
-	}
-	return err.Error()
-}
-
 // Fail serves the page of an error. It does nothing if the client has disconnected.
 func (s *Site) Fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		return
+	if r.Context().Err() == nil {
+		s.write(w, s.failed(r, err))
 	}
+}
+
+// failed returns the page of an error.
+func (s *Site) failed(r *http.Request, err error) response {
 	code, content := s.explain(err)
-	if code == http.StatusInternalServerError {
+	if code == http.StatusInternalServerError && r.Context().Err() == nil {
 		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "page", r.URL.Path, "error", err)
 	}
 	v := s.framed(r, View{Name: content.Title, Data: content})
 	v.question = !content.Retry
-	s.write(w, code, s.errors, v)
+	return s.execute(code, s.errors, v)
 }
 
 // Nothing serves the page for unknown URLs.

@@ -2,14 +2,36 @@ package webui
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"html/template"
 	"maps"
+	"math"
 	"net/http"
+	"runtime/debug"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
+
+const (
+	renderTime = 4 * time.Second        // timeout of a page
+	pollTime   = 3 * time.Second        // timeout of the poll of an open page
+	keepPage   = time.Second            // minimum age at which an open page is rendered again
+	pageShare  = 200 * time.Millisecond // added to this age for each open page, to limit renderings per second
+	maxKeep    = 30 * time.Second       // maximum age of an open page
+	minZip     = 1000                   // minimum size of a compressed response
+)
+
+// pollHeader is the number of seconds until the next poll of an open page.
+const pollHeader = "X-Poll-Interval"
+
+// errRights is the error of a page if the permissions of its reader change during the rendering.
+var errRights = &pageError{http.StatusServiceUnavailable, "Permissions changed", "Your permissions have changed."}
 
 // parse parses the template of a page of the site or of this package.
 func (s *Site) parse(name string) *template.Template {
@@ -33,27 +55,70 @@ type page struct {
 	ask  Ask
 }
 
+// response is a rendered page.
+type response struct {
+	status int
+	html   []byte
+	zipped func() []byte // html with gzip
+	tag    string        // ETag
+	keep   time.Duration // until an open page is rendered again
+}
+
 // policy is the Content-Security-Policy of the pages.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// Page serves a template: as HTML or, if the request accepts events, as a stream of updates. It panics if the template is invalid.
+// Page serves a template. A request with If-None-Match is the poll of an open page: its response may be some seconds old and is
+// shared with readers of equal permissions. It panics if the template is invalid.
 func (s *Site) Page(name string, ask Ask) http.Handler {
 	p := page{s.parse(name), ask}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Vary", "Accept")
-		if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-			s.stream(w, r, p)
-			return
+		rights := s.rights(r)
+		key := rights + " " + r.URL.RequestURI()
+		var res response
+		if r.Header.Get("If-None-Match") == "" {
+			res = s.render(r.Context(), r, p, renderTime)
+			s.open.Drop(key) // a poll after this request must not get an older page
+		} else {
+			res, _ = s.open.Get(r.Context(), key, func(ctx context.Context) (response, time.Duration, error) {
+				res := s.render(ctx, r, p, pollTime)
+				if s.rights(r) != rights { // checked afterwards, because the rendering may have used either
+					res = s.failed(r, errRights)
+				}
+				res.keep = min(max(res.keep, keepPage, time.Duration(s.open.Len())*pageShare), maxKeep)
+				return res, res.keep, nil
+			})
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), AskTime)
-		defer cancel()
-		v, err := p.ask(ctx, r)
-		if err != nil {
-			s.Fail(w, r, err)
-			return
+		if r.Context().Err() == nil {
+			s.send(w, r, res)
 		}
-		s.write(w, http.StatusOK, p.show, s.framed(r, v))
 	})
+}
+
+// rights returns the part of the key of a page that depends on the permissions of the sender of a request. Readers share a rendering
+// only if their permissions are equal.
+func (s *Site) rights(r *http.Request) string {
+	reads := ""
+	if s.cfg.Reads != nil {
+		reads = s.cfg.Reads(r)
+	}
+	return fmt.Sprintf("%q %t %t %q", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer), s.cfg.areas(r))
+}
+
+// render renders a page for a request. Errors are rendered as pages.
+func (s *Site) render(ctx context.Context, r *http.Request, p page, timeout time.Duration) (res response) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.cfg.Logger.Error("page panicked", "page", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
+			res = s.failed(r, errInternal)
+		}
+	}()
+	v, err := p.ask(ctx, r.WithContext(ctx))
+	if err != nil {
+		return s.failed(r, err)
+	}
+	return s.execute(http.StatusOK, p.show, s.framed(r, v))
 }
 
 // framed adds the data of the frame to a view.
@@ -62,19 +127,52 @@ func (s *Site) framed(r *http.Request, v View) View {
 	return v
 }
 
-func (s *Site) write(w http.ResponseWriter, code int, t *template.Template, v View) {
+// execute executes a template.
+func (s *Site) execute(status int, t *template.Template, v View) response {
 	var out bytes.Buffer
 	if err := t.Execute(&out, v); err != nil {
 		s.cfg.Logger.Error("cannot render page", "page", v.Name, "error", err)
-		http.Error(w, fmt.Sprintf("cannot render the page %q; see the log", v.Name), http.StatusInternalServerError)
-		return
+		status = http.StatusInternalServerError
+		out.Reset()
+		fmt.Fprintf(&out, "cannot render the page %q; see the log", template.HTMLEscapeString(v.Name))
 	}
+	sum := sha256.Sum256(out.Bytes())
+	zipped := sync.OnceValue(func() []byte {
+		var all bytes.Buffer
+		z := gzip.NewWriter(&all)
+		_, _ = z.Write(out.Bytes())
+		_ = z.Close()
+		return all.Bytes()
+	})
+	return response{status, out.Bytes(), zipped, `W/"` + hex.EncodeToString(sum[:8]) + `"`, v.Every}
+}
+
+// write serves a page that is not polled.
+func (s *Site) write(w http.ResponseWriter, res response) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(code)
-	_, _ = w.Write(out.Bytes())
+	w.WriteHeader(res.status)
+	_, _ = w.Write(res.html)
+}
+
+// send serves a page, compressed if the client accepts it, or 304 if the client has it. Pages with form tokens are not compressed,
+// because the size of a response would reveal them.
+func (s *Site) send(w http.ResponseWriter, r *http.Request, res response) {
+	h := w.Header()
+	h.Set("ETag", res.tag)
+	h.Set("Vary", "Accept-Encoding")
+	h.Set(pollHeader, strconv.Itoa(max(1, int(math.Ceil(res.keep.Seconds())))))
+	if res.status == http.StatusOK && r.Header.Get("If-None-Match") == res.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if len(res.html) >= minZip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		res.html = res.zipped()
+	}
+	s.write(w, res)
 }

@@ -1,8 +1,8 @@
 // Package webui contains the common parts of the web pages of tasks/ui and of the orchestrator: frame, navigation, search, styles, live
 // updates, confirmation pages and errors.
 //
-// A page is a template with a function that returns its data. It is served as HTML, and to clients that accept server-sent events as a
-// stream of its content whenever it changes.
+// A page is a template with a function that returns its data. While it is visible, the browser polls it about once a second with its
+// ETag and shows the differences. Renderings of open pages are shared between readers with equal permissions.
 package webui
 
 import (
@@ -20,7 +20,7 @@ import (
 //go:embed pages assets
 var files embed.FS
 
-// AskTime is the timeout of a page or an action.
+// AskTime is the timeout of an action.
 const AskTime = 10 * time.Second
 
 // Class is a class of actions.
@@ -53,11 +53,6 @@ type Config struct {
 	// Reads returns a name for the read permissions of the sender of a request: senders with the same name see the same content,
 	// except for actions. Default: the same content for all.
 	Reads func(*http.Request) string
-	// Caller returns the name of the sender of a request, who may have at most 100 live pages open. Default: the address, which
-	// all readers of a reverse proxy share.
-	Caller func(*http.Request) string
-	// Done closes the streams of open pages when it is closed, for example at shutdown. Optional.
-	Done <-chan struct{}
 	// OnAction is called after each action. It must return quickly.
 	OnAction func(r *http.Request, action string, err error)
 	// Explain returns the status and the title of the page of an error, or false for unknown errors.
@@ -74,10 +69,10 @@ type Area struct {
 	Pages []Link
 }
 
-// Site serves pages. It is safe for concurrent use, and runs no goroutine while no page is open.
+// Site serves pages. It is safe for concurrent use, and starts no goroutines.
 type Site struct {
 	cfg          Config
-	live         *hub
+	open         Cache[response] // by rights and URL
 	confirm      *template.Template
 	done         *template.Template
 	errors       *template.Template
@@ -87,7 +82,6 @@ type Site struct {
 // New returns a site without pages. It panics if a built-in template is invalid.
 func New(cfg Config) *Site {
 	s := &Site{cfg: cfg}
-	s.live = newHub(cfg.Logger, s.title)
 	s.confirm, s.done, s.errors = s.parse("confirm"), s.parse("done"), s.parse("error")
 	s.assetHandler = http.StripPrefix(cfg.Prefix, assets())
 	return s
@@ -101,6 +95,8 @@ type View struct {
 	Name string // page title
 	At   string // the URL of its navigation entry
 	Data any
+	// Every is the minimum interval between renderings of the open page. Default: 1 s.
+	Every time.Duration
 	// Fixed means that the page does not change automatically.
 	Fixed bool
 
@@ -120,11 +116,13 @@ func (v View) May(c Class) bool { return v.Config.May(v.request, c) }
 func (v View) Still() bool { return v.question || v.Fixed }
 
 // Areas returns the navigation that the reader sees.
-func (v View) Areas() []Area {
-	if v.Shows == nil {
-		return v.Menu
+func (v View) Areas() []Area { return v.Config.areas(v.request) }
+
+func (c Config) areas(r *http.Request) []Area {
+	if c.Shows == nil {
+		return c.Menu
 	}
-	return slices.DeleteFunc(slices.Clone(v.Menu), func(a Area) bool { return !v.Shows(v.request, a.URL) })
+	return slices.DeleteFunc(slices.Clone(c.Menu), func(a Area) bool { return !c.Shows(r, a.URL) })
 }
 
 // Area returns the area of the page.

@@ -9,7 +9,7 @@ func servePages(served *routes, cfg Config) {
 	shown := ui.Config{
 		Client: cfg.Client, Jobs: cfg.Jobs, Agents: cfg.Agents, Pipelines: cfg.Pipelines, Documents: cfg.Documents, Events: cfg.Events,
 		Sites: cfg.Sites, Proxies: cfg.Proxies, Keys: cfg.Keys, Audit: cfg.Audit, Check: cfg.Check,
-		Done: cfg.closing.Done(), Write: cfg.Write, Logger: cfg.Logger,
+		Write: cfg.Write, Logger: cfg.Logger,
 	}
 	for _, r := range ui.Routes(shown) {
 		served.handlePage(r)

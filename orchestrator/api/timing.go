@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -80,7 +79,7 @@ func (c Config) timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		label := cmp.Or(c.route(r), "other")
 		r = r.WithContext(context.WithValue(r.Context(), timedRoute{}, label))
-		if c.routeOf(r).waits || strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		if c.routeOf(r).waits {
 			waiting.ServeHTTP(w, r)
 			return
 		}

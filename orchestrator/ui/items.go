@@ -257,12 +257,3 @@ func textOf(it *jobs.Item) string {
 	}
 	return string(it.Status) + ": " + shown(it.Text, differenceText).Text
 }
-
-// static serves a page that is too expensive for live updates as plain HTML.
-func static(page http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.Clone(r.Context())
-		r.Header.Del("Accept")
-		page.ServeHTTP(w, r)
-	})
-}

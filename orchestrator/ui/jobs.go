@@ -54,7 +54,7 @@ func (p *pages) jobs() {
 	p.add("GET "+jobsAt+"/{job}", show.orScrape(p.site.Page("job", show.oneJob)), access.Viewer)
 	p.page("/jobs/{job}/items", "items", show.items)
 	p.page("/jobs/{job}/item", "item", show.item)
-	p.add("GET "+jobsAt+"/{job}/compare/{other}", static(p.site.Page("compare", show.compare)), access.Viewer)
+	p.add("GET "+jobsAt+"/{job}/compare/{other}", p.site.Page("compare", show.compare), access.Viewer)
 	p.page("/reviews", "reviews", show.reviews)
 	for path, a := range (jobChanges{p.cfg}).all() {
 		p.action(path, a)
@@ -95,7 +95,7 @@ func toScrape(w http.ResponseWriter, r *http.Request) {
 func (c jobPages) orScrape(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("job")
-		if c.Sites != nil && !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		if c.Sites != nil && r.Header.Get("If-None-Match") == "" {
 			ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
 			defer cancel()
 			j, err := c.Jobs.Get(ctx, id)

@@ -44,8 +44,6 @@ type Config struct {
 	Audit *access.Audit
 	// Check runs the health checks for the overview.
 	Check func(context.Context) health.Report
-	// Done ends the streams of open pages when it is closed. Optional.
-	Done <-chan struct{}
 	// Write allows changes by callers with the required role. Defaults to read-only.
 	Write bool
 	// Logger receives errors of pages. Required.
@@ -83,7 +81,7 @@ type pages struct {
 func Routes(cfg Config) []Route {
 	p := &pages{cfg: cfg, site: webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
-		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Reads: reads, Caller: caller, Done: cfg.Done, OnAction: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Reads: reads, OnAction: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
 	})}
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
@@ -115,14 +113,6 @@ func menu(cfg Config) []webui.Area {
 
 // reads identifies the read permissions of the caller of a request.
 func reads(r *http.Request) string { return string(access.CallerOf(r.Context()).Role) }
-
-// caller returns the name of the caller of a request, or "" while no key is required.
-func caller(r *http.Request) string {
-	if c := access.CallerOf(r.Context()); c.ID != "" {
-		return c.Owner()
-	}
-	return ""
-}
 
 // shows reports whether the caller of a request sees the menu area with a URL.
 func shows(r *http.Request, url string) bool {
@@ -188,9 +178,9 @@ func (p *pages) tasks() {
 	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
-		Data:   func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
-		Caller: caller, Done: p.cfg.Done, Asynq: asynqmon,
-		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
+		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
+		Asynq: asynqmon,
+		May:   func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
 	p.add("GET "+fleet, h, access.Viewer)
 	p.add("POST "+fleet, h, access.Operator)

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -235,33 +234,17 @@ func (w *world) until(id string, want jobs.Status) {
 	})
 }
 
-// follow opens a page as a stream, and returns a function that waits until it has shown a text.
+// follow returns a function that polls a page until it shows a text.
 func follow(t *testing.T, h http.Handler, path string) (until func(text string)) {
 	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+prefix+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Accept", "text/event-stream")
-	client := server.Client()
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = answer.Body.Close() })
-	lines := bufio.NewScanner(answer.Body)
-	lines.Buffer(nil, 1<<20)
 	return func(text string) {
 		t.Helper()
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), text) {
-				return
-			}
-		}
-		t.Fatalf("%s: the stream ended without %q: %v", path, text, lines.Err())
+		testutil.Eventually(t, path+" shows "+text, func() bool {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, prefix+path, nil)
+			r.Header.Set("If-None-Match", "none")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return strings.Contains(w.Body.String(), text)
+		})
 	}
 }

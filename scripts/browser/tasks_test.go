@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -333,15 +332,44 @@ func TestUpdates(t *testing.T) {
 	b.status("Live")
 	b.do(press("#pause"))
 	b.status("Paused")
-	next := reads(t, s.URL+flow(second.ID()))
+	other := open(t, s.URL)
+	other.visit(flow(second.ID()))
+	other.status("Live")
 	complete(t, s, second.ID())
-	testutil.Eventually(t, "other readers see the result", func() bool { return strings.Contains(next(), "succeeded") })
+	other.shows("succeeded")
 	if got := b.text(); strings.Contains(got, "succeeded") {
 		t.Errorf("while updates are paused: got %.500s, want an unchanged page", got)
 	}
 	b.do(press("#pause"))
 	b.shows("succeeded")
+	if eval[bool](b, `document.getElementById("pause").checkVisibility()`) {
+		t.Error("the page of a completed workflow, which is not updated, has a button to pause updates")
+	}
+}
+
+// A hidden page sends no requests, and is updated at once when it is visible again.
+func TestHiddenPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	run := begin(t, s, approval())
+	b := open(t, s.URL)
+	b.visit(flow(run.ID()))
 	b.status("Live")
+	hide := func(hidden bool) {
+		eval[chromedp.Void](b, fmt.Sprintf(`Object.defineProperty(document, "hidden", {configurable: true, get: () => %t}); document.dispatchEvent(new Event("visibilitychange"))`, hidden))
+	}
+	requests := func() int {
+		return eval[int](b, `performance.getEntriesByType("resource").filter((e) => e.initiatorType === "fetch").length`)
+	}
+	hide(true)
+	before := requests()
+	complete(t, s, run.ID())
+	time.Sleep(2500 * time.Millisecond) // two requests of a visible page
+	if got := requests(); got != before || strings.Contains(b.text(), "succeeded") {
+		t.Errorf("got %d requests while the page was hidden, want none", got-before)
+	}
+	hide(false)
+	b.shows("succeeded")
 }
 
 // Updates keep changed values of form fields, including fields without focus.
@@ -569,92 +597,6 @@ func TestLargeWorkflow(t *testing.T) {
 	b.inspect("10,000 nodes")
 	b.click(`svg.graph a`)
 	b.shows("of 10")
-}
-
-// Many readers receive each change.
-func TestManyReaders(t *testing.T) {
-	t.Parallel()
-	s := serve(t, redistest.URL(t), true)
-	run := begin(t, s, approval())
-	var all []func() string
-	for range 90 { // the limit is 100 open pages per caller
-		all = append(all, reads(t, s.URL+flow(run.ID())))
-	}
-	for _, next := range all {
-		if got := next(); !strings.Contains(got, "0 of 2") {
-			t.Fatalf("got %.300q, want the page", got)
-		}
-	}
-	b := open(t, s.URL)
-	b.visit(flow(run.ID()))
-	b.status("Live")
-	complete(t, s, run.ID())
-	b.shows("succeeded")
-	for _, next := range all {
-		testutil.Eventually(t, "the reader receives the result", func() bool { return strings.Contains(next(), "succeeded") })
-	}
-}
-
-// A reader with too many open pages sees an error with advice, and the page recovers after others are closed.
-func TestTooManyPages(t *testing.T) {
-	t.Parallel()
-	s := serve(t, redistest.URL(t), true)
-	run := begin(t, s, approval())
-	b := open(t, s.URL)
-	b.expectFailures()
-	others := make([]context.CancelFunc, 100)
-	for i := range others {
-		ctx, leave := context.WithCancel(t.Context())
-		others[i] = leave
-		if got := readsUntil(ctx, t, s.URL+flow(run.ID()))(); !strings.Contains(got, "0 of 2") {
-			t.Fatalf("page %d: got %.300q, want the page", i, got)
-		}
-	}
-	b.visit(flow(run.ID()))
-	b.status("too many open pages: close some")
-	for _, leave := range others {
-		leave()
-	}
-	b.status("Live")
-}
-
-// reads opens a page as an event stream and returns a function that waits for the next event.
-func reads(t *testing.T, url string) func() string {
-	t.Helper()
-	return readsUntil(t.Context(), t, url)
-}
-
-func readsUntil(ctx context.Context, t *testing.T, url string) func() string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	transport := &http.Transport{}
-	res, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = res.Body.Close(); transport.CloseIdleConnections() })
-	lines := bufio.NewReader(res.Body)
-	return func() string {
-		var event strings.Builder
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				return event.String()
-			}
-			event.WriteString(line)
-			if line != "\n" {
-				continue
-			}
-			if strings.HasPrefix(event.String(), "event: ") {
-				return event.String()
-			}
-			event.Reset()
-		}
-	}
 }
 
 // While Redis is unavailable, the pages show an error, and recover automatically.

@@ -276,7 +276,7 @@ func (l *load) sendScrape(n int) error {
 	return nil
 }
 
-// page reads an event stream like a browser and reconnects when it closes.
+// page polls a page or reads an event stream like a browser, and reconnects when it closes.
 func (l *load) page(path string) {
 	for l.ctx.Err() == nil {
 		ctx, cancel := context.WithCancel(l.ctx)
@@ -286,6 +286,7 @@ func (l *load) page(path string) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.s.url+path, nil)
 		if err == nil {
 			req.Header.Set("Accept", "text/event-stream")
+			req.Header.Set("If-None-Match", "none")
 			var resp *http.Response
 			if resp, err = l.s.streams.Do(req); err == nil {
 				_, _ = io.Copy(io.Discard, resp.Body) // returns on a fault or at the end of the load

@@ -49,13 +49,6 @@ type Config struct {
 	// Data reports whether the client of a request may see inputs, results and headers of tasks, which may contain
 	// secrets. Defaults to all.
 	Data func(*http.Request) bool
-	// Caller identifies the client of a request. Each client may have at most 100 open pages with live updates.
-	// Defaults to the address, also if Caller returns "". With a reverse proxy all clients have the same address
-	// and share the limit, so Caller should return the user authenticated by the proxy.
-	Caller func(*http.Request) string
-	// Done, when closed, ends the streams of open pages, for which http.Server.Shutdown would wait otherwise.
-	// Optional.
-	Done <-chan struct{}
 	// OnAction is called after each change, for an audit log. It must return quickly. Defaults to none.
 	OnAction func(r *http.Request, action string, err error)
 	// Logger receives errors of pages. Defaults to none.
@@ -103,7 +96,7 @@ type site struct {
 var pages embed.FS
 
 // Handler returns a handler for the pages of the fleet of client, for all paths below [Config.Prefix]. It is safe for
-// concurrent use. It runs no goroutine while no page is open.
+// concurrent use.
 func Handler(client *tasks.Client, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	s := &site{Site: webui.New(cfg.frame()), cfg: cfg, client: client}
@@ -166,7 +159,7 @@ func (c Config) frame() webui.Config {
 	}
 	return webui.Config{
 		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
-		Shows: c.Shows, Pages: pages, Funcs: funcs, Caller: c.Caller, Done: c.Done, OnAction: c.OnAction, Explain: explain, Logger: c.Logger,
+		Shows: c.Shows, Pages: pages, Funcs: funcs, OnAction: c.OnAction, Explain: explain, Logger: c.Logger,
 		Reads: func(r *http.Request) string { return strconv.FormatBool(c.Data(r)) },
 		May:   func(r *http.Request, class webui.Class) bool { return class == webui.Operate && c.May(r) },
 	}

@@ -1,8 +1,8 @@
-// Updates the page: the server sends the content of main as an event each time that it changes.
+// Updates the page: it is requested with its ETag, about once a second while it is visible, and main is changed where it differs.
 (() => {
   "use strict";
   const main = document.getElementById("main"), state = document.getElementById("livestate"), news = document.getElementById("news"), pause = document.getElementById("pause"), more = document.getElementById("more");
-  let source = null, paused = false;
+  let paused = false, still = main.dataset.still !== undefined; // a question does not change
 
   // "3 min ago" in place of a time; the exact one is shown when it is pointed at. A unit is used from two of it on.
   const units = [["days", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -40,14 +40,14 @@
   const edited = new WeakSet();
   main.addEventListener("input", (e) => edited.add(e.target));
   main.addEventListener("reset", (e) => { for (const field of e.target.elements) edited.delete(field); });
-  const heading = () => main.querySelector("h1")?.textContent.trim().replace(/\s+/g, " ") || "";
+  const heading = (of) => of.querySelector("h1")?.textContent.trim().replace(/\s+/g, " ") || "";
   // A list does not move while the reader points at it or has selected rows. Its updates wait.
   const holds = () => main.querySelector("[data-hold] tbody:hover, [data-hold] input:checked") !== null;
   let held = null;
   const show = (html) => {
     held = null;
     more.hidden = true;
-    const title = heading(), at = document.activeElement, href = at && main.contains(at) ? at.getAttribute("href") : null;
+    const title = heading(main), at = document.activeElement, href = at && main.contains(at) ? at.getAttribute("href") : null;
     Idiomorph.morph(main, html, {
       morphStyle: "innerHTML", ignoreActiveValue: true, restoreFocus: true,
       callbacks: { beforeNodeMorphed: (node) => !edited.has(node), beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") },
@@ -58,56 +58,73 @@
     } else if (at && at !== document.body && !at.isConnected) main.focus({ preventScroll: true });
     times();
     scrollers();
-    if (heading() !== title) news.textContent = heading(); // read aloud; the rest of the page is not
+    if (heading(main) !== title) news.textContent = heading(main); // read aloud; the rest of the page is not
   };
   more.addEventListener("click", () => { if (held !== null) show(held); });
   main.addEventListener("change", (e) => {
     if (!("all" in e.target.dataset)) return;
     for (const box of e.target.closest("table").querySelectorAll("tbody input[type=checkbox]")) { box.checked = e.target.checked; edited.add(box); }
   });
-  const follow = () => {
-    source = new EventSource(location.pathname + location.search);
-    source.addEventListener("main", (e) => {
-      say("Live", false);
-      if (!holds()) return show(e.data);
-      held = e.data;
-      const rows = new DOMParser().parseFromString(held, "text/html").querySelectorAll("[data-hold] tr[id]");
-      const fresh = [...rows].filter((row) => !document.getElementById(row.id)).length;
+  // One request at a time; a request that is not the current one any more is ignored.
+  let request = null, timer = 0, tag = "none", unchanged = 0;
+  const poll = async () => {
+    const own = request = new AbortController();
+    const slow = setTimeout(() => say("Not up to date: no response for 3 seconds", true), 3000), end = setTimeout(() => own.abort(), 10000);
+    let seconds = 2;
+    try {
+      const res = await fetch(location.pathname + location.search, { headers: { "If-None-Match": tag }, redirect: "manual", signal: own.signal });
+      const html = await res.text();
+      if (request !== own) return;
+      if (res.status === 304) {
+        unchanged++;
+        say("Live", false);
+      } else if (!update(res, html)) return;
+      if (res.status < 500) seconds = Math.max(Number(res.headers.get("X-Poll-Interval")), Math.min(1 + unchanged / 10, 5));
+    } catch {
+      if (request !== own) return;
+      say("Not up to date: no response from the server", true);
+    } finally {
+      clearTimeout(slow);
+      clearTimeout(end);
+    }
+    timer = setTimeout(poll, seconds * 1000);
+  };
+  // Shows a response. Returns false after the last one.
+  const update = (res, html) => {
+    const page = new DOMParser().parseFromString(html, "text/html"), now = page.getElementById("main");
+    unchanged = 0;
+    if (!now || res.status >= 500) {
+      const ended = res.status === 0 || res.status === 401; // a redirect to a login, or a login dialog
+      say("Not up to date: " + (now ? heading(now) : ended ? "the session has ended; reload the page" : "the server responds with status " + res.status), true);
+      return !ended;
+    }
+    tag = res.headers.get("ETag") || "none";
+    say("Live", false);
+    document.title = page.title;
+    if (holds()) {
+      held = now.innerHTML;
+      const fresh = [...now.querySelectorAll("[data-hold] tr[id]")].filter((row) => !document.getElementById(row.id)).length;
       more.textContent = fresh + " new";
       more.hidden = fresh === 0;
-    });
-    source.addEventListener("trouble", (e) => say("Not up to date: " + e.data, true));
-    source.onerror = () => {
-      // An answer that is an error ends the source for good.
-      const refused = source && source.readyState === EventSource.CLOSED;
-      if (!refused || !document.body.classList.contains("trouble")) silent();
-      if (!refused) return;
-      stop();
-      why();
-      setTimeout(() => { if (!source && !paused && !document.hidden) follow(); }, 5000);
-    };
+    } else show(now.innerHTML);
+    still = now.dataset.still !== undefined;
+    if (still) { say("", false); pause.hidden = true; }
+    return !still;
   };
-  const silent = () => say("Not up to date: the server does not answer; trying again", true);
-  // A source does not tell which answer ended it, such as that too many pages are open: the server is asked once more.
-  const why = async () => {
-    const ask = new AbortController();
-    try {
-      const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/event-stream" }, signal: ask.signal });
-      if (answer.ok) return ask.abort();
-      const plain = answer.headers.get("Content-Type")?.startsWith("text/plain"), text = plain ? (await answer.text()).trim() : "the server answers " + answer.status;
-      if (!source && !paused) say("Not up to date: " + text + "; trying again", true);
-    } catch {
-      if (!source && !paused) silent();
-    }
+  const start = () => { if (!request && !paused && !still && !document.hidden) poll(); };
+  const stop = () => {
+    clearTimeout(timer);
+    if (request) request.abort();
+    request = held = null;
+    more.hidden = true;
   };
-  const stop = () => { if (source) source.close(); source = held = null; more.hidden = true; };
 
   pause.addEventListener("click", () => {
     paused = !paused;
     pause.textContent = paused ? "Resume updates" : "Pause updates";
-    if (paused) { stop(); say("Paused", false); } else follow();
+    if (paused) { stop(); say("Paused", false); } else start();
   });
-  document.addEventListener("visibilitychange", () => { if (document.hidden) stop(); else if (!paused && !source && main.dataset.still === undefined) follow(); });
+  document.addEventListener("visibilitychange", () => { if (document.hidden) stop(); else start(); });
   document.addEventListener("click", (e) => {
     const copy = e.target.closest("button.copy");
     if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; });
@@ -121,7 +138,7 @@
   times();
   scrollers();
   setInterval(times, 1000);
-  if (main.dataset.still !== undefined) return; // a question does not change
+  if (still) return;
   pause.hidden = false;
-  follow();
+  timer = setTimeout(start, 1000);
 })();

@@ -1,0 +1,85 @@
+package webui
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// maxCached is the maximum number of values in a cache. Further values are read for each caller.
+const maxCached = 200
+
+// errInternal replaces a panic. Its text is shown to readers.
+var errInternal = errors.New("internal server error; see the server log")
+
+// Cache keeps values for some seconds, and reads each once for all concurrent callers. The zero value is an empty cache. It is
+// safe for concurrent use and starts no goroutines.
+type Cache[V any] struct {
+	mu      sync.Mutex // guards entries and until of its values
+	entries map[string]*entry[V]
+}
+
+// entry is a value that is being read or has been read.
+type entry[V any] struct {
+	done  chan struct{} // closed after the read
+	until time.Time     // zero during the read
+	value V
+	err   error
+}
+
+// Get returns the value of a key. If there is none, it calls read, which also returns how long the value is kept. Errors are not
+// kept. The context of read is not canceled with ctx, because other callers may wait for the value.
+func (c *Cache[V]) Get(ctx context.Context, key string, read func(context.Context) (V, time.Duration, error)) (V, error) {
+	c.mu.Lock()
+	e, now := c.entries[key], time.Now()
+	if e != nil && (e.until.IsZero() || now.Before(e.until)) {
+		c.mu.Unlock()
+		select {
+		case <-e.done:
+			return e.value, e.err
+		case <-ctx.Done():
+			var none V
+			return none, ctx.Err()
+		}
+	}
+	e = &entry[V]{done: make(chan struct{}), err: errInternal} // for other callers, if read panics
+	if c.entries == nil {
+		c.entries = map[string]*entry[V]{}
+	}
+	for k, old := range c.entries {
+		if !old.until.IsZero() && !now.Before(old.until) {
+			delete(c.entries, k)
+		}
+	}
+	if len(c.entries) < maxCached {
+		c.entries[key] = e
+	}
+	c.mu.Unlock()
+	keep := time.Duration(0)
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		e.until = time.Now().Add(keep)
+		if e.err != nil && c.entries[key] == e {
+			delete(c.entries, key)
+		}
+		close(e.done)
+	}()
+	e.value, keep, e.err = read(context.WithoutCancel(ctx))
+	return e.value, e.err
+}
+
+// Drop removes the value of a key. A read that has begun is not used for later calls.
+func (c *Cache[V]) Drop(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, key)
+}
+
+// Len returns the number of values, including expired ones.
+func (c *Cache[V]) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.entries)
+}

@@ -1,0 +1,295 @@
+package webui
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+)
+
+type userKey struct{}
+
+// user is the session of a request, which a login middleware stores in the context.
+type user struct {
+	name  string
+	admin atomic.Bool
+}
+
+func userOf(ctx context.Context) *user {
+	u, _ := ctx.Value(userKey{}).(*user)
+	return u
+}
+
+func isAdmin(ctx context.Context) bool { u := userOf(ctx); return u != nil && u.admin.Load() }
+
+// served returns a handler of a page with the data of ask. Its permissions depend on the user in the context.
+func served(log *slog.Logger, ask Ask) http.Handler {
+	return New(Config{
+		Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{.Data}}{{end}}`)}},
+		May:   func(*http.Request, Class) bool { return false },
+		Reads: func(r *http.Request) string { return fmt.Sprint(isAdmin(r.Context())) },
+		Menu:  []Area{{Link: Link{"Log of Ada", "/ada"}}},
+		Shows: func(r *http.Request, _ string) bool { u := userOf(r.Context()); return u != nil && u.name == "ada" },
+
+		Logger: log,
+	}).Page("shown", ask)
+}
+
+var silent = slog.New(slog.DiscardHandler)
+
+// get requests a page as a user. tag is "" for a full load.
+func get(ctx context.Context, h http.Handler, path, tag string, u *user) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(context.WithValue(ctx, userKey{}, u), http.MethodGet, path, nil)
+	if tag != "" {
+		r.Header.Set("If-None-Match", tag)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// Concurrent polls of a page share a rendering, even if the first client disconnects. A poll after one second renders the page again,
+// and has no content if the page is unchanged.
+func TestPollsShareRenderings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var renderings atomic.Int64
+		h := served(silent, func(ctx context.Context, _ *http.Request) (View, error) {
+			renderings.Add(1)
+			time.Sleep(500 * time.Millisecond)
+			return View{Data: "unchanged"}, ctx.Err()
+		})
+		var polls sync.WaitGroup
+		first, disconnect := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer disconnect()
+		polls.Go(func() { get(first, h, "/", "none", nil) })
+		synctest.Wait()
+		for range 100 {
+			polls.Go(func() {
+				if w := get(t.Context(), h, "/", "none", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "unchanged") || w.Header().Get(pollHeader) != "1" {
+					t.Errorf("got %d %v %s, want the page and an interval of 1 s", w.Code, w.Header(), w.Body)
+				}
+			})
+		}
+		polls.Wait()
+		if got := renderings.Load(); got != 1 {
+			t.Errorf("101 polls rendered the page %d times, want once", got)
+		}
+		tag := get(t.Context(), h, "/", "none", nil).Header().Get("ETag")
+		time.Sleep(time.Second)
+		if w := get(t.Context(), h, "/", tag, nil); w.Code != http.StatusNotModified || w.Body.Len() > 0 || renderings.Load() != 2 {
+			t.Errorf("after a second: got %d and %d bytes after %d renderings, want 304 and two renderings", w.Code, w.Body.Len(), renderings.Load())
+		}
+	})
+}
+
+// A full load is always rendered. A poll after it is not older, although an earlier rendering finishes later.
+func TestPollIsNotOlderThanPage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var version atomic.Int64
+		h := served(silent, func(_ context.Context, r *http.Request) (View, error) {
+			v := version.Load()
+			if r.Header.Get("If-None-Match") != "" {
+				time.Sleep(time.Second) // a slow rendering for a poll
+			}
+			return View{Data: v}, nil
+		})
+		body := func(tag string) string { return get(t.Context(), h, "/", tag, nil).Body.String() }
+		go body("none")
+		synctest.Wait()
+		version.Store(1)
+		if got := body(""); !strings.Contains(got, ">1</main>") {
+			t.Errorf("a full load: got %s, want version 1", got)
+		}
+		if got := body("none"); !strings.Contains(got, ">1</main>") {
+			t.Errorf("a poll after it: got %s, want version 1", got)
+		}
+	})
+}
+
+// The more pages are open, the less often each is rendered. A page may set a longer interval.
+func TestIntervalOfPolls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var renderings atomic.Int64
+		h := served(silent, func(_ context.Context, r *http.Request) (View, error) {
+			renderings.Add(1)
+			if r.URL.Path == "/slow" {
+				return View{Every: 7 * time.Second}, nil
+			}
+			return View{}, nil
+		})
+		if got := get(t.Context(), h, "/slow", "none", nil).Header().Get(pollHeader); got != "7" {
+			t.Errorf("a page that changes slowly: got an interval of %q s, want 7", got)
+		}
+		time.Sleep(time.Minute)
+		renderings.Store(0)
+		for range 60 { // seconds
+			for page := range 100 {
+				get(t.Context(), h, fmt.Sprint("/", page), "none", nil)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := renderings.Load(); got < 100 || got > 500 {
+			t.Errorf("100 open pages were rendered %d times in a minute, want 100 to 500 times", got)
+		}
+	})
+}
+
+// A page is rendered with the context of the request, and shared only between readers with equal permissions and navigation.
+// Changed permissions apply to the next poll.
+func TestPollsHaveThePermissionsOfTheirReader(t *testing.T) {
+	t.Parallel()
+	ada, grace, eve := &user{name: "ada"}, &user{name: "grace"}, &user{name: "eve"}
+	ada.admin.Store(true)
+	grace.admin.Store(true)
+	lowered := func() {}
+	h := served(silent, func(ctx context.Context, r *http.Request) (View, error) {
+		if userOf(ctx) != userOf(r.Context()) {
+			return View{}, errors.New("two users")
+		}
+		if isAdmin(ctx) {
+			lowered()
+			return View{Data: "secret"}, nil
+		}
+		return View{Data: "public"}, nil
+	})
+	for range 2 {
+		for u, want := range map[*user]string{ada: "secret", grace: "secret", eve: "public", nil: "public"} {
+			w := get(t.Context(), h, "/", "none", u)
+			if got := w.Body.String(); !strings.Contains(got, want) || strings.Contains(got, "Log of Ada") != (u == ada) {
+				t.Errorf("%+v: got %s, want %s", u, got, want)
+			}
+		}
+	}
+	ada.admin.Store(false)
+	if got := get(t.Context(), h, "/", "none", ada).Body.String(); strings.Contains(got, "secret") {
+		t.Errorf("after the permissions have changed: got %s", got)
+	}
+	lowered = func() { grace.admin.Store(false) }
+	if w := get(t.Context(), h, "/lowered", "none", grace); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("permissions that change during the rendering: got %d %s, want 503", w.Code, w.Body)
+	}
+}
+
+// A page that panics shows an error and is logged. It recovers, and other pages are not affected.
+func TestPageThatPanics(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	bad := true
+	h := served(slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, *http.Request) (View, error) {
+		if bad {
+			panic("a bug of the page")
+		}
+		return View{Data: "fine"}, nil
+	})
+	for _, tag := range []string{"", "none"} {
+		if w := get(t.Context(), h, "/", tag, nil); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), errInternal.Error()) || strings.Contains(w.Body.String(), "a bug") {
+			t.Errorf("If-None-Match %q: got %d %s, want 500 and %q", tag, w.Code, w.Body, errInternal)
+		}
+	}
+	if got := strings.Count(log.String(), "page panicked"); got != 2 {
+		t.Errorf("got %d log records of two panics: %s", got, log.String())
+	}
+	bad = false
+	if w := get(t.Context(), h, "/other", "none", nil); w.Code != http.StatusOK {
+		t.Errorf("another page: got %d", w.Code)
+	}
+}
+
+// Pages are compressed for clients that accept it.
+func TestPagesAreCompressed(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("a long page ", 1000)
+	server := httptest.NewServer(served(silent, func(context.Context, *http.Request) (View, error) { return View{Data: text}, nil }))
+	t.Cleanup(server.Close)
+	for _, encoding := range []string{"gzip", "identity"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept-Encoding", encoding)
+		res, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		raw, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if compressed := res.Header.Get("Content-Encoding") == "gzip"; compressed != (encoding == "gzip") || compressed == (len(raw) > len(text)) {
+			t.Errorf("%s: got %v and %d bytes", encoding, res.Header, len(raw))
+		}
+		if encoding == "gzip" {
+			z, err := gzip.NewReader(strings.NewReader(string(raw)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if raw, err = io.ReadAll(z); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(string(raw), text) {
+			t.Errorf("%s: got %.500s, want the page", encoding, raw)
+		}
+	}
+}
+
+// Errors are not kept, and the number of values is limited.
+func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	var c Cache[int]
+	reads := 0
+	for i := range 3 * maxCached {
+		v, err := c.Get(t.Context(), fmt.Sprint(i), func(context.Context) (int, time.Duration, error) { reads++; return i, time.Hour, nil })
+		if v != i || err != nil {
+			t.Fatalf("got %d, %v, want %d", v, err, i)
+		}
+	}
+	if c.Len() != maxCached || reads != 3*maxCached {
+		t.Errorf("got %d values after %d reads, want %d", c.Len(), reads, maxCached)
+	}
+	c.Drop("0")
+	for _, want := range []error{errInternal, nil} {
+		if _, err := c.Get(t.Context(), "0", func(context.Context) (int, time.Duration, error) { return 0, time.Hour, want }); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+}
+
+// While Redis does not respond, polls get 503 after three seconds and full loads after four.
+func TestUnresponsiveRedis(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Config{
+			Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
+			May:   func(*http.Request, Class) bool { return false }, Logger: silent,
+			Explain: func(err error) (int, string, bool) {
+				return http.StatusServiceUnavailable, "Redis is unavailable", errors.Is(err, context.DeadlineExceeded)
+			},
+		}).Page("shown", func(ctx context.Context, _ *http.Request) (View, error) {
+			<-ctx.Done()
+			return View{}, ctx.Err()
+		})
+		for tag, want := range map[string]time.Duration{"": 4 * time.Second, "none": 3 * time.Second} {
+			began := time.Now()
+			w := get(t.Context(), h, "/", tag, nil)
+			if took := time.Since(began); took != want || w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "<h1>Redis is unavailable</h1>") {
+				t.Errorf("If-None-Match %q: got %d after %s, want 503 after %s: %s", tag, w.Code, took, want, w.Body)
+			}
+		}
+	})
+}
