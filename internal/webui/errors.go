@@ -25,6 +25,9 @@ func Invalid(format string, args ...any) error {
 // Forbidden returns an error with status 403.
 func Forbidden(why string) error { return &pageError{http.StatusForbidden, "Not allowed", why} }
 
+// Refused reports whether an error is of [NotFound], [Invalid] or [Forbidden].
+func Refused(err error) bool { return errors.As(err, new(*pageError)) }
+
 // trouble is the content of an error page.
 type trouble struct {
 	Title, Why string

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // formats contains the functions of all templates.
@@ -57,6 +59,26 @@ func cut(s string, most int) string {
 		return string(runes[:most-1]) + "…"
 	}
 	return s
+}
+
+// Plain makes an untrusted string safe for display: characters that are invisible or change the text direction are written as
+// \u202e. Line breaks and tabs remain.
+func Plain(s string) string {
+	odd := func(r rune) bool {
+		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError)
+	}
+	if !strings.ContainsFunc(s, odd) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if odd(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // Number formats a count with a space between groups of thousands.

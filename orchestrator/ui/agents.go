@@ -162,7 +162,7 @@ func (p agentPages) one(ctx context.Context, r *http.Request) (webui.View, error
 	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
 		d.Labels = append(d.Labels, field{name, a.Labels[name]})
 	}
-	return webui.View{Name: "Agent " + plain(a.Name), At: agentsAt, Data: d}, nil
+	return webui.View{Name: "Agent " + webui.Plain(a.Name), At: agentsAt, Data: d}, nil
 }
 
 // noAgent returns the error of an agent that does not exist.
@@ -182,7 +182,7 @@ func (p agentPages) changes() map[string]webui.Action {
 			if err != nil {
 				return webui.Question{}, noAgent(err)
 			}
-			a.Name = plain(a.Name)
+			a.Name = webui.Plain(a.Name)
 			ask := q(a)
 			ask.Back, ask.At = at(r), agentsAt
 			return ask, nil

@@ -14,7 +14,7 @@ import (
 
 // funcs are the functions of the templates.
 var funcs = template.FuncMap{
-	"plain":   plain,
+	"plain":   webui.Plain,
 	"line":    line,
 	"plus":    func(a, b int64) int64 { return a + b },
 	"share":   func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) },

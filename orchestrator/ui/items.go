@@ -13,6 +13,7 @@ import (
 
 	"muster/internal/webui"
 	"muster/jobs"
+	taskui "muster/tasks/ui"
 )
 
 const (
@@ -22,10 +23,9 @@ const (
 	listShown      = 100      // citations, and other lists of an item
 	listedShown    = 300      // bytes of one
 	historyRead    = 500      // events of a job searched for an item
-	reviewsShown   = 50
-	comparedMost   = 20_000 // items of both jobs
-	comparedShown  = 200    // that differ
-	differenceText = 200    // bytes
+	comparedMost   = 20_000   // items of both jobs
+	comparedShown  = 200      // that differ
+	differenceText = 200      // bytes
 )
 
 // itemRow is an item of a list.
@@ -96,7 +96,7 @@ func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error
 	if next != "" {
 		d.Next = "?" + url.Values{"state": {string(d.State)}, "after": {next}}.Encode()
 	}
-	return webui.View{Name: "Items of " + plain(d.Job.Name), At: jobsAt, Data: d}, nil
+	return webui.View{Name: "Items of " + webui.Plain(d.Job.Name), At: jobsAt, Data: d}, nil
 }
 
 // failures returns a page of items that failed or are in review.
@@ -125,6 +125,12 @@ type texts struct {
 	More int
 }
 
+// decideLink is a choice for an item in review.
+type decideLink struct {
+	taskui.Choice
+	URL string
+}
+
 type itemData struct {
 	Job     string
 	Item    jobs.Item
@@ -137,8 +143,8 @@ type itemData struct {
 	Fields  []field
 	Lists   []texts
 	History []eventRow
-	Whole   string // URL of the item as JSON
-	Decide  bool   // the item is in review
+	Whole   string       // URL of the item as JSON
+	Decide  []decideLink // of an item in review
 }
 
 // item shows an item of a job with its history.
@@ -153,8 +159,13 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 	}
 	d := itemData{
 		Job: id, Item: it, Key: it.Key, Text: shown(it.Text, itemTextShown), Notes: shown(it.ResearchNotes, itemTextShown), Data: indented(it.Data),
-		Error: shown(it.LastError, itemTextShown), Reason: shown(it.RejectionReason, itemTextShown), Decide: it.Status == jobs.ItemReview,
+		Error: shown(it.LastError, itemTextShown), Reason: shown(it.RejectionReason, itemTextShown),
 		Whole: "/v1/jobs/" + url.PathEscape(id) + "/items/" + url.PathEscape(it.Key),
+	}
+	for _, choice := range itemChoices {
+		if it.Status == jobs.ItemReview {
+			d.Decide = append(d.Decide, decideLink{choice, decideURL(choice.Label, id, it.Key)})
+		}
 	}
 	confidence := ""
 	if it.Confidence != nil {
@@ -193,17 +204,6 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 		}
 	}
 	return webui.View{Name: "Item", At: jobsAt, Data: d}, nil
-}
-
-type reviewsData struct {
-	Rows []itemRow
-	More bool
-}
-
-// reviews lists the items in review of all jobs.
-func (c jobPages) reviews(ctx context.Context, _ *http.Request) (webui.View, error) {
-	list, err := c.Jobs.Reviews(ctx, reviewsShown)
-	return webui.View{Name: "Reviews", At: reviewsAt, Data: reviewsData{rowsOf(list.Items), list.More}}, err
 }
 
 type compareData struct {

@@ -125,14 +125,14 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 			d.Events = append(d.Events, rowOf(e))
 		}
 	}
-	return webui.View{Name: plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d}, nil
+	return webui.View{Name: webui.Plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d}, nil
 }
 
 // noJob converts the error of an unknown or invalid job ID to a page.
 func noJob(id string, err error) error {
 	field := (*jobs.FieldError)(nil)
 	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, &field) && field.Field == "job_id" {
-		return webui.NotFound("Job not found: " + plain(clip.Bytes(id, 100)) + ". Jobs are deleted after the time of the setting jobs.keep.")
+		return webui.NotFound("Job not found: " + webui.Plain(clip.Bytes(id, 100)) + ". Jobs are deleted after the time of the setting jobs.keep.")
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func stepsOf(j jobs.Job) []step {
 	var open int64 // items in the stages so far
 	for _, st := range j.Stages {
 		s := step{Stage: st, Open: !j.Status.Terminal() && st.Status != jobs.StageCompleted && st.Status != jobs.StageFailed}
-		s.Error = plain(clip.Line(s.Error, 300))
+		s.Error = webui.Plain(clip.Line(s.Error, 300))
 		if st.Takes == pipeline.TakesItem {
 			open += st.Pending + st.Processing
 			s.Bar, s.Total, s.Done = j.Items.Total > 0, j.Items.Total, max(j.Items.Total-open, 0)
@@ -183,7 +183,7 @@ func rowOf(e event.Event) eventRow {
 				parts = append(parts, p)
 			}
 		}
-		row.Text = plain(clip.Line(strings.Join(parts, ": "), 200))
+		row.Text = webui.Plain(clip.Line(strings.Join(parts, ": "), 200))
 	}
 	return row
 }

@@ -22,7 +22,7 @@ func TestPagesOfAJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	showsText(t, w.h, "/jobs", "No jobs yet")
-	showsText(t, w.h, "/reviews", "No item waits for a decision")
+	showsText(t, w.h, "/tasks/todo", "Nothing to do")
 	j := w.create("careful", hostile+strings.Repeat("x", 1<<20-100))
 	at := "/jobs/" + j.ID
 	w.emit(jobs.Item{Key: "...", Text: hostile, Citations: []string{"page " + hostile}}, jobs.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, jobs.Item{Key: "c", Text: "third"})
@@ -43,7 +43,8 @@ func TestPagesOfAJob(t *testing.T) {
 	showsText(t, w.h, at+"/items?state=integrated", "No items are integrated")
 	showsText(t, w.h, at+"/item?key=...", "page &lt;script&gt;", "unclear", "item.review")
 	showsText(t, w.h, at+"/item?key="+url.QueryEscape(`a/b&<"'>`), "The beginning of 655\u202f360 bytes", "/items/a%2Fb&amp;%3C%22%27%3E")
-	showsText(t, w.h, "/reviews", "item?key=...", "/accept?key=", "unclear")
+	showsText(t, w.h, "/tasks/todo", "item?key=...", "choice=Accept", "unclear", `\u202e`)
+	showsText(t, w.h, at+"/item?key=...", "choice=Try&#43;again&amp;item="+j.ID+"%2F...")
 	showsText(t, w.h, "/pipelines", "careful", "validate", `\u202e`)
 	showsText(t, w.h, "/pipelines/careful", "a person decides", "agents of role")
 }
@@ -57,7 +58,7 @@ func TestPagesOfWhatThereIsNot(t *testing.T) {
 		"/jobs/" + unknown: 404, "/jobs/none": 404, "/jobs/%3Cscript%3Ealert": 404, "/jobs/" + strings.Repeat("x", 5000): 404,
 		"/jobs/" + unknown + "/items": 404, "/jobs/" + unknown + "/item?key=x": 404, "/jobs/" + j.ID + "/item?key=x": 404, "/jobs/" + j.ID + "/item": 404,
 		"/jobs/" + unknown + "/cancel": 404, "/jobs/" + unknown + "/retry": 404, "/jobs/" + unknown + "/again": 404, "/jobs/" + unknown + "/delete": 404,
-		"/jobs/" + unknown + "/stages/create/end": 404, "/jobs/" + j.ID + "/stages/none/end": 404, "/jobs/" + unknown + "/accept?key=x": 404, "/jobs/" + j.ID + "/reject?key=x": 404,
+		"/jobs/" + unknown + "/stages/create/end": 404, "/jobs/" + j.ID + "/stages/none/end": 404, "/tasks/todo/decide?choice=Accept&item=" + unknown + "%2Fx": 404, "/tasks/todo/decide?choice=Reject&item=" + j.ID + "%2Fx": 404, "/tasks/todo/decide?choice=Accept&item=none": 404,
 		"/jobs/" + j.ID + "/compare/" + unknown: 404, "/agents/none": 404, "/agents/none/drain": 404, "/agents/none/remove": 404, "/pipelines/none": 404,
 		"/jobs?status=wrong": 400, "/jobs?kind=wrong": 400, "/jobs?after=wrong": 400, "/jobs?name=" + strings.Repeat("x", 300): 400, "/jobs/" + j.ID + "/items?state=wrong": 400,
 		"/jobs/" + j.ID + "/items?state=failed&after=-1": 400, "/jobs/" + j.ID + "/items?after=wrong": 400, "/jobs/" + j.ID + "/delete": 409,
@@ -135,10 +136,21 @@ func TestDecisions(t *testing.T) {
 	w.emit(jobs.Item{Key: "a/b", Text: "one"}, jobs.Item{Key: "...", Text: "two"})
 	w.fail("unclear")
 	w.fail("unclear")
-	w.refused(at+"/reject?key=...", url.Values{"reason": {" "}}, 400, "Enter a reason")
-	w.done(at+"/accept?key=a%2Fb", url.Values{"reason": {"fine"}}, "/ui/reviews")
-	w.refused(at+"/accept?key=a%2Fb", nil, 409, "does not wait for a decision")
-	w.done(at+"/reject?key=...", url.Values{"reason": {"not in the document"}}, "/ui/reviews")
+	choose := func(choice string, keys ...string) string {
+		q := url.Values{"choice": {choice}}
+		for _, key := range keys {
+			q.Add("item", j.ID+"/"+key)
+		}
+		return "/tasks/todo/decide?" + q.Encode()
+	}
+	w.refused(choose("Reject", "..."), url.Values{"comment": {" "}}, 400, "Required: Reason")
+	w.refused(choose("Reject", "..."), url.Values{"comment": {strings.Repeat("x", maxReason+1)}}, 400, "too long")
+	w.refused(choose("Approve", "..."), nil, 400, "does not have the choice")
+	w.done(choose("Accept", "a/b"), url.Values{"comment": {"fine"}}, "/ui/tasks/todo")
+	w.refused(choose("Accept", "a/b"), nil, 409, "already decided by Ada: item a/b is integrated")
+	w.done(choose("Try again", "..."), nil, "/ui/tasks/todo")
+	w.fail("unclear")
+	w.refused(choose("Reject", "...", "a/b"), url.Values{"comment": {"not in the document"}}, 200, "Reject: 1. Unchanged: 1, for example: already decided by Ada")
 	w.until(j.ID, jobs.Completed)
 	for key, want := range map[string]jobs.ItemStatus{"a/b": jobs.ItemIntegrated, "...": jobs.ItemRejected} {
 		if it, err := w.Item(w.ctx, j.ID, key); err != nil || it.Status != want || it.ReviewedBy != "Ada" {
@@ -146,7 +158,7 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	showsText(t, w.h, at+"/item?key=...", "rejected", "not in the document", "item.decided", "Ada")
-	showsText(t, w.h, "/reviews", "No item waits for a decision")
+	showsText(t, w.h, "/tasks/todo", "Nothing to do")
 
 	j = w.create("careful", "q")
 	at = "/jobs/" + j.ID
@@ -198,7 +210,7 @@ func TestPageOfALargeJob(t *testing.T) {
 	at := "/jobs/" + j.ID
 	showsText(t, w.h, at, "0 of 10\u202f000", "error 0", "Of the last 60 items")
 	showsText(t, w.h, "/jobs", "10\u202f000")
-	showsText(t, w.h, "/reviews", "More items")
+	showsText(t, w.h, "/tasks/todo", "More items")
 	showsText(t, w.h, at+"/items?state=review", "Next page")
 	if n := scans.Calls(); n != 0 {
 		t.Errorf("got %d looks at all items, want none", n)

@@ -36,8 +36,6 @@ func (c jobChanges) all() map[string]webui.Action {
 		"/jobs/{job}/stages/{stage}/end": {Confirm: c.askStage, Do: c.endStage},
 		"/jobs/{job}/accept-all":         {Confirm: c.asksAll(true), Do: c.decidesAll(true)},
 		"/jobs/{job}/reject-all":         {Confirm: c.asksAll(false), Do: c.decidesAll(false)},
-		"/jobs/{job}/accept":             {Confirm: c.asksDecision(true), Do: c.decides(true)},
-		"/jobs/{job}/reject":             {Confirm: c.asksDecision(false), Do: c.decides(false)},
 	}
 	if c.Pipelines != nil {
 		actions["/jobs/start"] = webui.Action{Confirm: c.askStart, Do: c.start}
@@ -70,7 +68,7 @@ func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(jobs.Jo
 }
 
 // named returns the description of a job in questions.
-func named(j jobs.Job) string { return j.Kind + " " + plain(clip.Line(j.Name, 60)) }
+func named(j jobs.Job) string { return j.Kind + " " + webui.Plain(clip.Line(j.Name, 60)) }
 
 func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
@@ -206,45 +204,6 @@ func (c jobChanges) endStage(ctx context.Context, r *http.Request) (webui.Result
 	return webui.Result{To: jobURL(id)}, noJob(id, err)
 }
 
-// asksDecision returns the question before an item is accepted or rejected.
-func (c jobChanges) asksDecision(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
-		id, key := r.PathValue("job"), r.URL.Query().Get("key")
-		it, err := c.Jobs.Item(ctx, id, key)
-		if err != nil {
-			return webui.Question{}, noJob(id, err)
-		}
-		if it.Status != jobs.ItemReview {
-			return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrNotReview, it.Status)
-		}
-		name, about := plain(clip.Line(it.Key, 60)), plain(clip.Line(it.Text, 500))
-		q := webui.Question{Back: itemURL(id, key), At: reviewsAt}
-		if accept {
-			q.Title, q.Button, q.Text = "Accept item "+name, "Accept the item", "It goes to its next stage, or is integrated by its last one. Its text: "+about
-			q.Fields = []webui.Field{{Name: "reason", Type: "textarea", Label: "Comment", Max: maxReason}}
-			return q, nil
-		}
-		q.Title, q.Button, q.Danger, q.Text = "Reject item "+name, "Reject the item", true, "The item fails and is not integrated. Its text: "+about
-		q.Fields = []webui.Field{{Name: "reason", Type: "textarea", Label: "Reason", Max: maxReason, Required: true}}
-		return q, nil
-	}
-}
-
-// decides returns the action that accepts or rejects an item.
-func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (webui.Result, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Result, error) {
-		id, reason := r.PathValue("job"), strings.TrimSpace(r.PostFormValue("reason"))
-		switch {
-		case !accept && reason == "":
-			return webui.Result{}, webui.Invalid("Enter a reason to reject an item.")
-		case len(reason) > maxReason:
-			return webui.Result{}, webui.Invalid("The comment is too long: at most %d bytes are kept.", maxReason)
-		}
-		_, err := c.Jobs.Decide(ctx, id, r.URL.Query().Get("key"), jobs.Decision{Accept: accept, Reason: reason, By: access.CallerOf(ctx).Name})
-		return webui.Result{To: reviewsAt}, noJob(id, err)
-	}
-}
-
 // asksAll returns the question before all items of a job in review are accepted or rejected.
 func (c jobChanges) asksAll(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
@@ -284,7 +243,7 @@ func (c jobChanges) askStart(_ context.Context, r *http.Request) (webui.Question
 		if p.Description != "" {
 			text += ": " + clip.Line(p.Description, 80)
 		}
-		options = append(options, webui.Option{Value: p.Name, Text: plain(text)})
+		options = append(options, webui.Option{Value: p.Name, Text: webui.Plain(text)})
 	}
 	chosen := r.URL.Query().Get("pipeline")
 	if chosen == "" {

@@ -19,7 +19,6 @@ import (
 
 const (
 	jobsAt      = prefix + "/jobs"
-	reviewsAt   = prefix + "/reviews"
 	agentsAt    = prefix + "/agents"
 	pipelinesAt = prefix + "/pipelines"
 	scrapesAt   = prefix + "/scrapes/" // followed by an ID
@@ -30,7 +29,7 @@ func jobsArea(cfg Config) []webui.Area {
 	if cfg.Jobs == nil {
 		return nil
 	}
-	area := webui.Area{Link: webui.Link{Text: "Jobs", URL: jobsAt}, Pages: []webui.Link{{Text: "Jobs", URL: jobsAt}, {Text: "Reviews", URL: reviewsAt}}}
+	area := webui.Area{Link: webui.Link{Text: "Jobs", URL: jobsAt}, Pages: []webui.Link{{Text: "Jobs", URL: jobsAt}}}
 	if cfg.Agents != nil {
 		area.Pages = append(area.Pages, webui.Link{Text: "Agents", URL: agentsAt})
 	}
@@ -55,7 +54,6 @@ func (p *pages) jobs() {
 	p.page("/jobs/{job}/items", "items", show.items)
 	p.page("/jobs/{job}/item", "item", show.item)
 	p.add("GET "+jobsAt+"/{job}/compare/{other}", p.site.Page("compare", show.compare), access.Viewer)
-	p.page("/reviews", "reviews", show.reviews)
 	for path, a := range (jobChanges{p.cfg}).all() {
 		p.action(path, a)
 	}

@@ -16,7 +16,7 @@ func (c jobPages) pipelines(context.Context, *http.Request) (webui.View, error) 
 func (c jobPages) pipeline(_ context.Context, r *http.Request) (webui.View, error) {
 	p, err := c.Pipelines.Get(r.PathValue("pipeline"))
 	if err != nil {
-		return webui.View{}, webui.NotFound(plain(err.Error()))
+		return webui.View{}, webui.NotFound(webui.Plain(err.Error()))
 	}
 	return webui.View{Name: "Pipeline " + p.Name, At: pipelinesAt, Data: p}, nil
 }

@@ -2,12 +2,8 @@ package ui
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"muster/internal/clip"
 	"muster/internal/webui"
@@ -15,27 +11,7 @@ import (
 )
 
 // line returns the beginning of an untrusted string on one line, at most n characters, safe for display.
-func line(n int, s string) string { return plain(clip.Line(s, n)) }
-
-// plain makes an untrusted string safe for display: characters that are invisible or change the text direction are written as
-// \u202e. Line breaks and tabs remain.
-func plain(s string) string {
-	odd := func(r rune) bool {
-		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError)
-	}
-	if !strings.ContainsFunc(s, odd) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if odd(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
+func line(n int, s string) string { return webui.Plain(clip.Line(s, n)) }
 
 // long is a string that may be truncated.
 type long struct {
@@ -47,7 +23,7 @@ type long struct {
 // shown returns a string of which at most n bytes are shown.
 func shown(s string, n int) long {
 	head := clip.Bytes(s, n)
-	return long{plain(head), len(s), len(head) < len(s)}
+	return long{webui.Plain(head), len(s), len(head) < len(s)}
 }
 
 // total is a number with a name.
@@ -105,7 +81,7 @@ func grouped(errs []jobs.ItemError) []group {
 	at := map[string]int{}
 	var all []group
 	for _, e := range errs {
-		text := plain(clip.Line(e.Error, 300))
+		text := webui.Plain(clip.Line(e.Error, 300))
 		i, ok := at[text]
 		if !ok {
 			i = len(all)

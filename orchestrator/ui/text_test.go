@@ -10,17 +10,6 @@ import (
 	"muster/sites/report"
 )
 
-func TestPlainTextHidesNothing(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"äöü\n\tשלום": "äöü\n\tשלום", "a\u202eb\u2066c": `a\u202eb\u2066c`, "\x1b[31m\x00": `\u001b[31m\u0000`, "\xff": `\ufffd`, "": "",
-	} {
-		if got := plain(text); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-}
-
 func TestErrorsAreGroupedByTheirText(t *testing.T) {
 	t.Parallel()
 	got := grouped([]jobs.ItemError{{Key: "a", Error: "x"}, {Key: "b", Error: "y\nz"}, {Key: "c", Error: "y z"}, {Key: "d"}})

@@ -176,11 +176,15 @@ func (p *pages) tasks() {
 	for _, a := range menu(p.cfg) {
 		nav = append(nav, taskui.Link(a.Link))
 	}
+	var decisions taskui.Decisions
+	if p.cfg.Jobs != nil {
+		decisions = reviews{p.cfg.Jobs}
+	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
 		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
-		Asynq: asynqmon,
-		May:   func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
+		Asynq: asynqmon, Decisions: decisions,
+		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
 	p.add("GET "+fleet, h, access.Viewer)
 	p.add("POST "+fleet, h, access.Operator)

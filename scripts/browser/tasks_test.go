@@ -28,6 +28,7 @@ var (
 	bad     = tasks.New[string, int]("shop.bad", tasks.MaxRetry(0))
 	waits   = tasks.New[int, int]("shop.waits", tasks.External())
 	delayed = tasks.New[int, int]("shop.delayed")
+	refund  = tasks.New[string, bool]("shop.refund", tasks.External(), tasks.Choice("Approve", true), tasks.Choice("Refuse", false))
 	stock   = tasks.New[int, int]("shop.stock", tasks.MaxRetry(0))
 )
 
@@ -246,6 +247,68 @@ func TestWorkflowActions(t *testing.T) {
 	b.shows("succeeded")
 	if got, err := tasks.Attach[int](s.client, id).Wait(t.Context()); got != 2 || err != nil {
 		t.Errorf("after Retry, got %d, %v, want 2", got, err)
+	}
+}
+
+// People decide: one decision with two clicks, several together, and who decides late is told the earlier decision.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	var runs []*tasks.AsyncResult[bool]
+	for i := range 5 {
+		runs = append(runs, begin(t, s, refund.S(fmt.Sprintf("order %d: %s", i, hostile))))
+	}
+	begin(t, s, waits.S(1))
+	testutil.Eventually(t, "all tasks are open", func() bool {
+		open, err := s.client.OpenTasks(t.Context())
+		return err == nil && len(open) == 2 && open[0].Open+open[1].Open == 6
+	})
+	wants := func(run *tasks.AsyncResult[bool], want bool) {
+		t.Helper()
+		if got, err := run.Wait(t.Context()); err != nil || got != want {
+			t.Errorf("got %t, %v, want %t", got, err, want)
+		}
+	}
+	choice := func(run *tasks.AsyncResult[bool], label string) string {
+		return fmt.Sprintf(`a[href*="choice=%s&task=%s"]`, label, run.ID())
+	}
+	b, other := open(t, s.URL), open(t, s.URL)
+	b.visit("/")
+	b.click(`header nav a[href="/todo"]`)
+	b.shows("order 4")
+	b.inspect("decisions")
+	other.visit("/todo")
+	other.click(choice(runs[0], "Refuse"))
+	b.confirm(choice(runs[0], "Approve"))
+	wants(runs[0], true)
+	other.expectFailures()
+	if got := other.click("form[method=post] button"); got != http.StatusConflict {
+		t.Errorf("the second decision: got %d, want 409", got)
+	}
+	other.shows("already decided: shop.refund of workflow " + runs[0].ID() + " has succeeded at")
+	other.shows("with the result true")
+
+	for _, run := range runs[1:4] {
+		b.do(chromedp.Click(fmt.Sprintf(`input[name=task][value^="%s"]`, run.ID())))
+	}
+	other.visit("/todo")
+	other.confirm(choice(runs[1], "Approve"))
+	b.click(`button[name=choice][value=Refuse]`)
+	b.shows("Not included: 1, for example: already decided")
+	b.click("form[method=post] button")
+	b.shows("Refuse: 2. Unchanged: 1, for example: already decided: shop.refund")
+	wants(runs[1], true)
+	wants(runs[2], false)
+	wants(runs[3], false)
+
+	b.visit("/todo")
+	b.click(choice(runs[4], "Other\\+result"))
+	b.do(chromedp.SendKeys("textarea[name=comment]", "true"))
+	b.click("form[method=post] button")
+	wants(runs[4], true)
+	b.shows("shop.waits")
+	if got := b.text(); strings.Contains(got, "shop.refund") {
+		t.Errorf("got %.1000s, want no decided tasks", got)
 	}
 }
 

@@ -70,8 +70,7 @@ func (s *site) actions() map[string]webui.Action {
 				return webui.Result{To: workflow(r)}, s.client.Revoke(ctx, r.PathValue("id"))
 			},
 		},
-		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Confirm: completions{s}.askComplete, Do: completions{s}.complete},
-		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Confirm: completions{s}.askFail, Do: completions{s}.fail},
+		"/todo/decide": {Class: webui.Operate, Confirm: s.askDecision, Do: s.decide},
 		"/queues/{queue}/pause": {
 			Class: webui.Operate,
 			Confirm: func(ctx context.Context, r *http.Request) (webui.Question, error) {

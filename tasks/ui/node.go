@@ -164,6 +164,9 @@ func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 	return nil
 }
 
+// ToDo returns the choices of an open node.
+func (d nodeData) ToDo() []Choice { return openChoices(d.Choices) }
+
 func newDocument(raw json.RawMessage) document {
 	d := document{Bytes: len(raw)}
 	d.Text, d.Cut = readable(raw)
@@ -179,16 +182,16 @@ func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, er
 	return raw, err
 }
 
-// readable indents JSON and truncates it to shownBytes.
+// readable indents JSON, truncates it to shownBytes and makes it safe for display.
 func readable(raw json.RawMessage) (text string, cut bool) {
 	if len(raw) > shownBytes {
-		return string(bytes.ToValidUTF8(raw[:shownBytes], []byte("\uFFFD"))), true
+		return webui.Plain(string(bytes.ToValidUTF8(raw[:shownBytes], []byte("\uFFFD")))), true
 	}
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
-		return string(raw), false
+		return webui.Plain(string(raw)), false
 	}
-	return b.String(), false
+	return webui.Plain(b.String()), false
 }
 
 // downloadResult serves the complete result of a node.

@@ -34,7 +34,7 @@ func TestOverviewHasTrouble(t *testing.T) {
 		"Queue gpu</a></b>: no live workers; 1 task waiting, stalled for",
 		"u.bad</a></b>: all of 1 task failed in the last hour; last error:",
 		`<span>Waiting tasks</span><b>1</b>`,
-		`<span>Open tasks</span><b>1</b>`,
+		`<span>To do</span><b>1</b>`,
 		`<td class="n">100 %</td>`,
 	} {
 		if !strings.Contains(body, want) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -48,47 +49,85 @@ func wantPosted(t *testing.T, h http.Handler, want int, path string, fields ...s
 	return w.Body.String()
 }
 
-// Open tasks are listed, and completed or failed on their page.
-func TestOpenTasksAreCompletedOnPage(t *testing.T) {
+// Open tasks are listed with their choices, and decided one by one or together. Who is late is told the earlier decision.
+func TestOpenTasksAreDecided(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
-	wantIn(t, h, "/tokens", "No open tasks")
+	wantIn(t, h, "/todo", "Nothing to do")
 	var runs []*tasks.AsyncResult[string]
-	for _, question := range []string{"really?", hostile} {
-		run, err := tasks.Chain(ask.S(question), text).Send(t.Context(), f.Client())
+	var ids []string
+	for _, question := range []string{"really?", hostile, "and this?", "or that?"} {
+		s := ask.S(question)
+		if len(runs) == 3 {
+			s = approve.S(question)
+		}
+		run, err := tasks.Chain(s, text).Send(t.Context(), f.Client())
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs = append(runs, run)
+		runs, ids = append(runs, run), append(ids, run.ID()+"/0")
 	}
 	f.Drain()
-	at := "/workflows/" + runs[0].ID()
-	wantIn(t, h, "/tokens", "u.ask", "2 open", runs[0].ID(), runs[1].ID(), "really?", at+"/complete/0")
-	wantIn(t, h, "/tokens?task=u.ask", runs[0].ID())
-	wantIn(t, h, "/tokens?task=u.none", "No open tasks")
-	wantIn(t, h, at+"/nodes/0", "Complete…", "Waiting for completion since", "really?")
-	wantIn(t, h, at+"/complete/0", "Result (JSON)")
-	if _, body := get(t, h, "/tokens"); strings.Contains(body, "<script>alert") {
+	decide := func(choice string, ids ...string) string {
+		return "/todo/decide?" + url.Values{"choice": {choice}, "task": ids}.Encode()
+	}
+	wantIn(t, h, "/todo", "u.ask", ids[0], ids[1], "really?", strings.ReplaceAll(template.HTMLEscapeString(decide("Other result", ids[0])), "+", "&#43;"), "Approve selected…")
+	wantIn(t, h, "/todo?task=u.ask", ids[0])
+	wantIn(t, h, "/todo?task=u.none", "Nothing to do")
+	wantIn(t, h, "/workflows/"+runs[3].ID()+"/nodes/0", "Approve…", "Fail…", "Waiting for completion since", "or that?")
+	wantIn(t, h, decide("Other result", ids[0]), "Result (JSON)", "really?")
+	wantIn(t, h, decide("Approve", ids[3]), "continues with the result &#34;yes&#34;")
+	if _, body := get(t, h, "/todo"); strings.Contains(body, "<script>alert") {
 		t.Error("the page has the script of an input")
 	}
-
-	wantPosted(t, h, http.StatusBadRequest, at+"/complete/0", "value", "yes")
-	wantPosted(t, h, http.StatusSeeOther, at+"/complete/0", "value", ` "yes" `)
-	wantPosted(t, h, http.StatusBadRequest, at+"/complete/0", "value", `"no"`)
-	wantPosted(t, h, http.StatusBadRequest, at+"/complete/7", "value", `"no"`)
-	wantPosted(t, h, http.StatusBadRequest, "/workflows/"+runs[1].ID()+"/fail/0", "message", " ")
-	wantPosted(t, h, http.StatusSeeOther, "/workflows/"+runs[1].ID()+"/fail/0", "message", hostile)
-	f.Drain()
-	if got, err := runs[0].Wait(t.Context()); err != nil || got != "yes" {
-		t.Errorf("got %q, %v, want yes", got, err)
+	for _, path := range []string{"/todo/decide?choice=Fail", decide("Approve", ids[0]), decide("", ids[0]), "/todo/decide?choice=Fail&item=a", decide("Fail", make([]string, 0)...), "/todo?task=" + strings.Repeat("a", 201)} {
+		if code, _ := get(t, h, path); code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", path, code)
+		}
 	}
-	if got, err := runs[1].Status(t.Context()); err != nil || got != tasktype.Failed {
-		t.Errorf("got %s, %v, want %s", got, err, tasktype.Failed)
+	if code, _ := get(t, h, decide("Fail", "unknown/0")); code != http.StatusNotFound {
+		t.Errorf("an unknown workflow: got %d, want 404", code)
+	}
+
+	wantPosted(t, h, http.StatusBadRequest, decide("Other result", ids[0]), "comment", "yes")
+	wantPosted(t, h, http.StatusSeeOther, decide("Other result", ids[0]), "comment", ` "yes" `)
+	if body := wantPosted(t, h, http.StatusConflict, decide("Other result", ids[0]), "comment", `"no"`); !strings.Contains(body, `u.ask of workflow `+runs[0].ID()+` has succeeded at`) || !strings.Contains(body, "with the result &#34;yes&#34;") {
+		t.Errorf("a second decision: got %s", body)
+	}
+	wantPosted(t, h, http.StatusBadRequest, decide("Fail", ids[1]), "comment", " ")
+	wantIn(t, h, decide("Fail", ids...), "Fail: 3 selected", "Not included: 1")
+	if body := wantPosted(t, h, http.StatusOK, decide("Fail", ids[:3]...), "comment", hostile); !strings.Contains(body, "Fail: 2. Unchanged: 1, for example: already decided: u.ask") {
+		t.Errorf("several decisions: got %s", body)
+	}
+	wantPosted(t, h, http.StatusSeeOther, decide("Approve", ids[3]))
+	f.Drain()
+	for i, want := range []string{"yes", "", "", "yes"} {
+		if got, err := runs[i].Wait(t.Context()); got != want || (err != nil) != (want == "") {
+			t.Errorf("workflow %d: got %q, %v, want %q", i, got, err, want)
+		}
 	}
 	wantIn(t, h, "/workflows/"+runs[1].ID()+"/nodes/0", template.HTMLEscapeString("<script>alert(1)</script>"))
-	wantIn(t, h, "/tokens", "No open tasks")
-	if code, _ := get(t, h, at+"/complete/0"); code != http.StatusBadRequest {
-		t.Errorf("action on a completed node: got %d, want 400", code)
+	wantIn(t, h, "/todo", "Nothing to do")
+	if code, _ := get(t, h, decide("Fail", ids[0])); code != http.StatusConflict {
+		t.Errorf("a decided task: got %d, want 409", code)
+	}
+}
+
+// A page with many large inputs is bounded; it links the tasks and texts that it leaves out.
+func TestManyOpenTasks(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	for range fewOpen + 5 {
+		if _, err := ask.S(strings.Repeat("input ", 5000)).Send(t.Context(), f.Client()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Drain()
+	wantIn(t, h, "/todo", "Truncated", `<a href="?task=u.ask">u.ask</a> <small>5 open`)
+	for _, path := range []string{"/todo", "/todo?task=u.ask"} {
+		if _, body := get(t, h, path); len(body) > 150<<10 {
+			t.Errorf("%s has %d bytes, want at most 150 KiB", path, len(body))
+		}
 	}
 }
 
@@ -268,7 +307,7 @@ func TestDataIsHidden(t *testing.T) {
 	}{
 		at:                {http.StatusOK, false},
 		at + "/nodes/0":   {http.StatusOK, true},
-		"/tokens":         {http.StatusOK, true},
+		"/todo":           {http.StatusOK, true},
 		at + "/inputs/0":  {http.StatusForbidden, true},
 		at + "/results/0": {http.StatusForbidden, true},
 	} {

@@ -49,6 +49,8 @@ type Config struct {
 	// Data reports whether the client of a request may see inputs, results and headers of tasks, which may contain
 	// secrets. Defaults to all.
 	Data func(*http.Request) bool
+	// Decisions are decisions of the program that the page "To do" lists with the open tasks. Defaults to none.
+	Decisions Decisions
 	// OnAction is called after each change, for an audit log. It must return quickly. Defaults to none.
 	OnAction func(r *http.Request, action string, err error)
 	// Logger receives errors of pages. Defaults to none.
@@ -109,7 +111,7 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		"/workflows":                      {"workflows", s.workflows},
 		"/workflows/{id}":                 {"workflow", s.workflow},
 		"/workflows/{id}/nodes/{node...}": {"node", s.node},
-		"/tokens":                         {"tokens", s.tokens},
+		"/todo":                           {"todo", s.toDo},
 		"/names":                          {"tasks", s.taskNames},
 		"/names/{task...}":                {"name", s.taskName},
 		"/queues":                         {"queues", s.queues},
@@ -141,7 +143,7 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 func Links(prefix string) []Link {
 	prefix = strings.TrimRight(prefix, "/")
 	return []Link{
-		{"Workflows", prefix + "/workflows"}, {"Tasks", prefix + "/names"}, {"Open tasks", prefix + "/tokens"}, {"Queues", prefix + "/queues"},
+		{"Workflows", prefix + "/workflows"}, {"Tasks", prefix + "/names"}, {"To do", prefix + "/todo"}, {"Queues", prefix + "/queues"},
 		{"Workers", prefix + "/workers"}, {"Schedule", prefix + "/schedule"},
 	}
 }
@@ -168,6 +170,8 @@ func (c Config) frame() webui.Config {
 // explain returns the status and title of an error page.
 func explain(err error) (status int, title string, ok bool) {
 	switch {
+	case errors.Is(err, ErrDecided):
+		return http.StatusConflict, "Already decided", true
 	case errors.Is(err, tasks.ErrUnknown):
 		return http.StatusNotFound, "Workflow not found", true
 	case errors.Is(err, tasks.ErrNoNode):

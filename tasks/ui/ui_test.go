@@ -26,13 +26,14 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }
 
 var (
-	inc   = tasks.New[int, int]("u.inc")
-	sum   = tasks.New[[]int, int]("u.sum")
-	bad   = tasks.New[int, int]("u.bad", tasks.MaxRetry(0))
-	fails = tasks.New[string, string]("u.fails", tasks.MaxRetry(0))
-	text  = tasks.New[string, string]("u.text")
-	ask   = tasks.New[string, string]("u.ask", tasks.External(), tasks.MaxRetry(0), tasks.Timeout(0))
-	shaky = tasks.New[string, int]("u.shaky", tasks.MaxRetry(1), tasks.ConstantBackoff(0))
+	inc     = tasks.New[int, int]("u.inc")
+	sum     = tasks.New[[]int, int]("u.sum")
+	bad     = tasks.New[int, int]("u.bad", tasks.MaxRetry(0))
+	fails   = tasks.New[string, string]("u.fails", tasks.MaxRetry(0))
+	text    = tasks.New[string, string]("u.text")
+	ask     = tasks.New[string, string]("u.ask", tasks.External(), tasks.MaxRetry(0), tasks.Timeout(0))
+	approve = tasks.New[string, string]("u.approve", tasks.External(), tasks.Timeout(0), tasks.Choice("Approve", "yes"), tasks.Choice("Refuse", "no"))
+	shaky   = tasks.New[string, int]("u.shaky", tasks.MaxRetry(1), tasks.ConstantBackoff(0))
 )
 
 const hostile = "<script>alert(1)</script>\u202Egnp.exe\x1b[31m"
@@ -106,7 +107,7 @@ func TestPages(t *testing.T) {
 // The navigation is one row: the pages and the links of the program, unless these have the pages.
 func TestNavigation(t *testing.T) {
 	t.Parallel()
-	pages := "Overview /tasks/ Workflows /tasks/workflows Tasks /tasks/names Open tasks /tasks/tokens Queues /tasks/queues Workers /tasks/workers Schedule /tasks/schedule"
+	pages := "Overview /tasks/ Workflows /tasks/workflows Tasks /tasks/names To do /tasks/todo Queues /tasks/queues Workers /tasks/workers Schedule /tasks/schedule"
 	shop, link := Link{"Shop", "/shop"}, regexp.MustCompile(`<a href="([^"]*)"[^>]*>([^<]*)</a>`)
 	for name, c := range map[string]struct {
 		nav  []Link
