@@ -18,7 +18,9 @@ import (
 )
 
 //go:embed pages assets
-var files embed.FS
+var embedded embed.FS
+
+var files = templates{embedded}
 
 // AskTime is the timeout of an action.
 const AskTime = 10 * time.Second
@@ -81,6 +83,7 @@ type Site struct {
 
 // New returns a site without pages. It panics if a built-in template is invalid.
 func New(cfg Config) *Site {
+	cfg.Pages = templates{cfg.Pages}
 	s := &Site{cfg: cfg}
 	s.confirm, s.done, s.errors = s.parse("confirm"), s.parse("done"), s.parse("error")
 	s.assetHandler = http.StripPrefix(cfg.Prefix, assets())

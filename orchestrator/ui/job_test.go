@@ -36,7 +36,7 @@ func TestPagesOfAJob(t *testing.T) {
 	}
 	showsText(t, w.h, "/jobs?label=none", "No matching jobs")
 	showsText(t, w.h, at, "2 review", "1 pending", "2 items wait for a decision", "validator", "unclear &lt;script&gt;", "item.review", "The beginning of",
-		"/jobs/"+j.ID+"/report?format=csv", "/cancel", "/retry", `<td class="n">2</td><td class="badtext say">unclear`)
+		"/jobs/"+j.ID+"/report?format=csv", "/cancel", "/retry", `class="n">2</td><td data-title="Error" class="badtext say">unclear`)
 	showsText(t, w.h, at+"/items", "a/b", "third", "review")
 	showsText(t, w.h, at+"/items?state=review", "review", "...")
 	showsText(t, w.h, at+"/items?state=pending", "pending")

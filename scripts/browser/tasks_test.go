@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -547,6 +548,27 @@ func TestPrintedPage(t *testing.T) {
 	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
 	if got := eval[string](b, `[...document.querySelectorAll("nav, .button, button, form")].filter(e => e.checkVisibility()).map(e => e.outerHTML).join(" ")`); got != "" {
 		t.Errorf("printed: %.500s", got)
+	}
+}
+
+// On phones, each row of a table is a card with the titles of the columns.
+func TestCardsOnPhones(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	over(t, s, bad.S("closed"))
+	b := open(t, s.URL)
+	b.look(light, 390)
+	b.visit("/workflows")
+	b.shows("closed")
+	if got := eval[[]string](b, `[...document.querySelectorAll("tbody tr:first-child td")].filter(e => e.checkVisibility() && e.getBoundingClientRect().right <= 390).map(e => e.dataset.title)`); !slices.Equal(got, []string{"Select", "State", "Workflow", "Id", "Sent", "Took"}) {
+		t.Errorf("visible cells of the row: %q", got)
+	}
+	if got := eval[string](b, `getComputedStyle(document.querySelector("td[data-title=Sent]"), "::before").content`); got != `"Sent"` {
+		t.Errorf("the title of a cell is %s", got)
+	}
+	b.do(press("input[data-all]"))
+	if got := eval[int](b, `document.querySelectorAll("tbody input:checked").length`); got != 1 {
+		t.Errorf("after Select all: %d rows are selected, want 1", got)
 	}
 }
 

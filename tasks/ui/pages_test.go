@@ -172,7 +172,7 @@ func TestPagesOfTaskAndQueue(t *testing.T) {
 	}
 	f.Drain()
 	wantIn(t, h, "/names", "u.bad", "/tasks/names/u.bad", "p95")
-	wantIn(t, h, "/names/u.bad", `<td class="n">3</td>`, "The last 3 failed tasks", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
+	wantIn(t, h, "/names/u.bad", `<td data-title="Times" class="n">3</td>`, "The last 3 failed tasks", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
 	wantIn(t, h, "/names/u.none", "No completed tasks in the last day", "No failures")
 	wantIn(t, h, "/queues/default", "u.bad", "Worker</th>", "Last day")
 	if code, _ := get(t, h, "/queues/none"); code != http.StatusNotFound {
@@ -523,7 +523,7 @@ func TestFailuresAreGroupedAndRetried(t *testing.T) {
 	}
 	f.Drain()
 	const group = "?error=error%3A+the+card+of+%E2%80%A6+was+declined+%28request+%E2%80%A6%29"
-	wantIn(t, h, "/names/u.fails", `<td class="n">2</td>`, strings.ReplaceAll(group, "+", "&#43;")+"#failures", ids[2], "error: timeout")
+	wantIn(t, h, "/names/u.fails", `<td data-title="Times" class="n">2</td>`, strings.ReplaceAll(group, "+", "&#43;")+"#failures", ids[2], "error: timeout")
 	wantIn(t, h, "/names/u.fails"+group, ids[0], ids[1])
 	if _, body := get(t, h, "/names/u.fails"+group); strings.Contains(body, ids[2]) {
 		t.Error("the list of a group has a failure of another group")
