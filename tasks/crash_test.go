@@ -38,6 +38,7 @@ var (
 	stepTask = tasks.New[string, string]("crash.step")
 	joinTask = tasks.New[[]string, string]("crash.join")
 	dieTask  = tasks.New[string, string]("crash.die")
+	keyTask  = tasks.New[string, string]("crash.key", tasks.ConcurrencyPerKey(1, func(string) string { return "key" }))
 	failTask = tasks.New[string, int]("crash.fail")
 	slowTask = tasks.New[int, int]("crash.slow")
 	askTask  = tasks.New[string, string]("crash.ask", tasks.External())
@@ -48,7 +49,7 @@ var (
 func crashMux(c *tasks.Client) *tasks.Mux {
 	m := tasks.NewMux()
 	rdb := c.Redis()
-	tasks.Handle(m, stepTask, func(ctx context.Context, in string) (string, error) {
+	step := func(ctx context.Context, in string) (string, error) {
 		key := "runs:" + tasks.InfoFrom(ctx).Workflow + "." + tasks.InfoFrom(ctx).Node
 		n, err := rdb.Incr(ctx, key).Result()
 		if err != nil {
@@ -60,7 +61,9 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 			return "", ctx.Err()
 		}
 		return strings.TrimPrefix(in, "hold "), nil
-	})
+	}
+	tasks.Handle(m, stepTask, step)
+	tasks.Handle(m, keyTask, step)
 	tasks.Handle(m, joinTask, func(ctx context.Context, in []string) (string, error) {
 		key := "runs:" + tasks.InfoFrom(ctx).Workflow + "." + tasks.InfoFrom(ctx).Node
 		if err := rdb.Incr(ctx, key).Err(); err != nil {
@@ -313,6 +316,40 @@ func TestKilledWorkerIsFoundDead(t *testing.T) {
 	if got, err := held.Wait(ctx); err != nil || got != "on" {
 		t.Fatalf("got %q, %v after %v, want on", got, err, time.Since(began))
 	}
+}
+
+// The places of a killed worker are free once they have expired: the nodes that wait for them run.
+func TestPlacesOfAKilledWorkerAreFreed(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	first := child(t, url, "first", childSlots+"=1")
+	held, err := keyTask.S("hold on").Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the step runs", func() bool {
+		return c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
+	})
+	child(t, url, "second")
+	next, err := tasks.Each([]string{"a", "b", "c"}, keyTask).Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "three wait for the limit", func() bool {
+		ns, err := c.Nodes(t.Context(), next.ID())
+		return err == nil && len(slices.DeleteFunc(ns, func(n tasktype.Node) bool { return !strings.Contains(n.Waits, "limit") })) == 3
+	})
+	kill(t, first)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if got, err := next.Wait(ctx); err != nil || !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	if got, err := held.Wait(ctx); err != nil || got != "on" {
+		t.Fatalf("got %q, %v, want on", got, err)
+	}
+	nothingOfLimits(t, c.Redis())
 }
 
 // Nodes that a worker has taken and not begun run once, at whatever step the worker is killed.

@@ -98,7 +98,7 @@
 //
 //   - [Queue], [Priority], [Timeout], [HardTimeout], [MaxRetry], [Backoff], [ConstantBackoff], [In], [Expires]: in
 //     [New], at a use of the task, and in Send
-//   - [RetryIf], [Alias], [RateLimit], [External], [Choice]: in New only
+//   - [RetryIf], [Alias], [RateLimit], [ConcurrencyPerKey], [RatePerKey], [External], [Choice]: in New only
 //   - [LinkError]: in New, and at a use
 //   - [At]: at a use, and in Send
 //   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map, MapFunc,

@@ -276,6 +276,43 @@ func ExampleFairnessKey() {
 	// Max: owl
 }
 
+// The deliveries to one customer run one at a time. Although the worker has two slots, and the deliveries to Max wait for the one to
+// Zoe, they do not delay it.
+func ExampleConcurrencyPerKey() {
+	ctx := context.Background()
+	rdb, end := redistest.Example()
+	defer end()
+	client := tasks.NewClient(rdb)
+	defer client.Close()
+	customer := func(parcel string) string {
+		name, _, _ := strings.Cut(parcel, ":")
+		return name
+	}
+	deliver := tasks.New[string, string]("shop.deliver", tasks.ConcurrencyPerKey(1, customer))
+	zoe := make(chan struct{})
+	mux := tasks.NewMux()
+	tasks.Handle(mux, deliver, func(_ context.Context, parcel string) (string, error) {
+		if customer(parcel) == "Zoe" {
+			close(zoe)
+		}
+		<-zoe
+		return "delivered " + parcel, nil
+	})
+	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Concurrency: 2})
+	must(err)
+	run, err := tasks.Each([]string{"Max: cat", "Max: dog", "Max: owl", "Zoe: boat"}, deliver).Send(ctx, client)
+	must(err)
+	done, err := run.Wait(ctx)
+	must(err)
+	fmt.Println(strings.Join(done, "\n"))
+	must(worker.Stop())
+	// Output:
+	// delivered Max: cat
+	// delivered Max: dog
+	// delivered Max: owl
+	// delivered Zoe: boat
+}
+
 // inOrder sends tasks, then starts a worker that runs one at a time and prints their inputs.
 func inOrder(send func(context.Context, *tasks.Client, tasks.Task[string, bool]) []*tasks.AsyncResult[bool]) {
 	ctx := context.Background()

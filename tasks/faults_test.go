@@ -17,14 +17,25 @@ func TestWorkerSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
 		redistest.Refused: 20, redistest.ReplyLost: 20, redistest.Repeated: 12, redistest.Crash: 12, redistest.CrashAfter: 12, redistest.Slow: 6, redistest.Frozen: 8,
-	}, workWithFault)
+	}, func(t *testing.T, f *redistest.Fault) { workWithFault(t, f) })
 }
 
-func workWithFault(t *testing.T, f *redistest.Fault) {
+// The same holds for tasks with limits per key.
+func TestLimitsPerKeySurviveAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 12, redistest.ReplyLost: 20, redistest.Repeated: 12, redistest.Crash: 8, redistest.CrashAfter: 12, redistest.Frozen: 8,
+	}, func(t *testing.T, f *redistest.Fault) {
+		key := func(int) string { return "key" }
+		workWithFault(t, f, tasks.ConcurrencyPerKey(1, key), tasks.RatePerKey(3, 50*time.Millisecond, key))
+	})
+}
+
+func workWithFault(t *testing.T, f *redistest.Fault, limits ...tasks.TaskOption) {
 	ctx := limited(t)
 	url := redistest.URL(t)
 	c := connect(t, url)
-	world := &cutWorld{runs: map[string]int{}}
+	world := &cutWorld{runs: map[string]int{}, limits: limits}
 	run, err := witness().Send(ctx, c)
 	if err != nil {
 		t.Fatal(err)

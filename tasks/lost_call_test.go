@@ -33,6 +33,8 @@ type cutWorld struct {
 	mu   sync.Mutex // guards runs
 	runs map[string]int
 	last atomic.Int64
+
+	limits []tasks.TaskOption // of the task Unique
 }
 
 func (c *cutWorld) mux() *tasks.Mux {
@@ -43,7 +45,7 @@ func (c *cutWorld) mux() *tasks.Mux {
 		c.runs[tasks.InfoFrom(ctx).Workflow+"."+tasks.InfoFrom(ctx).Node]++
 		return c.last.Add(1)
 	}
-	tasks.Handle(m, Unique, func(ctx context.Context, _ int) (int64, error) { return ran(ctx), nil })
+	tasks.Handle(m, tasks.New[int, int64](Unique.Name(), c.limits...), func(ctx context.Context, _ int) (int64, error) { return ran(ctx), nil })
 	tasks.HandlePlan(m, UniquePlan, func(ctx context.Context, n int) (tasks.Signature[int64], error) {
 		ran(ctx)
 		return Unique.S(n), nil
@@ -105,7 +107,8 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 		left := rdb.Keys(ctx, p+"*").Val()
 		left = slices.DeleteFunc(left, func(k string) bool {
 			k = strings.TrimPrefix(k, p)
-			return strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || strings.HasPrefix(k, "wake:") ||
+			return strings.HasPrefix(k, "limit:places:") || strings.HasPrefix(k, "limit:rate:") || // they expire
+				strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || strings.HasPrefix(k, "wake:") ||
 				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "id:") || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
 		})
 		depths := fmt.Sprint(rdb.HMGet(ctx, p+"wake:default", "ready:n", "ready:h").Val())

@@ -25,7 +25,7 @@ func TestOptionsActWhereTheyAreAllowed(t *testing.T) {
 		"task call each send": {tasks.Queue, tasks.Priority, tasks.Timeout, tasks.HardTimeout, tasks.MaxRetry, tasks.Backoff,
 			tasks.ConstantBackoff, tasks.In, tasks.Expires},
 		"call each send": {tasks.At},
-		"task":           {tasks.RetryIf, tasks.Alias, tasks.RateLimit, tasks.Choice},
+		"task":           {tasks.RetryIf, tasks.Alias, tasks.RateLimit, tasks.ConcurrencyPerKey[int], tasks.RatePerKey[int], tasks.Choice},
 		"each group":     {tasks.AtMost, tasks.FailFast},
 		"send":           {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.Name, tasks.Labels, tasks.ProgressKeys},
 	} {
@@ -71,7 +71,8 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 			}
 		}
 		for name, o := range map[string]tasks.TaskOption{
-			"RateLimit": tasks.RateLimit(0, time.Second), "Alias": tasks.Alias("old", ""), "Choice": tasks.Choice("", 1),
+			"RateLimit": tasks.RateLimit(0, time.Second), "ConcurrencyPerKey": tasks.ConcurrencyPerKey(0, func(int) string { return "" }),
+			"RatePerKey": tasks.RatePerKey(1, 0, func(int) string { return "" }), "Alias": tasks.Alias("old", ""), "Choice": tasks.Choice("", 1),
 		} {
 			declared := tasks.New[int, int]("t.other", o)
 			wants(name, refusal(t, w, declared.S(1)))

@@ -3,6 +3,7 @@ package tasks
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"muster/tasks/internal/graph"
 )
@@ -20,7 +21,17 @@ type Task[I, O any] struct {
 func New[I, O any](name string, opts ...TaskOption) Task[I, O] {
 	t := Task[I, O]{name: name, opts: collect(opts, TaskOption.forTask)}
 	checkChoices[O](t.opts)
+	checkKeys[I](t.opts)
 	return t
+}
+
+// checkKeys makes the use of a task invalid if its limits per key are not for its input.
+func checkKeys[I any](o *graph.Opts) {
+	for _, l := range o.KeyLimits() {
+		if in := reflect.TypeFor[I](); l.In != in && o.Err == nil {
+			o.Err = fmt.Errorf("the function of a limit per key takes a %s, not the input type %s", l.In, in)
+		}
+	}
 }
 
 // NewAction declares a task without a result, for [HandleAction]. Its value is an empty object.

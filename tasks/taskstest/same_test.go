@@ -28,6 +28,7 @@ var (
 	panics  = tasks.New[int, int]("s.panics")
 	polls   = tasks.New[int, int]("s.polls")
 	rated   = tasks.New[int, int]("s.inc", tasks.RateLimit(1, 20*time.Millisecond))
+	keyed   = tasks.New[int, int]("s.keyed", tasks.ConcurrencyPerKey(1, parity), tasks.RatePerKey(2, 20*time.Millisecond, parity))
 	plan    = tasks.New[int, int]("s.plan")
 	deep    = tasks.New[int, int]("s.deep")
 	instead = tasks.New[tasks.Failure, int]("s.instead")
@@ -38,8 +39,17 @@ var (
 	marked  = tasks.New[string, int]("s.marked", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))
 )
 
+// parity is a key function; it panics for negative numbers.
+func parity(n int) string {
+	if n < 0 {
+		panic("negative")
+	}
+	return fmt.Sprint(n % 2)
+}
+
 func stories() *tasks.Mux {
 	mux := tasks.NewMux()
+	tasks.Handle(mux, keyed, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) {
 		total := 0
@@ -209,6 +219,8 @@ func TestSameAsOnRedis(t *testing.T) {
 		of("absent", absent.S(1)),
 		of("in and another queue", tasks.Chain(inc.S(1, tasks.In(5*time.Millisecond)), inc, tasks.Priority(3))),
 		of("rate", tasks.Each([]int{1, 2, 3}, rated)),
+		of("limits per key", tasks.Chord(tasks.Each([]int{1, 2, 3, 4, 5, 7, 9}, keyed), sum)),
+		of("key function panics", keyed.S(-1)),
 		of("fail fast", tasks.Settle(tasks.Each([]int{1}, never, tasks.FailFast()))),
 	} {
 		t.Run(s.name, func(t *testing.T) {

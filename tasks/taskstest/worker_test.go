@@ -3,6 +3,7 @@ package taskstest_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,5 +179,27 @@ func TestFleetWithoutHandlers(t *testing.T) {
 	var failure *tasks.Failure
 	if _, err := taskstest.Run(t, tasks.NewMux(), inc.S(1)); !errors.As(err, &failure) || !strings.Contains(failure.Message, "has no handlers") {
 		t.Errorf("got %v, want a failure about missing handlers", err)
+	}
+}
+
+// A rate per key is enforced by the clock of the fleet.
+func TestRatePerKeyIsAdvancedByTheClock(t *testing.T) {
+	t.Parallel()
+	send := tasks.New[string, time.Time]("send", tasks.RatePerKey(2, time.Hour, func(to string) string { return to }))
+	var f *taskstest.Fleet
+	mux := tasks.NewMux()
+	tasks.Handle(mux, send, func(context.Context, string) (time.Time, error) { return f.Now(), nil })
+	f = taskstest.New(t, mux)
+	began := f.Now()
+	at, err := taskstest.Do(f, tasks.Each([]string{"a", "a", "a", "a", "b"}, send))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var after []int
+	for _, then := range at {
+		after = append(after, int(then.Sub(began).Round(time.Minute).Minutes()))
+	}
+	if want := []int{0, 0, 30, 60, 0}; !slices.Equal(after, want) {
+		t.Errorf("minutes after the send: got %v, want %v", after, want)
 	}
 }

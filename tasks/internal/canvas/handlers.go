@@ -51,8 +51,9 @@ const askTime = 3 * time.Second
 var ExternalTasks = []string{pAsk.Name(), pHand.Name()}
 
 // Handle binds the tasks of canvases to their handlers. While other returns true, plans have another shape and the same value.
-// While mended returns true for the id of a workflow, handlers do not fail, as with [Runs.Mended]. Both may be nil.
-func Handle(m *tasks.Mux, other func() bool, mended func(id string) bool) {
+// While mended returns true for the id of a workflow, handlers do not fail, as with [Runs.Mended]. Both may be nil. The limits apply
+// to two of the tasks that take a number.
+func Handle(m *tasks.Mux, other func() bool, mended func(id string) bool, limits ...tasks.TaskOption) {
 	works := func(ctx context.Context) bool { return mended != nil && mended(tasks.InfoFrom(ctx).Workflow) }
 	tasks.Handle(m, pLeaf, func(ctx context.Context, in leafIn) (int, error) {
 		switch {
@@ -64,7 +65,7 @@ func Handle(m *tasks.Mux, other func() bool, mended func(id string) bool) {
 		return in.N, nil
 	})
 	tasks.Handle(m, pLate, func(context.Context, int) (int, error) { return 0, tasks.Again(20 * time.Millisecond) })
-	tasks.Handle(m, pStep, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(m, tasks.New[int, int](pStep.Name(), limits...), func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(m, pHand, func(ctx context.Context, _ int) (int, error) {
 		if _, err := tasks.TokenFrom(ctx); err != nil {
 			return 0, err
@@ -90,7 +91,7 @@ func Handle(m *tasks.Mux, other func() bool, mended func(id string) bool) {
 		}
 		return n, nil
 	})
-	tasks.Handle(m, pEach, func(ctx context.Context, n int) (int, error) {
+	tasks.Handle(m, tasks.New[int, int](pEach.Name(), limits...), func(ctx context.Context, n int) (int, error) {
 		if n%4 == badRemainder && !works(ctx) {
 			return 0, fmt.Errorf("each %d", n)
 		}

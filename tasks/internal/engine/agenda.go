@@ -25,6 +25,7 @@ type agenda struct {
 	advancer  *advancer
 	progress  *progress
 	completer *Completer
+	limiter   *limiter
 	timer     chan time.Time // times at which entries are due, by the clock of this machine
 }
 
@@ -100,6 +101,9 @@ func (ag *agenda) rebase(ctx context.Context, shard int, back time.Duration) err
 // attend takes the step of an entry of the agenda. Another process may have taken it already: each step
 // checks that by itself.
 func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
+	if en.Flow.Ref == store.LimitRef {
+		return ag.limiter.expire(ctx, en)
+	}
 	fl, err := ag.graphs.load(ctx, en.Flow.Ref)
 	switch {
 	case errors.Is(err, ErrUnknown):

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -49,6 +50,28 @@ func (r *Run) call(h *Handler, input []byte) callResult {
 		}
 		return callResult{ended: r.cause}
 	}
+}
+
+// keys computes the limits of a run. It returns the outcome of the run if a key function fails, as a handler would.
+func (r *Run) keys(h *Handler, limits []*graph.KeyLimit, input []byte) *callResult {
+	if r.keyed {
+		return nil
+	}
+	var out []store.Limit
+	a := r.call(&Handler{Opts: h.Opts, Run: func(context.Context, []byte) (HandlerResult, error) {
+		for _, l := range limits {
+			// If the input does not decode, the handler fails.
+			if key, err := l.Key(input); err == nil && key != "" {
+				out = append(out, store.Limit{Task: r.Info.Task, Key: key, N: l.N, Per: l.Per})
+			}
+		}
+		return HandlerResult{}, nil
+	}}, input)
+	if a.err != nil || a.ended != nil {
+		return &a
+	}
+	r.limits, r.keyed = out, true
+	return nil
 }
 
 // handle calls the handler with its middleware, and sends how that ended.

@@ -38,6 +38,14 @@ type Handler struct {
 	Builtin bool // every worker has it: it is not listed
 }
 
+// limits returns the limits per key of the tasks. h may be nil.
+func (h *Handler) limits() []*graph.KeyLimit {
+	if h == nil {
+		return nil
+	}
+	return h.Opts.KeyLimits()
+}
+
 // taskNames returns the sorted names of the tasks that handlers are for, without the built-in ones.
 func taskNames(handlers map[string]*Handler) []string {
 	var names []string

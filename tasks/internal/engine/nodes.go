@@ -299,6 +299,19 @@ func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.No
 		}
 		return nil
 	}
+	if w.field(store.FieldLimited) != "" {
+		limited, err := in.store.Flows.Limited(ctx, w.Flow)
+		if err != nil {
+			return err
+		}
+		ready = slices.DeleteFunc(ready, func(n *tasktype.Node) bool {
+			if !slices.Contains(limited, n.ID) {
+				return false
+			}
+			n.Waits = "the limit of its key is reached"
+			return true
+		})
+	}
 	live, err := in.fleet.Workers(ctx)
 	if err != nil {
 		return err

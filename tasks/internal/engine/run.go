@@ -31,6 +31,12 @@ type Run struct {
 	outcome tasktype.Outcome // its outcome; empty if unknown
 	code    string           // of the failure
 
+	batch    string        // the ID of b when the attempt began
+	keyed    bool          // limits is set
+	limits   []store.Limit // per key
+	acquired int           // number of limits that allow the attempt
+	places   []store.Place // to release
+
 	once  sync.Once // closes freed
 	cause error     // why the slot was freed; set before freed is closed
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type runner struct {
 	projector *progressWriter
 	peers     *peers
 	runs      *runs
+	limiter   *limiter
 }
 
 // mostLost is how many workers may die with a node before it fails.
@@ -31,10 +33,9 @@ const mostLost = 10
 // attempt runs the handler of an item and returns the result. ok is false if there is nothing to store.
 func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
 	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
-	r := &Run{w: rn, b: b, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
+	r := &Run{w: rn, b: b, batch: b.name(), it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
 		Info: tasktype.Info{Workflow: it.fl.ID(), Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
 			Attempt: it.rec.Attempts + 1, Worker: rn.cfg.Name, Key: it.fl.Ref + "." + it.node, Headers: it.fl.g.Headers}}
-	rn.stats.begun.Add(1)
 	err := rn.insist(func() error {
 		var err error
 		res, ok, err = rn.try(within(ctx), s, b, r)
@@ -43,6 +44,10 @@ func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res
 	r.close()
 	if err != nil {
 		return res, false // the worker is killed
+	}
+	rn.limiter.release(ctx, r.places)
+	if !ok || res.kind != store.ChangePark {
+		rn.stats.begun.Add(1)
 	}
 	if ok {
 		res.item, res.began, res.took, res.outcome = it, r.began, r.took, r.outcome
@@ -96,6 +101,20 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 		}
 		defer leave()
 	}
+	var input []byte
+	if limits := h.limits(); limits != nil && !r.spec.External {
+		var err error
+		if input, err = rn.inputFor(ctx, s, r); input == nil {
+			return result{}, false, err
+		}
+		if a := r.keys(h, limits, input); a != nil {
+			res, ok := r.resultOf(*a)
+			return res, ok, nil
+		}
+		if waits, err := rn.limiter.acquire(ctx, r); waits != nil || err != nil {
+			return *cmp.Or(waits, &result{}), waits != nil, err
+		}
+	}
 	if r.spec.RateN > 0 {
 		wait, err := rn.store.Starts.Allow(ctx, r.spec.Task, r.spec.RateN, time.Duration(r.spec.RatePer)*time.Millisecond)
 		if err != nil {
@@ -108,9 +127,11 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 	if outside {
 		return r.open(), true, nil
 	}
-	input, err := rn.inputFor(ctx, s, r)
 	if input == nil {
-		return result{}, false, err
+		var err error
+		if input, err = rn.inputFor(ctx, s, r); input == nil {
+			return result{}, false, err
+		}
 	}
 	r.began = rn.clock.Now()
 	a := r.call(h, input)

@@ -39,6 +39,7 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 	res, err := s.make(ctx, t)
 	if err == nil {
 		s.tk.count(res, done)
+		s.tk.limiter.parked(ctx, done)
 	}
 	return res, err
 }
@@ -253,6 +254,7 @@ func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 		return
 	}
 	s.tk.count(res, done)
+	s.tk.limiter.parked(ctx, done)
 	// In any case: if the batch is still ours it has the new ID now, also when this was the retry of a turn whose
 	// reply was lost.
 	b.id = t.ID

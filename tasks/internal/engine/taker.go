@@ -28,6 +28,7 @@ type taker struct {
 	advancer *advancer
 	agenda   *agenda
 	runner   *runner
+	limiter  *limiter
 	peers    *peers
 	slots    *slots
 	batches  *batches

@@ -27,6 +27,7 @@ type watcher struct {
 	*local
 	fleet   *Fleet
 	slots   *slots
+	limiter *limiter
 	batches *batches
 	tasks   []string // that the worker has handlers for, sorted
 	started time.Time
@@ -79,7 +80,7 @@ func (w *watcher) once(ctx context.Context, all bool) error {
 	if err != nil {
 		return err
 	}
-	err = w.reap(ctx, dead)
+	err = errors.Join(w.limiter.renew(ctx), w.reap(ctx, dead))
 	if all {
 		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx),
 			w.look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues))))

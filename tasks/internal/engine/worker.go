@@ -81,11 +81,13 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		}
 	})
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
-	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, make(chan time.Time, 64)}
+	limiter := &limiter{local: l, held: map[store.Place]bool{}}
+	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
+	limiter.timer = w.agenda.setTimer
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake}
 	known := &peers{local: l, fleet: e.Fleet}
-	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, peers: known, slots: w.slots,
-		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs},
+	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, limiter: limiter, peers: known, slots: w.slots,
+		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs, limiter},
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
 	if e.store.HasLists() && !cfg.Manual {
 		w.wakeups = newWakeups(l, w.slots, w.taker)
@@ -93,7 +95,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 			w.poller.every = rarelyPoll
 		}
 	}
-	w.watcher = &watcher{l, e.Fleet, w.slots, w.taker.batches, w.Tasks(), e.clock.Now(), false}
+	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.taker.batches, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}

@@ -78,8 +78,10 @@ type Opts struct {
 	EachMissed int
 
 	// Of a declaration, used by workers only.
-	RetryIf func(error) bool
-	Alias   []string
+	RetryIf     func(error) bool
+	Alias       []string
+	Concurrency *KeyLimit
+	KeyRate     *KeyLimit
 
 	Bind  []json.RawMessage // second halves of the input; the last one is added first
 	Links []Link            // run on the task's own failure
@@ -113,6 +115,26 @@ type Backoff struct {
 type Rate struct {
 	N   int
 	Per time.Duration
+}
+
+// KeyLimit is a limit of the nodes of a task that have the same key: N run at once, or N start in each Per.
+type KeyLimit struct {
+	N   int
+	Per time.Duration
+	In  reflect.Type                       // that Key decodes an input to
+	Key func(input []byte) (string, error) // the error is of an input that does not decode
+}
+
+// KeyLimits returns the limits per key, in the order in which they are to be applied.
+func (o *Opts) KeyLimits() []*KeyLimit {
+	var out []*KeyLimit
+	if o != nil && o.Concurrency != nil {
+		out = append(out, o.Concurrency)
+	}
+	if o != nil && o.KeyRate != nil {
+		out = append(out, o.KeyRate)
+	}
+	return out
 }
 
 // NoOpts sets nothing; it must not be written to.
@@ -171,6 +193,8 @@ func (o *Opts) Over(top *Opts) *Opts {
 	if top.RetryIf != nil {
 		m.RetryIf = top.RetryIf
 	}
+	pick(&m.Concurrency, top.Concurrency)
+	pick(&m.KeyRate, top.KeyRate)
 	if m.Err == nil {
 		m.Err = top.Err
 	}

@@ -429,6 +429,8 @@ type execution struct {
 	attempt int
 	taken   int // the event in which the worker was given the node
 	open    bool
+	running bool   // its handler is
+	lease   *lease // of the place that its limit allows it; nil for no limit
 }
 
 // execute is around every call of a handler.
@@ -436,7 +438,8 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	h.mu.Lock()
 	f := h.flow(i.Workflow)
 	took := w.took[i.Workflow+"/"+i.Node]
-	x := &execution{worker: w, attempt: i.Attempt, taken: took[len(took)-1]}
+	x := &execution{worker: w, attempt: i.Attempt, taken: took[len(took)-1], running: true}
+	x.lease = w.leases.of["0 "+strings.TrimSuffix(i.Key, "."+i.Node)+"/"+i.Node]
 	x.open = x.taken >= f.renewed
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {
@@ -451,6 +454,7 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	if !w.dead {
 		f.ran[key] = append(f.ran[key], x)
 	}
+	h.checkLimit(x, key+" of "+f.id)
 	h.mu.Unlock()
 	what := strings.Join([]string{i.Workflow, key, fmt.Sprint(i.Attempt)}, " ")
 	_ = w.wait("runs " + what)
@@ -460,7 +464,7 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	}
 	err := run()
 	h.mu.Lock()
-	x.open = false
+	x.open, x.running = false, false
 	h.mu.Unlock()
 	return err
 }

@@ -431,7 +431,7 @@ func (h *history) quietStep() bool {
 // settling is how long keys may remain once all workflows have ended and asynq has delivered its wake-tasks: batches of
 // dead workers are returned only when these are found dead.
 func (h *history) settling() time.Duration {
-	if h.plan.faultless() {
+	if h.plan.faultless() && h.plan.concurrency+h.plan.rate == 0 {
 		return 2 * roundTime
 	}
 	return 20 * time.Second

@@ -37,6 +37,14 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 		}
 	case "turn":
 		h.noteBatch(p, said)
+	case "acquire":
+		if w := h.process(p); w != nil && fmt.Sprint(at(said, 0)) == "1" {
+			w.leases.acquired(fmt.Sprint(at(args, 4)), fmt.Sprint(at(args, 5)), fmt.Sprint(at(args, 6)), fmt.Sprint(at(args, 7)))
+		}
+	case "renew":
+		if w := h.process(p); w != nil {
+			w.leases.renewed(args[5:])
+		}
 	case "beat":
 		h.noteBeat(fmt.Sprint(at(args, 5)), said)
 	case "pause":
@@ -115,6 +123,69 @@ func (h *history) noteBeat(name string, said []any) {
 			h.fail("worker %s is taken for dead %s after it was heard", w.name, time.Since(w.beaten))
 		}
 	}
+}
+
+// lease is a place of a limit that a worker has.
+type lease struct {
+	name string // of the limit
+	most int
+	at   time.Time // when it was acquired or renewed
+}
+
+// leases are the places of the concurrencies per key that a worker has or had.
+type leases struct {
+	of     map[string]*lease // by node: the last
+	places map[string]*lease
+}
+
+func (l *leases) acquired(name, rule, node, batch string) {
+	var n, per int
+	fmt.Sscan(rule, &n, &per)
+	if per > 0 {
+		return
+	}
+	place := node + " " + batch
+	if l.places[place] == nil {
+		l.places[place] = &lease{name: name, most: n}
+	}
+	l.places[place].at = time.Now()
+	l.of[node] = l.places[place]
+}
+
+func (l *leases) renewed(args []any) {
+	for i := 1; i < len(args); i += 2 {
+		if le := l.places[fmt.Sprint(args[i])]; le != nil {
+			le.at = time.Now()
+		}
+	}
+}
+
+// checkLimit checks that no more nodes of a key run than may, as far as their workers can know.
+func (h *history) checkLimit(x *execution, what string) {
+	if x.lease == nil {
+		return
+	}
+	n := 0
+	for _, f := range h.flows {
+		for _, list := range f.ran {
+			for _, o := range list {
+				if o.running && o.lease != nil && o.lease.name == x.lease.name && !o.worker.dead && time.Since(o.lease.at) < store.PlaceLease {
+					n++
+				}
+			}
+		}
+	}
+	if n > x.lease.most {
+		h.fail("%d nodes of limit %q run at once, with %s", n, x.lease.name, what)
+	}
+}
+
+// process returns the worker with a process; nil if there is none.
+func (h *history) process(p *process) *worker {
+	if p == nil {
+		return nil
+	}
+	return h.worker(p.name)
 }
 
 func (h *history) worker(name string) *worker {

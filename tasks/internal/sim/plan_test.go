@@ -1,5 +1,12 @@
 package sim
 
+import (
+	"fmt"
+	"time"
+
+	"muster/tasks"
+)
+
 // plan describes the faults of a history and their weights, which are the weights of trouble.
 type plan struct {
 	nodes       int // that its workflows have, at least
@@ -19,6 +26,8 @@ type plan struct {
 	retries     int
 	pauses      int
 	deadlines   int // workflows out of thousand that have one
+	concurrency int // per key; 0 for no limit
+	rate        int // per key and 30 ms; 0 for no limit
 	losses      int // plans out of thousand that Redis loses
 }
 
@@ -32,6 +41,7 @@ func (h *history) draw() {
 	p.retries = max(0, h.among(-2, 3))
 	p.pauses = max(0, h.among(-2, 3))
 	p.deadlines = max(0, h.among(-1, 1)) * 300
+	p.concurrency, p.rate = max(0, h.among(-1, 2)), max(0, h.among(-3, 2))
 	if h.chance(250) {
 		return
 	}
@@ -56,4 +66,21 @@ func (h *history) draw() {
 // faultless reports whether a history has no faults except for actions of an operator.
 func (p *plan) faultless() bool {
 	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed+p.losses == 0
+}
+
+// limits returns the limits per key of two tasks. Some inputs have no limit.
+func (p *plan) limits() (out []tasks.TaskOption) {
+	key := func(n int) string {
+		if n%4 == 3 {
+			return ""
+		}
+		return fmt.Sprint("key ", n%2)
+	}
+	if p.concurrency > 0 {
+		out = append(out, tasks.ConcurrencyPerKey(p.concurrency, key))
+	}
+	if p.rate > 0 {
+		out = append(out, tasks.RatePerKey(p.rate, 30*time.Millisecond, key))
+	}
+	return out
 }

@@ -46,6 +46,8 @@ var planted = []struct {
 		"redis.call('ZADD', P .. 'agenda', ARGV[17], ARGV[1] .. '/!deadline')", ""},
 	{"nodes that became ready in a pause are lost", "unpark",
 		"push(lane, key, els[lane])", ""},
+	{"one node of a key more than may runs", "places",
+		"return n - redis.call('ZCARD', placesKey)", "return n + 1 - redis.call('ZCARD', placesKey)"},
 	{"nodes that are too large together are omitted", "turn",
 		"if n == 0 then return text end", "if n == 0 then return nil end"},
 }

@@ -20,16 +20,16 @@ const clockKey = "sim:clock"
 const timeOfHistory = "(redis.call('HINCRBY', '" + clockKey + "', 'us', 1) and redis.call('HMGET', '" + clockKey + "', 's', 'us'))"
 
 // preludes are the files that scripts can begin with.
-var preludes = [][]string{nil, {"lib"}, {"lib", "nochanges"}, {"lib", "unpark"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "remember", "giveback"}, {"lib", "remember", "giveback", "index", "flow"}, {"lib", "holder"}, {"lib", "firstopen"}, {"lib", "holder", "index", "flow"}}
+var preludes = [][]string{nil, {"lib"}, {"lib", "nochanges"}, {"lib", "unpark"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "remember", "giveback"}, {"lib", "remember", "giveback", "index", "flow"}, {"lib", "holder"}, {"lib", "firstopen"}, {"lib", "places"}, {"lib", "holder", "index", "flow"}}
 
 // limits matches the limits of scripts that random workflows do not reach.
-var limits = regexp.MustCompile(`(?m)^(local (MOST_BYTES|MOST_KEYS|HIGH_IN_A_ROW) *= *)\d+`)
+var limits = regexp.MustCompile(`(?m)^(local (MOST_BYTES|MOST_KEYS|MOST_NODES|HIGH_IN_A_ROW) *= *)\d+`)
 
 // tight makes the limits of scripts so small that random workflows reach them.
 func tight(_, source string) string {
 	return limits.ReplaceAllStringFunc(source, func(s string) string {
 		m := limits.FindStringSubmatch(s)
-		return m[1] + map[string]string{"MOST_BYTES": "60", "MOST_KEYS": "2", "HIGH_IN_A_ROW": "2"}[m[2]]
+		return m[1] + map[string]string{"MOST_BYTES": "60", "MOST_KEYS": "2", "MOST_NODES": "2", "HIGH_IN_A_ROW": "2"}[m[2]]
 	})
 }
 

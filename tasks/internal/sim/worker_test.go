@@ -25,6 +25,7 @@ type worker struct {
 	tended  time.Time // when it last finished looking after workflows
 	beaten  time.Time // when Redis last heard of it
 	reaped  int       // the event in which its batches were last taken from it
+	leases  leases
 	due     time.Time // when it wants to look again; zero for nothing
 	stop    context.CancelFunc
 	ctx     context.Context
@@ -79,12 +80,12 @@ func (h *history) skew() time.Duration {
 func (h *history) hire() {
 	h.hired++
 	name := fmt.Sprintf("w%d", h.hired)
-	w := &worker{process: h.newProcess(name, h.skew()), slots: h.among(1, 3), tended: time.Now(), beaten: time.Now()}
+	w := &worker{leases: leases{map[string]*lease{}, map[string]*lease{}}, process: h.newProcess(name, h.skew()), slots: h.among(1, 3), tended: time.Now(), beaten: time.Now()}
 	m := tasks.NewMux()
 	m.Use(func(ctx context.Context, i tasktype.Info, next func(context.Context) error) error {
 		return h.execute(w, i, func() error { return next(ctx) })
 	})
-	canvas.Handle(m, func() bool { return h.lostPlan }, h.mended)
+	canvas.Handle(m, func() bool { return h.lostPlan }, h.mended, h.plan.limits()...)
 	served := map[string]int{}
 	for _, q := range queues {
 		served[q] = 1

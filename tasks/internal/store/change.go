@@ -16,6 +16,7 @@ const (
 	ChangeSkip    = string(StateSkipped)
 
 	ChangeAgain  = "again"  // the node runs again
+	ChangePark   = "park"   // the node waits for a limit
 	ChangePlan   = "plan"   // a plan takes the place of the node
 	ChangeExtend = "extend" // a map gets its members
 	ChangeOpen   = "open"   // the node waits for an external result

@@ -43,6 +43,7 @@ const storeKey = "muster:store"
 //	u               number of the parts of the inputs that are stored, until the workflow is submitted
 //	x               1 once the workflow is revoked, c once a client has cancelled it, d once its deadline has, p while it is paused
 //	w               set once a node has waited for an external result
+//	l               set once a node has waited for a limit per key
 //	o               set once a process other than its worker has ended a node
 //	y<node>:<cause> set once a catch runs for this cause
 //	R               id of the call that retried the workflow last
@@ -51,7 +52,8 @@ const storeKey = "muster:store"
 // Two other keys exist while AtMost delays members: flowKey:h<group> (a set of the members that hold a slot) and
 // flowKey:w<group> (a list of the waiting members, "<node or span> <lane> <delay>"); both vanish with their last
 // element. flowKey:paused is the list of the nodes that became ready while the workflow is paused, "<lane> <element of a ready
-// list>"; it vanishes when the pause or the workflow ends.
+// list>"; it vanishes when the pause or the workflow ends. flowKey:limited is the hash of the nodes that wait for a limit per key,
+// with the same values; it vanishes with its last element or the workflow.
 func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
@@ -169,6 +171,17 @@ func scheduleDueKey(name string) string { return "muster:{schedule}:due:" + name
 // rateKey is, for a task with a rate limit, the list "starts" of the times of its last starts, and the string "told"
 // with the latest retry time given to a worker; both in unix us. Expires when the limit has no effect any more.
 func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + name }
+
+// limitKey is a part of the state of a limit per key. The name of a limit is "r" for a rate or "c" for a concurrency, the task, a tab,
+// and the key, or its hash if it has more than 100 bytes. It lives in the shard of its name, and nothing is left of an idle
+// limit. A node is "<shard> <workflow>/<node>".
+//
+//	places    sorted set of the places of a concurrency, "<node> <batch>", by their end (unix ms). Expires a minute after the last change
+//	reserved  sorted set of the nodes for which a place is reserved, by its end (unix ms)
+//	waiting   sorted set of the nodes that wait, by the time since when they do (unix us)
+//	rate      string: the time from which on all starts of a rate are free (unix us). Expires then
+//	rule      string "<n> <period in us, or 0>", while the agenda has the entry "!limit/<name>": since a node has waited
+func limitKey(shard int, part, name string) string { return tag(shard) + "limit:" + part + ":" + name }
 
 // BusChannel is the channel on which processes wake each other.
 const BusChannel = "muster:bus"

@@ -17,6 +17,7 @@ const (
 	FieldAborted      = "!"
 	FieldDeadline     = "D"
 	FieldFairness     = "f"
+	FieldLimited      = "l"
 	FieldOutside      = "o"
 	FieldParts        = "u"
 	FieldRetriedBy    = "R"
@@ -61,7 +62,7 @@ var constants = map[string]string{
 	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateReady}),
 
 	"TASKS": FieldTasks, "TASKS_ENDED": FieldTasksEnded, "STEPS": FieldSteps, "STEPS_ENDED": FieldStepsEnded, "MEMBERS": FieldMembers,
-	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside,
+	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside, "LIMITED": FieldLimited,
 	"PARTS": FieldParts, "RETRIED_BY": FieldRetriedBy, "REVISION": FieldRevision, "ROOT": FieldRoot, "SPANS": FieldSpans, "WAS_OPEN": FieldWasOpen,
 	"ARRIVED": FieldArrived, "CAUGHT": FieldCaught, "ERROR": FieldError, "GRAPH": FieldGraph, "HELD": FieldHeld, "INPUT": FieldInput,
 	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns,

@@ -46,6 +46,7 @@ type Store struct {
 	Schedule Schedule
 	Progress ProgressKeys
 	Starts   Starts
+	Limits   Limits
 }
 
 // The parts of a store.
@@ -62,6 +63,7 @@ type (
 	Schedule     struct{ *db } // the entries of schedulers
 	ProgressKeys struct{ *db } // the public progress keys of workflows
 	Starts       struct{ *db } // rate limits of tasks
+	Limits       struct{ *db } // limits per key
 )
 
 // single is a connection to a Redis that is not a Cluster.
@@ -73,7 +75,7 @@ func New(rdb redis.UniversalClient) *Store {
 	if _, ok := rdb.(single); ok {
 		d.scripts, d.lists = pushing, true
 	}
-	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, Schedule{d}, ProgressKeys{d}, Starts{d}}
+	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}}
 }
 
 // Redis returns the connection of the store.

@@ -12,7 +12,7 @@ if live[2][1] then
   ended(ARGV[1], string.sub(live[2][1], #ARGV[1] + 2), FAILED, live[2][2])
 end
 redis.call('HSET', wf, ABORTED, ARGV[2], STOPPED, BY_REVOKE)
-redis.call('DEL', wf .. ':paused')
+redis.call('DEL', wf .. ':paused', wf .. ':limited')
 redis.call('PEXPIRE', wf, ARGV[3])
 local chosen = chosenKey(ARGV[1])
 if chosen and redis.call('GET', chosen) == ARGV[1] then redis.call('PEXPIRE', chosen, ARGV[3]) end

@@ -40,10 +40,15 @@ end
 
 for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
-  local have = id and redis.call('HMGET', P .. 'w:' .. id, TASKS, STOPPED, FAIRNESS, node, REVISION, SPANS)
+  local have = id and id ~= '!limit' and redis.call('HMGET', P .. 'w:' .. id, TASKS, STOPPED, FAIRNESS, node, REVISION, SPANS)
   local rec = have and have[4]
   local state, attempts, lost, lane, input = string.match(rec or '', '^([{WAITING}])|(%d*)|(%d*)|%d*|%d*|%d*|([^|]*)|(.*)$')
-  if not have or not have[1] then
+  if id == '!limit' then
+    claims[#claims + 1] = claim
+    claims[#claims + 1] = line
+    out[#out + 1] = line
+    out[#out + 1] = false
+  elseif not have or not have[1] then
     over[#over + 1] = line
   elseif string.find(node, '^[^!].*%-') then -- a span
     over[#over + 1] = line

@@ -8,9 +8,10 @@
 -- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
 -- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
+  local PARKING = 5000 -- ms from when a worker asked for a place of a limit until it can park the node
   -- The current workflow, set by use.
   local wf, W, created, root, retention, name, key, revision
-  local have = {}   -- its counts, in the order of counts; then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE
+  local have = {}   -- its counts, in the order of counts; then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, LIMITED
   local counts = {TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED}
   local add         -- what to add to these
   local recs, puts  -- records by node; fields and values to write
@@ -32,7 +33,7 @@ local function flow(onLane, onMost, on)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
     add, recs, puts, notes, lanes, rooted, done, todo, timed, completer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
-    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE)
+    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, LIMITED)
     cancelled, paused = have[7] == BY_CANCEL or have[7] == BY_DEADLINE, have[7] == BY_PAUSE
     if cancelled or paused then have[7] = false end -- failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
@@ -41,7 +42,7 @@ local function flow(onLane, onMost, on)
 
   -- rest creates the functions below, unless they exist, and returns releaseSpan: a node without successors that succeeds
   -- needs none of them.
-  local followAll, give, ends, again, plan, extend, open, guard, releaseSpan
+  local followAll, give, ends, again, park, plan, extend, open, guard, releaseSpan
   local function rest()
     if followAll then return releaseSpan end
 
@@ -502,6 +503,28 @@ local function flow(onLane, onMost, on)
       end
     end
 
+    -- park parks m nodes that wait for their limits; see apply. The node of a cancelled workflow becomes ready, and so does one
+    -- whose worker was slow: its reservation may have ended.
+    function park(b, m)
+      for i = b, b + 4 * (m - 1), 4 do
+        local node, lost, lane, asked = unpack(ARGV, i, i + 3)
+        if not have[7] and not terminal(record(node)) then
+          local el = W .. '/' .. node .. (lost ~= '0' and '@' .. lost or '')
+          if cancelled or now - asked > PARKING then
+            lanes[lane] = lanes[lane] or {}
+            table.insert(lanes[lane], el)
+          else
+            redis.call('HSET', wf .. ':limited', node, lane .. ' ' .. el)
+            if not have[13] then
+              have[13] = '1'
+              puts[#puts + 1] = LIMITED
+              puts[#puts + 1] = '1'
+            end
+          end
+        end
+      end
+    end
+
     -- plan puts a graph in the place of a running node; see apply.
     function plan(b)
       local node = ARGV[b]
@@ -585,7 +608,7 @@ local function flow(onLane, onMost, on)
   -- apply makes the changes of the current workflow, which begin at ARGV[p]. fenced: the nodes are in a batch of the
   -- caller. The arguments are the number of changes, then of each:
   --   outcome  SUCCEEDED, FAILED, REVOKED: the nodes end in this state; SKIPPED: skipped nodes become terminal; again: they run
-  --            again; plan: a plan replaces a node; extend: a map gets its members; open: nodes wait for an external result;
+  --            again; park: they wait for their limits; plan: a plan replaces a node; extend: a map gets its members; open: nodes wait for an external result;
   --            guard: the next changes are made only if a condition holds
   --   flags    words, separated by spaces. step: the nodes are steps, not tasks; member: they are members of a map; planned: nodes with
   --            a plan may end; clear: their last error, own progress and token are deleted; fail-fast: their siblings may have to be
@@ -598,6 +621,7 @@ local function flow(onLane, onMost, on)
   --   number of nodes, then of each
   --            nodes that end: node, record (as in ends)
   --            again: node, attempts, deaths, delay ms, DELAYED or RETRYING, lane, error, the run that has ended (see remember) or ''
+  --            park: node, deaths, lane, when its worker asked for a place (unix ms)
   --            plan: node, 'attempts|deaths|started|owner', graph, number of tasks, number of steps,
   --            number of inputs, then of each: node, record; number of roots, then of each: span, lane, delay, lim
   --            extend: node, number of members, 1 if they are steps, lane, delay, lim, number of joins over the members, then of
@@ -625,6 +649,9 @@ local function flow(onLane, onMost, on)
       elseif outcome == 'again' then
         again(b, m, task)
         p = b + 8 * m
+      elseif outcome == 'park' then
+        park(b, m)
+        p = b + 4 * m
       elseif outcome == 'open' then
         open(task, b, m)
         p = b + 3 * m
@@ -686,6 +713,7 @@ local function flow(onLane, onMost, on)
         redis.call('HDEL', wf, SPANS)
       end
       if have[12] then redis.call('ZREM', P .. 'agenda', W .. '/!deadline') end
+      if have[13] then redis.call('DEL', wf .. ':limited') end
       if paused then
         redis.call('DEL', wf .. ':paused')
         redis.call('HDEL', wf, STOPPED)

@@ -16,7 +16,7 @@ if pause then
   redis.call('HSET', wf, STOPPED, BY_PAUSE)
 else
   redis.call('HDEL', wf, STOPPED)
-  unpark(ARGV[1], have[5] or ARGV[1])
+  unpark(wf .. ':paused', redis.call('LRANGE', wf .. ':paused', 0, -1), have[5] or ARGV[1])
 end
 redis.call('PUBLISH', 'muster:changed:' .. ARGV[1], '')
 saveDepth()

@@ -10,6 +10,7 @@ local page = redis.call('ZSCAN', agenda, ARGV[1], 'COUNT', 500)
 local function longest(wf, node)
   if node == '!progress' then return tonumber(ARGV[2]) end
   if node == '!deadline' then return nil end
+  if wf == P .. 'w:!limit' then return tonumber(ARGV[3]) end
   if string.find(node, '^[^!].*%-') then -- a span
     local spans = redis.call('HGET', wf, SPANS) or ''
     for line, at, wait, expires in string.gmatch(spans, '(%S+) (%d+) (%d*) (%d*) [^\n]*\n') do

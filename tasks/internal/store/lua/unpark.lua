@@ -1,13 +1,12 @@
--- Shared by the scripts that end a pause; appended to lib.
+-- Shared by the scripts that make parked nodes ready; appended to lib.
 -- KEYS as in lib
 -- ARGV none
 -- returns nothing: it defines unpark
 
--- unpark puts the nodes of a workflow that became ready during its pause on their ready lists. key is its fairness key.
-local function unpark(ref, key)
-  local list = P .. 'w:' .. ref .. ':paused'
+-- unpark puts parked nodes of a workflow on their ready lists, and deletes the key that they are in. key is its fairness key.
+local function unpark(from, nodes, key)
   local lanes, els = {}, {}
-  for _, parked in ipairs(redis.call('LRANGE', list, 0, -1)) do
+  for _, parked in ipairs(nodes) do
     local lane, el = string.match(parked, '^(%S+) (.+)$')
     if not els[lane] then
       lanes[#lanes + 1] = lane
@@ -15,7 +14,7 @@ local function unpark(ref, key)
     end
     table.insert(els[lane], el)
   end
-  redis.call('DEL', list)
+  redis.call('DEL', from)
   for _, lane in ipairs(lanes) do
     push(lane, key, els[lane])
     want(string.sub(lane, 3))

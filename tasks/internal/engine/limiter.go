@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"muster/tasks/internal/store"
+)
+
+// limiter enforces the limits per key of the tasks that a worker runs.
+type limiter struct {
+	*local
+	timer func(time.Duration) // makes the worker look at the agenda
+
+	mu   sync.Mutex // guards held
+	held map[store.Place]bool
+}
+
+// acquire takes the places that an attempt needs. It returns the result that lets the node wait for one, or nil if the attempt has
+// all of them. If it fails, it can be repeated.
+func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
+	for i := r.acquired; i < len(r.limits); i++ {
+		p, err := l.store.Limits.NewPlace(ctx, &r.limits[i], r.fl.Flow, r.Info.Node, r.batch)
+		if err != nil {
+			return nil, err
+		}
+		asked := r.b.clock.redis(l.clock.Now())
+		passed, err := l.store.Limits.Acquire(ctx, &p)
+		if err != nil {
+			return nil, err
+		}
+		if passed.Has {
+			r.acquired++
+		}
+		if passed.Has && r.limits[i].Per == 0 {
+			l.mu.Lock()
+			l.held[p] = true
+			l.mu.Unlock()
+			r.places = append(r.places, p)
+		}
+		if err := l.proceed(ctx, &p, passed); err != nil {
+			return nil, err
+		}
+		if !passed.Has {
+			return &result{kind: store.ChangePark, lost: r.it.lost, place: &p, asked: asked}, nil
+		}
+	}
+	return nil, nil
+}
+
+// proceed makes the nodes ready for which places were reserved.
+func (l *limiter) proceed(ctx context.Context, p *store.Place, passed store.Passed) error {
+	passed, wants, err := l.store.Limits.Continue(ctx, p, passed)
+	l.wake(ctx, wants)
+	if passed.Timer >= 0 {
+		l.timer(passed.Timer)
+	}
+	return err
+}
+
+// release returns the places of an attempt.
+func (l *limiter) release(ctx context.Context, places []store.Place) {
+	for i := range places {
+		p := &places[i]
+		l.mu.Lock()
+		delete(l.held, *p)
+		l.mu.Unlock()
+		_ = l.insist(func() error { // if the worker is killed, the place expires
+			passed, err := l.store.Limits.Release(within(ctx), p)
+			if err != nil {
+				return err
+			}
+			return l.proceed(within(ctx), p, passed)
+		})
+	}
+}
+
+// parked makes those of the parked nodes ready for which places were reserved before they were parked.
+func (l *limiter) parked(ctx context.Context, done []result) {
+	for i := range done {
+		if r := &done[i]; r.place != nil {
+			_ = l.insist(func() error {
+				wants, err := l.store.Limits.Recheck(within(ctx), r.place)
+				l.wake(within(ctx), wants)
+				return err
+			})
+		}
+	}
+}
+
+// expire handles an entry of the agenda for a limit.
+func (l *limiter) expire(ctx context.Context, en store.Entry) error {
+	passed, wants, err := l.store.Limits.Expire(ctx, en.Flow.Shard(), en.Node)
+	l.wake(ctx, wants)
+	if passed.Timer >= 0 {
+		l.timer(passed.Timer)
+	}
+	return err
+}
+
+// renew renews the places of running attempts.
+func (l *limiter) renew(ctx context.Context) error {
+	l.mu.Lock()
+	var places []store.Place
+	for p := range l.held {
+		places = append(places, p)
+	}
+	l.mu.Unlock()
+	return l.store.Limits.Renew(ctx, places)
+}

@@ -1,0 +1,239 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Limit is the limit of a task and a key: a concurrency, or a rate if Per is not 0.
+type Limit struct {
+	Task, Key string
+	N         int
+	Per       time.Duration
+}
+
+// mostKey is the longest key that is stored as it is.
+const mostKey = 100
+
+// name returns the name of the limit, which begins with "r" for a rate and "c" for a concurrency.
+func (l *Limit) name() string {
+	key, kind := l.Key, "c"
+	if l.Per > 0 {
+		kind = "r"
+	}
+	if len(key) > mostKey {
+		sum := sha256.Sum256([]byte(key))
+		key = base64.RawURLEncoding.EncodeToString(sum[:])
+	}
+	return kind + l.Task + "\t" + key
+}
+
+func (l *Limit) rule() string {
+	return strconv.Itoa(l.N) + " " + strconv.FormatInt(l.Per.Microseconds(), 10)
+}
+
+// LimitRef is the workflow of the entries of the agenda for limits. The node of such an entry is the name of a limit.
+const LimitRef = "!limit"
+
+// Place is a place of a limit that a node occupies.
+type Place struct {
+	shard       int
+	name, rule  string
+	node, owner string
+}
+
+func (p *Place) member() string { return p.node + " " + p.owner }
+
+// NewPlace returns the place of a limit for a node that a worker has in a batch.
+func (s Limits) NewPlace(ctx context.Context, l *Limit, f Flow, node, batch string) (Place, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return Place{}, err
+	}
+	name := l.name()
+	return Place{shardOf(name, n), name, l.rule(), strconv.Itoa(f.shard) + " " + f.Ref + "/" + node, batch}, nil
+}
+
+// Passed is a reply of the scripts of limits.
+type Passed struct {
+	Has   bool          // of Acquire: the node has a place
+	Timer time.Duration // until the agenda has the limit next, or -1
+	steps []string
+}
+
+func passed(res []any) Passed {
+	out := Passed{Timer: time.Duration(toInt(res[0])) * time.Millisecond}
+	for _, v := range res[1:] {
+		out.steps = append(out.steps, text(v))
+	}
+	return out
+}
+
+// Acquire takes a place of a limit, or lets the node wait for one. The caller parks a node that waits with [Park], continues with
+// [Limits.Continue], and calls [Limits.Recheck] once the node is parked.
+func (s Limits) Acquire(ctx context.Context, p *Place) (Passed, error) {
+	res, err := s.call(ctx, "acquire", p.shard, p.name, p.rule, p.node, p.owner)
+	if err != nil {
+		return Passed{}, fmt.Errorf("acquire a place of a limit: %w", err)
+	}
+	out := passed(res[1:])
+	out.Has = toInt(res[0]) == 1
+	return out, nil
+}
+
+// Release returns a place. The caller continues with [Limits.Continue].
+func (s Limits) Release(ctx context.Context, p *Place) (Passed, error) {
+	res, err := s.call(ctx, "pass", p.shard, p.name, p.rule, p.member(), 0)
+	if err != nil {
+		return Passed{}, fmt.Errorf("release a place of a limit: %w", err)
+	}
+	return passed(res), nil
+}
+
+// Expire handles the expired places and the free tokens of a limit with an entry in the agenda.
+func (s Limits) Expire(ctx context.Context, shard int, name string) (Passed, []Wake, error) {
+	res, err := s.call(ctx, "pass", shard, name, "", "", 1)
+	if err != nil {
+		return Passed{}, nil, fmt.Errorf("look after a limit: %w", err)
+	}
+	return s.proceed(ctx, shard, name, 1, passed(res))
+}
+
+// Continue makes the nodes ready for which places were reserved.
+func (s Limits) Continue(ctx context.Context, p *Place, r Passed) (Passed, []Wake, error) {
+	return s.proceed(ctx, p.shard, p.name, 0, r)
+}
+
+// mostSteps bounds the steps of one call. The agenda has an entry for the rest.
+const mostSteps = 100
+
+// proceed takes the steps of a reply until there are none.
+func (s Limits) proceed(ctx context.Context, shard int, name string, expire int, r Passed) (Passed, []Wake, error) {
+	var wants []Wake
+	for range mostSteps {
+		if len(r.steps) == 0 {
+			break
+		}
+		args := []any{name, "", "", expire}
+		var nodes []string
+		for i := 0; i+2 < len(r.steps); i += 3 {
+			node := r.steps[i]
+			if r.steps[i+2] == "place" {
+				node = node[:strings.LastIndexByte(node, ' ')]
+			}
+			nodes = append(nodes, node)
+		}
+		states, w, err := s.admit(ctx, nodes)
+		wants = append(wants, w...)
+		if err != nil {
+			return r, wants, err
+		}
+		for i := range nodes {
+			switch since := r.steps[3*i+2]; {
+			case since == "place", since == "reserved", states[i] == nodeUnparked:
+				args = append(args, r.steps[3*i], r.steps[3*i+1], since)
+			case states[i] == nodeEnded:
+				args = append(args, r.steps[3*i], r.steps[3*i+1], "ended")
+			}
+		}
+		if len(args) == 4 {
+			break
+		}
+		res, err := s.call(ctx, "pass", shard, args...)
+		if err != nil {
+			return r, wants, fmt.Errorf("pass a place of a limit on: %w", err)
+		}
+		r = passed(res)
+	}
+	return r, wants, nil
+}
+
+// The results of admit for a node. The third is 1: it is ready.
+const (
+	nodeUnparked = 0
+	nodeEnded    = 2
+)
+
+// admit makes nodes, each "<shard> <workflow>/<node>", ready if they are parked.
+func (s Limits) admit(ctx context.Context, nodes []string) (states []int64, wants []Wake, err error) {
+	states = make([]int64, len(nodes))
+	args, at := map[int][]any{}, map[int][]int{}
+	for i, node := range nodes {
+		shard, rest, _ := strings.Cut(node, " ")
+		ref, id, _ := strings.Cut(rest, "/")
+		k := int(toInt(shard))
+		args[k], at[k] = append(args[k], ref, id), append(at[k], i)
+	}
+	for k := range at {
+		res, err := s.call(ctx, "admit", k, args[k]...)
+		if err != nil {
+			return nil, wants, fmt.Errorf("make nodes ready that waited for a limit: %w", err)
+		}
+		wants = append(wants, wakes(k, res[0])...)
+		for i, v := range res[1:] {
+			states[at[k][i]] = toInt(v)
+		}
+	}
+	return states, wants, nil
+}
+
+// Recheck makes a node ready that was parked after a place was reserved for it.
+func (s Limits) Recheck(ctx context.Context, p *Place) ([]Wake, error) {
+	err := s.rdb.ZScore(ctx, limitKey(p.shard, "waiting", p.name), p.node).Err()
+	switch {
+	case err == nil:
+		return nil, nil
+	case !errors.Is(err, redis.Nil):
+		return nil, fmt.Errorf("look for a place of a limit: %w", err)
+	}
+	_, wants, err := s.admit(ctx, []string{p.node})
+	return wants, err
+}
+
+// Renew keeps places for a time.
+func (s Limits) Renew(ctx context.Context, places []Place) error {
+	slices.SortFunc(places, func(a, b Place) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.member(), b.member())) })
+	for part := range slices.Chunk(places, 1000) {
+		args := map[int][]any{}
+		for i := range part {
+			p := &part[i]
+			if args[p.shard] == nil {
+				args[p.shard] = []any{PlaceLease.Milliseconds()}
+			}
+			args[p.shard] = append(args[p.shard], p.name, p.member())
+		}
+		for k := range args {
+			if _, err := s.call(ctx, "renew", k, args[k]...); err != nil {
+				return fmt.Errorf("renew places of limits: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// PlaceLease is how long a node has a place unless its worker renews it.
+const PlaceLease = 10 * time.Second
+
+// Park parks a node that waits for a limit. asked is when [Limits.Acquire] was called, by the clock of Redis.
+func Park(node string, lost int, lane string, asked time.Time) Change {
+	return Change{Outcome: ChangePark, Nodes: 1, Args: []any{node, lost, lane, asked.UnixMilli()}}
+}
+
+// Limited returns the nodes of a workflow that are parked because of a limit.
+func (s Flows) Limited(ctx context.Context, f Flow) ([]string, error) {
+	nodes, err := s.rdb.HKeys(ctx, f.key()+":limited").Result()
+	if err != nil {
+		return nil, fmt.Errorf("read workflow %s: %w", f.ID(), err)
+	}
+	return nodes, nil
+}

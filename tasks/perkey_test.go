@@ -1,0 +1,478 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
+)
+
+// delivery is the input of the tasks in these tests.
+type delivery struct {
+	Customer string
+	N        int
+}
+
+func customerOf(d delivery) string { return d.Customer }
+
+// office is the state of the handlers of deliveries.
+type office struct {
+	client *tasks.Client
+
+	mu       sync.Mutex // guards the fields below
+	running  map[string]int
+	most     map[string]int // that ran at once
+	calls    map[string]int
+	attempts map[tasktype.Outcome]int
+	gates    map[string]chan struct{}
+}
+
+func newOffice(rdb redis.UniversalClient) *office {
+	return &office{client: tasks.NewClient(rdb), running: map[string]int{}, most: map[string]int{}, calls: map[string]int{}, attempts: map[tasktype.Outcome]int{},
+		gates: map[string]chan struct{}{}}
+}
+
+// hold makes the deliveries of a customer wait until the returned function is called.
+func (o *office) hold(customer string) (release func()) {
+	gate := make(chan struct{})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.gates[customer] = gate
+	return sync.OnceFunc(func() { close(gate) })
+}
+
+func (o *office) deliver(ctx context.Context, d delivery) (int, error) {
+	o.mu.Lock()
+	o.calls[d.Customer]++
+	o.running[d.Customer]++
+	o.most[d.Customer] = max(o.most[d.Customer], o.running[d.Customer])
+	gate := o.gates[d.Customer]
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.running[d.Customer]--
+		o.mu.Unlock()
+	}()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	return d.N, nil
+}
+
+// runs returns how many deliveries of a customer are running.
+func (o *office) runs(customer string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.running[customer]
+}
+
+// mostOf returns how many deliveries of a customer ran at once.
+func (o *office) mostOf(customer string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.most[customer]
+}
+
+// work starts a worker for a task, which ends with the test or with stop.
+func (o *office) work(t *testing.T, task tasks.Task[delivery, int], change ...func(*tasks.WorkerConfig)) (stop func()) {
+	t.Helper()
+	m := tasks.NewMux()
+	tasks.Handle(m, task, o.deliver)
+	ready := make(chan struct{})
+	cfg := tasks.WorkerConfig{Concurrency: 8, Grace: time.Second, Ready: func() { close(ready) }, Observe: func(a tasktype.Attempt) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.attempts[a.Outcome]++
+	}}
+	for _, c := range change {
+		c(&cfg)
+	}
+	w, err := tasks.NewWorker(o.client, m, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = testutil.Background(t, w.Run)
+	<-ready
+	return stop
+}
+
+// deliveries are n deliveries to each of some customers.
+func deliveries(n int, customers ...string) (out []delivery) {
+	for i := range n {
+		for _, c := range customers {
+			out = append(out, delivery{c, i})
+		}
+	}
+	return out
+}
+
+func customers(n int) (out []string) {
+	for i := range n {
+		out = append(out, "customer "+strconv.Itoa(i))
+	}
+	return out
+}
+
+// nothingOfLimits checks that Redis has nothing of any limit.
+func nothingOfLimits(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	testutil.Eventually(t, "nothing is left of the limits", func() bool { return len(limitKeys(t, rdb)) == 0 })
+}
+
+// limitKeys returns the keys of limits, and of nodes that wait for them.
+func limitKeys(t *testing.T, rdb redis.UniversalClient) (keys []string) {
+	t.Helper()
+	var mu sync.Mutex
+	scan := func(ctx context.Context, c *redis.Client) error {
+		all, err := c.Keys(ctx, "muster:*").Result()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, k := range all {
+			if strings.Contains(k, ":limit:") || strings.HasSuffix(k, ":limited") {
+				keys = append(keys, k)
+			}
+			if strings.HasSuffix(k, "}:agenda") {
+				for _, entry := range c.ZRange(ctx, k, 0, -1).Val() {
+					if strings.HasPrefix(entry, "!limit/") {
+						keys = append(keys, entry)
+					}
+				}
+			}
+		}
+		return nil
+	}
+	var err error
+	if c, ok := rdb.(*redis.ClusterClient); ok {
+		err = c.ForEachMaster(t.Context(), scan)
+	} else {
+		err = scan(t.Context(), rdb.(*redis.Client))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// The deliveries of a slow customer occupy only the slots that its limit allows: those of the others are done meanwhile. None makes
+// an attempt more.
+func TestSlowCustomerDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOffice(rdb)
+		deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(2, customerOf))
+		release := o.hold("slow")
+		o.work(t, deliver)
+		slow := sendEach(t, o, deliver, deliveries(20, "slow"))
+		testutil.Eventually(t, "two run", func() bool { return o.runs("slow") == 2 })
+		for _, run := range sendEach(t, o, deliver, deliveries(5, customers(19)...)) {
+			if _, err := run.Wait(limited(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testutil.Eventually(t, "the others wait for their customer", func() bool {
+			ns, err := o.client.Nodes(t.Context(), slow[19].ID())
+			return err == nil && ns[0].Waits != ""
+		})
+		if n := o.runs("slow"); n != 2 {
+			t.Errorf("%d deliveries of the slow customer run, want 2", n)
+		}
+		release()
+		for _, run := range slow {
+			if _, err := run.Wait(limited(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nothingOfLimits(t, rdb)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if want := map[tasktype.Outcome]int{tasktype.OutcomeSuccess: 20 + 19*5}; !maps.Equal(o.attempts, want) {
+			t.Errorf("attempts: got %v, want %v", o.attempts, want)
+		}
+		for customer, n := range o.most {
+			if n > 2 {
+				t.Errorf("%d deliveries of %s ran at once", n, customer)
+			}
+		}
+	})
+}
+
+// sendEach sends a workflow for each delivery.
+func sendEach(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) (runs []*tasks.AsyncResult[int]) {
+	t.Helper()
+	for _, d := range ds {
+		run, err := task.S(d).Send(t.Context(), o.client, tasks.FairnessKey(strings.ReplaceAll(d.Customer, " ", "-")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// Deliveries to many customers, each with a rate, make one attempt each.
+func TestRatePerKeyNeedsNoMoreAttempts(t *testing.T) {
+	t.Parallel()
+	n := 5000
+	if testing.Short() {
+		n = 1000
+	}
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOffice(rdb)
+		deliver := tasks.New[delivery, int]("deliver", tasks.RatePerKey(10, time.Second, customerOf))
+		o.work(t, deliver)
+		began := time.Now()
+		run, err := tasks.Each(deliveries(n/200, customers(200)...), deliver).Send(t.Context(), o.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		if took, least := time.Since(began), time.Duration(n/200-10)*100*time.Millisecond; took < least-10*time.Millisecond {
+			t.Errorf("%d deliveries to each customer in %v, want at least %v", n/200, took, least)
+		}
+		testutil.Eventually(t, "nothing is left of the limits", func() bool { return len(limitKeys(t, rdb)) == 0 })
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		t.Logf("%v in %v", o.attempts, time.Since(began))
+		if want := map[tasktype.Outcome]int{tasktype.OutcomeSuccess: n}; !maps.Equal(o.attempts, want) {
+			t.Errorf("attempts: got %v, want %v", o.attempts, want)
+		}
+	})
+}
+
+// Nothing is left of a key without running and waiting nodes.
+func TestIdleKeysLeaveNothing(t *testing.T) {
+	t.Parallel()
+	const keys, perWorkflow = 500, 250
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOffice(rdb)
+		deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(1, customerOf), tasks.RatePerKey(1, 10*time.Millisecond, customerOf))
+		o.work(t, deliver)
+		all := deliveries(1, customers(keys)...)
+		for part := range slices.Chunk(all, perWorkflow) {
+			twice := append(slices.Clone(part), part...)
+			if _, err := sendAll(t, o, deliver, twice).Wait(limited(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nothingOfLimits(t, rdb)
+	})
+}
+
+// A key function that panics or ends its goroutine fails the attempt. An empty key has no limit, and a long key has one.
+func TestKeysOfAllKinds(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOffice(rdb)
+		deliver := tasks.New[delivery, int]("deliver", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.ConcurrencyPerKey(1, func(d delivery) string {
+			switch d.Customer {
+			case "panic":
+				panic("no such customer")
+			case "exit":
+				runtime.Goexit()
+			case "free":
+				return ""
+			}
+			return d.Customer
+		}))
+		o.work(t, deliver)
+		for customer, code := range map[string]string{"panic": tasktype.CodePanic, "exit": tasktype.CodeError} {
+			run, err := deliver.S(delivery{Customer: customer}).Send(t.Context(), o.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = run.Wait(limited(t))
+			if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != code || f.Attempts != 2 {
+				t.Errorf("%s: got %v, want a failure with code %s after two attempts", customer, err, code)
+			}
+		}
+		long := strings.Repeat("long\n", 100_000)
+		for customer, want := range map[string]int{"free": 4, long: 1, "a\tb/c\nd:e -9 \x00": 1} {
+			release := o.hold(customer)
+			runs := sendAll(t, o, deliver, deliveries(4, customer))
+			testutil.Eventually(t, "as many run as may", func() bool { return o.runs(customer) == want })
+			for _, k := range limitKeys(t, rdb) {
+				if len(k) > 300 {
+					t.Errorf("a key of %d bytes: %.300s", len(k), k)
+				}
+			}
+			release()
+			if got, err := runs.Wait(limited(t)); err != nil || !slices.Equal(got, ints(4)) {
+				t.Fatalf("%.20q: got %v, %v", customer, got, err)
+			}
+			if most := o.mostOf(customer); most > want {
+				t.Errorf("%.20q: %d ran at once, want %d", customer, most, want)
+			}
+		}
+		nothingOfLimits(t, rdb)
+	})
+}
+
+// sendAll sends deliveries as one group.
+func sendAll(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) *tasks.AsyncResult[[]int] {
+	t.Helper()
+	run, err := tasks.Each(ds, task).Send(t.Context(), o.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// A limit that is raised while nodes wait applies to them once a worker with the new limit runs an attempt.
+func TestLimitIsChangedWhileNodesWait(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOffice(rdb)
+		limit := func(n int) tasks.Task[delivery, int] {
+			return tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(n, customerOf))
+		}
+		release := o.hold("c")
+		o.work(t, limit(1))
+		first := sendAll(t, o, limit(1), deliveries(10, "c"))
+		testutil.Eventually(t, "nine wait", func() bool { return waiting(t, o, first.ID()) == 9 })
+		o.work(t, limit(4), func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"new": 1} })
+		second, err := limit(4).S(delivery{"c", 0}, tasks.Queue("new")).Send(t.Context(), o.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "four run", func() bool { return o.runs("c") == 4 })
+		release()
+		if _, err := second.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := first.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		nothingOfLimits(t, rdb)
+	})
+}
+
+// waiting returns how many nodes of a workflow wait for a limit.
+func waiting(t *testing.T, o *office, id string) (n int) {
+	t.Helper()
+	nodes, err := o.client.Nodes(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes {
+		if strings.Contains(nodes[i].Waits, "limit") {
+			n++
+		}
+	}
+	return n
+}
+
+// The nodes that wait for a limit end with their workflow, and do not keep others from running.
+func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*tasks.Client, context.Context, string) error{
+		"cancel": (*tasks.Client).Cancel, "revoke": (*tasks.Client).Revoke,
+		"pause and revoke": func(c *tasks.Client, ctx context.Context, id string) error {
+			return errors.Join(c.Pause(ctx, id), c.Revoke(ctx, id))
+		},
+		"pause, resume and cancel": func(c *tasks.Client, ctx context.Context, id string) error {
+			return errors.Join(c.Pause(ctx, id), c.Resume(ctx, id), c.Cancel(ctx, id))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+				o := newOffice(rdb)
+				deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(1, customerOf))
+				release := o.hold("c")
+				defer release()
+				o.work(t, deliver)
+				before := sendAll(t, o, deliver, deliveries(1, "c"))
+				testutil.Eventually(t, "one runs", func() bool { return o.runs("c") == 1 })
+				dropped := sendAll(t, o, deliver, deliveries(50, "c"))
+				testutil.Eventually(t, "50 wait", func() bool { return waiting(t, o, dropped.ID()) == 50 })
+				after := sendAll(t, o, deliver, deliveries(3, "c"))
+				testutil.Eventually(t, "three wait", func() bool { return waiting(t, o, after.ID()) == 3 })
+				if err := end(o.client, t.Context(), dropped.ID()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := dropped.Wait(limited(t)); err == nil {
+					t.Error("got no error, want one")
+				}
+				testutil.Eventually(t, "the workflow has ended", func() bool {
+					p, err := dropped.Progress(t.Context())
+					return err == nil && p.Ended
+				})
+				release()
+				for _, run := range []*tasks.AsyncResult[[]int]{before, after} {
+					if _, err := run.Wait(limited(t)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				nothingOfLimits(t, rdb)
+				o.mu.Lock()
+				defer o.mu.Unlock()
+				if n := o.calls["c"]; n != 4 {
+					t.Errorf("the handler was called %d times, want 4", n)
+				}
+			})
+		})
+	}
+}
+
+// A task with both limits keeps both, also with different keys.
+func TestConcurrencyAndRatePerKey(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOffice(rdb)
+		deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(1, customerOf),
+			tasks.RatePerKey(3, 100*time.Millisecond, func(d delivery) string { return fmt.Sprint(d.N % 2) }))
+		o.work(t, deliver)
+		began := time.Now()
+		run := sendAll(t, o, deliver, deliveries(20, "a", "b", "c"))
+		if _, err := run.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 890*time.Millisecond { // 30 of each rate, three at first
+			t.Errorf("took %v", took)
+		}
+		for _, c := range []string{"a", "b", "c"} {
+			if n := o.mostOf(c); n > 1 {
+				t.Errorf("%d deliveries of %s ran at once", n, c)
+			}
+		}
+		nothingOfLimits(t, rdb)
+	})
+}
+
+// A limit whose function takes another type than the task is an error.
+func TestFunctionOfALimitTakesTheInput(t *testing.T) {
+	t.Parallel()
+	task := tasks.New[int, int]("t", tasks.ConcurrencyPerKey(1, customerOf))
+	c := tasks.NewClient(redistest.Mini(t))
+	if _, err := task.S(1).Send(t.Context(), c); err == nil || !strings.Contains(err.Error(), "takes a tasks_test.delivery, not the input type int") {
+		t.Errorf("send: got %v", err)
+	}
+	m := tasks.NewMux()
+	tasks.Handle(m, task, func(context.Context, int) (int, error) { return 0, nil })
+	if _, err := tasks.NewWorker(c, m, tasks.WorkerConfig{}); err == nil {
+		t.Error("worker: got no error, want one")
+	}
+}
