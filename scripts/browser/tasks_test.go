@@ -710,3 +710,37 @@ func TestRedisAway(t *testing.T) {
 	b.shows("0 of 1")
 	b.status("Live")
 }
+
+// Names without spaces and thousands of labels do not make pages too wide or too large.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	name, labels := strings.Repeat("Überlänge", 18), map[string]string{}
+	for i := range 100 {
+		labels[fmt.Sprintf("k%d", i)] = "value"
+	}
+	name += strings.Repeat("x", 200-len(name))
+	long := tasks.New[string, string](strings.Repeat("n", 100), tasks.MaxRetry(0))
+	var sends []tasks.Sending
+	for range 30 {
+		sends = append(sends, tasks.Sending{Work: bad.S(name), Options: []tasks.SendOption{tasks.Name(name), tasks.Labels(labels)}})
+	}
+	sent, err := s.client.SendMany(t.Context(), append(sends, tasks.Sending{Work: long.S("", tasks.Queue(strings.Repeat("q", 100)))}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the tasks have failed", func() bool {
+		counts, err := s.client.CountWorkflows(t.Context())
+		return err == nil && counts[tasktype.WorkflowFailed] == 30
+	})
+	b := open(t, s.URL)
+	for _, path := range []string{"/", "/workflows", flow(sent[0].ID), "/queues/" + strings.Repeat("q", 100), "/names/shop.bad"} {
+		if got := b.visit(path); got != http.StatusOK {
+			t.Errorf("%s: got %d, want 200", path, got)
+		}
+		if got := eval[int](b, `document.documentElement.outerHTML.length`); got > largest {
+			t.Errorf("%s: got %d characters, want at most %d", path, got, largest)
+		}
+		b.inspect("long " + path[:min(len(path), 20)])
+	}
+}

@@ -2,7 +2,9 @@ package ui
 
 import (
 	"html/template"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,7 +22,7 @@ var funcs = template.FuncMap{
 	"outcome":  outcomeWord,
 	"line":     func(text string) string { return clip.Line(text, 300) },
 	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
-	"labels":   func(prefix string, l map[string]string) any { return labels{prefix, l} },
+	"labels":   newLabels,
 	"flows": func(prefix string, selectable bool, list []flowRow) any {
 		return flows{prefix, selectable, list}
 	},
@@ -57,5 +59,22 @@ func ran(n tasktype.Node) time.Duration {
 // labels are links to the workflows with the same labels.
 type labels struct {
 	Prefix string
-	Labels map[string]string
+	List   []string // key=value
+	More   int      // that are not listed
+}
+
+// newLabels lists at most some labels.
+func newLabels(prefix string, most int, of map[string]string) labels {
+	l := labels{Prefix: prefix, List: labelTexts(of)}
+	l.More = max(len(l.List)-most, 0)
+	l.List = l.List[:len(l.List)-l.More]
+	return l
+}
+
+// labelTexts returns labels as KEY=VALUE, sorted.
+func labelTexts(of map[string]string) (all []string) {
+	for _, k := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, k+"="+of[k])
+	}
+	return all
 }

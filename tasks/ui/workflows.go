@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,7 +42,7 @@ func (f flowFilter) Indexed() bool { return f.Error == "" && f.Queue == "" }
 
 // String describes the filter without the state and the time.
 func (f flowFilter) String() string {
-	text, labels := "", strings.Join(f.labels(), " ")
+	text, labels := "", strings.Join(labelTexts(f.Labels), " ")
 	for _, part := range []struct{ format, value string }{
 		{" with %.200q in their name", f.Contains}, {" with the label %.200q", labels}, {" that begin or end with task %.200q", f.Name},
 		{" with the error %.200q", f.Error}, {" with tasks that wait in queue %.200q", f.Queue},
@@ -55,13 +54,6 @@ func (f flowFilter) String() string {
 	return text
 }
 
-func (f flowFilter) labels() (all []string) {
-	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
-		all = append(all, k+"="+f.Labels[k])
-	}
-	return all
-}
-
 // query returns the parameters of the filter without state and cursor. The parameters error and queue select a state.
 func (f flowFilter) query(within string) url.Values {
 	q := url.Values{}
@@ -70,7 +62,7 @@ func (f flowFilter) query(within string) url.Values {
 			q.Set(name, value)
 		}
 	}
-	for _, label := range f.labels() {
+	for _, label := range labelTexts(f.Labels) {
 		q.Add("label", label)
 	}
 	return q
@@ -91,7 +83,7 @@ type workflowsData struct {
 
 // Label returns the first label of the filter.
 func (d workflowsData) Label() string {
-	for _, label := range d.labels() {
+	for _, label := range labelTexts(d.Labels) {
 		return label
 	}
 	return ""
