@@ -657,3 +657,27 @@ func TestOnlyAdminsSeeInputsOnLivePages(t *testing.T) {
 		}
 	}
 }
+
+// An open page takes few commands of Redis for access checks and limits.
+func TestPollsTakeFewCommands(t *testing.T) {
+	t.Parallel()
+	cfg := everything(t)
+	cfg.Rate, cfg.Burst = 1000, 2000
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	poll := func() {
+		w := ask(t, h, "GET", "/ui/tasks/schedule", bearer(keys["viewer"]), func(r *http.Request) { r.Header.Set("If-None-Match", "none") })
+		if w.Code != 200 {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+	}
+	poll()
+	var traffic redistest.Traffic
+	cfg.Client.Redis().AddHook(&traffic)
+	for range 100 {
+		poll()
+	}
+	if commands, _ := traffic.Take(); commands > 30 {
+		t.Errorf("100 polls took %d commands, want at most 30", commands)
+	}
+}

@@ -17,7 +17,9 @@ import (
 
 const (
 	failures     = 20                     // logins from an address that may fail at once, and in a minute
-	maxBlocked   = 10_000                 // addresses that a process remembers
+	maxBlocked   = 10_000                 // clients that a process remembers
+	shareOfBurst = 100                    // a process takes this part of the tokens of a client at once
+	shareTime    = time.Minute            // after which unused tokens are lost
 	patience     = 500 * time.Millisecond // with Redis; then a request is not limited
 	policyName   = `"requests"`
 	limitsPrefix = "muster:api"
@@ -31,15 +33,23 @@ type limits struct {
 	rate     float64            // of requests, a second
 	burst    int
 
-	mu      sync.Mutex           // guards blocked
+	mu      sync.Mutex           // guards the fields below
 	blocked map[string]time.Time // clients with too many failed logins, until when
+	shares  map[string]share     // tokens of clients
 
 	guesses [64]sync.Mutex // of clients, by hash: one guess at a time
 	seed    maphash.Seed
 }
 
+// share is the part of the bucket of a client that this process has taken, so that most requests need no command of Redis.
+type share struct {
+	unused int
+	left   int // in Redis
+	until  time.Time
+}
+
 func newLimits(c Config) *limits {
-	l := &limits{rate: c.Rate, burst: max(c.Burst, int(math.Ceil(c.Rate)), 1), blocked: map[string]time.Time{}, seed: maphash.MakeSeed()}
+	l := &limits{rate: c.Rate, burst: max(c.Burst, int(math.Ceil(c.Rate)), 1), blocked: map[string]time.Time{}, shares: map[string]share{}, seed: maphash.MakeSeed()}
 	if c.Client == nil {
 		return l
 	}
@@ -80,7 +90,7 @@ func (l *limits) allow(w http.ResponseWriter, r *http.Request, caller access.Cal
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	got, err := l.requests.Take(ctx, "client "+key, 1)
+	got, err := l.take(ctx, key)
 	if err != nil {
 		return true
 	}
@@ -92,6 +102,37 @@ func (l *limits) allow(w http.ResponseWriter, r *http.Request, caller access.Cal
 		tooMany(w, got.Wait, fmt.Sprintf("more than %g requests a second; see Retry-After, and the settings api.rate and api.burst", l.rate))
 	}
 	return got.OK
+}
+
+// take takes a token of a client, from the share of this process or from Redis. From a bucket that is nearly empty it takes only one.
+func (l *limits) take(ctx context.Context, key string) (limit.TakeResult, error) {
+	now := time.Now()
+	l.mu.Lock()
+	s, ok := l.shares[key]
+	if ok && s.unused > 0 && now.Before(s.until) {
+		s.unused--
+		l.shares[key] = s
+		l.mu.Unlock()
+		return limit.TakeResult{OK: true, Left: s.left + s.unused}, nil
+	}
+	l.mu.Unlock()
+	n := max(1, l.burst/shareOfBurst)
+	if !ok || s.left < l.burst/2 {
+		n = 1
+	}
+	got, err := l.requests.Take(ctx, "client "+key, float64(n))
+	if err == nil && !got.OK && n > 1 {
+		n = 1
+		got, err = l.requests.Take(ctx, "client "+key, 1)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.shares) >= maxBlocked {
+		clear(l.shares)
+	}
+	l.shares[key] = share{n - 1, got.Left, now.Add(shareTime)}
+	got.Left += n - 1
+	return got, err
 }
 
 func wholeSeconds(s float64) int { return max(1, int(math.Ceil(s))) }
