@@ -46,10 +46,14 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 	if limit == 0 {
 		limit = 50
 	}
+	chunk := min(limit+1, listChunk) // one more, to know whether a page follows
+	if !exact || skip > 0 {
+		chunk = min(max(chunk, 50), listChunk)
+	}
 	var chosen []string
 	var found []record
 	for len(page.Next) == 0 {
-		ids, last, err := s.below(ctx, indexes, from, min(max(limit+1, 50), listChunk)) // one more, to know whether a page follows
+		ids, last, err := s.below(ctx, indexes, from, chunk)
 		if err != nil {
 			return Page{}, err
 		}

@@ -380,3 +380,24 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 		wantIn(t, h, "/workflows/"+id+"/nodes/0", "revoked", "data-still")
 	}
 }
+
+// A short list of workflows is read with few commands, however many workflows there are.
+func TestShortListTakesFewCommands(t *testing.T) {
+	t.Parallel()
+	rdb, traffic := redistest.NewTraffic(t, redistest.URL(t))
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	for i := range 120 {
+		if _, err := inc.S(i).Send(t.Context(), client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	traffic.Take()
+	list, _, err := client.Workflows(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 10})
+	if err != nil || len(list) != 10 {
+		t.Fatalf("got %d workflows, %v, want 10", len(list), err)
+	}
+	if commands, _ := traffic.Take(); commands > 20 {
+		t.Errorf("a list of 10 workflows took %d commands, want at most 20", commands)
+	}
+}

@@ -149,6 +149,7 @@ func parsePosition(s string) (position, error) {
 // The index is read in pieces.
 const (
 	indexLeast = 100    // entries of one key in the first round trip; twice as many in each that follows
+	indexFew   = 10     // minimum number of workflows looked up together
 	indexMost  = 1000   // likewise, in every round trip
 	indexPage  = 50_000 // entries of all keys for one page, about
 )
@@ -327,7 +328,7 @@ func (r *indexReader) ready() []Indexed {
 func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed, next string, err error) {
 	ready := r.ready()
 	for i := 0; i < len(ready); {
-		part := ready[i:min(len(ready), i+max(indexLeast, r.q.Limit-len(page)))]
+		part := ready[i:min(len(ready), i+max(indexFew, r.q.Limit-len(page)))]
 		there, err := r.exist(ctx, part)
 		if err != nil {
 			return nil, "", fmt.Errorf("look up workflows: %w", err)
