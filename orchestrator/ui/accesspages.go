@@ -83,7 +83,7 @@ func (p accessPages) keys(ctx context.Context, _ *http.Request) (webui.View, err
 		return b.Created.Compare(a.Created)
 	})
 	more := max(len(rows)-keyLines, 0)
-	return webui.View{Name: "Keys", At: keysURL, Data: keysData{rows[:len(rows)-more], more}}, nil
+	return webui.View{Name: "Keys", At: keysURL, Data: keysData{rows[:len(rows)-more], more}, Every: 5 * time.Second}, nil
 }
 
 // roleTexts describes the permissions of each role.

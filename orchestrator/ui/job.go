@@ -125,7 +125,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 			d.Events = append(d.Events, rowOf(e))
 		}
 	}
-	return webui.View{Name: webui.Plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d}, nil
+	return webui.View{Name: webui.Plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d, Every: 2 * time.Second}, nil
 }
 
 // noJob converts the error of an unknown or invalid job ID to a page.

@@ -178,10 +178,13 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 		d.All += counts[st]
 		d.States = append(d.States, stateCount{st, counts[st], with("status", string(st))})
 	}
+	every := 3 * time.Second
 	for _, j := range page.Jobs {
 		row := jobRow{j, -1}
 		if !j.CompletedAt.IsZero() {
 			row.Took = j.CompletedAt.Sub(j.CreatedAt)
+		} else {
+			every += 300 * time.Millisecond // its items are counted in Redis
 		}
 		d.Rows = append(d.Rows, row)
 	}
@@ -189,5 +192,5 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 	if page.Next != "" {
 		d.Next = with("after", page.Next)
 	}
-	return webui.View{Name: "Jobs", At: jobsAt, Data: d}, nil
+	return webui.View{Name: "Jobs", At: jobsAt, Data: d, Every: every}, nil
 }

@@ -24,6 +24,7 @@ const (
 	newest     = 5                // failures per kind on the overview
 	keepCounts = 3 * time.Second  // age of cached counts
 	keepChecks = 10 * time.Second // age of cached health checks
+	keepPool   = 20 * time.Second // age of the cached statistics of the pool, which reads all of it
 )
 
 // overviewData is the first page: problems and the state of the system.
@@ -107,7 +108,7 @@ func (p overviewPage) overview(ctx context.Context, _ *http.Request) (webui.View
 		}
 		return 1
 	})
-	return webui.View{Name: "Overview", At: prefix + "/", Data: d}, nil
+	return webui.View{Name: "Overview", At: prefix + "/", Data: d, Every: 5 * time.Second}, nil
 }
 
 // checkPages maps names of health checks to pages.
@@ -242,7 +243,7 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 	if p.cfg.Proxies == nil {
 		return nil
 	}
-	s, err := p.known.pool.get(ctx, keepCounts, p.cfg.Proxies.Stats)
+	s, err := p.known.pool.get(ctx, keepPool, p.cfg.Proxies.Stats)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ const (
 )
 
 // someJobs returns jobs of which one failed, one has an item in review, and one is stuck.
-func someJobs(t *testing.T, client *tasks.Client) (s *jobs.Service, failed string) {
+func someJobs(t testing.TB, client *tasks.Client) (s *jobs.Service, failed string) {
 	t.Helper()
 	ctx := t.Context()
 	s, err := jobs.New(jobs.Config{Client: client, Pipelines: pipelines(t).Get, Limits: jobs.Limits{StuckAfter: time.Second}, Roles: func(context.Context) (map[string]int, error) { return nil, nil }})
@@ -67,7 +67,7 @@ func someJobs(t *testing.T, client *tasks.Client) (s *jobs.Service, failed strin
 
 // system is an orchestrator with two sites, of which one was scraped, a pool, and pages.
 type system struct {
-	t      *testing.T
+	t      testing.TB
 	mux    *http.ServeMux
 	cfg    Config
 	server *redistest.Instance
@@ -79,7 +79,7 @@ type system struct {
 }
 
 // newSystem scrapes a site where one page in four fails.
-func newSystem(t *testing.T) *system {
+func newSystem(t testing.TB) *system {
 	t.Helper()
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

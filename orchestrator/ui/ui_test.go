@@ -39,7 +39,7 @@ const (
 )
 
 // pipelines returns a registry of the pipelines of the tests.
-func pipelines(t *testing.T) *pipeline.Registry {
+func pipelines(t testing.TB) *pipeline.Registry {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -60,7 +60,7 @@ func pipelines(t *testing.T) *pipeline.Registry {
 // world is jobs with pages of them.
 type world struct {
 	*jobs.Service
-	t    *testing.T
+	t    testing.TB
 	ctx  context.Context
 	docs string // the URL of a document
 	h    http.Handler
@@ -145,7 +145,7 @@ func showsText(t *testing.T, h http.Handler, path string, texts ...string) {
 var formToken = regexp.MustCompile(`name="muster_form" value="([0-9a-f]+)"`)
 
 // act opens the form of an action and submits it. It returns the response.
-func act(t *testing.T, h http.Handler, path string, fields url.Values) *httptest.ResponseRecorder {
+func act(t testing.TB, h http.Handler, path string, fields url.Values) *httptest.ResponseRecorder {
 	t.Helper()
 	asked := httptest.NewRecorder()
 	h.ServeHTTP(asked, httptest.NewRequestWithContext(t.Context(), http.MethodGet, prefix+path, nil))

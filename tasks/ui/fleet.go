@@ -33,7 +33,7 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 	if d.Outbox, err = s.client.Outbox(ctx); err != nil {
 		return webui.View{}, err
 	}
-	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d}, nil
+	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d, Every: 4 * time.Second}, nil
 }
 
 // queueData is a queue with its waiting tasks and its statistics.
@@ -95,7 +95,7 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 			d.Workers = append(d.Workers, live[i])
 		}
 	}
-	return webui.View{Name: "Queue " + d.Name, At: s.cfg.Prefix + "/queues", Data: d}, nil
+	return webui.View{Name: "Queue " + d.Name, At: s.cfg.Prefix + "/queues", Data: d, Every: 5 * time.Second}, nil
 }
 
 type workersData struct {

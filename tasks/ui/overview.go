@@ -85,5 +85,5 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 			return webui.View{}, err
 		}
 	}
-	return webui.View{Name: "Overview", At: s.cfg.Prefix + "/", Data: d}, nil
+	return webui.View{Name: "Overview", At: s.cfg.Prefix + "/", Data: d, Every: 5 * time.Second}, nil
 }

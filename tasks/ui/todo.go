@@ -132,7 +132,7 @@ func (s *site) toDo(ctx context.Context, r *http.Request) (webui.View, error) {
 			}
 		}
 	}
-	return webui.View{Name: "To do", At: s.cfg.Prefix + "/todo", Data: d}, nil
+	return webui.View{Name: "To do", At: s.cfg.Prefix + "/todo", Data: d, Every: 5 * time.Second}, nil
 }
 
 // listOpen adds the open nodes of the selected task, from a cursor, or some of each task.

@@ -262,7 +262,7 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		d.Next = "?" + q.Encode()
 	}
 	// A list that was not selected by the index is too expensive for updates.
-	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Fixed: !f.Indexed()}, nil
+	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Fixed: !f.Indexed(), Every: 4 * time.Second}, nil
 }
 
 // search redirects to the workflow with an ID, or to the list of workflows with a name.

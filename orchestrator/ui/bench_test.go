@@ -1,0 +1,126 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/internal/webui/webuitest"
+	"muster/jobs"
+	"muster/jobs/pipeline"
+	"muster/orchestrator/access"
+	"muster/tasks"
+)
+
+// openTime is the time for which a page is open.
+const openTime = 20 * time.Second
+
+// BenchmarkOpenPages opens each kind of page of a system at work, with one reader, and one page and all pages with a hundred. It reports the commands of
+// Redis per second, including those in scripts, and the traffic per second from Redis and to the readers.
+func BenchmarkOpenPages(b *testing.B) {
+	w := newSystem(b)
+	w.addProxies(2000)
+	ctx, client := b.Context(), w.cfg.Client
+	one, bad := tasks.New[int, int]("shop.one"), tasks.New[int, int]("shop.bad", tasks.MaxRetry(0))
+	waits := tasks.New[int, int]("shop.waits", tasks.External())
+	mux := tasks.NewMux()
+	tasks.Handle(mux, one, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(mux, bad, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("no stock of %d", n) })
+	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "slow": 1, "fast": 1}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = worker.Stop() }()
+	var flow string
+	for i := range 200 {
+		run, err := tasks.Chain(one.S(i), one).Send(ctx, client, tasks.Labels(map[string]string{"customer": strconv.Itoa(i % 7)}))
+		if i%10 == 0 {
+			_, err = bad.S(i).Send(ctx, client)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		if i > 190 {
+			_, _ = run.Wait(ctx)
+		}
+	}
+	for range 20 {
+		run, err := tasks.Chain(waits.S(1), one).Send(ctx, client)
+		if err != nil {
+			b.Fatal(err)
+		}
+		flow = run.ID()
+	}
+	jw := &world{Service: w.cfg.Jobs, t: b, ctx: ctx}
+	for range 40 {
+		jw.create(pipeline.Default, "p")
+	}
+	for i := range 20 {
+		if _, _, err := w.cfg.Keys.Create(ctx, access.NewKey{Name: "k" + strconv.Itoa(i), Role: access.Viewer}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	list, err := w.cfg.Jobs.List(ctx, jobs.Filter{Limit: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	job := "/ui/jobs/" + list.Jobs[0].ID
+	nodes, err := client.Nodes(ctx, flow)
+	if err != nil {
+		b.Fatal(err)
+	}
+	proxy := proxyURL(w.first())
+	h := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.mux.ServeHTTP(rw, r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "ada", ID: "k1", Role: access.Admin})))
+	})
+	var all []string
+	for _, path := range []string{
+		"/ui/", "/ui/tasks/", "/ui/tasks/workflows", "/ui/tasks/workflows/" + flow, "/ui/tasks/workflows/" + flow + "/nodes/" + nodes[0].ID, "/ui/tasks/names",
+		"/ui/tasks/names/shop.bad", "/ui/tasks/todo", "/ui/tasks/queues", "/ui/tasks/queues/default", "/ui/tasks/workers", "/ui/tasks/schedule",
+		"/ui/jobs", job, job + "/items", "/ui/sites", "/ui/sites/shop.example", "/ui/scrapes", "/ui/scrapes/" + w.scrape,
+		"/ui/proxies", "/ui/proxies/sources", proxy, "/ui/keys", "/ui/audit",
+	} {
+		name := strings.NewReplacer(flow, "ID", list.Jobs[0].ID, "ID", w.scrape, "ID", strings.TrimPrefix(proxy, "/ui/proxies/"), "ID", "/ui/", "", "/", ".").Replace(path)
+		b.Run(strings.TrimPrefix(name, ".")+"/readers=1", func(b *testing.B) { w.measure(b, h, 1, path) })
+		all = append(all, path)
+	}
+	b.Run("one page/readers=100", func(b *testing.B) { w.measure(b, h, 100, all[1]) })
+	b.Run("all pages/readers=100", func(b *testing.B) { w.measure(b, h, 100, all...) })
+}
+
+// measure opens pages with a number of readers in total, and reports the load above that of an idle worker.
+func (w *system) measure(b *testing.B, h http.Handler, readers int, paths ...string) {
+	for b.Loop() {
+		idle, idleSent := w.load(b)
+		time.Sleep(openTime / 4)
+		before, beforeSent := w.load(b)
+		page, polls := webuitest.Open(b, h, readers, openTime, paths...)
+		after, sent := w.load(b)
+		seconds := openTime.Seconds()
+		b.ReportMetric((float64(after-before)-4*float64(before-idle))/seconds, "commands/s")
+		b.ReportMetric((float64(sent-beforeSent)-4*float64(beforeSent-idleSent))/seconds/1000, "kB/s-from-redis")
+		b.ReportMetric(float64(polls)/seconds/1000/float64(readers), "kB/s-per-reader")
+		b.ReportMetric(float64(page)/1000, "kB-per-page")
+		b.ReportMetric(0, "ns/op")
+	}
+}
+
+// load returns the number of commands that the Redis of a system has processed and of bytes that it has sent.
+func (w *system) load(b *testing.B) (commands, sent int64) {
+	b.Helper()
+	info, err := w.server.Client().InfoMap(b.Context(), "stats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if commands, err = strconv.ParseInt(info["Stats"]["total_commands_processed"], 10, 64); err != nil {
+		b.Fatal(err)
+	}
+	if sent, err = strconv.ParseInt(info["Stats"]["total_net_output_bytes"], 10, 64); err != nil {
+		b.Fatal(err)
+	}
+	return commands, sent
+}
