@@ -22,6 +22,7 @@ type Cache[V any] struct {
 
 // entry is a value that is being read or has been read.
 type entry[V any] struct {
+	began time.Time
 	done  chan struct{} // closed after the read
 	until time.Time     // zero during the read
 	value V
@@ -43,18 +44,8 @@ func (c *Cache[V]) Get(ctx context.Context, key string, read func(context.Contex
 			return none, ctx.Err()
 		}
 	}
-	e = &entry[V]{done: make(chan struct{}), err: errInternal} // for other callers, if read panics
-	if c.entries == nil {
-		c.entries = map[string]*entry[V]{}
-	}
-	for k, old := range c.entries {
-		if !old.until.IsZero() && !now.Before(old.until) {
-			delete(c.entries, k)
-		}
-	}
-	if len(c.entries) < maxCached {
-		c.entries[key] = e
-	}
+	e = &entry[V]{began: now, done: make(chan struct{}), err: errInternal} // for other callers, if read panics
+	c.add(key, e, now)
 	c.mu.Unlock()
 	keep := time.Duration(0)
 	defer func() {
@@ -70,11 +61,33 @@ func (c *Cache[V]) Get(ctx context.Context, key string, read func(context.Contex
 	return e.value, e.err
 }
 
-// Drop removes the value of a key. A read that has begun is not used for later calls.
-func (c *Cache[V]) Drop(key string) {
+// Put adds a value whose read began at a time, in place of values whose read began earlier.
+func (c *Cache[V]) Put(key string, value V, began time.Time, keep time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.entries, key)
+	if old := c.entries[key]; old != nil && old.began.After(began) {
+		return
+	}
+	now := time.Now()
+	e := &entry[V]{began: began, done: make(chan struct{}), until: now.Add(keep), value: value}
+	close(e.done)
+	delete(c.entries, key) // also if the cache is full
+	c.add(key, e, now)
+}
+
+// add adds an entry unless the cache is full, and removes expired entries. The caller holds the lock.
+func (c *Cache[V]) add(key string, e *entry[V], now time.Time) {
+	if c.entries == nil {
+		c.entries = map[string]*entry[V]{}
+	}
+	for k, old := range c.entries {
+		if !old.until.IsZero() && !now.Before(old.until) {
+			delete(c.entries, k)
+		}
+	}
+	if len(c.entries) < maxCached {
+		c.entries[key] = e
+	}
 }
 
 // Len returns the number of values, including expired ones.

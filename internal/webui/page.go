@@ -22,7 +22,7 @@ const (
 	renderTime = 4 * time.Second        // timeout of a page
 	pollTime   = 3 * time.Second        // timeout of the poll of an open page
 	keepPage   = time.Second            // minimum age at which an open page is rendered again
-	pageShare  = 200 * time.Millisecond // added to this age for each open page, to limit renderings per second
+	pageShare  = 700 * time.Millisecond // added to this age for each open page, to limit renderings per second
 	maxKeep    = 30 * time.Second       // maximum age of an open page
 	minZip     = 1000                   // minimum size of a compressed response
 )
@@ -76,15 +76,18 @@ func (s *Site) Page(name string, ask Ask) http.Handler {
 		key := rights + " " + r.URL.RequestURI()
 		var res response
 		if r.Header.Get("If-None-Match") == "" {
-			res = s.render(r.Context(), r, p, renderTime)
-			s.open.Drop(key) // a poll after this request must not get an older page
+			began := time.Now()
+			res = s.kept(s.render(r.Context(), r, p, renderTime))
+			if res.status == http.StatusOK && s.rights(r) == rights {
+				s.open.Put(key, res, began, res.keep) // a poll after this request must not get an older page
+			}
 		} else {
 			res, _ = s.open.Get(r.Context(), key, func(ctx context.Context) (response, time.Duration, error) {
 				res := s.render(ctx, r, p, pollTime)
 				if s.rights(r) != rights { // checked afterwards, because the rendering may have used either
 					res = s.failed(r, errRights)
 				}
-				res.keep = min(max(res.keep, keepPage, time.Duration(s.open.Len())*pageShare), maxKeep)
+				res = s.kept(res)
 				return res, res.keep, nil
 			})
 		}
@@ -92,6 +95,12 @@ func (s *Site) Page(name string, ask Ask) http.Handler {
 			s.send(w, r, res)
 		}
 	})
+}
+
+// kept sets how long a page is kept for polls: the longer, the more pages are open.
+func (s *Site) kept(res response) response {
+	res.keep = min(max(res.keep, keepPage, time.Duration(s.open.Len())*pageShare), maxKeep)
+	return res
 }
 
 // rights returns the part of the key of a page that depends on the permissions of the sender of a request. Readers share a rendering

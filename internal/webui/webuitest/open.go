@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// Open opens pages with a number of readers in total for a time. Their polls are like those of live.js. It returns the compressed size
+// Open opens pages with a number of readers in total for a time, and calls opened before their first poll. Their polls are like those of live.js. It returns the compressed size
 // of the largest page and of all responses to polls.
-func Open(tb testing.TB, h http.Handler, readers int, d time.Duration, paths ...string) (page, polls int64) {
+func Open(tb testing.TB, h http.Handler, readers int, d time.Duration, opened func(), paths ...string) (page, polls int64) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), d)
-	defer cancel()
+	ctx := tb.Context()
 	var total atomic.Int64
 	get := func(path, tag string) http.Header {
 		r := httptest.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, path, nil)
@@ -40,11 +39,14 @@ func Open(tb testing.TB, h http.Handler, readers int, d time.Duration, paths ...
 	for _, path := range paths {
 		get(path, "")
 	}
+	opened()
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	var open sync.WaitGroup
 	for i := range readers {
 		open.Go(func() {
 			path, tag, unchanged := paths[i%len(paths)], "none", 0
-			pause := time.Second * time.Duration(i) / time.Duration(readers)
+			pause := time.Second + time.Second*time.Duration(i)/time.Duration(readers)
 			for {
 				select {
 				case <-ctx.Done():
