@@ -201,10 +201,9 @@ func TestChangesOfPagesTakeTheRoleOperator(t *testing.T) {
 	for _, write := range []bool{true, false} {
 		cfg.Write = write
 		h := handler(t, cfg)
-		item := "?key=a%2Fb"
 		for _, path := range []string{
 			"/jobs/start", "/jobs/" + f.job + "/cancel", "/jobs/" + f.job + "/retry", "/jobs/" + f.job + "/again", "/jobs/" + f.job + "/delete", "/jobs/" + f.job + "/stages/create/end",
-			"/jobs/" + f.job + "/accept" + item, "/jobs/" + f.job + "/reject" + item, "/agents/" + f.agent + "/drain", "/agents/" + f.agent + "/undrain", "/agents/" + f.agent + "/remove",
+			"/tasks/todo/decide?choice=Reject&item=" + f.job + "%2Fa%2Fb", "/agents/" + f.agent + "/drain", "/agents/" + f.agent + "/undrain", "/agents/" + f.agent + "/remove",
 		} {
 			for as, key := range keys {
 				role := access.Role(as)
