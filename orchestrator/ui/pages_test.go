@@ -40,7 +40,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 		"/ui/sites":                     {"shop.example", "idle.example", "critical", "5 of 5", scrapeURL(w.scrape), "errors: 20 %"},
 		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<polyline points="2,`, "Pages/s", "Scrape now…"},
 		"/ui/sites/idle.example":        {"not known", "muster scrape idle.example"},
-		"/ui/scrapes":                   {w.scrape, "1 in the last week"},
+		"/ui/scrapes":                   {w.scrape, `<tr id="s-` + w.scrape + `">`, "1 in the last week"},
 		"/ui/scrapes?site=idle.example": {"None in the last week", `<a href="/ui/scrapes">show all</a>`},
 		"/ui/scrapes/" + w.scrape:       {"complete", "418", "/item/0", "The thing of /item/1", "&lt;script&gt;", "Retry failed pages…", "<h3>item</h3>", "New", "Gone"},
 		"/ui/proxies":                   {"120", "socks5", "elite", "BG", "120 are selected", "ada:***@192.0.2.7:3128", "from=50"},
