@@ -23,6 +23,7 @@ type Cache[V any] struct {
 // entry is a value that is being read or has been read.
 type entry[V any] struct {
 	began time.Time
+	used  bool          // by Get
 	done  chan struct{} // closed after the read
 	until time.Time     // zero during the read
 	value V
@@ -35,6 +36,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string, read func(context.Contex
 	c.mu.Lock()
 	e, now := c.entries[key], time.Now()
 	if e != nil && (e.until.IsZero() || now.Before(e.until)) {
+		e.used = true
 		c.mu.Unlock()
 		select {
 		case <-e.done:
@@ -44,7 +46,7 @@ func (c *Cache[V]) Get(ctx context.Context, key string, read func(context.Contex
 			return none, ctx.Err()
 		}
 	}
-	e = &entry[V]{began: now, done: make(chan struct{}), err: errInternal} // for other callers, if read panics
+	e = &entry[V]{began: now, used: true, done: make(chan struct{}), err: errInternal} // for other callers, if read panics
 	c.add(key, e, now)
 	c.mu.Unlock()
 	keep := time.Duration(0)
@@ -90,9 +92,14 @@ func (c *Cache[V]) add(key string, e *entry[V], now time.Time) {
 	}
 }
 
-// Len returns the number of values, including expired ones.
-func (c *Cache[V]) Len() int {
+// Used returns the number of values that Get has returned, including expired ones.
+func (c *Cache[V]) Used() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.entries)
+	for _, e := range c.entries {
+		if e.used {
+			n++
+		}
+	}
+	return n
 }

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	renderTime = 4 * time.Second        // timeout of a page
-	pollTime   = 3 * time.Second        // timeout of the poll of an open page
-	keepPage   = time.Second            // minimum age at which an open page is rendered again
-	pageShare  = 700 * time.Millisecond // added to this age for each open page, to limit renderings per second
-	maxKeep    = 30 * time.Second       // maximum age of an open page
-	minZip     = 1000                   // minimum size of a compressed response
+	renderTime = 4 * time.Second       // timeout of a page
+	pollTime   = 3 * time.Second       // timeout of the poll of an open page
+	keepPage   = time.Second           // minimum age at which an open page is rendered again
+	pageShare  = 50 * time.Millisecond // this age, multiplied by the square of the number of open pages
+	maxShare   = 15 * time.Second      // maximum of it
+	minZip     = 1000                  // minimum size of a compressed response
 )
 
 // pollHeader is the number of seconds until the next poll of an open page.
@@ -99,7 +99,8 @@ func (s *Site) Page(name string, ask Ask) http.Handler {
 
 // kept sets how long a page is kept for polls: the longer, the more pages are open.
 func (s *Site) kept(res response) response {
-	res.keep = min(max(res.keep, keepPage, time.Duration(s.open.Len())*pageShare), maxKeep)
+	open := time.Duration(s.open.Used())
+	res.keep = max(res.keep, keepPage, min(open*open*pageShare, maxShare))
 	return res
 }
 

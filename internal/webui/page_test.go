@@ -138,6 +138,13 @@ func TestIntervalOfPolls(t *testing.T) {
 			t.Errorf("a page that changes slowly: got an interval of %q s, want 7", got)
 		}
 		time.Sleep(time.Minute)
+		for page := range 100 {
+			get(t.Context(), h, fmt.Sprint("/", page), "", nil)
+		}
+		if got := get(t.Context(), h, "/", "none", nil).Header().Get(pollHeader); got != "1" {
+			t.Errorf("pages that were loaded but are not open: got an interval of %q s, want 1", got)
+		}
+		time.Sleep(time.Minute)
 		renderings.Store(0)
 		for range 60 { // seconds
 			for page := range 100 {
@@ -145,8 +152,8 @@ func TestIntervalOfPolls(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if got := renderings.Load(); got < 100 || got > 500 {
-			t.Errorf("100 open pages were rendered %d times in a minute, want 100 to 500 times", got)
+		if got := renderings.Load(); got < 300 || got > 600 {
+			t.Errorf("100 open pages were rendered %d times in a minute, want 300 to 600 times", got)
 		}
 	})
 }
@@ -262,8 +269,8 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatalf("got %d, %v, want %d", v, err, i)
 		}
 	}
-	if c.Len() != maxCached || reads != 3*maxCached {
-		t.Errorf("got %d values after %d reads, want %d", c.Len(), reads, maxCached)
+	if c.Used() != maxCached || reads != 3*maxCached {
+		t.Errorf("got %d values after %d reads, want %d", c.Used(), reads, maxCached)
 	}
 	c = Cache[int]{}
 	for _, want := range []error{errInternal, nil} {

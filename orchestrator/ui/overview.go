@@ -24,7 +24,7 @@ const (
 	newest     = 5                // failures per kind on the overview
 	keepCounts = 3 * time.Second  // age of cached counts
 	keepChecks = 10 * time.Second // age of cached health checks
-	keepPool   = 20 * time.Second // age of the cached statistics of the pool, which reads all of it
+	keepPool   = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
 )
 
 // overviewData is the first page: problems and the state of the system.

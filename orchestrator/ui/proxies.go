@@ -149,7 +149,7 @@ func (p poolPages) pool(ctx context.Context, r *http.Request) (webui.View, error
 	d.By = []shares{sharesOf("Protocol", d.Protocols, d.Live), sharesOf("Anonymity", d.Anonymity, d.Live), sharesOf("Country", d.Countries, d.Live)}
 	d.Choices = poolChoices{namesOf(d.Protocols), namesOf(d.Anonymity), namesOf(d.Countries), []string{ready, rests, banned, seen}}
 	d.Newer, d.Older = turns(q, from, proxiesOnPage, d.Selected)
-	every := time.Duration(d.Live) * 10 * time.Millisecond // the page reads the complete pool
+	every := time.Duration(d.Live) * 12 * time.Millisecond // the page reads the complete pool
 	return webui.View{Name: "Proxies", At: poolURL, Data: d, Every: every}, nil
 }
 
