@@ -204,6 +204,9 @@ const roundTime = 3 * time.Second
 // nextRound is how long nothing happens.
 func (h *history) nextRound() time.Duration {
 	d := roundTime
+	if slices.ContainsFunc(h.flows, func(f *flow) bool { return f.state == "sending" }) {
+		return time.Millisecond // else its deadline has passed whenever it is sent
+	}
 	for _, w := range h.live() {
 		if w.busy > 0 {
 			return time.Millisecond // it waits for more to do
