@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -475,4 +476,80 @@ func TestFunctionOfALimitTakesTheInput(t *testing.T) {
 	if _, err := tasks.NewWorker(c, m, tasks.WorkerConfig{}); err == nil {
 		t.Error("worker: got no error, want one")
 	}
+}
+
+// acquires counts the calls that ask for places.
+type acquires struct{ atomic.Int64 }
+
+func (a *acquires) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *acquires) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if kindOf(cmd) == "acquire" {
+			a.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (a *acquires) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A task of a cancelled workflow that handles the failure waits for its limit, too, without polling.
+func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		calls := &acquires{}
+		rdb.(*redis.Client).AddHook(calls)
+		c := tasks.NewClient(rdb)
+		work := tasks.New[int, int]("work")
+		clean := tasks.New[tasks.Failure, int]("clean", tasks.ConcurrencyPerKey(1, func(tasks.Failure) string { return "all" }))
+		begun, gate := make(chan string, 3), make(chan struct{})
+		m := tasks.NewMux()
+		tasks.Handle(m, work, func(ctx context.Context, _ int) (int, error) {
+			begun <- "work"
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		tasks.Handle(m, clean, func(context.Context, tasks.Failure) (int, error) {
+			begun <- "clean"
+			<-gate
+			return 1, nil
+		})
+		w, err := tasks.NewWorker(c, m, tasks.WorkerConfig{Concurrency: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		testutil.Background(t, w.Run)
+		var runs []*tasks.AsyncResult[int]
+		for range 2 {
+			run, err := work.S(0).Rescue(clean).Send(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-begun
+			runs = append(runs, run)
+		}
+		for _, run := range runs {
+			if err := c.Cancel(t.Context(), run.ID()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-begun
+		o := &office{client: c}
+		testutil.Eventually(t, "one waits", func() bool { return waiting(t, o, runs[0].ID())+waiting(t, o, runs[1].ID()) == 1 })
+		before := calls.Load()
+		time.Sleep(300 * time.Millisecond) // in which a worker that polls would ask many times
+		if n := calls.Load() - before; n > 0 {
+			t.Errorf("a place was asked for %d times while there was none", n)
+		}
+		close(gate)
+		for _, run := range runs {
+			if got, err := run.Wait(limited(t)); err != nil || got != 1 {
+				t.Errorf("got %d, %v, want 1", got, err)
+			}
+		}
+		nothingOfLimits(t, rdb)
+	})
 }

@@ -203,3 +203,32 @@ func TestRatePerKeyIsAdvancedByTheClock(t *testing.T) {
 		t.Errorf("minutes after the send: got %v, want %v", after, want)
 	}
 }
+
+// A task that waits for a limit runs although Redis has lost the limit.
+func TestLostLimitKeepsNoTaskWaiting(t *testing.T) {
+	t.Parallel()
+	send := tasks.New[string, string]("send", tasks.RatePerKey(1, time.Hour, func(to string) string { return to }))
+	mux := tasks.NewMux()
+	tasks.Handle(mux, send, func(_ context.Context, to string) (string, error) { return to, nil })
+	f := taskstest.New(t, mux)
+	run, err := tasks.Each([]string{"a", "a", "a"}, send).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Advance(time.Second)
+	rdb := f.Client().Redis()
+	for _, key := range rdb.Keys(t.Context(), "muster:{0}:limit:*").Val() {
+		if !strings.Contains(key, ":rate:") {
+			rdb.Del(t.Context(), key)
+		}
+	}
+	for _, entry := range rdb.ZRange(t.Context(), "muster:{0}:agenda", 0, -1).Val() {
+		if strings.HasPrefix(entry, "!limit/") {
+			rdb.ZRem(t.Context(), "muster:{0}:agenda", entry)
+		}
+	}
+	f.Drain()
+	if got, err := run.Wait(t.Context()); err != nil || len(got) != 3 {
+		t.Fatalf("got %v, %v", got, err)
+	}
+}

@@ -121,6 +121,8 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 		return err
 	case cancelNote:
 		return ag.advancer.finishCancel(ctx, fl.Ref)
+	case limitedNote:
+		return ag.limiter.search(ctx, fl)
 	case progressNote:
 		if err := ag.progress.write(ctx, fl); err != nil {
 			return err

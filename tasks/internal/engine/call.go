@@ -70,7 +70,7 @@ func (r *Run) keys(h *Handler, limits []*graph.KeyLimit, input []byte) *callResu
 	if a.err != nil || a.ended != nil {
 		return &a
 	}
-	r.limits, r.keyed = out, true
+	r.limits, r.keyed, r.batch = out, true, r.b.name()
 	return nil
 }
 

@@ -99,6 +99,25 @@ func (l *limiter) expire(ctx context.Context, en store.Entry) error {
 	return err
 }
 
+// limitedNote is the entry of the agenda for a workflow with parked nodes.
+const limitedNote = "!limited"
+
+// searchEvery is how often the parked nodes of a workflow are searched in their limits.
+const searchEvery = 5 * time.Minute
+
+// search makes the parked nodes of a workflow ready that their limits do not know.
+func (l *limiter) search(ctx context.Context, fl *flow) error {
+	some, wants, err := l.store.Limits.Search(ctx, fl.Flow)
+	l.wake(ctx, wants)
+	switch {
+	case err != nil:
+		return err
+	case some:
+		return l.store.Agenda.Move(ctx, fl.Flow, limitedNote, searchEvery)
+	}
+	return l.store.Agenda.Remove(ctx, fl.Flow, limitedNote)
+}
+
 // renew renews the places of running attempts.
 func (l *limiter) renew(ctx context.Context) error {
 	l.mu.Lock()

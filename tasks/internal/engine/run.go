@@ -31,7 +31,7 @@ type Run struct {
 	outcome tasktype.Outcome // its outcome; empty if unknown
 	code    string           // of the failure
 
-	batch    string        // the ID of b when the attempt began
+	batch    string        // the ID of b when the limits were known
 	keyed    bool          // limits is set
 	limits   []store.Limit // per key
 	acquired int           // number of limits that allow the attempt

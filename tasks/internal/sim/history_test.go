@@ -27,7 +27,8 @@ var start = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 const (
 	troubleSteps = 400              // steps in which things go wrong
 	mostSteps    = 30_000           // in total; a workflow that has not ended by then is stuck
-	mostTime     = 10 * time.Minute // the same, counted from the end of the faults
+	mostTime     = 10 * time.Minute // the same, counted from the end of the faults, if Redis has lost limits
+	usualTime    = 4 * time.Minute  // otherwise; less than until parked nodes are searched
 	keptEvents   = 120              // that a failure shows
 )
 
@@ -57,7 +58,9 @@ type history struct {
 
 	lostPlan bool // Redis has lost a plan
 	problem  []string
-	batches  []batch // that workers were given
+
+	lostLimits bool    // likewise, the limits per key
+	batches    []batch // that workers were given
 }
 
 // record is the log of a history.
@@ -355,6 +358,7 @@ func (h *history) trouble() {
 	add(p.crashes, h.crashable(), h.crash)
 	add(3, h.short(), h.hire)
 	add(p.freezes, true, h.freeze)
+	add(p.limitLosses, p.concurrency+p.rate > 0, h.forget)
 	add(p.operator, true, h.operate)
 	add(4, p.retries > 0, func() { h.retry() })
 	add(4, p.pauses > 0, h.pause)
@@ -395,12 +399,19 @@ func (h *history) peace() {
 		if !ended.IsZero() && time.Since(ended) > h.settling() && len(h.waiting) == 0 {
 			return
 		}
-		if time.Since(began) > mostTime {
+		if time.Since(began) > h.mostTime() {
 			h.fail("stuck: %s have passed, and these have not ended: %v", time.Since(start), h.unended())
 			return
 		}
 		h.sleep(h.nextRound())
 	}
+}
+
+func (h *history) mostTime() time.Duration {
+	if h.plan.limitLosses > 0 {
+		return mostTime
+	}
+	return usualTime
 }
 
 // quietStep takes the next step that needs no time to pass, and reports whether there was one.

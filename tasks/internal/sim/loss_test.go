@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,6 +29,24 @@ func (h *history) save() []saved {
 		out = append(out, saved{key, dump.Val(), time.Duration(max(0, ttl.Val())) * time.Millisecond})
 	}
 	return out
+}
+
+// forget makes Redis lose all limits per key, as a failover in one slot of a Cluster can.
+func (h *history) forget() {
+	ctx := context.Background()
+	h.event("REDIS LOSES THE LIMITS")
+	h.lostLimits = true
+	keys := redis.NewStringSliceCmd(ctx, "keys", shardPrefix+"limit:*")
+	agenda := redis.NewStringSliceCmd(ctx, "zrange", shardPrefix+"agenda", 0, -1)
+	h.link.do(keys, agenda)
+	for _, key := range keys.Val() {
+		h.link.do(redis.NewIntCmd(ctx, "del", key))
+	}
+	for _, entry := range agenda.Val() {
+		if strings.HasPrefix(entry, "!limit/") {
+			h.link.do(redis.NewIntCmd(ctx, "zrem", shardPrefix+"agenda", entry))
+		}
+	}
 }
 
 // restore makes Redis lose all writes since keys were saved, as a failover can. They are the writes of one call,

@@ -29,6 +29,7 @@ type plan struct {
 	concurrency int // per key; 0 for no limit
 	rate        int // per key and 30 ms; 0 for no limit
 	losses      int // plans out of thousand that Redis loses
+	limitLosses int // losses of all limits per key
 }
 
 // draw makes up a plan. A quarter of all histories have no faults, so that every continuation must run exactly
@@ -61,11 +62,12 @@ func (h *history) draw() {
 	p.operator = some(300, 1, 3)
 	p.revocations = 2
 	p.losses = some(300, 200, 600)
+	p.limitLosses = some(300, 1, 1)
 }
 
 // faultless reports whether a history has no faults except for actions of an operator.
 func (p *plan) faultless() bool {
-	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed+p.losses == 0
+	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed+p.losses+p.limitLosses == 0
 }
 
 // limits returns the limits per key of two tasks. Some inputs have no limit.

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,9 +225,48 @@ func (s Limits) Renew(ctx context.Context, places []Place) error {
 // PlaceLease is how long a node has a place unless its worker renews it.
 const PlaceLease = 10 * time.Second
 
-// Park parks a node that waits for a limit. asked is when [Limits.Acquire] was called, by the clock of Redis.
-func Park(node string, lost int, lane string, asked time.Time) Change {
-	return Change{Outcome: ChangePark, Nodes: 1, Args: []any{node, lost, lane, asked.UnixMilli()}}
+// Park parks the node that waits for a place. asked is when [Limits.Acquire] was called, by the clock of Redis. cancelled: the workflow
+// was cancelled before the node was taken.
+func Park(p *Place, node string, lost int, lane string, asked time.Time, cancelled bool) Change {
+	return Change{Outcome: ChangePark, Nodes: 1, Args: []any{node, lost, lane, asked.UnixMilli(), strconv.Itoa(p.shard) + " " + p.name, cancelled}}
+}
+
+// Search makes parked nodes of a workflow ready that their limits do not know: a failover in one slot of a Cluster can lose the
+// state of a limit. It reports whether any node is parked.
+func (s Limits) Search(ctx context.Context, f Flow) (some bool, wants []Wake, err error) {
+	all, err := s.rdb.HGetAll(ctx, f.key()+":limited").Result()
+	if err != nil || len(all) == 0 {
+		return false, nil, err
+	}
+	ids := slices.Sorted(maps.Keys(all))
+	for part := range slices.Chunk(ids, 500) {
+		pipe := s.rdb.Pipeline()
+		known := make([][2]*redis.FloatCmd, len(part))
+		nodes := make([]string, len(part))
+		for i, id := range part {
+			words := strings.SplitN(all[id], " ", 4)
+			nodes[i] = strconv.Itoa(f.shard) + " " + f.Ref + "/" + id
+			for k, set := range []string{"waiting", "reserved"} {
+				known[i][k] = pipe.ZScore(ctx, limitKey(int(toInt(words[2])), set, words[3]), nodes[i])
+			}
+		}
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+			return true, wants, fmt.Errorf("look for parked nodes: %w", err)
+		}
+		var lost []string
+		for i := range known {
+			if errors.Is(known[i][0].Err(), redis.Nil) && errors.Is(known[i][1].Err(), redis.Nil) {
+				lost = append(lost, nodes[i])
+			}
+		}
+		if len(lost) > 0 {
+			_, w, err := s.admit(ctx, lost)
+			if wants = append(wants, w...); err != nil {
+				return true, wants, err
+			}
+		}
+	}
+	return true, wants, nil
 }
 
 // Limited returns the nodes of a workflow that are parked because of a limit.

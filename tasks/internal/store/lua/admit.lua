@@ -10,7 +10,7 @@ for i = #ARGV - 1, 1, -2 do -- each is put at the head of its ready list
   if not have[1] or have[2] == BY_REVOKE or have[4] and string.find(TERMINAL, string.sub(have[4], 1, 1), 1, true) then
     state = 2
   elseif parked then
-    local lane, el = string.match(parked, '^(%S+) (.+)$')
+    local lane, el = string.match(parked, '^(%S+) (%S+)')
     push(lane, have[3] or ARGV[i], {el}, true)
     want(string.sub(lane, 3))
     state = 1

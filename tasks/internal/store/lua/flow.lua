@@ -8,6 +8,7 @@
 -- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
 -- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
+  local SEARCH = 300000 -- ms after which a worker looks whether the limits of parked nodes know them
   local PARKING = 5000 -- ms from when a worker asked for a place of a limit until it can park the node
   -- The current workflow, set by use.
   local wf, W, created, root, retention, name, key, revision
@@ -503,18 +504,19 @@ local function flow(onLane, onMost, on)
       end
     end
 
-    -- park parks m nodes that wait for their limits; see apply. The node of a cancelled workflow becomes ready, and so does one
-    -- whose worker was slow: its reservation may have ended.
+    -- park parks m nodes that wait for their limits; see apply. A node whose workflow was cancelled since it was taken becomes ready,
+    -- and so does one whose worker was slow: its reservation may have ended.
     function park(b, m)
-      for i = b, b + 4 * (m - 1), 4 do
-        local node, lost, lane, asked = unpack(ARGV, i, i + 3)
+      for i = b, b + 6 * (m - 1), 6 do
+        local node, lost, lane, asked, limit, known = unpack(ARGV, i, i + 5)
         if not have[7] and not terminal(record(node)) then
           local el = W .. '/' .. node .. (lost ~= '0' and '@' .. lost or '')
-          if cancelled or now - asked > PARKING then
+          if cancelled and known ~= '1' or now - asked > PARKING then
             lanes[lane] = lanes[lane] or {}
             table.insert(lanes[lane], el)
           else
-            redis.call('HSET', wf .. ':limited', node, lane .. ' ' .. el)
+            redis.call('HSET', wf .. ':limited', node, lane .. ' ' .. el .. ' ' .. limit)
+            redis.call('ZADD', P .. 'agenda', 'NX', whole(now + SEARCH), W .. '/!limited')
             if not have[13] then
               have[13] = '1'
               puts[#puts + 1] = LIMITED
@@ -621,7 +623,8 @@ local function flow(onLane, onMost, on)
   --   number of nodes, then of each
   --            nodes that end: node, record (as in ends)
   --            again: node, attempts, deaths, delay ms, DELAYED or RETRYING, lane, error, the run that has ended (see remember) or ''
-  --            park: node, deaths, lane, when its worker asked for a place (unix ms)
+  --            park: node, deaths, lane, when its worker asked for a place (unix ms), '<shard> <name>' of the limit, 1 if
+  --            the workflow was cancelled before the node was taken
   --            plan: node, 'attempts|deaths|started|owner', graph, number of tasks, number of steps,
   --            number of inputs, then of each: node, record; number of roots, then of each: span, lane, delay, lim
   --            extend: node, number of members, 1 if they are steps, lane, delay, lim, number of joins over the members, then of
@@ -651,7 +654,7 @@ local function flow(onLane, onMost, on)
         p = b + 8 * m
       elseif outcome == 'park' then
         park(b, m)
-        p = b + 4 * m
+        p = b + 6 * m
       elseif outcome == 'open' then
         open(task, b, m)
         p = b + 3 * m
@@ -713,7 +716,10 @@ local function flow(onLane, onMost, on)
         redis.call('HDEL', wf, SPANS)
       end
       if have[12] then redis.call('ZREM', P .. 'agenda', W .. '/!deadline') end
-      if have[13] then redis.call('DEL', wf .. ':limited') end
+      if have[13] then
+        redis.call('DEL', wf .. ':limited')
+        redis.call('ZREM', P .. 'agenda', W .. '/!limited')
+      end
       if paused then
         redis.call('DEL', wf .. ':paused')
         redis.call('HDEL', wf, STOPPED)

@@ -7,7 +7,7 @@
 local function unpark(from, nodes, key)
   local lanes, els = {}, {}
   for _, parked in ipairs(nodes) do
-    local lane, el = string.match(parked, '^(%S+) (.+)$')
+    local lane, el = string.match(parked, '^(%S+) (%S+)')
     if not els[lane] then
       lanes[#lanes + 1] = lane
       els[lane] = {}
