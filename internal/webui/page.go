@@ -24,6 +24,7 @@ const (
 	keepPage   = time.Second           // minimum age at which an open page is rendered again
 	pageShare  = 50 * time.Millisecond // this age, multiplied by the square of the number of open pages
 	maxShare   = 15 * time.Second      // maximum of it
+	pingEvery  = 2 * time.Second       // maximum interval of polls, so that an open page notices an outage
 	minZip     = 1000                  // minimum size of a compressed response
 )
 
@@ -81,6 +82,8 @@ func (s *Site) Page(name string, ask Ask) http.Handler {
 			if res.status == http.StatusOK && s.rights(r) == rights {
 				s.open.Put(key, res, began, res.keep) // a poll after this request must not get an older page
 			}
+		} else if err := s.ping(r.Context()); err != nil {
+			res = s.failed(r, err)
 		} else {
 			res, _ = s.open.Get(r.Context(), key, func(ctx context.Context) (response, time.Duration, error) {
 				res := s.render(ctx, r, p, pollTime)
@@ -95,6 +98,19 @@ func (s *Site) Page(name string, ask Ask) http.Handler {
 			s.send(w, r, res)
 		}
 	})
+}
+
+// ping returns an error if the data is not available.
+func (s *Site) ping(ctx context.Context) error {
+	if s.cfg.Ping == nil {
+		return nil
+	}
+	_, err := s.pings.Get(ctx, "", func(ctx context.Context) (struct{}, time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, pollTime)
+		defer cancel()
+		return struct{}{}, time.Second, s.cfg.Ping(ctx)
+	})
+	return err
 }
 
 // kept sets how long a page is kept for polls: the longer, the more pages are open.
@@ -175,7 +191,7 @@ func (s *Site) send(w http.ResponseWriter, r *http.Request, res response) {
 	h := w.Header()
 	h.Set("ETag", res.tag)
 	h.Set("Vary", "Accept-Encoding")
-	h.Set(pollHeader, strconv.Itoa(max(1, int(math.Ceil(res.keep.Seconds())))))
+	h.Set(pollHeader, strconv.Itoa(max(1, int(math.Ceil(min(res.keep, pingEvery).Seconds())))))
 	if res.status == http.StatusOK && r.Header.Get("If-None-Match") == res.tag {
 		w.WriteHeader(http.StatusNotModified)
 		return

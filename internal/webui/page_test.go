@@ -134,8 +134,8 @@ func TestIntervalOfPolls(t *testing.T) {
 			}
 			return View{}, nil
 		})
-		if got := get(t.Context(), h, "/slow", "none", nil).Header().Get(pollHeader); got != "7" {
-			t.Errorf("a page that changes slowly: got an interval of %q s, want 7", got)
+		if got := get(t.Context(), h, "/slow", "none", nil).Header().Get(pollHeader); got != "2" {
+			t.Errorf("a page that changes slowly: got an interval of %q s, want 2", got)
 		}
 		time.Sleep(time.Minute)
 		for page := range 100 {
@@ -300,6 +300,37 @@ func TestUnresponsiveRedis(t *testing.T) {
 			if took := time.Since(began); took != want || w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "<h1>Redis is unavailable</h1>") {
 				t.Errorf("If-None-Match %q: got %d after %s, want 503 after %s: %s", tag, w.Code, took, want, w.Body)
 			}
+		}
+	})
+}
+
+// A poll fails during an outage, although its page need not be rendered again yet. Polls share the ping.
+func TestPollNoticesOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var pings atomic.Int64
+		var outage atomic.Bool
+		h := New(Config{
+			Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
+			May:   func(*http.Request, Class) bool { return false }, Logger: silent,
+			Ping: func(ctx context.Context) error {
+				pings.Add(1)
+				if outage.Load() {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			},
+		}).Page("shown", func(context.Context, *http.Request) (View, error) { return View{Every: time.Hour}, nil })
+		for range 5 {
+			if w := get(t.Context(), h, "/", "none", nil); w.Code != http.StatusOK || pings.Load() != 1 {
+				t.Fatalf("got %d after %d pings, want 200 after one", w.Code, pings.Load())
+			}
+		}
+		outage.Store(true)
+		time.Sleep(time.Second)
+		began := time.Now()
+		if w := get(t.Context(), h, "/", "none", nil); w.Code < 500 || time.Since(began) != 3*time.Second {
+			t.Errorf("during an outage: got %d after %s, want an error after 3 s", w.Code, time.Since(began))
 		}
 	})
 }

@@ -55,6 +55,9 @@ type Config struct {
 	// Reads returns a name for the read permissions of the sender of a request: senders with the same name see the same content,
 	// except for actions. Default: the same content for all.
 	Reads func(*http.Request) string
+	// Ping reports whether the data is available, at most once a second for polls of pages that are not rendered again yet.
+	// Optional.
+	Ping func(context.Context) error
 	// OnAction is called after each action. It must return quickly.
 	OnAction func(r *http.Request, action string, err error)
 	// Explain returns the status and the title of the page of an error, or false for unknown errors.
@@ -75,6 +78,7 @@ type Area struct {
 type Site struct {
 	cfg          Config
 	open         Cache[response] // by rights and URL
+	pings        Cache[struct{}]
 	confirm      *template.Template
 	done         *template.Template
 	errors       *template.Template

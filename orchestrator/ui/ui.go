@@ -81,6 +81,7 @@ type pages struct {
 func Routes(cfg Config) []Route {
 	p := &pages{cfg: cfg, site: webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
+		Ping:  func(ctx context.Context) error { return cfg.Client.Redis().Ping(ctx).Err() },
 		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Reads: reads, OnAction: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
 	})}
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)

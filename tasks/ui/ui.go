@@ -11,6 +11,7 @@
 package ui
 
 import (
+	"context"
 	"embed"
 	"errors"
 	"log/slog"
@@ -101,7 +102,9 @@ var pages embed.FS
 // concurrent use.
 func Handler(client *tasks.Client, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
-	s := &site{Site: webui.New(cfg.frame()), cfg: cfg, client: client}
+	frame := cfg.frame()
+	frame.Ping = func(ctx context.Context) error { return client.Redis().Ping(ctx).Err() }
+	s := &site{Site: webui.New(frame), cfg: cfg, client: client}
 	mux := http.NewServeMux()
 	for path, p := range map[string]struct {
 		name string

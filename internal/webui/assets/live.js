@@ -79,7 +79,7 @@
         unchanged++;
         say("Live", false);
       } else if (!update(res, html)) return;
-      if (res.status < 500) seconds = Math.max(Number(res.headers.get("X-Poll-Interval")), Math.min(1 + unchanged / 10, 5));
+      if (res.status < 500) seconds = Math.max(Number(res.headers.get("X-Poll-Interval")), Math.min(1 + unchanged / 10, 2));
     } catch {
       if (request !== own) return;
       say("Not up to date: no response from the server", true);

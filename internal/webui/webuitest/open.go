@@ -60,7 +60,7 @@ func Open(tb testing.TB, h http.Handler, readers int, d time.Duration, opened fu
 					unchanged++
 				}
 				interval, _ := strconv.Atoi(h.Get("X-Poll-Interval"))
-				pause = max(time.Duration(interval)*time.Second, min(time.Second+time.Duration(unchanged)*100*time.Millisecond, 5*time.Second))
+				pause = max(time.Duration(interval)*time.Second, min(time.Second+time.Duration(unchanged)*100*time.Millisecond, 2*time.Second))
 			}
 		})
 	}
