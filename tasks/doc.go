@@ -103,9 +103,9 @@
 //   - [At]: at a use, and in Send
 //   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map, MapFunc,
 //     Join and Join3
-//   - [ID], [Unique], [FairnessKey], [Headers], [Name], [Labels], [ProgressKeys]: in Send only
+//   - [ID], [Unique], [Overlap], [FairnessKey], [Headers], [Name], [Labels], [ProgressKeys]: in Send only
 //   - [Retention], [FailureRetention]: in Send, and for all sends of a client in [Connect] and [NewClient]
-//   - [Overlap], [EachMissed], and the options of Send: in [Scheduler.Add]
+//   - [EachMissed], and the options of Send: in [Scheduler.Add]
 //
 // The uses of a task are S, [Task.With], Chain, Chord, Each, Map and [Signature.With]. An option given later overrides
 // an earlier one: the order is New, Task.With, S or the combinator, Signature.With, Send. Send returns an error for a

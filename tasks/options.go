@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
 )
 
@@ -298,7 +299,8 @@ func ID(id string) SendOption {
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
 // Unique allows one running workflow with this key: another send within ttl, while the first workflow has not ended,
-// returns [ErrDuplicate] and the handle of the first. The key has up to 1024 bytes.
+// returns [ErrDuplicate] and the handle of the first, unless [Overlap] sets another policy. The key is free when the workflow
+// ends, and after ttl in any case: choose a ttl longer than the longest run. The key has up to 1024 bytes.
 func Unique(key string, ttl time.Duration) SendOption {
 	if key == "" || len(key) > 1024 {
 		return bad("Unique: a key has 1 to 1024 bytes, not %d", len(key))
@@ -396,25 +398,37 @@ func ProgressKeys(prefix string) SendOption {
 	return option(func(o *graph.Opts) { o.Progress = prefix })
 }
 
-// OverlapPolicy decides about a tick of a schedule while the workflow of an earlier tick is running.
+// OverlapPolicy decides about a workflow that is sent while an earlier one is running: one with the same [Unique] key or, in a
+// schedule, the one of an earlier tick.
 type OverlapPolicy string
 
-// The policies for overlapping ticks.
+// The policies for overlapping workflows.
 const (
-	OverlapAllow  OverlapPolicy = ""       // send the tick
-	OverlapSkip   OverlapPolicy = "skip"   // do not send it
-	OverlapQueue  OverlapPolicy = "queue"  // send it after the end of the workflow; skip it if another tick is queued
-	OverlapCancel OverlapPolicy = "cancel" // cancel the workflow, as [Client.Cancel] does, and send the tick after its end
+	// OverlapAllow sends the workflow. It is the default of a schedule, and is not for Unique keys.
+	OverlapAllow OverlapPolicy = ""
+	// OverlapSkip does not send the workflow. It is the default of Unique.
+	OverlapSkip OverlapPolicy = engine.OverlapSkip
+	// OverlapQueue lets the workflow wait for the end of the earlier one; if another one waits, it is not sent.
+	OverlapQueue OverlapPolicy = engine.OverlapQueue
+	// OverlapReplace is OverlapQueue, but revokes an earlier workflow of which no task has begun, such as one that waits or has a
+	// delay: the latest is the one that runs. It is not for schedules.
+	OverlapReplace OverlapPolicy = engine.OverlapReplace
+	// OverlapCancel cancels the earlier workflow, as [Client.Cancel] does, and lets the new one wait for its end.
+	OverlapCancel OverlapPolicy = engine.OverlapCancel
 )
 
-// Overlap sets the policy for ticks that are due while the workflow of an earlier tick is running. A skipped tick counts as
-// missed. Defaults to [OverlapAllow].
+// Overlap sets the policy for the send of a workflow with a [Unique] key that another workflow has. The new workflow is sent and
+// waits if the policy lets it; otherwise Send returns [ErrDuplicate]. While it waits, its progress has Queued set, and it can be
+// cancelled, revoked and paused; the tasks that handle its failures do not wait. All senders of a key should have the same policy. OverlapReplace replaces only workflows that
+// were sent with it, or that wait.
 //
-// A tick that was requested with [Client.TriggerSchedule] or [Client.BackfillSchedule] is never skipped: unless the policy
-// is OverlapAllow, it waits for the end of the workflow, which OverlapCancel cancels for a trigger.
-func Overlap(p OverlapPolicy) ScheduleOption {
+// In [Scheduler.Add] it sets the policy for ticks that are due while the workflow of an earlier tick is running; it does not
+// apply to Unique keys there. A skipped tick counts as missed. A tick that was requested with [Client.TriggerSchedule] or
+// [Client.BackfillSchedule] is never skipped: unless the policy is OverlapAllow, it waits for the end of the workflow, which
+// OverlapCancel cancels for a trigger.
+func Overlap(p OverlapPolicy) SendOption {
 	switch p {
-	case OverlapAllow, OverlapSkip, OverlapQueue, OverlapCancel:
+	case OverlapAllow, OverlapSkip, OverlapQueue, OverlapReplace, OverlapCancel:
 		return option(func(o *graph.Opts) { o.Overlap = string(p) })
 	}
 	return bad("Overlap(%.50q): unknown policy", string(p))

@@ -117,6 +117,9 @@ func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, o
 	if o.ID != "" || o.At != nil || o.Deadline != nil {
 		err = errors.Join(err, errors.New("an entry takes no tasks.ID, tasks.At or tasks.Deadline: each tick has its own id and time"))
 	}
+	if o.Overlap == engine.OverlapReplace {
+		err = errors.Join(err, errors.New("an entry takes no tasks.OverlapReplace: use OverlapQueue or OverlapCancel"))
+	}
 	if err = errors.Join(err, o.Err); err != nil {
 		return fmt.Errorf("schedule %s: %w", name, err)
 	}
@@ -426,7 +429,7 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.
 	if d := s.client.eng.Sender.Defaults; d != nil {
 		o = *d.Over(e.opts)
 	}
-	o.ID = tickID(e.name, t.At)
+	o.ID, o.Overlap = tickID(e.name, t.At), "" // the policy was applied above
 	keep := max(s.late()+time.Minute, engine.DefaultRetention)
 	if o.Retention != nil {
 		keep = max(s.late()+time.Minute, *o.Retention)

@@ -169,6 +169,9 @@ func workflowRow(w api.ListedWorkflow) []string {
 	if w.Paused {
 		state += ", paused"
 	}
+	if w.Queued {
+		state += ", queued"
+	}
 	return []string{w.ID, w.Name, state, w.CreatedAt.Local().Format("01-02 15:04:05"), took(w.CreatedAt, w.EndedAt)}
 }
 
@@ -210,6 +213,9 @@ func getWorkflow(ctx context.Context, env environment, c *cli.Context, s *client
 	fmt.Fprintf(env.stdout, "%s  %s  %s  %d of %d tasks are done", w.ID, printable(w.Name), w.Status, w.Done, w.Total)
 	if w.Paused {
 		fmt.Fprint(env.stdout, "  paused")
+	}
+	if w.Queued {
+		fmt.Fprint(env.stdout, "  queued")
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.Labels)) {
 		fmt.Fprintf(env.stdout, "  %s=%s", printable(key), printable(w.Labels[key]))

@@ -17,7 +17,8 @@ type NewWorkflow struct {
 	Labels           map[string]string `json:"labels,omitempty" doc:"labels by which the workflow is found, 1 KiB in total"`
 	Headers          map[string]string `json:"headers,omitempty" doc:"values for the handler, 8 KiB in total"`
 	FairnessKey      string            `json:"fairness_key,omitempty" maxLength:"100" doc:"owner of the work; owners take turns"`
-	Unique           string            `json:"unique,omitempty" maxLength:"1024" doc:"one running workflow with this key; another send returns 409. Needs unique_for."`
+	Unique           string            `json:"unique,omitempty" maxLength:"1024" doc:"one running workflow with this key; another send returns 409, unless overlap says otherwise. Needs unique_for."`
+	Overlap          string            `json:"overlap,omitempty" enum:"skip,queue,replace,cancel" doc:"if another workflow has the unique key: return 409; wait for its end, unless another one waits; wait, in place of another one of which no task has begun; or cancel it and wait. Defaults to skip."`
 	UniqueFor        string            `json:"unique_for,omitempty" maxLength:"50" doc:"how long unique counts" example:"10m"`
 	Priority         int               `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"above 0: before all others of its queue"`
 	MaxRetry         int               `json:"max_retry,omitempty" minimum:"0" maximum:"1000" doc:"attempts after the first"`
@@ -82,6 +83,7 @@ func workflowOf(w tasktype.Workflow) Workflow {
 type ListedWorkflow struct {
 	Workflow
 	Paused bool `json:"paused" doc:"no task begins until the workflow is resumed"`
+	Queued bool `json:"queued" doc:"no task begins until an earlier workflow with the same unique key has ended"`
 }
 
 // WorkflowStatus is a workflow with its progress.

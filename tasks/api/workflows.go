@@ -113,6 +113,9 @@ func (n *NewWorkflow) options() ([]tasks.TaskOption, []tasks.SendOption, error) 
 	if n.Name != "" {
 		opts = append(opts, tasks.Name(n.Name))
 	}
+	if n.Overlap != "" {
+		opts = append(opts, tasks.Overlap(tasks.OverlapPolicy(n.Overlap)))
+	}
 	if n.FairnessKey != "" {
 		opts = append(opts, tasks.FairnessKey(n.FairnessKey))
 	}
@@ -182,7 +185,7 @@ func (s *service) list(ctx context.Context, in *listInput) (*listOutput, error) 
 	}
 	out := &listOutput{page[ListedWorkflow]{Data: []ListedWorkflow{}, Next: next}}
 	for _, w := range found {
-		out.Body.Data = append(out.Body.Data, ListedWorkflow{workflowOf(w), w.Paused})
+		out.Body.Data = append(out.Body.Data, ListedWorkflow{workflowOf(w), w.Paused, w.Queued})
 	}
 	return out, nil
 }

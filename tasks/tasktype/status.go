@@ -30,5 +30,6 @@ type Progress struct {
 	Chunks     int       `json:"chunks"`               // number of members of maps known so far
 	Ended      bool      `json:"ended"`                // all tasks are terminal, including those on which the value does not depend
 	Paused     bool      `json:"paused"`               // no task begins until the workflow is resumed
+	Queued     bool      `json:"queued"`               // no task begins until an earlier workflow with the same unique key has ended
 	Deadline   time.Time `json:"deadline_at,omitzero"` // when the workflow is cancelled unless it has ended; zero for no deadline
 }

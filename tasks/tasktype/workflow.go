@@ -11,6 +11,7 @@ type Workflow struct {
 	Created time.Time         `json:"created"`        // time when it was sent
 	Ended   time.Time         `json:"ended,omitzero"` // zero while it is running
 	Paused  bool              `json:"paused"`         // no task begins until it is resumed
+	Queued  bool              `json:"queued"`         // no task begins until an earlier workflow with the same unique key has ended
 }
 
 // WorkflowState is the state of a workflow in a listing.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,7 @@ func (a *advancer) settle(ctx context.Context, fl *flow, t store.Todo) error {
 			all.Fast = append(all.Fast, next.Fast...)
 			all.Signalled = append(all.Signalled, next.Signalled...)
 			all.Ended = all.Ended || next.Ended
+			all.Next = cmp.Or(all.Next, next.Next)
 			all.Timer = sooner(all.Timer, next.Timer)
 		}
 	}
@@ -70,6 +72,11 @@ func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error
 	if all.Timer > 0 {
 		if err := a.store.Tell(ctx, "t "+strconv.FormatInt(all.Timer.Milliseconds(), 10)); err != nil {
 			return fmt.Errorf("announce timer: %w", err)
+		}
+	}
+	if all.Next != "" {
+		if err := a.orderNext(ctx, all.Next); err != nil {
+			a.log.WarnContext(ctx, "a workflow that waited for the end of another one begins later", "workflow", store.IDOf(all.Next), "error", err)
 		}
 	}
 	if all.Ended {

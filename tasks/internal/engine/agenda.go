@@ -119,6 +119,8 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	case deadlineNote:
 		_, err := ag.advancer.cancel(ctx, fl.Flow, true)
 		return err
+	case orderNote:
+		return ag.advancer.order(ctx, fl)
 	case cancelNote:
 		return ag.advancer.finishCancel(ctx, fl.Ref)
 	case limitedNote:

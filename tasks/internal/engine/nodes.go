@@ -32,7 +32,7 @@ func (in *Inspector) Summary(ctx context.Context, refOrID string) (tasktype.Work
 	}
 	d := tasktype.WorkflowDetail{Workflow: runningWorkflow(fl)}
 	d.Progress, err = in.progress.of(ctx, fl.Ref)
-	if d.Paused = d.Progress.Paused; err != nil || !d.Progress.Ended {
+	if d.Paused, d.Queued = d.Progress.Paused, d.Progress.Queued; err != nil || !d.Progress.Ended {
 		return d, err
 	}
 	root, err := in.graphs.values(fl).record(ctx, fl.Root)
@@ -69,7 +69,7 @@ func (in *Inspector) Workflow(ctx context.Context, refOrID string) (tasktype.Wor
 	if d.Progress, err = in.progress.from(ctx, w.flow, w.field, isRunning); err != nil {
 		return d, err
 	}
-	d.Paused = d.Progress.Paused
+	d.Paused, d.Queued = d.Progress.Paused, d.Progress.Queued
 	if d.Nodes, err = in.nodes(ctx, w, running); err != nil || !d.Progress.Ended {
 		return d, err
 	}
@@ -293,9 +293,10 @@ func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.No
 	if len(ready) == 0 {
 		return nil
 	}
-	if w.field(store.FieldStopped) == store.StoppedByPause {
+	if why := map[string]string{store.StoppedByPause: "the workflow is paused",
+		store.StoppedByOrder: "an earlier workflow with the same unique key has not ended"}[w.field(store.FieldStopped)]; why != "" {
 		for _, n := range ready {
-			n.Waits = "the workflow is paused"
+			n.Waits = why
 		}
 		return nil
 	}

@@ -20,5 +20,8 @@ func (r *Operator) Pause(ctx context.Context, refOrID string, pause bool) error 
 		return notStopped(state)
 	}
 	r.wake(ctx, wants)
+	if !pause {
+		return r.advancer.orderNext(ctx, f.Ref) // it may have been paused while it waited for another workflow
+	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) string, isRunning func() (bool, error)) (tasktype.Progress, error) {
 	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
 	p := tasktype.Progress{Done: num(store.FieldTasksEnded), Total: num(store.FieldTasks), ChunksDone: num(store.FieldMembersEnded), Chunks: num(store.FieldMembers), Ended: over(field),
-		Paused: field(store.FieldStopped) == store.StoppedByPause}
+		Paused: field(store.FieldStopped) == store.StoppedByPause, Queued: field(store.FieldStopped) == store.StoppedByOrder}
 	if ms, err := strconv.ParseInt(field(store.FieldDeadline), 10, 64); err == nil {
 		p.Deadline = time.UnixMilli(ms).UTC()
 	}

@@ -41,7 +41,7 @@ func (r *Operator) Revoke(ctx context.Context, refOrID string) error {
 		defer cancel()
 		ctx = detached
 	}
-	ended, err := r.store.Flows.Revoke(ctx, f)
+	ended, err := r.store.Flows.Revoke(ctx, f, false)
 	if err != nil || ended {
 		return err
 	}
@@ -137,6 +137,7 @@ const (
 	cancelNote   = "!cancel"
 	deadlineNote = "!deadline"
 	progressNote = "!progress"
+	orderNote    = "!order"
 	fastNote     = "!fast " // followed by the node that failed
 )
 

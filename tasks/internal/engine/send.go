@@ -61,12 +61,37 @@ func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, ov
 // send is Send, and also sends a tick: overdue is the time since the tick. It fails once Redis's clock has reached late,
 // unless that is zero.
 func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time) (string, error) {
-	p, err := s.prepare(ctx, sig, o, overdue, late)
-	if err != nil {
-		return duplicate(err)
+	after := "" // the workflow with the unique key that has to end first
+	for tries := 1; ; tries++ {
+		p, err := s.prepare(ctx, sig, o, overdue, late, after)
+		var ref string
+		if err != nil {
+			ref, err = duplicate(err)
+		} else {
+			todo, wants, err2 := s.store.Flows.Submit(ctx, p.fl.Flow, &p.grow)
+			ref, err = s.finish(ctx, p, todo, wants, err2)
+		}
+		if !errors.Is(err, ErrDuplicate) || !waitsForOthers(o) || store.IDOf(ref) == o.ID || tries == orderTries {
+			return ref, err
+		}
+		f, err := s.store.Flows.Address(ctx, ref)
+		if err != nil {
+			return "", err
+		}
+		_, waits, err := s.store.Flows.Before(ctx, f)
+		switch {
+		case errors.Is(err, ErrUnknown): // its sender has the unique key, and is about to store it
+			if err := pause(ctx, orderPause<<tries); err != nil {
+				return "", err
+			}
+		case err != nil:
+			return "", err
+		case waits && o.Overlap == OverlapQueue:
+			return ref, ErrDuplicate
+		default:
+			after = ref
+		}
 	}
-	todo, wants, err := s.store.Flows.Submit(ctx, p.fl.Flow, &p.grow)
-	return s.finish(ctx, p, todo, wants, err)
 }
 
 // prepared is a workflow that can be stored.
@@ -76,8 +101,9 @@ type prepared struct {
 	grow store.Grow
 }
 
-// prepare compiles a send, and claims its unique key if that is in another shard.
-func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time) (*prepared, error) {
+// prepare compiles a send, and claims its unique key if that is in another shard. after is the reference of the workflow with the
+// key that has to end first, or empty.
+func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time, after string) (*prepared, error) {
 	if s.Defaults != nil {
 		o = s.Defaults.Over(o)
 	}
@@ -113,7 +139,7 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 		grow.Deadline = *o.Deadline
 	}
 	p := &prepared{newFlow(f, g), g, grow}
-	p.grow.Late = late
+	p.grow.Late, p.grow.After, p.grow.Replaceable = late, after, o.Overlap == OverlapReplace
 	return p, s.claim(ctx, p.fl, &p.grow, o)
 }
 
@@ -137,7 +163,11 @@ func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, wants
 	if !p.grow.Deadline.IsZero() {
 		todo.Timer = sooner(todo.Timer, max(1, p.grow.Deadline.Sub(time.UnixMilli(fl.Created))))
 	}
-	if err := s.advancer.settle(ctx, fl, todo); err != nil {
+	err = s.advancer.settle(ctx, fl, todo)
+	if err == nil && p.grow.After != "" {
+		err = s.advancer.order(ctx, fl)
+	}
+	if err != nil {
 		s.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
 	}
 	return ref, nil
@@ -174,9 +204,12 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 	var stored []store.Submission
 	all := make([]*prepared, len(sends))
 	for i, send := range sends {
-		p, err := s.prepare(ctx, send.Sig, send.Opts, 0, time.Time{})
+		p, err := s.prepare(ctx, send.Sig, send.Opts, 0, time.Time{}, "")
 		if err != nil {
 			ref, err := duplicate(err)
+			if errors.Is(err, ErrDuplicate) && waitsForOthers(send.Opts) {
+				ref, err = s.send(ctx, send.Sig, send.Opts, 0, time.Time{})
+			}
 			out[i] = Sent{ref, s.store.Explain(ctx, err)}
 			continue
 		}
@@ -187,6 +220,9 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 	for k, r := range s.store.Flows.SubmitMany(ctx, stored) {
 		i := ready[k]
 		ref, err := s.finish(ctx, all[i], r.Todo, r.Wants, r.Err)
+		if errors.Is(err, ErrDuplicate) && waitsForOthers(sends[i].Opts) {
+			ref, err = s.send(ctx, sends[i].Sig, sends[i].Opts, 0, time.Time{})
+		}
 		out[i] = Sent{ref, s.store.Explain(ctx, err)}
 	}
 }
@@ -202,7 +238,7 @@ func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph
 	if o.Unique == "" {
 		return nil
 	}
-	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.Ref, o.UniqueTTL)
+	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.Ref, o.UniqueTTL, grow.After)
 	if err == nil && !elsewhere {
 		grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
 	}
@@ -247,6 +283,10 @@ func compile(sig *graph.Sig, o *graph.Opts, overdue time.Duration) (*graph.Graph
 	}
 	g.Behind = max(0, overdue.Milliseconds())
 	g.Progress = o.Progress
+	if o.Overlap != "" && o.Unique == "" {
+		return nil, fmt.Errorf("%w: Overlap(%q) needs a unique key: add tasks.Unique", graph.ErrInvalid, o.Overlap)
+	}
+	g.Overlap = o.Overlap
 	size := 0
 	for k, v := range o.Headers {
 		size += len(k) + len(v)

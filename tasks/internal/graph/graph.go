@@ -122,6 +122,7 @@ type Graph struct {
 	// FailureRetention is the retention of a failure, likewise.
 	FailureRetention int64  `json:"rf,omitempty"`
 	Progress         string `json:"p,omitempty"`
+	Overlap          string `json:"q,omitempty"` // policy towards other workflows with its unique key
 	Delay            int64  `json:"d,omitempty"` // ms, of all that can run at once
 	At               int64  `json:"t,omitempty"` // unix ms, likewise
 	Every            *Every `json:"e,omitempty"` // options of the send, for the tasks of plans

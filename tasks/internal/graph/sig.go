@@ -182,6 +182,9 @@ func (o *Opts) Over(top *Opts) *Opts {
 	if top.Unique != "" {
 		m.Unique, m.UniqueTTL = top.Unique, top.UniqueTTL
 	}
+	if top.Overlap != "" {
+		m.Overlap = top.Overlap
+	}
 	m.Headers = merged(m.Headers, top.Headers)
 	m.Labels = merged(m.Labels, top.Labels)
 	if top.Name != "" {

@@ -76,6 +76,28 @@ func (h *history) look(f *flow) {
 	}
 }
 
+// checkOrder checks that of the workflows with a unique key only one that has begun has not ended. A workflow that is retried, or
+// sent again, does not wait for others, nor do the tasks that handle failures of one that was cancelled while it waited.
+func (h *history) checkOrder() {
+	var running []string
+	for _, f := range h.flows {
+		h.mu.Lock()
+		begun := f.overlap != "" && len(f.ran) > 0 && f.state == "sent" && f.retried == "" && !f.forgot
+		h.mu.Unlock()
+		if begun && !h.hasEnded(f) {
+			h.look(f) // which finds its reference
+			stopped := redis.NewStringCmd(context.Background(), "hget", shardPrefix+"w:"+f.ref, "x")
+			if h.link.do(stopped); stopped.Val() != "" && stopped.Val() != "p" {
+				continue
+			}
+			running = append(running, f.id)
+		}
+	}
+	if len(running) > 1 && !h.lostPlan {
+		h.fail("workflows with one unique key run at once: %v", running)
+	}
+}
+
 // shardPrefix is the prefix of the keys of the only shard.
 const shardPrefix = "muster:{0}:"
 

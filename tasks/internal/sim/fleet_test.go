@@ -95,9 +95,10 @@ type flow struct {
 	pausedAt int64         // unix µs, by Redis
 	within   time.Duration // from its send to its deadline; 0 for no deadline
 	far      bool          // only its deadline ends it
-	deadline time.Time     // of the last send
-	ref      string        // whose nodes these are
-	renewed  int           // the event in which it was deleted
+	overlap  tasks.OverlapPolicy
+	deadline time.Time // of the last send
+	ref      string    // whose nodes these are
+	renewed  int       // the event in which it was deleted
 }
 
 // loose reports whether the tasks of f that run depend on timing.
@@ -155,6 +156,9 @@ func (h *history) spread(s *canvas.Scope) {
 	}
 }
 
+// overlaps are the policies of workflows with a unique key.
+var overlaps = []tasks.OverlapPolicy{tasks.OverlapQueue, tasks.OverlapReplace, tasks.OverlapCancel}
+
 // add adds a canvas to the workflows to send, and returns the number of its tasks.
 func (h *history) add(s *canvas.Scope) (tasks int) {
 	f := &flow{id: fmt.Sprintf("h%x-%d", h.seed, len(h.flows)), scope: s, runs: canvas.NewRuns(),
@@ -162,6 +166,9 @@ func (h *history) add(s *canvas.Scope) (tasks int) {
 	f.want = canvas.Evaluate(s, f.runs)
 	if h.chance(h.plan.deadlines) {
 		f.within, f.far = time.Duration(h.among(50, 5000))*time.Millisecond, h.chance(500)
+	}
+	if h.chance(h.plan.unique) {
+		f.overlap = overlaps[h.rng.IntN(len(overlaps))]
 	}
 	h.flows = append(h.flows, f)
 	for _, n := range f.runs.Sure {
@@ -217,7 +224,17 @@ func (h *history) send() {
 			if f.far {
 				opts = append(opts, tasks.In(time.Hour))
 			}
-			_, err := f.scope.Signature().Send(context.Background(), s.client, opts...)
+			if f.overlap != "" {
+				h.mu.Lock()
+				f.revoked = true // another one may replace or cancel it
+				h.mu.Unlock()
+				opts = append(opts, tasks.Unique("key", 24*time.Hour), tasks.Overlap(f.overlap))
+			}
+			run, err := f.scope.Signature().Send(context.Background(), s.client, opts...)
+			if errors.Is(err, tasks.ErrDuplicate) && run.ID() != f.id {
+				time.Sleep(500 * time.Millisecond) // another one waits
+				continue
+			}
 			if f.within > 0 && errors.Is(err, tasks.ErrInvalid) {
 				time.Sleep(10 * time.Millisecond) // the deadline has passed
 				continue
@@ -405,7 +422,7 @@ func (h *history) retryOf(s *sender, f *flow) {
 			f.runs = canvas.NewRuns()
 			f.runs.Mended = true
 			f.want = canvas.Evaluate(f.scope, f.runs)
-			f.revoked = f.torn || f.deadline.After(began)
+			f.revoked = f.torn || f.deadline.After(began) || f.overlap != ""
 			f.renew(len(h.events))
 			maps.DeleteFunc(h.party.won, func(node string, _ int) bool { return strings.HasPrefix(node, f.id+"/") })
 		case errors.Is(err, tasks.ErrRevoked) && f.revoked:

@@ -332,6 +332,7 @@ func (h *history) trouble() {
 	h.steps++
 	if h.steps%8 == 0 {
 		h.look(h.flows[h.rng.IntN(len(h.flows))])
+		h.checkOrder()
 	}
 	var cs []choice
 	add := func(weight int, can bool, do func()) {

@@ -49,6 +49,8 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 		h.noteBeat(fmt.Sprint(at(args, 5)), said)
 	case "pause":
 		h.notePause(fmt.Sprint(at(args, 4)))
+	case "cancel": // which ends a pause; it may be the policy of a workflow with the same unique key
+		h.flow(store.IDOf(fmt.Sprint(at(args, 4)))).unpaused()
 	case "reap":
 		if w := h.worker(fmt.Sprint(at(args, 4))); w != nil && fmt.Sprint(at(args, 5)) == "1" {
 			w.reaped = len(h.events)

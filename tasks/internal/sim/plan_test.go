@@ -28,6 +28,7 @@ type plan struct {
 	deadlines   int // workflows out of thousand that have one
 	concurrency int // per key; 0 for no limit
 	rate        int // per key and 30 ms; 0 for no limit
+	unique      int // workflows out of thousand that have the same unique key
 	losses      int // plans out of thousand that Redis loses
 	limitLosses int // losses of all limits per key
 }
@@ -43,6 +44,7 @@ func (h *history) draw() {
 	p.pauses = max(0, h.among(-2, 3))
 	p.deadlines = max(0, h.among(-1, 1)) * 300
 	p.concurrency, p.rate = max(0, h.among(-1, 2)), max(0, h.among(-3, 2))
+	p.unique = max(0, h.among(-1, 1)) * 600
 	if h.chance(250) {
 		return
 	}

@@ -14,8 +14,8 @@ const claimGrace = 10 * time.Second
 // Claim gives a unique key to the workflow with a reference, which is about to be stored. It is for clusters,
 // where key and workflow can lie in different slots, and needs no call where [Flows.Submit] does it
 // by itself: then elsewhere is false. A key of another live workflow is a
-// [DuplicateError].
-func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration) (elsewhere bool, err error) {
+// [DuplicateError], unless its reference is after.
+func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration, after string) (elsewhere bool, err error) {
 	n, err := s.shardCount(ctx)
 	if err != nil || n == 1 {
 		return false, err
@@ -31,14 +31,19 @@ func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration)
 			return true, nil
 		}
 		other, _, _ := strings.Cut(have, " ")
-		left, err := s.rdb.PTTL(ctx, flowKey(shardOf(IDOf(other), n), other)).Result()
-		if err != nil {
-			return true, fmt.Errorf("look up workflow %s: %w", IDOf(other), err)
-		}
-		// go-redis gives -1 for a key without expiry and -2 for none.
-		fresh := time.Duration(toInt(res[1]))*time.Millisecond < claimGrace
-		if left == -1 || left == -2 && fresh {
-			return true, &DuplicateError{other}
+		for fresh := time.Duration(toInt(res[1]))*time.Millisecond < claimGrace; other != "" && other != after; fresh = false {
+			f := Flow{Ref: other, shard: shardOf(IDOf(other), n)}
+			left, err := s.rdb.PTTL(ctx, f.key()).Result()
+			if err != nil {
+				return true, fmt.Errorf("look up workflow %s: %w", f.ID(), err)
+			}
+			// go-redis gives -1 for a key without expiry and -2 for none.
+			if left == -1 || left == -2 && fresh {
+				return true, &DuplicateError{other}
+			}
+			if other, _, err = s.Before(ctx, f); err != nil && !errors.Is(err, ErrUnknown) { // if it has ended without having begun
+				return true, err
+			}
 		}
 		replace = have
 	}

@@ -56,17 +56,24 @@ func DueInSpan(delayed, node string) time.Time {
 	return time.Time{}
 }
 
-// Revoke marks a workflow as revoked. ended is true if there was nothing left to stop.
-func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
-	res, err := s.call(ctx, "revoke", f.shard, f.Ref)
+// Revoke marks a workflow as revoked. ended is true if there was nothing left to stop. With unbegun, it returns [ErrBegun] if a
+// task of the workflow has begun, or is not known to have not.
+func (s Flows) Revoke(ctx context.Context, f Flow, unbegun bool) (ended bool, err error) {
+	res, err := s.call(ctx, "revoke", f.shard, f.Ref, unbegun)
 	if err != nil {
 		return false, fmt.Errorf("mark as revoked: %w", err)
 	}
-	if toInt(res[0]) < 0 {
+	switch toInt(res[0]) {
+	case -1:
 		return false, ErrUnknown
+	case -2:
+		return false, ErrBegun
 	}
 	return toInt(res[0]) == 0, nil
 }
+
+// ErrBegun means that a task of a workflow has begun.
+var ErrBegun = errors.New("a task of the workflow has begun")
 
 // The responses of [Flows.Cancel] and [Flows.Pause].
 const (
@@ -89,6 +96,37 @@ func (s Flows) Pause(ctx context.Context, f Flow, pause bool) (string, []Wake, e
 		return s.stop(ctx, "pause", f, f.Ref, "pause")
 	}
 	return s.stop(ctx, "pause", f, f.Ref, "resume")
+}
+
+// Begin lets a workflow begin that has waited for the end of another one.
+func (s Flows) Begin(ctx context.Context, f Flow) (string, []Wake, error) {
+	return s.stop(ctx, "pause", f, f.Ref, "begin")
+}
+
+// Before returns the reference of the workflow for whose end f waits, and whether f waits now. It is empty if f waits for
+// none, and stays if f has ended before it began. If f does not exist, it returns [ErrUnknown].
+func (s Flows) Before(ctx context.Context, f Flow) (ref string, waits bool, err error) {
+	res, err := s.rdb.HMGet(ctx, f.key(), FieldBefore, FieldStopped, FieldTasks).Result()
+	if err != nil {
+		return "", false, fmt.Errorf("look up workflow %s: %w", f.ID(), err)
+	}
+	if text(res[2]) == "" {
+		return "", false, ErrUnknown
+	}
+	return text(res[0]), text(res[1]) == StoppedByOrder, nil
+}
+
+// Order makes the workflow with a reference wait for the end of f. If f has ended, it returns false, and the reference of the
+// workflow for whose end f waited in vain itself, or "".
+func (s Flows) Order(ctx context.Context, f Flow, waiting string) (waits bool, before string, err error) {
+	res, err := s.call(ctx, "order", f.shard, f.Ref, waiting)
+	if err != nil {
+		return false, "", fmt.Errorf("wait for workflow %s: %w", f.ID(), err)
+	}
+	if len(res) > 1 {
+		before = text(res[1])
+	}
+	return text(res[0]) == StopOK, before, nil
 }
 
 func (s Flows) stop(ctx context.Context, script string, f Flow, args ...any) (string, []Wake, error) {

@@ -113,7 +113,7 @@ type Indexed struct {
 	Ref            string
 	State          tasktype.WorkflowState
 	Created, Ended time.Time // Ended is zero while it is live
-	Paused         bool
+	Paused, Queued bool
 
 	shard int
 	at    int64 // unix ms: when it ended or, while it is live, when it was sent
@@ -336,7 +336,7 @@ func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed,
 		for _, e := range part {
 			i++
 			if stop := there[e.Ref]; stop != nil {
-				e.Paused = *stop == StoppedByPause
+				e.Paused, e.Queued = *stop == StoppedByPause, *stop == StoppedByOrder
 				page = append(page, e)
 			}
 			if len(page) == r.q.Limit && (i < len(ready) || !r.over()) {

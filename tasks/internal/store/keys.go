@@ -41,7 +41,11 @@ const storeKey = "muster:store"
 //	r               letter of the root's outcome, while others are not terminal
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it
 //	u               number of the parts of the inputs that are stored, until the workflow is submitted
-//	x               1 once the workflow is revoked, c once a client has cancelled it, d once its deadline has, p while it is paused
+//	x               1 once the workflow is revoked, c once a client has cancelled it, d once its deadline has, p while it is paused,
+//	                q while it waits for the end of the workflow b
+//	b               reference of the workflow with the same unique key that ends before this one begins; none once it may begin
+//	N               reference of the workflow that waits for the end of this one
+//	U               1 until a worker takes the first node, if a workflow with the same unique key may replace this one
 //	w               set once a node has waited for an external result
 //	l               set once a node has waited for a limit per key
 //	o               set once a process other than its worker has ended a node

@@ -14,6 +14,9 @@ const (
 	FieldMembers      = "ct"
 	FieldMembersEnded = "cc"
 	FieldStopped      = "x"
+	FieldUnbegun      = "U"
+	FieldBefore       = "b"
+	FieldNext         = "N"
 	FieldAborted      = "!"
 	FieldDeadline     = "D"
 	FieldFairness     = "f"
@@ -50,6 +53,7 @@ const (
 	StoppedByCancel   = "c"
 	StoppedByDeadline = "d"
 	StoppedByPause    = "p"
+	StoppedByOrder    = "q"
 )
 
 // constants are the names that the scripts use for stored letters.
@@ -62,11 +66,11 @@ var constants = map[string]string{
 	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateReady}),
 
 	"TASKS": FieldTasks, "TASKS_ENDED": FieldTasksEnded, "STEPS": FieldSteps, "STEPS_ENDED": FieldStepsEnded, "MEMBERS": FieldMembers,
-	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside, "LIMITED": FieldLimited,
+	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "UNBEGUN": FieldUnbegun, "BEFORE": FieldBefore, "NEXT": FieldNext, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside, "LIMITED": FieldLimited,
 	"PARTS": FieldParts, "RETRIED_BY": FieldRetriedBy, "REVISION": FieldRevision, "ROOT": FieldRoot, "SPANS": FieldSpans, "WAS_OPEN": FieldWasOpen,
 	"ARRIVED": FieldArrived, "CAUGHT": FieldCaught, "ERROR": FieldError, "GRAPH": FieldGraph, "HELD": FieldHeld, "INPUT": FieldInput,
 	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns,
-	"TOKEN": FieldToken, "SIGNALS": fieldSignals, "DELIVERED": fieldDelivered, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel, "BY_DEADLINE": StoppedByDeadline, "BY_PAUSE": StoppedByPause,
+	"TOKEN": FieldToken, "SIGNALS": fieldSignals, "DELIVERED": fieldDelivered, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel, "BY_DEADLINE": StoppedByDeadline, "BY_PAUSE": StoppedByPause, "BY_ORDER": StoppedByOrder,
 }
 
 var constantPattern = regexp.MustCompile(`\{[A-Z_]+\}|'?\b[A-Z][A-Z_]*\b`)

@@ -50,6 +50,8 @@ type Grow struct {
 	Late          time.Time // from then on, by Redis's clock, Submit returns ErrLate; zero for no limit
 	Key           string    // fairness key; empty for the id of the workflow
 	Deadline      time.Time // of the workflow; zero for none
+	After         string    // reference of the workflow with the unique key that must end before this one begins; empty for none
+	Replaceable   bool      // until it begins, another workflow with the unique key may replace it
 }
 
 // DuplicateError means that a workflow with the ID or unique key exists, which has this reference.
@@ -169,9 +171,13 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 	if !g.Deadline.IsZero() {
 		deadline = strconv.FormatInt(g.Deadline.UnixMilli(), 10)
 	}
-	args := f.facts(make([]any, 0, 19+2*len(last)+4*len(g.Roots)))
+	replaceable := ""
+	if g.Replaceable {
+		replaceable = "1"
+	}
+	args := f.facts(make([]any, 0, 21+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keptFields(), len(g.Roots), plain, deadline)
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keptFields(), len(g.Roots), plain, deadline, g.After, replaceable)
 	return g.roots(g.keep(literals(args, last), ""))
 }
 

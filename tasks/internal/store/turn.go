@@ -66,6 +66,7 @@ type Todo struct {
 	Fast  []string      // failed nodes whose siblings must be revoked
 	// Signalled are tasks with an open node and a signal for it.
 	Signalled []string
+	Next      string // reference of the workflow that waits for the end of this one; empty for none
 }
 
 // Make makes a turn. It can be repeated if its reply was lost: it then changes nothing and returns the same reply.
@@ -174,6 +175,8 @@ func todo(v any) Todo {
 			t.Fast = append(t.Fast, id[1:])
 		case strings.HasPrefix(id, "~"):
 			t.Signalled = append(t.Signalled, id[1:])
+		case strings.HasPrefix(id, ">"):
+			t.Next = id[1:]
 		case strings.HasPrefix(id, "="):
 			t.Guard = id[1:]
 		}

@@ -21,7 +21,7 @@ if have[3] == BY_REVOKE then return {'revoked'} end
 if redis.call('PTTL', wf) >= 0 then return {have[3] and 'cancelled' or 'ended'} end
 if have[3] ~= BY_CANCEL and have[3] ~= BY_DEADLINE then redis.call('HSET', wf, STOPPED, ARGV[2] == '1' and BY_DEADLINE or BY_CANCEL) end
 redis.call('ZADD', P .. 'agenda', whole(now + SOON), ARGV[1] .. '/!cancel')
-if have[3] == BY_PAUSE then unpark(wf .. ':paused', redis.call('LRANGE', wf .. ':paused', 0, -1), have[5] or ARGV[1]) end
+if have[3] == BY_PAUSE or have[3] == BY_ORDER then unpark(wf .. ':paused', redis.call('LRANGE', wf .. ':paused', 0, -1), have[5] or ARGV[1]) end
 if have[7] then unpark(wf .. ':limited', redis.call('HVALS', wf .. ':limited'), have[5] or ARGV[1]) end
 saveDepth()
 return {'ok', wants}

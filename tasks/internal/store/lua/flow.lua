@@ -25,7 +25,7 @@ local function flow(onLane, onMost, on)
   local completer   -- the external call that completes a node
   -- The steps for the caller: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
   -- '*node' has a plan that has ended, '!node' has failed and its siblings must be revoked, '~task' has an open node
-  -- and a signal for it, '=…' is the result of a guard. timed is the earliest time that a node waits for.
+  -- and a signal for it, '>workflow' may begin after the end of this one, '=…' is the result of a guard. timed is the earliest time that a node waits for.
   local todo, timed
 
   -- use makes the workflow at ARGV[p] the current one. It returns false if there is none. With work it is a new one, which
@@ -34,8 +34,8 @@ local function flow(onLane, onMost, on)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
     add, recs, puts, notes, lanes, rooted, done, todo, timed, completer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
-    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, LIMITED)
-    cancelled, paused = have[7] == BY_CANCEL or have[7] == BY_DEADLINE, have[7] == BY_PAUSE
+    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, LIMITED, NEXT, BEFORE)
+    cancelled, paused = have[7] == BY_CANCEL or have[7] == BY_DEADLINE, have[7] == BY_PAUSE or have[7] == BY_ORDER
     if cancelled or paused then have[7] = false end -- failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
     return have[1]
@@ -720,6 +720,7 @@ local function flow(onLane, onMost, on)
         redis.call('DEL', wf .. ':limited')
         redis.call('ZREM', P .. 'agenda', W .. '/!limited')
       end
+      if have[15] then redis.call('ZREM', P .. 'agenda', W .. '/!order') end
       if paused then
         redis.call('DEL', wf .. ':paused')
         redis.call('HDEL', wf, STOPPED)
@@ -735,6 +736,7 @@ local function flow(onLane, onMost, on)
       local chosen = chosenKey(W)
       if chosen then redis.call('PEXPIRE', chosen, keep) end
       ended(W, name, (state == SUCCEEDED or state == REVOKED) and state or FAILED, created)
+      if have[14] then todo[#todo + 1] = '>' .. have[14] end
     end
     if done or over then
       redis.call('PUBLISH', 'muster:done:' .. W, over and '1' or '0')

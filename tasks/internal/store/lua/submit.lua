@@ -3,8 +3,9 @@
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] number of nodes without a
 -- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
 -- fairness key or '', [13] number of parts of the inputs that piece has stored, [14] number of inputs k, [15]
--- number of roots r, [16] 1 if the only root is a span that is ready at once, [17] deadline, unix ms, or ''; then k times node, record; then r times
--- span, lane, delay, lim
+-- number of roots r, [16] 1 if the only root is a span that is ready at once, [17] deadline, unix ms, or '', [18] reference of the workflow with the unique
+-- key that must end before this one begins, or '', [19] 1 if another workflow may replace it until it begins; then k times node,
+-- record; then r times span, lane, delay, lim
 -- returns {'ok', wants, todo or false}; {'dup', reference of the existing workflow}; {'late'}; or {'expired'} if the
 -- inputs that were stored before have expired
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
@@ -15,14 +16,15 @@ if ARGV[13] ~= '0' and redis.call('HGET', wf, PARTS) ~= ARGV[13] then return {'e
 if ARGV[10] ~= '' then
   local unique = P .. 'u:' .. ARGV[10]
   other = redis.call('GET', unique)
-  if other then
+  while other and other ~= ARGV[18] do
     local theirs = P .. 'w:' .. other
     if redis.call('EXISTS', theirs) == 1 and redis.call('PTTL', theirs) < 0 then return {'dup', other} end
+    other = redis.call('HGET', theirs, BEFORE) -- if it has ended without having begun
   end
   redis.call('SET', unique, ARGV[1], 'PX', ARGV[11])
 end
 local k, r = tonumber(ARGV[14]), tonumber(ARGV[15])
-local first, todo = 18 + 2 * k, nil
+local first, todo = 20 + 2 * k, nil
 local puts = {GRAPH, ARGV[6], TASKS, ARGV[7]}
 if ARGV[8] ~= '0' then
   puts[#puts + 1] = STEPS
@@ -32,11 +34,18 @@ if ARGV[17] ~= '' then
   puts[#puts + 1] = DEADLINE
   puts[#puts + 1] = ARGV[17]
 end
+if ARGV[18] ~= '' then
+  for _, v in ipairs({BEFORE, ARGV[18], STOPPED, BY_ORDER}) do puts[#puts + 1] = v end
+end
+if ARGV[19] ~= '' then
+  puts[#puts + 1] = UNBEGUN
+  puts[#puts + 1] = '1'
+end
 if ARGV[12] ~= '' then
   puts[#puts + 1] = FAIRNESS
   puts[#puts + 1] = ARGV[12]
 end
-for i = 18, first - 1 do puts[#puts + 1] = ARGV[i] end
+for i = 20, first - 1 do puts[#puts + 1] = ARGV[i] end
 bulk('HSET', wf, puts) -- the first write: a full Redis refuses it, and nothing was stored
 if ARGV[13] ~= '0' then
   redis.call('HDEL', wf, PARTS)
@@ -45,6 +54,7 @@ end
 local chosen = chosenKey(ARGV[1])
 if chosen then redis.call('SET', chosen, ARGV[1]) end
 if ARGV[17] ~= '' then redis.call('ZADD', P .. 'agenda', ARGV[17], ARGV[1] .. '/!deadline') end
+if ARGV[18] ~= '' then redis.call('ZADD', P .. 'agenda', whole(now + SOON), ARGV[1] .. '/!order') end
 opened(ARGV[1], ARGV[5])
 if ARGV[16] == '1' then
   -- They need no list: the ring has the element itself.

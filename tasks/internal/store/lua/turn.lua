@@ -36,20 +36,20 @@ local sent = {} -- the workflows whose graphs are in elements
 -- returns nil and true.
 local function add(wf, prefix, a, b, lost, new)
   local scope = string.match(prefix, '^(.*):')
-  local fields = {TASKS, STOPPED, GRAPH, PLANNED_AT .. (scope or ''), SPANS}
+  local fields = {TASKS, STOPPED, GRAPH, PLANNED_AT .. (scope or ''), SPANS, UNBEGUN}
   if sent[wf] or string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
   if b then
     for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
   else
-    fields[6] = prefix
+    fields[7] = prefix
   end
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
   if got.err or not got[1] or got[2] == BY_REVOKE then return nil end
-  if new and got[2] == BY_PAUSE then return nil, true end
+  if new and (got[2] == BY_PAUSE or got[2] == BY_ORDER) then return nil, true end
   if (got[2] == BY_CANCEL or got[2] == BY_DEADLINE) and not sent[wf] then cancelled = cancelled .. ' ' .. wf .. (got[2] == BY_DEADLINE and '!' or '') end
   local el = {'', fields[3] == GRAPH and got[3], scope and got[4] or false}
   local n = 0
-  for i = 6, #fields do
+  for i = 7, #fields do
     if got[5] and (not got[i] or string.sub(got[i], 1, 1) == GIVEN) then
       local expires = expiry(got[5], fields[i])
       if expires ~= '' then got[i] = '{READY}|0|0|0||' .. expires .. '||' .. string.sub(got[i] or '', 2) end
@@ -61,6 +61,7 @@ local function add(wf, prefix, a, b, lost, new)
     el[3 + n] = got[i]
   end
   if n == 0 then return 0 end
+  if got[6] then redis.call('HDEL', P .. 'w:' .. wf, UNBEGUN) end
   sent[wf] = true
   left = left - n
   local span = prefix

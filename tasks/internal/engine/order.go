@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// The policies for a send while another workflow has its unique key; they are values of [graph.Opts.Overlap].
+const (
+	OverlapSkip    = "skip"
+	OverlapQueue   = "queue"
+	OverlapReplace = "replace"
+	OverlapCancel  = "cancel"
+)
+
+const (
+	orderTries = 10                    // sends in which other senders take the unique key first
+	orderPause = 10 * time.Millisecond // half of the first pause of a send while another sender stores its workflow
+	orderEvery = time.Minute           // how often a waiting workflow looks at the one before it, in case nobody reported its end
+)
+
+// waitsForOthers reports whether a workflow with a unique key may wait for the end of another one.
+func waitsForOthers(o *graph.Opts) bool {
+	return o.Overlap == OverlapQueue || o.Overlap == OverlapReplace || o.Overlap == OverlapCancel
+}
+
+// orderNext is order for the workflow with a reference.
+func (a *advancer) orderNext(ctx context.Context, ref string) error {
+	fl, err := a.graphs.load(ctx, ref)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return a.order(ctx, fl)
+}
+
+// order lets a workflow begin that waits for others with its unique key, once they have ended. Before that it stops these, if
+// the policy of the workflow is to replace or to cancel them. The agenda has an entry for the workflow until it begins.
+func (a *advancer) order(ctx context.Context, fl *flow) error {
+	before, waits, err := a.store.Flows.Before(ctx, fl.Flow)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for waits && before != "" {
+		other, err := a.store.Flows.Address(ctx, before)
+		if err != nil {
+			return err
+		}
+		running, next, err := a.store.Flows.Order(ctx, other, fl.Ref)
+		if err != nil {
+			return err
+		}
+		if running {
+			if err := a.makeWay(ctx, other, fl.g.Overlap); err != nil {
+				return err
+			}
+			return a.store.Agenda.Move(ctx, fl.Flow, orderNote, orderEvery)
+		}
+		before = next
+	}
+	if waits {
+		_, wants, err := a.store.Flows.Begin(ctx, fl.Flow) // which removes the entry
+		a.wake(ctx, wants)
+		return err
+	}
+	return a.store.Agenda.Remove(ctx, fl.Flow, orderNote)
+}
+
+// makeWay stops a workflow as the policy of the one that waits for it demands.
+func (a *advancer) makeWay(ctx context.Context, other store.Flow, policy string) error {
+	switch policy {
+	case OverlapCancel:
+		_, err := a.cancel(ctx, other, false)
+		return err
+	case OverlapReplace:
+		ended, err := a.store.Flows.Revoke(ctx, other, true)
+		switch {
+		case errors.Is(err, store.ErrBegun), errors.Is(err, ErrUnknown), err == nil && ended:
+			return nil
+		case err != nil:
+			return err
+		}
+		return a.finishRevoke(ctx, other.Ref)
+	}
+	return nil
+}
+
+// pause waits for d, or until ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,198 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+)
+
+// overlapping sends Hold with a unique key and a policy.
+func overlapping(t *testing.T, w *world, key, value string, p tasks.OverlapPolicy, opts ...tasks.SendOption) *tasks.AsyncResult[int] {
+	t.Helper()
+	run, err := Hold.S(value).Send(t.Context(), w.client, append(opts, tasks.Unique(key, time.Hour), tasks.Overlap(p))...)
+	if err != nil {
+		t.Fatalf("send %s: %v", value, err)
+	}
+	return run
+}
+
+// refused sends Hold with a unique key and a policy, and expects that it is refused because of other.
+func refused(t *testing.T, w *world, key, value string, p tasks.OverlapPolicy, other *tasks.AsyncResult[int]) {
+	t.Helper()
+	run, err := Hold.S(value).Send(t.Context(), w.client, tasks.Unique(key, time.Hour), tasks.Overlap(p))
+	if !errors.Is(err, tasks.ErrDuplicate) || run.ID() != other.ID() {
+		t.Errorf("send %s: got %v, %v, want ErrDuplicate of %s", value, run, err, other.ID())
+	}
+}
+
+func held(t *testing.T, w *world, value string) {
+	t.Helper()
+	testutil.Eventually(t, value+" runs", func() bool { return len(w.noted("at "+value)) > 0 })
+}
+
+func wantQueued(t *testing.T, run *tasks.AsyncResult[int], queued bool) {
+	t.Helper()
+	if p, err := run.Progress(t.Context()); err != nil || p.Queued != queued {
+		t.Errorf("got progress %+v, %v, want queued %t", p, err, queued)
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	runStories(t, []story{
+		{"queue: one waits", func(t *testing.T, w *world) {
+			a := overlapping(t, w, "queue", "a", tasks.OverlapQueue)
+			b := overlapping(t, w, "queue", "b", tasks.OverlapQueue)
+			refused(t, w, "queue", "c", tasks.OverlapQueue, b)
+			refused(t, w, "queue", "c", tasks.OverlapSkip, b)
+			held(t, w, "a")
+			wantQueued(t, b, true)
+			w.open("a")
+			held(t, w, "b")
+			wantQueued(t, b, false)
+			ended(t, w, a.ID())
+			c := overlapping(t, w, "queue", "c", tasks.OverlapQueue)
+			w.open("b")
+			w.open("c")
+			ended(t, w, b.ID())
+			ended(t, w, c.ID())
+		}},
+		{"replace: the latest waits", func(t *testing.T, w *world) {
+			a := overlapping(t, w, "replace", "ra", tasks.OverlapReplace)
+			held(t, w, "ra")
+			b := overlapping(t, w, "replace", "rb", tasks.OverlapReplace)
+			c := overlapping(t, w, "replace", "rc", tasks.OverlapReplace)
+			if _, err := b.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
+				t.Errorf("replaced workflow: got %v, want ErrRevoked", err)
+			}
+			wantQueued(t, c, true)
+			w.open("ra")
+			held(t, w, "rc")
+			w.open("rc")
+			ended(t, w, a.ID())
+			ended(t, w, c.ID())
+			if ran := w.noted("at rb"); len(ran) > 0 {
+				t.Error("the replaced workflow ran")
+			}
+		}},
+		{"replace a workflow with a delay", func(t *testing.T, w *world) {
+			first := overlapping(t, w, "debounce", "d1", tasks.OverlapReplace, tasks.In(time.Hour))
+			second := overlapping(t, w, "debounce", "d2", tasks.OverlapReplace, tasks.In(time.Millisecond))
+			if _, err := first.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
+				t.Errorf("replaced workflow: got %v, want ErrRevoked", err)
+			}
+			w.open("d2")
+			if _, err := second.Wait(limited(t)); err != nil {
+				t.Error(err)
+			}
+			ended(t, w, first.ID())
+			ended(t, w, second.ID())
+		}},
+		{"cancel: the running one and the waiting one", func(t *testing.T, w *world) {
+			a := overlapping(t, w, "cancel", "ca", tasks.OverlapQueue)
+			held(t, w, "ca")
+			b := overlapping(t, w, "cancel", "cb", tasks.OverlapQueue)
+			c := overlapping(t, w, "cancel", "cc", tasks.OverlapCancel)
+			w.open("cc")
+			if _, err := c.Wait(limited(t)); err != nil {
+				t.Error(err)
+			}
+			for _, run := range []*tasks.AsyncResult[int]{a, b} {
+				if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrCancelled) {
+					t.Errorf("got %v, want ErrCancelled", err)
+				}
+				ended(t, w, run.ID())
+			}
+			ended(t, w, c.ID())
+		}},
+		{"a waiting workflow is paused, resumed, revoked", func(t *testing.T, w *world) {
+			a := overlapping(t, w, "paused", "pa", tasks.OverlapQueue)
+			held(t, w, "pa")
+			b := overlapping(t, w, "paused", "pb", tasks.OverlapQueue)
+			must0(t, b.Pause(t.Context()))
+			wantQueued(t, b, false)
+			must0(t, b.Resume(t.Context()))
+			wantQueued(t, b, true)
+			must0(t, b.Revoke(t.Context()))
+			c := overlapping(t, w, "paused", "pc", tasks.OverlapQueue) // waits for a
+			wantQueued(t, c, true)
+			refused(t, w, "paused", "pd", tasks.OverlapQueue, c)
+			must0(t, c.Pause(t.Context()))
+			w.open("pa")
+			ended(t, w, a.ID())
+			must0(t, c.Resume(t.Context()))
+			w.open("pc")
+			ended(t, w, c.ID())
+		}},
+		{"a policy without a unique key", func(t *testing.T, w *world) {
+			if _, err := Hold.S("x").Send(t.Context(), w.client, tasks.Overlap(tasks.OverlapQueue)); !errors.Is(err, tasks.ErrInvalid) {
+				t.Errorf("got %v, want ErrInvalid", err)
+			}
+		}},
+	})
+}
+
+// exclusive runs for a moment and fails if another run of its key is running.
+var exclusive = tasks.New[string, string]("overlap.exclusive")
+
+// Many senders with each policy never make two workflows of a key run at once, and all that were sent end.
+func TestOverlapRunsOneAtATime(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		var running, ran [4]atomic.Int32
+		mux := tasks.NewMux()
+		tasks.Handle(mux, exclusive, func(ctx context.Context, key string) (string, error) {
+			i := int(key[0] - '0')
+			if running[i].Add(1) > 1 {
+				t.Errorf("two workflows of key %s run at once", key)
+			}
+			defer running[i].Add(-1)
+			ran[i].Add(1)
+			timer := time.NewTimer(2 * time.Millisecond)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				return key, nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		})
+		worker, err := tasks.StartWorker(t.Context(), d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"exclusive": 1}, Concurrency: 4})
+		must0(t, err)
+		t.Cleanup(worker.Kill)
+		var wg sync.WaitGroup
+		for i, p := range []tasks.OverlapPolicy{tasks.OverlapSkip, tasks.OverlapQueue, tasks.OverlapReplace, tasks.OverlapCancel} {
+			for range 3 {
+				wg.Go(func() {
+					for range 8 {
+						run, err := exclusive.S(fmt.Sprint(i), tasks.Queue("exclusive")).Send(t.Context(), d.client, tasks.Unique(fmt.Sprint("key", i), time.Hour), tasks.Overlap(p))
+						if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+							t.Error(err)
+							return
+						}
+						duplicate := err != nil
+						_, err = run.Wait(limited(t))
+						if duplicate && errors.Is(err, tasks.ErrUnknown) {
+							continue // on a cluster, its sender is about to store it
+						}
+						if err != nil && !errors.Is(err, tasks.ErrRevoked) && !errors.Is(err, tasks.ErrCancelled) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for i := range ran {
+			if ran[i].Load() == 0 {
+				t.Errorf("nothing of key %d ran", i)
+			}
+		}
+	})
+}
