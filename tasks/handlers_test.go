@@ -396,6 +396,10 @@ func (w *world) extraWaits(m *tasks.Mux) {
 		tasks.SetProgress(ctx, 3, 4)
 		return n, w.pass(ctx, "progress")
 	})
+	tasks.Handle(m, tasks.New[int, int]("t.stumble"), func(ctx context.Context, n int) (int, error) {
+		tasks.SetProgress(ctx, 1, 2)
+		return 0, errors.New("stumbled")
+	})
 	var now atomic.Int64
 	tasks.Handle(m, tasks.New[int, int]("t.count"), func(ctx context.Context, n int) (int, error) {
 		w.note("count", int(now.Add(1)))

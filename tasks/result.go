@@ -156,8 +156,9 @@ func (r *AsyncResult[O]) Summary(ctx context.Context) (tasktype.WorkflowDetail, 
 }
 
 // Watch yields the progress of the workflow, and again whenever it has changed: at once when it has ended, about 100 ms
-// after tasks have ended or were added, and within a second when the first task has started. The sequence ends when all
-// tasks have ended, with a progress that has Ended set, or with an error, such as ctx.Err().
+// after tasks have ended, were added, or have called [SetProgress], and within a second when the first task has started. The sequence ends when all
+// tasks have ended, with a progress that has Ended set, or with an error, such as ctx.Err(). Percent never falls within a sequence,
+// even if maps and plans add tasks or a task with [SetProgress] is retried.
 func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress, error] {
 	return func(yield func(tasktype.Progress, error) bool) {
 		var last tasktype.Progress
@@ -167,6 +168,7 @@ func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress,
 			if err != nil {
 				return false, err
 			}
+			p.Percent = max(p.Percent, last.Percent)
 			if first || p != last {
 				stopped = !yield(p, nil)
 			}

@@ -26,6 +26,7 @@ type Progress struct {
 	Status     Status    `json:"status"`               // status of the value of the workflow
 	Done       int       `json:"done"`                 // number of terminal tasks
 	Total      int       `json:"total"`                // number of tasks known so far; maps and plans add to it
+	Percent    float64   `json:"percent"`              // of Total that is done, 0 to 100; a running task counts in part, see tasks.SetProgress
 	ChunksDone int       `json:"chunks_done"`          // number of terminal members of maps
 	Chunks     int       `json:"chunks"`               // number of members of maps known so far
 	Ended      bool      `json:"ended"`                // all tasks are terminal, including those on which the value does not depend

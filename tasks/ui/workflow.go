@@ -59,9 +59,6 @@ func (d workflowData) Took(now time.Time) time.Duration {
 	return now.Sub(d.Created)
 }
 
-// Percent returns the percentage of completed tasks.
-func (d workflowData) Percent() int { return 100 * d.Progress.Done / max(d.Progress.Total, 1) }
-
 func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error) {
 	run := tasks.Attach[any](s.client, r.PathValue("id"))
 	p, err := run.Progress(ctx)

@@ -245,10 +245,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 		n.Attempts++
 	}
 	setRuns(&n, store.ParseRuns([]byte(fields[store.FieldRuns+name])), began)
-	if d, t, ok := strings.Cut(fields[store.FieldProgress+name], "/"); ok {
-		n.Done, _ = strconv.Atoi(d)
-		n.Total, _ = strconv.Atoi(t)
-	}
+	_, _ = fmt.Sscanf(fields[store.FieldProgress+name], "%d/%d", &n.Done, &n.Total)
 	return n
 }
 

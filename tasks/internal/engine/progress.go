@@ -99,7 +99,7 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded, fl.Root, store.FieldAborted, store.FieldWasOpen, store.FieldStopped, store.FieldDeadline}
+	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded, fl.Root, store.FieldAborted, store.FieldWasOpen, store.FieldStopped, store.FieldDeadline, store.FieldProgress}
 	raws, err := pr.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return tasktype.Progress{}, err
@@ -124,6 +124,9 @@ func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) 
 		Paused: field(store.FieldStopped) == store.StoppedByPause, Queued: field(store.FieldStopped) == store.StoppedByOrder}
 	if ms, err := strconv.ParseInt(field(store.FieldDeadline), 10, 64); err == nil {
 		p.Deadline = time.UnixMilli(ms).UTC()
+	}
+	if p.Total > 0 {
+		p.Percent = min(100, 100*(float64(p.Done)+float64(max(0, num(store.FieldProgress)))/1000)/float64(p.Total))
 	}
 	rec := store.ParseRecord([]byte(field(fl.Root)), fl.Created)
 	p.Status = status(rec)

@@ -271,7 +271,7 @@ var ofNode = regexp.MustCompile(`^([a-z]*)(\d[\d:.]*)!?$`)
 
 // clear deletes the fields of nodes that are deleted or reset.
 func (r *resetter) clear() {
-	del := []string{store.FieldStopped, store.FieldRoot, store.FieldSpans}
+	del := []string{store.FieldStopped, store.FieldRoot, store.FieldSpans, store.FieldProgress}
 	for _, field := range slices.Sorted(maps.Keys(r.fields)) {
 		m := ofNode.FindStringSubmatch(field)
 		switch {

@@ -249,6 +249,14 @@ func RevisionOf(all map[string]string) string {
 
 // SetProgress records how far a running node is.
 func (s Flows) SetProgress(ctx context.Context, f Flow, node string, done, total int) error {
-	_, err := s.call(ctx, "progress", f.shard, f.Ref, node, fmt.Sprintf("%d/%d", done, total))
+	_, err := s.call(ctx, "progress", f.shard, f.Ref, node, fmt.Sprintf("%d/%d", done, total), thousandths(done, total))
 	return err
+}
+
+// thousandths returns a share of a task, 0 to 1000.
+func thousandths(done, total int) int {
+	if total <= 0 {
+		return 0
+	}
+	return int(1000 * min(1, max(0, float64(done)/float64(total))))
 }

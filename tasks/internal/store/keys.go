@@ -23,7 +23,9 @@ const storeKey = "muster:store"
 //	m<node>         number of members of a map
 //	h<group>        set once a member of the group has held a slot
 //	q<node>         set when the node needs no slot, because its member has ended
-//	e<node>, p<node>  last error, own progress, while the node is not terminal
+//	e<node>         last error, while the node is not terminal
+//	p<node>         own progress of a running node, "<done>/<total> <thousandths>"
+//	p               sum of these thousandths
 //	a<node>         the first run and the last eleven that another run followed, a line each: "<run>|<attempt>|<began, unix
 //	                ms>|<ended, unix ms>|<outcome>|<worker>|[<code>,<message>]", with the brackets as JSON
 //	s<node>         when the plan of a node was stored: ms since the workflow was sent

@@ -41,6 +41,14 @@ local function flow(onLane, onMost, on)
     return have[1]
   end
 
+  -- dropProgress deletes the own progress of a node that does not run any more.
+  local function dropProgress(node)
+    local had = redis.call('HGET', wf, PROGRESS .. node)
+    if not had then return end
+    redis.call('HDEL', wf, PROGRESS .. node)
+    redis.call('HINCRBY', wf, PROGRESS, -(string.match(had, ' (%d+)$') or 0))
+  end
+
   -- rest creates the functions below, unless they exist, and returns releaseSpan: a node without successors that succeeds
   -- needs none of them.
   local followAll, give, ends, again, park, plan, extend, open, guard, releaseSpan
@@ -464,7 +472,7 @@ local function flow(onLane, onMost, on)
         end
       end
       if st == OPEN then unlist(node, task) end
-      if flagged(flags, 'clear') or st == OPEN then redis.call('HDEL', wf, ERROR .. node, PROGRESS .. node, TOKEN .. node) end
+      if flagged(flags, 'clear') or st == OPEN then redis.call('HDEL', wf, ERROR .. node, TOKEN .. node) dropProgress(node) end
       more(flagged(flags, 'step') and STEPS_ENDED or TASKS_ENDED, 1)
       if flagged(flags, 'member') then more(MEMBERS_ENDED, 1) end
       if have[7] then return true end -- revoked: nothing follows
@@ -490,7 +498,7 @@ local function flow(onLane, onMost, on)
             tried = string.gsub(tried, '^(%d+)||', '%1|' .. whole(created + opened) .. '|' .. whole(now), 1)
           end
           if message ~= '' then redis.call('HSET', wf, ERROR .. node, message) end
-          if state == RETRYING then redis.call('HDEL', wf, PROGRESS .. node) end
+          if state == RETRYING then dropProgress(node) end
           if tried ~= '' then remember(wf, node, tried) end
           local d = tonumber(delay)
           if d > 0 then
@@ -534,7 +542,8 @@ local function flow(onLane, onMost, on)
       put(node, '{PLANNED}|' .. ARGV[b + 1])
       put(GRAPH .. node, ARGV[b + 2])
       put(PLANNED_AT .. node, whole(math.max(0, now - created)))
-      redis.call('HDEL', wf, ERROR .. node, PROGRESS .. node)
+      redis.call('HDEL', wf, ERROR .. node)
+      dropProgress(node)
       more(TASKS, tonumber(ARGV[b + 3]))
       if ARGV[b + 4] ~= '0' then more(STEPS, tonumber(ARGV[b + 4])) end
       local k = tonumber(ARGV[b + 5])
@@ -591,8 +600,8 @@ local function flow(onLane, onMost, on)
       end
       if string.find(flags, 'clear', 1, true) then
         gone[#gone + 1] = ERROR .. ARGV[i]
-        gone[#gone + 1] = PROGRESS .. ARGV[i]
         gone[#gone + 1] = TOKEN .. ARGV[i]
+        dropProgress(ARGV[i])
       end
     end
     bulk('HDEL', wf, gone)
