@@ -163,11 +163,24 @@ func TestSchedulersSurviveLeadersThatDieOrPause(t *testing.T) {
 	if procs[first] == nil {
 		t.Fatalf("got leader %q, want one", first)
 	}
+	hourAgo := time.Now().Add(-time.Hour)
+	requested, err := client.BackfillSchedule(t.Context(), "often", hourAgo, hourAgo.Add(12*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := procs[first].Kill(); err != nil {
 		t.Fatal(err)
 	}
+	if e := entryOf(t, client, "often"); e.Requested == 0 {
+		t.Errorf("all %d requested ticks were sent before the leader was killed", requested)
+	}
 	testutil.Eventually(t, "another leads", func() bool { l := leader(); return l != "" && l != first })
 	ticks(5)
+	testutil.Eventually(t, "the requested ticks are sent", func() bool { return entryOf(t, client, "often").Requested == 0 })
+	for k := range requested {
+		id := fmt.Sprintf("often_%d", hourAgo.Truncate(40*time.Millisecond).Add(time.Duration(k+1)*40*time.Millisecond).UnixMilli())
+		testutil.Eventually(t, "requested tick "+id+" runs", func() bool { return count.seen()[id] > 0 })
+	}
 	second := leader()
 	if err := procs[second].Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
