@@ -359,7 +359,7 @@ func (h *history) trouble() {
 	add(p.crashes, h.crashable(), h.crash)
 	add(3, h.short(), h.hire)
 	add(p.freezes, true, h.freeze)
-	add(p.limitLosses, p.concurrency+p.rate > 0, h.forget)
+	add(p.limitLosses, p.limitLosses > 0 && h.parkedNodes(), h.forget)
 	add(p.operator, true, h.operate)
 	add(4, p.retries > 0, func() { h.retry() })
 	add(4, p.pauses > 0, h.pause)

@@ -31,6 +31,13 @@ func (h *history) save() []saved {
 	return out
 }
 
+// parkedNodes reports whether nodes are parked because of a limit.
+func (h *history) parkedNodes() bool {
+	keys := redis.NewStringSliceCmd(context.Background(), "keys", shardPrefix+"w:*:limited")
+	h.link.do(keys)
+	return len(keys.Val()) > 0
+}
+
 // forget makes Redis lose all limits per key, as a failover in one slot of a Cluster can.
 func (h *history) forget() {
 	ctx := context.Background()

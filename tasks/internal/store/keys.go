@@ -185,7 +185,7 @@ func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + 
 //	places    sorted set of the places of a concurrency, "<node> <batch>", by their end (unix ms). Expires a minute after the last change
 //	reserved  sorted set of the nodes for which a place is reserved, by its end (unix ms)
 //	waiting   sorted set of the nodes that wait, by the time since when they do (unix us)
-//	rate      string: the time from which on all starts of a rate are free (unix us). Expires then
+//	rate      string: the time from which on all starts of a rate are free (unix us). Expires a second later
 //	rule      string "<n> <period in us, or 0>", while the agenda has the entry "!limit/<name>": since a node has waited
 func limitKey(shard int, part, name string) string { return tag(shard) + "limit:" + part + ":" + name }
 

@@ -33,7 +33,7 @@ end
 local function spend(k)
   if per == 0 or k == 0 then return end
   local at = spent() + k * per / n
-  redis.call('SET', rateKey, string.format('%.0f', at), 'PX', whole(math.ceil((at - us) / 1000) + 1))
+  redis.call('SET', rateKey, string.format('%.0f', at), 'PX', whole(math.ceil((at - us) / 1000) + 1000))
 end
 
 -- tell has the steps for the caller: for each, a set of three. It makes a node that waits in its workflow ready:
