@@ -49,12 +49,15 @@ type reference struct {
 // Runs counts the runs of tasks; tasks in Loose may run up to that many times more.
 type Runs struct {
 	Sure, Loose map[string]int
-	Mended      bool  // no task fails, except tasks that expire
-	Fast        *bool // a group has ended the rest of itself because one failed: anything may have been part of it
+	Mended      bool   // no task fails, except tasks that expire
+	Fast        *bool  // a group has ended the rest of itself because one failed: anything may have been part of it
+	Asked       *[]int // the results that the tasks of kind "ask" need
 }
 
 // NewRuns returns no runs.
-func NewRuns() Runs { return Runs{Sure: map[string]int{}, Loose: map[string]int{}, Fast: new(bool)} }
+func NewRuns() Runs {
+	return Runs{Sure: map[string]int{}, Loose: map[string]int{}, Fast: new(bool), Asked: new([]int)}
+}
 
 // Evaluate returns the result of s, and adds the runs of its tasks to runs.
 func Evaluate(s *Scope, runs Runs) Result {
@@ -144,6 +147,7 @@ func (r *reference) task(d *Def, kids []Result) Result {
 		}
 		return failure(fmt.Sprint("bad ", kids[0].N))
 	case "ask":
+		*r.runs.Asked = append(*r.runs.Asked, kids[0].N+1)
 		return Result{N: kids[0].N + 1}
 	case "hand":
 		r.runs.Sure["p.hand"]++

@@ -96,6 +96,7 @@ type flow struct {
 	within   time.Duration // from its send to its deadline; 0 for no deadline
 	far      bool          // only its deadline ends it
 	overlap  tasks.OverlapPolicy
+	signal   string    // "", "sending", "sent": nobody else completes the task that it is for
 	deadline time.Time // of the last send
 	ref      string    // whose nodes these are
 	renewed  int       // the event in which it was deleted
@@ -298,7 +299,7 @@ func (h *history) operate() {
 		})
 	case h.chance(400):
 		f := h.flows[h.rng.IntN(len(h.flows))]
-		if f.state != "sent" || s.busy || f.retried != "" || !h.hasEnded(f) {
+		if f.state != "sent" || s.busy || f.retried != "" || f.signal != "" || !h.hasEnded(f) {
 			return
 		}
 		f.state, f.ended, f.forgot, s.busy = "", false, true, true
@@ -390,7 +391,7 @@ func (h *history) retry() bool {
 	}
 	s := h.senders[i]
 	for _, k := range h.rng.Perm(len(h.flows)) {
-		if f := h.flows[k]; f.state == "sent" && f.retried == "" && !f.forgot && !f.stopping && h.hasEnded(f) && h.hasFailed(f) {
+		if f := h.flows[k]; f.state == "sent" && f.retried == "" && f.signal == "" && !f.forgot && !f.stopping && h.hasEnded(f) && h.hasFailed(f) {
 			h.plan.retries--
 			f.ended, f.retried, s.busy = false, "retrying", true
 			f.unpaused()

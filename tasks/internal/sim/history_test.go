@@ -73,8 +73,8 @@ type record struct {
 // name.
 var lives = regexp.MustCompile(`\b([0-9a-z]+)\.[A-Z2-7]{6}\b`)
 
-// secrets matches the hashes of tokens and the random IDs of calls.
-var secrets = regexp.MustCompile(`(^|[ "|])([A-Za-z0-9_-]{22}|@[A-Za-z0-9_-]{8})($|[ "|])`)
+// secrets matches the hashes of tokens and the random IDs of calls and signals.
+var secrets = regexp.MustCompile(`(^|[ "|])([A-Za-z0-9_-]{22}|@[A-Za-z0-9_-]{8}|@?[A-Za-z0-9_-]{12})($|[ "|])`)
 
 // nonces are the random parts of references of workflows, which differ in two histories of one seed.
 var nonces = regexp.MustCompile(`~[a-z2-7]{12}`)
@@ -363,6 +363,7 @@ func (h *history) trouble() {
 	add(p.operator, true, h.operate)
 	add(4, p.retries > 0, func() { h.retry() })
 	add(4, p.pauses > 0, h.pause)
+	add(15, p.signals > 0, h.signal)
 	add(1, true, func() { h.resume("paused") })
 	all := 0
 	for _, c := range cs {

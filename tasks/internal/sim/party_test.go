@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/internal/canvas"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -39,6 +41,9 @@ func (h *history) asked() bool {
 			ref, node, _ := strings.Cut(member, "/")
 			have := redis.NewSliceCmd(context.Background(), "hmget", shardPrefix+"w:"+ref, node, "x")
 			h.link.do(have)
+			if task == signalled && h.flow(store.IDOf(ref)).signal == "sent" {
+				continue
+			}
 			if record, ok := at(have.Val(), 0).(string); ok && strings.HasPrefix(record, "W") && (have.Val()[1] == nil || have.Val()[1] == "p") {
 				return true
 			}
@@ -72,6 +77,9 @@ func (h *history) answer() {
 			}
 			open = append(open, page...)
 		}
+		h.mu.Lock()
+		open = slices.DeleteFunc(open, func(o tasktype.OpenToken) bool { return o.Task == signalled && h.flow(o.Workflow).signal == "sent" })
+		h.mu.Unlock()
 		if len(open) == 0 {
 			return
 		}
@@ -90,6 +98,38 @@ func (h *history) answer() {
 			h.refused("fail", &o, p.client.Fail(ctx, token, errors.New("not now")))
 		default:
 			h.complete(&o, token, how == 6)
+		}
+	})
+}
+
+// signalled is the task that signals are for.
+var signalled = canvas.ExternalTasks[0]
+
+// signal has a sender complete the only task of its kind in a workflow by a signal, before or after that is open.
+func (h *history) signal() {
+	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
+	k := slices.IndexFunc(h.flows, func(f *flow) bool {
+		return f.state == "sent" && f.signal == "" && f.retried == "" && !f.forgot && len(*f.runs.Asked) == 1
+	})
+	if i < 0 || k < 0 {
+		return
+	}
+	s, f := h.senders[i], h.flows[k]
+	h.plan.signals--
+	f.signal, s.busy = "sending", true
+	h.event("%s SIGNALS %s", s.name, f.id)
+	value, _ := json.Marshal((*f.runs.Asked)[0])
+	h.spawn(func() {
+		err := s.client.Signal(context.Background(), f.id, signalled, value)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		s.busy = false
+		switch {
+		case err == nil:
+			f.signal = "sent"
+		case errors.Is(err, errCut), errors.Is(err, errDead), errors.Is(err, tasks.ErrEnded):
+		default:
+			h.fail("signal to %s: %v", f.id, err)
 		}
 	})
 }

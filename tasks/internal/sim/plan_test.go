@@ -25,6 +25,7 @@ type plan struct {
 	revocations int
 	retries     int
 	pauses      int
+	signals     int
 	deadlines   int // workflows out of thousand that have one
 	concurrency int // per key; 0 for no limit
 	rate        int // per key and 30 ms; 0 for no limit
@@ -42,6 +43,7 @@ func (h *history) draw() {
 	p.asks = max(0, h.among(-2, 2)) * 200
 	p.retries = max(0, h.among(-2, 3))
 	p.pauses = max(0, h.among(-2, 3))
+	p.signals = max(0, h.among(-1, 3))
 	p.deadlines = max(0, h.among(-1, 1)) * 300
 	p.concurrency, p.rate = max(0, h.among(-1, 2)), max(0, h.among(-3, 2))
 	p.unique = max(0, h.among(-1, 1)) * 600

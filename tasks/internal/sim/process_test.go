@@ -137,9 +137,9 @@ func (h *history) describe(cmd redis.Cmder) string {
 	for _, a := range args[1:] {
 		switch s := a.(type) {
 		case string:
-			words = append(words, clip(nonces.ReplaceAllString(secrets.ReplaceAllString(s, "$1#$3"), "~"), h.width))
+			words = append(words, clip(repeatable(s), h.width))
 		case []byte:
-			words = append(words, clip(nonces.ReplaceAllString(string(s), "~"), h.width))
+			words = append(words, clip(repeatable(string(s)), h.width))
 		default:
 			words = append(words, fmt.Sprint(a))
 		}
@@ -156,7 +156,12 @@ func (h *history) answered(cmd redis.Cmder) string {
 		}
 		return ""
 	}
-	return " → " + clip(nonces.ReplaceAllString(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-"), "~"), 3*h.width)
+	return " → " + clip(repeatable(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-")), 3*h.width)
+}
+
+// repeatable returns a text without the parts that differ in two histories of one seed.
+func repeatable(s string) string {
+	return nonces.ReplaceAllString(secrets.ReplaceAllString(s, "$1#$3"), "~")
 }
 
 func at(list []any, i int) any {
