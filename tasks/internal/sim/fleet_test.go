@@ -81,7 +81,7 @@ type flow struct {
 	scope    *canvas.Scope
 	want     canvas.Result
 	runs     canvas.Runs
-	state    string                  // "", "sending", "sent"
+	state    string                  // "", "sending", "refused": another one waits for the unique key; "sent"
 	stopping bool                    // a call to revoke or cancel it is under way
 	torn     bool                    // the call to revoke or cancel it failed, and may arrive late
 	revoked  bool                    // or cancelled
@@ -233,7 +233,13 @@ func (h *history) send() {
 			}
 			run, err := f.scope.Signature().Send(context.Background(), s.client, opts...)
 			if errors.Is(err, tasks.ErrDuplicate) && run.ID() != f.id {
+				h.mu.Lock()
+				f.state = "refused"
+				h.mu.Unlock()
 				time.Sleep(500 * time.Millisecond) // another one waits
+				h.mu.Lock()
+				f.state = "sending"
+				h.mu.Unlock()
 				continue
 			}
 			if f.within > 0 && errors.Is(err, tasks.ErrInvalid) {

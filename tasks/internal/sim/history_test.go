@@ -26,7 +26,7 @@ var start = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 // Bounds of a history.
 const (
 	troubleSteps = 400              // steps in which things go wrong
-	mostSteps    = 30_000           // in total; a workflow that has not ended by then is stuck
+	mostSteps    = 10_000           // in total; a workflow that has not ended by then is stuck
 	mostTime     = 10 * time.Minute // the same, counted from the end of the faults, if Redis has lost limits
 	usualTime    = 4 * time.Minute  // otherwise; less than until parked nodes are searched
 	keptEvents   = 120              // that a failure shows

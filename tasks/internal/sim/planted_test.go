@@ -52,12 +52,6 @@ var planted = []struct {
 		"push(lane, key, els[lane])", ""},
 	{"one node of a key more than may runs", "places",
 		"return n - redis.call('ZCARD', placesKey)", "return n + 1 - redis.call('ZCARD', placesKey)"},
-	{"reservation of a node that was not parked yet is dropped", "pass",
-		"ends = math.min(ends, math.floor(since / 1000) + RESERVED)", "ends = now"},
-	{"expired reservation is dropped without a look for its node", "pass",
-		"tell[#tell + 1] = over[i]", "redis.call('ZREM', key, over[i])"},
-	{"nodes whose limit is lost wait for ever", "flow",
-		"redis.call('ZADD', P .. 'agenda', 'NX', whole(now + SEARCH), W .. '/!limited')", ""},
 	{"nodes that are too large together are omitted", "turn",
 		"if n == 0 then return text end", "if n == 0 then return nil end"},
 }
