@@ -153,23 +153,21 @@ func TestOverlappingTicks(t *testing.T) {
 
 func TestPauseDuringATickQueuesNothing(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		client, _ := countRuns(t, rdb)
-		own := redis.NewClient(rdb.(*redis.Client).Options())
-		t.Cleanup(func() { _ = own.Close() })
-		own.AddHook(before(func(_ context.Context, cmd redis.Cmder) {
-			if keys := cmd.Args(); len(keys) > 5 && fmt.Sprint(keys[2]) == "2" && keys[4] == "muster:{schedule}:due:queue" {
-				must0(t, client.PauseSchedule(t.Context(), "queue"))
-			}
-		}))
-		scheduler(t, tasks.NewClient(own), "queue", "@every 100ms", scheduled.S("x"), tasks.Queue("unserved"), tasks.Overlap(tasks.OverlapQueue))
-		until(t, client, "queue", "the first tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 1 && !e.Paused.IsZero() })
-		must0(t, client.ResumeSchedule(t.Context(), "queue"))
-		e := until(t, client, "queue", "the second tick is recorded", func(e tasktype.ScheduleEntry) bool { return e.Missed+e.Requested > 0 })
-		if e.Requested != 0 || e.Error != "the entry was paused" {
-			t.Errorf("entry that was paused during a tick: %+v", e)
+	client, _ := countRuns(t, redistest.New(t))
+	own := redis.NewClient(client.Redis().(*redis.Client).Options())
+	t.Cleanup(func() { _ = own.Close() })
+	own.AddHook(before(func(_ context.Context, cmd redis.Cmder) {
+		if keys := cmd.Args(); len(keys) > 5 && fmt.Sprint(keys[2]) == "2" && keys[4] == "muster:{schedule}:due:queue" {
+			must0(t, client.PauseSchedule(t.Context(), "queue"))
 		}
-	})
+	}))
+	scheduler(t, tasks.NewClient(own), "queue", "@every 100ms", scheduled.S("x"), tasks.Queue("unserved"), tasks.Overlap(tasks.OverlapQueue))
+	until(t, client, "queue", "the first tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 1 && !e.Paused.IsZero() })
+	must0(t, client.ResumeSchedule(t.Context(), "queue"))
+	e := until(t, client, "queue", "the second tick is recorded", func(e tasktype.ScheduleEntry) bool { return e.Missed+e.Requested > 0 })
+	if e.Requested != 0 || e.Error != "the entry was paused" {
+		t.Errorf("entry that was paused during a tick: %+v", e)
+	}
 }
 
 func TestEachMissedTickIsSentUpToN(t *testing.T) {
