@@ -63,8 +63,8 @@ func (o *operator) fill(name, text string) {
 
 // The jobs of an operator take few clicks from the overview. They have the effect or show the facts that the operator wants.
 //
-// Pages do not answer: which queue grows, and since when; which worker leaks memory or becomes slow; what a task has logged; how today
-// compares with yesterday.
+// The pages do not show: when a queue began to grow; workers whose memory or run times grow; the log of a task; a comparison of today
+// with yesterday.
 func TestJobsOfAnOperator(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)

@@ -20,7 +20,7 @@ import (
 // ToDo is a decision that waits for a person.
 type ToDo struct {
 	ID           string // identifies it, in at most 1,000 bytes
-	Subject, URL string // what is decided, and its page
+	Subject, URL string // title and page of the task or item
 	Of, OfURL    string // the workflow or job that it belongs to, and its page
 	Text         string // the complete input
 	Problem      string // why a person must decide; optional

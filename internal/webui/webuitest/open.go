@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Open opens pages with a number of readers in total for a time, and calls opened before their first poll. Their polls are like those of live.js. It returns the compressed size
-// of the largest page and of all responses to polls.
+// Open opens pages with a number of readers in total, who poll for a time as live.js does, and calls opened before their first
+// poll. It returns the compressed size of the largest page and of all responses to polls.
 func Open(tb testing.TB, h http.Handler, readers int, d time.Duration, opened func(), paths ...string) (page, polls int64) {
 	tb.Helper()
 	ctx := tb.Context()

@@ -76,8 +76,8 @@ func (h *history) look(f *flow) {
 	}
 }
 
-// checkOrder checks that of the workflows with a unique key only one that has begun has not ended. A workflow that is retried, or
-// sent again, does not wait for others, nor do the tasks that handle failures of one that was cancelled while it waited.
+// checkOrder checks that at most one workflow with the unique key is running. A workflow that is retried, or sent again, does not
+// wait for others, nor do the tasks that handle failures of a workflow that was cancelled while it waited.
 func (h *history) checkOrder() {
 	var running []string
 	for _, f := range h.flows {
