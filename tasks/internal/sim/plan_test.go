@@ -66,7 +66,7 @@ func (h *history) draw() {
 	p.operator = some(300, 1, 3)
 	p.revocations = 2
 	p.losses = some(300, 200, 600)
-	p.limitLosses = some(300, 5, 10)
+	p.limitLosses = some(300, 100, 300)
 }
 
 // faultless reports whether a history has no faults except for actions of an operator.
