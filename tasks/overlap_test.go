@@ -44,6 +44,13 @@ func wantQueued(t *testing.T, run *tasks.AsyncResult[int], queued bool) {
 	}
 }
 
+func wantReplaced(t *testing.T, run *tasks.AsyncResult[int]) {
+	t.Helper()
+	if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
+		t.Errorf("replaced workflow: got %v, want ErrRevoked", err)
+	}
+}
+
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	runStories(t, []story{
@@ -69,9 +76,7 @@ func TestOverlap(t *testing.T) {
 			held(t, w, "ra")
 			b := overlapping(t, w, "replace", "rb", tasks.OverlapReplace)
 			c := overlapping(t, w, "replace", "rc", tasks.OverlapReplace)
-			if _, err := b.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
-				t.Errorf("replaced workflow: got %v, want ErrRevoked", err)
-			}
+			wantReplaced(t, b)
 			wantQueued(t, c, true)
 			w.open("ra")
 			held(t, w, "rc")
@@ -85,9 +90,7 @@ func TestOverlap(t *testing.T) {
 		{"replace a workflow with a delay", func(t *testing.T, w *world) {
 			first := overlapping(t, w, "debounce", "d1", tasks.OverlapReplace, tasks.In(time.Hour))
 			second := overlapping(t, w, "debounce", "d2", tasks.OverlapReplace, tasks.In(time.Millisecond))
-			if _, err := first.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
-				t.Errorf("replaced workflow: got %v, want ErrRevoked", err)
-			}
+			wantReplaced(t, first)
 			w.open("d2")
 			if _, err := second.Wait(limited(t)); err != nil {
 				t.Error(err)

@@ -505,6 +505,7 @@ func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
 		rdb.(*redis.Client).AddHook(calls)
 		c := tasks.NewClient(rdb)
 		work := tasks.New[int, int]("work")
+		beside := tasks.New[int, int]("beside")
 		clean := tasks.New[tasks.Failure, int]("clean", tasks.ConcurrencyPerKey(1, func(tasks.Failure) string { return "all" }))
 		begun, gate := make(chan string, 3), make(chan struct{})
 		m := tasks.NewMux()
@@ -513,6 +514,7 @@ func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})
+		tasks.Handle(m, beside, func(_ context.Context, n int) (int, error) { return n, nil })
 		tasks.Handle(m, clean, func(context.Context, tasks.Failure) (int, error) {
 			begun <- "clean"
 			<-gate
@@ -541,7 +543,15 @@ func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
 		o := &office{client: c}
 		testutil.Eventually(t, "one waits", func() bool { return waiting(t, o, runs[0].ID())+waiting(t, o, runs[1].ID()) == 1 })
 		before := calls.Load()
-		time.Sleep(300 * time.Millisecond) // in which a worker that polls would ask many times
+		for i := range 100 { // in which the worker looks for tasks at least as often
+			run, err := beside.S(i).Send(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := run.Wait(limited(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if n := calls.Load() - before; n > 0 {
 			t.Errorf("a place was asked for %d times while there was none", n)
 		}

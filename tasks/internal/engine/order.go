@@ -60,7 +60,7 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 			return err
 		}
 		if running {
-			if err := a.makeWay(ctx, other, fl.g.Overlap); err != nil {
+			if err := a.stopEarlier(ctx, other, fl.g.Overlap); err != nil {
 				return err
 			}
 			return a.store.Agenda.Move(ctx, fl.Flow, orderNote, orderEvery)
@@ -75,8 +75,8 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 	return a.store.Agenda.Remove(ctx, fl.Flow, orderNote)
 }
 
-// makeWay stops a workflow as the policy of the one that waits for it demands.
-func (a *advancer) makeWay(ctx context.Context, other store.Flow, policy string) error {
+// stopEarlier applies the policy of a waiting workflow to the one that it waits for.
+func (a *advancer) stopEarlier(ctx context.Context, other store.Flow, policy string) error {
 	switch policy {
 	case OverlapCancel:
 		_, err := a.cancel(ctx, other, false)
