@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -30,7 +31,11 @@ func shardScripts() map[string][]string {
 // newScripts reads the scripts. Each file goes through rewrite, if that is not nil. lists: they push to the wake-up lists of
 // queues; otherwise they return the wake-tasks to send.
 func newScripts(rewrite func(name, source string) string, lists bool) scripts {
+	files := map[string]string{} // that source has read
 	source := func(name string) string {
+		if text, ok := files[name]; ok {
+			return text
+		}
 		text := source(name)
 		if name == "lib" {
 			text = fmt.Sprintf("local LISTS = %t\n", lists) + text
@@ -38,7 +43,8 @@ func newScripts(rewrite func(name, source string) string, lists bool) scripts {
 		if rewrite != nil {
 			text = rewrite(name, text)
 		}
-		return WithConstants(text)
+		files[name] = WithConstants(text)
+		return files[name]
 	}
 	all := scripts{}
 	for _, name := range []string{"beat", "claim", "lead", "tick", "entry", "resign", "rate", "project"} { // they use separate keys
@@ -68,12 +74,15 @@ func source(name string) string {
 	return string(raw)
 }
 
-// pushing and returning are the scripts without changes, with wake-up lists and without.
-var pushing, returning = newScripts(nil, true), newScripts(nil, false)
+// pushing and returning return the scripts without changes, with wake-up lists and without. Programs that run none do not build them.
+var (
+	pushing   = sync.OnceValue(func() scripts { return newScripts(nil, true) })
+	returning = sync.OnceValue(func() scripts { return newScripts(nil, false) })
+)
 
 // ScriptName returns the name of the script with a SHA1, or "". It is for tests that look at calls to Redis.
 func ScriptName(sha string) string {
-	for _, all := range []scripts{pushing, returning} {
+	for _, all := range []scripts{pushing(), returning()} {
 		for name, script := range all {
 			if script.Hash() == sha {
 				return name

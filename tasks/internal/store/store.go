@@ -71,9 +71,11 @@ type single interface{ Conn() *redis.Conn }
 
 // New returns a Store on rdb.
 func New(rdb redis.UniversalClient) *Store {
-	d := &db{rdb: rdb, scripts: returning}
-	if _, ok := rdb.(single); ok {
-		d.scripts, d.lists = pushing, true
+	d := &db{rdb: rdb}
+	if _, d.lists = rdb.(single); d.lists {
+		d.scripts = pushing()
+	} else {
+		d.scripts = returning()
 	}
 	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}}
 }
