@@ -17,12 +17,12 @@ build: ## bin/muster
 release: ## dist/VERSION: archives with bills of materials, sums, images; vets the code
 	GO="$(GO)" scripts/release.sh $(VERSION)
 
-test: ## all tests, on a real Redis if at all possible; says which
+test: ## all tests but a few long ones, on a real Redis if there is one; prints which
 	@redis=$(REDIS); \
 	if [ "$$redis" = off ]; then \
-	  echo "test: NO redis-server was found or installed: tests run on miniredis; outages, persistence, Cluster and speed are NOT covered" >&2; \
+	  echo "test: NO redis-server: tests run on miniredis; outages, persistence, Cluster and speed are NOT covered" >&2; \
 	else echo "test: $$($$redis --version)" >&2; fi; \
-	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test ./tasks/internal/sim ./tasks ./... # the longest packages first
+	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test -short $(QUICK) ./tasks ./tasks/internal/sim ./... # the longest packages first
 	@$(MAKE) --no-print-directory browser
 
 # The packages whose scripts or error texts depend on the Redis, and whose tests take seconds.
@@ -37,23 +37,18 @@ race: raced unraced ## the same with the race detector where goroutines meet; it
 # The packages whose goroutines share memory. The others call these, or have one goroutine, and the detector makes them slow.
 RACED = ^muster/(tasks($$|/(internal/(engine|store)|limit|metrics|otel|taskstest|ui|workqueue)$$)|proxies($$|/(gateway|probe|source|tunnel)$$)|sites($$|/(fetch|polite|record)$$)|orchestrator/(access|event|redisd|supervise|ui|webhook)$$|jobs($$|/agent$$)|internal/(testutil|webhook|webui)$$)
 
-# Vetting is what lint does, and no debugger looks at these binaries.
+# make lint vets, and no debugger reads these binaries.
 QUICK = -vet=off -ldflags='-s -w'
-
-# A test that fails on a busy machine runs once more at the end, alone, and is named; unless it failed by a race, or more
-# than three did. `make test` runs each test once.
-TWICE = $(GO) tool -modfile=scripts/lint/go.mod gotestsum --format=pkgname --rerun-fails=1 --rerun-fails-max-failures=3 \
-	--rerun-fails-abort-on-data-race --rerun-fails-report=/dev/stderr
 
 # The packages with tests: go test compiles the others, too.
 TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 
 # The longest packages are the first.
 raced:
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(TWICE) --packages="./tasks $$($(TESTED) | grep -E '$(RACED)' | tr '\n' ' ')" -- $(QUICK) -race
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) -race ./tasks $$($(TESTED) | grep -E '$(RACED)')
 
 unraced:
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(TWICE) --packages="./tasks/internal/sim $$($(TESTED) | grep -vE '$(RACED)' | tr '\n' ' ')" -- $(QUICK)
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) ./tasks/internal/sim $$($(TESTED) | grep -vE '$(RACED)')
 
 sim: ## the engine in 100,000 random histories, from seed FIRST (1)
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_FIRST=$(or $(FIRST),1) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim

@@ -1,10 +1,9 @@
 #!/bin/sh
-# Prints the path of a redis-server for the tests, fetching one when there is none:
+# Prints the path of a redis-server for the tests:
 #
-#   on the path or in MUSTER_TEST_REDIS_SERVER   that one
-#   root on Debian                               apt-get install
-#   Debian, not root                             the package unpacked under the cache folder
-#   else                                         nothing, and the reason on standard error; exit 1
+#   in MUSTER_TEST_REDIS_SERVER, on the path or unpacked before   that one
+#   --install, on Debian                                          its package, unpacked under the cache directory
+#   else                                                          nothing, and the reason on standard error; exit 1
 set -eu
 
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/muster/redis
@@ -18,31 +17,20 @@ for found in "${MUSTER_TEST_REDIS_SERVER:-}" redis-server "$cache/usr/bin/redis-
   fi
 done
 
-if ! command -v apt-get >/dev/null; then
-  say "no redis-server, and no apt-get to get it with; install Redis 7, or set MUSTER_TEST_REDIS_SERVER"
+if [ "${1:-}" != --install ]; then
+  say "no redis-server; install Redis 7, set MUSTER_TEST_REDIS_SERVER, or run scripts/redis.sh --install"
   exit 1
 fi
-
-if [ "$(id -u)" = 0 ]; then
-  say "installing redis-server with apt-get"
-  # The service that the package brings is not wanted: the tests start their own.
-  policy=/usr/sbin/policy-rc.d
-  if [ ! -e $policy ]; then
-    printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy
-    trap 'rm -f $policy' EXIT
-  fi
-  if { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; } >&2 &&
-    path=$(command -v redis-server); then
-    echo "$path"
-    exit 0
-  fi
-  say "apt-get could not install it; unpacking the package instead"
+if ! command -v apt-get >/dev/null; then
+  say "no apt-get; install Redis 7, or set MUSTER_TEST_REDIS_SERVER"
+  exit 1
 fi
+[ "$(id -u)" != 0 ] || apt-get update -qq >&2
 
 say "unpacking Debian's redis-server under $cache"
 mkdir -p "$cache"
 cd "$cache"
-# Its libraries are unpacked too; which of them the machine has already, dpkg need not know.
+# Its libraries are unpacked too; dpkg does not need to know which ones the machine already has.
 for package in redis-tools redis-server liblzf1 libjemalloc2 liblua5.1-0 lua-cjson lua-bitop libatomic1 libhiredis0.14 libsystemd0; do
   apt-get download -qq "$package" >&2 2>/dev/null || continue
 done
@@ -51,9 +39,9 @@ for deb in *.deb; do
   dpkg -x "$deb" . && rm -f "$deb"
 done
 libraries=$(find "$cache" -name '*.so*' -exec dirname {} \; | sort -u | paste -sd: -)
-# redis-server is a link to redis-check-rdb, which looks at the name it is called by.
+# redis-server is a link to redis-check-rdb, which depends on the name of its command.
 real=$cache/usr/bin/redis-server
-[ -e "$real" ] || { say "the package holds no redis-server"; exit 1; }
+[ -e "$real" ] || { say "the package contains no redis-server"; exit 1; }
 if ! "$real" --version >/dev/null 2>&1; then
   mv "$real" "$real.bin" 2>/dev/null || true
   target=$(readlink "$real.bin" || true)

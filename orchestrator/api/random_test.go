@@ -14,7 +14,7 @@ import (
 // Random requests of all operations get no error of the server.
 func TestRandomRequestsAreNoErrorsOfTheServer(t *testing.T) {
 	t.Parallel()
-	const requests, seed = 10_000, 4711
+	const requests, seed = 1000, 4711
 	o, cfg := readSpec(t), everything(t)
 	o.has = populate(t, cfg, "")
 	h := handler(t, cfg)

@@ -204,7 +204,7 @@ func TestMayBeTargets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := scripted(t, test.proxy, test.script)
-			if strings.Contains(name, "without") {
+			if strings.Contains(name, "without") || strings.Contains(name, "timeout") {
 				d.HandshakeTimeout = 100 * time.Millisecond
 			}
 			conn, err := d.DialContext(t.Context(), "tcp", "target.example:80")

@@ -61,6 +61,9 @@ const mostTries = 2000
 
 // The simulation finds the bugs planted here. It is a test of the test.
 func TestPlantedBugsAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	t.Parallel()
 	for _, p := range planted {
 		t.Run(p.name, func(t *testing.T) {
