@@ -161,8 +161,8 @@
 // So a handler can run more than once; no system can exclude that. A handler that ignores its context cannot be
 // stopped: after [HardTimeout] its node has failed and its slot is free, but its goroutine still runs.
 //
-// A task for which no live worker of its queue has a handler returns to the queue for about a minute, and then fails
-// with [tasktype.CodeUnregistered]. The file docs/how-to/upgrading.md explains how to change tasks while workflows run, and which parts
+// A task for which no live worker of its queue has a handler waits until such a worker starts. After
+// [WorkerConfig].HandlerWait it fails with [tasktype.CodeUnregistered]. The file docs/how-to/upgrading.md explains how to change tasks while workflows run, and which parts
 // stay the same between releases.
 //
 // # Redis

@@ -2,45 +2,16 @@ package tasks_test
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
-
-// putBack reads from the record of a node when it is due again and how often it was put back for want of any worker.
-// ok is false while it does not wait.
-func putBack(t *testing.T, rdb redis.UniversalClient, key, node string) (due string, times int, ok bool) {
-	t.Helper()
-	parts := strings.Split(rdb.HGet(t.Context(), key, node).Val(), "|")
-	if len(parts) < 6 || parts[0] != "D" {
-		return "", 0, false
-	}
-	times, err := strconv.Atoi(parts[2])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parts[3], times, true
-}
-
-// putBackAgain waits until a node was put back n times.
-func putBackAgain(t *testing.T, rdb redis.UniversalClient, key, node string, n int) {
-	t.Helper()
-	seen := map[string]bool{}
-	testutil.Eventually(t, "it is put back again and again", func() bool {
-		if due, _, ok := putBack(t, rdb, key, node); ok {
-			seen[due] = true
-		}
-		return len(seen) >= n
-	})
-}
 
 // A node that no live worker would take has a reason, instead of looking like one that is about to start.
 func TestNodeWithoutWorkerHasReason(t *testing.T) {
@@ -78,32 +49,6 @@ func TestNodeWithoutWorkerHasReason(t *testing.T) {
 	})
 }
 
-// A task whose handler only some of the live workers of its queue have gets to one of them, however often
-// others take it.
-func TestTaskGetsToTheWorkerThatHandlesIt(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		rare := tasks.New[int, int]("t.rare")
-		alive(t, rdb, map[string]any{"name": "expert", "queues": map[string]int{"default": 1}, "tasks": []string{"t.rare"}})
-		resume := pause(t, w)
-		run := sent(t, w, tasks.Chain(rare.S(1), Inc))
-		setDeaths(t, rdb, 8) // a task without any handler would fail now
-		resume()
-		putBackAgain(t, rdb, flowKey(t, rdb, run.ID()), "0", 3)
-		if p, err := run.Progress(t.Context()); err != nil || p.Ended {
-			t.Fatalf("ended: %+v, %v", p, err)
-		}
-		if n := nodes(t, w, run.ID())[0]; !strings.Contains(n.Message, "no handler") {
-			t.Errorf("the reason is missing: %+v", n)
-		}
-		startRare(t, w, "newcomer", rare)
-		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v, want 2", got, err)
-		}
-	})
-}
-
 // startRare starts a worker that has a handler for one task.
 func startRare(t *testing.T, w *world, name string, task tasks.Task[int, int]) {
 	t.Helper()
@@ -116,14 +61,23 @@ func startRare(t *testing.T, w *world, name string, task tasks.Task[int, int]) {
 	during(t, worker.Run)
 }
 
-// A task that no live worker has a handler for waits for one that is about to start.
+// A task that no live worker has a handler for waits for one, and says so. A worker of another queue with the handler does not take it.
 func TestTaskWaitsForAWorkerThatHandlesIt(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		late := tasks.New[int, int]("t.late")
+		late := tasks.New[int, int]("t.deployed")
 		run := sent(t, w, tasks.Chain(late.S(1), Inc))
-		putBackAgain(t, rdb, flowKey(t, rdb, run.ID()), "0", 2)
+		waits := func() (n tasktype.Node, ok bool) {
+			n = nodes(t, w, run.ID())[0]
+			return n, time.Until(n.Due) > 23*time.Hour
+		}
+		testutil.Eventually(t, "it waits", func() bool { _, ok := waits(); return ok })
+		if n, _ := waits(); n.Waits != "no live worker of queue default has a handler for t.deployed" || n.Status != tasktype.Pending {
+			t.Errorf("got %+v, want that it waits for a handler", n)
+		}
+		if qs, err := w.client.Queues(t.Context()); err != nil || len(qs) != 1 || !maps.Equal(qs[0].Unhandled, map[string]int64{"t.deployed": 1}) {
+			t.Errorf("got %+v, %v, want one task without a handler", qs, err)
+		}
 		startRare(t, w, "late", late)
 		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
 			t.Fatalf("got %v, %v, want 2", got, err)
@@ -132,33 +86,24 @@ func TestTaskWaitsForAWorkerThatHandlesIt(t *testing.T) {
 	})
 }
 
-// A task without a worker fails with the reason.
-func TestTaskThatNoWorkerHandlesFails(t *testing.T) {
+// A task without a handler can be cancelled, and expires.
+func TestTaskWithoutAHandlerEnds(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		resume := pause(t, w)
-		run := sent(t, w, tasks.Chain(tasks.New[int, int]("t.unheard").S(1), Inc))
-		setDeaths(t, rdb, 7)
-		resume()
-		key := flowKey(t, rdb, run.ID())
-		var due string
-		testutil.Eventually(t, "it waits for the last time", func() bool {
-			var times int
-			var ok bool
-			due, times, ok = putBack(t, rdb, key, "0")
-			return ok && times == 8
-		})
-		at, err := strconv.ParseInt(due, 10, 64)
-		if wait := time.Until(time.UnixMilli(at)); err != nil || wait < 10*time.Second || wait > 30*time.Second {
-			t.Errorf("it waits for %v, %v, want about 25 s", wait, err)
+		unheard := tasks.New[int, int]("t.unheard")
+		run := sent(t, w, tasks.Chain(unheard.S(1), Inc))
+		testutil.Eventually(t, "it waits", func() bool { return !nodes(t, w, run.ID())[0].Due.IsZero() })
+		if err := run.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		agendaNow(t, rdb)
-		_, err = run.Wait(limited(t))
-		if f := wantFailure(t, err, "no worker of queue default has a handler for t.unheard"); f.Code != tasktype.CodeUnregistered {
-			t.Errorf("got code %q, want %q", f.Code, tasktype.CodeUnregistered)
+		_, err := run.Wait(limited(t))
+		if f := wantFailure(t, err, "cancelled"); f.Code != tasktype.CodeCancelled {
+			t.Errorf("got code %q, want %q", f.Code, tasktype.CodeCancelled)
 		}
-		ended(t, w, run.ID())
+		_, err = sent(t, w, unheard.S(1, tasks.Expires(100*time.Millisecond))).Wait(limited(t))
+		if f := wantFailure(t, err, "expired"); f.Code != tasktype.CodeExpired {
+			t.Errorf("got code %q, want %q", f.Code, tasktype.CodeExpired)
+		}
 	})
 }
 

@@ -32,8 +32,8 @@ type WorkerConfig struct {
 	MaxConcurrency int
 	// Grace is how long running tasks may take to finish after the context of Run has ended. Defaults to 30 s.
 	Grace time.Duration
-	// HandlerWait is how long a task for which no live worker has a handler returns to the queue before it fails with
-	// [tasktype.CodeUnregistered]: a worker of a new release may start in that time. Defaults to 50 s.
+	// HandlerWait is how long a task waits while no live worker of its queue has a handler for it. It runs once such a worker
+	// starts, and otherwise fails with [tasktype.CodeUnregistered]. Defaults to 24 hours.
 	HandlerWait time.Duration
 	// MaxResult is the largest result of a task, in bytes of JSON. Defaults to 16 MiB.
 	MaxResult int
@@ -70,7 +70,7 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 		c.Grace = 30 * time.Second
 	}
 	if c.HandlerWait == 0 {
-		c.HandlerWait = 50 * time.Second
+		c.HandlerWait = 24 * time.Hour
 	}
 	if c.MaxResult == 0 {
 		c.MaxResult = 16 << 20

@@ -120,8 +120,8 @@ func queuesCommand(env environment) *cli.Command {
 					if err != nil {
 						return err
 					}
-					return showPage(env, c, list, "No queues found", []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED"}, func(q tasktype.Queue) []string {
-						return []string{q.Name, fmt.Sprint(q.Pending), fmt.Sprint(q.Active), q.Latency.Round(time.Millisecond).String(), fmt.Sprint(q.Archived), fmt.Sprint(q.Paused)}
+					return showPage(env, c, list, "No queues found", []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED", "NO HANDLER"}, func(q tasktype.Queue) []string {
+						return []string{q.Name, fmt.Sprint(q.Pending), fmt.Sprint(q.Active), q.Latency.Round(time.Millisecond).String(), fmt.Sprint(q.Archived), fmt.Sprint(q.Paused), q.UnhandledTasks()}
 					})
 				}),
 			},

@@ -350,7 +350,7 @@ func (f *Fleet) workerOf(queue string) *worker {
 		return w
 	}
 	w = &worker{engine.NewWorker(f.eng, f.handlers, engine.WorkerConfig{
-		Queues: map[string]int{queue: 1}, Concurrency: 1, MaxConcurrency: 1, MaxResult: 16 << 20, Manual: true, HandlerWait: 50 * time.Second,
+		Queues: map[string]int{queue: 1}, Concurrency: 1, MaxConcurrency: 1, MaxResult: 16 << 20, Manual: true, HandlerWait: 24 * time.Hour,
 		Name: engine.WorkerName(), Logger: slog.New(slog.DiscardHandler),
 	}), make(chan struct{}), make(chan struct{})}
 	f.mu.Lock()

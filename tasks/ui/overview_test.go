@@ -53,12 +53,14 @@ func TestQueues(t *testing.T) {
 		{Name: "idle"},
 		{Name: "gpu/1", Pending: 1249, Latency: 4 * time.Minute},
 		{Name: "mail", Pending: 1, Workers: 1, Paused: true},
+		{Name: "video", Workers: 1, Unhandled: map[string]int64{"video.cut": 2, "video.blur": 1}},
 	})
 	want := []Trouble{
 		{true, "Queue gpu/1", "no live workers; 1\u202f249 tasks waiting, stalled for 4 min 00 s", "/queues/gpu%2F1"},
 		{false, "Queue mail", "paused; 1 task waiting", "/queues/mail"},
+		{true, "Queue video", "no live worker has a handler for video.blur (1), video.cut (2)", "/queues/video"},
 	}
-	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

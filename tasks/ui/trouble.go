@@ -32,6 +32,8 @@ func Queues(queues []tasktype.Queue) (out []Trouble) {
 			t.Reason = fmt.Sprintf("paused; %s waiting", tasksOf(q.Pending))
 		case q.Pending > 0 && q.Workers == 0:
 			t.Bad, t.Reason = true, fmt.Sprintf("no live workers; %s waiting, stalled for %s", tasksOf(q.Pending), webui.Took(q.Latency))
+		case len(q.Unhandled) > 0:
+			t.Bad, t.Reason = true, "no live worker has a handler for "+q.UnhandledTasks()
 		default:
 			continue
 		}

@@ -57,7 +57,7 @@ type item struct {
 	g    *graph.Graph // that the node is in
 	id   graph.ID
 	node string // id as text
-	lost int    // workers that died with it, or times it was put back for want of a handler
+	lost int    // workers that died with it
 	rec  store.Record
 
 	cancelled error // why its workflow is; nil if it is not

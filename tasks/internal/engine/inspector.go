@@ -179,10 +179,21 @@ func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	waiting, err := in.store.Unhandled.Tasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	unhandled := map[string]map[string]int64{}
+	for _, u := range waiting {
+		if unhandled[u.Queue] == nil {
+			unhandled[u.Queue] = map[string]int64{}
+		}
+		unhandled[u.Queue][u.Task] = u.Nodes
+	}
 	var out []tasktype.Queue
 	for _, n := range names {
 		f := foreign[n]
-		info := tasktype.Queue{Name: n, Pending: depths[n].Ready + f.Pending, Active: active[n] + f.Active, Archived: f.Archived, Paused: f.Paused}
+		info := tasktype.Queue{Name: n, Pending: depths[n].Ready + f.Pending, Active: active[n] + f.Active, Archived: f.Archived, Paused: f.Paused, Unhandled: unhandled[n]}
 		for _, since := range []time.Time{f.Since, depths[n].Since} {
 			if !since.IsZero() {
 				info.Latency = max(info.Latency, in.clock.Now().Sub(since))

@@ -279,13 +279,31 @@ func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.No
 	if err != nil {
 		return err
 	}
-	var ready []*tasktype.Node
+	var ready, delayed []*tasktype.Node
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Queue == "" || n.Status != tasktype.Pending && n.Status != tasktype.Retry || n.Due.After(now) || n.Ready.IsZero() {
-			continue
+		switch {
+		case n.Queue == "" || n.Status != tasktype.Pending && n.Status != tasktype.Retry || n.Ready.IsZero():
+		case !n.Due.After(now):
+			ready = append(ready, n)
+		case n.Status == tasktype.Pending:
+			delayed = append(delayed, n)
 		}
-		ready = append(ready, n)
+	}
+	if len(delayed) > 0 {
+		names, of := make([]string, len(delayed)), make([]store.UnhandledTask, len(delayed))
+		for i, n := range delayed {
+			names[i], of[i] = n.ID, store.UnhandledTask{Queue: n.Queue, Task: n.Task}
+		}
+		unhandled, err := in.store.Unhandled.Has(ctx, w.Flow, names, of)
+		if err != nil {
+			return err
+		}
+		for i, n := range delayed {
+			if unhandled[i] {
+				ready = append(ready, n)
+			}
+		}
 	}
 	if len(ready) == 0 {
 		return nil

@@ -41,12 +41,3 @@ func (p *peers) another(ctx context.Context, queue string, ok func(*tasktype.Wor
 	}
 	return false
 }
-
-// unknownPause is how long a node waits for the first time when no live worker has a handler for it. It doubles each
-// time.
-const unknownPause = 200 * time.Millisecond
-
-// patient reports whether a node that no worker can run, and that was put back so many times, is put back once more.
-func (p *peers) patient(times int) bool {
-	return times < 30 && unknownPause<<times-unknownPause < p.cfg.HandlerWait
-}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -87,7 +85,8 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 	h := rn.handlers[r.spec.Task]
 	outside := r.spec.External && (h == nil || !rn.cfg.Manual) // in tests a handler may supply the external result
 	if h == nil && !outside {
-		return rn.unregistered(ctx, r), true, nil
+		res, err := rn.unhandled(ctx, r)
+		return res, err == nil, err
 	}
 	if r.it.lost >= store.Suspect {
 		leave, mine, err := rn.alone(ctx, b)
@@ -179,37 +178,6 @@ func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 		}
 	}
 	return r.w.graphs.values(r.fl).input(ctx, r.g, r.id, &r.it.rec)
-}
-
-// unregistered returns the result of a task that this worker has no handler for. The task is put back as long as
-// another worker of the queue has a handler. If none has, it fails after HandlerWait, in which such a worker may start.
-func (rn *runner) unregistered(ctx context.Context, r *Run) result {
-	reason := fmt.Sprintf("worker %s has no handler for %s", rn.cfg.Name, r.Info.Task)
-	if rn.peers.another(ctx, r.Info.Queue, func(o *tasktype.Worker) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
-		rn.log.DebugContext(ctx, "task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
-		return r.again(jitter(unknownPause), reason)
-	}
-	if !rn.peers.patient(r.it.lost) {
-		return r.failed(tasktype.CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
-			r.Info.Queue, r.Info.Task, rn.handlerList()))
-	}
-	rn.log.WarnContext(ctx, "task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
-	res := r.again(unknownPause<<r.it.lost, reason+", and no other live worker of the queue has one")
-	res.lost++
-	return res
-}
-
-// handlerList lists the tasks that this worker has handlers for.
-func (rn *runner) handlerList() string {
-	names := taskNames(rn.handlers)
-	if len(names) == 0 {
-		return fmt.Sprintf("Worker %s has no handlers", rn.cfg.Name)
-	}
-	more := ""
-	if most := 20; len(names) > most {
-		names, more = names[:most], ", …"
-	}
-	return fmt.Sprintf("Worker %s has %s%s", rn.cfg.Name, strings.Join(names, ", "), more)
 }
 
 // expand runs a member of a map whose body is a graph: the graph takes its place.

@@ -28,6 +28,7 @@ type watcher struct {
 	fleet   *Fleet
 	slots   *slots
 	limiter *limiter
+	agenda  *agenda
 	batches *batches
 	tasks   []string // that the worker has handlers for, sorted
 	started time.Time
@@ -74,7 +75,7 @@ func (w *watcher) run(ctx context.Context) {
 }
 
 // once beats and makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
-// workers, for batches that this worker does not know, and for ready nodes that no worker takes.
+// workers, for batches that this worker does not know, for nodes that wait for its handlers, and for ready nodes that no worker takes.
 func (w *watcher) once(ctx context.Context, all bool) error {
 	live, dead, err := w.beat(ctx, false)
 	if err != nil {
@@ -82,7 +83,7 @@ func (w *watcher) once(ctx context.Context, all bool) error {
 	}
 	err = errors.Join(w.limiter.renew(ctx), w.reap(ctx, dead))
 	if all {
-		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx),
+		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx), w.releaseHandled(ctx),
 			w.look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues))))
 	}
 	return err

@@ -95,7 +95,7 @@ func (h *history) hire() {
 	}
 	// The worker is not started with Run: the simulation calls its steps.
 	w.w = engine.NewWorker(w.engine, w.handlers, engine.WorkerConfig{
-		Queues: served, Concurrency: w.slots, MaxConcurrency: w.slots, MaxResult: 16 << 20, Manual: true,
+		Queues: served, Concurrency: w.slots, MaxConcurrency: w.slots, MaxResult: 16 << 20, Manual: true, HandlerWait: 24 * time.Hour,
 		Name: name, Logger: slog.New(slog.DiscardHandler)})
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	h.workers = append(h.workers, w)

@@ -189,6 +189,16 @@ func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + 
 //	rule      string "<n> <period in us, or 0>", while the agenda has the entry "!limit/<name>": since a node has waited
 func limitKey(shard int, part, name string) string { return tag(shard) + "limit:" + part + ":" + name }
 
+// unhandledKey is, for the name "<queue> <task>", the sorted set of the nodes that wait for a worker with a handler,
+// "<workflow>/<node>", by the end of their wait (unix ms). For an empty name it is the sorted set of these names, by the end of the
+// last wait. Both expire two hours after that end.
+func unhandledKey(shard int, name string) string {
+	if name != "" {
+		name = ":" + name
+	}
+	return tag(shard) + "unhandled" + name
+}
+
 // BusChannel is the channel on which processes wake each other.
 const BusChannel = "muster:bus"
 

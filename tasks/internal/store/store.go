@@ -34,19 +34,20 @@ var ErrUnknown = errors.New("no such workflow: it was never sent, or its retenti
 type Store struct {
 	*db
 
-	Flows    Flows
-	Turns    Turns
-	Queues   Queues
-	Batches  Batches
-	Agenda   Agenda
-	Tokens   Tokens
-	Workers  Workers
-	Index    Index
-	Counts   Counts
-	Schedule Schedule
-	Progress ProgressKeys
-	Starts   Starts
-	Limits   Limits
+	Flows     Flows
+	Turns     Turns
+	Queues    Queues
+	Batches   Batches
+	Agenda    Agenda
+	Tokens    Tokens
+	Workers   Workers
+	Index     Index
+	Counts    Counts
+	Schedule  Schedule
+	Progress  ProgressKeys
+	Starts    Starts
+	Limits    Limits
+	Unhandled Unhandled
 }
 
 // The parts of a store.
@@ -64,6 +65,7 @@ type (
 	ProgressKeys struct{ *db } // the public progress keys of workflows
 	Starts       struct{ *db } // rate limits of tasks
 	Limits       struct{ *db } // limits per key
+	Unhandled    struct{ *db } // nodes without a handler
 )
 
 // single is a connection to a Redis that is not a Cluster.
@@ -77,7 +79,7 @@ func New(rdb redis.UniversalClient) *Store {
 	} else {
 		d.scripts = returning()
 	}
-	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}}
+	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
 }
 
 // Redis returns the connection of the store.

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// UnhandledTask is a task with nodes that wait for a worker of their queue with a handler.
+type UnhandledTask struct {
+	Queue, Task string
+	Nodes       int64
+}
+
+// key returns the name of a queue and a task in the keys of nodes without a handler.
+func (u UnhandledTask) key() string { return u.Queue + " " + u.Task }
+
+// Wait lets a node wait for a handler, for a time, and returns the rest of that time, which is not positive once it is over. The
+// caller delays the node by the rest. anew: the node has not waited since it became ready.
+func (s Unhandled) Wait(ctx context.Context, f Flow, node, queue, task string, wait time.Duration, anew bool) (time.Duration, error) {
+	res, err := s.call(ctx, "unhandled", f.shard, UnhandledTask{Queue: queue, Task: task}.key(), f.Ref+"/"+node, wait.Milliseconds(), anew)
+	if err != nil {
+		return 0, fmt.Errorf("wait for a handler of %s: %w", task, err)
+	}
+	return time.Duration(toInt(res[0])) * time.Millisecond, nil
+}
+
+// Tasks returns the tasks with nodes that wait for a handler.
+func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	names := make([]*redis.StringSliceCmd, n)
+	for shard := range n {
+		names[shard] = pipe.ZRange(ctx, unhandledKey(shard, ""), 0, -1)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("list tasks without a handler: %w", err)
+	}
+	var out []UnhandledTask
+	at, pipe := map[string]int{}, s.rdb.Pipeline()
+	counts := map[int][]*redis.IntCmd{}
+	for shard := range n {
+		for _, name := range names[shard].Val() {
+			i, ok := at[name]
+			if !ok {
+				i, at[name] = len(out), len(out)
+				queue, task, _ := strings.Cut(name, " ")
+				out = append(out, UnhandledTask{Queue: queue, Task: task})
+			}
+			counts[i] = append(counts[i], pipe.ZCard(ctx, unhandledKey(shard, name)))
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("count nodes without a handler: %w", err)
+	}
+	for i := range out {
+		for _, c := range counts[i] {
+			out[i].Nodes += c.Val()
+		}
+	}
+	return out, nil
+}
+
+// Has reports which nodes of a workflow, with their tasks, wait for a handler.
+func (s Unhandled) Has(ctx context.Context, f Flow, nodes []string, of []UnhandledTask) ([]bool, error) {
+	waits := make([]bool, len(nodes))
+	names, err := s.rdb.ZRange(ctx, unhandledKey(f.shard, ""), 0, -1).Result()
+	if err != nil || len(names) == 0 {
+		return waits, err
+	}
+	pipe := s.rdb.Pipeline()
+	scores := make([]*redis.FloatCmd, len(nodes))
+	for i := range nodes {
+		if slices.Contains(names, of[i].key()) {
+			scores[i] = pipe.ZScore(ctx, unhandledKey(f.shard, of[i].key()), f.Ref+"/"+nodes[i])
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("look for nodes without a handler: %w", err)
+	}
+	for i, c := range scores {
+		waits[i] = c != nil && c.Err() == nil
+	}
+	return waits, nil
+}
+
+// releaseMost bounds the nodes of one call of the script handled.
+const releaseMost = 1000
+
+// Release makes the nodes of a task due that wait for a handler. The caller handles the agenda next.
+func (s Unhandled) Release(ctx context.Context, u UnhandledTask) error {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return err
+	}
+	for shard := range n {
+		for kept := int64(0); ; {
+			res, err := s.call(ctx, "handled", shard, u.key(), kept, releaseMost)
+			if err != nil {
+				return fmt.Errorf("release nodes of %s: %w", u.Task, err)
+			}
+			if kept = toInt(res[0]); toInt(res[1]) == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
