@@ -43,6 +43,17 @@ func (a *attempts) next() PickOptions {
 	return a.pick
 }
 
+// takeResponse removes the last suspect with a response, if any, and returns the response. Its body ends the lease.
+func (a *attempts) takeResponse() *http.Response {
+	for i, s := range slices.Backward(a.suspects) {
+		if s.response != nil {
+			a.suspects = slices.Delete(a.suspects, i, i+1)
+			return s.response
+		}
+	}
+	return nil
+}
+
 // noProxy records that the pool has no further proxy.
 func (a *attempts) noProxy(err error) {
 	if a.lastErr == nil || a.allowsDirect(err) {

@@ -157,19 +157,25 @@ func TestUnreachableTargetsAreNotPenalized(t *testing.T) {
 	}
 }
 
-// The error page of a proxy for an unreachable target does not prove that the target was reached.
+// The error page of a proxy for an unreachable target does not prove that the target was reached. It is the response,
+// whether other proxies fail before it or after it.
 func TestErrorPageOfProxy(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{404, 500, 502, 503} {
+	for n, status := range []int{404, 500, 502, 503, 404, 500, 502, 503} {
 		b := newBench(t, hello, nil)
 		ids := b.add(t, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.HangsUp})
 		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "cannot find the host", status) }))
 		t.Cleanup(page.Close)
 		address := netip.MustParseAddrPort(page.Listener.Addr().String())
-		if _, err := b.pool.Add(t.Context(), Proxy{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), LatencyMS: 1000}); err != nil {
+		added := []Proxy{{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), LatencyMS: 1000}}
+		if _, err := b.pool.Add(t.Context(), added...); err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := get(t, b.pool.Transport(noDNS, TransportOptions{PickOptions: b.first(ids[0])}), "http://"+noDNS+"/"); got != status || err != nil {
+		first := ids[0]
+		if n >= 4 {
+			first = added[0].ID
+		}
+		if got, _, err := get(t, b.pool.Transport(noDNS, TransportOptions{PickOptions: b.first(first)}), "http://"+noDNS+"/"); got != status || err != nil {
 			t.Fatalf("got %d %v, want %d", got, err, status)
 		}
 		b.wantFails(t, http.StatusText(status), 0, ids...)

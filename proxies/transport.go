@@ -140,14 +140,11 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 	}
 
 	// No proxy reached the target, so the target is considered the cause. The last response, if any, is returned.
-	if n := len(a.suspects); n > 0 {
-		final := a.suspects[n-1]
-		if final.response != nil {
-			settle(a.suspects[:n-1], false)
-			closeBody(request, nil)
-			return final.response, nil
-		}
-		settle(a.suspects, false)
+	final := a.takeResponse()
+	settle(a.suspects, false)
+	if final != nil {
+		closeBody(request, nil)
+		return final, nil
 	}
 	if a.allowsDirect(a.lastErr) {
 		t.pool.transports.warnDirect(t.options.Site, a.lastErr)

@@ -29,9 +29,12 @@ var (
 	UniqueErr  = tasks.New[tasks.Failure, int64]("cut.err")
 )
 
+// ran is a node that ran on a worker.
+type ran struct{ node, worker string }
+
 type cutWorld struct {
 	mu   sync.Mutex // guards runs
-	runs map[string]int
+	runs map[ran]int
 	last atomic.Int64
 
 	limits []tasks.TaskOption // of the task Unique
@@ -39,22 +42,23 @@ type cutWorld struct {
 
 func (c *cutWorld) mux() *tasks.Mux {
 	m := tasks.NewMux()
-	ran := func(ctx context.Context) int64 {
+	run := func(ctx context.Context) int64 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.runs[tasks.InfoFrom(ctx).Workflow+"."+tasks.InfoFrom(ctx).Node]++
+		i := tasks.InfoFrom(ctx)
+		c.runs[ran{i.Workflow + "." + i.Node, i.Worker}]++
 		return c.last.Add(1)
 	}
-	tasks.Handle(m, tasks.New[int, int64](Unique.Name(), c.limits...), func(ctx context.Context, _ int) (int64, error) { return ran(ctx), nil })
+	tasks.Handle(m, tasks.New[int, int64](Unique.Name(), c.limits...), func(ctx context.Context, _ int) (int64, error) { return run(ctx), nil })
 	tasks.HandlePlan(m, UniquePlan, func(ctx context.Context, n int) (tasks.Signature[int64], error) {
-		ran(ctx)
+		run(ctx)
 		return Unique.S(n), nil
 	})
-	tasks.Handle(m, UniqueList, func(ctx context.Context, n int) ([]int, error) { return make([]int, n+int(ran(ctx)%2)), nil })
-	tasks.Handle(m, UniqueFail, func(ctx context.Context, _ int) (int64, error) { return 0, fmt.Errorf("E%d", ran(ctx)) })
-	tasks.Handle(m, UniqueErr, func(ctx context.Context, _ tasks.Failure) (int64, error) { return ran(ctx), nil })
+	tasks.Handle(m, UniqueList, func(ctx context.Context, n int) ([]int, error) { return make([]int, n+int(run(ctx)%2)), nil })
+	tasks.Handle(m, UniqueFail, func(ctx context.Context, _ int) (int64, error) { return 0, fmt.Errorf("E%d", run(ctx)) })
+	tasks.Handle(m, UniqueErr, func(ctx context.Context, _ tasks.Failure) (int64, error) { return run(ctx), nil })
 	tasks.Handle(m, Show[any](), func(ctx context.Context, v any) (string, error) {
-		ran(ctx)
+		run(ctx)
 		return fmt.Sprintf("%v", v), nil
 	})
 	return m
