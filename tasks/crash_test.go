@@ -282,16 +282,15 @@ func TestExpiredLeasesRunAgainAtOnce(t *testing.T) {
 	})
 	child(t, url, "second")
 	kill(t, first)
-	began := time.Now()
 	if err := tasks.ExpireLeases(t.Context(), c, "first"); err != nil {
 		t.Fatal(err)
 	}
+	as, err := c.Active(t.Context())
+	if err != nil || slices.ContainsFunc(as, func(a tasktype.ActiveNode) bool { return a.Worker == "first" }) {
+		t.Errorf("got %+v, %v, want no task on the killed worker", as, err)
+	}
 	if got, err := held.Wait(limited(t)); err != nil || got != "on" {
 		t.Fatalf("got %q, %v, want on", got, err)
-	}
-	// Without ExpireLeases this takes at least six seconds; with it, hundredths of a second on an idle machine.
-	if d := time.Since(began); d > 5*time.Second {
-		t.Errorf("task of a killed worker: got it done after %v, want at most 5s", d)
 	}
 }
 
@@ -359,14 +358,13 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 		name, dies string
 		active     int // nodes in batches
 		supervised bool
-		most       time.Duration
 	}{
-		{"a wake-up was taken", "popped", 0, true, 2 * time.Second}, // less than until workers look for it
-		{"a batch was taken", "taken", 1, true, 2 * time.Second},
-		{"a batch has ended and another was taken", "turned", 1, true, 2 * time.Second},
-		{"a wake-up was taken by an unsupervised worker", "popped", 0, false, 25 * time.Second}, // less than a lease of asynq's
-		{"a batch was taken by an unsupervised worker", "taken", 1, false, 25 * time.Second},
-		{"a batch has ended and another was taken by an unsupervised worker", "turned", 1, false, 25 * time.Second},
+		{"a wake-up was taken", "popped", 0, true},
+		{"a batch was taken", "taken", 1, true},
+		{"a batch has ended and another was taken", "turned", 1, true},
+		{"a wake-up was taken by an unsupervised worker", "popped", 0, false},
+		{"a batch was taken by an unsupervised worker", "taken", 1, false},
+		{"a batch has ended and another was taken by an unsupervised worker", "turned", 1, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -384,22 +382,18 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 			}
 			// With one slot: a step that runs in another one when the worker dies has begun, and runs again.
 			doomed(t, url, "first", c.dies, childSlots+"=1")
-			killed := time.Now()
 			if list, _ := cl.Active(t.Context()); len(list) < c.active || c.active == 0 && len(list) > 0 {
 				t.Fatalf("the worker died with %v in batches, want %d nodes", list, c.active)
 			}
 			child(t, url, "second")
 			if c.supervised {
-				killed = time.Now()
 				if err := tasks.ExpireLeases(t.Context(), cl, "first"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, err := run.Wait(limited(t))
-			if took := time.Since(killed); err != nil || got != "0 1 2 3 4 5" || took > c.most {
-				t.Fatalf("got %q, %v after %s, want the steps within %s", got, err, took, c.most)
+			if got, err := run.Wait(limited(t)); err != nil || got != "0 1 2 3 4 5" {
+				t.Fatalf("got %q, %v, want the steps", got, err)
 			}
-			t.Logf("took %s", time.Since(killed))
 			ran := rdb.Keys(t.Context(), "runs:"+run.ID()+".*").Val()
 			if len(ran) != 7 {
 				t.Errorf("ran: %v, want six steps and their join", ran)

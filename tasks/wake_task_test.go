@@ -15,9 +15,6 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// repairedIn limits the delay after an operator modifies a wake-task. Workers check every three seconds.
-const repairedIn = 30 * time.Second
-
 // moved has a wake-task be in a state of asynq, as its own scripts leave it.
 func moved(t *testing.T, rdb redis.UniversalClient, id, state string) {
 	t.Helper()
@@ -35,8 +32,7 @@ func moved(t *testing.T, rdb redis.UniversalClient, id, state string) {
 	}
 }
 
-// Whatever an operator does to a wake-task, in every state that asynq has for it: the workflow ends as it would have,
-// and soon.
+// Whatever an operator does to a wake-task, in every state that asynq has for it: the workflow ends as it would have.
 func TestWakeTaskInEveryStateOfAsynqDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	hands := map[string]func(t *testing.T, rdb redis.UniversalClient, in *asynq.Inspector, id string) error{
@@ -77,13 +73,9 @@ func TestWakeTaskInEveryStateOfAsynqDoesNoHarm(t *testing.T) {
 				if err := lay(t, rdb, in, id); (err != nil) != refused[what+" "+state] {
 					t.Fatalf("asynq said %v", err)
 				}
-				began := time.Now()
 				resume()
 				if got, err := run.Wait(limited(t)); err != nil || got != 2 {
 					t.Fatalf("got %v, %v, want 2", got, err)
-				}
-				if took := time.Since(began); took > repairedIn {
-					t.Errorf("it took %v, want at most %v", took, repairedIn)
 				}
 				ended(t, w, run.ID())
 				if got := w.ran(run.ID() + ".0"); got != 1 {

@@ -159,7 +159,7 @@ func TestTheEndOfTheServiceEndsPolls(t *testing.T) {
 	got := make(chan int, 5)
 	for range cap(got) {
 		go func() {
-			all, err := r.Lease(t.Context(), id, nil, 1, 30*time.Second)
+			all, err := r.Lease(t.Context(), id, nil, 1, time.Hour)
 			if err != nil {
 				t.Error(err)
 			}
@@ -167,15 +167,11 @@ func TestTheEndOfTheServiceEndsPolls(t *testing.T) {
 		}()
 	}
 	testutil.Eventually(t, "the polls have looked", func() bool { return r.jobs.looksFor("validator") > 0 })
-	began := time.Now()
 	r.stop()
 	for range cap(got) {
 		if n := <-got; n != 0 {
 			t.Errorf("a poll got %d assignments, want none", n)
 		}
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the polls ended after %v, want at once", took)
 	}
 }
 

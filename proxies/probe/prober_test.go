@@ -273,17 +273,13 @@ func TestTotalTimeoutLimitsOtherTimeouts(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	silent := start(t, proxytest.Options{Kind: proxytest.Silent})
-	prober, err := probe.New(probe.Config{Judges: judge.URLs, TotalTimeout: 300 * time.Millisecond})
+	prober, err := probe.New(probe.Config{Judges: judge.URLs, TotalTimeout: 300 * time.Millisecond, ConnectTimeout: time.Hour, GreetingTimeout: time.Hour, ResponseTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := time.Now()
 	r, err := prober.Probe(t.Context(), candidate(silent, ""))
 	if err != nil || r.Alive || r.Reason != "timeout" {
 		t.Errorf("got %+v %v, want a timeout", r, err)
-	}
-	if took := time.Since(begin); took > 4*time.Second { // the minimum with the default timeouts
-		t.Errorf("took %s of a total of 300ms", took)
 	}
 	for _, cfg := range []probe.Config{{Tries: -1}, {TotalTimeout: -time.Second}, {ConnectTimeout: -1}} {
 		cfg.Judges = judge.URLs
