@@ -17,6 +17,7 @@ import (
 // known caches data for all pages that takes many Redis commands. It is safe for concurrent use.
 type known struct {
 	failures taskui.Failures
+	history  taskui.History
 	checks   recent[health.Report]
 	stuck    recent[[]jobs.Stuck]
 	queues   recent[[]tasktype.Queue]

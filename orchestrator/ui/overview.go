@@ -33,13 +33,15 @@ type overviewData struct {
 	Workers           []tasktype.Worker
 	Slots, Busy       int
 	Redis             *health.Result   // nil without checks
-	Queues            []tasktype.Queue // with waiting tasks
+	Queues            []taskui.QueueRow // with waiting tasks
+	waiting           []tasktype.Queue
 	Waiting           int64            // tasks in them
 	Running           int64            // workflows
 	Open              int64            // open external tasks
 	Review            reviewCount      // items in review
 	Failing           []taskui.FailingTask
 	Hour              webui.Chart
+	Lines             taskui.Hour
 	Succeeded, Failed int64 // in the last hour
 	Jobs              []jobCount
 	Sites             *siteCounts    // nil without sites
@@ -143,7 +145,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 		return err
 	}
 	d.trouble(taskui.Queues(queues))
-	d.Queues, d.Waiting = taskui.Waiting(queues)
+	d.waiting, d.Waiting = taskui.Waiting(queues)
 	counts, err := p.cfg.Client.CountWorkflows(ctx)
 	if err != nil {
 		return err
@@ -166,6 +168,10 @@ func (p overviewPage) readRates(ctx context.Context, d *overviewData) error {
 		d.Failed += r.Failed
 	}
 	d.Hour = webui.NewChart("Tasks that ended in the last hour, by minute", all, now.Add(-time.Hour), now, time.Minute)
+	if d.Lines, err = p.known.history.Hour(ctx, p.cfg.Client, points); err != nil {
+		return err
+	}
+	d.Queues = d.Lines.Rows(d.waiting)
 	failing, trouble, err := taskui.Failing(ctx, p.cfg.Client, points)
 	d.Failing = failing
 	d.trouble(trouble)

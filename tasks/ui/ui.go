@@ -93,6 +93,9 @@ type site struct {
 	cfg    Config
 	client *tasks.Client
 	known  Failures
+
+	history  History
+	memories webui.Cache[map[string]memory]
 }
 
 //go:embed pages

@@ -248,8 +248,19 @@ func (in *Inspector) Rates(ctx context.Context, q tasktype.RateFilter) ([]taskty
 	default:
 		return nil, fmt.Errorf("step %s must be a minute or an hour", q.Step)
 	}
+	if q.Until.IsZero() {
+		q.Until = in.clock.Now()
+	}
 	return in.store.Counts.Rates(ctx, store.RateQuery{
-		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: in.clock.Now(), Hourly: q.Step == time.Hour})
+		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: q.Until, Hourly: q.Step == time.Hour})
+}
+
+// History returns the series that f selects, by name.
+func (in *Inspector) History(ctx context.Context, f tasktype.HistoryFilter) ([]tasktype.Series, error) {
+	if f.Until.IsZero() {
+		f.Until = in.clock.Now()
+	}
+	return in.store.History.Read(ctx, f)
 }
 
 // Durations returns how long handlers ran in the hours since a time; an empty queue or task is any.

@@ -95,7 +95,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 			w.poller.every = rarelyPoll
 		}
 	}
-	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker.batches, w.Tasks(), e.clock.Now(), false}
+	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker.batches, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}
