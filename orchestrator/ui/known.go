@@ -49,3 +49,11 @@ func (r *recent[T]) get(ctx context.Context, keep time.Duration, read func(conte
 	}
 	return v, err
 }
+
+// inReview returns the number of items in review and of their jobs.
+func (k *known) inReview(ctx context.Context, of *jobs.Service) (reviewCount, error) {
+	return k.review.get(ctx, keepReviews, func(ctx context.Context) (reviewCount, error) {
+		items, jobs, err := of.InReview(ctx)
+		return reviewCount{items, jobs}, err
+	})
+}

@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	newest     = 5                // failures per kind on the overview
-	keepCounts = 3 * time.Second  // age of cached counts
-	keepChecks = 10 * time.Second // age of cached health checks
-	keepPool   = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
+	newest      = 5                // failures per kind on the overview
+	keepCounts  = 3 * time.Second  // age of cached counts
+	keepReviews = 5 * time.Second  // age of the cached number of items in review, which reads their jobs
+	keepChecks  = 10 * time.Second // age of cached health checks
+	keepPool    = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
 )
 
 // overviewData is the first page: problems and the state of the system.
@@ -32,13 +33,13 @@ type overviewData struct {
 	Attention         []attention
 	Workers           []tasktype.Worker
 	Slots, Busy       int
-	Redis             *health.Result   // nil without checks
+	Redis             *health.Result    // nil without checks
 	Queues            []taskui.QueueRow // with waiting tasks
 	waiting           []tasktype.Queue
-	Waiting           int64            // tasks in them
-	Running           int64            // workflows
-	Open              int64            // open external tasks
-	Review            reviewCount      // items in review
+	Waiting           int64       // tasks in them
+	Running           int64       // workflows
+	Open              int64       // open external tasks
+	Review            reviewCount // items in review
 	Failing           []taskui.FailingTask
 	Hour              webui.Chart
 	Lines             taskui.Hour
@@ -191,11 +192,7 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 	if err != nil {
 		return err
 	}
-	d.Review, err = p.known.review.get(ctx, keepCounts, func(ctx context.Context) (reviewCount, error) {
-		items, jobs, err := p.cfg.Jobs.InReview(ctx)
-		return reviewCount{items, jobs}, err
-	})
-	if err != nil {
+	if d.Review, err = p.known.inReview(ctx, p.cfg.Jobs); err != nil {
 		return err
 	}
 	stuck, err := p.known.stuck.get(ctx, keepChecks, p.cfg.Jobs.Stuck)

@@ -106,6 +106,9 @@ var pages embed.FS
 func Handler(client *tasks.Client, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	frame := cfg.frame()
+	frame.Counts = func(ctx context.Context) (map[string]webui.Count, error) {
+		return Counts(ctx, client, cfg.Prefix, cfg.Decisions)
+	}
 	frame.Ping = func(ctx context.Context) error { return client.Redis().Ping(ctx).Err() }
 	s := &site{Site: webui.New(frame), cfg: cfg, client: client}
 	mux := http.NewServeMux()

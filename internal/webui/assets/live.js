@@ -1,4 +1,4 @@
-// Updates the page: it is requested with its ETag, about once a second while it is visible, and main is changed where it differs.
+// Updates the page: it is requested with its ETag, about once a second while it is visible, and main and the navigation are changed where they differ.
 (() => {
   "use strict";
   const main = document.getElementById("main"), state = document.getElementById("livestate"), news = document.getElementById("news"), pause = document.getElementById("pause"), more = document.getElementById("more");
@@ -101,6 +101,7 @@
     tag = res.headers.get("ETag") || "none";
     say("Live", false);
     document.title = page.title;
+    for (const nav of document.querySelectorAll("header nav")) Idiomorph.morph(nav, page.querySelector("header nav")?.innerHTML ?? nav.innerHTML, { morphStyle: "innerHTML" }); // its counts
     if (holds()) {
       held = now.innerHTML;
       const fresh = [...now.querySelectorAll("[data-hold] tr[id]")].filter((row) => !document.getElementById(row.id)).length;
