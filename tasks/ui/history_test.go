@@ -43,10 +43,10 @@ func TestPagesHaveHistory(t *testing.T) {
 	}
 	past(t, s, now, tasktype.WorkerMemory, live[0].Name, 236<<20, 300<<20, 515<<20)
 	for path, wants := range map[string][]string{
-		"/":               {`aria-label="Waiting tasks in the last hour: 0 to 1` + "\u202f" + `200; in the same hour yesterday: 0 to 5"`, `<path class="before"`},
-		"/queues":         {`aria-label="Waiting tasks in the last hour: 0 to 1` + "\u202f" + `200"`},
+		"/":           {`aria-label="Waiting tasks in the last hour: 0 to 1` + "\u202f" + `200; in the same hour yesterday: 0 to 5"`, `<path class="before"`},
+		"/queues":     {`aria-label="Waiting tasks in the last hour: 0 to 1` + "\u202f" + `200"`},
 		"/queues/gpu": {`Grows since <time datetime="` + now.Add(-2*time.Minute).UTC().Format("2006-01-02T15:04:00Z"), "when 0 tasks were waiting", `aria-label="Waiting tasks in the last day: 0 to 1` + "\u202f" + `200"`},
-		"/workers":        {`: 236 MiB to 515 MiB"`, "<small>from 236 MiB, <time"},
+		"/workers":    {`: 236 MiB to 515 MiB"`, "<small>from 236 MiB, <time"},
 	} {
 		_, body := get(t, h, path)
 		for _, want := range wants {

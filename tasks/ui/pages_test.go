@@ -305,8 +305,9 @@ func TestDataIsHidden(t *testing.T) {
 		viewer int
 		shown  bool // to admins
 	}{
-		at:                {http.StatusOK, false},
+		at:                {http.StatusOK, true}, // in the log
 		at + "/nodes/0":   {http.StatusOK, true},
+		at + "/nodes/1":   {http.StatusOK, true},
 		"/todo":           {http.StatusOK, true},
 		at + "/inputs/0":  {http.StatusForbidden, true},
 		at + "/results/0": {http.StatusForbidden, true},
@@ -598,5 +599,25 @@ func TestListsHaveErrors(t *testing.T) {
 	f.Drain()
 	for _, path := range []string{"/workflows", "/"} {
 		wantIn(t, h, path, run.ID(), `<small class="badtext">no stock &lt;b&gt;</small>`)
+	}
+}
+
+func TestPagesHaveLogs(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	run, err := tasks.Group(text.S("one"), text.S("two")).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	at := "/workflows/" + run.ID()
+	line := func(node, s string) string {
+		return `class="warntext">WARN</td><td data-title="Task" class="nowrap"><a href="/tasks` + at + `/nodes/` + node + `">u.text</a></td><td data-title="Text">&lt;i&gt;got&lt;/i&gt; text=` + s + "</td>"
+	}
+	for path, want := range map[string][2]bool{at: {true, true}, at + "/nodes/0": {true, false}, at + "/nodes/1": {false, true}} {
+		_, body := get(t, h, path)
+		if got := [2]bool{strings.Contains(body, line("0", "one")), strings.Contains(body, line("1", "two"))}; got != want {
+			t.Errorf("%s: got the lines of the tasks: %v, want %v", path, got, want)
+		}
 	}
 }

@@ -263,6 +263,15 @@ func (in *Inspector) History(ctx context.Context, f tasktype.HistoryFilter) ([]t
 	return in.store.History.Read(ctx, f)
 }
 
+// Log returns the stored log lines of a workflow.
+func (in *Inspector) Log(ctx context.Context, refOrID string) ([]tasktype.LogLine, error) {
+	fl, err := in.graphs.load(ctx, refOrID)
+	if err != nil {
+		return nil, err
+	}
+	return in.store.Flows.Log(ctx, fl.Flow)
+}
+
 // Durations returns how long handlers ran in the hours since a time; an empty queue or task is any.
 func (in *Inspector) Durations(ctx context.Context, queue, task string, since time.Time) ([]tasktype.DurationPoint, error) {
 	return in.store.Counts.Durations(ctx, queue, task, since, in.clock.Now())

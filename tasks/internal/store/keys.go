@@ -61,7 +61,8 @@ const storeKey = "muster:store"
 // flowKey:w<group> (a list of the waiting members, "<node or span> <lane> <delay>"); both vanish with their last
 // element. flowKey:paused is the list of the nodes that became ready while the workflow is paused, "<lane> <element of a ready
 // list>"; it vanishes when the pause or the workflow ends. flowKey:limited is the hash of the nodes that wait for a limit per key,
-// "<lane> <element of a ready list> <shard> <name of the limit>"; it vanishes with its last element or the workflow.
+// "<lane> <element of a ready list> <shard> <name of the limit>"; it vanishes with its last element or the workflow. flowKey:log is
+// the list of the last 200 log lines of its tasks, as JSON, with the expiry of the workflow.
 func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
