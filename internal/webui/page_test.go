@@ -342,10 +342,12 @@ func TestNavigationHasCounts(t *testing.T) {
 		var n int64
 		var failed error
 		h := New(Config{
-			Pages:  fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
-			May:    func(*http.Request, Class) bool { return false },
-			Menu:   []Area{{Link: Link{"To do", "/todo"}}, {Link: Link{"Workers", "/workers"}}},
-			Counts: func(context.Context) (map[string]Count, error) { return map[string]Count{"/todo": {n, "open", false}}, failed },
+			Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
+			May:   func(*http.Request, Class) bool { return false },
+			Menu:  []Area{{Link: Link{"To do", "/todo"}}, {Link: Link{"Workers", "/workers"}}},
+			Counts: func(context.Context) (map[string]Count, error) {
+				return map[string]Count{"/todo": {n, "open", false}}, failed
+			},
 			Logger: silent,
 		}).Page("shown", func(context.Context, *http.Request) (View, error) { return View{}, nil })
 		const none, one = `<a href="/todo">To do</a>`, `<a href="/todo">To do <span class="count">1<span class="off"> open</span></span></a>`

@@ -49,7 +49,7 @@ type queueData struct {
 	Hour    webui.Chart
 	Day     webui.Chart
 	Ready   []tasktype.ReservedNode // the next nodes
-	Asynq   string                  // URL of the queue in asynqmon; empty without it
+	Monitor string                  // URL of the queue in asynqmon; empty without it
 	Workers []tasktype.Worker       // workers of the queue
 }
 
@@ -73,8 +73,8 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 		return webui.View{}, webui.NotFound("Queue not found: no task was sent to it in the last day.")
 	}
 	d.Name = name
-	if s.cfg.Asynq != "" {
-		d.Asynq = s.cfg.Asynq + "/queues/" + url.PathEscape(name)
+	if s.cfg.Asynq != "" && d.Queue.Asynq > 0 {
+		d.Monitor = s.cfg.Asynq + "/queues/" + url.PathEscape(name)
 	}
 	if d.Depth, err = s.readDepth(ctx, name, last.now); err != nil {
 		return webui.View{}, err

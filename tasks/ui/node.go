@@ -112,7 +112,11 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 		return webui.View{}, err
 	}
 	d.setLast(time.Now())
-	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d, Fixed: d.over}, nil
+	view := webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}
+	if d.over {
+		view.Every = endedEvery
+	}
+	return view, nil
 }
 
 // setLast sets the current or last run, unless it is in Tried.

@@ -252,7 +252,7 @@ func TestWorkflowsAreFilteredByError(t *testing.T) {
 			t.Errorf("%s: got %.3000s", query, body)
 		}
 	}
-	wantIn(t, h, "/workflows?error=card", "u.fails: the card was declined", "/tasks/retry?error=card", "data-still")
+	wantIn(t, h, "/workflows?error=card", "u.fails: the card was declined", "/tasks/retry?error=card")
 	wantIn(t, h, "/retry?error=card", `with the error &#34;card&#34;: 1.`)
 	if body := wantPosted(t, h, http.StatusOK, "/retry?error=card"); !strings.Contains(body, "Retried 1 workflow.") {
 		t.Errorf("got %s", body)
@@ -565,7 +565,12 @@ func TestQueueIsEmptied(t *testing.T) {
 		}
 	}
 	wantIn(t, h, "/cancel?queue=slow", "wait in queue", ": 1.")
-	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow")
+	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?pause=1&amp;queue=slow"`)
+	wantIn(t, h, "/cancel?queue=slow&pause=1", ": 1.", "is paused first")
+	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow&pause=1")
+	if queues, err := client.Queues(ctx); err != nil || len(queues) != 2 || !queues[1].Paused {
+		t.Errorf("got %+v, %v, want a paused queue", queues, err)
+	}
 	if state, err := waiting.Status(ctx); err != nil || state != tasktype.Failed {
 		t.Errorf("a workflow of the queue: got %s, %v, want FAILURE", state, err)
 	}

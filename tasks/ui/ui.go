@@ -41,8 +41,8 @@ type Config struct {
 	// Search is the path of a search page of the program, called with the parameter q. SearchHint describes its
 	// results. Defaults to a search for workflows.
 	Search, SearchHint string
-	// Asynq is the path of asynqmon, such as "/asynqmon". The page of a queue links to it, because it lists tasks that plain
-	// asynq clients have sent. Defaults to no link.
+	// Asynq is the path of asynqmon, such as "/asynqmon". The page of a queue links to it while the queue has tasks of plain asynq
+	// clients. Defaults to no link.
 	Asynq string
 	// May reports whether the client of a request may make changes: revoke workflows, complete external tasks, pause
 	// queues and set the concurrency of workers. Defaults to none: the pages are read-only.

@@ -78,7 +78,10 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 	if d.Log, err = s.log(ctx, r, w.ID, ""); err != nil {
 		return webui.View{}, err
 	}
-	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Fixed: w.Progress.Ended && time.Since(w.Ended) > logDelay}
+	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows"}
+	if w.Progress.Ended {
+		view.Every = endedEvery
+	}
 	if large {
 		d.sum(nil, time.Now())
 		view.Data = d
@@ -96,8 +99,8 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 	return view, nil
 }
 
-// logDelay is the time until all log lines of a workflow that has ended are stored, unless they are dropped.
-const logDelay = 5 * time.Second
+// endedEvery is the interval of updates of a workflow that has ended: a retry runs it again.
+const endedEvery = 4 * time.Second
 
 // log returns the last log lines of a workflow or of one of its nodes, if the client may see data of tasks.
 func (s *site) log(ctx context.Context, r *http.Request, workflow, node string) ([]tasktype.LogLine, error) {
