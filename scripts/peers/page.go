@@ -32,7 +32,7 @@ func render(res *results) ([]byte, error) {
 	err := page.Execute(&out, map[string]any{
 		"R": res, "Concurrency": concurrency, "Singles": number(singles), "ChainSteps": chainSteps, "ChordSize": chordSize,
 		"ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
-		"CPU": cpuTable(res), "Rates": rateTable(res), "Latency": latencyTable(res), "Workflows": workflowTable(res),
+		"CPU": cpuTable(res), "Rates": rateTable(res), "Workflows": workflowTable(res),
 		"Guarantees": guaranteeTable(res), "Behind": weaknesses(res), "Old": old(res),
 	})
 	return out.Bytes(), err
@@ -82,17 +82,10 @@ func cpuTable(res *results) table {
 }
 
 func rateTable(res *results) table {
-	t := table{head: []string{"", "sent one by one, tasks/s", "sent in bulk, tasks/s", "client CPU in bulk, µs", "run, tasks/s", "bytes of a queued task"}}
+	t := table{head: []string{"", "sent one by one, tasks/s", "sent in bulk, tasks/s", "client CPU in bulk, µs", "run, tasks/s", "bytes of a queued task", "p50, ms", "p99, ms"}}
 	for _, o := range res.Systems {
-		t.add(o.System.Name, number(median(o.EnqueueRate)), number(median(o.BulkRate)), number(median(o.BulkCPU)), number(median(o.Rate)), number(median(o.Bytes)))
-	}
-	return t
-}
-
-func latencyTable(res *results) table {
-	t := table{head: []string{"", "p50, ms", "p99, ms", "tasks"}}
-	for _, o := range res.Systems {
-		t.add(o.System.Name, number(quantile(o.Latency, 0.5)), number(quantile(o.Latency, 0.99)), strconv.Itoa(len(o.Latency)))
+		t.add(o.System.Name, number(median(o.EnqueueRate)), number(median(o.BulkRate)), number(median(o.BulkCPU)), number(median(o.Rate)), number(median(o.Bytes)),
+			number(quantile(o.Latency, 0.5)), number(quantile(o.Latency, 0.99)))
 	}
 	return t
 }
@@ -103,6 +96,9 @@ func workflowTable(res *results) table {
 		fmt.Sprintf("chord of %d, ms", chordSize), "members/s", "CPU of a member, µs",
 	}}
 	for _, o := range res.Systems {
+		if len(o.Chain)+len(o.Chord) == 0 {
+			continue
+		}
 		t.add(o.System.Name, number(median(o.Chain)), number(median(o.ChainRate)), number(median(o.ChainCPU)),
 			number(median(o.Chord)), number(median(o.ChordRate)), number(median(o.ChordCPU)))
 	}
@@ -171,9 +167,9 @@ func old(res *results) string {
 	case -1:
 		return ""
 	case 0:
-		return names[0] + " is the Debian package, which is older than the latest release."
+		return names[0] + " is an older Debian package."
 	default:
-		return strings.Join(names[:last], ", ") + " and " + names[last] + " are Debian packages, which are older than the latest releases."
+		return strings.Join(names[:last], ", ") + " and " + names[last] + " are older Debian packages."
 	}
 }
 
