@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "serve": serve, "agents": agents},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "serve": serve, "agents": agents, "capture": capture},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MUSTER_DATA_DIR", e.WorkDir+"/data")
 			// Never a Redis of this machine that has other uses.
@@ -88,6 +89,18 @@ func agents(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(srv.Close)
 	ts.Setenv("CREATOR_AGENT_URL", srv.URL+"/creator")
 	ts.Setenv("VALIDATOR_AGENT_URL", srv.URL+"/validator")
+}
+
+// capture sets a variable to the first group of a regular expression in the output of the last command.
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: capture NAME REGEXP")
+	}
+	m := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if m == nil {
+		ts.Fatalf("no match for %s", args[1])
+	}
+	ts.Setenv(args[0], m[1])
 }
 
 // waitFor waits until a file exists: a background command has then got that far.
