@@ -20,6 +20,7 @@ type advancer struct {
 	*env
 	graphs   *graphs
 	progress *progress
+	programs *programs // of a worker; else nil
 }
 
 // changesAtOnce bounds the changes of one call of a script.
@@ -169,7 +170,8 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 				Delay: delay(g, edge.To, false), Lim: place(g, id, edge.To), Lane: lane(g, edge.To)})
 		}
 	}
-	c := store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, memberLane(g, id.Index), memberDelay(g, id.Index), memberPlace(g, id), joins)
+	wait, lim := memberDelay(g, id.Index), memberPlace(g, id)
+	c := store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, a.programs.lane(taskOf(g, id.Index), memberLane(g, id.Index), wait, lim), wait, lim, joins)
 	c.Scope, c.Planned = id.Scope, g.Planned
 	return c, nil
 }
@@ -215,6 +217,9 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 
 // apply makes changes of nodes that are in no batch of the caller.
 func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
+	for i := range changes {
+		a.programs.redirect(&changes[i])
+	}
 	res, err := a.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
 	if err != nil {
 		return store.Todo{}, err
@@ -278,14 +283,18 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 			inst = id.Inst
 		}
 		s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(e.Kind),
-			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
+			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To), Task: taskOf(g, e.To)}
 		if e.Kind == graph.OfMap {
 			s.Need, s.Lane = "0+"+s.Node, store.NoLane
 		}
 		if plain := outcome == store.ChangeSucceed && e.Kind == graph.Need && inst == -1 && s.Need == "1" && s.Lim == "" && s.Lane != store.NoLane; plain {
 			if e.To == last+1 && s.Delay == c.Edges[len(c.Edges)-1].Delay && s.Lane == c.Edges[len(c.Edges)-1].Lane {
 				last = e.To
-				c.Edges[len(c.Edges)-1].Node = id.At(first, -1).String() + "-" + strconv.Itoa(last)
+				span := &c.Edges[len(c.Edges)-1]
+				span.Node = id.At(first, -1).String() + "-" + strconv.Itoa(last)
+				if span.Task != s.Task {
+					span.Task = ""
+				}
 				continue
 			}
 			first, last = e.To, e.To

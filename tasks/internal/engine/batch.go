@@ -83,6 +83,8 @@ type result struct {
 
 	plan *store.Grow // of kind P
 
+	pool string // to which a node moves whose task this worker has no handler for
+
 	// Of a node that waits for a limit.
 	place *store.Place
 	asked time.Time // when it asked for it, by Redis
@@ -102,6 +104,8 @@ type batch struct {
 	shard int
 	lane  string
 	clock clockReading
+
+	foreign int // first nodes, whose tasks the worker has no handlers for
 
 	mu    lock // guards the fields below
 	id    string
@@ -165,6 +169,13 @@ func (b *batch) large() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.bytes > doneMost && len(b.todo) > 0
+}
+
+// waits reports whether nodes of the batch have not begun.
+func (b *batch) waits() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.todo) > 0
 }
 
 // withID calls f with the ID of the batch until f returns true or the ID did not change during the call. It returns

@@ -10,7 +10,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
 )
+
+// fleetChanged is the message that a worker has started or stopped.
+const fleetChanged = "fleet"
 
 // bus acts on the messages that processes publish to all.
 type bus struct {
@@ -19,6 +24,8 @@ type bus struct {
 	runs   *runs
 	agenda *agenda
 	wake   chan struct{} // of the poller
+
+	programs *programs
 }
 
 // run acts on the messages of other processes.
@@ -42,7 +49,7 @@ func (b *bus) hear(message string) {
 	switch kind {
 	case "q":
 		for q := range strings.SplitSeq(rest, ",") {
-			if b.cfg.Queues[q] > 0 {
+			if b.cfg.Queues[store.BaseQueue(q)] > 0 {
 				signal(b.wake)
 				return
 			}
@@ -51,6 +58,10 @@ func (b *bus) hear(message string) {
 		if ms, err := strconv.ParseInt(rest, 10, 64); err == nil {
 			b.agenda.setTimer(time.Duration(ms) * time.Millisecond)
 		}
+	case fleetChanged:
+		b.programs.stale.Store(true)
+	case "pool":
+		b.programs.join(rest)
 	case "x":
 		b.runs.revoke(rest, nil)
 	case "cancel":

@@ -55,7 +55,7 @@ func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 	shared := &env{store: st, log: log, clock: machineClock{}, waker: newWaker(st).send, codeOf: codeOf, readings: map[int]clockReading{}}
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
-	a := &advancer{shared, gs, p}
+	a := &advancer{env: shared, graphs: gs, progress: p}
 	b := newNotifier(shared)
 	f := &Fleet{shared}
 	e := &Engine{

@@ -34,7 +34,9 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 		}
 		list := &out[k].List
 		if r.kind != store.ChangeSucceed {
-			*list = append(*list, tk.change(b, r))
+			c := tk.change(b, r)
+			tk.programs.redirect(&c)
+			*list = append(*list, c)
 			continue
 		}
 		key := changeKey{r.g, r.id.Scope, r.g.Class(r.id.Index), r.id.Inst >= 0, r.forget, r.kind}
@@ -46,6 +48,7 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 			n = len(*list)
 			alike[r.fl][key] = n
 			*list = append(*list, endOf(r))
+			tk.programs.redirect(&(*list)[n])
 		}
 		c := &(*list)[n]
 		c.End(r.node, tk.record(b, r))
@@ -97,6 +100,9 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 			sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
 			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == store.AgainRetry {
 				c.Queue, c.Task = sp.QueueName(), sp.Task
+			}
+			if r.pool != "" {
+				lane = store.Lane(r.pool, sp.Priority)
 			}
 		}
 		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, tk.run(b, r))

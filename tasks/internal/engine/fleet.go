@@ -105,7 +105,7 @@ func (f *Fleet) queues(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
 	slices.Sort(names)
-	return names, nil
+	return slices.DeleteFunc(names, func(q string) bool { return store.BaseQueue(q) != q }), nil // with a pool for which asynq has a wake-task
 }
 
 // Pause stops workers from taking from a queue.
@@ -177,5 +177,6 @@ func (f *Fleet) rouse(ctx context.Context) error {
 	if err != nil || len(queues) == 0 {
 		return err
 	}
-	return f.look(ctx, 0, queues)
+	_, err = f.look(ctx, 0, queues)
+	return err
 }

@@ -102,6 +102,10 @@ func (r *Run) planned(g *graph.Graph) result {
 	if err != nil {
 		return r.failed(tasktype.CodePlan, err.Error())
 	}
+	for i := range grow.Roots {
+		root := &grow.Roots[i]
+		root.Lane = r.w.programs.lane(root.Task, root.Lane, root.Delay, root.Lim)
+	}
 	return result{kind: store.ChangePlan, plan: &grow}
 }
 

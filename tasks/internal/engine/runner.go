@@ -20,10 +20,9 @@ type runner struct {
 	advancer  *advancer
 	progress  *progress
 	projector *progressWriter
-	peers     *peers
+	programs  *programs
 	runs      *runs
 	limiter   *limiter
-	logs      *logs
 }
 
 // mostLost is how many workers may die with a node before it fails.

@@ -21,7 +21,7 @@ type slot struct {
 // turn finishes batch b, if any, and runs the turn script with t. It retries until Redis has replied or the worker is
 // killed: a repeated turn changes nothing more.
 func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned, error) {
-	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue, s.tk.others[s.wake.Queue]
+	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue, s.tk.yieldsTo(s.wake.Queue)
 	t.ID, t.Known = s.tk.batches.add(), s.tk.graphs.recentRefs()
 	var done []result
 	if b != nil {
@@ -117,7 +117,24 @@ func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
 			return b
 		}
 	}
+	s.sort(b)
 	return b
+}
+
+// sort puts the nodes of a batch first that this worker has no handlers for.
+func (s *slot) sort(b *batch) {
+	var foreign, rest []*item
+	for _, it := range b.todo {
+		sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
+		if s.tk.runner.handlers[sp.Task] == nil && sp.Sub == 0 && !sp.External {
+			foreign = append(foreign, it)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	if len(foreign) > 0 {
+		b.foreign, b.todo = len(foreign), append(foreign, rest...)
+	}
 }
 
 // readElement adds the nodes of an element to a batch. It fails or returns nodes that it cannot read.
@@ -213,12 +230,12 @@ func (s *slot) perform(ctx context.Context, b *batch) {
 		n++
 		r, ok := s.tk.runner.attempt(ctx, s, b, it)
 		b.end(r, ok)
-		if b.large() {
+		if b.large() || n == b.foreign && b.waits() {
 			s.store(ctx, b)
 		}
 	}
-	if n > 0 {
-		s.tk.means.learn(s.wake.Queue, s.tk.clock.Now().Sub(began)/time.Duration(n))
+	if n > b.foreign {
+		s.tk.means.learn(store.BaseQueue(s.wake.Queue), s.tk.clock.Now().Sub(began)/time.Duration(n-b.foreign))
 	}
 }
 

@@ -11,12 +11,18 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// unhandled returns the result of a node whose task this worker has no handler for. If no live worker of its queue has one, the
-// node waits until one starts, or fails after HandlerWait. The agenda has the end of that wait.
+// unhandled returns the result of a node whose task this worker has no handler for. It moves to the pool of live workers of its
+// queue with a handler. If there are none, the node waits until one starts, or fails after HandlerWait. The agenda has the end of that wait.
 func (rn *runner) unhandled(ctx context.Context, r *Run) (result, error) {
-	if rn.peers.another(ctx, r.Info.Queue, func(o *tasktype.Worker) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
-		rn.log.DebugContext(ctx, "task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
-		return r.again(jitter(200*time.Millisecond), ""), nil
+	pool, err := rn.programs.poolFor(ctx, r.Info.Queue, r.Info.Task)
+	if err != nil {
+		return result{}, err
+	}
+	if pool != "" {
+		rn.log.DebugContext(ctx, "task without a handler here moves to workers with one", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
+		res := r.again(0, "")
+		res.pool = pool
+		return res, nil
 	}
 	left, err := rn.store.Unhandled.Wait(ctx, r.fl.Flow, r.Info.Node, r.Info.Queue, r.Info.Task, rn.cfg.HandlerWait, r.it.rec.State != store.StateReady)
 	if err != nil {
@@ -48,7 +54,7 @@ func (rn *runner) handlerList() string {
 
 // releaseHandled makes nodes due that wait for a worker with one of the handlers of this worker.
 func (w *watcher) releaseHandled(ctx context.Context) error {
-	waiting, err := w.store.Unhandled.Tasks(ctx)
+	waiting, err := w.store.Unhandled.Names(ctx)
 	if err != nil {
 		return err
 	}

@@ -75,18 +75,18 @@ func parseWake(queue string, payload []byte) (Wake, error) {
 }
 
 // look finds ready nodes that no worker takes, and sends their wake-tasks, again if they were asked for longer than
-// patience ago.
-func (e *env) look(ctx context.Context, patience time.Duration, queues []string) error {
+// patience ago. It returns the pools of the queues with ready nodes.
+func (e *env) look(ctx context.Context, patience time.Duration, queues []string) ([]store.Pool, error) {
 	found, err := e.store.Queues.Look(ctx, patience, queues)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e.wake(ctx, found.Wants)
 	var errs []error
 	for _, k := range found.Overdue {
 		errs = append(errs, e.wakeAgain(ctx, k))
 	}
-	return errors.Join(errs...)
+	return found.Pools, errors.Join(errs...)
 }
 
 // wakeAgain deals with a wake-task that was asked for and has not come. If it is pending, workers of its queue are

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"muster/tasks/internal/store"
 )
 
 // How a worker waits at the wake-up lists of its queues.
@@ -35,7 +37,7 @@ func newWakeups(l *local, s *slots, tk *taker) *wakeups {
 
 // run serves wake-ups until the worker stops.
 func (u *wakeups) run(ctx context.Context) error {
-	lists, err := u.store.Queues.Wakeups(ctx, u.cfg.Name, u.cfg.Queues)
+	lists, err := u.store.Queues.Wakeups(ctx, u.cfg.Name)
 	if err != nil {
 		return err
 	}
@@ -48,7 +50,7 @@ func (u *wakeups) run(ctx context.Context) error {
 			if open == nil || u.life.stopping() {
 				return
 			}
-			k, ok, err := lists.Next(context.WithoutCancel(ctx), open, wakeupWait)
+			k, ok, err := lists.Next(context.WithoutCancel(ctx), u.taker.programs.queues(open), wakeupWait)
 			u.waits.Store(false)
 			switch {
 			case err != nil && u.life.stopping():
@@ -70,13 +72,14 @@ func (u *wakeups) run(ctx context.Context) error {
 
 // serve takes and runs nodes for a wake-up, in a slot. If the worker has none because it stops, asynq gets a wake-task.
 func (u *wakeups) serve(ctx context.Context, k Wake) {
-	started := u.slots.tryAcquire(k.Queue)
+	queue := store.BaseQueue(k.Queue)
+	started := u.slots.tryAcquire(queue)
 	u.serving.Go(func() {
-		if !started && !u.slots.acquire(k.Queue) {
+		if !started && !u.slots.acquire(queue) {
 			u.wake(within(ctx), []Wake{k})
 			return
 		}
-		defer u.slots.release(k.Queue)
+		defer u.slots.release(queue)
 		u.taker.serve(context.WithoutCancel(ctx), k)
 	})
 }

@@ -29,8 +29,8 @@ type watcher struct {
 	slots   *slots
 	limiter *limiter
 	agenda  *agenda
+	taker   *taker
 	batches *batches
-	history *history
 	tasks   []string // that the worker has handlers for, sorted
 	started time.Time
 	listed  bool // signed on
@@ -62,9 +62,6 @@ func (w *watcher) run(ctx context.Context) {
 		if err := w.once(ctx, n%2 == 0); err != nil && ctx.Err() == nil {
 			w.log.WarnContext(ctx, "watch over workers failed", "error", err)
 		}
-		if err := w.history.once(ctx); err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "depths of queues were not stored", "error", err)
-		}
 		if n%forgetBeats == 1 {
 			if err := w.fleet.forgetQueues(ctx, unusedFor); err != nil && ctx.Err() == nil {
 				w.log.WarnContext(ctx, "unused queues were not forgotten", "error", err)
@@ -87,10 +84,28 @@ func (w *watcher) once(ctx context.Context, all bool) error {
 	}
 	err = errors.Join(w.limiter.renew(ctx), w.reap(ctx, dead))
 	if all {
-		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx), w.releaseHandled(ctx),
-			w.look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues))))
+		pools, lookErr := w.look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
+		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx), w.releaseHandled(ctx), lookErr,
+			w.taker.programs.attend(ctx, pools, func(k Wake) { w.adopt(ctx, k) }))
 	}
 	return err
+}
+
+// adopt takes and runs nodes of a pool that no worker serves, if a slot is free.
+func (w *watcher) adopt(ctx context.Context, k Wake) {
+	queue := store.BaseQueue(k.Queue)
+	if !w.slots.tryAcquire(queue) {
+		return
+	}
+	serve := func() {
+		defer w.slots.release(queue)
+		w.taker.serve(context.WithoutCancel(ctx), k)
+	}
+	if w.cfg.Manual {
+		serve()
+	} else {
+		go serve()
+	}
 }
 
 // reap makes the nodes of dead workers ready again. Any worker does that, even one that has just started: the two looks
@@ -172,9 +187,11 @@ func (w *watcher) signOn(ctx context.Context) error {
 	case policy.Name == "":
 		w.log.InfoContext(ctx, "cannot read the maxmemory-policy of Redis; make sure that it is noeviction")
 	}
-	err = w.firstBeat(ctx)
-	w.listed = err == nil
-	return err
+	if err := w.firstBeat(ctx); err != nil {
+		return err
+	}
+	w.listed = true
+	return w.store.Tell(ctx, fleetChanged)
 }
 
 // firstBeat beats for the first time. It waits while the memory or the disk of Redis is full, and for the heartbeat of a
@@ -228,5 +245,5 @@ func (w *watcher) signOff(ctx context.Context) error {
 	}
 	_, wants, err := w.store.Batches.Reap(ctx, w.cfg.Name, false)
 	w.wake(ctx, wants)
-	return err
+	return errors.Join(err, w.store.Tell(ctx, fleetChanged))
 }

@@ -64,7 +64,6 @@ type Worker struct {
 	agenda    *agenda
 	watcher   *watcher
 	projector *progressWriter
-	logs      *logs
 	wakeups   *wakeups // nil on a Cluster
 
 	ran atomic.Bool
@@ -74,21 +73,29 @@ type Worker struct {
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	l := &local{env: e.env, life: newLife(), cfg: &cfg, log: cfg.Logger}
 	wake := make(chan struct{}, 1)
-	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress), logs: newLogs(l)}
+	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress)}
 	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() {
 		signal(wake)
 		if w.wakeups != nil && len(cfg.QueueLimits) > 0 {
 			go w.wakeups.nudge()
 		}
 	})
-	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
+	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, paused: e.store.Queues.Paused, closed: l.stop, empty: map[string]bool{}}
+	known := &programs{local: l, fleet: e.Fleet, tasks: w.Tasks(), name: store.Program(w.Tasks()), asking: newLock(), told: map[string]time.Time{}, joined: func() {
+		signal(wake)
+		if w.wakeups != nil {
+			go w.wakeups.nudge()
+		}
+	}}
+	advancer := *e.advancer
+	advancer.programs = known
+	w.poller.pools = func(queue string) []string { return known.queues([]string{queue})[1:] }
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
-	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
+	w.agenda = &agenda{l, e.graphs, &advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
-	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake}
-	known := &peers{local: l, fleet: e.Fleet}
-	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, limiter: limiter, peers: known, slots: w.slots,
-		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs, limiter, w.logs},
+	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake, known}
+	w.taker = &taker{local: l, graphs: e.graphs, advancer: &advancer, agenda: w.agenda, limiter: limiter, programs: known, slots: w.slots,
+		runner:  &runner{l, handlers, e.graphs, &advancer, e.progress, w.projector, known, w.runs, limiter},
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
 	if e.store.HasLists() && !cfg.Manual {
 		w.wakeups = newWakeups(l, w.slots, w.taker)
@@ -96,7 +103,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 			w.poller.every = rarelyPoll
 		}
 	}
-	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker.batches, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
+	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker, w.taker.batches, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}
@@ -199,7 +206,6 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 		loops.Go(func() { w.agenda.run(running) })
 		loops.Go(func() { w.projector.run(running) })
 		loops.Go(func() { w.taker.tally.run(running) })
-		loops.Go(func() { w.logs.run(running) })
 	}
 	return func() {
 		stop()
@@ -232,10 +238,11 @@ func (w *Worker) server() *asynq.Server {
 // handle is the handler of asynq's server: for wake-tasks, and for tasks of asynq's own clients.
 func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
 	queue, _ := asynq.GetQueueName(ctx)
-	if !w.slots.acquire(queue) {
+	base := store.BaseQueue(queue)
+	if !w.slots.acquire(base) {
 		return ErrShutdown // asynq keeps the task for another worker
 	}
-	defer w.slots.release(queue)
+	defer w.slots.release(base)
 	if t.Type() != wakeType {
 		return runForeign(ctx, w.cfg.Plain, t)
 	}
@@ -312,6 +319,12 @@ func (w *Worker) Slots() (busy, all int) {
 // Tasks returns the names that the worker has handlers for, sorted.
 func (w *Worker) Tasks() []string { return taskNames(w.handlers) }
 
+// Serves reports whether the worker serves a queue, or a pool of one.
+func (w *Worker) Serves(queue string) bool {
+	base := store.BaseQueue(queue)
+	return w.cfg.Queues[base] > 0 && (queue == base || queue == store.PoolOf(base, w.taker.programs.name))
+}
+
 // Serve takes and runs nodes for a wake-task.
 func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
 
@@ -324,7 +337,6 @@ func (w *Worker) Hear(message string) { w.bus.hear(message) }
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projector.once(ctx)
 	w.taker.tally.once(ctx)
-	w.logs.once(ctx)
 	if err := w.watcher.once(ctx, true); err != nil {
 		return 0, next, err
 	}

@@ -32,6 +32,7 @@ type plan struct {
 	unique      int // workflows out of thousand that have the same unique key
 	losses      int // plans out of thousand that Redis loses
 	limitLosses int // losses of all limits per key
+	programs    int // sets of handlers that workers have
 }
 
 // draw makes up a plan. A quarter of all histories have no faults, so that every continuation must run exactly
@@ -47,6 +48,8 @@ func (h *history) draw() {
 	p.deadlines = max(0, h.among(-1, 1)) * 300
 	p.concurrency, p.rate = max(0, h.among(-1, 2)), max(0, h.among(-3, 2))
 	p.unique = max(0, h.among(-1, 1)) * 600
+	p.programs = max(1, h.among(0, 3))
+	p.workers = max(p.workers, p.programs)
 	if h.chance(250) {
 		return
 	}

@@ -50,6 +50,12 @@ var planted = []struct {
 		"redis.call('ZADD', P .. 'agenda', ARGV[17], ARGV[1] .. '/!deadline')", ""},
 	{"nodes that became ready in a pause are lost", "unpark",
 		"push(lane, key, els[lane])", ""},
+	{"nodes that wait for a handler are forgotten when a worker starts", "handled",
+		"bulk('ZADD', P .. 'agenda', due)", ""},
+	{"pools are not listed", "lib",
+		"redis.call('SADD', P .. 'pools', string.sub(lane, 3))", "deepen(lane, 0)"},
+	{"pool is deleted while it has nodes", "look",
+		"if not waiting(pool) then", "if true then"},
 	{"one node of a key more than may runs", "places",
 		"return n - redis.call('ZCARD', placesKey)", "return n + 1 - redis.call('ZCARD', placesKey)"},
 	{"nodes that are too large together are omitted", "turn",
@@ -62,7 +68,7 @@ const mostTries = 2000
 // The simulation finds the bugs planted here. It is a test of the test.
 func TestPlantedBugsAreFound(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long: hundreds of histories")
+		t.Skip("long")
 	}
 	t.Parallel()
 	for _, p := range planted {

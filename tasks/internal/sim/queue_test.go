@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
 )
 
 // wake is a wake-task in the fake of asynq.
@@ -43,10 +45,10 @@ func (h *history) put(p *process, k wake) error {
 	return nil
 }
 
-// due returns the wake-tasks that can be delivered.
+// due returns the wake-tasks that can be delivered: their queue has a free worker.
 func (h *history) due() (out []int) {
 	for i, k := range h.waiting {
-		if !k.from.After(time.Now()) && !h.paused[k.queue] {
+		if !k.from.After(time.Now()) && !h.paused[store.BaseQueue(k.queue)] && len(h.freeWorkers(k.queue)) > 0 {
 			out = append(out, i)
 		}
 	}
@@ -54,19 +56,28 @@ func (h *history) due() (out []int) {
 }
 
 func (h *history) deliverable() bool {
-	return len(h.freeWorkers()) > 0 && (len(h.due()) > 0 || h.scripts.lists && len(h.tokens()) > 0)
+	return len(h.due()) > 0 || h.scripts.lists && len(h.served()) > 0
 }
 
 func wakeupList(queue string) string { return shardPrefix + "wakeup:" + queue }
 
-// tokens returns the queues whose wake-up lists have tokens.
+// served returns the queues and pools whose wake-up lists have tokens, and that have a free worker.
+func (h *history) served() []string {
+	return slices.DeleteFunc(h.tokens(), func(q string) bool { return len(h.freeWorkers(q)) == 0 })
+}
+
+// tokens returns the queues and pools whose wake-up lists have tokens.
 func (h *history) tokens() (out []string) {
+	pools := redis.NewStringSliceCmd(context.Background(), "smembers", shardPrefix+"pools")
+	h.link.do(pools)
+	slices.Sort(pools.Val())
+	all := append(slices.Clone(queues), pools.Val()...)
 	var lens []redis.Cmder
-	for _, q := range queues {
+	for _, q := range all {
 		lens = append(lens, redis.NewIntCmd(context.Background(), "llen", wakeupList(q)))
 	}
 	h.link.do(lens...)
-	for i, q := range queues {
+	for i, q := range all {
 		if lens[i].(*redis.IntCmd).Val() > 0 {
 			out = append(out, q)
 		}
@@ -83,15 +94,17 @@ func (h *history) pop(q string) wake {
 
 // deliver starts a wake-task on a worker.
 func (h *history) deliver() {
-	due, free := h.due(), h.freeWorkers()
+	due := h.due()
 	if h.scripts.lists {
-		if tokens := h.tokens(); len(tokens) > 0 && (len(due) == 0 || h.chance(500)) {
+		if tokens := h.served(); len(tokens) > 0 && (len(due) == 0 || h.chance(500)) {
 			q := tokens[h.rng.IntN(len(tokens))]
+			free := h.freeWorkers(q)
 			h.serveOn(free[h.rng.IntN(len(free))], h.pop(q))
 			return
 		}
 	}
 	k := h.waiting[due[h.rng.IntN(len(due))]]
+	free := h.freeWorkers(k.queue)
 	w := free[h.rng.IntN(len(free))]
 	h.waiting = slices.DeleteFunc(h.waiting, func(o wake) bool { return o.id == k.id })
 	if len(h.old) < 64 {

@@ -3,7 +3,9 @@ package sim
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ import (
 type worker struct {
 	*process
 	w       *engine.Worker
+	program int
 	slots   int
 	busy    int
 	signed  bool // it has beaten for the first time; before that it takes no work
@@ -76,11 +79,15 @@ func (h *history) skew() time.Duration {
 	return time.Duration(h.among(-3000, 3000)) * time.Millisecond
 }
 
-// hire starts a worker.
+// hire starts a worker, of a program that has none if there is one.
 func (h *history) hire() {
 	h.hired++
+	program := h.missing()
+	if program < 0 {
+		program = h.among(0, h.plan.programs-1)
+	}
 	name := fmt.Sprintf("w%d", h.hired)
-	w := &worker{leases: leases{map[string]*lease{}, map[string]*lease{}}, process: h.newProcess(name, h.skew()), slots: h.among(1, 3), tended: time.Now(), beaten: time.Now()}
+	w := &worker{leases: leases{map[string]*lease{}, map[string]*lease{}}, process: h.newProcess(name, h.skew()), program: program, slots: h.among(1, 3), tended: time.Now(), beaten: time.Now()}
 	m := tasks.NewMux()
 	m.Use(func(ctx context.Context, i tasktype.Info, next func(context.Context) error) error {
 		return h.execute(w, i, func() error { return next(ctx) })
@@ -93,18 +100,39 @@ func (h *history) hire() {
 	if _, err := tasks.NewWorker(h.newClient(w.process), m, tasks.WorkerConfig{Name: name}); err != nil {
 		panic(err)
 	}
+	maps.DeleteFunc(w.handlers, func(task string, _ *engine.Handler) bool { return !h.handles(program, task) })
 	// The worker is not started with Run: the simulation calls its steps.
 	w.w = engine.NewWorker(w.engine, w.handlers, engine.WorkerConfig{
 		Queues: served, Concurrency: w.slots, MaxConcurrency: w.slots, MaxResult: 16 << 20, Manual: true, HandlerWait: 24 * time.Hour,
 		Name: name, Logger: slog.New(slog.DiscardHandler)})
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	h.workers = append(h.workers, w)
-	h.event("HIRE %s with %d slots, clock %s", name, w.slots, w.skew)
+	h.event("HIRE %s of program %d with %d slots, clock %s", name, program, w.slots, w.skew)
 	h.startTend(w)
 }
 
+// handles reports whether the workers of a program have a handler for a task. Each task has a program, and some have two.
+func (h *history) handles(program int, task string) bool {
+	sum := crc32.ChecksumIEEE([]byte(task))
+	return int(sum)%h.plan.programs == program || int(sum/8)%(2*h.plan.programs) == program
+}
+
+// missing returns a program without live workers, or -1.
+func (h *history) missing() int {
+	have := map[int]bool{}
+	for _, w := range h.live() {
+		have[w.program] = true
+	}
+	for i := range h.plan.programs {
+		if !have[i] {
+			return i
+		}
+	}
+	return -1
+}
+
 // short reports whether workers are missing.
-func (h *history) short() bool { return len(h.live()) < h.plan.workers }
+func (h *history) short() bool { return len(h.live()) < h.plan.workers || h.missing() >= 0 }
 
 func (h *history) live() (out []*worker) {
 	for _, w := range h.workers {
@@ -115,10 +143,10 @@ func (h *history) live() (out []*worker) {
 	return out
 }
 
-// freeWorkers returns the workers that have a free slot.
-func (h *history) freeWorkers() (out []*worker) {
+// freeWorkers returns the workers of a queue or pool that have a free slot.
+func (h *history) freeWorkers(queue string) (out []*worker) {
 	for _, w := range h.live() {
-		if w.signed && w.busy < w.slots && !w.frozen.After(time.Now()) {
+		if w.w.Serves(queue) && w.signed && w.busy < w.slots && !w.frozen.After(time.Now()) {
 			out = append(out, w)
 		}
 	}

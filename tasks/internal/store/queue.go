@@ -103,15 +103,17 @@ type Depth struct {
 
 // Depths returns the depths of queues.
 func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, error) {
-	n, err := s.shardCount(ctx)
+	all, err := s.withPools(ctx, queues)
 	if err != nil {
 		return nil, err
 	}
 	pipe := s.rdb.Pipeline()
 	cmds := map[string][]*redis.SliceCmd{}
 	for _, q := range queues {
-		for shard := range n {
-			cmds[q] = append(cmds[q], pipe.HMGet(ctx, wakeKey(shard, q), "ready:n", "ready:h", "taken", "pending"))
+		for shard, lists := range all[q] {
+			for _, list := range lists {
+				cmds[q] = append(cmds[q], pipe.HMGet(ctx, wakeKey(shard, list), "ready:n", "ready:h", "taken", "pending"))
+			}
 		}
 	}
 	if len(cmds) > 0 {
@@ -209,13 +211,19 @@ func (s Queues) Foreign(ctx context.Context, queues []string, isWake func(queue,
 
 // Ready returns up to limit ready elements of a queue, high priority first.
 func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, error) {
-	n, err := s.shardCount(ctx)
+	all, err := s.withPools(ctx, []string{queue})
 	if err != nil {
 		return nil, err
 	}
 	var out []Element
-	for shard := range n {
-		for _, lane := range []string{Lane(queue, 1), Lane(queue, 0)} {
+	for shard, lists := range all[queue] {
+		var lanes []string
+		for priority := 1; priority >= 0; priority-- {
+			for _, list := range lists {
+				lanes = append(lanes, Lane(list, priority))
+			}
+		}
+		for _, lane := range lanes {
 			keys, err := s.rdb.LRange(ctx, ringKey(shard, lane), 0, int64(limit-1)).Result()
 			if err != nil {
 				return nil, fmt.Errorf("list ready nodes: %w", err)
@@ -246,6 +254,13 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 type Looked struct {
 	Wants   []Wake // wake-tasks to send
 	Overdue []Wake // wake-tasks that were asked for long ago and have not come
+	Pools   []Pool // with ready nodes
+}
+
+// Pool is a pool of a queue in a shard.
+type Pool struct {
+	Wake Wake // without a generation
+	Idle bool // nothing was taken from it for longer than the patience of [Queues.Look]
 }
 
 // Look finds queues with ready nodes from which nothing was taken for longer than patience.
@@ -260,11 +275,14 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, queues []strin
 		return out, fmt.Errorf("look for ready nodes: %w", err)
 	}
 	for shard, res := range replies {
-		if len(res) < 2 {
+		if len(res) < 3 {
 			return out, fmt.Errorf("look for ready nodes: script returned %v", res)
 		}
 		out.Wants = append(out.Wants, wakes(shard, res[0])...)
 		out.Overdue = append(out.Overdue, wakes(shard, res[1])...)
+		for _, k := range wakes(shard, res[2]) {
+			out.Pools = append(out.Pools, Pool{Wake{Shard: shard, Queue: k.Queue}, k.Gen == "1"})
+		}
 	}
 	return out, nil
 }
@@ -304,37 +322,31 @@ func Lane(queue string, priority int) string {
 
 // Wakeups reads the wake-up lists of the queues of a worker.
 type Wakeups struct {
-	rdb   single
-	conn  *redis.Conn
-	nudge string
-	at    map[string]Wake // by key, without the generation
-	keys  map[string][]string
+	rdb    single
+	conn   *redis.Conn
+	nudge  string
+	shards int
 }
 
-// Wakeups returns a reader of the wake-up lists of the queues of a worker, on a separate connection.
-func (s Queues) Wakeups(ctx context.Context, worker string, queues map[string]int) (*Wakeups, error) {
+// Wakeups returns a reader of the wake-up lists of a worker, on a separate connection.
+func (s Queues) Wakeups(ctx context.Context, worker string) (*Wakeups, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rdb := s.rdb.(single)
-	w := &Wakeups{rdb: rdb, conn: rdb.Conn(), nudge: nudgeKey(worker), at: map[string]Wake{}, keys: map[string][]string{}}
-	for q := range queues {
-		for shard := range n {
-			key := wakeupKey(shard, q)
-			w.at[key] = Wake{Shard: shard, Queue: q}
-			w.keys[q] = append(w.keys[q], key)
-		}
-	}
-	return w, nil
+	return &Wakeups{rdb: rdb, conn: rdb.Conn(), nudge: nudgeKey(worker), shards: n}, nil
 }
 
 // Next waits for a wake-up of one of some queues, which it prefers in this order. ok is false if there was none for a time,
 // or the wait was ended by [Queues.Nudge].
 func (w *Wakeups) Next(ctx context.Context, queues []string, wait time.Duration) (k Wake, ok bool, err error) {
-	keys := []string{w.nudge}
+	keys, at := []string{w.nudge}, map[string]Wake{}
 	for _, q := range queues {
-		keys = append(keys, w.keys[q]...)
+		for shard := range w.shards {
+			key := wakeupKey(shard, q)
+			keys, at[key] = append(keys, key), Wake{Shard: shard, Queue: q}
+		}
 	}
 	got, err := w.conn.BLPop(ctx, wait, keys...).Result()
 	if errors.Is(err, redis.Nil) {
@@ -345,7 +357,7 @@ func (w *Wakeups) Next(ctx context.Context, queues []string, wait time.Duration)
 		w.conn = w.rdb.Conn() // one that has failed is not used again
 		return k, false, fmt.Errorf("wait for work: %w", err)
 	}
-	k, ok = w.at[got[0]]
+	k, ok = at[got[0]]
 	k.Gen = got[1]
 	return k, ok, nil
 }

@@ -20,7 +20,10 @@ type Literal struct {
 
 // Release is a span of nodes that wait for nothing, where they go, the delay of each (see [Delay]) and the group whose place
 // each needs.
-type Release struct{ Span, Lane, Delay, Lim string }
+type Release struct {
+	Span, Lane, Delay, Lim string
+	Task                   string // as in an [Edge]
+}
 
 // Delay writes that a node waits in ms from when it could run, or until at (unix ms) if that is given, and that it
 // expires as many ms after that. Zero is none.

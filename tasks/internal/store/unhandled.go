@@ -30,8 +30,8 @@ func (s Unhandled) Wait(ctx context.Context, f Flow, node, queue, task string, w
 	return time.Duration(toInt(res[0])) * time.Millisecond, nil
 }
 
-// Tasks returns the tasks with nodes that wait for a handler.
-func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
+// Names returns the tasks with nodes that wait for a handler, without the number of nodes.
+func (s Unhandled) Names(ctx context.Context) ([]UnhandledTask, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
@@ -44,22 +44,35 @@ func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list tasks without a handler: %w", err)
 	}
-	var out []UnhandledTask
-	at, pipe := map[string]int{}, s.rdb.Pipeline()
-	counts := map[int][]*redis.IntCmd{}
-	for shard := range n {
-		for _, name := range names[shard].Val() {
-			i, ok := at[name]
-			if !ok {
-				i, at[name] = len(out), len(out)
-				queue, task, _ := strings.Cut(name, " ")
-				out = append(out, UnhandledTask{Queue: queue, Task: task})
-			}
-			counts[i] = append(counts[i], pipe.ZCard(ctx, unhandledKey(shard, name)))
-		}
+	var all []string
+	for _, c := range names {
+		all = append(all, c.Val()...)
 	}
-	if len(out) == 0 {
-		return nil, nil
+	slices.Sort(all)
+	var out []UnhandledTask
+	for _, name := range slices.Compact(all) {
+		queue, task, _ := strings.Cut(name, " ")
+		out = append(out, UnhandledTask{Queue: queue, Task: task})
+	}
+	return out, nil
+}
+
+// Tasks returns the tasks with nodes that wait for a handler.
+func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
+	out, err := s.Names(ctx)
+	if err != nil || len(out) == 0 {
+		return nil, err
+	}
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	counts := make([][]*redis.IntCmd, len(out))
+	for i := range out {
+		for shard := range n {
+			counts[i] = append(counts[i], pipe.ZCard(ctx, unhandledKey(shard, out[i].key())))
+		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("count nodes without a handler: %w", err)

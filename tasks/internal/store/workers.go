@@ -66,12 +66,21 @@ func (s Workers) Bye(ctx context.Context, name string) error {
 // Infos reads the infos of workers; missing ones are nil.
 func (s Workers) Infos(ctx context.Context, names []string) ([][]byte, error) {
 	out := make([][]byte, len(names))
+	if len(names) == 0 {
+		return out, nil
+	}
+	pipe := s.rdb.Pipeline()
+	raws := make([]*redis.StringCmd, len(names))
 	for i, n := range names {
-		raw, err := s.rdb.Get(ctx, workerKey(n)).Bytes()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("read worker info: %w", err)
+		raws[i] = pipe.Get(ctx, workerKey(n))
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read worker info: %w", err)
+	}
+	for i, c := range raws {
+		if c.Err() == nil {
+			out[i], _ = c.Bytes()
 		}
-		out[i] = raw
 	}
 	return out, nil
 }

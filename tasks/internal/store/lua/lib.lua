@@ -18,6 +18,23 @@ local function chosenKey(ref)
   return id and P .. 'id:' .. id
 end
 
+-- Pools. The ready nodes of a queue are in its lists, and in the lists of its pools, '<queue>{<pool>}', each of which belongs to
+-- the workers with the same handlers.
+
+local function baseOf(q) return string.match(q, '^[^{]*') end
+
+-- withPools returns lanes and the lanes of their pools.
+local function withPools(lanes)
+  local all = {}
+  for _, lane in ipairs(lanes) do
+    all[#all + 1] = lane
+    for _, pool in ipairs(redis.call('SMEMBERS', P .. 'pools')) do
+      if baseOf(pool) == string.sub(lane, 3) then all[#all + 1] = string.sub(lane, 1, 2) .. pool end
+    end
+  end
+  return all
+end
+
 -- Wake-tasks.
 
 -- wants are the wake-tasks that the caller is to send: queue, generation, …
@@ -39,7 +56,7 @@ local function want(q)
   depth[lane] = 0
   if LISTS then
     redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
-    if not h[2] then redis.call('SADD', 'asynq:queues', q) end
+    if not h[2] then redis.call('SADD', 'asynq:queues', baseOf(q)) end
     return
   end
   wants[#wants + 1] = q
@@ -93,6 +110,7 @@ local function push(lane, key, els, head)
   local had = redis.call('LLEN', list) > 0
   bulk(head and 'LPUSH' or 'RPUSH', list, els)
   if not had then redis.call(head and 'LPUSH' or 'RPUSH', P .. 'ring:' .. lane, key) end
+  if string.find(lane, '{', 1, true) then redis.call('SADD', P .. 'pools', string.sub(lane, 3)) end
   local n = 0
   for i = 1, #els do n = n + size(els[i]) end
   deepen(lane, n)

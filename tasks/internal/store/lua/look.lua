@@ -3,11 +3,28 @@
 -- KEYS as in lib
 -- ARGV[1] ms: a queue from which nothing was taken for longer has no worker, and a wake-task that has
 -- been pending for longer is overdue, then queues
--- returns {wants, {queue, generation of an overdue wake-task, …}}
-local stale, patience = {}, tonumber(ARGV[1])
+-- returns {wants, {queue, generation of an overdue wake-task, …}, {pool of one of the queues with ready nodes, 1 if nothing was taken from it for so long, else
+-- 0, …}}
+local UNUSED = 60000 -- ms after which a pool without ready nodes is deleted
+local stale, pools, patience = {}, {}, tonumber(ARGV[1])
 if LISTS and #ARGV > 1 then redis.call('SADD', 'asynq:queues', unpack(ARGV, 2)) end
-for i = 2, #ARGV do
-  local q = ARGV[i]
+local queues, served = {unpack(ARGV, 2)}, {}
+for _, q in ipairs(queues) do served[q] = true end
+for _, pool in ipairs(redis.call('SMEMBERS', P .. 'pools')) do
+  local h = redis.call('HMGET', P .. 'wake:' .. pool, 'taken', 'pending')
+  local used = math.abs(now - math.max(tonumber(h[1] or '0'), tonumber(h[2] or '') or 0))
+  if not waiting(pool) then
+    if used > UNUSED then
+      redis.call('SREM', P .. 'pools', pool)
+      redis.call('DEL', P .. 'wake:' .. pool, P .. 'wakeup:' .. pool)
+    end
+  elseif served[baseOf(pool)] then
+    queues[#queues + 1] = pool
+    pools[#pools + 1] = pool
+    pools[#pools + 1] = used > patience and '1' or '0'
+  end
+end
+for _, q in ipairs(queues) do
   local k = P .. 'wake:' .. q
   local h = waiting(q) and redis.call('HMGET', k, 'pending', 'generation', 'taken')
   if h and math.abs(now - tonumber(h[3] or '0')) > patience then
@@ -19,4 +36,4 @@ for i = 2, #ARGV do
     end
   end
 end
-return {wants, stale}
+return {wants, stale, pools}

@@ -33,7 +33,7 @@ if have[7] then -- nodes that others than their worker ended may still be in a b
       if string.find(lease, ' ' .. W .. '/', 1, true) or string.find(lease, ',' .. W .. '/', 1, true) then return {'busy'} end
     end
   end
-  for _, lane in ipairs(laneNames) do
+  for _, lane in ipairs(withPools(laneNames)) do
     local key = have[8] or W
     local list, ring = P .. 'ready:' .. lane .. ':' .. key, P .. 'ring:' .. lane
     for _, el in ipairs(redis.call('LRANGE', list, 0, -1)) do
@@ -68,7 +68,6 @@ else
   gone[#gone + 1] = DEADLINE
 end
 redis.call('PERSIST', wf)
-redis.call('PERSIST', wf .. ':log')
 local chosen = chosenKey(W)
 if chosen then redis.call('PERSIST', chosen) end
 bulk('HDEL', wf, gone)

@@ -216,7 +216,7 @@ elseif #on > 0 then
   takenFrom = ARGV[13]
   if #elements > 0 then keep(takenFrom) end
   if waiting(q) then want(q) end -- for other slots
-elseif has('arrive') and LISTS and redis.call('EXISTS', 'asynq:{' .. q .. '}:paused') == 1 then
+elseif has('arrive') and LISTS and redis.call('EXISTS', 'asynq:{' .. baseOf(q) .. '}:paused') == 1 then
   status = 'paused'
 elseif has('take') and (has('arrive') or waiting(q)) then
   local h = redis.call('HMGET', wake, 'generation', 'ready:n', 'ready:h', 'high')

@@ -7,8 +7,8 @@
 -- returns {queue, generation, …} of the wake-tasks that are not needed any more
 local ref, key, out = ARGV[1], ARGV[2], {}
 local first = ref .. '/' .. ARGV[3]
-for i = 4, #ARGV do
-  local lane, n = ARGV[i], 0
+for _, lane in ipairs(withPools({unpack(ARGV, 4)})) do
+  local n = 0
   if key == '' then
     local list = P .. 'ready:' .. lane .. ':' .. ref
     for _, el in ipairs(redis.call('LRANGE', list, 0, -1)) do n = n + size(el) end
