@@ -56,13 +56,14 @@ sim: ## the engine in 100,000 random histories, from seed FIRST (1)
 faults: ## every call to Redis refused, unheard, repeated, slow or frozen, one at a time
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_FAULTS=all $(GO) test -count=1 -timeout 1h -run 'AFaultAtAnyCall$$' ./tasks ./tasks/workqueue ./jobs ./orchestrator/webhook ./jobs/agent ./orchestrator/event ./proxies ./sites/record
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, manifests of Kubernetes
 	@files=$$(gofmt -l $$(git ls-files '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt -w these:"; echo "$$files"; exit 1; fi
 	$(GO) vet -tags e2e ./...
 	$(GO) -C scripts/browser vet ./...
 	$(GO) -C scripts/crawlbench vet ./...
 	$(GO) tool -modfile=scripts/lint/go.mod staticcheck ./...
+	$(GO) -C scripts/lint test -count=1 .
 
 vuln: ## known vulnerabilities in what is called; says so where the database cannot be reached
 	@out=$$($(GO) tool -modfile=scripts/lint/go.mod govulncheck ./... 2>&1); code=$$?; echo "$$out"; \

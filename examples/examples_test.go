@@ -15,14 +15,17 @@ import (
 )
 
 const (
-	firstProgram = "firstprogram" // the program of README.md and tasks/doc.go
-	limit        = time.Minute    // for one example, while the tests of other packages run
+	firstProgram = "firstprogram"  // the program of README.md and tasks/doc.go
+	limit        = 2 * time.Minute // for one example, while the tests of other packages run
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // Every example prints the output in the comment at its end, and exits.
 func TestExamplesPrintTheirOutput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it links all examples")
+	}
 	t.Parallel()
 	bin := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", bin, "./...").CombinedOutput(); err != nil {

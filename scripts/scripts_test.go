@@ -59,6 +59,9 @@ func checkout(t *testing.T) string {
 }
 
 func TestRenamedModuleBuilds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it builds a copy of the module")
+	}
 	t.Parallel()
 	const name = "example.org/some-team/muster.v2"
 	dir := checkout(t)

@@ -111,6 +111,16 @@ func (c *Client) Rates(ctx context.Context, f tasktype.RateFilter) ([]tasktype.R
 	return points, nil
 }
 
+// History returns the series that f selects, by name: depths of queues and memory of workers, every minute of the last 25
+// hours. A minute in which no worker was running has no value. It includes at most 300 series per hour.
+func (c *Client) History(ctx context.Context, f tasktype.HistoryFilter) ([]tasktype.Series, error) {
+	list, err := c.eng.Inspector.History(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	return list, nil
+}
+
 // ErrNoNode means that a workflow has no node with the given id.
 var ErrNoNode = engine.ErrNoNode
 

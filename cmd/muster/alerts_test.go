@@ -71,8 +71,11 @@ func TestRunbookHasTheDataDirectoryOfTheUnits(t *testing.T) {
 func TestAlertsAreOfMetricsThatThereAreAndHaveARunbook(t *testing.T) {
 	t.Parallel()
 	page := rootFile(t, "docs", "how-to", "runbook.md")
-	rules := alertRules(t)
+	rules, tests := alertRules(t), rootFile(t, "deploy", "prometheus", "muster.rules.test.yaml")
 	for _, r := range rules {
+		if !strings.Contains(tests, "        alertname: "+r.Alert+"\n        exp_alerts:\n") {
+			t.Errorf("%s: muster.rules.test.yaml does not make it fire", r.Alert)
+		}
 		if bad := unknownMetrics(t, r.Expr); len(bad) > 0 || metricName.FindString(r.Expr) == "" {
 			t.Errorf("%s: %s names %q, which docs/reference/metrics.md does not list", r.Alert, r.Expr, bad)
 		}

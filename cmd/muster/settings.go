@@ -14,6 +14,7 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
+	"muster/tasks"
 )
 
 // globalSettings can be set by flags of every command.
@@ -135,7 +136,7 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 		w = raw(env.stderr) // without bars, lines need no coordination
 	}
 	if cfg.Format == "auto" && env.terminal() && level.Level() > slog.LevelInfo {
-		return slog.New(logctx.Handler(noteHandler{w: w, level: level}))
+		return slog.New(tasks.LogHandler(logctx.Handler(noteHandler{w: w, level: level})))
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	if logsJSON(env, cfg) {
@@ -145,7 +146,7 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 			}
 			return a
 		}
-		return slog.New(logctx.Handler(slog.NewJSONHandler(w, opts)))
+		return slog.New(tasks.LogHandler(logctx.Handler(slog.NewJSONHandler(w, opts))))
 	}
 	opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && a.Key == slog.TimeKey {
@@ -153,7 +154,7 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 		}
 		return a
 	}
-	return slog.New(logctx.Handler(slog.NewTextHandler(w, opts)))
+	return slog.New(tasks.LogHandler(logctx.Handler(slog.NewTextHandler(w, opts))))
 }
 
 // progressFlag is for commands that show their progress.

@@ -88,7 +88,7 @@ func (s *Site) ask(w http.ResponseWriter, r *http.Request, a Action) {
 	if r.URL.RawQuery != "" {
 		path += "?" + r.URL.RawQuery
 	}
-	v := s.framed(r, View{Name: q.Title, At: q.At, Data: form{q, s.token(w, r), path}})
+	v := s.counted(r.Context(), s.framed(r, View{Name: q.Title, At: q.At, Data: form{q, s.token(w, r), path}}))
 	v.question = true
 	s.write(w, s.execute(http.StatusOK, s.confirm, v))
 }
@@ -136,7 +136,7 @@ func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
 	case err != nil:
 		s.Fail(w, r, err)
 	case done.Title != "":
-		v := s.framed(r, View{Name: done.Title, Data: done})
+		v := s.counted(r.Context(), s.framed(r, View{Name: done.Title, Data: done}))
 		v.question = true
 		status := http.StatusOK
 		if done.Created != "" {

@@ -2,6 +2,8 @@ package webui
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -77,21 +79,51 @@ func NewChart(title string, points []Point, since, until time.Time, step time.Du
 // Line is a sparkline of a share, drawn by the template "line".
 type Line struct {
 	Title  string    // accessible description
-	Shares []float64 // from 0 to 1, oldest first
+	Shares []float64 // from 0 to 1, oldest first; negative for no value
+	Before []float64 // an earlier line for comparison; optional
 }
 
-// Path returns the line as points in a drawing with width 100 and height 24.
-func (l Line) Path() string {
-	var path string
-	for i, share := range l.Shares {
-		x := 98.0
-		if len(l.Shares) > 1 {
-			x = 2 + 96*float64(i)/float64(len(l.Shares)-1)
+// Path returns the line as an SVG path in a drawing with width 100 and height 24.
+func (l Line) Path() string { return path(l.Shares) }
+
+// PathBefore returns the earlier line as an SVG path in the same drawing.
+func (l Line) PathBefore() string { return path(l.Before) }
+
+func path(shares []float64) string {
+	var out strings.Builder
+	step := 96 / float64(max(len(shares)-1, 1))
+	gap := true
+	for i, share := range shares {
+		if share < 0 {
+			gap = true
+			continue
 		}
-		path += fmt.Sprintf("%.1f,%.1f ", x, 22-20*min(max(share, 0), 1))
-		if len(l.Shares) == 1 {
-			path = fmt.Sprintf("2,%.1f ", 22-20*min(max(share, 0), 1)) + path
+		x, y := 2+step*float64(i), 22-20*min(share, 1)
+		if gap { // a dot, if no value follows
+			fmt.Fprintf(&out, "M%.1f,%.1fh.1", x, y)
+		} else {
+			fmt.Fprintf(&out, "L%.1f,%.1f", x, y)
 		}
+		gap = false
 	}
-	return path
+	if len(shares) == 1 {
+		out.WriteString("H98")
+	}
+	return out.String()
+}
+
+// NewLine returns a line of counts, and of earlier counts for comparison, in the same scale. Negative counts are unknown.
+func NewLine(title string, counts, before []int64) Line {
+	most := int64(1)
+	for _, n := range slices.Concat(counts, before) {
+		most = max(most, n)
+	}
+	shares := func(counts []int64) []float64 {
+		var out []float64
+		for _, n := range counts {
+			out = append(out, float64(n)/float64(most))
+		}
+		return out
+	}
+	return Line{Title: title, Shares: shares(counts), Before: shares(before)}
 }

@@ -62,7 +62,7 @@ func (s *Site) failed(r *http.Request, err error) response {
 		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "page", r.URL.Path, "error", err)
 	}
 	v := s.framed(r, View{Name: content.Title, Data: content})
-	v.question = !content.Retry
+	v.question = !content.Retry && code != http.StatusNotFound // it may exist later
 	return s.execute(code, s.errors, v)
 }
 

@@ -17,6 +17,7 @@ var formats = template.FuncMap{
 	"short":  Short,
 	"number": Number[int64],
 	"count":  Number[int],
+	"plain":  Plain,
 	"list":   func(words ...string) []string { return words },
 	"list2":  func(a, b any) []any { return []any{a, b} },
 }

@@ -25,6 +25,7 @@ const (
 	pageShare  = 50 * time.Millisecond // this age, multiplied by the square of the number of open pages
 	maxShare   = 15 * time.Second      // maximum of it
 	pingEvery  = 2 * time.Second       // maximum interval of polls, so that an open page notices an outage
+	keepCounts = 5 * time.Second       // maximum age of counts of the navigation
 	minZip     = 1000                  // minimum size of a compressed response
 )
 
@@ -144,7 +145,24 @@ func (s *Site) render(ctx context.Context, r *http.Request, p page, timeout time
 	if err != nil {
 		return s.failed(r, err)
 	}
-	return s.execute(http.StatusOK, p.show, s.framed(r, v))
+	return s.execute(http.StatusOK, p.show, s.counted(ctx, s.framed(r, v)))
+}
+
+// counted adds the counts of the navigation to a view, if they are available.
+func (s *Site) counted(ctx context.Context, v View) View {
+	if s.cfg.Counts == nil {
+		return v
+	}
+	counts, err := s.counts.Get(ctx, "", func(ctx context.Context) (map[string]Count, time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, pollTime)
+		defer cancel()
+		counts, err := s.cfg.Counts(ctx)
+		return counts, keepCounts, err
+	})
+	if err == nil {
+		v.Numbers = counts
+	}
+	return v
 }
 
 // framed adds the data of the frame to a view.

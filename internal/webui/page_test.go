@@ -334,3 +334,36 @@ func TestPollNoticesOutage(t *testing.T) {
 		}
 	})
 }
+
+// The navigation has counts, a poll notices that they change, and a page is shown without them if they are not available.
+func TestNavigationHasCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var n int64
+		var failed error
+		h := New(Config{
+			Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
+			May:   func(*http.Request, Class) bool { return false },
+			Menu:  []Area{{Link: Link{"To do", "/todo"}}, {Link: Link{"Workers", "/workers"}}},
+			Counts: func(context.Context) (map[string]Count, error) {
+				return map[string]Count{"/todo": {n, "open", false}}, failed
+			},
+			Logger: silent,
+		}).Page("shown", func(context.Context, *http.Request) (View, error) { return View{}, nil })
+		const none, one = `<a href="/todo">To do</a>`, `<a href="/todo">To do <span class="count">1<span class="off"> open</span></span></a>`
+		w := get(t.Context(), h, "/", "", nil)
+		if !strings.Contains(w.Body.String(), none) || !strings.Contains(w.Body.String(), `<a href="/workers">Workers</a>`) {
+			t.Errorf("got %s, want no counts", w.Body)
+		}
+		n = 1
+		time.Sleep(keepCounts)
+		if w := get(t.Context(), h, "/", w.Header().Get("ETag"), nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), one) {
+			t.Errorf("got %d %s, want %s", w.Code, w.Body, one)
+		}
+		failed = errors.New("redis is away")
+		time.Sleep(keepCounts)
+		if w := get(t.Context(), h, "/", "", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), none) {
+			t.Errorf("got %d %s, want a page without counts", w.Code, w.Body)
+		}
+	})
+}

@@ -44,6 +44,8 @@ type Config struct {
 	Menu []Area
 	// Shows reports whether the sender of a request sees the navigation area with a URL. Default: all areas.
 	Shows func(r *http.Request, url string) bool
+	// Counts returns counts that the navigation shows, by the URL of their areas. They are cached for some seconds. Optional.
+	Counts func(context.Context) (map[string]Count, error)
 	// Search is the path of the search form, and SearchHint its placeholder. If Search is empty, there is no form.
 	Search, SearchHint string
 	// Pages contains the templates: each file "pages/NAME.html" defines "main", and "pages/parts.html" contains common parts.
@@ -74,11 +76,19 @@ type Area struct {
 	Pages []Link
 }
 
+// Count is a count beside a link of the navigation.
+type Count struct {
+	N    int64
+	What string // what is counted
+	Bad  bool
+}
+
 // Site serves pages. It is safe for concurrent use, and starts no goroutines.
 type Site struct {
 	cfg          Config
 	open         Cache[response] // by rights and URL
 	pings        Cache[struct{}]
+	counts       Cache[map[string]Count]
 	confirm      *template.Template
 	done         *template.Template
 	errors       *template.Template
@@ -107,8 +117,9 @@ type View struct {
 	// Fixed means that the page does not change automatically.
 	Fixed bool
 
-	Config             // configuration of the site
-	Now      time.Time // time of the request
+	Config                    // configuration of the site
+	Now      time.Time        // time of the request
+	Numbers  map[string]Count // of the navigation, by URL; nil if unknown
 	request  *http.Request
 	question bool // does not change automatically
 }

@@ -28,7 +28,16 @@ var itemChoices = []taskui.Choice{
 }
 
 // reviews are the decisions about items in review, on the page "To do" of tasks/ui. Their IDs are JOB/KEY.
-type reviews struct{ jobs *jobs.Service }
+type reviews struct {
+	jobs  *jobs.Service
+	known *known
+}
+
+// Count returns the number of items in review.
+func (c reviews) Count(ctx context.Context) (int64, error) {
+	n, err := c.known.inReview(ctx, c.jobs)
+	return n.Items, err
+}
 
 // decideURL returns the page of a choice for an item.
 func decideURL(label, job, key string) string {

@@ -28,7 +28,7 @@ func TestPagesOfAJob(t *testing.T) {
 	w.emit(jobs.Item{Key: "...", Text: hostile, Citations: []string{"page " + hostile}}, jobs.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, jobs.Item{Key: "c", Text: "third"})
 	w.fail("unclear " + hostile)
 	w.fail("unclear " + hostile)
-	showsText(t, w.h, "/jobs", `data-hold`, `<tr id="j-`+j.ID+`">`, j.ID, "careful", "processing", "0 of 3", `\u202e`)
+	showsText(t, w.h, "/jobs", `<tr id="j-`+j.ID+`">`, j.ID, "careful", "processing", "0 of 3", `\u202e`)
 	showsText(t, w.h, "/jobs?status=failed", "No matching jobs")
 	showsText(t, w.h, "/jobs?status=processing&kind=pipeline&name=careful", j.ID)
 	if _, body := get(t, w.h, "/jobs?label="+url.QueryEscape(hostile)); !strings.Contains(body, j.ID) {

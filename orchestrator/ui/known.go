@@ -17,6 +17,7 @@ import (
 // known caches data for all pages that takes many Redis commands. It is safe for concurrent use.
 type known struct {
 	failures taskui.Failures
+	history  taskui.History
 	checks   recent[health.Report]
 	stuck    recent[[]jobs.Stuck]
 	queues   recent[[]tasktype.Queue]
@@ -47,4 +48,12 @@ func (r *recent[T]) get(ctx context.Context, keep time.Duration, read func(conte
 		r.v, r.until = v, time.Now().Add(keep)
 	}
 	return v, err
+}
+
+// inReview returns the number of items in review and of their jobs.
+func (k *known) inReview(ctx context.Context, of *jobs.Service) (reviewCount, error) {
+	return k.review.get(ctx, keepReviews, func(ctx context.Context) (reviewCount, error) {
+		items, jobs, err := of.InReview(ctx)
+		return reviewCount{items, jobs}, err
+	})
 }

@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	newest     = 5                // failures per kind on the overview
-	keepCounts = 3 * time.Second  // age of cached counts
-	keepChecks = 10 * time.Second // age of cached health checks
-	keepPool   = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
+	newest      = 5                // failures per kind on the overview
+	keepCounts  = 3 * time.Second  // age of cached counts
+	keepReviews = 5 * time.Second  // age of the cached number of items in review, which reads their jobs
+	keepChecks  = 10 * time.Second // age of cached health checks
+	keepPool    = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
 )
 
 // overviewData is the first page: problems and the state of the system.
@@ -32,14 +33,16 @@ type overviewData struct {
 	Attention         []attention
 	Workers           []tasktype.Worker
 	Slots, Busy       int
-	Redis             *health.Result   // nil without checks
-	Queues            []tasktype.Queue // with waiting tasks
-	Waiting           int64            // tasks in them
-	Running           int64            // workflows
-	Open              int64            // open external tasks
-	Review            reviewCount      // items in review
+	Redis             *health.Result    // nil without checks
+	Queues            []taskui.QueueRow // with waiting tasks
+	waiting           []tasktype.Queue
+	Waiting           int64       // tasks in them
+	Running           int64       // workflows
+	Open              int64       // open external tasks
+	Review            reviewCount // items in review
 	Failing           []taskui.FailingTask
 	Hour              webui.Chart
+	Lines             taskui.Hour
 	Succeeded, Failed int64 // in the last hour
 	Jobs              []jobCount
 	Sites             *siteCounts    // nil without sites
@@ -143,7 +146,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 		return err
 	}
 	d.trouble(taskui.Queues(queues))
-	d.Queues, d.Waiting = taskui.Waiting(queues)
+	d.waiting, d.Waiting = taskui.Waiting(queues)
 	counts, err := p.cfg.Client.CountWorkflows(ctx)
 	if err != nil {
 		return err
@@ -166,6 +169,10 @@ func (p overviewPage) readRates(ctx context.Context, d *overviewData) error {
 		d.Failed += r.Failed
 	}
 	d.Hour = webui.NewChart("Tasks that ended in the last hour, by minute", all, now.Add(-time.Hour), now, time.Minute)
+	if d.Lines, err = p.known.history.Hour(ctx, p.cfg.Client, points); err != nil {
+		return err
+	}
+	d.Queues = d.Lines.Rows(d.waiting)
 	failing, trouble, err := taskui.Failing(ctx, p.cfg.Client, points)
 	d.Failing = failing
 	d.trouble(trouble)
@@ -185,11 +192,7 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 	if err != nil {
 		return err
 	}
-	d.Review, err = p.known.review.get(ctx, keepCounts, func(ctx context.Context) (reviewCount, error) {
-		items, jobs, err := p.cfg.Jobs.InReview(ctx)
-		return reviewCount{items, jobs}, err
-	})
-	if err != nil {
+	if d.Review, err = p.known.inReview(ctx, p.cfg.Jobs); err != nil {
 		return err
 	}
 	stuck, err := p.known.stuck.get(ctx, keepChecks, p.cfg.Jobs.Stuck)

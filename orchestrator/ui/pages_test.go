@@ -30,15 +30,20 @@ func TestPagesShowTheSystem(t *testing.T) {
 	if err := w.cfg.Client.Redis().SAdd(t.Context(), "asynq:queues", "default").Err(); err != nil { // like asynq's client
 		t.Fatal(err)
 	}
-	if strings.Contains(w.shows("/ui/", http.StatusOK), "asynqmon") {
-		t.Error("the navigation has a link to asynqmon")
+	for _, path := range []string{"/ui/", "/ui/tasks/queues/default"} {
+		if strings.Contains(w.shows(path, http.StatusOK), "asynqmon") {
+			t.Errorf("%s has a link to asynqmon without tasks of asynq", path)
+		}
+	}
+	if err := w.cfg.Client.Redis().LPush(t.Context(), "asynq:{default}:pending", "t1").Err(); err != nil { // like asynq's client
+		t.Fatal(err)
 	}
 	proxy := poolURL + "/" + url.PathEscape(w.first())
 	for path, texts := range map[string][]string{
 		"/ui/": {"workers", "none is up", "shop.example", "errors: 20 %", "it is stuck in create: no agent of role creator", "no creator &lt;script&gt;", "1 failed",
-			"Proxies ready", "1 items in review", "0 open tasks", `href="/ui/jobs/` + w.failed + `"`, `href="/ui/keys"`},
+			"Proxies ready", "1 items in review", `To do <span class="count">1<`, "0 open tasks", `href="/ui/jobs/` + w.failed + `"`, `href="/ui/keys"`},
 		"/ui/sites":                     {"shop.example", "idle.example", "critical", "5 of 5", scrapeURL(w.scrape), "errors: 20 %"},
-		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<polyline points="2,`, "Pages/s", "Scrape now…"},
+		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<path d="M2.0,`, "Pages/s", "Scrape now…"},
 		"/ui/sites/idle.example":        {"not known", "muster scrape idle.example"},
 		"/ui/scrapes":                   {w.scrape, `<tr id="s-` + w.scrape + `">`, "1 in the last week"},
 		"/ui/scrapes?site=idle.example": {"None in the last week", `<a href="/ui/scrapes">show all</a>`},
@@ -59,7 +64,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 		"/ui/search?q=defaul":           {"pipeline of default"},
 		"/ui/search?q=198.51":           {"198.51.0.1", "The first 20."},
 		"/ui/tasks/":                    {"Overview", `href="/ui/keys"`},
-		"/ui/tasks/queues/default":      {`href="/asynqmon/queues/default"`},
+		"/ui/tasks/queues/default":      {`href="/asynqmon/queues/default"`, "1 of plain asynq clients"},
 	} {
 		w.shows(path, http.StatusOK, texts...)
 	}
@@ -281,8 +286,8 @@ func TestLongListsAreCut(t *testing.T) {
 		}
 	}
 	for path, rows := range map[string]int{"/ui/sites": sitesAtOnce + idleAtOnce, "/ui/sites?from=120": 10 + idleAtOnce, "/ui/keys": keyLines} {
-		if body := w.shows(path, http.StatusOK, " more"); strings.Count(body, "<tr>")-strings.Count(body, "<thead>") != rows {
-			t.Errorf("%s: got %d rows, want %d", path, strings.Count(body, "<tr>")-strings.Count(body, "<thead>"), rows)
+		if body := w.shows(path, http.StatusOK, " more"); strings.Count(body, "<tr")-strings.Count(body, "<thead>") != rows {
+			t.Errorf("%s: got %d rows, want %d", path, strings.Count(body, "<tr")-strings.Count(body, "<thead>"), rows)
 		}
 	}
 	w.shows("/ui/sites", http.StatusOK, "from=40")

@@ -79,11 +79,15 @@ type pages struct {
 
 // Routes returns all routes below /ui/. The handlers are safe for concurrent use.
 func Routes(cfg Config) []Route {
-	p := &pages{cfg: cfg, site: webui.New(webui.Config{
+	p := &pages{cfg: cfg}
+	p.site = webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
 		Ping:  func(ctx context.Context) error { return cfg.Client.Redis().Ping(ctx).Err() },
 		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Reads: reads, OnAction: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
-	})}
+		Counts: func(ctx context.Context) (map[string]webui.Count, error) {
+			return taskui.Counts(ctx, cfg.Client, fleet, p.decisions())
+		},
+	})
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
 	p.jobs()
@@ -171,20 +175,24 @@ func (p *pages) action(path string, a webui.Action) {
 	p.add("POST "+prefix+path, do, role)
 }
 
+// decisions returns the decisions about items in review; nil without jobs.
+func (p *pages) decisions() taskui.Decisions {
+	if p.cfg.Jobs == nil {
+		return nil
+	}
+	return reviews{p.cfg.Jobs, &p.known}
+}
+
 // tasks adds the pages of tasks/ui.
 func (p *pages) tasks() {
 	var nav []taskui.Link
 	for _, a := range menu(p.cfg) {
 		nav = append(nav, taskui.Link(a.Link))
 	}
-	var decisions taskui.Decisions
-	if p.cfg.Jobs != nil {
-		decisions = reviews{p.cfg.Jobs}
-	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
 		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
-		Asynq: asynqmon, Decisions: decisions,
+		Asynq: asynqmon, Decisions: p.decisions(),
 		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
 	p.add("GET "+fleet, h, access.Viewer)

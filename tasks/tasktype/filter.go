@@ -41,6 +41,7 @@ type RateFilter struct {
 	Queue string        // empty: all
 	Task  string        // empty: all
 	Since time.Time     // starts with the minute or hour of this time; zero: all retained counts
+	Until time.Time     // ends with the minute or hour of this time; zero: now
 	Step  time.Duration // [time.Minute] or [time.Hour]; 0 means a minute
 }
 

@@ -14,6 +14,7 @@ type Queue struct {
 	Pending  int64         `json:"pending"`    // ready tasks
 	Active   int64         `json:"active"`     // tasks in the batches of workers
 	Archived int64         `json:"archived"`   // asynq's own tasks archived by an operator or by asynq
+	Asynq    int64         `json:"asynq"`      // asynq's own tasks in Pending, Active and Archived
 	Latency  time.Duration `json:"latency_ns"` // time since a worker last took a task while some are pending; 0 without pending tasks
 	Paused   bool          `json:"paused"`     // whether workers are prevented from taking tasks
 	Workers  int           `json:"workers"`    // number of live workers of the queue

@@ -153,8 +153,19 @@ func (b bulk) countAll(ctx context.Context, f tasktype.WorkflowFilter) (n int, m
 	}
 }
 
+// pauses returns the queue that is paused before the action, or "".
+func pauses(r *http.Request) string {
+	if q := r.URL.Query(); q.Has("pause") {
+		return q.Get("queue")
+	}
+	return ""
+}
+
 func (b bulk) ask(ctx context.Context, r *http.Request) (webui.Question, error) {
 	sel, err := b.choose(ctx, r)
+	if queue := pauses(r); queue != "" {
+		b.Text += fmt.Sprintf(" The queue %q is paused first.", queue)
+	}
 	return webui.Question{
 		Title: b.Name + " workflows", Button: b.Name + " workflows", Danger: b.Danger, Back: sel.back, At: b.cfg.Prefix + "/workflows",
 		Text: fmt.Sprintf("Selection: %s: %s. %s", sel.which, sel.count, b.Text),
@@ -162,6 +173,11 @@ func (b bulk) ask(ctx context.Context, r *http.Request) (webui.Question, error) 
 }
 
 func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error) {
+	if queue := pauses(r); queue != "" {
+		if err := b.client.PauseQueue(ctx, queue); err != nil {
+			return webui.Result{}, err
+		}
+	}
 	sel, err := b.choose(ctx, r)
 	if err != nil {
 		return webui.Result{}, err

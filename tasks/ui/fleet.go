@@ -16,17 +16,22 @@ import (
 const mostReserved = 20
 
 type queuesData struct {
-	Queues []tasktype.Queue
+	Queues []QueueRow
 	Due    []tasktype.DueNode
 	Outbox tasktype.Outbox
 }
 
 func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) {
 	var d queuesData
-	var err error
-	if d.Queues, err = s.client.Queues(ctx); err != nil {
+	all, err := s.client.Queues(ctx)
+	if err != nil {
 		return webui.View{}, err
 	}
+	hour, err := s.history.Hour(ctx, s.client, nil)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d.Queues = hour.Rows(all)
 	if d.Due, err = s.client.Due(ctx, mostReserved); err != nil {
 		return webui.View{}, err
 	}
@@ -39,11 +44,12 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 // queueData is a queue with its waiting tasks and its statistics.
 type queueData struct {
 	tasktype.Queue
+	Depth   depth
 	Rows    []taskRow
 	Hour    webui.Chart
 	Day     webui.Chart
 	Ready   []tasktype.ReservedNode // the next nodes
-	Asynq   string                  // URL of the queue in asynqmon; empty without it
+	Monitor string                  // URL of the queue in asynqmon; empty without it
 	Workers []tasktype.Worker       // workers of the queue
 }
 
@@ -67,8 +73,11 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 		return webui.View{}, webui.NotFound("Queue not found: no task was sent to it in the last day.")
 	}
 	d.Name = name
-	if s.cfg.Asynq != "" {
-		d.Asynq = s.cfg.Asynq + "/queues/" + url.PathEscape(name)
+	if s.cfg.Asynq != "" && d.Queue.Asynq > 0 {
+		d.Monitor = s.cfg.Asynq + "/queues/" + url.PathEscape(name)
+	}
+	if d.Depth, err = s.readDepth(ctx, name, last.now); err != nil {
+		return webui.View{}, err
 	}
 	d.Rows, d.Day = last.rows, newChart("Completed tasks of the queue in the last day, by hour", last.points, last.since, last.now, time.Hour)
 	since := last.now.Add(-time.Hour)
@@ -105,6 +114,7 @@ type workersData struct {
 // workerRow is a worker with its running tasks.
 type workerRow struct {
 	tasktype.Worker
+	Past memory
 	Runs []tasktype.ActiveNode // at most mostRuns
 	More int
 }
@@ -124,9 +134,13 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 	for _, a := range active {
 		byWorker[a.Worker] = append(byWorker[a.Worker], a)
 	}
+	past, err := s.readMemory(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
 	var d workersData
 	for _, w := range live {
-		row := workerRow{Worker: w, Runs: byWorker[w.Name]}
+		row := workerRow{Worker: w, Past: past[w.Name], Runs: byWorker[w.Name]}
 		row.More = max(len(row.Runs)-mostRuns, 0)
 		row.Runs = row.Runs[:len(row.Runs)-row.More]
 		d.Workers = append(d.Workers, row)

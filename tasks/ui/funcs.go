@@ -14,15 +14,16 @@ import (
 
 // funcs are the functions of the templates.
 var funcs = template.FuncMap{
-	"state":    stateWord,
-	"segment":  url.PathEscape,
-	"workflow": workflowWord,
-	"bytes":    mebibytes,
-	"ran":      ran,
-	"outcome":  outcomeWord,
-	"line":     func(text string) string { return clip.Line(text, 300) },
-	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
-	"labels":   newLabels,
+	"state":     stateWord,
+	"segment":   url.PathEscape,
+	"workflow":  workflowWord,
+	"bytes":     mebibytes,
+	"mebibytes": func(n int64) string { return mebibytes(uint64(n)) },
+	"ran":       ran,
+	"outcome":   outcomeWord,
+	"line":      func(text string) string { return clip.Line(text, 300) },
+	"names":     func(prefix string, list []taskRow) any { return names{prefix, list} },
+	"labels":    newLabels,
 	"flows": func(prefix string, selectable bool, list []flowRow) any {
 		return flows{prefix, selectable, list}
 	},

@@ -33,6 +33,7 @@ type nodeData struct {
 	MoreAfter     int
 	Alone         bool // the workflow is too large to find the dependencies
 	In, Out       document
+	Log           []tasktype.LogLine
 	Trace         string // trace ID of the workflow, or empty
 	Last          *lastAttempt
 	Hidden        bool // the client may not see inputs and results
@@ -107,8 +108,15 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	if d.Hidden = !s.cfg.Data(r); d.Hidden {
 		d.In, d.Out, d.Headers = document{}, document{}, nil
 	}
+	if d.Log, err = s.log(ctx, r, id, node); err != nil {
+		return webui.View{}, err
+	}
 	d.setLast(time.Now())
-	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d, Fixed: d.over}, nil
+	view := webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}
+	if d.over {
+		view.Every = endedEvery
+	}
+	return view, nil
 }
 
 // setLast sets the current or last run, unless it is in Tried.

@@ -17,13 +17,14 @@ type overviewData struct {
 	Workers                []tasktype.Worker
 	Slots, Busy            int
 	Trouble                []Trouble
-	Queues                 []tasktype.Queue // with waiting tasks
+	Queues                 []QueueRow // with waiting tasks
 	Waiting                int64
 	Open                   int64 // tasks that wait for external completion
 	Live                   int64 // running workflows
 	FailingTasks           []FailingTask
 	Outbox                 tasktype.Outbox
 	Hour                   webui.Chart
+	Lines                  Hour
 	Succeeded, Failed      int64 // in the last hour
 	Running, Failing, Last []flowRow
 }
@@ -46,7 +47,8 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	d.Trouble = Queues(queues)
-	d.Queues, d.Waiting = Waiting(queues)
+	waiting, n := Waiting(queues)
+	d.Waiting = n
 	if d.Open, err = Open(ctx, s.client); err != nil {
 		return webui.View{}, err
 	}
@@ -68,6 +70,10 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 		d.Succeeded += p.Succeeded
 		d.Failed += p.Failed
 	}
+	if d.Lines, err = s.history.Hour(ctx, s.client, points); err != nil {
+		return webui.View{}, err
+	}
+	d.Queues = d.Lines.Rows(waiting)
 	failing, trouble, err := Failing(ctx, s.client, points)
 	if err != nil {
 		return webui.View{}, err

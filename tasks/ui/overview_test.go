@@ -36,6 +36,8 @@ func TestOverviewHasTrouble(t *testing.T) {
 		`<span>Waiting tasks</span><b>1</b>`,
 		`<span>To do</span><b>1</b>`,
 		`class="n">100 %</td>`,
+		`Workflows <span class="count bad">1<span class="off"> failed</span></span></a>`,
+		`To do <span class="count">1<span class="off"> open</span></span></a>`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("got %s, want %q in it", body, want)

@@ -252,7 +252,7 @@ func TestWorkflowsAreFilteredByError(t *testing.T) {
 			t.Errorf("%s: got %.3000s", query, body)
 		}
 	}
-	wantIn(t, h, "/workflows?error=card", "u.fails: the card was declined", "/tasks/retry?error=card", "data-still")
+	wantIn(t, h, "/workflows?error=card", "u.fails: the card was declined", "/tasks/retry?error=card")
 	wantIn(t, h, "/retry?error=card", `with the error &#34;card&#34;: 1.`)
 	if body := wantPosted(t, h, http.StatusOK, "/retry?error=card"); !strings.Contains(body, "Retried 1 workflow.") {
 		t.Errorf("got %s", body)
@@ -305,8 +305,9 @@ func TestDataIsHidden(t *testing.T) {
 		viewer int
 		shown  bool // to admins
 	}{
-		at:                {http.StatusOK, false},
+		at:                {http.StatusOK, true}, // in the log
 		at + "/nodes/0":   {http.StatusOK, true},
+		at + "/nodes/1":   {http.StatusOK, true},
 		"/todo":           {http.StatusOK, true},
 		at + "/inputs/0":  {http.StatusForbidden, true},
 		at + "/results/0": {http.StatusForbidden, true},
@@ -564,7 +565,12 @@ func TestQueueIsEmptied(t *testing.T) {
 		}
 	}
 	wantIn(t, h, "/cancel?queue=slow", "wait in queue", ": 1.")
-	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow")
+	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?pause=1&amp;queue=slow"`)
+	wantIn(t, h, "/cancel?queue=slow&pause=1", ": 1.", "is paused first")
+	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow&pause=1")
+	if queues, err := client.Queues(ctx); err != nil || len(queues) != 2 || !queues[1].Paused {
+		t.Errorf("got %+v, %v, want a paused queue", queues, err)
+	}
 	if state, err := waiting.Status(ctx); err != nil || state != tasktype.Failed {
 		t.Errorf("a workflow of the queue: got %s, %v, want FAILURE", state, err)
 	}
@@ -598,5 +604,25 @@ func TestListsHaveErrors(t *testing.T) {
 	f.Drain()
 	for _, path := range []string{"/workflows", "/"} {
 		wantIn(t, h, path, run.ID(), `<small class="badtext">no stock &lt;b&gt;</small>`)
+	}
+}
+
+func TestPagesHaveLogs(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	run, err := tasks.Group(text.S("one"), text.S("two")).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	at := "/workflows/" + run.ID()
+	line := func(node, s string) string {
+		return `class="warntext">WARN</td><td data-title="Task" class="nowrap"><a href="/tasks` + at + `/nodes/` + node + `">u.text</a></td><td data-title="Text">&lt;i&gt;got&lt;/i&gt; text=` + s + "</td>"
+	}
+	for path, want := range map[string][2]bool{at: {true, true}, at + "/nodes/0": {true, false}, at + "/nodes/1": {false, true}} {
+		_, body := get(t, h, path)
+		if got := [2]bool{strings.Contains(body, line("0", "one")), strings.Contains(body, line("1", "two"))}; got != want {
+			t.Errorf("%s: got the lines of the tasks: %v, want %v", path, got, want)
+		}
 	}
 }

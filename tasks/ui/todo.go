@@ -44,6 +44,8 @@ type Choice struct {
 type Decisions interface {
 	// List returns the decisions that wait, the oldest first, and whether there are more.
 	List(ctx context.Context, most int) (list []ToDo, more bool, err error)
+	// Count returns the number of decisions that wait. Open pages call it every few seconds.
+	Count(ctx context.Context) (int64, error)
 	decider
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"muster/internal/clip"
 	"muster/internal/webui"
@@ -120,6 +121,27 @@ func Open(ctx context.Context, client *tasks.Client) (n int64, err error) {
 		n += t.Open
 	}
 	return n, err
+}
+
+// Counts returns counts for the navigation by the URLs of [Links]: failed workflows, and open tasks with the decisions of the program.
+func Counts(ctx context.Context, client *tasks.Client, prefix string, d Decisions) (map[string]webui.Count, error) {
+	prefix = strings.TrimRight(prefix, "/")
+	open, err := Open(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	if d != nil {
+		n, err := d.Count(ctx)
+		if err != nil {
+			return nil, err
+		}
+		open += n
+	}
+	flows, err := client.CountWorkflows(ctx)
+	return map[string]webui.Count{
+		prefix + "/workflows": {N: flows[tasktype.WorkflowFailed], What: "failed", Bad: true},
+		prefix + "/todo":      {N: open, What: "open"},
+	}, err
 }
 
 // Waiting returns the queues with waiting tasks, the longest delay first.

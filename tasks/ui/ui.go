@@ -41,8 +41,8 @@ type Config struct {
 	// Search is the path of a search page of the program, called with the parameter q. SearchHint describes its
 	// results. Defaults to a search for workflows.
 	Search, SearchHint string
-	// Asynq is the path of asynqmon, such as "/asynqmon". The page of a queue links to it, because it lists tasks that plain
-	// asynq clients have sent. Defaults to no link.
+	// Asynq is the path of asynqmon, such as "/asynqmon". The page of a queue links to it while the queue has tasks of plain asynq
+	// clients. Defaults to no link.
 	Asynq string
 	// May reports whether the client of a request may make changes: revoke workflows, complete external tasks, pause
 	// queues and set the concurrency of workers. Defaults to none: the pages are read-only.
@@ -93,6 +93,9 @@ type site struct {
 	cfg    Config
 	client *tasks.Client
 	known  Failures
+
+	history  History
+	memories webui.Cache[map[string]memory]
 }
 
 //go:embed pages
@@ -103,6 +106,9 @@ var pages embed.FS
 func Handler(client *tasks.Client, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	frame := cfg.frame()
+	frame.Counts = func(ctx context.Context) (map[string]webui.Count, error) {
+		return Counts(ctx, client, cfg.Prefix, cfg.Decisions)
+	}
 	frame.Ping = func(ctx context.Context) error { return client.Redis().Ping(ctx).Err() }
 	s := &site{Site: webui.New(frame), cfg: cfg, client: client}
 	mux := http.NewServeMux()

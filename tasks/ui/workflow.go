@@ -42,6 +42,7 @@ type workflowData struct {
 	Graph    *graphData       // nil if it is too large to draw
 	Line     *timeline
 	Table    table
+	Log      []tasktype.LogLine
 	Large    bool // it has more than mostRead tasks, and its nodes are not shown
 }
 
@@ -74,7 +75,13 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	d := workflowData{Workflow: w.Workflow, Progress: w.Progress, Large: large}
-	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Fixed: w.Progress.Ended}
+	if d.Log, err = s.log(ctx, r, w.ID, ""); err != nil {
+		return webui.View{}, err
+	}
+	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows"}
+	if w.Progress.Ended {
+		view.Every = endedEvery
+	}
 	if large {
 		d.sum(nil, time.Now())
 		view.Data = d
@@ -90,6 +97,21 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 	}
 	view.Data = d
 	return view, nil
+}
+
+// endedEvery is the interval of updates of a workflow that has ended: a retry runs it again.
+const endedEvery = 4 * time.Second
+
+// log returns the last log lines of a workflow or of one of its nodes, if the client may see data of tasks.
+func (s *site) log(ctx context.Context, r *http.Request, workflow, node string) ([]tasktype.LogLine, error) {
+	if !s.cfg.Data(r) {
+		return nil, nil
+	}
+	lines, err := s.client.Log(ctx, workflow)
+	if node != "" {
+		lines = slices.DeleteFunc(lines, func(l tasktype.LogLine) bool { return l.Node != node })
+	}
+	return lines, err
 }
 
 // mostOpen is the maximum number of listed open nodes.

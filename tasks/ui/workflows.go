@@ -261,8 +261,11 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		q.Set("after", next)
 		d.Next = "?" + q.Encode()
 	}
-	// A list that was not selected by the index is too expensive for updates.
-	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Fixed: !f.Indexed(), Every: 4 * time.Second}, nil
+	every := 4 * time.Second
+	if !f.Indexed() { // it reads up to 1,000 workflows
+		every = 30 * time.Second
+	}
+	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Every: every}, nil
 }
 
 // search redirects to the workflow with an ID, or to the list of workflows with a name.

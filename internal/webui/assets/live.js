@@ -1,4 +1,4 @@
-// Updates the page: it is requested with its ETag, about once a second while it is visible, and main is changed where it differs.
+// Updates the page: it is requested with its ETag, about once a second while it is visible, and main and the navigation are changed where they differ.
 (() => {
   "use strict";
   const main = document.getElementById("main"), state = document.getElementById("livestate"), news = document.getElementById("news"), pause = document.getElementById("pause"), more = document.getElementById("more");
@@ -42,7 +42,7 @@
   main.addEventListener("reset", (e) => { for (const field of e.target.elements) edited.delete(field); });
   const heading = (of) => of.querySelector("h1")?.textContent.trim().replace(/\s+/g, " ") || "";
   // A list does not move while the reader points at it or has selected rows. Its updates wait.
-  const holds = () => main.querySelector("[data-hold] tbody:hover, [data-hold] input:checked") !== null;
+  const holds = () => main.querySelector(".cards tbody:hover, .todo tbody:hover, td input:checked") !== null;
   let held = null;
   const show = (html) => {
     held = null;
@@ -101,11 +101,12 @@
     tag = res.headers.get("ETag") || "none";
     say("Live", false);
     document.title = page.title;
+    for (const nav of document.querySelectorAll("header nav")) Idiomorph.morph(nav, page.querySelector("header nav")?.innerHTML ?? nav.innerHTML, { morphStyle: "innerHTML" }); // its counts
     if (holds()) {
       held = now.innerHTML;
-      const fresh = [...now.querySelectorAll("[data-hold] tr[id]")].filter((row) => !document.getElementById(row.id)).length;
-      more.textContent = fresh + " new";
-      more.hidden = fresh === 0;
+      const fresh = [...now.querySelectorAll("tr[id]")].filter((row) => !document.getElementById(row.id)).length;
+      more.textContent = fresh ? fresh + " new" : "Show changes";
+      more.hidden = false;
     } else show(now.innerHTML);
     still = now.dataset.still !== undefined;
     if (still) { say("", false); pause.hidden = true; }

@@ -193,7 +193,7 @@ func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 	var out []tasktype.Queue
 	for _, n := range names {
 		f := foreign[n]
-		info := tasktype.Queue{Name: n, Pending: depths[n].Ready + f.Pending, Active: active[n] + f.Active, Archived: f.Archived, Paused: f.Paused, Unhandled: unhandled[n]}
+		info := tasktype.Queue{Name: n, Pending: depths[n].Ready + f.Pending, Active: active[n] + f.Active, Archived: f.Archived, Asynq: f.Pending + f.Active + f.Archived, Paused: f.Paused, Unhandled: unhandled[n]}
 		for _, since := range []time.Time{f.Since, depths[n].Since} {
 			if !since.IsZero() {
 				info.Latency = max(info.Latency, in.clock.Now().Sub(since))
@@ -248,8 +248,32 @@ func (in *Inspector) Rates(ctx context.Context, q tasktype.RateFilter) ([]taskty
 	default:
 		return nil, fmt.Errorf("step %s must be a minute or an hour", q.Step)
 	}
+	if q.Until.IsZero() {
+		q.Until = in.clock.Now()
+	}
 	return in.store.Counts.Rates(ctx, store.RateQuery{
-		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: in.clock.Now(), Hourly: q.Step == time.Hour})
+		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: q.Until, Hourly: q.Step == time.Hour})
+}
+
+// History returns the series that f selects, by name.
+func (in *Inspector) History(ctx context.Context, f tasktype.HistoryFilter) ([]tasktype.Series, error) {
+	if f.Until.IsZero() {
+		f.Until = in.clock.Now()
+	}
+	return in.store.History.Read(ctx, f)
+}
+
+// Log returns the stored log lines of a workflow.
+func (in *Inspector) Log(ctx context.Context, refOrID string) ([]tasktype.LogLine, error) {
+	f, err := in.store.Flows.Address(ctx, refOrID)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := in.store.Flows.Log(ctx, f)
+	if err == nil && len(lines) == 0 {
+		_, err = in.graphs.load(ctx, f.Ref)
+	}
+	return lines, err
 }
 
 // Durations returns how long handlers ran in the hours since a time; an empty queue or task is any.

@@ -23,6 +23,7 @@ type runner struct {
 	programs  *programs
 	runs      *runs
 	limiter   *limiter
+	logs      *logs
 }
 
 // mostLost is how many workers may die with a node before it fails.

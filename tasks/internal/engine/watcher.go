@@ -31,6 +31,7 @@ type watcher struct {
 	agenda  *agenda
 	taker   *taker
 	batches *batches
+	history *history
 	tasks   []string // that the worker has handlers for, sorted
 	started time.Time
 	listed  bool // signed on
@@ -61,6 +62,9 @@ func (w *watcher) run(ctx context.Context) {
 		// An idle worker should cost Redis little: the rest is done every second time only.
 		if err := w.once(ctx, n%2 == 0); err != nil && ctx.Err() == nil {
 			w.log.WarnContext(ctx, "watch over workers failed", "error", err)
+		}
+		if err := w.history.once(ctx); err != nil && ctx.Err() == nil {
+			w.log.WarnContext(ctx, "depths of queues were not stored", "error", err)
 		}
 		if n%forgetBeats == 1 {
 			if err := w.fleet.forgetQueues(ctx, unusedFor); err != nil && ctx.Err() == nil {

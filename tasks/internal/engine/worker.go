@@ -64,6 +64,7 @@ type Worker struct {
 	agenda    *agenda
 	watcher   *watcher
 	projector *progressWriter
+	logs      *logs
 	wakeups   *wakeups // nil on a Cluster
 
 	ran atomic.Bool
@@ -73,7 +74,7 @@ type Worker struct {
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	l := &local{env: e.env, life: newLife(), cfg: &cfg, log: cfg.Logger}
 	wake := make(chan struct{}, 1)
-	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress)}
+	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress), logs: newLogs(l)}
 	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() {
 		signal(wake)
 		if w.wakeups != nil && len(cfg.QueueLimits) > 0 {
@@ -95,7 +96,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	limiter.timer = w.agenda.setTimer
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake, known}
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: &advancer, agenda: w.agenda, limiter: limiter, programs: known, slots: w.slots,
-		runner:  &runner{l, handlers, e.graphs, &advancer, e.progress, w.projector, known, w.runs, limiter},
+		runner:  &runner{l, handlers, e.graphs, &advancer, e.progress, w.projector, known, w.runs, limiter, w.logs},
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
 	if e.store.HasLists() && !cfg.Manual {
 		w.wakeups = newWakeups(l, w.slots, w.taker)
@@ -103,7 +104,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 			w.poller.every = rarelyPoll
 		}
 	}
-	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker, w.taker.batches, w.Tasks(), e.clock.Now(), false}
+	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker, w.taker.batches, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}
@@ -206,6 +207,7 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 		loops.Go(func() { w.agenda.run(running) })
 		loops.Go(func() { w.projector.run(running) })
 		loops.Go(func() { w.taker.tally.run(running) })
+		loops.Go(func() { w.logs.run(running) })
 	}
 	return func() {
 		stop()
@@ -337,6 +339,7 @@ func (w *Worker) Hear(message string) { w.bus.hear(message) }
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projector.once(ctx)
 	w.taker.tally.once(ctx)
+	w.logs.once(ctx)
 	if err := w.watcher.once(ctx, true); err != nil {
 		return 0, next, err
 	}

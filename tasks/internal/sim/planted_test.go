@@ -68,7 +68,7 @@ const mostTries = 2000
 // The simulation finds the bugs planted here. It is a test of the test.
 func TestPlantedBugsAreFound(t *testing.T) {
 	if testing.Short() {
-		t.Skip("long")
+		t.Skip("long: hundreds of histories")
 	}
 	t.Parallel()
 	for _, p := range planted {

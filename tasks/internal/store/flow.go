@@ -160,7 +160,7 @@ func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []strin
 
 // Drop deletes a workflow that has ended.
 func (s Flows) Drop(ctx context.Context, f Flow) error {
-	if err := s.rdb.Del(ctx, f.key()).Err(); err != nil { // chosenKey expires: it may be a later workflow's by now
+	if err := s.rdb.Del(ctx, f.key(), f.logKey()).Err(); err != nil { // chosenKey expires: it may be a later workflow's by now
 		return fmt.Errorf("delete workflow: %w", err)
 	}
 	return nil

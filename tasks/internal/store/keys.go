@@ -3,6 +3,8 @@ package store
 import (
 	"hash/crc32"
 	"strconv"
+
+	"muster/tasks/tasktype"
 )
 
 // tag begins every key of a workflow and of the shard it lives in, so that one script can change them together on a
@@ -59,7 +61,8 @@ const storeKey = "muster:store"
 // flowKey:w<group> (a list of the waiting members, "<node or span> <lane> <delay>"); both vanish with their last
 // element. flowKey:paused is the list of the nodes that became ready while the workflow is paused, "<lane> <element of a ready
 // list>"; it vanishes when the pause or the workflow ends. flowKey:limited is the hash of the nodes that wait for a limit per key,
-// "<lane> <element of a ready list> <shard> <name of the limit>"; it vanishes with its last element or the workflow.
+// "<lane> <element of a ready list> <shard> <name of the limit>"; it vanishes with its last element or the workflow. flowKey:log is
+// the list of the last 200 log lines of its tasks, as JSON, with the expiry of the workflow.
 func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
@@ -150,6 +153,17 @@ func failsKey(shard int, task string) string { return tag(shard) + "fails:" + ta
 
 // hourKey is the string with the last unix hour that has counts. Expires after 31 days.
 func hourKey(shard int) string { return tag(shard) + "hour" }
+
+// historyKey is the hash of the values of a measure in an hour (unix hours): the name of a queue or worker, and "" for the sum over
+// all, to "<minute>:<value> …". Memory is in MiB. At most 300 fields. Expires after 26 hours.
+func historyKey(measure tasktype.Measure, hour int64) string {
+	return "muster:{history}:" + string(measure) + ":" + strconv.FormatInt(hour, 10)
+}
+
+// historyMinuteKey is the string with the worker that stores the values of a minute (unix minutes). Expires after two minutes.
+func historyMinuteKey(minute int64) string {
+	return "muster:{history}:minute:" + strconv.FormatInt(minute, 10)
+}
 
 // workersKey is the sorted set of workers by the time of their last beat, and of "?<worker>" by the time at which that
 // worker was first found silent; both in unix ms.

@@ -43,6 +43,7 @@ type Store struct {
 	Workers   Workers
 	Index     Index
 	Counts    Counts
+	History   History
 	Schedule  Schedule
 	Progress  ProgressKeys
 	Starts    Starts
@@ -61,6 +62,7 @@ type (
 	Workers      struct{ *db } // the live workers
 	Index        struct{ *db } // the listing of workflows
 	Counts       struct{ *db } // how many tasks ended, over time
+	History      struct{ *db } // queues and workers, over time
 	Schedule     struct{ *db } // the entries of schedulers
 	ProgressKeys struct{ *db } // the public progress keys of workflows
 	Starts       struct{ *db } // rate limits of tasks
@@ -79,7 +81,7 @@ func New(rdb redis.UniversalClient) *Store {
 	} else {
 		d.scripts = returning()
 	}
-	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
+	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
 }
 
 // Redis returns the connection of the store.

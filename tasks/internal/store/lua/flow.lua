@@ -742,6 +742,7 @@ local function flow(onLane, onMost, on)
       local success, failure = string.match(retention, '^(%d+),(%d+)$')
       local keep = (state == SUCCEEDED or have[7]) and success or failure
       redis.call('PEXPIRE', wf, keep)
+      redis.call('PEXPIRE', wf .. ':log', keep)
       local chosen = chosenKey(W)
       if chosen then redis.call('PEXPIRE', chosen, keep) end
       ended(W, name, (state == SUCCEEDED or state == REVOKED) and state or FAILED, created)

@@ -68,6 +68,7 @@ else
   gone[#gone + 1] = DEADLINE
 end
 redis.call('PERSIST', wf)
+redis.call('PERSIST', wf .. ':log')
 local chosen = chosenKey(W)
 if chosen then redis.call('PERSIST', chosen) end
 bulk('HDEL', wf, gone)

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"context"
+
+	"muster/tasks/tasktype"
+)
+
+// history stores the depths of queues and the memory of workers every minute. One of the workers stores those of a minute.
+type history struct {
+	*local
+	inspector *Inspector
+	minute    int64 // last minute that this worker has tried to claim, in unix minutes
+}
+
+// once stores the current values, unless another worker stores those of the minute.
+func (h *history) once(ctx context.Context) error {
+	now := h.clock.Now()
+	minute := now.Unix() / 60
+	if minute == h.minute {
+		return nil
+	}
+	h.minute = minute
+	if first, err := h.store.History.Claim(ctx, h.cfg.Name, now); err != nil || !first {
+		return err
+	}
+	queues, err := h.inspector.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	workers, err := h.inspector.fleet.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	pending, active, memory := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	for _, q := range queues {
+		pending[q.Name], active[q.Name] = q.Pending, q.Active
+	}
+	for i := range workers {
+		memory[workers[i].Name] = int64(workers[i].Memory)
+	}
+	return h.store.History.Add(ctx, now, map[tasktype.Measure]map[string]int64{
+		tasktype.PendingTasks: pending, tasktype.ActiveTasks: active, tasktype.WorkerMemory: memory})
+}
