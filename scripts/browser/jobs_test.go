@@ -54,6 +54,12 @@ func (o *operator) named(text string) string {
 	return "[data-next]"
 }
 
+// label returns the accessible description of an element.
+func (o *operator) label(selector string) string {
+	o.Helper()
+	return eval[string](o.tab, fmt.Sprintf(`document.querySelector(%q)?.getAttribute("aria-label") ?? ""`, selector))
+}
+
 // fill types a text into a field; clicking into it is a click.
 func (o *operator) fill(name, text string) {
 	o.Helper()
@@ -62,9 +68,6 @@ func (o *operator) fill(name, text string) {
 }
 
 // The jobs of an operator take few clicks from the overview. They have the effect or show the facts that the operator wants.
-//
-// The pages do not show: when a queue began to grow; workers whose memory or run times grow; the log of a task; a comparison of today
-// with yesterday.
 func TestJobsOfAnOperator(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
@@ -86,7 +89,9 @@ func TestJobsOfAnOperator(t *testing.T) {
 	send(s, bad.S("closed"), "zen")
 	out := send(s, stock.S(1), "acme")
 	stuck := send(s, inc.S(1, tasks.Queue("gpu")), "zen")
+	used := send(s, inc.S(1, tasks.Queue("used")), "zen")
 	begin(t, s, refund.S("order 1"))
+	past(t, s)
 	testutil.Eventually(t, "the tasks have ended or are open", func() bool {
 		counts, err := s.client.CountWorkflows(t.Context())
 		open, err2 := s.client.OpenTasks(t.Context())
@@ -119,6 +124,34 @@ func TestJobsOfAnOperator(t *testing.T) {
 			o.shows("card 17 declined")
 			o.follow("shop.bad")
 			o.shows(`"card 17 declined"`)
+		}},
+		{"what did the failed task log", func(t *testing.T) {
+			o.follow("shop.text → shop.bad")
+			o.shows("the bank refused the card customer=acme")
+			o.follow("shop.bad")
+			o.shows("the bank refused the card customer=acme")
+		}},
+		{"since when does a queue grow", func(t *testing.T) {
+			o.follow("gpu")
+			o.shows("Grows since 2 h ago, when 0 tasks were waiting")
+		}},
+		{"which worker leaks", func(t *testing.T) {
+			o.follow("Workers")
+			o.shows("from 220 MiB, 24 h ago")
+			if got := o.label("#w-worker-1 svg"); !strings.Contains(got, ": 220 MiB to ") {
+				t.Errorf("got the line %q of the memory", got)
+			}
+		}},
+		{"is today worse than yesterday", func(t *testing.T) {
+			if got := o.label(`main a[href="/queues"] svg`); !strings.Contains(got, "; in the same hour yesterday: 0 to 20") {
+				t.Errorf("got the line %q of waiting tasks", got)
+			}
+		}},
+		{"pause and empty a queue in use", func(t *testing.T) {
+			o.follow("used")
+			o.follow("Pause and empty…")
+			o.follow("Cancel workflows")
+			becomes(t, used, tasktype.Failed)
 		}},
 		{"which failures of a task have the same error", func(t *testing.T) {
 			o.follow("Tasks")
