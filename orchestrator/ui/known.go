@@ -23,7 +23,7 @@ type known struct {
 	queues   recent[[]tasktype.Queue]
 	review   recent[reviewCount]
 	sites    recent[[]sites.State]
-	pool     recent[proxies.Stats]
+	pool     webui.Cache[proxies.Stats]
 }
 
 // recent caches a value for some seconds.

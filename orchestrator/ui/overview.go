@@ -246,7 +246,12 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 	if p.cfg.Proxies == nil {
 		return nil
 	}
-	s, err := p.known.pool.get(ctx, keepPool, p.cfg.Proxies.Stats)
+	s, err := p.known.pool.Get(ctx, "", func(ctx context.Context) (proxies.Stats, time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, webui.AskTime)
+		defer cancel()
+		s, err := p.cfg.Proxies.Stats(ctx)
+		return s, max(keepPool, poolEvery(s.Live)), err
+	})
 	if err != nil {
 		return err
 	}

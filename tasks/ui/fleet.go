@@ -76,7 +76,7 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 	if s.cfg.Asynq != "" && d.Queue.Asynq > 0 {
 		d.Monitor = s.cfg.Asynq + "/queues/" + url.PathEscape(name)
 	}
-	if d.Depth, err = s.readDepth(ctx, name, last.now); err != nil {
+	if d.Depth, err = s.readDepth(ctx, name); err != nil {
 		return webui.View{}, err
 	}
 	d.Rows, d.Day = last.rows, newChart("Completed tasks of the queue in the last day, by hour", last.points, last.since, last.now, time.Hour)

@@ -151,21 +151,24 @@ type depth struct {
 }
 
 // readDepth reads the depth of a queue.
-func (s *site) readDepth(ctx context.Context, queue string, now time.Time) (d depth, err error) {
-	const step, steps = 5 * time.Minute, 24*12 + 1
-	since := now.Add(-24 * time.Hour)
-	list, err := s.client.History(ctx, tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{queue}, Since: since, Until: now})
-	if err != nil || len(list) == 0 {
-		return d, err
-	}
-	for _, v := range list[0].Values {
-		d.Most = max(d.Most, v.Value)
-		if d.Since.IsZero() || v.Value <= d.Least {
-			d.Least, d.Since = v.Value, v.Time
+func (s *site) readDepth(ctx context.Context, queue string) (depth, error) {
+	return s.depths.Get(ctx, queue, func(ctx context.Context) (d depth, keep time.Duration, err error) {
+		const step, steps = 5 * time.Minute, 24*12 + 1
+		since := time.Now().Add(-24 * time.Hour)
+		list, err := s.client.History(ctx, tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{queue}, Since: since})
+		if err != nil || len(list) == 0 {
+			return d, keepHistory, err
 		}
-	}
-	d.Line = webui.NewLine(fmt.Sprintf("Waiting tasks in the last day: %s to %s", webui.Number(d.Least), webui.Number(d.Most)), spread(list[0].Values, since, step, steps), nil)
-	return d, nil
+		for _, v := range list[0].Values {
+			d.Most = max(d.Most, v.Value)
+			if d.Since.IsZero() || v.Value <= d.Least {
+				d.Least, d.Since = v.Value, v.Time
+			}
+		}
+		title := fmt.Sprintf("Waiting tasks in the last day: %s to %s", webui.Number(d.Least), webui.Number(d.Most))
+		d.Line = webui.NewLine(title, spread(list[0].Values, since, step, steps), nil)
+		return d, keepHistory, nil
+	})
 }
 
 // memory is the memory of a worker since its start, within the last day.

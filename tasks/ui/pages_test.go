@@ -174,7 +174,7 @@ func TestPagesOfTaskAndQueue(t *testing.T) {
 	wantIn(t, h, "/names", "u.bad", "/tasks/names/u.bad", "p95")
 	wantIn(t, h, "/names/u.bad", `<td data-title="Times" class="n">3</td>`, "The last 3 failed tasks", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
 	wantIn(t, h, "/names/u.none", "No completed tasks in the last day", "No failures")
-	wantIn(t, h, "/queues/default", "u.bad", "Worker</th>", "Last day")
+	wantIn(t, h, "/queues/default", "u.bad", "Worker</th>", "Ended tasks, last day")
 	if code, _ := get(t, h, "/queues/none"); code != http.StatusNotFound {
 		t.Errorf("page of no queue: got %d, want 404", code)
 	}

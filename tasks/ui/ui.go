@@ -96,6 +96,7 @@ type site struct {
 
 	history  History
 	memories webui.Cache[map[string]memory]
+	depths   webui.Cache[depth] // by queue
 }
 
 //go:embed pages
