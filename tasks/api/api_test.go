@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/api"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 var (
@@ -37,7 +39,11 @@ func serve(t *testing.T) *served {
 	s := &served{t: t, client: tasks.NewClient(redistest.New(t)), release: make(chan struct{})}
 	t.Cleanup(func() { _ = s.client.Close() })
 	mux := tasks.NewMux()
-	tasks.Handle(mux, count, func(_ context.Context, text string) (int, error) { return len(strings.Fields(text)), nil })
+	logger := slog.New(tasks.LogHandler(slog.NewTextHandler(io.Discard, nil)))
+	tasks.Handle(mux, count, func(ctx context.Context, text string) (int, error) {
+		logger.InfoContext(ctx, "count words", "bytes", len(text))
+		return len(strings.Fields(text)), nil
+	})
 	tasks.Handle(mux, broken, func(context.Context, int) (int, error) { return 0, tasks.WithCode("odd", errors.New("out of order")) })
 	tasks.Handle(mux, tasks.New[int, int]("text.slow"), func(ctx context.Context, n int) (int, error) {
 		select {
@@ -125,6 +131,12 @@ func TestTaskIsSentAndItsResultRead(t *testing.T) {
 	if len(list.Data) != 1 || list.Data[0].ID != id {
 		t.Errorf("got %+v, want workflow %s", list, id)
 	}
+	testutil.Eventually(t, "the log line of the task is stored", func() bool {
+		var log pageOf[tasktype.LogLine]
+		s.call(http.MethodGet, "/v1/workflows/"+id+"/log", "", http.StatusOK, &log)
+		return len(log.Data) == 1 && log.Data[0].Text == "count words bytes=11" && log.Data[0].Task == "text.count"
+	})
+	s.call(http.MethodGet, "/v1/workflows/none/log", "", http.StatusNotFound, nil)
 	var nodes struct{ Data []api.Node }
 	s.call(http.MethodGet, "/v1/workflows/"+id+"/nodes", "", http.StatusOK, &nodes)
 	if len(nodes.Data) != 1 || nodes.Data[0].Task != "text.count" || nodes.Data[0].Status != "SUCCESS" {

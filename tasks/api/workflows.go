@@ -59,6 +59,8 @@ type nodesOutput struct{ Body page[Node] }
 
 type nodeOutput struct{ Body NodeValues }
 
+type logOutput struct{ Body page[tasktype.LogLine] }
+
 type emptyInput struct {
 	Reference
 	Body *struct{}
@@ -86,6 +88,7 @@ func (s *service) addWorkflows() {
 	route(s, ReadValues, http.MethodGet, "/v1/workflows/{id}/result", "getWorkflowResult", "Get the result or the failure of a workflow", s.result, http.StatusNotFound)
 	route(s, Read, http.MethodGet, "/v1/workflows/{id}/nodes", "listNodes", "List the nodes of a workflow", s.nodes, http.StatusNotFound)
 	route(s, ReadValues, http.MethodGet, "/v1/workflows/{id}/nodes/{node}", "getNode", "Get a node with its input and result", s.node, http.StatusNotFound)
+	route(s, ReadValues, http.MethodGet, "/v1/workflows/{id}/log", "getWorkflowLog", "List the last log lines of the tasks of a workflow, the oldest first", s.workflowLog, http.StatusNotFound)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/cancel", "cancelWorkflow", "Fail the tasks of a workflow that have not ended; tasks that handle failures run", s.cancel, http.StatusNotFound, http.StatusConflict)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/pause", "pauseWorkflow", "Keep the tasks of a workflow from starting until it is resumed; running attempts continue", s.pauseWorkflow, http.StatusNotFound, http.StatusConflict)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/resume", "resumeWorkflow", "End the pause of a workflow", s.resumeWorkflow, http.StatusNotFound, http.StatusConflict)
@@ -244,6 +247,11 @@ func (s *service) nodes(ctx context.Context, in *Reference) (*nodesOutput, error
 		out.Body.Data = append(out.Body.Data, nodeOf(&list[i]))
 	}
 	return out, nil
+}
+
+func (s *service) workflowLog(ctx context.Context, in *Reference) (*logOutput, error) {
+	lines, err := s.Client.Log(ctx, in.ID)
+	return &logOutput{page[tasktype.LogLine]{Data: append([]tasktype.LogLine{}, lines...)}}, err
 }
 
 func (s *service) node(ctx context.Context, in *NodeReference) (*nodeOutput, error) {
