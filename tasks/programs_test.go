@@ -149,3 +149,19 @@ func TestNodesOfAStoppedProgramWait(t *testing.T) {
 		t.Errorf("got %d, %v, want 2 from %v", got, err, again)
 	}
 }
+
+// The first node of a workflow is an element of the ring of its queue, which needs fewer commands than a ready list.
+func TestFirstNodeNeedsNoReadyList(t *testing.T) {
+	t.Parallel()
+	at := redistest.New(t)
+	client := tasks.NewClient(at)
+	t.Cleanup(func() { _ = client.Close() })
+	if _, err := ID.S(1).Send(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range shards(t, at) {
+		if lists := at.Keys(t.Context(), shard+"ready:*").Val(); len(lists) > 0 {
+			t.Errorf("got the ready lists %q, want none", lists)
+		}
+	}
+}

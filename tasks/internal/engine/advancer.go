@@ -20,7 +20,6 @@ type advancer struct {
 	*env
 	graphs   *graphs
 	progress *progress
-	programs *programs // of a worker; else nil
 }
 
 // changesAtOnce bounds the changes of one call of a script.
@@ -170,8 +169,11 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 				Delay: delay(g, edge.To, false), Lim: place(g, id, edge.To), Lane: lane(g, edge.To)})
 		}
 	}
-	wait, lim := memberDelay(g, id.Index), memberPlace(g, id)
-	c := store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, a.programs.lane(taskOf(g, id.Index), memberLane(g, id.Index), wait, lim), wait, lim, joins)
+	wait, lim, members := memberDelay(g, id.Index), memberPlace(g, id), memberLane(g, id.Index)
+	if wait == "" && lim == "" {
+		a.route(ctx, []routed{{taskOf(g, id.Index), &members}})
+	}
+	c := store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, members, wait, lim, joins)
 	c.Scope, c.Planned = id.Scope, g.Planned
 	return c, nil
 }
@@ -217,9 +219,7 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 
 // apply makes changes of nodes that are in no batch of the caller.
 func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
-	for i := range changes {
-		a.programs.redirect(&changes[i])
-	}
+	a.route(ctx, edges(changes))
 	res, err := a.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
 	if err != nil {
 		return store.Todo{}, err

@@ -52,7 +52,7 @@ type Engine struct {
 // New returns an Engine on rdb. codeOf may be nil.
 func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 	st := store.New(rdb)
-	shared := &env{store: st, log: log, clock: machineClock{}, waker: newWaker(st).send, codeOf: codeOf, readings: map[int]clockReading{}}
+	shared := &env{store: st, log: log, clock: machineClock{}, waker: newWaker(st).send, codeOf: codeOf, readings: map[int]clockReading{}, routes: routes{known: map[string]route{}}}
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
 	a := &advancer{env: shared, graphs: gs, progress: p}
@@ -144,6 +144,8 @@ type env struct {
 
 	clockMu  sync.Mutex           // guards readings; not held during calls to Redis
 	readings map[int]clockReading // by shard
+
+	routes routes
 }
 
 // readingFor is how long a reading of the clock of Redis is used.

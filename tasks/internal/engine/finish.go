@@ -34,9 +34,7 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 		}
 		list := &out[k].List
 		if r.kind != store.ChangeSucceed {
-			c := tk.change(b, r)
-			tk.programs.redirect(&c)
-			*list = append(*list, c)
+			*list = append(*list, tk.change(b, r))
 			continue
 		}
 		key := changeKey{r.g, r.id.Scope, r.g.Class(r.id.Index), r.id.Inst >= 0, r.forget, r.kind}
@@ -48,7 +46,6 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 			n = len(*list)
 			alike[r.fl][key] = n
 			*list = append(*list, endOf(r))
-			tk.programs.redirect(&(*list)[n])
 		}
 		c := &(*list)[n]
 		c.End(r.node, tk.record(b, r))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -102,10 +103,7 @@ func (r *Run) planned(g *graph.Graph) result {
 	if err != nil {
 		return r.failed(tasktype.CodePlan, err.Error())
 	}
-	for i := range grow.Roots {
-		root := &grow.Roots[i]
-		root.Lane = r.w.programs.lane(root.Task, root.Lane, root.Delay, root.Lim)
-	}
+	r.w.route(within(context.Background()), roots(&grow))
 	return result{kind: store.ChangePlan, plan: &grow}
 }
 

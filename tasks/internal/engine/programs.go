@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 
 // programs lets programs share a queue. The workers with the same handlers are a program. It has a pool of each queue, with
 // separate ready lists, for nodes that workers of other programs cannot run: a worker that takes such a node moves it to the pool
-// of a program that can. From then on the workers of that program put the nodes that follow into their pool themselves.
+// of a program that can. If only that program can, all processes put such nodes into the pool for some time.
 type programs struct {
 	*local
 	fleet  *Fleet
@@ -27,10 +28,9 @@ type programs struct {
 	live   []peer // except for this one
 	turn   int    // of the programs among which a node is distributed
 
-	mu    sync.Mutex // guards the fields below
-	pools []string   // that the worker serves
-	own   map[string]bool
-	told  map[string]time.Time // when workers were told of a pool
+	mu    sync.Mutex           // guards the fields below
+	pools []string             // that the worker serves
+	told  map[string]time.Time // when a pool was announced for a task
 }
 
 // peer is another worker.
@@ -88,14 +88,20 @@ func (p *programs) poolFor(ctx context.Context, queue, task string) (string, err
 	p.mu.Lock()
 	p.turn++
 	pool, now := pools[p.turn%len(pools)], p.clock.Now()
-	tell := now.Sub(p.told[pool]) > programsFor
+	name := queue + " " + task
+	tell := now.Sub(p.told[name]) > programsFor
 	if tell {
-		clear(p.told)
-		p.told[pool] = now
+		maps.DeleteFunc(p.told, func(_ string, at time.Time) bool { return now.Sub(at) > programsFor })
+		p.told[name] = now
 	}
 	p.mu.Unlock()
 	if tell {
 		if err := p.store.Tell(ctx, "pool "+pool); err != nil {
+			return "", err
+		}
+	}
+	if tell && len(pools) == 1 {
+		if err := p.store.Queues.Route(ctx, queue, task, pool); err != nil {
 			return "", err
 		}
 	}
@@ -138,60 +144,6 @@ func (p *programs) queues(of []string) []string {
 	return out
 }
 
-// refresh finds the tasks of the worker that no other program of a queue has a handler for.
-func (p *programs) refresh(ctx context.Context) error {
-	p.mu.Lock()
-	pools := slices.Clone(p.pools)
-	p.mu.Unlock()
-	own := map[string]bool{}
-	for _, pool := range pools {
-		queue := store.BaseQueue(pool)
-		others, err := p.others(ctx, queue)
-		if err != nil {
-			return err
-		}
-		shared := map[string]bool{}
-		for _, o := range others {
-			if o.program != p.name {
-				for _, task := range o.Tasks {
-					shared[task] = true
-				}
-			}
-		}
-		for _, task := range p.tasks {
-			if !shared[task] {
-				own[queue+" "+task] = true
-			}
-		}
-	}
-	p.mu.Lock()
-	p.own = own
-	p.mu.Unlock()
-	return nil
-}
-
-// lane returns the lane for a node of a task that would otherwise be in a lane: the one of the pool, if no other program has a handler.
-// A node that waits is not in it: the program may not exist any more when it becomes ready.
-func (p *programs) lane(task, lane, delay, lim string) string {
-	if p == nil || len(lane) < 2 || delay != "" || lim != "" {
-		return lane
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if queue := lane[2:]; p.own[queue+" "+task] {
-		return lane[:2] + store.PoolOf(queue, p.name)
-	}
-	return lane
-}
-
-// redirect puts the nodes that follow from a change into the pools of the worker.
-func (p *programs) redirect(c *store.Change) {
-	for i := range c.Edges {
-		e := &c.Edges[i]
-		e.Lane = p.lane(e.Task, e.Lane, e.Delay, e.Lim)
-	}
-}
-
 // deserted reports whether no live worker serves a pool.
 func (p *programs) deserted(ctx context.Context, pool string) (bool, error) {
 	queue := store.BaseQueue(pool)
@@ -213,8 +165,11 @@ func (p *programs) attend(ctx context.Context, pools []store.Pool, serve func(Wa
 			return err
 		}
 		if deserted {
+			if err := p.store.Queues.DropRoutes(ctx); err != nil {
+				return err
+			}
 			serve(pool.Wake)
 		}
 	}
-	return p.refresh(ctx)
+	return nil
 }

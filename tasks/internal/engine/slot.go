@@ -30,7 +30,7 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 		done = b.done
 		b.todo, b.done = nil, nil
 		b.mu.Unlock()
-		t.Changes = s.tk.changes(b, done)
+		t.Changes = s.changes(ctx, b, done)
 		if t.Take {
 			t.Lane = b.lane
 			s.remember(done)
@@ -42,6 +42,17 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 		s.tk.limiter.parked(ctx, done)
 	}
 	return res, err
+}
+
+// changes returns the changes that results make, with the pools of the nodes that follow.
+func (s *slot) changes(ctx context.Context, b *batch, done []result) []store.Changes {
+	out := s.tk.changes(b, done)
+	var nodes []routed
+	for i := range out {
+		nodes = append(nodes, edges(out[i].List)...)
+	}
+	s.tk.route(within(ctx), nodes)
+	return out
 }
 
 // make runs the turn script. It retries until Redis has replied or the worker is killed.
@@ -264,7 +275,7 @@ func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 	t.Shard, t.Worker, t.Queue = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue
 	t.ID, t.Old, t.OldAt = s.tk.batches.add(), b.id, b.taken
 	done := b.done
-	t.Changes = s.tk.changes(b, done)
+	t.Changes = s.changes(ctx, b, done)
 	b.done, b.bytes = nil, 0
 	res, err := s.make(ctx, t)
 	if err != nil {

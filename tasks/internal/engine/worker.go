@@ -88,15 +88,13 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 			go w.wakeups.nudge()
 		}
 	}}
-	advancer := *e.advancer
-	advancer.programs = known
 	w.poller.pools = func(queue string) []string { return known.queues([]string{queue})[1:] }
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
-	w.agenda = &agenda{l, e.graphs, &advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
+	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake, known}
-	w.taker = &taker{local: l, graphs: e.graphs, advancer: &advancer, agenda: w.agenda, limiter: limiter, programs: known, slots: w.slots,
-		runner:  &runner{l, handlers, e.graphs, &advancer, e.progress, w.projector, known, w.runs, limiter, w.logs},
+	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, limiter: limiter, programs: known, slots: w.slots,
+		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs, limiter, w.logs},
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
 	if e.store.HasLists() && !cfg.Manual {
 		w.wakeups = newWakeups(l, w.slots, w.taker)

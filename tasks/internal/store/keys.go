@@ -85,6 +85,10 @@ func openKey(shard int, task string) string { return tag(shard) + "open:" + task
 // after its last use.
 func poolsKey(shard int) string { return tag(shard) + "pools" }
 
+// routesKey is the hash of the pools of tasks: "<queue> <task>" to the pool into which nodes of the task are put. It expires half a minute
+// after its first field was added.
+const routesKey = "muster:routes"
+
 // wakeKey is the hash of a queue's wake-tasks. A worker deletes it when nothing was taken from the queue for a day.
 //
 //	pending          since when one is pending (unix ms); empty for none

@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,6 +24,38 @@ func PoolOf(queue, program string) string { return queue + "{" + program + "}" }
 func BaseQueue(queue string) string {
 	base, _, _ := strings.Cut(queue, "{")
 	return base
+}
+
+// routesTTL is how long routes are kept.
+const routesTTL = 30 * time.Second
+
+// Route stores the pool of a task of a queue.
+func (s Queues) Route(ctx context.Context, queue, task, pool string) error {
+	if err := s.scripts["route"].Run(ctx, s.rdb, []string{routesKey}, queue+" "+task, pool, routesTTL.Milliseconds()).Err(); err != nil {
+		return fmt.Errorf("store the pool of %s: %w", task, err)
+	}
+	return nil
+}
+
+// Routes returns the pools of "<queue> <task>"; empty for none.
+func (s Queues) Routes(ctx context.Context, names []string) ([]string, error) {
+	got, err := s.rdb.HMGet(ctx, routesKey, names...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read pools of tasks: %w", err)
+	}
+	out := make([]string, len(names))
+	for i := range got {
+		out[i] = text(got[i])
+	}
+	return out, nil
+}
+
+// DropRoutes deletes all routes. Workers store them again that move nodes.
+func (s Queues) DropRoutes(ctx context.Context) error {
+	if err := s.rdb.Del(ctx, routesKey).Err(); err != nil {
+		return fmt.Errorf("delete pools of tasks: %w", err)
+	}
+	return nil
 }
 
 // withPools returns the queues, each with its pools in a shard.

@@ -47,7 +47,7 @@ func newScripts(rewrite func(name, source string) string, lists bool) scripts {
 		return files[name]
 	}
 	all := scripts{}
-	for _, name := range []string{"beat", "claim", "lead", "tick", "entry", "resign", "rate", "project"} { // they use separate keys
+	for _, name := range []string{"beat", "claim", "lead", "tick", "entry", "resign", "rate", "project", "route"} { // they use separate keys
 		all[name] = redis.NewScript(source(name))
 	}
 	for name, parts := range shardScripts() {

@@ -179,7 +179,7 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 		replaceable = "1"
 	}
 	args := f.facts(make([]any, 0, 21+2*len(last)+4*len(g.Roots)))
-	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
+	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && g.Roots[0].Lane != NoLane
 	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keptFields(), len(g.Roots), plain, deadline, g.After, replaceable)
 	return g.roots(g.keep(literals(args, last), ""))
 }

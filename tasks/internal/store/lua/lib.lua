@@ -67,6 +67,12 @@ end
 
 local function deepen(lane, n) depth[lane] = (depth[lane] or 0) + n end
 
+-- fill counts nodes that were put on a list of a lane. It lists the pool of the lane.
+local function fill(lane, n)
+  if string.find(lane, '{', 1, true) then redis.call('SADD', P .. 'pools', string.sub(lane, 3)) end
+  deepen(lane, n)
+end
+
 local function saveDepth()
   for lane, n in pairs(depth) do
     if n ~= 0 then redis.call('HINCRBY', P .. 'wake:' .. string.sub(lane, 3), 'ready:' .. string.sub(lane, 1, 1), whole(n)) end
@@ -110,10 +116,9 @@ local function push(lane, key, els, head)
   local had = redis.call('LLEN', list) > 0
   bulk(head and 'LPUSH' or 'RPUSH', list, els)
   if not had then redis.call(head and 'LPUSH' or 'RPUSH', P .. 'ring:' .. lane, key) end
-  if string.find(lane, '{', 1, true) then redis.call('SADD', P .. 'pools', string.sub(lane, 3)) end
   local n = 0
   for i = 1, #els do n = n + size(els[i]) end
-  deepen(lane, n)
+  fill(lane, n)
 end
 
 -- waiting reports whether a queue has ready nodes.
