@@ -28,7 +28,7 @@ type db struct {
 }
 
 // clusterShards is how many shards a new cluster gets; a single Redis needs one.
-const clusterShards = 8
+const clusterShards = 12
 
 // shardCount returns how many shards there are. It refuses a store of another schema.
 func (d *db) shardCount(ctx context.Context) (int, error) {
@@ -51,7 +51,7 @@ func (d *db) shardCount(ctx context.Context) (int, error) {
 	switch {
 	case v > Schema:
 		return 0, fmt.Errorf("the store in Redis has schema %d, written by a newer release; this one knows %d: upgrade this program", v, Schema)
-	case v != Schema || n < 1:
+	case v != Schema || n < 1 || n > clusterShards:
 		return 0, fmt.Errorf("key %s holds %q, which no release wrote: is it the right Redis?", storeKey, reply)
 	}
 	d.shards.Store(int32(n))

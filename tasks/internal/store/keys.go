@@ -10,7 +10,11 @@ import (
 // tag begins every key of a workflow and of the shard it lives in, so that one script can change them together on a
 // cluster. The scripts get the tag and make the rest of the names themselves. Workflows expire, and workers delete the wake
 // hashes of unused queues; Redis deletes the others with their last element.
-func tag(shard int) string { return "muster:{" + strconv.Itoa(shard) + "}:" }
+func tag(shard int) string { return "muster:{" + hashTags[shard] + "}:" }
+
+// hashTags are the hash tags of the shards. Each is in another twelfth of the slots, so that two, three, four or six servers
+// with equal ranges of slots have equally many shards.
+var hashTags = [clusterShards]string{"0", "18", "7", "50", "19", "33", "51", "106", "5", "49", "107", "48"}
 
 // storeKey is the string "<schema> <shards>", written by the first process that uses the store. No expiry.
 const storeKey = "muster:store"
