@@ -145,7 +145,7 @@ func dying(after string) *redistest.Fault {
 		taken := false
 		if script, ok := cmd.(*redis.Cmd); ok {
 			list, _ := script.Slice()
-			taken = len(list) > 5 // the elements of the batch follow
+			taken = len(list) > 4 // the elements of the batch follow
 		}
 		switch after {
 		case "popped":

@@ -56,7 +56,7 @@ var fleetStories = []story{
 	}},
 }
 
-// Tasks of asynq's own count, and wake-tasks do not.
+// Tasks of asynq's own clients count beside ready nodes.
 func TestQueuesCountTasksOfAsynq(t *testing.T) {
 	t.Parallel()
 	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {

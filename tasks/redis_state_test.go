@@ -11,29 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-
-	"muster/internal/testutil"
 )
-
-// wakeTasks returns the IDs of the pending wake-tasks of the default queue, which is paused: one, and any that came
-// when it was already empty. A worker passes wake-ups of a paused queue to asynq.
-func wakeTasks(t *testing.T, rdb redis.UniversalClient) (ids []string) {
-	t.Helper()
-	var infos []*asynq.TaskInfo
-	testutil.Eventually(t, "a wake-task is pending", func() (some bool) {
-		infos, _ = asynq.NewInspectorFromRedisClient(rdb).ListPendingTasks("default")
-		return len(infos) > 0
-	})
-	for _, info := range infos {
-		if info.Type != "muster:work" {
-			t.Fatalf("pending in asynq: got a task of type %s, want wake-tasks", info.Type)
-		}
-		ids = append(ids, info.ID)
-	}
-	return ids
-}
 
 // setDeaths has every ready node of the default queue be one that n workers died with, or put back.
 func setDeaths(t *testing.T, rdb redis.UniversalClient, n int) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
 )
 
 // shards returns the prefixes of the keys of all shards.
@@ -21,7 +23,7 @@ func shards(t *testing.T, rdb redis.UniversalClient) []string {
 	}
 	out := make([]string, n)
 	for i := range out {
-		out[i] = fmt.Sprintf("muster:{%d}:", i)
+		out[i] = store.Prefix(i)
 	}
 	return out
 }

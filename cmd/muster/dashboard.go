@@ -19,7 +19,7 @@ func dashboardCommand(env environment) *cli.Command {
 		Description: `Serves the HTTP interface of muster start for workers that run elsewhere: jobs,
 pipelines, agents and sites as JSON, described at /openapi.json, and the pages
 below /ui/. Prometheus metrics are at /metrics; /ready reports whether requests
-can be served. The asynq queues at /asynqmon/ contain wake-tasks; for tasks of
+can be served. /asynqmon/ shows the tasks of asynq's own clients; for tasks of
 workflows see muster workflows.`,
 		Flags: flagsOf(settings...),
 		Action: server(func(c *cli.Context) error {

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -98,7 +97,7 @@ func TestPageWantsNothingFromElsewhere(t *testing.T) {
 			t.Fatalf("%s: %d %.100s", path, w.Code, body)
 		}
 		if !strings.Contains(body, "The tasks of workflows are not counted here.") {
-			t.Errorf("%s does not explain that it shows only wake-tasks", path)
+			t.Errorf("%s does not explain which tasks it shows", path)
 		}
 		if found := regexp.MustCompile(`(?:href|src)="(?:https?:)?//[^"]*"`).FindString(body); found != "" {
 			t.Errorf("%s wants %s", path, found)
@@ -137,29 +136,6 @@ func TestShowsTheQueues(t *testing.T) {
 	if w := ask(t, h, "GET", "/asynqmon/api/queues/default/pending_tasks"); w.Code != 200 || !strings.Contains(w.Body.String(), "Ada") {
 		t.Errorf("tasks: %d %s", w.Code, w.Body)
 	}
-}
-
-// A wake-task says what it is for.
-func TestWakeTaskSaysThatAQueueHasReadyTasks(t *testing.T) {
-	t.Parallel()
-	cfg := setup(t)
-	// Only workers of a Cluster and paused queues have wake-tasks.
-	if _, err := asynq.NewClientFromRedisClient(cfg.Client.Redis()).EnqueueContext(t.Context(), asynq.NewTask(wakeType, []byte("0 1"))); err != nil {
-		t.Fatal(err)
-	}
-	w := ask(t, handler(t, cfg), "GET", "/asynqmon/api/queues/default/pending_tasks")
-	var got struct {
-		Tasks []struct{ ID, Type, Payload string }
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	for _, task := range got.Tasks {
-		if task.Type == "muster:work" && task.Payload == "this queue has ready tasks in shard 0; see muster tasks list --state ready" {
-			return
-		}
-	}
-	t.Errorf("got %s, want the description of a wake-task", w.Body)
 }
 
 func TestReadOnlyUnlessAsked(t *testing.T) {

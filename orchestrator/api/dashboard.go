@@ -33,10 +33,9 @@ var (
 // note is shown above asynqmon's pages: their numbers of tasks are not numbers of nodes.
 const note = `<style>#root{position:relative}</style>` +
 	`<p style="margin:0;padding:8px 16px;font:14px sans-serif;color:#222;background:#fff3cd">` +
-	`<a href="/ui/tasks/">Back to the pages of Muster</a>. The tasks of workflows are not counted here. Of Muster's own work these pages show only wake-tasks (` + wakeType + `): ` +
-	`at most one is pending for each queue and shard, and announces that tasks are ready there. ` +
-	`For the tasks of workflows see <a href="/ui/tasks/workflows">their pages</a>, <code>muster workflows</code>, and the metrics <code>muster_fleet_…</code>. ` +
-	`Pausing a queue here does pause it.</p>`
+	`<a href="/ui/tasks/">Back to the pages of Muster</a>. These pages show tasks of asynq's own clients. The tasks of workflows are not counted here. ` +
+	`For these see <a href="/ui/tasks/workflows">their pages</a>, <code>muster workflows</code>, and the metrics <code>muster_fleet_…</code>. ` +
+	`A queue that is paused here is paused for them, too, after at most four seconds.</p>`
 
 var root = []byte(`<div id="root">`)
 
@@ -58,8 +57,7 @@ func queues(client *tasks.Client, write bool) http.Handler {
 
 // dashboard serves asynqmon under Root. readOnly disables its actions.
 func dashboard(client *tasks.Client, readOnly bool) http.Handler {
-	mon := asynqmon.New(asynqmon.Options{RootPath: Root, RedisConnOpt: shared{client}, ReadOnly: readOnly,
-		PayloadFormatter: asynqmon.PayloadFormatterFunc(payload)})
+	mon := asynqmon.New(asynqmon.Options{RootPath: Root, RedisConnOpt: shared{client}, ReadOnly: readOnly})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rest := strings.TrimPrefix(r.URL.Path, Root)
 		if strings.HasPrefix(rest, "/api/") || strings.HasPrefix(rest, "/static/") {
@@ -106,15 +104,3 @@ type buffer struct {
 
 func (b *buffer) Header() http.Header  { return b.header }
 func (b *buffer) WriteHeader(code int) { b.code = code }
-
-// wakeType is the type of the tasks that announce ready nodes of a queue.
-const wakeType = "muster:work"
-
-// payload returns the text that asynqmon displays for a task's payload. The payload of a wake-task is "<shard>
-// <generation>".
-func payload(task string, raw []byte) string {
-	if shard, _, ok := strings.Cut(string(raw), " "); ok && task == wakeType {
-		return "this queue has ready tasks in shard " + shard + "; see muster tasks list --state ready"
-	}
-	return asynqmon.DefaultPayloadFormatter(task, raw)
-}

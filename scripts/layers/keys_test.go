@@ -215,6 +215,8 @@ func (k keyNames) value(e ast.Expr, env map[string]string) (string, bool) {
 		return value, ok
 	case *ast.SliceExpr:
 		return k.value(e.X, env)
+	case *ast.IndexExpr: // of a table of names
+		return k.value(e.Index, env)
 	case *ast.CallExpr:
 		return k.called(e, env)
 	}

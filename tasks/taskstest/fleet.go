@@ -36,7 +36,6 @@ type Fleet struct {
 	deaths  map[string]int     // remaining deaths by task; see Dies
 	now     time.Time
 	calls   []Call
-	wakes   []engine.Wake              // sent and not yet served
 	bound   map[string]*engine.Handler // of the last worker that package tasks created
 }
 
@@ -91,10 +90,9 @@ type conn struct {
 	f *Fleet
 }
 
-// EngineMade connects an engine to the clock, wake function and driver of the fleet.
+// EngineMade connects an engine to the clock and driver of the fleet.
 func (c conn) EngineMade(e *engine.Engine) {
 	e.SetClock(jumping{c.f})
-	e.SetWaker(c.f.wake)
 	e.SetDriver(c.f.drive)
 	if c.f.eng == nil {
 		c.f.eng = e
@@ -272,23 +270,12 @@ type jumping struct{ *Fleet }
 func (jumping) AfterFunc(time.Duration, func()) func() bool { return func() bool { return true } }
 func (jumping) After(time.Duration) <-chan time.Time        { return time.After(10 * time.Microsecond) }
 
-// wake stores a wake-task instead of sending it to asynq.
-func (f *Fleet) wake(_ context.Context, k engine.Wake) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.wakes = append(f.wakes, k)
-	return nil
-}
-
 // work runs the ready tasks one at a time.
 func (f *Fleet) work() error {
 	for {
-		f.mu.Lock()
-		wakes := f.wakes
-		f.wakes = nil
-		f.mu.Unlock()
-		if len(wakes) == 0 {
-			return nil
+		wakes, err := f.eng.Fleet.Wakeups(context.Background())
+		if err != nil || len(wakes) == 0 {
+			return err
 		}
 		for _, k := range wakes {
 			if err := f.serve(k); err != nil {
@@ -298,7 +285,7 @@ func (f *Fleet) work() error {
 	}
 }
 
-// serve runs the tasks of a wake-task. The batch of a dead worker is immediately taken by the next worker.
+// serve runs the tasks of a wake-up. The batch of a dead worker is immediately taken by the next worker.
 func (f *Fleet) serve(k engine.Wake) error {
 	w, ctx := f.workerOf(k.Queue), context.Background()
 	served := make(chan struct{})

@@ -224,7 +224,6 @@ func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) 
 	if err != nil {
 		return store.Todo{}, err
 	}
-	a.wake(ctx, res.Wants)
 	if len(res.Todos) == 0 {
 		return store.Todo{}, nil
 	}

@@ -73,7 +73,6 @@ func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err er
 			wait = 0 // entries may be due now
 		}
 		did += d.Count
-		ag.wake(ctx, d.Wants)
 		for _, en := range d.Lines {
 			if err := ag.attend(ctx, en); err != nil {
 				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID(), en.Node, err))

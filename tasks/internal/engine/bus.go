@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/tasks/internal/store"
 )
 
 // fleetChanged is the message that a worker has started or stopped.
@@ -49,7 +47,7 @@ func (b *bus) hear(message string) {
 	switch kind {
 	case "q":
 		for q := range strings.SplitSeq(rest, ",") {
-			if b.cfg.Queues[store.BaseQueue(q)] > 0 {
+			if b.cfg.Queues[q] > 0 {
 				signal(b.wake)
 				return
 			}

@@ -38,11 +38,10 @@ func (r *Operator) Cancel(ctx context.Context, refOrID string) error {
 
 // cancel cancels a workflow for a client, or because its deadline has passed.
 func (a *advancer) cancel(ctx context.Context, f store.Flow, deadline bool) (state string, err error) {
-	state, wants, err := a.store.Flows.Cancel(ctx, f, deadline)
+	state, err = a.store.Flows.Cancel(ctx, f, deadline)
 	if err != nil || state != store.StopOK {
 		return state, err
 	}
-	a.wake(ctx, wants)
 	return state, a.finishCancel(ctx, f.Ref)
 }
 

@@ -52,7 +52,7 @@ type Engine struct {
 // New returns an Engine on rdb. codeOf may be nil.
 func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 	st := store.New(rdb)
-	shared := &env{store: st, log: log, clock: machineClock{}, waker: newWaker(st).send, codeOf: codeOf, readings: map[int]clockReading{}, routes: routes{known: map[string]route{}}}
+	shared := &env{store: st, log: log, clock: machineClock{}, codeOf: codeOf, readings: map[int]clockReading{}, routes: routes{known: map[string]route{}}}
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
 	a := &advancer{env: shared, graphs: gs, progress: p}
@@ -88,9 +88,6 @@ type Hook interface {
 
 // SetClock replaces the clock. Call it before anything else.
 func (e *Engine) SetClock(c Clock) { e.clock = c }
-
-// SetWaker replaces the function that sends wake-tasks with asynq. It must be called first.
-func (e *Engine) SetWaker(w func(ctx context.Context, k Wake) error) { e.waker = w }
 
 // SetDriver sets a function that waits call before they block, and again after each message: it runs tasks in the goroutine
 // of the caller until look returns true or an error, and returns the results of its last call. Call it before anything else.
@@ -139,7 +136,6 @@ type env struct {
 	store  *store.Store
 	log    *slog.Logger
 	clock  Clock
-	waker  func(ctx context.Context, k Wake) error // sends a wake-task
 	codeOf CodeOf
 
 	clockMu  sync.Mutex           // guards readings; not held during calls to Redis

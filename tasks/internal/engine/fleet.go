@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hibiken/asynq"
-
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
@@ -100,13 +98,11 @@ func (f *Fleet) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, 
 
 // queues returns the queues that work was sent to or that a live worker serves, sorted.
 func (f *Fleet) queues(ctx context.Context) ([]string, error) {
-	names, err := asynq.NewInspectorFromRedisClient(f.store.Redis()).Queues()
-	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
-	}
-	slices.Sort(names)
-	return slices.DeleteFunc(names, func(q string) bool { return store.BaseQueue(q) != q }), nil // with a pool for which asynq has a wake-task
+	return f.store.Queues.Names(ctx)
 }
+
+// Wakeups returns pending wake-ups of all queues, for manual workers.
+func (f *Fleet) Wakeups(ctx context.Context) ([]Wake, error) { return f.store.Queues.Pop(ctx) }
 
 // Pause stops workers from taking from a queue.
 func (f *Fleet) Pause(ctx context.Context, queue string) error {
@@ -164,19 +160,18 @@ func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error 
 func (f *Fleet) Expire(ctx context.Context, workers []string) error {
 	var errs []error
 	for _, name := range workers {
-		_, wants, err := f.store.Batches.Reap(ctx, name, true)
-		f.wake(ctx, wants)
+		_, err := f.store.Batches.Reap(ctx, name, true)
 		errs = append(errs, err, f.store.Workers.Bye(ctx, name))
 	}
 	return errors.Join(append(errs, f.rouse(ctx))...)
 }
 
-// rouse sends wake-tasks at once for ready nodes whose wake-task a dead worker may have had.
+// rouse pushes wake-ups at once for ready nodes whose wake-up a dead worker may have had.
 func (f *Fleet) rouse(ctx context.Context) error {
 	queues, err := f.queues(ctx)
 	if err != nil || len(queues) == 0 {
 		return err
 	}
-	_, err = f.look(ctx, 0, queues)
+	_, err = f.store.Queues.Look(ctx, 0, queues)
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// runForeign runs a task of asynq that is not a wake-task, or returns why it cannot be run.
+// runForeign runs a task of asynq, or returns why it cannot be run.
 func runForeign(ctx context.Context, h asynq.Handler, t *asynq.Task) error {
 	if h != nil {
 		return runPlain(ctx, h, t)

@@ -50,9 +50,9 @@ func (f *Fleet) forgetQueues(ctx context.Context, unused time.Duration) error {
 		if !gone {
 			continue
 		}
-		if err := in.DeleteQueue(q, false); errors.Is(err, asynq.ErrQueueNotEmpty) || errors.Is(err, asynq.ErrQueueNotFound) {
+		if err := in.DeleteQueue(q, false); errors.Is(err, asynq.ErrQueueNotEmpty) {
 			continue
-		} else if err != nil {
+		} else if err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
 			return err
 		}
 		if err := f.store.Queues.DropTotals(ctx, q); err != nil {

@@ -27,22 +27,3 @@ func FuzzToken(f *testing.F) {
 		}
 	})
 }
-
-// FuzzWake wants a wake-task that is let through to be sent as the same.
-func FuzzWake(f *testing.F) {
-	for _, s := range []string{"3 17", "-1 2", "x", "0 ", "+3 g", "99999999999999999999 1", "1 a b"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		w, err := parseWake("q", payload)
-		if err != nil {
-			if len(err.Error()) > 400 {
-				t.Errorf("an error of %d bytes", len(err.Error()))
-			}
-			return
-		}
-		if w.Shard < 0 || w.Gen == "" || w.Queue != "q" || !strings.HasSuffix(string(payload), " "+w.Gen) {
-			t.Errorf("%q: got %+v", payload, w)
-		}
-	})
-}

@@ -171,7 +171,7 @@ func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 			active[b.Queue] += int64(len(el.Nodes))
 		}
 	}
-	foreign, err := in.store.Queues.Foreign(ctx, names, isWakeID)
+	foreign, err := in.store.Queues.Foreign(ctx, names)
 	if err != nil {
 		return nil, err
 	}

@@ -51,8 +51,7 @@ func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
 
 // proceed makes the nodes ready for which places were reserved.
 func (l *limiter) proceed(ctx context.Context, p *store.Place, passed store.Passed) error {
-	passed, wants, err := l.store.Limits.Continue(ctx, p, passed)
-	l.wake(ctx, wants)
+	passed, err := l.store.Limits.Continue(ctx, p, passed)
 	if passed.Timer >= 0 {
 		l.timer(passed.Timer)
 	}
@@ -80,19 +79,14 @@ func (l *limiter) release(ctx context.Context, places []store.Place) {
 func (l *limiter) parked(ctx context.Context, done []result) {
 	for i := range done {
 		if r := &done[i]; r.place != nil {
-			_ = l.insist(func() error {
-				wants, err := l.store.Limits.Recheck(within(ctx), r.place)
-				l.wake(within(ctx), wants)
-				return err
-			})
+			_ = l.insist(func() error { return l.store.Limits.Recheck(within(ctx), r.place) })
 		}
 	}
 }
 
 // expire handles an entry of the agenda for a limit.
 func (l *limiter) expire(ctx context.Context, en store.Entry) error {
-	passed, wants, err := l.store.Limits.Expire(ctx, en.Flow.Shard(), en.Node)
-	l.wake(ctx, wants)
+	passed, err := l.store.Limits.Expire(ctx, en.Flow.Shard(), en.Node)
 	if passed.Timer >= 0 {
 		l.timer(passed.Timer)
 	}
@@ -107,8 +101,7 @@ const searchEvery = 5 * time.Minute
 
 // search makes the parked nodes of a workflow ready that their limits do not know.
 func (l *limiter) search(ctx context.Context, fl *flow) error {
-	some, wants, err := l.store.Limits.Search(ctx, fl.Flow)
-	l.wake(ctx, wants)
+	some, err := l.store.Limits.Search(ctx, fl.Flow)
 	switch {
 	case err != nil:
 		return err

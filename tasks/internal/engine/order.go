@@ -68,8 +68,7 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 		before = next
 	}
 	if waits {
-		_, wants, err := a.store.Flows.Begin(ctx, fl.Flow) // which removes the entry
-		a.wake(ctx, wants)
+		_, err := a.store.Flows.Begin(ctx, fl.Flow) // which removes the entry
 		return err
 	}
 	return a.store.Agenda.Remove(ctx, fl.Flow, orderNote)

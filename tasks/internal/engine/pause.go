@@ -12,14 +12,13 @@ func (r *Operator) Pause(ctx context.Context, refOrID string, pause bool) error 
 	if err != nil {
 		return err
 	}
-	state, wants, err := r.store.Flows.Pause(ctx, f, pause)
+	state, err := r.store.Flows.Pause(ctx, f, pause)
 	if err != nil {
 		return err
 	}
 	if state != store.StopOK {
 		return notStopped(state)
 	}
-	r.wake(ctx, wants)
 	if !pause {
 		return r.advancer.orderNext(ctx, f.Ref) // it may have been paused while it waited for another workflow
 	}

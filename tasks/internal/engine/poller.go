@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,15 +17,11 @@ import (
 // an error, and asks by another command when Redis does not know the script yet.
 type poller struct {
 	redis.UniversalClient
-	full   func(queue string) bool     // whether a queue may have no more slots now
-	queues int                         // number of queues
-	every  time.Duration               // longest sleep
-	wake   chan struct{}               // gets a value when there may be work or a free slot
-	closed chan struct{}               // closed when the worker stops: nothing sleeps any more
-	pools  func(queue string) []string // of a queue, for which it calls the script too; nil for none
-	paused func(ctx context.Context, queue string) (bool, error)
-
-	source string // of asynq's dequeue script
+	full   func(queue string) bool // whether a queue may have no more slots now
+	queues int                     // number of queues
+	every  time.Duration           // longest sleep
+	wake   chan struct{}           // gets a value when there may be work or a free slot
+	closed chan struct{}           // closed when the worker stops: nothing sleeps any more
 
 	empty map[string]bool // queues found empty since the last sleep; used only by the goroutine of asynq's processor
 }
@@ -38,15 +33,8 @@ func (p *poller) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	}
 	queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")
 	cmd := redis.NewCmd(ctx)
-	switch cmd.SetErr(redis.Nil); {
-	case p.full(queue):
-	case p.source == "" && p.pools != nil:
-		cmd.SetErr(noScript{}) // asynq calls Eval
-	default:
+	if cmd.SetErr(redis.Nil); !p.full(queue) {
 		cmd = p.UniversalClient.EvalSha(ctx, sha, keys, args...)
-		if pool := p.dequeue(ctx, cmd.Err(), queue, keys, args); pool != nil {
-			cmd = pool
-		}
 	}
 	switch err := cmd.Err(); {
 	case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"):
@@ -60,49 +48,6 @@ func (p *poller) EvalSha(ctx context.Context, sha string, keys []string, args ..
 		}
 	}
 	return cmd
-}
-
-// noScript makes asynq send the source of a script.
-type noScript struct{}
-
-func (noScript) Error() string { return "NOSCRIPT no matching script" }
-func (noScript) RedisError()   {}
-
-// Eval implements redis.Scripter.
-func (p *poller) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	if len(keys) == 4 && strings.HasSuffix(keys[0], "}:pending") && strings.HasSuffix(keys[3], "}:lease") {
-		p.source = script
-	}
-	return p.UniversalClient.Eval(ctx, script, keys, args...)
-}
-
-// dequeue calls asynq's dequeue script for the pools of a queue that was empty. It returns nil if there is no task.
-func (p *poller) dequeue(ctx context.Context, err error, queue string, keys []string, args []any) *redis.Cmd {
-	if !errors.Is(err, redis.Nil) {
-		return nil
-	}
-	if p.pools == nil {
-		return nil
-	}
-	for _, pool := range p.pools(queue) {
-		if paused, err := p.paused(ctx, queue); paused || err != nil {
-			return nil
-		}
-		of := func(key string) string { return strings.Replace(key, "{"+queue+"}", "{"+pool+"}", 1) }
-		theirs, with := make([]string, len(keys)), slices.Clone(args)
-		for i, key := range keys {
-			theirs[i] = of(key)
-		}
-		for i := range with {
-			if prefix, ok := with[i].(string); ok {
-				with[i] = of(prefix)
-			}
-		}
-		if cmd := p.UniversalClient.Eval(ctx, p.source, theirs, with...); !errors.Is(cmd.Err(), redis.Nil) {
-			return cmd
-		}
-	}
-	return nil
 }
 
 func (p *poller) sleep(d time.Duration) {

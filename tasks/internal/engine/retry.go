@@ -51,14 +51,13 @@ func (r *Operator) Retry(ctx context.Context, refOrID string, inputs map[string]
 			return err
 		}
 		reset.Call = call
-		state, todo, wants, err := r.store.Flows.Retry(ctx, w.Flow, reset)
+		state, todo, err := r.store.Flows.Retry(ctx, w.Flow, reset)
 		if err != nil {
 			return err
 		}
 		switch state {
 		case store.RetryOK:
 			// From here on the workflow runs in any case: workers do what fails here.
-			r.wake(ctx, wants)
 			todo.Plans = reset.Plans
 			if err := errors.Join(r.progress.reopened(ctx, w.flow), r.advancer.settle(ctx, w.flow, todo)); err != nil {
 				r.log.WarnContext(ctx, "workflow is retried; workers take the rest of its first steps", "workflow", w.ID(), "error", err)

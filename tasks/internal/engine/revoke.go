@@ -118,11 +118,9 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 	if err := a.store.Flows.DropPlaces(ctx, fl.Flow, groups); err != nil {
 		return fmt.Errorf("drop places: %w", err)
 	}
-	unneeded, err := a.store.Flows.Withdraw(ctx, fl.Flow, firstSpan(fl.g), slices.Sorted(maps.Keys(lanes)))
-	if err != nil {
+	if err := a.store.Flows.Withdraw(ctx, fl.Flow, firstSpan(fl.g), slices.Sorted(maps.Keys(lanes))); err != nil {
 		return err
 	}
-	a.unwake(unneeded)
 	// The last nodes first: nodes of a plan before the planned node, members before their map.
 	slices.Reverse(ids)
 	if err := a.revokeNodes(ctx, fl, ids, running, ""); err != nil {

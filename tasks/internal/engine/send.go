@@ -68,8 +68,8 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdu
 		if err != nil {
 			ref, err = duplicate(err)
 		} else {
-			todo, wants, err2 := s.store.Flows.Submit(ctx, p.fl.Flow, &p.grow)
-			ref, err = s.finish(ctx, p, todo, wants, err2)
+			todo, err2 := s.store.Flows.Submit(ctx, p.fl.Flow, &p.grow)
+			ref, err = s.finish(ctx, p, todo, err2)
 		}
 		if !errors.Is(err, ErrDuplicate) || !waitsForOthers(o) || store.IDOf(ref) == o.ID || tries == orderTries {
 			return ref, err
@@ -145,7 +145,7 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 }
 
 // finish takes the first steps of a workflow that was stored, and returns its reference. err is the error of the store.
-func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, wants []Wake, err error) (string, error) {
+func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, err error) (string, error) {
 	fl, ref := p.fl, p.fl.Ref
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && dup.Ref == ref {
 		return ref, nil // an earlier call stored it, and its reply was lost; workers find its ready nodes
@@ -160,7 +160,6 @@ func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, wants
 		}
 	}
 	// From here on the workflow runs in any case: workers complete the steps that fail here.
-	s.wake(ctx, wants)
 	if !p.grow.Deadline.IsZero() {
 		todo.Timer = sooner(todo.Timer, max(1, p.grow.Deadline.Sub(time.UnixMilli(fl.Created))))
 	}
@@ -220,7 +219,7 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 	}
 	for k, r := range s.store.Flows.SubmitMany(ctx, stored) {
 		i := ready[k]
-		ref, err := s.finish(ctx, all[i], r.Todo, r.Wants, r.Err)
+		ref, err := s.finish(ctx, all[i], r.Todo, r.Err)
 		if errors.Is(err, ErrDuplicate) && waitsForOthers(sends[i].Opts) {
 			ref, err = s.send(ctx, sends[i].Sig, sends[i].Opts, 0, time.Time{})
 		}

@@ -11,7 +11,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// slot serves a wake-task: it takes and runs nodes until there are none, or its time is over.
+// slot serves a wake-up: it takes and runs nodes until there are none, or its time is over.
 type slot struct {
 	tk     *taker
 	wake   Wake
@@ -76,7 +76,6 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	if t.Keep == "" && len(res.Batch) == 0 {
 		s.tk.batches.drop(t.ID)
 	}
-	s.tk.wake(within(ctx), res.Wants)
 	return res, nil
 }
 

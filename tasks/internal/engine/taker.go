@@ -38,7 +38,7 @@ type taker struct {
 	others   map[string][]string // the queues that a slot of a queue gives way to, by queue
 }
 
-// serve takes and runs nodes for a wake-task.
+// serve takes and runs nodes for a wake-up.
 func (tk *taker) serve(ctx context.Context, k Wake) {
 	s := &slot{tk: tk, wake: k}
 	began := tk.clock.Now()
@@ -54,15 +54,11 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 		}
 		arrive = ""
 		s.settle(ctx, res.Todos)
-		if res.Status == store.TurnPaused {
-			tk.wake(within(ctx), []Wake{k})
-		}
 		if over || res.Status == store.TurnYield || res.Status == store.TurnPaused {
 			return
 		}
 		if len(res.Batch) == 0 {
-			single := n < 2 && tk.store.HasLists()
-			if empty++; single || empty > lingers || mean >= time.Millisecond {
+			if empty++; n < 2 || empty > lingers || mean >= time.Millisecond {
 				return
 			}
 			<-tk.clock.After(time.Duration(empty) * lingerFor)

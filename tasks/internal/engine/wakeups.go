@@ -26,61 +26,68 @@ type wakeups struct {
 	slots *slots
 	taker *taker
 
-	waits   atomic.Bool // a call to Redis blocks, or is about to
-	stopped chan struct{}
+	lists   *store.Wakeups
+	waits   atomic.Int32 // calls to Redis that block, or are about to
+	waiting sync.WaitGroup
 	serving sync.WaitGroup
 }
 
 func newWakeups(l *local, s *slots, tk *taker) *wakeups {
-	return &wakeups{local: l, slots: s, taker: tk, stopped: make(chan struct{})}
+	return &wakeups{local: l, slots: s, taker: tk}
 }
 
-// run serves wake-ups until the worker stops.
+// run serves wake-ups until the worker stops: it waits at each shard.
 func (u *wakeups) run(ctx context.Context) error {
-	lists, err := u.store.Queues.Wakeups(ctx, u.cfg.Name)
-	if err != nil {
+	var err error
+	if u.lists, err = u.store.Queues.Wakeups(ctx, u.cfg.Name); err != nil {
 		return err
 	}
-	go func() {
-		defer close(u.stopped)
-		defer func() { _ = lists.Close() }()
-		for {
-			u.waits.Store(true)
-			open := u.slots.open(u.order())
-			if open == nil || u.life.stopping() {
-				return
-			}
-			k, ok, err := lists.Next(context.WithoutCancel(ctx), u.taker.programs.queues(open), wakeupWait)
-			u.waits.Store(false)
-			switch {
-			case err != nil && u.life.stopping():
-				return
-			case err != nil:
-				u.log.WarnContext(ctx, "wait for ready nodes failed", "error", err)
-				select {
-				case <-u.stop:
-				case <-u.killed:
-				case <-u.clock.After(wakeupRetry):
-				}
-			case ok:
-				u.serve(ctx, k)
-			}
-		}
-	}()
+	ctx = context.WithoutCancel(ctx)
+	for shard := range u.lists.Shards {
+		u.waiting.Go(func() { u.wait(ctx, shard) })
+	}
 	return nil
 }
 
-// serve takes and runs nodes for a wake-up, in a slot. If the worker has none because it stops, asynq gets a wake-task.
-func (u *wakeups) serve(ctx context.Context, k Wake) {
-	queue := store.BaseQueue(k.Queue)
-	started := u.slots.tryAcquire(queue)
-	u.serving.Go(func() {
-		if !started && !u.slots.acquire(queue) {
-			u.wake(within(ctx), []Wake{k})
+// wait serves the wake-ups of a shard until the worker stops.
+func (u *wakeups) wait(ctx context.Context, shard int) {
+	for {
+		open := u.slots.open(u.order())
+		if open == nil || u.life.stopping() {
 			return
 		}
+		u.waits.Add(1)
+		k, ok, err := u.lists.Next(ctx, shard, u.taker.programs.queues(open), wakeupWait)
+		u.waits.Add(-1)
+		switch {
+		case err != nil && u.life.stopping():
+			return
+		case err != nil:
+			u.log.WarnContext(ctx, "wait for ready nodes failed", "error", err)
+			select {
+			case <-u.stop:
+			case <-u.killed:
+			case <-u.clock.After(wakeupRetry):
+			}
+		case ok:
+			u.serve(ctx, k)
+		}
+	}
+}
+
+// serve takes and runs nodes for a wake-up, in a slot. If wake-ups of other shards have taken the last slot, or the worker
+// stops, another worker gets it.
+func (u *wakeups) serve(ctx context.Context, k Wake) {
+	queue := store.BaseQueue(k.Queue)
+	if !u.slots.tryAcquire(queue) {
+		if err := u.store.Queues.PutBack(within(ctx), k); err != nil {
+			u.log.WarnContext(ctx, "a wake-up was lost; workers will find the ready nodes", "error", err)
+		}
+		return
+	}
+	u.serving.Go(func() {
 		defer u.slots.release(queue)
-		u.taker.serve(context.WithoutCancel(ctx), k)
+		u.taker.serve(ctx, k)
 	})
 }
 
@@ -106,9 +113,9 @@ func (u *wakeups) order() []string {
 	return out
 }
 
-// nudge ends the call that waits, because a slot of a queue is free that the call leaves out, or the worker stops.
+// nudge ends the calls that wait, because a slot of a queue is free that they leave out, or the worker stops.
 func (u *wakeups) nudge() {
-	if !u.waits.Load() {
+	if u.waits.Load() == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), nudgeFor)
@@ -118,14 +125,23 @@ func (u *wakeups) nudge() {
 	}
 }
 
-// end waits until run has ended, but not for a Redis that does not respond.
+// end waits until all waits have ended, but not for a Redis that does not respond.
 func (u *wakeups) end() {
+	if u.lists == nil {
+		return // it was not started
+	}
 	u.nudge()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		u.waiting.Wait()
+		_ = u.lists.Close()
+		u.serving.Wait()
+	}()
 	t := time.NewTimer(nudgeFor)
 	defer t.Stop()
 	select {
-	case <-u.stopped:
-		u.serving.Wait()
+	case <-ended:
 	case <-t.C:
 	}
 }

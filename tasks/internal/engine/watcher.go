@@ -19,7 +19,7 @@ const (
 	beatEvery    = 2 * time.Second // less than deadConfirm, so that live workers beat between the two looks that find them dead
 	deadAfter    = 6 * time.Second // without a beat, found twice, the second time at least deadConfirm after the first
 	deadConfirm  = 2500 * time.Millisecond
-	wakePatience = time.Second // how long a wake-task may take to come before it is looked for
+	wakePatience = time.Second // how long a wake-up may take to come before another is pushed
 )
 
 // watcher watches over workers: it beats for its own, and makes the nodes of dead ones ready again.
@@ -88,7 +88,7 @@ func (w *watcher) once(ctx context.Context, all bool) error {
 	}
 	err = errors.Join(w.limiter.renew(ctx), w.reap(ctx, dead))
 	if all {
-		pools, lookErr := w.look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
+		pools, lookErr := w.store.Queues.Look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
 		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx), w.releaseHandled(ctx), lookErr,
 			w.taker.programs.attend(ctx, pools, func(k Wake) { w.adopt(ctx, k) }))
 	}
@@ -120,8 +120,7 @@ func (w *watcher) reap(ctx context.Context, dead []string) error {
 		if name == w.cfg.Name {
 			continue
 		}
-		n, wants, err := w.store.Batches.Reap(ctx, name, true)
-		w.wake(ctx, wants)
+		n, err := w.store.Batches.Reap(ctx, name, true)
 		if n > 0 {
 			w.stats.recovered.Add(int64(n))
 			w.log.WarnContext(ctx, "nodes of a silent worker run again", "worker", name, "nodes", n)
@@ -164,8 +163,7 @@ func (w *watcher) returnStrays(ctx context.Context) error {
 		if len(strays) == 0 {
 			continue
 		}
-		n, wants, err := w.store.Batches.Return(ctx, shard, w.cfg.Name, strays)
-		w.wake(ctx, wants)
+		n, err := w.store.Batches.Return(ctx, shard, w.cfg.Name, strays)
 		if err != nil {
 			return err
 		}
@@ -247,7 +245,6 @@ func (w *watcher) signOff(ctx context.Context) error {
 	if err := w.store.Workers.Bye(ctx, w.cfg.Name); err != nil {
 		return err
 	}
-	_, wants, err := w.store.Batches.Reap(ctx, w.cfg.Name, false)
-	w.wake(ctx, wants)
+	_, err := w.store.Batches.Reap(ctx, w.cfg.Name, false)
 	return errors.Join(err, w.store.Tell(ctx, fleetChanged))
 }

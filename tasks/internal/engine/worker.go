@@ -39,7 +39,7 @@ type WorkerConfig struct {
 }
 
 // How often asynq's server looks into its queues, since the message that wakes it can be lost, and for its delayed tasks.
-// A worker that waits at wake-up lists, and has no handler for tasks of asynq's own clients, rarely needs asynq's queues.
+// A worker that has no handler for tasks of asynq's own clients rarely needs asynq's queues.
 const (
 	pollEvery    = 4 * time.Second
 	delayedEvery = 5 * time.Second
@@ -49,6 +49,9 @@ const (
 
 // busPing is how often the subscription to the bus is checked; its messages can be lost.
 const busPing = 15 * time.Second
+
+// Wake is a wake-up.
+type Wake = store.Wake
 
 // Worker runs tasks and looks after workflows.
 type Worker struct {
@@ -65,7 +68,7 @@ type Worker struct {
 	watcher   *watcher
 	projector *progressWriter
 	logs      *logs
-	wakeups   *wakeups // nil on a Cluster
+	wakeups   *wakeups
 
 	ran atomic.Bool
 }
@@ -77,18 +80,12 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress), logs: newLogs(l)}
 	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() {
 		signal(wake)
-		if w.wakeups != nil && len(cfg.QueueLimits) > 0 {
+		if len(cfg.QueueLimits) > 0 {
 			go w.wakeups.nudge()
 		}
 	})
-	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, paused: e.store.Queues.Paused, closed: l.stop, empty: map[string]bool{}}
-	known := &programs{local: l, fleet: e.Fleet, tasks: w.Tasks(), name: store.Program(w.Tasks()), asking: newLock(), told: map[string]time.Time{}, joined: func() {
-		signal(wake)
-		if w.wakeups != nil {
-			go w.wakeups.nudge()
-		}
-	}}
-	w.poller.pools = func(queue string) []string { return known.queues([]string{queue})[1:] }
+	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
+	known := &programs{local: l, fleet: e.Fleet, tasks: w.Tasks(), name: store.Program(w.Tasks()), asking: newLock(), told: map[string]time.Time{}, joined: func() { go w.wakeups.nudge() }}
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
@@ -96,11 +93,9 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, limiter: limiter, programs: known, slots: w.slots,
 		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs, limiter, w.logs},
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
-	if e.store.HasLists() && !cfg.Manual {
-		w.wakeups = newWakeups(l, w.slots, w.taker)
-		if cfg.Plain == nil {
-			w.poller.every = rarelyPoll
-		}
+	w.wakeups = newWakeups(l, w.slots, w.taker)
+	if cfg.Plain == nil {
+		w.poller.every = rarelyPoll
 	}
 	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker, w.taker.batches, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
@@ -109,7 +104,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	return w
 }
 
-// givesWayTo returns, by queue, the queues whose wake-tasks end the turn of a slot: all others or, if the worker is
+// givesWayTo returns, by queue, the queues whose wake-ups end the turn of a slot: all others or, if the worker is
 // strict, the queues of higher priority.
 func givesWayTo(queues map[string]int, strict bool) map[string][]string {
 	out := map[string][]string{}
@@ -168,12 +163,9 @@ func (w *Worker) work(ctx context.Context) error {
 	if err := srv.Start(asynq.HandlerFunc(w.handle)); err != nil {
 		return err
 	}
-	if w.wakeups != nil {
-		if err := w.wakeups.run(ctx); err != nil {
-			w.wakeups = nil
-			w.drain(srv)
-			return err
-		}
+	if err := w.wakeups.run(ctx); err != nil {
+		w.drain(srv)
+		return err
 	}
 	if w.cfg.Ready != nil {
 		w.cfg.Ready()
@@ -214,7 +206,7 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// server returns asynq's server, which gives slots to wake-tasks and to tasks of asynq's own clients.
+// server returns asynq's server, which runs tasks of asynq's own clients.
 func (w *Worker) server() *asynq.Server {
 	delayed := delayedEvery
 	if w.poller.every == rarelyPoll {
@@ -235,23 +227,14 @@ func (w *Worker) server() *asynq.Server {
 	})
 }
 
-// handle is the handler of asynq's server: for wake-tasks, and for tasks of asynq's own clients.
+// handle is the handler of asynq's server.
 func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
 	queue, _ := asynq.GetQueueName(ctx)
-	base := store.BaseQueue(queue)
-	if !w.slots.acquire(base) {
+	if !w.slots.acquire(queue) {
 		return ErrShutdown // asynq keeps the task for another worker
 	}
-	defer w.slots.release(base)
-	if t.Type() != wakeType {
-		return runForeign(ctx, w.cfg.Plain, t)
-	}
-	k, err := parseWake(queue, t.Payload())
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
-	}
-	w.taker.serve(context.WithoutCancel(ctx), k)
-	return nil
+	defer w.slots.release(queue)
+	return runForeign(ctx, w.cfg.Plain, t)
 }
 
 // unwind is how long handlers have to return once their contexts have ended.
@@ -261,9 +244,7 @@ const unwind = 2 * time.Second
 func (w *Worker) drain(srv *asynq.Server) {
 	w.life.halt()
 	w.slots.close()
-	if w.wakeups != nil {
-		go w.wakeups.nudge()
-	}
+	go w.wakeups.nudge()
 	srv.Stop()
 	w.idle(w.cfg.Grace, w.killed)
 	for _, r := range w.runs.all() {
@@ -275,9 +256,7 @@ func (w *Worker) drain(srv *asynq.Server) {
 	}
 	w.idle(unwind, nil)
 	w.life.kill()
-	if w.wakeups != nil {
-		w.wakeups.end()
-	}
+	w.wakeups.end()
 	srv.Shutdown()
 }
 
@@ -325,7 +304,7 @@ func (w *Worker) Serves(queue string) bool {
 	return w.cfg.Queues[base] > 0 && (queue == base || queue == store.PoolOf(base, w.taker.programs.name))
 }
 
-// Serve takes and runs nodes for a wake-task.
+// Serve takes and runs nodes for a wake-up.
 func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
 
 // Hear acts on a message of the bus. A manual worker does not subscribe to it.

@@ -17,7 +17,7 @@ const fairBatches = 4
 // order things happen in.
 func TestLargeWorkflowKeepsNoOtherWaiting(t *testing.T) {
 	t.Parallel()
-	sc := newScripts(false, nil)
+	sc := newScripts(nil)
 	l := newLane(t, sc)
 	for seed := range uint64(20) {
 		h := newHistory(l, sc, seed)
@@ -32,7 +32,7 @@ func TestLargeWorkflowKeepsNoOtherWaiting(t *testing.T) {
 func (h *history) crowd() {
 	h.begin()
 	defer h.end()
-	h.plan, h.calm = plan{workers: h.among(1, 2)}, true
+	h.plan, h.calm = plan{workers: h.among(1, 2), programs: 1}, true
 	h.addSenders()
 	h.recover()
 	h.add(group(1000))

@@ -54,7 +54,7 @@ func (h *history) recover() {
 	for _, w := range h.workers {
 		w.frozen = time.Time{}
 	}
-	clear(h.paused)
+	h.resumeQueues()
 	for h.short() {
 		h.hire()
 	}
@@ -320,9 +320,21 @@ func (h *history) operate() {
 			h.mu.Unlock()
 		})
 	default:
-		q := queues[h.rng.IntN(len(queues))]
-		h.paused[q] = !h.paused[q]
-		h.event("PAUSE %s: %v", q, h.paused[q])
+		if s.busy {
+			return
+		}
+		q, call, what := queues[h.rng.IntN(len(queues))], s.client.PauseQueue, "PAUSES"
+		if h.chance(500) {
+			call, what = s.client.ResumeQueue, "RESUMES"
+		}
+		s.busy = true
+		h.event("%s %s %s", s.name, what, q)
+		h.spawn(func() {
+			_ = call(context.Background(), q) // if it fails, the queue may be paused in part
+			h.mu.Lock()
+			s.busy = false
+			h.mu.Unlock()
+		})
 	}
 }
 

@@ -42,7 +42,6 @@ type history struct {
 	scripts *scripts
 	plan    plan
 	*fleet
-	*queue
 	record
 	observer *tasks.Client // the scheduler's own
 
@@ -123,7 +122,6 @@ func (h *history) settle() {
 	slices.SortStableFunc(h.parked, func(a, b *step) int {
 		return cmp.Or(cmp.Compare(a.from.name, b.from.name), cmp.Compare(a.came, b.came), cmp.Compare(a.what, b.what), cmp.Compare(a.nth, b.nth))
 	})
-	slices.SortStableFunc(h.waiting, func(a, b wake) int { return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.id, b.id)) })
 }
 
 // ready returns the steps that can continue.
@@ -346,7 +344,7 @@ func (h *history) trouble() {
 	add(10, len(h.late) > 0, h.arrive)
 	add(12, h.unsent() > 0, h.send)
 	add(40, h.deliverable(), h.deliver)
-	add(p.wakeFaults, h.canMisdeliver(), h.misdeliver)
+	add(p.wakeFaults, true, h.misplaceToken)
 	add(8, len(h.restless()) > 0, h.tend)
 	add(12, h.plan.asks > 0 && h.asked(), h.answer)
 	add(10, true, func() { h.sleep(time.Duration(h.among(1, 4000)) * time.Microsecond) })
@@ -398,13 +396,14 @@ func (h *history) peace() {
 			}
 			ended = time.Now()
 		}
-		if !ended.IsZero() && time.Since(ended) > h.settling() && len(h.waiting) == 0 {
+		if !ended.IsZero() && time.Since(ended) > h.settling() && len(h.served()) == 0 {
 			return
 		}
 		if time.Since(began) > h.mostTime() {
 			h.fail("stuck: %s have passed, and these have not ended: %v", time.Since(start), h.unended())
 			return
 		}
+		h.resumeQueues() // a sender may have paused one in the meantime
 		h.sleep(h.nextRound())
 	}
 }
@@ -441,7 +440,7 @@ func (h *history) quietStep() bool {
 	return true
 }
 
-// settling is how long keys may remain once all workflows have ended and asynq has delivered its wake-tasks: batches of
+// settling is how long keys may remain once all workflows have ended and all wake-ups were taken: batches of
 // dead workers are returned only when these are found dead.
 func (h *history) settling() time.Duration {
 	if h.plan.faultless() && h.plan.concurrency+h.plan.rate == 0 {

@@ -61,7 +61,7 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 // noteBatch notes which nodes a turn gave to a worker.
 func (h *history) noteBatch(p *process, said []any) {
 	var b batch
-	for _, e := range said[min(5, len(said)):] {
+	for _, e := range said[min(4, len(said)):] {
 		parts, ok := e.([]any)
 		if !ok {
 			continue
@@ -72,7 +72,7 @@ func (h *history) noteBatch(p *process, said []any) {
 		if err != nil || p == nil {
 			continue
 		}
-		h.checkPause(&el, parts[3:], fmt.Sprint(said[4]))
+		h.checkPause(&el, parts[3:], fmt.Sprint(said[3]))
 		for _, node := range el.Nodes {
 			key := el.Flow.ID() + "/" + node
 			p.took[key] = append(p.took[key], len(h.events))

@@ -21,8 +21,8 @@ var (
 	errDead = errors.New("simulated: this process is dead")
 )
 
-// process is a simulated process, with its own memory and clock: a worker or a sender. It shares only Redis and the queue
-// of wake-tasks with the others. Every call to these waits until the scheduler lets it continue.
+// process is a simulated process, with its own memory and clock: a worker or a sender. It shares only Redis with the
+// others. Every call to it waits until the scheduler lets it continue.
 type process struct {
 	h      *history
 	name   string
@@ -45,14 +45,8 @@ type keeper struct{ p *process }
 func (k keeper) EngineMade(e *engine.Engine)                    { k.p.engine = e }
 func (k keeper) WorkerMade(handlers map[string]*engine.Handler) { k.p.handlers = handlers }
 
-// clusterConn is the connection of a process. To the engine it is a Cluster: scripts return the wake-tasks.
-type clusterConn struct {
-	redis.UniversalClient
-	keeper
-}
-
-// singleConn is one to a single Redis: scripts push to wake-up lists.
-type singleConn struct {
+// connection is the connection of a process.
+type connection struct {
 	*redis.Client
 	keeper
 }

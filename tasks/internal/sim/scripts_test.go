@@ -36,32 +36,23 @@ func tight(_, source string) string {
 // scripts are the scripts of histories: they have the time of the history, and a planted bug, if there is one.
 type scripts struct {
 	change func(name, source string) string // plants a bug; nil for none
-	lists  bool                             // they push to wake-up lists
 
 	mu    sync.Mutex        // guards the fields below
 	files map[string]string // as rewritten, by name
 	names map[string]string // of scripts, by their SHA-1
 }
 
-func newScripts(lists bool, change func(name, source string) string) *scripts {
-	return &scripts{change: change, lists: lists, files: map[string]string{}, names: map[string]string{}}
+func newScripts(change func(name, source string) string) *scripts {
+	return &scripts{change: change, files: map[string]string{}, names: map[string]string{}}
 }
 
-// allScripts returns scripts with and without wake-up lists, each as they are and with tight limits, for histories in turn.
+// allScripts returns scripts as they are and with tight limits, for histories in turn.
 func allScripts(change func(name, source string) string) []*scripts {
 	if change == nil {
 		change = func(_, source string) string { return source }
 	}
 	small := func(name, source string) string { return tight(name, change(name, source)) }
-	return []*scripts{newScripts(false, change), newScripts(true, small), newScripts(true, change), newScripts(false, small)}
-}
-
-// connection returns the connection of a process to the engine, by rdb.
-func (s *scripts) connection(rdb *redis.Client, p *process) redis.UniversalClient {
-	if s.lists {
-		return singleConn{rdb, keeper{p}}
-	}
-	return clusterConn{rdb, keeper{p}}
+	return []*scripts{newScripts(change), newScripts(small)}
 }
 
 // rewrite returns a file of a script as a history has it.

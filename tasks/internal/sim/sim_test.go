@@ -18,8 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"muster/tasks/internal/engine"
@@ -49,15 +47,10 @@ func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
 	l := newLink(t)
 	for _, s := range all {
-		e := engine.New(s.connection(l.rdb, &process{}), slog.New(slog.DiscardHandler), nil)
+		e := engine.New(connection{l.rdb, keeper{&process{}}}, slog.New(slog.DiscardHandler), nil)
 		e.RewriteScripts(s.rewrite)
 		s.load(l)
 	}
-	// The scripts of asynq are called for wake-tasks, too.
-	l.do(redis.NewIntCmd(context.Background(), "sadd", "asynq:queues", "default"))
-	in := asynq.NewInspectorFromRedisClient(l.rdb)
-	_, _ = in.GetTaskInfo("default", "none")
-	_ = in.DeleteTask("default", "none")
 	return l
 }
 
@@ -76,7 +69,7 @@ func simulate(t *testing.T, l *link, s *scripts, seed uint64) *history {
 }
 
 func newHistory(l *link, s *scripts, seed uint64) *history {
-	return &history{seed: seed, width: eventWidth(), rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}, queue: newQueue()}
+	return &history{seed: seed, width: eventWidth(), rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}}
 }
 
 // report describes the failures of a history, and how to reproduce it.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"muster/tasks"
@@ -55,12 +54,9 @@ func (c clock) After(d time.Duration) <-chan time.Time {
 
 // newClient returns a client in a process.
 func (h *history) newClient(p *process) *tasks.Client {
-	c := tasks.NewClient(h.scripts.connection(p.rdb, p))
+	c := tasks.NewClient(connection{p.rdb, keeper{p}})
 	p.engine.SetClock(clock{p})
 	p.engine.RewriteScripts(h.scripts.rewrite)
-	p.engine.SetWaker(func(_ context.Context, k engine.Wake) error {
-		return h.put(p, wake{shard: k.Shard, queue: k.Queue, gen: k.Gen})
-	})
 	// The number of shards is read under a mutex. The scheduler does not see goroutines that wait for one.
 	was := p.direct
 	p.direct = true
@@ -153,23 +149,15 @@ func (h *history) freeWorkers(queue string) (out []*worker) {
 	return out
 }
 
-// serveOn makes a worker serve a wake-task.
+// serveOn makes a worker serve a wake-up.
 func (h *history) serveOn(w *worker, k wake) {
-	h.event("%s WAKES UP %s", w.name, k.id)
+	h.event("%s WAKES UP %s %s", w.name, k.queue, k.gen)
 	w.busy++
-	h.queue.running[k.id]++
 	h.spawn(func() {
-		w.w.Serve(w.ctx, engine.Wake{Shard: k.shard, Queue: k.queue, Gen: k.gen})
+		w.w.Serve(w.ctx, engine.Wake{Queue: k.queue, Gen: k.gen})
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		w.busy--
-		if h.queue.running[k.id]--; h.queue.running[k.id] == 0 {
-			delete(h.queue.running, k.id)
-		}
-		if w.dead && !strings.HasPrefix(k.id, "token") { // asynq finds out after a while, and delivers it again
-			k.from = time.Now().Add(time.Minute)
-			h.waiting = append(h.waiting, k)
-		}
 	})
 }
 

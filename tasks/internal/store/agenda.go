@@ -28,7 +28,6 @@ type Due struct {
 	Back  time.Duration // by which the clock of Redis was set back; 0 if it was not
 	Next  time.Time     // when the next entry is due; zero if there is none
 	Count int           // entries that were due
-	Wants []Wake        // wake-tasks to send
 	Lines []Entry       // entries that the caller has claimed, and must handle
 }
 
@@ -41,15 +40,15 @@ func (s Agenda) Due(ctx context.Context, claim time.Duration, most int) ([]Due, 
 	}
 	out := make([]Due, len(replies))
 	for shard, res := range replies {
-		if len(res) < 5 {
+		if len(res) < 4 {
 			return nil, fmt.Errorf("look through the agenda: script returned %v", res)
 		}
-		d := Due{Now: time.UnixMilli(toInt(res[0])), Wants: wakes(shard, res[2]), Count: int(toInt(res[3])),
-			Back: time.Duration(toInt(res[4])) * time.Millisecond}
+		d := Due{Now: time.UnixMilli(toInt(res[0])), Count: int(toInt(res[2])),
+			Back: time.Duration(toInt(res[3])) * time.Millisecond}
 		if at := toInt(res[1]); at > 0 {
 			d.Next = time.UnixMilli(at)
 		}
-		for i := 5; i+1 < len(res); i += 2 {
+		for i := 4; i+1 < len(res); i += 2 {
 			e := entry(shard, text(res[i]))
 			e.Record = []byte(text(res[i+1]))
 			d.Lines = append(d.Lines, e)

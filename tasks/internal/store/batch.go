@@ -139,9 +139,9 @@ func (s Batches) IDs(ctx context.Context, worker string) ([][]string, error) {
 }
 
 // Return makes the nodes of batches of a worker in a shard ready again, and ends their leases.
-func (s Batches) Return(ctx context.Context, shard int, worker string, ids []string) (nodes int, wants []Wake, err error) {
+func (s Batches) Return(ctx context.Context, shard int, worker string, ids []string) (nodes int, err error) {
 	if len(ids) == 0 {
-		return 0, nil, nil
+		return 0, nil
 	}
 	args := []any{worker, 0}
 	for _, id := range ids {
@@ -152,34 +152,31 @@ func (s Batches) Return(ctx context.Context, shard int, worker string, ids []str
 
 // Reap makes the nodes of all batches of a worker ready again, and ends their leases. If the worker has died, its death
 // is counted for the nodes; see [Suspect].
-func (s Batches) Reap(ctx context.Context, worker string, died bool) (nodes int, wants []Wake, err error) {
+func (s Batches) Reap(ctx context.Context, worker string, died bool) (nodes int, err error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	how := 0
 	if died {
 		how = 1
 	}
 	for shard := range n {
-		m, w, err := s.reap(ctx, shard, worker, []any{worker, how})
+		m, err := s.reap(ctx, shard, worker, []any{worker, how})
 		if err != nil {
-			return nodes, wants, err
+			return nodes, err
 		}
-		nodes, wants = nodes+m, append(wants, w...)
+		nodes += m
 	}
-	return nodes, wants, nil
+	return nodes, nil
 }
 
-func (s Batches) reap(ctx context.Context, shard int, worker string, args []any) (int, []Wake, error) {
+func (s Batches) reap(ctx context.Context, shard int, worker string, args []any) (int, error) {
 	res, err := s.call(ctx, "reap", shard, args...)
 	if err != nil {
-		return 0, nil, fmt.Errorf("put back the nodes of worker %s: %w", worker, err)
+		return 0, fmt.Errorf("put back the nodes of worker %s: %w", worker, err)
 	}
-	if len(res) < 2 {
-		return 0, nil, fmt.Errorf("put back the nodes of worker %s: %w", worker, errNone)
-	}
-	return int(toInt(res[0])), wakes(shard, res[1]), nil
+	return int(toInt(res[0])), nil
 }
 
 // Suspect is how many workers die with a node in their batch until the node is suspected to be the cause. Before that

@@ -20,7 +20,6 @@ const Schema = 2
 type db struct {
 	rdb     redis.UniversalClient
 	scripts scripts
-	lists   bool                             // scripts push to wake-up lists
 	rewrite func(name, source string) string // of the scripts; nil for none
 
 	mu     sync.Mutex // held while shards is read from Redis
@@ -78,14 +77,19 @@ func (d *db) Clock(ctx context.Context, shard int) (time.Time, error) {
 
 // call runs a script on a shard and returns its reply as a list.
 func (d *db) call(ctx context.Context, name string, shard int, args ...any) ([]any, error) {
-	reply, err := d.scripts[name].Run(ctx, d.rdb, []string{tag(shard)}, args...).Result()
+	reply, err := d.scripts[name].Run(ctx, d.rdb, []string{Prefix(shard)}, args...).Result()
 	if err != nil {
 		return nil, err
 	}
+	return asList(reply), nil
+}
+
+// asList returns the reply of a script as a list; one that is no list is its only element.
+func asList(reply any) []any {
 	if list, ok := reply.([]any); ok {
-		return list, nil
+		return list
 	}
-	return []any{reply}, nil
+	return []any{reply}
 }
 
 // callEach runs a script on every shard in one round trip.
@@ -103,7 +107,7 @@ func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, e
 	pipe := d.rdb.Pipeline()
 	cmds := make([]*redis.Cmd, n)
 	for shard := range n {
-		cmds[shard] = script.EvalSha(ctx, pipe, []string{tag(shard)}, args...)
+		cmds[shard] = script.EvalSha(ctx, pipe, []string{Prefix(shard)}, args...)
 	}
 	_, _ = pipe.Exec(ctx) // each has its own error
 	for shard, c := range cmds {
@@ -115,10 +119,7 @@ func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, e
 		case err != nil:
 			return nil, err
 		default:
-			var ok bool
-			if out[shard], ok = c.Val().([]any); !ok {
-				return nil, fmt.Errorf("script %s returned %v", name, c.Val())
-			}
+			out[shard] = asList(c.Val())
 		}
 	}
 	return out, nil

@@ -86,12 +86,12 @@ const (
 )
 
 // Cancel marks a workflow as cancelled, by a client or by its deadline.
-func (s Flows) Cancel(ctx context.Context, f Flow, deadline bool) (string, []Wake, error) {
+func (s Flows) Cancel(ctx context.Context, f Flow, deadline bool) (string, error) {
 	return s.stop(ctx, "cancel", f, f.Ref, deadline)
 }
 
 // Pause marks a workflow as paused, or resumes it.
-func (s Flows) Pause(ctx context.Context, f Flow, pause bool) (string, []Wake, error) {
+func (s Flows) Pause(ctx context.Context, f Flow, pause bool) (string, error) {
 	if pause {
 		return s.stop(ctx, "pause", f, f.Ref, "pause")
 	}
@@ -99,7 +99,7 @@ func (s Flows) Pause(ctx context.Context, f Flow, pause bool) (string, []Wake, e
 }
 
 // Begin lets a workflow begin that has waited for the end of another one.
-func (s Flows) Begin(ctx context.Context, f Flow) (string, []Wake, error) {
+func (s Flows) Begin(ctx context.Context, f Flow) (string, error) {
 	return s.stop(ctx, "pause", f, f.Ref, "begin")
 }
 
@@ -129,33 +129,29 @@ func (s Flows) Order(ctx context.Context, f Flow, waiting string) (waits bool, b
 	return text(res[0]) == StopOK, before, nil
 }
 
-func (s Flows) stop(ctx context.Context, script string, f Flow, args ...any) (string, []Wake, error) {
+func (s Flows) stop(ctx context.Context, script string, f Flow, args ...any) (string, error) {
 	res, err := s.call(ctx, script, f.shard, args...)
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", script, err)
+		return "", fmt.Errorf("%s: %w", script, err)
 	}
-	if len(res) < 2 {
-		return text(res[0]), nil, nil
-	}
-	return text(res[0]), wakes(f.shard, res[1]), nil
+	return text(res[0]), nil
 }
 
-// Withdraw removes ready nodes of a revoked workflow from their lists, and returns the wake-tasks that are not needed
-// any more. first is the span of its first nodes, or empty. A take drops the ready nodes that are left.
-func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []string) ([]Wake, error) {
+// Withdraw removes ready nodes of a revoked workflow from their lists. first is the span of its first nodes, or empty. A take
+// drops the ready nodes that are left.
+func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []string) error {
 	key, err := s.rdb.HGet(ctx, f.key(), FieldFairness).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
+		return fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
 	}
 	args := []any{f.Ref, key, first}
 	for _, l := range lanes {
 		args = append(args, l)
 	}
-	res, err := s.call(ctx, "withdraw", f.shard, args...)
-	if err != nil {
-		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
+	if _, err := s.call(ctx, "withdraw", f.shard, args...); err != nil {
+		return fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
 	}
-	return wakes(f.shard, res), nil
+	return nil
 }
 
 // Drop deletes a workflow that has ended.

@@ -54,7 +54,7 @@ func newIndexed(t *testing.T, rdb redis.UniversalClient, shards int) indexed {
 func (x indexed) at(shard int, now time.Time, calls ...any) {
 	x.t.Helper()
 	args := append([]any{now.UnixMilli()}, calls...)
-	if err := indexOps.Run(x.t.Context(), x.s.rdb, []string{tag(shard)}, args...).Err(); err != nil && err != redis.Nil {
+	if err := indexOps.Run(x.t.Context(), x.s.rdb, []string{Prefix(shard)}, args...).Err(); err != nil && err != redis.Nil {
 		x.t.Fatal(err)
 	}
 }
@@ -327,7 +327,7 @@ func BenchmarkIndex(b *testing.B) {
 			for i := from; i < from+500; i++ {
 				for _, call := range calls {
 					args := append([]any{t0.UnixMilli() + int64(i)}, call(first+i)...)
-					pipe.EvalSha(b.Context(), script.Hash(), []string{tag(0)}, args...)
+					pipe.EvalSha(b.Context(), script.Hash(), []string{Prefix(0)}, args...)
 				}
 			}
 			if _, err := pipe.Exec(b.Context()); err != nil && err != redis.Nil {

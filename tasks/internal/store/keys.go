@@ -7,10 +7,10 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// tag begins every key of a workflow and of the shard it lives in, so that one script can change them together on a
+// Prefix begins every key of a workflow and of the shard it lives in, so that one script can change them together on a
 // cluster. The scripts get the tag and make the rest of the names themselves. Workflows expire, and workers delete the wake
 // hashes of unused queues; Redis deletes the others with their last element.
-func tag(shard int) string { return "muster:{" + hashTags[shard] + "}:" }
+func Prefix(shard int) string { return "muster:{" + hashTags[shard] + "}:" }
 
 // hashTags are the hash tags of the shards. Each is in another twelfth of the slots, so that two, three, four or six servers
 // with equal ranges of slots have equally many shards.
@@ -67,100 +67,106 @@ const storeKey = "muster:store"
 // list>"; it vanishes when the pause or the workflow ends. flowKey:limited is the hash of the nodes that wait for a limit per key,
 // "<lane> <element of a ready list> <shard> <name of the limit>"; it vanishes with its last element or the workflow. flowKey:log is
 // the list of the last 200 log lines of its tasks, as JSON, with the expiry of the workflow.
-func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
+func flowKey(shard int, ref string) string { return Prefix(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
-func chosenKey(shard int, id string) string { return tag(shard) + "id:" + id }
+func chosenKey(shard int, id string) string { return Prefix(shard) + "id:" + id }
 
 // agendaKey is the sorted set of timers and pending steps: "<workflow>/<node or span>" by the time in unix ms. It has
 // delayed nodes, and steps that a process has started and may not complete: ready nodes without a task, skips and
 // ends of plans to propagate, revocations. An element is removed when its step is completed. The string "clock" of
 // the shard is the latest time at which its agenda was read (unix ms); it does not expire.
-func agendaKey(shard int) string { return tag(shard) + "agenda" }
+func agendaKey(shard int) string { return Prefix(shard) + "agenda" }
 
 // openKey is the sorted set of the nodes of a task that wait for an external result, "<workflow>/<node>", all with
 // the score 0, so that they are in lexical order. Vanishes with its last element. The sorted set "opentasks" of the
 // shard has the tasks with such a key, all with the score 0; a task whose open nodes belonged to expired workflows is
 // removed when the tasks are listed.
-func openKey(shard int, task string) string { return tag(shard) + "open:" + task }
+func openKey(shard int, task string) string { return Prefix(shard) + "open:" + task }
 
 // poolsKey is the set of the pools that may have ready nodes, "<queue>{<pool>}". The workers with the same handlers have a pool of
 // each queue, for nodes that other workers of the queue have no handlers for. A pool has the keys of a queue. It is deleted a minute
 // after its last use.
-func poolsKey(shard int) string { return tag(shard) + "pools" }
+func poolsKey(shard int) string { return Prefix(shard) + "pools" }
 
 // routesKey is the hash of the pools of tasks: "<queue> <task>" to the pool into which nodes of the task are put. It expires half a minute
 // after its first field was added.
 const routesKey = "muster:routes"
 
-// wakeKey is the hash of a queue's wake-tasks. A worker deletes it when nothing was taken from the queue for a day.
+// wakeKey is the hash of a queue. A worker deletes it when nothing was taken from the queue for a day.
 //
-//	pending          since when one is pending (unix ms); empty for none
-//	generation       of the wake-task
+//	pending          since when a wake-up is pending (unix ms); empty for none
+//	generation       of the wake-up
+//	paused           since when the queue is paused (unix ms); none while it is not
 //	taken            the last take (unix ms)
 //	high             batches of high priority in a row
 //	ready:n ready:h  number of ready nodes of each lane
-func wakeKey(shard int, queue string) string { return tag(shard) + "wake:" + queue }
+func wakeKey(shard int, queue string) string { return Prefix(shard) + "wake:" + queue }
 
-// wakeupKey is the list of the wake-up tokens of a queue, at which workers wait: the generations of wake-tasks. It has one
-// element at most, unless one was taken for lost, and is empty while a worker has a free slot. There is none on a Cluster.
-func wakeupKey(shard int, queue string) string { return tag(shard) + "wakeup:" + queue }
+// wakeupKey is the list of the wake-ups of a queue, at which workers wait: their generations. It has one element at most, unless
+// one was taken for lost, and is empty while a worker has a free slot.
+func wakeupKey(shard int, queue string) string { return Prefix(shard) + "wakeup:" + queue }
 
-// nudgeKey is the list with which a worker ends its own wait. It expires after 10 seconds.
-func nudgeKey(worker string) string { return tag(0) + "nudge:" + worker }
+// shardQueuesKey is the set of the queues that had ready nodes in a shard. A queue is removed with its wakeKey.
+func shardQueuesKey(shard int) string { return Prefix(shard) + "queues" }
+
+// nudgeKey is the list with which a worker ends its own wait at a shard. It expires after 10 seconds.
+func nudgeKey(shard int, worker string) string { return Prefix(shard) + "nudge:" + worker }
 
 // leaseKey is the hash of the batches of a worker: id to "<unix µs>[!] <lane> <element>,…", elements as in readyKey; "!"
 // once the handler of a node that is suspected to kill its workers was called.
-func leaseKey(shard int, worker string) string { return tag(shard) + "lease:" + worker }
+func leaseKey(shard int, worker string) string { return Prefix(shard) + "lease:" + worker }
 
 // holdersKey is the set of the workers that may have batches.
-func holdersKey(shard int) string { return tag(shard) + "holders" }
+func holdersKey(shard int) string { return Prefix(shard) + "holders" }
 
 // ringKey is the list of the fairness keys that have ready nodes, in the order of their turns. The first nodes of a
 // workflow need no separate list: they are an element "<workflow>/<span>" of the ring. A lane is "n:<queue>" or, for
 // high priority, "h:<queue>".
-func ringKey(shard int, lane string) string { return tag(shard) + "ring:" + lane }
+func ringKey(shard int, lane string) string { return Prefix(shard) + "ring:" + lane }
 
 // readyKey is the list of the ready nodes of a fairness key, "<workflow>/<span>". A span is a node, or
 // "<prefix><first>-<last>" for several. A suffix "@<n>" is the number of workers that have died with it.
-func readyKey(shard int, lane, key string) string { return tag(shard) + "ready:" + lane + ":" + key }
+func readyKey(shard int, lane, key string) string { return Prefix(shard) + "ready:" + lane + ":" + key }
 
 // uniqueKey is the string with the ID of the workflow of a unique key; on a cluster, where the workflow can be in
 // another slot, "<workflow> <unix ms of the claim>". Its expiry is set by the sender.
-func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
+func uniqueKey(shard int, key string) string { return Prefix(shard) + "u:" + key }
 
 // liveKey is the sorted set of the running workflows of a shard: "<reference> <caption>" by the time when they were
 // sent, in unix ms. The key vanishes with its last element. A caption has the tasks of a workflow and, after tabs,
 // its name and labels.
-func liveKey(shard int) string { return tag(shard) + "live" }
+func liveKey(shard int) string { return Prefix(shard) + "live" }
 
 // doneKey is the sorted set of the last workflows of a shard that ended with a state (S success, F failure, X revoked):
 // "<reference> <sent, unix ms> <caption>" by when they ended, in unix ms. Some 10,000 at most, 100,000 for F, and no expiry; a workflow in it may
 // have expired.
-func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
+func doneKey(shard int, state byte) string { return Prefix(shard) + "done:" + string(state) }
 
 // minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <kind> <queue> <task>" to a number.
 // The kind is S, F or X for terminal nodes, "again" for attempts that are retried, and ms for the total duration of
 // handlers. At most about 20,000 fields. Expires 25 hours after it was added to hoursKey; until then, after 31 days.
 func minutesKey(shard int, hour int64) string {
-	return tag(shard) + "cm:" + strconv.FormatInt(hour, 10)
+	return Prefix(shard) + "cm:" + strconv.FormatInt(hour, 10)
 }
 
 // hoursKey is the same for the hours of a day (unix days): "<hour> <kind> <queue> <task>" to a number. The hour of
 // hourKey is not in it yet. Expires after 31 days.
-func hoursKey(shard int, day int64) string { return tag(shard) + "ch:" + strconv.FormatInt(day, 10) }
+func hoursKey(shard int, day int64) string { return Prefix(shard) + "ch:" + strconv.FormatInt(day, 10) }
 
 // timesKey is the hash of durations of handlers in an hour (unix hours): "<bucket> <queue> <task>" to the number of
 // attempts; the buckets are tasktype.Durations. At most about 20,000 fields. Expires 26 hours after its last new
 // field.
-func timesKey(shard int, hour int64) string { return tag(shard) + "cd:" + strconv.FormatInt(hour, 10) }
+func timesKey(shard int, hour int64) string {
+	return Prefix(shard) + "cd:" + strconv.FormatInt(hour, 10)
+}
 
 // failsKey is the list of the last nodes of a task that have failed, newest first: "<unix ms> <workflow>/<node>". At
 // most 100; a workflow in it may be gone. Expires a day after the last one.
-func failsKey(shard int, task string) string { return tag(shard) + "fails:" + task }
+func failsKey(shard int, task string) string { return Prefix(shard) + "fails:" + task }
 
 // hourKey is the string with the last unix hour that has counts. Expires after 31 days.
-func hourKey(shard int) string { return tag(shard) + "hour" }
+func hourKey(shard int) string { return Prefix(shard) + "hour" }
 
 // historyKey is the hash of the values of a measure in an hour (unix hours): the name of a queue or worker, and "" for the sum over
 // all, to "<minute>:<value> …". Memory is in MiB. At most 300 fields. Expires after 26 hours.
@@ -214,7 +220,9 @@ func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + 
 //	waiting   sorted set of the nodes that wait, by the time since when they do (unix us)
 //	rate      string: the time from which on all starts of a rate are free (unix us). Expires a second later
 //	rule      string "<n> <period in us, or 0>", while the agenda has the entry "!limit/<name>": since a node has waited
-func limitKey(shard int, part, name string) string { return tag(shard) + "limit:" + part + ":" + name }
+func limitKey(shard int, part, name string) string {
+	return Prefix(shard) + "limit:" + part + ":" + name
+}
 
 // unhandledKey is, for the name "<queue> <task>", the sorted set of the nodes that wait for a worker with a handler,
 // "<workflow>/<node>", by the end of their wait (unix ms). For an empty name it is the sorted set of these names, by the end of the
@@ -223,7 +231,7 @@ func unhandledKey(shard int, name string) string {
 	if name != "" {
 		name = ":" + name
 	}
-	return tag(shard) + "unhandled" + name
+	return Prefix(shard) + "unhandled" + name
 }
 
 // BusChannel is the channel on which processes wake each other.
@@ -270,7 +278,7 @@ func groupsKey(queue string) string { return "asynq:{" + queue + "}:groups" }
 // taskKey is the hash of asynq v0.26.0 of a task. Its field pending_since is since when the task waits (unix ns).
 func taskKey(queue, id string) string { return "asynq:{" + queue + "}:t:" + id }
 
-// queuesKey is the set of asynq v0.26.0 of the queues that operators see.
+// queuesKey is the set of asynq v0.26.0 of the queues that its tools list. Workers add theirs.
 const queuesKey = "asynq:queues"
 
 // progressKey is a public progress key. Expires an hour after its last update.

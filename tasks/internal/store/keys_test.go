@@ -13,7 +13,7 @@ func TestShardsAreSpreadOverServers(t *testing.T) {
 	for _, servers := range []int{2, 3, 4, 6} {
 		counts := make([]int, servers)
 		for shard := range clusterShards {
-			slot, err := rdb.ClusterKeySlot(t.Context(), tag(shard)).Result()
+			slot, err := rdb.ClusterKeySlot(t.Context(), Prefix(shard)).Result()
 			if err != nil {
 				t.Fatal(err)
 			}

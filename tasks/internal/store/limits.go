@@ -102,16 +102,16 @@ func (s Limits) Release(ctx context.Context, p *Place) (Passed, error) {
 }
 
 // Expire handles the expired places and the free tokens of a limit with an entry in the agenda.
-func (s Limits) Expire(ctx context.Context, shard int, name string) (Passed, []Wake, error) {
+func (s Limits) Expire(ctx context.Context, shard int, name string) (Passed, error) {
 	res, err := s.call(ctx, "pass", shard, name, "", "", 1)
 	if err != nil {
-		return Passed{}, nil, fmt.Errorf("look after a limit: %w", err)
+		return Passed{}, fmt.Errorf("look after a limit: %w", err)
 	}
 	return s.proceed(ctx, shard, name, 1, passed(res))
 }
 
 // Continue makes the nodes ready for which places were reserved.
-func (s Limits) Continue(ctx context.Context, p *Place, r Passed) (Passed, []Wake, error) {
+func (s Limits) Continue(ctx context.Context, p *Place, r Passed) (Passed, error) {
 	return s.proceed(ctx, p.shard, p.name, 0, r)
 }
 
@@ -119,8 +119,7 @@ func (s Limits) Continue(ctx context.Context, p *Place, r Passed) (Passed, []Wak
 const mostSteps = 100
 
 // proceed takes the steps of a reply until there are none.
-func (s Limits) proceed(ctx context.Context, shard int, name string, expire int, r Passed) (Passed, []Wake, error) {
-	var wants []Wake
+func (s Limits) proceed(ctx context.Context, shard int, name string, expire int, r Passed) (Passed, error) {
 	for range mostSteps {
 		if len(r.steps) == 0 {
 			break
@@ -134,10 +133,9 @@ func (s Limits) proceed(ctx context.Context, shard int, name string, expire int,
 			}
 			nodes = append(nodes, node)
 		}
-		states, w, err := s.admit(ctx, nodes)
-		wants = append(wants, w...)
+		states, err := s.admit(ctx, nodes)
 		if err != nil {
-			return r, wants, err
+			return r, err
 		}
 		for i := range nodes {
 			switch since := r.steps[3*i+2]; {
@@ -152,11 +150,11 @@ func (s Limits) proceed(ctx context.Context, shard int, name string, expire int,
 		}
 		res, err := s.call(ctx, "pass", shard, args...)
 		if err != nil {
-			return r, wants, fmt.Errorf("pass a place of a limit on: %w", err)
+			return r, fmt.Errorf("pass a place of a limit on: %w", err)
 		}
 		r = passed(res)
 	}
-	return r, wants, nil
+	return r, nil
 }
 
 // The results of admit for a node. The third is 1: it is ready.
@@ -166,7 +164,7 @@ const (
 )
 
 // admit makes nodes, each "<shard> <workflow>/<node>", ready if they are parked.
-func (s Limits) admit(ctx context.Context, nodes []string) (states []int64, wants []Wake, err error) {
+func (s Limits) admit(ctx context.Context, nodes []string) (states []int64, err error) {
 	states = make([]int64, len(nodes))
 	args, at := map[int][]any{}, map[int][]int{}
 	for i, node := range nodes {
@@ -178,27 +176,26 @@ func (s Limits) admit(ctx context.Context, nodes []string) (states []int64, want
 	for k := range at {
 		res, err := s.call(ctx, "admit", k, args[k]...)
 		if err != nil {
-			return nil, wants, fmt.Errorf("make nodes ready that waited for a limit: %w", err)
+			return nil, fmt.Errorf("make nodes ready that waited for a limit: %w", err)
 		}
-		wants = append(wants, wakes(k, res[0])...)
-		for i, v := range res[1:] {
+		for i, v := range res {
 			states[at[k][i]] = toInt(v)
 		}
 	}
-	return states, wants, nil
+	return states, nil
 }
 
 // Recheck makes a node ready that was parked after a place was reserved for it.
-func (s Limits) Recheck(ctx context.Context, p *Place) ([]Wake, error) {
+func (s Limits) Recheck(ctx context.Context, p *Place) error {
 	err := s.rdb.ZScore(ctx, limitKey(p.shard, "waiting", p.name), p.node).Err()
 	switch {
 	case err == nil:
-		return nil, nil
+		return nil
 	case !errors.Is(err, redis.Nil):
-		return nil, fmt.Errorf("look for a place of a limit: %w", err)
+		return fmt.Errorf("look for a place of a limit: %w", err)
 	}
-	_, wants, err := s.admit(ctx, []string{p.node})
-	return wants, err
+	_, err = s.admit(ctx, []string{p.node})
+	return err
 }
 
 // Renew keeps places for a time.
@@ -233,10 +230,10 @@ func Park(p *Place, node string, lost int, lane string, asked time.Time, cancell
 
 // Search makes parked nodes of a workflow ready that their limits do not know: a failover in one slot of a Cluster can lose the
 // state of a limit. It reports whether any node is parked.
-func (s Limits) Search(ctx context.Context, f Flow) (some bool, wants []Wake, err error) {
+func (s Limits) Search(ctx context.Context, f Flow) (some bool, err error) {
 	all, err := s.rdb.HGetAll(ctx, f.key()+":limited").Result()
 	if err != nil || len(all) == 0 {
-		return false, nil, err
+		return false, err
 	}
 	ids := slices.Sorted(maps.Keys(all))
 	for part := range slices.Chunk(ids, 500) {
@@ -251,7 +248,7 @@ func (s Limits) Search(ctx context.Context, f Flow) (some bool, wants []Wake, er
 			}
 		}
 		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return true, wants, fmt.Errorf("look for parked nodes: %w", err)
+			return true, fmt.Errorf("look for parked nodes: %w", err)
 		}
 		var lost []string
 		for i := range known {
@@ -260,13 +257,12 @@ func (s Limits) Search(ctx context.Context, f Flow) (some bool, wants []Wake, er
 			}
 		}
 		if len(lost) > 0 {
-			_, w, err := s.admit(ctx, lost)
-			if wants = append(wants, w...); err != nil {
-				return true, wants, err
+			if _, err := s.admit(ctx, lost); err != nil {
+				return true, err
 			}
 		}
 	}
-	return true, wants, nil
+	return true, nil
 }
 
 // Limited returns the nodes of a workflow that are parked because of a limit.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,15 +14,27 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Announce adds a queue to the list of queues, and notifies all workers that it has work.
-func (s Queues) Announce(ctx context.Context, queue string) error {
-	pipe := s.rdb.Pipeline()
-	pipe.SAdd(ctx, queuesKey, queue)
-	pipe.Publish(ctx, BusChannel, "q "+queue)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("announce queue %s: %w", queue, err)
+// Names returns the queues that work was sent to, or that a worker serves.
+func (s Queues) Names(ctx context.Context) ([]string, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	pipe := s.rdb.Pipeline()
+	sets := []*redis.StringSliceCmd{pipe.SMembers(ctx, queuesKey)}
+	for shard := range n {
+		sets = append(sets, pipe.SMembers(ctx, shardQueuesKey(shard)))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	names := map[string]bool{}
+	for _, set := range sets {
+		for _, q := range set.Val() {
+			names[q] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
 }
 
 // Forget deletes the data of a queue that has no ready node and was not used for a time. It reports whether no shard
@@ -73,12 +86,16 @@ func checkName(queue string) error {
 	return nil
 }
 
-// Pause stops workers from taking from a queue, as asynq does. Unlike in asynq, pausing a paused queue succeeds.
+// Pause stops workers from taking from a queue, and asynq from taking its own tasks. Unlike in asynq, pausing a paused queue
+// succeeds.
 func (s Queues) Pause(ctx context.Context, queue string) error {
 	if err := checkName(queue); err != nil {
 		return err
 	}
 	if err := s.rdb.SetNX(ctx, pausedKey(queue), time.Now().Unix(), 0).Err(); err != nil {
+		return fmt.Errorf("pause queue %s: %w", queue, err)
+	}
+	if _, err := s.callEach(ctx, "hold", queue, 1); err != nil {
 		return fmt.Errorf("pause queue %s: %w", queue, err)
 	}
 	return nil
@@ -90,6 +107,9 @@ func (s Queues) Resume(ctx context.Context, queue string) error {
 		return err
 	}
 	if err := s.rdb.Del(ctx, pausedKey(queue)).Err(); err != nil {
+		return fmt.Errorf("resume queue %s: %w", queue, err)
+	}
+	if _, err := s.callEach(ctx, "hold", queue, 0); err != nil {
 		return fmt.Errorf("resume queue %s: %w", queue, err)
 	}
 	return nil
@@ -138,8 +158,8 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 	return out, nil
 }
 
-// Foreign has the numbers of asynq's own tasks in a queue, without wake-tasks. asynq's inspector would also measure
-// the memory of the queue each time, with some 30 commands.
+// Foreign has the numbers of asynq's own tasks in a queue. asynq's inspector would also measure the memory of the queue each time,
+// with some 30 commands.
 type Foreign struct {
 	Pending, Active, Archived int64
 	Since                     time.Time // time since which the oldest pending task is pending; zero if there is none
@@ -163,40 +183,26 @@ func (s Queues) ForeignDue(ctx context.Context, queues []string) (map[string]tas
 	return out, nil
 }
 
-// mostWakes is how many ids of each list of asynq are looked at for wake-tasks.
-const mostWakes = 1000
-
-// Foreign returns the numbers of asynq's own tasks in queues. isWake reports whether an ID belongs to a wake-task of
-// a queue.
-func (s Queues) Foreign(ctx context.Context, queues []string, isWake func(queue, id string) bool) (map[string]Foreign, error) {
-	type list struct {
-		length *redis.IntCmd
-		ids    *redis.StringSliceCmd
-	}
+// Foreign returns the numbers of asynq's own tasks in queues.
+func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreign, error) {
 	type read struct {
-		paused, archived *redis.IntCmd
-		pending, active  list
+		paused, archived, pending, active *redis.IntCmd
+		oldest                            *redis.StringCmd
 	}
 	pipe := s.rdb.Pipeline()
-	ask := func(key string) list { return list{pipe.LLen(ctx, key), pipe.LRange(ctx, key, -mostWakes, -1)} }
 	reads := make([]read, len(queues))
 	for i, q := range queues {
-		reads[i] = read{pipe.Exists(ctx, pausedKey(q)), pipe.ZCard(ctx, archivedKey(q)), ask(pendingKey(q)), ask(activeKey(q))}
+		reads[i] = read{pipe.Exists(ctx, pausedKey(q)), pipe.ZCard(ctx, archivedKey(q)), pipe.LLen(ctx, pendingKey(q)), pipe.LLen(ctx, activeKey(q)), pipe.LIndex(ctx, pendingKey(q), -1)}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read queues: %w", err)
 	}
 	out := map[string]Foreign{}
 	for i, q := range queues {
-		others := func(l list) (ids []string, n int64) {
-			ids = slices.DeleteFunc(slices.Clone(l.ids.Val()), func(id string) bool { return isWake(q, id) })
-			return ids, max(0, l.length.Val()-int64(len(l.ids.Val())-len(ids)))
-		}
-		f := Foreign{Paused: reads[i].paused.Val() == 1, Archived: reads[i].archived.Val()}
-		_, f.Active = others(reads[i].active)
-		var waits []string
-		if waits, f.Pending = others(reads[i].pending); len(waits) > 0 {
-			since, err := s.rdb.HGet(ctx, taskKey(q, waits[len(waits)-1]), "pending_since").Int64()
+		r := reads[i]
+		f := Foreign{Paused: r.paused.Val() == 1, Archived: r.archived.Val(), Pending: r.pending.Val(), Active: r.active.Val()}
+		if id := r.oldest.Val(); id != "" {
+			since, err := s.rdb.HGet(ctx, taskKey(q, id), "pending_since").Int64()
 			if err != nil && !errors.Is(err, redis.Nil) { // it has begun meanwhile
 				return nil, fmt.Errorf("read queue %s: %w", q, err)
 			}
@@ -250,66 +256,50 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 	return out, nil
 }
 
-// Looked is the result of [Queues.Look].
-type Looked struct {
-	Wants   []Wake // wake-tasks to send
-	Overdue []Wake // wake-tasks that were asked for long ago and have not come
-	Pools   []Pool // with ready nodes
-}
-
 // Pool is a pool of a queue in a shard.
 type Pool struct {
 	Wake Wake // without a generation
 	Idle bool // nothing was taken from it for longer than the patience of [Queues.Look]
 }
 
-// Look finds queues with ready nodes from which nothing was taken for longer than patience.
-func (s Queues) Look(ctx context.Context, patience time.Duration, queues []string) (Looked, error) {
-	var out Looked
+// Look finds queues with ready nodes from which nothing was taken for longer than patience, and pushes their wake-ups, again if
+// one was lost. It also registers the queues with asynq, which forgets a queue that an operator deletes, and pauses and
+// resumes them as asynq does. It returns the pools of the queues with ready nodes.
+func (s Queues) Look(ctx context.Context, patience time.Duration, queues []string) ([]Pool, error) {
+	if len(queues) == 0 {
+		return nil, nil
+	}
 	args := []any{patience.Milliseconds()}
-	for _, q := range queues {
-		args = append(args, q)
+	pipe := s.rdb.Pipeline()
+	pipe.SAdd(ctx, queuesKey, queues)
+	paused := make([]*redis.IntCmd, len(queues))
+	for i, q := range queues {
+		paused[i] = pipe.Exists(ctx, pausedKey(q))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("look for paused queues: %w", err)
+	}
+	for i, q := range queues {
+		args = append(args, q, paused[i].Val())
 	}
 	replies, err := s.callEach(ctx, "look", args...)
 	if err != nil {
-		return out, fmt.Errorf("look for ready nodes: %w", err)
+		return nil, fmt.Errorf("look for ready nodes: %w", err)
 	}
+	var pools []Pool
 	for shard, res := range replies {
-		if len(res) < 3 {
-			return out, fmt.Errorf("look for ready nodes: script returned %v", res)
-		}
-		out.Wants = append(out.Wants, wakes(shard, res[0])...)
-		out.Overdue = append(out.Overdue, wakes(shard, res[1])...)
-		for _, k := range wakes(shard, res[2]) {
-			out.Pools = append(out.Pools, Pool{Wake{Shard: shard, Queue: k.Queue}, k.Gen == "1"})
+		for i := 0; i+1 < len(res); i += 2 {
+			pools = append(pools, Pool{Wake{Shard: shard, Queue: text(res[i])}, text(res[i+1]) == "1"})
 		}
 	}
-	return out, nil
+	return pools, nil
 }
 
-// Bump gives up a wake-task that will not come, and returns the one to send instead.
-func (s Queues) Bump(ctx context.Context, k Wake) ([]Wake, error) {
-	res, err := s.call(ctx, "bump", k.Shard, k.Queue, k.Gen)
-	if err != nil {
-		return nil, fmt.Errorf("give up a wake-task of queue %s: %w", k.Queue, err)
-	}
-	return wakes(k.Shard, res), nil
-}
-
-// Wake is a wake-task: it announces ready nodes of a queue in a shard.
+// Wake is a wake-up: it announces ready nodes of a queue in a shard.
 type Wake struct {
 	Shard int
 	Queue string
 	Gen   string // its generation, as the scripts count it
-}
-
-func wakes(shard int, reply any) []Wake {
-	list, _ := reply.([]any)
-	var out []Wake
-	for i := 0; i+1 < len(list); i += 2 {
-		out = append(out, Wake{shard, text(list[i]), text(list[i+1])})
-	}
-	return out
 }
 
 // Lane returns the lane in which ready nodes of a queue and priority wait.
@@ -322,54 +312,99 @@ func Lane(queue string, priority int) string {
 
 // Wakeups reads the wake-up lists of the queues of a worker.
 type Wakeups struct {
-	rdb    single
-	conn   *redis.Conn
-	nudge  string
-	shards int
+	rdb    redis.UniversalClient
+	worker string
+	Shards int
+	close  func() error
 }
 
-// Wakeups returns a reader of the wake-up lists of a worker, on a separate connection.
+// Wakeups returns a reader of the wake-up lists of a worker. A wait occupies a connection for each shard.
 func (s Queues) Wakeups(ctx context.Context, worker string) (*Wakeups, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rdb := s.rdb.(single)
-	return &Wakeups{rdb: rdb, conn: rdb.Conn(), nudge: nudgeKey(worker), shards: n}, nil
+	w := &Wakeups{s.rdb, worker, n, func() error { return nil }}
+	if c, ok := s.rdb.(*redis.ClusterClient); ok { // the waits at all shards could occupy its whole pool
+		opt := *c.Options()
+		opt.PoolSize, opt.MinIdleConns = n+1, 0
+		own := redis.NewClusterClient(&opt)
+		w.rdb, w.close = own, own.Close
+	}
+	return w, nil
 }
 
-// Next waits for a wake-up of one of some queues, which it prefers in this order. ok is false if there was none for a time,
-// or the wait was ended by [Queues.Nudge].
-func (w *Wakeups) Next(ctx context.Context, queues []string, wait time.Duration) (k Wake, ok bool, err error) {
-	keys, at := []string{w.nudge}, map[string]Wake{}
+// Next waits for a wake-up of one of some queues in a shard, which it prefers in this order. ok is false if there was none for a
+// time, or the wait was ended by [Queues.Nudge].
+func (w *Wakeups) Next(ctx context.Context, shard int, queues []string, wait time.Duration) (k Wake, ok bool, err error) {
+	keys := []string{nudgeKey(shard, w.worker)}
 	for _, q := range queues {
-		for shard := range w.shards {
-			key := wakeupKey(shard, q)
-			keys, at[key] = append(keys, key), Wake{Shard: shard, Queue: q}
-		}
+		keys = append(keys, wakeupKey(shard, q))
 	}
-	got, err := w.conn.BLPop(ctx, wait, keys...).Result()
+	got, err := w.rdb.BLPop(ctx, wait, keys...).Result()
 	if errors.Is(err, redis.Nil) {
 		return k, false, nil
 	}
 	if err != nil {
-		_ = w.conn.Close()
-		w.conn = w.rdb.Conn() // one that has failed is not used again
 		return k, false, fmt.Errorf("wait for work: %w", err)
 	}
-	k, ok = at[got[0]]
-	k.Gen = got[1]
-	return k, ok, nil
+	i := slices.Index(keys, got[0])
+	if i < 1 {
+		return k, false, nil
+	}
+	return Wake{shard, queues[i-1], got[1]}, true, nil
 }
 
-// Close returns the connection.
-func (w *Wakeups) Close() error { return w.conn.Close() }
+// Close closes the connections.
+func (w *Wakeups) Close() error { return w.close() }
 
-// Nudge ends the wait of a worker at its wake-up lists, or its next one.
+// Pop returns pending wake-ups of all queues and pools, at most one of each in a shard, without waiting.
+func (s Queues) Pop(ctx context.Context) ([]Wake, error) {
+	names, err := s.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queues, err := s.withPools(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	var out []Wake
+	for _, name := range names {
+		for shard, pools := range queues[name] {
+			for _, q := range pools {
+				gen, err := s.rdb.LPop(ctx, wakeupKey(shard, q)).Result()
+				if errors.Is(err, redis.Nil) {
+					continue
+				}
+				if err != nil {
+					return out, fmt.Errorf("take a wake-up of queue %s: %w", q, err)
+				}
+				out = append(out, Wake{shard, q, gen})
+			}
+		}
+	}
+	return out, nil
+}
+
+// PutBack returns a wake-up to its list, for another worker.
+func (s Queues) PutBack(ctx context.Context, k Wake) error {
+	if err := s.rdb.RPush(ctx, wakeupKey(k.Shard, k.Queue), k.Gen).Err(); err != nil {
+		return fmt.Errorf("return a wake-up of queue %s: %w", k.Queue, err)
+	}
+	return nil
+}
+
+// Nudge ends the waits of a worker at its wake-up lists, or its next ones.
 func (s Queues) Nudge(ctx context.Context, worker string) error {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return err
+	}
 	pipe := s.rdb.Pipeline()
-	pipe.RPush(ctx, nudgeKey(worker), "1")
-	pipe.PExpire(ctx, nudgeKey(worker), 10*time.Second)
+	for shard := range n {
+		pipe.RPush(ctx, nudgeKey(shard, worker), "1")
+		pipe.PExpire(ctx, nudgeKey(shard, worker), 10*time.Second)
+	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("end the wait for work: %w", err)
 	}

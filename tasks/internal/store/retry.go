@@ -33,7 +33,7 @@ const (
 )
 
 // Retry resets nodes of an ended workflow, and releases nodes that can run.
-func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, []Wake, error) {
+func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, error) {
 	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Move), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First)
 	add := func(list []string) {
 		for _, s := range list {
@@ -51,10 +51,10 @@ func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, []Wak
 	grow := Grow{Roots: r.Roots}
 	res, err := s.call(ctx, "retry", f.shard, grow.roots(args)...)
 	if err != nil {
-		return "", Todo{}, nil, fmt.Errorf("reset workflow: %w", err)
+		return "", Todo{}, fmt.Errorf("reset workflow: %w", err)
 	}
-	if len(res) < 3 {
-		return text(res[0]), Todo{}, nil, nil
+	if len(res) < 2 {
+		return text(res[0]), Todo{}, nil
 	}
-	return text(res[0]), todo(res[2]), wakes(f.shard, res[1]), nil
+	return text(res[0]), todo(res[1]), nil
 }

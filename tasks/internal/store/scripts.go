@@ -2,7 +2,6 @@ package store
 
 import (
 	"embed"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -21,25 +20,21 @@ func shardScripts() map[string][]string {
 	ofIndex, ofSignals, ofLimit := []string{"lib", "index"}, []string{"lib", "firstopen"}, []string{"lib", "places"}
 	return map[string][]string{
 		"turn": {"lib", "remember", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"}, "abort": ofIndex, "tally": ofIndex,
-		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
+		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "hold": ofShard, "reap": ofBatch,
 		"enter": ofShard, "log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard,
 		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "admit": ofShard,
 		"unhandled": ofShard, "handled": ofShard, "rebase": ofShard, "clock": ofShard, "note": ofShard,
 	}
 }
 
-// newScripts reads the scripts. Each file goes through rewrite, if that is not nil. lists: they push to the wake-up lists of
-// queues; otherwise they return the wake-tasks to send.
-func newScripts(rewrite func(name, source string) string, lists bool) scripts {
+// newScripts reads the scripts. Each file goes through rewrite, if that is not nil.
+func newScripts(rewrite func(name, source string) string) scripts {
 	files := map[string]string{} // that source has read
 	source := func(name string) string {
 		if text, ok := files[name]; ok {
 			return text
 		}
 		text := source(name)
-		if name == "lib" {
-			text = fmt.Sprintf("local LISTS = %t\n", lists) + text
-		}
 		if rewrite != nil {
 			text = rewrite(name, text)
 		}
@@ -74,19 +69,14 @@ func source(name string) string {
 	return string(raw)
 }
 
-// pushing and returning return the scripts without changes, with wake-up lists and without. Programs that run none do not build them.
-var (
-	pushing   = sync.OnceValue(func() scripts { return newScripts(nil, true) })
-	returning = sync.OnceValue(func() scripts { return newScripts(nil, false) })
-)
+// plain returns the scripts without changes. Programs that run none do not build them.
+var plain = sync.OnceValue(func() scripts { return newScripts(nil) })
 
 // ScriptName returns the name of the script with a SHA1, or "". It is for tests that look at calls to Redis.
 func ScriptName(sha string) string {
-	for _, all := range []scripts{pushing(), returning()} {
-		for name, script := range all {
-			if script.Hash() == sha {
-				return name
-			}
+	for name, script := range plain() {
+		if script.Hash() == sha {
+			return name
 		}
 	}
 	return ""

@@ -55,7 +55,7 @@ type Store struct {
 type (
 	Flows        struct{ *db } // workflows, with the data of their nodes
 	Turns        struct{ *db } // the changes of nodes: a slot takes a batch and stores its results
-	Queues       struct{ *db } // ready lists and wake-tasks
+	Queues       struct{ *db } // ready lists and wake-ups
 	Batches      struct{ *db } // batches taken by workers
 	Agenda       struct{ *db } // nodes that wait for their time, and steps to take
 	Tokens       struct{ *db } // nodes that wait for an external result
@@ -70,17 +70,9 @@ type (
 	Unhandled    struct{ *db } // nodes without a handler
 )
 
-// single is a connection to a Redis that is not a Cluster.
-type single interface{ Conn() *redis.Conn }
-
 // New returns a Store on rdb.
 func New(rdb redis.UniversalClient) *Store {
-	d := &db{rdb: rdb}
-	if _, d.lists = rdb.(single); d.lists {
-		d.scripts = pushing()
-	} else {
-		d.scripts = returning()
-	}
+	d := &db{rdb: rdb, scripts: plain()}
 	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
 }
 
@@ -93,12 +85,8 @@ func (s *Store) Shards(ctx context.Context) (int, error) { return s.shardCount(c
 // Rewrite changes the source of every script. Call it before anything else. It is for tests that give scripts another
 // clock, or a fault.
 func (s *Store) Rewrite(f func(name, source string) string) {
-	s.rewrite, s.scripts = f, newScripts(f, s.lists)
+	s.rewrite, s.scripts = f, newScripts(f)
 }
-
-// HasLists reports whether workers wait at wake-up lists. A script of a Cluster cannot push to a list in another slot, and a
-// worker cannot wait at lists in several slots: there, wake-tasks are sent with asynq.
-func (s *Store) HasLists() bool { return s.lists }
 
 // Tell publishes a message to all processes.
 func (s *Store) Tell(ctx context.Context, message string) error {

@@ -123,17 +123,17 @@ const maxSubmits = 3
 
 // Submit stores a workflow and releases its roots. All of it is stored, or nothing that lasts: inputs that do not fit
 // into one call are stored before it, expire after pieceTTL, and are stored again if they did.
-func (s Flows) Submit(ctx context.Context, f Flow, g *Grow) (todo Todo, wants []Wake, err error) {
+func (s Flows) Submit(ctx context.Context, f Flow, g *Grow) (todo Todo, err error) {
 	parts := pieces(g.Inputs)
 	for range maxSubmits {
 		if err = s.storePieces(ctx, f, parts[:len(parts)-1]); err == nil {
-			todo, wants, err = s.submit(ctx, f, g, parts[len(parts)-1], len(parts)-1)
+			todo, err = s.submit(ctx, f, g, parts[len(parts)-1], len(parts)-1)
 		}
 		if !errors.Is(err, errExpired) {
 			break
 		}
 	}
-	return todo, wants, err
+	return todo, err
 }
 
 // storePieces stores inputs of a workflow before it is submitted.
@@ -153,12 +153,12 @@ func (s Flows) storePieces(ctx context.Context, f Flow, parts [][]Literal) error
 }
 
 // submit stores a workflow with its last inputs, after so many parts that storePieces has stored.
-func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stored int) (Todo, []Wake, error) {
+func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stored int) (Todo, error) {
 	res, err := s.call(ctx, "submit", f.shard, g.submission(f, last, stored)...)
 	if err != nil {
-		return Todo{}, nil, fmt.Errorf("store workflow: %w", err)
+		return Todo{}, fmt.Errorf("store workflow: %w", err)
 	}
-	return submitted(f, res)
+	return submitted(res)
 }
 
 // submission returns the arguments of the script submit.
@@ -185,27 +185,26 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 }
 
 // submitted returns the result of the script submit.
-func submitted(f Flow, res []any) (Todo, []Wake, error) {
+func submitted(res []any) (Todo, error) {
 	switch {
 	case text(res[0]) == "dup" && len(res) > 1:
-		return Todo{}, nil, &DuplicateError{text(res[1])}
+		return Todo{}, &DuplicateError{text(res[1])}
 	case text(res[0]) == "late":
-		return Todo{}, nil, ErrLate
+		return Todo{}, ErrLate
 	case text(res[0]) == "expired":
-		return Todo{}, nil, errExpired
-	case len(res) < 3:
-		return Todo{}, nil, fmt.Errorf("store workflow: %w", errNone)
+		return Todo{}, errExpired
+	case len(res) < 2:
+		return Todo{}, fmt.Errorf("store workflow: %w", errNone)
 	}
-	return todo(res[2]), wakes(f.shard, res[1]), nil
+	return todo(res[1]), nil
 }
 
 // Submission is a workflow to store, and then the result.
 type Submission struct {
-	Flow  Flow
-	Grow  *Grow
-	Todo  Todo
-	Wants []Wake
-	Err   error
+	Flow Flow
+	Grow *Grow
+	Todo Todo
+	Err  error
 }
 
 // The submissions of one round trip.
@@ -225,7 +224,7 @@ func (s Flows) SubmitMany(ctx context.Context, all []Submission) []Submission {
 			size += len(in.Input)
 		}
 		if len(pieces(sub.Grow.Inputs)) > 1 {
-			sub.Todo, sub.Wants, sub.Err = s.Submit(ctx, sub.Flow, sub.Grow)
+			sub.Todo, sub.Err = s.Submit(ctx, sub.Flow, sub.Grow)
 			continue
 		}
 		if len(small) == submitCalls || len(small) > 0 && bytes+size > submitBytes {
@@ -245,7 +244,7 @@ func (s Flows) submitTogether(ctx context.Context, subs []*Submission) {
 		pipe := s.rdb.Pipeline()
 		cmds := make([]*redis.Cmd, len(subs))
 		for i, sub := range subs {
-			cmds[i] = script.EvalSha(ctx, pipe, []string{tag(sub.Flow.shard)}, sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)...)
+			cmds[i] = script.EvalSha(ctx, pipe, []string{Prefix(sub.Flow.shard)}, sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)...)
 		}
 		_, _ = pipe.Exec(ctx) // each has its own error
 		var again []*Submission
@@ -257,11 +256,11 @@ func (s Flows) submitTogether(ctx context.Context, subs []*Submission) {
 				again = append(again, sub)
 			case redis.HasErrorPrefix(err, "NOSCRIPT"):
 				loaded[sub.Flow.shard] = true
-				sub.Todo, sub.Wants, sub.Err = s.submit(ctx, sub.Flow, sub.Grow, sub.Grow.Inputs, 0)
+				sub.Todo, sub.Err = s.submit(ctx, sub.Flow, sub.Grow, sub.Grow.Inputs, 0)
 			case err != nil:
 				sub.Err = fmt.Errorf("store workflow: %w", err)
 			default:
-				sub.Todo, sub.Wants, sub.Err = submitted(sub.Flow, res)
+				sub.Todo, sub.Err = submitted(res)
 			}
 		}
 		subs = again

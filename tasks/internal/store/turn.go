@@ -16,11 +16,11 @@ type Turn struct {
 	Queue  string
 	Others []string // the other queues of the worker
 
-	Arrive string // generation of the wake-task, when it has just come; else empty
+	Arrive string // generation of the wake-up that has just come; else empty
 	Take   bool   // take a batch
 	Leave  bool   // the slot takes no other batch for some time
 	Most   int    // nodes to take
-	Least  int    // ready nodes that are worth another wake-task
+	Least  int    // ready nodes that are worth another wake-up
 
 	ID    string    // of the new batch
 	Old   string    // the batch that ends, if there is one
@@ -35,10 +35,9 @@ type Turn struct {
 
 // The replies to a turn.
 const (
-	TurnOK    = "ok"
-	TurnGone  = "gone"  // the worker does not have the batch any more: none of its changes was made
-	TurnYield = "yield" // another queue has a wake-task: the slot must end
-	// TurnPaused means that the queue of a wake-task from a wake-up list is paused: asynq must keep it.
+	TurnOK     = "ok"
+	TurnGone   = "gone"  // the worker does not have the batch any more: none of its changes was made
+	TurnYield  = "yield" // another queue has a wake-up: the slot must end
 	TurnPaused = "paused"
 )
 
@@ -46,7 +45,6 @@ const (
 type Turned struct {
 	Status string
 	Now    time.Time // by Redis
-	Wants  []Wake
 	Todos  []Todo
 	Lane   string
 	Taken  time.Time // when the batch was taken, by Redis; before Now if the turn was made before
@@ -128,18 +126,18 @@ func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 }
 
 func turned(shard int, res []any) (*Turned, error) {
-	if len(res) < 5 {
+	if len(res) < 4 {
 		return nil, fmt.Errorf("script returned %v", res)
 	}
-	out := &Turned{Status: text(res[0]), Now: time.UnixMilli(toInt(res[1])), Wants: wakes(shard, res[2])}
-	lane, at, _ := strings.Cut(text(res[4]), " ")
+	out := &Turned{Status: text(res[0]), Now: time.UnixMilli(toInt(res[1]))}
+	lane, at, _ := strings.Cut(text(res[3]), " ")
 	at, cancelled, _ := strings.Cut(at, " ")
 	out.Lane, out.Taken = lane, time.UnixMicro(toInt(at))
-	todos, _ := res[3].([]any)
+	todos, _ := res[2].([]any)
 	for _, v := range todos {
 		out.Todos = append(out.Todos, todo(v))
 	}
-	for _, v := range res[5:] {
+	for _, v := range res[4:] {
 		if el, err := element(shard, v); err == nil { // the others cannot be read
 			if cancelled != "" {
 				refs := strings.Fields(cancelled)

@@ -1,8 +1,8 @@
 -- admit makes nodes that are parked because of a limit ready.
 -- KEYS as in lib
 -- ARGV of each node: reference of the workflow, node
--- returns {wants, then for each node, in order, 1 if it was parked, 2 if it has ended and cannot be parked any more, or 0}
-local out = {wants}
+-- returns for each node, in order, 1 if it was parked, 2 if it has ended and cannot be parked any more, or 0
+local out = {}
 for i = #ARGV - 1, 1, -2 do -- each is put at the head of its ready list
   local wf, node, state = P .. 'w:' .. ARGV[i], ARGV[i + 1], 0
   local parked = redis.call('HGET', wf .. ':limited', node)
@@ -16,7 +16,7 @@ for i = #ARGV - 1, 1, -2 do -- each is put at the head of its ready list
     state = 1
   end
   if parked then redis.call('HDEL', wf .. ':limited', node) end
-  out[(i + 3) / 2] = state
+  out[(i + 1) / 2] = state
 end
 saveDepth()
 return out

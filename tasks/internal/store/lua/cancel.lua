@@ -2,7 +2,7 @@
 -- failures. The caller fails the nodes without a worker; until that is done, the agenda has an entry for it.
 -- KEYS as in lib
 -- ARGV[1] reference of the workflow, [2] 1 for the deadline
--- returns {'ok', wants}; {'cancelled'} if it was cancelled before and has ended; {'ended'}, {'revoked'} or {'unknown'};
+-- returns {'ok'}; {'cancelled'} if it was cancelled before and has ended; {'ended'}, {'revoked'} or {'unknown'};
 -- {'early'} if the workflow has no deadline that has passed
 local wf = P .. 'w:' .. ARGV[1]
 local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, FAIRNESS, DEADLINE, LIMITED)
@@ -24,4 +24,4 @@ redis.call('ZADD', P .. 'agenda', whole(now + SOON), ARGV[1] .. '/!cancel')
 if have[3] == BY_PAUSE or have[3] == BY_ORDER then unpark(wf .. ':paused', redis.call('LRANGE', wf .. ':paused', 0, -1), have[5] or ARGV[1]) end
 if have[7] then unpark(wf .. ':limited', redis.call('HVALS', wf .. ':limited'), have[5] or ARGV[1]) end
 saveDepth()
-return {'ok', wants}
+return {'ok'}

@@ -2,7 +2,7 @@
 -- become due again when the claim ends.
 -- KEYS as in lib
 -- ARGV[1] ms of the claim, [2] most entries to look at
--- returns {now, time of the next entry or 0, wants, number of entries that were due, ms by which the clock was set back or 0,
+-- returns {now, time of the next entry or 0, number of entries that were due, ms by which the clock was set back or 0,
 -- then of each claimed entry: the entry, its record or false}
 -- The clock of Redis can be set back, and a replica can have less than the master that it replaces. P..'clock' has the
 -- latest time at which the agenda was read.
@@ -19,7 +19,7 @@ local agenda = P .. 'agenda'
 local first = redis.call('ZRANGE', agenda, 0, 0, 'WITHSCORES')
 local some = first[1] and tonumber(first[2]) <= now
 local lines = some and redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0, ARGV[2]) or {}
-local out = {whole(now), '0', wants, #lines, whole(setBack())}
+local out = {whole(now), '0', #lines, whole(setBack())}
 local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
 

@@ -691,8 +691,8 @@ local function flow(onLane, onMost, on)
     end
   end
 
-  -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. It requests no
-  -- wake-task for queue mine, from which the caller takes next. It returns the steps for the caller: {id, 1 if the
+  -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. It pushes no
+  -- wake-up for queue mine, from which the caller takes next. It returns the steps for the caller: {id, 1 if the
   -- workflow has ended or 0, ms until the earliest time that a node waits for or 0, todo…}, or nil for nothing.
   local function close(mine)
     local changed = add[TASKS_ENDED] or add[STEPS_ENDED]

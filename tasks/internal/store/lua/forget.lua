@@ -4,10 +4,14 @@
 -- returns 1 if the hash does not exist any more, else 0
 local k = P .. 'wake:' .. ARGV[1]
 if waiting(ARGV[1]) then return 0 end
-if redis.call('EXISTS', k) == 0 then return 1 end
+if redis.call('EXISTS', k) == 0 then
+  redis.call('SREM', P .. 'queues', ARGV[1])
+  return 1
+end
 local h = redis.call('HMGET', k, 'pending', 'taken')
 local used = math.max(tonumber(h[1] or '') or 0, tonumber(h[2] or '') or 0)
 if used == 0 then redis.call('HSET', k, 'taken', whole(now)) end
 if used == 0 or now - used < tonumber(ARGV[2]) then return 0 end
 redis.call('DEL', k, P .. 'wakeup:' .. ARGV[1])
+redis.call('SREM', P .. 'queues', ARGV[1])
 return 1

@@ -35,32 +35,34 @@ local function withPools(lanes)
   return all
 end
 
--- Wake-tasks.
+-- Wake-ups.
 
--- wants are the wake-tasks that the caller is to send: queue, generation, …
-local wants, wanted = {}, {}
+local wanted = {} -- queues
 
 -- depth has the changes of the numbers of ready nodes, by lane: see the ready lists.
 local depth = {}
 
--- want asks for a wake-task of a queue, unless one is pending. With LISTS it pushes it to the wake-up list of the queue, at
--- which a worker waits.
+-- want pushes a wake-up to the list of a queue, at which workers wait, unless one is pending.
 local function want(q)
   if wanted[q] then return end
+  wanted[q] = true
   local k = P .. 'wake:' .. q
   local lane = 'n:' .. q
   local h = redis.call('HMGET', k, 'pending', 'generation', 'ready:n')
   if h[1] and h[1] ~= '' then return end
-  wanted[q] = true
   redis.call('HSET', k, 'pending', whole(now), 'ready:n', whole((h[3] or 0) + (depth[lane] or 0))) -- one write for this and saveDepth
   depth[lane] = 0
-  if LISTS then
-    redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
-    if not h[2] then redis.call('SADD', 'asynq:queues', baseOf(q)) end
-    return
-  end
-  wants[#wants + 1] = q
-  wants[#wants + 1] = h[2] or '0'
+  redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
+  if not h[2] then redis.call('SADD', P .. 'queues', baseOf(q)) end
+end
+
+-- wantAgain pushes another wake-up for a queue, in place of one that may have been lost.
+local function wantAgain(q)
+  local k = P .. 'wake:' .. q
+  redis.call('DEL', P .. 'wakeup:' .. q)
+  redis.call('HDEL', k, 'pending')
+  redis.call('HINCRBY', k, 'generation', 1)
+  want(q)
 end
 
 -- Ready lists. A lane is 'n:queue' or, for high priority, 'h:queue'. Nodes without a task have lane '-'.

@@ -2,7 +2,7 @@
 -- the ready nodes of such workflows that it finds, so that no worker asks for them again.
 -- KEYS as in lib
 -- ARGV[1] reference of the workflow, [2] pause, resume or begin
--- returns {'ok', wants}, also if nothing changed; {'ended'}, {'cancelled'}, {'revoked'} or {'unknown'}
+-- returns {'ok'}, also if nothing changed; {'ended'}, {'cancelled'}, {'revoked'} or {'unknown'}
 local wf, op = P .. 'w:' .. ARGV[1], ARGV[2]
 local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, FAIRNESS, BEFORE)
 if not have[1] or have[2] then return {'unknown'} end
@@ -20,8 +20,8 @@ elseif op == 'resume' and have[3] == BY_PAUSE or op == 'begin' and have[3] == BY
   if have[6] then redis.call('ZREM', P .. 'agenda', ARGV[1] .. '/!order') end
   unpark(wf .. ':paused', redis.call('LRANGE', wf .. ':paused', 0, -1), have[5] or ARGV[1])
 else
-  return {'ok', wants}
+  return {'ok'}
 end
 redis.call('PUBLISH', 'muster:changed:' .. ARGV[1], '')
 saveDepth()
-return {'ok', wants}
+return {'ok'}

@@ -1,7 +1,7 @@
 -- reap ends batches of a worker and makes their nodes ready again.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] 1 if it has died, which is counted for its nodes, else 0, then ids of batches; none means all
--- returns {number of elements put back, wants}
+-- returns the number of elements put back
 local lease, n = P .. 'lease:' .. ARGV[1], 0
 local dead = ARGV[2] == '1' and ARGV[1] or nil
 local ids = {unpack(ARGV, 3)}
@@ -18,4 +18,4 @@ for _, id in ipairs(ids) do
 end
 if redis.call('EXISTS', lease) == 0 then redis.call('SREM', P .. 'holders', ARGV[1]) end
 saveDepth()
-return {n, wants}
+return n

@@ -4,13 +4,13 @@
 -- fields to delete, [9] of values, [10] of nodes whose kept input becomes their record, [11] of planned nodes whose plan has ended,
 -- [12] of failed nodes, [13] of lanes, [14] of releases, [15] span of the first nodes or ''; then the fields; field, value of each; the nodes, likewise the planned and
 -- the failed ones; the lanes of the workflow; span, lane, delay, lim of each release
--- returns {'ok', wants, todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has a batch with
+-- returns {'ok', todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has a batch with
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
 local W = ARGV[1]
 local wf = P .. 'w:' .. W
 local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, REVISION, RETRIED_BY, OUTSIDE, FAIRNESS, DEADLINE)
 if not have[1] or have[2] then return {'unknown'} end
-if have[6] == ARGV[7] then return {'ok', wants, false} end -- the reply of an earlier call was lost
+if have[6] == ARGV[7] then return {'ok', false} end -- the reply of an earlier call was lost
 if have[4] then return {'damaged'} end
 if have[3] == BY_REVOKE then return {'revoked'} end
 if redis.call('PTTL', wf) < 0 then return {'running'} end
@@ -85,4 +85,4 @@ for i = at, at + 4 * ARGV[14] - 1, 4 do release(ARGV[i], ARGV[i + 1], ARGV[i + 2
 local todo = f.close('')
 redis.call('PUBLISH', 'muster:changed:' .. W, '')
 saveDepth()
-return {'ok', wants, todo or false}
+return {'ok', todo or false}

@@ -6,7 +6,7 @@
 -- number of roots r, [16] 1 if the only root is a span that is ready at once, [17] deadline, unix ms, or '', [18] reference of the workflow with the unique
 -- key that must end before this one begins, or '', [19] 1 if another workflow may replace it until it begins; then k times node,
 -- record; then r times span, lane, delay, lim
--- returns {'ok', wants, todo or false}; {'dup', reference of the existing workflow}; {'late'}; or {'expired'} if the
+-- returns {'ok', todo or false}; {'dup', reference of the existing workflow}; {'late'}; or {'expired'} if the
 -- inputs that were stored before have expired
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 local wf = P .. 'w:' .. ARGV[1]
@@ -69,4 +69,4 @@ else
   todo = f.close('')
 end
 saveDepth()
-return {'ok', wants, todo or false}
+return {'ok', todo or false}

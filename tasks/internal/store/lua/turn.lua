@@ -3,24 +3,23 @@
 -- same batch.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] queue, [3] other queues of the worker, separated by spaces, [4] flags, [5] most nodes to take,
--- [6] least number of ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix µs at which
+-- [6] least number of ready nodes that is worth another wake-up, [7] id of the new batch, [8] '<id>@<unix µs at which
 -- it was taken>' of the batch that ends or '', [9] lease of its nodes that continue under the new id or ''; it gets the '!'
 -- of the old one, [10] lease of its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '),
--- [12] generation of the wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first,
+-- [12] generation of the wake-up, [13] lane of the batch or '': nodes that become ready in it are taken first,
 -- [14] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
 -- flags are words: arrive: the slot was woken up; take: it takes a batch; leave: it takes none for some time; direct: the
 -- changes are of nodes without a batch
--- returns {status, now, wants, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow, with ! if by its deadline>…', then the elements of the batch}.
+-- returns {status, now, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow, with ! if by its deadline>…', then the elements of the batch}.
 -- status is ok, gone (the worker has lost the batch: nothing was changed or taken), yield (another queue has
--- a wake-task: nothing was taken) or paused (the queue is paused: nothing was taken, and the wake-task stays
--- pending). todos has the results of close for each workflow. An element is {its text, graph or false, time at which
+-- a wake-up: nothing was taken) or paused (the queue is paused: nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or false, time at which
 -- the plan with its nodes was stored or false, then the record of each node or false}. A graph is in the first
 -- element of its workflow, unless the worker has it
 local MOST_KEYS = 256         -- fairness keys that one take reads
 local AT_ONCE = 32            -- fairness keys read in one call
 local MOST_FIELDS = 5000      -- nodes read in one call
 local MOST_BYTES = 1048576    -- of records in a batch; a larger record is taken alone
-local YIELD = 1000            -- ms in which a wake-task of another queue makes a slot end
+local YIELD = 1000            -- ms in which a wake-up of another queue makes a slot end
 local HIGH_IN_A_ROW = 8       -- batches of high priority after which one of normal priority is taken
 local me, q, flags, id = ARGV[1], ARGV[2], ARGV[4], ARGV[7]
 local wake, lease = P .. 'wake:' .. q, P .. 'lease:' .. me
@@ -216,29 +215,31 @@ elseif #on > 0 then
   takenFrom = ARGV[13]
   if #elements > 0 then keep(takenFrom) end
   if waiting(q) then want(q) end -- for other slots
-elseif has('arrive') and LISTS and redis.call('EXISTS', 'asynq:{' .. baseOf(q) .. '}:paused') == 1 then
-  status = 'paused'
 elseif has('take') and (has('arrive') or waiting(q)) then
-  local h = redis.call('HMGET', wake, 'generation', 'ready:n', 'ready:h', 'high')
+  local h = redis.call('HMGET', wake, 'generation', 'ready:n', 'ready:h', 'high', 'paused')
   local sets = {}
   local function set(field, value)
     sets[#sets + 1] = field
     sets[#sets + 1] = value
   end
-  if has('arrive') and (h[1] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
+  local paused = h[5]
+  if baseOf(q) ~= q then paused = redis.call('HGET', P .. 'wake:' .. baseOf(q), 'paused') end
+  if paused and status ~= 'gone' then
+    status = 'paused'
+  elseif has('arrive') and (h[1] or '0') == ARGV[12] then -- else it is an old wake-up, in the place of which another was pushed
     set('pending', '')
     set('generation', whole((h[1] or 0) + 1))
   end
-  if not has('arrive') and status ~= 'gone' then
+  if not has('arrive') and status == 'ok' then
     for other in string.gmatch(ARGV[3], '%S+') do
-      -- A wake-task that has been pending for longer is of a queue that is paused or full.
+      -- A wake-up that has been pending for longer is of a queue that is paused or full.
       local since = tonumber(redis.call('HGET', P .. 'wake:' .. other, 'pending') or '')
       if since and math.abs(now - since) < YIELD then status = 'yield' end
     end
   end
   if status == 'yield' then
     want(q)
-  else
+  elseif status ~= 'paused' then
     -- Half of the ready nodes are left for other slots, unless there are too few for that.
     local all = math.max(tonumber(h[2] or '0') + (depth['n:' .. q] or 0), 0) + math.max(tonumber(h[3] or '0') + (depth['h:' .. q] or 0), 0)
     if all > tonumber(ARGV[6]) then left = math.min(left, math.ceil(all / 2)) end
@@ -280,4 +281,4 @@ end
 if has('leave') and waiting(q) then want(q) end
 saveDepth()
 if counted then counted() end
-return {status, whole(now), wants, todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}
+return {status, whole(now), todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}

@@ -1,11 +1,11 @@
--- withdraw removes ready nodes of a revoked workflow from their lists, and gives up the wake-tasks of queues that have
--- no ready nodes then. On the list of a fairness key that other workflows have, too, it searches for the first nodes
+-- withdraw removes ready nodes of a revoked workflow from their lists, and the wake-ups of queues that have no ready nodes
+-- then. On the list of a fairness key that other workflows have, too, it searches for the first nodes
 -- only: turn drops the others when it takes them.
 -- KEYS as in lib
 -- ARGV[1] reference of the workflow, [2] fairness key or '', [3] span of its first nodes, or '', then the lanes of the
 -- workflow
--- returns {queue, generation, …} of the wake-tasks that are not needed any more
-local ref, key, out = ARGV[1], ARGV[2], {}
+-- returns 1
+local ref, key = ARGV[1], ARGV[2]
 local first = ref .. '/' .. ARGV[3]
 for _, lane in ipairs(withPools({unpack(ARGV, 4)})) do
   local n = 0
@@ -26,15 +26,12 @@ for _, lane in ipairs(withPools({unpack(ARGV, 4)})) do
   if redis.call('LREM', P .. 'ring:' .. lane, 1, first) == 1 then n = n + size(first) end
   deepen(lane, -n)
   local q = string.sub(lane, 3)
-  local h = redis.call('HMGET', P .. 'wake:' .. q, 'pending', 'generation')
-  if n > 0 and h[1] and h[1] ~= '' and not waiting(q) then
+  local pending = redis.call('HGET', P .. 'wake:' .. q, 'pending')
+  if n > 0 and pending and pending ~= '' and not waiting(q) then
     redis.call('HDEL', P .. 'wake:' .. q, 'pending')
     redis.call('HINCRBY', P .. 'wake:' .. q, 'generation', 1)
-    if not LISTS or redis.call('DEL', P .. 'wakeup:' .. q) == 0 then
-      out[#out + 1] = q
-      out[#out + 1] = h[2] or '0'
-    end
+    redis.call('DEL', P .. 'wakeup:' .. q)
   end
 end
 saveDepth()
-return out
+return 1

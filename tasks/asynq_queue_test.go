@@ -1,0 +1,86 @@
+package tasks_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// An operator deletes a whole queue with its tasks: ready nodes run, and the queue exists for operators as before.
+func TestDeletedQueueComesBack(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
+		testutil.Eventually(t, "a worker has registered the queue with asynq", func() bool {
+			_, err := in.GetQueueInfo("default")
+			return err == nil
+		})
+		resume := pause(t, w)
+		run := sent(t, w, tasks.Chord(tasks.Each(ints(10), ID), Sum))
+		if err := in.DeleteQueue("default", true); err != nil {
+			t.Fatal(err)
+		}
+		resume()
+		if got, err := run.Wait(limited(t)); err != nil || got != 45 {
+			t.Fatalf("got %v, %v, want 45\n%s", got, err, tree(t, w, run.ID()))
+		}
+		ended(t, w, run.ID())
+		testutil.Eventually(t, "operators see the queue", func() bool { // a worker adds it
+			_, err := in.GetQueueInfo("default")
+			return err == nil
+		})
+		if _, err := in.GetTaskInfo("default", "none"); !errors.Is(err, asynq.ErrTaskNotFound) {
+			t.Errorf("looked for a task: got %v, want %v", err, asynq.ErrTaskNotFound)
+		}
+	})
+}
+
+// An operator pauses a queue with a tool of asynq: after some seconds nothing begins until it is resumed.
+func TestQueueIsPausedAsInAsynq(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		in := asynq.NewInspectorFromRedisClient(rdb)
+		if got, err := send(t, w, ID.S(1)); err != nil || got != 1 {
+			t.Fatalf("got %v, %v, want 1", got, err)
+		}
+		if err := in.PauseQueue("default"); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "workers have noticed the pause", func() bool {
+			for _, shard := range shards(t, rdb) {
+				if rdb.HGet(t.Context(), shard+"wake:default", "paused").Val() == "" {
+					return false
+				}
+			}
+			return true
+		})
+		run := sent(t, w, tasks.Chain(ID.S(1), Inc))
+		elsewhere := sent(t, w, ID.S(3, tasks.Queue("other")))
+		if got, err := elsewhere.Wait(limited(t)); err != nil || got != 3 {
+			t.Fatalf("in another queue: got %v, %v, want 3", got, err)
+		}
+		if got := w.ran(run.ID() + ".0"); got != 0 {
+			t.Errorf("a node of the paused queue ran %d times, want 0", got)
+		}
+		if err := in.UnpauseQueue("default"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+			t.Fatalf("got %v, %v, want 2", got, err)
+		}
+	}, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"default": 1, "other": 1} })
+}
+
+// inWorldsOfAsynq runs a test in a separate world on each kind of Redis, with a view of asynq's queues.
+func inWorldsOfAsynq(t *testing.T, run func(t *testing.T, w *world, in *asynq.Inspector)) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		run(t, newWorld(t, rdb), asynq.NewInspectorFromRedisClient(rdb))
+	})
+}
