@@ -18,9 +18,10 @@ type graphs struct {
 	*env
 	decoding sync.Mutex // held while a graph is decoded
 
-	mu     sync.Mutex // guards the fields below
-	kept   keptGraphs
-	recent []string // references of the workflows with several nodes that were used last
+	mu        sync.Mutex // guards the fields below
+	kept      keptGraphs
+	templates keptGraphs // graphs by the key of their template
+	recent    []string   // references of the workflows with several nodes that were used last
 }
 
 // maxRecent is the number of workflows whose graphs Redis need not send again.
@@ -136,13 +137,34 @@ func (gs *graphs) learn(ref, scope, planned string, raw []byte) (*graph.Graph, e
 	if g := gs.get(ref, scope); g != nil && g.Planned == planned {
 		return g, nil
 	}
-	g, err := graph.Decode(raw)
+	g, err := gs.decode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %s %w: %w", store.IDOf(ref), errUnreadable, err)
 	}
 	g.Planned = planned
 	gs.keep(ref, scope, g)
 	return g, nil
+}
+
+// decode decodes a graph. It shares the template of an earlier one, if that is in memory.
+func (gs *graphs) decode(raw []byte) (*graph.Graph, error) {
+	header, key, err := graph.Peek(raw)
+	if err != nil {
+		return nil, err
+	}
+	gs.mu.Lock()
+	g := gs.templates.get(key)
+	gs.mu.Unlock()
+	if g != nil {
+		return &graph.Graph{Header: header, Template: g.Template}, nil
+	}
+	if g, err = graph.Decode(raw); err != nil {
+		return nil, err
+	}
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.templates.put(key, g)
+	return &graph.Graph{Header: header, Template: g.Template}, nil
 }
 
 // keep keeps a graph in memory.
@@ -197,7 +219,7 @@ const (
 	largeGraph  = 256 // nodes; a larger graph is dropped when its workflow ends
 )
 
-// keptGraphs holds the graphs used last, by reference and scope, in two generations. When the young ones reach half of
+// keptGraphs holds the graphs used last, by a key, in two generations. When the young ones reach half of
 // maxKept, they become the old ones, and the old ones that were not used in the meantime are dropped.
 type keptGraphs struct {
 	young, old map[string]*graph.Graph

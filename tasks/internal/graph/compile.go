@@ -40,7 +40,7 @@ type specKey struct {
 }
 
 func newCompiler() *compiler {
-	return &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}, memo: map[*Sig]int{}, specs: map[specKey]int{}, equal: map[string]int{}, side: map[int]bool{}}
+	return &compiler{g: &Graph{Template: Template{inputs: map[int]json.RawMessage{}}}, memo: map[*Sig]int{}, specs: map[specKey]int{}, equal: map[string]int{}, side: map[int]bool{}}
 }
 
 // Compile returns the graph of s. Two places that hold the same *Sig become one node.

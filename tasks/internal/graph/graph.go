@@ -114,8 +114,14 @@ func (s *Spec) QueueName() string {
 	return s.Queue
 }
 
-// Graph is the compiled form of a signature.
+// Graph is the compiled form of a signature. It does not change.
 type Graph struct {
+	Header
+	Template
+}
+
+// Header has the facts of a workflow that are not in its nodes.
+type Header struct {
 	V         int   `json:"v,omitempty"`
 	Created   int64 `json:"c,omitempty"` // unix ms, by the sender's clock
 	Retention int64 `json:"r,omitempty"` // of a success, ms; 0 is the default
@@ -128,14 +134,18 @@ type Graph struct {
 	Every            *Every `json:"e,omitempty"` // options of the send, for the tasks of plans
 	Behind           int64  `json:"-"`           // ms from the time that durations count from to the send
 	Planned          string `json:"-"`           // of a plan: the time at which it was stored, which distinguishes it from a plan that Redis lost
-	Specs            []Spec `json:"s"`
-	Nodes            []Node `json:"n"`
-	Root             int    `json:"o,omitempty"`
-	Subs             []Sub  `json:"u,omitempty"`
 	// Headers are passed to every task.
 	Headers map[string]string `json:"h,omitempty"`
 	Name    string            `json:"w,omitempty"` // chosen by the sender
 	Labels  map[string]string `json:"l,omitempty"`
+}
+
+// Template has the nodes of a graph. Workflows can share it.
+type Template struct {
+	Specs []Spec `json:"s"`
+	Nodes []Node `json:"n"`
+	Root  int    `json:"o,omitempty"`
+	Subs  []Sub  `json:"u,omitempty"`
 
 	// Computed by link.
 	succs    [][]Edge

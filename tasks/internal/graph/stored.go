@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -69,6 +70,26 @@ func Decode(raw []byte) (*Graph, error) {
 	}
 	link(g)
 	return g, nil
+}
+
+// Peek returns the header of a stored graph, and a key of its template: graphs with the same key have equal ones. Like [Decode], it
+// need not trust raw; the template is not checked.
+func Peek(raw []byte) (Header, string, error) {
+	var g struct {
+		Header
+		Specs json.RawMessage `json:"s"`
+		Nodes json.RawMessage `json:"n"`
+		Root  json.RawMessage `json:"o"`
+		Subs  json.RawMessage `json:"u"`
+	}
+	if err := json.Unmarshal(raw, &g); err != nil {
+		return Header{}, "", fmt.Errorf("decode graph: %w", err)
+	}
+	if g.V != Version {
+		return Header{}, "", fmt.Errorf("graph has version %d, this program reads %d: run senders and workers of one release", g.V, Version)
+	}
+	sum := sha256.Sum256(bytes.Join([][]byte{g.Specs, g.Nodes, g.Root, g.Subs}, []byte{0}))
+	return g.Header, string(sum[:]), nil
 }
 
 // unpack converts the stored nodes to the nodes of the graph.
