@@ -1,13 +1,10 @@
 package tasks_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -114,39 +111,6 @@ func snapshot(t *testing.T, rdb redis.UniversalClient) (rollBack func()) {
 	}
 }
 
-// alive has a worker be live that is not there.
-func alive(t *testing.T, rdb redis.UniversalClient, info map[string]any) {
-	t.Helper()
-	raw, err := json.Marshal(info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := fmt.Sprint(info["name"])
-	beat := func(ctx context.Context) {
-		rdb.Set(ctx, "muster:worker:"+name, raw, time.Minute)
-		rdb.ZAdd(ctx, "muster:workers", redis.Z{Score: float64(time.Now().UnixMilli()), Member: name})
-	}
-	beat(t.Context())
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	var beats sync.WaitGroup
-	beats.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				beat(ctx)
-			}
-		}
-	})
-	t.Cleanup(func() {
-		stop()
-		beats.Wait()
-	})
-}
-
 // pause has workers take nothing from the default queue until resume is called.
 func pause(t *testing.T, w *world) (resume func()) {
 	t.Helper()
@@ -156,18 +120,5 @@ func pause(t *testing.T, w *world) (resume func()) {
 		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// agendaNow has workers look at once at whatever waits for that.
-func agendaNow(t *testing.T, rdb redis.UniversalClient) {
-	t.Helper()
-	for _, shard := range shards(t, rdb) {
-		for _, m := range rdb.ZRange(t.Context(), shard+"agenda", 0, -1).Val() {
-			rdb.ZAddXX(t.Context(), shard+"agenda", redis.Z{Score: 1, Member: m})
-		}
-	}
-	if err := rdb.Publish(t.Context(), "muster:bus", "t 1").Err(); err != nil {
-		t.Fatal(err)
 	}
 }
