@@ -1,9 +1,12 @@
 package tasks_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -147,5 +150,39 @@ func TestWorkerWithTwoConnections(t *testing.T) {
 	run := sent(t, w, tasks.Chord(tasks.Each(ints(300), ID), Sum))
 	if got, err := run.Wait(ctx); err != nil || got != 44850 {
 		t.Fatalf("got %v, %v, want 44850", got, err)
+	}
+}
+
+// failedWaits counts the log lines about waits that have failed.
+type failedWaits struct{ atomic.Int64 }
+
+// Write implements io.Writer.
+func (f *failedWaits) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("wait for ready nodes failed")) {
+		f.Add(1)
+	}
+	return len(line), nil
+}
+
+// An outage of Redis is one warning of the wait for ready nodes, not one for each attempt.
+func TestOutageIsOneWarning(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t)
+	rdb := srv.Client()
+	waits := calls(rdb, "blpop")
+	var warnings failedWaits
+	w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Logger = slog.New(slog.NewTextHandler(&warnings, nil)) })
+	for n := range 2 {
+		srv.Kill()
+		before := waits.Calls()
+		testutil.Eventually(t, "it has waited in vain", func() bool { return waits.Calls() > before+4 })
+		srv.Start()
+		testutil.Eventually(t, "Redis replies", func() bool { return rdb.Ping(t.Context()).Err() == nil })
+		if got, err := ID.S(n).Do(limited(t), w.client); err != nil || got != n {
+			t.Fatalf("after the outage: got %v, %v, want %d", got, err, n)
+		}
+		if got := warnings.Load(); got != int64(n+1) {
+			t.Errorf("after %d outages: got %d warnings", n+1, got)
+		}
 	}
 }

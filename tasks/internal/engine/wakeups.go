@@ -51,6 +51,7 @@ func (u *wakeups) run(ctx context.Context) error {
 
 // wait serves the wake-ups of a shard until the worker stops.
 func (u *wakeups) wait(ctx context.Context, shard int) {
+	failed := false
 	for {
 		open := u.slots.open(u.order())
 		if open == nil || u.life.stopping() {
@@ -63,14 +64,20 @@ func (u *wakeups) wait(ctx context.Context, shard int) {
 		case err != nil && u.life.stopping():
 			return
 		case err != nil:
-			u.log.WarnContext(ctx, "wait for ready nodes failed", "error", err)
+			if !failed { // of an outage only the first
+				u.log.WarnContext(ctx, "wait for ready nodes failed", "error", err)
+			}
+			failed = true
 			select {
 			case <-u.stop:
 			case <-u.killed:
 			case <-u.clock.After(wakeupRetry):
 			}
-		case ok:
-			u.serve(ctx, k)
+		default:
+			failed = false
+			if ok {
+				u.serve(ctx, k)
+			}
 		}
 	}
 }
