@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/internal/tracing"
 	"muster/jobs/pipeline"
 	"muster/tasks/workqueue"
 )
@@ -269,7 +270,7 @@ func (s *flow) end(ctx context.Context, id string, r record, to Status, event, m
 	if err != nil {
 		return err
 	}
-	s.cfg.Logger.InfoContext(ctx, "a job has ended", "job", id, "status", to, "error", message)
+	s.cfg.Logger.InfoContext(tracing.Context(ctx, r.headers()), "a job has ended", "job", id, "status", to, "error", message)
 	s.wakeRun()
 	if err := s.finalize(ctx, id); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "the work of a job that has ended is stopped soon", "job", id, "err", err)

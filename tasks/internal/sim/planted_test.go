@@ -21,7 +21,7 @@ var planted = []struct {
 	{"batches of the dead are dropped", "reap",
 		"n = n + giveBack(value, dead)", ""},
 	{"no worker looks for lost wake-ups", "look",
-		"if not paused and waiting(q)", "if false and waiting(q)"},
+		"if not waiting(q) or", "if true or"},
 	{"queue that a tool of asynq has resumed stays paused", "look",
 		"redis.call('HDEL', k, 'paused')", "paused = now"},
 	{"delayed node leaves the agenda for nowhere", "due",
