@@ -210,32 +210,31 @@ func TestWorkflowsThatEndBetweenPagesAreNotMissed(t *testing.T) {
 
 func TestEndedWorkflowsAreBounded(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		x := newIndexed(t, rdb, 1)
-		const sent, kept, slack = 10_201, 10_000, 100
-		old := make([]redis.Z, kept)
-		for i := range old {
-			old[i] = redis.Z{Score: float64(t0.UnixMilli() + int64(i)), Member: fmt.Sprintf("%d %d n", i, t0.UnixMilli())}
+	rdb := redistest.New(t)
+	x := newIndexed(t, rdb, 1)
+	const sent, kept, slack = 10_201, 10_000, 100
+	old := make([]redis.Z, kept)
+	for i := range old {
+		old[i] = redis.Z{Score: float64(t0.UnixMilli() + int64(i)), Member: fmt.Sprintf("%d %d n", i, t0.UnixMilli())}
+	}
+	for part := range slices.Chunk(old, 1000) {
+		if err := rdb.ZAdd(t.Context(), doneKey(0, 'S'), part...).Err(); err != nil {
+			t.Fatal(err)
 		}
-		for part := range slices.Chunk(old, 1000) {
-			if err := rdb.ZAdd(t.Context(), doneKey(0, 'S'), part...).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var calls []any
-		for i := kept; i < sent; i++ {
-			calls = append(calls, "ended", strconv.Itoa(i), "n", "S", t0.UnixMilli())
-		}
-		x.at(0, t0.Add(time.Minute), calls...)
-		n := rdb.ZCard(t.Context(), doneKey(0, 'S')).Val()
-		if n < kept || n > kept+slack {
-			t.Errorf("got %d entries, want %d to %d", n, kept, kept+slack)
-		}
-		for _, id := range []int{sent - 1, sent - kept} { // and expired ones do not hide the last one
-			rdb.HSet(t.Context(), flowKey(0, strconv.Itoa(id)), "n", 1)
-		}
-		x.want(tasktype.WorkflowFilter{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-kept))
-	})
+	}
+	var calls []any
+	for i := kept; i < sent; i++ {
+		calls = append(calls, "ended", strconv.Itoa(i), "n", "S", t0.UnixMilli())
+	}
+	x.at(0, t0.Add(time.Minute), calls...)
+	n := rdb.ZCard(t.Context(), doneKey(0, 'S')).Val()
+	if n < kept || n > kept+slack {
+		t.Errorf("got %d entries, want %d to %d", n, kept, kept+slack)
+	}
+	for _, id := range []int{sent - 1, sent - kept} { // and expired ones do not hide the last one
+		rdb.HSet(t.Context(), flowKey(0, strconv.Itoa(id)), "n", 1)
+	}
+	x.want(tasktype.WorkflowFilter{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-kept))
 }
 
 func TestPageReadsABoundedPartOfTheIndex(t *testing.T) {
