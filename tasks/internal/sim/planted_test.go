@@ -56,12 +56,8 @@ var planted = []struct {
 		"bulk('ZADD', P .. 'agenda', due)", ""},
 	{"pools are not listed", "lib",
 		"redis.call('SADD', P .. 'pools', string.sub(lane, 3))", "deepen(lane, 0)"},
-	{"pool of first nodes is not listed", "submit",
-		"fill(ARGV[first + 1]", "deepen(ARGV[first + 1]"},
 	{"pool is deleted while it has nodes", "look",
 		"if not waiting(pool) then", "if true then"},
-	{"one node of a key more than may runs", "places",
-		"return n - redis.call('ZCARD', placesKey)", "return n + 1 - redis.call('ZCARD', placesKey)"},
 	{"nodes that are too large together are omitted", "turn",
 		"if n == 0 then return text end", "if n == 0 then return nil end"},
 }
