@@ -105,7 +105,8 @@ type batch struct {
 	lane  string
 	clock clockReading
 
-	foreign int // first nodes, whose tasks the worker has no handlers for
+	foreign int  // first nodes, whose tasks the worker has no handlers for
+	back    bool // some of them go back to the pool that they are from: a worker of its program has started
 
 	mu    lock // guards the fields below
 	id    string

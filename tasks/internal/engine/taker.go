@@ -45,7 +45,7 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 	arrive, empty := k.Gen, 0
 	var b *batch
 	for n := 0; ; n++ {
-		over := tk.clock.Now().Sub(began) > slotTurn || tk.life.stopping() || tk.slots.crowded()
+		over := tk.clock.Now().Sub(began) > slotTurn || tk.life.stopping() || tk.slots.crowded() || b != nil && b.back
 		mean := tk.means.of(store.BaseQueue(k.Queue))
 		t := &store.Turn{Arrive: arrive, Take: !over, Leave: over, Most: batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
 		res, err := s.turn(ctx, b, t)

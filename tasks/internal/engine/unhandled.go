@@ -20,6 +20,7 @@ func (rn *runner) unhandled(ctx context.Context, r *Run) (result, error) {
 	}
 	if pool != "" {
 		rn.log.DebugContext(ctx, "task without a handler here moves to workers with one", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
+		r.b.back = r.b.back || strings.HasSuffix(r.b.lane, ":"+pool)
 		res := r.again(0, "")
 		res.pool = pool
 		return res, nil
