@@ -368,11 +368,12 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 	at := "/workflows/" + large.ID()
 	wantIn(t, h, at, "0 of 19000", "no live worker takes from queue none")
 	traffic.Take()
-	for range 3 {
+	const renderings = 3 // of which one can also read the counts of the navigation
+	for range renderings {
 		wantIn(t, h, at, "0 of 19000")
-		if commands, bytes := traffic.Take(); commands > 20 || bytes > 50_000 {
-			t.Errorf("the page took %d commands and %d bytes, want at most 20 and 50,000", commands, bytes)
-		}
+	}
+	if commands, bytes := traffic.Take(); commands > renderings*20 || bytes > renderings*50_000 {
+		t.Errorf("%d renderings took %d commands and %d bytes, want at most 20 and 50,000 for each", renderings, commands, bytes)
 	}
 	testutil.Eventually(t, "the other workflow's page shows progress", func() bool {
 		_, body := get(t, h, "/workflows/"+run.ID()+"/nodes/0")

@@ -53,13 +53,20 @@ func (rn *runner) handlerList() string {
 	return fmt.Sprintf("Worker %s has %s%s", rn.cfg.Name, strings.Join(names, ", "), more)
 }
 
+// releaseFor bounds the time between heartbeats that the release of nodes takes; the next look releases the rest.
+const releaseFor = time.Second
+
 // releaseHandled makes nodes due that wait for a worker with one of the handlers of this worker.
 func (w *watcher) releaseHandled(ctx context.Context) error {
 	waiting, err := w.store.Unhandled.Names(ctx)
 	if err != nil {
 		return err
 	}
+	began := w.clock.Now()
 	for _, u := range waiting {
+		if w.clock.Now().Sub(began) > releaseFor {
+			break
+		}
 		if _, handles := slices.BinarySearch(w.tasks, u.Task); !handles || w.cfg.Queues[u.Queue] == 0 {
 			continue
 		}
