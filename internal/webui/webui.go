@@ -79,7 +79,7 @@ type Area struct {
 // Count is a count beside a link of the navigation.
 type Count struct {
 	N    int64
-	What string // what is counted
+	Unit string // such as "open", read to users who do not see the page
 	Bad  bool
 }
 

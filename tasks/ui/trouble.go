@@ -139,8 +139,8 @@ func Counts(ctx context.Context, client *tasks.Client, prefix string, d Decision
 	}
 	flows, err := client.CountWorkflows(ctx)
 	return map[string]webui.Count{
-		prefix + "/workflows": {N: flows[tasktype.WorkflowFailed], What: "failed", Bad: true},
-		prefix + "/todo":      {N: open, What: "open"},
+		prefix + "/workflows": {N: flows[tasktype.WorkflowFailed], Unit: "failed", Bad: true},
+		prefix + "/todo":      {N: open, Unit: "open"},
 	}, err
 }
 

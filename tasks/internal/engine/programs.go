@@ -28,9 +28,9 @@ type programs struct {
 	live   []peer // except for this one
 	turn   int    // of the programs among which a node is distributed
 
-	mu    sync.Mutex           // guards the fields below
-	pools []string             // that the worker serves
-	told  map[string]time.Time // when a pool was announced for a task
+	mu        sync.Mutex           // guards the fields below
+	pools     []string             // that the worker serves
+	announced map[string]time.Time // when a pool was announced for a task
 }
 
 // peer is another worker.
@@ -89,18 +89,18 @@ func (p *programs) poolFor(ctx context.Context, queue, task string) (string, err
 	p.turn++
 	pool, now := pools[p.turn%len(pools)], p.clock.Now()
 	name := queue + " " + task
-	tell := now.Sub(p.told[name]) > programsFor
-	if tell {
-		maps.DeleteFunc(p.told, func(_ string, at time.Time) bool { return now.Sub(at) > programsFor })
-		p.told[name] = now
+	announce := now.Sub(p.announced[name]) > programsFor
+	if announce {
+		maps.DeleteFunc(p.announced, func(_ string, at time.Time) bool { return now.Sub(at) > programsFor })
+		p.announced[name] = now
 	}
 	p.mu.Unlock()
-	if tell {
+	if announce {
 		if err := p.store.Tell(ctx, "pool "+pool); err != nil {
 			return "", err
 		}
 	}
-	if tell && len(pools) == 1 {
+	if announce && len(pools) == 1 {
 		if err := p.store.Queues.Route(ctx, queue, task, pool); err != nil {
 			return "", err
 		}
@@ -151,8 +151,8 @@ func (p *programs) deserted(ctx context.Context, pool string) (bool, error) {
 	return err == nil && !slices.ContainsFunc(others, func(o *peer) bool { return store.PoolOf(queue, o.program) == pool }), err
 }
 
-// attend serves the pools with ready nodes that this worker belongs to, and once those that no live worker belongs to: it runs the nodes
-// that it can, and moves the others.
+// attend serves the pools with ready nodes of the program of this worker, and once each pool without a live worker: it runs the
+// nodes with a handler, and moves the others.
 func (p *programs) attend(ctx context.Context, pools []store.Pool, serve func(Wake)) error {
 	for _, pool := range pools {
 		q := pool.Wake.Queue

@@ -85,7 +85,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		}
 	})
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
-	known := &programs{local: l, fleet: e.Fleet, tasks: w.Tasks(), name: store.Program(w.Tasks()), asking: newLock(), told: map[string]time.Time{}, joined: func() { go w.wakeups.nudge() }}
+	known := &programs{local: l, fleet: e.Fleet, tasks: w.Tasks(), name: store.Program(w.Tasks()), asking: newLock(), announced: map[string]time.Time{}, joined: func() { go w.wakeups.nudge() }}
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
