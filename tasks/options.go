@@ -420,8 +420,7 @@ const (
 // Overlap sets the policy for the send of a workflow with a [Unique] key that another workflow has. The new workflow is sent and
 // waits if the policy lets it; otherwise Send returns [ErrDuplicate]. While it waits, its progress has Queued set, and it can be
 // cancelled, revoked and paused; the tasks that handle its failures do not wait. All senders of a key should have the same
-// policy. OverlapReplace replaces only workflows that were sent with it, or that wait. Do not [AsyncResult.Forget] a replaced
-// workflow while others wait: one of them could begin early.
+// policy. OverlapReplace replaces only workflows that were sent with it, or that wait.
 //
 // In [Scheduler.Add] it sets the policy for ticks that are due while the workflow of an earlier tick is running; it does not
 // apply to Unique keys there. A skipped tick counts as missed. A tick that was requested with [Client.TriggerSchedule] or

@@ -134,6 +134,25 @@ func TestOverlap(t *testing.T) {
 			w.open("pc")
 			ended(t, w, c.ID())
 		}},
+		{"workflows that waited are forgotten", func(t *testing.T, w *world) {
+			a := overlapping(t, w, "forgotten", "fa", tasks.OverlapReplace)
+			held(t, w, "fa")
+			b := overlapping(t, w, "forgotten", "fb", tasks.OverlapReplace)
+			c := overlapping(t, w, "forgotten", "fc", tasks.OverlapReplace)
+			wantReplaced(t, b)
+			ended(t, w, b.ID())
+			must0(t, b.Forget(t.Context()))
+			wantQueued(t, c, true)
+			must0(t, c.Revoke(t.Context()))
+			ended(t, w, c.ID())
+			must0(t, c.Forget(t.Context()))
+			d := overlapping(t, w, "forgotten", "fd", tasks.OverlapReplace)
+			wantQueued(t, d, true)
+			w.open("fa")
+			w.open("fd")
+			ended(t, w, a.ID())
+			ended(t, w, d.ID())
+		}},
 		{"a policy without a unique key", func(t *testing.T, w *world) {
 			if _, err := Hold.S("x").Send(t.Context(), w.client, tasks.Overlap(tasks.OverlapQueue)); !errors.Is(err, tasks.ErrInvalid) {
 				t.Errorf("got %v, want ErrInvalid", err)

@@ -18,8 +18,9 @@ const (
 )
 
 const (
-	orderTries = 10                    // sends in which other senders take the unique key first
+	orderTries = 30                    // sends in which other senders take the unique key first; with pauses they last longer than a claim
 	orderPause = 10 * time.Millisecond // half of the first pause of a send while another sender stores its workflow
+	orderLater = 6                     // from this try on the pauses are not longer
 	orderEvery = time.Minute           // how often a waiting workflow looks at the one before it, in case nobody reported its end
 )
 
@@ -50,28 +51,32 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 	if err != nil {
 		return err
 	}
-	for waits && before != "" {
-		other, err := a.store.Flows.Address(ctx, before)
+	if !waits {
+		return a.store.Agenda.Remove(ctx, fl.Flow, orderNote)
+	}
+	wait := false
+	for _, ref := range before {
+		other, err := a.store.Flows.Address(ctx, ref)
 		if err != nil {
 			return err
 		}
-		running, next, err := a.store.Flows.Order(ctx, other, fl.Ref)
+		running, err := a.store.Flows.Order(ctx, other, fl.Ref)
 		if err != nil {
 			return err
 		}
-		if running {
-			if err := a.stopEarlier(ctx, other, fl.g.Overlap); err != nil {
-				return err
-			}
-			return a.store.Agenda.Move(ctx, fl.Flow, orderNote, orderEvery)
+		if !running {
+			continue
 		}
-		before = next
+		wait = true
+		if err := a.stopEarlier(ctx, other, fl.g.Overlap); err != nil {
+			return err
+		}
 	}
-	if waits {
-		_, err := a.store.Flows.Begin(ctx, fl.Flow) // which removes the entry
-		return err
+	if wait {
+		return a.store.Agenda.Move(ctx, fl.Flow, orderNote, orderEvery)
 	}
-	return a.store.Agenda.Remove(ctx, fl.Flow, orderNote)
+	_, err = a.store.Flows.Begin(ctx, fl.Flow) // which removes the entry
+	return err
 }
 
 // stopEarlier applies the policy of a waiting workflow to the one that it waits for.

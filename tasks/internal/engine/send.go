@@ -61,18 +61,24 @@ func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, ov
 // send is Send, and also sends a tick: overdue is the time since the tick. It fails once Redis's clock has reached late,
 // unless that is zero.
 func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time) (string, error) {
-	after := "" // the workflow with the unique key that has to end first
+	var after []string // the workflows with the unique key that have to end first
 	for tries := 1; ; tries++ {
 		p, err := s.prepare(ctx, sig, o, overdue, late, after)
-		var ref string
-		if err != nil {
-			ref, err = duplicate(err)
-		} else {
-			todo, err2 := s.store.Flows.Submit(ctx, p.fl.Flow, &p.grow)
-			ref, err = s.finish(ctx, p, todo, err2)
+		if err == nil {
+			var todo store.Todo
+			todo, err = s.store.Flows.Submit(ctx, p.fl.Flow, &p.grow)
+			err = s.finish(ctx, p, todo, err)
 		}
-		if !errors.Is(err, ErrDuplicate) || !waitsForOthers(o) || store.IDOf(ref) == o.ID || tries == orderTries {
-			return ref, err
+		if err == nil {
+			return p.fl.Ref, nil
+		}
+		dup := (*store.DuplicateError)(nil)
+		if !errors.As(err, &dup) {
+			return "", err
+		}
+		ref := dup.Refs[0]
+		if !waitsForOthers(o) || store.IDOf(ref) == o.ID || tries == orderTries {
+			return ref, ErrDuplicate
 		}
 		f, err := s.store.Flows.Address(ctx, ref)
 		if err != nil {
@@ -81,7 +87,7 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdu
 		_, waits, err := s.store.Flows.Before(ctx, f)
 		switch {
 		case errors.Is(err, ErrUnknown): // its sender has the unique key, and is about to store it
-			if err := pause(ctx, orderPause<<tries); err != nil {
+			if err := pause(ctx, orderPause<<min(tries, orderLater)); err != nil {
 				return "", err
 			}
 		case err != nil:
@@ -89,7 +95,7 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdu
 		case waits && o.Overlap == OverlapQueue:
 			return ref, ErrDuplicate
 		default:
-			after = ref
+			after = dup.Refs
 		}
 	}
 }
@@ -101,9 +107,9 @@ type prepared struct {
 	grow store.Grow
 }
 
-// prepare compiles a send, and claims its unique key if that is in another shard. after is the reference of the workflow with the
-// key that has to end first, or empty.
-func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time, after string) (*prepared, error) {
+// prepare compiles a send, and claims its unique key if that is in another shard. after has the references of
+// the workflows with the key that have to end first.
+func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time, after []string) (*prepared, error) {
 	if s.Defaults != nil {
 		o = s.Defaults.Over(o)
 	}
@@ -144,14 +150,14 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 	return p, s.claim(ctx, p.fl, &p.grow, o)
 }
 
-// finish takes the first steps of a workflow that was stored, and returns its reference. err is the error of the store.
-func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, err error) (string, error) {
+// finish takes the first steps of a workflow that was stored. err is the error of the store.
+func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, err error) error {
 	fl, ref := p.fl, p.fl.Ref
-	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && dup.Ref == ref {
-		return ref, nil // an earlier call stored it, and its reply was lost; workers find its ready nodes
+	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && dup.Refs[0] == ref {
+		return nil // an earlier call stored it, and its reply was lost; workers find its ready nodes
 	}
 	if err != nil {
-		return duplicate(err)
+		return err
 	}
 	s.graphs.keep(ref, "", p.g)
 	if p.g.Progress != "" {
@@ -164,13 +170,13 @@ func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, err e
 		todo.Timer = sooner(todo.Timer, max(1, p.grow.Deadline.Sub(time.UnixMilli(fl.Created))))
 	}
 	err = s.advancer.settle(ctx, fl, todo)
-	if err == nil && p.grow.After != "" {
+	if err == nil && len(p.grow.After) > 0 {
 		err = s.advancer.order(ctx, fl)
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
 	}
-	return ref, nil
+	return nil
 }
 
 // Sending is a workflow to send with others.
@@ -204,13 +210,9 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 	var stored []store.Submission
 	all := make([]*prepared, len(sends))
 	for i, send := range sends {
-		p, err := s.prepare(ctx, send.Sig, send.Opts, 0, time.Time{}, "")
+		p, err := s.prepare(ctx, send.Sig, send.Opts, 0, time.Time{}, nil)
 		if err != nil {
-			ref, err := duplicate(err)
-			if errors.Is(err, ErrDuplicate) && waitsForOthers(send.Opts) {
-				ref, err = s.send(ctx, send.Sig, send.Opts, 0, time.Time{})
-			}
-			out[i] = Sent{ref, s.store.Explain(ctx, err)}
+			out[i] = s.sent(ctx, send, "", err)
 			continue
 		}
 		all[i] = p
@@ -219,12 +221,22 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 	}
 	for k, r := range s.store.Flows.SubmitMany(ctx, stored) {
 		i := ready[k]
-		ref, err := s.finish(ctx, all[i], r.Todo, r.Err)
-		if errors.Is(err, ErrDuplicate) && waitsForOthers(sends[i].Opts) {
-			ref, err = s.send(ctx, sends[i].Sig, sends[i].Opts, 0, time.Time{})
-		}
-		out[i] = Sent{ref, s.store.Explain(ctx, err)}
+		out[i] = s.sent(ctx, sends[i], all[i].fl.Ref, s.finish(ctx, all[i], r.Todo, r.Err))
 	}
+}
+
+// sent is the result of a send with the error of its storage. It sends again what may wait for others.
+func (s *Sender) sent(ctx context.Context, send Sending, ref string, err error) Sent {
+	dup := (*store.DuplicateError)(nil)
+	switch {
+	case errors.As(err, &dup) && waitsForOthers(send.Opts):
+		ref, err = s.send(ctx, send.Sig, send.Opts, 0, time.Time{})
+	case errors.As(err, &dup):
+		ref, err = dup.Refs[0], ErrDuplicate
+	case err != nil:
+		ref = ""
+	}
+	return Sent{ref, s.store.Explain(ctx, err)}
 }
 
 // maxHeaders bounds the headers of a workflow.
@@ -243,14 +255,6 @@ func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph
 		grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
 	}
 	return err
-}
-
-// duplicate returns the results of a send for an error of the store: the reference of the other workflow, if any.
-func duplicate(err error) (string, error) {
-	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
-		return dup.Ref, ErrDuplicate
-	}
-	return "", err
 }
 
 // refuseEviction returns an error if Redis may evict keys. A result without error is cached.

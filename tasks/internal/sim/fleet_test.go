@@ -305,8 +305,7 @@ func (h *history) operate() {
 		})
 	case h.chance(400):
 		f := h.flows[h.rng.IntN(len(h.flows))]
-		// One with an overlap policy is not forgotten: if it was replaced while it waited, those behind it find by it the one that runs.
-		if f.state != "sent" || s.busy || f.retried != "" || f.signal != "" || f.overlap != "" || !h.hasEnded(f) {
+		if f.state != "sent" || s.busy || f.retried != "" || f.signal != "" || !h.hasEnded(f) {
 			return
 		}
 		f.state, f.ended, f.forgot, s.busy = "", false, true, true

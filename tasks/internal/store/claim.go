@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,16 +14,16 @@ const claimGrace = 10 * time.Second
 
 // Claim gives a unique key to the workflow with a reference, which is about to be stored. It is for clusters,
 // where key and workflow can lie in different slots, and needs no call where [Flows.Submit] does it
-// by itself: then elsewhere is false. A key of another live workflow is a
-// [DuplicateError], unless its reference is after.
-func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration, after string) (elsewhere bool, err error) {
+// by itself: then elsewhere is false. A key of other live workflows is a
+// [DuplicateError], unless all their references are in after.
+func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration, after []string) (elsewhere bool, err error) {
 	n, err := s.shardCount(ctx)
 	if err != nil || n == 1 {
 		return false, err
 	}
 	replace := ""
 	for range 10 {
-		res, err := s.scripts["claim"].Run(ctx, s.rdb, []string{uniqueKey(shardOf(unique, n), unique)}, ref, max(1, ttl.Milliseconds()), replace).Slice()
+		res, err := s.scripts["claim"].Run(ctx, s.rdb, []string{uniqueKey(shardOf(unique, n), unique)}, ref, max(1, ttl.Milliseconds()), replace, strings.Join(after, " ")).Slice()
 		if err != nil {
 			return true, fmt.Errorf("claim unique key: %w", err)
 		}
@@ -30,20 +31,22 @@ func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration,
 		if have == "" {
 			return true, nil
 		}
-		other, _, _ := strings.Cut(have, " ")
-		for fresh := time.Duration(toInt(res[1]))*time.Millisecond < claimGrace; other != "" && other != after; fresh = false {
+		fresh := time.Duration(toInt(res[1]))*time.Millisecond < claimGrace
+		refs := strings.Fields(have)
+		var live []string
+		for i, other := range refs[:len(refs)-1] { // the last is the time
 			f := Flow{Ref: other, shard: shardOf(IDOf(other), n)}
 			left, err := s.rdb.PTTL(ctx, f.key()).Result()
 			if err != nil {
 				return true, fmt.Errorf("look up workflow %s: %w", f.ID(), err)
 			}
 			// go-redis gives -1 for a key without expiry and -2 for none.
-			if left == -1 || left == -2 && fresh {
-				return true, &DuplicateError{other}
+			if left == -1 || left == -2 && fresh && i == 0 {
+				live = append(live, other)
 			}
-			if other, _, err = s.Before(ctx, f); err != nil && !errors.Is(err, ErrUnknown) { // if it has ended without having begun
-				return true, err
-			}
+		}
+		if slices.ContainsFunc(live, func(ref string) bool { return !slices.Contains(after, ref) }) {
+			return true, &DuplicateError{live}
 		}
 		replace = have
 	}

@@ -103,30 +103,23 @@ func (s Flows) Begin(ctx context.Context, f Flow) (string, error) {
 	return s.stop(ctx, "pause", f, f.Ref, "begin")
 }
 
-// Before returns the reference of the workflow for whose end f waits, and whether f waits now. It is empty if f waits for
-// none, and stays if f has ended before it began. If f does not exist, it returns [ErrUnknown].
-func (s Flows) Before(ctx context.Context, f Flow) (ref string, waits bool, err error) {
+// Before returns the references of the workflows that have to end before f begins, and whether f waits for them now. If f does
+// not exist, it returns [ErrUnknown].
+func (s Flows) Before(ctx context.Context, f Flow) (refs []string, waits bool, err error) {
 	res, err := s.rdb.HMGet(ctx, f.key(), FieldBefore, FieldStopped, FieldTasks).Result()
 	if err != nil {
-		return "", false, fmt.Errorf("look up workflow %s: %w", f.ID(), err)
+		return nil, false, fmt.Errorf("look up workflow %s: %w", f.ID(), err)
 	}
 	if text(res[2]) == "" {
-		return "", false, ErrUnknown
+		return nil, false, ErrUnknown
 	}
-	return text(res[0]), text(res[1]) == StoppedByOrder, nil
+	return strings.Fields(text(res[0])), text(res[1]) == StoppedByOrder, nil
 }
 
-// Order makes the workflow with a reference wait for the end of f. If f has ended, it returns false, and the reference of the
-// workflow for whose end f waited in vain itself, or "".
-func (s Flows) Order(ctx context.Context, f Flow, waiting string) (waits bool, before string, err error) {
-	res, err := s.call(ctx, "order", f.shard, f.Ref, waiting)
-	if err != nil {
-		return false, "", fmt.Errorf("wait for workflow %s: %w", f.ID(), err)
-	}
-	if len(res) > 1 {
-		before = text(res[1])
-	}
-	return text(res[0]) == StopOK, before, nil
+// Order makes the workflow with a reference wait for the end of f. It reports whether f is running.
+func (s Flows) Order(ctx context.Context, f Flow, waiting string) (bool, error) {
+	res, err := s.stop(ctx, "order", f, f.Ref, waiting)
+	return res == StopOK, err
 }
 
 func (s Flows) stop(ctx context.Context, script string, f Flow, args ...any) (string, error) {

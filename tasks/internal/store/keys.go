@@ -129,8 +129,9 @@ func ringKey(shard int, lane string) string { return Prefix(shard) + "ring:" + l
 // "<prefix><first>-<last>" for several. A suffix "@<n>" is the number of workers that have died with it.
 func readyKey(shard int, lane, key string) string { return Prefix(shard) + "ready:" + lane + ":" + key }
 
-// uniqueKey is the string with the ID of the workflow of a unique key; on a cluster, where the workflow can be in
-// another slot, "<workflow> <unix ms of the claim>". Its expiry is set by the sender.
+// uniqueKey is the string with the references of the workflows of a unique key, separated by spaces: the latest one, then
+// those that have to end before it begins. On a cluster, where they can be in other slots, the unix ms of the claim follow.
+// Its expiry is set by the sender.
 func uniqueKey(shard int, key string) string { return Prefix(shard) + "u:" + key }
 
 // liveKey is the sorted set of the running workflows of a shard: "<reference> <caption>" by the time when they were

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -53,15 +54,17 @@ type Grow struct {
 	Late          time.Time // from then on, by Redis's clock, Submit returns ErrLate; zero for no limit
 	Key           string    // fairness key; empty for the id of the workflow
 	Deadline      time.Time // of the workflow; zero for none
-	After         string    // reference of the workflow with the unique key that must end before this one begins; empty for none
+	After         []string  // references of the workflows with the unique key that must end before this one begins
 	Replaceable   bool      // until it begins, another workflow with the unique key may replace it
 }
 
-// DuplicateError means that a workflow with the ID or unique key exists, which has this reference.
-type DuplicateError struct{ Ref string }
+// DuplicateError means that workflows with the ID or unique key exist.
+type DuplicateError struct {
+	Refs []string // references; one for an ID, and those that have not ended for a unique key, the latest first
+}
 
 // Error implements error.
-func (e *DuplicateError) Error() string { return "workflow " + IDOf(e.Ref) + " exists" }
+func (e *DuplicateError) Error() string { return "workflow " + IDOf(e.Refs[0]) + " exists" }
 
 // errExpired means that inputs expired before the workflow was submitted.
 var errExpired = fmt.Errorf("store workflow: its inputs expired, because the sender paused for more than %s", pieceTTL)
@@ -144,7 +147,7 @@ func (s Flows) storePieces(ctx context.Context, f Flow, parts [][]Literal) error
 		case err != nil:
 			return fmt.Errorf("store workflow: %w", err)
 		case text(res[0]) == "dup" && len(res) > 1:
-			return &DuplicateError{text(res[1])}
+			return &DuplicateError{strings.Fields(text(res[1]))}
 		case text(res[0]) == "expired":
 			return errExpired
 		}
@@ -180,7 +183,7 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 	}
 	args := f.facts(make([]any, 0, 21+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && g.Roots[0].Lane != NoLane
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keptFields(), len(g.Roots), plain, deadline, g.After, replaceable)
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keptFields(), len(g.Roots), plain, deadline, strings.Join(g.After, " "), replaceable)
 	return g.roots(g.keep(literals(args, last), ""))
 }
 
@@ -188,7 +191,7 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 func submitted(res []any) (Todo, error) {
 	switch {
 	case text(res[0]) == "dup" && len(res) > 1:
-		return Todo{}, &DuplicateError{text(res[1])}
+		return Todo{}, &DuplicateError{strings.Fields(text(res[1]))}
 	case text(res[0]) == "late":
 		return Todo{}, ErrLate
 	case text(res[0]) == "expired":

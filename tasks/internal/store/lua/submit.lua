@@ -3,10 +3,10 @@
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] number of nodes without a
 -- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
 -- fairness key or '', [13] number of parts of the inputs that piece has stored, [14] number of inputs k, [15]
--- number of roots r, [16] 1 if the only root is a span that is ready at once, [17] deadline, unix ms, or '', [18] reference of the workflow with the unique
--- key that must end before this one begins, or '', [19] 1 if another workflow may replace it until it begins; then k times node,
+-- number of roots r, [16] 1 if the only root is a span that is ready at once, [17] deadline, unix ms, or '', [18] references of the
+-- workflows with the unique key that must end before this one begins, separated by spaces, or '', [19] 1 if another workflow may replace it until it begins; then k times node,
 -- record; then r times span, lane, delay, lim
--- returns {'ok', todo or false}; {'dup', reference of the existing workflow}; {'late'}; or {'expired'} if the
+-- returns {'ok', todo or false}; {'dup', reference of the workflow with the id, or references of those that have not ended of the unique key}; {'late'}; or {'expired'} if the
 -- inputs that were stored before have expired
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 local wf = P .. 'w:' .. ARGV[1]
@@ -15,13 +15,15 @@ if other then return {'dup', other} end
 if ARGV[13] ~= '0' and redis.call('HGET', wf, PARTS) ~= ARGV[13] then return {'expired'} end
 if ARGV[10] ~= '' then
   local unique = P .. 'u:' .. ARGV[10]
-  other = redis.call('GET', unique)
-  while other and other ~= ARGV[18] do
-    local theirs = P .. 'w:' .. other
-    if redis.call('EXISTS', theirs) == 1 and redis.call('PTTL', theirs) < 0 then return {'dup', other} end
-    other = redis.call('HGET', theirs, BEFORE) -- if it has ended without having begun
+  local live = {}
+  for ref in string.gmatch(redis.call('GET', unique) or '', '%S+') do
+    local theirs = P .. 'w:' .. ref
+    if redis.call('EXISTS', theirs) == 1 and redis.call('PTTL', theirs) < 0 then live[#live + 1] = ref end
   end
-  redis.call('SET', unique, ARGV[1], 'PX', ARGV[11])
+  for _, ref in ipairs(live) do
+    if not string.find(' ' .. ARGV[18] .. ' ', ' ' .. ref .. ' ', 1, true) then return {'dup', table.concat(live, ' ')} end
+  end
+  redis.call('SET', unique, ARGV[18] == '' and ARGV[1] or ARGV[1] .. ' ' .. ARGV[18], 'PX', ARGV[11])
 end
 local k, r = tonumber(ARGV[14]), tonumber(ARGV[15])
 local first, todo = 20 + 2 * k, nil
