@@ -1,5 +1,4 @@
-// Command peers runs the same workloads on Muster and on comparable task queues on this machine, and writes docs/performance.md
-// with plots.
+// Command peers runs the same workloads on Muster and on comparable task queues on this machine, and writes docs/performance.md.
 //
 //	go run . [-only NAMES] [-turns N] [-save FILE] [-load FILE] [-out DIR]
 //
@@ -28,7 +27,7 @@ func main() {
 	turns := flag.Int("turns", 3, "number of rounds; the results are medians")
 	save := flag.String("save", "", "also write the results to `FILE`, as JSON")
 	load := flag.String("load", "", "write the page for the results in `FILE` without measuring")
-	out := flag.String("out", "../../docs", "output directory `DIR` of performance.md; plots are written to its directory pictures")
+	out := flag.String("out", "../../docs", "output directory `DIR` of performance.md")
 	flag.Parse()
 	if flag.NArg() > 0 || *turns < 1 {
 		fmt.Fprintln(os.Stderr, "peers: wrong usage; see -help")
@@ -55,9 +54,6 @@ func run(ctx context.Context, only string, turns int, save, load, out string) er
 		if err := saveResults(save, res); err != nil {
 			return err
 		}
-	}
-	if err := plotAll(res, filepath.Join(out, "pictures")); err != nil {
-		return err
 	}
 	page, err := render(res)
 	if err != nil {

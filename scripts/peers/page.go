@@ -30,10 +30,10 @@ type table struct {
 func render(res *results) ([]byte, error) {
 	var out bytes.Buffer
 	err := page.Execute(&out, map[string]any{
-		"R": res, "Concurrency": concurrency, "Singles": number(singles), "ChainSteps": chainSteps, "ChordSize": chordSize,
+		"R": res, "Concurrency": concurrency, "Singles": number(singles),
 		"ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
 		"CPU": cpuTable(res), "Rates": rateTable(res), "Workflows": workflowTable(res),
-		"Guarantees": guaranteeTable(res), "Behind": weaknesses(res), "Old": old(res),
+		"Guarantees": guaranteeTable(res), "Behind": weaknesses(res), "Old": old(res), "Settings": settings(res),
 	})
 	return out.Bytes(), err
 }
@@ -51,7 +51,7 @@ func (t table) String() string {
 	for i := range t.text {
 		rule[len(rule)-1-i] = "---"
 	}
-	line(rule)
+	b.WriteString("|" + strings.Join(rule, "|") + "|\n")
 	for _, r := range t.rows {
 		line(r)
 	}
@@ -67,22 +67,16 @@ func (o *outcome) cost() (client, worker, store, sum float64) {
 }
 
 func cpuTable(res *results) table {
-	t := table{head: []string{"CPU time of a task, µs", "client", "worker", "store", "sum", "sum ÷ Muster's"}}
-	ours := math.NaN()
-	for _, o := range res.Systems {
-		if o.System.Name == "Muster" {
-			_, _, _, ours = o.cost()
-		}
-	}
+	t := table{head: []string{"CPU per task, µs", "client", "worker", "store", "sum"}}
 	for _, o := range res.Systems {
 		client, worker, store, sum := o.cost()
-		t.add(o.System.Name, number(client), number(worker), number(store), number(sum), number(sum/ours))
+		t.add(o.System.Name, number(client), number(worker), number(store), number(sum))
 	}
 	return t
 }
 
 func rateTable(res *results) table {
-	t := table{head: []string{"", "sent one by one, tasks/s", "sent in bulk, tasks/s", "client CPU in bulk, µs", "run, tasks/s", "bytes of a queued task", "p50, ms", "p99, ms"}}
+	t := table{head: []string{"", "one by one, tasks/s", "in bulk, tasks/s", "client CPU in bulk, µs", "run, tasks/s", "bytes queued", "p50, ms", "p99, ms"}}
 	for _, o := range res.Systems {
 		t.add(o.System.Name, number(median(o.EnqueueRate)), number(median(o.BulkRate)), number(median(o.BulkCPU)), number(median(o.Rate)), number(median(o.Bytes)),
 			number(quantile(o.Latency, 0.5)), number(quantile(o.Latency, 0.99)))
@@ -117,10 +111,10 @@ func weaknesses(res *results) []string {
 		of         func(o *outcome) float64
 		less       bool // smaller is better
 	}{
-		{"CPU time of a task", "µs", func(o *outcome) float64 { _, _, _, sum := o.cost(); return sum }, true},
-		{"CPU time of the client per task", "µs", func(o *outcome) float64 { client, _, _, _ := o.cost(); return client }, true},
-		{"CPU time of the worker per task", "µs", func(o *outcome) float64 { _, worker, _, _ := o.cost(); return worker }, true},
-		{"CPU time of the store per task", "µs", func(o *outcome) float64 { _, _, store, _ := o.cost(); return store }, true},
+		{"CPU per task", "µs", func(o *outcome) float64 { _, _, _, sum := o.cost(); return sum }, true},
+		{"client CPU per task", "µs", func(o *outcome) float64 { client, _, _, _ := o.cost(); return client }, true},
+		{"worker CPU per task", "µs", func(o *outcome) float64 { _, worker, _, _ := o.cost(); return worker }, true},
+		{"store CPU per task", "µs", func(o *outcome) float64 { _, _, store, _ := o.cost(); return store }, true},
 		{"sending single tasks", "tasks/s", func(o *outcome) float64 { return median(o.EnqueueRate) }, false},
 		{"sending in bulk", "tasks/s", func(o *outcome) float64 { return median(o.BulkRate) }, false},
 		{"running", "tasks/s", func(o *outcome) float64 { return median(o.Rate) }, false},
@@ -173,9 +167,20 @@ func old(res *results) string {
 	}
 }
 
-// guaranteeTable lists when a task of a killed worker runs again, and the guarantees and settings of each system.
+// settings lists the settings that differ from the defaults.
+func settings(res *results) string {
+	var all []string
+	for _, o := range res.Systems {
+		if o.System.Settings != "" {
+			all = append(all, o.System.Name+" "+o.System.Settings)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// guaranteeTable lists when a task of a killed worker runs again, and the guarantees of each system.
 func guaranteeTable(res *results) table {
-	t := table{head: []string{"", "runs again after, s", "because", "guarantee", "settings"}, text: 3}
+	t := table{head: []string{"", "runs again after, s", "because", "guarantee"}, text: 2}
 	for _, o := range res.Systems {
 		s := o.System
 		took := fmt.Sprintf("> %.0f", res.Limit.Seconds())
@@ -183,9 +188,9 @@ func guaranteeTable(res *results) table {
 		case o.Recovered > 0:
 			took = number(o.Recovered.Seconds())
 		case s.Loses:
-			took = "never: lost"
+			took = "lost"
 		}
-		t.add(strings.TrimSpace(s.Name+" "+s.Version), took, s.Recovery, s.Promise, s.Settings)
+		t.add(strings.TrimSpace(s.Name+" "+s.Version), took, s.Recovery, s.Promise)
 	}
 	return t
 }

@@ -21,7 +21,7 @@ type system struct {
 	Version  string // filled by prepare
 	Language string
 	Store    string // redis or postgres
-	Settings string // settings other than the defaults, with reasons
+	Settings string // settings other than the defaults, with reasons; empty for none
 	Promise  string // guarantees for a single task in this benchmark
 	Recovery string // mechanism that determines when a task of a killed worker runs again
 	Loses    bool   // the task of a killed worker is lost
@@ -37,47 +37,44 @@ func systems() []*system {
 	return []*system{
 		{
 			Name: "Muster", Language: "Go", Store: "redis", build: buildGo,
-			Settings: "defaults",
-			Promise:  "at least once; results kept for a day",
+			Promise:  "at least once; results for a day",
 			Recovery: "no heartbeat for 6 s, detected within 12 s",
 		},
 		{
 			Name: "asynq", Language: "Go", Store: "redis", build: buildGo,
-			Settings: "defaults: polls once a second",
 			Promise:  "at least once; no results",
 			Recovery: "lease of 30 s, collected once a minute",
 		},
 		{
 			Name: "machinery", Language: "Go", Store: "redis", build: buildGo,
-			Settings: "of its example",
-			Promise:  "at most once; results kept for an hour",
+			Settings: "as its example",
+			Promise:  "at most once; results for an hour",
 			Recovery: "removed before it runs",
 			Loses:    true,
 		},
 		{
 			Name: "River", Language: "Go", Store: "postgres", build: buildGo, packages: []string{"postgresql"},
-			Settings: "of its own benchmark",
+			Settings: "as its benchmark",
 			Promise:  "at least once, in your transaction, on disk; kept for a day",
 			Recovery: "`RescueStuckJobsAfter`, an hour",
 		},
 		{
 			Name: "Celery", Language: "Python", Store: "redis", build: buildPython, packages: []string{"python3-celery", "python3-redis"},
-			Settings: "defaults, with `ignore_result`",
-			Promise:  "at most once; results of chains and chords kept for a day",
+			Settings: "`ignore_result` for single tasks",
+			Promise:  "at most once; results of chains and chords for a day",
 			Recovery: "acknowledged before it runs; an hour with `acks_late`",
 			Loses:    true,
 		},
 		{
 			Name: "Sidekiq", Language: "Ruby", Store: "redis", build: buildRuby, packages: []string{"ruby-sidekiq"},
-			Settings: "defaults",
 			Promise:  "at most once; no results",
 			Recovery: "removed before it runs, except in paid editions",
 			Loses:    true,
 		},
 		{
 			Name: "BullMQ", Language: "Node.js", Store: "redis", build: buildNode, commands: map[string]string{"node": "nodejs", "npm": "npm"},
-			Settings: "`removeOnComplete`, as its production guide recommends",
-			Promise:  "at least once; last 1,000 results kept",
+			Settings: "`removeOnComplete`, as its guide recommends",
+			Promise:  "at least once; last 1,000 results",
 			Recovery: "lock of 30 s, collected every 30 s",
 		},
 	}
