@@ -40,7 +40,7 @@ first. An assignment counts in the hour in which it ended.
 				}),
 			},
 			{
-				Name: "delete", Aliases: []string{"remove"}, Usage: "delete an agent; its assignments go to other agents", ArgsUsage: "AGENT",
+				Name: "delete", Usage: "delete an agent; its assignments go to other agents", ArgsUsage: "AGENT",
 				Description: `An agent that still runs must register again.
 
     muster agents delete reviewer-1`,

@@ -18,7 +18,7 @@ import (
 
 func jobsStatusCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "status", Aliases: []string{"show"}, ArgsUsage: "JOB",
+		Name: "status", ArgsUsage: "JOB",
 		Usage: "show the progress of a job; for a scrape, its pages and its final report",
 		Description: `    muster jobs status JOB
     muster jobs status JOB --progress      with the time that is left
