@@ -1,11 +1,13 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -36,6 +38,9 @@ func Connect(ctx context.Context, url string, opts ...ClientOption) (*Client, er
 	if err != nil {
 		return nil, err
 	}
+	if err := collect(opts, ClientOption.forClient).Err; err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	conn.PoolSize = max(conn.PoolSize, 32)
 	rdb := newRedis(conn)
 	if err := rdb.Ping(ctx).Err(); err != nil && !Refused(err) { // a Redis whose disk is full refuses even PING
@@ -64,14 +69,28 @@ func newRedis(opts *redis.UniversalOptions) redis.UniversalClient {
 
 // NewClient returns a client that uses rdb: a client of a single Redis, of a cluster, or of a master that Sentinels
 // watch. It does no I/O. [Client.Close] leaves rdb open. Set ContextTimeoutEnabled in its options, as [ParseURL] does: without
-// it, calls that Redis does not respond to take longer than the deadline of their context.
+// it, calls that Redis does not respond to take longer than the deadline of their context. With an invalid option, all calls of the
+// client return [ErrInvalid].
 func NewClient(rdb redis.UniversalClient, opts ...ClientOption) *Client {
-	c := &Client{eng: engine.New(rdb, slog.New(slog.DiscardHandler), codeOf), rdb: rdb}
+	defaults := collect(opts, ClientOption.forClient)
+	c := &Client{rdb: rdb}
+	if defaults.Err != nil {
+		c.rdb, c.owns = refusing(fmt.Errorf("%w: %w", ErrInvalid, defaults.Err)), true
+	}
+	c.eng = engine.New(c.rdb, cmp.Or(defaults.Namespace, store.DefaultNamespace), slog.New(slog.DiscardHandler), codeOf)
 	if len(opts) > 0 {
-		c.eng.Sender.Defaults = collect(opts, ClientOption.forClient)
+		c.eng.Sender.Defaults = defaults
 	}
 	return c
 }
+
+// refusing returns a client of Redis whose calls return err.
+func refusing(err error) redis.UniversalClient {
+	return redis.NewClient(&redis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, err }})
+}
+
+// Namespace returns the [Namespace] of c.
+func (c *Client) Namespace() string { return c.eng.Namespace() }
 
 // Redis returns the Redis client that c uses.
 func (c *Client) Redis() redis.UniversalClient { return c.rdb }

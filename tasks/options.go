@@ -117,6 +117,20 @@ func lasting(name string, d, least time.Duration, set func(o *graph.Opts)) optio
 	return set
 }
 
+// Namespace separates programs that share a database of Redis: a client and its workers see only workflows, queues, workers and
+// schedules of their namespace. All keys and channels begin with name and a colon, except for those of [ProgressKeys]. A queue is
+// named "<namespace>:<queue>" in asynq and its tools. The name has up to 64 ASCII letters, digits, dots, hyphens and underscores, and
+// is not asynq. Defaults to "muster", whose queues have the same names in asynq. Packages that store more than workflows with the client
+// have names of their own.
+func Namespace(name string) ClientOption {
+	if len(name) > 64 || name == "asynq" || strings.Trim(name, namespaceChars) != "" {
+		return bad("Namespace(%.70q): a namespace has 1 to 64 ASCII letters, digits, dots, hyphens and underscores, and is not asynq", name)
+	}
+	return option(func(o *graph.Opts) { o.Namespace = name })
+}
+
+const namespaceChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+
 // Queue is the queue of a task. The name has up to 100 bytes, and no brace, colon, bar or white space.
 // Defaults to "default".
 func Queue(name string) Option {

@@ -23,7 +23,7 @@ func shards(t *testing.T, rdb redis.UniversalClient) []string {
 	}
 	out := make([]string, n)
 	for i := range out {
-		out[i] = store.Prefix(i)
+		out[i] = store.Keys(store.DefaultNamespace).Prefix(i)
 	}
 	return out
 }

@@ -60,7 +60,7 @@ func redisKeys(t *testing.T, f goFile) (keys []redisKey) {
 	t.Helper()
 	k := newKeyNames(f)
 	add := func(name string, doc *ast.CommentGroup, values []string) {
-		if len(values) == 0 || !strings.Contains(values[0], ":") || strings.HasSuffix(values[0], ":") || slices.Contains([]string{"prefix", "queueName", "all"}, name) {
+		if len(values) == 0 || !strings.Contains(values[0], ":") || strings.HasSuffix(values[0], ":") || slices.Contains([]string{"prefix", "queueName", "all", "AsynqQueue"}, name) {
 			return
 		}
 		names := "`" + strings.Join(values, "`, `") + "`"
@@ -127,7 +127,7 @@ type keyNames struct {
 func newKeyNames(f goFile) keyNames {
 	k := keyNames{map[string]*ast.FuncDecl{}, map[string]ast.Expr{}, map[string]string{}}
 	for _, decl := range f.Decls {
-		if d, ok := decl.(*ast.FuncDecl); ok && d.Recv == nil && d.Type.Results != nil {
+		if d, ok := decl.(*ast.FuncDecl); ok && d.Type.Results != nil {
 			k.funcs[d.Name.Name] = d
 		} else if d, ok := decl.(*ast.GenDecl); ok && d.Tok == token.CONST {
 			for _, spec := range d.Specs {
@@ -159,6 +159,9 @@ func (k keyNames) locals(d *ast.FuncDecl, args []string) map[string]string {
 				env[name.Name] = args[len(env)-1]
 			}
 		}
+	}
+	if d.Recv != nil { // keys of a namespace
+		env[d.Recv.List[0].Names[0].Name] = "<namespace>"
 	}
 	for _, s := range d.Body.List {
 		if a, ok := s.(*ast.AssignStmt); ok {
@@ -241,6 +244,10 @@ func (k keyNames) called(e *ast.CallExpr, env map[string]string) (string, bool) 
 				args[0] = regexp.MustCompile(`%\w+`).ReplaceAllLiteralString(args[0], arg)
 			}
 			return args[0], true
+		}
+		if d := k.funcs[fun.Sel.Name]; d != nil && d.Recv != nil {
+			out := k.call(d, args)
+			return strings.Join(out, ""), len(out) == 1
 		}
 		if root, ok := calledOn(fun).(*ast.Ident); ok && env[root.Name] != "" {
 			return env[root.Name], true

@@ -157,7 +157,7 @@ func (t *tracing) join(ctx context.Context, info tasktype.Info) (_ context.Conte
 	}
 	callCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	text, err := t.client.Redis().HGet(callCtx, traceKey(info.Workflow), rootField).Result()
+	text, err := t.client.Redis().HGet(callCtx, traceKey(t.client.Namespace(), info.Workflow), rootField).Result()
 	if errors.Is(err, redis.Nil) {
 		return ctx, true
 	}
@@ -200,7 +200,7 @@ func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info,
 	own := propagation.MapCarrier{}
 	format.Inject(ctx, own)
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	key := traceKey(info.Workflow)
+	key := traceKey(t.client.Namespace(), info.Workflow)
 	pipe := t.client.Redis().Pipeline()
 	var nodes []string
 	var before *redis.SliceCmd

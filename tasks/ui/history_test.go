@@ -34,7 +34,7 @@ func TestPagesHaveHistory(t *testing.T) {
 	if err := f.Client().Redis().SAdd(t.Context(), "asynq:queues", "gpu").Err(); err != nil { // like asynq's client
 		t.Fatal(err)
 	}
-	s, now := store.New(f.Client().Redis()), time.Now()
+	s, now := store.New(f.Client().Redis(), store.DefaultNamespace), time.Now()
 	past(t, s, now.Add(-24*time.Hour), tasktype.PendingTasks, "gpu", 5, 0)
 	past(t, s, now, tasktype.PendingTasks, "gpu", 4, 0, 0, 3, 1200)
 	live, err := f.Client().Workers(t.Context())

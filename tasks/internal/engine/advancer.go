@@ -325,7 +325,7 @@ func (a *advancer) giveUp(ctx context.Context, f store.Flow, cause error) error 
 // giveUpIn is giveUp for a workflow in a batch of a worker. A worker that has lost the batch may know a plan that Redis lost.
 func (a *advancer) giveUpIn(ctx context.Context, f store.Flow, cause error, worker, batch string) (bool, error) {
 	a.log.ErrorContext(ctx, "workflow cannot be read, and was given up", "workflow", f.ID(), "error", cause)
-	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: shorten(fmt.Sprintf("its data in Redis cannot be decoded, key %s: %v", f.Key(), cause))}
+	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: shorten(fmt.Sprintf("its data in Redis cannot be decoded, key %s: %v", a.store.Key(f), cause))}
 	return a.store.Flows.Abort(ctx, f, encodeFailure(failure), worker, batch)
 }
 

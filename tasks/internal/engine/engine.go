@@ -49,9 +49,9 @@ type Engine struct {
 	closed  bool
 }
 
-// New returns an Engine on rdb. codeOf may be nil.
-func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
-	st := store.New(rdb)
+// New returns an Engine of a namespace on rdb. codeOf may be nil.
+func New(rdb redis.UniversalClient, namespace string, log *slog.Logger, codeOf CodeOf) *Engine {
+	st := store.New(rdb, namespace)
 	shared := &env{store: st, log: log, clock: machineClock{}, codeOf: codeOf, readings: map[int]clockReading{}, routes: routes{known: map[string]route{}}}
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
@@ -85,6 +85,9 @@ type Hook interface {
 	// WorkerMade is called by NewWorker with the handlers of the worker, by name. They must not be changed.
 	WorkerMade(handlers map[string]*Handler)
 }
+
+// Namespace returns the namespace.
+func (e *Engine) Namespace() string { return string(e.store.Keys) }
 
 // SetClock replaces the clock. Call it before anything else.
 func (e *Engine) SetClock(c Clock) { e.clock = c }

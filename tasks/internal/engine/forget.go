@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -33,7 +34,7 @@ func (f *Fleet) forgetQueues(ctx context.Context, unused time.Duration) error {
 	}
 	in := asynq.NewInspectorFromRedisClient(f.store.Redis())
 	for _, q := range names {
-		if served[q] {
+		if served[q] || strings.Contains(q, ":") { // it may be of another namespace
 			continue
 		}
 		used, err := f.store.Queues.UsedByAsynq(ctx, q, f.clock.Now(), unused)
@@ -50,7 +51,7 @@ func (f *Fleet) forgetQueues(ctx context.Context, unused time.Duration) error {
 		if !gone {
 			continue
 		}
-		if err := in.DeleteQueue(q, false); errors.Is(err, asynq.ErrQueueNotEmpty) {
+		if err := in.DeleteQueue(f.store.AsynqQueue(q), false); errors.Is(err, asynq.ErrQueueNotEmpty) {
 			continue
 		} else if err != nil && !errors.Is(err, asynq.ErrQueueNotFound) {
 			return err

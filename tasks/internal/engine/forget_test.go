@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -18,7 +19,7 @@ import (
 func TestUnusedQueuesAreForgotten(t *testing.T) {
 	t.Parallel()
 	rdb, ctx := redistest.New(t), t.Context()
-	e := New(rdb, slog.New(slog.DiscardHandler), nil)
+	e := New(rdb, store.DefaultNamespace, slog.New(slog.DiscardHandler), nil)
 	t.Cleanup(e.Close)
 	send := func(queue string) string {
 		t.Helper()

@@ -19,7 +19,7 @@ func TestLogLinesAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	l := newLogs(&local{env: &env{store: store.New(client)}, log: slog.New(slog.NewTextHandler(&out, nil))})
+	l := newLogs(&local{env: &env{store: store.New(client, store.DefaultNamespace)}, log: slog.New(slog.NewTextHandler(&out, nil))})
 	for i := range maxPending + 10 {
 		l.add(store.Flow{Ref: fmt.Sprint(i)}, tasktype.LogLine{})
 	}

@@ -16,7 +16,7 @@ import (
 func TestPoolIsLeftToItsProgram(t *testing.T) {
 	t.Parallel()
 	rdb, ctx := redistest.New(t), t.Context()
-	e := New(rdb, slog.New(slog.DiscardHandler), nil)
+	e := New(rdb, store.DefaultNamespace, slog.New(slog.DiscardHandler), nil)
 	t.Cleanup(e.Close)
 	if _, _, err := e.store.Workers.Beat(ctx, "other", true, tasktype.Worker{Name: "other", Queues: map[string]int{"default": 1}, Tasks: []string{"t"}}, deadAfter, deadConfirm); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
 )
 
 // A slot of a strict worker gives way only to queues that come before its own.
@@ -19,7 +21,7 @@ func TestStrictSlotsGiveWayToHeavierQueuesOnly(t *testing.T) {
 		false: {"a": {"b", "c"}, "b": {"a", "c"}, "c": {"a", "b"}},
 		true:  {"b": {"a"}, "c": {"a", "b"}},
 	} {
-		w := NewWorker(New(rdb, slog.New(slog.DiscardHandler), nil), nil, WorkerConfig{Queues: queues, Strict: strict, Concurrency: 1})
+		w := NewWorker(New(rdb, store.DefaultNamespace, slog.New(slog.DiscardHandler), nil), nil, WorkerConfig{Queues: queues, Strict: strict, Concurrency: 1})
 		if got := w.taker.others; !maps.EqualFunc(got, want, slices.Equal) {
 			t.Errorf("strict %t: got %v, want %v", strict, got, want)
 		}

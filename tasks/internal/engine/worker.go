@@ -84,7 +84,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 			go w.wakeups.nudge()
 		}
 	})
-	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
+	w.poller = &poller{UniversalClient: e.store.Redis(), full: func(name string) bool { return w.slots.full(e.store.OwnQueue(name)) }, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
 	known := &programs{local: l, fleet: e.Fleet, tasks: w.Tasks(), name: store.Program(w.Tasks()), asking: newLock(), announced: map[string]time.Time{}, joined: func() { go w.wakeups.nudge() }}
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
@@ -184,7 +184,7 @@ func (w *Worker) work(ctx context.Context) error {
 // for them.
 func (w *Worker) background(ctx context.Context) (end func(), err error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	messages := w.store.Redis().Subscribe(running, store.BusChannel)
+	messages := w.store.Redis().Subscribe(running, w.store.BusChannel())
 	if _, err := messages.Receive(ctx); err != nil {
 		stop()
 		_ = messages.Close()
@@ -212,9 +212,13 @@ func (w *Worker) server() *asynq.Server {
 	if w.poller.every == rarelyPoll {
 		delayed = rarelyMove
 	}
+	queues := map[string]int{}
+	for q, weight := range w.cfg.Queues {
+		queues[w.store.AsynqQueue(q)] = weight
+	}
 	return asynq.NewServerFromRedisClient(w.poller, asynq.Config{
 		Concurrency:              w.cfg.MaxConcurrency,
-		Queues:                   w.cfg.Queues,
+		Queues:                   queues,
 		StrictPriority:           w.cfg.Strict,
 		TaskCheckInterval:        time.Microsecond, // the poller does the waiting
 		DelayedTaskCheckInterval: delayed,
@@ -229,7 +233,8 @@ func (w *Worker) server() *asynq.Server {
 
 // handle is the handler of asynq's server.
 func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
-	queue, _ := asynq.GetQueueName(ctx)
+	name, _ := asynq.GetQueueName(ctx)
+	queue := w.store.OwnQueue(name)
 	if !w.slots.acquire(queue) {
 		return ErrShutdown // asynq keeps the task for another worker
 	}

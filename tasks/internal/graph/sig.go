@@ -83,6 +83,9 @@ type Opts struct {
 	Concurrency *KeyLimit
 	KeyRate     *KeyLimit
 
+	// Of a client.
+	Namespace string // empty for the default
+
 	Bind  []json.RawMessage // second halves of the input; the last one is added first
 	Links []Link            // run on the task's own failure
 

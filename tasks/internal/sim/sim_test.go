@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 )
 
@@ -47,7 +48,7 @@ func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
 	l := newLink(t)
 	for _, s := range all {
-		e := engine.New(connection{l.rdb, keeper{&process{}}}, slog.New(slog.DiscardHandler), nil)
+		e := engine.New(connection{l.rdb, keeper{&process{}}}, store.DefaultNamespace, slog.New(slog.DiscardHandler), nil)
 		e.RewriteScripts(s.rewrite)
 		s.load(l)
 	}

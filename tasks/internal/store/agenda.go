@@ -97,7 +97,7 @@ func (s Agenda) note(ctx context.Context, f Flow, node string, wait time.Duratio
 
 // Remove takes an entry out of the agenda.
 func (s Agenda) Remove(ctx context.Context, f Flow, node string) error {
-	return s.rdb.ZRem(ctx, agendaKey(f.shard), f.Ref+"/"+node).Err()
+	return s.rdb.ZRem(ctx, s.agendaKey(f.shard), f.Ref+"/"+node).Err()
 }
 
 // Waiting is a node that waits for its time.
@@ -151,7 +151,7 @@ func (s Agenda) Next(ctx context.Context) (next time.Time, err error) {
 		return next, err
 	}
 	for shard := range n {
-		first, err := s.rdb.ZRangeWithScores(ctx, agendaKey(shard), 0, 0).Result()
+		first, err := s.rdb.ZRangeWithScores(ctx, s.agendaKey(shard), 0, 0).Result()
 		if err != nil {
 			return next, fmt.Errorf("read agenda: %w", err)
 		}
@@ -174,8 +174,8 @@ func (s Agenda) Overdue(ctx context.Context) (entries int64, overdue time.Durati
 	now := pipe.Time(ctx)
 	counts, firsts := make([]*redis.IntCmd, n), make([]*redis.ZSliceCmd, n)
 	for shard := range n {
-		counts[shard] = pipe.ZCard(ctx, agendaKey(shard))
-		firsts[shard] = pipe.ZRangeWithScores(ctx, agendaKey(shard), 0, 0)
+		counts[shard] = pipe.ZCard(ctx, s.agendaKey(shard))
+		firsts[shard] = pipe.ZRangeWithScores(ctx, s.agendaKey(shard), 0, 0)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, 0, fmt.Errorf("read agenda: %w", err)

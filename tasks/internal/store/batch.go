@@ -43,7 +43,7 @@ func (s Batches) All(ctx context.Context) ([]Batch, error) {
 
 // OfFlow returns the batches of all workers that have nodes of a workflow. A batch may have nodes of others, too.
 func (s Batches) OfFlow(ctx context.Context, f Flow) ([]Batch, error) {
-	holders, err := s.rdb.SMembers(ctx, holdersKey(f.shard)).Result()
+	holders, err := s.rdb.SMembers(ctx, s.holdersKey(f.shard)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list workers with batches: %w", err)
 	}
@@ -64,7 +64,7 @@ func (s Batches) inShard(ctx context.Context, shard int, workers []string) ([]Ba
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.MapStringStringCmd, len(workers))
 	for i, w := range workers {
-		cmds[i] = pipe.HGetAll(ctx, leaseKey(shard, w))
+		cmds[i] = pipe.HGetAll(ctx, s.leaseKey(shard, w))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read batches: %w", err)
@@ -104,7 +104,7 @@ func (s Batches) Holders(ctx context.Context) ([]string, error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.StringSliceCmd, n)
 	for shard := range n {
-		cmds[shard] = pipe.SMembers(ctx, holdersKey(shard))
+		cmds[shard] = pipe.SMembers(ctx, s.holdersKey(shard))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list workers with batches: %w", err)
@@ -126,7 +126,7 @@ func (s Batches) IDs(ctx context.Context, worker string) ([][]string, error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.StringSliceCmd, n)
 	for shard := range n {
-		cmds[shard] = pipe.HKeys(ctx, leaseKey(shard, worker))
+		cmds[shard] = pipe.HKeys(ctx, s.leaseKey(shard, worker))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list batches of worker %s: %w", worker, err)

@@ -23,7 +23,7 @@ func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration,
 	}
 	replace := ""
 	for range 10 {
-		res, err := s.scripts["claim"].Run(ctx, s.rdb, []string{uniqueKey(shardOf(unique, n), unique)}, ref, max(1, ttl.Milliseconds()), replace, strings.Join(after, " ")).Slice()
+		res, err := s.scripts["claim"].Run(ctx, s.rdb, []string{s.uniqueKey(shardOf(unique, n), unique)}, ref, max(1, ttl.Milliseconds()), replace, strings.Join(after, " ")).Slice()
 		if err != nil {
 			return true, fmt.Errorf("claim unique key: %w", err)
 		}
@@ -36,7 +36,7 @@ func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration,
 		var live []string
 		for i, other := range refs[:len(refs)-1] { // the last is the time
 			f := Flow{Ref: other, shard: shardOf(IDOf(other), n)}
-			left, err := s.rdb.PTTL(ctx, f.key()).Result()
+			left, err := s.rdb.PTTL(ctx, s.Key(f)).Result()
 			if err != nil {
 				return true, fmt.Errorf("look up workflow %s: %w", f.ID(), err)
 			}

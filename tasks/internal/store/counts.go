@@ -78,9 +78,9 @@ func (s Counts) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, e
 	if err != nil {
 		return nil, err
 	}
-	key, step, span, kept := minutesKey, time.Minute, time.Hour, 24*time.Hour
+	key, step, span, kept := s.minutesKey, time.Minute, time.Hour, 24*time.Hour
 	if q.Hourly {
-		key, step, span, kept = hoursKey, time.Hour, 24*time.Hour, 30*24*time.Hour
+		key, step, span, kept = s.hoursKey, time.Hour, 24*time.Hour, 30*24*time.Hour
 	}
 	if oldest := q.Until.Add(-kept); q.Since.Before(oldest) {
 		q.Since = oldest
@@ -91,7 +91,7 @@ func (s Counts) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, e
 		if last, err = s.lastHours(ctx, shards); err != nil {
 			return nil, err
 		}
-		hashes, err := s.hashes(ctx, shards, func(shard int) string { return minutesKey(shard, last[shard]) })
+		hashes, err := s.hashes(ctx, shards, func(shard int) string { return s.minutesKey(shard, last[shard]) })
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (s Counts) lastHours(ctx context.Context, shards int) ([]int64, error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.StringCmd, shards)
 	for shard := range cmds {
-		cmds[shard] = pipe.Get(ctx, hourKey(shard))
+		cmds[shard] = pipe.Get(ctx, s.hourKey(shard))
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read counts: %w", err)

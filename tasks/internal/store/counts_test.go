@@ -74,11 +74,11 @@ func TestHoursAreCountedAcrossGaps(t *testing.T) {
 			x.at(0, at, "count", "q", "a", "S", 1)
 			x.at(0, at.Add(time.Minute), "count", "q", "a", "S", 1)
 			want = append(want, at.Format("02T15:04")[:5]+`:00 q "a" 2 0 0 0 0s`)
-			if n := rdb.TTL(t.Context(), minutesKey(0, at.Unix()/3600)).Val(); n < 30*24*time.Hour {
+			if n := rdb.TTL(t.Context(), testKeys.minutesKey(0, at.Unix()/3600)).Val(); n < 30*24*time.Hour {
 				t.Errorf("minutes that are not in a day yet expire after %s, want 31 days", n)
 			}
 		}
-		rdb.Del(t.Context(), minutesKey(0, t0.Unix()/3600)) // as if it had expired
+		rdb.Del(t.Context(), testKeys.minutesKey(0, t0.Unix()/3600)) // as if it had expired
 		x.wantRates(RateQuery{Until: t0.AddDate(0, 0, 22), Hourly: true}, want...)
 	})
 }
@@ -99,11 +99,11 @@ func TestCountsExpireWhenTheirRingHasTurned(t *testing.T) {
 			t.Errorf("nothing counted: got %d keys, want the number of shards", n)
 		}
 		x.at(0, t0, "count", "q", "a", "S", 1, "count", "q", "a", "ms", 1)
-		check(minutesKey(0, hour), 31*24*time.Hour)
+		check(testKeys.minutesKey(0, hour), 31*24*time.Hour)
 		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1)
-		check(minutesKey(0, hour), 25*time.Hour)
-		check(hoursKey(0, hour/24), 31*24*time.Hour)
-		check(hourKey(0), 31*24*time.Hour)
+		check(testKeys.minutesKey(0, hour), 25*time.Hour)
+		check(testKeys.hoursKey(0, hour/24), 31*24*time.Hour)
+		check(testKeys.hourKey(0), 31*24*time.Hour)
 	})
 }
 
@@ -128,21 +128,21 @@ func TestCountsAreBounded(t *testing.T) {
 				}
 			}
 		}
-		full(minutesKey(0, hour), "58")
+		full(testKeys.minutesKey(0, hour), "58")
 		x.at(0, t0, "count", "q", "new", "S", 1, "count", "q", "newer", "S", 2,
 			"count", "q", "t0", "S", 1, "count", "q", "(other)", "S", 1) // known names count as before
-		if n := rdb.HLen(t.Context(), minutesKey(0, hour)).Val(); n != bound+1 {
+		if n := rdb.HLen(t.Context(), testKeys.minutesKey(0, hour)).Val(); n != bound+1 {
 			t.Errorf("got %d fields of an hour, want %d and one of the others", n, bound)
 		}
 		x.wantRates(RateQuery{Until: t0, Task: "t0"}, `04T10:58 q "t0" 2 0 0 0 0s`)
 		x.wantRates(RateQuery{Until: t0, Task: "(other)"}, `04T10:58 q "(other)" 4 0 0 0 0s`)
 
-		rdb.Del(t.Context(), minutesKey(0, hour))
-		full(hoursKey(0, hour/24), "9")
+		rdb.Del(t.Context(), testKeys.minutesKey(0, hour))
+		full(testKeys.hoursKey(0, hour/24), "9")
 		x.at(0, t0, "count", "q", "new", "S", 1, "count", "q", "t0", "S", 1)
 		later := t0.Add(time.Hour)
 		x.at(0, later, "count", "q", "newer", "S", 2)
-		if n := rdb.HLen(t.Context(), hoursKey(0, hour/24)).Val(); n != bound+1 {
+		if n := rdb.HLen(t.Context(), testKeys.hoursKey(0, hour/24)).Val(); n != bound+1 {
 			t.Errorf("got %d fields of a day, want %d and one of the others", n, bound)
 		}
 		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "t0"}, `04T09:00 q "t0" 1 0 0 0 0s`)

@@ -18,6 +18,7 @@ const Schema = 2
 
 // db is the connection that the parts of a store share.
 type db struct {
+	Keys
 	rdb     redis.UniversalClient
 	scripts scripts
 	rewrite func(name, source string) string // of the scripts; nil for none
@@ -36,10 +37,10 @@ func (d *db) shardCount(ctx context.Context) (int, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	reply, err := d.rdb.Get(ctx, storeKey).Result() // read first, so that it works when Redis takes no writes
+	reply, err := d.rdb.Get(ctx, d.storeKey()).Result() // read first, so that it works when Redis takes no writes
 	if errors.Is(err, redis.Nil) {
 		if err = d.found(ctx); err == nil {
-			reply, err = d.rdb.Get(ctx, storeKey).Result()
+			reply, err = d.rdb.Get(ctx, d.storeKey()).Result()
 		}
 	}
 	if err != nil {
@@ -51,7 +52,7 @@ func (d *db) shardCount(ctx context.Context) (int, error) {
 	case v > Schema:
 		return 0, fmt.Errorf("the store in Redis has schema %d, written by a newer release; this one knows %d: upgrade this program", v, Schema)
 	case v != Schema || n < 1 || n > clusterShards:
-		return 0, fmt.Errorf("key %s holds %q, which no release wrote: is it the right Redis?", storeKey, reply)
+		return 0, fmt.Errorf("key %s holds %q, which no release wrote: is it the right Redis?", d.storeKey(), reply)
 	}
 	d.shards.Store(int32(n))
 	return int(n), nil
@@ -63,7 +64,7 @@ func (d *db) found(ctx context.Context) error {
 	if _, ok := d.rdb.(*redis.ClusterClient); ok {
 		n = clusterShards
 	}
-	return d.rdb.SetNX(ctx, storeKey, fmt.Sprintf("%d %d", Schema, n), 0).Err()
+	return d.rdb.SetNX(ctx, d.storeKey(), fmt.Sprintf("%d %d", Schema, n), 0).Err()
 }
 
 // Clock returns the time of the Redis that has a shard.
@@ -77,7 +78,7 @@ func (d *db) Clock(ctx context.Context, shard int) (time.Time, error) {
 
 // call runs a script on a shard and returns its reply as a list.
 func (d *db) call(ctx context.Context, name string, shard int, args ...any) ([]any, error) {
-	reply, err := d.scripts[name].Run(ctx, d.rdb, []string{Prefix(shard)}, args...).Result()
+	reply, err := d.scripts[name].Run(ctx, d.rdb, []string{d.Prefix(shard)}, args...).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, e
 	pipe := d.rdb.Pipeline()
 	cmds := make([]*redis.Cmd, n)
 	for shard := range n {
-		cmds[shard] = script.EvalSha(ctx, pipe, []string{Prefix(shard)}, args...)
+		cmds[shard] = script.EvalSha(ctx, pipe, []string{d.Prefix(shard)}, args...)
 	}
 	_, _ = pipe.Exec(ctx) // each has its own error
 	for shard, c := range cmds {

@@ -33,7 +33,7 @@ func (s Counts) Failures(ctx context.Context, task string, limit int) ([]Failed,
 	pipe := s.rdb.Pipeline()
 	lists := make([]*redis.StringSliceCmd, shards)
 	for shard := range lists {
-		lists[shard] = pipe.LRange(ctx, failsKey(shard, task), 0, int64(limit)-1)
+		lists[shard] = pipe.LRange(ctx, s.failsKey(shard, task), 0, int64(limit)-1)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list failed nodes: %w", err)
@@ -53,7 +53,7 @@ func (s Counts) Failures(ctx context.Context, task string, limit int) ([]Failed,
 	pipe = s.rdb.Pipeline()
 	records := make([]*redis.StringCmd, len(all))
 	for i := range all {
-		records[i] = pipe.HGet(ctx, all[i].Flow.key(), all[i].Node)
+		records[i] = pipe.HGet(ctx, s.Key(all[i].Flow), all[i].Node)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && len(all) > 0 && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read failed nodes: %w", err)
@@ -78,7 +78,7 @@ func (s Counts) Durations(ctx context.Context, queue, task string, since, until 
 	var cmds []*redis.MapStringStringCmd // by hour and shard
 	for n := range hours {
 		for shard := range shards {
-			cmds = append(cmds, pipe.HGetAll(ctx, timesKey(shard, first+n)))
+			cmds = append(cmds, pipe.HGetAll(ctx, s.timesKey(shard, first+n)))
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {

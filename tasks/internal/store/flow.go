@@ -26,10 +26,8 @@ type Flow struct {
 // ID returns the id of the workflow.
 func (f Flow) ID() string { return IDOf(f.Ref) }
 
-func (f Flow) key() string { return flowKey(f.shard, f.Ref) }
-
-// Key returns the key of the workflow in Redis.
-func (f Flow) Key() string { return f.key() }
+// Key returns the key of a workflow in Redis.
+func (k Keys) Key(f Flow) string { return k.flowKey(f.shard, f.Ref) }
 
 // Shard returns the shard of the workflow.
 func (f Flow) Shard() int { return f.shard }
@@ -106,7 +104,7 @@ func (s Flows) Begin(ctx context.Context, f Flow) (string, error) {
 // Before returns the references of the workflows that have to end before f begins, and whether f waits for them now. If f does
 // not exist, it returns [ErrUnknown].
 func (s Flows) Before(ctx context.Context, f Flow) (refs []string, waits bool, err error) {
-	res, err := s.rdb.HMGet(ctx, f.key(), FieldBefore, FieldStopped, FieldTasks).Result()
+	res, err := s.rdb.HMGet(ctx, s.Key(f), FieldBefore, FieldStopped, FieldTasks).Result()
 	if err != nil {
 		return nil, false, fmt.Errorf("look up workflow %s: %w", f.ID(), err)
 	}
@@ -133,7 +131,7 @@ func (s Flows) stop(ctx context.Context, script string, f Flow, args ...any) (st
 // Withdraw removes ready nodes of a revoked workflow from their lists. first is the span of its first nodes, or empty. A take
 // drops the ready nodes that are left.
 func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []string) error {
-	key, err := s.rdb.HGet(ctx, f.key(), FieldFairness).Result()
+	key, err := s.rdb.HGet(ctx, s.Key(f), FieldFairness).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
 	}
@@ -149,7 +147,7 @@ func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []strin
 
 // Drop deletes a workflow that has ended.
 func (s Flows) Drop(ctx context.Context, f Flow) error {
-	if err := s.rdb.Del(ctx, f.key(), f.logKey()).Err(); err != nil { // chosenKey expires: it may be a later workflow's by now
+	if err := s.rdb.Del(ctx, s.Key(f), s.logKey(f)).Err(); err != nil { // chosenKey expires: it may be a later workflow's by now
 		return fmt.Errorf("delete workflow: %w", err)
 	}
 	return nil
@@ -176,7 +174,7 @@ func (s Flows) DropPlaces(ctx context.Context, f Flow, groups []string) error {
 	}
 	var keys []string
 	for _, g := range groups {
-		keys = append(keys, f.key()+":h"+g, f.key()+":w"+g)
+		keys = append(keys, s.Key(f)+":h"+g, s.Key(f)+":w"+g)
 	}
 	return s.rdb.Del(ctx, keys...).Err()
 }
@@ -185,7 +183,7 @@ func (s Flows) DropPlaces(ctx context.Context, f Flow, groups []string) error {
 func (s Flows) Fields(ctx context.Context, f Flow, fields []string) ([][]byte, error) {
 	out := make([][]byte, 0, len(fields))
 	for part := range slices.Chunk(fields, 1000) {
-		vs, err := s.rdb.HMGet(ctx, f.key(), part...).Result()
+		vs, err := s.rdb.HMGet(ctx, s.Key(f), part...).Result()
 		if err != nil {
 			return nil, fmt.Errorf("read workflow %s: %w", f.ID(), err)
 		}
@@ -202,7 +200,7 @@ func (s Flows) Fields(ctx context.Context, f Flow, fields []string) ([][]byte, e
 
 // All reads a whole workflow.
 func (s Flows) All(ctx context.Context, f Flow) (map[string]string, error) {
-	all, err := s.rdb.HGetAll(ctx, f.key()).Result()
+	all, err := s.rdb.HGetAll(ctx, s.Key(f)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read workflow %s: %w", f.ID(), err)
 	}

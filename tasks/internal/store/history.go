@@ -22,7 +22,7 @@ const (
 
 // Claim reports whether no other worker has claimed the minute of a time. The first one stores its values.
 func (s History) Claim(ctx context.Context, worker string, at time.Time) (bool, error) {
-	first, err := s.rdb.SetNX(ctx, historyMinuteKey(at.Unix()/60), worker, 2*time.Minute).Result()
+	first, err := s.rdb.SetNX(ctx, s.historyMinuteKey(at.Unix()/60), worker, 2*time.Minute).Result()
 	if err != nil {
 		return false, fmt.Errorf("claim minute: %w", err)
 	}
@@ -46,7 +46,7 @@ func (s History) Add(ctx context.Context, at time.Time, all map[tasktype.Measure
 		}
 		values[""] = sum
 		names := slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b)) })
-		key := historyKey(measure, at.Unix()/3600)
+		key := s.historyKey(measure, at.Unix()/3600)
 		old[measure] = read{names, reads.HLen(ctx, key), reads.HMGet(ctx, key, names...)}
 	}
 	if _, err := reads.Exec(ctx); err != nil {
@@ -68,7 +68,7 @@ func (s History) Add(ctx context.Context, at time.Time, all map[tasktype.Measure
 			}
 			fields = append(fields, name, text(r.old.Val()[i])+strconv.Itoa(at.Minute())+":"+strconv.FormatInt(value, 10)+" ")
 		}
-		key := historyKey(measure, at.Unix()/3600)
+		key := s.historyKey(measure, at.Unix()/3600)
 		writes.HSet(ctx, key, fields...)
 		writes.Expire(ctx, key, historyKept+time.Hour)
 	}
@@ -89,7 +89,7 @@ func (s History) Read(ctx context.Context, f tasktype.HistoryFilter) ([]tasktype
 	var every []*redis.MapStringStringCmd
 	fields := append([]string{""}, f.Names...)
 	for hour := first; hour <= last; hour++ {
-		if key := historyKey(f.Measure, hour); f.Names == nil {
+		if key := s.historyKey(f.Measure, hour); f.Names == nil {
 			every = append(every, pipe.HGetAll(ctx, key))
 		} else {
 			some = append(some, pipe.HMGet(ctx, key, fields...))

@@ -15,7 +15,7 @@ import (
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		s, ctx := New(rdb), t.Context()
+		s, ctx := New(rdb, DefaultNamespace), t.Context()
 		add := func(at time.Time, measure tasktype.Measure, values map[string]int64) {
 			t.Helper()
 			if err := s.History.Add(ctx, at, map[tasktype.Measure]map[string]int64{measure: values}); err != nil {
@@ -59,7 +59,7 @@ func TestHistory(t *testing.T) {
 				t.Errorf("claim of a minute: got %t, %v, want %t", got, err, want)
 			}
 		}
-		if ttl := rdb.TTL(ctx, historyKey(tasktype.WorkerMemory, at.Unix()/3600)).Val(); ttl < 25*time.Hour || ttl > 27*time.Hour {
+		if ttl := rdb.TTL(ctx, testKeys.historyKey(tasktype.WorkerMemory, at.Unix()/3600)).Val(); ttl < 25*time.Hour || ttl > 27*time.Hour {
 			t.Errorf("got a series that expires after %s, want 26 h", ttl)
 		}
 	})
@@ -67,7 +67,7 @@ func TestHistory(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
-	s := New(redistest.Server(t).Client())
+	s := New(redistest.Server(t).Client(), DefaultNamespace)
 	at := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
 	for minute := range 3 {
 		values := map[string]int64{}

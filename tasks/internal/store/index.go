@@ -95,16 +95,16 @@ func clipName(s string) string {
 var WorkflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype.WorkflowSucceeded, tasktype.WorkflowFailed, tasktype.WorkflowRevoked}
 
 // indexKey returns the key of the index with the workflows in a state.
-func indexKey(shard int, state tasktype.WorkflowState) string {
+func (k Keys) indexKey(shard int, state tasktype.WorkflowState) string {
 	switch state {
 	case tasktype.WorkflowSucceeded:
-		return doneKey(shard, 'S')
+		return k.doneKey(shard, 'S')
 	case tasktype.WorkflowFailed:
-		return doneKey(shard, 'F')
+		return k.doneKey(shard, 'F')
 	case tasktype.WorkflowRevoked:
-		return doneKey(shard, 'X')
+		return k.doneKey(shard, 'X')
 	}
-	return liveKey(shard)
+	return k.liveKey(shard)
 }
 
 // Indexed is a workflow as the index has it.
@@ -162,7 +162,7 @@ func (s Index) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (page [
 	if err != nil {
 		return nil, "", err
 	}
-	r, err := newIndexReader(s.rdb, shards, q)
+	r, err := newIndexReader(s.db, shards, q)
 	if err != nil {
 		return nil, "", err
 	}
@@ -184,7 +184,7 @@ func (s Index) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (page [
 
 // indexReader merges the keys of the index.
 type indexReader struct {
-	rdb     redis.UniversalClient
+	*db
 	q       tasktype.WorkflowFilter
 	from    position // the page begins after it
 	after   int64    // unix ms
@@ -204,8 +204,8 @@ type indexSource struct {
 	over  bool  // all entries were read
 }
 
-func newIndexReader(rdb redis.UniversalClient, shards int, q tasktype.WorkflowFilter) (*indexReader, error) {
-	r := &indexReader{rdb: rdb, q: q, from: position{math.MaxInt64, afterAll}, chunk: indexLeast, seen: map[string]bool{}}
+func newIndexReader(d *db, shards int, q tasktype.WorkflowFilter) (*indexReader, error) {
+	r := &indexReader{db: d, q: q, from: position{math.MaxInt64, afterAll}, chunk: indexLeast, seen: map[string]bool{}}
 	if q.Cursor != "" {
 		from, err := parsePosition(q.Cursor)
 		if err != nil {
@@ -236,7 +236,7 @@ func (r *indexReader) read(ctx context.Context) error {
 	cmds := make([]*redis.ZSliceCmd, len(r.sources))
 	for i, src := range r.sources {
 		if !src.over {
-			cmds[i] = pipe.ZRevRangeByScoreWithScores(ctx, indexKey(src.shard, src.state), &redis.ZRangeBy{
+			cmds[i] = pipe.ZRevRangeByScoreWithScores(ctx, r.indexKey(src.shard, src.state), &redis.ZRangeBy{
 				Max: strconv.FormatInt(src.last, 10), Min: strconv.FormatInt(r.after, 10), Offset: src.skip, Count: int64(r.chunk)})
 		}
 	}
@@ -352,7 +352,7 @@ func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]*st
 	pipe := r.rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, len(list))
 	for i, e := range list {
-		cmds[i] = pipe.HMGet(ctx, flowKey(e.shard, e.Ref), FieldTasks, FieldStopped)
+		cmds[i] = pipe.HMGet(ctx, r.flowKey(e.shard, e.Ref), FieldTasks, FieldStopped)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err
@@ -378,7 +378,7 @@ func (s Index) Counts(ctx context.Context) (map[tasktype.WorkflowState]int64, er
 	cmds := map[tasktype.WorkflowState][]*redis.IntCmd{}
 	for shard := range shards {
 		for _, state := range WorkflowStates {
-			cmds[state] = append(cmds[state], pipe.ZCard(ctx, indexKey(shard, state)))
+			cmds[state] = append(cmds[state], pipe.ZCard(ctx, s.indexKey(shard, state)))
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -44,17 +44,17 @@ var t0 = time.Date(2026, 3, 4, 10, 58, 30, 0, time.UTC)
 
 func newIndexed(t *testing.T, rdb redis.UniversalClient, shards int) indexed {
 	t.Helper()
-	if err := rdb.Set(t.Context(), storeKey, fmt.Sprintf("2 %d", shards), 0).Err(); err != nil {
+	if err := rdb.Set(t.Context(), testKeys.storeKey(), fmt.Sprintf("2 %d", shards), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	return indexed{t, New(rdb)}
+	return indexed{t, New(rdb, DefaultNamespace)}
 }
 
 // at runs calls on a shard at a time.
 func (x indexed) at(shard int, now time.Time, calls ...any) {
 	x.t.Helper()
 	args := append([]any{now.UnixMilli()}, calls...)
-	if err := indexOps.Run(x.t.Context(), x.s.rdb, []string{Prefix(shard)}, args...).Err(); err != nil && err != redis.Nil {
+	if err := indexOps.Run(x.t.Context(), x.s.rdb, []string{testKeys.Prefix(shard)}, args...).Err(); err != nil && err != redis.Nil {
 		x.t.Fatal(err)
 	}
 }
@@ -63,7 +63,7 @@ func (x indexed) at(shard int, now time.Time, calls ...any) {
 func (x indexed) open(shard int, now time.Time, id, name string) {
 	x.t.Helper()
 	x.at(shard, now, "opened", id, name, "", "")
-	if err := x.s.rdb.HSet(x.t.Context(), flowKey(shard, id), "n", 1).Err(); err != nil {
+	if err := x.s.rdb.HSet(x.t.Context(), testKeys.flowKey(shard, id), "n", 1).Err(); err != nil {
 		x.t.Fatal(err)
 	}
 }
@@ -116,7 +116,7 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 		x.end(0, s(7), "d", "", "S", s(3))
 		x.end(2, s(8), "c", "scrape", "X", s(2))
 		x.at(2, s(9), "dropped", "dropped", "scrape", "", "")
-		rdb.Del(t.Context(), flowKey(1, "forgotten"))
+		rdb.Del(t.Context(), testKeys.flowKey(1, "forgotten"))
 
 		x.want(tasktype.WorkflowFilter{Limit: 100}, "c", "d", "b", "a")
 		x.want(tasktype.WorkflowFilter{Limit: 1}, "c", "d", "b", "a")
@@ -160,7 +160,7 @@ func TestWorkflowsOfManyShardsAndOneMomentComeOnceEach(t *testing.T) {
 				if i%2 == 1 {
 					ends = append(ends, "ended", id, "n", string("SFX"[i%3]), t0.UnixMilli())
 				}
-				pipe.HSet(t.Context(), flowKey(shard, id), "n", 1)
+				pipe.HSet(t.Context(), testKeys.flowKey(shard, id), "n", 1)
 			}
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				t.Fatal(err)
@@ -218,7 +218,7 @@ func TestEndedWorkflowsAreBounded(t *testing.T) {
 		old[i] = redis.Z{Score: float64(t0.UnixMilli() + int64(i)), Member: fmt.Sprintf("%d %d n", i, t0.UnixMilli())}
 	}
 	for part := range slices.Chunk(old, 1000) {
-		if err := rdb.ZAdd(t.Context(), doneKey(0, 'S'), part...).Err(); err != nil {
+		if err := rdb.ZAdd(t.Context(), testKeys.doneKey(0, 'S'), part...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -227,12 +227,12 @@ func TestEndedWorkflowsAreBounded(t *testing.T) {
 		calls = append(calls, "ended", strconv.Itoa(i), "n", "S", t0.UnixMilli())
 	}
 	x.at(0, t0.Add(time.Minute), calls...)
-	n := rdb.ZCard(t.Context(), doneKey(0, 'S')).Val()
+	n := rdb.ZCard(t.Context(), testKeys.doneKey(0, 'S')).Val()
 	if n < kept || n > kept+slack {
 		t.Errorf("got %d entries, want %d to %d", n, kept, kept+slack)
 	}
 	for _, id := range []int{sent - 1, sent - kept} { // and expired ones do not hide the last one
-		rdb.HSet(t.Context(), flowKey(0, strconv.Itoa(id)), "n", 1)
+		rdb.HSet(t.Context(), testKeys.flowKey(0, strconv.Itoa(id)), "n", 1)
 	}
 	x.want(tasktype.WorkflowFilter{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-kept))
 }
@@ -246,11 +246,11 @@ func TestPageReadsABoundedPartOfTheIndex(t *testing.T) {
 	}
 	members[7].Member = "rare one"
 	for part := range slices.Chunk(members, 5000) {
-		if err := x.s.rdb.ZAdd(t.Context(), liveKey(0), part...).Err(); err != nil {
+		if err := x.s.rdb.ZAdd(t.Context(), testKeys.liveKey(0), part...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	x.s.rdb.HSet(t.Context(), flowKey(0, "rare"), "n", 1)
+	x.s.rdb.HSet(t.Context(), testKeys.flowKey(0, "rare"), "n", 1)
 	q := tasktype.WorkflowFilter{Limit: 10, Name: "one"}
 	page, next, err := x.s.Index.Workflows(t.Context(), q)
 	if err != nil || len(page) != 0 || next == "" {
@@ -266,10 +266,10 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 		for i, id := range []string{"a", "b"} {
 			x.open(0, t0, id, "n")
 			x.end(0, t0.Add(time.Duration(i)*time.Second), id, "n", "S", t0)
-			rdb.LPush(t.Context(), doneKey(0, 'S'), "", "x", "a b c d", "a 1 2")
+			rdb.LPush(t.Context(), testKeys.doneKey(0, 'S'), "", "x", "a b c d", "a 1 2")
 		}
-		rdb.ZAdd(t.Context(), liveKey(0), redis.Z{Score: 1e18, Member: "noname"}, redis.Z{Score: 5, Member: ""})
-		rdb.HSet(t.Context(), minutesKey(0, t0.Unix()/3600), "", "1", "1 S q", "1", "x S q t", "1", "1 S q t", "many")
+		rdb.ZAdd(t.Context(), testKeys.liveKey(0), redis.Z{Score: 1e18, Member: "noname"}, redis.Z{Score: 5, Member: ""})
+		rdb.HSet(t.Context(), testKeys.minutesKey(0, t0.Unix()/3600), "", "1", "1 S q", "1", "x S q t", "1", "1 S q t", "many")
 		x.want(tasktype.WorkflowFilter{Limit: 1}, "b", "a")
 		for _, cursor := range []string{"x", "1", "1.", "x.a", ".a"} {
 			if _, _, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 1, Cursor: cursor}); err == nil {
@@ -279,7 +279,7 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 		if rates := x.rates(RateQuery{Until: t0}); len(rates) != 0 {
 			t.Errorf("got %v, want no rates", rates)
 		}
-		rdb.Set(t.Context(), hourKey(0), t0.Unix()/3600, 0)
+		rdb.Set(t.Context(), testKeys.hourKey(0), t0.Unix()/3600, 0)
 		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1) // updates the counts
 		x.wantRates(RateQuery{Until: t0.Add(time.Hour), Hourly: true}, `04T11:00 q "a" 1 0 0 0 0s`)
 	})
@@ -326,7 +326,7 @@ func BenchmarkIndex(b *testing.B) {
 			for i := from; i < from+500; i++ {
 				for _, call := range calls {
 					args := append([]any{t0.UnixMilli() + int64(i)}, call(first+i)...)
-					pipe.EvalSha(b.Context(), script.Hash(), []string{Prefix(0)}, args...)
+					pipe.EvalSha(b.Context(), script.Hash(), []string{testKeys.Prefix(0)}, args...)
 				}
 			}
 			if _, err := pipe.Exec(b.Context()); err != nil && err != redis.Nil {

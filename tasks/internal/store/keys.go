@@ -3,21 +3,28 @@ package store
 import (
 	"hash/crc32"
 	"strconv"
+	"strings"
 
 	"muster/tasks/tasktype"
 )
 
+// Keys makes the names of the keys of a namespace.
+type Keys string
+
+// DefaultNamespace is the namespace of clients without another one.
+const DefaultNamespace = "muster"
+
 // Prefix begins every key of a workflow and of the shard it lives in, so that one script can change them together on a
 // cluster. The scripts get the tag and make the rest of the names themselves. Workflows expire, and workers delete the wake
 // hashes of unused queues; Redis deletes the others with their last element.
-func Prefix(shard int) string { return "muster:{" + hashTags[shard] + "}:" }
+func (k Keys) Prefix(shard int) string { return string(k) + ":{" + hashTags[shard] + "}:" }
 
 // hashTags are the hash tags of the shards. Each is in another twelfth of the slots, so that two, three, four or six servers
 // with equal ranges of slots have equally many shards.
 var hashTags = [clusterShards]string{"0", "18", "7", "50", "19", "33", "51", "106", "5", "49", "107", "48"}
 
 // storeKey is the string "<schema> <shards>", written by the first process that uses the store. No expiry.
-const storeKey = "muster:store"
+func (k Keys) storeKey() string { return string(k) + ":store" }
 
 // flowKey is the hash of a workflow: its graphs, the state and result of every node, and counts.
 // Expires with the retention once the workflow has ended, or soon if it is never submitted.
@@ -67,31 +74,31 @@ const storeKey = "muster:store"
 // list>"; it vanishes when the pause or the workflow ends. flowKey:limited is the hash of the nodes that wait for a limit per key,
 // "<lane> <element of a ready list> <shard> <name of the limit>"; it vanishes with its last element or the workflow. flowKey:log is
 // the list of the last 200 log lines of its tasks, as JSON, with the expiry of the workflow.
-func flowKey(shard int, ref string) string { return Prefix(shard) + "w:" + ref }
+func (k Keys) flowKey(shard int, ref string) string { return k.Prefix(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
-func chosenKey(shard int, id string) string { return Prefix(shard) + "id:" + id }
+func (k Keys) chosenKey(shard int, id string) string { return k.Prefix(shard) + "id:" + id }
 
 // agendaKey is the sorted set of timers and pending steps: "<workflow>/<node or span>" by the time in unix ms. It has
 // delayed nodes, and steps that a process has started and may not complete: ready nodes without a task, skips and
 // ends of plans to propagate, revocations. An element is removed when its step is completed. The string "clock" of
 // the shard is the latest time at which its agenda was read (unix ms); it does not expire.
-func agendaKey(shard int) string { return Prefix(shard) + "agenda" }
+func (k Keys) agendaKey(shard int) string { return k.Prefix(shard) + "agenda" }
 
 // openKey is the sorted set of the nodes of a task that wait for an external result, "<workflow>/<node>", all with
 // the score 0, so that they are in lexical order. Vanishes with its last element. The sorted set "opentasks" of the
 // shard has the tasks with such a key, all with the score 0; a task whose open nodes belonged to expired workflows is
 // removed when the tasks are listed.
-func openKey(shard int, task string) string { return Prefix(shard) + "open:" + task }
+func (k Keys) openKey(shard int, task string) string { return k.Prefix(shard) + "open:" + task }
 
 // poolsKey is the set of the pools that may have ready nodes, "<queue>{<pool>}". The workers with the same handlers have a pool of
 // each queue, for nodes that other workers of the queue have no handlers for. A pool has the keys of a queue. It is deleted a minute
 // after its last use.
-func poolsKey(shard int) string { return Prefix(shard) + "pools" }
+func (k Keys) poolsKey(shard int) string { return k.Prefix(shard) + "pools" }
 
 // routesKey is the hash of the pools of tasks: "<queue> <task>" to the pool into which nodes of the task are put. It expires half a minute
 // after its first field was added.
-const routesKey = "muster:routes"
+func (k Keys) routesKey() string { return string(k) + ":routes" }
 
 // wakeKey is the hash of a queue. A worker deletes it when nothing was taken from the queue for a day.
 //
@@ -101,95 +108,99 @@ const routesKey = "muster:routes"
 //	taken            the last take (unix ms)
 //	high             batches of high priority in a row
 //	ready:n ready:h  number of ready nodes of each lane
-func wakeKey(shard int, queue string) string { return Prefix(shard) + "wake:" + queue }
+func (k Keys) wakeKey(shard int, queue string) string { return k.Prefix(shard) + "wake:" + queue }
 
 // wakeupKey is the list of the wake-ups of a queue, at which workers wait: their generations. It has one element at most, unless
 // one was taken for lost, and is empty while a worker has a free slot.
-func wakeupKey(shard int, queue string) string { return Prefix(shard) + "wakeup:" + queue }
+func (k Keys) wakeupKey(shard int, queue string) string { return k.Prefix(shard) + "wakeup:" + queue }
 
 // shardQueuesKey is the set of the queues that had ready nodes in a shard. A queue is removed with its wakeKey.
-func shardQueuesKey(shard int) string { return Prefix(shard) + "queues" }
+func (k Keys) shardQueuesKey(shard int) string { return k.Prefix(shard) + "queues" }
 
 // nudgeKey is the list with which a worker ends its own wait at a shard. It expires after 10 seconds.
-func nudgeKey(shard int, worker string) string { return Prefix(shard) + "nudge:" + worker }
+func (k Keys) nudgeKey(shard int, worker string) string { return k.Prefix(shard) + "nudge:" + worker }
 
 // leaseKey is the hash of the batches of a worker: id to "<unix µs>[!] <lane> <element>,…", elements as in readyKey; "!"
 // once the handler of a node that is suspected to kill its workers was called.
-func leaseKey(shard int, worker string) string { return Prefix(shard) + "lease:" + worker }
+func (k Keys) leaseKey(shard int, worker string) string { return k.Prefix(shard) + "lease:" + worker }
 
 // holdersKey is the set of the workers that may have batches.
-func holdersKey(shard int) string { return Prefix(shard) + "holders" }
+func (k Keys) holdersKey(shard int) string { return k.Prefix(shard) + "holders" }
 
 // ringKey is the list of the fairness keys that have ready nodes, in the order of their turns. The first nodes of a
 // workflow need no separate list: they are an element "<workflow>/<span>" of the ring. A lane is "n:<queue>" or, for
 // high priority, "h:<queue>".
-func ringKey(shard int, lane string) string { return Prefix(shard) + "ring:" + lane }
+func (k Keys) ringKey(shard int, lane string) string { return k.Prefix(shard) + "ring:" + lane }
 
 // readyKey is the list of the ready nodes of a fairness key, "<workflow>/<span>". A span is a node, or
 // "<prefix><first>-<last>" for several. A suffix "@<n>" is the number of workers that have died with it.
-func readyKey(shard int, lane, key string) string { return Prefix(shard) + "ready:" + lane + ":" + key }
+func (k Keys) readyKey(shard int, lane, key string) string {
+	return k.Prefix(shard) + "ready:" + lane + ":" + key
+}
 
 // uniqueKey is the string with the references of the workflows of a unique key, separated by spaces: the latest one, then
 // those that have to end before it begins. On a cluster, where they can be in other slots, the unix ms of the claim follow.
 // Its expiry is set by the sender.
-func uniqueKey(shard int, key string) string { return Prefix(shard) + "u:" + key }
+func (k Keys) uniqueKey(shard int, key string) string { return k.Prefix(shard) + "u:" + key }
 
 // liveKey is the sorted set of the running workflows of a shard: "<reference> <caption>" by the time when they were
 // sent, in unix ms. The key vanishes with its last element. A caption has the tasks of a workflow and, after tabs,
 // its name and labels.
-func liveKey(shard int) string { return Prefix(shard) + "live" }
+func (k Keys) liveKey(shard int) string { return k.Prefix(shard) + "live" }
 
 // doneKey is the sorted set of the last workflows of a shard that ended with a state (S success, F failure, X revoked):
 // "<reference> <sent, unix ms> <caption>" by when they ended, in unix ms. Some 10,000 at most, 100,000 for F, and no expiry; a workflow in it may
 // have expired.
-func doneKey(shard int, state byte) string { return Prefix(shard) + "done:" + string(state) }
+func (k Keys) doneKey(shard int, state byte) string { return k.Prefix(shard) + "done:" + string(state) }
 
 // minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <kind> <queue> <task>" to a number.
 // The kind is S, F or X for terminal nodes, "again" for attempts that are retried, and ms for the total duration of
 // handlers. At most about 20,000 fields. Expires 25 hours after it was added to hoursKey; until then, after 31 days.
-func minutesKey(shard int, hour int64) string {
-	return Prefix(shard) + "cm:" + strconv.FormatInt(hour, 10)
+func (k Keys) minutesKey(shard int, hour int64) string {
+	return k.Prefix(shard) + "cm:" + strconv.FormatInt(hour, 10)
 }
 
 // hoursKey is the same for the hours of a day (unix days): "<hour> <kind> <queue> <task>" to a number. The hour of
 // hourKey is not in it yet. Expires after 31 days.
-func hoursKey(shard int, day int64) string { return Prefix(shard) + "ch:" + strconv.FormatInt(day, 10) }
+func (k Keys) hoursKey(shard int, day int64) string {
+	return k.Prefix(shard) + "ch:" + strconv.FormatInt(day, 10)
+}
 
 // timesKey is the hash of durations of handlers in an hour (unix hours): "<bucket> <queue> <task>" to the number of
 // attempts; the buckets are tasktype.Durations. At most about 20,000 fields. Expires 26 hours after its last new
 // field.
-func timesKey(shard int, hour int64) string {
-	return Prefix(shard) + "cd:" + strconv.FormatInt(hour, 10)
+func (k Keys) timesKey(shard int, hour int64) string {
+	return k.Prefix(shard) + "cd:" + strconv.FormatInt(hour, 10)
 }
 
 // failsKey is the list of the last nodes of a task that have failed, newest first: "<unix ms> <workflow>/<node>". At
 // most 100; a workflow in it may be gone. Expires a day after the last one.
-func failsKey(shard int, task string) string { return Prefix(shard) + "fails:" + task }
+func (k Keys) failsKey(shard int, task string) string { return k.Prefix(shard) + "fails:" + task }
 
 // hourKey is the string with the last unix hour that has counts. Expires after 31 days.
-func hourKey(shard int) string { return Prefix(shard) + "hour" }
+func (k Keys) hourKey(shard int) string { return k.Prefix(shard) + "hour" }
 
 // historyKey is the hash of the values of a measure in an hour (unix hours): the name of a queue or worker, and "" for the sum over
 // all, to "<minute>:<value> …". Memory is in MiB. At most 300 fields. Expires after 26 hours.
-func historyKey(measure tasktype.Measure, hour int64) string {
-	return "muster:{history}:" + string(measure) + ":" + strconv.FormatInt(hour, 10)
+func (k Keys) historyKey(measure tasktype.Measure, hour int64) string {
+	return string(k) + ":{history}:" + string(measure) + ":" + strconv.FormatInt(hour, 10)
 }
 
 // historyMinuteKey is the string with the worker that stores the values of a minute (unix minutes). Expires after two minutes.
-func historyMinuteKey(minute int64) string {
-	return "muster:{history}:minute:" + strconv.FormatInt(minute, 10)
+func (k Keys) historyMinuteKey(minute int64) string {
+	return string(k) + ":{history}:minute:" + strconv.FormatInt(minute, 10)
 }
 
 // workersKey is the sorted set of workers by the time of their last beat, and of "?<worker>" by the time at which that
 // worker was first found silent; both in unix ms.
-const workersKey = "muster:workers"
+func (k Keys) workersKey() string { return string(k) + ":workers" }
 
 // workerKey is the string with a worker's tasktype.Worker as JSON. Expires without beats.
-func workerKey(name string) string { return "muster:worker:" + name }
+func (k Keys) workerKey(name string) string { return string(k) + ":worker:" + name }
 
 // schedulesKey is the sorted set of the names of the schedule's entries, by when they are forgotten in
 // unix ms. Expires with the last of them.
-const schedulesKey = "muster:{schedule}:names"
+func (k Keys) schedulesKey() string { return string(k) + ":{schedule}:names" }
 
 // scheduleKey is the hash of an entry of the schedule. Expires a week after a scheduler last had it.
 //
@@ -201,16 +212,16 @@ const schedulesKey = "muster:{schedule}:names"
 //	missed error        the number of missed ticks, and the reason of the last one
 //	overlap             policy for overlapping ticks; none to allow them
 //	paused              since when it is paused (unix ms); none while it is not
-func scheduleKey(name string) string { return "muster:{schedule}:e:" + name }
+func (k Keys) scheduleKey(name string) string { return string(k) + ":{schedule}:e:" + name }
 
 // scheduleDueKey is the sorted set of the requested ticks of an entry: a letter and the unix ms of the tick, by these ms. The
 // letter is t for a trigger, b for a backfill, and q for a tick that waits for the workflow of an earlier one. It has at most
 // 1,000 members, unless ticks are queued beside them, and expires with the entry.
-func scheduleDueKey(name string) string { return "muster:{schedule}:due:" + name }
+func (k Keys) scheduleDueKey(name string) string { return string(k) + ":{schedule}:due:" + name }
 
 // rateKey is, for a task with a rate limit, the list "starts" of the times of its last starts, and the string "told"
 // with the latest retry time given to a worker; both in unix us. Expires when the limit has no effect any more.
-func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + name }
+func (k Keys) rateKey(task, name string) string { return string(k) + ":{rate:" + task + "}:" + name }
 
 // limitKey is a part of the state of a limit per key. The name of a limit is "r" for a rate or "c" for a concurrency, the task, a tab,
 // and the key, or its hash if it has more than 100 bytes. It lives in the shard of its name, and nothing is left of an idle
@@ -221,63 +232,89 @@ func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + 
 //	waiting   sorted set of the nodes that wait, by the time since when they do (unix us)
 //	rate      string: the time from which on all starts of a rate are free (unix us). Expires a second later
 //	rule      string "<n> <period in us, or 0>", while the agenda has the entry "!limit/<name>": since a node has waited
-func limitKey(shard int, part, name string) string {
-	return Prefix(shard) + "limit:" + part + ":" + name
+func (k Keys) limitKey(shard int, part, name string) string {
+	return k.Prefix(shard) + "limit:" + part + ":" + name
 }
 
 // unhandledKey is, for the name "<queue> <task>", the sorted set of the nodes that wait for a worker with a handler,
 // "<workflow>/<node>", by the end of their wait (unix ms). For an empty name it is the sorted set of these names, by the end of the
 // last wait. Both expire two hours after that end.
-func unhandledKey(shard int, name string) string {
+func (k Keys) unhandledKey(shard int, name string) string {
 	if name != "" {
 		name = ":" + name
 	}
-	return Prefix(shard) + "unhandled" + name
+	return k.Prefix(shard) + "unhandled" + name
 }
 
 // BusChannel is the channel on which processes wake each other.
-const BusChannel = "muster:bus"
+func (k Keys) BusChannel() string { return string(k) + ":bus" }
 
 // DoneChannel is the channel of the message that a workflow has its value or has ended.
-func DoneChannel(ref string) string { return "muster:done:" + ref }
+func (k Keys) DoneChannel(ref string) string { return string(k) + ":done:" + ref }
 
 // ChangedChannel is the channel of the other messages that tasks of a workflow have ended or were added.
-func ChangedChannel(ref string) string { return "muster:changed:" + ref }
+func (k Keys) ChangedChannel(ref string) string { return string(k) + ":changed:" + ref }
 
 // pongChannel is the channel on which workers reply to a ping. Channels are shared by all databases of a Redis, but
 // the workers of a ping belong to one.
-func pongChannel(token string, db int) string { return "muster:pong:" + token + ":" + strconv.Itoa(db) }
+func (k Keys) pongChannel(token string, db int) string {
+	return string(k) + ":pong:" + token + ":" + strconv.Itoa(db)
+}
+
+// AsynqQueue returns the name that a queue has in asynq, whose queues have one namespace.
+func (k Keys) AsynqQueue(queue string) string {
+	if k == DefaultNamespace {
+		return queue
+	}
+	return string(k) + ":" + queue
+}
+
+// OwnQueue undoes AsynqQueue. It returns "" for a queue of another namespace; in the default one, all queues of asynq are its own.
+func (k Keys) OwnQueue(name string) string {
+	if k == DefaultNamespace {
+		return name
+	}
+	queue, ok := strings.CutPrefix(name, string(k)+":")
+	if !ok {
+		return ""
+	}
+	return queue
+}
 
 // pausedKey is the string of asynq v0.26.0 that is there while a queue is paused.
-func pausedKey(queue string) string { return "asynq:{" + queue + "}:paused" }
+func (k Keys) pausedKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:paused" }
 
 // pendingKey is the list of asynq v0.26.0 of the ids of a queue's tasks that wait, the next to run last.
-func pendingKey(queue string) string { return "asynq:{" + queue + "}:pending" }
+func (k Keys) pendingKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:pending" }
 
 // activeKey is the list of asynq v0.26.0 of the ids of a queue's tasks that run.
-func activeKey(queue string) string { return "asynq:{" + queue + "}:active" }
+func (k Keys) activeKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:active" }
 
 // archivedKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that failed for the last time.
-func archivedKey(queue string) string { return "asynq:{" + queue + "}:archived" }
+func (k Keys) archivedKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:archived" }
 
 // scheduledKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that wait for their first attempt.
-func scheduledKey(queue string) string { return "asynq:{" + queue + "}:scheduled" }
+func (k Keys) scheduledKey(queue string) string {
+	return "asynq:{" + k.AsynqQueue(queue) + "}:scheduled"
+}
 
 // retryKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that wait for another attempt.
-func retryKey(queue string) string { return "asynq:{" + queue + "}:retry" }
+func (k Keys) retryKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:retry" }
 
 // processedKey is the string of asynq v0.26.0 with the number of tasks of a queue that ran. With the suffix ":" and a
 // day (UTC), it is the number of that day, and expires.
-func processedKey(queue string) string { return "asynq:{" + queue + "}:processed" }
+func (k Keys) processedKey(queue string) string {
+	return "asynq:{" + k.AsynqQueue(queue) + "}:processed"
+}
 
 // failedKey is the string of asynq v0.26.0 with the number of tasks of a queue that failed.
-func failedKey(queue string) string { return "asynq:{" + queue + "}:failed" }
+func (k Keys) failedKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:failed" }
 
 // groupsKey is the set of asynq v0.26.0 of the groups of a queue that have tasks.
-func groupsKey(queue string) string { return "asynq:{" + queue + "}:groups" }
+func (k Keys) groupsKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:groups" }
 
 // taskKey is the hash of asynq v0.26.0 of a task. Its field pending_since is since when the task waits (unix ns).
-func taskKey(queue, id string) string { return "asynq:{" + queue + "}:t:" + id }
+func (k Keys) taskKey(queue, id string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:t:" + id }
 
 // queuesKey is the set of asynq v0.26.0 of the queues that its tools list. Workers add theirs.
 const queuesKey = "asynq:queues"

@@ -6,6 +6,8 @@ import (
 	"muster/tasks/redistest"
 )
 
+const testKeys = Keys(DefaultNamespace)
+
 // Servers with equal ranges of slots have equally many shards.
 func TestShardsAreSpreadOverServers(t *testing.T) {
 	t.Parallel()
@@ -13,7 +15,7 @@ func TestShardsAreSpreadOverServers(t *testing.T) {
 	for _, servers := range []int{2, 3, 4, 6} {
 		counts := make([]int, servers)
 		for shard := range clusterShards {
-			slot, err := rdb.ClusterKeySlot(t.Context(), Prefix(shard)).Result()
+			slot, err := rdb.ClusterKeySlot(t.Context(), testKeys.Prefix(shard)).Result()
 			if err != nil {
 				t.Fatal(err)
 			}

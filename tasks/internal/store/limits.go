@@ -187,7 +187,7 @@ func (s Limits) admit(ctx context.Context, nodes []string) (states []int64, err 
 
 // Recheck makes a node ready that was parked after a place was reserved for it.
 func (s Limits) Recheck(ctx context.Context, p *Place) error {
-	err := s.rdb.ZScore(ctx, limitKey(p.shard, "waiting", p.name), p.node).Err()
+	err := s.rdb.ZScore(ctx, s.limitKey(p.shard, "waiting", p.name), p.node).Err()
 	switch {
 	case err == nil:
 		return nil
@@ -231,7 +231,7 @@ func Park(p *Place, node string, lost int, lane string, asked time.Time, cancell
 // Search makes parked nodes of a workflow ready that their limits do not know: a failover in one slot of a Cluster can lose the
 // state of a limit. It reports whether any node is parked.
 func (s Limits) Search(ctx context.Context, f Flow) (some bool, err error) {
-	all, err := s.rdb.HGetAll(ctx, f.key()+":limited").Result()
+	all, err := s.rdb.HGetAll(ctx, s.Key(f)+":limited").Result()
 	if err != nil || len(all) == 0 {
 		return false, err
 	}
@@ -244,7 +244,7 @@ func (s Limits) Search(ctx context.Context, f Flow) (some bool, err error) {
 			words := strings.SplitN(all[id], " ", 4)
 			nodes[i] = strconv.Itoa(f.shard) + " " + f.Ref + "/" + id
 			for k, set := range []string{"waiting", "reserved"} {
-				known[i][k] = pipe.ZScore(ctx, limitKey(int(toInt(words[2])), set, words[3]), nodes[i])
+				known[i][k] = pipe.ZScore(ctx, s.limitKey(int(toInt(words[2])), set, words[3]), nodes[i])
 			}
 		}
 		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
@@ -267,7 +267,7 @@ func (s Limits) Search(ctx context.Context, f Flow) (some bool, err error) {
 
 // Limited returns the nodes of a workflow that are parked because of a limit.
 func (s Flows) Limited(ctx context.Context, f Flow) ([]string, error) {
-	nodes, err := s.rdb.HKeys(ctx, f.key()+":limited").Result()
+	nodes, err := s.rdb.HKeys(ctx, s.Key(f)+":limited").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read workflow %s: %w", f.ID(), err)
 	}

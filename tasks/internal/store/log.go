@@ -12,7 +12,7 @@ import (
 const MaxLog = 200
 
 // logKey is the key of the log lines of a workflow.
-func (f Flow) logKey() string { return f.key() + ":log" }
+func (k Keys) logKey(f Flow) string { return k.Key(f) + ":log" }
 
 // AddLog stores log lines of the tasks of a workflow, unless it has expired.
 func (s Flows) AddLog(ctx context.Context, f Flow, lines []tasktype.LogLine) error {
@@ -32,7 +32,7 @@ func (s Flows) AddLog(ctx context.Context, f Flow, lines []tasktype.LogLine) err
 
 // Log returns the stored log lines of a workflow.
 func (s Flows) Log(ctx context.Context, f Flow) ([]tasktype.LogLine, error) {
-	raws, err := s.rdb.LRange(ctx, f.logKey(), 0, -1).Result()
+	raws, err := s.rdb.LRange(ctx, s.logKey(f), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read log lines: %w", err)
 	}

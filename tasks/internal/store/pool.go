@@ -31,7 +31,7 @@ const routesTTL = 30 * time.Second
 
 // Route stores the pool of a task of a queue.
 func (s Queues) Route(ctx context.Context, queue, task, pool string) error {
-	if err := s.scripts["route"].Run(ctx, s.rdb, []string{routesKey}, queue+" "+task, pool, routesTTL.Milliseconds()).Err(); err != nil {
+	if err := s.scripts["route"].Run(ctx, s.rdb, []string{s.routesKey()}, queue+" "+task, pool, routesTTL.Milliseconds()).Err(); err != nil {
 		return fmt.Errorf("store the pool of %s: %w", task, err)
 	}
 	return nil
@@ -39,7 +39,7 @@ func (s Queues) Route(ctx context.Context, queue, task, pool string) error {
 
 // Routes returns the pools of "<queue> <task>"; empty for none.
 func (s Queues) Routes(ctx context.Context, names []string) ([]string, error) {
-	got, err := s.rdb.HMGet(ctx, routesKey, names...).Result()
+	got, err := s.rdb.HMGet(ctx, s.routesKey(), names...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read pools of tasks: %w", err)
 	}
@@ -52,7 +52,7 @@ func (s Queues) Routes(ctx context.Context, names []string) ([]string, error) {
 
 // DropRoutes deletes all routes. Workers store them again that move nodes.
 func (s Queues) DropRoutes(ctx context.Context) error {
-	if err := s.rdb.Del(ctx, routesKey).Err(); err != nil {
+	if err := s.rdb.Del(ctx, s.routesKey()).Err(); err != nil {
 		return fmt.Errorf("delete pools of tasks: %w", err)
 	}
 	return nil
@@ -67,7 +67,7 @@ func (s Queues) withPools(ctx context.Context, queues []string) (map[string][][]
 	pipe := s.rdb.Pipeline()
 	pools := make([]*redis.StringSliceCmd, n)
 	for shard := range n {
-		pools[shard] = pipe.SMembers(ctx, poolsKey(shard))
+		pools[shard] = pipe.SMembers(ctx, s.poolsKey(shard))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)

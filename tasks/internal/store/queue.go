@@ -21,14 +21,20 @@ func (s Queues) Names(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	pipe := s.rdb.Pipeline()
-	sets := []*redis.StringSliceCmd{pipe.SMembers(ctx, queuesKey)}
+	known := pipe.SMembers(ctx, queuesKey)
+	sets := make([]*redis.StringSliceCmd, 0, n)
 	for shard := range n {
-		sets = append(sets, pipe.SMembers(ctx, shardQueuesKey(shard)))
+		sets = append(sets, pipe.SMembers(ctx, s.shardQueuesKey(shard)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
 	names := map[string]bool{}
+	for _, name := range known.Val() {
+		if q := s.OwnQueue(name); q != "" {
+			names[q] = true
+		}
+	}
 	for _, set := range sets {
 		for _, q := range set.Val() {
 			names[q] = true
@@ -50,9 +56,9 @@ func (s Queues) Forget(ctx context.Context, queue string, unused time.Duration) 
 // UsedByAsynq reports whether a queue is paused, has groups of asynq's own tasks, or processed a task since the day before
 // now minus unused.
 func (s Queues) UsedByAsynq(ctx context.Context, queue string, now time.Time, unused time.Duration) (bool, error) {
-	keys := []string{pausedKey(queue), groupsKey(queue)}
+	keys := []string{s.pausedKey(queue), s.groupsKey(queue)}
 	for day := now.UTC().Add(-unused).Truncate(24 * time.Hour); !day.After(now); day = day.Add(24 * time.Hour) {
-		keys = append(keys, processedKey(queue)+":"+day.Format(time.DateOnly))
+		keys = append(keys, s.processedKey(queue)+":"+day.Format(time.DateOnly))
 	}
 	n, err := s.rdb.Exists(ctx, keys...).Result()
 	if err != nil {
@@ -63,7 +69,7 @@ func (s Queues) UsedByAsynq(ctx context.Context, queue string, now time.Time, un
 
 // DropTotals deletes asynq's counts of a queue that was deleted.
 func (s Queues) DropTotals(ctx context.Context, queue string) error {
-	if err := s.rdb.Del(ctx, processedKey(queue), failedKey(queue)).Err(); err != nil {
+	if err := s.rdb.Del(ctx, s.processedKey(queue), s.failedKey(queue)).Err(); err != nil {
 		return fmt.Errorf("forget queue %s: %w", queue, err)
 	}
 	return nil
@@ -71,7 +77,7 @@ func (s Queues) DropTotals(ctx context.Context, queue string) error {
 
 // Paused reports whether a queue is paused.
 func (s Queues) Paused(ctx context.Context, queue string) (bool, error) {
-	n, err := s.rdb.Exists(ctx, pausedKey(queue)).Result()
+	n, err := s.rdb.Exists(ctx, s.pausedKey(queue)).Result()
 	if err != nil {
 		return false, fmt.Errorf("read queue %s: %w", queue, err)
 	}
@@ -92,7 +98,7 @@ func (s Queues) Pause(ctx context.Context, queue string) error {
 	if err := checkName(queue); err != nil {
 		return err
 	}
-	if err := s.rdb.SetNX(ctx, pausedKey(queue), time.Now().Unix(), 0).Err(); err != nil {
+	if err := s.rdb.SetNX(ctx, s.pausedKey(queue), time.Now().Unix(), 0).Err(); err != nil {
 		return fmt.Errorf("pause queue %s: %w", queue, err)
 	}
 	if _, err := s.callEach(ctx, "hold", queue, 1); err != nil {
@@ -106,7 +112,7 @@ func (s Queues) Resume(ctx context.Context, queue string) error {
 	if err := checkName(queue); err != nil {
 		return err
 	}
-	if err := s.rdb.Del(ctx, pausedKey(queue)).Err(); err != nil {
+	if err := s.rdb.Del(ctx, s.pausedKey(queue)).Err(); err != nil {
 		return fmt.Errorf("resume queue %s: %w", queue, err)
 	}
 	if _, err := s.callEach(ctx, "hold", queue, 0); err != nil {
@@ -132,7 +138,7 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 	for _, q := range queues {
 		for shard, lists := range all[q] {
 			for _, list := range lists {
-				cmds[q] = append(cmds[q], pipe.HMGet(ctx, wakeKey(shard, list), "ready:n", "ready:h", "taken", "pending"))
+				cmds[q] = append(cmds[q], pipe.HMGet(ctx, s.wakeKey(shard, list), "ready:n", "ready:h", "taken", "pending"))
 			}
 		}
 	}
@@ -171,7 +177,7 @@ func (s Queues) ForeignDue(ctx context.Context, queues []string) (map[string]tas
 	pipe := s.rdb.Pipeline()
 	scheduled, retry := make([]*redis.IntCmd, len(queues)), make([]*redis.IntCmd, len(queues))
 	for i, q := range queues {
-		scheduled[i], retry[i] = pipe.ZCard(ctx, scheduledKey(q)), pipe.ZCard(ctx, retryKey(q))
+		scheduled[i], retry[i] = pipe.ZCard(ctx, s.scheduledKey(q)), pipe.ZCard(ctx, s.retryKey(q))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read queues: %w", err)
@@ -192,7 +198,7 @@ func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreig
 	pipe := s.rdb.Pipeline()
 	reads := make([]read, len(queues))
 	for i, q := range queues {
-		reads[i] = read{pipe.Exists(ctx, pausedKey(q)), pipe.ZCard(ctx, archivedKey(q)), pipe.LLen(ctx, pendingKey(q)), pipe.LLen(ctx, activeKey(q)), pipe.LIndex(ctx, pendingKey(q), -1)}
+		reads[i] = read{pipe.Exists(ctx, s.pausedKey(q)), pipe.ZCard(ctx, s.archivedKey(q)), pipe.LLen(ctx, s.pendingKey(q)), pipe.LLen(ctx, s.activeKey(q)), pipe.LIndex(ctx, s.pendingKey(q), -1)}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read queues: %w", err)
@@ -202,7 +208,7 @@ func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreig
 		r := reads[i]
 		f := Foreign{Paused: r.paused.Val() == 1, Archived: r.archived.Val(), Pending: r.pending.Val(), Active: r.active.Val()}
 		if id := r.oldest.Val(); id != "" {
-			since, err := s.rdb.HGet(ctx, taskKey(q, id), "pending_since").Int64()
+			since, err := s.rdb.HGet(ctx, s.taskKey(q, id), "pending_since").Int64()
 			if err != nil && !errors.Is(err, redis.Nil) { // it has begun meanwhile
 				return nil, fmt.Errorf("read queue %s: %w", q, err)
 			}
@@ -230,14 +236,14 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 			}
 		}
 		for _, lane := range lanes {
-			keys, err := s.rdb.LRange(ctx, ringKey(shard, lane), 0, int64(limit-1)).Result()
+			keys, err := s.rdb.LRange(ctx, s.ringKey(shard, lane), 0, int64(limit-1)).Result()
 			if err != nil {
 				return nil, fmt.Errorf("list ready nodes: %w", err)
 			}
 			for _, key := range keys {
 				texts := []string{key}
 				if !strings.Contains(key, "/") { // it has a list
-					texts, err = s.rdb.LRange(ctx, readyKey(shard, lane, key), 0, int64(limit-1)).Result()
+					texts, err = s.rdb.LRange(ctx, s.readyKey(shard, lane, key), 0, int64(limit-1)).Result()
 					if err != nil {
 						return nil, fmt.Errorf("list ready nodes: %w", err)
 					}
@@ -271,10 +277,10 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, queues []strin
 	}
 	args := []any{patience.Milliseconds()}
 	pipe := s.rdb.Pipeline()
-	pipe.SAdd(ctx, queuesKey, queues)
 	paused := make([]*redis.IntCmd, len(queues))
 	for i, q := range queues {
-		paused[i] = pipe.Exists(ctx, pausedKey(q))
+		pipe.SAdd(ctx, queuesKey, s.AsynqQueue(q))
+		paused[i] = pipe.Exists(ctx, s.pausedKey(q))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look for paused queues: %w", err)
@@ -312,6 +318,7 @@ func Lane(queue string, priority int) string {
 
 // Wakeups reads the wake-up lists of the queues of a worker.
 type Wakeups struct {
+	Keys
 	rdb    redis.UniversalClient
 	worker string
 	Shards int
@@ -324,7 +331,7 @@ func (s Queues) Wakeups(ctx context.Context, worker string) (*Wakeups, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Wakeups{s.rdb, worker, n, func() error { return nil }}
+	w := &Wakeups{s.Keys, s.rdb, worker, n, func() error { return nil }}
 	if c, ok := s.rdb.(*redis.ClusterClient); ok { // the waits at all shards could occupy its whole pool
 		opt := *c.Options()
 		opt.PoolSize, opt.MinIdleConns = n+1, 0
@@ -337,9 +344,9 @@ func (s Queues) Wakeups(ctx context.Context, worker string) (*Wakeups, error) {
 // Next waits for a wake-up of one of some queues in a shard, which it prefers in this order. ok is false if there was none for a
 // time, or the wait was ended by [Queues.Nudge].
 func (w *Wakeups) Next(ctx context.Context, shard int, queues []string, wait time.Duration) (k Wake, ok bool, err error) {
-	keys := []string{nudgeKey(shard, w.worker)}
+	keys := []string{w.nudgeKey(shard, w.worker)}
 	for _, q := range queues {
-		keys = append(keys, wakeupKey(shard, q))
+		keys = append(keys, w.wakeupKey(shard, q))
 	}
 	got, err := w.rdb.BLPop(ctx, wait, keys...).Result()
 	if errors.Is(err, redis.Nil) {
@@ -372,7 +379,7 @@ func (s Queues) Pop(ctx context.Context) ([]Wake, error) {
 	for _, name := range names {
 		for shard, pools := range queues[name] {
 			for _, q := range pools {
-				gen, err := s.rdb.LPop(ctx, wakeupKey(shard, q)).Result()
+				gen, err := s.rdb.LPop(ctx, s.wakeupKey(shard, q)).Result()
 				if errors.Is(err, redis.Nil) {
 					continue
 				}
@@ -388,7 +395,7 @@ func (s Queues) Pop(ctx context.Context) ([]Wake, error) {
 
 // PutBack returns a wake-up to its list, for another worker.
 func (s Queues) PutBack(ctx context.Context, k Wake) error {
-	if err := s.rdb.RPush(ctx, wakeupKey(k.Shard, k.Queue), k.Gen).Err(); err != nil {
+	if err := s.rdb.RPush(ctx, s.wakeupKey(k.Shard, k.Queue), k.Gen).Err(); err != nil {
 		return fmt.Errorf("return a wake-up of queue %s: %w", k.Queue, err)
 	}
 	return nil
@@ -402,8 +409,8 @@ func (s Queues) Nudge(ctx context.Context, worker string) error {
 	}
 	pipe := s.rdb.Pipeline()
 	for shard := range n {
-		pipe.RPush(ctx, nudgeKey(shard, worker), "1")
-		pipe.PExpire(ctx, nudgeKey(shard, worker), 10*time.Second)
+		pipe.RPush(ctx, s.nudgeKey(shard, worker), "1")
+		pipe.PExpire(ctx, s.nudgeKey(shard, worker), 10*time.Second)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("end the wait for work: %w", err)

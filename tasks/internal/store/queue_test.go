@@ -31,7 +31,7 @@ func TestDepthIsNoOlderThanWhatIsReady(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		depths, err := store.New(rdb).Queues.Depths(t.Context(), []string{c.name})
+		depths, err := store.New(rdb, store.DefaultNamespace).Queues.Depths(t.Context(), []string{c.name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestQueueIsUsedWhateverTheTimeOfDay(t *testing.T) {
 		since time.Duration
 		want  bool
 	}{{time.Minute, true}, {23 * time.Hour, true}, {24*time.Hour + 30*time.Minute, true}, {50 * time.Hour, false}} {
-		used, err := store.New(rdb).Queues.UsedByAsynq(t.Context(), "q", midnight.Add(c.since), time.Hour)
+		used, err := store.New(rdb, store.DefaultNamespace).Queues.UsedByAsynq(t.Context(), "q", midnight.Add(c.since), time.Hour)
 		if err != nil || used != c.want {
 			t.Errorf("%s after midnight: got used %t, %v, want %t", c.since, used, err, c.want)
 		}

@@ -38,7 +38,7 @@ func (s Flows) Address(ctx context.Context, refOrID string) (Flow, error) {
 	if strings.Contains(refOrID, referenceMark) {
 		return f, nil
 	}
-	f.Ref, err = s.rdb.Get(ctx, chosenKey(f.shard, refOrID)).Result()
+	f.Ref, err = s.rdb.Get(ctx, s.chosenKey(f.shard, refOrID)).Result()
 	if errors.Is(err, redis.Nil) {
 		f.Ref, err = GeneratedReference(refOrID), nil
 	}

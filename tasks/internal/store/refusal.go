@@ -43,7 +43,7 @@ func Unavailable(err error) bool {
 
 // Writable makes a write that changes nothing and needs no memory. Its error is the reason why Redis rejects writes.
 func (s *Store) Writable(ctx context.Context) error {
-	return s.Explain(ctx, s.rdb.ZRem(ctx, workersKey, "").Err())
+	return s.Explain(ctx, s.rdb.ZRem(ctx, s.workersKey(), "").Err())
 }
 
 // Explain adds the cause and the remedy to the error of a rejected write. It returns other errors unchanged.

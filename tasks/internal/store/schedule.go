@@ -44,10 +44,10 @@ func (s Schedule) Lead(ctx context.Context, me string, lease time.Duration, clai
 	leases = make([]Lease, 0, len(claims))
 	for len(leases) < len(claims) || now.IsZero() {
 		part := claims[len(leases):min(len(claims), len(leases)+leadAtOnce)]
-		keys := []string{schedulesKey}
+		keys := []string{s.schedulesKey()}
 		args := []any{me, lease.Milliseconds(), keepSchedule.Milliseconds()}
 		for _, c := range part {
-			keys = append(keys, scheduleKey(c.Name))
+			keys = append(keys, s.scheduleKey(c.Name))
 			args = append(args, c.Name, c.Spec, c.Next.UnixMilli(), c.Overlap)
 		}
 		res, err := s.scripts["lead"].Run(ctx, s.rdb, keys, args...).Slice()
@@ -80,7 +80,7 @@ type Tick struct {
 // Ticked records a decision of the leader with a token, and returns the first requested tick that remains. ok is false if it
 // leads no more.
 func (s Schedule) Ticked(ctx context.Context, name string, token int64, t Tick) (request string, ok bool, err error) {
-	res, err := s.scripts["tick"].Run(ctx, s.rdb, []string{scheduleKey(name), scheduleDueKey(name)}, token, t.At.UnixMilli(), t.Next.UnixMilli(),
+	res, err := s.scripts["tick"].Run(ctx, s.rdb, []string{s.scheduleKey(name), s.scheduleDueKey(name)}, token, t.At.UnixMilli(), t.Next.UnixMilli(),
 		t.Workflow, t.Missed, t.Error, t.Request, t.Queue, keepSchedule.Milliseconds()).Slice()
 	if err != nil {
 		return "", false, fmt.Errorf("record tick of %s: %w", name, err)
@@ -137,7 +137,7 @@ func (s Schedule) Backfill(ctx context.Context, name string, ticks []time.Time) 
 
 func (s Schedule) change(ctx context.Context, op, name string, ticks ...any) (int64, error) {
 	args := append([]any{op, name, MaxRequests, keepSchedule.Milliseconds()}, ticks...)
-	res, err := s.scripts["entry"].Run(ctx, s.rdb, []string{scheduleKey(name), scheduleDueKey(name), schedulesKey}, args...).Slice()
+	res, err := s.scripts["entry"].Run(ctx, s.rdb, []string{s.scheduleKey(name), s.scheduleDueKey(name), s.schedulesKey()}, args...).Slice()
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (s Schedule) Resign(ctx context.Context, me string, names []string) error {
 		names = names[len(part):]
 		keys := make([]string, len(part))
 		for i, n := range part {
-			keys[i] = scheduleKey(n)
+			keys[i] = s.scheduleKey(n)
 		}
 		if err := s.scripts["resign"].Run(ctx, s.rdb, keys, me).Err(); err != nil {
 			return fmt.Errorf("resign from schedule: %w", err)
@@ -174,7 +174,7 @@ func (s Schedule) Entries(ctx context.Context) ([]tasktype.ScheduleEntry, error)
 	if err != nil {
 		return nil, fmt.Errorf("read time: %w", err)
 	}
-	names, err := s.rdb.ZRangeByScore(ctx, schedulesKey, &redis.ZRangeBy{Min: strconv.FormatInt(now.UnixMilli(), 10), Max: "+inf"}).Result()
+	names, err := s.rdb.ZRangeByScore(ctx, s.schedulesKey(), &redis.ZRangeBy{Min: strconv.FormatInt(now.UnixMilli(), 10), Max: "+inf"}).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list schedule: %w", err)
 	}
@@ -182,7 +182,7 @@ func (s Schedule) Entries(ctx context.Context) ([]tasktype.ScheduleEntry, error)
 	cmds := make([]*redis.MapStringStringCmd, len(names))
 	requests := make([]*redis.IntCmd, len(names))
 	for i, n := range names {
-		cmds[i], requests[i] = pipe.HGetAll(ctx, scheduleKey(n)), pipe.ZCard(ctx, scheduleDueKey(n))
+		cmds[i], requests[i] = pipe.HGetAll(ctx, s.scheduleKey(n)), pipe.ZCard(ctx, s.scheduleDueKey(n))
 	}
 	if len(names) > 0 {
 		if _, err := pipe.Exec(ctx); err != nil {

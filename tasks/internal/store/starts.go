@@ -18,7 +18,7 @@ func (s Starts) Allow(ctx context.Context, task string, n int, per time.Duration
 	if parts := (n + rateMost - 1) / rateMost; parts > 1 {
 		n, per = n/parts, (per+time.Duration(parts)-1)/time.Duration(parts)
 	}
-	us, err := s.scripts["rate"].Run(ctx, s.rdb, []string{rateKey(task, "starts"), rateKey(task, "told")},
+	us, err := s.scripts["rate"].Run(ctx, s.rdb, []string{s.rateKey(task, "starts"), s.rateKey(task, "told")},
 		n, max(1, per.Microseconds()), max(per, rateAhead).Microseconds()).Int64()
 	if err != nil {
 		return 0, fmt.Errorf("count starts of %s: %w", task, err)

@@ -17,7 +17,7 @@ func TestRate(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const n, per = 4, 40 * time.Millisecond
-		s := store.New(rdb)
+		s := store.New(rdb, store.DefaultNamespace)
 		var before, after []time.Time
 		for len(after) < 8*n {
 			asked := time.Now()
@@ -45,7 +45,7 @@ func TestRateSpreadsThoseOverIt(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const n, per = 5, time.Minute
-		s := store.New(rdb)
+		s := store.New(rdb, store.DefaultNamespace)
 		var told []time.Duration
 		for range 2 * n {
 			wait, err := s.Starts.Allow(t.Context(), "a.{odd} task", n, per)
@@ -78,7 +78,7 @@ func TestRateSpreadsThoseOverIt(t *testing.T) {
 func TestRateOfMany(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Mini(t)
-	s := store.New(rdb)
+	s := store.New(rdb, store.DefaultNamespace)
 	began := 0
 	for range 3000 {
 		wait, err := s.Starts.Allow(t.Context(), "many", 5000, time.Hour)

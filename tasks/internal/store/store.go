@@ -70,9 +70,9 @@ type (
 	Unhandled    struct{ *db } // nodes without a handler
 )
 
-// New returns a Store on rdb.
-func New(rdb redis.UniversalClient) *Store {
-	d := &db{rdb: rdb, scripts: plain()}
+// New returns the Store of a namespace on rdb.
+func New(rdb redis.UniversalClient, namespace string) *Store {
+	d := &db{Keys: Keys(namespace), rdb: rdb, scripts: plain()}
 	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
 }
 
@@ -90,5 +90,5 @@ func (s *Store) Rewrite(f func(name, source string) string) {
 
 // Tell publishes a message to all processes.
 func (s *Store) Tell(ctx context.Context, message string) error {
-	return s.rdb.Publish(ctx, BusChannel, message).Err()
+	return s.rdb.Publish(ctx, s.BusChannel(), message).Err()
 }

@@ -72,7 +72,7 @@ func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit i
 	if after != "" {
 		from = "(" + after
 	}
-	members, err := s.rdb.ZRangeByLex(ctx, openKey(shard, task), &redis.ZRangeBy{Min: from, Max: "+", Count: int64(limit)}).Result()
+	members, err := s.rdb.ZRangeByLex(ctx, s.openKey(shard, task), &redis.ZRangeBy{Min: from, Max: "+", Count: int64(limit)}).Result()
 	if err != nil || len(members) == 0 {
 		return nil, after, false, err
 	}
@@ -87,7 +87,7 @@ func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit i
 	recs := make([]*redis.SliceCmd, len(members))
 	for i, m := range members {
 		e := entry(shard, m)
-		recs[i] = pipe.HMGet(ctx, e.Flow.key(), e.Node, FieldStopped)
+		recs[i] = pipe.HMGet(ctx, s.Key(e.Flow), e.Node, FieldStopped)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, after, false, err
@@ -110,8 +110,8 @@ func (s Tokens) fitting(ctx context.Context, shard int, task string, members []s
 	sizes := make([]*redis.IntCmd, len(members))
 	for i, m := range members {
 		e := entry(shard, m)
-		exist[i] = pipe.Exists(ctx, e.Flow.key())
-		sizes[i] = pipe.HStrLen(ctx, e.Flow.key(), e.Node)
+		exist[i] = pipe.Exists(ctx, s.Key(e.Flow))
+		sizes[i] = pipe.HStrLen(ctx, s.Key(e.Flow), e.Node)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, err
@@ -131,5 +131,5 @@ func (s Tokens) fitting(ctx context.Context, shard int, task string, members []s
 	if len(lost) == 0 {
 		return fit, nil
 	}
-	return fit, s.rdb.ZRem(ctx, openKey(shard, task), lost...).Err()
+	return fit, s.rdb.ZRem(ctx, s.openKey(shard, task), lost...).Err()
 }

@@ -16,7 +16,7 @@ func TestTakeLeavesOutWhatCannotBeRead(t *testing.T) {
 	rdb.HSet(ctx, "muster:{0}:w:x", "n", 3, "g", "{}")
 	rdb.RPush(ctx, "muster:{0}:ready:n:default:x", "x/0", "x/-", "x/9-0", "/", "x", "x/1-2")
 	rdb.RPush(ctx, "muster:{0}:ring:n:default", "x")
-	s := store.New(rdb)
+	s := store.New(rdb, store.DefaultNamespace)
 	if _, err := s.Shards(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (s Unhandled) Names(ctx context.Context) ([]UnhandledTask, error) {
 	pipe := s.rdb.Pipeline()
 	names := make([]*redis.StringSliceCmd, n)
 	for shard := range n {
-		names[shard] = pipe.ZRange(ctx, unhandledKey(shard, ""), 0, -1)
+		names[shard] = pipe.ZRange(ctx, s.unhandledKey(shard, ""), 0, -1)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list tasks without a handler: %w", err)
@@ -71,7 +71,7 @@ func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
 	counts := make([][]*redis.IntCmd, len(out))
 	for i := range out {
 		for shard := range n {
-			counts[i] = append(counts[i], pipe.ZCard(ctx, unhandledKey(shard, out[i].key())))
+			counts[i] = append(counts[i], pipe.ZCard(ctx, s.unhandledKey(shard, out[i].key())))
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -88,7 +88,7 @@ func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
 // Has reports which nodes of a workflow, with their tasks, wait for a handler.
 func (s Unhandled) Has(ctx context.Context, f Flow, nodes []string, of []UnhandledTask) ([]bool, error) {
 	waits := make([]bool, len(nodes))
-	names, err := s.rdb.ZRange(ctx, unhandledKey(f.shard, ""), 0, -1).Result()
+	names, err := s.rdb.ZRange(ctx, s.unhandledKey(f.shard, ""), 0, -1).Result()
 	if err != nil || len(names) == 0 {
 		return waits, err
 	}
@@ -96,7 +96,7 @@ func (s Unhandled) Has(ctx context.Context, f Flow, nodes []string, of []Unhandl
 	scores := make([]*redis.FloatCmd, len(nodes))
 	for i := range nodes {
 		if slices.Contains(names, of[i].key()) {
-			scores[i] = pipe.ZScore(ctx, unhandledKey(f.shard, of[i].key()), f.Ref+"/"+nodes[i])
+			scores[i] = pipe.ZScore(ctx, s.unhandledKey(f.shard, of[i].key()), f.Ref+"/"+nodes[i])
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {

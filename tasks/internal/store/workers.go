@@ -22,7 +22,7 @@ func (*NameTaken) Error() string { return "another live worker has this name" }
 // apart. With an empty name it only reads. The first beat of a worker returns a *NameTaken while the heartbeat of a worker
 // of the same name has not expired.
 func (s Workers) Beat(ctx context.Context, name string, first bool, info any, silence, confirm time.Duration) (live, dead []string, err error) {
-	res, err := s.scripts["beat"].Run(ctx, s.rdb, []string{workersKey}, name, silence.Milliseconds(), confirm.Milliseconds(), first).StringSlice()
+	res, err := s.scripts["beat"].Run(ctx, s.rdb, []string{s.workersKey()}, name, silence.Milliseconds(), confirm.Milliseconds(), first).StringSlice()
 	if err != nil {
 		return nil, nil, fmt.Errorf("beat: %w", err)
 	}
@@ -34,7 +34,7 @@ func (s Workers) Beat(ctx context.Context, name string, first bool, info any, si
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode worker info: %w", err)
 		}
-		if err := s.rdb.Set(ctx, workerKey(name), raw, silence).Err(); err != nil {
+		if err := s.rdb.Set(ctx, s.workerKey(name), raw, silence).Err(); err != nil {
 			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}
@@ -49,7 +49,7 @@ func (s Workers) ListMissing(ctx context.Context, names []string) error {
 	for i, n := range names {
 		zs[i] = redis.Z{Member: n}
 	}
-	if err := s.rdb.ZAddNX(ctx, workersKey, zs...).Err(); err != nil {
+	if err := s.rdb.ZAddNX(ctx, s.workersKey(), zs...).Err(); err != nil {
 		return fmt.Errorf("list workers: %w", err)
 	}
 	return nil
@@ -57,10 +57,10 @@ func (s Workers) ListMissing(ctx context.Context, names []string) error {
 
 // Bye removes a worker from the list.
 func (s Workers) Bye(ctx context.Context, name string) error {
-	if err := s.rdb.ZRem(ctx, workersKey, name, "?"+name).Err(); err != nil {
+	if err := s.rdb.ZRem(ctx, s.workersKey(), name, "?"+name).Err(); err != nil {
 		return fmt.Errorf("sign off worker: %w", err)
 	}
-	return s.rdb.Del(ctx, workerKey(name)).Err()
+	return s.rdb.Del(ctx, s.workerKey(name)).Err()
 }
 
 // Infos reads the infos of workers; missing ones are nil.
@@ -72,7 +72,7 @@ func (s Workers) Infos(ctx context.Context, names []string) ([][]byte, error) {
 	pipe := s.rdb.Pipeline()
 	raws := make([]*redis.StringCmd, len(names))
 	for i, n := range names {
-		raws[i] = pipe.Get(ctx, workerKey(n))
+		raws[i] = pipe.Get(ctx, s.workerKey(n))
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read worker info: %w", err)
@@ -91,7 +91,7 @@ func (s Workers) PongChannel(token string) string {
 	if one, ok := s.rdb.(*redis.Client); ok {
 		db = one.Options().DB
 	}
-	return pongChannel(token, db)
+	return s.pongChannel(token, db)
 }
 
 // Pong replies to a ping as a worker.

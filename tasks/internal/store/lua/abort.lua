@@ -20,5 +20,5 @@ if chosen and redis.call('GET', chosen) == ARGV[1] then redis.call('PEXPIRE', ch
 for _, f in ipairs(redis.call('HKEYS', wf)) do
   if string.sub(f, 1, 1) == HELD then redis.call('DEL', wf .. ':' .. f, wf .. ':' .. QUEUED .. string.sub(f, 2)) end
 end
-redis.call('PUBLISH', 'muster:done:' .. ARGV[1], 1)
+redis.call('PUBLISH', channel('done:' .. ARGV[1]), 1)
 return 1

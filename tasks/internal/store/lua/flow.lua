@@ -749,9 +749,9 @@ local function flow(onLane, onMost, on)
       if have[14] then todo[#todo + 1] = '>' .. have[14] end
     end
     if done or over then
-      redis.call('PUBLISH', 'muster:done:' .. W, over and '1' or '0')
+      redis.call('PUBLISH', channel('done:' .. W), over and '1' or '0')
     elseif next(add) then
-      redis.call('PUBLISH', 'muster:changed:' .. W, '')
+      redis.call('PUBLISH', channel('changed:' .. W), '')
     end
     if #todo == 0 and timed == 0 and not over then return nil end
     local out = {W, over and 1 or 0, timed == 0 and '0' or whole(math.max(1, timed - now))}

@@ -12,7 +12,7 @@ local out = {int(now)}
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 for i = 2, #KEYS do
   local e, a = KEYS[i], 4 + 4 * (i - 2)
-  local due = 'muster:{schedule}:due:' .. ARGV[a]
+  local due = string.gsub(KEYS[1], 'names$', 'due:') .. ARGV[a]
   local had = redis.call('HMGET', e, 'holder', 'until', 'token', 'last', 'lease', 'paused', 'workflow')
   local ends, token = tonumber(had[2] or '0'), had[3]
   -- After the clock was set back, a lease lasts no longer than its original duration, and repeated ticks are decided

@@ -5,6 +5,9 @@ local T = redis.call('TIME')
 local now = T[1] * 1000 + math.floor(T[2] / 1000)
 local SOON = 2000       -- ms after which a worker takes a step that the caller was told to take
 
+-- channel returns the name of a channel of the namespace.
+local function channel(name) return string.match(P, '^[^{]*') .. name end
+
 -- whole formats a number as an integer. Redis itself would write it with up to 17 digits and a fraction.
 local function whole(n) return string.format('%d', n) end
 

@@ -22,6 +22,6 @@ elseif op == 'resume' and have[3] == BY_PAUSE or op == 'begin' and have[3] == BY
 else
   return {'ok'}
 end
-redis.call('PUBLISH', 'muster:changed:' .. ARGV[1], '')
+redis.call('PUBLISH', channel('changed:' .. ARGV[1]), '')
 saveDepth()
 return {'ok'}

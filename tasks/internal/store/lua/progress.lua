@@ -7,5 +7,5 @@ local have = redis.call('HMGET', wf, TASKS, ARGV[2], REVISION, PROGRESS .. ARGV[
 if not have[1] or (have[2] and string.find(TERMINAL, string.sub(have[2], 1, 1), 1, true)) then return 0 end
 redis.call('HINCRBY', wf, PROGRESS, whole(ARGV[4] - (string.match(have[4] or '', ' (%d+)$') or 0)))
 redis.call('HSET', wf, PROGRESS .. ARGV[2], ARGV[3] .. ' ' .. ARGV[4], REVISION, whole(math.max(now, (tonumber(have[3] or '') or 0) + 1)))
-redis.call('PUBLISH', 'muster:changed:' .. ARGV[1], '')
+redis.call('PUBLISH', channel('changed:' .. ARGV[1]), '')
 return 1

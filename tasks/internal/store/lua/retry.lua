@@ -83,6 +83,6 @@ f.use(1)
 local release = f.rest()
 for i = at, at + 4 * ARGV[14] - 1, 4 do release(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
 local todo = f.close('')
-redis.call('PUBLISH', 'muster:changed:' .. W, '')
+redis.call('PUBLISH', channel('changed:' .. W), '')
 saveDepth()
 return {'ok', todo or false}
