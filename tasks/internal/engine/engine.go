@@ -98,8 +98,8 @@ func (e *Engine) SetDriver(d func(ctx context.Context, look func() (bool, error)
 	e.Results.drive = d
 }
 
-// RewriteScripts changes the source of every script. Call it before anything else.
-func (e *Engine) RewriteScripts(f func(name, source string) string) { e.store.Rewrite(f) }
+// UseScripts replaces the scripts. Call it before anything else.
+func (e *Engine) UseScripts(s store.Scripts) { e.store.UseScripts(s) }
 
 // Close stops the workers that run, as Kill does, and ends the subscriptions of waits. It returns when both are done:
 // asynq's goroutines must end before their connection is closed.

@@ -36,6 +36,7 @@ func tight(_, source string) string {
 // scripts are the scripts of histories: they have the time of the history, and a planted bug, if there is one.
 type scripts struct {
 	change func(name, source string) string // plants a bug; nil for none
+	built  func() store.Scripts
 
 	mu    sync.Mutex        // guards the fields below
 	files map[string]string // as rewritten, by name
@@ -43,7 +44,9 @@ type scripts struct {
 }
 
 func newScripts(change func(name, source string) string) *scripts {
-	return &scripts{change: change, files: map[string]string{}, names: map[string]string{}}
+	s := &scripts{change: change, files: map[string]string{}, names: map[string]string{}}
+	s.built = sync.OnceValue(func() store.Scripts { return store.NewScripts(s.rewrite) })
+	return s
 }
 
 // allScripts returns scripts as they are and with tight limits, for histories in turn.

@@ -49,7 +49,7 @@ func newLane(t *testing.T, all ...*scripts) *link {
 	l := newLink(t)
 	for _, s := range all {
 		e := engine.New(connection{l.rdb, keeper{&process{}}}, store.DefaultNamespace, slog.New(slog.DiscardHandler), nil)
-		e.RewriteScripts(s.rewrite)
+		e.UseScripts(s.built())
 		s.load(l)
 	}
 	return l

@@ -56,7 +56,7 @@ func (c clock) After(d time.Duration) <-chan time.Time {
 func (h *history) newClient(p *process) *tasks.Client {
 	c := tasks.NewClient(connection{p.rdb, keeper{p}})
 	p.engine.SetClock(clock{p})
-	p.engine.RewriteScripts(h.scripts.rewrite)
+	p.engine.UseScripts(h.scripts.built())
 	// The number of shards is read under a mutex. The scheduler does not see goroutines that wait for one.
 	was := p.direct
 	p.direct = true

@@ -20,8 +20,7 @@ const Schema = 2
 type db struct {
 	Keys
 	rdb     redis.UniversalClient
-	scripts scripts
-	rewrite func(name, source string) string // of the scripts; nil for none
+	scripts Scripts
 
 	mu     sync.Mutex // held while shards is read from Redis
 	shards atomic.Int32

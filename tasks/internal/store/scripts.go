@@ -11,8 +11,8 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// scripts holds the scripts by name.
-type scripts map[string]*redis.Script
+// Scripts holds the scripts by name.
+type Scripts map[string]*redis.Script
 
 // shardScripts returns, for each script that works on a shard, the files in front of it.
 func shardScripts() map[string][]string {
@@ -27,8 +27,8 @@ func shardScripts() map[string][]string {
 	}
 }
 
-// newScripts reads the scripts. Each file goes through rewrite, if that is not nil.
-func newScripts(rewrite func(name, source string) string) scripts {
+// NewScripts reads the scripts. Each file goes through rewrite, if that is not nil.
+func NewScripts(rewrite func(name, source string) string) Scripts {
 	files := map[string]string{} // that source has read
 	source := func(name string) string {
 		if text, ok := files[name]; ok {
@@ -41,7 +41,7 @@ func newScripts(rewrite func(name, source string) string) scripts {
 		files[name] = WithConstants(text)
 		return files[name]
 	}
-	all := scripts{}
+	all := Scripts{}
 	for _, name := range []string{"beat", "claim", "lead", "tick", "entry", "resign", "rate", "project", "route"} { // they use separate keys
 		all[name] = redis.NewScript(source(name))
 	}
@@ -70,7 +70,7 @@ func source(name string) string {
 }
 
 // plain returns the scripts without changes. Programs that run none do not build them.
-var plain = sync.OnceValue(func() scripts { return newScripts(nil) })
+var plain = sync.OnceValue(func() Scripts { return NewScripts(nil) })
 
 // ScriptName returns the name of the script with a SHA1, or "". It is for tests that look at calls to Redis.
 func ScriptName(sha string) string {

@@ -82,11 +82,8 @@ func (s *Store) Redis() redis.UniversalClient { return s.rdb }
 // Shards returns how many shards there are. It refuses a store of another schema.
 func (s *Store) Shards(ctx context.Context) (int, error) { return s.shardCount(ctx) }
 
-// Rewrite changes the source of every script. Call it before anything else. It is for tests that give scripts another
-// clock, or a fault.
-func (s *Store) Rewrite(f func(name, source string) string) {
-	s.rewrite, s.scripts = f, newScripts(f)
-}
+// UseScripts replaces the scripts. Call it before anything else. It is for tests that give scripts another clock, or a fault.
+func (s *Store) UseScripts(x Scripts) { s.scripts = x }
 
 // Tell publishes a message to all processes.
 func (s *Store) Tell(ctx context.Context, message string) error {
