@@ -10,6 +10,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/tasks"
+	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 )
 
@@ -67,6 +68,54 @@ func TestUniqueClaimedInVain(t *testing.T) {
 		}
 		if _, err := ID.S(1).Send(t.Context(), w.client, key); (err == nil) != free || !free && !errors.Is(err, tasks.ErrDuplicate) {
 			t.Fatalf("claimed %s ago: got %v, want no error", age, err)
+		}
+	}
+}
+
+// A send whose storage failed after its claim of the unique key can be repeated with the same ID.
+func TestRepeatedSendHasItsClaimOfAUniqueKey(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Cluster(t)
+	newWorld(t, rdb)
+	sends := map[string]func(c *tasks.Client, opts []tasks.SendOption) (string, error){
+		"Send": func(c *tasks.Client, opts []tasks.SendOption) (string, error) {
+			run, err := ID.S(1).Send(t.Context(), c, opts...)
+			if run == nil {
+				return "", err
+			}
+			return run.ID(), err
+		},
+		"SendMany": func(c *tasks.Client, opts []tasks.SendOption) (string, error) {
+			out, err := c.SendMany(t.Context(), []tasks.Sending{{Work: ID.S(1), Options: opts}})
+			return out[0].ID, err
+		},
+	}
+	for name, send := range sends {
+		for _, policy := range []tasks.OverlapPolicy{tasks.OverlapSkip, tasks.OverlapQueue, tasks.OverlapCancel} {
+			id := name + "-" + string(policy)
+			opts := []tasks.SendOption{tasks.ID(id), tasks.Unique(id, time.Hour), tasks.Overlap(policy)}
+			lost := redistest.NewFault(redistest.Refused, 1)
+			lost.Match = func(cmd redis.Cmder) bool {
+				return len(cmd.Args()) > 1 && store.ScriptName(fmt.Sprint(cmd.Args()[1])) == "submit"
+			}
+			lost.Arm()
+			faulty := redis.NewClusterClient(rdb.(*redis.ClusterClient).Options())
+			t.Cleanup(func() { _ = faulty.Close() })
+			faulty.AddHook(lost)
+			c := tasks.NewClient(faulty)
+			t.Cleanup(func() { _ = c.Close() })
+			if _, err := send(c, opts); !errors.Is(err, redistest.ErrFault) {
+				t.Fatalf("%s: got %v, want the fault", id, err)
+			}
+			if got, err := send(c, opts); err != nil || got != id {
+				t.Fatalf("%s again: got %q, %v, want no error", id, got, err)
+			}
+			if got, err := tasks.Attach[int](c, id).Wait(limited(t)); err != nil || got != 1 {
+				t.Errorf("%s: got %v, %v, want 1", id, got, err)
+			}
+			if got, err := send(c, opts); !errors.Is(err, tasks.ErrDuplicate) || got != id {
+				t.Errorf("%s a third time: got %q, %v, want a duplicate", id, got, err)
+			}
 		}
 	}
 }

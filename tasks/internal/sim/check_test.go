@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"maps"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -41,13 +43,13 @@ func (h *history) look(f *flow) {
 	if f.state == "" {
 		return
 	}
-	ref := redis.NewStringCmd(context.Background(), "get", shardPrefix+"id:"+f.id)
+	ref := redis.NewStringCmd(context.Background(), "get", h.prefixOf(f.id)+"id:"+f.id)
 	h.link.do(ref)
 	if ref.Val() != f.ref {
 		clear(f.nodes)
 		f.ref = ref.Val()
 	}
-	c := redis.NewMapStringStringCmd(context.Background(), "hgetall", shardPrefix+"w:"+ref.Val())
+	c := redis.NewMapStringStringCmd(context.Background(), "hgetall", h.prefixOf(f.id)+"w:"+ref.Val())
 	h.link.do(c)
 	have, err := c.Result()
 	if err != nil {
@@ -86,7 +88,7 @@ func (h *history) checkOrder() {
 		h.mu.Unlock()
 		if begun && !h.hasEnded(f) {
 			h.look(f) // which finds its reference
-			stopped := redis.NewStringCmd(context.Background(), "hget", shardPrefix+"w:"+f.ref, "x")
+			stopped := redis.NewStringCmd(context.Background(), "hget", h.prefixOf(f.id)+"w:"+f.ref, "x")
 			if h.link.do(stopped); stopped.Val() != "" && stopped.Val() != "p" {
 				continue
 			}
@@ -98,8 +100,25 @@ func (h *history) checkOrder() {
 	}
 }
 
-// shardPrefix is the prefix of the keys of the only shard.
-const shardPrefix = "muster:{0}:"
+// shardPrefix returns the prefix of the keys of a shard.
+func shardPrefix(shard int) string { return store.Keys(store.DefaultNamespace).Prefix(shard) }
+
+// prefixes returns the prefixes of the keys of all shards.
+func (h *history) prefixes() []string {
+	out := make([]string, h.shards)
+	for i := range out {
+		out[i] = shardPrefix(i)
+	}
+	return out
+}
+
+// shardOf returns the shard of a name: the ID of a workflow, a unique key or the name of a limit.
+func (h *history) shardOf(name string) int {
+	return int(crc32.ChecksumIEEE([]byte(name)) % uint32(h.shards))
+}
+
+// prefixOf returns the prefix of the keys of a workflow.
+func (h *history) prefixOf(id string) string { return shardPrefix(h.shardOf(id)) }
 
 // check compares the results of a history with those it must have. It runs outside of the bubble.
 func (h *history) check(ctx context.Context) {
@@ -179,7 +198,7 @@ func terminal(field, rec string) bool {
 
 // lasting matches the permanent keys. Their number does not grow with the number of workflows; all others expire or
 // are deleted.
-var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{0\}:(holders|clock|queues|pools)|muster:\{0\}:(wake|done|cm|ch):.*)$`)
+var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{\d+\}:((holders|clock|queues|pools)|(wake|done|cm|ch):.*))$`)
 
 // checkLeft looks for keys that are not needed any more.
 func (h *history) checkLeft(ctx context.Context) {
@@ -188,11 +207,13 @@ func (h *history) checkLeft(ctx context.Context) {
 			h.fail("key %s is left: %s", k, dump(ctx, h.link.rdb, k))
 		}
 	}
-	for _, q := range queues {
-		have := h.link.rdb.HGetAll(ctx, shardPrefix+"wake:"+q).Val()
-		for _, lane := range []string{"ready:n", "ready:h"} {
-			if n := have[lane]; n != "" && n != "0" {
-				h.fail("queue %s counts %s ready nodes, and has none", q, n)
+	for _, prefix := range h.prefixes() {
+		for _, q := range queues {
+			have := h.link.rdb.HGetAll(ctx, prefix+"wake:"+q).Val()
+			for _, lane := range []string{"ready:n", "ready:h"} {
+				if n := have[lane]; n != "" && n != "0" {
+					h.fail("queue %s counts %s ready nodes, and has none", q, n)
+				}
 			}
 		}
 	}

@@ -475,7 +475,7 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	f := h.flow(i.Workflow)
 	took := w.took[i.Workflow+"/"+i.Node]
 	x := &execution{worker: w, attempt: i.Attempt, taken: took[len(took)-1], running: true}
-	x.lease = w.leases.of["0 "+strings.TrimSuffix(i.Key, "."+i.Node)+"/"+i.Node]
+	x.lease = w.leases.of[fmt.Sprint(h.shardOf(i.Workflow), " ", strings.TrimSuffix(i.Key, "."+i.Node), "/", i.Node)]
 	x.open = x.taken >= f.renewed
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
+	"muster/tasks/internal/store"
 )
 
 // start is when histories begin. It is later than the time of the machine, so that a key that expires at a time of the
@@ -32,12 +33,16 @@ const (
 	keptEvents   = 120              // that a failure shows
 )
 
+// clusterShards is the number of shards in a third of all histories. The others have one, as a single Redis.
+const clusterShards = 3
+
 // history is one run of the simulation. Everything in it happens in one bubble, whose clock is the history's, and
 // is decided by one goroutine, the scheduler: it waits until all others wait for it, and lets one of them continue.
 type history struct {
 	seed    uint64
 	width   int // maximum length of an argument in events
 	rng     *rand.Rand
+	shards  int // of the store
 	link    *link
 	scripts *scripts
 	plan    plan
@@ -210,6 +215,10 @@ func (h *history) goOn(s *step) {
 	if len(s.cmds) == 0 && f > unheard {
 		f = unheard
 	}
+	if f != arrives && f != repeated && h.shards > 1 && len(s.cmds) > 1 {
+		h.goOnInPart(s, f)
+		return
+	}
 	h.take(s)
 	var err error
 	said := ""
@@ -242,6 +251,30 @@ func (h *history) goOn(s *step) {
 		s.cmds[0].SetErr(err)
 	}
 	s.done <- err
+	h.settle()
+}
+
+// goOnInPart takes a step with calls to several servers of a Cluster, some of which have a fate.
+func (h *history) goOnInPart(s *step, f fate) {
+	h.take(s)
+	said := ""
+	for i, c := range s.cmds {
+		met := h.chance(500)
+		if !met || f == unheard {
+			h.exec(c)
+			said += h.answered(c)
+			h.note(s.from, c)
+		}
+		if met {
+			said += fmt.Sprintf(" → call %d is %s", i+1, f)
+			if f == overtaken {
+				h.late = append(h.late, copied(s.cmds[i:i+1]))
+			}
+			c.SetErr(errCut)
+		}
+	}
+	h.event("%s %s%s", s.from.name, s.what, said)
+	s.done <- nil
 	h.settle()
 }
 
@@ -295,7 +328,8 @@ func (h *history) arrive() {
 func (h *history) begin() {
 	time.Sleep(time.Until(start))
 	h.shifted = start
-	h.link.do(redis.NewStatusCmd(context.Background(), "flushdb"))
+	ctx := context.Background()
+	h.link.do(redis.NewStatusCmd(ctx, "flushdb"), redis.NewStatusCmd(ctx, "set", "muster:store", fmt.Sprint(store.Schema, " ", h.shards)))
 	o := h.newProcess("observer", 0)
 	o.direct = true
 	h.observer = h.newClient(o)

@@ -32,7 +32,7 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 	said, _ := c.Val().([]any)
 	switch h.scripts.name(text) {
 	case "":
-		if at(args, 3) == shardPrefix {
+		if prefix, _ := at(args, 3).(string); slices.Contains(h.prefixes(), prefix) {
 			h.fail("a script with the arguments %.200q is not known by name: are there new preludes?", args[3:])
 		}
 	case "turn":

@@ -33,25 +33,26 @@ func (h *history) save() []saved {
 
 // parkedNodes reports whether nodes are parked because of a limit.
 func (h *history) parkedNodes() bool {
-	keys := redis.NewStringSliceCmd(context.Background(), "keys", shardPrefix+"w:*:limited")
+	keys := redis.NewStringSliceCmd(context.Background(), "keys", "muster:{*}:w:*:limited")
 	h.link.do(keys)
 	return len(keys.Val()) > 0
 }
 
-// forget makes Redis lose all limits per key, as a failover in one slot of a Cluster can.
+// forget makes Redis lose the limits per key of a shard, as a failover in one slot of a Cluster can.
 func (h *history) forget() {
 	ctx := context.Background()
-	h.event("REDIS LOSES THE LIMITS")
+	h.event("REDIS LOSES THE LIMITS OF A SHARD")
 	h.lostLimits = true
-	keys := redis.NewStringSliceCmd(ctx, "keys", shardPrefix+"limit:*")
-	agenda := redis.NewStringSliceCmd(ctx, "zrange", shardPrefix+"agenda", 0, -1)
+	prefix := shardPrefix(h.rng.IntN(h.shards))
+	keys := redis.NewStringSliceCmd(ctx, "keys", prefix+"limit:*")
+	agenda := redis.NewStringSliceCmd(ctx, "zrange", prefix+"agenda", 0, -1)
 	h.link.do(keys, agenda)
 	for _, key := range keys.Val() {
 		h.link.do(redis.NewIntCmd(ctx, "del", key))
 	}
 	for _, entry := range agenda.Val() {
 		if strings.HasPrefix(entry, "!limit/") {
-			h.link.do(redis.NewIntCmd(ctx, "zrem", shardPrefix+"agenda", entry))
+			h.link.do(redis.NewIntCmd(ctx, "zrem", prefix+"agenda", entry))
 		}
 	}
 }

@@ -35,11 +35,9 @@ func (h *history) asked() bool {
 		return false
 	}
 	for _, task := range canvas.ExternalTasks {
-		open := redis.NewStringSliceCmd(context.Background(), "zrange", shardPrefix+"open:"+task, 0, -1)
-		h.link.do(open)
-		for _, member := range open.Val() {
+		for _, member := range h.openNodes(task) {
 			ref, node, _ := strings.Cut(member, "/")
-			have := redis.NewSliceCmd(context.Background(), "hmget", shardPrefix+"w:"+ref, node, "x")
+			have := redis.NewSliceCmd(context.Background(), "hmget", h.prefixOf(store.IDOf(ref))+"w:"+ref, node, "x")
 			h.link.do(have)
 			if task == signalled && h.flow(store.IDOf(ref)).signal == "sent" {
 				continue
@@ -50,6 +48,16 @@ func (h *history) asked() bool {
 		}
 	}
 	return false
+}
+
+// openNodes returns the open nodes of a task.
+func (h *history) openNodes(task string) (out []string) {
+	for _, prefix := range h.prefixes() {
+		open := redis.NewStringSliceCmd(context.Background(), "zrange", prefix+"open:"+task, 0, -1)
+		h.link.do(open)
+		out = append(out, open.Val()...)
+	}
+	return out
 }
 
 // answer lets the party handle an open node: usually it completes it, otherwise it fails it, extends its deadline, or

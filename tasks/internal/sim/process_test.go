@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -125,6 +126,9 @@ func (h *history) describe(cmd redis.Cmder) string {
 	if text, ok := at(args, 1).(string); ok && strings.HasPrefix(cmd.Name(), "eval") {
 		if name := h.scripts.name(text); name != "" {
 			words[0] = name
+			if i := slices.Index(h.prefixes(), fmt.Sprint(at(args, 3))); i >= 0 && h.shards > 1 {
+				words[0] += fmt.Sprint(" {", i, "}")
+			}
 		}
 		args = args[min(3, len(args)-1):]
 	}

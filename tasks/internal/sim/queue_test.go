@@ -7,66 +7,78 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wake is a wake-up that was taken from the list of a queue.
-type wake struct{ queue, gen string }
+// wake is a wake-up list of a queue or pool in a shard, or a wake-up that was taken from it.
+type wake struct {
+	shard      int
+	queue, gen string
+}
+
+func (w wake) list() string { return shardPrefix(w.shard) + "wakeup:" + w.queue }
 
 func (h *history) deliverable() bool { return len(h.served()) > 0 }
 
-func wakeupList(queue string) string { return shardPrefix + "wakeup:" + queue }
-
-// served returns the queues and pools whose wake-up lists have tokens, and that have a free worker.
-func (h *history) served() []string {
-	return slices.DeleteFunc(h.tokens(), func(q string) bool { return len(h.freeWorkers(q)) == 0 })
+// served returns the wake-up lists that have tokens, and a free worker.
+func (h *history) served() []wake {
+	return slices.DeleteFunc(h.tokens(), func(w wake) bool { return len(h.freeWorkers(w.queue)) == 0 })
 }
 
-// tokens returns the queues and pools whose wake-up lists have tokens.
-func (h *history) tokens() (out []string) {
-	pools := redis.NewStringSliceCmd(context.Background(), "smembers", shardPrefix+"pools")
-	h.link.do(pools)
-	slices.Sort(pools.Val())
-	all := append(slices.Clone(queues), pools.Val()...)
-	var lens []redis.Cmder
-	for _, q := range all {
-		lens = append(lens, redis.NewIntCmd(context.Background(), "llen", wakeupList(q)))
+// tokens returns the wake-up lists that have tokens.
+func (h *history) tokens() (out []wake) {
+	var reads, lens []redis.Cmder
+	for _, prefix := range h.prefixes() {
+		reads = append(reads, redis.NewStringSliceCmd(context.Background(), "smembers", prefix+"pools"))
+	}
+	h.link.do(reads...)
+	var all []wake
+	for shard, read := range reads {
+		pools := read.(*redis.StringSliceCmd).Val()
+		slices.Sort(pools)
+		for _, q := range slices.Concat(queues, pools) {
+			all = append(all, wake{shard: shard, queue: q})
+		}
+	}
+	for _, w := range all {
+		lens = append(lens, redis.NewIntCmd(context.Background(), "llen", w.list()))
 	}
 	h.link.do(lens...)
-	for i, q := range all {
+	for i, w := range all {
 		if lens[i].(*redis.IntCmd).Val() > 0 {
-			out = append(out, q)
+			out = append(out, w)
 		}
 	}
 	return out
 }
 
-// pop takes a token from the wake-up list of a queue.
-func (h *history) pop(q string) wake {
-	c := redis.NewStringCmd(context.Background(), "lpop", wakeupList(q))
+// pop takes a token from a wake-up list.
+func (h *history) pop(w wake) wake {
+	c := redis.NewStringCmd(context.Background(), "lpop", w.list())
 	h.link.do(c)
-	return wake{q, c.Val()}
+	w.gen = c.Val()
+	return w
 }
 
 // deliver gives a token to a worker.
 func (h *history) deliver() {
 	tokens := h.served()
-	q := tokens[h.rng.IntN(len(tokens))]
-	free := h.freeWorkers(q)
-	h.serveOn(free[h.rng.IntN(len(free))], h.pop(q))
+	w := tokens[h.rng.IntN(len(tokens))]
+	free := h.freeWorkers(w.queue)
+	h.serveOn(free[h.rng.IntN(len(free))], h.pop(w))
 }
 
 // misplaceToken loses a token, or adds one or many that no script has pushed, also to an empty list.
 func (h *history) misplaceToken() {
-	q := queues[h.rng.IntN(len(queues))]
-	if slices.Contains(h.tokens(), q) && h.chance(500) {
-		h.event("TOKEN LOST %v", h.pop(q))
+	w := wake{shard: h.rng.IntN(h.shards), queue: queues[h.rng.IntN(len(queues))]}
+	if slices.Contains(h.tokens(), w) && h.chance(500) {
+		h.event("TOKEN LOST %v", h.pop(w))
 		return
 	}
 	n := 1
 	if h.chance(200) {
 		n = h.among(2, 20)
 	}
-	h.event("TOKENS ADDED to %s: %d", q, n)
+	h.event("TOKENS ADDED to %d %s: %d", w.shard, w.queue, n)
 	for range n {
-		h.link.do(redis.NewIntCmd(context.Background(), "rpush", wakeupList(q), h.among(0, 3)))
+		h.link.do(redis.NewIntCmd(context.Background(), "rpush", w.list(), h.among(0, 3)))
 	}
 }
 

@@ -70,7 +70,11 @@ func simulate(t *testing.T, l *link, s *scripts, seed uint64) *history {
 }
 
 func newHistory(l *link, s *scripts, seed uint64) *history {
-	return &history{seed: seed, width: eventWidth(), rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}}
+	h := &history{seed: seed, width: eventWidth(), rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}, shards: 1}
+	if seed%3 == 0 {
+		h.shards = clusterShards
+	}
+	return h
 }
 
 // report describes the failures of a history, and how to reproduce it.

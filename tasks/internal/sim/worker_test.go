@@ -151,10 +151,10 @@ func (h *history) freeWorkers(queue string) (out []*worker) {
 
 // serveOn makes a worker serve a wake-up.
 func (h *history) serveOn(w *worker, k wake) {
-	h.event("%s WAKES UP %s %s", w.name, k.queue, k.gen)
+	h.event("%s WAKES UP %d %s %s", w.name, k.shard, k.queue, k.gen)
 	w.busy++
 	h.spawn(func() {
-		w.w.Serve(w.ctx, engine.Wake{Queue: k.queue, Gen: k.gen})
+		w.w.Serve(w.ctx, engine.Wake{Shard: k.shard, Queue: k.queue, Gen: k.gen})
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		w.busy--
