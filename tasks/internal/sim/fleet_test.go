@@ -178,8 +178,11 @@ func (h *history) add(s *canvas.Scope) (tasks int) {
 	return tasks
 }
 
+// sending is the number of senders that send workflows. Another one is free to resume a workflow for which they wait.
+const sending = 2
+
 func (h *history) addSenders() {
-	for i := range 2 {
+	for i := range sending + 1 {
 		p := h.newProcess(fmt.Sprintf("s%d", i), h.skew())
 		h.senders = append(h.senders, &sender{process: p, client: h.newClient(p)})
 	}
@@ -188,7 +191,7 @@ func (h *history) addSenders() {
 // unsent returns how many workflows can be sent now.
 func (h *history) unsent() int {
 	n := 0
-	for _, s := range h.senders {
+	for _, s := range h.senders[:sending] {
 		if !s.busy {
 			n++
 		}
@@ -205,7 +208,7 @@ func (h *history) unsent() int {
 // send has a sender send the next workflow, until Redis has taken it.
 func (h *history) send() {
 	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.state == "" })]
-	s := h.senders[slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy })]
+	s := h.senders[slices.IndexFunc(h.senders[:sending], func(s *sender) bool { return !s.busy })]
 	f.state, s.busy = "sending", true
 	h.event("%s SENDS %s", s.name, f.id)
 	h.spawn(func() {

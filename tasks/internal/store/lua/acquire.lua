@@ -30,7 +30,8 @@ if not has and stored then
   end
 end
 if has then
-  if stored then redis.call('ZREM', waitingKey, node) end
+  -- The node can be among the waiting ones: parked by a worker that took it over from the caller. If it is not parked, it loses its
+  -- reservation when its turn comes.
   if per == 0 then
     redis.call('ZADD', placesKey, whole(now + LEASE), place)
     redis.call('PEXPIRE', placesKey, 6 * LEASE)
