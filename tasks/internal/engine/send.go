@@ -74,6 +74,10 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdu
 		if err == nil {
 			return p.fl.Ref, nil
 		}
+		if errors.Is(err, store.ErrLate) && !p.grow.Late.Equal(late) && tries < orderTries { // too late for its claim
+			claimed = p.fl.Ref
+			continue
+		}
 		dup := (*store.DuplicateError)(nil)
 		if !errors.As(err, &dup) {
 			return "", err
@@ -243,7 +247,7 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 func (s *Sender) sent(ctx context.Context, send Sending, ref string, err error) Sent {
 	dup := (*store.DuplicateError)(nil)
 	switch {
-	case errors.As(err, &dup) && waitsForOthers(send.Opts):
+	case errors.As(err, &dup) && waitsForOthers(send.Opts), errors.Is(err, store.ErrLate):
 		ref, err = s.send(ctx, send.Sig, send.Opts, 0, time.Time{})
 	case errors.As(err, &dup):
 		ref, err = dup.Refs[0], ErrDuplicate
@@ -265,10 +269,15 @@ func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph
 		return nil
 	}
 	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.Ref, o.UniqueTTL, grow.After)
-	if err == nil && !elsewhere {
+	switch ends := time.UnixMilli(fl.Created).Add(store.ClaimTime); {
+	case err != nil:
+		return err
+	case !elsewhere:
 		grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
+	case grow.Late.IsZero() || ends.Before(grow.Late):
+		grow.Late = ends
 	}
-	return err
+	return nil
 }
 
 // refuseEviction returns an error if Redis may evict keys. A result without error is cached.

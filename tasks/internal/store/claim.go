@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// claimGrace is how long a workflow may take from its claim of a unique key until it is stored.
-const claimGrace = 10 * time.Second
+// ClaimTime is how long a unique key belongs to a workflow that is not stored. After it, the workflow must not be stored without
+// another claim.
+const ClaimTime = 10 * time.Second
 
 // Claim gives a unique key to the workflow with a reference, which is about to be stored. It is for clusters,
 // where key and workflow can lie in different slots, and needs no call where [Flows.Submit] does it
-// by itself: then elsewhere is false. A key of other live workflows is a
+// by itself: then elsewhere is false. Otherwise the workflow must be stored within [ClaimTime] from before the call. A key of other live workflows is a
 // [DuplicateError], unless all their references are in after.
 func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration, after []string) (elsewhere bool, err error) {
 	n, err := s.shardCount(ctx)
@@ -31,7 +32,7 @@ func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration,
 		if have == "" {
 			return true, nil
 		}
-		fresh := time.Duration(toInt(res[1]))*time.Millisecond < claimGrace
+		fresh := time.Duration(toInt(res[1]))*time.Millisecond < ClaimTime
 		refs := strings.Fields(have)
 		var live []string
 		for i, other := range refs[:len(refs)-1] { // the last is the time
