@@ -183,7 +183,7 @@ func kindOf(cmd redis.Cmder) string {
 	}
 	switch name := store.ScriptName(sha); {
 	case name == "turn":
-		switch argv := said[3:]; {
+		switch argv := said[4:]; {
 		case argv[4] == "direct":
 			return "advance"
 		case argv[8] != "":

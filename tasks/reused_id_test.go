@@ -201,7 +201,7 @@ func TestSenderPausesInALargeSend(t *testing.T) {
 			t.Cleanup(func() { _ = sender.Close() })
 			calls := 0
 			sender.AddHook(before(func(ctx context.Context, cmd redis.Cmder) {
-				if cmd.Name() != "evalsha" || len(cmd.Args()) <= 7 { // it does not store a workflow
+				if cmd.Name() != "evalsha" || len(cmd.Args()) <= 8 { // it does not store a workflow
 					return
 				}
 				if calls++; calls < c.from || calls > c.to {

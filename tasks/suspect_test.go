@@ -19,7 +19,7 @@ func entering(rdb redis.UniversalClient) (*redistest.Fault, <-chan string) {
 		if kindOf(cmd) != "enter" {
 			return false
 		}
-		id, _ := cmd.Args()[5].(string)
+		id, _ := cmd.Args()[6].(string)
 		ids <- id
 		return true
 	}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,10 +23,13 @@ var clusters struct {
 	free []*cluster
 }
 
-// cluster is a Redis Cluster of three masters.
+// masters is the number of masters of a cluster.
+const masters = 3
+
+// cluster is a Redis Cluster of three masters, and perhaps replicas of them.
 type cluster struct {
 	dir   string
-	nodes []*process
+	nodes []*process // the masters, then the replica of each
 }
 
 // Cluster returns a client of an empty Redis Cluster of three nodes for tb only. It rejects commands and scripts with
@@ -72,7 +74,7 @@ func takeCluster() (*cluster, error) {
 		return c, nil
 	}
 	clusters.mu.Unlock()
-	c, err := startCluster()
+	c, err := startCluster(masters, "--cluster-node-timeout", "5000")
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +122,8 @@ func (c *cluster) flush() error {
 	})
 }
 
-func startCluster() (*cluster, error) {
-	const nodes = 3
+// startCluster starts a cluster of three masters, and replicas up to a number of nodes.
+func startCluster(nodes int, args ...string) (*cluster, error) {
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
 		return nil, err
@@ -129,9 +131,9 @@ func startCluster() (*cluster, error) {
 	c := &cluster{dir: dir}
 	starts := make(chan error, nodes)
 	for i := range nodes {
-		n := &process{dir: filepath.Join(dir, fmt.Sprint(i)), bus: true, args: []string{
-			"--save", "", "--cluster-enabled", "yes", "--cluster-node-timeout", "5000",
-		}}
+		n := &process{dir: filepath.Join(dir, fmt.Sprint(i)), bus: true, args: append([]string{
+			"--save", "", "--cluster-enabled", "yes", "--repl-diskless-sync-delay", "0",
+		}, args...)}
 		c.nodes = append(c.nodes, n)
 		go func() {
 			err := os.Mkdir(n.dir, 0o700)
@@ -156,8 +158,8 @@ func startCluster() (*cluster, error) {
 	return c, nil
 }
 
-// form assigns a share of the slots to each node, introduces the nodes to each other and waits until all nodes know
-// all others.
+// form assigns a share of the slots to each master, introduces the nodes to each other and waits until all nodes know
+// all others and the replicas have the data of their masters.
 func (c *cluster) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -171,12 +173,13 @@ func (c *cluster) form() error {
 	for i, n := range c.nodes {
 		rdb := redis.NewClient(&redis.Options{Addr: n.addr, MaintNotificationsConfig: noNotifications()})
 		rdbs = append(rdbs, rdb)
-		from, to := i*slots/len(c.nodes), (i+1)*slots/len(c.nodes)-1
 		if err := rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
 			return fmt.Errorf("set epoch: %w", err)
 		}
-		if err := rdb.ClusterAddSlotsRange(ctx, from, to).Err(); err != nil {
-			return fmt.Errorf("assign slots: %w", err)
+		if i < masters {
+			if err := rdb.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
+				return fmt.Errorf("assign slots: %w", err)
+			}
 		}
 		host, port, err := net.SplitHostPort(n.addr)
 		if err != nil {
@@ -189,18 +192,37 @@ func (c *cluster) form() error {
 			}
 		}
 	}
-	for {
-		up := !slices.ContainsFunc(rdbs, func(rdb *redis.Client) bool {
-			info := rdb.ClusterInfo(ctx).Val()
-			return !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_size:3")
-		})
-		if up {
-			return nil
+	known := fmt.Sprintf("cluster_known_nodes:%d\r", len(rdbs))
+	if err := untilAll(ctx, rdbs, func(rdb *redis.Client) bool {
+		info := rdb.ClusterInfo(ctx).Val()
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_size:3") && strings.Contains(info, known)
+	}); err != nil {
+		return err
+	}
+	for i, rdb := range rdbs[masters:] {
+		id, err := rdbs[i].ClusterMyID(ctx).Result()
+		if err != nil {
+			return fmt.Errorf("read the ID of a master: %w", err)
 		}
-		select {
-		case <-ctx.Done():
-			return errors.New("cluster is not ready")
-		case <-time.After(20 * time.Millisecond):
+		if err := rdb.ClusterReplicate(ctx, id).Err(); err != nil {
+			return fmt.Errorf("replicate: %w", err)
 		}
 	}
+	return untilAll(ctx, rdbs[masters:], func(rdb *redis.Client) bool {
+		return strings.Contains(rdb.Info(ctx, "replication").Val(), "master_link_status:up")
+	})
+}
+
+// untilAll waits until fact is true of all nodes.
+func untilAll(ctx context.Context, rdbs []*redis.Client, fact func(rdb *redis.Client) bool) error {
+	for _, rdb := range rdbs {
+		for !fact(rdb) {
+			select {
+			case <-ctx.Done():
+				return errors.New("cluster is not ready")
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	return nil
 }

@@ -3,8 +3,8 @@
 // [New] returns a client of one database of a redis-server that the test binary shares, so that all tests of a
 // package can run in parallel. Without an installed redis-server it uses miniredis, and [Main] prints the resulting
 // gaps in coverage. [Both] runs a test on each of the two, [Every] also on a Redis Cluster of three nodes. [Mini]
-// always uses miniredis, [Cluster] always a cluster, [Server] a redis-server that the test may kill and restart, and
-// [Sentinel] a master with a replica and a Sentinel.
+// always uses miniredis, [Cluster] always a cluster, [Replicated] a cluster with replicas for one test, [Server] a
+// redis-server that the test may kill and restart, and [Sentinel] a master with a replica and a Sentinel.
 //
 // The environment variable MUSTER_TEST_REDIS_SERVER is the path of the redis-server; "off" disables it. Pub/sub
 // channels are not part of a database: tests of a package receive each other's messages, so channel names must be

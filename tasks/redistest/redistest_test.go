@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -228,4 +229,30 @@ func TestSentinelPromotesTheReplica(t *testing.T) {
 	testutil.Eventually(t, "the replica accepts writes", func() bool {
 		return w.Replica.Client().Set(t.Context(), "k", "w", 0).Err() == nil
 	})
+}
+
+func TestReplicatedCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.Replicated(t)
+	rdb := c.Client(t)
+	want := func(value string) {
+		t.Helper()
+		if got, err := rdb.Get(t.Context(), "{slot}key").Result(); err != nil || got != value {
+			t.Fatalf("got %q, %v, want %q", got, err, value)
+		}
+	}
+	if err := rdb.Set(t.Context(), "{slot}key", "first", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	from := slices.IndexFunc(c.Masters, func(m *redistest.Instance) bool { return m.Client().DBSize(t.Context()).Val() == 1 })
+	to := (from + 1) % len(c.Masters)
+	if n, err := c.MoveSlot(t.Context(), "{slot}key", c.Masters[from], c.Masters[to]); err != nil || n != 1 {
+		t.Fatalf("got %d keys, %v, want 1", n, err)
+	}
+	want("first")
+	c.Failover(t, c.Replicas[to])
+	want("first")
+	if got := c.Replicas[to].Client().DBSize(t.Context()).Val(); got != 1 {
+		t.Errorf("got %d keys on the promoted replica, want 1", got)
+	}
 }

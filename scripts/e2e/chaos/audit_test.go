@@ -144,10 +144,12 @@ func (a *audit) noLeftovers() {
 		a.t.Fatal(err)
 	}
 	var left []string
-	testutil.Eventually(a.t, "only fixed keys are left", func() bool {
+	if !testutil.Becomes(func() bool {
 		left = unexpiring(ctx, a.t, rdb)
 		return len(left) == 0
-	})
+	}) {
+		a.t.Errorf("got keys without an expiry %v, want none", left)
+	}
 	w.stop()
 	if left = unexpiring(ctx, a.t, rdb); len(left) > 0 {
 		a.t.Errorf("got keys without an expiry %v, want none", left)

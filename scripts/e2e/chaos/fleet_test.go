@@ -26,6 +26,7 @@ type fleet struct {
 
 	mu      sync.Mutex // guards the fields below
 	names   []string
+	running []*worker       // all that were started
 	doomed  map[string]bool // workers that are or may be killed
 	started int
 }
@@ -71,6 +72,9 @@ func (f *fleet) start(die string) (*worker, error) {
 		_ = w.cmd.Wait() // the exit status is in ProcessState
 	}()
 	f.t.Cleanup(w.kill)
+	f.mu.Lock()
+	f.running = append(f.running, w)
+	f.mu.Unlock()
 	return w, nil
 }
 
@@ -102,6 +106,13 @@ func (f *fleet) doom(w *worker) {
 func (w *worker) stop() {
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
 	<-w.done
+}
+
+// stop stops all workers after their running tasks.
+func (f *fleet) stop() {
+	for _, w := range f.running {
+		w.stop()
+	}
 }
 
 // logs returns the last log lines of each worker.

@@ -30,6 +30,7 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 		return
 	}
 	said, _ := c.Val().([]any)
+	argv := scriptArgs(cmd)
 	switch h.scripts.name(text) {
 	case "":
 		if prefix, _ := at(args, 3).(string); slices.Contains(h.prefixes(), prefix) {
@@ -39,20 +40,20 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 		h.noteBatch(p, said)
 	case "acquire":
 		if w := h.process(p); w != nil && fmt.Sprint(at(said, 0)) == "1" {
-			w.leases.acquired(fmt.Sprint(at(args, 4)), fmt.Sprint(at(args, 5)), fmt.Sprint(at(args, 6)), fmt.Sprint(at(args, 7)))
+			w.leases.acquired(fmt.Sprint(argv[0]), fmt.Sprint(argv[1]), fmt.Sprint(argv[2]), fmt.Sprint(argv[3]))
 		}
 	case "renew":
 		if w := h.process(p); w != nil {
-			w.leases.renewed(args[5:])
+			w.leases.renewed(argv[1:])
 		}
 	case "beat":
-		h.noteBeat(fmt.Sprint(at(args, 5)), said)
+		h.noteBeat(fmt.Sprint(argv[0]), said)
 	case "pause":
-		h.notePause(fmt.Sprint(at(args, 4)))
+		h.notePause(fmt.Sprint(argv[0]))
 	case "cancel": // which ends a pause; it may be the policy of a workflow with the same unique key
-		h.flow(store.IDOf(fmt.Sprint(at(args, 4)))).unpaused()
+		h.flow(store.IDOf(fmt.Sprint(argv[0]))).unpaused()
 	case "reap":
-		if w := h.worker(fmt.Sprint(at(args, 4))); w != nil && fmt.Sprint(at(args, 5)) == "1" {
+		if w := h.worker(fmt.Sprint(argv[0])); w != nil && fmt.Sprint(argv[1]) == "1" {
 			w.reaped = len(h.events)
 		}
 	}

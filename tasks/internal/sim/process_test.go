@@ -130,7 +130,7 @@ func (h *history) describe(cmd redis.Cmder) string {
 				words[0] += fmt.Sprint(" {", i, "}")
 			}
 		}
-		args = args[min(3, len(args)-1):]
+		args = append([]any{nil}, scriptArgs(cmd)...)
 	}
 	for _, a := range args[1:] {
 		switch s := a.(type) {
@@ -143,6 +143,17 @@ func (h *history) describe(cmd redis.Cmder) string {
 		}
 	}
 	return clip(strings.Join(words, " "), 4*h.width)
+}
+
+// scriptArgs returns the arguments of a call of a script.
+func scriptArgs(cmd redis.Cmder) []any {
+	args := cmd.Args()
+	if len(args) < 3 || !strings.HasPrefix(cmd.Name(), "eval") {
+		return nil
+	}
+	var keys int
+	fmt.Sscan(fmt.Sprint(args[2]), &keys)
+	return args[min(3+keys, len(args)):]
 }
 
 // answered describes the reply of a script for the history.

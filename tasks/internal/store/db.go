@@ -75,13 +75,28 @@ func (d *db) Clock(ctx context.Context, shard int) (time.Time, error) {
 	return time.UnixMilli(toInt(res[0])), nil
 }
 
-// call runs a script on a shard and returns its reply as a list.
+// How long a call waits for the slot of its shard, which moves to another server of a Cluster.
+const (
+	moveTime  = 10 * time.Second
+	movePause = 50 * time.Millisecond
+)
+
+// call runs a script on a shard and returns its reply as a list. While the slot of the shard moves, it waits.
 func (d *db) call(ctx context.Context, name string, shard int, args ...any) ([]any, error) {
-	reply, err := d.scripts[name].Run(ctx, d.rdb, []string{d.Prefix(shard)}, args...).Result()
-	if err != nil {
-		return nil, err
+	for began := time.Now(); ; {
+		reply, err := d.scripts[name].Run(ctx, d.rdb, d.scriptKeys(shard), args...).Result()
+		if err == nil {
+			return asList(reply), nil
+		}
+		if !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Since(began) > moveTime {
+			return nil, err
+		}
+		select {
+		case <-time.After(movePause):
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
-	return asList(reply), nil
 }
 
 // asList returns the reply of a script as a list; one that is no list is its only element.
@@ -107,7 +122,7 @@ func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, e
 	pipe := d.rdb.Pipeline()
 	cmds := make([]*redis.Cmd, n)
 	for shard := range n {
-		cmds[shard] = script.EvalSha(ctx, pipe, []string{d.Prefix(shard)}, args...)
+		cmds[shard] = script.EvalSha(ctx, pipe, d.scriptKeys(shard), args...)
 	}
 	_, _ = pipe.Exec(ctx) // each has its own error
 	for shard, c := range cmds {

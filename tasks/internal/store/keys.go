@@ -19,6 +19,11 @@ const DefaultNamespace = "muster"
 // hashes of unused queues; Redis deletes the others with their last element.
 func (k Keys) Prefix(shard int) string { return string(k) + ":{" + hashTags[shard] + "}:" }
 
+// scriptKeys returns the keys of a script on a shard: the prefix, from which it makes the names of all keys, and another one. Neither is
+// in Redis. While a slot of a Cluster moves to another server, Redis rejects calls with several keys of which one is missing, so
+// that no script runs on a part of the keys.
+func (k Keys) scriptKeys(shard int) []string { return []string{k.Prefix(shard), k.Prefix(shard) + "!"} }
+
 // hashTags are the hash tags of the shards. Each is in another twelfth of the slots, so that two, three, four or six servers
 // with equal ranges of slots have equally many shards.
 var hashTags = [clusterShards]string{"0", "18", "7", "50", "19", "33", "51", "106", "5", "49", "107", "48"}

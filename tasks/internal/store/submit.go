@@ -247,7 +247,7 @@ func (s Flows) submitTogether(ctx context.Context, subs []*Submission) {
 		pipe := s.rdb.Pipeline()
 		cmds := make([]*redis.Cmd, len(subs))
 		for i, sub := range subs {
-			cmds[i] = script.EvalSha(ctx, pipe, []string{s.Prefix(sub.Flow.shard)}, sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)...)
+			cmds[i] = script.EvalSha(ctx, pipe, s.scriptKeys(sub.Flow.shard), sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)...)
 		}
 		_, _ = pipe.Exec(ctx) // each has its own error
 		var again []*Submission

@@ -1,5 +1,5 @@
 -- Shared by the scripts that work on a shard; put in front of each of them.
--- KEYS[1] prefix of the keys of the shard, which share its slot
+-- KEYS[1] prefix of the keys of the shard, which share its slot, [2] a key that does not exist, see scriptKeys
 local P = KEYS[1]
 local T = redis.call('TIME')
 local now = T[1] * 1000 + math.floor(T[2] / 1000)

@@ -1,0 +1,143 @@
+//go:build e2e && unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// stream sends workflows until it is stopped.
+type stream struct {
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+	repeats atomic.Int64 // sends that failed and were repeated
+
+	mu   sync.Mutex // guards sent
+	sent []ackedSend
+}
+
+// startStream sends workflows one after the other. A send that fails is repeated with the same ID.
+func startStream(t *testing.T, c *tasks.Client, r *rand.Rand) *stream {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &stream{stop: cancel}
+	s.ended.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			one := growRoot(r)
+			id := fmt.Sprintf("stream-%04d", i)
+			err := insist(t.Context(), func(ctx context.Context) error {
+				run, err := one.sig.Send(ctx, c, tasks.ID(id), tasks.Unique(id, time.Hour), tasks.Retention(10*time.Minute))
+				if errors.Is(err, tasks.ErrDuplicate) && run.ID() == id { // an earlier attempt succeeded, but its reply was lost
+					err = nil
+				}
+				if err != nil {
+					s.repeats.Add(1)
+					return err
+				}
+				s.mu.Lock()
+				s.sent = append(s.sent, ackedSend{sent{one, run}, time.Now()})
+				s.mu.Unlock()
+				return nil
+			})
+			if err != nil {
+				t.Errorf("send workflow %s: %v", id, err)
+			}
+			pause(ctx, 20*time.Millisecond)
+		}
+	})
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *stream) end() {
+	s.stop()
+	s.ended.Wait()
+}
+
+// acked returns the workflows that were sent so far.
+func (s *stream) acked() []ackedSend {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sent)
+}
+
+// finish stops the stream and checks that each workflow has the expected result, and each task ran once per attempt.
+func (s *stream) finish(t *testing.T, c *tasks.Client, f *fleet) *audit {
+	t.Helper()
+	s.end()
+	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	var runs []*tasks.AsyncResult[int]
+	for _, one := range s.acked() {
+		got, err := insistWait(limit, one.run)
+		one.check(t, got, err)
+		runs = append(runs, one.run)
+	}
+	a := f.audit(limit, t, c)
+	a.ended(runs)
+	f.stop()
+	a.runsOnce(runs)
+	a.noLeftovers()
+	if t.Failed() {
+		t.Log(f.logs())
+	}
+	return a
+}
+
+// shardKeys matches the keys of a shard of the engine.
+var shardKeys = regexp.MustCompile(`^muster:\{\d+\}:`)
+
+// slotKeys returns one key of each slot that the engine uses, by the master that has it.
+func slotKeys(t *testing.T, masters []*redistest.Instance) map[string]*redistest.Instance {
+	t.Helper()
+	out := map[string]*redistest.Instance{}
+	for _, m := range masters {
+		keys := m.Client().Keys(t.Context(), "*").Val()
+		for _, key := range keys {
+			switch tag := shardKeys.FindString(key); {
+			case tag != "":
+				out[tag] = m
+			case strings.HasPrefix(key, "muster:worker"), key == "muster:store":
+				out[key] = m
+			}
+		}
+	}
+	return out
+}
+
+// TestResharding moves the slots of all shards, and of the keys of all workers, to other nodes of a Cluster while workflows run.
+// No workflow is lost, and no task runs twice.
+func TestResharding(t *testing.T) {
+	t.Parallel()
+	r := seed(t)
+	cluster := redistest.Replicated(t)
+	c, f := connectWorkers(t, cluster.URL())
+	s := startStream(t, c, r)
+	pause(t.Context(), time.Second)
+	moved, slots := 0, 0
+	for range 2 {
+		for key, from := range slotKeys(t, cluster.Masters) {
+			to := cluster.Masters[(slices.Index(cluster.Masters, from)+1)%len(cluster.Masters)]
+			keys, err := cluster.MoveSlot(t.Context(), key, from, to)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", key, err, f.logs())
+			}
+			moved, slots = moved+keys, slots+1
+			pause(t.Context(), 100*time.Millisecond)
+		}
+	}
+	a := s.finish(t, c, f)
+	t.Logf("moved %d slots with %d keys; %d workflows, %d nodes, %d sends repeated", slots, moved, len(s.acked()), a.nodes, s.repeats.Load())
+}
