@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -140,4 +141,82 @@ func TestResharding(t *testing.T) {
 	}
 	a := s.finish(t, c, f)
 	t.Logf("moved %d slots with %d keys; %d workflows, %d nodes, %d sends repeated", slots, moved, len(s.acked()), a.nodes, s.repeats.Load())
+}
+
+// TestPlannedClusterFailover makes each replica of a Cluster the master, and then each old master again, while workflows run. No
+// workflow is lost, and no task runs twice.
+func TestPlannedClusterFailover(t *testing.T) {
+	t.Parallel()
+	r := seed(t)
+	cluster := redistest.Replicated(t)
+	c, f := connectWorkers(t, cluster.URL())
+	s := startStream(t, c, r)
+	pause(t.Context(), time.Second)
+	for _, to := range slices.Concat(cluster.Replicas, cluster.Masters) {
+		cluster.Failover(t, to)
+		pause(t.Context(), time.Second)
+	}
+	a := s.finish(t, c, f)
+	t.Logf("%d workflows, %d nodes, %d sends repeated", len(s.acked()), a.nodes, s.repeats.Load())
+}
+
+// TestClusterFailover kills a master of a Cluster while workflows run. Writes that its replica does not have are lost: workflows that
+// were sent just before the kill can be unknown, and their sender can send them again. All others finish as expected.
+func TestClusterFailover(t *testing.T) {
+	t.Parallel()
+	r := seed(t)
+	cluster := redistest.Replicated(t)
+	c, f := connectWorkers(t, cluster.URL())
+	for _, w := range f.running {
+		f.doom(w) // results of its last tasks can be lost
+	}
+	s := startStream(t, c, r)
+	pause(t.Context(), 3*time.Second)
+	before := len(s.acked())
+	for i, m := range cluster.Masters {
+		waitCopied(t, m, cluster.Replicas[i])
+	}
+	cluster.Masters[0].Kill()
+	killed := time.Now()
+	testutil.Eventually(t, "the replica to be master", func() bool { return master(t, cluster.Replicas[0].Client()) })
+	promoted := time.Now()
+	after := len(s.acked())
+	testutil.Eventually(t, "workflows were sent after the failover", func() bool { return len(s.acked()) > after+60 })
+	s.end()
+
+	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	var runs []*tasks.AsyncResult[int]
+	unknown := 0
+	for i, one := range s.acked() {
+		got, err := insistWait(limit, one.run)
+		if errors.Is(err, tasks.ErrUnknown) && i >= before && one.at.Before(killed) {
+			unknown++
+			continue
+		}
+		one.check(t, got, err)
+		runs = append(runs, one.run)
+	}
+	a := f.audit(limit, t, c)
+	a.ended(runs)
+	f.stop()
+	a.runsOnce(runs)
+	a.noLeftovers()
+	t.Logf("promoted after %s; %d workflows, %d of them before the kill, %d unknown; %d nodes, %d repeated runs, %d sends repeated",
+		promoted.Sub(killed).Round(10*time.Millisecond), len(s.acked()), before, unknown, a.nodes, a.again, s.repeats.Load())
+	if t.Failed() {
+		t.Log(f.logs())
+	}
+}
+
+// waitCopied waits until a replica has all previous writes of its master.
+func waitCopied(t *testing.T, m, replica *redistest.Instance) {
+	t.Helper()
+	offset := func(in *redistest.Instance, field string) (n int64) {
+		_, text, _ := strings.Cut(in.Client().Info(t.Context(), "replication").Val(), field+":")
+		fmt.Sscan(text, &n)
+		return n
+	}
+	want := offset(m, "master_repl_offset")
+	testutil.Eventually(t, "the replica to have every write", func() bool { return offset(replica, "slave_repl_offset") >= want })
 }
