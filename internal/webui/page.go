@@ -35,7 +35,11 @@ const pollHeader = "X-Poll-Interval"
 // errRights is the error of a page if the permissions of its reader change during the rendering.
 var errRights = &pageError{http.StatusServiceUnavailable, "Permissions changed", "Your permissions have changed."}
 
-// parse parses the template of a page of the site or of this package.
+// template returns the template of a page of the site or of this package. The first use parses it: most processes show few pages.
+func (s *Site) template(name string) func() *template.Template {
+	return sync.OnceValue(func() *template.Template { return s.parse(name) })
+}
+
 func (s *Site) parse(name string) *template.Template {
 	all := template.FuncMap{}
 	maps.Copy(all, formats)
@@ -53,7 +57,7 @@ func (s *Site) parse(name string) *template.Template {
 
 // page is a template with a function that returns its data.
 type page struct {
-	show *template.Template
+	show func() *template.Template
 	ask  Ask
 }
 
@@ -70,9 +74,9 @@ type response struct {
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // Page serves a template. A request with If-None-Match is the poll of an open page: its response may be some seconds old and is
-// shared with readers of equal permissions. It panics if the template is invalid.
+// shared with readers of equal permissions. If the template is invalid, the response is an error.
 func (s *Site) Page(name string, ask Ask) http.Handler {
-	p := page{s.parse(name), ask}
+	p := page{s.template(name), ask}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rights := s.rights(r)
 		key := rights + " " + r.URL.RequestURI()
@@ -172,9 +176,9 @@ func (s *Site) framed(r *http.Request, v View) View {
 }
 
 // execute executes a template.
-func (s *Site) execute(status int, t *template.Template, v View) response {
+func (s *Site) execute(status int, show func() *template.Template, v View) response {
 	var out bytes.Buffer
-	if err := t.Execute(&out, v); err != nil {
+	if err := show().Execute(&out, v); err != nil {
 		s.cfg.Logger.Error("cannot render page", "page", v.Name, "error", err)
 		status = http.StatusInternalServerError
 		out.Reset()

@@ -89,17 +89,17 @@ type Site struct {
 	open         Cache[response] // by rights and URL
 	pings        Cache[struct{}]
 	counts       Cache[map[string]Count]
-	confirm      *template.Template
-	done         *template.Template
-	errors       *template.Template
+	confirm      func() *template.Template
+	done         func() *template.Template
+	errors       func() *template.Template
 	assetHandler http.Handler
 }
 
-// New returns a site without pages. It panics if a built-in template is invalid.
+// New returns a site without pages.
 func New(cfg Config) *Site {
 	cfg.Pages = templates{cfg.Pages}
 	s := &Site{cfg: cfg}
-	s.confirm, s.done, s.errors = s.parse("confirm"), s.parse("done"), s.parse("error")
+	s.confirm, s.done, s.errors = s.template("confirm"), s.template("done"), s.template("error")
 	s.assetHandler = http.StripPrefix(cfg.Prefix, assets())
 	return s
 }

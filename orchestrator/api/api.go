@@ -139,9 +139,7 @@ func Handler(cfg Config) (http.Handler, error) {
 		home = "/ui/"
 	}
 	served.handle("GET /{$}", http.RedirectHandler(home, http.StatusFound), access.Viewer)
-	if err := operations(served, cfg); err != nil {
-		return nil, err
-	}
+	operations(served, cfg)
 	return cfg.layered(served)
 }
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// long is accepted by URLs and headers; huge exceeds every limit of a body except for items.
-var long, huge = strings.Repeat("x", 60<<10), strings.Repeat("x", 10<<20)
+// long is accepted by URLs and headers; huge exceeds the limit of most bodies.
+var long, huge = strings.Repeat("x", 60<<10), strings.Repeat("x", 2<<20)
 
 // trial is a request for an operation of the description.
 type trial struct {
@@ -436,7 +436,7 @@ func badBody(t *testing.T, o openapi, h http.Handler, method, path string, op op
 		}
 	}
 	for what, body := range map[string]any{
-		"an unknown field": map[string]any{"there_is_no_such_field": 1}, "10 MB": map[string]any{"there_is_no_such_field": huge}, "a list": []any{}, "a text": "x", "a number": 1, "nothing": json.RawMessage("null"),
+		"an unknown field": map[string]any{"there_is_no_such_field": 1}, "2 MB": map[string]any{"there_is_no_such_field": huge}, "a list": []any{}, "a text": "x", "a number": 1, "nothing": json.RawMessage("null"),
 	} {
 		tr := o.base(method, path, op)
 		if tr.body = body; what == "nothing" && !op.RequestBody.Required {
@@ -456,7 +456,7 @@ func badForm(t *testing.T, o openapi, h http.Handler, path string, op operation)
 		if s["format"] == "binary" || s["contentEncoding"] == "binary" {
 			continue // a file may have any bytes
 		}
-		bad := map[string][]string{"NUL": {"a\x00b"}, "invalid UTF-8": {"a\xffb"}, "10 MB": {huge}}
+		bad := map[string][]string{"NUL": {"a\x00b"}, "invalid UTF-8": {"a\xffb"}, "2 MB": {huge}}
 		if kind(s) == "array" {
 			bad["too many"] = slices.Repeat([]string{"x"}, 200)
 		} else {

@@ -309,19 +309,15 @@ func register[I, O any](s *server, op huma.Operation, prefix string, handle func
 	})
 }
 
-// description returns the description of all operations as JSON.
-func (s *server) description() ([]byte, error) {
-	spec := s.api.OpenAPI()
-	schemas := spec.Components.Schemas.Map()
-	delete(schemas, "ErrorModel") // huma's; Problem replaces it
-	delete(schemas, "ErrorDetail")
-	raw, err := json.Marshal(spec)
+// description returns the description of all operations as JSON. It panics if a type cannot be described.
+func (s *server) description() []byte {
+	raw, err := json.Marshal(s.api.OpenAPI())
 	if err != nil {
-		return nil, fmt.Errorf("describe the interface: %w", err)
+		panic(fmt.Errorf("describe the interface: %w", err))
 	}
 	var doc any
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("describe the interface: %w", err)
+		panic(fmt.Errorf("describe the interface: %w", err))
 	}
 	standard(doc)
 	var b bytes.Buffer
@@ -329,9 +325,9 @@ func (s *server) description() ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(doc); err != nil {
-		return nil, fmt.Errorf("describe the interface: %w", err)
+		panic(fmt.Errorf("describe the interface: %w", err))
 	}
-	return b.Bytes(), nil
+	return b.Bytes()
 }
 
 // standard removes the keyword of huma that OpenAPI does not have.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -22,7 +23,7 @@ type server struct {
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // operations adds the operations of the services in cfg.
-func operations(served *routes, cfg Config) error {
+func operations(served *routes, cfg Config) {
 	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now(), streams: newShares("streams of events", maxStreams, maxStreamsEach)}
 	addState(s)
 	addWorkflows(s)
@@ -71,15 +72,14 @@ func operations(served *routes, cfg Config) error {
 		addBreakers(s)
 	}
 	served.addOperations(s.api)
-	spec, err := s.description()
-	if err != nil {
-		return err
-	}
+	schemas := s.api.OpenAPI().Components.Schemas.Map()
+	delete(schemas, "ErrorModel") // huma's; Problem replaces it
+	delete(schemas, "ErrorDetail")
+	spec := sync.OnceValue(s.description) // most servers are never asked
 	served.handle("GET /openapi.json", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
-		_, _ = w.Write(spec)
+		_, _ = w.Write(spec())
 	}), access.Viewer)
-	return nil
 }
 
 // untilShutdown returns a context that is done with ctx, and when the server
