@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: openapi help build release test miniredis race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
+.PHONY: openapi help build release test short miniredis race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,13 +17,16 @@ build: ## bin/muster
 release: ## dist/VERSION: archives with bills of materials, sums, images; vets the code
 	GO="$(GO)" scripts/release.sh $(VERSION)
 
-test: ## all tests but a few long ones, on a real Redis if there is one; prints which
+test: ## all tests but the long ones and parts, on a real Redis if there is one; prints which
+	@$(MAKE) --no-print-directory --jobs=2 SHORT=-short browser short
+
+# Most tests wait, so more packages than CPUs are tested at a time.
+short:
 	@redis=$(REDIS); \
 	if [ "$$redis" = off ]; then \
 	  echo "test: NO redis-server: tests run on miniredis; outages, persistence, Cluster and speed are NOT covered" >&2; \
 	else echo "test: $$($$redis --version)" >&2; fi; \
-	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test -short $(QUICK) ./tasks ./tasks/internal/sim ./... # the longest packages first
-	@$(MAKE) --no-print-directory browser
+	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test -short -p $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) $(QUICK) ./tasks ./cmd/muster ./... # the longest packages first
 
 # The packages whose scripts or error texts depend on the Redis, and whose tests take seconds.
 MINI = ./tasks/limit ./tasks/redistest ./proxies ./sites/polite ./sites/internal/store \
@@ -39,6 +42,9 @@ RACED = ^muster/(tasks($$|/(internal/(engine|store)|limit|metrics|otel|taskstest
 
 # make lint vets, and no debugger reads these binaries.
 QUICK = -vet=off -ldflags='-s -w'
+
+# Compilers, linkers and tests take less CPU time with larger heaps.
+short raced unraced miniredis: export GOGC = 400
 
 # The packages with tests: go test compiles the others, too.
 TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
@@ -87,7 +93,7 @@ peers: ## the same work on other task queues; writes docs/performance.md
 browser: ## the web pages in a real browser; says so where there is none
 	@browser=$$(scripts/browser.sh) || { echo "browser: the web pages are NOT tested in a browser" >&2; exit 0; }; \
 	echo "browser: $$($$browser --version)" >&2; \
-	MUSTER_TEST_BROWSER=$$browser MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) -C scripts/browser test -count=1 ./...
+	MUSTER_TEST_BROWSER=$$browser MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) -C scripts/browser test $(SHORT) -count=1 .
 
 openapi: ## check the OpenAPI document, and compile clients generated from it; says so where npm is missing
 	scripts/openapi.sh

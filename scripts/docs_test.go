@@ -13,6 +13,9 @@ import (
 
 // The documentation builds in a new clone, without broken links.
 func TestDocsBuildInAClone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it builds all pages")
+	}
 	t.Parallel()
 	dir := checkout(t)
 	got, err := sh(t, dir, "scripts/docs.sh")

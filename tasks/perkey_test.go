@@ -235,7 +235,7 @@ func sendEach(t *testing.T, o *office, task tasks.Task[delivery, int], ds []deli
 func TestRatePerKeyNeedsNoMoreAttempts(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		many := 200
+		many := 50
 		if strings.HasSuffix(t.Name(), "/miniredis") {
 			many = 20 // its Lua is slow
 		}
@@ -267,7 +267,7 @@ func TestRatePerKeyNeedsNoMoreAttempts(t *testing.T) {
 // Nothing is left of a key without running and waiting nodes.
 func TestIdleKeysLeaveNothing(t *testing.T) {
 	t.Parallel()
-	const keys, perWorkflow = 500, 250
+	const keys, perWorkflow = 200, 100
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
 		deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(1, customerOf), tasks.RatePerKey(1, 10*time.Millisecond, customerOf))

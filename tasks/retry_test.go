@@ -15,11 +15,11 @@ import (
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	runStories(t, []story{
-		{"1,000 at once", func(t *testing.T, w *world) {
+		{"100 at once", func(t *testing.T, w *world) {
 			run := sent(t, w, tasks.Chain(tasks.Chain(ID.S(1), Fail), Inc))
 			ended(t, w, run.ID())
 			rest(t, w, "default")
-			errs := make([]error, 1000)
+			errs := make([]error, 100)
 			var calls sync.WaitGroup
 			for i := range errs {
 				calls.Go(func() { errs[i] = run.Retry(t.Context()) })
@@ -34,7 +34,7 @@ func TestRetry(t *testing.T) {
 				}
 			}
 			if done != 1 {
-				t.Errorf("%d of 1,000 retries had an effect, want 1", done)
+				t.Errorf("%d of 100 retries had an effect, want 1", done)
 			}
 			if s, err := run.Status(t.Context()); err != nil || s != tasktype.Started {
 				t.Errorf("status after the retry: got %s, %v, want %s", s, err, tasktype.Started)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,7 +21,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	cli.HelpPrinter = printHelp // as Main does
+	cli.HelpPrinter = printHelp                            // as Main does
+	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait for the processes of commands
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"muster": func() { os.Exit(Main()) }})
 }
 

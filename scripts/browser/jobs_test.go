@@ -34,24 +34,18 @@ func (o *operator) start(t *testing.T) {
 	})
 }
 
-// follow clicks a link or button with a text and waits for the next page.
+// follow clicks the first visible link or button whose text begins with a text, and waits for the next page. It finds and clicks it
+// in one step, because an update of the page may replace it.
 func (o *operator) follow(text string) {
 	o.Helper()
 	o.clicks++
-	if got := o.tab.click(o.named(text)); got != http.StatusOK {
-		o.Fatalf("click on %s: got %d: %.1000s", text, got, o.text())
-	}
-}
-
-// named returns a selector of the first visible link or button whose text begins with a text.
-func (o *operator) named(text string) string {
-	o.Helper()
-	if !testutil.Becomes(func() bool {
-		return eval[bool](o.tab, fmt.Sprintf(`(e => { document.querySelector("[data-next]")?.removeAttribute("data-next"); if (e) e.dataset.next = ""; return !!e; })([...document.querySelectorAll("header a, main a, main button")].find(e => e.checkVisibility() && e.textContent.trim().startsWith(%q)))`, text))
-	}) {
+	named := fmt.Sprintf(`[...document.querySelectorAll("header a, main a, main button")].find(e => e.checkVisibility() && e.textContent.trim().startsWith(%q))`, text)
+	if !testutil.Becomes(func() bool { return eval[bool](o.tab, "!!"+named) }) {
 		o.Fatalf("no link or button %q on the page: %.2000s", text, o.text())
 	}
-	return "[data-next]"
+	if got := o.clickOn(named); got != http.StatusOK {
+		o.Fatalf("click on %s: got %d: %.1000s", text, got, o.text())
+	}
 }
 
 // label returns the accessible description of an element.

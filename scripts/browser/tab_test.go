@@ -130,19 +130,27 @@ func (b *tab) visit(path string) int64 {
 // click clicks the first element that matches a selector, waits for the next page and returns its status.
 func (b *tab) click(selector string) int64 {
 	b.Helper()
-	res, err := chromedp.RunResponse(b.ctx, func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
-		return press(selector)(ctx, t)
-	})
+	return b.clickOn(element(selector))
+}
+
+// clickOn is like click for the element that is the value of a JavaScript expression.
+func (b *tab) clickOn(js string) int64 {
+	b.Helper()
+	res, err := chromedp.RunResponse(b.ctx, chromedp.Evaluate[chromedp.Void](js+dispatchClick))
 	if err != nil {
-		b.Fatalf("click on %s: %v", selector, err)
+		b.Fatalf("click on %s: %v", js, err)
 	}
 	return res.Status
 }
 
 // press clicks an element that does not open a page.
 func press(selector string) chromedp.Action[chromedp.Void] {
-	return chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, view: window}))`, selector))
+	return chromedp.Evaluate[chromedp.Void](element(selector) + dispatchClick)
 }
+
+func element(selector string) string { return fmt.Sprintf("document.querySelector(%q)", selector) }
+
+const dispatchClick = `.dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, view: window}))`
 
 // eval returns the value of a JavaScript expression in the page.
 func eval[T any](b *tab, js string) T {
@@ -227,9 +235,12 @@ func (b *tab) violations(rules ...string) []string {
 
 var plain = regexp.MustCompile(`[^a-zA-Z0-9]+`)
 
-// inspect runs the automatic checks on the page of a tab.
+// inspect runs the automatic checks on the page of a tab: axe-core and the width. It does nothing with -short.
 func (b *tab) inspect(name string) {
 	b.Helper()
+	if testing.Short() {
+		return
+	}
 	folder := os.Getenv("MUSTER_TEST_PICTURES")
 	// Only contrast rules depend on colors, and only size rules on the width.
 	for _, v := range []struct {

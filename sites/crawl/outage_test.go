@@ -143,8 +143,8 @@ func process(t *testing.T, cfg Config) *Worker {
 // While a site is down its pages wait: few requests are sent, no page uses up its attempts, and all are fetched afterwards.
 func TestSiteIsDownForAWhile(t *testing.T) {
 	t.Parallel()
-	const lists, perList = 4, 100
-	for name, from := range map[string]int{"between details": 150, "between listing pages": 2} {
+	const lists, perList = 4, 40
+	for name, from := range map[string]int{"between details": 60, "between listing pages": 2} {
 		for _, how := range []string{closes, resets, refuses, answers5, cuts} {
 			t.Run(how+" "+name, func(t *testing.T) {
 				t.Parallel()

@@ -62,7 +62,8 @@ func URL(tb testing.TB) string {
 	return realURL(tb)
 }
 
-// Both runs test in two parallel subtests, "redis" and "miniredis". The first one is skipped without a redis-server.
+// Both runs test in two parallel subtests, "redis" and "miniredis". The first one is skipped without a redis-server, and
+// the second one with -short and a redis-server.
 func Both(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {
@@ -72,6 +73,9 @@ func Both(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 	})
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
+		if testing.Short() && binary() != "" {
+			t.Skip("long: the same on miniredis")
+		}
 		test(t, Mini(t))
 	})
 }
