@@ -86,14 +86,14 @@ func (r *Results) follow(ctx context.Context, ref string, progress bool, look fu
 	if over, err := look(); over || err != nil {
 		return endedBy(ctx, err)
 	}
-	done, stop, err := r.notifier.listen(ctx, r.store.DoneChannel(ref))
+	done, stop, err := r.notifier.listen(r.store.DoneChannel(ref))
 	if err != nil {
 		return endedBy(ctx, err)
 	}
 	defer stop()
 	var changed <-chan struct{}
 	if progress {
-		if changed, stop, err = r.notifier.listen(ctx, r.store.ChangedChannel(ref)); err != nil {
+		if changed, stop, err = r.notifier.listen(r.store.ChangedChannel(ref)); err != nil {
 			return endedBy(ctx, err)
 		}
 		defer stop()
