@@ -220,3 +220,54 @@ func waitCopied(t *testing.T, m, replica *redistest.Instance) {
 	want := offset(m, "master_repl_offset")
 	testutil.Eventually(t, "the replica to have every write", func() bool { return offset(replica, "slave_repl_offset") >= want })
 }
+
+// TestSlowClusterNode suspends each master of a Cluster while workflows run, for longer than workers wait for the heartbeat of others.
+// Workflows in the shards of other masters finish meanwhile, no worker is taken for dead, and no task runs twice.
+func TestSlowClusterNode(t *testing.T) {
+	t.Parallel()
+	r := seed(t)
+	cluster := redistest.Replicated(t, "cluster-node-timeout", "60000")
+	c, f := connectWorkers(t, cluster.URL())
+	limit, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
+	defer cancel()
+	var all []sent
+	var runs []*tasks.AsyncResult[int]
+	for round, m := range cluster.Masters {
+		var ended atomic.Int64
+		var waits sync.WaitGroup
+		var some []sent
+		for i := range 90 {
+			one := sent{wanted: growRoot(r)}
+			run, err := one.sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("slow-%d-%03d", round, i)), tasks.Retention(10*time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			one.run = run
+			some, runs = append(some, one), append(runs, run)
+		}
+		m.Freeze()
+		for _, one := range some {
+			waits.Go(func() {
+				got, err := insistWait(limit, one.run)
+				one.check(t, got, err)
+				ended.Add(1)
+			})
+		}
+		pause(t.Context(), freezeFor)
+		if n := ended.Load(); n < 45 { // a third of the shards are suspended
+			t.Errorf("got %d workflows that finished while master %d was suspended, want at least 45 of 90", n, round)
+		}
+		m.Thaw()
+		waits.Wait()
+		all = append(all, some...)
+	}
+	a := f.audit(limit, t, c)
+	a.ended(runs)
+	f.stop()
+	a.runsOnce(runs)
+	a.noLeftovers()
+	t.Logf("%d workflows, %d nodes", len(all), a.nodes)
+	if t.Failed() {
+		t.Log(f.logs())
+	}
+}

@@ -70,7 +70,7 @@ func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error
 		}
 	}
 	if all.Timer > 0 {
-		if err := a.store.Tell(ctx, "t "+strconv.FormatInt(all.Timer.Milliseconds(), 10)); err != nil {
+		if err := a.store.Tell(ctx, fl.Shard(), "t "+strconv.FormatInt(all.Timer.Milliseconds(), 10)); err != nil {
 			return fmt.Errorf("announce timer: %w", err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"muster/tasks/internal/store"
@@ -29,8 +30,32 @@ type agenda struct {
 	timer     chan time.Time // times at which entries are due, by the clock of this machine
 }
 
-// run handles due entries until ctx is done: at intervals, and when a timer is due.
-func (ag *agenda) run(ctx context.Context) {
+// run handles due entries until ctx is done: of each shard separately, because the servers of some can be slow.
+func (ag *agenda) run(ctx context.Context, shards int) {
+	var loops sync.WaitGroup
+	timers := make([]chan time.Time, shards)
+	for shard := range timers {
+		timers[shard] = make(chan time.Time, cap(ag.timer))
+		loops.Go(func() { ag.runShard(ctx, shard, timers[shard]) })
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			loops.Wait()
+			return
+		case at := <-ag.timer:
+			for _, timer := range timers {
+				select {
+				case timer <- at:
+				default: // there are so many that it looks soon anyway
+				}
+			}
+		}
+	}
+}
+
+// runShard handles due entries of a shard until ctx is done: at intervals, and when a timer is due.
+func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Time) {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	planned := time.Now()
@@ -38,7 +63,7 @@ func (ag *agenda) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case at := <-ag.timer:
+		case at := <-timer:
 			if at.Before(planned) {
 				planned = at
 				next.Reset(time.Until(at))
@@ -46,7 +71,7 @@ func (ag *agenda) run(ctx context.Context) {
 			continue
 		case <-next.C:
 		}
-		_, wait, err := ag.once(ctx)
+		_, wait, err := ag.once(ctx, shard)
 		if err != nil && ctx.Err() == nil {
 			ag.log.WarnContext(ctx, "sweep of the agenda failed", "error", err)
 		}
@@ -55,36 +80,32 @@ func (ag *agenda) run(ctx context.Context) {
 	}
 }
 
-// once handles the entries of the agenda that are due. It returns how many there were, and how long to wait for
+// once handles the entries of the agenda of a shard that are due. It returns how many there were, and how long to wait for
 // the next ones.
-func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err error) {
+func (ag *agenda) once(ctx context.Context, shard int) (did int, wait time.Duration, err error) {
 	wait = cmp.Or(ag.cfg.SweepEvery, sweepEvery)
-	shards, err := ag.store.Agenda.Due(ctx, claimFor, sweepMost)
+	d, err := ag.store.Agenda.Due(ctx, shard, claimFor, sweepMost)
 	if err != nil {
 		return 0, wait, err
 	}
 	var errs []error
-	for i := range shards {
-		d := &shards[i]
-		if d.Back > 0 {
-			if err := ag.rebase(ctx, i, d.Back); err != nil {
-				errs = append(errs, err)
-			}
-			wait = 0 // entries may be due now
+	if d.Back > 0 {
+		if err := ag.rebase(ctx, shard, d.Back); err != nil {
+			errs = append(errs, err)
 		}
-		did += d.Count
-		for _, en := range d.Lines {
-			if err := ag.attend(ctx, en); err != nil {
-				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID(), en.Node, err))
-			}
-		}
-		if d.Count >= sweepMost {
-			wait = 0
-		} else if !d.Next.IsZero() {
-			wait = min(wait, max(0, d.Next.Sub(d.Now)))
+		wait = 0 // entries may be due now
+	}
+	for _, en := range d.Lines {
+		if err := ag.attend(ctx, en); err != nil {
+			errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID(), en.Node, err))
 		}
 	}
-	return did, wait, errors.Join(errs...)
+	if d.Count >= sweepMost {
+		wait = 0
+	} else if !d.Next.IsZero() {
+		wait = min(wait, max(0, d.Next.Sub(d.Now)))
+	}
+	return d.Count, wait, errors.Join(errs...)
 }
 
 // rebase bounds the times of entries after the clock of Redis was set back: until then they would wait that much longer.

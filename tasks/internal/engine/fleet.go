@@ -68,7 +68,7 @@ func (f *Fleet) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, 
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	begun := time.Now()
-	if err := f.store.Tell(ctx, "p "+token); err != nil {
+	if err := f.store.Tell(ctx, 0, "p "+token); err != nil {
 		return nil, fmt.Errorf("tell workers: %w", err)
 	}
 	over := time.NewTimer(wait)
@@ -114,7 +114,7 @@ func (f *Fleet) Resume(ctx context.Context, queue string) error {
 	if err := f.store.Queues.Resume(ctx, queue); err != nil {
 		return err
 	}
-	return f.store.Tell(ctx, "q "+queue)
+	return f.store.Tell(ctx, 0, "q "+queue)
 }
 
 // Errors of SetConcurrency.
@@ -150,7 +150,7 @@ func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error 
 	if worker == "" {
 		worker = "*"
 	}
-	if err := f.store.Tell(ctx, "c "+worker+" "+strconv.Itoa(n)); err != nil {
+	if err := f.store.Tell(ctx, 0, "c "+worker+" "+strconv.Itoa(n)); err != nil {
 		return fmt.Errorf("tell workers: %w", err)
 	}
 	return nil

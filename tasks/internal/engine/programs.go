@@ -96,7 +96,7 @@ func (p *programs) poolFor(ctx context.Context, queue, task string) (string, err
 	}
 	p.mu.Unlock()
 	if announce {
-		if err := p.store.Tell(ctx, "pool "+pool); err != nil {
+		if err := p.store.Tell(ctx, 0, "pool "+pool); err != nil {
 			return "", err
 		}
 	}

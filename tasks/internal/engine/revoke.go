@@ -95,7 +95,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.store.Tell(ctx, "x "+ref); err != nil {
+	if err := a.store.Tell(ctx, fl.Shard(), "x "+ref); err != nil {
 		return fmt.Errorf("tell workers: %w", err)
 	}
 	var groups []string
@@ -191,7 +191,7 @@ func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 			for i, id := range part {
 				names[i] = id.String()
 			}
-			if err := a.store.Tell(ctx, "n "+fl.Ref+" "+strings.Join(names, ",")); err != nil {
+			if err := a.store.Tell(ctx, fl.Shard(), "n "+fl.Ref+" "+strings.Join(names, ",")); err != nil {
 				return fmt.Errorf("tell workers: %w", err)
 			}
 		}

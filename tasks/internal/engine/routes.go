@@ -10,8 +10,9 @@ import (
 
 // routes caches the pools to which nodes of a task are sent. Workers that move nodes to a pool store its route.
 type routes struct {
-	mu    sync.Mutex // guards known; not held during calls to Redis
-	known map[string]route
+	mu     sync.Mutex // guards the fields below; not held during calls to Redis
+	known  map[string]route
+	failed time.Time // when they could not be read
 }
 
 // route is the pool of a task in a queue, empty for none, and when it was read.
@@ -22,6 +23,7 @@ type route struct {
 
 const (
 	routeFor   = 2 * time.Second // how long a route is used without reading it again
+	routeWait  = time.Second     // how long a call waits for them; nodes can be moved later
 	mostRoutes = 10_000          // in the cache
 )
 
@@ -66,10 +68,18 @@ func (e *env) route(ctx context.Context, nodes []routed) {
 			unknown = append(unknown, name)
 		}
 	}
+	if now.Sub(e.routes.failed) < routeFor {
+		unknown = nil
+	}
 	e.routes.mu.Unlock()
 	if len(unknown) > 0 {
-		pools, err := e.store.Queues.Routes(ctx, unknown)
+		brief, cancel := context.WithTimeout(ctx, routeWait)
+		defer cancel()
+		pools, err := e.store.Queues.Routes(brief, unknown)
 		if err != nil {
+			e.routes.mu.Lock()
+			e.routes.failed = e.clock.Now()
+			e.routes.mu.Unlock()
 			e.log.DebugContext(ctx, "pools of tasks were not read", "error", err)
 			return
 		}

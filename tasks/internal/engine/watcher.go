@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime/metrics"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/tasks/internal/store"
@@ -54,22 +56,26 @@ func (w *watcher) beat(ctx context.Context, first bool) (live, dead []string, er
 		QueueLimits: w.cfg.QueueLimits, Release: w.cfg.Release, Memory: memoryInUse()}, deadAfter, deadConfirm)
 }
 
-// run beats until ctx is done, and makes the nodes of dead workers ready again.
+// run beats until ctx is done. Beside that it makes the nodes of dead workers ready again and does other regular work, which a slow
+// server of a Cluster can delay.
 func (w *watcher) run(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	for n := 0; ; n++ {
-		// An idle worker should cost Redis little: the rest is done every second time only.
-		if err := w.once(ctx, n%2 == 0); err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "watch over workers failed", "error", err)
+	var caring sync.WaitGroup
+	defer caring.Wait()
+	var busy atomic.Bool
+	for n := 0; ; {
+		live, dead, err := w.heartbeat(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.log.WarnContext(ctx, "heartbeat failed", "error", err)
 		}
-		if err := w.history.once(ctx); err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "depths of queues were not stored", "error", err)
-		}
-		if n%forgetBeats == 1 {
-			if err := w.fleet.forgetQueues(ctx, unusedFor); err != nil && ctx.Err() == nil {
-				w.log.WarnContext(ctx, "unused queues were not forgotten", "error", err)
-			}
+		if live != nil && !busy.Swap(true) {
+			round := n
+			n++
+			caring.Go(func() {
+				defer busy.Store(false)
+				w.attend(ctx, live, dead, round)
+			})
 		}
 		select {
 		case <-ctx.Done():
@@ -79,18 +85,67 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// once beats and makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
-// workers, for batches that this worker does not know, for nodes that wait for its handlers, and for ready nodes that no worker takes.
-func (w *watcher) once(ctx context.Context, all bool) error {
-	live, dead, err := w.beat(ctx, false)
-	if err != nil {
+// heartbeat beats, and renews the places of running attempts. It returns the live workers, if they could be read, and the dead ones.
+func (w *watcher) heartbeat(ctx context.Context) (live, dead []string, err error) {
+	brief, cancel := context.WithTimeout(ctx, beatEvery)
+	defer cancel()
+	live, dead, err = w.beat(brief, false)
+	brief, cancel = context.WithTimeout(ctx, beatEvery)
+	defer cancel()
+	return live, dead, errors.Join(err, w.limiter.renew(brief))
+}
+
+// attend does the regular work of a round.
+func (w *watcher) attend(ctx context.Context, live, dead []string, round int) {
+	// An idle worker should cost Redis little: the rest is done every second time only.
+	if err := w.care(ctx, live, dead, round%2 == 0); err != nil && ctx.Err() == nil {
+		w.log.WarnContext(ctx, "watch over workers failed", "error", err)
+	}
+	if err := w.history.once(ctx); err != nil && ctx.Err() == nil {
+		w.log.WarnContext(ctx, "depths of queues were not stored", "error", err)
+	}
+	if round%forgetBeats == 1 {
+		if err := w.fleet.forgetQueues(ctx, unusedFor); err != nil && ctx.Err() == nil {
+			w.log.WarnContext(ctx, "unused queues were not forgotten", "error", err)
+		}
+	}
+}
+
+// once beats and cares for the workers and queues.
+func (w *watcher) once(ctx context.Context) error {
+	live, dead, err := w.heartbeat(ctx)
+	if live == nil {
 		return err
 	}
-	err = errors.Join(w.limiter.renew(ctx), w.reap(ctx, dead))
-	if all {
-		pools, lookErr := w.store.Queues.Look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
-		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx), w.releaseHandled(ctx), lookErr,
-			w.taker.programs.attend(ctx, pools, func(k Wake) { w.adopt(ctx, k) }))
+	return errors.Join(err, w.care(ctx, live, dead, true))
+}
+
+// careTime bounds a part of care: a slow server of a Cluster must not delay the other parts.
+const careTime = 3 * time.Second
+
+// care makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
+// workers, for batches that this worker does not know, for nodes that wait for its handlers, and for ready nodes that no worker takes.
+func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error {
+	brief := func(part func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, careTime)
+		defer cancel()
+		return part(ctx)
+	}
+	err := brief(func(ctx context.Context) error { return w.reap(ctx, dead) })
+	if !all {
+		return err
+	}
+	var deserted []Wake
+	err = errors.Join(err,
+		brief(func(ctx context.Context) error {
+			pools, err := w.store.Queues.Look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
+			return errors.Join(err, w.taker.programs.attend(ctx, pools, func(k Wake) { deserted = append(deserted, k) }))
+		}),
+		brief(func(ctx context.Context) error { return w.findMissing(ctx, live, dead) }),
+		brief(w.returnStrays),
+		brief(w.releaseHandled))
+	for _, k := range deserted {
+		w.adopt(ctx, k)
 	}
 	return err
 }
@@ -193,7 +248,7 @@ func (w *watcher) signOn(ctx context.Context) error {
 		return err
 	}
 	w.listed = true
-	return w.store.Tell(ctx, fleetChanged)
+	return w.store.Tell(ctx, 0, fleetChanged)
 }
 
 // firstBeat beats for the first time. It waits while the memory or the disk of Redis is full, and for the heartbeat of a
@@ -246,5 +301,5 @@ func (w *watcher) signOff(ctx context.Context) error {
 		return err
 	}
 	_, err := w.store.Batches.Reap(ctx, w.cfg.Name, false)
-	return errors.Join(err, w.store.Tell(ctx, fleetChanged))
+	return errors.Join(err, w.store.Tell(ctx, 0, fleetChanged))
 }

@@ -190,11 +190,17 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 		_ = messages.Close()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
+	shards, err := w.store.Shards(ctx)
+	if err != nil {
+		stop()
+		_ = messages.Close()
+		return nil, err
+	}
 	var loops sync.WaitGroup
 	loops.Go(func() { w.bus.run(running, messages.Channel(redis.WithChannelHealthCheckInterval(busPing))) })
 	if !w.cfg.Manual {
 		loops.Go(func() { w.watcher.run(running) })
-		loops.Go(func() { w.agenda.run(running) })
+		loops.Go(func() { w.agenda.run(running, shards) })
 		loops.Go(func() { w.projector.run(running) })
 		loops.Go(func() { w.taker.tally.run(running) })
 		loops.Go(func() { w.logs.run(running) })
@@ -322,11 +328,19 @@ func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) 
 	w.projector.once(ctx)
 	w.taker.tally.once(ctx)
 	w.logs.once(ctx)
-	if err := w.watcher.once(ctx, true); err != nil {
+	if err := w.watcher.once(ctx); err != nil {
 		return 0, next, err
 	}
-	did, _, err = w.agenda.once(ctx)
+	shards, err := w.store.Shards(ctx)
 	if err != nil {
+		return 0, next, err
+	}
+	var errs []error
+	for shard := range shards {
+		n, _, err := w.agenda.once(ctx, shard)
+		did, errs = did+n, append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
 		return did, next, err
 	}
 	next, err = w.agenda.store.Agenda.Next(ctx)

@@ -31,31 +31,27 @@ type Due struct {
 	Lines []Entry       // entries that the caller has claimed, and must handle
 }
 
-// Due makes nodes ready whose time has come, and claims the other entries that are due: for the time claim, no other
-// call returns them. It looks at up to most entries of each shard.
-func (s Agenda) Due(ctx context.Context, claim time.Duration, most int) ([]Due, error) {
-	replies, err := s.callEach(ctx, "due", claim.Milliseconds(), most)
+// Due makes nodes of a shard ready whose time has come, and claims the other entries that are due: for the time claim, no other
+// call returns them. It looks at up to most entries.
+func (s Agenda) Due(ctx context.Context, shard int, claim time.Duration, most int) (Due, error) {
+	res, err := s.call(ctx, "due", shard, claim.Milliseconds(), most)
 	if err != nil {
-		return nil, fmt.Errorf("look through the agenda: %w", err)
+		return Due{}, fmt.Errorf("look through the agenda: %w", err)
 	}
-	out := make([]Due, len(replies))
-	for shard, res := range replies {
-		if len(res) < 4 {
-			return nil, fmt.Errorf("look through the agenda: script returned %v", res)
-		}
-		d := Due{Now: time.UnixMilli(toInt(res[0])), Count: int(toInt(res[2])),
-			Back: time.Duration(toInt(res[3])) * time.Millisecond}
-		if at := toInt(res[1]); at > 0 {
-			d.Next = time.UnixMilli(at)
-		}
-		for i := 4; i+1 < len(res); i += 2 {
-			e := entry(shard, text(res[i]))
-			e.Record = []byte(text(res[i+1]))
-			d.Lines = append(d.Lines, e)
-		}
-		out[shard] = d
+	if len(res) < 4 {
+		return Due{}, fmt.Errorf("look through the agenda: script returned %v", res)
 	}
-	return out, nil
+	d := Due{Now: time.UnixMilli(toInt(res[0])), Count: int(toInt(res[2])),
+		Back: time.Duration(toInt(res[3])) * time.Millisecond}
+	if at := toInt(res[1]); at > 0 {
+		d.Next = time.UnixMilli(at)
+	}
+	for i := 4; i+1 < len(res); i += 2 {
+		e := entry(shard, text(res[i]))
+		e.Record = []byte(text(res[i+1]))
+		d.Lines = append(d.Lines, e)
+	}
+	return d, nil
 }
 
 // Rebase bounds the times of the entries of a shard whose clock was set back: none is due later than the time that it was

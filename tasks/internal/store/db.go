@@ -107,37 +107,28 @@ func asList(reply any) []any {
 	return []any{reply}
 }
 
-// callEach runs a script on every shard in one round trip.
+// shardTime bounds a call of callEach: servers of a Cluster can be slow.
+const shardTime = 2 * time.Second
+
+// callEach runs a script on every shard at once. A shard whose call failed has no reply; err has the errors of all these.
 func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, error) {
 	n, err := d.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]any, n)
+	out, errs := make([][]any, n), make([]error, n)
 	if n == 1 {
 		out[0], err = d.call(ctx, name, 0, args...)
 		return out, err
 	}
-	script := d.scripts[name]
-	pipe := d.rdb.Pipeline()
-	cmds := make([]*redis.Cmd, n)
+	ctx, cancel := context.WithTimeout(ctx, shardTime)
+	defer cancel()
+	var calls sync.WaitGroup
 	for shard := range n {
-		cmds[shard] = script.EvalSha(ctx, pipe, d.scriptKeys(shard), args...)
+		calls.Go(func() { out[shard], errs[shard] = d.call(ctx, name, shard, args...) })
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
-	for shard, c := range cmds {
-		switch err := c.Err(); {
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			if out[shard], err = d.call(ctx, name, shard, args...); err != nil {
-				return nil, err
-			}
-		case err != nil:
-			return nil, err
-		default:
-			out[shard] = asList(c.Val())
-		}
-	}
-	return out, nil
+	calls.Wait()
+	return out, errors.Join(errs...)
 }
 
 func toInt(v any) int64 {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -198,7 +199,7 @@ func (s Limits) Recheck(ctx context.Context, p *Place) error {
 	return err
 }
 
-// Renew keeps places for a time.
+// Renew keeps places for a time. A shard whose server is slow does not delay the others.
 func (s Limits) Renew(ctx context.Context, places []Place) error {
 	slices.SortFunc(places, func(a, b Place) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.member(), b.member())) })
 	for part := range slices.Chunk(places, 1000) {
@@ -210,10 +211,14 @@ func (s Limits) Renew(ctx context.Context, places []Place) error {
 			}
 			args[p.shard] = append(args[p.shard], p.name, p.member())
 		}
-		for k := range args {
-			if _, err := s.call(ctx, "renew", k, args[k]...); err != nil {
-				return fmt.Errorf("renew places of limits: %w", err)
-			}
+		errs := make([]error, len(args))
+		var calls sync.WaitGroup
+		for i, shard := range slices.Sorted(maps.Keys(args)) {
+			calls.Go(func() { _, errs[i] = s.call(ctx, "renew", shard, args[shard]...) })
+		}
+		calls.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("renew places of limits: %w", err)
 		}
 	}
 	return nil

@@ -270,7 +270,8 @@ type Pool struct {
 
 // Look finds queues with ready nodes from which nothing was taken for longer than patience, and pushes their wake-ups, again if
 // one was lost. It also registers the queues with asynq, which forgets a queue that an operator deletes, and pauses and
-// resumes them as asynq does. It returns the pools of the queues with ready nodes.
+// resumes them as asynq does. It returns the pools of the queues with ready nodes; with an error, those in the
+// shards that could be read.
 func (s Queues) Look(ctx context.Context, patience time.Duration, queues []string) ([]Pool, error) {
 	if len(queues) == 0 {
 		return nil, nil
@@ -290,7 +291,7 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, queues []strin
 	}
 	replies, err := s.callEach(ctx, "look", args...)
 	if err != nil {
-		return nil, fmt.Errorf("look for ready nodes: %w", err)
+		err = fmt.Errorf("look for ready nodes: %w", err)
 	}
 	var pools []Pool
 	for shard, res := range replies {
@@ -298,7 +299,7 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, queues []strin
 			pools = append(pools, Pool{Wake{Shard: shard, Queue: text(res[i])}, text(res[i+1]) == "1"})
 		}
 	}
-	return pools, nil
+	return pools, err
 }
 
 // Wake is a wake-up: it announces ready nodes of a queue in a shard.

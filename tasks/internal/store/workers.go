@@ -20,7 +20,8 @@ func (*NameTaken) Error() string { return "another live worker has this name" }
 // Beat records that a worker is alive. It returns the live workers and the dead
 // ones. A worker is dead if calls of any workers have found it silent for longer than silence twice, at least confirm
 // apart. With an empty name it only reads. The first beat of a worker returns a *NameTaken while the heartbeat of a worker
-// of the same name has not expired.
+// of the same name has not expired. If the workers were read, and only
+// the info was not stored, it returns them with the error.
 func (s Workers) Beat(ctx context.Context, name string, first bool, info any, silence, confirm time.Duration) (live, dead []string, err error) {
 	res, err := s.scripts["beat"].Run(ctx, s.rdb, []string{s.workersKey()}, name, silence.Milliseconds(), confirm.Milliseconds(), first).StringSlice()
 	if err != nil {
@@ -29,17 +30,19 @@ func (s Workers) Beat(ctx context.Context, name string, first bool, info any, si
 	if res[0] == "taken" {
 		return nil, nil, &NameTaken{Beat: res[1]}
 	}
-	if name != "" {
-		raw, err := json.Marshal(info)
-		if err != nil {
-			return nil, nil, fmt.Errorf("encode worker info: %w", err)
-		}
-		if err := s.rdb.Set(ctx, s.workerKey(name), raw, silence).Err(); err != nil {
-			return nil, nil, fmt.Errorf("write worker info: %w", err)
-		}
-	}
 	n := 1 + int(toInt(res[0]))
-	return res[n:], res[1:n], nil
+	live, dead = res[n:], res[1:n]
+	if name == "" {
+		return live, dead, nil
+	}
+	raw, err := json.Marshal(info)
+	if err != nil {
+		return live, dead, fmt.Errorf("encode worker info: %w", err)
+	}
+	if err := s.rdb.Set(ctx, s.workerKey(name), raw, silence).Err(); err != nil {
+		return live, dead, fmt.Errorf("write worker info: %w", err)
+	}
+	return live, dead, nil
 }
 
 // ListMissing lists workers that have batches and are not listed, such as after Redis went back in time. They count as
