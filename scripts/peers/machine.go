@@ -28,11 +28,10 @@ func thisMachine(ctx context.Context) (machine, error) {
 	_, _ = fmt.Sscan(fieldOf("/proc/meminfo", "MemTotal"), &kilobytes) // 0 for another format
 	m.Gigabytes = (kilobytes + 1<<19) >> 20
 	m.System = strings.Trim(fieldOf("/etc/os-release", "PRETTY_NAME"), `"`)
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
+	var err error
+	if m.LoadFrom, err = loadAverage(); err != nil {
 		return m, err
 	}
-	m.LoadFrom, _, _ = strings.Cut(string(load), " ")
 	for _, command := range []string{"go version", "redis-server --version", "/usr/bin/python3 --version", "/usr/bin/ruby --version", "node --version", "psql --version"} {
 		out, err := output(ctx, "", nil, strings.Fields(command)...)
 		if err != nil {
@@ -43,10 +42,35 @@ func thisMachine(ctx context.Context) (machine, error) {
 	return m, nil
 }
 
-// Busy reports whether the machine had a significant load before the benchmark.
+// loadAverage returns the load average of the last minute.
+func loadAverage() (string, error) {
+	raw, err := os.ReadFile("/proc/loadavg")
+	load, _, _ := strings.Cut(string(raw), " ")
+	return load, err
+}
+
+// awaitQuiet waits until the machine is quiet, at most for a time.
+func awaitQuiet(ctx context.Context, most time.Duration) error {
+	m := machine{Cores: runtime.NumCPU()}
+	for until := time.Now().Add(most); ; {
+		var err error
+		if m.LoadFrom, err = loadAverage(); err != nil {
+			return err
+		}
+		if !m.Busy() || time.Now().After(until) {
+			return nil
+		}
+		say("waiting for a quiet machine; its load is %s", m.LoadFrom)
+		if err := sleep(ctx, min(15*time.Second, most)); err != nil {
+			return err
+		}
+	}
+}
+
+// Busy reports whether the machine had a significant load before the benchmark: above a quarter of its cores.
 func (m machine) Busy() bool {
 	load, err := strconv.ParseFloat(m.LoadFrom, 64)
-	return err == nil && load > float64(m.Cores)/2
+	return err == nil && load > float64(m.Cores)/4
 }
 
 // fieldOf returns the value of the first line "name: value" or "name=value" of a file, or "".

@@ -1,6 +1,6 @@
 // Command peers runs the same workloads on Muster and on comparable task queues on this machine, and writes docs/performance.md.
 //
-//	go run . [-only NAMES] [-turns N] [-save FILE] [-load FILE] [-out DIR]
+//	go run . [-only NAMES] [-turns N] [-wait D] [-save FILE] [-load FILE] [-out DIR]
 //
 // It requires Linux and Debian packages; as root it installs missing packages. Each peer is a program in a separate directory;
 // peer/peer.go describes its protocol.
@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -24,8 +25,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	only := flag.String("only", "", "run only the systems with these `NAMES`, separated by commas")
-	turns := flag.Int("turns", 3, "number of rounds; the results are medians")
-	save := flag.String("save", "", "also write the results to `FILE`, as JSON")
+	turns := flag.Int("turns", 5, "number of rounds, each in a random order; the results are medians")
+	wait := flag.Duration("wait", 20*time.Minute, "longest wait for a quiet machine; on a busy one the page has ratios")
+	save := flag.String("save", "results.json", "also write the results to `FILE`, as JSON")
 	load := flag.String("load", "", "write the page for the results in `FILE` without measuring")
 	out := flag.String("out", "../../docs", "output directory `DIR` of performance.md")
 	flag.Parse()
@@ -33,19 +35,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, "peers: wrong usage; see -help")
 		os.Exit(2)
 	}
-	if err := run(ctx, *only, *turns, *save, *load, *out); err != nil {
+	if err := run(ctx, *only, *turns, *wait, *save, *load, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, turns int, save, load, out string) error {
+func run(ctx context.Context, only string, turns int, wait time.Duration, save, load, out string) error {
 	var res *results
 	var err error
 	if load != "" {
 		res, err = loadResults(load)
 	} else {
-		res, err = measureAll(ctx, only, turns)
+		res, err = measureAll(ctx, only, turns, wait)
 	}
 	if err != nil {
 		return err
@@ -102,8 +104,7 @@ func loadResults(path string) (*results, error) {
 	return &res, nil
 }
 
-func measureAll(ctx context.Context, only string, turns int) (*results, error) {
-	start := time.Now()
+func measureAll(ctx context.Context, only string, turns int, wait time.Duration) (*results, error) {
 	chosen, err := chooseSystems(only)
 	if err != nil {
 		return nil, err
@@ -122,9 +123,6 @@ func measureAll(ctx context.Context, only string, turns int) (*results, error) {
 	}
 
 	res := &results{Turns: turns, Limit: recoveryLimit}
-	if res.Machine, err = thisMachine(ctx); err != nil {
-		return nil, err
-	}
 	b := &bench{dir: dir}
 	for _, s := range chosen {
 		if err := s.prepare(ctx, dir); ctx.Err() != nil {
@@ -138,8 +136,17 @@ func measureAll(ctx context.Context, only string, turns int) (*results, error) {
 		res.Systems = append(res.Systems, &outcome{System: *s})
 	}
 
+	if err := awaitQuiet(ctx, wait); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if res.Machine, err = thisMachine(ctx); err != nil {
+		return nil, err
+	}
 	for turn := range turns {
-		for _, o := range slices.Clone(res.Systems) {
+		order := slices.Clone(res.Systems)
+		rand.Shuffle(len(order), func(i, k int) { order[i], order[k] = order[k], order[i] })
+		for _, o := range order {
 			say("turn %d of %d: %s", turn+1, turns, o.System.Name)
 			if err := b.turn(ctx, o); ctx.Err() != nil {
 				return nil, ctx.Err()

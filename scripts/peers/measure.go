@@ -23,12 +23,17 @@ const (
 	latencies    = 100                    // maximum number of tasks on an idle worker
 	latencyFor   = 6 * time.Second        // duration of the measurement
 	idlePause    = 25 * time.Millisecond  // pause between tasks
+	steadyFor    = 4 * time.Second        // duration of the measurement at each rate
+	fanSize      = 500                    // tasks of 100 ms
 	settle       = 500 * time.Millisecond // pause after a worker is ready
 	phaseLimit   = 2 * time.Minute
 )
 
 // recoveryLimit is the timeout for the task of a killed worker; asynq may take 165 s.
 const recoveryLimit = 200 * time.Second
+
+// steadyRates are the rates, in tasks/s, at which single tasks are sent.
+var steadyRates = []int{20, 200, 2000}
 
 // outcome contains the measurements of a system, one value per turn. Slices for unsupported features are empty.
 type outcome struct {
@@ -43,7 +48,17 @@ type outcome struct {
 	ChainRate, ChainCPU                      []float64     // steps/s, µs of worker and store
 	Chord                                    []float64     // ms, of all turns
 	ChordRate, ChordCPU                      []float64     // members/s, µs of worker and store
+	Steady                                   []steady      // at steadyRates
+	Fan, FanCPU                              []float64     // ms until the last task has ended; µs of worker and store per task
 	Recovered                                time.Duration // time after SIGKILL of a worker; 0 if not within recoveryLimit
+}
+
+// steady contains the measurements at a rate, one value per turn.
+type steady struct {
+	Rate                     int       // asked for, tasks/s
+	Sent                     []float64 // tasks/s
+	Client, Worker, StoreCPU []float64 // µs per task
+	P50, P99                 []float64 // ms from sending until a task runs
 }
 
 // bench is the state shared by the turns.
@@ -98,9 +113,9 @@ func (r *room) run(ctx context.Context, args ...string) (string, error) {
 // workFolder returns the working directory of peers, which is temporary.
 func (r *room) workFolder() string { return filepath.Dir(r.marks.file.Name()) }
 
-// worker starts a worker and returns when it is ready.
-func (r *room) worker() (*process, error) {
-	p, err := start(nil, r.env, append(slices.Clone(r.system.command), "work", strconv.Itoa(concurrency))...)
+// worker starts a worker with n slots and returns when it is ready.
+func (r *room) worker(n int) (*process, error) {
+	p, err := start(nil, r.env, append(slices.Clone(r.system.command), "work", strconv.Itoa(n))...)
 	if err != nil {
 		return nil, err
 	}
@@ -132,13 +147,16 @@ func (r *room) turn(ctx context.Context, o *outcome) error {
 	if err := r.bulk(ctx, o); err != nil {
 		return err
 	}
+	if err := r.fan(ctx, o); err != nil {
+		return err
+	}
 	say("  %.0f tasks/s, took %v", o.Rate[len(o.Rate)-1], time.Since(began).Round(time.Second))
 	return nil
 }
 
 // withWorker runs the measurements that require an idle worker. It returns the CPU time of the worker start.
 func (r *room) withWorker(ctx context.Context, o *outcome) (time.Duration, error) {
-	w, err := r.worker()
+	w, err := r.worker(concurrency)
 	if err != nil {
 		return 0, err
 	}
@@ -156,6 +174,9 @@ func (r *room) withWorker(ctx context.Context, o *outcome) (time.Duration, error
 	}
 	defer s.kill()
 	if err := r.latency(ctx, s, o); err != nil {
+		return 0, err
+	}
+	if err := r.steady(ctx, s, w, o); err != nil {
 		return 0, err
 	}
 	chain := canvas{"chain", chainSteps, "step", chainSteps, chainsAtOnce}
@@ -208,6 +229,107 @@ func (r *room) latency(ctx context.Context, s sender, o *outcome) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// steady sends single tasks at each of steadyRates. CPU times include the cost of an idle worker. A sender that is too slow sends at
+// its own rate.
+func (r *room) steady(ctx context.Context, s sender, w *process, o *outcome) error {
+	if o.Steady == nil {
+		for _, rate := range steadyRates {
+			o.Steady = append(o.Steady, steady{Rate: rate})
+		}
+	}
+	all := []*process{s.process, w, r.store.process}
+	for i := range o.Steady {
+		at := &o.Steady[i]
+		before, err := cpus(all)
+		if err != nil {
+			return err
+		}
+		from, start, sent := len(r.marks.all), time.Now(), map[int]int64{}
+		for n := 0; time.Since(start) < steadyFor; n++ {
+			if err := sleep(ctx, time.Until(start.Add(time.Duration(n)*time.Second/time.Duration(at.Rate)))); err != nil {
+				return err
+			}
+			if sent[n], _, err = s.send("single", n, 0); err != nil {
+				return err
+			}
+		}
+		took := time.Since(start)
+		ran, err := r.marks.await(ctx, from, "single", len(sent), phaseLimit)
+		if err != nil {
+			return err
+		}
+		after, err := cpus(all)
+		if err != nil {
+			return err
+		}
+		n := float64(len(sent))
+		at.Sent = append(at.Sent, n/took.Seconds())
+		for k, to := range []*[]float64{&at.Client, &at.Worker, &at.StoreCPU} {
+			*to = append(*to, float64((after[k]-before[k]).Microseconds())/n)
+		}
+		waits := make([]float64, len(ran))
+		for k, m := range ran {
+			waits[k] = float64(m.at-sent[m.id]) / 1000
+		}
+		at.P50, at.P99 = append(at.P50, quantile(waits, 0.5)), append(at.P99, quantile(waits, 0.99))
+	}
+	return nil
+}
+
+// cpus returns the CPU times of processes.
+func cpus(all []*process) ([]time.Duration, error) {
+	out := make([]time.Duration, len(all))
+	for i, p := range all {
+		var err error
+		if out[i], err = p.cpu(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// fan measures parallel tasks that wait, on a worker with many slots.
+func (r *room) fan(ctx context.Context, o *outcome) error {
+	from := len(r.marks.all)
+	w, err := r.worker(napsAtOnce)
+	if err != nil {
+		return err
+	}
+	defer w.kill()
+	// The tasks of bulk run first.
+	if _, err := r.marks.await(ctx, from, "single", singles*min(1, len(o.BulkRate)), phaseLimit); err != nil {
+		return err
+	}
+	s, err := r.sender()
+	if err != nil {
+		return err
+	}
+	defer s.kill()
+	if err := sleep(ctx, settle); err != nil {
+		return err
+	}
+	before, err := r.busy(w)
+	if err != nil {
+		return err
+	}
+	from = len(r.marks.all)
+	began, ok, err := s.send("fan", 0, fanSize)
+	if err != nil || !ok {
+		return err
+	}
+	ran, err := r.marks.await(ctx, from, "nap", fanSize, phaseLimit)
+	if err != nil {
+		return err
+	}
+	after, err := r.busy(w)
+	if err != nil {
+		return err
+	}
+	o.Fan = append(o.Fan, float64(ran[len(ran)-1].at-began)/1000)
+	o.FanCPU = append(o.FanCPU, float64((after-before).Microseconds())/fanSize)
 	return nil
 }
 
@@ -300,7 +422,7 @@ func (r *room) singles(ctx context.Context, o *outcome, idle time.Duration) erro
 	}
 
 	from := len(r.marks.all)
-	w, err := r.worker()
+	w, err := r.worker(concurrency)
 	if err != nil {
 		return err
 	}
@@ -377,7 +499,7 @@ func (b *bench) recoveries(ctx context.Context, all []*outcome) error {
 }
 
 func (r *room) recovery(ctx context.Context, o *outcome) error {
-	w, err := r.worker()
+	w, err := r.worker(concurrency)
 	if err != nil {
 		return err
 	}
@@ -398,7 +520,7 @@ func (r *room) recovery(ctx context.Context, o *outcome) error {
 	}
 	w.kill()
 	killed := time.Now()
-	second, err := r.worker()
+	second, err := r.worker(concurrency)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ func render(res *results) ([]byte, error) {
 	err := page.Execute(&out, map[string]any{
 		"R": res, "Concurrency": concurrency, "Singles": number(singles),
 		"ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
-		"CPU": cpuTable(res), "Rates": rateTable(res), "Workflows": workflowTable(res),
+		"CPU": cpuTable(res), "Steady": steadyTable(res), "Rates": rateTable(res), "Workflows": workflowTable(res), "Fan": fanTable(res),
+		"SteadySeconds": int(steadyFor.Seconds()), "FanSize": fanSize, "NapsAtOnce": napsAtOnce, "Ideal": number(fanSize / napsAtOnce * 100),
 		"Guarantees": guaranteeTable(res), "Behind": weaknesses(res), "Old": old(res), "Settings": settings(res),
 	})
 	return out.Bytes(), err
@@ -60,48 +61,129 @@ func (t table) String() string {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// cost returns the CPU time of a single task in µs: of the sending client, the worker and the store.
-func (o *outcome) cost() (client, worker, store, sum float64) {
-	client, worker, store = median(o.EnqueueCPU), median(o.WorkerCPU), median(o.EnqueueStoreCPU)+median(o.StoreCPU)
-	return client, worker, store, client + worker + store
+// column is a column of measurements.
+type column struct {
+	head string
+	of   func(o *outcome) []float64
+	q    float64 // quantile; 0 for the median with the least and the greatest value
+}
+
+// measured returns a table of the systems with data. On a busy machine it has ratios to Muster.
+func measured(res *results, name string, columns ...column) table {
+	t := table{head: []string{name}}
+	for _, c := range columns {
+		t.head = append(t.head, c.head)
+	}
+	var base *outcome
+	if i := slices.IndexFunc(res.Systems, isMuster); i >= 0 && res.Machine.Busy() {
+		base = res.Systems[i]
+	}
+	for _, o := range res.Systems {
+		cells, some := []string{o.System.Name}, false
+		for _, c := range columns {
+			some = some || len(c.of(o)) > 0
+			cells = append(cells, c.cell(o, base))
+		}
+		if some {
+			t.add(cells...)
+		}
+	}
+	return t
+}
+
+func (c column) cell(o, base *outcome) string {
+	vs, q := c.of(o), c.q
+	if q == 0 {
+		q = 0.5
+	}
+	v := quantile(vs, q)
+	switch {
+	case base != nil:
+		return number(v / quantile(c.of(base), q))
+	case c.q == 0 && len(vs) > 1:
+		return fmt.Sprintf("%s (%s–%s)", number(v), number(slices.Min(vs)), number(slices.Max(vs)))
+	}
+	return number(v)
+}
+
+func isMuster(o *outcome) bool { return o.System.Name == "Muster" }
+
+// sums adds lists with a value per turn.
+func sums(lists ...[]float64) []float64 {
+	var out []float64
+	for i := range lists[0] {
+		sum := 0.0
+		for _, l := range lists {
+			sum += l[i]
+		}
+		out = append(out, sum)
+	}
+	return out
+}
+
+// The CPU times of a single task of a backlog.
+func (o *outcome) client() []float64 { return o.EnqueueCPU }
+func (o *outcome) worker() []float64 { return o.WorkerCPU }
+func (o *outcome) store() []float64  { return sums(o.EnqueueStoreCPU, o.StoreCPU) }
+func (o *outcome) cost() []float64 {
+	return sums(o.EnqueueCPU, o.WorkerCPU, o.EnqueueStoreCPU, o.StoreCPU)
 }
 
 func cpuTable(res *results) table {
-	t := table{head: []string{"CPU per task, µs", "client", "worker", "store", "sum"}}
-	for _, o := range res.Systems {
-		client, worker, store, sum := o.cost()
-		t.add(o.System.Name, number(client), number(worker), number(store), number(sum))
+	return measured(res, "CPU per task, µs", column{head: "client", of: (*outcome).client}, column{head: "worker", of: (*outcome).worker},
+		column{head: "store", of: (*outcome).store}, column{head: "sum", of: (*outcome).cost})
+}
+
+// steadyAt returns the measurements at the kth rate; the zero steady if there are none.
+func (o *outcome) steadyAt(k int) steady {
+	if k < len(o.Steady) {
+		return o.Steady[k]
 	}
-	return t
+	return steady{}
+}
+
+func steadyTable(res *results) table {
+	var columns []column
+	for k, rate := range steadyRates {
+		at := strings.TrimSuffix(number(float64(rate)), ".0") + "/s: "
+		cpu := func(o *outcome) []float64 { s := o.steadyAt(k); return sums(s.Client, s.Worker, s.StoreCPU) }
+		columns = append(columns, column{head: at + "CPU, µs", of: cpu},
+			column{head: "p50, ms", of: func(o *outcome) []float64 { return o.steadyAt(k).P50 }, q: 0.5},
+			column{head: "p99, ms", of: func(o *outcome) []float64 { return o.steadyAt(k).P99 }, q: 0.5})
+	}
+	last := len(steadyRates) - 1
+	columns = append(columns, column{head: "sent, tasks/s", of: func(o *outcome) []float64 { return o.steadyAt(last).Sent }, q: 0.5})
+	return measured(res, "", columns...)
 }
 
 func rateTable(res *results) table {
-	t := table{head: []string{"", "one by one, tasks/s", "in bulk, tasks/s", "client CPU in bulk, µs", "run, tasks/s", "bytes queued", "p50, ms", "p99, ms"}}
-	for _, o := range res.Systems {
-		t.add(o.System.Name, number(median(o.EnqueueRate)), number(median(o.BulkRate)), number(median(o.BulkCPU)), number(median(o.Rate)), number(median(o.Bytes)),
-			number(quantile(o.Latency, 0.5)), number(quantile(o.Latency, 0.99)))
-	}
-	return t
+	latency := func(o *outcome) []float64 { return o.Latency }
+	return measured(res, "",
+		column{head: "one by one, tasks/s", of: func(o *outcome) []float64 { return o.EnqueueRate }},
+		column{head: "in bulk, tasks/s", of: func(o *outcome) []float64 { return o.BulkRate }},
+		column{head: "run, tasks/s", of: func(o *outcome) []float64 { return o.Rate }},
+		column{head: "bytes queued", of: func(o *outcome) []float64 { return o.Bytes }, q: 0.5},
+		column{head: "p50, ms", of: latency, q: 0.5}, column{head: "p99, ms", of: latency, q: 0.99})
 }
 
 func workflowTable(res *results) table {
-	t := table{head: []string{
-		"", fmt.Sprintf("chain of %d, ms", chainSteps), "steps/s", "CPU of a step, µs",
-		fmt.Sprintf("chord of %d, ms", chordSize), "members/s", "CPU of a member, µs",
-	}}
-	for _, o := range res.Systems {
-		if len(o.Chain)+len(o.Chord) == 0 {
-			continue
-		}
-		t.add(o.System.Name, number(median(o.Chain)), number(median(o.ChainRate)), number(median(o.ChainCPU)),
-			number(median(o.Chord)), number(median(o.ChordRate)), number(median(o.ChordCPU)))
-	}
+	t := measured(res, "",
+		column{head: fmt.Sprintf("chain of %d, ms", chainSteps), of: func(o *outcome) []float64 { return o.Chain }, q: 0.5},
+		column{head: "CPU of a step, µs", of: func(o *outcome) []float64 { return o.ChainCPU }},
+		column{head: fmt.Sprintf("chord of %d, ms", chordSize), of: func(o *outcome) []float64 { return o.Chord }, q: 0.5},
+		column{head: "CPU of a member, µs", of: func(o *outcome) []float64 { return o.ChordCPU }},
+	)
 	return t
+}
+
+func fanTable(res *results) table {
+	return measured(res, "", column{head: "last task ended after, ms", of: func(o *outcome) []float64 { return o.Fan }},
+		column{head: "CPU per task, µs", of: func(o *outcome) []float64 { return o.FanCPU }})
 }
 
 // weaknesses lists the measures in which another system did better than Muster, with the best value.
 func weaknesses(res *results) []string {
-	i := slices.IndexFunc(res.Systems, func(o *outcome) bool { return o.System.Name == "Muster" })
+	i := slices.IndexFunc(res.Systems, isMuster)
 	if i < 0 {
 		return nil
 	}
@@ -111,20 +193,25 @@ func weaknesses(res *results) []string {
 		of         func(o *outcome) float64
 		less       bool // smaller is better
 	}{
-		{"CPU per task", "µs", func(o *outcome) float64 { _, _, _, sum := o.cost(); return sum }, true},
-		{"client CPU per task", "µs", func(o *outcome) float64 { client, _, _, _ := o.cost(); return client }, true},
-		{"worker CPU per task", "µs", func(o *outcome) float64 { _, worker, _, _ := o.cost(); return worker }, true},
-		{"store CPU per task", "µs", func(o *outcome) float64 { _, _, store, _ := o.cost(); return store }, true},
+		{"CPU per task of a backlog", "µs", func(o *outcome) float64 { return median(o.cost()) }, true},
+		{"client CPU", "µs", func(o *outcome) float64 { return median(o.client()) }, true},
+		{"worker CPU", "µs", func(o *outcome) float64 { return median(o.worker()) }, true},
+		{"store CPU", "µs", func(o *outcome) float64 { return median(o.store()) }, true},
+		{"CPU at 20 tasks/s", "µs", steadyCost(0), true},
+		{"CPU at 200 tasks/s", "µs", steadyCost(1), true},
+		{"CPU at 2,000 tasks/s", "µs", steadyCost(2), true},
 		{"sending single tasks", "tasks/s", func(o *outcome) float64 { return median(o.EnqueueRate) }, false},
 		{"sending in bulk", "tasks/s", func(o *outcome) float64 { return median(o.BulkRate) }, false},
 		{"running", "tasks/s", func(o *outcome) float64 { return median(o.Rate) }, false},
 		{"size of a queued task", "bytes", func(o *outcome) float64 { return median(o.Bytes) }, true},
-		{"p50 latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.5) }, true},
-		{"p99 latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.99) }, true},
+		{"p50 latency of an idle worker", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.5) }, true},
+		{"p99 latency of an idle worker", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.99) }, true},
+		{"p50 latency at 2,000 tasks/s", "ms", func(o *outcome) float64 { return median(o.steadyAt(2).P50) }, true},
+		{"p99 latency at 2,000 tasks/s", "ms", func(o *outcome) float64 { return median(o.steadyAt(2).P99) }, true},
 		{"a chain", "ms", func(o *outcome) float64 { return median(o.Chain) }, true},
-		{"many chains", "steps/s", func(o *outcome) float64 { return median(o.ChainRate) }, false},
 		{"a chord", "ms", func(o *outcome) float64 { return median(o.Chord) }, true},
-		{"many chords", "members/s", func(o *outcome) float64 { return median(o.ChordRate) }, false},
+		{"tasks that wait", "ms", func(o *outcome) float64 { return median(o.Fan) }, true},
+		{"CPU of a task that waits", "µs", func(o *outcome) float64 { return median(o.FanCPU) }, true},
 		{"a task after kill -9", "s", recoveredAfter, true},
 	} {
 		ours := m.of(res.Systems[i])
@@ -139,6 +226,11 @@ func weaknesses(res *results) []string {
 		}
 	}
 	return all
+}
+
+// steadyCost returns a function for the CPU time of a task at the kth rate.
+func steadyCost(k int) func(o *outcome) float64 {
+	return func(o *outcome) float64 { s := o.steadyAt(k); return median(sums(s.Client, s.Worker, s.StoreCPU)) }
 }
 
 // recoveredAfter returns the recovery time in seconds, or NaN if the task did not run in time.

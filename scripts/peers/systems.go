@@ -12,8 +12,11 @@ import (
 	"syscall"
 )
 
-// concurrency is the number of concurrent tasks of the worker of each system.
-const concurrency = 10
+// The number of concurrent tasks of the worker of each system.
+const (
+	concurrency = 10
+	napsAtOnce  = 50 // tasks that wait
+)
 
 // system is a task queue to measure.
 type system struct {
@@ -46,21 +49,20 @@ func systems() []*system {
 			Recovery: "lease of 30 s, collected once a minute",
 		},
 		{
-			Name: "machinery", Language: "Go", Store: "redis", build: buildGo,
-			Settings: "as its example",
-			Promise:  "at most once; results for an hour",
-			Recovery: "removed before it runs",
-			Loses:    true,
-		},
-		{
 			Name: "River", Language: "Go", Store: "postgres", build: buildGo, packages: []string{"postgresql"},
 			Settings: "as its benchmark",
 			Promise:  "at least once, in your transaction, on disk; kept for a day",
 			Recovery: "`RescueStuckJobsAfter`, an hour",
 		},
 		{
+			Name: "DBOS", Language: "Go", Store: "postgres", build: buildGo, packages: []string{"postgresql"},
+			Settings: "polls as River",
+			Promise:  "each step at least once, on disk; kept until deleted",
+			Recovery: "its process starts again",
+		},
+		{
 			Name: "Celery", Language: "Python", Store: "redis", build: buildPython, packages: []string{"python3-celery", "python3-redis"},
-			Settings: "`ignore_result` for single tasks",
+			Settings: "`ignore_result` for single tasks, threads for tasks that wait",
 			Promise:  "at most once; results of chains and chords for a day",
 			Recovery: "acknowledged before it runs; an hour with `acks_late`",
 			Loses:    true,

@@ -21,6 +21,13 @@ func work(ctx context.Context, url string, concurrency int, ready func()) error 
 		return err
 	}
 	mux := asynq.NewServeMux()
+	mux.HandleFunc("nap", func(_ context.Context, t *asynq.Task) error {
+		var id int
+		if err := json.Unmarshal(t.Payload(), &id); err != nil {
+			return err
+		}
+		return peer.Nap(id)
+	})
 	for _, kind := range []string{"single", "slow"} {
 		mux.HandleFunc(kind, func(ctx context.Context, t *asynq.Task) error {
 			var id int
@@ -71,3 +78,12 @@ func (s sender) Slow(ctx context.Context, id int) error   { return s.enqueue(ctx
 func (s sender) Chain(context.Context, int, int) error    { return peer.ErrNone }
 func (s sender) Chord(context.Context, int, int) error    { return peer.ErrNone }
 func (s sender) Bulk(context.Context, int, int) error     { return peer.ErrNone }
+
+func (s sender) Fan(ctx context.Context, n int) error {
+	for i := range n {
+		if err := s.enqueue(ctx, "nap", i); err != nil {
+			return err
+		}
+	}
+	return nil
+}

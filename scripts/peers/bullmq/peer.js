@@ -7,6 +7,7 @@ const readline = require("node:readline");
 const { FlowProducer, Queue, Worker } = require("bullmq");
 
 const slowMilliseconds = 600_000;
+const napMilliseconds = 100;
 const batch = 1000;
 const queueName = "peer";
 const opts = { removeOnComplete: { age: 3600, count: 1000 }, removeOnFail: { age: 24 * 3600 } };
@@ -27,6 +28,10 @@ async function run(job) {
     case "slow":
       mark("slow", number);
       await new Promise((resolve) => setTimeout(resolve, slowMilliseconds));
+      return;
+    case "nap":
+      await new Promise((resolve) => setTimeout(resolve, napMilliseconds));
+      mark("nap", number);
       return;
     case "body": {
       const results = Object.keys(await job.getChildrenValues()).length;
@@ -69,6 +74,7 @@ async function send(queue) {
     const began = now();
     if (kind === "chain") await flows.add(chain(number, size));
     else if (kind === "chord") await flows.add(chord(number, size));
+    else if (kind === "fan") await addMany(queue, "nap", 0, size);
     else await queue.add(kind, { number }, opts);
     console.log(began);
   }
@@ -86,11 +92,12 @@ async function enqueue(queue, count) {
   for (let number = 0; number < count; number++) await queue.add("single", { number }, opts);
 }
 
+function addMany(queue, name, first, count) {
+  return queue.addBulk(Array.from({ length: count }, (_, i) => ({ name, data: { number: first + i }, opts })));
+}
+
 async function bulk(queue, count) {
-  for (let first = 0; first < count; first += batch) {
-    const jobs = Array.from({ length: Math.min(batch, count - first) }, (_, i) => ({ name: "single", data: { number: first + i }, opts }));
-    await queue.addBulk(jobs);
-  }
+  for (let first = 0; first < count; first += batch) await addMany(queue, "single", first, Math.min(batch, count - first));
 }
 
 async function main() {

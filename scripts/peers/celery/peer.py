@@ -1,7 +1,7 @@
 """Celery as a peer: single tasks, chains and chords on Redis, which also keeps the results.
 
 The settings are the defaults. Single tasks ignore their results, as Celery's guide to optimizing says for tasks whose
-results are not used. See peer/peer.go for the commands.
+results are not used. A worker for tasks that wait has threads. See peer/peer.go for the commands.
 """
 
 import os
@@ -14,6 +14,8 @@ from celery.signals import worker_ready
 
 URL = os.environ.get("PEER_URL", "")
 SLOW_SECONDS = 600
+NAP_SECONDS = 0.1
+PROCESSES = 10  # a worker with more slots has threads
 BATCH = 1000
 
 app = Celery("peer", broker=URL, backend=URL)
@@ -36,6 +38,12 @@ def single(number):
 def slow(number):
     mark(b"slow", number)
     time.sleep(SLOW_SECONDS)
+
+
+@app.task(name="nap", ignore_result=True)
+def nap(number):
+    time.sleep(NAP_SECONDS)
+    mark(b"nap", number)
 
 
 @app.task(name="step")
@@ -62,6 +70,8 @@ def send_one(kind, number, size):
         single.delay(number)
     elif kind == "slow":
         slow.delay(number)
+    elif kind == "fan":
+        group(nap.s(i) for i in range(size)).apply_async()
     elif kind == "chain":
         chain(step.s(number), *[step.s() for _ in range(size - 1)]).apply_async()
     elif kind == "chord":
@@ -104,7 +114,8 @@ def main():
     if command == "version":
         print(celery.__version__)
     elif command == "work":
-        app.worker_main(["worker", "--concurrency", rest[0], "--loglevel", "WARNING"])
+        pool = "prefork" if int(rest[0]) <= PROCESSES else "threads"
+        app.worker_main(["worker", "--pool", pool, "--concurrency", rest[0], "--loglevel", "WARNING"])
     elif command == "send":
         send()
     elif command == "enqueue":

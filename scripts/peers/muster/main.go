@@ -14,6 +14,7 @@ type member struct{ Chord, Size int }
 var (
 	single = tasks.New[int, int]("single")
 	slow   = tasks.New[int, int]("slow")
+	nap    = tasks.New[int, int]("nap")
 	step   = tasks.New[int, int]("step")
 	each   = tasks.New[member, member]("member")
 	body   = tasks.New[[]member, int]("body")
@@ -31,6 +32,7 @@ func work(ctx context.Context, url string, concurrency int, ready func()) error 
 	defer c.Close()
 	mux := tasks.NewMux()
 	tasks.Handle(mux, single, func(_ context.Context, id int) (int, error) { return id, peer.Mark("single", id) })
+	tasks.Handle(mux, nap, func(_ context.Context, id int) (int, error) { return id, peer.Nap(id) })
 	tasks.Handle(mux, step, func(_ context.Context, id int) (int, error) { return id, peer.Mark("step", id) })
 	tasks.Handle(mux, each, func(_ context.Context, m member) (member, error) { return m, peer.Mark("member", m.Chord) })
 	tasks.Handle(mux, body, func(_ context.Context, ms []member) (int, error) {
@@ -89,11 +91,14 @@ func (s sender) Chord(ctx context.Context, id, members int) error {
 }
 
 // Bulk sends a group as one workflow.
-func (s sender) Bulk(ctx context.Context, first, n int) error {
+func (s sender) Bulk(ctx context.Context, first, n int) error { return s.group(ctx, single, first, n) }
+func (s sender) Fan(ctx context.Context, n int) error         { return s.group(ctx, nap, 0, n) }
+
+func (s sender) group(ctx context.Context, of tasks.Task[int, int], first, n int) error {
 	ids := make([]int, n)
 	for i := range ids {
 		ids[i] = first + i
 	}
-	_, err := tasks.Each(ids, single).Send(ctx, s.client)
+	_, err := tasks.Each(ids, of).Send(ctx, s.client)
 	return err
 }

@@ -8,8 +8,8 @@
 //	enqueue N    sends N single tasks with one call each; prints the seconds and the µs of CPU time of this process
 //	bulk N       like enqueue, with a thousand tasks per call
 //
-// The kinds are single, slow (a task of ten minutes), chain (SIZE sequential tasks) and chord (SIZE parallel tasks, followed by a
-// task that receives their results). For an unsupported kind, the peer prints "none". PEER_URL is the store. PEER_MARKS is a file
+// The kinds are single, slow (a task of ten minutes), chain (SIZE sequential tasks), chord (SIZE parallel tasks, followed by a
+// task that receives their results) and fan (SIZE parallel tasks nap of 100 ms, in as few calls as the system permits). For an unsupported kind, the peer prints "none". PEER_URL is the store. PEER_MARKS is a file
 // to which each task appends a line when it runs, so that the benchmark can detect executed tasks and their times.
 package peer
 
@@ -34,8 +34,17 @@ var ErrNone = errors.New("none")
 // Batch is the number of tasks per call of bulk.
 const Batch = 1000
 
-// SlowFor is the duration of a slow task.
-const SlowFor = 10 * time.Minute
+// The durations of tasks.
+const (
+	SlowFor = 10 * time.Minute
+	NapFor  = 100 * time.Millisecond
+)
+
+// Nap is the handler of a task of a fan.
+func Nap(id int) error {
+	time.Sleep(NapFor)
+	return Mark("nap", id)
+}
 
 // Sender sends tasks.
 type Sender interface {
@@ -44,6 +53,7 @@ type Sender interface {
 	Chain(ctx context.Context, id, steps int) error
 	Chord(ctx context.Context, id, members int) error
 	Bulk(ctx context.Context, first, n int) error
+	Fan(ctx context.Context, n int) error
 }
 
 // System is a task queue.
@@ -158,6 +168,8 @@ func send(ctx context.Context, s Sender) error {
 			err = s.Chain(ctx, id, size)
 		case "chord":
 			err = s.Chord(ctx, id, size)
+		case "fan":
+			err = s.Fan(ctx, size)
 		default:
 			err = fmt.Errorf("unknown kind %q", kind)
 		}

@@ -27,6 +27,12 @@ type single struct {
 
 func (single) Kind() string { return "single" }
 
+type nap struct {
+	ID int `json:"id"`
+}
+
+func (nap) Kind() string { return "nap" }
+
 type slow struct {
 	ID int `json:"id"`
 }
@@ -57,6 +63,7 @@ func work(ctx context.Context, url string, concurrency int, ready func()) error 
 	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, j *river.Job[single]) error {
 		return peer.Mark("single", j.Args.ID)
 	}))
+	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, j *river.Job[nap]) error { return peer.Nap(j.Args.ID) }))
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, j *river.Job[slow]) error {
 		if err := peer.Mark("slow", j.Args.ID); err != nil {
 			return err
@@ -115,6 +122,15 @@ func (s sender) Bulk(ctx context.Context, first, n int) error {
 	params := make([]river.InsertManyParams, n)
 	for i := range params {
 		params[i].Args = single{first + i}
+	}
+	_, err := s.client.InsertManyFast(ctx, params)
+	return err
+}
+
+func (s sender) Fan(ctx context.Context, n int) error {
+	params := make([]river.InsertManyParams, n)
+	for i := range params {
+		params[i].Args = nap{i}
 	}
 	_, err := s.client.InsertManyFast(ctx, params)
 	return err

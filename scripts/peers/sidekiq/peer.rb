@@ -4,6 +4,7 @@
 require "sidekiq"
 
 SLOW_SECONDS = 600
+NAP_SECONDS = 0.1
 BATCH = 1000
 
 $stdout.sync = true
@@ -38,6 +39,15 @@ class Slow
   end
 end
 
+class Nap
+  include Sidekiq::Job
+
+  def perform(number)
+    sleep NAP_SECONDS
+    mark("nap", number)
+  end
+end
+
 def timed
   began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   before = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :microsecond)
@@ -48,11 +58,12 @@ end
 
 def send_lines
   $stdin.each_line do |line|
-    kind, number, _size = line.split
+    kind, number, size = line.split
     began = Process.clock_gettime(Process::CLOCK_REALTIME, :microsecond)
     case kind
     when "single" then Single.perform_async(number.to_i)
     when "slow" then Slow.perform_async(number.to_i)
+    when "fan" then Nap.perform_bulk(Array.new(size.to_i) { |i| [i] })
     else began = "none"
     end
     puts began
