@@ -195,7 +195,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	d.returnBuffered(back)
 	close(buffer)
 
-	grace, err := p.stopHandlers(h, &workers, cancel)
+	grace, err := p.stopHandlers(h, settler, &workers, cancel)
 	if err == nil {
 		close(settler.jobs)
 		// The pool must not wait forever for an unavailable Redis: items whose outcome is not stored run again.
@@ -228,7 +228,7 @@ func (p *Pool) subscribe(ctx context.Context) *redis.PubSub {
 // stopHandlers waits for the workers, for as long as the grace lasts, and then
 // cancels their handlers. It returns when the grace ends, and an error if a
 // handler does not return.
-func (p *Pool) stopHandlers(h *held, workers *sync.WaitGroup, cancel context.CancelCauseFunc) (grace time.Time, err error) {
+func (p *Pool) stopHandlers(h *held, s *settler, workers *sync.WaitGroup, cancel context.CancelCauseFunc) (grace time.Time, err error) {
 	ended := make(chan struct{})
 	go func() {
 		workers.Wait()
@@ -244,7 +244,13 @@ func (p *Pool) stopHandlers(h *held, workers *sync.WaitGroup, cancel context.Can
 	cancel(errStopping)
 	select {
 	case <-ended:
-	case <-time.After(5 * time.Second):
+		return grace, nil
+	case <-time.After(2 * time.Second):
+	}
+	close(s.over) // a worker whose handler has returned may wait for the settler, and that for Redis
+	select {
+	case <-ended:
+	case <-time.After(3 * time.Second):
 		err = fmt.Errorf("pool of queue %s: handlers did not return after their cancellation: %v", p.q.name, h.ids())
 	}
 	return grace, err

@@ -3,10 +3,14 @@ package workqueue_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
@@ -107,4 +111,65 @@ func TestPoolReleasesSlotsInParallel(t *testing.T) {
 	k.eventually("all to be settled, and all slots to be in release", func() bool {
 		return p.Stats().Done == n && f.Calls() == n
 	})
+}
+
+// tries sends the messages of warnings.
+type tries struct {
+	slog.Handler
+	warned chan string
+}
+
+func (h tries) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+func (h tries) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case h.warned <- r.Message:
+	default:
+	}
+	return nil
+}
+
+// A pool whose Redis has gone stops, although more items have ended than can wait for their storage.
+func TestPoolStopsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.New(t).(*redis.Client).Options().Addr})
+	k := newKit(t, rdb, workqueue.Config{})
+	k.enqueue(numbered(50)...)
+	const workers = 4
+	running, finish := make(chan struct{}, 50), make(chan struct{}, 50)
+	log := tries{slog.DiscardHandler, make(chan string, 100)}
+	p := k.pool(workqueue.PoolConfig{Workers: workers, Grace: time.Millisecond, Logger: slog.New(log)}, func(ctx context.Context, _ workqueue.Leased) (workqueue.Outcome, error) {
+		running <- struct{}{}
+		select {
+		case <-finish:
+		case <-ctx.Done():
+			return workqueue.Outcome{}, ctx.Err()
+		}
+		return workqueue.Outcome{}, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	for range workers {
+		<-running
+	}
+	finish <- struct{}{} // the pool leases again once less than an item per worker is in its buffer
+	k.eventually("more items than can wait for their storage", func() bool { s := p.Stats(); return s.Done == 1 && s.Running >= 2*workers+2 })
+	if err := rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	finish <- struct{}{}
+	for message := range log.warned {
+		if strings.HasPrefix(message, "cannot store how items ended") {
+			break
+		}
+	}
+	for range 2*workers + 1 { // two per worker wait for the settler, one in its worker
+		finish <- struct{}{}
+	}
+	k.eventually("the handlers to end", func() bool { return len(finish) == 0 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
 }

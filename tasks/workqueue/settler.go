@@ -13,10 +13,11 @@ type settler struct {
 	p    *Pool
 	held *held
 	jobs chan finished // closed when all workers have ended
+	over chan struct{} // closed when outcomes are not worth further tries
 }
 
 func newSettler(p *Pool, h *held) *settler {
-	return &settler{p, h, make(chan finished, 2*p.cfg.Workers)}
+	return &settler{p, h, make(chan finished, 2*p.cfg.Workers), make(chan struct{})}
 }
 
 // run stores outcomes until jobs is closed; simultaneous outcomes are one batch. It returns when their slots are
@@ -136,7 +137,7 @@ func (s *settler) giveUp(ctx context.Context, l Leased, v verdict) error {
 }
 
 // pause waits before the next try to store outcomes. It returns false when
-// further tries are of no use: the leases have expired.
+// further tries are of no use: the leases have expired, or the pool stops.
 func (s *settler) pause(ctx context.Context, try int, err error) bool {
 	p := s.p
 	if try >= 20 {
@@ -149,6 +150,8 @@ func (s *settler) pause(ctx context.Context, try int, err error) bool {
 	select {
 	case <-t.C:
 		return true
+	case <-s.over:
+		return false
 	case <-ctx.Done():
 		return false
 	}
