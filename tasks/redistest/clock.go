@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -17,28 +18,42 @@ func Clock(tb testing.TB) (rdb redis.UniversalClient, jump func(d time.Duration)
 		tb.Fatalf("start miniredis: %v", err)
 	}
 	tb.Cleanup(m.Close)
-	var mu sync.Mutex // guards off
-	var off time.Duration
-	jump = func(d time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		off += d
-		m.SetTime(time.Now().Add(off))
+	c := &clock{set: m.SetTime}
+	rdb = connect(tb, "redis://"+m.Addr()+"/0")
+	rdb.AddHook(c)
+	return rdb, c.jump
+}
+
+// clock is a redis.Hook that sets the time of a miniredis before each call.
+type clock struct {
+	set func(time.Time)
+
+	mu  sync.Mutex    // guards off, and keeps the calls of set in their order
+	off time.Duration // from the clock of the machine
+}
+
+func (c *clock) jump(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.off += d
+	c.set(time.Now().Add(c.off))
+}
+
+// DialHook implements redis.Hook.
+func (c *clock) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (c *clock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.jump(0)
+		return next(ctx, cmd)
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				jump(0)
-			}
-		}
-	}()
-	tb.Cleanup(func() { close(stop); <-stopped })
-	return connect(tb, "redis://"+m.Addr()+"/0"), jump
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (c *clock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.jump(0)
+		return next(ctx, cmds)
+	}
 }
