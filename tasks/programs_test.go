@@ -2,7 +2,9 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -97,6 +99,88 @@ func TestWorkerWithAHandlerComesAndGoes(t *testing.T) {
 		}
 	}
 	b.do(t)
+}
+
+// Workers of two programs come and go while workflows run whose tasks belong to both. Each workflow finishes, each task runs once,
+// and no ready node or pool is left.
+func TestProgramsComeAndGo(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]func(testing.TB) redis.UniversalClient{"redis": redistest.New, "cluster": redistest.Cluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := connect(t)
+			client := tasks.NewClient(at)
+			t.Cleanup(func() { _ = client.Close() })
+			first, second := tasks.New[int, int]("first.step"), tasks.New[int, int]("second.step")
+			var mu sync.Mutex // guards ran
+			ran := map[string]int{}
+			count := func(ctx context.Context, n int) (int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				ran[tasks.InfoFrom(ctx).Key]++
+				return n + 1, nil
+			}
+			start := func(of tasks.Task[int, int], worker string) *tasks.Worker {
+				m := tasks.NewMux()
+				tasks.Handle(m, of, count)
+				w, err := tasks.StartWorker(t.Context(), client, m, tasks.WorkerConfig{Name: worker, Concurrency: 2, Grace: 5 * time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return w
+			}
+			const most = 60
+			var runs []*tasks.AsyncResult[int]
+			var sending sync.WaitGroup
+			sending.Go(func() {
+				for i := range most {
+					s := tasks.Chain(tasks.Chain(tasks.Chain(first.S(i), second), first), second)
+					run, err := s.Send(t.Context(), client)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					runs = append(runs, run)
+					<-time.After(10 * time.Millisecond)
+				}
+			})
+			var churn sync.WaitGroup
+			for _, of := range []tasks.Task[int, int]{first, second} {
+				churn.Go(func() {
+					for i := range 12 {
+						if err := start(of, fmt.Sprint(of.Name(), i)).Stop(); err != nil && !errors.Is(err, context.Canceled) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			churn.Wait()
+			sending.Wait()
+			a, b := start(first, "last-first"), start(second, "last-second")
+			for i, run := range runs {
+				if got, err := run.Wait(limited(t)); err != nil || got != i+4 {
+					t.Errorf("got %d, %v, want %d", got, err, i+4)
+				}
+			}
+			if err := errors.Join(a.Stop(), b.Stop()); err != nil {
+				t.Error(err)
+			}
+			if len(ran) != 4*most {
+				t.Errorf("got %d tasks that ran, want %d", len(ran), 4*most)
+			}
+			for key, n := range ran {
+				if n != 1 {
+					t.Errorf("task %s ran %d times, want once", key, n)
+				}
+			}
+			for _, shard := range shards(t, at) {
+				testutil.Eventually(t, "no node is ready", func() bool {
+					n := at.HGet(t.Context(), shard+"wake:default", "ready:n").Val()
+					return n == "" || n == "0"
+				})
+			}
+		})
+	}
 }
 
 // A queue has many tasks without a handler. Others run, and these run once there is a worker.
