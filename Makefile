@@ -17,7 +17,7 @@ build: ## bin/muster
 release: ## dist/VERSION: archives with bills of materials, sums, images; vets the code
 	GO="$(GO)" scripts/release.sh $(VERSION)
 
-test: ## all tests but the long ones and parts, on a real Redis if there is one; prints which
+test: ## the tests with -short, and a few in a browser, on a real Redis if there is one; prints which
 	@$(MAKE) --no-print-directory --jobs=2 SHORT=-short browser short
 
 # Most tests wait, so more packages than CPUs are tested at a time.

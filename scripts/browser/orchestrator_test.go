@@ -126,6 +126,9 @@ func (p *process) keys(data, role string, n int) []string {
 
 // TestDemo crawls the pages of an orchestrator after a round, performs all actions, stops Redis and sends SIGINT.
 func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it crawls all pages")
+	}
 	t.Parallel()
 	p := run(t, "demo", "--keep", "--dir", "world", "--progress", "lines")
 	base := p.until(address)
@@ -263,6 +266,9 @@ func pids(t *testing.T, dir string) []int {
 // TestEmptyOrchestrator crawls the pages of an orchestrator without data, as an admin and as a viewer, who must not find or submit
 // any action.
 func TestEmptyOrchestrator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: it crawls all pages")
+	}
 	t.Parallel()
 	p := run(t, "start", "--data-dir", "data", "--log-level", "info")
 	base := p.until(address)
