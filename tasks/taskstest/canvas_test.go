@@ -14,7 +14,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-var canvases = flag.Uint64("canvases", 300, "number of random workflows that TestRandomWorkflows runs")
+var canvases = flag.Uint64("canvases", 100, "number of random workflows that TestRandomWorkflows runs")
 
 // seeded is a source of random choices for a canvas.
 type seeded struct{ *rand.Rand }
