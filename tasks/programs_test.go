@@ -188,7 +188,7 @@ func TestManyTasksWithoutAHandler(t *testing.T) {
 	t.Parallel()
 	at := redistest.New(t)
 	b := runProgram(t, at, "b")
-	const n = 2000
+	const n = 500
 	m := tasks.NewMux()
 	var ran atomic.Int64
 	sends := make([]tasks.Sending, n)

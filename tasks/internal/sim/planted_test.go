@@ -56,8 +56,6 @@ var planted = []struct {
 		"bulk('ZADD', P .. 'agenda', due)", ""},
 	{"pools are not listed", "lib",
 		"redis.call('SADD', P .. 'pools', string.sub(lane, 3))", "deepen(lane, 0)"},
-	{"pool is deleted while it has nodes", "look",
-		"if not waiting(pool) then", "if true then"},
 	{"nodes that are too large together are omitted", "turn",
 		"if n == 0 then return text end", "if n == 0 then return nil end"},
 }
