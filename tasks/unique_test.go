@@ -72,7 +72,8 @@ func TestUniqueClaimedInVain(t *testing.T) {
 	}
 }
 
-// A send whose storage failed after its claim of the unique key can be repeated with the same ID.
+// A send whose storage failed after its claim of the unique key can be repeated with the same ID. It waits until the first call
+// cannot store a workflow any more.
 func TestRepeatedSendHasItsClaimOfAUniqueKey(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Cluster(t)
@@ -93,29 +94,32 @@ func TestRepeatedSendHasItsClaimOfAUniqueKey(t *testing.T) {
 	for name, send := range sends {
 		for _, policy := range []tasks.OverlapPolicy{tasks.OverlapSkip, tasks.OverlapQueue, tasks.OverlapCancel} {
 			id := name + "-" + string(policy)
-			opts := []tasks.SendOption{tasks.ID(id), tasks.Unique(id, time.Hour), tasks.Overlap(policy)}
-			lost := redistest.NewFault(redistest.Refused, 1)
-			lost.Match = func(cmd redis.Cmder) bool {
-				return len(cmd.Args()) > 1 && store.ScriptName(fmt.Sprint(cmd.Args()[1])) == "submit"
-			}
-			lost.Arm()
-			faulty := redis.NewClusterClient(rdb.(*redis.ClusterClient).Options())
-			t.Cleanup(func() { _ = faulty.Close() })
-			faulty.AddHook(lost)
-			c := tasks.NewClient(faulty)
-			t.Cleanup(func() { _ = c.Close() })
-			if _, err := send(c, opts); !errors.Is(err, redistest.ErrFault) {
-				t.Fatalf("%s: got %v, want the fault", id, err)
-			}
-			if got, err := send(c, opts); err != nil || got != id {
-				t.Fatalf("%s again: got %q, %v, want no error", id, got, err)
-			}
-			if got, err := tasks.Attach[int](c, id).Wait(limited(t)); err != nil || got != 1 {
-				t.Errorf("%s: got %v, %v, want 1", id, got, err)
-			}
-			if got, err := send(c, opts); !errors.Is(err, tasks.ErrDuplicate) || got != id {
-				t.Errorf("%s a third time: got %q, %v, want a duplicate", id, got, err)
-			}
+			t.Run(id, func(t *testing.T) {
+				t.Parallel()
+				opts := []tasks.SendOption{tasks.ID(id), tasks.Unique(id, time.Hour), tasks.Overlap(policy)}
+				lost := redistest.NewFault(redistest.Refused, 1)
+				lost.Match = func(cmd redis.Cmder) bool {
+					return len(cmd.Args()) > 1 && store.ScriptName(fmt.Sprint(cmd.Args()[1])) == "submit"
+				}
+				lost.Arm()
+				faulty := redis.NewClusterClient(rdb.(*redis.ClusterClient).Options())
+				t.Cleanup(func() { _ = faulty.Close() })
+				faulty.AddHook(lost)
+				c := tasks.NewClient(faulty)
+				t.Cleanup(func() { _ = c.Close() })
+				if _, err := send(c, opts); !errors.Is(err, redistest.ErrFault) {
+					t.Fatalf("%s: got %v, want the fault", id, err)
+				}
+				if got, err := send(c, opts); err != nil || got != id {
+					t.Fatalf("%s again: got %q, %v, want no error", id, got, err)
+				}
+				if got, err := tasks.Attach[int](c, id).Wait(limited(t)); err != nil || got != 1 {
+					t.Errorf("%s: got %v, %v, want 1", id, got, err)
+				}
+				if got, err := send(c, opts); !errors.Is(err, tasks.ErrDuplicate) || got != id {
+					t.Errorf("%s a third time: got %q, %v, want a duplicate", id, got, err)
+				}
+			})
 		}
 	}
 }

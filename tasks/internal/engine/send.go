@@ -61,10 +61,9 @@ func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, ov
 // send is Send, and also sends a tick: overdue is the time since the tick. It fails once Redis's clock has reached late,
 // unless that is zero.
 func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time) (string, error) {
-	var claimed string // reference with which an earlier call claimed the unique key
 	var after []string // the workflows with the unique key that have to end first
 	for tries := 1; ; tries++ {
-		p, err := s.prepare(ctx, sig, o, overdue, late, claimed, after)
+		p, err := s.prepare(ctx, sig, o, overdue, late, after)
 		prepared := err == nil
 		if prepared {
 			var todo store.Todo
@@ -75,7 +74,6 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdu
 			return p.fl.Ref, nil
 		}
 		if errors.Is(err, store.ErrLate) && !p.grow.Late.Equal(late) && tries < orderTries { // too late for its claim
-			claimed = p.fl.Ref
 			continue
 		}
 		dup := (*store.DuplicateError)(nil)
@@ -93,9 +91,7 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdu
 		}
 		_, waits, err := s.store.Flows.Before(ctx, f)
 		switch {
-		case errors.Is(err, ErrUnknown) && same: // an earlier call of this send may still arrive: its workflow is stored once
-			claimed, after = ref, dup.Refs[1:]
-		case errors.Is(err, ErrUnknown): // its sender has the unique key, and is about to store it
+		case errors.Is(err, ErrUnknown): // its sender, or an earlier call of this one, has the unique key, and is about to store it
 			if err := pause(ctx, orderPause<<min(tries, orderLater)); err != nil {
 				return "", err
 			}
@@ -111,15 +107,14 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdu
 
 // prepared is a workflow that can be stored.
 type prepared struct {
-	fl      *flow
-	g       *graph.Graph
-	grow    store.Grow
-	claimed bool // by an earlier call, which may have stored it
+	fl   *flow
+	g    *graph.Graph
+	grow store.Grow
 }
 
-// prepare compiles a send, and claims its unique key if that is in another shard. claimed is the reference with which an earlier
-// call has claimed the key; empty for none. after has the references of the workflows with the key that have to end first.
-func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time, claimed string, after []string) (*prepared, error) {
+// prepare compiles a send, and claims its unique key if that is in another shard. after has the references of the workflows with
+// the key that have to end first.
+func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time, after []string) (*prepared, error) {
 	if s.Defaults != nil {
 		o = s.Defaults.Over(o)
 	}
@@ -130,13 +125,9 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 	if err := s.refuseEviction(ctx); err != nil {
 		return nil, err
 	}
-	ref := claimed
-	switch {
-	case claimed != "":
-	case o.ID != "":
+	ref := store.GeneratedReference(newID())
+	if o.ID != "" {
 		ref = store.NewReference(o.ID)
-	default:
-		ref = store.GeneratedReference(newID())
 	}
 	f, err := s.store.Flows.Address(ctx, ref)
 	if err != nil {
@@ -159,7 +150,7 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 		}
 		grow.Deadline = *o.Deadline
 	}
-	p := &prepared{newFlow(f, g), g, grow, claimed != ""}
+	p := &prepared{newFlow(f, g), g, grow}
 	p.grow.Late, p.grow.After, p.grow.Replaceable = late, after, o.Overlap == OverlapReplace
 	return p, s.claim(ctx, p.fl, &p.grow, o)
 }
@@ -167,7 +158,7 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 // finish takes the first steps of a workflow that was stored. err is the error of the store.
 func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, err error) error {
 	fl, ref := p.fl, p.fl.Ref
-	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && dup.Refs[0] == ref && !p.claimed {
+	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && dup.Refs[0] == ref {
 		return nil // an earlier call stored it, and its reply was lost; workers find its ready nodes
 	}
 	if err != nil {
@@ -224,7 +215,7 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 	var stored []store.Submission
 	all := make([]*prepared, len(sends))
 	for i, send := range sends {
-		p, err := s.prepare(ctx, send.Sig, send.Opts, 0, time.Time{}, "", nil)
+		p, err := s.prepare(ctx, send.Sig, send.Opts, 0, time.Time{}, nil)
 		if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) { // of its unique key
 			ref, err := s.send(ctx, send.Sig, send.Opts, 0, time.Time{})
 			out[i] = Sent{ref, s.store.Explain(ctx, err)}
