@@ -74,19 +74,24 @@ func (s *stream) acked() []ackedSend {
 	return slices.Clone(s.sent)
 }
 
-// finish stops the stream and checks that each workflow has the expected result, and each task ran once per attempt.
-func (s *stream) finish(t *testing.T, c *tasks.Client, f *fleet) *audit {
+// finish stops the stream and checks that each workflow has the expected result, and each task ran once per attempt. mayBeLost
+// reports whether the workflow of the ith send may be unknown; nil for none. It returns how many are.
+func (s *stream) finish(t *testing.T, c *tasks.Client, f *fleet, mayBeLost func(i int, one ackedSend) bool) (a *audit, unknown int) {
 	t.Helper()
 	s.end()
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	var runs []*tasks.AsyncResult[int]
-	for _, one := range s.acked() {
+	for i, one := range s.acked() {
 		got, err := insistWait(limit, one.run)
+		if errors.Is(err, tasks.ErrUnknown) && mayBeLost != nil && mayBeLost(i, one) {
+			unknown++
+			continue
+		}
 		one.check(t, got, err)
 		runs = append(runs, one.run)
 	}
-	a := f.audit(limit, t, c)
+	a = f.audit(limit, t, c)
 	a.ended(runs)
 	f.stop()
 	a.runsOnce(runs)
@@ -94,7 +99,7 @@ func (s *stream) finish(t *testing.T, c *tasks.Client, f *fleet) *audit {
 	if t.Failed() {
 		t.Log(f.logs())
 	}
-	return a
+	return a, unknown
 }
 
 // shardKeys matches the keys of a shard of the engine.
@@ -139,7 +144,7 @@ func TestResharding(t *testing.T) {
 			pause(t.Context(), 100*time.Millisecond)
 		}
 	}
-	a := s.finish(t, c, f)
+	a, _ := s.finish(t, c, f, nil)
 	t.Logf("moved %d slots with %d keys; %d workflows, %d nodes, %d sends repeated", slots, moved, len(s.acked()), a.nodes, s.repeats.Load())
 }
 
@@ -156,7 +161,7 @@ func TestPlannedClusterFailover(t *testing.T) {
 		cluster.Failover(t, to)
 		pause(t.Context(), time.Second)
 	}
-	a := s.finish(t, c, f)
+	a, _ := s.finish(t, c, f, nil)
 	t.Logf("%d workflows, %d nodes, %d sends repeated", len(s.acked()), a.nodes, s.repeats.Load())
 }
 
@@ -182,31 +187,9 @@ func TestClusterFailover(t *testing.T) {
 	promoted := time.Now()
 	after := len(s.acked())
 	testutil.Eventually(t, "workflows were sent after the failover", func() bool { return len(s.acked()) > after+60 })
-	s.end()
-
-	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
-	defer cancel()
-	var runs []*tasks.AsyncResult[int]
-	unknown := 0
-	for i, one := range s.acked() {
-		got, err := insistWait(limit, one.run)
-		if errors.Is(err, tasks.ErrUnknown) && i >= before && one.at.Before(killed) {
-			unknown++
-			continue
-		}
-		one.check(t, got, err)
-		runs = append(runs, one.run)
-	}
-	a := f.audit(limit, t, c)
-	a.ended(runs)
-	f.stop()
-	a.runsOnce(runs)
-	a.noLeftovers()
+	a, unknown := s.finish(t, c, f, func(i int, one ackedSend) bool { return i >= before && one.at.Before(killed) })
 	t.Logf("promoted after %s; %d workflows, %d of them before the kill, %d unknown; %d nodes, %d repeated runs, %d sends repeated",
 		promoted.Sub(killed).Round(10*time.Millisecond), len(s.acked()), before, unknown, a.nodes, a.again, s.repeats.Load())
-	if t.Failed() {
-		t.Log(f.logs())
-	}
 }
 
 // waitCopied waits until a replica has all previous writes of its master.

@@ -234,7 +234,7 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 	}
 }
 
-// sent is the result of a send with the error of its storage. It sends again what may wait for others.
+// sent returns the result of a send whose workflow was stored, or was not because of err. It repeats a send that may wait for others.
 func (s *Sender) sent(ctx context.Context, send Sending, ref string, err error) Sent {
 	dup := (*store.DuplicateError)(nil)
 	switch {

@@ -144,7 +144,7 @@ func (k Keys) readyKey(shard int, lane, key string) string {
 }
 
 // uniqueKey is the string with the references of the workflows of a unique key, separated by spaces: the latest one, then
-// those that have to end before it begins. On a cluster, where they can be in other slots, the unix ms of the claim follow.
+// the earlier ones that must end before it begins. On a cluster, where they can be in other slots, the unix ms of the claim follow.
 // Its expiry is set by the sender.
 func (k Keys) uniqueKey(shard int, key string) string { return k.Prefix(shard) + "u:" + key }
 

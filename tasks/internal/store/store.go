@@ -85,8 +85,8 @@ func (s *Store) Shards(ctx context.Context) (int, error) { return s.shardCount(c
 // UseScripts replaces the scripts. Call it before anything else. It is for tests that give scripts another clock, or a fault.
 func (s *Store) UseScripts(x Scripts) { s.scripts = x }
 
-// Tell publishes a message to all processes. On a Cluster it goes through the server of a shard, because the one that the name of
-// the channel belongs to can be slow; use shard 0 for a message that concerns none.
+// Tell publishes a message to all processes. On a Cluster it is published on the server of a shard, because the server with the slot
+// of the channel can be slow. Use shard 0 for a message that concerns no shard.
 func (s *Store) Tell(ctx context.Context, shard int, message string) error {
 	if c, ok := s.rdb.(*redis.ClusterClient); ok {
 		server, err := c.MasterForKey(ctx, s.Prefix(shard))

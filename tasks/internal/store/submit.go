@@ -60,7 +60,7 @@ type Grow struct {
 
 // DuplicateError means that workflows with the ID or unique key exist.
 type DuplicateError struct {
-	Refs []string // references; one for an ID, and those that have not ended for a unique key, the latest first
+	Refs []string // references: one for an ID; for a unique key all running workflows, the latest first
 }
 
 // Error implements error.

@@ -6,7 +6,7 @@
 -- number of roots r, [16] 1 if the only root is a span that is ready at once, [17] deadline, unix ms, or '', [18] references of the
 -- workflows with the unique key that must end before this one begins, separated by spaces, or '', [19] 1 if another workflow may replace it until it begins; then k times node,
 -- record; then r times span, lane, delay, lim
--- returns {'ok', todo or false}; {'dup', reference of the workflow with the id, or references of those that have not ended of the unique key}; {'late'}; or {'expired'} if the
+-- returns {'ok', todo or false}; {'dup', reference of the workflow with the id, or of all running workflows with the unique key}; {'late'}; or {'expired'} if the
 -- inputs that were stored before have expired
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 local wf = P .. 'w:' .. ARGV[1]
