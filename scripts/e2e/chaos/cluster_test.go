@@ -39,6 +39,7 @@ func startStream(t *testing.T, c *tasks.Client, r *rand.Rand) *stream {
 			one := growRoot(r)
 			id := fmt.Sprintf("stream-%04d", i)
 			err := insist(t.Context(), func(ctx context.Context) error {
+				began := time.Now()
 				run, err := one.sig.Send(ctx, c, tasks.ID(id), tasks.Unique(id, time.Hour), tasks.Retention(10*time.Minute))
 				if errors.Is(err, tasks.ErrDuplicate) && run.ID() == id { // an earlier attempt succeeded, but its reply was lost
 					err = nil
@@ -48,7 +49,7 @@ func startStream(t *testing.T, c *tasks.Client, r *rand.Rand) *stream {
 					return err
 				}
 				s.mu.Lock()
-				s.sent = append(s.sent, ackedSend{sent{one, run}, time.Now()})
+				s.sent = append(s.sent, ackedSend{sent: sent{one, run}, began: began, at: time.Now()})
 				s.mu.Unlock()
 				return nil
 			})
@@ -187,7 +188,7 @@ func TestClusterFailover(t *testing.T) {
 	promoted := time.Now()
 	after := len(s.acked())
 	testutil.Eventually(t, "workflows were sent after the failover", func() bool { return len(s.acked()) > after+60 })
-	a, unknown := s.finish(t, c, f, func(i int, one ackedSend) bool { return i >= before && one.at.Before(killed) })
+	a, unknown := s.finish(t, c, f, func(i int, one ackedSend) bool { return i >= before && one.began.Before(killed) })
 	t.Logf("promoted after %s; %d workflows, %d of them before the kill, %d unknown; %d nodes, %d repeated runs, %d sends repeated",
 		promoted.Sub(killed).Round(10*time.Millisecond), len(s.acked()), before, unknown, a.nodes, a.again, s.repeats.Load())
 }

@@ -77,7 +77,7 @@ func TestPlannedFailover(t *testing.T) {
 	waitReplicated(t, c, replica) // a master counts a replica before it has synchronized
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	p := sendDuringFailover(limit, t, r, c, replica, func() error { return w.Failover(t.Context()) })
+	p := sendDuringFailover(limit, t, r, c, w)
 
 	lost, inFlight := 0, 0
 	var runs []*tasks.AsyncResult[int]
@@ -87,13 +87,14 @@ func TestPlannedFailover(t *testing.T) {
 		case !errors.Is(err, tasks.ErrUnknown):
 			a.check(t, got, err)
 			runs = append(runs, a.run)
-		// Replication is asynchronous: the new master may miss the last writes before its promotion. Later writes must
-		// not be acknowledged.
-		case p.promoted.Sub(a.at) > 0 && p.promoted.Sub(a.at) < 100*time.Millisecond && inFlight < 3:
+		// Replication is asynchronous: the new master may miss the last writes before the old one received the
+		// end of the replica's connection. Later writes must not be acknowledged.
+		case !a.alone && p.promoted.Sub(a.at) < 100*time.Millisecond && inFlight < 3:
 			inFlight++
 		default:
 			lost++
-			t.Errorf("workflow %s was acknowledged %s after the replica was promoted, and is lost", a.run.ID(), a.at.Sub(p.promoted))
+			t.Errorf("workflow %s was acknowledged %s after the replica was promoted, and is lost; the master had no replica before the send: %v",
+				a.run.ID(), a.at.Sub(p.promoted), a.alone)
 		}
 	}
 	f.audit(limit, t, c).ended(runs)
@@ -114,19 +115,22 @@ type plannedFailover struct {
 
 type ackedSend struct {
 	sent
-	at time.Time
+	began, at time.Time // of the call that succeeded
+	alone     bool      // the old master had no replica before the send
 }
 
-// sendDuringFailover sends workflows sequentially, calls failover after 40, and returns when the new master has acknowledged 40 more.
-func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *tasks.Client, replica redis.UniversalClient, failover func() error) plannedFailover {
+// sendDuringFailover sends workflows sequentially, starts a failover after 40, and returns when the new master has acknowledged 40 more.
+func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *tasks.Client, w *redistest.Watched) plannedFailover {
 	t.Helper()
 	var p plannedFailover
+	old, replica := w.Master.Client(), w.Replica.Client()
+	alone := false
 	for i := 0; p.after < 40; i++ {
 		if ctx.Err() != nil {
 			t.Fatalf("got %d acknowledged sends, %d after the failover, %d refused; want 40 after it", len(p.acked), p.after, p.refused)
 		}
 		if i == 40 {
-			if err := failover(); err != nil {
+			if err := w.Failover(ctx); err != nil {
 				t.Fatal(err)
 			}
 			p.began = time.Now()
@@ -134,13 +138,14 @@ func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *task
 		if p.promoted.IsZero() && !p.began.IsZero() && master(t, replica) {
 			p.promoted = time.Now()
 		}
-		one := growRoot(r)
+		alone = alone || !p.promoted.IsZero() && !strings.Contains(replication(t, old), "min_slaves_good_slaves:1")
+		one, began := growRoot(r), time.Now()
 		run, err := one.sig.Send(ctx, c, tasks.ID(fmt.Sprintf("planned-%03d", i)))
 		if err != nil {
 			p.refused++
 			continue
 		}
-		p.acked = append(p.acked, ackedSend{sent{one, run}, time.Now()})
+		p.acked = append(p.acked, ackedSend{sent{one, run}, began, time.Now(), alone})
 		if !p.promoted.IsZero() {
 			p.after++
 		}
@@ -184,5 +189,10 @@ func insistWait(ctx context.Context, run *tasks.AsyncResult[int]) (got int, end 
 // master reports whether a server is a master.
 func master(t *testing.T, rdb redis.UniversalClient) bool {
 	t.Helper()
-	return strings.Contains(rdb.Info(t.Context(), "replication").Val(), "role:master")
+	return strings.Contains(replication(t, rdb), "role:master")
+}
+
+func replication(t *testing.T, rdb redis.UniversalClient) string {
+	t.Helper()
+	return rdb.Info(t.Context(), "replication").Val()
 }
