@@ -21,13 +21,19 @@ type report struct {
 	Seed     uint64    `json:"seed"`
 	Rate     int       `json:"rate"`
 	Began    time.Time `json:"began"`
-	Took     string    `json:"took"`
+	Seconds  int       `json:"seconds"`  // duration so far, without interruptions
+	Quarter  int       `json:"quarter"`  // current quarter, from 0
+	Sequence int       `json:"sequence"` // of the last sent work
+	Ports    [5]int    `json:"ports"`    // of the processes
+	Resumed  int       `json:"resumed"`  // number of interruptions
 	Accounts []book    `json:"accounts"`
 	Growth   []growth  `json:"growth"`
 	Judged   bool      `json:"judged"` // the run was long enough to judge growth
 	Problems []string  `json:"problems"`
 	Samples  []sample  `json:"samples"`
 }
+
+func (r *report) elapsed() time.Duration { return time.Duration(r.Seconds) * time.Second }
 
 // growth compares a value in the second and in the last quarter.
 type growth struct {
@@ -176,8 +182,8 @@ func (r *report) markdown() string {
 	default:
 		verdict += fmt.Sprintf("; growth requires at least %d minutes", leastMinutes)
 	}
-	fmt.Fprintf(&b, "# Soak of %d minutes: %s\n\nBegan %s, took %s, seed %d, rate %d, %.2f cores in the median.\n\n",
-		r.Minutes, verdict, r.Began.Format(time.RFC3339), r.Took, r.Seed, r.Rate, r.cpu())
+	fmt.Fprintf(&b, "# Soak of %d minutes: %s\n\nBegan %s, took %s, resumed %d times, seed %d, rate %d, %.2f cores in the median.\n\n",
+		r.Minutes, verdict, r.Began.Format(time.RFC3339), r.elapsed(), r.Resumed, r.Seed, r.Rate, r.cpu())
 	for _, p := range r.Problems {
 		fmt.Fprintf(&b, "* %s\n", strings.ReplaceAll(p, "\n", " "))
 	}

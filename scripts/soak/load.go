@@ -63,13 +63,17 @@ const (
 
 var kinds = []string{kindFlow, kindItem, kindJob, kindScrape, kindRefresh}
 
-func newLoad(s *system, rate int) *load {
+// newLoad returns the load of a run, which continues with the sequence number and the accounts of r.
+func newLoad(s *system, r *report) *load {
 	l := &load{
-		s: s, rate: rate, queue: workqueue.New(s.client.Redis(), queueName, workqueue.Config{}), stop: func() {},
+		s: s, rate: r.Rate, n: r.Sequence, queue: workqueue.New(s.client.Redis(), queueName, workqueue.Config{}), stop: func() {},
 		books: map[string]*book{}, items: map[string]string{}, jobs: map[string]*sentJob{}, known: map[string]bool{}, flows: map[string]bool{}, repeated: map[string]bool{},
 	}
 	for _, k := range kinds {
 		l.books[k] = &book{Kind: k}
+	}
+	for _, b := range r.Accounts {
+		l.books[b.Kind] = &b
 	}
 	s.cutPages = l.cutPages
 	return l
@@ -312,10 +316,10 @@ func (l *load) cutPages() {
 const drainLimit = 4 * time.Minute
 
 // drain stops the load and waits until all sent work has finished.
-func (l *load) drain(ctx context.Context) error {
+func (l *load) drain() error {
 	l.stop()
 	l.active.Wait()
-	ctx, cancel := context.WithTimeout(ctx, drainLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
 	defer cancel()
 	for {
 		live := l.audit(ctx)

@@ -4,6 +4,7 @@
 // duplicate work and for leaks.
 //
 //	go run ./scripts/soak [-minutes N] [-seed N] [-rate N] [-out PREFIX] [-keep]
+//	go run ./scripts/soak -resume DIR [-out PREFIX] [-keep]
 //
 // It starts a redis-server, `muster start` with worker processes, `muster queue run`, a separate worker for workflows, agents of
 // examples/agents, and the sites and proxies of `muster demo`, all on loopback. A run has four quarters. Each ends with a drain, in
@@ -12,7 +13,9 @@
 //
 // In the second half the orchestrator and its first worker are not killed, so that leaks become visible.
 //
-// Exit status 0: all accounts balance without growth; 1: a check failed; 2: invalid usage.
+// An interrupted run finishes the sent work, at most for four minutes, and stops. -resume continues it on the same data.
+//
+// Exit status 0: all accounts balance without growth; 1: a check failed, or the run was interrupted; 2: invalid usage.
 package main
 
 import (
@@ -38,17 +41,20 @@ type options struct {
 	rate    int
 	out     string
 	keep    bool
+	resume  string // directory of an interrupted run
 }
 
 // errUsage is an error in the command line, errFailed an error of the system under test.
 var (
-	errUsage  = errors.New("invalid usage")
-	errFailed = errors.New("the system failed the test")
+	errUsage       = errors.New("invalid usage")
+	errFailed      = errors.New("the system failed the test")
+	errInterrupted = errors.New("interrupted")
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process
 	var err error
 	if url := os.Getenv(workerEnv); url != "" {
 		err = runWorker(ctx, url, os.Getenv(metricsEnv))
@@ -75,6 +81,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.rate, "rate", 150, "send `N` workflows per minute, and other work in proportion")
 	flags.StringVar(&o.out, "out", "", "also write `PREFIX`.json and PREFIX.md")
 	flags.BoolVar(&o.keep, "keep", false, "keep the directory with data and logs")
+	flags.StringVar(&o.resume, "resume", "", "continue the interrupted run in `DIR`, with its duration, seed and rate")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -92,18 +99,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "muster-soak-")
+	r, dir := &report{Minutes: o.minutes, Seed: o.seed, Rate: o.rate, Began: time.Now().UTC()}, o.resume
+	if dir == "" {
+		dir, err = os.MkdirTemp("", "muster-soak-")
+	} else {
+		r, err = readReport(dir)
+	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "soak: %d minutes, -seed %d, in %s\n", o.minutes, o.seed, dir)
-	r, err := soak(ctx, o, dir, stderr)
-	if r == nil {
+	fmt.Fprintf(stderr, "soak: %d minutes, -seed %d, in %s\n", r.Minutes, r.Seed, dir)
+	switch err = soak(ctx, r, dir, stderr); {
+	case errors.Is(err, errInterrupted):
+		if werr := writeJSON(r, filepath.Join(dir, reportFile)); werr != nil {
+			return werr
+		}
+		return fmt.Errorf("%w after %s; to continue: make soak SOAK='-resume %s'", err, r.elapsed().Round(time.Second), dir)
+	case err != nil:
 		return err
 	}
-	if werr := write(r, o.out, stdout); err == nil {
-		err = werr
-	}
+	r.judge()
+	err = write(r, o.out, stdout)
 	if err == nil && !r.OK {
 		err = errFailed
 	}
@@ -118,16 +134,37 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func write(r *report, prefix string, stdout io.Writer) error {
 	text := r.markdown()
 	if prefix != "" {
-		raw, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(os.WriteFile(prefix+".json", append(raw, '\n'), 0o600), os.WriteFile(prefix+".md", []byte(text), 0o600)); err != nil {
+		if err := errors.Join(writeJSON(r, prefix+".json"), os.WriteFile(prefix+".md", []byte(text), 0o600)); err != nil {
 			return err
 		}
 	}
 	_, err := io.WriteString(stdout, text)
 	return err
+}
+
+func writeJSON(r *report, file string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(raw, '\n'), 0o600)
+}
+
+// reportFile contains the report of an interrupted run so far.
+const reportFile = "report.json"
+
+// readReport reads the report of an interrupted run.
+func readReport(dir string) (*report, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, reportFile))
+	if err != nil {
+		return nil, fmt.Errorf("%w: -resume requires the directory of an interrupted run: %w", errUsage, err)
+	}
+	r := &report{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", reportFile, err)
+	}
+	r.Resumed++
+	return r, nil
 }
 
 // build builds a command of this module into dir.
@@ -140,55 +177,58 @@ func build(ctx context.Context, dir, name, pkg string) (string, error) {
 	return path, nil
 }
 
-// soak runs the system and the load, and judges the result. The report is nil if the system did not start.
-func soak(ctx context.Context, o options, dir string, stderr io.Writer) (*report, error) {
-	s, err := startSystem(ctx, dir)
+// soak runs the system under load until the end of r, to which it adds its measurements. If ctx is done, it finishes the sent
+// work and returns errInterrupted.
+func soak(ctx context.Context, r *report, dir string, stderr io.Writer) error {
+	s, err := startSystem(ctx, dir, r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer s.close()
-	l := newLoad(s, o.rate)
-	random := rand.New(rand.NewPCG(o.seed, 1))
-	r := &report{Minutes: o.minutes, Seed: o.seed, Rate: o.rate, Began: time.Now().UTC()}
+	l := newLoad(s, r)
+	random := rand.New(rand.NewPCG(r.Seed, uint64(1+len(r.Samples))))
 	sampler := newSampler(s)
-	quarter := time.Duration(o.minutes) * time.Minute / quarters
-	for q := range quarters {
-		until := r.Began.Add(time.Duration(q+1) * quarter).Add(-drainShare(quarter))
+	began := time.Now().Add(-r.elapsed())
+	quarter := time.Duration(r.Minutes) * time.Minute / quarters
+	for ; r.Quarter < quarters && ctx.Err() == nil; r.Quarter++ {
+		take := func(drained bool, injected string) {
+			sample := sampler.take(context.WithoutCancel(ctx), r.Quarter, drained)
+			sample.Fault = injected
+			r.Samples = append(r.Samples, sample)
+			if !drained {
+				l.audit(ctx)
+			}
+			fmt.Fprintln(stderr, sample.line(l.account()))
+		}
+		until := began.Add(time.Duration(r.Quarter+1) * quarter).Add(-drainShare(quarter))
 		l.start(ctx)
-		for n := 0; ctx.Err() == nil && time.Now().Before(until); n++ {
+		for ctx.Err() == nil && time.Now().Before(until) {
 			minute := time.Now().Add(min(time.Minute, max(time.Until(until), time.Second)))
-			f := pick(random, q >= quarters/2)
+			f := pick(random, r.Quarter >= quarters/2)
 			l.pause(ctx, time.Duration(random.IntN(20))*time.Second)
 			injected := s.inflict(ctx, f)
 			l.pause(ctx, time.Until(minute))
 			s.revive()
-			sample := sampler.take(ctx, q, false)
-			sample.Fault = injected
-			r.Samples = append(r.Samples, sample)
-			l.audit(ctx)
-			fmt.Fprintln(stderr, sample.line(l.account()))
+			take(false, injected)
 		}
-		if err := l.drain(ctx); err != nil {
+		if err := l.drain(); err != nil {
 			r.Problems = append(r.Problems, err.Error())
-		}
-		for range drainSamples {
-			l.pause(ctx, 5*time.Second)
-			sample := sampler.take(ctx, q, true)
-			r.Samples = append(r.Samples, sample)
-			fmt.Fprintln(stderr, sample.line(l.account()))
 		}
 		if ctx.Err() != nil {
 			break
 		}
+		for range drainSamples {
+			l.pause(ctx, 5*time.Second)
+			take(true, "")
+		}
 	}
-	r.Took = time.Since(r.Began).Round(time.Second).String()
-	r.Accounts = l.account()
+	r.Seconds = int(time.Since(began).Seconds())
+	r.Accounts, r.Sequence = l.account(), l.n
 	r.Problems = append(r.Problems, l.problems()...)
 	if ctx.Err() != nil {
-		r.Problems = append(r.Problems, "the run was interrupted: "+ctx.Err().Error())
+		return errInterrupted
 	}
-	r.judge()
-	return r, nil
+	return nil
 }
 
 // drainSamples is the number of samples after a drain.

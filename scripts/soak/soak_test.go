@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/redistest"
 )
 
 func TestSameSeedMakesTheSameFaults(t *testing.T) {
@@ -245,5 +248,31 @@ func TestJobsAreAuditedOnce(t *testing.T) {
 	l.addJob("lost", sentJob{kind: kindScrape})
 	if _, err := l.auditJobs(t.Context()); err != nil || *l.books[kindScrape] != (book{kindScrape, 1, 1, 1}) {
 		t.Errorf("got %+v, %v, want the lost scrape to be wrong", *l.books[kindScrape], err)
+	}
+}
+
+func TestInterruptedRunIsResumed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	was := reportOf("fds worker-1", func(int) float64 { return 1 })
+	was.Seed, was.Seconds, was.Quarter, was.Sequence, was.Ports[2] = 1<<52+1, 90, 1, 77, 4321
+	if err := writeJSON(was, filepath.Join(dir, reportFile)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := readReport(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was.Resumed = 1
+	if !reflect.DeepEqual(r, was) {
+		t.Errorf("got %+v, want %+v", r, was)
+	}
+	l := newLoad(&system{client: tasks.NewClient(redistest.Mini(t))}, r)
+	l.sent(kindFlow, 2)
+	if got := l.account()[0]; got != (book{kindFlow, 5, 3, 0}) || l.n != 77 {
+		t.Errorf("got %+v, sequence %d, want the counts of before and 2 more, and 77", got, l.n)
+	}
+	if _, err := readReport(t.TempDir()); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "-resume") {
+		t.Errorf("got %v for an empty directory, want an error that names -resume", err)
 	}
 }

@@ -50,7 +50,8 @@ const workers = 2
 // queueName is the name of the work queue under load.
 const queueName = "soak"
 
-func startSystem(ctx context.Context, dir string) (_ *system, err error) {
+// startSystem starts the system in dir, on the ports of r. It sets these for a new run.
+func startSystem(ctx context.Context, dir string, r *report) (_ *system, err error) {
 	s := &system{
 		dir: dir, data: filepath.Join(dir, "data"), conf: filepath.Join(dir, "muster.yaml"),
 		metrics: map[string]string{}, http: &http.Client{Timeout: 20 * time.Second}, streams: &http.Client{},
@@ -69,7 +70,7 @@ func startSystem(ctx context.Context, dir string) (_ *system, err error) {
 	if s.world, err = demo.Start(ctx, demo.Config{Dir: dir}); err != nil {
 		return nil, err
 	}
-	if err := s.configure(); err != nil {
+	if err := s.configure(&r.Ports); err != nil {
 		return nil, err
 	}
 	if err := s.startProcesses(); err != nil {
@@ -79,24 +80,26 @@ func startSystem(ctx context.Context, dir string) (_ *system, err error) {
 	if err := s.await(ctx, "/ready"); err != nil {
 		return nil, err
 	}
+	if r.Resumed > 0 { // the proxies of before are gone
+		if _, err := s.cli(ctx, "proxies", "refresh", "--progress", "none"); err != nil {
+			return nil, err
+		}
+	}
 	return s, s.startAgents()
 }
 
-// configure chooses ports and writes the settings.
-func (s *system) configure() error {
-	port := func() (int, error) {
-		p, release, err := testutil.HoldPort()
-		if err == nil {
-			release()
-		}
-		return p, err
-	}
-	var ports [5]int
+// configure chooses ports unless they are set, and writes the settings.
+func (s *system) configure(ports *[5]int) error {
 	for i := range ports {
-		var err error
-		if ports[i], err = port(); err != nil {
+		if ports[i] != 0 {
+			continue
+		}
+		p, release, err := testutil.HoldPort()
+		if err != nil {
 			return err
 		}
+		release()
+		ports[i] = p
 	}
 	s.redisAddr = testutil.LoopbackAddr(ports[0])
 	s.url = "http://" + testutil.LoopbackAddr(ports[1])
@@ -148,7 +151,7 @@ func (s *system) startProcesses() (err error) {
 		server = "redis-server"
 	}
 	redisDir := filepath.Join(s.dir, "redis")
-	if err := errors.Join(os.Mkdir(redisDir, 0o700), os.MkdirAll(s.data, 0o700)); err != nil {
+	if err := errors.Join(os.MkdirAll(redisDir, 0o700), os.MkdirAll(s.data, 0o700)); err != nil {
 		return err
 	}
 	_, port, _ := strings.Cut(s.redisAddr, ":")
