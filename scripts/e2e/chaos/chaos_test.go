@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,10 +31,18 @@ type storm struct {
 
 // TestChaos sends nested workflows of all kinds to four worker processes. They are killed at random times and at named points; one
 // is frozen until other workers take over its tasks, and continues; Redis is killed and restarted with its append-only file.
+// With the environment variable MUSTER_CHAOS_WORKFLOWS it sends more workflows, for longer: 10,000 for 13 minutes.
 func TestChaos(t *testing.T) {
 	t.Parallel()
+	n := 300
+	if text := os.Getenv("MUSTER_CHAOS_WORKFLOWS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 300 {
+			t.Fatalf("MUSTER_CHAOS_WORKFLOWS=%s: give a number of at least 300", text)
+		}
+	}
 	srv := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
-	storm{workflows: 300, inAll: 24 * time.Second, lanes: 4, freeze: true, outage: func() {
+	storm{workflows: n, inAll: time.Duration(n) * 80 * time.Millisecond, lanes: 4, freeze: true, outage: func() {
 		srv.Kill()
 		srv.Start()
 	}}.rage(t, srv.URL())
@@ -95,7 +105,7 @@ func (s storm) send(t *testing.T, c *tasks.Client, r *rand.Rand) []sent {
 		all[i].wanted = growRoot(r)
 		err := insist(t.Context(), func(ctx context.Context) error {
 			id := fmt.Sprintf("chaos-%03d", i)
-			run, err := all[i].sig.Send(ctx, c, tasks.ID(id), tasks.Retention(10*time.Minute))
+			run, err := all[i].sig.Send(ctx, c, tasks.ID(id), tasks.Retention(s.inAll+10*time.Minute))
 			if errors.Is(err, tasks.ErrDuplicate) { // an earlier attempt succeeded, but its reply was lost
 				run, err = tasks.Attach[int](c, id), nil
 			}
@@ -127,7 +137,7 @@ const fromOutside = "from outside"
 func (s storm) startKilling(t *testing.T, f *fleet, c *tasks.Client, r *rand.Rand) *killing {
 	ctx, cancel := context.WithTimeout(t.Context(), s.inAll)
 	t.Cleanup(cancel)
-	k := &killing{f: f, c: c, plans: make(chan string, 1000), deaths: map[string]int{}}
+	k := &killing{f: f, c: c, plans: make(chan string, s.workflows), deaths: map[string]int{}}
 	for i := range cap(k.plans) {
 		// Every second worker is killed externally; the others at each point in turn.
 		plan := ""
