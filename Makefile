@@ -59,8 +59,8 @@ raced:
 unraced:
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) ./tasks/internal/sim $$($(TESTED) | grep -vE '$(RACED)')
 
-sim: ## the engine in 100,000 random histories, from seed FIRST (1)
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_FIRST=$(or $(FIRST),1) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
+sim: ## the engine in HISTORIES (100,000) random histories, from seed FIRST (1)
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_FIRST=$(or $(FIRST),1) MUSTER_SIM_HISTORIES=$(or $(HISTORIES),100000) $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
 
 faults: ## every call to Redis refused, unheard, repeated, slow or frozen, one at a time
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_FAULTS=all $(GO) test -count=1 -timeout 1h -run 'AFaultAtAnyCall$$' ./tasks ./tasks/workqueue ./jobs ./orchestrator/webhook ./jobs/agent ./orchestrator/event ./proxies ./sites/record
