@@ -20,7 +20,7 @@ type attempts struct {
 	wait      bool
 	direct    bool
 	suspects  []suspect
-	lastErr   error // returned after the last attempt
+	lastErr   error // the last one, of the target if there is one
 }
 
 // defaultWait is the default of PickOptions.Wait with FallbackWait.
@@ -70,7 +70,8 @@ func (a *attempts) allowsDirect(err error) bool {
 // fail records a failed attempt: its verdict, and either err or the proxy's own response.
 func (a *attempts) fail(lease *Lease, v verdict, response *http.Response, err error) {
 	a.pick.Except = append(a.pick.Except, lease.Proxy.ID)
-	if err != nil {
+	// The error of a suspect describes the target, and is not replaced by the error of a proxy.
+	if err != nil && (len(a.suspects) == 0 || v == verdictUnknown || v == verdictLocal) {
 		a.lastErr = &fault{error: err, proxyID: lease.Proxy.ID, certain: v == verdictProxy && tunnel.ReasonOf(err) != ""}
 	}
 	switch v {

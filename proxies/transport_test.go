@@ -22,6 +22,7 @@ import (
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
+	"muster/proxies/tunnel"
 	"muster/tasks/redistest"
 )
 
@@ -247,6 +248,20 @@ func TestTargetDownIsNotPenalized(t *testing.T) {
 				t.Errorf("%s: got %+v, in the pool %t, want no failures and true", kind, all, in)
 			}
 		}
+	}
+}
+
+// If a proxy that reports the target down is followed by one that does not respond, the error is that of the target.
+func TestErrorOfTargetIsKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	ids := b.add(t, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.Dead})
+	first := b.first(ids[0])
+	if _, _, err := b.pool.Dial(t.Context(), "down.example:80", DialOptions{PickOptions: first}); tunnel.ReasonOf(err) != tunnel.Upstream {
+		t.Errorf("tunnel: got %v, want reason %s", err, tunnel.Upstream)
+	}
+	if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{PickOptions: first}), "http://down.example/"); tunnel.ReasonOf(err) != tunnel.Upstream {
+		t.Errorf("request: got %v, want reason %s", err, tunnel.Upstream)
 	}
 }
 
