@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,7 +37,11 @@ var binary = sync.OnceValues(func() (string, error) {
 var temporary string // directory of the binary and of the browser profile
 
 func TestMain(m *testing.M) {
-	var err error
+	// A small machine shows few pages at a time. A limit of tabs would block tests that open a second one.
+	err := flag.Set("test.parallel", "4")
+	if err != nil {
+		panic(err)
+	}
 	if temporary, err = os.MkdirTemp("", "muster-browser-"); err != nil {
 		fmt.Fprintln(os.Stderr, "browser:", err)
 		os.Exit(1)

@@ -26,9 +26,6 @@ import (
 //go:embed testdata/axe.min.js
 var axe string
 
-// atOnce limits the number of tabs, so that tests do not slow each other down on a small machine.
-var atOnce = make(chan struct{}, 4)
-
 // tab is a browser tab with separate cookies. At the end of the test it checks that the pages sent requests only to their server
 // and that the console has no errors.
 type tab struct {
@@ -47,13 +44,11 @@ func open(t *testing.T, base string) *tab {
 	if chromium == "" {
 		t.Skip("NOT COVERED: Chromium not found; set MUSTER_TEST_BROWSER")
 	}
-	atOnce <- struct{}{}
 	b := &tab{T: t, base: base}
 	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.heard))
 	b.ctx = ctx
 	t.Cleanup(func() {
 		cancel()
-		<-atOnce
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, fault := range b.faults {
