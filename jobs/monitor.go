@@ -210,6 +210,11 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 	if err := m.announce(ctx, &j); err != nil {
 		return err
 	}
+	if j.Waiting != "" && now.Sub(r.time("waited")) >= j.StuckAfter/2 {
+		if _, err := m.note(ctx, id, "", "", "", "waited", now.UnixMilli()); err != nil {
+			return err
+		}
+	}
 	if st, is := m.stuck(j, r, now); is {
 		m.found.Add(1)
 		return m.recover(ctx, &j, r, st, now)
@@ -232,8 +237,9 @@ func (m *monitor) announce(ctx context.Context, j *Job) error {
 // recover takes the work of a stuck job from whoever holds it. A job that waits for agents is left alone. One that was
 // recovered too often fails.
 func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now time.Time) error {
-	if j.Waiting != "" {
-		return m.wait(ctx, j, r, st, now)
+	if j.Waiting != "" { // the event is appended once for each time without progress
+		_, err := m.note(ctx, j.ID, "stuck:"+r["progressed"], "job.stuck", encode(st))
+		return err
 	}
 	futile := r.int("futile")
 	if futile >= maxFutile {
@@ -259,19 +265,6 @@ func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now t
 	m.cfg.Logger.WarnContext(ctx, "a stuck job was recovered", "job", j.ID, "stage", st.Stage, "reason", st.Reason)
 	_, err = m.note(ctx, j.ID, "", "job.recovered", string(data),
 		"progressed", now.UnixMilli(), "futile", futile+1, "recoveries", r.int("recoveries")+1)
-	return err
-}
-
-// wait notes that a stuck job waits for agents, so that it is not recovered as soon as one comes. The event is appended
-// once for each time without progress.
-func (m *monitor) wait(ctx context.Context, j *Job, r record, st Stuck, now time.Time) error {
-	if _, err := m.note(ctx, j.ID, "stuck:"+r["progressed"], "job.stuck", encode(st)); err != nil {
-		return err
-	}
-	if now.Sub(r.time("waited")) < j.StuckAfter/2 {
-		return nil
-	}
-	_, err := m.note(ctx, j.ID, "", "", "", "waited", now.UnixMilli())
 	return err
 }
 

@@ -123,6 +123,28 @@ func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
 	})
 }
 
+// An agent that comes shortly before a job is stuck has time, too.
+func TestWaitingForAgentsIsNoTimeWithoutProgress(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		j := w.create(jobs.Request{})
+		w.until(j.ID, jobs.Processing)
+		w.progressed(j.ID, 59*time.Minute)
+		if err := w.Sweep(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		w.roles = map[string]int{"creator": 1, "validator": 1}
+		work := w.take("creator", "c1")
+		w.progressed(j.ID, 61*time.Minute)
+		if err := w.Sweep(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		w.complete(work, jobs.Answer{}) // it was not taken away
+		if got := w.until(j.ID, jobs.Completed); got.Recoveries != 0 {
+			t.Errorf("got %d recoveries, want 0", got.Recoveries)
+		}
+	})
+}
+
 // The totals count every job, however many there are.
 func TestTotalsCountAllJobs(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {

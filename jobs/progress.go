@@ -103,7 +103,8 @@ func (s *Reader) stuck(j Job, r record, now time.Time) (Stuck, bool) {
 	if j.Status != Processing || j.Paused || j.Kind != KindPipeline || since.IsZero() || now.Sub(since) < j.StuckAfter {
 		return Stuck{}, false
 	}
-	if j.Waiting == "" && now.Sub(r.time("waited")) < j.StuckAfter { // an agent has come
+	// An agent that has come has StuckAfter: sweeps note at intervals of half of it that the job waits.
+	if j.Waiting == "" && now.Sub(r.time("waited")) < j.StuckAfter*3/2 {
 		return Stuck{}, false
 	}
 	st := Stuck{JobID: j.ID, Name: j.Name, Since: since, Recoveries: j.Recoveries}

@@ -30,7 +30,7 @@ import (
 //	done:STAGE                   when a stage was completed
 //	failed_stage failed_stage_error  the stage that an operator failed, and why
 //	progressed futile recoveries time of the last progress; number of recoveries since; total number
-//	waited stuck:PROGRESSED      when it was last stuck because there was no agent; that this event was added
+//	waited stuck:PROGRESSED      when a sweep last noted that it waits, for agents or a person; that this event was added
 //	endings                      the last ending of its queue that is in the events
 //	error details
 //	paused reopened              1 while it is paused; when it was last reopened
