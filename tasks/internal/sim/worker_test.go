@@ -221,7 +221,8 @@ const roundTime = 3 * time.Second
 func (h *history) nextRound() time.Duration {
 	d := roundTime
 	if slices.ContainsFunc(h.flows, func(f *flow) bool { return f.state == "sending" }) {
-		return time.Millisecond // else its deadline has passed whenever it is sent
+		// Its deadline must not have passed whenever it is sent. A sender can wait ten seconds for the end of a claim.
+		return 10 * time.Millisecond
 	}
 	for _, w := range h.live() {
 		if w.busy > 0 {
