@@ -40,8 +40,8 @@ race: raced unraced ## the same with the race detector where goroutines meet; it
 # The packages whose goroutines share memory. The others call these, or have one goroutine, and the detector makes them slow.
 RACED = ^muster/(tasks($$|/(internal/(engine|store)|limit|metrics|otel|taskstest|ui|workqueue)$$)|proxies($$|/(gateway|probe|source|tunnel)$$)|sites($$|/(fetch|polite|record)$$)|orchestrator/(access|event|redisd|supervise|ui|webhook)$$|jobs($$|/agent$$)|internal/(testutil|webhook|webui)$$)
 
-# make lint vets, and no debugger reads these binaries.
-QUICK = -vet=off -ldflags='-s -w'
+# make lint vets, and no debugger reads these binaries. A busy machine needs ten minutes for ./tasks.
+QUICK = -vet=off -ldflags='-s -w' -timeout 20m
 
 # Compilers, linkers and tests take less CPU time with larger heaps.
 short raced unraced miniredis: export GOGC = 400
