@@ -129,7 +129,7 @@ func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 		return err
 	}
 	defer s.pass()
-	if s.logins != was {
+	if s.logins != was || !s.ready { // in the latter case, no request has logged in again yet
 		return nil
 	}
 	p.mu.Lock()

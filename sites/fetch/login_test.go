@@ -108,6 +108,27 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+// Two requests that find the session logged out, before one of them logs in again, count as one.
+func TestLogoutIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	m := &members{}
+	def, base := site(t, m.ServeHTTP, quick+memberLogin)
+	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
+	t.Cleanup(c.Close)
+	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); err != nil {
+		t.Fatal(err)
+	}
+	s := c.sessions.live[0]
+	for range 2 {
+		if err := c.sessions.expire(t.Context(), s, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); err != nil || m.logins != 2 {
+		t.Errorf("got %v after %d logins, want a page after 2", err, m.logins)
+	}
+}
+
 // A rejected login returns an error with the reason and without secrets, and is not retried.
 func TestLoginIsRefused(t *testing.T) {
 	t.Parallel()
