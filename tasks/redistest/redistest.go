@@ -50,7 +50,9 @@ func New(tb testing.TB) redis.UniversalClient {
 // Mini is like New on miniredis with a clock that follows real time, so that keys expire.
 func Mini(tb testing.TB) redis.UniversalClient {
 	tb.Helper()
-	return connect(tb, MiniURL(tb))
+	opt := options(tb, MiniURL(tb))
+	opt.ReadTimeout = 30 * time.Second // its Lua is slow: hundreds of scripts in a pipeline take seconds on a busy machine
+	return open(tb, opt)
 }
 
 // URL returns the redis:// address of an empty database for tb only, for programs that connect themselves.
@@ -164,7 +166,11 @@ func flush(tb testing.TB, u string) {
 
 func connect(tb testing.TB, u string) redis.UniversalClient {
 	tb.Helper()
-	rdb := redis.NewClient(options(tb, u))
+	return open(tb, options(tb, u))
+}
+
+func open(tb testing.TB, opt *redis.Options) redis.UniversalClient {
+	rdb := redis.NewClient(opt)
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
