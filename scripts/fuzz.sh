@@ -4,10 +4,18 @@
 #   scripts/fuzz.sh TIME BASE|all       TIME for each target of the packages changed since BASE
 set -eu
 cd "$(dirname "$0")/.."
-time=$1 base=$2
+go=${GO:-go} time=$1 base=$2
+root=$PWD cache=$($go env GOCACHE)/fuzz/$($go list -m) # where go test keeps inputs that cover new code
+built=$(mktemp -d)
+trap 'rm -rf "$built"' EXIT
+trap 'exit 130' INT TERM
 for package in $(git grep --untracked -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do
   if [ "$base" != all ] && git diff --quiet --merge-base "$base" -- ":(glob)$package/*.go"; then continue; fi
+  $go test -c -vet=off -fuzz . -o "$built/test" "./$package" # once, not for each target
   for target in $(git grep --untracked -h '^func Fuzz' -- ":(glob)$package/*_test.go" | sed 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/'); do
-    ${GO:-go} test -vet=off -run '^$' -fuzz "^$target\$" -fuzztime "$time" "./$package"
+    cd "$package"
+    echo "fuzz: $package $target"
+    "$built/test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" -test.fuzzcachedir "$cache/$package"
+    cd "$root"
   done
 done
