@@ -105,3 +105,12 @@ func (f *fleet) run(b *testing.B, rate int) {
 	}
 	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "tasks/s")
 }
+
+// BenchmarkTasksThatWait has the cost of a group of tasks of 50 ms on a worker of eight slots.
+func BenchmarkTasksThatWait(b *testing.B) {
+	nap := tasks.New[int, int]("nap")
+	client := benchClient(b, func(mux *tasks.Mux) {
+		tasks.Handle(mux, nap, func(_ context.Context, i int) (int, error) { time.Sleep(50 * time.Millisecond); return i, nil })
+	})
+	redistest.Measured(b, client.Redis(), func() { do(b, client, tasks.Each(make([]int, b.N), nap)) })
+}

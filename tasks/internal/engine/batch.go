@@ -105,6 +105,7 @@ type batch struct {
 	lane  string
 	clock clockReading
 
+	woke    bool // a single ready node was enough for another wake-up when it was taken
 	foreign int  // first nodes, whose tasks the worker has no handlers for
 	back    bool // some of them go back to the pool that they are from: a worker of its program has started
 

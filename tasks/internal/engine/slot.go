@@ -257,11 +257,12 @@ func (s *slot) store(ctx context.Context, b *batch) {
 	s.part(ctx, b, t)
 }
 
-// handBack returns the nodes that a batch has not started, because one takes long, and stores its results so far.
+// handBack returns the nodes that a batch has not started, because one takes long, and stores its results so far. It also
+// wakes another slot if nodes are ready, unless the turn that took the batch has done that.
 func (s *slot) handBack(ctx context.Context, b *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.run == nil {
+	if b.run == nil || b.woke && len(b.todo) == 0 && len(b.done) == 0 {
 		return
 	}
 	t := &store.Turn{Keep: b.lease([]*item{b.run}), Back: b.lease(b.todo), Leave: true}

@@ -67,6 +67,7 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 		}
 		empty = 0
 		b = s.read(ctx, t.ID, res)
+		b.woke = t.Least <= 1
 		taken := len(b.todo)
 		s.perform(ctx, b)
 		if n > 0 && mean < slowAfter/2 && taken < t.Most/4 && !b.leads() {
