@@ -181,7 +181,7 @@ func (w *watcher) reap(ctx context.Context, dead []string) error {
 			w.log.WarnContext(ctx, "nodes of a silent worker run again", "worker", name, "nodes", n)
 		}
 		if err == nil {
-			err = w.store.Workers.Bye(ctx, name)
+			err = w.store.Workers.Remove(ctx, name, deadAfter)
 		}
 		errs = append(errs, err)
 	}

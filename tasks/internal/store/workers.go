@@ -58,7 +58,15 @@ func (s Workers) ListMissing(ctx context.Context, names []string) error {
 	return nil
 }
 
-// Bye removes a worker from the list.
+// Remove removes a worker that was found dead from the list, unless it has sent a heartbeat that is not older than silence.
+func (s Workers) Remove(ctx context.Context, name string, silence time.Duration) error {
+	if err := s.scripts["remove"].Run(ctx, s.rdb, []string{s.workersKey()}, name, silence.Milliseconds()).Err(); err != nil {
+		return fmt.Errorf("remove worker: %w", err)
+	}
+	return nil
+}
+
+// Bye removes a worker from the list that has stopped.
 func (s Workers) Bye(ctx context.Context, name string) error {
 	if err := s.rdb.ZRem(ctx, s.workersKey(), name, "?"+name).Err(); err != nil {
 		return fmt.Errorf("sign off worker: %w", err)
