@@ -564,3 +564,48 @@ func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
 		nothingOfLimits(t, rdb)
 	})
 }
+
+// A task can be revoked while its key is computed. Then its handler, which is called next, has a context that has ended.
+func TestRevokeWhileAKeyIsComputed(t *testing.T) {
+	t.Parallel()
+	c := tasks.NewClient(redistest.New(t))
+	beside := tasks.New[int, int]("beside")
+	begun, heard, ended := make(chan string), make(chan struct{}), make(chan struct{})
+	deliver := tasks.New[int, int]("deliver", tasks.ConcurrencyPerKey(1, func(int) string {
+		begun <- "key"
+		<-heard
+		return "" // has no limit
+	}))
+	m := tasks.NewMux()
+	tasks.Handle(m, beside, func(ctx context.Context, _ int) (int, error) {
+		begun <- "beside"
+		<-ctx.Done()
+		close(heard)
+		return 0, ctx.Err()
+	})
+	tasks.Handle(m, deliver, func(ctx context.Context, _ int) (int, error) {
+		<-ctx.Done()
+		close(ended)
+		return 0, ctx.Err()
+	})
+	w, err := tasks.NewWorker(c, m, tasks.WorkerConfig{Concurrency: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Background(t, w.Run)
+	run, err := tasks.Group(beside.S(1), deliver.S(1)).Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		<-begun
+	}
+	if err := run.Revoke(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-limited(t).Done():
+		t.Fatal("the handler was not told")
+	}
+}

@@ -23,11 +23,9 @@ type callResult struct {
 // call runs the handler under its time limits. When it returns, the slot may be used again.
 func (r *Run) call(h *Handler, input []byte) callResult {
 	soft, hard := limits(r.spec)
-	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), runKey{}, r))
-	r.cancel = cancel
+	ctx := r.ctx
 	r.w.runs.add(r)
 	defer r.w.runs.remove(r)
-	defer cancel(nil)
 	if soft > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, soft)

@@ -22,6 +22,7 @@ type Run struct {
 	g      *graph.Graph
 	id     graph.ID
 	spec   *graph.Spec
+	ctx    context.Context // of the handler
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
 

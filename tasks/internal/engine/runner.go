@@ -32,9 +32,12 @@ const mostLost = 10
 // attempt runs the handler of an item and returns the result. ok is false if there is nothing to store.
 func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
 	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
-	r := &Run{w: rn, b: b, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
+	r := &Run{w: rn, b: b, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}),
 		Info: tasktype.Info{Workflow: it.fl.ID(), Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
 			Attempt: it.rec.Attempts + 1, Worker: rn.cfg.Name, Key: it.fl.Ref + "." + it.node, Headers: it.fl.g.Headers}}
+	handlerCtx, cancel := context.WithCancelCause(context.Background())
+	r.ctx, r.cancel = context.WithValue(handlerCtx, runKey{}, r), cancel
+	defer cancel(nil)
 	err := rn.insist(func() error {
 		var err error
 		res, ok, err = rn.try(within(ctx), s, b, r)
