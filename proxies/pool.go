@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -87,7 +88,7 @@ type Pool struct {
 // NewPool returns a pool. It does no I/O.
 func NewPool(cfg PoolConfig) *Pool {
 	cfg = cfg.withDefaults()
-	p := &Pool{cfg: cfg, store: &store{rdb: cfg.Redis, name: cfg.Name}, transports: newTransports(cfg)}
+	p := &Pool{cfg: cfg, store: &store{rdb: cfg.Redis, name: cfg.Name, random: rand.Float64}, transports: newTransports(cfg)}
 	p.yields = yields{p.store, cfg.Logger}
 	p.view = newView(p.store, cfg, p.transports.evict)
 	p.leases = newLeases(p.view, p.store, cfg)

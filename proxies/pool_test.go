@@ -44,6 +44,7 @@ func newPool(t *testing.T, rdb redis.UniversalClient, edit func(*PoolConfig)) *P
 		edit(&cfg)
 	}
 	pool := NewPool(cfg)
+	pool.store.random = func() float64 { return 0.9 } // no cooldown ends during a test
 	t.Cleanup(func() {
 		if err := pool.Close(); err != nil && t.Context().Err() == nil {
 			t.Error(err)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -31,8 +30,9 @@ var (
 
 // store accesses a pool in Redis. It is stateless.
 type store struct {
-	rdb  redis.UniversalClient
-	name string
+	rdb    redis.UniversalClient
+	name   string
+	random func() float64 // from 0 to 1, for cooldowns
 }
 
 // keys returns the keys that all scripts share, in their order.
@@ -89,7 +89,7 @@ func (s *store) report(ctx context.Context, scope string, maxFails float64, repo
 			if r.cooldown >= 0 {
 				cooldown = r.cooldown.Milliseconds()
 			}
-			args = append(args, r.id, string(r.outcome), r.begun.UnixMilli(), float64(r.latency.Microseconds())/1000, cooldown, rand.Float64())
+			args = append(args, r.id, string(r.outcome), r.begun.UnixMilli(), float64(r.latency.Microseconds())/1000, cooldown, s.random())
 		}
 		ids, err := reportCmd.Run(ctx, s.rdb, keys, args...).StringSlice()
 		if err != nil {
