@@ -87,15 +87,15 @@ func parse(address string) (kind, rest string, err error) {
 		return "sqlite", rest, nil
 	case "postgres", "postgresql", "http", "https":
 		u, err := url.Parse(address)
-		if err != nil {
-			return "", "", fmt.Errorf("sink of scheme %s: not a URL", scheme) // the parse error would repeat the address
+		if err != nil || u.Opaque != "" { // as in http:://; the errors do not repeat an address, which may contain a password
+			return "", "", fmt.Errorf("sink of scheme %s: not a URL, such as %s://HOST/PATH", scheme, scheme)
 		}
 		if _, has := u.User.Password(); has || u.Query().Has("password") {
 			return "", "", fmt.Errorf("sink of scheme %s: an address must not contain a password; PostgreSQL takes it from PGPASSWORD or ~/.pgpass, and a webhook checks the signature", scheme)
 		}
 		if scheme[0] == 'h' {
 			if u.Host == "" {
-				return "", "", fmt.Errorf("sink %s: no host", u.Redacted())
+				return "", "", fmt.Errorf("sink of scheme %s: no host, as in %s://HOST/PATH", scheme, scheme)
 			}
 			return "webhook", address, nil
 		}
