@@ -87,8 +87,8 @@ bench: ## benchmarks; BENCH=Chord for some, TIME=5s for longer runs; x-NAME is t
 soak: ## the whole system for MINUTES (120) under load, with a fault a minute; accounts must balance, nothing may grow
 	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/soak -minutes $(or $(MINUTES),120) $(SOAK)
 
-fuzz: ## fuzz the packages changed since FUZZ (main; all for every package), FUZZTIME (10s) per target
-	GO="$(GO)" scripts/fuzz.sh $(or $(FUZZTIME),10s) $(or $(FUZZ),main)
+fuzz: ## fuzz the packages changed since FUZZ (main; all for every package), INPUTS (50000) per target
+	GO="$(GO)" scripts/fuzz.sh $(or $(INPUTS),50000) $(or $(FUZZ),main)
 
 peers: ## the same work on other task queues; writes docs/performance.md
 	$(GO) -C scripts/peers run .
