@@ -606,6 +606,6 @@ func TestRevokeWhileAKeyIsComputed(t *testing.T) {
 	select {
 	case <-ended:
 	case <-limited(t).Done():
-		t.Fatal("the handler was not told")
+		t.Fatal("the context of the handler was not cancelled")
 	}
 }
