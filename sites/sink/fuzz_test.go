@@ -7,7 +7,7 @@ import (
 
 // FuzzAddress checks that the address of a sink with a password is rejected with an error that does not repeat it.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"postgres://u:", "postgres://h/db?password=", "https://u:", "ftp://u:", "postgresql://[u:", "https://h/%zz", "http:://:"} {
+	for _, s := range []string{"postgres://u:", "postgres://h/db?password=", "https://u:", "ftp://u:", "postgresql://[u:", "https://h/%zz", "http:://:", "postgres:/://:"} {
 		f.Add(s, "@h/db")
 	}
 	f.Add("sqlite:", ".db")

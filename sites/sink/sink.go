@@ -87,7 +87,7 @@ func parse(address string) (kind, rest string, err error) {
 		return "sqlite", rest, nil
 	case "postgres", "postgresql", "http", "https":
 		u, err := url.Parse(address)
-		if err != nil || u.Opaque != "" { // as in http:://; the errors do not repeat an address, which may contain a password
+		if err != nil || !strings.HasPrefix(rest, "//") { // the errors do not repeat an address, which may contain a password
 			return "", "", fmt.Errorf("sink of scheme %s: not a URL, such as %s://HOST/PATH", scheme, scheme)
 		}
 		if _, has := u.User.Password(); has || u.Query().Has("password") {
