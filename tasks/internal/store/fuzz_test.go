@@ -11,7 +11,7 @@ import (
 // FuzzLease checks that stored batches, damaged or not, are read with bounded memory, and that encoded batches are
 // read unchanged.
 func FuzzLease(f *testing.F) {
-	for _, s := range []string{"1700000000000 n:default w1/3-7@2,w2/a:1.4", "1! h:q w/0", "1 n:q w/-9223372036854775808-5", "x n:q /,//,w", "1 n:q w/0-1048576", "  "} {
+	for _, s := range []string{"1700000000000 n:default w1/3-7@2,w2/a:1.4", "1! h:q w/0", "1 n:q w/-9223372036854775808-5", "x n:q /,//,w", "1 n:q w/0-1048576", "  ", " 00{ /4"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -31,7 +31,7 @@ func FuzzLease(f *testing.F) {
 				held = append(held, Held{Flow: el.Flow.Ref, Node: n, Lost: max(el.Lost, 0)})
 			}
 		}
-		if len(held) == 0 || strings.ContainsAny(b.Queue, " ") {
+		if len(held) == 0 || b.Queue == "" || strings.ContainsAny(b.Queue, " ") {
 			return
 		}
 		for _, h := range held {
