@@ -110,7 +110,7 @@ func (f *fleet) run(b *testing.B, rate int) {
 func BenchmarkTasksThatWait(b *testing.B) {
 	nap := tasks.New[int, int]("nap")
 	client := benchClient(b, func(mux *tasks.Mux) {
-		tasks.Handle(mux, nap, func(_ context.Context, i int) (int, error) { time.Sleep(50 * time.Millisecond); return i, nil })
+		tasks.Handle(mux, nap, func(_ context.Context, i int) (int, error) { <-time.After(50 * time.Millisecond); return i, nil })
 	})
 	redistest.Measured(b, client.Redis(), func() { do(b, client, tasks.Each(make([]int, b.N), nap)) })
 }
