@@ -11,7 +11,7 @@ import (
 func recordsKey(pool string) string { return pool + ":records" }
 
 // healthKey is a hash: proxy id → "ok n fails last_ok last_fail until latency", maintained by report.lua. The scope
-// is a site, the tunnels to a target (tunnelScope), or "" for all sites. The hash of a site or target expires a week
+// is a site, the tunnels to a target (tunnelScope), or "" for all sites. The hash of a site or target expires a day
 // after its last report.
 func healthKey(pool, scope string) string { return pool + ":health:" + url.QueryEscape(scope) }
 

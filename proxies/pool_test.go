@@ -3,6 +3,7 @@ package proxies
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -206,4 +207,32 @@ func TestViewsAreConsistent(t *testing.T) {
 			t.Errorf("an empty pool has a Resting duration of %s", d)
 		}
 	})
+}
+
+// The cost of a pick does not grow with the number of sites that the process has used.
+func TestManySites(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	rdb, traffic := redistest.NewTraffic(t, url)
+	pool := newPool(t, rdb, nil)
+	mustPublish(t, pool, result(1, nil))
+	var first, last int64
+	for i := range maxScopes + 50 {
+		site := fmt.Sprintf("host%d.test", i)
+		traffic.Take()
+		pickOne(t, pool, PickOptions{Site: site, tunnel: site + ":443"}).Report(Succeeded, time.Millisecond)
+		flush(t, pool)
+		if last, _ = traffic.Take(); i == 1 { // the first pick loads the script
+			first = last
+		}
+	}
+	if last != first {
+		t.Errorf("got %d commands for a pick at first, then %d; want the same", first, last)
+	}
+	if n := len(pool.view.scopes); n != maxScopes {
+		t.Errorf("the view has %d scopes, want %d", n, maxScopes)
+	}
+	if ttl := rdb.TTL(t.Context(), healthKey(pool.cfg.Name, tunnelScope("host1.test:443"))).Val(); ttl <= 0 || ttl > 24*time.Hour {
+		t.Errorf("the health at a site expires after %s, want a day", ttl)
+	}
 }

@@ -109,23 +109,31 @@ func (s *store) count(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// read returns the records of the pool and the healths of each scope, by proxy ID.
-func (s *store) read(ctx context.Context, scopes []string) (records map[string]string, healths []map[string]string, err error) {
-	var all *redis.MapStringStringCmd
-	of := make([]*redis.MapStringStringCmd, len(scopes))
+// members returns the records of the pool and the healths over all sites, by proxy ID.
+func (s *store) members(ctx context.Context) (records, healths map[string]string, err error) {
+	var all, health *redis.MapStringStringCmd
 	if _, err := s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		all = pipe.HGetAll(ctx, recordsKey(s.name))
-		for i, scope := range scopes {
-			of[i] = pipe.HGetAll(ctx, healthKey(s.name, scope))
-		}
+		all, health = pipe.HGetAll(ctx, recordsKey(s.name)), pipe.HGetAll(ctx, healthKey(s.name, ""))
 		return nil
 	}); err != nil {
 		return nil, nil, fmt.Errorf("read the pool: %w", err)
 	}
-	for _, cmd := range of {
-		healths = append(healths, cmd.Val())
+	return all.Val(), health.Val(), nil
+}
+
+// health returns the healths in a scope by proxy ID, without damaged ones.
+func (s *store) health(ctx context.Context, scope string) (map[string]Health, error) {
+	texts, err := s.rdb.HGetAll(ctx, healthKey(s.name, scope)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the health of proxies at %s: %w", scope, err)
 	}
-	return all.Val(), healths, nil
+	healths := make(map[string]Health, len(texts))
+	for id, text := range texts {
+		if h, err := parseHealth(text); err == nil {
+			healths[id] = h
+		}
+	}
+	return healths, nil
 }
 
 // startTrial acquires the trial of a proxy after its cooldown, for one process at a time, until endTrial.

@@ -4,27 +4,31 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 )
 
 // A view is this process's copy of the pool: members, health, bans and their local state. It has the lifetime of the
-// Pool and is read from Redis on use if it is too old.
+// Pool. Each part is read from Redis on use if it is too old: the members, and the health at each of the most recently
+// used sites.
 type view struct {
 	store  *store
 	maxAge time.Duration               // PoolConfig.SyncEvery
 	onDrop func(id string)             // called when a member is removed
 	flush  func(context.Context) error // writes the reports of this process
-
-	updating sync.Mutex // held by the goroutine that updates the view
+	pool   reading                     // of the members and bans
 
 	mu      sync.Mutex // guards the fields below, the members, and the state of the picker and of leases
 	members map[string]*member
-	order   []*member // in no particular order, for random access; changed on removal
-	scopes  map[string]*scope
+	order   []*member            // in no particular order, for random access; changed on removal
+	scopes  map[string]*scope    // at most maxScopes
 	bans    map[string]time.Time // by banField; zero means forever
-	readAt  time.Time            // zero before the first read
+}
+
+// A reading is the last read of a part of a view.
+type reading struct {
+	updating sync.Mutex // held by the goroutine that reads the part
+	at       time.Time  // zero before the first read; guarded by the view's mu
 }
 
 // A member is a proxy in the view.
@@ -39,81 +43,95 @@ type member struct {
 
 // A scope is a site in the view, or the tunnels to a target.
 type scope struct {
+	reading
 	usedAt time.Time
 	health map[string]Health    // nil before the first read
 	failed map[string]time.Time // as in member, for this scope
 }
 
+// maxScopes limits the scopes of a view: a gateway meets any number of hosts.
+const maxScopes = 1000
+
 func newView(s *store, cfg PoolConfig, onDrop func(id string)) *view {
 	return &view{store: s, maxAge: cfg.SyncEvery, onDrop: onDrop, members: map[string]*member{}, scopes: map[string]*scope{}}
 }
 
-// expire makes the next refresh read Redis.
+// expire makes the next refresh read the members and bans.
 func (v *view) expire() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.readAt = time.Time{}
+	v.pool.at = time.Time{}
 }
 
-// refresh updates the view, including the named scopes, if it is older than maxAge or now is set. Of concurrent
-// callers one updates it; the others use the current view, except before the first update.
+// refresh reads the members and the named scopes if they are older than maxAge or now is set.
 func (v *view) refresh(ctx context.Context, scopes []string, now bool) error {
-	v.mu.Lock()
-	v.addScopes(scopes)
-	fresh := !now && v.fresh(scopes)
-	must := now || v.readAt.IsZero()
-	v.mu.Unlock()
-	switch {
-	case fresh:
-		return nil
-	case must:
-		v.updating.Lock()
-	case !v.updating.TryLock():
-		return nil
+	if err := v.renew(ctx, &v.pool, now, v.readPool); err != nil {
+		return err
 	}
-	defer v.updating.Unlock()
-	v.mu.Lock()
-	fresh = !now && v.fresh(scopes) // updated by another goroutine
-	v.mu.Unlock()
-	if fresh {
-		return nil
-	}
-	return v.update(ctx)
-}
-
-// addScopes adds scopes to the view. The caller holds mu.
-func (v *view) addScopes(names []string) {
-	for _, name := range names {
+	for _, name := range scopes {
 		if name == "" {
 			continue
 		}
-		if v.scopes[name] == nil {
-			v.scopes[name] = &scope{failed: map[string]time.Time{}}
+		s := v.useScope(name)
+		if err := v.renew(ctx, &s.reading, now, func(ctx context.Context, begun time.Time) error { return v.readScope(ctx, name, s, begun) }); err != nil {
+			return err
 		}
-		v.scopes[name].usedAt = time.Now()
 	}
+	return nil
 }
 
-// fresh reports whether the view is recent enough and has all the scopes. The caller holds mu.
-func (v *view) fresh(scopes []string) bool {
-	missing := func(name string) bool { return name != "" && v.scopes[name].health == nil }
-	return time.Since(v.readAt) < v.maxAge && !slices.ContainsFunc(scopes, missing)
-}
-
-// scopeExpiry is the time after which an unused scope is removed from the view.
-const scopeExpiry = time.Hour
-
-// update writes the reports of this process and reads the pool and all scopes of the view. The caller holds updating.
-func (v *view) update(ctx context.Context) error {
+// renew writes the reports of this process and reads a part of the view if it is older than maxAge or now is set. Of
+// concurrent callers one reads it; the others use the current part, except before the first read.
+func (v *view) renew(ctx context.Context, r *reading, now bool, read func(ctx context.Context, begun time.Time) error) error {
+	last := func() (at time.Time, fresh bool) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return r.at, !now && time.Since(r.at) < v.maxAge
+	}
+	switch at, fresh := last(); {
+	case fresh:
+		return nil
+	case now, at.IsZero():
+		r.updating.Lock()
+	case !r.updating.TryLock():
+		return nil
+	}
+	defer r.updating.Unlock()
+	if _, fresh := last(); fresh { // read by another goroutine
+		return nil
+	}
 	begun := time.Now()
 	if err := v.flush(ctx); err != nil {
 		return err
 	}
+	return read(ctx, begun)
+}
+
+// useScope returns the scope with a name. It replaces the least recently used one if there are too many.
+func (v *view) useScope(name string) *scope {
 	v.mu.Lock()
-	maps.DeleteFunc(v.scopes, func(_ string, s *scope) bool { return begun.Sub(s.usedAt) > scopeExpiry })
-	names := slices.Collect(maps.Keys(v.scopes))
-	v.mu.Unlock()
-	records, healths, err := v.store.read(ctx, append(names, ""))
+	defer v.mu.Unlock()
+	s := v.scopes[name]
+	if s == nil {
+		if len(v.scopes) >= maxScopes {
+			oldest := name
+			for other, o := range v.scopes {
+				if oldest == name || o.usedAt.Before(v.scopes[oldest].usedAt) {
+					oldest = other
+				}
+			}
+			delete(v.scopes, oldest)
+		}
+		s = &scope{failed: map[string]time.Time{}}
+		v.scopes[name] = s
+	}
+	s.usedAt = time.Now()
+	return s
+}
+
+// readPool reads the members and bans.
+func (v *view) readPool(ctx context.Context, begun time.Time) error {
+	records, healths, err := v.store.members(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,23 +145,26 @@ func (v *view) update(ctx context.Context) error {
 	for _, ban := range list {
 		v.bans[banField(ban.ID, ban.Site)] = ban.Until
 	}
-	v.apply(records, healths[len(names)])
+	v.apply(records, healths)
 	for _, m := range v.order {
 		if m.failed.Before(begun) {
 			m.failed = time.Time{}
 		}
 	}
-	for i, name := range names {
-		s := v.scopes[name]
-		s.health = make(map[string]Health, len(healths[i]))
-		for id, text := range healths[i] {
-			if h, err := parseHealth(text); err == nil {
-				s.health[id] = h
-			}
-		}
-		maps.DeleteFunc(s.failed, func(_ string, at time.Time) bool { return at.Before(begun) })
+	v.pool.at = begun
+	return nil
+}
+
+// readScope reads the health in a scope.
+func (v *view) readScope(ctx context.Context, name string, s *scope, begun time.Time) error {
+	healths, err := v.store.health(ctx, name)
+	if err != nil {
+		return err
 	}
-	v.readAt = begun
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s.health, s.at = healths, begun
+	maps.DeleteFunc(s.failed, func(_ string, at time.Time) bool { return at.Before(begun) })
 	return nil
 }
 

@@ -130,5 +130,5 @@ end
 if #siteHealths == 0 then return dead end
 if #healths > 0 then redis.call('HSET', KEYS[2], unpack(healths)) end
 redis.call('HSET', KEYS[5], unpack(siteHealths))
-redis.call('EXPIRE', KEYS[5], 604800)
+redis.call('EXPIRE', KEYS[5], 86400)
 return dead
