@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"muster/internal/addressfilter"
+	"muster/internal/contentencoding"
 	"muster/internal/retryafter"
 	"muster/sites/polite"
 	"muster/tasks/limit"
@@ -101,7 +102,7 @@ func (f *Fetcher) stack() http.RoundTripper {
 	if f.cfg.Robots {
 		cfg.Robots = &polite.Robots{Agent: f.cfg.UserAgent, Timeout: robotsTimeout}
 	}
-	return polite.New(f.cfg.Transport, cfg)
+	return polite.New(contentencoding.Transport(f.cfg.Transport), cfg)
 }
 
 // hostKey returns the resource key of the host of a URL. The request of an invalid URL fails.

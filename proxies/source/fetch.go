@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/contentencoding"
 	"muster/internal/secret"
 )
 
@@ -95,7 +96,7 @@ func (f *Fetcher) client(where string) *http.Client {
 	}
 	transport := f.Filter.WithURLs(where).Transport()
 	transport.DisableKeepAlives = true // a list is fetched once
-	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}
+	return &http.Client{Transport: contentencoding.Transport(transport), CheckRedirect: checkRedirect}
 }
 
 func checkRedirect(request *http.Request, via []*http.Request) error {

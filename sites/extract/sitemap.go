@@ -2,7 +2,6 @@ package extract
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 
 	"golang.org/x/net/html/charset"
 
+	"muster/internal/contentencoding"
 	"muster/sites/definition"
 )
 
@@ -20,7 +20,7 @@ import (
 // allowed by the definition are dropped.
 func Sitemap(def *definition.Definition, p Page) (Result, error) {
 	body := p.Body
-	if bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
+	for times := 0; times < 2 && bytes.HasPrefix(body, []byte{0x1f, 0x8b}); times++ {
 		unpacked, err := gunzip(body, int64(def.Limits.MaxBytes))
 		if err != nil {
 			return Result{}, err
@@ -44,7 +44,7 @@ func Sitemap(def *definition.Definition, p Page) (Result, error) {
 }
 
 func gunzip(body []byte, limit int64) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(body))
+	z, err := contentencoding.NewReader("gzip", bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("decompress sitemap: %w", err)
 	}

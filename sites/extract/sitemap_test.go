@@ -25,6 +25,7 @@ func TestSitemap(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"urls":       {urls, "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c"},
 		"gzip":       {zip(urls), "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c"},
+		"gzip twice": {zip(zip(urls)) + "junk", "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c"},
 		"index":      {`<sitemapindex><sitemap><loc>http://shop.example/s1.xml.gz</loc></sitemap></sitemapindex>`, "sitemap http://shop.example/s1.xml.gz"},
 		"text":       {"http://shop.example/a\r\nhttp://shop.example/b\n# no\n", "detail http://shop.example/a, detail http://shop.example/b"},
 		"cut":        {urls[:len(urls)-60], "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c"},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"muster/internal/contentencoding"
 )
 
 // firstRead limits the first buffer for a body, regardless of Content-Length.
@@ -32,12 +34,20 @@ func readAll(res *http.Response, limit int64) ([]byte, error) {
 		case errors.Is(err, io.EOF):
 			return body, nil
 		case err != nil:
-			if c := classOfNetwork(err); c == Timeout || c == Canceled {
-				return nil, &Error{Class: c, Status: res.StatusCode, Err: err}
-			}
-			return nil, &Error{Class: Truncated, Status: res.StatusCode, Err: fmt.Errorf("body truncated after %d bytes: %w", len(body), err)}
+			return nil, bodyError(res, fmt.Errorf("read body after %d bytes: %w", len(body), err))
 		}
 	}
+}
+
+// bodyError returns the *Error of a body that cannot be read.
+func bodyError(res *http.Response, err error) *Error {
+	class := classOfNetwork(err)
+	if _, ok := errors.AsType[*contentencoding.UnknownError](err); ok {
+		class = BadType
+	} else if class != Timeout && class != Canceled {
+		class = Truncated
+	}
+	return &Error{Class: class, Status: res.StatusCode, Err: err}
 }
 
 func tooBig(n, limit int64) error {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/contentencoding"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/polite"
@@ -92,7 +93,8 @@ func NewClient(cfg Config) *Client {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Transport = newRenderer(cfg.Definition, filter, cfg.Transport)
+	cfg.Direct = contentencoding.Transport(cfg.Direct)
+	cfg.Transport = newRenderer(cfg.Definition, filter, contentencoding.Transport(cfg.Transport))
 	c := &Client{cfg: cfg, def: cfg.Definition, own: own}
 	c.http = &http.Client{
 		Transport:     c.stack(),

@@ -87,5 +87,7 @@ func (c *Client) robotsFailed(rawURL string, err *polite.RobotsError) *Error {
 		e.Err = fmt.Errorf("robots.txt: %w; pages must wait until it is available", e.Err)
 		return e
 	}
-	return c.noteVia(res, &Error{Class: Truncated, URL: rawURL, Err: err})
+	e := bodyError(res, err)
+	e.URL = rawURL
+	return c.noteVia(res, e)
 }

@@ -129,7 +129,7 @@ func (r *robots) read(req *http.Request, res *http.Response) (rules *Rules, next
 	}
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxRobots))
 	if err != nil {
-		return nil, nil, &RobotsError{req, res, fmt.Errorf("truncated: %w", err)}
+		return nil, nil, &RobotsError{req, res, fmt.Errorf("read body: %w", err)}
 	}
 	return ParseRobots(data, r.Agent), nil, nil
 }
