@@ -1,8 +1,10 @@
 package tasks
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +18,9 @@ var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron
 // all schedulers compute the same ones.
 func parseSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 	when, err := readSpec(strings.TrimSpace(spec), loc)
+	if err == nil && when.Next(time.Now()).IsZero() {
+		err = errors.New("no date matches")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("spec %q: %w", spec, err)
 	}
@@ -26,8 +31,8 @@ func readSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 	if zone, ok := cutAny(spec, "CRON_TZ=", "TZ="); ok {
 		zone, rest, _ := strings.Cut(zone, " ")
 		var err error
-		if loc, err = time.LoadLocation(zone); err != nil || zone == "" {
-			return nil, fmt.Errorf("no time zone %q; use a name such as Europe/Berlin", zone)
+		if loc, err = namedZone(zone); err != nil {
+			return nil, err
 		}
 		spec = strings.TrimSpace(rest)
 	}
@@ -39,9 +44,9 @@ func readSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 		if err != nil || d < 10*time.Millisecond || d%time.Millisecond != 0 {
 			return nil, errors.New("expected @every and a duration of at least 10ms in whole milliseconds, as in @every 90s")
 		}
-		return interval(d), nil
+		return schedule{interval(d), loc}, nil
 	}
-	when, err := parser.Parse(spec)
+	when, err := parser.Parse(sundays(spec))
 	if err != nil {
 		return nil, fmt.Errorf("%w; expected minute hour day month weekday, with seconds before them if you like", err)
 	}
@@ -52,12 +57,39 @@ func readSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 	fields.Location = loc
 	if fields.Hour&anyHour == 0 {
 		fields.Location = time.UTC
-		when = wall{fields, loc}
+		return schedule{wall{fields, loc}, loc}, nil
 	}
-	if when.Next(time.Now()).IsZero() {
-		return nil, errors.New("no date matches")
+	return schedule{fields, loc}, nil
+}
+
+// namedZone returns the time zone with this name. Local is none: it differs between machines.
+func namedZone(name string) (*time.Location, error) {
+	loc, err := time.LoadLocation(name)
+	if err != nil || name == "" || loc == time.Local {
+		return nil, fmt.Errorf("unknown time zone %q; use an IANA name such as Europe/Berlin", name)
 	}
-	return when, nil
+	return loc, nil
+}
+
+// sundays replaces 7 in the weekdays of spec by 0, the number of Sunday that the parser knows.
+func sundays(spec string) string {
+	at := strings.LastIndexAny(spec, " \t") + 1
+	days := strings.Split(spec[at:], ",")
+	for i, day := range days {
+		span, step, _ := strings.Cut(day, "/")
+		from, to, ranged := strings.Cut(span, "-")
+		first, err := strconv.Atoi(from)
+		by, stepErr := strconv.Atoi(cmp.Or(step, "1"))
+		if ranged && to != "7" || !ranged && from != "7" || errors.Join(err, stepErr) != nil || first < 0 || by < 1 {
+			continue
+		}
+		var each []string
+		for d := first; d <= 7; d += by {
+			each = append(each, strconv.Itoa(d%7))
+		}
+		days[i] = strings.Join(each, ",")
+	}
+	return spec[:at] + strings.Join(days, ",")
 }
 
 func cutAny(s string, prefixes ...string) (rest string, ok bool) {
@@ -78,6 +110,21 @@ func zoned(spec string, loc *time.Location) string {
 	return "CRON_TZ=" + loc.String() + " " + spec
 }
 
+// schedule returns the ticks of times in the zone loc.
+type schedule struct {
+	times cron.Schedule
+	loc   *time.Location
+}
+
+// Next implements cron.Schedule.
+func (s schedule) Next(t time.Time) time.Time {
+	next := s.times.Next(t)
+	if next.IsZero() { // cron searches five years, and 29 February can be eight years away
+		next = s.times.Next(t.AddDate(5, 0, 0))
+	}
+	return next.In(s.loc)
+}
+
 // interval ticks at the multiples of itself since the Unix epoch.
 type interval time.Duration
 
@@ -90,27 +137,66 @@ func (i interval) Next(t time.Time) time.Time {
 // anyHour is the bit of a field that was given as *.
 const anyHour = 1 << 63
 
-// wall ticks at given hours of local time: once on a day on which the hour occurs twice, and once on a day on which it
-// is skipped.
+// wall ticks at given hours of local time, once a day: on a day on which the hour occurs twice at the second of them, and on a
+// day on which it is skipped later by as much as the clocks are advanced, or earlier if later is the next day.
 type wall struct {
 	fields *cron.SpecSchedule // in UTC, as if that were the local time
 	loc    *time.Location
 }
 
 // Next implements cron.Schedule.
-func (w wall) Next(t time.Time) time.Time {
-	l := t.In(w.loc)
-	shown := time.Date(l.Year(), l.Month(), l.Day(), l.Hour(), l.Minute(), l.Second(), 0, time.UTC)
-	// A time in a skipped hour is converted to the hour before or after it.
-	for shown = shown.Add(-time.Hour); ; {
+func (w wall) Next(t time.Time) (next time.Time) {
+	// Near a change of the clocks the order of the ticks can differ from the order of the times in the spec.
+	for shown := shownAt(t.In(w.loc)).Add(-change(t.In(w.loc))); ; {
 		if shown = w.fields.Next(shown); shown.IsZero() {
-			return shown
+			return next
 		}
-		at := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(), 0, w.loc)
-		if at.After(t) {
-			return at
+		if at := w.at(shown); at.After(t) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+		if !next.IsZero() && !shown.Before(shownAt(next).Add(change(next))) {
+			return next
 		}
 	}
+}
+
+// at returns the time of the tick for which local clocks should show the time that shown has in UTC.
+func (w wall) at(shown time.Time) time.Time {
+	at := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(), 0, w.loc)
+	if later := shown.Add(-offset(at)).In(w.loc); later.After(at) { // the time is skipped, and Date has chosen the earlier one
+		at = later
+	}
+	if _, end := at.ZoneBounds(); !end.IsZero() {
+		if second := shown.Add(-offset(end)).In(w.loc); !second.Before(end) { // the time occurs twice
+			return second
+		}
+	}
+	if at.Day() != shown.Day() {
+		return shown.Add(-offset(at)).In(w.loc)
+	}
+	return at
+}
+
+// shownAt returns the time in UTC that has the date and the time of day of t.
+func shownAt(t time.Time) time.Time { return t.Add(offset(t)).UTC() }
+
+// offset returns how much the clocks at t are ahead of UTC.
+func offset(t time.Time) time.Duration {
+	_, seconds := t.Zone()
+	return time.Duration(seconds) * time.Second
+}
+
+// change returns the length of the time that clocks skip or repeat within a day of t.
+func change(t time.Time) time.Duration {
+	var length time.Duration
+	start, end := t.ZoneBounds()
+	if !start.IsZero() && t.Sub(start) < 24*time.Hour {
+		length = (offset(t) - offset(start.Add(-1))).Abs()
+	}
+	if !end.IsZero() && end.Sub(t) < 24*time.Hour {
+		length = max(length, (offset(end) - offset(t)).Abs())
+	}
+	return length
 }
 
 // NextTick returns the first time after t at which a schedule with this spec ticks, in UTC unless the spec names a

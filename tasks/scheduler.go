@@ -23,7 +23,7 @@ import (
 
 // SchedulerConfig is the configuration of a [Scheduler].
 type SchedulerConfig struct {
-	// Location is the time zone of specs that name none. Defaults to UTC.
+	// Location is the time zone of specs that name none. It has an IANA name, which other programs read from Redis. Defaults to UTC.
 	Location *time.Location
 	// CatchUp is how late a tick may be sent that was due while no scheduler was running. Only the latest such tick
 	// is sent, unless the entry has [EachMissed]. Defaults to 0: missed ticks are skipped. A tick that is due while one
@@ -94,10 +94,12 @@ func NewScheduler(c *Client, cfg SchedulerConfig) *Scheduler {
 }
 
 // Add adds an entry that sends work at the times of spec: a cron expression of five fields, or of six with leading
-// seconds, "@every 90s", or a descriptor such as "@daily". The prefix "CRON_TZ=Europe/Berlin " sets a
-// time zone. A time with a given hour ticks once a day, also on days when the clocks change. Intervals
-// count from the Unix epoch, so that all schedulers agree on them. The name identifies the entry: it must be the same
-// in all schedulers. Add may be called while the scheduler runs.
+// seconds, "@every 90s", or a descriptor such as "@daily". The prefix "CRON_TZ=Europe/Berlin " sets a time zone. Intervals
+// count from the Unix epoch, so that all schedulers agree on them. The name identifies the entry: it must be the same in all
+// schedulers. Add may be called while the scheduler runs.
+//
+// A time with a given hour ticks once a day, also on days when the clocks change: if the time occurs twice, at the second; if it
+// is skipped, later by as much as the clocks advance, or earlier if later is the next day.
 //
 // The results of a tick are kept for at least CatchUp, even if [Retention] is shorter. [Overlap] among opts decides about a
 // tick while the workflow of an earlier one is running; [EachMissed] sends more than one missed tick.
@@ -112,7 +114,9 @@ func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, o
 	if name == "" || len(name) > maxEntryName {
 		return fmt.Errorf("schedule %.20q: the name needs 1 to %d bytes", name, maxEntryName)
 	}
-	when, err := parseSpec(spec, s.cfg.Location)
+	_, err := namedZone(s.cfg.Location.String())
+	when, specErr := parseSpec(spec, s.cfg.Location)
+	err = errors.Join(err, specErr)
 	o := collect(opts, ScheduleOption.forSchedule)
 	if o.ID != "" || o.At != nil || o.Deadline != nil {
 		err = errors.Join(err, errors.New("an entry takes no tasks.ID, tasks.At or tasks.Deadline: each tick has its own id and time"))

@@ -406,7 +406,11 @@ func TestWorkIsMadeForTheTimeOfItsTick(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	client, _ := countRuns(t, rdb)
-	spec, zone, ticks := missedSpec(), time.FixedZone("far", 9*3600), make(chan time.Time, 100)
+	zone, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, ticks := missedSpec(), make(chan time.Time, 100)
 	start := func() (stop func()) {
 		s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: 5 * time.Hour, Location: zone})
 		err := s.AddFunc("hourly", spec, func(tick time.Time) tasks.Work {
