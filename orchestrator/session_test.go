@@ -81,7 +81,7 @@ func (c *club) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // A site that binds its cookie to address and browser, and rejects each visitor after a few pages, is scraped completely.
-// Each session keeps its identity, and no session is used after a rejection.
+// Each visitor keeps its identity, and none is used after a rejection.
 func TestSessionsThroughProxies(t *testing.T) {
 	t.Parallel()
 	c := &club{pages: 40, each: 9, members: map[string]*clubMember{}}
@@ -90,9 +90,9 @@ func TestSessionsThroughProxies(t *testing.T) {
 	cfg := settings(t)
 	cfg.Proxies.MinUsable = 1
 	cfg.Sites.Dir = t.TempDir()
-	definition := "site: club\nbase_url: http://club.example\nstart: [/]\nlisting: {links: a.to}\npoliteness: {robots: false, delay: 0, max_per_domain: 2}\nretries: {base: 10ms}\n" +
+	definition := "site: club\nbase_url: http://club.example\nstart: [/]\nlisting: {links: a.to}\npoliteness: {robots: false, delay: 0, max_per_domain: 1}\nretries: {base: 10ms}\n" +
 		"records:\n  page: {key: [name], fields: {name: {css: h1, required: true}}}\n" +
-		"session: {max: 2, start: /door, profiles: [{name: a, headers: {User-Agent: agent a}}, {name: b, headers: {User-Agent: agent b}}]}\n"
+		"session: {start: /door}\n"
 	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "club.yaml"), []byte(definition), 0o600); err != nil {
 		t.Fatal(err)
 	}

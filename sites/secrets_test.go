@@ -112,7 +112,7 @@ func TestMissingSecretsOfDefinitions(t *testing.T) {
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}
-	text := "site: two\nbase_url: http://127.0.0.1:1\nstart: [/]\nsession: {profiles: [{name: a, headers: {X-A: '${A_TOKEN}'}}]}\nheaders: {X-B: '${B_TOKEN} ${C_TOKEN}'}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+	text := "site: two\nbase_url: http://127.0.0.1:1\nstart: [/]\nheaders: {X-A: '${A_TOKEN}', X-B: '${B_TOKEN} ${C_TOKEN}'}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
 	if err := os.WriteFile(filepath.Join(dir, "two.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,8 @@ type Decoder struct {
 	// Custom, if set, decodes values with several syntaxes. It receives a pointer to the value and reports whether it decodes
 	// values of its type.
 	Custom func(v any, n ast.Node, key string) bool
+	// Removed has the ways out for unknown keys that earlier versions had, by path.
+	Removed map[string]string
 
 	Problems []Problem
 	Places   map[string]Place // positions of all keys in the file
@@ -380,6 +382,10 @@ func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 
 // Unknown adds a problem for an unknown key, with the most similar known key.
 func (d *Decoder) Unknown(p Pair, key string, known []string) {
+	if instead := d.Removed[Join(key, p.Key)]; instead != "" {
+		d.FailAt(p.At, key, "the key %s was removed: %s", p.Key, instead)
+		return
+	}
 	if n := nearest.Word(p.Key, known); n != "" {
 		d.FailAt(p.At, key, "unknown key %q; did you mean %q?", p.Key, n)
 		return

@@ -35,9 +35,6 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 	defer leave()
 	page.N, page.Carry = v.N, v.Carry
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
-		if page.Suspect != nil {
-			page.Suspect()
-		}
 		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Via: page.Via, Err: err}
 	}
 	if v.Kind == definition.KindSitemap {

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,19 +27,22 @@ func TestFaultsInSessions(t *testing.T) {
 		"/item/1": {"429"}, "/item/2": {"500", "500"}, "/item/3": {"soft"}, "/item/4": {"empty"}, "/item/5": {"cut"}, "/item/6": {"403"}, "/page/2": {"soft"},
 	}
 	s := newWorker(t, redistest.New(t))
-	// There are enough sessions for each fault to end a different one. The faults in a page's content may be read late on a busy
-	// machine, so the next fault may hit the same session.
-	sum := run(t, begin(t, s, "j1", site.Definition(t, "session: {max: 16}\n"), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, "session: {}\n"), ScrapeOptions{BaseURL: site.URL}))
 	site.IsWhole(t, sum)
 	if sum.Status != report.StatusComplete || sum.Errors != 0 {
 		t.Errorf("got %+v, want COMPLETE without errors", sum)
 	}
-	if e := sum.Sessions; e["soft_block"] < 1 || e["soft_block"] > 2 || e["blocked"] != 1 || e["rate_limited"] != 1 || len(e) != 3 {
-		t.Errorf("got sessions %v, want soft_block 1 or 2, blocked 1, rate_limited 1", e)
+	// A fault of a page that another request has in flight hits the same visitor.
+	ended := 0
+	for why, n := range sum.Sessions {
+		ended += n
+		if !slices.Contains([]string{"soft_block", "blocked", "rate_limited"}, why) {
+			t.Errorf("got sessions that ended because of %s", why)
+		}
 	}
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
-	if err != nil || !strings.Contains(string(text), fmt.Sprintf("soft_block %d", sum.Sessions["soft_block"])) || !strings.Contains(string(text), "blocked 1, rate_limited 1") {
-		t.Errorf("got %v, want the reasons %v:\n%s", err, sum.Sessions, text)
+	if err != nil || ended < 2 || ended > 4 || !strings.Contains(string(text), "sessions  ended: ") {
+		t.Errorf("got %v, want 2 to 4 ended sessions in the report, got %v:\n%s", err, sum.Sessions, text)
 	}
 }
 
@@ -73,7 +77,7 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	def, err := definition.Parse("s.yaml", []byte("site: door\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: {delay: 0, robots: false, max_per_domain: 1}\n"+
-		"records: {page: {key: [name], fields: {name: {css: h1, required: true}}}}\nsession: {max: 2, start: /door}\n"))
+		"records: {page: {key: [name], fields: {name: {css: h1, required: true}}}}\nsession: {start: /door}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,15 +90,12 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 		}
 	}
 	before := len(visitors)
-	if before < 2 {
-		t.Fatalf("got %d visitors, want at least 2", before)
-	}
 
 	second := begin(t, newWorker(t, rdb), "j", def, o) // the first one's memory is lost
 	crawl(t, second)
 	sum := aggregate(t, second)
-	if sum.Records != 30 || sum.Errors != 0 || len(sum.Sessions) != 0 || len(visitors) < before+2 {
-		t.Errorf("got %d records, %d errors, sessions %v, visitors %v, want 30 records, no ended sessions and at least %d visitors", sum.Records, sum.Errors, sum.Sessions, visitors, before+2)
+	if sum.Records != 30 || sum.Errors != 0 || len(sum.Sessions) != 0 || len(visitors) != before+1 {
+		t.Errorf("got %d records, %d errors, sessions %v, visitors %v, want 30 records, no ended sessions and %d visitors", sum.Records, sum.Errors, sum.Sessions, visitors, before+1)
 	}
 	for path, n := range asked {
 		if n != 1 {

@@ -1,12 +1,10 @@
 package definition
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/text/encoding/htmlindex"
@@ -72,48 +70,18 @@ func (c *checker) checkHeaders(headers map[string]string, at Pos, key string) {
 	}
 }
 
-// checkSession checks the limits of a session, and sets their defaults.
 func (c *checker) checkSession(def *Definition, base *url.URL) {
 	s := def.Session
 	if s == nil {
 		return
 	}
-	fill := func(to *int, missing int, key string) {
-		if _, given := c.places["session."+key]; !given {
-			*to = missing
-		}
-	}
-	visitors, uses := 10, 50
 	if s.Login != nil {
-		visitors, uses = 1, 1_000_000 // every session logs in
 		s.Login.check(c, def, base)
 	}
-	fill(&s.Max, visitors, "max")
-	fill(&s.MaxUses, uses, "max_uses")
-	fill(&s.MaxErrors, 3, "max_errors")
-	if _, given := c.places["session.max_age"]; !given {
-		s.MaxAge = 50 * time.Minute
-	}
-	checkRanges(c, s, s.At, "session")
 	if s.Start != "" && base != nil {
 		if u, err := base.Parse(s.Start); err != nil || !def.InScope(u) {
 			c.problemAt(s.At, "session.start", "%q is outside the site's scope; check hosts and scope", s.Start)
 		}
-	}
-	seen := map[string]bool{}
-	for i, p := range s.Profiles {
-		key := fmt.Sprintf("session.profiles[%d]", i)
-		switch {
-		case p.Name == "":
-			c.problemAt(p.At, key+".name", "is missing; set a unique name")
-		case seen[p.Name]:
-			c.problemAt(p.At, key+".name", "another profile is named %q", p.Name)
-		}
-		seen[p.Name] = true
-		if len(p.Headers) == 0 {
-			c.problemAt(p.At, key+".headers", "is missing; set the headers of the profile, such as User-Agent and Accept-Language")
-		}
-		c.checkHeaders(p.Headers, p.At, key+".headers")
 	}
 }
 

@@ -313,24 +313,12 @@ type Proxy struct {
 	Wait     time.Duration `yaml:"wait" range:"0s 24h"`
 }
 
-// Session describes one visitor: cookies, headers and a proxy that are used together and expire together. Without a session no
-// cookies are kept.
+// Session describes the visitor of a site: cookies, a proxy and a login that are used together and end together. Without a session
+// no cookies are kept.
 type Session struct {
-	At        Pos
-	Max       int           `yaml:"max" range:"1 1000"`
-	MaxUses   int           `yaml:"max_uses" range:"1 1000000"`
-	MaxAge    time.Duration `yaml:"max_age" range:"1s 720h"`
-	MaxErrors int           `yaml:"max_errors" range:"1 1000000"`
-	Start     string        `yaml:"start"`
-	Login     *Login        `yaml:"login"`
-	Profiles  []Profile     `yaml:"profiles"`
-}
-
-// Profile is a set of headers that imitates one kind of visitor.
-type Profile struct {
-	At      Pos
-	Name    string            `yaml:"name"`
-	Headers map[string]string `yaml:"headers"`
+	At    Pos
+	Start string `yaml:"start"`
+	Login *Login `yaml:"login"`
 }
 
 // Render is the HTTP endpoint of a renderer: it runs the JavaScript of pages and returns their HTML.

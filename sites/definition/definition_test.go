@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -56,9 +55,6 @@ func TestExampleHasTheRealDefaults(t *testing.T) {
 	if def.Politeness != bare.Politeness {
 		t.Errorf("politeness: got %+v in the example, want %+v", def.Politeness, bare.Politeness)
 	}
-	if s := def.Session; s.Max != 10 || s.MaxUses != 50 || s.MaxAge != 50*time.Minute || s.MaxErrors != 3 {
-		t.Errorf("session: got %+v in the example, want the default", s)
-	}
 	if def.Limits != bare.Limits {
 		t.Errorf("limits: got %+v in the example, want %+v", def.Limits, bare.Limits)
 	}
@@ -82,26 +78,6 @@ func TestShippedLoad(t *testing.T) {
 	}
 	if got, want := strings.Join(names, " "), "books.toscrape.com quotes.toscrape.com"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestSessionDefaults(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]*Session{
-		"":                         nil,
-		"session: {}\n":            {Max: 10, MaxUses: 50, MaxAge: 50 * time.Minute, MaxErrors: 3},
-		"session: {max_uses: 7}\n": {Max: 10, MaxUses: 7, MaxAge: 50 * time.Minute, MaxErrors: 3},
-	} {
-		def, err := Parse("s.yaml", []byte(good+text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if def.Session != nil {
-			def.Session.At = Pos{}
-		}
-		if !reflect.DeepEqual(def.Session, want) {
-			t.Errorf("%q: got %+v, want %+v", text, def.Session, want)
-		}
 	}
 }
 

@@ -64,7 +64,6 @@ session: {}
 		{"replace", field + ".any.replace", Swap{}},
 		{"session", "session", *def.Session},
 		{"login", "session.login", Login{}},
-		{"profiles", "session.profiles", Profile{}},
 		{"politeness", "politeness", def.Politeness},
 		{"limits", "limits", def.Limits},
 		{"retries", "retries", def.Retries},
@@ -196,7 +195,6 @@ func requiredKeys() map[string]bool {
 		"description: d",
 		"records:\n  NAME: {from: detail}",
 		"records: {NAME: {fields: {NAME: {css: a, replace: [\n{with: ''}]}}}}",
-		"session: {profiles: [{}]}",
 		"session: {login:\n {form: form}}",
 		"session: {login:\n {url: /, fields: {a: b}}}",
 	} {

@@ -130,13 +130,7 @@ func TestProblemsOfRequests(t *testing.T) {
 		{"header of the transport", "start: [/]", "start: [/]\nheaders: {accept-encoding: gzip}", `headers.accept-encoding: cannot be set`},
 		{"size out of bounds", "start: [/]", "start: [/]\nlimits: {max_bytes: 1}", `limits.max_bytes: is 1; must be from 1KiB to 1GiB`},
 		{"time out of bounds", "start: [/]", "start: [/]\nlimits: {page_timeout: 61m}", `limits.page_timeout: is 1h1m0s; must be from 100ms to 1h`},
-		{"no session at all", "start: [/]", "start: [/]\nsession: {max: 0}", `session.max: is 0; must be from 1 to`},
-		{"too many sessions", "start: [/]", "start: [/]\nsession: {max: 1001}", `session.max: is 1001; must be from 1 to 1000`},
-		{"age of a session", "start: [/]", "start: [/]\nsession: {max_age: 1ms}", `session.max_age: is 1ms; must be from 1s`},
+		{"removed key", "start: [/]", "start: [/]\nsession:\n  max_uses: 5", `5:3: session: the key max_uses was removed: a visitor ends when the site blocks it`},
 		{"start of a session", "start: [/]", "start: [/]\nsession: {start: 'https://other.example/'}", `is outside the site's scope`},
-		{"nameless profile", "start: [/]", "start: [/]\nsession: {profiles: [{headers: {A: b}}]}", `session.profiles[0].name: is missing`},
-		{"bare profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a}]}", `session.profiles[0].headers: is missing`},
-		{"same profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a, headers: {A: b}}, {name: a, headers: {A: c}}]}", `session.profiles[1].name: another profile is named "a"`},
-		{"cookie in a profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a, headers: {Cookie: b=c}}]}", `session.profiles[0].headers.Cookie: cannot be set: write cookies instead`},
 	})
 }

@@ -2,7 +2,6 @@ package definition
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -23,7 +22,7 @@ func (d *Definition) Refers() bool {
 	return found
 }
 
-// WithSecrets returns the definition with the references in headers, cookies, profiles and the login replaced by secrets; see
+// WithSecrets returns the definition with the references in headers, cookies and the login replaced by secrets; see
 // package secret. The error lists all secrets that are missing or invalid, by key and without their values. YAML still returns
 // the references.
 func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Definition, error) {
@@ -60,7 +59,7 @@ func sendable(key, value string) error {
 	return nil
 }
 
-// secretTexts returns copies of the headers, cookies, profiles and login fields with each string replaced by the result of each.
+// secretTexts returns copies of the headers, cookies and login fields with each string replaced by the result of each.
 func (d *Definition) secretTexts(each func(key, text string) string) (headers, cookies map[string]string, session *Session) {
 	replaced := func(key string, m map[string]string) map[string]string {
 		m = maps.Clone(m)
@@ -72,10 +71,6 @@ func (d *Definition) secretTexts(each func(key, text string) string) (headers, c
 	headers, cookies = replaced("headers", d.Headers), replaced("cookies", d.Cookies)
 	if d.Session != nil {
 		s := *d.Session
-		s.Profiles = slices.Clone(s.Profiles)
-		for i := range s.Profiles {
-			s.Profiles[i].Headers = replaced(fmt.Sprintf("session.profiles[%d].headers", i), s.Profiles[i].Headers)
-		}
 		if s.Login != nil {
 			login := *s.Login
 			login.Fields = replaced("session.login.fields", login.Fields)

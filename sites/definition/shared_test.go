@@ -14,7 +14,7 @@ const sharedText = `user_agent: shared/1
 politeness: {delay: 5s, max_per_domain: 4}
 scope: {drop_params: [a, b]}
 headers: {X-A: shared, X-B: shared}
-session: {max: 3}
+session: {start: /hello}
 retries: {attempts: 7}
 `
 
@@ -35,14 +35,14 @@ func TestDefaultsOfAFolder(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{
 		DefaultsFile: sharedText, "other.yaml": strings.Replace(good, "shop.example", "other.example", 1),
-		"shop.yaml": good + "politeness: {delay: 1s}\nscope: {drop_params: [c]}\nheaders: {X-C: own}\nsession: {max_uses: 9}\n",
+		"shop.yaml": good + "politeness: {delay: 1s}\nscope: {drop_params: [c]}\nheaders: {X-C: own}\nsession: {login: {url: /l, fields: {a: b}, signed_in: a}}\n",
 	})
 	defs, wrong, err := LoadDir(dir)
 	if err != nil || len(wrong) > 0 || len(defs) != 2 {
 		t.Fatalf("got %d definitions, %v, %v, want 2", len(defs), wrong, err)
 	}
 	other, shop := defs[0], defs[1]
-	if other.Politeness.Delay != 5*time.Second || other.UserAgent != "shared/1" || other.Headers["X-B"] != "shared" || other.Session.Max != 3 {
+	if other.Politeness.Delay != 5*time.Second || other.UserAgent != "shared/1" || other.Headers["X-B"] != "shared" || other.Session.Start != "/hello" {
 		t.Errorf("got %+v, want the defaults of the folder", other)
 	}
 	alone, err := Load(filepath.Join(dir, "shop.yaml"))
@@ -65,8 +65,8 @@ func TestDefaultsOfAFolder(t *testing.T) {
 		if !slices.Equal(d.Scope.DropParams, []string{"c"}) || len(d.Headers) != 1 || d.Headers["X-C"] != "own" {
 			t.Errorf("%s: got %v and %v, want the lists and headers of the definition", name, d.Scope.DropParams, d.Headers)
 		}
-		if d.Session.Max != 3 || d.Session.MaxUses != 9 {
-			t.Errorf("%s: got %+v, want max of the defaults and max_uses of the definition", name, *d.Session)
+		if d.Session.Start != "/hello" || d.Session.Login == nil {
+			t.Errorf("%s: got %+v, want start of the defaults and login of the definition", name, *d.Session)
 		}
 	}
 }
@@ -75,14 +75,14 @@ func TestDefaultsOfAFolder(t *testing.T) {
 func TestProblemsOfDefaults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"politenes: {delay: 5s}\n":                             `_defaults.yaml:1:1: unknown key "politenes"; did you mean "politeness"?`,
-		"start: [/]\n":                                         `_defaults.yaml:1:8: start: is specific to a site`,
-		"politeness: {delay: soon}\n":                          `_defaults.yaml:1:21: politeness.delay: want a duration`,
-		"\npoliteness: {max_per_domain: 0}\n":                  `_defaults.yaml:2:30: politeness.max_per_domain: is 0; must be from 1 to 1000`,
-		"- politeness\n":                                       `_defaults.yaml:1:1: want a mapping`,
-		"headers: {A: '${B'}\n":                                `_defaults.yaml:1:14: headers.A: has ${ without }`,
-		"user_agent: a\nuser_agent: b\n":                       `_defaults.yaml:2:1: `,
-		"session: {profiles: [{name: '', headers: {A: b}}]}\n": `_defaults.yaml:1:29: session.profiles[0].name: is missing`,
+		"politenes: {delay: 5s}\n":            `_defaults.yaml:1:1: unknown key "politenes"; did you mean "politeness"?`,
+		"start: [/]\n":                        `_defaults.yaml:1:8: start: is specific to a site`,
+		"politeness: {delay: soon}\n":         `_defaults.yaml:1:21: politeness.delay: want a duration`,
+		"\npoliteness: {max_per_domain: 0}\n": `_defaults.yaml:2:30: politeness.max_per_domain: is 0; must be from 1 to 1000`,
+		"- politeness\n":                      `_defaults.yaml:1:1: want a mapping`,
+		"headers: {A: '${B'}\n":               `_defaults.yaml:1:14: headers.A: has ${ without }`,
+		"user_agent: a\nuser_agent: b\n":      `_defaults.yaml:2:1: `,
+		"session: {max: 3}\n":                 `_defaults.yaml:1:11: session: the key max was removed`,
 	} {
 		dir := folder(t, map[string]string{DefaultsFile: text, "shop.yaml": good})
 		_, wrong, err := LoadDir(dir)

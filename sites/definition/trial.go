@@ -66,7 +66,7 @@ func (d *Definition) WithFormat(format string) *Definition {
 
 // decoder returns a decoder of definitions.
 func decoder() *yamlstrict.Decoder {
-	d := &yamlstrict.Decoder{}
+	d := &yamlstrict.Decoder{Removed: removed}
 	d.Custom = func(v any, n ast.Node, key string) bool {
 		nd, ok := v.(nodeDecoder)
 		if ok {
@@ -75,6 +75,15 @@ func decoder() *yamlstrict.Decoder {
 		return ok
 	}
 	return d
+}
+
+// removed has the ways out for keys that earlier versions had.
+var removed = map[string]string{
+	"session.max":        "each process of a job is one visitor",
+	"session.max_uses":   "a visitor ends when the site blocks it",
+	"session.max_age":    "a visitor ends when the site blocks it",
+	"session.max_errors": "a visitor ends when the site blocks it",
+	"session.profiles":   "set headers, in one definition per profile",
 }
 
 // problemsOf converts the problems of a decoder to problems of a file.

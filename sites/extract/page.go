@@ -34,7 +34,6 @@ type Page struct {
 	Took      time.Duration // response time of the site, without waits before the request
 	Via       string        // proxy of the response, or ""
 	OnBlocked func()        // reports to the proxy pool that the page is blocked; may be nil
-	Suspect   func()        // reports to the proxy pool that the page may be blocked; may be nil
 }
 
 // Doc is a parsed page.

@@ -23,9 +23,6 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 		if !given {
 			after = min(time.Minute, c.def.Politeness.RetryAfterMax)
 		}
-		if v := sessionOf(ctx); v != nil && s == http.StatusTooManyRequests && c.sessions.isLimitedAlone(v) {
-			return fail(RateLimited, 0) // another session may retry
-		}
 		if err := c.cfg.Clock.Hold(ctx, c.cfg.Key, after); err != nil {
 			c.cfg.Logger.WarnContext(ctx, "cannot pause the site's clock", "site", c.def.Site, "error", err)
 		}

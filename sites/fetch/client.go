@@ -1,7 +1,7 @@
 // Package fetch fetches the pages of a site politely and classifies failures.
 //
 // A Client belongs to one definition. Its requests pass a stack of transports, outermost first: robots.txt and the clock of the
-// site, both of package polite, then the routes of sessions, then Config.Transport, usually proxies. Each error has a Class;
+// site, both of package polite, then the route of the visitor, then Config.Transport, usually proxies. Each error has a Class;
 // PolicyFor returns the retries of a class.
 package fetch
 
@@ -41,10 +41,10 @@ type Config struct {
 	Key       string                      // key of the site in Clock. Defaults to the site of Definition.
 	Throttle  *polite.Throttle            // adds delays after 429 and, with autothrottle, for response times. Defaults to none.
 	Via       func(*http.Response) string // returns the proxy of a response, or "". Defaults to none.
-	// Route returns a route through Transport for a session. before is the route of the session that it replaces, or nil.
-	// Defaults to none: Transport chooses a proxy per request.
+	// Route returns a route through Transport for a session's visitor. before is the route of the visitor that it replaces, or
+	// nil. Defaults to none: Transport chooses a proxy per request.
 	Route    func(before Route) Route
-	Ended    func(why string)    // called at the end of a session; it must not block. Defaults to none.
+	Ended    func(why string)    // called at the end of a session's visitor; it must not block. Defaults to none.
 	Patience time.Duration       // maximum wait of Get for the request rate. Defaults to 250 ms.
 	Robots   *polite.RobotsCache // Defaults to a separate cache.
 	Logger   *slog.Logger        // Defaults to none.
@@ -54,11 +54,11 @@ type Config struct {
 type Client struct {
 	cfg    Config
 	def    *definition.Definition
-	http   *http.Client
+	stack  http.RoundTripper
 	own    *http.Transport
 	direct sync.Once // for the log of direct requests
 
-	sessions *sessions // nil: the definition has no sessions
+	visitors *visitors // nil: the definition has no session
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -96,20 +96,17 @@ func NewClient(cfg Config) *Client {
 	cfg.Direct = contentencoding.Transport(cfg.Direct)
 	cfg.Transport = newRenderer(cfg.Definition, filter, contentencoding.Transport(cfg.Transport))
 	c := &Client{cfg: cfg, def: cfg.Definition, own: own}
-	c.http = &http.Client{
-		Transport:     c.stack(),
-		CheckRedirect: c.checkRedirect,
-	}
+	c.stack = c.newStack()
 	if c.def.Session != nil {
-		c.sessions = newSessions(c)
+		c.visitors = newVisitors(c)
 	}
 	return c
 }
 
-// Close ends the sessions of the client. It does not cancel requests.
+// Close ends the client's visitor. It does not cancel requests.
 func (c *Client) Close() {
-	if c.sessions != nil {
-		c.sessions.close()
+	if c.visitors != nil {
+		c.visitors.close()
 	}
 	c.own.CloseIdleConnections()
 }
@@ -123,46 +120,42 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 // parsed page.
 func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition.Post) (extract.Page, error) {
 	r := request{url: rawURL, kind: kind, post: post}
-	if c.sessions == nil {
-		return c.get(ctx, nil, r)
+	if c.visitors == nil {
+		return c.get(ctx, r)
 	}
-	for tries := c.def.Session.Max; ; tries-- {
-		s := c.sessions.acquire()
-		page, err := c.visit(context.WithValue(ctx, sessionKey{}, s), s, r)
-		c.sessions.release(s, err)
-		if tries <= 0 || !isUnsent(err) {
+	for tries := 1; ; tries++ {
+		page, err := c.visit(ctx, r)
+		if tries == maxVisitors || !isUnsent(err) {
 			return page, err
 		}
 	}
 }
 
-// visit fetches a page in a session, after the session's start page and login. If the page shows that the login has expired,
-// visit logs in and fetches the page again.
-func (c *Client) visit(ctx context.Context, s *session, r request) (extract.Page, error) {
+// visit fetches a page as a visitor. If the page shows that the login has expired, visit logs in and fetches the page again.
+func (c *Client) visit(ctx context.Context, r request) (extract.Page, error) {
 	for again := false; ; again = true {
-		login, err := c.sessions.begin(ctx, s)
+		u, err := c.visitors.acquire(ctx)
 		if err != nil {
 			return extract.Page{Requested: r.url, Kind: r.kind, Post: r.post}, err
 		}
-		page, err := c.get(ctx, s, r)
-		if err != nil {
+		page, err := c.get(context.WithValue(ctx, useKey{}, u), r)
+		loggedOut := err == nil && c.visitors.isLoggedOut(page)
+		c.visitors.release(u, err, loggedOut)
+		if !loggedOut {
 			return page, err
 		}
-		if !c.sessions.isLoggedOut(page) {
-			return page, nil
-		}
 		if again {
-			return page, c.sessions.notSignedInError(page)
+			return page, c.visitors.notSignedInError(page)
 		}
-		if err := c.sessions.expire(ctx, s, login); err != nil {
+		if err := c.visitors.expire(ctx, u); err != nil {
 			return page, err
 		}
 	}
 }
 
-// get fetches a page and follows redirects and refreshes. s is nil without sessions.
-func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, error) {
-	page, err := c.getOnce(ctx, s, r)
+// get fetches a page and follows redirects and refreshes.
+func (c *Client) get(ctx context.Context, r request) (extract.Page, error) {
+	page, err := c.getOnce(ctx, r)
 	for hops := 0; err == nil; hops++ {
 		to, rerr := c.refreshTarget(page, hops)
 		if rerr != nil {
@@ -172,7 +165,7 @@ func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, 
 			break
 		}
 		before := page.Took
-		page, err = c.getOnce(polite.Patient(ctx), s, request{url: to.String(), kind: r.kind})
+		page, err = c.getOnce(polite.Patient(ctx), request{url: to.String(), kind: r.kind})
 		page.Requested = r.url
 		page.Took += before
 	}
@@ -180,7 +173,7 @@ func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, 
 }
 
 // getOnce fetches a page and follows HTTP redirects.
-func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Page, error) {
+func (c *Client) getOnce(ctx context.Context, r request) (extract.Page, error) {
 	rawURL, kind := r.url, r.kind
 	ctx, measure := measure(context.WithValue(ctx, kindKey{}, kind))
 	page := extract.Page{Requested: rawURL, Kind: kind, Post: r.post}
@@ -188,17 +181,13 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	if err != nil {
 		return page, &Error{Class: ClientError, URL: rawURL, Err: err}
 	}
-	client := c.http
-	if s != nil {
-		client = s.http.Load()
-	}
-	res, err := client.Do(req)
+	res, err := c.do(req)
 	if err != nil {
 		return page, c.requestError(ctx, rawURL, err)
 	}
 	defer res.Body.Close()
-	owner := s
-	if r.login { // the caller's request ends the session
+	owner := useOf(ctx)
+	if r.login { // the caller's request ends the visitor
 		owner = nil
 	}
 	c.setHead(&page, res, owner)
@@ -219,24 +208,30 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	return page, nil
 }
 
-// setHead sets the fields of a page that depend on the response header, and its callbacks. s may be nil.
-func (c *Client) setHead(page *extract.Page, res *http.Response, s *session) {
+// do sends a request and follows redirects, with the cookies of its visitor.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	client := http.Client{Transport: c.stack, CheckRedirect: c.checkRedirect}
+	if u := useOf(req.Context()); u != nil {
+		client.Jar = u.jar
+	}
+	return client.Do(req)
+}
+
+// setHead sets the fields of a page that depend on the response header, and its callback. u may be nil.
+func (c *Client) setHead(page *extract.Page, res *http.Response, u *use) {
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
 	if res.Request.Method == http.MethodGet {
 		page.Post = definition.Post{} // a redirect led to another page
 	}
 	page.Via = c.cfg.Via(res)
-	if c.cfg.OnBlocked != nil || s != nil {
+	if c.cfg.OnBlocked != nil || u != nil {
 		page.OnBlocked = func() {
 			if c.cfg.OnBlocked != nil {
 				c.cfg.OnBlocked(res)
 			}
-			if s != nil {
-				c.sessions.retire(s, string(SoftBlock))
+			if u != nil {
+				c.visitors.retire(u.visitor, string(SoftBlock))
 			}
 		}
-	}
-	if s != nil {
-		page.Suspect = func() { c.sessions.suspect(s) }
 	}
 }

@@ -11,22 +11,16 @@ import (
 	"muster/sites/polite"
 )
 
-// pagesPerLogin is the number of pages that a session must fetch before it may log in again a second time.
+// pagesPerLogin is the number of pages that must be fetched before a client may log in again a second time.
 const pagesPerLogin = 10
 
-// logIn fills in and submits the form of session.login, for one session at a time. If the site rejects the login, this client
-// never retries: sites lock accounts after a few failures. The caller holds the gate of s.
-func (p *sessions) logIn(ctx context.Context, s *session) error {
-	select {
-	case p.login <- struct{}{}:
-		defer func() { <-p.login }()
-	case <-ctx.Done():
-		return &Error{Class: classOfNetwork(ctx.Err()), Err: ctx.Err()}
-	}
+// logIn fills in and submits the form of session.login. If the site rejects the login, this client never retries: sites lock
+// accounts after a few failures. The caller holds the gate.
+func (p *visitors) logIn(ctx context.Context) error {
 	if err := p.refusal(); err != nil {
 		return err
 	}
-	err := p.submit(ctx, s)
+	err := p.submit(ctx)
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		return err // nil
@@ -41,9 +35,9 @@ func (p *sessions) logIn(ctx context.Context, s *session) error {
 }
 
 // submit fetches the page with the form, submits the form, and checks the response for session.login.signed_in.
-func (p *sessions) submit(ctx context.Context, s *session) error {
+func (p *visitors) submit(ctx context.Context) error {
 	login, at := p.def.Session.Login, p.def.LoginURL()
-	page, err := p.client.getOnce(ctx, s, request{url: at, login: true})
+	page, err := p.client.getOnce(ctx, request{url: at, login: true})
 	if err != nil {
 		return err
 	}
@@ -75,7 +69,7 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 	case !p.def.InScope(action):
 		return refused("the form at %s submits to %s, which is outside the site; see hosts", page.URL.Redacted(), action.Host)
 	}
-	page, err = p.client.getOnce(polite.Patient(ctx), s, request{url: action.String(), post: form.Post(), referer: page.URL.String(), login: true})
+	page, err = p.client.getOnce(polite.Patient(ctx), request{url: action.String(), post: form.Post(), referer: page.URL.String(), login: true})
 	if e, ok := errors.AsType[*Error](err); ok {
 		if e.Class == Blocked || e.Class == Empty { // 401, 403 or no content
 			e.Class = Login
@@ -97,7 +91,7 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 }
 
 // parseLogin parses a page of the login, which is HTML regardless of the format of other pages.
-func (p *sessions) parseLogin(page extract.Page) (*extract.Doc, error) {
+func (p *visitors) parseLogin(page extract.Page) (*extract.Doc, error) {
 	doc, err := extract.Parse(p.def.WithFormat(definition.FormatHTML), page)
 	if err != nil {
 		return nil, &Error{Class: Parse, URL: page.Requested, Status: page.Status, Via: page.Via, Err: err}
@@ -107,7 +101,7 @@ func (p *sessions) parseLogin(page extract.Page) (*extract.Doc, error) {
 
 // isLoggedOut reports whether a page fails to match session.login.signed_in. Sitemaps, JSON and blocked pages never count: they
 // do not depend on the login, and Inspect reports blocked pages to the caller.
-func (p *sessions) isLoggedOut(page extract.Page) bool {
+func (p *visitors) isLoggedOut(page extract.Page) bool {
 	if p.def.Session.Login == nil || page.Kind == definition.KindSitemap || p.def.Page(page.Kind).Format == definition.FormatJSON {
 		return false
 	}
@@ -121,48 +115,50 @@ func (p *sessions) isLoggedOut(page extract.Page) bool {
 	return isLogin(doc) || p.def.Blocks.Off || blockedBy(p.def, doc) == ""
 }
 
-// expire ends a login after a page shows that it has expired, unless another request has already done so: was is the session's
-// login number at the time of the request. The next login starts without cookies, because responses to concurrent requests would
-// change cookies between the form and its submission.
-func (p *sessions) expire(ctx context.Context, s *session, was int) error {
-	if err := s.hold(ctx); err != nil {
+// expire ends a login after a page shows that it has expired, unless another request has already done so. The next login starts
+// without cookies, because responses to concurrent requests would change cookies between the form and its submission.
+func (p *visitors) expire(ctx context.Context, u *use) error {
+	if err := p.hold(ctx); err != nil {
 		return err
 	}
-	defer s.pass()
-	if s.logins != was || !s.ready { // in the latter case, no request has logged in again yet
+	defer p.pass()
+	if u.logins != u.login || !u.ready { // in the latter case, no request has logged in again yet
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if fetched := s.credit; !s.mayLogInAgain() {
+	if u.ended {
+		return nil
+	}
+	if fetched := p.credit; !p.mayLogInAgain() {
 		if p.refused == nil {
-			p.refused = &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site logged out a session again after %d pages; check whether the account is used elsewhere or by several sessions", fetched)}
+			p.refused = &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site logged out a session again after %d pages; check whether the account is used elsewhere or by several jobs", fetched)}
 		}
 		e := *p.refused
 		return &e
 	}
-	s.started, s.ready = false, false
-	s.http.Store(p.visitor())
+	u.started, u.ready = false, false
+	u.visitor.jar = p.newJar()
 	return nil
 }
 
-// mayLogInAgain reports whether a session that the site has logged out or blocked may log in again: once, and once more per
-// pagesPerLogin fetched pages. It counts the login. The caller holds sessions.mu.
-func (s *session) mayLogInAgain() bool {
-	if s.credit < pagesPerLogin {
+// mayLogInAgain reports whether a visitor that the site has logged out or blocked may log in again: once, and once more per
+// pagesPerLogin fetched pages. It counts the login. The caller holds mu.
+func (p *visitors) mayLogInAgain() bool {
+	if p.credit < pagesPerLogin {
 		return false
 	}
-	s.credit = 0
+	p.credit = 0
 	return true
 }
 
 // notSignedInError returns the error of a page without session.login.signed_in right after a login.
-func (p *sessions) notSignedInError(page extract.Page) error {
+func (p *visitors) notSignedInError(page extract.Page) error {
 	return &Error{Class: Login, URL: page.Requested, Status: page.Status, Via: page.Via, Err: fmt.Errorf("session.login.signed_in (%s) does not match right after a login; use a selector that matches all pages", p.def.Session.Login.SignedIn.Text)}
 }
 
 // refusal returns the error that stops logins, or nil.
-func (p *sessions) refusal() error {
+func (p *visitors) refusal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refused == nil {
@@ -173,7 +169,7 @@ func (p *sessions) refusal() error {
 }
 
 // refuse stops all logins.
-func (p *sessions) refuse(why *Error) {
+func (p *visitors) refuse(why *Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refused == nil {

@@ -118,9 +118,13 @@ func TestLogoutIsCountedOnce(t *testing.T) {
 	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); err != nil {
 		t.Fatal(err)
 	}
-	s := c.sessions.live[0]
+	u, err := c.visitors.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.visitors.release(u, nil, true)
 	for range 2 {
-		if err := c.sessions.expire(t.Context(), s, 1); err != nil {
+		if err := c.visitors.expire(t.Context(), u); err != nil {
 			t.Error(err)
 		}
 	}

@@ -35,8 +35,8 @@ func (r request) http(ctx context.Context) (*http.Request, error) {
 }
 
 // withIdentity returns a copy of a request with User-Agent and Accept headers and, only for hosts of the definition because they
-// may be secret, the headers and cookies of the definition and the headers of the session's profile. Every request of a client
-// passes through here. A session's cookies are in its jar.
+// may be secret, the headers and cookies of the definition. Every request of a client passes through here. A visitor's cookies are
+// in its jar.
 func (c *Client) withIdentity(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", c.def.UserAgent)
@@ -51,24 +51,17 @@ func (c *Client) withIdentity(req *http.Request) *http.Request {
 	if !c.def.OwnsHost(req.URL) {
 		return req
 	}
-	set := func(headers map[string]string) {
-		for name, value := range headers {
-			if strings.EqualFold(name, "Host") {
-				req.Host = value
-				continue
-			}
-			req.Header.Set(name, value)
+	for name, value := range c.def.Headers {
+		if strings.EqualFold(name, "Host") {
+			req.Host = value
+			continue
 		}
+		req.Header.Set(name, value)
 	}
-	set(c.def.Headers)
-	s := sessionOf(req.Context())
-	switch {
-	case s == nil:
+	if useOf(req.Context()) == nil {
 		for name, value := range c.def.Cookies {
 			req.AddCookie(&http.Cookie{Name: name, Value: value})
 		}
-	case s.profile != nil:
-		set(s.profile.Headers)
 	}
 	return req
 }

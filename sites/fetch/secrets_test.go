@@ -26,19 +26,18 @@ func TestSecretsStayOnTheSite(t *testing.T) {
 		path   string
 		sent   bool // the other host gets a request, without secrets
 	}{
-		"page":            {"", "/page", 302, definition.KindDetail, "/page", false},
-		"second redirect": {"", "/second", 307, definition.KindDetail, "/first", false},
-		"refresh":         {"", "/refresh", 200, definition.KindDetail, "/refresh", false},
-		"sitemap":         {"", "/sitemap.xml", 301, definition.KindSitemap, "/sitemap.xml", false},
-		"robots.txt":      {paced, "/robots.txt", 302, definition.KindDetail, "/ok", true},
-		"moved robots":    {paced, "/moved.txt", 308, definition.KindDetail, "/ok?moved", true},
-		"robots.txt of a session": {paced + "session: {profiles: [{name: p, headers: {User-Agent: hush-agent}}]}\n",
-			"/robots.txt", 302, definition.KindDetail, "/ok", true},
-		"start of a session":  {"session: {start: /start}\n", "/start", 302, definition.KindDetail, "/ok", false},
-		"page of a session":   {"session: {profiles: [{name: p, headers: {X-Profile: hush}}]}\n", "/page", 302, definition.KindDetail, "/page", false},
-		"login page":          {memberLogin, "/login", 302, definition.KindDetail, "/ok", false},
-		"login form":          {memberLogin, "/send", 307, definition.KindDetail, "/ok", false},
-		"response to a login": {memberLogin, "/send", 303, definition.KindDetail, "/ok", false},
+		"page":                    {"", "/page", 302, definition.KindDetail, "/page", false},
+		"second redirect":         {"", "/second", 307, definition.KindDetail, "/first", false},
+		"refresh":                 {"", "/refresh", 200, definition.KindDetail, "/refresh", false},
+		"sitemap":                 {"", "/sitemap.xml", 301, definition.KindSitemap, "/sitemap.xml", false},
+		"robots.txt":              {paced, "/robots.txt", 302, definition.KindDetail, "/ok", true},
+		"moved robots":            {paced, "/moved.txt", 308, definition.KindDetail, "/ok?moved", true},
+		"robots.txt of a session": {paced + "session: {}\n", "/robots.txt", 302, definition.KindDetail, "/ok", true},
+		"start of a session":      {"session: {start: /start}\n", "/start", 302, definition.KindDetail, "/ok", false},
+		"page of a session":       {"session: {}\n", "/page", 302, definition.KindDetail, "/page", false},
+		"login page":              {memberLogin, "/login", 302, definition.KindDetail, "/ok", false},
+		"login form":              {memberLogin, "/send", 307, definition.KindDetail, "/ok", false},
+		"response to a login":     {memberLogin, "/send", 303, definition.KindDetail, "/ok", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

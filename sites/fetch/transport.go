@@ -32,9 +32,9 @@ func FilterFor(def *definition.Definition, base *addressfilter.Filter) *addressf
 	return f.WithURLs(def.OwnURLs()...)
 }
 
-// stack returns the transports for requests for pages and robots.txt. The site's circuit breaker is not among them: it counts
+// newStack returns the transports for requests for pages and robots.txt. The site's circuit breaker is not among them: it counts
 // pages and attempts, which only the caller knows; see OutcomeOf.
-func (c *Client) stack() http.RoundTripper {
+func (c *Client) newStack() http.RoundTripper {
 	cfg := polite.Config{
 		Key:           func(*url.URL) string { return c.cfg.Key },
 		Clock:         c.cfg.Clock,
@@ -58,9 +58,9 @@ func (c *Client) interval() time.Duration {
 	return c.def.Politeness.Delay
 }
 
-// prepareRobots removes the session from a request for robots.txt, because all sessions share the file.
+// prepareRobots removes the visitor from a request for robots.txt, because all visitors share the file.
 func (c *Client) prepareRobots(req *http.Request) *http.Request {
-	ctx := context.WithValue(req.Context(), sessionKey{}, (*session)(nil))
+	ctx := context.WithValue(req.Context(), useKey{}, (*use)(nil))
 	ctx, _ = measure(context.WithValue(ctx, kindKey{}, ""))
 	req = req.WithContext(ctx)
 	req.URL = c.def.Move(req.URL)
@@ -91,20 +91,20 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// carrier sends the requests of a client through the route of their session, or without a proxy if the definition permits it.
+// carrier sends the requests of a client through the route of their visitor, or without a proxy if the definition permits it.
 type carrier struct{ *Client }
 
 // RoundTrip implements http.RoundTripper.
 func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = c.withIdentity(req)
 	ctx := req.Context()
-	s := sessionOf(ctx)
-	if s != nil {
-		if c.sessions.isDirect(s) {
+	u := useOf(ctx)
+	if u != nil {
+		if c.visitors.isDirect(u.visitor) {
 			return c.send(c.cfg.Direct, req)
 		}
-		if s.route != nil {
-			req = req.WithContext(s.route.Bind(ctx))
+		if u.route != nil {
+			req = req.WithContext(u.route.Bind(ctx))
 		}
 	}
 	began := time.Now()
@@ -118,8 +118,8 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.direct.Do(func() {
 			c.cfg.Logger.WarnContext(ctx, "no proxy available; sending direct requests because of proxy.fallback", "site", c.def.Site)
 		})
-		if s != nil {
-			c.sessions.setDirect(s)
+		if u != nil {
+			c.visitors.setDirect(u.visitor)
 		}
 		return c.send(c.cfg.Direct, req)
 	}

@@ -10,20 +10,20 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// visitors is a site that sets a cookie for each visitor and records the visitor of each request.
-type visitors struct {
+// guests is a site that sets a cookie for each visitor and records the visitor of each request.
+type guests struct {
 	mu       sync.Mutex
 	given    int
 	requests []visit
 	answer   func(g visit, n int) (status int, header string) // n: requests of this visitor so far
 }
 
-type visit struct{ path, visitor, was, agent, language, route string }
+type visit struct{ path, visitor, was, agent, route string }
 
-func (g *visitors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *guests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	seen := visit{path: r.URL.Path, agent: r.UserAgent(), language: r.Header.Get("Accept-Language"), route: r.Header.Get("X-Route")}
+	seen := visit{path: r.URL.Path, agent: r.UserAgent(), route: r.Header.Get("X-Route")}
 	if c, err := r.Cookie("was"); err == nil {
 		seen.was = c.Value
 	}
@@ -60,7 +60,7 @@ func (g *visitors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // by groups the requests by visitor, in order of the visitors' first requests.
-func (g *visitors) by() (order []string, of map[string][]visit) {
+func (g *guests) by() (order []string, of map[string][]visit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	of = map[string][]visit{}
@@ -134,13 +134,7 @@ var local, _ = addressfilter.New(addressfilter.Local()...)
 
 var plainTransport = DirectTransport(local)
 
-const profiles = `
-  profiles:
-    - {name: a, headers: {User-Agent: agent-a, Accept-Language: de}}
-    - {name: b, headers: {user-agent: agent-b}}
-`
-
-func newVisitors(t *testing.T, g *visitors, rest string) (*Client, *routes, string) {
+func newGuests(t *testing.T, g *guests, rest string) (*Client, *routes, string) {
 	t.Helper()
 	def, base := site(t, g.ServeHTTP, rest)
 	w := &routes{}
