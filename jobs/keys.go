@@ -102,7 +102,8 @@ func dueKey(worker string) string { return prefix + "due:" + worker }
 // sweepKey is a string: the process that sweeps. Expires after two sweeps.
 const sweepKey = prefix + "sweep"
 
-// wakeKey is a list with one token while there may be work for a role or Go task that no process looks for. Expires after an hour.
+// wakeKey is a list with one token while there may be work for a role or Go task that no process looks for, or to interrupt a
+// process that waits ("process:ID"). Expires after an hour.
 func wakeKey(worker string) string { return prefix + "wake:" + worker }
 
 // queueName is the name of the work queue of a job.

@@ -101,11 +101,11 @@ func TestWorkWakesOneAfterTheOther(t *testing.T) {
 		w.create(jobs.Request{})
 		waits := func() bool {
 			t.Helper()
-			ok, err := w.WaitForWork(w.ctx, "validator", time.Second)
-			if err != nil {
-				t.Fatal(err)
+			got, err := w.WaitForWork(w.ctx, []string{"enricher", "validator"}, time.Second)
+			if err != nil || got == "enricher" {
+				t.Fatalf("got %q, %v", got, err)
 			}
-			return ok
+			return got != ""
 		}
 		w.emit("a", "b")
 		for i, want := range []int{1, 1, 0} {

@@ -284,17 +284,22 @@ func (s *store) plan(ctx context.Context, id string) (*pipeline.Pipeline, error)
 	return p, nil
 }
 
-// WaitForWork waits up to d, rounded up to seconds, until there may be work for a role, or for "task:NAME". It reports whether
-// there may be: no other process is woken, so the caller takes it or calls PassOn.
-func (s *Leases) WaitForWork(ctx context.Context, worker string, d time.Duration) (bool, error) {
-	err := s.rdb.BLPop(ctx, max(d.Round(time.Second), time.Second), wakeKey(worker)).Err()
+// WaitForWork waits up to d, rounded to seconds and at least one, until there may be work for one of several workers, each a
+// role or "task:NAME", and returns that worker, or "" if the time is over. No other process is woken, so the caller takes the
+// work or calls PassOn. It occupies one connection.
+func (s *Leases) WaitForWork(ctx context.Context, workers []string, d time.Duration) (worker string, err error) {
+	keys := make([]string, len(workers))
+	for i, worker := range workers {
+		keys[i] = wakeKey(worker)
+	}
+	popped, err := s.rdb.BLPop(ctx, max(d.Round(time.Second), time.Second), keys...).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
-		return false, nil
+		return "", nil
 	case err != nil:
-		return false, fmt.Errorf("wait for work of %s: %w", worker, err)
+		return "", fmt.Errorf("wait for work of %s: %w", strings.Join(workers, ", "), err)
 	}
-	return true, nil
+	return strings.TrimPrefix(popped[0], wakeKey("")), nil
 }
 
 // Input returns the whole prompt and context of a job.

@@ -75,7 +75,7 @@ type Jobs interface {
 	Release(ctx context.Context, w jobs.Work) error
 	Progressed(ctx context.Context, jobID string)
 	SetUsage(ctx context.Context, jobID string, totals map[string]map[string]int64) error
-	WaitForWork(ctx context.Context, worker string, d time.Duration) (bool, error)
+	WaitForWork(ctx context.Context, workers []string, d time.Duration) (worker string, err error)
 	PassOn(ctx context.Context, worker string) error
 	Input(ctx context.Context, jobID string) (prompt string, context json.RawMessage, err error)
 }
@@ -250,9 +250,6 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("agents: Run was called twice")
 	}
-	s.waiters.mu.Lock()
-	s.waiters.base = ctx
-	s.waiters.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, part := range []func(context.Context){
 		s.waiters.run, s.server.run, s.checker.checkHealth, s.lookAfter, (&roster{s}).run,
@@ -262,7 +259,6 @@ func (s *Service) Run(ctx context.Context) error {
 	<-ctx.Done()
 	close(s.stopped)
 	wg.Wait()
-	s.waiters.stop()
 	s.pusher.client.CloseIdleConnections()
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,16 +56,19 @@ type fakeJobs struct {
 	deaf       bool             // SetUsage fails
 	progressed int              // calls of Progressed
 	added      []jobs.Item
-	taken      map[string]int           // by agent
-	strict     error                    // that Complete returns
-	cut        error                    // that Complete returns once it is done
-	gone       error                    // that all calls for work return, because its job is gone
-	tokens     map[string]chan struct{} // by role
+	taken      map[string]int  // by agent
+	strict     error           // that Complete returns
+	cut        error           // that Complete returns once it is done
+	gone       error           // that all calls for work return, because its job is gone
+	tokens     map[string]bool // roles with a token in their wake-up list
+	passed     chan struct{}   // closed by the next token
+
+	waits atomic.Int64 // open calls of WaitForWork
 }
 
 func newFakeJobs() *fakeJobs {
 	return &fakeJobs{lease: 30 * time.Second, timeout: time.Hour, looks: map[string]int{}, usage: map[string]int64{},
-		taken: map[string]int{}, tokens: map[string]chan struct{}{}}
+		taken: map[string]int{}, tokens: map[string]bool{}, passed: make(chan struct{})}
 }
 
 // put adds n items for a role and signals that.
@@ -90,19 +94,30 @@ func (f *fakeJobs) signal() {
 	}
 }
 
-func (f *fakeJobs) WaitForWork(ctx context.Context, role string, d time.Duration) (bool, error) {
-	f.mu.Lock()
-	token := f.token(role)
-	f.mu.Unlock()
+func (f *fakeJobs) WaitForWork(ctx context.Context, roles []string, d time.Duration) (string, error) {
+	f.waits.Add(1)
+	defer f.waits.Add(-1)
 	timeout := time.NewTimer(d)
 	defer timeout.Stop()
-	select {
-	case <-token:
-		return true, nil
-	case <-timeout.C:
-	case <-ctx.Done():
+	for {
+		f.mu.Lock()
+		for _, role := range roles {
+			if f.tokens[role] {
+				delete(f.tokens, role)
+				f.mu.Unlock()
+				return role, nil
+			}
+		}
+		passed := f.passed
+		f.mu.Unlock()
+		select {
+		case <-passed:
+		case <-timeout.C:
+			return "", nil
+		case <-ctx.Done():
+			return "", nil
+		}
 	}
-	return false, nil
 }
 
 func (f *fakeJobs) PassOn(_ context.Context, role string) error {
@@ -112,20 +127,11 @@ func (f *fakeJobs) PassOn(_ context.Context, role string) error {
 	return nil
 }
 
-// token returns the wake-up list of a role. The caller holds mu.
-func (f *fakeJobs) token(role string) chan struct{} {
-	if f.tokens[role] == nil {
-		f.tokens[role] = make(chan struct{}, 1)
-	}
-	return f.tokens[role]
-}
-
 // pass puts a token into the wake-up list of a role. The caller holds mu.
 func (f *fakeJobs) pass(role string) {
-	select {
-	case f.token(role) <- struct{}{}:
-	default:
-	}
+	f.tokens[role] = true
+	close(f.passed)
+	f.passed = make(chan struct{})
 }
 
 func (f *fakeJobs) Input(context.Context, string) (string, json.RawMessage, error) {

@@ -40,6 +40,33 @@ func TestAPollGetsWorkThatArrivesLater(t *testing.T) {
 	})
 }
 
+// A process waits for work with one connection, however many roles its agents have, and also for roles that are added later.
+func TestOneConnectionWaitsForAllRoles(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	var polls sync.WaitGroup
+	for a := range 2 {
+		var roles []string
+		for i := range agent.MaxRoles {
+			roles = append(roles, fmt.Sprintf("role-%d-%d", a, i))
+		}
+		id := r.register(fmt.Sprint("agent-", a), 1, roles...)
+		polls.Go(func() {
+			if got := r.leaseOne(id); got.Role != roles[17] {
+				t.Errorf("got work of %s, want %s", got.Role, roles[17])
+			}
+		})
+		testutil.Eventually(t, "the agent waits", func() bool { return r.Waiting() == a+1 && r.jobs.waits.Load() > 0 })
+		if n := r.jobs.waits.Load(); n > 1 {
+			t.Errorf("%d waits at once, want 1", n)
+		}
+	}
+	for a := range 2 {
+		r.jobs.put(fmt.Sprintf("role-%d-17", a), 1)
+	}
+	polls.Wait()
+}
+
 // A poll that does not wait gets the work that there is.
 func TestAPollWithoutWaitingGetsWhatThereIs(t *testing.T) {
 	t.Parallel()

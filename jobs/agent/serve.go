@@ -23,6 +23,7 @@ type server struct {
 	s           *Service
 	push, tasks *slots
 	wg          sync.WaitGroup
+	base        context.Context // of run
 
 	// The fields below are used by the goroutine of run only.
 	version string                        // version of the agents that were read last
@@ -37,6 +38,7 @@ func newServer(s *Service) *server {
 
 // run serves all agents with a URL and all Go tasks until ctx is done.
 func (v *server) run(ctx context.Context) {
+	v.base = ctx
 	every(ctx, v.s.cfg.Tick, func(ctx context.Context) {
 		v.s.warn(ctx, "find the agents to push to", v.refreshPush(ctx))
 		v.s.warn(ctx, "find the Go tasks", v.refreshTasks(ctx))
@@ -65,7 +67,7 @@ func (v *server) serve(ctx context.Context, w *waiter) {
 		for {
 			for ctx.Err() == nil && v.takeOne(ctx, w) {
 			}
-			ws.wait(w)
+			ws.wait(ctx, w)
 			select {
 			case <-ctx.Done():
 				return
@@ -118,7 +120,7 @@ func (v *server) takeOne(ctx context.Context, w *waiter) bool {
 // begin pushes an assignment to its agent or sends its Go task, and extends the lease until that returns.
 func (v *server) begin(w *waiter, a Assignment, permit limit.Permit) {
 	h := &assigned{Assignment: a, now: a.Begun}
-	ctx, cancel := context.WithCancelCause(within(v.s.waiters.base, h.Work))
+	ctx, cancel := context.WithCancelCause(within(v.base, h.Work))
 	ctx, stop := context.WithTimeoutCause(ctx, h.Deadline.Sub(h.Begun), errDeadline)
 	v.wg.Go(func() { v.extend(ctx, cancel, *h) })
 	v.wg.Go(func() {

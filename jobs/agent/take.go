@@ -67,7 +67,7 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 				return got, err
 			}
 		}
-		s.waiters.wait(poll)
+		s.waiters.wait(ctx, poll)
 		select {
 		case <-poll.wake:
 		case <-ctx.Done():

@@ -59,39 +59,71 @@ func (w *waiter) before(u *waiter) bool {
 	return w.since.Before(u.since)
 }
 
-// waiters manages the waiters of this process. For each role with waiters, one goroutine blocks on the wake-up list of the
-// role and wakes the waiter with the highest precedence.
+// waiters manages the waiters of this process. One goroutine blocks on the wake-up lists of all their roles, with one connection
+// to Redis, and wakes the waiter with the highest precedence.
 type waiters struct {
-	s     *Service
-	base  context.Context // context of Run; nil before Run
-	watch sync.WaitGroup
+	s       *Service
+	list    string        // a wake-up list of this process, to interrupt the goroutine
+	arrived chan struct{} // has a value when a waiter has begun to wait
 
-	mu    sync.Mutex // guards the rest
-	all   map[*waiter]struct{}
-	roles map[string]*roleState
+	mu      sync.Mutex // guards the rest
+	all     map[*waiter]struct{}
+	roles   map[string]*roleState
+	watched map[string]bool // roles whose wake-up lists the goroutine blocks on; nil if it does not block
+	stopped bool            // Run has ended
 }
 
 // roleState is the state of a role in this process.
 type roleState struct {
-	watched bool        // a goroutine blocks on the wake-up list
-	none    time.Time   // until then, new polls assume that there is no work
-	timer   *time.Timer // wakes a waiter when work becomes due
+	none  time.Time   // until then, new polls assume that there is no work
+	timer *time.Timer // wakes a waiter when work becomes due
 }
 
 func newWaiters(s *Service) *waiters {
-	return &waiters{s: s, all: map[*waiter]struct{}{}, roles: map[string]*roleState{}}
+	return &waiters{s: s, list: "process:" + newID(), arrived: make(chan struct{}, 1), all: map[*waiter]struct{}{}, roles: map[string]*roleState{}}
 }
 
-// run watches the roles of waiters until ctx is done.
+// run blocks on the wake-up lists of the roles of waiters with free capacity, until ctx is done. It wakes a waiter for each
+// token, and one of each role after each Config.Tick.
 func (ws *waiters) run(ctx context.Context) {
-	ws.mu.Lock()
-	for w := range ws.all {
-		ws.ensure(w)
+	defer context.AfterFunc(ctx, func() { ws.passOn(ctx, ws.list) })()
+	tick := time.Now().Add(ws.s.cfg.Tick)
+	for ctx.Err() == nil {
+		roles := ws.watch()
+		if roles == nil {
+			select {
+			case <-ws.arrived:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		role, err := ws.s.cfg.Jobs.WaitForWork(ctx, append([]string{ws.list}, roles...), time.Until(tick))
+		if err != nil && ctx.Err() == nil {
+			ws.s.warn(ctx, "wait for work", err, "roles", roles)
+			pause := time.NewTimer(ws.s.cfg.Tick)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+			}
+			pause.Stop()
+		}
+		if role != "" && role != ws.list {
+			ws.noteWork(role)
+			if !ws.wakeOne(role) {
+				ws.passOn(ctx, role)
+			}
+		}
+		if time.Now().Before(tick) {
+			continue
+		}
+		tick = time.Now().Add(ws.s.cfg.Tick)
+		for _, role := range roles {
+			ws.wakeOne(role)
+		}
 	}
-	ws.mu.Unlock()
-	<-ctx.Done()
-	ws.mu.Lock() // from here on, ensure starts nothing
+	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	ws.stopped, ws.watched = true, nil
 	for _, st := range ws.roles {
 		if st.timer != nil {
 			st.timer.Stop()
@@ -99,8 +131,34 @@ func (ws *waiters) run(ctx context.Context) {
 	}
 }
 
-// stop waits for the goroutines of roles. The context of Run is done.
-func (ws *waiters) stop() { ws.watch.Wait() }
+// watch returns the roles of waiters with free capacity, in random order, and sets watched. It returns nil if there are none.
+func (ws *waiters) watch() (roles []string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.watched = nil
+	for w := range ws.all {
+		if !w.waiting || w.room() == 0 {
+			continue
+		}
+		if ws.watched == nil {
+			ws.watched = map[string]bool{}
+		}
+		for _, role := range w.roles {
+			ws.watched[role] = true
+		}
+	}
+	for role := range ws.watched {
+		roles = append(roles, role)
+	}
+	return roles
+}
+
+// passOn makes WaitForWork return in a process that waits for work of a role, or in the process with a list.
+func (ws *waiters) passOn(ctx context.Context, role string) {
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	ws.s.warn(ctx, "pass on work", ws.s.cfg.Jobs.PassOn(ctx, role), "role", role)
+}
 
 // join adds a waiter, unless its agent has too many polls.
 func (ws *waiters) join(w *waiter) bool {
@@ -121,11 +179,23 @@ func (ws *waiters) join(w *waiter) bool {
 }
 
 // wait marks a waiter as waiting for a wake-up.
-func (ws *waiters) wait(w *waiter) {
+func (ws *waiters) wait(ctx context.Context, w *waiter) {
 	ws.mu.Lock()
-	defer ws.mu.Unlock()
 	w.waiting = true
-	ws.ensure(w)
+	interrupt := false
+	for _, role := range w.roles {
+		if ws.watched != nil && !ws.watched[role] {
+			ws.watched[role], interrupt = true, true
+		}
+	}
+	ws.mu.Unlock()
+	if interrupt {
+		ws.passOn(ctx, ws.list)
+	}
+	select {
+	case ws.arrived <- struct{}{}:
+	default:
+	}
 }
 
 // leave removes a waiter. If it was woken and has not checked for work, leave wakes another one.
@@ -140,22 +210,7 @@ func (ws *waiters) leave(ctx context.Context, w *waiter) {
 	}
 	for _, role := range w.roles {
 		if !ws.wakeOne(role) {
-			ctx, cancel := cleanupContext(ctx)
-			ws.s.warn(ctx, "pass on work", ws.s.cfg.Jobs.PassOn(ctx, role), "role", role)
-			cancel()
-		}
-	}
-}
-
-// ensure starts the missing goroutines for the roles of a waiter. The caller holds mu.
-func (ws *waiters) ensure(w *waiter) {
-	if ws.base == nil || ws.base.Err() != nil {
-		return
-	}
-	for _, role := range w.roles {
-		if st := ws.role(role); !st.watched {
-			st.watched = true
-			ws.watch.Go(func() { ws.watchRole(ws.base, role) })
+			ws.passOn(ctx, role)
 		}
 	}
 }
@@ -168,39 +223,6 @@ func (ws *waiters) role(role string) *roleState {
 		ws.roles[role] = st
 	}
 	return st
-}
-
-// watchRole blocks on the wake-up list of a role while there are waiters with free capacity. It wakes one of them for each
-// token and after each Config.Tick.
-func (ws *waiters) watchRole(ctx context.Context, role string) {
-	for {
-		ws.mu.Lock()
-		if ctx.Err() != nil || ws.first(role) == nil {
-			ws.role(role).watched = false
-			ws.mu.Unlock()
-			return
-		}
-		ws.mu.Unlock()
-		token, err := ws.s.cfg.Jobs.WaitForWork(ctx, role, ws.s.cfg.Tick)
-		if err != nil && ctx.Err() == nil {
-			ws.s.warn(ctx, "wait for work", err, "role", role)
-			pause := time.NewTimer(ws.s.cfg.Tick)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-			}
-			pause.Stop()
-		}
-		if token {
-			ws.noteWork(role)
-		}
-		if ws.wakeOne(role) || !token {
-			continue
-		}
-		last, cancel := cleanupContext(ctx)
-		ws.s.warn(last, "pass on work", ws.s.cfg.Jobs.PassOn(last, role), "role", role)
-		cancel()
-	}
 }
 
 // first returns the waiter with the highest precedence for a role, or nil. The caller holds mu.
@@ -271,7 +293,7 @@ func (ws *waiters) noteNoWork(role string, next time.Duration) {
 	defer ws.mu.Unlock()
 	st := ws.role(role)
 	st.none = time.Now().Add(lookAgain)
-	if next < 0 || ws.base == nil || ws.base.Err() != nil {
+	if next < 0 || ws.stopped {
 		return
 	}
 	if st.timer != nil {
