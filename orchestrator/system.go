@@ -205,7 +205,7 @@ const forever time.Duration = -1
 func staticAgents(list []config.Agent) []agent.Registration {
 	var agents []agent.Registration
 	for _, a := range list {
-		agents = append(agents, agent.Registration{Name: a.NameOr(), Roles: a.AllRoles(), Capacity: a.CapacityOr(), URL: a.URL, Secret: a.Secret})
+		agents = append(agents, agent.Registration{Name: a.NameOr(), Roles: a.AllRoles(), Capacity: a.CapacityOr(), URL: a.URL, Secret: a.Secret, Owner: a.Owner()})
 	}
 	return agents
 }

@@ -292,13 +292,22 @@ func (s *assignments) Holder(_ context.Context, id string) (agent string, err er
 	return r.agent, err
 }
 
-// WorksOn reports whether an agent that owner has registered, or one without an owner, has an assignment of a job.
+// WorksOn reports whether an agent of an owner has an assignment of a job. It reads only the assignments of these agents.
 func (s *assignments) WorksOn(ctx context.Context, owner, jobID string) (bool, error) {
 	owners, err := s.rdb.HGetAll(ctx, s.keys.owners()).Result()
 	if err != nil {
 		return false, fmt.Errorf("read the assignments of job %s: %w", jobID, err)
 	}
-	ids, err := s.heldBy(ctx, "", "+inf")
+	var agents []string
+	for id, of := range owners {
+		if of == owner {
+			agents = append(agents, id)
+		}
+	}
+	if len(agents) == 0 {
+		return false, nil
+	}
+	ids, err := s.heldBy(ctx, agents, "+inf")
 	if err != nil {
 		return false, fmt.Errorf("read the assignments of job %s: %w", jobID, err)
 	}
@@ -309,20 +318,12 @@ func (s *assignments) WorksOn(ctx context.Context, owner, jobID string) (bool, e
 	return slices.ContainsFunc(ids, func(z redis.Z) bool {
 		id, _ := z.Member.(string)
 		r, err := parseID(id)
-		of := owners[r.agent]
-		return err == nil && r.job == jobID && (of == "" || of == owner) && int64(z.Score) > now.UnixMilli()
+		return err == nil && r.job == jobID && int64(z.Score) > now.UnixMilli()
 	}), nil
 }
 
-// heldBy returns the assignments of an agent, or of all agents if agent is "", whose leases expire before a time in unix ms.
-// The scores are the expiry times.
-func (s *assignments) heldBy(ctx context.Context, agent, before string) (all []redis.Z, err error) {
-	agents := []string{agent}
-	if agent == "" {
-		if agents, err = s.rdb.HKeys(ctx, s.keys.agents()).Result(); err != nil {
-			return nil, err
-		}
-	}
+// heldBy returns the assignments of agents whose leases expire before a time in unix ms. The scores are the expiry times.
+func (s *assignments) heldBy(ctx context.Context, agents []string, before string) (all []redis.Z, err error) {
 	for part := range slices.Chunk(agents, 500) {
 		lists := make([]*redis.ZSliceCmd, len(part))
 		if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -481,7 +482,11 @@ func (s *assignments) endLapsed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ids, err := s.heldBy(ctx, "", strconv.FormatInt(now.Add(-late).UnixMilli(), 10))
+	agents, err := s.rdb.HKeys(ctx, s.keys.agents()).Result()
+	if err != nil {
+		return err
+	}
+	ids, err := s.heldBy(ctx, agents, strconv.FormatInt(now.Add(-late).UnixMilli(), 10))
 	for _, z := range ids {
 		id, _ := z.Member.(string)
 		h, found := s.load(ctx, id, "", nil, false)
@@ -490,7 +495,7 @@ func (s *assignments) endLapsed(ctx context.Context) error {
 			err = errors.Join(err, found)
 			if errors.Is(found, ErrNoneSuch) {
 				r, _ := parseID(id)
-				err = s.rdb.ZRem(ctx, s.keys.held(r.agent), id).Err()
+				err = errors.Join(err, s.rdb.ZRem(ctx, s.keys.held(r.agent), id).Err())
 			}
 		case found == nil && h.open() && time.Now().Before(h.Expires): // it was extended by a process that died then
 			_, failed := s.report(ctx, h, h.now.Add(time.Until(h.Expires)), nil)

@@ -11,7 +11,7 @@ import (
 )
 
 // commandCount counts the commands of a client.
-type commandCount struct{ n atomic.Int64 }
+type commandCount struct{ n, marked atomic.Int64 } // marked: with the key marked in their context
 
 func (c *commandCount) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
@@ -20,6 +20,9 @@ func (c *commandCount) DialHook(next redis.DialHook) redis.DialHook {
 func (c *commandCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		c.n.Add(1)
+		if ctx.Value(marked{}) != nil {
+			c.marked.Add(1)
+		}
 		return next(ctx, cmd)
 	}
 }
@@ -27,6 +30,9 @@ func (c *commandCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (c *commandCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		c.n.Add(int64(len(cmds)))
+		if ctx.Value(marked{}) != nil {
+			c.marked.Add(int64(len(cmds)))
+		}
 		return next(ctx, cmds)
 	}
 }

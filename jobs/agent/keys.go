@@ -22,7 +22,7 @@ func (k keys) names() string { return k.prefix + "names" }
 // seen is a sorted set: id → unix ms of the last heartbeat.
 func (k keys) seen() string { return k.prefix + "seen" }
 
-// owners is a hash: id of an agent → who may act for it; without one anyone who may be an agent.
+// owners is a hash: id of an agent → the agent key that may act for it; without one only operators may.
 func (k keys) owners() string { return k.prefix + "owners" }
 
 // static is a sorted set: id of an agent of the configuration → unix ms when a process last announced it.

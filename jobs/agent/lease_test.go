@@ -370,25 +370,36 @@ func TestADrainedAgentGetsNothingNewAndMayFinish(t *testing.T) {
 	})
 }
 
-// Who may read a job is decided by the assignments that agents hold now.
+// Who may read a job is decided by the assignments that agents hold now. Other agents cost no commands.
 func TestAgentsWorkOnTheJobsOfTheirAssignments(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
+		for i := range 50 {
+			r.register(fmt.Sprint("other-", i), 1, "creator") // without an owner
+		}
+		r.jobs.put("creator", 1)
+		r.leaseOne(r.register("other-1", 1, "creator"))
+		var commands commandCount
+		rdb.AddHook(&commands)
 		a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, Owner: "key:mine"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		works := func(owner, job string) bool {
 			t.Helper()
-			got, err := r.WorksOn(t.Context(), owner, job)
+			before := commands.marked.Load()
+			got, err := r.WorksOn(context.WithValue(t.Context(), marked{}, true), owner, job)
+			if n := commands.marked.Load() - before; n > 4 {
+				t.Errorf("WorksOn sent %d commands, want at most 4", n)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			return got
 		}
 		if works("key:mine", "job-1") {
-			t.Error("an agent without an assignment works on a job")
+			t.Error("an agent works on the job of an agent without an owner")
 		}
 		r.jobs.put("validator", 1)
 		got := r.leaseOne(a.ID)

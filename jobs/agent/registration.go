@@ -35,7 +35,9 @@ type Registration struct {
 	URL      string            // http or https URL; work is pushed to URL/assignments. Defaults to none: the agent polls.
 	Labels   map[string]string // up to 20 labels for display. Defaults to none.
 	Secret   string            // key for signing requests; only in Config.Static. Defaults to none: requests are not signed.
-	Owner    string            // the only one who may replace the registration and act for the agent. Defaults to the current owner, if any.
+	// Owner is the only agent key that may replace the registration, act for the agent and read its jobs. Defaults to the current
+	// owner, and in Config.Static to none: only operators act for the agent.
+	Owner string
 }
 
 // record is the JSON form of an agent in Redis. The ID is the field of the hash.
@@ -46,6 +48,7 @@ type record struct {
 	URL        string            `json:"url,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Secret     string            `json:"secret,omitempty"` // of an agent with a URL: it signs requests
+	Owner      string            `json:"owner,omitempty"`  // of an agent of the configuration; see keys.owners
 	Registered time.Time         `json:"registered"`
 }
 
@@ -132,6 +135,7 @@ func staticRecord(r Registration) (record, error) {
 	if err != nil {
 		return rec, err
 	}
+	rec.Owner = r.Owner
 	if rec.URL != "" && r.Secret != "" {
 		if err := webhook.CheckSecret(r.Secret); err != nil {
 			return rec, bad("secret", "%v", err)

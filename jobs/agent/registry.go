@@ -54,8 +54,8 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	return a, rec.Secret, nil
 }
 
-// Owner returns the owner of an agent, the only one who may act for it. It returns "" if the agent does not exist or has no
-// owner.
+// Owner returns the owner of an agent, the only agent key that may act for it. It returns "" if the agent does not exist or has
+// no owner: then only operators act for it.
 func (s *Service) Owner(ctx context.Context, id string) (string, error) {
 	owner, err := s.rdb.HGet(ctx, s.keys.owners(), id).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -65,7 +65,7 @@ func (s *Service) Owner(ctx context.Context, id string) (string, error) {
 }
 
 // store stores rec under a name, sets its time of registration and returns the id of the agent. An empty owner keeps the
-// owner of the agent.
+// owner of the agent, unless the agent is of the configuration.
 func (s *agents) store(ctx context.Context, rec *record, id, owner string, static bool) (string, error) {
 	now, err := s.now(ctx)
 	if err != nil {
@@ -501,7 +501,7 @@ func (r *roster) announce(ctx context.Context) error {
 		if err == nil && known && json.Unmarshal([]byte(text), &old) == nil && equalRecords(old, rec) {
 			err = s.rdb.ZAdd(ctx, s.keys.static(), redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
 		} else {
-			_, err = s.store(ctx, &rec, id, "", true)
+			_, err = s.store(ctx, &rec, id, rec.Owner, true)
 		}
 		if err != nil {
 			return err

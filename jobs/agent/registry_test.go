@@ -120,28 +120,28 @@ func TestTheSameNameIsTheSameAgent(t *testing.T) {
 	})
 }
 
-// 10,000 registrations and a flood of heartbeats leave 1000 agents.
-// A name belongs to the owner that registered it first, until the agent is removed. Without an owner it changes hands.
+// A name belongs to the owner that registered it first, or to nobody, until the agent is removed.
 func TestANameBelongsToItsOwner(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
-	register := func(owner string) (string, error) {
-		a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, Owner: owner})
+	register := func(name, owner string) (string, error) {
+		a, _, err := r.Register(t.Context(), agent.Registration{Name: name, Roles: []string{"validator"}, Owner: owner})
 		return a.ID, err
 	}
-	id, err := register("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := ""
 	for _, c := range []struct {
-		owner, want string
-		err         error
+		name, owner, want string
+		err               error
 	}{
-		{"", "", nil}, {"key:a", "key:a", nil}, {"key:a", "key:a", nil}, {"key:b", "key:a", agent.ErrNotOwner}, {"", "key:a", nil},
+		{"one", "", "", nil}, {"one", "", "", nil}, {"one", "key:a", "", agent.ErrNotOwner},
+		{"two", "key:a", "key:a", nil}, {"two", "key:a", "key:a", nil}, {"two", "key:b", "key:a", agent.ErrNotOwner}, {"two", "", "key:a", nil},
 	} {
-		got, err := register(c.owner)
-		if !errors.Is(err, c.err) || err == nil && got != id {
-			t.Errorf("register as %q: got %s, %v, want %s, %v", c.owner, got, err, id, c.err)
+		got, err := register(c.name, c.owner)
+		if !errors.Is(err, c.err) || err == nil && !strings.HasPrefix(got, c.name) {
+			t.Errorf("register %s as %q: got %s, %v, want %v", c.name, c.owner, got, err, c.err)
+		}
+		if err == nil {
+			id = got
 		}
 		if owner, err := r.Owner(t.Context(), id); err != nil || owner != c.want {
 			t.Errorf("after %q: got owner %q, %v, want %q", c.owner, owner, err, c.want)
@@ -153,7 +153,7 @@ func TestANameBelongsToItsOwner(t *testing.T) {
 	if owner, err := r.Owner(t.Context(), id); err != nil || owner != "" {
 		t.Errorf("a removed agent has the owner %q, %v", owner, err)
 	}
-	if _, err := register("key:b"); err != nil {
+	if _, err := register("two", "key:b"); err != nil {
 		t.Errorf("register the name of a removed agent: %v", err)
 	}
 }
@@ -350,7 +350,7 @@ func TestAgentsOfTheConfigurationAreThere(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		address := fmt.Sprintf("http://%s", testutil.FreeAddr(t))
 		r := newRig(t, rdb, func(cfg *agent.Config) {
-			cfg.Static = []agent.Registration{{Roles: []string{"creator"}, URL: address}, {Name: "puller", Roles: []string{"r"}}}
+			cfg.Static = []agent.Registration{{Roles: []string{"creator"}, URL: address}, {Name: "puller", Roles: []string{"r"}, Owner: "key:puller"}}
 			cfg.ForgetAfter = 10 * time.Millisecond
 		})
 		var all []agent.Agent
@@ -366,6 +366,11 @@ func TestAgentsOfTheConfigurationAreThere(t *testing.T) {
 		}
 		if a := all[1]; a.Name != "puller" || a.State != agent.StateNew {
 			t.Errorf("got %+v, want puller, new", a)
+		}
+		for i, want := range []string{"", "key:puller"} {
+			if owner, err := r.Owner(t.Context(), all[i].ID); err != nil || owner != want {
+				t.Errorf("owner of %s: got %q, %v, want %q", all[i].Name, owner, err, want)
+			}
 		}
 		var wrong *jobs.FieldError
 		if _, _, err := r.Register(t.Context(), agent.Registration{Name: "puller", Roles: []string{"x"}}); !errors.As(err, &wrong) {

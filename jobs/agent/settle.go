@@ -277,7 +277,7 @@ func (s *assignments) endBroken(ctx context.Context, h *assigned, cause error) e
 // abandon ends all assignments of an agent, so that the work is assigned again immediately. died reports whether the agent
 // disappeared during the work; see endBroken.
 func (s *assignments) abandon(ctx context.Context, agent string, cause error, died bool) error {
-	ids, err := s.heldBy(ctx, agent, "+inf")
+	ids, err := s.heldBy(ctx, []string{agent}, "+inf")
 	if err != nil {
 		return fmt.Errorf("list the assignments of agent %s: %w", agent, err)
 	}

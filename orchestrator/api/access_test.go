@@ -256,7 +256,7 @@ func TestRolesMayWhatTheirNamesSay(t *testing.T) {
 	t.Parallel()
 	cfg := everything(t)
 	keys := closed(t, &cfg)
-	h, f := handler(t, cfg), populate(t, cfg, "")
+	h, f := handler(t, cfg), populate(t, cfg, "key:agent")
 	for request, want := range map[string]int{
 		"viewer GET /jobs": 200, "viewer POST /jobs/" + f.job + "/cancel": 403, "viewer GET /v1/keys": 403, "viewer GET /v1/pipelines": 200,
 		"operator POST /jobs/" + f.job + "/cancel": 200, "operator POST /v1/agents/" + f.agent + "/pause": 200, "operator GET /v1/keys": 403, "operator GET /v1/audit": 403,
@@ -276,7 +276,7 @@ func TestAgentReadsTheJobsOfItsAssignments(t *testing.T) {
 	t.Parallel()
 	cfg := everything(t)
 	keys := closed(t, &cfg)
-	h, f := handler(t, cfg), populate(t, cfg, "")
+	h, f := handler(t, cfg), populate(t, cfg, "key:agent")
 	for _, rest := range []string{"", "/items", "/items/a%2Fb", "/document"} {
 		for id, want := range map[string]int{f.job: 200, "other": 403, noJob: 403} {
 			if w := ask(t, h, "GET", "/v1/jobs/"+id+rest, bearer(keys["agent"])); w.Code != want {
@@ -317,10 +317,10 @@ func TestBodyIsNotReadForAnotherAssignment(t *testing.T) {
 	}
 }
 
-// An agent acts only for agents that its key registered; other roles act for all agents.
+// An agent acts only for agents that its key registered, and for none without an owner; other roles act for all agents.
 func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 	t.Parallel()
-	for owner, may := range map[string]bool{"": true, "key:agent": true, "key:other": false, "token:agent": false} {
+	for owner, may := range map[string]bool{"": false, "key:agent": true, "key:other": false, "token:agent": false} {
 		cfg := served(t)
 		keys := closed(t, &cfg)
 		h, f := handler(t, cfg), populate(t, cfg, owner)

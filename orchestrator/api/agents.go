@@ -145,14 +145,14 @@ func ownerOf(ctx context.Context) string {
 }
 
 // owns returns an error if the caller of a request may not act for an agent: it is an
-// agent, and another one has registered it.
+// agent, and does not own that one.
 func owns(ctx context.Context, agents *agent.Service, id string) error {
 	me := ownerOf(ctx)
 	if me == "" {
 		return nil
 	}
 	owner, err := agents.Owner(ctx, id)
-	if err == nil && owner != "" && owner != me {
+	if err == nil && owner != me {
 		err = agent.ErrNotOwner
 	}
 	return err

@@ -24,6 +24,15 @@ type Agent struct {
 	URL      string   `yaml:"url" json:"url"`
 	Capacity int      `yaml:"capacity,omitempty" json:"capacity,omitempty"` // concurrent assignments; default 1
 	Secret   string   `yaml:"secret,omitempty" json:"secret,omitempty"`     // signing key for pushes; empty: unsigned
+	Key      string   `yaml:"key,omitempty" json:"key,omitempty"`           // name of the API key that may act for it; empty: only operators
+}
+
+// Owner returns the owner of the agent as access.Caller.Owner does, or "" without Key.
+func (a Agent) Owner() string {
+	if a.Key == "" {
+		return ""
+	}
+	return "key:" + a.Key
 }
 
 // AllRoles returns the union of Role and Roles.
@@ -57,6 +66,9 @@ func (a Agent) shown() string {
 	if a.Capacity > 1 {
 		text += fmt.Sprintf(" capacity %d", a.Capacity)
 	}
+	if a.Key != "" {
+		text += " key " + a.Key
+	}
 	if a.Secret != "" {
 		text += " secret " + masked
 	}
@@ -66,6 +78,7 @@ func (a Agent) shown() string {
 // Patterns of agent names and roles.
 var (
 	agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:\[\]-]{0,99}$`)
+	agentKey  = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._:@-]{0,59})?$`) // as the names of keys
 	agentRole = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
 )
 
@@ -117,6 +130,9 @@ func checkAgents(agents []Agent) []error {
 				bad("invalid role %q: use up to 40 lowercase letters, digits, hyphens and underscores", role)
 			}
 		}
+		if !agentKey.MatchString(a.Key) {
+			bad("invalid key %q: use the name of an API key, as in muster keys list", a.Key)
+		}
 		if err := agentSecret(a.Secret); err != nil {
 			bad("%w", err)
 		}
@@ -137,7 +153,7 @@ func readAgents(items []ast.Node) ([]Agent, error) {
 			if errors.As(err, &at) {
 				err = errors.New(at.GetMessage())
 			}
-			return nil, fmt.Errorf("invalid agent: set role and url, and optionally name, capacity and secret: %w", err)
+			return nil, fmt.Errorf("invalid agent: set role and url, and optionally name, capacity, secret and key: %w", err)
 		}
 		out = append(out, a)
 	}

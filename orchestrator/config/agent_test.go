@@ -18,12 +18,13 @@ agents:
     - name: both
       roles: [creator, validator]
       url: https://two.example
+      key: validator
 `)
 	env := []string{"CREATOR_AGENT_URL=http://creator:8001", "VALIDATOR_AGENT_URL=https://two.example"}
 	l := read(t, Sources{File: file, Environ: env})
 	want := []Agent{
 		{Role: "creator", URL: "http://one:8001", Capacity: 3},
-		{Name: "both", Roles: []string{"creator", "validator"}, URL: "https://two.example"},
+		{Name: "both", Roles: []string{"creator", "validator"}, URL: "https://two.example", Key: "validator"},
 		{Name: "creator", Role: "creator", URL: "http://creator:8001"}, // the validator exists
 	}
 	if !reflect.DeepEqual(l.Agents.Static, want) {
