@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +112,49 @@ func TestEventsArePassedOnWhileThereAreEndpoints(t *testing.T) {
 			t.Errorf("without endpoints: got %d events, %v, want none", n, err)
 		}
 	})
+}
+
+// A relay that waits for events sends few commands, and passes on an event at once.
+func TestRelayWaitsForEvents(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		var reads, waits atomic.Int64
+		rdb.AddHook(onCommand(func(cmd redis.Cmder) {
+			text := fmt.Sprint(cmd.Args()...)
+			switch {
+			case cmd.Name() == "get" && strings.Contains(text, event.RelayedKey()):
+				reads.Add(1)
+			case cmd.Name() == "xread" && strings.Contains(text, "block"):
+				waits.Add(1)
+			}
+		}))
+		k := open(t, quick(t, rdb))
+		at := newReceiver(t, nil)
+		k.create(t, at.URL)
+		k.run(t)
+		k.emit(t, "job.created", 1)
+		testutil.Eventually(t, "the event is sent", func() bool { return len(at.requests()) == 1 })
+		from := waits.Load()
+		testutil.Eventually(t, "the relay waits", func() bool { return waits.Load() > from+1 })
+		before := reads.Load()
+		testutil.Eventually(t, "the relay waits on", func() bool { return waits.Load() > from+4 })
+		if n := reads.Load() - before; n > 2 {
+			t.Errorf("%d rounds without an event, want at most 2", n)
+		}
+		k.emit(t, "job.created", 1)
+		testutil.Eventually(t, "the next event is sent", func() bool { return len(at.requests()) == 2 })
+	})
+}
+
+// onCommand is a hook that is called before each command.
+type onCommand func(redis.Cmder)
+
+func (onCommand) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (on onCommand) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { on(cmd); return next(ctx, cmd) }
+}
+func (onCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // During a rotation both secrets verify; afterwards only the new one.

@@ -32,6 +32,7 @@ type relay struct {
 	endpoints *endpoints
 	me        string
 
+	last   string    // the last event that round has passed on; "" if there are no endpoints
 	tidied time.Time // last run of tidy
 }
 
@@ -47,10 +48,16 @@ func (r *relay) run(ctx context.Context) {
 		r.warn(ctx, "relay events", err)
 		pause := r.cfg.Tick
 		switch {
-		case err != nil:
+		case err != nil || !mine:
 			pause = max(pause, time.Second)
 		case n == relayBatch:
 			pause = 0
+		case n == 0 && r.last != "": // nothing to do until there is an event, or the lease must be extended
+			if _, err = r.cfg.Events.Read(ctx, "", r.last, 1, relayHold/3); err == nil {
+				continue
+			}
+			r.warn(ctx, "wait for events", err)
+			pause = max(pause, time.Second)
 		}
 		if !sleep(ctx, pause) {
 			if mine { // the next one does not have to wait
@@ -94,6 +101,7 @@ type entry struct {
 // round creates the deliveries of a batch of events and returns the number of events.
 func (r *relay) round(ctx context.Context) (int, error) {
 	last, err := r.rdb.Get(ctx, event.RelayedKey()).Result()
+	r.last = last
 	if err != nil {
 		return 0, ignoreNil(err) // nil: no endpoints
 	}

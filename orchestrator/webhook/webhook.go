@@ -13,6 +13,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/webhook"
+	"muster/orchestrator/event"
 	"muster/tasks/workqueue"
 )
 
@@ -29,7 +30,8 @@ var (
 
 // Config configures a Service.
 type Config struct {
-	Redis redis.UniversalClient // Required.
+	Redis  redis.UniversalClient // Required.
+	Events *event.Stream         // of Redis. Defaults to a new one; share it, because it waits with one connection.
 	// Job returns the state of a job for messages, encodable as JSON, or nil if the job does not exist. Defaults to no states.
 	Job     func(ctx context.Context, id string) (any, error)
 	Static  []Static              // endpoints of the configuration. Defaults to none.
@@ -43,7 +45,7 @@ type Config struct {
 	Retry      time.Duration // before the second attempt; it doubles. Defaults to 5 seconds.
 	MaxRetry   time.Duration // between two attempts. Defaults to 3 hours.
 	Attempts   int           // of a delivery. Defaults to 19, with which the last is about a day after the first.
-	Tick       time.Duration // how often the relay looks for events. Defaults to 200 milliseconds.
+	Tick       time.Duration // between two batches of events. Defaults to 200 milliseconds.
 	Logger     *slog.Logger  // Defaults to none.
 }
 
@@ -70,6 +72,9 @@ func (c Config) withDefaults() Config {
 	number(&c.MaxPending, 200_000)
 	number(&c.Max, 100)
 	number(&c.Attempts, 19)
+	if c.Events == nil {
+		c.Events = event.New(c.Redis)
+	}
 	if c.Job == nil {
 		c.Job = func(context.Context, string) (any, error) { return nil, nil }
 	}
