@@ -12,31 +12,33 @@ import (
 )
 
 // Cancel ends a job: waiting work is not started, working agents find out with their next call, and ended items
-// stay. With cleanup its document is removed, unless another job has it. It returns ErrTerminal for a job
-// that has ended, and ErrNotFound.
-func (s *Service) Cancel(ctx context.Context, id string, cleanup bool) (Job, error) {
+// stay. With cleanup its document is removed, unless another job has it; cleaned reports whether it was. It returns
+// ErrTerminal for a job that has ended, and ErrNotFound.
+func (s *Service) Cancel(ctx context.Context, id string, cleanup bool) (j Job, cleaned bool, err error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
-		return Job{}, err
+		return Job{}, false, err
 	}
 	if r.status().Terminal() {
-		return Job{}, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
+		return Job{}, false, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
 	}
 	if r["kind"] != KindPipeline {
-		return s.cancelOther(ctx, id, r)
+		j, err = s.cancelOther(ctx, id, r)
+		return j, false, err
 	}
 	if err := s.flow.end(ctx, id, r, Cancelled, "job.cancelled", ""); err != nil {
-		return Job{}, err
+		return Job{}, false, err
 	}
 	if err := s.flow.advance(ctx, id); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "the next sweep stops the work of a cancelled job", "job", id, "err", err)
 	}
 	if cleanup {
-		if err := s.dropDocument(ctx, id, r.document()); err != nil {
-			return Job{}, err
+		if cleaned, err = s.dropDocument(ctx, id, r.document()); err != nil {
+			return Job{}, false, err
 		}
 	}
-	return s.Get(ctx, id)
+	j, err = s.Get(ctx, id)
+	return j, cleaned, err
 }
 
 func (s *Service) cancelOther(ctx context.Context, id string, r record) (Job, error) {
@@ -50,36 +52,30 @@ func (s *Service) cancelOther(ctx context.Context, id string, r record) (Job, er
 	return s.Get(ctx, id)
 }
 
-// dropDocument removes the document of a job that has ended, unless another job has it.
-func (s *Service) dropDocument(ctx context.Context, id string, d *Document) error {
+// dropDocument removes the document of a job that has ended, unless another job has it. It reports whether it did.
+func (s *Service) dropDocument(ctx context.Context, id string, d *Document) (bool, error) {
 	if d == nil || s.cfg.Documents == nil {
-		return nil
+		return false, nil
 	}
 	if err := s.rdb.SRem(ctx, documentKey(d.Hash), id).Err(); err != nil {
-		return fmt.Errorf("remove the document of job %s: %w", id, err)
+		return false, fmt.Errorf("remove the document of job %s: %w", id, err)
 	}
 	return s.removeDocument(ctx, d.Hash)
 }
 
 // removeDocument removes a document unless a job has it. A job that is created meanwhile keeps it, or learns that it is
 // gone: Create looks for it after the job has registered its use, and this looks for uses after it cannot be opened.
-func (s *Service) removeDocument(ctx context.Context, hash string) error {
+func (s *Service) removeDocument(ctx context.Context, hash string) (removed bool, err error) {
 	unused := func() (bool, error) {
 		n, err := s.rdb.SCard(ctx, documentKey(hash)).Result()
-		return n == 0, err
+		removed = n == 0
+		return removed, err
 	}
 	if ok, err := unused(); err != nil || !ok {
-		return err
+		return false, err
 	}
-	return s.cfg.Documents.Remove(hash, unused)
-}
-
-// KeepsDocument reports whether the document of a job is kept because another job has it, after Cancel with cleanup.
-func (s *Reader) KeepsDocument(ctx context.Context, j Job) (bool, error) {
-	if j.Document == nil {
-		return false, nil
-	}
-	return s.HasDocument(ctx, j.Document.Hash)
+	err = s.cfg.Documents.Remove(hash, unused)
+	return removed && err == nil, err
 }
 
 // HasDocument reports whether a job has the document with a hash.
@@ -278,7 +274,8 @@ func (s *Service) remove(ctx context.Context, id string, r record) error {
 	if err != nil || !last || s.cfg.Documents == nil {
 		return err
 	}
-	return s.removeDocument(ctx, r.document().Hash)
+	_, err = s.removeDocument(ctx, r.document().Hash)
+	return err
 }
 
 // drop removes a job that has ended. It reports whether no other job has its document, which stays.

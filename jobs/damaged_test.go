@@ -47,7 +47,7 @@ func TestDamagedItemIsListedAsFailed(t *testing.T) {
 func TestUsageOfADeletedJobLeavesNothing(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})
-		if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Delete(w.ctx, j.ID); err != nil {
@@ -96,7 +96,7 @@ func TestJobAfterADeletedFailedOneIsCancelled(t *testing.T) {
 		first := w.create(jobs.Request{})
 		next := w.create(jobs.Request{After: []string{first.ID}})
 		anyway := w.create(jobs.Request{After: []string{first.ID}, OnFailure: jobs.OnFailureRun})
-		if _, err := other.Cancel(w.ctx, first.ID, false); err != nil {
+		if _, _, err := other.Cancel(w.ctx, first.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Delete(w.ctx, first.ID); err != nil {

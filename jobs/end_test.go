@@ -52,7 +52,7 @@ func TestItemsRetriedInALaterSegmentAreWaitedFor(t *testing.T) {
 // Agents settle items while a job ends: its counts agree with its items, however it ends.
 func TestCountsOfAnEndedJobAgreeWithItsItems(t *testing.T) {
 	for name, end := range map[string]func(w *world, id string) error{
-		"cancel": func(w *world, id string) error { _, err := w.Cancel(w.ctx, id, false); return err },
+		"cancel": func(w *world, id string) error { _, _, err := w.Cancel(w.ctx, id, false); return err },
 		"fail":   func(w *world, id string) error { _, err := w.CompleteStage(w.ctx, id, "create", "no"); return err },
 		"time": func(w *world, id string) error {
 			if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+id, "timeout", 1).Err(); err != nil {
@@ -133,7 +133,7 @@ func TestJobCanBeCancelledAndDeletedInAFullRedis(t *testing.T) {
 	if _, _, err := w.Create(w.ctx, jobs.Request{Prompt: "more"}); err == nil {
 		t.Fatal("create in a full Redis: got no error")
 	}
-	got, err := w.Cancel(w.ctx, j.ID, false)
+	got, _, err := w.Cancel(w.ctx, j.ID, false)
 	if err != nil || got.Status != jobs.Cancelled || got.Items.Pending != 1 {
 		t.Fatalf("cancel in a full Redis: got %+v, %v", got, err)
 	}
@@ -157,7 +157,7 @@ func TestRecoveryLeavesACancelledJobSealed(t *testing.T) {
 			}
 			var sweep sync.WaitGroup
 			sweep.Go(func() { _ = w.Sweep(w.ctx) })
-			if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+			if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 				t.Fatal(err)
 			}
 			sweep.Wait()
@@ -180,7 +180,7 @@ func TestEndIsLoggedWithTheRequestOfTheJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+	if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	for {

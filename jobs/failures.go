@@ -88,15 +88,34 @@ func (s *ItemReader) InReview(ctx context.Context) (items int64, jobs int, err e
 	if err != nil {
 		return 0, 0, fmt.Errorf("list jobs with items in review: %w", err)
 	}
-	for _, id := range ids {
-		j, err := (&Reader{s.store}).Get(ctx, id)
-		if errors.Is(err, ErrNotFound) || err == nil && (j.Status.Terminal() || j.Items.Review == 0) {
+	records, err := s.fields(ctx, ids, "kind", "status", "final")
+	if err != nil {
+		return 0, 0, err
+	}
+	lanes, err := s.lanesOf(ctx, ids, records)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i, id := range ids {
+		if records[i]["kind"] == "" || records[i].status().Terminal() {
+			continue
+		}
+		p, err := s.plan(ctx, id)
+		if errors.Is(err, ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return 0, 0, err
 		}
-		items, jobs = items+j.Items.Review, jobs+1
+		var n int64
+		for _, st := range p.Stages {
+			if st.Review {
+				n += lanes[id][lane(st.Name)].Error
+			}
+		}
+		if n > 0 {
+			items, jobs = items+n, jobs+1
+		}
 	}
 	return items, jobs, nil
 }

@@ -2,7 +2,11 @@ package jobs_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -70,7 +74,7 @@ func endReviews(w *world, first, second string) {
 		w.t.Fatal(err)
 	}
 	w.until(second, jobs.Completed)
-	if _, err := w.Cancel(w.ctx, first, false); err != nil {
+	if _, _, err := w.Cancel(w.ctx, first, false); err != nil {
 		w.t.Fatal(err)
 	}
 	w.until(first, jobs.Cancelled)
@@ -115,34 +119,99 @@ func TestSweepListsReviews(t *testing.T) {
 	})
 }
 
-// commands counts commands to Redis.
-type commands struct{ n atomic.Int64 }
+// commands counts commands to Redis, and records those that read a whole record, prompt or context.
+type commands struct {
+	n     atomic.Int64
+	mu    sync.Mutex // guards whole
+	whole []string
+}
+
+func (c *commands) note(cmds ...redis.Cmder) {
+	c.n.Add(int64(len(cmds)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cmd := range cmds {
+		key := fmt.Sprint(append(cmd.Args(), "")[1])
+		if cmd.Name() == "hgetall" && strings.HasPrefix(key, "muster:{jobs}:j:") || strings.Contains(key, ":prompt:") || strings.Contains(key, ":ctx:") {
+			c.whole = append(c.whole, cmd.Name()+" "+key)
+		}
+	}
+}
 
 func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { c.n.Add(1); return next(ctx, cmd) }
+	return func(ctx context.Context, cmd redis.Cmder) error { c.note(cmd); return next(ctx, cmd) }
 }
 func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { c.n.Add(int64(len(cmds))); return next(ctx, cmds) }
+	return func(ctx context.Context, cmds []redis.Cmder) error { c.note(cmds...); return next(ctx, cmds) }
 }
 
-// The cost of a page of a job does not depend on the number of its items.
-func TestLookDoesNotDependOnTheItems(t *testing.T) {
-	t.Parallel()
+// newReader returns a world, and a service on the same Redis with its own client, whose commands are counted.
+func newReader(t *testing.T) (*world, *jobs.Service, *commands) {
+	t.Helper()
 	options, err := redis.ParseURL(redistest.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := newWorld(t, redis.NewClient(options), nil)
-	rdb := redis.NewClient(options) // that nothing else uses
+	rdb := redis.NewClient(options)
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	reader, err := jobs.New(jobs.Config{Client: client, Pipelines: named})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c commands
-	rdb.AddHook(&c)
+	c := &commands{}
+	rdb.AddHook(c)
+	return w, reader, c
+}
+
+// A call reads only the data that it returns: not the prompts and contexts of jobs, nor the records of skipped jobs.
+func TestCallsReadWhatTheyReturn(t *testing.T) {
+	t.Parallel()
+	w, reader, c := newReader(t)
+	large := strings.Repeat("x", jobs.MaxInline+1)
+	var j jobs.Job
+	for i := range 10 {
+		j = w.create(jobs.Request{Pipeline: "review", Prompt: fmt.Sprint(i, large), Context: json.RawMessage(`{"n":"` + large + `"}`)})
+		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "progressed", 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.emit("a")
+	if err := w.Fail(w.ctx, w.take("validator", "v"), errors.New("unclear"), 0, true); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		call    func() error
+		records int
+	}{
+		"Progress":       {func() error { _, err := reader.Progress(w.ctx, j.ID); return err }, 1},
+		"Summary":        {func() error { _, err := reader.Summary(w.ctx, j.ID); return err }, 1},
+		"Stuck":          {func() error { _, err := reader.Stuck(w.ctx); return err }, 10},
+		"InReview":       {func() error { _, _, err := reader.InReview(w.ctx); return err }, 0},
+		"List":           {func() error { _, err := reader.List(w.ctx, jobs.Filter{Limit: 2}); return err }, 2},
+		"List at offset": {func() error { _, err := reader.List(w.ctx, jobs.Filter{Limit: 2, Offset: 7}); return err }, 2},
+		"List two states": {func() error {
+			_, err := reader.List(w.ctx, jobs.Filter{Limit: 2, Offset: 7, Statuses: []jobs.Status{jobs.Created, jobs.Processing}})
+			return err
+		}, 2},
+		"List by name": {func() error {
+			_, err := reader.List(w.ctx, jobs.Filter{Limit: 2, Kind: jobs.KindPipeline, Name: "other"})
+			return err
+		}, 0},
+	} {
+		c.whole = nil
+		if err := row.call(); err != nil || len(c.whole) > row.records {
+			t.Errorf("%s: read %d whole values, %v, want at most %d: %v", name, len(c.whole), err, row.records, c.whole)
+		}
+	}
+}
+
+// The cost of a page of a job does not depend on the number of its items.
+func TestLookDoesNotDependOnTheItems(t *testing.T) {
+	t.Parallel()
+	w, reader, c := newReader(t)
 	var spent []int64
 	for _, n := range []int{10, 2000} {
 		j := w.create(jobs.Request{Pipeline: "review", Prompt: fmt.Sprint(n)})
@@ -169,7 +238,7 @@ func TestLookDoesNotDependOnTheItems(t *testing.T) {
 		before := c.n.Load()
 		look()
 		spent = append(spent, c.n.Load()-before)
-		if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		w.until(j.ID, jobs.Cancelled)

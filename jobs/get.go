@@ -25,6 +25,16 @@ func (s *Reader) Get(ctx context.Context, id string) (Job, error) {
 	return s.whole(ctx, id, r, false, nil)
 }
 
+// Summary returns a job without its usage, the rest of a large prompt, a large context, and the results of its stages, or
+// ErrNotFound.
+func (s *Reader) Summary(ctx context.Context, id string) (Job, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	return s.whole(ctx, id, r, true, nil)
+}
+
 // lanes are the counts of a job's stages by lane.
 type lanes map[string]workqueue.Counts
 

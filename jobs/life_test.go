@@ -1,12 +1,15 @@
 package jobs_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
 	"muster/jobs"
@@ -278,9 +281,15 @@ func TestCancelKeepsWhatHasEnded(t *testing.T) {
 		w.emit("a", "b", "c")
 		w.complete(w.take("validator", "v"), jobs.Answer{})
 		held := w.take("validator", "v")
-		got, err := w.Cancel(w.ctx, j.ID, true)
-		if err != nil || got.Status != jobs.Cancelled {
-			t.Fatalf("cancel: %+v, %v", got, err)
+		for _, d := range []*jobs.Document{nil, {Name: "same.pdf", Hash: "abc", Size: 1}} {
+			other := w.create(jobs.Request{Document: d, Prompt: "other"})
+			if _, cleaned, err := w.Cancel(w.ctx, other.ID, true); err != nil || cleaned {
+				t.Errorf("cancel of a job with document %v: cleaned %v, %v, want none cleaned", d, cleaned, err)
+			}
+		}
+		got, cleaned, err := w.Cancel(w.ctx, j.ID, true)
+		if err != nil || got.Status != jobs.Cancelled || !cleaned {
+			t.Fatalf("cancel: %+v, cleaned %v, %v", got, cleaned, err)
 		}
 		if want := (jobs.Counts{Total: 3, Integrated: 1, Pending: 2}); got.Items != want {
 			t.Errorf("items: got %+v, want %+v", got.Items, want)
@@ -296,7 +305,7 @@ func TestCancelKeepsWhatHasEnded(t *testing.T) {
 		if work, _, err := w.Take(w.ctx, "validator", "v", 5); err != nil || len(work) > 0 {
 			t.Errorf("work of a cancelled job: %+v, %v", work, err)
 		}
-		if _, err := w.Cancel(w.ctx, j.ID, false); !errors.Is(err, jobs.ErrTerminal) {
+		if _, _, err := w.Cancel(w.ctx, j.ID, false); !errors.Is(err, jobs.ErrTerminal) {
 			t.Errorf("cancel again: %v, want %v", err, jobs.ErrTerminal)
 		}
 		sameList(t, "documents", w.docs.names(), nil)
@@ -348,6 +357,35 @@ func TestSweepCompletesUnfinishedSteps(t *testing.T) {
 			return len(work) == 1 && work[0].JobID == other.ID
 		})
 		w.until(j.ID, jobs.Processing)
+	})
+}
+
+// The process that sweeps keeps the lead until its sweep has ended, however long it lasts.
+func TestSweepKeepsTheLead(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		const lead = "muster:{jobs}:sweep"
+		sweeps, end := make(chan struct{}, 1), make(chan struct{})
+		w := newWorld(t, rdb, func(cfg *jobs.Config) {
+			cfg.CheckEvery = 20 * time.Millisecond
+			cfg.Reconcile = func(ctx context.Context) error {
+				select {
+				case sweeps <- struct{}{}:
+				default:
+				}
+				select {
+				case <-end:
+				case <-ctx.Done():
+				}
+				return nil
+			}
+		})
+		<-sweeps
+		if err := rdb.PExpire(w.ctx, lead, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "the lead is renewed during the sweep", func() bool { return rdb.PTTL(w.ctx, lead).Val() < time.Minute })
+		close(end)
 	})
 }
 

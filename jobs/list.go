@@ -20,6 +20,9 @@ import (
 // atOnce bounds how many jobs one call reads at the same time.
 const atOnce = 8
 
+// MaxOffset bounds the jobs that a list skips.
+const MaxOffset = 10_000
+
 // listChunk bounds how many records are read in one round trip.
 const listChunk = 200
 
@@ -48,19 +51,20 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 	}
 	chunk := min(limit+1, listChunk) // one more, to know whether a page follows
 	if !exact || skip > 0 {
-		chunk = min(max(chunk, 50), listChunk)
+		chunk = listChunk
 	}
 	var chosen []string
-	var found []record
+	last := ""
 	for len(page.Next) == 0 {
-		ids, last, err := s.below(ctx, indexes, from, chunk)
+		var ids []string
+		ids, from, err = s.below(ctx, indexes, from, chunk)
 		if err != nil {
 			return Page{}, err
 		}
 		if len(ids) == 0 {
 			break
 		}
-		records, err := s.records(ctx, ids)
+		records, err := s.fields(ctx, ids, "seq", "kind", "name", "status", "labels")
 		if err != nil {
 			return Page{}, err
 		}
@@ -80,12 +84,15 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 				continue
 			}
 			if len(chosen) == limit {
-				page.Next = found[limit-1]["seq"]
+				page.Next = last
 				break
 			}
-			chosen, found = append(chosen, ids[i]), append(found, r)
+			chosen, last = append(chosen, ids[i]), r["seq"]
 		}
-		from = last
+	}
+	found, err := s.records(ctx, chosen)
+	if err != nil {
+		return Page{}, err
 	}
 	if page.Jobs, err = s.wholes(ctx, chosen, found); err != nil || f.NoUsage {
 		return page, err
@@ -154,8 +161,8 @@ func (f Filter) check() error {
 	if f.Limit < 0 || f.Limit > 1000 {
 		return bad("limit", "%d is not within 1 and 1000", f.Limit)
 	}
-	if f.Offset < 0 {
-		return bad("offset", "%d is below 0", f.Offset)
+	if f.Offset < 0 || f.Offset > MaxOffset {
+		return bad("offset", "%d is not within 0 and %d; use the cursor of the page before", f.Offset, MaxOffset)
 	}
 	if _, err := strconv.ParseInt(f.Cursor, 10, 64); err != nil && f.Cursor != "" {
 		return bad("cursor", "%.40q is not a cursor of this list", f.Cursor)
@@ -323,6 +330,30 @@ func (s *store) records(ctx context.Context, ids []string) ([]record, error) {
 	}
 	if err := s.addPipelines(ctx, out...); err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
+	}
+	return out, nil
+}
+
+// fields reads some fields of records in one round trip. Missing records are empty.
+func (s *store) fields(ctx context.Context, ids []string, names ...string) ([]record, error) {
+	got := make([]*redis.SliceCmd, len(ids))
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			got[i] = p.HMGet(ctx, recordKey(id), names...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	out := make([]record, len(ids))
+	for i, values := range got {
+		out[i] = record{}
+		for k, value := range values.Val() {
+			if value != nil {
+				out[i][names[k]] = toString(value)
+			}
+		}
 	}
 	return out, nil
 }

@@ -109,7 +109,12 @@ func (m *monitor) runSweeps(ctx context.Context) {
 		}
 		mine, err := m.lead(ctx, me)
 		if err == nil && mine {
+			renewing, stop := context.WithCancel(ctx)
+			var renewals errgroup.Group
+			renewals.Go(func() error { m.keepLead(renewing, me); return nil })
 			err = m.Sweep(ctx)
+			stop()
+			_ = renewals.Wait()
 		}
 		if err != nil && ctx.Err() == nil {
 			m.cfg.Logger.WarnContext(ctx, "open jobs were not looked at", "err", err)
@@ -131,6 +136,22 @@ func (m *monitor) lead(ctx context.Context, me string) (bool, error) {
 		return false, err
 	}
 	return true, m.rdb.PExpire(ctx, sweepKey, 2*m.limits.Load().CheckEvery).Err()
+}
+
+// keepLead renews the lead of this process until ctx is done, because a sweep can last longer than the lead.
+func (m *monitor) keepLead(ctx context.Context, me string) {
+	tick := time.NewTicker(m.limits.Load().CheckEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := m.lead(ctx, me); err != nil && ctx.Err() == nil {
+			m.cfg.Logger.WarnContext(ctx, "the lead of the sweep is not renewed", "err", err)
+		}
+	}
 }
 
 // Sweep visits all open jobs once: it advances them, fails jobs over their timeout, recovers stuck jobs, and deletes old

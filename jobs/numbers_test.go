@@ -52,7 +52,7 @@ func TestItemsOfAllJobsAreCounted(t *testing.T) {
 
 		// The numbers of a job that has ended stay, until it is deleted.
 		for _, id := range ids {
-			if _, err := w.Cancel(w.ctx, id, false); err != nil {
+			if _, _, err := w.Cancel(w.ctx, id, false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,7 +131,7 @@ func TestPendingJobsAreCounted(t *testing.T) {
 		if err := w.Track(w.ctx, "scrape_1", jobs.KindScrape, "shop", time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Cancel(w.ctx, last.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, last.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		page, err := w.List(w.ctx, jobs.Filter{Pending: true, Limit: 2})

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // paceWindow is the time over which the pace of a job is taken: the last minutes, not its whole life, so that it follows
@@ -22,17 +20,22 @@ const paceStep = 10 * time.Second
 
 // Progress returns how far a job is.
 func (s *Reader) Progress(ctx context.Context, id string) (Progress, error) {
-	_, p, err := s.Look(ctx, id)
+	_, p, err := s.look(ctx, id, true)
 	return p, err
 }
 
 // Look returns a job and how far it is, both of one moment.
 func (s *Reader) Look(ctx context.Context, id string) (Job, Progress, error) {
+	return s.look(ctx, id, false)
+}
+
+// look is Look for a job that may be brief; see whole.
+func (s *Reader) look(ctx context.Context, id string, brief bool) (Job, Progress, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
 		return Job{}, Progress{}, err
 	}
-	j, err := s.whole(ctx, id, r, false, nil)
+	j, err := s.whole(ctx, id, r, brief, nil)
 	if err != nil {
 		return Job{}, Progress{}, err
 	}
@@ -145,7 +148,7 @@ func (s *Reader) Stuck(ctx context.Context) ([]Stuck, error) {
 		if since := r.time("progressed"); since.IsZero() || now.Sub(since) < r.millis("stuck_after") {
 			return nil
 		}
-		j, err := s.whole(ctx, id, r, false, nil)
+		j, err := s.whole(ctx, id, r, true, nil)
 		if err != nil {
 			return err
 		}
@@ -178,51 +181,6 @@ func (s *store) eachOpen(ctx context.Context, in Status, fn func(id string, r re
 			}
 		}
 		cursor = last
-	}
-}
-
-// Wait returns a job once it has ended. It calls progress, if not nil, after each event of the job and at
-// least every so often.
-func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, progress func(Progress)) (Job, error) {
-	if every <= 0 {
-		every = time.Second
-	}
-	last := "0"
-	for {
-		if entries, err := s.rdb.XRevRangeN(ctx, s.eventKeys(id)[1], "+", "-", 1).Result(); err == nil && len(entries) > 0 {
-			last = entries[0].ID
-		}
-		p, err := s.Progress(ctx, id)
-		if err != nil {
-			return Job{}, err
-		}
-		if progress != nil {
-			progress(p)
-		}
-		if p.Status.Terminal() {
-			return s.Get(ctx, id)
-		}
-		s.nextEvent(ctx, id, last, every)
-		if ctx.Err() != nil {
-			return Job{}, context.Cause(ctx)
-		}
-	}
-}
-
-// nextEvent waits for an event of a job after the last one, at most for so long. Without a stream it sleeps.
-func (s *Reader) nextEvent(ctx context.Context, id, last string, limit time.Duration) {
-	began := time.Now()
-	if s.cfg.Emit.Keys != nil {
-		err := s.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{s.eventKeys(id)[1], last}, Count: 1, Block: max(limit, time.Millisecond)}).Err()
-		if err == nil {
-			return
-		}
-	}
-	t := time.NewTimer(limit - time.Since(began))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }
 

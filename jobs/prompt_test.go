@@ -40,7 +40,7 @@ func TestALargePromptHasAKeyOfItsOwn(t *testing.T) {
 		if text, _, err := w.Input(w.ctx, j.ID); err != nil || text != large {
 			t.Errorf("prompt: got %d bytes, %v", len(text), err)
 		}
-		if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Delete(w.ctx, j.ID); err != nil {
@@ -104,7 +104,7 @@ func TestALargeContextHasAKeyOfItsOwn(t *testing.T) {
 		if again, err := w.Rerun(w.ctx, j.ID); err != nil || string(again.Context) != string(large(4)) {
 			t.Errorf("next version: got a context of %d bytes, %v", len(again.Context), err)
 		}
-		if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Delete(w.ctx, j.ID); err != nil {
@@ -133,7 +133,7 @@ func TestAPipelineIsStoredOnceForItsJobs(t *testing.T) {
 			if j, err := other.Get(w.ctx, id); err != nil || len(j.Stages) != 2 {
 				t.Errorf("job %d: got %d stages, %v, want 2", i, len(j.Stages), err)
 			}
-			if _, err := w.Cancel(w.ctx, id, false); err != nil {
+			if _, _, err := w.Cancel(w.ctx, id, false); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.Delete(w.ctx, id); err != nil {

@@ -135,7 +135,7 @@ func TestSameWorkIsOneJob(t *testing.T) {
 		if j, created, err := w.Create(w.ctx, other); err != nil || !created || j.ID == first.ID {
 			t.Errorf("another document: %s, %v, %v", j.ID, created, err)
 		}
-		if _, err := w.Cancel(w.ctx, w.create(jobs.Request{Prompt: "q"}).ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, w.create(jobs.Request{Prompt: "q"}).ID, false); err != nil {
 			t.Fatal(err)
 		}
 		w.create(jobs.Request{Prompt: "q"}) // the one before was cancelled
@@ -278,7 +278,7 @@ func TestJobComesAfterOthers(t *testing.T) {
 
 		stopped := w.create(jobs.Request{After: []string{second.ID}})
 		runs := w.create(jobs.Request{After: []string{second.ID}, OnFailure: jobs.OnFailureRun})
-		if _, err := w.Cancel(w.ctx, second.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, second.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.until(stopped.ID, jobs.Cancelled); !strings.Contains(got.ErrorMessage, second.ID) {
@@ -312,7 +312,7 @@ func TestScheduleCreatesJobs(t *testing.T) {
 		if err != nil || int64(next) <= time.Now().UnixMilli() {
 			t.Errorf("next tick: %v, %v; want one to come", next, err)
 		}
-		if _, err := w.Cancel(w.ctx, s.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, s.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := rdb.ZScore(w.ctx, "muster:{jobs}:todo", s.ID).Err(); !errors.Is(err, redis.Nil) {
@@ -421,7 +421,7 @@ func TestListsFilterAndPage(t *testing.T) {
 		if err := w.Track(w.ctx, "scrape_shop_1", jobs.KindScrape, "shop", time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Cancel(w.ctx, ids[3], false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, ids[3], false); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -534,7 +534,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 		if err := w.Delete(w.ctx, a.ID); err == nil {
 			t.Error("delete of a job that has not ended: got no error")
 		}
-		if _, err := w.Cancel(w.ctx, a.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, a.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Delete(w.ctx, a.ID); err != nil {
@@ -544,7 +544,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 			t.Errorf("a deleted job: %v, want %v", err, jobs.ErrNotFound)
 		}
 		sameList(t, "documents while another job has them", w.docs.names(), []string{"h1"})
-		if _, err := w.Cancel(w.ctx, b.ID, false); err != nil {
+		if _, _, err := w.Cancel(w.ctx, b.ID, false); err != nil {
 			t.Fatal(err)
 		}
 		testutil.Eventually(t, "a job that is older than Keep is deleted", func() bool {

@@ -54,7 +54,7 @@ func TestJobsAreKeptByKindAndState(t *testing.T) {
 			w.emit()
 			w.until(completed.ID, jobs.Completed)
 			cancelled = w.create(jobs.Request{})
-			if _, err := w.Cancel(w.ctx, cancelled.ID, false); err != nil {
+			if _, _, err := w.Cancel(w.ctx, cancelled.ID, false); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.Track(w.ctx, "scrape_shop", jobs.KindScrape, "shop", time.Now()); err != nil {

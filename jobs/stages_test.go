@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"muster/jobs"
 )
@@ -90,36 +89,6 @@ func TestFailedItemsOfARunningJobAreTriedAgain(t *testing.T) {
 		w.complete(creator, jobs.Answer{})
 		if done := w.until(j.ID, jobs.Completed); done.Items.Integrated != 2 || done.Items.Failed != 0 {
 			t.Errorf("items: got %+v, want both integrated", done.Items)
-		}
-	})
-}
-
-// Wait reports the progress until the job has ended, however it ends.
-func TestWaitReportsProgressUntilTheEnd(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		for _, want := range []jobs.Status{jobs.Completed, jobs.Cancelled} {
-			j := w.create(jobs.Request{})
-			first := w.take("creator", "c1")
-			var told []jobs.Status
-			got, err := w.Wait(w.ctx, j.ID, 10*time.Millisecond, func(p jobs.Progress) {
-				if told = append(told, p.Status); len(told) > 1 {
-					return
-				}
-				if want == jobs.Cancelled {
-					_, err := w.Cancel(w.ctx, j.ID, false)
-					if err != nil {
-						t.Error(err)
-					}
-					return
-				}
-				w.complete(first, jobs.Answer{})
-			})
-			if err != nil || got.Status != want || len(told) < 2 || told[0] != jobs.Processing || told[len(told)-1] != want {
-				t.Errorf("wait: got %s, %v, progress %v; want %s, first processing", got.Status, err, told, want)
-			}
-		}
-		if _, err := w.Wait(w.ctx, "none", time.Second, nil); !errors.Is(err, jobs.ErrNotFound) {
-			t.Errorf("an unknown job: got %v, want %v", err, jobs.ErrNotFound)
 		}
 	})
 }

@@ -266,7 +266,7 @@ type Filter struct {
 	Context  map[string]string // values of declared keys of the context
 	Label    string
 	Cursor   string // next of the page before
-	Offset   int    // jobs to leave out; for callers that count pages
+	Offset   int    // jobs to leave out, up to MaxOffset; for callers that count pages
 	Limit    int    // from 1 to 1000; 0 means 50
 	NoUsage  bool   // omit the usage
 }

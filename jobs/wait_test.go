@@ -11,33 +11,6 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Wait returns with the event of the end, not at the next interval.
-func TestWaitReturnsWithTheLastEvent(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		j := w.create(jobs.Request{Pipeline: "setting"})
-		work := w.take("creator", "c")
-		done := make(chan jobs.Job, 1)
-		looks := make(chan struct{}, 100)
-		go func() {
-			got, err := w.Wait(w.ctx, j.ID, time.Hour, func(jobs.Progress) { looks <- struct{}{} })
-			if err != nil {
-				t.Error(err)
-			}
-			done <- got
-		}()
-		<-looks
-		w.complete(work, jobs.Answer{})
-		select {
-		case got := <-done:
-			if got.Status != jobs.Completed {
-				t.Errorf("got %s, want completed", got.Status)
-			}
-		case <-w.ctx.Done():
-			t.Error("Wait has not returned")
-		}
-	})
-}
-
 // BenchmarkSchedule measures how late the jobs of a schedule are created.
 func BenchmarkSchedule(b *testing.B) {
 	ctx := b.Context()

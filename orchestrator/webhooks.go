@@ -38,7 +38,7 @@ type jobSummary struct {
 
 // summarize returns the summary of a job, or nil if the job does not exist.
 func summarize(ctx context.Context, service *jobs.Service, id string) (any, error) {
-	j, err := service.Get(ctx, id)
+	j, err := service.Summary(ctx, id)
 	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, new(*jobs.FieldError)) { // deleted, or the ID of an unlisted scrape
 		return nil, nil
 	}

@@ -13,8 +13,8 @@ import (
 	"muster/orchestrator/monitor"
 )
 
-// waitEvery is how often the progress of a job that is waited for is read.
-const waitEvery = 500 * time.Millisecond
+// waitEvery is how often the progress of a job that is waited for is read, in addition to after each event.
+const waitEvery = 2 * time.Second
 
 // waited waits for a job and shows it. It returns an error unless the job is completed and, depending on --fail-on, without
 // failed items.

@@ -107,19 +107,8 @@ func (c jobCommands) edit(ctx context.Context, in *editInput) (*jobOutput, error
 }
 
 func (c jobCommands) cancel(ctx context.Context, in *cancelInput) (out client.CancelledJob, err error) {
-	j, err := c.jobs.Cancel(ctx, in.ID, in.Cleanup)
-	if err != nil {
-		return out, err
-	}
-	removed := in.Cleanup
-	if removed {
-		kept, err := c.jobs.KeepsDocument(ctx, j)
-		if err != nil {
-			return out, err
-		}
-		removed = !kept
-	}
-	return client.CancelledJob{Success: true, JobID: in.ID, Status: j.Status, Cleanup: removed}, nil
+	j, cleaned, err := c.jobs.Cancel(ctx, in.ID, in.Cleanup)
+	return client.CancelledJob{Success: err == nil, JobID: in.ID, Status: j.Status, Cleanup: cleaned}, err
 }
 
 func (c jobCommands) retry(ctx context.Context, in *retryInput) (client.RetriedJob, error) {

@@ -77,7 +77,7 @@ func addEvents(s *server, read readEvents) {
 	op.Metadata[waitsKey] = true
 	route(s, op, 0, func(ctx context.Context, in *jobEventsInput) (*streamOutput, error) {
 		if s.cfg.Jobs != nil {
-			if _, err := s.cfg.Jobs.Get(ctx, in.ID); err != nil {
+			if _, err := s.cfg.Jobs.Summary(ctx, in.ID); err != nil {
 				return nil, err
 			}
 		}

@@ -49,7 +49,7 @@ type jobsInput struct {
 	Label   string   `query:"label" maxLength:"100"`
 	Context []string `query:"context,explode" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
 	Cursor  string   `query:"cursor" maxLength:"500" doc:"next of the previous page"`
-	Offset  int      `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"number of jobs to skip"`
+	Offset  int      `query:"offset" default:"0" minimum:"0" maximum:"10000" doc:"number of jobs to skip; use a cursor for more"`
 	Limit   int      `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"jobs of a page"`
 }
 
@@ -87,7 +87,7 @@ func statusFilter(words []string) (f jobs.Filter) {
 // unversionedJobsInput selects jobs as the first release did.
 type unversionedJobsInput struct {
 	Status []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
-	Offset int      `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"number of jobs to skip"`
+	Offset int      `query:"offset" default:"0" minimum:"0" maximum:"10000" doc:"number of jobs to skip; use a cursor for more"`
 	Limit  int      `query:"limit" default:"50" minimum:"1" maximum:"100" doc:"jobs of a page"`
 }
 

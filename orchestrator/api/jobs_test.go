@@ -146,7 +146,7 @@ func TestErrorsOfTheServices(t *testing.T) {
 	h, f := handler(t, cfg), populate(t, cfg, "")
 	ended, _, err := cfg.Jobs.Create(t.Context(), jobs.Request{Prompt: "p", Dedupe: jobs.DedupeAllow})
 	if err == nil {
-		_, err = cfg.Jobs.Cancel(t.Context(), ended.ID, false)
+		_, _, err = cfg.Jobs.Cancel(t.Context(), ended.ID, false)
 	}
 	if err != nil {
 		t.Fatal(err)

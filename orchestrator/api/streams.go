@@ -107,7 +107,7 @@ func addDocuments(s *server) {
 		if err := s.reads(ctx, in.ID); err != nil {
 			return nil, err
 		}
-		j, err := s.cfg.Jobs.Get(ctx, in.ID)
+		j, err := s.cfg.Jobs.Summary(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -23,7 +23,7 @@ import (
 //
 // The modes child and embedded start at 4, or with Reuse at 2 without 3. The mode external stops at 3.
 func (s *Server) start(ctx context.Context) error {
-	if err := errors.Join(os.MkdirAll(s.cfg.DataDir, 0o755), os.MkdirAll(s.cfg.folder().redisDir(), 0o700)); err != nil {
+	if err := os.MkdirAll(s.cfg.folder().redisDir(), 0o700); err != nil {
 		return unwritable(s.cfg.DataDir, err)
 	}
 	for _, dir := range []string{s.cfg.DataDir, s.cfg.folder().redisDir()} {

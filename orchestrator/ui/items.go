@@ -72,7 +72,7 @@ func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	var err error
-	if d.Job, err = c.Jobs.Get(ctx, id); err != nil {
+	if d.Job, err = c.Jobs.Summary(ctx, id); err != nil {
 		return webui.View{}, noJob(id, err)
 	}
 	var items []jobs.Item

@@ -179,7 +179,7 @@ func TestPageOfAJobThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	j := w.create(pipeline.Default, "p")
-	if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+	if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	w.until(j.ID, jobs.Cancelled)

@@ -89,7 +89,7 @@ func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Quest
 
 func (c jobChanges) cancel(ctx context.Context, r *http.Request) (webui.Result, error) {
 	id := r.PathValue("job")
-	_, err := c.Jobs.Cancel(ctx, id, r.PostFormValue("cleanup") != "")
+	_, _, err := c.Jobs.Cancel(ctx, id, r.PostFormValue("cleanup") != "")
 	return webui.Result{To: jobURL(id)}, noJob(id, err)
 }
 

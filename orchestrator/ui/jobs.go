@@ -96,7 +96,7 @@ func (c jobPages) orScrape(page http.Handler) http.Handler {
 		if c.Sites != nil && r.Header.Get("If-None-Match") == "" {
 			ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
 			defer cancel()
-			j, err := c.Jobs.Get(ctx, id)
+			j, err := c.Jobs.Summary(ctx, id)
 			if err != nil || j.Kind == jobs.KindScrape {
 				if _, err := c.Sites.Job(ctx, id); err == nil {
 					toScrape(w, r)

@@ -109,7 +109,7 @@ func (p searchPage) wholeJob(ctx context.Context, q string) (string, error) {
 	if p.cfg.Jobs == nil {
 		return "", nil
 	}
-	_, err := p.cfg.Jobs.Get(ctx, q)
+	_, err := p.cfg.Jobs.Summary(ctx, q)
 	switch {
 	case err == nil:
 		return prefix + "/jobs/" + url.PathEscape(q), nil
