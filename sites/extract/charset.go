@@ -24,14 +24,14 @@ type Charset struct {
 	From string // bom, utf-8 body, definition, header, meta, bytes, default
 }
 
-// certain is the number of multi-byte sequences in a valid UTF-8 body above which header, meta and definition are ignored:
-// another charset is then very unlikely.
+// certain is the surplus of valid multi-byte sequences from which header, meta and definition are ignored: another charset is then
+// very unlikely.
 const certain = 8
 
-// Decode converts a page to UTF-8. It takes the charset from the first of these: a byte order mark; the body, if it is valid
-// UTF-8 with non-ASCII characters, and either no charset is declared or there are too many such characters for another charset;
-// the definition, which may be nil; the Content-Type header; the meta element in the first 4 KiB; windows-1252. Invalid bytes
-// become U+FFFD.
+// Decode converts a page to UTF-8. It takes the charset from the first of these: a byte order mark; the body, if most of its
+// non-ASCII sequences are valid UTF-8, and either no charset is declared or there are too many of them for another charset; the
+// definition, which may be nil; the Content-Type header; the meta element in the first 4 KiB; windows-1252. Invalid bytes become
+// U+FFFD.
 func Decode(body []byte, contentType string, def *definition.Definition) ([]byte, Charset) {
 	for _, m := range marks() {
 		if bytes.HasPrefix(body, []byte(m.prefix)) {
@@ -43,23 +43,23 @@ func Decode(body []byte, contentType string, def *definition.Definition) ([]byte
 	if def != nil {
 		label = def.Encoding
 	}
-	high := multiByte(body)
-	if high >= certain || high > 0 && header == "" && label == "" {
-		return body, Charset{"utf-8", "utf-8 body"}
+	surplus := utf8Surplus(body)
+	if surplus >= certain || surplus > 0 && header == "" && label == "" {
+		return validUTF8(body), Charset{"utf-8", "utf-8 body"}
 	}
 	meta := declaredCharset(body[:min(len(body), 4096)])
 	for _, c := range []struct{ label, from string }{{label, "definition"}, {header, "header"}, {meta, "meta"}} {
 		enc, name := lookup(c.label)
 		switch {
-		case enc == nil, name == "utf-8" && high < 0 && wrongUTF8(body):
-			continue // unknown, or declared as UTF-8 and invalid
+		case enc == nil, name == "utf-8" && surplus < 0:
+			continue // unknown, or declared as UTF-8 and mostly invalid
 		case name == "utf-8":
-			return bytes.ToValidUTF8(body, []byte("\uFFFD")), Charset{name, c.from}
+			return validUTF8(body), Charset{name, c.from}
 		}
 		return decodeWith(enc, body), Charset{name, c.from}
 	}
-	if high >= 0 {
-		return body, Charset{"utf-8", "default"}
+	if surplus >= 0 {
+		return validUTF8(body), Charset{"utf-8", "default"}
 	}
 	return decodeWith(charmap.Windows1252, body), Charset{"windows-1252", "default"}
 }
@@ -148,14 +148,16 @@ func lookup(label string) (encoding.Encoding, string) {
 func decodeWith(enc encoding.Encoding, body []byte) []byte {
 	out, err := enc.NewDecoder().Bytes(body)
 	if err != nil {
-		return bytes.ToValidUTF8(body, []byte("\uFFFD"))
+		return validUTF8(body)
 	}
 	return out
 }
 
-// multiByte counts the non-ASCII characters, or returns -1 if body is not valid UTF-8. An incomplete sequence at the end is
-// allowed.
-func multiByte(body []byte) int {
+func validUTF8(body []byte) []byte { return bytes.ToValidUTF8(body, []byte("\uFFFD")) }
+
+// utf8Surplus returns the number of valid multi-byte sequences in body minus the number of invalid bytes. An incomplete sequence at
+// the end does not count.
+func utf8Surplus(body []byte) int {
 	n := 0
 	for i := 0; i < len(body); {
 		if body[i] < utf8.RuneSelf {
@@ -163,33 +165,15 @@ func multiByte(body []byte) int {
 			continue
 		}
 		r, size := utf8.DecodeRune(body[i:])
-		if r == utf8.RuneError && size == 1 {
-			if len(body)-i < utf8.UTFMax && !utf8.FullRune(body[i:]) {
-				return n
-			}
-			return -1
+		switch {
+		case r != utf8.RuneError || size > 1:
+			n++
+		case len(body)-i < utf8.UTFMax && !utf8.FullRune(body[i:]):
+			return n
+		default:
+			n--
 		}
-		n++
 		i += size
 	}
 	return n
-}
-
-// wrongUTF8 reports whether more than one in ten non-ASCII characters is invalid: such a page is in another charset.
-func wrongUTF8(body []byte) bool {
-	good, bad := 0, 0
-	for i := 0; i < len(body); {
-		if body[i] < utf8.RuneSelf {
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRune(body[i:])
-		if r == utf8.RuneError && size == 1 {
-			bad++
-		} else {
-			good++
-		}
-		i += size
-	}
-	return bad*10 > good+bad
 }

@@ -79,17 +79,24 @@ func TestDecodeUTF16(t *testing.T) {
 	}
 }
 
-// A few invalid bytes do not change the charset or the rest of a page.
+// A few invalid bytes change neither the charset nor the rest of a page.
 func TestInvalidBytesAreReplaced(t *testing.T) {
 	t.Parallel()
-	body := []byte(russian + "\xff" + german)
-	got, how := Decode(body, "text/html; charset=utf-8", nil)
-	if want := russian + "\uFFFD" + german; string(got) != want {
-		t.Errorf("got %q by %+v", got, how)
-	}
-	cut := []byte(russian)[:len(russian)-2]
-	if _, how := Decode(cut, "", nil); how.Name != "utf-8" {
-		t.Errorf("cut in a character: got %+v, want utf-8", how)
+	json := "{\"t\":\"Привет\",\"u\":\"X\xff\"}"
+	for _, c := range []struct{ body, contentType, want string }{
+		{russian + "\xff" + german, "text/html; charset=utf-8", russian + "\uFFFD" + german},
+		{russian + "\xff" + german, "text/html", russian + "\uFFFD" + german},
+		{russian + "\xff" + german, "text/html; charset=iso-8859-1", russian + "\uFFFD" + german},
+		{json, "application/json", strings.ReplaceAll(json, "\xff", "\uFFFD")},
+		{json, "application/json; charset=utf-8", strings.ReplaceAll(json, "\xff", "\uFFFD")},
+		{`<meta charset="utf-8">` + "dé\xffjà", "", `<meta charset="utf-8">dé` + "\uFFFDjà"},
+		{"dé\xff\xffjà vu", "text/html; charset=utf-8", "dé\uFFFDjà vu"},
+		{russian[:len(russian)-2], "", russian[:len(russian)-3] + "\uFFFD"},
+		{"caf\xe9 noir", "text/html; charset=utf-8", "café noir"},
+	} {
+		if got, how := Decode([]byte(c.body), c.contentType, nil); string(got) != c.want {
+			t.Errorf("%q of %q: got %q by %+v, want %q", c.body, c.contentType, got, how, c.want)
+		}
 	}
 }
 
