@@ -87,6 +87,8 @@ func (c *checker) checkSite(def *Definition) *url.URL {
 	case err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https"):
 		c.problemAt(def.At, "base_url", "%q is not an http or https URL with a host", def.BaseURL)
 		base = nil
+	case base.User != nil:
+		c.problemAt(def.At, "base_url", withLogin)
 	}
 	for i, h := range def.Hosts {
 		name, port := SplitHost(strings.ToLower(h))
@@ -112,6 +114,9 @@ func (c *checker) checkSite(def *Definition) *url.URL {
 	}
 	return base
 }
+
+// withLogin is the problem of a URL with a login, which would be in the records.
+const withLogin = "must not contain a login; send it as the header Authorization; see headers"
 
 func (c *checker) oneOf(got, missing string, allowed []string, at Pos, key string) string {
 	if got == "" {
@@ -171,6 +176,8 @@ func (c *checker) checkStart(def *Definition, base *url.URL) {
 		u, err := base.Parse(ref)
 		if err != nil {
 			c.problemAt(s.At, "start", "invalid URL %q: %s", ref, err)
+		} else if u.User != nil && base.User == nil {
+			c.problemAt(s.At, "start", withLogin)
 		} else if !def.InScope(u) {
 			c.problemAt(s.At, "start", "%s is outside the site's scope; add %q to hosts, or check scope", u, hostOf(u))
 		}

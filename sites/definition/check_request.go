@@ -79,7 +79,9 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 		s.Login.check(c, def, base)
 	}
 	if s.Start != "" && base != nil {
-		if u, err := base.Parse(s.Start); err != nil || !def.InScope(u) {
+		if u, err := base.Parse(s.Start); err == nil && u.User != nil && base.User == nil {
+			c.problemAt(s.At, "session.start", withLogin)
+		} else if err != nil || !def.InScope(u) {
 			c.problemAt(s.At, "session.start", "%q is outside the site's scope; check hosts and scope", s.Start)
 		}
 	}

@@ -212,7 +212,7 @@ func TestWithBase(t *testing.T) {
 	if def.InScope(parse("http://127.0.0.1:8001/x")) || !def.InScope(parse("http://shop.example/x")) {
 		t.Error("got a changed definition, want it unchanged")
 	}
-	for _, bad := range []string{"127.0.0.1:8001", "ftp://x", "::"} {
+	for _, bad := range []string{"127.0.0.1:8001", "ftp://x", "::", "http://u:p@x"} {
 		if _, err := def.WithBase(bad); err == nil {
 			t.Errorf("base %q: got no error, want one", bad)
 		}

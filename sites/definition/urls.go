@@ -31,8 +31,8 @@ func (d *Definition) WithBase(base string) (*Definition, error) {
 		return d, nil
 	}
 	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, &Problem{Text: "invalid base URL " + base + ": must be an http or https URL with a host"}
+	if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, &Problem{Text: "invalid base URL: must be an http or https URL with a host and without a login"}
 	}
 	if u.Path == "" {
 		u.Path = "/"
@@ -60,7 +60,7 @@ func (d *Definition) Move(u *url.URL) *url.URL {
 		return u
 	}
 	moved := *u
-	moved.Scheme, moved.Host, moved.User = d.rebase.Scheme, d.rebase.Host, d.rebase.User
+	moved.Scheme, moved.Host = d.rebase.Scheme, d.rebase.Host
 	rest := strings.TrimPrefix(u.Path, strings.TrimSuffix(old.Path, "/"))
 	moved.Path = strings.TrimSuffix(d.rebase.Path, "/") + "/" + strings.TrimPrefix(rest, "/")
 	moved.RawPath = ""

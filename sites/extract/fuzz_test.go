@@ -45,7 +45,7 @@ func FuzzLinks(f *testing.F) {
 			t.Errorf("%q: got %q", header, next)
 		}
 		p := Page{URL: page, Header: http.Header{"Content-Type": {"text/html"}}, Body: []byte(body)}
-		if u := p.Refresh(); u != nil && (u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" || u.String() == page.String()) {
+		if u := p.Refresh(); u != nil && (u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" || u.User != nil || u.String() == page.String()) {
 			t.Errorf("%q: got %s", body, u)
 		}
 	})

@@ -10,7 +10,8 @@ import (
 )
 
 // reference returns the URL of a reference of the page as browsers do: relative to the page's base, with backslashes
-// as slashes, stray percent signs escaped, and the query in the charset of the page.
+// as slashes, stray percent signs escaped, escaped dot segments resolved, and the query in the charset of the page. A login in it
+// is dropped.
 func (d *Doc) reference(ref string) (*url.URL, error) {
 	ref = strings.NewReplacer("\n", "", "\r", "", "\t", "", " ", "%20").Replace(strings.TrimSpace(ref))
 	at := strings.IndexAny(ref, "?#")
@@ -22,7 +23,7 @@ func (d *Doc) reference(ref string) (*url.URL, error) {
 	if scheme == "" || strings.EqualFold(scheme, "http:") || strings.EqualFold(scheme, "https:") {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
-	path = escapeStray(path)
+	path = plainDots(escapeStray(path))
 	u, err := d.base.Parse(path + rest)
 	if err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func (d *Doc) reference(ref string) (*url.URL, error) {
 			return nil, err
 		}
 	}
-	u.RawQuery = d.query(u.RawQuery)
+	u.RawQuery, u.User = d.query(u.RawQuery), nil
 	return u, nil
 }
 
@@ -46,9 +47,10 @@ func schemeOf(ref string) string {
 	return name + ":"
 }
 
-// query escapes the characters of a query beyond ASCII, in the charset of the page.
+// query escapes the characters of a query that browsers escape, those beyond ASCII in the charset of the page.
 func (d *Doc) query(q string) string {
-	if strings.IndexFunc(q, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
+	escaped := func(r rune) bool { return r >= 0x7f || r <= ' ' || strings.ContainsRune(`"'<>`, r) }
+	if strings.IndexFunc(q, escaped) < 0 {
 		return q
 	}
 	var enc *encoding.Encoder
@@ -58,11 +60,11 @@ func (d *Doc) query(q string) string {
 	var b strings.Builder
 	for _, r := range q {
 		s := string(r)
-		if r < utf8.RuneSelf {
+		if !escaped(r) {
 			b.WriteString(s)
 			continue
 		}
-		if enc != nil {
+		if enc != nil && r >= utf8.RuneSelf {
 			if t, err := enc.String(s); err == nil {
 				s = t
 			}
@@ -70,6 +72,17 @@ func (d *Doc) query(q string) string {
 		b.WriteString(strings.ReplaceAll(url.QueryEscape(s), "+", "%20"))
 	}
 	return b.String()
+}
+
+// plainDots decodes the escaped dots of dot segments.
+func plainDots(path string) string {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if dots := strings.ReplaceAll(strings.ToLower(s), "%2e", "."); dots == "." || dots == ".." {
+			segments[i] = dots
+		}
+	}
+	return strings.Join(segments, "/")
 }
 
 // escapeStray escapes percent signs that are not part of an escape.
