@@ -15,8 +15,8 @@ var refreshForm = regexp.MustCompile(`(?is)^\s*[0-3]?(?:\.\d*)?\s*[;,\s]\s*(?:ur
 // refreshWithin is how much of a page is searched for a meta refresh, in bytes.
 const refreshWithin = 32 << 10
 
-// Refresh returns the target of the page's <meta http-equiv=refresh>, or nil. One that reloads the page, or is for
-// clients without JavaScript, is ignored.
+// Refresh returns the target of the page's <meta http-equiv=refresh>, or nil. One that is for clients without JavaScript is ignored,
+// and one that reloads the page too, unless the response set a cookie: the site checks whether clients return it.
 func (p Page) Refresh() *url.URL {
 	head := p.Body[:min(len(p.Body), refreshWithin)]
 	if !bytes.Contains(head, []byte("efresh")) && !bytes.Contains(head, []byte("EFRESH")) {
@@ -55,7 +55,7 @@ func (p Page) Refresh() *url.URL {
 					return nil
 				}
 				u.Fragment, u.RawFragment = "", ""
-				if u.String() == p.URL.String() {
+				if u.String() == p.URL.String() && p.Header.Get("Set-Cookie") == "" {
 					return nil
 				}
 				return u

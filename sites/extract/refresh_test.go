@@ -35,4 +35,9 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", strings.TrimSpace(body), got, want)
 		}
 	}
+	u, _ := url.Parse("http://shop.example/p/1")
+	check := Page{URL: u, Header: http.Header{"Set-Cookie": {"seen=1"}}, Body: []byte(`<meta http-equiv=refresh content="0; url=/p/1#x">`)}
+	if to := check.Refresh(); to == nil || to.String() != u.String() {
+		t.Errorf("reload after a cookie: got %v, want %s", to, u)
+	}
 }

@@ -72,6 +72,14 @@ func faulty() http.Handler {
 	mux.HandleFunc("/refreshed-loop", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `<meta http-equiv=refresh content="0; url=?n=%s1">`, r.URL.Query().Get("n"))
 	})
+	mux.HandleFunc("/cookie", func(w http.ResponseWriter, r *http.Request) { // a page that reloads itself until the cookie returns
+		if _, err := r.Cookie("seen"); err == nil {
+			fmt.Fprint(w, page)
+			return
+		}
+		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "1"})
+		fmt.Fprint(w, `<meta http-equiv=refresh content="1; url=/cookie">`)
+	})
 	mux.HandleFunc("/image", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "image/png")
 		fmt.Fprint(w, "png")
@@ -126,7 +134,7 @@ func TestResponsesAreClassified(t *testing.T) {
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
 		"/404": Gone, "/410": Gone, "/418": ClientError, "/204": Empty, "/407": ClientError, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
 		"/big": TooBig, "/bomb": TooBig, "/cut": Truncated, "/cut-gzip": Truncated, "/cut-chunks": Truncated, "/slow": Timeout, "/loop": Redirect, "/away": Redirect,
-		"/refreshed": OK, "/refreshed-loop": Redirect, "/refreshed-away": Redirect, "/refreshed-wall": OK,
+		"/refreshed": OK, "/refreshed-loop": Redirect, "/refreshed-away": Redirect, "/refreshed-wall": OK, "/cookie": OK,
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -137,12 +145,13 @@ func TestResponsesAreClassified(t *testing.T) {
 	}
 }
 
-// Get returns the target of redirects and refreshes. For a challenge it returns the page itself, which Inspect recognizes.
+// Get returns the target of redirects and refreshes, in a session also of a refresh that checks cookies. For a challenge it returns the page itself, which Inspect recognizes.
 func TestGetFollowsRedirectsAndRefreshes(t *testing.T) {
 	t.Parallel()
-	c, base := fromFaulty(t)
+	def, base := site(t, faulty().ServeHTTP, quick+"session: {}\n")
+	c := NewClient(Config{Definition: def, Clock: free{}})
 	for path, want := range map[string]struct{ at, body string }{
-		"/ok": {"/ok", page}, "/moved": {"/ok", page}, "/refreshed": {"/ok", page}, "/refreshed-wall": {"/refreshed-wall", wall},
+		"/ok": {"/ok", page}, "/moved": {"/ok", page}, "/refreshed": {"/ok", page}, "/refreshed-wall": {"/refreshed-wall", wall}, "/cookie": {"/cookie", page},
 	} {
 		got, err := c.Get(t.Context(), base+path, definition.KindDetail)
 		if err != nil {

@@ -45,6 +45,8 @@ func (c *Client) refreshTarget(page extract.Page, hops int) (*url.URL, error) {
 	}
 	to = c.def.Move(to)
 	switch {
+	case hops > 0 && to.String() == page.URL.String():
+		return nil, nil // the site does not insist on its cookie, or the client keeps none
 	case hops == c.def.Limits.Redirects:
 		return nil, errRedirects
 	case !c.def.InScope(to) && isChallenge(to):
