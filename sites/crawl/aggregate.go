@@ -35,7 +35,7 @@ func invalidIn(res extract.Result, err error) error {
 func pageOf(url string, info workqueue.Info, y yield) report.Page {
 	return report.Page{
 		URL: url, State: info.State, Attempts: info.Attempts, Note: info.Note, Class: y.Class,
-		Records: y.Records, Invalid: y.Invalid, Hits: y.Hits, Faults: y.Faults, Bytes: y.Bytes, Duplicate: y.Duplicate,
+		Records: y.Records, Invalid: y.Invalid, Hits: y.Hits, Faults: y.Faults, Bytes: y.Bytes, Outside: y.Outside, Duplicate: y.Duplicate,
 		Took: time.Duration(y.Took) * time.Millisecond,
 	}
 }
@@ -163,6 +163,9 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 			sum.Add(p)
 			if info.Kind != definition.KindDetail && info.State != workqueue.StateDone && !p.End && y.Class != fetch.Enough {
 				missing("listing page %s failed: %s", v.URL, info.Note)
+			}
+			if y.Broken != "" {
+				missing("sitemap %s was not read completely: %s", v.URL, y.Broken)
 			}
 			if y.Repeats != "" {
 				repeats = append(repeats, repeat{v.URL, y.Repeats, y.Unfollowed})

@@ -75,7 +75,7 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 	if err != nil {
 		return nil, err
 	}
-	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via}
+	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via, Broken: res.Broken, Outside: res.Outside}
 	for _, l := range res.Links {
 		if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
 			to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1}

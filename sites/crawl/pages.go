@@ -55,6 +55,9 @@ type yield struct {
 	Hits   map[string]map[string]int `json:"hits,omitempty"`
 	Faults extract.Faults            `json:"faults,omitempty"`
 	Bytes  int                       `json:"bytes,omitempty"` // of the decompressed page
+	// Broken and Outside are of a sitemap; see extract.Result.
+	Broken  string `json:"broken,omitempty"`
+	Outside int    `json:"outside,omitempty"`
 	// RetryAfter is the time from which the site allows the next request for a failed page, if known.
 	RetryAfter time.Time `json:"retry_after,omitzero"`
 	// Duplicate is the address of a page with the same content, or "".

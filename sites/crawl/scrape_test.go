@@ -416,7 +416,8 @@ func TestProgressCountsPagesInChunks(t *testing.T) {
 	}
 }
 
-// Of a sitemap's URLs only those within the scope of the site are fetched.
+// Of a sitemap's URLs only those within the scope of the site are fetched; the others are counted. A sitemap that breaks off makes
+// the job INCOMPLETE.
 func TestSitemapOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
@@ -425,7 +426,7 @@ func TestSitemapOfAnotherHost(t *testing.T) {
 		for i := range 50_000 {
 			fmt.Fprintf(w, "<url><loc>http://127.0.0.2:1/item/%d</loc></url>", i)
 		}
-		fmt.Fprint(w, "<url><loc>http://shop.example/item/0</loc></url><url><loc>http://shop.example/item/0;jsessionid=7?utm_source=x</loc></url></urlset>")
+		fmt.Fprint(w, "<url><loc>http://shop.example/item/0</loc></url><url><loc>http://shop.example/item/0;jsessionid=7?utm_source=x</loc></url><url><loc>/item/1\x01</loc></url></urlset>")
 	})
 	mux.HandleFunc("/item/0", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "<h1 class=name>Item</h1><p class=price>1 €</p>%s", strings.Repeat("<p>words about the item</p>", 20))
@@ -437,8 +438,12 @@ func TestSitemapOfAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
-	if sum.Pages != 2 || sum.Errors != 0 || sum.ByType["item"] != 1 {
-		t.Errorf("got %+v, want 2 pages and 1 item", sum)
+	if sum.Pages != 2 || sum.Errors != 0 || sum.ByType["item"] != 1 || sum.Outside != 50_000 {
+		t.Errorf("got %+v, want 2 pages, 1 item and 50,000 URLs outside the site", sum)
+	}
+	want := fmt.Sprintf("[sitemap %s/sitemap.xml was not read completely: the sitemap ends after 50002 entries: XML syntax error on line 1: illegal character code U+0001]", site.URL)
+	if sum.Status != report.StatusIncomplete || fmt.Sprint(sum.Missing) != want {
+		t.Errorf("got %s, missing %s, want INCOMPLETE, %s", sum.Status, sum.Missing, want)
 	}
 }
 

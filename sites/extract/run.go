@@ -55,6 +55,9 @@ type Result struct {
 	Hits map[string]map[string]int
 	// Faults counts the faults by type.field.
 	Faults Faults
+	// Broken is the reason why the rest of a sitemap could not be read, or "". Outside counts its distinct URLs outside the site.
+	Broken  string
+	Outside int
 }
 
 // Fault counts the faults of a field.

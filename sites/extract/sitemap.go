@@ -6,18 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
-
-	"golang.org/x/net/html/charset"
 
 	"muster/internal/contentencoding"
 	"muster/sites/definition"
 )
 
 // Sitemap extracts the links from a sitemap (sitemaps.org): XML, an index of other sitemaps, or text with one URL per line; any
-// of them may be compressed with gzip. An XML error after the first entry ends the sitemap. URLs that are outside the site or not
-// allowed by the definition are dropped.
+// of them may be compressed with gzip. An XML error after the first entry ends the sitemap: Result.Broken has the error. URLs that
+// are outside the site are counted in Result.Outside; those that the definition does not allow are dropped.
 func Sitemap(def *definition.Definition, p Page) (Result, error) {
 	body := p.Body
 	for times := 0; times < 2 && bytes.HasPrefix(body, []byte{0x1f, 0x8b}); times++ {
@@ -27,20 +24,21 @@ func Sitemap(def *definition.Definition, p Page) (Result, error) {
 		}
 		body = unpacked
 	}
-	s := &sitemap{def: def, base: p.URL, start: p.Start, seen: map[string]bool{}}
-	text := bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")))
-	if !bytes.HasPrefix(text, []byte("<")) {
-		for line := range strings.Lines(string(text)) {
-			if line = strings.TrimSpace(line); strings.HasPrefix(line, "http") {
-				s.add(line, definition.KindDetail)
-			}
-		}
-		return Result{Links: s.links}, nil
+	s := &sitemap{def: def, start: p.Start, seen: map[string]bool{}, doc: &Doc{Page: p, base: p.URL}}
+	body, s.doc.Charset = Decode(body, p.Header.Get("Content-Type"), def)
+	body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\uFEFF")))
+	read := s.readText
+	if bytes.HasPrefix(body, []byte("<")) {
+		read = s.readXML
 	}
-	if err := s.read(bytes.NewReader(body)); err != nil && s.entries == 0 {
+	err := read(body)
+	switch {
+	case err != nil && s.entries == 0:
 		return Result{}, fmt.Errorf("read sitemap: %w", err)
+	case err != nil:
+		s.res.Broken = fmt.Sprintf("the sitemap ends after %d entries: %v", s.entries, err)
 	}
-	return Result{Links: s.links}, nil
+	return s.res, nil
 }
 
 func gunzip(body []byte, limit int64) ([]byte, error) {
@@ -60,38 +58,61 @@ func gunzip(body []byte, limit int64) ([]byte, error) {
 
 type sitemap struct {
 	def     *definition.Definition
-	base    *url.URL
+	doc     *Doc
 	start   int
 	seen    map[string]bool
-	links   []Link
+	res     Result
 	entries int
 }
 
 func (s *sitemap) add(ref, kind string) {
 	s.entries++
-	u, err := s.base.Parse(strings.TrimSpace(ref))
+	u, err := s.doc.reference(ref)
 	if err != nil {
 		return
 	}
-	if u = s.def.Move(u); !s.def.InScope(u) || (kind == definition.KindDetail && !s.def.InSitemap(s.start, u)) || s.seen[u.String()] {
+	u = s.def.Move(u)
+	u.Fragment, u.RawFragment = "", ""
+	switch text := u.String(); {
+	case s.seen[text]:
 		return
+	case !s.def.InScope(u):
+		s.res.Outside++
+	case kind == definition.KindSitemap || s.def.InSitemap(s.start, u):
+		s.res.Links = append(s.res.Links, Link{URL: text, Kind: kind, Start: s.start})
 	}
 	s.seen[u.String()] = true
-	s.links = append(s.links, Link{URL: u.String(), Kind: kind, Start: s.start})
 }
 
-// read parses the XML. The element that contains a loc determines whether it is a page or a sitemap.
-func (s *sitemap) read(r io.Reader) error {
-	dec := xml.NewDecoder(r)
+// readText reads a text sitemap. Lines that are not URLs are comments.
+func (s *sitemap) readText(body []byte) error {
+	for line := range strings.FieldsFuncSeq(string(body), func(r rune) bool { return r == '\r' || r == '\n' }) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "http") || strings.HasPrefix(line, "/") {
+			s.add(line, definition.KindDetail)
+		}
+	}
+	if s.entries == 0 {
+		return errors.New("neither XML nor text with URLs")
+	}
+	return nil
+}
+
+// readXML reads an XML sitemap. The element that contains a loc determines whether it is a page or a sitemap.
+func (s *sitemap) readXML(body []byte) error {
+	dec := xml.NewDecoder(bytes.NewReader(body))
 	dec.Strict = false
-	dec.CharsetReader = charset.NewReaderLabel
+	dec.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // decoded
 	var path []string
+	var loc strings.Builder
 	known := false
 	for {
 		tok, err := dec.Token()
 		if errors.Is(err, io.EOF) {
-			if !known {
+			switch {
+			case !known:
 				return errors.New("neither urlset nor sitemapindex found")
+			case len(path) > 0:
+				return io.ErrUnexpectedEOF
 			}
 			return nil
 		}
@@ -105,19 +126,20 @@ func (s *sitemap) read(r io.Reader) error {
 			if path = append(path, name); len(path) > 32 {
 				return errors.New("nested too deeply")
 			}
+			loc.Reset()
 		case xml.EndElement:
-			if len(path) > 0 {
-				path = path[:len(path)-1]
-			}
-		case xml.CharData:
-			if n := len(path); n >= 2 && path[n-1] == "loc" && len(bytes.TrimSpace(t)) > 0 {
+			if n := len(path); n >= 2 && path[n-1] == "loc" && strings.TrimSpace(loc.String()) != "" {
 				switch path[n-2] {
 				case "url":
-					s.add(string(t), definition.KindDetail)
+					s.add(loc.String(), definition.KindDetail)
 				case "sitemap":
-					s.add(string(t), definition.KindSitemap)
+					s.add(loc.String(), definition.KindSitemap)
 				}
 			}
+			path = path[:max(len(path)-1, 0)]
+			loc.Reset()
+		case xml.CharData:
+			loc.Write(t)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,15 +23,34 @@ func TestSitemap(t *testing.T) {
 		return b.String()
 	}
 	const urls = `<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="http://x/image"><url><loc> http://shop.example/a?x=1&amp;y=2 </loc><image:image><image:loc>http://shop.example/i.png</image:loc></image:image></url><url><loc>http://other.example/b</loc></url><url><loc>/c</loc></url><url><loc>http://shop.example/c</loc></url></urlset>`
-	for name, c := range map[string]struct{ body, want string }{
-		"urls":       {urls, "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c"},
-		"gzip":       {zip(urls), "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c"},
-		"gzip twice": {zip(zip(urls)) + "junk", "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c"},
-		"index":      {`<sitemapindex><sitemap><loc>http://shop.example/s1.xml.gz</loc></sitemap></sitemapindex>`, "sitemap http://shop.example/s1.xml.gz"},
-		"text":       {"http://shop.example/a\r\nhttp://shop.example/b\n# no\n", "detail http://shop.example/a, detail http://shop.example/b"},
-		"cut":        {urls[:len(urls)-60], "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c"},
-		"other host": {"<urlset>" + strings.Repeat("<url><loc>http://other.example/x</loc></url>", 5_000) + "</urlset>", ""},
-		"empty set":  {"<urlset></urlset>", ""},
+	xml := func(locs ...string) string {
+		return "<urlset><url><loc>" + strings.Join(locs, "</loc></url><url><loc>") + "</loc></url></urlset>"
+	}
+	const outside = "http://other.example/x"
+	for name, c := range map[string]struct {
+		body, want, broken string
+		outside            int
+	}{
+		"urls":                     {urls, "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c", "", 1},
+		"gzip":                     {zip(urls), "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c", "", 1},
+		"gzip twice":               {zip(zip(xml("/a"))) + "junk", "detail http://shop.example/a", "", 0},
+		"gzip and zeros":           {zip(xml("/a")) + strings.Repeat("\x00", 500), "detail http://shop.example/a", "", 0},
+		"gzip in two members":      {zip(xml("/a")[:12]) + zip(xml("/a")[12:]), "detail http://shop.example/a", "", 0},
+		"index":                    {`<sitemapindex><sitemap><loc>http://shop.example/s1.xml.gz</loc></sitemap></sitemapindex>`, "sitemap http://shop.example/s1.xml.gz", "", 0},
+		"text":                     {"http://shop.example/a\r\nhttp://shop.example/b\n# no\n/c", "detail http://shop.example/a, detail http://shop.example/b, detail http://shop.example/c", "", 0},
+		"text with CR only":        {"http://shop.example/a\rhttp://shop.example/b\r", "detail http://shop.example/a, detail http://shop.example/b", "", 0},
+		"text in UTF-16":           {string(encode(t, "utf-16le", "\uFEFFhttp://shop.example/é\n")), "detail http://shop.example/%C3%A9", "", 0},
+		"XML in UTF-16":            {string(encode(t, "utf-16be", "\uFEFF"+`<?xml version="1.0" encoding="UTF-16"?>`+xml("/é"))), "detail http://shop.example/%C3%A9", "", 0},
+		"XML in latin-1":           {string(encode(t, "windows-1252", `<?xml version="1.0" encoding="ISO-8859-1"?>`+xml("/é", "?q=é"))), "detail http://shop.example/%C3%A9, detail http://shop.example/sitemap.xml?q=%E9", "", 0},
+		"cut":                      {urls[:len(urls)-30], "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c", "the sitemap ends after 3 entries: XML syntax error on line 1: unexpected EOF", 1},
+		"cut between entries":      {urls[:strings.LastIndex(urls, "<url>")], "detail http://shop.example/a?x=1&y=2, detail http://shop.example/c", "the sitemap ends after 3 entries: XML syntax error on line 1: unexpected EOF", 1},
+		"control character":        {xml("/a", "/b\x01", "/c"), "detail http://shop.example/a", "the sitemap ends after 1 entries: XML syntax error on line 1: illegal character code U+0001", 0},
+		"invalid byte":             {xml("/é", "/b", "/c\xff"), "detail http://shop.example/%C3%A9, detail http://shop.example/b, detail http://shop.example/c%EF%BF%BD", "", 0},
+		"comment and CDATA in loc": {xml("http://shop.example/<!-- c -->p5", "<![CDATA[/p?a=1&b]]>=2"), "detail http://shop.example/p5, detail http://shop.example/p?a=1&b=2", "", 0},
+		"login and fragment":       {xml("http://u:p@shop.example/a#b", "/a"), "detail http://shop.example/a", "", 0},
+		"other host":               {xml(slices.Repeat([]string{outside}, 5_000)...), "", "", 1},
+		"other scheme":             {xml("ftp://shop.example/x", outside, "/a"), "detail http://shop.example/a", "", 2},
+		"empty set":                {"<urlset></urlset>", "", "", 0},
 	} {
 		u, _ := url.Parse("http://shop.example/sitemap.xml")
 		res, err := Sitemap(def, Page{URL: u, Body: []byte(c.body)})
@@ -42,8 +62,8 @@ func TestSitemap(t *testing.T) {
 		for _, l := range res.Links {
 			got = append(got, l.Kind+" "+l.URL)
 		}
-		if g := strings.Join(got, ", "); g != c.want {
-			t.Errorf("%s: got %s, want %s", name, g, c.want)
+		if g := strings.Join(got, ", "); g != c.want || res.Broken != c.broken || res.Outside != c.outside {
+			t.Errorf("%s: got %s, %q, %d outside, want %s, %q, %d", name, g, res.Broken, res.Outside, c.want, c.broken, c.outside)
 		}
 	}
 	two := define(t, "records: {r: {fields: {v: b}}}\n")
@@ -54,7 +74,7 @@ func TestSitemap(t *testing.T) {
 			t.Errorf("of start %d: got %d links, %v, want %d", start, len(res.Links), err, want)
 		}
 	}
-	for name, body := range map[string]string{"HTML": "<html><body>no</body></html>", "broken gzip": "\x1f\x8b\x00", "bomb": zip(strings.Repeat(" ", 2<<20)), "deep": strings.Repeat("<a>", 1000)} {
+	for name, body := range map[string]string{"HTML": "<html><body>no</body></html>", "broken gzip": "\x1f\x8b\x00", "bomb": zip(strings.Repeat(" ", 2<<20)), "deep": strings.Repeat("<a>", 1000), "gzip three times": zip(zip(zip(urls))), "text without URLs": "Not found", "cut at the head": urls[:60]} {
 		if res, err := Sitemap(def, Page{URL: u, Body: []byte(body)}); err == nil {
 			t.Errorf("%s: got no error and %d links, want an error", name, len(res.Links))
 		}

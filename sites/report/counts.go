@@ -17,11 +17,12 @@ import (
 
 // Counts are totals of pages. The zero value has no pages.
 type Counts struct {
-	Pages   int                 `json:"pages"`          // fetched and read
-	Skipped int                 `json:"skipped"`        // gone, forbidden by robots.txt, or beyond the limits of the job
-	Errors  int                 `json:"errors"`         // not fetched
-	Ends    int                 `json:"ends,omitempty"` // of Skipped: numbered listing pages after the last one
-	Invalid int                 `json:"invalid"`        // records that failed their checks
+	Pages   int                 `json:"pages"`             // fetched and read
+	Skipped int                 `json:"skipped"`           // gone, forbidden by robots.txt, or beyond the limits of the job
+	Errors  int                 `json:"errors"`            // not fetched
+	Ends    int                 `json:"ends,omitempty"`    // of Skipped: numbered listing pages after the last one
+	Invalid int                 `json:"invalid"`           // records that failed their checks
+	Outside int                 `json:"outside,omitempty"` // URLs in sitemaps that are outside the site
 	ByClass map[fetch.Class]int `json:"by_class,omitempty"`
 	Samples []Failure           `json:"samples,omitempty"`
 	Groups  []Group             `json:"groups,omitempty"` // failed pages by reason
@@ -71,6 +72,7 @@ type Page struct {
 	Hits      map[string]map[string]int // as Counts.Fields
 	Faults    extract.Faults
 	Bytes     int
+	Outside   int           // see Counts.Outside
 	End       bool          // see Counts.Ends
 	Duplicate string        // address of a page with the same content, or ""
 	Took      time.Duration // response time; 0 without a response
@@ -94,6 +96,7 @@ func (c *Counts) Add(p Page) {
 		c.Ends++
 	}
 	c.Invalid += p.Invalid
+	c.Outside += p.Outside
 	c.Bytes += int64(p.Bytes)
 	if p.Duplicate != "" {
 		c.Duplicates++
@@ -121,6 +124,7 @@ func (c *Counts) Merge(o Counts) {
 	c.Ends += o.Ends
 	c.Errors += o.Errors
 	c.Invalid += o.Invalid
+	c.Outside += o.Outside
 	c.Duplicates += o.Duplicates
 	c.DuplicateExample = cmp.Or(c.DuplicateExample, o.DuplicateExample)
 	if c.ByClass == nil {

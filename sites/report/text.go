@@ -37,6 +37,9 @@ func (s *Summary) writeTotals(w io.Writer) {
 	}
 	row("records", "%d extracted, %d invalid, %d duplicates, %d written: %d new, %d changed, %d unchanged; %d gone",
 		s.Extracted, s.Invalid, max(s.Extracted-s.Records, 0), s.Records, s.Changes.New, s.Changes.Changed, s.Changes.Unchanged, s.Changes.Gone)
+	if s.Outside > 0 {
+		row("outside", "%d URLs in sitemaps are not in hosts or scope", s.Outside)
+	}
 	if s.Duplicates > 0 {
 		row("same pages", "%d pages duplicate another page, such as %s", s.Duplicates, s.DuplicateExample)
 	}

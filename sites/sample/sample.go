@@ -97,6 +97,9 @@ func Of(def *definition.Definition, page extract.Page) (View, error) {
 		}
 		res, err := extract.Sitemap(def, page)
 		v.links(res)
+		if err == nil && res.Broken != "" {
+			err = errors.New(res.Broken)
+		}
 		return v, err
 	}
 	doc, err := extract.Parse(def, page)
