@@ -229,21 +229,34 @@ func isoDate(text string) day {
 	if m := yearForm.FindStringSubmatch(text); m != nil {
 		return day{year: digits(m[1]), month: max(digits(m[2]), 1), day: 1, to: len(text)}
 	}
-	at := isoForm.FindStringSubmatchIndex(text)
-	if at == nil {
-		return day{}
+	for from := 0; ; {
+		at := isoForm.FindStringSubmatchIndex(text[from:])
+		if at == nil {
+			return day{}
+		}
+		for i := range at {
+			at[i] += from
+		}
+		d := day{year: digits(text[at[2]:at[3]]), month: digits(text[at[4]:at[5]]), day: 1, from: at[2], to: at[5] + 1}
+		if at[6] >= from {
+			d.day, d.to = digits(text[at[6]:at[7]]), at[7]
+		}
+		if d.inCalendar() {
+			return d
+		}
+		from = at[5] // a number such as 0888-12-34
 	}
-	d := day{year: digits(text[at[2]:at[3]]), month: digits(text[at[4]:at[5]]), day: 1, from: at[2], to: at[5] + 1}
-	if at[6] >= 0 {
-		d.day, d.to = digits(text[at[6]:at[7]]), at[7]
-	}
-	return d
+}
+
+// inCalendar reports whether year, month and day are in the range of dates.
+func (d day) inCalendar() bool {
+	return d.year >= 1000 && d.month >= 1 && d.month <= 12 && d.day >= 1 && d.day <= 31
 }
 
 // numericDate parses 3.4.2024, 3/4/24, 2024/4/3 and similar forms. It returns the position also with an error.
 func numericDate(text string, o DateOptions) (day, error) {
 	at := yearFirst.FindStringSubmatchIndex(text)
-	ymd := at != nil
+	ymd := at != nil && day{year: digits(text[at[2]:at[3]]), month: digits(text[at[6]:at[7]]), day: digits(text[at[10]:at[11]])}.inCalendar()
 	if !ymd {
 		at = numericForm.FindStringSubmatchIndex(text)
 	}
@@ -372,7 +385,11 @@ func relativeDate(text string, o DateOptions) (string, error) {
 				return slices.ContainsFunc(begin, func(b string) bool { return strings.HasPrefix(m[2], b) })
 			})
 			if unit >= 0 {
-				return o.since(text, span.sign*max(digits(m[1]), 1), unit)
+				n, err := strconv.Atoi(m[1])
+				if err != nil {
+					n = 1 // an hour ago
+				}
+				return o.since(text, span.sign*n, unit)
 			}
 		}
 	}
