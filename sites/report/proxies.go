@@ -10,7 +10,7 @@ import (
 // ProxyUsage counts the responses of a job by proxy. The pool counts requests without a response.
 type ProxyUsage struct {
 	Proxies   int     `json:"proxies"`
-	Responses int     `json:"answers"`
+	Responses int     `json:"responses"`
 	Failures  int     `json:"failures"`
 	Worst     []Proxy `json:"worst,omitempty"` // up to five proxies with the most failures
 }
@@ -18,7 +18,7 @@ type ProxyUsage struct {
 // Proxy counts the responses of a job through a proxy.
 type Proxy struct {
 	Proxy     string `json:"proxy"`
-	Responses int    `json:"answers"`
+	Responses int    `json:"responses"`
 	Failures  int    `json:"failures"` // responses without a page: blocked, errors, unreadable bodies
 }
 

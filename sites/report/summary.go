@@ -24,7 +24,7 @@ type Summary struct {
 	Failed  string         `json:"failed,omitempty"`  // file with the failed pages
 	Missing []string       `json:"missing,omitempty"` // reasons for INCOMPLETE: failed listing pages, and limits with the number of remaining pages
 	Limits  []string       `json:"limits,omitempty"`  // limits of the definition that ended the job; the site may have more
-	Proxies *ProxyUsage    `json:"ways,omitempty"`    // nil if no proxy was used
+	Proxies *ProxyUsage    `json:"proxies,omitempty"` // nil if no proxy was used
 	// Sessions counts ended sessions by reason; nil if the site has none.
 	Sessions map[string]int `json:"sessions,omitempty"`
 	Delays   map[string]int `json:"delays,omitempty"`  // number of waits of pages, by crawl.Delay
