@@ -22,8 +22,8 @@ func isXPath(text string) bool {
 // xpathQuery is a compiled XPath expression. Its root is the searched element: //a in a record finds the links of the record.
 // Axes such as ancestor and preceding-sibling reach outside the element.
 type xpathQuery struct {
-	mu   sync.Mutex // evaluation changes the state of an expression
-	expr *xpath.Expr
+	text string
+	free sync.Pool // of *xpath.Expr, for one evaluation at a time: it changes the state of an expression
 }
 
 func parseXPath(text string) (q *xpathQuery, err error) {
@@ -32,25 +32,31 @@ func parseXPath(text string) (q *xpathQuery, err error) {
 			err = fmt.Errorf("bad XPath %s: %v", strconv.Quote(text), p)
 		}
 	}()
-	expr, err := xpath.Compile(strings.TrimSpace(strings.TrimPrefix(text, "xpath:")))
+	q = &xpathQuery{text: strings.TrimSpace(strings.TrimPrefix(text, "xpath:"))}
+	expr, err := xpath.Compile(q.text)
 	if err != nil {
 		return nil, fmt.Errorf("bad XPath %s: %w; XPath 1.0 is supported, such as //div[@class='price']/text()", strconv.Quote(text), err)
 	}
-	return &xpathQuery{expr: expr}, nil
+	q.free.Put(expr)
+	return q, nil
 }
 
 // all returns the found nodes in document order and without duplicates, which the library does not ensure: //div//a yields a link
 // once per enclosing div, and a union yields one side after the other. The contents of templates and noscripts are skipped unless
 // aside is set. Attributes and computed strings and numbers are returned as text nodes.
 func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	expr, ok := q.free.Get().(*xpath.Expr)
+	if !ok {
+		expr = xpath.MustCompile(q.text)
+	}
 	defer func() {
 		if recover() != nil {
 			nodes = nil // an expression that does not apply here finds nothing
+			return
 		}
+		q.free.Put(expr)
 	}()
-	switch v := q.expr.Evaluate(htmlquery.CreateXPathNavigator(n)).(type) {
+	switch v := expr.Evaluate(htmlquery.CreateXPathNavigator(n)).(type) {
 	case *xpath.NodeIterator:
 		hits := map[*html.Node]*xpathHit{}
 		for v.MoveNext() {

@@ -6,6 +6,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -349,7 +350,7 @@ func (b *Book) missing(met map[[16]byte]struct{}, job Job, enc *json.Encoder, go
 			rest = append(rest, p)
 		}
 	}
-	slices.SortFunc(rest, func(a, b place) int { return int(a.at/2 - b.at/2) })
+	slices.SortFunc(rest, func(a, b place) int { return cmp.Compare(a.at, b.at) })
 	for _, p := range rest {
 		e, err := b.entry(p)
 		if err != nil {
