@@ -272,7 +272,7 @@ func (s *Reader) waiting(ctx context.Context, j *Job, r record) (string, error) 
 		return "for its dependencies: " + strings.Join(j.After, ", "), nil
 	}
 	if j.Status == Created {
-		served, err := s.runs.get(ctx, s.isRunning)
+		served, err := s.runs.get(ctx, s.IsRunning)
 		if err != nil || served {
 			return "", err
 		}
@@ -326,8 +326,8 @@ func (s *Reader) missing(ctx context.Context, j *Job) ([]string, error) {
 	return slices.Compact(missing), nil
 }
 
-// isRunning reports whether Run runs in a process.
-func (s *Reader) isRunning(ctx context.Context) (bool, error) {
+// IsRunning reports whether Run runs in a process.
+func (s *Reader) IsRunning(ctx context.Context) (bool, error) {
 	n, err := s.rdb.Exists(ctx, sweepKey).Result()
 	if err != nil {
 		return false, fmt.Errorf("look for the process that runs jobs: %w", err)

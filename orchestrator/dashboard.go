@@ -79,7 +79,7 @@ func (s *System) apiConfig() (api.Config, error) {
 	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, s.proxies, s.Breakers
 	served.Queue = s.ArtifactQueue
 	served.Lease = s.cfg().Jobs.Lease
-	served.Sites, served.Check, served.Tracing = s.Sites, s.health().Run, s.tracing
+	served.Sites, served.Check, served.Tracing = s.Sites, s.health, s.tracing
 	served.Timing = api.NewTiming()
 	served.Metrics = metrics.Handler(s.metrics(served))
 	return served, nil
@@ -88,22 +88,23 @@ func (s *System) apiConfig() (api.Config, error) {
 // agentHeartbeat returns the expected heartbeat interval of agents: the interval of their registration, and at least 15 s.
 func agentHeartbeat(cfg config.Jobs) time.Duration { return max(cfg.Lease/3, 15*time.Second) }
 
-// health returns the checks of the system: Redis, its memory, workers, agents, scrapes without progress and, if sources
+// health checks the system: Redis, its memory, the orchestrator, workers, agents, scrapes without progress and, if sources
 // are configured, proxies.
-func (s *System) health() *health.Registry {
-	r, cfg := &health.Registry{}, s.Config()
-	r.Add(health.Redis(s.Client.Writable, cfg.Redis.PingTimeout))
-	r.Add(health.Memory(health.MemoryInfo(s.Client)))
-	r.Add(health.Workers(s.Client.Workers, cfg.Workers.PingTimeout))
-	r.Add(health.Agents(func(ctx context.Context) ([]health.AgentState, error) {
+func (s *System) health(ctx context.Context) health.Report {
+	cfg := s.Config()
+	checks := []health.Check{health.Redis(s.Client.Writable, cfg.Redis.PingTimeout), health.Memory(health.MemoryInfo(s.Client))}
+	running := s.Jobs.IsRunning
+	if s.alone { // the record of a killed process expires later
+		running = func(context.Context) (bool, error) { return false, nil }
+	}
+	checks = append(checks, health.Orchestrator(running), health.Workers(s.Client.Workers, cfg.Workers.PingTimeout), health.Agents(func(ctx context.Context) ([]health.AgentState, error) {
 		agents, err := s.Agents.List(ctx)
 		list := make([]health.AgentState, len(agents))
 		for i, a := range agents {
 			list[i] = health.AgentState{Name: a.Name, State: a.State, Why: a.Health}
 		}
 		return list, err
-	}, agent.StateUnavailable))
-	r.Add(health.Scrapes(func(ctx context.Context) ([]string, error) {
+	}, agent.StateUnavailable), health.Scrapes(func(ctx context.Context) ([]string, error) {
 		stalled, err := sites.StalledJobs(ctx, s.Client)
 		list := make([]string, len(stalled))
 		for i, j := range stalled {
@@ -112,7 +113,7 @@ func (s *System) health() *health.Registry {
 		return list, err
 	}))
 	if cfg.Proxies.HasSources() {
-		r.Add(health.Proxies(s.Pool.Usable, func() int { return s.Config().Proxies.MinUsable }))
+		checks = append(checks, health.Proxies(s.Pool.Usable, func() int { return s.Config().Proxies.MinUsable }))
 	}
-	return r
+	return health.Run(ctx, checks)
 }

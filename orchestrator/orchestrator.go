@@ -132,8 +132,10 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		// A forced stop must not keep Redis from saving its data.
 		return o.redis.Stop(context.WithoutCancel(ctx))
 	})
-	for _, w := range o.redis.Warnings() {
-		o.opts.Logger.Warn(w)
+	if !o.opts.Reuse { // a command for a moment does not repeat the warnings of the orchestrator
+		for _, w := range o.redis.Warnings() {
+			o.opts.Logger.Warn(w)
+		}
 	}
 
 	client, err := tasks.Connect(ctx, o.redis.URL())
@@ -149,6 +151,7 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	o.scope.add("services", func(context.Context) error { return o.System.Close() })
+	o.alone = o.opts.Reuse && o.redis.Mode() != redisd.External
 	if o.redis.Mode() == redisd.Embedded {
 		if err := o.Keys.MarkVolatile(ctx); err != nil {
 			return err

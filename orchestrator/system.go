@@ -64,6 +64,7 @@ type System struct {
 	logger  *slog.Logger
 	proxies *proxies.Service
 	judge   *probe.JudgeServer // nil if proxies.judges is set
+	alone   bool               // no other process uses the Redis, and this one does not run Serve
 	direct  sync.Once          // guards the warning about direct scrapes
 }
 

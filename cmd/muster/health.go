@@ -27,7 +27,7 @@ func healthCommand(env environment) *cli.Command {
 	})
 	return &cli.Command{
 		Name:  "health",
-		Usage: "check Redis, workers, agents and the proxy pool; exit 1 unless all are healthy",
+		Usage: "check Redis, workers, agents and the proxy pool; exit 1 if one has failed",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "url", Usage: "only check that `URL` returns 200, as in http://localhost:8000/health"},
 			serverFlag(), watchFlag(), jsonFlag(),

@@ -25,12 +25,23 @@ func Redis(ping func(context.Context) error, limit time.Duration) Check {
 	}}
 }
 
+// Orchestrator checks that a process runs jobs, agents and schedules.
+func Orchestrator(running func(context.Context) (bool, error)) Check {
+	return Check{Name: "orchestrator", Needs: []string{"redis"}, Run: func(ctx context.Context) (string, error) {
+		ok, err := running(ctx)
+		if err == nil && !ok {
+			err = errors.New("not running; start it with `muster start`")
+		}
+		return "running", err
+	}}
+}
+
 // Workers checks that at least one worker is alive. The default of limit is 5 s.
 func Workers(list func(context.Context) ([]tasktype.Worker, error), limit time.Duration) Check {
 	if limit <= 0 {
 		limit = 5 * time.Second
 	}
-	return Check{Name: "workers", Timeout: limit, Run: func(ctx context.Context) (string, error) {
+	return Check{Name: "workers", Needs: []string{"redis"}, Timeout: limit, Run: func(ctx context.Context) (string, error) {
 		workers, err := list(ctx)
 		if err != nil {
 			return "", err
@@ -49,7 +60,7 @@ func Workers(list func(context.Context) ([]tasktype.Worker, error), limit time.D
 
 // Proxies checks that the pool has at least enough usable proxies.
 func Proxies(count func(context.Context) (int, error), enough func() int) Check {
-	return Check{Name: "proxies", Run: func(ctx context.Context) (string, error) {
+	return Check{Name: "proxies", Needs: []string{"redis"}, Run: func(ctx context.Context) (string, error) {
 		n, err := count(ctx)
 		if err != nil {
 			return "", err
@@ -73,7 +84,7 @@ const shownAgents = 5
 // Agents checks the last known states of the agents. The result is degraded while some are unavailable, because others take
 // over their work.
 func Agents(list func(context.Context) ([]AgentState, error), unavailable string) Check {
-	return Check{Name: "agents", Run: func(ctx context.Context) (string, error) {
+	return Check{Name: "agents", Needs: []string{"redis", "orchestrator"}, Run: func(ctx context.Context) (string, error) {
 		agents, err := list(ctx)
 		if err != nil {
 			return "", err
@@ -106,7 +117,7 @@ func Agents(list func(context.Context) ([]AgentState, error), unavailable string
 
 // Scrapes checks for scrapes without progress. The result is degraded if there are any.
 func Scrapes(stalled func(context.Context) ([]string, error)) Check {
-	return Check{Name: "scrapes", Run: func(ctx context.Context) (string, error) {
+	return Check{Name: "scrapes", Needs: []string{"redis", "orchestrator", "workers"}, Run: func(ctx context.Context) (string, error) {
 		list, err := stalled(ctx)
 		if err != nil || len(list) == 0 {
 			return "all make progress", err
@@ -123,13 +134,13 @@ const (
 
 // Memory checks the memory usage of Redis: degraded from 70% and failed from 85% of maxmemory. At 100% Redis rejects all writes.
 func Memory(info func(context.Context) (string, error)) Check {
-	return Check{Name: "memory", Timeout: 2 * time.Second, Run: func(ctx context.Context) (string, error) {
+	return Check{Name: "memory", Needs: []string{"redis"}, Timeout: 2 * time.Second, Run: func(ctx context.Context) (string, error) {
 		text, err := info(ctx)
 		if err != nil {
 			if strings.Contains(err.Error(), "not supported") { // embedded Redis
 				return "", Degrade(errors.New(redisd.Volatile))
 			}
-			return "", errors.New("unknown: Redis does not respond; see the check redis")
+			return "", err
 		}
 		used, limit := infoNumber(text, "used_memory"), infoNumber(text, "maxmemory")
 		if limit <= 0 {

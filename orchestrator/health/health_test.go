@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,24 +28,30 @@ func TestReportHasTheWorstStatus(t *testing.T) {
 	t.Parallel()
 	good, half, bad := check("a", "fine", nil), check("b", "so so", Degrade(errors.New("low"))), check("c", "", errors.New("gone"))
 	wrapped := check("d", "", fmt.Errorf("ask: %w", Degrade(errors.New("low"))))
+	panics := Check{Name: "x", Run: func(context.Context) (string, error) { panic("boom") }}
+	depends := check("e", "fine", nil)
+	depends.Needs = []string{"a", "c"}
 	for _, c := range []struct {
 		checks []Check
 		want   Status
+		last   string // status and error of the last check
 	}{
-		{nil, OK}, {[]Check{good}, OK}, {[]Check{half, good}, Degraded}, {[]Check{good, wrapped}, Degraded},
-		{[]Check{bad, half, good}, Failed},
+		{nil, OK, ""},
+		{[]Check{good}, OK, "ok "},
+		{[]Check{half, good}, Degraded, "ok "},
+		{[]Check{good, wrapped}, Degraded, "degraded ask: low"},
+		{[]Check{bad, half, good}, Failed, "ok "},
+		{[]Check{good, panics}, Failed, "failed panic: boom"},
+		{[]Check{bad, good, depends}, Failed, "unknown see the check c"},
+		{[]Check{half, good, depends}, Degraded, "ok "},
 	} {
-		var r Registry
-		for _, check := range c.checks {
-			r.Add(check)
-		}
-		got := r.Run(t.Context())
+		got := Run(t.Context(), c.checks)
 		if got.Status != c.want || len(got.Checks) != len(c.checks) {
 			t.Errorf("%d checks: %s with %d results, want %s", len(c.checks), got.Status, len(got.Checks), c.want)
 		}
 		for i, result := range got.Checks {
-			if result.Name != c.checks[i].Name {
-				t.Errorf("result %d is of %s, want %s", i, result.Name, c.checks[i].Name)
+			if last := string(result.Status) + " " + result.Error; result.Name != c.checks[i].Name || i == len(c.checks)-1 && last != c.last {
+				t.Errorf("result %d is of %s, %s; want %s, at the end %s", i, result.Name, last, c.checks[i].Name, c.last)
 			}
 		}
 	}
@@ -56,28 +60,16 @@ func TestReportHasTheWorstStatus(t *testing.T) {
 	}
 }
 
-func TestPanicIsAFailure(t *testing.T) {
-	t.Parallel()
-	var r Registry
-	r.Add(Check{Name: "x", Run: func(context.Context) (string, error) { panic("boom") }})
-	if got := r.Run(t.Context()).Checks[0]; got.Status != Failed || !strings.Contains(got.Error, "boom") {
-		t.Fatalf("got %+v, want failed: boom", got)
-	}
-}
-
 func TestChecksRunConcurrentlyWithTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
 		free := make(chan struct{})
-		var r Registry
-		r.Add(Check{Name: "deaf", Timeout: time.Second, Run: func(context.Context) (string, error) {
-			asked.Add(1)
+		checks := []Check{{Name: "deaf", Timeout: time.Second, Run: func(context.Context) (string, error) {
 			<-free
 			return "back", nil
-		}})
+		}}}
 		for _, name := range []string{"slow 1", "slow 2"} {
-			r.Add(Check{Name: name, Timeout: 3 * time.Second, Run: func(ctx context.Context) (string, error) {
+			checks = append(checks, Check{Name: name, Timeout: 3 * time.Second, Run: func(ctx context.Context) (string, error) {
 				select {
 				case <-time.After(2 * time.Second):
 					return "at last", nil
@@ -87,87 +79,29 @@ func TestChecksRunConcurrentlyWithTimeout(t *testing.T) {
 			}})
 		}
 		start := time.Now()
-		got := r.Run(t.Context())
+		got := Run(t.Context(), checks)
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("took %v, want the 2 s of the slow ones", took)
 		}
-		if c := got.Checks[0]; c.Status != Failed || !strings.HasPrefix(c.Error, "no response within 1s") || c.Millis != 1000 {
+		if c := got.Checks[0]; c.Status != Failed || c.Error != "no response within 1s" || c.Millis != 1000 {
 			t.Errorf("deaf: %+v", c)
 		}
 		if c := got.Checks[1]; c.Status != OK || c.Detail != "at last" || c.Millis != 2000 {
 			t.Errorf("slow: %+v", c)
 		}
-
-		// The check is not started again while it is running.
-		got = r.Run(t.Context())
-		if c := got.Checks[0]; asked.Load() != 1 || c.Status != Failed || !strings.Contains(c.Error, "started 2s ago") {
-			t.Errorf("started %d times: %+v", asked.Load(), c)
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if c := Run(canceled, checks[1:2]).Checks[0]; c.Status != Failed {
+			t.Errorf("canceled by the caller: got %+v, want failed", c)
 		}
 		close(free)
-		synctest.Wait()
-		if c := r.Run(t.Context()).Checks[0]; asked.Load() != 2 || c.Status != OK {
-			t.Errorf("started %d times: %+v", asked.Load(), c)
-		}
 	})
-}
-
-// A run that starts during a check waits for the result of that check.
-func TestConcurrentRunsShareACheck(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
-		var r Registry
-		r.Add(Check{Name: "x", Timeout: time.Minute, Run: func(ctx context.Context) (string, error) {
-			asked.Add(1)
-			select {
-			case <-time.After(time.Second):
-				return "fine", nil
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
-		}})
-		impatient, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() {
-			if got := r.Run(impatient); got.Status != Failed || !strings.Contains(got.Checks[0].Error, "canceled by the caller") {
-				t.Errorf("the canceled run: got %+v, want failed: canceled by the caller", got)
-			}
-		})
-		synctest.Wait()
-		for range 5 {
-			all.Go(func() {
-				if got := r.Run(t.Context()); got.Status != OK {
-					t.Errorf("a waiting run: got %+v, want ok", got)
-				}
-			})
-		}
-		synctest.Wait()
-		cancel()
-		all.Wait()
-		if n := asked.Load(); n != 1 {
-			t.Errorf("started %d times, want once", n)
-		}
-	})
-}
-
-func TestDuplicateNamePanics(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if recover() == nil {
-			t.Error("Add accepted a duplicate name")
-		}
-	}()
-	var r Registry
-	r.Add(check("x", "", nil))
-	r.Add(check("x", "", nil))
 }
 
 // one runs a single check.
 func one(t *testing.T, c Check) Result {
 	t.Helper()
-	var r Registry
-	r.Add(c)
-	return r.Run(t.Context()).Checks[0]
+	return Run(t.Context(), []Check{c}).Checks[0]
 }
 
 func TestRedisResponds(t *testing.T) {
@@ -275,9 +209,7 @@ func TestAgentsCheckReportsUnavailableAgents(t *testing.T) {
 	var list []AgentState
 	check := Agents(func(context.Context) ([]AgentState, error) { return list, nil }, "unavailable")
 	ask := func() Result {
-		r := &Registry{}
-		r.Add(check)
-		return r.Run(t.Context()).Checks[0]
+		return one(t, check)
 	}
 	if got := ask(); got.Status != OK || got.Detail != "none" {
 		t.Errorf("without agents: got %+v, want ok", got)
@@ -307,21 +239,8 @@ func TestScrapesWithoutProgress(t *testing.T) {
 		{[]string{"shop: no page for 3m", "news: no page for 5m"}, nil, Degraded, "shop: no page for 3m; news: no page for 5m"},
 		{nil, errors.New("redis is away"), Failed, "redis is away"},
 	} {
-		r := &Registry{}
-		r.Add(Scrapes(func(context.Context) ([]string, error) { return c.stalled, c.err }))
-		if got := r.Run(t.Context()).Checks[0]; got.Status != c.want || !strings.Contains(got.Detail+got.Error, c.text) {
+		if got := one(t, Scrapes(func(context.Context) ([]string, error) { return c.stalled, c.err })); got.Status != c.want || !strings.Contains(got.Detail+got.Error, c.text) {
 			t.Errorf("%v, %v: got %+v, want %s and %q", c.stalled, c.err, got, c.want, c.text)
 		}
-	}
-}
-
-// Without Redis, its memory usage is unknown; the check redis reports the connection error.
-func TestMemoryWithoutRedis(t *testing.T) {
-	t.Parallel()
-	got := one(t, Memory(func(context.Context) (string, error) {
-		return "", errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")
-	}))
-	if got.Status != Failed || got.Error != "unknown: Redis does not respond; see the check redis" {
-		t.Errorf("got %+v, want an unknown memory usage", got)
 	}
 }
