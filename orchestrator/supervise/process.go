@@ -30,8 +30,6 @@ type Config struct {
 	Dir string
 	// LogFile is the file to which stdout and stderr are appended. Children may share it. Default: output is discarded.
 	LogFile string
-	// MaxLog is the size at which LogFile is rotated to LogFile+".1". Default: 32 MB.
-	MaxLog int64
 	// PIDDir is the directory of the PID file. Default: no PID file.
 	PIDDir string
 	// MinDelay and MaxDelay bound the delay before a restart, which doubles with each consecutive exit. Defaults: 100 ms and
@@ -41,9 +39,6 @@ type Config struct {
 	Steady time.Duration
 	// Grace is the time that a child has to exit after SIGTERM. Default: 10 s.
 	Grace time.Duration
-	// Recheck is the time after which the executable of the child is identified again, because a script may have called exec.
-	// Default: 1 s.
-	Recheck time.Duration
 	// OnExit is called after each exit of the child, before a restart. It blocks the supervisor and must not call Stop or
 	// Kill. Optional.
 	OnExit func(Exit)
@@ -80,8 +75,6 @@ type Process struct {
 	halt   bool       // stopping is closed
 	pid    int        // PID of the running child; 0 before it is reaped
 	status Status
-	// recheck identifies the running child again; nil without a PIDDir
-	recheck *time.Timer
 }
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
@@ -97,9 +90,6 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Path = path
 	}
-	if c.MaxLog <= 0 {
-		c.MaxLog = 32 << 20
-	}
 	if c.MinDelay <= 0 {
 		c.MinDelay = 100 * time.Millisecond
 	}
@@ -112,9 +102,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Grace <= 0 {
 		c.Grace = 10 * time.Second
-	}
-	if c.Recheck <= 0 {
-		c.Recheck = time.Second
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -156,13 +143,6 @@ func Start(cfg Config) (*Process, error) {
 // supervise is the goroutine that owns the child.
 func (p *Process) supervise(first chan<- error) {
 	defer close(p.done)
-	if p.cfg.LogFile != "" {
-		done := make(chan struct{})
-		var log sync.WaitGroup
-		log.Go(func() { p.limitLog(done) })
-		defer log.Wait()
-		defer close(done)
-	}
 	// The kernel signals the child when this thread exits, so keep the thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -230,36 +210,15 @@ func (p *Process) spawn(starts int) (*exec.Cmd, error) {
 	if p.cfg.PIDDir != "" {
 		id, err := Identify(p.pid)
 		if err == nil {
-			err = p.writePIDFile(id)
+			err = writePIDFile(pidPath(p.cfg.PIDDir, p.cfg.Name), pidFile{Name: p.cfg.Name, Process: id, Owner: p.owner})
 		}
 		if err != nil {
 			// The child runs, but CleanStale in the next run will miss it.
 			p.cfg.Logger.Warn("cannot write PID file", "name", p.cfg.Name, "pid", p.pid, "err", err)
 		}
-		p.recheck = time.AfterFunc(p.cfg.Recheck, func() { p.identifyAgain(id) })
 	}
 	p.cfg.Logger.Debug("process started", "name", p.cfg.Name, "pid", p.pid, "starts", starts+1)
 	return cmd, nil
-}
-
-func (p *Process) writePIDFile(id Identity) error {
-	return writePIDFile(pidPath(p.cfg.PIDDir, p.cfg.Name), pidFile{Name: p.cfg.Name, Process: id, Owner: p.owner})
-}
-
-// identifyAgain updates the PID file of a child that has called exec.
-func (p *Process) identifyAgain(then Identity) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pid == 0 || p.pid != then.PID {
-		return
-	}
-	now, err := Identify(p.pid)
-	if err != nil || now == then {
-		return
-	}
-	if err := p.writePIDFile(now); err != nil {
-		p.cfg.Logger.Warn("cannot write PID file", "name", p.cfg.Name, "pid", p.pid, "err", err)
-	}
 }
 
 // await waits until the child exits, kills the rest of its process group and calls OnExit.
@@ -271,9 +230,6 @@ func (p *Process) await(cmd *exec.Cmd) Exit {
 	// Kill grandchildren that outlive the child. The PID is still reserved, because the child is not reaped yet.
 	_ = signalGroup(pid, sigKill)
 	p.pid = 0
-	if p.recheck != nil {
-		p.recheck.Stop()
-	}
 	p.mu.Unlock()
 
 	err := cmd.Wait()

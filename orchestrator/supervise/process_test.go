@@ -296,59 +296,6 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// A script that calls exec is identified by the new program.
-func TestPIDFileFollowsExec(t *testing.T) {
-	t.Parallel()
-	cfg, file := child(t, "polite")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	go1 := filepath.Join(t.TempDir(), "go")
-	cfg.Path, cfg.Args = "/bin/sh", []string{"-c", `while [ ! -e "$1" ]; do sleep 0.01; done; exec "$0" "$2"`, self, go1, file}
-	cfg.Recheck = time.Millisecond
-	p := start(t, cfg)
-	// The shell has been identified first.
-	testutil.Eventually(t, "pid file", func() bool { return len(pidFiles(cfg.PIDDir)) == 1 })
-	if err := os.WriteFile(go1, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	pid := readyPID(t, file)
-	p.identifyAgain(Identity{PID: pid})
-	f, err := readPIDFile(pidFiles(cfg.PIDDir)[0])
-	if err != nil || f.Process != identify(t, pid) || filepath.Base(f.Process.Exe) != filepath.Base(self) {
-		t.Fatalf("pid file has %+v, %v; want the program", f.Process, err)
-	}
-}
-
-func TestLogIsRotated(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "x.log")
-	log, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) // like a child
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	for _, c := range []struct{ write, log, aside string }{
-		{"first\n", "first\n", ""},
-		{"second\n", "", "first\nsecond\n"},
-		{"third\n", "third\n", "first\nsecond\n"},
-	} {
-		if _, err := log.WriteString(c.write); err != nil {
-			t.Fatal(err)
-		}
-		if err := rotateLog(path, 10); err != nil {
-			t.Fatal(err)
-		}
-		if got, aside := LogTail(path, 100), LogTail(path+".1", 100); got != c.log || aside != c.aside {
-			t.Errorf("after %q: log %q, aside %q; want %q and %q", c.write, got, aside, c.log, c.aside)
-		}
-	}
-	if err := rotateLog(path+".none", 10); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestLogTail(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.log")
