@@ -328,8 +328,11 @@ func (k *Keys) OwnerActive(ctx context.Context, owner string) (bool, error) {
 	return names[name], nil
 }
 
+// ErrStale means that Redis is unavailable and no key existed the last time that it was available.
+var ErrStale = errors.New("check for keys: Redis is unavailable")
+
 // Any reports whether a key has been created. A key created by another process takes effect within two seconds. While Redis is
-// unavailable, Any returns the last result.
+// unavailable, Any returns an error unless a key existed before.
 func (k *Keys) Any(ctx context.Context) (bool, error) {
 	now := k.now()
 	k.mu.Lock()
@@ -341,7 +344,7 @@ func (k *Keys) Any(ctx context.Context) (bool, error) {
 	n, err := k.rdb.Exists(ctx, k.keys.index()).Result()
 	if err != nil {
 		if !known.IsZero() {
-			return false, nil
+			return false, fmt.Errorf("%w: %w", ErrStale, err)
 		}
 		return false, fmt.Errorf("check for keys: %w", err)
 	}

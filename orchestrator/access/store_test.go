@@ -67,6 +67,12 @@ func TestKeyLivesUntilRevokedOrExpired(t *testing.T) {
 		if made, err := k.Any(t.Context()); made || err != nil {
 			t.Fatalf("got %v, %v, want no key", made, err)
 		}
+		away, cancel := context.WithCancel(t.Context())
+		cancel()
+		clock.at = clock.at.Add(time.Minute)
+		if made, err := k.Any(away); made || !errors.Is(err, ErrStale) {
+			t.Fatalf("while Redis is unavailable: got %v, %v, want ErrStale", made, err)
+		}
 		one, text := create(t, k, NewKey{Name: "one", Role: Operator})
 		if made, err := k.Any(t.Context()); !made || err != nil { // visible immediately in the process that created it
 			t.Fatalf("got %v, %v, want a key", made, err)

@@ -261,6 +261,7 @@ func TestRolesMayWhatTheirNamesSay(t *testing.T) {
 		"viewer GET /jobs": 200, "viewer POST /jobs/" + f.job + "/cancel": 403, "viewer GET /v1/keys": 403, "viewer GET /v1/pipelines": 200,
 		"operator POST /jobs/" + f.job + "/cancel": 200, "operator POST /v1/agents/" + f.agent + "/pause": 200, "operator GET /v1/keys": 403, "operator GET /v1/audit": 403,
 		"admin GET /v1/keys": 200, "admin GET /v1/audit": 200,
+		"viewer GET /v1/queues/q": 200, "viewer GET /v1/queues/q?verify=true": 403, "operator GET /v1/queues/q?verify=true": 200,
 		"agent GET /jobs": 403, "agent GET /v1/pipelines": 200, "agent POST /v1/agents/" + f.agent + "/pause": 403,
 		"agent POST /v1/agents/" + f.agent + "/heartbeat": 200, "agent GET /metrics": 403, "none GET /health": 200, "none GET /ready": 200, "none GET /jobs": 401,
 	} {
@@ -418,6 +419,9 @@ func TestRequestsAreLimitedPerKeyAndAddress(t *testing.T) {
 		if w := ask(t, h, "GET", "/health", from("192.0.2.3:1")); w.Code != 200 {
 			t.Errorf("health: got %d, want 200 always", w.Code)
 		}
+	}
+	if w := ask(t, h, "GET", "/ready", from("192.0.2.3:1")); w.Code != 429 { // it asks Redis
+		t.Errorf("ready: got %d, want 429", w.Code)
 	}
 }
 

@@ -431,6 +431,8 @@ func TestJobCommands(t *testing.T) {
 	expect(ask(t, h, "GET", job+"/document"), 404, "not stored here")
 	expect(ask(t, h, "DELETE", job), 204, "")
 	expect(ask(t, h, "GET", job), 404, "no such job")
+	none := fmt.Sprint(decode(t, post(t, h, "POST", "/v1/jobs", fieldsOf{"prompt": "without a document"}))["id"])
+	expect(ask(t, h, "DELETE", "/jobs/"+none+"?cleanup=true"), 200, `"status":"cancelled"`, `"cleanup":false`)
 	expect(post(t, h, "POST", "/v1/jobs/"+f.other+"/stages/create/fail", fieldsOf{"error": "broken"}), 200, "broken")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/artifact"
 	"muster/tasks/workqueue"
@@ -49,7 +50,7 @@ func (in *importInput) Resolve(ctx huma.Context) []error {
 
 type queueStatsInput struct {
 	QueuePath
-	Verify bool `query:"verify" doc:"recount all items; 409 if the counters are wrong"`
+	Verify bool `query:"verify" doc:"recount all items, for operators; 409 if the counters are wrong"`
 }
 
 type retryItemsInput struct {
@@ -69,6 +70,9 @@ func addQueues(s *server) {
 	route(s, op, 0, body(func(ctx context.Context, in *queueStatsInput) (out workqueue.Stats, err error) {
 		q := queue(in.Queue)
 		if in.Verify {
+			if caller := access.CallerOf(ctx); !caller.Role.May(access.Operator) {
+				return out, problem(http.StatusForbidden, "verify takes the role operator; the key %s has the role %s", caller.Name, caller.Role)
+			}
 			if _, err := q.Verify(ctx); err != nil {
 				return out, problem(http.StatusConflict, "%v", err)
 			}
