@@ -94,6 +94,14 @@ func TestConnectErrorNamesRemedyForUntrustedCertificate(t *testing.T) {
 }
 
 // A failed connection is one error of the caller; the pool of go-redis logs each dial to stderr by default.
+func TestConnectErrorNamesMissingDatabase(t *testing.T) {
+	t.Parallel()
+	_, err := tasks.Connect(t.Context(), "redis://"+redistest.Server(t).Addr+"/99")
+	if err == nil || !strings.Contains(err.Error(), "it has no database 99; use a lower number") {
+		t.Errorf("got %v, want an error that names the database", err)
+	}
+}
+
 func TestConnectLogsNothing(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("MUSTER_TEST_CONNECT") != "" {

@@ -46,7 +46,10 @@ func Connect(ctx context.Context, url string, opts ...ClientOption) (*Client, er
 	if err := rdb.Ping(ctx).Err(); err != nil && !Refused(err) { // a Redis whose disk is full refuses even PING
 		_ = rdb.Close()
 		hint := "is it running?"
-		if errors.As(err, new(*tls.CertificateVerificationError)) {
+		switch {
+		case strings.Contains(err.Error(), "DB index"):
+			hint = fmt.Sprintf("it has no database %d; use a lower number, or raise its setting databases", conn.DB)
+		case errors.As(err, new(*tls.CertificateVerificationError)):
 			hint = "add a private CA to the file that SSL_CERT_FILE names"
 		}
 		return nil, fmt.Errorf("reach Redis at %s (%s): %w", strings.Join(conn.Addrs, ", "), hint, err)
