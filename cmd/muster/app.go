@@ -129,7 +129,11 @@ func noCommand(word, path string, list []*cli.Command) error {
 	for _, c := range list {
 		names = append(names, c.Names()...)
 	}
-	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), suggest(word, names), path)}
+	hint := suggest(word, names)
+	if way, ok := instead[word]; ok && path == "muster" {
+		hint = "; " + way
+	}
+	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), hint, path)}
 }
 
 // wrongUsage suggests a flag with a similar name when one is unknown.

@@ -35,6 +35,7 @@ func commands(env environment) []*cli.Command {
 		schedulesCommand(env),
 		configCommand(env),
 		completionCommand(env),
+		versionCommand(env),
 		manCommand(env),
 		helpCommand(),
 	}, hiddenCommands(env)...)

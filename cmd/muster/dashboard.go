@@ -8,9 +8,11 @@ import (
 	"muster/orchestrator"
 )
 
+var listenSetting = settingFlag{name: "listen", path: "api.listen", usage: "serve the HTTP API at `ADDR`; beyond loopback it needs a key"}
+
 func dashboardCommand(env environment) *cli.Command {
 	settings := []settingFlag{
-		{name: "listen", path: "api.listen", usage: "serve at `ADDR`; beyond loopback it needs a key"},
+		listenSetting,
 		{name: "read-only", path: "api.read_only", usage: "reject requests that change anything", isBool: true},
 	}
 	return &cli.Command{

@@ -269,8 +269,10 @@ func seedJobs(env environment, c *cli.Context, file string) error {
 	if err := arguments(c, 0, 0); err != nil {
 		return err
 	}
-	if c.String("prompt") != "" || c.Bool("wait") {
-		return usageError{errors.New("--file has the prompts of its jobs, and does not wait for them")}
+	for _, f := range c.Command.Flags {
+		if name := f.Names()[0]; c.IsSet(name) && name != "file" && name != "json" && !isGlobal(f) {
+			return usageError{fmt.Errorf("--%s does not apply with --file, whose lines describe the jobs that it creates in the store of --data-dir or --redis", name)}
+		}
 	}
 	from := env.stdin
 	if file != "-" {

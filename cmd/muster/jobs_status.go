@@ -39,12 +39,24 @@ A job without progress for its time stuck_after ends the wait; it is not cancell
 			&cli.StringFlag{Name: "fail-on", Value: "failed", Usage: "with --wait, exit 1 on `WHAT`: failed for failed items, never to ignore them"},
 			jobIDFlag(), serverFlag(), watchFlag(), jsonFlag(),
 		},
-		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
+		Action: forWait(onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 			if c.Bool("wait") {
 				return s.waited(ctx, c, j)
 			}
 			return showStatus(ctx, c, s, j)
-		}),
+		}), "timeout", "fail-on"),
+	}
+}
+
+// forWait returns action, for a command that accepts the flags called names only with --wait.
+func forWait(action cli.ActionFunc, names ...string) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		for _, name := range names {
+			if c.IsSet(name) && !c.Bool("wait") {
+				return usageError{fmt.Errorf("--%s requires --wait", name)}
+			}
+		}
+		return action(c)
 	}
 }
 

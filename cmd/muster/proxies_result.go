@@ -20,19 +20,20 @@ import (
 // results is the output format of a kind of check.
 type results struct {
 	name    string // of the progress bar
+	header  string // of the lines
 	line    func(probe.Result) string
 	summary func(proxies.Tally) string
 }
 
 // judgedResults shows checks by a judge.
 func judgedResults(name string) results {
-	return results{name, resultLine, func(t proxies.Tally) string {
+	return results{name, fmt.Sprintf(resultFormat, "RESULT", "TYPE", "PROXY", "ANONYMITY", "HTTPS", "EXIT", "CC", "LATENCY") + "  REASON", resultLine, func(t proxies.Tally) string {
 		return fmt.Sprintf("%d alive, %d usable, %d elite", t.Alive, t.Usable, t.Elite)
 	}}
 }
 
 // targetResults shows checks against a target.
-var targetResults = results{"check", targetLine, func(t proxies.Tally) string {
+var targetResults = results{"check", fmt.Sprintf(targetFormat, "RESULT", "TYPE", "PROXY", "STATUS", "LATENCY") + "  REASON", targetLine, func(t proxies.Tally) string {
 	return fmt.Sprintf("%d bring the target, %d do not", t.Accepted, t.Checked-t.Accepted)
 }}
 
@@ -46,6 +47,9 @@ func showResults(env environment, c *cli.Context, display *monitor.Display, show
 	var tally proxies.Tally
 	enc := json.NewEncoder(out)
 	began := time.Now()
+	if !c.Bool("json") {
+		fmt.Fprintln(out, shown.header)
+	}
 	err := run(func(r probe.Result) {
 		tally.Add(r)
 		track.Update(monitor.Progress{Done: int64(tally.Checked), Total: int64(total), Unit: "proxies", Note: pace(tally, total, time.Since(began))})
@@ -80,7 +84,13 @@ func pace(t proxies.Tally, total int, took time.Duration) string {
 	return note
 }
 
-// resultLine is a result as a line with columns of fixed width: results are printed as they are found.
+// The columns of lines with results, of fixed width: results are printed as they are found.
+const (
+	resultFormat = "%-6s  %-7s  %-34s  %-15s  %-9s  %-15s  %-2s  %8s"
+	targetFormat = "%-6s  %-7s  %-34s  %-6s  %8s"
+)
+
+// resultLine is a result as a line.
 func resultLine(r probe.Result) string {
 	state, grade, https, exit, took := "dead", "-", "-", "-", "-"
 	if r.Alive {
@@ -95,7 +105,7 @@ func resultLine(r probe.Result) string {
 	if r.Exit.IsValid() {
 		exit = r.Exit.String()
 	}
-	line := fmt.Sprintf("%-5s  %-7s  %-34s  %-15s  %-9s  %-15s  %-2s  %8s", state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, https, exit, cmp.Or(r.Candidate.Country, "-"), took)
+	line := fmt.Sprintf(resultFormat, state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, https, exit, cmp.Or(r.Candidate.Country, "-"), took)
 	if r.Reason != "" {
 		line += "  " + string(r.Reason)
 	}
@@ -117,7 +127,7 @@ func targetLine(r probe.Result) string {
 	if r.Status > 0 {
 		status = fmt.Sprint(r.Status)
 	}
-	line := fmt.Sprintf("%-5s  %-7s  %-34s  %-3s  %8s", state, cmp.Or(r.Protocol, "-"), r.Candidate, status, took)
+	line := fmt.Sprintf(targetFormat, state, cmp.Or(r.Protocol, "-"), r.Candidate, status, took)
 	if r.Reason != "" {
 		line += "  " + strings.TrimSuffix(string(r.Reason)+": "+cell(r.Detail, 100), ": ")
 	}

@@ -114,13 +114,13 @@ func TestListsCanBeWatched(t *testing.T) {
 	}
 }
 
-// Warnings on a terminal are sentences, unless a log is asked for.
+// A log on a terminal has one format at every level.
 func TestLogOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		level, format, want string
 	}{
-		{"warn", "auto", "muster: no reply (url: http://h, err: is down)\n"},
+		{"warn", "auto", "level=WARN msg=\"no reply\" url=http://h err=\"is\\ndown\"\n"},
 		{"info", "auto", "level=WARN msg=\"no reply\" url=http://h err=\"is\\ndown\"\n"},
 		{"warn", "text", "level=WARN msg=\"no reply\" url=http://h err=\"is\\ndown\"\n"},
 		{"error", "auto", ""},

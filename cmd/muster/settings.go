@@ -125,7 +125,7 @@ func (e environment) levelOf(cfg config.Log) slog.Level {
 
 // newLogger returns a logger that writes to w. It uses the level of cfg until
 // the settings of the command are reloaded. Lines have the ids of their context. In JSON a duration is a number of
-// milliseconds, and its name ends in _ms. On a terminal warnings are sentences.
+// milliseconds, and its name ends in _ms.
 func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	level := env.level
 	if level == nil {
@@ -134,9 +134,6 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	level.Set(env.levelOf(cfg))
 	if screenOf(env.stderr).muted {
 		w = raw(env.stderr) // without bars, lines need no coordination
-	}
-	if cfg.Format == "auto" && env.terminal() && level.Level() > slog.LevelInfo {
-		return slog.New(tasks.LogHandler(logctx.Handler(noteHandler{w: w, level: level})))
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	if logsJSON(env, cfg) {

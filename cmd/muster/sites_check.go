@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -10,6 +11,7 @@ import (
 
 	"muster/orchestrator"
 	"muster/orchestrator/config"
+	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/sample"
 )
@@ -17,8 +19,8 @@ import (
 func checkSitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "check site definitions: files, directories, or all known definitions",
-		ArgsUsage: "[FILE-OR-DIR…]",
+		Usage:     "check site definitions: sites, files, directories, or all known definitions",
+		ArgsUsage: "[SITE-OR-FILE-OR-DIR…]",
 		Description: `An invalid definition affects only its site: a scrape of that site fails with the
 error that this command prints.
 
@@ -66,6 +68,16 @@ func checkSites(env environment, cfg config.Config, paths []string) error {
 		info, err := os.Stat(path)
 		var defs []*definition.Definition
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && !isDefinitionFile(path):
+			var registry *sites.Registry
+			if registry, err = orchestrator.LoadSites(cfg); err != nil {
+				break
+			}
+			var def *definition.Definition
+			if def, err = registry.Definition(path); err == nil {
+				defs = append(defs, def)
+			}
+			err = noSite(err)
 		case err != nil:
 		case filepath.Base(path) == definition.DefaultsFile:
 			dir := filepath.Dir(path)

@@ -23,6 +23,7 @@ var workerSettings = []settingFlag{
 var metricsListen = settingFlag{name: "metrics-listen", path: "workers.metrics_listen", usage: "serve Prometheus metrics at `ADDR`/metrics, with /health and /ready; beyond loopback they need a key"}
 
 var startSettings = append([]settingFlag{
+	listenSetting,
 	{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, instead of one in this process"},
 	{name: "sites-dir", path: "sites.dir", usage: "also read site definitions from `DIR`"},
 	{name: "out", path: "sites.out", usage: "write records below `DIR`"},

@@ -197,7 +197,15 @@ func elapsed(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return time.Since(t).Round(time.Second).String()
+	return lastedFor(time.Since(t))
+}
+
+// lastedFor formats a duration: milliseconds up to a minute, seconds above.
+func lastedFor(d time.Duration) string {
+	if d > time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return max(0, d).Round(time.Millisecond).String()
 }
 
 // printable returns a string on one line, without control sequences.

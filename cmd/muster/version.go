@@ -1,6 +1,11 @@
 package main
 
-import "runtime/debug"
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v2"
+)
 
 // version is set by the linker of a release. Without it, it is the version of the
 // module that go install has built.
@@ -23,4 +28,17 @@ func thisVersion() string {
 		info = &debug.BuildInfo{}
 	}
 	return versionOf(version, info.Main)
+}
+
+func versionCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "version", Usage: "print the version",
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(env.stdout, "muster version "+thisVersion())
+			return err
+		},
+	}
 }

@@ -177,16 +177,10 @@ func workflowRow(w api.ListedWorkflow) []string {
 
 // took returns the time from start to end, or until now without an end.
 func took(start, end time.Time) string {
-	switch d := end.Sub(start); {
-	case start.IsZero():
-		return "-"
-	case end.IsZero():
+	if start.IsZero() || end.IsZero() {
 		return elapsed(start)
-	case d > time.Minute:
-		return d.Round(time.Second).String()
-	default:
-		return max(0, d).Round(time.Millisecond).String()
 	}
+	return lastedFor(end.Sub(start))
 }
 
 // workflowNodes is a workflow with its nodes.

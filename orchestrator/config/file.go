@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -117,7 +118,11 @@ func (r *reader) meant(prefix, key string) string {
 	if len(matches) == 1 {
 		return ", did you mean " + matches[0] + "?"
 	}
-	return meant(key, siblings)
+	if hint := meant(key, siblings); hint != "" {
+		return hint
+	}
+	slices.Sort(siblings)
+	return "; use one of " + strings.Join(slices.Compact(siblings), ", ")
 }
 
 type entry struct {
