@@ -52,7 +52,7 @@ func (p *program) do(t *testing.T) {
 	}
 }
 
-// Programs with different handlers share a queue: each runs its tasks, and none fails or waits for time to pass.
+// Programs with different handlers share a queue: each runs its tasks, and none fails.
 func TestProgramsShareAQueue(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(testing.TB) redis.UniversalClient{"miniredis": redistest.Mini, "redis": redistest.New, "cluster": redistest.Cluster} {
@@ -76,7 +76,7 @@ func TestProgramsShareAQueue(t *testing.T) {
 	}
 }
 
-// A worker with the only handler of a task comes and goes: the task runs each time, and nothing of a pool is left to grow.
+// A worker with the only handler of a task comes and goes: the task runs each time.
 func TestWorkerWithAHandlerComesAndGoes(t *testing.T) {
 	t.Parallel()
 	at := redistest.New(t)
@@ -93,16 +93,11 @@ func TestWorkerWithAHandlerComesAndGoes(t *testing.T) {
 		a.do(t)
 		a.stop()
 	}
-	for _, shard := range shards(t, at) {
-		if pools := at.SMembers(t.Context(), shard+"pools").Val(); len(pools) > 2 {
-			t.Errorf("got the pools %q, want at most one for each program", pools)
-		}
-	}
 	b.do(t)
 }
 
 // Workers of two programs come and go while workflows run whose tasks belong to both. Each workflow finishes, each task runs once,
-// and no ready node or pool is left.
+// and no ready node is left.
 func TestProgramsComeAndGo(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(testing.TB) redis.UniversalClient{"redis": redistest.New, "cluster": redistest.Cluster} {

@@ -170,9 +170,6 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 		}
 	}
 	wait, lim, members := memberDelay(g, id.Index), memberPlace(g, id), memberLane(g, id.Index)
-	if wait == "" && lim == "" {
-		a.route(ctx, []routed{{taskOf(g, id.Index), &members}})
-	}
 	c := store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, members, wait, lim, joins)
 	c.Scope, c.Planned = id.Scope, g.Planned
 	return c, nil
@@ -219,7 +216,6 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 
 // apply makes changes of nodes that are in no batch of the caller.
 func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
-	a.route(ctx, edges(changes))
 	res, err := a.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
 	if err != nil {
 		return store.Todo{}, err
@@ -282,7 +278,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 			inst = id.Inst
 		}
 		s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(e.Kind),
-			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To), Task: taskOf(g, e.To)}
+			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
 		if e.Kind == graph.OfMap {
 			s.Need, s.Lane = "0+"+s.Node, store.NoLane
 		}
@@ -291,9 +287,6 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 				last = e.To
 				span := &c.Edges[len(c.Edges)-1]
 				span.Node = id.At(first, -1).String() + "-" + strconv.Itoa(last)
-				if span.Task != s.Task {
-					span.Task = ""
-				}
 				continue
 			}
 			first, last = e.To, e.To

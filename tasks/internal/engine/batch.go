@@ -83,8 +83,6 @@ type result struct {
 
 	plan *store.Grow // of kind P
 
-	pool string // to which a node moves whose task this worker has no handler for
-
 	// Of a node that waits for a limit.
 	place *store.Place
 	asked time.Time // when it asked for it, by Redis
@@ -105,9 +103,7 @@ type batch struct {
 	lane  string
 	clock clockReading
 
-	woke    bool // a single ready node was enough for another wake-up when it was taken
-	foreign int  // first nodes, whose tasks the worker has no handlers for
-	back    bool // some of them go back to the pool that they are from: a worker of its program has started
+	woke bool // a single ready node was enough for another wake-up when it was taken
 
 	mu    lock // guards the fields below
 	id    string
@@ -171,13 +167,6 @@ func (b *batch) large() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.bytes > doneMost && len(b.todo) > 0
-}
-
-// waits reports whether nodes of the batch have not begun.
-func (b *batch) waits() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.todo) > 0
 }
 
 // withID calls f with the ID of the batch until f returns true or the ID did not change during the call. It returns

@@ -12,9 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fleetChanged is the message that a worker has started or stopped.
-const fleetChanged = "fleet"
-
 // bus acts on the messages that processes publish to all.
 type bus struct {
 	*local
@@ -22,8 +19,6 @@ type bus struct {
 	runs   *runs
 	agenda *agenda
 	wake   chan struct{} // of the poller
-
-	programs *programs
 }
 
 // run acts on the messages of other processes.
@@ -56,10 +51,6 @@ func (b *bus) hear(message string) {
 		if ms, err := strconv.ParseInt(rest, 10, 64); err == nil {
 			b.agenda.setTimer(time.Duration(ms) * time.Millisecond)
 		}
-	case fleetChanged:
-		b.programs.stale.Store(true)
-	case "pool":
-		b.programs.join(rest)
 	case "x":
 		b.runs.revoke(rest, nil)
 	case "cancel":

@@ -52,7 +52,7 @@ type Engine struct {
 // New returns an Engine of a namespace on rdb. codeOf may be nil.
 func New(rdb redis.UniversalClient, namespace string, log *slog.Logger, codeOf CodeOf) *Engine {
 	st := store.New(rdb, namespace)
-	shared := &env{store: st, log: log, clock: machineClock{}, codeOf: codeOf, readings: map[int]clockReading{}, routes: routes{known: map[string]route{}}}
+	shared := &env{store: st, log: log, clock: machineClock{}, codeOf: codeOf, readings: map[int]clockReading{}}
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
 	a := &advancer{env: shared, graphs: gs, progress: p}
@@ -143,8 +143,6 @@ type env struct {
 
 	clockMu  sync.Mutex           // guards readings; not held during calls to Redis
 	readings map[int]clockReading // by shard
-
-	routes routes
 }
 
 // readingFor is how long a reading of the clock of Redis is used.

@@ -98,9 +98,6 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == store.AgainRetry {
 				c.Queue, c.Task = sp.QueueName(), sp.Task
 			}
-			if r.pool != "" {
-				lane = store.Lane(r.pool, sp.Priority)
-			}
 		}
 		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, tk.run(b, r))
 		return c

@@ -172,6 +172,5 @@ func (f *Fleet) rouse(ctx context.Context) error {
 	if err != nil || len(queues) == 0 {
 		return err
 	}
-	_, err = f.store.Queues.Look(ctx, 0, queues)
-	return err
+	return f.store.Queues.Look(ctx, 0, queues)
 }

@@ -89,14 +89,11 @@ func releases(g *graph.Graph, at graph.ID) []store.Release {
 	var out []store.Release
 	first, last := 0, -2 // of the span at the end of out
 	for _, i := range g.Roots() {
-		r := store.Release{Span: at.At(i, -1).String(), Lane: lane(g, i), Delay: delay(g, i, true), Lim: place(g, at, i), Task: taskOf(g, i)}
+		r := store.Release{Span: at.At(i, -1).String(), Lane: lane(g, i), Delay: delay(g, i, true), Lim: place(g, at, i)}
 		if i == last+1 && r.Lane != store.NoLane {
 			if row := &out[len(out)-1]; row.Lane == r.Lane && row.Delay == r.Delay && row.Lim == r.Lim {
 				last = i
 				row.Span = at.At(first, -1).String() + "-" + strconv.Itoa(last)
-				if row.Task != r.Task {
-					row.Task = ""
-				}
 				continue
 			}
 		}
@@ -112,14 +109,6 @@ func lane(g *graph.Graph, i int) string {
 		return store.NoLane
 	}
 	return memberLane(g, i)
-}
-
-// taskOf returns the task of node i, or of its members; empty for none.
-func taskOf(g *graph.Graph, i int) string {
-	if g.Virtual(i) && g.Nodes[i].Kind != graph.Each {
-		return ""
-	}
-	return g.Specs[g.Nodes[i].Spec].Task
 }
 
 // memberLane returns the lane of the members of map i.

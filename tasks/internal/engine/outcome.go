@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -103,7 +102,6 @@ func (r *Run) planned(g *graph.Graph) result {
 	if err != nil {
 		return r.failed(tasktype.CodePlan, err.Error())
 	}
-	r.w.route(within(context.Background()), roots(&grow))
 	return result{kind: store.ChangePlan, plan: &grow}
 }
 

@@ -20,7 +20,7 @@ type runner struct {
 	advancer  *advancer
 	progress  *progress
 	projector *progressWriter
-	programs  *programs
+	peers     *peers
 	runs      *runs
 	limiter   *limiter
 	logs      *logs

@@ -142,7 +142,6 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 	if err != nil {
 		return nil, err
 	}
-	s.route(ctx, roots(&grow))
 	grow.Key = o.FairnessKey
 	if o.Deadline != nil {
 		if !o.Deadline.After(created) {

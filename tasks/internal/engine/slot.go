@@ -21,7 +21,7 @@ type slot struct {
 // turn finishes batch b, if any, and runs the turn script with t. It retries until Redis has replied or the worker is
 // killed: a repeated turn changes nothing more.
 func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned, error) {
-	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue, s.tk.yieldsTo(s.wake.Queue)
+	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue, s.tk.others[s.wake.Queue]
 	t.ID, t.Known = s.tk.batches.add(), s.tk.graphs.recentRefs()
 	var done []result
 	if b != nil {
@@ -30,7 +30,7 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 		done = b.done
 		b.todo, b.done = nil, nil
 		b.mu.Unlock()
-		t.Changes = s.changes(ctx, b, done)
+		t.Changes = s.tk.changes(b, done)
 		if t.Take {
 			t.Lane = b.lane
 			s.remember(done)
@@ -42,17 +42,6 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 		s.tk.limiter.parked(ctx, done)
 	}
 	return res, err
-}
-
-// changes returns the changes that results make, with the pools of the nodes that follow.
-func (s *slot) changes(ctx context.Context, b *batch, done []result) []store.Changes {
-	out := s.tk.changes(b, done)
-	var nodes []routed
-	for i := range out {
-		nodes = append(nodes, edges(out[i].List)...)
-	}
-	s.tk.route(within(ctx), nodes)
-	return out
 }
 
 // make runs the turn script. It retries until Redis has replied or the worker is killed.
@@ -127,24 +116,7 @@ func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
 			return b
 		}
 	}
-	s.sort(b)
 	return b
-}
-
-// sort puts the nodes of a batch first that this worker has no handlers for.
-func (s *slot) sort(b *batch) {
-	var foreign, rest []*item
-	for _, it := range b.todo {
-		sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
-		if s.tk.runner.handlers[sp.Task] == nil && sp.Sub == 0 && !sp.External {
-			foreign = append(foreign, it)
-		} else {
-			rest = append(rest, it)
-		}
-	}
-	if len(foreign) > 0 {
-		b.foreign, b.todo = len(foreign), append(foreign, rest...)
-	}
 }
 
 // readElement adds the nodes of an element to a batch. It fails or returns nodes that it cannot read.
@@ -240,12 +212,12 @@ func (s *slot) perform(ctx context.Context, b *batch) {
 		n++
 		r, ok := s.tk.runner.attempt(ctx, s, b, it)
 		b.end(r, ok)
-		if b.large() || n == b.foreign && b.waits() {
+		if b.large() {
 			s.store(ctx, b)
 		}
 	}
-	if n > b.foreign {
-		s.tk.means.learn(store.BaseQueue(s.wake.Queue), s.tk.clock.Now().Sub(began)/time.Duration(n-b.foreign))
+	if n > 0 {
+		s.tk.means.learn(s.wake.Queue, s.tk.clock.Now().Sub(began)/time.Duration(n))
 	}
 }
 
@@ -275,7 +247,7 @@ func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 	t.Shard, t.Worker, t.Queue = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue
 	t.ID, t.Old, t.OldAt = s.tk.batches.add(), b.id, b.taken
 	done := b.done
-	t.Changes = s.changes(ctx, b, done)
+	t.Changes = s.tk.changes(b, done)
 	b.done, b.bytes = nil, 0
 	res, err := s.make(ctx, t)
 	if err != nil {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +29,6 @@ type taker struct {
 	agenda   *agenda
 	runner   *runner
 	limiter  *limiter
-	programs *programs
 	slots    *slots
 	batches  *batches
 	means    means
@@ -45,8 +43,8 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 	arrive, empty := k.Gen, 0
 	var b *batch
 	for n := 0; ; n++ {
-		over := tk.clock.Now().Sub(began) > slotTurn || tk.life.stopping() || tk.slots.crowded() || b != nil && b.back
-		mean := tk.means.of(store.BaseQueue(k.Queue))
+		over := tk.clock.Now().Sub(began) > slotTurn || tk.life.stopping() || tk.slots.crowded()
+		mean := tk.means.of(k.Queue)
 		t := &store.Turn{Arrive: arrive, Take: !over, Leave: over, Most: batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
 		res, err := s.turn(ctx, b, t)
 		if err != nil {
@@ -74,22 +72,6 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 			<-tk.clock.After(gatherFor) // small batches cost more in calls than in work
 		}
 	}
-}
-
-// yieldsTo returns the queues for which a slot of a queue or pool of the worker ends its turn.
-func (tk *taker) yieldsTo(queue string) []string {
-	base := store.BaseQueue(queue)
-	same := tk.programs.queues([]string{base})
-	if !slices.Contains(same, queue) {
-		return nil
-	}
-	out := tk.programs.queues(tk.others[base])
-	for _, q := range same {
-		if q != queue {
-			out = append(slices.Clip(out), q)
-		}
-	}
-	return out
 }
 
 // batchSize returns how many nodes a batch should have if a task takes mean; 1 if that is not known.

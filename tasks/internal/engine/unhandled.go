@@ -11,19 +11,19 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// unhandled returns the result of a node whose task this worker has no handler for. It moves to the pool of live workers of its
-// queue with a handler. If there are none, the node waits until one starts, or fails after HandlerWait. The agenda has the end of that wait.
+// A node whose task its worker has no handler for is ready again after handlerPause, and each further time after as long as it has
+// waited so far, at most handlerPauseMost: a worker with a handler may take it then.
+const (
+	handlerPause     = 50 * time.Millisecond
+	handlerPauseMost = 2 * time.Second
+)
+
+// unhandled returns the result of a node whose task this worker has no handler for. It is delayed for a short time if a live worker
+// of its queue has one, and else until one starts. It fails after HandlerWait. The agenda has the end of the delay.
 func (rn *runner) unhandled(ctx context.Context, r *Run) (result, error) {
-	pool, err := rn.programs.poolFor(ctx, r.Info.Queue, r.Info.Task)
+	handled, err := rn.peers.handle(ctx, r.Info.Queue, r.Info.Task)
 	if err != nil {
 		return result{}, err
-	}
-	if pool != "" {
-		rn.log.DebugContext(ctx, "task without a handler here moves to workers with one", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
-		r.b.back = r.b.back || strings.HasSuffix(r.b.lane, ":"+pool)
-		res := r.again(0, "")
-		res.pool = pool
-		return res, nil
 	}
 	left, err := rn.store.Unhandled.Wait(ctx, r.fl.Flow, r.Info.Node, r.Info.Queue, r.Info.Task, rn.cfg.HandlerWait, r.it.rec.State != store.StateReady)
 	if err != nil {
@@ -36,8 +36,41 @@ func (rn *runner) unhandled(ctx context.Context, r *Run) (result, error) {
 	if !r.expires.IsZero() {
 		left = min(left, r.expires.Sub(rn.clock.Now())+time.Millisecond)
 	}
+	if handled {
+		waited := rn.cfg.HandlerWait - left
+		return r.again(min(left, max(handlerPause, min(waited, handlerPauseMost))), ""), nil
+	}
 	rn.log.WarnContext(ctx, "task waits for a worker with a handler", "task", r.Info.Task, "queue", r.Info.Queue, "workflow", r.Info.Workflow, "node", r.Info.Node)
 	return r.again(left, ""), nil
+}
+
+// peers knows the other live workers.
+type peers struct {
+	*local
+	fleet *Fleet
+
+	asking lock // held while the live workers are read; it guards the fields below
+	asked  time.Time
+	live   []tasktype.Worker
+}
+
+// peersFor is how long the list of live workers is used.
+const peersFor = time.Second
+
+// handle reports whether another live worker of a queue has a handler for a task.
+func (p *peers) handle(ctx context.Context, queue, task string) (bool, error) {
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	if now := p.clock.Now(); now.Sub(p.asked) > peersFor {
+		live, err := p.fleet.Workers(ctx)
+		if err != nil {
+			return false, err
+		}
+		p.asked, p.live = now, live
+	}
+	return slices.ContainsFunc(p.live, func(w tasktype.Worker) bool {
+		return w.Name != p.cfg.Name && w.Queues[queue] > 0 && slices.Contains(w.Tasks, task)
+	}), nil
 }
 
 // handlerList lists the tasks that this worker has handlers for.

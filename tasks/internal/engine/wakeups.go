@@ -58,7 +58,7 @@ func (u *wakeups) wait(ctx context.Context, shard int) {
 			return
 		}
 		u.waits.Add(1)
-		k, ok, err := u.lists.Next(ctx, shard, u.taker.programs.queues(open), wakeupWait)
+		k, ok, err := u.lists.Next(ctx, shard, open, wakeupWait)
 		u.waits.Add(-1)
 		switch {
 		case err != nil && u.life.stopping():
@@ -85,15 +85,14 @@ func (u *wakeups) wait(ctx context.Context, shard int) {
 // serve takes and runs nodes for a wake-up, in a slot. If wake-ups of other shards have taken the last slot, or the worker
 // stops, another worker gets it.
 func (u *wakeups) serve(ctx context.Context, k Wake) {
-	queue := store.BaseQueue(k.Queue)
-	if !u.slots.tryAcquire(queue) {
+	if !u.slots.tryAcquire(k.Queue) {
 		if err := u.store.Queues.PutBack(within(ctx), k); err != nil {
 			u.log.WarnContext(ctx, "a wake-up was lost; workers will find the ready nodes", "error", err)
 		}
 		return
 	}
 	u.serving.Go(func() {
-		defer u.slots.release(queue)
+		defer u.slots.release(k.Queue)
 		u.taker.serve(ctx, k)
 	})
 }

@@ -31,7 +31,6 @@ type watcher struct {
 	slots   *slots
 	limiter *limiter
 	agenda  *agenda
-	taker   *taker
 	batches *batches
 	history *history
 	tasks   []string // that the worker has handlers for, sorted
@@ -135,36 +134,13 @@ func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error
 	if !all {
 		return err
 	}
-	var deserted []Wake
-	err = errors.Join(err,
+	return errors.Join(err,
 		brief(func(ctx context.Context) error {
-			pools, err := w.store.Queues.Look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
-			return errors.Join(err, w.taker.programs.attend(ctx, pools, func(k Wake) { deserted = append(deserted, k) }))
+			return w.store.Queues.Look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
 		}),
 		brief(func(ctx context.Context) error { return w.findMissing(ctx, live, dead) }),
 		brief(w.returnStrays),
 		brief(w.releaseHandled))
-	for _, k := range deserted {
-		w.adopt(ctx, k)
-	}
-	return err
-}
-
-// adopt takes and runs nodes of a pool that no worker serves, if a slot is free.
-func (w *watcher) adopt(ctx context.Context, k Wake) {
-	queue := store.BaseQueue(k.Queue)
-	if !w.slots.tryAcquire(queue) {
-		return
-	}
-	serve := func() {
-		defer w.slots.release(queue)
-		w.taker.serve(context.WithoutCancel(ctx), k)
-	}
-	if w.cfg.Manual {
-		serve()
-	} else {
-		go serve()
-	}
 }
 
 // reap makes the nodes of dead workers ready again. Any worker does that, even one that has just started: the two looks
@@ -248,7 +224,7 @@ func (w *watcher) signOn(ctx context.Context) error {
 		return err
 	}
 	w.listed = true
-	return w.store.Tell(ctx, 0, fleetChanged)
+	return nil
 }
 
 // firstBeat beats for the first time. It waits while the memory or the disk of Redis is full, and for the heartbeat of a
@@ -301,5 +277,5 @@ func (w *watcher) signOff(ctx context.Context) error {
 		return err
 	}
 	_, err := w.store.Batches.Reap(ctx, w.cfg.Name, false)
-	return errors.Join(err, w.store.Tell(ctx, 0, fleetChanged))
+	return err
 }

@@ -85,19 +85,18 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		}
 	})
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: func(name string) bool { return w.slots.full(e.store.OwnQueue(name)) }, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
-	known := &programs{local: l, fleet: e.Fleet, tasks: w.Tasks(), name: store.Program(w.Tasks()), asking: newLock(), announced: map[string]time.Time{}, joined: func() { go w.wakeups.nudge() }}
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
-	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake, known}
-	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, limiter: limiter, programs: known, slots: w.slots,
-		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs, limiter, w.logs},
+	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake}
+	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, limiter: limiter, slots: w.slots,
+		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs},
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
 	w.wakeups = newWakeups(l, w.slots, w.taker)
 	if cfg.Plain == nil {
 		w.poller.every = rarelyPoll
 	}
-	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker, w.taker.batches, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
+	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker.batches, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}
@@ -308,12 +307,6 @@ func (w *Worker) Slots() (busy, all int) {
 
 // Tasks returns the names that the worker has handlers for, sorted.
 func (w *Worker) Tasks() []string { return taskNames(w.handlers) }
-
-// Serves reports whether the worker serves a queue, or a pool of one.
-func (w *Worker) Serves(queue string) bool {
-	base := store.BaseQueue(queue)
-	return w.cfg.Queues[base] > 0 && (queue == base || queue == store.PoolOf(base, w.taker.programs.name))
-}
 
 // Serve takes and runs nodes for a wake-up.
 func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }

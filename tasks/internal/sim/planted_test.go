@@ -21,7 +21,7 @@ var planted = []struct {
 	{"batches of the dead are dropped", "reap",
 		"n = n + giveBack(value, dead)", ""},
 	{"no worker looks for lost wake-ups", "look",
-		"if not waiting(q) or", "if true or"},
+		"not paused and waiting(q) and", "false and"},
 	{"queue that a tool of asynq has resumed stays paused", "look",
 		"redis.call('HDEL', k, 'paused')", "paused = now"},
 	{"delayed node leaves the agenda for nowhere", "due",
@@ -54,8 +54,6 @@ var planted = []struct {
 		"push(lane, key, els[lane])", ""},
 	{"nodes that wait for a handler are forgotten when a worker starts", "handled",
 		"bulk('ZADD', P .. 'agenda', due)", ""},
-	{"pools are not listed", "lib",
-		"redis.call('SADD', P .. 'pools', string.sub(lane, 3))", "deepen(lane, 0)"},
 	{"nodes that are too large together are omitted", "turn",
 		"if n == 0 then return text end", "if n == 0 then return nil end"},
 }

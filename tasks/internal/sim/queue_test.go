@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wake is a wake-up list of a queue or pool in a shard, or a wake-up that was taken from it.
+// wake is a wake-up list of a queue in a shard, or a wake-up that was taken from it.
 type wake struct {
 	shard      int
 	queue, gen string
@@ -19,21 +19,18 @@ func (h *history) deliverable() bool { return len(h.served()) > 0 }
 
 // served returns the wake-up lists that have tokens, and a free worker.
 func (h *history) served() []wake {
-	return slices.DeleteFunc(h.tokens(), func(w wake) bool { return len(h.freeWorkers(w.queue)) == 0 })
+	if len(h.freeWorkers()) == 0 {
+		return nil
+	}
+	return h.tokens()
 }
 
 // tokens returns the wake-up lists that have tokens.
 func (h *history) tokens() (out []wake) {
-	var reads, lens []redis.Cmder
-	for _, prefix := range h.prefixes() {
-		reads = append(reads, redis.NewStringSliceCmd(context.Background(), "smembers", prefix+"pools"))
-	}
-	h.link.do(reads...)
 	var all []wake
-	for shard, read := range reads {
-		pools := read.(*redis.StringSliceCmd).Val()
-		slices.Sort(pools)
-		for _, q := range slices.Concat(queues, pools) {
+	var lens []redis.Cmder
+	for shard := range h.shards {
+		for _, q := range queues {
 			all = append(all, wake{shard: shard, queue: q})
 		}
 	}
@@ -61,7 +58,7 @@ func (h *history) pop(w wake) wake {
 func (h *history) deliver() {
 	tokens := h.served()
 	w := tokens[h.rng.IntN(len(tokens))]
-	free := h.freeWorkers(w.queue)
+	free := h.freeWorkers()
 	h.serveOn(free[h.rng.IntN(len(free))], h.pop(w))
 }
 

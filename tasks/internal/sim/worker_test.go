@@ -139,10 +139,10 @@ func (h *history) live() (out []*worker) {
 	return out
 }
 
-// freeWorkers returns the workers of a queue or pool that have a free slot.
-func (h *history) freeWorkers(queue string) (out []*worker) {
+// freeWorkers returns the workers that have a free slot.
+func (h *history) freeWorkers() (out []*worker) {
 	for _, w := range h.live() {
-		if w.w.Serves(queue) && w.signed && w.busy < w.slots && !w.frozen.After(time.Now()) {
+		if w.signed && w.busy < w.slots && !w.frozen.After(time.Now()) {
 			out = append(out, w)
 		}
 	}

@@ -86,7 +86,7 @@ func parseLease(shard int, value string) (Batch, bool) {
 	if len(parts) < 3 || len(parts[1]) < 3 {
 		return Batch{}, false
 	}
-	b := Batch{Shard: shard, Queue: BaseQueue(parts[1][2:]), Taken: time.UnixMicro(toInt(strings.TrimSuffix(parts[0], "!")))}
+	b := Batch{Shard: shard, Queue: parts[1][2:], Taken: time.UnixMicro(toInt(strings.TrimSuffix(parts[0], "!")))}
 	for text := range strings.SplitSeq(parts[2], ",") {
 		if el, err := ParseElement(shard, text); err == nil {
 			b.Nodes = append(b.Nodes, el)

@@ -8,7 +8,6 @@ import (
 // Edge leads from a node that ends to one that depends on its outcome, or to a span of nodes that depend on its success only.
 type Edge struct {
 	Node, Kind, Need, Delay, Lim, Lane string
-	Task                               string // of the node; empty if it has none, or for nodes of several tasks
 }
 
 // The outcomes of changes. The first four are states of nodes.

@@ -96,15 +96,6 @@ func (k Keys) agendaKey(shard int) string { return k.Prefix(shard) + "agenda" }
 // removed when the tasks are listed.
 func (k Keys) openKey(shard int, task string) string { return k.Prefix(shard) + "open:" + task }
 
-// poolsKey is the set of the pools that may have ready nodes, "<queue>{<pool>}". The workers with the same handlers have a pool of
-// each queue, for nodes that other workers of the queue have no handlers for. A pool has the keys of a queue. It is deleted a minute
-// after its last use.
-func (k Keys) poolsKey(shard int) string { return k.Prefix(shard) + "pools" }
-
-// routesKey is the hash of the pools of tasks: "<queue> <task>" to the pool into which nodes of the task are put. It expires half a minute
-// after its first field was added.
-func (k Keys) routesKey() string { return string(k) + ":routes" }
-
 // wakeKey is the hash of a queue. A worker deletes it when nothing was taken from the queue for a day.
 //
 //	pending          since when a wake-up is pending (unix ms); empty for none

@@ -129,17 +129,15 @@ type Depth struct {
 
 // Depths returns the depths of queues.
 func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, error) {
-	all, err := s.withPools(ctx, queues)
+	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	pipe := s.rdb.Pipeline()
 	cmds := map[string][]*redis.SliceCmd{}
 	for _, q := range queues {
-		for shard, lists := range all[q] {
-			for _, list := range lists {
-				cmds[q] = append(cmds[q], pipe.HMGet(ctx, s.wakeKey(shard, list), "ready:n", "ready:h", "taken", "pending"))
-			}
+		for shard := range n {
+			cmds[q] = append(cmds[q], pipe.HMGet(ctx, s.wakeKey(shard, q), "ready:n", "ready:h", "taken", "pending"))
 		}
 	}
 	if len(cmds) > 0 {
@@ -223,19 +221,13 @@ func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreig
 
 // Ready returns up to limit ready elements of a queue, high priority first.
 func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, error) {
-	all, err := s.withPools(ctx, []string{queue})
+	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []Element
-	for shard, lists := range all[queue] {
-		var lanes []string
-		for priority := 1; priority >= 0; priority-- {
-			for _, list := range lists {
-				lanes = append(lanes, Lane(list, priority))
-			}
-		}
-		for _, lane := range lanes {
+	for shard := range n {
+		for _, lane := range []string{Lane(queue, 1), Lane(queue, 0)} {
 			keys, err := s.rdb.LRange(ctx, s.ringKey(shard, lane), 0, int64(limit-1)).Result()
 			if err != nil {
 				return nil, fmt.Errorf("list ready nodes: %w", err)
@@ -262,19 +254,12 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 	return out, nil
 }
 
-// Pool is a pool of a queue in a shard.
-type Pool struct {
-	Wake Wake // without a generation
-	Idle bool // nothing was taken from it for longer than the patience of [Queues.Look]
-}
-
 // Look finds queues with ready nodes from which nothing was taken for longer than patience, and pushes their wake-ups, again if
 // one was lost. It also registers the queues with asynq, which forgets a queue that an operator deletes, and pauses and
-// resumes them as asynq does. It returns the pools of the queues with ready nodes; with an error, those in the
-// shards that could be read.
-func (s Queues) Look(ctx context.Context, patience time.Duration, queues []string) ([]Pool, error) {
+// resumes them as asynq does.
+func (s Queues) Look(ctx context.Context, patience time.Duration, queues []string) error {
 	if len(queues) == 0 {
-		return nil, nil
+		return nil
 	}
 	args := []any{patience.Milliseconds()}
 	pipe := s.rdb.Pipeline()
@@ -284,22 +269,15 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, queues []strin
 		paused[i] = pipe.Exists(ctx, s.pausedKey(q))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("look for paused queues: %w", err)
+		return fmt.Errorf("look for paused queues: %w", err)
 	}
 	for i, q := range queues {
 		args = append(args, q, paused[i].Val())
 	}
-	replies, err := s.callEach(ctx, "look", args...)
-	if err != nil {
-		err = fmt.Errorf("look for ready nodes: %w", err)
+	if _, err := s.callEach(ctx, "look", args...); err != nil {
+		return fmt.Errorf("look for ready nodes: %w", err)
 	}
-	var pools []Pool
-	for shard, res := range replies {
-		for i := 0; i+1 < len(res); i += 2 {
-			pools = append(pools, Pool{Wake{Shard: shard, Queue: text(res[i])}, text(res[i+1]) == "1"})
-		}
-	}
-	return pools, err
+	return nil
 }
 
 // Wake is a wake-up: it announces ready nodes of a queue in a shard.
@@ -366,29 +344,23 @@ func (w *Wakeups) Next(ctx context.Context, shard int, queues []string, wait tim
 // Close closes the connections.
 func (w *Wakeups) Close() error { return w.close() }
 
-// Pop returns pending wake-ups of all queues and pools, at most one of each in a shard, without waiting.
+// Pop returns pending wake-ups of all queues, at most one of each in a shard, without waiting.
 func (s Queues) Pop(ctx context.Context) ([]Wake, error) {
 	names, err := s.Names(ctx)
 	if err != nil {
 		return nil, err
 	}
-	queues, err := s.withPools(ctx, names)
-	if err != nil {
-		return nil, err
-	}
 	var out []Wake
-	for _, name := range names {
-		for shard, pools := range queues[name] {
-			for _, q := range pools {
-				gen, err := s.rdb.LPop(ctx, s.wakeupKey(shard, q)).Result()
-				if errors.Is(err, redis.Nil) {
-					continue
-				}
-				if err != nil {
-					return out, fmt.Errorf("take a wake-up of queue %s: %w", q, err)
-				}
-				out = append(out, Wake{shard, q, gen})
+	for _, q := range names {
+		for shard := range int(s.shards.Load()) {
+			gen, err := s.rdb.LPop(ctx, s.wakeupKey(shard, q)).Result()
+			if errors.Is(err, redis.Nil) {
+				continue
 			}
+			if err != nil {
+				return out, fmt.Errorf("take a wake-up of queue %s: %w", q, err)
+			}
+			out = append(out, Wake{shard, q, gen})
 		}
 	}
 	return out, nil

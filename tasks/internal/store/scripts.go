@@ -42,7 +42,7 @@ func NewScripts(rewrite func(name, source string) string) Scripts {
 		return files[name]
 	}
 	all := Scripts{}
-	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "rate", "project", "route"} { // they use separate keys
+	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "rate", "project"} { // they use separate keys
 		all[name] = redis.NewScript(source(name))
 	}
 	for name, parts := range shardScripts() {

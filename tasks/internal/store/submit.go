@@ -23,7 +23,6 @@ type Literal struct {
 // each needs.
 type Release struct {
 	Span, Lane, Delay, Lim string
-	Task                   string // as in an [Edge]
 }
 
 // Delay writes that a node waits in ms from when it could run, or until at (unix ms) if that is given, and that it

@@ -5,7 +5,7 @@
 -- are its five facts. For its changes see apply
 -- returns nothing: it defines flow
 
--- flow creates the functions. The first onMost nodes that become ready in lane onLane, or in the pool of the caller in it, are not put on a ready list but
+-- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
 -- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
   local SEARCH = 300000 -- ms after which a worker looks whether the limits of parked nodes know them
@@ -114,7 +114,7 @@ local function flow(onLane, onMost, on)
       if lane == '-' then
         note(now + SOON, span)
         todo[#todo + 1] = '+' .. span
-      elseif (lane == onLane or baseOf(lane) == onLane) and #on < onMost and not paused and not string.find(span, '-', 1, true) then
+      elseif lane == onLane and #on < onMost and not paused and not string.find(span, '-', 1, true) then
         on[#on + 1] = {W .. '/' .. span, key}
       else
         local els = lanes[lane] or {}

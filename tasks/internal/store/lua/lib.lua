@@ -21,23 +21,6 @@ local function chosenKey(ref)
   return id and P .. 'id:' .. id
 end
 
--- Pools. The ready nodes of a queue are in its lists, and in the lists of its pools, '<queue>{<pool>}', each of which belongs to
--- the workers with the same handlers.
-
-local function baseOf(q) return string.match(q, '^[^{]*') end
-
--- withPools returns lanes and the lanes of their pools.
-local function withPools(lanes)
-  local all = {}
-  for _, lane in ipairs(lanes) do
-    all[#all + 1] = lane
-    for _, pool in ipairs(redis.call('SMEMBERS', P .. 'pools')) do
-      if baseOf(pool) == string.sub(lane, 3) then all[#all + 1] = string.sub(lane, 1, 2) .. pool end
-    end
-  end
-  return all
-end
-
 -- Wake-ups.
 
 local wanted = {} -- queues
@@ -56,7 +39,7 @@ local function want(q)
   redis.call('HSET', k, 'pending', whole(now), 'ready:n', whole((h[3] or 0) + (depth[lane] or 0))) -- one write for this and saveDepth
   depth[lane] = 0
   redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
-  if not h[2] then redis.call('SADD', P .. 'queues', baseOf(q)) end
+  if not h[2] then redis.call('SADD', P .. 'queues', q) end
 end
 
 -- wantAgain pushes another wake-up for a queue, in place of one that may have been lost.
@@ -71,12 +54,6 @@ end
 -- Ready lists. A lane is 'n:queue' or, for high priority, 'h:queue'. Nodes without a task have lane '-'.
 
 local function deepen(lane, n) depth[lane] = (depth[lane] or 0) + n end
-
--- fill counts nodes that were put on a list of a lane. It lists the pool of the lane.
-local function fill(lane, n)
-  if string.find(lane, '{', 1, true) then redis.call('SADD', P .. 'pools', string.sub(lane, 3)) end
-  deepen(lane, n)
-end
 
 local function saveDepth()
   for lane, n in pairs(depth) do
@@ -123,7 +100,7 @@ local function push(lane, key, els, head)
   if not had then redis.call(head and 'LPUSH' or 'RPUSH', P .. 'ring:' .. lane, key) end
   local n = 0
   for i = 1, #els do n = n + size(els[i]) end
-  fill(lane, n)
+  deepen(lane, n)
 end
 
 -- waiting reports whether a queue has ready nodes.

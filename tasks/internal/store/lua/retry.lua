@@ -33,7 +33,7 @@ if have[7] then -- nodes that others than their worker ended may still be in a b
       if string.find(lease, ' ' .. W .. '/', 1, true) or string.find(lease, ',' .. W .. '/', 1, true) then return {'busy'} end
     end
   end
-  for _, lane in ipairs(withPools(laneNames)) do
+  for _, lane in ipairs(laneNames) do
     local key = have[8] or W
     local list, ring = P .. 'ready:' .. lane .. ':' .. key, P .. 'ring:' .. lane
     for _, el in ipairs(redis.call('LRANGE', list, 0, -1)) do

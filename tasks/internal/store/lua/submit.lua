@@ -61,7 +61,7 @@ opened(ARGV[1], ARGV[5])
 if ARGV[16] == '1' then
   -- They need no list: the ring has the element itself.
   redis.call('RPUSH', P .. 'ring:' .. ARGV[first + 1], ARGV[1] .. '/' .. ARGV[first])
-  fill(ARGV[first + 1], size(ARGV[first]))
+  deepen(ARGV[first + 1], size(ARGV[first]))
   want(string.sub(ARGV[first + 1], 3))
 else
   local f = flow('', 0, {})

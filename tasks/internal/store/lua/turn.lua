@@ -222,9 +222,7 @@ elseif has('take') and (has('arrive') or waiting(q)) then
     sets[#sets + 1] = field
     sets[#sets + 1] = value
   end
-  local paused = h[5]
-  if baseOf(q) ~= q then paused = redis.call('HGET', P .. 'wake:' .. baseOf(q), 'paused') end
-  if paused and status ~= 'gone' then
+  if h[5] and status ~= 'gone' then
     status = 'paused'
   elseif has('arrive') and (h[1] or '0') == ARGV[12] then -- else it is an old wake-up, in the place of which another was pushed
     set('pending', '')

@@ -7,7 +7,7 @@
 -- returns 1
 local ref, key = ARGV[1], ARGV[2]
 local first = ref .. '/' .. ARGV[3]
-for _, lane in ipairs(withPools({unpack(ARGV, 4)})) do
+for _, lane in ipairs({unpack(ARGV, 4)}) do
   local n = 0
   if key == '' then
     local list = P .. 'ready:' .. lane .. ':' .. ref
