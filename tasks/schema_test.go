@@ -18,10 +18,10 @@ func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
 		want string
 	}{
 		"newer": {func(t *testing.T, rdb redis.UniversalClient) error {
-			return rdb.Set(t.Context(), "muster:store", "3 1", 0).Err()
+			return rdb.Set(t.Context(), "muster:store", "4 1", 0).Err()
 		}, "upgrade this program"},
 		"no shards": {func(t *testing.T, rdb redis.UniversalClient) error {
-			return rdb.Set(t.Context(), "muster:store", "2 0", 0).Err()
+			return rdb.Set(t.Context(), "muster:store", "3 0", 0).Err()
 		}, "is it the right Redis?"},
 		"none": {func(t *testing.T, rdb redis.UniversalClient) error {
 			return rdb.Set(t.Context(), "muster:store", "what?", 0).Err()

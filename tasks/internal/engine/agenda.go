@@ -89,12 +89,6 @@ func (ag *agenda) once(ctx context.Context, shard int) (did int, wait time.Durat
 		return 0, wait, err
 	}
 	var errs []error
-	if d.Back > 0 {
-		if err := ag.rebase(ctx, shard, d.Back); err != nil {
-			errs = append(errs, err)
-		}
-		wait = 0 // entries may be due now
-	}
 	for _, en := range d.Lines {
 		if err := ag.attend(ctx, en); err != nil {
 			errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID(), en.Node, err))
@@ -106,16 +100,6 @@ func (ag *agenda) once(ctx context.Context, shard int) (did int, wait time.Durat
 		wait = min(wait, max(0, d.Next.Sub(d.Now)))
 	}
 	return d.Count, wait, errors.Join(errs...)
-}
-
-// rebase bounds the times of entries after the clock of Redis was set back: until then they would wait that much longer.
-func (ag *agenda) rebase(ctx context.Context, shard int, back time.Duration) error {
-	ag.log.WarnContext(ctx, "the clock of Redis was set back; times of delayed tasks are corrected", "by", back)
-	moved, err := ag.store.Agenda.Rebase(ctx, shard, keepAlive, claimFor)
-	if err == nil && moved > 0 {
-		ag.log.InfoContext(ctx, "times of delayed tasks were corrected", "entries", moved)
-	}
-	return err
 }
 
 // attend takes the step of an entry of the agenda. Another process may have taken it already: each step

@@ -24,11 +24,10 @@ func entry(shard int, member string) Entry {
 
 // Due has the due entries of a shard.
 type Due struct {
-	Now   time.Time     // by Redis
-	Back  time.Duration // by which the clock of Redis was set back; 0 if it was not
-	Next  time.Time     // when the next entry is due; zero if there is none
-	Count int           // entries that were due
-	Lines []Entry       // entries that the caller has claimed, and must handle
+	Now   time.Time // by Redis
+	Next  time.Time // when the next entry is due; zero if there is none
+	Count int       // entries that were due
+	Lines []Entry   // entries that the caller has claimed, and must handle
 }
 
 // Due makes nodes of a shard ready whose time has come, and claims the other entries that are due: for the time claim, no other
@@ -38,39 +37,16 @@ func (s Agenda) Due(ctx context.Context, shard int, claim time.Duration, most in
 	if err != nil {
 		return Due{}, fmt.Errorf("look through the agenda: %w", err)
 	}
-	if len(res) < 4 {
-		return Due{}, fmt.Errorf("look through the agenda: script returned %v", res)
-	}
-	d := Due{Now: time.UnixMilli(toInt(res[0])), Count: int(toInt(res[2])),
-		Back: time.Duration(toInt(res[3])) * time.Millisecond}
+	d := Due{Now: time.UnixMilli(toInt(res[0])), Count: int(toInt(res[2]))}
 	if at := toInt(res[1]); at > 0 {
 		d.Next = time.UnixMilli(at)
 	}
-	for i := 4; i+1 < len(res); i += 2 {
+	for i := 3; i+1 < len(res); i += 2 {
 		e := entry(shard, text(res[i]))
 		e.Record = []byte(text(res[i+1]))
 		d.Lines = append(d.Lines, e)
 	}
 	return d, nil
-}
-
-// Rebase bounds the times of the entries of a shard whose clock was set back: none is due later than the time that it was
-// to wait from now; of entries with a fixed time, the time stays. It returns how many entries it has changed. progress is how
-// long the note on progress waits, and step how long any other step does. It can be called again, and by several processes.
-func (s Agenda) Rebase(ctx context.Context, shard int, progress, step time.Duration) (moved int, err error) {
-	for cursor := "0"; ; {
-		res, err := s.call(ctx, "rebase", shard, cursor, progress.Milliseconds(), step.Milliseconds())
-		if err != nil {
-			return moved, fmt.Errorf("bound the times of the agenda: %w", err)
-		}
-		if len(res) < 2 {
-			return moved, fmt.Errorf("bound the times of the agenda: script returned %v", res)
-		}
-		moved += int(toInt(res[1]))
-		if cursor = text(res[0]); cursor == "0" {
-			return moved, nil
-		}
-	}
 }
 
 // Add adds an entry to the agenda, or changes when it is due.

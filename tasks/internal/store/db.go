@@ -14,7 +14,7 @@ import (
 )
 
 // Schema is the version of the data in Redis.
-const Schema = 2
+const Schema = 3
 
 // db is the connection that the parts of a store share.
 type db struct {

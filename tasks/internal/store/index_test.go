@@ -44,7 +44,7 @@ var t0 = time.Date(2026, 3, 4, 10, 58, 30, 0, time.UTC)
 
 func newIndexed(t *testing.T, rdb redis.UniversalClient, shards int) indexed {
 	t.Helper()
-	if err := rdb.Set(t.Context(), testKeys.storeKey(), fmt.Sprintf("2 %d", shards), 0).Err(); err != nil {
+	if err := rdb.Set(t.Context(), testKeys.storeKey(), fmt.Sprint(Schema, " ", shards), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	return indexed{t, New(rdb, DefaultNamespace)}

@@ -55,7 +55,7 @@ func (k Keys) storeKey() string { return string(k) + ":store" }
 //	n z vn vz       tasks and steps: known, terminal
 //	ct cc           members of maps: known, terminal
 //	d               spans of nodes without records that wait for their time or expire, a line each: "<span> <due, unix ms; 0 once
-//	                they are ready> <wait, ms; empty for a fixed time> <expiry, unix ms; empty for never> <lane>"
+//	                they are ready> <expiry, unix ms; empty for never> <lane>"
 //	D               its deadline, unix ms; none once it was retried after that
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal
@@ -86,8 +86,7 @@ func (k Keys) chosenKey(shard int, id string) string { return k.Prefix(shard) + 
 
 // agendaKey is the sorted set of timers and pending steps: "<workflow>/<node or span>" by the time in unix ms. It has
 // delayed nodes, and steps that a process has started and may not complete: ready nodes without a task, skips and
-// ends of plans to propagate, revocations. An element is removed when its step is completed. The string "clock" of
-// the shard is the latest time at which its agenda was read (unix ms); it does not expire.
+// ends of plans to propagate, revocations. An element is removed when its step is completed.
 func (k Keys) agendaKey(shard int) string { return k.Prefix(shard) + "agenda" }
 
 // openKey is the sorted set of the nodes of a task that wait for an external result, "<workflow>/<node>", all with

@@ -75,25 +75,25 @@ func ParseRecord(raw []byte, created int64) Record {
 		r.Owner = p[4]
 		r.Body = raw[len(raw)-len(p[5]):]
 	case StateDelayed, StateRetrying, StateReady:
-		p := strings.SplitN(string(raw), "|", 8)
-		if len(p) < 8 {
+		p := strings.SplitN(string(raw), "|", 7)
+		if len(p) < 7 {
 			return r
 		}
-		r.Attempts, r.Lost, r.At, r.Expires = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3]), toInt(p[5])
-		if p[7] != "" {
-			r.Input = raw[len(raw)-len(p[7]):]
+		r.Attempts, r.Lost, r.At, r.Expires = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3]), toInt(p[4])
+		if p[6] != "" {
+			r.Input = raw[len(raw)-len(p[6]):]
 		}
 	case StateOpen:
-		p := strings.SplitN(string(raw), "|", 6)
-		if len(p) < 6 {
+		p := strings.SplitN(string(raw), "|", 5)
+		if len(p) < 5 {
 			return r
 		}
 		r.Attempts, r.Began = int(toInt(p[1])), time.UnixMilli(created+toInt(p[2]))
 		if at := toInt(p[3]); at > 0 {
 			r.Deadline = time.UnixMilli(at)
 		}
-		if p[5] != "" {
-			r.Input = raw[len(raw)-len(p[5]):]
+		if p[4] != "" {
+			r.Input = raw[len(raw)-len(p[4]):]
 		}
 	case StatePlanned:
 		p := strings.SplitN(string(raw), "|", 5)

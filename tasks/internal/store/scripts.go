@@ -23,7 +23,7 @@ func shardScripts() map[string][]string {
 		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "hold": ofShard, "reap": ofBatch,
 		"enter": ofShard, "log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard,
 		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "admit": ofShard,
-		"unhandled": ofShard, "handled": ofShard, "rebase": ofShard, "clock": ofShard, "note": ofShard,
+		"unhandled": ofShard, "handled": ofShard, "clock": ofShard, "note": ofShard,
 	}
 }
 

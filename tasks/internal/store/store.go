@@ -6,10 +6,10 @@
 //
 //	(none)                                    waits, or is ready, without a literal input
 //	i<input>                                  the same, with a literal input
-//	D|attempts|deaths|due|wait|expires|lane|input  delayed; wait is the delay in ms, empty for a fixed time
-//	T|attempts|deaths|due|wait|expires|lane|input  the same, after a failure
-//	Q|attempts|deaths|0||expires|lane|input        ready to run, or to run again
-//	W|attempt|started|deadline|limit|input    open: waits for an external result; limit is in ms, 0 for none
+//	D|attempts|deaths|due|expires|lane|input  delayed
+//	T|attempts|deaths|due|expires|lane|input  the same, after a failure
+//	Q|attempts|deaths|0|expires|lane|input    ready to run, or to run again
+//	W|attempt|started|deadline|input          open: waits for an external result
 //	P|attempts|deaths|started|worker          its plan runs
 //	E                                         a map that has its members
 //	e                                         a map whose members have all succeeded

@@ -2,24 +2,12 @@
 -- become due again when the claim ends.
 -- KEYS as in lib
 -- ARGV[1] ms of the claim, [2] most entries to look at
--- returns {now, time of the next entry or 0, number of entries that were due, ms by which the clock was set back or 0,
--- then of each claimed entry: the entry, its record or false}
--- The clock of Redis can be set back, and a replica can have less than the master that it replaces. P..'clock' has the
--- latest time at which the agenda was read.
-local BACK = 1000       -- allowed difference to that time, in ms
-
--- setBack returns the ms by which the clock was set back, or 0; in this case it stores the time.
-local function setBack()
-  local last = tonumber(redis.call('SET', P .. 'clock', whole(now), 'GET') or '0')
-  if last > now then redis.call('SET', P .. 'clock', whole(last)) end
-  return last - now > BACK and last - now or 0
-end
-
+-- returns {now, time of the next entry or 0, number of entries that were due, then of each claimed entry: the entry, its record or false}
 local agenda = P .. 'agenda'
 local first = redis.call('ZRANGE', agenda, 0, 0, 'WITHSCORES')
 local some = first[1] and tonumber(first[2]) <= now
 local lines = some and redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0, ARGV[2]) or {}
-local out = {whole(now), '0', #lines, whole(setBack())}
+local out = {whole(now), '0', #lines}
 local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
 
@@ -29,8 +17,8 @@ local function take(wf, spans, span)
   for s, at, rest in string.gmatch(spans, '(%S+) (%d+)( [^\n]*\n)') do
     local expires
     if s == span and at ~= '0' then
-      expires, lane = string.match(rest, '^ %d* (%d*) ([^\n]*)')
-      at, rest = '0', '  ' .. expires .. ' ' .. lane .. '\n'
+      expires, lane = string.match(rest, '^ (%d*) ([^\n]*)')
+      at = '0'
     end
     if expires ~= '' then left[#left + 1] = s .. ' ' .. at .. rest end
   end
@@ -42,7 +30,7 @@ for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
   local have = id and id ~= '!limit' and redis.call('HMGET', P .. 'w:' .. id, TASKS, STOPPED, FAIRNESS, node, REVISION, SPANS)
   local rec = have and have[4]
-  local state, attempts, lost, lane, input = string.match(rec or '', '^([{WAITING}])|(%d*)|(%d*)|%d*|%d*|%d*|([^|]*)|(.*)$')
+  local state, attempts, lost, lane, input = string.match(rec or '', '^([{WAITING}])|(%d*)|(%d*)|%d*|%d*|([^|]*)|(.*)$')
   if id == '!limit' then
     claims[#claims + 1] = claim
     claims[#claims + 1] = line
@@ -61,7 +49,7 @@ for _, line in ipairs(lines) do
   elseif state and lane ~= '-' then
     over[#over + 1] = line
     if have[2] ~= BY_REVOKE and (state == DELAYED or state == RETRYING) then
-      redis.call('HSET', P .. 'w:' .. id, node, '{READY}|' .. attempts .. '|' .. lost .. '|0||' .. string.match(rec, '^.|%d*|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
+      redis.call('HSET', P .. 'w:' .. id, node, '{READY}|' .. attempts .. '|' .. lost .. '|0|' .. string.match(rec, '^.|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
       want(string.sub(lane, 3))
     end
@@ -69,7 +57,7 @@ for _, line in ipairs(lines) do
     claims[#claims + 1] = claim
     claims[#claims + 1] = line
     out[#out + 1] = line
-    out[#out + 1] = string.match(rec or '', '^{OPEN}|%d*|%d*|%d*|%d*|') or rec -- without its input
+    out[#out + 1] = string.match(rec or '', '^{OPEN}|%d*|%d*|%d*|') or rec -- without its input
   end
 end
 bulk('ZREM', agenda, over)

@@ -86,7 +86,7 @@ local function flow(onLane, onMost, on)
     local function input(rec)
       if not rec then return '' end
       if string.sub(rec, 1, 1) == GIVEN then return string.sub(rec, 2) end
-      return string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^{OPEN}|%d*|%d*|%d*|%d*|(.*)$') or ''
+      return string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^{OPEN}|%d*|%d*|%d*|(.*)$') or ''
     end
 
     -- keepInput keeps the literal input in the old record of a node that ends without success.
@@ -97,13 +97,13 @@ local function flow(onLane, onMost, on)
       puts[#puts + 1] = given
     end
 
-    -- waits writes the record of a node that is DELAYED, RETRYING or READY. at is when it is due, in unix ms; wait is the same
-    -- from now, in ms, or '' if the time was given or the node is ready. expires is in unix ms, or '' for never; nil keeps it.
-    local function waits(id, state, attempts, lost, at, wait, expires, lane)
+    -- waits writes the record of a node that is DELAYED, RETRYING or READY. at is when it is due, in unix ms, or 0. expires
+    -- is in unix ms, or '' for never; nil keeps it.
+    local function waits(id, state, attempts, lost, at, expires, lane)
       local rec = record(id)
       if not expires and (not rec or string.sub(rec, 1, 1) == GIVEN) then expires = expiry(have[11], id) end
-      expires = expires or string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|%d*|(%d*)|') or ''
-      put(id, table.concat({state, attempts, lost, whole(at), wait, expires, lane, input(rec)}, '|'))
+      expires = expires or string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|(%d*)|') or ''
+      put(id, table.concat({state, attempts, lost, whole(at), expires, lane, input(rec)}, '|'))
       if state == READY then return end
       note(at, id)
       if timed == 0 or at < timed then timed = at end
@@ -129,8 +129,8 @@ local function flow(onLane, onMost, on)
       local absolute, wait, span = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
       local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
       local expires = span ~= '' and whole(at + span) or ''
-      if at > now then return waits(id, DELAYED, '0', '0', at, absolute == '' and wait or '', expires, lane) end
-      if expires ~= '' then waits(id, READY, '0', '0', 0, '', expires, lane) end
+      if at > now then return waits(id, DELAYED, '0', '0', at, expires, lane) end
+      if expires ~= '' then waits(id, READY, '0', '0', 0, expires, lane) end
       ready(id, lane)
     end
 
@@ -169,7 +169,7 @@ local function flow(onLane, onMost, on)
       local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
       local later, expires = at > now, lasts ~= '' and whole(at + lasts) or ''
       if later or expires ~= '' then
-        local line = table.concat({span, later and whole(at) or '0', later and absolute == '' and wait or '', expires, lane}, ' ')
+        local line = table.concat({span, later and whole(at) or '0', expires, lane}, ' ')
         have[11] = (redis.call('HGET', wf, SPANS) or '') .. line .. '\n'
         redis.call('HSET', wf, SPANS, have[11])
       end
@@ -295,7 +295,7 @@ local function flow(onLane, onMost, on)
       if redis.call('HSETNX', wf, CAUGHT .. base .. ':' .. cause, '1') == 0 then return end
       if record(id) then return end
       more(TASKS, 1)
-      waits(id, READY, '0', '0', 0, '', '', lane)
+      waits(id, READY, '0', '0', 0, '', lane)
       release(id, lane, delay, '')
     end
 
@@ -392,7 +392,7 @@ local function flow(onLane, onMost, on)
         if not have[7] and not terminal(rec) and attemptOf(rec) == attempt then
           local since, deadline = string.match(rec or '', '^{OPEN}|%d*|(%d*)|(%d*)|')
           if deadline ~= '0' then deadline = limit > 0 and whole(now + limit) or '0' end -- what has none gets none
-          put(node, '{OPEN}|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. whole(limit) .. '|' .. input(rec))
+          put(node, '{OPEN}|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. input(rec))
           listed[#listed + 1] = '0'
           listed[#listed + 1] = W .. '/' .. node
           if deadline ~= '0' then
@@ -502,9 +502,9 @@ local function flow(onLane, onMost, on)
           if tried ~= '' then remember(wf, node, tried) end
           local d = tonumber(delay)
           if d > 0 then
-            waits(node, state, attempts, lost, now + d, delay, nil, lane)
+            waits(node, state, attempts, lost, now + d, nil, lane)
           else
-            waits(node, READY, attempts, lost, 0, '', nil, lane)
+            waits(node, READY, attempts, lost, 0, nil, lane)
             if not lanes[lane] then lanes[lane] = {} end
             table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
           end

@@ -79,7 +79,7 @@ local function expiry(spans, node)
   if not spans then return '' end
   local prefix, n = string.match(node, '^(.-)(%d+)$')
   n = tonumber(n)
-  for p, a, b, expires in string.gmatch(spans, '(%S-)(%d+)%-(%d+) %d+ %d* (%d*) [^\n]*\n') do
+  for p, a, b, expires in string.gmatch(spans, '(%S-)(%d+)%-(%d+) %d+ (%d*) [^\n]*\n') do
     if p == prefix and tonumber(a) <= n and n <= tonumber(b) then return expires end
   end
   return ''

@@ -12,14 +12,14 @@ for _, line in ipairs(redis.call('ZRANGE', P .. 'agenda', ARGV[1], ARGV[1] + ARG
   local span = id and string.find(node, '-', 1, true)
   local rec = id and redis.call('HGET', P .. 'w:' .. id, span and SPANS or node)
   if rec and span then
-    for s, at, lane in string.gmatch(rec, '(%S+) (%d+) %d* %d* ([^\n]*)\n') do
+    for s, at, lane in string.gmatch(rec, '(%S+) (%d+) %d* ([^\n]*)\n') do
       if s == node then
         for _, v in ipairs({line, DELAYED, at, lane}) do out[#out + 1] = v end
       end
     end
   elseif rec then
     bytes = bytes + #rec
-    local state, at, lane = string.match(rec, '^([{DELAYED}{RETRYING}])|%d*|%d*|(%d*)|%d*|%d*|([^|]*)|')
+    local state, at, lane = string.match(rec, '^([{DELAYED}{RETRYING}])|%d*|%d*|(%d*)|%d*|([^|]*)|')
     if state then
       for _, v in ipairs({line, state, at, lane}) do out[#out + 1] = v end
     end

@@ -51,7 +51,7 @@ local function add(wf, prefix, a, b, lost, new)
   for i = 7, #fields do
     if got[5] and (not got[i] or string.sub(got[i], 1, 1) == GIVEN) then
       local expires = expiry(got[5], fields[i])
-      if expires ~= '' then got[i] = '{READY}|0|0|0||' .. expires .. '||' .. string.sub(got[i] or '', 2) end
+      if expires ~= '' then got[i] = '{READY}|0|0|0|' .. expires .. '||' .. string.sub(got[i] or '', 2) end
     end
     local size = got[i] and #got[i] or 0
     if (n > 0 or #elements > 0) and bytes + size > MOST_BYTES then break end
