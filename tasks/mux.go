@@ -80,13 +80,13 @@ func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (S
 }
 
 func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byte) (engine.HandlerResult, error)) {
-	if opts != nil && len(opts.Bind) > 0 {
+	if err := graph.CheckTask(name); err != nil {
+		panic(fmt.Sprintf("tasks: %v", err))
+	}
+	if len(opts.Bind) > 0 {
 		panic(fmt.Sprintf("tasks: %s has a part of its input from Bind; bind the handler to the task as it was declared", name))
 	}
 	for _, n := range append([]string{name}, opts.Alias...) {
-		if err := graph.CheckTask(n); err != nil {
-			panic(fmt.Sprintf("tasks: %v", err))
-		}
 		if m.handlers[n] != nil {
 			panic(fmt.Sprintf("tasks: %s is bound twice", n))
 		}

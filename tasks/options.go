@@ -134,10 +134,14 @@ const namespaceChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 // Queue is the queue of a task. The name has up to 100 bytes, and no brace, colon, bar or white space.
 // Defaults to "default".
 func Queue(name string) Option {
-	if name == "" || len(name) > 100 || strings.ContainsAny(name, "{}:| \t\r\n") {
+	if !validQueue(name) {
 		return bad("Queue(%.110q): the name of a queue has 1 to 100 bytes, and no brace, colon, bar or white space", name)
 	}
 	return option(func(o *graph.Opts) { o.Queue = name })
+}
+
+func validQueue(name string) bool {
+	return name != "" && len(name) <= 100 && !strings.ContainsAny(name, "{}:| \t\r\n")
 }
 
 // Priority has two levels: a task with n > 0 runs before the tasks with n = 0 of its queue, whatever n is. n is 0 to 255.
@@ -149,8 +153,8 @@ func Priority(n int) Option {
 	return option(func(o *graph.Opts) { o.Priority = &n })
 }
 
-// Timeout is the soft time limit of an attempt: the deadline of the handler's context. Zero is no
-// limit. Defaults to one hour.
+// Timeout is the soft time limit of an attempt: the deadline of the handler's context, in milliseconds, rounded up. Zero is
+// no limit. Defaults to one hour.
 func Timeout(d time.Duration) Option {
 	return lasting("Timeout", d, 0, func(o *graph.Opts) { o.Timeout = &d })
 }

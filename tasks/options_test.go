@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 
@@ -84,6 +85,7 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 		for _, o := range []tasks.GroupOption{tasks.AtMost(0), tasks.AtMost(-1)} {
 			wants("AtMost", refusal(t, w, tasks.GroupOf([]tasks.Signature[int]{ID.S(1)}, o)))
 			wants("AtMost", refusal(t, w, tasks.Map(Range.S(2), ID, o)))
+			wants("AtMost", refusal(t, w, tasks.Each(nil, ID, o)))
 		}
 		for name, opts := range map[string][]tasks.SendOption{
 			"At":           {tasks.At(time.Time{}), tasks.At(time.UnixMilli(math.MaxInt64))},
@@ -125,6 +127,17 @@ func TestScheduleRefusesIDsAndTimes(t *testing.T) {
 			t.Error("got no error, want an error about the ID and time of ticks")
 		}
 	}
+}
+
+// A limit below a millisecond is a limit.
+func TestTimeLimitsAreRoundedUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.New(t))
+	for _, opts := range [][]tasks.CallOption{{tasks.Timeout(time.Microsecond)}, {tasks.Timeout(0), tasks.HardTimeout(time.Microsecond)}} {
+		_, err := send(t, w, Hold.S("for ever", opts...))
+		wantFailure(t, err, "")
+	}
+	w.open("for ever")
 }
 
 // A duration counts from when its node can run: a declaration made long before a send expires nothing.

@@ -137,7 +137,7 @@ func GroupOf[O any](ss []Signature[O], opts ...GroupOption) Signature[[]O] {
 // Each is the [Group] of t.S(in) for each in of ins.
 func Each[I, O any](ins []I, t Task[I, O], opts ...EachOption) Signature[[]O] {
 	own := *collect(opts, EachOption.forEach)
-	group := &graph.Opts{AtMost: own.AtMost, FailFast: own.FailFast}
+	group := &graph.Opts{AtMost: own.AtMost, FailFast: own.FailFast, Err: own.Err}
 	own.AtMost, own.FailFast = 0, false
 	shared := t.opts.Over(&own)
 	sigs := make([]graph.Sig, len(ins))

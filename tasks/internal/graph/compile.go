@@ -236,6 +236,9 @@ func CheckTask(name string) error {
 	return nil
 }
 
+// millis returns d in milliseconds, rounded up: 0 can mean that there is no limit.
+func millis(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() }
+
 func (c *compiler) spec(s *Sig) (int, error) {
 	if c.bare {
 		return 0, nil
@@ -265,28 +268,28 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	if o.MaxRetry != nil {
 		sp.MaxRetry = *o.MaxRetry
 	}
-	ms := func(d *time.Duration) *int64 {
+	limit := func(d *time.Duration) *int64 {
 		if d == nil {
 			return nil
 		}
-		v := d.Milliseconds()
+		v := millis(*d)
 		return &v
 	}
-	sp.Timeout, sp.Hard = ms(o.Timeout), ms(o.Hard)
+	sp.Timeout, sp.Hard = limit(o.Timeout), limit(o.Hard)
 	if o.Backoff != nil {
-		sp.Base, sp.Cap, sp.Fixed = o.Backoff.Base.Milliseconds(), o.Backoff.Cap.Milliseconds(), o.Backoff.Fixed
+		sp.Base, sp.Cap, sp.Fixed = millis(o.Backoff.Base), millis(o.Backoff.Cap), o.Backoff.Fixed
 	}
 	if o.In != nil {
-		sp.In = o.In.Milliseconds()
+		sp.In = millis(*o.In)
 	}
 	if o.At != nil {
 		sp.At = o.At.UnixMilli()
 	}
 	if o.Expires != nil {
-		sp.Expires = o.Expires.Milliseconds()
+		sp.Expires = millis(*o.Expires)
 	}
 	if o.Rate != nil {
-		sp.RateN, sp.RatePer = o.Rate.N, o.Rate.Per.Milliseconds()
+		sp.RateN, sp.RatePer = o.Rate.N, millis(o.Rate.Per)
 	}
 	sp.Bind = o.Bind
 	sp.External, sp.Choices = o.External, o.Choices

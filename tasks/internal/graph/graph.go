@@ -87,7 +87,7 @@ func (s *Spec) Opts() *Opts {
 	if s.Hard != nil {
 		o.Hard = duration(*s.Hard)
 	}
-	if s.Base > 0 || s.Cap > 0 {
+	if s.Base > 0 || s.Cap > 0 || s.Fixed {
 		o.Backoff = &Backoff{Base: *duration(s.Base), Cap: *duration(s.Cap), Fixed: s.Fixed}
 	}
 	if s.In > 0 {
@@ -104,6 +104,16 @@ func (s *Spec) Opts() *Opts {
 		o.Rate = &Rate{N: s.RateN, Per: *duration(s.RatePer)}
 	}
 	return o
+}
+
+// EachSpec calls f with the specs of g and of the bodies of its maps.
+func (g *Graph) EachSpec(f func(*Spec)) {
+	for i := range g.Specs {
+		f(&g.Specs[i])
+	}
+	for i := range g.Subs {
+		g.Subs[i].Graph.EachSpec(f)
+	}
 }
 
 // QueueName returns the queue of s.
