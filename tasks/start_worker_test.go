@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"muster/tasks"
@@ -63,6 +64,13 @@ func TestStartWorkerReturnsStartError(t *testing.T) {
 	cancel()
 	if _, err := tasks.StartWorker(over, client, tasks.NewMux(), tasks.WorkerConfig{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a ctx that is done: got %v, want context.Canceled", err)
+	}
+	for field, cfg := range map[string]tasks.WorkerConfig{
+		"Queues": {Queues: map[string]int{"a b": 1}}, "Grace": {Grace: -1}, "MaxResult": {MaxResult: -1},
+	} {
+		if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), cfg); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("got %v, want an error that names %s", err, field)
+		}
 	}
 	if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{Concurrency: -1}); err == nil {
 		t.Error("with a wrong Concurrency: got nil, want an error")

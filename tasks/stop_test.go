@@ -205,20 +205,22 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
 		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
-		worker, err := tasks.NewWorker(w.client, other.mux(), tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
+		must, mux := tasks.NewAction[int]("t.must"), other.mux()
+		tasks.HandleAction(mux, must, func(ctx context.Context, _ int) error { <-ctx.Done(); panic(ctx.Err()) })
+		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- worker.Run(ctx) }()
-		run, err := Slow.S(AB{1, 2000}, tasks.Queue("away")).Send(t.Context(), w.client)
+		run, err := tasks.Join(Slow.S(AB{1, 2000}, tasks.Queue("away")), must.S(1, tasks.Queue("away"))).Send(t.Context(), w.client)
 		if err != nil {
 			t.Fatal(err)
 		}
-		testutil.Eventually(t, "it runs", func() bool {
+		testutil.Eventually(t, "both run", func() bool {
 			as, err := w.client.Active(t.Context())
-			return err == nil && len(as) == 1 && as[0].Worker == "leaver"
+			return err == nil && len(as) == 2 && as[0].Worker == "leaver"
 		})
 		stop()
 		if err := <-done; err != nil {
@@ -228,8 +230,13 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 			t.Fatalf("after the stop %v runs, %v", as, err)
 		}
 		nodes, err := w.client.Nodes(t.Context(), run.ID())
-		if err != nil || nodes[0].Status != tasktype.Pending || nodes[0].Attempts != 0 {
-			t.Fatalf("returned node: got %+v, %v, want it pending", nodes, err)
+		for _, n := range nodes {
+			if n.Status != tasktype.Pending || n.Attempts != 0 {
+				t.Errorf("returned node: got %+v, want it pending", n)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 		if ws, err := w.client.Workers(t.Context()); err != nil || len(ws) != 1 {
 			t.Fatalf("workers %v, %v", ws, err)

@@ -30,7 +30,8 @@ type WorkerConfig struct {
 	// MaxConcurrency is the most that [Client.SetConcurrency] can set. Defaults to the larger of
 	// 256 and Concurrency.
 	MaxConcurrency int
-	// Grace is how long running tasks may take to finish after the context of Run has ended. Defaults to 30 s.
+	// Grace is how long Run waits for handlers after its context has ended. In the last quarter of it, for 2 s at most, the
+	// contexts of the handlers have ended. Defaults to 30 s.
 	Grace time.Duration
 	// HandlerWait is how long a task waits while no live worker of its queue has a handler for it. It runs once such a worker
 	// starts, and otherwise fails with [tasktype.CodeUnregistered]. Defaults to 24 hours.
@@ -87,8 +88,8 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 func (c WorkerConfig) validate() error {
 	var errs []error
 	for q, w := range c.Queues {
-		if q == "" || w < 1 {
-			errs = append(errs, fmt.Errorf("field Queues[%q]: weight %d; name the queue and weigh it at least 1", q, w))
+		if !validQueue(q) || w < 1 {
+			errs = append(errs, fmt.Errorf("field Queues[%q]: weight %d; give a name that tasks.Queue accepts, and a weight of at least 1", q, w))
 		}
 	}
 	for q, n := range c.QueueLimits {
@@ -99,8 +100,8 @@ func (c WorkerConfig) validate() error {
 	if c.Concurrency < 1 || c.Concurrency > c.MaxConcurrency {
 		errs = append(errs, fmt.Errorf("field Concurrency: %d must be 1 to MaxConcurrency %d", c.Concurrency, c.MaxConcurrency))
 	}
-	if c.HandlerWait < 0 {
-		errs = append(errs, fmt.Errorf("field HandlerWait: %s is negative", c.HandlerWait))
+	if c.HandlerWait < 0 || c.Grace < 0 || c.MaxResult < 0 {
+		errs = append(errs, fmt.Errorf("fields HandlerWait, Grace, MaxResult: %s, %s, %d must not be negative", c.HandlerWait, c.Grace, c.MaxResult))
 	}
 	if err := engine.ValidName(c.Name); err != nil {
 		errs = append(errs, fmt.Errorf("field Name: %w", err))
@@ -190,9 +191,10 @@ func (w *Worker) Tasks() []string { return w.w.Tasks() }
 // Name returns the name of the worker.
 func (w *Worker) Name() string { return w.w.Name() }
 
-// Run takes and runs tasks until ctx is done. Then it takes no more tasks, lets running ones finish for
-// Grace, ends the contexts of the others with the cause [ErrShutdown], returns their tasks to the queue, and returns nil.
-// Another worker can run these tasks at once; the attempt is not counted. Run can be called once.
+// Run takes and runs tasks until ctx is done. Then it takes no more tasks, lets running ones finish, ends the contexts of
+// the others with the cause [ErrShutdown] shortly before Grace has passed, returns the tasks that have not finished by then
+// to the queue, and returns nil. Another worker can run these tasks at once, even if their handlers have not returned; the
+// attempt is not counted, whatever the handler returns. Run can be called once.
 func (w *Worker) Run(ctx context.Context) error { return w.w.Run(ctx) }
 
 // Kill makes Run return without waiting for Grace: running tasks return to the queue at once.

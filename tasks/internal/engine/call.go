@@ -76,7 +76,7 @@ func (r *Run) keys(h *Handler, limits []*graph.KeyLimit, input []byte) *callResu
 func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- callResult) {
 	// The result if user code ends the goroutine.
 	a := callResult{err: goexited()}
-	defer func() { done <- a }()
+	defer func() { done <- a.under(context.Cause(ctx)) }()
 	defer func() {
 		if p := recover(); p != nil {
 			a.err = r.panicked(p, "")
@@ -97,18 +97,25 @@ func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- 
 		a = callResult{answer: answer}
 		return
 	}
-	switch cause := context.Cause(ctx); {
-	case IsPending(err):
+	if IsPending(err) {
 		a = callResult{pending: true}
+		return
+	}
+	a.err = r.readError(ctx, h, err)
+}
+
+// under returns the result of a call whose context has ended with cause: an error or a panic does not count if the worker
+// stops or the node was revoked, and is final if the workflow was cancelled.
+func (a callResult) under(cause error) callResult {
+	switch {
+	case a.err == nil:
 	case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
-		a = callResult{ended: cause}
+		return callResult{ended: cause}
 	case errors.Is(cause, tasktype.ErrCancelled):
-		a.err = r.readError(ctx, h, err)
 		code, _ := cancelledNode(cause)
 		a.err.marks = marks{code: code, permanent: true}
-	default:
-		a.err = r.readError(ctx, h, err)
 	}
+	return a
 }
 
 var (

@@ -247,8 +247,14 @@ func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
 	return runForeign(ctx, w.cfg.Plain, t)
 }
 
-// unwind is how long handlers have to return once their contexts have ended.
-const unwind = 2 * time.Second
+// longestUnwind is the longest time that handlers have to return once their contexts have ended.
+const longestUnwind = 2 * time.Second
+
+// phases divides a grace into the time for tasks to finish, and the time to return once their contexts have ended.
+func phases(grace time.Duration) (finish, unwind time.Duration) {
+	unwind = min(grace/4, longestUnwind)
+	return grace - unwind, unwind
+}
 
 // drain stops taking tasks and waits for running ones, or returns them to their queues.
 func (w *Worker) drain(srv *asynq.Server) {
@@ -256,7 +262,8 @@ func (w *Worker) drain(srv *asynq.Server) {
 	w.slots.close()
 	go w.wakeups.nudge()
 	srv.Stop()
-	w.idle(w.cfg.Grace, w.killed)
+	finish, unwind := phases(w.cfg.Grace)
+	w.idle(finish, w.killed)
 	for _, r := range w.runs.all() {
 		r.cancel(ErrShutdown)
 	}
@@ -264,7 +271,7 @@ func (w *Worker) drain(srv *asynq.Server) {
 	for _, r := range w.runs.all() {
 		r.free(errKilled)
 	}
-	w.idle(unwind, nil)
+	w.idle(longestUnwind, nil) // until the results are stored
 	w.life.kill()
 	w.wakeups.end()
 	srv.Shutdown()
