@@ -24,9 +24,9 @@ import (
 // it was cancelled, [ErrRevoked] for one that [Client.Revoke] stopped, [ErrDamaged], and [ErrRetryInput] for an invalid [RetryInput]. Of several calls at once, one has
 // an effect and the others return ErrRunning.
 func (c *Client) Retry(ctx context.Context, id string, opts ...RetryOption) error {
-	inputs := retryInputs{}
+	var inputs []engine.Corrected
 	for _, opt := range opts {
-		if err := opt(inputs); err != nil {
+		if err := opt(&inputs); err != nil {
 			return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
 		}
 	}
@@ -53,31 +53,33 @@ func (r *AsyncResult[O]) Retry(ctx context.Context, opts ...RetryOption) error {
 	return r.client.Retry(ctx, r.ref, opts...)
 }
 
-type retryInputs map[string]engine.Corrected
-
 // RetryOption is an option of [Client.Retry]: [RetryInput] and [RetryInputJSON].
-type RetryOption func(retryInputs) error
+type RetryOption func(*[]engine.Corrected) error
 
-// RetryInput gives a node that runs again another input. The node, as [Client.Nodes] lists it, must be of task t. If the workflow
-// uses a [Bind] of the task, the second half of the input must be the bound one; t may also be the bound task.
+// RetryInput gives a node that runs again another input. The node, as [Client.Nodes] lists it, must be of task t; without a
+// node, it is the only node of t that has failed. If the workflow uses a [Bind] of the task, the second half of the input must
+// be the bound one; t may also be the bound task.
 func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
-	return func(in retryInputs) error {
+	return func(in *[]engine.Corrected) error {
 		raw, err := marshal(input)
 		if err != nil {
 			return fmt.Errorf("%w of node %s does not marshal to JSON: %w", ErrRetryInput, node, err)
 		}
-		in[node] = engine.Corrected{Task: t.name, Input: engine.Bound(t.opts.Bind, raw)}
+		*in = append(*in, engine.Corrected{Node: node, Task: t.name, Input: engine.Bound(t.opts.Bind, raw)})
 		return nil
 	}
 }
 
 // RetryInputJSON is [RetryInput] with the whole input in JSON, as [Client.Node] returns it. If the worker cannot decode the input, the node fails again.
 func RetryInputJSON(node string, input json.RawMessage) RetryOption {
-	return func(in retryInputs) error {
-		if !json.Valid(input) {
+	return func(in *[]engine.Corrected) error {
+		switch {
+		case node == "":
+			return fmt.Errorf("%w: the node is missing", ErrRetryInput)
+		case !json.Valid(input):
 			return fmt.Errorf("%w of node %s: it is not JSON", ErrRetryInput, node)
 		}
-		in[node] = engine.Corrected{Input: input}
+		*in = append(*in, engine.Corrected{Node: node, Input: input})
 		return nil
 	}
 }

@@ -148,6 +148,8 @@ func TestRetryWithAnotherInput(t *testing.T) {
 		"node 0: the node does not run again":              tasks.RetryInput(retryWork, "0", "x"),
 		"node 9: it does not exist":                        tasks.RetryInput(retryWork, "9", "x"),
 		`node id "x": expected an index`:                   tasks.RetryInputJSON("x", []byte("1")),
+		"0 nodes of task retry.next have failed":           tasks.RetryInput(retryNext, "", "x"),
+		"the node is missing":                              tasks.RetryInputJSON("", []byte("1")),
 		"node 1: it is not JSON":                           tasks.RetryInputJSON("1", []byte("{")),
 		"node 1: it has 16777219 bytes":                    tasks.RetryInputJSON("1", []byte(`"`+strings.Repeat("x", 16<<20+1)+`"`)),
 	} {
@@ -156,7 +158,7 @@ func TestRetryWithAnotherInput(t *testing.T) {
 		}
 	}
 	*ran = nil
-	if err := run.Retry(t.Context(), tasks.RetryInput(retryWork, "1", "good")); err != nil {
+	if err := run.Retry(t.Context(), tasks.RetryInput(retryWork, "", "good")); err != nil {
 		t.Fatal(err)
 	}
 	d, err := f.Client().Node(t.Context(), run.ID(), "1")

@@ -19,7 +19,7 @@ const (
 // RetryAll retries the failed workflows that a filter selects, and returns how many it has retried.
 func (in *Inspector) RetryAll(ctx context.Context, q tasktype.WorkflowFilter, retry func(ctx context.Context, ref string) error) (n int, err error) {
 	return in.changeAll(ctx, q, tasktype.WorkflowFailed, retry, func(err error) bool { // another call has retried it
-		return errors.Is(err, ErrRunning) && !errors.Is(err, errBusy)
+		return errors.Is(err, ErrRunning) && !errors.Is(err, errBusy) || errors.Is(err, ErrSucceeded)
 	})
 }
 

@@ -30,13 +30,13 @@ var (
 
 // Corrected is an input for a node that is retried.
 type Corrected struct {
+	Node  string // empty for the only failed node of Task
 	Task  string // that the node must be of; empty for any
 	Input json.RawMessage
 }
 
 // Retry runs the nodes of an ended workflow again that have not succeeded, and the nodes that depend on their outcome.
-// inputs are by node.
-func (r *Operator) Retry(ctx context.Context, refOrID string, inputs map[string]Corrected) error {
+func (r *Operator) Retry(ctx context.Context, refOrID string, inputs []Corrected) error {
 	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return err
@@ -124,13 +124,21 @@ func newResetter(w *whole) *resetter {
 
 // reset returns the changes. Afterwards, the fields of the workflow are as if the reset nodes had not begun
 // yet. A node that has planned is not reset itself, nor is a map with members, unless its input changes.
-func (r *resetter) reset(inputs map[string]Corrected) (*store.Reset, error) {
+func (r *resetter) reset(corrected []Corrected) (*store.Reset, error) {
 	r.mark()
 	left := slices.DeleteFunc(slices.Clone(r.ids), func(id graph.ID) bool { return r.deleted(id.String()) })
-	for node, c := range inputs {
-		if err := r.accepts(node, c); err != nil {
+	inputs := map[string]Corrected{}
+	for _, c := range corrected {
+		if c.Node == "" {
+			var err error
+			if c.Node, err = r.onlyFailed(left, c.Task); err != nil {
+				return nil, err
+			}
+		}
+		if err := r.accepts(c.Node, c); err != nil {
 			return nil, err
 		}
+		inputs[c.Node] = c
 	}
 	r.clear()
 	r.count(left)
@@ -233,6 +241,21 @@ func (r *resetter) deleted(name string) bool {
 		}
 		at = id.Scope
 	}
+}
+
+// onlyFailed returns the failed node of a task that has one. A node whose plan has failed is none: the nodes of the plan are.
+func (r *resetter) onlyFailed(left []graph.ID, task string) (string, error) {
+	var failed []string
+	for _, id := range left {
+		name := id.String()
+		if r.state(name) == store.StateFailed && !r.planned(name) && !(id.Inst < 0 && r.graph(id).Virtual(id.Index)) && title(r.graph(id), id) == task {
+			failed = append(failed, name)
+		}
+	}
+	if len(failed) != 1 {
+		return "", fmt.Errorf("%w without a node: %d nodes of task %s have failed; name one", ErrRetryInput, len(failed), task)
+	}
+	return failed[0], nil
 }
 
 // accepts returns an error if a node does not run again, or not with a corrected input.
