@@ -41,7 +41,7 @@ func Connect(ctx context.Context, url string, opts ...ClientOption) (*Client, er
 	if err := collect(opts, ClientOption.forClient).Err; err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	conn.PoolSize = max(conn.PoolSize, 32)
+	conn.PoolSize = cmp.Or(conn.PoolSize, 32)
 	rdb := newRedis(conn)
 	if err := rdb.Ping(ctx).Err(); err != nil && !Refused(err) { // a Redis whose disk is full refuses even PING
 		_ = rdb.Close()
@@ -184,7 +184,7 @@ func (c *Client) Resume(ctx context.Context, id string) error {
 	return nil
 }
 
-// RevokeNode stops one node of a workflow. The nodes that need its value are skipped.
+// RevokeNode stops one node of a workflow. The nodes that need its value are skipped. It returns [ErrUnknown] or [ErrNoNode].
 func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
 	if err := c.eng.Operator.Node(ctx, id, node); err != nil {
 		return fmt.Errorf("revoke node %s of workflow %s: %w", node, id, err)

@@ -122,7 +122,7 @@ func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token stri
 	if err != nil {
 		return fmt.Errorf("encode result of task %s as JSON: %w", t.name, err)
 	}
-	return complete(ctx, c, token, t.name, value)
+	return complete(ctx, c, engine.ByToken(token, t.name), value)
 }
 
 // Complete ends the node of a token with a value in JSON, of at most 16 MiB. It does not check that the value has the
@@ -132,11 +132,20 @@ func (c *Client) Complete(ctx context.Context, token string, value json.RawMessa
 	if !json.Valid(value) {
 		return errors.New("complete a task: the result is not JSON")
 	}
-	return complete(ctx, c, token, "", value)
+	return complete(ctx, c, engine.ByToken(token, ""), value)
 }
 
-func complete(ctx context.Context, c *Client, token, task string, value json.RawMessage) error {
-	if err := c.eng.Completer.Complete(ctx, token, task, value); err != nil {
+// CompleteNode is [Client.Complete] for a node that waits for external completion, without a token, for operators. The token
+// that the task passed on stays valid until then. It returns [ErrUnknown], [ErrNoNode], [ErrCompleted] or [ErrNotOpen].
+func (c *Client) CompleteNode(ctx context.Context, workflow, node string, value json.RawMessage) error {
+	if !json.Valid(value) {
+		return errors.New("complete a task: the result is not JSON")
+	}
+	return complete(ctx, c, engine.ByNode(workflow, node), value)
+}
+
+func complete(ctx context.Context, c *Client, find engine.Find, value json.RawMessage) error {
+	if err := c.eng.Completer.Complete(ctx, find, value); err != nil {
 		return fmt.Errorf("complete a task: %w", err)
 	}
 	return nil
@@ -146,10 +155,19 @@ func complete(ctx context.Context, c *Client, token, task string, value json.Raw
 // another attempt follows, and cause may be marked with [Permanent], [RetryIn] and [WithCode]. It returns the errors of
 // [Client.Complete].
 func (c *Client) Fail(ctx context.Context, token string, cause error) error {
+	return fail(ctx, c, engine.ByToken(token, ""), cause)
+}
+
+// FailNode is [Client.Fail] for a node, as [Client.CompleteNode] is Complete.
+func (c *Client) FailNode(ctx context.Context, workflow, node string, cause error) error {
+	return fail(ctx, c, engine.ByNode(workflow, node), cause)
+}
+
+func fail(ctx context.Context, c *Client, find engine.Find, cause error) error {
 	if cause == nil {
 		return errors.New("fail a task: a cause is needed")
 	}
-	if err := c.eng.Completer.Fail(ctx, token, cause); err != nil {
+	if err := c.eng.Completer.Fail(ctx, find, cause); err != nil {
 		return fmt.Errorf("fail a task: %w", err)
 	}
 	return nil
@@ -158,14 +176,23 @@ func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 // Extend moves the deadline of the node of a token to d from now. A program that works for long calls it as a heartbeat. A
 // node without a deadline gets none. It returns the errors of [Client.Complete], and [ErrNotOpen].
 func (c *Client) Extend(ctx context.Context, token string, d time.Duration) error {
-	if err := c.eng.Completer.Extend(ctx, token, d); err != nil {
+	return extend(ctx, c, engine.ByToken(token, ""), d)
+}
+
+// ExtendNode is [Client.Extend] for a node, as [Client.CompleteNode] is Complete.
+func (c *Client) ExtendNode(ctx context.Context, workflow, node string, d time.Duration) error {
+	return extend(ctx, c, engine.ByNode(workflow, node), d)
+}
+
+func extend(ctx context.Context, c *Client, find engine.Find, d time.Duration) error {
+	if err := c.eng.Completer.Extend(ctx, find, d); err != nil {
 		return fmt.Errorf("extend the deadline of a task: %w", err)
 	}
 	return nil
 }
 
 // NewToken creates a token for a node that waits for external completion. Earlier tokens of the node become stale. It returns
-// [ErrUnknown], [ErrCompleted] or [ErrNotOpen]. A token is a secret: see [TokenFrom].
+// [ErrUnknown], [ErrNoNode], [ErrCompleted] or [ErrNotOpen]. A token is a secret: see [TokenFrom].
 func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, error) {
 	token, err := c.eng.Completer.New(ctx, workflow, node)
 	if err != nil {

@@ -274,9 +274,18 @@ func TestInvalidTokenIsNotInTheError(t *testing.T) {
 				t.Errorf("%s: the error has the token in it: %v", what, err)
 			}
 		}
-		for node, want := range map[string]error{"1": tasks.ErrNotOpen, "9": tasks.ErrNotOpen, "g": tasks.ErrUnknown} {
+		for node, want := range map[string]error{"1": tasks.ErrNotOpen, "9": tasks.ErrNoNode, "g": tasks.ErrNoNode, "0:1": tasks.ErrNoNode, "0.1": tasks.ErrNoNode} {
 			_, err := d.client.NewToken(ctx, run.ID(), node)
 			wantError(t, "new token for node "+node, err, want)
+			wantError(t, "complete node "+node, d.client.CompleteNode(ctx, run.ID(), node, json.RawMessage(`{}`)), want)
+			wantError(t, "fail node "+node, d.client.FailNode(ctx, run.ID(), node, errors.New("no")), want)
+			wantError(t, "extend node "+node, d.client.ExtendNode(ctx, run.ID(), node, time.Hour), want)
+			if want == tasks.ErrNoNode {
+				wantError(t, "revoke node "+node, d.client.RevokeNode(ctx, run.ID(), node), want)
+			}
+		}
+		if err := d.client.ExtendNode(ctx, run.ID(), "0", time.Hour); err != nil {
+			t.Error(err)
 		}
 		_, err := d.client.NewToken(ctx, "none", "0")
 		wantError(t, "new token for no workflow", err, tasks.ErrUnknown)
@@ -286,6 +295,9 @@ func TestInvalidTokenIsNotInTheError(t *testing.T) {
 		large := json.RawMessage(`"` + strings.Repeat("x", 16<<20) + `"`)
 		if err := d.client.Complete(ctx, second, large); err == nil || !strings.Contains(err.Error(), "16777216") {
 			t.Errorf("result that is too large: got %v", err)
+		}
+		if err := d.client.CompleteNode(ctx, run.ID(), "0", large); err == nil || !strings.Contains(err.Error(), "16777216") {
+			t.Errorf("result that is too large, by node: got %v", err)
 		}
 		if err := d.client.Complete(ctx, second+"\n", json.RawMessage(`{"OK":true}`)); err != nil {
 			t.Fatal(err)

@@ -316,7 +316,12 @@ func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 		t.Errorf("got %+v", at)
 	}
 	node := "/v1/workflows/" + id + "/nodes/" + at.Node
+	token, err := s.client.NewToken(t.Context(), id, at.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.call(http.MethodPost, node+"/extend", `{"for": "1h"}`, http.StatusNoContent, nil)
+	s.call(http.MethodPost, "/v1/tokens/extend", `{"token": "`+token+`", "for": "2h"}`, http.StatusNoContent, nil)
 	s.call(http.MethodPost, node+"/complete", `{"result": true}`, http.StatusNoContent, nil)
 	s.wantProblem(http.MethodPost, node+"/complete", `{"result": true}`, http.StatusConflict, "task_completed")
 	if r := s.result(id); string(r.Result) != "true" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"muster/internal/httpproblem"
 	"muster/tasks"
@@ -93,7 +94,7 @@ func (s *service) addExternal() {
 	const node, token = "/v1/workflows/{id}/nodes/{node}/", "/v1/tokens/"
 	missing := []int{http.StatusNotFound, http.StatusConflict}
 	route(s, Change, http.MethodPost, node+"complete", "completeNode", "Complete an open task with its result", func(ctx context.Context, in *completeInput) (*struct{}, error) {
-		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.complete(ctx, token, in.Body) })
+		return nil, s.Client.CompleteNode(ctx, in.ID, in.Node, in.Body.Result)
 	}, missing...)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/signals", "signalWorkflow", "Complete the open task of a name, or the next one that opens",
 		func(ctx context.Context, in *signalInput) (*struct{}, error) {
@@ -104,19 +105,27 @@ func (s *service) addExternal() {
 			return nil, err
 		}, missing...)
 	route(s, Change, http.MethodPost, node+"fail", "failNode", "Fail an open task", func(ctx context.Context, in *failInput) (*struct{}, error) {
-		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.fail(ctx, token, in.Body) })
+		return nil, s.Client.FailNode(ctx, in.ID, in.Node, in.Body.cause())
 	}, missing...)
 	route(s, Change, http.MethodPost, node+"extend", "extendNode", "Move the deadline of an open task", func(ctx context.Context, in *extendInput) (*struct{}, error) {
-		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.extend(ctx, token, in.Body) })
+		d, err := in.Body.duration()
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.Client.ExtendNode(ctx, in.ID, in.Node, d)
 	}, missing...)
 	route(s, Change, http.MethodPost, token+"complete", "completeToken", "Complete the task of a token with its result", func(ctx context.Context, in *completeTokenInput) (*struct{}, error) {
-		return nil, s.complete(ctx, in.Body.Token, in.Body.NodeResult)
+		return nil, s.Client.Complete(ctx, in.Body.Token, in.Body.Result)
 	}, missing...)
 	route(s, Change, http.MethodPost, token+"fail", "failToken", "Fail the task of a token", func(ctx context.Context, in *failTokenInput) (*struct{}, error) {
-		return nil, s.fail(ctx, in.Body.Token, in.Body.NodeFailure)
+		return nil, s.Client.Fail(ctx, in.Body.Token, in.Body.cause())
 	}, missing...)
 	route(s, Change, http.MethodPost, token+"extend", "extendToken", "Move the deadline of the task of a token", func(ctx context.Context, in *extendTokenInput) (*struct{}, error) {
-		return nil, s.extend(ctx, in.Body.Token, in.Body.NodeExtension)
+		d, err := in.Body.duration()
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.Client.Extend(ctx, in.Body.Token, d)
 	}, missing...)
 }
 
@@ -160,20 +169,8 @@ func (s *service) openOfAll(ctx context.Context) ([]tasktype.OpenToken, error) {
 	return list, nil
 }
 
-// onNode calls do with a new token of a node. Earlier tokens of the node become invalid.
-func (s *service) onNode(ctx context.Context, in *NodeReference, do func(token string) error) (*struct{}, error) {
-	token, err := s.Client.NewToken(ctx, in.ID, in.Node)
-	if err != nil {
-		return nil, err
-	}
-	return nil, do(token)
-}
-
-func (s *service) complete(ctx context.Context, token string, c NodeResult) error {
-	return s.Client.Complete(ctx, token, c.Result)
-}
-
-func (s *service) fail(ctx context.Context, token string, f NodeFailure) error {
+// cause returns the error that the client has described.
+func (f *NodeFailure) cause() error {
 	cause := errors.New(f.Message)
 	if f.Code != "" {
 		cause = tasks.WithCode(f.Code, cause)
@@ -181,16 +178,13 @@ func (s *service) fail(ctx context.Context, token string, f NodeFailure) error {
 	if f.Permanent {
 		cause = tasks.Permanent(cause)
 	}
-	return s.Client.Fail(ctx, token, cause)
+	return cause
 }
 
-func (s *service) extend(ctx context.Context, token string, e NodeExtension) error {
+func (e *NodeExtension) duration() (time.Duration, error) {
 	d, err := durationOf("body.for", e.For)
-	if err != nil {
-		return err
+	if err == nil && d == 0 {
+		err = httpproblem.BadField("body.for", "must be above 0")
 	}
-	if d == 0 {
-		return httpproblem.BadField("body.for", "must be above 0")
-	}
-	return s.Client.Extend(ctx, token, d)
+	return d, err
 }

@@ -357,13 +357,11 @@ func (o openTasks) Decide(ctx context.Context, id string, choice Choice, comment
 		}
 	}
 	workflow, node, _ := strings.Cut(id, "/")
-	token, err := o.client.NewToken(ctx, workflow, node)
-	switch {
-	case err != nil:
-	case value != nil:
-		err = o.client.Complete(ctx, token, value)
-	default:
-		err = o.client.Fail(ctx, token, tasks.Permanent(errors.New(comment)))
+	var err error
+	if value != nil {
+		err = o.client.CompleteNode(ctx, workflow, node, value)
+	} else {
+		err = o.client.FailNode(ctx, workflow, node, tasks.Permanent(errors.New(comment)))
 	}
 	if errors.Is(err, tasks.ErrCompleted) || errors.Is(err, tasks.ErrNotOpen) || errors.Is(err, tasks.ErrStale) { // decided by another client
 		if _, other := o.Get(ctx, id); other != nil {

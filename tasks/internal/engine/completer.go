@@ -48,12 +48,20 @@ func verdictOf(result string) error {
 	return ErrUnknown
 }
 
-// outside is a node that is completed externally.
+// outside is a node that is completed externally: by a token or, without a hash, by a client that may end any node.
 type outside struct {
 	token
 	fl *flow
 	g  *graph.Graph
 	id graph.ID
+}
+
+// guard returns the condition of a change: that the token is valid or, without one, that the node is open.
+func (o *outside) guard(open bool, call string) store.Change {
+	if o.hash == "" {
+		return store.IfOpen(o.node, call)
+	}
+	return store.IfToken(o.node, o.hash, open, call)
 }
 
 func (o *outside) spec() *graph.Spec { return &o.g.Specs[o.g.Nodes[o.id.Index].Spec] }
@@ -90,28 +98,57 @@ func (a *Completer) outside(ctx context.Context, t token) (*outside, error) {
 	return &outside{t, fl, g, id}, nil
 }
 
-// Complete completes the node of a token with a value. The task, if given, must be the task of the node.
-func (a *Completer) Complete(ctx context.Context, text, task string, value json.RawMessage) error {
+// Find returns the node of an external result: by a token, or by its workflow and ID.
+type Find func(ctx context.Context, a *Completer) (*outside, error)
+
+// ByToken finds the node of a token. The task, if given, must be the task of the node.
+func ByToken(text, task string) Find {
+	return func(ctx context.Context, a *Completer) (*outside, error) {
+		o, err := a.nodeFor(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		if have := o.spec().Task; task != "" && task != have {
+			return nil, fmt.Errorf("the token is for task %s, not for %s", have, task)
+		}
+		return o, nil
+	}
+}
+
+// ByNode finds a node of a workflow.
+func ByNode(workflow, node string) Find {
+	return func(ctx context.Context, a *Completer) (*outside, error) {
+		fl, err := a.graphs.load(ctx, workflow)
+		if err != nil {
+			return nil, err
+		}
+		id, g, err := a.graphs.existing(ctx, fl, node)
+		if err != nil {
+			return nil, err
+		}
+		return &outside{token{workflow: workflow, node: node}, fl, g, id}, nil
+	}
+}
+
+// Complete completes a node with a value.
+func (a *Completer) Complete(ctx context.Context, find Find, value json.RawMessage) error {
 	if len(value) > maxCompletion {
 		return fmt.Errorf("result has %d bytes, more than the limit of %d; store it elsewhere and send a key", len(value), maxCompletion)
 	}
-	o, err := a.nodeFor(ctx, text)
+	o, err := find(ctx, a)
 	if err != nil {
 		return err
-	}
-	if have := o.spec().Task; task != "" && task != have {
-		return fmt.Errorf("the token is for task %s, not for %s", have, task)
 	}
 	return a.end(ctx, o, store.ChangeSucceed, value)
 }
 
-// Fail has the attempt of a token fail with cause.
-func (a *Completer) Fail(ctx context.Context, text string, cause error) error {
+// Fail has the attempt of a node fail with cause.
+func (a *Completer) Fail(ctx context.Context, find Find, cause error) error {
 	m := marksOf(cause, a.codeOf)
 	if m.again != nil {
 		return errors.New("it cannot be called again; extend its deadline instead")
 	}
-	o, err := a.nodeFor(ctx, text)
+	o, err := find(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -136,13 +173,13 @@ func (a *Completer) Fail(ctx context.Context, text string, cause error) error {
 	if m.delay != nil {
 		d = *m.delay
 	}
-	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, ""), o.retry(f, d))
+	return a.guarded(ctx, o.fl, o.guard(false, ""), o.retry(f, d))
 }
 
 // end completes a node externally.
 func (a *Completer) end(ctx context.Context, o *outside, outcome string, body []byte) error {
 	c := completed(o.g, o.id, outcome, body)
-	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, byOutside+encodeToken(randomBytes(6))), c)
+	return a.guarded(ctx, o.fl, o.guard(false, byOutside+encodeToken(randomBytes(6))), c)
 }
 
 // completed returns the change that ends a node externally.
@@ -195,15 +232,15 @@ func (a *Completer) guarded(ctx context.Context, fl *flow, guard, change store.C
 }
 
 // Extend moves the deadline of an open node to d from now. One that has none gets none.
-func (a *Completer) Extend(ctx context.Context, text string, d time.Duration) error {
+func (a *Completer) Extend(ctx context.Context, find Find, d time.Duration) error {
 	if d < time.Millisecond {
 		return fmt.Errorf("extend a deadline by %s: it must be a millisecond at least", d)
 	}
-	o, err := a.nodeFor(ctx, text)
+	o, err := find(ctx, a)
 	if err != nil {
 		return err
 	}
-	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, true, ""), store.Extend(o.spec().Task, o.node, d))
+	return a.guarded(ctx, o.fl, o.guard(true, ""), store.Extend(o.spec().Task, o.node, d))
 }
 
 // timeOut ends an attempt whose deadline may have passed.
@@ -227,15 +264,12 @@ func (a *Completer) timeOut(ctx context.Context, fl *flow, node string, attempt 
 
 // New makes a token for an open node, which ends the one before.
 func (a *Completer) New(ctx context.Context, workflow, node string) (string, error) {
-	if _, err := graph.ParseID(node); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
-	f, err := a.store.Flows.Address(ctx, workflow)
+	o, err := ByNode(workflow, node)(ctx, a)
 	if err != nil {
 		return "", err
 	}
 	full, hash := newToken(workflow, node)
-	result, err := a.store.Tokens.New(ctx, f, node, hash)
+	result, err := a.store.Tokens.New(ctx, o.fl.Flow, node, hash)
 	if err == nil {
 		err = verdictOf(result)
 	}

@@ -21,13 +21,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 	if err != nil {
 		return d, err
 	}
-	if _, err := graph.ParseID(node); err != nil {
-		return d, ErrNoNode
-	}
-	id, g, err := in.graphs.node(ctx, fl, node)
-	if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) && g != nil {
-		return d, ErrNoNode
-	}
+	id, g, err := in.graphs.named(ctx, fl, node)
 	if err != nil {
 		return d, err
 	}
@@ -62,6 +56,31 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 	}
 	d.Input, err = v.keptInput(ctx, g, id, &rec, raws[7], raws[8])
 	return d, err
+}
+
+// named returns the node that a client has named, with its graph, or ErrNoNode. Whether a member exists is not checked.
+func (gs *graphs) named(ctx context.Context, fl *flow, node string) (graph.ID, *graph.Graph, error) {
+	if _, err := graph.ParseID(node); err != nil {
+		return graph.ID{}, nil, ErrNoNode
+	}
+	id, g, err := gs.node(ctx, fl, node)
+	if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) && g != nil {
+		err = ErrNoNode
+	}
+	return id, g, err
+}
+
+// existing is named for a node whose record is not read.
+func (gs *graphs) existing(ctx context.Context, fl *flow, node string) (graph.ID, *graph.Graph, error) {
+	id, g, err := gs.named(ctx, fl, node)
+	if err != nil {
+		return id, nil, err
+	}
+	raws, err := gs.store.Flows.Fields(ctx, fl.Flow, []string{node})
+	if err != nil {
+		return id, nil, err
+	}
+	return id, g, gs.values(fl).exists(ctx, g, id, raws[0])
 }
 
 // exists returns ErrNoNode if a node that the graph allows does not exist.

@@ -70,16 +70,9 @@ func (r *Operator) Node(ctx context.Context, id, node string) error {
 	if err != nil {
 		return err
 	}
-	nid, err := graph.ParseID(node)
+	nid, _, err := r.graphs.existing(ctx, fl, node)
 	if err != nil {
 		return err
-	}
-	g, err := r.graphs.of(ctx, fl.Flow, nid.Scope)
-	if err != nil {
-		return err
-	}
-	if nid.Index >= len(g.Nodes) || g.Passive(nid.Index) {
-		return fmt.Errorf("the workflow has no node %s", node)
 	}
 	return r.advancer.stopNodes(ctx, fl, []graph.ID{nid}, "")
 }

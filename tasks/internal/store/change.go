@@ -138,6 +138,11 @@ func IfToken(node, hash string, open bool, call string) Change {
 	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, condition, hash, call}}
 }
 
+// IfOpen makes the later changes conditional: the node must be open. call is as for [IfToken].
+func IfOpen(node, call string) Change {
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "open", "", call}}
+}
+
 // IfSignal makes the later changes conditional: the node of a task must be open, and the first signal that is kept for the task
 // must have an ID. The signal is removed. call is as for [IfToken].
 func IfSignal(node, task, id, call string) Change {

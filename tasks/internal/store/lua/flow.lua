@@ -366,6 +366,7 @@ local function flow(onLane, onMost, on)
       end
       local state = string.sub(rec or '', 1, 1)
       if have[7] or state == PLANNED then return 'ended' end
+      if condition == 'open' then return state == OPEN and 'ok' or 'closed' end
       if condition == 'signal' then
         if state ~= OPEN then return 'closed' end
         local id, left = string.match(redis.call('HGET', wf, SIGNALS .. task) or '', '^(%S+) [^\n]*\n(.*)$')
