@@ -26,7 +26,8 @@ func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], o
 //
 // A signal may come early: if no node of the task waits, the workflow keeps the signal, and the next node of the task that opens
 // receives it. So a chain of three nodes receives three signals in the order in which they were sent. If several nodes wait,
-// the first by node ID receives it. Kept signals are deleted with the workflow.
+// the first by node ID receives it. Kept signals are deleted with the workflow. A signal for a task of the workflow that is
+// declared neither with [External] nor with [Choice] is [ErrInvalid] unless one of its nodes waits because of [ResultPending].
 //
 // Once Signal has returned nil, the signal is stored in Redis, and is delivered once even if all processes are killed. It
 // returns [ErrInvalid] for a value or a name that cannot be sent, [ErrUnknown], [ErrEnded] or [ErrSignals].

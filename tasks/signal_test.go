@@ -106,6 +106,7 @@ func TestSignalErrors(t *testing.T) {
 			"not JSON":          d.client.Signal(ctx, run.ID(), score.Name(), []byte("{")),
 			"16777216":          d.client.Signal(ctx, run.ID(), score.Name(), fmt.Appendf(nil, "%q", strings.Repeat("x", 16<<20))),
 			"control character": d.client.Signal(ctx, run.ID(), "a\nb", []byte("1")),
+			"tasks.External":    tasks.Signal(ctx, d.client, started(t, d.client, publish.S(opinion{}, tasks.In(time.Hour))).ID(), publish, ""),
 		} {
 			if !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want ErrInvalid with %q", err, want)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"muster/tasks/internal/graph"
@@ -31,11 +32,11 @@ func (a *Completer) Signal(ctx context.Context, workflow, task string, value jso
 	if err := graph.CheckTask(task); err != nil {
 		return invalidSignal{err}
 	}
-	f, err := a.store.Flows.Address(ctx, workflow)
+	fl, err := a.graphs.load(ctx, workflow)
 	if err != nil {
 		return err
 	}
-	res, err := a.store.Tokens.Signal(ctx, f, task, encodeToken(randomBytes(9)), line.Bytes())
+	res, err := a.store.Tokens.Signal(ctx, fl.Flow, task, encodeToken(randomBytes(9)), line.Bytes(), mayKeep(fl.g, task))
 	if err != nil {
 		return a.store.Explain(ctx, err)
 	}
@@ -46,16 +47,25 @@ func (a *Completer) Signal(ctx context.Context, workflow, task string, value jso
 		return ErrEnded
 	case store.SignalFull:
 		return ErrSignals
+	case store.SignalNone:
+		return invalidSignal{errors.New("no node of the task waits, and the task is not declared with tasks.External or tasks.Choice")}
 	case store.SignalOpen:
-		fl, err := a.graphs.load(ctx, f.Ref)
-		if err == nil {
-			err = a.advancer.deliver(ctx, fl, task)
-		}
-		if err != nil {
+		if err := a.advancer.deliver(ctx, fl, task); err != nil {
 			a.log.WarnContext(ctx, "workers deliver the signal", "workflow", workflow, "task", task, "error", err)
 		}
 	}
 	return nil
+}
+
+// mayKeep reports whether a node of a task may wait for a signal later. Plans can add tasks that g does not have.
+func mayKeep(g *graph.Graph, task string) bool {
+	known, waits := false, false
+	g.EachSpec(func(sp *graph.Spec) {
+		if sp.Task == task {
+			known, waits = true, waits || sp.External || len(sp.Choices) > 0
+		}
+	})
+	return waits || !known
 }
 
 // signalNote is the entry of the agenda for a task whose signals are to be delivered, followed by the task.

@@ -16,13 +16,15 @@ const (
 	SignalKept    = "ok"
 	SignalOpen    = "open" // a node of the task is open: the caller delivers the signal
 	SignalFull    = "full"
+	SignalNone    = "none"  // no node of the task is open, and the signal is not to be kept
 	SignalEnded   = "ended" // the workflow has
 	SignalUnknown = "unknown"
 )
 
-// Signal keeps a signal for a task of a workflow. value is JSON without line breaks.
-func (s Tokens) Signal(ctx context.Context, f Flow, task, id string, value []byte) (string, error) {
-	res, err := s.call(ctx, "signal", f.shard, f.Ref, task, id, value, MaxSignals, maxSignalBytes)
+// Signal keeps a signal for a task of a workflow, without keep only if a node of the task is open. value is JSON without line
+// breaks.
+func (s Tokens) Signal(ctx context.Context, f Flow, task, id string, value []byte, keep bool) (string, error) {
+	res, err := s.call(ctx, "signal", f.shard, f.Ref, task, id, value, MaxSignals, maxSignalBytes, keep)
 	if err != nil {
 		return "", fmt.Errorf("keep a signal: %w", err)
 	}

@@ -1,14 +1,15 @@
 -- signal keeps a signal of a workflow until a node of its task is open.
 -- KEYS as in lib
 -- ARGV[1] reference of the workflow, [2] task, [3] id of the signal, [4] value: JSON without line breaks, [5] most signals of a
--- task to keep, [6] most bytes of these
+-- task to keep, [6] most bytes of these, [7] '0' if it is not to be kept
 -- returns 'ok'; 'open' if a node of the task is open: the caller delivers the signal, and until that is done, the agenda has an
--- entry for it; 'full'; 'ended' if the workflow has ended; or 'unknown'
+-- entry for it; 'full'; 'none' if it is not to be kept and no node is open; 'ended' if the workflow has ended; or 'unknown'
 local ref, task, id = ARGV[1], ARGV[2], ARGV[3]
 local wf = P .. 'w:' .. ref
 local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, SIGNALS .. task, DELIVERED .. task)
 if not have[1] or have[2] then return 'unknown' end
 if have[3] == BY_REVOKE or have[4] or redis.call('PTTL', wf) >= 0 then return 'ended' end
+if ARGV[7] == '0' and not firstOpen(ref, task) then return 'none' end
 local kept = have[5] or ''
 if have[6] ~= id and not string.find('\n' .. kept, '\n' .. id .. ' ', 1, true) then -- else the reply of an earlier call was lost
   local _, n = string.gsub(kept, '\n', '')
