@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strconv"
+	"time"
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
@@ -67,13 +69,13 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 	}
 	raw, fail, err := r.client.eng.Results.Wait(ctx, r.ref)
 	if err != nil {
-		return out, fmt.Errorf("wait for workflow %s: %w", r.ID(), err)
+		return out, fmt.Errorf("wait for workflow %s: %w%s", r.ID(), err, r.client.unfinished(ctx, r.ref))
 	}
 	if fail != nil {
 		return out, fail
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fmt.Errorf("result of workflow %s is not a %T: %w", r.ID(), out, err)
+		return out, fmt.Errorf("result of workflow %s is not a %s: %w", r.ID(), reflect.TypeFor[O](), err)
 	}
 	return out, nil
 }
@@ -108,13 +110,13 @@ func NodeValue[P any](ctx context.Context, c *Client, id, node string) (P, error
 	}
 	raw, fail, err := c.eng.Results.NodeValue(ctx, id, node)
 	if err != nil {
-		return out, fmt.Errorf("value of node %s of workflow %s: %w", node, store.IDOf(id), err)
+		return out, fmt.Errorf("value of node %s of workflow %s: %w%s", node, store.IDOf(id), err, c.unfinished(ctx, id))
 	}
 	if fail != nil {
 		return out, fail
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fmt.Errorf("value of node %s of workflow %s is not a %T: %w", node, store.IDOf(id), out, err)
+		return out, fmt.Errorf("value of node %s of workflow %s is not a %s: %w", node, store.IDOf(id), reflect.TypeFor[P](), err)
 	}
 	return out, nil
 }
@@ -190,10 +192,38 @@ func (r *AsyncResult[O]) WaitAll(ctx context.Context) error {
 	}
 	for _, err := range r.Watch(ctx) {
 		if err != nil {
-			return err
+			return fmt.Errorf("%w%s", err, r.client.unfinished(ctx, r.ref))
 		}
 	}
 	return nil
+}
+
+// unfinished returns why a workflow has not ended, as the end of the message of a wait that its context has ended; "" if the
+// context has not ended or the reason cannot be read in time.
+func (c *Client) unfinished(ctx context.Context, ref string) string {
+	if ctx.Err() == nil {
+		return ""
+	}
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), 500*time.Millisecond)
+	defer cancel()
+	p, err := c.eng.Results.Progress(brief, ref)
+	if err != nil || p.Total > 1000 { // the nodes are read as a whole
+		return ""
+	}
+	nodes, err := c.eng.Inspector.Nodes(brief, ref)
+	if err != nil {
+		return ""
+	}
+	why := ""
+	for i := range nodes {
+		switch n := &nodes[i]; {
+		case n.Waits != "":
+			return fmt.Sprintf("; node %s (%s) waits: %s", n.ID, n.Task, n.Waits)
+		case n.Status == tasktype.Started && n.Worker != "":
+			why = fmt.Sprintf("; node %s (%s) is running", n.ID, n.Task)
+		}
+	}
+	return why
 }
 
 // Revoke stops the workflow: tasks that wait never run, and the contexts of running handlers end. It

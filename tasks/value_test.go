@@ -179,6 +179,9 @@ func TestNodeValueYieldsAnyNode(t *testing.T) {
 		if _, err := tasks.NodeValue[[]int](ctx, w.client, run.ID(), "2"); err == nil || !strings.Contains(err.Error(), "is not a []int") {
 			t.Errorf("value of another type: got %v", err)
 		}
+		if _, err := tasks.NodeValue[error](ctx, w.client, run.ID(), "2"); err == nil || !strings.Contains(err.Error(), "is not a error") {
+			t.Errorf("value of an interface type: got %v", err)
+		}
 		if _, err := tasks.NodeValue[int](ctx, w.client, "nowhere", "0"); !errors.Is(err, tasks.ErrUnknown) {
 			t.Errorf("value in an unknown workflow: got %v, want %v", err, tasks.ErrUnknown)
 		}
