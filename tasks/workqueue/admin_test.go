@@ -16,6 +16,9 @@ func TestPauseStopsLeasing(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{}, func(k *kit) {
 		ctx := k.t.Context()
+		if _, err := k.Pause(ctx); !errors.Is(err, workqueue.ErrNoQueue) || k.rdb.DBSize(ctx).Val() > 0 {
+			k.t.Errorf("a queue without items: got %v, want %v and no keys", err, workqueue.ErrNoQueue)
+		}
 		k.enqueue("a")
 		if changed, err := k.Pause(ctx); !changed || err != nil {
 			k.t.Fatal(changed, err)
@@ -71,6 +74,11 @@ func TestRequeueLeadsOutOfTerminalStates(t *testing.T) {
 			k.t.Fatalf("got result %q of a requeued item, want none", info.Result)
 		}
 		k.wantStats("3 0 0 0 0")
+		k.retry(k.leaseOne("w"), 0)
+		key := "muster:wq:{" + k.Name() + "}:failed"
+		k.rdb.ZIncrBy(ctx, key, float64(time.Hour.Milliseconds()), k.rdb.ZRange(ctx, key, 0, 0).Val()[0])
+		got, err = k.Requeue(ctx, workqueue.RequeueOptions{})
+		want("one that fails during the call", got, err)
 	})
 }
 

@@ -15,7 +15,7 @@ var ErrNotInState = errors.New("the item is not in this state")
 // Amend returns ErrNotInState if the item is in another state or not in the queue, and ErrSealed if the queue is
 // sealed. It succeeds without a change if the item already has the state, note and result of the outcome, regardless
 // of from: calls can be repeated safely. If the state changes, the lease that settled the item is lost.
-func (q *Admin) Amend(ctx context.Context, id string, from State, o Outcome) error {
+func (q *Queue) Amend(ctx context.Context, id string, from State, o Outcome) error {
 	if q.err != nil {
 		return q.err
 	}
@@ -42,7 +42,7 @@ func (q *Admin) Amend(ctx context.Context, id string, from State, o Outcome) err
 }
 
 // inState returns the error of a script that wants an item in a state.
-func (q *Admin) inState(doing, id, is string, want State) error {
+func (q *Queue) inState(doing, id, is string, want State) error {
 	switch is {
 	case "ok":
 		return nil
@@ -57,7 +57,7 @@ func (q *Admin) inState(doing, id, is string, want State) error {
 
 // PassFailed makes an item in state error ready as Pass does, with no attempts. Data is the data of its Ending. It returns
 // ErrNotInState if the item is in another state, and ErrSealed if the queue is sealed.
-func (q *Admin) PassFailed(ctx context.Context, to Item, data []byte) error {
+func (q *Queue) PassFailed(ctx context.Context, to Item, data []byte) error {
 	if q.err != nil {
 		return q.err
 	}

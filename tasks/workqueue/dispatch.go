@@ -186,7 +186,7 @@ func (d *dispatcher) giveUp(ctx context.Context, leases []Leased) {
 // returnStrays returns the items of a lease whose reply was lost: the client repeats a command automatically when a
 // connection breaks. Only the dispatcher leases, so no lease is in flight meanwhile.
 func (d *dispatcher) returnStrays(ctx context.Context) {
-	n, err := d.p.q.ReturnStrays(ctx, d.p.cfg.Name, d.held.leases()...)
+	n, err := d.p.q.ReturnStrays(ctx, d.p.cfg.Name, d.held.known()...)
 	if err == nil && n > 0 {
 		d.p.cfg.Logger.InfoContext(ctx, "returned items of a lease whose reply was lost", "queue", d.p.q.name, "items", n)
 	}

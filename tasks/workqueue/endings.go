@@ -18,7 +18,7 @@ type Ending struct {
 
 // Endings returns up to n endings after seq, oldest first; "" means from the beginning. An ending is added in the
 // same step as the outcome, and kept until the queue is deleted. See Config.KeepEndings.
-func (q *Admin) Endings(ctx context.Context, seq string, n int) ([]Ending, error) {
+func (q *Queue) Endings(ctx context.Context, seq string, n int) ([]Ending, error) {
 	if q.err != nil {
 		return nil, q.err
 	}

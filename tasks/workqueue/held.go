@@ -39,12 +39,13 @@ type held struct {
 	using   map[string]int       // by resource key: items leased here
 	blocked map[string]time.Time // by resource key: its slots are held elsewhere; until
 	waiting map[string]time.Time // by resource key: a handler returned NotNow or HoldBack; until
+	unsaved map[int64]time.Time  // by token: the outcome could not be stored, so the lease will expire; until
 }
 
 func newHeld(cfg PoolConfig) *held {
 	return &held{
 		cfg: cfg, freed: make(chan struct{}, 1), jobs: make(map[int64]*job),
-		using: make(map[string]int), blocked: make(map[string]time.Time), waiting: make(map[string]time.Time),
+		using: make(map[string]int), blocked: make(map[string]time.Time), waiting: make(map[string]time.Time), unsaved: make(map[int64]time.Time),
 	}
 }
 
@@ -113,6 +114,29 @@ func (h *held) len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.jobs)
+}
+
+// letExpire notes that the outcome of a job could not be stored: its lease is not returned with the strays but expires within
+// ttl, which counts an attempt.
+func (h *held) letExpire(j *job, ttl time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unsaved[j.Token] = time.Now().Add(ttl)
+}
+
+// known returns the leases that are no strays: those of all jobs, and those that will expire.
+func (h *held) known() []Leased {
+	leases := h.leases()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for token, until := range h.unsaved {
+		if time.Now().After(until) {
+			delete(h.unsaved, token)
+			continue
+		}
+		leases = append(leases, Leased{Token: token})
+	}
+	return leases
 }
 
 // leases returns the leases of all jobs.

@@ -65,11 +65,13 @@ func TestPoolDrains(t *testing.T) {
 				panic("oops")
 			case it.ID == "item-00006" && it.Attempts == 0:
 				return workqueue.Outcome{}, workqueue.RetryAfter(50*time.Millisecond, errors.New("later"))
+			case it.ID == "item-00007":
+				return workqueue.Outcome{State: workqueue.StateDone, Items: []workqueue.Item{{}}}, nil
 			}
 			return workqueue.Done().With(nil, []byte(it.ID)), nil
 		})
 		k.run(p)
-		k.wantStats("0 0 297 1 3")
+		k.wantStats("0 0 296 1 4")
 		if got := runs.Load(); got != 301+1+2*2 {
 			t.Errorf("%d runs, want 306", got)
 		}
@@ -82,12 +84,15 @@ func TestPoolDrains(t *testing.T) {
 		if n := k.get("item-00005"); n.Note != "pipeline_error: panic: oops" {
 			t.Errorf("panicking: got %q, want the panic", n.Note)
 		}
-		s := p.Stats()
-		if s.Done != 297 || s.Skipped != 1 || s.Failed != 3 || s.Retried != 5 || s.Running != 0 {
-			t.Errorf("got %+v, want 297 done, 1 skipped, 3 failed, 5 retried, none running", s)
+		if n := k.get("item-00007").Note; !strings.Contains(n, "new item") {
+			t.Errorf("invalid new item: got %q, want an error that names it", n)
 		}
-		if n, _ := k.Outputs().Len(t.Context()); n != 296 {
-			t.Errorf("got %d outputs, want 296", n)
+		s := p.Stats()
+		if s.Done != 296 || s.Skipped != 1 || s.Failed != 4 || s.Retried != 5 || s.Running != 0 {
+			t.Errorf("got %+v, want 296 done, 1 skipped, 4 failed, 5 retried, none running", s)
+		}
+		if n, _ := k.Outputs().Len(t.Context()); n != 295 {
+			t.Errorf("got %d outputs, want 295", n)
 		}
 		k.run(p) // it may run again
 	})

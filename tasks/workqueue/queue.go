@@ -88,11 +88,7 @@ func (b Backoff) Delay(n int) time.Duration {
 // Queue is a named set of items in Redis. It is safe for concurrent use and
 // holds nothing itself: any number of them, in any number of processes, are
 // the same queue.
-type Queue struct{ Admin }
-
-// Admin has the operations for the management of a queue, in addition to the calls of its workers. It is a part of a
-// Queue; New makes both.
-type Admin struct {
+type Queue struct {
 	store
 	cfg Config
 }
@@ -119,7 +115,7 @@ func New(rdb redis.UniversalClient, name string, cfg Config) *Queue {
 		cfg.Logger = slog.Default()
 	}
 	err := errors.Join(checkName("queue name", name), checkName("namespace", cfg.Namespace), cfg.check())
-	return &Queue{Admin{store{rdb, name, newKeys(cfg.Namespace, name), err}, cfg}}
+	return &Queue{store{rdb, name, newKeys(cfg.Namespace, name), err}, cfg}
 }
 
 func (c Config) check() error {
@@ -198,19 +194,25 @@ func (q *Queue) Results(ctx context.Context, ids ...string) ([][]byte, error) {
 
 // Pause stops the leasing of items, in every process, until Resume. Items that
 // are leased continue. It reports whether the queue was running.
-func (q *Admin) Pause(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 1) }
+func (q *Queue) Pause(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 1) }
 
 // Resume ends Pause. It reports whether the queue was paused.
-func (q *Admin) Resume(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 0) }
+func (q *Queue) Resume(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 0) }
 
 func setPaused(ctx context.Context, s *store, on int) (bool, error) {
 	v, err := s.run(ctx, "pause or resume", "pause", on)
+	if toInt(v) < 0 {
+		err = fmt.Errorf("pause or resume queue %s: %w", s.name, ErrNoQueue)
+	}
 	return toInt(v) == 1, err
 }
 
+// ErrNoQueue means that no item was ever added to a queue, or that the queue was deleted.
+var ErrNoQueue = errors.New("no such queue: it has had no items, or was deleted")
+
 // Expire makes Redis delete the whole queue after ttl. Call it when all items
 // are terminal: a key that is written after that may outlive the rest.
-func (q *Admin) Expire(ctx context.Context, ttl time.Duration) error {
+func (q *Queue) Expire(ctx context.Context, ttl time.Duration) error {
 	if q.err != nil {
 		return q.err
 	}
@@ -227,7 +229,7 @@ func (q *Admin) Expire(ctx context.Context, ttl time.Duration) error {
 }
 
 // Delete removes the queue with all its items and outputs.
-func (q *Admin) Delete(ctx context.Context) error {
+func (q *Queue) Delete(ctx context.Context) error {
 	if q.err != nil {
 		return q.err
 	}

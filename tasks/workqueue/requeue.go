@@ -11,7 +11,7 @@ import (
 
 // RequeueOptions selects the terminal items to try again.
 type RequeueOptions struct {
-	IDs        []string // which items. Empty: all in state error.
+	IDs        []string // which items. Empty: all in state error at the time of the call.
 	States     []State  // only items in one of these. Defaults to error.
 	MaxRetried int      // only items requeued fewer times in their life. 0: any
 	DryRun     bool     // change nothing
@@ -21,7 +21,7 @@ type RequeueOptions struct {
 // Requeue puts terminal items back into the queue, with their attempts at zero,
 // and returns which. It is the only way from a terminal state to another kind of
 // state.
-func (q *Admin) Requeue(ctx context.Context, r RequeueOptions) ([]string, error) {
+func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
@@ -70,11 +70,21 @@ func (q *Admin) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 	if len(r.IDs) > 0 {
 		return done, nil
 	}
-	// Items that are requeued leave the list of failed ones; the others stay in front.
+	// Items that fail from now on are not requeued. Items that are requeued leave the list of failed ones; the others stay in
+	// front.
+	now, err := q.rdb.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("requeue in queue %s: %w", q.name, err)
+	}
 	for offset := 0; ; {
-		ids, err := q.Failed(ctx, offset, 500)
-		if err != nil || len(ids) == 0 {
-			return done, err
+		ids, err := q.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
+			Key: q.keys.failed, ByScore: true, Start: "-inf", Stop: now.UnixMilli(), Offset: int64(offset), Count: 500,
+		}).Result()
+		if err != nil {
+			return done, fmt.Errorf("list the failed items of queue %s: %w", q.name, err)
+		}
+		if len(ids) == 0 {
+			return done, nil
 		}
 		got, err := one(ids)
 		done = append(done, got...)
@@ -91,7 +101,7 @@ func (q *Admin) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 
 // Failed returns up to n IDs of items in state error from an offset, the first
 // to fail first.
-func (q *Admin) Failed(ctx context.Context, offset, n int) ([]string, error) {
+func (q *Queue) Failed(ctx context.Context, offset, n int) ([]string, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
@@ -112,7 +122,7 @@ type FailedItem struct {
 }
 
 // LastFailed returns up to n items in state error, the last to fail first, without reading their payloads.
-func (q *Admin) LastFailed(ctx context.Context, n int) ([]FailedItem, error) {
+func (q *Queue) LastFailed(ctx context.Context, n int) ([]FailedItem, error) {
 	if q.err != nil {
 		return nil, q.err
 	}

@@ -58,6 +58,15 @@ func (o Outcome) check(id string, maxBytes int) error {
 	if total > 4*maxBytes {
 		return fmt.Errorf("item %q: outputs have %d bytes; %d are allowed", id, total, 4*maxBytes)
 	}
+	for i := range o.Items {
+		err := o.Items[i].check(maxBytes)
+		if err == nil {
+			_, err = o.Items[i].spec(0)
+		}
+		if err != nil {
+			return fmt.Errorf("item %q: new %w", id, err)
+		}
+	}
 	return nil
 }
 
@@ -158,9 +167,6 @@ func (q *Queue) addedItemArgs(ctx context.Context, s Settlement) (args []any, er
 	items := s.Outcome.Items
 	specs := make([]string, len(items))
 	for i := range items {
-		if err := items[i].check(q.cfg.MaxPayload); err != nil {
-			return nil, fmt.Errorf("settle item %q: %w", s.Lease.ID, err)
-		}
 		if specs[i], err = items[i].spec(0); err != nil {
 			return nil, fmt.Errorf("settle item %q: %w", s.Lease.ID, err)
 		}

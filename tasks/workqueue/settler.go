@@ -84,6 +84,9 @@ func (s *settler) settle(ctx context.Context, ended []finished) {
 			}
 		}
 		if ended = left; len(ended) > 0 && !s.pause(ctx, try, last) {
+			for _, f := range ended {
+				s.held.letExpire(f.job, p.q.cfg.LeaseTTL)
+			}
 			return
 		}
 	}
@@ -110,6 +113,9 @@ func (s *settler) fail(ctx context.Context, f finished) {
 			return
 		}
 		if !s.pause(ctx, try, err) {
+			if !v.back {
+				s.held.letExpire(f.job, p.q.cfg.LeaseTTL)
+			}
 			return
 		}
 	}

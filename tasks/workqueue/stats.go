@@ -66,7 +66,7 @@ func (c *Counts) of(s State) *int64 {
 }
 
 // ErrLanesNotCounted means that a queue does not count by lane.
-var ErrLanesNotCounted = errors.New("the queue does not count by lane; set Config.CountLanes before its first item is added, or call Repair with it")
+var ErrLanesNotCounted = errors.New("the queue does not count by lane; set Config.CountLanes before its first item is added")
 
 // LaneStats reads the counters by lane, all at one moment. A lane is named by
 // the resource keys of its items, in their order, joined by the control

@@ -15,7 +15,7 @@ var ErrBusy = errors.New("the queue changes too fast to be recounted; pause it a
 // Verify recounts all items and compares the result with the counters, those
 // of lanes too if the queue has them, and with the indexes. It returns the
 // recount, and an error that names every difference.
-func (q *Admin) Verify(ctx context.Context) (Stats, error) {
+func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 	for range 5 {
 		before, sizes, err := readStats(ctx, &q.store)
 		if err != nil {

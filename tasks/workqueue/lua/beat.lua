@@ -6,6 +6,10 @@ local ttl = tonumber(ARGV[2])
 local last = number(redis.call("HGET", META, "beat"))
 redis.call("HSET", META, "beat", string.format("%.0f", now))
 redis.call("ZADD", POOLS, now + ttl, ARGV[1])
+if not version then -- the queue may have been deleted
+  redis.call("EXPIRE", META, 3600)
+  redis.call("EXPIRE", POOLS, 3600)
+end
 local moved = 0
 if sealed then
   -- Sealing ends the leases, and counts no attempt.

@@ -91,11 +91,11 @@ local function finish(moved)
   if freed then redis.call("PUBLISH", META, "ready") end
 end
 
--- parse decodes a record.
+-- parse decodes a record; nil if it cannot be decoded.
 local function parse(s)
   local state, attempts, retried, token, rank, seq, max, since, lane =
     string.match(s, "^([qwidse]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
-  if not state then error("cannot decode the item record '" .. s .. "' of key " .. REC) end
+  if not state then return nil end
   return {
     state = state, attempts = tonumber(attempts), retried = tonumber(retried),
     token = tonumber(token), rank = tonumber(rank), seq = tonumber(seq),
@@ -108,10 +108,11 @@ local function format(r)
     r.state, r.attempts, r.retried, r.token, r.rank, r.seq, r.max, r.since, r.lane)
 end
 
+-- load returns the record of an item; nil if it has none, and also true if its record cannot be decoded.
 local function load(id)
   local s = redis.call("HGET", REC, id)
-  if s then return parse(s) end
-  return nil
+  local r = s and parse(s)
+  return r or nil, s and not r
 end
 
 local function save(id, r) redis.call("HSET", REC, id, format(r)) end
@@ -215,6 +216,26 @@ local function conclude(id, r, state, note)
   save(id, r)
 end
 
+-- damaged ends an item of a lane in error because its record cannot be decoded. counter: the counter that has it.
+local function damaged(id, counter, lane)
+  local note = "cannot decode the item record '" .. redis.call("HGET", REC, id) .. "' of key " .. REC
+  local r = { attempts = 0, retried = 0, token = 0, rank = 100, seq = 0, max = 0, lane = lane }
+  count(counter, -1, lane)
+  redis.call("HSET", NOTE, id, note)
+  conclude(id, r, "e", note)
+end
+
+local NO_KEYS = "\31" -- the lane of a damaged item that has left its lane
+
+-- loadLeased returns the record of an entry of LEASED. If the item is not in progress, it removes the entry and returns nil.
+local function loadLeased(id)
+  local r, bad = load(id)
+  if r and r.state == "i" then return r end
+  unlease(id)
+  if bad then damaged(id, "in_progress", NO_KEYS) end
+  return nil
+end
+
 -- become queues an item as another one of the same id, from ARGV[at]: spec, rank, ms until it is ready, max attempts (0 the
 -- queue's), lane.
 local function become(id, r, at)
@@ -256,14 +277,15 @@ local function wakeUp(limit)
   due = nil
   local late = redis.call("ZRANGEBYSCORE", LEASED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(late) do
-    local r = load(id)
-    if r then fail(id, r, "lease expired", true, limit, 0) else unlease(id) end
+    local r = loadLeased(id)
+    if r then fail(id, r, "lease expired", true, limit, 0) end
   end
   expired(#late)
   local waiting = redis.call("ZRANGEBYSCORE", DELAYED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(waiting) do
-    local r = load(id)
-    if r then
+    local r, bad = load(id)
+    if bad then damaged(id, "queued", NO_KEYS) end
+    if r and r.state == "w" then
       r.seq = nextSeq()
       makeReady(id, r, now)
       save(id, r)
@@ -283,8 +305,8 @@ local function expireAll(dead, limit, note)
     local workers = redis.call("HMGET", WORKER, unpack(ids))
     for i, id in ipairs(ids) do
       if workers[i] and dead[workers[i]] then
-        local r = load(id)
-        if r then fail(id, r, note, true, limit, 0) else unlease(id) end
+        local r = loadLeased(id)
+        if r then fail(id, r, note, true, limit, 0) end
         moved = moved + 1
       else
         offset = offset + 1
@@ -419,7 +441,10 @@ local function insert(at, n, most)
   if #refused > 0 and redis.call("SCARD", REFUSED) < REFUSED_MOST then redis.call("SADD", REFUSED, unpack(refused)) end
   local added = #specs / 2
   if added == 0 then return 0 end
-  redis.call("HSETNX", META, "v", 1)
+  if redis.call("HSETNX", META, "v", 1) == 1 or not version then
+    redis.call("PERSIST", META)
+    redis.call("PERSIST", POOLS)
+  end
   redis.call("HSET", SPEC, unpack(specs))
   redis.call("HSET", REC, unpack(recs))
   if #delayed > 0 then redis.call("ZADD", DELAYED, unpack(delayed)) end

@@ -112,6 +112,7 @@ if asked > 0 then
   local good = {}
   for i, s in ipairs(recs) do
     local r = s and parse(s)
+    if s and not r then damaged(ids[i], "queued", string.sub(members[i], 1, #members[i] - #ids[i] - 18)) end
     if r and r.state == "q" and member(ids[i], r) == members[i] then -- or else it is ready elsewhere, or not at all
       good[#good + 1], records[#records + 1] = ids[i], r
     end

@@ -1,9 +1,9 @@
 -- Stops or resumes the leasing of items.
 -- KEYS: common.lua. ARGV: paused 0|1.
--- Returns 1 if that changed anything.
+-- Returns 1 if that changed anything, -1 if the queue has had no items.
+if not version then return -1 end
 local was = redis.call("HGET", META, "paused")
 if ARGV[1] == "1" then
-  redis.call("HSETNX", META, "v", 1)
   redis.call("HSET", META, "paused", 1)
   return was and 0 or 1
 end

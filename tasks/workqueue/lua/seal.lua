@@ -12,13 +12,11 @@ end
 local ids = redis.call("ZRANGE", LEASED, 0, tonumber(ARGV[2]) - 1)
 local moved = 0
 for _, id in ipairs(ids) do
-  local r = load(id)
-  if r and r.state == "i" then
+  local r = loadLeased(id)
+  if r then
     r.token = 0
     putBack(id, r)
     moved = moved + 1
-  else
-    unlease(id)
   end
 end
 freed = false

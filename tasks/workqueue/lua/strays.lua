@@ -10,11 +10,12 @@ while true do
   if #ids == 0 then break end
   local workers = redis.call("HMGET", WORKER, unpack(ids))
   for i, id in ipairs(ids) do
-    local r = workers[i] == ARGV[1] and load(id)
+    local own = workers[i] == ARGV[1]
+    local r = own and loadLeased(id)
     if r and not known[r.token] then
       putBack(id, r)
       moved = moved + 1
-    else
+    elseif r or not own then
       offset = offset + 1
     end
   end
