@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goccy/go-yaml/ast"
+
 	"muster/internal/yamlstrict"
 )
 
@@ -33,7 +35,7 @@ type Definition struct {
 	Encoding    string            `yaml:"encoding"`
 	UserAgent   string            `yaml:"user_agent"`
 	Headers     map[string]string `yaml:"headers"`
-	Cookies     map[string]string `yaml:"cookies"`
+	Cookies     Cookies           `yaml:"cookies"`
 	Session     *Session          `yaml:"session"`
 	Politeness  Politeness        `yaml:"politeness"`
 	Limits      Limits            `yaml:"limits"`
@@ -313,8 +315,25 @@ type Proxy struct {
 	Wait     time.Duration `yaml:"wait" range:"0s 24h"`
 }
 
+// Cookies are the first cookies of a visitor. Off means that no cookies are kept.
+type Cookies struct {
+	Off    bool
+	Values map[string]string
+}
+
+func (c *Cookies) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	*c = Cookies{} // replaces defaults
+	if d.IsMapping(n) {
+		d.Into(n, &c.Values, key)
+	} else if s, ok := d.Scalar(n, key, "off, or a mapping of names to texts"); ok {
+		if c.Off = s == "off" || s == "false"; !c.Off {
+			d.Fail(n, key, "want off, or a mapping of names to texts, got %q", s)
+		}
+	}
+}
+
 // Session describes the visitor of a site: cookies, a proxy and a login that are used together and end together. Without a session
-// no cookies are kept.
+// the proxy may change with each request.
 type Session struct {
 	At    Pos
 	Start string `yaml:"start"`

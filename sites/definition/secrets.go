@@ -3,7 +3,6 @@ package definition
 import (
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -28,7 +27,7 @@ func (d *Definition) Refers() bool {
 func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Definition, error) {
 	with := *d
 	var problems Problems
-	with.Headers, with.Cookies, with.Session = d.secretTexts(func(key, text string) string {
+	with.Headers, with.Cookies.Values, with.Session = d.secretTexts(func(key, text string) string {
 		value, err := secret.Expand(text, getenv)
 		if err == nil && secret.Refers(text) {
 			err = sendable(key, value)
@@ -50,7 +49,7 @@ func sendable(key, value string) error {
 		return nil
 	}
 	if strings.HasPrefix(key, "cookies.") {
-		if (&http.Cookie{Name: "x", Value: value}).Valid() != nil {
+		if !validCookie(value) {
 			return errors.New("the secret is not a valid cookie value")
 		}
 	} else if !httpguts.ValidHeaderFieldValue(value) {
@@ -68,7 +67,7 @@ func (d *Definition) secretTexts(each func(key, text string) string) (headers, c
 		}
 		return m
 	}
-	headers, cookies = replaced("headers", d.Headers), replaced("cookies", d.Cookies)
+	headers, cookies = replaced("headers", d.Headers), replaced("cookies", d.Cookies.Values)
 	if d.Session != nil {
 		s := *d.Session
 		if s.Login != nil {

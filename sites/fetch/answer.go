@@ -47,7 +47,7 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 	case s == http.StatusNoContent:
 		return fail(Empty, 0)
 	case s >= 300:
-		return fail(Redirect, 0)
+		return c.noteVia(res, &Error{Class: Redirect, URL: rawURL, Status: s, Err: fmt.Errorf("HTTP status %d %s without a Location to follow", s, http.StatusText(s))})
 	}
 	if kind == definition.KindSitemap {
 		return nil // any type is allowed

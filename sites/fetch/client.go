@@ -13,6 +13,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,11 +56,12 @@ type Config struct {
 type Client struct {
 	cfg    Config
 	def    *definition.Definition
-	stack  http.RoundTripper
+	http   *http.Client
 	own    *http.Transport
 	direct sync.Once // for the log of direct requests
+	tls    bool      // the definition has only https URLs; see withIdentity
 
-	visitors *visitors // nil: the definition has no session
+	visitors *visitors
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -96,18 +99,15 @@ func NewClient(cfg Config) *Client {
 	cfg.Direct = contentencoding.Transport(cfg.Direct)
 	cfg.Transport = newRenderer(cfg.Definition, filter, contentencoding.Transport(cfg.Transport))
 	c := &Client{cfg: cfg, def: cfg.Definition, own: own}
-	c.stack = c.newStack()
-	if c.def.Session != nil {
-		c.visitors = newVisitors(c)
-	}
+	c.http = &http.Client{Transport: c.stack(), CheckRedirect: c.checkRedirect}
+	c.tls = !slices.ContainsFunc(c.def.OwnURLs(), func(u string) bool { return strings.HasPrefix(u, "http:") })
+	c.visitors = newVisitors(c)
 	return c
 }
 
 // Close ends the client's visitor. It does not cancel requests.
 func (c *Client) Close() {
-	if c.visitors != nil {
-		c.visitors.close()
-	}
+	c.visitors.close()
 	c.own.CloseIdleConnections()
 }
 
@@ -120,9 +120,6 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 // parsed page.
 func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition.Post) (extract.Page, error) {
 	r := request{url: rawURL, kind: kind, post: post}
-	if c.visitors == nil {
-		return c.get(ctx, r)
-	}
 	for tries := 1; ; tries++ {
 		page, err := c.visit(ctx, r)
 		if tries == maxVisitors || !isUnsent(err) {
@@ -181,7 +178,7 @@ func (c *Client) getOnce(ctx context.Context, r request) (extract.Page, error) {
 	if err != nil {
 		return page, &Error{Class: ClientError, URL: rawURL, Err: err}
 	}
-	res, err := c.do(req)
+	res, err := c.http.Do(req)
 	if err != nil {
 		return page, c.requestError(ctx, rawURL, err)
 	}
@@ -208,30 +205,21 @@ func (c *Client) getOnce(ctx context.Context, r request) (extract.Page, error) {
 	return page, nil
 }
 
-// do sends a request and follows redirects, with the cookies of its visitor.
-func (c *Client) do(req *http.Request) (*http.Response, error) {
-	client := http.Client{Transport: c.stack, CheckRedirect: c.checkRedirect}
-	if u := useOf(req.Context()); u != nil {
-		client.Jar = u.jar
-	}
-	return client.Do(req)
-}
-
-// setHead sets the fields of a page that depend on the response header, and its callback. u may be nil.
+// setHead sets the fields of a page that depend on the response header, and its callback. u is nil for a login.
 func (c *Client) setHead(page *extract.Page, res *http.Response, u *use) {
-	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
+	at := *res.Request.URL
+	at.User, at.Fragment, at.RawFragment = nil, "", ""
+	page.URL, page.Status, page.Header, page.FetchedAt = &at, res.StatusCode, res.Header, time.Now()
 	if res.Request.Method == http.MethodGet {
 		page.Post = definition.Post{} // a redirect led to another page
 	}
 	page.Via = c.cfg.Via(res)
-	if c.cfg.OnBlocked != nil || u != nil {
-		page.OnBlocked = func() {
-			if c.cfg.OnBlocked != nil {
-				c.cfg.OnBlocked(res)
-			}
-			if u != nil {
-				c.visitors.retire(u.visitor, string(SoftBlock))
-			}
+	page.OnBlocked = func() {
+		if c.cfg.OnBlocked != nil {
+			c.cfg.OnBlocked(res)
+		}
+		if u != nil {
+			c.visitors.retire(u.visitor, string(SoftBlock))
 		}
 	}
 }

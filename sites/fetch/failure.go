@@ -46,7 +46,7 @@ func (c *Client) requestError(ctx context.Context, rawURL string, err error) *Er
 	}
 	class := classOfNetwork(err)
 	switch {
-	case errors.Is(err, errScope), errors.Is(err, errRedirects), errors.Is(err, errBody):
+	case errors.As(err, new(*redirectError)):
 		class = Redirect
 	case class != Proxy && addressfilter.Is(err):
 		class, err = Address, fmt.Errorf("%w, or allow_addresses of the definition", err)
@@ -84,7 +84,7 @@ func (c *Client) robotsFailed(rawURL string, err *polite.RobotsError) *Error {
 		return e
 	}
 	if e, ok := errors.AsType[*Error](c.statusError(ctx, rawURL, definition.KindSitemap, res)); ok {
-		e.Err = fmt.Errorf("robots.txt: %w; pages must wait until it is available", e.Err)
+		e.Err = fmt.Errorf("robots.txt: %w; no page may be fetched until it is available", e.Err)
 		return e
 	}
 	e := bodyError(res, err)

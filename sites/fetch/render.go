@@ -92,7 +92,7 @@ func (r *renderer) page(req *http.Request, res *http.Response) (*http.Response, 
 		u, err := req.URL.Parse(at)
 		if err != nil || !r.def.InScope(r.def.Move(u)) {
 			_ = res.Body.Close()
-			return nil, &Error{Class: Redirect, Err: errScope}
+			return nil, &redirectError{"renderer: X-Page-URL is outside the site; add its host to hosts if it belongs to the site"}
 		}
 		final := *req
 		final.URL = r.def.Move(u)

@@ -35,8 +35,9 @@ func (r request) http(ctx context.Context) (*http.Request, error) {
 }
 
 // withIdentity returns a copy of a request with User-Agent and Accept headers and, only for hosts of the definition because they
-// may be secret, the headers and cookies of the definition. Every request of a client passes through here. A visitor's cookies are
-// in its jar.
+// may be secret, the headers and cookies of the definition and the visitor. They are not sent in plain
+// text, such as after a redirect from https to http, if all URLs in the definition are https. Every request of a client passes
+// through here.
 func (c *Client) withIdentity(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", c.def.UserAgent)
@@ -48,7 +49,7 @@ func (c *Client) withIdentity(req *http.Request) *http.Request {
 		req.Header.Set("Accept", accept)
 	}
 	req.Header.Set("Accept-Language", "en;q=0.8,*;q=0.5")
-	if !c.def.OwnsHost(req.URL) {
+	if !c.def.OwnsHost(req.URL) || c.tls && req.URL.Scheme != "https" {
 		return req
 	}
 	for name, value := range c.def.Headers {
@@ -58,10 +59,10 @@ func (c *Client) withIdentity(req *http.Request) *http.Request {
 		}
 		req.Header.Set(name, value)
 	}
-	if useOf(req.Context()) == nil {
-		for name, value := range c.def.Cookies {
-			req.AddCookie(&http.Cookie{Name: name, Value: value})
-		}
+	if u := useOf(req.Context()); u != nil && u.jar != nil {
+		addCookies(req, u.jar.Cookies(req.URL))
+	} else {
+		addCookies(req, cookiesOf(c.def))
 	}
 	return req
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	_ "embed" // signatures.yaml
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -85,7 +84,7 @@ func (s *signature) in(page pageView) string {
 		}
 	}
 	if len(s.Cookies) > 0 {
-		for _, c := range (&http.Response{Header: page.doc.Page.Header}).Cookies() {
+		for _, c := range cookiesIn(page.doc.Page.Header) {
 			if c.Value != "" && c.MaxAge >= 0 && slices.ContainsFunc(s.Cookies, func(name string) bool { return strings.HasPrefix(c.Name, name) }) {
 				return "the cookie " + c.Name
 			}

@@ -3,9 +3,11 @@ package fetch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"muster/internal/addressfilter"
@@ -32,9 +34,9 @@ func FilterFor(def *definition.Definition, base *addressfilter.Filter) *addressf
 	return f.WithURLs(def.OwnURLs()...)
 }
 
-// newStack returns the transports for requests for pages and robots.txt. The site's circuit breaker is not among them: it counts
+// stack returns the transports for requests for pages and robots.txt. The site's circuit breaker is not among them: it counts
 // pages and attempts, which only the caller knows; see OutcomeOf.
-func (c *Client) newStack() http.RoundTripper {
+func (c *Client) stack() http.RoundTripper {
 	cfg := polite.Config{
 		Key:           func(*url.URL) string { return c.cfg.Key },
 		Clock:         c.cfg.Clock,
@@ -70,19 +72,39 @@ func (c *Client) prepareRobots(req *http.Request) *http.Request {
 // send sends a request. limits.page_timeout covers it up to the last byte of the response.
 func (c *Client) send(by http.RoundTripper, req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), c.def.Limits.PageTimeout)
+	body := &timedBody{ctx: ctx, cancel: cancel, limit: c.def.Limits.PageTimeout}
 	res, err := send(by, req.WithContext(ctx))
 	if err != nil {
-		cancel()
-		return nil, err
+		defer cancel()
+		return nil, body.explain(err)
 	}
-	res.Body = &timedBody{res.Body, cancel}
+	body.ReadCloser, res.Body = res.Body, body
 	return res, nil
 }
 
 // timedBody stops the timeout of a response when its body is closed.
 type timedBody struct {
 	io.ReadCloser
+	ctx    context.Context
 	cancel context.CancelFunc
+	limit  time.Duration
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = b.explain(err)
+	}
+	return n, err
+}
+
+// explain names the limit in the error of a request that took too long.
+func (b *timedBody) explain(err error) error {
+	if errors.Is(b.ctx.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no complete response within limits.page_timeout (%s): %w", b.limit, err)
+	}
+	return err
 }
 
 // Close implements io.Closer.
@@ -94,11 +116,33 @@ func (b *timedBody) Close() error {
 // carrier sends the requests of a client through the route of their visitor, or without a proxy if the definition permits it.
 type carrier struct{ *Client }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It keeps the cookies of the visitor, because http.Client would drop those that only
+// browsers accept.
 func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = c.withIdentity(req)
-	ctx := req.Context()
-	u := useOf(ctx)
+	res, err := c.sendAs(c.withIdentity(req))
+	if err != nil {
+		return nil, err
+	}
+	if u := useOf(req.Context()); u != nil && u.jar != nil {
+		u.jar.SetCookies(req.URL, cookiesIn(res.Header))
+	}
+	if path, rest := cutPath(res.Header.Get("Location")); strings.Contains(path, `\`) {
+		res.Header.Set("Location", strings.ReplaceAll(path, `\`, "/")+rest) // as browsers do
+	}
+	return res, nil
+}
+
+// cutPath splits a reference before its query and fragment.
+func cutPath(ref string) (path, rest string) {
+	if i := strings.IndexAny(ref, "?#"); i >= 0 {
+		return ref[:i], ref[i:]
+	}
+	return ref, ""
+}
+
+// sendAs sends a request through the route of its visitor.
+func (c *carrier) sendAs(req *http.Request) (*http.Response, error) {
+	ctx, u := req.Context(), useOf(req.Context())
 	if u != nil {
 		if c.visitors.isDirect(u.visitor) {
 			return c.send(c.cfg.Direct, req)
@@ -118,7 +162,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.direct.Do(func() {
 			c.cfg.Logger.WarnContext(ctx, "no proxy available; sending direct requests because of proxy.fallback", "site", c.def.Site)
 		})
-		if u != nil {
+		if u != nil && c.def.Session != nil {
 			c.visitors.setDirect(u.visitor)
 		}
 		return c.send(c.cfg.Direct, req)

@@ -5,12 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"net/http/cookiejar"
-	"net/url"
-	"slices"
-	"strings"
 	"sync"
 
 	"muster/sites/definition"
@@ -32,12 +27,12 @@ const maxVisitors = 5
 
 // A visitor is how a site sees the requests of a client: cookies, a route and a login that are used together and end together.
 type visitor struct {
-	route Route // nil: Config.Route is not set
+	route Route // nil: the definition has no session, or Config.Route is not set
 
 	// The holder of visitors.gate guards the fields below.
-	jar     http.CookieJar
-	started bool // session.start was fetched
-	ready   bool // start page and login are done
+	jar     http.CookieJar // nil: no cookies are kept
+	started bool           // session.start was fetched
+	ready   bool           // start page and login are done
 	logins  int
 
 	// The fields below are guarded by visitors.mu.
@@ -106,8 +101,8 @@ func (p *visitors) current() *use {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.now == nil {
-		p.now = &visitor{jar: p.newJar()}
-		if p.client.cfg.Route != nil {
+		p.now = &visitor{jar: newJar(p.def, p.client.tls)}
+		if p.def.Session != nil && p.client.cfg.Route != nil {
 			p.now.route = p.client.cfg.Route(p.before)
 		}
 	}
@@ -127,7 +122,7 @@ func (p *visitors) begin(ctx context.Context, u *use) error {
 		}
 		u.started = true
 	}
-	if p.def.Session.Login != nil {
+	if p.def.Session != nil && p.def.Session.Login != nil {
 		if err := p.logIn(ctx); err != nil {
 			return err
 		}
@@ -138,37 +133,13 @@ func (p *visitors) begin(ctx context.Context, u *use) error {
 	return nil
 }
 
-// newJar returns a jar with only the cookies of the definition.
-func (p *visitors) newJar() http.CookieJar {
-	jar, _ := cookiejar.New(nil) // never fails
-	var given []*http.Cookie
-	for _, name := range slices.Sorted(maps.Keys(p.def.Cookies)) {
-		given = append(given, &http.Cookie{Name: name, Value: p.def.Cookies[name], Path: "/"})
-	}
-	if len(given) == 0 {
-		return jar
-	}
-	for _, host := range p.def.Hosts {
-		name, _ := definition.SplitHost(host) // cookies apply to all ports
-		under, wild := strings.CutPrefix(name, "*.")
-		for _, c := range given {
-			c.Domain = ""
-			if wild {
-				c.Domain = under
-			}
-		}
-		jar.SetCookies(&url.URL{Scheme: "https", Host: under, Path: "/"}, given)
-	}
-	return jar
-}
-
 // end ends a visitor. If why is "", the visitor is not needed any more. The caller holds mu.
 func (p *visitors) end(v *visitor, why string) {
 	if v.ended {
 		return
 	}
 	v.ended, p.now, p.before = true, nil, v.route
-	if why != "" {
+	if why != "" && p.def.Session != nil {
 		p.client.cfg.Logger.Debug("session ended", "site", p.def.Site, "why", why)
 		p.client.cfg.Ended(why)
 	}
@@ -187,7 +158,7 @@ func (p *visitors) retire(v *visitor, why string) {
 
 // block ends a visitor that the site has blocked. One with a login continues if it may not log in again. The caller holds mu.
 func (p *visitors) block(v *visitor, why string) {
-	if p.def.Session.Login == nil || !v.ended && p.mayLogInAgain() {
+	if p.def.Session == nil || p.def.Session.Login == nil || !v.ended && p.mayLogInAgain() {
 		p.end(v, why)
 	}
 }
@@ -208,7 +179,9 @@ func (p *visitors) release(u *use, err error, loggedOut bool) {
 	case Blocked, SoftBlock:
 		p.block(u.visitor, string(class))
 	case Proxy:
-		p.end(u.visitor, string(class))
+		if u.route != nil {
+			p.end(u.visitor, string(class))
+		}
 	case RateLimited:
 		if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusTooManyRequests {
 			p.block(u.visitor, string(class))
@@ -245,7 +218,7 @@ func (p *visitors) visitStart(ctx context.Context) error {
 	if err != nil {
 		return &Error{Class: ClientError, Err: fmt.Errorf("session.start: %w", err)}
 	}
-	res, err := p.client.do(req)
+	res, err := p.client.http.Do(req)
 	if err == nil {
 		defer res.Body.Close()
 		err = p.client.statusError(ctx, p.start, definition.KindSitemap, res)

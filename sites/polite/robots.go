@@ -121,8 +121,9 @@ func (r *robots) read(req *http.Request, res *http.Response) (rules *Rules, next
 	case s >= 400:
 		return AllowAll, nil, nil
 	case s >= 300:
-		to, err := req.URL.Parse(res.Header.Get("Location"))
-		if err != nil || (to.Scheme != "http" && to.Scheme != "https") {
+		location := res.Header.Get("Location")
+		to, err := req.URL.Parse(location)
+		if err != nil || location == "" || (to.Scheme != "http" && to.Scheme != "https") {
 			return AllowAll, nil, nil
 		}
 		return nil, to, nil
