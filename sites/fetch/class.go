@@ -64,11 +64,11 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 	switch c {
 	case Proxy:
 		return Policy{Retries: max(5, r.Attempts)} // without delay, through another proxy
-	case Truncated, NoProxy:
+	case NoProxy: // no request was sent
 		return Policy{Retries: max(5, r.Attempts), Base: r.Base}
 	case Timeout:
 		return Policy{Retries: r.Attempts, Base: r.Base / 2}
-	case Connect, Server, Empty:
+	case Connect, Truncated, Server, Empty:
 		return Policy{Retries: r.Attempts, Base: r.Base}
 	case RateLimited, Throttled, Canceled:
 		return Policy{Free: true}

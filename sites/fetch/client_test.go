@@ -248,6 +248,10 @@ func TestRobotsIsObeyed(t *testing.T) {
 			}
 			fmt.Fprint(w, "user-agent: *\ndisallow: /yes\n")
 		}, Robots},
+		{"304", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, OK},
+		{"UTF-16", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "\xfe\xff\x00"+strings.Join(strings.Split("user-agent: *\ndisallow: /yes\n", ""), "\x00"))
+		}, Robots},
 		{"429", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, RateLimited},
 		{"500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, Server},
 		{"moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other.txt", http.StatusFound) }, Robots},
@@ -281,6 +285,30 @@ func TestRobotsIsObeyed(t *testing.T) {
 				t.Errorf("got %d requests for robots.txt, want 1", n)
 			}
 		})
+	}
+}
+
+// A response that does not end in time is a time-out that names its limit, also of robots.txt.
+func TestTimeoutNamesItsLimit(t *testing.T) {
+	t.Parallel()
+	for _, slow := range []string{"/", "/robots.txt"} {
+		for _, head := range []bool{false, true} {
+			def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != slow {
+					fmt.Fprint(w, page)
+					return
+				}
+				if head {
+					fmt.Fprint(w, "User-agent")
+					_ = http.NewResponseController(w).Flush()
+				}
+				<-r.Context().Done()
+			}, "politeness: {delay: 0}\nlimits: {page_timeout: 300ms}\n")
+			_, err := NewClient(Config{Definition: def, Clock: free{}}).Get(t.Context(), base+"/", definition.KindDetail)
+			if ClassOf(err) != Timeout || !strings.Contains(err.Error(), "limits.page_timeout (300ms)") || strings.Count(err.Error(), "robots.txt") > 1 {
+				t.Errorf("%s, with a head: %v: got %v, want class %s and the limit", slow, head, err, Timeout)
+			}
+		}
 	}
 }
 
@@ -387,7 +415,7 @@ func TestPolicyBoundsRetriesAndWaits(t *testing.T) {
 	t.Parallel()
 	r := definition.Retries{Attempts: 3, Base: time.Second, Cap: time.Minute}
 	for class, want := range map[Class]Policy{
-		Proxy: {Retries: 5}, Server: {Retries: 3, Base: time.Second}, Connect: {Retries: 3, Base: time.Second}, Truncated: {Retries: 5, Base: time.Second},
+		Proxy: {Retries: 5}, Server: {Retries: 3, Base: time.Second}, Connect: {Retries: 3, Base: time.Second}, Truncated: {Retries: 3, Base: time.Second}, NoProxy: {Retries: 5, Base: time.Second},
 		RateLimited: {Free: true}, Gone: {}, TooBig: {}, SoftBlock: {Retries: 3, Base: 2 * time.Second}, Validate: {Retries: 2, Base: 2 * time.Second}, Parse: {},
 	} {
 		if got := PolicyFor(class, r); got != want {

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+
 	"muster/sites/definition"
 )
 
@@ -35,7 +38,9 @@ func ParseRobots(data []byte, agent string) *Rules {
 		data = data[:maxRobots]
 		data = data[:bytes.LastIndexAny(data, "\r\n")+1]
 	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if plain, _, err := transform.Bytes(unicode.BOMOverride(transform.Nop), data); err == nil {
+		data = plain
+	}
 	p := rulesParser{token: productToken(agent)}
 	for line := range bytes.FieldsFuncSeq(data, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		text, _, _ := strings.Cut(string(line), "#")
