@@ -81,7 +81,7 @@ func LocalAPI(ctx context.Context, cfg config.Config) (*client.Client, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, localTime)
 	defer cancel()
-	if _, err := c.Caller(ctx); err != nil { // it was killed, and its port may belong to another program
+	if _, err := client.GetCaller.Call(ctx, c, client.None{}); err != nil { // it was killed, and its port may belong to another program
 		return nil, nil
 	}
 	return c, nil

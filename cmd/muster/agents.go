@@ -50,7 +50,7 @@ first. An assignment counts in the hour in which it ended.
 					if err != nil {
 						return err
 					}
-					return done(env, api.DeleteAgent(ctx, a.ID), "deleted: %s", a.Name)
+					return done(env, client.DeleteAgent.Do(ctx, api, client.AgentPath{ID: a.ID}), "deleted: %s", a.Name)
 				}),
 			},
 		},
@@ -71,7 +71,7 @@ func listAgents(ctx context.Context, c *cli.Context, env environment, api *clien
 		}
 		return printFields(env.stdout, a)
 	}
-	list, err := api.Agents(ctx)
+	list, err := client.All(ctx, api, client.ListAgents, client.None{}, 0)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func listAgents(ctx context.Context, c *cli.Context, env environment, api *clien
 
 // findAgent returns the agent of an id, or the only one of a name.
 func findAgent(ctx context.Context, api *client.Client, name string) (agent.Agent, error) {
-	list, err := api.Agents(ctx)
+	list, err := client.All(ctx, api, client.ListAgents, client.None{}, 0)
 	if err != nil {
 		return agent.Agent{}, err
 	}
@@ -113,7 +113,7 @@ func showActivity(ctx context.Context, c *cli.Context, env environment, api *cli
 	if err := arguments(c, 0, 0); err != nil {
 		return err
 	}
-	list, err := api.AgentActivity(ctx, c.Int("hours"))
+	list, err := client.All(ctx, api, client.GetAgentsActivity, client.ActivityFilter{Hours: c.Int("hours")}, 0)
 	if err != nil {
 		return err
 	}

@@ -30,14 +30,14 @@ requests of commands. The work of agents is in the events of jobs instead. Muste
 			if err != nil {
 				return err
 			}
-			filter := client.AuditFilter{Caller: c.String("caller"), Limit: limit}
+			filter := client.AuditFilter{Caller: c.String("caller"), Limit: min(limit, 1000)}
 			if d := c.Duration("since"); d < 0 {
 				return usageError{fmt.Errorf("--since %v: use a time above 0", d)}
 			} else if d > 0 {
 				filter.Since = time.Now().Add(-d)
 			}
 			return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-				list, err := api.Audit(ctx, filter)
+				list, err := client.All(ctx, api, client.ListAudit, filter, limit)
 				if err != nil {
 					return err
 				}

@@ -26,7 +26,7 @@ host:NAME for a host of the work queue, agent:ID for an agent with a URL.`,
 				Description: "TRIALS and BLOCKED count the requests since it opened that were allowed and not.",
 				Flags:       []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					list, err := api.Breakers(ctx)
+					list, err := client.All(ctx, api, client.ListBreakers, client.None{}, 0)
 					if err != nil {
 						return err
 					}
@@ -45,8 +45,8 @@ retried within two minutes. If requests still fail, the breaker opens again.`,
 						return usageError{errors.New("breakers reset: name breakers, or close all with --all; see muster breakers list")}
 					}
 					return onAPI(env, 0, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-						keys, err := api.ResetBreakers(ctx, client.BreakerReset{Names: c.Args().Slice(), All: c.Bool("all")})
-						return showDone(env, c, client.Page[string]{Data: keys}, err, "%d closed", len(keys))
+						closed, err := client.ResetBreakers.Call(ctx, api, client.With[client.BreakerReset]{Body: client.BreakerReset{Names: c.Args().Slice(), All: c.Bool("all")}})
+						return showDone(env, c, closed, err, "%d closed", len(closed.Data))
 					})(c)
 				},
 			},

@@ -13,7 +13,7 @@ import (
 
 func healthCommand(env environment) *cli.Command {
 	system := onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-		report, err := api.Health(ctx)
+		report, err := client.GetHealthReport.Call(ctx, api, client.None{})
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ shown again.
 				Name: "list", Usage: "list all keys, including revoked and expired ones",
 				Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					list, err := api.Keys(ctx)
+					list, err := client.All(ctx, api, client.ListKeys, client.None{}, 0)
 					if err != nil {
 						return err
 					}
@@ -58,7 +58,7 @@ shown again.
 				Description: `    muster keys revoke ci`,
 				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					key, err := api.RevokeKey(ctx, c.Args().First())
+					key, err := client.RevokeKey.Call(ctx, api, client.KeyPath{ID: c.Args().First()})
 					return showDone(env, c, key, err, "revoked: key %s (%s)", key.Name, key.ID)
 				}),
 			},
@@ -94,7 +94,7 @@ func createKey(env environment) cli.ActionFunc {
 			n.Expires = &expires
 		}
 		return onAPI(env.creating(), 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			key, err := api.CreateKey(ctx, n)
+			key, err := client.CreateKey.Call(ctx, api, client.With[client.NewKey]{Body: n})
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func createKey(env environment) cli.ActionFunc {
 			}
 			fmt.Fprintln(env.stdout, key.Secret)
 			fmt.Fprintf(env.stderr, "created: key %s (%s) with the role %s. Keep it: it is not stored, and cannot be shown again.\n", key.Name, key.ID, key.Role)
-			list, err := api.Keys(ctx)
+			list, err := client.All(ctx, api, client.ListKeys, client.None{}, 0)
 			if err == nil && len(list) == 1 {
 				fmt.Fprintln(env.stderr, "warning: this is the first key: every request to the HTTP API needs a key now; agents without one get 401")
 			}

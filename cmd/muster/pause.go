@@ -33,15 +33,16 @@ var pausables = []pausable{
 		case err != nil:
 			return "", err
 		case pause:
-			return fmt.Sprintf(", with %s", count(a.Held, "assignment")), api.PauseAgent(ctx, a.ID)
+			return fmt.Sprintf(", with %s", count(a.Held, "assignment")), client.PauseAgent.Do(ctx, api, client.AgentPath{ID: a.ID})
 		}
-		return "", api.ResumeAgent(ctx, a.ID)
+		return "", client.ResumeAgent.Do(ctx, api, client.AgentPath{ID: a.ID})
 	}},
 	{"site", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
+		change := client.ResumeSite
 		if pause {
-			return "", api.PauseSite(ctx, name)
+			change = client.PauseSite
 		}
-		return "", api.ResumeSite(ctx, name)
+		return "", change.Do(ctx, api, client.SiteChange{Site: name})
 	}},
 	{"workflow", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
 		if pause {
@@ -63,12 +64,11 @@ var pausables = []pausable{
 		return "", api.ChangeSchedule(ctx, name, "resume")
 	}},
 	{"artifacts", func(ctx context.Context, api *client.Client, queue string, pause bool) (string, error) {
-		change := api.ResumeQueue
+		change := client.ResumeQueue
 		if pause {
-			change = api.PauseQueue
+			change = client.PauseQueue
 		}
-		_, err := change(ctx, queue)
-		return "", err
+		return "", change.Do(ctx, api, client.QueueChange{QueuePath: client.QueuePath{Queue: queue}})
 	}},
 }
 

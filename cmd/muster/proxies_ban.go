@@ -28,7 +28,7 @@ lists the bans from a site.`,
 			if c.IsSet("for") {
 				ban.For = c.Duration("for").String()
 			}
-			done, err := api.BanProxies(ctx, ban)
+			done, err := client.BanProxies.Call(ctx, api, client.With[client.ProxyBan]{Body: ban})
 			return showDone(env, c, done, err, "%d banned", done.Changed)
 		}),
 	}
@@ -45,7 +45,7 @@ func unbanCommand(env environment) *cli.Command {
 			serverFlag(), jsonFlag(),
 		},
 		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			done, err := api.UnbanProxies(ctx, client.ProxyUnban{ProxySelection: client.ProxySelection{Proxies: c.Args().Slice()}, Site: c.String("site")})
+			done, err := client.UnbanProxies.Call(ctx, api, client.With[client.ProxyUnban]{Body: client.ProxyUnban{ProxySelection: client.ProxySelection{Proxies: c.Args().Slice()}, Site: c.String("site")}})
 			return showDone(env, c, done, err, "%d no longer banned", done.Changed)
 		}),
 	}
@@ -60,7 +60,7 @@ func deleteCommand(env environment) *cli.Command {
 the next refresh; use ban to exclude it.`,
 		Flags: []cli.Flag{serverFlag(), jsonFlag()},
 		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			done, err := api.DeleteProxies(ctx, client.ProxySelection{Proxies: c.Args().Slice()})
+			done, err := client.DeleteProxies.Call(ctx, api, client.With[client.ProxySelection]{Body: client.ProxySelection{Proxies: c.Args().Slice()}})
 			return showDone(env, c, done, err, "%d deleted", done.Changed)
 		}),
 	}

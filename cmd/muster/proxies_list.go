@@ -59,11 +59,11 @@ without a usable proxy for three refreshes is DRY: it costs probes and finds not
 			case c.Bool("sources"):
 				return listSources(ctx, env, c, api)
 			}
-			list, err := api.Proxies(ctx, client.ProxyFilter{
-				Protocols: strings.FieldsFunc(c.String("protocol"), isComma), Countries: strings.FieldsFunc(c.String("country"), isComma),
-				Anonymity: c.String("anonymity"), HTTPS: c.Bool("https"), MaxLatency: c.Duration("max-latency"),
-				Site: c.String("site"), Banned: c.Bool("banned"), Sort: c.String("sort"), Limit: c.Int("limit"),
-			})
+			list, err := client.All(ctx, api, client.ListProxies, client.ProxyFilter{
+				Protocol: strings.FieldsFunc(c.String("protocol"), isComma), Country: strings.FieldsFunc(c.String("country"), isComma),
+				Anonymity: c.String("anonymity"), HTTPS: c.Bool("https"), MaxLatency: maxLatency(c),
+				Site: c.String("site"), Banned: c.Bool("banned"), Sort: c.String("sort"),
+			}, c.Int("limit"))
 			if err != nil {
 				return err
 			}
@@ -85,4 +85,12 @@ func proxyRow(m proxies.Member, now time.Time) []string {
 	health := m.ShownHealth()
 	return []string{m.String(), cmp.Or(m.Anonymity, "-"), exit, cmp.Or(m.Country, "-"), httpsWord(m.Can), fmt.Sprintf("%.0f ms", m.LatencyMS),
 		fmt.Sprintf("%.0f%%", 100*health.OK), fmt.Sprint(health.Requests), fmt.Sprintf("%.2f", m.Score), stateOf(m, now), age(m.CheckedAt)}
+}
+
+// maxLatency returns the value of --max-latency, or "".
+func maxLatency(c *cli.Context) string {
+	if d := c.Duration("max-latency"); d > 0 {
+		return d.String()
+	}
+	return ""
 }

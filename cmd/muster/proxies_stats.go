@@ -24,7 +24,7 @@ func countCommand(env environment) *cli.Command {
 
 // showPool prints statistics of the pool.
 func showPool(ctx context.Context, env environment, c *cli.Context, api *client.Client) error {
-	s, err := api.ProxyStats(ctx)
+	s, err := client.GetProxyStats.Call(ctx, api, client.None{})
 	switch {
 	case err != nil:
 		return err
@@ -79,7 +79,7 @@ func counts[K ~string](by map[K]int) string {
 
 // listSources prints the sources and their yield.
 func listSources(ctx context.Context, env environment, c *cli.Context, api *client.Client) error {
-	list, err := api.ProxySources(ctx)
+	list, err := client.All(ctx, api, client.ListProxySources, client.None{}, 0)
 	if err != nil {
 		return err
 	}

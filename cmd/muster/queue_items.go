@@ -20,7 +20,7 @@ func enqueueArtifact(env environment) cli.ActionFunc {
 			}
 			artifact.Data = data
 		}
-		e, err := api.Enqueue(ctx, c.String("queue"), artifact)
+		e, err := client.EnqueueArtifact.Call(ctx, api, client.Enqueue{QueuePath: client.QueuePath{Queue: c.String("queue")}, Body: artifact})
 		if err != nil {
 			return err
 		}
@@ -41,11 +41,11 @@ func enqueueArtifact(env environment) cli.ActionFunc {
 
 func pauseQueue(env environment, pause bool) cli.ActionFunc {
 	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-		change, word := api.ResumeQueue, "Resumed"
+		change, word := client.ResumeQueue, "Resumed"
 		if pause {
-			change, word = api.PauseQueue, "Paused"
+			change, word = client.PauseQueue, "Paused"
 		}
-		p, err := change(ctx, c.String("queue"))
+		p, err := change.Call(ctx, api, client.QueueChange{QueuePath: client.QueuePath{Queue: c.String("queue")}})
 		return showDone(env, c, p, err, "✓ %s: %s", word, p.Queue)
 	})
 }
@@ -57,7 +57,7 @@ func queueStats(env environment) cli.ActionFunc {
 			return usageError{fmt.Errorf("no format %q; use table or json", format)}
 		}
 		return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			s, err := api.QueueStats(ctx, c.String("queue"), c.Bool("verify"))
+			s, err := client.GetQueue.Call(ctx, api, client.QueueFilter{QueuePath: client.QueuePath{Queue: c.String("queue")}, Verify: c.Bool("verify")})
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func retryFailed(env environment) cli.ActionFunc {
 			retry.MaxRetried = 0
 		}
 		return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			done, err := api.RetryItems(ctx, c.String("queue"), retry)
+			done, err := client.RetryItems.Call(ctx, api, client.QueueRetry{QueuePath: client.QueuePath{Queue: c.String("queue")}, Body: retry})
 			switch {
 			case err != nil:
 				return err

@@ -16,7 +16,7 @@ import (
 // listHealth prints the last scrape of each site, compared with its scrapes of the seven days before.
 func listHealth(env environment) cli.ActionFunc {
 	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-		states, err := api.Sites(ctx)
+		states, err := client.All(ctx, api, client.ListSites, client.None{}, 0)
 		if err != nil {
 			return err
 		}

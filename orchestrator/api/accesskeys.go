@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"muster/orchestrator/access"
@@ -15,37 +14,24 @@ type newKeyOutput struct {
 	Body     client.CreatedKey
 }
 
-// KeyPath is the path of a key.
-type KeyPath struct {
-	ID string `path:"id" maxLength:"60" pattern:"^[A-Za-z0-9][A-Za-z0-9._:@-]*$" patternDescription:"the id or the name of a key" doc:"id of the key, or its name if one active key has it" example:"5c9d1f6e1f0b"`
-}
-
 func storedKey(k access.Key) client.Key { return client.Key{Key: k, State: k.State(time.Now())} }
 
 // addKeys adds the operations on stored keys.
 func addKeys(s *server) {
 	keys := s.cfg.Keys
-	op := describe(s, http.MethodGet, "/v1/caller", "getCaller", tagAccess, "Get the caller that a request comes from")
-	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Caller, error) {
+	implement(s, client.GetCaller, func(ctx context.Context, _ *client.None) (client.Caller, error) {
 		c := access.CallerOf(ctx)
 		return client.Caller{Name: c.Name, ID: c.ID, Role: c.Role}, nil
-	}))
-	op = describe(s, http.MethodGet, "/v1/keys", "listKeys", tagAccess, "List the stored keys, the oldest first")
-	op.Description = "The list includes revoked and expired keys."
-	needs(&op, access.Admin)
-	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Page[client.Key], error) {
+	})
+	implement(s, client.ListKeys, func(ctx context.Context, _ *client.None) (client.Page[client.Key], error) {
 		list, err := keys.List(ctx)
 		out := client.Page[client.Key]{Data: []client.Key{}}
 		for _, k := range list {
 			out.Data = append(out.Data, storedKey(k))
 		}
 		return out, err
-	}))
-	op = describe(s, http.MethodPost, "/v1/keys", "createKey", tagAccess, "Create a key", http.StatusConflict)
-	op.DefaultStatus = http.StatusCreated
-	needs(&op, access.Admin)
-	route(s, op, maxBody, func(ctx context.Context, in *request[client.NewKey]) (*newKeyOutput, error) {
+	})
+	implementOutput(s, client.CreateKey, func(ctx context.Context, in *client.With[client.NewKey]) (*newKeyOutput, error) {
 		n := access.NewKey{Name: in.Body.Name, Role: access.Role(in.Body.Role), AgentRoles: in.Body.AgentRoles}
 		if in.Body.Expires != nil {
 			n.Expires = *in.Body.Expires
@@ -56,17 +42,23 @@ func addKeys(s *server) {
 		}
 		return &newKeyOutput{Location: "/v1/keys/" + k.ID, Body: client.CreatedKey{Key: storedKey(k), Secret: secret}}, nil
 	})
-	op = describe(s, http.MethodDelete, "/v1/keys/{id}", "revokeKey", tagAccess, "Revoke a key", http.StatusNotFound)
-	op.Description = "The key stays in the list. Within two seconds no process accepts it."
-	needs(&op, access.Admin)
-	op.DefaultStatus = http.StatusOK
-	route(s, op, 0, body(func(ctx context.Context, in *KeyPath) (out client.Key, err error) {
+	implement(s, client.RevokeKey, func(ctx context.Context, in *client.KeyPath) (out client.Key, err error) {
 		k, err := keys.Revoke(ctx, in.ID)
 		if err != nil {
 			return out, keyProblem(err, "path.")
 		}
 		return storedKey(k), nil
-	}))
+	})
+	if s.cfg.Audit == nil {
+		return
+	}
+	implement(s, client.ListAudit, func(ctx context.Context, in *client.AuditFilter) (out client.Page[access.Entry], err error) {
+		page, err := s.cfg.Audit.List(ctx, access.AuditFilter{Caller: in.Caller, Since: in.Since, Before: in.Cursor, Limit: in.Limit})
+		if errors.Is(err, access.ErrCursor) {
+			return out, badField("query.cursor", "%v", err)
+		}
+		return client.Page[access.Entry]{Data: orEmpty(page.Entries), Next: page.Next}, err
+	})
 }
 
 // keyProblem converts an error of package access about a field to a problem and returns other errors unchanged.

@@ -12,13 +12,14 @@ import (
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
 // maxWait limits the wait of a request for work.
 const maxWait = 30 * time.Second
 
 type leaseInput struct {
-	AgentPath
+	client.AgentPath
 	Body struct {
 		Roles []string `json:"roles,omitempty" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"Defaults to the roles of the agent."`
 		Max   int      `json:"max,omitempty" minimum:"1" maximum:"100" default:"1"`

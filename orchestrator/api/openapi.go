@@ -22,6 +22,7 @@ import (
 	"muster/internal/httpproblem"
 	"muster/internal/humaapi"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
 //go:generate go test -run TestOpenAPIGolden -update .
@@ -249,6 +250,29 @@ func (s *server) alsoUnversioned(op huma.Operation) []huma.Operation {
 		old.Responses[status] = &r
 	}
 	return []huma.Operation{old, op}
+}
+
+// operationOf returns a declared operation.
+func (s *server) operationOf(d client.Declaration) huma.Operation {
+	op := describe(s, d.Method, d.Path, d.ID, d.Tag, d.Summary, d.Problems...)
+	op.Description, op.DefaultStatus = d.Description, d.Status
+	op.Metadata[roleKey], op.Metadata[frequentKey], op.Metadata[waitsKey] = d.Roles, d.Frequent, d.Waits
+	return op
+}
+
+// implement adds a declared operation.
+func implement[I, O any](s *server, o client.Operation[I, O], handle func(context.Context, *I) (O, error)) {
+	route(s, s.operationOf(o.Declaration), maxBody, body(handle))
+}
+
+// implementOutput is implement for a response with headers.
+func implementOutput[I, O, R any](s *server, o client.Operation[I, O], handle func(context.Context, *I) (*R, error)) {
+	route(s, s.operationOf(o.Declaration), maxBody, handle)
+}
+
+// implementNone is implement for an operation without output.
+func implementNone[I any](s *server, o client.Operation[I, client.None], handle func(context.Context, *I) error) {
+	route(s, s.operationOf(o.Declaration), maxBody, func(ctx context.Context, in *I) (*nothing, error) { return nil, handle(ctx, in) })
 }
 
 // routeBoth is route for an operation of alsoUnversioned.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"muster/jobs/pipeline"
-	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
 )
 
@@ -28,28 +27,20 @@ func duration(d time.Duration) string {
 	return d.String()
 }
 
-type pipelineInput struct {
-	Name string `path:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"name of the pipeline" example:"default"`
-}
-
 // addPipelines adds the operations that read pipelines.
 func addPipelines(s *server) {
-	op := describe(s, http.MethodGet, "/v1/pipelines", "listPipelines", tagPipeline, "List the pipelines")
-	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, body(func(context.Context, *nothing) (client.Page[client.Pipeline], error) {
+	implement(s, client.ListPipelines, func(context.Context, *client.None) (client.Page[client.Pipeline], error) {
 		var list []client.Pipeline
 		for _, p := range s.cfg.Pipelines.List() {
 			list = append(list, pipelineView(p))
 		}
 		return pageOf(list, nil)
-	}))
-	op = describe(s, http.MethodGet, "/v1/pipelines/{name}", "getPipeline", tagPipeline, "Get a pipeline", http.StatusNotFound)
-	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, body(func(_ context.Context, in *pipelineInput) (out client.Pipeline, err error) {
+	})
+	implement(s, client.GetPipeline, func(_ context.Context, in *client.PipelinePath) (out client.Pipeline, err error) {
 		p, err := s.cfg.Pipelines.Get(in.Name)
 		if err != nil {
 			return out, problem(http.StatusNotFound, "%v", err)
 		}
 		return pipelineView(p), nil
-	}))
+	})
 }

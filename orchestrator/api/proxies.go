@@ -14,23 +14,6 @@ import (
 	"muster/proxies"
 )
 
-type listProxiesInput struct {
-	Protocol   []string `query:"protocol" enum:"http,https,socks4,socks4a,socks5" maxItems:"5" doc:"any of these"`
-	Country    []string `query:"country" minLength:"2" maxLength:"2" maxItems:"300" doc:"any of these two-letter codes" example:"BG"`
-	Anonymity  string   `query:"anonymity" enum:"transparent,anonymous,elite" default:"anonymous" doc:"at least this grade"`
-	HTTPS      bool     `query:"https" doc:"only proxies that can tunnel TLS"`
-	MaxLatency string   `query:"max_latency" maxLength:"20" doc:"a duration, as in 800ms" example:"800ms"`
-	Site       string   `query:"site" maxLength:"100" doc:"only proxies that were used or are banned at a site, with their health there"`
-	Banned     bool     `query:"banned" doc:"only proxies that are banned from all sites, or from site"`
-	Sort       string   `query:"sort" enum:"latency,score,ok,requests,checked,country,protocol" default:"latency" doc:"equal ones are sorted by latency"`
-	Limit      int      `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"proxies on a page"`
-	Cursor     string   `query:"cursor" maxLength:"100" doc:"next of the previous page"`
-}
-
-type refreshInput struct {
-	Body *struct{} `nameHint:"Refresh"`
-}
-
 // proxyOrders compare proxies for the orders of a list; equal ones stay ordered by latency.
 var proxyOrders = map[string]func(a, b proxies.Member) int{
 	"latency":  func(proxies.Member, proxies.Member) int { return 0 },
@@ -45,17 +28,11 @@ var proxyOrders = map[string]func(a, b proxies.Member) int{
 // addProxies adds the operations on the pool of proxies.
 func addProxies(s *server) {
 	pool := s.cfg.Proxies
-	op := describe(s, http.MethodGet, "/v1/proxies", "listProxies", tagProxies, "List the proxies of the pool")
-	op.Description = "Passwords are left out."
-	route(s, op, 0, body(func(ctx context.Context, in *listProxiesInput) (client.Page[proxies.Member], error) {
+	implement(s, client.ListProxies, func(ctx context.Context, in *client.ProxyFilter) (client.Page[proxies.Member], error) {
 		return listProxies(ctx, pool, in)
-	}))
-	op = describe(s, http.MethodGet, "/v1/proxies/stats", "getProxyStats", tagProxies, "Count the proxies of the pool")
-	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (proxies.Stats, error) {
-		return pool.Stats(ctx)
-	}))
-	op = describe(s, http.MethodGet, "/v1/proxies/sources", "listProxySources", tagProxies, "List the sources of proxies with their yields")
-	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (out client.Page[client.ProxySource], err error) {
+	})
+	implement(s, client.GetProxyStats, func(ctx context.Context, _ *client.None) (proxies.Stats, error) { return pool.Stats(ctx) })
+	implement(s, client.ListProxySources, func(ctx context.Context, _ *client.None) (out client.Page[client.ProxySource], err error) {
 		yields, err := pool.Yields(ctx)
 		if err != nil {
 			return out, err
@@ -70,12 +47,10 @@ func addProxies(s *server) {
 			out.Data = append(out.Data, client.ProxySource{Name: name, SourceYield: yields[name]})
 		}
 		return out, nil
-	}))
-	op = describe(s, http.MethodPost, "/v1/proxies/ban", "banProxies", tagProxies, "Ban proxies from a site or from all sites", http.StatusNotFound)
-	route(s, op, maxBody, body(func(ctx context.Context, in *request[client.ProxyBan]) (out client.ChangedProxies, err error) {
+	})
+	implement(s, client.BanProxies, func(ctx context.Context, in *client.With[client.ProxyBan]) (out client.ChangedProxies, err error) {
 		var d time.Duration
 		if in.Body.For != "" {
-			var err error
 			if d, err = time.ParseDuration(in.Body.For); err != nil || d <= 0 {
 				return out, badField("body.for", "use a duration above 0, as in 1h")
 			}
@@ -83,25 +58,20 @@ func addProxies(s *server) {
 		return onProxies(ctx, pool, in.Body.ProxySelection, func(ids []string) (int, error) {
 			return len(ids), pool.Ban(ctx, in.Body.Site, d, ids...)
 		})
-	}))
-	op = describe(s, http.MethodPost, "/v1/proxies/unban", "unbanProxies", tagProxies, "Lift bans of proxies", http.StatusNotFound)
-	route(s, op, maxBody, body(func(ctx context.Context, in *request[client.ProxyUnban]) (client.ChangedProxies, error) {
+	})
+	implement(s, client.UnbanProxies, func(ctx context.Context, in *client.With[client.ProxyUnban]) (client.ChangedProxies, error) {
 		return onProxies(ctx, pool, in.Body.ProxySelection, func(ids []string) (int, error) { return pool.Unban(ctx, in.Body.Site, ids...) })
-	}))
-	op = describe(s, http.MethodPost, "/v1/proxies/delete", "deleteProxies", tagProxies, "Remove proxies from the pool", http.StatusNotFound)
-	op.Description = "A working proxy that a source still lists returns with the next refresh; a ban excludes it."
-	route(s, op, maxBody, body(func(ctx context.Context, in *request[client.ProxySelection]) (client.ChangedProxies, error) {
+	})
+	implement(s, client.DeleteProxies, func(ctx context.Context, in *client.With[client.ProxySelection]) (client.ChangedProxies, error) {
 		return onProxies(ctx, pool, in.Body, func(ids []string) (int, error) { return pool.Remove(ctx, ids...) })
-	}))
-	op = describe(s, http.MethodPost, "/v1/proxies/refresh", "refreshProxies", tagProxies, "Start a refresh of the pool, or return the running one", http.StatusConflict)
-	op.DefaultStatus = http.StatusAccepted
-	route(s, op, maxBody, body(func(ctx context.Context, _ *refreshInput) (client.StartedRefresh, error) {
+	})
+	implement(s, client.RefreshProxies, func(ctx context.Context, _ *client.Refresh) (client.StartedRefresh, error) {
 		id, err := pool.StartRefresh(ctx)
 		return client.StartedRefresh{JobID: id}, err
-	}))
+	})
 }
 
-func listProxies(ctx context.Context, pool *proxies.Service, in *listProxiesInput) (page client.Page[proxies.Member], err error) {
+func listProxies(ctx context.Context, pool *proxies.Service, in *client.ProxyFilter) (page client.Page[proxies.Member], err error) {
 	f := proxies.Filter{Protocols: in.Protocol, Anonymity: in.Anonymity, HTTPS: in.HTTPS, Banned: true}
 	for _, c := range in.Country {
 		f.Countries = append(f.Countries, strings.ToUpper(c))

@@ -24,18 +24,8 @@ const (
 	maxImportProblems = 1000
 )
 
-// QueuePath is the path of an artifact queue.
-type QueuePath struct {
-	Queue string `path:"queue" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
-}
-
-type enqueueInput struct {
-	QueuePath
-	Body client.NewArtifact
-}
-
 type importInput struct {
-	QueuePath
+	client.QueuePath
 	Limit int `query:"limit" minimum:"0" maximum:"1000000000" doc:"artifacts to read. Defaults to all."`
 
 	w http.ResponseWriter
@@ -48,26 +38,10 @@ func (in *importInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-type queueStatsInput struct {
-	QueuePath
-	Verify bool `query:"verify" doc:"recount all items, for operators; 409 if the counters are wrong"`
-}
-
-type retryItemsInput struct {
-	QueuePath
-	Body client.ItemRetry
-}
-
-type pauseInput struct {
-	QueuePath
-	Body *struct{} `nameHint:"Pause"`
-}
-
 // addQueues adds the operations on artifact queues.
 func addQueues(s *server) {
 	queue := s.cfg.Queue
-	op := describe(s, http.MethodGet, "/v1/queues/{queue}", "getQueue", tagQueues, "Count the items of an artifact queue", http.StatusConflict)
-	route(s, op, 0, body(func(ctx context.Context, in *queueStatsInput) (out workqueue.Stats, err error) {
+	implement(s, client.GetQueue, func(ctx context.Context, in *client.QueueFilter) (out workqueue.Stats, err error) {
 		q := queue(in.Queue)
 		if in.Verify {
 			if caller := access.CallerOf(ctx); !caller.Role.May(access.Operator) {
@@ -78,9 +52,8 @@ func addQueues(s *server) {
 			}
 		}
 		return q.Stats(ctx)
-	}))
-	op = describe(s, http.MethodPost, "/v1/queues/{queue}/items", "enqueue", tagQueues, "Add an artifact to a queue, unless it is in the queue")
-	route(s, op, maxItemsBody, body(func(ctx context.Context, in *enqueueInput) (out client.EnqueuedArtifact, err error) {
+	})
+	route(s, s.operationOf(client.EnqueueArtifact.Declaration), maxItemsBody, body(func(ctx context.Context, in *client.Enqueue) (out client.EnqueuedArtifact, err error) {
 		data := []byte(in.Body.Data)
 		if len(data) == 0 {
 			data = []byte("{}")
@@ -100,7 +73,7 @@ func addQueues(s *server) {
 		}
 		return out, err
 	}))
-	op = describe(s, http.MethodPost, "/v1/queues/{queue}/import", "importArtifacts", tagQueues, "Add the artifacts of a file to a queue",
+	op := describe(s, http.MethodPost, "/v1/queues/{queue}/import", "importArtifacts", tagQueues, "Add the artifacts of a file to a queue",
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	op.Description = "The body has one JSON object with an id a line, plain or gzip. Invalid lines are reported and skipped. " +
 		"An interrupted import can be repeated: the artifacts already read stay in the queue."
@@ -110,28 +83,17 @@ func addQueues(s *server) {
 	s.api.OpenAPI().Paths["/v1/queues/{queue}/import"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		jsonLines: {Schema: &huma.Schema{Type: huma.TypeString, Description: "one JSON object a line"}},
 	}}
-	op = describe(s, http.MethodPost, "/v1/queues/{queue}/retry", "retryItems", tagQueues, "Put failed items of a queue back into it, with all their attempts")
-	route(s, op, maxBody, body(func(ctx context.Context, in *retryItemsInput) (client.RetriedItems, error) {
+	implement(s, client.RetryItems, func(ctx context.Context, in *client.QueueRetry) (client.RetriedItems, error) {
 		return retryItems(ctx, queue(in.Queue), in.Body)
-	}))
-	for _, c := range []struct {
-		path, id, summary string
-		paused            bool
-	}{
-		{"pause", "pauseQueue", "Pause a queue: no process starts another item", true},
-		{"resume", "resumeQueue", "Resume a paused queue", false},
-	} {
-		op = describe(s, http.MethodPost, "/v1/queues/{queue}/"+c.path, c.id, tagQueues, c.summary)
-		route(s, op, maxBody, body(func(ctx context.Context, in *pauseInput) (client.PausedQueue, error) {
-			q := queue(in.Queue)
-			set := q.Resume
-			if c.paused {
-				set = q.Pause
-			}
-			changed, err := set(ctx)
-			return client.PausedQueue{Queue: in.Queue, Paused: c.paused, Changed: changed}, err
-		}))
-	}
+	})
+	implement(s, client.PauseQueue, func(ctx context.Context, in *client.QueueChange) (client.PausedQueue, error) {
+		changed, err := queue(in.Queue).Pause(ctx)
+		return client.PausedQueue{Queue: in.Queue, Paused: true, Changed: changed}, err
+	})
+	implement(s, client.ResumeQueue, func(ctx context.Context, in *client.QueueChange) (client.PausedQueue, error) {
+		changed, err := queue(in.Queue).Resume(ctx)
+		return client.PausedQueue{Queue: in.Queue, Changed: changed}, err
+	})
 }
 
 const jsonLines = "application/jsonl"

@@ -36,13 +36,13 @@ func withQueues(t *testing.T) Config {
 func TestQueuesOverHTTP(t *testing.T) {
 	t.Parallel()
 	cfg := withQueues(t)
-	c, ctx := apiClient(t, cfg), t.Context()
+	c, ctx, files := apiClient(t, cfg), t.Context(), client.QueuePath{Queue: "files"}
 	for _, want := range []bool{true, false} {
-		if e, err := c.Enqueue(ctx, "files", client.NewArtifact{ID: "a", Data: []byte(`{"url": "http://x.example/"}`)}); err != nil || e.New != want {
+		if e, err := client.EnqueueArtifact.Call(ctx, c, client.Enqueue{QueuePath: files, Body: client.NewArtifact{ID: "a", Data: []byte(`{"url": "http://x.example/"}`)}}); err != nil || e.New != want {
 			t.Errorf("got %+v, %v, want new: %v", e, err, want)
 		}
 	}
-	if e, err := c.Enqueue(ctx, "files", client.NewArtifact{ID: "b", Data: []byte(`{"url": "http://x.example:99999/"}`)}); err != nil || !strings.Contains(e.Warning, "99999") {
+	if e, err := client.EnqueueArtifact.Call(ctx, c, client.Enqueue{QueuePath: files, Body: client.NewArtifact{ID: "b", Data: []byte(`{"url": "http://x.example:99999/"}`)}}); err != nil || !strings.Contains(e.Warning, "99999") {
 		t.Errorf("got %+v, %v, want a warning about the port", e, err)
 	}
 	rep, err := c.Import(ctx, "files", strings.NewReader("{\"id\":\"a\"}\n\n{bad\n{\"id\":\"c\"}\n"), 0)
@@ -52,13 +52,13 @@ func TestQueuesOverHTTP(t *testing.T) {
 	if rep, err := c.Import(ctx, "limited", strings.NewReader("{\"id\":\"a\"}\n{\"id\":\"b\"}\n"), 1); err != nil || rep.New != 1 {
 		t.Errorf("with a limit: got %+v, %v, want one artifact", rep, err)
 	}
-	if p, err := c.PauseQueue(ctx, "files"); err != nil || !p.Paused || !p.Changed {
+	if p, err := client.PauseQueue.Call(ctx, c, client.QueueChange{QueuePath: files}); err != nil || !p.Paused || !p.Changed {
 		t.Errorf("got %+v, %v, want a pause", p, err)
 	}
-	if s, err := c.QueueStats(ctx, "files", true); err != nil || s.Queued != 3 || !s.Paused {
+	if s, err := client.GetQueue.Call(ctx, c, client.QueueFilter{QueuePath: files, Verify: true}); err != nil || s.Queued != 3 || !s.Paused {
 		t.Errorf("got %+v, %v, want three paused items", s, err)
 	}
-	if p, err := c.ResumeQueue(ctx, "files"); err != nil || p.Paused || !p.Changed {
+	if p, err := client.ResumeQueue.Call(ctx, c, client.QueueChange{QueuePath: files}); err != nil || p.Paused || !p.Changed {
 		t.Errorf("got %+v, %v, want a resumed queue", p, err)
 	}
 	q := cfg.Queue("files")
@@ -79,15 +79,15 @@ func TestQueuesOverHTTP(t *testing.T) {
 		{client.ItemRetry{MaxRetried: 1}, "3 3 0"},
 		{client.ItemRetry{}, "0 0 0"},
 	} {
-		done, err := c.RetryItems(ctx, "files", r.retry)
+		done, err := client.RetryItems.Call(ctx, c, client.QueueRetry{QueuePath: files, Body: r.retry})
 		if got := fmt.Sprint(done.Found, done.Retried, done.Left); err != nil || got != r.want || len(done.Items) != done.Found {
 			t.Errorf("%+v: got %+v, %v, want %s", r.retry, done, err, r.want)
 		}
 	}
-	if _, err := c.QueueStats(ctx, "a:b", false); err == nil || !strings.Contains(err.Error(), "path.queue") {
+	if _, err := client.GetQueue.Call(ctx, c, client.QueueFilter{QueuePath: client.QueuePath{Queue: "a:b"}}); err == nil || !strings.Contains(err.Error(), "path.queue") {
 		t.Errorf("got %v, want the field of the invalid name", err)
 	}
-	if _, err := c.Enqueue(ctx, "files", client.NewArtifact{ID: "d", Data: []byte(`[1]`)}); err == nil || !strings.Contains(err.Error(), "body.data") {
+	if _, err := client.EnqueueArtifact.Call(ctx, c, client.Enqueue{QueuePath: files, Body: client.NewArtifact{ID: "d", Data: []byte(`[1]`)}}); err == nil || !strings.Contains(err.Error(), "body.data") {
 		t.Errorf("got %v, want the field of the invalid data", err)
 	}
 	if w := ask(t, handler(t, cfg), "POST", "/v1/queues/files/import"); w.Code != 415 {

@@ -30,11 +30,6 @@ type changeScrapeInput struct {
 	Body *struct{} `nameHint:"ScrapeChange"`
 }
 
-type changeSiteInput struct {
-	Site string    `path:"site" maxLength:"100" doc:"name of the site" example:"quotes.toscrape.com"`
-	Body *struct{} `nameHint:"SiteChange"`
-}
-
 // addScrapes adds the operations on scrapes.
 func addScrapes(s *server) {
 	scrapes := s.cfg.Sites
@@ -82,19 +77,14 @@ func addScrapes(s *server) {
 		}
 		return &startedScrapeOutput{"/v1/scrapes/" + run.ID(), client.StartedScrape{JobID: run.ID()}}, nil
 	})
-	for _, c := range []struct {
-		path, id, summary string
-		change            func(ctx context.Context, site string) error
-	}{
-		{"pause", "pauseSite", "Stop fetching pages of a site, in all processes", scrapes.PauseSite},
-		{"resume", "resumeSite", "Fetch pages of a paused site again", scrapes.ResumeSite},
-	} {
-		op = describe(s, http.MethodPost, "/v1/sites/{site}/"+c.path, c.id, tagSites, c.summary, http.StatusNotFound)
-		route(s, op, maxBody, func(ctx context.Context, in *changeSiteInput) (*nothing, error) {
+	change := func(do func(ctx context.Context, site string) error) func(context.Context, *client.SiteChange) error {
+		return func(ctx context.Context, in *client.SiteChange) error {
 			if err := scrapes.Site(ctx, in.Site); err != nil {
-				return nil, err
+				return err
 			}
-			return nil, c.change(ctx, in.Site)
-		})
+			return do(ctx, in.Site)
+		}
 	}
+	implementNone(s, client.PauseSite, change(scrapes.PauseSite))
+	implementNone(s, client.ResumeSite, change(scrapes.ResumeSite))
 }

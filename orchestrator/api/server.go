@@ -59,9 +59,6 @@ func operations(served *routes, cfg Config) {
 	if cfg.Keys != nil {
 		addKeys(s)
 	}
-	if cfg.Audit != nil {
-		addAudit(s)
-	}
 	if cfg.Proxies != nil {
 		addProxies(s)
 	}

@@ -42,8 +42,7 @@ type siteOutput struct {
 
 // addSites adds the operations that read sites.
 func addSites(s *server) {
-	op := describe(s, http.MethodGet, "/v1/sites", "listSites", tagSites, "List the sites")
-	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Page[sites.State], error) {
+	implement(s, client.ListSites, func(ctx context.Context, _ *client.None) (client.Page[sites.State], error) {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		states, err := s.cfg.Sites.States(ctx)
@@ -51,8 +50,8 @@ func addSites(s *server) {
 			states[i].Job = brief(states[i].Job)
 		}
 		return client.Page[sites.State]{Data: orEmpty(states)}, err
-	}))
-	op = describe(s, http.MethodGet, "/v1/sites/{site}", "getSite", tagSites, "Get a site", http.StatusNotFound)
+	})
+	op := describe(s, http.MethodGet, "/v1/sites/{site}", "getSite", tagSites, "Get a site", http.StatusNotFound)
 	route(s, op, 0, func(ctx context.Context, in *siteInput) (*siteOutput, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()

@@ -283,16 +283,16 @@ func TestScrapesOverHTTP(t *testing.T) {
 	if _, err := c.Scrape(ctx, "scrape_x_1"); code(err) != "job_not_found" {
 		t.Errorf("an unknown scrape: got %v, want job_not_found", err)
 	}
-	if err := c.PauseSite(ctx, site); err != nil {
+	if err := client.PauseSite.Do(ctx, c, client.SiteChange{Site: site}); err != nil {
 		t.Errorf("pause: %v", err)
 	}
 	if paused, err := s.PausedSites(ctx); err != nil || len(paused) != 1 {
 		t.Errorf("got %v, %v, want a paused site", paused, err)
 	}
-	if err := c.ResumeSite(ctx, site); err != nil {
+	if err := client.ResumeSite.Do(ctx, c, client.SiteChange{Site: site}); err != nil {
 		t.Errorf("resume: %v", err)
 	}
-	if err := c.PauseSite(ctx, "nowhere"); code(err) != "not_found" {
+	if err := client.PauseSite.Do(ctx, c, client.SiteChange{Site: "nowhere"}); code(err) != "not_found" {
 		t.Errorf("pause an unknown site: got %v, want not_found", err)
 	}
 	if _, err := c.CancelScrape(ctx, first.JobID); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"muster/jobs"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/health"
 )
 
@@ -74,10 +75,7 @@ func addState(s *server) {
 	ready.Description, ready.Content["application/json"] = "It is not ready.", &huma.MediaType{Schema: notReady}
 
 	if s.cfg.Check != nil {
-		op = describe(s, http.MethodGet, "/v1/health", "getHealthReport", tagState, "Check Redis, the workers, the agents, the scrapes and the proxies")
-		route(s, op, 0, body(func(ctx context.Context, _ *nothing) (health.Report, error) {
-			return s.cfg.Check(ctx), nil
-		}))
+		implement(s, client.GetHealthReport, func(ctx context.Context, _ *client.None) (health.Report, error) { return s.cfg.Check(ctx), nil })
 	}
 	if s.cfg.Metrics != nil {
 		served := describe(s, http.MethodGet, "/metrics", "getMetrics", tagState, "Metrics for Prometheus")

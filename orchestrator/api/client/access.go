@@ -1,13 +1,35 @@
 package client
 
 import (
-	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"muster/orchestrator/access"
+)
+
+// KeyPath is the path of a key.
+type KeyPath struct {
+	ID string `path:"id" maxLength:"60" pattern:"^[A-Za-z0-9][A-Za-z0-9._:@-]*$" patternDescription:"the id or the name of a key" doc:"id of the key, or its name if one active key has it" example:"5c9d1f6e1f0b"`
+}
+
+// AuditFilter selects entries of the audit log.
+type AuditFilter struct {
+	Caller string    `query:"caller" maxLength:"200" doc:"name or id of a caller"`
+	Since  time.Time `query:"since" doc:"only entries since this time" example:"2026-11-01T00:00:00Z"`
+	Cursor string    `query:"cursor" maxLength:"50" doc:"next of the previous page"`
+	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"entries on a page"`
+}
+
+// Operations on keys, and the audit log.
+var (
+	GetCaller = Declare[None, Caller]("GET /v1/caller", "getCaller", "access", "Get the caller that a request comes from", forReaders)
+	ListKeys  = Declare[None, Page[Key]]("GET /v1/keys", "listKeys", "access", "List the stored keys, the oldest first", forAdmins,
+		Says("The list includes revoked and expired keys."))
+	CreateKey = Declare[With[NewKey], CreatedKey]("POST /v1/keys", "createKey", "access", "Create a key", forAdmins, Fails(http.StatusConflict), Returns(http.StatusCreated))
+	RevokeKey = Declare[KeyPath, Key]("DELETE /v1/keys/{id}", "revokeKey", "access", "Revoke a key", forAdmins, Fails(http.StatusNotFound), Returns(http.StatusOK),
+		Says("The key stays in the list. Within two seconds no process accepts it."))
+	ListAudit = Declare[AuditFilter, Page[access.Entry]]("GET /v1/audit", "listAudit", "access", "List mutating requests with their callers and statuses, the newest first",
+		forAdmins, Says("With caller, a page may be short or empty and still have next."))
 )
 
 // Key is a stored API key, without its secret.
@@ -30,56 +52,9 @@ type CreatedKey struct {
 	Secret string `json:"secret" doc:"the key itself. It is returned once, and not stored."`
 }
 
-// Caller returns the identity of the caller.
-func (c *Client) Caller(ctx context.Context) (caller Caller, err error) {
-	err = c.do(ctx, http.MethodGet, "/v1/caller", nil, nil, &caller)
-	return caller, err
-}
-
 // Caller identifies the caller of a request.
 type Caller struct {
 	Name string      `json:"name" doc:"of the key, or the subject of the token; open where no key is needed"`
 	ID   string      `json:"id,omitempty" doc:"of the key or token"`
 	Role access.Role `json:"role"`
-}
-
-// Keys lists all keys, the oldest first, including revoked and expired ones.
-func (c *Client) Keys(ctx context.Context) ([]Key, error) {
-	return all[Key](ctx, c, "/v1/keys", nil, 0)
-}
-
-// CreateKey creates a key.
-func (c *Client) CreateKey(ctx context.Context, k NewKey) (created CreatedKey, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/keys", nil, k, &created)
-	return created, err
-}
-
-// RevokeKey revokes the key with an id, or with a name that one active key has.
-func (c *Client) RevokeKey(ctx context.Context, id string) (k Key, err error) {
-	err = c.do(ctx, http.MethodDelete, "/v1/keys/"+url.PathEscape(id), nil, nil, &k)
-	return k, err
-}
-
-// AuditFilter selects entries of the audit log.
-type AuditFilter struct {
-	Caller string    // name or key id. Defaults to all.
-	Since  time.Time // Defaults to the oldest entry.
-	Limit  int       // number of entries. Defaults to all.
-}
-
-// Audit lists the entries of the audit log, the newest first.
-func (c *Client) Audit(ctx context.Context, f AuditFilter) ([]access.Entry, error) {
-	query := url.Values{}
-	if f.Caller != "" {
-		query.Set("caller", f.Caller)
-	}
-	if !f.Since.IsZero() {
-		query.Set("since", f.Since.Format(time.RFC3339Nano))
-	}
-	size := 1000
-	if f.Limit > 0 {
-		size = min(size, f.Limit)
-	}
-	query.Set("limit", strconv.Itoa(size))
-	return all[access.Entry](ctx, c, "/v1/audit", query, f.Limit)
 }

@@ -1,35 +1,59 @@
 package client
 
 import (
-	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"muster/jobs/agent"
+	"muster/orchestrator/access"
 )
 
-// Agents lists the agents.
-func (c *Client) Agents(ctx context.Context) ([]agent.Agent, error) {
-	return all[agent.Agent](ctx, c, "/v1/agents", nil, 0)
+// NewAgent is the registration of an agent.
+type NewAgent struct {
+	Name     string            `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" maxLength:"100" doc:"unique; registering it again is the same agent" example:"creator-1"`
+	Roles    []string          `json:"roles" minItems:"1" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"roles of work that the agent takes" example:"creator"`
+	Capacity int               `json:"capacity,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"work at a time"`
+	URL      string            `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"that work is pushed to; it must match the setting agents.allow. Absent: the agent fetches its work."`
+	Labels   map[string]string `json:"labels,omitempty" maxProperties:"20" doc:"for people"`
 }
 
-// AgentActivity returns the work of agents by hour, 1 to 24 hours, the newest first.
-func (c *Client) AgentActivity(ctx context.Context, hours int) ([]agent.Activity, error) {
-	return all[agent.Activity](ctx, c, "/v1/agents/activity", url.Values{"hours": {strconv.Itoa(hours)}}, 0)
+// AgentPath is the path of an agent.
+type AgentPath struct {
+	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" patternDescription:"the id of an agent" doc:"id of the agent" example:"5c9d1f6e-1f0b-4d77-8a55-0a5b34b9a1f0"`
 }
 
-// PauseAgent gives an agent no new work until ResumeAgent. It completes the assignments that it holds.
-func (c *Client) PauseAgent(ctx context.Context, id string) error {
-	return c.do(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(id)+"/pause", nil, nil, nil)
+// ActivityFilter selects hours of the work of agents.
+type ActivityFilter struct {
+	Hours int `query:"hours" default:"24" minimum:"1" maximum:"24" doc:"number of hours, including the current one"`
 }
 
-// ResumeAgent resumes a paused agent.
-func (c *Client) ResumeAgent(ctx context.Context, id string) error {
-	return c.do(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(id)+"/resume", nil, nil, nil)
+// AgentBeat is the input of HeartbeatAgent.
+type AgentBeat struct {
+	AgentPath
+	Body *struct{} `nameHint:"AgentHeartbeat"`
 }
 
-// DeleteAgent deletes an agent. Its work goes to others.
-func (c *Client) DeleteAgent(ctx context.Context, id string) error {
-	return c.do(ctx, http.MethodDelete, "/v1/agents/"+url.PathEscape(id), nil, nil, nil)
+// RegisteredAgent is the result of a registration.
+type RegisteredAgent struct {
+	ID        string  `json:"id"`
+	Secret    string  `json:"secret,omitempty" doc:"signs the requests to an agent with a URL; it is shown once"`
+	Heartbeat float64 `json:"heartbeat_seconds" doc:"how often a heartbeat is expected"`
+	Lease     float64 `json:"lease_seconds" doc:"time after which an assignment expires without a heartbeat"`
 }
+
+// AgentState is the result of a heartbeat.
+type AgentState struct {
+	State string `json:"state" doc:"draining: it gets no more work"`
+}
+
+// Operations on agents.
+var (
+	ListAgents        = Declare[None, Page[agent.Agent]]("GET /v1/agents", "listAgents", "agents", "List the agents")
+	GetAgentsActivity = Declare[ActivityFilter, Page[agent.Activity]]("GET /v1/agents/activity", "getAgentsActivity", "agents",
+		"Get the activity of agents by hour: assignments, requests, tokens and durations")
+	RegisterAgent  = Declare[With[NewAgent], RegisteredAgent]("POST /v1/agents", "registerAgent", "agents", "Register an agent", Roles(access.Agent), Returns(http.StatusCreated))
+	GetAgent       = Declare[AgentPath, agent.Agent]("GET /v1/agents/{id}", "getAgent", "agents", "Get an agent", Fails(http.StatusNotFound))
+	DeleteAgent    = Declare[AgentPath, None]("DELETE /v1/agents/{id}", "deleteAgent", "agents", "Delete an agent; its work goes to others", Roles(access.Agent), Fails(http.StatusNotFound, http.StatusConflict))
+	HeartbeatAgent = Declare[AgentBeat, AgentState]("POST /v1/agents/{id}/heartbeat", "heartbeatAgent", "agents", "Send a heartbeat of an agent", ofAgents, Fails(http.StatusNotFound))
+	PauseAgent     = Declare[AgentPath, agent.Agent]("POST /v1/agents/{id}/pause", "pauseAgent", "agents", "Give an agent no new work until it is resumed", Fails(http.StatusNotFound))
+	ResumeAgent    = Declare[AgentPath, agent.Agent]("POST /v1/agents/{id}/resume", "resumeAgent", "agents", "Give a paused agent work again", Fails(http.StatusNotFound))
+)

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"net/http"
 
 	"muster/tasks/limit"
@@ -13,14 +12,9 @@ type BreakerReset struct {
 	All   bool     `json:"all,omitempty" doc:"close all breakers"`
 }
 
-// Breakers lists the circuit breakers that are not closed.
-func (c *Client) Breakers(ctx context.Context) ([]limit.BreakerState, error) {
-	return all[limit.BreakerState](ctx, c, "/v1/breakers", nil, 0)
-}
-
-// ResetBreakers closes breakers, and returns their keys.
-func (c *Client) ResetBreakers(ctx context.Context, r BreakerReset) ([]string, error) {
-	var closed Page[string]
-	err := c.do(ctx, http.MethodPost, "/v1/breakers/reset", nil, r, &closed)
-	return closed.Data, err
-}
+// Operations on circuit breakers.
+var (
+	ListBreakers  = Declare[None, Page[limit.BreakerState]]("GET /v1/breakers", "listBreakers", "state", "List the circuit breakers that are not closed")
+	ResetBreakers = Declare[With[BreakerReset], Page[string]]("POST /v1/breakers/reset", "resetBreakers", "state", "Close circuit breakers and forget their failures",
+		Fails(http.StatusNotFound), Says("The response has the keys of the breakers that were closed."))
+)

@@ -54,7 +54,7 @@ func TestServersThatAreNoOrchestrator(t *testing.T) {
 		"a redirect":          {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, "redirects to " + other.URL},
 		"an error as no JSON": {func(w http.ResponseWriter, _ *http.Request) { respond(w, 500, "application/problem+json", "oops") }, "decode the error"},
 	} {
-		if _, err := serve(t, c.handler).Keys(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := client.All(t.Context(), serve(t, c.handler), client.ListKeys, client.None{}, 0); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
@@ -72,7 +72,7 @@ func TestProblemsAreErrors(t *testing.T) {
 		w.Header().Set("X-Request-Id", "r1")
 		respond(w, 404, "application/problem+json", `{"status": 404, "code": "key_not_found", "detail": "no key ci"}`)
 	})
-	_, err := c.RevokeKey(t.Context(), "ci")
+	_, err := client.RevokeKey.Call(t.Context(), c, client.KeyPath{ID: "ci"})
 	p, ok := errors.AsType[*client.Problem](err)
 	if !ok || p.Code != "key_not_found" || p.Status != 404 || p.RequestID != "r1" || p.Error() != "no key ci" {
 		t.Errorf("got %#v", err)
@@ -90,7 +90,7 @@ func TestListsReadAllPages(t *testing.T) {
 		respond(w, 200, "application/json", page)
 	})
 	for limit, want := range map[int]string{0: "abc", 1: "a", 2: "ab", 3: "abc", 9: "abc"} {
-		list, err := c.Audit(t.Context(), client.AuditFilter{Limit: limit})
+		list, err := client.All(t.Context(), c, client.ListAudit, client.AuditFilter{}, limit)
 		got := ""
 		for _, e := range list {
 			got += e.Caller

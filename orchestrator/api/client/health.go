@@ -1,14 +1,6 @@
 package client
 
-import (
-	"context"
-	"net/http"
+import "muster/orchestrator/health"
 
-	"muster/orchestrator/health"
-)
-
-// Health checks the parts of the system: Redis, the workers, the agents, the scrapes and the proxies.
-func (c *Client) Health(ctx context.Context) (report health.Report, err error) {
-	err = c.do(ctx, http.MethodGet, "/v1/health", nil, nil, &report)
-	return report, err
-}
+// GetHealthReport checks the parts of the system.
+var GetHealthReport = Declare[None, health.Report]("GET /v1/health", "getHealthReport", "state", "Check Redis, the workers, the agents, the scrapes and the proxies")

@@ -1,10 +1,6 @@
 package client
 
-import (
-	"context"
-	"net/http"
-	"net/url"
-)
+import "net/http"
 
 // Pipeline is a named list of stages.
 type Pipeline struct {
@@ -29,13 +25,13 @@ type PipelineStage struct {
 	Review     bool              `json:"review,omitempty" doc:"failed items wait for a decision by a person"`
 }
 
-// Pipelines lists the pipelines.
-func (c *Client) Pipelines(ctx context.Context) ([]Pipeline, error) {
-	return all[Pipeline](ctx, c, "/v1/pipelines", nil, 0)
+// PipelinePath is the path of a pipeline.
+type PipelinePath struct {
+	Name string `path:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"name of the pipeline" example:"default"`
 }
 
-// Pipeline returns a pipeline.
-func (c *Client) Pipeline(ctx context.Context, name string) (p Pipeline, err error) {
-	err = c.do(ctx, http.MethodGet, "/v1/pipelines/"+url.PathEscape(name), nil, nil, &p)
-	return p, err
-}
+// Operations on pipelines.
+var (
+	ListPipelines = Declare[None, Page[Pipeline]]("GET /v1/pipelines", "listPipelines", "pipelines", "List the pipelines", forReaders)
+	GetPipeline   = Declare[PipelinePath, Pipeline]("GET /v1/pipelines/{name}", "getPipeline", "pipelines", "Get a pipeline", forReaders, Fails(http.StatusNotFound))
+)

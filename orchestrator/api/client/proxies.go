@@ -1,27 +1,23 @@
 package client
 
 import (
-	"context"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
-	"time"
 
 	"muster/proxies"
 )
 
 // ProxyFilter selects proxies of the pool.
 type ProxyFilter struct {
-	Protocols  []string      // any of http, https, socks4, socks4a and socks5. Defaults to all.
-	Countries  []string      // any of these two-letter codes. Defaults to all.
-	Anonymity  string        // at least transparent, anonymous or elite. Defaults to anonymous.
-	HTTPS      bool          // only proxies that can tunnel TLS
-	MaxLatency time.Duration // Defaults to any.
-	Site       string        // with the health at a site: only proxies that were used or are banned there
-	Banned     bool          // only proxies that are banned from all sites, or from Site
-	Sort       string        // latency, score, ok, requests, checked, country or protocol. Defaults to latency.
-	Limit      int           // number of proxies. Defaults to all.
+	Protocol   []string `query:"protocol" enum:"http,https,socks4,socks4a,socks5" maxItems:"5" doc:"any of these"`
+	Country    []string `query:"country" minLength:"2" maxLength:"2" maxItems:"300" doc:"any of these two-letter codes" example:"BG"`
+	Anonymity  string   `query:"anonymity" enum:"transparent,anonymous,elite" default:"anonymous" doc:"at least this grade"`
+	HTTPS      bool     `query:"https" doc:"only proxies that can tunnel TLS"`
+	MaxLatency string   `query:"max_latency" maxLength:"20" doc:"a duration, as in 800ms" example:"800ms"`
+	Site       string   `query:"site" maxLength:"100" doc:"only proxies that were used or are banned at a site, with their health there"`
+	Banned     bool     `query:"banned" doc:"only proxies that are banned from all sites, or from site"`
+	Sort       string   `query:"sort" enum:"latency,score,ok,requests,checked,country,protocol" default:"latency" doc:"equal ones are sorted by latency"`
+	Limit      int      `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"proxies on a page"`
+	Cursor     string   `query:"cursor" maxLength:"100" doc:"next of the previous page"`
 }
 
 // ProxySelection names proxies of the pool.
@@ -59,62 +55,22 @@ type StartedRefresh struct {
 	JobID string `json:"job_id"`
 }
 
-// Proxies lists the proxies of the pool. Passwords are left out.
-func (c *Client) Proxies(ctx context.Context, f ProxyFilter) ([]proxies.Member, error) {
-	query := url.Values{"limit": {"1000"}}
-	if f.Limit > 0 {
-		query.Set("limit", strconv.Itoa(min(f.Limit, 1000)))
-	}
-	for name, value := range map[string]string{
-		"protocol": strings.Join(f.Protocols, ","), "country": strings.Join(f.Countries, ","), "anonymity": f.Anonymity, "site": f.Site, "sort": f.Sort,
-	} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	if f.MaxLatency > 0 {
-		query.Set("max_latency", f.MaxLatency.String())
-	}
-	if f.HTTPS {
-		query.Set("https", "true")
-	}
-	if f.Banned {
-		query.Set("banned", "true")
-	}
-	return all[proxies.Member](ctx, c, "/v1/proxies", query, f.Limit)
+// Refresh is the input of RefreshProxies.
+type Refresh struct {
+	Body *struct{} `nameHint:"Refresh"`
 }
 
-// ProxyStats counts the pool.
-func (c *Client) ProxyStats(ctx context.Context) (s proxies.Stats, err error) {
-	err = c.do(ctx, http.MethodGet, "/v1/proxies/stats", nil, nil, &s)
-	return s, err
-}
+// Operations on the pool of proxies.
+var (
+	ListProxies = Declare[ProxyFilter, Page[proxies.Member]]("GET /v1/proxies", "listProxies", "proxies", "List the proxies of the pool", Says("Passwords are left out."))
 
-// ProxySources lists the sources of proxies by name: configured sources, and sources that earlier refreshes read.
-func (c *Client) ProxySources(ctx context.Context) ([]ProxySource, error) {
-	return all[ProxySource](ctx, c, "/v1/proxies/sources", nil, 0)
-}
+	GetProxyStats    = Declare[None, proxies.Stats]("GET /v1/proxies/stats", "getProxyStats", "proxies", "Count the proxies of the pool")
+	ListProxySources = Declare[None, Page[ProxySource]]("GET /v1/proxies/sources", "listProxySources", "proxies", "List the sources of proxies with their yields")
 
-// BanProxies bans proxies for a time, or until UnbanProxies is called.
-func (c *Client) BanProxies(ctx context.Context, b ProxyBan) (done ChangedProxies, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/proxies/ban", nil, b, &done)
-	return done, err
-}
-
-// UnbanProxies lifts bans of proxies.
-func (c *Client) UnbanProxies(ctx context.Context, u ProxyUnban) (done ChangedProxies, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/proxies/unban", nil, u, &done)
-	return done, err
-}
-
-// DeleteProxies removes proxies from the pool. Proxies that a source still lists return with the next refresh.
-func (c *Client) DeleteProxies(ctx context.Context, s ProxySelection) (done ChangedProxies, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/proxies/delete", nil, s, &done)
-	return done, err
-}
-
-// RefreshProxies starts a refresh of the pool, or returns the running one.
-func (c *Client) RefreshProxies(ctx context.Context) (r StartedRefresh, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/proxies/refresh", nil, nil, &r)
-	return r, err
-}
+	BanProxies    = Declare[With[ProxyBan], ChangedProxies]("POST /v1/proxies/ban", "banProxies", "proxies", "Ban proxies from a site or from all sites", Fails(http.StatusNotFound))
+	UnbanProxies  = Declare[With[ProxyUnban], ChangedProxies]("POST /v1/proxies/unban", "unbanProxies", "proxies", "Lift bans of proxies", Fails(http.StatusNotFound))
+	DeleteProxies = Declare[With[ProxySelection], ChangedProxies]("POST /v1/proxies/delete", "deleteProxies", "proxies", "Remove proxies from the pool", Fails(http.StatusNotFound),
+		Says("A working proxy that a source still lists returns with the next refresh; a ban excludes it."))
+	RefreshProxies = Declare[Refresh, StartedRefresh]("POST /v1/proxies/refresh", "refreshProxies", "proxies", "Start a refresh of the pool, or return the running one",
+		Fails(http.StatusConflict), Returns(http.StatusAccepted))
+)

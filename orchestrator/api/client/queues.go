@@ -10,6 +10,44 @@ import (
 	"muster/tasks/workqueue"
 )
 
+// QueuePath is the path of an artifact queue.
+type QueuePath struct {
+	Queue string `path:"queue" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
+}
+
+// QueueFilter selects a queue to count.
+type QueueFilter struct {
+	QueuePath
+	Verify bool `query:"verify" doc:"recount all items, for operators; 409 if the counters are wrong"`
+}
+
+// Enqueue is the input of EnqueueArtifact.
+type Enqueue struct {
+	QueuePath
+	Body NewArtifact
+}
+
+// QueueRetry is the input of RetryItems.
+type QueueRetry struct {
+	QueuePath
+	Body ItemRetry
+}
+
+// QueueChange is the input of PauseQueue and ResumeQueue.
+type QueueChange struct {
+	QueuePath
+	Body *struct{} `nameHint:"Pause"`
+}
+
+// Operations on artifact queues; see also Client.Import.
+var (
+	GetQueue        = Declare[QueueFilter, workqueue.Stats]("GET /v1/queues/{queue}", "getQueue", "queues", "Count the items of an artifact queue", Fails(http.StatusConflict))
+	EnqueueArtifact = Declare[Enqueue, EnqueuedArtifact]("POST /v1/queues/{queue}/items", "enqueue", "queues", "Add an artifact to a queue, unless it is in the queue")
+	RetryItems      = Declare[QueueRetry, RetriedItems]("POST /v1/queues/{queue}/retry", "retryItems", "queues", "Put failed items of a queue back into it, with all their attempts")
+	PauseQueue      = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/pause", "pauseQueue", "queues", "Pause a queue: no process starts another item")
+	ResumeQueue     = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/resume", "resumeQueue", "queues", "Resume a paused queue")
+)
+
 // NewArtifact is an artifact to add to a queue.
 type NewArtifact struct {
 	ID   string `json:"id" minLength:"1" maxLength:"2048" doc:"unique in the queue" example:"doi:10.1000/1"`
@@ -66,14 +104,6 @@ type PausedQueue struct {
 	Changed bool   `json:"changed" doc:"false: it was so before"`
 }
 
-func queuePath(name, more string) string { return "/v1/queues/" + url.PathEscape(name) + more }
-
-// Enqueue adds an artifact to a queue, unless it is in the queue.
-func (c *Client) Enqueue(ctx context.Context, queue string, a NewArtifact) (e EnqueuedArtifact, err error) {
-	err = c.do(ctx, http.MethodPost, queuePath(queue, "/items"), nil, a, &e)
-	return e, err
-}
-
 // Import adds the artifacts of r to a queue: one JSON object with an ID per line, plain or gzip. limit is the number
 // of artifacts to read; 0 means all. An interrupted import can be repeated: the artifacts already sent stay in the
 // queue.
@@ -82,38 +112,9 @@ func (c *Client) Import(ctx context.Context, queue string, r io.Reader, limit in
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	res, err := c.send(ctx, http.MethodPost, queuePath(queue, "/import"), query, nil, "application/jsonl", r)
+	res, err := c.send(ctx, http.MethodPost, "/v1/queues/"+url.PathEscape(queue)+"/import", query, nil, "application/jsonl", r)
 	if err != nil {
 		return rep, err
 	}
 	return rep, c.decode(res, &rep)
-}
-
-// QueueStats counts the items of a queue. With verify, it recounts all of them, and returns an error if the counters
-// are wrong.
-func (c *Client) QueueStats(ctx context.Context, queue string, verify bool) (s workqueue.Stats, err error) {
-	query := url.Values{}
-	if verify {
-		query.Set("verify", "true")
-	}
-	err = c.do(ctx, http.MethodGet, queuePath(queue, ""), query, nil, &s)
-	return s, err
-}
-
-// RetryItems puts failed items of a queue back into it, with all their attempts.
-func (c *Client) RetryItems(ctx context.Context, queue string, r ItemRetry) (done RetriedItems, err error) {
-	err = c.do(ctx, http.MethodPost, queuePath(queue, "/retry"), nil, r, &done)
-	return done, err
-}
-
-// PauseQueue pauses a queue: workers start no more items of it.
-func (c *Client) PauseQueue(ctx context.Context, queue string) (p PausedQueue, err error) {
-	err = c.do(ctx, http.MethodPost, queuePath(queue, "/pause"), nil, nil, &p)
-	return p, err
-}
-
-// ResumeQueue resumes a paused queue.
-func (c *Client) ResumeQueue(ctx context.Context, queue string) (p PausedQueue, err error) {
-	err = c.do(ctx, http.MethodPost, queuePath(queue, "/resume"), nil, nil, &p)
-	return p, err
 }

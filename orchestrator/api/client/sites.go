@@ -56,17 +56,15 @@ func (c *Client) ResumeScrape(ctx context.Context, id string) (s StartedScrape, 
 	return s, err
 }
 
-// Sites lists the sites with their state.
-func (c *Client) Sites(ctx context.Context) ([]sites.State, error) {
-	return all[sites.State](ctx, c, "/v1/sites", nil, 0)
+// SiteChange is the input of PauseSite and ResumeSite.
+type SiteChange struct {
+	Site string    `path:"site" maxLength:"100" doc:"name of the site" example:"quotes.toscrape.com"`
+	Body *struct{} `nameHint:"SiteChange"`
 }
 
-// PauseSite stops the fetching of pages of a site in all processes.
-func (c *Client) PauseSite(ctx context.Context, site string) error {
-	return c.do(ctx, http.MethodPost, "/v1/sites/"+url.PathEscape(site)+"/pause", nil, nil, nil)
-}
-
-// ResumeSite resumes a paused site.
-func (c *Client) ResumeSite(ctx context.Context, site string) error {
-	return c.do(ctx, http.MethodPost, "/v1/sites/"+url.PathEscape(site)+"/resume", nil, nil, nil)
-}
+// Operations on sites.
+var (
+	ListSites  = Declare[None, Page[sites.State]]("GET /v1/sites", "listSites", "sites", "List the sites")
+	PauseSite  = Declare[SiteChange, None]("POST /v1/sites/{site}/pause", "pauseSite", "sites", "Stop fetching pages of a site, in all processes", Fails(http.StatusNotFound))
+	ResumeSite = Declare[SiteChange, None]("POST /v1/sites/{site}/resume", "resumeSite", "sites", "Fetch pages of a paused site again", Fails(http.StatusNotFound))
+)
