@@ -39,9 +39,6 @@ func (s *flow) advanceFrom(ctx context.Context, id string, r record) error {
 	switch {
 	case r.status().Terminal():
 		return s.close(ctx, id, r)
-	case r["kind"] != KindPipeline:
-		_, err := s.reader.follow(ctx, id, r)
-		return err
 	case r["cron"] != "" && r["paused"] != "":
 		return nil
 	case r["cron"] != "":
@@ -357,10 +354,8 @@ func (st *Stage) setEndState(with Status) {
 
 // close stops the work of a job that has ended.
 func (s *flow) close(ctx context.Context, id string, r record) error {
-	if r["kind"] == KindPipeline {
-		if err := s.finalize(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
-			return err
-		}
+	if err := s.finalize(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
+		return err
 	}
 	return s.rdb.ZRem(ctx, todoKey, id).Err()
 }

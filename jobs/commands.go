@@ -22,10 +22,6 @@ func (s *Service) Cancel(ctx context.Context, id string, cleanup bool) (j Job, c
 	if r.status().Terminal() {
 		return Job{}, false, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
 	}
-	if r["kind"] != KindPipeline {
-		j, err = s.cancelOther(ctx, id, r)
-		return j, false, err
-	}
 	if err := s.flow.end(ctx, id, r, Cancelled, "job.cancelled", ""); err != nil {
 		return Job{}, false, err
 	}
@@ -39,17 +35,6 @@ func (s *Service) Cancel(ctx context.Context, id string, cleanup bool) (j Job, c
 	}
 	j, err = s.Get(ctx, id)
 	return j, cleaned, err
-}
-
-func (s *Service) cancelOther(ctx context.Context, id string, r record) (Job, error) {
-	kind := s.cfg.Kinds[r["kind"]]
-	if kind == nil {
-		return Job{}, fmt.Errorf("cancel job %s: this process does not know jobs of kind %s", id, r["kind"])
-	}
-	if err := kind.Cancel(ctx, id); err != nil {
-		return Job{}, err
-	}
-	return s.Get(ctx, id)
 }
 
 // dropDocument removes the document of a job that has ended, unless another job has it. It reports whether it did.
@@ -93,9 +78,6 @@ func (s *Service) Rerun(ctx context.Context, id string) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	if j.Kind != KindPipeline {
-		return Job{}, bad("job_id", "job %s is a %s", id, j.Kind)
-	}
 	next, _, err := s.Create(ctx, Request{
 		Pipeline: j.Name, Prompt: j.Prompt, Document: j.Document, Context: j.Context, Priority: j.Priority, Labels: j.Labels,
 		StuckAfter: j.StuckAfter, VersionOf: id, Dedupe: DedupeAllow,
@@ -117,11 +99,11 @@ func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) 
 	if r.status().Terminal() {
 		return Job{}, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
 	}
-	p, err := s.planOrNone(ctx, id)
+	p, err := s.planOf(ctx, id)
 	if err != nil {
 		return Job{}, err
 	}
-	if p == nil || p.Stage(stage) == nil {
+	if p.Stage(stage) == nil {
 		return Job{}, bad("stage", "job %s has no stage %.40q", id, stage)
 	}
 	if failure != "" {
@@ -284,15 +266,8 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 	if err != nil {
 		return false, err
 	}
-	if r["kind"] == KindPipeline {
-		if err := s.queue(id).Delete(ctx); err != nil {
-			return false, err
-		}
-	}
-	if kind := s.cfg.Kinds[r["kind"]]; kind != nil {
-		if err := kind.Forget(ctx, id); err != nil {
-			return false, err
-		}
+	if err := s.queue(id).Delete(ctx); err != nil {
+		return false, err
 	}
 	if err := s.addLarge(ctx, id, r); err != nil {
 		return false, err
@@ -309,8 +284,8 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 		doc = documentKey(d.Hash)
 	}
 	keys := append([]string{none}, s.eventKeys(id)...)
-	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r["kind"], r.status()), todoKey, dedupe, doc, promptKey(id), largeContextKey(id), plan)
-	keys = append(keys, indexes(p, r["kind"], r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
+	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r.status()), todoKey, dedupe, doc, promptKey(id), largeContextKey(id), plan)
+	keys = append(keys, indexes(p, r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
 	reply, err := s.run(ctx, "delete job "+id, "remove", append(keys, reviewsKey, itemsKey), id, prefix+"j:")
 	if err != nil {
 		return false, err

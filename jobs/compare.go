@@ -46,7 +46,7 @@ func (s *ItemReader) Compare(ctx context.Context, a, b string, yield func(Differ
 
 // against calls fn with each item of a job, and the one with the same key of another job, nil if it has none.
 func (s *ItemReader) against(ctx context.Context, id, other string, fn func(Item, *Item) error) error {
-	p, err := s.planOrNone(ctx, other)
+	p, err := s.planOf(ctx, other)
 	if err != nil {
 		return err
 	}

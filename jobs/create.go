@@ -133,7 +133,7 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	context, largeContext, contextHash := splitContext(req.Context)
 	planHash := digest(string(raw))
 	fields := []any{
-		"kind", KindPipeline, "name", p.Name, "status", string(Created), "prompt", prompt, "context", context,
+		"name", p.Name, "status", string(Created), "prompt", prompt, "context", context,
 		"priority", req.Priority, "on_failure", req.OnFailure, "generation", generation, "pipeline_sha256", planHash,
 		"stuck_after", req.StuckAfter.Milliseconds(), "timeout", p.Timeout.Milliseconds(),
 	}
@@ -189,7 +189,7 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
 	keys = append(keys, seqKey, dayKey(now), todoKey, idem, dedupe, doc, promptKey(id), largeContextKey(id), pipelineKey(planHash))
-	keys = append(keys, indexes(p, KindPipeline, p.Name, Created, req.Labels, req.Context)...)
+	keys = append(keys, indexes(p, p.Name, Created, req.Labels, req.Context)...)
 	return s.run(ctx, "create a job", "create", keys, append(args, fields...)...)
 }
 
@@ -202,9 +202,9 @@ func splitContext(context json.RawMessage) (inline, large, hash string) {
 }
 
 // indexes are the keys of the indexes that a job is in.
-func indexes(p *pipeline.Pipeline, kind, name string, status Status, labels []string, context json.RawMessage) []string {
-	keys := []string{allKey, kindKey(kind), nameKey(name), statusKey(status)}
-	if kind == KindPipeline && !status.Terminal() {
+func indexes(p *pipeline.Pipeline, name string, status Status, labels []string, context json.RawMessage) []string {
+	keys := []string{allKey, nameKey(name), statusKey(status)}
+	if !status.Terminal() {
 		keys = append(keys, pendingKey)
 	}
 	return append(keys, soft(p, labels, context)...)
@@ -470,22 +470,4 @@ func uuid(b [16]byte, version byte) string {
 	b[8] = b[8]&0x3f | 0x80
 	h := hex.EncodeToString(b[:])
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
-// Track lists a job that something else runs. Tracking it again changes nothing.
-func (s *Service) Track(ctx context.Context, id, kind, name string, created time.Time) error {
-	if err := checkID(id); err != nil {
-		return err
-	}
-	now, err := s.now(ctx)
-	if err != nil {
-		return err
-	}
-	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	none := recordKey(id)
-	keys = append(keys, seqKey, dayKey(now), todoKey, none, none, none, none, none, none)
-	keys = append(keys, indexes(nil, kind, name, Created, nil, nil)...)
-	_, err = s.run(ctx, "list job "+id, "create", keys, id, prefix+"j:", "", DedupeAllow, prefix+"after:", now.Add(s.limits.Load().CheckEvery).UnixMilli(),
-		`{"name":`+encode(name)+`}`, "", "", "", 0, "kind", kind, "name", name, "status", string(Created), "created", created.UnixMilli())
-	return err
 }

@@ -12,6 +12,4 @@
 //
 // The record of a job, the indexes, counters and events are in one slot of Redis. One script changes them together, so
 // that a job has one state at any moment and each change has its event.
-//
-// Jobs of other kinds (scrapes, refreshes) are listed here too, by [Service.Track]; a [Kind] reports their state.
 package jobs

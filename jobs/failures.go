@@ -20,8 +20,7 @@ type ItemError struct {
 
 // LastErrors returns why the last items of a job failed, up to n, the newest first. It reads no other items.
 func (s *ItemReader) LastErrors(ctx context.Context, id string, n int) ([]ItemError, error) {
-	p, err := s.planOrNone(ctx, id)
-	if err != nil || p == nil {
+	if _, err := s.planOf(ctx, id); err != nil {
 		return nil, err
 	}
 	failed, err := s.queue(id).LastFailed(ctx, n)
@@ -46,8 +45,8 @@ func (s *ItemReader) Failures(ctx context.Context, id string, status ItemStatus,
 	if offset < 0 || n < 1 || n > 1000 {
 		return nil, 0, bad("offset", "from 0 on, and 1 to 1000 items")
 	}
-	p, err := s.planOrNone(ctx, id)
-	if err != nil || p == nil {
+	p, err := s.planOf(ctx, id)
+	if err != nil {
 		return nil, 0, err
 	}
 	q := s.queue(id)
@@ -88,7 +87,7 @@ func (s *ItemReader) InReview(ctx context.Context) (items int64, jobs int, err e
 	if err != nil {
 		return 0, 0, fmt.Errorf("list jobs with items in review: %w", err)
 	}
-	records, err := s.fields(ctx, ids, "kind", "status", "final")
+	records, err := s.fields(ctx, ids, "status", "final")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -97,7 +96,7 @@ func (s *ItemReader) InReview(ctx context.Context) (items int64, jobs int, err e
 		return 0, 0, err
 	}
 	for i, id := range ids {
-		if records[i]["kind"] == "" || records[i].status().Terminal() {
+		if records[i]["status"] == "" || records[i].status().Terminal() {
 			continue
 		}
 		p, err := s.plan(ctx, id)
@@ -135,7 +134,7 @@ func (s *ItemReader) Reviews(ctx context.Context, n int) (Reviews, error) {
 		return Reviews{}, err
 	}
 	for i, id := range ids {
-		if r := records[i]; r["kind"] == "" || r.status().Terminal() { // it has just ended
+		if r := records[i]; r["status"] == "" || r.status().Terminal() { // it has just ended
 			continue
 		}
 		if len(out.Items) == n {

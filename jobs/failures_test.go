@@ -197,7 +197,7 @@ func TestCallsReadWhatTheyReturn(t *testing.T) {
 			return err
 		}, 2},
 		"List by name": {func() error {
-			_, err := reader.List(w.ctx, jobs.Filter{Limit: 2, Kind: jobs.KindPipeline, Name: "other"})
+			_, err := reader.List(w.ctx, jobs.Filter{Limit: 2, Label: "red", Name: "other"})
 			return err
 		}, 0},
 	} {

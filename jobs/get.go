@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/jobs/pipeline"
-	"muster/tasks"
 	"muster/tasks/workqueue"
 )
 
@@ -41,20 +39,6 @@ type lanes map[string]workqueue.Counts
 // whole returns a job with its data outside its record. A brief one lacks its usage, the rest of a large prompt, a large context, and the agents
 // of stages that are completed. Its counts are those given, or read if they are nil.
 func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, counts lanes) (Job, error) {
-	var (
-		state *State
-		err   error
-	)
-	if r["kind"] != KindPipeline && !r.status().Terminal() {
-		if state, err = s.follow(ctx, id, r); err != nil {
-			return Job{}, err
-		}
-		if state.Status.Terminal() {
-			if r, err = s.read(ctx, id); err != nil {
-				return Job{}, err
-			}
-		}
-	}
 	if !brief {
 		if err := s.addLarge(ctx, id, r); err != nil {
 			return Job{}, err
@@ -63,10 +47,6 @@ func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, cou
 	j, err := r.job(id)
 	if err != nil {
 		return Job{}, err
-	}
-	if state != nil && !j.Status.Terminal() {
-		j.Status, j.Items, j.Waiting = state.Status, state.Items, state.Waiting
-		return j, nil
 	}
 	if err := s.fill(ctx, &j, r, brief, counts); err != nil {
 		return Job{}, err
@@ -90,7 +70,7 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 			return fmt.Errorf("read how job %s ended: %w", j.ID, err)
 		}
 		j.Stages, j.Items = f.Stages, f.Items
-		if brief || j.Pipeline == nil {
+		if brief {
 			return nil
 		}
 		results, err := s.results(ctx, j.ID, j.Pipeline.Stages)
@@ -98,9 +78,6 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 			j.Stages[i].Result = results[j.Stages[i].Name]
 		}
 		return err
-	}
-	if j.Pipeline == nil {
-		return nil
 	}
 	var ids []string
 	for _, st := range j.Pipeline.Stages {
@@ -333,46 +310,6 @@ func (s *Reader) IsRunning(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("look for the process that runs jobs: %w", err)
 	}
 	return n > 0, nil
-}
-
-// follow reads the state of a job of another kind, and moves its record along.
-func (s *Reader) follow(ctx context.Context, id string, r record) (*State, error) {
-	kind := s.cfg.Kinds[r["kind"]]
-	if kind == nil {
-		return &State{Status: r.status(), Waiting: "this process does not know jobs of kind " + r["kind"]}, nil
-	}
-	st, err := kind.State(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("read job %s: %w", id, err)
-	}
-	if st.Status == r.status() {
-		return &st, nil
-	}
-	event := "job." + string(st.Status)
-	var fields []any
-	if st.Status == Processing {
-		event = "job.started"
-	}
-	if st.Status.Terminal() {
-		raw, err := json.Marshal(final{Items: st.Items})
-		if err != nil {
-			return nil, err
-		}
-		fields = append(fields, "final", string(raw))
-		if st.Error != "" {
-			fields = append(fields, "error", st.Error)
-		}
-		if !st.Ended.IsZero() {
-			fields = append(fields, "ended", st.Ended.UnixMilli())
-		}
-	}
-	data, _ := json.Marshal(map[string]any{"items": st.Items})
-	err = s.move(ctx, id, st.Status, []Status{Created, Processing}, anyTime, event, string(data), fields...)
-	// A Redis that does not accept writes can still be read; the record follows later.
-	if err != nil && !errors.Is(err, ErrTerminal) && !tasks.Refused(err) {
-		return nil, err
-	}
-	return &st, nil
 }
 
 func joinSorted(list []string) string {

@@ -21,7 +21,7 @@ const (
 	itemLooks = 20_000 // items that one page examines for a state
 )
 
-// Items returns a page of the items of a job. A job of another kind has none here.
+// Items returns a page of the items of a job.
 func (s *ItemReader) Items(ctx context.Context, id string, f ItemFilter) (ItemPage, error) {
 	if f.Limit < 0 || f.Limit > 1000 {
 		return ItemPage{}, bad("limit", "%d is not within 1 and 1000", f.Limit)
@@ -32,14 +32,11 @@ func (s *ItemReader) Items(ctx context.Context, id string, f ItemFilter) (ItemPa
 	if f.Status != "" && !containsStatus(f.Status) {
 		return ItemPage{}, bad("status", "%.20q is not a state of an item; there are pending, validating, integrated, rejected, failed and review", string(f.Status))
 	}
-	p, err := s.planOrNone(ctx, id)
+	p, err := s.planOf(ctx, id)
 	if err != nil {
 		return ItemPage{}, err
 	}
 	page := ItemPage{Items: []Item{}}
-	if p == nil {
-		return page, nil
-	}
 	at, err := parsePlace(f.Cursor)
 	if err != nil {
 		return ItemPage{}, err
@@ -123,13 +120,12 @@ func matchItem(id string, p *pipeline.Pipeline, info workqueue.Info, st ItemStat
 	return it, st == "" || it.Status == st
 }
 
-// planOrNone returns the pipeline of a job, or nil if it is of another kind.
-func (s *store) planOrNone(ctx context.Context, id string) (*pipeline.Pipeline, error) {
+// planOf is plan of a job that may have been deleted since it was read.
+func (s *store) planOf(ctx context.Context, id string) (*pipeline.Pipeline, error) {
 	if p := s.plans.get(id); p != nil {
 		return p, s.exists(ctx, id)
 	}
-	r, err := s.read(ctx, id)
-	if err != nil || r["kind"] != KindPipeline {
+	if err := checkID(id); err != nil {
 		return nil, err
 	}
 	return s.plan(ctx, id)
@@ -146,8 +142,8 @@ func (s *store) exists(ctx context.Context, id string) error {
 // EachItem calls yield with every item of a job, in no particular order, and holds few of them at a time. It ends with
 // the first error of yield.
 func (s *ItemReader) EachItem(ctx context.Context, id string, yield func(Item) error) error {
-	p, err := s.planOrNone(ctx, id)
-	if err != nil || p == nil {
+	p, err := s.planOf(ctx, id)
+	if err != nil {
 		return err
 	}
 	for cursor := ""; ; {
@@ -172,11 +168,11 @@ func (s *ItemReader) EachItem(ctx context.Context, id string, yield func(Item) e
 
 // Item returns an item of a job, or ErrNoItem.
 func (s *ItemReader) Item(ctx context.Context, id, key string) (Item, error) {
-	p, err := s.planOrNone(ctx, id)
+	p, err := s.planOf(ctx, id)
 	if err != nil {
 		return Item{}, err
 	}
-	if p == nil || len(key) > MaxKey {
+	if len(key) > MaxKey {
 		return Item{}, fmt.Errorf("%w: %.80q of job %s", ErrNoItem, key, id)
 	}
 	infos, err := s.queue(id).Get(ctx, itemID(key))
@@ -284,11 +280,7 @@ func (s *Service) openPlan(ctx context.Context, id string) (*pipeline.Pipeline, 
 	if r.status().Terminal() {
 		return nil, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
 	}
-	p, err := r.pipeline()
-	if err == nil && p == nil {
-		err = bad("job_id", "job %s is not a job of a pipeline", id)
-	}
-	return p, err
+	return r.pipeline()
 }
 
 func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, it Item, d Decision) error {

@@ -39,11 +39,10 @@ const storeKey = prefix + "store"
 // seqKey is a string: the number of the job that was created last.
 const seqKey = prefix + "seq"
 
-// allKey is a sorted set of jobs, scored by their numbers, and so are the four below. A job is in them until it is
+// allKey is a sorted set of jobs, scored by their numbers, and so are the three below. A job is in them until it is
 // deleted.
 const allKey = prefix + "all"
 
-func kindKey(kind string) string     { return prefix + "kind:" + kind }
 func nameKey(name string) string     { return prefix + "name:" + name }
 func labelKey(label string) string   { return prefix + "label:" + label }
 func statusKey(status Status) string { return statusPrefix + string(status) }
@@ -68,23 +67,23 @@ func documentKey(hash string) string { return prefix + "doc:" + hash }
 // dayKey is a hash of the jobs of a day: created and the terminal states → number of jobs. Expires after 40 days.
 func dayKey(day time.Time) string { return prefix + "day:" + day.UTC().Format(time.DateOnly) }
 
-// itemsKey is a hash: state of an item → how many there are in all jobs of pipelines, as each record has counted them;
+// itemsKey is a hash: state of an item → how many there are in all jobs, as each record has counted them;
 // stuck: jobs without progress, as the last sweep has seen them.
 const itemsKey = prefix + "items"
 
 // tookKey is a hash: how long jobs ("job.STATUS") and items ("item.STATE") took; see package histogram.
 const tookKey = prefix + "took"
 
-// pendingKey is a sorted set of the jobs of pipelines that have not ended, scored by their numbers.
+// pendingKey is a sorted set of the jobs that have not ended, scored by their numbers.
 const pendingKey = prefix + "pending"
 
 // reviewsKey is a sorted set of the jobs with items that wait for a decision, by when the first of these was noticed (unix
 // ms). A job whose items were all decided on stays in it until a sweep or its end.
 const reviewsKey = prefix + "reviews"
 
-// endedKey is a sorted set of the jobs of a kind that have ended in a state, by when (unix ms). A job is in it until it
+// endedKey is a sorted set of the jobs that have ended in a state, by when (unix ms). A job is in it until it
 // is deleted.
-func endedKey(kind string, status Status) string { return endedPrefix + kind + ":" + string(status) }
+func endedKey(status Status) string { return endedPrefix + string(status) }
 
 const endedPrefix = prefix + "ended:"
 

@@ -64,7 +64,7 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 		if len(ids) == 0 {
 			break
 		}
-		records, err := s.fields(ctx, ids, "seq", "kind", "name", "status", "labels")
+		records, err := s.fields(ctx, ids, "seq", "name", "status", "labels")
 		if err != nil {
 			return Page{}, err
 		}
@@ -134,7 +134,7 @@ func (s *store) lanesOf(ctx context.Context, ids []string, records []record) (ma
 	var open []string
 	var queues []*workqueue.Queue
 	for i, r := range records {
-		if r["kind"] == KindPipeline && r["final"] == "" {
+		if r["status"] != "" && r["final"] == "" {
 			open, queues = append(open, ids[i]), append(queues, s.queue(ids[i]))
 		}
 	}
@@ -154,9 +154,6 @@ func (f Filter) check() error {
 		if !slices.Contains(Statuses, st) {
 			return bad("status", "%.20q is not a state; there are created, processing, completed, failed, cancelled, and pending for jobs with a stage that is pending", string(st))
 		}
-	}
-	if f.Kind != "" && !slices.Contains(Kinds, f.Kind) {
-		return bad("kind", "%.20q is not a kind; there are pipeline, scrape and refresh", f.Kind)
 	}
 	if f.Limit < 0 || f.Limit > 1000 {
 		return bad("limit", "%d is not within 1 and 1000", f.Limit)
@@ -201,7 +198,7 @@ func (f Filter) CheckContext(pipelines []*pipeline.Pipeline) error {
 func (f Filter) indexes() (keys []string, exact bool) {
 	statuses := f.Statuses
 	one := len(f.Context)
-	for _, on := range []bool{f.Kind != "", f.Name != "", f.Label != "", len(statuses) > 0, f.Pending} {
+	for _, on := range []bool{f.Name != "", f.Label != "", len(statuses) > 0, f.Pending} {
 		if on {
 			one++
 		}
@@ -223,8 +220,6 @@ func (f Filter) indexes() (keys []string, exact bool) {
 			keys = append(keys, statusKey(st))
 		}
 		return keys, exact
-	case f.Kind != "":
-		return []string{kindKey(f.Kind)}, exact
 	}
 	return []string{allKey}, exact
 }
@@ -232,18 +227,13 @@ func (f Filter) indexes() (keys []string, exact bool) {
 // selects reports whether the filter selects a job, apart from its context.
 func (f Filter) selects(r record) bool {
 	statuses := f.Statuses
-	if f.Pending {
-		if r["kind"] != KindPipeline || r.status().Terminal() {
-			return false
-		}
+	if f.Pending && r.status().Terminal() {
+		return false
 	}
 	if len(statuses) > 0 && !slices.Contains(statuses, r.status()) {
 		return false
 	}
-	if f.Kind != "" && r["kind"] != f.Kind || f.Name != "" && r["name"] != f.Name {
-		return false
-	}
-	return f.Label == "" || slices.Contains(r.list("labels"), f.Label)
+	return (f.Name == "" || r["name"] == f.Name) && (f.Label == "" || slices.Contains(r.list("labels"), f.Label))
 }
 
 // withContext reports which of some jobs are in the indexes of all these values of the context.

@@ -182,7 +182,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // look advances, times out or recovers an open job.
 func (m *monitor) look(ctx context.Context, id string, r record) error {
-	if err := m.flow.advanceFrom(ctx, id, r); err != nil || r["kind"] != KindPipeline || r["cron"] != "" {
+	if err := m.flow.advanceFrom(ctx, id, r); err != nil || r["cron"] != "" {
 		return err
 	}
 	now, err := m.now(ctx)

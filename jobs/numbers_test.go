@@ -128,9 +128,6 @@ func TestPendingJobsAreCounted(t *testing.T) {
 		for i := range 4 {
 			last = w.create(jobs.Request{Prompt: fmt.Sprint(i)})
 		}
-		if err := w.Track(w.ctx, "scrape_1", jobs.KindScrape, "shop", time.Now()); err != nil {
-			t.Fatal(err)
-		}
 		if _, _, err := w.Cancel(w.ctx, last.ID, false); err != nil {
 			t.Fatal(err)
 		}

@@ -146,25 +146,6 @@ func TestWaitingForAgentsIsNoTimeWithoutProgress(t *testing.T) {
 }
 
 // The totals count every job, however many there are.
-func TestTotalsCountAllJobs(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		const many = 1100
-		for i := range many {
-			if err := w.Track(w.ctx, fmt.Sprintf("scrape_shop_%d", i), jobs.KindScrape, "shop", time.Now()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		totals, err := w.Totals(w.ctx)
-		if err != nil || totals[jobs.Created] != many {
-			t.Errorf("totals: got %v, %v; want %d created", totals, err, many)
-		}
-		days, err := w.Daily(w.ctx, 2)
-		if err != nil || days[0].Created+days[1].Created != many {
-			t.Errorf("daily statistics: got %+v, %v; want %d", days, err, many)
-		}
-	})
-}
-
 // A job with few items does not wait for all items of an earlier job.
 func TestJobsOfOnePriorityTakeTurns(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {

@@ -61,7 +61,7 @@ func (s *Reader) progress(ctx context.Context, j Job, r record) (Progress, error
 		begun = j.CreatedAt
 	}
 	p.ElapsedSeconds = seconds(max(0, end.Sub(begun)))
-	if j.Status.Terminal() || j.Kind != KindPipeline {
+	if j.Status.Terminal() {
 		return p, nil
 	}
 	steps, err := s.rdb.HGetAll(ctx, paceKey(j.ID)).Result()
@@ -103,7 +103,7 @@ func (p *Progress) setPace(steps map[string]string, begun, now time.Time) {
 // stuck reports whether a job has made no progress for its threshold, and where and why.
 func (s *Reader) stuck(j Job, r record, now time.Time) (Stuck, bool) {
 	since := r.time("progressed")
-	if j.Status != Processing || j.Paused || j.Kind != KindPipeline || since.IsZero() || now.Sub(since) < j.StuckAfter {
+	if j.Status != Processing || j.Paused || since.IsZero() || now.Sub(since) < j.StuckAfter {
 		return Stuck{}, false
 	}
 	// An agent that has come has StuckAfter: sweeps note at intervals of half of it that the job waits.

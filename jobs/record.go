@@ -15,7 +15,7 @@ import (
 
 // record is the hash of a job:
 //
-//	kind name status version seq created updated started ended (unix ms)
+//	name status version seq created updated started ended (unix ms)
 //	prompt                       its beginning, if it is above MaxInline; then prompt_sha256 is set and the whole has a key
 //	context                      empty if it is above MaxInline; then context_sha256 is set and it has a key
 //	doc priority labels after on_failure at cron parent version_of generation
@@ -52,7 +52,7 @@ func (s *store) read(ctx context.Context, id string) (record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read job %s: %w", id, err)
 	}
-	if r["kind"] == "" {
+	if r["status"] == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	return r, s.addPipelines(ctx, r)
@@ -165,7 +165,7 @@ func (r record) job(id string) (Job, error) {
 		return Job{}, fmt.Errorf("job %s: %w", id, err)
 	}
 	j := Job{
-		ID: id, Kind: r["kind"], Name: r["name"], Status: r.status(), Version: r.int("version"),
+		ID: id, Kind: KindPipeline, Name: r["name"], Status: r.status(), Version: r.int("version"),
 		Prompt: r["prompt"], Document: r.document(), Priority: int(r.int("priority")), Labels: r.list("labels"),
 		CreatedAt: r.time("created"), UpdatedAt: r.time("updated"), StartedAt: r.time("started"), CompletedAt: r.time("ended"),
 		ErrorMessage: r["error"], After: r.list("after"), OnFailure: r["on_failure"], At: r.time("at"), Cron: r["cron"],

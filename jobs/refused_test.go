@@ -1,30 +1,18 @@
 package jobs_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"muster/jobs"
 	"muster/tasks/redistest"
 )
 
-// running is a kind whose jobs all run.
-type running struct{}
-
-func (running) State(context.Context, string) (jobs.State, error) {
-	return jobs.State{Status: jobs.Processing, Items: jobs.Counts{Total: 3}}, nil
-}
-func (running) Cancel(context.Context, string) error { return nil }
-func (running) Forget(context.Context, string) error { return nil }
-
 func TestJobsAreReadWhileRedisRefusesWrites(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Server(t).Client()
-	w := newWorld(t, rdb, func(c *jobs.Config) { c.Kinds = map[string]jobs.Kind{jobs.KindScrape: running{}} })
-	if err := w.Track(w.ctx, "scrape_1", jobs.KindScrape, "shop", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t, rdb, nil)
+	w.until(w.create(jobs.Request{}).ID, jobs.Processing)
+	w.emit("a", "b", "c")
 	if err := rdb.ConfigSet(w.ctx, "min-replicas-to-write", "1").Err(); err != nil {
 		t.Fatal(err)
 	}

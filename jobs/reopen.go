@@ -17,12 +17,6 @@ func (s *Service) Retry(ctx context.Context, id string, keys ...string) (int, er
 	if err != nil {
 		return 0, err
 	}
-	if r["kind"] != KindPipeline {
-		if r.status().Terminal() {
-			err = fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
-		}
-		return 0, err
-	}
 	options := workqueue.RequeueOptions{States: []workqueue.State{workqueue.StateError}, Unsealed: true}
 	for _, key := range keys {
 		options.IDs = append(options.IDs, itemID(key))
@@ -84,7 +78,7 @@ func (s *Service) reopen(ctx context.Context, id string, r record, options workq
 		}
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, todoKey, pendingKey, endedKey(r["kind"], r.status()))
+	keys = append(keys, todoKey, pendingKey, endedKey(r.status()))
 	reply, err := s.run(ctx, "reopen job "+id, "reopen", keys, args...)
 	if err != nil {
 		return 0, err
@@ -114,12 +108,8 @@ func (s *Service) Resume(ctx context.Context, id string) (Job, error) {
 }
 
 func (s *Service) setPaused(ctx context.Context, id string, paused bool) (Job, error) {
-	p, err := s.planOrNone(ctx, id)
-	if err != nil {
+	if _, err := s.planOf(ctx, id); err != nil {
 		return Job{}, err
-	}
-	if p == nil {
-		return Job{}, bad("job_id", "job %s is not a job of a pipeline", id)
 	}
 	flag, event := "", "job.resumed"
 	if paused {

@@ -418,15 +418,13 @@ func TestListsFilterAndPage(t *testing.T) {
 			j := w.create(jobs.Request{Prompt: fmt.Sprint(i), Context: json.RawMessage(fmt.Sprintf(`{"customer":"acme","year":%d}`, 2000+i%5))})
 			ids = append(ids, j.ID)
 		}
-		if err := w.Track(w.ctx, "scrape_shop_1", jobs.KindScrape, "shop", time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		other := w.create(jobs.Request{Pipeline: "setting", Labels: []string{"red"}})
 		if _, _, err := w.Cancel(w.ctx, ids[3], false); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for cursor := ""; ; {
-			page, err := w.List(w.ctx, jobs.Filter{Kind: jobs.KindPipeline, Limit: 10, Cursor: cursor})
+			page, err := w.List(w.ctx, jobs.Filter{Name: "default", Limit: 10, Cursor: cursor})
 			if err != nil || page.Total != 25 {
 				t.Fatalf("page: total %d, %v", page.Total, err)
 			}
@@ -445,13 +443,15 @@ func TestListsFilterAndPage(t *testing.T) {
 			want   int
 		}{
 			{jobs.Filter{}, 26},
-			{jobs.Filter{Kind: jobs.KindScrape}, 1},
-			{jobs.Filter{Name: "shop"}, 1},
+			{jobs.Filter{Label: "red"}, 1},
+			{jobs.Filter{Name: other.Name}, 1},
+			{jobs.Filter{Name: other.Name, Label: "red"}, 1},
+			{jobs.Filter{Name: "default", Label: "red"}, 0},
 			{jobs.Filter{Statuses: []jobs.Status{jobs.Cancelled}}, 1},
 			{jobs.Filter{Context: map[string]string{"customer": "acme"}}, 25},
 			{jobs.Filter{Context: map[string]string{"customer": "acme", "year": "2003"}}, 5},
 			{jobs.Filter{Context: map[string]string{"customer": "none"}}, 0},
-			{jobs.Filter{Pending: true}, 24},
+			{jobs.Filter{Pending: true}, 25},
 			{jobs.Filter{Offset: 20}, 6},
 		} {
 			page, err := w.List(w.ctx, c.filter)
@@ -459,7 +459,7 @@ func TestListsFilterAndPage(t *testing.T) {
 				t.Errorf("list %+v: got %d jobs, %v; want %d", c.filter, len(page.Jobs), err, c.want)
 			}
 		}
-		for _, f := range []jobs.Filter{{Statuses: []jobs.Status{"queer"}}, {Kind: "x"}, {Limit: 1001}, {Offset: -1}, {Cursor: "*"}} {
+		for _, f := range []jobs.Filter{{Statuses: []jobs.Status{"queer"}}, {Limit: 1001}, {Offset: -1}, {Cursor: "*"}} {
 			if _, err := w.List(w.ctx, f); !errors.As(err, new(*jobs.FieldError)) {
 				t.Errorf("list %+v: got %v, want a field error", f, err)
 			}

@@ -13,12 +13,10 @@ import (
 // terminal are the states in which a job has ended.
 var terminal = []Status{Completed, Failed, Cancelled}
 
-// retention returns the time for which jobs of a kind are stored after they have ended in a state; 0 means forever.
-func (c *Limits) retention(kind string, status Status) time.Duration {
-	for _, name := range []string{kind + "/" + string(status), kind, string(status)} {
-		if d, ok := c.KeepFor[name]; ok {
-			return max(d, 0)
-		}
+// retention returns the time for which jobs are stored after they have ended in a state; 0 means forever.
+func (c *Limits) retention(status Status) time.Duration {
+	if d, ok := c.KeepFor[string(status)]; ok {
+		return max(d, 0)
 	}
 	return max(c.Keep, 0)
 }
@@ -30,11 +28,9 @@ func (m *monitor) forget(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for _, kind := range Kinds {
-		for _, status := range terminal {
-			if keep := m.limits.Load().retention(kind, status); keep > 0 {
-				errs = append(errs, m.forgetBefore(ctx, endedKey(kind, status), now.Add(-keep)))
-			}
+	for _, status := range terminal {
+		if keep := m.limits.Load().retention(status); keep > 0 {
+			errs = append(errs, m.forgetBefore(ctx, endedKey(status), now.Add(-keep)))
 		}
 	}
 	return errors.Join(errs...)

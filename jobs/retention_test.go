@@ -1,7 +1,6 @@
 package jobs_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,29 +25,25 @@ func keysOf(t *testing.T, rdb redis.UniversalClient, id string) []string {
 }
 
 // Of several times to keep a job for, the most specific one counts.
-func TestJobsAreKeptByKindAndState(t *testing.T) {
+func TestJobsAreKeptByState(t *testing.T) {
 	t.Parallel()
 	const week = 7 * 24 * time.Hour
 	for name, c := range map[string]struct {
 		keep    time.Duration
 		keepFor map[string]time.Duration
-		want    string // the records that are kept after a week, of a finished job of each kind and state
+		want    string // the jobs that are kept after a week, one of each final state
 	}{
 		"the same for all":    {time.Hour, nil, ""},
-		"forever":             {-1, nil, "pipeline/cancelled pipeline/completed scrape/failed"},
-		"a kind":              {time.Hour, map[string]time.Duration{"scrape": 2 * week}, "scrape/failed"},
-		"a state":             {time.Hour, map[string]time.Duration{"cancelled": 2 * week}, "pipeline/cancelled"},
-		"kind before state":   {-1, map[string]time.Duration{"scrape": 2 * week, "failed": time.Hour}, "pipeline/cancelled pipeline/completed scrape/failed"},
-		"both before each":    {time.Hour, map[string]time.Duration{"pipeline/completed": 2 * week, "pipeline": time.Hour, "completed": time.Hour}, "pipeline/completed"},
-		"0 is forever":        {time.Hour, map[string]time.Duration{"pipeline": 0}, "pipeline/cancelled pipeline/completed"},
-		"only some are short": {-1, map[string]time.Duration{"pipeline/completed": time.Hour}, "pipeline/cancelled scrape/failed"},
+		"forever":             {-1, nil, "cancelled completed failed"},
+		"a state":             {time.Hour, map[string]time.Duration{"cancelled": 2 * week}, "cancelled"},
+		"0 is forever":        {time.Hour, map[string]time.Duration{"failed": 0}, "failed"},
+		"only some are short": {-1, map[string]time.Duration{"completed": time.Hour}, "cancelled failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rdb, jump := redistest.Clock(t)
 			w := newWorld(t, rdb, func(cfg *jobs.Config) {
 				cfg.Keep, cfg.KeepFor = c.keep, c.keepFor
-				cfg.Kinds = map[string]jobs.Kind{jobs.KindScrape: otherKind{jobs.State{Status: jobs.Failed}}}
 			})
 			completed, cancelled := w.create(jobs.Request{}), jobs.Job{}
 			w.emit()
@@ -57,10 +52,11 @@ func TestJobsAreKeptByKindAndState(t *testing.T) {
 			if _, _, err := w.Cancel(w.ctx, cancelled.ID, false); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Track(w.ctx, "scrape_shop", jobs.KindScrape, "shop", time.Now()); err != nil {
+			failed := w.create(jobs.Request{Pipeline: "setting"})
+			if _, err := w.CompleteStage(w.ctx, failed.ID, "create", "broken"); err != nil {
 				t.Fatal(err)
 			}
-			w.until("scrape_shop", jobs.Failed)
+			w.until(failed.ID, jobs.Failed)
 			jump(week)
 			if err := w.Sweep(w.ctx); err != nil {
 				t.Fatal(err)
@@ -71,7 +67,7 @@ func TestJobsAreKeptByKindAndState(t *testing.T) {
 			}
 			var kept []string
 			for _, j := range page.Jobs {
-				kept = append(kept, j.Kind+"/"+string(j.Status))
+				kept = append(kept, string(j.Status))
 			}
 			slices.Sort(kept)
 			if got := strings.Join(kept, " "); got != c.want {
@@ -80,13 +76,6 @@ func TestJobsAreKeptByKindAndState(t *testing.T) {
 		})
 	}
 }
-
-// otherKind is a kind whose jobs are all in one state.
-type otherKind struct{ state jobs.State }
-
-func (k otherKind) State(context.Context, string) (jobs.State, error) { return k.state, nil }
-func (k otherKind) Cancel(context.Context, string) error              { return errors.New("it has ended") }
-func (k otherKind) Forget(context.Context, string) error              { return nil }
 
 // With a job go its items, its queue, its events, its usage and, with the last job that has it, its document.
 func TestNothingOfADeletedJobIsLeft(t *testing.T) {

@@ -21,33 +21,14 @@ type Documents interface {
 	Remove(hash string, unused func() (bool, error)) error
 }
 
-// State is how a job of another kind is.
-type State struct {
-	Status  Status
-	Items   Counts
-	Error   string
-	Waiting string    // why nothing happens
-	Ended   time.Time // zero if that is not known
-}
-
-// Kind runs the jobs of a kind that are not of a pipeline. Its methods may be called by many goroutines at once.
-type Kind interface {
-	// State returns how a job is. A job that is not known any more has failed.
-	State(ctx context.Context, id string) (State, error)
-	Cancel(ctx context.Context, id string) error
-	// Forget is called before a job that has ended is deleted, so that Config.Reconcile does not find it again.
-	Forget(ctx context.Context, id string) error
-}
-
 // Config sets up a Service.
 type Config struct {
 	Client    *tasks.Client                                 // Required.
 	Pipelines func(name string) (*pipeline.Pipeline, error) // Required to create jobs.
 	Documents Documents                                     // Defaults to none.
-	Kinds     map[string]Kind                               // by the kind of the jobs. Defaults to none.
 	Roles     func(context.Context) (map[string]int, error) // the healthy agents of each role that agents have, "task:NAME" for a Go task. Defaults to unknown.
 	Emit      Emit                                          // of the events of jobs. Defaults to no events.
-	Reconcile func(context.Context) error                   // called by each sweep, to track jobs of other kinds and to remove unused documents. Defaults to none.
+	Reconcile func(context.Context) error                   // called by each sweep. Defaults to none.
 
 	Lease time.Duration // of an assignment. Defaults to 30 seconds.
 	Limits
@@ -78,8 +59,7 @@ type Limits struct {
 	Keep       time.Duration // how long a job is kept after its end; below 0 forever. Defaults to 30 days.
 	Dedupe     string        // of requests without one. Defaults to DedupeJoin.
 
-	// KeepFor is Keep for jobs of a "KIND", in a "STATE", or for "KIND/STATE"; 0 is forever. Of several that fit, the
-	// last of these forms counts, and KIND before STATE. Defaults to Keep for all.
+	// KeepFor is Keep for jobs that ended in a state; 0 is forever. Defaults to Keep for all.
 	KeepFor map[string]time.Duration
 }
 

@@ -262,12 +262,12 @@ func (s *store) plan(ctx context.Context, id string) (*pipeline.Pipeline, error)
 	if p := s.plans.get(id); p != nil {
 		return p, nil
 	}
-	values, err := s.rdb.HMGet(ctx, recordKey(id), "kind", "pipeline_sha256").Result()
+	values, err := s.rdb.HMGet(ctx, recordKey(id), "status", "pipeline_sha256").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read job %s: %w", id, err)
 	}
-	r := record{"kind": toString(values[0]), "pipeline_sha256": toString(values[1])}
-	if r["kind"] == "" {
+	r := record{"status": toString(values[0]), "pipeline_sha256": toString(values[1])}
+	if r["status"] == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	if err := s.addPipelines(ctx, r); err != nil {
@@ -278,7 +278,7 @@ func (s *store) plan(ctx context.Context, id string) (*pipeline.Pipeline, error)
 		return nil, err
 	}
 	if p == nil {
-		return nil, fmt.Errorf("job %s is of kind %s and has no stages", id, r["kind"])
+		return nil, fmt.Errorf("job %s has no pipeline", id)
 	}
 	s.plans.put(id, p)
 	return p, nil

@@ -55,15 +55,8 @@ const (
 // ItemStatuses are all states of an item.
 var ItemStatuses = []ItemStatus{ItemPending, ItemValidating, ItemIntegrated, ItemRejected, ItemFailed, ItemReview}
 
-// The kinds of jobs.
-const (
-	KindPipeline = "pipeline"
-	KindScrape   = "scrape"
-	KindRefresh  = "refresh"
-)
-
-// Kinds are all kinds of jobs.
-var Kinds = []string{KindPipeline, KindScrape, KindRefresh}
+// KindPipeline is the kind of all jobs.
+const KindPipeline = "pipeline"
 
 // Errors that callers branch on.
 var (
@@ -167,7 +160,7 @@ func (c Counts) Processed() int64 { return c.Integrated + c.Rejected + c.Failed 
 type Job struct {
 	ID           string                      `json:"id"`
 	Kind         string                      `json:"kind"`
-	Name         string                      `json:"name"` // of the pipeline, the site or the queue
+	Name         string                      `json:"name"` // of the pipeline
 	Status       Status                      `json:"status"`
 	Version      int64                       `json:"version"`          // moves with each change of the job itself; for Edit
 	Prompt       string                      `json:"prompt,omitempty"` // in lists, the beginning of one above MaxInline
@@ -259,8 +252,7 @@ type Item struct {
 
 // Filter selects the jobs that List returns. The zero value selects all.
 type Filter struct {
-	Kind     string
-	Name     string            // of the pipeline, the site or the queue
+	Name     string            // of the pipeline
 	Statuses []Status          // any of these
 	Pending  bool              // only jobs with a stage that is pending
 	Context  map[string]string // values of declared keys of the context

@@ -17,18 +17,23 @@ type otherEvents struct {
 	logger *slog.Logger
 }
 
-// siteJudged emits an event, at most once per job, when a job has found a site unhealthy or recovered.
+// siteJudged emits the events of a scrape that has ended, each at most once: how it ended, and whether it has found its site
+// unhealthy or recovered.
 func (o otherEvents) siteJudged(ctx context.Context, h report.Health, before report.HealthStatus) error {
-	name := "site.unhealthy"
+	names := []string{"scrape.failed"}
+	if h.Outcome == report.StatusComplete {
+		names[0] = "scrape.completed"
+	}
 	switch {
 	case h.Status != report.Healthy:
+		names = append(names, "site.unhealthy")
 	case before.Severity() > report.Healthy.Severity():
-		name = "site.recovered"
-	default:
-		return nil
+		names = append(names, "site.recovered")
 	}
-	if _, err := o.events.Add(ctx, name, h.JobID, h.JobID, h); err != nil {
-		return fmt.Errorf("site %s is %s: %w", h.Site, h.Status, err)
+	for _, name := range names {
+		if _, err := o.events.Add(ctx, name, h.JobID, h.JobID, h); err != nil {
+			return fmt.Errorf("scrape %s of %s ended as %s: %w", h.JobID, h.Site, h.Outcome, err)
+		}
 	}
 	return nil
 }

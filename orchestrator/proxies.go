@@ -125,7 +125,6 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 			return k.progress(ctx, id, p)
 		},
 	})
-	k.system.markFinished(ctx, id)
 	switch {
 	case err == nil, errors.Is(err, refreshwait.ErrNotEnough):
 		track.Done(fmt.Sprintf("%d candidates, %d alive, %d usable", report.Candidates, report.Alive, report.Usable))

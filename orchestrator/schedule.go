@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"muster/jobs"
 	"muster/orchestrator/config"
 	"muster/proxies"
 	"muster/sites"
@@ -50,9 +48,6 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 		Sent: func(name, id string) {
 			if sent := scrapes[name]; sent != nil {
 				sent(context.Background(), id)
-			}
-			if strings.HasPrefix(name, refreshEntry) {
-				o.track(context.Background(), id, jobs.KindRefresh, refreshName)
 			}
 			level := slog.LevelInfo
 			if name == recheckEntry { // every minute
@@ -122,10 +117,7 @@ func (o *Orchestrator) scheduleScrapes(s *tasks.Scheduler, specs map[string]stri
 				o.opts.Logger.Error("cannot scrape as scheduled", "site", name, "err", err)
 				return nil
 			}
-			sent[entry] = func(ctx context.Context, id string) {
-				whenSent(ctx, id)
-				o.track(ctx, id, jobs.KindScrape, name)
-			}
+			sent[entry] = whenSent
 			return work
 		}, opts...); err != nil {
 			return err

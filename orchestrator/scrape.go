@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/jobs"
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/refreshwait"
 	"muster/sites"
@@ -118,32 +117,17 @@ func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, job
 	if opts.Resume != "" {
 		run, err = s.system.Sites.Resume(ctx, opts.Resume)
 		if errors.Is(err, tasks.ErrDuplicate) { // the running job resumes another one
-			return nil, false, fmt.Errorf("job %s of the same site is running; wait for it or cancel it with muster jobs cancel %s", run.ID(), run.ID())
+			return nil, false, fmt.Errorf("job %s of the same site is running; wait for it or cancel it with muster scrapes cancel %s", run.ID(), run.ID())
 		}
 	} else {
 		opts.After = jobs
 		run, err = s.system.Sites.Send(ctx, name, opts.ScrapeOptions)
-	}
-	if err == nil {
-		s.track(ctx, name, opts.Resume, run.ID())
 	}
 	if errors.Is(err, tasks.ErrDuplicate) {
 		s.opts.Logger.InfoContext(ctx, "joining the running scrape", "site", name, "job", run.ID())
 		return run, true, nil
 	}
 	return run, false, err
-}
-
-// track adds a scrape to the job list. An empty name means the site of the resumed job.
-func (s *Scraper) track(ctx context.Context, name, resumes, id string) {
-	if name == "" {
-		j, err := s.system.Sites.Job(ctx, resumes)
-		if err != nil { // the monitor lists it
-			return
-		}
-		name = j.Site
-	}
-	s.system.track(ctx, id, jobs.KindScrape, name)
 }
 
 // Scrape scrapes a site and waits for the result. It first ensures that there are enough proxies, if the site uses any. The
@@ -220,7 +204,6 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 			return live(j, done-first, time.Since(start))
 		},
 	})
-	defer s.system.markFinished(ctx, run.ID())
 	if err = follow(err); err != nil {
 		if errors.Is(err, ErrNoReader) && !joined {
 			err = errors.Join(err, s.system.Sites.Cancel(context.WithoutCancel(ctx), run.ID()))

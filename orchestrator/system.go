@@ -99,7 +99,6 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	s.proxies, err = proxies.NewService(proxies.Config{
 		Pool: s.Pool, Client: client, Settings: s.proxySettings,
 		Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger,
-		Started: func(ctx context.Context, id string) { s.track(ctx, id, jobs.KindRefresh, refreshName) },
 	})
 	if err != nil {
 		return nil, err
@@ -142,16 +141,13 @@ func (s *System) openJobs() (err error) {
 		Dir: s.cfg().Documents(), Limit: cfg.MaxDocumentBytes(), Filter: s.cfg().Network.Filter(),
 		Owner: func(ctx context.Context) (string, error) { return s.Jobs.StoreID(ctx) },
 	})
-	track, sweep := s.reconcile(), s.sweepDocuments()
+	sweep := s.sweepDocuments()
 	s.Jobs, err = jobs.New(jobs.Config{
 		Client: s.Client, Pipelines: s.Pipelines.Get, Documents: s.Documents,
-		Kinds: jobKinds(s.Client, s.Sites), Reconcile: func(ctx context.Context) error {
-			sweep(ctx)
-			return track(ctx)
-		},
-		Roles: func(ctx context.Context) (map[string]int, error) { return s.Agents.Roles(ctx) },
-		Emit:  jobs.Emit{Lua: event.Lua, Keys: event.Keys},
-		Lease: cfg.Lease, Limits: jobLimits(cfg), Logger: s.logger,
+		Reconcile: func(ctx context.Context) error { sweep(ctx); return nil },
+		Roles:     func(ctx context.Context) (map[string]int, error) { return s.Agents.Roles(ctx) },
+		Emit:      jobs.Emit{Lua: event.Lua, Keys: event.Keys},
+		Lease:     cfg.Lease, Limits: jobLimits(cfg), Logger: s.logger,
 	})
 	if err != nil {
 		return err

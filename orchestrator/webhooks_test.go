@@ -72,7 +72,7 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	}
 
 	judged := otherEvents{w.system.Events, w.system.logger}.siteJudged
-	h := report.Health{Site: "shop.example", JobID: "scrape-1", Status: report.Degraded, Alerts: []string{"too slow"}}
+	h := report.Health{Site: "shop.example", JobID: "scrape-1", Outcome: "INCOMPLETE", Status: report.Degraded, Alerts: []string{"too slow"}}
 	for range 2 { // the second call is a duplicate
 		if err := judged(t.Context(), h, ""); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,8 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	if m := has("site.unhealthy scrape-1"); json.Unmarshal(m.Data.Details, &got) != nil || got.Site != h.Site || len(got.Alerts) != 1 {
 		t.Errorf("got %s, want the health", m.Data.Details)
 	}
-	healthy := report.Health{Site: "shop.example", JobID: "scrape-2", Status: report.Healthy}
+	has("scrape.failed scrape-1")
+	healthy := report.Health{Site: "shop.example", JobID: "scrape-2", Outcome: report.StatusComplete, Status: report.Healthy}
 	for _, before := range []report.HealthStatus{"", report.Healthy} { // neither is an event
 		if err := judged(t.Context(), healthy, before); err != nil {
 			t.Fatal(err)
@@ -93,6 +94,7 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("site.recovered scrape-3")
+	has("scrape.completed scrape-2")
 	mu.Lock()
 	defer mu.Unlock()
 	if _, ok := messages["site.recovered scrape-2"]; ok || len(wrong) > 0 {

@@ -205,8 +205,6 @@ type Config struct {
 	Client *tasks.Client
 	// Settings returns the current settings. Defaults to no sources.
 	Settings func() Settings
-	// Started is called with the ID of each refresh that StartRefresh sends. Defaults to none.
-	Started func(ctx context.Context, id string)
 	// Fetcher reads the lists. Defaults to the zero Fetcher.
 	Fetcher *source.Fetcher
 	// Annotate adds data about the exit address, such as its country. Defaults to none.

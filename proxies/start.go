@@ -34,12 +34,8 @@ func (s *Service) StartRefresh(ctx context.Context) (id string, err error) {
 	if len(settings.Sources) == 0 {
 		return "", ErrNoSources
 	}
-	id, started, err := s.start(ctx, s.Refresh(ctx, settings.Sources...), tasks.ProgressKeys(ProgressPrefix),
+	return s.start(ctx, s.Refresh(ctx, settings.Sources...), tasks.ProgressKeys(ProgressPrefix),
 		tasks.Unique(ProgressPrefix, cmp.Or(settings.RefreshTimeout, time.Hour)))
-	if started && s.cfg.Started != nil {
-		s.cfg.Started(ctx, id)
-	}
-	return id, err
 }
 
 // StartRecheck sends a [Recheck] and returns its ID. If one is running, it returns the ID of that one.
@@ -47,8 +43,7 @@ func (s *Service) StartRecheck(ctx context.Context) (id string, err error) {
 	if !s.cfg.Settings().CanCheck {
 		return "", ErrNoJudges
 	}
-	id, _, err = s.start(ctx, Recheck.S(RecheckInput{Archived: true}), tasks.Unique(Recheck.Name(), time.Hour))
-	return id, err
+	return s.start(ctx, Recheck.S(RecheckInput{Archived: true}), tasks.Unique(Recheck.Name(), time.Hour))
 }
 
 // RecheckProxy sends a workflow that rechecks one proxy, which is in the pool or was removed within the last day, and
@@ -57,15 +52,14 @@ func (s *Service) RecheckProxy(ctx context.Context, d Detail) (id string, err er
 	if !s.cfg.Settings().CanCheck {
 		return "", ErrNoJudges
 	}
-	id, _, err = s.start(ctx, tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{d.candidate()}}, Check)), settleRecheck))
-	return id, err
+	return s.start(ctx, tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{d.candidate()}}, Check)), settleRecheck))
 }
 
 // start sends a workflow, unless a duplicate is running, and returns the ID of the workflow or of the duplicate.
-func (s *Service) start(ctx context.Context, work tasks.Signature[Report], opts ...tasks.SendOption) (id string, started bool, err error) {
+func (s *Service) start(ctx context.Context, work tasks.Signature[Report], opts ...tasks.SendOption) (id string, err error) {
 	run, err := work.Send(ctx, s.cfg.Client, append(opts, tasks.Headers(tracing.Headers(ctx)))...)
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
-		return "", false, fmt.Errorf("send the workflow: %w", err)
+		return "", fmt.Errorf("send the workflow: %w", err)
 	}
-	return run.ID(), err == nil, nil
+	return run.ID(), nil
 }

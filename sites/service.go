@@ -310,7 +310,7 @@ type RunningError struct {
 
 // Error names the different options and the remedy.
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("job %[2]s is scraping site %[1]s with a different %[3]s; wait for it or cancel it with muster jobs cancel %[2]s", e.Site, e.JobID, strings.Join(e.Different, ", "), e.JobID)
+	return fmt.Sprintf("job %[2]s is scraping site %[1]s with a different %[3]s; wait for it or cancel it with muster scrapes cancel %[2]s", e.Site, e.JobID, strings.Join(e.Different, ", "), e.JobID)
 }
 
 // newID returns the id of a new job.

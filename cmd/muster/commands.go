@@ -13,6 +13,7 @@ func commands(env environment) []*cli.Command {
 		startCommand(env),
 		workerCommand(env),
 		scrapeCommand(env),
+		scrapesCommand(env),
 		jobsCommand(env),
 		pipelinesCommand(env),
 		agentsCommand(env),

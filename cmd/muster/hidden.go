@@ -5,7 +5,8 @@ import "github.com/urfave/cli/v2"
 // hiddenCommands are other names of commands, which help, completion and the manual omit: muster orchestrator start, muster api serve,
 // muster job for muster jobs, and muster site scrape, status and list.
 func hiddenCommands(env environment) []*cli.Command {
-	job, status := jobsCommand(env), jobsStatusCommand(env)
+	job, status := jobsCommand(env), scrapesGetCommand(env)
+	status.Name = "status"
 	job.Name = "job"
 	serve := dashboardCommand(env)
 	serve.Name = "serve"

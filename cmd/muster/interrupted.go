@@ -44,9 +44,9 @@ func withState(ctx context.Context, err error, format string, args ...any) error
 	return interruption(fmt.Sprintf(format, args...))
 }
 
-// withJobState is withState for a command that waits for jobs, and may have done their work
+// withJobState is withState for a command that waits for jobs of a kind, "jobs" or "scrapes", and may have done their work
 // itself. The command again continues them.
-func withJobState(ctx context.Context, o *orchestrator.Orchestrator, err error, ids []string, again string) error {
+func withJobState(ctx context.Context, o *orchestrator.Orchestrator, err error, kind string, ids []string, again string) error {
 	if !errors.Is(context.Cause(ctx), errInterrupted) {
 		return err
 	}
@@ -57,7 +57,8 @@ func withJobState(ctx context.Context, o *orchestrator.Orchestrator, err error, 
 	case len(ids) == 0:
 		return withState(ctx, err, "nothing was sent; begin again with %s", again)
 	case queryErr == nil && elsewhere:
-		return withState(ctx, err, "the work continues in the background; wait for it with muster jobs status JOB --wait, or end it with muster jobs cancel JOB; jobs: %s", strings.Join(ids, ", "))
+		show := map[string]string{"jobs": "status", "scrapes": "get"}[kind]
+		return withState(ctx, err, "the work continues in the background; wait for it with muster %[1]s %[2]s ID --wait, or end it with muster %[1]s cancel ID; %[1]s: %[3]s", kind, show, strings.Join(ids, ", "))
 	case o.Redis().Mode() == redisd.Embedded:
 		return withState(ctx, err, "the built-in Redis has forgotten the work; begin again with %s", again)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,7 +15,7 @@ import (
 func jobsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "jobs",
-		Usage: "create, list, watch and cancel jobs: pipelines, scrapes, proxy refreshes",
+		Usage: "create, list, watch and cancel jobs of pipelines",
 		Description: `The commands call the API of the orchestrator of the data directory, or of --server.
 If no orchestrator is running, they start its Redis for the duration of the command.
 
@@ -43,17 +43,9 @@ type jobScope struct{ apiScope }
 // onJobs is the action of a command on jobs, with least to most arguments; -1 means any number.
 func onJobs(env environment, least, most int, fn func(context.Context, *cli.Context, jobScope) error, settings ...settingFlag) cli.ActionFunc {
 	return onScope(env, least, most, func(ctx context.Context, c *cli.Context, s apiScope) error {
-		if s.own != nil { // no orchestrator lists scrapes of killed processes
-			if err := s.own.TrackScrapes(ctx, time.Now().Add(-listedScrapes)); err != nil {
-				return err
-			}
-		}
 		return fn(ctx, c, jobScope{s})
 	}, settings...)
 }
-
-// listedScrapes is the time for which records of scrapes are stored.
-const listedScrapes = 7 * 24 * time.Hour
 
 // onJob is the action of a command on one job, which is its argument or the value of --job-id.
 func onJob(env environment, fn func(context.Context, *cli.Context, jobScope, client.Job) error, settings ...settingFlag) cli.ActionFunc {
@@ -87,7 +79,11 @@ func (s jobScope) find(ctx context.Context, id string) (client.Job, error) {
 func noJobID(id string, err error) error {
 	p, ok := errors.AsType[*client.Problem](err)
 	if ok && (p.Code == "job_not_found" || slices.ContainsFunc(p.Errors, func(f client.ProblemField) bool { return f.Location == "path.id" })) {
-		return fmt.Errorf("job %s: no such job; see muster jobs list", cell(id, 110))
+		list := "muster jobs list"
+		if strings.HasPrefix(id, "scrape_") {
+			list = "muster scrapes list"
+		}
+		return fmt.Errorf("job %s: no such job; see %s", cell(id, 110), list)
 	}
 	return err
 }

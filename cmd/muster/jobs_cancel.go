@@ -16,10 +16,9 @@ import (
 
 func jobsCancelCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "cancel", ArgsUsage: "JOB-OR-SITE…",
-		Usage: "cancel jobs, or the running scrape of a site; finished work is kept",
-		Description: `Asks for confirmation if the job has a pipeline, because it cannot continue. A
-scrape can: jobs retry fetches its other pages.
+		Name: "cancel", ArgsUsage: "JOB…",
+		Usage: "cancel jobs; finished work is kept",
+		Description: `Asks for confirmation, because a cancelled job cannot continue.
 
     muster jobs cancel JOB --force`,
 		Flags: []cli.Flag{
@@ -45,12 +44,8 @@ scrape can: jobs retry fetches its other pages.
 	}
 }
 
-// cancel ends the job of this id, or the running scrape of the site of this name.
-func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reader, name string) error {
-	id, err := s.runningScrape(ctx, name)
-	if err != nil {
-		return err
-	}
+// cancel ends the job of this id.
+func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reader, id string) error {
 	j, err := s.find(ctx, id)
 	if err != nil {
 		return err
@@ -58,7 +53,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 	if j.Status.Terminal() {
 		return s.notCancelled(c, j)
 	}
-	if j.Kind == jobs.KindPipeline && !c.Bool("force") && !c.Bool("json") {
+	if !c.Bool("force") && !c.Bool("json") {
 		yes, err := s.confirm(input, "Are you sure you want to cancel this job?")
 		if err != nil {
 			return err
@@ -84,7 +79,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 	switch {
 	case cancelled.Cleanup:
 		fmt.Fprintln(s.env.stdout, "Workspace files cleaned up")
-	case c.Bool("cleanup"):
+	case c.Bool("cleanup") && j.Document != nil:
 		fmt.Fprintln(s.env.stdout, "Document kept: another job has it")
 	}
 	return nil
@@ -113,16 +108,4 @@ func (s jobScope) confirm(input *bufio.Reader, question string) (bool, error) {
 		return true, nil
 	}
 	return false, nil
-}
-
-// runningScrape returns the id of the running scrape of the site with this name, or else name, as the id of a job.
-func (s jobScope) runningScrape(ctx context.Context, name string) (string, error) {
-	scrapes, err := s.api.Scrapes(ctx, name, 1)
-	if err != nil || len(scrapes) == 0 {
-		return name, err
-	}
-	if scrapes[0].Over() {
-		return "", fmt.Errorf("no scrape of %s is running; the last was %s, %s", name, scrapes[0].ID, scrapes[0].Status)
-	}
-	return scrapes[0].ID, nil
 }

@@ -12,9 +12,6 @@ import (
 // compare compares the items of a job with the items of an older job.
 func (s jobScope) compare(ctx context.Context, c *cli.Context, j client.Job) error {
 	old, err := s.find(ctx, c.String("compare"))
-	if err == nil {
-		err = hasItems(old)
-	}
 	if err != nil {
 		return err
 	}

@@ -36,9 +36,6 @@ func jobsItemsCommand(env environment) *cli.Command {
 				return err
 			}
 			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
-				if err := hasItems(j); err != nil {
-					return err
-				}
 				if c.IsSet("compare") {
 					return s.compare(ctx, c, j)
 				}
@@ -46,17 +43,6 @@ func jobsItemsCommand(env environment) *cli.Command {
 			})(c)
 		},
 	}
-}
-
-// hasItems returns an error for a job whose items are not kept with it.
-func hasItems(j client.Job) error {
-	switch j.Kind {
-	case jobs.KindPipeline:
-		return nil
-	case jobs.KindScrape:
-		return fmt.Errorf("job %s is a scrape: it has pages instead of items, and its report lists failed pages; see muster jobs status %s", j.ID, j.ID)
-	}
-	return fmt.Errorf("job %s is a refresh of the proxies: it has no items; see muster proxies list", j.ID)
 }
 
 func (s jobScope) listItems(ctx context.Context, c *cli.Context, j client.Job, limit int) error {

@@ -14,15 +14,14 @@ import (
 
 func jobsListCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "list", Usage: "list jobs, newest first: all jobs, or the jobs of a pipeline, a site or a queue", ArgsUsage: "[NAME]",
+		Name: "list", Usage: "list jobs, newest first: all jobs, or the jobs of a pipeline", ArgsUsage: "[NAME]",
 		Description: `ITEMS is the number of finished items and of all items. A line below a waiting
 job gives the reason. --stats counts the jobs of the last days.
 
     muster jobs list --status pending
-    muster jobs list --kind pipeline --where customer=acme --limit 10`,
+    muster jobs list --where customer=acme --limit 10`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "status", Usage: "only jobs in `STATE`: created, processing, completed, failed, cancelled, or pending if a stage is pending; may be repeated"},
-			&cli.StringFlag{Name: "kind", Usage: "only jobs of `KIND`: pipeline, scrape, refresh or queue"},
 			&cli.StringFlag{Name: "label", Usage: "only jobs with `LABEL`"},
 			&cli.StringSliceFlag{Name: "where", Usage: "only jobs with `KEY=VALUE` in their context; the pipeline must declare the key; may be repeated"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50},
@@ -53,7 +52,7 @@ job gives the reason. --stats counts the jobs of the last days.
 
 // jobFilter returns the filter that the flags of jobs list set.
 func jobFilter(c *cli.Context) (f client.JobFilter, err error) {
-	f = client.JobFilter{Status: c.StringSlice("status"), Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Context: c.StringSlice("where"), Offset: c.Int("offset")}
+	f = client.JobFilter{Status: c.StringSlice("status"), Name: c.Args().First(), Label: c.String("label"), Context: c.StringSlice("where"), Offset: c.Int("offset")}
 	f.Limit, err = within(c, "limit", 1, 1000)
 	return f, err
 }
@@ -112,14 +111,14 @@ func printJobs(env environment, jobs []client.Job) error {
 
 // printWideJobs prints a table of jobs with all that a list has.
 func printWideJobs(env environment, jobs []client.Job) error {
-	t := newTable(env.stdout, "JOB", "KIND", "NAME", "STATUS", "STAGES", "INTEGRATED", "PENDING", "VALIDATING", "REJECTED", "FAILED", "REVIEW", "CREATED", "WAITING")
+	t := newTable(env.stdout, "JOB", "NAME", "STATUS", "STAGES", "INTEGRATED", "PENDING", "VALIDATING", "REJECTED", "FAILED", "REVIEW", "CREATED", "WAITING")
 	for _, j := range jobs {
 		var stages []string
 		for _, st := range j.Stages {
 			stages = append(stages, st.Name+"="+string(st.Status))
 		}
 		n := j.Items
-		t.row(j.ID, j.Kind, j.Name, string(j.Status), orDash(strings.Join(stages, " ")), fmt.Sprint(n.Integrated), fmt.Sprint(n.Pending), fmt.Sprint(n.Validating),
+		t.row(j.ID, j.Name, string(j.Status), orDash(strings.Join(stages, " ")), fmt.Sprint(n.Integrated), fmt.Sprint(n.Pending), fmt.Sprint(n.Validating),
 			fmt.Sprint(n.Rejected), fmt.Sprint(n.Failed), fmt.Sprint(n.Review), j.CreatedAt.Format(time.RFC3339), orDash(j.Waiting))
 	}
 	return t.flush()

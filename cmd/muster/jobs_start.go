@@ -235,7 +235,7 @@ func (s jobScope) interrupted(ctx context.Context, err error, id string) error {
 	if id != "" {
 		ids = []string{id}
 	}
-	return withJobState(ctx, s.own, err, ids, "muster jobs retry "+id+" --wait")
+	return withJobState(ctx, s.own, err, "jobs", ids, "muster jobs retry "+id+" --wait")
 }
 
 // serve does the work of jobs in this process until stop is called, unless other processes have workers.

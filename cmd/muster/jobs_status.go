@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 	"time"
@@ -19,7 +18,7 @@ import (
 func jobsStatusCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "status", ArgsUsage: "JOB",
-		Usage: "show the progress of a job; for a scrape, its pages and its final report",
+		Usage: "show the progress of a job",
 		Description: `    muster jobs status JOB
     muster jobs status JOB --progress      with the time that is left
     muster jobs status JOB --wait          until it has ended
@@ -78,41 +77,16 @@ func showStatus(ctx context.Context, c *cli.Context, s jobScope, j client.Job) e
 		if c.Bool("json") {
 			format = "json"
 		}
-		return s.writeReport(ctx, s.env.stdout, j, format)
+		return s.api.WriteJobReport(ctx, s.env.stdout, j.ID, format)
 	case c.Bool("csv"):
-		return s.writeReport(ctx, s.env.stdout, j, "csv")
+		return s.api.WriteJobReport(ctx, s.env.stdout, j.ID, "csv")
 	case c.Bool("rejected"):
 		return s.showEnded(ctx, c, j, jobs.ItemRejected)
 	case c.Bool("failed"):
 		return s.showEnded(ctx, c, j, jobs.ItemFailed)
 	}
-	return s.showJob(j, c.Bool("json"))
-}
-
-// writeReport writes the report on a job.
-func (s jobScope) writeReport(ctx context.Context, w io.Writer, j client.Job, format string) error {
-	if j.Scrape != nil && j.Scrape.Summary != nil && format != "csv" {
-		if format == "json" {
-			return printJSON(w, j.Scrape.Summary)
-		}
-		_, err := fmt.Fprint(w, j.Scrape.Summary.Text())
-		return err
-	}
-	if format == "csv" {
-		if err := hasItems(j); err != nil {
-			return err
-		}
-	}
-	return s.api.WriteJobReport(ctx, w, j.ID, format)
-}
-
-// showJob prints a job: a scrape as its pages and report.
-func (s jobScope) showJob(j client.Job, asJSON bool) error {
-	switch {
-	case asJSON:
+	if c.Bool("json") {
 		return printJSON(s.env.stdout, j)
-	case j.Scrape != nil:
-		return printJob(s.env, *j.Scrape)
 	}
 	printStatus(s.env, j.Job)
 	return nil
@@ -132,10 +106,7 @@ func printStatus(env environment, j jobs.Job) {
 		}
 	}
 	line("Job ID", j.ID)
-	line(map[string]string{jobs.KindPipeline: "Pipeline", jobs.KindScrape: "Site"}[j.Kind], j.Name)
-	if j.Kind == jobs.KindRefresh {
-		line("Refresh", j.Name)
-	}
+	line("Pipeline", j.Name)
 	fmt.Fprintf(env.stdout, "Status: %s\n", paint.status(string(j.Status)))
 	line("Waiting", j.Waiting)
 	for _, st := range j.Stages {

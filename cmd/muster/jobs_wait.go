@@ -77,10 +77,7 @@ func (s jobScope) wait(ctx context.Context, j client.Job) (client.Job, error) {
 
 // trackName is the name of a job in the progress output.
 func trackName(j client.Job) string {
-	if j.Kind == jobs.KindPipeline {
-		return j.Name + " " + j.ID[:min(8, len(j.ID))]
-	}
-	return j.Name
+	return j.Name + " " + j.ID[:min(8, len(j.ID))]
 }
 
 // trackOf is the progress of a job as a display shows it.

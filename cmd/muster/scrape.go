@@ -143,7 +143,7 @@ func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrat
 		return err
 	}
 	err = errors.Join(err, printRound(env, round, args.printsJSON), round.Lost(args.failOn))
-	return withJobState(ctx, o, err, jobsOf(round), sameCommand)
+	return withJobState(ctx, o, err, "scrapes", jobsOf(round), sameCommand)
 }
 
 // jobsOf lists the jobs of a round that were sent.

@@ -73,7 +73,7 @@ incomplete or lost data, as with muster scrape --wait.`,
 					return err
 				}
 				err = errors.Join(err, printRound(env, round, c.Bool("json")), round.Lost(failOn))
-				return withJobState(ctx, o, err, jobsOf(round), "muster start --once")
+				return withJobState(ctx, o, err, "scrapes", jobsOf(round), "muster start --once")
 			})
 		}),
 	}

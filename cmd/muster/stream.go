@@ -25,7 +25,7 @@ func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchest
 	if round == nil {
 		return err
 	}
-	return withJobState(ctx, o, errors.Join(err, round.Lost(args.failOn)), jobsOf(round), sameCommand)
+	return withJobState(ctx, o, errors.Join(err, round.Lost(args.failOn)), "scrapes", jobsOf(round), sameCommand)
 }
 
 // lineWriter prints the lines of many goroutines. While its reader does not read

@@ -26,7 +26,7 @@ if was ~= to then
   end
   if ends then
     day(KEYS[5], to)
-    redis.call("ZADD", ARGV[5] .. redis.call("HGET", RECORD, "kind") .. ":" .. to, now, id)
+    redis.call("ZADD", ARGV[5] .. to, now, id)
     redis.call("ZADD", KEYS[6], now, id)
     redis.call("ZREM", KEYS[9], id)
     local times = redis.call("HMGET", RECORD, "started", "ended")

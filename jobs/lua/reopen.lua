@@ -1,5 +1,5 @@
 -- Reopens a job that is completed or has failed.
--- KEYS: common.lua, then 5 todo, 6 pending, 7 the ended jobs of its kind and status.
+-- KEYS: common.lua, then 5 todo, 6 pending, 7 the ended jobs of its status.
 -- ARGV: id, prefix of the indexes by status, data of the event, ms until it is advanced, then fields to delete.
 -- Returns 1, 0 if it has not ended, or -1 if the job does not exist.
 local id = ARGV[1]

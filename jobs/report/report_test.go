@@ -211,16 +211,6 @@ func TestSummaryOfAJobThatRuns(t *testing.T) {
 	}
 }
 
-// A job of another kind has no items here, and EachItem is not asked for them.
-func TestOtherKindsHaveASummary(t *testing.T) {
-	t.Parallel()
-	f := fake{job: jobs.Job{ID: "j", Kind: jobs.KindScrape, Name: "shop", Status: jobs.Completed, Items: jobs.Counts{Total: 5, Integrated: 5}}, after: errors.New("no items")}
-	s, err := Summarize(t.Context(), f, "j")
-	if err != nil || s.Items.Total != 5 || s.Percent != 100 {
-		t.Errorf("got %+v, %v, want 5 items", s.Items, err)
-	}
-}
-
 func TestJSONHasTheSummaryAndAllItems(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 60} {

@@ -93,11 +93,8 @@ func collect(ctx context.Context, src Source, j jobs.Job, yield func(jobs.Item) 
 	return c.Summary, nil
 }
 
-// eachItem gives the items of a job to yield. Only jobs of pipelines have some.
+// eachItem gives the items of a job to yield.
 func eachItem(ctx context.Context, src Source, j jobs.Job, yield func(jobs.Item) error) error {
-	if j.Kind != jobs.KindPipeline {
-		return nil
-	}
 	if err := src.EachItem(ctx, j.ID, yield); err != nil {
 		return fmt.Errorf("report on the items of job %s: %w", j.ID, err)
 	}

@@ -44,10 +44,7 @@ func (s *Summary) Text(w io.Writer) error {
 func (s *Summary) overview(p *page) {
 	p.section("OVERVIEW")
 	p.row("Job ID", s.JobID)
-	p.row(map[string]string{jobs.KindScrape: "Site", jobs.KindRefresh: "Refresh"}[s.Kind], s.Name)
-	if s.Kind == jobs.KindPipeline {
-		p.row("Pipeline", s.Name)
-	}
+	p.row("Pipeline", s.Name)
 	p.row("Status", string(s.Status))
 	for _, stage := range s.Stages {
 		text := string(stage.Status)
@@ -66,7 +63,7 @@ func (s *Summary) overview(p *page) {
 // ofRequirements reports whether the job is of the pipeline for documents, whose items are requirements and whose labels
 // are laws.
 func (s *Summary) ofRequirements() bool {
-	return s.Kind == jobs.KindPipeline && s.Name == pipeline.Default
+	return s.Name == pipeline.Default
 }
 
 func (s *Summary) items(p *page) {

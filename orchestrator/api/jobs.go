@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
-	"muster/sites"
 )
 
 // Job is a job with the numbers that clients use most.
@@ -44,8 +42,7 @@ type JobPath struct {
 // jobsInput selects jobs.
 type jobsInput struct {
 	Status  []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
-	Kind    string   `query:"kind" enum:"pipeline,scrape,refresh,queue" doc:"kind of the job"`
-	Name    string   `query:"name" maxLength:"200" doc:"name of the pipeline, the site or the queue"`
+	Name    string   `query:"name" maxLength:"200" doc:"name of the pipeline"`
 	Label   string   `query:"label" maxLength:"100"`
 	Context []string `query:"context,explode" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
 	Cursor  string   `query:"cursor" maxLength:"500" doc:"next of the previous page"`
@@ -56,7 +53,7 @@ type jobsInput struct {
 // filter returns the filter of a request.
 func (in *jobsInput) filter() (jobs.Filter, error) {
 	f := statusFilter(in.Status)
-	f.Kind, f.Name, f.Label, f.Offset, f.Limit = in.Kind, in.Name, in.Label, in.Offset, in.Limit
+	f.Name, f.Label, f.Offset, f.Limit = in.Name, in.Label, in.Offset, in.Limit
 	for _, pair := range in.Context {
 		key, value, _ := strings.Cut(pair, "=")
 		if old, twice := f.Context[key]; twice && old != value {
@@ -137,9 +134,9 @@ type unversionedStuckOutput struct {
 
 // addJobs adds the operations that read jobs.
 func addJobs(s *server) {
-	op := describe(s, http.MethodGet, "/v1/jobs", "listJobs", tagJobs, "List jobs of all kinds, the newest first")
+	op := describe(s, http.MethodGet, "/v1/jobs", "listJobs", tagJobs, "List jobs, the newest first")
 	route(s, op, 0, body(s.listJobs))
-	op = describe(s, http.MethodGet, "/jobs", "listJobsUnversioned", tagJobs, "List jobs of all kinds, the newest first")
+	op = describe(s, http.MethodGet, "/jobs", "listJobsUnversioned", tagJobs, "List jobs, the newest first")
 	example(&op, http.StatusOK, JobList{Jobs: []Job{exampleJob()}, Total: 1, Limit: 50})
 	route(s, op, 0, body(s.listUnversioned))
 
@@ -209,17 +206,7 @@ func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := outputOf(j)
-	if j.Kind == jobs.KindScrape && s.cfg.Sites != nil {
-		scrape, err := s.cfg.Sites.Job(ctx, in.ID)
-		switch {
-		case err == nil:
-			out.Body.Scrape = &scrape
-		case !errors.Is(err, sites.ErrNoJob): // it is kept for a week
-			return nil, err
-		}
-	}
-	return out, nil
+	return outputOf(j), nil
 }
 
 // exampleJob is a job for the description.

@@ -369,7 +369,7 @@ func TestListFilter(t *testing.T) {
 		return got, page.Next
 	}
 	for query, want := range map[string][]string{
-		"status=processing&status=failed": {ids[2], ids[1], ids[0]}, "status=pending&status=processing": {ids[2], ids[1], ids[0]}, "status=failed": nil, "kind=scrape": nil, "kind=pipeline&name=default&offset=2": {ids[0]},
+		"status=processing&status=failed": {ids[2], ids[1], ids[0]}, "status=pending&status=processing": {ids[2], ids[1], ids[0]}, "status=failed": nil, "name=default&offset=2": {ids[0]},
 		"label=x": {ids[1], ids[0]}, "context=customer=acme&context=a.b=1": {ids[0]}, "context=customer=acme&context=a.b=2": nil,
 	} {
 		if got, _ := list(query); !slices.Equal(got, want) {

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"muster/internal/testutil"
 	"muster/jobs"
@@ -144,13 +143,9 @@ func TestSitesOfTheAPI(t *testing.T) {
 	if alerts := strings.Join(a.shop.Alerts, "; "); !strings.Contains(alerts, "errors: 20 %") {
 		t.Errorf("got alerts %q, want the share of errors", alerts)
 	}
-	id := a.shop.Jobs[0].ID
-	if err := cfg.Jobs.Track(t.Context(), id, jobs.KindScrape, "shop.example", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	var got struct{ Scrape sites.Job }
-	getJSON(t, h, "/jobs/"+id, &got)
-	if got.Scrape.Summary == nil || got.Scrape.Summary.Records != 3 || got.Scrape.Summary.Errors != 1 {
+	var got sites.Job
+	getJSON(t, h, "/v1/scrapes/"+a.shop.Jobs[0].ID, &got)
+	if got.Summary == nil || got.Summary.Records != 3 || got.Summary.Errors != 1 {
 		t.Errorf("got %+v, want a summary of 3 records and 1 error", got)
 	}
 }
@@ -197,7 +192,7 @@ func TestSitesThatAreNotThere(t *testing.T) {
 		"/v1/sites?site=x":                        {400, "query.site"},
 		"/api/sites":                              {404, "/openapi.json"},
 		"/ui/sites/nowhere":                       {404, "no site"},
-		"/ui/jobs/none":                           {303, ""},
+		"/ui/jobs/none":                           {404, "The page does not exist"},
 		"/ui/sites":                               {200, "muster scrape SITE"},
 		"/v1/sites/quotes.toscrape.com":           {200, `"health":""`},
 	} {

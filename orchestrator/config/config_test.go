@@ -190,7 +190,7 @@ func TestSettingsOutOfRangeAreRejected(t *testing.T) {
 		{"jobs.check_every", []string{"1s", "1h"}, []string{"0", "61m"}},
 		{"jobs.lease", []string{"5s", "10m"}, []string{"4s", "11m"}},
 		{"jobs.keep", []string{"0", "1h", "87600h"}, []string{"59m", "-1h", "87601h"}},
-		{"jobs.keep_for", []string{"failed:2160h", "scrape:1h, scrape/failed:0,cancelled:87600h", "refresh:0"},
+		{"jobs.keep_for", []string{"failed:2160h", "failed:1h, cancelled:87600h", "completed:0"},
 			[]string{"failed", "failed:59m", "failed:87601h", "failed:-1h", "open:1h", "processing:1h", "scrape/open:1h", "failed/scrape:1h", "scrape/:1h", "failed:soon"}},
 		{"jobs.dedupe", []string{"allow", "join", "reject"}, []string{"deny", ""}},
 		{"jobs.max_document_mb", []string{"1", "1024"}, []string{"0", "1025"}},

@@ -21,12 +21,12 @@ func TestEnvironReproducesSettings(t *testing.T) {
 	want.Proxies.RefreshEvery = 0
 	want.Sites.Schedule = map[string]string{"shop": "*/5 * * * *", "news": "@every 2h"}
 	want.Sites.Parallel = false
-	want.Jobs.KeepFor = map[string]time.Duration{"scrape": 0, "pipeline/failed": 90 * 24 * time.Hour}
+	want.Jobs.KeepFor = map[string]time.Duration{"completed": 0, "failed": 90 * 24 * time.Hour}
 	want.Wait.Poll = 250 * time.Millisecond
 	want.API.Keys = []string{"hush-hush-1", "hush-hush-2"}
 	want.Agents.Static = []Agent{{Role: "creator", URL: "http://127.0.0.1:7", Capacity: 3}, {Name: "x", Roles: []string{"a", "b"}, URL: "https://b.example/<c>"}}
 	want.Queue.HostIntervalSeconds = 0.25
-	want.Jobs.Keep, want.Jobs.KeepFor = 0, map[string]time.Duration{"failed": 90 * time.Minute, "scrape/completed": 0}
+	want.Jobs.Keep, want.Jobs.KeepFor = 0, map[string]time.Duration{"failed": 90 * time.Minute, "completed": 0}
 
 	// The environment of the child starts with the environment of its parent.
 	file := write(t, "sites: {out: elsewhere}\n")

@@ -5,7 +5,7 @@ var Types = []string{
 	"job.created", "job.started", "job.edited", "job.retried", "job.reopened", "job.paused", "job.resumed", "job.stuck", "job.recovered",
 	"job.completed", "job.failed", "job.cancelled", "job.deleted",
 	"stage.completed", "item.failed", "item.review", "item.decided",
-	"site.unhealthy", "site.recovered",
+	"scrape.completed", "scrape.failed", "site.unhealthy", "site.recovered",
 	"breaker.opened", "breaker.closed",
 	"agent.registered", "agent.removed",
 }

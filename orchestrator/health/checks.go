@@ -122,7 +122,7 @@ func Scrapes(stalled func(context.Context) ([]string, error)) Check {
 		if err != nil || len(list) == 0 {
 			return "all make progress", err
 		}
-		return "", Degrade(errors.New(strings.Join(list, "; ") + "; see `muster jobs status JOB`"))
+		return "", Degrade(errors.New(strings.Join(list, "; ") + "; see `muster scrapes get JOB`"))
 	}}
 }
 

@@ -40,7 +40,6 @@ type jobData struct {
 	Detail   long // details of the error
 	Used     []total
 	ByAgent  []agentUse
-	Workflow string // URL of the workflow
 	Results  []stageResult
 	Review   bool // items are in review
 }
@@ -72,9 +71,6 @@ func (d jobData) Over() bool { return d.Status.Terminal() }
 // Failures returns the number of items that a retry gives new attempts.
 func (d jobData) Failures() int64 { return d.Items.Failed + d.Items.Review }
 
-// IsPipeline reports whether a pipeline runs the job.
-func (d jobData) IsPipeline() bool { return d.Kind == jobs.KindPipeline }
-
 // Reopens reports whether a retry can reopen the job.
 func (d jobData) Reopens() bool {
 	return d.Status == jobs.Failed || d.Status == jobs.Completed && d.Items.Failed > 0
@@ -95,9 +91,6 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 	if progress.ETASeconds != nil && progress.PerMinute > 0 {
 		d.Left = time.Duration(*progress.ETASeconds * float64(time.Second))
 	}
-	if j.Kind == jobs.KindRefresh {
-		d.Workflow = fleet + "workflows/" + j.ID
-	}
 	for _, st := range j.Stages {
 		if text := indented(st.Result); text.Text != "" {
 			d.Results = append(d.Results, stageResult{st.Name, text})
@@ -108,7 +101,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 			d.ByAgent = append(d.ByAgent, agentUse{name, totals(j.AgentUsage[name])})
 		}
 	}
-	if d.Failures() > 0 && j.Kind == jobs.KindPipeline {
+	if d.Failures() > 0 {
 		errs, err := c.Jobs.LastErrors(ctx, id, errorsRead)
 		if err != nil {
 			return webui.View{}, noJob(id, err)

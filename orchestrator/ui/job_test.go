@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,7 +29,7 @@ func TestPagesOfAJob(t *testing.T) {
 	w.fail("unclear " + hostile)
 	showsText(t, w.h, "/jobs", `<tr id="j-`+j.ID+`">`, j.ID, "careful", "processing", "0 of 3", `\u202e`)
 	showsText(t, w.h, "/jobs?status=failed", "No matching jobs")
-	showsText(t, w.h, "/jobs?status=processing&kind=pipeline&name=careful", j.ID)
+	showsText(t, w.h, "/jobs?status=processing&name=careful", j.ID)
 	if _, body := get(t, w.h, "/jobs?label="+url.QueryEscape(hostile)); !strings.Contains(body, j.ID) {
 		t.Errorf("got %s, want the job with this label", body)
 	}
@@ -60,7 +59,7 @@ func TestPagesOfWhatThereIsNot(t *testing.T) {
 		"/jobs/" + unknown + "/cancel": 404, "/jobs/" + unknown + "/retry": 404, "/jobs/" + unknown + "/again": 404, "/jobs/" + unknown + "/delete": 404,
 		"/jobs/" + unknown + "/stages/create/end": 404, "/jobs/" + j.ID + "/stages/none/end": 404, "/tasks/todo/decide?choice=Accept&item=" + unknown + "%2Fx": 404, "/tasks/todo/decide?choice=Reject&item=" + j.ID + "%2Fx": 404, "/tasks/todo/decide?choice=Accept&item=none": 404,
 		"/jobs/" + j.ID + "/compare/" + unknown: 404, "/agents/none": 404, "/agents/none/drain": 404, "/agents/none/remove": 404, "/pipelines/none": 404,
-		"/jobs?status=wrong": 400, "/jobs?kind=wrong": 400, "/jobs?after=wrong": 400, "/jobs?name=" + strings.Repeat("x", 300): 400, "/jobs/" + j.ID + "/items?state=wrong": 400,
+		"/jobs?status=wrong": 400, "/jobs?after=wrong": 400, "/jobs?name=" + strings.Repeat("x", 300): 400, "/jobs/" + j.ID + "/items?state=wrong": 400,
 		"/jobs/" + j.ID + "/items?state=failed&after=-1": 400, "/jobs/" + j.ID + "/items?after=wrong": 400, "/jobs/" + j.ID + "/delete": 409,
 	} {
 		got, body := get(t, w.h, path)
@@ -218,32 +217,5 @@ func TestPageOfALargeJob(t *testing.T) {
 	showsText(t, w.h, at+"/items", "Next page")
 	if scans.Calls() == 0 {
 		t.Error("the list of all items was read without a look that is counted")
-	}
-}
-
-// Jobs of other kinds have a page as well, without items.
-func TestPageOfAJobOfAnotherKind(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	if err := w.Track(w.ctx, "refresh_1", jobs.KindRefresh, "proxies", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	showsText(t, w.h, "/jobs?kind=refresh", "refresh_1", "proxies")
-	showsText(t, w.h, "/jobs/refresh_1", "A refresh job", "/ui/tasks/workflows/refresh_1", "/cancel")
-	showsText(t, w.h, "/jobs/refresh_1/items", "This job has no items")
-	w.refused("/jobs/refresh_1/again", nil, 400, "Only jobs of pipelines")
-}
-
-// A scrape has a page while its pages are stored; other jobs have none.
-func TestScrapesHavePagesOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	w := newSystem(t)
-	for id, to := range map[string]string{w.scrape: scrapeURL(w.scrape), "shop_2": "", w.failed: ""} {
-		if r := w.ask("GET", prefix+"/jobs/"+id, ""); r.Header().Get("Location") != to {
-			t.Errorf("%s: got %d to %q, want %q", id, r.Code, r.Header().Get("Location"), to)
-		}
-	}
-	if code, _ := get(t, served(Config{Client: nil, Logger: nil}), "/jobs/shop_2"); code != http.StatusSeeOther {
-		t.Errorf("without jobs: got %d, want a page of a scrape", code)
 	}
 }

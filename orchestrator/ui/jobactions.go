@@ -68,7 +68,7 @@ func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(jobs.Jo
 }
 
 // named returns the description of a job in questions.
-func named(j jobs.Job) string { return j.Kind + " " + webui.Plain(clip.Line(j.Name, 60)) }
+func named(j jobs.Job) string { return "job of " + webui.Plain(clip.Line(j.Name, 60)) }
 
 func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
@@ -76,9 +76,6 @@ func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Quest
 			return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrTerminal, j.Status)
 		}
 		q := webui.Question{Title: "Cancel the " + named(j), Button: "Cancel the job", Danger: true, Text: "The job stops and keeps its results. This cannot be undone."}
-		if j.Kind != jobs.KindPipeline {
-			return q, nil
-		}
 		q.Text = fmt.Sprintf("%d of %d items are finished and keep their results. The others are cancelled; their agents are asked to stop. This cannot be undone.", j.Items.Processed(), j.Items.Total)
 		if j.Document != nil {
 			q.Fields = []webui.Field{{Name: "cleanup", Type: "checkbox", Label: "Delete its document", Hint: "A document of another job is kept."}}
@@ -135,9 +132,6 @@ func (c jobChanges) pauses(do func(context.Context, string) (jobs.Job, error)) f
 
 func (c jobChanges) askAgain(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-		if j.Kind != jobs.KindPipeline {
-			return webui.Question{}, webui.Invalid("Only jobs of pipelines can be run again from here.")
-		}
 		return webui.Question{
 			Title: "Run the " + named(j) + " again", Button: "Create the next version",
 			Text: "A new job is created with the same prompt, document and context. It is the next version of this job. You can compare the two.",

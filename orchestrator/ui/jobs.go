@@ -45,12 +45,11 @@ type jobPages struct{ Config }
 // jobs adds the pages of jobs, agents and pipelines.
 func (p *pages) jobs() {
 	if p.cfg.Jobs == nil {
-		p.add("GET "+jobsAt+"/{job}", http.HandlerFunc(toScrape), access.Viewer)
 		return
 	}
 	show := jobPages{p.cfg}
 	p.page("/jobs", "jobs", show.listJobs)
-	p.add("GET "+jobsAt+"/{job}", show.orScrape(p.site.Page("job", show.oneJob)), access.Viewer)
+	p.page("/jobs/{job}", "job", show.oneJob)
 	p.page("/jobs/{job}/items", "items", show.items)
 	p.page("/jobs/{job}/item", "item", show.item)
 	p.add("GET "+jobsAt+"/{job}/compare/{other}", p.site.Page("compare", show.compare), access.Viewer)
@@ -85,29 +84,6 @@ func explainJob(err error) (status int, title string, ok bool) {
 	return 0, "", false
 }
 
-func toScrape(w http.ResponseWriter, r *http.Request) {
-	http.Redirect(w, r, scrapesAt+url.PathEscape(r.PathValue("job")), http.StatusSeeOther)
-}
-
-// orScrape redirects to the page of the scrape if a job is a scrape with stored pages.
-func (c jobPages) orScrape(page http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.PathValue("job")
-		if c.Sites != nil && r.Header.Get("If-None-Match") == "" {
-			ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
-			defer cancel()
-			j, err := c.Jobs.Summary(ctx, id)
-			if err != nil || j.Kind == jobs.KindScrape {
-				if _, err := c.Sites.Job(ctx, id); err == nil {
-					toScrape(w, r)
-					return
-				}
-			}
-		}
-		page.ServeHTTP(w, r)
-	})
-}
-
 const (
 	jobsShown = 25
 	maxName   = 200 // maximum bytes of a name or label filter
@@ -122,15 +98,14 @@ type stateCount struct {
 }
 
 type jobsData struct {
-	States            []stateCount
-	All               int64
-	Kinds             []string
-	State             string
-	Kind, Name, Label string
-	Filtered          bool
-	Rows              []jobRow
-	First             bool
-	AllURL, Next      string // Next is "" on the last page
+	States       []stateCount
+	All          int64
+	State        string
+	Name, Label  string
+	Filtered     bool
+	Rows         []jobRow
+	First        bool
+	AllURL, Next string // Next is "" on the last page
 }
 
 // jobRow is a job of a list.
@@ -145,12 +120,12 @@ func (j jobRow) Bar() []part { return byState(j.Items) }
 // listJobs lists jobs, newest first.
 func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
-	d := jobsData{State: q.Get("status"), Kind: q.Get("kind"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label")), Kinds: jobs.Kinds}
+	d := jobsData{State: q.Get("status"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label"))}
 	after := q.Get("after")
 	if err := cmp.Or(checkLength(maxName, d.Name, d.Label), checkLength(maxCursor, after)); err != nil {
 		return webui.View{}, err
 	}
-	f := jobs.Filter{Kind: d.Kind, Name: d.Name, Label: d.Label, Cursor: after, Limit: jobsShown, NoUsage: true}
+	f := jobs.Filter{Name: d.Name, Label: d.Label, Cursor: after, Limit: jobsShown, NoUsage: true}
 	switch {
 	case d.State == "pending":
 		f.Pending = true
@@ -167,7 +142,7 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 	}
 	with := func(name, value string) string {
 		u := url.Values{}
-		for key, v := range map[string]string{"status": d.State, "kind": d.Kind, "name": d.Name, "label": d.Label, name: value} {
+		for key, v := range map[string]string{"status": d.State, "name": d.Name, "label": d.Label, name: value} {
 			if v != "" {
 				u.Set(key, v)
 			}
@@ -188,7 +163,7 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 		}
 		d.Rows = append(d.Rows, row)
 	}
-	d.Filtered, d.First, d.AllURL = d.State+d.Kind+d.Name+d.Label != "", after == "", with("status", "")
+	d.Filtered, d.First, d.AllURL = d.State+d.Name+d.Label != "", after == "", with("status", "")
 	if page.Next != "" {
 		d.Next = with("after", page.Next)
 	}

@@ -21,11 +21,12 @@ import (
 )
 
 const (
-	newest      = 5                // failures per kind on the overview
-	keepCounts  = 3 * time.Second  // age of cached counts
-	keepReviews = 5 * time.Second  // age of the cached number of items in review, which reads their jobs
-	keepChecks  = 10 * time.Second // age of cached health checks
-	keepPool    = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
+	newest        = 5                // failures per kind on the overview
+	newestScrapes = 25               // that are looked at for failures
+	keepCounts    = 3 * time.Second  // age of cached counts
+	keepReviews   = 5 * time.Second  // age of the cached number of items in review, which reads their jobs
+	keepChecks    = 10 * time.Second // age of cached health checks
+	keepPool      = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
 )
 
 // overviewData is the first page: problems and the state of the system.
@@ -262,7 +263,7 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 	return nil
 }
 
-// readFailures reads the last failed jobs and workflows. A job that is a single workflow is listed once.
+// readFailures reads the last failed jobs, scrapes and workflows. A scrape, which is a workflow, is listed once.
 func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 	listed := map[string]bool{}
 	if p.cfg.Jobs != nil {
@@ -273,11 +274,25 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 		for i := range page.Jobs {
 			j := &page.Jobs[i]
 			at := prefix + "/jobs/" + url.PathEscape(j.ID)
-			if j.Kind == jobs.KindScrape && p.cfg.Sites != nil {
-				at = scrapeURL(j.ID)
+			d.Failures = append(d.Failures, failure{Subject: "job of " + j.Name, URL: at, Reason: j.ErrorMessage, At: cmp.Or(j.CompletedAt, j.UpdatedAt)})
+		}
+	}
+	if p.cfg.Sites != nil {
+		scrapes, err := p.cfg.Sites.Jobs(ctx, "", newestScrapes)
+		if err != nil {
+			return err
+		}
+		for i := range scrapes {
+			j := &scrapes[i]
+			if !j.Over() || j.Status == report.StatusComplete || j.Status == sites.JobCanceled || len(listed) == newest {
+				continue
 			}
 			listed[j.ID] = true
-			d.Failures = append(d.Failures, failure{Subject: j.Kind + " of " + j.Name, URL: at, Reason: j.ErrorMessage, At: cmp.Or(j.CompletedAt, j.UpdatedAt)})
+			f := failure{Subject: "scrape of " + j.Site, URL: scrapeURL(j.ID), Reason: cmp.Or(j.Error, "it is "+j.Status), At: j.Began}
+			if j.Summary != nil {
+				f.At = j.Began.Add(time.Duration(j.Summary.Seconds * float64(time.Second)))
+			}
+			d.Failures = append(d.Failures, f)
 		}
 	}
 	list, _, err := p.cfg.Client.Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowFailed, Limit: newest})

@@ -61,7 +61,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 		"/ui/search?q=%3Cscript%3E":     {"Nothing has “&lt;script&gt;”"},
 		"/ui/search?q=EXAMPLE":          {"shop.example", "idle.example"},
 		"/ui/search?q=scrape_shop":      {w.scrape},
-		"/ui/search?q=defaul":           {"pipeline of default"},
+		"/ui/search?q=defaul":           {"job of default"},
 		"/ui/search?q=198.51":           {"198.51.0.1", "The first 20."},
 		"/ui/tasks/":                    {"Overview", `href="/ui/keys"`},
 		"/ui/tasks/queues/default":      {`href="/asynqmon/queues/default"`, "1 of plain asynq clients"},

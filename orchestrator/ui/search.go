@@ -204,7 +204,7 @@ func (p searchPage) findJobs(ctx context.Context, d *searchData) error {
 	page, err := p.cfg.Jobs.List(ctx, jobs.Filter{Limit: searchedJobs})
 	for i := range page.Jobs {
 		if j := &page.Jobs[i]; d.has(j.ID, j.Name) {
-			add(&d.Jobs, found{Text: j.Kind + " of " + j.Name, Note: j.ID, URL: prefix + "/jobs/" + url.PathEscape(j.ID), At: j.CreatedAt})
+			add(&d.Jobs, found{Text: "job of " + j.Name, Note: j.ID, URL: prefix + "/jobs/" + url.PathEscape(j.ID), At: j.CreatedAt})
 		}
 	}
 	d.Searched = d.Searched || page.Next != ""

@@ -124,16 +124,16 @@ func TestDiskFull(t *testing.T) {
 // wantBlocked checks that all commands that show a running scrape report the full disk, and that no worker counts as exited.
 func (b *bench) wantBlocked(t *testing.T) {
 	t.Helper()
-	out, errs, code := b.command(t, "jobs", "list", "--kind", "scrape", "--json")
+	out, errs, code := b.command(t, "scrapes", "list", "--json")
 	var page struct {
-		Data []struct{ ID, Status, Waiting string }
+		Data []struct{ ID, Status, Trouble string }
 	}
 	if err := json.Unmarshal([]byte(out), &page); err != nil || code != 0 || len(page.Data) != 2 {
-		t.Fatalf("jobs list: exit code %d, %v, %d jobs, want 2\n%s%s", code, err, len(page.Data), out, errs)
+		t.Fatalf("scrapes list: exit code %d, %v, %d jobs, want 2\n%s%s", code, err, len(page.Data), out, errs)
 	}
 	for _, j := range page.Data {
-		if j.Status != "processing" || !strings.Contains(strings.ToLower(j.Waiting), "blocked: ") || !strings.Contains(strings.ToLower(j.Waiting), "no space left on device") || !strings.Contains(j.Waiting, b.data) {
-			t.Errorf("job %s is %s, waiting %q; want it blocked, with no space left in %s", j.ID, j.Status, j.Waiting, b.data)
+		if j.Status != "BLOCKED" || !strings.Contains(strings.ToLower(j.Trouble), "no space left on device") || !strings.Contains(j.Trouble, b.data) {
+			t.Errorf("scrape %s is %s, trouble %q; want it blocked, with no space left in %s", j.ID, j.Status, j.Trouble, b.data)
 		}
 	}
 	if out, errs, code := b.command(t, "workers", "list"); code != 0 {

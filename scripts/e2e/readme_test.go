@@ -124,8 +124,8 @@ func TestReadmeCommands(t *testing.T) {
 	env = local
 	worker.until(t, "readiness", func() bool { return strings.Contains(worker.stderr.String(), "worker takes tasks") })
 	serve := start("muster proxies serve", "serve", "serve --listen 127.0.0.1:0")
-	start("muster jobs list").wait(t, 0)
-	start("muster jobs retry JOB", "JOB", scrape.summary(t).Sites[0].JobID).wait(t, 0)
+	start("muster scrapes list").wait(t, 0)
+	start("muster scrapes retry SCRAPE", "SCRAPE", scrape.summary(t).Sites[0].JobID).wait(t, 0)
 	start("muster pause site SITE", "SITE", "shop").wait(t, 0)
 	start("muster health").wait(t, 0)
 	for _, r := range []*run{worker, serve, system} {

@@ -30,7 +30,7 @@ func (l *load) audit(ctx context.Context) (live string) {
 	}
 	n, err := l.auditItems(ctx)
 	note(kindItem, n, err)
-	note("listed jobs", 0, l.findJobs(ctx))
+	note("listed jobs", 0, l.findScrapes(ctx))
 	n, err = l.auditJobs(ctx)
 	note("jobs", n, err)
 	note("listed workflows", 0, l.auditFlows(ctx))
@@ -118,26 +118,19 @@ func (l *load) addJob(id string, j sentJob) {
 	}
 }
 
-// findJobs adds jobs whose IDs no command returned: refreshes, and scrapes after a fault.
-func (l *load) findJobs(ctx context.Context) error {
-	for kind, name := range map[string]string{"scrape": kindScrape, "refresh": kindRefresh} {
-		for cursor := ""; ; {
-			var page jobPage
-			if err := l.s.call(ctx, http.MethodGet, "/v1/jobs?limit=100&kind="+kind+"&cursor="+cursor, nil, &page); err != nil {
-				return err
-			}
-			for _, j := range page.Data {
-				l.addJob(j.ID, sentJob{kind: name})
-			}
-			if cursor = page.Next; cursor == "" {
-				break
-			}
-		}
+// findScrapes adds scrapes whose IDs no command returned, because of a fault.
+func (l *load) findScrapes(ctx context.Context) error {
+	var page struct{ Data []listedJob }
+	if err := l.s.call(ctx, http.MethodGet, "/v1/scrapes?limit=1000", nil, &page); err != nil {
+		return err
+	}
+	for _, j := range page.Data {
+		l.addJob(j.ID, sentJob{kind: kindScrape})
 	}
 	return nil
 }
 
-// auditJobs checks finished jobs and deletes them with their records.
+// auditJobs checks finished jobs and scrapes, and deletes the jobs and the records of scrapes.
 func (l *load) auditJobs(ctx context.Context) (open int, err error) {
 	l.mu.Lock()
 	jobs := maps.Clone(l.jobs)
@@ -153,8 +146,10 @@ func (l *load) auditJobs(ctx context.Context) (open int, err error) {
 			continue
 		}
 		// A call that fails is repeated by the next audit, which knows the verdict.
-		if err := l.purge(ctx, id); err != nil {
-			return len(jobs), err
+		if j.kind != kindScrape {
+			if err := l.purge(ctx, id); err != nil {
+				return len(jobs), err
+			}
 		}
 		l.finished(j.kind, j.wrong)
 		l.mu.Lock()
@@ -176,7 +171,11 @@ func (l *load) auditJobs(ctx context.Context) (open int, err error) {
 // check checks a job if it has finished.
 func (l *load) check(ctx context.Context, id string, sent *sentJob) error {
 	var j listedJob
-	err := l.s.call(ctx, http.MethodGet, "/v1/jobs/"+id, nil, &j)
+	at := "/v1/jobs/"
+	if sent.kind == kindScrape {
+		at = "/v1/scrapes/"
+	}
+	err := l.s.call(ctx, http.MethodGet, at+id, nil, &j)
 	var status *statusError
 	switch {
 	case errors.As(err, &status) && status.code == http.StatusNotFound:
@@ -185,7 +184,7 @@ func (l *load) check(ctx context.Context, id string, sent *sentJob) error {
 		return err
 	case !j.finished():
 		return nil
-	case j.Status != "completed":
+	case j.Status != "completed" && j.Status != "COMPLETE":
 		sent.wrong = fmt.Sprintf("%s of %s is %s: %s", id, j.Name, j.Status, j.Error)
 	case sent.kind == kindScrape:
 		sent.wrong = l.wrongScrape(j)
@@ -208,13 +207,13 @@ func (l *load) purge(ctx context.Context, id string) error {
 
 // wrongScrape compares the records of a scrape with the site and returns the difference.
 func (l *load) wrongScrape(j listedJob) string {
-	files, err := filepath.Glob(filepath.Join(l.s.data, "records", j.Name, j.ID, "*.jsonl"))
+	files, err := filepath.Glob(filepath.Join(l.s.data, "records", j.Site, j.ID, "*.jsonl"))
 	if err != nil {
 		return err.Error()
 	}
 	files = slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "changes.jsonl" })
 	for _, site := range l.s.world.Sites() {
-		if site.Name == j.Name {
+		if site.Name == j.Site {
 			err = site.CheckFiles(files...)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,14 +55,13 @@ type book struct {
 
 // The kinds of work in the order of the report.
 const (
-	kindFlow    = "workflows"
-	kindItem    = "items"
-	kindJob     = "jobs of agents"
-	kindScrape  = "scrapes"
-	kindRefresh = "refreshes"
+	kindFlow   = "workflows"
+	kindItem   = "items"
+	kindJob    = "jobs of agents"
+	kindScrape = "scrapes"
 )
 
-var kinds = []string{kindFlow, kindItem, kindJob, kindScrape, kindRefresh}
+var kinds = []string{kindFlow, kindItem, kindJob, kindScrape}
 
 // newLoad returns the load of a run, which continues with the sequence number and the accounts of r.
 func newLoad(s *system, r *report) *load {
@@ -274,7 +274,7 @@ func (l *load) sendScrape(n int) error {
 	if err := json.Unmarshal(out, &jobs); err != nil {
 		return err
 	}
-	if json.Unmarshal(jobs[site.Name], &id) == nil { // otherwise no worker was running: the command scraped, and findJobs adds the job
+	if json.Unmarshal(jobs[site.Name], &id) == nil { // otherwise no worker was running: the command scraped, and findScrapes adds the job
 		l.addJob(id, sentJob{kind: kindScrape})
 	}
 	return nil
@@ -334,16 +334,13 @@ func (l *load) drain() error {
 	}
 }
 
-// jobPage contains the required fields of a job list.
-type jobPage struct {
-	Data []listedJob
-	Next string
-}
-
+// listedJob contains the required fields of a job or scrape.
 type listedJob struct {
-	ID, Name, Status string
-	Error            string `json:"error_message"`
-	Items            struct{ Total, Integrated, Rejected, Failed int }
+	ID, Name, Site, Status string
+	Error                  string `json:"error_message"`
+	Items                  struct{ Total, Integrated, Rejected, Failed int }
 }
 
-func (j listedJob) finished() bool { return j.Status != "created" && j.Status != "processing" }
+func (j listedJob) finished() bool {
+	return slices.Contains([]string{"completed", "failed", "cancelled", "COMPLETE", "INCOMPLETE", "FAILED", "CANCELED"}, j.Status)
+}

@@ -217,34 +217,34 @@ func TestJobsAreAuditedOnce(t *testing.T) {
 			if gone = true; deletes == 1 { // deleted, but the reply is lost
 				w.WriteHeader(http.StatusBadGateway)
 			}
-		case r.URL.Path == "/v1/jobs/lost" || gone:
+		case r.URL.Path == "/v1/scrapes/lost" || gone:
 			w.WriteHeader(http.StatusNotFound)
 		default:
-			fmt.Fprintf(w, `{"id":"there","name":"refresh","status":%q}`, status)
+			fmt.Fprintf(w, `{"id":"there","name":"default","status":%q}`, status)
 		}
 	}))
 	t.Cleanup(srv.Close)
 	l := &load{
 		s: &system{data: t.TempDir(), url: srv.URL, http: srv.Client()}, jobs: map[string]*sentJob{}, known: map[string]bool{},
-		books: map[string]*book{kindRefresh: {Kind: kindRefresh}, kindScrape: {Kind: kindScrape}},
+		books: map[string]*book{kindJob: {Kind: kindJob}, kindScrape: {Kind: kindScrape}},
 	}
 	audit := func(wantOpen int, wantErr bool, want book) {
 		t.Helper()
-		l.addJob("there", sentJob{kind: kindRefresh}) // added again by a list or a command
+		l.addJob("there", sentJob{kind: kindJob}) // added again by a list or a command
 		if open, err := l.auditJobs(t.Context()); open != wantOpen || (err != nil) != wantErr {
 			t.Errorf("got %d open, error %v; want %d, error %t", open, err, wantOpen, wantErr)
 		}
-		if got := *l.books[kindRefresh]; got != want {
+		if got := *l.books[kindJob]; got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	audit(1, false, book{kindRefresh, 1, 0, 0})
+	audit(1, false, book{kindJob, 1, 0, 0})
 	mu.Lock()
 	status = "completed"
 	mu.Unlock()
-	audit(1, true, book{kindRefresh, 1, 0, 0})
-	audit(0, false, book{kindRefresh, 1, 1, 0})
-	audit(0, false, book{kindRefresh, 1, 1, 0})
+	audit(1, true, book{kindJob, 1, 0, 0})
+	audit(0, false, book{kindJob, 1, 1, 0})
+	audit(0, false, book{kindJob, 1, 1, 0})
 	l.addJob("lost", sentJob{kind: kindScrape})
 	if _, err := l.auditJobs(t.Context()); err != nil || *l.books[kindScrape] != (book{kindScrape, 1, 1, 1}) {
 		t.Errorf("got %+v, %v, want the lost scrape to be wrong", *l.books[kindScrape], err)

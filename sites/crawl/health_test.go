@@ -122,7 +122,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"18 fetched (0.0 MB), 0 skipped, 3 errors", "37 extracted, 0 invalid, 0 duplicates, 37 written: 37 new", "ALERT", "item.price   100 %", "HTTP status 500", "/item/", "muster jobs retry j1", "p95"} {
+	for _, want := range []string{"18 fetched (0.0 MB), 0 skipped, 3 errors", "37 extracted, 0 invalid, 0 duplicates, 37 written: 37 new", "ALERT", "item.price   100 %", "HTTP status 500", "/item/", "muster scrapes retry j1", "p95"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}

@@ -38,6 +38,7 @@ type Health struct {
 	Site    string             `json:"site"`
 	JobID   string             `json:"job_id"`
 	At      time.Time          `json:"at"`
+	Outcome string             `json:"outcome,omitempty"` // status of the job
 	Status  HealthStatus       `json:"status"`
 	Data    HealthStatus       `json:"data,omitempty"` // completeness of the records: the status without slowness
 	Success float64            `json:"success"`        // share of pages that did not fail, including missing pages
@@ -104,12 +105,12 @@ func Judge(def *definition.Definition, s *Summary, limited bool, at time.Time, b
 // FailedHealth returns the health of a site after a job that failed without a result: the site is down, rejects all requests or
 // has moved.
 func FailedHealth(site, job string, at time.Time, why string) Health {
-	return Health{Site: site, JobID: job, At: at, Status: Critical, Data: Critical, Errors: 1, Limited: true, Alerts: []string{"the scrape failed: " + why}}
+	return Health{Site: site, JobID: job, At: at, Outcome: "FAILED", Status: Critical, Data: Critical, Errors: 1, Limited: true, Alerts: []string{"the scrape failed: " + why}}
 }
 
 // measure computes the metrics of a job.
 func measure(s *Summary, limited bool, at time.Time) Health {
-	h := Health{Site: s.Site, JobID: s.JobID, At: at, Records: s.Records, Fields: s.Coverage(), Limited: limited, Success: 1}
+	h := Health{Site: s.Site, JobID: s.JobID, At: at, Outcome: s.Status, Records: s.Records, Fields: s.Coverage(), Limited: limited, Success: 1}
 	all := s.Pages + s.Errors + s.Skipped
 	if all > 0 {
 		n := float64(all)

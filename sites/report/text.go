@@ -22,7 +22,7 @@ func (s *Summary) Text() string {
 	s.writeGroups(w)
 	_ = w.Flush()
 	if s.Failed != "" {
-		fmt.Fprintf(&b, "\nall failed pages: %s\nretry: muster jobs retry %s\n", s.Failed, s.JobID)
+		fmt.Fprintf(&b, "\nall failed pages: %s\nretry: muster scrapes retry %s\n", s.Failed, s.JobID)
 	}
 	return b.String()
 }

@@ -15,7 +15,6 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/report"
-	"muster/sites"
 )
 
 // Job is a job with the numbers that clients use most.
@@ -28,7 +27,6 @@ type Job struct {
 	TotalRequests   int64            `json:"total_requests"`
 	Percent         float64          `json:"progress_percent" doc:"share of the items that are in a final state"`
 	Duplicate       bool             `json:"duplicate,omitempty" doc:"the job is an earlier one with the same work"`
-	Scrape          *sites.Job       `json:"scrape,omitempty" doc:"of a job of kind scrape: its pages, records and report, for a week"`
 }
 
 // NewJob is a job to create.
@@ -110,8 +108,7 @@ type JobReport struct {
 // JobFilter selects jobs. The zero value selects all.
 type JobFilter struct {
 	Status  []string // any of these; pending selects jobs with a pending stage
-	Kind    string
-	Name    string // of the pipeline, site or queue
+	Name    string   // of the pipeline, site or queue
 	Label   string
 	Context []string // KEY=VALUE in the context, for keys that pipelines declare
 	Offset  int      // number of jobs to skip
@@ -193,7 +190,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 	if limit <= 0 {
 		limit = 50
 	}
-	query := filled("kind", f.Kind, "name", f.Name, "label", f.Label, "limit", strconv.Itoa(min(limit, 1000)))
+	query := filled("name", f.Name, "label", f.Label, "limit", strconv.Itoa(min(limit, 1000)))
 	query["status"], query["context"] = f.Status, f.Context
 	if f.Offset != 0 {
 		query.Set("offset", strconv.Itoa(f.Offset))

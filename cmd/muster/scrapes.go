@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/api/client"
+	"muster/orchestrator/monitor"
+	"muster/sites"
+	"muster/sites/report"
+)
+
+func scrapesCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "scrapes",
+		Usage: "list scrapes of the last week, show, retry and cancel them",
+		Description: `Start scrapes with muster scrape. A SITE stands for its last scrape.
+
+    muster scrapes list
+    muster scrapes get SITE --wait
+    muster scrapes retry SCRAPE`,
+		Subcommands: []*cli.Command{scrapesListCommand(env), scrapesGetCommand(env), scrapesRetryCommand(env), scrapesCancelCommand(env)},
+	}
+}
+
+func scrapesListCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "list", Usage: "list scrapes, newest first: all, or those of a site", ArgsUsage: "[SITE]",
+		Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50}, serverFlag(), watchFlag(), jsonFlag()},
+		Action: func(c *cli.Context) error {
+			limit, err := within(c, "limit", 1, 1000)
+			if err != nil {
+				return err
+			}
+			return onAPI(env, 0, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+				list, err := api.Scrapes(ctx, c.Args().First(), limit)
+				if err != nil {
+					return err
+				}
+				return showPage(env, c, list, "No scrapes found", []string{"SCRAPE", "SITE", "STATUS", "PAGES", "RECORDS", "STARTED"}, func(j sites.Job) []string {
+					records := 0
+					for _, n := range j.Records {
+						records += n
+					}
+					return []string{j.ID, j.Site, statusOf(j), fmt.Sprintf("%d/%d", pagesDone(j), j.Pages.Total), fmt.Sprint(records), age(j.Began)}
+				})
+			})(c)
+		},
+	}
+}
+
+// onScrape is the action of a command on one scrape, which its argument names by ID or by site.
+func onScrape(env environment, fn func(context.Context, *cli.Context, apiScope, sites.Job) error, settings ...settingFlag) cli.ActionFunc {
+	return onScope(env, 1, 1, func(ctx context.Context, c *cli.Context, s apiScope) error {
+		j, err := s.scrape(ctx, c.Args().First())
+		if err != nil {
+			return err
+		}
+		return fn(ctx, c, s, j)
+	}, settings...)
+}
+
+// scrape returns the last scrape of a site, or else the scrape with an ID.
+func (s apiScope) scrape(ctx context.Context, name string) (sites.Job, error) {
+	list, err := s.api.Scrapes(ctx, name, 1)
+	if err == nil && len(list) > 0 {
+		return list[0], nil
+	}
+	j, err := s.api.Scrape(ctx, name)
+	if err != nil {
+		return j, fmt.Errorf("scrape %s: %w; see muster scrapes list", cell(name, 110), err)
+	}
+	return j, nil
+}
+
+func scrapesGetCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "get", Usage: "show the pages of a scrape, and its report once it has ended", ArgsUsage: "SCRAPE|SITE",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended; exit 1 unless it is COMPLETE"},
+			serverFlag(), watchFlag(), jsonFlag(),
+		},
+		Action: onScrape(env, func(ctx context.Context, c *cli.Context, s apiScope, j sites.Job) error {
+			if c.Bool("wait") {
+				return s.waitedScrape(ctx, c, j)
+			}
+			return showScrape(env, c, j)
+		}),
+	}
+}
+
+// waitedScrape waits for a scrape and shows it. It returns an error unless the scrape is COMPLETE.
+func (s apiScope) waitedScrape(ctx context.Context, c *cli.Context, j sites.Job) (err error) {
+	track := s.display.Track(j.Site)
+	tick := time.NewTicker(waitEvery)
+	defer tick.Stop()
+	for id := j.ID; !j.Over(); {
+		track.Update(monitor.Progress{Done: pagesDone(j), Total: j.Pages.Total, Unit: "pages", State: statusOf(j)})
+		select {
+		case <-ctx.Done():
+			return withState(ctx, context.Cause(ctx), "the scrape continues; wait for it with muster scrapes get %s --wait, or end it with muster scrapes cancel %s", id, id)
+		case <-tick.C:
+		}
+		if j, err = s.api.Scrape(ctx, id); err != nil {
+			return err
+		}
+	}
+	if j.Status == report.StatusComplete {
+		track.Done(j.Status)
+	} else {
+		track.Fail(j.Status)
+		err = fmt.Errorf("scrape %s is %s", j.ID, j.Status)
+	}
+	s.display.Close()
+	return errors.Join(showScrape(s.env, c, j), err)
+}
+
+func scrapesRetryCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "retry", Usage: "fetch the failed and unfinished pages of a finished scrape", ArgsUsage: "SCRAPE|SITE",
+		Description: `Starts a scrape that appends its records to the same files, and prints its ID.
+Running workers do the work; --wait waits for the result. If no worker is
+running, the command starts one and waits.`,
+		Flags: append(flagsOf(workerSettings...),
+			&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended, and print the report"},
+			serverFlag(), progressFlag(), jsonFlag()),
+		Action: onScrape(env, func(ctx context.Context, c *cli.Context, s apiScope, j sites.Job) error {
+			if s.own != nil {
+				others, err := s.own.Workers.Elsewhere(ctx)
+				if err != nil {
+					return err
+				}
+				if !others {
+					return s.scrapeAgain(ctx, c, j)
+				}
+			}
+			started, err := s.api.ResumeScrape(ctx, j.ID)
+			if hasCode(err, "scrape_complete") {
+				return s.nothingLeft(c, client.StartedScrape{}, err)
+			}
+			if err != nil || !c.Bool("wait") {
+				return showDone(env, c, started, err, "%s", started.JobID)
+			}
+			next, err := s.api.Scrape(ctx, started.JobID)
+			if err != nil {
+				return err
+			}
+			return s.waitedScrape(ctx, c, next)
+		}, workerSettings...),
+	}
+}
+
+// nothingLeft prints why a job or scrape is not retried.
+func (s apiScope) nothingLeft(c *cli.Context, object, why any) error {
+	fmt.Fprintln(s.env.stderr, "muster:", why)
+	if c.Bool("json") {
+		return printJSON(s.env.stdout, object)
+	}
+	return nil
+}
+
+// scrapeAgain resumes a scrape with workers of this process.
+func (s apiScope) scrapeAgain(ctx context.Context, c *cli.Context, j sites.Job) error {
+	if err := s.own.Sites.Resumable(ctx, j.ID); errors.Is(err, sites.ErrNothingLeft) {
+		return s.nothingLeft(c, client.StartedScrape{}, err)
+	}
+	scraped, err := s.own.Scraper.Scrape(ctx, j.Site, orchestrator.ScrapeOptions{Resume: j.ID})
+	s.display.Close()
+	if ctx.Err() != nil {
+		var ids []string
+		if scraped.JobID != "" {
+			ids = []string{scraped.JobID}
+		}
+		return withJobState(ctx, s.own, err, "scrapes", ids, "muster scrapes retry "+j.ID+" --wait")
+	}
+	if scraped.JobID == "" {
+		return err
+	}
+	next, jobErr := s.api.Scrape(ctx, scraped.JobID)
+	if jobErr != nil {
+		return errors.Join(err, jobErr)
+	}
+	return errors.Join(err, showScrape(s.env, c, next))
+}
+
+func scrapesCancelCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "cancel", Usage: "cancel running scrapes; their records are written", ArgsUsage: "SCRAPE|SITE…",
+		Description: "muster scrapes retry fetches the other pages.",
+		Flags:       []cli.Flag{serverFlag(), jsonFlag()},
+		Action: onScope(env, 1, -1, func(ctx context.Context, c *cli.Context, s apiScope) error {
+			var errs []error
+			for _, name := range c.Args().Slice() {
+				j, err := s.scrape(ctx, name)
+				if err == nil && j.Over() {
+					err = fmt.Errorf("no scrape of %s is running; the last was %s, %s", j.Site, j.ID, j.Status)
+				} else if err == nil {
+					j, err = s.api.CancelScrape(ctx, j.ID)
+				}
+				errs = append(errs, showDone(env, c, j, err, "Scrape %s cancelled", j.ID))
+			}
+			return errors.Join(errs...)
+		}),
+	}
+}
+
+// pagesDone returns the number of finished pages of a scrape.
+func pagesDone(j sites.Job) int64 { return j.Pages.Done + j.Pages.Skipped + j.Pages.Error }
+
+// showScrape prints the state of a scrape, and its report if it has ended.
+func showScrape(env environment, c *cli.Context, j sites.Job) error {
+	if c.Bool("json") {
+		return printJSON(env.stdout, j)
+	}
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(env.stdout, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("scrape", "%s", j.ID)
+	line("site", "%s", j.Site)
+	line("status", "%s", statusOf(j))
+	line("started", "%s", j.Began.Format(time.RFC3339))
+	if j.Resumes != "" {
+		line("resumes", "%s", j.Resumes)
+	}
+	p := j.Pages
+	line("pages", "%d of %d: %d fetched, %d skipped, %d failed, %d in flight, %d delayed",
+		pagesDone(j), p.Total, p.Done, p.Skipped, p.Error, p.InProgress, p.Delayed)
+	var types []string
+	for _, typ := range slices.Sorted(maps.Keys(j.Records)) {
+		types = append(types, fmt.Sprintf("%d %s", j.Records[typ], typ))
+	}
+	line("records", "%s", strings.Join(types, ", "))
+	if len(j.Delays) > 0 && j.Summary == nil {
+		var delays []string
+		for _, why := range slices.Sorted(maps.Keys(j.Delays)) {
+			delays = append(delays, fmt.Sprintf("%s %d", why, j.Delays[why]))
+		}
+		line("delays", "%s", strings.Join(delays, ", "))
+	}
+	if p.Outputs > 0 {
+		line("unwritten", "%d records wait in Redis to be written", p.Outputs)
+	}
+	if j.Trouble != "" {
+		line("trouble", "%s", j.Trouble)
+	}
+	if j.Error != "" {
+		line("error", "%s", j.Error)
+	}
+	if j.Summary == nil {
+		return nil
+	}
+	_, err := fmt.Fprint(env.stdout, "\n"+j.Summary.Text())
+	return err
+}
+
+// statusOf is the status of a scrape, with the sites whose jobs it waits for.
+func statusOf(j sites.Job) string {
+	if len(j.WaitsFor) > 0 {
+		return j.Status + ", waits for " + strings.Join(j.WaitsFor, ", ")
+	}
+	return j.Status
+}
