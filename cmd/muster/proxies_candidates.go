@@ -26,8 +26,8 @@ func candidatesOf(env environment, c *cli.Context, cfg config.Config, local bool
 		if n := list.Rejects[source.Capped]; n > 0 {
 			return nil, fmt.Errorf("source %s: it has %d proxies more than the %d that are checked at once; split it", list.Source, n, maxChecked)
 		}
-		for reason, n := range list.Rejects {
-			fmt.Fprintf(env.stderr, "left out %d: %s\n", n, reason)
+		if list.Rejected != "" {
+			fmt.Fprintln(env.stderr, "rejected:", list.Rejected)
 		}
 		lists = append(lists, list)
 	}
@@ -37,7 +37,7 @@ func candidatesOf(env environment, c *cli.Context, cfg config.Config, local bool
 			return nil, err
 		}
 		if len(parsed.Candidates) < c.NArg() {
-			return nil, usageError{fmt.Errorf("of the %d proxies named only %d can be read; write them as host:port or scheme://user:password@host:port", c.NArg(), len(parsed.Candidates))}
+			return nil, usageError{fmt.Errorf("cannot read the proxies named: %s; write them as host:port or, with special characters %%-encoded, scheme://user:password@host:port", parsed.Describe("argument"))}
 		}
 		lists = append(lists, source.List{Candidates: parsed.Candidates})
 	}

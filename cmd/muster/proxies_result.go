@@ -90,6 +90,14 @@ const (
 	targetFormat = "%-6s  %-7s  %-34s  %-6s  %8s"
 )
 
+// withReason adds why a proxy was rejected to the line of its result.
+func withReason(line string, r probe.Result) string {
+	if r.Reason != "" {
+		line += "  " + strings.TrimSuffix(string(r.Reason)+": "+cell(r.Detail, 100), ": ")
+	}
+	return line
+}
+
 // resultLine is a result as a line.
 func resultLine(r probe.Result) string {
 	state, grade, https, exit, took := "dead", "-", "-", "-", "-"
@@ -106,9 +114,7 @@ func resultLine(r probe.Result) string {
 		exit = r.Exit.String()
 	}
 	line := fmt.Sprintf(resultFormat, state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, https, exit, cmp.Or(r.Candidate.Country, "-"), took)
-	if r.Reason != "" {
-		line += "  " + string(r.Reason)
-	}
+	line = withReason(line, r)
 	if len(r.Tampering) > 0 {
 		line += "  tampers: " + strings.Join(r.Tampering, ", ")
 	}
@@ -127,11 +133,7 @@ func targetLine(r probe.Result) string {
 	if r.Status > 0 {
 		status = fmt.Sprint(r.Status)
 	}
-	line := fmt.Sprintf(targetFormat, state, cmp.Or(r.Protocol, "-"), r.Candidate, status, took)
-	if r.Reason != "" {
-		line += "  " + strings.TrimSuffix(string(r.Reason)+": "+cell(r.Detail, 100), ": ")
-	}
-	return line
+	return withReason(fmt.Sprintf(targetFormat, state, cmp.Or(r.Protocol, "-"), r.Candidate, status, took), r)
 }
 
 // httpsWord is whether a proxy can tunnel https: yes, no, or "?" if that could not be checked.

@@ -67,7 +67,7 @@ func Proxies(count func(context.Context) (int, error), enough func() int) Check 
 		}
 		detail := fmt.Sprintf("%d usable", n)
 		if least := enough(); n < least {
-			return detail, Degrade(fmt.Errorf("%d usable proxies are fewer than %d; refresh the pool with `muster proxies refresh`", n, least))
+			return detail, Degrade(fmt.Errorf("%d usable proxies are fewer than %d; `muster proxies list --sources` shows the yield of each source, `muster proxies refresh` reads them again", n, least))
 		}
 		return detail, nil
 	}}

@@ -8,58 +8,122 @@ import (
 	"strings"
 )
 
-// token parses an endpoint in one of these forms: [scheme://][user:pass@]host:port, host:port:user:pass,
-// user:pass:host:port, host:port@user:pass. It returns false if word has none of them.
+// An endpoint is a candidate as it is written in a list, not yet judged.
+type endpoint struct {
+	Candidate
+	port      string
+	loginLast bool // the login follows the port
+}
+
+// token adds the endpoint in word. It returns false if there is none.
 func (p *parser) token(word, label string) bool {
-	c := Candidate{Protocol: protocolOf(label)}
-	if scheme, rest, ok := strings.Cut(word, "://"); ok {
-		if c.Protocol = protocolOf(scheme); c.Protocol == "" {
-			return false
+	e, ok := p.endpoint(word, label)
+	if ok {
+		p.add(e.Candidate, e.port)
+	}
+	return ok
+}
+
+// endpoint parses an endpoint in one of these forms, with or without scheme://: host:port, user:pass@host:port,
+// host:port@user:pass, host:port:user:pass, user:pass:host:port. Behind a scheme, a login at an @ is %-encoded.
+func (p *parser) endpoint(word, label string) (e endpoint, ok bool) {
+	e.Protocol = protocolOf(label)
+	scheme, rest, isURL := strings.Cut(word, "://")
+	if isURL {
+		if e.Protocol = protocolOf(scheme); e.Protocol == "" {
+			return e, false
 		}
-		word = rest
-		if end := strings.IndexAny(word, "/?#"); end >= 0 && !strings.Contains(word[end:], "@") {
-			word = word[:end]
+		word = cutPath(rest)
+	}
+	host, port, login, loginLast, isAt := atForm(word)
+	h, n, l, isFirst := addressFirst(word)
+	if isFirst = isFirst && (isAddress(h) || isDotted(h) && !isAt); isFirst {
+		host, port, login, loginLast = h, n, l, true
+	}
+	if isFirst || isAt {
+		e.Host, e.port, e.loginLast = host, port, loginLast
+		e.Username, e.Password, _ = strings.Cut(login, ":")
+		if isURL && !isFirst {
+			e.Username, e.Password = unescape(e.Username), unescape(e.Password)
+		}
+		return e, true
+	}
+	if e.Host, e.port, ok = hostPort(word); ok {
+		// without a scheme or a dot, text such as "note:1" is not counted as an endpoint
+		return e, isDotted(e.Host) || e.Protocol != "" || p.AllowLocal
+	}
+	user, rest, _ := strings.Cut(word, ":")
+	password, rest, _ := strings.Cut(rest, ":")
+	if e.Host, e.port, ok = hostPort(rest); ok && isDotted(e.Host) {
+		e.Username, e.Password = user, password
+		return e, true
+	}
+	return e, false
+}
+
+// cutPath removes the path, query and fragment of a URL without its scheme. A login may contain their delimiters.
+func cutPath(word string) string {
+	end := strings.IndexAny(word, "/?#")
+	if end < 0 || strings.Contains(word[end:], "@") {
+		return word
+	}
+	_, _, _, loginLast, ok := atForm(word[:end])
+	if _, _, isHost := hostPort(word[:end]); isHost || ok && !loginLast {
+		return word[:end]
+	}
+	return word
+}
+
+// atForm splits user:pass@host:port and host:port@user:pass. If both sides may be the host, it has a dot.
+func atForm(word string) (host, port, login string, loginLast, ok bool) {
+	if last := strings.LastIndexByte(word, '@'); last >= 0 {
+		login = word[:last]
+		host, port, ok = hostPort(word[last+1:])
+	}
+	if left, right, found := strings.Cut(word, "@"); found && !(ok && isDotted(host)) {
+		if h, n, isHost := hostPort(left); isHost && (!ok || isDotted(h)) {
+			return h, n, right, true, true
 		}
 	}
-	if at := strings.LastIndexByte(word, '@'); at >= 0 {
-		left, right := word[:at], word[at+1:]
-		host, port, ok := hostPort(right)
-		if !ok { // host:port@user:pass
-			host, port, ok = hostPort(left)
-			left = right
-		}
-		if ok {
-			user, password, _ := strings.Cut(left, ":")
-			c.Username, c.Password = unescape(user), unescape(password)
-			c.Host = host
-			p.add(c, port)
-			return true
-		}
+	return host, port, login, false, ok
+}
+
+// addressFirst splits host:port:user:pass. The password may contain any character.
+func addressFirst(word string) (host, port, login string, ok bool) {
+	end := strings.IndexByte(word, ']') + 1 // of an IPv6 address
+	colon := strings.IndexByte(word[end:], ':') + end
+	if colon < end || end > 0 && colon > end {
+		return "", "", "", false
 	}
-	if host, port, ok := hostPort(word); ok {
-		c.Host = host
-		if bareName := !strings.ContainsAny(host, ".["); bareName && c.Protocol == "" && !p.AllowLocal {
-			// text such as "note:1" is not counted as an endpoint
-			return false
-		}
-		p.add(c, port)
-		return true
+	port, login, _ = strings.Cut(word[colon+1:], ":")
+	return word[:colon], port, login, isNumber(port) && looksLikeHost(word[:colon]) && strings.Contains(login, ":")
+}
+
+// isDotted reports whether a host is not a single label, which is also a word.
+func isDotted(host string) bool { return strings.ContainsAny(host, ".[") }
+
+// isAddress reports whether a host is an IP address.
+func isAddress(host string) bool { return isQuad(host) || strings.HasPrefix(host, "[") }
+
+// isCut reports whether a login was cut at a separator in its password: a part of it is in the words before or after
+// the endpoint.
+func (p *parser) isCut(e endpoint, before, after []string) bool {
+	isPart := func(word string) bool {
+		user, password, _ := strings.Cut(word, ":")
+		_, ok := p.endpoint(word, "")
+		return user != "" && password != "" && !ok
 	}
-	parts := strings.SplitN(word, ":", 4) // the password may contain colons
-	if len(parts) != 4 || strings.HasPrefix(word, "[") || isIPv6(word) {
-		return false
+	isOther := func(word string) bool {
+		_, ok := p.endpoint(word, "")
+		return !ok && protocolOf(word) == "" && countryOf(word) == ""
 	}
 	switch {
-	case looksLikeHost(parts[0]) && strings.Contains(parts[0], ".") && isNumber(parts[1]):
-		c.Host, c.Username, c.Password = parts[0], unescape(parts[2]), unescape(parts[3])
-		p.add(c, parts[1])
-	case looksLikeHost(parts[2]) && strings.Contains(parts[2], ".") && isNumber(parts[3]):
-		c.Host, c.Username, c.Password = parts[2], unescape(parts[0]), unescape(parts[1])
-		p.add(c, parts[3])
-	default:
+	case e.Username == "" && e.Password == "":
 		return false
+	case e.loginLast:
+		return slices.ContainsFunc(after, isOther)
 	}
-	return true
+	return slices.ContainsFunc(before, isPart)
 }
 
 // hostPort splits host:port. It requires a numeric port and a plausible host.

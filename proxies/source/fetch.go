@@ -64,6 +64,7 @@ type List struct {
 	Source     string         `json:"source"` // the label of the source
 	Candidates []Candidate    `json:"candidates"`
 	Rejects    map[Reject]int `json:"rejects,omitempty"`
+	Rejected   string         `json:"-"` // Rejects with line numbers, as text; "" if there are none
 	Bytes      int64          `json:"bytes"`
 }
 
@@ -150,14 +151,18 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	case err != nil:
 		return List{}, fmt.Errorf("list is truncated after %d bytes: %w", counted.n, err)
 	}
-	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Bytes: counted.n}
+	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Rejected: parsed.Describe("line"), Bytes: counted.n}
 	switch {
 	case counted.n == 0:
 		return list, fmt.Errorf("list is empty: %w", ErrEmpty)
 	case len(list.Candidates) == 0 && parsed.HTML:
 		return list, fmt.Errorf("a web page instead of a list: %w", ErrEmpty)
 	case len(list.Candidates) == 0:
-		return list, fmt.Errorf("%d bytes, rejected %s; use lines with protocol://host:port, JSON or CSV: %w", list.Bytes, describe(list.Rejects), ErrEmpty)
+		remedy := "use lines with protocol://host:port, JSON or CSV"
+		if list.Rejects[Private] > 0 {
+			remedy = "private addresses need proxies.allow_local or --allow-local"
+		}
+		return list, fmt.Errorf("%d bytes, rejected %s; %s: %w", list.Bytes, cmp.Or(list.Rejected, "nothing"), remedy, ErrEmpty)
 	}
 	return list, nil
 }
@@ -266,13 +271,23 @@ func (f *Fetcher) expand(text string) (string, error) {
 	return secret.Expand(text, getenv)
 }
 
-func describe(rejects map[Reject]int) string {
-	if len(rejects) == 0 {
-		return "nothing"
-	}
+// Describe returns the rejected entries by reason, with the numbers of the first lines. unit is the name of a line.
+func (p Parsed) Describe(unit string) string {
 	var parts []string
-	for reject, n := range rejects {
-		parts = append(parts, fmt.Sprintf("%s %d", reject, n))
+	for reject, n := range p.Rejects {
+		part := fmt.Sprintf("%s %d", reject, n)
+		if lines := p.Lines[reject]; len(lines) > 0 {
+			numbers := strings.Fields(strings.Trim(fmt.Sprint(lines), "[]"))
+			if len(numbers) == maxLines {
+				numbers[maxLines-1] = "…"
+			}
+			plural := ""
+			if len(numbers) > 1 {
+				plural = "s"
+			}
+			part += fmt.Sprintf(" (%s%s %s)", unit, plural, strings.Join(numbers, ", "))
+		}
+		parts = append(parts, part)
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")

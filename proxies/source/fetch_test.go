@@ -98,6 +98,9 @@ func TestFetchInvalidSources(t *testing.T) {
 		}
 	})
 	mux.HandleFunc("/private", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "10.0.0.1:80\n10.0.0.2:80") })
+	mux.HandleFunc("/text", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "hello\n# 1.2.3.4:5\nu:a b@8.8.8.8:80\n[::1]\nx\nhttp://gate:80\n")
+	})
 	mux.HandleFunc("/binary", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(strings.Repeat("\x00\x01\x02\xff\n\xfe", 10000)))
 	})
@@ -118,7 +121,8 @@ func TestFetchInvalidSources(t *testing.T) {
 		"hangs":        {Source{URL: server.URL + "/hang", Timeout: 200 * time.Millisecond}, "deadline"},
 		"hangs later":  {Source{URL: server.URL + "/hangs-later", Timeout: 200 * time.Millisecond}, "not received within 200ms"},
 		"unreachable":  {Source{URL: "http://127.0.0.1:1/x?key=secret"}, "refused"},
-		"only private": {Source{URL: server.URL + "/private"}, "rejected private 2"},
+		"only private": {Source{URL: server.URL + "/private"}, "rejected private 2 (lines 1, 2); private addresses need proxies.allow_local or --allow-local"},
+		"only text":    {Source{URL: server.URL + "/text"}, "rejected single_label 1 (line 6), unparsed 4 (lines 1, 3, 4, …); use lines with protocol://host:port, JSON or CSV"},
 		"binary":       {Source{URL: server.URL + "/binary"}, "no proxies found"},
 		"cut":          {Source{URL: server.URL + "/cut"}, "EOF"},
 		"no file":      {Source{URL: filepath.Join(folder, "none")}, "no such file"},

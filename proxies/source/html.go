@@ -107,7 +107,7 @@ func (p *parser) tableRow(cells []string) {
 	for i, cell := range cells {
 		if isQuad(cell) || isIPv6(cell) {
 			if i+1 >= len(cells) || !isNumber(cells[i+1]) {
-				p.out.Rejects[Unparsed]++ // the port is an image or computed by a script
+				p.reject(Unparsed) // the port is an image or computed by a script
 				return
 			}
 			row := map[string]string{"ip": cell, "port": cells[i+1]}

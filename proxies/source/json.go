@@ -49,7 +49,7 @@ func (p *parser) walk(v any, depth int) {
 		}
 	case string:
 		if !p.line(v) && strings.Contains(v, ":") {
-			p.out.Rejects[Unparsed]++
+			p.reject(Unparsed)
 		}
 	}
 }

@@ -61,7 +61,8 @@ const (
 type Parsed struct {
 	Candidates []Candidate
 	Rejects    map[Reject]int
-	HTML       bool // the list is a web page
+	Lines      map[Reject][]int // first rejected lines of a text, the last of maxLines stands for more
+	HTML       bool             // the list is a web page
 }
 
 // Parse reads a list and detects its format. It returns an error of r, or an error if the list is larger than
@@ -92,11 +93,12 @@ type parser struct {
 	filter   *addressfilter.Filter // addresses accepted by AllowLocal
 	seen     map[string]bool
 	out      Parsed
+	lineNo   int // current line of a text
 	expanded int // addresses of expanded networks, at most Max
 }
 
 func newParser(o Options) *parser {
-	p := &parser{Options: o, seen: map[string]bool{}, out: Parsed{Rejects: map[Reject]int{}}}
+	p := &parser{Options: o, seen: map[string]bool{}, out: Parsed{Rejects: map[Reject]int{}, Lines: map[Reject][]int{}}}
 	if p.Max <= 0 {
 		p.Max = defaultMax
 	}
@@ -106,17 +108,28 @@ func newParser(o Options) *parser {
 	return p
 }
 
+// maxLines limits Parsed.Lines by reason.
+const maxLines = 4
+
+// reject counts a rejected entry.
+func (p *parser) reject(r Reject) {
+	p.out.Rejects[r]++
+	if lines := p.out.Lines[r]; p.lineNo > 0 && len(lines) < maxLines {
+		p.out.Lines[r] = append(lines, p.lineNo)
+	}
+}
+
 // add adds an endpoint, or counts the reason for rejecting it.
 func (p *parser) add(c Candidate, port string) {
 	n, err := strconv.ParseUint(port, 10, 32)
 	if err != nil || n == 0 || n > 65535 {
-		p.out.Rejects[BadPort]++
+		p.reject(BadPort)
 		return
 	}
 	c.Port = uint16(n)
 	c.Host = strings.ToLower(strings.Trim(c.Host, "[]"))
 	if reject := p.judge(c.Host); reject != "" {
-		p.out.Rejects[reject]++
+		p.reject(reject)
 		return
 	}
 	if addr, err := netip.ParseAddr(c.Host); err == nil {
@@ -129,12 +142,12 @@ func (p *parser) add(c Candidate, port string) {
 		c.Sources = []string{p.Name}
 	}
 	if len(p.out.Candidates) >= p.Max {
-		p.out.Rejects[Capped]++
+		p.reject(Capped)
 		return
 	}
 	key := c.Key()
 	if p.seen[key] {
-		p.out.Rejects[Duplicate]++
+		p.reject(Duplicate)
 		return
 	}
 	p.seen[key] = true
@@ -177,9 +190,10 @@ func (p *parser) judgeAddress(addr netip.Addr) Reject {
 func (p *parser) text(body string) {
 	var rows *table // nil before a header
 	for line := range strings.Lines(body) {
+		p.lineNo++
 		if len(line) > maxLine {
 			if !strings.ContainsAny(line[:maxLine], " ,;\t") {
-				p.out.Rejects[LongLine]++
+				p.reject(LongLine)
 				continue
 			}
 			// A single long line with many endpoints is parsed word by word.
@@ -198,7 +212,7 @@ func (p *parser) text(body string) {
 			continue
 		}
 		if !p.line(line) {
-			p.out.Rejects[Unparsed]++
+			p.reject(Unparsed)
 		}
 	}
 }
@@ -206,7 +220,7 @@ func (p *parser) text(body string) {
 func (p *parser) words(words []string) {
 	for _, word := range words {
 		if len(word) > maxLine || !p.token(word, "") {
-			p.out.Rejects[Unparsed]++
+			p.reject(Unparsed)
 		}
 	}
 }
@@ -220,7 +234,6 @@ func (p *parser) line(line string) bool {
 	if network, port, ok := cutNetwork(fields[0]); ok {
 		return p.CIDR && p.expand(network, port)
 	}
-	found := false
 	var label, country string
 	for _, f := range fields[1:] { // hints follow the endpoint
 		if code := countryOf(f); code != "" {
@@ -233,24 +246,27 @@ func (p *parser) line(line string) bool {
 	if label == "" {
 		label = protocolOf(fields[0])
 	}
-	before := len(p.out.Candidates)
+	var found []endpoint
 	for i, f := range fields {
+		e, ok := p.endpoint(f, label)
 		switch {
-		case p.token(f, label):
-			found = true
+		case ok && p.isCut(e, fields[:i], fields[i+1:]):
+			return false
+		case ok:
+			found = append(found, e)
 		case isQuad(f) || strings.Count(f, ":") > 1 && isIPv6(f):
 			if i+1 < len(fields) && isNumber(fields[i+1]) { // columns
-				c := Candidate{Protocol: label, Host: f}
+				e = endpoint{Candidate: Candidate{Protocol: label, Host: f}, port: fields[i+1]}
 				if i+3 < len(fields) && protocolOf(fields[i+2]) == "" && len(fields[i+2]) > 2 && len(fields) == i+4 {
-					c.Username, c.Password = fields[i+2], fields[i+3]
+					e.Username, e.Password = fields[i+2], fields[i+3]
 				}
-				p.add(c, fields[i+1])
-				found = true
+				found = append(found, e)
 			}
 		}
 	}
-	for i := before; i < len(p.out.Candidates) && country != ""; i++ {
-		p.out.Candidates[i].Country = country
+	for _, e := range found {
+		e.Country = country
+		p.add(e.Candidate, e.port)
 	}
-	return found
+	return len(found) > 0
 }

@@ -23,11 +23,20 @@ func TestParseFormats(t *testing.T) {
 		"paid list, odd password": {"8.8.8.8:8080:user:p@ss:w/rd", []string{"user:p@ss:w/rd@8.8.8.8:8080"}},
 		"credentials first":       {"user:pass:8.8.8.8:8080", []string{"user:pass@8.8.8.8:8080"}},
 		"at the end":              {"8.8.8.8:8080@user:pass", []string{"user:pass@8.8.8.8:8080"}},
-		"name":                    {"gate1.proxy.io:7000", []string{"gate1.proxy.io:7000"}},
-		"IPv6":                    {"[2606:4700::1111]:8080", []string{"[2606:4700::1111]:8080"}},
-		"IPv6 with scheme":        {"socks5://[2606:4700::1111]:8080", []string{"socks5://[2606:4700::1111]:8080"}},
-		"v4 in v6":                {"[::ffff:8.8.8.8]:80", []string{"8.8.8.8:80"}},
-		"JSON, port as string":    {`{"ip":"8.8.8.8","port":"8080"}`, []string{"8.8.8.8:8080"}},
+		"at the end, number":      {"8.8.8.8:8080@user:12", []string{"user:12@8.8.8.8:8080"}},
+		"escapes only in a URL": {"8.8.8.8:80:u:%41\nv:%41:8.8.8.8:80\nw:%41@8.8.8.8:80\n8.8.8.8:80@x:%41\nsocks5://8.8.8.8:80:y:%41\nhttp://z:%41@8.8.8.8:80",
+			[]string{"u:%41@8.8.8.8:80", "v:%41@8.8.8.8:80", "w:%41@8.8.8.8:80", "x:%41@8.8.8.8:80", "socks5://y:%41@8.8.8.8:80", "http://z:A@8.8.8.8:80"}},
+		"paid list with scheme":          {"socks5://8.8.8.8:1080:user:p@ss:w/rd#1?2", []string{"socks5://user:p@ss:w/rd#1?2@8.8.8.8:1080"}},
+		"paid list, address in password": {"8.8.8.8:8080:user:p@ss.io:12", []string{"user:p@ss.io:12@8.8.8.8:8080"}},
+		"URL with a path":                {"http://u:p@8.8.8.8:80/a?b#c", []string{"http://u:p@8.8.8.8:80"}},
+		"paid list with country":         {"8.8.8.8:8080:user:pass BG socks5", []string{"socks5://user:pass@8.8.8.8:8080 BG"}},
+		"paid list with IPv6":            {"[2606:4700::1111]:80:u:p:w\nu:p:[2606:4700::2222]:80\n[2606:4700::3333]:80@u:p", []string{"u:p:w@[2606:4700::1111]:80", "u:p@[2606:4700::2222]:80", "u:p@[2606:4700::3333]:80"}},
+		"text before a login":            {"HTTP: u:p@8.8.8.8:80", []string{"u:p@8.8.8.8:80"}},
+		"name":                           {"gate1.proxy.io:7000", []string{"gate1.proxy.io:7000"}},
+		"IPv6":                           {"[2606:4700::1111]:8080", []string{"[2606:4700::1111]:8080"}},
+		"IPv6 with scheme":               {"socks5://[2606:4700::1111]:8080", []string{"socks5://[2606:4700::1111]:8080"}},
+		"v4 in v6":                       {"[::ffff:8.8.8.8]:80", []string{"8.8.8.8:80"}},
+		"JSON, port as string":           {`{"ip":"8.8.8.8","port":"8080"}`, []string{"8.8.8.8:8080"}},
 		"JSON, port as number": {`[{"host":"8.8.8.8","port":8080,"protocol":"SOCKS5","username":"u","password":"p","country":"BG"}]`,
 			[]string{"socks5://u:p@8.8.8.8:8080 BG"}},
 		"JSON of any nesting": {`{"status":1,"data":{"list":[{"x":[{"addr":"8.8.8.8","port":80}]},{"proxy":"socks4://9.9.9.9:1080"}]}}`,
@@ -143,12 +152,14 @@ func TestRejectsAreCounted(t *testing.T) {
 		"8.8.8.8:0": BadPort, "8.8.8.8:65536": BadPort, "999.1.1.1:80": BadAddress, "http://localhost:80": SingleLabel,
 		"8.8.8.8:80\n8.8.8.8:80": Duplicate, "hello world": Unparsed, "1.2.3.0/30:80": Unparsed, strings.Repeat("x", 5000): LongLine,
 		"8.8.8.8:80\n8.8.4.4:80\n9.9.9.9:80": Capped,
+		"user:a b@8.8.8.8:80":                Unparsed, "user:a,b:c@8.8.8.8:80": Unparsed, "http://user:a\"b@8.8.8.8:80": Unparsed, "user:a b:c:8.8.8.8:80": Unparsed,
+		"8.8.8.8:80:user:a b": Unparsed, "8.8.8.8:80@user:a,b": Unparsed, "socks5://8.8.8.8:80:user:a\tb": Unparsed, `["8.8.8.8:80:user:a b"]`: Unparsed,
 	} {
 		t.Run(fmt.Sprintf("%.20s", text), func(t *testing.T) {
 			t.Parallel()
 			parsed, err := Parse(strings.NewReader(text), Options{Max: 2})
-			if err != nil || parsed.Rejects[want] != 1 {
-				t.Errorf("%.40q: got %v and %v, want one %s", text, parsed.Rejects, parsed.Candidates, want)
+			if err != nil || parsed.Rejects[want] != 1 || len(parsed.Candidates) > 2 || want == Unparsed && len(parsed.Candidates) > 0 {
+				t.Errorf("%.40q: got %v and %d candidates, want one %s", text, parsed.Rejects, len(parsed.Candidates), want)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ const (
 	Closed         Reason = "closed"          // the proxy closes the connection before it has responded
 	Garbage        Reason = "garbage"         // the response violates the protocol
 	AuthRequired   Reason = "auth_required"   // the proxy requires credentials and received none
-	AuthRejected   Reason = "auth_rejected"   // the proxy rejects the credentials
+	AuthRejected   Reason = "auth_rejected"   // the proxy or its protocol rejects the credentials
 	Denied         Reason = "denied"          // the proxy forbids this use
 	Upstream       Reason = "upstream"        // the proxy reports that the target is unreachable
 	TLS            Reason = "tls"             // the TLS handshake with the proxy failed

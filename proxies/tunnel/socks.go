@@ -17,7 +17,7 @@ import (
 func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 	user, password, authorized := d.credentials()
 	if len(user) > 255 || len(password) > 255 {
-		return &Error{Reason: Unsupported, Detail: "credentials exceed the SOCKS5 limit of 255 bytes"}
+		return &Error{Reason: AuthRejected, Detail: "credentials exceed the SOCKS5 limit of 255 bytes"}
 	}
 	greeting := []byte{5, 1, 0}
 	if authorized {
@@ -144,7 +144,7 @@ func (d *Dialer) resolve4(ctx context.Context, host string) (netip.Addr, error) 
 func (d *Dialer) socks4(conn *Conn, ip netip.Addr, host string, port uint16) error {
 	user, _, _ := d.credentials()
 	if strings.ContainsRune(user, 0) || len(user) > 255 {
-		return &Error{Reason: Unsupported, Detail: "SOCKS4 does not support this user name"}
+		return &Error{Reason: AuthRejected, Detail: "SOCKS4 does not support this user name"}
 	}
 	byName := d.Proxy.Scheme == "socks4a" // this includes literal addresses, which the proxy parses
 	if byName {

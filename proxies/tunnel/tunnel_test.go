@@ -102,6 +102,8 @@ func TestTunnelErrorsHaveReasons(t *testing.T) {
 		"connection closed":       {"socks5://%s", func(in *bufio.Reader, _ io.Writer) { _, _ = in.ReadByte() }, tunnel.Closed},
 		"SOCKS5 requires auth":    {"socks5://%s", answer("\x05\xff"), tunnel.AuthRequired},
 		"SOCKS5 rejects auth":     {"socks5://u:p@%s", answer("\x05\x02\x01\x01"), tunnel.AuthRejected},
+		"SOCKS5 long password":    {"socks5://u:" + strings.Repeat("p", 256) + "@%s", answer("\x05\xff"), tunnel.AuthRejected},
+		"SOCKS4 long user":        {"socks4://" + strings.Repeat("u", 256) + "@%s", answer(""), tunnel.AuthRejected},
 		"SOCKS5 not allowed":      {"socks5://%s", answer("\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Denied},
 		"SOCKS5 refused target":   {"socks5://%s", answer("\x05\x00\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Upstream},
 		"SOCKS4 rejected":         {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), tunnel.Upstream},
@@ -115,7 +117,7 @@ func TestTunnelErrorsHaveReasons(t *testing.T) {
 			if test.want == tunnel.Timeout {
 				d.HandshakeTimeout = 100 * time.Millisecond
 			}
-			conn, err := d.DialContext(t.Context(), "tcp", "target.example:80")
+			conn, err := d.DialContext(t.Context(), "tcp", "8.8.8.8:80")
 			if got := tunnel.ReasonOf(err); got != test.want {
 				t.Errorf("got %q (%v) want %q", got, err, test.want)
 			}
