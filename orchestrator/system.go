@@ -29,6 +29,7 @@ import (
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/polite"
 	"muster/tasks"
 	"muster/tasks/limit"
 	"muster/tasks/metrics"
@@ -277,7 +278,7 @@ func (s *System) unproxied(ctx context.Context) (bool, error) {
 func (s *System) transport(def *definition.Definition) http.RoundTripper {
 	fallback := proxies.Fallback(config.PoolFallback(cmp.Or(def.Proxy.Fallback, s.cfg().Proxies.Fallback)))
 	return s.Pool.Transport(def.Site, proxies.TransportOptions{
-		Fallback: fallback, PickOptions: proxies.PickOptions{Wait: def.Proxy.Wait},
+		Fallback: fallback, PickOptions: proxies.PickOptions{Wait: def.Proxy.Wait}, Again: polite.Again,
 		Direct: fetch.DirectTransport(fetch.FilterFor(def, s.cfg().Network.Filter())),
 	})
 }

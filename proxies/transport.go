@@ -41,6 +41,9 @@ type TransportOptions struct {
 	Direct http.RoundTripper
 	// KeepEncoding keeps bodies compressed as received, for forwarding. Defaults to false.
 	KeepEncoding bool
+	// Again is called before a request that the site may have received is sent through another proxy. It waits for the
+	// pace of the site; an error ends the attempts. Defaults to no wait.
+	Again func(context.Context) error
 	// Bans reports whether a response header means that the site bans the proxy. Defaults to status 403.
 	Bans func(*http.Response) bool
 }
@@ -116,6 +119,7 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 	a := newAttempts(t.options.PickOptions, t.options.Fallback, tries)
 	a.pick.Filter.Connect = a.pick.Filter.Connect || request.URL.Scheme == "https"
 	a.pick.Filter.Plain = a.pick.Filter.Plain || request.URL.Scheme == "http"
+	received := false // the site may have received the last attempt
 	for sent := false; a.triesLeft > 0; sent = true {
 		if sent && !canRepeat(request) {
 			break
@@ -124,6 +128,12 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		if err != nil {
 			a.noProxy(err)
 			break
+		}
+		if received && t.options.Again != nil {
+			if err := t.options.Again(request.Context()); err != nil {
+				lease.Release()
+				break
+			}
 		}
 		response, verdict, err := t.sendOnce(request, s, lease)
 		switch verdict {
@@ -136,6 +146,7 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 			settle(a.suspects, false)
 			return nil, closeBody(request, err)
 		}
+		received = verdict == verdictUnknown
 		a.fail(lease, verdict, response, err)
 	}
 

@@ -2,6 +2,7 @@ package proxies
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -179,6 +180,41 @@ func TestRetryWithAnotherProxy(t *testing.T) {
 			}
 			if good, there, _ := b.health(t, ids[1], "shop"); good.Fails != 0 || there.Requests != 1 || there.OK <= 0.5 {
 				t.Errorf("got %+v %+v for the good proxy, want a success and no failures", good, there)
+			}
+		})
+	}
+}
+
+// Between requests that the site may have received, the transport waits for the pace of the site.
+func TestRepeatsKeepThePace(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind  proxytest.Kind
+		limit int // number of allowed repetitions
+		want  string
+	}{
+		"the site fails":    {proxytest.Elite, 9, "request again request again request"},
+		"the wait ends":     {proxytest.Elite, 1, "request again request"},
+		"the proxy refuses": {proxytest.WantsAuth, 9, "request again request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var steps []string
+			b := newBench(t, func(http.ResponseWriter, *http.Request) {
+				steps = append(steps, "request")
+				panic(http.ErrAbortHandler)
+			}, nil)
+			ids := b.add(t, proxytest.Options{Kind: test.kind}, proxytest.Options{Kind: proxytest.Elite}, proxytest.Options{Kind: proxytest.Elite})
+			again := func(context.Context) error {
+				if len(steps)/2 == test.limit {
+					return context.DeadlineExceeded
+				}
+				steps = append(steps, "again")
+				return nil
+			}
+			_, _, err := get(t, b.pool.Transport("shop", TransportOptions{PickOptions: b.first(ids[0]), Again: again}), "https://example.com/")
+			if got := strings.Join(steps, " "); got != test.want || err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %s and %v, want %s and the error of the site", got, err, test.want)
 			}
 		})
 	}

@@ -31,10 +31,24 @@ func (p *pace) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, patient := ctx.Value(patientKey{}).(bool); patient || req.Response != nil { // or a redirect
 		patience = forever
 	}
-	if err := p.turn(ctx, p.cfg.Key(req.URL), interval, patience); err != nil {
+	key := p.cfg.Key(req.URL)
+	if err := p.turn(ctx, key, interval, patience); err != nil {
 		return nil, err
 	}
-	return p.next.RoundTrip(req)
+	again := func(ctx context.Context) error { return p.turn(ctx, key, interval, forever) }
+	return p.next.RoundTrip(req.WithContext(context.WithValue(ctx, againKey{}, again)))
+}
+
+// againKey is the context key for Again: a func(context.Context) error.
+type againKey struct{}
+
+// Again waits until a request that the clock has allowed may be sent again. Transports below the clock call it before they repeat
+// a request that the server may have received, for example through another proxy. ctx is the context of the request.
+func Again(ctx context.Context) error {
+	if again, ok := ctx.Value(againKey{}).(func(context.Context) error); ok {
+		return again(ctx)
+	}
+	return nil
 }
 
 // forever is a patience that only the context limits.

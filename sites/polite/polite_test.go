@@ -128,6 +128,34 @@ func TestHoldStopsWaitingRequests(t *testing.T) {
 	})
 }
 
+// A transport below the clock repeats a request at its pace.
+func TestRepeatedRequestsPassTheClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{}
+		rt := polite.New(repeater{n}, polite.Config{Key: host, Clock: &polite.LocalClock{}, Interval: func() time.Duration { return time.Minute }})
+		if err := get(t.Context(), rt, "http://shop.example/a"); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := n.asked(), "/a /a"; got != want || n.times[1].Sub(n.times[0]) != time.Minute {
+			t.Errorf("got requests for %s at %v, want %s in a minute", got, n.times, want)
+		}
+	})
+}
+
+// repeater sends each request twice.
+type repeater struct{ next http.RoundTripper }
+
+func (r repeater) RoundTrip(req *http.Request) (*http.Response, error) {
+	if _, err := r.next.RoundTrip(req); err != nil {
+		return nil, err
+	}
+	if err := polite.Again(req.Context()); err != nil {
+		return nil, err
+	}
+	return r.next.RoundTrip(req)
+}
+
 // A request that waits for another request's robots.txt stops when its context is done.
 func TestWaitForRobotsEndsWithTheContext(t *testing.T) {
 	t.Parallel()
