@@ -2,16 +2,12 @@ package proxies
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"muster/internal/atomicfile"
-	"muster/proxies/source"
-	"muster/proxies/tunnel"
 )
 
 // Export writes the usable proxies of the pool to files in dir, in the given formats or in all of Formats. Proxies
@@ -72,24 +68,4 @@ func exportProxies(ctx context.Context, p *Pool) ([]Proxy, error) {
 		list[i] = m.Proxy
 	}
 	return list, nil
-}
-
-// ReadExport reads a live_proxies.json, for example from another host. A missing file is an error.
-func ReadExport(path string) ([]Proxy, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read exported proxies: %w", err)
-	}
-	defer f.Close()
-	var proxies []Proxy
-	if err := json.NewDecoder(f).Decode(&proxies); err != nil {
-		return nil, fmt.Errorf("read exported proxies: %s is corrupt: %w", path, err)
-	}
-	for i, p := range proxies {
-		if err := tunnel.CheckTarget(p.URL().Host); err != nil || !slices.Contains(source.Protocols, p.Protocol) {
-			return nil, fmt.Errorf("read exported proxies: %s is corrupt: entry %d is not a valid proxy", path, i+1)
-		}
-		proxies[i].ID = proxyID(p)
-	}
-	return proxies, nil
 }

@@ -41,12 +41,6 @@ func FormatNames() []string {
 	return names
 }
 
-// removedFormats maps removed formats to their replacements.
-var removedFormats = map[string]string{
-	"http": "text", "https": "text", "socks4": "text", "socks5": "text",
-	"proxychains": "muster proxies serve", "pac": "muster proxies serve", "clash": "muster proxies serve",
-}
-
 // FormatsOf returns the formats with the given names, or all formats if there are none.
 func FormatsOf(names []string) ([]Format, error) {
 	if len(names) == 0 {
@@ -55,14 +49,10 @@ func FormatsOf(names []string) ([]Format, error) {
 	var list []Format
 	for _, name := range names {
 		at := slices.IndexFunc(Formats, func(f Format) bool { return f.Name == name })
-		switch {
-		case at >= 0:
-			list = append(list, Formats[at])
-		case removedFormats[name] != "":
-			return nil, fmt.Errorf("format %q was removed; use %s", name, removedFormats[name])
-		default:
+		if at < 0 {
 			return nil, fmt.Errorf("unknown format %q; use one of %s", name, strings.Join(FormatNames(), ", "))
 		}
+		list = append(list, Formats[at])
 	}
 	return list, nil
 }

@@ -43,7 +43,6 @@ type Proxy struct {
 	LatencyMS float64            `json:"latency_ms,omitzero"` // to the first byte, including connection and handshake
 	CheckedAt time.Time          `json:"checked_at,omitzero"`
 	Sources   []string           `json:"sources,omitempty"`
-	Tier      int                `json:"tier,omitzero"`
 }
 
 // proxyOf returns the pool member for a result, which must be alive.
@@ -96,9 +95,7 @@ func (p Proxy) GoString() string { return fmt.Sprintf("proxies.Proxy(%s)", p) }
 func (p Proxy) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 // Usable reports whether the proxy hides our address. A proxy of unknown anonymity is usable.
-func (p Proxy) Usable() bool {
-	return !strings.EqualFold(p.Anonymity, probe.Transparent) && p.Anonymity != "1"
-}
+func (p Proxy) Usable() bool { return p.Anonymity != probe.Transparent }
 
 // onlyHTTPS reports whether the proxy supports only https: it tunnels to port 443 only and alters forwarded
 // responses.
@@ -113,8 +110,6 @@ type Filter struct {
 	Connect    bool     // it is not known to reject tunnels
 	Plain      bool     // it is not known to reject plain HTTP
 	MaxLatency time.Duration
-	ExcludeASN []uint
-	MaxTier    int  // maximum tier, unless 0
 	Banned     bool // includes proxies banned from all sites; for lists only, picks never return them
 }
 
@@ -133,10 +128,6 @@ func (f *Filter) matches(p *Proxy) bool {
 	case len(f.Protocols) > 0 && !slices.Contains(f.Protocols, p.Protocol):
 		return false
 	case len(f.Countries) > 0 && !slices.Contains(f.Countries, p.Country):
-		return false
-	case len(f.ExcludeASN) > 0 && slices.Contains(f.ExcludeASN, p.ASN):
-		return false
-	case f.MaxTier > 0 && p.Tier > f.MaxTier:
 		return false
 	}
 	return f.MaxLatency == 0 || p.LatencyMS > 0 && p.LatencyMS <= float64(f.MaxLatency)/float64(time.Millisecond)

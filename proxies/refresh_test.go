@@ -168,7 +168,7 @@ func TestRefreshWorld(t *testing.T) {
 			t.Errorf("%v must not be in the pool", m.Proxy)
 		}
 	}
-	exported, err := ReadExport(filepath.Join(f.dir, ExportJSON))
+	exported, err := readExport(f.dir)
 	if err != nil || len(exported) != usable || slices.ContainsFunc(exported, func(p Proxy) bool { return !p.Usable() }) {
 		t.Errorf("exported %d proxies, %v, want %d usable ones", len(exported), err, usable)
 	}
@@ -217,7 +217,7 @@ func TestRefreshRechecksMembers(t *testing.T) {
 			t.Errorf("key %s: got %q want %q", name, got, want)
 		}
 	}
-	if exported, err := ReadExport(filepath.Join(f.dir, ExportJSON)); err != nil || len(exported) != 1 {
+	if exported, err := readExport(f.dir); err != nil || len(exported) != 1 {
 		t.Errorf("the file has %d proxies, %v, want the old one", len(exported), err)
 	}
 }

@@ -48,8 +48,6 @@ type Config struct {
 	Idle time.Duration
 	// MaxConns is the maximum number of client connections. Defaults to 4096.
 	MaxConns int
-	// ShowProxy adds the header X-Proxy-Id to plain HTTP responses. Defaults to false.
-	ShowProxy bool
 	// Logger defaults to none.
 	Logger *slog.Logger
 }

@@ -133,9 +133,6 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, options proxie
 			if sent != nil && !sent.done.Load() || len(r.TransferEncoding) > 0 {
 				w.Header().Set("Connection", "close")
 			}
-			if used, ok := proxies.Used(response); ok && g.cfg.ShowProxy {
-				response.Header.Set("X-Proxy-Id", used.ID)
-			}
 			return nil
 		},
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { g.fail(w, r, err) },

@@ -37,9 +37,9 @@ func (f *finding) add(kind, detail string) {
 // checks are the results of the checks of a candidate through which the judge is reachable. Checks that do not apply
 // are zero.
 type checks struct {
-	page, missing         finding // existing and missing pages arrive unmodified
-	again                 finding // responses do not come from a cache
-	secure, connect, ipv6 finding // TLS, tunnels and IPv6 targets work
+	page, missing   finding // existing and missing pages arrive unmodified
+	again           finding // responses do not come from a cache
+	secure, connect finding // TLS and tunnels work
 }
 
 // finish completes the result of a candidate through which the judge was reached by m; first is the echo of that
@@ -91,16 +91,13 @@ func (p *Prober) check(ctx context.Context, c source.Candidate, m mode, judged *
 	if m.forward {
 		run(&found.connect, func() finding { return p.checkEcho(ctx, c, tunnelMode, judged.judge) })
 	}
-	if judged.judge6 != nil {
-		run(&found.ipv6, func() finding { return p.checkEcho(ctx, c, m, *judged.judge6) })
-	}
 	group.Wait()
 	return found
 }
 
 // localError returns the local failure that prevented a check, or nil.
 func (f *checks) localError() error {
-	for _, one := range []finding{f.page, f.missing, f.again, f.secure, f.connect, f.ipv6} {
+	for _, one := range []finding{f.page, f.missing, f.again, f.secure, f.connect} {
 		if tunnel.IsLocal(one.err) {
 			return one.err
 		}
@@ -112,7 +109,6 @@ func (f *checks) localError() error {
 func (f *checks) capabilities(m mode, can *Capabilities) {
 	can.Connect = !m.forward || f.connect.ok || f.secure.ok
 	can.HTTPS = f.secure.ok
-	can.IPv6 = f.ipv6.ok
 }
 
 // exits returns the exit addresses of the candidate, of the same family as the first one.

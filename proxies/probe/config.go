@@ -15,8 +15,8 @@ import (
 
 // Config configures a Prober.
 type Config struct {
-	// Judges are the URLs of judges, such as http://host:port. The first reachable one is used. A judge with an IPv6
-	// address also tests the IPv6 support of candidates. Required unless Target is set.
+	// Judges are the URLs of judges, such as http://host:port. The first reachable one is used.
+	// Required unless Target is set.
 	Judges []string
 	// Key is the signing key of the judges. Defaults to none.
 	Key string

@@ -23,7 +23,6 @@ type judge struct {
 // judgeState is the result of querying the judges directly. It is immutable.
 type judgeState struct {
 	judge    judge
-	judge6   *judge // a judge with an IPv6 address, or nil
 	baseline *Echo
 	real     []netip.Addr
 }
@@ -36,16 +35,6 @@ func (p *Prober) Start(ctx context.Context) error {
 	}
 	_, err := p.judgeSince(ctx, time.Now())
 	return err
-}
-
-// RealAddresses returns our addresses as seen by the judges. It is empty before Start.
-func (p *Prober) RealAddresses() []netip.Addr {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.current == nil {
-		return nil
-	}
-	return slices.Clone(p.current.real)
 }
 
 // judgeSince returns the state of judges that were queried after since.
@@ -97,9 +86,6 @@ func (p *Prober) queryJudges(ctx context.Context) (*judgeState, error) {
 		}
 		if found.baseline == nil {
 			found.judge, found.baseline = j, echo
-		}
-		if addr, err := netip.ParseAddr(j.host); err == nil && addr.Is6() && found.judge6 == nil {
-			found.judge6 = &j
 		}
 	}
 	if found.baseline == nil {

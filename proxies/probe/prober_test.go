@@ -242,32 +242,6 @@ func TestSecondJudgeTakesOver(t *testing.T) {
 	}
 }
 
-// A judge with an IPv6 address tests the IPv6 support of proxies.
-func TestIPv6Judge(t *testing.T) {
-	t.Parallel()
-	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
-		t.Skip("IPv6 loopback is not available")
-	} else {
-		l.Close()
-	}
-	judge := startJudge(t, probe.JudgeConfig{Listen: []string{"127.0.0.1:0", "[::1]:0"}})
-	for kind, want := range map[proxytest.Kind]bool{proxytest.SOCKS5: true, proxytest.SOCKS4: false, proxytest.Elite: true} {
-		p := start(t, proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(1)})
-		cfg := patient(judge, "")
-		if kind == proxytest.SOCKS4 { // waits for the rest of a SOCKS5 greeting
-			cfg = probe.Config{Judges: judge.URLs}
-		}
-		prober := newProber(t, cfg)
-		r, err := prober.Probe(t.Context(), candidate(p, p.URL.Scheme))
-		if err != nil || !r.Accepted() || r.Can.IPv6 != want {
-			t.Errorf("%s: got %+v %v, want IPv6 %t", kind, r, err, want)
-		}
-		if got := prober.RealAddresses(); len(got) != 2 {
-			t.Errorf("got real addresses %v, want one of each family", got)
-		}
-	}
-}
-
 // TotalTimeout limits the other timeouts. Invalid values are rejected.
 func TestTotalTimeoutLimitsOtherTimeouts(t *testing.T) {
 	t.Parallel()

@@ -78,7 +78,6 @@ type Capabilities struct {
 	// HTTPSUnknown means that HTTPS could not be tested: the proxy refuses tunnels to the judge's TLS port, which is
 	// not 443, or the judge does not support TLS.
 	HTTPSUnknown bool `json:"https_unknown,omitzero"`
-	IPv6         bool `json:"ipv6,omitzero"` // IPv6 targets are reachable
 	Auth         bool `json:"auth,omitzero"` // it accepted the credentials
 }
 
