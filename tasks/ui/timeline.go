@@ -25,7 +25,7 @@ type row struct {
 	Height int
 	Bars   []bar
 	Waited time.Duration // mean wait of its tasks for a worker; negative if none was ready
-	Ran    time.Duration // the longest run; negative if there was none
+	Ran    time.Duration // the longest attempt, with its pauses; negative if there was none
 }
 
 // A bar is a phase of a task or, in a row with many tasks, a column with the number of concurrent tasks.
@@ -114,8 +114,10 @@ func phases(n *tasktype.Node, sent, end time.Time) (out []phase) {
 		add(earlier, end)
 		return out
 	}
-	add(earlier, n.Started)
-	at = n.Started
+	if n.Attempts > 1 { // else the earlier runs have returned early, or died with their worker: they belong to the last one
+		add(earlier, n.Started)
+		at = n.Started
+	}
 	switch {
 	case !n.Opened.IsZero():
 		out = append(out, phase{forPerson, at, end})

@@ -41,8 +41,14 @@ func TestPhases(t *testing.T) {
 		}), "others 0-1 worker 1-3 person 3-9 succeeded 9-9"},
 		"waiting for a retry": {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Due = tasktype.Retry, at(3), at(30), at(400) }),
 			"others 0-1 worker 1-3 earlier 3-100"},
-		"failed in the third attempt": {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Ended = tasktype.Failed, at(3), at(30), at(31) }),
+		"failed in the third attempt": {node(func(n *tasktype.Node) {
+			n.Status, n.Attempts, n.First, n.Started, n.Ended = tasktype.Failed, 3, at(3), at(30), at(31)
+		}),
 			"others 0-1 worker 1-3 earlier 3-30 failed 30-31"},
+		"returned early twice": {node(func(n *tasktype.Node) {
+			n.Status, n.Attempts, n.Runs, n.First, n.Started, n.Ended = tasktype.Success, 1, 3, at(3), at(30), at(31)
+		}),
+			"others 0-1 worker 1-3 succeeded 3-31"},
 		"failed before the first run": {node(func(n *tasktype.Node) { n.Status, n.Ended = tasktype.Failed, at(7) }), "others 0-1 worker 1-7 failed 7-7"},
 		"revoked while running":       {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Ended = tasktype.Revoked, at(3), at(3), at(9) }), "others 0-1 worker 1-3 revoked 3-9"},
 		"running plan": {node(func(n *tasktype.Node) {
