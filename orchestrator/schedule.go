@@ -69,7 +69,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) error {
 	add := func(name string, every time.Duration, refresh func() tasks.Work) error {
 		return s.AddFunc(name, "@every "+every.String(), func(time.Time) tasks.Work { return refresh() },
-			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every))
+			tasks.Name(proxies.RefreshName), tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every))
 	}
 	if every := cfg.RecheckEvery; every > 0 && cfg.CanCheck() {
 		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func(time.Time) tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{Archived: true}) },

@@ -31,6 +31,9 @@ import (
 	"muster/tasks"
 )
 
+// RefreshName is the name of refreshes among the workflows.
+const RefreshName = "proxies"
+
 // ProgressPrefix is the prefix of the progress keys of a refresh.
 const ProgressPrefix = "proxy_refresh"
 

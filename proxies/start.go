@@ -34,7 +34,7 @@ func (s *Service) StartRefresh(ctx context.Context) (id string, err error) {
 	if len(settings.Sources) == 0 {
 		return "", ErrNoSources
 	}
-	return s.start(ctx, s.Refresh(ctx, settings.Sources...), tasks.ProgressKeys(ProgressPrefix),
+	return s.start(ctx, s.Refresh(ctx, settings.Sources...), tasks.Name(RefreshName), tasks.ProgressKeys(ProgressPrefix),
 		tasks.Unique(ProgressPrefix, cmp.Or(settings.RefreshTimeout, time.Hour)))
 }
 

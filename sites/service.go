@@ -353,10 +353,10 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	return run, err
 }
 
-// SendOptions returns the options for sending a scrape of a site: progress keys with the prefix scrape_{site}, and one job per
-// site at a time.
+// SendOptions returns the options for sending a scrape of a site: its name, progress keys with the prefix scrape_{site}, and one
+// job per site at a time.
 func (s *Service) SendOptions(name string) []tasks.SendOption {
-	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
+	return []tasks.SendOption{tasks.Name(name), tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
 }
 
 // ProgressPrefix returns the prefix of the progress keys of a site's jobs.

@@ -158,7 +158,8 @@ func (s *taskRunner) sendTask(ctx context.Context, h *assigned) (json.RawMessage
 		queue = live[i].queue
 	}
 	task := tasks.New[json.RawMessage, json.RawMessage](name)
-	sent, err := task.S(input).Send(ctx, s.cfg.Client, tasks.ID(runID(h)), tasks.Queue(queue), tasks.Retention(keepTask), tasks.Headers(tracing.Headers(ctx)),
+	sent, err := task.S(input).Send(ctx, s.cfg.Client, tasks.ID(runID(h)),
+		tasks.Name(h.Stage+" "+h.JobID), tasks.Queue(queue), tasks.Retention(keepTask), tasks.Headers(tracing.Headers(ctx)),
 		tasks.Timeout(max(h.Deadline.Sub(h.Begun), time.Second)))
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		return nil, err
