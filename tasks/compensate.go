@@ -13,8 +13,7 @@ import (
 // Compensate runs step, then the signature that rest returns for it, and yields the value of that. If rest fails, undo
 // runs on the value of step, and afterwards the workflow continues with the failure of rest; if undo fails too, with
 // the failure of undo. Nothing is undone if step itself fails. Nested calls undo their steps in reverse order, each once
-// the later ones are undone. The [Failure] of the workflow then has the task "muster.compensate", the code of the failed
-// step, and a message that names the step:
+// the later ones are undone. [Client.Retry] runs a step again that was undone, and keeps the node that has undone it:
 //
 //	trip := tasks.Compensate(Flight.S(who), CancelFlight, func(f tasks.Signature[Seat]) tasks.Signature[Trip] {
 //		return tasks.Compensate(tasks.Chain(f, Hotel), CancelHotel, func(h tasks.Signature[Room]) tasks.Signature[Trip] {
@@ -38,7 +37,7 @@ func Compensate[A, U, B any](step Signature[A], undo Task[A, U], rest func(step 
 	return Chain(Join(step, outcome), Bind(decide, g.Specs[0]))
 }
 
-const compensateTask = "muster.compensate"
+const compensateTask = engine.CompensateTask
 
 // bindCompensate binds the task that decides, once the steps after one have ended, whether that step is undone.
 func bindCompensate(m *Mux) {
@@ -53,11 +52,9 @@ func bindCompensate(m *Mux) {
 		case outcome.Err == nil:
 			return engine.HandlerResult{Value: outcome.Value}, nil
 		case undo.Task == "": // it has run
-			message := outcome.Err.Error()
-			if outcome.Err.Task == compensateTask { // of a nested step: it begins with the name of the task that failed
-				message = outcome.Err.Message
-			}
-			return engine.HandlerResult{}, WithCode(outcome.Err.Code, Permanent(errors.New(message)))
+			failure := *outcome.Err
+			failure.Input = nil
+			return engine.HandlerResult{}, &engine.Verdict{Err: &failure, Origin: &failure}
 		}
 		undone := &graph.Sig{Shape: graph.Call, Task: undo.Task, Opts: undo.Opts(), Input: in.First.First}
 		after, err := json.Marshal(input{First: in.First})

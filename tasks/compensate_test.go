@@ -123,10 +123,76 @@ func TestCompensate(t *testing.T) {
 				if strings.HasSuffix(c.message, "refused") && f.Code != "NO" {
 					t.Errorf("%s: got code %s, want the code of the step", c.order, f.Code)
 				}
+				step, _, _ := strings.Cut(c.message, " ")
+				n, err := o.client.Node(t.Context(), run.ID(), f.Node)
+				if f.Task != "order."+step || err != nil || n.Task != f.Task {
+					t.Errorf("%s: got the failure of task %s, node %s (%s), %v, want %s", c.order, f.Task, f.Node, n.Task, err, step)
+				}
 			}
 			if got := o.undone(); !slices.Equal(got, c.undone) {
 				t.Errorf("%s: undone %q, want %q", c.order, got, c.undone)
 			}
+		}
+	})
+}
+
+func TestRetryRepeatsStepsThatAreUndone(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOrders(t, rdb)
+		run, err := order("ship:a").Send(t.Context(), o.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for undone := 1; undone <= 2; undone++ {
+			_, err = run.Wait(limited(t))
+			wantFailure(t, err, "ship refused")
+			if err := run.WaitAll(limited(t)); err != nil {
+				t.Fatal(err)
+			}
+			opts := []tasks.RetryOption{tasks.RetryInput(Ship, "", "a.reserve.charge")}
+			if undone == 1 {
+				opts = nil
+			}
+			if err := run.Retry(t.Context(), opts...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := run.Wait(limited(t)); err != nil || got != "a.reserve.charge.ship" {
+			t.Errorf("got %q, %v, want a shipped order", got, err)
+		}
+		if err := run.WaitAll(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		runs := map[string]int{}
+		nodes, err := o.client.Nodes(t.Context(), run.ID())
+		for _, n := range nodes {
+			if n.Status != tasktype.Success {
+				t.Errorf("got node %+v, want success", n)
+			}
+			if strings.HasPrefix(n.Task, "order.") {
+				runs[n.Task] += n.Runs
+			}
+			if d, err := o.client.Node(t.Context(), run.ID(), n.ID); err != nil || d.Task != n.Task {
+				t.Errorf("node %s: got %+v, %v", n.ID, d, err)
+			}
+		}
+		// release fails in its first attempt.
+		if want := "map[order.charge:3 order.refund:2 order.release:4 order.reserve:3 order.ship:3]"; err != nil || fmt.Sprint(runs) != want {
+			t.Errorf("got runs %v, %v, want %s", runs, err, want)
+		}
+		if p, err := run.Progress(t.Context()); err != nil || p.Done != p.Total || !p.Ended {
+			t.Errorf("got %+v, %v, want all tasks done", p, err)
+		}
+		stuck, err := order("ship:stuck").Send(t.Context(), o.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stuck.WaitAll(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := stuck.Retry(t.Context()); !errors.Is(err, tasks.ErrCompensated) {
+			t.Errorf("retry after a failed refund: got %v, want %v", err, tasks.ErrCompensated)
 		}
 	})
 }

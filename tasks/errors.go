@@ -31,6 +31,8 @@ var (
 	ErrRunning = engine.ErrRunning
 	// ErrRetryInput means that a node cannot get the input of [RetryInput]: it does not run again, or is of another task.
 	ErrRetryInput = engine.ErrRetryInput
+	// ErrCompensated means that a retry would repeat a step of [Compensate] whose compensation has failed.
+	ErrCompensated = engine.ErrCompensated
 	// ErrSucceeded means that the workflow has succeeded, so that there is nothing to retry.
 	ErrSucceeded = engine.ErrSucceeded
 	// ErrDamaged means that the data of the workflow in Redis cannot be decoded, so that it cannot be retried.

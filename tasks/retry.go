@@ -16,12 +16,12 @@ import (
 // anew. So after Retry the workflow is in the state in which these tasks have not begun.
 //
 // The attempts of a task start at 1 again. Tasks that can run at once do so without their [In]; [At] and [Expires] apply. A
-// task that has returned a plan does not run again unless its input changes: the failed tasks of the plan do. Retry undoes nothing: compensations that have run stay in
-// effect. A unique key that no other workflow has taken blocks again for the rest of its time.
+// task that has returned a plan does not run again unless its input changes: the failed tasks of the plan do. A step of
+// [Compensate] that was undone runs again, and so do the tasks that depend on it. A unique key that no other workflow has taken blocks again for the rest of its time.
 //
 // Retry needs no worker. It is possible until the retention of the failure is over; see [FailureRetention]. It returns
 // [ErrUnknown] for an unknown workflow, [ErrRunning] for one that runs, [ErrSucceeded] for one with the status SUCCESS unless
-// it was cancelled, [ErrRevoked] for one that [Client.Revoke] stopped, [ErrDamaged], and [ErrRetryInput] for an invalid [RetryInput]. Of several calls at once, one has
+// it was cancelled, [ErrRevoked] for one that [Client.Revoke] stopped, [ErrDamaged], [ErrCompensated] if a step would run again whose compensation has failed, and [ErrRetryInput] for an invalid [RetryInput]. Of several calls at once, one has
 // an effect and the others return ErrRunning.
 func (c *Client) Retry(ctx context.Context, id string, opts ...RetryOption) error {
 	var inputs []engine.Corrected

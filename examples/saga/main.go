@@ -73,4 +73,4 @@ func main() {
 // room 312 for Ann
 // cancelled room 312
 // cancelled flight AF17
-// task muster.compensate failed: task car.book failed: no car is left for Ann
+// task car.book failed: no car is left for Ann

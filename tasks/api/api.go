@@ -147,6 +147,7 @@ var known = []httpproblem.Known{
 	{Err: tasks.ErrTooManyTicks, Status: http.StatusConflict, Code: "too_many_ticks"},
 	{Err: tasks.ErrUnknown, Status: http.StatusNotFound, Code: "workflow_not_found"},
 	{Err: tasks.ErrRunning, Status: http.StatusConflict, Code: "workflow_running"},
+	{Err: tasks.ErrCompensated, Status: http.StatusConflict, Code: "compensation_failed"},
 	{Err: tasks.ErrSucceeded, Status: http.StatusConflict, Code: "workflow_succeeded"},
 	{Err: tasks.ErrDamaged, Status: http.StatusConflict, Code: "workflow_damaged"},
 	{Err: tasks.ErrEnded, Status: http.StatusConflict, Code: "workflow_ended"},

@@ -46,7 +46,7 @@ func (s *site) actions() map[string]webui.Action {
 			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 				err := s.client.Retry(ctx, r.PathValue("id"))
 				switch {
-				case errors.Is(err, tasks.ErrRevoked), errors.Is(err, tasks.ErrSucceeded), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrRetryInput):
+				case errors.Is(err, tasks.ErrRevoked), errors.Is(err, tasks.ErrSucceeded), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrCompensated), errors.Is(err, tasks.ErrRetryInput):
 					err = webui.Invalid("%v", err)
 				case errors.Is(err, tasks.ErrRunning):
 					err = nil // the page of the workflow shows that

@@ -44,7 +44,14 @@ func (f *Failures) Of(ctx context.Context, client *tasks.Client, w tasktype.Work
 	}
 	reading, cancel := context.WithTimeout(ctx, failureTime)
 	defer cancel()
-	_, err := tasks.Attach[any](client, w.ID).Wait(reading)
+	attached := tasks.Attach[any](client, w.ID)
+	p, err := attached.Progress(reading)
+	if err == nil && !p.Ended {
+		return tasktype.Failure{}, nil // retried since the listing: a wait would last
+	}
+	if err == nil {
+		_, err = attached.Wait(reading)
+	}
 	failure, ok := errors.AsType[*tasks.Failure](err)
 	switch {
 	case ok:

@@ -113,7 +113,7 @@ func (a callResult) under(cause error) callResult {
 		return callResult{ended: cause}
 	case errors.Is(cause, tasktype.ErrCancelled):
 		code, _ := cancelledNode(cause)
-		a.err.marks = marks{code: code, permanent: true}
+		a.err.marks = marks{code: code, origin: a.err.origin, permanent: true}
 	}
 	return a
 }

@@ -96,6 +96,9 @@ func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*st
 		name := nid.String()
 		n := nodeInfo(g, nid, w.fields, w.Created, running[name])
 		n.Needs, n.Side = needs[name], !results[nid.Scope][nid.Index]
+		if planned, ok := w.past(nid); ok && strings.Count(nid.Scope, ":") == strings.Count(planned.Scope, ":") {
+			n.Within = planned.String()
+		}
 		external[name] = n.Queue != "" && g.Specs[g.Nodes[nid.Index].Spec].External
 		out = append(out, n)
 	}
@@ -135,7 +138,9 @@ func (w *whole) needs() map[string][]string {
 	}
 	for _, id := range w.ids {
 		if name := id.String(); id.Scope != "" && len(out[name]) == 0 {
-			out[name] = []string{id.Scope}
+			if _, past := w.past(id); !past {
+				out[name] = []string{id.Scope}
+			}
 		}
 	}
 	return out
@@ -150,6 +155,10 @@ func (w *whole) schedule(nodes []tasktype.Node) {
 	for i, id := range w.ids {
 		n := &nodes[i]
 		if n.Status == tasktype.Skipped {
+			continue
+		}
+		if _, past := w.past(id); past {
+			n.Ready, n.Scheduled = n.First, n.First
 			continue
 		}
 		at, first := time.UnixMilli(w.Created), true
@@ -442,8 +451,31 @@ func (w *whole) walk(gs *graphs, scope string) error {
 				return err
 			}
 		}
+		for k := 0; g.Nodes[i].Kind == graph.Task; k++ {
+			past := graph.ID{Scope: scope, Index: i, Inst: k}.String()
+			if w.field(store.FieldGraph+past) == "" {
+				break
+			}
+			if err := w.walk(gs, past); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// past returns the planned node in whose earlier plans a node is, kept by a retry: a scope like 7.0 of node 7. See [resetter.keepUndo].
+func (w *whole) past(id graph.ID) (planned graph.ID, ok bool) {
+	for scope := id.Scope; scope != ""; scope = planned.Scope {
+		var err error
+		if planned, err = graph.ParseID(scope); err != nil {
+			return planned, false
+		}
+		if planned.Inst >= 0 && w.graph(planned).Nodes[planned.Index].Kind == graph.Task {
+			return planned.At(planned.Index, -1), true
+		}
+	}
+	return planned, false
 }
 
 // instances returns the nodes that there are of a node of a graph: a map with its members, the runs of a catch, none

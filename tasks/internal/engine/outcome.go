@@ -34,6 +34,10 @@ func (r *Run) resultOf(a callResult) (result, bool) {
 	case e.again != nil:
 		r.outcome = tasktype.OutcomeAgain
 		return r.again(*e.again, ""), true
+	case e.origin != nil:
+		res := r.failed(e.origin.Code, e.origin.Message)
+		res.body = encodeFailure(e.origin)
+		return res, true
 	case e.permanent, r.Info.Attempt > r.spec.MaxRetry:
 		return r.failed(e.code, e.message), true
 	}

@@ -25,6 +25,9 @@ var (
 
 	ErrRetryInput = errors.New("corrected input")
 
+	// ErrCompensated means that a retry would repeat a step whose compensation has failed.
+	ErrCompensated = errors.New("a compensation has failed: its step would run twice; complete it, and send a new workflow")
+
 	errBusy = fmt.Errorf("%w: workers have not returned some of its tasks; retry in a few seconds", ErrRunning)
 )
 
@@ -114,11 +117,12 @@ type resetter struct {
 	exists map[string]bool
 	again  map[string]bool // nodes that are reset
 	anew   map[string]bool // of these, the nodes whose input changes: their plan or their members are deleted
+	moved  []graph.ID      // nodes that are kept under other names
 	out    *store.Reset
 }
 
 func newResetter(w *whole) *resetter {
-	return &resetter{w, map[string]bool{}, map[string]bool{}, map[string]bool{},
+	return &resetter{w, map[string]bool{}, map[string]bool{}, map[string]bool{}, nil,
 		&store.Reset{Revision: w.field(store.FieldRevision), Set: map[string]string{}}}
 }
 
@@ -126,6 +130,9 @@ func newResetter(w *whole) *resetter {
 // yet. A node that has planned is not reset itself, nor is a map with members, unless its input changes.
 func (r *resetter) reset(corrected []Corrected) (*store.Reset, error) {
 	r.mark()
+	if err := r.keepUndo(); err != nil {
+		return nil, err
+	}
 	left := slices.DeleteFunc(slices.Clone(r.ids), func(id graph.ID) bool { return r.deleted(id.String()) })
 	inputs := map[string]Corrected{}
 	for _, c := range corrected {
@@ -141,7 +148,7 @@ func (r *resetter) reset(corrected []Corrected) (*store.Reset, error) {
 		inputs[c.Node] = c
 	}
 	r.clear()
-	r.count(left)
+	r.count(append(left, r.moved...))
 	came := r.outcomes(left)
 	var ready []graph.ID
 	for _, id := range left {
@@ -196,8 +203,17 @@ func (r *resetter) mark() {
 		r.exists[id.String()] = r.node(id).Kind != graph.Catch
 	}
 	for _, id := range r.ids {
+		if _, past := r.past(id); past {
+			delete(r.exists, id.String())
+			continue
+		}
 		if r.state(id.String()) != store.StateSucceeded {
 			mark(id, false)
+		}
+		if undo, ok := r.undoOf(id); ok && r.state(undo.String()) == store.StateSucceeded {
+			for _, step := range r.stepsOf(id) {
+				mark(step, true)
+			}
 		}
 	}
 	for len(queue) > 0 {
@@ -226,12 +242,100 @@ func (r *resetter) mark() {
 	}
 }
 
+// CompensateTask is the task that decides whether a step is undone. Its input is a join of the step and the outcome of the rest;
+// the first node of its plan undoes the step.
+const CompensateTask = "muster.compensate"
+
+// undoOf returns the node that undoes the step of a node, if that was planned.
+func (r *resetter) undoOf(id graph.ID) (undo graph.ID, ok bool) {
+	n, plan := r.node(id), r.graphs[id.String()]
+	if plan == nil || n.Kind != graph.Task || id.Inst >= 0 || n.In == 0 || r.graph(id).Specs[n.Spec].Task != CompensateTask {
+		return undo, false
+	}
+	return graph.ID{Scope: id.String(), Inst: -1}, plan.Nodes[0].Kind == graph.Task
+}
+
+// stepsOf returns the tasks and maps that make the value of the step that a node compensates.
+func (r *resetter) stepsOf(id graph.ID) (steps []graph.ID) {
+	g := r.graph(id)
+	todo := g.Preds(r.node(id).In - 1)[:1]
+	for len(todo) > 0 {
+		i := todo[0]
+		todo = todo[1:]
+		if k := g.Nodes[i].Kind; k == graph.Task || k == graph.Each {
+			steps = append(steps, id.At(i, -1))
+			continue
+		}
+		todo = append(todo, g.Preds(i)...)
+	}
+	return steps
+}
+
+// keepUndo keeps the nodes that have undone steps, in a plan of their own, for display: the scope of the first plan of node 7 is
+// 7.0. It returns an error if a step whose undo has failed runs again.
+func (r *resetter) keepUndo() error {
+	for _, id := range r.ids {
+		undo, ok := r.undoOf(id)
+		if !ok {
+			continue
+		}
+		switch r.state(undo.String()) {
+		case store.StateFailed, store.StateRevoked:
+			for _, step := range r.stepsOf(id) {
+				if r.again[step.String()] {
+					return fmt.Errorf("%w: node %s (%s)", ErrCompensated, undo, title(r.graph(undo), undo))
+				}
+			}
+		case store.StateSucceeded:
+			if err := r.moveUndo(id, undo); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// moveUndo moves a node that has undone the step of node id, with its own plans, to a new scope.
+func (r *resetter) moveUndo(id, undo graph.ID) error {
+	k := 0
+	for r.field(store.FieldGraph+id.At(id.Index, k).String()) != "" {
+		k++
+	}
+	from, to := id.String(), id.At(id.Index, k).String()
+	plan := r.graphs[from]
+	g := graph.Graph{Header: plan.Header, Template: graph.Template{Specs: []graph.Spec{plan.Specs[plan.Nodes[0].Spec]}, Nodes: []graph.Node{{}}}}
+	raw, err := g.Encode()
+	if err != nil {
+		return err
+	}
+	r.out.Set[store.FieldGraph+to], r.out.Set[store.FieldPlannedAt+to] = string(raw), r.field(store.FieldPlannedAt+from)
+	for field, value := range r.fields {
+		m := ofNode.FindStringSubmatch(field)
+		if m == nil || m[2] != undo.String() && !strings.HasPrefix(m[2], undo.String()+":") {
+			continue
+		}
+		r.out.Set[m[1]+to+strings.TrimPrefix(field, m[1]+from)] = value
+	}
+	for _, other := range r.ids {
+		if name := other.String(); name == undo.String() || strings.HasPrefix(name, undo.String()+":") {
+			r.moved = append(r.moved, other)
+		}
+	}
+	return nil
+}
+
 // deleted reports whether a node is deleted: a run of a catch, and all that is in a plan or map which is made anew.
 func (r *resetter) deleted(name string) bool {
 	for at := name; ; {
 		id, err := graph.ParseID(at)
 		if g := r.graphs[id.Scope]; err != nil || g == nil || id.Index >= len(g.Nodes) {
 			return true
+		}
+		if id.Inst >= 0 && r.node(id).Kind == graph.Task { // an earlier plan: it stays
+			if at = id.Scope; at == "" {
+				return false
+			}
+			continue
 		}
 		if r.node(id).Kind == graph.Catch || at != name && r.anew[at] || id.Inst >= 0 && r.anew[id.At(id.Index, -1).String()] {
 			return true

@@ -15,7 +15,8 @@ import (
 type Verdict struct {
 	Err       error // never nil, unless Again is set
 	Code      string
-	Delay     *time.Duration // until the next attempt, or with Again until the next call
+	Origin    *tasktype.Failure // the failure that the task passes on as its own; nil for none
+	Delay     *time.Duration    // until the next attempt, or with Again until the next call
 	Permanent bool
 	Again     bool
 }
@@ -37,7 +38,8 @@ type CodeOf func(err error) string
 
 // marks combines the verdicts in an error.
 type marks struct {
-	code      string         // of the outermost verdict that has one, else of the outermost failure
+	code      string // of the outermost verdict that has one, else of the outermost failure
+	origin    *tasktype.Failure
 	delay     *time.Duration // until the next attempt; nil: the task's back-off
 	again     *time.Duration // until the next call, if the error is not a failure; else nil
 	permanent bool
@@ -60,7 +62,7 @@ func marksOf(err error, codeOf CodeOf) marks {
 			}
 			read++
 			if v, ok := err.(*Verdict); ok {
-				m.code = cmp.Or(m.code, v.Code)
+				m.code, m.origin = cmp.Or(m.code, v.Code), cmp.Or(m.origin, v.Origin)
 				m.permanent = m.permanent || v.Permanent
 				if v.Again {
 					m.again = cmp.Or(m.again, v.Delay)
