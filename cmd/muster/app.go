@@ -62,6 +62,7 @@ func newApp(env environment) *cli.App {
 		Usage: "distributed tasks on Redis, a proxy pool, scrapers and agent pipelines",
 		Description: `Start here:  muster demo         try everything on loopback, in 15 seconds
              muster start        run Redis, workers, schedule and web pages
+             muster status       show all of it on one screen
              muster scrape SITE  scrape one site now
 Exit codes:  0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a
              server received SIGTERM), 141 closed pipe`,

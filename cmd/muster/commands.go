@@ -11,6 +11,7 @@ func commands(env environment) []*cli.Command {
 	return append([]*cli.Command{
 		demoCommand(env),
 		startCommand(env),
+		statusCommand(env),
 		workerCommand(env),
 		scrapeCommand(env),
 		scrapesCommand(env),

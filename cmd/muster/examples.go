@@ -10,6 +10,11 @@ var examples = map[string]string{
 	"worker": "muster worker --redis redis://host:6379/0 --concurrency 20",
 	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv",
 
+	"scrapes list":   "muster scrapes list books.toscrape.com",
+	"scrapes get":    "muster scrapes get books.toscrape.com --wait",
+	"scrapes retry":  "muster scrapes retry books.toscrape.com --wait",
+	"scrapes cancel": "muster scrapes cancel books.toscrape.com",
+
 	"sites list":  "muster sites list",
 	"sites init":  "muster sites init https://shop.example/lamps --out shop.yaml",
 	"sites get":   "muster sites get books.toscrape.com > mine.yaml",

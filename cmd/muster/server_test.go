@@ -144,7 +144,8 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"jobs events": "all --follow=false", "jobs retry": id, "jobs cancel": id + " --force", "pause": "site none", "resume": "site none",
 		"agents delete":   "one",
 		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
-		"webhooks send":  "none",
+		"webhooks send": "none",
+		"scrapes get":   "none", "scrapes retry": "none", "scrapes cancel": "none",
 		"proxies delete": "192.0.2.1:1", "proxies ban": "192.0.2.1:1", "proxies unban": "192.0.2.1:1",
 		"workflows get": "none", "workflows send": "a.task 1 --external", "workflows cancel": flows[0], "workflows retry": "none", "workflows revoke": flows[1],
 		"schedules trigger": "none", "schedules delete": "none",
@@ -152,6 +153,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"queue enqueue": "a", "queue import": list, "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
 	}
 	reads := []string{
+		"status", "scrapes list", "scrapes get", "scrapes retry", "scrapes cancel", // the latter fail at the scrape that does not exist
 		"jobs list", "jobs status", "jobs items", "jobs events", "agents list",
 		"sites list", "proxies list", "queue stats", "breakers list",
 		"workflows list", "workflows get", "tasks list", "workers list", "queues list", "schedules list", "health",

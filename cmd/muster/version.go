@@ -33,6 +33,7 @@ func thisVersion() string {
 func versionCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version",
+		Description: "    muster version",
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/jobs"
+	"muster/orchestrator/api/client"
+	"muster/orchestrator/health"
+	"muster/proxies"
+	"muster/sites"
+	"muster/tasks/api"
+	"muster/tasks/limit"
+)
+
+func statusCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show the system on one screen: health, running work, sites, proxies, open breakers",
+		Description: `Parts without content are omitted. For the details of a part, see muster health,
+scrapes list, jobs list, sites list, proxies list and breakers list.
+
+    muster status --watch`,
+		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			s, err := readStatus(ctx, api)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(env.stdout, s)
+			}
+			return s.print(env)
+		}),
+	}
+}
+
+// systemStatus is the state of a system, as muster status shows it.
+type systemStatus struct {
+	Health    health.Report        `json:"health"`
+	Scrapes   []sites.Job          `json:"scrapes"` // that run
+	Jobs      []client.Job         `json:"jobs"`    // that run
+	Sites     []sites.State        `json:"sites"`
+	Proxies   proxies.Stats        `json:"proxies"`
+	Breakers  []limit.BreakerState `json:"breakers"` // that are not closed
+	Schedules []api.Schedule       `json:"schedules"`
+}
+
+// shownRunning is the maximum number of running scrapes and of running jobs.
+const shownRunning = 20
+
+func readStatus(ctx context.Context, c *client.Client) (s systemStatus, err error) {
+	if s.Health, err = client.GetHealthReport.Call(ctx, c, client.None{}); err != nil {
+		return s, err
+	}
+	scrapes, err := c.Scrapes(ctx, "", 200)
+	if err != nil {
+		return s, err
+	}
+	for _, j := range scrapes {
+		if !j.Over() && len(s.Scrapes) < shownRunning {
+			s.Scrapes = append(s.Scrapes, j)
+		}
+	}
+	if s.Jobs, err = c.Jobs(ctx, client.JobFilter{Status: []string{string(jobs.Processing)}, Limit: shownRunning}); err != nil {
+		return s, err
+	}
+	if s.Sites, err = client.All(ctx, c, client.ListSites, client.None{}, 0); err != nil {
+		return s, err
+	}
+	if s.Proxies, err = client.GetProxyStats.Call(ctx, c, client.None{}); err != nil {
+		return s, err
+	}
+	if s.Breakers, err = client.All(ctx, c, client.ListBreakers, client.None{}, 0); err != nil {
+		return s, err
+	}
+	s.Schedules, err = c.Schedules(ctx)
+	return s, err
+}
+
+// print prints the parts that have content, as tables.
+func (s systemStatus) print(env environment) error {
+	if err := printHealth(env, s.Health, false); err != nil {
+		return err
+	}
+	next := map[string]string{}
+	for _, e := range s.Schedules {
+		if site, ok := strings.CutPrefix(e.Name, "scrape."); ok && !e.NextAt.IsZero() {
+			next[site] = "in " + until(e.NextAt)
+		}
+	}
+	running, work, known := newTable(env.stdout, "SCRAPE", "STATUS", "PAGES", "RECORDS", "ERRORS", "SINCE"),
+		newTable(env.stdout, "JOB", "PIPELINE", "ITEMS", "DONE", "FAILED", "REVIEW"), newTable(env.stdout, "SITE", "HEALTH", "LAST", "NEXT", "WHY")
+	for _, j := range s.Scrapes {
+		records := 0
+		for _, n := range j.Records {
+			records += n
+		}
+		running.row(j.ID, j.Status, fmt.Sprintf("%d/%d", j.Pages.Done+j.Pages.Skipped+j.Pages.Error, j.Pages.Total), fmt.Sprint(records), fmt.Sprint(j.Pages.Error), age(j.Began))
+	}
+	for _, j := range s.Jobs {
+		work.row(j.ID, j.Name, fmt.Sprint(j.Items.Total), fmt.Sprintf("%.0f%%", j.Percent), fmt.Sprint(j.Items.Failed), fmt.Sprint(j.Items.Review))
+	}
+	for _, st := range s.Sites {
+		last, state := "-", cmp.Or(string(st.Health), "-")
+		if st.Job != nil {
+			last = age(st.Job.Began)
+		}
+		if st.Paused {
+			state += ", paused"
+		}
+		if last != "-" || next[st.Site] != "" {
+			known.row(st.Site, state, last, orDash(next[st.Site]), strings.Join(st.Alerts, "; "))
+		}
+	}
+	alarms := newTable(env.stdout, "BREAKER", "STATE", "OPEN SINCE", "NEXT TRIAL", "TRIALS", "BLOCKED", "LAST FAILURE")
+	for _, b := range s.Breakers {
+		alarms.row(breakerRow(b)...)
+	}
+	for _, t := range []*table{running, work, known, alarms} {
+		if len(t.rows) == 1 {
+			continue
+		}
+		fmt.Fprintln(env.stdout)
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if s.Proxies.Live > 0 {
+		fmt.Fprintf(env.stdout, "\nproxies: %d ready, %d usable, %d cooling down, %d banned\n", s.Proxies.Ready, s.Proxies.Usable, s.Proxies.Cooling, s.Proxies.Banned)
+	}
+	return nil
+}
