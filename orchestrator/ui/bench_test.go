@@ -58,11 +58,6 @@ func BenchmarkOpenPages(b *testing.B) {
 	for range 40 {
 		jw.create(pipeline.Default, "p")
 	}
-	for i := range 20 {
-		if _, _, err := w.cfg.Keys.Create(ctx, access.NewKey{Name: "k" + strconv.Itoa(i), Role: access.Viewer}); err != nil {
-			b.Fatal(err)
-		}
-	}
 	list, err := w.cfg.Jobs.List(ctx, jobs.Filter{Limit: 1})
 	if err != nil {
 		b.Fatal(err)
@@ -84,7 +79,7 @@ func BenchmarkOpenPages(b *testing.B) {
 		"/ui/", "/ui/tasks/", "/ui/tasks/workflows", "/ui/tasks/workflows/" + flow, "/ui/tasks/workflows/" + flow + "/nodes/" + nodes[0].ID, "/ui/tasks/names",
 		"/ui/tasks/names/shop.bad", "/ui/tasks/todo", "/ui/tasks/queues", "/ui/tasks/queues/default", "/ui/tasks/workers", "/ui/tasks/schedule",
 		"/ui/jobs", job, job + "/items", "/ui/sites", "/ui/sites/shop.example", "/ui/scrapes", "/ui/scrapes/" + w.scrape,
-		"/ui/proxies", "/ui/proxies/sources", proxy, "/ui/keys", "/ui/audit",
+		"/ui/proxies", "/ui/proxies/sources", proxy,
 	} {
 		name := strings.NewReplacer(flow, "ID", list.Jobs[0].ID, "ID", w.scrape, "ID", strings.TrimPrefix(proxy, "/ui/proxies/"), "ID", "/ui/", "", "/", ".").Replace(path)
 		b.Run(strings.TrimPrefix(name, ".")+"/readers=1", func(b *testing.B) { w.measure(b, h, openTime, 1, path) })

@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"muster/internal/testutil"
 	"muster/orchestrator/access"
@@ -41,7 +39,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 	proxy := poolURL + "/" + url.PathEscape(w.first())
 	for path, texts := range map[string][]string{
 		"/ui/": {"workers", "none is up", "shop.example", "errors: 20 %", "it is stuck in create: no agent of role creator", "no creator &lt;script&gt;", "1 failed",
-			"Proxies ready", "1 items in review", `To do <span class="count">1<`, "0 open tasks", `href="/ui/jobs/` + w.failed + `"`, `href="/ui/keys"`},
+			"Proxies ready", "1 items in review", `To do <span class="count">1<`, "0 open tasks", `href="/ui/jobs/` + w.failed + `"`},
 		"/ui/sites":                     {"shop.example", "idle.example", "critical", "5 of 5", scrapeURL(w.scrape), "errors: 20 %"},
 		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<path d="M2.0,`, "Pages/s", "Scrape now…"},
 		"/ui/sites/idle.example":        {"not known", "muster scrape idle.example"},
@@ -54,8 +52,6 @@ func TestPagesShowTheSystem(t *testing.T) {
 		"/ui/proxies?state=banned":      {"No proxy is selected"},
 		"/ui/proxies/sources":           {"list.txt &lt;script&gt;", "not read yet"},
 		proxy:                           {"ada:***@192.0.2.7:3128", "elite", "No site has been visited"},
-		"/ui/keys":                      {"No key is stored"},
-		"/ui/audit":                     {"No change is in the log yet"},
 		"/ui/search":                    {"a part of a name"},
 		"/ui/search?q=nothing-like-it":  {"Nothing has “nothing-like-it”"},
 		"/ui/search?q=%3Cscript%3E":     {"Nothing has “&lt;script&gt;”"},
@@ -63,21 +59,21 @@ func TestPagesShowTheSystem(t *testing.T) {
 		"/ui/search?q=scrape_shop":      {w.scrape},
 		"/ui/search?q=defaul":           {"job of default"},
 		"/ui/search?q=198.51":           {"198.51.0.1", "The first 20."},
-		"/ui/tasks/":                    {"Overview", `href="/ui/keys"`},
+		"/ui/tasks/":                    {"Overview"},
 		"/ui/tasks/queues/default":      {`href="/asynqmon/queues/default"`, "1 of plain asynq clients"},
 	} {
 		w.shows(path, http.StatusOK, texts...)
 	}
 	for path, code := range map[string]int{
 		"/ui/nothing": 404, "/ui/sites/none.example": 404, "/ui/sites/%3Cscript%3E": 404, "/ui/scrapes/none": 404, "/ui/scrapes?from=x": 400, "/ui/proxies?from=-1": 400,
-		"/ui/proxies/http:%2F%2F192.0.2.99:80": 404, "/ui/keys/none/revoke": 404, "/ui/audit?since=yesterday": 400, "/ui/audit?before=x": 400,
+		"/ui/proxies/http:%2F%2F192.0.2.99:80":     404,
 		"/ui/search?q=" + strings.Repeat("a", 201): 400,
 	} {
 		w.shows(path, code)
 	}
 	w.role = access.Viewer
 	for _, path := range []string{"/ui/", "/ui/tasks/", "/ui/sites/shop.example", "/ui/scrapes/" + w.scrape, "/ui/proxies", proxy} {
-		if body := w.shows(path, http.StatusOK); strings.Contains(body, `href="/ui/keys"`) || strings.Contains(body, "…</a>") {
+		if body := w.shows(path, http.StatusOK); strings.Contains(body, "…</a>") {
 			t.Errorf("%s: got a page with actions that a viewer may not perform", path)
 		}
 	}
@@ -187,72 +183,7 @@ func TestProxiesAreChanged(t *testing.T) {
 	w.shows(at, http.StatusOK, "removed")
 }
 
-func TestKeysAreCreatedAndRevoked(t *testing.T) {
-	t.Parallel()
-	w := newSystem(t)
-	rec := w.do("/ui/keys/create", url.Values{"name": {"ci"}, "role": {"operator"}, "days": {"30"}})
-	list, err := w.cfg.Keys.List(t.Context())
-	if err != nil || len(list) != 1 {
-		t.Fatalf("got %v, %v, want one key", list, err)
-	}
-	secret := "muster_" + list[0].ID + "_"
-	if k := list[0]; k.Name != "ci" || k.Role != access.Operator || time.Until(k.Expires) < 29*24*time.Hour || time.Until(k.Expires) > 31*24*time.Hour {
-		t.Errorf("got %+v, want ci for an operator, for 30 days", k)
-	}
-	if rec.Code != http.StatusCreated || !strings.Contains(rec.Body.String(), secret) || rec.Header().Get("Cache-Control") != "no-store" {
-		t.Errorf("got %d %s, want the key, which is not stored", rec.Code, rec.Body)
-	}
-	if got, want := rec.Header().Get("Location"), "/keys/"+list[0].ID; got != want { // the audit log has it
-		t.Errorf("got location %q, want %q", got, want)
-	}
-	if body := w.shows("/ui/keys", http.StatusOK, "ci", "operator", "active"); strings.Contains(body, secret) {
-		t.Error("got the secret of a key in the list")
-	}
-	w.leads("/ui/keys/"+list[0].ID+"/revoke", nil)
-	w.shows("/ui/keys", http.StatusOK, "revoked")
-	for name, form := range map[string]url.Values{
-		"no name": {"role": {"viewer"}, "days": {"0"}}, "a wrong name": {"name": {harmful}, "role": {"viewer"}, "days": {"0"}},
-		"a wrong role": {"name": {"x"}, "role": {"root"}, "days": {"0"}}, "wrong days": {"name": {"x"}, "role": {"viewer"}, "days": {"-1"}},
-	} {
-		if rec := w.do("/ui/keys/create", form); rec.Code != http.StatusBadRequest {
-			t.Errorf("%s: got %d, want 400", name, rec.Code)
-		}
-	}
-	w.role = access.Operator
-	if rec := w.ask("GET", "/ui/keys/create", ""); rec.Code != http.StatusForbidden {
-		t.Errorf("an operator: got %d, want 403", rec.Code)
-	}
-}
-
-func TestAuditIsFilteredAndPaged(t *testing.T) {
-	t.Parallel()
-	w := newSystem(t)
-	for i := range 60 {
-		e := access.Entry{Caller: "ada", Role: access.Operator, Operation: "cancelJob", Path: "/jobs/" + strconv.Itoa(i), Job: strconv.Itoa(i), Status: 200}
-		if i == 5 {
-			e = access.Entry{Caller: harmful, Role: access.Admin, Operation: "POST /ui/keys/create", Path: "/ui/keys/create", Status: 403}
-		}
-		if err := w.cfg.Audit.Add(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first := w.shows("/ui/audit", http.StatusOK, "/jobs/59", "Older changes")
-	if strings.Contains(first, "/jobs/4<") {
-		t.Error("got the oldest entries on the first page")
-	}
-	next := strings.SplitN(first, `<p class="more"><a href="`, 2)[1]
-	next = strings.ReplaceAll(next[:strings.Index(next, `"`)], "&amp;", "&")
-	w.shows("/ui/audit"+next, http.StatusOK, "/jobs/4<", "POST /ui/keys/create", "badtext\">403")
-	if body := w.shows("/ui/audit?operation=keys", http.StatusOK, "POST /ui/keys/create"); strings.Contains(body, "cancelJob") {
-		t.Error("got other operations than the filter selects")
-	}
-	w.shows("/ui/audit?caller=bob", http.StatusOK, "for this filter")
-	w.shows("/ui/audit?until=2001-01-01T00:00", http.StatusOK, "for this filter")
-	w.shows("/ui/audit?since=2001-01-01T00:00", http.StatusOK, "/jobs/59")
-	w.shows("/ui/audit?since=2101-01-01T00:00&until=2101-01-01T00:00", http.StatusOK, "for this filter")
-}
-
-// Pages stay small with many sites and keys, and link to the rest.
+// Pages stay small with many sites, and link to the rest.
 func TestLongListsAreCut(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
@@ -273,7 +204,7 @@ func TestLongListsAreCut(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w := &system{t: t, role: access.Admin, mux: http.NewServeMux(), cfg: Config{Client: client, Sites: service, Keys: access.NewKeys(client.Redis()), Write: true, Logger: slog.New(slog.DiscardHandler)}}
+	w := &system{t: t, role: access.Admin, mux: http.NewServeMux(), cfg: Config{Client: client, Sites: service, Write: true, Logger: slog.New(slog.DiscardHandler)}}
 	for _, r := range Routes(w.cfg) {
 		w.mux.Handle(r.Pattern, r.Handler)
 	}
@@ -281,11 +212,8 @@ func TestLongListsAreCut(t *testing.T) {
 		if err := service.PauseSite(t.Context(), fmt.Sprintf("s%d.example", i)); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := w.cfg.Keys.Create(t.Context(), access.NewKey{Name: "k" + strconv.Itoa(i), Role: access.Viewer}); err != nil {
-			t.Fatal(err)
-		}
 	}
-	for path, rows := range map[string]int{"/ui/sites": sitesAtOnce + idleAtOnce, "/ui/sites?from=120": 10 + idleAtOnce, "/ui/keys": keyLines} {
+	for path, rows := range map[string]int{"/ui/sites": sitesAtOnce + idleAtOnce, "/ui/sites?from=120": 10 + idleAtOnce} {
 		if body := w.shows(path, http.StatusOK, " more"); strings.Count(body, "<tr")-strings.Count(body, "<thead>") != rows {
 			t.Errorf("%s: got %d rows, want %d", path, strings.Count(body, "<tr")-strings.Count(body, "<thead>"), rows)
 		}

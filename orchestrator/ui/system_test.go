@@ -134,7 +134,7 @@ retries: {attempts: 1}
 	}
 	w.cfg = Config{
 		Client: client, Sites: service, Proxies: pool, Jobs: index,
-		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis(), 0), Write: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Write: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Check: func(context.Context) health.Report {
 			return health.Report{Status: health.Failed, Checks: []health.Result{{Name: "redis", Status: health.OK, Detail: "4 ms"}, {Name: "workers", Status: health.Failed, Error: "none is up"}}}
 		},

@@ -1,4 +1,4 @@
-// Package ui serves the web pages of an orchestrator, below /ui/: jobs, sites, agents, proxies, keys and the audit log, and the
+// Package ui serves the web pages of an orchestrator, below /ui/: jobs, sites, agents and proxies, and the
 // pages of tasks/ui below /ui/tasks/. Package api mounts them.
 package ui
 
@@ -39,9 +39,6 @@ type Config struct {
 	Sites *sites.Service
 	// Proxies is the pool.
 	Proxies *proxies.Service
-	// Keys and Audit are for admins.
-	Keys  *access.Keys
-	Audit *access.Audit
 	// Check runs the health checks for the overview.
 	Check func(context.Context) health.Report
 	// Write allows changes by callers with the required role. Defaults to read-only.
@@ -83,7 +80,7 @@ func Routes(cfg Config) []Route {
 	p.site = webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
 		Ping:  func(ctx context.Context) error { return cfg.Client.Redis().Ping(ctx).Err() },
-		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Reads: reads, OnAction: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, May: cfg.may, Reads: reads, OnAction: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
 		Counts: func(ctx context.Context) (map[string]webui.Count, error) {
 			return taskui.Counts(ctx, cfg.Client, fleet, p.decisions())
 		},
@@ -91,7 +88,7 @@ func Routes(cfg Config) []Route {
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
 	p.jobs()
-	for _, of := range []interface{ serve() }{overviewPage{p}, searchPage{p}, sitePages{p}, poolPages{p}, accessPages{p}} {
+	for _, of := range []interface{ serve() }{overviewPage{p}, searchPage{p}, sitePages{p}, poolPages{p}} {
 		of.serve()
 	}
 	p.tasks()
@@ -113,16 +110,11 @@ func menu(cfg Config) []webui.Area {
 	for _, l := range taskui.Links(fleet) {
 		all = append(all, webui.Area{Link: webui.Link(l)})
 	}
-	return slices.Concat(all, jobsArea(cfg), cfg.siteAreas(), cfg.proxyAreas(), cfg.accessAreas())
+	return slices.Concat(all, jobsArea(cfg), cfg.siteAreas(), cfg.proxyAreas())
 }
 
 // reads identifies the read permissions of the caller of a request.
 func reads(r *http.Request) string { return string(access.CallerOf(r.Context()).Role) }
-
-// shows reports whether the caller of a request sees the menu area with a URL.
-func shows(r *http.Request, url string) bool {
-	return url != accessArea || access.CallerOf(r.Context()).Role == access.Admin
-}
 
 // explain returns the status and the title of the page of an error.
 func explain(err error) (status int, title string, ok bool) {
@@ -136,8 +128,6 @@ func explain(err error) (status int, title string, ok bool) {
 		return http.StatusNotFound, "Site not found", true
 	case errors.Is(err, tasks.ErrUnknown):
 		return http.StatusNotFound, "Workflow not found", true
-	case errors.Is(err, access.ErrNoKey):
-		return http.StatusNotFound, "Key not found", true
 	case errors.Is(err, access.ErrTooManyKeys), errors.As(err, new(*access.KeyError)), errors.Is(err, access.ErrCursor), errors.Is(err, tasks.ErrCursor):
 		return http.StatusBadRequest, "Invalid request", true
 	case tasks.Unavailable(err):
@@ -190,7 +180,7 @@ func (p *pages) tasks() {
 		nav = append(nav, taskui.Link(a.Link))
 	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
-		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
+		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Logger: p.cfg.Logger,
 		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
 		Asynq: asynqmon, Decisions: p.decisions(),
 		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
