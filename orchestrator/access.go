@@ -33,7 +33,7 @@ func Guarded(s *System) (api.Config, error) {
 	return api.Config{
 		Client: client, Listen: cfg.Listen, HostsNow: func() []string { return s.cfg().API.Hosts }, Write: !cfg.ReadOnly, Logger: logger,
 		Gate: gate, Rate: cfg.Rate, Burst: cfg.Burst, Origins: cfg.CORS,
-		Keys: keys, Audit: access.NewAudit(client.Redis(), cfg.AuditKeep),
+		Keys: keys, Audit: access.NewAudit(client.Redis()),
 	}, nil
 }
 

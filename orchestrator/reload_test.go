@@ -36,7 +36,7 @@ func TestReloadsDoNotLoseTasks(t *testing.T) {
 				next := cfg
 				next.Workers.Concurrency = 1 + i%16
 				next.Jobs.CheckEvery = time.Duration(1+i%5) * time.Second
-				next.API.Keys = []string{fmt.Sprint("key-number-", i)}
+				next.API.Keys = []string{fmt.Sprint("key-number-that-is-long-enough-", i)}
 				next.Agents.Static = []config.Agent{{Role: "creator", URL: fmt.Sprintf("http://127.0.0.1:%d", 1+i%9)}}
 				next.Sites.Schedule = map[string]string{"quotes.toscrape.com": fmt.Sprintf("@every %dh", 100+i)}
 				text := fmt.Sprintf("site: one\nbase_url: http://127.0.0.1:%d\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n", 1+i%9)
@@ -68,7 +68,7 @@ func TestReloadsDoNotLoseTasks(t *testing.T) {
 		if err := all.Wait(); err != nil {
 			return err
 		}
-		if got := o.Config(); got.API.Keys[0] != fmt.Sprint("key-number-", reloads-1) || got.Workers.Concurrency != 1+(reloads-1)%16 {
+		if got := o.Config(); got.API.Keys[0] != fmt.Sprint("key-number-that-is-long-enough-", reloads-1) || got.Workers.Concurrency != 1+(reloads-1)%16 {
 			t.Errorf("got %+v, want the last settings", got)
 		}
 		stop()

@@ -74,7 +74,7 @@ type System struct {
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
 	s := &System{
 		Client: client, Events: event.New(client.Redis()), Metrics: metrics.NewProcess(), logger: logger,
-		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis(), cfg.API.AuditKeep),
+		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis()),
 	}
 	s.settings.Store(&cfg)
 	defer func() {

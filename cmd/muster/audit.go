@@ -16,7 +16,7 @@ func auditCommand(env environment) *cli.Command {
 		Name:  "audit",
 		Usage: "list changes made through the HTTP API, newest first",
 		Description: `The log contains each mutating request with its caller and status, also
-requests of commands. The work of agents is in the events of jobs instead. Muster keeps the last 100,000 entries, each for api.audit_keep.
+requests of commands. The work of agents is in the events of jobs instead. Muster keeps the last 100,000 entries.
 
     muster audit --caller ci --since 24h`,
 		Flags: []cli.Flag{

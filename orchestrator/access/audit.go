@@ -2,8 +2,10 @@ package access
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,10 +14,8 @@ import (
 )
 
 const (
-	maxAudit    = 100_000 // maximum number of entries, whatever their age
-	maxPage     = 1000    // maximum number of entries per page
-	maxScan     = 10_000  // maximum number of entries read for a page
-	defaultKeep = 90 * 24 * time.Hour
+	maxAudit = 100_000 // number of entries, approximately
+	maxPage  = 1000    // entries read for a page
 )
 
 // Entry is a mutating call. It contains neither body nor query nor secrets.
@@ -28,75 +28,39 @@ type Entry struct {
 	Operation string    `json:"operation"` // operation ID or route
 	Method    string    `json:"method,omitempty"`
 	Path      string    `json:"path,omitempty"`
-	Job       string    `json:"job_id,omitempty"`
-	Agent     string    `json:"agent,omitempty"`
 	Created   string    `json:"created,omitempty"` // path of the created resource
 	Status    int       `json:"status,omitempty"`  // of the response
 	Address   string    `json:"address,omitempty"`
 	Request   string    `json:"request_id,omitempty"`
 }
 
-// Audit is the log of mutating calls in Redis. It is limited to about 100,000 entries and by age. It is safe for concurrent use.
+// Audit is the log of the last 100,000 mutating calls, in Redis. It is safe for concurrent use.
 type Audit struct {
 	rdb  redis.UniversalClient
-	keep time.Duration
 	keys keys
 }
 
-// NewAudit returns the audit log. keep is the retention of entries, by default 90 days.
-func NewAudit(rdb redis.UniversalClient, keep time.Duration) *Audit {
-	if keep <= 0 {
-		keep = defaultKeep
-	}
-	return &Audit{rdb: rdb, keep: keep, keys: newKeys()}
-}
+// NewAudit returns the audit log.
+func NewAudit(rdb redis.UniversalClient) *Audit { return &Audit{rdb: rdb, keys: newKeys()} }
 
 // Add adds an entry. Redis assigns ID and time.
 func (a *Audit) Add(ctx context.Context, e Entry) error {
-	args := []any{maxAudit, a.keep.Milliseconds()}
-	for _, f := range e.fields() {
-		if *f.value != "" {
-			args = append(args, f.name, *f.value)
-		}
+	data, err := json.Marshal(e)
+	if err == nil {
+		err = a.rdb.XAdd(ctx, &redis.XAddArgs{Stream: a.keys.audit(), MaxLen: maxAudit, Approx: true, Values: []any{"entry", data}}).Err()
 	}
-	args = append(args, "role", string(e.Role), "status", e.Status)
-	if err := scripts["audit"].Run(ctx, a.rdb, []string{a.keys.audit()}, args...).Err(); err != nil {
+	if err != nil {
 		return fmt.Errorf("add to the audit log: %w", err)
 	}
 	return nil
 }
 
-// field is a string field of an entry.
-type field struct {
-	name  string
-	value *string
-}
-
-// fields returns the string fields of an entry by their names in Redis.
-func (e *Entry) fields() []field {
-	return []field{
-		{"caller", &e.Caller}, {"id", &e.CallerID}, {"operation", &e.Operation}, {"method", &e.Method}, {"path", &e.Path}, {"created", &e.Created},
-		{"job", &e.Job}, {"agent", &e.Agent}, {"address", &e.Address}, {"request", &e.Request},
-	}
-}
-
 // AuditFilter selects entries. Zero fields select all entries.
 type AuditFilter struct {
-	Caller    string    // name or ID of the caller
-	Operation string    // substring of the operation, the path or the path of the created resource
-	Since     time.Time // default: all entries
-	Until     time.Time // default: now
-	Before    string    // Next of the previous page; default: the newest entries
-	Limit     int       // 1 to 1000; default 100
-}
-
-// any reports whether the filter selects all entries in its time range.
-func (f AuditFilter) any() bool { return f.Caller == "" && f.Operation == "" }
-
-// selects reports whether the filter selects an entry in its time range.
-func (f AuditFilter) selects(e Entry) bool {
-	caller := f.Caller == "" || e.Caller == f.Caller || e.CallerID == f.Caller
-	return caller && (strings.Contains(e.Operation, f.Operation) || strings.Contains(e.Path, f.Operation) || strings.Contains(e.Created, f.Operation))
+	Caller string    // name or ID of the caller
+	Since  time.Time // default: all entries
+	Before string    // Next of the previous page; default: the newest entries
+	Limit  int       // 1 to 1000; default 100
 }
 
 // AuditPage is a page of the log.
@@ -108,77 +72,48 @@ type AuditPage struct {
 // ErrCursor means that AuditFilter.Before is invalid.
 var ErrCursor = errors.New("invalid cursor of the audit log; use the cursor of a response")
 
-// List returns a page of the log. With a filter, a page may have fewer entries than the limit although Next is not empty.
-func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
+var entryID = regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}$`)
+
+// List returns a page of the log. With a caller, a page may have fewer entries than the limit although Next is not empty.
+func (a *Audit) List(ctx context.Context, f AuditFilter) (page AuditPage, err error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	f.Limit = min(f.Limit, maxPage)
-	from := "+"
-	if !f.Until.IsZero() {
-		from = "(" + strconv.FormatInt(f.Until.UnixMilli(), 10) + "-0"
-	}
+	from, to, n := "+", "-", min(f.Limit, maxPage)
 	if f.Before != "" {
-		if !validID(f.Before) {
-			return AuditPage{}, ErrCursor
+		if !entryID.MatchString(f.Before) {
+			return page, ErrCursor
 		}
 		from = "(" + f.Before
 	}
-	now, err := a.rdb.Time(ctx).Result()
+	if !f.Since.IsZero() {
+		to = strconv.FormatInt(max(0, f.Since.UnixMilli()), 10)
+	}
+	if f.Caller != "" {
+		n = maxPage
+	}
+	list, err := a.rdb.XRevRangeN(ctx, a.keys.audit(), from, to, int64(n)).Result()
 	if err != nil {
-		return AuditPage{}, fmt.Errorf("read the audit log: %w", err)
+		return page, fmt.Errorf("read the audit log: %w", err)
 	}
-	oldest := now.Add(-a.keep) // trimming is approximate
-	if f.Since.After(oldest) {
-		oldest = f.Since
-	}
-	var page AuditPage
-	for scanned := 0; scanned < maxScan; {
-		n := min(maxPage, maxScan-scanned)
-		if f.any() {
-			n = f.Limit + 1 - len(page.Entries)
+	for i, m := range list {
+		if e := entryOf(m); f.Caller == "" || e.Caller == f.Caller || e.CallerID == f.Caller {
+			page.Entries = append(page.Entries, e)
 		}
-		list, err := a.rdb.XRevRangeN(ctx, a.keys.audit(), from, strconv.FormatInt(oldest.UnixMilli(), 10), int64(n)).Result()
-		if err != nil {
-			return AuditPage{}, fmt.Errorf("read the audit log: %w", err)
-		}
-		for _, m := range list {
-			if len(page.Entries) == f.Limit { // there is another entry
-				return page, nil
-			}
-			if e := entryOf(m); f.selects(e) {
-				page.Entries = append(page.Entries, e)
-			}
+		if full := len(page.Entries) == f.Limit; full || i == n-1 {
 			page.Next = m.ID
-		}
-		if scanned += len(list); len(list) < n {
-			page.Next = ""
 			return page, nil
 		}
-		from = "(" + page.Next
 	}
 	return page, nil
 }
 
-// validID reports whether id is a valid entry ID.
-func validID(id string) bool {
-	ms, seq, ok := strings.Cut(id, "-")
-	_, err := strconv.ParseUint(ms, 10, 64)
-	_, other := strconv.ParseUint(seq, 10, 64)
-	return ok && err == nil && other == nil
-}
-
 // entryOf decodes an entry of the stream.
-func entryOf(m redis.XMessage) Entry {
-	text := func(name string) string { s, _ := m.Values[name].(string); return s }
-	e := Entry{ID: m.ID, Role: Role(text("role"))}
-	for _, f := range e.fields() {
-		*f.value = text(f.name)
-	}
-	e.Status, _ = strconv.Atoi(text("status"))
+func entryOf(m redis.XMessage) (e Entry) {
+	text, _ := m.Values["entry"].(string)
+	_ = json.Unmarshal([]byte(text), &e) // written by Add
 	ms, _, _ := strings.Cut(m.ID, "-")
-	if n, err := strconv.ParseInt(ms, 10, 64); err == nil {
-		e.Time = time.UnixMilli(n).UTC()
-	}
+	n, _ := strconv.ParseInt(ms, 10, 64) // Redis created the ID
+	e.ID, e.Time = m.ID, time.UnixMilli(n).UTC()
 	return e
 }

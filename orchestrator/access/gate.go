@@ -10,7 +10,7 @@ import (
 )
 
 // minKey is the minimum length of static keys.
-const minKey = 8
+const minKey = 32
 
 // Denied means that a credential is rejected.
 type Denied struct{ Why string }
@@ -64,9 +64,9 @@ func (g *Gate) Closed(ctx context.Context) (bool, error) {
 }
 
 // Identify returns the caller with a credential. It returns a *Denied for an unknown credential, and another error if the
-// credential cannot be checked. With guarded it rejects static keys, which people choose and which may be guessed.
-func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (Caller, error) {
-	if i := g.staticKey(credential); i >= 0 && !guarded {
+// credential cannot be checked.
+func (g *Gate) Identify(ctx context.Context, credential string) (Caller, error) {
+	if i := g.staticKey(credential); i >= 0 {
 		return Caller{Name: "api.keys", ID: fmt.Sprintf("settings-%d", i+1), Role: Admin}, nil
 	}
 	if g.keys != nil && strings.HasPrefix(credential, prefix) {
@@ -80,16 +80,6 @@ func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (C
 		return g.tokens.verify(ctx, credential)
 	}
 	return Caller{}, &Denied{"invalid key"}
-}
-
-// Guessable reports whether a credential is compared with the static keys, which people choose, and does not have the format of
-// a stored key, whose secret is random.
-func (g *Gate) Guessable(credential string) bool {
-	if g == nil || len(*g.static.Load()) == 0 {
-		return false
-	}
-	_, _, err := splitKey(credential)
-	return err != nil || !strings.HasPrefix(credential, prefix)
 }
 
 // staticKey returns the index of the static key that equals a credential, or -1. It compares all keys, in constant time.

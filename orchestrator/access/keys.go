@@ -15,6 +15,6 @@ func (k keys) record(id string) string { return k.prefix + "key:" + id }
 // volatile is a string that marks a Redis without persistence. It does not expire.
 func (k keys) volatile() string { return k.prefix + "volatile" }
 
-// audit is a stream of mutating calls: the fields of an Entry except ID and time. Each append trims it by count and age, and it
-// expires with its last entry.
+// audit is a stream of mutating calls: the field entry is an Entry as JSON. Each append trims it to about 100,000. It does not
+// expire.
 func (k keys) audit() string { return k.prefix + "audit" }

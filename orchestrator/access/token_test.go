@@ -289,17 +289,15 @@ func TestGateTellsCredentialsApart(t *testing.T) {
 	if _, err := NewGate([]string{"pssst"}, nil, nil); err == nil || strings.Contains(err.Error(), "pssst") {
 		t.Errorf("a short key: got %v", err)
 	}
-	g, err := NewGate([]string{"first-key", "muster_second.key.x"}, nil, nil)
+	first, second := strings.Repeat("first-key ", 4), "muster_"+strings.Repeat("second.key.", 3)
+	g, err := NewGate([]string{first, second}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]string{"first-key": "settings-1", "muster_second.key.x": "settings-2", "first-kez": "", "": "", "a.b.c": "", "muster_x_y": ""} {
-		c, err := g.Identify(t.Context(), text, false)
+	for text, want := range map[string]string{first: "settings-1", second: "settings-2", first + "x": "", "": "", "a.b.c": "", "muster_x_y": ""} {
+		c, err := g.Identify(t.Context(), text)
 		if c.ID != want || (denied(err) != "") != (want == "") || want != "" && c.Role != Admin {
 			t.Errorf("%q: got %+v, %v, want %q", text, c, err, want)
-		}
-		if _, err := g.Identify(t.Context(), text, true); denied(err) == "" {
-			t.Errorf("%q: got %v while guesses are blocked, want it denied", text, err)
 		}
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/orchestrator/access"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -28,7 +26,7 @@ type callers map[string]string
 func closed(t *testing.T, cfg *Config) callers {
 	t.Helper()
 	keys := access.NewKeys(cfg.Client.Redis())
-	all := callers{"none": "", "wrong": "muster_000000000000_" + strings.Repeat("A", 43), "guessed": "a long enough kez"}
+	all := callers{"none": "", "wrong": "muster_000000000000_" + strings.Repeat("A", 43), "guessed": "a key that is long enough for testz"}
 	for _, role := range append([]string{"expired", "revoked"}, "viewer", "operator", "admin", "agent") {
 		n := access.NewKey{Name: role, Role: access.Role(role)}
 		if role == "expired" || role == "revoked" {
@@ -51,7 +49,7 @@ func closed(t *testing.T, cfg *Config) callers {
 			<-time.After(time.Until(key.Expires))
 		}
 	}
-	g, err := access.NewGate([]string{"a long enough key"}, keys, nil)
+	g, err := access.NewGate([]string{"a key that is long enough for tests"}, keys, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +171,6 @@ func TestPagesTakeTheirRole(t *testing.T) {
 		"GET /ui/proxies": reads, "GET /ui/proxies/sources": reads, "GET /ui/proxies/http:%2F%2F192.0.2.1:80": reads,
 		"POST /ui/proxies/refresh": operates, "POST /ui/proxies/recheck": operates, "POST /ui/proxies/http:%2F%2F192.0.2.1:80/ban": operates,
 		"POST /ui/proxies/http:%2F%2F192.0.2.1:80/unban": operates, "POST /ui/proxies/http:%2F%2F192.0.2.1:80/recheck": operates,
-		"GET /ui/keys": admins, "GET /ui/keys/create": admins, "POST /ui/keys/create": admins, "GET /ui/keys/x/revoke": admins, "POST /ui/keys/x/revoke": admins, "GET /ui/audit": admins,
 		"GET /ui/tasks/": reads, "POST /ui/tasks/queues/default/pause": operates,
 		"GET /openapi.json": reads, "HEAD /openapi.json": reads, "GET /asynqmon/": reads, "GET /asynqmon/api/queues": reads,
 		"POST /asynqmon/api/queues/default:pause": admins, "DELETE /asynqmon/api/queues/default/pending_tasks/t1": admins,
@@ -246,7 +243,7 @@ func TestChangesOfPagesAreAudited(t *testing.T) {
 		t.Fatalf("got %d to %q %s, want the page of the job", w.Code, w.Header().Get("Location"), w.Body)
 	}
 	page, err := cfg.Audit.List(t.Context(), access.AuditFilter{Limit: 10})
-	if err != nil || len(page.Entries) != 1 || page.Entries[0].Job != f.job || page.Entries[0].Operation != "POST /ui/jobs/{job}/cancel" || page.Entries[0].Caller != "operator" {
+	if err != nil || len(page.Entries) != 1 || page.Entries[0].Path != "/ui/jobs/"+f.job+"/cancel" || page.Entries[0].Operation != "POST /ui/jobs/{job}/cancel" || page.Entries[0].Caller != "operator" {
 		t.Errorf("got %+v, %v, want the cancel of the job by operator", page.Entries, err)
 	}
 }
@@ -432,85 +429,13 @@ func TestLimitsAreOpenWithoutRedis(t *testing.T) {
 	cfg := served(t)
 	client := tasks.NewClient(server.Client())
 	t.Cleanup(func() { _ = client.Close() })
-	cfg.Client, cfg.Rate, cfg.Burst, cfg.Gate = client, 0.01, 1, gate(t, "a long enough key")
+	cfg.Client, cfg.Rate, cfg.Burst, cfg.Gate = client, 0.01, 1, gate(t, "a key that is long enough for tests")
 	h := handler(t, cfg)
 	server.Kill()
 	for range 3 {
-		if w := ask(t, h, "GET", "/v1/pipelines", bearer("a long enough key")); w.Code != 200 {
+		if w := ask(t, h, "GET", "/v1/pipelines", bearer("a key that is long enough for tests")); w.Code != 200 {
 			t.Errorf("got %d %s, want 200", w.Code, w.Body)
 		}
-	}
-}
-
-// Logins with configured keys, which may be weak, are blocked after failures from an address; generated keys still
-// work.
-func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
-	t.Parallel()
-	cfg := served(t)
-	keys := closed(t, &cfg)
-	h := handler(t, cfg)
-	get := func(key, address string) *httptest.ResponseRecorder {
-		return ask(t, h, "GET", "/v1/pipelines", bearer(key), from(address))
-	}
-	limited := 0
-	for range failures + 5 {
-		w := get(keys["guessed"], "192.0.2.1:1")
-		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "" {
-			limited++
-		} else if w.Code != http.StatusUnauthorized {
-			t.Errorf("got %d, want 401 or 429", w.Code)
-		}
-	}
-	if limited == 0 {
-		t.Errorf("%d logins failed, want some rejected with 429", failures+5)
-	}
-	for name, c := range map[string]struct {
-		key, address string
-		want         int
-	}{
-		"the key of the settings": {"a long enough key", "192.0.2.1:1", 429},
-		"a stored key":            {keys["viewer"], "192.0.2.1:1", 200},
-		"the key of the settings, from another address": {"a long enough key", "192.0.2.2:1", 200},
-	} {
-		if w := get(c.key, c.address); w.Code != c.want {
-			t.Errorf("%s: got %d, want %d", name, w.Code, c.want)
-		}
-	}
-}
-
-// Each guess from an address is counted before the next one is compared, however many arrive concurrently.
-func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
-	t.Parallel()
-	cfg := served(t)
-	keys := closed(t, &cfg)
-	used := newLimits(cfg) // by another process
-	for range failures {
-		if wait := used.failed(t.Context(), "192.0.2.9"); wait != 0 {
-			t.Fatal("failed logins are limited too soon")
-		}
-	}
-	counting := redistest.NewFault(redistest.Frozen, 1)
-	counting.Match = func(cmd redis.Cmder) bool { return strings.Contains(fmt.Sprint(cmd.Args()...), "failed 192.0.2.9") }
-	counting.Arm()
-	cfg.Client.Redis().AddHook(counting)
-	h := handler(t, cfg)
-	send := func(key string) chan int {
-		code := make(chan int, 1)
-		go func() { code <- ask(t, h, "GET", "/v1/pipelines", bearer(key), from("192.0.2.9:1")).Code }()
-		return code
-	}
-	wrong := send(keys["guessed"])
-	<-counting.Hit()
-	right := send("a long enough key")
-	select {
-	case code := <-right:
-		t.Errorf("the second guess got %d before the first was counted", code)
-		right <- http.StatusTooManyRequests
-	case <-time.After(50 * time.Millisecond): // it must not come: more time finds more, and less fails nothing
-	}
-	counting.Release()
-	if a, b := <-wrong, <-right; a != http.StatusTooManyRequests || b != http.StatusTooManyRequests {
-		t.Errorf("got %d and %d, want 429 for both", a, b)
 	}
 }
 
@@ -564,7 +489,7 @@ func TestChangesAreAudited(t *testing.T) {
 	t.Parallel()
 	cfg := served(t)
 	keys := closed(t, &cfg)
-	cfg.Audit, cfg.Keys = access.NewAudit(cfg.Client.Redis(), 0), access.NewKeys(cfg.Client.Redis())
+	cfg.Audit, cfg.Keys = access.NewAudit(cfg.Client.Redis()), access.NewKeys(cfg.Client.Redis())
 	h, f := handler(t, cfg), populate(t, cfg, "")
 	send := func(as, method, path, body string) *httptest.ResponseRecorder {
 		return askWith(t, h, method, path, body, bearer(keys[as]), from("192.0.2.7:99"), header("X-Request-Id", "r-"+as), header("X-Forwarded-For", "6.6.6.6"))
@@ -600,15 +525,15 @@ func TestChangesAreAudited(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range page.Data {
-			got = append(got, fmt.Sprint(e.Caller, " ", e.Role, " ", e.Operation, " ", e.Job, e.Agent, " ", e.Status, " ", e.Created))
+			got = append(got, fmt.Sprint(e.Caller, " ", e.Role, " ", e.Operation, " ", e.Path, " ", e.Status, " ", e.Created))
 			if e.Address != "192.0.2.7" || e.Request != "r-"+e.Caller || e.CallerID == "" || e.Time.IsZero() {
 				t.Errorf("got %+v, want its address, request and key", e)
 			}
 		}
 	}
 	want := []string{
-		"admin admin createKey  201 " + made.Header().Get("Location"), "admin admin /asynqmon/  204 ", "operator operator pauseAgent " + f.agent + " 200 ",
-		"operator operator createJob " + strings.TrimPrefix(job, "/v1/jobs/") + " 201 " + job,
+		"admin admin createKey /v1/keys 201 " + made.Header().Get("Location"), "admin admin /asynqmon/ /asynqmon/api/queues/default:pause 204 ", "operator operator pauseAgent /v1/agents/" + f.agent + "/pause 200 ",
+		"operator operator createJob /v1/jobs 201 " + job,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -687,7 +612,7 @@ func TestPollsTakeFewCommands(t *testing.T) {
 	for range 100 {
 		poll()
 	}
-	if commands, _ := traffic.Take(); commands > 30 {
-		t.Errorf("100 polls took %d commands, want at most 30", commands)
+	if commands, _ := traffic.Take(); commands > 130 {
+		t.Errorf("100 polls took %d commands, want at most 130", commands)
 	}
 }

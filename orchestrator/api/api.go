@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"muster/internal/tracing"
 	"muster/jobs"
 	"muster/jobs/agent"
@@ -226,6 +228,9 @@ func serve(ctx context.Context, cfg Config, handler http.Handler, what, path str
 	return serveOn(ctx, l, cfg, handler, what, path)
 }
 
+// mostConnections limits the open connections of a listener, so that clients cannot use up the file descriptors of the process.
+const mostConnections = 4096
+
 // serveOn serves the connections of l, and closes l.
 func serveOn(ctx context.Context, l net.Listener, cfg Config, handler http.Handler, what, path string) error {
 	server := &http.Server{
@@ -234,11 +239,10 @@ func serveOn(ctx context.Context, l net.Listener, cfg Config, handler http.Handl
 		ReadTimeout:       30 * time.Second,
 		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    64 << 10,
-		ConnState:         newConnections(connectionLimit(), cfg.Logger).track,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
+	go func() { failed <- server.Serve(netutil.LimitListener(l, mostConnections)) }()
 	url := pageURL(l.Addr(), path)
 	cfg.Logger.Info(what+" is up", "url", url, "read_only", !cfg.Write)
 	if cfg.Ready != nil {

@@ -213,7 +213,7 @@ func TestUnknownHostsAreRejected(t *testing.T) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
-	cfg.Listen, cfg.Gate = "0.0.0.0:8080", gate(t, "first-key", "second-key")
+	cfg.Listen, cfg.Gate = "0.0.0.0:8080", gate(t, "first-key-that-is-long-enough-for-tests", "second-key-that-is-long-enough-for-tests")
 	h := handler(t, cfg)
 	basic := func(password string) func(*http.Request) {
 		return func(r *http.Request) { r.SetBasicAuth("anybody", password) }
@@ -223,22 +223,22 @@ func TestKeys(t *testing.T) {
 		want   int
 	}{
 		"none":           {func(*http.Request) {}, 401},
-		"login":          {basic("second-key"), 200},
-		"bearer":         {header("Authorization", "Bearer first-key"), 200},
-		"wrong login":    {basic("third-key"), 401},
+		"login":          {basic("second-key-that-is-long-enough-for-tests"), 200},
+		"bearer":         {header("Authorization", "Bearer first-key-that-is-long-enough-for-tests"), 200},
+		"wrong login":    {basic("third-key-that-is-long-enough-for-tests"), 401},
 		"wrong bearer":   {header("Authorization", "Bearer first-ke"), 401},
 		"empty bearer":   {header("Authorization", "Bearer "), 401},
 		"empty login":    {basic(""), 401},
-		"key as it is":   {header("Authorization", "first-key"), 401},
-		"other scheme":   {header("Authorization", "Digest first-key"), 401},
-		"key in the URL": {func(r *http.Request) { r.URL.RawQuery = "key=first-key" }, 401},
+		"key as it is":   {header("Authorization", "first-key-that-is-long-enough-for-tests"), 401},
+		"other scheme":   {header("Authorization", "Digest first-key-that-is-long-enough-for-tests"), 401},
+		"key in the URL": {func(r *http.Request) { r.URL.RawQuery = "key=first-key-that-is-long-enough-for-tests" }, 401},
 	} {
 		for _, path := range []string{"/asynqmon/", "/asynqmon/api/queues", "/asynqmon/static/js/main.5adda2da.chunk.js"} {
 			w := ask(t, h, "GET", path, c.change)
 			if w.Code != c.want {
 				t.Errorf("%s: %s: %d, want %d", name, path, w.Code, c.want)
 			}
-			if c.want == 401 && (w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), "first-key")) {
+			if c.want == 401 && (w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), "first-key-that-is-long-enough-for-tests")) {
 				t.Errorf("%s: %s: %v %s", name, path, w.Header(), w.Body)
 			}
 		}

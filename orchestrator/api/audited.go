@@ -57,16 +57,6 @@ func (c Config) record(r *http.Request, answer http.Header, operation string, st
 	if status == http.StatusCreated {
 		e.Created = clip.Bytes(answer.Get("Location"), 300)
 	}
-	for _, path := range []string{r.URL.Path, answer.Get("Location")} { // the created object, if any
-		kind, id, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(path, "/ui"), "/v1"), "/"), "/")
-		id, _, _ = strings.Cut(id, "/")
-		switch kind {
-		case "jobs":
-			e.Job = clip.Bytes(id, 100)
-		case "agents":
-			e.Agent = clip.Bytes(id, 100)
-		}
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), auditTime)
 	defer cancel()
 	if err := c.Audit.Add(ctx, e); err != nil {

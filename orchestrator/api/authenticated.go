@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"muster/orchestrator/access"
 )
@@ -21,7 +20,10 @@ func (c Config) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		client := clientOf(r)
-		caller, wait, err := c.login(r, limits, client)
+		caller, err := access.CommandLine, error(nil)
+		if !c.Gate.Local(credentialOf(r)) {
+			caller, err = c.identify(r)
+		}
 		denied, isDenied := errors.AsType[*access.Denied](err)
 		if isDenied && at.optional && credentialOf(r) == "" {
 			if limits.allow(w, r, access.Caller{}, client) {
@@ -30,7 +32,10 @@ func (c Config) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		if isDenied {
-			c.deny(w, r, limits, client, wait, denied)
+			if limits.allow(w, r, access.Caller{}, client) {
+				w.Header().Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
+				writeProblem(w, problem(http.StatusUnauthorized, "%s", denied.Why))
+			}
 			return
 		}
 		if err != nil {
@@ -49,26 +54,9 @@ func (c Config) authenticated(next http.Handler) http.Handler {
 // noCredential is why a request without a key is denied.
 const noCredential = "a key is needed: as the password of the login, or as Authorization: Bearer KEY"
 
-// login returns the caller of a request, and counts failed logins. With an error, wait is the time until the client
-// may retry, or 0.
-func (c Config) login(r *http.Request, limits *limits, client string) (caller access.Caller, wait time.Duration, err error) {
-	credential := credentialOf(r)
-	if c.Gate.Local(credential) {
-		return access.CommandLine, 0, nil
-	}
-	if c.Gate.Guessable(credential) {
-		defer limits.guess(client)()
-	}
-	caller, err = c.identify(r, limits.blocks(client))
-	if credential != "" && errors.As(err, new(*access.Denied)) {
-		wait = limits.failed(r.Context(), client)
-	}
-	return caller, wait, err
-}
-
 // identify returns the caller of a request. Where all keys were taken out of the
 // settings while it runs, only a listener on loopback is open.
-func (c Config) identify(r *http.Request, guarded bool) (access.Caller, error) {
+func (c Config) identify(r *http.Request) (access.Caller, error) {
 	closed, err := c.Gate.Closed(r.Context())
 	if errors.Is(err, access.ErrStale) && c.local() {
 		err = nil
@@ -80,7 +68,7 @@ func (c Config) identify(r *http.Request, guarded bool) (access.Caller, error) {
 	if credential == "" {
 		return access.Caller{}, &access.Denied{Why: noCredential}
 	}
-	return c.Gate.Identify(r.Context(), credential, guarded)
+	return c.Gate.Identify(r.Context(), credential)
 }
 
 // credentialOf returns the key or token in a request, or "". A browser sends its login with requests that pages of other
@@ -105,18 +93,4 @@ func foreign(r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	return err != nil || !strings.EqualFold(u.Host, r.Host)
-}
-
-// deny rejects a request without a valid key.
-func (c Config) deny(w http.ResponseWriter, r *http.Request, limits *limits, client string, wait time.Duration, denied *access.Denied) {
-	if credentialOf(r) == "" {
-		if !limits.allow(w, r, access.Caller{}, client) {
-			return
-		}
-	} else if wait > 0 {
-		tooMany(w, wait, "too many logins from this address failed; try again later")
-		return
-	}
-	w.Header().Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
-	writeProblem(w, problem(http.StatusUnauthorized, "%s", denied.Why))
 }

@@ -49,7 +49,7 @@ func (p EventPlace) after() string {
 type eventStreams struct {
 	read          readEvents
 	untilShutdown func(context.Context) (context.Context, context.CancelFunc)
-	identify      func(r *http.Request, guarded bool) (access.Caller, error)
+	identify      func(r *http.Request) (access.Caller, error)
 	logger        *slog.Logger
 	open          *shares
 }
@@ -101,7 +101,7 @@ func (s *eventStreams) stream(ctx context.Context, id string, at EventPlace) (*s
 		w.Header().Set("X-Accel-Buffering", "no") // a reverse proxy must not buffer events
 		w.WriteHeader(http.StatusOK)
 		err := s.send(ctx, w, id, at, func() error {
-			_, err := s.identify(r, false)
+			_, err := s.identify(r)
 			return err
 		})
 		if err != nil && ctx.Err() == nil {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"net/http"
 	"net/netip"
@@ -16,10 +15,6 @@ import (
 )
 
 const (
-	failures     = 20                     // logins from an address that may fail at once, and in a minute
-	maxBlocked   = 10_000                 // clients that a process remembers
-	shareOfBurst = 100                    // a process takes this part of the tokens of a client at once
-	shareTime    = time.Minute            // after which unused tokens are lost
 	patience     = 500 * time.Millisecond // with Redis; then a request is not limited
 	policyName   = `"requests"`
 	limitsPrefix = "muster:api"
@@ -29,36 +24,16 @@ const (
 // unavailable, requests are not limited.
 type limits struct {
 	requests *limit.TokenBucket // nil: no limit
-	failures *limit.TokenBucket // nil: no limit
 	rate     float64            // of requests, a second
 	burst    int
-
-	mu      sync.Mutex           // guards the fields below
-	blocked map[string]time.Time // clients with too many failed logins, until when
-	shares  map[string]share     // tokens of clients
-
-	guesses [64]sync.Mutex // of clients, by hash: one guess at a time
-	seed    maphash.Seed
-}
-
-// share is the part of the bucket of a client that this process has taken, so that most requests need no command of Redis.
-type share struct {
-	unused int
-	left   int // in Redis
-	until  time.Time
 }
 
 func newLimits(c Config) *limits {
-	l := &limits{rate: c.Rate, burst: max(c.Burst, int(math.Ceil(c.Rate)), 1), blocked: map[string]time.Time{}, shares: map[string]share{}, seed: maphash.MakeSeed()}
-	if c.Client == nil {
-		return l
-	}
-	bucket := func(r limit.Rate) *limit.TokenBucket {
-		return limit.NewTokenBucket(c.Client.Redis(), limit.BucketConfig{Namespace: limitsPrefix, Default: r, FailOpen: true, Logger: c.Logger})
-	}
-	l.failures = bucket(limit.PerMinute(failures))
-	if l.rate > 0 {
-		l.requests = bucket(limit.Rate{Capacity: float64(l.burst), PerSec: l.rate})
+	l := &limits{rate: c.Rate, burst: max(c.Burst, int(math.Ceil(c.Rate)), 1)}
+	if c.Client != nil && l.rate > 0 {
+		l.requests = limit.NewTokenBucket(c.Client.Redis(), limit.BucketConfig{
+			Namespace: limitsPrefix, Default: limit.Rate{Capacity: float64(l.burst), PerSec: l.rate}, FailOpen: true, Logger: c.Logger,
+		})
 	}
 	return l
 }
@@ -90,7 +65,7 @@ func (l *limits) allow(w http.ResponseWriter, r *http.Request, caller access.Cal
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	got, err := l.take(ctx, key)
+	got, err := l.requests.Take(ctx, "client "+key, 1)
 	if err != nil {
 		return true
 	}
@@ -104,89 +79,12 @@ func (l *limits) allow(w http.ResponseWriter, r *http.Request, caller access.Cal
 	return got.OK
 }
 
-// take takes a token of a client, from the share of this process or from Redis. From a bucket that is nearly empty it takes only one.
-func (l *limits) take(ctx context.Context, key string) (limit.TakeResult, error) {
-	now := time.Now()
-	l.mu.Lock()
-	s, ok := l.shares[key]
-	if ok && s.unused > 0 && now.Before(s.until) {
-		s.unused--
-		l.shares[key] = s
-		l.mu.Unlock()
-		return limit.TakeResult{OK: true, Left: s.left + s.unused}, nil
-	}
-	l.mu.Unlock()
-	n := max(1, l.burst/shareOfBurst)
-	if !ok || s.left < l.burst/2 {
-		n = 1
-	}
-	got, err := l.requests.Take(ctx, "client "+key, float64(n))
-	if err == nil && !got.OK && n > 1 {
-		n = 1
-		got, err = l.requests.Take(ctx, "client "+key, 1)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.shares) >= maxBlocked {
-		clear(l.shares)
-	}
-	l.shares[key] = share{n - 1, got.Left, now.Add(shareTime)}
-	got.Left += n - 1
-	return got, err
-}
-
 func wholeSeconds(s float64) int { return max(1, int(math.Ceil(s))) }
 
 // tooMany rejects a request over the limit.
 func tooMany(w http.ResponseWriter, wait time.Duration, why string) {
 	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait.Seconds())))
 	writeProblem(w, problem(http.StatusTooManyRequests, "%s", why))
-}
-
-// guess locks the logins of a client: a failure is counted before the next login is compared, however many arrive
-// concurrently.
-func (l *limits) guess(client string) (unlock func()) {
-	m := &l.guesses[maphash.String(l.seed, client)%uint64(len(l.guesses))]
-	m.Lock()
-	return m.Unlock
-}
-
-// failed counts a failed login. It returns the time until the client may retry, or 0.
-func (l *limits) failed(ctx context.Context, client string) (wait time.Duration) {
-	if l.failures == nil {
-		return 0
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	got, err := l.failures.Take(ctx, "failed "+client, 1)
-	if err != nil || got.OK {
-		return 0
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.blocked) >= maxBlocked {
-		for other, until := range l.blocked {
-			if !time.Now().Before(until) {
-				delete(l.blocked, other)
-			}
-		}
-	}
-	if len(l.blocked) < maxBlocked {
-		l.blocked[client] = time.Now().Add(got.Wait)
-	}
-	return max(got.Wait, time.Millisecond)
-}
-
-// blocks reports whether logins of a client failed too often just now.
-func (l *limits) blocks(client string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	until, ok := l.blocked[client]
-	if ok && !time.Now().Before(until) {
-		delete(l.blocked, client)
-		ok = false
-	}
-	return ok
 }
 
 // identityOf returns the name under which a caller is limited. Tokens of one subject count together, although their

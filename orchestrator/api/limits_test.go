@@ -10,38 +10,11 @@ import (
 	"testing"
 
 	"muster/orchestrator/access"
-	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 func callerContext(t *testing.T, name string) context.Context {
 	t.Helper()
 	return access.WithCaller(t.Context(), access.Caller{ID: name, Name: name, Role: access.Viewer})
-}
-
-// Most requests of a client need no command of Redis, and the client may still send no more than its burst.
-func TestRequestsShareCommandsOfTheLimit(t *testing.T) {
-	t.Parallel()
-	rdb, traffic := redistest.NewTraffic(t, redistest.URL(t))
-	const burst = 1000
-	l := newLimits(Config{Client: tasks.NewClient(rdb), Rate: 0.001, Burst: burst})
-	send := func(want bool) {
-		t.Helper()
-		w := httptest.NewRecorder()
-		if got := l.allow(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), access.Caller{}, "192.0.2.1"); got != want {
-			t.Fatalf("got %v %v, want %v", got, w.Header(), want)
-		}
-	}
-	for range burst / 2 {
-		send(true)
-	}
-	if commands, _ := traffic.Take(); commands > 80 {
-		t.Errorf("%d requests took %d commands, want at most 80", burst/2, commands)
-	}
-	for range burst / 2 {
-		send(true)
-	}
-	send(false)
 }
 
 // One caller cannot take the places of others, and all callers together have a limit.

@@ -47,7 +47,7 @@ func everything(t *testing.T) Config {
 	cfg.Queue = func(name string) *workqueue.Queue { return workqueue.New(cfg.Client.Redis(), name, workqueue.Config{}) }
 	agents := limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{Namespace: "muster:agents"})
 	cfg.Breakers = breaker.New(cfg.Client, limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{}), agents)
-	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis(), 0)
+	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis())
 	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: "some", Role: access.Viewer}); err != nil { // that a request can name
 		t.Fatal(err)
 	}

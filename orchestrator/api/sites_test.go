@@ -207,7 +207,7 @@ func TestSitesThatAreNotThere(t *testing.T) {
 	if w := ask(t, handler(t, cfg), "POST", "/v1/sites"); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: got %d, Allow %q; want 405, GET and HEAD", w.Code, w.Header().Get("Allow"))
 	}
-	cfg.Gate = gate(t, "a long enough key")
+	cfg.Gate = gate(t, "a key that is long enough for tests")
 	h = handler(t, cfg)
 	for _, path := range []string{"/", "/v1/sites", "/ui/sites/x", "/ui/jobs/x", "/ui/assets/style.css", "/openapi.json", "/nowhere"} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusUnauthorized {

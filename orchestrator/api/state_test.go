@@ -32,12 +32,12 @@ func TestHealthAndReadiness(t *testing.T) {
 	cfg := served(t)
 	dir := t.TempDir()
 	cfg.Documents = document.New(document.Config{Dir: dir, Owner: func(context.Context) (string, error) { return "store-1", nil }})
-	cfg.Client, cfg.Gate = client, gate(t, "a long enough key")
+	cfg.Client, cfg.Gate = client, gate(t, "a key that is long enough for tests")
 	cfg.Check = func(context.Context) health.Report {
 		return health.Report{Checks: []health.Result{{Name: "agents", Detail: "agent Victim"}}}
 	}
 	h := handler(t, cfg)
-	if got := decode(t, ask(t, h, "GET", "/ready", bearer("a long enough key"))); got["ready"] != true || got["redis"] != "ok" || got["checks"] == nil {
+	if got := decode(t, ask(t, h, "GET", "/ready", bearer("a key that is long enough for tests"))); got["ready"] != true || got["redis"] != "ok" || got["checks"] == nil {
 		t.Errorf("got %v, want ready", got)
 	}
 	mark := func(owner string) {
@@ -46,14 +46,14 @@ func TestHealthAndReadiness(t *testing.T) {
 		}
 	}
 	mark("another store")
-	key := bearer("a long enough key")
+	key := bearer("a key that is long enough for tests")
 	if w := ask(t, h, "GET", "/ready", key); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "another store") || !strings.Contains(w.Body.String(), "agent Victim") {
 		t.Errorf("documents of another store: got %d %s, want 503 and why", w.Code, w.Body)
 	}
 	if w := ask(t, h, "GET", "/ready"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "store") || strings.Contains(w.Body.String(), "Victim") {
 		t.Errorf("without a key: got %d %s, want 503 without details", w.Code, w.Body)
 	}
-	if w := ask(t, h, "GET", "/ready", bearer("another long key")); w.Code != http.StatusUnauthorized {
+	if w := ask(t, h, "GET", "/ready", bearer("another key that is long enough, too")); w.Code != http.StatusUnauthorized {
 		t.Errorf("with a wrong key: got %d %s, want 401", w.Code, w.Body)
 	}
 	mark("store-1")

@@ -104,7 +104,7 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := Config{Gate: gate(t, "a long enough key")}.withDefaults()
+		cfg := Config{Gate: gate(t, "a key that is long enough for tests")}.withDefaults()
 		h, err := only(cfg, func(s *server) { addEvents(s, quiet) })
 		if err != nil {
 			t.Fatal(err)
@@ -114,14 +114,14 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			ask(t, h, "GET", "/v1/events", bearer("a long enough key"), func(r *http.Request) { *r = *r.WithContext(ctx) })
+			ask(t, h, "GET", "/v1/events", bearer("a key that is long enough for tests"), func(r *http.Request) { *r = *r.WithContext(ctx) })
 		}()
 		select {
 		case <-ended:
 			t.Fatal("the stream ended while its key counts")
 		case <-time.After(time.Minute):
 		}
-		if err := cfg.Gate.SetStatic([]string{"another long key"}); err != nil {
+		if err := cfg.Gate.SetStatic([]string{"another key that is long enough, too"}); err != nil {
 			t.Fatal(err)
 		}
 		select {

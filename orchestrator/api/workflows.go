@@ -56,7 +56,7 @@ func (s *server) beginStream(ctx context.Context, r *http.Request) (context.Cont
 				return
 			case <-ticker.C:
 			}
-			if _, err := s.cfg.identify(r, false); errors.As(err, new(*access.Denied)) {
+			if _, err := s.cfg.identify(r); errors.As(err, new(*access.Denied)) {
 				cancel()
 			}
 		}

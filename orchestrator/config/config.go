@@ -217,11 +217,10 @@ type API struct {
 	Keys     []string `yaml:"keys" secret:"all" reload:"yes"`
 	Hosts    []string `yaml:"hosts" reload:"yes"`
 
-	Rate      float64       `yaml:"rate" range:"0 1000000"`
-	Burst     int           `yaml:"burst" range:"1 1000000"`
-	CORS      []string      `yaml:"cors" rule:"origins"`
-	AuditKeep time.Duration `yaml:"audit_keep" range:"1h 87600h"`
-	JWT       JWT           `yaml:"jwt"`
+	Rate  float64  `yaml:"rate" range:"0 1000000"`
+	Burst int      `yaml:"burst" range:"1 1000000"`
+	CORS  []string `yaml:"cors" rule:"origins"`
+	JWT   JWT      `yaml:"jwt"`
 }
 
 // Jobs configures the execution and retention of pipeline jobs.
@@ -309,7 +308,7 @@ func Default() Config {
 			Warn:     120 * time.Second,
 		},
 		API: API{
-			Listen: "127.0.0.1:8000", Enabled: true, Rate: 1000, Burst: 2000, AuditKeep: 2160 * time.Hour,
+			Listen: "127.0.0.1:8000", Enabled: true, Rate: 1000, Burst: 2000,
 			JWT: JWT{RoleClaim: "role", Leeway: 30 * time.Second},
 		},
 		Jobs: Jobs{

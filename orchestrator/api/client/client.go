@@ -2,7 +2,7 @@
 // have the types of the server, so that both always agree.
 //
 //	c, err := client.New(client.Config{URL: "http://127.0.0.1:8000", Key: os.Getenv("MUSTER_API_KEY")})
-//	keys, err := c.Keys(ctx)
+//	keys, err := client.All(ctx, c, client.ListKeys, client.None{}, 0)
 //
 // An error of the server is a *Problem, whose Code programs can compare:
 //

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package api
-
-func connectionLimit() int { return mostConnections }
