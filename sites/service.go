@@ -417,7 +417,8 @@ func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.
 		if err != nil {
 			return err
 		}
-		if err := fn(workqueue.New(rdb, store.QueueName(site, req.PagesOf(id)), workqueue.Config{})); err != nil {
+		err = fn(workqueue.New(rdb, store.QueueName(site, req.PagesOf(id)), workqueue.Config{}))
+		if err != nil && !errors.Is(err, workqueue.ErrNoQueue) { // without pages, the job itself looks whether it is paused
 			return err
 		}
 	}

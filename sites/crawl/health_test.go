@@ -227,6 +227,7 @@ func TestStalledScrape(t *testing.T) {
 		if n := strings.Count(log.String(), "a scrape makes no progress"); n != 1 {
 			t.Errorf("got %d lines, want 1:\n%s", n, log.String())
 		}
+		enqueue(t, j, site.URL+"/item/0")
 		if _, err := j.queue.Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +236,6 @@ func TestStalledScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 		stalled("resumed", 1)
-		enqueue(t, j, site.URL+"/item/0")
 		crawl(t, j)
 		stalled("after a page", 0)
 		age()

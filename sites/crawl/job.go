@@ -83,7 +83,7 @@ func (j *job) applyPause(ctx context.Context) error {
 	if paused {
 		set = j.queue.Pause
 	}
-	if _, err := set(ctx); err != nil {
+	if _, err := set(ctx); err != nil && !errors.Is(err, workqueue.ErrNoQueue) {
 		return fmt.Errorf("pause or resume job %s: %w", j.id, err)
 	}
 	return nil

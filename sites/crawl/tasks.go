@@ -41,10 +41,10 @@ func (h *handlers) collect(ctx context.Context, req store.Request) (tasks.Signat
 	if err != nil {
 		return none, taskError(err)
 	}
-	if err := j.applyPause(ctx); err != nil {
+	if err := j.collect(ctx); err != nil {
 		return none, taskError(err)
 	}
-	if err := j.collect(ctx); err != nil {
+	if err := j.applyPause(ctx); err != nil { // after collect: a queue without items cannot be paused
 		return none, taskError(err)
 	}
 	crawlers, err := crawlersFor(ctx, h.client, j.def)
