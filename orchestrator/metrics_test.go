@@ -49,12 +49,15 @@ func everyMetric(t *testing.T) prometheus.Collector {
 	if err != nil {
 		t.Fatal(err)
 	}
+	measured := metrics.NewQueue(queue)
+	measured.Watch(pool)
 	front, err := gateway.New(gateway.Config{Pool: w.system.Pool, Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	hosts := limit.NewKeyedLimiter(w.system.Client.Redis(), limit.KeyedConfig{Default: 1})
-	return all{w.system.metrics(served), workqueue.NewCollector(queue, pool), limit.NewCollector(map[string]*limit.KeyedLimiter{"host": hosts}, nil), front}
+	w.system.queues = append(w.system.queues, measured)
+	return all{w.system.metrics(served), &limitUse{slots: map[string]*limit.KeyedLimiter{"host": hosts}}, front}
 }
 
 // describedMetrics returns the metrics that a collector describes, except Go and process metrics.

@@ -11,6 +11,7 @@ import (
 	"muster/orchestrator/artifact"
 	"muster/orchestrator/config"
 	"muster/tasks/limit"
+	"muster/tasks/metrics"
 	"muster/tasks/workqueue"
 )
 
@@ -28,8 +29,8 @@ func (s *System) ArtifactQueue(name string) *workqueue.Queue {
 // QueuePool fetches the artifacts of a queue.
 type QueuePool struct {
 	*workqueue.Pool
-	queue  *workqueue.Queue
-	limits queueLimits
+	metrics *metrics.Queue
+	limits  queueLimits
 }
 
 // NewQueuePool returns a pool that fetches the artifacts of a queue into dir; an empty dir means content in the data
@@ -50,23 +51,24 @@ func (o *Orchestrator) NewQueuePool(name, dir string, drain bool) (*QueuePool, e
 	mux := workqueue.NewMux()
 	mux.Handle(artifact.FetchKind, fetcher.Handle)
 	queue := o.ArtifactQueue(name)
+	measured := metrics.NewQueue(queue)
 	pool, err := workqueue.NewPool(queue, mux, workqueue.PoolConfig{
 		Workers: cfg.Queue.MaxWorkers, Heartbeat: cfg.Queue.Heartbeat(), Grace: cfg.Shutdown.Drain,
-		Hard: o.opts.Hard, Drain: drain, Limiter: limits.of, Logger: o.opts.Logger,
+		Hard: o.opts.Hard, Drain: drain, Limiter: limits.of, Observe: measured.Observe, Logger: o.opts.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	o.OnReload(func(cfg config.Config) { limits.reload(cfg.Queue) })
-	return &QueuePool{pool, queue, limits}, nil
+	measured.Watch(pool)
+	return &QueuePool{pool, measured, limits}, nil
 }
 
 // Collectors returns the metrics of the queue, the pool and its limits.
 func (p *QueuePool) Collectors() []prometheus.Collector {
 	l := p.limits
 	return []prometheus.Collector{
-		workqueue.NewCollector(p.queue, p.Pool),
-		limit.NewCollector(map[string]*limit.KeyedLimiter{"host": l.hosts, "resolver": l.resolvers}, l.breaker),
+		p.metrics, &limitUse{map[string]*limit.KeyedLimiter{"host": l.hosts, "resolver": l.resolvers}, l.breaker},
 	}
 }
 
@@ -79,6 +81,7 @@ func (o *Orchestrator) queuePools() ([]*QueuePool, error) {
 			return nil, fmt.Errorf("queue.run: %s: %w", name, err)
 		}
 		pools = append(pools, pool)
+		o.queues = append(o.queues, pool.metrics)
 	}
 	return pools, nil
 }

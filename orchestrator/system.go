@@ -57,6 +57,7 @@ type System struct {
 	Audit *access.Audit
 	// Metrics are the metrics of the workers of this process.
 	Metrics *metrics.Process
+	queues  all // metrics of the work queues that this process runs
 
 	liveSettings
 	tracing *tracing.Tracing // nil if disabled

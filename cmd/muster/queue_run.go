@@ -11,6 +11,7 @@ import (
 
 	"muster/orchestrator"
 	"muster/orchestrator/monitor"
+	"muster/tasks/metrics"
 	"muster/tasks/workqueue"
 )
 
@@ -35,7 +36,7 @@ func runQueue(env environment, c *cli.Context) error {
 			return err
 		}
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, "queue", q.system.System, q.display, workqueue.MetricsHandler(append(pool.Collectors(), orchestrator.RuntimeMetrics())...))
+			stop, err := serveMetrics(address, "queue", q.system.System, q.display, metrics.Handler(append(pool.Collectors(), orchestrator.RuntimeMetrics())...))
 			if err != nil {
 				return err
 			}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"muster/tasks"
-	"muster/tasks/workqueue"
+	taskmetrics "muster/tasks/metrics"
 )
 
 // Environment variables of a workflow worker, which is a process of this program.
@@ -132,7 +132,7 @@ func runWorker(ctx context.Context, url, metrics string) error {
 		return err
 	}
 	defer c.Close()
-	server := &http.Server{Addr: metrics, Handler: workqueue.MetricsHandler(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: metrics, Handler: taskmetrics.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.ListenAndServe() }() // until Close; the report shows missing samples
 	defer server.Close()
 	w, err := tasks.NewWorker(c, flowMux(), tasks.WorkerConfig{Queues: map[string]int{flowQueue: 1}, Concurrency: 4, Grace: 5 * time.Second})

@@ -363,3 +363,13 @@ func (l *KeyedLimiter) renew(ctx context.Context) {
 		}
 	}
 }
+
+// Use returns the number of slots held by this process and of its waiters.
+func (l *KeyedLimiter) Use() (held, waiting int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		waiting += len(line)
+	}
+	return len(l.held), waiting
+}

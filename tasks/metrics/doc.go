@@ -8,6 +8,8 @@
 //	process.Watch(worker)
 //	http.Handle("/metrics", metrics.Handler(metrics.NewFleet(client), process))
 //
+// A [Queue] has the metrics of a work queue, and of a pool that works on it.
+//
 // Label values are the names of queues, schedule entries, outcomes, and tasks with a handler. Inputs of tasks are
 // never label values. Each label has at most [MaxLabels] values; further values are combined as "(other)".
 package metrics

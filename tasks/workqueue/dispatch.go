@@ -120,7 +120,6 @@ func (d *dispatcher) admit(ctx context.Context, items []Leased) (refused int) {
 		j := &job{Leased: it}
 		ok, err := d.acquire(ctx, j)
 		if ok {
-			p.waited.Observe(it.Waited.Seconds())
 			d.held.add(j)
 			d.buffer <- j // there is room: only the dispatcher sends
 			continue

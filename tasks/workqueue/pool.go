@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/limit"
@@ -33,6 +32,9 @@ type PoolConfig struct {
 	// MaxPerKey bounds the items of a resource key without a limit that this pool works on at a time, so that the items of
 	// a slow one leave room for others. Defaults to no bound.
 	MaxPerKey int
+
+	// Observe, if set, is called after each call of a handler, by many goroutines at once. It must not block.
+	Observe func(Run)
 
 	Name   string       // of the pool in its leases. Defaults to host, pid and a random part.
 	Logger *slog.Logger // Defaults to slog.Default().
@@ -94,8 +96,6 @@ type Pool struct {
 
 	held   atomic.Pointer[held] // by the latest Run
 	counts counts
-	waited prometheus.Histogram     // how long items were ready
-	took   *prometheus.HistogramVec // how long handlers ran, by kind
 }
 
 // NewPool returns a pool. Run starts it.
@@ -107,7 +107,7 @@ func NewPool(q *Queue, mux *Mux, cfg PoolConfig) (*Pool, error) {
 	if err := cfg.validate(q.cfg.LeaseTTL); err != nil {
 		return nil, fmt.Errorf("pool of queue %s: %w", q.name, err)
 	}
-	p := &Pool{q: q, mux: mux, cfg: cfg, waited: newWaited(q.name), took: newTook(q.name)}
+	p := &Pool{q: q, mux: mux, cfg: cfg}
 	p.held.Store(newHeld(cfg))
 	return p, nil
 }
@@ -116,6 +116,14 @@ func NewPool(q *Queue, mux *Mux, cfg PoolConfig) (*Pool, error) {
 type PoolStats struct {
 	Leased, Done, Skipped, Failed, Retried, Returned, Lost int64
 	Running                                                int // leased at the moment
+	Workers                                                int // handlers that run at a time, at most
+}
+
+// Run is a call of a handler.
+type Run struct {
+	Kind   string        // of the item; "unknown" if the kind has no handler
+	Waited time.Duration // how long the item was ready before it was leased
+	Took   time.Duration
 }
 
 // counts are the counters of a pool.
@@ -140,7 +148,7 @@ func (p *Pool) Stats() PoolStats {
 	c := &p.counts
 	return PoolStats{
 		Leased: c.leased.Load(), Done: c.done.Load(), Skipped: c.skipped.Load(), Failed: c.failed.Load(),
-		Retried: c.retried.Load(), Returned: c.returned.Load(), Lost: c.lost.Load(), Running: p.held.Load().len(),
+		Retried: c.retried.Load(), Returned: c.returned.Load(), Lost: c.lost.Load(), Running: p.held.Load().len(), Workers: p.cfg.Workers,
 	}
 }
 

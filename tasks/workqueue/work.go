@@ -23,7 +23,7 @@ func (p *Pool) work(ctx context.Context, h *held, buffer <-chan *job, out chan<-
 		began := time.Now()
 		h.noteStart(j, cancel, began.Add(p.cfg.Timeout))
 		o, err := p.handle(limited, j.Leased)
-		p.observe(j.Kind, time.Since(began))
+		p.observe(j.Leased, time.Since(began))
 		if err != nil && limited.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(limited), err)
 		}
@@ -52,10 +52,14 @@ func (p *Pool) handle(ctx context.Context, it Leased) (o Outcome, err error) {
 	return o, err
 }
 
-// observe measures a run. A kind without a handler has the label "unknown".
-func (p *Pool) observe(kind string, took time.Duration) {
+// observe reports a run.
+func (p *Pool) observe(it Leased, took time.Duration) {
+	if p.cfg.Observe == nil {
+		return
+	}
+	kind := it.Kind
 	if _, ok := p.mux.handlers[kind]; !ok {
 		kind = "unknown"
 	}
-	p.took.WithLabelValues(kind).Observe(took.Seconds())
+	p.cfg.Observe(Run{kind, it.Waited, took})
 }
