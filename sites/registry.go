@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"muster/internal/nearest"
-	"muster/sites/all"
 	"muster/sites/definition"
 )
 
@@ -98,7 +97,7 @@ func (r *Registry) MissingSecrets(getenv func(name string) (string, bool), names
 	return errs
 }
 
-// LoadRegistry returns the shipped sites, the sites in Go and the sites of a directory, which replace shipped sites of the same
+// LoadRegistry returns the shipped sites and the sites of a directory, which replace shipped sites of the same
 // name. A missing directory is an error only with mustExist. An invalid definition in the directory is not an error: its site is
 // broken. A site is also broken if it depends on an unknown site, or on itself through others.
 func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
@@ -106,11 +105,6 @@ func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	inGo, err := all.Definitions()
-	if err != nil {
-		return nil, err
-	}
-	shipped = append(shipped, inGo...)
 	var own []*definition.Definition
 	var broken []*definition.BrokenError
 	if dir != "" {

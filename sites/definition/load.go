@@ -36,16 +36,6 @@ func Shipped() ([]*Definition, error) {
 	return defs, err
 }
 
-// ParseShipped is like Parse for a definition that is part of the program.
-func ParseShipped(file string, data []byte) (*Definition, error) {
-	def, err := Parse(file, data)
-	if err != nil {
-		return nil, err
-	}
-	def.shipped = true
-	return def, nil
-}
-
 // Load reads a definition file and the defaults in its directory. It returns Problems if the file is readable but invalid.
 func Load(name string) (*Definition, error) {
 	f, err := trust.Open(name)

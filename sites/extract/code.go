@@ -2,7 +2,6 @@ package extract
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -18,8 +17,8 @@ var code struct {
 	funcs map[string]Func
 }
 
-// Register makes Run extract the pages of a site with fn. sites/all calls it before any page is extracted. Registering a site
-// twice panics.
+// Register makes Run extract the pages of a site with fn. Call it before any page is extracted, in every program with workers.
+// Registering a site twice panics.
 func Register(site string, fn Func) {
 	code.mu.Lock()
 	defer code.mu.Unlock()
@@ -30,13 +29,6 @@ func Register(site string, fn Func) {
 		code.funcs = map[string]Func{}
 	}
 	code.funcs[site] = fn
-}
-
-// Registered returns the registered sites, sorted.
-func Registered() []string {
-	code.mu.RLock()
-	defer code.mu.RUnlock()
-	return slices.Sorted(maps.Keys(code.funcs))
 }
 
 func registered(site string) Func {

@@ -146,6 +146,25 @@ func TestInvalidRecords(t *testing.T) {
 	}
 }
 
+// Records from code are checked against the definition.
+func TestAddChecksRecords(t *testing.T) {
+	t.Parallel()
+	def := define(t, "records: {r: {fields: {a: {css: b, required: true}, n: {css: i, type: number, max: 5}}}}\n")
+	d := page(t, def, definition.KindDetail, "http://shop.example/", "")
+	var res Result
+	for _, v := range [][]Value{{{"a", "x"}}, {{"n", 3.0}}, {{"a", "y"}, {"n", 7.0}}, {{"a", ""}}} {
+		if err := res.Add(def, d, "r", v...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(res.Records) != 1 || len(res.Invalid) != 3 {
+		t.Errorf("got %d records and %d invalid ones, want 1 and 3: %+v", len(res.Records), len(res.Invalid), res)
+	}
+	if err := res.Add(def, d, "other"); err == nil {
+		t.Error("a record of an unknown name: got no error, want one")
+	}
+}
+
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	def := define(t, "records:\n  a: {each: li, key: [b], fields: {b: b, i: i}}\n  p: {fields: {t: title}}\n")
