@@ -1,6 +1,7 @@
 package yamlstrict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -25,7 +26,7 @@ type Decoder struct {
 	// Custom, if set, decodes values with several syntaxes. It receives a pointer to the value and reports whether it decodes
 	// values of its type.
 	Custom func(v any, n ast.Node, key string) bool
-	// Removed has the ways out for unknown keys that earlier versions had, by path.
+	// Removed has the ways out for unknown keys that earlier versions had, by path or, as *.key, at any place.
 	Removed map[string]string
 
 	Problems []Problem
@@ -382,7 +383,7 @@ func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 
 // Unknown adds a problem for an unknown key, with the most similar known key.
 func (d *Decoder) Unknown(p Pair, key string, known []string) {
-	if instead := d.Removed[Join(key, p.Key)]; instead != "" {
+	if instead := cmp.Or(d.Removed[Join(key, p.Key)], d.Removed["*."+p.Key]); instead != "" {
 		d.FailAt(p.At, key, "the key %s was removed: %s", p.Key, instead)
 		return
 	}

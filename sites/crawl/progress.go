@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
@@ -66,7 +67,7 @@ func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 			return nil, err
 		}
 		def, err := req.Definition()
-		if err != nil || job.For < 2*max(def.Politeness.Delay, def.Politeness.CrawlDelayMax) {
+		if err != nil || job.For < 2*max(def.Politeness.Delay, definition.MaxCrawlDelay) {
 			continue // the job itself reports an invalid definition
 		}
 		status, err := tasks.Attach[report.Summary](client, job.Run).Status(ctx)

@@ -174,15 +174,11 @@ func (c *checker) checkOptions(f *Field, key string) {
 
 // fieldType checks the name of a type.
 func (c *checker) fieldType(got, missing string, at Pos, key string) string {
-	if got == "floor" {
-		c.problemAt(at, key, `type "floor" was removed; use type: integer with a regex, as in Recipes of sites/README.md`)
-		return TypeInteger
-	}
 	return c.oneOf(got, missing, words[Field]("type"), at, key)
 }
 
 // noPlace is the problem of a source that selects nothing.
-const noPlace = "has no selector; set one of css, xpath, json, jsonld, microdata, meta, label, column, page, carry, value, exists and regex"
+const noPlace = "has no selector; set one of css, json, jsonld, microdata, meta, label, column, page, carry, value, exists and regex"
 
 func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	given := s.selectorKeys()
@@ -193,9 +189,6 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 		}
 	case len(given) > 1:
 		c.problemAt(s.At, key, "has %s in one source; keep one, or list them under any", strings.Join(given, " and "))
-	}
-	if s.CSS.IsZero() {
-		s.CSS, s.XPath = s.XPath.Selector, XPath{}
 	}
 	if s.CSS.Attr != "" && s.Attr == "" {
 		s.Attr = s.CSS.Attr
@@ -225,7 +218,7 @@ func (s *Source) selectorKeys() []string {
 	for _, k := range []struct {
 		name string
 		set  bool
-	}{{"css", !s.CSS.IsZero()}, {"xpath", !s.XPath.IsZero()}, {"json", !s.JSON.IsZero() && s.CSS.IsZero() && s.XPath.IsZero()},
+	}{{"css", !s.CSS.IsZero()}, {"json", !s.JSON.IsZero() && s.CSS.IsZero()},
 		{"jsonld", s.JSONLD != ""}, {"microdata", s.Microdata != ""}, {"meta", s.Meta != ""}, {"label", s.Label != ""},
 		{"column", s.Column != ""}, {"page", s.Page != ""}, {"carry", s.Carry != ""}, {"value", s.Value != nil}, {"exists", !s.Exists.IsZero()}} {
 		if k.set {

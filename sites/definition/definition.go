@@ -166,17 +166,15 @@ type Record struct {
 	From      string   `yaml:"from" oneof:"listing detail"`
 	Each      Selector `yaml:"each"`
 	EachJSON  Path     `yaml:"each_json"`
-	If        Selector `yaml:"if"`
 	Key       []string `yaml:"key"`
 	Watch     []string `yaml:"watch"`
 	Fields    Fields   `yaml:"fields"`
-	OnInvalid string   `yaml:"on_invalid" oneof:"drop keep fail"`
+	OnInvalid string   `yaml:"on_invalid" oneof:"drop fail"`
 }
 
 // Ways to handle a record that fails its checks.
 const (
 	OnInvalidDrop = "drop"
-	OnInvalidKeep = "keep"
 	OnInvalidFail = "fail"
 )
 
@@ -207,7 +205,6 @@ type Field struct {
 type Source struct {
 	At        Pos
 	CSS       Selector `yaml:"css"`
-	XPath     XPath    `yaml:"xpath"` // moved to CSS, which holds either kind
 	Attr      string   `yaml:"attr"`
 	Take      string   `yaml:"take" oneof:"text own_text html inner_html image attr"`
 	JSON      Path     `yaml:"json"`
@@ -266,15 +263,19 @@ const (
 	TypeObject  = "object"
 )
 
+// Maximum delays that a site may ask for.
+const (
+	MaxCrawlDelay = time.Minute
+	MaxRetryAfter = 10 * time.Minute
+)
+
 // Politeness limits the requests to a site.
 type Politeness struct {
-	At            Pos
-	Delay         time.Duration `yaml:"delay" range:"0s 1h"`
-	MaxPerDomain  int           `yaml:"max_per_domain" range:"1 1000"`
-	Robots        bool          `yaml:"robots"`
-	CrawlDelayMax time.Duration `yaml:"crawl_delay_max" range:"0s 1h"`
-	RetryAfterMax time.Duration `yaml:"retry_after_max" range:"0s 24h"`
-	AutoThrottle  bool          `yaml:"autothrottle"`
+	At           Pos
+	Delay        time.Duration `yaml:"delay" range:"0s 1h"`
+	MaxPerDomain int           `yaml:"max_per_domain" range:"1 1000"`
+	Robots       bool          `yaml:"robots"`
+	AutoThrottle bool          `yaml:"autothrottle"`
 }
 
 // Limits bound a page and a job.
@@ -365,11 +366,9 @@ func defaults() *Definition {
 		Timezone:  "UTC",
 		UserAgent: DefaultUserAgent,
 		Politeness: Politeness{
-			Delay:         2 * time.Second,
-			MaxPerDomain:  2,
-			Robots:        true,
-			CrawlDelayMax: time.Minute,
-			RetryAfterMax: 10 * time.Minute,
+			Delay:        2 * time.Second,
+			MaxPerDomain: 2,
+			Robots:       true,
 		},
 		Limits: Limits{
 			MaxPages:    100_000,

@@ -149,7 +149,7 @@ func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) 
 	kind := map[reflect.Type]string{
 		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "true or false", reflect.TypeFor[int](): "whole number", reflect.TypeFor[float64](): "number",
 		reflect.TypeFor[time.Duration](): "duration", reflect.TypeFor[Size](): "size", reflect.TypeFor[Pattern](): "regex", reflect.TypeFor[Selector](): "selector",
-		reflect.TypeFor[XPath](): "XPath", reflect.TypeFor[Path](): "JSON path", reflect.TypeFor[JSONText](): "JSON", reflect.TypeFor[map[string]string](): "texts by name",
+		reflect.TypeFor[Path](): "JSON path", reflect.TypeFor[JSONText](): "JSON", reflect.TypeFor[map[string]string](): "texts by name",
 		reflect.TypeFor[Field](): "fields by name", reflect.TypeFor[Cookies](): "texts by name, or off",
 	}[memberType(f.Type)]
 	if kind == "" {

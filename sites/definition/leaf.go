@@ -142,22 +142,6 @@ func (s *Selector) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	s.At = yamlstrict.At(n)
 }
 
-// XPath is a Selector that is always an XPath expression.
-type XPath struct{ Selector }
-
-func (x *XPath) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	text, ok := d.Scalar(n, key, "an XPath expression")
-	if !ok {
-		return
-	}
-	q, err := parseXPath(text)
-	if err != nil {
-		d.Fail(n, key, "%s", err)
-		return
-	}
-	x.Selector = Selector{Text: text, At: yamlstrict.At(n), xpath: q}
-}
-
 // Pattern is a regular expression, compiled when the definition is loaded.
 type Pattern struct {
 	*regexp.Regexp

@@ -101,7 +101,6 @@ func TestProblemsOfFields(t *testing.T) {
 		{"bad regex", "name: h1", "name: {css: h1, regex: '(a'}", `11:30: records.product.fields.name.regex: bad regular expression "(a"`},
 		{"look-ahead", "name: h1", "name: {css: h1, regex: '(?=a)'}", `RE2, which has no look-around`},
 		{"unknown type", "name: h1", "name: {css: h1, type: numbr}", `records.product.fields.name.type: "numbr" is unknown; did you mean "number"?`},
-		{"removed type", "name: h1", "name: {css: h1, type: floor, min: 1}", `records.product.fields.name.type: type "floor" was removed; use type: integer with a regex, as in Recipes of sites/README.md`},
 		{"min of a text", "name: h1", "name: {css: h1, min: 3}", `11:28: records.product.fields.name.min: requires numbers, but the field is a text`},
 		{"max of truths", "name: h1", "name: {css: h1, type: list, of: bool, max: 3}", `name.max: requires numbers, but the field is a bool`},
 		{"currency of a number", "name: h1", "name: {css: h1, type: number, currency: EUR}", `name.currency: requires type: price, but the field is a number`},
@@ -133,6 +132,10 @@ func TestProblemsOfRequests(t *testing.T) {
 		{"header of the transport", "start: [/]", "start: [/]\nheaders: {accept-encoding: gzip}", `headers.accept-encoding: cannot be set`},
 		{"size out of bounds", "start: [/]", "start: [/]\nlimits: {max_bytes: 1}", `limits.max_bytes: is 1; must be from 1KiB to 1GiB`},
 		{"time out of bounds", "start: [/]", "start: [/]\nlimits: {page_timeout: 61m}", `limits.page_timeout: is 1h1m0s; must be from 100ms to 1h`},
+		{"removed key of a record", "key: [name]", "if: a", `9:5: records.product: the key if was removed: select the elements in each`},
+		{"removed key of a field", "name: h1", "name: {xpath: //h1}", `11:14: records.product.fields.name: the key xpath was removed: give the expression to css`},
+		{"removed key of politeness", "start: [/]", "start: [/]\npoliteness: {retry_after_max: 1m}", `4:14: politeness: the key retry_after_max was removed: a Retry-After counts up to ten minutes`},
+		{"removed value", "key: [name]", "on_invalid: keep", `9:17: records.product.on_invalid: "keep" is unknown; use one of drop, fail`},
 		{"removed key", "start: [/]", "start: [/]\nsession:\n  max_uses: 5", `5:3: session: the key max_uses was removed: a visitor ends when the site blocks it`},
 		{"start of a session", "start: [/]", "start: [/]\nsession: {start: 'https://other.example/'}", `is outside the site's scope`},
 	})

@@ -35,9 +35,9 @@ func ParseField(d *Definition, text, format string) (Field, error) {
 }
 
 // Trial returns a copy of the definition that extracts one field from pages of a kind: one record per match of each, a selector,
-// or a JSON path if the page is JSON without HTML; "" is the whole page. Records that fail a check are kept.
+// or a JSON path if the page is JSON without HTML; "" is the whole page.
 func (d *Definition) Trial(kind, each string, f Field) (*Definition, error) {
-	r := Record{Name: "record", From: kind, OnInvalid: OnInvalidKeep, Fields: Fields{f}}
+	r := Record{Name: "record", From: kind, Fields: Fields{f}}
 	if page := d.Page(kind); each != "" && page.Format == FormatJSON && page.HTML.IsZero() {
 		path, err := ParsePath(each)
 		if err != nil {
@@ -79,11 +79,15 @@ func decoder() *yamlstrict.Decoder {
 
 // removed has the ways out for keys that earlier versions had.
 var removed = map[string]string{
-	"session.max":        "each process of a job is one visitor",
-	"session.max_uses":   "a visitor ends when the site blocks it",
-	"session.max_age":    "a visitor ends when the site blocks it",
-	"session.max_errors": "a visitor ends when the site blocks it",
-	"session.profiles":   "set headers, in one definition per profile",
+	"*.if":                       "select the elements in each, as in each: 'body:has(.buy-button)'",
+	"*.xpath":                    "give the expression to css, as in css: xpath:count(//a)",
+	"politeness.crawl_delay_max": "a Crawl-delay counts up to a minute; robots: false ignores it",
+	"politeness.retry_after_max": "a Retry-After counts up to ten minutes",
+	"session.max":                "each process of a job is one visitor",
+	"session.max_uses":           "a visitor ends when the site blocks it",
+	"session.max_age":            "a visitor ends when the site blocks it",
+	"session.max_errors":         "a visitor ends when the site blocks it",
+	"session.profiles":           "set headers, in one definition per profile",
 }
 
 // problemsOf converts the problems of a decoder to problems of a file.

@@ -103,23 +103,23 @@ func TestFieldsByLabel(t *testing.T) {
 
 func TestFieldsByXPath(t *testing.T) {
 	testFields(t, []fieldCase{
-		{"xpath", "{xpath: '//h1/text()'}", "<h1>a<b>c</b></h1>", `"a"`},
+		{"xpath", "{css: '//h1/text()'}", "<h1>a<b>c</b></h1>", `"a"`},
 		{"xpath short", "//div[@class='p']/following-sibling::p[1]", "<div class=p>x</div><p>a</p><p>b</p>", `"a"`},
-		{"xpath attribute", "{xpath: '//a/@href', type: url}", `<a href="/x">`, `"http://shop.example/x"`},
-		{"xpath of a text", "{xpath: 'substring-after(//p, \"SKU: \")'}", "<p>SKU: 77</p>", `"77"`},
-		{"xpath count", "{xpath: 'count(//li)', type: integer}", "<li>a<li>b", `2`},
-		{"xpath list", "{xpath: '//li', type: list}", "<li>a<li>b", `["a","b"]`},
+		{"xpath attribute", "{css: '//a/@href', type: url}", `<a href="/x">`, `"http://shop.example/x"`},
+		{"xpath of a text", "{css: 'xpath:substring-after(//p, \"SKU: \")'}", "<p>SKU: 77</p>", `"77"`},
+		{"xpath count", "{css: 'xpath:count(//li)', type: integer}", "<li>a<li>b", `2`},
+		{"xpath list", "{css: '//li', type: list}", "<li>a<li>b", `["a","b"]`},
 		{"xpath within", "{css: .r, type: list, of: object, fields: {by: '//b'}}", `<p class=r><b>x</b><p class=r><b>y</b>`, `[{"by":"x"},{"by":"y"}]`},
-		{"xpath, each once", "{xpath: '//div//a', type: list}", "<div><a>1</a><div><a>2</a><div><a>3</a></div><a>4</a></div><a>5</a></div>", `["1","2","3","4","5"]`},
-		{"xpath union in the order of the page", "{xpath: '//td|//th', type: list}", "<table><tr><th>A<td>1<tr><th>B<td>2</table>", `["A","1","B","2"]`},
-		{"xpath axis that looks back", "{xpath: '//li[3]/preceding-sibling::li', type: list}", "<li>a<li>b<li>c", `["a","b"]`},
-		{"xpath parents, each once", "{xpath: '//a/..', type: list}", "<p><a>1</a><a>2</a></p>", `["12"]`},
+		{"xpath, each once", "{css: '//div//a', type: list}", "<div><a>1</a><div><a>2</a><div><a>3</a></div><a>4</a></div><a>5</a></div>", `["1","2","3","4","5"]`},
+		{"xpath union in the order of the page", "{css: '//td|//th', type: list}", "<table><tr><th>A<td>1<tr><th>B<td>2</table>", `["A","1","B","2"]`},
+		{"xpath axis that looks back", "{css: '//li[3]/preceding-sibling::li', type: list}", "<li>a<li>b<li>c", `["a","b"]`},
+		{"xpath parents, each once", "{css: '//a/..', type: list}", "<p><a>1</a><a>2</a></p>", `["12"]`},
 		{"xpath upward", "{css: .r, type: list, of: object, fields: {to: './ancestor::div[@class=\"r\"][1]/@id', top: {css: '../../@id'}, all: {css: './ancestor-or-self::div/@id', type: list}}}",
 			"<div id=0><div class=r id=1><i>a</i><div class=r id=2></div></div></div>", `[{"all":["0","1"]},{"to":"1","top":"0","all":["0","1","2"]}]`},
 		{"xpath beside", "{css: .r, type: list, of: object, fields: {day: './preceding::h2[1]', all: {css: './preceding::h2|./b|./following-sibling::i', type: list}}}",
 			"<h2>Mon</h2><p class=r><b>1</b></p><h2>Tue</h2><p class=r><b>2</b></p><i>3</i>", `[{"day":"Mon","all":["Mon","1","3"]},{"day":"Tue","all":["Mon","Tue","2","3"]}]`},
-		{"xpath attributes in order", "{xpath: '//a/@href|//div/@id', type: list}", "<div id=1><a href=2 id=x></a></div><div id=3>", `["1","2","3"]`},
-		{"xpath, equal attributes of two", "{xpath: '//a/@href', type: list}", "<a href=/x></a><a href=/x></a>", `["/x","/x"]`},
+		{"xpath attributes in order", "{css: '//a/@href|//div/@id', type: list}", "<div id=1><a href=2 id=x></a></div><div id=3>", `["1","2","3"]`},
+		{"xpath, equal attributes of two", "{css: '//a/@href', type: list}", "<a href=/x></a><a href=/x></a>", `["/x","/x"]`},
 	})
 }
 

@@ -117,9 +117,6 @@ func (r *Record) JSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	head := []Value{{"_type", r.Type}, {"_key", r.Key}, {"_url", r.URL}}
-	if len(r.Problems) > 0 {
-		head = append(head, Value{"_problems", r.Problems})
-	}
 	for _, v := range append(head, r.Fields...) {
 		if b.Len() > 1 {
 			b.WriteByte(',')
@@ -154,9 +151,6 @@ func (x *run) records(r *definition.Record) error {
 		return fmt.Errorf("record %s: %w", r.Name, err)
 	}
 	for _, p := range places {
-		if !r.If.IsZero() && (p.node == nil || (r.If.First(p.node) == nil && !r.If.Match(p.node))) {
-			continue
-		}
 		rec := Record{Type: r.Name, URL: x.doc.Page.URL.String()}
 		var problems []problem
 		rec.Fields, problems = x.fields(r.Fields, p, r.Name)
@@ -209,7 +203,7 @@ func (x *run) places(each definition.Selector, eachJSON definition.Path) (places
 // keep sets the key of a record and adds it to the valid or invalid records.
 func (x *run) keep(r *definition.Record, rec Record) error {
 	rec.Key = x.key(r, &rec)
-	if len(rec.Problems) == 0 || r.OnInvalid == definition.OnInvalidKeep {
+	if len(rec.Problems) == 0 {
 		x.res.Records = append(x.res.Records, rec)
 		return nil
 	}

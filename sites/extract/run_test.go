@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,23 +37,24 @@ func page(t *testing.T, def *definition.Definition, kind, at, body string) *Doc 
 // fieldValue runs one field of a detail page.
 func fieldValue(t *testing.T, field, body string) (string, []string) {
 	t.Helper()
-	def := define(t, "records:\n  r:\n    on_invalid: keep\n    fields:\n      v: "+field+"\n")
+	def := define(t, "records:\n  r:\n    fields:\n      v: "+field+"\n")
 	res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/p/1", body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Records) != 1 {
-		t.Fatalf("got %d records, want 1", len(res.Records))
+	all := slices.Concat(res.Records, res.Invalid)
+	if len(all) != 1 {
+		t.Fatalf("got %d records, want 1", len(all))
 	}
-	fields := res.Records[0].Fields
+	fields := all[0].Fields
 	if len(fields) == 0 {
-		return "", res.Records[0].Problems
+		return "", all[0].Problems
 	}
 	b, err := json.Marshal(fields[0].Value)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b), res.Records[0].Problems
+	return string(b), all[0].Problems
 }
 
 func TestInvalidValuesAreReported(t *testing.T) {
@@ -89,7 +91,6 @@ func TestUnparsedFields(t *testing.T) {
 		{"required", "{each: li, fields: {n: b, p: {css: i, type: price, required: true}}}", "<li><b>x</b><i>3 €</i><li><b>y</b><i>call us</i>",
 			`{"n":"x","p":{"amount":3,"currency":"EUR"}}`, `{"n":"y"}`, `map[r.p:{1 0 no number in "call us"}]`},
 		{"optional, invalid values fail the page", "{on_invalid: fail, fields: {p: {css: i, type: price}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
-		{"optional, invalid values are kept", "{on_invalid: keep, fields: {p: {css: i, type: price}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
 		{"a default is for no text", "{fields: {p: {css: i, type: integer, default: '0'}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
 		{"another alternative has it", "{fields: {p: {any: [i, b], type: integer}}}", "<i>call us</i><b>3</b>", `{"p":3}`, "", `map[]`},
 		{"counted each time, with the first text", "{each: li, fields: {p: {css: i, type: integer}}}", "<li><i>a</i><li><i>b</i><li><i>3</i>", `{} {} {"p":3}`, "", `map[r.p:{0 2 no number in "a"}]`},
@@ -130,7 +131,7 @@ func TestUnparsedFields(t *testing.T) {
 func TestInvalidRecords(t *testing.T) {
 	t.Parallel()
 	const body = "<li><b>a</b><li><i>b</i>"
-	for mode, want := range map[string][3]int{"drop": {1, 1, 0}, "keep": {2, 0, 0}, "fail": {1, 1, 1}} {
+	for mode, want := range map[string][3]int{"drop": {1, 1, 0}, "fail": {1, 1, 1}} {
 		def := define(t, "records: {r: {each: li, on_invalid: "+mode+", fields: {v: {css: b, required: true}}}}\n")
 		res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", body))
 		failed := 0

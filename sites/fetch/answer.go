@@ -17,11 +17,11 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 	fail := func(class Class, after time.Duration) error {
 		return c.noteVia(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("HTTP status %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
 	}
-	after, given := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), c.def.Politeness.RetryAfterMax)
+	after, given := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), definition.MaxRetryAfter)
 	switch s := res.StatusCode; {
 	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && given:
 		if !given {
-			after = min(time.Minute, c.def.Politeness.RetryAfterMax)
+			after = min(time.Minute, definition.MaxRetryAfter)
 		}
 		if err := c.cfg.Clock.Hold(ctx, c.cfg.Key, after); err != nil {
 			c.cfg.Logger.WarnContext(ctx, "cannot pause the site's clock", "site", c.def.Site, "error", err)

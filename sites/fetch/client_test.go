@@ -326,13 +326,12 @@ func (p *pace) Take(_ context.Context, _ string, interval time.Duration) (time.D
 func TestCrawlDelayIsApplied(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		file, most string
-		want       time.Duration
+		file string
+		want time.Duration
 	}{
-		{"crawl-delay: 3", "20s", 3 * time.Second},
-		{"crawl-delay: 9999", "20s", 20 * time.Second},
-		{"crawl-delay: 3", "0", time.Millisecond / 2},
-		{"", "20s", time.Millisecond / 2},
+		{"crawl-delay: 3", 3 * time.Second},
+		{"crawl-delay: 9999", time.Minute},
+		{"", time.Millisecond / 2},
 	} {
 		def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/robots.txt" {
@@ -340,13 +339,13 @@ func TestCrawlDelayIsApplied(t *testing.T) {
 				return
 			}
 			fmt.Fprint(w, page)
-		}, "politeness: {delay: 1ms, crawl_delay_max: "+c.most+"}\n")
+		}, "politeness: {delay: 1ms}\n")
 		p := &pace{}
 		if _, err := NewClient(Config{Definition: def, Clock: p}).Get(t.Context(), base+"/", definition.KindDetail); err != nil {
 			t.Fatal(err)
 		}
 		if got := time.Duration(p.longest.Load()); got < c.want || got > 3*c.want {
-			t.Errorf("%q, at most %s: got an interval of %s, want at least %s", c.file, c.most, got, c.want)
+			t.Errorf("%q: got an interval of %s, want at least %s", c.file, got, c.want)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (c *Client) stack() http.RoundTripper {
 		Key:           func(*url.URL) string { return c.cfg.Key },
 		Clock:         c.cfg.Clock,
 		Interval:      c.interval,
-		CrawlDelayMax: c.def.Politeness.CrawlDelayMax,
+		CrawlDelayMax: definition.MaxCrawlDelay,
 		Vary:          true,
 		Patience:      c.cfg.Patience,
 		Logger:        c.cfg.Logger,

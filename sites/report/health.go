@@ -195,7 +195,7 @@ func (h *Health) checkRecords(def *definition.Definition, s *Summary, before []H
 	}
 	for i := range def.Records {
 		r := &def.Records[i]
-		everyPage := r.Each.IsZero() && r.EachJSON.IsZero() && r.If.IsZero()
+		everyPage := r.Each.IsZero() && r.EachJSON.IsZero()
 		switch {
 		case s.ByType[r.Name] > 0:
 		case everyPage:

@@ -14,7 +14,7 @@ import (
 // Trial is the result of one field on a page.
 type Trial struct {
 	Field
-	Values   []json.RawMessage // of the records with the field, in page order
+	Values   []json.RawMessage // of the records with the field, in page order, valid ones first
 	Problems []string          // without duplicates
 }
 
@@ -31,7 +31,7 @@ func Try(def *definition.Definition, doc *extract.Doc, each string, f definition
 	}
 	name := only.Records[0].Name + "." + f.Name
 	t := Trial{Field: Field{Name: f.Name, Hits: res.Hits[name]}}
-	for _, r := range res.Records {
+	for _, r := range slices.Concat(res.Records, res.Invalid) {
 		for _, v := range r.Fields {
 			t.Values = append(t.Values, encodeJSON(v.Value))
 		}
