@@ -1,8 +1,7 @@
 // Package draft writes a first definition of a site from one of its pages.
 //
-// It guesses repeated elements that are records, links to detail pages and to the next page, elements with titles, prices, dates
-// and images, and useful structured data. The definition loads, and every field has a value on the source pages; a person must
-// check the names of the fields.
+// It takes the elements with the most frequent content as records, their links as detail pages, and structured data, labels and
+// classes as fields. The definition loads, and every field has a value on the source pages; a person must check the rest.
 package draft
 
 import (
@@ -11,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -52,7 +50,7 @@ func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 	o := newOutline(page.URL)
 	text, _ := extract.Decode(page.Body, page.Header.Get("Content-Type"), nil)
 	if looksLikeJSON(text) {
-		if err := o.fromJSON(page, text); err != nil {
+		if err := o.fromJSON(text); err != nil {
 			return nil, err
 		}
 		return o.finish([]extract.Page{page})
@@ -80,47 +78,46 @@ func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 	return o.finish(pages)
 }
 
-// listing returns the list of a listing page, or nil for a page about one item. A page is about one item if its structured data
-// matches its heading. A page with an article or a product is a listing only if the list is most of its content.
+// listing returns the list of a listing page, or nil for a page about one item: its heading names the item of its structured data.
 func (c *content) listing() *list {
 	if _, named := c.structuredFields(); named {
 		return nil
 	}
-	enough := 0.3
-	switch c.meta("og:type") {
-	case "article", "product", "og:product", "book", "video.movie":
-		enough = 0.7
-	}
-	l := c.findList()
-	if l == nil || c.share(l) < enough {
-		return nil
-	}
-	return l
+	return c.findList()
 }
 
 // fromList outlines a listing and the page of its first link. It returns that page if it can be fetched.
 func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Definition, c *content, l *list) []extract.Page {
 	some := l.items[:min(len(l.items), 50)]
-	main := c.findLinks(some)
+	link, linked := mainLink(some)
 	o.mustHave = l.each
-	o.records = []*record{{name: "item", from: definition.KindListing, each: l.each, fields: c.itemFields(some, main)}}
-	if main == nil || main.first == "" {
+	o.records = []*record{{name: "item", from: definition.KindListing, each: l.each, fields: c.itemFields(some, link, linked)}}
+	if !linked {
 		return nil
 	}
-	page, err := get(ctx, main.first, definition.KindDetail)
+	o.links = quote(strings.TrimSpace(l.each + " " + link))
+	listed, err := definition.Parse("draft.yaml", o.yaml())
+	if err != nil {
+		o.links = ""
+		return nil
+	}
+	res, err := extract.Run(listed, c.doc)
+	if err != nil || len(res.Links) == 0 {
+		o.links = ""
+		return nil
+	}
+	page, err := get(ctx, res.Links[0].URL, definition.KindDetail)
 	if err != nil {
 		o.note("no detail pages: cannot fetch the target of the first link: %v", err)
+		o.links = ""
 		return nil
 	}
 	page.Kind = definition.KindDetail
 	doc, err := extract.Parse(bare, page)
 	if err != nil || doc.Root == nil {
 		o.note("no detail pages: the target of the first link is not HTML")
+		o.links = ""
 		return nil
-	}
-	o.links = quote(strings.TrimSpace(l.each + " " + main.css))
-	if main.allow != "" {
-		o.links = "{css: " + o.links + ", allow: " + quote(regexp.QuoteMeta(main.allow)) + "}"
 	}
 	o.records = append(o.records, &record{name: "page", fields: readContent(doc).detailFields()})
 	return []extract.Page{page}
@@ -129,7 +126,7 @@ func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Defini
 // finish writes the definition and applies it to the pages. It removes fields without values and makes fields required that every
 // record has.
 func (o *outline) finish(pages []extract.Page) (*Draft, error) {
-	for range 3 {
+	for range 4 {
 		def, err := definition.Parse("draft.yaml", o.yaml())
 		if err != nil {
 			return nil, fmt.Errorf("the guessed definition does not load: %w", err)
@@ -142,6 +139,7 @@ func (o *outline) finish(pages []extract.Page) (*Draft, error) {
 				d.Notes = append(d.Notes, fmt.Sprintf("%s: %v", p.URL, err))
 			}
 			d.Views = append(d.Views, v)
+			o.setKeys(v)
 			for _, f := range v.Fields {
 				found[f.Name] = f
 			}
@@ -157,8 +155,9 @@ func (o *outline) finish(pages []extract.Page) (*Draft, error) {
 	return nil, errors.New("no records found on the page; if scripts load its data, find the URL that they request and use it instead")
 }
 
+// siteName returns the host of a URL, with its port if that is not the default, as the name of a site.
 func siteName(u *url.URL) string {
-	name := strings.TrimPrefix(strings.ToLower(u.Hostname()), "www.")
+	name := strings.TrimPrefix(strings.ToLower(u.Host), "www.")
 	return strings.Trim(strings.Join(strings.FieldsFunc(name, func(r rune) bool {
 		return r >= utf8.RuneSelf || !isWord(r) && !strings.ContainsRune("._-", r)
 	}), "-"), "-.")

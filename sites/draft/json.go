@@ -13,7 +13,7 @@ import (
 )
 
 // fromJSON guesses the records in an API response.
-func (o *outline) fromJSON(page extract.Page, text []byte) error {
+func (o *outline) fromJSON(text []byte) error {
 	doc, err := extract.PageJSON(text)
 	if err != nil {
 		return fmt.Errorf("the page looks like JSON but is invalid: %w", err)
@@ -29,7 +29,9 @@ func (o *outline) fromJSON(page extract.Page, text []byte) error {
 	o.format = "json"
 	o.records = []*record{{name: "item", from: definition.KindListing, eachJSON: path + "[*]", fields: fields}}
 	if top, ok := doc.(map[string]any); ok {
-		o.next = jsonNext(top, page)
+		if o.next = jsonNext(top); strings.HasPrefix(o.next, "param:") {
+			o.note("the query parameter of the next page in listing.next is a guess")
+		}
 	}
 	return nil
 }
@@ -113,8 +115,11 @@ func objectFields(objects []map[string]any, path string, depth int) []field {
 		case bool:
 			f.typ = "bool"
 		case string:
-			if strings.HasPrefix(v, "http://") || strings.HasPrefix(v, "https://") {
+			switch {
+			case strings.HasPrefix(v, "http://") || strings.HasPrefix(v, "https://"):
 				f.typ = "url"
+			case isDate(v):
+				f.typ = "date"
 			}
 		default:
 			continue
@@ -134,38 +139,28 @@ func single(v any) bool {
 	return false
 }
 
-// jsonNext returns the keys of listing.next for the next response, or "".
-func jsonNext(top map[string]any, page extract.Page) string {
-	for _, holder := range []struct {
-		path string
-		in   map[string]any
-	}{{"", top}, {"paging", under(top, "paging")}, {"pagination", under(top, "pagination")}, {"meta", under(top, "meta")}, {"links", under(top, "links")}} {
-		for _, k := range []string{"next", "next_page_url", "next_url", "nextPage"} {
-			if s, ok := holder.in[k].(string); ok && (strings.HasPrefix(s, "/") || strings.HasPrefix(s, "http") || strings.HasPrefix(s, "?")) {
-				return "json: " + step(holder.path, k)
-			}
+// jsonNext returns the keys of listing.next for the next response, or "": an address, a cursor, or a flag.
+func jsonNext(top map[string]any) string {
+	for _, path := range []string{"", "paging", "pagination", "meta", "links"} {
+		in, _ := top[path].(map[string]any)
+		if path == "" {
+			in = top
 		}
-		for _, k := range []string{"next_cursor", "nextCursor", "cursor", "nextPageToken", "next_page_token"} {
-			if s, ok := holder.in[k].(string); ok && s != "" {
-				return "param: cursor, cursor: " + step(holder.path, k)
+		for _, k := range []string{"next", "next_page_url", "next_url", "nextPage", "next_cursor", "nextCursor", "cursor", "nextPageToken", "next_page_token"} {
+			s, ok := in[k].(string)
+			switch {
+			case !ok || s == "":
+			case strings.HasPrefix(s, "/") || strings.HasPrefix(s, "http") || strings.HasPrefix(s, "?"):
+				return "json: " + step(path, k)
+			default:
+				return "param: cursor, cursor: " + step(path, k)
 			}
 		}
 		for _, k := range []string{"has_next", "hasNext", "has_more", "hasMore"} {
-			if _, ok := holder.in[k].(bool); ok {
-				param := "page"
-				for name := range page.URL.Query() {
-					if slices.Contains([]string{"page", "p", "pg"}, name) {
-						param = name
-					}
-				}
-				return "param: " + param + ", while: " + step(holder.path, k)
+			if _, ok := in[k].(bool); ok {
+				return "param: page, while: " + step(path, k)
 			}
 		}
 	}
 	return ""
-}
-
-func under(v map[string]any, k string) map[string]any {
-	m, _ := v[k].(map[string]any)
-	return m
 }

@@ -1,9 +1,11 @@
 package draft
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"muster/sites/sample"
@@ -19,8 +21,8 @@ type outline struct {
 
 // record is a kind of record of an outline.
 type record struct {
-	name, from, each, eachJSON string
-	fields                     []field
+	name, from, each, eachJSON, key string
+	fields                          []field
 }
 
 // field is a field of a record.
@@ -98,6 +100,30 @@ func (f *field) evidence() int {
 	return 2
 }
 
+// setKeys makes the first field with the name of an identifier the key of its records, if its values differ on the page.
+func (o *outline) setKeys(v sample.View) {
+	for _, r := range o.records {
+		i := slices.IndexFunc(r.fields, func(f field) bool {
+			return slices.Contains([]string{"id", "sku", "upc", "ean", "isbn", "gtin13", "mpn", "uuid", "number"}, f.name) || strings.HasSuffix(f.name, "_id") || strings.HasSuffix(f.name, "_no")
+		})
+		if i < 0 || r.key != "" {
+			continue
+		}
+		seen := map[string]bool{}
+		of := 0
+		for _, line := range v.Records {
+			var rec map[string]json.RawMessage
+			if json.Unmarshal(line, &rec) == nil && string(rec["_type"]) == strconv.Quote(r.name) {
+				seen[string(rec[r.fields[i].name])] = true
+				of++
+			}
+		}
+		if of > 0 && len(seen) == of && !seen[""] {
+			r.key = r.fields[i].name
+		}
+	}
+}
+
 // yaml writes the definition.
 func (o *outline) yaml() []byte {
 	var b strings.Builder
@@ -136,6 +162,9 @@ func (o *outline) yaml() []byte {
 			if kv[1] != "" {
 				line("    %s: %s", kv[0], quote(kv[1]))
 			}
+		}
+		if r.key != "" {
+			line("    key: [%s]", r.key)
 		}
 		line("    fields:")
 		for _, f := range r.fields {

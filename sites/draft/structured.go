@@ -14,39 +14,34 @@ import (
 var properties = []struct{ path, name, typ string }{
 	{"name", "title", ""}, {"headline", "title", ""}, {"title", "title", ""},
 	{"offers.price", "price", "price"}, {"offers.lowPrice", "price", "price"}, {"price", "price", "price"}, {"offers.highPrice", "high_price", "price"},
-	{"datePublished", "date", "date"}, {"datePosted", "date", "date"}, {"dateModified", "modified", "date"}, {"startDate", "start_date", "date"}, {"endDate", "end_date", "date"}, {"validThrough", "valid_through", "date"},
+	{"datePublished", "date", "date"}, {"datePosted", "date", "date"}, {"dateModified", "modified", "date"},
 	{"author.name", "author", ""}, {"author", "author", ""}, {"brand.name", "brand", ""}, {"brand", "brand", ""},
 	{"sku", "sku", ""}, {"gtin13", "gtin13", ""}, {"mpn", "mpn", ""}, {"isbn", "isbn", ""},
 	{"offers.priceCurrency", "currency", ""}, {"offers.availability", "availability", ""}, {"aggregateRating.ratingValue", "rating", "number"}, {"aggregateRating.reviewCount", "reviews", "integer"},
-	{"category", "category", ""}, {"articleSection", "section", ""}, {"keywords", "keywords", ""}, {"publisher.name", "publisher", ""},
-	{"location.name", "location", ""}, {"hiringOrganization.name", "organization", ""}, {"address.addressLocality", "locality", ""}, {"telephone", "telephone", ""}, {"recipeYield", "yield", ""}, {"totalTime", "total_time", ""},
+	{"category", "category", ""}, {"keywords", "keywords", ""},
 	{"description", "description", ""}, {"image", "image", "url"},
 }
 
-// structuredFields returns fields from the JSON-LD or microdata of the item that a page is about. named reports whether the page's
-// heading names that item: then it is a detail page even if elements repeat on it.
+// structuredFields returns fields from the JSON-LD or microdata object of the page with the most known properties. named reports
+// whether the page's heading names that object: then it is a detail page even if elements repeat on it.
 func (c *content) structuredFields() (fields []field, named bool) {
-	heading := ""
-	if h := c.heading(); h != nil && h.Data == "h1" {
-		heading = extract.Text(h)
-	}
+	heading := c.heading()
 	for _, source := range []struct {
 		key     string
 		objects []any
 	}{{"jsonld", c.doc.Linked()}, {"microdata", c.doc.Microdata()}} {
 		for _, o := range source.objects {
 			obj, _ := o.(map[string]any)
-			typ := typeOf(obj)
-			thread := false
-			switch typ {
-			case "", "BreadcrumbList", "WebSite", "Organization", "WebPage", "CollectionPage", "ListItem", "ItemList", "ImageObject", "SearchAction",
-				"SiteNavigationElement", "WPHeader", "WPFooter", "WPSideBar", "Person", "Offer", "Comment":
-				continue // about the site, or a part of something
-			case "DiscussionForumPosting", "QAPage", "Question":
-				thread = true // a list of posts
+			t := obj["@type"]
+			if list, ok := t.([]any); ok && len(list) > 0 {
+				t = list[0]
+			}
+			typ, _ := t.(string)
+			if typ = typ[strings.LastIndexAny(typ, "/:")+1:]; typ == "" {
+				continue
 			}
 			found, title := objectOf(obj, source.key+": ", typ)
-			about := title != "" && heading != "" && (strings.Contains(heading, title) || strings.Contains(title, heading)) && !thread
+			about := title != "" && strings.Contains(heading, title)
 			if len(found) > 1 && (about && !named || about == named && len(found) > len(fields)) {
 				fields, named = found, about
 			}
@@ -68,15 +63,6 @@ func objectOf(obj map[string]any, source, typ string) (fields []field, title str
 		fields = append(fields, field{name: p.name, sources: []string{source + quote(typ+"."+p.path)}, typ: p.typ, example: v})
 	}
 	return fields, title
-}
-
-func typeOf(obj map[string]any) string {
-	t := obj["@type"]
-	if list, ok := t.([]any); ok && len(list) > 0 {
-		t = list[0]
-	}
-	s, _ := t.(string)
-	return s[strings.LastIndexAny(s, "/:")+1:]
 }
 
 // textAt returns the string or number at a path, or "".
@@ -125,9 +111,20 @@ func (c *content) detailFields() []field {
 	for _, f := range fields {
 		used[extract.Fold(f.example)] = true
 	}
-	if h := c.heading(); h != nil {
-		used[extract.Text(h)] = true
-		title.sources = append(title.sources, "css: "+quote(c.headingSelector(h)))
+	matter := c.doc.Body()
+	for _, css := range []string{"main", "article"} {
+		if found := selectAll(css, c.doc.Root); len(found) == 1 {
+			matter = found[0]
+			break
+		}
+	}
+	if h := c.heading(); h != "" {
+		css := "h1"
+		if firstText(css, []*html.Node{c.doc.Root}) != h {
+			css = matter.Data + " h1"
+		}
+		used[h] = true
+		title.sources = append(title.sources, "css: "+quote(css))
 	}
 	if c.meta("og:title") != "" {
 		title.sources = append(title.sources, "meta: 'og:title'")
@@ -136,17 +133,7 @@ func (c *content) detailFields() []field {
 		title.sources = []string{"page: title"}
 	}
 	fields = append([]field{title}, fields...)
-	matter := c.doc.Body()
-	for _, css := range []string{"main", "[role=main]", "article", "#content"} {
-		if found := selectAll(css, c.doc.Root); len(found) == 1 {
-			matter = found[0]
-			break
-		}
-	}
-	if matter == nil {
-		return fields
-	}
-	fields = c.addTyped(fields, []*html.Node{matter}, used)
+	fields = c.addClasses(fields, []*html.Node{matter}, used)
 	for _, m := range []struct{ name, meta, typ string }{{"description", "description", ""}, {"description", "og:description", ""}, {"image", "og:image", "url"}} {
 		if !hasField(fields, m.name) && c.meta(m.meta) != "" {
 			fields = append(fields, field{name: m.name, sources: []string{"meta: " + quote(m.meta)}, typ: m.typ})
@@ -158,19 +145,6 @@ func (c *content) detailFields() []field {
 		}
 	}
 	return add(fields, field{name: "url", sources: []string{"page: url"}, typ: "url"})
-}
-
-func (c *content) headingSelector(h *html.Node) string {
-	candidates := []string{h.Data, "main " + h.Data, "article " + h.Data}
-	for _, class := range classes(h) {
-		candidates = append(candidates, h.Data+"."+class)
-	}
-	for _, css := range candidates {
-		if selectFirst(css, c.doc.Root) == h {
-			return css
-		}
-	}
-	return h.Data
 }
 
 // labels returns the labels of values in tables of two columns and definition lists.
