@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"muster/internal/addressfilter"
 	"muster/internal/logctx"
@@ -64,9 +63,6 @@ type Config struct {
 	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
 	// BreakerChanged is called when the circuit breaker of a site opens or closes; see limit.BreakerConfig. Defaults to none.
 	BreakerChanged func(context.Context, limit.BreakerState)
-	// WriterLease is how long the process that writes a job's records may be silent before another process takes over. Defaults
-	// to 15 seconds.
-	WriterLease time.Duration
 }
 
 // Visit is the fetch of a page.
@@ -101,7 +97,7 @@ func NewService(cfg Config) (*Service, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	worker, err := crawl.New(crawl.Config{
-		Client: cfg.Client, Secrets: cfg.Registry.withSecrets, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Secret: cfg.Secret, WriterLease: cfg.WriterLease,
+		Client: cfg.Client, Secrets: cfg.Registry.withSecrets, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Secret: cfg.Secret,
 		Transport: cfg.Transport, Filter: cfg.Filter, NoProxy: cfg.NoProxy, Unproxied: cfg.Unproxied, Refused: cfg.Refused, Via: cfg.Via, Route: cfg.Route,
 		Observe: cfg.Observe, MaxPages: cfg.MaxPages, Memory: cfg.Memory, Judged: cfg.Judged, BreakerChanged: cfg.BreakerChanged, Logger: cfg.Logger,
 	})

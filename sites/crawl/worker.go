@@ -45,10 +45,9 @@ type Config struct {
 	// definitions without secrets.
 	Secrets func(def *definition.Definition, rebased bool) (*definition.Definition, error)
 
-	OutDir      string // Required.
-	Sinks       []string
-	Secret      string
-	WriterLease time.Duration
+	OutDir string // Required.
+	Sinks  []string
+	Secret string
 
 	Transport      func(site *definition.Definition) http.RoundTripper
 	Filter         *addressfilter.Filter
@@ -111,7 +110,7 @@ func New(cfg Config) (*Worker, error) {
 	}
 	jobs := newLocalJobs(cfg)
 	recorder, err := record.New(record.Config{
-		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Lease: cfg.WriterLease,
+		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks,
 		Judged: cfg.Judged, Secret: cfg.Secret, Filter: cfg.Filter, Round: jobs.tidy, Logger: cfg.Logger,
 	})
 	if err != nil {

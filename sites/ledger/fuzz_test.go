@@ -29,7 +29,7 @@ func FuzzOpen(f *testing.F) {
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if Update(book, Job{Run: "r", Records: found, Complete: true, Fence: func() error { return nil }}, func(Entry) error { return nil }) != nil {
+		if Update(book, Job{Run: "r", Records: found, Complete: true}, func(Entry) error { return nil }) != nil {
 			return
 		}
 		again, err := Open(book)

@@ -256,8 +256,6 @@ type Job struct {
 	Records  string    // JSONL file of this type
 	Watch    []string  // see Open
 	Complete bool      // has all records: missing ones are Gone
-	// Fence is called before the book is replaced; Update returns its error. Required.
-	Fence func() error
 }
 
 // Update replaces the book at path with the records of a job. It calls gone for each record that is missing for the first time.
@@ -276,12 +274,7 @@ func Update(path string, job Job, gone func(Entry) error) (err error) {
 		return fmt.Errorf("open records: %w", err)
 	}
 	defer in.Close()
-	return atomicfile.Write(path, 0o600, func(w io.Writer) error {
-		if err := b.update(in, w, job, gone); err != nil {
-			return err
-		}
-		return job.Fence()
-	})
+	return atomicfile.Write(path, 0o600, func(w io.Writer) error { return b.update(in, w, job, gone) })
 }
 
 // update writes a new book with the records of a job.

@@ -1,16 +1,12 @@
 package ledger
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"muster/internal/atomicfile"
 )
 
 // site is a site with records that change from job to job.
@@ -25,9 +21,6 @@ func newSite(t *testing.T) *site {
 	return &site{t: t, path: filepath.Join(t.TempDir(), "ledger", "item.ledger")}
 }
 
-// mine is the fence of a current writer.
-func mine() error { return nil }
-
 func (s *site) update(run string, complete bool, records ...string) {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "item.jsonl")
@@ -36,7 +29,7 @@ func (s *site) update(run string, complete bool, records ...string) {
 	}
 	s.runs++
 	s.gone = nil
-	if err := Update(s.path, Job{Run: run, At: time.Unix(int64(s.runs)*1000, 0), Records: file, Complete: complete, Fence: mine},
+	if err := Update(s.path, Job{Run: run, At: time.Unix(int64(s.runs)*1000, 0), Records: file, Complete: complete},
 		func(e Entry) error { s.gone = append(s.gone, e.Key); return nil }); err != nil {
 		s.t.Fatal(err)
 	}
@@ -182,30 +175,5 @@ func TestOnlyWatchedFieldsAreCompared(t *testing.T) {
 	}
 	if change, diff, err := b.Compare("a", []byte(`{"name":"b","price":9}`)); err != nil || change != Changed || len(diff) != 1 {
 		t.Errorf("got %s %v, %v", change, diff, err)
-	}
-}
-
-func TestLateUpdateKeepsTheBook(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.update("j1", true, rec("a", 1))
-	file := filepath.Join(t.TempDir(), "item.jsonl")
-	if err := os.WriteFile(file, []byte(rec("a", 9)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	refused := errors.New("another writes")
-	for what, fence := range map[string]func() error{
-		"the fence refuses": func() error { return refused },
-		"another takes over after it was asked": func() error {
-			return atomicfile.Abandon(filepath.Dir(s.path))
-		},
-	} {
-		err := Update(s.path, Job{Run: "j0", At: time.Unix(1, 0), Records: file, Complete: true, Fence: fence}, func(Entry) error { return nil })
-		if !errors.Is(err, refused) && !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: got %v, want a refusal", what, err)
-		}
-		if got := s.compare("a", rec("a", 1)); got != "unchanged" {
-			t.Errorf("%s: got %s, want the book as it was", what, got)
-		}
 	}
 }

@@ -50,9 +50,9 @@ func prepend(path, text string) error {
 	return os.WriteFile(path, append([]byte(text), old...), 0o600)
 }
 
-// filesOfJobs are the files of two jobs of frozenYAML, below the records directory.
+// filesOfJobs are the files of two jobs of jobYAML, below the records directory.
 var filesOfJobs = []string{
-	".muster-home", "records.db",
+	".muster-home", "records.db", "shop.example/.lock",
 	"shop.example/ledger/item.ledger", "shop.example/ledger/teaser.ledger",
 	"shop.example/first/changes.jsonl", "shop.example/first/report.json", "shop.example/first/report.txt",
 	"shop.example/first/item.jsonl", "shop.example/first/item.csv",
@@ -87,7 +87,7 @@ func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
 	path, sinks := filepath.Join(dir, file), []string{"sqlite:" + filepath.Join(dir, "records.db")}
 	// run runs a job with another page, like a new process.
 	run := func(id string, req store.Request, give bool) error {
-		r, err := frozenRecorder(rdb, dir, sinks)
+		r, err := testRecorder(rdb, dir, sinks)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
 		if _, err := FolderName(dir); err != nil {
 			return err
 		}
-		j := newFrozenJob(t, r, id, req)
+		j := newTestJob(t, r, id, req)
 		j.next = len(id) * 1000 // distinct records
 		if give {
 			j.give(4, id)

@@ -45,12 +45,10 @@ func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 		if err := list.writePages(ctx); err != nil {
 			return err
 		}
-		if before != nil {
-			if err := list.writeResolved(ctx, before); err != nil {
-				return err
-			}
+		if before == nil {
+			return nil
 		}
-		return w.lease.keep(ctx)
+		return list.writeResolved(ctx, before)
 	})
 }
 

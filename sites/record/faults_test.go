@@ -13,7 +13,7 @@ import (
 )
 
 // Any call of the process that writes a job's records and closes its files may fail: each record, each change and each entry of
-// the ledgers is stored once. Frozen processes are tested in TestFrozenWriter.
+// the ledgers is stored once.
 func TestWriterSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
@@ -22,10 +22,10 @@ func TestWriterSurvivesAFaultAtAnyCall(t *testing.T) {
 }
 
 func writeWithFault(t *testing.T, f *redistest.Fault) {
-	const id = "frozen-job"
+	const id = "test-job"
 	url, dir := redistest.URL(t), t.TempDir()
 	recorder := func(f *redistest.Fault) *Recorder {
-		r, err := frozenRecorder(f.Client(t, url), dir, nil)
+		r, err := testRecorder(f.Client(t, url), dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func writeWithFault(t *testing.T, f *redistest.Fault) {
 		return r
 	}
 	good, r := recorder(redistest.NewFault(redistest.Refused, 0)), recorder(f)
-	j := newFrozenJob(t, good, id, store.Request{OutDir: dir, CSV: true})
+	j := newTestJob(t, good, id, store.Request{OutDir: dir, CSV: true})
 	try := func() bool {
 		w, err := r.writer(t.Context(), id)
 		if err == nil {
@@ -46,7 +46,8 @@ func writeWithFault(t *testing.T, f *redistest.Fault) {
 		}
 		switch {
 		case errors.Is(err, redistest.ErrFault) && f.Deadly():
-			r = good // another takes over
+			_ = r.Close() // the system unlocks the directory of a dead process
+			r = good
 		case err != nil && !errors.Is(err, redistest.ErrFault) && !errors.Is(err, ErrNotWriter):
 			t.Fatal(err)
 		}

@@ -4,19 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
-	"muster/internal/atomicfile"
 	"muster/sites/ledger"
 	"muster/sites/sink"
 )
 
 // files are the files of a job: one per type of record, changes.jsonl, and the site's ledgers, which are only read. They are
-// opened on demand. Each method that may change a file checks a fence first.
+// opened on demand.
 type files struct {
 	dir     string              // directory of the job
 	ledgers string              // directory of the site's ledgers
@@ -41,31 +38,10 @@ func (f *files) path(typ string) string       { return filepath.Join(f.dir, typ+
 func (f *files) changesPath() string          { return filepath.Join(f.dir, "changes.jsonl") }
 func (f *files) ledgerPath(typ string) string { return filepath.Join(f.ledgers, typ+".ledger") }
 
-// takeOver prevents an earlier writer that may still run from changing the files; see package sink. It first removes unnamed
-// files, then replaces each file that the earlier writer may have open by a copy.
-func (f *files) takeOver(fence sink.Fence) error {
-	if err := errors.Join(atomicfile.Abandon(f.dir), atomicfile.Abandon(f.ledgers)); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(f.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("list the files in %s: %w", f.dir, err)
-	}
-	for _, e := range entries {
-		if filepath.Ext(e.Name()) != ".jsonl" {
-			continue
-		}
-		if err := sink.Reclaim(filepath.Join(f.dir, e.Name()), fence); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // put appends a record to the file of its type and, if it has changed, to changes.jsonl. It reports whether the record was new in
 // its file.
-func (f *files) put(r sink.Record, fence sink.Fence) (bool, error) {
-	to, err := f.file(r.Type, fence)
+func (f *files) put(r sink.Record) (bool, error) {
+	to, err := f.file(r.Type)
 	if err != nil {
 		return false, err
 	}
@@ -77,7 +53,7 @@ func (f *files) put(r sink.Record, fence sink.Fence) (bool, error) {
 		f.dirty = map[string]bool{}
 	}
 	f.dirty[r.Type] = true
-	return fresh, f.putChange(r, fence)
+	return fresh, f.putChange(r)
 }
 
 // compare adds the difference from the ledger to a record.
@@ -100,13 +76,13 @@ func (f *files) compare(r *sink.Record) error {
 }
 
 // putChange appends a record to changes.jsonl if it has changed.
-func (f *files) putChange(r sink.Record, fence sink.Fence) error {
+func (f *files) putChange(r sink.Record) error {
 	if r.Change == string(ledger.Unchanged) {
 		return nil
 	}
 	if f.changes == nil {
 		var err error
-		if f.changes, err = sink.OpenJSONL(f.changesPath(), fence); err != nil {
+		if f.changes, err = sink.OpenJSONL(f.changesPath()); err != nil {
 			return err
 		}
 	}
@@ -119,11 +95,11 @@ func (f *files) putChange(r sink.Record, fence sink.Fence) error {
 	return err
 }
 
-func (f *files) file(typ string, fence sink.Fence) (*sink.JSONL, error) {
+func (f *files) file(typ string) (*sink.JSONL, error) {
 	if to, ok := f.records[typ]; ok {
 		return to, nil
 	}
-	to, err := sink.OpenJSONL(f.path(typ), fence)
+	to, err := sink.OpenJSONL(f.path(typ))
 	if err != nil {
 		return nil, err
 	}

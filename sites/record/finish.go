@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +32,7 @@ func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary
 			sum = closed
 			return err
 		}
-		notes, err := w.lease.out.Notes(ctx)
+		notes, err := w.out.Notes(ctx)
 		if err != nil {
 			return err
 		}
@@ -63,7 +62,7 @@ func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, erro
 		return "", err
 	}
 	if err := w.complete(ctx, &sum); err != nil {
-		return "", errors.Join(err, w.lease.report(ctx, err))
+		return "", w.report(ctx, err)
 	}
 	data, err := json.Marshal(sum)
 	if err != nil {
@@ -73,7 +72,7 @@ func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, erro
 	for typ, n := range sum.ByType {
 		notes[typ] = strconv.Itoa(n)
 	}
-	return string(data), w.lease.ack(ctx, "", notes)
+	return string(data), w.out.Ack(ctx, "", notes)
 }
 
 // announce reports the health of the site. If a writer stops in the middle, the next one repeats it.
@@ -103,7 +102,7 @@ func (w *writer) complete(ctx context.Context, sum *report.Summary) error {
 func (w *writer) countRecords(ctx context.Context, sum *report.Summary) error {
 	sum.ByType, sum.Files, sum.Records = map[string]int{}, nil, 0
 	for _, r := range w.def.Records {
-		f, err := w.files.file(r.Name, w.lease.fence(ctx)) // create empty files, too
+		f, err := w.files.file(r.Name) // create empty files, too
 		if err != nil {
 			return err
 		}
@@ -128,7 +127,7 @@ func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 	}
 	complete := w.req.Limit == 0 && sum.HasEverything()
 	for _, r := range w.def.Records {
-		job := ledger.Job{Run: w.run, At: time.Now(), Records: w.files.path(r.Name), Watch: r.Watch, Complete: complete, Fence: w.lease.fence(ctx)}
+		job := ledger.Job{Run: w.run, At: time.Now(), Records: w.files.path(r.Name), Watch: r.Watch, Complete: complete}
 		if err := w.updateLedger(ctx, r.Name, job); err != nil {
 			return err
 		}
@@ -163,7 +162,7 @@ func (w *writer) writeGone(ctx context.Context, gone []sink.Record) error {
 		return nil
 	}
 	for _, r := range gone {
-		if err := w.files.putChange(r, w.lease.fence(ctx)); err != nil {
+		if err := w.files.putChange(r); err != nil {
 			return err
 		}
 	}
@@ -214,7 +213,7 @@ func (w *writer) writeCSV(ctx context.Context, sum *report.Summary) error {
 		r := &w.def.Records[i]
 		columns := append([]sink.Column{{"_key"}, {"_url"}}, sink.Columns(r.Fields)...)
 		path := filepath.Join(w.files.dir, r.Name+".csv")
-		if err := sink.WriteCSV(w.files.path(r.Name), path, columns, w.lease.fence(ctx)); err != nil {
+		if err := sink.WriteCSV(w.files.path(r.Name), path, columns); err != nil {
 			return err
 		}
 		sum.Files = append(sum.Files, path)
@@ -251,13 +250,7 @@ func (w *writer) writeReport(ctx context.Context, sum *report.Summary) error {
 		return fmt.Errorf("encode the report: %w", err)
 	}
 	for name, text := range map[string][]byte{ReportFile: append(data, '\n'), "report.txt": []byte(sum.Text())} {
-		err := atomicfile.Write(filepath.Join(w.files.dir, name), 0o600, func(to io.Writer) error {
-			if _, err := to.Write(text); err != nil {
-				return err
-			}
-			return w.lease.keep(ctx)
-		})
-		if err != nil {
+		if err := atomicfile.WriteBytes(filepath.Join(w.files.dir, name), 0o600, text); err != nil {
 			return fmt.Errorf("report: %w", err)
 		}
 	}

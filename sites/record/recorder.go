@@ -2,12 +2,11 @@
 // it closes the files and writes the report.
 //
 // Pages settle their records in the work queue of their job. In each process a Recorder writes the records of all jobs with a
-// directory that it can access and may write to. A lease per job allows one writing process at a time.
+// directory that it can access and may write to. A lock of the directory of each site allows one writing process at a time.
 package record
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +31,6 @@ type Config struct {
 	Client *tasks.Client         // Required.
 	OutDir string                // directory that this process may write to. Required.
 	Sinks  []string              // addresses of sinks that it may write to. Defaults to none.
-	Lease  time.Duration         // maximum silence of a writer before another takes over. Defaults to 15 s.
 	Secret string                // signs webhook requests; see sink.Options. Defaults to none.
 	Filter *addressfilter.Filter // see sink.Options. Defaults to none.
 	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
@@ -43,21 +41,21 @@ type Config struct {
 	Logger *slog.Logger // Defaults to none.
 }
 
-const defaultLease = 15 * time.Second
-
 // RetryAfter is the delay before Finish should be called again after an error.
 const RetryAfter = minBackOff
 
 // A Recorder writes records. It is safe for concurrent use. Run writes; Close closes the files.
 type Recorder struct {
-	cfg       Config
-	rdb       redis.UniversalClient
-	owner     string                  // identifies this process among the writers
-	sees      func(dir string) string // name of a records directory on this machine, or ""
-	permits   permits
-	announced string        // see announce; used only by Run
-	wake      chan struct{} // signals that a job may have records to write
-	errors    logOnce       // logged errors by job
+	cfg         Config
+	rdb         redis.UniversalClient
+	owner       string // identifies this process among the writers
+	locks       locks
+	sees        func(dir string) string // name of a records directory on this machine, or ""
+	permits     permits
+	announced   string        // see announce; used only by Run
+	announcedAt time.Time     // likewise
+	wake        chan struct{} // signals that a job may have records to write
+	errors      logOnce       // logged errors by job
 
 	mu      sync.Mutex // guards writers
 	writers map[string]*writer
@@ -65,9 +63,6 @@ type Recorder struct {
 
 // New returns a Recorder.
 func New(cfg Config) (*Recorder, error) {
-	if cfg.Lease <= 0 {
-		cfg.Lease = defaultLease
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -178,7 +173,11 @@ func (r *Recorder) writeJob(ctx context.Context, id string) {
 	switch {
 	case err == nil && r.errors.clear(id):
 		r.cfg.Logger.InfoContext(ctx, "writing records works again", "job", id)
-	case err == nil || errors.Is(err, ErrNotWriter) || ctx.Err() != nil:
+	case err == nil || ctx.Err() != nil:
+	case errors.Is(err, ErrNotWriter):
+		if r.errors.shouldLog(id, err) {
+			r.cfg.Logger.InfoContext(ctx, "waiting to write records", "job", id, "error", err)
+		}
 	default:
 		if r.errors.shouldLog(id, err) {
 			r.cfg.Logger.WarnContext(ctx, "cannot write records; they wait in Redis, and fetching is paused", "job", id, "error", err)
@@ -195,8 +194,11 @@ func (r *Recorder) tryJob(ctx context.Context, id string) error {
 	if errors.Is(err, store.ErrNoJob) {
 		return store.Close(ctx, r.rdb, id)
 	}
-	if err != nil || w.may() != nil {
+	if err != nil {
 		return err
+	}
+	if w.may() != nil {
+		return nil
 	}
 	if _, err := w.drain(ctx); err != nil {
 		return err
@@ -297,7 +299,7 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 			}
 			return r.Check(req)
 		},
-		lease: lease{out: queue.Outputs(), owner: r.owner + " " + rand.Text(), ttl: r.cfg.Lease, job: id},
+		out: queue.Outputs(), locks: &r.locks, siteDir: filepath.Join(req.OutDir, def.Site),
 		files: files{dir: req.Dir(run), ledgers: filepath.Join(req.OutDir, def.Site, "ledger"), watch: watch},
 		sinks: sinks{addresses: req.Sinks, options: sink.Options{Dir: req.OutDir, Secret: r.cfg.Secret, Filter: r.cfg.Filter}},
 	}, nil

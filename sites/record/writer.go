@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/atomicfile"
 	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/ledger"
@@ -21,29 +22,29 @@ import (
 )
 
 // A writer moves the records of a job from the output stream of its queue to files and sinks. Each process with access to the
-// job's directory may have one; a lease allows one of them to write at a time. A record is removed from Redis only after all
+// job's directory may have one; a lock allows one of them to write at a time. A record is removed from Redis only after all
 // files and sinks have it. The key identifies a record that is read twice, as after a crash.
-//
-// A writer that was stopped longer than its lease may continue concurrently with its successor. It must not change anything: the
-// rules of package sink ensure that for files, and in Redis only the reader of the outputs can acknowledge and count them.
 type writer struct {
-	id    string // job with the pages and records
-	run   string // workflow; differs from id if it resumes a job
-	req   store.Request
-	def   *definition.Definition
-	rdb   redis.UniversalClient
-	queue *workqueue.Queue
-	may   func() error // error if this process must not or cannot write
-	log   *slog.Logger
+	id      string // job with the pages and records
+	run     string // workflow; differs from id if it resumes a job
+	req     store.Request
+	def     *definition.Definition
+	rdb     redis.UniversalClient
+	queue   *workqueue.Queue
+	out     *workqueue.Outputs
+	locks   *locks
+	siteDir string
+	may     func() error // error if this process must not or cannot write
+	log     *slog.Logger
 
 	judged    func(context.Context, report.Health, report.HealthStatus) error // see Config; may be nil
 	lastCheck time.Time                                                       // last check of Recorder whether the workflow has terminated
 
-	mu    sync.Mutex // guards the fields below; held while records are written
-	lease lease
-	files files
-	sinks sinks
-	rest  backOff
+	mu     sync.Mutex // guards the fields below; held while records are written
+	locked bool
+	files  files
+	sinks  sinks
+	rest   backOff
 }
 
 // After a failed write a writer retries after minBackOff, then after twice as long, and so on up to maxBackOff.
@@ -77,7 +78,7 @@ func (w *writer) drain(ctx context.Context) (int, error) {
 	return wrote, err
 }
 
-// hold runs fn while this process holds the lease.
+// hold runs fn while this process has locked the directory of the site. The lock remains until close.
 func (w *writer) hold(ctx context.Context, fn func(context.Context) error) error {
 	if w.may() != nil {
 		return ErrNotWriter
@@ -85,63 +86,45 @@ func (w *writer) hold(ctx context.Context, fn func(context.Context) error) error
 	if time.Now().Before(w.rest.until) {
 		return w.rest.err
 	}
-	if err := w.claim(ctx); err != nil {
+	err := w.lock()
+	if errors.Is(err, ErrNotWriter) {
 		return err
 	}
-	err := w.whileHeld(ctx, func(ctx context.Context) error {
-		if err := w.takeOver(ctx); err != nil {
-			return errors.Join(err, w.lease.report(ctx, err))
-		}
-		return fn(ctx)
-	})
-	switch {
-	case err == nil:
+	if err == nil {
+		err = fn(ctx)
+	} else {
+		err = w.report(ctx, err)
+	}
+	if err == nil {
 		w.rest = backOff{}
-	case !errors.Is(err, ErrNotWriter):
-		w.rest.fail(err)
-	}
-	// After a failed write the state of the files is unknown, so they are reopened. After an error of a sink it is known, and
-	// reopening would take long.
-	if err != nil && !errors.As(err, new(sinkError)) {
-		err = errors.Join(err, w.closeAll())
-	}
-	return errors.Join(err, w.lease.release(ctx))
-}
-
-func (w *writer) claim(ctx context.Context) error {
-	changed, err := w.lease.claim(ctx)
-	if err == nil && changed {
-		err = w.closeAll() // another writer may have changed the files
-	}
-	return err
-}
-
-// whileHeld runs fn and renews the lease. The context of fn is cancelled when another process takes over.
-func (w *writer) whileHeld(ctx context.Context, fn func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		w.lease.keepUntil(ctx, cancel)
-	}()
-	err := fn(ctx)
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrNotWriter) {
-		err = cause
-	}
-	cancel(nil)
-	<-renewed
-	return err
-}
-
-// takeOver blocks the actions of an earlier writer that may still run.
-func (w *writer) takeOver(ctx context.Context) error {
-	if !w.lease.reader.Stale() {
 		return nil
 	}
-	if err := w.files.takeOver(w.lease.fence(ctx)); err != nil {
+	w.rest.fail(err)
+	// After a failed write the state of the files is unknown, so they are reopened. After an error of a sink it is known, and
+	// reopening would take long.
+	if !errors.As(err, new(sinkError)) {
+		err = errors.Join(err, w.closeAll())
+	}
+	return err
+}
+
+// lock locks the directory of the site, and removes temporary files of an earlier process.
+func (w *writer) lock() error {
+	if w.locked {
+		return nil
+	}
+	if err := w.locks.acquire(w.siteDir, w.run); err != nil {
 		return err
 	}
-	return w.lease.endTakeover(ctx)
+	w.locked = true
+	return errors.Join(atomicfile.Abandon(w.files.dir), atomicfile.Abandon(w.files.ledgers))
+}
+
+// report stores an error that prevents writing, and returns it.
+func (w *writer) report(ctx context.Context, trouble error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	return errors.Join(trouble, w.out.Ack(ctx, "", map[string]string{store.TroubleNote: trouble.Error()}))
 }
 
 const writeBatch = 500 // records between two syncs
@@ -149,7 +132,7 @@ const writeBatch = 500 // records between two syncs
 // writeAll writes batch by batch and stores counts in Redis for processes without access to the files.
 func (w *writer) writeAll(ctx context.Context) (wrote int, err error) {
 	for {
-		batch, err := w.lease.out.Read(ctx, writeBatch, 0)
+		batch, err := w.out.Read(ctx, writeBatch, 0)
 		if err != nil {
 			return wrote, fmt.Errorf("read records of job %s: %w", w.id, err)
 		}
@@ -159,13 +142,13 @@ func (w *writer) writeAll(ctx context.Context) (wrote int, err error) {
 		n, err := w.write(ctx, batch)
 		wrote += n
 		if err != nil {
-			return wrote, errors.Join(err, w.lease.report(ctx, err))
+			return wrote, w.report(ctx, err)
 		}
 		notes := map[string]string{store.TroubleNote: ""}
 		for typ, n := range w.files.counts() {
 			notes[typ] = strconv.Itoa(n)
 		}
-		if err := w.lease.ack(ctx, batch[len(batch)-1].Seq, notes); err != nil {
+		if err := w.out.Ack(ctx, batch[len(batch)-1].Seq, notes); err != nil {
 			return wrote, err
 		}
 		w.sinks.delivered = nil
@@ -181,7 +164,7 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 		if err != nil {
 			return wrote, err
 		}
-		fresh, err := w.files.put(r, w.lease.fence(ctx))
+		fresh, err := w.files.put(r)
 		if fresh {
 			wrote++
 		}
@@ -195,9 +178,6 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 	}
 	if len(w.sinks.addresses) == 0 {
 		return wrote, nil
-	}
-	if err := w.lease.keep(ctx); err != nil { // another writer may have delivered the records to the sinks
-		return wrote, err
 	}
 	return wrote, w.sinks.put(ctx, records)
 }
@@ -222,11 +202,12 @@ func (w *writer) record(o workqueue.Output) (sink.Record, error) {
 	return r, w.files.compare(&r)
 }
 
-// close closes the files and sinks, which are reopened on demand.
+// close closes the files and sinks, which are reopened on demand, and unlocks the directory.
 func (w *writer) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closeAll()
+	w.locked = false
+	return errors.Join(w.closeAll(), w.locks.release(w.siteDir, w.run))
 }
 
 func (w *writer) closeAll() error { return errors.Join(w.files.close(), w.sinks.close()) }

@@ -54,7 +54,9 @@ func (r *Recorder) announce(ctx context.Context) error {
 		return fmt.Errorf("encode the announcement of this writer: %w", err)
 	}
 	now := time.Now()
-	r.announced = string(member)
+	if string(member) == r.announced && now.Sub(r.announcedAt) < presenceTTL/3 {
+		return nil
+	}
 	_, err = r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		pipe.ZAdd(ctx, store.WritersKey, redis.Z{Score: float64(now.Add(presenceTTL).UnixMilli()), Member: member})
 		pipe.ZRemRangeByScore(ctx, store.WritersKey, "-inf", strconv.FormatInt(now.UnixMilli(), 10))
@@ -64,6 +66,7 @@ func (r *Recorder) announce(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("announce this writer: %w", err)
 	}
+	r.announced, r.announcedAt = string(member), now
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (c Column) value(record map[string]any) any {
 
 // WriteCSV atomically converts a JSONL file to a CSV file (RFC 4180) with a header. Lists and objects are written as JSON, except
 // that a list of plain values is joined by "; ". Strings are written unchanged, even if a spreadsheet would run them as formulas.
-func WriteCSV(jsonl, path string, columns []Column, fence Fence) error {
+func WriteCSV(jsonl, path string, columns []Column) error {
 	in, err := os.Open(jsonl)
 	if err != nil {
 		return fmt.Errorf("open records: %w", err)
@@ -86,10 +86,7 @@ func WriteCSV(jsonl, path string, columns []Column, fence Fence) error {
 			}
 		}
 		w.Flush()
-		if err := w.Error(); err != nil {
-			return err
-		}
-		return fence()
+		return w.Error()
 	})
 }
 

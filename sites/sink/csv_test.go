@@ -37,7 +37,7 @@ records:
 	if err := os.WriteFile(in, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteCSV(in, out, append([]Column{{"_key"}}, Columns(def.Records[0].Fields)...), mine); err != nil {
+	if err := WriteCSV(in, out, append([]Column{{"_key"}}, Columns(def.Records[0].Fields)...)); err != nil {
 		t.Fatal(err)
 	}
 	const want = "_key,name,n,ok,tags,price.amount,price.currency,seller.name,seller.fee.amount,seller.fee.currency,any\r\n" +
@@ -51,7 +51,7 @@ records:
 	if err := os.WriteFile(in, []byte("nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteCSV(in, out, []Column{{"a"}}, mine); err == nil {
+	if err := WriteCSV(in, out, []Column{{"a"}}); err == nil {
 		t.Error("a file that is not JSONL: got no error, want one")
 	}
 	if again, _ := os.ReadFile(out); string(again) != want {

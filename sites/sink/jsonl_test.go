@@ -3,21 +3,15 @@ package sink
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"muster/internal/atomicfile"
 )
-
-// mine is the fence of a current writer.
-func mine() error { return nil }
 
 func open(t *testing.T, path string) *JSONL {
 	t.Helper()
-	s, err := OpenJSONL(path, mine)
+	s, err := OpenJSONL(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,16 +88,16 @@ func TestOtherFilesAreNotChanged(t *testing.T) {
 	if err := os.WriteFile(path, []byte(notes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenJSONL(path, mine); err == nil || !strings.Contains(err.Error(), "is not a JSONL file") {
+	if _, err := OpenJSONL(path); err == nil || !strings.Contains(err.Error(), "is not a JSONL file") {
 		t.Errorf("got %v, want a refusal", err)
 	}
 	if got, _ := os.ReadFile(path); string(got) != notes {
 		t.Errorf("got %q, want the file unchanged", got)
 	}
-	if _, err := OpenJSONL(filepath.Join(path, "below"), mine); err == nil {
+	if _, err := OpenJSONL(filepath.Join(path, "below")); err == nil {
 		t.Error("a folder that cannot be created: got no error, want one")
 	}
-	if _, err := OpenJSONL(dir, mine); err == nil {
+	if _, err := OpenJSONL(dir); err == nil {
 		t.Error("a folder in place of the file: got no error, want one")
 	}
 }
@@ -136,143 +130,6 @@ func TestFullDiskIsAnError(t *testing.T) {
 // line returns a record of about a size.
 func line(key string, size int) string {
 	return fmt.Sprintf(`{"_key":%q,"text":%q}`, key, strings.Repeat("x", size))
-}
-
-// errRefused is the error of the fence of a late writer.
-var errRefused = errors.New("another writes")
-
-// A late writer that continues after a takeover, from any point, does not change the file of the new writer.
-func TestLateWriter(t *testing.T) {
-	t.Parallel()
-	for name, late := range map[string]func(t *testing.T, path string, takeOver func()){
-		"before it opened the file":                               openLate,
-		"after it opened the file, before it cut off a torn line": cutOffLate,
-		"in the middle of a line":                                 writeLate,
-		"before it gives a copy its name": func(t *testing.T, path string, takeOver func()) {
-			if err := Reclaim(path, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("got %v, want that its copy is gone", err)
-			}
-		},
-		"before it gives a CSV file its name": func(t *testing.T, path string, takeOver func()) {
-			if err := WriteCSV(path, path+".csv", []Column{{"_key"}}, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("got %v, want that its file is gone", err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			want := line("a", 10) + "\n" + line("d", 10) + "\n" + line("e", 10) + "\n"
-			if name == "in the middle of a line" { // its first line was whole
-				want = strings.Replace(want, "\n", "\n"+line("b", 50<<10)+"\n", 1)
-			}
-			writeBesideLate(t, late, want)
-		})
-	}
-}
-
-// writeBesideLate lets a late writer continue while another writes to its file. In the end the file must have the lines of the
-// other writer.
-func writeBesideLate(t *testing.T, late func(t *testing.T, path string, takeOver func()), want string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "r.jsonl")
-	if err := os.WriteFile(path, []byte(line("a", 10)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var next *JSONL
-	put := func(key string) {
-		t.Helper()
-		if _, err := next.Put(key, []byte(line(key, 10))); err != nil {
-			t.Fatal(err)
-		}
-		if err := next.Sync(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	late(t, path, func() {
-		if err := errors.Join(atomicfile.Abandon(filepath.Dir(path)), Reclaim(path, mine)); err != nil {
-			t.Fatal(err)
-		}
-		next = open(t, path)
-		put("d")
-	})
-	put("e")
-	if err := next.Close(); err != nil {
-		t.Error(err)
-	}
-	if data, err := os.ReadFile(path); err != nil || string(data) != want {
-		t.Errorf("got %.300q, %v; want %.300q", data, err, want)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("got %v, %v; want the permissions that it had", info.Mode(), err)
-	}
-}
-
-func openLate(t *testing.T, path string, takeOver func()) {
-	if _, err := OpenJSONL(path, func() error { takeOver(); return errRefused }); !errors.Is(err, errRefused) {
-		t.Errorf("got %v, want %v", err, errRefused)
-	}
-}
-
-func cutOffLate(t *testing.T, path string, takeOver func()) {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString(`{"_key":"torn"`); err != nil {
-		t.Fatal(err)
-	}
-	s, err := OpenJSONL(path, func() error { takeOver(); return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Close(), s.Close()); err != nil || !s.torn {
-		t.Errorf("got %v, cut %v; want that it cut a line off", err, s.torn)
-	}
-}
-
-func writeLate(t *testing.T, path string, takeOver func()) {
-	late := false
-	s, err := OpenJSONL(path, func() error {
-		if late {
-			return errRefused
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{"b", "c"} { // more than its buffer holds: half a line is in the file
-		if _, err := s.Put(key, []byte(line(key, 50<<10))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if data, _ := os.ReadFile(path); len(data) < 60<<10 || data[len(data)-1] == '\n' {
-		t.Fatalf("the file has %d bytes; want half a line at its end", len(data))
-	}
-	late = true
-	takeOver()
-	if err := s.Sync(); !errors.Is(err, errRefused) {
-		t.Errorf("got %v, want %v", err, errRefused)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// A late process does not recreate a file that another one has removed.
-func TestLateWriterMakesNoFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "r.jsonl")
-	if _, err := OpenJSONL(path, func() error { return errRefused }); !errors.Is(err, errRefused) {
-		t.Errorf("the fence refuses: got %v, want %v", err, errRefused)
-	}
-	if _, err := OpenJSONL(path, func() error { return atomicfile.Abandon(dir) }); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("another takes over after the fence was asked: got %v, want that the file is gone", err)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("got files %v, %v; want none", left, err)
-	}
 }
 
 // A file that is removed or replaced during writing is restored completely.

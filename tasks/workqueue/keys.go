@@ -18,7 +18,7 @@ type keys struct {
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data; or of endings: id, state, lane, note, data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
 	refused string // set of ids that were not added because the queue was full, up to 10,000
-	reader  string // hash of the reader of the outputs: owner, fence, until (unix ms; 0: released), stale; and note:NAME, see Reader.Ack
+	reader  string // hash of the reader of the outputs: note:NAME, see Outputs.Ack
 }
 
 func newKeys(namespace, name string) keys {

@@ -5,20 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Outputs reads the outputs of settled items, in the order in which the items
-// were settled. One process at a time is their [Reader]: it acknowledges the
-// outputs that it has stored, and they are removed; the next reader reads the
-// others again.
+// Outputs reads the outputs of settled items, in the order in which the items were settled. One process at a time may read them: it
+// acknowledges the outputs that it has stored, and they are removed; the next reader reads the others again.
 type Outputs struct{ *store }
 
 // Output is one entry of the output stream.
 type Output struct {
-	Seq   string // its place in the stream; for Reader.Ack
+	Seq   string // its place in the stream; for Ack
 	Item  string // the ID of its item
 	Index int    // its place among the item's outputs, from 0
 	Data  []byte
@@ -92,4 +91,44 @@ func (o *Outputs) Len(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("count the outputs of queue %s: %w", o.name, err)
 	}
 	return n, nil
+}
+
+// Ack removes all outputs up to and including seq, or none when seq is "", and stores notes, by name, for Notes; an empty one is
+// removed. Both happen, or neither.
+func (o *Outputs) Ack(ctx context.Context, seq string, notes map[string]string) error {
+	after := ""
+	if seq != "" {
+		ms, n, ok := strings.Cut(seq, "-")
+		last, err := strconv.ParseUint(n, 10, 64)
+		if !ok || err != nil {
+			return fmt.Errorf("acknowledge outputs of queue %s: %q is not a place in the stream", o.name, seq)
+		}
+		after = ms + "-" + strconv.FormatUint(last+1, 10)
+	}
+	args := []any{after}
+	for name, text := range notes {
+		args = append(args, name, text)
+	}
+	_, err := o.run(ctx, "acknowledge outputs", "ack", args...)
+	return err
+}
+
+const notePrefix = "note:"
+
+// Notes returns the notes of the reader of the outputs; see Ack.
+func (o *Outputs) Notes(ctx context.Context) (map[string]string, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	all, err := o.rdb.HGetAll(ctx, o.keys.reader).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the notes of queue %s: %w", o.name, err)
+	}
+	notes := map[string]string{}
+	for field, text := range all {
+		if name, ok := strings.CutPrefix(field, notePrefix); ok {
+			notes[name] = text
+		}
+	}
+	return notes, nil
 }
