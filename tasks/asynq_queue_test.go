@@ -55,7 +55,7 @@ func TestQueueIsPausedAsInAsynq(t *testing.T) {
 		}
 		testutil.Eventually(t, "workers have noticed the pause", func() bool {
 			for _, shard := range shards(t, rdb) {
-				if rdb.HGet(t.Context(), shard+"wake:default", "paused").Val() == "" {
+				if rdb.HGet(t.Context(), shard+"queue:default", "paused").Val() == "" {
 					return false
 				}
 			}

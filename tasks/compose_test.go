@@ -216,8 +216,8 @@ func TestFairnessKeysTakeTurns(t *testing.T) {
 		runs = append(runs, sent(t, w, ID.S(1), tasks.FairnessKey("many")))
 	}
 	runs = append(runs, sent(t, w, ID.S(1), tasks.FairnessKey("one@example.org")))
-	turns, err := rdb.LRange(t.Context(), shards(t, rdb)[0]+"ring:n:default", 0, -1).Result()
-	if want := []string{"many", "one@example.org"}; err != nil || !slices.Equal(turns, want) {
+	turns, err := rdb.LRange(t.Context(), shards(t, rdb)[0]+"ring:default", 0, -1).Result()
+	if want := []string{"=many", "=one@example.org"}; err != nil || !slices.Equal(turns, want) {
 		t.Errorf("turns: got %q, %v, want %q", turns, err, want)
 	}
 	resume()

@@ -2,16 +2,19 @@ package tasks_test
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,11 +112,20 @@ func TestChildWorker(t *testing.T) {
 	if url == "" {
 		t.SkipNow()
 	}
-	c, err := tasks.Connect(t.Context(), url)
+	opt, err := redis.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Redis().AddHook(dying(os.Getenv(childDies)))
+	if os.Getenv(childDies) == "popped" {
+		opt.Dialer = func(_ context.Context, network, address string) (net.Conn, error) {
+			conn, err := net.Dial(network, address)
+			return &dyingConn{Conn: conn}, err
+		}
+	}
+	rdb := redis.NewClient(opt)
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(dying(os.Getenv(childDies)))
+	c := tasks.NewClient(rdb)
 	life, _ := time.ParseDuration(os.Getenv(childDies)) // of a child that dies at no call
 	slots, _ := strconv.Atoi(os.Getenv(childSlots))     // 0: the default
 	w, err := tasks.NewWorker(c, crashMux(c), tasks.WorkerConfig{
@@ -135,7 +147,30 @@ func TestChildWorker(t *testing.T) {
 	}
 }
 
-// dying returns a fault that kills the process after a call: "popped": a wake-up was taken; "taken": a batch was
+// dyingConn is a connection that kills the process when the reply with the entry of a ring arrives.
+type dyingConn struct {
+	net.Conn
+	waits atomic.Bool // for an entry
+}
+
+// Write implements net.Conn.
+func (c *dyingConn) Write(p []byte) (int, error) {
+	if bytes.Contains(bytes.ToLower(p), []byte("blmove")) {
+		c.waits.Store(true)
+	}
+	return c.Conn.Write(p)
+}
+
+// Read implements net.Conn.
+func (c *dyingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.waits.Load() && n > 1 && p[0] == '$' && p[1] != '-' {
+		redistest.Die()
+	}
+	return n, err
+}
+
+// dying returns a fault that kills the process after a call: "taken": a batch was
 // taken; "turned": a batch ended and another was taken; "failed": a task has failed; "opened": a node waits for an
 // external result.
 func dying(after string) *redistest.Fault {
@@ -148,8 +183,6 @@ func dying(after string) *redistest.Fault {
 			taken = len(list) > 4 // the elements of the batch follow
 		}
 		switch after {
-		case "popped":
-			return kind == "blpop"
 		case "taken":
 			return kind == "take" && taken
 		case "turned":
@@ -184,9 +217,9 @@ func kindOf(cmd redis.Cmder) string {
 	switch name := store.ScriptName(sha); {
 	case name == "turn":
 		switch argv := said[4:]; {
-		case argv[4] == "direct":
+		case argv[3] == "direct":
 			return "advance"
-		case argv[8] != "":
+		case argv[6] != "":
 			return "turn"
 		}
 		return "take"
@@ -359,10 +392,10 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 		active     int // nodes in batches
 		supervised bool
 	}{
-		{"a wake-up was taken", "popped", 0, true},
+		{"an entry was taken", "popped", 0, true},
 		{"a batch was taken", "taken", 1, true},
 		{"a batch has ended and another was taken", "turned", 1, true},
-		{"a wake-up was taken by an unsupervised worker", "popped", 0, false},
+		{"an entry was taken by an unsupervised worker", "popped", 0, false},
 		{"a batch was taken by an unsupervised worker", "taken", 1, false},
 		{"a batch has ended and another was taken by an unsupervised worker", "turned", 1, false},
 	}

@@ -185,7 +185,20 @@ func rest(t *testing.T, w *world, queue string) {
 	if err := w.client.PauseQueue(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "no slot is in use", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
+	// A worker that waits at a ring takes one more entry, and returns it.
+	rdb := w.client.Redis()
+	for _, shard := range shards(t, rdb) {
+		ring, times := shard+"ring:"+queue, 0
+		rdb.RPush(t.Context(), ring, "=rest")
+		testutil.Eventually(t, "no slot is in use, and no worker waits", func() bool {
+			times++
+			if busy, _ := w.worker.Slots(); busy > 0 || rdb.LLen(t.Context(), ring).Val() == 0 {
+				times = 0
+			}
+			return times > 5
+		})
+		rdb.LRem(t.Context(), ring, 0, "=rest")
+	}
 }
 
 func tree(t *testing.T, w *world, id string) string {

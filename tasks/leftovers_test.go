@@ -21,7 +21,7 @@ import (
 
 // fixedKeys matches the keys of the fleet, its queues and its counts, whose number does not grow with the workflows.
 // live and done list workflows, ct and rest count them.
-var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(wake:.+|queues|holders|clock|live|done:[SFX]|c[mh]:\d+)|` +
+var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(queue:.+|queues|holders|takers|live|done:[SFX]|c[mh]:\d+)|` +
 	`asynq:(queues|servers|workers)|asynq:\{.+\}:(processed|failed))$`)
 
 // left returns the other keys that never expire, and the keys of workflows.
@@ -88,7 +88,7 @@ func TestNothingIsLeft(t *testing.T) {
 	onlyFixedLeft(t, rdb)
 }
 
-// Revoking workflows before any worker starts leaves neither ready nodes nor wake-ups.
+// Revoking workflows before any worker starts leaves no ready nodes.
 func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -121,9 +121,9 @@ func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 		}
 		onlyFixedLeft(t, rdb)
 		for _, queue := range []string{"default", "unserved"} {
-			h := rdb.HGetAll(t.Context(), shards(t, rdb)[0]+"wake:"+queue).Val()
-			if h["pending"] != "" || h["ready:n"] != "0" && h["ready:n"] != "" || h["ready:h"] != "0" && h["ready:h"] != "" {
-				t.Errorf("queue %s: got %v, want no wake-up and no depth", queue, h)
+			h := rdb.HGetAll(t.Context(), shards(t, rdb)[0]+"queue:"+queue).Val()
+			if h["ready:k"] != "0" && h["ready:k"] != "" || h["ready:n"] != "0" && h["ready:n"] != "" || h["ready:h"] != "0" && h["ready:h"] != "" {
+				t.Errorf("queue %s: got %v, want no depth", queue, h)
 			}
 		}
 		// The queue still works.

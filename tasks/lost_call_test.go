@@ -112,10 +112,10 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 		left = slices.DeleteFunc(left, func(k string) bool {
 			k = strings.TrimPrefix(k, p)
 			return strings.HasPrefix(k, "limit:places:") || strings.HasPrefix(k, "limit:rate:") || // they expire
-				strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || k == "queues" || strings.HasPrefix(k, "wake:") ||
+				strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || k == "takers" || k == "queues" || strings.HasPrefix(k, "queue:") ||
 				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "id:") || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
 		})
-		depths := fmt.Sprint(rdb.HMGet(ctx, p+"wake:default", "ready:n", "ready:h").Val())
+		depths := fmt.Sprint(rdb.HMGet(ctx, p+"queue:default", "ready:n", "ready:h").Val())
 		depths = strings.ReplaceAll(depths, "<nil>", "0")
 		if len(left) == 0 && depths == "[0 0]" {
 			return nil

@@ -170,7 +170,7 @@ func TestProgramsComeAndGo(t *testing.T) {
 			}
 			for _, shard := range shards(t, at) {
 				testutil.Eventually(t, "no node is ready", func() bool {
-					n := at.HGet(t.Context(), shard+"wake:default", "ready:n").Val()
+					n := at.HGet(t.Context(), shard+"queue:default", "ready:n").Val()
 					return n == "" || n == "0"
 				})
 			}

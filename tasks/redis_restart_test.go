@@ -56,7 +56,7 @@ func TestRestartOfRedisLosesNoWorkflow(t *testing.T) {
 			t.Fatalf("workflow %d: got %q, %v\nfields %v\nagenda %v\nwake %v\nkeys %v", i, got, err,
 				rdb.HGetAll(t.Context(), "muster:{0}:w:"+run.ID()+"~").Val(),
 				rdb.ZRangeWithScores(t.Context(), "muster:{0}:agenda", 0, 20).Val(),
-				rdb.HGetAll(t.Context(), "muster:{0}:wake:default").Val(), rdb.Keys(t.Context(), "*").Val())
+				rdb.HGetAll(t.Context(), "muster:{0}:queue:default").Val(), rdb.Keys(t.Context(), "*").Val())
 		}
 		if n := c.Redis().Get(t.Context(), "runs:"+run.ID()+".11").Val(); n != "1" && n != "2" {
 			t.Errorf("join of workflow %d ran %s times", i, n)

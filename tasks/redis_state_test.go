@@ -34,13 +34,13 @@ func setDeaths(t *testing.T, rdb redis.UniversalClient, n int) {
 func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elements []string)) {
 	t.Helper()
 	for _, shard := range shards(t, rdb) {
-		ring := rdb.LRange(t.Context(), shard+"ring:n:default", 0, -1).Val()
+		ring := rdb.LRange(t.Context(), shard+"ring:default", 0, -1).Val()
 		if slices.ContainsFunc(ring, func(key string) bool { return strings.Contains(key, "/") }) {
-			f(shard+"ring:n:default", ring)
+			f(shard+"ring:default", ring)
 			continue
 		}
 		for _, key := range ring {
-			list := shard + "ready:n:default:" + key
+			list := shard + "ready:n:default:" + strings.TrimPrefix(key, "=")
 			f(list, rdb.LRange(t.Context(), list, 0, -1).Val())
 		}
 	}
@@ -63,8 +63,8 @@ func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
 			continue
 		}
 		took += len(batch)
-		rdb.Del(t.Context(), shard+"ring:n:default")
-		rdb.HSet(t.Context(), shard+"wake:default", "ready:n", 0)
+		rdb.Del(t.Context(), shard+"ring:default")
+		rdb.HSet(t.Context(), shard+"queue:default", "ready:n", 0, "ready:k", 0)
 		lease := fmt.Sprintf("%d n:default %s", time.Now().UnixMilli(), strings.Join(batch, ","))
 		rdb.HSet(t.Context(), shard+"lease:"+worker, fmt.Sprint("1.took", i), lease)
 		rdb.SAdd(t.Context(), shard+"holders", worker)

@@ -159,7 +159,7 @@ func TestRevokedWorkflowOfASharedKeyNeverRuns(t *testing.T) {
 		others = append(others, sent(t, w, ID.S(i), key))
 	}
 	ready := func() []any {
-		return rdb.HMGet(t.Context(), shards(t, rdb)[0]+"wake:default", "ready:n", "ready:h").Val()
+		return rdb.HMGet(t.Context(), shards(t, rdb)[0]+"queue:default", "ready:n", "ready:h").Val()
 	}
 	for _, id := range []string{others[2].ID(), mixed.ID()} {
 		if err := w.client.Revoke(t.Context(), id); err != nil {

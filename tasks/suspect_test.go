@@ -60,7 +60,7 @@ func TestSuspectThatTakesLongIsBlamed(t *testing.T) {
 		enter.Release()
 		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Name = "suspicious" })
 		resume := pause(t, w)
-		run := sent(t, w, Hold.S("end"))
+		run := sent(t, w, tasks.Chain(Hold.S("end"), Inc))
 		setDeaths(t, rdb, 8)
 		resume()
 		first := <-ids

@@ -273,25 +273,36 @@ func (jumping) After(time.Duration) <-chan time.Time        { return time.After(
 // work runs the ready tasks one at a time.
 func (f *Fleet) work() error {
 	for {
-		wakes, err := f.eng.Fleet.Wakeups(context.Background())
-		if err != nil || len(wakes) == 0 {
+		queues, err := f.eng.Fleet.Queues(context.Background())
+		if err != nil {
 			return err
 		}
-		for _, k := range wakes {
-			if err := f.serve(k); err != nil {
+		served := false
+		for _, q := range queues {
+			entries, err := f.eng.Fleet.Take(context.Background(), f.workerOf(q).Name(), q)
+			if err != nil {
 				return err
 			}
+			for _, e := range entries {
+				served = true
+				if err := f.serve(e); err != nil {
+					return err
+				}
+			}
+		}
+		if !served {
+			return nil
 		}
 	}
 }
 
-// serve runs the tasks of a wake-up. The batch of a dead worker is immediately taken by the next worker.
-func (f *Fleet) serve(k engine.Wake) error {
-	w, ctx := f.workerOf(k.Queue), context.Background()
+// serve runs the tasks of an entry of a ring. The batch of a dead worker is immediately taken by the next worker.
+func (f *Fleet) serve(e engine.RingEntry) error {
+	w, ctx := f.workerOf(e.Queue), context.Background()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		w.Serve(ctx, k)
+		w.Serve(ctx, e)
 	}()
 	select {
 	case <-served:
@@ -299,7 +310,7 @@ func (f *Fleet) serve(k engine.Wake) error {
 	case <-w.died:
 	}
 	f.mu.Lock()
-	delete(f.workers, k.Queue)
+	delete(f.workers, e.Queue)
 	f.mu.Unlock()
 	w.Kill()
 	err := tasks.ExpireLeases(ctx, f.client, w.Name())

@@ -131,7 +131,7 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 }
 
 // fixed matches the keys without expiry that every fleet has.
-var fixed = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(clock|queues|wake:default|done:[SFX])|` +
+var fixed = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(queues|queue:default|takers|done:[SFX])|` +
 	`asynq:queues|asynq:servers|asynq:workers|asynq:\{default\}:processed|asynq:\{default\}:failed)$`)
 
 // noLeftovers checks that all keys except the fixed ones expire.

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"crypto/rand"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,12 +17,81 @@ import (
 type batches struct {
 	life string // distinguishes this worker from one of the same name before it
 
-	mu    sync.Mutex // guards the fields below
-	last  int64
-	known map[string]bool
+	mu      sync.Mutex // guards the fields below
+	last    int64
+	known   map[string]bool
+	entries map[store.RingEntry]int // of rings, that this worker has
+	unknown []store.RingEntry       // that the last look has found and did not know
+	singles []*batch                // workflows of one node that run without a batch
 }
 
-func newBatches() *batches { return &batches{life: rand.Text()[:6], known: map[string]bool{}} }
+func newBatches() *batches {
+	return &batches{life: rand.Text()[:6], known: map[string]bool{}, entries: map[store.RingEntry]int{}}
+}
+
+// hold notes that this worker has an entry of a ring, until release is called.
+func (b *batches) hold(e store.RingEntry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.entries[e]++
+}
+
+// begin notes that a workflow of one node runs without a batch, until end is called.
+func (b *batches) begin(single *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.singles = append(b.singles, single)
+}
+
+func (b *batches) end(single *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.singles, single); i >= 0 {
+		b.singles = slices.Delete(b.singles, i, i+1)
+	}
+}
+
+// lease gives workflows of one node batches that run since before a time: their leases have the time at which they began.
+func (b *batches) lease(before time.Time) {
+	b.mu.Lock()
+	slow := slices.DeleteFunc(slices.Clone(b.singles), func(s *batch) bool { return !s.clock.at.Before(before) })
+	b.singles = slices.DeleteFunc(b.singles, func(s *batch) bool { return s.clock.at.Before(before) })
+	b.mu.Unlock()
+	for _, s := range slow {
+		s.name()
+	}
+}
+
+func (b *batches) release(e store.RingEntry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.entries[e]--; b.entries[e] == 0 {
+		delete(b.entries, e)
+	}
+}
+
+// strayEntries returns the entries that two looks have found and that are not known: the reply with an entry can be on its way.
+func (b *batches) strayEntries(found []store.RingEntry) []store.RingEntry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	have := maps.Clone(b.entries)
+	before := b.unknown
+	b.unknown = nil
+	var out []store.RingEntry
+	for _, e := range found {
+		if have[e] > 0 {
+			have[e]--
+			continue
+		}
+		if i := slices.Index(before, e); i >= 0 {
+			before = slices.Delete(before, i, i+1)
+			out = append(out, e)
+		} else {
+			b.unknown = append(b.unknown, e)
+		}
+	}
+	return out
+}
 
 // add returns the id of a new batch.
 func (b *batches) add() string {
@@ -71,6 +142,7 @@ type result struct {
 	kind   string // S, F or X: terminal; R: run again; P: its plan replaces it; W: it waits for an external result
 	body   []byte // of S, F and X
 	forget bool   // delete its last error and its own progress
+	logged bool   // its handler has written log lines
 	began  time.Time
 	took   time.Duration
 
@@ -103,10 +175,10 @@ type batch struct {
 	lane  string
 	clock clockReading
 
-	woke bool // a single ready node was enough for another wake-up when it was taken
+	lend func() string // makes the entry of a workflow of one node a batch, and returns its ID; nil for a batch
 
-	mu    lock // guards the fields below
-	id    string
+	mu    lock      // guards the fields below
+	id    string    // empty for an entry of a ring
 	taken time.Time // by Redis
 	todo  []*item
 	run   *item
@@ -185,9 +257,12 @@ func (b *batch) withID(f func(id string) (ok bool, err error)) (bool, error) {
 	}
 }
 
-// name returns the id of the batch.
+// name returns the id of the batch. A workflow of one node that was run without one gets a batch.
 func (b *batch) name() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.id == "" && b.lend != nil {
+		b.id = b.lend()
+	}
 	return b.id
 }

@@ -18,6 +18,7 @@ type bus struct {
 	slots  *slots
 	runs   *runs
 	agenda *agenda
+	rings  *rings
 	wake   chan struct{} // of the poller
 }
 
@@ -43,6 +44,7 @@ func (b *bus) hear(message string) {
 	case "q":
 		for q := range strings.SplitSeq(rest, ",") {
 			if b.cfg.Queues[q] > 0 {
+				b.rings.resume()
 				signal(b.wake)
 				return
 			}

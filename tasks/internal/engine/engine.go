@@ -1,9 +1,9 @@
 // Package engine sends workflows and runs their nodes.
 //
-// A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on ready lists.
-// A wake-up notifies a worker of ready nodes. A slot of the worker takes them in batches and runs them; one script
-// stores the results of a batch and takes the next one. Redis accepts results only while the batch is leased to the
-// worker under its ID. The agenda contains the steps that a process has started and may not complete.
+// A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on the ring of their queue.
+// A worker blocks on the ring. A workflow of one node runs without a batch: a short script stores its success if the worker still has
+// its entry. A slot takes other nodes in batches and runs them; one script stores the results of a batch and takes the next one. Redis
+// accepts those only while the batch is leased to the worker under its ID. The agenda contains the steps that a process has started and may not complete.
 //
 // docs/concepts/engine.md has the glossary, and the files in the order of the way from Send to the handler and back.
 package engine
@@ -52,7 +52,7 @@ type Engine struct {
 // New returns an Engine of a namespace on rdb. codeOf may be nil.
 func New(rdb redis.UniversalClient, namespace string, log *slog.Logger, codeOf CodeOf) *Engine {
 	st := store.New(rdb, namespace)
-	shared := &env{store: st, log: log, clock: machineClock{}, codeOf: codeOf, readings: map[int]clockReading{}}
+	shared := &env{store: st, log: log, clock: machineClock{}, codeOf: codeOf, newID: newID, readings: map[int]clockReading{}}
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
 	a := &advancer{env: shared, graphs: gs, progress: p}
@@ -91,6 +91,9 @@ func (e *Engine) Namespace() string { return string(e.store.Keys) }
 
 // SetClock replaces the clock. Call it before anything else.
 func (e *Engine) SetClock(c Clock) { e.clock = c }
+
+// SetIDs replaces the source of IDs of workflows. Call it before anything else.
+func (e *Engine) SetIDs(ids func() string) { e.newID = ids }
 
 // SetDriver sets a function that waits call before they block, and again after each message: it runs tasks in the goroutine
 // of the caller until look returns true or an error, and returns the results of its last call. Call it before anything else.
@@ -140,6 +143,7 @@ type env struct {
 	log    *slog.Logger
 	clock  Clock
 	codeOf CodeOf
+	newID  func() string // of workflows
 
 	clockMu  sync.Mutex           // guards readings; not held during calls to Redis
 	readings map[int]clockReading // by shard

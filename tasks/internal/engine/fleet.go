@@ -101,8 +101,13 @@ func (f *Fleet) queues(ctx context.Context) ([]string, error) {
 	return f.store.Queues.Names(ctx)
 }
 
-// Wakeups returns pending wake-ups of all queues, for manual workers.
-func (f *Fleet) Wakeups(ctx context.Context) ([]Wake, error) { return f.store.Queues.Pop(ctx) }
+// Take takes entries of the ring of a queue for a manual worker, which must serve them.
+func (f *Fleet) Take(ctx context.Context, worker, queue string) ([]store.RingEntry, error) {
+	return f.store.Queues.Take(ctx, worker, queue)
+}
+
+// Queues returns the queues that work was sent to or that a live worker serves, sorted.
+func (f *Fleet) Queues(ctx context.Context) ([]string, error) { return f.queues(ctx) }
 
 // Pause stops workers from taking from a queue.
 func (f *Fleet) Pause(ctx context.Context, queue string) error {
@@ -163,14 +168,5 @@ func (f *Fleet) Expire(ctx context.Context, workers []string) error {
 		_, err := f.store.Batches.Reap(ctx, name, true)
 		errs = append(errs, err, f.store.Workers.Bye(ctx, name))
 	}
-	return errors.Join(append(errs, f.rouse(ctx))...)
-}
-
-// rouse pushes wake-ups at once for ready nodes whose wake-up a dead worker may have had.
-func (f *Fleet) rouse(ctx context.Context) error {
-	queues, err := f.queues(ctx)
-	if err != nil || len(queues) == 0 {
-		return err
-	}
-	return f.store.Queues.Look(ctx, 0, queues)
+	return errors.Join(errs...)
 }

@@ -39,7 +39,7 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if q != "fresh" {
-			if err := rdb.HSet(ctx, "muster:{0}:wake:"+q, "pending", old, "taken", old).Err(); err != nil {
+			if err := rdb.HSet(ctx, "muster:{0}:queue:"+q, "taken", old).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -33,6 +33,7 @@ func newLogs(l *local) *logs { return &logs{local: l, lines: map[store.Flow][]ta
 
 // Log adds a log line to the workflow of the run.
 func (r *Run) Log(at time.Time, level slog.Level, text string) {
+	r.logged.Store(true)
 	r.w.logs.add(r.fl.Flow, tasktype.LogLine{Time: at.UTC(), Level: level.String(), Node: r.Info.Node, Task: r.Info.Task, Attempt: r.Info.Attempt, Text: clip.Bytes(text, maxLine)})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -37,6 +38,8 @@ type Run struct {
 	limits   []store.Limit // per key
 	acquired int           // number of limits that allow the attempt
 	places   []store.Place // to release
+
+	logged atomic.Bool // it has written log lines
 
 	once  sync.Once // closes freed
 	cause error     // why the slot was freed; set before freed is closed

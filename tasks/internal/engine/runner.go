@@ -54,6 +54,7 @@ func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res
 	if ok {
 		res.item, res.began, res.took, res.outcome = it, r.began, r.took, r.outcome
 		res.forget = r.close() || it.rec.State == store.StateReady
+		res.logged = r.logged.Load()
 		rn.tell(r)
 		if it.id.Inst >= 0 && it.fl.g.Progress != "" && res.kind != store.ChangeAgain {
 			rn.projector.touch(it.fl)

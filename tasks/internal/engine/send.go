@@ -3,12 +3,8 @@ package engine
 import (
 	"context"
 	"crypto/rand"
-
-	"encoding/base32"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -125,7 +121,7 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 	if err := s.refuseEviction(ctx); err != nil {
 		return nil, err
 	}
-	ref := store.GeneratedReference(newID())
+	ref := store.GeneratedReference(s.newID())
 	if o.ID != "" {
 		ref = store.NewReference(o.ID)
 	}
@@ -151,6 +147,10 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 	}
 	p := &prepared{newFlow(f, g), g, grow}
 	p.grow.Late, p.grow.After, p.grow.Replaceable = late, after, o.Overlap == OverlapReplace
+	if len(g.Nodes) == 1 && len(g.Specs) == 1 && g.Progress == "" {
+		sp := &g.Specs[0]
+		p.grow.Single = !sp.External && sp.RateN == 0 && sp.Sub == 0
+	}
 	return p, s.claim(ctx, p.fl, &p.grow, o)
 }
 
@@ -334,10 +334,9 @@ func compile(sig *graph.Sig, o *graph.Opts, overdue time.Duration) (*graph.Graph
 	return g, nil
 }
 
-// newID returns an id that sorts by time and does not start with a dash.
+// newID returns a random ID.
 func newID() string {
-	var b [15]byte
-	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
-	_, _ = rand.Read(b[6:])
-	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
+	var random [9]byte
+	_, _ = rand.Read(random[:])
+	return store.NewID(time.Now(), random)
 }

@@ -11,17 +11,173 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// slot serves a wake-up: it takes and runs nodes until there are none, or its time is over.
+// slot takes and runs nodes, beginning with an entry of a ring.
 type slot struct {
 	tk     *taker
-	wake   Wake
+	shard  int
+	queue  string
+	began  time.Time
 	values map[string][]byte // results of the last batch, by workflow and node
+
+	consumed func() // notes that the worker does not have its entry any more
+}
+
+// move makes the slot one of another queue.
+func (s *slot) move(queue string) {
+	if queue != s.queue {
+		s.tk.slots.move(s.queue, queue)
+		s.queue = queue
+	}
+}
+
+// over reports whether the slot takes nothing more.
+func (s *slot) over() bool {
+	return s.tk.clock.Now().Sub(s.began) > slotTurn || s.tk.life.stopping() || s.tk.slots.crowded()
+}
+
+// single runs a workflow of one node. A success is stored by a short script, without a batch; it returns the entry that was taken with
+// that. Anything else is stored as the result of a batch.
+func (s *slot) single(ctx context.Context, e *store.RingEntry) (next *store.RingEntry) {
+	tk, row := s.tk, e.Row
+	if row == nil {
+		err := tk.insist(func() (err error) { row, err = tk.store.Queues.Read(within(ctx), e); return err })
+		if err != nil {
+			return nil
+		}
+	}
+	switch {
+	case row.Paused:
+		_ = tk.insist(func() error { return tk.store.Queues.PutBack(within(ctx), tk.cfg.Name, e) })
+		tk.rings.hold(e.Queue)
+		return nil
+	case row.Stopped != "":
+		s.run(ctx, e, nil)
+		return nil
+	}
+	var now time.Time
+	err := tk.insist(func() (err error) { now, err = tk.redisTime(within(ctx), e.Shard); return err })
+	if err != nil {
+		return nil
+	}
+	b := &batch{mu: newLock(), shard: e.Shard, lane: store.Lane(e.Queue, 0), taken: now, clock: clockReading{now, tk.clock.Now()}}
+	consumed := s.consumed
+	b.lend = func() string {
+		defer consumed()
+		id := tk.batches.add()
+		_ = tk.insist(func() error {
+			_, err := tk.store.Batches.Adopt(within(ctx), tk.cfg.Name, e, id, b.taken)
+			return err
+		})
+		return id
+	}
+	if row.Exists && len(row.Record) > 0 && row.Record[0] == store.StateGiven {
+		el := e.Element(row)
+		if tk.insist(func() error { return s.readElement(within(ctx), b, &el) }) != nil {
+			return nil
+		}
+	}
+	it := b.next()
+	if it == nil { // it has ended, or cannot be read
+		_ = tk.insist(func() error { return tk.store.Queues.Drop(within(ctx), tk.cfg.Name, e) })
+		return nil
+	}
+	began := tk.clock.Now()
+	tk.batches.begin(b)
+	r, ok := tk.runner.attempt(ctx, s, b, it)
+	tk.batches.end(b)
+	tk.means.learn(e.Queue, tk.clock.Now().Sub(began))
+	b.end(r, ok)
+	if ok && r.kind == store.ChangeSucceed && !r.forget && !r.logged && it.fl.g.Progress == "" {
+		if next, stored := s.finish(ctx, e, b, &r); stored {
+			return next
+		}
+	}
+	b.name()
+	s.run(ctx, nil, b)
+	return nil
+}
+
+// finish stores the success of a workflow of one node without a batch. It reports whether that was possible.
+func (s *slot) finish(ctx context.Context, e *store.RingEntry, b *batch, r *result) (next *store.RingEntry, stored bool) {
+	tk := s.tk
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.id != "" {
+		return nil, false
+	}
+	d := store.Single{Entry: e, Flow: r.fl.Flow, Record: tk.record(b, r), Now: b.clock.redis(tk.clock.Now())}
+	if !s.over() {
+		d.Queues = tk.rings.backlog(e.Shard, s.queue)
+	}
+	state := 0
+	err := tk.insist(func() (err error) {
+		state, next, err = tk.store.Turns.Finish(within(ctx), tk.cfg.Name, &d)
+		return err
+	})
+	if err != nil || state == store.FinishTurn {
+		return nil, err != nil
+	}
+	b.id, b.done = "-", nil
+	if state == store.FinishOK {
+		tk.count([]result{*r})
+	} else {
+		tk.log.WarnContext(ctx, "result was refused: others have taken over the node", "queue", e.Queue)
+	}
+	return next, true
+}
+
+// run takes and runs batches. The first turn takes with an entry, or ends a batch.
+func (s *slot) run(ctx context.Context, e *store.RingEntry, b *batch) {
+	tk, empty := s.tk, 0
+	for n := 0; ; n++ {
+		over, mean := s.over(), tk.means.of(s.queue)
+		t := &store.Turn{Take: !over, Most: batchSize(mean)}
+		switch {
+		case e != nil && over:
+			_ = tk.insist(func() error { return tk.store.Queues.PutBack(within(ctx), tk.cfg.Name, e) })
+			return
+		case e != nil:
+			t.Queues, t.Entry = []string{e.Queue}, e.Text
+		case !over:
+			t.Queues = tk.rings.order(s.queue, false)
+		}
+		res, err := s.turn(ctx, b, t)
+		if err != nil {
+			return // the worker is killed: others return its batch
+		}
+		s.consumed()
+		s.settle(ctx, res.Todos)
+		if res.Status == store.TurnPaused {
+			tk.rings.hold(e.Queue)
+		}
+		if over || res.Status == store.TurnPaused {
+			return
+		}
+		ended := b != nil
+		e = nil
+		if len(res.Batch) == 0 {
+			if empty++; n < 2 || empty > lingers || mean >= time.Millisecond {
+				return
+			}
+			<-tk.clock.After(time.Duration(empty) * lingerFor)
+			b = nil
+			continue
+		}
+		empty = 0
+		s.move(res.Lane[2:])
+		b = s.read(ctx, t.ID, res)
+		taken := len(b.todo)
+		s.perform(ctx, b)
+		if ended && mean < slowAfter/2 && taken < t.Most/4 && !b.leads() {
+			<-tk.clock.After(gatherFor) // small batches cost more in calls than in work
+		}
+	}
 }
 
 // turn finishes batch b, if any, and runs the turn script with t. It retries until Redis has replied or the worker is
 // killed: a repeated turn changes nothing more.
 func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned, error) {
-	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue, s.tk.others[s.wake.Queue]
+	t.Shard, t.Worker = s.shard, s.tk.cfg.Name
 	t.ID, t.Known = s.tk.batches.add(), s.tk.graphs.recentRefs()
 	var done []result
 	if b != nil {
@@ -31,14 +187,18 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 		b.todo, b.done = nil, nil
 		b.mu.Unlock()
 		t.Changes = s.tk.changes(b, done)
-		if t.Take {
-			t.Lane = b.lane
+		if len(t.Queues) > 0 {
+			if t.Queues[0] == b.lane[2:] {
+				t.Lane = b.lane
+			}
 			s.remember(done)
 		}
 	}
 	res, err := s.make(ctx, t)
 	if err == nil {
-		s.tk.count(res, done)
+		if res.Status != store.TurnGone {
+			s.tk.count(done)
+		}
 		s.tk.limiter.parked(ctx, done)
 	}
 	return res, err
@@ -59,7 +219,7 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 		s.tk.batches.drop(t.Old)
 		if res.Status == store.TurnGone {
 			s.values = nil
-			s.tk.log.WarnContext(ctx, "results were refused: others have taken over the nodes, or Redis has lost the batch", "queue", t.Queue)
+			s.tk.log.WarnContext(ctx, "results were refused: others have taken over the nodes, or Redis has lost the batch", "queue", s.queue)
 		}
 	}
 	if t.Keep == "" && len(res.Batch) == 0 {
@@ -108,7 +268,7 @@ func (s *slot) remember(done []result) {
 
 // read returns the batch that a turn took.
 func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
-	b := &batch{mu: newLock(), shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Taken, clock: clockReading{res.Now, s.tk.clock.Now()}}
+	b := &batch{mu: newLock(), shard: s.shard, lane: res.Lane, id: id, taken: res.Taken, clock: clockReading{res.Now, s.tk.clock.Now()}}
 	for i := range res.Batch {
 		el := &res.Batch[i]
 		err := s.tk.insist(func() error { return s.readElement(within(ctx), b, el) })
@@ -217,7 +377,7 @@ func (s *slot) perform(ctx context.Context, b *batch) {
 		}
 	}
 	if n > 0 {
-		s.tk.means.learn(s.wake.Queue, s.tk.clock.Now().Sub(began)/time.Duration(n))
+		s.tk.means.learn(s.queue, s.tk.clock.Now().Sub(began)/time.Duration(n))
 	}
 }
 
@@ -229,22 +389,21 @@ func (s *slot) store(ctx context.Context, b *batch) {
 	s.part(ctx, b, t)
 }
 
-// handBack returns the nodes that a batch has not started, because one takes long, and stores its results so far. It also
-// wakes another slot if nodes are ready, unless the turn that took the batch has done that.
+// handBack returns the nodes that a batch has not started, because one takes long, and stores its results so far.
 func (s *slot) handBack(ctx context.Context, b *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.run == nil || b.woke && len(b.todo) == 0 && len(b.done) == 0 {
+	if b.run == nil || len(b.todo) == 0 && len(b.done) == 0 {
 		return
 	}
-	t := &store.Turn{Keep: b.lease([]*item{b.run}), Back: b.lease(b.todo), Leave: true}
+	t := &store.Turn{Keep: b.lease([]*item{b.run}), Back: b.lease(b.todo)}
 	b.todo = nil
 	s.part(ctx, b, t)
 }
 
 // part makes a turn in the middle of a batch, which continues under a new id. The caller holds b.mu.
 func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
-	t.Shard, t.Worker, t.Queue = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue
+	t.Shard, t.Worker = s.shard, s.tk.cfg.Name
 	t.ID, t.Old, t.OldAt = s.tk.batches.add(), b.id, b.taken
 	done := b.done
 	t.Changes = s.tk.changes(b, done)
@@ -253,7 +412,9 @@ func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 	if err != nil {
 		return
 	}
-	s.tk.count(res, done)
+	if res.Status != store.TurnGone {
+		s.tk.count(done)
+	}
 	s.tk.limiter.parked(ctx, done)
 	// In any case: if the batch is still ours it has the new ID now, also when this was the retry of a turn whose
 	// reply was lost.

@@ -7,7 +7,7 @@ import (
 // slots counts the slots of a worker that are in use, and limits them.
 type slots struct {
 	caps  map[string]int // most at once of a queue
-	freed func()         // called when a slot is free and none was before
+	freed func()         // called when a slot is free and none was before, or when the limit changes
 	most  int            // the highest limit
 
 	mu     sync.Mutex // guards the fields below
@@ -35,25 +35,23 @@ func (s *slots) full(queue string) bool {
 	return s.closed || s.fullLocked(queue)
 }
 
-// open waits until a queue can start a task, and returns all queues that can; nil when the slots are closed.
-func (s *slots) open(queues []string) []string {
+// open waits until a task of a queue can start. It returns false when the slots are closed.
+func (s *slots) open(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for {
-		if s.closed {
-			return nil
-		}
-		out := make([]string, 0, len(queues))
-		for _, q := range queues {
-			if !s.fullLocked(q) {
-				out = append(out, q)
-			}
-		}
-		if len(out) > 0 {
-			return out
-		}
+	for !s.closed && s.fullLocked(queue) {
 		s.room.Wait()
 	}
+	return !s.closed
+}
+
+// move counts a slot of a queue for another one.
+func (s *slots) move(from, to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[from]--
+	s.of[to]++
+	s.room.Broadcast()
 }
 
 // tryAcquire takes a slot for a queue if there is one.

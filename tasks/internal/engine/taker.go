@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,48 +31,37 @@ type taker struct {
 	runner   *runner
 	limiter  *limiter
 	slots    *slots
+	rings    *rings
 	batches  *batches
 	means    means
 	tally    *tally
-	others   map[string][]string // the queues that a slot of a queue gives way to, by queue
 }
 
-// serve takes and runs nodes for a wake-up.
-func (tk *taker) serve(ctx context.Context, k Wake) {
-	s := &slot{tk: tk, wake: k}
-	began := tk.clock.Now()
-	arrive, empty := k.Gen, 0
-	var b *batch
-	for n := 0; ; n++ {
-		over := tk.clock.Now().Sub(began) > slotTurn || tk.life.stopping() || tk.slots.crowded()
-		mean := tk.means.of(k.Queue)
-		t := &store.Turn{Arrive: arrive, Take: !over, Leave: over, Most: batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
-		res, err := s.turn(ctx, b, t)
-		if err != nil {
-			return // the worker is killed: others return its batch
+// serve takes and runs nodes, beginning with an entry of a ring, until there are none or the time of a slot is over. It returns the queue
+// that the slot belongs to then.
+func (tk *taker) serve(ctx context.Context, e *store.RingEntry) (queue string) {
+	s := &slot{tk: tk, shard: e.Shard, queue: e.Queue, began: tk.clock.Now()}
+	for e != nil {
+		key := *e
+		key.Row = nil
+		tk.batches.hold(key)
+		s.consumed = sync.OnceFunc(func() { tk.batches.release(key) })
+		consumed := s.consumed
+		s.move(e.Queue)
+		switch {
+		case e.Foreign():
+			tk.log.ErrorContext(ctx, "entry of a queue was dropped: no client of this release wrote it", "key", tk.store.RingOf(e), "entry", e.Text)
+			_ = tk.insist(func() error { return tk.store.Queues.Drop(within(ctx), tk.cfg.Name, e) })
+			e = nil
+		case e.Single():
+			e = s.single(ctx, e)
+		default:
+			s.run(ctx, e, nil)
+			e = nil
 		}
-		arrive = ""
-		s.settle(ctx, res.Todos)
-		if over || res.Status == store.TurnYield || res.Status == store.TurnPaused {
-			return
-		}
-		if len(res.Batch) == 0 {
-			if empty++; n < 2 || empty > lingers || mean >= time.Millisecond {
-				return
-			}
-			<-tk.clock.After(time.Duration(empty) * lingerFor)
-			b = nil
-			continue
-		}
-		empty = 0
-		b = s.read(ctx, t.ID, res)
-		b.woke = t.Least <= 1
-		taken := len(b.todo)
-		s.perform(ctx, b)
-		if n > 0 && mean < slowAfter/2 && taken < t.Most/4 && !b.leads() {
-			<-tk.clock.After(gatherFor) // small batches cost more in calls than in work
-		}
+		consumed()
 	}
+	return s.queue
 }
 
 // batchSize returns how many nodes a batch should have if a task takes mean; 1 if that is not known.
@@ -83,10 +73,7 @@ func batchSize(mean time.Duration) int {
 }
 
 // count adds stored results to the statistics of the worker.
-func (tk *taker) count(res *store.Turned, done []result) {
-	if res.Status == store.TurnGone {
-		return
-	}
+func (tk *taker) count(done []result) {
 	tk.tally.add(done)
 	for i := range done {
 		switch r := &done[i]; {

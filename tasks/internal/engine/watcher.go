@@ -18,10 +18,10 @@ import (
 
 // How workers watch each other.
 const (
-	beatEvery    = 2 * time.Second // less than deadConfirm, so that live workers beat between the two looks that find them dead
-	deadAfter    = 6 * time.Second // without a beat, found twice, the second time at least deadConfirm after the first
-	deadConfirm  = 2500 * time.Millisecond
-	wakePatience = time.Second // how long a wake-up may take to come before another is pushed
+	beatEvery   = 2 * time.Second // less than deadConfirm, so that live workers beat between the two looks that find them dead
+	deadAfter   = 6 * time.Second // without a beat, found twice, the second time at least deadConfirm after the first
+	deadConfirm = 2500 * time.Millisecond
+	leaseAfter  = time.Second // a workflow of one node that runs for longer gets a batch, whose lease has the time
 )
 
 // watcher watches over workers: it beats for its own, and makes the nodes of dead ones ready again.
@@ -123,7 +123,7 @@ func (w *watcher) once(ctx context.Context) error {
 const careTime = 3 * time.Second
 
 // care makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
-// workers, for batches that this worker does not know, for nodes that wait for its handlers, and for ready nodes that no worker takes.
+// workers, for batches and entries that this worker does not know, and for nodes that wait for its handlers.
 func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error {
 	brief := func(part func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, careTime)
@@ -131,12 +131,14 @@ func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error
 		return part(ctx)
 	}
 	err := brief(func(ctx context.Context) error { return w.reap(ctx, dead) })
+	w.batches.lease(w.clock.Now().Add(-leaseAfter))
 	if !all {
 		return err
 	}
 	return errors.Join(err,
 		brief(func(ctx context.Context) error {
-			return w.store.Queues.Look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
+			queues := slices.Sorted(maps.Keys(w.cfg.Queues))
+			return errors.Join(w.store.Queues.Look(ctx, queues), w.store.Queues.Join(ctx, w.cfg.Name, queues))
 		}),
 		brief(func(ctx context.Context) error { return w.findMissing(ctx, live, dead) }),
 		brief(w.returnStrays),
@@ -203,6 +205,16 @@ func (w *watcher) returnStrays(ctx context.Context) error {
 			w.log.WarnContext(ctx, "batches that this worker does not have were returned; their nodes run again", "nodes", n)
 		}
 	}
+	entries, err := w.store.Batches.Taken(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
+	if err != nil {
+		return err
+	}
+	for _, e := range w.batches.strayEntries(entries) {
+		if err := w.store.Queues.PutBack(ctx, w.cfg.Name, &e); err != nil {
+			return err
+		}
+		w.stats.recovered.Add(1)
+	}
 	return nil
 }
 
@@ -224,7 +236,7 @@ func (w *watcher) signOn(ctx context.Context) error {
 		return err
 	}
 	w.listed = true
-	return nil
+	return w.store.Queues.Join(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
 }
 
 // firstBeat beats for the first time. It waits while the memory or the disk of Redis is full, and for the heartbeat of a

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,8 +49,8 @@ const (
 // busPing is how often the subscription to the bus is checked; its messages can be lost.
 const busPing = 15 * time.Second
 
-// Wake is a wake-up.
-type Wake = store.Wake
+// RingEntry is an entry of the ring of a queue.
+type RingEntry = store.RingEntry
 
 // Worker runs tasks and looks after workflows.
 type Worker struct {
@@ -68,7 +67,7 @@ type Worker struct {
 	watcher   *watcher
 	projector *progressWriter
 	logs      *logs
-	wakeups   *wakeups
+	rings     *rings
 
 	ran atomic.Bool
 }
@@ -78,21 +77,17 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	l := &local{env: e.env, life: newLife(), cfg: &cfg, log: cfg.Logger}
 	wake := make(chan struct{}, 1)
 	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress), logs: newLogs(l)}
-	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() {
-		signal(wake)
-		if len(cfg.QueueLimits) > 0 {
-			go w.wakeups.nudge()
-		}
-	})
+	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() { signal(wake) })
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: func(name string) bool { return w.slots.full(e.store.OwnQueue(name)) }, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
-	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake}
+	w.rings = newRings(l, w.slots, nil)
+	w.bus = &bus{l, w.slots, w.runs, w.agenda, w.rings, wake}
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, limiter: limiter, slots: w.slots,
 		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs},
-		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
-	w.wakeups = newWakeups(l, w.slots, w.taker)
+		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), rings: w.rings}
+	w.rings.taker = w.taker
 	if cfg.Plain == nil {
 		w.poller.every = rarelyPoll
 	}
@@ -101,21 +96,6 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		h.WorkerMade(handlers)
 	}
 	return w
-}
-
-// givesWayTo returns, by queue, the queues whose wake-ups end the turn of a slot: all others or, if the worker is
-// strict, the queues of higher priority.
-func givesWayTo(queues map[string]int, strict bool) map[string][]string {
-	out := map[string][]string{}
-	for q := range queues {
-		for o := range queues {
-			if o != q && (!strict || queues[o] > queues[q]) {
-				out[q] = append(out[q], o)
-			}
-		}
-		slices.Sort(out[q])
-	}
-	return out
 }
 
 // Run works until ctx is done. It returns nil if ctx ends during the start.
@@ -162,7 +142,7 @@ func (w *Worker) work(ctx context.Context) error {
 	if err := srv.Start(asynq.HandlerFunc(w.handle)); err != nil {
 		return err
 	}
-	if err := w.wakeups.run(ctx); err != nil {
+	if err := w.rings.run(ctx); err != nil {
 		w.drain(srv)
 		return err
 	}
@@ -260,7 +240,6 @@ func phases(grace time.Duration) (finish, unwind time.Duration) {
 func (w *Worker) drain(srv *asynq.Server) {
 	w.life.halt()
 	w.slots.close()
-	go w.wakeups.nudge()
 	srv.Stop()
 	finish, unwind := phases(w.cfg.Grace)
 	w.idle(finish, w.killed)
@@ -273,7 +252,7 @@ func (w *Worker) drain(srv *asynq.Server) {
 	}
 	w.idle(longestUnwind, nil) // until the results are stored
 	w.life.kill()
-	w.wakeups.end()
+	w.rings.end()
 	srv.Shutdown()
 }
 
@@ -315,8 +294,8 @@ func (w *Worker) Slots() (busy, all int) {
 // Tasks returns the names that the worker has handlers for, sorted.
 func (w *Worker) Tasks() []string { return taskNames(w.handlers) }
 
-// Serve takes and runs nodes for a wake-up.
-func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
+// Serve takes and runs nodes, beginning with an entry that was taken for the worker.
+func (w *Worker) Serve(ctx context.Context, e RingEntry) { w.taker.serve(ctx, &e) }
 
 // Hear acts on a message of the bus. A manual worker does not subscribe to it.
 func (w *Worker) Hear(message string) { w.bus.hear(message) }

@@ -44,7 +44,9 @@ func (h *history) look(f *flow) {
 		return
 	}
 	ref := redis.NewStringCmd(context.Background(), "get", h.prefixOf(f.id)+"id:"+f.id)
-	h.link.do(ref)
+	if h.link.do(ref); f.single {
+		ref.SetVal(f.id + "~")
+	}
 	if ref.Val() != f.ref {
 		clear(f.nodes)
 		f.ref = ref.Val()
@@ -198,7 +200,7 @@ func terminal(field, rec string) bool {
 
 // lasting matches the permanent keys. Their number does not grow with the number of workflows; all others expire or
 // are deleted.
-var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{\d+\}:((holders|queues)|(wake|done|cm|ch):.*))$`)
+var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{\d+\}:((holders|takers|queues)|(queue|done|cm|ch):.*))$`)
 
 // checkLeft looks for keys that are not needed any more.
 func (h *history) checkLeft(ctx context.Context) {
@@ -209,8 +211,8 @@ func (h *history) checkLeft(ctx context.Context) {
 	}
 	for _, prefix := range h.prefixes() {
 		for _, q := range queues {
-			have := h.link.rdb.HGetAll(ctx, prefix+"wake:"+q).Val()
-			for _, lane := range []string{"ready:n", "ready:h"} {
+			have := h.link.rdb.HGetAll(ctx, prefix+"queue:"+q).Val()
+			for _, lane := range []string{"ready:n", "ready:h", "ready:k"} {
 				if n := have[lane]; n != "" && n != "0" {
 					h.fail("queue %s counts %s ready nodes, and has none", q, n)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/internal/canvas"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -100,6 +101,7 @@ type flow struct {
 	deadline time.Time // of the last send
 	ref      string    // whose nodes these are
 	renewed  int       // the event in which it was deleted
+	single   bool      // a workflow of one task, with a generated ID
 }
 
 // loose reports whether the tasks of f that run depend on timing.
@@ -127,6 +129,9 @@ func (d drawn) Int(lo, hi int, _ string) int { return d.h.among(lo, hi) }
 func (h *history) prepare() {
 	for total := 0; total < h.plan.nodes; {
 		s := canvas.Draw(drawn{h}, 2)
+		if h.chance(h.plan.singles) {
+			s = &canvas.Scope{Defs: []canvas.Def{{Kind: "leaf", Ints: []int{h.among(0, 9)}, Tries: max(0, h.among(-3, 2)), Fail: h.chance(100)}}}
+		}
 		h.spread(s)
 		total += h.add(s)
 	}
@@ -165,10 +170,15 @@ func (h *history) add(s *canvas.Scope) (tasks int) {
 	f := &flow{id: fmt.Sprintf("h%x-%d", h.seed, len(h.flows)), scope: s, runs: canvas.NewRuns(),
 		ran: map[string][]*execution{}, nodes: map[string]string{}}
 	f.want = canvas.Evaluate(s, f.runs)
-	if h.chance(h.plan.deadlines) {
+	if f.single = len(s.Defs) == 1 && s.Defs[0].Kind == "leaf"; f.single {
+		var random [9]byte
+		random[0], random[1], random[8] = byte(h.seed), byte(h.seed>>8), byte(len(h.flows))
+		f.id = store.NewID(start, random)
+	}
+	if !f.single && h.chance(h.plan.deadlines) {
 		f.within, f.far = time.Duration(h.among(50, 5000))*time.Millisecond, h.chance(500)
 	}
-	if h.chance(h.plan.unique) {
+	if !f.single && h.chance(h.plan.unique) {
 		f.overlap = overlaps[h.rng.IntN(len(overlaps))]
 	}
 	h.flows = append(h.flows, f)
@@ -219,6 +229,9 @@ func (h *history) send() {
 		}()
 		for {
 			opts := []tasks.SendOption{tasks.ID(f.id)}
+			if s.sends = f.id; f.single {
+				opts = nil
+			}
 			if f.within > 0 {
 				h.mu.Lock()
 				f.revoked, f.deadline = true, time.Now().Add(f.within)
@@ -308,7 +321,7 @@ func (h *history) operate() {
 		})
 	case h.chance(400):
 		f := h.flows[h.rng.IntN(len(h.flows))]
-		if f.state != "sent" || s.busy || f.retried != "" || f.signal != "" || !h.hasEnded(f) {
+		if f.state != "sent" || s.busy || f.single || f.retried != "" || f.signal != "" || !h.hasEnded(f) {
 			return
 		}
 		f.state, f.ended, f.forgot, s.busy = "", false, true, true

@@ -378,7 +378,6 @@ func (h *history) trouble() {
 	add(10, len(h.late) > 0, h.arrive)
 	add(12, h.unsent() > 0, h.send)
 	add(40, h.deliverable(), h.deliver)
-	add(p.wakeFaults, true, h.misplaceToken)
 	add(8, len(h.restless()) > 0, h.tend)
 	add(12, h.plan.asks > 0 && h.asked(), h.answer)
 	add(10, true, func() { h.sleep(time.Duration(h.among(1, 4000)) * time.Microsecond) })

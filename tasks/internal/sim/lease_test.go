@@ -38,6 +38,10 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 		}
 	case "turn":
 		h.noteBatch(p, said)
+	case "finish1":
+		if entry, ok := at(said, 2).(string); ok && p != nil {
+			h.noteEntry(p, entry)
+		}
 	case "acquire":
 		if w := h.process(p); w != nil && fmt.Sprint(at(said, 0)) == "1" {
 			w.leases.acquired(fmt.Sprint(argv[0]), fmt.Sprint(argv[1]), fmt.Sprint(argv[2]), fmt.Sprint(argv[3]))
@@ -82,6 +86,13 @@ func (h *history) noteBatch(p *process, said []any) {
 	if len(b.elements) > 0 && p != nil {
 		b.worker = p.name
 		h.batches = append(h.batches, b)
+	}
+}
+
+// noteEntry notes that a worker has an entry of a ring, with the node of a workflow of one task.
+func (h *history) noteEntry(p *process, entry string) {
+	if id, _, _ := strings.Cut(entry, "~"); store.IsSingle(entry) {
+		p.took[id+"/0"] = append(p.took[id+"/0"], len(h.events))
 	}
 }
 

@@ -10,11 +10,12 @@ import (
 // plan describes the faults of a history and their weights, which are the weights of trouble.
 type plan struct {
 	nodes       int // that its workflows have, at least
+	singles     int // workflows out of a thousand that are single tasks
 	asks        int // steps out of a thousand that the party handles
 	spread      int // tasks out of thousand that are in another queue, and likewise that go before others
 	workers     int
 	netFaults   int // calls out of thousand
-	wakeFaults  int
+	replyFaults int // entries out of a hundred that a worker does not hear of
 	crashes     int
 	mostDead    int
 	dead        int
@@ -41,6 +42,7 @@ func (h *history) draw() {
 	h.plan = plan{nodes: 20, workers: h.among(1, 3)}
 	p := &h.plan
 	p.spread = h.among(0, 3) * 100
+	p.singles = h.among(0, 3) * 200
 	p.asks = max(0, h.among(-2, 2)) * 200
 	p.retries = max(0, h.among(-2, 3))
 	p.pauses = max(0, h.among(-2, 3))
@@ -60,7 +62,7 @@ func (h *history) draw() {
 		return h.among(lo, hi)
 	}
 	p.netFaults = some(600, 5, 80)
-	p.wakeFaults = some(500, 1, 6)
+	p.replyFaults = some(500, 1, 6)
 	p.crashes = some(500, 1, 3)
 	p.mostDead = 4
 	p.freezes = some(300, 1, 2)
@@ -74,7 +76,7 @@ func (h *history) draw() {
 
 // faultless reports whether a history has no faults except for actions of an operator.
 func (p *plan) faultless() bool {
-	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed+p.losses+p.limitLosses == 0
+	return p.netFaults+p.replyFaults+p.crashes+p.freezes+p.jumps+p.skewed+p.losses+p.limitLosses == 0
 }
 
 // limits returns the limits per key of two tasks. Some inputs have no limit.

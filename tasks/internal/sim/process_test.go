@@ -35,6 +35,7 @@ type process struct {
 	dead   bool
 	direct bool      // it does not wait for the scheduler, because the scheduler itself asks
 	frozen time.Time // none of its steps continues before
+	sends  string    // ID of the workflow that it sends, if that has a generated one
 
 	engine   *engine.Engine             // of its client
 	handlers map[string]*engine.Handler // of its worker

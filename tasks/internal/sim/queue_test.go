@@ -2,81 +2,69 @@ package sim
 
 import (
 	"context"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/engine"
 )
 
-// wake is a wake-up list of a queue in a shard, or a wake-up that was taken from it.
-type wake struct {
-	shard      int
-	queue, gen string
+// ring is the ring of a queue in a shard.
+type ring struct {
+	shard int
+	queue string
 }
 
-func (w wake) list() string { return shardPrefix(w.shard) + "wakeup:" + w.queue }
+func (r ring) key() string { return shardPrefix(r.shard) + "ring:" + r.queue }
 
 func (h *history) deliverable() bool { return len(h.served()) > 0 }
 
-// served returns the wake-up lists that have tokens, and a free worker.
-func (h *history) served() []wake {
+// served returns the rings that have entries, and a free worker.
+func (h *history) served() []ring {
 	if len(h.freeWorkers()) == 0 {
 		return nil
 	}
-	return h.tokens()
+	return h.rings()
 }
 
-// tokens returns the wake-up lists that have tokens.
-func (h *history) tokens() (out []wake) {
-	var all []wake
+// rings returns the rings that have entries, of queues that are not paused.
+func (h *history) rings() (out []ring) {
+	var all []ring
 	var lens []redis.Cmder
 	for shard := range h.shards {
 		for _, q := range queues {
-			all = append(all, wake{shard: shard, queue: q})
+			all = append(all, ring{shard, q})
 		}
 	}
-	for _, w := range all {
-		lens = append(lens, redis.NewIntCmd(context.Background(), "llen", w.list()))
+	for _, r := range all {
+		lens = append(lens, redis.NewIntCmd(context.Background(), "llen", r.key()), redis.NewBoolCmd(context.Background(), "hexists", shardPrefix(r.shard)+"queue:"+r.queue, "paused"))
 	}
 	h.link.do(lens...)
-	for i, w := range all {
-		if lens[i].(*redis.IntCmd).Val() > 0 {
-			out = append(out, w)
+	for i, r := range all {
+		if lens[2*i].(*redis.IntCmd).Val() > 0 && !lens[2*i+1].(*redis.BoolCmd).Val() {
+			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// pop takes a token from a wake-up list.
-func (h *history) pop(w wake) wake {
-	c := redis.NewStringCmd(context.Background(), "lpop", w.list())
+// move takes an entry from a ring for a worker.
+func (h *history) move(r ring, w *worker) string {
+	c := redis.NewStringCmd(context.Background(), "lmove", r.key(), shardPrefix(r.shard)+"taken:"+r.queue+":"+w.name, "LEFT", "RIGHT")
 	h.link.do(c)
-	w.gen = c.Val()
-	return w
+	return c.Val()
 }
 
-// deliver gives a token to a worker.
+// deliver gives an entry to a worker. The reply with it can be lost.
 func (h *history) deliver() {
-	tokens := h.served()
-	w := tokens[h.rng.IntN(len(tokens))]
-	free := h.freeWorkers()
-	h.serveOn(free[h.rng.IntN(len(free))], h.pop(w))
-}
-
-// misplaceToken loses a token, or adds one or many that no script has pushed, also to an empty list.
-func (h *history) misplaceToken() {
-	w := wake{shard: h.rng.IntN(h.shards), queue: queues[h.rng.IntN(len(queues))]}
-	if slices.Contains(h.tokens(), w) && h.chance(500) {
-		h.event("TOKEN LOST %v", h.pop(w))
+	rings, free := h.served(), h.freeWorkers()
+	r, w := rings[h.rng.IntN(len(rings))], free[h.rng.IntN(len(free))]
+	entry := h.move(r, w)
+	h.noteEntry(w.process, entry)
+	if !h.calm && h.chance(10*h.plan.replyFaults) {
+		h.event("%s DOES NOT HEAR OF %d %s %s", w.name, r.shard, r.queue, repeatable(entry))
 		return
 	}
-	n := 1
-	if h.chance(200) {
-		n = h.among(2, 20)
-	}
-	h.event("TOKENS ADDED to %d %s: %d", w.shard, w.queue, n)
-	for range n {
-		h.link.do(redis.NewIntCmd(context.Background(), "rpush", w.list(), h.among(0, 3)))
-	}
+	h.serveOn(w, engine.RingEntry{Shard: r.shard, Queue: r.queue, Text: entry})
 }
 
 // resumeQueues ends the pauses of queues, as a tool of asynq does.

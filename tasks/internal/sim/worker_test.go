@@ -56,6 +56,7 @@ func (c clock) After(d time.Duration) <-chan time.Time {
 func (h *history) newClient(p *process) *tasks.Client {
 	c := tasks.NewClient(connection{p.rdb, keeper{p}})
 	p.engine.SetClock(clock{p})
+	p.engine.SetIDs(func() string { return p.sends })
 	p.engine.UseScripts(h.scripts.built())
 	// The number of shards is read under a mutex. The scheduler does not see goroutines that wait for one.
 	was := p.direct
@@ -149,12 +150,12 @@ func (h *history) freeWorkers() (out []*worker) {
 	return out
 }
 
-// serveOn makes a worker serve a wake-up.
-func (h *history) serveOn(w *worker, k wake) {
-	h.event("%s WAKES UP %d %s %s", w.name, k.shard, k.queue, k.gen)
+// serveOn makes a worker serve an entry.
+func (h *history) serveOn(w *worker, e engine.RingEntry) {
+	h.event("%s GETS %d %s %s", w.name, e.Shard, e.Queue, repeatable(e.Text))
 	w.busy++
 	h.spawn(func() {
-		w.w.Serve(w.ctx, engine.Wake{Shard: k.shard, Queue: k.queue, Gen: k.gen})
+		w.w.Serve(w.ctx, e)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		w.busy--

@@ -37,6 +37,39 @@ func (s Batches) All(ctx context.Context) ([]Batch, error) {
 			return nil, err
 		}
 		out = append(out, list...)
+		if list, err = s.taken(ctx, shard); err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+// taken returns the workflows of one node that workers have taken from rings in a shard and that have no batch: as batches without an ID.
+func (s Batches) taken(ctx context.Context, shard int) ([]Batch, error) {
+	takers, err := s.rdb.SMembers(ctx, s.takersKey(shard)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list workers with entries: %w", err)
+	}
+	lists := make([]*redis.StringSliceCmd, len(takers))
+	pipe := s.rdb.Pipeline()
+	for i, t := range takers {
+		queue, worker, _ := strings.Cut(t, ":")
+		lists[i] = pipe.LRange(ctx, s.takenKey(shard, queue, worker), 0, -1)
+	}
+	if len(lists) > 0 {
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, fmt.Errorf("read entries of workers: %w", err)
+		}
+	}
+	var out []Batch
+	for i, t := range takers {
+		queue, worker, _ := strings.Cut(t, ":")
+		for _, entry := range lists[i].Val() {
+			if e := (RingEntry{Shard: shard, Queue: queue, Text: entry}); e.Single() {
+				out = append(out, Batch{Shard: shard, Worker: worker, Queue: queue, Nodes: []Element{e.Element(nil)}})
+			}
+		}
 	}
 	return out, nil
 }
@@ -51,7 +84,11 @@ func (s Batches) OfFlow(ctx context.Context, f Flow) ([]Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(b Batch) bool {
+	taken, err := s.taken(ctx, f.shard)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(append(all, taken...), func(b Batch) bool {
 		return !slices.ContainsFunc(b.Nodes, func(el Element) bool { return el.Flow.Ref == f.Ref })
 	}), nil
 }
@@ -95,26 +132,59 @@ func parseLease(shard int, value string) (Batch, bool) {
 	return b, true
 }
 
-// Holders returns the workers that may have batches.
+// Holders returns the workers that may have batches or entries of rings.
 func (s Batches) Holders(ctx context.Context) ([]string, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.StringSliceCmd, n)
+	holders, takers := make([]*redis.StringSliceCmd, n), make([]*redis.StringSliceCmd, n)
 	for shard := range n {
-		cmds[shard] = pipe.SMembers(ctx, s.holdersKey(shard))
+		holders[shard], takers[shard] = pipe.SMembers(ctx, s.holdersKey(shard)), pipe.SMembers(ctx, s.takersKey(shard))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list workers with batches: %w", err)
 	}
 	var out []string
-	for _, c := range cmds {
-		out = append(out, c.Val()...)
+	for shard := range n {
+		out = append(out, holders[shard].Val()...)
+		for _, t := range takers[shard].Val() {
+			_, worker, _ := strings.Cut(t, ":")
+			out = append(out, worker)
+		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
+}
+
+// Taken returns the entries that a worker has taken from rings of queues.
+func (s Batches) Taken(ctx context.Context, worker string, queues []string) ([]RingEntry, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil || len(queues) == 0 {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	var out []RingEntry
+	var lists []*redis.StringSliceCmd
+	var of []RingEntry
+	for shard := range n {
+		for _, q := range queues {
+			lists = append(lists, pipe.LRange(ctx, s.takenKey(shard, q, worker), 0, -1))
+			of = append(of, RingEntry{Shard: shard, Queue: q})
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("list entries of worker %s: %w", worker, err)
+	}
+	for i, l := range lists {
+		for _, entry := range l.Val() {
+			e := of[i]
+			e.Text = entry
+			out = append(out, e)
+		}
+	}
+	return out, nil
 }
 
 // IDs returns the ids of the batches of a worker, by shard.
@@ -143,7 +213,7 @@ func (s Batches) Return(ctx context.Context, shard int, worker string, ids []str
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	args := []any{worker, 0}
+	args := []any{worker, 0, ""}
 	for _, id := range ids {
 		args = append(args, id)
 	}
@@ -162,7 +232,18 @@ func (s Batches) Reap(ctx context.Context, worker string, died bool) (nodes int,
 		how = 1
 	}
 	for shard := range n {
-		m, err := s.reap(ctx, shard, worker, []any{worker, how})
+		takers, err := s.rdb.SMembers(ctx, s.takersKey(shard)).Result()
+		if err != nil {
+			return nodes, fmt.Errorf("list workers with entries: %w", err)
+		}
+		var queues []string
+		for _, t := range takers {
+			if q, w, _ := strings.Cut(t, ":"); w == worker {
+				queues = append(queues, q)
+			}
+		}
+		slices.Sort(queues)
+		m, err := s.reap(ctx, shard, worker, []any{worker, how, strings.Join(queues, " ")})
 		if err != nil {
 			return nodes, err
 		}

@@ -95,25 +95,26 @@ func (k Keys) agendaKey(shard int) string { return k.Prefix(shard) + "agenda" }
 // removed when the tasks are listed.
 func (k Keys) openKey(shard int, task string) string { return k.Prefix(shard) + "open:" + task }
 
-// wakeKey is the hash of a queue. A worker deletes it when nothing was taken from the queue for a day.
+// queueKey is the hash of a queue. A worker deletes it when nothing was taken from the queue for a day.
 //
-//	pending          since when a wake-up is pending (unix ms); empty for none
-//	generation       of the wake-up
 //	paused           since when the queue is paused (unix ms); none while it is not
-//	taken            the last take (unix ms)
+//	taken            the last take of a batch (unix ms)
 //	high             batches of high priority in a row
-//	ready:n ready:h  number of ready nodes of each lane
-func (k Keys) wakeKey(shard int, queue string) string { return k.Prefix(shard) + "wake:" + queue }
+//	ready:n ready:h  number of ready nodes of each lane, except for workflows of one node on the ring
+//	ready:k          number of entries of the ring that are not workflows of one node
+func (k Keys) queueKey(shard int, queue string) string { return k.Prefix(shard) + "queue:" + queue }
 
-// wakeupKey is the list of the wake-ups of a queue, at which workers wait: their generations. It has one element at most, unless
-// one was taken for lost, and is empty while a worker has a free slot.
-func (k Keys) wakeupKey(shard int, queue string) string { return k.Prefix(shard) + "wakeup:" + queue }
-
-// shardQueuesKey is the set of the queues that had ready nodes in a shard. A queue is removed with its wakeKey.
+// shardQueuesKey is the set of the queues that had ready nodes in a shard. A queue is removed with its queueKey.
 func (k Keys) shardQueuesKey(shard int) string { return k.Prefix(shard) + "queues" }
 
-// nudgeKey is the list with which a worker ends its own wait at a shard. It expires after 10 seconds.
-func (k Keys) nudgeKey(shard int, worker string) string { return k.Prefix(shard) + "nudge:" + worker }
+// takenKey is the list of the entries that a worker has taken from the ring of a queue: a workflow of one node until its result is
+// stored or it gets a batch, any other entry until a batch was taken with it.
+func (k Keys) takenKey(shard int, queue, worker string) string {
+	return k.Prefix(shard) + "taken:" + queue + ":" + worker
+}
+
+// takersKey is the set of "<queue>:<worker>" of the workers that may have taken entries.
+func (k Keys) takersKey(shard int) string { return k.Prefix(shard) + "takers" }
 
 // leaseKey is the hash of the batches of a worker: id to "<unix µs>[!] <lane> <element>,…", elements as in readyKey; "!"
 // once the handler of a node that is suspected to kill its workers was called.
@@ -122,12 +123,15 @@ func (k Keys) leaseKey(shard int, worker string) string { return k.Prefix(shard)
 // holdersKey is the set of the workers that may have batches.
 func (k Keys) holdersKey(shard int) string { return k.Prefix(shard) + "holders" }
 
-// ringKey is the list of the fairness keys that have ready nodes, in the order of their turns. The first nodes of a
-// workflow need no separate list: they are an element "<workflow>/<span>" of the ring. A lane is "n:<queue>" or, for
-// high priority, "h:<queue>".
-func (k Keys) ringKey(shard int, lane string) string { return k.Prefix(shard) + "ring:" + lane }
+// ringKey is the list on which the workers of a queue block. Its entries are "<workflow>" for a workflow of one node, with a suffix
+// "@<n>" after n deaths of workers, "<workflow>/<span>" for the first nodes of others, "=<key>" for a fairness key with a ready list,
+// and "+" at the head while highKey has fairness keys. Keys are in the order of their turns.
+func (k Keys) ringKey(shard int, queue string) string { return k.Prefix(shard) + "ring:" + queue }
 
-// readyKey is the list of the ready nodes of a fairness key, "<workflow>/<span>". A span is a node, or
+// highKey is the list of the fairness keys that have ready nodes of high priority, in the order of their turns.
+func (k Keys) highKey(shard int, queue string) string { return k.Prefix(shard) + "ring:h:" + queue }
+
+// readyKey is the list of the ready nodes of a fairness key in a lane, "n:<queue>" or, for high priority, "h:<queue>": "<workflow>/<span>". A span is a node, or
 // "<prefix><first>-<last>" for several. A suffix "@<n>" is the number of workers that have died with it.
 func (k Keys) readyKey(shard int, lane, key string) string {
 	return k.Prefix(shard) + "ready:" + lane + ":" + key

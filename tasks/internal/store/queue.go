@@ -121,7 +121,8 @@ func (s Queues) Resume(ctx context.Context, queue string) error {
 	return nil
 }
 
-// Depth is how many nodes of a queue are ready, and since when none of them was taken; zero if none are ready.
+// Depth is how many nodes of a queue are ready, and since when none of them was taken or the first of them has waited; zero if none are
+// ready.
 type Depth struct {
 	Ready int64
 	Since time.Time
@@ -134,14 +135,19 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 		return nil, err
 	}
 	pipe := s.rdb.Pipeline()
-	cmds := map[string][]*redis.SliceCmd{}
+	type read struct {
+		counts *redis.SliceCmd
+		ring   *redis.IntCmd
+		head   *redis.StringCmd
+	}
+	cmds := map[string][]read{}
 	for _, q := range queues {
 		for shard := range n {
-			cmds[q] = append(cmds[q], pipe.HMGet(ctx, s.wakeKey(shard, q), "ready:n", "ready:h", "taken", "pending"))
+			cmds[q] = append(cmds[q], read{pipe.HMGet(ctx, s.queueKey(shard, q), "ready:n", "ready:h", "ready:k", "taken"), pipe.LLen(ctx, s.ringKey(shard, q)), pipe.LIndex(ctx, s.ringKey(shard, q), 0)})
 		}
 	}
 	if len(cmds) > 0 {
-		if _, err := pipe.Exec(ctx); err != nil {
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("read depths of queues: %w", err)
 		}
 	}
@@ -149,11 +155,17 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 	for q, list := range cmds {
 		var d Depth
 		for _, c := range list {
-			v := c.Val()
-			ready := max(0, toInt(v[0])) + max(0, toInt(v[1]))
+			v := c.counts.Val()
+			if len(v) < 4 {
+				continue
+			}
+			ready := max(0, toInt(v[0])) + max(0, toInt(v[1])) + max(0, c.ring.Val()-max(0, toInt(v[2])))
 			d.Ready += ready
-			since := max(toInt(v[2]), toInt(v[3])) // while the queue was empty nothing was taken either
-			if at := time.UnixMilli(since); ready > 0 && since > 0 && (d.Since.IsZero() || at.Before(d.Since)) {
+			at := time.UnixMilli(toInt(v[3]))
+			if IsSingle(c.head.Val()) {
+				at = sentAt(c.head.Val())
+			}
+			if ready > 0 && at.Unix() > 0 && (d.Since.IsZero() || at.Before(d.Since)) {
 				d.Since = at
 			}
 		}
@@ -227,41 +239,54 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 	}
 	var out []Element
 	for shard := range n {
-		for _, lane := range []string{Lane(queue, 1), Lane(queue, 0)} {
-			keys, err := s.rdb.LRange(ctx, s.ringKey(shard, lane), 0, int64(limit-1)).Result()
-			if err != nil {
-				return nil, fmt.Errorf("list ready nodes: %w", err)
+		high, err := s.rdb.LRange(ctx, s.highKey(shard, queue), 0, int64(limit-1)).Result()
+		if err != nil {
+			return nil, fmt.Errorf("list ready nodes: %w", err)
+		}
+		entries, err := s.rdb.LRange(ctx, s.ringKey(shard, queue), 0, int64(limit-1)).Result()
+		if err != nil {
+			return nil, fmt.Errorf("list ready nodes: %w", err)
+		}
+		lists := make([]string, 0, len(high))
+		for _, key := range high {
+			lists = append(lists, s.readyKey(shard, Lane(queue, 1), key))
+		}
+		for _, entry := range append(lists, entries...) {
+			texts := []string{entry}
+			switch {
+			case entry == "+":
+				continue
+			case IsSingle(entry):
+				ref, deaths, _ := strings.Cut(entry, "@")
+				texts = []string{ref + "/0@" + deaths}
+			case strings.HasPrefix(entry, "="), strings.HasPrefix(entry, s.Prefix(shard)):
+				list := entry
+				if key, ok := strings.CutPrefix(entry, "="); ok {
+					list = s.readyKey(shard, Lane(queue, 0), key)
+				}
+				if texts, err = s.rdb.LRange(ctx, list, 0, int64(limit-1)).Result(); err != nil {
+					return nil, fmt.Errorf("list ready nodes: %w", err)
+				}
 			}
-			for _, key := range keys {
-				texts := []string{key}
-				if !strings.Contains(key, "/") { // it has a list
-					texts, err = s.rdb.LRange(ctx, s.readyKey(shard, lane, key), 0, int64(limit-1)).Result()
-					if err != nil {
-						return nil, fmt.Errorf("list ready nodes: %w", err)
-					}
+			for _, t := range texts {
+				if el, err := ParseElement(shard, t); err == nil && len(out) < limit {
+					out = append(out, el)
 				}
-				for _, t := range texts {
-					if el, err := ParseElement(shard, t); err == nil && len(out) < limit {
-						out = append(out, el)
-					}
-				}
-				if len(out) >= limit {
-					return out, nil
-				}
+			}
+			if len(out) >= limit {
+				return out, nil
 			}
 		}
 	}
 	return out, nil
 }
 
-// Look finds queues with ready nodes from which nothing was taken for longer than patience, and pushes their wake-ups, again if
-// one was lost. It also registers the queues with asynq, which forgets a queue that an operator deletes, and pauses and
-// resumes them as asynq does.
-func (s Queues) Look(ctx context.Context, patience time.Duration, queues []string) error {
+// Look registers queues with asynq, which forgets a queue that an operator deletes, and pauses and resumes them as asynq does.
+func (s Queues) Look(ctx context.Context, queues []string) error {
 	if len(queues) == 0 {
 		return nil
 	}
-	args := []any{patience.Milliseconds()}
+	var args []any
 	pipe := s.rdb.Pipeline()
 	paused := make([]*redis.IntCmd, len(queues))
 	for i, q := range queues {
@@ -275,16 +300,9 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, queues []strin
 		args = append(args, q, paused[i].Val())
 	}
 	if _, err := s.callEach(ctx, "look", args...); err != nil {
-		return fmt.Errorf("look for ready nodes: %w", err)
+		return fmt.Errorf("pause queues as asynq does: %w", err)
 	}
 	return nil
-}
-
-// Wake is a wake-up: it announces ready nodes of a queue in a shard.
-type Wake struct {
-	Shard int
-	Queue string
-	Gen   string // its generation, as the scripts count it
 }
 
 // Lane returns the lane in which ready nodes of a queue and priority wait.
@@ -293,100 +311,4 @@ func Lane(queue string, priority int) string {
 		return "h:" + queue
 	}
 	return "n:" + queue
-}
-
-// Wakeups reads the wake-up lists of the queues of a worker.
-type Wakeups struct {
-	Keys
-	rdb    redis.UniversalClient
-	worker string
-	Shards int
-	close  func() error
-}
-
-// Wakeups returns a reader of the wake-up lists of a worker. A wait occupies a connection for each shard.
-func (s Queues) Wakeups(ctx context.Context, worker string) (*Wakeups, error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := &Wakeups{s.Keys, s.rdb, worker, n, func() error { return nil }}
-	if c, ok := s.rdb.(*redis.ClusterClient); ok { // the waits at all shards could occupy its whole pool
-		opt := *c.Options()
-		opt.PoolSize, opt.MinIdleConns = n+1, 0
-		own := redis.NewClusterClient(&opt)
-		w.rdb, w.close = own, own.Close
-	}
-	return w, nil
-}
-
-// Next waits for a wake-up of one of some queues in a shard, which it prefers in this order. ok is false if there was none for a
-// time, or the wait was ended by [Queues.Nudge].
-func (w *Wakeups) Next(ctx context.Context, shard int, queues []string, wait time.Duration) (k Wake, ok bool, err error) {
-	keys := []string{w.nudgeKey(shard, w.worker)}
-	for _, q := range queues {
-		keys = append(keys, w.wakeupKey(shard, q))
-	}
-	got, err := w.rdb.BLPop(ctx, wait, keys...).Result()
-	if errors.Is(err, redis.Nil) {
-		return k, false, nil
-	}
-	if err != nil {
-		return k, false, fmt.Errorf("wait for work: %w", err)
-	}
-	i := slices.Index(keys, got[0])
-	if i < 1 {
-		return k, false, nil
-	}
-	return Wake{shard, queues[i-1], got[1]}, true, nil
-}
-
-// Close closes the connections.
-func (w *Wakeups) Close() error { return w.close() }
-
-// Pop returns pending wake-ups of all queues, at most one of each in a shard, without waiting.
-func (s Queues) Pop(ctx context.Context) ([]Wake, error) {
-	names, err := s.Names(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []Wake
-	for _, q := range names {
-		for shard := range int(s.shards.Load()) {
-			gen, err := s.rdb.LPop(ctx, s.wakeupKey(shard, q)).Result()
-			if errors.Is(err, redis.Nil) {
-				continue
-			}
-			if err != nil {
-				return out, fmt.Errorf("take a wake-up of queue %s: %w", q, err)
-			}
-			out = append(out, Wake{shard, q, gen})
-		}
-	}
-	return out, nil
-}
-
-// PutBack returns a wake-up to its list, for another worker.
-func (s Queues) PutBack(ctx context.Context, k Wake) error {
-	if err := s.rdb.RPush(ctx, s.wakeupKey(k.Shard, k.Queue), k.Gen).Err(); err != nil {
-		return fmt.Errorf("return a wake-up of queue %s: %w", k.Queue, err)
-	}
-	return nil
-}
-
-// Nudge ends the waits of a worker at its wake-up lists, or its next ones.
-func (s Queues) Nudge(ctx context.Context, worker string) error {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return err
-	}
-	pipe := s.rdb.Pipeline()
-	for shard := range n {
-		pipe.RPush(ctx, s.nudgeKey(shard, worker), "1")
-		pipe.PExpire(ctx, s.nudgeKey(shard, worker), 10*time.Second)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("end the wait for work: %w", err)
-	}
-	return nil
 }

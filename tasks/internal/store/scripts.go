@@ -20,7 +20,7 @@ func shardScripts() map[string][]string {
 	ofIndex, ofSignals, ofLimit := []string{"lib", "index"}, []string{"lib", "firstopen"}, []string{"lib", "places"}
 	return map[string][]string{
 		"turn": {"lib", "remember", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"}, "abort": ofIndex, "tally": ofIndex,
-		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "hold": ofShard, "reap": ofBatch,
+		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "hold": ofShard, "reap": ofBatch, "putback": ofShard, "adopt": ofShard,
 		"enter": ofShard, "log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard,
 		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "admit": ofShard,
 		"unhandled": ofShard, "handled": ofShard, "clock": ofShard, "note": ofShard,
@@ -42,7 +42,7 @@ func NewScripts(rewrite func(name, source string) string) Scripts {
 		return files[name]
 	}
 	all := Scripts{}
-	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "rate", "project"} { // they use separate keys
+	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "rate", "project", "submit1", "finish1"} { // they use separate keys, or need no part
 		all[name] = redis.NewScript(source(name))
 	}
 	for name, parts := range shardScripts() {

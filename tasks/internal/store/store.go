@@ -55,7 +55,7 @@ type Store struct {
 type (
 	Flows        struct{ *db } // workflows, with the data of their nodes
 	Turns        struct{ *db } // the changes of nodes: a slot takes a batch and stores its results
-	Queues       struct{ *db } // ready lists and wake-ups
+	Queues       struct{ *db } // rings and ready lists
 	Batches      struct{ *db } // batches taken by workers
 	Agenda       struct{ *db } // nodes that wait for their time, and steps to take
 	Tokens       struct{ *db } // nodes that wait for an external result

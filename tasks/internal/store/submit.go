@@ -11,8 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var errNone = errors.New("script returned nothing")
-
 // Literal is the input of a node.
 type Literal struct {
 	Node  string
@@ -55,6 +53,7 @@ type Grow struct {
 	Deadline      time.Time // of the workflow; zero for none
 	After         []string  // references of the workflows with the unique key that must end before this one begins
 	Replaceable   bool      // until it begins, another workflow with the unique key may replace it
+	Single        bool      // its only node needs no more than a worker
 }
 
 // DuplicateError means that workflows with the ID or unique key exist.
@@ -156,15 +155,26 @@ func (s Flows) storePieces(ctx context.Context, f Flow, parts [][]Literal) error
 
 // submit stores a workflow with its last inputs, after so many parts that storePieces has stored.
 func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stored int) (Todo, error) {
-	res, err := s.call(ctx, "submit", f.shard, g.submission(f, last, stored)...)
+	script, args := g.submission(f, last, stored)
+	res, err := s.call(ctx, script, f.shard, args...)
 	if err != nil {
 		return Todo{}, fmt.Errorf("store workflow: %w", err)
 	}
 	return submitted(res)
 }
 
-// submission returns the arguments of the script submit.
-func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
+// single reports whether a workflow is one that the script submit1 can store.
+func (g *Grow) single(f Flow, inputs []Literal, stored int) bool {
+	return g.Single && stored == 0 && len(g.Roots) == 1 && len(inputs) == 1 && g.Work == 1 && g.Virtual == 0 && strings.HasSuffix(f.Ref, referenceMark) &&
+		g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && strings.HasPrefix(g.Roots[0].Lane, "n:") &&
+		g.Unique == "" && g.Late.IsZero() && g.Key == "" && g.Deadline.IsZero() && len(g.After) == 0 && !g.Replaceable
+}
+
+// submission returns the script that stores a workflow, and its arguments.
+func (g *Grow) submission(f Flow, last []Literal, stored int) (script string, args []any) {
+	if g.single(f, last, stored) {
+		return "submit1", []any{f.Ref, g.Roots[0].Lane[2:], g.Graph, InputRecord(last[0].Input), g.KeptInputs, f.Created, f.Caption, 1}
+	}
 	ttl, late := "", ""
 	if g.Unique != "" {
 		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
@@ -180,10 +190,10 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 	if g.Replaceable {
 		replaceable = "1"
 	}
-	args := f.facts(make([]any, 0, 21+2*len(last)+4*len(g.Roots)))
-	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && g.Roots[0].Lane != NoLane
+	args = f.facts(make([]any, 0, 21+2*len(last)+4*len(g.Roots)))
+	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && strings.HasPrefix(g.Roots[0].Lane, "n:")
 	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keptFields(), len(g.Roots), plain, deadline, strings.Join(g.After, " "), replaceable)
-	return g.roots(g.keep(literals(args, last), ""))
+	return "submit", g.roots(g.keep(literals(args, last), ""))
 }
 
 // submitted returns the result of the script submit.
@@ -195,8 +205,8 @@ func submitted(res []any) (Todo, error) {
 		return Todo{}, ErrLate
 	case text(res[0]) == "expired":
 		return Todo{}, errExpired
-	case len(res) < 2:
-		return Todo{}, fmt.Errorf("store workflow: %w", errNone)
+	case len(res) < 2: // of submit1
+		return Todo{}, nil
 	}
 	return todo(res[1]), nil
 }
@@ -241,23 +251,25 @@ func (s Flows) SubmitMany(ctx context.Context, all []Submission) []Submission {
 
 // submitTogether stores workflows in one round trip, and those whose Redis does not have the script in another one.
 func (s Flows) submitTogether(ctx context.Context, subs []*Submission) {
-	script := s.scripts["submit"]
 	for len(subs) > 0 {
 		pipe := s.rdb.Pipeline()
 		cmds := make([]*redis.Cmd, len(subs))
 		for i, sub := range subs {
-			cmds[i] = script.EvalSha(ctx, pipe, s.scriptKeys(sub.Flow.shard), sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)...)
+			script, args := sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)
+			cmds[i] = s.scripts[script].EvalSha(ctx, pipe, s.scriptKeys(sub.Flow.shard), args...)
 		}
 		_, _ = pipe.Exec(ctx) // each has its own error
 		var again []*Submission
-		loaded := map[int]bool{} // shards
+		loaded := map[string]bool{} // scripts of shards
 		for i, sub := range subs {
-			res, err := cmds[i].Slice()
+			reply, err := cmds[i].Result()
+			res := asList(reply)
+			script := fmt.Sprint(sub.Flow.shard, sub.Grow.single(sub.Flow, sub.Grow.Inputs, 0))
 			switch {
-			case redis.HasErrorPrefix(err, "NOSCRIPT") && loaded[sub.Flow.shard]:
+			case redis.HasErrorPrefix(err, "NOSCRIPT") && loaded[script]:
 				again = append(again, sub)
-			case redis.HasErrorPrefix(err, "NOSCRIPT"):
-				loaded[sub.Flow.shard] = true
+			case redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "TRYAGAIN"):
+				loaded[script] = true
 				sub.Todo, sub.Err = s.submit(ctx, sub.Flow, sub.Grow, sub.Grow.Inputs, 0)
 			case err != nil:
 				sub.Err = fmt.Errorf("store workflow: %w", err)

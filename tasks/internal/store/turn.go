@@ -13,14 +13,11 @@ import (
 type Turn struct {
 	Shard  int
 	Worker string
-	Queue  string
-	Others []string // the other queues of the worker
+	Queues []string // to take from, in order
+	Entry  string   // of the ring of the first queue, which the worker has taken; else empty
 
-	Arrive string // generation of the wake-up that has just come; else empty
-	Take   bool   // take a batch
-	Leave  bool   // the slot takes no other batch for some time
-	Most   int    // nodes to take
-	Least  int    // ready nodes that are worth another wake-up
+	Take bool // take a batch
+	Most int  // nodes to take
 
 	ID    string    // of the new batch
 	Old   string    // the batch that ends, if there is one
@@ -36,9 +33,8 @@ type Turn struct {
 // The replies to a turn.
 const (
 	TurnOK     = "ok"
-	TurnGone   = "gone"  // the worker does not have the batch any more: none of its changes was made
-	TurnYield  = "yield" // another queue has a wake-up: the slot must end
-	TurnPaused = "paused"
+	TurnGone   = "gone"   // the worker does not have the batch any more: none of its changes was made
+	TurnPaused = "paused" // the queue of the entry is
 )
 
 // Turned is the reply to a [Turn].
@@ -69,14 +65,9 @@ type Todo struct {
 
 // Make makes a turn. It can be repeated if its reply was lost: it then changes nothing and returns the same reply.
 func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
-	var flags []string
-	for _, f := range []struct {
-		on   bool
-		name string
-	}{{t.Arrive != "", "arrive"}, {t.Take, "take"}, {t.Leave, "leave"}} {
-		if f.on {
-			flags = append(flags, f.name)
-		}
+	flags := ""
+	if t.Take {
+		flags = "take"
 	}
 	old := ""
 	if t.Old != "" {
@@ -87,8 +78,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 		known = " " + strings.Join(t.Known, " ") + " "
 	}
 	args := make([]any, 0, 64)
-	args = append(args, t.Worker, t.Queue, strings.Join(t.Others, " "), strings.Join(flags, " "), t.Most, max(1, t.Least), t.ID, old, t.Keep, t.Back, known,
-		t.Arrive, t.Lane, len(t.Changes))
+	args = append(args, t.Worker, strings.Join(t.Queues, " "), t.Entry, flags, t.Most, t.ID, old, t.Keep, t.Back, known, t.Lane, len(t.Changes))
 	for i := range t.Changes {
 		args = t.Changes[i].args(args)
 	}
@@ -117,7 +107,7 @@ func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 	}
 	c.List = list
 	args := make([]any, 0, 64)
-	args = append(args, "", "", "", "direct", 0, 1, "", "", "", "", "", "", "", 1)
+	args = append(args, "", "", "", "direct", 0, "", "", "", "", "", "", 1)
 	res, err := s.call(ctx, "turn", c.Flow.shard, c.args(args)...)
 	if err != nil {
 		return nil, fmt.Errorf("advance workflow %s: %w", c.Flow.ID(), err)

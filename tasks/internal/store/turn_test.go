@@ -15,14 +15,14 @@ func TestTakeLeavesOutWhatCannotBeRead(t *testing.T) {
 	ctx := t.Context()
 	rdb.HSet(ctx, "muster:{0}:w:x", "n", 3, "g", "{}")
 	rdb.RPush(ctx, "muster:{0}:ready:n:default:x", "x/0", "x/-", "x/9-0", "/", "x", "x/1-2")
-	rdb.RPush(ctx, "muster:{0}:ring:n:default", "x")
+	rdb.RPush(ctx, "muster:{0}:ring:default", "=x")
 	s := store.New(rdb, store.DefaultNamespace)
 	if _, err := s.Shards(ctx); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for range 3 { // a repeated call returns the same reply
-		res, err := s.Turns.Make(ctx, &store.Turn{Worker: "w", Queue: "default", ID: "1", Take: true, Most: 100, Least: 1})
+		res, err := s.Turns.Make(ctx, &store.Turn{Worker: "w", Queues: []string{"default"}, ID: "1", Take: true, Most: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

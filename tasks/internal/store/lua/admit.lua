@@ -12,7 +12,6 @@ for i = #ARGV - 1, 1, -2 do -- each is put at the head of its ready list
   elseif parked then
     local lane, el = string.match(parked, '^(%S+) (%S+)')
     push(lane, have[3] or ARGV[i], {el}, true)
-    want(string.sub(lane, 3))
     state = 1
   end
   if parked then redis.call('HDEL', wf .. ':limited', node) end

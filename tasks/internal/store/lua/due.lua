@@ -44,14 +44,12 @@ for _, line in ipairs(lines) do
     if lane then
       redis.call('HSET', P .. 'w:' .. id, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line})
-      want(string.sub(lane, 3))
     end
   elseif state and lane ~= '-' then
     over[#over + 1] = line
     if have[2] ~= BY_REVOKE and (state == DELAYED or state == RETRYING) then
       redis.call('HSET', P .. 'w:' .. id, node, '{READY}|' .. attempts .. '|' .. lost .. '|0|' .. string.match(rec, '^.|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
-      want(string.sub(lane, 3))
     end
   else
     claims[#claims + 1] = claim

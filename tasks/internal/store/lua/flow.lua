@@ -350,8 +350,8 @@ local function flow(onLane, onMost, on)
       return whole((tonumber(n) or 0) + 1)
     end
 
-    -- unlist removes a node from the index of open nodes.
-    local function unlist(node, task)
+    -- shut removes a node from the index of open nodes.
+    local function shut(node, task)
       local nodes = P .. 'open:' .. task
       redis.call('ZREM', nodes, W .. '/' .. node)
       if redis.call('EXISTS', nodes) == 0 then redis.call('ZREM', P .. 'opentasks', task) end
@@ -472,7 +472,7 @@ local function flow(onLane, onMost, on)
           end
         end
       end
-      if st == OPEN then unlist(node, task) end
+      if st == OPEN then shut(node, task) end
       if flagged(flags, 'clear') or st == OPEN then redis.call('HDEL', wf, ERROR .. node, TOKEN .. node) dropProgress(node) end
       more(flagged(flags, 'step') and STEPS_ENDED or TASKS_ENDED, 1)
       if flagged(flags, 'member') then more(MEMBERS_ENDED, 1) end
@@ -495,7 +495,7 @@ local function flow(onLane, onMost, on)
         else
           local opened = string.match(record(node) or '', '^{OPEN}|%d*|(%d*)|')
           if opened then
-            unlist(node, task)
+            shut(node, task)
             tried = string.gsub(tried, '^(%d+)||', '%1|' .. whole(created + opened) .. '|' .. whole(now), 1)
           end
           if message ~= '' then redis.call('HSET', wf, ERROR .. node, message) end
@@ -692,10 +692,9 @@ local function flow(onLane, onMost, on)
     end
   end
 
-  -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. It pushes no
-  -- wake-up for queue mine, from which the caller takes next. It returns the steps for the caller: {id, 1 if the
+  -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. It returns the steps for the caller: {id, 1 if the
   -- workflow has ended or 0, ms until the earliest time that a node waits for or 0, todo…}, or nil for nothing.
-  local function close(mine)
+  local function close()
     local changed = add[TASKS_ENDED] or add[STEPS_ENDED]
     for i = 1, 6 do
       have[i] = tonumber(have[i] or '0')
@@ -718,7 +717,6 @@ local function flow(onLane, onMost, on)
     bulk('ZADD', P .. 'agenda', notes)
     for lane, els in pairs(lanes) do
       push(lane, key, els)
-      if string.sub(lane, 3) ~= mine then want(string.sub(lane, 3)) end
     end
     if over then
       if have[11] then

@@ -31,6 +31,5 @@ local function giveBack(value, worker)
     end
   end
   for i = #order, 1, -1 do push(lane, order[i], lists[order[i]], true) end
-  if n > 0 then want(string.sub(lane, 3)) end
   return n
 end

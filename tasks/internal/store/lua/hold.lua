@@ -2,11 +2,9 @@
 -- KEYS as in lib
 -- ARGV[1] queue, [2] 1 to pause it, 0 to resume it
 -- returns 1
-local k = P .. 'wake:' .. ARGV[1]
 if ARGV[2] == '1' then
-  redis.call('HSETNX', k, 'paused', whole(now))
+  redis.call('HSETNX', P .. 'queue:' .. ARGV[1], 'paused', whole(now))
 else
-  redis.call('HDEL', k, 'paused')
-  if waiting(ARGV[1]) then wantAgain(ARGV[1]) end
+  redis.call('HDEL', P .. 'queue:' .. ARGV[1], 'paused')
 end
 return 1

@@ -21,43 +21,22 @@ local function chosenKey(ref)
   return id and P .. 'id:' .. id
 end
 
--- Wake-ups.
+-- The ring of a queue has its ready nodes; workers block on it. An entry is one of
+--   <workflow>[@deaths]   a workflow of one node, see submit1
+--   <workflow>/<span>     the first nodes of a workflow
+--   =<key>                a fairness key with a ready list
+--   +                     the queue has ready nodes of high priority
+-- A lane is 'n:queue' or, for high priority, 'h:queue'. Nodes without a task have lane '-'.
 
-local wanted = {} -- queues
-
--- depth has the changes of the numbers of ready nodes, by lane: see the ready lists.
+-- depth has the changes of the numbers of ready nodes, by lane, except for workflows of one node. Lane 'k:queue' counts the
+-- entries of the last three kinds.
 local depth = {}
-
--- want pushes a wake-up to the list of a queue, at which workers wait, unless one is pending.
-local function want(q)
-  if wanted[q] then return end
-  wanted[q] = true
-  local k = P .. 'wake:' .. q
-  local lane = 'n:' .. q
-  local h = redis.call('HMGET', k, 'pending', 'generation', 'ready:n')
-  if h[1] and h[1] ~= '' then return end
-  redis.call('HSET', k, 'pending', whole(now), 'ready:n', whole((h[3] or 0) + (depth[lane] or 0))) -- one write for this and saveDepth
-  depth[lane] = 0
-  redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
-  if not h[2] then redis.call('SADD', P .. 'queues', q) end
-end
-
--- wantAgain pushes another wake-up for a queue, in place of one that may have been lost.
-local function wantAgain(q)
-  local k = P .. 'wake:' .. q
-  redis.call('DEL', P .. 'wakeup:' .. q)
-  redis.call('HDEL', k, 'pending')
-  redis.call('HINCRBY', k, 'generation', 1)
-  want(q)
-end
-
--- Ready lists. A lane is 'n:queue' or, for high priority, 'h:queue'. Nodes without a task have lane '-'.
 
 local function deepen(lane, n) depth[lane] = (depth[lane] or 0) + n end
 
 local function saveDepth()
   for lane, n in pairs(depth) do
-    if n ~= 0 then redis.call('HINCRBY', P .. 'wake:' .. string.sub(lane, 3), 'ready:' .. string.sub(lane, 1, 1), whole(n)) end
+    if n ~= 0 then redis.call('HINCRBY', P .. 'queue:' .. string.sub(lane, 3), 'ready:' .. string.sub(lane, 1, 1), whole(n)) end
   end
 end
 
@@ -92,16 +71,35 @@ local function size(el)
   return a and b - a + 1 or 1
 end
 
--- push puts elements on the ready list of a fairness key: at the end or, with head, at the head in reverse order.
+-- push puts elements on the ready list of a fairness key: at the end or, with head, at the head in reverse order. A key whose list
+-- was empty is put on the ring.
 local function push(lane, key, els, head)
-  local list = P .. 'ready:' .. lane .. ':' .. key
+  local list, q, add = P .. 'ready:' .. lane .. ':' .. key, string.sub(lane, 3), head and 'LPUSH' or 'RPUSH'
   local had = redis.call('LLEN', list) > 0
-  bulk(head and 'LPUSH' or 'RPUSH', list, els)
-  if not had then redis.call(head and 'LPUSH' or 'RPUSH', P .. 'ring:' .. lane, key) end
+  bulk(add, list, els)
   local n = 0
   for i = 1, #els do n = n + size(els[i]) end
   deepen(lane, n)
+  if had then return end
+  redis.call('SADD', P .. 'queues', q)
+  if string.sub(lane, 1, 1) == 'n' then
+    redis.call(add, P .. 'ring:' .. q, '=' .. key)
+  elseif redis.call(add, P .. 'ring:h:' .. q, key) == 1 then
+    redis.call('LPUSH', P .. 'ring:' .. q, '+')
+  else
+    return
+  end
+  deepen('k:' .. q, 1)
 end
 
--- waiting reports whether a queue has ready nodes.
-local function waiting(q) return redis.call('EXISTS', P .. 'ring:n:' .. q, P .. 'ring:h:' .. q) > 0 end
+-- unlist takes a fairness key whose ready list is empty now off the ring of a lane.
+local function unlist(lane, key)
+  local q = string.sub(lane, 3)
+  local entry = '=' .. key
+  if string.sub(lane, 1, 1) == 'h' then
+    redis.call('LREM', P .. 'ring:' .. lane, 1, key)
+    if redis.call('EXISTS', P .. 'ring:' .. lane) == 1 then return end
+    entry = '+'
+  end
+  if redis.call('LREM', P .. 'ring:' .. q, 1, entry) == 1 then deepen('k:' .. q, -1) end
+end

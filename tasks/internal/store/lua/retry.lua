@@ -6,6 +6,7 @@
 -- the failed ones; the lanes of the workflow; span, lane, delay, lim of each release
 -- returns {'ok', todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has a batch with
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
+local MOST_DEATHS = 11 -- as mostLost of the engine, and one more
 local W = ARGV[1]
 local wf = P .. 'w:' .. W
 local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, REVISION, RETRIED_BY, OUTSIDE, FAIRNESS, DEADLINE)
@@ -33,9 +34,14 @@ if have[7] then -- nodes that others than their worker ended may still be in a b
       if string.find(lease, ' ' .. W .. '/', 1, true) or string.find(lease, ',' .. W .. '/', 1, true) then return {'busy'} end
     end
   end
+  for _, taker in ipairs(redis.call('SMEMBERS', P .. 'takers')) do
+    for _, entry in ipairs(redis.call('LRANGE', P .. 'taken:' .. taker, 0, -1)) do
+      if string.match(entry, '^[^@/]+') == W then return {'busy'} end
+    end
+  end
   for _, lane in ipairs(laneNames) do
     local key = have[8] or W
-    local list, ring = P .. 'ready:' .. lane .. ':' .. key, P .. 'ring:' .. lane
+    local list, ring = P .. 'ready:' .. lane .. ':' .. key, P .. 'ring:' .. string.sub(lane, 3)
     for _, el in ipairs(redis.call('LRANGE', list, 0, -1)) do
       if string.sub(el, 1, #W + 1) == W .. '/' then
         redis.call('LREM', list, 1, el)
@@ -43,8 +49,12 @@ if have[7] then -- nodes that others than their worker ended may still be in a b
       end
     end
     local first = W .. '/' .. ARGV[15] -- the ring itself has no other elements of the workflow: see submit
-    if ARGV[15] ~= '' and redis.call('LREM', ring, 1, first) == 1 then deepen(lane, -size(first)) end
-    if redis.call('EXISTS', list) == 0 then redis.call('LREM', ring, 1, key) end
+    if ARGV[15] ~= '' and string.sub(lane, 1, 1) == 'n' and redis.call('LREM', ring, 1, first) == 1 then
+      deepen(lane, -size(first))
+      deepen('k:' .. string.sub(lane, 3), -1)
+    end
+    for deaths = 0, MOST_DEATHS do redis.call('LREM', ring, 1, deaths > 0 and W .. '@' .. whole(deaths) or W) end
+    if redis.call('EXISTS', list) == 0 then unlist(lane, key) end
   end
 end
 
@@ -82,7 +92,7 @@ local f = flow('', 0, {})
 f.use(1)
 local release = f.rest()
 for i = at, at + 4 * ARGV[14] - 1, 4 do release(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
-local todo = f.close('')
+local todo = f.close()
 redis.call('PUBLISH', channel('changed:' .. W), '')
 saveDepth()
 return {'ok', todo or false}

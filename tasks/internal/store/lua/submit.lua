@@ -3,7 +3,7 @@
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] number of nodes without a
 -- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
 -- fairness key or '', [13] number of parts of the inputs that piece has stored, [14] number of inputs k, [15]
--- number of roots r, [16] 1 if the only root is a span that is ready at once, [17] deadline, unix ms, or '', [18] references of the
+-- number of roots r, [16] 1 if the only root is a span of normal priority that is ready at once, [17] deadline, unix ms, or '', [18] references of the
 -- workflows with the unique key that must end before this one begins, separated by spaces, or '', [19] 1 if another workflow may replace it until it begins; then k times node,
 -- record; then r times span, lane, delay, lim
 -- returns {'ok', todo or false}; {'dup', reference of the workflow with the id, or of all running workflows with the unique key}; {'late'}; or {'expired'} if the
@@ -60,15 +60,17 @@ if ARGV[18] ~= '' then redis.call('ZADD', P .. 'agenda', whole(now + SOON), ARGV
 opened(ARGV[1], ARGV[5])
 if ARGV[16] == '1' then
   -- They need no list: the ring has the element itself.
-  redis.call('RPUSH', P .. 'ring:' .. ARGV[first + 1], ARGV[1] .. '/' .. ARGV[first])
+  local q = string.sub(ARGV[first + 1], 3)
+  redis.call('RPUSH', P .. 'ring:' .. q, ARGV[1] .. '/' .. ARGV[first])
+  redis.call('SADD', P .. 'queues', q)
   deepen(ARGV[first + 1], size(ARGV[first]))
-  want(string.sub(ARGV[first + 1], 3))
+  deepen('k:' .. q, 1)
 else
   local f = flow('', 0, {})
   f.use(1, ARGV[12] ~= '' and ARGV[12], ARGV[7], ARGV[8])
   local release = f.rest()
   for i = first, first + 4 * r - 3, 4 do release(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
-  todo = f.close('')
+  todo = f.close()
 end
 saveDepth()
 return {'ok', todo or false}

@@ -2,27 +2,25 @@
 -- Then it takes the next batch. A call that is repeated, because its reply was lost, changes nothing and returns the
 -- same batch.
 -- KEYS as in lib
--- ARGV[1] worker, [2] queue, [3] other queues of the worker, separated by spaces, [4] flags, [5] most nodes to take,
--- [6] least number of ready nodes that is worth another wake-up, [7] id of the new batch, [8] '<id>@<unix µs at which
--- it was taken>' of the batch that ends or '', [9] lease of its nodes that continue under the new id or ''; it gets the '!'
--- of the old one, [10] lease of its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '),
--- [12] generation of the wake-up, [13] lane of the batch or '': nodes that become ready in it are taken first,
--- [14] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
--- flags are words: arrive: the slot was woken up; take: it takes a batch; leave: it takes none for some time; direct: the
--- changes are of nodes without a batch
+-- ARGV[1] worker, [2] queues to take from, in order, separated by spaces, [3] entry of the ring of the first of them that the worker has
+-- taken, or '', [4] flags, [5] most nodes to take, [6] id of the new batch, [7] '<id>@<unix µs at which
+-- it was taken>' of the batch that ends or '', [8] lease of its nodes that continue under the new id or ''; it gets the '!'
+-- of the old one, [9] lease of its nodes that go back or '', [10] workflows whose graphs the worker has (' id id '),
+-- [11] lane of the batch or '': nodes that become ready in it are taken first,
+-- [12] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
+-- flags are words: take: it takes a batch; direct: the changes are of nodes without a batch
 -- returns {status, now, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow, with ! if by its deadline>…', then the elements of the batch}.
--- status is ok, gone (the worker has lost the batch: nothing was changed or taken), yield (another queue has
--- a wake-up: nothing was taken) or paused (the queue is paused: nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or false, time at which
+-- status is ok, gone (the worker has lost the batch: nothing was changed or taken) or paused (the queue of the entry is paused:
+-- nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or false, time at which
 -- the plan with its nodes was stored or false, then the record of each node or false}. A graph is in the first
 -- element of its workflow, unless the worker has it
 local MOST_KEYS = 256         -- fairness keys that one take reads
 local AT_ONCE = 32            -- fairness keys read in one call
 local MOST_FIELDS = 5000      -- nodes read in one call
 local MOST_BYTES = 1048576    -- of records in a batch; a larger record is taken alone
-local YIELD = 1000            -- ms in which a wake-up of another queue makes a slot end
 local HIGH_IN_A_ROW = 8       -- batches of high priority after which one of normal priority is taken
-local me, q, flags, id = ARGV[1], ARGV[2], ARGV[4], ARGV[7]
-local wake, lease = P .. 'wake:' .. q, P .. 'lease:' .. me
+local me, flags, id = ARGV[1], ARGV[4], ARGV[6]
+local lease = P .. 'lease:' .. me
 local function has(f) return string.find(flags, f, 1, true) end
 
 local status, todos, elements, takenFrom = 'ok', {}, {}, ''
@@ -36,7 +34,7 @@ local sent = {} -- the workflows whose graphs are in elements
 local function add(wf, prefix, a, b, lost, new)
   local scope = string.match(prefix, '^(.*):')
   local fields = {TASKS, STOPPED, GRAPH, PLANNED_AT .. (scope or ''), SPANS, UNBEGUN}
-  if sent[wf] or string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
+  if sent[wf] or string.find(ARGV[10], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
   if b then
     for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
   else
@@ -117,35 +115,62 @@ local function taking()
     return len > 0
   end
 
-  -- The function that is returned fills the batch from a lane, one fairness key after the other.
-  return function(lane)
-    local ring, looked, more = P .. 'ring:' .. lane, 0, false
+  -- The function that is returned fills the batch from the ring of a queue. A batch has nodes of one lane. entry is one that was
+  -- popped before, or nil; with normal, an entry of normal priority goes before the nodes of high priority.
+  return function(q, entry, normal)
+    local ring, high, looked, more = P .. 'ring:' .. q, P .. 'ring:h:' .. q, 0, false
+    if entry == '+' and normal then
+      redis.call('LPUSH', ring, entry)
+      entry = nil
+    end
     while left > 0 and looked < MOST_KEYS do
       local asked = math.min(left, AT_ONCE)
-      local keys = redis.call('LPOP', ring, asked)
-      if not keys then break end
-      looked = looked + #keys
+      local some = entry and {entry} or redis.call('LPOP', ring, asked)
+      if not some then break end
+      looked = looked + #some
       local back = {}
-      for _, key in ipairs(keys) do
+      for _, e in ipairs(some) do
         if left <= 0 then
-          back[#back + 1] = key
-        elseif string.find(key, '/', 1, true) then -- not a key, but an element: see submit
-          local rest = takeElement(lane, key)
-          if rest then
-            push(lane, string.match(rest, '^[^/]+'), {rest})
-            deepen(lane, -size(rest)) -- push has counted it once more
+          back[#back + 1] = e
+        elseif e == '+' and (normal or #elements > 0) then
+          back[#back + 1] = e
+          if #elements > 0 then left = 0 end
+        elseif e == '+' then
+          for _ = 1, MOST_KEYS do
+            local key = left > 0 and redis.call('LPOP', high)
+            if not key then break end
+            if drain('h:' .. q, key) then redis.call('RPUSH', high, key) end
+          end
+          if redis.call('EXISTS', high) == 1 then back[#back + 1] = e else deepen('k:' .. q, -1) end
+          if #elements > 0 then takenFrom, left = 'h:' .. q, 0 end
+        elseif string.sub(e, 1, 1) == '=' then
+          if drain('n:' .. q, string.sub(e, 2)) then
+            redis.call('RPUSH', ring, e)
+            more = true
+          else
+            deepen('k:' .. q, -1)
           end
         else
-          if drain(lane, key) then
-            redis.call('RPUSH', ring, key)
-            more = true
+          local first = e
+          if not string.find(e, '/', 1, true) then -- a workflow of one node, which depth does not have
+            first = string.gsub(e, '^[^@]+', '%0/0')
+            deepen('n:' .. q, 1)
+          else
+            deepen('k:' .. q, -1)
+          end
+          local rest = takeElement('n:' .. q, first)
+          if rest then
+            push('n:' .. q, string.match(rest, '^[^/]+'), {rest})
+            deepen('n:' .. q, -size(rest)) -- push has counted it once more
           end
         end
       end
       for i = #back, 1, -1 do redis.call('LPUSH', ring, back[i]) end
-      if #keys < asked and not more then break end
+      if normal and #back == #some and not entry then normal = false end -- there are only nodes of high priority
+      if not entry and #some < asked and not more and #back == 0 then break end
+      entry = nil
     end
-    if #elements > 0 then takenFrom = lane end
+    if #elements > 0 and takenFrom == '' then takenFrom = 'n:' .. q end
   end
 end
 
@@ -159,8 +184,8 @@ end
 
 -- The time, in µs, distinguishes the batch from one with the same id that a late copy of the call took.
 local fenced, entered, before = false, '', false
-if ARGV[8] ~= '' then
-  local old, at = string.match(ARGV[8], '^([^@]+)@(%d+)$')
+if ARGV[7] ~= '' then
+  local old, at = string.match(ARGV[7], '^([^@]+)@(%d+)$')
   local leases = redis.call('HMGET', lease, old, id)
   local taken, mark = string.match(leases[1] or '', '^(%d+)(!?)')
   before = has('take') and leases[2]
@@ -171,14 +196,14 @@ elseif has('take') then
 end
 local on = {}
 if fenced or has('direct') then
-  if ARGV[9] ~= '' then redis.call('HSET', lease, id, (string.gsub(ARGV[9], '^%d+', '%0' .. entered))) end
-  local p, f = 15, nil
-  for _ = 1, tonumber(ARGV[14]) do
-    f = f or flow(ARGV[13], left, on)
+  if ARGV[8] ~= '' then redis.call('HSET', lease, id, (string.gsub(ARGV[8], '^%d+', '%0' .. entered))) end
+  local p, f = 13, nil
+  for _ = 1, tonumber(ARGV[12]) do
+    f = f or flow(ARGV[11], left, on)
     local ok, todo = pcall(function()
       if not f.use(p) then return nil end
       f.apply(p + 6, fenced)
-      return f.close(has('take') and q or '')
+      return f.close()
     end)
     if not ok then
       -- The data of the workflow cannot be decoded, unless Redis rejects writes.
@@ -191,8 +216,8 @@ if fenced or has('direct') then
     if todo then todos[#todos + 1] = todo end
     p = p + 6 + ARGV[p + 5]
   end
-  if ARGV[10] ~= '' then giveBack(ARGV[10]) end
-elseif ARGV[8] ~= '' then
+  if ARGV[9] ~= '' then giveBack(ARGV[9]) end
+elseif ARGV[7] ~= '' then
   status = 'gone'
 end
 
@@ -210,73 +235,36 @@ if before then
 elseif #on > 0 then
   for _, o in ipairs(on) do
     local wf, node = read(o[1])
-    if add(wf, node, nil, nil, '') == 0 then push(ARGV[13], o[2], {o[1]}) end -- there is no room for it
+    if add(wf, node, nil, nil, '') == 0 then push(ARGV[11], o[2], {o[1]}) end -- there is no room for it
   end
-  takenFrom = ARGV[13]
+  takenFrom = ARGV[11]
   if #elements > 0 then keep(takenFrom) end
-  if waiting(q) then want(q) end -- for other slots
-elseif has('take') and (has('arrive') or waiting(q)) then
-  local h = redis.call('HMGET', wake, 'generation', 'ready:n', 'ready:h', 'high', 'paused')
-  local sets = {}
-  local function set(field, value)
-    sets[#sets + 1] = field
-    sets[#sets + 1] = value
-  end
-  if h[5] and status ~= 'gone' then
-    status = 'paused'
-  elseif has('arrive') and (h[1] or '0') == ARGV[12] then -- else it is an old wake-up, in the place of which another was pushed
-    set('pending', '')
-    set('generation', whole((h[1] or 0) + 1))
-  end
-  if not has('arrive') and status == 'ok' then
-    for other in string.gmatch(ARGV[3], '%S+') do
-      -- A wake-up that has been pending for longer is of a queue that is paused or full.
-      local since = tonumber(redis.call('HGET', P .. 'wake:' .. other, 'pending') or '')
-      if since and math.abs(now - since) < YIELD then status = 'yield' end
+elseif has('take') and status == 'ok' then -- else the call may be a late copy, whose batch no worker would run
+  local entry = ARGV[3] ~= '' and redis.call('LREM', P .. 'taken:' .. string.match(ARGV[2], '^%S+') .. ':' .. me, 1, ARGV[3]) == 1 and ARGV[3] or nil
+  local fill
+  for q in string.gmatch(ARGV[2], '%S+') do
+    local k = P .. 'queue:' .. q
+    local h = redis.call('HMGET', k, 'high', 'paused')
+    if h[2] and entry then
+      redis.call('LPUSH', P .. 'ring:' .. q, entry)
+      status = 'paused'
+    elseif not h[2] then
+      fill = fill or taking()
+      fill(q, entry, tonumber(h[1] or '0') >= HIGH_IN_A_ROW)
     end
-  end
-  if status == 'yield' then
-    want(q)
-  elseif status ~= 'paused' then
-    -- Half of the ready nodes are left for other slots, unless there are too few for that.
-    local all = math.max(tonumber(h[2] or '0') + (depth['n:' .. q] or 0), 0) + math.max(tonumber(h[3] or '0') + (depth['h:' .. q] or 0), 0)
-    if all > tonumber(ARGV[6]) then left = math.min(left, math.ceil(all / 2)) end
-    local first, second = 'h:' .. q, 'n:' .. q
-    if tonumber(h[4] or '0') >= HIGH_IN_A_ROW or tonumber(h[3] or '0') + (depth[first] or 0) <= 0 then
-      first, second = second, first
-    end
-    if status ~= 'gone' then -- if it is gone, the call may be a late copy, whose batch no worker would run
-      local take = taking()
-      take(first)
-      if #elements == 0 then take(second) end
-    end
+    entry = nil
     if #elements > 0 then
-      if takenFrom == 'h:' .. q then
-        set('high', whole((h[4] or 0) + 1))
-      elseif h[4] and h[4] ~= '0' then
-        set('high', '0')
+      local sets = {'taken', whole(now)}
+      if takenFrom == 'h:' .. q or h[1] and h[1] ~= '0' then
+        sets[3], sets[4] = 'high', takenFrom == 'h:' .. q and whole((h[1] or 0) + 1) or '0'
       end
-      set('taken', whole(now))
-    end
-    for i, lane in ipairs({'n:' .. q, 'h:' .. q}) do
-      if (depth[lane] or 0) ~= 0 then
-        set('ready:' .. string.sub(lane, 1, 1), whole((h[i + 1] or 0) + depth[lane]))
-        depth[lane] = 0
-      end
-    end
-    if #sets > 0 then redis.call('HSET', wake, unpack(sets)) end
-    if #elements > 0 then
+      redis.call('HSET', k, unpack(sets))
       keep(takenFrom)
       if not fenced then redis.call('SADD', P .. 'holders', me) end
-      local rest = all
-      for _, el in ipairs(elements) do rest = rest - (#el - 3) end
-      if rest >= tonumber(ARGV[6]) and waiting(q) then want(q) end
-    elseif waiting(q) then
-      want(q)
     end
+    if #elements > 0 or status == 'paused' then break end
   end
 end
-if has('leave') and waiting(q) then want(q) end
 saveDepth()
 if counted then counted() end
 return {status, whole(now), todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}

@@ -17,6 +17,5 @@ local function unpark(from, nodes, key)
   redis.call('DEL', from)
   for _, lane in ipairs(lanes) do
     push(lane, key, els[lane])
-    want(string.sub(lane, 3))
   end
 end

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"muster/tasks/internal/store"
+)
+
+// How a worker waits at the rings of its queues.
+const (
+	ringWait  = 5 * time.Second        // longest wait in one call
+	ringShort = time.Second            // the same for a wait that the worker cannot end, and how often a ring is read without waiting
+	ringRetry = 200 * time.Millisecond // pause after a failed call
+	endFor    = time.Second            // how long a worker that stops waits for the end of its calls
+	mostWaits = 64                     // waits at once, each of which occupies a connection
+)
+
+// rings waits at the rings of the queues of a worker while a slot is free. Redis gives each entry to one worker: to the one that has
+// waited for the longest time.
+type rings struct {
+	*local
+	slots *slots
+	taker *taker
+
+	rings   *store.Rings
+	waits   []*ringWaiter
+	waiting sync.WaitGroup
+	serving sync.WaitGroup
+
+	mu      sync.Mutex      // guards the fields below
+	paused  map[string]bool // queues that were found paused
+	resumed chan struct{}   // closed when that changes
+}
+
+// ringWaiter waits at a ring.
+type ringWaiter struct {
+	shard  int
+	queue  string
+	blocks atomic.Bool // a call to Redis waits, or is about to: the ring was empty
+}
+
+func newRings(l *local, s *slots, tk *taker) *rings {
+	return &rings{local: l, slots: s, taker: tk, paused: map[string]bool{}, resumed: make(chan struct{})}
+}
+
+// run serves entries until the worker stops.
+func (r *rings) run(ctx context.Context) error {
+	shards, err := r.store.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	queues := r.order("", true)
+	r.rings = r.store.Queues.Rings(r.cfg.Name, min(mostWaits, shards*len(queues)))
+	ctx = context.WithoutCancel(ctx)
+	for _, q := range queues {
+		for shard := range shards {
+			r.waits = append(r.waits, &ringWaiter{shard: shard, queue: q})
+		}
+	}
+	for i, w := range r.waits {
+		wait := ringWait
+		switch {
+		case i >= mostWaits:
+			wait = 0
+		case !r.rings.Owned():
+			wait = ringShort
+		}
+		r.waiting.Go(func() { r.wait(ctx, w, wait) })
+	}
+	return nil
+}
+
+// wait serves the entries of a ring until the worker stops. Without a wait it reads the ring at intervals.
+func (r *rings) wait(ctx context.Context, w *ringWaiter, wait time.Duration) {
+	failed := false
+	for r.slots.open(w.queue) && !r.life.stopping() {
+		if r.holds(ctx, w) {
+			continue
+		}
+		w.blocks.Store(wait > 0)
+		e, err := r.rings.Next(ctx, w.shard, w.queue, wait)
+		w.blocks.Store(false)
+		switch {
+		case err != nil && r.life.stopping():
+			return
+		case err != nil:
+			if !failed { // of an outage only the first
+				r.log.WarnContext(ctx, "wait for ready nodes failed", "error", err)
+			}
+			failed = true
+			r.sleep(ringRetry, nil)
+		case e != nil:
+			failed = false
+			r.serve(ctx, e)
+		default:
+			failed = false
+			if wait == 0 {
+				r.sleep(ringShort, nil)
+			}
+		}
+	}
+}
+
+// sleep waits for a time, for more, or for the end of the worker.
+func (r *rings) sleep(d time.Duration, more <-chan struct{}) {
+	select {
+	case <-more:
+	case <-r.stop:
+	case <-r.killed:
+	case <-r.clock.After(d):
+	}
+}
+
+// hold lets no waiter take entries of a queue that was found paused, until it is resumed.
+func (r *rings) hold(queue string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused[queue] = true
+}
+
+// resume lets waiters look whether queues are still paused.
+func (r *rings) resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.paused)
+	close(r.resumed)
+	r.resumed = make(chan struct{})
+}
+
+// holds reports whether a queue is held. It waits then for a time.
+func (r *rings) holds(ctx context.Context, w *ringWaiter) bool {
+	r.mu.Lock()
+	held, resumed := r.paused[w.queue], r.resumed
+	r.mu.Unlock()
+	if !held {
+		return false
+	}
+	r.sleep(ringShort, resumed)
+	if paused, err := r.store.Queues.IsPaused(within(ctx), w.shard, w.queue); err == nil && !paused {
+		r.mu.Lock()
+		delete(r.paused, w.queue)
+		r.mu.Unlock()
+	}
+	return true
+}
+
+// serve runs the nodes of an entry in a slot. If other waits have taken the last slot, or the worker stops, another worker gets it.
+func (r *rings) serve(ctx context.Context, e *store.RingEntry) {
+	if !r.slots.tryAcquire(e.Queue) {
+		if err := r.store.Queues.PutBack(within(ctx), r.cfg.Name, e); err != nil {
+			r.log.WarnContext(ctx, "an entry of a queue was not returned; this worker will find it", "queue", e.Queue, "error", err)
+		}
+		return
+	}
+	r.serving.Go(func() { r.slots.release(r.taker.serve(ctx, e)) })
+}
+
+// order returns the queues in the order in which a slot of a queue takes from them: by weight, or at random with probabilities by weight.
+// Other queues with a limit are left out, unless all are wanted.
+func (r *rings) order(queue string, all bool) []string {
+	at := map[string]float64{}
+	for q, weight := range r.cfg.Queues {
+		if !all && q != queue && r.cfg.QueueLimits[q] > 0 {
+			continue
+		}
+		at[q] = float64(weight)
+		if !r.cfg.Strict && !r.cfg.Manual {
+			at[q] = math.Pow(rand.Float64(), 1/float64(weight))
+		}
+	}
+	out := make([]string, 0, len(at))
+	for q := range at {
+		out = append(out, q)
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		if at[a] > at[b] || at[a] == at[b] && a < b {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// backlog is order for the queues whose rings in a shard no waiter blocks on, so that they may have entries.
+func (r *rings) backlog(shard int, queue string) []string {
+	return slices.DeleteFunc(r.order(queue, false), func(q string) bool {
+		return slices.ContainsFunc(r.waits, func(w *ringWaiter) bool { return w.shard == shard && w.queue == q && w.blocks.Load() })
+	})
+}
+
+// end ends the waits, but not for a Redis that does not respond.
+func (r *rings) end() {
+	if r.rings == nil {
+		return // it was not started
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = r.rings.Close()
+		r.waiting.Wait()
+		r.serving.Wait()
+	}()
+	t := time.NewTimer(endFor)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
+	}
+}

@@ -1,0 +1,256 @@
+package store
+
+import (
+	"context"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RingEntry is an entry that a worker has taken from the ring of a queue.
+type RingEntry struct {
+	Shard int
+	Queue string
+	Text  string // see ringKey
+
+	Row *Row // of a workflow of one node, if it was read with the entry
+}
+
+// Single reports whether the entry is a workflow of one node.
+func (e *RingEntry) Single() bool { return IsSingle(e.Text) }
+
+// IsSingle reports whether an entry of a ring is a workflow of one node.
+func IsSingle(entry string) bool { return !strings.ContainsAny(entry, "=+/") }
+
+// Foreign reports whether no script writes such an entry.
+func (e *RingEntry) Foreign() bool {
+	return e.Text != "+" && !strings.HasPrefix(e.Text, "=") && !strings.Contains(e.Text, referenceMark)
+}
+
+// RingOf returns the key of the ring that an entry is from.
+func (k Keys) RingOf(e *RingEntry) string { return k.ringKey(e.Shard, e.Queue) }
+
+// Element returns the element of the node of a workflow of one node, with the fields that r has.
+func (e *RingEntry) Element(r *Row) Element {
+	ref, deaths, _ := strings.Cut(e.Text, "@")
+	el := Element{Flow: Flow{Ref: ref, shard: e.Shard}, Lost: int(toInt(deaths)), Nodes: []string{"0"}, Records: [][]byte{nil}}
+	if r != nil {
+		el.Graph, el.Records[0] = r.Graph, r.Record
+	}
+	return el
+}
+
+// Row has the fields of a workflow of one node.
+type Row struct {
+	Graph, Record []byte
+	Stopped       string // see [FieldStopped]
+	Exists        bool
+	Paused        bool // its queue is
+}
+
+func rowOf(fields []any, paused any) *Row {
+	if len(fields) < 4 {
+		return &Row{Paused: text(paused) != ""}
+	}
+	return &Row{Graph: []byte(text(fields[0])), Record: []byte(text(fields[1])), Stopped: text(fields[2]), Exists: text(fields[3]) != "", Paused: text(paused) != ""}
+}
+
+// idAlphabet is the encoding of generated IDs.
+var idAlphabet = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// NewID returns an ID that sorts by time, made of a time and nine random bytes. It does not start with a dash.
+func NewID(at time.Time, random [9]byte) string {
+	var b [15]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
+	copy(b[6:], random[:])
+	return strings.ToLower(idAlphabet.EncodeToString(b[:]))
+}
+
+// sentAt returns the time in a generated ID with which a text begins; zero if it has none.
+func sentAt(s string) time.Time {
+	if len(s) < 24 {
+		return time.Time{}
+	}
+	b, err := idAlphabet.DecodeString(strings.ToUpper(s[:24]))
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(b[:8]) >> 16))
+}
+
+// Rings reads the rings of the queues of a worker.
+type Rings struct {
+	*db
+	blocking redis.UniversalClient // its calls block
+	worker   string
+	close    func() error
+}
+
+// Rings returns a reader of rings for a worker, with connections for so many waits at once. Its calls block only them.
+func (s Queues) Rings(worker string, waits int) *Rings {
+	r := &Rings{s.db, s.rdb, worker, func() error { return nil }}
+	switch c := s.rdb.(type) {
+	case *redis.Client:
+		opt := *c.Options()
+		opt.PoolSize, opt.MinIdleConns, opt.MaxIdleConns, opt.MaxActiveConns = waits+1, 0, 0, 0
+		own := redis.NewClient(&opt)
+		r.blocking, r.close = own, own.Close
+	case *redis.ClusterClient:
+		opt := *c.Options()
+		opt.PoolSize, opt.MinIdleConns, opt.MaxIdleConns, opt.MaxActiveConns = waits+1, 0, 0, 0
+		own := redis.NewClusterClient(&opt)
+		r.blocking, r.close = own, own.Close
+	}
+	return r
+}
+
+// Owned reports whether the waits have separate connections, whose close ends them.
+func (r *Rings) Owned() bool { return r.blocking != r.rdb }
+
+// Close closes the connections, which ends the waits.
+func (r *Rings) Close() error { return r.close() }
+
+// Join lists the worker among the workers that may have taken entries of queues.
+func (s Queues) Join(ctx context.Context, worker string, queues []string) error {
+	n, err := s.shardCount(ctx)
+	if err != nil || len(queues) == 0 {
+		return err
+	}
+	members := make([]any, len(queues))
+	for i, q := range queues {
+		members[i] = q + ":" + worker
+	}
+	pipe := s.rdb.Pipeline()
+	for shard := range n {
+		pipe.SAdd(ctx, s.takersKey(shard), members...)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("list worker: %w", err)
+	}
+	return nil
+}
+
+// Next takes the next entry of a queue in a shard. It waits for one at most so long; without a wait it does not block. It returns nil
+// if there is none.
+func (r *Rings) Next(ctx context.Context, shard int, queue string, wait time.Duration) (*RingEntry, error) {
+	ring, taken := r.ringKey(shard, queue), r.takenKey(shard, queue, r.worker)
+	var cmd *redis.StringCmd
+	if wait > 0 {
+		cmd = r.blocking.BLMove(ctx, ring, taken, "LEFT", "RIGHT", wait)
+	} else {
+		cmd = r.rdb.LMove(ctx, ring, taken, "LEFT", "RIGHT")
+	}
+	entry, err := cmd.Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait for work: %w", err)
+	}
+	return &RingEntry{Shard: shard, Queue: queue, Text: entry}, nil
+}
+
+// Take takes an entry of a queue in each shard for a worker, without waiting, unless the queue is paused.
+func (s Queues) Take(ctx context.Context, worker, queue string) ([]RingEntry, error) {
+	if err := s.Join(ctx, worker, []string{queue}); err != nil {
+		return nil, err
+	}
+	r := &Rings{db: s.db, worker: worker}
+	var out []RingEntry
+	for shard := range int(s.shards.Load()) {
+		paused, err := s.IsPaused(ctx, shard, queue)
+		if err != nil || paused {
+			return out, err
+		}
+		e, err := r.Next(ctx, shard, queue, 0)
+		if err != nil {
+			return out, err
+		}
+		if e != nil {
+			out = append(out, *e)
+		}
+	}
+	return out, nil
+}
+
+// PutBack returns an entry to its ring.
+func (s Queues) PutBack(ctx context.Context, worker string, e *RingEntry) error {
+	if _, err := s.call(ctx, "putback", e.Shard, worker, e.Queue, e.Text); err != nil {
+		return fmt.Errorf("return an entry of queue %s: %w", e.Queue, err)
+	}
+	return nil
+}
+
+// Drop removes an entry without work that a worker has taken.
+func (s Queues) Drop(ctx context.Context, worker string, e *RingEntry) error {
+	if err := s.rdb.LRem(ctx, s.takenKey(e.Shard, e.Queue, worker), 1, e.Text).Err(); err != nil {
+		return fmt.Errorf("drop an entry of queue %s: %w", e.Queue, err)
+	}
+	return nil
+}
+
+// IsPaused reports whether workers may take nothing from a queue in a shard.
+func (s Queues) IsPaused(ctx context.Context, shard int, queue string) (bool, error) {
+	return s.rdb.HExists(ctx, s.queueKey(shard, queue), "paused").Result()
+}
+
+// Read reads the workflow of one node of an entry.
+func (s Queues) Read(ctx context.Context, e *RingEntry) (*Row, error) {
+	ref, _, _ := strings.Cut(e.Text, "@")
+	pipe := s.rdb.Pipeline()
+	fields := pipe.HMGet(ctx, s.flowKey(e.Shard, ref), FieldGraph, "0", FieldStopped, FieldTasks)
+	paused := pipe.HGet(ctx, s.queueKey(e.Shard, e.Queue), "paused")
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read workflow %s: %w", IDOf(ref), err)
+	}
+	return rowOf(fields.Val(), paused.Val()), nil
+}
+
+// Single is the success of a workflow of one node.
+type Single struct {
+	Entry  *RingEntry
+	Flow   Flow
+	Record []byte
+	Now    time.Time // by Redis
+	Queues []string  // to take the next entry from, in order; none to take none
+}
+
+// The results of [Turns.Finish].
+const (
+	FinishLost = 0 // the result does not count
+	FinishOK   = 1
+	FinishTurn = 2 // only a turn can store the result, with a batch
+)
+
+// Finish stores the success of a workflow of one node, and takes the next entry. It can be repeated if its reply was lost.
+func (s Turns) Finish(ctx context.Context, worker string, d *Single) (state int, next *RingEntry, err error) {
+	e := d.Entry
+	res, err := s.call(ctx, "finish1", e.Shard, worker, e.Queue, e.Text, d.Now.UnixMilli(), d.Flow.Ref, d.Record, d.Flow.Retention, d.Flow.Created, d.Flow.Caption, strings.Join(d.Queues, " "))
+	if err != nil {
+		return 0, nil, fmt.Errorf("finish workflow %s: %w", d.Flow.ID(), err)
+	}
+	if len(res) > 2 {
+		next = &RingEntry{Shard: e.Shard, Queue: text(res[1]), Text: text(res[2])}
+	}
+	if len(res) > 4 {
+		fields, _ := res[4].([]any)
+		next.Row = rowOf(fields, res[3])
+	}
+	return int(toInt(res[0])), next, nil
+}
+
+// Adopt gives a worker a batch of one node in place of an entry. It reports whether the worker has it.
+func (s Batches) Adopt(ctx context.Context, worker string, e *RingEntry, id string, taken time.Time) (bool, error) {
+	el := e.Element(nil)
+	lease := LeaseText(taken, Lane(e.Queue, 0), []Held{{Flow: el.Flow.Ref, Node: "0", Lost: el.Lost}})
+	res, err := s.call(ctx, "adopt", e.Shard, worker, e.Queue, e.Text, id, lease)
+	if err != nil {
+		return false, fmt.Errorf("lease a node of workflow %s: %w", el.Flow.ID(), err)
+	}
+	return toInt(res[0]) == 1, nil
+}
