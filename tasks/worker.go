@@ -50,7 +50,7 @@ type WorkerConfig struct {
 	Ready func()
 	// Asynq, if set, handles the tasks of the queues that were sent with asynq's own client, as asynq's
 	// server would: with its retries, time limits and results. Such a task starts some seconds after it was sent.
-	// Defaults to none: such tasks are archived.
+	// Defaults to none: such tasks wait for a worker that has a handler.
 	Asynq asynq.Handler
 	// Observe, if set, is called after every attempt with its outcome, by many goroutines at once.
 	// It must not block.

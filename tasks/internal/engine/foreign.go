@@ -3,19 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hibiken/asynq"
 )
-
-// runForeign runs a task of asynq, or returns why it cannot be run.
-func runForeign(ctx context.Context, h asynq.Handler, t *asynq.Task) error {
-	if h != nil {
-		return runPlain(ctx, h, t)
-	}
-	return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
-}
 
 // plainError is the error of a task that was sent with asynq's own client: asynq retries those by its own rules. Asynq
 // does not catch a panic of an error's methods, so this error has none of the handler's.
@@ -48,8 +39,7 @@ func runPlain(ctx context.Context, h asynq.Handler, t *asynq.Task) error {
 func isPlain(err error) bool { return errors.As(err, new(plainError)) || asynq.IsPanicError(err) }
 
 func retryDelay(n int, err error, t *asynq.Task) time.Duration {
-	switch {
-	case isPlain(err):
+	if isPlain(err) {
 		return asynq.DefaultRetryDelayFunc(n, err, t)
 	}
 	return time.Second

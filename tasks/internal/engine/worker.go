@@ -38,12 +38,9 @@ type WorkerConfig struct {
 }
 
 // How often asynq's server looks into its queues, since the message that wakes it can be lost, and for its delayed tasks.
-// A worker that has no handler for tasks of asynq's own clients rarely needs asynq's queues.
 const (
 	pollEvery    = 4 * time.Second
 	delayedEvery = 5 * time.Second
-	rarelyPoll   = 12 * time.Second
-	rarelyMove   = time.Minute
 )
 
 // busPing is how often the subscription to the bus is checked; its messages can be lost.
@@ -88,9 +85,6 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs},
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), rings: w.rings}
 	w.rings.taker = w.taker
-	if cfg.Plain == nil {
-		w.poller.every = rarelyPoll
-	}
 	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker.batches, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
@@ -138,12 +132,20 @@ func (w *Worker) work(ctx context.Context) error {
 		return err
 	}
 	defer loops()
-	srv := w.server()
-	if err := srv.Start(asynq.HandlerFunc(w.handle)); err != nil {
-		return err
+	stopServer, shutServer := func() {}, func() {}
+	if w.cfg.Plain != nil {
+		srv := w.server()
+		if err := srv.Start(asynq.HandlerFunc(w.handle)); err != nil {
+			return err
+		}
+		stopServer, shutServer = srv.Stop, srv.Shutdown
+	}
+	drain := func() {
+		w.drain(stopServer)
+		shutServer()
 	}
 	if err := w.rings.run(ctx); err != nil {
-		w.drain(srv)
+		drain()
 		return err
 	}
 	if w.cfg.Ready != nil {
@@ -155,7 +157,7 @@ func (w *Worker) work(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-w.killed:
 	}
-	w.drain(srv)
+	drain()
 	return nil
 }
 
@@ -191,12 +193,8 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// server returns asynq's server, which runs tasks of asynq's own clients.
+// server returns asynq's server, which runs tasks of asynq's own clients. Only a worker with a handler for them has one.
 func (w *Worker) server() *asynq.Server {
-	delayed := delayedEvery
-	if w.poller.every == rarelyPoll {
-		delayed = rarelyMove
-	}
 	queues := map[string]int{}
 	for q, weight := range w.cfg.Queues {
 		queues[w.store.AsynqQueue(q)] = weight
@@ -206,7 +204,7 @@ func (w *Worker) server() *asynq.Server {
 		Queues:                   queues,
 		StrictPriority:           w.cfg.Strict,
 		TaskCheckInterval:        time.Microsecond, // the poller does the waiting
-		DelayedTaskCheckInterval: delayed,
+		DelayedTaskCheckInterval: delayedEvery,
 		JanitorInterval:          time.Minute, // only tasks of asynq's own clients are kept
 		ShutdownTimeout:          time.Second,
 		RetryDelayFunc:           retryDelay,
@@ -224,7 +222,7 @@ func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
 		return ErrShutdown // asynq keeps the task for another worker
 	}
 	defer w.slots.release(queue)
-	return runForeign(ctx, w.cfg.Plain, t)
+	return runPlain(ctx, w.cfg.Plain, t)
 }
 
 // longestUnwind is the longest time that handlers have to return once their contexts have ended.
@@ -236,11 +234,11 @@ func phases(grace time.Duration) (finish, unwind time.Duration) {
 	return grace - unwind, unwind
 }
 
-// drain stops taking tasks and waits for running ones, or returns them to their queues.
-func (w *Worker) drain(srv *asynq.Server) {
+// drain stops taking tasks and waits for running ones, or returns them to their queues. stopServer stops asynq's server.
+func (w *Worker) drain(stopServer func()) {
 	w.life.halt()
 	w.slots.close()
-	srv.Stop()
+	stopServer()
 	finish, unwind := phases(w.cfg.Grace)
 	w.idle(finish, w.killed)
 	for _, r := range w.runs.all() {
@@ -253,7 +251,6 @@ func (w *Worker) drain(srv *asynq.Server) {
 	w.idle(longestUnwind, nil) // until the results are stored
 	w.life.kill()
 	w.rings.end()
-	srv.Shutdown()
 }
 
 // idle waits until no task runs, for at most d.
