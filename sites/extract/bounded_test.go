@@ -39,7 +39,7 @@ const most = 700
 // The memory for a hostile document is proportional to its size. Not parallel: the test measures the memory of the whole process.
 func TestMemoryForHostileDocumentsIsBoundedByTheirSize(t *testing.T) {
 	page := define(t, everyWay)
-	feed := define(t, "listing: {links: [item > link, product a]}\nrecords: {r: {from: listing, each: product, fields: {a: name, b: {css: name, type: html}, c: {xpath: '//name'}}}}\n")
+	feed := define(t, "listing: {links: [item > link, product a]}\nrecords: {r: {from: listing, each: product, fields: {a: name, b: {css: name, type: html}, c: {css: '//name'}}}}\n")
 	api := define(t, "listing: {format: json, links: [{json: '[*].url'}], next: {json: '[0].next'}}\nrecords: {r: {from: listing, each_json: '[*]', fields: {a: {json: a}, b: {json: 'a.a[*]'}}}}\n")
 	for name, b := range bounded {
 		body := []byte(b.head + strings.Repeat(b.part, boundedSize/len(b.part)) + b.tail)

@@ -14,9 +14,8 @@ import (
 
 // Number parses the first number in a text in the notation of a locale: "1.234,56 €" in de and "1,234.56" in en are 1234.56. In
 // the locale auto the notation is inferred, and an ambiguous number, such as 1.234, is an error, as is 5M, which may be five
-// million or a length. A number that does not match the notation of its locale is parsed as in auto. Number accepts magnitudes,
-// as in "2,3 млн" for 2300000, and fractions, as in "1 ½" for 1.5. A whole number that float64 cannot represent exactly is an
-// error.
+// million or a length. A number that does not match the notation of its locale is parsed as in auto. Magnitudes in words or letters
+// and fractions, as in "2,3 млн" and "1 ½", are errors, and so is a whole number that float64 cannot represent exactly.
 func Number(text, locale string) (float64, error) {
 	n, err := readNumber(text, locale)
 	if err != nil {
@@ -28,7 +27,7 @@ func Number(text, locale string) (float64, error) {
 	if err := n.isUnit(text, false); err != nil {
 		return 0, err
 	}
-	return applyMagnitude(n.value, n.after, false), n.isExact(text)
+	return n.value, n.isExact(text)
 }
 
 // Integer is like Number, but a fraction is an error, and 1.234 in the locale auto is 1234.
@@ -41,11 +40,10 @@ func Integer(text, locale string) (int64, error) {
 		return 0, err
 	}
 	if math.Abs(n.value) < 1<<53 {
-		f := applyMagnitude(n.value, n.after, false)
-		if f != math.Trunc(f) {
-			return 0, fmt.Errorf("%v in %q is not a whole number", f, clip(text))
+		if n.value != math.Trunc(n.value) {
+			return 0, fmt.Errorf("%v in %q is not a whole number", n.value, clip(text))
 		}
-		return int64(f), nil
+		return int64(n.value), nil
 	}
 	// A number beyond the precision of float64, such as an ID or a barcode, must consist of digits only.
 	i, err := strconv.ParseInt(n.digits, 10, 64)
@@ -69,15 +67,13 @@ var (
 	numeralForm = regexp.MustCompile(`\d{1,3}(?:[ ']\d{3})+(?:(?:[.,]\d+)+|\D|$)|[.,]?\d+(?:[.,]\d+)*`)
 	// minusBefore matches a minus sign of the number: after nothing or a currency, but not in "10-20" or "A-5".
 	minusBefore = regexp.MustCompile(`(?:^|[^\pL\d])-$|^-[ \p{Sc}]*$`)
-	fractions   = strings.NewReplacer(" ½", ".5", "½", ".5", " ¼", ".25", "¼", ".25", " ¾", ".75", "¾", ".75", " ⅓", ".333333", "⅓", ".333333", " ⅔", ".666667", "⅔", ".666667", " ⅛", ".125", "⅛", ".125")
+	// magnitude matches words that multiply the number before them, and fractions.
+	magnitude = regexp.MustCompile(`(?i)^[ .]*(?:(?:thousand|million|billion|milli?ard|тысяч|хиляд|милл?ион|миллиард|милиард|мільйон|мільярд)|(?:tsd|tys|тыс|тис|хил|tis|mil|lakhs?|mill[oó]n(?:es)?|milh(?:ões|ão)|mio|mln|млн|crores?|mrd|mld|млрд|bn)(?:\PL|$)|[万萬億亿½¼¾⅓⅔⅛])`)
 )
 
 // readNumber parses the first number in a text.
 func readNumber(text, locale string) (numeral, error) {
 	text = strings.Map(plainRune, text)
-	if strings.ContainsAny(text, "½¼¾⅓⅔⅛") {
-		text = fractions.Replace(text)
-	}
 	at := numeralForm.FindStringIndex(text)
 	if at == nil {
 		return numeral{}, fmt.Errorf("no number in %q", clip(text))
@@ -167,10 +163,13 @@ func guessPoint(token string) (point, end int, ambiguous bool) {
 	return first, first + 1 + strings.Index(token[first+1:], sign), false
 }
 
-// isUnit returns an error if the letter after the number may be a magnitude, as in 1.2k and 3.4M, but not in 4K and 5 m.
+// isUnit returns an error if a magnitude or a fraction follows the number, or a letter that may be a magnitude, as in 1.2k and 3.4M, but not in 4K and 5 m.
 // In a price there may be a space before it.
 func (n numeral) isUnit(text string, price bool) error {
 	after := n.after
+	if m := magnitude.FindString(after); m != "" {
+		return fmt.Errorf("%q: %s changes the number; extract the number with regex, or use type: text", clip(text), strings.Trim(m, " ."))
+	}
 	if price {
 		after = strings.TrimPrefix(after, " ")
 	}
@@ -195,61 +194,6 @@ func (n numeral) isExact(text string) error {
 	}
 	return fmt.Errorf("%q has too many digits for type: number; use type: integer (up to 19 digits) or text", clip(text))
 }
-
-// applyMagnitude multiplies a number by the magnitude at the beginning of after.
-func applyMagnitude(f float64, after string, money bool) float64 {
-	if after = strings.TrimLeft(after, " "); after == "" {
-		return f
-	}
-	for big, factor := range map[string]float64{"万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8} {
-		rest, ok := strings.CutPrefix(after, big)
-		if !ok {
-			continue
-		}
-		f *= factor
-		if more, err := readNumber(rest, "en"); err == nil && more.before == "" {
-			f += applyMagnitude(more.value, more.after, false) // 3万5000
-		}
-		return f
-	}
-	end := strings.IndexFunc(after, func(r rune) bool { return !unicode.IsLetter(r) })
-	if end < 0 {
-		end = len(after)
-	}
-	word := strings.ToLower(after[:end])
-	for _, m := range magnitudes() {
-		words := strings.Fields(m.words)
-		if money {
-			words = append(words, strings.Fields(m.money)...)
-		}
-		for _, w := range words {
-			if stem, open := strings.CutSuffix(w, "*"); word == w || open && strings.HasPrefix(word, stem) {
-				return round(f * m.factor)
-			}
-		}
-	}
-	return f
-}
-
-// magnitudes returns lower-case words that multiply the preceding number. A word with a final * may have any ending. Words in
-// money apply only to prices.
-func magnitudes() []magnitude {
-	return []magnitude{
-		{1e3, "thousand* tsd tys тыс тысяч* тис тисяч* хил хиляд* tis", "mil"},
-		{1e5, "lakh lakhs", ""},
-		{1e6, "million* millón millones milhões milhão milion* mio mln млн милион* миллион* мільйон*", ""},
-		{1e7, "crore crores", "cr"},
-		{1e9, "billion* milliard* mrd mld млрд милиард* миллиард* мільярд*", "bn"},
-	}
-}
-
-type magnitude struct {
-	factor       float64
-	words, money string
-}
-
-// round rounds to two decimals, which removes the error of a multiplication.
-func round(f float64) float64 { return math.Round(f*100) / 100 }
 
 // plainRune maps digits, spaces, quotes and dashes of other scripts to ASCII.
 func plainRune(r rune) rune {

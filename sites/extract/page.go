@@ -6,10 +6,8 @@ package extract
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,8 +49,8 @@ type Doc struct {
 	ldDone   bool
 	items    []any // microdata, computed on first use
 	itemsOK  bool
-	tables   map[*html.Node]*table // computed on first use
-	lang     *string               // see Language; nil until first use
+	tables   map[*html.Node]map[string]int // see headings
+	lang     *string                       // see Language; nil until first use
 }
 
 // Parse decodes and parses a page. XML other than XHTML becomes a document with its elements. Broken HTML is repaired as in
@@ -210,7 +208,6 @@ func (d *Doc) Linked() []any {
 			d.collect(v, 0)
 		}
 	}
-	dereference(d.ld)
 	return d.ld
 }
 
@@ -227,53 +224,6 @@ func (d *Doc) collect(v any, depth int) {
 	case []any:
 		for _, m := range v {
 			d.collect(m, depth+1)
-		}
-	}
-}
-
-// maxDereferenced limits the resolved references in a page's JSON-LD.
-const maxDereferenced = 1000
-
-// dereference replaces references such as {"@id": "#brand"} with the object of this ID, if the page has it, and resolves
-// references in that object too.
-func dereference(objects []any) {
-	byID := map[string]map[string]any{}
-	for _, v := range objects {
-		obj := v.(map[string]any) // collect adds only objects
-		if id, ok := obj["@id"].(string); ok && len(obj) > 2 && byID[id] == nil {
-			byID[id] = maps.Clone(obj)
-		}
-	}
-	left := maxDereferenced
-	var put func(v any, depth int) any
-	put = func(v any, depth int) any {
-		switch v := v.(type) {
-		case map[string]any:
-			id, _ := v["@id"].(string)
-			_, typed := v["@type"]
-			target := byID[id]
-			if target == nil || len(v) > 2 || len(v) == 2 && !typed || depth == 0 || left == 0 {
-				return v
-			}
-			left--
-			whole := maps.Clone(target)
-			for k, m := range whole {
-				whole[k] = put(m, depth-1)
-			}
-			return whole
-		case []any:
-			list := slices.Clone(v)
-			for i, m := range list {
-				list[i] = put(m, depth)
-			}
-			return list
-		}
-		return v
-	}
-	for _, v := range objects {
-		obj := v.(map[string]any)
-		for _, k := range sortedKeys(obj) {
-			obj[k] = put(obj[k], 3)
 		}
 	}
 }

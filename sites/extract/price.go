@@ -3,7 +3,6 @@ package extract
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"regexp"
 	"strings"
@@ -35,9 +34,6 @@ func ParsePrice(text, locale, lang string) (Price, error) {
 	if err := errors.Join(n.isUnit(text, true), n.isExact(text)); err != nil {
 		return Price{}, err
 	}
-	if mil.MatchString(n.after) && !iberian.MatchString(lang) {
-		return Price{}, fmt.Errorf("%q: mil is a thousand in Spanish and Portuguese and a million in other languages; set locale, or extract the number with regex", clip(text))
-	}
 	code := currencyIn(text, lang)
 	if m := centsBehind.FindStringSubmatch(n.after); m != nil && n.value == math.Trunc(n.value) {
 		cents := float64(digits(m[1]+m[2])) / 100
@@ -49,7 +45,7 @@ func ParsePrice(text, locale, lang string) (Price, error) {
 	case code == "" && isPence(n.after) && strings.EqualFold(strings.ReplaceAll(lang, "_", "-"), "en-GB"):
 		return Price{n.value / 100, "GBP"}, nil
 	}
-	return Price{applyMagnitude(n.value, n.after, true), code}, nil
+	return Price{n.value, code}, nil
 }
 
 // isPence reports whether a text begins with p as a word.
@@ -83,8 +79,6 @@ func priceNumber(text, locale string) (numeral, error) {
 var money = `(?-i:\b(?:` + strings.Join(definition.Currencies(), "|") + `)\b)|\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + isoCodes + `)\b`
 
 var (
-	mil     = regexp.MustCompile(`(?i)^\s*mil(?:\PL|$)`)
-	iberian = regexp.MustCompile(`(?i)^(?:es|pt|ca|gl)(?:[-_]|$)`)
 	// The text around the number of a price.
 	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
 	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)

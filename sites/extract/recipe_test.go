@@ -32,7 +32,7 @@ func TestReadmeRecipesExtractTheirExamples(t *testing.T) {
 		"Built: 令和元年5月1日": `{"built":"2019-05-01"}`, "Built: 令和8年5月3日": `{"built":"2026-05-03"}`, "Built: 平成31年4月30日": `{"built":"2019-04-30"}`, "Built: 昭和64年1月7日": `{}`,
 		"Added: 3 พฤษภาคม 2569": `{"added":"2026-05-03"}`, "Added: 3 พฤษภาคม 2567": `{}`,
 	} {
-		res, err := Run(def, page(t, def, definition.KindDetail, "http://flats.example/1", "<p>"+text+"</p>"))
+		res, err := Run(def, page(t, def, definition.KindDetail, "http://flats.example/1", "<dl><dt>"+strings.Replace(text, ": ", "<dd>", 1)+"</dl>"))
 		if err != nil || len(res.Records) != 1 {
 			t.Errorf("%s: got %d records, %v, want 1", text, len(res.Records), err)
 			continue
