@@ -70,8 +70,11 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 	defer func() { stop(); shown.Wait() }()
 
 	out, stage, err := refreshwait.Wait(ctx, w.waiter(), refreshwait.Job[O]{
-		Name:  a.name,
-		Event: run.Wait,
+		Name: a.name,
+		Event: func(ctx context.Context) (O, error) {
+			out, err := run.Wait(ctx)
+			return out, withoutTask(err)
+		},
 		Exists: func(ctx context.Context) (bool, error) {
 			_, err := run.Status(ctx)
 			if errors.Is(err, tasks.ErrUnknown) {
@@ -82,7 +85,10 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 		Keys: func(ctx context.Context) (refreshwait.Keys, error) {
 			return refreshwait.ReadKeys(ctx, w.system.Client.Redis(), a.prefix, run.ID())
 		},
-		Stored: a.stored,
+		Stored: func(ctx context.Context) (O, bool, error) {
+			out, ok, err := a.stored(ctx)
+			return out, ok, withoutTask(err)
+		},
 		File:   a.file,
 		Marker: a.marker,
 		Enough: a.enough,
@@ -90,4 +96,18 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 	})
 	w.logger.DebugContext(ctx, "job wait finished", "job", run.ID(), "stage", stage, "err", err)
 	return out, err
+}
+
+// jobError is the failure of a job without the name of the task, which users do not know.
+type jobError struct{ failure *tasks.Failure }
+
+func (e *jobError) Error() string { return e.failure.Message }
+func (e *jobError) Unwrap() error { return e.failure }
+
+// withoutTask removes the name of the task from the error of a job.
+func withoutTask(err error) error {
+	if f, ok := errors.AsType[*tasks.Failure](err); ok {
+		return &jobError{f}
+	}
+	return err
 }

@@ -177,9 +177,9 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	sent(run.ID())
 	ctx, follow := s.follow(ctx, run.ID(), opts.Each)
 	track, start := s.opts.Display.Track(name), time.Now()
-	defer func() { scraped.Seconds = time.Since(start).Seconds() }() // without the wait for proxies, like the display
-	first := int64(-1)                                               // pages done by the resumed job, read at the first progress
-	var seen sites.Job                                               // state at the last progress
+	defer func() { scraped.Seconds = track.Took().Seconds() }()
+	first := int64(-1) // pages done by the resumed job, read at the first progress
+	var seen sites.Job // state at the last progress
 	summary, err := await(ctx, s.waits, track, run, awaited[report.Summary]{
 		name: run.ID(), prefix: sites.ProgressPrefix(name),
 		stored: func(ctx context.Context) (report.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },

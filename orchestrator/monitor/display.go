@@ -185,7 +185,17 @@ func (t *Track) end(p Progress, ok bool) {
 	t.display.painter.end(t, p, ok)
 }
 
-// elapsed returns the running time of the track.
+// Took returns the running time of the track, as the display shows it.
+func (t *Track) Took() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return t.took
+	}
+	return time.Since(t.Started)
+}
+
+// elapsed formats the running time of the track. The caller holds mu.
 func (t *Track) elapsed() string {
 	d := t.took
 	if !t.ended {
