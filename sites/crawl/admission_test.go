@@ -3,7 +3,6 @@ package crawl
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -76,7 +75,7 @@ func TestBreakerOfASiteTellsChanges(t *testing.T) {
 	}
 	must(t, polite.Forget(t.Context(), rdb, key))
 	must(t, limit.NewBreaker(rdb, limit.BreakerConfig{Logger: noLog}).Reset(t.Context(), key))
-	_, err := j.crawler.breaker.Report(t.Context(), limit.Permit{}, "another", true, fetch.OutcomeOf(down))
+	_, err := j.crawler.breaker.Report(t.Context(), limit.Permit{}, true, fetch.OutcomeOf(down))
 	must(t, err)
 	if state, err := j.crawler.breaker.State(t.Context()); err != nil || state.State != "closed" {
 		t.Errorf("after a reset and one failure: got %+v, %v, want closed", state, err)
@@ -86,11 +85,11 @@ func TestBreakerOfASiteTellsChanges(t *testing.T) {
 // openBreaker reports failed pages until the circuit breaker of the site opens.
 func openBreaker(t *testing.T, a *admission, failure error) {
 	t.Helper()
-	for i := range 10 {
+	for range 10 {
 		if state, err := a.breaker.State(t.Context()); err == nil && state.State == "open" {
 			return
 		}
-		_, err := a.breaker.Report(t.Context(), limit.Permit{}, fmt.Sprint(i), true, fetch.OutcomeOf(failure))
+		_, err := a.breaker.Report(t.Context(), limit.Permit{}, true, fetch.OutcomeOf(failure))
 		must(t, err)
 	}
 	t.Fatal("the breaker is closed, want open")

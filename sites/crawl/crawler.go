@@ -123,7 +123,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 	if f.failure == nil {
 		f.yield, f.records, f.failure = c.extractor.extract(ctx, v, page, lease.Attempts)
 	}
-	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
+	down, err := c.breaker.Report(ctx, d.permit, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
 	if err != nil {
 		c.log.WarnContext(ctx, "cannot report the result of a page to the site's circuit breaker", "error", err)
 	}

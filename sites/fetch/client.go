@@ -109,6 +109,9 @@ func NewClient(cfg Config) *Client {
 func (c *Client) Close() {
 	c.visitors.close()
 	c.own.CloseIdleConnections()
+	if r, ok := c.cfg.Transport.(*renderer); ok {
+		r.CloseIdleConnections()
+	}
 }
 
 // Get is Fetch with GET.

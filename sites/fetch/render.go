@@ -27,6 +27,9 @@ type renderer struct {
 	http *http.Client
 }
 
+// CloseIdleConnections closes the unused connections to the endpoint.
+func (r *renderer) CloseIdleConnections() { r.http.CloseIdleConnections() }
+
 // newRenderer returns a renderer if the definition has one, and next otherwise.
 func newRenderer(def *definition.Definition, filter *addressfilter.Filter, next http.RoundTripper) http.RoundTripper {
 	if def.Render.URL == "" {

@@ -37,6 +37,9 @@ const freeKeys = 10_000
 
 // Take implements Clock.
 func (c *SharedClock) Take(ctx context.Context, key string, interval time.Duration) (time.Duration, error) {
+	if wait, _ := c.held.Take(ctx, key, 0); wait > 0 { // first, because it takes no turn
+		return wait, nil
+	}
 	quick := interval <= 0 && c.Pacer.Pace(key) == limit.Pace{}
 	if !quick || !c.isFree(key) {
 		wait, ok, err := c.Pacer.ReserveInterval(ctx, key, interval, 0)
@@ -50,7 +53,7 @@ func (c *SharedClock) Take(ctx context.Context, key string, interval time.Durati
 			c.setFree(key, time.Now().Add(freeFor))
 		}
 	}
-	return c.held.Take(ctx, key, 0)
+	return c.held.Take(ctx, key, 0) // a hold may have begun during the call
 }
 
 // Hold implements Clock.

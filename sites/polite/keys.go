@@ -5,6 +5,6 @@ package polite
 // after the last response.
 func throttleKey(site string) string { return "muster:sites:throttle:" + site }
 
-// failuresKey is a set: the pages of a site with a failed first attempt since the last fetched page ("page ID"), and the proxies
-// of failed requests ("via PROXY"), or "direct" for a failure without a proxy. It expires ten minutes after the last failure.
+// failuresKey is a hash: pages, the number of pages of a site with a failed first attempt since the last fetched page; "via PROXY"
+// for three proxies of failed requests; and direct, if one had no proxy. It expires ten minutes after the last failure.
 func failuresKey(site string) string { return "muster:sites:failures:" + site }

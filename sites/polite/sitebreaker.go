@@ -3,9 +3,9 @@ package polite
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,14 +17,21 @@ import (
 const (
 	breakerCooldown    = 30 * time.Second
 	breakerMaxCooldown = 2 * time.Minute
-	breakerPages       = 5 // distinct pages that must fail without a fetched page in between
-	breakerProxies     = 3 // distinct proxies of the failures
+	breakerPages       = 5  // pages that must fail without a fetched page in between
+	breakerProxies     = 3  // distinct proxies of the failures
+	breakerFewProxies  = 15 // pages that must fail through fewer proxies
+	failuresTTL        = 10 * time.Minute
 	breakerLook        = time.Second
 )
 
+//go:embed lua/failures.lua
+var failuresLua string
+
+var failuresCmd = redis.NewScript(failuresLua)
+
 // SiteBreaker stops requests to a site that is down, in all processes. A site is down if the first attempts of five pages fail
 // because of the site, without a fetched page in between. The failures must occur without a proxy or through three proxies, since
-// a failure through one may be the proxy's. While the breaker is open, pages wait in the queue, and single pages are tried at
+// a failure through one may be the proxy's. Through fewer proxies, 15 pages must fail: there may be no others. While the breaker is open, pages wait in the queue, and single pages are tried at
 // increasing intervals. After patience, the site's outage is a DownError.
 type SiteBreaker struct {
 	rdb      redis.UniversalClient
@@ -143,7 +150,7 @@ func (b *SiteBreaker) set(calm bool) {
 
 // Report records the result of a request for a page. first means that it was the page's first attempt. Report returns how long
 // the breaker stays open if the site is down, and 0 if the failure is the page's.
-func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page string, first bool, o Outcome) (down time.Duration, err error) {
+func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, first bool, o Outcome) (down time.Duration, err error) {
 	ctx = context.WithoutCancel(ctx) // a trial must always end
 	switch {
 	case o.OfSite:
@@ -151,7 +158,7 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 		if permit.Trial() {
 			err = permit.Failure(ctx, o.Class)
 		} else {
-			err = b.note(ctx, page, first, o)
+			err = b.note(ctx, first, o)
 		}
 		if err != nil || o.Blocked {
 			return 0, err
@@ -172,38 +179,18 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 	return 0, permit.Cancel(ctx) // not evidence about the site
 }
 
-// note records a failure, and page as a failed page if it is its first attempt. It opens the breaker after enough failed pages,
-// without a proxy or through enough proxies.
-func (b *SiteBreaker) note(ctx context.Context, page string, first bool, failure Outcome) error {
-	members := []any{"direct"}
-	if failure.Via != "" {
-		members[0] = "via " + failure.Via
-	}
+// note records a failure of a page. It opens the breaker after enough failed pages.
+func (b *SiteBreaker) note(ctx context.Context, first bool, failure Outcome) error {
+	count := 0
 	if first {
-		members = append(members, "page "+page)
+		count = 1
 	}
-	key := failuresKey(b.site)
-	var all *redis.StringSliceCmd
-	if _, err := b.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.SAdd(ctx, key, members...)
-		p.Expire(ctx, key, 10*time.Minute)
-		all = p.SMembers(ctx, key)
-		return nil
-	}); err != nil {
+	got, err := failuresCmd.Run(ctx, b.rdb, []string{failuresKey(b.site)}, count, cmp.Or(failure.Via, "direct"), breakerProxies, int(failuresTTL.Seconds())).Int64Slice()
+	if err != nil {
 		return fmt.Errorf("record a failure of %s: %w", b.site, err)
 	}
-	pages, proxies := 0, 0
-	for _, m := range all.Val() {
-		switch {
-		case m == "direct":
-			proxies = breakerProxies
-		case strings.HasPrefix(m, "page "):
-			pages++
-		default:
-			proxies++
-		}
-	}
-	if pages < breakerPages || proxies < breakerProxies {
+	pages, proxies, direct := got[0], got[1], got[2] > 0
+	if pages < breakerPages || !direct && proxies < breakerProxies && pages < breakerFewProxies {
 		return nil
 	}
 	permit, ok, _, err := b.limit.Allow(ctx, b.site) // the breaker may already be open

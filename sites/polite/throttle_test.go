@@ -6,8 +6,22 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
+
+// A turn that the hold of a process delays is left to the others.
+func TestHoldTakesNoTurn(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	held, other := &SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{})}, &SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{})}
+	_ = held.held.Hold(t.Context(), "shop", time.Hour)
+	for clock, held := range map[*SharedClock]bool{held: true, other: false} {
+		if wait, err := clock.Take(t.Context(), "shop", time.Hour); err != nil || (wait > 0) != held {
+			t.Errorf("got a wait of %s, %v, want one: %v", wait, err, held)
+		}
+	}
+}
 
 // A slow response in one process delays the requests of all.
 func TestThrottleIsShared(t *testing.T) {
