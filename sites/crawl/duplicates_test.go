@@ -46,31 +46,6 @@ func scrapeSame(t *testing.T, body, records string) report.Summary {
 	return run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
 }
 
-func TestPagesWithTheSameContentAreReported(t *testing.T) {
-	t.Parallel()
-	const records = "records: {item: {fields: {name: h1, picture: {css: img, attr: src}}}}\n"
-	for name, c := range map[string]struct {
-		body string
-		want int
-	}{
-		"one page at nine addresses": {`<h1>One second</h1><script>var ray={item}</script>`, 8},
-		"other words":                {`<h1>Article {item}</h1>`, 0},
-		"another picture":            {`<h1>Picture</h1><img src=/i{item}.png>`, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sum := scrapeSame(t, c.body, records)
-			if sum.Duplicates != c.want || sum.ByType["item"] != 12 || sum.Errors != 0 {
-				t.Errorf("got %d duplicates, %d records, %d errors; want %d, 12, 0", sum.Duplicates, sum.ByType["item"], sum.Errors, c.want)
-			}
-			reported := strings.Contains(sum.Text(), fmt.Sprintf("%d pages duplicate another page, such as http://", c.want))
-			if reported != (c.want > 0) {
-				t.Errorf("duplicates in the report: got %v, want %v:\n%s", reported, c.want > 0, sum.Text())
-			}
-		})
-	}
-}
-
 // A page with markup but without text is empty.
 func TestEmptyPages(t *testing.T) {
 	t.Parallel()

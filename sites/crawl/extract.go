@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"strings"
-	"sync"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -21,7 +19,6 @@ type extractor struct {
 	def      *definition.Definition
 	limit    int // maximum number of records per type from listing pages; 0: no limit
 	memory   *memory
-	contents duplicates
 	siblings *siblings
 }
 
@@ -53,7 +50,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 	}
 	doc.Original = x.siblings.original(ctx, v, doc)
 	res, err := extract.Run(x.def, doc)
-	if err := x.siblings.suspect(ctx, doc, &res, tries); err != nil {
+	if err := x.siblings.suspect(doc, &res, tries); err != nil {
 		return nil, nil, err
 	}
 	if err != nil {
@@ -114,7 +111,7 @@ func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, er
 // yield returns the result of a page and its records as JSON.
 func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield, [][]byte, error) {
 	y := &yield{
-		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1), Duplicate: x.contents.of(doc, &res),
+		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1),
 		counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
 	}
 	if doc.Original != nil {
@@ -146,49 +143,4 @@ func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield
 		y.print = printOf(found)
 	}
 	return y, records, nil
-}
-
-// maxContents limits the pages that duplicates remembers.
-const maxContents = 10_000
-
-// duplicates finds pages of a job with equal text and equal records, apart from keys and URLs, at different addresses. It
-// remembers only the recent pages of this process, so it may miss some. The zero value is ready to use and safe for concurrent
-// use.
-type duplicates struct {
-	mu    sync.Mutex // guards first
-	first map[uint64]string
-}
-
-var contentSeed = maphash.MakeSeed()
-
-// of returns the address of the first detail page with the same content, or "".
-func (d *duplicates) of(doc *extract.Doc, res *extract.Result) string {
-	text := doc.Text()
-	if doc.Page.Kind != definition.KindDetail || text == "" {
-		return ""
-	}
-	var h maphash.Hash
-	h.SetSeed(contentSeed)
-	_, _ = h.WriteString(text) // never fails
-	for _, r := range res.Records {
-		r.Key, r.URL = "", ""
-		line, err := r.JSON()
-		if err != nil {
-			return ""
-		}
-		_, _ = h.Write(line)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	first, ok := d.first[h.Sum64()]
-	if !ok {
-		if d.first == nil || len(d.first) >= maxContents {
-			d.first = map[uint64]string{}
-		}
-		d.first[h.Sum64()] = doc.Page.Requested
-	}
-	if first == doc.Page.Requested {
-		return ""
-	}
-	return first
 }

@@ -27,17 +27,6 @@ type later struct{ after time.Duration }
 
 func (l later) Error() string { return fmt.Sprintf("retry after %s", l.after) }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // publish stores the progress of the job.
 func (j *job) publish(ctx context.Context) {
 	if byType, _, err := store.Written(ctx, j.queue.Outputs()); err == nil && len(byType) > 0 {

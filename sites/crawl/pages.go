@@ -60,7 +60,7 @@ type yield struct {
 	Outside int    `json:"outside,omitempty"`
 	// RetryAfter is the time from which the site allows the next request for a failed page, if known.
 	RetryAfter time.Time `json:"retry_after,omitzero"`
-	// Duplicate is the address of a page with the same content, or "".
+	// Duplicate is the canonical address of the page, if that is another page of the job, or "".
 	Duplicate string `json:"duplicate,omitempty"`
 	// Repeats is the address of an earlier listing page with the same links and records, if any. Unfollowed is the ID of the next
 	// page after this one.

@@ -58,10 +58,7 @@ func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 	for _, job := range idle {
 		req, err := store.ReadRequest(ctx, rdb, job.Run)
 		if errors.Is(err, store.ErrNoJob) {
-			if err := store.Close(ctx, rdb, job.Run); err != nil {
-				return nil, err
-			}
-			continue
+			continue // the recorder closes it
 		}
 		if err != nil {
 			return nil, err

@@ -116,8 +116,10 @@ func until[T any](ctx context.Context, step func() (T, error)) (T, error) {
 		if !ok {
 			return v, err
 		}
-		if err := sleep(ctx, l.after); err != nil {
-			return v, err
+		select {
+		case <-time.After(l.after):
+		case <-ctx.Done():
+			return v, context.Cause(ctx)
 		}
 	}
 }

@@ -1,14 +1,12 @@
 package crawl
 
 import (
-	"context"
 	"errors"
 	"sync"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
-	"muster/sites/internal/store"
 )
 
 var errFieldsMissing = errors.New("required fields missing where siblings have them")
@@ -17,8 +15,8 @@ var errFieldsMissing = errors.New("required fields missing where siblings have t
 // normal.
 const maxWithout = 3
 
-// siblings recognizes pages that lack their required fields although other pages of their kind have them. It is safe for
-// concurrent use.
+// siblings recognizes pages that lack their required fields although other pages of their kind that this process has fetched have
+// them. It is safe for concurrent use.
 type siblings struct {
 	*pages
 
@@ -30,16 +28,16 @@ type siblings struct {
 // suspect returns a *fetch.Error of class SoftBlock, and calls page.OnBlocked, if a page from a proxy has none of its required
 // fields although another page of its kind in this job has them. tries is the number of earlier attempts. It accepts a page at
 // its last attempt, a page without a proxy, and all pages after maxWithout pages without fields through any proxy.
-func (s *siblings) suspect(ctx context.Context, doc *extract.Doc, res *extract.Result, tries int) error {
+func (s *siblings) suspect(doc *extract.Doc, res *extract.Result, tries int) error {
 	found, wanted := requiredFields(s.def, doc, res)
 	page := doc.Page
 	switch {
 	case !wanted || s.def.Blocks.Off:
 		return nil
 	case found:
-		s.noteFields(ctx, page.Kind, tries > 0)
+		s.noteFields(page.Kind, tries > 0)
 		return nil
-	case page.Via == "" || !s.haveFields(ctx, page.Kind):
+	case page.Via == "" || !s.haveFields(page.Kind):
 		return nil
 	case tries >= fetch.PolicyFor(fetch.SoftBlock, s.def.Retries).Retries:
 		s.noteWithout(page.Kind)
@@ -79,50 +77,21 @@ func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.R
 	return found, wanted
 }
 
-// noteFields records for all processes that a page of a kind has its required fields, and whether it was a retry.
-func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
-	if !s.note(kind, again) {
-		return
-	}
-	pipe := s.rdb.Pipeline()
-	pipe.SAdd(ctx, store.FieldsKey(s.id), kind)
-	pipe.Expire(ctx, store.FieldsKey(s.id), store.Keep)
-	if _, err := pipe.Exec(ctx); err != nil {
-		s.log.WarnContext(ctx, "cannot store that pages have their required fields", "error", err)
-	}
-}
-
-// haveFields reports whether any page of a kind had its required fields.
-func (s *siblings) haveFields(ctx context.Context, kind string) bool {
-	if s.knowsFields(kind) {
-		return true
-	}
-	had, err := s.rdb.SIsMember(ctx, store.FieldsKey(s.id), kind).Result()
-	if err != nil {
-		s.log.WarnContext(ctx, "cannot read whether pages have their required fields", "error", err)
-		return false
-	}
-	return had
-}
-
-// note records a page with its fields, and reports whether it is the first of its kind.
-func (s *siblings) note(kind string, again bool) (first bool) {
+// noteFields records that a page of a kind has its required fields, and whether it was a retry.
+func (s *siblings) noteFields(kind string, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if again {
 		delete(s.without, kind)
 	}
-	if s.withFields[kind] {
-		return false
-	}
 	if s.withFields == nil {
 		s.withFields = map[string]bool{}
 	}
 	s.withFields[kind] = true
-	return true
 }
 
-func (s *siblings) knowsFields(kind string) bool {
+// haveFields reports whether any page of a kind had its required fields.
+func (s *siblings) haveFields(kind string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.withFields[kind]

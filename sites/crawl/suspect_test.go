@@ -133,31 +133,28 @@ func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
 	}
 }
 
-// Two processes of a job share the knowledge of pages with fields.
 func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.New(t)
 	p := &twoProxies{}
 	def := fickle(t, 5)
-	one, other := begin(t, p.service(t, rdb), "j", def, ScrapeOptions{}), begin(t, p.service(t, rdb), "j", def, ScrapeOptions{})
-	class := func(j *job, item, tries int) fetch.Class {
+	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
+	class := func(item, tries int) fetch.Class {
 		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
 		return fetch.ClassOf(err)
 	}
 	for i, step := range []struct {
-		j           *job
 		item, tries int
 		want        fetch.Class
 		rest        int // resting proxies after the step
 	}{
-		{one, 1, 0, fetch.Validate, 0}, // no sibling was read yet
-		{one, 0, 0, fetch.OK, 0},
-		{one, 1, def.Retries.Attempts, fetch.Validate, 0}, // its last try
-		{other, 1, 0, fetch.SoftBlock, 1},
-		{other, 1, 1, fetch.OK, 1}, // by the second proxy
-		{one, 4, 0, fetch.SoftBlock, 2},
+		{1, 0, fetch.Validate, 0}, // no sibling was read yet
+		{0, 0, fetch.OK, 0},
+		{1, def.Retries.Attempts, fetch.Validate, 0}, // its last try
+		{1, 0, fetch.SoftBlock, 1},
+		{1, 1, fetch.OK, 1}, // by the second proxy
+		{4, 0, fetch.SoftBlock, 2},
 	} {
-		if got := class(step.j, step.item, step.tries); got != step.want || len(p.resting) != step.rest {
+		if got := class(step.item, step.tries); got != step.want || len(p.resting) != step.rest {
 			t.Fatalf("step %d: got %s and %v at rest, want %s and %d", i, got, p.resting, step.want, step.rest)
 		}
 	}

@@ -30,7 +30,7 @@ type Counts struct {
 	// Extracted counts the valid records of the pages, including duplicates.
 	Extracted int   `json:"extracted"`
 	Bytes     int64 `json:"bytes"` // of the decompressed pages
-	// Duplicates counts detail pages with the content of another page. DuplicateExample has the addresses of such a pair.
+	// Duplicates counts detail pages whose rel=canonical is another page. DuplicateExample has the addresses of such a pair.
 	Duplicates       int    `json:"duplicates,omitempty"`
 	DuplicateExample string `json:"duplicate_example,omitempty"`
 	// Fields counts for type.field the hits of each alternative: "0" is the first, "none" means no value.
@@ -74,7 +74,7 @@ type Page struct {
 	Bytes     int
 	Outside   int           // see Counts.Outside
 	End       bool          // see Counts.Ends
-	Duplicate string        // address of a page with the same content, or ""
+	Duplicate string        // canonical address of the page, if it is another page, or ""
 	Took      time.Duration // response time; 0 without a response
 }
 

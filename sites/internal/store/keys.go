@@ -15,9 +15,6 @@ func DeepKey(job string) string { return "muster:sites:" + job + ":deep" }
 // It expires like the request.
 func WantedKey(job, of string) string { return "muster:sites:" + job + ":wanted:" + of }
 
-// FieldsKey is a set: the kinds of page that had their required fields in a job. It expires like the request.
-func FieldsKey(job string) string { return "muster:sites:" + job + ":fields" }
-
 // ResumedKey is a string that exists after a resuming job has requeued the failed pages. It expires like the request.
 func ResumedKey(run string) string { return "muster:sites:" + run + ":resumed" }
 
