@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
 )
 
 // setDeaths has every ready node of the default queue be one that n workers died with, or put back.
 func setDeaths(t *testing.T, rdb redis.UniversalClient, n int) {
 	t.Helper()
-	changed := 0
-	eachReady(t, rdb, func(list string, elements []string) {
-		for i, el := range elements {
-			node, _, _ := strings.Cut(el, "@")
-			if err := rdb.LSet(t.Context(), list, int64(i), fmt.Sprintf("%s@%d", node, n)).Err(); err != nil {
-				t.Fatal(err)
+	testutil.Eventually(t, "a node is ready", func() bool {
+		changed := 0
+		eachReady(t, rdb, func(list string, elements []string) {
+			for i, el := range elements {
+				node, _, _ := strings.Cut(el, "@")
+				if err := rdb.LSet(t.Context(), list, int64(i), fmt.Sprintf("%s@%d", node, n)).Err(); err == nil { // else a worker has taken it, and returns it
+					changed++
+				}
 			}
-			changed++
-		}
+		})
+		return changed > 0
 	})
-	if changed == 0 {
-		t.Fatal("no node is ready")
-	}
 }
 
 // eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if it contains
@@ -35,7 +36,7 @@ func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elem
 	t.Helper()
 	for _, shard := range shards(t, rdb) {
 		ring := rdb.LRange(t.Context(), shard+"ring:default", 0, -1).Val()
-		if slices.ContainsFunc(ring, func(key string) bool { return strings.Contains(key, "/") }) {
+		if slices.ContainsFunc(ring, func(key string) bool { return !strings.HasPrefix(key, "=") }) {
 			f(shard+"ring:default", ring)
 			continue
 		}
