@@ -71,7 +71,7 @@ func jobIDFlag() cli.Flag {
 
 // find returns a job.
 func (s jobScope) find(ctx context.Context, id string) (client.Job, error) {
-	j, err := s.api.Job(ctx, id)
+	j, err := client.GetJob.Call(ctx, s.api, client.JobPath{ID: id})
 	return j, noJobID(id, err)
 }
 

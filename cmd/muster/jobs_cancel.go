@@ -63,7 +63,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 			return nil
 		}
 	}
-	cancelled, err := s.api.CancelJob(ctx, id, c.Bool("cleanup"))
+	cancelled, err := client.CancelJob.Call(ctx, s.api, client.JobCancel{JobPath: client.JobPath{ID: id}, Cleanup: c.Bool("cleanup")})
 	if hasCode(err, "job_ended") { // meanwhile
 		if j, err = s.find(ctx, id); err == nil {
 			return s.notCancelled(c, j)

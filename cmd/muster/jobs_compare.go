@@ -15,7 +15,7 @@ func (s jobScope) compare(ctx context.Context, c *cli.Context, j client.Job) err
 	if err != nil {
 		return err
 	}
-	compared, err := s.api.CompareJobs(ctx, old.ID, j.ID, c.Bool("all"))
+	compared, err := client.CompareJobs.Call(ctx, s.api, client.JobComparison{JobPath: client.JobPath{ID: old.ID}, Other: j.ID, Same: c.Bool("all")})
 	if err != nil {
 		return err
 	}

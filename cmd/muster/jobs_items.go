@@ -128,7 +128,7 @@ An accepted item goes to its next stage, or is integrated by its last one.
 				if len(keys) == 1 {
 					return s.decide(ctx, c, id, keys[0], d)
 				}
-				decided, err := s.api.DecideItems(ctx, id, client.Decisions{Keys: keys, Accept: d.Accept, Reason: d.Reason})
+				decided, err := client.DecideItems.Call(ctx, s.api, client.ItemDecisions{JobPath: client.JobPath{ID: id}, Body: client.Decisions{Keys: keys, Accept: d.Accept, Reason: d.Reason}})
 				return showDone(env, c, decided, noJobID(id, err), "Decided on %d items", decided.Decided)
 			})(c)
 		},
@@ -137,7 +137,7 @@ An accepted item goes to its next stage, or is integrated by its last one.
 
 // decide decides on one item.
 func (s jobScope) decide(ctx context.Context, c *cli.Context, id, key string, d client.Decision) error {
-	it, err := s.api.DecideItem(ctx, id, key, d)
+	it, err := client.DecideItem.Call(ctx, s.api, client.ItemDecision{ItemPath: client.ItemPath{JobPath: client.JobPath{ID: id}, Key: key}, Body: d})
 	if hasCode(err, "item_not_found") || hasCode(err, "item_not_in_review") {
 		return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, err, id)
 	}

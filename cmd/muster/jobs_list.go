@@ -58,7 +58,7 @@ func jobFilter(c *cli.Context) (f client.JobFilter, err error) {
 }
 
 func (s jobScope) list(ctx context.Context, c *cli.Context, f client.JobFilter) error {
-	list, err := s.api.Jobs(ctx, f)
+	list, err := client.All(ctx, s.api, client.ListJobs, f, f.Limit)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (s jobScope) list(ctx context.Context, c *cli.Context, f client.JobFilter) 
 
 // listStuck prints the jobs without progress.
 func (s jobScope) listStuck(ctx context.Context, c *cli.Context) error {
-	list, err := s.api.StuckJobs(ctx)
+	list, err := client.All(ctx, s.api, client.ListStuckJobs, client.None{}, 0)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func note(j client.Job) string {
 func listDays(env environment, c *cli.Context) error {
 	days := c.Int("days")
 	return onJobs(env, 0, 0, func(ctx context.Context, c *cli.Context, s jobScope) error {
-		list, err := s.api.JobDays(ctx, days)
+		list, err := client.All(ctx, s.api, client.ListJobDays, client.DayFilter{Days: days}, 0)
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ version instead, which repeats all items.
 // retry gives failed items of a job new attempts, or creates its next version.
 func (s jobScope) retry(ctx context.Context, c *cli.Context, j client.Job) error {
 	if c.Bool("again") && j.Status.Terminal() {
-		next, err := s.api.RerunJob(ctx, j.ID)
+		next, err := client.RerunJob.Call(ctx, s.api, client.JobPath{ID: j.ID})
 		if err != nil {
 			return noJobID(j.ID, err)
 		}
@@ -42,7 +42,7 @@ func (s jobScope) retry(ctx context.Context, c *cli.Context, j client.Job) error
 		}
 		return s.retriedAs(ctx, c, next, 0)
 	}
-	r, err := s.api.RetryJob(ctx, j.ID, c.StringSlice("item")...)
+	r, err := client.RetryJob.Call(ctx, s.api, client.JobRetrial{JobPath: client.JobPath{ID: j.ID}, Body: &client.JobRetry{Keys: c.StringSlice("item")}})
 	if hasCode(err, "job_ended") {
 		return fmt.Errorf("retry job %s: %w: muster jobs retry %s --again", j.ID, err, j.ID)
 	}

@@ -202,7 +202,7 @@ func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j client.Job
 	}
 	result.Final = ended.Status
 	if c.Bool("json") {
-		p, err := s.api.JobProgress(ctx, j.ID)
+		p, err := client.GetJobProgress.Call(ctx, s.api, client.JobPath{ID: j.ID})
 		if err != nil {
 			return err
 		}

@@ -192,7 +192,7 @@ func stageText(st jobs.Stage, paint painter) string {
 
 // showProgress prints how far a job is, and how long the rest may take.
 func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j client.Job) error {
-	p, err := s.api.JobProgress(ctx, j.ID)
+	p, err := client.GetJobProgress.Call(ctx, s.api, client.JobPath{ID: j.ID})
 	if err != nil {
 		return noJobID(j.ID, err)
 	}

@@ -20,12 +20,11 @@ type pausable struct {
 // pausables are the kinds of muster pause and muster resume.
 var pausables = []pausable{
 	{"job", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
-		change := api.ResumeJob
+		change := client.ResumeJob
 		if pause {
-			change = api.PauseJob
+			change = client.PauseJob
 		}
-		_, err := change(ctx, id)
-		return "", noJobID(id, err)
+		return "", noJobID(id, change.Do(ctx, api, client.JobPath{ID: id}))
 	}},
 	{"agent", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
 		a, err := findAgent(ctx, api, name)

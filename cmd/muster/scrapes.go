@@ -41,7 +41,7 @@ func scrapesListCommand(env environment) *cli.Command {
 				return err
 			}
 			return onAPI(env, 0, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-				list, err := api.Scrapes(ctx, c.Args().First(), limit)
+				list, err := client.All(ctx, api, client.ListScrapes, client.ScrapeFilter{Site: c.Args().First(), Limit: limit}, limit)
 				if err != nil {
 					return err
 				}
@@ -70,11 +70,11 @@ func onScrape(env environment, fn func(context.Context, *cli.Context, apiScope, 
 
 // scrape returns the last scrape of a site, or else the scrape with an ID.
 func (s apiScope) scrape(ctx context.Context, name string) (sites.Job, error) {
-	list, err := s.api.Scrapes(ctx, name, 1)
+	list, err := client.All(ctx, s.api, client.ListScrapes, client.ScrapeFilter{Site: name, Limit: 1}, 1)
 	if err == nil && len(list) > 0 {
 		return list[0], nil
 	}
-	j, err := s.api.Scrape(ctx, name)
+	j, err := client.GetScrape.Call(ctx, s.api, client.ScrapePath{ID: name})
 	if err != nil {
 		return j, fmt.Errorf("scrape %s: %w; see muster scrapes list", cell(name, 110), err)
 	}
@@ -109,7 +109,7 @@ func (s apiScope) waitedScrape(ctx context.Context, c *cli.Context, j sites.Job)
 			return withState(ctx, context.Cause(ctx), "the scrape continues; wait for it with muster scrapes get %s --wait, or end it with muster scrapes cancel %s", id, id)
 		case <-tick.C:
 		}
-		if j, err = s.api.Scrape(ctx, id); err != nil {
+		if j, err = client.GetScrape.Call(ctx, s.api, client.ScrapePath{ID: id}); err != nil {
 			return err
 		}
 	}
@@ -142,14 +142,14 @@ running, the command starts one and waits.`,
 					return s.scrapeAgain(ctx, c, j)
 				}
 			}
-			started, err := s.api.ResumeScrape(ctx, j.ID)
+			started, err := client.ResumeScrape.Call(ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
 			if hasCode(err, "scrape_complete") {
 				return s.nothingLeft(c, client.StartedScrape{}, err)
 			}
 			if err != nil || !c.Bool("wait") {
 				return showDone(env, c, started, err, "%s", started.JobID)
 			}
-			next, err := s.api.Scrape(ctx, started.JobID)
+			next, err := client.GetScrape.Call(ctx, s.api, client.ScrapePath{ID: started.JobID})
 			if err != nil {
 				return err
 			}
@@ -184,7 +184,7 @@ func (s apiScope) scrapeAgain(ctx context.Context, c *cli.Context, j sites.Job) 
 	if scraped.JobID == "" {
 		return err
 	}
-	next, jobErr := s.api.Scrape(ctx, scraped.JobID)
+	next, jobErr := client.GetScrape.Call(ctx, s.api, client.ScrapePath{ID: scraped.JobID})
 	if jobErr != nil {
 		return errors.Join(err, jobErr)
 	}
@@ -203,7 +203,7 @@ func scrapesCancelCommand(env environment) *cli.Command {
 				if err == nil && j.Over() {
 					err = fmt.Errorf("no scrape of %s is running; the last was %s, %s", j.Site, j.ID, j.Status)
 				} else if err == nil {
-					j, err = s.api.CancelScrape(ctx, j.ID)
+					j, err = client.CancelScrape.Call(ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
 				}
 				errs = append(errs, showDone(env, c, j, err, "Scrape %s cancelled", j.ID))
 			}

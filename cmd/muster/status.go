@@ -57,7 +57,7 @@ func readStatus(ctx context.Context, c *client.Client) (s systemStatus, err erro
 	if s.Health, err = client.GetHealthReport.Call(ctx, c, client.None{}); err != nil {
 		return s, err
 	}
-	scrapes, err := c.Scrapes(ctx, "", 200)
+	scrapes, err := client.All(ctx, c, client.ListScrapes, client.ScrapeFilter{Limit: 200}, 200)
 	if err != nil {
 		return s, err
 	}
@@ -66,7 +66,7 @@ func readStatus(ctx context.Context, c *client.Client) (s systemStatus, err erro
 			s.Scrapes = append(s.Scrapes, j)
 		}
 	}
-	if s.Jobs, err = c.Jobs(ctx, client.JobFilter{Status: []string{string(jobs.Processing)}, Limit: shownRunning}); err != nil {
+	if s.Jobs, err = client.All(ctx, c, client.ListJobs, client.JobFilter{Status: []string{string(jobs.Processing)}}, shownRunning); err != nil {
 		return s, err
 	}
 	if s.Sites, err = client.All(ctx, c, client.ListSites, client.None{}, 0); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/event"
 )
 
@@ -55,7 +56,7 @@ type eventStreams struct {
 }
 
 type jobEventsInput struct {
-	JobPath
+	client.JobPath
 	EventPlace
 }
 

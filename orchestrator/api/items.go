@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 
 	"muster/jobs"
 	"muster/orchestrator/access"
@@ -42,38 +41,9 @@ func newItems(list []NewItem) []jobs.Item {
 	return out
 }
 
-type itemsInput struct {
-	JobPath
-	Status string `query:"status" enum:"pending,validating,integrated,rejected,failed,review"`
-	Cursor string `query:"cursor" maxLength:"500" doc:"next of the previous page. A page can be short or empty although others follow."`
-	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
-}
-
-type itemInput struct {
-	JobPath
-	Key string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
-}
-
-type decideInput struct {
-	JobPath
-	Key  string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
-	Body client.Decision
-}
-
-type decideAllInput struct {
-	JobPath
-	Body client.Decisions
-}
-
-type reviewsInput struct {
-	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"number of items"`
-}
-
 // addItems adds the operations on the items of jobs.
 func addItems(s *server) {
-	op := describe(s, http.MethodGet, "/v1/jobs/{id}/items", "listItems", tagItems, "List the items of a job", http.StatusNotFound)
-	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, body(func(ctx context.Context, in *itemsInput) (out client.Page[jobs.Item], err error) {
+	implement(s, client.ListItems, func(ctx context.Context, in *client.ItemFilter) (out client.Page[jobs.Item], err error) {
 		if err := s.reads(ctx, in.ID); err != nil {
 			return out, err
 		}
@@ -83,34 +53,23 @@ func addItems(s *server) {
 		}
 		page, err := s.cfg.Jobs.Items(ctx, in.ID, jobs.ItemFilter{Status: jobs.ItemStatus(in.Status), Cursor: cursor, Limit: in.Limit})
 		return client.Page[jobs.Item]{Data: orEmpty(page.Items), Next: makeCursor("items", page.Next)}, err
-	}))
-
-	op = describe(s, http.MethodGet, "/v1/jobs/{id}/items/{key}", "getItem", tagItems, "Get an item of a job", http.StatusNotFound)
-	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, body(func(ctx context.Context, in *itemInput) (out jobs.Item, err error) {
+	})
+	implement(s, client.GetItem, func(ctx context.Context, in *client.ItemPath) (out jobs.Item, err error) {
 		if err := s.reads(ctx, in.ID); err != nil {
 			return out, err
 		}
 		return s.cfg.Jobs.Item(ctx, in.ID, in.Key)
-	}))
-
-	op = describe(s, http.MethodPost, "/v1/jobs/{id}/items/{key}/decide", "decideItem", tagItems, "Accept or reject an item that waits for review",
-		http.StatusNotFound, http.StatusConflict)
-	route(s, op, maxBody, body(func(ctx context.Context, in *decideInput) (jobs.Item, error) {
+	})
+	implement(s, client.DecideItem, func(ctx context.Context, in *client.ItemDecision) (jobs.Item, error) {
 		d := jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, Patch: json.RawMessage(in.Body.Item), By: access.CallerOf(ctx).Name}
 		return s.cfg.Jobs.Decide(ctx, in.ID, in.Key, d)
-	}))
-
-	op = describe(s, http.MethodPost, "/v1/jobs/{id}/decisions", "decideItems", tagItems, "Accept or reject several items that wait for review",
-		http.StatusNotFound, http.StatusConflict)
-	op.DefaultStatus = http.StatusOK
-	route(s, op, maxBody, body(func(ctx context.Context, in *decideAllInput) (client.DecidedItems, error) {
+	})
+	implement(s, client.DecideItems, func(ctx context.Context, in *client.ItemDecisions) (client.DecidedItems, error) {
 		n, err := s.cfg.Jobs.DecideAll(ctx, in.ID, in.Body.Keys, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
 		return client.DecidedItems{Decided: n}, err
-	}))
-	op = describe(s, http.MethodGet, "/v1/reviews", "listReviews", tagItems, "List items that wait for a decision, of all jobs")
-	route(s, op, 0, body(func(ctx context.Context, in *reviewsInput) (client.Page[jobs.Item], error) {
+	})
+	implement(s, client.ListReviews, func(ctx context.Context, in *client.ReviewFilter) (client.Page[jobs.Item], error) {
 		reviews, err := s.cfg.Jobs.Reviews(ctx, in.Limit)
 		return pageOf(reviews.Items, err)
-	}))
+	})
 }

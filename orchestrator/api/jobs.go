@@ -10,7 +10,6 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/pipeline"
-	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
 )
 
@@ -34,24 +33,8 @@ func viewOf(j jobs.Job) Job {
 	return v
 }
 
-// JobPath is the path of a job.
-type JobPath struct {
-	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" patternDescription:"the id of a job, as in 0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11" doc:"id of the job" example:"0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"`
-}
-
-// jobsInput selects jobs.
-type jobsInput struct {
-	Status  []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
-	Name    string   `query:"name" maxLength:"200" doc:"name of the pipeline"`
-	Label   string   `query:"label" maxLength:"100"`
-	Context []string `query:"context,explode" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
-	Cursor  string   `query:"cursor" maxLength:"500" doc:"next of the previous page"`
-	Offset  int      `query:"offset" default:"0" minimum:"0" maximum:"10000" doc:"number of jobs to skip; use a cursor for more"`
-	Limit   int      `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"jobs of a page"`
-}
-
-// filter returns the filter of a request.
-func (in *jobsInput) filter() (jobs.Filter, error) {
+// filterOf returns the filter of a request.
+func filterOf(in *client.JobFilter) (jobs.Filter, error) {
 	f := statusFilter(in.Status)
 	f.Name, f.Label, f.Offset, f.Limit = in.Name, in.Label, in.Offset, in.Limit
 	for _, pair := range in.Context {
@@ -134,16 +117,14 @@ type unversionedStuckOutput struct {
 
 // addJobs adds the operations that read jobs.
 func addJobs(s *server) {
-	op := describe(s, http.MethodGet, "/v1/jobs", "listJobs", tagJobs, "List jobs, the newest first")
-	route(s, op, 0, body(s.listJobs))
-	op = describe(s, http.MethodGet, "/jobs", "listJobsUnversioned", tagJobs, "List jobs, the newest first")
+	implement(s, client.ListJobs, s.listJobs)
+	op := describe(s, http.MethodGet, "/jobs", "listJobsUnversioned", tagJobs, "List jobs, the newest first")
 	example(&op, http.StatusOK, JobList{Jobs: []Job{exampleJob()}, Total: 1, Limit: 50})
 	route(s, op, 0, body(s.listUnversioned))
 
-	op = describe(s, http.MethodGet, "/v1/jobs/stuck", "listStuckJobs", tagJobs, "List the jobs without progress")
-	route(s, op, 0, body(func(ctx context.Context, _ *nothing) (client.Page[jobs.Stuck], error) {
+	implement(s, client.ListStuckJobs, func(ctx context.Context, _ *client.None) (client.Page[jobs.Stuck], error) {
 		return pageOf(s.cfg.Jobs.Stuck(ctx))
-	}))
+	})
 	op = describe(s, http.MethodGet, "/jobs/stuck", "listStuckJobsUnversioned", tagJobs, "List the jobs without progress")
 	route(s, op, 0, func(ctx context.Context, _ *nothing) (*unversionedStuckOutput, error) {
 		stuck, err := s.cfg.Jobs.Stuck(ctx)
@@ -152,13 +133,11 @@ func addJobs(s *server) {
 		return out, err
 	})
 
-	op = describe(s, http.MethodGet, "/jobs/{id}", "getJob", tagJobs, "Get a job", http.StatusNotFound)
-	needs(&op, access.Viewer, access.Agent)
+	op = s.unversioned(client.GetJob.Declaration)
 	example(&op, http.StatusOK, exampleJob())
 	routeBoth(s, op, 0, s.get)
 
-	op = describe(s, http.MethodGet, "/jobs/{id}/progress", "getJobProgress", tagJobs, "Get the progress of a job, and an estimate of the remaining time", http.StatusNotFound)
-	routeBoth(s, op, 0, body(func(ctx context.Context, in *JobPath) (jobs.Progress, error) {
+	routeBoth(s, s.unversioned(client.GetJobProgress.Declaration), 0, body(func(ctx context.Context, in *client.JobPath) (jobs.Progress, error) {
 		return s.cfg.Jobs.Progress(ctx, in.ID)
 	}))
 }
@@ -177,8 +156,8 @@ func viewsOf(page jobs.Page) []Job {
 	return list
 }
 
-func (s *server) listJobs(ctx context.Context, in *jobsInput) (out client.Page[Job], err error) {
-	f, err := in.filter()
+func (s *server) listJobs(ctx context.Context, in *client.JobFilter) (out client.Page[Job], err error) {
+	f, err := filterOf(in)
 	if err != nil {
 		return out, err
 	}
@@ -198,7 +177,7 @@ func (s *server) listUnversioned(ctx context.Context, in *unversionedJobsInput) 
 	return JobList{Jobs: viewsOf(page), Total: page.Total, Limit: in.Limit, Offset: in.Offset}, err
 }
 
-func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {
+func (s *server) get(ctx context.Context, in *client.JobPath) (*jobOutput, error) {
 	if err := s.reads(ctx, in.ID); err != nil {
 		return nil, err
 	}

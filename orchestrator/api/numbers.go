@@ -8,10 +8,6 @@ import (
 	"muster/orchestrator/api/client"
 )
 
-type daysInput struct {
-	Days int `query:"days" default:"7" minimum:"1" maximum:"30" doc:"number of days, including today"`
-}
-
 type daysOutput struct {
 	Body struct {
 		Days []jobs.Day `json:"days" doc:"the newest first, in UTC"`
@@ -20,12 +16,11 @@ type daysOutput struct {
 
 // addNumbers adds the daily statistics.
 func addNumbers(s *server) {
-	op := describe(s, http.MethodGet, "/v1/jobs/daily", "listJobDays", tagJobs, "Count the jobs of each day, by status")
-	route(s, op, 0, body(func(ctx context.Context, in *daysInput) (client.Page[jobs.Day], error) {
+	implement(s, client.ListJobDays, func(ctx context.Context, in *client.DayFilter) (client.Page[jobs.Day], error) {
 		return pageOf(s.cfg.Jobs.Daily(ctx, in.Days))
-	}))
-	op = describe(s, http.MethodGet, "/stats/daily", "getDailyStatistics", tagState, "Count the jobs of each day, by status")
-	route(s, op, 0, func(ctx context.Context, in *daysInput) (*daysOutput, error) {
+	})
+	op := describe(s, http.MethodGet, "/stats/daily", "getDailyStatistics", tagState, "Count the jobs of each day, by status")
+	route(s, op, 0, func(ctx context.Context, in *client.DayFilter) (*daysOutput, error) {
 		days, err := s.cfg.Jobs.Daily(ctx, in.Days)
 		if err != nil {
 			return nil, err

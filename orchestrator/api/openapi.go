@@ -260,6 +260,12 @@ func (s *server) operationOf(d client.Declaration) huma.Operation {
 	return op
 }
 
+// unversioned returns a declared operation at its path without the version, for routeBoth.
+func (s *server) unversioned(d client.Declaration) huma.Operation {
+	d.Path = strings.TrimPrefix(d.Path, "/v1")
+	return s.operationOf(d)
+}
+
 // implement adds a declared operation.
 func implement[I, O any](s *server, o client.Operation[I, O], handle func(context.Context, *I) (O, error)) {
 	route(s, s.operationOf(o.Declaration), maxBody, body(handle))

@@ -45,6 +45,9 @@ func everything(t *testing.T) Config {
 	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
 	cfg.Check = func(context.Context) health.Report { return health.Report{Status: health.OK} }
 	cfg.Queue = func(name string) *workqueue.Queue { return workqueue.New(cfg.Client.Redis(), name, workqueue.Config{}) }
+	if _, err := cfg.Queue("default").Enqueue(t.Context(), workqueue.Item{ID: "a"}); err != nil { // a queue exists with its first item
+		t.Fatal(err)
+	}
 	agents := limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{Namespace: "muster:agents"})
 	cfg.Breakers = breaker.New(cfg.Client, limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{}), agents)
 	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis())

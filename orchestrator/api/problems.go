@@ -82,6 +82,7 @@ var serviceProblems = []httpproblem.Known{
 	{Err: webhook.ErrNoEndpoint, Status: http.StatusNotFound, Code: "webhook_not_found"},
 	{Err: webhook.ErrNoDelivery, Status: http.StatusNotFound, Code: "delivery_not_found"},
 	{Err: breaker.ErrNotFound, Status: http.StatusNotFound, Code: "breaker_not_found"},
+	{Err: workqueue.ErrNoQueue, Status: http.StatusNotFound, Code: "queue_not_found"},
 	{Err: workqueue.ErrNewer, Status: http.StatusConflict, Code: "queue_of_newer_version"},
 	{Err: workqueue.ErrFull, Status: http.StatusServiceUnavailable, Code: "unavailable"},
 	{Err: proxies.ErrNoSources, Status: http.StatusConflict, Code: "no_proxy_sources"},

@@ -256,26 +256,26 @@ func TestScrapesOverHTTP(t *testing.T) {
 		}
 		return fmt.Sprint(err)
 	}
-	first, err := c.StartScrape(ctx, client.NewScrape{Site: site, Limit: 3})
+	first, err := client.StartScrape.Call(ctx, c, client.With[client.NewScrape]{Body: client.NewScrape{Site: site, Limit: 3}})
 	if err != nil || first.JobID == "" || first.Joined {
 		t.Fatalf("got %+v, %v, want a new scrape", first, err)
 	}
-	if again, err := c.StartScrape(ctx, client.NewScrape{Site: site, Limit: 3}); err != nil || again.JobID != first.JobID || !again.Joined {
+	if again, err := client.StartScrape.Call(ctx, c, client.With[client.NewScrape]{Body: client.NewScrape{Site: site, Limit: 3}}); err != nil || again.JobID != first.JobID || !again.Joined {
 		t.Errorf("the same again: got %+v, %v, want that it joined %s", again, err, first.JobID)
 	}
-	if _, err := c.StartScrape(ctx, client.NewScrape{Site: site, Limit: 4}); code(err) != "scrape_running" {
+	if _, err := client.StartScrape.Call(ctx, c, client.With[client.NewScrape]{Body: client.NewScrape{Site: site, Limit: 4}}); code(err) != "scrape_running" {
 		t.Errorf("with another limit: got %v, want scrape_running", err)
 	}
-	if _, err := c.StartScrape(ctx, client.NewScrape{Site: "quotes.toscrape.con"}); code(err) != "not_found" {
+	if _, err := client.StartScrape.Call(ctx, c, client.With[client.NewScrape]{Body: client.NewScrape{Site: "quotes.toscrape.con"}}); code(err) != "not_found" {
 		t.Errorf("an unknown site: got %v, want not_found", err)
 	}
-	if list, err := c.Scrapes(ctx, site, 10); err != nil || len(list) != 1 || list[0].ID != first.JobID {
+	if list, err := client.All(ctx, c, client.ListScrapes, client.ScrapeFilter{Site: site}, 10); err != nil || len(list) != 1 || list[0].ID != first.JobID {
 		t.Errorf("got %+v, %v, want the scrape", list, err)
 	}
-	if j, err := c.Scrape(ctx, first.JobID); err != nil || j.Site != site {
+	if j, err := client.GetScrape.Call(ctx, c, client.ScrapePath{ID: first.JobID}); err != nil || j.Site != site {
 		t.Errorf("got %+v, %v, want the scrape", j, err)
 	}
-	if _, err := c.Scrape(ctx, "scrape_x_1"); code(err) != "job_not_found" {
+	if _, err := client.GetScrape.Call(ctx, c, client.ScrapePath{ID: "scrape_x_1"}); code(err) != "job_not_found" {
 		t.Errorf("an unknown scrape: got %v, want job_not_found", err)
 	}
 	if err := client.PauseSite.Do(ctx, c, client.SiteChange{Site: site}); err != nil {
@@ -290,10 +290,10 @@ func TestScrapesOverHTTP(t *testing.T) {
 	if err := client.PauseSite.Do(ctx, c, client.SiteChange{Site: "nowhere"}); code(err) != "not_found" {
 		t.Errorf("pause an unknown site: got %v, want not_found", err)
 	}
-	if _, err := c.CancelScrape(ctx, first.JobID); err != nil {
+	if _, err := client.CancelScrape.Call(ctx, c, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: first.JobID}}); err != nil {
 		t.Errorf("cancel: %v", err)
 	}
-	next, err := c.ResumeScrape(ctx, first.JobID)
+	next, err := client.ResumeScrape.Call(ctx, c, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: first.JobID}})
 	if err != nil || next.JobID == first.JobID {
 		t.Errorf("got %+v, %v, want a scrape that continues %s", next, err, first.JobID)
 	}

@@ -65,7 +65,7 @@ func (l *lazyWriter) Write(p []byte) (int, error) {
 }
 
 type reportInput struct {
-	JobPath
+	client.JobPath
 	Format string `query:"format" default:"json" enum:"text,json,csv" doc:"csv: the items"`
 }
 
@@ -103,7 +103,7 @@ func addDocuments(s *server) {
 	op := describe(s, http.MethodGet, "/v1/jobs/{id}/document", "getDocument", tagJobs, "Get the document of a job", http.StatusNotFound)
 	needs(&op, access.Viewer, access.Agent)
 	answersWith(&op, "The document, as an attachment", "application/octet-stream")
-	route(s, op, 0, func(ctx context.Context, in *JobPath) (*streamOutput, error) {
+	route(s, op, 0, func(ctx context.Context, in *client.JobPath) (*streamOutput, error) {
 		if err := s.reads(ctx, in.ID); err != nil {
 			return nil, err
 		}
@@ -145,25 +145,19 @@ func documentHead(d *jobs.Document) http.Header {
 	}
 }
 
-type compareInput struct {
-	JobPath
-	Other string `path:"other" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" patternDescription:"the id of a job" doc:"id of the later job"`
-	Same  bool   `query:"same" doc:"include items without differences"`
-}
-
 // addCompare adds the comparison of two jobs.
 func addCompare(s *server) {
-	op := describe(s, http.MethodGet, "/v1/jobs/{id}/compare/{other}", "compareJobs", tagJobs, "Compare the items of two jobs", http.StatusNotFound)
+	op := s.operationOf(client.CompareJobs.Declaration)
 	answersWith(&op, "The differences by item key (new, gone, changed), and the number of each", "application/json")
 	op.Responses["200"].Content["application/json"].Schema = s.api.OpenAPI().Components.Schemas.Schema(typeOf[client.Comparison](), true, "Comparison")
-	route(s, op, 0, func(_ context.Context, in *compareInput) (*streamOutput, error) {
+	route(s, op, 0, func(_ context.Context, in *client.JobComparison) (*streamOutput, error) {
 		head := http.Header{"Content-Type": {"application/json"}}
 		return s.stream(head, func(ctx context.Context, w io.Writer) error { return writeComparison(ctx, w, s.cfg.Jobs, in) }), nil
 	})
 }
 
 // writeComparison writes the differences as they come.
-func writeComparison(ctx context.Context, w io.Writer, from *jobs.Service, in *compareInput) error {
+func writeComparison(ctx context.Context, w io.Writer, from *jobs.Service, in *client.JobComparison) error {
 	counts := map[string]int64{"new": 0, "gone": 0, "changed": 0, "same": 0}
 	sep := fmt.Sprintf(`{"a":%q,"b":%q,"differences":[`, in.ID, in.Other)
 	err := from.Compare(ctx, in.ID, in.Other, func(d jobs.Difference) error {

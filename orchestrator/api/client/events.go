@@ -94,7 +94,7 @@ func (c *Client) WaitJob(ctx context.Context, id string, every time.Duration, pr
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		p, err := c.JobProgress(ctx, id)
+		p, err := GetJobProgress.Call(ctx, c, JobPath{ID: id})
 		if err != nil {
 			return Job{}, err
 		}
@@ -104,7 +104,7 @@ func (c *Client) WaitJob(ctx context.Context, id string, every time.Duration, pr
 			}
 		}
 		if p.Status.Terminal() {
-			return c.Job(ctx, id)
+			return GetJob.Call(ctx, c, JobPath{ID: id})
 		}
 		select {
 		case <-ctx.Done():

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"muster/jobs"
@@ -105,15 +104,128 @@ type JobReport struct {
 	Items []jobs.Item `json:"item_list"`
 }
 
-// JobFilter selects jobs. The zero value selects all.
-type JobFilter struct {
-	Status  []string // any of these; pending selects jobs with a pending stage
-	Name    string   // of the pipeline, site or queue
-	Label   string
-	Context []string // KEY=VALUE in the context, for keys that pipelines declare
-	Offset  int      // number of jobs to skip
-	Limit   int      // Defaults to 50.
+// JobPath is the path of a job.
+type JobPath struct {
+	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" patternDescription:"the id of a job, as in 0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11" doc:"id of the job" example:"0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"`
 }
+
+// JobFilter selects jobs.
+type JobFilter struct {
+	Status  []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
+	Name    string   `query:"name" maxLength:"200" doc:"name of the pipeline"`
+	Label   string   `query:"label" maxLength:"100"`
+	Context []string `query:"context,explode" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
+	Cursor  string   `query:"cursor" maxLength:"500" doc:"next of the previous page"`
+	Offset  int      `query:"offset" default:"0" minimum:"0" maximum:"10000" doc:"number of jobs to skip; use a cursor for more"`
+	Limit   int      `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"jobs of a page"`
+}
+
+// ItemFilter selects items of a job.
+type ItemFilter struct {
+	JobPath
+	Status string `query:"status" enum:"pending,validating,integrated,rejected,failed,review"`
+	Cursor string `query:"cursor" maxLength:"500" doc:"next of the previous page. A page can be short or empty although others follow."`
+	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+}
+
+// ItemPath is the path of an item.
+type ItemPath struct {
+	JobPath
+	Key string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
+}
+
+// ItemDecision is the input of DecideItem.
+type ItemDecision struct {
+	ItemPath
+	Body Decision
+}
+
+// ItemDecisions is the input of DecideItems.
+type ItemDecisions struct {
+	JobPath
+	Body Decisions
+}
+
+// ReviewFilter selects reviews.
+type ReviewFilter struct {
+	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"number of items"`
+}
+
+// DayFilter selects days.
+type DayFilter struct {
+	Days int `query:"days" default:"7" minimum:"1" maximum:"30" doc:"number of days, including today"`
+}
+
+// JobChange is the input of EditJob.
+type JobChange struct {
+	JobPath
+	IfMatch string `header:"If-Match" required:"true" maxLength:"40" doc:"the version that the change was made for, as in the ETag of the job" example:"\"3\""`
+	Body    JobEdit
+}
+
+// JobCancel is the input of CancelJob.
+type JobCancel struct {
+	JobPath
+	Cleanup bool `query:"cleanup" doc:"remove the document of the job too"`
+}
+
+// JobRetrial is the input of RetryJob.
+type JobRetrial struct {
+	JobPath
+	Body *JobRetry
+}
+
+// StagePath is the path of a stage of a job.
+type StagePath struct {
+	JobPath
+	Stage string `path:"stage" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"name of the stage" example:"create"`
+}
+
+// StageFail is the input of FailStage.
+type StageFail struct {
+	StagePath
+	Body struct {
+		Error string `json:"error" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"10000" doc:"why"`
+	} `nameHint:"StageFailure"`
+}
+
+// JobComparison is the input of CompareJobs.
+type JobComparison struct {
+	JobPath
+	Other string `path:"other" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" patternDescription:"the id of a job" doc:"id of the later job"`
+	Same  bool   `query:"same" doc:"include items without differences"`
+}
+
+// Operations on jobs; see also Client.CreateJob, Client.WriteJobReport and Client.Events.
+var (
+	ListJobs       = Declare[JobFilter, Page[Job]]("GET /v1/jobs", "listJobs", "jobs", "List jobs, the newest first")
+	ListStuckJobs  = Declare[None, Page[jobs.Stuck]]("GET /v1/jobs/stuck", "listStuckJobs", "jobs", "List the jobs without progress")
+	ListJobDays    = Declare[DayFilter, Page[jobs.Day]]("GET /v1/jobs/daily", "listJobDays", "jobs", "Count the jobs of each day, by status")
+	GetJob         = Declare[JobPath, Job]("GET /v1/jobs/{id}", "getJob", "jobs", "Get a job", forReaders, Fails(http.StatusNotFound))
+	GetJobProgress = Declare[JobPath, jobs.Progress]("GET /v1/jobs/{id}/progress", "getJobProgress", "jobs", "Get the progress of a job, and an estimate of the remaining time", Fails(http.StatusNotFound))
+	CompareJobs    = Declare[JobComparison, Comparison]("GET /v1/jobs/{id}/compare/{other}", "compareJobs", "jobs", "Compare the items of two jobs", Fails(http.StatusNotFound))
+
+	EditJob   = Declare[JobChange, Job]("PATCH /v1/jobs/{id}", "editJob", "jobs", "Change the priority, context or labels of a job", Fails(http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed))
+	DeleteJob = Declare[JobPath, None]("DELETE /v1/jobs/{id}", "deleteJob", "jobs", "Delete a job that has ended, with its items", ofEnded)
+	CancelJob = Declare[JobCancel, CancelledJob]("POST /v1/jobs/{id}/cancel", "cancelJob", "jobs", "Cancel a job", ofEnded, Says("Integrated items are kept."))
+	RetryJob  = Declare[JobRetrial, RetriedJob]("POST /v1/jobs/{id}/retry", "retryJob", "jobs", "Run the failed items of a job again", ofEnded,
+		Says("A completed or failed job is reopened: its finished items are kept, and its state is processing until the others finish."))
+	RerunJob = Declare[JobPath, Job]("POST /v1/jobs/{id}/rerun", "rerunJob", "jobs", "Create the next version of a job, with the same request", ofEnded, Returns(http.StatusCreated))
+	PauseJob = Declare[JobPath, Job]("POST /v1/jobs/{id}/pause", "pauseJob", "jobs", "Pause a job", ofEnded,
+		Says("No agent gets its work until it is resumed. Agents complete the assignments that they hold."))
+	ResumeJob     = Declare[JobPath, Job]("POST /v1/jobs/{id}/resume", "resumeJob", "jobs", "Resume a paused job", ofEnded)
+	CompleteStage = Declare[StagePath, Job]("POST /v1/jobs/{id}/stages/{stage}/complete", "completeStage", "jobs", "Complete a stage of a job, as an operator", ofEnded)
+	FailStage     = Declare[StageFail, Job]("POST /v1/jobs/{id}/stages/{stage}/fail", "failStage", "jobs", "Fail a stage of a job, as an operator", ofEnded)
+
+	ListItems   = Declare[ItemFilter, Page[jobs.Item]]("GET /v1/jobs/{id}/items", "listItems", "items", "List the items of a job", forReaders, Fails(http.StatusNotFound))
+	GetItem     = Declare[ItemPath, jobs.Item]("GET /v1/jobs/{id}/items/{key}", "getItem", "items", "Get an item of a job", forReaders, Fails(http.StatusNotFound))
+	DecideItem  = Declare[ItemDecision, jobs.Item]("POST /v1/jobs/{id}/items/{key}/decide", "decideItem", "items", "Accept or reject an item that waits for review", ofEnded)
+	DecideItems = Declare[ItemDecisions, DecidedItems]("POST /v1/jobs/{id}/decisions", "decideItems", "items", "Accept or reject several items that wait for review", ofEnded, Returns(http.StatusOK))
+	ListReviews = Declare[ReviewFilter, Page[jobs.Item]]("GET /v1/reviews", "listReviews", "items", "List items that wait for a decision, of all jobs")
+)
+
+// ofEnded adds the problems of a change that the state of a job may not allow.
+var ofEnded = Fails(http.StatusNotFound, http.StatusConflict)
 
 func jobPath(id string, more ...string) string {
 	path := "/v1/jobs/" + url.PathEscape(id)
@@ -184,42 +296,6 @@ func writeForm(form *multipart.Writer, fields []byte, name string, document io.R
 	return form.Close()
 }
 
-// Jobs lists jobs, the newest first.
-func (c *Client) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
-	limit := f.Limit
-	if limit <= 0 {
-		limit = 50
-	}
-	query := filled("name", f.Name, "label", f.Label, "limit", strconv.Itoa(min(limit, 1000)))
-	query["status"], query["context"] = f.Status, f.Context
-	if f.Offset != 0 {
-		query.Set("offset", strconv.Itoa(f.Offset))
-	}
-	return all[Job](ctx, c, "/v1/jobs", query, limit)
-}
-
-// StuckJobs lists the jobs without progress.
-func (c *Client) StuckJobs(ctx context.Context) ([]jobs.Stuck, error) {
-	return all[jobs.Stuck](ctx, c, "/v1/jobs/stuck", nil, 0)
-}
-
-// JobDays returns the numbers of jobs of the last days, 1 to 30, the newest first.
-func (c *Client) JobDays(ctx context.Context, days int) ([]jobs.Day, error) {
-	return all[jobs.Day](ctx, c, "/v1/jobs/daily", url.Values{"days": {strconv.Itoa(days)}}, 0)
-}
-
-// Job returns a job.
-func (c *Client) Job(ctx context.Context, id string) (j Job, err error) {
-	err = c.do(ctx, http.MethodGet, jobPath(id), nil, nil, &j)
-	return j, err
-}
-
-// JobProgress returns the progress of a job.
-func (c *Client) JobProgress(ctx context.Context, id string) (p jobs.Progress, err error) {
-	err = c.do(ctx, http.MethodGet, jobPath(id, "progress"), nil, nil, &p)
-	return p, err
-}
-
 // WriteJobReport writes the report of a job to w, as text, json or csv.
 func (c *Client) WriteJobReport(ctx context.Context, w io.Writer, id, format string) error {
 	accept := http.Header{"Accept": {map[string]string{"text": "text/plain", "csv": "text/csv"}[format]}}
@@ -234,63 +310,12 @@ func (c *Client) WriteJobReport(ctx context.Context, w io.Writer, id, format str
 	return nil
 }
 
-// CompareJobs compares the items of two jobs. same includes the items without differences.
-func (c *Client) CompareJobs(ctx context.Context, a, b string, same bool) (out Comparison, err error) {
-	query := url.Values{"same": {strconv.FormatBool(same)}}
-	err = c.do(ctx, http.MethodGet, jobPath(a, "compare", b), query, nil, &out)
-	return out, err
-}
-
-// CancelJob cancels a job. cleanup removes its document, unless another job has it.
-func (c *Client) CancelJob(ctx context.Context, id string, cleanup bool) (r CancelledJob, err error) {
-	query := url.Values{"cleanup": {strconv.FormatBool(cleanup)}}
-	err = c.do(ctx, http.MethodPost, jobPath(id, "cancel"), query, nil, &r)
-	return r, err
-}
-
-// DeleteJob deletes a job that has ended, with its items.
-func (c *Client) DeleteJob(ctx context.Context, id string) error {
-	return c.do(ctx, http.MethodDelete, jobPath(id), nil, nil, nil)
-}
-
-// RetryJob retries the failed items with keys, or all failed items. A finished job is reopened.
-func (c *Client) RetryJob(ctx context.Context, id string, keys ...string) (r RetriedJob, err error) {
-	err = c.do(ctx, http.MethodPost, jobPath(id, "retry"), nil, JobRetry{Keys: keys}, &r)
-	return r, err
-}
-
-// RerunJob creates the next version of a job, with the same request.
-func (c *Client) RerunJob(ctx context.Context, id string) (j Job, err error) {
-	err = c.do(ctx, http.MethodPost, jobPath(id, "rerun"), nil, nil, &j)
-	return j, err
-}
-
-// PauseJob pauses a job: no agent gets its work.
-func (c *Client) PauseJob(ctx context.Context, id string) (j Job, err error) {
-	err = c.do(ctx, http.MethodPost, jobPath(id, "pause"), nil, nil, &j)
-	return j, err
-}
-
-// ResumeJob resumes a paused job.
-func (c *Client) ResumeJob(ctx context.Context, id string) (j Job, err error) {
-	err = c.do(ctx, http.MethodPost, jobPath(id, "resume"), nil, nil, &j)
-	return j, err
-}
-
 // Items lists items of a job in one state, or in any when it is "", from a cursor on. next is the cursor of the rest, or "".
 func (c *Client) Items(ctx context.Context, id string, status jobs.ItemStatus, cursor string, limit int) (items []jobs.Item, next string, err error) {
-	query := url.Values{}
-	if status != "" {
-		query.Set("status", string(status))
-	}
 	items, next = []jobs.Item{}, cursor
 	for len(items) < limit { // a page may be short
-		query.Set("limit", strconv.Itoa(min(limit-len(items), 1000)))
-		if next != "" {
-			query.Set("cursor", next)
-		}
-		var page Page[jobs.Item]
-		if err := c.do(ctx, http.MethodGet, jobPath(id, "items"), query, nil, &page); err != nil {
+		page, err := ListItems.Call(ctx, c, ItemFilter{JobPath: JobPath{ID: id}, Status: string(status), Cursor: next, Limit: min(limit-len(items), 1000)})
+		if err != nil {
 			return nil, "", err
 		}
 		items = slices.Concat(items, page.Data)
@@ -299,21 +324,4 @@ func (c *Client) Items(ctx context.Context, id string, status jobs.ItemStatus, c
 		}
 	}
 	return items, next, nil
-}
-
-// Reviews lists items that wait for a decision, of all jobs.
-func (c *Client) Reviews(ctx context.Context, limit int) ([]jobs.Item, error) {
-	return all[jobs.Item](ctx, c, "/v1/reviews", url.Values{"limit": {strconv.Itoa(limit)}}, 0)
-}
-
-// DecideItem decides the review of an item.
-func (c *Client) DecideItem(ctx context.Context, id, key string, d Decision) (it jobs.Item, err error) {
-	err = c.do(ctx, http.MethodPost, jobPath(id, "items", key, "decide"), nil, d, &it)
-	return it, err
-}
-
-// DecideItems decides the review of several items.
-func (c *Client) DecideItems(ctx context.Context, id string, d Decisions) (r DecidedItems, err error) {
-	err = c.do(ctx, http.MethodPost, jobPath(id, "decisions"), nil, d, &r)
-	return r, err
 }

@@ -44,8 +44,8 @@ var (
 	GetQueue        = Declare[QueueFilter, workqueue.Stats]("GET /v1/queues/{queue}", "getQueue", "queues", "Count the items of an artifact queue", Fails(http.StatusConflict))
 	EnqueueArtifact = Declare[Enqueue, EnqueuedArtifact]("POST /v1/queues/{queue}/items", "enqueue", "queues", "Add an artifact to a queue, unless it is in the queue")
 	RetryItems      = Declare[QueueRetry, RetriedItems]("POST /v1/queues/{queue}/retry", "retryItems", "queues", "Put failed items of a queue back into it, with all their attempts")
-	PauseQueue      = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/pause", "pauseQueue", "queues", "Pause a queue: no process starts another item")
-	ResumeQueue     = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/resume", "resumeQueue", "queues", "Resume a paused queue")
+	PauseQueue      = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/pause", "pauseQueue", "queues", "Pause a queue: no process starts another item", Fails(http.StatusNotFound))
+	ResumeQueue     = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/resume", "resumeQueue", "queues", "Resume a paused queue", Fails(http.StatusNotFound))
 )
 
 // NewArtifact is an artifact to add to a queue.

@@ -1,10 +1,7 @@
 package client
 
 import (
-	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"muster/sites"
 )
@@ -23,37 +20,15 @@ type StartedScrape struct {
 	Joined bool   `json:"joined,omitempty" doc:"the same scrape was running already"`
 }
 
-// StartScrape starts a scrape, or joins the running scrape with the same site and options.
-func (c *Client) StartScrape(ctx context.Context, n NewScrape) (s StartedScrape, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/scrapes", nil, n, &s)
-	return s, err
+// ScrapeFilter selects scrapes.
+type ScrapeFilter struct {
+	Site  string `query:"site" maxLength:"100" doc:"only scrapes of this site"`
+	Limit int    `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"the newest of the last seven days"`
 }
 
-// Scrapes lists the newest scrapes of a site, or of all sites when it is "". limit is 1 to 1000.
-func (c *Client) Scrapes(ctx context.Context, site string, limit int) ([]sites.Job, error) {
-	query := url.Values{"limit": {strconv.Itoa(limit)}}
-	if site != "" {
-		query.Set("site", site)
-	}
-	return all[sites.Job](ctx, c, "/v1/scrapes", query, limit)
-}
-
-// Scrape returns a scrape.
-func (c *Client) Scrape(ctx context.Context, id string) (j sites.Job, err error) {
-	err = c.do(ctx, http.MethodGet, "/v1/scrapes/"+url.PathEscape(id), nil, nil, &j)
-	return j, err
-}
-
-// CancelScrape cancels a scrape. Records that it has found are written.
-func (c *Client) CancelScrape(ctx context.Context, id string) (j sites.Job, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/scrapes/"+url.PathEscape(id)+"/cancel", nil, nil, &j)
-	return j, err
-}
-
-// ResumeScrape starts a scrape that fetches the pages that failed or were not fetched in an ended one.
-func (c *Client) ResumeScrape(ctx context.Context, id string) (s StartedScrape, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/scrapes/"+url.PathEscape(id)+"/resume", nil, nil, &s)
-	return s, err
+// ScrapePath is the path of a scrape.
+type ScrapePath struct {
+	ID string `path:"id" maxLength:"200" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the id of a scrape" doc:"id of the scrape" example:"scrape_shop_1f0e6b1c"`
 }
 
 // SiteChange is the input of PauseSite and ResumeSite.
@@ -62,8 +37,22 @@ type SiteChange struct {
 	Body *struct{} `nameHint:"SiteChange"`
 }
 
-// Operations on sites.
+// ScrapeChange is the input of CancelScrape and ResumeScrape.
+type ScrapeChange struct {
+	ScrapePath
+	Body *struct{} `nameHint:"ScrapeChange"`
+}
+
+// Operations on sites and their scrapes.
 var (
+	StartScrape = Declare[With[NewScrape], StartedScrape]("POST /v1/scrapes", "startScrape", "sites", "Start a scrape of a site", Fails(http.StatusNotFound, http.StatusConflict),
+		Returns(http.StatusAccepted), Says("While the same scrape of the site is running, it is returned instead. One with other options is a 409."))
+	ListScrapes  = Declare[ScrapeFilter, Page[sites.Job]]("GET /v1/scrapes", "listScrapes", "sites", "List scrapes, the newest first")
+	GetScrape    = Declare[ScrapePath, sites.Job]("GET /v1/scrapes/{id}", "getScrape", "sites", "Get a scrape", Fails(http.StatusNotFound))
+	CancelScrape = Declare[ScrapeChange, sites.Job]("POST /v1/scrapes/{id}/cancel", "cancelScrape", "sites", "Cancel a scrape", Fails(http.StatusNotFound, http.StatusConflict))
+	ResumeScrape = Declare[ScrapeChange, StartedScrape]("POST /v1/scrapes/{id}/resume", "resumeScrape", "sites", "Start a scrape that continues an ended one", Fails(http.StatusNotFound, http.StatusConflict),
+		Returns(http.StatusAccepted), Says("It fetches the pages that failed or were not fetched, and adds records to the same files."))
+
 	ListSites  = Declare[None, Page[sites.State]]("GET /v1/sites", "listSites", "sites", "List the sites")
 	PauseSite  = Declare[SiteChange, None]("POST /v1/sites/{site}/pause", "pauseSite", "sites", "Stop fetching pages of a site, in all processes", Fails(http.StatusNotFound))
 	ResumeSite = Declare[SiteChange, None]("POST /v1/sites/{site}/resume", "resumeSite", "sites", "Fetch pages of a paused site again", Fails(http.StatusNotFound))
