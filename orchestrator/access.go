@@ -21,8 +21,7 @@ func Guarded(s *System) (api.Config, error) {
 			return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
 		}
 	}
-	keys := access.NewKeys(client.Redis())
-	gate, err := access.NewGate(cfg.Keys, keys, tokens)
+	gate, err := access.NewGate(cfg.Keys, s.Keys, tokens)
 	if err != nil {
 		return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
 	}
@@ -33,7 +32,7 @@ func Guarded(s *System) (api.Config, error) {
 	return api.Config{
 		Client: client, Listen: cfg.Listen, HostsNow: func() []string { return s.cfg().API.Hosts }, Write: !cfg.ReadOnly, Logger: logger,
 		Gate: gate, Rate: cfg.Rate, Burst: cfg.Burst, Origins: cfg.CORS,
-		Keys: keys, Audit: access.NewAudit(client.Redis()),
+		Keys: s.Keys, Audit: s.Audit,
 	}, nil
 }
 

@@ -1,8 +1,6 @@
 package redisd
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,21 +46,4 @@ func TestEmbeddedExpiresKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	testutil.Eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
-}
-
-// Earlier versions saved the data of the built-in Redis. A warning reports that these jobs do not continue.
-func TestSnapshotOfAnEarlierVersionIsReported(t *testing.T) {
-	t.Parallel()
-	eachOwn(t, func(t *testing.T, cfg Config) {
-		file := filepath.Join(cfg.folder().redisDir(), "embedded.snapshot")
-		write(t, file, "saved", 0o600)
-		s := start(t, cfg)
-		wantWarning(t, s, file, "earlier version", "remove the file")
-		if text, err := os.ReadFile(file); err != nil || string(text) != "saved" {
-			t.Errorf("got %q, %v; want the file unchanged", text, err)
-		}
-		if n := client(t, s.URL()).DBSize(t.Context()).Val(); n != 0 {
-			t.Errorf("got %d keys, want none", n)
-		}
-	})
 }

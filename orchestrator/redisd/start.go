@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -149,9 +148,6 @@ func (s *Server) startOwn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if saved := filepath.Join(s.cfg.folder().redisDir(), "embedded.snapshot"); exists(saved) {
-		s.warnings = append(s.warnings, fmt.Sprintf("%s contains jobs of the built-in Redis of an earlier version, which this version cannot read; start those jobs again and remove the file", saved))
-	}
 	if s.cfg.Mode != Embedded {
 		path, err := findServer(s.cfg.Server)
 		if err == nil {
@@ -179,9 +175,4 @@ func (s *Server) startEmbedded(port int, password string) error {
 		s.warnings = append(s.warnings, "the data directory contains files of a redis-server, which mode embedded does not use")
 	}
 	return s.cfg.folder().rememberPort(port)
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
