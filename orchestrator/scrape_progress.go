@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -15,17 +14,15 @@ import (
 func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 	through := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
 	rate := float64(done) / max(took.Seconds(), 0.1)
-	p := monitor.Progress{Done: through, Total: j.Pages.Total, Unit: "pages", State: map[string]string{
+	p := monitor.Progress{Done: through, Total: j.Pages.Total, Unit: "pages"}
+	state := map[string]string{
 		sites.JobPaused: "paused", sites.JobBlocked: "waits: " + j.Trouble, sites.JobWaiting: "waits for a worker",
-	}[j.Status], Numbers: map[string]float64{
-		"ok": float64(j.Pages.Done), "skipped": float64(j.Pages.Skipped), "errors": float64(j.Pages.Error), "queued": float64(j.Pages.Open()),
-		"delayed": float64(j.Pages.Delayed), "records": float64(written(j)), "rate": math.Round(rate*10) / 10,
-	}}
+	}[j.Status]
 	if len(j.WaitsFor) > 0 {
-		p.State = "waits for " + strings.Join(j.WaitsFor, ", ")
+		state = "waits for " + strings.Join(j.WaitsFor, ", ")
 	}
-	if p.State == "" && j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open() {
-		p.State = "backs off"
+	if state == "" && j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open() {
+		state = "backs off"
 	}
 	p.Brief = fmt.Sprintf("%d ok %d err %d q %d rec %.1f/s", j.Pages.Done, j.Pages.Error, j.Pages.Open(), written(j), rate)
 	p.Note = fmt.Sprintf("%d ok, %d errors, %d queued", j.Pages.Done, j.Pages.Error, j.Pages.Open())
@@ -39,11 +36,10 @@ func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 			d := time.Duration(eta).Round(time.Second)
 			p.Note += fmt.Sprintf(", %s left", d)
 			p.Brief += fmt.Sprintf(" %s", d)
-			p.Numbers["eta"] = d.Seconds()
 		}
 	}
-	if p.State != "" {
-		p.Note, p.Brief = p.State+", "+p.Note, p.State+" "+p.Brief
+	if state != "" {
+		p.Note, p.Brief = state+", "+p.Note, state+" "+p.Brief
 	}
 	return p
 }

@@ -84,18 +84,13 @@ func trackName(j client.Job) string {
 func trackOf(p jobs.Progress) monitor.Progress {
 	n := p.Items
 	out := monitor.Progress{
-		Done: n.Processed(), Total: n.Total, Unit: "items", State: p.Waiting,
+		Done: n.Processed(), Total: n.Total, Unit: "items",
 		Note: fmt.Sprintf("Progress: %.1f%% | Integrated: %d | Pending: %d | Rejected: %d", p.Percent, n.Integrated, n.Pending, n.Rejected),
-		Numbers: map[string]float64{
-			"integrated": float64(n.Integrated), "pending": float64(n.Pending), "validating": float64(n.Validating),
-			"rejected": float64(n.Rejected), "failed": float64(n.Failed), "review": float64(n.Review), "percent": p.Percent,
-		},
 	}
 	if n.Failed > 0 {
 		out.Note += fmt.Sprintf(" | Failed: %d", n.Failed)
 	}
 	if p.ETASeconds != nil {
-		out.Numbers["eta"] = *p.ETASeconds
 		out.Note += ", " + lasted(*p.ETASeconds) + " left"
 	}
 	if p.Waiting != "" {

@@ -103,7 +103,7 @@ func (s apiScope) waitedScrape(ctx context.Context, c *cli.Context, j sites.Job)
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()
 	for id := j.ID; !j.Over(); {
-		track.Update(monitor.Progress{Done: pagesDone(j), Total: j.Pages.Total, Unit: "pages", State: statusOf(j)})
+		track.Update(monitor.Progress{Done: pagesDone(j), Total: j.Pages.Total, Unit: "pages", Note: statusOf(j)})
 		select {
 		case <-ctx.Done():
 			return withState(ctx, context.Cause(ctx), "the scrape continues; wait for it with muster scrapes get %s --wait, or end it with muster scrapes cancel %s", id, id)

@@ -156,7 +156,7 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 
 // progressFlag is for commands that show their progress.
 func progressFlag() cli.Flag {
-	return &cli.StringFlag{Name: "progress", Usage: "show progress as `FORMAT`: auto, bars, lines, json or none", Value: string(monitor.Auto)}
+	return &cli.StringFlag{Name: "progress", Usage: "show progress as `FORMAT`: auto, bars, lines or none", Value: string(monitor.Auto)}
 }
 
 // newDisplay returns the display that the progress flag asks for, on standard error. Of

@@ -1,4 +1,4 @@
-// Package monitor displays the progress of jobs: bars on a terminal, lines in a log, or JSON events for another program.
+// Package monitor displays the progress of jobs: bars on a terminal, or lines in a log.
 //
 // A Display owns one output. Each job has a Track: call Update whenever its progress changes, and Done or Fail once. The
 // Display limits the output rate.
@@ -22,12 +22,11 @@ const (
 	Auto  Format = "auto"
 	Bars  Format = "bars"
 	Lines Format = "lines"
-	JSON  Format = "json"
 	None  Format = "none"
 )
 
 // Formats lists the formats that ParseFormat accepts.
-var Formats = []Format{Auto, Bars, Lines, JSON, None}
+var Formats = []Format{Auto, Bars, Lines, None}
 
 // ParseFormat returns the format called s.
 func ParseFormat(s string) (Format, error) {
@@ -46,10 +45,6 @@ type Progress struct {
 	Unit  string // plural name of the unit: "chunks", "pages"
 	Note  string // additional information: "37 alive", "2 errors"
 	Brief string // shorter Note for narrow terminals; default: Note
-
-	// State and Numbers are the machine-readable content of Note. Optional.
-	State   string
-	Numbers map[string]float64
 }
 
 // Percent returns the finished percentage, 0 while the total is unknown.
@@ -90,8 +85,6 @@ func New(w io.Writer, format Format) *Display {
 	switch format {
 	case Bars:
 		d.painter = newBars(w)
-	case JSON:
-		d.painter = newEvents(w)
 	case None:
 		d.painter = nothing{w}
 	default:
