@@ -39,6 +39,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 		intake.Go(func() error { return pool.Run(running) })
 	}
 	intake.Go(func() error { o.Proxies.Keep(running); return nil })
+	intake.Go(func() error { o.logEvents(running); return nil })
 	intake.Go(func() error { return o.Jobs.Run(running) })
 	intake.Go(func() error { return o.Agents.Run(running) })
 	intake.Go(func() error { return o.Webhooks.Run(running) })

@@ -1,7 +1,9 @@
 package orchestrator
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -129,5 +131,33 @@ func TestBreakerChangesAreEvents(t *testing.T) {
 		if !slices.Contains(event.Types, e.Type) {
 			t.Errorf("no webhook can subscribe to %s", e.Type)
 		}
+	}
+}
+
+// The log of an orchestrator has the events of all processes: problems as warnings, with the reason.
+func TestOrchestratorLogsEvents(t *testing.T) {
+	t.Parallel()
+	var book logbook
+	err := Run(t.Context(), settings(t), Options{Logger: slog.New(slog.NewTextHandler(&book, nil))}, func(ctx context.Context, o *Orchestrator) error {
+		ctx, stop := context.WithCancel(ctx)
+		var logging sync.WaitGroup
+		logging.Go(func() { o.logEvents(ctx) })
+		events := otherEvents{o.Events, o.opts.Logger}
+		n := 0
+		testutil.Eventually(t, "both events are logged", func() bool { // events before the first read are not
+			n++ // a scrape has each event once
+			h := report.Health{Site: "shop.example", JobID: fmt.Sprint("scrape-", n), Outcome: report.StatusComplete, Status: report.Critical, Records: 3, Alerts: []string{"errors 17 %"}}
+			if err := events.siteJudged(ctx, h, report.Healthy); err != nil {
+				t.Error(err)
+			}
+			text := book.String()
+			return strings.Contains(text, "level=INFO msg=scrape.completed") && strings.Contains(text, "level=WARN msg=site.unhealthy")
+		})
+		stop()
+		logging.Wait()
+		return nil
+	})
+	if want := `site=shop.example outcome=COMPLETE status=critical records=3 alerts="[errors 17 %]"`; err != nil || !strings.Contains(book.String(), want) {
+		t.Errorf("got %v and\n%s\nwant %s", err, book.String(), want)
 	}
 }

@@ -20,10 +20,12 @@ func jobsItemsCommand(env environment) *cli.Command {
 		Description: `Items of two jobs are the same when they have the same key.
 
     muster jobs items JOB --state review
+    muster jobs items JOB --item req-17
     muster jobs items NEW --compare OLD
     muster jobs items JOB --json | jq '.data[].text'`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "state", Aliases: []string{"status"}, Usage: "only items in `STATE`: pending, validating, integrated, rejected, failed or review"},
+			&cli.StringFlag{Name: "item", Usage: "show all fields of the item `KEY`: its text, state, last error and attempts"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 100},
 			&cli.StringFlag{Name: "cursor", Usage: "continue after a page: `NEXT` of its JSON"},
 			&cli.StringFlag{Name: "compare", Usage: "show the differences to the items of `JOB`"},
@@ -36,6 +38,16 @@ func jobsItemsCommand(env environment) *cli.Command {
 				return err
 			}
 			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
+				if key := c.String("item"); key != "" {
+					it, err := client.GetItem.Call(ctx, s.api, client.ItemPath{JobPath: client.JobPath{ID: j.ID}, Key: key})
+					switch {
+					case err != nil:
+						return err
+					case c.Bool("json"):
+						return printJSON(env.stdout, it)
+					}
+					return printFields(env.stdout, it)
+				}
 				if c.IsSet("compare") {
 					return s.compare(ctx, c, j)
 				}

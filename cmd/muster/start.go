@@ -64,6 +64,9 @@ incomplete or lost data, as with muster scrape --wait.`,
 			return withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if !c.Bool("once") {
 					if env.terminal() {
+						if loaded.Workers.Processes > 0 {
+							fmt.Fprintf(display, "log of the worker processes: %s\n", loaded.WorkerLog())
+						}
 						fmt.Fprintf(display, "redis: %s\nrunning; press Ctrl-C to finish running tasks and stop\n", o.Redis().Guarantee())
 					}
 					return withState(ctx, o.Serve(ctx), "%s", workState(o))
