@@ -33,7 +33,7 @@ first. An assignment counts in the hour in which it ended.
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "only agents of `ROLE`"},
 					&cli.IntFlag{Name: "hours", Usage: fmt.Sprintf("show their work in the last `N` hours instead, up to %d", agent.MaxHours)},
-					serverFlag(), watchFlag(), jsonFlag(),
+					serverFlag(), jsonFlag(),
 				},
 				Action: onAPI(env, 0, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 					return listAgents(ctx, c, env, api)

@@ -156,7 +156,9 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 		}
 		name = strings.TrimLeft(name, "-")
 		err = fmt.Errorf("no flag --%s", name)
-		if near := nearest.Word(name, names); near != "" {
+		if name == "watch" {
+			hint = "; use watch(1), as in watch muster jobs list, or muster status --watch"
+		} else if near := nearest.Word(name, names); near != "" {
 			hint = fmt.Sprintf(", did you mean --%s?", near)
 		}
 	}

@@ -23,7 +23,7 @@ requests of commands. The work of agents is in the events of jobs instead. Muste
 			&cli.StringFlag{Name: "caller", Usage: "only changes by `NAME`, or by the id of a key"},
 			&cli.DurationFlag{Name: "since", Usage: "only changes of the last `D`, as in 24h"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 100000", Value: 50},
-			serverFlag(), watchFlag(), jsonFlag(),
+			serverFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			limit, err := within(c, "limit", 1, 100_000)

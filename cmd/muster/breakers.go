@@ -24,7 +24,7 @@ host:NAME for a host of the work queue, agent:ID for an agent with a URL.`,
 				Name:        "list",
 				Usage:       "list the breakers that are not closed",
 				Description: "TRIALS and BLOCKED count the requests since it opened that were allowed and not.",
-				Flags:       []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 					list, err := client.All(ctx, api, client.ListBreakers, client.None{}, 0)
 					if err != nil {

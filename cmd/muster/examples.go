@@ -23,7 +23,7 @@ var examples = map[string]string{
 	"sites try":   "muster sites try https://shop.example/lamps h3\nmuster sites try page.html --each .product h3 '{css: .price, type: price}'",
 
 	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
-	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --stats --watch\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
+	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --stats\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
 	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'\nmuster proxies check --add http://198.51.100.7:8080",
 	"proxies delete":  "muster proxies delete 198.51.100.7",
 	"proxies unban":   "muster proxies unban 198.51.100.7:8080",
@@ -34,7 +34,7 @@ var examples = map[string]string{
 	"queue enqueue":      "muster queue enqueue doi:10.1/x '{\"url\": \"https://example.org/x.pdf\"}'",
 	"queue import":       "muster queue import artifacts.jsonl --queue papers",
 	"queue run":          "muster queue run --drain --workers 8",
-	"queue stats":        "muster queue stats --watch",
+	"queue stats":        "muster queue stats\nwatch muster queue stats",
 	"queue retry-failed": "muster queue retry-failed --dry-run\nmuster queue retry-failed --max-attempts 5",
 
 	"judge":     "muster judge --listen 0.0.0.0:8088",
@@ -43,7 +43,7 @@ var examples = map[string]string{
 	"health":    "muster health\nmuster health --url http://localhost:8000/health",
 
 	"workflows list":    "muster workflows list --state failure --since 1h\nmuster workflows list --label book=owls",
-	"workflows get":     "muster workflows get ID --watch\nmuster workflows get ID --result | jq .",
+	"workflows get":     "muster workflows get ID\nmuster workflows get ID --result | jq .",
 	"workflows send":    "muster workflows send mail.send '{\"to\": \"ops\"}'\nmuster workflows send report.build '\"2027-01\"' --wait --timeout 5m",
 	"workflows cancel":  "muster workflows cancel ID\nmuster workflows cancel --all --name import",
 	"workflows retry":   "muster workflows retry ID --input '2={\"amount\": 100}'\nmuster workflows retry --all --name import --since 24h",
@@ -51,14 +51,14 @@ var examples = map[string]string{
 	"tasks list":        "muster tasks list --state open --task article.review\nmuster tasks list --stats --since 24h --step hour",
 	"tasks complete":    "muster tasks complete WORKFLOW NODE --result '{\"approved\": true}'\nmuster tasks complete WORKFLOW NODE --error 'not approved' --permanent",
 	"workers list":      "muster workers list --timeout 5s\nmuster workers list --tasks",
-	"queues list":       "muster queues list --watch",
+	"queues list":       "muster queues list",
 	"schedules list":    "muster schedules list",
 	"schedules trigger": "muster schedules trigger nightly\nmuster schedules trigger nightly --from 2027-01-01T00:00:00Z",
 	"schedules delete":  "muster schedules delete nightly",
 	"workflows delete":  "muster workflows delete ID",
 
 	"config":         "muster config | grep '^sites'\nmuster config --check muster.yaml",
-	"breakers list":  "muster breakers list --watch",
+	"breakers list":  "muster breakers list",
 	"breakers reset": "muster breakers reset shop.example\nmuster breakers reset --all",
 }
 

@@ -30,7 +30,7 @@ func healthCommand(env environment) *cli.Command {
 		Usage: "check Redis, workers, agents and the proxy pool; exit 1 if one has failed",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "url", Usage: "only check that `URL` returns 200, as in http://localhost:8000/health"},
-			serverFlag(), watchFlag(), jsonFlag(),
+			serverFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.IsSet("url") {

@@ -30,7 +30,7 @@ func jobsItemsCommand(env environment) *cli.Command {
 			&cli.StringFlag{Name: "cursor", Usage: "continue after a page: `NEXT` of its JSON"},
 			&cli.StringFlag{Name: "compare", Usage: "show the differences to the items of `JOB`"},
 			&cli.BoolFlag{Name: "all", Usage: "with --compare, show the items that are the same too"},
-			jobIDFlag(), serverFlag(), watchFlag(), jsonFlag(),
+			jobIDFlag(), serverFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			limit, err := within(c, "limit", 1, 1000)

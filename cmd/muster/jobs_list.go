@@ -30,7 +30,7 @@ job gives the reason. --stats counts the jobs of the last days.
 			&cli.BoolFlag{Name: "stuck", Usage: "show jobs without progress, and the reason"},
 			&cli.BoolFlag{Name: "stats", Usage: "show daily statistics"},
 			&cli.IntFlag{Name: "days", Usage: "with --stats, include the last `N` days, from 1 to 30", Value: 7},
-			serverFlag(), watchFlag(), jsonFlag(),
+			serverFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("stats") {

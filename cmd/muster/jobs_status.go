@@ -36,7 +36,7 @@ A job without progress for its time stuck_after ends the wait; it is not cancell
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended"},
 			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, give up after `D`", DefaultText: "never"},
 			&cli.StringFlag{Name: "fail-on", Value: "failed", Usage: "with --wait, exit 1 on `WHAT`: failed for failed items, never to ignore them"},
-			jobIDFlag(), serverFlag(), watchFlag(), jsonFlag(),
+			jobIDFlag(), serverFlag(), jsonFlag(),
 		},
 		Action: forWait(onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 			if c.Bool("wait") {

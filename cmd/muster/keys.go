@@ -44,7 +44,7 @@ shown again.
 			},
 			{
 				Name: "list", Usage: "list all keys, including revoked and expired ones",
-				Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Flags: []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 					list, err := client.All(ctx, api, client.ListKeys, client.None{}, 0)
 					if err != nil {

@@ -40,7 +40,7 @@ Made by ` + "`go generate ./cmd/muster`" + ` from the help of the program: ` + "
 
 Results are on standard output, all else is on standard error. On a terminal tables are cut to its width, states have colours unless ` + "`NO_COLOR`" + ` is set, and the log has warnings only. In a file or a pipe nothing is cut and nothing has colours.
 
-Three options are the same in all commands that have them, and are described only here. ` + "`--server URL`" + ` calls the orchestrator at a URL with the key in ` + "`MUSTER_API_KEY`" + `. ` + "`--json`" + ` prints the response of the [HTTP API](api.md). ` + "`--watch`" + ` prints again every 2 seconds until Ctrl-C: on a terminal it replaces the previous output, elsewhere an empty line separates the outputs, and with ` + "`--json`" + ` each output is one line.
+Two options are the same in all commands that have them, and are described only here. ` + "`--server URL`" + ` calls the orchestrator at a URL with the key in ` + "`MUSTER_API_KEY`" + `. ` + "`--json`" + ` prints the response of the [HTTP API](api.md).
 `)
 	add := func(path, usage string, about any) {
 		help := new(strings.Builder)
@@ -53,7 +53,7 @@ Three options are the same in all commands that have them, and are described onl
 	add("muster", app.Usage, app)
 	leaves(func(path string, c *cli.Command) {
 		c.HelpName, c.Flags = path, slices.DeleteFunc(c.Flags, func(f cli.Flag) bool {
-			return isGlobal(f) || slices.Contains([]string{"server", "json", "watch"}, f.Names()[0]) // the page describes them above
+			return isGlobal(f) || slices.Contains([]string{"server", "json"}, f.Names()[0]) // the page describes them above
 		})
 		add(path, c.Usage, c)
 	})

@@ -29,7 +29,7 @@ func pipelinesCommand(env environment) *cli.Command {
 				Description: `Errors in definitions are listed with file:line:column.
 
     muster pipelines list`,
-				Flags:  append(flagsOf(pipelinesSetting), watchFlag(), jsonFlag()),
+				Flags:  append(flagsOf(pipelinesSetting), jsonFlag()),
 				Action: withPipelines(env, 0, 0, listPipelines),
 			},
 			{

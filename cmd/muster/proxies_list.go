@@ -50,7 +50,7 @@ without a usable proxy for three refreshes is DRY: it costs probes and finds not
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`"},
 			&cli.BoolFlag{Name: "stats", Usage: "print statistics of the pool instead"},
 			&cli.BoolFlag{Name: "sources", Usage: "list the sources and their yield instead"},
-			serverFlag(), watchFlag(), jsonFlag(),
+			serverFlag(), jsonFlag(),
 		},
 		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 			switch {

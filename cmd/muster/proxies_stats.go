@@ -17,7 +17,7 @@ import (
 // countCommand is proxies list --stats by another name.
 func countCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "count", Hidden: true, Usage: "print statistics of the pool", Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+		Name: "count", Hidden: true, Usage: "print statistics of the pool", Flags: []cli.Flag{serverFlag(), jsonFlag()},
 		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error { return showPool(ctx, env, c, api) }),
 	}
 }

@@ -66,7 +66,7 @@ reload the limits.`,
 				Name: "stats",
 				Flags: common(
 					&cli.StringFlag{Name: "format", Usage: "print a `FORMAT`: table or json", Value: "table"},
-					serverFlag(), watchFlag(),
+					serverFlag(),
 					&cli.BoolFlag{Name: "verify", Usage: "recount every item, and fail if the counters are wrong"}),
 				Usage:  "count the items by state",
 				Action: queueStats(env),

@@ -354,9 +354,9 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 	}
 }
 
-// Without a terminal a watch prints a paragraph or a line at each interval,
+// Without a terminal muster status --watch prints a paragraph or a line at each interval,
 // without colours, until it is interrupted.
-func TestStatsAreWatched(t *testing.T) {
+func TestStatusIsWatched(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)
 	c.environ = append(c.environ, "NO_COLOR=1")
@@ -366,10 +366,10 @@ func TestStatsAreWatched(t *testing.T) {
 		args   []string
 		answer string
 	}{
-		{os.Interrupt, nil, "Queue Statistics: default\n"},
-		{syscall.SIGTERM, []string{"--json"}, `"queued":1`},
+		{os.Interrupt, nil, "PART  "},
+		{syscall.SIGTERM, []string{"--json"}, `"breakers":`},
 	} {
-		cmd, out := c.start(append([]string{"queue", "stats", "--watch"}, r.args...)...)
+		cmd, out := c.start(append([]string{"status", "--watch"}, r.args...)...)
 		began := time.Now()
 		testutil.Eventually(t, "three responses", func() bool { return strings.Count(out.String(), r.answer) >= 3 })
 		if err := cmd.Process.Signal(r.sig); err != nil {

@@ -34,7 +34,7 @@ func scrapesCommand(env environment) *cli.Command {
 func scrapesListCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "list", Usage: "list scrapes, newest first: all, or those of a site", ArgsUsage: "[SITE]",
-		Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50}, serverFlag(), watchFlag(), jsonFlag()},
+		Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50}, serverFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
 			limit, err := within(c, "limit", 1, 1000)
 			if err != nil {
@@ -86,7 +86,7 @@ func scrapesGetCommand(env environment) *cli.Command {
 		Name: "get", Usage: "show the pages of a scrape, and its report once it has ended", ArgsUsage: "SCRAPE|SITE",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended; exit 1 unless it is COMPLETE"},
-			serverFlag(), watchFlag(), jsonFlag(),
+			serverFlag(), jsonFlag(),
 		},
 		Action: onScrape(env, func(ctx context.Context, c *cli.Context, s apiScope, j sites.Job) error {
 			if c.Bool("wait") {

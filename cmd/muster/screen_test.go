@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/urfave/cli/v2"
-
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 )
@@ -90,27 +88,6 @@ func TestWatchedPagesFitTheTerminal(t *testing.T) {
 	}
 	if got, want := out.String(), "\x1b[2J\x1b[Hone\x1b[K\n\x1b[J\x1b[Htwo\x1b[K\n\x1b[J"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// Each command that lists things can be watched.
-func TestListsCanBeWatched(t *testing.T) {
-	t.Parallel()
-	lists := 0
-	var walk func(path string, list []*cli.Command)
-	walk = func(path string, list []*cli.Command) {
-		for _, c := range list {
-			if names := flagNames(c.Flags); c.Name == "list" {
-				if lists++; !strings.Contains(strings.Join(names, " "), "watch") {
-					t.Errorf("%s %s has no --watch; add watchFlag()", path, c.Name)
-				}
-			}
-			walk(path+" "+c.Name, c.Subcommands)
-		}
-	}
-	walk("muster", commands(environment{}))
-	if lists < 8 {
-		t.Errorf("saw %d lists", lists)
 	}
 }
 

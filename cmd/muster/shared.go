@@ -28,11 +28,6 @@ func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
 // watchEvery is how often a list that is watched is printed.
 const watchEvery = 2 * time.Second
 
-// watchFlag is the flag of commands whose output changes: lists and states.
-func watchFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "watch", Usage: "print again every 2 seconds, until Ctrl-C"}
-}
-
 // watch runs action at an interval until it fails without output or the context is done. On a
 // terminal each output replaces the previous one; elsewhere an empty line separates
 // them, or with --json each is one line.

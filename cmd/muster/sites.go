@@ -37,7 +37,7 @@ func sitesListCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list the sites, or with --health compare the last scrape of each with the seven days before",
-		Flags: append(flagsOf(sitesSetting), &cli.BoolFlag{Name: "health", Usage: "show the health of each site that was scraped"}, serverFlag(), watchFlag(), jsonFlag()),
+		Flags: append(flagsOf(sitesSetting), &cli.BoolFlag{Name: "health", Usage: "show the health of each site that was scraped"}, serverFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if c.Bool("health") {
 				return listHealth(env)(c)

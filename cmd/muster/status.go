@@ -25,7 +25,7 @@ func statusCommand(env environment) *cli.Command {
 scrapes list, jobs list, sites list, proxies list and breakers list.
 
     muster status --watch`,
-		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+		Flags: []cli.Flag{serverFlag(), &cli.BoolFlag{Name: "watch", Usage: "print again every 2 seconds, until Ctrl-C; with --json one line at a time"}, jsonFlag()},
 		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 			s, err := readStatus(ctx, api)
 			if err != nil {

@@ -16,7 +16,7 @@ var instead = map[string]string{
 	"reload":   "send SIGHUP to muster start, or change its files",
 	"restart":  "stop muster start with Ctrl-C or SIGTERM and start it again; no work is lost",
 	"run":      "use muster start",
-	"schedule": "use muster sites list for the schedules of sites, and muster schedules for those of workflows",
+	"schedule": "use muster sites list for the schedules of sites, and muster schedules list for those of workflows",
 	"serve":    "use muster start",
 	"stop":     "stop muster start with Ctrl-C or SIGTERM",
 }

@@ -35,7 +35,7 @@ func tasksCommand(env environment) *cli.Command {
 					&cli.StringFlag{Name: "queue", Usage: "with --stats, only outcomes of tasks in `QUEUE`"},
 					&cli.DurationFlag{Name: "since", Usage: "with --stats, outcomes of the last `D`", Value: time.Hour},
 					&cli.StringFlag{Name: "step", Usage: "with --stats, count by `STEP`: minute or hour", Value: "minute"},
-					serverFlag(), watchFlag(), jsonFlag(),
+					serverFlag(), jsonFlag(),
 				},
 				Action: func(c *cli.Context) error {
 					if c.Bool("stats") {

@@ -44,7 +44,7 @@ network.allow.
 			{
 				Name: "list", Usage: "list the webhooks, with their state",
 				Description: "    muster webhooks list",
-				Flags:       []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 					list, err := api.Webhooks(ctx)
 					if err != nil {
@@ -61,7 +61,7 @@ network.allow.
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "state", Usage: "only deliveries in `STATE`: " + strings.Join(webhook.DeliveryStates, ", ")},
 					&cli.IntFlag{Name: "limit", Value: 50, Usage: "at most `N` deliveries, from 1 to 100000"},
-					serverFlag(), watchFlag(), jsonFlag(),
+					serverFlag(), jsonFlag(),
 				},
 				Action: getWebhook(env),
 			},

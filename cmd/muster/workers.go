@@ -28,7 +28,7 @@ func workersCommand(env environment) *cli.Command {
 				Flags: []cli.Flag{
 					&cli.DurationFlag{Name: "timeout", Usage: "wait `D` for replies, up to 1m", Value: 2 * time.Second},
 					&cli.BoolFlag{Name: "tasks", Usage: "list the tasks that the workers have handlers for instead"},
-					serverFlag(), watchFlag(), jsonFlag(),
+					serverFlag(), jsonFlag(),
 				},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error { return listWorkers(ctx, env, c, s) }),
 			},
@@ -114,7 +114,7 @@ func queuesCommand(env environment) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list queues with their ready and running tasks and the time since a task was taken",
-				Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Flags: []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 					list, err := s.TaskQueues(ctx)
 					if err != nil {
@@ -136,7 +136,7 @@ func schedulesCommand(env environment) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list schedule entries with their last and next run",
-				Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Flags: []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 					list, err := s.Schedules(ctx)
 					if err != nil {
