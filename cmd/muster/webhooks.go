@@ -37,7 +37,7 @@ network.allow.
 					serverFlag(), jsonFlag(),
 				},
 				Action: onAPI(env.creating(), 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					w, err := api.CreateWebhook(ctx, client.NewWebhook{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event")})
+					w, err := client.CreateWebhook.Call(ctx, api, client.With[client.NewWebhook]{Body: client.NewWebhook{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event")}})
 					return showDone(env, c, w, err, "created: %s\nsecret, shown once: %s", w.Name, w.Secret)
 				}),
 			},
@@ -46,7 +46,7 @@ network.allow.
 				Description: "    muster webhooks list",
 				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					list, err := api.Webhooks(ctx)
+					list, err := client.All(ctx, api, client.ListWebhooks, client.None{}, 0)
 					if err != nil {
 						return err
 					}
@@ -70,7 +70,7 @@ network.allow.
 				Description: "    muster webhooks delete ops",
 				Flags:       []cli.Flag{serverFlag()},
 				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					return done(env, api.DeleteWebhook(ctx, c.Args().First()), "deleted: %s", c.Args().First())
+					return done(env, client.DeleteWebhook.Do(ctx, api, client.WebhookPath{ID: c.Args().First()}), "deleted: %s", c.Args().First())
 				}),
 			},
 			{
@@ -98,9 +98,9 @@ network.allow.
 					var d webhook.Delivery
 					var err error
 					if delivery := c.Args().Get(1); delivery != "" {
-						d, err = api.Redeliver(ctx, c.Args().First(), delivery)
+						d, err = client.Redeliver.Call(ctx, api, client.DeliveryChange{WebhookPath: client.WebhookPath{ID: c.Args().First()}, Delivery: delivery})
 					} else {
-						d, err = api.TestWebhook(ctx, c.Args().First())
+						d, err = client.TestWebhook.Call(ctx, api, client.WebhookTest{WebhookPath: client.WebhookPath{ID: c.Args().First()}})
 					}
 					return showDone(env, c, d, err, "pending: %s; see muster webhooks get %s", d.ID, c.Args().First())
 				}),
@@ -115,7 +115,7 @@ func setDisabled(env environment, disabled bool) cli.ActionFunc {
 		result = "disabled: %s"
 	}
 	return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-		w, err := api.EditWebhook(ctx, c.Args().First(), client.WebhookEdit{Disabled: &disabled})
+		w, err := client.EditWebhook.Call(ctx, api, client.WebhookChange{WebhookPath: client.WebhookPath{ID: c.Args().First()}, Body: client.WebhookEdit{Disabled: &disabled}})
 		return showDone(env, c, w, err, result, w.Name)
 	})
 }
@@ -132,11 +132,11 @@ func getWebhook(env environment) cli.ActionFunc {
 		if err != nil {
 			return err
 		}
-		w, err := api.Webhook(ctx, c.Args().First())
+		w, err := client.GetWebhook.Call(ctx, api, client.WebhookPath{ID: c.Args().First()})
 		if err != nil {
 			return err
 		}
-		list, err := api.Deliveries(ctx, w.ID, client.DeliveryFilter{State: c.String("state"), Limit: limit})
+		list, err := client.All(ctx, api, client.ListDeliveries, client.DeliveryFilter{WebhookPath: client.WebhookPath{ID: w.ID}, State: c.String("state"), Limit: min(limit, 500)}, limit)
 		if err != nil {
 			return err
 		}

@@ -375,9 +375,6 @@ func standard(v any) {
 	}
 }
 
-// A request has only a body.
-type request[T any] struct{ Body T }
-
 // A response has only a body.
 type response[T any] struct{ Body T }
 

@@ -1,10 +1,7 @@
 package client
 
 import (
-	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"muster/orchestrator/webhook"
 )
@@ -34,75 +31,54 @@ type SecretRotation struct {
 	Keep string `json:"keep,omitempty" maxLength:"20" example:"24h" doc:"time for which requests are also signed with the old secret, up to 720h. Defaults to 24h."`
 }
 
+// WebhookPath is the path of a webhook.
+type WebhookPath struct {
+	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the id or the name of a webhook" doc:"id or name of the webhook" example:"wh-5c9d1f6e1f0b4d77"`
+}
+
+// WebhookChange is the input of EditWebhook.
+type WebhookChange struct {
+	WebhookPath
+	Body WebhookEdit
+}
+
+// WebhookRotation is the input of RotateWebhookSecret.
+type WebhookRotation struct {
+	WebhookPath
+	Body *SecretRotation
+}
+
+// WebhookTest is the input of TestWebhook.
+type WebhookTest struct {
+	WebhookPath
+	Body *struct{} `nameHint:"WebhookTest"`
+}
+
 // DeliveryFilter selects deliveries to a webhook.
 type DeliveryFilter struct {
-	State string // pending, sending, delivered, failed or skipped. Defaults to all.
-	Limit int    // number of deliveries. Defaults to all.
+	WebhookPath
+	State  string `query:"state" enum:"pending,sending,delivered,failed,skipped" doc:"Defaults to all."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"deliveries on a page"`
+	Cursor string `query:"cursor" maxLength:"100" doc:"next of the previous page"`
 }
 
-func webhookPath(id string, more ...string) string {
-	path := "/v1/webhooks/" + url.PathEscape(id)
-	for _, part := range more {
-		path += "/" + url.PathEscape(part)
-	}
-	return path
+// DeliveryChange is the input of Redeliver.
+type DeliveryChange struct {
+	WebhookPath
+	Delivery string    `path:"delivery" maxLength:"100" pattern:"^[A-Za-z0-9-]+$" patternDescription:"the id of a delivery" doc:"id of the delivery" example:"1735689600000-0"`
+	Body     *struct{} `nameHint:"Redelivery"`
 }
 
-// Webhooks lists the webhooks.
-func (c *Client) Webhooks(ctx context.Context) ([]webhook.Endpoint, error) {
-	return all[webhook.Endpoint](ctx, c, "/v1/webhooks", nil, 0)
-}
+// Operations on webhooks. They need the role admin, because the creator of a webhook can read all events.
+var (
+	ListWebhooks  = Declare[None, Page[webhook.Endpoint]]("GET /v1/webhooks", "listWebhooks", "webhooks", "List the webhooks", forAdmins)
+	CreateWebhook = Declare[With[NewWebhook], WebhookSecret]("POST /v1/webhooks", "createWebhook", "webhooks", "Create a webhook", forAdmins, Fails(http.StatusConflict), Returns(http.StatusCreated))
+	GetWebhook    = Declare[WebhookPath, webhook.Endpoint]("GET /v1/webhooks/{id}", "getWebhook", "webhooks", "Get a webhook", forAdmins, Fails(http.StatusNotFound))
+	EditWebhook   = Declare[WebhookChange, webhook.Endpoint]("PATCH /v1/webhooks/{id}", "editWebhook", "webhooks", "Change, disable or enable a webhook", forAdmins, ofEnded)
+	DeleteWebhook = Declare[WebhookPath, None]("DELETE /v1/webhooks/{id}", "deleteWebhook", "webhooks", "Delete a webhook; its waiting deliveries are not sent", forAdmins, ofEnded)
 
-// CreateWebhook creates a webhook.
-func (c *Client) CreateWebhook(ctx context.Context, n NewWebhook) (w WebhookSecret, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/webhooks", nil, n, &w)
-	return w, err
-}
-
-// Webhook returns the webhook with an id or a name.
-func (c *Client) Webhook(ctx context.Context, id string) (w webhook.Endpoint, err error) {
-	err = c.do(ctx, http.MethodGet, webhookPath(id), nil, nil, &w)
-	return w, err
-}
-
-// EditWebhook changes a webhook.
-func (c *Client) EditWebhook(ctx context.Context, id string, e WebhookEdit) (w webhook.Endpoint, err error) {
-	err = c.do(ctx, http.MethodPatch, webhookPath(id), nil, e, &w)
-	return w, err
-}
-
-// DeleteWebhook deletes a webhook. Its waiting deliveries are not sent.
-func (c *Client) DeleteWebhook(ctx context.Context, id string) error {
-	return c.do(ctx, http.MethodDelete, webhookPath(id), nil, nil, nil)
-}
-
-// RotateWebhookSecret gives a webhook a new secret.
-func (c *Client) RotateWebhookSecret(ctx context.Context, id string, r SecretRotation) (w WebhookSecret, err error) {
-	err = c.do(ctx, http.MethodPost, webhookPath(id, "rotate"), nil, r, &w)
-	return w, err
-}
-
-// Deliveries lists the deliveries to a webhook, the newest first.
-func (c *Client) Deliveries(ctx context.Context, id string, f DeliveryFilter) ([]webhook.Delivery, error) {
-	size := 500
-	if f.Limit > 0 {
-		size = min(size, f.Limit)
-	}
-	query := url.Values{"limit": {strconv.Itoa(size)}}
-	if f.State != "" {
-		query.Set("state", f.State)
-	}
-	return all[webhook.Delivery](ctx, c, webhookPath(id, "deliveries"), query, f.Limit)
-}
-
-// Redeliver sends a delivery that has ended again, with the same id.
-func (c *Client) Redeliver(ctx context.Context, id, delivery string) (d webhook.Delivery, err error) {
-	err = c.do(ctx, http.MethodPost, webhookPath(id, "deliveries", delivery, "redeliver"), nil, nil, &d)
-	return d, err
-}
-
-// TestWebhook sends an event of the type webhook.test to a webhook.
-func (c *Client) TestWebhook(ctx context.Context, id string) (d webhook.Delivery, err error) {
-	err = c.do(ctx, http.MethodPost, webhookPath(id, "test"), nil, nil, &d)
-	return d, err
-}
+	RotateWebhookSecret = Declare[WebhookRotation, WebhookSecret]("POST /v1/webhooks/{id}/rotate", "rotateWebhookSecret", "webhooks", "Give a webhook a new secret", forAdmins, ofEnded)
+	ListDeliveries      = Declare[DeliveryFilter, Page[webhook.Delivery]]("GET /v1/webhooks/{id}/deliveries", "listDeliveries", "webhooks", "List the deliveries to a webhook, the newest first", forAdmins, Fails(http.StatusNotFound))
+	Redeliver           = Declare[DeliveryChange, webhook.Delivery]("POST /v1/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "webhooks", "Send a delivery that has ended again, with the same id", forAdmins, ofEnded)
+	TestWebhook         = Declare[WebhookTest, webhook.Delivery]("POST /v1/webhooks/{id}/test", "testWebhook", "webhooks", "Send an event of the type webhook.test to a webhook", forAdmins, ofEnded)
+)
