@@ -477,3 +477,22 @@ func TestConnectRequiresThePassword(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Commands that check no proxies open no listeners: the judge starts with the first check.
+func TestJudgeStartsWithTheFirstCheck(t *testing.T) {
+	t.Parallel()
+	err := Run(t.Context(), settings(t), Options{}, func(ctx context.Context, o *Orchestrator) error {
+		if o.judge.Load() != nil {
+			t.Error("got a judge before the first check")
+		}
+		dead := proxies.Candidate{Protocol: "http", Host: "127.0.0.1", Port: 1}
+		err := o.CheckProxies(ctx, []proxies.Candidate{dead}, func(probe.Result) {})
+		if o.judge.Load() == nil {
+			t.Error("got no judge after a check")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/internal/tracing"
@@ -65,13 +66,13 @@ type System struct {
 	gates   gates
 	logger  *slog.Logger
 	proxies *proxies.Service
-	judge   *probe.JudgeServer // nil if proxies.judges is set
-	alone   bool               // no other process uses the Redis, and this one does not run Serve
-	direct  sync.Once          // guards the warning about direct scrapes
+	judge   atomic.Pointer[probe.JudgeServer] // nil before the first check, and if proxies.judges is set
+	alone   bool                              // no other process uses the Redis, and this one does not run Serve
+	direct  sync.Once                         // guards the warning about direct scrapes
 }
 
-// NewSystem returns a system that uses client and does not close it. It starts a judge on loopback if proxies.judges is
-// empty.
+// NewSystem returns a system that uses client and does not close it. If proxies.judges is empty, the
+// first check of proxies starts a judge on loopback.
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
 	s := &System{
 		Client: client, Events: event.New(client.Redis()), Metrics: metrics.NewProcess(), logger: logger,
@@ -87,20 +88,13 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		return nil, err
 	}
 	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Filter: cfg.ProxyFilter(), Logger: logger})
-	prober := ProbeConfig(cfg, logger)
-	if len(prober.Judges) == 0 {
-		if s.judge, err = probe.StartJudge(probe.JudgeConfig{Logger: logger}); err != nil {
-			return nil, err
-		}
-		prober.Judges = s.judge.URLs
-	}
 	places, err := geo.Open(cfg.Proxies.MMDB...)
 	if err != nil {
 		return nil, fmt.Errorf("proxies.mmdb: %w", err)
 	}
 	s.proxies, err = proxies.NewService(proxies.Config{
 		Pool: s.Pool, Client: client, Settings: s.proxySettings,
-		Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger,
+		Probe: ProbeConfig(cfg, logger), Judges: s.startJudge, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -131,6 +125,16 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		return nil, err
 	}
 	return s, s.openJobs()
+}
+
+// startJudge starts a judge on loopback and returns its URLs.
+func (s *System) startJudge() ([]string, error) {
+	judge, err := probe.StartJudge(probe.JudgeConfig{Logger: s.logger})
+	if err != nil {
+		return nil, err
+	}
+	s.judge.Store(judge)
+	return judge.URLs, nil
 }
 
 // openJobs creates the services for jobs, agents and webhooks.
@@ -373,8 +377,8 @@ func (s *System) Close() error {
 	if s.Pool != nil {
 		errs = append(errs, s.Pool.Close())
 	}
-	if s.judge != nil {
-		errs = append(errs, s.judge.Close())
+	if judge := s.judge.Load(); judge != nil {
+		errs = append(errs, judge.Close())
 	}
 	s.tracing.Close() // after the services, whose spans it exports
 	if err := errors.Join(errs...); err != nil {

@@ -202,6 +202,8 @@ type Config struct {
 	Pool *Pool
 	// Probe configures the checks. Its Judges are required for the first check.
 	Probe probe.Config
+	// Judges returns the Judges of Probe, if it has none, for the first check. Optional.
+	Judges func() ([]string, error)
 	// ExportDir is the directory for the exports and the report of a refresh. Defaults to none.
 	ExportDir string
 	// Client sends workflows. Required for StartRefresh, StartRecheck and RecheckProxy.
@@ -249,7 +251,14 @@ func NewService(cfg Config) (*Service, error) {
 	}
 	cfg.Probe.Logger = cmp.Or(cfg.Probe.Logger, cfg.Logger)
 	s := &Service{Pool: cfg.Pool, cfg: cfg}
-	s.prober = sync.OnceValues(func() (*probe.Prober, error) { return probe.New(cfg.Probe) })
+	s.prober = sync.OnceValues(func() (_ *probe.Prober, err error) {
+		if len(cfg.Probe.Judges) == 0 && cfg.Judges != nil {
+			if cfg.Probe.Judges, err = cfg.Judges(); err != nil {
+				return nil, err
+			}
+		}
+		return probe.New(cfg.Probe)
+	})
 	return s, nil
 }
 
