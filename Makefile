@@ -121,7 +121,7 @@ agents: up ## the same with two agents, which have a key of their role
 
 .env:
 	@umask 077; for name in MUSTER_API_KEY MUSTER_REDIS_PASSWORD; do \
-		echo "$$name=$$(head -c 18 /dev/urandom | base64 | tr '+/' '-_')"; done >$@
+		echo "$$name=$$(head -c 24 /dev/urandom | base64 | tr '+/' '-_')"; done >$@
 
 down: ## stop them; their data stays
 	docker compose down

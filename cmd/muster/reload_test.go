@@ -69,7 +69,7 @@ func TestChangedFileReloads(t *testing.T) {
 func TestKeysRotate(t *testing.T) {
 	t.Parallel()
 	k := newCommand(t)
-	key := k.write("key", "the-old-key\n")
+	key := k.write("key", "the-old-key-that-is-long-enough-0\n")
 	if err := os.Chmod(key, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -90,18 +90,18 @@ func TestKeysRotate(t *testing.T) {
 		defer res.Body.Close()
 		return res.StatusCode
 	}
-	if got := asks("the-old-key"); got != http.StatusOK {
+	if got := asks("the-old-key-that-is-long-enough-0"); got != http.StatusOK {
 		t.Fatalf("got %d with the key, want 200:\n%s", got, out)
 	}
-	k.write("key", "the-new-key\n")
+	k.write("key", "the-new-key-that-is-long-enough-0\n")
 	k.write("muster.yaml", "api: {listen: '127.0.0.1:0', keys: ['${file:key}']}\nworkers: {processes: 2, concurrency: 3}\n")
 	testutil.Eventually(t, "the new key to be taken and the old one refused", func() bool {
-		return asks("the-new-key") == http.StatusOK && asks("the-old-key") == http.StatusUnauthorized
+		return asks("the-new-key-that-is-long-enough-0") == http.StatusOK && asks("the-old-key-that-is-long-enough-0") == http.StatusUnauthorized
 	})
 	testutil.Eventually(t, "both worker processes to have the new concurrency", func() bool {
 		return strings.Count(k.run("workers", "list", "--json"), `"concurrency": 3`) == 2
 	})
-	if text := out.String(); strings.Contains(text, "the-new-key") || strings.Contains(text, "the-old-key") {
+	if text := out.String(); strings.Contains(text, "the-new-key-that-is-long-enough-0") || strings.Contains(text, "the-old-key-that-is-long-enough-0") {
 		t.Errorf("the log has a key:\n%s", text)
 	}
 	finish(t, cmd, out)
