@@ -17,7 +17,6 @@ type environment struct {
 	stdout, stderr io.Writer
 	environ        []string        // KEY=value
 	hard           context.Context // done at the second signal: stop without waiting for tasks
-	hangups        *hangups        // nil if SIGHUP is not handled
 	level          *slog.LevelVar  // of the loggers of the command; nil where it does not change
 	creates        bool            // the command may create the store
 

@@ -29,6 +29,8 @@ func Main() int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	_, undo := onHangup() // SIGHUP never ends the process, even when its terminal is closed
+	defer undo()
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
@@ -47,8 +49,7 @@ func Main() int {
 	}()
 	env := environment{
 		stdin: os.Stdin, stdout: newScreen(os.Stdout, os.Environ()), stderr: newScreen(os.Stderr, os.Environ()),
-		environ: os.Environ(), hard: hard, hangups: &hangups{}, level: new(slog.LevelVar),
+		environ: os.Environ(), hard: hard, level: new(slog.LevelVar),
 	}
-	env.hangups.watch(done, env.stderr)
 	return run(ctx, env, os.Args)
 }

@@ -17,8 +17,7 @@ func (e environment) watch(loaded *config.Loaded, w io.Writer) orchestrator.Watc
 	if !loaded.Watched() {
 		return nil
 	}
-	now := make(chan struct{}, 1)
-	undo := e.onHangup(func() { ask(now) }) // from now on, also while the command starts
+	now, undo := onHangup() // from now on, also while the command starts
 	return func(ctx context.Context, apply func(config.Config) ([]string, error)) {
 		defer undo()
 		always := e
@@ -36,14 +35,6 @@ func (e environment) watch(loaded *config.Loaded, w io.Writer) orchestrator.Watc
 	}
 }
 
-// ask puts a value into a channel of capacity one, unless it holds one already.
-func ask(now chan struct{}) {
-	select {
-	case now <- struct{}{}:
-	default:
-	}
-}
-
 // watchKey calls set with the content of the file of a key at SIGHUP, and when
 // the file has changed, until stop is called. Each time is a line on standard
 // error; a key that cannot be used leaves the old one in force. Without a file it
@@ -52,8 +43,7 @@ func (e environment) watchKey(ctx context.Context, file string, set func(text st
 	if file == "" {
 		return func() {}
 	}
-	now := make(chan struct{}, 1)
-	undo := e.onHangup(func() { ask(now) })
+	now, undo := onHangup()
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

@@ -68,7 +68,7 @@ const watchEvery = 2 * time.Second
 
 // WatchFiles calls changed when the files at paths have changed, and when now receives a value, until ctx is done. It ignores
 // a file that is still being written: a change counts when two consecutive polls see the same state. Calls do not overlap.
-func WatchFiles(ctx context.Context, now <-chan struct{}, changed func(), paths ...string) {
+func WatchFiles(ctx context.Context, now <-chan os.Signal, changed func(), paths ...string) {
 	watch(ctx, watchEvery, now, lookAt(paths), paths, func(bool) (files, []string) {
 		seen := lookAt(paths) // taken before changed reads the files
 		changed()
@@ -78,7 +78,7 @@ func WatchFiles(ctx context.Context, now <-chan struct{}, changed func(), paths 
 
 // watch implements WatchFiles, starting from a known state of the files. changed returns the state just before it read the
 // files, and the paths to watch next.
-func watch(ctx context.Context, every time.Duration, now <-chan struct{}, seen files, paths []string, changed func(asked bool) (files, []string)) {
+func watch(ctx context.Context, every time.Duration, now <-chan os.Signal, seen files, paths []string, changed func(asked bool) (files, []string)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	settling := settling{seen: seen}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 // sites and pipelines.
 type Watcher struct {
 	// Now triggers an immediate reload, which is logged even if nothing has changed. Optional.
-	Now <-chan struct{}
+	Now <-chan os.Signal
 	// Apply receives the current settings with the new values of reloadable settings, and returns other changes. If it
 	// returns an error, it has changed nothing. Calls do not overlap. Required.
 	Apply func(Config) (changed []string, err error)

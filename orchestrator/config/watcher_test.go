@@ -18,7 +18,7 @@ import (
 
 // watched runs a Watcher and records its log and settings.
 type watched struct {
-	now chan struct{}
+	now chan os.Signal
 
 	mu      sync.Mutex // guards the fields below
 	log     bytes.Buffer
@@ -46,7 +46,7 @@ func (w *watched) configs() []Config {
 // watching runs a Watcher on src until the test finishes.
 func watching(t *testing.T, src Sources, every time.Duration) *watched {
 	t.Helper()
-	w := &watched{now: make(chan struct{}, 1)}
+	w := &watched{now: make(chan os.Signal, 1)}
 	l := read(t, src)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -109,7 +109,7 @@ func TestWatcherReloads(t *testing.T) {
 	if n := strings.Count(w.output(), "reload failed"); n != 1 {
 		t.Errorf("the invalid file was reported %d times, want once", n)
 	}
-	w.now <- struct{}{}
+	w.now <- os.Interrupt
 	w.until(t, "reloaded; the changes need a restart", 1) // still pending
 	if strings.Contains(w.output(), "hush") {
 		t.Errorf("the log contains a secret: %s", w.output())
@@ -145,7 +145,7 @@ func TestFileThatIsBeingWritten(t *testing.T) {
 func TestRequestedReloadIsLogged(t *testing.T) {
 	t.Parallel()
 	w := watching(t, Sources{File: write(t, "")}, time.Hour)
-	w.now <- struct{}{}
+	w.now <- os.Interrupt
 	w.until(t, "reloaded; no changes", 1)
 }
 
