@@ -137,6 +137,6 @@ func TestReaderGoesAway(t *testing.T) {
 		t.Errorf("got exit code %d, want %d and no message\n%s", code, exitNoReader, printed)
 	}
 	testutil.Eventually(t, "the job is over", func() bool {
-		return strings.Contains(c.run("jobs", "list", "a.example"), "cancelled")
+		return strings.Contains(c.run("scrapes", "list", "a.example"), "CANCELED")
 	})
 }
