@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -366,10 +367,23 @@ func TestScheduleOfTheSettings(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte("site: broken.example\nstartt: /\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	timed := "site: timed.example\nbase_url: http://timed.example\nstart: [/]\nschedule: '@every 2h'\nrecords: {r: {fields: {v: b}}}\n"
+	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "timed.yaml"), []byte(timed), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cfg.Sites.Schedule = map[string]string{"quotes.toscrape.com": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {
 			t.Errorf("a valid schedule: %v", err)
+		}
+		for spec, want := range map[string]string{"": "map[timed.example:@every 2h]", "off": "map[]", "@every 3h": "map[timed.example:@every 3h]"} {
+			settings := map[string]string{"timed.example": spec}
+			if spec == "" {
+				settings = nil
+			}
+			if got := fmt.Sprint(o.Sites.Registry().Schedules(settings)); got != want {
+				t.Errorf("the setting %q: got %s, want %s", spec, got, want)
+			}
 		}
 		o.cfg().Sites.Schedule = map[string]string{"broken.example": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {

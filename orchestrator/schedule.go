@@ -59,7 +59,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 	if err := o.scheduleProxies(s, cfg.Proxies); err != nil {
 		return nil, err
 	}
-	if err := o.scheduleScrapes(s, cfg.Sites.Schedule, registry, scrapes); err != nil {
+	if err := o.scheduleScrapes(s, registry.Schedules(cfg.Sites.Schedule), registry, scrapes); err != nil {
 		return nil, err
 	}
 	return s, nil

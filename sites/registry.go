@@ -166,6 +166,17 @@ func (r *Registry) circle(from, to string, path []string) []string {
 	return nil
 }
 
+// Schedules returns the schedules of the sites in their definitions and in settings, which have precedence and may be off.
+func (r *Registry) Schedules(settings map[string]string) map[string]string {
+	specs := map[string]string{}
+	for name, d := range r.sites.Load().defs {
+		specs[name] = d.Schedule
+	}
+	maps.Copy(specs, settings)
+	maps.DeleteFunc(specs, func(_, spec string) bool { return spec == "" || spec == "off" })
+	return specs
+}
+
 // Broken returns the sites that cannot be scraped, with the errors of their definitions. A site may occur more than once.
 func (r *Registry) Broken() []*definition.BrokenError { return r.sites.Load().broken }
 

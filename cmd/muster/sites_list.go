@@ -24,16 +24,16 @@ func listSites(env environment, cfg config.Config, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	rows := []listedSite{}
+	rows, schedules := []listedSite{}, registry.Schedules(cfg.Sites.Schedule)
 	for _, name := range registry.Names() {
 		def, err := registry.Definition(name)
 		if err != nil {
 			return err
 		}
-		rows = append(rows, listedSite{def.Site, def.BaseURL, def.File(), cfg.Sites.Schedule[name], def.Description, nil})
+		rows = append(rows, listedSite{def.Site, def.BaseURL, def.File(), schedules[name], def.Description, nil})
 	}
 	for _, b := range registry.Broken() {
-		rows = append(rows, listedSite{b.Site, "", b.File, cfg.Sites.Schedule[b.Site], "", strings.Split(b.Err.Error(), "\n")})
+		rows = append(rows, listedSite{b.Site, "", b.File, schedules[b.Site], "", strings.Split(b.Err.Error(), "\n")})
 	}
 	if asJSON {
 		return printJSON(env.stdout, rows)

@@ -199,7 +199,7 @@ func TestSettingsOutOfRangeAreRejected(t *testing.T) {
 		{"agents.static", []string{`[{"role":"creator","url":"http://a:1"}]`, `[{"name":"x","roles":["a","b"],"url":"https://a","capacity":1000}]`},
 			[]string{`{}`, `[{}]`, `[{"role":"creator"}]`, `[{"url":"http://a:1"}]`, `[{"role":"a b","url":"http://a:1"}]`, `[{"role":"a","url":"a:1"}]`,
 				`[{"role":"a","url":"http://a:1","capacity":1001}]`, `[{"role":"a","url":"http://a:1"},{"role":"b","url":"http://a:1"}]`, `[{"rol":"a","url":"http://a:1"}]`}},
-		{"sites.schedule", []string{"a=0 * * * *", "a=@daily"}, []string{"a=hourly", "a=0 0 0 0 0 0 0", "a:b=@daily", "a=* * *"}},
+		{"sites.schedule", []string{"a=0 * * * *", "a=@daily", "a=off"}, []string{"a=hourly", "a=0 0 0 0 0 0 0", "a:b=@daily", "a=* * *"}},
 		{"sites.names", []string{"a,b.c"}, []string{"a b", "a{b}"}},
 		{"data_dir", []string{"x"}, []string{" "}},
 	} {

@@ -321,6 +321,9 @@ func checkSchedule(entries map[string]string) []error {
 		if err := siteName(name); err != nil {
 			errs = append(errs, err)
 		}
+		if entries[name] == "off" { // no schedule, whatever the definition has
+			continue
+		}
 		if _, err := cron.ParseStandard(entries[name]); err != nil {
 			errs = append(errs, fmt.Errorf("%s: invalid schedule %q (%w): use minute hour day month weekday, for example 0 */6 * * *, or @every 6h", name, entries[name], err))
 		}

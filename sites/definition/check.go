@@ -14,6 +14,7 @@ import (
 	"muster/internal/addressfilter"
 	"muster/internal/nearest"
 	"muster/internal/yamlstrict"
+	"muster/tasks"
 )
 
 // siteName matches names that are safe in Redis keys and file names.
@@ -47,6 +48,11 @@ func (c *checker) problemAt(at Pos, key, format string, args ...any) {
 // check validates the definition and sets derived fields.
 func (c *checker) check(def *Definition) {
 	base := c.checkSite(def)
+	if def.Schedule != "" {
+		if _, err := tasks.NextTick(def.Schedule, time.Now()); err != nil {
+			c.problemAt(def.At, "schedule", "%s", err)
+		}
+	}
 	c.checkStart(def, base)
 	c.checkLinks(def, def.Listing.Links, def.Listing.Format, "listing.links")
 	c.checkLinks(def, def.Detail.Links, def.Detail.Format, "detail.links")

@@ -26,6 +26,7 @@ type Definition struct {
 	Hosts       []string          `yaml:"hosts"`
 	Addresses   []string          `yaml:"allow_addresses"`
 	Scope       Scope             `yaml:"scope"`
+	Schedule    string            `yaml:"schedule"`
 	Start       []Start           `yaml:"start"`
 	Listing     Listing           `yaml:"listing"`
 	Detail      Detail            `yaml:"detail"`

@@ -82,6 +82,7 @@ func TestProblemsOfTheSite(t *testing.T) {
 		{"login in a start page", "start: [/]", "start: ['https://u:p@shop.example/']", `3:9: start: must not contain a login`},
 		{"login in the start of a session", "start: [/]", "start: [/]\nsession: {start: '//u@shop.example/'}", `4:18: session.start: must not contain a login`},
 		{"start elsewhere", "start: [/]", "start: ['https://other.example/']", `3:9: start: https://other.example/ is outside the site's scope; add "other.example" to hosts`},
+		{"schedule", "start: [/]", "start: [/]\nschedule: daily", `4:11: schedule: `},
 		{"no start", "start: [/]\n", "", `start: is missing`},
 		{"sitemap and url", "start: [/]", "start: [{url: /, sitemap: /s.xml}]", `give one of url, template and sitemap`},
 		{"allow without sitemap", "start: [/]", "start: [{url: /, allow: x}]", `belongs to a sitemap`},

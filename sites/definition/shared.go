@@ -16,7 +16,7 @@ import (
 const DefaultsFile = "_defaults.yaml"
 
 // ofOneSite are the keys without defaults, because they define the site.
-var ofOneSite = []string{"site", "description", "base_url", "hosts", "start", "listing", "detail", "records", "depends_on"}
+var ofOneSite = []string{"site", "description", "base_url", "hosts", "schedule", "start", "listing", "detail", "records", "depends_on"}
 
 // shared is the content of a file of defaults.
 type shared struct {
