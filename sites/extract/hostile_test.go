@@ -79,7 +79,7 @@ func TestDeepPagesAreFlattened(t *testing.T) {
 	for name, c := range map[string]struct{ open, shut string }{"divs": {"<div class=x>", "</div>"}, "fonts": {"<b><font size=1>", ""}, "lists": {"<ul><li>", "</li></ul>"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			body := "<title>T</title>" + strings.Repeat(c.open, 20_000) + "<p><i>Price:</i> <b>5</b> <br><a href=/x>a</a><script>if (a<b) x()</script></p>" + strings.Repeat(c.shut, 20_000) + "<h1>end</h1>"
+			body := "<title>T</title>" + strings.Repeat(c.open, 20_000) + "<dl><dt>Price<dd>5</dl><p><a href=/x>a</a><script>if (a<b) x()</script></p>" + strings.Repeat(c.shut, 20_000) + "<h1>end</h1>"
 			for field, want := range map[string]string{"{label: Price}": `"5"`, "h1": `"end"`, "{page: title}": `"T"`} {
 				if got, _ := fieldValue(t, field, body); got != want {
 					t.Errorf("%s: got %s, want %s", field, got, want)
