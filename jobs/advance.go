@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"muster/internal/tracing"
@@ -379,8 +380,8 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, r
 		ended = endedPrefix
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, dayKey(now), todoKey, dependentsKey(id), tookKey, pendingKey)
-	reply, err := s.run(ctx, "change job "+id, "move", keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data, JobBounds.Text(), reopened}, fields...)...)
+	keys = append(keys, dayKey(now), todoKey, dependentsKey(id), pendingKey)
+	reply, err := s.run(ctx, "change job "+id, "move", keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data, reopened}, fields...)...)
 	if err != nil {
 		return err
 	}
@@ -389,6 +390,9 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, r
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	case 0:
 		return fmt.Errorf("%w: it is %s", ErrTerminal, toString(reply[1]))
+	}
+	if ms, err := strconv.ParseInt(toString(reply[2]), 10, 64); err == nil && s.cfg.Took != nil {
+		s.cfg.Took("job", string(to), time.Duration(ms)*time.Millisecond)
 	}
 	return nil
 }

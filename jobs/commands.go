@@ -284,7 +284,7 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 		doc = documentKey(d.Hash)
 	}
 	keys := append([]string{none}, s.eventKeys(id)...)
-	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r.status()), todoKey, dedupe, doc, promptKey(id), largeContextKey(id), plan)
+	keys = append(keys, usageKey(id), dependentsKey(id), endedKey(r.status()), todoKey, dedupe, doc, promptKey(id), largeContextKey(id), plan)
 	keys = append(keys, indexes(p, r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
 	reply, err := s.run(ctx, "delete job "+id, "remove", append(keys, reviewsKey, itemsKey), id, prefix+"j:")
 	if err != nil {

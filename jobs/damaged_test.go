@@ -53,7 +53,7 @@ func TestUsageOfADeletedJobLeavesNothing(t *testing.T) {
 		if err := w.Delete(w.ctx, j.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.SetUsage(w.ctx, j.ID, map[string]map[string]int64{"a": {"tokens": 1}}); err != nil {
+		if err := w.AddUsage(w.ctx, j.ID, "a", map[string]int64{"tokens": 1}); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := w.client.Redis().Exists(w.ctx, "muster:{jobs}:u:"+j.ID).Result(); err != nil || n != 0 {

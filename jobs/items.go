@@ -324,7 +324,7 @@ func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, i
 	if err := errors.Join(err, s.flow.tellEndings(ctx, id)); err != nil {
 		return err
 	}
-	s.pace(ctx, id)
+	s.progressed(ctx, id)
 	s.flow.advanceAfter(ctx, id, pipeline.Stage{})
 	return nil
 }

@@ -27,9 +27,6 @@ func largeContextKey(id string) string { return prefix + "ctx:" + id }
 // SHA-256. Deleted with the last of them.
 func pipelineKey(hash string) string { return prefix + "pipeline:" + hash }
 
-// paceKey is a hash: steps of 10 s since the epoch → items that ended in it. Expires an hour after its last change.
-func paceKey(id string) string { return prefix + "p:" + id }
-
 // dependentsKey is a set of the jobs that come after a job. Deleted with the job.
 func dependentsKey(id string) string { return prefix + "after:" + id }
 
@@ -70,9 +67,6 @@ func dayKey(day time.Time) string { return prefix + "day:" + day.UTC().Format(ti
 // itemsKey is a hash: state of an item → how many there are in all jobs, as each record has counted them;
 // stuck: jobs without progress, as the last sweep has seen them.
 const itemsKey = prefix + "items"
-
-// tookKey is a hash: how long jobs ("job.STATUS") and items ("item.STATE") took; see package histogram.
-const tookKey = prefix + "took"
 
 // pendingKey is a sorted set of the jobs that have not ended, scored by their numbers.
 const pendingKey = prefix + "pending"

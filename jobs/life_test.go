@@ -494,17 +494,16 @@ func TestJobWithoutAgentsWaitsAndSaysSo(t *testing.T) {
 func TestUsageIsSummedByAgent(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})
-		// Calls may come again, and late.
-		for _, tokens := range []int64{90, 100, 9} {
+		for _, tokens := range []int64{90, 1 << 53, 10} { // one would be too large
 			for _, agent := range []string{"agent 0", "agent 1"} {
-				if err := w.SetUsage(w.ctx, j.ID, map[string]map[string]int64{agent: {"tokens": tokens, "requests": 2, "assignments": 1}}); err != nil {
+				if err := w.AddUsage(w.ctx, j.ID, agent, map[string]int64{"tokens": tokens, "requests": 1, "assignments": 1}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		got, err := w.Get(w.ctx, j.ID)
-		if err != nil || got.Usage["tokens"] != 200 || got.Usage["requests"] != 4 || got.AgentUsage["agent 1"]["assignments"] != 1 {
-			t.Errorf("usage: got %+v by agent %+v, %v, want 200 tokens, 4 requests and an item of each", got.Usage, got.AgentUsage, err)
+		if err != nil || got.Usage["tokens"] != 200 || got.Usage["requests"] != 6 || got.AgentUsage["agent 1"]["assignments"] != 3 {
+			t.Errorf("usage: got %+v by agent %+v, %v, want 200 tokens, 6 requests and 3 items of each", got.Usage, got.AgentUsage, err)
 		}
 	})
 }

@@ -5,16 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
-
-	"muster/internal/histogram"
-)
-
-// JobBounds and ItemBounds are the bounds of how long jobs and items take, in seconds.
-var (
-	JobBounds  = histogram.Bounds{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 43200, 86400, 259200, 604800}
-	ItemBounds = histogram.Bounds{0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400}
 )
 
 // Numbers are counters of all jobs, maintained by scripts.
@@ -22,23 +12,16 @@ type Numbers struct {
 	// Items are the items of all stored pipeline jobs. Items of unfinished jobs are counted by sweeps.
 	Items map[ItemStatus]int64
 	Stuck int64 // jobs without progress, as the last sweep has seen them
-	// Took is how long jobs took from their first stage to their end, as
-	// "job.STATUS", and items from their creation to their end, as "item.STATE";
-	// see package histogram.
-	Took map[string]string
 }
 
 // Numbers returns the counters of all jobs.
 func (s *Reader) Numbers(ctx context.Context) (Numbers, error) {
-	var items, took *redis.MapStringStringCmd
-	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		items, took = p.HGetAll(ctx, itemsKey), p.HGetAll(ctx, tookKey)
-		return nil
-	}); err != nil {
+	items, err := s.rdb.HGetAll(ctx, itemsKey).Result()
+	if err != nil {
 		return Numbers{}, fmt.Errorf("read the counters of jobs: %w", err)
 	}
-	r := record(items.Val())
-	n := Numbers{Items: map[ItemStatus]int64{}, Stuck: r.int("stuck"), Took: took.Val()}
+	r := record(items)
+	n := Numbers{Items: map[ItemStatus]int64{}, Stuck: r.int("stuck")}
 	for _, state := range ItemStatuses {
 		n.Items[state] = r.int(string(state))
 	}

@@ -2,10 +2,14 @@ package jobs_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/jobs"
+	"muster/tasks/redistest"
 )
 
 // numbers returns the counters after a sweep.
@@ -70,7 +74,19 @@ func TestItemsOfAllJobsAreCounted(t *testing.T) {
 }
 
 func TestJobsAndItemsAreTimed(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		var mu sync.Mutex // guards got
+		got := map[string]int{}
+		w := newWorld(t, rdb, func(c *jobs.Config) {
+			c.Took = func(what, state string, d time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				if got[what+"."+state]++; d < 0 || d > time.Minute {
+					t.Errorf("%s %s took %s", what, state, d)
+				}
+			}
+		})
 		j := w.create(jobs.Request{})
 		w.emit("a", "b", "c")
 		w.complete(w.take("validator", "v"), jobs.Answer{})
@@ -82,18 +98,8 @@ func TestJobsAndItemsAreTimed(t *testing.T) {
 			}
 		}
 		w.until(j.ID, jobs.Completed)
-		got := map[string]int{}
-		for field, n := range w.numbers().Took {
-			var name, bound string
-			if _, err := fmt.Sscan(field, &name, &bound); err != nil {
-				t.Fatalf("field %q: %v", field, err)
-			}
-			if bound != "ms" {
-				count := 0
-				_, _ = fmt.Sscan(n, &count)
-				got[name] += count
-			}
-		}
+		mu.Lock()
+		defer mu.Unlock()
 		for _, name := range []string{"job.completed", "item.integrated", "item.rejected", "item.failed"} {
 			if got[name] != 1 {
 				t.Errorf("%s: got %d, want 1; all: %v", name, got[name], got)

@@ -6,17 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
-
-// paceWindow is the time over which the pace of a job is taken: the last minutes, not its whole life, so that it follows
-// agents that come and go.
-const paceWindow = 5 * time.Minute
-
-// paceStep is how exactly the time of an item's end is kept; see lua/pace.lua.
-const paceStep = 10 * time.Second
 
 // Progress returns how far a job is.
 func (s *Reader) Progress(ctx context.Context, id string) (Progress, error) {
@@ -64,39 +56,21 @@ func (s *Reader) progress(ctx context.Context, j Job, r record) (Progress, error
 	if j.Status.Terminal() {
 		return p, nil
 	}
-	steps, err := s.rdb.HGetAll(ctx, paceKey(j.ID)).Result()
-	if err != nil {
-		return Progress{}, fmt.Errorf("read the pace of job %s: %w", j.ID, err)
-	}
-	p.setPace(steps, begun, now)
+	p.setPace()
 	if stuck, is := s.stuck(j, r, now); is {
 		p.Stuck = &stuck
 	}
 	return p, nil
 }
 
-// setPace sets the pace and the ETA by the items that ended in each step.
-func (p *Progress) setPace(steps map[string]string, begun, now time.Time) {
-	since := now.Add(-paceWindow)
-	if begun.After(since) {
-		since = begun
-	}
-	var ended int64
-	for step, n := range steps {
-		at, err := strconv.ParseInt(step, 10, 64)
-		if err != nil || time.Unix(0, at*int64(paceStep)).Add(paceStep).Before(since) {
-			continue
-		}
-		count, _ := strconv.ParseInt(n, 10, 64)
-		ended += count
-	}
-	seconds := now.Sub(since).Seconds()
-	if ended == 0 || seconds <= 0 {
+// setPace sets the pace and the ETA by the items that have ended so far.
+func (p *Progress) setPace() {
+	ended := float64(p.Items.Processed())
+	if ended == 0 || p.ElapsedSeconds <= 0 {
 		return
 	}
-	p.PerMinute = math.Round(600*float64(ended)/seconds) / 10
-	left := float64(p.Items.Pending+p.Items.Validating) / float64(ended) * seconds
-	left = math.Round(10*left) / 10
+	p.PerMinute = math.Round(600*ended/p.ElapsedSeconds) / 10
+	left := math.Round(10*p.ElapsedSeconds/ended*float64(p.Items.Pending+p.Items.Validating)) / 10
 	p.ETASeconds = &left
 }
 

@@ -88,7 +88,7 @@ func TestNothingOfADeletedJobIsLeft(t *testing.T) {
 		w.emit("one", "two")
 		for range 2 {
 			work := w.take("validator", "v")
-			if err := w.SetUsage(w.ctx, first.ID, map[string]map[string]int64{"v": {"tokens": 1, "assignments": 1}}); err != nil {
+			if err := w.AddUsage(w.ctx, first.ID, "v", map[string]int64{"tokens": 1, "assignments": 1}); err != nil {
 				t.Fatal(err)
 			}
 			w.complete(work, jobs.Answer{})

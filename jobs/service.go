@@ -28,6 +28,7 @@ type Config struct {
 	Documents Documents                                     // Defaults to none.
 	Roles     func(context.Context) (map[string]int, error) // the healthy agents of each role that agents have, "task:NAME" for a Go task. Defaults to unknown.
 	Emit      Emit                                          // of the events of jobs. Defaults to no events.
+	Took      func(what, state string, d time.Duration)     // called when a job ("job") ends, with the time since its start, or an item ("item"), with the time since its creation. Defaults to none.
 	Reconcile func(context.Context) error                   // called by each sweep. Defaults to none.
 
 	Lease time.Duration // of an assignment. Defaults to 30 seconds.

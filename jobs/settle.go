@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +70,7 @@ func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
 		if next != nil {
 			err = errors.Join(err, s.announceWork(ctx, w.JobID, next.Worker(), 0))
 		}
-		s.pace(ctx, w.JobID)
+		s.progressed(ctx, w.JobID)
 	}
 	return added, asLeaseLost(err)
 }
@@ -162,7 +161,7 @@ func (s *Leases) completeJobStage(ctx context.Context, w Work, a Answer) error {
 	if err := s.queue(w.JobID).Settle(ctx, w.lease(), workqueue.Done().With(result)); err != nil {
 		return err
 	}
-	s.pace(ctx, w.JobID)
+	s.progressed(ctx, w.JobID)
 	return nil
 }
 
@@ -200,7 +199,7 @@ func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipe
 		if err := q.Pass(ctx, w.lease(), item); err != nil {
 			return false, err
 		}
-		s.pace(ctx, w.JobID)
+		s.progressed(ctx, w.JobID)
 		return true, s.announceWork(ctx, w.JobID, next.Worker(), 0)
 	}
 	result, err := json.Marshal(outcome{Agent: w.Agent, Verdict: a.Verdict, Reason: a.Reason, At: time.Now().UnixMilli(), Patch: a.Patch})
@@ -214,7 +213,7 @@ func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipe
 	if last, err = q.SettleLast(ctx, w.lease(), o.With(result)); err != nil {
 		return false, err
 	}
-	s.countEnd(ctx, w, ItemStatus(to))
+	s.itemEnded(ctx, w, ItemStatus(to))
 	return last, nil
 }
 
@@ -279,7 +278,7 @@ func (s *Leases) noteExhausted(ctx context.Context, st pipeline.Stage, w Work) e
 		if err := s.flow.tellEndings(ctx, w.JobID); err != nil {
 			return err
 		}
-		s.countEnd(ctx, w, state)
+		s.itemEnded(ctx, w, state)
 	}
 	s.flow.advanceAfter(ctx, w.JobID, st)
 	return nil
@@ -300,37 +299,34 @@ func (s *Leases) Release(ctx context.Context, w Work) error {
 	return nil
 }
 
-// SetUsage stores the usage of a job, by agent and name; the name "assignments" counts the assignments that an agent has
-// completed. Totals only grow: a lower one changes nothing, so that a call may be repeated. It does
-// nothing if the job was deleted.
-func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[string]int64) error {
-	var args []any
-	for agent, usage := range totals {
-		for name, n := range usage {
-			args = append(args, agent+" "+name, n)
-		}
+// maxUsage bounds the usage counters of a job, over all agents.
+const maxUsage = 5000
+
+// AddUsage adds the usage of an assignment to a job, by name; the name "assignments" counts the assignments that an agent has
+// completed. It does nothing if the job was deleted.
+func (s *Leases) AddUsage(ctx context.Context, id, agent string, usage map[string]int64) error {
+	args := []any{maxUsage}
+	for name, n := range usage {
+		args = append(args, agent+" "+name, n)
 	}
-	for part := range slices.Chunk(args, 2000) {
-		if _, err := s.run(ctx, "store the usage of job "+id, "usage", []string{recordKey(id), usageKey(id)}, part...); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := s.run(ctx, "add the usage of job "+id, "usage", []string{recordKey(id), usageKey(id)}, args...)
+	return err
 }
 
 // Progressed records progress of a job, for example growing usage that its agents report.
-func (s *Leases) Progressed(ctx context.Context, id string) { s.pace(ctx, id) }
+func (s *Leases) Progressed(ctx context.Context, id string) { s.progressed(ctx, id) }
 
-// pace notes that a job made progress.
-func (s *store) pace(ctx context.Context, id string) { s.recordPace(ctx, id, 0, "", 0, "") }
-
-// countEnd notes that an item has ended, and counts how long it took.
-func (s *store) countEnd(ctx context.Context, w Work, state ItemStatus) {
-	s.recordPace(ctx, w.JobID, 1, string(state), w.Item.CreatedAt.UnixMilli(), ItemBounds.Text())
+// progressed records progress of a job.
+func (s *store) progressed(ctx context.Context, id string) {
+	if _, err := s.run(ctx, "note progress", "progress", []string{recordKey(id)}); err != nil && ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, "the progress of the job is not noted", "job", id, "err", err)
+	}
 }
 
-func (s *store) recordPace(ctx context.Context, id string, args ...any) {
-	if _, err := s.run(ctx, "note progress", "pace", []string{recordKey(id), paceKey(id), tookKey}, args...); err != nil && ctx.Err() == nil {
-		s.cfg.Logger.WarnContext(ctx, "the pace of the job lacks items", "job", id, "err", err)
+// itemEnded notes that an item has ended.
+func (s *store) itemEnded(ctx context.Context, w Work, state ItemStatus) {
+	s.progressed(ctx, w.JobID)
+	if s.cfg.Took != nil {
+		s.cfg.Took("item", string(state), max(0, time.Since(w.Item.CreatedAt)))
 	}
 }

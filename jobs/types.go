@@ -202,8 +202,8 @@ type Progress struct {
 	Items          Counts  `json:"items"`
 	Percent        float64 `json:"progress_percent"`
 	ElapsedSeconds float64 `json:"elapsed_seconds"`
-	PerMinute      float64 `json:"items_per_minute"` // over the last minutes
-	// ETASeconds is how long the rest will take at the recent pace; nil while that is not known.
+	PerMinute      float64 `json:"items_per_minute"` // since it began
+	// ETASeconds is how long the rest will take at the pace so far; nil while no item has ended.
 	ETASeconds *float64 `json:"eta_seconds"`
 	Waiting    string   `json:"waiting,omitempty"`
 	Stuck      *Stuck   `json:"stuck,omitempty"`

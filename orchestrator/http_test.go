@@ -4,10 +4,13 @@ import (
 	"encoding/csv"
 	"errors"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"muster/internal/testutil"
+	"muster/tasks/metrics"
 )
 
 // Two agents process a job with a document. All requests use HTTP and the production services.
@@ -105,6 +108,14 @@ func (w *web) read(t *testing.T, id, text string) {
 	w.ask("GET", job+"/items?status=failed", nil).has(t, "the failed items", 200, map[string]string{"data.0.key": "d", "data.0.last_error": "cannot be done", "data.1": "<nil>"})
 	w.ask("GET", "/v1/jobs?context=customer=acme&status=completed", nil).has(t, "the list by context", 200, map[string]string{"data.0.id": id, "data.1": "<nil>"})
 	w.ask("GET", "/v1/jobs?label=first&limit=1", nil).has(t, "the list by label", 200, map[string]string{"data.0.id": id, "next": "<nil>"})
+
+	rec := httptest.NewRecorder()
+	metrics.Handler(all{w.system.times.jobs, w.system.times.items}).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	for _, want := range []string{`muster_jobs_duration_seconds_count{status="completed"} 1`, `muster_jobs_item_duration_seconds_count{state="rejected"} 1`, `muster_jobs_item_duration_seconds_count{state="failed"} 1`} {
+		if !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("the metrics lack %s:\n%s", want, rec.Body)
+		}
+	}
 
 	hash := w.ask("GET", job, nil).text("document.sha256")
 	if has, err := w.system.Jobs.HasDocument(t.Context(), hash); !has || err != nil {

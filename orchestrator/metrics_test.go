@@ -92,7 +92,7 @@ func describedMetrics(t *testing.T, c prometheus.Collector) map[string]metric {
 // with a matching prefix.
 var metricGroups = []struct{ title, names string }{
 	{"HTTP interface, of the process", "muster_http_ orchestrator_uptime orchestrator_ready"},
-	{"Agents and webhooks, of the process", "muster_agents_pushes muster_webhook_attempt muster_webhook_deliveries_total"},
+	{"Jobs, agents and webhooks, of the process", "muster_jobs_duration muster_jobs_item_duration muster_agents_assignment_duration muster_agents_pushes muster_webhook_attempt muster_webhook_deliveries_total"},
 	{"Jobs, of Redis", "orchestrator_jobs muster_jobs"},
 	{"Agents, of Redis", "muster_agents"},
 	{"Webhooks, of Redis", "muster_webhook"},

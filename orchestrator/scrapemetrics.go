@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muster/jobs"
 	"muster/sites"
 	"muster/sites/report"
 )
@@ -35,6 +36,38 @@ func newScrapeMetrics(known func(site string) bool) *scrapeMetrics {
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"site"}),
 	}
+}
+
+// jobMetrics times the jobs and items that this process ends.
+type jobMetrics struct{ jobs, items *prometheus.HistogramVec }
+
+func newJobMetrics() *jobMetrics {
+	m := &jobMetrics{
+		prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "muster_jobs_duration_seconds", Help: "Time from the start of the first stage to the end of the job, by status, of jobs that this process ended.",
+			Buckets: []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 43200, 86400, 259200, 604800},
+		}, []string{"status"}),
+		prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "muster_jobs_item_duration_seconds", Help: "Time from the creation of an item to its end in this process, by state; items that wait for a decision have the state review.",
+			Buckets: []float64{0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400},
+		}, []string{"state"}),
+	}
+	for _, status := range []jobs.Status{jobs.Completed, jobs.Failed, jobs.Cancelled} {
+		m.jobs.WithLabelValues(string(status))
+	}
+	for _, state := range []jobs.ItemStatus{jobs.ItemIntegrated, jobs.ItemRejected, jobs.ItemFailed, jobs.ItemReview} {
+		m.items.WithLabelValues(string(state))
+	}
+	return m
+}
+
+// took implements jobs.Config.Took.
+func (m *jobMetrics) took(what, state string, d time.Duration) {
+	of := m.items
+	if what == "job" {
+		of = m.jobs
+	}
+	of.WithLabelValues(state).Observe(d.Seconds())
 }
 
 // siteHealth exports the health of each site after its last scrape. Sites unknown to the process are labeled other.

@@ -63,6 +63,7 @@ type System struct {
 	liveSettings
 	tracing *tracing.Tracing // nil if disabled
 	scrapes *scrapeMetrics
+	times   *jobMetrics
 	gates   gates
 	logger  *slog.Logger
 	proxies *proxies.Service
@@ -75,7 +76,7 @@ type System struct {
 // first check of proxies starts a judge on loopback.
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
 	s := &System{
-		Client: client, Events: event.New(client.Redis()), Metrics: metrics.NewProcess(), logger: logger,
+		Client: client, Events: event.New(client.Redis()), Metrics: metrics.NewProcess(), logger: logger, times: newJobMetrics(),
 		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis()),
 	}
 	s.settings.Store(&cfg)
@@ -152,8 +153,8 @@ func (s *System) openJobs() (err error) {
 		Client: s.Client, Pipelines: s.Pipelines.Get, Documents: s.Documents,
 		Reconcile: func(ctx context.Context) error { sweep(ctx); return nil },
 		Roles:     func(ctx context.Context) (map[string]int, error) { return s.Agents.Roles(ctx) },
-		Emit:      jobs.Emit{Lua: event.Lua, Keys: event.Keys},
-		Lease:     cfg.Lease, Limits: jobLimits(cfg), Logger: s.logger,
+		Emit:      jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Took: s.times.took,
+		Lease: cfg.Lease, Limits: jobLimits(cfg), Logger: s.logger,
 	})
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,15 +10,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/internal/histogram"
 )
 
 // MaxHours is how many hours Activity can return.
 const MaxHours = 24
-
-// tookBounds are the bounds of how long assignments take, in seconds.
-var tookBounds = histogram.Bounds{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400}
 
 // Activity is the work of an agent in an hour. Assignments count in the hour in which they ended.
 type Activity struct {
@@ -106,61 +100,4 @@ func activityOf(hour time.Time, fields map[string]string, names map[string]strin
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Agent, b.Agent))
 	})
 	return out
-}
-
-// copyUsage copies the usage of a job to its record in package jobs. It may be repeated.
-func (s *assignments) copyUsage(ctx context.Context, jobID string) error {
-	fields, err := s.rdb.HGetAll(ctx, s.keys.jobUsage(jobID)).Result()
-	if err != nil {
-		return fmt.Errorf("read the usage of job %s: %w", jobID, err)
-	}
-	return s.cfg.Jobs.SetUsage(ctx, jobID, totalsOf(fields))
-}
-
-// totalsOf returns the totals that fields have, by agent and name.
-func totalsOf(fields map[string]string) map[string]map[string]int64 {
-	totals := map[string]map[string]int64{}
-	for field, text := range fields {
-		at := strings.LastIndexByte(field, ' ')
-		n, err := strconv.ParseInt(text, 10, 64)
-		if at < 0 || err != nil {
-			continue
-		}
-		agent := field[:at]
-		if totals[agent] == nil {
-			totals[agent] = map[string]int64{}
-		}
-		totals[agent][field[at+1:]] = n
-	}
-	return totals
-}
-
-// maxStale is how many jobs one call of copyStale looks after.
-const maxStale = 100
-
-// copyStale copies the usage of jobs, some ticks after the last change: the process that should have done so may have
-// died.
-func (s *assignments) copyStale(ctx context.Context) error {
-	now, err := s.now(ctx)
-	if err != nil {
-		return err
-	}
-	stale, err := s.rdb.ZRangeByScoreWithScores(ctx, s.keys.stale(), &redis.ZRangeBy{
-		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*s.cfg.Tick/2).UnixMilli(), 10), Count: maxStale,
-	}).Result()
-	if err != nil {
-		return fmt.Errorf("read whose usage is stale: %w", err)
-	}
-	var failed error
-	for _, z := range stale {
-		jobID, _ := z.Member.(string)
-		if err := s.copyUsage(ctx, jobID); err != nil { // other jobs may be fine
-			failed = errors.Join(failed, err)
-			continue
-		}
-		if err := scripts["copied"].Run(ctx, s.rdb, []string{s.keys.stale()}, jobID, int64(z.Score)).Err(); err != nil {
-			return fmt.Errorf("note that the usage of job %s is stored: %w", jobID, errors.Join(err, failed))
-		}
-	}
-	return failed
 }

@@ -73,7 +73,7 @@ func TestActivityExpires(t *testing.T) {
 	}
 	seen := 0
 	for _, key := range keys {
-		if !strings.Contains(key, ":hour:") && !strings.Contains(key, ":used:") {
+		if !strings.Contains(key, ":hour:") {
 			continue
 		}
 		seen++
@@ -81,36 +81,9 @@ func TestActivityExpires(t *testing.T) {
 			t.Errorf("%s expires in %v, want more than a day", key, ttl)
 		}
 	}
-	if seen != 2 {
-		t.Errorf("got %d counters of %v, want one of the hour and one of the job", seen, keys)
+	if seen != 1 {
+		t.Errorf("got %d counters of %v, want one of the hour", seen, keys)
 	}
-}
-
-// The process dies after it has ended an assignment, before the job has the usage.
-func TestUsageReachesTheJobOfADeadProcess(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, nil)
-		id := r.register("one", 2, "validator")
-		r.jobs.put("validator", 2)
-		deaf := func(on bool) { r.jobs.mu.Lock(); r.jobs.deaf = on; r.jobs.mu.Unlock() }
-		deaf(true)
-		for range 2 {
-			a := r.leaseOne(id)
-			if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if usage, n := r.jobs.totals(); len(usage) > 0 || n > 0 {
-			t.Fatalf("got %v of %d items, want none yet", usage, n)
-		}
-		deaf(false)
-		testutil.Eventually(t, "the usage is stored", func() bool { usage, n := r.jobs.totals(); return usage["tokens"] == 14 && n == 2 })
-		testutil.Eventually(t, "nothing is stale", func() bool { return rdb.ZCard(t.Context(), "muster:{agents}:stale").Val() == 0 })
-		if usage, n := r.jobs.totals(); usage["tokens"] != 14 || n != 2 {
-			t.Errorf("got %v of %d items, want 14 tokens of 2", usage, n)
-		}
-	})
 }
 
 // The process dies after it has settled the work, before it has ended the assignment.

@@ -74,7 +74,7 @@ type Jobs interface {
 	Fail(ctx context.Context, w jobs.Work, cause error, after time.Duration, counts bool) error
 	Release(ctx context.Context, w jobs.Work) error
 	Progressed(ctx context.Context, jobID string)
-	SetUsage(ctx context.Context, jobID string, totals map[string]map[string]int64) error
+	AddUsage(ctx context.Context, jobID, agent string, usage map[string]int64) error
 	WaitForWork(ctx context.Context, workers []string, d time.Duration) (worker string, err error)
 	PassOn(ctx context.Context, worker string) error
 	Input(ctx context.Context, jobID string) (prompt string, context json.RawMessage, err error)
@@ -161,6 +161,8 @@ type core struct {
 	rdb  redis.UniversalClient
 	keys keys
 	log  *slog.Logger
+
+	counts counts
 }
 
 // Service registers agents and assigns work to them. It is safe for concurrent use. Any number of processes may use the
@@ -186,7 +188,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, errors.New("agents: Client and Jobs are required")
 	}
 	cfg = cfg.withDefaults()
-	c := &core{cfg, cfg.Client.Redis(), newKeys(cfg.Namespace), cfg.Logger}
+	c := &core{cfg, cfg.Client.Redis(), newKeys(cfg.Namespace), cfg.Logger, newCounts()}
 	s := &Service{core: c, agents: &agents{core: c, announceNow: make(chan struct{}, 1)}, assignments: &assignments{core: c}, stopped: make(chan struct{})}
 	if err := s.Reload(cfg.Static, cfg.Allow, cfg.Limits, cfg.HealthEvery); err != nil {
 		return nil, err
@@ -195,7 +197,7 @@ func New(cfg Config) (*Service, error) {
 		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
 		Trials: 2, Changed: cfg.BreakerChanged, Logger: cfg.Logger,
 	})
-	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(cfg.Tracing), counts: newCounts()}
+	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(cfg.Tracing)}
 	s.tasks = &taskRunner{core: c, assignments: s.assignments}
 	s.checker = &checker{core: c, agents: s.agents, assignments: s.assignments, client: s.pusher.client}
 	s.waiters, s.server = newWaiters(s), newServer(s)
@@ -263,11 +265,10 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// lookAfter ends assignments whose leases have expired and copies outdated usage to jobs.
+// lookAfter ends assignments whose leases have expired.
 func (s *Service) lookAfter(ctx context.Context) {
 	every(ctx, max(min(2*s.cfg.Tick, 10*time.Second), 10*time.Millisecond), func(ctx context.Context) {
 		s.warn(ctx, "end assignments whose leases have expired", s.endLapsed(ctx))
-		s.warn(ctx, "add usage to jobs", s.copyStale(ctx))
 	})
 }
 

@@ -448,30 +448,40 @@ func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, di
 		began = strconv.FormatInt(h.Begun.UnixMilli(), 10)
 	}
 	args := []any{
-		h.ID, h.Agent, outcome, digest, int(keepEnded.Seconds()), cleanLine(message, 500), h.JobID, began, tookBounds.Text(), maxAgentUsage, maxJobUsage,
+		h.ID, h.Agent, outcome, digest, int(keepEnded.Seconds()), cleanLine(message, 500), began, maxAgentUsage,
 	}
 	at := cmp.Or(h.now, time.Now())
 	v, err := scripts["end"].Run(ctx, s.rdb, []string{
-		k.assignment(h.ID), k.held(h.Agent), k.agents(), k.numbers(h.Agent), k.usage(h.Agent), k.jobUsage(h.JobID), k.stale(), k.durations(), k.hour(at),
+		k.assignment(h.ID), k.held(h.Agent), k.agents(), k.numbers(h.Agent), k.usage(h.Agent), k.hour(at),
 	}, args...).Slice()
 	s.onEnd(h.Agent)
 	s.freeRoles(ctx, h)
 	if err != nil {
 		return fmt.Errorf("end assignment %s: %w", h.ID, err)
 	}
+	h.outcome, _ = v[1].(string)
+	h.digest, _ = v[2].(string)
+	if v[0] == int64(0) {
+		return nil
+	}
 	if v[0] == int64(1) {
 		text, _ := v[3].(string)
 		s.endSpan(h, text, outcome, message)
+		if !h.Begun.IsZero() {
+			s.counts.took.WithLabelValues(outcome).Observe(max(0, time.Since(h.Begun)).Seconds())
+		}
 	}
-	h.outcome, _ = v[1].(string)
-	h.digest, _ = v[2].(string)
-	changed := map[string]string{}
-	for pair := range slices.Chunk(v[4:], 2) {
-		field, _ := pair[0].(string)
-		changed[field], _ = pair[1].(string)
+	usage := map[string]int64{}
+	if text, _ := v[4].(string); text != "" {
+		if err := json.Unmarshal([]byte(text), &usage); err != nil {
+			return fmt.Errorf("read the usage of assignment %s: %w", h.ID, err)
+		}
 	}
-	if len(changed) > 0 {
-		s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.SetUsage(ctx, h.JobID, totalsOf(changed)), "assignment", h.ID, "job", h.JobID)
+	if outcome == endCompleted {
+		usage["assignments"]++
+	}
+	if len(usage) > 0 { // a process that dies here loses it
+		s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.AddUsage(ctx, h.JobID, h.Agent, usage), "assignment", h.ID, "job", h.JobID)
 	}
 	return nil
 }

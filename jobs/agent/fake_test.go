@@ -52,8 +52,7 @@ type fakeJobs struct {
 	fence      int64
 	promptHash string           // of a prompt and a context above jobs.MaxInline
 	looks      map[string]int   // by role
-	usage      map[string]int64 // by agent and name, from SetUsage
-	deaf       bool             // SetUsage fails
+	usage      map[string]int64 // by agent and name, from AddUsage
 	progressed int              // calls of Progressed
 	added      []jobs.Item
 	taken      map[string]int  // by agent
@@ -284,16 +283,11 @@ func (f *fakeJobs) Progressed(context.Context, string) {
 	f.progressed++
 }
 
-func (f *fakeJobs) SetUsage(_ context.Context, _ string, totals map[string]map[string]int64) error {
+func (f *fakeJobs) AddUsage(_ context.Context, _, id string, usage map[string]int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.deaf {
-		return errors.New("the process dies")
-	}
-	for id, usage := range totals {
-		for name, n := range usage {
-			f.usage[id+" "+name] = max(f.usage[id+" "+name], n)
-		}
+	for name, n := range usage {
+		f.usage[id+" "+name] += n
 	}
 	return nil
 }
@@ -316,7 +310,7 @@ func (f *fakeJobs) states() map[string]int {
 	return out
 }
 
-// totals returns the usage of all agents according to SetUsage, and the number of completed assignments.
+// totals returns the usage of all agents according to AddUsage, and the number of completed assignments.
 func (f *fakeJobs) totals() (map[string]int64, int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

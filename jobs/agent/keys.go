@@ -65,16 +65,6 @@ func (k keys) numbers(agent string) string { return k.prefix + "numbers:" + agen
 // usage is a hash of an agent: name → total.
 func (k keys) usage(agent string) string { return k.prefix + "usage:" + agent }
 
-// jobUsage is a hash of the usage of a job, counted when assignments end: "<agent> <name>" → total; the name "assignments" counts
-// completed assignments. The job has a copy; see stale. It expires 30 days after its last change.
-func (k keys) jobUsage(job string) string { return k.prefix + "used:" + job }
-
-// stale is a sorted set: id of a job whose copy of its usage may be outdated → unix ms of the last change.
-func (k keys) stale() string { return k.prefix + "stale" }
-
-// durations is a hash of the durations of assignments by outcome; see package histogram.
-func (k keys) durations() string { return k.prefix + "took" }
-
 // hour is a hash of the work of agents in an hour, in UTC: "<agent> <counter>" → number, of assignments, failed, ms, requests
 // and tokens. It expires 26 hours after a counter was added.
 func (k keys) hour(at time.Time) string { return k.prefix + "hour:" + at.UTC().Format("2006010215") }

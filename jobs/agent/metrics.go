@@ -11,17 +11,25 @@ var (
 	metricUp      = prometheus.NewDesc("muster_agents_up", "1 if the agents could be read, else 0.", nil, nil)
 	metricAgents  = prometheus.NewDesc("muster_agents", "Agents by state: healthy, unavailable, draining or new.", []string{"state"}, nil)
 	metricHeld    = prometheus.NewDesc("muster_agents_assignments_held", "Assignments that agents work on.", nil, nil)
-	metricTook    = prometheus.NewDesc("muster_agents_assignment_duration_seconds", "Duration of assignments by outcome: completed, failed, released, expired (their deadline passed), lost (their lease or job ended) or moved (their agent was gone). Includes Go tasks.", []string{"outcome"}, nil)
 	metricBreaker = prometheus.NewDesc("muster_agents_breakers", "Breakers of agents with a URL by state: closed, open or half_open.", []string{"state"}, nil)
 )
 
-// counts holds the counters of this process.
-type counts struct{ pushes *prometheus.CounterVec }
+// counts holds the metrics of this process.
+type counts struct {
+	pushes *prometheus.CounterVec
+	took   *prometheus.HistogramVec
+}
 
 func newCounts() counts {
 	c := counts{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "muster_agents_pushes_total", Help: "Requests of this process that pushed an assignment, by outcome.",
+	}, []string{"outcome"}), prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "muster_agents_assignment_duration_seconds", Help: "Duration of assignments that this process ended, by outcome: completed, failed, released, expired (their deadline passed), lost (their lease or job ended) or moved (their agent was gone). Includes Go tasks.",
+		Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400},
 	}, []string{"outcome"})}
+	for _, outcome := range outcomes {
+		c.took.WithLabelValues(outcome)
+	}
 	for _, outcome := range pushOutcomes {
 		c.pushes.WithLabelValues(outcome)
 	}
@@ -36,10 +44,11 @@ func NewMetrics(s *Service) *Metrics { return &Metrics{s} }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{metricUp, metricAgents, metricHeld, metricTook, metricBreaker} {
+	for _, d := range []*prometheus.Desc{metricUp, metricAgents, metricHeld, metricBreaker} {
 		ch <- d
 	}
-	m.s.pusher.counts.pushes.Describe(ch)
+	m.s.counts.pushes.Describe(ch)
+	m.s.counts.took.Describe(ch)
 }
 
 // Collect implements prometheus.Collector. It asks Redis, for at most five seconds.
@@ -49,7 +58,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	m.s.pusher.counts.pushes.Collect(ch)
+	m.s.counts.pushes.Collect(ch)
+	m.s.counts.took.Collect(ch)
 	agents, err := m.s.List(ctx)
 	if err != nil {
 		gauge(metricUp, 0)
@@ -71,11 +81,4 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(metricBreaker, float64(breakers[state]), state)
 	}
 	gauge(metricHeld, float64(held))
-	took, err := m.s.rdb.HGetAll(ctx, m.s.keys.durations()).Result()
-	if err != nil {
-		return
-	}
-	for _, outcome := range outcomes {
-		ch <- tookBounds.Metric(metricTook, took, outcome, outcome)
-	}
 }

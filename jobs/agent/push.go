@@ -74,7 +74,6 @@ type pusher struct {
 	*agents
 	*assignments
 	client *http.Client
-	counts counts
 }
 
 // push sends an assignment to its agent and settles it according to the response.

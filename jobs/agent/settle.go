@@ -21,8 +21,7 @@ import (
 const (
 	maxUsageNames = 20
 	maxUsage      = 1_000_000_000_000
-	maxAgentUsage = 100  // number of different usage names of an agent, over all its assignments
-	maxJobUsage   = 5000 // number of usage counters of a job, over all agents
+	maxAgentUsage = 100 // number of different usage names of an agent, over all its assignments
 	maxMessage    = 2000
 	maxRetryAfter = 24 * time.Hour
 )

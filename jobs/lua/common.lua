@@ -8,16 +8,6 @@ local stamp = string.format("%.0f", now)
 
 local function emit(type, job, data) return record(EVENTS, EVENTS_OF_JOB, WEBHOOKS, type, job, stamp, data) end
 
--- observe counts how long something took, in ms, in a histogram; bounds are in seconds. See package histogram.
-local function observe(key, name, ms, bounds)
-  local bound = "+Inf"
-  for le in string.gmatch(bounds, "%S+") do
-    if ms <= tonumber(le) * 1000 then bound = le break end
-  end
-  redis.call("HINCRBY", key, name .. " " .. bound, 1)
-  redis.call("HINCRBY", key, name .. " ms", string.format("%.0f", ms))
-end
-
 -- rank returns the place of a job in the ready lists, or nil if it has no work to give: the time of its last turn, or of its
 -- creation, minus a minute for each point of priority.
 local function rank(key)

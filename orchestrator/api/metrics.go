@@ -17,7 +17,7 @@ type Metrics struct {
 	cfg     Config
 	started time.Time
 
-	uptime, jobs, ready, items, stuck, jobTook, itemTook *prometheus.Desc
+	uptime, jobs, ready, items, stuck *prometheus.Desc
 }
 
 // NewMetrics returns the collector for the services of cfg. Uptime is counted from now.
@@ -25,19 +25,17 @@ func NewMetrics(cfg Config) *Metrics {
 	desc := prometheus.NewDesc
 	return &Metrics{
 		cfg: cfg.withDefaults(), started: time.Now(),
-		uptime:   desc("orchestrator_uptime_seconds", "Time since the HTTP interface started.", nil, nil),
-		jobs:     desc("orchestrator_jobs_total", "Jobs of all kinds by status.", []string{"status"}, nil),
-		ready:    desc("orchestrator_ready", "1 if requests can be served, else 0; see /ready.", nil, nil),
-		items:    desc("muster_jobs_items", "Items of pipeline jobs by state. Items of unfinished jobs are counted every jobs.check_every.", []string{"state"}, nil),
-		stuck:    desc("muster_jobs_stuck", "Jobs without progress, counted every jobs.check_every.", nil, nil),
-		jobTook:  desc("muster_jobs_duration_seconds", "Time from the start of the first stage to the end of the job, by status.", []string{"status"}, nil),
-		itemTook: desc("muster_jobs_item_duration_seconds", "Time from the creation of an item to its end, by state; items that wait for a decision have the state review.", []string{"state"}, nil),
+		uptime: desc("orchestrator_uptime_seconds", "Time since the HTTP interface started.", nil, nil),
+		jobs:   desc("orchestrator_jobs_total", "Jobs by status.", []string{"status"}, nil),
+		ready:  desc("orchestrator_ready", "1 if requests can be served, else 0; see /ready.", nil, nil),
+		items:  desc("muster_jobs_items", "Items of jobs by state. Items of unfinished jobs are counted every jobs.check_every.", []string{"state"}, nil),
+		stuck:  desc("muster_jobs_stuck", "Jobs without progress, counted every jobs.check_every.", nil, nil),
 	}
 }
 
 // Describe lists the metrics.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.uptime, m.jobs, m.ready, m.items, m.stuck, m.jobTook, m.itemTook} {
+	for _, d := range []*prometheus.Desc{m.uptime, m.jobs, m.ready, m.items, m.stuck} {
 		ch <- d
 	}
 }
@@ -73,11 +71,5 @@ func (m *Metrics) collectJobs(ctx context.Context, ch chan<- prometheus.Metric, 
 	gauge(m.stuck, float64(n.Stuck))
 	for _, state := range jobs.ItemStatuses {
 		gauge(m.items, float64(n.Items[state]), string(state))
-	}
-	for _, status := range []jobs.Status{jobs.Completed, jobs.Failed, jobs.Cancelled} {
-		ch <- jobs.JobBounds.Metric(m.jobTook, n.Took, "job."+string(status), string(status))
-	}
-	for _, state := range []jobs.ItemStatus{jobs.ItemIntegrated, jobs.ItemRejected, jobs.ItemFailed, jobs.ItemReview} {
-		ch <- jobs.ItemBounds.Metric(m.itemTook, n.Took, "item."+string(state), string(state))
 	}
 }

@@ -35,7 +35,7 @@ var confined = map[string][]string{
 	"github.com/rs/cors":                  {"orchestrator/api"},
 	"github.com/urfave/cli/v2":            {"cmd/"},
 	"github.com/alicebob/miniredis/v2":    {"tasks/redistest", "tasks/taskstest", "orchestrator/redisd"},
-	"github.com/prometheus/client_golang": {"tasks/metrics", "orchestrator/", "jobs/", "proxies/", "internal/histogram"},
+	"github.com/prometheus/client_golang": {"tasks/metrics", "orchestrator/", "jobs/", "proxies/"},
 	"go.opentelemetry.io/otel":            {"tasks/otel", "internal/tracing", "internal/tracing/otlp", "internal/logctx"},
 }
 

@@ -2,32 +2,31 @@
 -- outcome replaces the outcome "lost", which a call that came second may have
 -- stored first.
 -- KEYS: record of the assignment, held by the agent, agents, numbers of the
--- agent, usage of the agent, used by the job, stale, took, hour.
+-- agent, usage of the agent, hour.
 -- ARGV: id, agent, outcome, digest of the response or "", seconds to keep the
--- record, error or "", job, unix ms at which it began or "", bounds of took in
--- seconds, most names of the agent's usage, most fields that the job has used.
--- Returns {1 if this call has counted it else 0, its outcome, digest and span, then
--- the changed fields and totals of the usage of the job}.
-local RECORD, AGENTS, NUMBERS, USAGE, USED, HOUR = KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[9]
+-- record, error or "", unix ms at which it began or "", most names of the agent's
+-- usage.
+-- Returns {1 if this call has counted it, 2 if its outcome has replaced "lost", or
+-- else 0, its outcome, digest, span, and the usage that was counted as JSON}.
+local RECORD, AGENTS, NUMBERS, USAGE, HOUR = KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local agent, outcome, digest = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call("ZREM", KEYS[2], ARGV[1])
 local before = redis.call("HMGET", RECORD, "outcome", "digest", "span", "usage")
-if before[1] and (before[1] ~= "lost" or outcome == "lost") then return { 0, before[1], before[2] or "", "" } end
+if before[1] and (before[1] ~= "lost" or outcome == "lost") then return { 0, before[1], before[2] or "", "", "" } end
 local first = not before[1]
-if first and outcome == "lost" and held == 0 then return { 0, outcome, "", "" } end
+if first and outcome == "lost" and held == 0 then return { 0, outcome, "", "", "" } end
 redis.call("HSET", RECORD, "outcome", outcome, "digest", digest)
 redis.call("EXPIRE", RECORD, ARGV[5])
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 -- add adds numbers to fields of a hash with at most so many. A total that is too large stays. A hash with a
--- new field expires after so many seconds, if these are given. It returns the fields and
--- their totals.
+-- new field expires after so many seconds, if these are given.
 local function add(key, numbers, most, expires)
   local fields = {}
   for field in pairs(numbers) do fields[#fields + 1] = field end
   local totals = {}
-  if #fields == 0 then return totals end
+  if #fields == 0 then return end
   local room
   for i, old in ipairs(redis.call("HMGET", key, unpack(fields))) do
     if not old then
@@ -42,31 +41,13 @@ local function add(key, numbers, most, expires)
   end
   if #totals > 0 then redis.call("HSET", key, unpack(totals)) end
   if expires and room then redis.call("EXPIRE", key, expires) end
-  return totals
 end
 
-local usage, used = {}, {}
+local usage = {}
 if first then usage = cjson.decode(before[4] or "{}") end
-for name, n in pairs(usage) do used[agent .. " " .. name] = n end
-if outcome == "completed" then used[agent .. " assignments"] = (used[agent .. " assignments"] or 0) + 1 end
-local out = { first and 1 or 0, outcome, digest, before[3] or "" }
-for _, value in ipairs(add(USED, used, ARGV[11])) do out[#out + 1] = value end
-if #out > 4 then
-  redis.call("EXPIRE", USED, 30 * 86400)
-  redis.call("ZADD", KEYS[7], now, ARGV[7])
-end
+local out = { first and 1 or 2, outcome, digest, before[3] or "", first and before[4] or "" }
 
-local began = tonumber(ARGV[8])
-local ms = math.max(0, now - (began or now))
-if first and began then
-  local bound = "+Inf"
-  for le in string.gmatch(ARGV[9], "%S+") do
-    if ms <= tonumber(le) * 1000 then bound = le break end
-  end
-  redis.call("HINCRBY", KEYS[8], outcome .. " " .. bound, 1)
-  redis.call("HINCRBY", KEYS[8], outcome .. " ms", ms)
-end
-
+local ms = math.max(0, now - tonumber(ARGV[7] ~= "" and ARGV[7] or now))
 if redis.call("HEXISTS", AGENTS, agent) == 0 then return out end
 local failed = outcome ~= "completed" and outcome ~= "released" and 1 or 0
 redis.call("HSET", NUMBERS, "idle", string.format("%.0f", now))
@@ -75,7 +56,7 @@ if not first then failed = failed - 1 end -- it was counted as lost
 if failed ~= 0 then redis.call("HINCRBY", NUMBERS, "failed", failed) end
 if ARGV[6] ~= "" then redis.call("HSET", NUMBERS, "last_error", ARGV[6]) end
 if not first then return out end
-add(USAGE, usage, ARGV[10])
+add(USAGE, usage, ARGV[8])
 local did = { [agent .. " assignments"] = 1, [agent .. " ms"] = ms }
 if failed ~= 0 then did[agent .. " failed"] = failed end
 for _, name in ipairs({ "requests", "tokens" }) do
