@@ -14,17 +14,9 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// flow is the state machine of jobs of pipelines. The record of a job and its queue are all of its state: advance reads
-// them, and does the next step.
-type flow struct {
-	*store
-	reader  *Reader
-	service *Service // creates the jobs of schedules
-}
-
 // advance does the next step of a job, if it is due: it creates the job of a schedule, starts a job, opens its next stage,
 // ends it, or stops the work of a job that has ended. Each step may be repeated, by many processes at once.
-func (s *flow) advance(ctx context.Context, id string) error {
+func (s *Service) advance(ctx context.Context, id string) error {
 	r, err := s.read(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return s.rdb.ZRem(ctx, todoKey, id).Err()
@@ -36,7 +28,7 @@ func (s *flow) advance(ctx context.Context, id string) error {
 }
 
 // advanceFrom is advance of a job whose record was just read.
-func (s *flow) advanceFrom(ctx context.Context, id string, r record) error {
+func (s *Service) advanceFrom(ctx context.Context, id string, r record) error {
 	switch {
 	case r.status().Terminal():
 		return s.close(ctx, id, r)
@@ -53,7 +45,7 @@ func (s *flow) advanceFrom(ctx context.Context, id string, r record) error {
 }
 
 // start starts a job once its time has come and its dependencies have ended.
-func (s *flow) start(ctx context.Context, id string, r record) error {
+func (s *Service) start(ctx context.Context, id string, r record) error {
 	now, err := s.now(ctx)
 	if err != nil {
 		return err
@@ -90,7 +82,7 @@ func (s *flow) start(ctx context.Context, id string, r record) error {
 }
 
 // work notes the stages that have ended, opens the next one, and ends the job after the last.
-func (s *flow) work(ctx context.Context, id string, r record) error {
+func (s *Service) work(ctx context.Context, id string, r record) error {
 	p, err := r.pipeline()
 	if err != nil {
 		return err
@@ -119,7 +111,7 @@ func (s *flow) work(ctx context.Context, id string, r record) error {
 }
 
 // openStage makes the work of a stage that takes the job.
-func (s *flow) openStage(ctx context.Context, id string, st pipeline.Stage) error {
+func (s *Service) openStage(ctx context.Context, id string, st pipeline.Stage) error {
 	_, err := s.queue(id).Enqueue(ctx, workqueue.Item{
 		ID: stageID(st.Name), Kind: st.Name, ResourceKeys: []string{lane(st.Name)}, MaxAttempts: s.attempts(st), Payload: []byte("{}"),
 	})
@@ -133,7 +125,7 @@ func (s *flow) openStage(ctx context.Context, id string, st pipeline.Stage) erro
 }
 
 // attempts returns how often a stage may try an item: the first attempt and the retries.
-func (s *store) attempts(st pipeline.Stage) int {
+func (s *Service) attempts(st pipeline.Stage) int {
 	if st.MaxRetries != nil {
 		return 1 + *st.MaxRetries
 	}
@@ -157,7 +149,7 @@ type position struct {
 }
 
 // current returns the position of a job, and why it has failed, if it has.
-func (s *flow) current(ctx context.Context, id string, stages []pipeline.Stage) (at position, failure string, err error) {
+func (s *Service) current(ctx context.Context, id string, stages []pipeline.Stage) (at position, failure string, err error) {
 	q := s.queue(id)
 	var ids []string
 	for _, st := range stages {
@@ -199,7 +191,7 @@ func (s *flow) current(ctx context.Context, id string, stages []pipeline.Stage) 
 }
 
 // complete ends a job whose stages have all been completed. If an item was given new attempts meanwhile, the job continues.
-func (s *flow) complete(ctx context.Context, id string, r record) error {
+func (s *Service) complete(ctx context.Context, id string, r record) error {
 	p, err := r.pipeline()
 	if err != nil {
 		return err
@@ -224,7 +216,7 @@ func (s *flow) complete(ctx context.Context, id string, r record) error {
 }
 
 // unseal ends the sealing of the queue of a job that continues. The queue of a job that has ended meanwhile stays sealed.
-func (s *store) unseal(ctx context.Context, id string) error {
+func (s *Service) unseal(ctx context.Context, id string) error {
 	if err := s.queue(id).Unseal(ctx); err != nil {
 		return err
 	}
@@ -237,10 +229,10 @@ func (s *store) unseal(ctx context.Context, id string) error {
 
 // end moves a job to a terminal state. It does nothing if the job has ended. The consequences are handled by finalize
 // and close, which are repeated from the list of jobs to advance if this process dies.
-func (s *flow) end(ctx context.Context, id string, r record, to Status, event, message string) error {
+func (s *Service) end(ctx context.Context, id string, r record, to Status, event, message string) error {
 	j, err := r.job(id)
 	if err == nil {
-		err = s.reader.fill(ctx, &j, r, false, nil)
+		err = s.fill(ctx, &j, r, false, nil)
 	}
 	if err != nil { // a job whose record is damaged must be able to end, too
 		s.cfg.Logger.WarnContext(ctx, "a job ends without counts in its event", "job", id, "err", err)
@@ -278,7 +270,7 @@ func (s *flow) end(ctx context.Context, id string, r record, to Status, event, m
 
 // finalize stops the work of a job that has ended, and then stores its stages and counts: from here on they do not
 // change.
-func (s *flow) finalize(ctx context.Context, id string) error {
+func (s *Service) finalize(ctx context.Context, id string) error {
 	r, err := s.read(ctx, id)
 	if err != nil || r["final"] != "" {
 		return err
@@ -299,7 +291,7 @@ func (s *flow) finalize(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.reader.fill(ctx, &j, r, false, nil); err != nil {
+	if err := s.fill(ctx, &j, r, false, nil); err != nil {
 		return err
 	}
 	for i := range j.Stages {
@@ -354,7 +346,7 @@ func (st *Stage) setEndState(with Status) {
 }
 
 // close stops the work of a job that has ended.
-func (s *flow) close(ctx context.Context, id string, r record) error {
+func (s *Service) close(ctx context.Context, id string, r record) error {
 	if err := s.finalize(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
@@ -366,7 +358,7 @@ const anyTime = "*"
 
 // move changes the state of a job that was last reopened at a time; see lua/move.lua. Its errors are ErrTerminal and
 // ErrNotFound.
-func (s *store) move(ctx context.Context, id string, to Status, from []Status, reopened, event, data string, fields ...any) error {
+func (s *Service) move(ctx context.Context, id string, to Status, from []Status, reopened, event, data string, fields ...any) error {
 	allowed := " "
 	for _, st := range from {
 		allowed += string(st) + " "
@@ -398,7 +390,7 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, r
 }
 
 // note sets fields of a job that has not ended, and appends an event; see lua/note.lua. It reports whether it did.
-func (s *store) note(ctx context.Context, id, once, event, data string, fields ...any) (bool, error) {
+func (s *Service) note(ctx context.Context, id, once, event, data string, fields ...any) (bool, error) {
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
 	reply, err := s.run(ctx, "change job "+id, "note", keys, append([]any{id, once, event, data}, fields...)...)
 	if err != nil {
@@ -408,7 +400,7 @@ func (s *store) note(ctx context.Context, id, once, event, data string, fields .
 }
 
 // later makes some process advance a job after d.
-func (s *store) later(ctx context.Context, id string, d time.Duration) error {
+func (s *Service) later(ctx context.Context, id string, d time.Duration) error {
 	if _, err := s.run(ctx, "advance job "+id, "later", []string{todoKey}, id, d.Milliseconds()); err != nil {
 		return err
 	}
@@ -417,7 +409,7 @@ func (s *store) later(ctx context.Context, id string, d time.Duration) error {
 }
 
 // wakeRun wakes Run in this process.
-func (s *store) wakeRun() {
+func (s *Service) wakeRun() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -425,7 +417,7 @@ func (s *store) wakeRun() {
 }
 
 // announceWork notes that a job may have work for a role or Go task in d.
-func (s *store) announceWork(ctx context.Context, id, worker string, d time.Duration) error {
+func (s *Service) announceWork(ctx context.Context, id, worker string, d time.Duration) error {
 	_, err := s.run(ctx, "announce work", "ready", []string{recordKey(id), readyKey(worker), dueKey(worker), wakeKey(worker)}, id, d.Milliseconds())
 	return err
 }

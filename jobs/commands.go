@@ -22,10 +22,10 @@ func (s *Service) Cancel(ctx context.Context, id string, cleanup bool) (j Job, c
 	if r.status().Terminal() {
 		return Job{}, false, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
 	}
-	if err := s.flow.end(ctx, id, r, Cancelled, "job.cancelled", ""); err != nil {
+	if err := s.end(ctx, id, r, Cancelled, "job.cancelled", ""); err != nil {
 		return Job{}, false, err
 	}
-	if err := s.flow.advance(ctx, id); err != nil {
+	if err := s.advance(ctx, id); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "the next sweep stops the work of a cancelled job", "job", id, "err", err)
 	}
 	if cleanup {
@@ -64,7 +64,7 @@ func (s *Service) removeDocument(ctx context.Context, hash string) (removed bool
 }
 
 // HasDocument reports whether a job has the document with a hash.
-func (s *Reader) HasDocument(ctx context.Context, hash string) (bool, error) {
+func (s *Service) HasDocument(ctx context.Context, hash string) (bool, error) {
 	n, err := s.rdb.Exists(ctx, documentKey(hash)).Result()
 	if err != nil {
 		return false, fmt.Errorf("read the jobs of a document: %w", err)
@@ -116,7 +116,7 @@ func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) 
 		}
 		r["failed_stage"] = stage
 		r["failed_stage_error"] = failure
-		if err := s.flow.end(ctx, id, r, Failed, "job.failed", "stage "+stage+" failed: "+failure); err != nil {
+		if err := s.end(ctx, id, r, Failed, "job.failed", "stage "+stage+" failed: "+failure); err != nil {
 			return Job{}, err
 		}
 		return s.Get(ctx, id)
@@ -124,7 +124,7 @@ func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) 
 	if err := s.skipStage(ctx, id, *p.Stage(stage)); err != nil {
 		return Job{}, err
 	}
-	s.flow.advanceAfter(ctx, id, pipeline.Stage{})
+	s.advanceAfter(ctx, id, pipeline.Stage{})
 	return s.Get(ctx, id)
 }
 

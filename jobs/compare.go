@@ -18,7 +18,7 @@ const (
 )
 
 // Compare calls yield with how each item differs between two jobs, by key. It holds few items at a time.
-func (s *ItemReader) Compare(ctx context.Context, a, b string, yield func(Difference) error) error {
+func (s *Service) Compare(ctx context.Context, a, b string, yield func(Difference) error) error {
 	for _, id := range []string{a, b} {
 		if _, err := s.read(ctx, id); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (s *ItemReader) Compare(ctx context.Context, a, b string, yield func(Differ
 }
 
 // against calls fn with each item of a job, and the one with the same key of another job, nil if it has none.
-func (s *ItemReader) against(ctx context.Context, id, other string, fn func(Item, *Item) error) error {
+func (s *Service) against(ctx context.Context, id, other string, fn func(Item, *Item) error) error {
 	p, err := s.planOf(ctx, other)
 	if err != nil {
 		return err

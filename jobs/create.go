@@ -86,7 +86,7 @@ func (s *Service) create(ctx context.Context, id string, req Request, parent str
 	}
 	j, err := s.Get(ctx, id)
 	if s.running.Load() { // else a process in which Run runs starts it
-		if err := s.flow.advance(ctx, id); err != nil {
+		if err := s.advance(ctx, id); err != nil {
 			s.cfg.Logger.WarnContext(ctx, "the job starts with the next sweep", "job", id, "err", err)
 		}
 	}
@@ -108,7 +108,7 @@ func (s *Service) checkDocument(ctx context.Context, id string, d *Document) err
 	}
 	r, err := s.read(ctx, id)
 	if err == nil {
-		err = s.flow.end(ctx, id, r, Failed, "job.failed", "its document is gone")
+		err = s.end(ctx, id, r, Failed, "job.failed", "its document is gone")
 	}
 	if err == nil {
 		err = s.Delete(ctx, id)

@@ -23,7 +23,7 @@ var seq = regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}$`)
 // tellEndings adds the events of items that have failed or were decided on. The queue, which is in another slot than the
 // events, has noted each in the step that made it true; the record contains the last ending that is in the events, and changes with
 // them. So each event is added once, by whoever comes first: who ended the item, the sweep, or who ends the job.
-func (s *flow) tellEndings(ctx context.Context, id string) error {
+func (s *Service) tellEndings(ctx context.Context, id string) error {
 	p, err := s.plan(ctx, id)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *flow) tellEndings(ctx context.Context, id string) error {
 }
 
 // ending returns the event of an item that has ended.
-func (s *flow) ending(ctx context.Context, id string, p *pipeline.Pipeline, key string, e workqueue.Ending) (event string, data map[string]string, err error) {
+func (s *Service) ending(ctx context.Context, id string, p *pipeline.Pipeline, key string, e workqueue.Ending) (event string, data map[string]string, err error) {
 	if e.State == workqueue.StateError {
 		event = "item.failed"
 		stage := ""

@@ -19,7 +19,7 @@ type ItemError struct {
 }
 
 // LastErrors returns why the last items of a job failed, up to n, the newest first. It reads no other items.
-func (s *ItemReader) LastErrors(ctx context.Context, id string, n int) ([]ItemError, error) {
+func (s *Service) LastErrors(ctx context.Context, id string, n int) ([]ItemError, error) {
 	if _, err := s.planOf(ctx, id); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (s *ItemReader) LastErrors(ctx context.Context, id string, n int) ([]ItemEr
 
 // Failures returns the items of a job that failed or wait for a decision, up to n from an offset on, the first to fail
 // first. It reads no others. A page can be short, or empty, although others follow: next is the offset of those, or 0.
-func (s *ItemReader) Failures(ctx context.Context, id string, status ItemStatus, offset, n int) (items []Item, next int, err error) {
+func (s *Service) Failures(ctx context.Context, id string, status ItemStatus, offset, n int) (items []Item, next int, err error) {
 	if status != ItemFailed && status != ItemReview {
 		return nil, 0, bad("status", "%.20q is not failed or review", string(status))
 	}
@@ -82,7 +82,7 @@ const reviewJobs = 20
 const reviewLooks = 5
 
 // InReview returns the number of items in review, and of their jobs.
-func (s *ItemReader) InReview(ctx context.Context) (items int64, jobs int, err error) {
+func (s *Service) InReview(ctx context.Context) (items int64, jobs int, err error) {
 	ids, err := s.rdb.ZRange(ctx, reviewsKey, 0, -1).Result()
 	if err != nil {
 		return 0, 0, fmt.Errorf("list jobs with items in review: %w", err)
@@ -120,7 +120,7 @@ func (s *ItemReader) InReview(ctx context.Context) (items int64, jobs int, err e
 }
 
 // Reviews returns items of all jobs that wait for a decision, up to n, of the job that waits for longest first.
-func (s *ItemReader) Reviews(ctx context.Context, n int) (Reviews, error) {
+func (s *Service) Reviews(ctx context.Context, n int) (Reviews, error) {
 	ids, err := s.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: reviewsKey, Start: 0, Stop: reviewJobs}).Result()
 	if err != nil {
 		return Reviews{}, fmt.Errorf("list the jobs with items to decide on: %w", err)

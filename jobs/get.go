@@ -15,7 +15,7 @@ import (
 )
 
 // Get returns a job, or ErrNotFound.
-func (s *Reader) Get(ctx context.Context, id string) (Job, error) {
+func (s *Service) Get(ctx context.Context, id string) (Job, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
 		return Job{}, err
@@ -25,7 +25,7 @@ func (s *Reader) Get(ctx context.Context, id string) (Job, error) {
 
 // Summary returns a job without its usage, the rest of a large prompt, a large context, and the results of its stages, or
 // ErrNotFound.
-func (s *Reader) Summary(ctx context.Context, id string) (Job, error) {
+func (s *Service) Summary(ctx context.Context, id string) (Job, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
 		return Job{}, err
@@ -38,7 +38,7 @@ type lanes map[string]workqueue.Counts
 
 // whole returns a job with its data outside its record. A brief one lacks its usage, the rest of a large prompt, a large context, and the agents
 // of stages that are completed. Its counts are those given, or read if they are nil.
-func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, counts lanes) (Job, error) {
+func (s *Service) whole(ctx context.Context, id string, r record, brief bool, counts lanes) (Job, error) {
 	if !brief {
 		if err := s.addLarge(ctx, id, r); err != nil {
 			return Job{}, err
@@ -63,7 +63,7 @@ func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, cou
 }
 
 // fill adds the stages and counts of a job; see whole.
-func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts lanes) error {
+func (s *Service) fill(ctx context.Context, j *Job, r record, brief bool, counts lanes) error {
 	if r["final"] != "" {
 		var f final
 		if err := json.Unmarshal([]byte(r["final"]), &f); err != nil {
@@ -124,7 +124,7 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 }
 
 // results returns the results of the completed stages among stages that take the job, by stage name.
-func (s *store) results(ctx context.Context, id string, stages []pipeline.Stage) (map[string]json.RawMessage, error) {
+func (s *Service) results(ctx context.Context, id string, stages []pipeline.Stage) (map[string]json.RawMessage, error) {
 	var ids []string
 	for _, st := range stages {
 		if st.Takes == pipeline.TakesJob {
@@ -194,7 +194,7 @@ func (c *Counts) add(n workqueue.Counts, review bool) {
 }
 
 // usage adds the reported usage to jobs, in one round trip.
-func (s *Reader) usage(ctx context.Context, jobs []*Job) error {
+func (s *Service) usage(ctx context.Context, jobs []*Job) error {
 	got := make([]*redis.MapStringStringCmd, len(jobs))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, j := range jobs {
@@ -234,7 +234,7 @@ func (j *Job) addUsage(all map[string]string) {
 }
 
 // waiting returns why nothing happens in a job that has not ended, or "".
-func (s *Reader) waiting(ctx context.Context, j *Job, r record) (string, error) {
+func (s *Service) waiting(ctx context.Context, j *Job, r record) (string, error) {
 	switch {
 	case j.Paused:
 		return "until it is resumed", nil
@@ -266,7 +266,7 @@ func (s *Reader) waiting(ctx context.Context, j *Job, r record) (string, error) 
 }
 
 // missing returns a message for each role without agents that has waiting work.
-func (s *Reader) missing(ctx context.Context, j *Job) ([]string, error) {
+func (s *Service) missing(ctx context.Context, j *Job) ([]string, error) {
 	if s.cfg.Roles == nil {
 		return nil, nil
 	}
@@ -304,7 +304,7 @@ func (s *Reader) missing(ctx context.Context, j *Job) ([]string, error) {
 }
 
 // IsRunning reports whether Run runs in a process.
-func (s *Reader) IsRunning(ctx context.Context) (bool, error) {
+func (s *Service) IsRunning(ctx context.Context) (bool, error) {
 	n, err := s.rdb.Exists(ctx, sweepKey).Result()
 	if err != nil {
 		return false, fmt.Errorf("look for the process that runs jobs: %w", err)

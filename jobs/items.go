@@ -22,7 +22,7 @@ const (
 )
 
 // Items returns a page of the items of a job.
-func (s *ItemReader) Items(ctx context.Context, id string, f ItemFilter) (ItemPage, error) {
+func (s *Service) Items(ctx context.Context, id string, f ItemFilter) (ItemPage, error) {
 	if f.Limit < 0 || f.Limit > 1000 {
 		return ItemPage{}, bad("limit", "%d is not within 1 and 1000", f.Limit)
 	}
@@ -121,7 +121,7 @@ func matchItem(id string, p *pipeline.Pipeline, info workqueue.Info, st ItemStat
 }
 
 // planOf is plan of a job that may have been deleted since it was read.
-func (s *store) planOf(ctx context.Context, id string) (*pipeline.Pipeline, error) {
+func (s *Service) planOf(ctx context.Context, id string) (*pipeline.Pipeline, error) {
 	if p := s.plans.get(id); p != nil {
 		return p, s.exists(ctx, id)
 	}
@@ -131,7 +131,7 @@ func (s *store) planOf(ctx context.Context, id string) (*pipeline.Pipeline, erro
 	return s.plan(ctx, id)
 }
 
-func (s *store) exists(ctx context.Context, id string) error {
+func (s *Service) exists(ctx context.Context, id string) error {
 	n, err := s.rdb.Exists(ctx, recordKey(id)).Result()
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: %s", ErrNotFound, id)
@@ -141,7 +141,7 @@ func (s *store) exists(ctx context.Context, id string) error {
 
 // EachItem calls yield with every item of a job, in no particular order, and holds few of them at a time. It ends with
 // the first error of yield.
-func (s *ItemReader) EachItem(ctx context.Context, id string, yield func(Item) error) error {
+func (s *Service) EachItem(ctx context.Context, id string, yield func(Item) error) error {
 	p, err := s.planOf(ctx, id)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (s *ItemReader) EachItem(ctx context.Context, id string, yield func(Item) e
 }
 
 // Item returns an item of a job, or ErrNoItem.
-func (s *ItemReader) Item(ctx context.Context, id, key string) (Item, error) {
+func (s *Service) Item(ctx context.Context, id, key string) (Item, error) {
 	p, err := s.planOf(ctx, id)
 	if err != nil {
 		return Item{}, err
@@ -321,10 +321,10 @@ func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, i
 	if d.Accept && next != nil {
 		err = s.announceWork(ctx, id, next.Worker(), 0)
 	}
-	if err := errors.Join(err, s.flow.tellEndings(ctx, id)); err != nil {
+	if err := errors.Join(err, s.tellEndings(ctx, id)); err != nil {
 		return err
 	}
 	s.progressed(ctx, id)
-	s.flow.advanceAfter(ctx, id, pipeline.Stage{})
+	s.advanceAfter(ctx, id, pipeline.Stage{})
 	return nil
 }

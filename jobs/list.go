@@ -27,7 +27,7 @@ const MaxOffset = 10_000
 const listChunk = 200
 
 // List returns a page of the jobs that a filter selects, the newest first. Its errors are a *FieldError or of Redis.
-func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
+func (s *Service) List(ctx context.Context, f Filter) (Page, error) {
 	if err := f.check(); err != nil {
 		return Page{}, err
 	}
@@ -105,7 +105,7 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 }
 
 // wholes returns complete jobs except for their usage, and omits jobs that were deleted meanwhile.
-func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]Job, error) {
+func (s *Service) wholes(ctx context.Context, ids []string, records []record) ([]Job, error) {
 	jobs := make([]Job, len(ids))
 	lanes, err := s.lanesOf(ctx, ids, records)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]
 }
 
 // lanesOf reads the counts of jobs without stored final counts, in one round trip.
-func (s *store) lanesOf(ctx context.Context, ids []string, records []record) (map[string]lanes, error) {
+func (s *Service) lanesOf(ctx context.Context, ids []string, records []record) (map[string]lanes, error) {
 	var open []string
 	var queues []*workqueue.Queue
 	for i, r := range records {
@@ -237,7 +237,7 @@ func (f Filter) selects(r record) bool {
 }
 
 // withContext reports which of some jobs are in the indexes of all these values of the context.
-func (s *store) withContext(ctx context.Context, ids []string, values map[string]string) ([]bool, error) {
+func (s *Service) withContext(ctx context.Context, ids []string, values map[string]string) ([]bool, error) {
 	in := make([]bool, len(ids))
 	for i := range in {
 		in[i] = true
@@ -254,7 +254,7 @@ func (s *store) withContext(ctx context.Context, ids []string, values map[string
 	return in, nil
 }
 
-func (s *store) count(ctx context.Context, indexes []string) (int64, error) {
+func (s *Service) count(ctx context.Context, indexes []string) (int64, error) {
 	counts := make([]*redis.IntCmd, len(indexes))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range indexes {
@@ -273,7 +273,7 @@ func (s *store) count(ctx context.Context, indexes []string) (int64, error) {
 }
 
 // below returns up to n jobs of indexes with a number below a cursor, the newest first, and the number of the last.
-func (s *store) below(ctx context.Context, indexes []string, cursor string, n int) (ids []string, last string, err error) {
+func (s *Service) below(ctx context.Context, indexes []string, cursor string, n int) (ids []string, last string, err error) {
 	top := "+inf"
 	if cursor != "" {
 		top = "(" + cursor
@@ -303,7 +303,7 @@ func (s *store) below(ctx context.Context, indexes []string, cursor string, n in
 }
 
 // records reads records in one round trip. Missing ones are empty.
-func (s *store) records(ctx context.Context, ids []string) ([]record, error) {
+func (s *Service) records(ctx context.Context, ids []string) ([]record, error) {
 	got := make([]*redis.MapStringStringCmd, len(ids))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
@@ -325,7 +325,7 @@ func (s *store) records(ctx context.Context, ids []string) ([]record, error) {
 }
 
 // fields reads some fields of records in one round trip. Missing records are empty.
-func (s *store) fields(ctx context.Context, ids []string, names ...string) ([]record, error) {
+func (s *Service) fields(ctx context.Context, ids []string, names ...string) ([]record, error) {
 	got := make([]*redis.SliceCmd, len(ids))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, id := range ids {
@@ -349,7 +349,7 @@ func (s *store) fields(ctx context.Context, ids []string, names ...string) ([]re
 }
 
 // Totals returns how many jobs there are in each state.
-func (s *Reader) Totals(ctx context.Context) (map[Status]int64, error) {
+func (s *Service) Totals(ctx context.Context) (map[Status]int64, error) {
 	totals := map[Status]int64{}
 	for _, st := range Statuses {
 		n, err := s.count(ctx, []string{statusKey(st)})
@@ -365,7 +365,7 @@ func (s *Reader) Totals(ctx context.Context) (map[Status]int64, error) {
 const MaxDays = 30
 
 // Daily returns the numbers of jobs created and ended on each of the last days, in UTC, today first. It reads counters only.
-func (s *Reader) Daily(ctx context.Context, days int) ([]Day, error) {
+func (s *Service) Daily(ctx context.Context, days int) ([]Day, error) {
 	if days < 1 || days > MaxDays {
 		return nil, bad("days", "%d is not within 1 and %d", days, MaxDays)
 	}

@@ -80,7 +80,7 @@ func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
 
 // advanceOnce advances a job, and removes it from the list unless it was added again.
 func (m *monitor) advanceOnce(ctx context.Context, id, score string) error {
-	if err := m.flow.advance(ctx, id); err != nil {
+	if err := m.advance(ctx, id); err != nil {
 		return err
 	}
 	_, err := m.run(ctx, "advance job "+id, "done", []string{todoKey}, id, score)
@@ -92,7 +92,7 @@ func (m *monitor) runSweeps(ctx context.Context) {
 	me := newID()
 	look := time.NewTicker(m.limits.Load().CheckEvery)
 	defer look.Stop()
-	if _, err := m.lead(ctx, me); err != nil && ctx.Err() == nil { // Reader.served looks for it
+	if _, err := m.lead(ctx, me); err != nil && ctx.Err() == nil { // isRunning looks for it
 		m.cfg.Logger.WarnContext(ctx, "open jobs are not looked at", "err", err)
 	}
 	for {
@@ -182,7 +182,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // look advances, times out or recovers an open job.
 func (m *monitor) look(ctx context.Context, id string, r record) error {
-	if err := m.flow.advanceFrom(ctx, id, r); err != nil || r["cron"] != "" {
+	if err := m.advanceFrom(ctx, id, r); err != nil || r["cron"] != "" {
 		return err
 	}
 	now, err := m.now(ctx)
@@ -197,7 +197,7 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 		begun = at
 	}
 	if timeout := r.millis("timeout"); timeout > 0 && now.Sub(begun) > timeout {
-		return m.flow.end(ctx, id, r, Failed, "job.failed", "it did not end within "+timeout.String())
+		return m.end(ctx, id, r, Failed, "job.failed", "it did not end within "+timeout.String())
 	}
 	if r.status() != Processing {
 		return nil
@@ -212,7 +212,7 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 			return err
 		}
 	}
-	if err := m.flow.tellEndings(ctx, id); err != nil { // also of processes that have died
+	if err := m.tellEndings(ctx, id); err != nil { // also of processes that have died
 		return err
 	}
 	j, err := r.job(id)
@@ -264,7 +264,7 @@ func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now t
 	}
 	futile := r.int("futile")
 	if futile >= maxFutile {
-		return m.flow.end(ctx, j.ID, r, Failed, "job.failed", fmt.Sprintf("stuck in stage %s, also after %d recoveries: %s", st.Stage, futile, st.Reason))
+		return m.end(ctx, j.ID, r, Failed, "job.failed", fmt.Sprintf("stuck in stage %s, also after %d recoveries: %s", st.Stage, futile, st.Reason))
 	}
 	data, err := json.Marshal(st)
 	if err != nil {
@@ -291,7 +291,7 @@ func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now t
 
 // tick creates the job of a schedule whose time has come. Its id is made of the schedule and the time: a repeat changes
 // nothing. One job makes up for all missed times.
-func (s *flow) tick(ctx context.Context, id string, r record) error {
+func (s *Service) tick(ctx context.Context, id string, r record) error {
 	now, err := s.now(ctx)
 	if err != nil {
 		return err
@@ -307,7 +307,7 @@ func (s *flow) tick(ctx context.Context, id string, r record) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = s.service.create(ctx, tickID(id, at.UnixMilli()), Request{
+	_, _, err = s.create(ctx, tickID(id, at.UnixMilli()), Request{
 		Pipeline: j.Name, Prompt: j.Prompt, Document: j.Document, Context: j.Context, Priority: j.Priority, Labels: j.Labels,
 		StuckAfter: j.StuckAfter, Dedupe: DedupeAllow,
 	}, id)

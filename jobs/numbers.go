@@ -15,7 +15,7 @@ type Numbers struct {
 }
 
 // Numbers returns the counters of all jobs.
-func (s *Reader) Numbers(ctx context.Context) (Numbers, error) {
+func (s *Service) Numbers(ctx context.Context) (Numbers, error) {
 	items, err := s.rdb.HGetAll(ctx, itemsKey).Result()
 	if err != nil {
 		return Numbers{}, fmt.Errorf("read the counters of jobs: %w", err)
@@ -50,7 +50,7 @@ func (c Counts) tally() string {
 
 // tally counts the items of a job that has not ended, unless they are counted already, and lists the job if some of them
 // wait for a decision.
-func (s *store) tally(ctx context.Context, j *Job, r record) error {
+func (s *Service) tally(ctx context.Context, j *Job, r record) error {
 	items := j.Items.tally()
 	if items == r["counted"] && j.Items.Review == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (s *store) tally(ctx context.Context, j *Job, r record) error {
 }
 
 // storeStuck stores how many jobs a sweep has found stuck.
-func (s *store) storeStuck(ctx context.Context, n int64) error {
+func (s *Service) storeStuck(ctx context.Context, n int64) error {
 	if err := s.rdb.HSet(ctx, itemsKey, "stuck", n).Err(); err != nil {
 		return fmt.Errorf("store how many jobs are stuck: %w", err)
 	}

@@ -11,18 +11,18 @@ import (
 )
 
 // Progress returns how far a job is.
-func (s *Reader) Progress(ctx context.Context, id string) (Progress, error) {
+func (s *Service) Progress(ctx context.Context, id string) (Progress, error) {
 	_, p, err := s.look(ctx, id, true)
 	return p, err
 }
 
 // Look returns a job and how far it is, both of one moment.
-func (s *Reader) Look(ctx context.Context, id string) (Job, Progress, error) {
+func (s *Service) Look(ctx context.Context, id string) (Job, Progress, error) {
 	return s.look(ctx, id, false)
 }
 
 // look is Look for a job that may be brief; see whole.
-func (s *Reader) look(ctx context.Context, id string, brief bool) (Job, Progress, error) {
+func (s *Service) look(ctx context.Context, id string, brief bool) (Job, Progress, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
 		return Job{}, Progress{}, err
@@ -35,7 +35,7 @@ func (s *Reader) look(ctx context.Context, id string, brief bool) (Job, Progress
 	return j, p, err
 }
 
-func (s *Reader) progress(ctx context.Context, j Job, r record) (Progress, error) {
+func (s *Service) progress(ctx context.Context, j Job, r record) (Progress, error) {
 	now, err := s.now(ctx)
 	if err != nil {
 		return Progress{}, err
@@ -75,7 +75,7 @@ func (p *Progress) setPace() {
 }
 
 // stuck reports whether a job has made no progress for its threshold, and where and why.
-func (s *Reader) stuck(j Job, r record, now time.Time) (Stuck, bool) {
+func (s *Service) stuck(j Job, r record, now time.Time) (Stuck, bool) {
 	since := r.time("progressed")
 	if j.Status != Processing || j.Paused || since.IsZero() || now.Sub(since) < j.StuckAfter {
 		return Stuck{}, false
@@ -112,7 +112,7 @@ func (s *Reader) stuck(j Job, r record, now time.Time) (Stuck, bool) {
 }
 
 // Stuck lists the jobs without progress for their threshold, in descending order of that time.
-func (s *Reader) Stuck(ctx context.Context) ([]Stuck, error) {
+func (s *Service) Stuck(ctx context.Context) ([]Stuck, error) {
 	list := []Stuck{}
 	now, err := s.now(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Reader) Stuck(ctx context.Context) ([]Stuck, error) {
 }
 
 // eachOpen calls fn with the records of all jobs in a state.
-func (s *store) eachOpen(ctx context.Context, in Status, fn func(id string, r record) error) error {
+func (s *Service) eachOpen(ctx context.Context, in Status, fn func(id string, r record) error) error {
 	for cursor := ""; ; {
 		ids, last, err := s.below(ctx, []string{statusKey(in)}, cursor, listChunk)
 		if err != nil || len(ids) == 0 {

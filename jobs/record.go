@@ -44,7 +44,7 @@ type final struct {
 	Items  Counts  `json:"items"`
 }
 
-func (s *store) read(ctx context.Context, id string) (record, error) {
+func (s *Service) read(ctx context.Context, id string) (record, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *store) read(ctx context.Context, id string) (record, error) {
 
 // addPipelines adds their pipelines to records. A record whose pipeline is missing was deleted meanwhile: it becomes empty, and
 // the error is ErrNotFound.
-func (s *store) addPipelines(ctx context.Context, records ...record) error {
+func (s *Service) addPipelines(ctx context.Context, records ...record) error {
 	missing := map[string]*redis.StringCmd{}
 	for _, r := range records {
 		if hash := r["pipeline_sha256"]; hash != "" && s.contents.get(hash) == "" {
@@ -182,7 +182,7 @@ func (r record) job(id string) (Job, error) {
 }
 
 // addLarge adds the prompt and the context from their separate keys to the record of a job.
-func (s *store) addLarge(ctx context.Context, id string, r record) error {
+func (s *Service) addLarge(ctx context.Context, id string, r record) error {
 	for field, key := range map[string]string{"prompt": promptKey(id), "context": largeContextKey(id)} {
 		if r[field+"_sha256"] == "" {
 			continue

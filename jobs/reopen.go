@@ -46,7 +46,7 @@ func (s *Service) Retry(ctx context.Context, id string, keys ...string) (int, er
 // reopen requeues failed work of a job that has ended, and then lets the job continue if there is any. A call that was cut
 // short can be repeated: the queue stays sealed until the job is open.
 func (s *Service) reopen(ctx context.Context, id string, r record, options workqueue.RequeueOptions) (int, error) {
-	if err := s.flow.finalize(ctx, id); err != nil { // else it could seal the queue later
+	if err := s.finalize(ctx, id); err != nil { // else it could seal the queue later
 		return 0, err
 	}
 	p, err := s.plan(ctx, id)
@@ -64,7 +64,7 @@ func (s *Service) reopen(ctx context.Context, id string, r record, options workq
 	if err != nil {
 		return 0, err
 	}
-	at, _, err := s.flow.current(ctx, id, p.Stages)
+	at, _, err := s.current(ctx, id, p.Stages)
 	if err != nil {
 		return 0, err
 	}
@@ -93,7 +93,7 @@ func (s *Service) reopen(ctx context.Context, id string, r record, options workq
 	if err := s.announceAll(ctx, id); err != nil {
 		return len(ids), err
 	}
-	return len(ids), s.flow.advance(ctx, id)
+	return len(ids), s.advance(ctx, id)
 }
 
 // Pause stops a job: no agent gets its work, and it does not start, until Resume. Work that agents hold may end. Its timeout

@@ -30,7 +30,7 @@ func (e Emit) scripts() map[string]*redis.Script {
 }
 
 // eventKeys returns the streams of the events of a job; without any, its record is used instead.
-func (s *store) eventKeys(id string) []string {
+func (s *Service) eventKeys(id string) []string {
 	if s.cfg.Emit.Keys == nil {
 		return []string{recordKey(id), recordKey(id), recordKey(id)}
 	}
@@ -38,7 +38,7 @@ func (s *store) eventKeys(id string) []string {
 }
 
 // run runs a script that returns a list.
-func (s *store) run(ctx context.Context, doing, script string, keys []string, args ...any) ([]any, error) {
+func (s *Service) run(ctx context.Context, doing, script string, keys []string, args ...any) ([]any, error) {
 	v, err := s.scripts[script].Run(ctx, s.rdb, keys, args...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"muster/jobs/pipeline"
@@ -82,14 +81,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// tuning are the limits in force.
-type tuning struct {
-	limits atomic.Pointer[Limits]
-	tuned  chan struct{} // CheckEvery may have changed
-}
-
 // SetLimits replaces the limits. Jobs that exist keep the times that they were created with.
-func (s *tuning) SetLimits(l Limits) {
+func (s *Service) SetLimits(l Limits) {
 	s.limits.Store(new(l.withDefaults()))
 	select {
 	case s.tuned <- struct{}{}:
@@ -97,42 +90,18 @@ func (s *tuning) SetLimits(l Limits) {
 	}
 }
 
-// Service keeps jobs. It may be used by many goroutines, and by any number of processes on one Redis.
-type Service struct {
-	*store
-	*Reader
-	*ItemReader
-	*Leases
-	flow *flow
-}
-
-// Reader reads jobs.
-type Reader struct{ *store }
-
-// ItemReader reads the items of jobs.
-type ItemReader struct{ *store }
-
-// Leases are how agents work on jobs.
-type Leases struct {
-	*store
-	flow *flow
-}
-
 // New returns a Service. It does no I/O, and needs no Close.
 func New(cfg Config) (*Service, error) {
 	if cfg.Client == nil {
 		return nil, errors.New("jobs: Config.Client is missing")
 	}
-	st := &store{cfg: cfg.withDefaults(), rdb: cfg.Client.Redis(), wake: make(chan struct{}, 1), tuning: tuning{tuned: make(chan struct{}, 1)}, scripts: cfg.Emit.scripts()}
-	st.limits.Store(new(cfg.Limits.withDefaults()))
-	reader := &Reader{st}
-	fl := &flow{store: st, reader: reader}
-	fl.service = &Service{store: st, Reader: reader, ItemReader: &ItemReader{st}, Leases: &Leases{store: st, flow: fl}, flow: fl}
-	return fl.service, nil
+	s := &Service{cfg: cfg.withDefaults(), rdb: cfg.Client.Redis(), wake: make(chan struct{}, 1), tuned: make(chan struct{}, 1), scripts: cfg.Emit.scripts()}
+	s.limits.Store(new(cfg.Limits.withDefaults()))
+	return s, nil
 }
 
 // StoreID returns the id of the store of jobs. It is made by the first call, and does not change.
-func (s *Reader) StoreID(ctx context.Context) (string, error) {
+func (s *Service) StoreID(ctx context.Context) (string, error) {
 	if err := s.rdb.SetNX(ctx, storeKey, newID(), 0).Err(); err != nil {
 		return "", fmt.Errorf("read the id of the store: %w", err)
 	}

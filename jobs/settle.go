@@ -15,7 +15,7 @@ import (
 
 // Beat extends the lease of work, up to its deadline, and returns when it expires. It returns ErrLeaseLost if another agent has
 // the work, its deadline has passed, or its job has ended.
-func (s *Leases) Beat(ctx context.Context, w Work) (time.Time, error) {
+func (s *Service) Beat(ctx context.Context, w Work) (time.Time, error) {
 	now, err := s.now(ctx)
 	if err != nil {
 		return now, err
@@ -35,7 +35,7 @@ func (s *Leases) Beat(ctx context.Context, w Work) (time.Time, error) {
 // Add adds items to the job, as a stage that takes the job does while it works. They are integrated if the next stage does
 // not take them. An item whose key exists changes nothing. It returns how many are new; ErrLeaseLost, or a *FieldError, and
 // then none is added.
-func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
+func (s *Service) Add(ctx context.Context, w Work, items []Item) (int, error) {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {
 		return 0, err
@@ -96,7 +96,7 @@ func asLeaseLost(err error) error {
 
 // Complete completes work. Repeating the call under the same lease succeeds and changes nothing. It returns
 // ErrLeaseLost if another agent has the work or the job has ended, and a *FieldError for an invalid result.
-func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
+func (s *Service) Complete(ctx context.Context, w Work, a Answer) error {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {
 		return err
@@ -123,13 +123,13 @@ func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
 		return asLeaseLost(err)
 	}
 	if last {
-		s.flow.advanceAfter(ctx, w.JobID, *st)
+		s.advanceAfter(ctx, w.JobID, *st)
 	}
 	return nil
 }
 
 // advanceAfter advances a job after work of a stage has ended, unless other items of the stage are open.
-func (s *flow) advanceAfter(ctx context.Context, id string, st pipeline.Stage) {
+func (s *Service) advanceAfter(ctx context.Context, id string, st pipeline.Stage) {
 	if st.Takes == pipeline.TakesItem {
 		lanes, err := s.queue(id).LaneStats(ctx)
 		if n := lanes[lane(st.Name)]; err == nil && n.Queued+n.InProgress > 0 {
@@ -141,7 +141,7 @@ func (s *flow) advanceAfter(ctx context.Context, id string, st pipeline.Stage) {
 	}
 }
 
-func (s *Leases) completeJobStage(ctx context.Context, w Work, a Answer) error {
+func (s *Service) completeJobStage(ctx context.Context, w Work, a Answer) error {
 	if a.Verdict != "" && a.Verdict != "accept" {
 		return bad("verdict", "a stage that takes the job has none; fail the assignment instead")
 	}
@@ -166,13 +166,13 @@ func (s *Leases) completeJobStage(ctx context.Context, w Work, a Answer) error {
 }
 
 // settledBy reports whether work has been completed by its lease.
-func (s *Leases) settledBy(ctx context.Context, w Work) bool {
+func (s *Service) settledBy(ctx context.Context, w Work) bool {
 	infos, err := s.queue(w.JobID).Get(ctx, w.QueueItem)
 	return err == nil && len(infos) == 1 && infos[0].State == workqueue.StateDone && infos[0].Token == w.Fence
 }
 
 // completeItem ends work on an item. last is false if other items of the stage are known to be open.
-func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipeline.Stage, w Work, a Answer) (last bool, err error) {
+func (s *Service) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipeline.Stage, w Work, a Answer) (last bool, err error) {
 	if len(a.Items) > 0 {
 		return false, bad("items", "stage %s takes items and emits none", st.Name)
 	}
@@ -238,7 +238,7 @@ func stateOf(st pipeline.Stage, verdict string) (string, error) {
 
 // Fail ends an attempt at work. The work is tried again after the delay (below 0: the back-off of the queue) unless it
 // has used up its attempts; with counts false it is not an attempt. It returns ErrLeaseLost as Complete does.
-func (s *Leases) Fail(ctx context.Context, w Work, cause error, after time.Duration, counts bool) error {
+func (s *Service) Fail(ctx context.Context, w Work, cause error, after time.Duration, counts bool) error {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {
 		return err
@@ -269,23 +269,23 @@ func (s *Leases) Fail(ctx context.Context, w Work, cause error, after time.Durat
 }
 
 // noteExhausted notes that work has failed for the last time.
-func (s *Leases) noteExhausted(ctx context.Context, st pipeline.Stage, w Work) error {
+func (s *Service) noteExhausted(ctx context.Context, st pipeline.Stage, w Work) error {
 	if w.Takes == pipeline.TakesItem {
 		state := ItemFailed
 		if st.Review {
 			state = ItemReview
 		}
-		if err := s.flow.tellEndings(ctx, w.JobID); err != nil {
+		if err := s.tellEndings(ctx, w.JobID); err != nil {
 			return err
 		}
 		s.itemEnded(ctx, w, state)
 	}
-	s.flow.advanceAfter(ctx, w.JobID, st)
+	s.advanceAfter(ctx, w.JobID, st)
 	return nil
 }
 
 // Release returns work to the queue without counting an attempt. It succeeds if the lease is lost.
-func (s *Leases) Release(ctx context.Context, w Work) error {
+func (s *Service) Release(ctx context.Context, w Work) error {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {
 		return err
@@ -304,7 +304,7 @@ const maxUsage = 5000
 
 // AddUsage adds the usage of an assignment to a job, by name; the name "assignments" counts the assignments that an agent has
 // completed. It does nothing if the job was deleted.
-func (s *Leases) AddUsage(ctx context.Context, id, agent string, usage map[string]int64) error {
+func (s *Service) AddUsage(ctx context.Context, id, agent string, usage map[string]int64) error {
 	args := []any{maxUsage}
 	for name, n := range usage {
 		args = append(args, agent+" "+name, n)
@@ -314,17 +314,17 @@ func (s *Leases) AddUsage(ctx context.Context, id, agent string, usage map[strin
 }
 
 // Progressed records progress of a job, for example growing usage that its agents report.
-func (s *Leases) Progressed(ctx context.Context, id string) { s.progressed(ctx, id) }
+func (s *Service) Progressed(ctx context.Context, id string) { s.progressed(ctx, id) }
 
 // progressed records progress of a job.
-func (s *store) progressed(ctx context.Context, id string) {
+func (s *Service) progressed(ctx context.Context, id string) {
 	if _, err := s.run(ctx, "note progress", "progress", []string{recordKey(id)}); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "the progress of the job is not noted", "job", id, "err", err)
 	}
 }
 
 // itemEnded notes that an item has ended.
-func (s *store) itemEnded(ctx context.Context, w Work, state ItemStatus) {
+func (s *Service) itemEnded(ctx context.Context, w Work, state ItemStatus) {
 	s.progressed(ctx, w.JobID)
 	if s.cfg.Took != nil {
 		s.cfg.Took("item", string(state), max(0, time.Since(w.Item.CreatedAt)))

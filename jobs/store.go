@@ -13,8 +13,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// A store reads and writes jobs in Redis.
-type store struct {
+// Service keeps jobs. It may be used by many goroutines, and by any number of processes on one Redis.
+type Service struct {
 	cfg      Config
 	rdb      redis.UniversalClient
 	scripts  map[string]*redis.Script
@@ -24,14 +24,15 @@ type store struct {
 	runs     memo[bool]                // whether Run runs in a process
 	running  atomic.Bool               // Run runs in this process
 	wake     chan struct{}             // a job must be advanced soon
-	tuning
+	limits   atomic.Pointer[Limits]    // in force
+	tuned    chan struct{}             // CheckEvery may have changed
 }
 
 // queue returns the work queue of a job.
-func (s *store) queue(id string) *workqueue.Queue { return s.queueWith(id, s.cfg.Lease) }
+func (s *Service) queue(id string) *workqueue.Queue { return s.queueWith(id, s.cfg.Lease) }
 
 // queueWith returns the work queue of a job, with a time of leases.
-func (s *store) queueWith(id string, lease time.Duration) *workqueue.Queue {
+func (s *Service) queueWith(id string, lease time.Duration) *workqueue.Queue {
 	return workqueue.New(s.rdb, queueName(id), workqueue.Config{
 		MaxAttempts: 1 + s.limits.Load().MaxRetries, LeaseTTL: lease, CountLanes: true, KeepEndings: true, MaxPayload: maxItem,
 		Backoff: workqueue.Backoff{Base: s.cfg.Backoff, Jitter: s.cfg.Backoff / 5, Max: 10 * time.Minute},
@@ -40,7 +41,7 @@ func (s *store) queueWith(id string, lease time.Duration) *workqueue.Queue {
 }
 
 // now returns the time of Redis, the only clock of jobs: clocks of processes differ, and are set.
-func (s *store) now(ctx context.Context) (time.Time, error) {
+func (s *Service) now(ctx context.Context) (time.Time, error) {
 	now, err := s.rdb.Time(ctx).Result()
 	if err != nil {
 		return now, fmt.Errorf("read the time of Redis: %w", err)

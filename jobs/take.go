@@ -28,7 +28,7 @@ const (
 // Take leases up to n pieces of work for a role, or for "task:NAME", to an agent. Jobs take turns: the job whose work was last
 // taken longest ago is first, and a point of priority counts as a minute. next is how long to wait before another call can find
 // more; below 0, only WaitForWork reports more.
-func (s *Leases) Take(ctx context.Context, worker, agent string, n int) (work []Work, next time.Duration, err error) {
+func (s *Service) Take(ctx context.Context, worker, agent string, n int) (work []Work, next time.Duration, err error) {
 	n = min(n, maxTake)
 	next = -1
 	for looks := 0; len(work) < n && looks < maxLooks; {
@@ -60,7 +60,7 @@ func (s *Leases) Take(ctx context.Context, worker, agent string, n int) (work []
 }
 
 // takeFrom leases work of one job.
-func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, now time.Time) ([]Work, error) {
+func (s *Service) takeFrom(ctx context.Context, id, worker, agent string, n int, now time.Time) ([]Work, error) {
 	p, err := s.plan(ctx, id)
 	if err != nil {
 		return nil, err
@@ -79,10 +79,10 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 		return nil, err
 	}
 	if batch.Exhausted > 0 {
-		if err := s.flow.tellEndings(ctx, id); err != nil {
+		if err := s.tellEndings(ctx, id); err != nil {
 			s.cfg.Logger.WarnContext(ctx, "failed items are found by the next sweep", "job", id, "err", err)
 		}
-		s.flow.advanceAfter(ctx, id, pipeline.Stage{})
+		s.advanceAfter(ctx, id, pipeline.Stage{})
 	}
 	switch {
 	case len(batch.Items) == n: // there may be more
@@ -112,7 +112,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 			if err := s.queue(id).Settle(ctx, it, workqueue.Failed(err)); err != nil {
 				return work, err
 			}
-			s.flow.advanceAfter(ctx, id, pipeline.Stage{})
+			s.advanceAfter(ctx, id, pipeline.Stage{})
 			continue
 		}
 		w.Expires = now.Add(lease).UTC()
@@ -137,7 +137,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 const MaxInline = 16 << 10
 
 // earlierResults returns the results of the stages before the stages of leased items.
-func (s *store) earlierResults(ctx context.Context, id string, p *pipeline.Pipeline, items []workqueue.Leased) (map[string]json.RawMessage, error) {
+func (s *Service) earlierResults(ctx context.Context, id string, p *pipeline.Pipeline, items []workqueue.Leased) (map[string]json.RawMessage, error) {
 	last := 0
 	for i, st := range p.Stages {
 		if slices.ContainsFunc(items, func(it workqueue.Leased) bool { return it.Kind == st.Name }) {
@@ -172,7 +172,7 @@ func newWork(id string, p *pipeline.Pipeline, it workqueue.Leased) (Work, error)
 
 // Find returns the work of a lease of an item in the queue of a job, without prompt, context, document and results. Work
 // that the lease has completed is Done and has little more. Expires is by the clock of this machine. The error is ErrNotFound, ErrNoItem, or ErrLeaseLost.
-func (s *Leases) Find(ctx context.Context, id, queueItem string, fence int64) (Work, error) {
+func (s *Service) Find(ctx context.Context, id, queueItem string, fence int64) (Work, error) {
 	p, err := s.plan(ctx, id)
 	if err != nil {
 		return Work{}, err
@@ -244,7 +244,7 @@ type brief struct {
 }
 
 // brief reads the fields of a job that assignments carry. They are not cached: the context can be edited.
-func (s *store) brief(ctx context.Context, id string) (brief, error) {
+func (s *Service) brief(ctx context.Context, id string) (brief, error) {
 	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc", "headers", "prompt_sha256", "context_sha256").Result()
 	if err != nil {
 		return brief{}, fmt.Errorf("read job %s: %w", id, err)
@@ -258,7 +258,7 @@ func (s *store) brief(ctx context.Context, id string) (brief, error) {
 }
 
 // plan returns the pipeline of a job.
-func (s *store) plan(ctx context.Context, id string) (*pipeline.Pipeline, error) {
+func (s *Service) plan(ctx context.Context, id string) (*pipeline.Pipeline, error) {
 	if p := s.plans.get(id); p != nil {
 		return p, nil
 	}
@@ -287,7 +287,7 @@ func (s *store) plan(ctx context.Context, id string) (*pipeline.Pipeline, error)
 // WaitForWork waits up to d, rounded to seconds and at least one, until there may be work for one of several workers, each a
 // role or "task:NAME", and returns that worker, or "" if the time is over. No other process is woken, so the caller takes the
 // work or calls PassOn. It occupies one connection.
-func (s *Leases) WaitForWork(ctx context.Context, workers []string, d time.Duration) (worker string, err error) {
+func (s *Service) WaitForWork(ctx context.Context, workers []string, d time.Duration) (worker string, err error) {
 	keys := make([]string, len(workers))
 	for i, worker := range workers {
 		keys[i] = wakeKey(worker)
@@ -303,7 +303,7 @@ func (s *Leases) WaitForWork(ctx context.Context, workers []string, d time.Durat
 }
 
 // Input returns the whole prompt and context of a job.
-func (s *Leases) Input(ctx context.Context, id string) (prompt string, context json.RawMessage, err error) {
+func (s *Service) Input(ctx context.Context, id string) (prompt string, context json.RawMessage, err error) {
 	r, err := s.read(ctx, id)
 	if err == nil {
 		err = s.addLarge(ctx, id, r)
@@ -312,7 +312,7 @@ func (s *Leases) Input(ctx context.Context, id string) (prompt string, context j
 }
 
 // PassOn makes WaitForWork return in a process.
-func (s *Leases) PassOn(ctx context.Context, worker string) error {
+func (s *Service) PassOn(ctx context.Context, worker string) error {
 	_, err := s.run(ctx, "pass on work of "+worker, "wake", []string{wakeKey(worker)})
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,28 +156,26 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// core is shared by all parts of a Service.
-type core struct {
-	cfg  Config
-	rdb  redis.UniversalClient
-	keys keys
-	log  *slog.Logger
-
-	counts counts
-}
-
 // Service registers agents and assigns work to them. It is safe for concurrent use. Any number of processes may use the
 // same Redis.
 type Service struct {
-	*core
-	*agents      // the registry
-	*assignments // their work
+	cfg    Config
+	rdb    redis.UniversalClient
+	keys   keys
+	log    *slog.Logger
+	counts counts
 
-	waiters *waiters // polls, agents and Go tasks that wait for work
-	server  *server
-	pusher  *pusher
-	tasks   *taskRunner
-	checker *checker
+	policy      atomic.Pointer[policy]
+	limits      atomic.Pointer[Limits]
+	announceNow chan struct{} // has a value when the agents of the configuration may have changed
+	breaker     *limit.Breaker
+	client      *http.Client // to agents with a URL
+	waiters     *waiters     // polls, agents and Go tasks that wait for work
+	server      *server
+	live        taskList
+
+	mu    sync.Mutex           // guards given
+	given map[string]jobs.Work // that this process has given, by assignment, with the fields that Jobs.Find returns
 
 	running atomic.Bool
 	stopped chan struct{} // closed when Run ends its work
@@ -188,8 +187,10 @@ func New(cfg Config) (*Service, error) {
 		return nil, errors.New("agents: Client and Jobs are required")
 	}
 	cfg = cfg.withDefaults()
-	c := &core{cfg, cfg.Client.Redis(), newKeys(cfg.Namespace), cfg.Logger, newCounts()}
-	s := &Service{core: c, agents: &agents{core: c, announceNow: make(chan struct{}, 1)}, assignments: &assignments{core: c}, stopped: make(chan struct{})}
+	s := &Service{
+		cfg: cfg, rdb: cfg.Client.Redis(), keys: newKeys(cfg.Namespace), log: cfg.Logger, counts: newCounts(),
+		announceNow: make(chan struct{}, 1), client: newHTTPClient(cfg.Tracing), stopped: make(chan struct{}),
+	}
 	if err := s.Reload(cfg.Static, cfg.Allow, cfg.Limits, cfg.HealthEvery); err != nil {
 		return nil, err
 	}
@@ -197,11 +198,7 @@ func New(cfg Config) (*Service, error) {
 		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
 		Trials: 2, Changed: cfg.BreakerChanged, Logger: cfg.Logger,
 	})
-	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(cfg.Tracing)}
-	s.tasks = &taskRunner{core: c, assignments: s.assignments}
-	s.checker = &checker{core: c, agents: s.agents, assignments: s.assignments, client: s.pusher.client}
 	s.waiters, s.server = newWaiters(s), newServer(s)
-	s.onEnd = s.waiters.noteEnd
 	return s, nil
 }
 
@@ -254,14 +251,14 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	for _, part := range []func(context.Context){
-		s.waiters.run, s.server.run, s.checker.checkHealth, s.lookAfter, (&roster{s}).run,
+		s.waiters.run, s.server.run, s.checkHealth, s.lookAfter, s.keepRoster,
 	} {
 		wg.Go(func() { part(ctx) })
 	}
 	<-ctx.Done()
 	close(s.stopped)
 	wg.Wait()
-	s.pusher.client.CloseIdleConnections()
+	s.client.CloseIdleConnections()
 	return nil
 }
 
@@ -287,10 +284,10 @@ func every(ctx context.Context, d time.Duration, do func(context.Context)) {
 }
 
 // now returns the time of Redis. Agents and assignments use no other clock, because the clocks of processes differ.
-func (s *core) now(ctx context.Context) (time.Time, error) { return s.rdb.Time(ctx).Result() }
+func (s *Service) now(ctx context.Context) (time.Time, error) { return s.rdb.Time(ctx).Result() }
 
 // warn logs err, unless it is nil or ctx is done.
-func (s *core) warn(ctx context.Context, doing string, err error, args ...any) {
+func (s *Service) warn(ctx context.Context, doing string, err error, args ...any) {
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "agents: cannot "+doing, append(args, "err", err)...)
 	}

@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -160,7 +158,7 @@ func parseID(id string) (ref, error) {
 }
 
 // assignment returns the assignment of leased work.
-func (s *assignments) assignment(w jobs.Work) Assignment {
+func (s *Service) assignment(w jobs.Work) Assignment {
 	sum := sha256.Sum256([]byte(w.JobID + "\x00" + w.Stage + "\x00" + w.Key))
 	a := Assignment{ID: refOf(w).id(), Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
 	if w.PromptSHA256 != "" || w.ContextSHA256 != "" {
@@ -187,24 +185,14 @@ type assigned struct {
 
 func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
 
-// assignments creates, reads and ends the assignments of agents.
-type assignments struct {
-	*core
-	limits atomic.Pointer[Limits]
-	onEnd  func(agent string) // is called when one of an agent has ended
-
-	mu    sync.Mutex           // guards given
-	given map[string]jobs.Work // that this process has given, by assignment, with the fields that Jobs.Find returns
-}
-
-// Bounds of assignments.given.
+// Bounds of Service.given.
 const (
 	maxGiven     = 1000
 	maxGivenText = 16 << 10 // bytes of the text of an item
 )
 
 // cacheWork caches the work of an assignment, so that its completion need not read it from Redis.
-func (s *assignments) cacheWork(a Assignment) {
+func (s *Service) cacheWork(a Assignment) {
 	if a.Item != nil && len(a.Item.Text)+len(a.Item.ResearchNotes) > maxGivenText {
 		return
 	}
@@ -219,7 +207,7 @@ func (s *assignments) cacheWork(a Assignment) {
 }
 
 // takeCachedWork returns the cached work of an assignment and removes it from the cache.
-func (s *assignments) takeCachedWork(id string) (jobs.Work, bool) {
+func (s *Service) takeCachedWork(id string) (jobs.Work, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, ok := s.given[id]
@@ -230,7 +218,7 @@ func (s *assignments) takeCachedWork(id string) (jobs.Work, bool) {
 // load reads an assignment. caller is the calling agent, or "" for a server process. usage is the usage of the assignment
 // so far; nil means no change. With completes, load may return cached work without checking the lease, because Jobs.Complete
 // checks it. The error is ErrNoneSuch, or jobs.ErrLeaseLost together with the known fields.
-func (s *assignments) load(ctx context.Context, id, caller string, usage map[string]int64, completes bool) (*assigned, error) {
+func (s *Service) load(ctx context.Context, id, caller string, usage map[string]int64, completes bool) (*assigned, error) {
 	r, err := parseID(id)
 	if err != nil {
 		return nil, err
@@ -287,13 +275,13 @@ func asLost(err error) error {
 }
 
 // Holder returns the agent of an assignment ID, or ErrNoneSuch if the ID is invalid. It does not read Redis.
-func (s *assignments) Holder(_ context.Context, id string) (agent string, err error) {
+func (s *Service) Holder(_ context.Context, id string) (agent string, err error) {
 	r, err := parseID(id)
 	return r.agent, err
 }
 
 // WorksOn reports whether an agent of an owner has an assignment of a job. It reads only the assignments of these agents.
-func (s *assignments) WorksOn(ctx context.Context, owner, jobID string) (bool, error) {
+func (s *Service) WorksOn(ctx context.Context, owner, jobID string) (bool, error) {
 	owners, err := s.rdb.HGetAll(ctx, s.keys.owners()).Result()
 	if err != nil {
 		return false, fmt.Errorf("read the assignments of job %s: %w", jobID, err)
@@ -323,7 +311,7 @@ func (s *assignments) WorksOn(ctx context.Context, owner, jobID string) (bool, e
 }
 
 // heldBy returns the assignments of agents whose leases expire before a time in unix ms. The scores are the expiry times.
-func (s *assignments) heldBy(ctx context.Context, agents []string, before string) (all []redis.Z, err error) {
+func (s *Service) heldBy(ctx context.Context, agents []string, before string) (all []redis.Z, err error) {
 	for part := range slices.Chunk(agents, 500) {
 		lists := make([]*redis.ZSliceCmd, len(part))
 		if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -349,7 +337,7 @@ type room struct {
 
 // hold assigns leased work of a role to an agent, up to its capacity and the limit of the role, and releases the remaining
 // work.
-func (s *assignments) hold(ctx context.Context, agent, role, mode string, capacity int, work []jobs.Work) ([]Assignment, room, error) {
+func (s *Service) hold(ctx context.Context, agent, role, mode string, capacity int, work []jobs.Work) ([]Assignment, room, error) {
 	ctx, cancel := cleanupContext(ctx) // the work is ours: it is given to the agent, or released
 	defer cancel()
 	s.beginSpans(ctx, mode, work)
@@ -387,7 +375,7 @@ func (s *assignments) hold(ctx context.Context, agent, role, mode string, capaci
 
 // beat extends the lease of an open assignment and stores its usage so far. If the lease is lost, it ends the assignment and
 // returns jobs.ErrLeaseLost.
-func (s *assignments) beat(ctx context.Context, h *assigned, usage map[string]int64) error {
+func (s *Service) beat(ctx context.Context, h *assigned, usage map[string]int64) error {
 	until, err := s.cfg.Jobs.Beat(ctx, h.Work)
 	if err != nil {
 		return s.endIfLost(ctx, h, err)
@@ -414,7 +402,7 @@ func usageText(id string, usage map[string]int64) (string, error) {
 
 // report stores the expiry of the lease of an assignment and its usage so far; nil means no change. It reports whether the
 // assignment is open.
-func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, usage map[string]int64) (bool, error) {
+func (s *Service) report(ctx context.Context, h *assigned, until time.Time, usage map[string]int64) (bool, error) {
 	text, err := usageText(h.ID, usage)
 	if err != nil {
 		return false, err
@@ -431,7 +419,7 @@ func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, 
 
 // endIfLost returns err. If err means that the lease is lost, or that the job has ended or was deleted, it ends the assignment
 // and returns jobs.ErrLeaseLost.
-func (s *assignments) endIfLost(ctx context.Context, h *assigned, err error) error {
+func (s *Service) endIfLost(ctx context.Context, h *assigned, err error) error {
 	if err = asLost(err); errors.Is(err, jobs.ErrLeaseLost) {
 		s.warn(ctx, "end an assignment", s.end(ctx, h, endLost, jobs.ErrLeaseLost.Error(), ""), "assignment", h.ID)
 	}
@@ -440,7 +428,7 @@ func (s *assignments) endIfLost(ctx context.Context, h *assigned, err error) err
 
 // end ends an assignment whose work is settled, and counts it and its usage once. digest is the hash of its result. If the
 // assignment had ended before, h receives the stored outcome and digest.
-func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, digest string) error {
+func (s *Service) end(ctx context.Context, h *assigned, outcome, message, digest string) error {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	k, began := s.keys, ""
@@ -454,7 +442,7 @@ func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, di
 	v, err := scripts["end"].Run(ctx, s.rdb, []string{
 		k.assignment(h.ID), k.held(h.Agent), k.agents(), k.numbers(h.Agent), k.usage(h.Agent), k.hour(at),
 	}, args...).Slice()
-	s.onEnd(h.Agent)
+	s.waiters.noteEnd(h.Agent)
 	s.freeRoles(ctx, h)
 	if err != nil {
 		return fmt.Errorf("end assignment %s: %w", h.ID, err)
@@ -487,7 +475,7 @@ func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, di
 }
 
 // endLapsed ends the assignments whose leases have expired.
-func (s *assignments) endLapsed(ctx context.Context) error {
+func (s *Service) endLapsed(ctx context.Context) error {
 	now, err := s.now(ctx)
 	if err != nil {
 		return err

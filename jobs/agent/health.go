@@ -19,17 +19,9 @@ const (
 	maxHealthAnswer   = 64 << 10
 )
 
-// checker checks the health of agents.
-type checker struct {
-	*core
-	*agents
-	*assignments
-	client *http.Client
-}
-
 // checkHealth checks the agents with a URL whose time has come. Processes share
 // the checks.
-func (s *checker) checkHealth(ctx context.Context) {
+func (s *Service) checkHealth(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, maxChecks)
@@ -52,12 +44,12 @@ func (s *checker) checkHealth(ctx context.Context) {
 }
 
 // claim claims members of a sorted set whose time has come.
-func (s *core) claim(ctx context.Context, key string, n int, hold time.Duration) ([]string, error) {
+func (s *Service) claim(ctx context.Context, key string, n int, hold time.Duration) ([]string, error) {
 	return scripts["claim"].Run(ctx, s.rdb, []string{key}, n, hold.Milliseconds()).StringSlice()
 }
 
 // checkSoon lets the next process that looks check an agent.
-func (s *agents) checkSoon(ctx context.Context, id string) {
+func (s *Service) checkSoon(ctx context.Context, id string) {
 	now := redis.Z{Score: 0, Member: id}
 	s.warn(ctx, "plan a health check", s.rdb.ZAddArgs(ctx, s.keys.checks(), redis.ZAddArgs{XX: true, LT: true, Members: []redis.Z{now}}).Err())
 }
@@ -65,14 +57,14 @@ func (s *agents) checkSoon(ctx context.Context, id string) {
 // Check checks the health of an agent with a URL now, and returns it. It
 // returns ErrNoAgent.
 func (s *Service) Check(ctx context.Context, id string) (Agent, error) {
-	if err := s.checker.check(ctx, id); err != nil {
+	if err := s.check(ctx, id); err != nil {
 		return Agent{}, err
 	}
 	return s.Get(ctx, id)
 }
 
 // check asks an agent how it is, and stores the result. The work of an agent that is gone goes to others.
-func (s *checker) check(ctx context.Context, id string) error {
+func (s *Service) check(ctx context.Context, id string) error {
 	rec, err := s.readRecord(ctx, id)
 	if errors.Is(err, ErrNoAgent) {
 		return errors.Join(err, s.rdb.ZRem(ctx, s.keys.checks(), id).Err())
@@ -127,7 +119,7 @@ func (s *checker) check(ctx context.Context, id string) error {
 type vital struct{ Activity, Job string }
 
 // ask sends a health check. It returns "" or the error.
-func (s *checker) ask(ctx context.Context, address string) (vital, string) {
+func (s *Service) ask(ctx context.Context, address string) (vital, string) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.HealthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/health", nil)

@@ -16,7 +16,7 @@ type Limits struct {
 	rates *limit.TokenBucket
 }
 
-func (s *core) newLimits(l Limits) *Limits {
+func (s *Service) newLimits(l Limits) *Limits {
 	rates := map[string]limit.Rate{}
 	for role, n := range l.PerMinute {
 		rates[role] = limit.PerMinute(float64(n))
@@ -28,7 +28,7 @@ func (s *core) newLimits(l Limits) *Limits {
 // reserveStarts returns the number of assignments of a role, at most n, that may begin now, and takes them from the rate of the
 // role; see refund. If the number is 0, next is the time until an assignment may begin. An assignment that ends earlier
 // wakes WaitForWork.
-func (s *assignments) reserveStarts(ctx context.Context, role string, n int) (reserveStarts int, next time.Duration, err error) {
+func (s *Service) reserveStarts(ctx context.Context, role string, n int) (reserveStarts int, next time.Duration, err error) {
 	l := s.limits.Load()
 	if most := l.Concurrency[role]; most > 0 {
 		v, err := scripts["room"].Run(ctx, s.rdb, []string{s.keys.role(role)}).Int64Slice()
@@ -57,7 +57,7 @@ func (s *assignments) reserveStarts(ctx context.Context, role string, n int) (re
 }
 
 // refund returns n assignments that did not begin to the rate of their role.
-func (s *assignments) refund(ctx context.Context, role string, n int) {
+func (s *Service) refund(ctx context.Context, role string, n int) {
 	if l := s.limits.Load(); n > 0 && l.PerMinute[role] > 0 {
 		s.warn(ctx, "refund the rate of a role", l.rates.Refund(ctx, role, float64(n)), "role", role)
 	}
@@ -65,7 +65,7 @@ func (s *assignments) refund(ctx context.Context, role string, n int) {
 
 // freeRoles releases the role slot of an ended assignment and wakes a waiter for the role. It tries all roles if the role is
 // unknown, as for a lost assignment.
-func (s *assignments) freeRoles(ctx context.Context, h *assigned) {
+func (s *Service) freeRoles(ctx context.Context, h *assigned) {
 	for role := range s.limits.Load().Concurrency {
 		if h.Role != "" && h.Role != role {
 			continue

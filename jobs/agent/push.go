@@ -68,16 +68,8 @@ const (
 
 var pushOutcomes = []string{pushCompleted, pushRefused, pushAccepted, pushBusy, pushFailed, pushUnreachable, pushEnded}
 
-// pusher pushes assignments to agents.
-type pusher struct {
-	*core
-	*agents
-	*assignments
-	client *http.Client
-}
-
 // push sends an assignment to its agent and settles it according to the response.
-func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
+func (s *Service) push(ctx context.Context, h *assigned, permit limit.Permit) {
 	rec, err := s.readRecord(ctx, h.Agent)
 	if errors.Is(err, ErrNoAgent) {
 		s.settle(ctx, h, nil, func(h *assigned) error { return s.fail(ctx, h, err, 0, false, endMoved) })
@@ -97,7 +89,7 @@ func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
 		answer.outcome = pushEnded
 	}
 	s.counts.pushes.WithLabelValues(answer.outcome).Inc()
-	s.report(ctx, permit, answer, errors.Is(context.Cause(ctx), errDeadline))
+	s.reportPush(ctx, permit, answer, errors.Is(context.Cause(ctx), errDeadline))
 	if answer.outcome == pushEnded {
 		s.settleInterrupted(ctx, h)
 		return
@@ -107,8 +99,8 @@ func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
 	s.settle(ctx, h, answer.reply.Usage, func(h *assigned) error { return s.settleResponse(ctx, h, answer) })
 }
 
-// report reports the outcome of a request to the breaker of an agent.
-func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, late bool) {
+// reportPush reports the outcome of a request to the breaker of an agent.
+func (s *Service) reportPush(ctx context.Context, permit limit.Permit, r response, late bool) {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	var err error
@@ -128,7 +120,7 @@ func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, la
 }
 
 // settleResponse settles an assignment with the response of its agent.
-func (s *pusher) settleResponse(ctx context.Context, h *assigned, r response) error {
+func (s *Service) settleResponse(ctx context.Context, h *assigned, r response) error {
 	switch r.outcome {
 	case pushAccepted:
 		return s.beat(ctx, h, nil) // from now on the agent extends the lease
@@ -150,7 +142,7 @@ func (s *pusher) settleResponse(ctx context.Context, h *assigned, r response) er
 }
 
 // finish ends an assignment by the reply of its agent or Go task. A reply that cannot be used is a failed attempt.
-func (s *assignments) finish(ctx context.Context, h *assigned, r Reply) error {
+func (s *Service) finish(ctx context.Context, h *assigned, r Reply) error {
 	err := checkUsage(r.Usage)
 	if err == nil && r.Error != "" {
 		after := time.Duration(-1)
@@ -170,7 +162,7 @@ func (s *assignments) finish(ctx context.Context, h *assigned, r Reply) error {
 }
 
 // post sends an assignment to the URL of its agent and parses the response.
-func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
+func (s *Service) post(ctx context.Context, rec record, a Assignment) response {
 	failed := func(err error) response { return response{outcome: pushFailed, err: err} }
 	body, err := json.Marshal(a)
 	if err != nil {
@@ -256,7 +248,7 @@ func explain(err error) string {
 }
 
 // readRecord reads the record of an agent. It returns ErrNoAgent.
-func (s *agents) readRecord(ctx context.Context, id string) (record, error) {
+func (s *Service) readRecord(ctx context.Context, id string) (record, error) {
 	text, err := s.rdb.HGet(ctx, s.keys.agents(), id).Result()
 	if errors.Is(err, redis.Nil) {
 		return record{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
@@ -272,7 +264,7 @@ func (s *agents) readRecord(ctx context.Context, id string) (record, error) {
 }
 
 // suspend suspends the assignment of work to an agent for d.
-func (s *agents) suspend(ctx context.Context, id string, d time.Duration) {
+func (s *Service) suspend(ctx context.Context, id string, d time.Duration) {
 	now, err := s.now(ctx)
 	if err == nil {
 		err = s.rdb.ZAddGT(ctx, s.keys.resting(), redis.Z{Score: float64(now.Add(d).UnixMilli()), Member: id}).Err()

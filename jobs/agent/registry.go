@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,14 +19,6 @@ import (
 
 // missed is the number of consecutive heartbeats that an agent may miss.
 const missed = 3
-
-// agents are the records of agents in Redis.
-type agents struct {
-	*core
-	policy      atomic.Pointer[policy]
-	announceNow chan struct{} // has a value when the agents of the configuration may have changed
-	breaker     *limit.Breaker
-}
 
 // Register registers an agent, or replaces the agent with the same name and keeps its ID. For an agent with a URL it also
 // returns a new secret, which cannot be read later. The error is ErrTooMany, ErrNotAllowed, ErrNotOwner or a
@@ -66,7 +57,7 @@ func (s *Service) Owner(ctx context.Context, id string) (string, error) {
 
 // store stores rec under a name, sets its time of registration and returns the id of the agent. An empty owner keeps the
 // owner of the agent, unless the agent is of the configuration.
-func (s *agents) store(ctx context.Context, rec *record, id, owner string, static bool) (string, error) {
+func (s *Service) store(ctx context.Context, rec *record, id, owner string, static bool) (string, error) {
 	now, err := s.now(ctx)
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
@@ -117,7 +108,7 @@ type touched struct {
 }
 
 // touch records a heartbeat of an agent.
-func (s *agents) touch(ctx context.Context, id string) (touched, error) {
+func (s *Service) touch(ctx context.Context, id string) (touched, error) {
 	k := s.keys
 	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id).Slice()
 	if err != nil {
@@ -168,7 +159,7 @@ func parseRecord(id, text string) (record, error) {
 }
 
 // snapshot returns all agents without their totals, sorted by name.
-func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
+func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
 	k := s.keys
 	var clock *redis.TimeCmd
 	var agents, health *redis.MapStringStringCmd
@@ -224,7 +215,7 @@ var errNoPush = errors.New("no work is pushed to the agent")
 
 // mayPush returns errNoPush if work must not be pushed to the URL of a registered agent: the URL is no longer in
 // Allow, or the owner may no longer act for the agent.
-func (s *agents) mayPush(ctx context.Context, rec record, owner string, static bool) error {
+func (s *Service) mayPush(ctx context.Context, rec record, owner string, static bool) error {
 	if rec.URL == "" || static {
 		return nil
 	}
@@ -245,7 +236,7 @@ func (s *agents) mayPush(ctx context.Context, rec record, owner string, static b
 }
 
 // checkPush is mayPush for the agent with an id.
-func (s *agents) checkPush(ctx context.Context, id string, rec record) error {
+func (s *Service) checkPush(ctx context.Context, id string, rec record) error {
 	var owner *redis.StringCmd
 	var static *redis.FloatCmd
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -272,7 +263,7 @@ func parseHealth(text string) (checked time.Time, failures int, message string) 
 
 // state returns the state of an agent and, if it is unavailable, the cause. A health check that failed counts until the
 // agent calls again.
-func (s *agents) state(a Agent, drained bool, now time.Time) (state, cause string) {
+func (s *Service) state(a Agent, drained bool, now time.Time) (state, cause string) {
 	silent := now.Sub(a.LastSeen)
 	switch {
 	case drained:
@@ -318,7 +309,7 @@ func (s *Service) Get(ctx context.Context, id string) (Agent, error) {
 }
 
 // withNumbers reads the numbers of agents.
-func (s *agents) withNumbers(ctx context.Context, all []listed) ([]Agent, error) {
+func (s *Service) withNumbers(ctx context.Context, all []listed) ([]Agent, error) {
 	out := make([]Agent, len(all))
 	if len(all) == 0 {
 		return out, nil
@@ -366,7 +357,7 @@ func (s *agents) withNumbers(ctx context.Context, all []listed) ([]Agent, error)
 }
 
 // countHeld counts the assignments of agents.
-func (s *agents) countHeld(ctx context.Context, all []listed) ([]int, error) {
+func (s *Service) countHeld(ctx context.Context, all []listed) ([]int, error) {
 	var out []int
 	for part := range slices.Chunk(all, 500) {
 		keys := make([]string, len(part))
@@ -414,7 +405,7 @@ func (s *Service) Remove(ctx context.Context, id string) error {
 }
 
 // remove removes the record of an agent. With a time in unix ms it does so only if the agent has not called since.
-func (s *agents) remove(ctx context.Context, a Agent, cutoff string) (bool, error) {
+func (s *Service) remove(ctx context.Context, a Agent, cutoff string) (bool, error) {
 	k := s.keys
 	n, err := scripts["remove"].Run(ctx, s.rdb, []string{
 		k.agents(), k.names(), k.seen(), k.drained(), k.resting(), k.static(), k.checks(), k.health(), k.version(),
@@ -445,7 +436,7 @@ func (s *Service) Roles(ctx context.Context) (map[string]int, error) {
 			}
 		}
 	}
-	live, err := s.tasks.liveTasks(ctx)
+	live, err := s.liveTasks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -455,31 +446,28 @@ func (s *Service) Roles(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// roster keeps the agents of the configuration in Redis, and forgets silent ones.
-type roster struct{ s *Service }
-
 // announceEvery is how often the agents of the configuration are announced; after a multiple of it without, they are
 // agents like others.
 const announceEvery = time.Minute
 
-func (r *roster) run(ctx context.Context) {
-	tick := time.NewTicker(min(announceEvery, max(r.s.cfg.ForgetAfter/4, 10*time.Millisecond)))
+// keepRoster keeps the agents of the configuration in Redis, and forgets silent ones, until ctx is done.
+func (s *Service) keepRoster(ctx context.Context) {
+	tick := time.NewTicker(min(announceEvery, max(s.cfg.ForgetAfter/4, 10*time.Millisecond)))
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.s.announceNow: // New has filled it
+		case <-s.announceNow: // New has filled it
 		case <-tick.C:
 		}
-		r.s.warn(ctx, "store the agents of the configuration", r.announce(ctx))
-		r.s.warn(ctx, "forget agents", r.forget(ctx))
+		s.warn(ctx, "store the agents of the configuration", s.announce(ctx))
+		s.warn(ctx, "forget agents", s.forget(ctx))
 	}
 }
 
 // announce stores the agents of the configuration that are not there or differ.
-func (r *roster) announce(ctx context.Context) error {
-	s := r.s
+func (s *Service) announce(ctx context.Context) error {
 	now, err := s.now(ctx)
 	if err != nil {
 		return err
@@ -519,8 +507,7 @@ func equalRecords(a, b record) bool {
 }
 
 // forget removes agents that have not called for long. One that has left the configuration is removed sooner.
-func (r *roster) forget(ctx context.Context) error {
-	s := r.s
+func (s *Service) forget(ctx context.Context) error {
 	now, err := s.now(ctx)
 	if err != nil {
 		return err
@@ -564,4 +551,4 @@ const breakerPrefix = "agent:"
 func IsBreaker(key string) bool { return strings.HasPrefix(key, breakerPrefix) }
 
 // Breaker returns the breaker of all agents with a URL, with one key per agent.
-func (s *agents) Breaker() *limit.Breaker { return s.breaker }
+func (s *Service) Breaker() *limit.Breaker { return s.breaker }

@@ -125,9 +125,9 @@ func (v *server) begin(w *waiter, a Assignment, permit limit.Permit) {
 	v.wg.Go(func() { v.extend(ctx, cancel, *h) })
 	v.wg.Go(func() {
 		if w.mode == modeTask {
-			v.s.tasks.runTask(ctx, h)
+			v.s.runTask(ctx, h)
 		} else {
-			v.s.pusher.push(ctx, h, permit)
+			v.s.push(ctx, h, permit)
 		}
 		cancel(nil)
 		stop()
@@ -159,7 +159,7 @@ func (v *server) extend(ctx context.Context, cancel context.CancelCauseFunc, h a
 
 // settleInterrupted settles an assignment if its context is done, and reports whether it is. After the deadline the attempt fails;
 // when Run ends, the work is released.
-func (s *assignments) settleInterrupted(ctx context.Context, h *assigned) bool {
+func (s *Service) settleInterrupted(ctx context.Context, h *assigned) bool {
 	cause := context.Cause(ctx)
 	if cause == nil {
 		return false
@@ -178,7 +178,7 @@ func (s *assignments) settleInterrupted(ctx context.Context, h *assigned) bool {
 
 // settle reads the current state of an assignment of this process, adds usage, and calls how if the assignment is open. If
 // that fails, the assignment is lost when its lease expires.
-func (s *assignments) settle(ctx context.Context, h *assigned, usage map[string]int64, how func(h *assigned) error) {
+func (s *Service) settle(ctx context.Context, h *assigned, usage map[string]int64, how func(h *assigned) error) {
 	if checkUsage(usage) != nil {
 		usage = nil
 	}
@@ -259,7 +259,7 @@ func (v *server) refreshPush(ctx context.Context) error {
 
 // refreshTasks updates the set of served Go tasks.
 func (v *server) refreshTasks(ctx context.Context) error {
-	live, err := v.s.tasks.liveTasks(ctx)
+	live, err := v.s.liveTasks(ctx)
 	if err != nil {
 		return err
 	}

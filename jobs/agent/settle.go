@@ -56,7 +56,7 @@ func cleanLine(text string, n int) string {
 // loadOwned reads an assignment of the calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
 // fence of another lease and for a lost lease. An ended assignment is returned. usage is its usage so far, nil
 // for no change; for completes see load.
-func (s *assignments) loadOwned(ctx context.Context, id, agent string, fence int64, usage map[string]int64, completes bool) (*assigned, error) {
+func (s *Service) loadOwned(ctx context.Context, id, agent string, fence int64, usage map[string]int64, completes bool) (*assigned, error) {
 	r, err := parseID(id)
 	switch {
 	case err != nil:
@@ -145,7 +145,7 @@ func (s *Service) Complete(ctx context.Context, assignment, agent string, fence 
 	return s.complete(ctx, h, a)
 }
 
-func (s *assignments) complete(ctx context.Context, h *assigned, a jobs.Answer) error {
+func (s *Service) complete(ctx context.Context, h *assigned, a jobs.Answer) error {
 	digest, err := digestOf(a)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 }
 
 // fail ends an assignment whose work has failed. counts reports whether the failure counts as an attempt.
-func (s *assignments) fail(ctx context.Context, h *assigned, cause error, after time.Duration, counts bool, outcome string) error {
+func (s *Service) fail(ctx context.Context, h *assigned, cause error, after time.Duration, counts bool, outcome string) error {
 	if !h.open() {
 		return endedError(h, outcome)
 	}
@@ -243,7 +243,7 @@ func (s *Service) Release(ctx context.Context, assignment, agent string, fence i
 	return s.release(ctx, h)
 }
 
-func (s *assignments) release(ctx context.Context, h *assigned) error {
+func (s *Service) release(ctx context.Context, h *assigned) error {
 	if !h.open() {
 		return endedError(h, endReleased)
 	}
@@ -259,7 +259,7 @@ func (s *assignments) release(ctx context.Context, h *assigned) error {
 const maxBroke = 2
 
 // endBroken ends an assignment whose agent disappeared during the work.
-func (s *assignments) endBroken(ctx context.Context, h *assigned, cause error) error {
+func (s *Service) endBroken(ctx context.Context, h *assigned, cause error) error {
 	if !h.open() {
 		return endedError(h, endMoved)
 	}
@@ -275,7 +275,7 @@ func (s *assignments) endBroken(ctx context.Context, h *assigned, cause error) e
 
 // abandon ends all assignments of an agent, so that the work is assigned again immediately. died reports whether the agent
 // disappeared during the work; see endBroken.
-func (s *assignments) abandon(ctx context.Context, agent string, cause error, died bool) error {
+func (s *Service) abandon(ctx context.Context, agent string, cause error, died bool) error {
 	ids, err := s.heldBy(ctx, []string{agent}, "+inf")
 	if err != nil {
 		return fmt.Errorf("list the assignments of agent %s: %w", agent, err)

@@ -26,7 +26,7 @@ type span struct {
 
 // beginSpans starts the spans of leased work: below the span of its job, with links to the previous attempt. It does
 // nothing without tracing.
-func (s *assignments) beginSpans(ctx context.Context, mode string, work []jobs.Work) {
+func (s *Service) beginSpans(ctx context.Context, mode string, work []jobs.Work) {
 	for i := range work {
 		w := &work[i]
 		if w.Span = s.cfg.Tracing.Begin(w.Headers); !w.Span.Sampled() {
@@ -49,7 +49,7 @@ func (s *assignments) beginSpans(ctx context.Context, mode string, work []jobs.W
 }
 
 // endSpan ends the span of an assignment that has ended.
-func (s *assignments) endSpan(h *assigned, text, outcome, message string) {
+func (s *Service) endSpan(h *assigned, text, outcome, message string) {
 	var w span
 	if text == "" || json.Unmarshal([]byte(text), &w) != nil {
 		return

@@ -122,7 +122,7 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 }
 
 // releaseAll releases assignments that were not delivered to their agent.
-func (s *assignments) releaseAll(ctx context.Context, all []Assignment) {
+func (s *Service) releaseAll(ctx context.Context, all []Assignment) {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	for _, a := range all {

@@ -37,15 +37,8 @@ type taskList struct {
 	list []liveTask
 }
 
-// taskRunner sends Go tasks and waits for them.
-type taskRunner struct {
-	*core
-	*assignments
-	live taskList
-}
-
 // liveTasks lists the Go tasks that stages may use and a live worker has a handler for.
-func (s *taskRunner) liveTasks(ctx context.Context) ([]liveTask, error) {
+func (s *Service) liveTasks(ctx context.Context) ([]liveTask, error) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
 	if time.Since(s.live.read) < s.cfg.Tick {
@@ -96,7 +89,7 @@ func (s *taskRunner) liveTasks(ctx context.Context) ([]liveTask, error) {
 
 // runTask sends the Go task of an assignment, waits for it, and settles the assignment by its result. A task that was
 // sent before, by a process that has died, is waited for.
-func (s *taskRunner) runTask(ctx context.Context, h *assigned) {
+func (s *Service) runTask(ctx context.Context, h *assigned) {
 	raw, err := s.sendTask(ctx, h)
 	if s.settleInterrupted(ctx, h) {
 		if cause := context.Cause(ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errGone) {
@@ -135,7 +128,7 @@ func runID(h *assigned) string {
 }
 
 // sendTask sends the Go task of an assignment and waits for its value.
-func (s *taskRunner) sendTask(ctx context.Context, h *assigned) (json.RawMessage, error) {
+func (s *Service) sendTask(ctx context.Context, h *assigned) (json.RawMessage, error) {
 	name := strings.TrimPrefix(h.Role, taskPrefix)
 	whole := h.Assignment
 	if whole.PromptSHA256 != "" || whole.ContextSHA256 != "" { // a Go task has no key for the API
