@@ -302,6 +302,15 @@ func (s *Service) WaitForWork(ctx context.Context, workers []string, d time.Dura
 	return strings.TrimPrefix(popped[0], wakeKey("")), nil
 }
 
+// Headers returns the trace and the IDs of the request that created a job; see tracing.Context.
+func (s *Service) Headers(ctx context.Context, id string) (map[string]string, error) {
+	text, err := s.rdb.HGet(ctx, recordKey(id), "headers").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read job %s: %w", id, err)
+	}
+	return record{"headers": text}.headers(), nil
+}
+
 // Input returns the whole prompt and context of a job.
 func (s *Service) Input(ctx context.Context, id string) (prompt string, context json.RawMessage, err error) {
 	r, err := s.read(ctx, id)

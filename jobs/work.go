@@ -3,8 +3,6 @@ package jobs
 import (
 	"encoding/json"
 	"time"
-
-	"muster/internal/tracing"
 )
 
 // Work is a leased item or stage of a job: the unit that an agent processes. Its fields can be stored, and passed to
@@ -24,10 +22,10 @@ type Work struct {
 	Deadline time.Time `json:"deadline"` // after which it is given to another; by the clock of Redis
 	Key      string    `json:"key"`      // of the item; "" for a stage that takes the job
 	Prompt   string    `json:"prompt"`   // its beginning, if PromptSHA256 is set
-	// PromptSHA256 is set if the prompt is above MaxInline; Leases.Input returns it.
+	// PromptSHA256 is set if the prompt is above MaxInline; Service.Input returns it.
 	PromptSHA256 string          `json:"prompt_sha256,omitempty"`
 	Context      json.RawMessage `json:"context"` // empty if ContextSHA256 is set
-	// ContextSHA256 is set if the context is above MaxInline; Leases.Input returns it.
+	// ContextSHA256 is set if the context is above MaxInline; Service.Input returns it.
 	ContextSHA256 string    `json:"context_sha256,omitempty"`
 	Document      *Document `json:"document,omitempty"`
 	Item          *Item     `json:"item,omitempty"` // of a stage that takes items
@@ -37,8 +35,6 @@ type Work struct {
 
 	// Headers are the headers of the job: its trace, and the id of the request that created it; see package tracing.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Span is the span of the work, for the agent that holds it; it is nil without tracing.
-	Span *tracing.Pending `json:"span,omitempty"`
 
 	// Done means that this lease has completed the work.
 	Done bool `json:"done,omitempty"`

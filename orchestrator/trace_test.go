@@ -78,9 +78,8 @@ func TestRequestAndAgentsShareATrace(t *testing.T) {
 		"assignment check": 1, "trace.check": 1, "assignment validate": 2, "POST": 2,
 	})
 	w.checkTree(spans, id)
-	create := one(t, spans, "assignment create")
-	if parent != "00-"+clientTrace+"-"+create.ID+"-01" {
-		t.Errorf("the agent got the traceparent %s, want the span %s", parent, create.ID)
+	if of := one(t, spans, "POST /jobs"); parent != "00-"+clientTrace+"-"+of.ID+"-01" {
+		t.Errorf("the agent got the traceparent %s, want the span %s", parent, of.ID)
 	}
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
@@ -116,7 +115,7 @@ func (w *web) checkTree(spans []tracingtest.Span, id string) {
 	for child, parent := range map[string]string{
 		"assignment create": "POST /jobs",
 		"assignment check":  "POST /jobs", "assignment validate": "POST /jobs",
-		"POST /v1/assignments/{id}/complete": "assignment create", "trace.check": "assignment check", "POST": "assignment validate",
+		"POST /v1/assignments/{id}/complete": "POST /jobs", "trace.check": "POST /jobs", "POST": "POST /jobs",
 	} {
 		for _, s := range spans {
 			if s.Name != child {
@@ -145,8 +144,8 @@ func (w *web) checkTree(spans []tracingtest.Span, id string) {
 	slices.SortFunc(tries, func(a, b tracingtest.Span) int {
 		return strings.Compare(a.Attributes["muster.attempt"], b.Attributes["muster.attempt"])
 	})
-	if !tries[0].Failed || tries[0].Message != "not yet" || tries[1].Failed || !slices.Contains(tries[1].Links, tries[0].ID) {
-		w.t.Errorf("the attempts are %+v, want a failure, and a success with a link to it", tries)
+	if !tries[0].Failed || tries[0].Message != "not yet" || tries[1].Failed {
+		w.t.Errorf("the attempts are %+v, want a failure and a success", tries)
 	}
 }
 

@@ -61,3 +61,17 @@ func (t *Tracing) Page(ctx context.Context, p Page) (_ context.Context, end func
 		span.End()
 	}
 }
+
+// safeURL returns a URL without user information and with masked query values, which may contain secrets.
+func safeURL(u *url.URL) string {
+	safe := *u
+	safe.User, safe.Fragment = nil, ""
+	if safe.RawQuery != "" {
+		query := url.Values{}
+		for name := range u.Query() {
+			query.Set(name, "REDACTED")
+		}
+		safe.RawQuery = query.Encode()
+	}
+	return short(safe.String())
+}

@@ -37,6 +37,16 @@ func (t *Tracing) Server(next http.Handler, route func(*http.Request) string) ht
 		}))
 }
 
+// Client returns a transport that creates a span for each request in a trace and propagates the trace.
+func (t *Tracing) Client(next http.RoundTripper) http.RoundTripper {
+	if t == nil {
+		return next
+	}
+	return otelhttp.NewTransport(next, otelhttp.WithTracerProvider(t.provider), otelhttp.WithPropagators(format),
+		otelhttp.WithFilter(func(r *http.Request) bool { return trace.SpanContextFromContext(r.Context()).IsValid() }),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }))
+}
+
 // methods lists the methods that are used in span names.
 var methods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,

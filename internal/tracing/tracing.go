@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -79,7 +81,7 @@ func New(cfg Config, to Collector, logger *slog.Logger) (*Tracing, error) {
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxValue // paths and headers come from clients
 	t.provider = sdk.NewTracerProvider(
-		sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(cfg.Sample))),
+		sdk.WithResource(about), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(cfg.Sample))),
 		sdk.WithSpanProcessor(stamp{}),
 		sdk.WithRawSpanLimits(limits),
 		sdk.WithBatcher(e, sdk.WithMaxQueueSize(maxQueue), sdk.WithMaxExportBatchSize(maxBatch), sdk.WithBatchTimeout(batchFor), sdk.WithExportTimeout(cfg.Timeout)),
@@ -109,6 +111,26 @@ func (t *Tracing) Close() {
 		t.exporter.report(context.Background(), err, 0)
 	}
 	t.exporter.to.Idle()
+}
+
+// Record creates the span of work that began earlier and ends now, below the span in headers. attributes are pairs of name and
+// value; empty values are omitted.
+func (t *Tracing) Record(headers map[string]string, began time.Time, name, failure string, attributes ...string) {
+	ctx := Context(context.Background(), headers)
+	if t == nil || !trace.SpanContextFromContext(ctx).IsSampled() {
+		return
+	}
+	var attrs []attribute.KeyValue
+	for i := 0; i+1 < len(attributes); i += 2 {
+		if attributes[i+1] != "" {
+			attrs = append(attrs, text(attributes[i], short(attributes[i+1])))
+		}
+	}
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(began), trace.WithAttributes(attrs...))
+	if failure != "" {
+		span.SetStatus(codes.Error, short(failure))
+	}
+	span.End()
 }
 
 // Headers returns the headers that propagate the trace of ctx and the IDs of its request and job, for a workflow or a record.

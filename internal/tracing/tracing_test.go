@@ -60,10 +60,7 @@ func TestDisabledTracing(t *testing.T) {
 	if got := tr.Client(http.DefaultTransport); got != http.DefaultTransport {
 		t.Error("the transport is wrapped")
 	}
-	if p := tr.Begin(map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}); p != nil {
-		t.Errorf("a span was started: %v", p)
-	}
-	tr.End(t.Context(), nil, "x", "")
+	tr.Record(map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, time.Now(), "x", "")
 	_, end := tr.Page(t.Context(), tracing.Page{})
 	end(tracing.PageEnd{})
 	tr.Close()
@@ -165,10 +162,11 @@ func TestSpansOfCalls(t *testing.T) {
 		}
 	}
 	call(t.Context(), server.URL)
-	p := tr.Begin(map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
-	call(p.Context(t.Context()), strings.Replace(server.URL, "http://", "http://user:hush@", 1)+"/x?key=hush")
-	call(p.Context(t.Context()), "http://127.0.0.1:1/")
-	tr.End(logctx.With(t.Context(), logctx.Job, "j"), p, "work", "it failed", "a", "b", "c", "")
+	ctx := tracing.Context(t.Context(), map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+	call(ctx, strings.Replace(server.URL, "http://", "http://user:hush@", 1)+"/x")
+	call(ctx, "http://127.0.0.1:1/")
+	began := time.Now().Add(-time.Hour)
+	tr.Record(tracing.Headers(logctx.With(ctx, logctx.Job, "j")), began, "work", "it failed", "a", "b", "c", "")
 	tr.Close()
 	if len(got) != 2 || got[0] != "" || !strings.HasPrefix(got[1], "00-0af7651916cd43dd8448eb211c80319c-") {
 		t.Fatalf("the server got the traceparents %q, want none of the call without a trace", got)
@@ -184,13 +182,13 @@ func TestSpansOfCalls(t *testing.T) {
 			refused = s
 		}
 	}
-	if work.ID != p.Self[36:52] || work.Parent != "b7ad6b7169203331" || !work.Failed || work.Attributes["a"] != "b" || work.Attributes["muster.job"] != "j" {
-		t.Errorf("got %+v, want the span %s", work, p.Self)
+	if work.Start != uint64(began.UnixNano()) || work.Parent != "b7ad6b7169203331" || !work.Failed || work.Attributes["a"] != "b" || work.Attributes["muster.job"] != "j" {
+		t.Errorf("got %+v, want a span from %s on", work, began)
 	}
-	if call404.Parent != work.ID || got[1][36:52] != call404.ID || call404.Kind != "CLIENT" || strings.Contains(call404.Attributes["url.full"], "hush") {
+	if call404.Parent != work.Parent || got[1][36:52] != call404.ID || call404.Kind != "CLIENT" || strings.Contains(call404.Attributes["url.full"], "hush") {
 		t.Errorf("got %+v", call404)
 	}
-	if !refused.Failed || refused.Parent != work.ID {
+	if !refused.Failed || refused.Parent != work.Parent {
 		t.Errorf("got %+v", refused)
 	}
 }
@@ -203,11 +201,10 @@ func TestUnsampledTraces(t *testing.T) {
 	var inside string
 	h := tr.Server(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { inside = tracing.Parent(r.Context()) }), func(*http.Request) string { return "/" })
 	get(t, h, "GET", "/")
-	p := tr.Begin(map[string]string{"traceparent": inside})
-	if p == nil || p.Sampled() || !strings.HasSuffix(p.Self, "-00") || p.Self[:36] != inside[:36] {
-		t.Errorf("got %+v below %s", p, inside)
+	if !strings.HasSuffix(inside, "-00") {
+		t.Errorf("got the span %s, want an unsampled one", inside)
 	}
-	tr.End(t.Context(), p, "work", "")
+	tr.Record(map[string]string{"traceparent": inside}, time.Now(), "work", "")
 	tr.Close()
 	if n := len(c.Spans()); n != 0 {
 		t.Errorf("%d spans were exported", n)

@@ -75,6 +75,7 @@ type Jobs interface {
 	Fail(ctx context.Context, w jobs.Work, cause error, after time.Duration, counts bool) error
 	Release(ctx context.Context, w jobs.Work) error
 	Progressed(ctx context.Context, jobID string)
+	Headers(ctx context.Context, jobID string) (map[string]string, error)
 	AddUsage(ctx context.Context, jobID, agent string, usage map[string]int64) error
 	WaitForWork(ctx context.Context, workers []string, d time.Duration) (worker string, err error)
 	PassOn(ctx context.Context, worker string) error
@@ -169,8 +170,9 @@ type Service struct {
 	limits      atomic.Pointer[Limits]
 	announceNow chan struct{} // has a value when the agents of the configuration may have changed
 	breaker     *limit.Breaker
-	client      *http.Client // to agents with a URL
-	waiters     *waiters     // polls, agents and Go tasks that wait for work
+	transport   *http.Transport // to agents with a URL
+	client      *http.Client
+	waiters     *waiters // polls, agents and Go tasks that wait for work
 	server      *server
 	live        taskList
 
@@ -189,7 +191,7 @@ func New(cfg Config) (*Service, error) {
 	cfg = cfg.withDefaults()
 	s := &Service{
 		cfg: cfg, rdb: cfg.Client.Redis(), keys: newKeys(cfg.Namespace), log: cfg.Logger, counts: newCounts(),
-		announceNow: make(chan struct{}, 1), client: newHTTPClient(cfg.Tracing), stopped: make(chan struct{}),
+		announceNow: make(chan struct{}, 1), transport: newTransport(), stopped: make(chan struct{}),
 	}
 	if err := s.Reload(cfg.Static, cfg.Allow, cfg.Limits, cfg.HealthEvery); err != nil {
 		return nil, err
@@ -198,6 +200,8 @@ func New(cfg Config) (*Service, error) {
 		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
 		Trials: 2, Changed: cfg.BreakerChanged, Logger: cfg.Logger,
 	})
+	// Redirects are not followed, because they could lead to a URL outside of Config.Allow.
+	s.client = &http.Client{Transport: cfg.Tracing.Client(s.transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	s.waiters, s.server = newWaiters(s), newServer(s)
 	return s, nil
 }
@@ -258,7 +262,7 @@ func (s *Service) Run(ctx context.Context) error {
 	<-ctx.Done()
 	close(s.stopped)
 	wg.Wait()
-	s.client.CloseIdleConnections()
+	s.transport.CloseIdleConnections()
 	return nil
 }
 

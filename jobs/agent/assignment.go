@@ -109,7 +109,7 @@ func (a Assignment) Body() Body {
 		LeaseUntil: a.Expires, Deadline: a.Deadline, IdempotencyKey: a.IdempotencyKey, Item: a.Item,
 		Job: BodyJob{ID: a.JobID, Prompt: a.Prompt, Context: a.Context, Results: a.Results, ItemsURL: a.ItemsURL},
 	}
-	ctx := a.Span.Context(tracing.Context(context.Background(), a.Headers))
+	ctx := tracing.Context(context.Background(), a.Headers)
 	b.RequestID, b.Traceparent = logctx.Value(ctx, logctx.RequestID), tracing.Parent(ctx)
 	if a.PromptSHA256 != "" {
 		b.Job.Prompt, b.Job.PromptURL, b.Job.PromptSHA256 = "", a.JobURL, a.PromptSHA256
@@ -340,7 +340,6 @@ type room struct {
 func (s *Service) hold(ctx context.Context, agent, role, mode string, capacity int, work []jobs.Work) ([]Assignment, room, error) {
 	ctx, cancel := cleanupContext(ctx) // the work is ours: it is given to the agent, or released
 	defer cancel()
-	s.beginSpans(ctx, mode, work)
 	if mode == modeTask {
 		capacity = 1 << 30 // slots of processes bound it
 	}
@@ -453,14 +452,13 @@ func (s *Service) end(ctx context.Context, h *assigned, outcome, message, digest
 		return nil
 	}
 	if v[0] == int64(1) {
-		text, _ := v[3].(string)
-		s.endSpan(h, text, outcome, message)
+		s.recordSpan(ctx, h, outcome, message)
 		if !h.Begun.IsZero() {
 			s.counts.took.WithLabelValues(outcome).Observe(max(0, time.Since(h.Begun)).Seconds())
 		}
 	}
 	usage := map[string]int64{}
-	if text, _ := v[4].(string); text != "" {
+	if text, _ := v[3].(string); text != "" {
 		if err := json.Unmarshal([]byte(text), &usage); err != nil {
 			return fmt.Errorf("read the usage of assignment %s: %w", h.ID, err)
 		}
@@ -472,6 +470,28 @@ func (s *Service) end(ctx context.Context, h *assigned, outcome, message, digest
 		s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.AddUsage(ctx, h.JobID, h.Agent, usage), "assignment", h.ID, "job", h.JobID)
 	}
 	return nil
+}
+
+// recordSpan records the span of an assignment that has ended, below the span of its job.
+func (s *Service) recordSpan(ctx context.Context, h *assigned, outcome, message string) {
+	if s.cfg.Tracing == nil {
+		return
+	}
+	if h.Headers == nil {
+		var err error
+		if h.Headers, err = s.cfg.Jobs.Headers(ctx, h.JobID); err != nil {
+			s.warn(ctx, "record the span of an assignment", err, "assignment", h.ID)
+			return
+		}
+	}
+	failure := ""
+	switch outcome {
+	case endFailed, endExpired, endLost, endMoved:
+		failure = cmp.Or(message, outcome)
+	}
+	s.cfg.Tracing.Record(h.Headers, cmp.Or(h.Begun, time.Now()), strings.TrimSpace("assignment "+h.Stage), failure,
+		"muster.assignment", h.ID, "muster.stage", h.Stage, "muster.role", h.Role, "muster.agent", h.Agent, "muster.item", h.QueueItem,
+		"muster.attempt", strconv.Itoa(h.Attempt), "muster.outcome", outcome)
 }
 
 // endLapsed ends the assignments whose leases have expired.

@@ -277,6 +277,8 @@ func (f *fakeJobs) Release(_ context.Context, w jobs.Work) error {
 	return err
 }
 
+func (f *fakeJobs) Headers(context.Context, string) (map[string]string, error) { return nil, nil }
+
 func (f *fakeJobs) Progressed(context.Context, string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -43,10 +43,6 @@ func (k keys) health() string { return k.prefix + "health" }
 // version is a counter that moves when the agents that get work may have changed.
 func (k keys) version() string { return k.prefix + "version" }
 
-// spans is a hash: id of an item of a job in its queue → traceparent of its last assignment. Expires a day after the last
-// of them began.
-func (k keys) spans(job string) string { return k.prefix + "spans:" + job }
-
 // held is a sorted set: id of an assignment that the agent holds → unix ms at which its lease expires. Expires a
 // day after the agent was removed, or, for a Go task, after the last change.
 func (k keys) held(agent string) string { return k.prefix + "held:" + agent }
@@ -69,7 +65,7 @@ func (k keys) usage(agent string) string { return k.prefix + "usage:" + agent }
 // and tokens. It expires 26 hours after a counter was added.
 func (k keys) hour(at time.Time) string { return k.prefix + "hour:" + at.UTC().Format("2006010215") }
 
-// assignment is a hash with the record of an assignment without its work, by its id: usage (JSON) so far, span (JSON), and
+// assignment is a hash with the record of an assignment without its work, by its id: usage (JSON) so far, and
 // once it has ended outcome and digest (of the response that completed it). Expires ten minutes after the assignment has
 // ended, and a day after its last change.
 func (k keys) assignment(id string) string {

@@ -19,7 +19,6 @@ import (
 
 	"muster/internal/logctx"
 	"muster/internal/retryafter"
-	"muster/internal/tracing"
 	"muster/internal/webhook"
 	"muster/jobs"
 	"muster/tasks/limit"
@@ -31,18 +30,15 @@ const (
 	brokenRest = time.Second // pause after a failed connection; the breaker extends it
 )
 
-// newHTTPClient returns a client that does not follow redirects, because they could lead to a URL outside of Config.Allow.
-func newHTTPClient(spans *tracing.Tracing) *http.Client {
-	return &http.Client{
-		Transport: spans.Client(&http.Transport{
-			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-			TLSHandshakeTimeout:    10 * time.Second,
-			MaxIdleConnsPerHost:    16,
-			IdleConnTimeout:        time.Minute,
-			MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression:     true,
-		}),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// newTransport returns the transport of requests to agents.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        time.Minute,
+		MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression:     true,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/tracing"
 	"muster/jobs"
 	"muster/tasks/limit"
 )
@@ -120,7 +121,7 @@ func (v *server) takeOne(ctx context.Context, w *waiter) bool {
 // begin pushes an assignment to its agent or sends its Go task, and extends the lease until that returns.
 func (v *server) begin(w *waiter, a Assignment, permit limit.Permit) {
 	h := &assigned{Assignment: a, now: a.Begun}
-	ctx, cancel := context.WithCancelCause(within(v.base, h.Work))
+	ctx, cancel := context.WithCancelCause(tracing.Context(v.base, h.Headers))
 	ctx, stop := context.WithTimeoutCause(ctx, h.Deadline.Sub(h.Begun), errDeadline)
 	v.wg.Go(func() { v.extend(ctx, cancel, *h) })
 	v.wg.Go(func() {

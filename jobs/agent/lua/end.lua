@@ -7,14 +7,14 @@
 -- record, error or "", unix ms at which it began or "", most names of the agent's
 -- usage.
 -- Returns {1 if this call has counted it, 2 if its outcome has replaced "lost", or
--- else 0, its outcome, digest, span, and the usage that was counted as JSON}.
+-- else 0, its outcome, digest, and the usage that was counted as JSON}.
 local RECORD, AGENTS, NUMBERS, USAGE, HOUR = KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local agent, outcome, digest = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call("ZREM", KEYS[2], ARGV[1])
-local before = redis.call("HMGET", RECORD, "outcome", "digest", "span", "usage")
-if before[1] and (before[1] ~= "lost" or outcome == "lost") then return { 0, before[1], before[2] or "", "", "" } end
+local before = redis.call("HMGET", RECORD, "outcome", "digest", "usage")
+if before[1] and (before[1] ~= "lost" or outcome == "lost") then return { 0, before[1], before[2] or "", "" } end
 local first = not before[1]
-if first and outcome == "lost" and held == 0 then return { 0, outcome, "", "", "" } end
+if first and outcome == "lost" and held == 0 then return { 0, outcome, "", "" } end
 redis.call("HSET", RECORD, "outcome", outcome, "digest", digest)
 redis.call("EXPIRE", RECORD, ARGV[5])
 local time = redis.call("TIME")
@@ -44,8 +44,8 @@ local function add(key, numbers, most, expires)
 end
 
 local usage = {}
-if first then usage = cjson.decode(before[4] or "{}") end
-local out = { first and 1 or 2, outcome, digest, before[3] or "", first and before[4] or "" }
+if first then usage = cjson.decode(before[3] or "{}") end
+local out = { first and 1 or 2, outcome, digest, first and before[3] or "" }
 
 local ms = math.max(0, now - tonumber(ARGV[7] ~= "" and ARGV[7] or now))
 if redis.call("HEXISTS", AGENTS, agent) == 0 then return out end
