@@ -1,5 +1,4 @@
-// Package layers tests the import graph, the presence of package comments, and that the tests and Go identifiers that pages
-// name exist. It generates docs/reference/redis-keys.md.
+// Package layers tests the import graph and the presence of package comments.
 package layers
 
 import (
