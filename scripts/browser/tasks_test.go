@@ -20,7 +20,6 @@ import (
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
-	"muster/tasks/tasktype"
 	"muster/tasks/ui"
 )
 
@@ -196,94 +195,12 @@ func TestFullPages(t *testing.T) {
 	c.perform()
 }
 
-// A queue is paused and resumed by clicks, with and without JavaScript.
-func TestChanges(t *testing.T) {
-	t.Parallel()
-	for name, script := range map[string]bool{"with JavaScript": true, "without JavaScript": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := serve(t, redistest.URL(t), true)
-			over(t, s, inc.S(1))
-			b := open(t, s.URL)
-			send(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !script})
-			b.visit("/queues")
-			for _, want := range []string{"paused", "open"} {
-				b.click(`main a[href*="/queues/default/"]`)
-				b.click(`form[method=post] button`)
-				b.shows(want)
-				queues, err := s.client.Queues(t.Context())
-				if err != nil || len(queues) != 1 || queues[0].Paused != (want == "paused") {
-					t.Errorf("got %+v, %v, want %s", queues, err, want)
-				}
-			}
-			b.visit("/queues")
-			b.click(`main a[href*="/queues/default/"]`)
-			b.expectFailures()
-			eval[chromedp.Void](b, `document.querySelector("input[name=muster_form]").value = "0".repeat(32)`)
-			if got := b.click(`form[method=post] button`); got != http.StatusForbidden {
-				t.Errorf("a form with another token: got %d, want 403", got)
-			}
-			b.shows("Not allowed")
-			if script {
-				b.inspect("forbidden")
-			}
-		})
-	}
-}
-
 // confirm clicks the link to an action and the button of its confirmation page.
 func (b *tab) confirm(link string) {
 	b.Helper()
 	b.click(link)
 	if got := b.click("form[method=post] button"); got != http.StatusOK {
 		b.Fatalf("%s: got %d: %.500s", link, got, b.text())
-	}
-}
-
-// A workflow is paused, resumed, cancelled and retried by clicks.
-func TestWorkflowActions(t *testing.T) {
-	t.Parallel()
-	s := serve(t, redistest.URL(t), true)
-	b := open(t, s.URL)
-	progress := func(id string) tasktype.Progress {
-		p, err := tasks.Attach[any](s.client, id).Progress(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-
-	id := begin(t, s, approval()).ID()
-	b.visit(flow(id))
-	b.confirm(`a[href$="/pause"]`)
-	b.shows("paused")
-	if !progress(id).Paused {
-		t.Error("after Pause, the workflow is not paused")
-	}
-	complete(t, s, id)
-	b.shows("1 of 2")
-	b.confirm(`a[href$="/resume"]`)
-	b.shows("succeeded")
-	if got := progress(id); got.Paused || got.Done != 2 {
-		t.Errorf("after Resume, got %+v, want 2 completed tasks", got)
-	}
-
-	id = begin(t, s, approval()).ID()
-	b.visit(flow(id))
-	b.confirm(`a[href$="/cancel"]`)
-	b.shows("cancelled")
-	if _, err := tasks.Attach[any](s.client, id).Wait(t.Context()); !errors.Is(err, tasks.ErrCancelled) {
-		t.Errorf("after Cancel, got the result %v", err)
-	}
-
-	id = over(t, s, tasks.Chain(stock.S(1), inc))
-	b.visit(flow(id))
-	b.shows("out of stock")
-	s.stocked.Store(true)
-	b.confirm(`a[href$="/retry"]`)
-	b.shows("succeeded")
-	if got, err := tasks.Attach[int](s.client, id).Wait(t.Context()); got != 2 || err != nil {
-		t.Errorf("after Retry, got %d, %v, want 2", got, err)
 	}
 }
 
@@ -346,44 +263,6 @@ func TestDecisions(t *testing.T) {
 	b.shows("shop.waits")
 	if got := b.text(); strings.Contains(got, "shop.refund") {
 		t.Errorf("got %.1000s, want no decided tasks", got)
-	}
-}
-
-// A schedule is paused, triggered and resumed by clicks.
-func TestScheduleActions(t *testing.T) {
-	t.Parallel()
-	s := serve(t, redistest.URL(t), true)
-	schedule := tasks.NewScheduler(s.client, tasks.SchedulerConfig{})
-	if err := schedule.Add("nightly/eu", "@every 720h", inc.S(1)); err != nil {
-		t.Fatal(err)
-	}
-	testutil.Background(t, schedule.Run)
-	b := open(t, s.URL)
-	b.visit("/schedule")
-	b.shows("nightly/eu")
-	for _, action := range []string{"pause", "trigger", "resume"} {
-		b.confirm(`main a[href$="/` + action + `"]`)
-		entry := tasktype.ScheduleEntry{}
-		if !testutil.Becomes(func() (ok bool) {
-			var err error
-			if entry, err = s.client.Schedule(t.Context(), "nightly/eu"); err != nil {
-				t.Fatal(err)
-			}
-			switch action {
-			case "pause":
-				return !entry.Paused.IsZero() && entry.Sent == 0
-			case "trigger": // sends a paused schedule
-				return !entry.Paused.IsZero() && entry.Sent == 1
-			}
-			return entry.Paused.IsZero()
-		}) {
-			t.Fatalf("after %s, got %+v", action, entry)
-		}
-		if action == "trigger" {
-			b.shows("succeeded")
-			continue
-		}
-		b.shows(map[string]string{"pause": "Resume…", "resume": "Pause…"}[action])
 	}
 }
 
@@ -512,37 +391,6 @@ func TestUpdatesKeepTypedText(t *testing.T) {
 	b.shows("No workflows found")
 }
 
-// Failed workflows are filtered by error, and all that the filter selects are retried by clicks.
-func TestErrorFilter(t *testing.T) {
-	t.Parallel()
-	s := serve(t, redistest.URL(t), true)
-	for range 60 { // more than a page
-		over(t, s, stock.S(1))
-	}
-	other := over(t, s, bad.S("closed"))
-	s.stocked.Store(true)
-	b := open(t, s.URL)
-	b.visit("/workflows")
-	b.do(chromedp.SendKeys("main input[name=error]", "OUT OF"))
-	b.click("main form.filter button")
-	b.shows("out of stock")
-	if got := b.text(); strings.Contains(got, "closed") {
-		t.Errorf("got %.1000s, want workflows with the error only", got)
-	}
-	b.inspect("error filter")
-	b.click(`.actions a[href*="/retry"]`)
-	b.shows(`with the error "OUT OF": 60.`)
-	b.click("form[method=post] button")
-	b.shows("Retried 60 workflows.")
-	testutil.Eventually(t, "all have succeeded", func() bool {
-		counts, err := s.client.CountWorkflows(t.Context())
-		return err == nil && counts[tasktype.WorkflowSucceeded] == 60 && counts[tasktype.WorkflowFailed] == 1
-	})
-	b.visit("/workflows?error=closed")
-	b.click(`tbody a[href*="` + other + `"]`)
-	b.shows("closed")
-}
-
 // Selected workflows are retried by clicks. The list does not move while rows are selected.
 func TestSelection(t *testing.T) {
 	t.Parallel()
@@ -586,20 +434,6 @@ func TestSelection(t *testing.T) {
 	b.shows(`"shop.bad" failed`)
 	b.click("form[method=post] button")
 	b.shows("Retried 2 workflows.")
-}
-
-// Printed pages have no navigation and buttons. Error messages keep their lines.
-func TestPrintedPage(t *testing.T) {
-	t.Parallel()
-	s := serve(t, redistest.URL(t), true)
-	failed := over(t, s, bad.S("no stock\ngoroutine 1 [running]:\nmain.main()"))
-	b := open(t, s.URL)
-	b.visit(flow(failed))
-	b.shows("no stock\ngoroutine 1 [running]:\nmain.main()")
-	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
-	if got := eval[string](b, `[...document.querySelectorAll("nav, .button, button, form")].filter(e => e.checkVisibility()).map(e => e.outerHTML).join(" ")`); got != "" {
-		t.Errorf("printed: %.500s", got)
-	}
 }
 
 // On phones, each row of a table is a card with the titles of the columns.
@@ -716,25 +550,6 @@ func TestHostileTexts(t *testing.T) {
 	b.inspect("hostile node")
 }
 
-// A workflow of ten thousand nodes has a page of ordinary size.
-func TestLargeWorkflow(t *testing.T) {
-	t.Parallel()
-	s := serve(t, redistest.URL(t), true)
-	id := over(t, s, tasks.Chord(tasks.Each(make([]int, 10_000), inc), sum))
-	b := open(t, s.URL)
-	b.visit(flow(id))
-	b.shows("10\u202f001 of 10\u202f001")
-	if got := eval[int](b, `document.querySelectorAll("svg.graph .box").length`); got != 2 {
-		t.Errorf("got %d boxes, want one for the group and one for its successor", got)
-	}
-	if got := eval[int](b, `document.documentElement.outerHTML.length`); got > largestFlow {
-		t.Errorf("got %d characters, want at most %d", got, largestFlow)
-	}
-	b.inspect("10,000 nodes")
-	b.click(`svg.graph a`)
-	b.shows("of 10")
-}
-
 // While Redis is unavailable, the pages show an error, and recover automatically.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
@@ -760,38 +575,4 @@ func TestRedisAway(t *testing.T) {
 	redis.Start()
 	b.shows("0 of 1")
 	b.status("Live")
-}
-
-// Names without spaces and thousands of labels do not make pages too wide or too large.
-func TestLongNames(t *testing.T) {
-	t.Parallel()
-	s := serve(t, redistest.URL(t), true)
-	name, labels := strings.Repeat("Überlänge", 18), map[string]string{}
-	for i := range 100 {
-		labels[fmt.Sprintf("k%d", i)] = "value"
-	}
-	name += strings.Repeat("x", 200-len(name))
-	long := tasks.New[string, string](strings.Repeat("n", 100), tasks.MaxRetry(0))
-	var sends []tasks.Sending
-	for range 30 {
-		sends = append(sends, tasks.Sending{Work: bad.S(name), Options: []tasks.SendOption{tasks.Name(name), tasks.Labels(labels)}})
-	}
-	sent, err := s.client.SendMany(t.Context(), append(sends, tasks.Sending{Work: long.S("", tasks.Queue(strings.Repeat("q", 100)))}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	testutil.Eventually(t, "the tasks have failed", func() bool {
-		counts, err := s.client.CountWorkflows(t.Context())
-		return err == nil && counts[tasktype.WorkflowFailed] == 30
-	})
-	b := open(t, s.URL)
-	for _, path := range []string{"/", "/workflows", flow(sent[0].ID), "/queues/" + strings.Repeat("q", 100), "/names/shop.bad"} {
-		if got := b.visit(path); got != http.StatusOK {
-			t.Errorf("%s: got %d, want 200", path, got)
-		}
-		if got := eval[int](b, `document.documentElement.outerHTML.length`); got > largest {
-			t.Errorf("%s: got %d characters, want at most %d", path, got, largest)
-		}
-		b.inspect("long " + path[:min(len(path), 20)])
-	}
 }

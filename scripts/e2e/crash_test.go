@@ -68,42 +68,6 @@ func (b *bench) killBusy(t *testing.T, r *run) {
 	}
 }
 
-// TestRedisKilled kills Redis during a scrape. It restarts with its data, the workers reconnect, and the round succeeds.
-func TestRedisKilled(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	r := b.once(t)
-
-	for _, asked := range []int{40, 110} {
-		r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= asked && len(b.redis(t)) == 1 })
-		kill9(t, b.redis(t)[0])
-	}
-	r.wait(t, 0)
-
-	wantAll(t, b.World, r.summary(t))
-	b.wantQuiet(t)
-}
-
-// TestKilledWhileProxiesAreChecked kills both workers and then Redis before the pool is published. The check is resumed each time,
-// and the round succeeds.
-func TestKilledWhileProxiesAreChecked(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	r := b.once(t, "--worker-processes", "2")
-
-	r.until(t, "proxies being checked", func() bool { return b.proxiesAsked() > 20 && len(b.workers(t)) == 2 })
-	for _, pid := range b.workers(t) {
-		kill9(t, pid)
-	}
-	asked := b.proxiesAsked()
-	r.until(t, "proxies being checked again", func() bool { return b.proxiesAsked() > asked+20 && len(b.redis(t)) == 1 })
-	kill9(t, b.redis(t)[0])
-	r.wait(t, 0)
-
-	wantAll(t, b.World, r.summary(t))
-	b.wantQuiet(t)
-}
-
 // TestEverythingKilled kills all processes with SIGKILL during a scrape. The next run cleans up and continues the job: all records,
 // no duplicates.
 func TestEverythingKilled(t *testing.T) {

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -37,18 +36,4 @@ func TestDemoOnABareMachine(t *testing.T) {
 	}
 	defer truth.Close()
 	wantAll(t, truth, s)
-}
-
-// TestDemoInterrupted sends SIGINT during the demo.
-func TestDemoInterrupted(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	r := muster(t, os.Environ(), "demo", "--json", "--dir", dir)
-	r.until(t, "the proxies being published", func() bool {
-		_, err := os.Stat(filepath.Join(dir, "data", "live_proxies.json"))
-		return err == nil
-	})
-	r.interrupt(t)
-	r.wait(t, 130)
-	(&bench{dir: dir}).wantQuiet(t)
 }

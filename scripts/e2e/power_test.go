@@ -187,15 +187,6 @@ func newestPart(parts []string) string {
 	return slices.MaxFunc(parts, func(a, b string) int { return count(a) - count(b) })
 }
 
-// Of the parts 9, 10 and 11, Redis appends to 11, whatever their order in the list.
-func TestNewestPartOfTheAppendOnlyFile(t *testing.T) {
-	t.Parallel()
-	got := newestPart([]string{"/data.3/appendonly.aof.10.incr.aof", "/data.3/appendonly.aof.11.incr.aof", "/data.3/appendonly.aof.9.incr.aof"})
-	if want := "/data.3/appendonly.aof.11.incr.aof"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 func logSize(file string) int64 {
 	info, err := os.Stat(file)
 	if err != nil {
