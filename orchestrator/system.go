@@ -300,7 +300,7 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{Release: Version,
 		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1},
 		Concurrency: s.cfg().Workers.Concurrency, Grace: s.cfg().Shutdown.Drain,
-		Name: name, Logger: s.logger, Ready: ready, Observe: s.Metrics.Observe,
+		Name: name, Logger: s.logger, Ready: ready, Observe: s.Metrics.Observe, Asynq: s.asynqTasks(),
 	})
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 
 // confined lists the packages that may import a module. A trailing slash includes all packages below a path.
 var confined = map[string][]string{
-	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/"},
+	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/", "orchestrator"},
 	"github.com/hibiken/asynqmon":         {"orchestrator/api"},
 	"github.com/danielgtaylor/huma/v2":    {"orchestrator/api", "tasks/api", "internal/humaapi"},
 	"github.com/go-jose/go-jose/v4":       {"orchestrator/access"},
