@@ -1,16 +1,10 @@
 package probe
 
 import (
-	"bytes"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
-	"iter"
 	"net/http"
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -43,7 +37,7 @@ func grade(baseline, through *Echo, real []netip.Addr) (anonymity string, added 
 	shown, marked := slices.Contains(real, through.Peer), false
 	note := func(name, value string) {
 		added = append(added, http.CanonicalHeaderKey(name))
-		shown = shown || slices.ContainsFunc(real, func(own netip.Addr) bool { return showsAddress(value, own) })
+		shown = shown || showsAny(value, real)
 		allowed := connectionHeaders[name]
 		marked = marked || allowed == nil || value != "" && !allowed.MatchString(value)
 	}
@@ -60,7 +54,7 @@ func grade(baseline, through *Echo, real []netip.Addr) (anonymity string, added 
 		case i >= 0:
 			before[name] = slices.Delete(known, i, i+1)
 		case len(known) > 0 && !sentHeaders[name]: // added by a reverse proxy of the judge, to direct requests too
-			shown = shown || slices.ContainsFunc(real, func(own netip.Addr) bool { return showsAddress(value, own) })
+			shown = shown || showsAny(value, real)
 		default:
 			note(name, value)
 		}
@@ -90,40 +84,9 @@ func (e *Echo) target() string {
 	return line[:max(strings.LastIndexByte(line, ' '), 0)]
 }
 
-// showsAddress reports whether text contains addr: in standard notation, as one decimal number, or in a token with
-// the hex or base64 encoding of its bytes or its text.
-func showsAddress(text string, addr netip.Addr) bool {
-	if slices.Contains(addressTokens(text), addr) {
-		return true
-	}
-	if addr.Is4() {
-		four := addr.As4()
-		number := strconv.FormatUint(uint64(binary.BigEndian.Uint32(four[:])), 10)
-		if slices.Contains(strings.FieldsFunc(text, func(c rune) bool { return c < '0' || c > '9' }), number) {
-			return true
-		}
-	}
-	inside := func(decoded []byte, err error) bool {
-		return err == nil && (bytes.Contains(decoded, addr.AsSlice()) || slices.Contains(addressTokens(string(decoded)), addr))
-	}
-	for token := range tokens(text, "") {
-		if inside(hex.DecodeString(token)) {
-			return true
-		}
-	}
-	for token := range tokens(strings.NewReplacer("-", "+", "_", "/").Replace(text), "+/") {
-		if inside(base64.RawStdEncoding.DecodeString(token)) {
-			return true
-		}
-	}
-	return false
-}
-
-// tokens returns the runs of ASCII letters, digits and the characters in others.
-func tokens(text, others string) iter.Seq[string] {
-	return strings.FieldsFuncSeq(text, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune(others, c)
-	})
+// showsAny reports whether a header value contains one of our addresses.
+func showsAny(value string, real []netip.Addr) bool {
+	return slices.ContainsFunc(addressTokens(value), func(addr netip.Addr) bool { return slices.Contains(real, addr) })
 }
 
 // addressTokens returns the IP addresses that are separate tokens of a header value, with or without a port.
