@@ -199,7 +199,7 @@ func TestFileDescriptorShortageIsRetried(t *testing.T) {
 		return &countedConn{Conn: conn, open: &open}, nil
 	}
 	cfg := patient(judge, "")
-	cfg.Dial, cfg.Concurrency = dial, 100
+	cfg.Dial, cfg.Concurrency = dial, 20
 	prober := newProber(t, cfg)
 	alive := 0
 	err := prober.Each(t.Context(), slices.Values(slices.Repeat([]source.Candidate{candidate(p, "http")}, 200)), func(r probe.Result) {
