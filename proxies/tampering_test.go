@@ -17,7 +17,7 @@ import (
 func TestTamperingIsStoredWithTheMember(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
-	want := []string{probe.TamperBody, probe.TamperHeaders}
+	want := []string{probe.TamperBody, probe.TamperCache}
 	mustPublish(t, b.pool, result(1, func(r *probe.Result) { r.Tampering = want }))
 	list, err := b.pool.List(t.Context(), Everything)
 	if err != nil || len(list) != 1 || !slices.Equal(list[0].Tampering, want) {

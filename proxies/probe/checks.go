@@ -57,7 +57,7 @@ func (p *Prober) finish(ctx context.Context, c source.Candidate, m mode, judged 
 		result.tampers(f.tampering...)
 		result.Detail = strings.TrimPrefix(strings.TrimSuffix(result.Detail+"; "+f.detail, "; "), "; ")
 	}
-	altered := slices.ContainsFunc(result.Tampering, func(kind string) bool { return kind != TamperHeaders })
+	altered := len(result.Tampering) > 0
 	result.Can.Forward = m.forward && !altered
 	result.setExits(found.exits(result.Exit), judged, p.cfg)
 
@@ -188,9 +188,6 @@ func (p *Prober) checkPage(ctx context.Context, c source.Candidate, m mode, j ju
 			found.add(TamperBody, err.Error())
 		}
 		found.ok, found.exit = len(found.tampering) == 0, peer
-		if headers := changedHeaders(reply.header); found.ok && len(headers) > 0 {
-			found.add(TamperHeaders, "modifies response headers: "+strings.Join(headers, ", "))
-		}
 		return found
 	}
 	return finding{err: last}

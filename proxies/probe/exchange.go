@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -137,30 +136,6 @@ type wrongBody struct {
 }
 
 func (e *wrongBody) Unwrap() error { return e.error }
-
-// proxyHeaders are the response headers that a proxy may add or change.
-var proxyHeaders = []string{
-	"Via", "Age", "Date", "Connection", "Proxy-Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length", "Trailer",
-	"X-Cache", "X-Cache-Lookup", "Cache-Status", "Proxy-Status", "Warning",
-}
-
-// changedHeaders returns the names of headers that were added, changed or dropped in a page of the judge.
-func changedHeaders(header http.Header) []string {
-	want := http.Header{"Cache-Control": {cacheControl}, "Content-Type": {pageType}}
-	var names []string
-	for name, values := range header {
-		if !slices.Equal(values, want[name]) && !slices.Contains(proxyHeaders, name) {
-			names = append(names, name)
-		}
-	}
-	for name := range want {
-		if len(header[name]) == 0 {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
 
 // verifyPage returns the peer address in the page if the page is exactly the judge's.
 func (p *Prober) verifyPage(r *reply, nonce string) (netip.Addr, error) {

@@ -31,21 +31,3 @@ func FuzzJudge(f *testing.F) {
 		}
 	})
 }
-
-// FuzzHead checks that the parsed head equals the received bytes line by line.
-func FuzzHead(f *testing.F) {
-	f.Add([]byte("GET /echo HTTP/1.1\r\nHost: a\r\nX: \r\n\r\nbody"))
-	f.Add([]byte("\n\n"))
-	f.Add([]byte("GET / HTTP/1.1\nno colon\n\n"))
-	f.Fuzz(func(t *testing.T, seen []byte) {
-		line, headers := (&rawConn{seen: seen}).head()
-		if strings.Contains(line, "\n") || headers == nil && line != "" || len(headers) > strings.Count(string(seen), "\n") {
-			t.Errorf("%q: got %q and %q", seen, line, headers)
-		}
-		for _, h := range headers {
-			if strings.ContainsAny(h[0]+h[1], "\n") {
-				t.Errorf("%q: got the header %q", seen, h)
-			}
-		}
-	})
-}

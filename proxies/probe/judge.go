@@ -1,9 +1,7 @@
 package probe
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/hmac"
@@ -23,9 +21,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,12 +33,6 @@ const (
 	echoPath    = "/echo"    // the request as the judge received it, in JSON; see envelope
 	pagePath    = "/page"    // a page whose exact bytes the prober computes too
 	missingPath = "/missing" // the same page with status 404
-)
-
-// Headers of the judge's pages.
-const (
-	cacheControl = "no-store, no-transform"
-	pageType     = "text/html; charset=utf-8"
 )
 
 // Limits on requests to a judge.
@@ -68,9 +58,8 @@ type JudgeConfig struct {
 	Logger *slog.Logger
 }
 
-// A Judge is an HTTP server that returns each request as it arrived: peer address, request line, and headers in their
-// original order. Proxies are compared with its responses to direct requests. Serve it with [StartJudge]. As a plain
-// http.Handler it returns sorted headers, because net/http does not keep their order.
+// A Judge is an HTTP server that returns each request as it arrived: peer address, request line and headers. Proxies
+// are compared with its responses to direct requests. Serve it with [StartJudge].
 type Judge struct {
 	secret atomic.Pointer[string] // the signing key; nil if there is none
 	tls    *tlsHint
@@ -89,8 +78,7 @@ type Echo struct {
 	Serial  string      `json:"serial"` // unique for each response
 	Peer    netip.Addr  `json:"peer"`
 	Line    string      `json:"line"`            // the request line
-	Headers [][2]string `json:"headers"`         // name and value, in order
-	Ordered bool        `json:"ordered"`         // the headers have their original spelling and order
+	Headers [][2]string `json:"headers"`         // name and value, in any order
 	TLS     *tlsHint    `json:"tls,omitempty"`   // the TLS address of the judge
 	Secure  bool        `json:"secure,omitzero"` // the request arrived over TLS
 }
@@ -126,17 +114,15 @@ func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	peer := remote.Addr().Unmap().WithZone("")
 	w.Header().Set("Connection", "close")
-	w.Header().Set("Cache-Control", cacheControl)
+	w.Header().Set("Cache-Control", "no-store, no-transform")
 
 	switch r.URL.Path {
 	case echoPath:
 		echo := Echo{Nonce: nonce, Serial: newNonce(), Peer: peer, Line: r.Method + " " + r.RequestURI + " " + r.Proto, TLS: j.tls, Secure: r.TLS != nil}
-		if raw, ok := r.Context().Value(rawKey{}).(*rawConn); ok && r.TLS == nil {
-			echo.Line, echo.Headers = raw.head()
-			echo.Ordered = echo.Headers != nil
-		}
-		if !echo.Ordered {
-			echo.Headers = append(sortedHeaders(r.Header), [2]string{"Host", r.Host})
+		for name, values := range r.Header {
+			for _, value := range values {
+				echo.Headers = append(echo.Headers, [2]string{name, value})
+			}
 		}
 		body, err := json.Marshal(echo)
 		if err != nil {
@@ -146,7 +132,7 @@ func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(envelope{Echo: body, MAC: sign(j.key(), body)})
 	case pagePath, missingPath:
-		w.Header().Set("Content-Type", pageType)
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		if r.URL.Path == missingPath {
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -163,65 +149,6 @@ func page(key, nonce string, peer netip.Addr) string {
 		"<script>/* nothing */</script></head>\n<body><h1>" + sign(key, []byte(mark)) + "</h1>\n" +
 		strings.Repeat("<p>This page is compared byte by byte. <a href=\"/\">Nothing</a> may be added to it.</p>\n", 8) +
 		"</body></html>\n"
-}
-
-func sortedHeaders(h http.Header) [][2]string {
-	var out [][2]string
-	for name, values := range h {
-		for _, value := range values {
-			out = append(out, [2]string{name, value})
-		}
-	}
-	slices.SortStableFunc(out, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
-	return out
-}
-
-// rawKey is the context key of the connection's rawConn.
-type rawKey struct{}
-
-// rawConn records the first bytes of a connection, for access to the original request head. Each connection carries
-// one request: the judge closes it after the response.
-type rawConn struct {
-	net.Conn
-	mu   sync.Mutex // guards seen: net/http reads in the background while a handler runs
-	seen []byte
-}
-
-func (c *rawConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if room := maxRawHeader - len(c.seen); room > 0 {
-		c.seen = append(c.seen, p[:min(n, room)]...)
-	}
-	return n, err
-}
-
-// head parses the recorded bytes into the request line and headers. headers is nil if the head is incomplete.
-func (c *rawConn) head() (line string, headers [][2]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	raw, _, whole := bytes.Cut(bytes.ReplaceAll(c.seen, []byte("\r\n"), []byte("\n")), []byte("\n\n"))
-	if !whole {
-		return "", nil
-	}
-	lines := strings.Split(string(raw), "\n")
-	headers = [][2]string{}
-	for _, l := range lines[1:] {
-		name, value, _ := strings.Cut(l, ":")
-		headers = append(headers, [2]string{name, strings.TrimSpace(value)})
-	}
-	return lines[0], headers
-}
-
-type rawListener struct{ net.Listener }
-
-func (l rawListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &rawConn{Conn: conn}, nil
 }
 
 // A JudgeServer is a running judge. Stop it with Close.
@@ -257,7 +184,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 		if err != nil {
 			return fail(fmt.Errorf("listen for judge: %w; choose another address, or port 0 for any free port", err))
 		}
-		listeners = append(listeners, rawListener{l})
+		listeners = append(listeners, l)
 		s.URLs = append(s.URLs, "http://"+l.Addr().String())
 	}
 	if cfg.ListenTLS != "-" {
@@ -293,9 +220,6 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 			WriteTimeout:      15 * time.Second,
 			MaxHeaderBytes:    maxRawHeader,
 			ErrorLog:          log.New(io.Discard, "", 0), // clients are proxies, which abort connections all the time
-			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-				return context.WithValue(ctx, rawKey{}, c)
-			},
 		}
 		s.servers = append(s.servers, server)
 		s.group.Go(func() error {

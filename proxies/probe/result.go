@@ -31,10 +31,9 @@ const (
 
 // Kinds of tampering with plain HTTP responses.
 const (
-	TamperBody    = "body"    // changes, truncates or replaces the body
-	TamperStatus  = "status"  // changes the status code
-	TamperCache   = "cache"   // serves cached responses despite no-store
-	TamperHeaders = "headers" // adds, changes or drops headers that a proxy must not touch
+	TamperBody   = "body"   // changes, truncates or replaces the body
+	TamperStatus = "status" // changes the status code
+	TamperCache  = "cache"  // serves cached responses despite no-store
 )
 
 // A Result is the outcome of probing one candidate.

@@ -43,11 +43,6 @@ func caching() func(*http.Response) {
 	})
 }
 
-// header returns an Alter function that sets a header.
-func header(name, value string) func(*http.Response) {
-	return func(r *http.Response) { r.Header.Set(name, value) }
-}
-
 // tampering is a modification of responses and the kinds expected in the result.
 type tampering struct {
 	alter func() func(*http.Response)
@@ -89,11 +84,12 @@ func bodyTampering() map[string]tampering {
 
 func headTampering() map[string]tampering {
 	return map[string]tampering{
-		"honest proxy headers": {func() func(*http.Response) {
+		"headers only": {func() func(*http.Response) {
 			return func(r *http.Response) {
 				r.Header.Set("Via", "1.1 p")
 				r.Header.Set("Age", "0")
 				r.Header.Set("X-Cache", "MISS from p")
+				r.Header.Set("Set-Cookie", "track=1")
 				r.Header.Set("Date", "Thu, 01 Jan 1970 00:00:00 GMT")
 			}
 		}, nil},
@@ -107,16 +103,7 @@ func headTampering() map[string]tampering {
 				}
 			}
 		}, []string{probe.TamperStatus}},
-		"cookie":               {func() func(*http.Response) { return header("Set-Cookie", "track=1") }, []string{probe.TamperHeaders}},
-		"another content type": {func() func(*http.Response) { return header("Content-Type", "text/plain") }, []string{probe.TamperHeaders}},
-		"cache header dropped": {func() func(*http.Response) {
-			return func(r *http.Response) { r.Header.Del("Cache-Control") }
-		}, []string{probe.TamperHeaders}},
 		"cache": {caching, []string{probe.TamperCache}},
-		"cookie and cache": {func() func(*http.Response) {
-			cache, cookie := caching(), header("Set-Cookie", "track=1")
-			return func(r *http.Response) { cache(r); cookie(r) }
-		}, []string{probe.TamperCache, probe.TamperHeaders}},
 	}
 }
 
@@ -137,7 +124,7 @@ func TestTamperingPreventsForwarding(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				forwards := !slices.ContainsFunc(test.want, func(kind string) bool { return kind != probe.TamperHeaders })
+				forwards := len(test.want) == 0
 				alive, reason := forwards || kind == proxytest.Elite, probe.Reason("")
 				if !alive {
 					reason = probe.Injects
