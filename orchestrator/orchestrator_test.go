@@ -23,7 +23,6 @@ import (
 	"muster/orchestrator/demo"
 	"muster/orchestrator/redisd"
 	"muster/proxies"
-	"muster/proxies/geo/geotest"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/tasks"
@@ -176,8 +175,7 @@ func TestCountriesFromADatabase(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	cfg := settings(t)
 	cfg.Proxies.Judges = judge.URLs
-	cfg.Proxies.MMDB = []string{geotest.Database(t, map[string]map[string]any{"127.7.0.0/16": {
-		"country": map[string]any{"iso_code": "BG"}, "autonomous_system_number": uint32(64500), "autonomous_system_organization": "Example"}})}
+	cfg.Proxies.MMDB = []string{"../proxies/geo/testdata/countries.mmdb"} // 127.7.0.0/16
 	err = Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		address := netip.MustParseAddrPort(proxy.URL.Host)
 		c := proxies.Candidate{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), Country: "US"} // the value in the list

@@ -7,13 +7,11 @@ import (
 	"testing"
 
 	"muster/proxies/geo"
-	"muster/proxies/geo/geotest"
 )
 
 // FuzzOpen checks that a damaged database is rejected, or that its damaged entries count as missing.
 func FuzzOpen(f *testing.F) {
-	path := geotest.Database(f, map[string]map[string]any{"8.8.0.0/16": {"country": code("US")}, "9.0.0.0/8": {"autonomous_system_number": uint32(1)}})
-	raw, err := os.ReadFile(path)
+	raw, err := os.ReadFile(countries)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -9,18 +9,13 @@ import (
 	"testing"
 
 	"muster/proxies/geo"
-	"muster/proxies/geo/geotest"
 )
 
-func code(word string) map[string]any { return map[string]any{"iso_code": word} }
+// Two databases as specified by MaxMind, with 24-bit records: of countries in various forms, and of an autonomous system.
+const countries, systems = "testdata/countries.mmdb", "testdata/systems.mmdb"
 
 func TestLookup(t *testing.T) {
 	t.Parallel()
-	countries := geotest.Database(t, map[string]map[string]any{
-		"8.8.0.0/16": {"country": code("US"), "registered_country": code("CA")}, "9.0.0.0/8": {"registered_country": code("BG")}, "10.0.0.0/8": {"country_code": "RO"},
-		"11.0.0.0/8": {"country": "not a map"},
-	})
-	systems := geotest.Database(t, map[string]map[string]any{"8.8.8.0/24": {"autonomous_system_number": uint32(15169), "autonomous_system_organization": "GOOGLE"}})
 	db, err := geo.Open(countries, systems)
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +35,7 @@ func TestLookup(t *testing.T) {
 
 func TestFilesThatAreNone(t *testing.T) {
 	t.Parallel()
-	whole := geotest.Database(t, map[string]map[string]any{"8.8.0.0/16": {"country": code("US")}})
-	content, err := os.ReadFile(whole)
+	content, err := os.ReadFile(countries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +45,7 @@ func TestFilesThatAreNone(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := geo.Open(whole, path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := geo.Open(countries, path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -67,7 +61,7 @@ func TestFilesThatAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if db, err := geo.Open(path); err == nil {
-		if got := db.Lookup(netip.MustParseAddr("8.8.8.8")); got.ASN != 0 {
+		if got := db.Lookup(netip.MustParseAddr("10.1.1.1")); got.ASN != 0 {
 			t.Errorf("got %+v", got)
 		}
 	}
