@@ -359,7 +359,7 @@ func (s *System) Sources() []source.Source {
 func (s *System) source(c config.Source) source.Source {
 	return source.Source{
 		URL: c.URL, Name: c.Name, Gateway: c.Gateway, Countries: c.Countries, Sessions: c.Sessions, Protocol: c.Protocol, Headers: c.Headers, Auth: c.Auth, Max: c.Max, Timeout: c.TimeoutOr(0),
-		CIDR: c.CIDR, AllowLocal: s.cfg().Proxies.AllowLocal,
+		AllowLocal: s.cfg().Proxies.AllowLocal,
 	}
 }
 

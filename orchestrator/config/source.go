@@ -28,7 +28,6 @@ type Source struct {
 	Max      int               `yaml:"max,omitempty" json:"max,omitempty"`         // maximum number of candidates
 	Timeout  string            `yaml:"timeout,omitempty" json:"timeout,omitempty"` // per read
 	Every    string            `yaml:"every,omitempty" json:"every,omitempty"`     // refresh interval of this source
-	CIDR     bool              `yaml:"cidr,omitempty" json:"cidr,omitempty"`       // expand networks
 	// Gateway is the address of a gateway with the placeholders {country} and {session}. It replaces URL; see source.Source.
 	Gateway   string   `yaml:"gateway,omitempty" json:"gateway,omitempty"`
 	Countries []string `yaml:"countries,omitempty" json:"countries,omitempty"`
@@ -130,9 +129,6 @@ func (s Source) shown() string {
 	if s.Sessions > 0 {
 		more = append(more, fmt.Sprintf("sessions %d", s.Sessions))
 	}
-	if s.CIDR {
-		more = append(more, "cidr")
-	}
 	if s.Auth != "" {
 		more = append(more, "auth "+masked)
 	}
@@ -159,7 +155,10 @@ func readSources(items []ast.Node) ([]Source, error) {
 			if errors.As(err, &at) {
 				err = errors.New(at.GetMessage())
 			}
-			return nil, fmt.Errorf("invalid source: use a URL, a mapping with url and optionally name, protocol, headers, auth, max, timeout, every and cidr, or a mapping with gateway and optionally name, countries and sessions: %w", err)
+			if strings.Contains(err.Error(), "cidr") {
+				return nil, errors.New("cidr was removed; list each address of a network")
+			}
+			return nil, fmt.Errorf("invalid source: use a URL, a mapping with url and optionally name, protocol, headers, auth, max, timeout and every, or a mapping with gateway and optionally name, countries and sessions: %w", err)
 		}
 		out = append(out, s)
 	}

@@ -22,7 +22,6 @@ proxies:
       max: 500
       timeout: 20s
       every: 30m
-      cidr: true
     - name: gate
       gateway: http://me:s3same4_{country}_{session}@gate.example.org:31112
       countries: [Bulgaria]
@@ -30,7 +29,7 @@ proxies:
 `)})
 	want := []Source{{URL: "list.txt"}, {
 		URL: "https://me:s3same@example.org/list?key=${KEY}", Name: "paid", Protocol: "socks5", Headers: map[string]string{"X-Token": "s3same2"},
-		Auth: "me:s3same3", Max: 500, Timeout: "20s", Every: "30m", CIDR: true,
+		Auth: "me:s3same3", Max: 500, Timeout: "20s", Every: "30m",
 	}, {Name: "gate", Gateway: "http://me:s3same4_{country}_{session}@gate.example.org:31112", Countries: []string{"Bulgaria"}, Sessions: 3}}
 	if got := l.Proxies.Sources; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -55,6 +54,7 @@ func TestWrongSources(t *testing.T) {
 	for text, want := range map[string]string{
 		"{url: a.txt, protocl: http}":                "protocl",
 		"{name: x}":                                  "without a url",
+		"{url: a.txt, cidr: true}":                   "cidr was removed",
 		"{gateway: 'http://u:s3same@h:1'}":           "a gateway requires a name",
 		"{name: x, sessions: 2}":                     "invalid gateway: use",
 		"{url: a.txt, protocol: sock5}":              "did you mean socks5?",

@@ -10,29 +10,27 @@ import (
 func TestMemoryIsProportionalToListSize(t *testing.T) {
 	const most = 3000 // the race detector increases the allocations of regexps
 	for name, l := range map[string]struct{ head, part, tail string }{
-		"JSON, arrays":       {"", "[", ""},
-		"JSON, closed":       {strings.Repeat("[", 9000), "1,", "1" + strings.Repeat("]", 9000)},
-		"JSON, objects":      {"", `{"a":`, ""},
-		"JSON, flat":         {"[", `{"ip":"8.8.8.8","port":1},`, "{}]"},
-		"JSON, deep keys":    {`{"a":[`, `{"b":[{"c":[]}]},`, "1]}"},
-		"JSON lines":         {"", `{"a":[[[]]]}` + "\n", ""},
-		"HTML, nested":       {"<html>", "<div>", ""},
-		"HTML, formatting":   {"<html>", "<b><i>", ""},
-		"HTML, tables":       {"<html>", "<table><tr><td>", ""},
-		"HTML, rows":         {"<table><tr><th>ip<th>port", "<tr><td>8.8.8.8<td>80", ""},
-		"CSV, columns":       {"", "ip,port,", "\n"},
-		"CSV, quotes":        {"ip,port\n", `"`, ""},
-		"CSV, rows":          {"ip,port\n", "8.8.8.8,80\n", ""},
-		"networks":           {"", "9.0.0.0/16:80\n", ""},
-		"an endless network": {"", "2001::/16:80\n", ""},
-		"colons":             {"", ":", ""},
-		"one line":           {"", "8.8.8.8:80 ", ""},
+		"JSON, arrays":     {"", "[", ""},
+		"JSON, closed":     {strings.Repeat("[", 9000), "1,", "1" + strings.Repeat("]", 9000)},
+		"JSON, objects":    {"", `{"a":`, ""},
+		"JSON, flat":       {"[", `{"ip":"8.8.8.8","port":1},`, "{}]"},
+		"JSON, deep keys":  {`{"a":[`, `{"b":[{"c":[]}]},`, "1]}"},
+		"JSON lines":       {"", `{"a":[[[]]]}` + "\n", ""},
+		"HTML, nested":     {"<html>", "<div>", ""},
+		"HTML, formatting": {"<html>", "<b><i>", ""},
+		"HTML, tables":     {"<html>", "<table><tr><td>", ""},
+		"HTML, rows":       {"<table><tr><th>ip<th>port", "<tr><td>8.8.8.8<td>80", ""},
+		"CSV, columns":     {"", "ip,port,", "\n"},
+		"CSV, quotes":      {"ip,port\n", `"`, ""},
+		"CSV, rows":        {"ip,port\n", "8.8.8.8,80\n", ""},
+		"colons":           {"", ":", ""},
+		"one line":         {"", "8.8.8.8:80 ", ""},
 	} {
 		const size = 1 << 20
 		text := l.head + strings.Repeat(l.part, size/len(l.part)) + l.tail
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := Parse(strings.NewReader(text), Options{CIDR: true, Max: 1000}); err != nil {
+		if _, err := Parse(strings.NewReader(text), Options{Max: 1000}); err != nil {
 			t.Errorf("%s: got %v", name, err)
 		}
 		runtime.ReadMemStats(&after)

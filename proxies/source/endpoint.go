@@ -144,35 +144,6 @@ func unescape(s string) string {
 	return s
 }
 
-// cutNetwork splits an endpoint such as 1.2.3.0/30:80.
-func cutNetwork(s string) (network, port string, ok bool) {
-	network, port, _ = strings.Cut(s, ":")
-	addr, bits, _ := strings.Cut(network, "/")
-	return network, port, isQuad(addr) && isDigits(bits) && len(bits) <= 2 && isDigits(port)
-}
-
-// expand adds the hosts of an IPv4 network.
-func (p *parser) expand(network, port string) bool {
-	prefix, err := netip.ParsePrefix(network)
-	if err != nil {
-		return false
-	}
-	bits := prefix.Addr().BitLen() - prefix.Bits()
-	if bits > 16 {
-		return false
-	}
-	left := 1 << bits
-	for addr := prefix.Masked().Addr(); left > 0 && p.expanded < p.Max; addr = addr.Next() {
-		p.add(Candidate{Host: addr.String()}, port)
-		p.expanded++
-		left--
-	}
-	if left > 0 {
-		p.out.Rejects[Capped] += left
-	}
-	return true
-}
-
 // protocolOf returns the protocol for a label, or "".
 func protocolOf(word string) string {
 	word = strings.ToLower(strings.TrimSpace(word))

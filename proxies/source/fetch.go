@@ -42,8 +42,6 @@ type Source struct {
 	Max int `json:"max,omitempty" yaml:"max"`
 	// Timeout limits the fetch. Defaults to 30 s.
 	Timeout time.Duration `json:"timeout,omitempty" yaml:"timeout"`
-	// CIDR expands networks to their hosts. Defaults to false.
-	CIDR bool `json:"cidr,omitempty" yaml:"cidr"`
 	// AllowLocal accepts loopback and private addresses. Defaults to false.
 	AllowLocal bool `json:"allow_local,omitempty" yaml:"allow_local"`
 }
@@ -142,7 +140,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 
 	limit := cmp.Or(f.MaxBytes, DefaultMaxBytes)
 	counted := &countingReader{r: body}
-	parsed, err := Parse(counted, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, CIDR: s.CIDR, Max: s.Max, MaxBytes: limit, Name: s.Label()})
+	parsed, err := Parse(counted, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, Max: s.Max, MaxBytes: limit, Name: s.Label()})
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return List{}, fmt.Errorf("list was not received within %s", cmp.Or(s.Timeout, 30*time.Second))

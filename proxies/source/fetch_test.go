@@ -185,7 +185,7 @@ func TestMaxBytes(t *testing.T) {
 			f.MaxBytes = test.limit
 			list, err := f.Fetch(t.Context(), Source{URL: server.URL + test.path})
 			if test.want == "" {
-				if err != nil || len(list.Candidates) != 2 || list.Rejects[LongLine] != 1 || list.Bytes != test.limit {
+				if err != nil || len(list.Candidates) != 2 || list.Rejects[Unparsed] != 1 || list.Bytes != test.limit {
 					t.Errorf("got %v %v %d bytes %v, want 2 candidates and %d bytes", list.Candidates, list.Rejects, list.Bytes, err, test.limit)
 				}
 				return

@@ -12,8 +12,11 @@ import (
 	"io"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/html"
 
 	"muster/internal/addressfilter"
 )
@@ -29,7 +32,6 @@ const (
 	Reserved    Reject = "reserved"     // a multicast, documentation, "this network" or otherwise reserved address
 	SingleLabel Reject = "single_label" // a host name without a dot
 	Duplicate   Reject = "duplicate"    // already in the list
-	LongLine    Reject = "long_line"    // a line longer than 4 kB
 	Capped      Reject = "capped"       // exceeds the maximum of the source
 	Unparsed    Reject = "unparsed"     // a line of text without an endpoint
 )
@@ -40,9 +42,6 @@ type Options struct {
 	Protocol string
 	// AllowLocal accepts private and loopback addresses and single-label names. Defaults to false.
 	AllowLocal bool
-	// CIDR expands 1.2.3.0/30:80 to its hosts, up to 65,536 per network and Max in total. Defaults to false: such
-	// lines are unparsed.
-	CIDR bool
 	// Max is the maximum number of candidates. Defaults to 100,000.
 	Max int
 	// MaxBytes is the maximum size of the list, before and after decompression. Defaults to DefaultMaxBytes.
@@ -73,28 +72,55 @@ func Parse(r io.Reader, o Options) (Parsed, error) {
 	start := bytes.TrimLeft(body, " \t\r\n")
 	switch {
 	case len(start) > 0 && (start[0] == '{' || start[0] == '[') && p.json(start):
-	case isHTML(start):
+	case bytes.HasPrefix(start, []byte("<")):
 		p.out.HTML = true
-		p.html(body)
+		p.text(pageText(body))
 	default:
 		p.text(string(body))
 	}
 	return p.out, err
 }
 
-func isHTML(start []byte) bool {
-	head := bytes.ToLower(start[:min(len(start), 1024)])
-	return bytes.HasPrefix(head, []byte("<!doctype")) || bytes.Contains(head, []byte("<html")) || bytes.Contains(head, []byte("<table")) ||
-		bytes.Contains(head, []byte("<tr")) || bytes.Contains(head, []byte("<body"))
+// pageText returns the text of a web page: a line for each row of a table, with a blank for each other tag.
+func pageText(body []byte) string {
+	z := html.NewTokenizer(bytes.NewReader(body))
+	z.SetMaxBuf(1 << 20)
+	var out strings.Builder
+	inRow, hidden := false, false
+	for {
+		kind := z.Next()
+		if kind == html.ErrorToken {
+			return out.String()
+		}
+		if kind == html.TextToken && !hidden {
+			text := string(z.Text())
+			if inRow {
+				text = strings.Join(strings.Fields(text), " ")
+			}
+			out.WriteString(text)
+			continue
+		}
+		name, _ := z.TagName()
+		tag := string(name)
+		hidden = kind == html.StartTagToken && (tag == "script" || tag == "style")
+		switch {
+		case tag == "tr", tag == "table":
+			inRow = tag == "tr" && kind == html.StartTagToken
+			out.WriteByte('\n')
+		case !inRow && slices.Contains([]string{"br", "p", "div", "li", "pre"}, tag):
+			out.WriteByte('\n')
+		default:
+			out.WriteByte(' ')
+		}
+	}
 }
 
 type parser struct {
 	Options
-	filter   *addressfilter.Filter // addresses accepted by AllowLocal
-	seen     map[string]bool
-	out      Parsed
-	lineNo   int // current line of a text
-	expanded int // addresses of expanded networks, at most Max
+	filter *addressfilter.Filter // addresses accepted by AllowLocal
+	seen   map[string]bool
+	out    Parsed
+	lineNo int // current line of a text
 }
 
 func newParser(o Options) *parser {
@@ -192,10 +218,6 @@ func (p *parser) text(body string) {
 	for line := range strings.Lines(body) {
 		p.lineNo++
 		if len(line) > maxLine {
-			if !strings.ContainsAny(line[:maxLine], " ,;\t") {
-				p.reject(LongLine)
-				continue
-			}
 			// A single long line with many endpoints is parsed word by word.
 			p.words(strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(" ,;\t\r\n|", c) }))
 			continue
@@ -211,7 +233,7 @@ func (p *parser) text(body string) {
 		if rows != nil && p.csvRow(line, rows) {
 			continue
 		}
-		if !p.line(line) {
+		if !p.line(line) && (!p.out.HTML || slices.ContainsFunc(strings.Fields(line), isQuad)) { // the port may be an image
 			p.reject(Unparsed)
 		}
 	}
@@ -230,9 +252,6 @@ func (p *parser) line(line string) bool {
 	fields := strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(" ,;\t|\"'<>()", c) })
 	if len(fields) == 0 {
 		return true
-	}
-	if network, port, ok := cutNetwork(fields[0]); ok {
-		return p.CIDR && p.expand(network, port)
 	}
 	var label, country string
 	for _, f := range fields[1:] { // hints follow the endpoint
@@ -257,7 +276,7 @@ func (p *parser) line(line string) bool {
 		case isQuad(f) || strings.Count(f, ":") > 1 && isIPv6(f):
 			if i+1 < len(fields) && isNumber(fields[i+1]) { // columns
 				e = endpoint{Candidate: Candidate{Protocol: label, Host: f}, port: fields[i+1]}
-				if i+3 < len(fields) && protocolOf(fields[i+2]) == "" && len(fields[i+2]) > 2 && len(fields) == i+4 {
+				if !p.out.HTML && i+3 < len(fields) && protocolOf(fields[i+2]) == "" && len(fields[i+2]) > 2 && len(fields) == i+4 {
 					e.Username, e.Password = fields[i+2], fields[i+3]
 				}
 				found = append(found, e)
