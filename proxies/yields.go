@@ -32,16 +32,14 @@ func (y *Yield) add(o Yield) {
 	y.Elite += o.Elite
 }
 
-// A SourceYield is the history of the yields of a source.
+// A SourceYield is the result of the last refresh from a source.
 type SourceYield struct {
-	Last      Yield                 `json:"last"`
-	LastAt    time.Time             `json:"last_at,omitzero"`
-	Total     Yield                 `json:"total"`
-	Refreshes int                   `json:"refreshes"`
-	DryFor    int                   `json:"dry_for"`           // consecutive refreshes without a usable proxy or without a list
-	Rejects   map[source.Reject]int `json:"rejects,omitempty"` // rejected entries of the last list, by reason
-	Error     string                `json:"error,omitempty"`   // of the last attempt to read the source
-	Run       string                `json:"run,omitempty"`     // the last refresh included
+	Last    Yield                 `json:"last"`
+	LastAt  time.Time             `json:"last_at,omitzero"`
+	DryFor  int                   `json:"dry_for"`           // consecutive refreshes without a usable proxy or without a list
+	Rejects map[source.Reject]int `json:"rejects,omitempty"` // rejected entries of the last list, by reason
+	Error   string                `json:"error,omitempty"`   // of the last attempt to read the source
+	Run     string                `json:"run,omitempty"`     // ID of the refresh
 }
 
 // dryAfter is the number of refreshes without a usable proxy after which a source is dry.
@@ -102,7 +100,6 @@ func (ys yields) recordRead(ctx context.Context, run string, list source.List, f
 		y.Last, y.LastAt = Yield{}, time.Now().UTC()
 		if y.Run != run { // a retry belongs to the same refresh
 			y.Run = run
-			y.Refreshes++
 			ys.dry(list.Source, &y)
 		}
 	}
@@ -125,8 +122,6 @@ func (ys yields) record(ctx context.Context, run string, sources map[string]Yiel
 			continue
 		}
 		y.Last, y.LastAt, y.Run = last, time.Now().UTC(), run
-		y.Refreshes++
-		y.Total.add(last)
 		if last.Usable > 0 {
 			y.DryFor = 0
 		} else {

@@ -40,7 +40,6 @@ func printPool(env environment, s proxies.Stats) error {
 	t.row("usable", fmt.Sprintf("%d (%d ready, %d rest)", s.Usable, s.Ready, s.Cooling))
 	t.row("banned from all sites", fmt.Sprint(s.Banned))
 	t.row("banned from a site", counts(s.SiteBans))
-	t.row("taken out today", fmt.Sprint(s.Archived))
 	t.row("protocols", counts(s.Protocols))
 	t.row("anonymity", counts(s.Anonymity))
 	t.row("countries", counts(s.Countries))
@@ -84,8 +83,8 @@ func listSources(ctx context.Context, env environment, c *cli.Context, api *clie
 		return err
 	}
 	err = showPage(env, c, list, "No sources; name some in proxies.sources",
-		[]string{"SOURCE", "STATE", "CANDIDATES", "UNIQUE", "ALIVE", "USABLE", "ELITE", "IN ALL", "REFRESHES", "READ", "LEFT OUT"}, sourceRow,
-		"UNIQUE", "ELITE", "IN ALL", "REFRESHES", "LEFT OUT")
+		[]string{"SOURCE", "STATE", "CANDIDATES", "UNIQUE", "ALIVE", "USABLE", "ELITE", "READ", "LEFT OUT"}, sourceRow,
+		"UNIQUE", "ELITE", "LEFT OUT")
 	for _, y := range list {
 		if y.Error != "" && !c.Bool("json") {
 			fmt.Fprintln(env.stdout, strings.ReplaceAll(y.Error, "\n", " "))
@@ -96,5 +95,5 @@ func listSources(ctx context.Context, env environment, c *cli.Context, api *clie
 
 func sourceRow(y client.ProxySource) []string {
 	return []string{y.Name, y.State(), fmt.Sprint(y.Last.Candidates), fmt.Sprint(y.Last.Unique), fmt.Sprint(y.Last.Alive), fmt.Sprint(y.Last.Usable), fmt.Sprint(y.Last.Elite),
-		fmt.Sprintf("%d of %d", y.Total.Usable, y.Total.Candidates), fmt.Sprint(y.Refreshes), age(y.LastAt), counts(y.Rejects)}
+		age(y.LastAt), counts(y.Rejects)}
 }
