@@ -72,7 +72,7 @@ func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) e
 			tasks.Name(proxies.RefreshName), tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every))
 	}
 	if every := cfg.RecheckEvery; every > 0 && cfg.CanCheck() {
-		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func(time.Time) tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{Archived: true}) },
+		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func(time.Time) tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{}) },
 			tasks.Unique(recheckEntry, time.Hour)); err != nil { // at most one at a time
 			return err
 		}

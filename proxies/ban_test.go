@@ -176,7 +176,7 @@ func TestStats(t *testing.T) {
 	pickOne(t, pool, PickOptions{Filter: Filter{Countries: []string{"BG"}}}).Report(Failed, 0)
 	flush(t, pool)
 	s, err := pool.Stats(t.Context())
-	if err != nil || s.Live != 4 || s.Usable != 2 || s.Ready != 1 || s.Cooling != 1 || s.Banned != 1 || s.Archived != 1 || s.Anonymity[probe.Transparent] != 1 || s.Countries["BG"] != 1 || s.Protocols["http"] != 4 {
+	if err != nil || s.Live != 4 || s.Usable != 2 || s.Ready != 1 || s.Cooling != 1 || s.Banned != 1 || s.Anonymity[probe.Transparent] != 1 || s.Countries["BG"] != 1 || s.Protocols["http"] != 4 {
 		t.Errorf("got %+v %v", s, err)
 	}
 	if s.Latency.P50 != 510 || s.Latency.P99 != 510 {

@@ -19,18 +19,6 @@ func healthKey(pool, scope string) string { return pool + ":health:" + url.Query
 // open the tunnels, whose contents are unknown.
 func tunnelScope(target string) string { return "tunnel " + strings.ToLower(target) }
 
-// archiveKey is a sorted set: id of a removed proxy → time of removal, in unix milliseconds. Members are kept for a
-// day.
-func archiveKey(pool string) string { return pool + ":archive" }
-
-// archivedKey is a hash: id of an archived proxy → the proxy as JSON, for rechecks. Members are kept as in
-// archiveKey.
-func archivedKey(pool string) string { return pool + ":archived" }
-
-// lookedKey is a sorted set: id of an archived proxy → time of its last check, in unix milliseconds. Members are kept
-// for a day.
-func lookedKey(pool string) string { return pool + ":looked" }
-
 // statusKey is a hash with the status of the pool: refreshed_at, stale, candidates, alive, usable. It has no expiry.
 func statusKey(pool string) string { return pool + ":status" }
 

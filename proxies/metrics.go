@@ -13,7 +13,6 @@ var (
 	metricProtocol  = prometheus.NewDesc("muster_proxies_by_protocol", "Proxies in the pool by protocol.", []string{"protocol"}, nil)
 	metricAnonymity = prometheus.NewDesc("muster_proxies_by_anonymity", "Proxies in the pool by anonymity grade.", []string{"anonymity"}, nil)
 	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Measured latency of usable proxies by percentile: 50, 90 or 99.", []string{"percentile"}, nil)
-	metricArchived  = prometheus.NewDesc("muster_proxies_archived", "Proxies removed within the last day.", nil, nil)
 	metricStale     = prometheus.NewDesc("muster_proxies_stale", "1 if the last refresh found no proxies and kept the old pool, otherwise 0.", nil, nil)
 	metricRefreshed = prometheus.NewDesc("muster_proxies_refreshed_timestamp_seconds", "Time of the last refresh that found proxies; 0 if there is none.", nil, nil)
 	metricDry       = prometheus.NewDesc("muster_proxies_sources_dry", "Sources without a usable proxy in three consecutive refreshes.", nil, nil)
@@ -27,7 +26,7 @@ func NewMetrics(pool *Pool) *Metrics { return &Metrics{pool} }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{metricUp, metricProxies, metricProtocol, metricAnonymity, metricLatency, metricArchived, metricStale, metricRefreshed, metricDry} {
+	for _, d := range []*prometheus.Desc{metricUp, metricProxies, metricProtocol, metricAnonymity, metricLatency, metricStale, metricRefreshed, metricDry} {
 		ch <- d
 	}
 }
@@ -63,7 +62,6 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for percentile, ms := range map[string]float64{"50": s.Latency.P50, "90": s.Latency.P90, "99": s.Latency.P99} {
 		gauge(metricLatency, ms/1000, percentile)
 	}
-	gauge(metricArchived, float64(s.Archived))
 	stale, refreshed, dry := 0.0, 0.0, 0.0
 	if s.Stale {
 		stale = 1

@@ -79,16 +79,6 @@ func publish(ctx context.Context, pool *Pool, results ...probe.Result) (added in
 	return added, err
 }
 
-// archived returns the records of the archive by ID.
-func archived(t *testing.T, pool *Pool) map[string]string {
-	t.Helper()
-	records, err := pool.store.rdb.HGetAll(t.Context(), archivedKey(pool.store.name)).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return records
-}
-
 // siteHealth returns the health of proxies at a site by ID, including removed ones.
 func siteHealth(t *testing.T, pool *Pool, site string) map[string]Health {
 	t.Helper()
@@ -146,14 +136,6 @@ func TestPublishAndCount(t *testing.T) {
 		list, err := pool.List(t.Context(), Filter{})
 		if err != nil || len(list) != 2 || list[0].Port != 1 || list[0].Anonymity != probe.Anonymous || list[1].Port != 4 {
 			t.Fatalf("got %v %v, want the proxies at ports 1 and 4", list, err)
-		}
-		if got := archived(t, pool); len(got) != 1 || got[proxyOf(result(2, nil)).ID] == "" {
-			t.Fatalf("got %v in the archive, want the proxy at port 2", got)
-		}
-		// A removed proxy returns after a successful check.
-		mustPublish(t, pool, result(2, nil))
-		if got := archived(t, pool); len(got) != 0 {
-			t.Fatalf("got %v in the archive, want none", got)
 		}
 	})
 }

@@ -9,16 +9,21 @@ import (
 	"muster/tasks"
 )
 
-// Recheck checks the members that are due and the proxies removed within the last day, in chunks distributed over the
-// workers. A new proxy is due every minute, one without failures every half hour, and a removed one after 5 minutes
-// and then at doubling intervals. A member that fails a check is suspended until its next check and removed after
+// Recheck checks the members that are due, in chunks distributed over the workers. A new proxy is due every minute, one
+// without failures every half hour. A member that fails a check is suspended until its next check and removed after
 // PoolConfig.MaxFails consecutive failures. Send it about once a minute.
 var Recheck = tasks.New[RecheckInput, Report]("proxies.recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute))
 
 // RecheckInput limits a recheck.
 type RecheckInput struct {
-	Max      int  `json:"max"`                // maximum number of proxies. Defaults to 1000
-	Archived bool `json:"archived,omitempty"` // includes removed proxies
+	Max int `json:"max"` // maximum number of proxies. Defaults to 1000
+}
+
+// recheckCandidate returns the candidate for a recheck, which does not count for its sources.
+func (m Member) recheckCandidate() Candidate {
+	c := m.Candidate()
+	c.Known, c.Unlisted = true, true
+	return c
 }
 
 // settleRecheck finishes a recheck like Publish finishes a refresh, but does not record yields of sources.
@@ -62,23 +67,9 @@ func (s *Service) dueCandidates(ctx context.Context, in RecheckInput, now time.T
 	slices.SortStableFunc(members, func(a, b Member) int { return int(overdue(b) - overdue(a)) })
 	var due []Candidate
 	for _, m := range members {
-		c := m.Candidate()
-		c.Known, c.Unlisted = true, true
-		due = append(due, c)
+		due = append(due, m.recheckCandidate())
 	}
-	due = due[:min(len(due), in.Max)]
-	if in.Archived && len(due) < in.Max {
-		archived, err := s.cfg.Pool.store.archivedDue(ctx, now, in.Max-len(due))
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range archived {
-			c := p.Candidate()
-			c.Unlisted = true
-			due = append(due, c)
-		}
-	}
-	return due, nil
+	return due[:min(len(due), in.Max)], nil
 }
 
 // untilNextCheck is the suspension after a failed check. The next check ends it earlier.

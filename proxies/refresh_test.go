@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
@@ -267,8 +265,7 @@ func TestRefreshFailures(t *testing.T) {
 	check("no judge", "no judge is reachable", source.Source{URL: good, AllowLocal: true})
 }
 
-// A recheck checks only due members, suspends failed ones, removes them after the third failure and restores
-// recovered ones.
+// A recheck checks only due members, suspends failed ones and removes them after the third failure.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, probe.Config{Judges: startJudge(t)})
@@ -290,17 +287,10 @@ func TestRecheck(t *testing.T) {
 		}
 		return proxyID(c)
 	}
-	dead, good, fresh, back := add(proxytest.HangsUp, old), add(proxytest.Elite, old), add(proxytest.Parking, time.Now()), add(proxytest.Anonymous, old)
-	if _, err := f.pool.Remove(t.Context(), back); err != nil {
-		t.Fatal(err)
-	}
-	taken := time.Now().Add(-time.Hour).UnixMilli()
-	if err := f.client.Redis().ZAdd(t.Context(), archiveKey("{muster:proxies}"), redis.Z{Score: float64(taken), Member: back}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	dead, good, fresh := add(proxytest.HangsUp, old), add(proxytest.Elite, old), add(proxytest.Parking, time.Now())
 	recheck := func() Report {
 		t.Helper()
-		run, err := Recheck.S(RecheckInput{Archived: true}).Send(t.Context(), f.client)
+		run, err := Recheck.S(RecheckInput{}).Send(t.Context(), f.client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,41 +314,17 @@ func TestRecheck(t *testing.T) {
 		}
 		return left
 	}
-	if report := recheck(); report.Checked != 3 || report.Alive != 2 || report.Live != 4 {
-		t.Fatalf("got %+v, want 3 checked", report)
+	if report := recheck(); report.Checked != 2 || report.Alive != 1 || report.Live != 3 {
+		t.Fatalf("got %+v, want 2 checked", report)
 	}
-	if got, want := left(), map[string]bool{dead: false, good: true, fresh: true, back: true}; !maps.Equal(got, want) {
+	if got, want := left(), map[string]bool{dead: false, good: true, fresh: true}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	for range 2 { // it is due again after the failure, because its last success is long ago
 		recheck()
 	}
-	if got, want := left(), map[string]bool{good: true, fresh: true, back: true}; !maps.Equal(got, want) {
+	if got, want := left(), map[string]bool{good: true, fresh: true}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-// Archived proxies are rechecked after 5 minutes and then at doubling intervals, for a day.
-func TestArchiveRecheckIntervalDoubles(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, redistest.New(t), nil)
-	mustPublish(t, pool, result(1, nil))
-	if _, err := pool.Remove(t.Context(), proxyOf(result(1, nil)).ID); err != nil {
-		t.Fatal(err)
-	}
-	var looks []int
-	begun := time.Now()
-	for minute := range 25 * 60 {
-		due, err := pool.store.archivedDue(t.Context(), begun.Add(time.Duration(minute)*time.Minute+time.Second), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(due) > 0 {
-			looks = append(looks, minute)
-		}
-	}
-	if want := []int{5, 11, 23, 47, 95, 191, 383, 767}; !slices.Equal(looks, want) {
-		t.Errorf("rechecked after %v minutes, want %v", looks, want)
 	}
 }
 

@@ -43,16 +43,15 @@ func (s *Service) StartRecheck(ctx context.Context) (id string, err error) {
 	if !s.cfg.Settings().CanCheck {
 		return "", ErrNoJudges
 	}
-	return s.start(ctx, Recheck.S(RecheckInput{Archived: true}), tasks.Unique(Recheck.Name(), time.Hour))
+	return s.start(ctx, Recheck.S(RecheckInput{}), tasks.Unique(Recheck.Name(), time.Hour))
 }
 
-// RecheckProxy sends a workflow that rechecks one proxy, which is in the pool or was removed within the last day, and
-// returns its ID.
-func (s *Service) RecheckProxy(ctx context.Context, d Detail) (id string, err error) {
+// RecheckProxy sends a workflow that rechecks one proxy and returns its ID.
+func (s *Service) RecheckProxy(ctx context.Context, m Member) (id string, err error) {
 	if !s.cfg.Settings().CanCheck {
 		return "", ErrNoJudges
 	}
-	return s.start(ctx, tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{d.candidate()}}, Check)), settleRecheck))
+	return s.start(ctx, tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{m.recheckCandidate()}}, Check)), settleRecheck))
 }
 
 // start sends a workflow, unless a duplicate is running, and returns the ID of the workflow or of the duplicate.

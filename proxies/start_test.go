@@ -25,7 +25,7 @@ func TestOperationsReturnTheRunningWorkflow(t *testing.T) {
 		t.Errorf("refresh without sources: got error %v", err)
 	}
 	one := func(ctx context.Context) (string, error) {
-		return s.RecheckProxy(ctx, Detail{Member: Member{Proxy: Proxy{Protocol: "http", Host: "192.0.2.1", Port: 80}}})
+		return s.RecheckProxy(ctx, Member{Proxy: Proxy{Protocol: "http", Host: "192.0.2.1", Port: 80}})
 	}
 	for name, start := range map[string]func(context.Context) (string, error){"recheck": s.StartRecheck, "recheck of one proxy": one} {
 		if _, err := start(t.Context()); !errors.Is(err, ErrNoJudges) {

@@ -2,7 +2,6 @@ package proxies
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -16,7 +15,6 @@ type Stats struct {
 	Cooling   int            `json:"cooling"`   // usable and cooling down
 	Banned    int            `json:"banned"`    // from all sites
 	SiteBans  map[string]int `json:"site_bans"` // number of proxies banned from each site
-	Archived  int            `json:"archived"`  // removed within the last day
 	Protocols map[string]int `json:"protocols"`
 	Anonymity map[string]int `json:"anonymity"`
 	Countries map[string]int `json:"countries"`
@@ -44,11 +42,7 @@ func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return s, err
 	}
-	archived, err := p.store.rdb.HLen(ctx, archivedKey(p.store.name)).Result()
-	if err != nil {
-		return s, fmt.Errorf("count archived proxies: %w", err)
-	}
-	s.Archived, s.Live = int(archived), len(members)
+	s.Live = len(members)
 	bans, err := p.store.bans(ctx)
 	if err != nil {
 		return s, err

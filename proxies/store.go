@@ -16,15 +16,11 @@ import (
 //go:embed lua/publish.lua
 var publishLua string
 
-//go:embed lua/remove.lua
-var removeLua string
-
 //go:embed lua/report.lua
 var reportLua string
 
 var (
 	publishCmd = redis.NewScript(publishLua)
-	removeCmd  = redis.NewScript(removeLua)
 	reportCmd  = redis.NewScript(reportLua)
 )
 
@@ -35,10 +31,8 @@ type store struct {
 	random func() float64 // from 0 to 1, for cooldowns
 }
 
-// keys returns the keys that all scripts share, in their order.
-func (s *store) keys() []string {
-	return []string{recordsKey(s.name), healthKey(s.name, ""), archiveKey(s.name), archivedKey(s.name)}
-}
+// keys returns the keys that the scripts share, in their order.
+func (s *store) keys() []string { return []string{recordsKey(s.name), healthKey(s.name, "")} }
 
 // publish adds proxies to the pool or replaces their records. It returns the number of new proxies.
 func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err error) {
@@ -60,18 +54,17 @@ func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err er
 	return added, nil
 }
 
-// remove archives proxies. It returns the number of removed proxies.
+// remove deletes proxies. It returns the number of removed proxies.
 func (s *store) remove(ctx context.Context, ids []string) (removed int, err error) {
 	for chunk := range slices.Chunk(ids, 500) {
-		args := []any{time.Now().UnixMilli()}
-		for _, id := range chunk {
-			args = append(args, id)
-		}
-		n, err := removeCmd.Run(ctx, s.rdb, s.keys(), args...).Int()
-		if err != nil {
+		var n *redis.IntCmd
+		if _, err := s.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			n = pipe.HDel(ctx, recordsKey(s.name), chunk...)
+			return pipe.HDel(ctx, healthKey(s.name, ""), chunk...).Err()
+		}); err != nil {
 			return removed, fmt.Errorf("remove proxies: %w", err)
 		}
-		removed += n
+		removed += int(n.Val())
 	}
 	return removed, nil
 }

@@ -168,6 +168,15 @@ func (v *view) readScope(ctx context.Context, name string, s *scope, begun time.
 	return nil
 }
 
+// healthOr returns the parsed health, or unknownHealth if text is missing or damaged.
+func healthOr(text string) Health {
+	h, err := parseHealth(text)
+	if err != nil {
+		return unknownHealth()
+	}
+	return h
+}
+
 // apply replaces the members. Records that cannot be decoded are ignored. The caller holds mu.
 func (v *view) apply(records, healths map[string]string) {
 	for id := range v.members {

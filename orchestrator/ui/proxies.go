@@ -25,7 +25,8 @@ const (
 
 var everything = proxies.Everything
 
-func proxyURL(id string) string { return poolURL + "/" + url.PathEscape(id) }
+// proxyURL returns the URL of the list with one proxy.
+func proxyURL(m proxies.Member) string { return poolURL + "?name=" + url.QueryEscape(m.Proxy.String()) }
 
 // proxyAreas returns the menu areas of the pool.
 func (c Config) proxyAreas() []webui.Area {
@@ -44,7 +45,6 @@ func (p poolPages) serve() {
 	}
 	p.page("/proxies", "proxies", p.pool)
 	p.page("/proxies/sources", "sources", p.sources)
-	p.page("/proxies/{proxy}", "proxy", p.proxy)
 	for path, a := range p.proxyActions() {
 		p.action(path, a)
 	}
@@ -84,7 +84,7 @@ type poolChoices struct{ Protocols, Anonymity, Countries, States []string }
 // memberRow is a member in a list.
 type memberRow struct {
 	proxies.Member
-	URL, State string
+	URL, State string    // URL is the prefix of its actions
 	Until      time.Time // automatic end of the state, or zero
 }
 
@@ -98,7 +98,7 @@ const (
 
 // memberOf returns the row of a member at a time.
 func memberOf(m proxies.Member, now time.Time) memberRow {
-	row := memberRow{Member: m, URL: proxyURL(m.ID), State: ready}
+	row := memberRow{Member: m, URL: poolURL + "/" + url.PathEscape(m.ID), State: ready}
 	switch {
 	case m.Banned:
 		row.State, row.Until = banned, m.BannedUntil

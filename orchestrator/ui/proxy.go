@@ -10,46 +10,19 @@ import (
 	"muster/proxies"
 )
 
-// mostVerdicts limits the sites that are checked for a proxy.
-const mostVerdicts = 200
+// mostBanSites limits the sites from which a proxy can be banned on a page.
+const mostBanSites = 200
 
-type proxyData struct {
-	Row    memberRow
-	Known  proxies.Detail
-	Barred bool // a ban can be ended
-}
-
-// errNoProxy is the error of an unknown proxy ID.
-var errNoProxy = webui.NotFound("This proxy is not in the pool, and was not within the last day.")
-
-// lookup reads the proxy of a request with its verdicts at some sites.
-func (p poolPages) lookup(ctx context.Context, r *http.Request, sites bool) (k proxies.Detail, err error) {
-	var names []string
-	if sites && p.cfg.Sites != nil {
-		if names, err = p.cfg.Sites.Names(ctx); err != nil {
-			return k, err
-		}
-		names = names[:min(len(names), mostVerdicts)]
+// lookup returns the proxy of a request.
+func (p poolPages) lookup(ctx context.Context, r *http.Request) (proxies.Member, error) {
+	found, err := p.cfg.Proxies.Find(ctx, r.PathValue("proxy"))
+	if err == nil && len(found) != 1 {
+		err = webui.NotFound("This proxy is not in the pool.")
 	}
-	k, found, err := p.cfg.Proxies.Lookup(ctx, r.PathValue("proxy"), names)
-	if err == nil && !found {
-		err = errNoProxy
-	}
-	return k, err
-}
-
-func (p poolPages) proxy(ctx context.Context, r *http.Request) (webui.View, error) {
-	k, err := p.lookup(ctx, r, true)
 	if err != nil {
-		return webui.View{}, err
+		return proxies.Member{}, err
 	}
-	now := time.Now()
-	for i := range k.Sites {
-		if h := k.Sites[i].Health; h != nil && !now.Before(h.Until) {
-			h.Until = time.Time{}
-		}
-	}
-	return webui.View{Name: k.Proxy.String(), At: poolURL, Data: proxyData{memberOf(k.Member, now), k, len(bansOf(k)) > 0}}, nil
+	return found[0], nil
 }
 
 // banTimes are the durations of bans.
@@ -60,7 +33,7 @@ func (p poolPages) proxyActions() map[string]webui.Action {
 	return map[string]webui.Action{
 		"/proxies/refresh": p.ofPool("Refresh the pool", "Refresh it now", "Reads all sources and checks the listed proxies. Working proxies join the pool immediately. If a refresh is running, it is shown instead.",
 			func(ctx context.Context) (string, error) { return p.cfg.Proxies.StartRefresh(ctx) }),
-		"/proxies/recheck": p.ofPool("Check the pool again", "Check it now", "Checks up to 1,000 proxies whose check is due, and proxies removed within the last day. A proxy that fails rests until its next check.",
+		"/proxies/recheck": p.ofPool("Check the pool again", "Check it now", "Checks up to 1,000 proxies whose check is due. A proxy that fails rests until its next check.",
 			func(ctx context.Context) (string, error) { return p.cfg.Proxies.StartRecheck(ctx) }),
 		"/proxies/{proxy}/ban":     {Class: webui.Operate, Confirm: p.askBan, Do: p.ban},
 		"/proxies/{proxy}/unban":   {Class: webui.Operate, Confirm: p.askUnban, Do: p.unban},
@@ -86,28 +59,34 @@ func (p poolPages) ofPool(title, button, text string, start func(context.Context
 func flowURL(id string) string { return fleet + "workflows/" + url.PathEscape(id) }
 
 // askOne returns a question about a proxy.
-func (p poolPages) askOne(ctx context.Context, r *http.Request, q webui.Question) (webui.Question, proxies.Detail, error) {
-	k, err := p.lookup(ctx, r, true)
-	q.Title, q.Back, q.At = q.Title+" "+k.Proxy.String(), proxyURL(r.PathValue("proxy")), poolURL
-	return q, k, err
+func (p poolPages) askOne(ctx context.Context, r *http.Request, q webui.Question) (webui.Question, error) {
+	m, err := p.lookup(ctx, r)
+	q.Title, q.Back, q.At = q.Title+" "+m.Proxy.String(), proxyURL(m), poolURL
+	return q, err
+}
+
+// sitesField returns the field for the site of a ban.
+func (p poolPages) sitesField(ctx context.Context) (webui.Field, error) {
+	f := webui.Field{Name: "site", Type: "select", Label: "From", Options: []webui.Option{{Text: "all sites"}}}
+	if p.cfg.Sites == nil {
+		return f, nil
+	}
+	names, err := p.cfg.Sites.Names(ctx)
+	for _, name := range names[:min(len(names), mostBanSites)] {
+		f.Options = append(f.Options, webui.Option{Value: name, Text: name})
+	}
+	return f, err
 }
 
 func (p poolPages) askBan(ctx context.Context, r *http.Request) (webui.Question, error) {
-	from := []webui.Option{{Text: "all sites"}}
-	if p.cfg.Sites != nil {
-		names, err := p.cfg.Sites.Names(ctx)
-		if err != nil {
-			return webui.Question{}, err
-		}
-		for _, name := range names[:min(len(names), mostVerdicts)] {
-			from = append(from, webui.Option{Value: name, Text: name})
-		}
+	from, err := p.sitesField(ctx)
+	if err != nil {
+		return webui.Question{}, err
 	}
-	q, _, err := p.askOne(ctx, r, webui.Question{
+	return p.askOne(ctx, r, webui.Question{
 		Title: "Ban", Button: "Ban it", Text: "The proxy stays in the pool but is not used, regardless of the results of checks and requests.",
-		Fields: []webui.Field{{Name: "site", Type: "select", Label: "From", Options: from}, {Name: "for", Type: "select", Label: "For", Options: banTimes}},
+		Fields: []webui.Field{from, {Name: "for", Type: "select", Label: "For", Options: banTimes}},
 	})
-	return q, err
 }
 
 func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Result, error) {
@@ -115,75 +94,58 @@ func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Result, erro
 	if err != nil || d < 0 {
 		return webui.Result{}, webui.Invalid("Choose a duration.")
 	}
-	k, site, err := p.changed(ctx, r)
+	m, site, err := p.changed(ctx, r)
 	if err != nil {
 		return webui.Result{}, err
 	}
-	return webui.Result{To: proxyURL(k.ID)}, p.cfg.Proxies.Ban(ctx, site, d, k.ID)
+	return webui.Result{To: proxyURL(m)}, p.cfg.Proxies.Ban(ctx, site, d, m.ID)
 }
 
 // changed returns the proxy of an action and the site in the form, "" for all.
-func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Detail, site string, err error) {
-	if k, err = p.lookup(ctx, r, false); err != nil {
-		return k, "", err
+func (p poolPages) changed(ctx context.Context, r *http.Request) (m proxies.Member, site string, err error) {
+	if m, err = p.lookup(ctx, r); err != nil {
+		return m, "", err
 	}
 	if site = r.PostFormValue("site"); site == "" {
-		return k, "", nil
+		return m, "", nil
 	}
 	if p.cfg.Sites == nil {
-		return k, "", webui.Invalid("No sites are configured.")
+		return m, "", webui.Invalid("No sites are configured.")
 	}
-	return k, site, p.cfg.Sites.Site(ctx, site)
-}
-
-// bansOf returns the sites that have banned a proxy.
-func bansOf(k proxies.Detail) []webui.Option {
-	var from []webui.Option
-	if k.Banned {
-		from = append(from, webui.Option{Text: "all sites"})
-	}
-	for _, v := range k.Sites {
-		if v.Ban != nil {
-			from = append(from, webui.Option{Value: v.Site, Text: v.Site})
-		}
-	}
-	return from
+	return m, site, p.cfg.Sites.Site(ctx, site)
 }
 
 func (p poolPages) askUnban(ctx context.Context, r *http.Request) (webui.Question, error) {
-	q, k, err := p.askOne(ctx, r, webui.Question{Title: "Lift a ban of", Button: "Lift the ban", Text: "The proxy can be used again immediately."})
+	from, err := p.sitesField(ctx)
 	if err != nil {
-		return q, err
+		return webui.Question{}, err
 	}
-	from := bansOf(k)
-	if len(from) == 0 {
-		return q, webui.Invalid("It is not banned.")
-	}
-	q.Fields = []webui.Field{{Name: "site", Type: "select", Label: "From", Options: from}}
-	return q, nil
+	return p.askOne(ctx, r, webui.Question{Title: "Lift a ban of", Button: "Lift the ban", Text: "The proxy can be used again immediately.", Fields: []webui.Field{from}})
 }
 
 func (p poolPages) unban(ctx context.Context, r *http.Request) (webui.Result, error) {
-	k, site, err := p.changed(ctx, r)
+	m, site, err := p.changed(ctx, r)
 	if err != nil {
 		return webui.Result{}, err
 	}
-	_, err = p.cfg.Proxies.Unban(ctx, site, k.ID)
-	return webui.Result{To: proxyURL(k.ID)}, err
+	n, err := p.cfg.Proxies.Unban(ctx, site, m.ID)
+	if err == nil && n == 0 {
+		err = webui.Invalid("There is no such ban.")
+	}
+	return webui.Result{To: proxyURL(m)}, err
 }
 
 func (p poolPages) askRecheck(ctx context.Context, r *http.Request) (webui.Question, error) {
-	q, _, err := p.askOne(ctx, r, webui.Question{
-		Title: "Check again", Button: "Check it now", Text: "A worker checks it. If it fails, that counts against it; one that was removed returns to the pool if it works.",
+	return p.askOne(ctx, r, webui.Question{
+		Title: "Check again", Button: "Check it now", Text: "A worker checks it. If it fails, that counts against it.",
 	})
-	return q, err
 }
 
 func (p poolPages) recheck(ctx context.Context, r *http.Request) (webui.Result, error) {
-	k, err := p.lookup(ctx, r, false)
+	m, err := p.lookup(ctx, r)
 	if err != nil {
 		return webui.Result{}, err
 	}
-	id, err := p.cfg.Proxies.RecheckProxy(ctx, k)
+	id, err := p.cfg.Proxies.RecheckProxy(ctx, m)
 	return webui.Result{To: flowURL(id)}, p.refused(ctx, err)
 }

@@ -112,7 +112,7 @@ func (p searchPage) wholeProxy(ctx context.Context, q string) (string, error) {
 	}
 	members, err := p.cfg.Proxies.Find(ctx, q)
 	if len(members) == 1 {
-		return proxyURL(members[0].ID), nil
+		return proxyURL(members[0]), nil
 	}
 	return "", err
 }

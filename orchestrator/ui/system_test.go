@@ -253,12 +253,12 @@ func (w *system) addProxies(n int) {
 	}
 }
 
-// first returns the id of the member with a password.
-func (w *system) first() string {
+// first returns the member with a password.
+func (w *system) first() proxies.Member {
 	w.t.Helper()
 	found, err := w.cfg.Proxies.Find(w.t.Context(), "192.0.2.7:3128")
 	if err != nil || len(found) != 1 {
 		w.t.Fatalf("got %v, %v, want the first proxy", found, err)
 	}
-	return found[0].ID
+	return found[0]
 }

@@ -1,6 +1,6 @@
 -- Adds proxies that passed a check to the pool. A new record replaces the old one; the health is kept, and the check
 -- counts as a success.
--- KEYS[1] records  [2] health of all sites  [3] archive  [4] archived
+-- KEYS[1] records  [2] health of all sites
 -- ARGV[1] now, unix ms; then for each proxy: id, record as JSON (opaque), latency in ms
 -- Returns the number of proxies that are new in the pool.
 local now = tonumber(ARGV[1])
@@ -17,7 +17,5 @@ for i = 2, #ARGV, 3 do
   end
   ok = ok + 0.15 * (1 - ok)
   redis.call('HSET', KEYS[2], id, string.format('%.6f %d 0 %.0f 0 0 %.1f', ok, n + 1, now, lat))
-  redis.call('ZREM', KEYS[3], id)
-  redis.call('HDEL', KEYS[4], id)
 end
 return fresh

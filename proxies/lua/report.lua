@@ -1,6 +1,6 @@
 -- Records the outcomes of requests to one site, and removes dead proxies from the pool.
 -- A failure counts once for all requests that were in flight when it occurred; [2] consecutive failures remove the proxy.
--- KEYS[1] records  [2] health of all sites  [3] archive  [4] archived  [5] health of the site
+-- KEYS[1] records  [2] health of all sites  [3] health of the site
 -- ARGV[1] now, unix ms  [2] consecutive failures that remove a proxy; then for each request:
 --     proxy id, outcome, start time (unix ms), latency in ms, cooldown in ms or -1 for the default, a random number in [0, 1)
 --     Outcomes: ok, fail, slow, ban, wait; late: a ban recorded as ok before; miss: another proxy reached the target; hang: a
@@ -29,7 +29,7 @@ local function parse(text)
 end
 
 -- Reads and writes are batched: calls dominate the run time.
-local alls, sites = redis.call('HMGET', KEYS[2], unpack(ids)), redis.call('HMGET', KEYS[5], unpack(ids))
+local alls, sites = redis.call('HMGET', KEYS[2], unpack(ids)), redis.call('HMGET', KEYS[3], unpack(ids))
 
 -- was is the number of consecutive failures before the last success, which a late ban may replace. At a site, the
 -- response to a request that was in flight at the last failure resets neither the failures nor the cooldown.
@@ -114,13 +114,8 @@ for k, id in ipairs(ids) do
   if m then
     siteHealths[#siteHealths + 1], siteHealths[#siteHealths + 2] = id, text(m.site)
     if m.dead then
-      local record = redis.call('HGET', KEYS[1], id)
       redis.call('HDEL', KEYS[1], id)
       redis.call('HDEL', KEYS[2], id)
-      if record then
-        redis.call('ZADD', KEYS[3], now, id)
-        redis.call('HSET', KEYS[4], id, record)
-      end
       dead[#dead + 1] = id
     else
       healths[#healths + 1], healths[#healths + 2] = id, text(m.all)
@@ -129,6 +124,6 @@ for k, id in ipairs(ids) do
 end
 if #siteHealths == 0 then return dead end
 if #healths > 0 then redis.call('HSET', KEYS[2], unpack(healths)) end
-redis.call('HSET', KEYS[5], unpack(siteHealths))
-redis.call('EXPIRE', KEYS[5], 86400)
+redis.call('HSET', KEYS[3], unpack(siteHealths))
+redis.call('EXPIRE', KEYS[3], 86400)
 return dead
