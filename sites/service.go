@@ -146,7 +146,7 @@ func (s *Service) Unlist(ctx context.Context, id string) error {
 
 // ScrapeOptions are the options of one scrape.
 type ScrapeOptions struct {
-	Limit   int    // maximum number of detail pages, and of records per type from listing pages. Defaults to 0: no limit.
+	Limit   int    // maximum number of records. Defaults to 0: no limit.
 	BaseURL string // replaces the site's base_url, for example by a mirror. Defaults to base_url.
 	OutDir  string // Defaults to the service's. Only this process and processes configured with this directory write to it: keep Run running.
 	Direct  bool   // sends requests without proxies and overrides the definition and the settings. Defaults to false.

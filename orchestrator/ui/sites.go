@@ -256,7 +256,7 @@ func (p sitePages) siteActions() map[string]webui.Action {
 		"/sites/{site}/run": {Class: webui.Operate, Do: p.runSite, Confirm: ask(webui.Question{
 			Title: "Scrape", Button: "Scrape it now", Text: "Starts a scrape of the site. If one is running, it is shown instead.",
 			Fields: []webui.Field{
-				{Name: "limit", Type: "number", Label: "At most so many detail pages, 0 for all", Value: "0", Max: 1_000_000_000},
+				{Name: "limit", Type: "number", Label: "At most so many records, 0 for all", Value: "0", Max: 1_000_000_000},
 				{Name: "direct", Type: "checkbox", Label: "Use no proxies", Hint: "The site sees the address of the worker."},
 			},
 		})},

@@ -196,17 +196,23 @@ func (a *admission) site(ctx context.Context) (decision, error) {
 	return decision{permit: permit}, err
 }
 
-// budget counts the records and bytes of a job in all processes against limits.max_records and limits.max_total_bytes. Without
-// these limits it makes no Redis calls.
+// budget counts the records and bytes of a job in all processes against limits.max_records, the limit of the scrape, and
+// limits.max_total_bytes. Without these limits it makes no Redis calls.
 type budget struct {
 	rdb     redis.UniversalClient
 	job     string
-	records int64 // 0: no limit, as with bytes
+	records int64  // 0: no limit, as with bytes
+	name    string // of the limit of records
 	bytes   int64
 }
 
-func newBudget(rdb redis.UniversalClient, job string, l definition.Limits) *budget {
-	return &budget{rdb: rdb, job: job, records: int64(l.MaxRecords), bytes: int64(l.MaxTotalBytes)}
+// newBudget returns the budget of a job with a limit of records in the request, which is 0 without one.
+func newBudget(rdb redis.UniversalClient, job string, l definition.Limits, limit int) *budget {
+	b := &budget{rdb: rdb, job: job, records: int64(l.MaxRecords), name: "limits.max_records", bytes: int64(l.MaxTotalBytes)}
+	if limit > 0 && (b.records == 0 || int64(limit) < b.records) {
+		b.records, b.name = int64(limit), "the limit of the scrape"
+	}
+	return b
 }
 
 func (b *budget) hasLimits() bool { return b.records > 0 || b.bytes > 0 }
@@ -239,7 +245,7 @@ func (b *budget) reached(ctx context.Context) ([]limitReached, error) {
 	}
 	var reached []limitReached
 	if n := count(got[0]); b.records > 0 && n >= b.records {
-		reached = append(reached, limitReached{fmt.Sprintf("limits.max_records (%d) was reached", b.records), true})
+		reached = append(reached, limitReached{fmt.Sprintf("%s (%d) was reached", b.name, b.records), true})
 	}
 	if n := count(got[1]); b.bytes > 0 && n >= b.bytes {
 		reached = append(reached, limitReached{fmt.Sprintf("limits.max_total_bytes (%d) was reached, with %d bytes", b.bytes, n), false})

@@ -161,7 +161,7 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 			p := pageOf(v.URL, info, y)
 			p.End = v.N > 0 && y.Class == fetch.Gone // a numbered listing page after the last one
 			sum.Add(p)
-			if info.Kind != definition.KindDetail && info.State != workqueue.StateDone && !p.End && y.Class != fetch.Enough {
+			if info.Kind != definition.KindDetail && info.State != workqueue.StateDone && !p.End {
 				missing("listing page %s failed: %s", v.URL, info.Note)
 			}
 			if y.Broken != "" {

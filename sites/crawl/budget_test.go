@@ -31,6 +31,10 @@ func TestMaxRecords(t *testing.T) {
 	if asked, _ := site.Counts("/page/4"); asked != 1 {
 		t.Errorf("got %d requests for the last page, want 1: the second is beyond the limit", asked)
 	}
+	sum = run(t, begin(t, s, "limited", site.Definition(t, "limits: {max_records: 7}\n"), ScrapeOptions{BaseURL: site.URL, Limit: 4}))
+	if sum.Status != report.StatusComplete || sum.Records != 4 || sum.Changes.Gone != 0 || fmt.Sprint(sum.Limits) != "[the limit of the scrape (4) was reached]" {
+		t.Errorf("with a limit of the scrape: got %+v, want COMPLETE with 4 records", sum)
+	}
 }
 
 // A job that reaches max_total_bytes starts no more pages.
@@ -51,7 +55,7 @@ func TestMaxTotalBytes(t *testing.T) {
 func TestBudgetCountsAPageOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		b := newBudget(rdb, "j1", definition.Limits{MaxRecords: 5})
+		b := newBudget(rdb, "j1", definition.Limits{MaxRecords: 5}, 0)
 		for i, step := range []struct {
 			page          string
 			records, want int

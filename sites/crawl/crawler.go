@@ -45,7 +45,6 @@ type visited struct {
 	invalid error    // invalid payload
 	d       decision // admission
 	err     error    // failed admission
-	enough  bool     // the scrape needs no more listing pages
 	fetched          // set if admitted
 }
 
@@ -55,9 +54,6 @@ func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func
 		return f
 	}
 	f.visit.Kind = lease.Kind
-	if f.enough, f.err = c.hasEnough(ctx, f.visit.Kind); f.err != nil || f.enough {
-		return f
-	}
 	if f.d, f.err = c.admission.page(ctx); f.err != nil || f.d.action != admit {
 		return f
 	}
@@ -74,8 +70,6 @@ func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visite
 		return c.leases.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", f.invalid)))
 	case f.err != nil:
 		return errors.Join(c.leases.giveBack(ctx, lease), f.err)
-	case f.enough:
-		return c.giveUp(ctx, lease, fetch.Enough, errEnough)
 	case f.d.action == wait:
 		return errors.Join(c.leases.giveBack(ctx, lease), c.countDelay(f.d))
 	case f.d.action == refuse:
@@ -143,7 +137,7 @@ func (c *crawler) settlePage(ctx context.Context, lease workqueue.Leased, v visi
 	records, err := c.limitRecords(ctx, lease, f.yield, f.records)
 	var to []workqueue.Item
 	if err == nil {
-		to, err = c.follow(ctx, lease.ID, v, f.yield)
+		to, err = c.follow(ctx, v, f.yield)
 	}
 	if err != nil {
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
@@ -235,7 +229,7 @@ func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetc
 		return fmt.Errorf("encode failure: %w", merr)
 	}
 	outcome := workqueue.Failed(err)
-	if class == fetch.Gone || class == fetch.Robots || class == fetch.Enough {
+	if class == fetch.Gone || class == fetch.Robots {
 		outcome = workqueue.Skipped(err.Error())
 	}
 	return c.settle(ctx, lease, outcome.With(result))

@@ -17,7 +17,6 @@ const maxSitemaps = 3
 // extractor extracts records and links from the pages of a job. It is safe for concurrent use.
 type extractor struct {
 	def      *definition.Definition
-	limit    int // maximum number of records per type from listing pages; 0: no limit
 	memory   *memory
 	siblings *siblings
 }
@@ -121,9 +120,6 @@ func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield
 	records := make([][]byte, 0, len(res.Records))
 	for i := range res.Records {
 		r := &res.Records[i]
-		if x.limit > 0 && v.Kind == definition.KindListing && y.Records[r.Type] >= x.limit {
-			continue
-		}
 		line, err := r.JSON()
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode record: %w", err)

@@ -97,10 +97,6 @@ func (j *job) collect(ctx context.Context) error {
 		}
 		starts = append(starts, v)
 	}
-	starts, err := j.crawler.limitDetails(ctx, "start", starts)
-	if err != nil {
-		return err
-	}
 	items, err := j.items(starts)
 	if err != nil {
 		return err

@@ -123,7 +123,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	c := &crawler{
 		pages: p, leases: &leases{queue: p.queue, log: p.log}, observe: l.cfg.Observe,
 		breaker:   polite.NewSiteBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: l.cfg.Logger, Changed: l.cfg.BreakerChanged}),
-		extractor: &extractor{def: p.def, limit: p.req.Limit, memory: l.memory, siblings: &siblings{pages: p}},
+		extractor: &extractor{def: p.def, memory: l.memory, siblings: &siblings{pages: p}},
 		progress:  &progress{rdb: p.rdb, run: p.run},
 		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
 		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
@@ -139,7 +139,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		Patience: min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 	})
 	c.admission = &admission{
-		limits: p.def.Limits, began: p.startTime, budget: newBudget(p.rdb, p.id, p.def.Limits), slots: l.slots,
+		limits: p.def.Limits, began: p.startTime, budget: newBudget(p.rdb, p.id, p.def.Limits, p.req.Limit), slots: l.slots,
 		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, log: p.log,
 	}
 	return c

@@ -4,22 +4,19 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/tasks/workqueue"
 )
 
 // follow returns the linked pages as items. The next listing page is first, so that it is fetched concurrently with the items of
 // this one.
-func (c *crawler) follow(ctx context.Context, page string, v visit, y *yield) ([]workqueue.Item, error) {
+func (c *crawler) follow(ctx context.Context, v visit, y *yield) ([]workqueue.Item, error) {
 	to := y.links
 	if y.next != nil && (!y.counted || y.print != "") {
 		first, err := c.firstWith(ctx, v, y)
@@ -32,11 +29,8 @@ func (c *crawler) follow(ctx context.Context, page string, v visit, y *yield) ([
 			y.Repeats, y.Unfollowed = first, c.itemID(*y.next)
 		}
 	}
-	to, err := c.limitDetails(ctx, page, to)
+	to, err := c.limitDepth(ctx, to)
 	if err != nil {
-		return nil, err
-	}
-	if to, err = c.limitDepth(ctx, to); err != nil {
 		return nil, err
 	}
 	return c.items(to)
@@ -112,63 +106,8 @@ func (c *crawler) limitDepth(ctx context.Context, to []visit) ([]visit, error) {
 	return near, nil
 }
 
-var errEnough = errors.New("the scrape has as many pages and records as its limit allows")
-
-// detailPages is the name of detail pages in the counts of a limited scrape; the other names are types of records.
-const detailPages = "/pages"
-
-// limitDetails removes detail pages beyond the limit of the scrape. It is idempotent per page.
-func (c *crawler) limitDetails(ctx context.Context, page string, to []visit) ([]visit, error) {
-	isDetail := func(v visit) bool { return v.Kind == definition.KindDetail }
-	if c.req.Limit == 0 || !slices.ContainsFunc(to, isDetail) {
-		return to, nil
-	}
-	details := map[string]bool{}
-	for _, v := range to {
-		if isDetail(v) {
-			details[c.itemID(v)] = true
-		}
-	}
-	left, err := store.Grant(ctx, c.rdb, store.WantedKey(c.id, detailPages), store.Page{ID: page, Records: len(details)}, int64(c.req.Limit))
-	if err != nil {
-		return nil, err
-	}
-	var taken []visit
-	for _, v := range to {
-		if isDetail(v) {
-			if id := c.itemID(v); !details[id] {
-				continue
-			} else if delete(details, id); left == 0 {
-				continue
-			}
-			left--
-		}
-		taken = append(taken, v)
-	}
-	return taken, nil
-}
-
-// limitRecords removes records beyond the limits of the job and of the scrape.
+// limitRecords removes records beyond the limits of the job.
 func (c *crawler) limitRecords(ctx context.Context, lease workqueue.Leased, y *yield, records [][]byte) ([][]byte, error) {
-	if c.req.Limit > 0 && lease.Kind == definition.KindListing {
-		left := map[string]int{}
-		for typ, n := range y.Records {
-			granted, err := store.Grant(ctx, c.rdb, store.WantedKey(c.id, typ), store.Page{ID: lease.ID, Records: n}, int64(c.req.Limit))
-			if err != nil {
-				return nil, err
-			}
-			left[typ], y.Records[typ] = granted, granted
-		}
-		var kept [][]byte
-		var types []string
-		for i, r := range records {
-			if typ := y.types[i]; left[typ] > 0 {
-				left[typ]--
-				kept, types = append(kept, r), append(types, typ)
-			}
-		}
-		records, y.types = kept, types
-	}
 	n, err := c.admission.budget.grant(ctx, lease.ID, len(records), y.Bytes)
 	if err != nil {
 		return nil, err
@@ -177,29 +116,4 @@ func (c *crawler) limitRecords(ctx context.Context, lease workqueue.Leased, y *y
 		y.Records[typ]--
 	}
 	return records[:n], nil
-}
-
-// hasEnough reports whether a limited scrape needs no more pages of a kind.
-func (c *crawler) hasEnough(ctx context.Context, kind string) (bool, error) {
-	if c.req.Limit == 0 || kind == definition.KindDetail {
-		return false, nil
-	}
-	var wanted []string
-	leads := slices.ContainsFunc(c.def.Listing.Links, func(l definition.Link) bool { return l.As == definition.KindDetail })
-	if leads || slices.ContainsFunc(c.def.Start, func(s definition.Start) bool { return s.Sitemap != "" }) {
-		wanted = append(wanted, detailPages)
-	}
-	for _, r := range c.def.RecordsFrom(definition.KindListing) {
-		wanted = append(wanted, r.Name)
-	}
-	for _, of := range wanted {
-		text, err := c.rdb.HGet(ctx, store.WantedKey(c.id, of), "records").Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return false, fmt.Errorf("read the limit of job %s: %w", c.id, err)
-		}
-		if n, _ := strconv.Atoi(text); n < c.req.Limit { // 0 if unset
-			return false, nil
-		}
-	}
-	return true, nil
 }

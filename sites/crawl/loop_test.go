@@ -232,20 +232,6 @@ func TestRepeatedListing(t *testing.T) {
 	}
 }
 
-// A scrape with a limit fetches that many detail pages, also with a second crawler, and no unnecessary listing pages.
-func TestLimitOfAScrape(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 8, 10)
-	s := newWorker(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Limit: 25}))
-	if sum.ByType["item"] != 25 || sum.ByType["teaser"] != 25 || sum.Status != report.StatusComplete || len(sum.Missing) != 0 {
-		t.Errorf("got %+v, want COMPLETE with 25 records of each type", sum)
-	}
-	if asked, _ := site.Counts("/page/5"); asked != 0 {
-		t.Errorf("got %d requests for the fifth listing page, want 0: three have enough", asked)
-	}
-}
-
 // A waiting page uses at most 600 bytes in Redis.
 func TestMemoryOfWaitingPages(t *testing.T) {
 	t.Parallel()

@@ -232,19 +232,6 @@ func TestAbandonedWorker(t *testing.T) {
 	})
 }
 
-func TestLimitStopsAfterEnoughRecords(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 5, 10)
-	s := newWorker(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Limit: 4}))
-	if sum.ByType["item"] != 4 || sum.ByType["teaser"] != 4 || sum.Pages != 5 {
-		t.Errorf("got %+v, want 4 of each from 5 pages", sum)
-	}
-	if asked, _ := site.Counts("/page/2"); asked != 0 {
-		t.Errorf("got %d requests for the second listing page, want 0: the first has enough", asked)
-	}
-}
-
 // Failed pages are reported with their class and do not affect others.
 func TestFailedPagesAreReportedByClass(t *testing.T) {
 	t.Parallel()

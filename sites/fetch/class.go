@@ -40,7 +40,6 @@ const (
 	Login       Class = "login"     // the site rejects the login, or pages lack session.login.signed_in
 	Throttled   Class = "throttled" // the request rate delays the request
 	Canceled    Class = "canceled"  // the context was canceled
-	Enough      Class = "enough"    // the scrape needs no more listing pages
 )
 
 // SiteUp reports whether the class implies a response from a running site, even a useless one.

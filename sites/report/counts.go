@@ -112,7 +112,7 @@ func (c *Counts) Add(p Page) {
 	if p.State == workqueue.StateError {
 		c.group(Group{Class: p.Class, Error: strings.TrimPrefix(p.Note, string(p.Class)+": "), Pages: 1, Example: p.URL})
 	}
-	if p.State != workqueue.StateDone && p.Class != fetch.Enough && len(c.Samples) < maxSamples {
+	if p.State != workqueue.StateDone && len(c.Samples) < maxSamples {
 		c.Samples = append(c.Samples, Failure{URL: p.URL, Class: p.Class, Attempts: p.Attempts, Error: p.Note})
 	}
 }

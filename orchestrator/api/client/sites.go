@@ -9,7 +9,7 @@ import (
 // NewScrape is a scrape to start.
 type NewScrape struct {
 	Site   string `json:"site" minLength:"1" maxLength:"100" example:"quotes.toscrape.com"`
-	Limit  int    `json:"limit,omitempty" minimum:"0" maximum:"1000000000" doc:"maximum of detail pages, and of records of a type from listing pages. Defaults to the limit of the definition."`
+	Limit  int    `json:"limit,omitempty" minimum:"0" maximum:"1000000000" doc:"maximum number of records. Defaults to the limit of the definition."`
 	Direct bool   `json:"direct,omitempty" doc:"use no proxies"`
 	CSV    bool   `json:"csv,omitempty" doc:"also write a CSV file of each type of record at the end"`
 }

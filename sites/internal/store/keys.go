@@ -11,10 +11,6 @@ func PrintsKey(job string) string { return "muster:sites:" + job + ":prints" }
 // request.
 func DeepKey(job string) string { return "muster:sites:" + job + ":deep" }
 
-// WantedKey is a hash like SpentKey, of a job with a limit: its detail pages, or its records of a type from listing pages.
-// It expires like the request.
-func WantedKey(job, of string) string { return "muster:sites:" + job + ":wanted:" + of }
-
 // ResumedKey is a string that exists after a resuming job has requeued the failed pages. It expires like the request.
 func ResumedKey(run string) string { return "muster:sites:" + run + ":resumed" }
 

@@ -1,5 +1,5 @@
 -- Counts a page against the limits of its job, once per page however often the script runs.
--- KEYS[1]  SpentKey or WantedKey
+-- KEYS[1]  SpentKey
 -- ARGV[1]  item: the page
 -- ARGV[2]  records of the page
 -- ARGV[3]  bytes of the page
