@@ -7,11 +7,13 @@ package draft
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -32,7 +34,7 @@ type Draft struct {
 // Bare returns a minimal definition of the site of a URL, which suffices to fetch the first page.
 func Bare(u *url.URL) (*definition.Definition, error) {
 	o := newOutline(u)
-	o.records = []*record{{name: "page", fields: []field{{name: "title", sources: []string{"page: title"}}}}}
+	o.records = []*record{{name: "page", fields: []field{{name: "title", source: "page: title"}}}}
 	return definition.Parse("draft.yaml", o.yaml())
 }
 
@@ -49,132 +51,234 @@ func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 	page.Kind = definition.KindListing
 	o := newOutline(page.URL)
 	text, _ := extract.Decode(page.Body, page.Header.Get("Content-Type"), nil)
-	if looksLikeJSON(text) {
+	if text = bytes.TrimSpace(text); len(text) > 0 && (text[0] == '{' || text[0] == '[') {
 		if err := o.fromJSON(text); err != nil {
 			return nil, err
 		}
-		return o.finish([]extract.Page{page})
+		return o.finish(page)
 	}
 	doc, err := extract.Parse(bare, page)
 	if err != nil {
 		return nil, err
 	}
-	c := readContent(doc)
-	o.next = c.findNext()
-	pages := []extract.Page{page}
-	if l := c.listing(); l != nil {
-		detail := o.fromList(ctx, get, bare, c, l)
-		return o.finish(append(pages, detail...))
+	each, items := findList(doc)
+	if each == "" || structuredFields(doc) != nil { // a page about one thing, even if elements repeat on it
+		page.Kind, o.startAs = definition.KindDetail, definition.KindDetail
+		o.records = []*record{{name: "page", fields: detailFields(doc)}}
+		return o.finish(page)
 	}
-	r := &record{name: "page", fields: c.detailFields()}
-	o.records = []*record{r}
-	if o.next == "" {
-		o.startAs = definition.KindDetail
-		pages[0].Kind = definition.KindDetail
-	} else {
-		r.from = definition.KindListing
-		o.note("the page has no list but links to a next page; each page is one record")
+	link, linked := mainLink(items)
+	o.mustHave, o.next = each, findNext(doc)
+	o.records = []*record{{name: "item", from: definition.KindListing, each: each, fields: itemFields(items, link, linked)}}
+	if linked {
+		detail, err := o.fromLink(ctx, get, bare, doc, strings.TrimSpace(each+" "+link))
+		if err == nil {
+			return o.finish(page, detail)
+		}
+		o.links = ""
+		o.notes = append(o.notes, fmt.Sprintf("no detail pages: cannot read the target of the first link: %v", err))
 	}
-	return o.finish(pages)
+	return o.finish(page)
 }
 
-// listing returns the list of a listing page, or nil for a page about one item: its heading names the item of its structured data.
-func (c *content) listing() *list {
-	if _, named := c.structuredFields(); named {
-		return nil
-	}
-	return c.findList()
-}
-
-// fromList outlines a listing and the page of its first link. It returns that page if it can be fetched.
-func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Definition, c *content, l *list) []extract.Page {
-	some := l.items[:min(len(l.items), 50)]
-	link, linked := mainLink(some)
-	o.mustHave = l.each
-	o.records = []*record{{name: "item", from: definition.KindListing, each: l.each, fields: c.itemFields(some, link, linked)}}
-	if !linked {
-		return nil
-	}
-	o.links = quote(strings.TrimSpace(l.each + " " + link))
-	listed, err := definition.Parse("draft.yaml", o.yaml())
+// fromLink outlines and returns the page of the first link of a list.
+func (o *outline) fromLink(ctx context.Context, get Get, bare *definition.Definition, doc *extract.Doc, links string) (extract.Page, error) {
+	o.links = quote(links)
+	def, err := definition.Parse("draft.yaml", o.yaml())
 	if err != nil {
-		o.links = ""
-		return nil
+		return extract.Page{}, err
 	}
-	res, err := extract.Run(listed, c.doc)
-	if err != nil || len(res.Links) == 0 {
-		o.links = ""
-		return nil
+	res, err := extract.Run(def, doc)
+	if err == nil && len(res.Links) == 0 {
+		err = errors.New("it is outside the site")
+	}
+	if err != nil {
+		return extract.Page{}, err
 	}
 	page, err := get(ctx, res.Links[0].URL, definition.KindDetail)
 	if err != nil {
-		o.note("no detail pages: cannot fetch the target of the first link: %v", err)
-		o.links = ""
-		return nil
+		return page, err
 	}
 	page.Kind = definition.KindDetail
-	doc, err := extract.Parse(bare, page)
-	if err != nil || doc.Root == nil {
-		o.note("no detail pages: the target of the first link is not HTML")
-		o.links = ""
-		return nil
+	detail, err := extract.Parse(bare, page)
+	if err != nil {
+		return page, err
 	}
-	o.records = append(o.records, &record{name: "page", fields: readContent(doc).detailFields()})
-	return []extract.Page{page}
+	if detail.Root == nil {
+		return page, errors.New("it is not HTML")
+	}
+	o.records = append(o.records, &record{name: "page", fields: detailFields(detail)})
+	return page, nil
 }
 
-// finish writes the definition and applies it to the pages. It removes fields without values and makes fields required that every
-// record has.
-func (o *outline) finish(pages []extract.Page) (*Draft, error) {
-	for range 4 {
-		def, err := definition.Parse("draft.yaml", o.yaml())
-		if err != nil {
+// outline is an unfinished definition. Its strings are YAML.
+type outline struct {
+	site, base, start, startAs    string
+	format, mustHave, next, links string // of listing
+	records                       []*record
+	notes                         []string
+}
+
+// record is a kind of record of an outline.
+type record struct {
+	name, from, each, eachJSON, key string
+	fields                          []field
+}
+
+// field is a field of a record.
+type field struct {
+	name     string
+	source   string // keys as YAML, without braces
+	typ      string // "" for text
+	required bool
+	example  string
+}
+
+func newOutline(u *url.URL) *outline {
+	name := strings.TrimPrefix(strings.ToLower(u.Host), "www.")
+	words := strings.FieldsFunc(name, func(r rune) bool { return !strings.ContainsRune(letters+digits+"._-", r) })
+	start := u.EscapedPath()
+	if start == "" {
+		start = "/"
+	}
+	if u.RawQuery != "" {
+		start += "?" + u.RawQuery
+	}
+	return &outline{site: strings.Trim(strings.Join(words, "-"), "-."), base: u.Scheme + "://" + u.Host, start: start, next: "{rel: next}"}
+}
+
+// finish applies the definition to the pages twice, to remove fields without values, and writes it with examples.
+func (o *outline) finish(pages ...extract.Page) (*Draft, error) {
+	d := &Draft{}
+	for range 2 {
+		var err error
+		if d.Def, err = definition.Parse("draft.yaml", o.yaml()); err != nil {
 			return nil, fmt.Errorf("the guessed definition does not load: %w", err)
 		}
-		d := &Draft{Def: def, Notes: o.notes}
-		found := map[string]sample.Field{}
+		d.Notes, d.Views = o.notes, nil
 		for _, p := range pages {
-			v, err := sample.Of(def, p)
+			v, err := sample.Of(d.Def, p)
 			if err != nil {
 				d.Notes = append(d.Notes, fmt.Sprintf("%s: %v", p.URL, err))
 			}
 			d.Views = append(d.Views, v)
-			o.setKeys(v)
-			for _, f := range v.Fields {
-				found[f.Name] = f
+		}
+		for _, r := range o.records {
+			r.settle(d.Views)
+		}
+		o.records = slices.DeleteFunc(o.records, func(r *record) bool { return len(r.fields) == 0 })
+		if len(o.records) == 0 {
+			return nil, errors.New("no records found on the page; if scripts load its data, find the URL that they request and use it instead")
+		}
+	}
+	d.YAML = o.yaml()
+	return d, nil
+}
+
+// settle removes fields without values and with the values of another field, adds examples to the others, and makes those required that every record has: the first one, prices and dates. The
+// first field with the name of an identifier becomes the key, if its values differ.
+func (r *record) settle(views []sample.View) {
+	found, values := map[string]sample.Field{}, map[string]map[string]bool{}
+	records := 0
+	for _, v := range views {
+		for _, f := range v.Fields {
+			found[f.Name] = f
+		}
+		for _, line := range v.Records {
+			var rec map[string]json.RawMessage
+			if json.Unmarshal(line, &rec) != nil || string(rec["_type"]) != strconv.Quote(r.name) {
+				continue
+			}
+			records++
+			for name, value := range rec {
+				if values[name] == nil {
+					values[name] = map[string]bool{}
+				}
+				values[name][string(value)] = true
 			}
 		}
-		if o.settle(found) {
-			d.YAML = o.yaml() // now with examples
-			return d, nil
+	}
+	examples := map[string]bool{}
+	r.fields = slices.DeleteFunc(r.fields, func(f field) bool {
+		in := found[r.name+"."+f.name]
+		n, _ := in.Found()
+		same := examples[string(in.First)]
+		examples[string(in.First)] = true
+		return n == 0 || same
+	})
+	required := slices.ContainsFunc(r.fields, func(f field) bool { return f.required })
+	for i := range r.fields {
+		f := &r.fields[i]
+		in := found[r.name+"."+f.name]
+		f.example = string(in.First)
+		if n, of := in.Found(); n == of && (!required || f.typ == "price" || f.typ == "date") && !strings.HasPrefix(f.source, "page:") { // pages of any kind have these
+			f.required, required = true, true
 		}
-		if len(o.records) == 0 {
-			break
+		isID := slices.Contains([]string{"id", "sku", "upc", "ean", "isbn", "gtin13", "mpn", "uuid", "number"}, f.name) || strings.HasSuffix(f.name, "_id") || strings.HasSuffix(f.name, "_no")
+		if isID && r.key == "" && records > 0 && len(values[f.name]) == records {
+			r.key = f.name
 		}
 	}
-	return nil, errors.New("no records found on the page; if scripts load its data, find the URL that they request and use it instead")
 }
 
-// siteName returns the host of a URL, with its port if that is not the default, as the name of a site.
-func siteName(u *url.URL) string {
-	name := strings.TrimPrefix(strings.ToLower(u.Host), "www.")
-	return strings.Trim(strings.Join(strings.FieldsFunc(name, func(r rune) bool {
-		return r >= utf8.RuneSelf || !isWord(r) && !strings.ContainsRune("._-", r)
-	}), "-"), "-.")
-}
-
-func pathOf(u *url.URL) string {
-	p := u.EscapedPath()
-	if p == "" {
-		p = "/"
+// yaml writes the definition.
+func (o *outline) yaml() []byte {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	put := func(indent, key, value string) {
+		if value != "" {
+			line("%s%s: %s", indent, key, value)
+		}
 	}
-	if u.RawQuery != "" {
-		p += "?" + u.RawQuery
+	line("# A first definition, guessed from a page. Review it: rename fields and delete")
+	line("# unwanted ones. muster sites check --live FILE shows the extracted records.")
+	line("# Records without a required field are dropped: their page may be a block page.")
+	line("site: %s\nbase_url: %s\n", quote(o.site), quote(o.base))
+	if o.startAs != "" {
+		line("start:\n  - {url: %s, as: %s}", quote(o.start), o.startAs)
+	} else {
+		line("start: [%s]\n\nlisting:", quote(o.start))
+		put("  ", "format", o.format)
+		put("  ", "must_have", quote(o.mustHave))
+		put("  ", "links", o.links)
+		put("  ", "next", o.next)
 	}
-	return p
+	line("\nrecords:")
+	for _, r := range o.records {
+		line("  %s:", r.name)
+		put("    ", "from", r.from)
+		put("    ", "each", quote(r.each))
+		put("    ", "each_json", quote(r.eachJSON))
+		if r.key != "" {
+			line("    key: [%s]", r.key)
+		}
+		line("    fields:")
+		for _, f := range r.fields {
+			text := f.source
+			if f.typ != "" {
+				text += ", type: " + f.typ
+			}
+			if f.required {
+				text += ", required: true"
+			}
+			example := []rune(strings.Join(strings.Fields(f.example), " "))
+			line("      %s: {%s}  # %s", f.name, text, string(example[:min(len(example), 60)]))
+		}
+	}
+	line("\npoliteness:\n  delay: 1s")
+	return []byte(b.String())
 }
 
-func looksLikeJSON(text []byte) bool {
-	t := bytes.TrimSpace(text)
-	return len(t) > 0 && (t[0] == '{' || t[0] == '[')
+const (
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits  = "0123456789"
+)
+
+// quote quotes a string for YAML, in flow and block style. "" remains "".
+func quote(s string) string {
+	plain := s == "" || strings.Trim(s[:1], letters) == "" && strings.Trim(s, letters+digits+"_.> -") == "" && !strings.HasSuffix(s, " ")
+	if plain && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }

@@ -28,11 +28,8 @@ func (o *outline) fromJSON(text []byte) error {
 	}
 	o.format = "json"
 	o.records = []*record{{name: "item", from: definition.KindListing, eachJSON: path + "[*]", fields: fields}}
-	if top, ok := doc.(map[string]any); ok {
-		if o.next = jsonNext(top); strings.HasPrefix(o.next, "param:") {
-			o.note("the query parameter of the next page in listing.next is a guess")
-		}
-	}
+	top, _ := doc.(map[string]any)
+	o.next = jsonNext(top)
 	return nil
 }
 
@@ -91,7 +88,7 @@ func objectFields(objects []map[string]any, path string, depth int) []field {
 				break
 			}
 		}
-		f := field{name: fieldName(at), sources: []string{"json: " + quote(at)}}
+		f := field{name: fieldName(at), source: "json: " + quote(at)}
 		switch v := v.(type) {
 		case map[string]any:
 			if depth < 2 {
@@ -101,17 +98,16 @@ func objectFields(objects []map[string]any, path string, depth int) []field {
 			}
 			continue
 		case []any:
-			if len(v) == 0 || !single(v[0]) {
+			if len(v) == 0 {
+				continue
+			}
+			switch v[0].(type) {
+			case map[string]any, []any:
 				continue
 			}
 			f.typ = "list"
 		case json.Number:
-			f.typ = "integer"
-			for _, o := range objects {
-				if n, ok := o[k].(json.Number); ok && strings.ContainsAny(n.String(), ".eE") {
-					f.typ = "number"
-				}
-			}
+			f.typ = "number"
 		case bool:
 			f.typ = "bool"
 		case string:
@@ -131,34 +127,21 @@ func objectFields(objects []map[string]any, path string, depth int) []field {
 	return fields
 }
 
-func single(v any) bool {
-	switch v.(type) {
-	case string, json.Number, bool:
-		return true
-	}
-	return false
-}
-
-// jsonNext returns the keys of listing.next for the next response, or "": an address, a cursor, or a flag.
+// jsonNext returns listing.next for the next response, or "": an address, or a cursor for a guessed parameter.
 func jsonNext(top map[string]any) string {
 	for _, path := range []string{"", "paging", "pagination", "meta", "links"} {
 		in, _ := top[path].(map[string]any)
 		if path == "" {
 			in = top
 		}
-		for _, k := range []string{"next", "next_page_url", "next_url", "nextPage", "next_cursor", "nextCursor", "cursor", "nextPageToken", "next_page_token"} {
+		for _, k := range []string{"next", "next_page_url", "next_url", "next_cursor", "cursor", "nextPageToken"} {
 			s, ok := in[k].(string)
 			switch {
 			case !ok || s == "":
 			case strings.HasPrefix(s, "/") || strings.HasPrefix(s, "http") || strings.HasPrefix(s, "?"):
-				return "json: " + step(path, k)
+				return "{json: " + step(path, k) + "}"
 			default:
-				return "param: cursor, cursor: " + step(path, k)
-			}
-		}
-		for _, k := range []string{"has_next", "hasNext", "has_more", "hasMore"} {
-			if _, ok := in[k].(bool); ok {
-				return "param: page, while: " + step(path, k)
+				return "{param: cursor, cursor: " + step(path, k) + "}"
 			}
 		}
 	}

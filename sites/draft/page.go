@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"golang.org/x/net/html"
 
@@ -16,38 +15,29 @@ import (
 // maxFields limits the fields of a kind of record.
 const maxFields = 12
 
-// content is the main content of a page: its elements without menus, headers and footers.
-type content struct {
-	doc      *extract.Doc
-	elements []*html.Node // in the order of the page
-}
-
-func readContent(doc *extract.Doc) *content {
-	c := &content{doc: doc}
+// content returns the elements of a page without menus, headers and footers.
+func content(doc *extract.Doc) []*html.Node {
+	var all []*html.Node
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
 		switch n.Data {
-		case "head", "script", "style", "template", "noscript", "svg", "select", "button", "nav", "aside":
+		case "head", "header", "footer", "script", "style", "template", "noscript", "svg", "select", "button", "nav", "aside":
 			return
-		case "header", "footer":
-			if within(n, "article") == nil && within(n, "li") == nil {
-				return
-			}
 		}
 		if n.Type == html.ElementNode {
-			c.elements = append(c.elements, n)
+			all = append(all, n)
 		}
 		for child := range n.ChildNodes() {
 			walk(child)
 		}
 	}
 	walk(doc.Body())
-	return c
+	return all
 }
 
-// heading returns the text of the first h1, or "".
-func (c *content) heading() string {
-	for _, n := range c.elements {
+// heading returns the text of the first h1 of the content, or "".
+func heading(doc *extract.Doc) string {
+	for _, n := range content(doc) {
 		if n.Data == "h1" {
 			return extract.Text(n)
 		}
@@ -55,72 +45,34 @@ func (c *content) heading() string {
 	return ""
 }
 
-// list is the repeated elements of a listing page.
-type list struct {
-	each  string // selects the items
-	items []*html.Node
-	text  int // bytes
-}
-
-// findList returns the elements with a common class, or the rows of a table, that have most of the page's text, if that is a third
-// of it. Elements inside others win if they have all the text.
-func (c *content) findList() *list {
-	groups := map[string]*list{}
-	for _, n := range c.elements {
-		for _, css := range selectors(n) {
-			if groups[css] == nil {
-				groups[css] = &list{each: css, items: selectAll(css, c.doc.Root)}
-			}
-		}
-	}
-	var best *list
-	for _, n := range c.elements { // in the order of the page
-		for _, css := range selectors(n) {
-			l := groups[css]
-			if l.items == nil || l.items[0] != n || !l.repeats() {
+// findList returns the elements with a common class and a link, a heading or an image that have most of the page's text, if that
+// is a third of it. Elements inside others win if they have all the text.
+func findList(doc *extract.Doc) (each string, items []*html.Node) {
+	most, seen := len(extract.Text(doc.Body()))/3, map[string]bool{}
+	for _, n := range content(doc) {
+		for _, class := range classes(n) {
+			css := n.Data + "." + class
+			if seen[css] {
 				continue
 			}
-			for _, item := range l.items {
-				l.text += len(extract.Text(item))
+			seen[css] = true
+			found := selectAll(css, doc.Root)
+			size, texts := 0, map[string]bool{}
+			for i, item := range found {
+				if i > 0 && isInside(item, found[i-1]) || selectFirst("a[href], h1, h2, h3, h4, h5, h6, img", item) == nil {
+					clear(texts)
+					break
+				}
+				text := extract.Text(item)
+				texts[text] = true
+				size += len(text)
 			}
-			if best == nil || l.text >= best.text {
-				best = l
+			if len(found) >= 3 && found[0] == n && len(texts)*2 >= len(found) && size >= most {
+				each, items, most = css, found[:min(len(found), 50)], size
 			}
 		}
 	}
-	if best == nil || best.text*3 < len(extract.Text(c.doc.Body())) {
-		return nil
-	}
-	return best
-}
-
-// selectors returns selectors for an element and similar ones.
-func selectors(n *html.Node) []string {
-	var out []string
-	for _, class := range classes(n) {
-		out = append(out, n.Data+"."+class)
-	}
-	if table := within(n, "table"); n.Data == "tr" && table != nil && selectFirst("td", n) != nil {
-		css := "table tr:has(td)"
-		if list := classes(table); len(list) > 0 {
-			css = "table." + list[0] + " tr:has(td)"
-		}
-		out = append(out, css)
-	}
-	return out
-}
-
-// repeats reports whether the items are separate elements with texts, which most of them do not share: rows, or elements with a link,
-// a heading or an image.
-func (l *list) repeats() bool {
-	texts := map[string]bool{}
-	for i, n := range l.items {
-		if i > 0 && isInside(n, l.items[i-1]) || n.Data != "tr" && selectFirst("a[href], h1, h2, h3, h4, h5, h6, img", n) == nil {
-			return false
-		}
-		texts[extract.Text(n)] = true
-	}
-	return len(l.items) >= 3 && len(texts)*2 >= len(l.items)
+	return each, items
 }
 
 // mainLink returns a selector for the link to an item's page: in a heading, or else the only link of its kind in most items with
@@ -132,17 +84,16 @@ func mainLink(items []*html.Node) (css string, ok bool) {
 	longest := 0
 	for _, item := range items {
 		for _, a := range selectAll("a[href]", item) {
-			candidate := "a:not([class])"
+			candidate, score := "a:not([class])", 1+len(extract.Text(a))
 			if list := classes(a); len(list) > 0 {
 				candidate = "a." + list[0]
 			}
-			score := 1 + len(extract.Text(a))
 			for p := a.Parent; p != item; p = p.Parent {
-				if isHeading(p) {
+				if len(p.Data) == 2 && p.Data[0] == 'h' && p.Data != "hr" {
 					candidate, score = p.Data+" a", 1000
 				}
 			}
-			if score > longest && share(items, func(n *html.Node) bool { return len(targets(candidate, n)) == 1 }) >= 0.8 {
+			if score > longest && most(items, func(n *html.Node) bool { return targets(candidate, n) == 1 }) {
 				css, ok, longest = candidate, true, score
 			}
 		}
@@ -150,125 +101,167 @@ func mainLink(items []*html.Node) (css string, ok bool) {
 	return css, ok
 }
 
-// targets returns the different addresses of the links that css selects in an item.
-func targets(css string, item *html.Node) map[string]bool {
-	out := map[string]bool{}
+// targets counts the addresses of the links that css selects in an item.
+func targets(css string, item *html.Node) int {
+	to := map[string]bool{}
 	for _, a := range selectAll(css, item) {
-		out[value(a, "href")] = true
+		to[value(a, "href")] = true
 	}
-	return out
+	return len(to)
 }
 
-// findNext returns the keys of listing.next for a link to the next page that is marked as one, or "".
-func (c *content) findNext() string {
-	if selectFirst(`link[rel~="next"][href], a[rel~="next"][href]`, c.doc.Root) != nil {
-		return "rel: next"
+// findNext returns listing.next for a link to the next page that is marked as one.
+func findNext(doc *extract.Doc) string {
+	const rel = "{rel: next}"
+	if selectFirst(`link[rel~="next"][href], a[rel~="next"][href]`, doc.Root) != nil {
+		return rel
 	}
-	for _, css := range []string{"a.next", ".next a", `a:contains("Next")`, `a:contains("next")`, `a[aria-label*="next" i]`, `a:contains("»")`, `a:contains("→")`} {
-		if a := selectFirst(css, c.doc.Root); a != nil && value(a, "href") != "" && len(extract.Text(a)) < 30 {
-			if list := classes(a.Parent); css == ".next a" && slices.Contains(list, "next") {
-				css = a.Parent.Data + css
-			}
-			return "css: " + quote(css)
+	for _, css := range []string{"a.next", ".next a", `a:contains("Next")`, `a[aria-label*="next" i]`} {
+		if a := selectFirst(css, doc.Root); a != nil && value(a, "href") != "" && len(extract.Text(a)) < 30 {
+			return "{css: " + quote(css) + "}"
 		}
 	}
-	return ""
+	return rel
 }
 
 // itemFields guesses the fields of the items of a list. link selects the main link in an item.
-func (c *content) itemFields(items []*html.Node, link string, linked bool) []field {
+func itemFields(items []*html.Node, link string, linked bool) []field {
 	var fields []field
-	used := map[string]bool{} // first values of fields, to avoid duplicates
-	put := func(name, css, keys, typ string) bool {
-		has := func(n *html.Node) bool {
-			found := selectFirst(css, n)
-			return found != nil && (keys != "" || extract.Text(found) != "")
+	for _, css := range []string{"h1", "h2", "h3", "h4", "h5", "h6", link} {
+		if css == link && len(firstText(link, items[0])) <= 10 {
+			continue
 		}
-		if share(items, has) < 0.8 {
-			return false
-		}
-		if keys == "" {
-			used[firstText(css, items)] = true
-		}
-		fields = add(fields, field{name: name, sources: []string{"css: " + quote(css) + keys}, typ: typ})
-		return true
-	}
-	titles := []string{"h1", "h2", "h3", "h4", "h5", "h6", "[itemprop=name]"}
-	if link != "" && len(firstText(link, items)) > 10 {
-		titles = append(titles, link)
-	}
-	for _, css := range titles {
-		if put("title", css, "", "") {
+		if most(items, func(n *html.Node) bool { return firstText(css, n) != "" }) {
+			fields = append(fields, field{name: "title", source: "css: " + quote(css)})
 			break
 		}
 	}
 	switch {
 	case linked && link == "":
-		fields = append(fields, field{name: "url", sources: []string{"attr: href"}, typ: "url"})
+		fields = append(fields, field{name: "url", source: "attr: href", typ: "url"})
 	case linked:
-		put("url", link, ", attr: href", "url")
+		fields = append(fields, field{name: "url", source: "css: " + quote(link) + ", attr: href", typ: "url"})
 	}
-	put("image", "img", ", take: image", "url")
-	fields = addColumns(fields, items, used)
-	fields = c.addClasses(fields, items, used)
+	if most(items, func(n *html.Node) bool { return selectFirst("img", n) != nil }) {
+		fields = append(fields, field{name: "image", source: "css: img, take: image", typ: "url"})
+	}
+	fields = addClasses(fields, items)
 	if !slices.ContainsFunc(fields, func(f field) bool { return f.typ != "url" }) {
-		fields = add(fields, field{name: "text", sources: []string{"take: text"}})
+		fields = append(fields, field{name: "text", source: "take: text"})
 	}
 	return fields
 }
 
-// addColumns adds a field for each headed column, if the items are rows of a table.
-func addColumns(fields []field, rows []*html.Node, used map[string]bool) []field {
-	table := within(rows[0], "table")
-	if rows[0].Data != "tr" || table == nil {
-		return fields
-	}
-	cells := selectAll("td", rows[0])
-	for i, th := range selectAll("tr:first-child th, thead th", table) {
-		heading, text := extract.Text(th), ""
-		if i < len(cells) {
-			text = extract.Text(cells[i])
-		}
-		if heading != "" && !used[text] && len(fields) < maxFields {
-			fields = add(fields, field{name: fieldName(heading), sources: []string{"column: " + quote(heading)}})
-			used[text] = text != ""
-		}
-	}
-	return fields
-}
-
-// addClasses adds a field for each class of elements with a short text in at least half of the items, and for dates in time
-// elements.
-func (c *content) addClasses(fields []field, items []*html.Node, used map[string]bool) []field {
-	if share(items, func(n *html.Node) bool { return selectFirst("time[datetime]", n) != nil }) >= 0.5 {
-		fields = append(fields, field{name: "date", sources: []string{"css: 'time[datetime]', attr: datetime"}, typ: "date"})
-	}
-	tried := map[string]bool{}
-	limit := len(fields) + maxFields
+// addClasses adds a field for each class of elements with a short text in at least half of the items.
+func addClasses(fields []field, items []*html.Node) []field {
+	tried, limit := map[string]bool{}, len(fields)+maxFields
 	for _, item := range items {
 		for n := range item.Descendants() {
 			list := classes(n)
-			if len(list) == 0 || n.Data == "time" || tried[n.Data+"."+list[0]] || !isLeaf(n) || !slices.Contains(c.elements, n) {
+			if len(list) == 0 || slices.Contains([]string{"button", "script", "style"}, n.Data) || !isLeaf(n) || tried[n.Data+"."+list[0]] {
 				continue
 			}
 			css := n.Data + "." + list[0]
 			tried[css] = true
-			var firsts []string
-			all := 0
+			var texts []string
 			for _, item := range items {
-				found := selectAll(css, item)
-				if all += len(found); len(found) > 0 {
-					firsts = append(firsts, extract.Text(found[0]))
+				if found := selectFirst(css, item); found != nil {
+					texts = append(texts, extract.Text(found))
 				}
 			}
-			if text := firsts[0]; len(firsts)*2 < len(items) || text == "" || len(text) > 400 || used[text] || len(fields) >= limit {
-				continue
+			if text := texts[0]; len(texts)*2 >= len(items) && text != "" && len(text) <= 400 && len(fields) < limit {
+				fields = add(fields, field{name: fieldName(list[0]), source: "css: " + quote(css), typ: typeOf(texts)})
 			}
-			used[firsts[0]] = true
-			fields = add(fields, field{name: fieldName(list[0]), sources: []string{"css: " + quote(css)}, typ: typeOf(firsts, all)})
 		}
 	}
 	return fields
+}
+
+// properties are properties of schema.org that become fields.
+var properties = []string{
+	"name", "headline", "offers.price", "offers.lowPrice", "datePublished", "datePosted", "author.name", "brand.name", "sku", "gtin13", "mpn", "isbn",
+	"offers.availability", "aggregateRating.ratingValue", "category", "description", "image",
+}
+
+// structuredFields returns fields from the JSON-LD or microdata object that the page's heading names, or nil.
+func structuredFields(doc *extract.Doc) (fields []field) {
+	heading := heading(doc)
+	for i, objects := range [][]any{doc.Linked(), doc.Microdata()} {
+		for _, o := range objects {
+			obj, _ := o.(map[string]any)
+			typ, _ := obj["@type"].(string)
+			typ = typ[strings.LastIndexAny(typ, "/:")+1:]
+			name, _ := obj["name"].(string)
+			if name = extract.Fold(name); name == "" || typ == "" || !strings.Contains(heading, name) {
+				continue
+			}
+			for _, path := range properties {
+				v := o
+				for name := range strings.SplitSeq(path, ".") {
+					if list, ok := v.([]any); ok && len(list) > 0 {
+						v = list[0]
+					}
+					in, _ := v.(map[string]any)
+					v = in[name]
+				}
+				if v == nil {
+					continue
+				}
+				f := field{name: fieldName(path[strings.LastIndex(path, ".")+1:]), source: []string{"jsonld: ", "microdata: "}[i] + quote(typ+"."+path)}
+				switch {
+				case path == "name":
+					f.name = "title"
+				case strings.HasSuffix(path, ".name"):
+					f.name = strings.TrimSuffix(path, ".name")
+				case strings.HasSuffix(f.name, "price"):
+					f.typ = "price"
+				case strings.HasPrefix(f.name, "date"):
+					f.typ = "date"
+				case f.name == "image":
+					f.typ = "url"
+				}
+				fields = append(fields, f)
+			}
+			return fields
+		}
+	}
+	return nil
+}
+
+// detailFields guesses the fields of a page about one thing: of structured data, its heading, classes, and labels in tables of two
+// columns and definition lists.
+func detailFields(doc *extract.Doc) []field {
+	fields, matter := structuredFields(doc), doc.Body()
+	for _, css := range []string{"main", "article"} {
+		if found := selectAll(css, doc.Root); len(found) == 1 {
+			matter = found[0]
+			break
+		}
+	}
+	if fields == nil {
+		title := field{name: "title", source: "page: title"}
+		switch h := heading(doc); h {
+		case "":
+		case firstText("h1", doc.Root):
+			title.source = "css: h1"
+		default:
+			title.source = "css: " + matter.Data + " h1"
+		}
+		fields = []field{title}
+	}
+	fields = addClasses(fields, []*html.Node{matter})
+	labels := selectAll("dt", matter)
+	for _, tr := range selectAll("tr", matter) {
+		if cells := selectAll("th, td", tr); len(cells) == 2 && cells[1].Data == "td" {
+			labels = append(labels, cells[0])
+		}
+	}
+	for _, n := range labels {
+		if label := strings.TrimRight(extract.Text(n), " :"); label != "" && len(label) < 60 && len(fields) < 3*maxFields {
+			fields = add(fields, field{name: fieldName(label), source: "label: " + quote(label)})
+		}
+	}
+	return add(fields, field{name: "url", source: "page: url", typ: "url"})
 }
 
 var (
@@ -277,33 +270,24 @@ var (
 	money   = regexp.MustCompile(`(?i)(?:[$€£¥₹]|\b(?:USD|EUR|GBP|CHF|JPY)\b)\s?\d|\d\s?(?:[$€£¥₹]|лв|zł|Kč|руб|kr\b|(?:USD|EUR|GBP|CHF|JPY)\b)`)
 )
 
-// typeOf returns the common type of the first values of items with a number of values, or "".
-func typeOf(firsts []string, values int) string {
-	all := func(is func(s string) bool) bool {
-		return !slices.ContainsFunc(firsts, func(s string) bool { return !is(s) })
-	}
+// typeOf returns the common type of texts, or "".
+func typeOf(texts []string) string {
 	switch {
-	case all(func(s string) bool { return len(s) < 40 && money.MatchString(s) }):
+	case !slices.ContainsFunc(texts, func(s string) bool { return len(s) >= 40 || !money.MatchString(s) }):
 		return "price"
-	case all(isDate):
+	case !slices.ContainsFunc(texts, func(s string) bool { return !isDate(s) }):
 		return "date"
-	case values*2 > len(firsts)*3:
-		return "list"
-	case all(isNumber):
-		return "number"
 	}
 	return ""
 }
 
 func isDate(s string) bool {
-	if len(s) >= 40 || !year.MatchString(s) || isNumber(s) {
+	if len(s) >= 40 || !year.MatchString(s) || strings.Trim(s, digits) == "" {
 		return false
 	}
 	_, err := extract.Date(s, extract.DateOptions{Order: "dmy"})
 	return err == nil
 }
-
-func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789., ") == "" }
 
 // isLeaf reports whether an element contains text and no blocks.
 func isLeaf(n *html.Node) bool {
@@ -315,14 +299,10 @@ func isLeaf(n *html.Node) bool {
 	return true
 }
 
-func hasField(fields []field, name string) bool {
-	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })
-}
-
 // add appends a field and renames it if its name is taken.
 func add(fields []field, f field) []field {
 	name := f.name
-	for i := 2; hasField(fields, f.name); i++ {
+	for i := 2; slices.ContainsFunc(fields, func(other field) bool { return other.name == f.name }); i++ {
 		f.name = name + "_" + strconv.Itoa(i)
 	}
 	return append(fields, f)
@@ -339,39 +319,23 @@ func fieldName(s string) string {
 	return name
 }
 
-// share returns the share of the items for which a condition holds.
-func share(items []*html.Node, holds func(*html.Node) bool) float64 {
+// most reports whether a condition holds for four of five items.
+func most(items []*html.Node, holds func(*html.Node) bool) bool {
 	n := 0
 	for _, item := range items {
 		if holds(item) {
 			n++
 		}
 	}
-	return float64(n) / float64(len(items))
+	return n*5 >= len(items)*4
 }
 
-// firstText returns the text of the first element that css selects in the items.
-func firstText(css string, items []*html.Node) string {
-	for _, item := range items {
-		if n := selectFirst(css, item); n != nil {
-			return extract.Text(n)
-		}
+// firstText returns the text of the first element that css selects, or "".
+func firstText(css string, in *html.Node) string {
+	if n := selectFirst(css, in); n != nil {
+		return extract.Text(n)
 	}
 	return ""
-}
-
-func isHeading(n *html.Node) bool {
-	return len(n.Data) == 2 && n.Data[0] == 'h' && n.Data[1] >= '1' && n.Data[1] <= '6'
-}
-
-// within returns the nearest ancestor of a tag, or nil.
-func within(n *html.Node, tag string) *html.Node {
-	for p := n.Parent; p != nil; p = p.Parent {
-		if p.Data == tag {
-			return p
-		}
-	}
-	return nil
 }
 
 func isInside(n, outer *html.Node) bool {
@@ -408,7 +372,7 @@ func value(n *html.Node, name string) string {
 	return ""
 }
 
-// classes returns the classes of an element that a selector can contain.
+// classes returns the classes of an element that a selector can contain without escapes.
 func classes(n *html.Node) []string {
 	if !isSimpleName(n.Data) {
 		return nil
@@ -416,11 +380,7 @@ func classes(n *html.Node) []string {
 	return slices.DeleteFunc(strings.Fields(value(n, "class")), func(c string) bool { return !isSimpleName(c) })
 }
 
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-// isSimpleName reports whether a selector can contain a name without escapes.
+// isSimpleName reports whether a selector or a path can contain a name without escapes.
 func isSimpleName(s string) bool {
-	return s != "" && strings.Trim(s[:1], letters+"_") == "" && strings.Trim(s, letters+"0123456789_-") == ""
+	return s != "" && strings.Trim(s[:1], letters+"_") == "" && strings.Trim(s, letters+digits+"_-") == ""
 }
-
-func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
