@@ -80,7 +80,7 @@ func NewClient(rdb redis.UniversalClient, opts ...ClientOption) *Client {
 	if defaults.Err != nil {
 		c.rdb, c.owns = refusing(fmt.Errorf("%w: %w", ErrInvalid, defaults.Err)), true
 	}
-	c.eng = engine.New(c.rdb, cmp.Or(defaults.Namespace, store.DefaultNamespace), slog.New(slog.DiscardHandler), codeOf)
+	c.eng = engine.New(c.rdb, cmp.Or(defaults.Namespace, store.DefaultNamespace), slog.New(slog.DiscardHandler))
 	if len(opts) > 0 {
 		c.eng.Sender.Defaults = defaults
 	}

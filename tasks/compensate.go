@@ -52,9 +52,7 @@ func bindCompensate(m *Mux) {
 		case outcome.Err == nil:
 			return engine.HandlerResult{Value: outcome.Value}, nil
 		case undo.Task == "": // it has run
-			failure := *outcome.Err
-			failure.Input = nil
-			return engine.HandlerResult{}, &engine.Verdict{Err: &failure, Origin: &failure}
+			return engine.HandlerResult{}, Permanent(outcome.Err)
 		}
 		undone := &graph.Sig{Shape: graph.Call, Task: undo.Task, Opts: undo.Opts(), Input: in.First.First}
 		after, err := json.Marshal(input{First: in.First})

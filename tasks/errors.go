@@ -65,7 +65,8 @@ func Unavailable(err error) bool { return store.Unavailable(err) }
 
 // Failure is the reason why a task has no value: the error of Wait, and the input of the tasks of [Signature.Rescue],
 // [OnError] and [LinkError]. The Go type of a handler's error is not kept in Redis; its message is, and a code, which is
-// one of package tasktype or was set with [WithCode].
+// one of package tasktype or was set with [WithCode]. A handler that returns the failure of another task, such as that of [Try],
+// fails with it: Task and Node remain those of the task that failed first.
 type Failure = tasktype.Failure
 
 // FailedInput decodes the input of the task that failed, in a handler of [Signature.Rescue], [OnError] or [LinkError]. It
@@ -78,14 +79,6 @@ func FailedInput[I any](f Failure) (in I, err error) {
 		return in, fmt.Errorf("decode the input of failed task %s: %w", f.Task, err)
 	}
 	return in, nil
-}
-
-// codeOf returns the code of err if err itself is a *Failure, and "" otherwise.
-func codeOf(err error) string {
-	if f, ok := err.(*Failure); ok && f != nil {
-		return f.Code
-	}
-	return ""
 }
 
 // Permanent marks err as not worth a retry: the task fails, whatever else err is marked with.

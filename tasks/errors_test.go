@@ -231,6 +231,32 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 	}
 }
 
+// A handler that returns the failure of another task fails with it: task, node and message are those of the first failure.
+func TestReturnedFailureNamesTheTaskThatFailed(t *testing.T) {
+	t.Parallel()
+	broken := tasks.New[int, int]("broken")
+	decide := tasks.New[tasks.Outcome[int], int]("decide", tasks.MaxRetry(1))
+	instead := tasks.New[tasks.Failure, int]("instead")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, broken, func(context.Context, int) (int, error) { return 0, tasks.WithCode("b", errors.New("is broken")) })
+	tasks.Handle(mux, decide, func(_ context.Context, o tasks.Outcome[int]) (int, error) { return 0, o.Err })
+	tasks.Handle(mux, instead, func(_ context.Context, f tasks.Failure) (int, error) { return 0, tasks.Permanent(&f) })
+	for name, s := range map[string]tasks.Signature[int]{
+		"Try":       tasks.Chain(tasks.Try(broken.S(1)), decide),
+		"two Trys":  tasks.Chain(tasks.Try(tasks.Chain(tasks.Try(broken.S(1)), decide)), decide),
+		"Rescue":    broken.S(1).Rescue(instead),
+		"a Rescued": tasks.Chain(tasks.Try(broken.S(1).Rescue(instead)), decide),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := taskstest.Do(taskstest.New(t, mux), s)
+			if f := wantFailure(t, err, "is broken"); f.Task != "broken" || f.Node != "0" || f.Code != "b" || f.Message != "is broken" || f.Input != nil {
+				t.Errorf("got %+v, want the failure of the first task", f)
+			}
+		})
+	}
+}
+
 // Unavailable distinguishes a Redis that does not reply, or replies with an error, from errors of programs.
 func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 	t.Parallel()

@@ -112,8 +112,11 @@ func (a callResult) under(cause error) callResult {
 	case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
 		return callResult{ended: cause}
 	case errors.Is(cause, tasktype.ErrCancelled):
-		code, _ := cancelledNode(cause)
-		a.err.marks = marks{code: code, origin: a.err.origin, permanent: true}
+		m := marks{passed: a.err.passed, permanent: true}
+		if m.code = a.err.code; m.passed == nil {
+			m.code, _ = cancelledNode(cause)
+		}
+		a.err.marks = m
 	}
 	return a
 }

@@ -144,7 +144,7 @@ func (a *Completer) Complete(ctx context.Context, find Find, value json.RawMessa
 
 // Fail has the attempt of a node fail with cause.
 func (a *Completer) Fail(ctx context.Context, find Find, cause error) error {
-	m := marksOf(cause, a.codeOf)
+	m := marksOf(cause)
 	if m.again != nil {
 		return errors.New("it cannot be called again; extend its deadline instead")
 	}

@@ -49,10 +49,10 @@ type Engine struct {
 	closed  bool
 }
 
-// New returns an Engine of a namespace on rdb. codeOf may be nil.
-func New(rdb redis.UniversalClient, namespace string, log *slog.Logger, codeOf CodeOf) *Engine {
+// New returns an Engine of a namespace on rdb.
+func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine {
 	st := store.New(rdb, namespace)
-	shared := &env{store: st, log: log, clock: machineClock{}, codeOf: codeOf, newID: newID, readings: map[int]clockReading{}}
+	shared := &env{store: st, log: log, clock: machineClock{}, newID: newID, readings: map[int]clockReading{}}
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
 	a := &advancer{env: shared, graphs: gs, progress: p}
@@ -139,11 +139,10 @@ func (e *Engine) enter(w *Worker) (leave func(), err error) {
 
 // env is shared by all parts of an engine.
 type env struct {
-	store  *store.Store
-	log    *slog.Logger
-	clock  Clock
-	codeOf CodeOf
-	newID  func() string // of workflows
+	store *store.Store
+	log   *slog.Logger
+	clock Clock
+	newID func() string // of workflows
 
 	clockMu  sync.Mutex           // guards readings; not held during calls to Redis
 	readings map[int]clockReading // by shard

@@ -19,7 +19,7 @@ import (
 func TestUnusedQueuesAreForgotten(t *testing.T) {
 	t.Parallel()
 	rdb, ctx := redistest.New(t), t.Context()
-	e := New(rdb, store.DefaultNamespace, slog.New(slog.DiscardHandler), nil)
+	e := New(rdb, store.DefaultNamespace, slog.New(slog.DiscardHandler))
 	t.Cleanup(e.Close)
 	send := func(queue string) string {
 		t.Helper()

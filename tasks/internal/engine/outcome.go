@@ -34,12 +34,14 @@ func (r *Run) resultOf(a callResult) (result, bool) {
 	case e.again != nil:
 		r.outcome = tasktype.OutcomeAgain
 		return r.again(*e.again, ""), true
-	case e.origin != nil:
-		res := r.failed(e.origin.Code, e.origin.Message)
-		res.body = encodeFailure(e.origin)
-		return res, true
 	case e.permanent, r.Info.Attempt > r.spec.MaxRetry:
-		return r.failed(e.code, e.message), true
+		res := r.failed(e.code, e.message)
+		if e.passed != nil {
+			f := *e.passed
+			f.Code, f.Message, f.Input = e.code, shorten(f.Message), nil
+			res.body = encodeFailure(&f)
+		}
+		return res, true
 	}
 	d := retryPause(r.spec, r.Info.Attempt, r.w.cfg.Manual)
 	if e.delay != nil {

@@ -17,7 +17,7 @@ func TestTimerIsSetThoughItsWorkflowCannotBeRead(t *testing.T) {
 	if err := rdb.HSet(t.Context(), "muster:{0}:w:newer~", "n", 1, "g", `{"v":99}`).Err(); err != nil {
 		t.Fatal(err)
 	}
-	e := New(rdb, store.DefaultNamespace, slog.New(slog.DiscardHandler), nil)
+	e := New(rdb, store.DefaultNamespace, slog.New(slog.DiscardHandler))
 	t.Cleanup(e.Close)
 	w := NewWorker(e, nil, WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
 	begun := time.Now()

@@ -15,8 +15,7 @@ import (
 type Verdict struct {
 	Err       error // never nil, unless Again is set
 	Code      string
-	Origin    *tasktype.Failure // the failure that the task passes on as its own; nil for none
-	Delay     *time.Duration    // until the next attempt, or with Again until the next call
+	Delay     *time.Duration // until the next attempt, or with Again until the next call
 	Permanent bool
 	Again     bool
 }
@@ -32,16 +31,12 @@ func (v *Verdict) Error() string {
 // Unwrap returns the error that was marked.
 func (v *Verdict) Unwrap() error { return v.Err }
 
-// CodeOf returns the code of an error if it is itself a failure as package tasks returns it, and else none. The engine
-// cannot import its type.
-type CodeOf func(err error) string
-
 // marks combines the verdicts in an error.
 type marks struct {
-	code      string // of the outermost verdict that has one, else of the outermost failure
-	origin    *tasktype.Failure
-	delay     *time.Duration // until the next attempt; nil: the task's back-off
-	again     *time.Duration // until the next call, if the error is not a failure; else nil
+	code      string            // of the outermost verdict that has one, else of the outermost failure
+	passed    *tasktype.Failure // of another node, if the error is that failure itself: the node passes it on; else nil
+	delay     *time.Duration    // until the next attempt; nil: the task's back-off
+	again     *time.Duration    // until the next call, if the error is not a failure; else nil
 	permanent bool
 }
 
@@ -49,10 +44,10 @@ type marks struct {
 const maxErrors = 1000
 
 // marksOf reads the marks of an error and of all errors that it wraps, level by level: the outermost mark of each kind
-// counts. codeOf may be nil.
-func marksOf(err error, codeOf CodeOf) marks {
+// counts.
+func marksOf(err error) marks {
 	var m marks
-	failure := ""
+	failure, outer := "", true // outer: there were only verdicts
 	level := []error{err}
 	for read := 0; len(level) > 0 && read < maxErrors; {
 		var below []error
@@ -61,17 +56,22 @@ func marksOf(err error, codeOf CodeOf) marks {
 				continue
 			}
 			read++
-			if v, ok := err.(*Verdict); ok {
-				m.code, m.origin = cmp.Or(m.code, v.Code), cmp.Or(m.origin, v.Origin)
+			v, ok := err.(*Verdict)
+			if ok {
+				m.code = cmp.Or(m.code, v.Code)
 				m.permanent = m.permanent || v.Permanent
 				if v.Again {
 					m.again = cmp.Or(m.again, v.Delay)
 				} else {
 					m.delay = cmp.Or(m.delay, v.Delay)
 				}
-			} else if codeOf != nil {
-				failure = cmp.Or(failure, codeOf(err))
+			} else if f, ok := err.(*tasktype.Failure); ok && f != nil {
+				failure = cmp.Or(failure, f.Code)
+				if outer && f.Task != "" && f.Node != "" {
+					m.passed = f
+				}
 			}
+			outer = outer && ok
 			switch e := err.(type) {
 			case interface{ Unwrap() error }:
 				below = append(below, e.Unwrap())
@@ -89,7 +89,7 @@ func marksOf(err error, codeOf CodeOf) marks {
 }
 
 // IsAgain reports whether err requests another call without a failure.
-func IsAgain(err error) bool { return marksOf(err, nil).again != nil }
+func IsAgain(err error) bool { return marksOf(err).again != nil }
 
 // IsPending reports whether err means that the task is completed externally, without a failure.
 func IsPending(err error) bool { return errors.Is(err, ErrPending) }
@@ -114,7 +114,7 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 			e = r.panicked(p, fmt.Sprintf("reading the handler's error, of type %T: ", err))
 		}
 	}()
-	e = &handlerError{marks: marksOf(err, r.w.codeOf)}
+	e = &handlerError{marks: marksOf(err)}
 	if e.again != nil {
 		return e
 	}

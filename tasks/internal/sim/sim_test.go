@@ -48,7 +48,7 @@ func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
 	l := newLink(t)
 	for _, s := range all {
-		e := engine.New(connection{l.rdb, keeper{&process{}}}, store.DefaultNamespace, slog.New(slog.DiscardHandler), nil)
+		e := engine.New(connection{l.rdb, keeper{&process{}}}, store.DefaultNamespace, slog.New(slog.DiscardHandler))
 		e.UseScripts(s.built())
 		s.load(l)
 	}
