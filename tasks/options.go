@@ -446,10 +446,20 @@ const (
 // OverlapCancel cancels for a trigger.
 func Overlap(p OverlapPolicy) SendOption {
 	switch p {
-	case OverlapAllow, OverlapSkip, OverlapQueue, OverlapReplace, OverlapCancel:
+	case OverlapAllow:
+		return allowOverlap{}
+	case OverlapSkip, OverlapQueue, OverlapReplace, OverlapCancel:
 		return option(func(o *graph.Opts) { o.Overlap = string(p) })
 	}
 	return bad("Overlap(%.50q): unknown policy", string(p))
+}
+
+// allowOverlap is the option Overlap(OverlapAllow).
+type allowOverlap struct{}
+
+func (allowOverlap) forSchedule(o *graph.Opts) { o.Overlap = string(OverlapAllow) }
+func (allowOverlap) forSend(o *graph.Opts) {
+	bad("Overlap(OverlapAllow): a send without a policy overlaps; a Unique key does not")(o)
 }
 
 // EachMissed sends each tick that was due while no scheduler was running, the oldest first, instead of only the latest: at

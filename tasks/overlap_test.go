@@ -153,9 +153,11 @@ func TestOverlap(t *testing.T) {
 			ended(t, w, a.ID())
 			ended(t, w, d.ID())
 		}},
-		{"a policy without a unique key", func(t *testing.T, w *world) {
-			if _, err := Hold.S("x").Send(t.Context(), w.client, tasks.Overlap(tasks.OverlapQueue)); !errors.Is(err, tasks.ErrInvalid) {
-				t.Errorf("got %v, want ErrInvalid", err)
+		{"invalid policies", func(t *testing.T, w *world) {
+			for _, opts := range [][]tasks.SendOption{{tasks.Overlap(tasks.OverlapQueue)}, {tasks.Unique("invalid", time.Hour), tasks.Overlap(tasks.OverlapAllow)}} {
+				if _, err := Hold.S("x").Send(t.Context(), w.client, opts...); !errors.Is(err, tasks.ErrInvalid) {
+					t.Errorf("got %v, want ErrInvalid", err)
+				}
 			}
 		}},
 	})

@@ -169,6 +169,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			if err != nil && ctx.Err() == nil {
 				s.cfg.Logger.WarnContext(ctx, "schedule cannot be read; trying again", "error", err)
 			}
+			entries = s.resignRemoved(ctx, entries)
 			if err == nil {
 				if back := redisTime().Sub(now); back > time.Second && !renew.IsZero() {
 					s.cfg.Logger.WarnContext(ctx, "the clock of Redis was set back; ticks that were sent are not sent again", "by", back)
@@ -204,6 +205,26 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		s.cfg.Logger.WarnContext(ctx, "schedule was not handed over; another scheduler takes over after the lease", "error", err)
 	}
 	return nil
+}
+
+// resignRemoved returns the entries without those that were removed while Run claimed them, and gives these up.
+func (s *Scheduler) resignRemoved(ctx context.Context, claimed []*entry) []*entry {
+	now := s.snapshot()
+	var left []*entry
+	var removed []string
+	for _, e := range claimed {
+		if slices.Contains(now, e) {
+			left = append(left, e)
+		} else {
+			removed = append(removed, e.name)
+		}
+	}
+	if len(removed) > 0 {
+		if err := s.client.eng.Schedule.Resign(ctx, s.cfg.Name, removed); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.WarnContext(ctx, "removed entries are given up after their lease", "schedules", removed, "error", err)
+		}
+	}
+	return left
 }
 
 func (s *Scheduler) snapshot() []*entry {

@@ -350,6 +350,33 @@ func TestSchedulerHandsOverAtOnce(t *testing.T) {
 	count.once(t)
 }
 
+// An entry that is removed while the scheduler claims its entries can be deleted at once.
+func TestRemovedEntryIsNotClaimed(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	lead := redistest.NewFault(redistest.Slow, 1)
+	lead.Match = func(cmd redis.Cmder) bool { return kindOf(cmd) == "lead" }
+	rdb.AddHook(lead)
+	client := tasks.NewClient(rdb)
+	s := tasks.NewScheduler(client, tasks.SchedulerConfig{Lease: time.Hour})
+	add := func(name string) {
+		if err := s.Add(name, "@daily", scheduled.S("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("gone")
+	during(t, s.Run)
+	testutil.Eventually(t, "the entry has a scheduler", func() bool { e, err := client.Schedule(t.Context(), "gone"); return err == nil && e.Leader != "" })
+	lead.Arm()
+	add("kept")
+	<-lead.Hit()
+	if err := s.Remove(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	lead.Release()
+	testutil.Eventually(t, "the entry is deleted", func() bool { return client.DeleteSchedule(t.Context(), "gone") == nil })
+}
+
 func TestEntriesOfLikeNames(t *testing.T) {
 	t.Parallel()
 	client, count := countRuns(t, redistest.New(t))

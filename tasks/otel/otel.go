@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -149,15 +150,19 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 	return next(ctx)
 }
 
+// sendOf identifies the send of the workflow of an attempt: a later workflow can have the same id.
+func sendOf(info tasktype.Info) string { return strings.TrimSuffix(info.Key, "."+info.Node) }
+
 // join returns a context with the parent span for the attempts of a workflow without a trace. If there is none yet,
 // first is true and the span of this attempt becomes the parent.
 func (t *tracing) join(ctx context.Context, info tasktype.Info) (_ context.Context, first bool) {
-	if text, ok := t.roots.Load(info.Workflow); ok {
+	workflow := sendOf(info)
+	if text, ok := t.roots.Load(workflow); ok {
 		return format.Extract(ctx, propagation.MapCarrier{traceparent: text}), false
 	}
 	callCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	text, err := t.client.Redis().HGet(callCtx, traceKey(t.client.Namespace(), info.Workflow), rootField).Result()
+	text, err := t.client.Redis().HGet(callCtx, traceKey(t.client.Namespace(), workflow), rootField).Result()
 	if errors.Is(err, redis.Nil) {
 		return ctx, true
 	}
@@ -165,7 +170,7 @@ func (t *tracing) join(ctx context.Context, info tasktype.Info) (_ context.Conte
 		t.cfg.Logger.WarnContext(ctx, "span has a separate trace", "workflow", info.Workflow, "node", info.Node, "error", err)
 		return ctx, false
 	}
-	t.roots.Store(info.Workflow, text)
+	t.roots.Store(workflow, text)
 	return format.Extract(ctx, propagation.MapCarrier{traceparent: text}), false
 }
 
@@ -200,7 +205,7 @@ func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info,
 	own := propagation.MapCarrier{}
 	format.Inject(ctx, own)
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	key := traceKey(t.client.Namespace(), info.Workflow)
+	key := traceKey(t.client.Namespace(), sendOf(info))
 	pipe := t.client.Redis().Pipeline()
 	var nodes []string
 	var before *redis.SliceCmd

@@ -240,6 +240,24 @@ func TestWorkflowWithoutTraceIsOneTrace(t *testing.T) {
 	}
 }
 
+// Two workflows with one id, of which the first was deleted, have a trace each.
+func TestLaterWorkflowHasItsOwnTrace(t *testing.T) {
+	t.Parallel()
+	f, _, exporter := fleet(t)
+	for range 2 {
+		if _, err := taskstest.Do(f, inc.S(1), tasks.ID("nightly")); err != nil {
+			t.Fatal(err)
+		}
+		if err := tasks.Attach[int](f.Client(), "nightly").Forget(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spans := exporter.GetSpans()
+	if len(spans) != 2 || spans[0].SpanContext.TraceID() == spans[1].SpanContext.TraceID() || spans[1].Parent.IsValid() || len(spans[1].Links) > 0 {
+		t.Errorf("got %+v, want two separate traces", spans)
+	}
+}
+
 // A workflow that is not sampled has no spans, and needs no Redis call if the sender made the decision.
 func TestUnsampledWorkflows(t *testing.T) {
 	t.Parallel()
