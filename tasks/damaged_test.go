@@ -70,6 +70,15 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 				}
 			}
 		}
+		list, _, err := w.client.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 100})
+		if err != nil || len(list) != len(runs) {
+			t.Errorf("listed %d workflows, %v, want %d", len(list), err, len(runs))
+		}
+		for i := range list {
+			if list[i].State != tasktype.WorkflowFailed || list[i].Name != "t.id → t.inc" {
+				t.Errorf("listed %+v, want it as failed", list[i])
+			}
+		}
 		if got, err := send(t, w, ID.S(2)); err != nil || got != 2 {
 			t.Errorf("another workflow: got %v, %v, want 2", got, err)
 		}

@@ -248,6 +248,7 @@ func (w *world) handleMore(m *tasks.Mux) {
 	})
 	tasks.Handle(m, Hold, func(ctx context.Context, gate string) (int, error) {
 		w.note("at "+gate, 1)
+		defer w.note("left "+gate, 1)
 		return 1, w.pass(ctx, gate)
 	})
 	tasks.HandlePlan(m, HoldPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {

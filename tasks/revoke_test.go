@@ -112,6 +112,18 @@ var revokeStories = []story{
 			t.Fatalf("revoke twice: %v", err)
 		}
 	}},
+	{"revoke whose message is lost", func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.Group(Hold.S("a"), Hold.S("b")))
+		testutil.Eventually(t, "both run", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
+		rdb := w.client.Redis()
+		if err := rdb.HSet(t.Context(), flowKey(t, rdb, run.ID()), "x", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "both are stopped", func() bool { return len(w.noted("left a"))+len(w.noted("left b")) == 2 })
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}},
 	{"revoked member fails its chord", func(t *testing.T, w *world) {
 		run, err := tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour))), Sum).Send(t.Context(), w.client)
 		if err != nil {

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func TestPendingResultFreesItsSlot(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		const n = 20 // many more than slots
-		run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, n), handed), verdicts))
+		run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, n), handed), verdicts), tasks.ID(strings.Repeat("i", 100)))
 		all := opened(t, d.client, handed.Name(), n)
 		if got, err := drafting.S("beside").Send(ctx, d.client); err != nil {
 			t.Fatal(err)

@@ -93,8 +93,9 @@ func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error
 // follow returns the changes that the steps of t make.
 func (a *advancer) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Change, error) {
 	var out []store.Change
+	v := a.graphs.values(fl)
 	for _, s := range t.Run {
-		id, g, err := a.graphs.node(ctx, fl, s)
+		id, g, err := v.named(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +108,7 @@ func (a *advancer) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.
 		}
 	}
 	for _, s := range t.Skips {
-		id, g, err := a.graphs.node(ctx, fl, s)
+		id, g, err := v.named(ctx, s)
 		if err != nil {
 			return nil, err
 		}

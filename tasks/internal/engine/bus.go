@@ -109,13 +109,18 @@ func (rs *runs) revoke(workflow string, nodes []string) {
 	}
 }
 
+// cancelFor bounds the reads of graphs for a message, which delay the messages after it.
+const cancelFor = time.Second
+
 // cancel cancels the attempts at nodes of a cancelled workflow, except for nodes that handle failures.
 func (rs *runs) cancel(workflow string, cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelFor)
+	defer cancel()
 	for _, r := range rs.all() {
 		if r.fl.Ref != workflow {
 			continue
 		}
-		if handles, err := r.w.graphs.handles(context.Background(), r.fl.Flow, r.id); err == nil && !handles { // an error: the message is repeated
+		if handles, err := r.w.graphs.handles(ctx, r.fl.Flow, r.id); err == nil && !handles { // an error: the message is repeated
 			r.cancel(cause)
 		}
 	}

@@ -32,6 +32,16 @@ func (rs *records) graph(ctx context.Context, id graph.ID) (*graph.Graph, error)
 	return g, hasNode(g, rs.fl.ID(), id)
 }
 
+// named returns a node by its name, with its graph, which is read once.
+func (rs *records) named(ctx context.Context, node string) (graph.ID, *graph.Graph, error) {
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return id, nil, fmt.Errorf("workflow %s %w: %w", rs.fl.ID(), errUnreadable, err)
+	}
+	g, err := rs.graph(ctx, id)
+	return id, g, err
+}
+
 // refresh drops the records that may have changed since they were read: the records of nodes that were not terminal.
 func (rs *records) refresh() {
 	maps.DeleteFunc(rs.recs, func(_ string, r store.Record) bool { return !r.Terminal() })

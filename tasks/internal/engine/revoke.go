@@ -54,14 +54,15 @@ func (r *Operator) Forget(ctx context.Context, refOrID string) error {
 	if err != nil {
 		return err
 	}
-	p, err := r.progress.of(ctx, f.Ref)
-	if err != nil {
+	switch state, err := r.store.Flows.Drop(ctx, f); {
+	case err != nil:
 		return err
-	}
-	if !p.Ended {
+	case state == store.StopUnknown:
+		return ErrUnknown
+	case state == store.StopRunning:
 		return errors.New("it has not ended; revoke it first")
 	}
-	return r.store.Flows.Drop(ctx, f)
+	return nil
 }
 
 // Node stops one node and, if it runs, its handler.
@@ -135,10 +136,11 @@ const (
 // revokeNodes makes nodes terminal. Those in the batches running keep their attempt, worker and start. The nodes that need
 // them are skipped; the cause they name is the node failed or, if that is empty, the revoked node.
 func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, running map[string]*store.Batch, failed string) error {
+	v := a.graphs.values(fl)
 	for part := range slices.Chunk(ids, changesAtOnce) {
 		changes := make([]store.Change, 0, len(part))
 		for _, id := range part {
-			g, err := a.graphs.at(ctx, fl.Flow, id)
+			g, err := v.graph(ctx, id)
 			if err != nil {
 				return err
 			}

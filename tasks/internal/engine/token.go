@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
 )
 
 // A token is "<secret>.<workflow>.<node>", so that it leads to its node. Redis has a hash of the secret only.
@@ -35,7 +36,7 @@ func parseToken(s string) (token, error) {
 	text, rest, _ := strings.Cut(strings.TrimSpace(s), ".")
 	workflow, node, ok := strings.Cut(rest, ".")
 	secret, err := base64.RawURLEncoding.DecodeString(text)
-	if !ok || err != nil || len(secret) != secretSize || workflow == "" || len(workflow) > 100 {
+	if !ok || err != nil || len(secret) != secretSize || workflow == "" || len(workflow) > store.MaxReference {
 		return token{}, fmt.Errorf("invalid token: %w", ErrUnknown)
 	}
 	if _, err := graph.ParseID(node); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,17 +71,38 @@ func (s Flows) Revoke(ctx context.Context, f Flow, unbegun bool) (ended bool, er
 	return toInt(res[0]) == 0, nil
 }
 
+// Revoked reports which nodes, each of a workflow, were revoked, alone or with the workflow.
+func (s Flows) Revoked(ctx context.Context, flows []Flow, nodes []string) ([]bool, error) {
+	if len(flows) == 0 {
+		return nil, nil
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.SliceCmd, len(flows))
+	for i, f := range flows {
+		cmds[i] = pipe.HMGet(ctx, s.Key(f), FieldStopped, nodes[i])
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("look for revoked nodes: %w", err)
+	}
+	out := make([]bool, len(flows))
+	for i, c := range cmds {
+		out[i] = text(c.Val()[0]) == StoppedByRevoke || strings.HasPrefix(text(c.Val()[1]), string(StateRevoked))
+	}
+	return out, nil
+}
+
 // ErrBegun means that a task of a workflow has begun.
 var ErrBegun = errors.New("a task of the workflow has begun")
 
-// The responses of [Flows.Cancel] and [Flows.Pause].
+// The responses of [Flows.Cancel], [Flows.Pause] and [Flows.Drop].
 const (
 	StopOK        = "ok"
 	StopCancelled = "cancelled" // Cancel: it was cancelled before, and has ended. Pause: it was cancelled.
 	StopEnded     = "ended"
 	StopRevoked   = "revoked"
 	StopUnknown   = "unknown"
-	StopEarly     = "early" // Cancel: the workflow has no deadline that has passed
+	StopEarly     = "early"   // Cancel: the workflow has no deadline that has passed
+	StopRunning   = "running" // Drop: it has not ended
 )
 
 // Cancel marks a workflow as cancelled, by a client or by its deadline.
@@ -145,12 +167,9 @@ func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []strin
 	return nil
 }
 
-// Drop deletes a workflow that has ended.
-func (s Flows) Drop(ctx context.Context, f Flow) error {
-	if err := s.rdb.Del(ctx, s.Key(f), s.logKey(f)).Err(); err != nil { // chosenKey expires: it may be a later workflow's by now
-		return fmt.Errorf("delete workflow: %w", err)
-	}
-	return nil
+// Drop deletes a workflow, and returns [StopOK], [StopUnknown] or, if it has not ended, [StopRunning].
+func (s Flows) Drop(ctx context.Context, f Flow) (string, error) {
+	return s.stop(ctx, "drop", f, f.Ref)
 }
 
 // abortRetention is how long a workflow that was given up can be read, in ms. The retention it was sent with is
@@ -160,11 +179,32 @@ const abortRetention = 24 * 3600 * 1000
 // Abort gives up a workflow that cannot be read. If a batch is given, its worker must still have it. It reports whether the
 // workflow had not ended before.
 func (s Flows) Abort(ctx context.Context, f Flow, failure []byte, worker, batch string) (bool, error) {
-	res, err := s.call(ctx, "abort", f.shard, f.Ref, failure, abortRetention, worker, batch)
+	caption, created, err := s.listed(ctx, f)
+	if err != nil {
+		return false, fmt.Errorf("give up workflow %s: %w", f.ID(), err)
+	}
+	res, err := s.call(ctx, "abort", f.shard, f.Ref, failure, abortRetention, worker, batch, caption, created)
 	if err != nil {
 		return false, fmt.Errorf("give up workflow %s: %w", f.ID(), err)
 	}
 	return toInt(res[0]) == 1, nil
+}
+
+// listed returns the caption of a live workflow and when it was sent, as the index has them: its graph may be undecodable.
+func (s Flows) listed(ctx context.Context, f Flow) (caption string, created int64, err error) {
+	for cursor := uint64(0); ; {
+		found, next, err := s.rdb.ZScan(ctx, s.liveKey(f.shard), cursor, f.Ref+" *", 1000).Result()
+		if err != nil {
+			return "", 0, err
+		}
+		if len(found) > 1 {
+			at, _ := strconv.ParseFloat(found[1], 64)
+			return strings.TrimPrefix(found[0], f.Ref+" "), int64(at), nil
+		}
+		if cursor = next; cursor == 0 {
+			return "", 0, nil
+		}
+	}
 }
 
 // DropPlaces deletes the sets of members that hold slots of groups, and the lists of members that wait for one.

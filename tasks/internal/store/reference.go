@@ -15,8 +15,16 @@ import (
 // effect on a later workflow with the same id, and a graph in memory never changes. Users see ids.
 const referenceMark = "~"
 
+// A chosen ID has up to 100 bytes.
+const (
+	nonceSize    = 12 // characters, which make 60 random bits
+	MaxReference = 100 + len(referenceMark) + nonceSize
+)
+
 // NewReference returns a reference for a workflow with a chosen id.
-func NewReference(id string) string { return id + referenceMark + strings.ToLower(rand.Text()[:12]) } // 60 random bits
+func NewReference(id string) string {
+	return id + referenceMark + strings.ToLower(rand.Text()[:nonceSize])
+}
 
 // GeneratedReference returns the reference of a workflow with a generated id, which no other workflow has.
 func GeneratedReference(id string) string { return id + referenceMark }

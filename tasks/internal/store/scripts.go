@@ -21,7 +21,7 @@ func shardScripts() map[string][]string {
 	return map[string][]string{
 		"turn": {"lib", "remember", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"}, "abort": ofIndex, "tally": ofIndex,
 		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "hold": ofShard, "reap": ofBatch, "putback": ofShard, "adopt": ofShard,
-		"enter": ofShard, "log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard,
+		"enter": ofShard, "log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard, "drop": ofShard,
 		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "admit": ofShard,
 		"unhandled": ofShard, "handled": ofShard, "clock": ofShard, "note": ofShard,
 	}
