@@ -345,6 +345,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if err == nil {
 		s.storeSent(ctx, req, run.ID())
+		err = store.Close(ctx, s.cfg.Client.Redis(), id) // the new workflow writes the remaining records
 	}
 	return run, err
 }

@@ -26,16 +26,19 @@ type locks struct {
 
 type dirLock struct {
 	file *flock.Flock
-	jobs map[string]bool
+	runs map[string]string // by job, the workflow that writes its files: one, also within this process
 }
 
-// acquire locks the directory of a site for a job. The error is ErrNotWriter, with the other process, if another process has locked
-// it.
-func (l *locks) acquire(dir, job string) error {
+// acquire locks the directory of a site for a workflow that writes the records of a job. The error is ErrNotWriter, with the other
+// process or workflow, if another one has locked it. A workflow that resumes a job writes the same files as the first.
+func (l *locks) acquire(dir, job, run string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if d := l.held[dir]; d != nil {
-		d.jobs[job] = true
+		if other := d.runs[job]; other != "" && other != run {
+			return fmt.Errorf("%w: %s writes the same files", ErrNotWriter, other)
+		}
+		d.runs[job] = run
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -57,19 +60,19 @@ func (l *locks) acquire(dir, job string) error {
 	if l.held == nil {
 		l.held = map[string]*dirLock{}
 	}
-	l.held[dir] = &dirLock{file, map[string]bool{job: true}}
+	l.held[dir] = &dirLock{file, map[string]string{job: run}}
 	return nil
 }
 
 // release unlocks the directory of a site after the release of its last job.
-func (l *locks) release(dir, job string) error {
+func (l *locks) release(dir, job, run string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.held[dir]
-	if d == nil {
+	if d == nil || d.runs[job] != run {
 		return nil
 	}
-	if delete(d.jobs, job); len(d.jobs) > 0 {
+	if delete(d.runs, job); len(d.runs) > 0 {
 		return nil
 	}
 	delete(l.held, dir)

@@ -113,7 +113,7 @@ func (w *writer) lock() error {
 	if w.locked {
 		return nil
 	}
-	if err := w.locks.acquire(w.siteDir, w.run); err != nil {
+	if err := w.locks.acquire(w.siteDir, w.id, w.run); err != nil {
 		return err
 	}
 	w.locked = true
@@ -207,7 +207,7 @@ func (w *writer) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.locked = false
-	return errors.Join(w.closeAll(), w.locks.release(w.siteDir, w.run))
+	return errors.Join(w.closeAll(), w.locks.release(w.siteDir, w.id, w.run))
 }
 
 func (w *writer) closeAll() error { return errors.Join(w.files.close(), w.sinks.close()) }
