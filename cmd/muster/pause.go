@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator/api/client"
+	tasksapi "muster/tasks/api"
 )
 
 // pausable is a kind of objects that can be paused. change pauses or resumes one, and returns a remark for the user.
@@ -44,23 +45,29 @@ var pausables = []pausable{
 		return "", change.Do(ctx, api, client.SiteChange{Site: name})
 	}},
 	{"workflow", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
+		change := client.ResumeWorkflow
 		if pause {
-			return "", api.PauseWorkflow(ctx, id)
+			change = client.PauseWorkflow
 		}
-		return "", api.ResumeWorkflow(ctx, id)
+		return "", change.Do(ctx, api, tasksapi.WorkflowChange{Reference: tasksapi.Reference{ID: id}})
 	}},
 	{"queue", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
-		q, err := api.PauseTaskQueue(ctx, name, pause)
+		change := client.ResumeTaskQueue
+		if pause {
+			change = client.PauseTaskQueue
+		}
+		q, err := change.Call(ctx, api, tasksapi.QueueChange{Queue: name})
 		if err == nil && q.Workers == 0 {
 			return "; no live worker takes from it", nil
 		}
 		return "", err
 	}},
 	{"schedule", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
+		change := client.ResumeSchedule
 		if pause {
-			return "", api.ChangeSchedule(ctx, name, "pause")
+			change = client.PauseSchedule
 		}
-		return "", api.ChangeSchedule(ctx, name, "resume")
+		return "", change.Do(ctx, api, tasksapi.ScheduleChange{ScheduleReference: tasksapi.ScheduleReference{Name: name}})
 	}},
 	{"artifacts", func(ctx context.Context, api *client.Client, queue string, pause bool) (string, error) {
 		change := client.ResumeQueue

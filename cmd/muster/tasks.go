@@ -67,7 +67,7 @@ func listRates(env environment, c *cli.Context) error {
 		return err
 	}
 	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-		points, err := s.TaskRates(ctx, c.String("queue"), c.String("task"), c.String("step"), since)
+		points, err := client.All(ctx, s, client.ListTaskRates, api.RateFilter{Queue: c.String("queue"), Task: c.String("task"), Step: c.String("step"), Since: since}, 0)
 		if err != nil {
 			return err
 		}
@@ -94,13 +94,15 @@ func completeTask(env environment) cli.ActionFunc {
 		}
 		return onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 			id, node := c.Args().Get(0), c.Args().Get(1)
+			workflow := api.Reference{ID: id}
+			of := api.NodeReference{Reference: workflow, Node: node}
 			if c.IsSet("error") {
-				return done(env, s.FailNode(ctx, id, node, failure), "failed: node %s of %s", node, id)
+				return done(env, client.FailNode.Do(ctx, s, api.NodeFailing{NodeReference: of, Body: failure}), "failed: node %s of %s", node, id)
 			}
 			if !isNode(node) {
-				return done(env, s.Signal(ctx, id, api.Signal{Task: node, NodeResult: api.NodeResult{Result: result}}), "sent to task %s of %s", node, id)
+				return done(env, client.SignalWorkflow.Do(ctx, s, api.WorkflowSignal{Reference: workflow, Body: api.Signal{Task: node, NodeResult: api.NodeResult{Result: result}}}), "sent to task %s of %s", node, id)
 			}
-			return done(env, s.CompleteNode(ctx, id, node, api.NodeResult{Result: result}), "completed: node %s of %s", node, id)
+			return done(env, client.CompleteNode.Do(ctx, s, api.NodeCompletion{NodeReference: of, Body: api.NodeResult{Result: result}}), "completed: node %s of %s", node, id)
 		})(c)
 	}
 }
@@ -118,7 +120,7 @@ func listTasks(env environment) cli.ActionFunc {
 		return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 			none := "No tasks are " + state
 			if state == "open" {
-				list, err := s.OpenTasks(ctx, c.String("task"), limit)
+				list, err := client.All(ctx, s, client.ListOpenTasks, api.OpenFilter{Task: c.String("task")}, limit)
 				if err != nil {
 					return err
 				}
@@ -126,7 +128,7 @@ func listTasks(env environment) cli.ActionFunc {
 					return []string{o.Workflow, o.Node, o.Task, fmt.Sprint(o.Attempt), elapsed(o.OpenedAt), until(o.DeadlineAt), onLine(o.Input)}
 				})
 			}
-			list, err := s.Tasks(ctx, state, limit)
+			list, err := client.All(ctx, s, client.ListTasks, api.TaskFilter{State: state, Limit: limit}, limit)
 			if err != nil {
 				return err
 			}

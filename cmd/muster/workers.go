@@ -38,7 +38,7 @@ func workersCommand(env environment) *cli.Command {
 
 func listWorkers(ctx context.Context, env environment, c *cli.Context, s *client.Client) error {
 	if c.Bool("tasks") {
-		list, err := s.Workers(ctx, 0)
+		list, err := client.All(ctx, s, client.ListWorkers, api.Ping{}, 0)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func listWorkers(ctx context.Context, env environment, c *cli.Context, s *client
 	if timeout <= 0 {
 		return usageError{fmt.Errorf("--timeout %s must be more than 0", timeout)}
 	}
-	list, err := s.Workers(ctx, timeout)
+	list, err := client.All(ctx, s, client.ListWorkers, api.Ping{For: timeout.String()}, 0)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func queuesCommand(env environment) *cli.Command {
 				Name: "list", Usage: "list queues with their ready and running tasks and the time since a task was taken",
 				Flags: []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-					list, err := s.TaskQueues(ctx)
+					list, err := client.All(ctx, s, client.ListTaskQueues, client.None{}, 0)
 					if err != nil {
 						return err
 					}
@@ -138,7 +138,7 @@ func schedulesCommand(env environment) *cli.Command {
 				Name: "list", Usage: "list schedule entries with their last and next run",
 				Flags: []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-					list, err := s.Schedules(ctx)
+					list, err := client.All(ctx, s, client.ListSchedules, client.None{}, 0)
 					if err != nil {
 						return err
 					}
@@ -156,7 +156,7 @@ func schedulesCommand(env environment) *cli.Command {
 			{
 				Name: "delete", Usage: "forget an entry that no running scheduler has", ArgsUsage: "ENTRY", Flags: []cli.Flag{serverFlag()},
 				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-					return done(env, s.DeleteSchedule(ctx, c.Args().First()), "deleted: %s", c.Args().First())
+					return done(env, client.DeleteSchedule.Do(ctx, s, api.ScheduleReference{Name: c.Args().First()}), "deleted: %s", c.Args().First())
 				}),
 			},
 		},
@@ -178,12 +178,12 @@ func triggerSchedule(env environment) cli.ActionFunc {
 			return usageError{errors.New("schedules trigger: --to needs --from")}
 		}
 		return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-			entry := c.Args().First()
+			entry := api.ScheduleReference{Name: c.Args().First()}
 			if b.From.IsZero() {
-				return done(env, s.ChangeSchedule(ctx, entry, "trigger"), "triggered: %s", entry)
+				return done(env, client.TriggerSchedule.Do(ctx, s, api.ScheduleChange{ScheduleReference: entry}), "triggered: %s", entry.Name)
 			}
-			n, err := s.BackfillSchedule(ctx, entry, b)
-			return done(env, err, "triggered: %s, %d runs", entry, n)
+			sent, err := client.BackfillSchedule.Call(ctx, s, api.ScheduleBackfill{ScheduleReference: entry, Body: b})
+			return done(env, err, "triggered: %s, %d runs", entry.Name, sent.Ticks)
 		})(c)
 	}
 }

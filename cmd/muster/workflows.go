@@ -90,11 +90,11 @@ with --wait its result.`,
 				Action: func(c *cli.Context) error {
 					node := c.String("node")
 					if node == "" {
-						return stopWorkflows(env, "revoked", (*client.Client).RevokeWorkflow)(c)
+						return stopWorkflows(env, "revoked", client.RevokeWorkflow)(c)
 					}
 					return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 						id := c.Args().First()
-						return done(env, s.RevokeNode(ctx, id, node), "revoked: node %s of %s", node, id)
+						return done(env, client.RevokeNode.Do(ctx, s, api.NodeChange{NodeReference: api.NodeReference{Reference: api.Reference{ID: id}, Node: node}}), "revoked: node %s of %s", node, id)
 					})(c)
 				},
 			},
@@ -103,7 +103,7 @@ with --wait its result.`,
 				Flags: []cli.Flag{serverFlag()},
 				Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 					for _, id := range c.Args().Slice() {
-						if err := done(env, s.DeleteWorkflow(ctx, id), "deleted: %s", id); err != nil {
+						if err := done(env, client.DeleteWorkflow.Do(ctx, s, api.Reference{ID: id}), "deleted: %s", id); err != nil {
 							return err
 						}
 					}
@@ -142,18 +142,19 @@ func done(env environment, err error, format string, args ...any) error {
 
 func listWorkflows(env environment) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		f := client.WorkflowFilter{State: c.String("state"), Name: c.String("name"), Labels: c.StringSlice("label")}
-		var err error
-		if f.Limit, err = within(c, "limit", 1, 10_000); err != nil {
+		f := api.WorkflowFilter{State: c.String("state"), Name: c.String("name"), Labels: c.StringSlice("label")}
+		limit, err := within(c, "limit", 1, 10_000)
+		if err != nil {
 			return err
 		}
+		f.Limit = min(limit, 1000)
 		if c.IsSet("since") {
 			if f.After, err = sinceOf(c); err != nil {
 				return err
 			}
 		}
 		return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-			list, err := s.Workflows(ctx, f)
+			list, err := client.All(ctx, s, client.ListWorkflows, f, limit)
 			if err != nil {
 				return err
 			}
@@ -193,11 +194,11 @@ func getWorkflow(ctx context.Context, env environment, c *cli.Context, s *client
 	if c.Bool("result") {
 		return waitForResult(ctx, env, c, s, c.Args().First())
 	}
-	w, err := s.Workflow(ctx, c.Args().First())
+	w, err := client.GetWorkflow.Call(ctx, s, api.Reference{ID: c.Args().First()})
 	if err != nil {
 		return err
 	}
-	nodes, err := s.Nodes(ctx, w.ID)
+	nodes, err := client.All(ctx, s, client.ListNodes, api.Reference{ID: w.ID}, 0)
 	if err != nil {
 		return err
 	}
@@ -317,16 +318,16 @@ func sendWorkflow(env environment) cli.ActionFunc {
 					fmt.Fprintf(env.stderr, "muster: %v; sent anyway\n", err)
 				}
 			}
-			id, err := s.SendWorkflow(ctx, w)
+			sent, err := client.SendWorkflow.Call(ctx, s, client.With[api.NewWorkflow]{Body: w})
 			switch {
 			case err != nil:
 				return err
 			case c.Bool("wait"):
-				return waitForResult(ctx, env, c, s, id)
+				return waitForResult(ctx, env, c, s, sent.ID)
 			case c.Bool("json"):
-				return printJSON(env.stdout, api.SentWorkflow{ID: id})
+				return printJSON(env.stdout, sent)
 			}
-			return done(env, nil, "%s", id)
+			return done(env, nil, "%s", sent.ID)
 		})(c)
 	}
 }
@@ -360,7 +361,7 @@ func waitForResult(ctx context.Context, env environment, c *cli.Context, s *clie
 			}
 		}
 		var err error
-		if r, err = s.WorkflowResult(ctx, id, wait); err != nil {
+		if r, err = client.GetWorkflowResult.Call(ctx, s, api.ResultWait{Reference: api.Reference{ID: id}, Wait: wait.String()}); err != nil {
 			return withState(ctx, err, "%s continues; see muster workflows get %s, or end it with muster workflows cancel %s", id, id, id)
 		}
 	}
@@ -378,7 +379,7 @@ func waitForResult(ctx context.Context, env environment, c *cli.Context, s *clie
 // known returns an error if no running worker handles the task or its queue. It returns nil if no
 // worker is running.
 func known(ctx context.Context, env environment, s *client.Client, name, queue string) error {
-	workers, err := s.Workers(ctx, 0)
+	workers, err := client.All(ctx, s, client.ListWorkers, api.Ping{}, 0)
 	if err != nil {
 		return err
 	}
@@ -407,7 +408,7 @@ func known(ctx context.Context, env environment, s *client.Client, name, queue s
 // retryWorkflows retries workflows by ID or, with --all, by a filter.
 func retryWorkflows(env environment) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		r := api.RetryWorkflow{Inputs: map[string]json.RawMessage{}}
+		r := api.Retry{Inputs: map[string]json.RawMessage{}}
 		for _, text := range c.StringSlice("input") {
 			node, input, ok := strings.Cut(text, "=")
 			if !ok || !json.Valid([]byte(input)) {
@@ -421,14 +422,14 @@ func retryWorkflows(env environment) cli.ActionFunc {
 			}
 			return onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 				for _, id := range c.Args().Slice() {
-					if err := done(env, s.RetryWorkflow(ctx, id, r), "retried: %s", id); err != nil {
+					if err := done(env, client.RetryWorkflow.Do(ctx, s, api.WorkflowRetry{Reference: api.Reference{ID: id}, Body: &r}), "retried: %s", id); err != nil {
 						return err
 					}
 				}
 				return nil
 			})(c)
 		}
-		return changeAll(env, c, "retried", (*client.Client).RetryWorkflows)
+		return changeAll(env, c, "retried", client.RetryWorkflows)
 	}
 }
 
@@ -436,9 +437,9 @@ func retryWorkflows(env environment) cli.ActionFunc {
 func cancelWorkflows(env environment) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if c.Bool("all") {
-			return changeAll(env, c, "cancelled", (*client.Client).CancelWorkflows)
+			return changeAll(env, c, "cancelled", client.CancelWorkflows)
 		}
-		return stopWorkflows(env, "cancelled", (*client.Client).CancelWorkflow)(c)
+		return stopWorkflows(env, "cancelled", client.CancelWorkflow)(c)
 	}
 }
 
@@ -454,7 +455,7 @@ func filterFlags(all, since string) []cli.Flag {
 }
 
 // changeAll changes the workflows that flags select, a page at a time, and prints their number. past names the change.
-func changeAll(env environment, c *cli.Context, past string, change func(*client.Client, context.Context, api.SelectWorkflows) (api.ChangedWorkflows, error)) error {
+func changeAll(env environment, c *cli.Context, past string, change client.Operation[client.With[api.SelectWorkflows], api.ChangedWorkflows]) error {
 	labels, err := tasktype.ParseLabels(c.StringSlice("label"))
 	if err != nil {
 		return usageError{err}
@@ -468,7 +469,7 @@ func changeAll(env environment, c *cli.Context, past string, change func(*client
 	return onAPI(env, 0, 0, func(ctx context.Context, _ *cli.Context, s *client.Client) error {
 		changed, failed := 0, 0
 		for {
-			page, err := change(s, ctx, f)
+			page, err := change.Call(ctx, s, client.With[api.SelectWorkflows]{Body: f})
 			if err != nil {
 				return fmt.Errorf("after %d workflows: %w", changed, err)
 			}
@@ -490,16 +491,16 @@ func changeAll(env environment, c *cli.Context, past string, change func(*client
 }
 
 // stopWorkflows stops the workflows of the arguments that have not ended, and prints the result for each.
-func stopWorkflows(env environment, stopped string, stop func(*client.Client, context.Context, string) error) cli.ActionFunc {
+func stopWorkflows(env environment, stopped string, stop client.Operation[api.WorkflowChange, client.None]) cli.ActionFunc {
 	return onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 		for _, id := range c.Args().Slice() {
-			w, err := s.Workflow(ctx, id)
+			w, err := client.GetWorkflow.Call(ctx, s, api.Reference{ID: id})
 			if err == nil && w.Status.Terminal() {
 				fmt.Fprintf(env.stdout, "ended already: %s, %s\n", id, w.Status)
 				continue
 			}
 			if err == nil {
-				err = stop(s, ctx, id)
+				err = stop.Do(ctx, s, api.WorkflowChange{Reference: api.Reference{ID: id}})
 			}
 			if err := done(env, err, "%s: %s", stopped, id); err != nil {
 				return err

@@ -17,6 +17,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,21 +118,62 @@ func Register(api huma.API, cfg Config) {
 	s.addFleet()
 }
 
-// route registers an operation. id is its identifier in the description, and problems are the statuses of its errors.
-func route[I, O any](s *service, access Access, method, path, id, summary string, handle func(context.Context, *I) (*O, error), statuses ...int) {
+// Operation is an operation of the API, declared once: [Register] serves it, and clients call it.
+//
+// The fields of In have the tags path, query and header, as huma defines them; a field Body is the JSON body.
+type Operation[In, Out any] struct{ Declaration }
+
+// Declaration describes an operation.
+type Declaration struct {
+	Access                    Access
+	Method, Path, ID, Summary string
+	Problems                  []int // statuses in addition to the common ones
+}
+
+// None is an input or output without content.
+type None struct{}
+
+// With is an input that has only a body.
+type With[T any] struct{ Body T }
+
+// declare returns the operation of a method and a path, as in "GET /v1/workers".
+func declare[In, Out any](access Access, pattern, id, summary string, problems ...int) Operation[In, Out] {
+	method, path, _ := strings.Cut(pattern, " ")
+	return Operation[In, Out]{Declaration{access, method, path, id, summary, problems}}
+}
+
+// output is a response that has only a body.
+type output[T any] struct{ Body T }
+
+// serve registers an operation.
+func serve[In, Out any](s *service, o Operation[In, Out], handle func(context.Context, *In) (Out, error)) {
+	route(s, o.Declaration, func(ctx context.Context, in *In) (*output[Out], error) {
+		out, err := handle(ctx, in)
+		return &output[Out]{out}, err
+	})
+}
+
+// serveNone is serve for an operation without output.
+func serveNone[In any](s *service, o Operation[In, None], handle func(context.Context, *In) error) {
+	route(s, o.Declaration, func(ctx context.Context, in *In) (*struct{}, error) { return nil, handle(ctx, in) })
+}
+
+// route registers an operation whose response may have headers.
+func route[In, R any](s *service, d Declaration, handle func(context.Context, *In) (*R, error)) {
 	op := huma.Operation{
-		Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{tag}, Metadata: map[string]any{ownKey: true},
-		Errors: append(statuses, http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable), RejectUnknownQueryParameters: true, MaxBodyBytes: maxBody, BodyReadTimeout: bodyTime,
+		Method: d.Method, Path: d.Path, OperationID: d.ID, Summary: d.Summary, Tags: []string{tag}, Metadata: map[string]any{ownKey: true},
+		Errors:                       append(slices.Clone(d.Problems), http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable),
+		RejectUnknownQueryParameters: true, MaxBodyBytes: maxBody, BodyReadTimeout: bodyTime,
 	}
-	s.Operation(&op, access)
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+	s.Operation(&op, d.Access)
+	huma.Register(s.api, op, func(ctx context.Context, in *In) (*R, error) {
 		out, err := handle(ctx, in)
 		if err == nil {
 			return out, nil
 		}
 		p := problemOf(err)
 		if p.Status >= http.StatusInternalServerError && ctx.Err() == nil {
-			s.Logger.WarnContext(ctx, "request failed", "operation", id, "err", err)
+			s.Logger.WarnContext(ctx, "request failed", "operation", d.ID, "err", err)
 		}
 		if p.Status == http.StatusServiceUnavailable {
 			return nil, huma.ErrorWithHeaders(p, http.Header{"Retry-After": {httpproblem.RetryAfter}})

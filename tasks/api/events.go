@@ -37,8 +37,8 @@ type eventsOutput struct {
 
 // addEvents adds the stream of the progress of a workflow.
 func (s *service) addEvents() {
-	route(s, Read, http.MethodGet, "/v1/workflows/{id}/events", "streamWorkflow",
-		"Stream the progress of a workflow as server-sent events, until it has ended", s.events, http.StatusNotFound)
+	route(s, declare[eventsInput, None](Read, "GET /v1/workflows/{id}/events", "streamWorkflow",
+		"Stream the progress of a workflow as server-sent events, until it has ended", http.StatusNotFound).Declaration, s.events)
 }
 
 // events streams the progress of a workflow: an event progress after each change, and an event end after the last.

@@ -12,12 +12,11 @@ import (
 	"muster/tasks/tasktype"
 )
 
-type openInput struct {
+// OpenFilter selects open tasks.
+type OpenFilter struct {
 	Task   string `query:"task" maxLength:"100" doc:"name of the task. Without it, the list has the first nodes of each task and no further page."`
 	Cursor string `query:"cursor" maxLength:"5000" doc:"next of the previous page; needs task"`
 }
-
-type openOutput struct{ Body page[OpenTask] }
 
 // NodeResult is the result of an external task.
 type NodeResult struct {
@@ -41,7 +40,8 @@ type Tokened struct {
 	Token string `json:"token" minLength:"1" maxLength:"5000" doc:"the token, a secret"`
 }
 
-type completeInput struct {
+// NodeCompletion is the input of CompleteNode.
+type NodeCompletion struct {
 	NodeReference
 	Body NodeResult
 }
@@ -52,87 +52,95 @@ type Signal struct {
 	NodeResult
 }
 
-type signalInput struct {
+// WorkflowSignal is the input of SignalWorkflow.
+type WorkflowSignal struct {
 	Reference
 	Body Signal
 }
 
-type failInput struct {
+// NodeFailing is the input of FailNode.
+type NodeFailing struct {
 	NodeReference
 	Body NodeFailure
 }
 
-type extendInput struct {
+// NodeExtending is the input of ExtendNode.
+type NodeExtending struct {
 	NodeReference
 	Body NodeExtension
 }
 
-type completeTokenInput struct {
-	Body struct {
-		Tokened
-		NodeResult
-	} `nameHint:"TokenResult"`
+// TokenResult is the result of the task of a token.
+type TokenResult struct {
+	Tokened
+	NodeResult
 }
 
-type failTokenInput struct {
-	Body struct {
-		Tokened
-		NodeFailure
-	} `nameHint:"TokenFailure"`
+// TokenFailure is the failure of the task of a token.
+type TokenFailure struct {
+	Tokened
+	NodeFailure
 }
 
-type extendTokenInput struct {
-	Body struct {
-		Tokened
-		NodeExtension
-	} `nameHint:"TokenExtension"`
+// TokenExtension moves the deadline of the task of a token.
+type TokenExtension struct {
+	Tokened
+	NodeExtension
 }
 
-// addExternal adds the operations on tasks that are completed externally: by node, or by a token.
+// Operations on tasks that are completed externally: by node, or by a token.
+var (
+	ListOpenTasks  = declare[OpenFilter, Page[OpenTask]](ReadValues, "GET /v1/open-tasks", "listOpenTasks", "List the nodes that wait for external completion")
+	CompleteNode   = declare[NodeCompletion, None](Change, "POST /v1/workflows/{id}/nodes/{node}/complete", "completeNode", "Complete an open task with its result", http.StatusNotFound, http.StatusConflict)
+	SignalWorkflow = declare[WorkflowSignal, None](Change, "POST /v1/workflows/{id}/signals", "signalWorkflow", "Complete the open task of a name, or the next one that opens", http.StatusNotFound, http.StatusConflict)
+	FailNode       = declare[NodeFailing, None](Change, "POST /v1/workflows/{id}/nodes/{node}/fail", "failNode", "Fail an open task", http.StatusNotFound, http.StatusConflict)
+	ExtendNode     = declare[NodeExtending, None](Change, "POST /v1/workflows/{id}/nodes/{node}/extend", "extendNode", "Move the deadline of an open task", http.StatusNotFound, http.StatusConflict)
+	CompleteToken  = declare[With[TokenResult], None](Change, "POST /v1/tokens/complete", "completeToken", "Complete the task of a token with its result", http.StatusNotFound, http.StatusConflict)
+	FailToken      = declare[With[TokenFailure], None](Change, "POST /v1/tokens/fail", "failToken", "Fail the task of a token", http.StatusNotFound, http.StatusConflict)
+	ExtendToken    = declare[With[TokenExtension], None](Change, "POST /v1/tokens/extend", "extendToken", "Move the deadline of the task of a token", http.StatusNotFound, http.StatusConflict)
+)
+
+// addExternal adds the operations on tasks that are completed externally.
 func (s *service) addExternal() {
-	route(s, ReadValues, http.MethodGet, "/v1/open-tasks", "listOpenTasks", "List the nodes that wait for external completion", s.open)
-	const node, token = "/v1/workflows/{id}/nodes/{node}/", "/v1/tokens/"
-	missing := []int{http.StatusNotFound, http.StatusConflict}
-	route(s, Change, http.MethodPost, node+"complete", "completeNode", "Complete an open task with its result", func(ctx context.Context, in *completeInput) (*struct{}, error) {
-		return nil, s.Client.CompleteNode(ctx, in.ID, in.Node, in.Body.Result)
-	}, missing...)
-	route(s, Change, http.MethodPost, "/v1/workflows/{id}/signals", "signalWorkflow", "Complete the open task of a name, or the next one that opens",
-		func(ctx context.Context, in *signalInput) (*struct{}, error) {
-			err := s.Client.Signal(ctx, in.ID, in.Body.Task, in.Body.Result)
-			if errors.Is(err, tasks.ErrInvalid) {
-				return nil, httpproblem.BadField("body", "%v", err)
-			}
-			return nil, err
-		}, missing...)
-	route(s, Change, http.MethodPost, node+"fail", "failNode", "Fail an open task", func(ctx context.Context, in *failInput) (*struct{}, error) {
-		return nil, s.Client.FailNode(ctx, in.ID, in.Node, in.Body.cause())
-	}, missing...)
-	route(s, Change, http.MethodPost, node+"extend", "extendNode", "Move the deadline of an open task", func(ctx context.Context, in *extendInput) (*struct{}, error) {
+	serve(s, ListOpenTasks, s.open)
+	serveNone(s, CompleteNode, func(ctx context.Context, in *NodeCompletion) error {
+		return s.Client.CompleteNode(ctx, in.ID, in.Node, in.Body.Result)
+	})
+	serveNone(s, SignalWorkflow, func(ctx context.Context, in *WorkflowSignal) error {
+		err := s.Client.Signal(ctx, in.ID, in.Body.Task, in.Body.Result)
+		if errors.Is(err, tasks.ErrInvalid) {
+			return httpproblem.BadField("body", "%v", err)
+		}
+		return err
+	})
+	serveNone(s, FailNode, func(ctx context.Context, in *NodeFailing) error {
+		return s.Client.FailNode(ctx, in.ID, in.Node, in.Body.cause())
+	})
+	serveNone(s, ExtendNode, func(ctx context.Context, in *NodeExtending) error {
 		d, err := in.Body.duration()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return nil, s.Client.ExtendNode(ctx, in.ID, in.Node, d)
-	}, missing...)
-	route(s, Change, http.MethodPost, token+"complete", "completeToken", "Complete the task of a token with its result", func(ctx context.Context, in *completeTokenInput) (*struct{}, error) {
-		return nil, s.Client.Complete(ctx, in.Body.Token, in.Body.Result)
-	}, missing...)
-	route(s, Change, http.MethodPost, token+"fail", "failToken", "Fail the task of a token", func(ctx context.Context, in *failTokenInput) (*struct{}, error) {
-		return nil, s.Client.Fail(ctx, in.Body.Token, in.Body.cause())
-	}, missing...)
-	route(s, Change, http.MethodPost, token+"extend", "extendToken", "Move the deadline of the task of a token", func(ctx context.Context, in *extendTokenInput) (*struct{}, error) {
+		return s.Client.ExtendNode(ctx, in.ID, in.Node, d)
+	})
+	serveNone(s, CompleteToken, func(ctx context.Context, in *With[TokenResult]) error {
+		return s.Client.Complete(ctx, in.Body.Token, in.Body.Result)
+	})
+	serveNone(s, FailToken, func(ctx context.Context, in *With[TokenFailure]) error {
+		return s.Client.Fail(ctx, in.Body.Token, in.Body.cause())
+	})
+	serveNone(s, ExtendToken, func(ctx context.Context, in *With[TokenExtension]) error {
 		d, err := in.Body.duration()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return nil, s.Client.Extend(ctx, in.Body.Token, d)
-	}, missing...)
+		return s.Client.Extend(ctx, in.Body.Token, d)
+	})
 }
 
-func (s *service) open(ctx context.Context, in *openInput) (*openOutput, error) {
+func (s *service) open(ctx context.Context, in *OpenFilter) (out Page[OpenTask], err error) {
 	var list []tasktype.OpenToken
 	var next string
-	var err error
 	if in.Task != "" {
 		list, next, err = s.Client.OpenTokens(ctx, in.Task, in.Cursor)
 	} else if in.Cursor != "" {
@@ -140,14 +148,11 @@ func (s *service) open(ctx context.Context, in *openInput) (*openOutput, error) 
 	} else {
 		list, err = s.openOfAll(ctx)
 	}
-	if err != nil {
-		return nil, err
-	}
-	out := &openOutput{page[OpenTask]{Data: []OpenTask{}, Next: next}}
+	out = Page[OpenTask]{Data: []OpenTask{}, Next: next}
 	for _, t := range list {
-		out.Body.Data = append(out.Body.Data, OpenTask{t.Workflow, t.Node, t.Task, t.Input, t.Attempt, utc(t.Opened), utc(t.Deadline)})
+		out.Data = append(out.Data, OpenTask{t.Workflow, t.Node, t.Task, t.Input, t.Attempt, utc(t.Opened), utc(t.Deadline)})
 	}
-	return out, nil
+	return out, err
 }
 
 // openOfAll returns the first open nodes of each task.

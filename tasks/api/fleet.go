@@ -46,145 +46,138 @@ type Task struct {
 // maxTasks is the largest number of tasks in a list.
 const maxTasks = 10_000
 
-type workersInput struct {
-	Ping string `query:"ping" maxLength:"50" doc:"ping the workers and wait so long for their replies, up to 1m" example:"2s"`
+// Ping is the input of ListWorkers.
+type Ping struct {
+	For string `query:"ping" maxLength:"50" doc:"ping the workers and wait so long for their replies, up to 1m" example:"2s"`
 }
 
-type workersOutput struct{ Body page[Worker] }
-
-type concurrencyInput struct{ Body Concurrency }
-
-type queuesOutput struct{ Body page[tasktype.Queue] }
-
-type queueInput struct {
+// QueueChange is a change of a queue without parameters.
+type QueueChange struct {
 	Queue string `path:"queue" maxLength:"100" pattern:"^[^\\s\\x00-\\x1f<>{}:|]+$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
 	Body  *struct{}
 }
 
-type queueOutput struct{ Body TaskQueue }
-
-type tasksInput struct {
+// TaskFilter selects tasks.
+type TaskFilter struct {
 	State string `query:"state" default:"running" enum:"running,ready,scheduled" doc:"running: taken by a worker; ready: waiting for a worker; scheduled: waiting for a time"`
 	Limit int    `query:"limit" default:"100" minimum:"1" maximum:"10000" doc:"number of tasks; there are no further pages"`
 }
 
-type tasksOutput struct{ Body page[Task] }
-
-type ratesInput struct {
+// RateFilter selects counts of outcomes.
+type RateFilter struct {
 	Queue string    `query:"queue" maxLength:"100" doc:"only tasks of this queue"`
 	Task  string    `query:"task" maxLength:"100" doc:"only tasks with this name"`
 	Since time.Time `query:"since" doc:"from the minute or hour of this time; defaults to an hour ago"`
 	Step  string    `query:"step" default:"minute" enum:"minute,hour" doc:"counts by minute are kept for 24 hours, by hour for 30 days"`
 }
 
-type ratesOutput struct{ Body page[tasktype.RatePoint] }
+// Operations on workers, their queues and the tasks in them.
+var (
+	ListWorkers     = declare[Ping, Page[Worker]](Read, "GET /v1/workers", "listWorkers", "List the live workers")
+	SetConcurrency  = declare[With[Concurrency], None](Change, "POST /v1/workers/concurrency", "setConcurrency", "Set how many tasks workers run at once", http.StatusNotFound)
+	ListTaskQueues  = declare[None, Page[tasktype.Queue]](Read, "GET /v1/task-queues", "listTaskQueues", "List the queues of tasks")
+	PauseTaskQueue  = declare[QueueChange, TaskQueue](Change, "POST /v1/task-queues/{queue}/pause", "pauseTaskQueue", "Pause a queue of tasks: workers take no more from it")
+	ResumeTaskQueue = declare[QueueChange, TaskQueue](Change, "POST /v1/task-queues/{queue}/resume", "resumeTaskQueue", "Resume a paused queue of tasks")
+	ListTasks       = declare[TaskFilter, Page[Task]](Read, "GET /v1/tasks", "listTasks", "List running, ready or scheduled tasks")
+	ListTaskRates   = declare[RateFilter, Page[tasktype.RatePoint]](Read, "GET /v1/task-rates", "listTaskRates", "Count the outcomes of tasks by minute or hour")
+)
 
 // addFleet adds the operations on workers, their queues and the tasks in them.
 func (s *service) addFleet() {
-	route(s, Read, http.MethodGet, "/v1/workers", "listWorkers", "List the live workers", s.workers)
-	route(s, Change, http.MethodPost, "/v1/workers/concurrency", "setConcurrency", "Set how many tasks workers run at once", s.concurrency, http.StatusNotFound)
-	route(s, Read, http.MethodGet, "/v1/task-queues", "listTaskQueues", "List the queues of tasks", s.queues)
-	route(s, Change, http.MethodPost, "/v1/task-queues/{queue}/pause", "pauseTaskQueue", "Pause a queue of tasks: workers take no more from it", s.pause)
-	route(s, Change, http.MethodPost, "/v1/task-queues/{queue}/resume", "resumeTaskQueue", "Resume a paused queue of tasks", s.resume)
-	route(s, Read, http.MethodGet, "/v1/tasks", "listTasks", "List running, ready or scheduled tasks", s.tasks)
-	route(s, Read, http.MethodGet, "/v1/task-rates", "listTaskRates", "Count the outcomes of tasks by minute or hour", s.rates)
+	serve(s, ListWorkers, s.workers)
+	serveNone(s, SetConcurrency, func(ctx context.Context, in *With[Concurrency]) error {
+		return s.Client.SetConcurrency(ctx, in.Body.Worker, in.Body.Concurrency)
+	})
+	serve(s, ListTaskQueues, func(ctx context.Context, _ *None) (Page[tasktype.Queue], error) {
+		list, err := s.Client.Queues(ctx)
+		return Page[tasktype.Queue]{Data: append([]tasktype.Queue{}, list...)}, err
+	})
+	serve(s, PauseTaskQueue, func(ctx context.Context, in *QueueChange) (TaskQueue, error) {
+		return s.changed(ctx, in.Queue, true, s.Client.PauseQueue(ctx, in.Queue))
+	})
+	serve(s, ResumeTaskQueue, func(ctx context.Context, in *QueueChange) (TaskQueue, error) {
+		return s.changed(ctx, in.Queue, false, s.Client.ResumeQueue(ctx, in.Queue))
+	})
+	serve(s, ListTasks, s.tasks)
+	serve(s, ListTaskRates, s.rates)
 }
 
-func (s *service) workers(ctx context.Context, in *workersInput) (*workersOutput, error) {
-	ping, err := durationOf("query.ping", in.Ping)
+func (s *service) workers(ctx context.Context, in *Ping) (out Page[Worker], err error) {
+	ping, err := durationOf("query.ping", in.For)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	var pongs []tasktype.Pong
 	if ping > 0 {
 		if pongs, err = s.Client.PingWorkers(ctx, min(ping, maxWait)); err != nil {
-			return nil, err
+			return out, err
 		}
 	}
 	live, err := s.Client.Workers(ctx)
 	if err != nil && (ping == 0 || !tasks.Refused(err)) { // workers reply while Redis rejects writes, but without their properties
-		return nil, err
+		return out, err
 	}
-	out := &workersOutput{page[Worker]{Data: []Worker{}}}
+	out.Data = []Worker{}
 	for _, w := range live {
-		out.Body.Data = append(out.Body.Data, Worker{Worker: w})
+		out.Data = append(out.Data, Worker{Worker: w})
 	}
 	for _, p := range pongs {
-		i := slices.IndexFunc(out.Body.Data, func(w Worker) bool { return w.Name == p.Worker })
+		i := slices.IndexFunc(out.Data, func(w Worker) bool { return w.Name == p.Worker })
 		if i < 0 {
-			i, out.Body.Data = len(out.Body.Data), append(out.Body.Data, Worker{Worker: tasktype.Worker{Name: p.Worker}})
+			i, out.Data = len(out.Data), append(out.Data, Worker{Worker: tasktype.Worker{Name: p.Worker}})
 		}
-		out.Body.Data[i].Replied, out.Body.Data[i].After = &p.Answered, p.After
+		out.Data[i].Replied, out.Data[i].After = &p.Answered, p.After
 	}
 	return out, nil
 }
 
-func (s *service) concurrency(ctx context.Context, in *concurrencyInput) (*struct{}, error) {
-	return nil, s.Client.SetConcurrency(ctx, in.Body.Worker, in.Body.Concurrency)
-}
-
-func (s *service) queues(ctx context.Context, _ *struct{}) (*queuesOutput, error) {
-	list, err := s.Client.Queues(ctx)
-	return &queuesOutput{page[tasktype.Queue]{Data: append([]tasktype.Queue{}, list...)}}, err
-}
-
-func (s *service) pause(ctx context.Context, in *queueInput) (*queueOutput, error) {
-	return s.changed(ctx, in.Queue, true, s.Client.PauseQueue(ctx, in.Queue))
-}
-
-func (s *service) resume(ctx context.Context, in *queueInput) (*queueOutput, error) {
-	return s.changed(ctx, in.Queue, false, s.Client.ResumeQueue(ctx, in.Queue))
-}
-
 // changed returns a queue that was paused or resumed, unless err is not nil.
-func (s *service) changed(ctx context.Context, name string, paused bool, err error) (*queueOutput, error) {
+func (s *service) changed(ctx context.Context, name string, paused bool, err error) (out TaskQueue, _ error) {
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	live, err := s.Client.Workers(ctx)
-	out := &queueOutput{TaskQueue{Name: name, Paused: paused}}
+	out = TaskQueue{Name: name, Paused: paused}
 	for _, w := range live {
 		if w.Queues[name] > 0 {
-			out.Body.Workers++
+			out.Workers++
 		}
 	}
 	return out, err
 }
 
-func (s *service) tasks(ctx context.Context, in *tasksInput) (*tasksOutput, error) {
-	out := &tasksOutput{page[Task]{Data: []Task{}}}
-	list := &out.Body.Data
+func (s *service) tasks(ctx context.Context, in *TaskFilter) (out Page[Task], err error) {
+	list := []Task{}
 	switch in.State {
 	case "ready":
 		nodes, err := s.Client.Reserved(ctx, in.Limit)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for _, n := range nodes {
-			*list = append(*list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: tasktype.Pending})
+			list = append(list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: tasktype.Pending})
 		}
 	case "scheduled":
 		nodes, err := s.Client.Due(ctx, in.Limit)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for _, n := range nodes {
-			*list = append(*list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: n.Status, DueAt: n.Due.UTC()})
+			list = append(list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: n.Status, DueAt: n.Due.UTC()})
 		}
 	default:
 		nodes, err := s.Client.Active(ctx)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for _, n := range nodes {
-			*list = append(*list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: tasktype.Started, Worker: n.Worker, StartedAt: utc(n.Started)})
+			list = append(list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: tasktype.Started, Worker: n.Worker, StartedAt: utc(n.Started)})
 		}
 	}
-	*list = (*list)[:min(in.Limit, len(*list))]
-	return out, nil
+	return Page[Task]{Data: list[:min(in.Limit, len(list))]}, nil
 }
 
-func (s *service) rates(ctx context.Context, in *ratesInput) (*ratesOutput, error) {
+func (s *service) rates(ctx context.Context, in *RateFilter) (out Page[tasktype.RatePoint], err error) {
 	f := tasktype.RateFilter{Queue: in.Queue, Task: in.Task, Since: in.Since, Step: time.Minute}
 	if f.Since.IsZero() {
 		f.Since = time.Now().Add(-time.Hour)
@@ -192,8 +185,8 @@ func (s *service) rates(ctx context.Context, in *ratesInput) (*ratesOutput, erro
 	if in.Step == "hour" {
 		f.Step = time.Hour
 	} else if time.Since(f.Since) > 24*time.Hour+time.Minute {
-		return nil, httpproblem.BadField("query.since", "counts by minute are kept for 24 hours; use step=hour")
+		return out, httpproblem.BadField("query.since", "counts by minute are kept for 24 hours; use step=hour")
 	}
 	points, err := s.Client.Rates(ctx, f)
-	return &ratesOutput{page[tasktype.RatePoint]{Data: append([]tasktype.RatePoint{}, points...)}}, err
+	return Page[tasktype.RatePoint]{Data: append([]tasktype.RatePoint{}, points...)}, err
 }

@@ -47,76 +47,55 @@ type ScheduleReference struct {
 	Name string `path:"name" minLength:"1" maxLength:"200" doc:"name of the entry"`
 }
 
-type emptyScheduleInput struct {
+// ScheduleChange is a change of an entry without parameters.
+type ScheduleChange struct {
 	ScheduleReference
 	Body *struct{}
 }
 
-type backfillInput struct {
+// ScheduleBackfill is the input of BackfillSchedule.
+type ScheduleBackfill struct {
 	ScheduleReference
 	Body Backfill
 }
 
-type schedulesOutput struct{ Body page[Schedule] }
+// Operations on entries of schedulers.
+var (
+	ListSchedules    = declare[None, Page[Schedule]](Read, "GET /v1/schedules", "listSchedules", "List the entries of all schedulers")
+	GetSchedule      = declare[ScheduleReference, Schedule](Read, "GET /v1/schedules/{name}", "getSchedule", "Get an entry of a scheduler", http.StatusNotFound)
+	PauseSchedule    = declare[ScheduleChange, None](Change, "POST /v1/schedules/{name}/pause", "pauseSchedule", "Send no further ticks of an entry, except requested ticks", http.StatusNotFound)
+	ResumeSchedule   = declare[ScheduleChange, None](Change, "POST /v1/schedules/{name}/resume", "resumeSchedule", "End a pause; the ticks that were due in it are not sent", http.StatusNotFound)
+	TriggerSchedule  = declare[ScheduleChange, SentWorkflow](Change, "POST /v1/schedules/{name}/trigger", "triggerSchedule", "Request a tick now", http.StatusNotFound, http.StatusConflict)
+	BackfillSchedule = declare[ScheduleBackfill, Backfilled](Change, "POST /v1/schedules/{name}/backfill", "backfillSchedule", "Request the ticks of a period in the past", http.StatusNotFound, http.StatusConflict)
+	DeleteSchedule   = declare[ScheduleReference, None](Change, "DELETE /v1/schedules/{name}", "deleteSchedule", "Forget an entry that no running scheduler has", http.StatusNotFound, http.StatusConflict)
+)
 
-type scheduleOutput struct{ Body Schedule }
-
-type backfillOutput struct{ Body Backfilled }
-
-// addSchedules adds the operations on entries of the schedule.
+// addSchedules adds the operations on entries of schedulers.
 func (s *service) addSchedules() {
-	const entry = "/v1/schedules/{name}"
-	missing := http.StatusNotFound
-	route(s, Read, http.MethodGet, "/v1/schedules", "listSchedules", "List the entries of all schedulers", s.schedules)
-	route(s, Read, http.MethodGet, entry, "getSchedule", "Get an entry of a scheduler", s.schedule, missing)
-	route(s, Change, http.MethodPost, entry+"/pause", "pauseSchedule", "Send no further ticks of an entry, except requested ticks", func(ctx context.Context, in *emptyScheduleInput) (*struct{}, error) {
-		return nil, s.Client.PauseSchedule(ctx, in.Name)
-	}, missing)
-	route(s, Change, http.MethodPost, entry+"/resume", "resumeSchedule", "End a pause; the ticks that were due in it are not sent", func(ctx context.Context, in *emptyScheduleInput) (*struct{}, error) {
-		return nil, s.Client.ResumeSchedule(ctx, in.Name)
-	}, missing)
-	route(s, Change, http.MethodPost, entry+"/trigger", "triggerSchedule", "Request a tick now", s.trigger, missing, http.StatusConflict)
-	route(s, Change, http.MethodPost, entry+"/backfill", "backfillSchedule", "Request the ticks of a period in the past", s.backfill, missing, http.StatusConflict)
-	route(s, Change, http.MethodDelete, entry, "deleteSchedule", "Forget an entry that no running scheduler has", func(ctx context.Context, in *ScheduleReference) (*struct{}, error) {
-		return nil, s.Client.DeleteSchedule(ctx, in.Name)
-	}, missing, http.StatusConflict)
-}
-
-func (s *service) schedules(ctx context.Context, _ *struct{}) (*schedulesOutput, error) {
-	list, err := s.Client.Schedules(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := &schedulesOutput{page[Schedule]{Data: make([]Schedule, 0, len(list))}}
-	for i := range list {
-		out.Body.Data = append(out.Body.Data, scheduleOf(&list[i]))
-	}
-	return out, nil
-}
-
-func (s *service) schedule(ctx context.Context, in *ScheduleReference) (*scheduleOutput, error) {
-	e, err := s.Client.Schedule(ctx, in.Name)
-	if err != nil {
-		return nil, err
-	}
-	return &scheduleOutput{scheduleOf(&e)}, nil
-}
-
-func (s *service) trigger(ctx context.Context, in *emptyScheduleInput) (*sendOutput, error) {
-	id, err := s.Client.TriggerSchedule(ctx, in.Name)
-	if err != nil {
-		return nil, err
-	}
-	return &sendOutput{"/v1/workflows/" + id, http.StatusAccepted, SentWorkflow{id}}, nil
-}
-
-func (s *service) backfill(ctx context.Context, in *backfillInput) (*backfillOutput, error) {
-	n, err := s.Client.BackfillSchedule(ctx, in.Name, in.Body.From, in.Body.To)
-	if errors.Is(err, tasks.ErrPeriod) {
-		return nil, httpproblem.BadField("body", "%v", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &backfillOutput{Backfilled{n}}, nil
+	serve(s, ListSchedules, func(ctx context.Context, _ *None) (out Page[Schedule], err error) {
+		list, err := s.Client.Schedules(ctx)
+		out.Data = make([]Schedule, 0, len(list))
+		for i := range list {
+			out.Data = append(out.Data, scheduleOf(&list[i]))
+		}
+		return out, err
+	})
+	serve(s, GetSchedule, func(ctx context.Context, in *ScheduleReference) (Schedule, error) {
+		e, err := s.Client.Schedule(ctx, in.Name)
+		return scheduleOf(&e), err
+	})
+	serveNone(s, PauseSchedule, func(ctx context.Context, in *ScheduleChange) error { return s.Client.PauseSchedule(ctx, in.Name) })
+	serveNone(s, ResumeSchedule, func(ctx context.Context, in *ScheduleChange) error { return s.Client.ResumeSchedule(ctx, in.Name) })
+	route(s, TriggerSchedule.Declaration, func(ctx context.Context, in *ScheduleChange) (*sendOutput, error) {
+		id, err := s.Client.TriggerSchedule(ctx, in.Name)
+		return &sendOutput{"/v1/workflows/" + id, http.StatusAccepted, SentWorkflow{id}}, err
+	})
+	serve(s, BackfillSchedule, func(ctx context.Context, in *ScheduleBackfill) (Backfilled, error) {
+		n, err := s.Client.BackfillSchedule(ctx, in.Name, in.Body.From, in.Body.To)
+		if errors.Is(err, tasks.ErrPeriod) {
+			err = httpproblem.BadField("body", "%v", err)
+		}
+		return Backfilled{n}, err
+	})
+	serveNone(s, DeleteSchedule, func(ctx context.Context, in *ScheduleReference) error { return s.Client.DeleteSchedule(ctx, in.Name) })
 }

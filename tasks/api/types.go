@@ -31,8 +31,8 @@ type NewWorkflow struct {
 	External         bool              `json:"external,omitempty" doc:"no worker runs it: it is completed externally"`
 }
 
-// RetryWorkflow has the corrected inputs of a retry.
-type RetryWorkflow struct {
+// Retry has the corrected inputs of a retry.
+type Retry struct {
 	Inputs map[string]json.RawMessage `json:"inputs,omitempty" doc:"inputs by ID of the node, any JSON values; each node must run again"`
 }
 
@@ -148,8 +148,8 @@ type OpenTask struct {
 	DeadlineAt time.Time       `json:"deadline_at,omitzero"`
 }
 
-// page is a list of which more may follow.
-type page[T any] struct {
+// Page is a list of which more may follow.
+type Page[T any] struct {
 	Data []T    `json:"data"`
 	Next string `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
 }

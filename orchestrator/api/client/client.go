@@ -10,7 +10,6 @@
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -24,6 +23,7 @@ import (
 	"strings"
 
 	"muster/internal/httpproblem"
+	"muster/tasks/api"
 )
 
 // maxResponse is the largest response that is read as a whole, in bytes.
@@ -72,51 +72,7 @@ func New(cfg Config) (*Client, error) {
 func (c *Client) URL() string { return c.base.String() }
 
 // Page is a page of a list.
-type Page[T any] struct {
-	Data []T    `json:"data"`
-	Next string `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
-}
-
-// all returns the elements of a list from all of its pages, up to limit; 0 means all.
-func all[T any](ctx context.Context, c *Client, path string, query url.Values, limit int) ([]T, error) {
-	if query == nil {
-		query = url.Values{}
-	}
-	list := []T{}
-	for {
-		var page Page[T]
-		if err := c.do(ctx, http.MethodGet, path, query, nil, &page); err != nil {
-			return nil, err
-		}
-		list = append(list, page.Data...)
-		if limit > 0 && len(list) >= limit {
-			return list[:limit], nil
-		}
-		if page.Next == "" {
-			return list, nil
-		}
-		query.Set("cursor", page.Next)
-	}
-}
-
-// do sends a request with in as JSON, if it is not nil, and decodes the response to out, if
-// it is not nil.
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	var body io.Reader
-	media := ""
-	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
-			return fmt.Errorf("encode the request %s %s: %w", method, path, err)
-		}
-		body, media = bytes.NewReader(data), jsonType
-	}
-	res, err := c.send(ctx, method, path, query, nil, media, body)
-	if err != nil {
-		return err
-	}
-	return c.decode(res, out)
-}
+type Page[T any] = api.Page[T]
 
 // decode decodes a response to out, if it is not nil, and closes it.
 func (c *Client) decode(res *http.Response, out any) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muster/orchestrator/access"
+	"muster/tasks/api"
 )
 
 // Operation is an operation of the API with its input and output: the server registers it, and Call calls it.
@@ -34,10 +35,10 @@ type Declaration struct {
 }
 
 // None is an input or output without content.
-type None struct{}
+type None = api.None
 
 // With is an input that has only a body.
-type With[T any] struct{ Body T }
+type With[T any] = api.With[T]
 
 // Declare returns the operation of a method and a path, as in "GET /v1/jobs". Reads need the role viewer and others operator,
 // unless opts have other roles.
@@ -76,9 +77,18 @@ func ofAgents(d *Declaration) { d.Roles, d.Frequent = []access.Role{access.Agent
 
 // Call calls the operation.
 func (o Operation[In, Out]) Call(ctx context.Context, c *Client, in In) (out Out, err error) {
+	err = o.call(ctx, c, in, "", &out)
+	return out, err
+}
+
+// call calls the operation for the page of a list that begins at a cursor, and decodes the response.
+func (o Operation[In, Out]) call(ctx context.Context, c *Client, in In, cursor string, out *Out) error {
 	r := request{path: o.Path, query: url.Values{}, header: http.Header{}}
 	if err := r.add(reflect.ValueOf(in)); err != nil {
-		return out, fmt.Errorf("encode the request %s %s: %w", o.Method, o.Path, err)
+		return fmt.Errorf("encode the request %s %s: %w", o.Method, o.Path, err)
+	}
+	if cursor != "" {
+		r.query.Set("cursor", cursor)
 	}
 	media := ""
 	if r.body != nil {
@@ -86,12 +96,12 @@ func (o Operation[In, Out]) Call(ctx context.Context, c *Client, in In) (out Out
 	}
 	res, err := c.send(ctx, o.Method, r.path, r.query, r.header, media, r.body)
 	if err != nil {
-		return out, err
+		return err
 	}
 	if res.StatusCode == http.StatusNoContent {
-		return out, c.decode(res, nil)
+		return c.decode(res, nil)
 	}
-	return out, c.decode(res, &out)
+	return c.decode(res, out)
 }
 
 // Do is Call for an operation whose output the caller does not need.
@@ -102,11 +112,20 @@ func (o Operation[In, Out]) Do(ctx context.Context, c *Client, in In) error {
 
 // All calls the operation of a list for each page, and returns up to limit elements; 0 means all.
 func All[In, T any](ctx context.Context, c *Client, o Operation[In, Page[T]], in In, limit int) ([]T, error) {
-	r := request{path: o.Path, query: url.Values{}, header: http.Header{}}
-	if err := r.add(reflect.ValueOf(in)); err != nil {
-		return nil, fmt.Errorf("encode the request %s %s: %w", o.Method, o.Path, err)
+	list := []T{}
+	for cursor := ""; ; {
+		var page Page[T]
+		if err := o.call(ctx, c, in, cursor, &page); err != nil {
+			return nil, err
+		}
+		list = append(list, page.Data...)
+		if limit > 0 && len(list) >= limit {
+			return list[:limit], nil
+		}
+		if cursor = page.Next; cursor == "" {
+			return list, nil
+		}
 	}
-	return all[T](ctx, c, r.path, r.query, limit)
 }
 
 // request is the HTTP request for an input.
