@@ -33,11 +33,12 @@ network.allow.
     muster webhooks create https://ops.example.org/muster --event job.failed`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "name", Usage: "a unique `NAME`; the id by default"},
+					&cli.StringFlag{Name: "format", Value: webhook.FormatJSON, Usage: "`FORMAT` of the body: " + strings.Join(webhook.Formats, ", ")},
 					&cli.StringSliceFlag{Name: "event", Usage: "only events of `TYPE`, or with a prefix such as 'job.*'; may be repeated"},
 					serverFlag(), jsonFlag(),
 				},
 				Action: onAPI(env.creating(), 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					w, err := client.CreateWebhook.Call(ctx, api, client.With[client.NewWebhook]{Body: client.NewWebhook{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event")}})
+					w, err := client.CreateWebhook.Call(ctx, api, client.With[client.NewWebhook]{Body: client.NewWebhook{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event"), Format: c.String("format")}})
 					return showDone(env, c, w, err, "created: %s\nsecret, shown once: %s", w.Name, w.Secret)
 				}),
 			},

@@ -44,7 +44,8 @@ const (
 type Request struct {
 	URL     string
 	ID      string // identical for all attempts
-	Body    []byte // JSON
+	Body    []byte // JSON, unless Text is set
+	Text    bool   // Body is plain text
 	Secrets []string
 }
 
@@ -89,6 +90,9 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 		return Result{Outcome: Refused, Err: errors.New("the URL is invalid")}
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if r.Text {
+		req.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	}
 	req.Header.Set("User-Agent", "muster")
 	if err := Sign(req.Header, r.ID, time.Now(), r.Body, r.Secrets...); err != nil {
 		return Result{Outcome: Refused, Err: err}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/webhook"
@@ -14,12 +13,6 @@ type secretOutput struct {
 	Body     client.WebhookSecret
 }
 
-// Limits of the time for which an old secret stays valid.
-const (
-	defaultOverlap = 24 * time.Hour
-	maxOverlap     = 720 * time.Hour
-)
-
 // addWebhooks adds the operations on webhooks.
 func addWebhooks(s *server) {
 	hooks := s.cfg.Webhooks
@@ -27,7 +20,7 @@ func addWebhooks(s *server) {
 		return pageOf(hooks.List(ctx))
 	})
 	implementOutput(s, client.CreateWebhook, func(ctx context.Context, in *client.With[client.NewWebhook]) (*secretOutput, error) {
-		e, secret, err := hooks.Create(ctx, webhook.NewEndpoint{Name: in.Body.Name, URL: in.Body.URL, Events: in.Body.Events})
+		e, secret, err := hooks.Create(ctx, webhook.NewEndpoint{Name: in.Body.Name, URL: in.Body.URL, Events: in.Body.Events, Format: in.Body.Format})
 		return &secretOutput{"/v1/webhooks/" + e.ID, client.WebhookSecret{Endpoint: e, Secret: secret}}, err
 	})
 	implement(s, client.GetWebhook, func(ctx context.Context, in *client.WebhookPath) (webhook.Endpoint, error) {
@@ -36,7 +29,7 @@ func addWebhooks(s *server) {
 	implement(s, client.EditWebhook, func(ctx context.Context, in *client.WebhookChange) (webhook.Endpoint, error) {
 		e, err := findWebhook(ctx, hooks, in.ID)
 		if err == nil {
-			e, err = hooks.Edit(ctx, e.ID, webhook.Edit{URL: in.Body.URL, Events: in.Body.Events, Disabled: in.Body.Disabled})
+			e, err = hooks.Edit(ctx, e.ID, webhook.Edit{URL: in.Body.URL, Events: in.Body.Events, Format: in.Body.Format, Secrets: in.Body.Secrets, Disabled: in.Body.Disabled})
 		}
 		return e, err
 	})
@@ -46,21 +39,6 @@ func addWebhooks(s *server) {
 			err = hooks.Remove(ctx, e.ID)
 		}
 		return err
-	})
-	implementOutput(s, client.RotateWebhookSecret, func(ctx context.Context, in *client.WebhookRotation) (*secretOutput, error) {
-		keep := defaultOverlap
-		if in.Body != nil && in.Body.Keep != "" {
-			var err error
-			if keep, err = time.ParseDuration(in.Body.Keep); err != nil || keep < 0 || keep > maxOverlap {
-				return nil, badField("body.keep", "use a duration from 0s to %v", maxOverlap)
-			}
-		}
-		e, err := findWebhook(ctx, hooks, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		e, secret, err := hooks.Rotate(ctx, e.ID, keep)
-		return &secretOutput{"/v1/webhooks/" + e.ID, client.WebhookSecret{Endpoint: e, Secret: secret}}, err
 	})
 	addDeliveries(s)
 }

@@ -30,6 +30,7 @@ type Webhook struct {
 	Name    string   `yaml:"name" json:"name"`
 	URL     string   `yaml:"url" json:"url"`
 	Events  []string `yaml:"events,omitempty" json:"events,omitempty"` // event types, or prefixes such as job.*; default: all
+	Format  string   `yaml:"format,omitempty" json:"format,omitempty"` // json, text, slack or teams; default: json
 	Secrets []string `yaml:"secrets" json:"secrets"`                   // one secret, two during a rotation
 }
 

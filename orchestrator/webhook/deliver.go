@@ -2,20 +2,22 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/clip"
 	"muster/internal/webhook"
 	"muster/tasks/workqueue"
 )
 
-// Outcomes of an attempt for note.lua.
+// Outcomes of deliveries, for the metrics.
 const (
 	noteDelivered = "delivered"
-	noteFailed    = "failed"
 	noteGivenUp   = "given_up"
 	noteSkipped   = "skipped"
 )
@@ -27,15 +29,39 @@ const (
 	holdLeast   = time.Second
 	holdMost    = time.Minute
 	holdAsked   = 10 * time.Minute // maximum pause requested by Retry-After
+	keepNumbers = 30 * 24 * time.Hour
+	maxError    = 500 // bytes of the error of an attempt
 )
 
-// attempt is the last attempt of a delivery as stored in Redis.
+// attempt is the last attempt of a delivery. Its text is the error of the item, or the result after a success.
 type attempt struct {
-	Number int       `json:"n"`
-	Status int       `json:"status,omitempty"`
-	Took   int64     `json:"ms"`
-	Error  string    `json:"error,omitempty"`
-	At     time.Time `json:"at"`
+	number, status int
+	took           int64 // ms
+	at             time.Time
+	message        string
+}
+
+// Error returns the attempt as text for parseAttempt. The queue keeps about 100 characters.
+func (a *attempt) Error() string {
+	return fmt.Sprintf("%d %d %d %d %s", a.number, a.status, a.took, a.at.UnixMilli(), a.message)
+}
+
+// parseAttempt parses the note or the result of an item, which may be another error.
+func parseAttempt(text string) (a attempt) {
+	fields := strings.SplitN(strings.TrimPrefix(text, "pipeline_error: "), " ", 5)
+	if len(fields) == 5 {
+		var n [4]int64
+		ok := true
+		for i := range n {
+			var err error
+			n[i], err = strconv.ParseInt(fields[i], 10, 64)
+			ok = ok && err == nil
+		}
+		if ok {
+			return attempt{int(n[0]), int(n[1]), n[2], time.UnixMilli(n[3]).UTC(), fields[4]}
+		}
+	}
+	return attempt{message: text}
 }
 
 // deliverer sends the deliveries of the queue.
@@ -61,24 +87,21 @@ func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue
 		if there {
 			why = "the webhook is disabled: " + rec.Reason
 		}
-		if err := d.note(ctx, it, nil, noteSkipped); err != nil {
-			return workqueue.Outcome{}, workqueue.Postpone(time.Second, err)
-		}
 		d.counts.ended.WithLabelValues(noteSkipped).Inc()
 		return workqueue.Skipped(why), nil
 	}
 	began := time.Now()
 	a := d.sender.Send(ctx, webhook.Request{
-		URL: rec.URL, ID: messageOf(it.ID, endpoint), Body: it.Payload, Secrets: rec.valid(began),
+		URL: rec.URL, ID: messageOf(it.ID, endpoint), Body: it.Payload, Text: rec.Format == FormatText, Secrets: rec.Secrets,
 	})
 	if ctx.Err() != nil && a.Outcome == webhook.Unreachable {
 		return workqueue.Outcome{}, context.Cause(ctx) // another process will send it
 	}
 	d.counts.attempts.WithLabelValues(string(a.Outcome)).Inc()
 	d.counts.took.Observe(time.Since(began).Seconds())
-	last := attempt{Number: it.Attempts + 1, Status: a.Status, Took: time.Since(began).Milliseconds(), At: began.UTC()}
+	last := &attempt{number: it.Attempts + 1, status: a.Status, took: time.Since(began).Milliseconds(), at: began}
 	if a.Err != nil {
-		last.Error = a.Err.Error()
+		last.message = clip.Bytes(a.Err.Error(), maxError)
 	}
 	return d.outcomeOf(ctx, it, a, last)
 }
@@ -101,43 +124,45 @@ func (d *deliverer) endpoint(ctx context.Context, id string) (rec record, there 
 }
 
 // outcomeOf determines the outcome of a delivery from the response.
-func (d *deliverer) outcomeOf(ctx context.Context, it workqueue.Leased, a webhook.Result, last attempt) (workqueue.Outcome, error) {
-	endpoint := it.ResourceKeys[0]
+func (d *deliverer) outcomeOf(ctx context.Context, it workqueue.Leased, a webhook.Result, last *attempt) (workqueue.Outcome, error) {
+	endpoint, number := it.ResourceKeys[0], last.number
 	hold := d.hold(endpoint, a)
-	outcome := noteFailed
-	switch {
-	case a.Outcome == webhook.Delivered:
-		outcome = noteDelivered
-	case a.Outcome == webhook.Gone:
-		outcome = noteGivenUp
+	if a.Outcome == webhook.Delivered {
+		d.note(ctx, endpoint, "last_ok", last.at.UnixMilli())
+		d.counts.ended.WithLabelValues(noteDelivered).Inc()
+		return workqueue.Outcome{State: workqueue.StateDone, Result: []byte(last.Error())}, nil
+	}
+	if a.Outcome == webhook.Gone {
 		if err := d.endpoints.disable(ctx, endpoint, "the endpoint responded with 410 Gone"); err != nil {
 			return workqueue.Outcome{}, workqueue.Postpone(time.Second, err)
 		}
-	case last.Number >= d.cfg.Attempts:
-		outcome = noteGivenUp
-	}
-	if err := d.note(ctx, it, &last, outcome); err != nil {
-		// The endpoint may have received the delivery. It is sent again with the same ID.
-		return workqueue.Outcome{}, workqueue.RetryAfter(time.Second, err)
 	}
 	var err error
-	switch outcome {
-	case noteDelivered:
-		d.counts.ended.WithLabelValues(noteDelivered).Inc()
-		return workqueue.Done(), nil
-	case noteGivenUp:
+	if a.Outcome == webhook.Gone || number >= d.cfg.Attempts {
+		d.note(ctx, endpoint, "last_failure", last.at.UnixMilli(), "given_up", last.at.UnixMilli(), "last_error", last.message)
 		d.counts.ended.WithLabelValues(noteGivenUp).Inc()
 		d.log.WarnContext(ctx, "delivery to a webhook failed and is given up; see muster webhooks get",
-			"webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempts", last.Number, "err", a.Err)
-		err = workqueue.Permanent(a.Err)
-	default:
-		d.log.DebugContext(ctx, "attempt to deliver to a webhook failed", "webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempt", last.Number, "err", a.Err)
-		err = workqueue.RetryAfter(max(d.cfg.delay(last.Number), a.RetryAfter), a.Err)
+			"webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempts", number, "err", a.Err)
+		err = workqueue.Permanent(last)
+	} else {
+		d.note(ctx, endpoint, "last_failure", last.at.UnixMilli(), "last_error", last.message)
+		d.log.DebugContext(ctx, "attempt to deliver to a webhook failed", "webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempt", number, "err", a.Err)
+		err = workqueue.RetryAfter(max(d.cfg.delay(number), a.RetryAfter), last)
 	}
 	if hold > 0 {
 		err = workqueue.HoldBack(endpoint, hold, err)
 	}
 	return workqueue.Outcome{}, err
+}
+
+// note stores numbers of an endpoint.
+func (d *deliverer) note(ctx context.Context, endpoint string, values ...any) {
+	_, err := d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, numbersKey(endpoint), values...)
+		p.Expire(ctx, numbersKey(endpoint), keepNumbers)
+		return nil
+	})
+	d.warn(ctx, "store the numbers of a webhook", err, "webhook", endpoint)
 }
 
 // hold returns the time for which an endpoint is not called after a response.
@@ -154,25 +179,6 @@ func (d *deliverer) hold(endpoint string, a webhook.Result) time.Duration {
 		return 0
 	}
 	return min(holdLeast<<min(n, 10), holdMost)
-}
-
-// note stores the outcome of an attempt.
-func (d *deliverer) note(ctx context.Context, it workqueue.Leased, last *attempt, outcome string) error {
-	endpoint := it.ResourceKeys[0]
-	text, cause := "", ""
-	if last != nil {
-		raw, err := json.Marshal(last)
-		if err != nil {
-			return fmt.Errorf("store attempt: %w", err)
-		}
-		text, cause = string(raw), last.Error
-	}
-	err := scripts["note"].Run(ctx, d.rdb, []string{attemptsKey, numbersKey(endpoint), logKey(endpoint), openKey},
-		messageOf(it.ID, endpoint), it.ID, text, outcome, cause).Err()
-	if err != nil {
-		return fmt.Errorf("store attempt: %w", err)
-	}
-	return nil
 }
 
 // messageOf returns the message of a delivery.

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/internal/nearest"
 	"muster/internal/webhook"
@@ -38,7 +41,8 @@ const maxEvents = 50
 type Static struct {
 	Name    string
 	URL     string
-	Events  []string // see New. Defaults to all.
+	Events  []string // see NewEndpoint. Defaults to all.
+	Format  string   // see NewEndpoint
 	Secrets []string // one or two
 }
 
@@ -47,33 +51,35 @@ type NewEndpoint struct {
 	Name   string   // unique, of up to 100 letters, digits, ., _ and -. Defaults to the id.
 	URL    string   // http or https, to an address that Config.Filter allows.
 	Events []string // types of events, or beginnings as in job.*. Defaults to all.
+	Format string   // of the body, one of Formats. Defaults to FormatJSON.
 }
 
 // Edit changes an endpoint. Nil fields remain unchanged.
 type Edit struct {
 	URL      *string
 	Events   *[]string
+	Format   *string
+	Secrets  *[]string // one or two; both sign
 	Disabled *bool
 }
 
 // Endpoint is a receiver of events.
 type Endpoint struct {
-	ID             string    `json:"id"`
-	Name           string    `json:"name"`
-	URL            string    `json:"url"`
-	Events         []string  `json:"events" doc:"types of events, or prefixes such as job.*; empty means all"`
-	State          string    `json:"state" enum:"active,failing,disabled" doc:"failing: a delivery was given up, and none was acknowledged since"`
-	Reason         string    `json:"reason,omitempty" doc:"why it is disabled"`
-	Static         bool      `json:"static,omitempty" doc:"it is in the configuration"`
-	OldSecretUntil time.Time `json:"old_secret_until,omitzero" doc:"until then requests are signed with the secret before the last rotation too"`
-	Created        time.Time `json:"created_at"`
-	Pending        int64     `json:"pending" doc:"deliveries that wait or are being sent"`
-	Delivered      int64     `json:"delivered" doc:"deliveries that were acknowledged"`
-	GivenUp        int64     `json:"given_up" doc:"deliveries that failed for a day"`
-	FailingSince   time.Time `json:"failing_since,omitzero" doc:"when an attempt failed after the last that was acknowledged"`
-	LastDelivered  time.Time `json:"last_delivered_at,omitzero"`
-	LastFailure    time.Time `json:"last_failure_at,omitzero"`
-	LastError      string    `json:"last_error,omitempty"`
+	ID            string    `json:"id"`
+	Name          string    `json:"name"`
+	URL           string    `json:"url"`
+	Events        []string  `json:"events" doc:"types of events, or prefixes such as job.*; empty means all"`
+	State         string    `json:"state" enum:"active,failing,disabled" doc:"failing: a delivery was given up, and none was acknowledged since"`
+	Reason        string    `json:"reason,omitempty" doc:"why it is disabled"`
+	Format        string    `json:"format" enum:"json,text,slack,teams"`
+	Static        bool      `json:"static,omitempty" doc:"it is in the configuration"`
+	Created       time.Time `json:"created_at,omitzero" doc:"absent if it is in the configuration"`
+	Pending       int64     `json:"pending" doc:"deliveries that wait or are being sent"`
+	Delivered     int64     `json:"delivered" doc:"deliveries in the log that were acknowledged"`
+	GivenUp       int64     `json:"given_up" doc:"deliveries in the log that failed for a day"`
+	LastDelivered time.Time `json:"last_delivered_at,omitzero"`
+	LastFailure   time.Time `json:"last_failure_at,omitzero"`
+	LastError     string    `json:"last_error,omitempty"`
 }
 
 // record is an endpoint as stored in Redis, without its ID.
@@ -81,7 +87,8 @@ type record struct {
 	Name     string    `json:"name"`
 	URL      string    `json:"url"`
 	Events   []string  `json:"events,omitempty"`
-	Secrets  []secret  `json:"secrets"` // the newest first
+	Format   string    `json:"format,omitempty"`
+	Secrets  []string  `json:"secrets"`
 	Disabled bool      `json:"disabled,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	Created  time.Time `json:"created"`
@@ -98,22 +105,6 @@ func parseRecord(id, text string) (record, error) {
 		return r, fmt.Errorf("decode webhook %.100q of key %s: %w", id, endpointsKey, err)
 	}
 	return r, nil
-}
-
-type secret struct {
-	Key   string    `json:"key"`
-	Until time.Time `json:"until,omitzero"` // zero: without end
-}
-
-// valid returns the secrets that sign requests at a time.
-func (r record) valid(now time.Time) []string {
-	var keys []string
-	for _, s := range r.Secrets {
-		if s.Until.IsZero() || now.Before(s.Until) {
-			keys = append(keys, s.Key)
-		}
-	}
-	return keys
 }
 
 // wants reports whether the endpoint receives events of a type.
@@ -151,6 +142,19 @@ func checkEvents(patterns []string) error {
 	return nil
 }
 
+// checkSecrets returns a *job.FieldError unless there are one or two valid secrets.
+func checkSecrets(keys []string) error {
+	if len(keys) < 1 || len(keys) > 2 {
+		return bad("secrets", "one or two secrets are required")
+	}
+	for _, key := range keys {
+		if err := webhook.CheckSecret(key); err != nil {
+			return bad("secrets", "%v", err)
+		}
+	}
+	return nil
+}
+
 // checkURL returns a *job.FieldError for a URL that cannot receive requests.
 func (c *core) checkURL(text string) error {
 	if err := webhook.CheckURL(text); err != nil {
@@ -168,21 +172,13 @@ func (c *core) checkURL(text string) error {
 
 // record returns the record of an endpoint of the configuration.
 func (st Static) record() (record, error) {
-	r := record{Name: st.Name, URL: st.URL, Events: st.Events}
-	for _, key := range st.Secrets {
-		if err := webhook.CheckSecret(key); err != nil {
-			return r, fmt.Errorf("webhook %s: %w", st.Name, err)
-		}
-		r.Secrets = append(r.Secrets, secret{Key: key})
+	r := record{Name: st.Name, URL: st.URL, Events: st.Events, Format: st.Format, Secrets: st.Secrets}
+	err := cmp.Or(checkSecrets(st.Secrets), webhook.CheckURL(st.URL), checkEvents(st.Events), checkFormat(st.Format))
+	if !endpointName.MatchString(st.Name) {
+		err = errors.New("a name is required")
 	}
-	if len(r.Secrets) < 1 || len(r.Secrets) > 2 || !endpointName.MatchString(st.Name) {
-		return r, fmt.Errorf("webhook %.100q: a name and one or two secrets are required", st.Name)
-	}
-	if err := webhook.CheckURL(st.URL); err != nil {
-		return r, fmt.Errorf("webhook %s: url: %w", st.Name, err)
-	}
-	if err := checkEvents(st.Events); err != nil {
-		return r, fmt.Errorf("webhook %s: %w", st.Name, err)
+	if err != nil {
+		return r, fmt.Errorf("webhook %.100s: %w", st.Name, err)
 	}
 	return r, nil
 }
@@ -200,10 +196,10 @@ func newID() string {
 	return hex.EncodeToString(b)
 }
 
-// endpoints are the records of endpoints in Redis.
+// endpoints are the records of endpoints: those of the configuration, and those in Redis.
 type endpoints struct {
 	*core
-	static []record // of the configuration
+	static map[string]record // of the configuration, by ID
 
 	mu    sync.Mutex // guards the fields below, and lets one caller read
 	read  time.Time
@@ -220,31 +216,41 @@ func (s *endpoints) records(ctx context.Context) (map[string]record, error) {
 	if s.cache != nil && time.Since(s.read) < staleFor {
 		return s.cache, nil
 	}
-	texts, err := s.rdb.HGetAll(ctx, endpointsKey).Result()
-	if err != nil {
+	var texts, off *redis.MapStringStringCmd
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		texts, off = p.HGetAll(ctx, endpointsKey), p.HGetAll(ctx, offKey)
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("read the webhooks: %w", err)
 	}
-	all := make(map[string]record, len(texts))
-	for id, text := range texts {
-		if all[id], err = parseRecord(id, text); err != nil {
+	all := make(map[string]record, len(texts.Val())+len(s.static))
+	for id, text := range texts.Val() {
+		r, err := parseRecord(id, text)
+		if err != nil {
 			return nil, err
 		}
+		all[id] = r
+	}
+	for id, r := range s.static {
+		r.Reason, r.Disabled = off.Val()[id], off.Val()[id] != ""
+		all[id] = r
 	}
 	s.cache, s.read = all, time.Now()
 	return all, nil
 }
 
-// remembered returns the number of endpoints, including removed ones that may still have deliveries.
-func (s *endpoints) remembered(ctx context.Context) (int, error) {
-	known, err := s.records(ctx)
-	if err != nil {
-		return 0, err
+// record returns the current record of an endpoint. It returns ErrNoEndpoint.
+func (s *endpoints) record(ctx context.Context, id string) (record, error) {
+	s.forgetKnown()
+	all, err := s.records(ctx)
+	r, ok := all[id]
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: %.100q", ErrNoEndpoint, id)
 	}
-	removed, err := s.rdb.ZCard(ctx, removedKey).Result()
-	return len(known) + int(removed), err
+	return r, err
 }
 
-// forgetKnown invalidates the cache of known.
+// forgetKnown invalidates the cache of records.
 func (s *endpoints) forgetKnown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -157,37 +156,28 @@ func (onCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// During a rotation both secrets verify; afterwards only the new one.
-func TestRotationKeepsTheOldSecretForAWhile(t *testing.T) {
+// With two secrets both verify, so that a receiver can change from one to the other.
+func TestRequestsAreSignedWithAllSecrets(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	k := open(t, quick(t, redistest.New(t)))
 	k.run(t)
 	e, first := k.create(t, r.URL)
-	is, second, err := k.Rotate(t.Context(), e.ID, time.Hour)
-	if err != nil || second == first || is.OldSecretUntil.IsZero() {
-		t.Fatalf("got %+v, %v, want a second secret", is, err)
+	second := webhook.NewSecret()
+	for i, secrets := range [][]string{{second, first}, {second}} {
+		if _, err := k.Edit(t.Context(), e.ID, Edit{Secrets: &secrets}); err != nil {
+			t.Fatal(err)
+		}
+		k.emit(t, "job.completed", 1)
+		k.settled(t, e.ID, fmt.Sprintf("map[delivered:%d]", i+1))
+		if g := r.requests()[i]; !g.verified(second) || g.verified(first) != (i == 0) {
+			t.Errorf("%d secrets: got verified %v and %v", len(secrets), g.verified(second), g.verified(first))
+		}
 	}
-	k.emit(t, "job.completed", 1)
-	k.settled(t, e.ID, "map[delivered:1]")
-	if g := r.requests()[0]; !g.verified(first) || !g.verified(second) {
-		t.Errorf("got verified %v by the old secret and %v by the new one, want both", g.verified(first), g.verified(second))
-	}
-	is, third, err := k.Rotate(t.Context(), e.ID, 0)
-	if err != nil || !is.OldSecretUntil.IsZero() {
-		t.Fatalf("got %+v, %v, want one secret", is, err)
-	}
-	k.emit(t, "job.completed", 1)
-	k.settled(t, e.ID, "map[delivered:2]")
-	if g := r.requests()[1]; !g.verified(third) || g.verified(second) || g.verified(first) {
-		t.Error("got a request that an old secret verifies")
-	}
-	if _, _, err := k.Rotate(t.Context(), e.ID, 31*24*time.Hour); !errors.As(err, new(*jobs.FieldError)) {
-		t.Errorf("too long: got %v, want a *job.FieldError", err)
-	}
-	rec := record{Secrets: []secret{{Key: "new"}, {Key: "old", Until: time.Unix(100, 0)}}}
-	if got := fmt.Sprint(rec.valid(time.Unix(99, 0)), rec.valid(time.Unix(100, 0))); got != "[new old] [new]" {
-		t.Errorf("got %s, want the old secret before its end", got)
+	for _, secrets := range [][]string{{}, {"short"}, {first, second, first}} {
+		if _, err := k.Edit(t.Context(), e.ID, Edit{Secrets: &secrets}); !errors.As(err, new(*jobs.FieldError)) {
+			t.Errorf("%q: got %v, want a *job.FieldError", secrets, err)
+		}
 	}
 }
 
@@ -228,7 +218,7 @@ func TestRemovedEndpointLeavesNothing(t *testing.T) {
 	}
 }
 
-// Endpoints of the configuration appear, keep their state, cannot be edited, and go with it.
+// Endpoints of the configuration get events, keep their state, cannot be edited, and go with it.
 func TestEndpointsOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -240,7 +230,7 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 	k := open(t, cfg)
 	k.run(t)
 	id := staticID("ops")
-	testutil.Eventually(t, "the endpoint", func() bool { _, err := k.Get(t.Context(), id); return err == nil })
+	testutil.Eventually(t, "the relay begins", func() bool { return rdb.Exists(t.Context(), event.RelayedKey()).Val() == 1 })
 	k.emit(t, "site.unhealthy", 1)
 	k.settled(t, id, "map[delivered:1]")
 	if g := r.requests()[0]; !g.verified(secret) {
@@ -248,31 +238,32 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 	}
 	url, off := "https://example.org", true
 	_, editErr := k.Edit(t.Context(), id, Edit{URL: &url})
-	_, _, rotateErr := k.Rotate(t.Context(), id, 0)
-	for what, err := range map[string]error{"edit": editErr, "rotate": rotateErr, "remove": k.Remove(t.Context(), id)} {
+	for what, err := range map[string]error{"edit": editErr, "remove": k.Remove(t.Context(), id)} {
 		if !errors.Is(err, ErrStatic) {
 			t.Errorf("%s: got %v, want %v", what, err, ErrStatic)
 		}
 	}
-	if _, err := k.Edit(t.Context(), id, Edit{Disabled: &off}); err != nil {
-		t.Fatal(err)
+	if _, _, err := k.Create(t.Context(), NewEndpoint{Name: "ops", URL: "https://example.org"}); !errors.As(err, new(*jobs.FieldError)) {
+		t.Errorf("the same name: got %v, want a *job.FieldError", err)
 	}
-	if err := k.announce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if is, err := k.Get(t.Context(), id); err != nil || is.State != StateDisabled || !is.Static {
-		t.Errorf("got %+v, %v, want it disabled after it is announced again", is, err)
+	for _, disabled := range []bool{off, !off} {
+		if _, err := k.Edit(t.Context(), id, Edit{Disabled: &disabled}); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := open(t, cfg).Get(t.Context(), id); err != nil || (is.State == StateDisabled) != disabled || !is.Static {
+			t.Errorf("another process: got %+v, %v, want disabled %v", is, err, disabled)
+		}
 	}
 	// It leaves the configuration.
-	rdb.ZAdd(context.Background(), staticKey, redis.Z{Score: 1, Member: id})
-	if err := open(t, quick(t, rdb)).announce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.Get(t.Context(), id); !errors.Is(err, ErrNoEndpoint) {
+	after := open(t, quick(t, rdb))
+	if _, err := after.Get(t.Context(), id); !errors.Is(err, ErrNoEndpoint) {
 		t.Errorf("got %v, want %v", err, ErrNoEndpoint)
 	}
+	if some, err := after.needed(t.Context()); some || err != nil || rdb.Exists(t.Context(), event.RelayedKey()).Val() == 1 {
+		t.Errorf("got needed %v, %v, want the relay ended", some, err)
+	}
 	for _, bad := range []Static{{Name: "a", URL: "https://x.example"}, {Name: "a", URL: "x", Secrets: []string{secret}}, {Name: "a", URL: "https://x.example", Secrets: []string{"short"}},
-		{Name: "a", URL: "https://x.example", Secrets: []string{secret}, Events: []string{"nothing"}}} {
+		{Name: "a", URL: "https://x.example", Secrets: []string{secret}, Events: []string{"nothing"}}, {Name: "a", URL: "https://x.example", Secrets: []string{secret}, Format: "mail"}} {
 		if _, err := New(Config{Redis: rdb, Static: []Static{bad}}); err == nil {
 			t.Errorf("%+v: got no error", bad)
 		}

@@ -2,11 +2,9 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -60,20 +58,14 @@ type DeliveryPage struct {
 	Next       string     `json:"next,omitempty" doc:"cursor of the next page"`
 }
 
-// deliveryLog lists deliveries and their outcomes.
-type deliveryLog struct {
-	core      *core
-	endpoints *endpoints
-}
-
 // maxLook limits the deliveries that one page with a state filter searches.
 const maxLook = 5000
 
 // Deliveries returns a page of the deliveries to an endpoint, newest first. With a state filter a page may have fewer than Limit
 // entries although there is a next one. It returns ErrNoEndpoint or a *job.FieldError.
-func (l *deliveryLog) Deliveries(ctx context.Context, endpoint string, f DeliveryFilter) (DeliveryPage, error) {
+func (s *Service) Deliveries(ctx context.Context, endpoint string, f DeliveryFilter) (DeliveryPage, error) {
 	page := DeliveryPage{Deliveries: []Delivery{}}
-	if _, _, err := l.endpoints.readRecord(ctx, endpoint); err != nil {
+	if _, err := s.record(ctx, endpoint); err != nil {
 		return page, err
 	}
 	if f.State != "" && !slices.Contains(DeliveryStates, f.State) {
@@ -83,20 +75,27 @@ func (l *deliveryLog) Deliveries(ctx context.Context, endpoint string, f Deliver
 		f.Limit = 50
 	}
 	f.Limit = min(max(f.Limit, 1), 500)
-	start, err := l.rank(ctx, endpoint, f.Cursor)
-	if err != nil {
-		return page, err
+	start := int64(0)
+	if f.Cursor != "" {
+		at, err := s.core.rdb.ZRevRank(ctx, logKey(endpoint), f.Cursor).Result()
+		if errors.Is(err, redis.Nil) {
+			return page, bad("cursor", "the delivery is no longer in the log; start with the first page")
+		}
+		if err != nil {
+			return page, fmt.Errorf("list the deliveries to webhook %s: %w", endpoint, err)
+		}
+		start = at + 1
 	}
 	for looked := 0; ; {
 		n := f.Limit
 		if f.State != "" {
 			n = 500
 		}
-		zs, err := l.core.rdb.ZRevRangeWithScores(ctx, logKey(endpoint), start, start+int64(n)-1).Result()
+		zs, err := s.core.rdb.ZRevRangeWithScores(ctx, logKey(endpoint), start, start+int64(n)-1).Result()
 		if err != nil {
 			return page, fmt.Errorf("list the deliveries to webhook %s: %w", endpoint, err)
 		}
-		list, err := l.read(ctx, endpoint, zs)
+		list, err := s.deliveries(ctx, endpoint, zs)
 		if err != nil {
 			return page, err
 		}
@@ -106,7 +105,7 @@ func (l *deliveryLog) Deliveries(ctx context.Context, endpoint string, f Deliver
 			}
 			page.Deliveries = append(page.Deliveries, d)
 			if len(page.Deliveries) == f.Limit {
-				page.Next = cursorOf(zs[i])
+				page.Next, _ = zs[i].Member.(string)
 				return page, nil
 			}
 		}
@@ -114,100 +113,54 @@ func (l *deliveryLog) Deliveries(ctx context.Context, endpoint string, f Deliver
 			return page, nil
 		}
 		if looked >= maxLook {
-			page.Next = cursorOf(zs[len(zs)-1])
+			page.Next, _ = zs[len(zs)-1].Member.(string)
 			return page, nil
 		}
 	}
 }
 
-// cursorOf returns the cursor after an entry of a log.
-func cursorOf(z redis.Z) string {
-	message, _ := z.Member.(string)
-	return strconv.FormatFloat(z.Score, 'f', 3, 64) + "_" + message
-}
-
-// rank returns the position of a cursor in the log.
-func (l *deliveryLog) rank(ctx context.Context, endpoint, cursor string) (int64, error) {
-	if cursor == "" {
-		return 0, nil
-	}
-	score, message, ok := strings.Cut(cursor, "_")
-	ms, err := strconv.ParseFloat(score, 64)
-	if !ok || err != nil || !(ms >= 0 && ms < 1e14) || strings.Trim(score, "0123456789.") != "" {
-		return 0, bad("cursor", "use next of the previous page")
-	}
-	at, err := l.core.rdb.ZRevRank(ctx, logKey(endpoint), message).Result()
-	if err == nil {
-		return at + 1, nil
-	}
-	if !errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("list the deliveries to webhook %s: %w", endpoint, err)
-	}
-	// The entry and earlier ones are no longer in the log. Continue at its time.
-	return l.core.rdb.ZCount(ctx, logKey(endpoint), "("+score, "+inf").Result()
-}
-
-// read returns the deliveries of log entries. A delivery that is not in the queue has no ID.
-func (l *deliveryLog) read(ctx context.Context, endpoint string, zs []redis.Z) ([]Delivery, error) {
-	out := make([]Delivery, len(zs))
-	if len(zs) == 0 {
-		return out, nil
-	}
-	ids := make([]string, len(zs))
+// deliveries returns the deliveries of log entries. A delivery that is not in the queue has no ID.
+func (s *Service) deliveries(ctx context.Context, endpoint string, zs []redis.Z) ([]Delivery, error) {
+	out, at, ids := make([]Delivery, len(zs)), map[string]int{}, make([]string, len(zs))
 	for i, z := range zs {
 		message, _ := z.Member.(string)
 		ids[i] = itemID(message, endpoint)
+		at[ids[i]] = i
 	}
-	infos, err := l.core.queue.Get(ctx, ids...)
-	if err != nil {
-		return nil, err
-	}
-	attempts, err := l.core.rdb.HMGet(ctx, attemptsKey, ids...).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read the attempts of deliveries: %w", err)
-	}
-	byID := map[string]workqueue.Info{}
+	infos, err := s.core.queue.Get(ctx, ids...)
 	for _, info := range infos {
-		byID[info.ID] = info
-	}
-	for i, id := range ids {
-		info, ok := byID[id]
-		if !ok {
-			continue
-		}
+		i := at[info.ID]
 		d := Delivery{
-			ID: messageOf(id, endpoint), Type: info.Labels["type"], State: deliveryStates[info.State], Attempts: info.Attempts, Redelivered: info.Retried,
+			ID: messageOf(info.ID, endpoint), Type: info.Labels["type"], State: deliveryStates[info.State], Attempts: info.Attempts, Redelivered: info.Retried,
 			Created: time.UnixMilli(int64(zs[i].Score)).UTC(),
 		}
-		var last attempt
-		if text, _ := attempts[i].(string); text != "" && json.Unmarshal([]byte(text), &last) == nil {
-			d.Status, d.DurationMS, d.Error, d.LastAttempt = last.Status, last.Took, last.Error, last.At
-			d.Attempts = max(d.Attempts, last.Number)
+		text := info.Note
+		if info.State == workqueue.StateDone {
+			text = string(info.Result)
 		}
-		switch d.State {
-		case DeliverySkipped:
-			d.Error = info.Note
-		case DeliveryPending, DeliverySending:
-			d.Attempts = info.Attempts
-			if !info.Available.IsZero() {
-				d.NextAttempt = info.Available.UTC().Truncate(time.Second)
-			}
+		last := parseAttempt(text)
+		d.Status, d.DurationMS, d.Error, d.LastAttempt = last.status, last.took, last.message, last.at
+		if info.State.Terminal() {
+			d.Attempts = max(d.Attempts, last.number)
+		}
+		if !info.State.Terminal() && !info.Available.IsZero() {
+			d.NextAttempt = info.Available.UTC().Truncate(time.Second)
 		}
 		out[i] = d
 	}
-	return out, nil
+	return out, err
 }
 
 // delivery returns a delivery. It returns ErrNoEndpoint or ErrNoDelivery.
-func (l *deliveryLog) delivery(ctx context.Context, endpoint, message string) (Delivery, error) {
-	score, err := l.core.rdb.ZScore(ctx, logKey(endpoint), message).Result()
+func (s *Service) delivery(ctx context.Context, endpoint, message string) (Delivery, error) {
+	score, err := s.core.rdb.ZScore(ctx, logKey(endpoint), message).Result()
 	if errors.Is(err, redis.Nil) {
 		return Delivery{}, fmt.Errorf("%w: %.100q", ErrNoDelivery, message)
 	}
 	if err != nil {
 		return Delivery{}, fmt.Errorf("read delivery %.100q: %w", message, err)
 	}
-	list, err := l.read(ctx, endpoint, []redis.Z{{Score: score, Member: message}})
+	list, err := s.deliveries(ctx, endpoint, []redis.Z{{Score: score, Member: message}})
 	if err == nil && list[0].ID == "" {
 		err = fmt.Errorf("%w: %.100q", ErrNoDelivery, message)
 	}
@@ -219,26 +172,19 @@ func (l *deliveryLog) delivery(ctx context.Context, endpoint, message string) (D
 
 // Redeliver sends an ended delivery again, with the same ID and body and with all its attempts. It returns ErrNoEndpoint,
 // ErrNoDelivery, ErrDisabled or, for a delivery that has not ended, ErrOpen.
-func (l *deliveryLog) Redeliver(ctx context.Context, endpoint, message string) (Delivery, error) {
-	rec, _, err := l.endpoints.readRecord(ctx, endpoint)
+func (s *Service) Redeliver(ctx context.Context, endpoint, message string) (Delivery, error) {
+	rec, err := s.record(ctx, endpoint)
 	if err != nil {
 		return Delivery{}, err
 	}
 	if rec.Disabled {
 		return Delivery{}, ErrDisabled
 	}
-	if _, err := l.delivery(ctx, endpoint, message); err != nil {
-		return Delivery{}, err
-	}
-	now, err := l.core.now(ctx)
-	if err != nil {
+	if _, err := s.delivery(ctx, endpoint, message); err != nil {
 		return Delivery{}, err
 	}
 	id := itemID(message, endpoint)
-	if err := l.core.rdb.ZAddNX(ctx, openKey, redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err(); err != nil {
-		return Delivery{}, fmt.Errorf("send delivery %s again: %w", message, err)
-	}
-	again, err := l.core.queue.Requeue(ctx, workqueue.RequeueOptions{
+	again, err := s.core.queue.Requeue(ctx, workqueue.RequeueOptions{
 		IDs: []string{id}, States: []workqueue.State{workqueue.StateDone, workqueue.StateError, workqueue.StateSkipped},
 	})
 	if err != nil {
@@ -247,7 +193,7 @@ func (l *deliveryLog) Redeliver(ctx context.Context, endpoint, message string) (
 	if len(again) == 0 {
 		return Delivery{}, fmt.Errorf("send delivery %s again: %w", message, ErrOpen)
 	}
-	return l.delivery(ctx, endpoint, message)
+	return s.delivery(ctx, endpoint, message)
 }
 
 // TestType is the type of the events that Test sends.
@@ -255,27 +201,26 @@ const TestType = "webhook.test"
 
 // Test sends an event of the type webhook.test to an endpoint, regardless of its event types. It returns before the
 // delivery, with ErrNoEndpoint or ErrDisabled on failure.
-func (l *deliveryLog) Test(ctx context.Context, endpoint string) (Delivery, error) {
-	rec, _, err := l.endpoints.readRecord(ctx, endpoint)
+func (s *Service) Test(ctx context.Context, endpoint string) (Delivery, error) {
+	rec, err := s.record(ctx, endpoint)
 	if err != nil {
 		return Delivery{}, err
 	}
 	if rec.Disabled {
 		return Delivery{}, ErrDisabled
 	}
-	now, err := l.core.now(ctx)
+	now, err := s.core.now(ctx)
 	if err != nil {
 		return Delivery{}, err
 	}
 	id := "test-" + newID()
-	body, err := Message{Type: TestType, Timestamp: now.UTC().Truncate(time.Millisecond), Data: Data{EventID: id}}.encode()
+	body, err := Message{Type: TestType, Timestamp: now.UTC().Truncate(time.Millisecond), Data: Data{EventID: id}}.encode(rec.Format)
 	if err != nil {
 		return Delivery{}, err
 	}
-	it, at := item(id, endpoint, TestType, body), float64(now.UnixMilli())
-	err = l.core.add(ctx, []workqueue.Item{it}, map[string][]redis.Z{endpoint: {{Score: at, Member: id}}}, []redis.Z{{Score: at, Member: it.ID}})
+	err = s.core.add(ctx, []workqueue.Item{item(id, endpoint, TestType, body)}, map[string][]redis.Z{endpoint: {{Score: float64(now.UnixMilli()), Member: id}}})
 	if err != nil {
 		return Delivery{}, err
 	}
-	return l.delivery(ctx, endpoint, id)
+	return s.delivery(ctx, endpoint, id)
 }

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"muster/internal/clip"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,8 +33,52 @@ type Data struct {
 	Omitted bool `json:"omitted,omitempty"`
 }
 
-// encode returns the message as JSON of limited size.
-func (m Message) encode() ([]byte, error) {
+// Formats of the body of a request.
+const (
+	FormatJSON  = "json"  // Message
+	FormatText  = "text"  // a line of text, for example for ntfy
+	FormatSlack = "slack" // for incoming webhooks of Slack and Mattermost
+	FormatTeams = "teams" // for workflows of Microsoft Teams
+)
+
+// Formats are all formats.
+var Formats = []string{FormatJSON, FormatText, FormatSlack, FormatTeams}
+
+func checkFormat(format string) error {
+	if format != "" && !slices.Contains(Formats, format) {
+		return bad("format", "%.40q is not one of %s", format, strings.Join(Formats, ", "))
+	}
+	return nil
+}
+
+// line returns the message as one line of text: its type, its job and its short details.
+func (m Message) line() string {
+	parts := []string{m.Type}
+	if m.Data.JobID != "" {
+		parts = append(parts, "job "+m.Data.JobID)
+	}
+	var details map[string]any
+	_ = json.Unmarshal(m.Data.Details, &details) // without an object there are none
+	for _, name := range slices.Sorted(maps.Keys(details)) {
+		switch v := details[name].(type) {
+		case string, float64, bool:
+			parts = append(parts, clip.Bytes(fmt.Sprintf("%s: %v", name, v), 200))
+		}
+	}
+	return strings.Join(strings.Fields(strings.Join(parts, ", ")), " ")
+}
+
+// encode returns the body of a request in a format, of limited size.
+func (m Message) encode(format string) ([]byte, error) {
+	switch format {
+	case FormatText:
+		return []byte(m.line()), nil
+	case FormatSlack:
+		return json.Marshal(map[string]string{"text": m.line()})
+	case FormatTeams:
+		card := map[string]any{"type": "AdaptiveCard", "version": "1.4", "body": []any{map[string]any{"type": "TextBlock", "wrap": true, "text": m.line()}}}
+		return json.Marshal(map[string]any{"type": "message", "attachments": []any{map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}}})
+	}
 	if len(m.Data.Details) > maxData {
 		m.Data.Details, m.Data.Omitted = nil, true
 	}

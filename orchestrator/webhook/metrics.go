@@ -15,7 +15,6 @@ var (
 	metricUp        = prometheus.NewDesc("muster_webhooks_up", "1 if the webhooks could be read, else 0.", nil, nil)
 	metricEndpoints = prometheus.NewDesc("muster_webhooks", "Webhooks by state: active, failing or disabled.", []string{"state"}, nil)
 	metricPending   = prometheus.NewDesc("muster_webhook_deliveries_pending", "Deliveries that wait or are being sent.", nil, nil)
-	metricOldest    = prometheus.NewDesc("muster_webhook_oldest_pending_seconds", "Age of the oldest waiting delivery.", nil, nil)
 	metricBehind    = prometheus.NewDesc("muster_webhook_waiting_events", "Events of which no deliveries have been queued yet; 1000 for more.", nil, nil)
 )
 
@@ -55,7 +54,7 @@ func NewMetrics(s *Service) *Metrics { return &Metrics{s} }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{metricUp, metricEndpoints, metricPending, metricOldest, metricBehind} {
+	for _, d := range []*prometheus.Desc{metricUp, metricEndpoints, metricPending, metricBehind} {
 		ch <- d
 	}
 	for _, c := range []prometheus.Collector{m.s.counts.attempts, m.s.counts.ended, m.s.counts.took} {
@@ -79,9 +78,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	stats, err := m.s.core.queue.Stats(ctx)
-	oldest, err2 := m.s.core.oldest(ctx)
-	behind, err3 := m.s.backlog(ctx)
-	if err != nil || err2 != nil || err3 != nil {
+	behind, err2 := m.s.backlog(ctx)
+	if err != nil || err2 != nil {
 		gauge(metricUp, 0)
 		return
 	}
@@ -94,11 +92,6 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(metricEndpoints, float64(states[state]), state)
 	}
 	gauge(metricPending, float64(stats.Open()))
-	age := 0.0
-	if !oldest.IsZero() {
-		age = max(0, time.Since(oldest).Seconds())
-	}
-	gauge(metricOldest, age)
 	gauge(metricBehind, float64(behind))
 }
 

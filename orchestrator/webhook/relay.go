@@ -101,6 +101,9 @@ type entry struct {
 // round creates the deliveries of a batch of events and returns the number of events.
 func (r *relay) round(ctx context.Context) (int, error) {
 	last, err := r.rdb.Get(ctx, event.RelayedKey()).Result()
+	if errors.Is(err, redis.Nil) && len(r.endpoints.static) > 0 {
+		last, err = r.begin(ctx)
+	}
 	r.last = last
 	if err != nil {
 		return 0, ignoreNil(err) // nil: no endpoints
@@ -133,7 +136,7 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	if err := r.addJobs(ctx, entries); err != nil {
 		return 0, err
 	}
-	if err := r.enqueue(ctx, entries); err != nil {
+	if err := r.enqueue(ctx, entries, known); err != nil {
 		return 0, err
 	}
 	length := ""
@@ -142,6 +145,19 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	}
 	err = scripts["pass"].Run(ctx, r.rdb, []string{event.RelayedKey(), event.AllKey()}, last, raw[len(raw)-1].ID, event.Keep, length).Err()
 	return len(raw), err
+}
+
+// begin starts the relay for endpoints of the configuration, after the last event.
+func (r *relay) begin(ctx context.Context) (string, error) {
+	last := "0-0"
+	newest, err := r.rdb.XRevRangeN(ctx, event.AllKey(), "+", "-", 1).Result()
+	if err != nil {
+		return "", err
+	}
+	if len(newest) > 0 {
+		last = newest[0].ID
+	}
+	return last, r.rdb.SetNX(ctx, event.RelayedKey(), last, 0).Err()
 }
 
 // read returns a batch of the events after an ID, and the number of stored events.
@@ -220,24 +236,20 @@ func (r *relay) addJobs(ctx context.Context, entries []entry) error {
 }
 
 // enqueue adds the deliveries of events unless they exist.
-func (r *relay) enqueue(ctx context.Context, entries []entry) error {
+func (r *relay) enqueue(ctx context.Context, entries []entry, known map[string]record) error {
 	var items []workqueue.Item
 	logs := map[string][]redis.Z{}
-	var open []redis.Z
 	for _, e := range entries {
-		body, err := e.msg.encode()
-		if err != nil {
-			return err
-		}
-		at := scoreOf(e.msg)
 		for _, id := range e.to {
-			it := item(e.msg.Data.EventID, id, e.msg.Type, body)
-			items = append(items, it)
-			logs[id] = append(logs[id], redis.Z{Score: at, Member: e.msg.Data.EventID})
-			open = append(open, redis.Z{Score: at, Member: it.ID})
+			body, err := e.msg.encode(known[id].Format)
+			if err != nil {
+				return err
+			}
+			items = append(items, item(e.msg.Data.EventID, id, e.msg.Type, body))
+			logs[id] = append(logs[id], redis.Z{Score: scoreOf(e.msg), Member: e.msg.Data.EventID})
 		}
 	}
-	return r.add(ctx, items, logs, open)
+	return r.add(ctx, items, logs)
 }
 
 // scoreOf returns the score of a message in logs: the unix ms of its event's ID, with the number of the event within that
@@ -253,7 +265,7 @@ func scoreOf(m Message) float64 {
 }
 
 // add adds deliveries, first to the log, so that each item is in it.
-func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string][]redis.Z, open []redis.Z) error {
+func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string][]redis.Z) error {
 	if len(items) == 0 {
 		return nil
 	}
@@ -263,9 +275,6 @@ func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string]
 				p.ZAdd(ctx, logKey(id), part...)
 			}
 		}
-		for part := range slices.Chunk(open, relayBatch) {
-			p.ZAddNX(ctx, openKey, part...)
-		}
 		return nil
 	})
 	if err != nil {
@@ -273,4 +282,89 @@ func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string]
 	}
 	_, err = c.queue.Enqueue(ctx, items...)
 	return err
+}
+
+const (
+	tidyBatch = 500
+	// fresh is the minimum retention of an ended delivery: a relay that repeats a round must find it.
+	fresh = time.Minute
+)
+
+// tidy periodically removes deliveries that are too many or too old, or whose endpoint was removed, and disables endpoints with
+// too many waiting deliveries.
+func (r *relay) tidy(ctx context.Context) error {
+	if time.Since(r.tidied) < tidyEvery {
+		return nil
+	}
+	r.tidied = time.Now()
+	known, err := r.endpoints.records(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := r.now(ctx)
+	if err != nil {
+		return err
+	}
+	lanes, err := r.queue.LaneStats(ctx)
+	if err != nil {
+		return err
+	}
+	for id, n := range lanes {
+		rec, exists := known[id]
+		keep := 0
+		if exists {
+			keep = r.cfg.KeepCount
+		}
+		if n.Queued > int64(r.cfg.MaxPending) && exists && !rec.Disabled {
+			if err := r.endpoints.disable(ctx, id, fmt.Sprintf("%d waiting deliveries", n.Queued)); err != nil {
+				return err
+			}
+		}
+		if err := r.trim(ctx, id, now, keep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trim removes the oldest ended deliveries of an endpoint that exceed keep or are older than Config.Keep.
+func (r *relay) trim(ctx context.Context, endpoint string, now time.Time, keep int) error {
+	total, err := r.rdb.ZCard(ctx, logKey(endpoint)).Result()
+	if err != nil || total == 0 {
+		return err
+	}
+	latest := now.Add(-fresh).UnixMilli()
+	tooOld := now.Add(-r.cfg.Keep).UnixMilli()
+	for offset, seen := int64(0), int64(0); ; {
+		page, err := r.rdb.ZRangeWithScores(ctx, logKey(endpoint), offset, offset+tidyBatch-1).Result()
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		var ids []string
+		for _, z := range page {
+			if int64(z.Score) > latest || total-seen <= int64(keep) && int64(z.Score) > tooOld {
+				break
+			}
+			seen++
+			message, _ := z.Member.(string)
+			ids = append(ids, itemID(message, endpoint))
+		}
+		gone, err := r.queue.Forget(ctx, ids...)
+		if err != nil {
+			return err
+		}
+		if len(gone) > 0 {
+			messages := make([]any, len(gone))
+			for i, id := range gone {
+				messages[i] = messageOf(id, endpoint)
+			}
+			if err := r.rdb.ZRem(ctx, logKey(endpoint), messages...).Err(); err != nil {
+				return fmt.Errorf("trim the log of webhook %s: %w", endpoint, err)
+			}
+		}
+		if len(ids) < len(page) {
+			return nil
+		}
+		offset += int64(len(page) - len(gone))
+	}
 }

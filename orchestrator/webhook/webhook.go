@@ -103,7 +103,6 @@ type core struct {
 // one Redis.
 type Service struct {
 	*endpoints
-	*deliveryLog
 	core    *core
 	counts  counts
 	running atomic.Bool
@@ -118,15 +117,15 @@ func New(cfg Config) (*Service, error) {
 	c := &core{cfg: cfg, rdb: cfg.Redis, log: cfg.Logger, queue: workqueue.New(cfg.Redis, queueName, workqueue.Config{
 		MaxAttempts: cfg.Attempts, LeaseTTL: lease, MaxPayload: maxBody, CountLanes: true, Logger: cfg.Logger,
 	})}
-	ends := &endpoints{core: c}
+	ends := &endpoints{core: c, static: map[string]record{}}
 	for _, st := range cfg.Static {
 		rec, err := st.record()
 		if err != nil {
 			return nil, err
 		}
-		ends.static = append(ends.static, rec)
+		ends.static[staticID(st.Name)] = rec
 	}
-	return &Service{endpoints: ends, deliveryLog: &deliveryLog{c, ends}, core: c, counts: newCounts()}, nil
+	return &Service{endpoints: ends, core: c, counts: newCounts()}, nil
 }
 
 // Run relays events and sends deliveries until ctx is done. Requests in progress then have a few seconds to complete, and are
@@ -138,10 +137,9 @@ func (s *Service) Run(ctx context.Context) error {
 	c := s.core
 	// Without endpoints this is all that webhooks cost.
 	for {
-		c.warn(ctx, "store the webhooks of the configuration", s.announce(ctx))
-		n, err := s.remembered(ctx)
+		some, err := s.needed(ctx)
 		c.warn(ctx, "read the webhooks", err)
-		if n > 0 {
+		if some {
 			break
 		}
 		if !sleep(ctx, 10*c.cfg.Tick) {
@@ -167,15 +165,24 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { (&relay{core: c, endpoints: s.endpoints, me: newID()}).run(sending) })
-	wg.Go(func() {
-		for sleep(sending, announceEvery) {
-			c.warn(sending, "store the webhooks of the configuration", s.announce(sending))
-		}
-	})
 	err = pool.Run(ctx)
 	stop()
 	wg.Wait()
 	return err
+}
+
+// needed reports whether there are endpoints, or deliveries to removed ones. Otherwise it ends the relay that endpoints of an
+// earlier configuration began.
+func (s *Service) needed(ctx context.Context) (bool, error) {
+	known, err := s.records(ctx)
+	if err != nil || len(known) > 0 {
+		return err == nil, err
+	}
+	stats, err := s.core.queue.Stats(ctx)
+	if err != nil || stats.Open() > 0 {
+		return err == nil, err
+	}
+	return false, scripts["drop"].Run(ctx, s.rdb, endpointKeys(), "", "").Err()
 }
 
 // sleep waits. It returns false when ctx has ended.

@@ -11,12 +11,15 @@ type NewWebhook struct {
 	Name   string   `json:"name,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"unique name. Defaults to the id." example:"ops"`
 	URL    string   `json:"url" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"that receives the events. Its address must be public, or in the setting network.allow." example:"https://ops.example.org/muster"`
 	Events []string `json:"events,omitempty" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*" doc:"types of events to send. Defaults to all." example:"job.completed"`
+	Format string   `json:"format,omitempty" enum:"json,text,slack,teams" doc:"of the body. Defaults to json."`
 }
 
 // WebhookEdit changes a webhook. Absent fields are unchanged.
 type WebhookEdit struct {
 	URL      *string   `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"waiting deliveries are sent to it, too"`
 	Events   *[]string `json:"events,omitempty" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*"`
+	Format   *string   `json:"format,omitempty" enum:"json,text,slack,teams"`
+	Secrets  *[]string `json:"secrets,omitempty" minItems:"1" maxItems:"2" maxLength:"200" doc:"that sign the requests; to replace one, set the new and the old one until the receiver has the new one" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
 	Disabled *bool     `json:"disabled,omitempty" doc:"true: it receives nothing, and its waiting deliveries are skipped"`
 }
 
@@ -24,11 +27,6 @@ type WebhookEdit struct {
 type WebhookSecret struct {
 	webhook.Endpoint
 	Secret string `json:"secret" doc:"signs the requests. It is returned once." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
-}
-
-// SecretRotation configures the replacement of the secret of a webhook.
-type SecretRotation struct {
-	Keep string `json:"keep,omitempty" maxLength:"20" example:"24h" doc:"time for which requests are also signed with the old secret, up to 720h. Defaults to 24h."`
 }
 
 // WebhookPath is the path of a webhook.
@@ -40,12 +38,6 @@ type WebhookPath struct {
 type WebhookChange struct {
 	WebhookPath
 	Body WebhookEdit
-}
-
-// WebhookRotation is the input of RotateWebhookSecret.
-type WebhookRotation struct {
-	WebhookPath
-	Body *SecretRotation
 }
 
 // WebhookTest is the input of TestWebhook.
@@ -77,8 +69,7 @@ var (
 	EditWebhook   = Declare[WebhookChange, webhook.Endpoint]("PATCH /v1/webhooks/{id}", "editWebhook", "webhooks", "Change, disable or enable a webhook", forAdmins, ofEnded)
 	DeleteWebhook = Declare[WebhookPath, None]("DELETE /v1/webhooks/{id}", "deleteWebhook", "webhooks", "Delete a webhook; its waiting deliveries are not sent", forAdmins, ofEnded)
 
-	RotateWebhookSecret = Declare[WebhookRotation, WebhookSecret]("POST /v1/webhooks/{id}/rotate", "rotateWebhookSecret", "webhooks", "Give a webhook a new secret", forAdmins, ofEnded)
-	ListDeliveries      = Declare[DeliveryFilter, Page[webhook.Delivery]]("GET /v1/webhooks/{id}/deliveries", "listDeliveries", "webhooks", "List the deliveries to a webhook, the newest first", forAdmins, Fails(http.StatusNotFound))
-	Redeliver           = Declare[DeliveryChange, webhook.Delivery]("POST /v1/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "webhooks", "Send a delivery that has ended again, with the same id", forAdmins, ofEnded)
-	TestWebhook         = Declare[WebhookTest, webhook.Delivery]("POST /v1/webhooks/{id}/test", "testWebhook", "webhooks", "Send an event of the type webhook.test to a webhook", forAdmins, ofEnded)
+	ListDeliveries = Declare[DeliveryFilter, Page[webhook.Delivery]]("GET /v1/webhooks/{id}/deliveries", "listDeliveries", "webhooks", "List the deliveries to a webhook, the newest first", forAdmins, Fails(http.StatusNotFound))
+	Redeliver      = Declare[DeliveryChange, webhook.Delivery]("POST /v1/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "webhooks", "Send a delivery that has ended again, with the same id", forAdmins, ofEnded)
+	TestWebhook    = Declare[WebhookTest, webhook.Delivery]("POST /v1/webhooks/{id}/test", "testWebhook", "webhooks", "Send an event of the type webhook.test to a webhook", forAdmins, ofEnded)
 )
