@@ -2,7 +2,7 @@
 //
 //	go run . [-only NAMES] [-turns N] [-wait D] [-save FILE] [-load FILE] [-out DIR]
 //
-// It requires Linux and Debian packages; as root it installs missing packages. Each peer is a program in a separate directory;
+// It requires Linux and Debian packages, and names missing ones. Each peer is a program in a separate directory;
 // peer/peer.go describes its protocol.
 package main
 
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -109,7 +110,7 @@ func measureAll(ctx context.Context, only string, turns int, wait time.Duration)
 	if err != nil {
 		return nil, err
 	}
-	if err := installPackages(ctx, chosen); err != nil {
+	if err := missingPackages(ctx, chosen); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "muster-peers-")
@@ -164,6 +165,28 @@ func measureAll(ctx context.Context, only string, turns int, wait time.Duration)
 	}
 	res.Took = time.Since(start)
 	return res, nil
+}
+
+// missingPackages returns an error with the command that installs the missing Debian packages of the systems.
+func missingPackages(ctx context.Context, systems []*system) error {
+	wanted := []string{"redis-server", "redis-tools"}
+	for _, s := range systems {
+		wanted = append(wanted, s.packages...)
+		for command, name := range s.commands {
+			if _, err := exec.LookPath(command); err != nil {
+				wanted = append(wanted, name)
+			}
+		}
+	}
+	states, err := output(ctx, "", nil, "dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n")
+	if err != nil {
+		return fmt.Errorf("list the Debian packages: %w", err)
+	}
+	missing := slices.DeleteFunc(wanted, func(name string) bool { return slices.Contains(strings.Split(states, "\n"), name+" installed") })
+	if len(missing) > 0 {
+		return fmt.Errorf("missing packages; install them, and stop the services that they start:\n  apt-get install --no-install-recommends %s", strings.Join(missing, " "))
+	}
+	return nil
 }
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "peers: "+format+"\n", args...) }

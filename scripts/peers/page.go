@@ -15,98 +15,131 @@ import (
 //go:embed performance.md.tmpl
 var pageText string
 
-var page = template.Must(template.New("performance.md").Funcs(template.FuncMap{
-	"join": strings.Join, "minutes": func(d time.Duration) string { return fmt.Sprintf("%.0f minutes", d.Minutes()) },
-}).Parse(pageText))
+// measure is a column of a table of the page.
+type measure struct {
+	table, head, unit string
+	of                func(o *outcome) []float64
+	q                 float64 // quantile; 0 for the median with the least and the greatest value
+	more              bool    // greater is better
+}
 
-// table is a table of the page.
-type table struct {
-	head []string
-	rows [][]string
-	text int // the number of columns with text at the end
+// measures are the columns of all tables, in their order.
+func measures() []measure {
+	all := []measure{
+		{"backlog", "client", "µs", func(o *outcome) []float64 { return o.EnqueueCPU }, 0, false},
+		{"backlog", "worker", "µs", func(o *outcome) []float64 { return o.WorkerCPU }, 0, false},
+		{"backlog", "store", "µs", func(o *outcome) []float64 { return sums(o.EnqueueStoreCPU, o.StoreCPU) }, 0, false},
+		{"backlog", "sum", "µs", func(o *outcome) []float64 {
+			return sums(o.EnqueueCPU, o.WorkerCPU, o.EnqueueStoreCPU, o.StoreCPU)
+		}, 0, false},
+		{"rates", "one by one", "tasks/s", func(o *outcome) []float64 { return o.EnqueueRate }, 0, true},
+		{"rates", "in bulk", "tasks/s", func(o *outcome) []float64 { return o.BulkRate }, 0, true},
+		{"rates", "run", "tasks/s", func(o *outcome) []float64 { return o.Rate }, 0, true},
+		{"rates", "queued", "bytes", func(o *outcome) []float64 { return o.Bytes }, 0.5, false},
+		{"rates", "p50", "ms", func(o *outcome) []float64 { return o.Latency }, 0.5, false},
+		{"rates", "p99", "ms", func(o *outcome) []float64 { return o.Latency }, 0.99, false},
+		{"workflows", fmt.Sprintf("chain of %d", chainSteps), "ms", func(o *outcome) []float64 { return o.Chain }, 0.5, false},
+		{"workflows", "CPU of a step", "µs", func(o *outcome) []float64 { return o.ChainCPU }, 0, false},
+		{"workflows", fmt.Sprintf("chord of %d", chordSize), "ms", func(o *outcome) []float64 { return o.Chord }, 0.5, false},
+		{"workflows", "CPU of a member", "µs", func(o *outcome) []float64 { return o.ChordCPU }, 0, false},
+		{"waiting", "last task ended after", "ms", func(o *outcome) []float64 { return o.Fan }, 0, false},
+		{"waiting", "CPU per task", "µs", func(o *outcome) []float64 { return o.FanCPU }, 0, false},
+	}
+	for k, rate := range steadyRates {
+		at := func(of func(s steady) []float64) func(o *outcome) []float64 {
+			return func(o *outcome) []float64 {
+				if k >= len(o.Steady) {
+					return nil
+				}
+				return of(o.Steady[k])
+			}
+		}
+		name := strings.TrimSuffix(number(float64(rate)), ".0") + "/s: "
+		all = append(all,
+			measure{"steady", name + "CPU", "µs", at(func(s steady) []float64 { return sums(s.Client, s.Worker, s.StoreCPU) }), 0, false},
+			measure{"steady", name + "p50", "ms", at(func(s steady) []float64 { return s.P50 }), 0.5, false},
+			measure{"steady", name + "p99", "ms", at(func(s steady) []float64 { return s.P99 }), 0.5, false})
+	}
+	last := len(steadyRates) - 1
+	return append(all, measure{"steady", "sent", "tasks/s", func(o *outcome) []float64 {
+		if last >= len(o.Steady) {
+			return nil
+		}
+		return o.Steady[last].Sent
+	}, 0.5, true})
+}
+
+// value returns the value of a system, or NaN.
+func (m measure) value(o *outcome) float64 {
+	if m.q == 0 {
+		return quantile(m.of(o), 0.5)
+	}
+	return quantile(m.of(o), m.q)
 }
 
 // render renders the page as Markdown.
 func render(res *results) ([]byte, error) {
 	var out bytes.Buffer
-	err := page.Execute(&out, map[string]any{
-		"R": res, "Concurrency": concurrency, "Singles": number(singles),
-		"ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
-		"CPU": cpuTable(res), "Steady": steadyTable(res), "Rates": rateTable(res), "Workflows": workflowTable(res), "Fan": fanTable(res),
+	page, err := template.New("performance.md").Funcs(template.FuncMap{
+		"join": strings.Join, "minutes": func(d time.Duration) string { return fmt.Sprintf("%.0f minutes", d.Minutes()) },
+		"table": func(name string) string { return tableOf(res, name) },
+	}).Parse(pageText)
+	if err != nil {
+		return nil, err
+	}
+	err = page.Execute(&out, map[string]any{
+		"R": res, "Concurrency": concurrency, "Singles": number(singles), "ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
 		"SteadySeconds": int(steadyFor.Seconds()), "FanSize": fanSize, "NapsAtOnce": napsAtOnce, "Ideal": number(fanSize / napsAtOnce * 100),
-		"Guarantees": guaranteeTable(res), "Behind": weaknesses(res), "Old": old(res), "Settings": settings(res),
+		"Guarantees": guarantees(res), "Behind": weaknesses(res), "Settings": settings(res),
 	})
 	return out.Bytes(), err
 }
 
-// String returns the table as Markdown with right-aligned numbers.
-func (t table) String() string {
+// markdown returns a table, whose last columns have text.
+func markdown(rows [][]string, text int) string {
 	var b strings.Builder
-	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	line(t.head)
-	rule := make([]string, len(t.head))
-	for i := range rule {
-		rule[i] = "---:"
-	}
-	rule[0] = "---"
-	for i := range t.text {
-		rule[len(rule)-1-i] = "---"
-	}
-	b.WriteString("|" + strings.Join(rule, "|") + "|\n")
-	for _, r := range t.rows {
-		line(r)
+	for i, row := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "|---%s%s|\n", strings.Repeat("|---:", len(row)-1-text), strings.Repeat("|---", text))
+		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+func isMuster(o *outcome) bool { return o.System.Name == "Muster" }
 
-// column is a column of measurements.
-type column struct {
-	head string
-	of   func(o *outcome) []float64
-	q    float64 // quantile; 0 for the median with the least and the greatest value
-}
-
-// measured returns a table of the systems with data. On a busy machine it has ratios to Muster.
-func measured(res *results, name string, columns ...column) table {
-	t := table{head: []string{name}}
-	for _, c := range columns {
-		t.head = append(t.head, c.head)
+// tableOf returns a table of the systems with data. On a busy machine it has ratios to Muster.
+func tableOf(res *results, name string) string {
+	rows := [][]string{{""}}
+	for _, m := range measures() {
+		if m.table == name {
+			rows[0] = append(rows[0], m.head+", "+m.unit)
+		}
 	}
-	var base *outcome
-	if i := slices.IndexFunc(res.Systems, isMuster); i >= 0 && res.Machine.Busy() {
-		base = res.Systems[i]
-	}
+	base := slices.IndexFunc(res.Systems, isMuster)
 	for _, o := range res.Systems {
-		cells, some := []string{o.System.Name}, false
-		for _, c := range columns {
-			some = some || len(c.of(o)) > 0
-			cells = append(cells, c.cell(o, base))
+		row, some := []string{o.System.Name}, false
+		for _, m := range measures() {
+			if m.table != name {
+				continue
+			}
+			values, cell := m.of(o), number(m.value(o))
+			some = some || len(values) > 0
+			switch {
+			case base >= 0 && res.Machine.Busy():
+				cell = number(m.value(o) / m.value(res.Systems[base]))
+			case m.q == 0 && len(values) > 1:
+				cell = fmt.Sprintf("%s (%s–%s)", cell, number(slices.Min(values)), number(slices.Max(values)))
+			}
+			row = append(row, cell)
 		}
 		if some {
-			t.add(cells...)
+			rows = append(rows, row)
 		}
 	}
-	return t
+	return markdown(rows, 0)
 }
-
-func (c column) cell(o, base *outcome) string {
-	vs, q := c.of(o), c.q
-	if q == 0 {
-		q = 0.5
-	}
-	v := quantile(vs, q)
-	switch {
-	case base != nil:
-		return number(v / quantile(c.of(base), q))
-	case c.q == 0 && len(vs) > 1:
-		return fmt.Sprintf("%s (%s–%s)", number(v), number(slices.Min(vs)), number(slices.Max(vs)))
-	}
-	return number(v)
-}
-
-func isMuster(o *outcome) bool { return o.System.Name == "Muster" }
 
 // sums adds lists with a value per turn.
 func sums(lists ...[]float64) []float64 {
@@ -121,142 +154,32 @@ func sums(lists ...[]float64) []float64 {
 	return out
 }
 
-// The CPU times of a single task of a backlog.
-func (o *outcome) client() []float64 { return o.EnqueueCPU }
-func (o *outcome) worker() []float64 { return o.WorkerCPU }
-func (o *outcome) store() []float64  { return sums(o.EnqueueStoreCPU, o.StoreCPU) }
-func (o *outcome) cost() []float64 {
-	return sums(o.EnqueueCPU, o.WorkerCPU, o.EnqueueStoreCPU, o.StoreCPU)
-}
-
-func cpuTable(res *results) table {
-	return measured(res, "CPU per task, µs", column{head: "client", of: (*outcome).client}, column{head: "worker", of: (*outcome).worker},
-		column{head: "store", of: (*outcome).store}, column{head: "sum", of: (*outcome).cost})
-}
-
-// steadyAt returns the measurements at the kth rate; the zero steady if there are none.
-func (o *outcome) steadyAt(k int) steady {
-	if k < len(o.Steady) {
-		return o.Steady[k]
-	}
-	return steady{}
-}
-
-func steadyTable(res *results) table {
-	var columns []column
-	for k, rate := range steadyRates {
-		at := strings.TrimSuffix(number(float64(rate)), ".0") + "/s: "
-		cpu := func(o *outcome) []float64 { s := o.steadyAt(k); return sums(s.Client, s.Worker, s.StoreCPU) }
-		columns = append(columns, column{head: at + "CPU, µs", of: cpu},
-			column{head: "p50, ms", of: func(o *outcome) []float64 { return o.steadyAt(k).P50 }, q: 0.5},
-			column{head: "p99, ms", of: func(o *outcome) []float64 { return o.steadyAt(k).P99 }, q: 0.5})
-	}
-	last := len(steadyRates) - 1
-	columns = append(columns, column{head: "sent, tasks/s", of: func(o *outcome) []float64 { return o.steadyAt(last).Sent }, q: 0.5})
-	return measured(res, "", columns...)
-}
-
-func rateTable(res *results) table {
-	latency := func(o *outcome) []float64 { return o.Latency }
-	return measured(res, "",
-		column{head: "one by one, tasks/s", of: func(o *outcome) []float64 { return o.EnqueueRate }},
-		column{head: "in bulk, tasks/s", of: func(o *outcome) []float64 { return o.BulkRate }},
-		column{head: "run, tasks/s", of: func(o *outcome) []float64 { return o.Rate }},
-		column{head: "bytes queued", of: func(o *outcome) []float64 { return o.Bytes }, q: 0.5},
-		column{head: "p50, ms", of: latency, q: 0.5}, column{head: "p99, ms", of: latency, q: 0.99})
-}
-
-func workflowTable(res *results) table {
-	t := measured(res, "",
-		column{head: fmt.Sprintf("chain of %d, ms", chainSteps), of: func(o *outcome) []float64 { return o.Chain }, q: 0.5},
-		column{head: "CPU of a step, µs", of: func(o *outcome) []float64 { return o.ChainCPU }},
-		column{head: fmt.Sprintf("chord of %d, ms", chordSize), of: func(o *outcome) []float64 { return o.Chord }, q: 0.5},
-		column{head: "CPU of a member, µs", of: func(o *outcome) []float64 { return o.ChordCPU }},
-	)
-	return t
-}
-
-func fanTable(res *results) table {
-	return measured(res, "", column{head: "last task ended after, ms", of: func(o *outcome) []float64 { return o.Fan }},
-		column{head: "CPU per task, µs", of: func(o *outcome) []float64 { return o.FanCPU }})
-}
-
 // weaknesses lists the measures in which another system did better than Muster, with the best value.
 func weaknesses(res *results) []string {
 	i := slices.IndexFunc(res.Systems, isMuster)
 	if i < 0 {
 		return nil
 	}
+	recovered := measure{"recovery", "a task after kill -9", "s", func(o *outcome) []float64 {
+		if o.Recovered == 0 {
+			return nil
+		}
+		return []float64{o.Recovered.Seconds()}
+	}, 0.5, false}
 	var all []string
-	for _, m := range []struct {
-		name, unit string
-		of         func(o *outcome) float64
-		less       bool // smaller is better
-	}{
-		{"CPU per task of a backlog", "µs", func(o *outcome) float64 { return median(o.cost()) }, true},
-		{"client CPU", "µs", func(o *outcome) float64 { return median(o.client()) }, true},
-		{"worker CPU", "µs", func(o *outcome) float64 { return median(o.worker()) }, true},
-		{"store CPU", "µs", func(o *outcome) float64 { return median(o.store()) }, true},
-		{"CPU at 20 tasks/s", "µs", steadyCost(0), true},
-		{"CPU at 200 tasks/s", "µs", steadyCost(1), true},
-		{"CPU at 2,000 tasks/s", "µs", steadyCost(2), true},
-		{"sending single tasks", "tasks/s", func(o *outcome) float64 { return median(o.EnqueueRate) }, false},
-		{"sending in bulk", "tasks/s", func(o *outcome) float64 { return median(o.BulkRate) }, false},
-		{"running", "tasks/s", func(o *outcome) float64 { return median(o.Rate) }, false},
-		{"size of a queued task", "bytes", func(o *outcome) float64 { return median(o.Bytes) }, true},
-		{"p50 latency of an idle worker", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.5) }, true},
-		{"p99 latency of an idle worker", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.99) }, true},
-		{"p50 latency at 2,000 tasks/s", "ms", func(o *outcome) float64 { return median(o.steadyAt(2).P50) }, true},
-		{"p99 latency at 2,000 tasks/s", "ms", func(o *outcome) float64 { return median(o.steadyAt(2).P99) }, true},
-		{"a chain", "ms", func(o *outcome) float64 { return median(o.Chain) }, true},
-		{"a chord", "ms", func(o *outcome) float64 { return median(o.Chord) }, true},
-		{"tasks that wait", "ms", func(o *outcome) float64 { return median(o.Fan) }, true},
-		{"CPU of a task that waits", "µs", func(o *outcome) float64 { return median(o.FanCPU) }, true},
-		{"a task after kill -9", "s", recoveredAfter, true},
-	} {
-		ours := m.of(res.Systems[i])
+	for _, m := range append(measures(), recovered) {
+		ours := m.value(res.Systems[i])
 		best, system := ours, ""
 		for _, o := range res.Systems {
-			if v := m.of(o); m.less && v < best || !m.less && v > best { // false for NaN
+			if v := m.value(o); !m.more && v < best || m.more && v > best { // false for NaN
 				best, system = v, o.System.Name
 			}
 		}
 		if system != "" {
-			all = append(all, fmt.Sprintf("%s: %s %s; %s %s", m.name, number(ours), m.unit, system, number(best)))
+			all = append(all, fmt.Sprintf("%s, %s: %s %s; %s %s", m.table, m.head, number(ours), m.unit, system, number(best)))
 		}
 	}
 	return all
-}
-
-// steadyCost returns a function for the CPU time of a task at the kth rate.
-func steadyCost(k int) func(o *outcome) float64 {
-	return func(o *outcome) float64 { s := o.steadyAt(k); return median(sums(s.Client, s.Worker, s.StoreCPU)) }
-}
-
-// recoveredAfter returns the recovery time in seconds, or NaN if the task did not run in time.
-func recoveredAfter(o *outcome) float64 {
-	if o.Recovered == 0 {
-		return math.NaN()
-	}
-	return o.Recovered.Seconds()
-}
-
-// old describes the systems from Debian packages.
-func old(res *results) string {
-	var names []string
-	for _, o := range res.Systems {
-		if o.System.Name == "Celery" || o.System.Name == "Sidekiq" {
-			names = append(names, o.System.Name)
-		}
-	}
-	switch last := len(names) - 1; last {
-	case -1:
-		return ""
-	case 0:
-		return names[0] + " is an older Debian package."
-	default:
-		return strings.Join(names[:last], ", ") + " and " + names[last] + " are older Debian packages."
-	}
 }
 
 // settings lists the settings that differ from the defaults.
@@ -270,9 +193,9 @@ func settings(res *results) string {
 	return strings.Join(all, "; ")
 }
 
-// guaranteeTable lists when a task of a killed worker runs again, and the guarantees of each system.
-func guaranteeTable(res *results) table {
-	t := table{head: []string{"", "runs again after, s", "because", "guarantee"}, text: 2}
+// guarantees returns a table of when a task of a killed worker runs again, and of the guarantees of each system.
+func guarantees(res *results) string {
+	rows := [][]string{{"", "runs again after, s", "because", "guarantee"}}
 	for _, o := range res.Systems {
 		s := o.System
 		took := fmt.Sprintf("> %.0f", res.Limit.Seconds())
@@ -282,9 +205,9 @@ func guaranteeTable(res *results) table {
 		case s.Loses:
 			took = "lost"
 		}
-		t.add(strings.TrimSpace(s.Name+" "+s.Version), took, s.Recovery, s.Promise)
+		rows = append(rows, []string{strings.TrimSpace(s.Name + " " + s.Version), took, s.Recovery, s.Promise})
 	}
-	return t
+	return markdown(rows, 2)
 }
 
 // number formats a value with three significant digits, or "none" for NaN.
@@ -307,9 +230,6 @@ func number(v float64) string {
 	}
 	return whole
 }
-
-// median returns the median, or NaN without values.
-func median(vs []float64) float64 { return quantile(vs, 0.5) }
 
 // quantile returns the smallest value that is at least as great as the share q of all values. The median of an even number of
 // values is the mean of the two middle ones. Without values it is NaN.
