@@ -113,14 +113,11 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: otherEvents{s.Events, logger}.siteJudged,
 		BreakerChanged: s.BreakerChanged,
-		Route: func(before fetch.Route) fetch.Route {
-			after, _ := before.(*proxies.Session)
-			return s.Pool.Session(after)
-		},
-		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
-		Filter:    cfg.Network.Filter(),
-		Unproxied: s.unproxied,
-		Observe:   s.observePage,
+		Route:          func() fetch.Route { return proxies.NewSession() },
+		Transport:      func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
+		Filter:         cfg.Network.Filter(),
+		Unproxied:      s.unproxied,
+		Observe:        s.observePage,
 	})
 	if err != nil {
 		return nil, err

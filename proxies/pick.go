@@ -26,7 +26,6 @@ type PickOptions struct {
 	Except []string
 
 	requiredID  string // the ID of the only acceptable proxy
-	unshared    bool   // prefer a proxy that no session uses
 	tunnel      string // the target of a tunnel: the outcome is recorded for it instead of the site
 	unsupported string // a protocol that does not support the request
 }
@@ -144,7 +143,6 @@ type picker struct {
 	leases      *leases
 	maxInFlight int // PoolConfig.MaxInFlight
 	stickies    map[string]*sticky
-	sessions    map[string]int // number of sessions by proxy
 }
 
 // sticky is the proxy assigned to a sticky key.
@@ -154,7 +152,7 @@ type sticky struct {
 }
 
 func newPicker(v *view, ls *leases, maxInFlight int) *picker {
-	return &picker{view: v, leases: ls, maxInFlight: maxInFlight, stickies: map[string]*sticky{}, sessions: map[string]int{}}
+	return &picker{view: v, leases: ls, maxInFlight: maxInFlight, stickies: map[string]*sticky{}}
 }
 
 // A search selects a proxy for one pick.
@@ -187,13 +185,7 @@ func (s *search) choose() *member {
 	if m := s.stickyMember(); m != nil {
 		return m
 	}
-	var m *member
-	if s.options.unshared && len(s.sessions) > 0 {
-		m = s.best(func(m *member) bool { return s.sessions[m.ID] == 0 && s.fits(m) })
-	}
-	if m == nil {
-		m = s.best(s.fits)
-	}
+	m := s.best()
 	if m != nil && s.options.Sticky != "" {
 		s.setSticky(m)
 	}
@@ -202,7 +194,7 @@ func (s *search) choose() *member {
 
 // best returns the better one of two matching members, or sometimes a random one, because a proxy that failed at
 // first would never be picked again. It examines a random sample first, then all members.
-func (s *search) best(fits func(*member) bool) *member {
+func (s *search) best() *member {
 	const samples = 24
 	order, want := s.view.order, 2
 	if rand.IntN(20) == 0 {
@@ -220,7 +212,7 @@ func (s *search) best(fits func(*member) bool) *member {
 		if i < samples {
 			m = order[rand.IntN(len(order))]
 		}
-		if m == best || !fits(m) {
+		if m == best || !s.fits(m) {
 			continue
 		}
 		want--
@@ -286,13 +278,4 @@ func (s *search) setSticky(m *member) {
 	}
 	o := s.options
 	s.stickies[o.Sticky] = &sticky{id: m.ID, until: s.now.Add(cmp.Or(o.StickyFor, 10*time.Minute))}
-}
-
-// addSession adds n to the number of sessions that use a proxy.
-func (p *picker) addSession(proxy string, n int) {
-	p.view.mu.Lock()
-	defer p.view.mu.Unlock()
-	if p.sessions[proxy] += n; p.sessions[proxy] <= 0 {
-		delete(p.sessions, proxy)
-	}
 }

@@ -1,41 +1,29 @@
 package proxies
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 )
 
-// A Session sends its requests through the proxy that served its first request, on connections that it shares with no
-// other session. If the proxy becomes unavailable, requests fail, because the site must see one address per session.
-// Create a new session in that case. A Session is safe for concurrent use.
+// A Session sends its requests through the proxy that served its first request. If the proxy becomes unavailable,
+// requests fail, because the site must see one address per session. Create a new session in that case. A Session is
+// safe for concurrent use.
 type Session struct {
-	pool      *Pool
-	lastProxy string        // the proxy of the preceding session
-	first     chan struct{} // has a token while no goroutine sends the first request
+	first chan struct{} // has a token while no goroutine sends the first request
 
 	mu     sync.Mutex // guards the fields below
 	proxy  string     // "" until a proxy has served a request
 	direct bool       // the session connects directly, as configured
-	pair   *pair
-	closed bool
 }
 
-// Session returns a new session. If possible, its proxy is not used by any other session, nor was it used by previous,
-// which may be nil. It does no I/O.
-func (p *Pool) Session(previous *Session) *Session {
-	s := &Session{pool: p, first: make(chan struct{}, 1)}
+// NewSession returns a new session.
+func NewSession() *Session {
+	s := &Session{first: make(chan struct{}, 1)}
 	s.first <- struct{}{}
-	if previous != nil {
-		previous.mu.Lock()
-		s.lastProxy = cmp.Or(previous.proxy, previous.lastProxy)
-		previous.mu.Unlock()
-	}
 	return s
 }
 
@@ -49,22 +37,6 @@ func (s *Session) Bind(ctx context.Context) context.Context {
 func sessionOf(ctx context.Context) *Session {
 	s, _ := ctx.Value(sessionKey{}).(*Session)
 	return s
-}
-
-// Close closes the session's idle connections. Requests in flight continue. Send no further requests.
-func (s *Session) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.closed = true
-	if s.pair != nil {
-		s.pair.close()
-	}
-	if s.proxy != "" {
-		s.pool.picker.addSession(s.proxy, -1)
-	}
 }
 
 // sessionError means that the proxy of a session is unavailable. The request was not sent.
@@ -129,41 +101,12 @@ func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease
 		o.Except, o.Wait = nil, max(o.Wait, sessionWait)
 		return t.pool.Pick(ctx, o)
 	}
-	o.unshared = true
-	for _, w := range s.preferences(o) {
-		if lease, err := t.pool.Pick(ctx, w); !errors.Is(err, ErrNoProxy) {
-			return lease, err
-		}
+	both := o // the site may redirect
+	both.Filter.Connect, both.Filter.Plain, both.Wait = true, true, 0
+	if lease, err := t.pool.Pick(ctx, both); !errors.Is(err, ErrNoProxy) {
+		return lease, err
 	}
 	return t.pool.Pick(ctx, o)
-}
-
-// preferences returns alternatives to o for the first request of the session, in order of preference: a proxy that
-// supports both http and https, because the site may redirect, and one that the preceding session did not use.
-func (s *Session) preferences(o PickOptions) []PickOptions {
-	o.Wait = 0
-	both := o
-	both.Filter.Connect, both.Filter.Plain = true, true
-	if s.lastProxy == "" {
-		return []PickOptions{both}
-	}
-	bothOther, other := both, o
-	other.Except = append(slices.Clone(o.Except), s.lastProxy)
-	bothOther.Except = other.Except
-	return []PickOptions{bothOther, other, both}
-}
-
-// transport returns the session's transport for a proxy.
-func (s *Session) transport(proxy Proxy, scheme string) (transport *http.Transport, forward bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if address := proxy.URL().String(); s.pair == nil || s.pair.id != proxy.ID || s.pair.address != address {
-		if s.pair != nil {
-			s.pair.close()
-		}
-		s.pair = s.pool.transports.newPair(proxy, address)
-	}
-	return s.pair.of(proxy, scheme)
 }
 
 // setProxy sets the proxy of a session that has none. s may be nil.
@@ -173,9 +116,8 @@ func (s *Session) setProxy(proxy string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proxy == "" && !s.closed {
+	if s.proxy == "" {
 		s.proxy = proxy
-		s.pool.picker.addSession(proxy, 1)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,17 +33,14 @@ func visit(ctx context.Context, rt http.RoundTripper, s *Session, url string) (p
 
 var bothSchemes = []string{"http://shop.example/", "https://example.com/"}
 
-// All requests of a session use one exit address, for any scheme and concurrency. Two sessions use different ones if
-// possible.
+// All requests of a session use one exit address, for any scheme and concurrency.
 func TestSessionUsesOneProxy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	b.add(t, proxytest.Options{Kind: proxytest.Elite}, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.ConnectOnly}, proxytest.Options{Kind: proxytest.ForwardOnly})
 	rt := b.pool.Transport("shop", TransportOptions{})
-	var all []string
 	for range 3 {
-		s := b.pool.Session(nil)
-		t.Cleanup(s.Close)
+		s := NewSession()
 		var mu sync.Mutex
 		var peers []string
 		var wg sync.WaitGroup
@@ -63,90 +59,6 @@ func TestSessionUsesOneProxy(t *testing.T) {
 		if slices.Sort(peers); len(slices.Compact(peers)) != 1 {
 			t.Errorf("one session used the addresses %v", slices.Compact(peers))
 		}
-		all = append(all, peers[0])
-	}
-	if slices.Sort(all); len(slices.Compact(all)) != 3 {
-		t.Errorf("three sessions used the addresses %v", all)
-	}
-}
-
-// No connection is shared by two sessions with the same proxy, and a session reuses its connections. Connections
-// between a forwarding proxy and the site are not covered.
-func TestSessionsDoNotShareConnections(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.SOCKS5, proxytest.OverTLS} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, hello, nil)
-			b.add(t, proxytest.Options{Kind: kind})
-			rt := b.pool.Transport("shop", TransportOptions{})
-			owner := map[string]*Session{}
-			for round := range 4 {
-				s, other := b.pool.Session(nil), b.pool.Session(nil)
-				for _, url := range bothSchemes {
-					if kind != proxytest.SOCKS5 && strings.HasPrefix(url, "http:") {
-						continue
-					}
-					conns := map[string]bool{}
-					for i := range 6 {
-						who := s
-						if i%2 == 1 {
-							who = other
-						}
-						_, conn, err := visit(t.Context(), rt, who, url)
-						if err != nil {
-							t.Fatal(err)
-						}
-						if o := owner[conn]; o != nil && o != who {
-							t.Errorf("round %d: %s was used by two sessions", round, conn)
-						}
-						owner[conn], conns[conn] = who, true
-					}
-					// On a busy machine a connection may not be idle in time for the next request.
-					if len(conns) < 2 || len(conns) > 5 {
-						t.Errorf("two sessions used %d connections for six requests", len(conns))
-					}
-				}
-				s.Close()
-				other.Close()
-			}
-		})
-	}
-}
-
-// A new session has a different proxy than its predecessor, or the same one if there is no other.
-func TestNextSessionHasAnotherProxy(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, hello, nil)
-	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite}, proxytest.Options{Kind: proxytest.Elite})
-	rt := b.pool.Transport("shop", TransportOptions{})
-	var s *Session
-	last := ""
-	for i := range 12 {
-		s = b.pool.Session(s)
-		peer, _, err := visit(t.Context(), rt, s, bothSchemes[i%2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if peer == last {
-			t.Errorf("session %d has the proxy of its predecessor", i)
-		}
-		last = peer
-		s.Close()
-	}
-	if err := b.pool.Ban(t.Context(), "shop", time.Hour, ids[0]); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		s = b.pool.Session(s)
-		peer, _, err := visit(t.Context(), rt, s, bothSchemes[0])
-		if err != nil || peer != proxytest.ExitAddress(1).String() {
-			t.Errorf("got %s %v, want %s", peer, err, proxytest.ExitAddress(1))
-		}
-		s.Close()
-	}
-	if len(b.pool.picker.sessions) > 0 {
-		t.Errorf("sessions remaining after Close: %v", b.pool.picker.sessions)
 	}
 }
 
@@ -156,8 +68,7 @@ func TestSessionFailsWithItsProxy(t *testing.T) {
 	b := newBench(t, hello, nil)
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Dead}, proxytest.Options{Kind: proxytest.Elite})
 	rt := b.pool.Transport("shop", TransportOptions{PickOptions: b.first(ids[0])})
-	s := b.pool.Session(nil)
-	defer s.Close()
+	s := NewSession()
 	peer, _, err := visit(t.Context(), rt, s, bothSchemes[0])
 	if err != nil || peer != proxytest.ExitAddress(1).String() {
 		t.Fatalf("got %s %v, want %s", peer, err, proxytest.ExitAddress(1))
@@ -184,8 +95,7 @@ func TestSessionFailsWithItsProxy(t *testing.T) {
 		t.Error("another proxy was used")
 	}
 
-	s2 := b.pool.Session(s)
-	defer s2.Close()
+	s2 := NewSession()
 	if _, _, err := visit(t.Context(), rt, s2, bothSchemes[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +116,7 @@ func TestSessionStaysDirect(t *testing.T) {
 	}}
 	defer direct.CloseIdleConnections()
 	rt := b.pool.Transport("shop", TransportOptions{Fallback: FallbackDirect, Direct: direct})
-	s := b.pool.Session(nil)
-	defer s.Close()
+	s := NewSession()
 	first, _, err := visit(t.Context(), rt, s, bothSchemes[0])
 	if err != nil {
 		t.Fatal(err)
@@ -216,8 +125,7 @@ func TestSessionStaysDirect(t *testing.T) {
 	if peer, _, err := visit(t.Context(), rt, s, bothSchemes[0]); err != nil || peer != first {
 		t.Errorf("got %s %v, want %s", peer, err, first)
 	}
-	next := b.pool.Session(s)
-	defer next.Close()
+	next := NewSession()
 	if peer, _, err := visit(t.Context(), rt, next, bothSchemes[0]); err != nil || peer == first {
 		t.Errorf("got %s %v in the next session, want another than %s", peer, err, first)
 	}

@@ -210,13 +210,7 @@ func (t *transport) sendOnce(request *http.Request, s *Session, lease *Lease) (*
 	if t.options.KeepEncoding && out.Header.Get("Accept-Encoding") == "" {
 		out.Header["Accept-Encoding"] = []string{"identity"} // prevents net/http from adding gzip and decompressing the body
 	}
-	var via *http.Transport
-	var forward bool
-	if s != nil {
-		via, forward = s.transport(lease.Proxy, request.URL.Scheme)
-	} else {
-		via, forward = t.pool.transports.of(lease.Proxy, request.URL.Scheme)
-	}
+	via, forward := t.pool.transports.of(lease.Proxy, request.URL.Scheme)
 	begun := time.Now()
 	response, err := via.RoundTrip(out)
 	took := time.Since(begun)

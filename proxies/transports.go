@@ -54,11 +54,7 @@ func (t *transports) of(proxy Proxy, scheme string) (transport *http.Transport, 
 		}
 	}
 	t.used.MoveToFront(element)
-	return element.Value.(*pair).of(proxy, scheme)
-}
-
-// of returns the transport of the pair for a request with the given scheme.
-func (p *pair) of(proxy Proxy, scheme string) (transport *http.Transport, forward bool) {
+	p := element.Value.(*pair)
 	if scheme == "http" && canForward(proxy) {
 		return p.forward, true
 	}
@@ -90,7 +86,7 @@ func (t *transports) warnDirect(site string, why error) {
 	}
 }
 
-// newPair returns new transports for a proxy, which are not cached.
+// newPair returns new transports for a proxy.
 func (t *transports) newPair(proxy Proxy, address string) *pair {
 	cfg, dialer := t.cfg, t.dialer(proxy)
 	base := &http.Transport{

@@ -49,7 +49,7 @@ type Config struct {
 	Unproxied func(context.Context) (bool, error)                 // reports whether this process scrapes without proxies because it has none; see report.Direct. Defaults to never.
 	Refused   func(*http.Response)                                // called with each response that is a block page with a success status. Defaults to none.
 	Via       func(*http.Response) string                         // returns the proxy of a response, or "". Defaults to none.
-	Route     func(before fetch.Route) fetch.Route                // returns the next route of a session through Transport; see fetch.Config. Defaults to none.
+	Route     func() fetch.Route                                  // returns the next route of a session through Transport; see fetch.Config. Defaults to none.
 	Sinks     []string                                            // addresses of sinks for records, in addition to the files; see sink.Open. Defaults to none.
 	Secret    string                                              // key that signs webhook requests; see sink.Options. Defaults to none.
 	// Observe is called before each fetch, and the returned function after it. The fetch uses the returned context. Defaults to

@@ -55,7 +55,7 @@ type Config struct {
 	Unproxied      func(context.Context) (bool, error)
 	Refused        func(*http.Response)
 	Via            func(*http.Response) string
-	Route          func(before fetch.Route) fetch.Route
+	Route          func() fetch.Route
 	Observe        func(ctx context.Context, v Visit) (context.Context, func(Visited))
 	MaxPages       int
 	Memory         int64

@@ -43,9 +43,8 @@ type Config struct {
 	Key       string                      // key of the site in Clock. Defaults to the site of Definition.
 	Throttle  *polite.Throttle            // adds delays after 429 and, with autothrottle, for response times. Defaults to none.
 	Via       func(*http.Response) string // returns the proxy of a response, or "". Defaults to none.
-	// Route returns a route through Transport for a session's visitor. before is the route of the visitor that it replaces, or
-	// nil. Defaults to none: Transport chooses a proxy per request.
-	Route    func(before Route) Route
+	// Route returns a route through Transport for a session's visitor. Defaults to none: Transport chooses a proxy per request.
+	Route    func() Route
 	Ended    func(why string)    // called at the end of a session's visitor; it must not block. Defaults to none.
 	Patience time.Duration       // maximum wait of Get for the request rate. Defaults to 250 ms.
 	Robots   *polite.RobotsCache // Defaults to a separate cache.

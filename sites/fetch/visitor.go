@@ -15,8 +15,6 @@ import (
 type Route interface {
 	// Bind returns a context whose requests use this route.
 	Bind(context.Context) context.Context
-	// Close releases the route. No request may use it afterwards.
-	Close()
 }
 
 // Unsent is implemented by errors of a transport to report that the visitor's route is broken and the request was not sent.
@@ -36,9 +34,8 @@ type visitor struct {
 	logins  int
 
 	// The fields below are guarded by visitors.mu.
-	busy   int
 	direct bool // further requests are sent without a proxy
-	ended  bool // no more requests; the route is closed after the last one
+	ended  bool // no more requests
 }
 
 // use is one use of a visitor, with its cookies and the number of its login at that time.
@@ -57,7 +54,6 @@ type visitors struct {
 
 	mu      sync.Mutex // guards the fields below and the fields of visitors
 	now     *visitor   // nil: the next request needs a new one
-	before  Route      // route of the last visitor, closed
 	credit  int        // pages fetched since the last repeated login; see mayLogInAgain
 	refused *Error     // error that stops logins
 }
@@ -103,10 +99,9 @@ func (p *visitors) current() *use {
 	if p.now == nil {
 		p.now = &visitor{jar: newJar(p.def, p.client.tls)}
 		if p.def.Session != nil && p.client.cfg.Route != nil {
-			p.now.route = p.client.cfg.Route(p.before)
+			p.now.route = p.client.cfg.Route()
 		}
 	}
-	p.now.busy++
 	return &use{p.now, p.now.jar, p.now.logins}
 }
 
@@ -138,13 +133,10 @@ func (p *visitors) end(v *visitor, why string) {
 	if v.ended {
 		return
 	}
-	v.ended, p.now, p.before = true, nil, v.route
+	v.ended, p.now = true, nil
 	if why != "" && p.def.Session != nil {
 		p.client.cfg.Logger.Debug("session ended", "site", p.def.Site, "why", why)
 		p.client.cfg.Ended(why)
-	}
-	if v.busy == 0 && v.route != nil {
-		v.route.Close()
 	}
 }
 
@@ -168,9 +160,6 @@ func (p *visitors) block(v *visitor, why string) {
 func (p *visitors) release(u *use, err error, loggedOut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if u.busy--; u.ended && u.busy == 0 && u.route != nil {
-		u.route.Close()
-	}
 	switch class := ClassOf(err); class {
 	case OK, Gone:
 		if !loggedOut {
@@ -209,7 +198,6 @@ func (p *visitors) close() {
 	if p.now != nil {
 		p.end(p.now, "")
 	}
-	p.before = nil
 }
 
 func (p *visitors) visitStart(ctx context.Context) error {

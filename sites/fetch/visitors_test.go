@@ -78,11 +78,9 @@ func (g *guests) by() (order []string, of map[string][]visit) {
 
 // routes creates routes that add their name to a request, in the header X-Route.
 type routes struct {
-	mu     sync.Mutex
-	made   int
-	closed []string
-	before map[string]string
-	fail   func(route string) error
+	mu   sync.Mutex
+	made int
+	fail func(route string) error
 }
 
 type route struct {
@@ -96,24 +94,11 @@ func (w *route) Bind(ctx context.Context) context.Context {
 	return context.WithValue(ctx, routeKey{}, w)
 }
 
-func (w *route) Close() {
-	w.routes.mu.Lock()
-	defer w.routes.mu.Unlock()
-	w.routes.closed = append(w.routes.closed, w.name)
-}
-
-func (w *routes) route(before Route) Route {
+func (w *routes) route() Route {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.made++
-	next := &route{w, fmt.Sprint("w", w.made)}
-	if b, ok := before.(*route); ok {
-		if w.before == nil {
-			w.before = map[string]string{}
-		}
-		w.before[next.name] = b.name
-	}
-	return next
+	return &route{w, fmt.Sprint("w", w.made)}
 }
 
 func (w *routes) RoundTrip(r *http.Request) (*http.Response, error) {
