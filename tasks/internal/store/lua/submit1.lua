@@ -4,7 +4,8 @@
 -- list the queue
 -- returns 1, or 0 for a repeated call
 local P, w = KEYS[1], KEYS[1] .. 'w:' .. ARGV[1]
-if redis.call('HSET', w, GRAPH, ARGV[3], TASKS, '1', '0', ARGV[4]) < 3 then return 0 end
+if redis.call('HSETNX', w, GRAPH, ARGV[3]) == 0 then return 0 end
+redis.call('HSET', w, TASKS, '1', '0', ARGV[4])
 if ARGV[5] ~= '' then redis.call('HSET', w, 'in', ARGV[5]) end
 redis.call('ZADD', P .. 'live', ARGV[6], ARGV[1] .. ' ' .. ARGV[7])
 redis.call('RPUSH', P .. 'ring:' .. ARGV[2], ARGV[1])
