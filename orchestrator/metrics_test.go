@@ -146,15 +146,16 @@ func TestMetricsPage(t *testing.T) {
 		if at < 0 {
 			t.Fatalf("%s is in no group", name)
 		}
-		labels := described[name].labels
-		if labels != "" {
-			labels = "`" + strings.ReplaceAll(labels, ", ", "`, `") + "` "
+		facts := kind
+		if labels := described[name].labels; labels != "" {
+			facts += " by `" + strings.ReplaceAll(labels, ", ", "`, `") + "`"
 		}
-		rows[metricGroups[at].title] += fmt.Sprintf("| `%s` | %s | %s| %s |\n", name, kind, labels, described[name].help)
+		help, _, _ := strings.Cut(strings.NewReplacer("; ", ". ", " of this process", "", " in this process", "", " that this process ended", "").Replace(described[name].help), ". ")
+		rows[metricGroups[at].title] += fmt.Sprintf("* `%s` (%s): %s.\n", name, facts, strings.TrimSuffix(help, "."))
 	}
 	page := bytes.NewBufferString(head + metricsMark)
 	for _, g := range metricGroups {
-		fmt.Fprintf(page, "\n## %s\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n%s", g.title, rows[g.title])
+		fmt.Fprintf(page, "\n## %s\n\n%s", g.title, rows[g.title])
 	}
 	testutil.Page(t, file, page.Bytes(), *update, "go generate ./orchestrator")
 

@@ -240,11 +240,11 @@ func TestContainersAreConfined(t *testing.T) {
 // Alerts, the dashboard and the scaling rule use metrics that exist; each alert has a section of the runbook and fires in a test.
 func TestAlertsUseExistingMetrics(t *testing.T) {
 	t.Parallel()
-	metrics, runbook, fired := rootFile(t, "docs", "reference", "metrics.md"), rootFile(t, "docs", "how-to", "runbook.md"), rootFile(t, "deploy", "prometheus", "muster.rules.test.yaml")
+	metrics, runbook, fired := rootFile(t, "docs", "reference", "metrics.md"), rootFile(t, "docs", "how-to", "troubleshooting.md"), rootFile(t, "deploy", "prometheus", "muster.rules.test.yaml")
 	checkExpr := func(name, expr string) {
 		for _, metric := range regexp.MustCompile(`\b(?:muster|orchestrator)_[a-z0-9_]+`).FindAllString(expr, -1) {
 			base := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(metric, "")
-			if !strings.Contains(metrics, "`"+metric+"` | ") && !strings.Contains(metrics, "`"+base+"` | histogram") {
+			if !strings.Contains(metrics, "`"+metric+"` (") && !strings.Contains(metrics, "`"+base+"` (histogram") {
 				t.Errorf("%s: docs/reference/metrics.md has no metric %s", name, metric)
 			}
 		}
@@ -272,7 +272,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 		for _, r := range g.Rules {
 			checkExpr(r.Alert, r.Expr)
 			if !strings.Contains(runbook, "\n## "+r.Alert+"\n") || !strings.Contains(fired, "alertname: "+r.Alert+"\n        exp_alerts:\n") ||
-				r.Annotations["runbook"] != "docs/how-to/runbook.md#"+strings.ToLower(r.Alert) || r.Labels["severity"] == "" {
+				r.Annotations["runbook"] != "docs/how-to/troubleshooting.md#"+strings.ToLower(r.Alert) || r.Labels["severity"] == "" {
 				t.Errorf("%s has no severity, section of the runbook or test: %v, %v", r.Alert, r.Labels, r.Annotations)
 			}
 		}

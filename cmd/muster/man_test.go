@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -30,33 +29,47 @@ func leaves(fn func(path string, c *cli.Command)) {
 	walk("muster", newApp(environment{}).Commands)
 }
 
-// docs/reference/cli.md has the help of each command. go generate writes it.
+// docs/reference/cli.md has a line per command: its usage, and an example of its options. go generate writes it.
 func TestManual(t *testing.T) {
 	t.Parallel()
 	page := new(strings.Builder)
 	page.WriteString(`# Commands
 
-Made by ` + "`go generate ./cmd/muster`" + ` from the help of the program: ` + "`muster COMMAND --help`. `muster man`" + ` prints a manual page.
+Made by ` + "`go generate ./cmd/muster`" + ` from the help of the program. ` + "`muster COMMAND --help`" + ` lists its options and explains more; ` + "`muster man`" + ` prints a manual page.
 
-Results are on standard output, all else is on standard error. On a terminal tables are cut to its width, states have colours unless ` + "`NO_COLOR`" + ` is set, and the log has warnings only. In a file or a pipe nothing is cut and nothing has colours.
+Results are on standard output, everything else is on standard error. On a terminal, tables are cut to its width and states have colours unless ` + "`NO_COLOR`" + ` is set.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a server received SIGTERM), 141 closed pipe.
 
-Two options are the same in all commands that have them, and are described only here. ` + "`--server URL`" + ` calls the orchestrator at a URL with the key in ` + "`MUSTER_API_KEY`" + `. ` + "`--json`" + ` prints the response of the [HTTP API](api.md).
-`)
-	add := func(path, usage string, about any) {
-		help := new(strings.Builder)
-		printHelp(help, "", about)
-		_, text, _ := strings.Cut(help.String(), "USAGE:\n") // the name is the heading
-		fmt.Fprintf(page, "\n## %s\n\n%s%s.\n\n```\n%s```\n", path, strings.ToUpper(usage[:1]), usage[1:], strings.ReplaceAll(text, "\nDESCRIPTION:\n", "\n"))
+All commands have `)
+	for _, f := range globalFlags() {
+		name, _ := flagText(f)
+		page.WriteString("`" + name + "`, ")
 	}
-	app := newApp(environment{})
-	app.HelpName, app.Version = "muster", ""
-	add("muster", app.Usage, app)
+	page.WriteString("and most `--json`, which prints the response of the [HTTP API](api.md), and `--server URL`, which calls an orchestrator with the key in `MUSTER_API_KEY`.\n")
+	var groups []string
+	rows := map[string]string{}
 	leaves(func(path string, c *cli.Command) {
-		c.HelpName, c.Flags = path, slices.DeleteFunc(c.Flags, func(f cli.Flag) bool {
-			return isGlobal(f) || slices.Contains([]string{"server", "json"}, f.Names()[0]) // the page describes them above
-		})
-		add(path, c.Usage, c)
+		group := "muster"
+		if words := strings.Fields(path); len(words) > 2 {
+			group += " " + words[1]
+		}
+		if rows[group] == "" {
+			groups = append(groups, group)
+		}
+		row := fmt.Sprintf("* `%s`: %s.", strings.TrimSpace(path+" "+c.ArgsUsage), c.Usage)
+		for line := range strings.Lines(c.Description) {
+			if line, _, _ = strings.Cut(strings.TrimSpace(line), "  #"); strings.Contains(line, path) {
+				if line = strings.TrimSpace(line); strings.Contains(line, " --") || strings.ContainsAny(line, "'|<>") { // it shows more than the usage
+					row += " `" + line + "`"
+				}
+				break
+			}
+		}
+		rows[group] += row + "\n"
 	})
+	for _, group := range groups {
+		fmt.Fprintf(page, "\n## %s\n\n%s", group, rows[group])
+	}
 	testutil.Page(t, "../../docs/reference/cli.md", []byte(page.String()), *update, "go generate ./cmd/muster")
 }
 

@@ -80,6 +80,28 @@ func Remarks(t testing.TB, file string) (remarks map[string]string, used map[str
 	return remarks, used
 }
 
+// itemWords is the number of words of an item that further sentences may fill.
+const itemWords = 20
+
+// Item returns a remark as the text of a list item, with its list below. A long remark is cut, except for the default; the example file
+// has all of it.
+func Item(remark string) string {
+	text, list, _ := strings.Cut("\n"+strings.TrimSpace(remark), "\n* ")
+	kept, full := "", false
+	for sentence := range strings.SplitAfterSeq(strings.Join(strings.Fields(text), " "), ". ") {
+		full = full || kept != "" && len(strings.Fields(kept+sentence)) > itemWords
+		if !full || strings.HasPrefix(sentence, "Default:") || strings.HasPrefix(sentence, "Empty:") {
+			kept += sentence
+		}
+	}
+	kept = strings.TrimSpace(kept)
+	if list != "" {
+		list, _, _ = strings.Cut(list, "\n\n")
+		kept += "\n  * " + strings.ReplaceAll(list, "\n", "\n  ")
+	}
+	return kept
+}
+
 // paragraphs converts the lines of a comment to Markdown. A word followed by spaces and text is a list item; indented text continues
 // the previous line. The result starts with a capital letter and ends with a period.
 func paragraphs(lines []string) string {

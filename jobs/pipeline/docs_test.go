@@ -21,8 +21,7 @@ Made by ` + "`go generate ./jobs/pipeline`" + ` from the program and
 [default.yaml](../../jobs/pipeline/shipped/default.yaml), the pipeline of jobs that name none. It has all keys.
 [Jobs](../how-to/jobs.md#pipelines) is the guide.
 
-Under each name are the type, the values that are allowed, and the default. Durations are ` + "`1.5s`, `2m`" + ` or a bare number of
-seconds.
+In parentheses are the type and the valid values of a key. Durations are ` + "`1.5s`, `2m`" + ` or a bare number of seconds.
 `
 
 // docs/reference/pipeline-definition.md documents every key with the comment of the shipped pipeline. go generate
@@ -37,14 +36,14 @@ func TestKeysPage(t *testing.T) {
 		name string
 		typ  reflect.Type
 	}{{"pipeline", reflect.TypeFor[Pipeline]()}, {"stages", reflect.TypeFor[Stage]()}} {
-		fmt.Fprintf(&page, "\n## %s\n", s.name)
+		fmt.Fprintf(&page, "\n## %s\n\n", s.name)
 		for f := range s.typ.Fields() {
 			path := strings.TrimPrefix(s.name+"."+f.Tag.Get("yaml"), "pipeline.")
 			known[path] = true
 			if remarks[path] == "" {
 				t.Errorf("default.yaml does not document %s", path)
 			}
-			fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", path, facts(t, path, f), remarks[path])
+			fmt.Fprintf(&page, "* `%s` (%s): %s\n", path, facts(t, path, f), testutil.Item(remarks[path]))
 		}
 	}
 	for path := range remarks {
@@ -55,7 +54,7 @@ func TestKeysPage(t *testing.T) {
 	testutil.Page(t, "../../docs/reference/pipeline-definition.md", page.Bytes(), *update, "go generate ./jobs/pipeline")
 }
 
-// facts returns the line of Markdown with the properties of a key.
+// facts returns the properties of a key, as Markdown.
 func facts(t *testing.T, path string, f reflect.StructField) string {
 	t.Helper()
 	kind := map[reflect.Type]string{
@@ -85,7 +84,7 @@ func facts(t *testing.T, path string, f reflect.StructField) string {
 		kind += fmt.Sprintf(", %s to %dh", minTime, maxTime/time.Hour)
 	}
 	if slices.Contains(requiredKeys(), path) {
-		kind += " · required"
+		kind += "; required"
 	}
 	return kind
 }

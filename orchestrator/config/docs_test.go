@@ -17,13 +17,13 @@ var update = flag.Bool("update", false, "write docs/reference/settings.md")
 
 const settingsHead = `# Settings
 
-Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), a template with all settings.
-[Configuration](../how-to/configure.md) explains files, environment variables, secrets and reloads.
+Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), a template that explains all settings in full.
+[Install](../how-to/install.md#settings) explains files, environment variables, secrets and reloads.
 
-` + "`workers.concurrency`" + ` is the key ` + "`concurrency`" + ` in the section ` + "`workers`" + `. Each setting has its type, default and environment variable, and:
+` + "`workers.concurrency`" + ` is the key ` + "`concurrency`" + ` in the section ` + "`workers`, and `MUSTER_WORKERS__CONCURRENCY`" + ` in the environment. In parentheses are the valid values, then the default, and:
 
 * *reload*: a change takes effect while Muster runs; other settings need a restart.
-* *secret*: the same variable with ` + "`_FILE`" + ` reads it from a file, and it may contain references to secrets.
+* *secret*: the variable with ` + "`_FILE`" + ` reads it from a file, and it may contain references to secrets.
 `
 
 // docs/reference/settings.md lists all settings with the comments of the example. go generate writes it.
@@ -41,7 +41,7 @@ func TestSettingsPage(t *testing.T) {
 		}
 		if head != section {
 			section = head
-			fmt.Fprintf(&page, "\n## %s\n%s", head, remarks[head])
+			fmt.Fprintf(&page, "\n## %s\n%s\n", head, remarks[head])
 		}
 		if remarks[s.path] == "" {
 			t.Errorf("muster.example.yaml has no comment on %s", s.path)
@@ -50,12 +50,12 @@ func TestSettingsPage(t *testing.T) {
 		if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 { // the facts have them
 			remark = strings.Replace(remark, " ("+bounds[0]+" to "+bounds[1]+")", "", 1)
 		}
-		fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", s.path, s.facts(t), remark)
+		fmt.Fprintf(&page, "* `%s`%s: %s\n", s.path, s.facts(t), testutil.Item(remark))
 	}
 	testutil.Page(t, "../../docs/reference/settings.md", page.Bytes(), *update, "go generate ./orchestrator/config")
 }
 
-// facts returns a line of Markdown with the type and default of a setting.
+// facts returns the valid values and the default of a setting, as Markdown.
 func (s setting) facts(t *testing.T) string {
 	t.Helper()
 	kind := map[reflect.Type]string{
@@ -67,31 +67,33 @@ func (s setting) facts(t *testing.T) string {
 	if kind == "" {
 		t.Errorf("%s: add a name for the type %s", s.path, s.v.Type())
 	}
+	var facts []string
 	if words := strings.Fields(s.tag.Get("oneof")); len(words) > 0 {
-		kind = "one of `" + strings.Join(words, "`, `") + "`"
+		facts = append(facts, "`"+strings.Join(words, "`, `")+"`")
 	} else if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 {
-		kind += fmt.Sprintf(", %s to %s", bounds[0], bounds[1])
+		kind = fmt.Sprintf("%s to %s", bounds[0], bounds[1])
 		if zero := s.tag.Get("zero"); zero != "" {
 			kind += ", or 0 for " + zero
 		}
+		facts = append(facts, kind)
+	} else if s.isList() || s.isMap() {
+		facts = append(facts, kind)
 	}
 	value, err := json.Marshal(s.shown())
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Trim(string(value), `"`)
-	switch {
-	case s.v.Kind() == reflect.String && s.v.Len() == 0, s.isList(), s.isMap():
-		text = "empty"
-	default:
-		text = "`" + text + "`"
+	if text := strings.Trim(string(value), `"`); text != "" && !s.isList() && !s.isMap() {
+		facts = append(facts, "`"+text+"`")
 	}
-	line := fmt.Sprintf("%s · default %s · `%s`", kind, text, envName(s.path))
 	if s.reloads() {
-		line += " · *reload*"
+		facts = append(facts, "*reload*")
 	}
 	if s.secret() {
-		line += " · *secret*"
+		facts = append(facts, "*secret*")
 	}
-	return line
+	if len(facts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(facts, "; ") + ")"
 }

@@ -18,10 +18,10 @@ var update = flag.Bool("update", false, "write docs/reference/site-definition.md
 
 const keysHead = `# Keys of a site definition
 
-Made by ` + "`go generate ./sites/definition`" + ` from the program and [example.yaml](../../sites/definition/example.yaml), which has all keys.
+Made by ` + "`go generate ./sites/definition`" + ` from the program and [example.yaml](../../sites/definition/example.yaml), which explains all keys in full.
 [Site definitions](../../sites/README.md) is the guide.
 
-Each key has its type, its valid values and its default. A list of one member needs no brackets.
+In parentheses are the type of a key, unless it is a text, or its valid values, then its default. A list of one member needs no brackets.
 Durations are ` + "`1.5s`, `2m`" + ` or a bare number of seconds, sizes ` + "`500kB`" + ` or ` + "`16MiB`" + `, and regexes have Go's syntax (RE2).
 `
 
@@ -89,7 +89,7 @@ func TestKeysPage(t *testing.T) {
 		} else if required[s.name] {
 			page.WriteString("\nRequired.\n")
 		}
-		page.WriteString(remarks[strings.TrimSuffix(s.at, ".product")])
+		page.WriteString(remarks[strings.TrimSuffix(s.at, ".product")] + "\n")
 		v := reflect.ValueOf(s.value)
 		for f, v := range v.Fields() {
 			key := f.Tag.Get("yaml")
@@ -98,20 +98,20 @@ func TestKeysPage(t *testing.T) {
 			}
 			path := strings.TrimPrefix(s.at+"."+key, ".")
 			known[path] = true
-			if slices.ContainsFunc(all, func(other section) bool {
+			if s.name == "detail" || slices.ContainsFunc(all, func(other section) bool {
 				return reflect.TypeOf(other.value) == memberType(f.Type) && f.Type.Name() != "Fields"
 			}) {
-				continue // a separate section
+				continue // the section listing, or a separate one
 			}
 			text := remarks[path]
-			if listing := "listing." + key; text == "" && s.name == "detail" && remarks[listing] != "" {
-				text = fmt.Sprintf("\nAs `%s`.\n", listing)
+			about := facts(t, f, v, required[named(path)])
+			if _, value, ok := strings.Cut(strings.TrimSuffix(about, "`)"), "`"); ok && !strings.Contains(value, "`") { // the facts have it
+				text = strings.Replace(text, " Default: "+value+".\n", "\n", 1)
 			}
 			if strings.TrimSpace(text) == "" {
 				t.Errorf("example.yaml does not explain %s", path)
 			}
-			name := strings.TrimPrefix(s.name+"."+key, "general.")
-			fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", name, facts(t, f, v, required[named(path)]), text)
+			fmt.Fprintf(&page, "* `%s`%s: %s\n", key, about, testutil.Item(text))
 		}
 	}
 	for path := range remarks {
@@ -143,11 +143,11 @@ func memberType(t reflect.Type) reflect.Type {
 	return t
 }
 
-// facts returns a line of Markdown with the type, the range and the default of a key.
+// facts returns the type, the range and the default of a key, as Markdown.
 func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) string {
 	t.Helper()
 	kind := map[reflect.Type]string{
-		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "true or false", reflect.TypeFor[int](): "whole number", reflect.TypeFor[float64](): "number",
+		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "bool", reflect.TypeFor[int](): "integer", reflect.TypeFor[float64](): "number",
 		reflect.TypeFor[time.Duration](): "duration", reflect.TypeFor[Size](): "size", reflect.TypeFor[Pattern](): "regex", reflect.TypeFor[Selector](): "selector",
 		reflect.TypeFor[Path](): "JSON path", reflect.TypeFor[JSONText](): "JSON", reflect.TypeFor[map[string]string](): "texts by name",
 		reflect.TypeFor[Field](): "fields by name", reflect.TypeFor[Cookies](): "texts by name, or off",
@@ -156,15 +156,16 @@ func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) 
 		t.Errorf("%s: no name for type %s", f.Name, f.Type)
 	}
 	if words := strings.Fields(f.Tag.Get("oneof")); len(words) > 0 {
-		kind = "one of `" + strings.Join(words, "`, `") + "`"
+		kind = "`" + strings.Join(words, "`, `") + "`"
 	} else if least, most, ok := strings.Cut(f.Tag.Get("range"), " "); ok {
-		kind += ", " + least + " to " + most
+		kind = least + " to " + most
 	}
 	if f.Type.Kind() == reflect.Slice && f.Type != reflect.TypeFor[Fields]() {
 		kind = "list: " + kind
 	}
+	kind = strings.TrimSuffix(strings.TrimSuffix(kind, "text"), ": ")
 	if required {
-		return kind + " · required"
+		return " (" + strings.TrimPrefix(kind+"; required", "; ") + ")"
 	}
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
@@ -182,10 +183,13 @@ func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) 
 	case reflect.String:
 		text = v.String()
 	}
-	if text == "" {
-		return kind
+	if text != "" {
+		kind = strings.TrimPrefix(kind+"; `"+text+"`", "; ")
 	}
-	return kind + " · default `" + text + "`"
+	if kind == "" {
+		return ""
+	}
+	return " (" + kind + ")"
 }
 
 // requiredKeys are the keys that must be set.
