@@ -28,8 +28,9 @@ var (
 var notRunHere = map[string]bool{
 	"make test": true, "make help": true, "make lint test": true, // .ci/run
 	"go run ./cmd/muster demo": true, "go run ./cmd/muster demo --keep": true, // TestDemo, and the demo of .ci/run
-	"go install ./cmd/muster": true, // installs
-	"muster":                  true, // the name of the program
+	"go install ./cmd/muster":  true, // installs
+	"muster":                   true, // the name of the program
+	"git clone ADDRESS muster": true, // the clone is there
 	// Tests already have a Redis.
 	`redis-server --save "" --daemonize yes`: true,
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
-	"time"
 )
 
 //go:embed performance.md.tmpl
@@ -19,7 +18,7 @@ var pageText string
 type measure struct {
 	table, head, unit string
 	of                func(o *outcome) []float64
-	q                 float64 // quantile; 0 for the median with the least and the greatest value
+	q                 float64 // quantile; 0 for the median
 	more              bool    // greater is better
 }
 
@@ -29,7 +28,7 @@ func measures() []measure {
 		{"backlog", "client", "µs", func(o *outcome) []float64 { return o.EnqueueCPU }, 0, false},
 		{"backlog", "worker", "µs", func(o *outcome) []float64 { return o.WorkerCPU }, 0, false},
 		{"backlog", "store", "µs", func(o *outcome) []float64 { return sums(o.EnqueueStoreCPU, o.StoreCPU) }, 0, false},
-		{"backlog", "sum", "µs", func(o *outcome) []float64 {
+		{"rates", "CPU", "µs", func(o *outcome) []float64 {
 			return sums(o.EnqueueCPU, o.WorkerCPU, o.EnqueueStoreCPU, o.StoreCPU)
 		}, 0, false},
 		{"rates", "one by one", "tasks/s", func(o *outcome) []float64 { return o.EnqueueRate }, 0, true},
@@ -81,7 +80,7 @@ func (m measure) value(o *outcome) float64 {
 func render(res *results) ([]byte, error) {
 	var out bytes.Buffer
 	page, err := template.New("performance.md").Funcs(template.FuncMap{
-		"join": strings.Join, "minutes": func(d time.Duration) string { return fmt.Sprintf("%.0f minutes", d.Minutes()) },
+		"join":  strings.Join,
 		"table": func(name string) string { return tableOf(res, name) },
 	}).Parse(pageText)
 	if err != nil {
@@ -89,8 +88,8 @@ func render(res *results) ([]byte, error) {
 	}
 	err = page.Execute(&out, map[string]any{
 		"R": res, "Concurrency": concurrency, "Singles": number(singles), "ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
-		"SteadySeconds": int(steadyFor.Seconds()), "FanSize": fanSize, "NapsAtOnce": napsAtOnce, "Ideal": number(fanSize / napsAtOnce * 100),
-		"Guarantees": guarantees(res), "Behind": weaknesses(res), "Settings": settings(res),
+		"SteadySeconds": int(steadyFor.Seconds()),
+		"Guarantees":    guarantees(res), "Behind": weaknesses(res), "Settings": settings(res),
 	})
 	return out.Bytes(), err
 }
@@ -124,15 +123,12 @@ func tableOf(res *results, name string) string {
 			if m.table != name {
 				continue
 			}
-			values, cell := m.of(o), number(m.value(o))
-			some = some || len(values) > 0
-			switch {
-			case base >= 0 && res.Machine.Busy():
-				cell = number(m.value(o) / m.value(res.Systems[base]))
-			case m.q == 0 && len(values) > 1:
-				cell = fmt.Sprintf("%s (%s–%s)", cell, number(slices.Min(values)), number(slices.Max(values)))
+			some = some || len(m.of(o)) > 0
+			value := m.value(o)
+			if base >= 0 && res.Machine.Busy() {
+				value /= m.value(res.Systems[base])
 			}
-			row = append(row, cell)
+			row = append(row, number(value))
 		}
 		if some {
 			rows = append(rows, row)

@@ -5,7 +5,22 @@
 // its entry. A slot takes other nodes in batches and runs them; one script stores the results of a batch and takes the next one. Redis
 // accepts those only while the batch is leased to the worker under its ID. The agenda contains the steps that a process has started and may not complete.
 //
-// docs/concepts/engine.md has the glossary, and the files in the order of the way from Send to the handler and back.
+// The way of a task, by file; files without a directory are of this package, scripts are in store/lua:
+//
+//	send.go           compiles the signature (graph/compile.go) and chooses the reference
+//	grow.go           lists the data to store: the graph, the inputs, and the first nodes
+//	store/submit.go   stores the workflow (submit.lua, submit1.lua) and puts nodes on the ring of their queue
+//	rings.go          an idle worker takes an entry of a ring (store/ring.go) and assigns a slot (slots.go)
+//	taker.go, slot.go the slot reads a single task, or takes a batch (store/turn.go, turn.lua)
+//	runner.go         checks handler, limits and expiry, and reads the input (values.go)
+//	call.go           calls the handler with its Run (run.go)
+//	outcome.go        turns the value or error (verdict.go) into a result
+//	finish.go         turns results into changes; advancer.go adds the edges, and takes the steps that have no task
+//	store/change.go   stores them (finish1.lua, turn.lua, flow.lua), makes nodes ready, and publishes the end
+//	results.go        Wait receives the message (notifier.go) and reads the record
+//
+// agenda.go handles due entries, watcher.go heartbeats and dead workers, tally.go counts, unhandled.go nodes without a handler.
+// docs/concepts/engine.md has the glossary.
 package engine
 
 import (
