@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,55 +85,17 @@ func (s Counts) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, e
 		q.Since = oldest
 	}
 	sum := rateSum{q: q, step: step, first: q.Since.Truncate(step), rates: map[rateID]*tasktype.RatePoint{}}
-	var last []int64 // by shard: the unix hour whose minutes were not added to its day yet
-	if q.Hourly {
-		if last, err = s.lastHours(ctx, shards); err != nil {
-			return nil, err
-		}
-		hashes, err := s.hashes(ctx, shards, func(shard int) string { return s.minutesKey(shard, last[shard]) })
-		if err != nil {
-			return nil, err
-		}
-		for shard, fields := range hashes {
-			sum.add(fields, time.Unix(last[shard]*3600, 0), time.Minute, time.Time{})
-		}
-	}
 	width := int64(span / time.Second)
 	for n := q.Since.Unix() / width; n <= q.Until.Unix()/width; n++ {
 		hashes, err := s.hashes(ctx, shards, func(shard int) string { return key(shard, n) })
 		if err != nil {
 			return nil, err
 		}
-		for shard, fields := range hashes {
-			var but time.Time // an hour whose minutes are counted above; it may be in its day by now
-			if q.Hourly {
-				but = time.Unix(last[shard]*3600, 0)
-			}
-			sum.add(fields, time.Unix(n*width, 0), step, but)
+		for _, fields := range hashes {
+			sum.add(fields, time.Unix(n*width, 0))
 		}
 	}
 	return sum.sorted(), nil
-}
-
-// lastHours returns the last unix hour of each shard that has counts, -1 where none has.
-func (s Counts) lastHours(ctx context.Context, shards int) ([]int64, error) {
-	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.StringCmd, shards)
-	for shard := range cmds {
-		cmds[shard] = pipe.Get(ctx, s.hourKey(shard))
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read counts: %w", err)
-	}
-	out := make([]int64, shards)
-	for shard, cmd := range cmds {
-		hour, err := cmd.Int64()
-		if err != nil {
-			hour = -1
-		}
-		out[shard] = hour
-	}
-	return out, nil
 }
 
 // hashes reads a hash of every shard.
@@ -167,9 +128,8 @@ type rateSum struct {
 	rates map[rateID]*tasktype.RatePoint
 }
 
-// add adds the counts of a hash. Its first slot begins at start, and each other one a step later. The slot that begins
-// at but is left out.
-func (r *rateSum) add(fields map[string]string, start time.Time, step time.Duration, but time.Time) {
+// add adds the counts of a hash. Its first slot begins at start, and each other one a step later.
+func (r *rateSum) add(fields map[string]string, start time.Time) {
 	for field, value := range fields {
 		parts := strings.SplitN(field, " ", 4)
 		if len(parts) != 4 {
@@ -177,11 +137,10 @@ func (r *rateSum) add(fields map[string]string, start time.Time, step time.Durat
 		}
 		slot, err := strconv.Atoi(parts[0])
 		n, err2 := strconv.ParseInt(value, 10, 64)
-		at := start.Add(time.Duration(slot) * step)
-		if err != nil || err2 != nil || at.Equal(but) {
+		if err != nil || err2 != nil {
 			continue
 		}
-		r.addOne(at.Truncate(r.step), parts[1], parts[2], parts[3], n)
+		r.addOne(start.Add(time.Duration(slot)*r.step), parts[1], parts[2], parts[3], n)
 	}
 }
 

@@ -63,26 +63,6 @@ func TestNodesAreCountedByMinuteAndHour(t *testing.T) {
 	})
 }
 
-// Each hour of a weekly task is counted, though its minutes have expired.
-func TestHoursAreCountedAcrossGaps(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		x := newIndexed(t, rdb, 1)
-		var want []string
-		for week := range 4 {
-			at := t0.AddDate(0, 0, 7*week)
-			x.at(0, at, "count", "q", "a", "S", 1)
-			x.at(0, at.Add(time.Minute), "count", "q", "a", "S", 1)
-			want = append(want, at.Format("02T15:04")[:5]+`:00 q "a" 2 0 0 0 0s`)
-			if n := rdb.TTL(t.Context(), testKeys.minutesKey(0, at.Unix()/3600)).Val(); n < 30*24*time.Hour {
-				t.Errorf("minutes that are not in a day yet expire after %s, want 31 days", n)
-			}
-		}
-		rdb.Del(t.Context(), testKeys.minutesKey(0, t0.Unix()/3600)) // as if it had expired
-		x.wantRates(RateQuery{Until: t0.AddDate(0, 0, 22), Hourly: true}, want...)
-	})
-}
-
 func TestCountsExpireWhenTheirRingHasTurned(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -99,11 +79,8 @@ func TestCountsExpireWhenTheirRingHasTurned(t *testing.T) {
 			t.Errorf("nothing counted: got %d keys, want the number of shards", n)
 		}
 		x.at(0, t0, "count", "q", "a", "S", 1, "count", "q", "a", "ms", 1)
-		check(testKeys.minutesKey(0, hour), 31*24*time.Hour)
-		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1)
-		check(testKeys.minutesKey(0, hour), 25*time.Hour)
+		check(testKeys.minutesKey(0, hour), 26*time.Hour)
 		check(testKeys.hoursKey(0, hour/24), 31*24*time.Hour)
-		check(testKeys.hourKey(0), 31*24*time.Hour)
 	})
 }
 
@@ -137,16 +114,15 @@ func TestCountsAreBounded(t *testing.T) {
 		x.wantRates(RateQuery{Until: t0, Task: "t0"}, `04T10:58 q "t0" 2 0 0 0 0s`)
 		x.wantRates(RateQuery{Until: t0, Task: "(other)"}, `04T10:58 q "(other)" 4 0 0 0 0s`)
 
-		rdb.Del(t.Context(), testKeys.minutesKey(0, hour))
+		rdb.Del(t.Context(), testKeys.minutesKey(0, hour), testKeys.hoursKey(0, hour/24))
 		full(testKeys.hoursKey(0, hour/24), "9")
-		x.at(0, t0, "count", "q", "new", "S", 1, "count", "q", "t0", "S", 1)
 		later := t0.Add(time.Hour)
 		x.at(0, later, "count", "q", "newer", "S", 2)
 		if n := rdb.HLen(t.Context(), testKeys.hoursKey(0, hour/24)).Val(); n != bound+1 {
 			t.Errorf("got %d fields of a day, want %d and one of the others", n, bound)
 		}
 		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "t0"}, `04T09:00 q "t0" 1 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "(other)"}, `04T10:00 q "(other)" 2 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "(other)"}, `04T11:00 q "(other)" 2 0 0 0 0s`)
 	})
 }
 

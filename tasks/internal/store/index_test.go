@@ -279,9 +279,6 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 		if rates := x.rates(RateQuery{Until: t0}); len(rates) != 0 {
 			t.Errorf("got %v, want no rates", rates)
 		}
-		rdb.Set(t.Context(), testKeys.hourKey(0), t0.Unix()/3600, 0)
-		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1) // updates the counts
-		x.wantRates(RateQuery{Until: t0.Add(time.Hour), Hourly: true}, `04T11:00 q "a" 1 0 0 0 0s`)
 	})
 }
 

@@ -154,13 +154,12 @@ func (k Keys) doneKey(shard int, state byte) string { return k.Prefix(shard) + "
 
 // minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <kind> <queue> <task>" to a number.
 // The kind is S, F or X for terminal nodes, "again" for attempts that are retried, and ms for the total duration of
-// handlers. At most about 20,000 fields. Expires 25 hours after it was added to hoursKey; until then, after 31 days.
+// handlers. At most about 20,000 fields. Expires 26 hours after the last new field.
 func (k Keys) minutesKey(shard int, hour int64) string {
 	return k.Prefix(shard) + "cm:" + strconv.FormatInt(hour, 10)
 }
 
-// hoursKey is the same for the hours of a day (unix days): "<hour> <kind> <queue> <task>" to a number. The hour of
-// hourKey is not in it yet. Expires after 31 days.
+// hoursKey is the same for the hours of a day (unix days): "<hour> <kind> <queue> <task>" to a number. Expires after 31 days.
 func (k Keys) hoursKey(shard int, day int64) string {
 	return k.Prefix(shard) + "ch:" + strconv.FormatInt(day, 10)
 }
@@ -175,9 +174,6 @@ func (k Keys) timesKey(shard int, hour int64) string {
 // failsKey is the list of the last nodes of a task that have failed, newest first: "<unix ms> <workflow>/<node>". At
 // most 100; a workflow in it may be gone. Expires a day after the last one.
 func (k Keys) failsKey(shard int, task string) string { return k.Prefix(shard) + "fails:" + task }
-
-// hourKey is the string with the last unix hour that has counts. Expires after 31 days.
-func (k Keys) hourKey(shard int) string { return k.Prefix(shard) + "hour" }
 
 // historyKey is the hash of the values of a measure in an hour (unix hours): the name of a queue or worker, and "" for the sum over
 // all, to "<minute>:<value> …". Memory is in MiB. At most 300 fields. Expires after 26 hours.

@@ -66,78 +66,26 @@ end
 local function counted()
   if not counts and not times then return end
 
-  -- other returns the name that counts too many tasks together.
-  local function other(name) return (string.match(name, '^%S+ %S+ ') or '') .. OTHER end
-
-  -- bump adds to a field of a hash of counts and reports whether the hash is new. Only a new field, whose value is n
-  -- itself, can be the first one or one too many.
-  local function bump(key, slot, name, n)
-    local field = slot .. ' ' .. name
-    if redis.call('HINCRBY', key, field, whole(n)) ~= n then return false end
-    local fields = redis.call('HLEN', key)
-    if fields > FIELDS then
+  -- bump adds to a field of a hash of counts, and to the one of other tasks if it would be one too many. Only a field whose value is n
+  -- is new, or may be.
+  local function bump(key, slot, name, n, keep)
+    local field = slot .. name
+    if redis.call('HINCRBY', key, field, whole(n)) ~= n then return end
+    if redis.call('HLEN', key) > FIELDS then
       redis.call('HDEL', key, field)
-      redis.call('HINCRBY', key, slot .. ' ' .. other(name), whole(n))
+      redis.call('HINCRBY', key, slot .. (string.match(name, '^%S+ %S+ ') or '') .. OTHER, whole(n))
     end
-    return fields == 1
+    redis.call('EXPIRE', key, keep)
   end
 
-  -- fold writes the sums of the minutes of an hour to its day. Doing this once an hour saves each script half of its
-  -- writes.
-  local function fold(hour)
-    local minutes, day = P .. 'cm:' .. whole(hour), P .. 'ch:' .. whole(math.floor(hour / 24))
-    local all, sums, names = redis.call('HGETALL', minutes), {}, {}
-    for i = 1, #all, 2 do
-      local name, n = string.match(all[i], '^%d+ (.*)'), tonumber(all[i + 1])
-      if name and n then
-        if not sums[name] then names[#names + 1] = name end
-        sums[name] = (sums[name] or 0) + n
-      end
-    end
-    local room = FIELDS - (tonumber(redis.call('HLEN', day)) or 0)
-    for i = math.max(room, 0) + 1, #names do
-      local name, rest = names[i], other(names[i])
-      if rest ~= name then sums[rest], sums[name] = (sums[rest] or 0) + sums[name], nil end
-    end
-    local slot, fields = whole(hour % 24) .. ' ', {}
-    for name, n in pairs(sums) do
-      fields[#fields + 1] = slot .. name
-      fields[#fields + 1] = whole(n)
-    end
-    for i = 1, #fields, 1000 do redis.call('HSET', day, unpack(fields, i, math.min(i + 999, #fields))) end
-    redis.call('EXPIRE', day, 31 * DAY)
-    redis.call('EXPIRE', minutes, 25 * 3600)
-  end
-
-  -- turn begins an hour, and folds the last one that had counts, which can be long ago.
-  local function turn(hour)
-    local last = tonumber(redis.call('GET', P .. 'hour')) or hour
-    if last < hour then fold(last) end
-    redis.call('SET', P .. 'hour', whole(hour), 'EX', 31 * DAY)
-    redis.call('EXPIRE', P .. 'cm:' .. whole(hour), 31 * DAY)
-  end
-
-  -- countedTimes writes the times of an hour. A new field is the first one, or may be one too many.
-  local function countedTimes(hour)
-    local key = P .. 'cd:' .. whole(hour)
-    for name, n in pairs(times or {}) do
-      if redis.call('HINCRBY', key, name, whole(n)) == n then
-        if (tonumber(redis.call('HLEN', key)) or 0) > FIELDS then
-          redis.call('HDEL', key, name)
-          redis.call('HINCRBY', key, other(name), whole(n))
-        end
-        redis.call('EXPIRE', key, 26 * 3600)
-      end
-    end
-  end
-
-  if times then countedTimes(math.floor(now / 3600000)) end
-  if not counts then return end
   local minute = math.floor(now / 60000)
   local hour = math.floor(minute / 60)
-  local key, slot = P .. 'cm:' .. whole(hour), whole(minute % 60)
-  for name, n in pairs(counts) do
+  for name, n in pairs(times or {}) do bump(P .. 'cd:' .. whole(hour), '', name, n, 26 * 3600) end
+  for name, n in pairs(counts or {}) do
     n = math.floor(n + 0.5)
-    if n > 0 and bump(key, slot, name, n) then turn(hour) end
+    if n > 0 then
+      bump(P .. 'cm:' .. whole(hour), whole(minute % 60) .. ' ', name, n, 26 * 3600)
+      bump(P .. 'ch:' .. whole(math.floor(hour / 24)), whole(hour % 24) .. ' ', name, n, 31 * DAY)
+    end
   end
 end
