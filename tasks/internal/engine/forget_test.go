@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
-	"muster/tasks/tasktype"
 )
 
 // The keys of queues that are not used any more are deleted, and no others. A queue that is used again is listed again.
@@ -29,17 +29,19 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 		}
 		return id
 	}
-	plain, old := asynq.NewClientFromRedisClient(rdb), time.Now().Add(-2*time.Hour).UnixMilli()
-	for _, q := range []string{"unused", "waits", "fresh", "paused", "served", "plain", "processed", "grouped"} {
+	plain, old := asynq.NewClientFromRedisClient(rdb), float64(time.Now().Add(-2*time.Hour).Unix()/3600)
+	for _, q := range []string{"unused", "waits", "fresh", "paused", "served", "plain", "grouped"} {
 		id := send(q)
-		if q == "waits" {
-			continue
+		if q != "waits" {
+			if err := e.Operator.Revoke(ctx, id); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := e.Operator.Revoke(ctx, id); err != nil {
+		if err := e.store.Queues.Look(ctx, []string{q}); err != nil {
 			t.Fatal(err)
 		}
 		if q != "fresh" {
-			if err := rdb.HSet(ctx, "muster:{0}:queue:"+q, "taken", old).Err(); err != nil {
+			if err := rdb.ZAdd(ctx, "muster:{0}:queues", redis.Z{Score: old, Member: q}).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,21 +50,17 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 	for _, err := range []error{
 		err,
 		e.Fleet.Pause(ctx, "paused"),
-		rdb.Set(ctx, "asynq:{processed}:processed:"+time.Now().UTC().Format(time.DateOnly), 1, 0).Err(),
-		rdb.Set(ctx, "asynq:{unused}:processed", 1, 0).Err(),
 		rdb.SAdd(ctx, "asynq:{grouped}:groups", "a").Err(),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := e.store.Workers.Beat(ctx, "w", true, tasktype.Worker{Name: "w", Queues: map[string]int{"served": 1}}, deadAfter, deadConfirm); err != nil {
+	if err := e.store.Queues.Look(ctx, []string{"served"}); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := e.Fleet.forgetQueues(ctx, time.Hour); err != nil {
-			t.Fatal(err)
-		}
+	if err := e.store.Queues.Forget(ctx, time.Hour); err != nil {
+		t.Fatal(err)
 	}
 	wantQueues := func(want ...string) {
 		t.Helper()
@@ -70,7 +68,7 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 			t.Errorf("got the queues %v, %v, want %v", got, err, want)
 		}
 	}
-	wantQueues("fresh", "grouped", "paused", "plain", "processed", "served", "waits")
+	wantQueues("fresh", "grouped", "paused", "plain", "served", "waits")
 	keys, err := rdb.Keys(ctx, "*").Result()
 	if err != nil {
 		t.Fatal(err)
@@ -79,5 +77,5 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 		t.Errorf("got the key %s of a forgotten queue", keys[i])
 	}
 	send("unused")
-	wantQueues("fresh", "grouped", "paused", "plain", "processed", "served", "unused", "waits")
+	wantQueues("fresh", "grouped", "paused", "plain", "served", "unused", "waits")
 }

@@ -24,10 +24,15 @@ const (
 	leaseAfter  = time.Second // a workflow of one node that runs for longer gets a batch, whose lease has the time
 )
 
+// The names of unused queues may have been made for one run of a program.
+const (
+	unusedFor   = 24 * time.Hour // then a queue is forgotten
+	forgetBeats = 1800           // beats of a worker between two looks for such queues: an hour
+)
+
 // watcher watches over workers: it beats for its own, and makes the nodes of dead ones ready again.
 type watcher struct {
 	*local
-	fleet   *Fleet
 	slots   *slots
 	limiter *limiter
 	agenda  *agenda
@@ -105,7 +110,7 @@ func (w *watcher) attend(ctx context.Context, live, dead []string, round int) {
 		w.log.WarnContext(ctx, "depths of queues were not stored", "error", err)
 	}
 	if round%forgetBeats == 1 {
-		if err := w.fleet.forgetQueues(ctx, unusedFor); err != nil && ctx.Err() == nil {
+		if err := w.store.Queues.Forget(ctx, unusedFor); err != nil && ctx.Err() == nil {
 			w.log.WarnContext(ctx, "unused queues were not forgotten", "error", err)
 		}
 	}

@@ -85,7 +85,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs},
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), rings: w.rings}
 	w.rings.taker = w.taker
-	w.watcher = &watcher{l, e.Fleet, w.slots, limiter, w.agenda, w.taker.batches, w.runs, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
+	w.watcher = &watcher{l, w.slots, limiter, w.agenda, w.taker.batches, w.runs, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}

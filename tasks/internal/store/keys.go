@@ -95,7 +95,7 @@ func (k Keys) agendaKey(shard int) string { return k.Prefix(shard) + "agenda" }
 // removed when the tasks are listed.
 func (k Keys) openKey(shard int, task string) string { return k.Prefix(shard) + "open:" + task }
 
-// queueKey is the hash of a queue. A worker deletes it when nothing was taken from the queue for a day.
+// queueKey is the hash of a queue. It is deleted with its entry in shardQueuesKey.
 //
 //	paused           since when the queue is paused (unix ms); none while it is not
 //	taken            the last take of a batch (unix ms)
@@ -104,7 +104,8 @@ func (k Keys) openKey(shard int, task string) string { return k.Prefix(shard) + 
 //	ready:k          number of entries of the ring that are not workflows of one node
 func (k Keys) queueKey(shard int, queue string) string { return k.Prefix(shard) + "queue:" + queue }
 
-// shardQueuesKey is the set of the queues that had ready nodes in a shard. A queue is removed with its queueKey.
+// shardQueuesKey is the sorted set of queues by the unix hour in which they were used last: had ready nodes in the shard, or a live
+// worker. A worker removes those that were not used for a day.
 func (k Keys) shardQueuesKey(shard int) string { return k.Prefix(shard) + "queues" }
 
 // takenKey is the list of the entries that a worker has taken from the ring of a queue: a workflow of one node until its result is
@@ -295,15 +296,6 @@ func (k Keys) scheduledKey(queue string) string {
 
 // retryKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that wait for another attempt.
 func (k Keys) retryKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:retry" }
-
-// processedKey is the string of asynq v0.26.0 with the number of tasks of a queue that ran. With the suffix ":" and a
-// day (UTC), it is the number of that day, and expires.
-func (k Keys) processedKey(queue string) string {
-	return "asynq:{" + k.AsynqQueue(queue) + "}:processed"
-}
-
-// failedKey is the string of asynq v0.26.0 with the number of tasks of a queue that failed.
-func (k Keys) failedKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:failed" }
 
 // groupsKey is the set of asynq v0.26.0 of the groups of a queue that have tasks.
 func (k Keys) groupsKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:groups" }

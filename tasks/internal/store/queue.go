@@ -24,7 +24,7 @@ func (s Queues) Names(ctx context.Context) ([]string, error) {
 	known := pipe.SMembers(ctx, queuesKey)
 	sets := make([]*redis.StringSliceCmd, 0, n)
 	for shard := range n {
-		sets = append(sets, pipe.SMembers(ctx, s.shardQueuesKey(shard)))
+		sets = append(sets, pipe.ZRange(ctx, s.shardQueuesKey(shard), 0, -1))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
@@ -43,34 +43,24 @@ func (s Queues) Names(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// Forget deletes the data of a queue that has no ready node and was not used for a time. It reports whether no shard
-// has data of it.
-func (s Queues) Forget(ctx context.Context, queue string, unused time.Duration) (bool, error) {
-	res, err := s.callEach(ctx, "forget", queue, unused.Milliseconds())
+// Forget deletes the data of the queues that have nothing ready, are not paused and were not used for a time. Asynq's list keeps
+// queues with tasks of its own.
+func (s Queues) Forget(ctx context.Context, unused time.Duration) error {
+	shards, err := s.callEach(ctx, "forget", unused.Milliseconds())
 	if err != nil {
-		return false, fmt.Errorf("forget queue %s: %w", queue, err)
+		return fmt.Errorf("forget unused queues: %w", err)
 	}
-	return !slices.ContainsFunc(res, func(r []any) bool { return toInt(r[0]) == 0 }), nil
-}
-
-// UsedByAsynq reports whether a queue is paused, has groups of asynq's own tasks, or processed a task since the day before
-// now minus unused.
-func (s Queues) UsedByAsynq(ctx context.Context, queue string, now time.Time, unused time.Duration) (bool, error) {
-	keys := []string{s.pausedKey(queue), s.groupsKey(queue)}
-	for day := now.UTC().Add(-unused).Truncate(24 * time.Hour); !day.After(now); day = day.Add(24 * time.Hour) {
-		keys = append(keys, s.processedKey(queue)+":"+day.Format(time.DateOnly))
-	}
-	n, err := s.rdb.Exists(ctx, keys...).Result()
-	if err != nil {
-		return false, fmt.Errorf("read queue %s: %w", queue, err)
-	}
-	return n > 0, nil
-}
-
-// DropTotals deletes asynq's counts of a queue that was deleted.
-func (s Queues) DropTotals(ctx context.Context, queue string) error {
-	if err := s.rdb.Del(ctx, s.processedKey(queue), s.failedKey(queue)).Err(); err != nil {
-		return fmt.Errorf("forget queue %s: %w", queue, err)
+	for _, names := range shards {
+		for _, name := range names {
+			q := text(name)
+			n, err := s.rdb.Exists(ctx, s.pausedKey(q), s.groupsKey(q), s.pendingKey(q), s.activeKey(q), s.scheduledKey(q), s.retryKey(q), s.archivedKey(q)).Result()
+			if err == nil && n == 0 {
+				err = s.rdb.SRem(ctx, queuesKey, s.AsynqQueue(q)).Err()
+			}
+			if err != nil {
+				return fmt.Errorf("forget queue %s: %w", q, err)
+			}
+		}
 	}
 	return nil
 }

@@ -48,22 +48,3 @@ func TestDepths(t *testing.T) {
 		}
 	}
 }
-
-// A queue from which asynq processed a task today is in use, also in the first hours of the day.
-func TestQueueIsUsedWhateverTheTimeOfDay(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	midnight := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
-	if err := rdb.Set(t.Context(), "asynq:{q}:processed:2026-11-27", 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		since time.Duration
-		want  bool
-	}{{time.Minute, true}, {23 * time.Hour, true}, {24*time.Hour + 30*time.Minute, true}, {50 * time.Hour, false}} {
-		used, err := store.New(rdb, store.DefaultNamespace).Queues.UsedByAsynq(t.Context(), "q", midnight.Add(c.since), time.Hour)
-		if err != nil || used != c.want {
-			t.Errorf("%s after midnight: got used %t, %v, want %t", c.since, used, err, c.want)
-		}
-	}
-}

@@ -173,7 +173,7 @@ func (g *Grow) single(f Flow, inputs []Literal, stored int) bool {
 // submission returns the script that stores a workflow, and its arguments.
 func (g *Grow) submission(f Flow, last []Literal, stored int) (script string, args []any) {
 	if g.single(f, last, stored) {
-		return "submit1", []any{f.Ref, g.Roots[0].Lane[2:], g.Graph, InputRecord(last[0].Input), g.KeptInputs, f.Created, f.Caption, 1}
+		return "submit1", []any{f.Ref, g.Roots[0].Lane[2:], g.Graph, InputRecord(last[0].Input), g.KeptInputs, f.Created, f.Caption}
 	}
 	ttl, late := "", ""
 	if g.Unique != "" {

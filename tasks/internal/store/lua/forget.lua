@@ -1,15 +1,13 @@
--- forget deletes the hash of a queue without ready nodes from which nothing was taken for some time.
+-- forget deletes the data of queues that have no ready nodes, are not paused and were not used for some time.
 -- KEYS as in lib
--- ARGV[1] queue, [2] that time (ms)
--- returns 1 if the hash does not exist any more, else 0
-local k = P .. 'queue:' .. ARGV[1]
-if redis.call('EXISTS', P .. 'ring:' .. ARGV[1]) == 1 then return 0 end
-local taken = redis.call('HGET', k, 'taken')
-if taken and now - taken < tonumber(ARGV[2]) then return 0 end
-if not taken and redis.call('SISMEMBER', P .. 'queues', ARGV[1]) == 1 then
-  redis.call('HSET', k, 'taken', whole(now))
-  return 0
+-- ARGV[1] that time (ms)
+-- returns their names
+local gone = {}
+for _, q in ipairs(redis.call('ZRANGEBYSCORE', P .. 'queues', '-inf', whole(math.floor((now - ARGV[1]) / 3600000)))) do
+  if redis.call('EXISTS', P .. 'ring:' .. q) == 0 and redis.call('HEXISTS', P .. 'queue:' .. q, 'paused') == 0 then
+    redis.call('DEL', P .. 'queue:' .. q)
+    redis.call('ZREM', P .. 'queues', q)
+    gone[#gone + 1] = q
+  end
 end
-redis.call('DEL', k)
-redis.call('SREM', P .. 'queues', ARGV[1])
-return 1
+return gone

@@ -81,7 +81,7 @@ local function push(lane, key, els, head)
   for i = 1, #els do n = n + size(els[i]) end
   deepen(lane, n)
   if had then return end
-  redis.call('SADD', P .. 'queues', q)
+  redis.call('ZADD', P .. 'queues', math.floor(now / 3600000), q)
   if string.sub(lane, 1, 1) == 'n' then
     redis.call(add, P .. 'ring:' .. q, '=' .. key)
   elseif redis.call(add, P .. 'ring:h:' .. q, key) == 1 then

@@ -62,7 +62,7 @@ if ARGV[16] == '1' then
   -- They need no list: the ring has the element itself.
   local q = string.sub(ARGV[first + 1], 3)
   redis.call('RPUSH', P .. 'ring:' .. q, ARGV[1] .. '/' .. ARGV[first])
-  redis.call('SADD', P .. 'queues', q)
+  redis.call('ZADD', P .. 'queues', math.floor(now / 3600000), q)
   deepen(ARGV[first + 1], size(ARGV[first]))
   deepen('k:' .. q, 1)
 else
