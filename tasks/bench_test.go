@@ -2,14 +2,11 @@ package tasks_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"golang.org/x/sync/errgroup"
 
 	"muster/tasks"
@@ -17,8 +14,7 @@ import (
 )
 
 var (
-	benchStep = tasks.New[int, int]("bench.step")     // returns its input
-	benchSent = tasks.New[int64, int64]("bench.sent") // returns the µs since its input, a unix time in µs
+	benchStep = tasks.New[int, int]("bench.step") // returns its input
 	benchSum  = tasks.New[[]int, int]("bench.sum")
 )
 
@@ -28,7 +24,6 @@ func benchClient(b *testing.B, more ...func(*tasks.Mux)) *tasks.Client {
 	client := tasks.NewClient(redistest.Server(b).Client())
 	mux := tasks.NewMux()
 	tasks.Handle(mux, benchStep, func(_ context.Context, i int) (int, error) { return i, nil })
-	tasks.Handle(mux, benchSent, func(_ context.Context, at int64) (int64, error) { return time.Now().UnixMicro() - at, nil })
 	tasks.Handle(mux, benchSum, func(_ context.Context, is []int) (sum int, _ error) {
 		for _, i := range is {
 			sum += i
@@ -60,146 +55,30 @@ func do[O any](b *testing.B, client *tasks.Client, s tasks.Signature[O]) O {
 	return out
 }
 
-// asynqServer starts a server of asynq with eight slots on a Redis for b. It polls every 10 ms.
-func asynqServer(b *testing.B, handler func(*asynq.Client, *asynq.Task) error) *asynq.Client {
-	b.Helper()
-	opt := asynq.RedisClientOpt{Addr: redistest.Server(b).Addr, PoolSize: 30}
-	client := asynq.NewClient(opt)
-	server := asynq.NewServer(opt, asynq.Config{Concurrency: 8, TaskCheckInterval: 10 * time.Millisecond, LogLevel: asynq.ErrorLevel})
-	if err := server.Start(asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error { return handler(client, t) })); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { server.Shutdown(); _ = client.Close() })
-	return client
-}
-
-// eachSender calls send for 0 to n-1 in eight goroutines.
-func eachSender(b *testing.B, n int, send func(i int) error) {
-	b.Helper()
-	var g errgroup.Group
-	g.SetLimit(8)
-	for i := range n {
-		g.Go(func() error { return send(i) })
-	}
-	if err := g.Wait(); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// asynqRun returns a function that enqueues n tasks of asynq with eight senders and waits until all have run.
-func asynqRun(b *testing.B, opts ...asynq.Option) func(n int) {
-	b.Helper()
-	ran := make(chan struct{}, 1024)
-	client := asynqServer(b, func(_ *asynq.Client, t *asynq.Task) error {
-		if w := t.ResultWriter(); w != nil && len(opts) > 0 {
-			if _, err := w.Write(t.Payload()); err != nil {
-				return err
-			}
-		}
-		ran <- struct{}{}
-		return nil
-	})
-	return func(n int) {
-		go func() {
-			eachSender(b, n, func(i int) error {
-				_, err := client.Enqueue(asynq.NewTask("raw", fmt.Append(nil, i)), opts...)
-				return err
-			})
-		}()
-		for range n {
-			<-ran
-		}
-	}
-}
-
-// Single tasks, sent by eight goroutines, until all have their results; asynq keeps results as well and does not read
-// them.
+// Single tasks, sent by eight goroutines, until all have their results.
 func BenchmarkSingle(b *testing.B) {
 	client := benchClient(b)
 	runs := make([]*tasks.AsyncResult[int], b.N)
 	redistest.Measured(b, client.Redis(), func() {
-		eachSender(b, b.N, func(i int) (err error) {
-			runs[i], err = benchStep.S(i).Send(b.Context(), client)
-			return err
-		})
+		var g errgroup.Group
+		g.SetLimit(8)
+		for i := range runs {
+			g.Go(func() (err error) {
+				runs[i], err = benchStep.S(i).Send(b.Context(), client)
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			b.Fatal(err)
+		}
 		for _, run := range runs {
 			if _, err := run.Wait(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
-	run := asynqRun(b, asynq.Retention(time.Hour))
-	redistest.Baseline(b, "asynq", func() { run(b.N) })
 }
 
-// A single task on an idle worker, every 5 ms: the latency from the call of Send to the handler, and the cost for
-// Redis.
-func BenchmarkSingleEvery5ms(b *testing.B) {
-	client := benchClient(b)
-	waits := make([]int64, b.N)
-	redistest.Measured(b, client.Redis(), func() {
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for i := range waits {
-			waits[i] = do(b, client, benchSent.S(time.Now().UnixMicro()))
-			<-tick.C
-		}
-	})
-	reportLatency(b, "", waits)
-	started := make(chan int64)
-	raw := asynqServer(b, func(_ *asynq.Client, t *asynq.Task) error {
-		var at int64
-		err := json.Unmarshal(t.Payload(), &at)
-		started <- time.Now().UnixMicro() - at
-		return err
-	})
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for i := range waits {
-		if _, err := raw.Enqueue(asynq.NewTask("raw", fmt.Append(nil, time.Now().UnixMicro())), asynq.Retention(time.Hour)); err != nil {
-			b.Fatal(err)
-		}
-		waits[i] = <-started
-		<-tick.C
-	}
-	reportLatency(b, "asynq-", waits)
-}
-
-func reportLatency(b *testing.B, prefix string, us []int64) {
-	slices.Sort(us)
-	b.ReportMetric(float64(us[len(us)/2])/1000, prefix+"p50-ms")
-	b.ReportMetric(float64(us[len(us)*99/100])/1000, prefix+"p99-ms")
-}
-
-// A task with a priority while a group of 50,000 runs.
-func BenchmarkPriorityBehindGroup(b *testing.B) {
-	client := benchClient(b)
-	var waits []int64
-	b.ResetTimer()
-	for len(waits) < b.N {
-		b.StopTimer()
-		run, err := tasks.Each(make([]int, 50_000), benchStep).Send(b.Context(), client)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-		for len(waits) < b.N {
-			if p, err := run.Progress(b.Context()); err != nil {
-				b.Fatal(err)
-			} else if p.Ended {
-				break
-			}
-			waits = append(waits, do(b, client, benchSent.S(time.Now().UnixMicro(), tasks.Priority(1))))
-		}
-		b.StopTimer()
-		if err := run.Revoke(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-	}
-	reportLatency(b, "", waits)
-}
-
-// A chain of 50; with asynq each handler enqueues the next step.
 func BenchmarkChain50(b *testing.B) {
 	client := benchClient(b)
 	redistest.Measured(b, client.Redis(), func() {
@@ -211,104 +90,46 @@ func BenchmarkChain50(b *testing.B) {
 			do(b, client, s)
 		}
 	})
-	done := make(chan struct{})
-	enqueue := func(cl *asynq.Client, left int) error {
-		payload, err := json.Marshal(left)
-		if err == nil {
-			_, err = cl.Enqueue(asynq.NewTask("raw", payload))
-		}
-		return err
-	}
-	raw := asynqServer(b, func(cl *asynq.Client, t *asynq.Task) error {
-		var left int
-		if err := json.Unmarshal(t.Payload(), &left); err != nil {
-			return err
-		}
-		if left == 1 {
-			done <- struct{}{}
-			return nil
-		}
-		return enqueue(cl, left-1)
-	})
-	redistest.Baseline(b, "asynq", func() {
-		for range b.N {
-			if err := enqueue(raw, 50); err != nil {
-				b.Fatal(err)
-			}
-			<-done
-		}
-	})
 }
 
-// A chord of 1,000; with asynq each member increments a counter, and the last one enqueues the body.
 func BenchmarkChord1000(b *testing.B) {
-	const size = 1000
 	client := benchClient(b)
 	redistest.Measured(b, client.Redis(), func() {
 		for range b.N {
-			do(b, client, tasks.Chord(tasks.Each(make([]int, size), benchStep), benchSum))
+			do(b, client, tasks.Chord(tasks.Each(make([]int, 1000), benchStep), benchSum))
 		}
 	})
-	done := make(chan struct{})
-	var members atomic.Int64
-	raw := asynqServer(b, func(cl *asynq.Client, t *asynq.Task) error {
-		if t.Type() == "body" {
-			done <- struct{}{}
-		} else if members.Add(1)%size == 0 {
-			_, err := cl.Enqueue(asynq.NewTask("body", nil))
-			return err
-		}
-		return nil
-	})
-	redistest.Baseline(b, "asynq", func() {
-		for range b.N {
-			for range size {
-				if _, err := raw.Enqueue(asynq.NewTask("raw", nil)); err != nil {
-					b.Fatal(err)
+}
+
+// BenchmarkLargeGroups has the cost of a task in groups, many of them at once: cpu-µs/op divided by tasks/op. This process
+// has the sender and the worker.
+func BenchmarkLargeGroups(b *testing.B) {
+	for _, c := range []struct{ groups, size int }{{100, 1000}, {1, 100_000}} {
+		b.Run(fmt.Sprint(c.groups, "x", c.size), func(b *testing.B) {
+			client := benchClient(b)
+			redistest.Measured(b, client.Redis(), func() {
+				for range b.N {
+					runs := make([]*tasks.AsyncResult[[]int], c.groups)
+					for i := range runs {
+						run, err := tasks.Each(make([]int, c.size), benchStep).Send(b.Context(), client)
+						if err != nil {
+							b.Fatal(err)
+						}
+						runs[i] = run
+					}
+					for _, run := range runs {
+						if err := run.WaitAll(b.Context()); err != nil {
+							b.Fatal(err)
+						}
+					}
 				}
-			}
-			<-done
-		}
-	})
+			})
+			b.ReportMetric(float64(c.groups*c.size), "tasks/op")
+		})
+	}
 }
 
-// A group of 20,000 and its values; asynq keeps the results of 20,000 tasks and does not read them.
-func BenchmarkGroup20000(b *testing.B) {
-	const size = 20_000
-	client := benchClient(b)
-	redistest.Measured(b, client.Redis(), func() {
-		for range b.N {
-			do(b, client, tasks.Each(make([]int, size), benchStep))
-		}
-	})
-	b.ReportMetric(float64(size*b.N)/b.Elapsed().Seconds(), "nodes/s")
-	run := asynqRun(b, asynq.Retention(time.Hour))
-	redistest.Baseline(b, "asynq", func() { run(size * b.N) })
-}
-
-// Sending a group of 10,000 without a worker; asynq enqueues the tasks one by one.
-func BenchmarkSendGroup10000(b *testing.B) {
-	const size = 10_000
-	client := tasks.NewClient(redistest.Server(b).Client())
-	redistest.Measured(b, client.Redis(), func() {
-		for range b.N {
-			if _, err := tasks.Each(make([]int, size), benchStep).Send(b.Context(), client); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	raw := asynq.NewClient(asynq.RedisClientOpt{Addr: redistest.Server(b).Addr})
-	defer raw.Close()
-	redistest.Baseline(b, "asynq", func() {
-		for range size * b.N {
-			if _, err := raw.Enqueue(asynq.NewTask("raw", nil)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// BenchmarkSend sends tasks that no worker runs: in one goroutine one by one, many at once, and with asynq.
+// BenchmarkSend sends tasks that no worker runs: one by one, and many at once.
 func BenchmarkSend(b *testing.B) {
 	client := tasks.NewClient(redistest.Server(b).Client())
 	b.Run("one", func(b *testing.B) {
@@ -329,48 +150,56 @@ func BenchmarkSend(b *testing.B) {
 			}
 		}
 	})
-	b.Run("asynq", func(b *testing.B) {
-		client := asynq.NewClient(asynq.RedisClientOpt{Addr: redistest.Server(b).Addr})
-		defer func() { _ = client.Close() }()
-		for b.Loop() {
-			if _, err := client.Enqueue(asynq.NewTask("raw", []byte("1"))); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
-// BenchmarkRevokeAmongMany revokes workflows of a fairness key that has 20,000 ready ones. x-own is the time of workflows
-// without a key.
-func BenchmarkRevokeAmongMany(b *testing.B) {
-	client := tasks.NewClient(redistest.Server(b).Client())
-	b.Cleanup(func() { _ = client.Close() })
-	for i := range 20_000 {
-		benchSend(b, client, i, tasks.FairnessKey("many"))
-	}
-	revoke := func(opts ...tasks.SendOption) func() {
-		runs := make([]*tasks.AsyncResult[int], b.N)
-		for i := range runs {
-			runs[i] = benchSend(b, client, i, opts...)
-		}
-		return func() {
-			for _, run := range runs {
-				if err := run.Revoke(b.Context()); err != nil {
+// BenchmarkCost has the cost of a single task at some rates and numbers of workers of eight slots and two queues, and of an
+// idle second.
+func BenchmarkCost(b *testing.B) {
+	for _, workers := range []int{1, 8, 32} {
+		b.Run(fmt.Sprint("muster-", workers), func(b *testing.B) {
+			srv := redistest.Server(b)
+			ran := make(chan struct{}, 1024)
+			for range workers {
+				mux := tasks.NewMux()
+				tasks.Handle(mux, benchStep, func(_ context.Context, i int) (int, error) { ran <- struct{}{}; return i, nil })
+				client := tasks.NewClient(srv.Client())
+				worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Concurrency: 8, Queues: map[string]int{"default": 2, "low": 1}})
+				if err != nil {
 					b.Fatal(err)
 				}
+				b.Cleanup(func() { _ = worker.Stop(); _ = client.Close() })
 			}
-		}
+			sender := tasks.NewClient(srv.Client())
+			b.Cleanup(func() { _ = sender.Close() })
+			for _, rate := range []int{20, 100, 200, 1000, 2000, 10_000} {
+				b.Run(fmt.Sprint(rate, "-per-second"), func(b *testing.B) {
+					redistest.Measured(b, sender.Redis(), func() { sendAtRate(b, sender, rate, ran) })
+				})
+			}
+			b.Run("idle-second", func(b *testing.B) {
+				redistest.Measured(b, sender.Redis(), func() { time.Sleep(time.Duration(b.N) * time.Second) })
+			})
+		})
 	}
-	shared, own := revoke(tasks.FairnessKey("many")), revoke()
-	redistest.Measured(b, client.Redis(), shared)
-	redistest.Baseline(b, "own", own)
 }
 
-func benchSend(b *testing.B, client *tasks.Client, i int, opts ...tasks.SendOption) *tasks.AsyncResult[int] {
-	b.Helper()
-	run, err := benchStep.S(i).Send(b.Context(), client, opts...)
-	if err != nil {
-		b.Fatal(err)
+// sendAtRate sends b.N tasks at a rate, and returns when all have run. It reports the rate that the machine reached.
+func sendAtRate(b *testing.B, client *tasks.Client, rate int, ran <-chan struct{}) {
+	began := time.Now()
+	var next atomic.Int64
+	for range 8 {
+		go func() {
+			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
+				time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
+				if _, err := benchStep.S(int(i)).Send(b.Context(), client); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		}()
 	}
-	return run
+	for range b.N {
+		<-ran
+	}
+	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "tasks/s")
 }

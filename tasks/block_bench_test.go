@@ -39,37 +39,14 @@ func BenchmarkLongestScript(b *testing.B) {
 		"AtMost": func(c *tasks.Client) error {
 			return sendAndRevoke(b, c, tasks.Each(elements, benchStep, tasks.AtMost(10)))
 		},
-		"Expires": func(c *tasks.Client) error {
-			return sendAndRevoke(b, c, tasks.Each(elements, benchStep, tasks.Queue("none"), tasks.Expires(time.Hour)))
-		},
-		"Priority": func(c *tasks.Client) error {
-			return sendAndRevoke(b, c, tasks.Each(elements, benchStep, tasks.Priority(1)))
-		},
 		"Retry": func(c *tasks.Client) error {
 			return waitFor(b, c, tasks.Settle(tasks.Each(elements, bad, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Second))))
-		},
-		"Timeout": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.Each(elements, benchStep, tasks.Timeout(time.Minute), tasks.HardTimeout(time.Minute)))
 		},
 		"LinkError": func(c *tasks.Client) error {
 			return waitFor(b, c, tasks.Settle(tasks.Each(elements[:size/3], bad, tasks.LinkError(instead))))
 		},
-		"Rescue": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.GroupOf(each(size/3, func(i int) tasks.Signature[int] { return bad.S(i).Rescue(instead) })))
-		},
-		"OnError": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.Settle(tasks.GroupOf(each(size/3, func(i int) tasks.Signature[int] { return tasks.OnError(bad.S(i), instead) }))))
-		},
-		"GroupOnError": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.OnError(tasks.Each(elements, bad), instead))
-		},
 		"TwoQueues": func(c *tasks.Client) error {
 			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] { return benchStep.S(i, tasks.Queue([]string{"none", "void"}[i%2])) })))
-		},
-		"TwoQueuesIn": func(c *tasks.Client) error {
-			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] {
-				return benchStep.S(i, tasks.Queue([]string{"none", "void"}[i%2]), tasks.In(time.Hour))
-			})))
 		},
 		"DifferentIn": func(c *tasks.Client) error {
 			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] {
@@ -79,20 +56,8 @@ func BenchmarkLongestScript(b *testing.B) {
 		"After": func(c *tasks.Client) error {
 			return waitFor(b, c, tasks.After(benchStep.S(1), tasks.Each(elements, benchStep)))
 		},
-		"AfterFailed": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.After(bad.S(1), tasks.Each(elements, benchStep)))
-		},
-		"AfterIn": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.After(benchStep.S(1), tasks.Each(elements, benchStep, tasks.In(time.Second))))
-		},
-		"Chains": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.GroupOf(each(size/3, func(i int) tasks.Signature[int] { return tasks.Chain(benchStep.S(i), benchStep) })))
-		},
 		"MapFunc": func(c *tasks.Client) error {
 			return waitFor(b, c, tasks.MapFunc(list.S(20000), func(s tasks.Signature[int]) tasks.Signature[int] { return tasks.Chain(s, benchStep) }))
-		},
-		"MapFailFast": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.Map(list.S(size), bad, tasks.FailFast()))
 		},
 		"External": func(c *tasks.Client) error {
 			run, err := tasks.Each(elements, ask).Send(b.Context(), c)
@@ -130,21 +95,6 @@ func BenchmarkLongestScript(b *testing.B) {
 				return err
 			}
 			return run.Forget(b.Context())
-		},
-		"MapIn": func(c *tasks.Client) error {
-			_, err := tasks.Chord(tasks.Map(list.S(size), benchStep.With(tasks.In(time.Second))), benchSum).Do(b.Context(), c)
-			return err
-		},
-		"MapAtMost": func(c *tasks.Client) error {
-			_, err := tasks.Chord(tasks.Map(list.S(size), benchStep, tasks.AtMost(10)), benchSum).Do(b.Context(), c)
-			return err
-		},
-		"FailFastEach": func(c *tasks.Client) error {
-			run, err := tasks.Chord(tasks.Each(elements, bad, tasks.FailFast()), benchSum).Send(b.Context(), c)
-			if err != nil {
-				return err
-			}
-			return run.WaitAll(b.Context())
 		},
 		"FailFast": func(c *tasks.Client) error {
 			members := make([]tasks.Signature[int], 0, size)

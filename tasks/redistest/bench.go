@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,29 +39,6 @@ func Baseline(b *testing.B, name string, work func()) {
 	began := time.Now()
 	work()
 	b.ReportMetric(float64(time.Since(began))/float64(b.Elapsed()), "x-"+name)
-}
-
-// CPU returns the µs of CPU time of the main thread of each Redis, by address: of each master of a Cluster.
-func CPU(b *testing.B, rdb redis.UniversalClient) map[string]float64 {
-	b.Helper()
-	out := map[string]float64{}
-	var mu sync.Mutex
-	read := func(_ context.Context, node *redis.Client) error {
-		fields := info(b, node)
-		mu.Lock()
-		defer mu.Unlock()
-		out[node.Options().Addr] = (fields["used_cpu_user_main_thread"] + fields["used_cpu_sys_main_thread"]) * 1e6
-		return nil
-	}
-	switch rdb := rdb.(type) {
-	case *redis.Client:
-		_ = read(b.Context(), rdb)
-	case *redis.ClusterClient:
-		if err := rdb.ForEachMaster(b.Context(), read); err != nil {
-			b.Fatal(err)
-		}
-	}
-	return out
 }
 
 func info(b *testing.B, rdb redis.UniversalClient) map[string]float64 {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/hibiken/asynq"
-
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -30,10 +28,9 @@ func BenchmarkEnqueue(b *testing.B) {
 	})
 }
 
-// Items are leased and settled by a pool of eight; asynq runs as many tasks with eight slots.
+// Items are leased and settled by a pool of eight.
 func BenchmarkDrain(b *testing.B) {
-	server := redistest.Server(b)
-	rdb := server.Client()
+	rdb := redistest.Server(b).Client()
 	q := workqueue.New(rdb, "bench", workqueue.Config{})
 	if _, err := q.Enqueue(b.Context(), benchItems(b.N)...); err != nil {
 		b.Fatal(err)
@@ -52,24 +49,4 @@ func BenchmarkDrain(b *testing.B) {
 	if s, err := q.Stats(b.Context()); err != nil || s.Done != int64(b.N) {
 		b.Fatalf("got %+v, error %v, want %d items done", s, err, b.N)
 	}
-
-	opt := asynq.RedisClientOpt{Addr: server.Addr}
-	client := asynq.NewClient(opt)
-	defer client.Close()
-	for range b.N {
-		if _, err := client.Enqueue(asynq.NewTask("raw", nil)); err != nil {
-			b.Fatal(err)
-		}
-	}
-	ran := make(chan struct{}, b.N)
-	raw := asynq.NewServer(opt, asynq.Config{Concurrency: 8, LogLevel: asynq.ErrorLevel})
-	defer raw.Shutdown()
-	redistest.Baseline(b, "asynq", func() {
-		if err := raw.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { ran <- struct{}{}; return nil })); err != nil {
-			b.Fatal(err)
-		}
-		for range b.N {
-			<-ran
-		}
-	})
 }

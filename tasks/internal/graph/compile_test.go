@@ -101,21 +101,6 @@ func TestCompileIsLinear(t *testing.T) { // not parallel: it counts the allocati
 	}
 }
 
-func BenchmarkCompile(b *testing.B) {
-	for name, of := range growing {
-		for _, n := range []int{1000, 2000, 4000} {
-			b.Run(fmt.Sprintf("%s/%d", strings.ReplaceAll(name, " ", "_"), n), func(b *testing.B) {
-				s := of(n)
-				for b.Loop() {
-					if _, err := Compile(s); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
 // random returns a signature of random parts, some of which are used more than once, and the uses of After in it.
 func random(rng *rand.Rand, n int) (*Sig, []*Sig) {
 	parts, afters := []*Sig{call("t", "1")}, []*Sig(nil)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -302,58 +301,4 @@ func TestTitles(t *testing.T) {
 			t.Errorf("%q is found by the names of other tasks", got)
 		}
 	}
-}
-
-// BenchmarkIndex measures the cost of the index for Redis: of loading it, and of using it for a single task, which is
-// opened in one call and ended and counted in another. The baseline is a script with the same arguments that does
-// nothing.
-func BenchmarkIndex(b *testing.B) {
-	rdb := redistest.Server(b).Client()
-	idle := redis.NewScript(`local P, now = KEYS[1], tonumber(ARGV[1])
-		for i = 2, #ARGV, 5 do local op, a, b, c, d = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]) end`)
-	id := func(i int) string { return fmt.Sprintf("%024d", i) } // as long as a new one
-	cost := func(script *redis.Script, first int, calls ...func(i int) []any) float64 {
-		if calls == nil {
-			calls = []func(int) []any{func(int) []any { return nil }}
-		}
-		const many = 20_000
-		rdb.ConfigResetStat(b.Context())
-		for from := 0; from < many; from += 500 {
-			pipe := rdb.Pipeline()
-			for i := from; i < from+500; i++ {
-				for _, call := range calls {
-					args := append([]any{t0.UnixMilli() + int64(i)}, call(first+i)...)
-					pipe.EvalSha(b.Context(), script.Hash(), []string{testKeys.Prefix(0)}, args...)
-				}
-			}
-			if _, err := pipe.Exec(b.Context()); err != nil && err != redis.Nil {
-				b.Fatal(err)
-			}
-		}
-		_, stat, _ := strings.Cut(rdb.Info(b.Context(), "commandstats").Val(), "cmdstat_evalsha:")
-		_, stat, _ = strings.Cut(stat, "usec_per_call=")
-		us, err := strconv.ParseFloat(stat[:strings.IndexByte(stat, ',')], 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return us
-	}
-	task := func(i int) string { return fmt.Sprint("proxies.check", i%20) }
-	opens := func(i int) []any { return []any{"opened", id(i), task(i), "", ""} }
-	ends := func(i int) []any {
-		return []any{"ended", id(i), task(i), "S", t0.UnixMilli() - 20,
-			"count", "default", task(i), "S", 1, "count", "default", task(i), "ms", 20}
-	}
-	for _, s := range []*redis.Script{idle, indexOps} {
-		if err := s.Load(b.Context(), rdb).Err(); err != nil {
-			b.Fatal(err)
-		}
-	}
-	load, all := math.Inf(1), math.Inf(1) // the least of all rounds
-	for first := 0; b.Loop(); first += 1_000_000 {
-		load = min(load, cost(indexOps, first)-cost(idle, first))
-		all = min(all, cost(indexOps, first, opens, ends)-cost(idle, first, opens, ends))
-	}
-	b.ReportMetric(load, "µs/load")
-	b.ReportMetric(2*all, "µs/task") // both calls
 }
