@@ -1,15 +1,9 @@
 package workqueue_test
 
 import (
-	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -59,55 +53,4 @@ func TestClockOfRedisIsSetBack(t *testing.T) {
 	lease(9*time.Minute+time.Second, 1)
 	jump(9*time.Minute + time.Second)
 	lease(10*time.Minute, 1)
-}
-
-// Many delayed items are corrected in parts.
-func TestClockIsSetBackUnderManyItems(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		k := newKit(t, rdb, workqueue.Config{})
-		items := make([]workqueue.Item, 1200)
-		for i := range items {
-			items[i] = workqueue.Item{ID: fmt.Sprint(i), NotBefore: time.Now().Add(time.Hour)}
-		}
-		if _, err := k.Enqueue(t.Context(), items...); err != nil {
-			t.Fatal(err)
-		}
-		// As if they had been added when the clock was two hours ahead.
-		var rec, meta, delayed string
-		for _, key := range rdb.Keys(t.Context(), "*").Val() {
-			switch {
-			case strings.HasSuffix(key, ":rec"):
-				rec = key
-			case strings.HasSuffix(key, ":meta"):
-				meta = key
-			case strings.HasSuffix(key, ":delayed"):
-				delayed = key
-			}
-		}
-		const ahead = 2 * time.Hour
-		pipe := rdb.Pipeline()
-		for id, r := range rdb.HGetAll(t.Context(), rec).Val() {
-			fields := strings.SplitN(r, " ", 9)
-			var since int64
-			if _, err := fmt.Sscan(fields[7], &since); err != nil {
-				t.Fatal(err)
-			}
-			fields[7] = fmt.Sprint(since + ahead.Milliseconds())
-			pipe.HSet(t.Context(), rec, id, strings.Join(fields, " "))
-			pipe.ZIncrBy(t.Context(), delayed, float64(ahead.Milliseconds()), id)
-		}
-		pipe.HSet(t.Context(), meta, "clock", time.Now().Add(ahead).UnixMilli())
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		testutil.Eventually(t, "all items are due in an hour", func() bool {
-			_, err := k.Lease(t.Context(), "w", 1)
-			last, rerr := rdb.ZRangeWithScores(t.Context(), delayed, -1, -1).Result()
-			if errors.Join(err, rerr) != nil || len(last) != 1 {
-				t.Fatalf("got %v, %v, %v", last, err, rerr)
-			}
-			return time.UnixMilli(int64(last[0].Score)).Before(time.Now().Add(90 * time.Minute))
-		})
-	})
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -15,69 +14,6 @@ import (
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
-
-func TestEnqueueReportsNew(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		if n := k.enqueue("x"); n != 1 {
-			k.t.Fatalf("%d new, want 1", n)
-		}
-		k.wantStats("1 0 0 0 0")
-	})
-}
-
-func TestEnqueueAgainReportsPresent(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		k.enqueue("x")
-		if n := k.enqueue("x", "x"); n != 0 {
-			k.t.Fatalf("%d new, want 0", n)
-		}
-		k.wantStats("1 0 0 0 0")
-	})
-}
-
-func TestEnqueueAgainKeepsThePayload(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		ctx := k.t.Context()
-		_, _ = k.Enqueue(ctx, workqueue.Item{ID: "x", Payload: []byte("P")})
-		_, _ = k.Enqueue(ctx, workqueue.Item{ID: "x", Payload: []byte("Q"), Priority: 9})
-		if got := k.leaseOne("w"); string(got.Payload) != "P" {
-			k.t.Fatalf("payload is %q, want P", got.Payload)
-		}
-	})
-}
-
-func TestEnqueueOfATerminalItemChangesNothing(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		for i, o := range []workqueue.Outcome{workqueue.Done(), workqueue.Skipped("s"), workqueue.Failed(errors.New("e"))} {
-			id := fmt.Sprint(i)
-			k.enqueue(id)
-			k.settle(k.leaseOne("w"), o)
-			if k.enqueue(id) != 0 || len(k.lease("w", 9)) != 0 {
-				k.t.Fatalf("leased an item in %s, want none", o.State)
-			}
-		}
-		k.wantStats("0 0 1 1 1")
-	})
-}
-
-func TestOneOfManyConcurrentEnqueuesIsNew(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		added := make([]int, 50)
-		var wg sync.WaitGroup
-		for i := range added {
-			wg.Go(func() { added[i], _ = k.Enqueue(k.t.Context(), workqueue.Item{ID: "x"}) })
-		}
-		wg.Wait()
-		if i := slices.Index(added, 1); i < 0 || slices.Contains(added[i+1:], 1) {
-			k.t.Fatalf("new counts are %v, want one 1", added)
-		}
-	})
-}
 
 func TestPayloadsAreUnchanged(t *testing.T) {
 	t.Parallel()
@@ -117,51 +53,14 @@ func TestBadItemsAreRejectedAndNothingIsAdded(t *testing.T) {
 				k.t.Errorf("%.100q: got %d, %v; want a short error", bad.ID, n, err)
 			}
 		}
+		longest := workqueue.Item{ID: strings.Repeat("x", workqueue.MaxID), ResourceKeys: slices.Repeat([]string{"h"}, workqueue.MaxResourceKeys)}
+		if err := k.Check(longest); err != nil {
+			k.t.Errorf("an item at the limits: got %.100v, want nil", err)
+		}
 		s, _ := k.Stats(k.t.Context())
 		if s.Total > 1 { // the good one may be in before an item too long to encode is met
 			k.t.Fatalf("got %+v, want one item at most", s)
 		}
-	})
-}
-
-func TestEnqueueUnderALeaseAddsWhileItHolds(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		ctx := k.t.Context()
-		add := func(l workqueue.Leased, id string) (int, error) {
-			return k.EnqueueUnder(ctx, l, workqueue.Item{ID: id})
-		}
-		k.enqueue("a")
-		old := k.leaseOne("w1")
-		if n, err := add(old, "b"); n != 1 || err != nil {
-			k.t.Fatalf("under a lease: got %d, %v; want 1", n, err)
-		}
-		if n, err := add(old, "b"); n != 0 || err != nil {
-			k.t.Fatalf("again: got %d, %v; want 0", n, err)
-		}
-		lost := func(what string, l workqueue.Leased) {
-			k.t.Helper()
-			if n, err := add(l, "never"); n != 0 || !errors.Is(err, workqueue.ErrLeaseLost) {
-				k.t.Fatalf("%s: got %d, %v; want 0, %v", what, n, err, workqueue.ErrLeaseLost)
-			}
-		}
-		if _, err := k.ExpireWorker(ctx, "w1"); err != nil {
-			k.t.Fatal(err)
-		}
-		lost("an expired lease", old)
-		k.settle(k.leaseOne("w2"), workqueue.Done()) // b, which was ready first
-		now := k.leaseOne("w2")
-		lost("the lease of another worker", old)
-		if n, err := add(now, "c"); n != 1 || err != nil {
-			k.t.Fatalf("under the new lease: got %d, %v; want 1", n, err)
-		}
-		k.settle(now, workqueue.Done())
-		lost("a settled lease", now)
-		lost("an unknown item", workqueue.Leased{Item: workqueue.Item{ID: "unknown"}, Token: 1})
-		if n, err := add(workqueue.Leased{}, "never"); n != 0 || err == nil {
-			k.t.Fatalf("without a lease: got %d, %v; want an error", n, err)
-		}
-		k.wantStats("1 0 2 0 0")
 	})
 }
 
@@ -181,6 +80,9 @@ func TestEnqueueUnderALeaseOfManyItems(t *testing.T) {
 		k.settle(l, workqueue.Done())
 		if n, err := k.EnqueueUnder(k.t.Context(), l, items...); n != 0 || !errors.Is(err, workqueue.ErrLeaseLost) {
 			k.t.Fatalf("got %d, %v; want 0, %v", n, err, workqueue.ErrLeaseLost)
+		}
+		if n, err := k.EnqueueUnder(k.t.Context(), workqueue.Leased{}, items...); n != 0 || err == nil {
+			k.t.Fatalf("without a lease: got %d, %v; want an error", n, err)
 		}
 		k.wantStats("700 0 1 0 0")
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"muster/tasks/workqueue"
 )
@@ -44,41 +43,15 @@ func (k *kit) add(keys []string, ids ...string) {
 	}
 }
 
-func TestLaneStatsFollowTheItems(t *testing.T) {
-	t.Parallel()
-	every(t, byLane, func(k *kit) {
-		k.wantLanes(nil)
-		k.add(nil, "none")
-		k.add([]string{"stage one"}, "a", "b", "c")
-		k.add([]string{"x", "y"}, "two")
-		k.wantLanes(map[string]string{"": "1 0 0 0 0", "stage one": "3 0 0 0 0", "x\x1fy": "1 0 0 0 0"})
-		ls := k.lease("w", 5)
-		k.settle(ls[0], workqueue.Done())
-		k.settle(ls[1], workqueue.Skipped("s"))
-		k.retry(ls[2], 0)
-		if _, err := k.Retry(k.t.Context(), ls[3], nil, time.Hour, false); err != nil {
-			k.t.Fatal(err)
-		}
-		k.wantLanes(map[string]string{"": "0 0 1 0 0", "stage one": "1 0 0 1 1", "x\x1fy": "0 1 0 0 0"})
-		if _, err := k.Requeue(k.t.Context(), workqueue.RequeueOptions{}); err != nil {
-			k.t.Fatal(err)
-		}
-		if err := k.Return(k.t.Context(), ls[4]); err != nil {
-			k.t.Fatal(err)
-		}
-		k.wantLanes(map[string]string{"": "0 0 1 0 0", "stage one": "2 0 0 1 0", "x\x1fy": "1 0 0 0 0"})
-	})
-}
-
 // A process that does not ask for the counters keeps them; one that asks for them later does not start them.
 func TestTheQueueRemembersWhetherItCountsByLane(t *testing.T) {
 	t.Parallel()
 	every(t, byLane, func(k *kit) {
 		other := &kit{workqueue.New(k.rdb, k.Name(), workqueue.Config{MaxAttempts: 1}), k.t, k.rdb}
-		k.add([]string{"h"}, "a")
-		other.add([]string{"h"}, "b")
+		k.add([]string{"h", "i"}, "a")
+		other.add([]string{"h", "i"}, "b")
 		other.settle(other.leaseOne("w"), workqueue.Done())
-		other.wantLanes(map[string]string{"h": "1 0 1 0 0"})
+		other.wantLanes(map[string]string{"h\x1fi": "1 0 1 0 0"})
 
 		plain := &kit{workqueue.New(k.rdb, k.Name()+":plain", workqueue.Config{}), k.t, k.rdb}
 		late := &kit{workqueue.New(k.rdb, k.Name()+":plain", byLane), k.t, k.rdb}

@@ -4,107 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"muster/tasks/workqueue"
 )
-
-func TestLeaseIsOldestFirst(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		names := numbered(10)
-		k.enqueue(names...)
-		if got, want := ids(k.lease("w", 3)), strings.Join(names[:3], " "); got != want {
-			k.t.Fatalf("leased %s, want %s", got, want)
-		}
-		k.wantStats("7 3 0 0 0")
-	})
-}
-
-func TestLeaseIsByPriorityFirst(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		_, err := k.Enqueue(k.t.Context(),
-			workqueue.Item{ID: "low", Priority: -100}, workqueue.Item{ID: "normal"},
-			workqueue.Item{ID: "high", Priority: 100}, workqueue.Item{ID: "normal2"},
-			workqueue.Item{ID: "host", Priority: 1, ResourceKeys: []string{"h"}})
-		if err != nil {
-			k.t.Fatal(err)
-		}
-		if got, want := ids(k.lease("w", 5)), "high host normal normal2 low"; got != want {
-			k.t.Fatalf("leased %s, want %s", got, want)
-		}
-	})
-}
-
-func TestEmptyQueueLeasesNothing(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		if got := k.lease("w", 3); len(got) != 0 {
-			k.t.Fatalf("leased %v of an empty queue, want none", got)
-		}
-		k.wantStats("0 0 0 0 0")
-		if lost, err := k.Heartbeat(k.t.Context()); len(lost) != 0 || err != nil {
-			k.t.Fatalf("heartbeat of no lease: got %v, %v; want none lost", lost, err)
-		}
-	})
-}
-
-func TestConcurrentLesseesShareNoItem(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		k.enqueue(numbered(200)...)
-		var mu sync.Mutex
-		seen := map[string]int{}
-		var wg sync.WaitGroup
-		for w := range 8 {
-			wg.Go(func() {
-				for {
-					got, err := k.Lease(k.t.Context(), fmt.Sprint("w", w%2), 3)
-					if err != nil || len(got) == 0 {
-						return
-					}
-					mu.Lock()
-					for _, l := range got {
-						seen[l.ID]++
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		for id, n := range seen {
-			if n != 1 {
-				k.t.Errorf("%s was leased %d times, want once", id, n)
-			}
-		}
-		if len(seen) != 200 {
-			k.t.Fatalf("leased %d, want 200", len(seen))
-		}
-	})
-}
-
-func TestWorkerIsNotGivenAnItemTwice(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		k.enqueue("a", "b")
-		if got := ids(k.lease("w", 1)) + ids(k.lease("w", 1)) + ids(k.lease("w", 1)); got != "ab" {
-			k.t.Fatalf("leased %q, want ab", got)
-		}
-	})
-}
-
-func TestLeaseOfZeroLeasesNothing(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		k.enqueue("a")
-		if got := len(k.lease("w", 0)) + len(k.lease("w", -1)); got != 0 {
-			k.t.Fatalf("leased %d, want none", got)
-		}
-	})
-}
 
 func TestLeaseOfMoreThanOneScript(t *testing.T) {
 	t.Parallel()
@@ -134,37 +38,6 @@ func TestExpiredLeaseIsHandedOutAgain(t *testing.T) {
 	})
 }
 
-func TestLeaseHoldsUntilItExpires(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		k.enqueue("a")
-		k.leaseOne("w1")
-		if got := k.lease("w2", 1); len(got) != 0 {
-			k.t.Fatalf("leased %v, want none: it is leased", got)
-		}
-	})
-}
-
-func TestHeartbeatsKeepALease(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{LeaseTTL: 2 * time.Second}, func(k *kit) {
-		k.enqueue("a")
-		l := k.leaseOne("w1")
-		end := l.Expires.Add(600 * time.Millisecond)
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for time.Now().Before(end) {
-			<-tick.C
-			if lost, err := k.Heartbeat(k.t.Context(), l); len(lost) > 0 || err != nil {
-				k.t.Fatalf("got lost %v, %v; want none", lost, err)
-			}
-			if got := k.lease("w2", 1); len(got) != 0 {
-				k.t.Fatalf("leased %v, want none while heartbeats extend the lease", got)
-			}
-		}
-	})
-}
-
 func TestHeartbeatExtendsByTheTTLOfItsOwnLeases(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{LeaseTTL: time.Minute}, func(k *kit) {
@@ -189,18 +62,6 @@ func TestHeartbeatExtendsByTheTTLOfItsOwnLeases(t *testing.T) {
 	})
 }
 
-func TestItemWaitsForNotBefore(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		_, _ = k.Enqueue(k.t.Context(), workqueue.Item{ID: "later", NotBefore: time.Now().Add(time.Hour)},
-			workqueue.Item{ID: "past", NotBefore: time.Now().Add(-time.Hour)})
-		if got := ids(k.lease("w", 9)); got != "past" {
-			k.t.Fatalf("leased %q, want past", got)
-		}
-		k.wantStats("1 1 0 0 0")
-	})
-}
-
 func TestStraysAreReturned(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{}, func(k *kit) {
@@ -214,20 +75,6 @@ func TestStraysAreReturned(t *testing.T) {
 		k.wantStats("1 2 0 0 0")
 		if l := k.leaseOne("w"); l.ID != "b" || l.Attempts != 0 {
 			k.t.Fatalf("leased %+v, want b with no attempts", l)
-		}
-	})
-}
-
-func TestReturnedItemsKeepTheirPlace(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		k.enqueue("a", "b", "c")
-		got := k.lease("w", 2)
-		if err := k.Return(k.t.Context(), got...); err != nil {
-			k.t.Fatal(err)
-		}
-		if again := k.lease("w", 3); ids(again) != "a b c" || again[0].Attempts != 0 {
-			k.t.Fatalf("leased %s, want a b c with no attempts", ids(again))
 		}
 	})
 }

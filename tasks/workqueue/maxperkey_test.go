@@ -37,9 +37,7 @@ func TestPoolWorksOnFewItemsOfAKey(t *testing.T) {
 		<-finish
 		return workqueue.Done(), nil
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- p.Run(ctx) }()
+	stop, wait := k.start(p)
 	k.eventually("all fast items to be done", func() bool { return fast.Load() == 20 })
 	k.eventually("three slow ones to run", func() bool { return slow.Load() == 3 })
 	close(finish)
@@ -48,9 +46,7 @@ func TestPoolWorksOnFewItemsOfAKey(t *testing.T) {
 		t.Errorf("got %d slow items at a time, want 3", got)
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	wait()
 }
 
 // A pool that got more signals than it read leaks no goroutine: TestMain checks for leaks.
@@ -64,9 +60,7 @@ func TestBusyPoolLeaksNoGoroutine(t *testing.T) {
 		<-finish
 		return workqueue.Done(), nil
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- p.Run(ctx) }()
+	stop, wait := k.start(p)
 	for i := range 400 { // each is a signal; the client keeps 100
 		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test"}); err != nil {
 			t.Fatal(err)
@@ -75,7 +69,5 @@ func TestBusyPoolLeaksNoGoroutine(t *testing.T) {
 	k.eventually("an item to run", func() bool { return began.Load() == 1 })
 	stop()
 	close(finish)
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	wait()
 }

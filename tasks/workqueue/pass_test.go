@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"muster/tasks/workqueue"
 )
@@ -51,83 +50,6 @@ func TestPassMakesTheItemReadyAsAnother(t *testing.T) {
 			k.t.Fatalf("enqueue again: got %d, %v; want 0", n, err)
 		}
 		k.wantLanes(map[string]string{"one": "1 0 0 0 0", "two": "0 0 0 0 1"})
-	})
-}
-
-// The item is queued after the ready items of its new lane, or waits for its time.
-func TestPassQueuesTheItemAfterTheOthers(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		k.enqueue("a", "b", "c", "d")
-		ls := k.lease("w", 2)
-		k.pass(ls[0], workqueue.Item{ID: "a", ResourceKeys: []string{"h"}})
-		k.pass(ls[1], workqueue.Item{ID: "b", NotBefore: time.Now().Add(time.Hour)})
-		if got := k.lease("w", 9); ids(got) != "c d a" {
-			k.t.Fatalf("leased %s, want c d a", ids(got))
-		}
-		if info := k.get("b"); info.Available.IsZero() || !info.Ready.IsZero() {
-			k.t.Fatalf("got %+v, want it delayed", info)
-		}
-		k.wantStats("1 3 0 0 0")
-	})
-}
-
-func TestPassAgainSucceedsUntilAnotherLeasePasses(t *testing.T) {
-	t.Parallel()
-	every(t, byLane, func(k *kit) {
-		to := workqueue.Item{ID: "a", Payload: []byte("2")}
-		k.enqueue("a")
-		first := k.leaseOne("w")
-		k.pass(first, to)
-		k.pass(first, to)
-		k.wantStats("1 0 0 0 0")
-		second := k.leaseOne("w")
-		k.pass(first, to) // a call whose reply was lost long ago
-		k.wantStats("0 1 0 0 0")
-		k.pass(second, workqueue.Item{ID: "a", Payload: []byte("3")})
-		k.wantLost(first)
-		third := k.leaseOne("w")
-		k.wantLost(first)
-		k.settle(third, workqueue.Done())
-		k.pass(second, to)
-		if got := k.get("a"); got.State != workqueue.StateDone || string(got.Payload) != "3" {
-			k.t.Fatalf("got %+v, want it done with the last payload", got)
-		}
-		if err := k.Pass(k.t.Context(), third, to); !errors.Is(err, workqueue.ErrLeaseLost) {
-			k.t.Fatalf("a settled lease passes: got %v, want %v", err, workqueue.ErrLeaseLost)
-		}
-	})
-}
-
-// A lease that was passed can do nothing else.
-func TestPassEndsTheLease(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		ctx := k.t.Context()
-		k.enqueue("a")
-		l := k.leaseOne("w")
-		k.pass(l, l.Item)
-		if err := k.Settle(ctx, l, workqueue.Done()); !errors.Is(err, workqueue.ErrLeaseLost) {
-			k.t.Fatalf("settle: got %v, want %v", err, workqueue.ErrLeaseLost)
-		}
-		if _, err := k.Retry(ctx, l, nil, 0, true); !errors.Is(err, workqueue.ErrLeaseLost) {
-			k.t.Fatalf("retry: got %v, want %v", err, workqueue.ErrLeaseLost)
-		}
-		if lost, err := k.Heartbeat(ctx, l); len(lost) != 1 || err != nil {
-			k.t.Fatalf("heartbeat: got %v, %v; want it lost", lost, err)
-		}
-		if err := k.Return(ctx, l); err != nil {
-			k.t.Fatalf("return: got %v, want nil", err)
-		}
-		k.wantStats("1 0 0 0 0")
-		// A lease that was returned has not passed the item.
-		returned := k.leaseOne("w")
-		if err := k.Return(ctx, returned); err != nil {
-			k.t.Fatal(err)
-		}
-		if err := k.Pass(ctx, returned, returned.Item); !errors.Is(err, workqueue.ErrLeaseLost) {
-			k.t.Fatalf("pass: got %v, want %v", err, workqueue.ErrLeaseLost)
-		}
 	})
 }
 

@@ -39,6 +39,19 @@ func (k *kit) run(p *workqueue.Pool) {
 	}
 }
 
+// start runs a pool until stop is called; wait waits until it has ended.
+func (k *kit) start(p *workqueue.Pool) (stop, wait func()) {
+	ctx, cancel := context.WithCancel(k.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	return cancel, func() {
+		k.t.Helper()
+		if err := <-ended; err != nil {
+			k.t.Errorf("pool: got %v, want nil", err)
+		}
+	}
+}
+
 func done(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
 	return workqueue.Outcome{}, nil
 }
@@ -213,40 +226,6 @@ func TestPoolScalesWithItsWorkers(t *testing.T) {
 			t.Errorf("%d workers took %d rounds, want %d", workers, rounds, 40/workers)
 		}
 	}
-}
-
-// The pool continues when Redis is back.
-func TestPoolSurvivesRedis(t *testing.T) {
-	t.Parallel()
-	s := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
-	k := newKit(t, s.Client(), workqueue.Config{LeaseTTL: 2 * time.Second, MaxAttempts: 10})
-	k.enqueue(numbered(200)...)
-	var once sync.Once
-	down := make(chan struct{})
-	p := k.pool(workqueue.PoolConfig{Drain: true, Heartbeat: 100 * time.Millisecond},
-		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
-			if it.ID == "item-00100" {
-				once.Do(func() { close(down) })
-			}
-			return workqueue.Outcome{}, nil
-		})
-	var wg sync.WaitGroup
-	wg.Go(func() { k.run(p) })
-	<-down
-	s.Kill()
-	s.Start()
-	wg.Wait()
-	k.wantStats("0 0 200 0 0")
-}
-
-// Items of a lease whose reply was lost are returned without counting an attempt.
-func TestPoolReturnsStrays(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, redistest.New(t), workqueue.Config{MaxAttempts: 1})
-	k.enqueue("a", "b")
-	k.lease("me", 1)
-	k.run(k.pool(workqueue.PoolConfig{Drain: true, Name: "me", Heartbeat: 30 * time.Millisecond}, done))
-	k.wantStats("0 0 2 0 0")
 }
 
 func TestPoolConfig(t *testing.T) {

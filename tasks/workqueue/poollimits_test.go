@@ -36,9 +36,7 @@ func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
 			<-finish
 			return workqueue.Done(), nil
 		})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- p.Run(ctx) }()
+	stop, wait := k.start(p)
 	k.eventually("two items to run", func() bool { return now.Load() == 2 })
 	k.eventually("the items without a slot to be returned", func() bool {
 		s, err := k.Stats(t.Context())
@@ -59,9 +57,7 @@ func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
 	}
 	stop()
 	close(finish)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	wait()
 	if s, err := k.Stats(t.Context()); err != nil || s.InProgress != 0 || s.Done < 20 {
 		t.Errorf("got %+v, %v; want none in progress, 20 done or more", s, err)
 	}

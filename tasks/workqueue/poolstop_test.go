@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,7 +20,6 @@ func TestPoolStops(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{})
 	k.enqueue(numbered(50)...)
-	ctx, cancel := context.WithCancel(t.Context())
 	started, finish := make(chan string, 50), make(chan struct{})
 	p := k.pool(workqueue.PoolConfig{Workers: 4, Grace: 300 * time.Millisecond},
 		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
@@ -33,18 +31,17 @@ func TestPoolStops(t *testing.T) {
 			<-ctx.Done() // does not
 			return workqueue.Outcome{}, ctx.Err()
 		})
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = p.Run(ctx) })
+	stop, wait := k.start(p)
 	for range 4 {
 		<-started
 	}
-	cancel()
+	stop()
 	k.eventually("the buffered items to be returned", func() bool {
 		s, err := k.Stats(t.Context())
 		return err == nil && s.InProgress == 4
 	})
 	close(finish)
-	wg.Wait()
+	wait()
 	k.wantStats("49 0 1 0 0")
 	all, err := k.Get(t.Context(), numbered(50)...)
 	if err != nil {
@@ -61,16 +58,11 @@ func TestIdlePoolStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{})
 	p := k.pool(workqueue.PoolConfig{Grace: time.Hour}, done)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
+	stop, wait := k.start(p)
 	k.enqueue("a")
 	k.eventually("the item to be done", func() bool { return p.Stats().Done == 1 })
-	cancel()
-	k.eventually("the pool to stop", func() bool { return len(ended) == 1 })
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	stop()
+	wait()
 }
 
 // Slots whose release is slow, because their Redis does not reply, block neither each other nor the settling of later
@@ -95,14 +87,8 @@ func TestPoolReleasesSlotsInParallel(t *testing.T) {
 			<-finish
 			return workqueue.Done(), nil
 		})
-	ctx, stop := context.WithCancel(t.Context())
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		if err := p.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	defer ended.Wait()
+	stop, wait := k.start(p)
+	defer wait()
 	defer f.Release()
 	defer stop()
 	k.eventually("all to run", func() bool { return running.Load() == n })
@@ -147,9 +133,7 @@ func TestPoolStopsWithoutRedis(t *testing.T) {
 		}
 		return workqueue.Outcome{}, nil
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
+	stop, wait := k.start(p)
 	for range workers {
 		<-running
 	}
@@ -168,8 +152,6 @@ func TestPoolStopsWithoutRedis(t *testing.T) {
 		finish <- struct{}{}
 	}
 	k.eventually("the handlers to end", func() bool { return len(finish) == 0 })
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("got %v, want nil", err)
-	}
+	stop()
+	wait()
 }

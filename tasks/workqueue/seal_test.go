@@ -3,7 +3,6 @@ package workqueue_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,75 +54,19 @@ func (k *kit) wantLost(l workqueue.Leased) {
 	}
 }
 
-func TestSealEndsTheLeasesAndStopsTheQueue(t *testing.T) {
-	t.Parallel()
-	every(t, byLane, func(k *kit) {
-		ctx := k.t.Context()
-		k.add([]string{"h"}, "done", "held", "held2", "ready")
-		k.settle(k.leaseOne("w"), workqueue.Done())
-		held := k.lease("w", 2)
-		k.seal()
-		k.seal()
-		if s, err := k.Stats(ctx); err != nil || !s.Sealed {
-			k.t.Fatalf("got %+v, %v; want sealed", s, err)
-		}
-		k.wantLanes(map[string]string{"h": "3 0 1 0 0"})
-		for _, l := range held {
-			k.wantLost(l)
-		}
-		if n, err := k.Enqueue(ctx, workqueue.Item{ID: "never"}); n != 0 || !errors.Is(err, workqueue.ErrSealed) {
-			k.t.Fatalf("enqueue: got %d, %v; want %v", n, err, workqueue.ErrSealed)
-		}
-		if _, err := k.EnqueueUnder(ctx, held[0], workqueue.Item{ID: "never"}); !errors.Is(err, workqueue.ErrSealed) {
-			k.t.Fatalf("enqueue under a lease: got %v, want %v", err, workqueue.ErrSealed)
-		}
-		b, err := k.LeaseWithin(ctx, "w", 9, workqueue.Budget{Default: -1})
-		if len(b.Items) != 0 || !b.Paused || err != nil {
-			k.t.Fatalf("lease: got %+v, %v; want none", b, err)
-		}
-		k.wantLanes(map[string]string{"h": "3 0 1 0 0"})
-
-		k.unseal()
-		k.unseal()
-		for _, l := range held {
-			k.wantLost(l)
-		}
-		again := k.lease("w", 9)
-		if ids(again) != "held held2 ready" || again[0].Attempts != 0 || again[0].Token <= held[1].Token {
-			k.t.Fatalf("leased %+v, want the three in their old order, without attempts, under new leases", again)
-		}
-		if n := k.enqueue("more"); n != 1 {
-			k.t.Fatalf("got %d new, want 1", n)
-		}
-	})
-}
-
-// Calls that were completed before the queue was sealed keep their effects, and succeed when they are repeated.
-func TestSealKeepsWhatWasDone(t *testing.T) {
+func TestRequeueOfASealedQueue(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{MaxAttempts: 1}, func(k *kit) {
-		k.enqueue("done", "failed", "delayed")
-		ls := k.lease("w", 3)
-		k.settle(ls[0], workqueue.Done())
-		k.retry(ls[1], 0)
-		if _, err := k.Retry(k.t.Context(), ls[2], nil, time.Hour, false); err != nil {
-			k.t.Fatal(err)
-		}
+		k.enqueue("failed")
+		k.retry(k.leaseOne("w"), 0)
 		k.seal()
-		k.settle(ls[0], workqueue.Done())
-		if s := k.retry(ls[1], 0); s != workqueue.StateError {
-			k.t.Fatalf("got %s, want %s", s, workqueue.StateError)
-		}
 		if got, err := k.Requeue(k.t.Context(), workqueue.RequeueOptions{Unsealed: true}); len(got) != 0 || !errors.Is(err, workqueue.ErrSealed) {
 			k.t.Fatalf("requeue if unsealed: got %v, %v; want %v", got, err, workqueue.ErrSealed)
 		}
 		if got, err := k.Requeue(k.t.Context(), workqueue.RequeueOptions{}); len(got) != 1 || err != nil {
 			k.t.Fatalf("requeue: got %v, %v; want one item", got, err)
 		}
-		if info := k.get("delayed"); info.Available.IsZero() {
-			k.t.Fatalf("got %+v, want it delayed", info)
-		}
-		k.wantStats("2 0 1 0 0")
+		k.wantStats("1 0 0 0 0")
 	})
 }
 
@@ -215,10 +158,9 @@ func TestPoolOnASealedQueue(t *testing.T) {
 				<-ctx.Done()
 				return workqueue.Done(), nil
 			})
-		ctx, stop := context.WithCancel(k.t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { _ = p.Run(ctx) })
-		defer wg.Wait()
+		ctx := k.t.Context()
+		stop, wait := k.start(p)
+		defer wait()
 		defer stop()
 		<-started
 		k.sealOnly()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,25 +78,4 @@ func TestSettleAllAnswersForEach(t *testing.T) {
 		}
 		k.wantStats("0 0 2 1 0")
 	})
-}
-
-// An item beyond a limit is rejected with the name of the limit.
-func TestLimitsOfItems(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, redistest.New(t), workqueue.Config{})
-	keys := make([]string, workqueue.MaxResourceKeys+1)
-	for i := range keys {
-		keys[i] = fmt.Sprint("host", i)
-	}
-	long := strings.Repeat("x", workqueue.MaxID)
-	for _, it := range []workqueue.Item{
-		{ID: long + "x", Kind: "test"}, {ID: "keys", Kind: "test", ResourceKeys: keys}, {ID: "first", Kind: "test", Priority: workqueue.MaxPriority + 1},
-	} {
-		if _, err := k.Enqueue(t.Context(), it); err == nil {
-			t.Errorf("%.10s…: got no error, want one", it.ID)
-		}
-	}
-	if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: long, Kind: "test", ResourceKeys: keys[1:], Priority: workqueue.MaxPriority}); err != nil {
-		t.Errorf("at the limits: %v", err)
-	}
 }
