@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -13,22 +12,6 @@ import (
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	runStories(t, []story{
-		{"cancel while a header runs", func(t *testing.T, w *world) {
-			run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), Hold.S("b")), Total))
-			testutil.Eventually(t, "the header runs", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
-			if err := run.Cancel(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			_, err := run.Wait(limited(t))
-			var f *tasks.Failure
-			if !errors.As(err, &f) || f.Code != tasktype.CodeCancelled || f.Attempts != 1 {
-				t.Fatalf("got %+v", err)
-			}
-			ended(t, w, run.ID())
-			if len(w.noted("total")) != 0 {
-				t.Error("the body ran")
-			}
-		}},
 		{"all", func(t *testing.T, w *world) {
 			const n = 520 // more than a page
 			for i := range n {

@@ -18,9 +18,7 @@ func TestHandlerOfAFailureGetsTheInput(t *testing.T) {
 			want int
 		}{
 			"a literal":           {Fail.S(7).Rescue(InputOf), 7},
-			"of a chain":          {tasks.Chain(tasks.Chain(ID.S(3), Inc), Fail).Rescue(InputOf), 4},
 			"of an earlier step":  {tasks.Chain(tasks.Chain(ID.S(3), Fail), Inc).Rescue(InputOf), 3},
-			"of a member":         {tasks.Chord(tasks.Group(ID.S(1), Fail.S(9)), Sum).Rescue(InputOf), 9},
 			"of a map":            {tasks.Chord(tasks.Map(tasks.Value([]int{6}), Fail), Sum).Rescue(InputOf), 6},
 			"of a plan":           {FailTo.S(8).Rescue(InputOf), 8},
 			"after some attempts": {Flaky.S(AB{9, 2}, tasks.MaxRetry(1)).Rescue(InputOfAB), 9},

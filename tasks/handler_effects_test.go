@@ -2,44 +2,15 @@ package tasks_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
-	"muster/tasks/tasktype"
 )
-
-// The progress of an attempt is deleted when the attempt fails.
-func TestProgressOfFailedAttemptIsDeleted(t *testing.T) {
-	t.Parallel()
-	half := tasks.New[int, int]("half", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))
-	client, _ := startMux(t, redistest.New(t), func(m *tasks.Mux) {
-		tasks.Handle(m, half, func(ctx context.Context, _ int) (int, error) {
-			tasks.SetProgress(ctx, 50, 100)
-			return 0, errors.New("failed halfway")
-		})
-	})
-	run, err := half.S(1).Send(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testutil.Eventually(t, "the retry waits", func() bool {
-		d, err := run.Detail(t.Context())
-		if err != nil || d.Nodes[0].Status != tasktype.Retry {
-			return false
-		}
-		if n := d.Nodes[0]; n.Done != 0 || n.Total != 0 {
-			t.Errorf("got progress %d of %d, want none", n.Done, n.Total)
-		}
-		return true
-	})
-}
 
 // A handler can revoke its own workflow.
 func TestHandlerRevokesItsWorkflow(t *testing.T) {

@@ -58,20 +58,13 @@ func misbehaviors(odd func(string, func(context.Context) error, ...tasks.TaskOpt
 		{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasktype.CodePanic},
 		{odd("badpanic", func(context.Context) error { panic(oddError{message: func() string { panic("in Error") }}) }), "in Error", tasktype.CodePanic},
 		{odd("exits", func(context.Context) error { return oddError{message: func() string { runtime.Goexit(); return "" }} }), "ended its goroutine", tasktype.CodeError},
-		{odd("permanent", func(context.Context) error {
-			return tasks.Permanent(oddError{message: func() string { panic("in Error") }})
-		}), "in Error", tasktype.CodePanic},
 		{odd("nilbelow", func(context.Context) error { var f *tasks.Failure; return errors.Join(errors.New("no"), f) }), "*errors.joinError", tasktype.CodePanic},
 		{odd("badis", func(context.Context) error {
 			return fmt.Errorf("below: %w", badIs{})
 		}), "in Is", tasktype.CodePanic},
-		{odd("joined", func(context.Context) error {
-			return errors.Join(errors.New("first"), fmt.Errorf("beside: %w", tasks.Permanent(errors.New("never"))))
-		}, tasks.MaxRetry(9)), "never", tasktype.CodePermanent},
 		{odd("many", func(context.Context) error {
 			return errors.Join(append(slices.Repeat([]error{errors.New("one of many")}, 100_000), tasks.Permanent(errors.New("never")))...)
 		}, tasks.MaxRetry(9)), "one of many", tasktype.CodePermanent},
-		{odd("shutdown", func(context.Context) error { return tasks.ErrShutdown }), "tasks.Again", tasktype.CodeError},
 		{odd("deaf", func(context.Context) error { <-late; return nil }, tasks.Timeout(time.Millisecond),
 			tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasktype.CodeHardTimeout},
 	}

@@ -1,7 +1,6 @@
 package tasks_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 
@@ -159,99 +157,13 @@ func TestOpenNodesAreListedOnceEach(t *testing.T) {
 		if pages < 3 {
 			t.Errorf("all is on %d pages", pages+1)
 		}
+		if got, err := drafting.S("beside").Do(ctx, d.client); err != nil || got.Text != "beside" { // no slot is in use
+			t.Errorf("a task beside them: got %v, %v", got, err)
+		}
 		for _, cursor := range []string{"x", "-1 a", "1"} {
 			if _, _, err := d.client.OpenTokens(ctx, review.Name(), cursor); !errors.Is(err, tasks.ErrCursor) {
 				t.Errorf("cursor %q was taken", cursor)
 			}
-		}
-	})
-}
-
-// A node that no worker opens shows why it waits; the reason is not a missing handler.
-func TestExternalTaskNeedsAWorkerWithoutHandler(t *testing.T) {
-	t.Parallel()
-	c := connect(t, redistest.URL(t))
-	run := started(t, c, review.S(draft{}, tasks.Queue("elsewhere")))
-	waits := func() string {
-		nodes, err := c.Nodes(t.Context(), run.ID())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return nodes[0].Waits
-	}
-	if got, want := waits(), "no worker is live"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	newDesk(t, c.Redis())
-	testutil.Eventually(t, "there is a worker", func() bool { return waits() == "no live worker takes from queue elsewhere" })
-	newDesk(t, c.Redis(), func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"elsewhere": 1} })
-	opened(t, c, review.Name(), 1)
-}
-
-// An external task gets its input, and its result is used, anywhere in a workflow.
-func TestExternalTaskWorksAnywhereInAWorkflow(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		ctx := limited(t)
-		mux := d.mux()
-		repair := tasks.New[tasks.Failure, opinion]("token.repair", tasks.External())
-		split := tasks.New[int, []draft]("token.split")
-		planned := tasks.New[draft, opinion]("token.planned")
-		tasks.Handle(mux, split, func(_ context.Context, n int) ([]draft, error) { return make([]draft, n), nil })
-		tasks.HandlePlan(mux, planned, func(_ context.Context, d draft) (tasks.Signature[opinion], error) {
-			return tasks.Chain(drafting.S(d.Text+"!"), review), nil
-		})
-		w, err := tasks.NewWorker(d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"shapes": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		during(t, w.Run)
-		shapes := tasks.Queue("shapes")
-		answer := func(task string, n int) (inputs []string) {
-			for _, o := range opened(t, d.client, task, n) {
-				inputs = append(inputs, string(o.Input))
-				if err := d.client.Complete(ctx, tokenOf(t, d.client, o), json.RawMessage(`{"OK":true}`)); err != nil {
-					t.Errorf("%s %s: %v", task, o.Node, err)
-				}
-			}
-			return inputs
-		}
-
-		mapped := started(t, d.client, tasks.Chord(tasks.Map(split.S(3, shapes), review), verdicts))
-		answer(review.Name(), 3)
-		if got, err := mapped.Wait(ctx); err != nil || got != 3 {
-			t.Errorf("map: got %d, %v, want 3", got, err)
-		}
-		plan := started(t, d.client, tasks.Chain(planned.S(draft{"p"}, shapes), publish))
-		if got := answer(review.Name(), 1); got[0] != `{"Text":"p!"}` {
-			t.Errorf("plan: got input %s", got[0])
-		}
-		if got, err := plan.Wait(ctx); err != nil || got != "published true" {
-			t.Errorf("plan: got %q, %v", got, err)
-		}
-		rescue := started(t, d.client, tasks.Chain(fragile.S(draft{"r"}).Rescue(repair), publish))
-		if err := d.client.Fail(ctx, tokenOf(t, d.client, opened(t, d.client, fragile.Name(), 1)[0]), tasks.Permanent(errors.New("broken"))); err != nil {
-			t.Fatal(err)
-		}
-		if got := answer(repair.Name(), 1); !strings.Contains(got[0], `"message":"broken"`) {
-			t.Errorf("rescue: got input %s", got[0])
-		}
-		if got, err := rescue.Wait(ctx); err != nil || got != "published true" {
-			t.Errorf("rescue: got %q, %v", got, err)
-		}
-	})
-}
-
-// A map whose list is not a list has no members, so its outcomes are never complete.
-func TestSettleOfAFailedMapEnds(t *testing.T) {
-	lists := tasks.New[string, []int]("token.list", tasks.External())
-	onDesks(t, func(t *testing.T, d *desk) {
-		run := started(t, d.client, tasks.Settle(tasks.Map(lists.S("a"), ID)))
-		if err := d.client.Signal(t.Context(), run.ID(), lists.Name(), []byte(`5`)); err != nil {
-			t.Fatal(err)
-		}
-		_, err := run.Wait(limited(t))
-		if f := wantFailure(t, err, "a map needs a list"); f.Code != tasktype.CodeInput {
-			t.Errorf("got %+v", f)
 		}
 	})
 }

@@ -2,8 +2,6 @@ package tasks_test
 
 import (
 	"errors"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,73 +13,6 @@ import (
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	runStories(t, []story{
-		{"100 at once", func(t *testing.T, w *world) {
-			run := sent(t, w, tasks.Chain(tasks.Chain(ID.S(1), Fail), Inc))
-			ended(t, w, run.ID())
-			rest(t, w, "default")
-			errs := make([]error, 100)
-			var calls sync.WaitGroup
-			for i := range errs {
-				calls.Go(func() { errs[i] = run.Retry(t.Context()) })
-			}
-			calls.Wait()
-			done := 0
-			for _, err := range errs {
-				if err == nil {
-					done++
-				} else if !errors.Is(err, tasks.ErrRunning) {
-					t.Errorf("got %v, want %v", err, tasks.ErrRunning)
-				}
-			}
-			if done != 1 {
-				t.Errorf("%d of 100 retries had an effect, want 1", done)
-			}
-			if s, err := run.Status(t.Context()); err != nil || s != tasktype.Started {
-				t.Errorf("status after the retry: got %s, %v, want %s", s, err, tasktype.Started)
-			}
-			list, _, err := w.client.Workflows(t.Context(), tasktype.WorkflowFilter{})
-			if err != nil || len(list) != 1 || list[0].State != tasktype.WorkflowRunning {
-				t.Errorf("listing after the retry: got %+v, %v, want one running workflow", list, err)
-			}
-			if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
-				t.Fatal(err)
-			}
-			ended(t, w, run.ID())
-			if n0, n1 := w.ran(run.ID()+".0"), w.ran(run.ID()+".1"); n0 != 1 || n1 != 2 {
-				t.Errorf("got %d and %d runs, want 1 and 2", n0, n1)
-			}
-		}},
-		{"cancelled tasks that were ready", func(t *testing.T, w *world) {
-			rest(t, w, "default")
-			run := sent(t, w, tasks.Chord(tasks.Group(ID.S(1), ID.S(2), ID.S(3)), Sum), tasks.FairnessKey("k"))
-			other := sent(t, w, ID.S(7), tasks.FairnessKey("k"))
-			for range 3 {
-				if err := run.Cancel(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if err := run.Retry(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if queues, err := w.client.Queues(t.Context()); err != nil || !slices.ContainsFunc(queues, func(q tasktype.Queue) bool { return q.Name == "default" && q.Pending == 4 }) {
-				t.Errorf("got queues %+v, %v, want 4 ready tasks", queues, err)
-			}
-			if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := run.Wait(limited(t)); err != nil || got != 6 {
-				t.Errorf("got %d, %v, want 6", got, err)
-			}
-			if got, err := other.Wait(limited(t)); err != nil || got != 7 {
-				t.Errorf("got %d, %v, want 7", got, err)
-			}
-			ended(t, w, run.ID())
-			for _, node := range []string{".0", ".1", ".2"} {
-				if n := w.ran(run.ID() + node); n != 1 {
-					t.Errorf("node %s ran %d times, want once", node, n)
-				}
-			}
-		}},
 		{"errors", func(t *testing.T, w *world) {
 			client := w.client
 			done := sent(t, w, ID.S(1))

@@ -34,11 +34,13 @@ func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			wantReady(t, client, "default", 1)
 			for range 2 {
 				if err := c.stop(ctx, run.ID()); err != nil {
 					t.Fatal(err)
 				}
 			}
+			wantReady(t, client, "default", 0)
 			_, err = run.Wait(ctx)
 			var failure *tasks.Failure
 			if !errors.As(err, &failure) || failure.Code != c.code || errors.Is(err, tasks.ErrCancelled) != (c.code == tasktype.CodeCancelled) {
@@ -55,64 +57,21 @@ func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 	})
 }
 
-func TestRevocation(t *testing.T) {
-	t.Parallel()
-	runStories(t, revokeStories)
+// wantReady checks the number of ready nodes of a queue.
+func wantReady(t *testing.T, client *tasks.Client, queue string, want int) {
+	t.Helper()
+	ready, err := client.Reserved(t.Context(), 10)
+	ready = slices.DeleteFunc(ready, func(n tasktype.Node) bool { return n.Queue != queue })
+	queues, qerr := client.Queues(t.Context())
+	if err != nil || qerr != nil || len(ready) != want || !slices.ContainsFunc(queues, func(q tasktype.Queue) bool { return q.Name == queue && q.Pending == int64(want) }) {
+		t.Errorf("got ready nodes %v, %v, queues %+v, %v, want %d", ready, err, queues, qerr, want)
+	}
 }
 
-// revokeStories check more than one value.
-var revokeStories = []story{
-	{"revoke while a header runs", func(t *testing.T, w *world) {
-		run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), Hold.S("b")), Total))
-		testutil.Eventually(t, "the header runs", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
-			t.Fatalf("got %v", err)
-		}
-		ended(t, w, run.ID())
-		if s, err := run.Status(t.Context()); err != nil || s != tasktype.Revoked || len(w.noted("total")) != 0 {
-			t.Fatalf("%v, %v, body ran %v", s, err, w.noted("total"))
-		}
-	}},
-	{"revoke a group: every member", func(t *testing.T, w *world) {
-		run := sent(t, w, tasks.Group(Hold.S("a"), tasks.Chord(tasks.Each(ints(20), ID, tasks.In(time.Hour)), Sum)))
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ended(t, w, run.ID())
-		for _, n := range nodes(t, w, run.ID()) {
-			if n.Status != tasktype.Revoked {
-				t.Errorf("node %s %s is %s", n.ID, n.Task, n.Status)
-			}
-		}
-	}},
-	{"revoke stops running and waiting tasks", func(t *testing.T, w *world) {
-		run, err := tasks.Chain(tasks.Map(Range.S(20), tasks.New[int, int]("t.hold"), tasks.AtMost(2)), Sum).Send(t.Context(), w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for p, err := range run.Watch(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p.Chunks == 20 {
-				break
-			}
-		}
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
-			t.Fatalf("got %v", err)
-		}
-		ended(t, w, run.ID())
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatalf("revoke twice: %v", err)
-		}
-	}},
-	{"revoke whose message is lost", func(t *testing.T, w *world) {
+// A worker whose subscription loses the message of a revocation notices it at its next heartbeat.
+func TestRevocationWhoseMessageIsLost(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Group(Hold.S("a"), Hold.S("b")))
 		testutil.Eventually(t, "both run", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
 		rdb := w.client.Redis()
@@ -123,12 +82,13 @@ var revokeStories = []story{
 		if err := run.Revoke(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}},
-	{"revoked member fails its chord", func(t *testing.T, w *world) {
-		run, err := tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour))), Sum).Send(t.Context(), w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+	})
+}
+
+func TestRevokedMemberFailsItsChord(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour))), Sum))
 		if err := w.client.RevokeNode(t.Context(), run.ID(), "1"); err != nil {
 			t.Fatal(err)
 		}
@@ -136,25 +96,6 @@ var revokeStories = []story{
 			t.Fatalf("got %v", err)
 		}
 		ended(t, w, run.ID())
-	}},
-}
-
-func TestRevokedWorkflowNeverRuns(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		resume := pause(t, w)
-		run := sent(t, w, tasks.Chain(Echo.S(Mark{"w8", 1}), Inc))
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ended(t, w, run.ID())
-		resume()
-		if _, err := send(t, w, ID.S(1)); err != nil {
-			t.Fatal(err)
-		}
-		if ran := w.noted("w8"); len(ran) != 0 {
-			t.Fatalf("a revoked step ran: %v", ran)
-		}
 	})
 }
 

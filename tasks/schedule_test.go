@@ -187,11 +187,8 @@ func TestEachMissedTickIsSentUpToN(t *testing.T) {
 			}, tasks.EachMissed(3), tasks.Overlap(tasks.OverlapQueue)))
 			return during(t, s.Run)
 		}
+		missTicks(t, client, 50*time.Hour, run)
 		stop := run()
-		until(t, client, "hourly", "a scheduler leads the entry", func(e tasktype.ScheduleEntry) bool { return e.Leader != "" })
-		stop()
-		rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-50*time.Hour).UnixMilli())
-		stop = run()
 		e := until(t, client, "hourly", "missed ticks are sent", func(e tasktype.ScheduleEntry) bool { return e.Sent >= 3 })
 		stop()
 		if e.Sent != 3 || e.Missed == 0 || e.Requested != 0 {
@@ -316,6 +313,9 @@ func TestRequestedTicksAreLimited(t *testing.T) {
 		t.Errorf("got %v, want an error that names the limit", err)
 	}
 	s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
+	if err := s.Add("entry", "61 * * * *", scheduled.S("x")); err == nil {
+		t.Error("got no error for an invalid spec")
+	}
 	for _, o := range []tasks.ScheduleOption{tasks.Overlap("never"), tasks.EachMissed(0), tasks.EachMissed(1001)} {
 		if err := s.Add("entry", "@daily", scheduled.S("x"), o); err == nil {
 			t.Error("got no error for an invalid option")

@@ -247,8 +247,24 @@ func TestSchedulerThatIsLateSendsNothing(t *testing.T) {
 // missedSpec ticks every hour, half an hour ago for the last time.
 func missedSpec() string { return fmt.Sprintf("%d * * * *", time.Now().Add(-30*time.Minute).Minute()) }
 
+// missTicks lets the entry hourly miss its ticks for some time. start starts a scheduler with the entry.
+func missTicks(t *testing.T, client *tasks.Client, since time.Duration, start func() (stop func())) {
+	t.Helper()
+	stop := start()
+	until(t, client, "hourly", "a scheduler leads the entry", func(e tasktype.ScheduleEntry) bool { return e.Leader != "" })
+	stop()
+	if err := client.Redis().HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-since).UnixMilli()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Missed ticks are skipped, or caught up with once. The function that makes their work gets their time.
 func TestMissedTicks(t *testing.T) {
 	t.Parallel()
+	zone, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name    string
 		catchUp time.Duration
@@ -262,39 +278,34 @@ func TestMissedTicks(t *testing.T) {
 			t.Parallel()
 			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 				client, count := countRuns(t, rdb)
-				spec := missedSpec()
-				for range 2 { // the second finds nothing more to do
-					s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: c.catchUp})
-					if err := s.Add("hourly", spec, scheduled.S("x")); err != nil {
+				spec, ticks := missedSpec(), make(chan time.Time, 100)
+				start := func() (stop func()) {
+					s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: c.catchUp, Location: zone})
+					err := s.AddFunc("hourly", spec, func(tick time.Time) tasks.Work {
+						ticks <- tick
+						return scheduled.S("x")
+					})
+					if err != nil {
 						t.Fatal(err)
 					}
-					stop := during(t, s.Run)
-					testutil.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
-					if e := entryOf(t, client, "hourly"); e.Sent == 0 && e.Missed == 0 {
-						stop()
-						// A new entry has missed nothing. Make it one that no scheduler had for three hours.
-						rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
-						s = tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: c.catchUp})
-						if err := s.Add("hourly", spec, scheduled.S("x")); err != nil {
-							t.Fatal(err)
-						}
-						stop = during(t, s.Run)
-					}
-					testutil.Eventually(t, "the missed ticks are decided", func() bool {
-						e := entryOf(t, client, "hourly")
-						return e.Sent+e.Missed > 0 && len(count.seen()) == c.sent
+					return during(t, s.Run)
+				}
+				missTicks(t, client, 3*time.Hour, start)
+				var e tasktype.ScheduleEntry
+				for range 2 { // the second scheduler finds nothing more to do
+					stop := start()
+					e = until(t, client, "hourly", "the missed ticks are decided", func(e tasktype.ScheduleEntry) bool {
+						return e.Leader != "" && e.Sent+e.Missed > 0 && len(count.seen()) == c.sent
 					})
 					stop()
 				}
-				e := entryOf(t, client, "hourly")
-				if int(e.Sent) != c.sent || e.Missed == 0 {
-					t.Errorf("sent %d, missed %d; expected %d sent, and misses", e.Sent, e.Missed, c.sent)
+				if int(e.Sent) != c.sent || e.Missed == 0 || !e.Next.After(time.Now()) || e.Spec != "CRON_TZ=Asia/Tokyo "+spec {
+					t.Errorf("got entry %+v, want %d sent, and misses", e, c.sent)
 				}
-				if e.Leader != "" || !e.Next.After(time.Now()) || e.Spec != spec {
-					t.Errorf("entry after the end: %+v", e)
-				}
-				if c.sent == 1 && (e.Workflow == "" || time.Since(e.Last) < 29*time.Minute || time.Since(e.Last) > 32*time.Minute) {
-					t.Errorf("last run of the entry: %+v", e)
+				if c.sent == 1 {
+					if got := <-ticks; !got.Equal(e.Last) || got.Location() != zone || time.Since(got) < 29*time.Minute || time.Since(got) > 32*time.Minute || e.Workflow == "" {
+						t.Errorf("got tick %s of entry %+v, want the last in %s", got, e, zone)
+					}
 				}
 				count.once(t)
 			})
@@ -305,28 +316,23 @@ func TestMissedTicks(t *testing.T) {
 // Durations in the work of a tick count from the tick, however late it is sent.
 func TestDurationsCountFromTheTick(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.New(t)
-	client, _ := countRuns(t, rdb)
+	client, _ := countRuns(t, redistest.New(t))
 	spec := missedSpec() // the last tick was half an hour ago
-	start := func() func() {
+	start := func() (stop func()) {
 		s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: 5 * time.Hour})
 		if err := s.Add("hourly", spec, scheduled.S("x", tasks.In(2*time.Hour))); err != nil {
 			t.Fatal(err)
 		}
-		stop := during(t, s.Run)
-		testutil.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
-		return stop
+		return during(t, s.Run)
 	}
-	start()()
-	rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
-	stop := start()
-	testutil.Eventually(t, "the tick is sent", func() bool { return entryOf(t, client, "hourly").Sent == 1 })
-	stop()
+	missTicks(t, client, 3*time.Hour, start)
+	start()
+	e := until(t, client, "hourly", "the tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 1 })
 	due, err := client.Due(t.Context(), 10)
 	if err != nil || len(due) != 1 {
 		t.Fatalf("got %v, %v, want one node that waits", due, err)
 	}
-	if want := entryOf(t, client, "hourly").Last.Add(2 * time.Hour); due[0].Due.Sub(want).Abs() > time.Second {
+	if want := e.Last.Add(2 * time.Hour); due[0].Due.Sub(want).Abs() > time.Second {
 		t.Errorf("due: got %s, want %s", due[0].Due, want)
 	}
 }
@@ -405,62 +411,6 @@ func TestEntriesOfLikeNames(t *testing.T) {
 	count.once(t)
 }
 
-func TestScheduledWorkThatStillRunsIsNotSentAgain(t *testing.T) {
-	t.Parallel()
-	test := func(t *testing.T, rdb redis.UniversalClient) {
-		client, _ := countRuns(t, rdb)
-		s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
-		// No worker takes from this queue, so the first workflow never ends.
-		if err := s.Add("long", "@every 50ms", scheduled.S("x"), tasks.Queue("unserved"), tasks.Unique("long", time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		during(t, s.Run)
-		testutil.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "long").Error != "" })
-		e := entryOf(t, client, "long")
-		if e.Sent != 1 || !strings.Contains(e.Error, e.Workflow) {
-			t.Errorf("entry %+v: expected one run, and the reason why there is no other", e)
-		}
-	}
-	redistest.Both(t, test)
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		test(t, redistest.Cluster(t))
-	})
-}
-
-// Work that is made for a tick knows its time, also when the tick is caught up with.
-func TestWorkIsMadeForTheTimeOfItsTick(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	client, _ := countRuns(t, rdb)
-	zone, err := time.LoadLocation("Asia/Tokyo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, ticks := missedSpec(), make(chan time.Time, 100)
-	start := func() (stop func()) {
-		s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: 5 * time.Hour, Location: zone})
-		err := s.AddFunc("hourly", spec, func(tick time.Time) tasks.Work {
-			ticks <- tick
-			return scheduled.S("x")
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return during(t, s.Run)
-	}
-	stop := start()
-	testutil.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
-	stop()
-	rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
-	start()
-	testutil.Eventually(t, "the missed tick is sent", func() bool { return entryOf(t, client, "hourly").Sent > 0 })
-	got, want := <-ticks, entryOf(t, client, "hourly").Last
-	if !got.Equal(want) || got.Location() != zone || time.Since(got) < 29*time.Minute {
-		t.Errorf("got tick %s, want %s", got, want.In(zone))
-	}
-}
-
 func TestSchedulerWithoutWorkSkips(t *testing.T) {
 	t.Parallel()
 	client, _ := countRuns(t, redistest.New(t))
@@ -472,60 +422,6 @@ func TestSchedulerWithoutWorkSkips(t *testing.T) {
 	testutil.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "none").Missed > 2 })
 	if e := entryOf(t, client, "none"); e.Sent != 0 || e.Error == "" {
 		t.Errorf("entry %+v", e)
-	}
-}
-
-func TestSchedulersSendEachTickOnce(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		w := newWorld(t, rdb)
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		sent := make(chan string, 100)
-		done := make(chan error, 3)
-		for range 3 {
-			s := tasks.NewScheduler(w.client, tasks.SchedulerConfig{Sent: func(_, id string) { sent <- id }})
-			if err := s.Add("often", "@every 50ms", Note.S(1)); err != nil {
-				t.Fatal(err)
-			}
-			go func() { done <- s.Run(ctx) }()
-		}
-		seen := map[string]bool{}
-		for range 6 {
-			select {
-			case id := <-sent:
-				if seen[id] {
-					t.Errorf("tick %s was sent twice", id)
-				}
-				seen[id] = true
-			case <-time.After(waitLimit):
-				t.Fatal("no tick")
-			}
-		}
-		stop()
-		for range 3 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		for id := range seen {
-			ended(t, w, id)
-		}
-	})
-}
-
-func TestSchedulerRefusesBadSpecs(t *testing.T) {
-	t.Parallel()
-	s := tasks.NewScheduler(tasks.NewClient(redistest.Mini(t)), tasks.SchedulerConfig{})
-	for i, spec := range []string{"", "* * *", "@every x", "@every 1us", "61 * * * *"} {
-		if err := s.Add(fmt.Sprint(i), spec, Note.S(1)); err == nil {
-			t.Errorf("spec %q was taken", spec)
-		}
-	}
-	for i, spec := range []string{"* * * * *", "*/5 * * * * *", "CRON_TZ=Europe/Berlin 0 3 * * *", "@daily", "@every 90s"} {
-		if err := s.Add("good"+fmt.Sprint(i), spec, Note.S(1)); err != nil {
-			t.Errorf("spec %q: %v", spec, err)
-		}
 	}
 }
 

@@ -30,18 +30,6 @@ func signals(t *testing.T, c *tasks.Client, id string, n int) {
 	}
 }
 
-func TestSignalCompletesAnOpenTask(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		run := started(t, d.client, score.S("loan"))
-		opened(t, d.client, score.Name(), 1)
-		signals(t, d.client, run.ID(), 1)
-		if got, err := run.Wait(limited(t)); got != 1 || err != nil {
-			t.Errorf("got %d, %v, want 1", got, err)
-		}
-		wantError(t, "signal after the end", tasks.Signal(t.Context(), d.client, run.ID(), score, 2), tasks.ErrEnded)
-	})
-}
-
 func TestEarlySignalsAreReceivedInOrder(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		run := started(t, d.client, tasks.Chain3(score.S("loan", tasks.In(100*time.Millisecond)), nextScore, nextScore))

@@ -82,17 +82,3 @@ func TestNoTimeoutMeansNoDeadline(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
-
-// A deadline passes without a fleet that jumps, too.
-func TestDeadlinePassesOnAnyRedis(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish), tasks.Timeout(20*time.Millisecond))
-		_, err := run.Wait(limited(t))
-		if f := wantFailure(t, err, "deadline"); f.Code != tasktype.CodeTimeout || f.Task != review.Name() || f.Attempts != 1 {
-			t.Errorf("got %+v", f)
-		}
-		if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
-			t.Errorf("still open: %+v", left)
-		}
-	})
-}

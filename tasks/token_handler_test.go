@@ -9,7 +9,6 @@ import (
 
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/taskstest"
 )
 
 // A handler passes its token on, and its slot runs other tasks while the result is pending.
@@ -113,14 +112,5 @@ func TestTokenNeedsAHandler(t *testing.T) {
 	}
 	if _, err := tasks.ResultPending[int](t.Context()); err == nil || tasks.IsPending(err) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// In a test, a handler may supply the external result.
-func TestHandlerMaySupplyExternalResult(t *testing.T) {
-	t.Parallel()
-	got, err := taskstest.Run(t, (&desk{}).mux(), tasks.Chain(review.S(draft{"a"}), publish), taskstest.Returns(review, opinion{true}))
-	if err != nil || got != "published true" {
-		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -324,105 +322,4 @@ func TestTokenIsNotInRedis(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Exactly one of several concurrent completions counts, and all others get an error.
-func TestOneOfManyCompletionsCounts(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		ctx := limited(t)
-		run := started(t, d.client, review.S(draft{"a"}))
-		token := tokenOf(t, d.client, opened(t, d.client, review.Name(), 1)[0])
-		var wg sync.WaitGroup
-		var won atomic.Int64
-		winner := make(chan bool, 1)
-		for i := range 100 {
-			wg.Go(func() {
-				err := tasks.Complete(ctx, d.client, review, token, opinion{i%2 == 0})
-				switch {
-				case err == nil:
-					won.Add(1)
-					winner <- i%2 == 0
-				case !errors.Is(err, tasks.ErrCompleted):
-					t.Errorf("got %v, want %v", err, tasks.ErrCompleted)
-				}
-			})
-		}
-		wg.Wait()
-		if won.Load() != 1 {
-			t.Fatalf("%d completions counted, want 1", won.Load())
-		}
-		want := <-winner
-		if got, err := run.Wait(ctx); err != nil || got.OK != want {
-			t.Errorf("got %v, %v, want %v", got, err, want)
-		}
-	})
-}
-
-// A thousand nodes are open without a slot, listed in pages, and completed concurrently.
-func TestAThousandNodesAreOpenWithoutASlot(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		ctx := limited(t)
-		n := 1000
-		if strings.HasSuffix(t.Name(), "/miniredis") {
-			n = 200 // its Lua is slow
-		}
-		run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, n), review), verdicts))
-		all := opened(t, d.client, review.Name(), n)
-		seen := map[string]bool{}
-		for _, o := range all {
-			seen[o.Node] = true
-		}
-		if len(seen) != n {
-			t.Errorf("pages have %d nodes, want %d", len(seen), n)
-		}
-		if page, next, err := d.client.OpenTokens(ctx, review.Name(), ""); err != nil || len(page) != 100 || next == "" {
-			t.Errorf("first page has %d nodes and cursor %q, %v; want 100 and another page", len(page), next, err)
-		}
-		if got, err := drafting.S("beside").Send(ctx, d.client); err != nil {
-			t.Fatal(err)
-		} else if out, err := got.Wait(ctx); err != nil || out.Text != "beside" {
-			t.Errorf("a task beside them: got %v, %v", out, err)
-		}
-		tokens := make([]string, n)
-		for i, o := range all {
-			tokens[i] = tokenOf(t, d.client, o)
-		}
-		var wg sync.WaitGroup
-		for i, token := range tokens {
-			wg.Go(func() {
-				if err := tasks.Complete(ctx, d.client, review, token, opinion{i%4 == 0}); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if got, err := run.Wait(ctx); err != nil || got != n/4 {
-			t.Errorf("got %d, %v, want %d", got, err, n/4)
-		}
-	})
-}
-
-// A result that is too large is rejected before it is sent, and the node stays open.
-func TestTooLargeResultIsRejected(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t, redistest.New(t))
-	run, err := review.S(draft{}).Send(t.Context(), d.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := opened(t, d.client, review.Name(), 1)
-	token, err := d.client.NewToken(t.Context(), open[0].Workflow, open[0].Node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	large := json.RawMessage(`"` + strings.Repeat("x", 64<<20) + `"`)
-	if err := d.client.Complete(t.Context(), token, large); err == nil || !strings.Contains(err.Error(), "67108866 bytes") || strings.Contains(err.Error(), token) {
-		t.Errorf("got %v, want an error with the size, and without the token", err)
-	}
-	if err := tasks.Complete(t.Context(), d.client, review, token, opinion{true}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := run.Wait(limited(t)); err != nil || !got.OK {
-		t.Errorf("got %v, %v, want the smaller result", got, err)
-	}
 }

@@ -14,12 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"muster/tasks"
-	"muster/tasks/taskstest"
 )
 
-// A wrong combination or a misplaced option does not compile, and the message names the types.
+// A wrong combination does not compile, and the message names the types.
 func TestWrongCodeDoesNotCompile(t *testing.T) {
 	t.Parallel()
 	check := typeChecker(t)
@@ -37,18 +34,6 @@ func TestWrongCodeDoesNotCompile(t *testing.T) {
 		`tasks.Bind(Number, 2)`:                                                      {"tasks.Task[int, int]", "tasks.Task[tasks.Pair["},
 		`tasks.Handle(mux, Number, strings.ToUpper)`:                                 {"func(s string) string", "func(context.Context, I) (O, error)"},
 		`var run *tasks.AsyncResult[string]; run, _ = Number.S(1).Send(ctx, client)`: {"*tasks.AsyncResult[int]", "*tasks.AsyncResult[string]"},
-		`Number.S(1, tasks.AtMost(2))`:                                               {"tasks.GroupOption", "tasks.CallOption"},
-		`Number.With(tasks.AtMost(2))`:                                               {"tasks.GroupOption", "tasks.CallOption"},
-		`Number.S(1).With(tasks.AtMost(2))`:                                          {"tasks.GroupOption", "tasks.CallOption"},
-		`tasks.New[int, int]("t.at", tasks.At(time.Now()))`:                          {"tasks.StartOption", "tasks.TaskOption"},
-		`tasks.New[int, int]("t.id", tasks.ID("a"))`:                                 {"tasks.SendOption", "tasks.TaskOption"},
-		`Number.S(1, tasks.ID("a"))`:                                                 {"tasks.SendOption", "tasks.CallOption"},
-		`Number.S(1, tasks.RateLimit(1, time.Second))`:                               {"tasks.TaskOption", "tasks.CallOption"},
-		`Number.S(1).Send(ctx, client, tasks.FailFast())`:                            {"tasks.GroupOption", "tasks.SendOption"},
-		`Number.S(1).Send(ctx, client, tasks.LinkError(Excuse))`:                     {"tasks.StepOption", "tasks.SendOption"},
-		`tasks.GroupOf([]tasks.Signature[int]{}, tasks.Queue("a"))`:                  {"tasks.Option", "tasks.GroupOption"},
-		`tasks.MapFunc(Numbers.S(1), double, tasks.MaxRetry(1))`:                     {"tasks.Option", "tasks.GroupOption"},
-		`tasks.Each([]int{1}, Number, tasks.Retention(time.Hour))`:                   {"tasks.RetentionOption", "tasks.EachOption"},
 	} {
 		errs := check(code)
 		if !slices.ContainsFunc(errs, func(err error) bool {
@@ -62,30 +47,12 @@ func TestWrongCodeDoesNotCompile(t *testing.T) {
 	}
 }
 
-// Send returns an error for an input that JSON cannot encode: its type does not show it.
-func TestInputThatDoesNotMarshalIsAnErrorOfSend(t *testing.T) {
-	t.Parallel()
-	f := taskstest.New(t, tasks.NewMux())
-	call := tasks.New[func(), int]("t.call")
-	for name, s := range map[string]tasks.Signature[int]{
-		"an input":      call.S(func() {}),
-		"a member":      tasks.Chord(tasks.Each([]func(){nil}, call), tasks.New[[]int, int]("t.sum")),
-		"a constant":    tasks.Chain(tasks.Value(func() {}), call),
-		"a second half": tasks.Chain(tasks.Value(1), tasks.Bind(tasks.New[tasks.Pair[int, func()], int]("t.bound"), func() {})),
-	} {
-		if _, err := s.Send(t.Context(), f.Client()); err == nil || !strings.Contains(err.Error(), "does not marshal to JSON") {
-			t.Errorf("%s: got %v, want an error that names the type", name, err)
-		}
-	}
-}
-
 // codePrelude has the declarations that the code uses.
 const codePrelude = `package page
 
 import (
 	"context"
 	"strings"
-	"time"
 
 	"muster/tasks"
 )
@@ -95,17 +62,13 @@ var (
 	client *tasks.Client
 	mux    *tasks.Mux
 
-	Number  = tasks.New[int, int]("t.number")
-	Numbers = tasks.New[int, []int]("t.numbers")
-	Sum     = tasks.New[[]int, int]("t.sum")
-	Text    = tasks.New[int, string]("t.text")
-	Upper   = tasks.New[string, string]("t.upper")
-	Excuse  = tasks.New[tasks.Failure, int]("t.excuse")
+	Number = tasks.New[int, int]("t.number")
+	Sum    = tasks.New[[]int, int]("t.sum")
+	Text   = tasks.New[int, string]("t.text")
+	Upper  = tasks.New[string, string]("t.upper")
 )
 
-func double(n tasks.Signature[int]) tasks.Signature[int] { return tasks.Chain(n, Number) }
-
-func _(context.Context, strings.Builder, time.Time) {
+func _(context.Context, strings.Builder) {
 	%s
 }
 `

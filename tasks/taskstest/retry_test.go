@@ -173,3 +173,39 @@ func TestRetryWithAnotherInput(t *testing.T) {
 		t.Errorf("got runs %s, want [work good join]", got)
 	}
 }
+
+// The input of a bound task has its two halves; the second is the bound one.
+func TestRetryInputOfABoundTask(t *testing.T) {
+	t.Parallel()
+	add := tasks.New[tasks.Pair[int, int], int]("bound.add")
+	bound := tasks.Bind(add, 10)
+	mux := tasks.NewMux()
+	tasks.Handle(mux, add, func(_ context.Context, p tasks.Pair[int, int]) (int, error) {
+		if p.First < 0 {
+			return 0, errors.New("negative")
+		}
+		return p.First + p.Second, nil
+	})
+	for name, opt := range map[string]tasks.RetryOption{
+		"task":       tasks.RetryInput(add, "0", tasks.Pair[int, int]{First: 1, Second: 10}),
+		"bound task": tasks.RetryInput(bound, "0", 1),
+		"JSON":       tasks.RetryInputJSON("0", []byte(`{"second": 10, "first": 1}`)),
+	} {
+		f := taskstest.New(t, mux)
+		run, err := bound.S(-1).Send(t.Context(), f.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Drain()
+		other := tasks.RetryInput(add, "0", tasks.Pair[int, int]{First: 1, Second: 2})
+		if err := run.Retry(t.Context(), other); !errors.Is(err, tasks.ErrRetryInput) {
+			t.Fatalf("another second half: got %v, want %v", err, tasks.ErrRetryInput)
+		}
+		if err := run.Retry(t.Context(), opt); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := run.Wait(t.Context()); err != nil || n != 11 {
+			t.Errorf("%s: got %d, %v, want 11", name, n, err)
+		}
+	}
+}
