@@ -19,14 +19,6 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 		s    func() tasks.Signature[[]int]
 		why  string
 	}{
-		{"a task", func() tasks.Signature[[]int] { return fast(Fail.S(1), held.S(1)) }, "E1"},
-		{"a chain", func() tasks.Signature[[]int] {
-			return fast(tasks.Chain(ID.S(1), Fail), tasks.Chain(held.S(1), Inc))
-		}, "E1"},
-		{"a plan that fails", func() tasks.Signature[[]int] { return fast(FailTo.S(1), held.S(1)) }, "E1"},
-		{"a member of a map that fails", func() tasks.Signature[[]int] {
-			return fast(tasks.Chord(tasks.Map(Range.S(2), Fail), Sum), held.S(1))
-		}, "E"},
 		{"a map that runs", func() tasks.Signature[[]int] {
 			return fast(Fail.S(1), tasks.Chord(tasks.Map(Range.S(3), held), Sum))
 		}, "E1"},

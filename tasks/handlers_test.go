@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +34,6 @@ var (
 	Range   = tasks.New[int, []int]("t.range")
 	Only    = tasks.New[[]int, string]("t.only")
 	Fail    = tasks.New[int, int]("t.fail")
-	FailAll = tasks.New[[]int, int]("t.failall")
 	Flaky   = tasks.New[AB, int]("t.flaky", tasks.MaxRetry(5), tasks.ConstantBackoff(10*time.Millisecond))
 	Slow    = tasks.New[AB, int]("t.slow")
 	Echo    = tasks.New[Mark, int]("t.echo")
@@ -48,7 +46,6 @@ var (
 	BadPlan = tasks.New[int, int]("t.badplan")
 	FailTo  = tasks.New[int, int]("t.failto")
 	Prio    = tasks.New[int, int]("t.prio")
-	PairSum = tasks.New[tasks.Pair[int, []int], int]("t.pairsum")
 	// Outcomes counts them.
 	Outcomes   = tasks.New[[]tasks.Outcome[int], int]("t.outcomes")
 	FailPairOf = tasks.New[tasks.Pair[string, int], int]("t.failpairof")
@@ -67,7 +64,6 @@ var (
 	DoubleAll   = tasks.New[[]int, []int]("t.doubleall")
 	Fallback    = tasks.New[int, int]("t.fallback")
 	Say         = tasks.New[string, string]("t.say")
-	Push        = tasks.New[tasks.Pair[[]string, string], []string]("t.push")
 	Plus        = tasks.New[tasks.Pair[int, int], int]("t.plus")
 	Infinite    = tasks.New[int, float64]("t.infinite")
 	Reject      = tasks.New[int, int]("t.reject", tasks.MaxRetry(5))
@@ -80,30 +76,6 @@ func Show[T any]() tasks.Task[T, string] { return tasks.New[T, string]("t.show")
 
 // New2 is a task that yields the two numbers it gets.
 func New2(name string) tasks.Task[AB, AB] { return tasks.New[AB, AB](name) }
-
-// plus is add(n) as in Celery; the partial application is a Go function.
-func plus(s tasks.Signature[int], n int) tasks.Signature[int] {
-	return tasks.Chain(tasks.Join(s, ID.S(n)), Plus)
-}
-
-// push appends a word to the value of s.
-func push(s tasks.Signature[[]string], word string) tasks.Signature[[]string] {
-	return tasks.Chain(tasks.Join(s, Say.S(word)), Push)
-}
-
-// fork is add(1) twice on the value of s, followed by the sum of the results.
-func fork(s tasks.Signature[int]) tasks.Signature[[]int] { return tasks.Group(plus(s, 1), plus(s, 1)) }
-
-func sums(s tasks.Signature[int]) tasks.Signature[int] { return tasks.Chord(fork(s), Sum) }
-
-// tail is a chord, k tasks and a group.
-func tail(k int) tasks.Signature[[]int] {
-	s := tasks.Chord(tasks.Each([]AB{{1, 1}, {1, 1}}, Add), Sum)
-	for range k {
-		s = plus(s, 1)
-	}
-	return fork(s)
-}
 
 // half is a group of which one member fails.
 func half() tasks.Signature[[]int] { return tasks.Group(ID.S(1), Fail.S(2)) }
@@ -140,7 +112,6 @@ func (w *world) mux() *tasks.Mux {
 		w.note("fail", n)
 		return 0, fmt.Errorf("E%d", n)
 	})
-	tasks.Handle(m, FailAll, func(context.Context, []int) (int, error) { return 0, errors.New("body") })
 	tasks.Handle(m, Flaky, func(ctx context.Context, in AB) (int, error) {
 		if a := tasks.InfoFrom(ctx).Attempt; a <= in.B {
 			return 0, fmt.Errorf("attempt %d", a)
@@ -215,9 +186,6 @@ func (w *world) handleMore(m *tasks.Mux) {
 		return in.First + len(in.Second) + in.Third, nil
 	})
 	tasks.Handle(m, Outcomes, func(_ context.Context, os []tasks.Outcome[int]) (int, error) { return len(os), nil })
-	tasks.Handle(m, PairSum, func(_ context.Context, p tasks.Pair[int, []int]) (int, error) {
-		return p.First + sum(p.Second), nil
-	})
 	tasks.Handle(m, Settled, func(_ context.Context, os []tasks.Outcome[int]) (string, error) {
 		var parts []string
 		for _, o := range os {
@@ -266,9 +234,6 @@ func (w *world) handleMore(m *tasks.Mux) {
 		return 0, nil
 	})
 	tasks.Handle(m, Say, func(_ context.Context, s string) (string, error) { return s, nil })
-	tasks.Handle(m, Push, func(_ context.Context, p tasks.Pair[[]string, string]) ([]string, error) {
-		return append(p.First, p.Second), nil
-	})
 	tasks.Handle(m, Plus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
 	tasks.Handle(m, Infinite, func(context.Context, int) (float64, error) { return math.Inf(1), nil })
 	tasks.Handle(m, Reject, func(context.Context, int) (int, error) { return 0, tasks.Permanent(errors.New("rejected")) })
@@ -278,7 +243,7 @@ func (w *world) handleMore(m *tasks.Mux) {
 		return tasks.Chord(tasks.Each([]int{1, 2, n}, ID), Sum), nil
 	})
 	tasks.HandlePlan(m, InsteadPlan, func(_ context.Context, f tasks.Failure) (tasks.Signature[int], error) {
-		return sums(ID.S(3)), nil
+		return tasks.Chord(tasks.Each([]int{3, 5}, ID), Sum), nil
 	})
 	w.extra(m)
 	w.listing(m)
@@ -308,7 +273,6 @@ var (
 	Nested   = tasks.New[string, string]("t.nested")
 	Out      = tasks.New[string, string]("t.out")
 	Echo1    = tasks.New[string, string]("t.say")
-	Keys     = tasks.New[string, []string]("t.ownkeys", tasks.MaxRetry(5), tasks.ConstantBackoff(time.Millisecond))
 	Slow2    = tasks.New[int, int]("t.slow2")
 )
 
@@ -345,10 +309,6 @@ func (w *world) extraValues(m *tasks.Mux) {
 	tasks.Handle(m, tasks.New[int, string]("t.big"), func(_ context.Context, n int) (string, error) {
 		return strings.Repeat("x", n), nil
 	})
-	tasks.Handle(m, tasks.New[int, int]("t.keys"), func(ctx context.Context, n int) (int, error) {
-		tasks.PublishKey(ctx, "result_count", strconv.Itoa(n))
-		return n, nil
-	})
 }
 
 // extraAttempts binds tasks whose results depend on the attempt.
@@ -361,28 +321,6 @@ func (w *world) extraAttempts(m *tasks.Mux) {
 		defer w.mu.Unlock()
 		w.fails = append(w.fails, f)
 		return "", nil
-	})
-	var mu sync.Mutex
-	var keys []string
-	tasks.Handle(m, Keys, func(ctx context.Context, _ string) ([]string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if keys = append(keys, tasks.InfoFrom(ctx).Key); len(keys) < 3 {
-			return nil, errors.New("again")
-		}
-		return keys, nil
-	})
-	tasks.Handle(m, tasks.New[string, int]("t.verdict"), func(ctx context.Context, how string) (int, error) {
-		a := tasks.InfoFrom(ctx).Attempt
-		switch {
-		case how == "permanent":
-			return 0, tasks.Permanent(errors.New("never"))
-		case how == "retryin" && a == 1:
-			return 0, tasks.RetryIn(5*time.Millisecond, errors.New("later"))
-		case how == "coded":
-			return 0, tasks.WithCode("http_403", errors.New("blocked"))
-		}
-		return a, nil
 	})
 }
 
