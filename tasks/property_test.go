@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -127,6 +129,91 @@ func TestAnyCanvasAgreesWithItsReference(t *testing.T) {
 		}
 		for _, diff := range want.Differs(have) {
 			rt.Errorf("%s\n%s", diff, tree(t, w, run.ID()))
+		}
+	})
+}
+
+// AsCompleted, Members, Wait and ValueOf agree with the plain evaluation of any canvas whose result is a list. If a group ends
+// with its first failure, or the workflow is revoked, timing decides which members have a value; each comes once anyway.
+func TestMembersOfAnyCanvas(t *testing.T) {
+	t.Parallel()
+	client, _ := startMux(t, redistest.New(t), func(m *tasks.Mux) { canvas.Handle(m, nil, nil) }, func(c *tasks.WorkerConfig) { c.Grace = time.Second })
+	rapid.Check(t, func(rt *rapid.T) {
+		s, runs := canvas.DrawList(choices{rt}, 1), canvas.NewRuns()
+		all := canvas.EvaluateAll(s, runs)
+		nums, lists := s.Signatures()
+		want := all[len(s.Defs)-1]
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+		defer cancel()
+		run, err := lists[len(s.Defs)-1].Send(ctx, client)
+		if err != nil {
+			rt.Fatalf("send: %v", err)
+		}
+		loose := *runs.Fast
+		if rapid.IntRange(0, 3).Draw(rt, "revoked") == 0 {
+			loose = true
+			if err := run.Revoke(ctx); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		agrees := func(what string, want canvas.Result, got any, value any, err error) {
+			var f *tasks.Failure
+			switch failed := errors.As(err, &f); {
+			case err != nil && !failed:
+				rt.Fatalf("%s: %v", what, err)
+			case loose:
+			case failed != want.Failed() || failed && !want.Causes[f.Message] || !failed && !reflect.DeepEqual(got, value):
+				raw, _ := json.Marshal(s)
+				rt.Errorf("%s: got %v, %v, want %v or one of %v\n%s", what, got, err, value, want.Causes, raw)
+			}
+		}
+		members := map[int]bool{}
+		for m, err := range tasks.AsCompleted(ctx, run) {
+			if err != nil {
+				if errors.As(err, new(*tasks.Failure)) && (loose || want.Failed()) {
+					continue
+				}
+				rt.Fatal(err)
+			}
+			if members[m.Index] {
+				rt.Errorf("member %d came twice", m.Index)
+			}
+			members[m.Index] = true
+			switch {
+			case m.Index < len(want.Members):
+				var err error
+				if m.Err != nil {
+					err = m.Err
+				}
+				agrees(fmt.Sprint("member ", m.Index), want.Members[m.Index], m.Value, want.Members[m.Index].N, err)
+			case !loose && !want.Failed() && (m.Err != nil || m.Value != want.List[m.Index]):
+				rt.Errorf("got %+v, want %v", m, want.List)
+			}
+		}
+		if err := run.WaitAll(ctx); err != nil {
+			rt.Fatal(err)
+		}
+		values, done, err := tasks.Members(ctx, run)
+		if err != nil && !errors.As(err, new(*tasks.Failure)) {
+			rt.Fatal(err)
+		}
+		if !loose && (!want.Failed() || want.Members != nil) && (len(members) != len(want.List) || err != nil || len(values) != len(want.List)) {
+			rt.Errorf("got members %v, %v, %v, want %v", members, values, err, want.List)
+		}
+		for i, ok := range done {
+			if m := want.Members; !loose && i < len(m) && (ok == m[i].Failed() || ok && values[i] != m[i].N) {
+				rt.Errorf("got members %v, %v, want %+v", values, done, m)
+			}
+		}
+		got, err := run.Wait(ctx)
+		agrees("list", want, got, want.List, err)
+		for i, part := range nums {
+			got, err := tasks.ValueOf(ctx, run, part)
+			agrees("value of "+s.Defs[i].Kind, all[i], got, all[i].N, err)
+		}
+		for i, part := range lists {
+			got, err := tasks.ValueOf(ctx, run, part)
+			agrees("value of "+s.Defs[i].Kind, all[i], got, all[i].List, err)
 		}
 	})
 }

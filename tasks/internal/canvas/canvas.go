@@ -59,6 +59,19 @@ var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", 
 // nested in members of groups, and every group has an AtMost.
 func Draw(src Source, depth int) *Scope { return draw(src, depth, false) }
 
+// DrawList returns a random canvas whose result is a list of any kind.
+func DrawList(src Source, depth int) *Scope {
+	s := draw(src, depth, true)
+	var lists []int
+	for i := range s.Defs {
+		if s.Defs[i].list() {
+			lists = append(lists, i)
+		}
+	}
+	s.Defs = s.Defs[:lists[src.Int(0, len(lists)-1, "result")]+1]
+	return s
+}
+
 func draw(src Source, depth int, list bool) *Scope {
 	p := &painter{Source: src, s: &Scope{}, depth: depth}
 	p.add(p.leaf("leaf"))

@@ -9,8 +9,8 @@ import (
 // Result is the result of a definition: a value, or one of several possible failures.
 type Result struct {
 	N       int
-	list    []int
-	members []Result // of a list with members
+	List    []int
+	Members []Result // of a list with members
 	Causes  map[string]bool
 	own     *int // which failure it is, if it failed by itself
 }
@@ -60,9 +60,13 @@ func NewRuns() Runs {
 }
 
 // Evaluate returns the result of s, and adds the runs of its tasks to runs.
-func Evaluate(s *Scope, runs Runs) Result {
+func Evaluate(s *Scope, runs Runs) Result { return EvaluateAll(s, runs)[len(s.Defs)-1] }
+
+// EvaluateAll is like Evaluate and returns the results of all definitions that s uses.
+func EvaluateAll(s *Scope, runs Runs) map[int]Result {
 	r := &reference{s, runs, map[int]Result{}}
-	return r.eval(len(s.Defs) - 1)
+	r.eval(len(s.Defs) - 1)
+	return r.done
 }
 
 func (r *reference) each(n int) Result {
@@ -75,10 +79,10 @@ func (r *reference) each(n int) Result {
 
 func gather(members []Result) Result {
 	out := causesOf(members...)
-	out.members = members
-	out.list = []int{}
+	out.Members = members
+	out.List = []int{}
 	for _, m := range members {
-		out.list = append(out.list, m.N)
+		out.List = append(out.List, m.N)
 	}
 	return out
 }
@@ -102,7 +106,7 @@ func (r *reference) one(d *Def) Result {
 	}
 	switch d.Kind {
 	case "listvalue":
-		return Result{list: d.Ints}
+		return Result{List: d.Ints}
 	case "value":
 		return Result{N: d.Ints[0]}
 	case "leaf", "after", "step", "ask", "hand", "bad", "sum", "plus", "triple", "bound":
@@ -115,7 +119,7 @@ func (r *reference) one(d *Def) Result {
 	case "plan", "listplan":
 		r.runs.Sure["p."+d.Kind]++
 		res := Evaluate(d.Plan, r.runs)
-		res.members = nil
+		res.Members = nil
 		return res
 	case "rescue", "listrescue":
 		return r.rescue(d, kids[0])
@@ -163,7 +167,7 @@ func (r *reference) task(d *Def, kids []Result) Result {
 	case "step":
 		return Result{N: kids[0].N + 1}
 	case "sum":
-		return Result{N: sum(kids[0].list)}
+		return Result{N: sum(kids[0].List)}
 	}
 	total := 0
 	for _, k := range kids {
@@ -188,7 +192,7 @@ func (r *reference) leaf(d *Def) Result {
 }
 
 func (r *reference) rescue(d *Def, of Result) Result {
-	of.members = nil
+	of.Members = nil
 	switch {
 	case !of.Failed():
 		return of
@@ -197,7 +201,7 @@ func (r *reference) rescue(d *Def, of Result) Result {
 		return Result{N: -1}
 	}
 	r.runs.Sure["p.none"]++
-	return Result{list: []int{}}
+	return Result{List: []int{}}
 }
 
 // callback counts the runs of the callbacks of a node for its success or its failure.
@@ -211,7 +215,7 @@ func (r *reference) callback(d *Def, kids []Result) {
 	case "error":
 		r.tally("p.eb", surely, maybe)
 	case "listerror":
-		of := kids[0].members
+		of := kids[0].Members
 		if of == nil {
 			of = kids[:1]
 		}
@@ -266,8 +270,8 @@ func (r *reference) mapped(d *Def, over Result) Result {
 	if over.Failed() {
 		return causesOf(over)
 	}
-	members := make([]Result, len(over.list))
-	for k, n := range over.list {
+	members := make([]Result, len(over.List))
+	for k, n := range over.List {
 		switch d.Kind {
 		case "map":
 			members[k] = r.each(n)
@@ -304,12 +308,12 @@ func (r *reference) tally(name string, surely, maybe bool) {
 }
 
 func (r *reference) count(of Result) Result {
-	members := of.members
+	members := of.Members
 	if members == nil {
 		if of.Failed() {
 			return causesOf(of)
 		}
-		for _, n := range of.list {
+		for _, n := range of.List {
 			members = append(members, Result{N: n})
 		}
 	}

@@ -11,6 +11,13 @@ func (s *Scope) Signature() tasks.Signature[int] { return build(s).num(len(s.Def
 
 func (s *Scope) listSignature() tasks.Signature[[]int] { return build(s).seq(len(s.Defs) - 1) }
 
+// Signatures returns the signatures of all definitions of a canvas whose result is a list, by their index.
+func (s *Scope) Signatures() (map[int]tasks.Signature[int], map[int]tasks.Signature[[]int]) {
+	b := build(s)
+	b.seq(len(s.Defs) - 1)
+	return b.ints, b.lists
+}
+
 // builder makes the signatures of the definitions of a canvas, each once.
 type builder struct {
 	s     *Scope
