@@ -149,6 +149,9 @@ func TestTaskIsSentAndItsResultRead(t *testing.T) {
 	}
 	s.call(http.MethodDelete, "/v1/workflows/"+id, "", http.StatusNoContent, nil)
 	s.wantProblem(http.MethodGet, "/v1/workflows/"+id, "", http.StatusNotFound, "workflow_not_found")
+	if r := s.result(s.send(`{"task": "text.broken", "input": 1}`)); r.Status != "FAILURE" || r.Failure == nil || r.Failure.Code != "odd" || r.Failure.Message != "out of order" {
+		t.Errorf("got %+v, want the failure", r)
+	}
 }
 
 // wantProblem sends a request whose response must be a problem, and returns it.
@@ -162,15 +165,6 @@ func (s *served) wantProblem(method, path, body string, status int, code string)
 		s.t.Errorf("%s %s: got the code %q of type %s, want %s: %s", method, path, p.Code, head.Get("Content-Type"), code, p.Detail)
 	}
 	return p
-}
-
-func TestFailureIsAResult(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	r := s.result(s.send(`{"task": "text.broken", "input": 1}`))
-	if r.Status != "FAILURE" || r.Failure == nil || r.Failure.Code != "odd" || r.Failure.Message != "out of order" {
-		t.Errorf("got %+v, want the failure", r)
-	}
 }
 
 func TestRunningWorkflowIsCancelled(t *testing.T) {
@@ -187,6 +181,17 @@ func TestRunningWorkflowIsCancelled(t *testing.T) {
 	s.wantProblem(http.MethodPost, "/v1/workflows/"+id+"/cancel", "", http.StatusConflict, "workflow_ended")
 }
 
+// changeOwls cancels or retries the three workflows of a book, in two pages.
+func (s *served) changeOwls(verb string) {
+	s.t.Helper()
+	var page, last api.ChangedWorkflows
+	s.call(http.MethodPost, "/v1/workflows/"+verb, `{"labels": {"book": "owls"}, "limit": 2}`, http.StatusOK, &page)
+	s.call(http.MethodPost, "/v1/workflows/"+verb, `{"labels": {"book": "owls"}, "cursor": "`+page.Next+`"}`, http.StatusOK, &last)
+	if page.Changed != 2 || page.Next == "" || last.Changed != 1 || last.Next != "" || len(page.Failed)+len(last.Failed) != 0 {
+		s.t.Errorf("%s: got %+v and %+v, want 2 and 1 workflows", verb, page, last)
+	}
+}
+
 func TestRunningWorkflowsAreCancelled(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -194,12 +199,7 @@ func TestRunningWorkflowsAreCancelled(t *testing.T) {
 	for range 3 {
 		s.send(`{"task": "text.count", "input": "a", "delay": "1h", "labels": {"book": "owls"}}`)
 	}
-	var page, last api.ChangedWorkflows
-	s.call(http.MethodPost, "/v1/workflows/cancel", `{"labels": {"book": "owls"}, "limit": 2}`, http.StatusOK, &page)
-	s.call(http.MethodPost, "/v1/workflows/cancel", `{"labels": {"book": "owls"}, "cursor": "`+page.Next+`"}`, http.StatusOK, &last)
-	if page.Changed != 2 || page.Next == "" || last.Changed != 1 || last.Next != "" || len(page.Failed)+len(last.Failed) != 0 {
-		t.Errorf("got %+v and %+v, want 2 and 1 cancelled workflows", page, last)
-	}
+	s.changeOwls("cancel")
 	var w api.WorkflowStatus
 	s.call(http.MethodGet, "/v1/workflows/"+other, "", http.StatusOK, &w)
 	if w.Ended {
@@ -272,12 +272,7 @@ func TestFailedWorkflowIsRetried(t *testing.T) {
 	for range 3 {
 		s.result(s.send(`{"task": "text.broken", "input": 1, "labels": {"book": "owls"}}`))
 	}
-	var page, last api.ChangedWorkflows
-	s.call(http.MethodPost, "/v1/workflows/retry", `{"labels": {"book": "owls"}, "limit": 2}`, http.StatusOK, &page)
-	s.call(http.MethodPost, "/v1/workflows/retry", `{"labels": {"book": "owls"}, "cursor": "`+page.Next+`"}`, http.StatusOK, &last)
-	if page.Changed != 2 || page.Next == "" || last.Changed != 1 || last.Next != "" || len(page.Failed)+len(last.Failed) != 0 {
-		t.Errorf("got %+v and %+v, want 2 and 1 retried workflows", page, last)
-	}
+	s.changeOwls("retry")
 }
 
 func TestRunningWorkflowIsRevokedThenDeleted(t *testing.T) {

@@ -36,19 +36,41 @@ func everyBucket(t *testing.T, r limit.Rate, test func(t *testing.T, bs []*limit
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) { test(t, buckets(rdb, r)) })
 }
 
-func TestTokenBucketBurstThenWait(t *testing.T) {
+// A bucket has its capacity and burst at once. More than its size, or more than a bucket without refill has, is never available.
+func TestTokenBucketSizes(t *testing.T) {
 	t.Parallel()
-	everyBucket(t, limit.Rate{Capacity: 5, Burst: 2, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
-		for i := range 7 {
-			if ok, _ := take(t, bs[i%2], "k", 1); !ok {
-				t.Fatalf("token %d: got none, want 7 immediately", i+1)
-			}
-		}
-		ok, wait := take(t, bs[0], "k", 1)
-		if ok || wait > time.Second || wait < 500*time.Millisecond {
-			t.Fatalf("the eighth: got %v, wait %v; want none, wait up to 1s", ok, wait)
-		}
-	})
+	for name, c := range map[string]struct {
+		rate  limit.Rate
+		n     float64 // tokens of a call
+		calls int     // that get their tokens
+		never bool    // instead of later
+	}{
+		"burst":                {limit.Rate{Capacity: 5, Burst: 2, PerSec: 0.001}, 1, 7, false},
+		"burst above capacity": {limit.Rate{Capacity: 10, Burst: 20, PerSec: 0.001}, 5, 6, false},
+		"without refill":       {limit.Rate{Capacity: 5}, 1, 5, true},
+		"without capacity":     {limit.Rate{PerSec: -1}, 1, 0, true},
+		"more than its size":   {limit.Rate{Capacity: 1, PerSec: 1}, 100, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			everyBucket(t, c.rate, func(t *testing.T, bs []*limit.TokenBucket) {
+				for i := range c.calls {
+					if ok, wait := take(t, bs[i%2], "k", c.n); !ok || wait != 0 {
+						t.Fatalf("call %d: got %v, %v, want its tokens", i+1, ok, wait)
+					}
+				}
+				ok, wait, err := bs[0].Try(t.Context(), "k", c.n)
+				if ok || errors.Is(err, limit.ErrNever) != c.never || (wait > 0) == c.never {
+					t.Errorf("the next: got %v, %v, %v, want none; never: %v", ok, wait, err, c.never)
+				}
+				if c.never {
+					if _, err := bs[1].Wait(t.Context(), "k", c.n); !errors.Is(err, limit.ErrNever) {
+						t.Errorf("wait: got %v, want %v", err, limit.ErrNever)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestTokenBucketRefundIsCapped(t *testing.T) {
@@ -63,78 +85,6 @@ func TestTokenBucketRefundIsCapped(t *testing.T) {
 		}
 		if ok, _ := take(t, bs[0], "k", 1); ok {
 			t.Fatal("got more than 7 tokens after a refund, want a full bucket")
-		}
-	})
-}
-
-func TestTokenBucketWithConcurrentCallers(t *testing.T) {
-	t.Parallel()
-	everyBucket(t, limit.Rate{Capacity: 100, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
-		var wg sync.WaitGroup
-		for i := range 20 {
-			wg.Go(func() {
-				if ok, wait, err := bs[i%2].Try(t.Context(), "k", 1); !ok || wait != 0 || err != nil {
-					t.Errorf("got %v, %v, %v; want a token", ok, wait, err)
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
-func TestTokenBucketWithoutRefill(t *testing.T) {
-	t.Parallel()
-	everyBucket(t, limit.Rate{Capacity: 5}, func(t *testing.T, bs []*limit.TokenBucket) {
-		var got atomic.Int32
-		var wg sync.WaitGroup
-		for i := range 10 {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-				defer cancel()
-				_, err := bs[i%2].Wait(ctx, "k", 1)
-				if err == nil {
-					got.Add(1)
-				} else if !errors.Is(err, limit.ErrNever) {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if got.Load() != 5 {
-			t.Fatalf("got %d tokens, want 5", got.Load())
-		}
-	})
-}
-
-func TestTokenBucketWithoutCapacity(t *testing.T) {
-	t.Parallel()
-	everyBucket(t, limit.Rate{Capacity: 0, Burst: 0, PerSec: -1}, func(t *testing.T, bs []*limit.TokenBucket) {
-		if _, _, err := bs[0].Try(t.Context(), "k", 1); !errors.Is(err, limit.ErrNever) {
-			t.Fatalf("got %v, want %v", err, limit.ErrNever)
-		}
-	})
-}
-
-func TestTokenBucketRejectsMoreThanItsSize(t *testing.T) {
-	t.Parallel()
-	everyBucket(t, limit.Rate{Capacity: 1, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
-		start := time.Now()
-		if _, err := bs[0].Wait(t.Context(), "k", 100); !errors.Is(err, limit.ErrNever) {
-			t.Fatalf("got %v, want %v", err, limit.ErrNever)
-		}
-		if time.Since(start) > 30*time.Second {
-			t.Fatalf("waited %v, want no wait", time.Since(start))
-		}
-	})
-}
-
-func TestTokenBucketBurstAboveCapacity(t *testing.T) {
-	t.Parallel()
-	everyBucket(t, limit.Rate{Capacity: 10, Burst: 20, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
-		for range 6 {
-			if ok, _ := take(t, bs[0], "k", 5); !ok {
-				t.Fatal("got none, want 30 tokens immediately")
-			}
 		}
 	})
 }

@@ -3,7 +3,6 @@ package limit_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -219,29 +218,4 @@ func TestSlotsOfDeadHoldersExpire(t *testing.T) {
 		}
 		_ = again.Release(ctx)
 	})
-}
-
-func TestKeysAreDeletedAfterUse(t *testing.T) {
-	t.Parallel()
-	rdb, ctx := redistest.New(t), t.Context()
-	l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{})
-	kept := must[*limit.Slot](t)(l.Acquire(ctx, "kept"))
-	var wg sync.WaitGroup
-	for w := range 8 {
-		wg.Go(func() {
-			for i := range 250 {
-				s, err := l.Acquire(ctx, fmt.Sprint(w, ":", i))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_ = s.Release(ctx)
-			}
-		})
-	}
-	wg.Wait()
-	if n := rdb.DBSize(ctx).Val(); n != 1 {
-		t.Fatalf("got %d keys, want only the key of the held slot", n)
-	}
-	_ = kept.Release(ctx)
 }

@@ -49,37 +49,6 @@ func TestRandomWorkflows(t *testing.T) {
 	}
 }
 
-// Nested limited groups do not deadlock, and a limit does not change the result.
-func TestLimitsDoNotChangeResults(t *testing.T) {
-	t.Parallel()
-	nested := &canvas.Scope{}
-	add := func(d canvas.Def) int {
-		nested.Defs = append(nested.Defs, d)
-		return len(nested.Defs) - 1
-	}
-	outer := canvas.Def{Kind: "group", AtMost: 2}
-	for range 3 {
-		inner := canvas.Def{Kind: "group", AtMost: 2}
-		for range 3 {
-			inner.Kids = append(inner.Kids, add(canvas.Def{Kind: "step", Kids: []int{add(canvas.Def{Kind: "leaf", Ints: []int{1}})}}))
-		}
-		outer.Kids = append(outer.Kids, add(canvas.Def{Kind: "sum", Kids: []int{add(inner)}}))
-	}
-	add(canvas.Def{Kind: "sum", Kids: []int{add(outer)}})
-	shared := &canvas.Scope{Defs: []canvas.Def{
-		{Kind: "leaf", Ints: []int{5}, Fail: true}, {Kind: "step", Kids: []int{0}}, // a member that fails,
-		{Kind: "leaf", Ints: []int{4}}, {Kind: "step", Kids: []int{0}}, {Kind: "group", Kids: []int{2, 3}}, {Kind: "count", Kids: []int{4}}, // a member that succeeds,
-		{Kind: "leaf", Ints: []int{10}}, {Kind: "group", Kids: []int{1, 5, 6}, AtMost: 1}, {Kind: "count", Kids: []int{7}},
-	}}
-	f, runs := canvasFleet(t, nil)
-	for name, s := range map[string]*canvas.Scope{"nested": nested, "shared": shared} {
-		clear(runs)
-		for _, problem := range differences(t, f, s, runs) {
-			t.Errorf("%s: %s", name, problem)
-		}
-	}
-}
-
 // differences runs a canvas and returns the differences from the reference.
 func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[string]int) []string {
 	want := canvas.NewRuns()

@@ -121,22 +121,6 @@ func TestOtherClientsOfConnection(t *testing.T) {
 	}
 }
 
-func TestRevoke(t *testing.T) {
-	t.Parallel()
-	f := taskstest.New(t, stories())
-	run, err := inc.S(1).Send(t.Context(), f.Client(), tasks.In(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Revoke(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f.Drain()
-	if _, err := run.Wait(t.Context()); !errors.Is(err, tasks.ErrRevoked) || len(f.Calls()) != 0 {
-		t.Errorf("%v after %d calls", err, len(f.Calls()))
-	}
-}
-
 func TestResultsExpireByFleetClock(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories())

@@ -19,24 +19,16 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 var (
-	inc     = tasks.New[int, int]("s.inc")
-	sum     = tasks.New[[]int, int]("s.sum")
-	count   = tasks.New[int, []int]("s.count")
-	fail    = tasks.New[int, int]("s.fail", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
-	never   = tasks.New[int, int]("s.never", tasks.MaxRetry(5))
-	flaky   = tasks.New[int, int]("s.flaky", tasks.MaxRetry(3), tasks.Backoff(time.Millisecond, 10*time.Millisecond))
-	panics  = tasks.New[int, int]("s.panics")
-	polls   = tasks.New[int, int]("s.polls")
-	rated   = tasks.New[int, int]("s.inc", tasks.RateLimit(1, 20*time.Millisecond))
-	keyed   = tasks.New[int, int]("s.keyed", tasks.ConcurrencyPerKey(1, parity), tasks.RatePerKey(2, 20*time.Millisecond, parity))
-	plan    = tasks.New[int, int]("s.plan")
-	deep    = tasks.New[int, int]("s.deep")
-	instead = tasks.New[tasks.Failure, int]("s.instead")
-	report  = tasks.New[tasks.Failure, string]("s.report")
-	settled = tasks.New[[]tasks.Outcome[int], string]("s.settled")
-	pair    = tasks.New[tasks.Pair[int, []int], string]("s.pair")
-	absent  = tasks.New[int, int]("s.absent")
-	marked  = tasks.New[string, int]("s.marked", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))
+	inc    = tasks.New[int, int]("s.inc")
+	sum    = tasks.New[[]int, int]("s.sum")
+	count  = tasks.New[int, []int]("s.count")
+	flaky  = tasks.New[int, int]("s.flaky", tasks.MaxRetry(3), tasks.Backoff(time.Millisecond, 10*time.Millisecond))
+	panics = tasks.New[int, int]("s.panics")
+	polls  = tasks.New[int, int]("s.polls")
+	rated  = tasks.New[int, int]("s.inc", tasks.RateLimit(1, 20*time.Millisecond))
+	keyed  = tasks.New[int, int]("s.keyed", tasks.ConcurrencyPerKey(1, parity), tasks.RatePerKey(2, 20*time.Millisecond, parity))
+	absent = tasks.New[int, int]("s.absent")
+	marked = tasks.New[string, int]("s.marked", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))
 )
 
 // parity is a key function; it panics for negative numbers.
@@ -64,10 +56,6 @@ func stories() *tasks.Mux {
 			out[i] = i
 		}
 		return out, nil
-	})
-	tasks.Handle(mux, fail, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("no %d", n) })
-	tasks.Handle(mux, never, func(_ context.Context, n int) (int, error) {
-		return 0, tasks.Permanent(tasks.WithCode("closed", errors.New("shop is closed")))
 	})
 	tasks.Handle(mux, flaky, func(ctx context.Context, n int) (int, error) {
 		if a := tasks.InfoFrom(ctx).Attempt; a < 3 {
@@ -100,29 +88,6 @@ func stories() *tasks.Mux {
 		}
 		return 0, tasks.RetryIn(time.Millisecond, tasks.WithCode(how, errors.New("coded")))
 	})
-	tasks.HandlePlan(mux, plan, func(_ context.Context, n int) (tasks.Signature[int], error) {
-		return tasks.Chord(tasks.Map(count.S(n), inc), sum), nil
-	})
-	tasks.HandlePlan(mux, deep, func(_ context.Context, n int) (tasks.Signature[int], error) {
-		if n == 0 {
-			return inc.S(0), nil
-		}
-		return tasks.Chain(deep.S(n-1), inc), nil
-	})
-	tasks.Handle(mux, instead, func(_ context.Context, f tasks.Failure) (int, error) { return -f.Attempts, nil })
-	tasks.Handle(mux, report, func(_ context.Context, f tasks.Failure) (string, error) { return f.Message, nil })
-	tasks.Handle(mux, settled, func(_ context.Context, os []tasks.Outcome[int]) (string, error) {
-		var parts []string
-		for _, o := range os {
-			if o.Err != nil {
-				parts = append(parts, o.Err.Task+" "+o.Err.Code)
-			} else {
-				parts = append(parts, fmt.Sprint(o.Value))
-			}
-		}
-		return strings.Join(parts, ","), nil
-	})
-	tasks.Handle(mux, pair, func(_ context.Context, p tasks.Pair[int, []int]) (string, error) { return fmt.Sprint(p), nil })
 	return mux
 }
 
@@ -190,25 +155,7 @@ func TestSameAsOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	testutil.Background(t, worker.Run)
-	shared := inc.S(1)
 	for _, s := range []story{
-		of("task", inc.S(1)),
-		of("chain", tasks.Chain(tasks.Chain(inc.S(1), inc), inc)),
-		of("group", tasks.Group(inc.S(1), tasks.Chain(inc.S(5), inc), flaky.S(7))),
-		of("no group", tasks.Chord(tasks.Each([]int{}, inc), sum)),
-		of("chord", tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum)),
-		of("chord fails", tasks.Chain(tasks.Chord(tasks.Group(inc.S(1), fail.S(2), inc.S(3)), sum), inc)),
-		of("map", tasks.Chord(tasks.Map(count.S(7), inc, tasks.AtMost(2)), sum)),
-		of("map of plans", tasks.Chord(tasks.Map(count.S(3), plan), sum)),
-		of("nested", tasks.Chord(tasks.Group(plan.S(3), tasks.Chord(tasks.Map(count.S(2), plan), sum), deep.S(4)), sum)),
-		of("diamond", tasks.Join(tasks.Chain(shared, inc), tasks.Group(shared, tasks.Chain(shared, plan)))),
-		of("join", tasks.Chain(tasks.Join(inc.S(1), tasks.Each([]int{1, 2}, inc)), pair)),
-		of("after", tasks.After(tasks.Group(inc.S(1), inc.S(2)), tasks.Chain(inc.S(3), inc))),
-		of("settle", tasks.Chain(tasks.Settle(tasks.Group(inc.S(1), fail.S(2), never.S(3), panics.S(4))), settled)),
-		of("rescue", tasks.Chain(fail.S(1).Rescue(instead), inc)),
-		of("rescue of a chord", tasks.Chord(tasks.Group(inc.S(1), never.S(1)), sum).Rescue(instead)),
-		of("on success", tasks.OnSuccess(inc.S(1), plan)),
-		of("on error", tasks.OnError(tasks.Chord(tasks.Each([]int{1, 2}, fail), sum), report)),
 		of("polls", tasks.Chain(polls.S(4), inc)),
 		of("marked again", marked.S("again")),
 		of("marked permanent", marked.S("permanent")),
@@ -217,11 +164,9 @@ func TestSameAsOnRedis(t *testing.T) {
 		of("panics", tasks.Chain(panics.S(1), inc)),
 		of("expired", tasks.Chain(polls.S(4, tasks.Expires(time.Millisecond)), inc)),
 		of("absent", absent.S(1)),
-		of("in and another queue", tasks.Chain(inc.S(1, tasks.In(5*time.Millisecond)), inc, tasks.Priority(3))),
 		of("rate", tasks.Each([]int{1, 2, 3}, rated)),
 		of("limits per key", tasks.Chord(tasks.Each([]int{1, 2, 3, 4, 5, 7, 9}, keyed), sum)),
 		of("key function panics", keyed.S(-1)),
-		of("fail fast", tasks.Settle(tasks.Each([]int{1}, never, tasks.FailFast()))),
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

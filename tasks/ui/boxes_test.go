@@ -77,10 +77,7 @@ func TestBoxes(t *testing.T) {
 		"chain":  {chain, links},
 		"each":   {tasks.Chord(tasks.Map(tasks.Map(tasks.Map(list.S(70), one), two), one), total), []string{"0 list", "1 one×70 <- list", "2 two×70 <- one", "3 one×70 <- two", "4 total <- one"}},
 	} {
-		run, err := c.s.Send(t.Context(), f.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, f, c.s)
 		f.Drain()
 		w, err := run.Detail(t.Context())
 		if err != nil {

@@ -24,13 +24,9 @@ func past(t *testing.T, s *store.Store, until time.Time, measure tasktype.Measur
 func TestPagesHaveHistory(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
-	if _, err := inc.S(1).Send(t.Context(), f.Client()); err != nil {
-		t.Fatal(err)
-	}
+	sent(t, f, inc.S(1))
 	f.Drain()
-	if _, err := inc.S(1, tasks.Queue("gpu")).Send(t.Context(), f.Client()); err != nil {
-		t.Fatal(err)
-	}
+	sent(t, f, inc.S(1, tasks.Queue("gpu")))
 	if err := f.Client().Redis().SAdd(t.Context(), "asynq:queues", "gpu").Err(); err != nil { // like asynq's client
 		t.Fatal(err)
 	}

@@ -13,19 +13,11 @@ func TestOverviewHasTrouble(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	lone := tasks.New[int, int]("u.lone", tasks.Queue("gpu"))
-	for _, send := range []func() error{
-		func() error { _, err := bad.S(1).Send(t.Context(), f.Client()); return err },
-		func() error { _, err := inc.S(1).Send(t.Context(), f.Client()); return err },
-		func() error { _, err := ask.S("refund?").Send(t.Context(), f.Client()); return err },
-	} {
-		if err := send(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	sent(t, f, bad.S(1))
+	sent(t, f, inc.S(1))
+	sent(t, f, ask.S("refund?"))
 	f.Drain()
-	if _, err := lone.S(1).Send(t.Context(), f.Client()); err != nil {
-		t.Fatal(err)
-	}
+	sent(t, f, lone.S(1))
 	if err := f.Client().Redis().SAdd(t.Context(), "asynq:queues", "gpu").Err(); err != nil { // like asynq's client
 		t.Fatal(err)
 	}

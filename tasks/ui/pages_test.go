@@ -61,10 +61,7 @@ func TestOpenTasksAreDecided(t *testing.T) {
 		if len(runs) == 3 {
 			s = approve.S(question)
 		}
-		run, err := tasks.Chain(s, text).Send(t.Context(), f.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, f, tasks.Chain(s, text))
 		runs, ids = append(runs, run), append(ids, run.ID()+"/0")
 	}
 	f.Drain()
@@ -118,9 +115,7 @@ func TestManyOpenTasks(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
 	for range fewOpen + 5 {
-		if _, err := ask.S(strings.Repeat("input ", 5000)).Send(t.Context(), f.Client()); err != nil {
-			t.Fatal(err)
-		}
+		sent(t, f, ask.S(strings.Repeat("input ", 5000)))
 	}
 	f.Drain()
 	wantIn(t, h, "/todo", "Truncated", `<a href="?task=u.ask">u.ask</a> <small>5 open`)
@@ -136,10 +131,7 @@ func TestNodePageHasInputAndAttempts(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	trace := "0af7651916cd43dd8448eb211c80319c"
-	run, err := shaky.S(strings.Repeat("long ", 40_000)).Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"traceparent": "00-" + trace + "-b7ad6b7169203331-01"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, shaky.S(strings.Repeat("long ", 40_000)), tasks.Headers(map[string]string{"traceparent": "00-" + trace + "-b7ad6b7169203331-01"}))
 	f.Drain()
 	at := "/workflows/" + run.ID()
 	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "truncated to 64 KiB", trace, "traceparent")
@@ -152,10 +144,7 @@ func TestNodePageHasInputAndAttempts(t *testing.T) {
 	if code, _ := get(t, h, at+"/inputs/9"); code != http.StatusNotFound {
 		t.Errorf("input of no node: got %d, want 404", code)
 	}
-	chain, err := tasks.Chain(inc.S(41), inc).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := sent(t, f, tasks.Chain(inc.S(41), inc))
 	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/1", chain.ID()), "until the dependencies have completed")
 	f.Drain()
 	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/0", chain.ID()), ">41</pre>", ">42</pre>")
@@ -166,9 +155,7 @@ func TestPagesOfTaskAndQueue(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	for range 3 {
-		if _, err := bad.S(1).Send(t.Context(), f.Client()); err != nil {
-			t.Fatal(err)
-		}
+		sent(t, f, bad.S(1))
 	}
 	f.Drain()
 	wantIn(t, h, "/names", "u.bad", "/tasks/names/u.bad", "p95")
@@ -190,16 +177,10 @@ func TestWorkflowsAreFilteredAndCancelled(t *testing.T) {
 		if i == 0 {
 			s = tasks.Chain3(inc.S(0, tasks.In(time.Hour)), inc, bad)
 		}
-		run, err := s.Send(t.Context(), f.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, f, s)
 		all = append(all, run)
 	}
-	other, err := bad.S(1, tasks.In(time.Hour)).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := sent(t, f, bad.S(1, tasks.In(time.Hour)))
 	wantIn(t, h, "/workflows?name=INC&within=1h", all[pageSize].ID(), "<small>61</small>", "/tasks/cancel?name=INC&amp;within=1h")
 	wantIn(t, h, "/workflows?task=u.bad", all[0].ID(), other.ID(), `value="u.bad"`)
 	if _, body := get(t, h, "/workflows?name=INC"); strings.Contains(body, other.ID()) {
@@ -231,10 +212,7 @@ func TestWorkflowsAreFilteredByError(t *testing.T) {
 	f, h := fleet(t, anyone)
 	var ids []string
 	for _, s := range []tasks.Signature[string]{fails.S("the card was declined"), tasks.Chain3(text.S("no stock"), fails, text), text.S("no stock")} {
-		run, err := s.Send(t.Context(), f.Client(), tasks.Name("order"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, f, s, tasks.Name("order"))
 		ids = append(ids, run.ID())
 	}
 	f.Drain()
@@ -258,9 +236,7 @@ func TestWorkflowsAreFilteredByError(t *testing.T) {
 		t.Errorf("got %s", body)
 	}
 	for range mostFailed {
-		if _, err := fails.S("again").Send(t.Context(), f.Client()); err != nil {
-			t.Fatal(err)
-		}
+		sent(t, f, fails.S("again"))
 	}
 	f.Drain()
 	_, body := get(t, h, "/workflows?error=stock")
@@ -276,10 +252,7 @@ func TestWorkflowsAreFilteredByError(t *testing.T) {
 func TestNodesOfLargeWorkflowAreNotRead(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
-	run, err := tasks.Each(make([]int, mostRead+1), inc).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, tasks.Each(make([]int, mostRead+1), inc))
 	wantIn(t, h, "/workflows/"+run.ID(), "too many to display", "0 of 20\u202f001", "muster workflows get "+run.ID())
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to display", "u.inc")
 }
@@ -295,10 +268,7 @@ func TestDataIsHidden(t *testing.T) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), roleKey{}, r.Header.Get("X-Role"))))
 	}))
 	t.Cleanup(server.Close)
-	run, err := tasks.Group(text.S("a-secret"), ask.S("a-secret")).Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"token": "a-secret"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, tasks.Group(text.S("a-secret"), ask.S("a-secret")), tasks.Headers(map[string]string{"token": "a-secret"}))
 	f.Drain()
 	at := "/workflows/" + run.ID()
 	for path, c := range map[string]struct {
@@ -363,10 +333,7 @@ func TestNodePageHasRuns(t *testing.T) {
 	})
 	f := taskstest.New(t, mux)
 	h := Handler(f.Client(), Config{Prefix: "/tasks"})
-	run, err := poll.S(0, tasks.In(time.Hour)).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, poll.S(0, tasks.In(time.Hour)))
 	f.Drain()
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/0", "repeated", "in 3 runs", "First start", "Last start", `<th scope="row">Waited</th><td>&lt; 1 ms</td>`)
 }
@@ -377,10 +344,7 @@ func TestWorkflowsAreFilteredByLabel(t *testing.T) {
 	f, h := fleet(t, anyone)
 	var ids []string
 	for i, customer := range []string{"acme & co", "zen"} {
-		run, err := inc.S(i).Send(t.Context(), f.Client(), tasks.Labels(map[string]string{"customer": customer}), tasks.Name("import of "+customer))
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, f, inc.S(i), tasks.Labels(map[string]string{"customer": customer}), tasks.Name("import of "+customer))
 		ids = append(ids, run.ID())
 	}
 	wantIn(t, h, "/workflows", ids[0], ids[1], `href="/tasks/workflows?label=customer%3dacme%20%26%20co"`)
@@ -404,14 +368,8 @@ func TestWorkflowIsCancelledUnlessItHasEnded(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
 	ctx := t.Context()
-	running, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	revoked, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := sent(t, f, inc.S(1), tasks.In(time.Hour))
+	revoked := sent(t, f, inc.S(1), tasks.In(time.Hour))
 	if err := revoked.Revoke(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -425,48 +383,41 @@ func TestWorkflowIsCancelledUnlessItHasEnded(t *testing.T) {
 	}
 }
 
-func TestWorkflowIsPausedAndResumed(t *testing.T) {
+// Pause, Resume and Retry are on the page of a workflow to which they apply.
+func TestWorkflowIsPausedResumedAndRetried(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
-	ctx := t.Context()
-	run, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
-	if err != nil {
-		t.Fatal(err)
+	for action, c := range map[string]struct {
+		before func(*tasks.AsyncResult[int], context.Context) error
+		again  int // the status of the action on a success
+	}{
+		"pause":  {nil, http.StatusSeeOther},
+		"resume": {(*tasks.AsyncResult[int]).Pause, http.StatusSeeOther},
+		"retry":  {(*tasks.AsyncResult[int]).Cancel, http.StatusBadRequest},
+	} {
+		run := sent(t, f, inc.S(1), tasks.In(time.Hour))
+		if c.before != nil {
+			if err := c.before(run, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		page, title := "/workflows/"+run.ID(), strings.ToUpper(action[:1])+action[1:]
+		wantIn(t, h, page, title+"…")
+		wantIn(t, h, page+"/"+action, title+" the workflow")
+		wantPosted(t, h, http.StatusSeeOther, page+"/"+action)
+		if action == "pause" {
+			f.Advance(2 * time.Hour)
+			wantIn(t, h, page, "paused", "the workflow is paused")
+			wantIn(t, h, "/workflows", "paused")
+			if err := run.Resume(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := run.Wait(t.Context()); err != nil || got != 2 {
+			t.Errorf("%s: got %d, %v, want 2", action, got, err)
+		}
+		wantPosted(t, h, c.again, page+"/"+action)
 	}
-	page := "/workflows/" + run.ID()
-	wantIn(t, h, page, "Pause…")
-	wantIn(t, h, page+"/pause", "Pause the workflow")
-	wantPosted(t, h, http.StatusSeeOther, page+"/pause")
-	f.Advance(2 * time.Hour)
-	wantIn(t, h, page, "paused", "Resume…", "the workflow is paused")
-	wantIn(t, h, "/workflows", "paused")
-	wantIn(t, h, page+"/resume", "Resume the workflow")
-	wantPosted(t, h, http.StatusSeeOther, page+"/resume")
-	if got, err := run.Wait(ctx); err != nil || got != 2 {
-		t.Errorf("got %d, %v, want 2", got, err)
-	}
-	wantPosted(t, h, http.StatusSeeOther, page+"/pause")
-}
-
-func TestFailedWorkflowIsRetried(t *testing.T) {
-	t.Parallel()
-	f, h := fleet(t, anyone)
-	ctx := t.Context()
-	run, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Cancel(ctx); err != nil {
-		t.Fatal(err)
-	}
-	page := "/workflows/" + run.ID()
-	wantIn(t, h, page, "Retry…")
-	wantIn(t, h, page+"/retry", "Retry the workflow")
-	wantPosted(t, h, http.StatusSeeOther, page+"/retry")
-	if got, err := run.Wait(ctx); err != nil || got != 2 {
-		t.Errorf("got %d, %v, want 2", got, err)
-	}
-	wantPosted(t, h, http.StatusBadRequest, page+"/retry")
 }
 
 // Selected workflows are retried and cancelled together. Workflows to which an action does not apply are counted.
@@ -476,10 +427,7 @@ func TestSelectedWorkflowsAreChanged(t *testing.T) {
 	ctx := t.Context()
 	var ids []string
 	for range 3 {
-		run, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, f, inc.S(1), tasks.In(time.Hour))
 		ids = append(ids, run.ID())
 	}
 	wantIn(t, h, "/workflows", `name="id" value="`+ids[0]+`"`, `formaction="/tasks/retry"`, "Cancel running…")
@@ -513,13 +461,9 @@ func TestSelectedWorkflowsAreChanged(t *testing.T) {
 func TestFailuresAreGroupedAndRetried(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
-	ctx := t.Context()
 	var ids []string
 	for _, message := range []string{"the card of ord_17 was declined (request 80959)\nstack 1", "the card of ord_2 was declined (request 7)", "timeout"} {
-		run, err := fails.S(message).Send(ctx, f.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, f, fails.S(message))
 		ids = append(ids, run.ID())
 	}
 	f.Drain()
@@ -584,10 +528,7 @@ func TestListsHaveErrors(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	ctx := t.Context()
-	run, err := fails.S("no stock <b>").Send(ctx, f.Client(), tasks.In(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, fails.S("no stock <b>"), tasks.In(time.Hour))
 	if err := run.Cancel(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -610,10 +551,7 @@ func TestListsHaveErrors(t *testing.T) {
 func TestPagesHaveLogs(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
-	run, err := tasks.Group(text.S("one"), text.S("two")).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, tasks.Group(text.S("one"), text.S("two")))
 	f.Drain()
 	at := "/workflows/" + run.ID()
 	line := func(node, s string) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -74,10 +72,7 @@ func get(t *testing.T, h http.Handler, path string) (code int, body string) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
-	run, err := tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum))
 	f.Drain()
 	at := "/workflows/" + run.ID()
 	nodes, err := f.Client().Nodes(t.Context(), run.ID())
@@ -144,10 +139,7 @@ func TestNavigation(t *testing.T) {
 func TestNotFound(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{May: func(*http.Request) bool { return true }})
-	run, err := inc.S(1).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, inc.S(1))
 	for path, want := range map[string]int{
 		"/workflows/none":                          http.StatusNotFound,
 		"/workflows/none/nodes/0":                  http.StatusNotFound,
@@ -169,74 +161,6 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
-// Results and errors of tasks are escaped.
-func TestHostileTextIsEscaped(t *testing.T) {
-	t.Parallel()
-	f, h := fleet(t, Config{})
-	failed, err := bad.S(1).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	told, err := text.S(hostile).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Drain()
-	for _, path := range []string{"/", "/workflows", "/workflows/" + failed.ID(), "/workflows/" + failed.ID() + "/nodes/0", "/workflows/" + told.ID() + "/nodes/0"} {
-		code, body := get(t, h, path)
-		if code != http.StatusOK || strings.Contains(body, "<script>alert") {
-			t.Errorf("%s: got %d and the script", path, code)
-		}
-	}
-	if _, body := get(t, h, "/workflows/"+failed.ID()); !strings.Contains(body, template.HTMLEscapeString("<script>alert(1)</script>")) {
-		t.Errorf("got no error text in\n%s", body)
-	}
-}
-
-// A large workflow has a small page, because similar nodes are one box.
-func TestManyNodesHaveSmallPage(t *testing.T) {
-	t.Parallel()
-	f, h := fleet(t, Config{})
-	const n = 10_000
-	ns := make([]int, n)
-	run, err := tasks.Chord(tasks.Each(ns, inc), sum).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Drain()
-	began := time.Now()
-	code, body := get(t, h, "/workflows/"+run.ID())
-	t.Logf("%d nodes: %d bytes after %s", n, len(body), time.Since(began))
-	if code != http.StatusOK || len(body) > 100<<10 {
-		t.Errorf("got %d and %d bytes, want 200 and at most 100 KiB", code, len(body))
-	}
-	if want := "10\u202f000 succeeded"; !strings.Contains(body, want) {
-		t.Errorf("got no %q in\n%.3000s", want, body)
-	}
-}
-
-// An open page shows changes.
-func TestOpenPagesReceiveChanges(t *testing.T) {
-	t.Parallel()
-	f, h := fleet(t, Config{})
-	run, err := tasks.Chain(inc.S(1), inc).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	poll := func() string {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tasks/workflows/"+run.ID(), nil)
-		r.Header.Set("If-None-Match", "none")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Body.String()
-	}
-	if got := poll(); !strings.Contains(got, "0 of 2") {
-		t.Fatalf("got %q, want the workflow before its first task", got)
-	}
-	f.Drain()
-	testutil.Eventually(t, "the workflow completes", func() bool { return strings.Contains(poll(), "2 of 2") })
-}
-
 // post submits a form of the pages.
 func post(t *testing.T, h http.Handler, path, cookie, token string, fields ...string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -254,42 +178,22 @@ func post(t *testing.T, h http.Handler, path, cookie, token string, fields ...st
 	return w
 }
 
-// Pausing an unknown queue fails.
-func TestUnknownQueuesAreNotPaused(t *testing.T) {
-	t.Parallel()
-	f, h := fleet(t, Config{May: func(*http.Request) bool { return true }})
-	worker, err := tasks.StartWorker(t.Context(), f.Client(), tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"there": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = worker.Stop() })
-	token := strings.Repeat("a", 32)
-	for path, want := range map[string]int{
-		"/queues/there/pause": http.StatusSeeOther, "/queues/there/resume": http.StatusSeeOther,
-		"/queues/none/pause": http.StatusNotFound, "/queues/none/resume": http.StatusNotFound,
-	} {
-		if w := post(t, h, path, token, token); w.Code != want {
-			t.Errorf("%s: got %d, want %d", path, w.Code, want)
-		}
-	}
-}
-
 // An error page mentions Redis only if it is the cause.
 func TestErrorPages(t *testing.T) {
 	t.Parallel()
-	f, h := fleet(t, Config{})
-	if err := f.Client().Redis().Close(); err != nil {
-		t.Fatal(err)
-	}
-	if code, body := get(t, h, "/workflows"); code != http.StatusServiceUnavailable || !strings.Contains(body, "Redis is unavailable") {
-		t.Errorf("a closed connection: got %d, want 503: %.2000s", code, body)
-	}
 	s := webui.New(Config{}.withDefaults().frame())
 	w := httptest.NewRecorder()
 	s.Fail(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), errors.New("a template is odd"))
 	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "Redis") {
 		t.Errorf("an unknown error: got %d, want 500 without a mention of Redis: %s", w.Code, w.Body)
 	}
+}
+
+// sent sends a signature.
+func sent[O any](t *testing.T, f *taskstest.Fleet, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
+	t.Helper()
+	run := sent(t, f, s, opts...)
+	return run
 }
 
 // A change requires permission, a confirmation and the form token of the browser.
@@ -300,10 +204,7 @@ func TestChangesRequirePermissionAndToken(t *testing.T) {
 		May:      func(*http.Request) bool { return true },
 		OnAction: func(_ *http.Request, action string, err error) { did = append(did, fmt.Sprint(action, " ", err)) },
 	})
-	run, err := inc.S(1).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := sent(t, f, inc.S(1))
 	path := "/workflows/" + run.ID() + "/revoke"
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tasks"+path, nil))

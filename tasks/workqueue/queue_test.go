@@ -25,14 +25,17 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// Enough to find errors, on two kinds of Redis and two cores; more with -rapid.checks. With -short, rapid divides the checks
-	// by five and the steps by two.
+	// Enough to find errors, on two kinds of Redis and two cores; more with -rapid.checks.
 	flag.Parse()
-	if err := flag.Set("rapid.steps", map[bool]string{false: "30", true: "60"}[testing.Short()]); err != nil {
-		panic(err)
+	set := map[string]string{"rapid.checks": "30"}
+	if testing.Short() { // rapid divides the checks by five, the steps by two
+		set = map[string]string{"rapid.checks": "150", "rapid.steps": "60"}
 	}
-	if flag.Lookup("rapid.checks").Value.String() == "100" { // the default
-		if err := flag.Set("rapid.checks", map[bool]string{false: "30", true: "150"}[testing.Short()]); err != nil {
+	for name, value := range set {
+		if f := flag.Lookup(name); f.Value.String() != f.DefValue {
+			continue
+		}
+		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
 	}
