@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -71,9 +72,7 @@ func TestParseURLRefuses(t *testing.T) {
 func TestClusterClientFindsNewMaster(t *testing.T) {
 	t.Parallel()
 	client, err := tasks.Connect(t.Context(), redistest.ClusterURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer client.Close()
 	if got := client.Redis().(*redis.ClusterClient).Options().ClusterStateReloadInterval; got > 5*time.Second {
 		t.Errorf("it asks every %s, want every 5 s or more often", got)

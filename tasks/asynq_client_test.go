@@ -34,9 +34,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 		plain.HandleFunc("panic:", func(context.Context, *asynq.Task) error { panic("oh") })
 		plain.HandleFunc("nil:", func(context.Context, *asynq.Task) error { var f *tasks.Failure; return f })
 		worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Asynq: plain})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		during(t, worker.Run)
 
 		sender := asynq.NewClientFromRedisClient(rdb)
@@ -46,10 +44,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		run, err := tasks.Chain(ours.S(1), ours).Send(t.Context(), client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := started(t, client, tasks.Chain(ours.S(1), ours))
 		if out, err := run.Wait(t.Context()); err != nil || out != 3 {
 			t.Errorf("workflow: got %d, %v, want 3", out, err)
 		}

@@ -23,13 +23,9 @@ func TestDeletedQueueComesBack(t *testing.T) {
 		})
 		resume := pause(t, w)
 		run := sent(t, w, tasks.Chord(tasks.Each(ints(10), ID), Sum))
-		if err := in.DeleteQueue("default", true); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, in.DeleteQueue("default", true))
 		resume()
-		if got, err := run.Wait(limited(t)); err != nil || got != 45 {
-			t.Fatalf("got %v, %v, want 45\n%s", got, err, tree(t, w, run.ID()))
-		}
+		wantValue(t, run, 45)
 		ended(t, w, run.ID())
 		testutil.Eventually(t, "operators see the queue", func() bool { // a worker adds it
 			_, err := in.GetQueueInfo("default")
@@ -47,12 +43,8 @@ func TestQueueIsPausedAsInAsynq(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
 		in := asynq.NewInspectorFromRedisClient(rdb)
-		if got, err := send(t, w, ID.S(1)); err != nil || got != 1 {
-			t.Fatalf("got %v, %v, want 1", got, err)
-		}
-		if err := in.PauseQueue("default"); err != nil {
-			t.Fatal(err)
-		}
+		wantValue(t, sent(t, w, ID.S(1)), 1)
+		testutil.Ok(t, in.PauseQueue("default"))
 		testutil.Eventually(t, "workers have noticed the pause", func() bool {
 			for _, shard := range shards(t, rdb) {
 				if rdb.HGet(t.Context(), shard+"queue:default", "paused").Val() == "" {
@@ -63,18 +55,12 @@ func TestQueueIsPausedAsInAsynq(t *testing.T) {
 		})
 		run := sent(t, w, tasks.Chain(ID.S(1), Inc))
 		elsewhere := sent(t, w, ID.S(3, tasks.Queue("other")))
-		if got, err := elsewhere.Wait(limited(t)); err != nil || got != 3 {
-			t.Fatalf("in another queue: got %v, %v, want 3", got, err)
-		}
+		wantValue(t, elsewhere, 3)
 		if got := w.ran(run.ID() + ".0"); got != 0 {
 			t.Errorf("a node of the paused queue ran %d times, want 0", got)
 		}
-		if err := in.UnpauseQueue("default"); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v, want 2", got, err)
-		}
+		testutil.Ok(t, in.UnpauseQueue("default"))
+		wantValue(t, run, 2)
 	}, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"default": 1, "other": 1} })
 }
 

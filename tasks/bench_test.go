@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -34,9 +35,7 @@ func benchClient(b *testing.B, more ...func(*tasks.Mux)) *tasks.Client {
 		handle(mux)
 	}
 	worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Concurrency: 8})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	b.Cleanup(func() {
 		if err := worker.Stop(); err != nil {
 			b.Error(err)
@@ -49,9 +48,7 @@ func benchClient(b *testing.B, more ...func(*tasks.Mux)) *tasks.Client {
 func do[O any](b *testing.B, client *tasks.Client, s tasks.Signature[O]) O {
 	b.Helper()
 	out, err := s.Do(b.Context(), client)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	return out
 }
 
@@ -68,9 +65,7 @@ func BenchmarkSingle(b *testing.B) {
 				return err
 			})
 		}
-		if err := g.Wait(); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Ok(b, g.Wait())
 		for _, run := range runs {
 			if _, err := run.Wait(b.Context()); err != nil {
 				b.Fatal(err)
@@ -112,15 +107,11 @@ func BenchmarkLargeGroups(b *testing.B) {
 					runs := make([]*tasks.AsyncResult[[]int], c.groups)
 					for i := range runs {
 						run, err := tasks.Each(make([]int, c.size), benchStep).Send(b.Context(), client)
-						if err != nil {
-							b.Fatal(err)
-						}
+						testutil.Ok(b, err)
 						runs[i] = run
 					}
 					for _, run := range runs {
-						if err := run.WaitAll(b.Context()); err != nil {
-							b.Fatal(err)
-						}
+						testutil.Ok(b, run.WaitAll(b.Context()))
 					}
 				}
 			})
@@ -164,9 +155,7 @@ func BenchmarkCost(b *testing.B) {
 				tasks.Handle(mux, benchStep, func(_ context.Context, i int) (int, error) { ran <- struct{}{}; return i, nil })
 				client := tasks.NewClient(srv.Client())
 				worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Concurrency: 8, Queues: map[string]int{"default": 2, "low": 1}})
-				if err != nil {
-					b.Fatal(err)
-				}
+				testutil.Ok(b, err)
 				b.Cleanup(func() { _ = worker.Stop(); _ = client.Close() })
 			}
 			sender := tasks.NewClient(srv.Client())

@@ -115,19 +115,13 @@ func BenchmarkLongestScript(b *testing.B) {
 				tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New("bad") })
 			})
 			rdb := client.Redis()
-			if err := rdb.ConfigSet(b.Context(), "slowlog-log-slower-than", "10000").Err(); err != nil {
-				b.Fatal(err)
-			}
+			testutil.Ok(b, rdb.ConfigSet(b.Context(), "slowlog-log-slower-than", "10000").Err())
 			for b.Loop() {
-				if err := run(client); err != nil {
-					b.Fatal(err)
-				}
+				testutil.Ok(b, run(client))
 			}
 			longest := redis.SlowLog{}
 			logs, err := rdb.SlowLogGet(b.Context(), -1).Result()
-			if err != nil {
-				b.Fatal(err)
-			}
+			testutil.Ok(b, err)
 			for _, l := range logs {
 				if l.Duration > longest.Duration {
 					longest = l

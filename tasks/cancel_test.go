@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -42,9 +43,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("of an unknown workflow: got %v, want %v", err, tasks.ErrUnknown)
 			}
 			revoked := sent(t, w, ID.S(1, tasks.In(time.Hour)))
-			if err := revoked.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, revoked.Revoke(t.Context()))
 			if err := revoked.Cancel(t.Context()); !errors.Is(err, tasks.ErrRevoked) {
 				t.Errorf("of a revoked workflow: got %v, want %v", err, tasks.ErrRevoked)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
@@ -74,9 +75,7 @@ func runStories(t *testing.T, stories []story) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		for _, s := range stories {
 			t.Run(s.name, func(t *testing.T) {
-				if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, rdb.FlushDB(t.Context()).Err())
 				s.run(t, newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.MaxResult = 1 << 18 }))
 			})
 		}
@@ -203,22 +202,15 @@ var canvasStories = []story{
 			return tasks.Chord(tasks.Group(ms...), Sum)
 		}
 		perNode := func(depth int) float64 {
-			run, err := nest(depth).Send(t.Context(), w.client, tasks.In(time.Hour))
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := sent(t, w, nest(depth), tasks.In(time.Hour))
 			all, err := w.client.Redis().HGetAll(t.Context(), flowKey(t, w.client.Redis(), run.ID())).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			size := 0
 			for k, v := range all {
 				size += len(k) + len(v)
 			}
 			n := len(nodes(t, w, run.ID()))
-			if err := run.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Revoke(t.Context()))
 			return float64(size) / float64(n)
 		}
 		if flat, deep := perNode(1), perNode(3); deep > 1.5*flat {
@@ -247,18 +239,14 @@ var canvasStories = []story{
 			Send(context.Context, *tasks.Client, ...tasks.SendOption) (*tasks.AsyncResult[int], error)
 		}) string {
 			run, err := s.Send(t.Context(), w.client, tasks.Queue("Q"), tasks.In(time.Hour))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			var out []string
 			for _, n := range nodes(t, w, run.ID()) {
 				if n.Queue != "" {
 					out = append(out, n.Queue)
 				}
 			}
-			if err := run.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Revoke(t.Context()))
 			return strings.Join(out, " ")
 		}
 		if got := queues(tasks.Chain(tasks.Chain(ID.S(1), Inc), Inc)); got != "Q default default" {
@@ -309,21 +297,14 @@ func TestDeepPlansEnd(t *testing.T) {
 				return down.S(n - 1), nil
 			})
 			worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			during(t, worker.Run)
 			id := make([]byte, c.letters)
 			for i := range id {
 				id[i] = 'x'
 			}
-			run, err := down.S(c.depth-1).Send(t.Context(), client, tasks.ID(string(id)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, err := run.Wait(limited(t)); err != nil || got != c.depth {
-				t.Errorf("got %v, %v, want %d", got, err, c.depth)
-			}
+			run := started(t, client, down.S(c.depth-1), tasks.ID(string(id)))
+			wantValue(t, run, c.depth)
 			for p, err := range run.Watch(limited(t)) {
 				if err != nil {
 					t.Errorf("it does not end: %+v, %v", p, err)

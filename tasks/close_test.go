@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -15,15 +16,13 @@ func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	step := tasks.New[int, int]("close.step", tasks.Queue("close"))
-	started, release := make(chan struct{}, 1), make(chan struct{})
+	running, release := make(chan struct{}, 1), make(chan struct{})
 	start := func() (*tasks.Client, chan error) {
 		client, err := tasks.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		mux := tasks.NewMux()
 		tasks.Handle(mux, step, func(ctx context.Context, n int) (int, error) {
-			started <- struct{}{}
+			running <- struct{}{}
 			select {
 			case <-release:
 				return n + 1, nil
@@ -32,20 +31,15 @@ func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 			}
 		})
 		worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"close": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- worker.Run(context.WithoutCancel(t.Context())) }()
 		return client, ended
 	}
 
 	client, ended := start()
-	run, err := step.S(1).Send(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-started
+	run := started(t, client, step.S(1))
+	<-running
 	for range 2 {
 		if err := client.Close(); err != nil {
 			t.Errorf("Close: got %v, want nil", err)
@@ -55,18 +49,14 @@ func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 		t.Errorf("Run: got %v, want nil", err)
 	}
 	late, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if err := late.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "client is closed") {
 		t.Errorf("Run after Close: got %v, want an error about a closed client", err)
 	}
 
 	close(release)
 	client, ended = start()
-	if got, err := tasks.Attach[int](client, run.ID()).Wait(limited(t)); err != nil || got != 2 {
-		t.Errorf("Wait: got %v, %v, want 2", got, err)
-	}
+	wantValue(t, tasks.Attach[int](client, run.ID()), 2)
 	if err := client.Close(); err != nil {
 		t.Errorf("Close: got %v, want nil", err)
 	}

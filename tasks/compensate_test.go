@@ -80,9 +80,7 @@ func newOrders(t *testing.T, rdb redis.UniversalClient) *orders {
 	tasks.HandleAction(m, Release, undo("release"))
 	tasks.HandleAction(m, Refund, undo("refund"))
 	w, err := tasks.StartWorker(t.Context(), o.client, m, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "money": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = w.Stop(); _ = o.client.Close() })
 	return o
 }
@@ -110,10 +108,7 @@ func TestCompensate(t *testing.T) {
 			{"ship:a", "", "ship refused", []string{"refund ship:a.reserve.charge", "release ship:a.reserve", "release ship:a.reserve"}},
 			{"ship:stuck", "", "refund is down", []string{"refund ship:stuck.reserve.charge", "release ship:stuck.reserve", "release ship:stuck.reserve"}},
 		} {
-			run, err := order(c.order).Send(t.Context(), o.client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := started(t, o.client, order(c.order))
 			got, err := run.Wait(limited(t))
 			if c.message == "" && (err != nil || got != c.want) {
 				t.Errorf("%s: got %q, %v, want %q", c.order, got, err, c.want)
@@ -141,29 +136,19 @@ func TestRetryRepeatsStepsThatAreUndone(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOrders(t, rdb)
 		run, err := order("ship:a").Send(t.Context(), o.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for undone := 1; undone <= 2; undone++ {
 			_, err = run.Wait(limited(t))
 			wantFailure(t, err, "ship refused")
-			if err := run.WaitAll(limited(t)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.WaitAll(limited(t)))
 			opts := []tasks.RetryOption{tasks.RetryInput(Ship, "", "a.reserve.charge")}
 			if undone == 1 {
 				opts = nil
 			}
-			if err := run.Retry(t.Context(), opts...); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Retry(t.Context(), opts...))
 		}
-		if got, err := run.Wait(limited(t)); err != nil || got != "a.reserve.charge.ship" {
-			t.Errorf("got %q, %v, want a shipped order", got, err)
-		}
-		if err := run.WaitAll(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		wantValue(t, run, "a.reserve.charge.ship")
+		testutil.Ok(t, run.WaitAll(limited(t)))
 		runs := map[string]int{}
 		nodes, err := o.client.Nodes(t.Context(), run.ID())
 		for _, n := range nodes {
@@ -184,13 +169,8 @@ func TestRetryRepeatsStepsThatAreUndone(t *testing.T) {
 		if p, err := run.Progress(t.Context()); err != nil || p.Done != p.Total || !p.Ended {
 			t.Errorf("got %+v, %v, want all tasks done", p, err)
 		}
-		stuck, err := order("ship:stuck").Send(t.Context(), o.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stuck.WaitAll(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		stuck := started(t, o.client, order("ship:stuck"))
+		testutil.Ok(t, stuck.WaitAll(limited(t)))
 		if err := stuck.Retry(t.Context()); !errors.Is(err, tasks.ErrCompensated) {
 			t.Errorf("retry after a failed refund: got %v, want %v", err, tasks.ErrCompensated)
 		}
@@ -201,19 +181,14 @@ func TestCompensateAfterCancel(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOrders(t, rdb)
-		run, err := order("wait:a").Send(t.Context(), o.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := started(t, o.client, order("wait:a"))
 		testutil.Eventually(t, "the order is being shipped", func() bool {
 			nodes, err := o.client.Nodes(t.Context(), run.ID())
 			return err == nil && slices.ContainsFunc(nodes, func(n tasktype.Node) bool {
 				return n.Task == Ship.Name() && n.Status == tasktype.Started
 			})
 		})
-		if err := run.Cancel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Cancel(t.Context()))
 		if _, err := run.Wait(limited(t)); err == nil {
 			t.Error("got no error after a cancel")
 		}

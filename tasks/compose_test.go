@@ -79,9 +79,7 @@ func TestOptionsOfAJoin(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		name := rand.Text()
 		r := sent(t, w, tasks.Join(Hold.S(name), Fail.S(4), tasks.FailFast()))
-		if err := r.WaitAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.WaitAll(t.Context()))
 		nodes, err := w.client.Nodes(t.Context(), r.ID())
 		if err != nil || nodes[0].Status != tasktype.Revoked {
 			t.Errorf("got nodes %+v, %v, want the first REVOKED", nodes, err)
@@ -122,7 +120,7 @@ func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 			"In and tasks.At":                 ID.S(1, tasks.In(time.Second), tasks.At(time.Unix(1, 0))),
 			"At on one task":                  ID.S(1, tasks.At(time.Unix(1, 0)), tasks.In(0)),
 			"a\\nb\" has a control character": tasks.New[int, int]("a\nb").S(1),
-			"input of task t.call":            tasks.Chord(tasks.Each([]func(){nil}, tasks.New[func(), int]("t.call")), Sum),
+			"does not marshal to JSON":        tasks.Chord(tasks.Each([]func(){nil}, tasks.New[func(), int]("t.call")), Sum),
 			"not UTF-8":                       tasks.New[int, int]("a\xff").S(1),
 			"has 101 bytes":                   tasks.New[int, int](strings.Repeat("a", 101)).S(1),
 			"Alias: a task without a name":    tasks.New[int, int]("t.alias", tasks.Alias("")).S(1),

@@ -52,9 +52,7 @@ func newGate(t *testing.T, rdb redis.UniversalClient, cfg tasks.WorkerConfig) *g
 	ready := make(chan struct{})
 	cfg.Ready = func() { close(ready) }
 	worker, err := tasks.NewWorker(g.client, mux, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	during(t, worker.Run)
 	t.Cleanup(func() { _ = g.client.Close() })
 	<-ready
@@ -65,10 +63,7 @@ func TestConcurrencyGrowsAndShrinksExactly(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		g := newGate(t, rdb, tasks.WorkerConfig{Name: "gate", Concurrency: 3, MaxConcurrency: 10})
-		run, err := tasks.Each(make([]int, 60), g.task).Send(t.Context(), g.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := started(t, g.client, tasks.Each(make([]int, 60), g.task))
 		let := func(n int) {
 			t.Helper()
 			want := g.ended.Load() + int64(n)
@@ -83,9 +78,7 @@ func TestConcurrencyGrowsAndShrinksExactly(t *testing.T) {
 		}
 		set := func(n int) {
 			t.Helper()
-			if err := g.client.SetConcurrency(t.Context(), "gate", n); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, g.client.SetConcurrency(t.Context(), "gate", n))
 		}
 		most := func(n int) {
 			t.Helper()
@@ -166,14 +159,8 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 		if err != nil || len(pongs) != 1 || !pongs[0].Answered || pongs[0].Worker != "gate" {
 			t.Errorf("ping: got %+v, %v, want a reply of gate", pongs, err)
 		}
-		group, err := tasks.Each([]int{1, 2, 3}, g.task).Send(ctx, g.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		later, err := g.task.S(4, tasks.Queue("late")).Send(ctx, g.client, tasks.In(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		group := started(t, g.client, tasks.Each([]int{1, 2, 3}, g.task))
+		later := started(t, g.client, g.task.S(4, tasks.Queue("late")), tasks.In(time.Hour))
 		testutil.Eventually(t, "one runs", func() bool { return g.now.Load() == 1 })
 		g.wantActiveAndReserved(t, group.ID())
 		g.wantDue(t, later.ID())
@@ -273,9 +260,7 @@ func TestPingReportsSilentWorkers(t *testing.T) {
 
 func freeze(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Signal(syscall.SIGSTOP))
 }
 
 func TestHeadersReachEveryTaskAndAreBounded(t *testing.T) {
@@ -288,14 +273,10 @@ func TestHeadersReachEveryTaskAndAreBounded(t *testing.T) {
 		return s + tasks.InfoFrom(ctx).Headers["who"], nil
 	})
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	during(t, worker.Run)
 	run, err := tasks.Chain(who.S(""), who).Send(t.Context(), client, tasks.Headers(map[string]string{"who": "ann"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if out, err := run.Wait(t.Context()); err != nil || out != "annann" {
 		t.Errorf("got %q, %v, want annann", out, err)
 	}

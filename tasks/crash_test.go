@@ -113,9 +113,7 @@ func TestChildWorker(t *testing.T) {
 		t.SkipNow()
 	}
 	opt, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if os.Getenv(childDies) == "popped" {
 		opt.Dialer = func(_ context.Context, network, address string) (net.Conn, error) {
 			conn, err := net.Dial(network, address)
@@ -139,12 +137,8 @@ func TestChildWorker(t *testing.T) {
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, w.Run(t.Context()))
 }
 
 // dyingConn is a connection that kills the process when the reply with the entry of a ring arrives.
@@ -252,12 +246,8 @@ func child(t *testing.T, url, name string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := childCommand(url, name, env...)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -279,9 +269,7 @@ func child(t *testing.T, url, name string, env ...string) *exec.Cmd {
 func connect(t *testing.T, url string) *tasks.Client {
 	t.Helper()
 	c, err := tasks.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close client: %v", err)
@@ -292,9 +280,7 @@ func connect(t *testing.T, url string) *tasks.Client {
 
 func kill(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 }
 
@@ -304,10 +290,7 @@ func TestExpiredLeasesRunAgainAtOnce(t *testing.T) {
 	url := redistest.URL(t)
 	c := connect(t, url)
 	first := child(t, url, "first")
-	held, err := tasks.Chain(stepTask.S("hold on"), stepTask).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := started(t, c, tasks.Chain(stepTask.S("hold on"), stepTask))
 	testutil.Eventually(t, "the step runs", func() bool {
 		s, err := held.Status(t.Context())
 		as, aerr := c.Active(t.Context())
@@ -315,16 +298,12 @@ func TestExpiredLeasesRunAgainAtOnce(t *testing.T) {
 	})
 	child(t, url, "second")
 	kill(t, first)
-	if err := tasks.ExpireLeases(t.Context(), c, "first"); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, "first"))
 	as, err := c.Active(t.Context())
 	if err != nil || slices.ContainsFunc(as, func(a tasktype.ActiveNode) bool { return a.Worker == "first" }) {
 		t.Errorf("got %+v, %v, want no task on the killed worker", as, err)
 	}
-	if got, err := held.Wait(limited(t)); err != nil || got != "on" {
-		t.Fatalf("got %q, %v, want on", got, err)
-	}
+	wantValue(t, held, "on")
 }
 
 // A worker that vanishes with its machine is missed by the others.
@@ -333,10 +312,7 @@ func TestKilledWorkerIsFoundDead(t *testing.T) {
 	url := redistest.URL(t)
 	c := connect(t, url)
 	first := child(t, url, "first")
-	held, err := stepTask.S("hold on").Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := started(t, c, stepTask.S("hold on"))
 	testutil.Eventually(t, "the step runs", func() bool {
 		return c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
 	})
@@ -346,7 +322,7 @@ func TestKilledWorkerIsFoundDead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // less than a lease of asynq's
 	defer cancel()
 	if got, err := held.Wait(ctx); err != nil || got != "on" {
-		t.Fatalf("got %q, %v after %v, want on", got, err, time.Since(began))
+		t.Errorf("got %q, %v after %s, want a value", got, err, time.Since(began))
 	}
 }
 
@@ -356,18 +332,12 @@ func TestPlacesOfAKilledWorkerAreFreed(t *testing.T) {
 	url := redistest.URL(t)
 	c := connect(t, url)
 	first := child(t, url, "first", childSlots+"=1")
-	held, err := keyTask.S("hold on").Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := started(t, c, keyTask.S("hold on"))
 	testutil.Eventually(t, "the step runs", func() bool {
 		return c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
 	})
 	child(t, url, "second")
-	next, err := tasks.Each([]string{"a", "b", "c"}, keyTask).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := started(t, c, tasks.Each([]string{"a", "b", "c"}, keyTask))
 	testutil.Eventually(t, "three wait for the limit", func() bool {
 		ns, err := c.Nodes(t.Context(), next.ID())
 		return err == nil && len(slices.DeleteFunc(ns, func(n tasktype.Node) bool { return !strings.Contains(n.Waits, "limit") })) == 3
@@ -378,9 +348,7 @@ func TestPlacesOfAKilledWorkerAreFreed(t *testing.T) {
 	if got, err := next.Wait(ctx); err != nil || !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	if got, err := held.Wait(ctx); err != nil || got != "on" {
-		t.Fatalf("got %q, %v, want on", got, err)
-	}
+	wantValue(t, held, "on")
 	nothingOfLimits(t, c.Redis())
 }
 
@@ -409,10 +377,7 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 			for i := range 6 {
 				steps = append(steps, stepTask.S(fmt.Sprint(i)))
 			}
-			run, err := tasks.Chord(tasks.Group(steps...), joinTask).Send(t.Context(), cl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := started(t, cl, tasks.Chord(tasks.Group(steps...), joinTask))
 			// With one slot: a step that runs in another one when the worker dies has begun, and runs again.
 			doomed(t, url, "first", c.dies, childSlots+"=1")
 			if list, _ := cl.Active(t.Context()); len(list) < c.active || c.active == 0 && len(list) > 0 {
@@ -420,13 +385,9 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 			}
 			child(t, url, "second")
 			if c.supervised {
-				if err := tasks.ExpireLeases(t.Context(), cl, "first"); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, tasks.ExpireLeases(t.Context(), cl, "first"))
 			}
-			if got, err := run.Wait(limited(t)); err != nil || got != "0 1 2 3 4 5" {
-				t.Fatalf("got %q, %v, want the steps", got, err)
-			}
+			wantValue(t, run, "0 1 2 3 4 5")
 			ran := rdb.Keys(t.Context(), "runs:"+run.ID()+".*").Val()
 			if len(ran) != 7 {
 				t.Errorf("ran: %v, want six steps and their join", ran)

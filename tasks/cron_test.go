@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // zones that tests name, wherever they run
+	_ "time/tzdata"
+
+	"muster/internal/testutil"
 )
 
 func TestSpecs(t *testing.T) {
@@ -41,18 +43,14 @@ func TestSpecs(t *testing.T) {
 		{"0 * * * *", "Europe/Berlin", "2026-03-28 23:30:00 UTC", []string{"2026-03-29 00:00:00 UTC", "2026-03-29 01:00:00 UTC", "2026-03-29 02:00:00 UTC"}},
 	} {
 		loc, err := time.LoadLocation(c.zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		when, err := parseSpec(c.spec, loc)
 		if err != nil {
 			t.Errorf("%s: got %v, want no error", c.spec, err)
 			continue
 		}
 		at, err := time.Parse(layout, c.from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for _, want := range c.want {
 			if at = when.Next(at); at.UTC().Format(layout) != want {
 				t.Errorf("%s in %s from %s: %s, expected %s", c.spec, c.zone, c.from, at.UTC().Format(layout), want)
@@ -79,9 +77,7 @@ func TestEachDayHasOneTick(t *testing.T) {
 	t.Parallel()
 	for _, zone := range strings.Fields(changing) {
 		loc, err := time.LoadLocation(zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		first := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).In(loc)
 		for _, change := first.ZoneBounds(); change.Before(first.AddDate(2, 0, 0)); _, change = change.ZoneBounds() {
 			for at := change.Add(-3 * time.Hour); at.Before(change.Add(3 * time.Hour)); at = at.Add(15 * time.Minute) {
@@ -96,9 +92,7 @@ func TestEachDayHasOneTick(t *testing.T) {
 func oneTickADay(t *testing.T, loc *time.Location, change time.Time, spec string) {
 	t.Helper()
 	when, err := parseSpec(spec, loc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	year, month, day := change.In(loc).Date()
 	noon := func(days int) time.Time { return time.Date(year, month, day+days, 12, 0, 0, 0, loc) }
 	ticks := map[string]int{}
@@ -116,9 +110,7 @@ func oneTickADay(t *testing.T, loc *time.Location, change time.Time, spec string
 func ticksAgree(t *testing.T, loc *time.Location, change time.Time, spec string) {
 	t.Helper()
 	when, err := parseSpec(spec, loc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	next := when.Next(change.Add(-27 * time.Hour))
 	for at := change.Add(-4 * time.Hour); at.Before(change.Add(4 * time.Hour)); at = at.Add(5 * time.Minute) {
 		for !next.After(at) {

@@ -20,9 +20,7 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
-		if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.client.PauseQueue(t.Context(), "default"))
 		sender := tasks.NewClient(rdb) // another process: the worker has never seen the workflows
 		t.Cleanup(func() { _ = sender.Close() })
 		damages := map[string]func(string) string{
@@ -44,10 +42,7 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 		}
 		runs := map[string]*tasks.AsyncResult[int]{}
 		for name, damage := range damages {
-			run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), sender)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := started(t, sender, tasks.Chain(ID.S(1), Inc))
 			key := flowKey(t, rdb, run.ID())
 			graph := rdb.HGet(t.Context(), key, "g").Val()
 			damaged := damage(graph)
@@ -57,9 +52,7 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 			rdb.HSet(t.Context(), key, "g", damaged)
 			runs[name] = run
 		}
-		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.client.ResumeQueue(t.Context(), "default"))
 		for name, run := range runs {
 			key := flowKey(t, rdb, run.ID())
 			testutil.Eventually(t, name+": the workflow is ended", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
@@ -79,9 +72,7 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 				t.Errorf("listed %+v, want it as failed", list[i])
 			}
 		}
-		if got, err := send(t, w, ID.S(2)); err != nil || got != 2 {
-			t.Errorf("another workflow: got %v, %v, want 2", got, err)
-		}
+		wantValue(t, sent(t, w, ID.S(2)), 2)
 	})
 }
 
@@ -104,9 +95,7 @@ func TestGarbageInAQueueDelaysNothing(t *testing.T) {
 		rdb.HSet(t.Context(), "asynq:{default}:t:ghost", "state", "pending")
 		resume()
 		testutil.Eventually(t, "nothing waits in the queue", func() bool { return rdb.LLen(t.Context(), "asynq:{default}:pending").Val() == 0 })
-		if got, err := run.Wait(limited(t)); err != nil || got != 3 {
-			t.Fatalf("got %v, %v, want 3\n%s", got, err, tree(t, w, run.ID()))
-		}
+		wantValue(t, run, 3)
 		held := sent(t, w, tasks.Group(Hold.S("one"), Hold.S("two")))
 		testutil.Eventually(t, "all slots can be used", func() bool { return len(w.noted("at one")) == 1 && len(w.noted("at two")) == 1 })
 		w.open("one")
@@ -133,24 +122,18 @@ func TestDamagedPlanAroundANodeKeepsNoSlot(t *testing.T) {
 			c := tasks.NewClient(rdb) // each knows only the plans that it has read
 			t.Cleanup(func() { _ = c.Close() })
 			worker, err := tasks.StartWorker(t.Context(), c, m, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			t.Cleanup(func() { _ = worker.Stop() })
 			return c, worker
 		}
 		c, planner := start(plans, "default")
 		run, err := outer.S(1).Send(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		key := flowKey(t, rdb, run.ID())
 		testutil.Eventually(t, "both plans are stored", func() bool {
 			return rdb.HExists(t.Context(), key, "g0").Val() && rdb.HExists(t.Context(), key, "g0:0").Val()
 		})
-		if err := planner.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, planner.Stop())
 		rdb.HSet(t.Context(), key, "g0", "damaged")
 		c, worker := start(leaves, "late")
 		_, err = tasks.Attach[int](c, run.ID()).Wait(limited(t))

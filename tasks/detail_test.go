@@ -60,14 +60,10 @@ func TestDependenciesOfMembersAndPlans(t *testing.T) {
 			map[string]time.Duration{"1.0:1": time.Minute}},
 	} {
 		run, err := c.s.Send(t.Context(), fleet.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		fleet.Drain()
 		d, err := run.Detail(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if got := needs(d.Nodes); !slices.Equal(got, c.needs) {
 			t.Errorf("%s: got the dependencies %q, want %q", name, got, c.needs)
 		}
@@ -102,14 +98,10 @@ func TestNodeIsScheduledAfterItsDelay(t *testing.T) {
 	f := taskstest.New(t, mux)
 	s := tasks.Chain(tasks.Chain(tasks.Chain(ok.S(1, tasks.In(time.Hour)), ok, tasks.In(time.Minute)), bad), ok)
 	run, err := s.Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	f.Drain()
 	d, err := run.Detail(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for i, want := range []struct{ ready, delay time.Duration }{{0, time.Hour}, {time.Hour, time.Minute}, {time.Hour + time.Minute, 0}} {
 		n := d.Nodes[i]
 		if got := n.Ready.Sub(d.Created).Round(time.Minute); got != want.ready || n.Scheduled.Sub(n.Ready) != want.delay {
@@ -137,14 +129,10 @@ func TestNodeCountsItsRuns(t *testing.T) {
 	})
 	f := taskstest.New(t, mux)
 	run, err := poll.S(0).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	f.Drain()
 	d, err := f.Client().Node(t.Context(), run.ID(), "0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if d.Runs != 31 || d.Attempts != 2 || d.Started.Sub(d.First).Round(time.Minute) != 30*time.Minute {
 		t.Errorf("got %d runs, %d attempts, first start %s before the last; want 31, 2, 30 minutes", d.Runs, d.Attempts, d.Started.Sub(d.First))
 	}
@@ -169,9 +157,7 @@ func TestRevokedNodes(t *testing.T) {
 		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Name = "w1" })
 		run := sent(t, w, tasks.Chain(tasks.Chain(ID.S(1), tasks.New[int, int]("t.hold")), ID))
 		testutil.Eventually(t, "the second task runs", func() bool { return nodes(t, w, run.ID())[1].Status == tasktype.Started })
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Revoke(t.Context()))
 		ended(t, w, run.ID())
 		ns := nodes(t, w, run.ID())
 		if n := ns[1]; n.Status != tasktype.Revoked || n.Attempts != 1 || n.Runs != 1 || n.Worker != "w1" || n.Started.Before(n.Ready) || n.Ended.Before(n.Started) {
@@ -183,9 +169,7 @@ func TestRevokedNodes(t *testing.T) {
 		want := map[string]int64{"t.hold revoked": 1, ID.Name() + " revoked": 1, ID.Name() + " succeeded": 1, "t.hold succeeded": 0}
 		testutil.Eventually(t, "the worker has stored its counts", func() bool {
 			points, err := w.client.Rates(t.Context(), tasktype.RateFilter{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			got := map[string]int64{}
 			for _, p := range points {
 				got[p.Task+" succeeded"] += p.Succeeded

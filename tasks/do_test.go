@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -24,9 +25,7 @@ func TestDoSendsAndWaits(t *testing.T) {
 		return errors.Is(err, tasks.ErrWaitInTask), nil
 	})
 	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = worker.Stop() })
 	if got, err := double.S(21).Do(limited(t), client); err != nil || got != 42 {
 		t.Errorf("Do: got %v, %v, want 42", got, err)
@@ -63,14 +62,9 @@ func TestWaitAllWaitsForWhatTheValueDoesWithout(t *testing.T) {
 		return true, nil
 	})
 	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = worker.Stop() })
-	run, err := tasks.OnError(tasks.Each([]bool{true, false}, step), alert).Send(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := started(t, client, tasks.OnError(tasks.Each([]bool{true, false}, step), alert))
 	if _, err := run.Wait(limited(t)); err == nil {
 		t.Error("Wait: got nil, want the failure")
 	}

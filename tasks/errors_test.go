@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
@@ -216,9 +217,7 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 				t.Errorf("got %+v, want the code of the failure that it returned", fail)
 			}
 			nodes, err := f.Client().Nodes(t.Context(), "flow")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			for _, n := range nodes {
 				if (n.Task == "instead" || n.Task == "plan") && n.Status != tasktype.Failed {
 					t.Errorf("node %s, %s: got %s, want %s", n.ID, n.Task, n.Status, tasktype.Failed)
@@ -261,9 +260,7 @@ func TestReturnedFailureNamesTheTaskThatFailed(t *testing.T) {
 func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 	t.Parallel()
 	unused, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	_ = unused.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: unused.Addr().String(), MaxRetries: -1})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -283,9 +280,7 @@ func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 func stalled(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var conns sync.WaitGroup
 	conns.Go(func() {
 		for {

@@ -26,9 +26,7 @@ func TestEvictingRedisIsRefused(t *testing.T) {
 func TestEvictingPolicyWithoutALimitIsAllowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Server(t, "maxmemory-policy", "allkeys-lru").Client())
-	if got, err := send(t, w, ID.S(1)); err != nil || got != 1 {
-		t.Errorf("got %v, %v, want 1", got, err)
-	}
+	wantValue(t, sent(t, w, ID.S(1)), 1)
 }
 
 // One master of a cluster is enough.
@@ -41,9 +39,7 @@ func TestEvictingMasterOfAClusterIsRefused(t *testing.T) {
 	set := func(limit, policy string) {
 		t.Helper()
 		ctx := context.WithoutCancel(t.Context())
-		if err := errors.Join(one.ConfigSet(ctx, "maxmemory", limit).Err(), one.ConfigSet(ctx, "maxmemory-policy", policy).Err()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, errors.Join(one.ConfigSet(ctx, "maxmemory", limit).Err(), one.ConfigSet(ctx, "maxmemory-policy", policy).Err()))
 	}
 	set("100mb", "allkeys-lru")
 	defer set("0", "noeviction") // others get the cluster next
@@ -56,9 +52,7 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 	defer client.Close()
 	_, serr := ID.S(1).Send(t.Context(), client)
 	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()

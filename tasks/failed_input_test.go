@@ -42,9 +42,7 @@ func TestHandlerOfAFailureGetsAnInputThatDoesNotDecode(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		misnamed := tasks.New[string, int]("t.inc")
 		text := tasks.New[tasks.Failure, int]("t.inputlen")
-		if got, err := send(t, w, misnamed.S("seven").Rescue(text)); err != nil || got != len("seven") {
-			t.Errorf("got %v, %v, want %d", got, err, len("seven"))
-		}
+		wantValue(t, sent(t, w, misnamed.S("seven").Rescue(text)), len("seven"))
 	})
 }
 

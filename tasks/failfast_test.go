@@ -42,10 +42,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 		t.Run("nodes that others need continue", func(t *testing.T) {
 			x := Hold.S("shared")
 			g := tasks.Settle(tasks.GroupOf([]tasks.Signature[int]{Fail.S(1), tasks.Chain(x, Inc)}, tasks.FailFast()))
-			run, err := tasks.Join(x, tasks.Chord(g, Settled)).Send(t.Context(), w.client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := sent(t, w, tasks.Join(x, tasks.Chord(g, Settled)))
 			testutil.Eventually(t, "the chain after it is revoked", func() bool {
 				nodes, err := w.client.Nodes(t.Context(), run.ID())
 				return err == nil && len(nodes) > 2 && strings.Contains(tree(t, w, run.ID()), "t.inc REVOKED")

@@ -36,14 +36,9 @@ func workWithFault(t *testing.T, f *redistest.Fault, limits ...tasks.TaskOption)
 	url := redistest.URL(t)
 	c := connect(t, url)
 	world := &cutWorld{runs: map[ran]int{}, limits: limits}
-	run, err := witness().Send(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := started(t, c, witness())
 	fails, err := skipper().Send(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	f.Arm()
 	first, ready, over := startWithFault(ctx, t, f, world, "first", tasks.NewClient(f.Client(t, url)))
 	ended := make(chan struct{})
@@ -82,13 +77,9 @@ func workWithFault(t *testing.T, f *redistest.Fault, limits ...tasks.TaskOption)
 	helped := refused || f.Deadly() || f.Kind == redistest.Frozen
 	if helped {
 		startWithFault(ctx, t, f, world, "second", c)
-		if err := tasks.ExpireLeases(ctx, c, "first"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, tasks.ExpireLeases(ctx, c, "first"))
 	}
-	if err := cutValues(ctx, run, fails); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cutValues(ctx, run, fails))
 	f.Release()
 	if err := nothingLeft(ctx, c.Redis()); err != nil {
 		t.Error(err)
@@ -108,9 +99,7 @@ func startWithFault(ctx context.Context, t *testing.T, f *redistest.Fault, world
 	t.Helper()
 	ready, over = make(chan struct{}), make(chan error, 1)
 	w, err := tasks.NewWorker(c, world.mux(), tasks.WorkerConfig{Name: name, Concurrency: 2, Grace: time.Second, Ready: func() { close(ready) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	running, stop := context.WithCancel(ctx)
 	go func() { over <- w.Run(running) }()
 	t.Cleanup(func() {

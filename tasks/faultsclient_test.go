@@ -107,9 +107,7 @@ func callWithFault(t *testing.T, f *redistest.Fault) {
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	if got, err := tasks.Attach[int](w.client, "named").Wait(ctx); err != nil || got != 3 {
-		t.Errorf("got %d, %v, want 3", got, err)
-	}
+	wantValue(t, tasks.Attach[int](w.client, "named"), 3)
 	// A call that is repeated by the caller is another signal; one that is repeated by its connection is not.
 	if got, err := tasks.Attach[int](w.client, "signalled").Wait(ctx); err != nil || got > 3 || f.Kind == redistest.Repeated && got != 3 {
 		t.Errorf("value of the third signal: got %d, %v", got, err)

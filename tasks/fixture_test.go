@@ -107,9 +107,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.Wor
 		c(&cfg)
 	}
 	worker, err := tasks.NewWorker(w.client, w.mux(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	w.worker = worker
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -164,9 +162,7 @@ func ended(t *testing.T, w *world, id string) {
 		_ = p
 	}
 	nodes, err := w.client.Nodes(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, n := range nodes {
 		if !n.Status.Terminal() {
 			t.Errorf("node %s of an ended workflow: got %s, want a terminal state\n%s", n.ID, n.Status, tree(t, w, id))
@@ -182,9 +178,7 @@ func ended(t *testing.T, w *world, id string) {
 // moment.
 func rest(t *testing.T, w *world, queue string) {
 	t.Helper()
-	if err := w.client.PauseQueue(t.Context(), queue); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, w.client.PauseQueue(t.Context(), queue))
 	// A worker that waits at a ring takes one more entry, and returns it.
 	rdb := w.client.Redis()
 	for _, shard := range shards(t, rdb) {
@@ -226,22 +220,32 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// sent sends s.
+// wantValue checks the value of a workflow.
+func wantValue[O comparable](t *testing.T, run *tasks.AsyncResult[O], want O) {
+	t.Helper()
+	if got, err := run.Wait(limited(t)); err != nil || got != want {
+		t.Errorf("workflow %s: got %v, %v, want %v", run.ID(), got, err, want)
+	}
+}
+
+// started sends s.
+func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
+	t.Helper()
+	run, err := s.Send(t.Context(), c, opts...)
+	testutil.Ok(t, err)
+	return run
+}
+
+// sent sends s from a world.
 func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
 	t.Helper()
-	run, err := s.Send(t.Context(), w.client, opts...)
-	if err != nil {
-		t.Fatalf("send: %v", err)
-	}
-	return run
+	return started(t, w.client, s, opts...)
 }
 
 func nodes(t *testing.T, w *world, id string) []tasktype.Node {
 	t.Helper()
 	ns, err := w.client.Nodes(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return ns
 }
 
@@ -251,9 +255,7 @@ func startImpatient(t *testing.T, w *world) {
 	ready := make(chan struct{})
 	worker, err := tasks.NewWorker(w.client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"unserved": 1}, HandlerWait: time.Second,
 		Ready: func() { close(ready) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	testutil.Background(t, worker.Run)
 	<-ready
 }

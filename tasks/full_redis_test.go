@@ -18,9 +18,7 @@ import (
 // fillMemory lets Redis take nothing that needs memory any more.
 func fillMemory(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if err := rdb.Set(t.Context(), "x", "x", 0).Err(); !redis.HasErrorPrefix(err, "OOM") {
 		t.Fatalf("a write to a full Redis: %v, want OOM", err)
 	}
@@ -28,9 +26,7 @@ func fillMemory(t *testing.T, rdb redis.UniversalClient) {
 
 func freeMemory(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	if err := rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
 }
 
 // answers reports whether exactly the workers with these names reply to a ping.
@@ -52,9 +48,7 @@ func answers(t *testing.T, c *tasks.Client, wait time.Duration, names ...string)
 func listed(t *testing.T, c *tasks.Client) (names []string) {
 	t.Helper()
 	ws, err := c.Workers(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, w := range ws {
 		names = append(names, w.Name)
 	}
@@ -75,9 +69,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 	w.open("memory")
 	testutil.Eventually(t, "a call of the worker is rejected", func() bool { return rejected(t, rdb, "OOM") > 2 })
 	freeMemory(t, rdb)
-	if got, err := run.Wait(limited(t)); err != nil || got != 6 {
-		t.Errorf("got %v, %v, want 6", got, err)
-	}
+	wantValue(t, run, 6)
 	ranOnce(t, w, run.ID())
 }
 
@@ -85,9 +77,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 func rejected(t *testing.T, rdb redis.UniversalClient, kind string) (n int) {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "errorstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	_, after, _ := strings.Cut(info, "errorstat_"+kind+":count=")
 	_, _ = fmt.Sscan(after, &n)
 	return n
@@ -121,23 +111,17 @@ func TestNothingRunsTwiceWhileRedisIsReadOnly(t *testing.T) {
 		runs = append(runs, sent(t, w, shapes[i%len(shapes)]))
 	}
 	testutil.Eventually(t, "each is at the task that waits", func() bool { return len(w.noted("at shut")) == len(runs) })
-	if err := rdb.(*redis.Client).ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.(*redis.Client).ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
 	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) {
 		t.Errorf("send: got %v, want a refusal", err)
 	}
 	before := rejected(t, rdb, "READONLY")
 	w.open("shut")
 	testutil.Eventually(t, "the results are rejected", func() bool { return rejected(t, rdb, "READONLY") > before+len(runs) })
-	if err := rdb.(*redis.Client).ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.(*redis.Client).ReplicaOf(t.Context(), "NO", "ONE").Err())
 	want := []int{2, 3, 6, 2, 6}
 	for i, run := range runs {
-		if got, err := run.Wait(limited(t)); err != nil || got != want[i%len(want)] {
-			t.Errorf("workflow %d: got %v, %v, want %d", i, got, err, want[i%len(want)])
-		}
+		wantValue(t, run, want[i%len(want)])
 		ranOnce(t, w, run.ID())
 	}
 }
@@ -180,9 +164,7 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 	}
 
 	srv.FreeDisk()
-	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-		t.Errorf("got %v, %v, want 2", got, err)
-	}
+	wantValue(t, run, 2)
 	for _, n := range nodes(t, w, run.ID()) {
 		if n.Attempts != 1 || w.ran(run.ID()+"."+n.ID) != 1 {
 			t.Errorf("task %s: %d attempts, ran %d times, want 1 and 1", n.Task, n.Attempts, w.ran(run.ID()+"."+n.ID))
@@ -202,9 +184,7 @@ func TestWorkerWaitsForRoomOnTheDiskOfRedis(t *testing.T) {
 	said := make(chan string, 16)
 	ready := make(chan struct{})
 	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{Ready: func() { close(ready) }, Logger: slog.New(lines(said))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -35,9 +36,7 @@ var resultStories = []story{
 			if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Done != 0 || p.Status.Terminal() {
 				t.Fatalf("got %+v, %v, want nothing done", p, err)
 			}
-			if err := run.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Revoke(t.Context()))
 		}
 	}},
 	{"a failure is returned without waiting for running tasks", func(t *testing.T, w *world) {
@@ -61,9 +60,7 @@ var resultStories = []story{
 			t.Fatalf("got %v, %v, want [5 6]", got, err)
 		}
 		ended(t, w, run.ID())
-		if err := again.Forget(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, again.Forget(t.Context()))
 		if _, err := w.client.Nodes(t.Context(), run.ID()); !errors.Is(err, tasks.ErrUnknown) {
 			t.Fatalf("after Forget: got %v, want ErrUnknown", err)
 		}
@@ -96,10 +93,7 @@ var resultStories = []story{
 		}
 	}},
 	{"send by name", func(t *testing.T, w *world) {
-		run, err := tasks.New[json.RawMessage, json.RawMessage]("t.add").S([]byte(`{"A":1,"B":2}`)).Send(t.Context(), w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, w, tasks.New[json.RawMessage, json.RawMessage]("t.add").S([]byte(`{"A":1,"B":2}`)))
 		if raw, err := run.Wait(limited(t)); err != nil || string(raw) != "3" {
 			t.Fatalf("got %s, %v", raw, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -48,9 +49,7 @@ func TestNameOfLiveWorkerIsTaken(t *testing.T) {
 	}
 
 	killed := time.Now().Add(-4 * time.Second).UnixMilli()
-	if err := rdb.ZAdd(t.Context(), "muster:workers", redis.Z{Score: float64(killed), Member: "killed"}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.ZAdd(t.Context(), "muster:workers", redis.Z{Score: float64(killed), Member: "killed"}).Err())
 	startMux(t, rdb, func(*tasks.Mux) {}, func(c *tasks.WorkerConfig) { c.Name = "killed" })
 }
 
@@ -65,9 +64,7 @@ func startMux(t *testing.T, rdb redis.UniversalClient, add func(*tasks.Mux), cha
 	}
 	client := tasks.NewClient(rdb)
 	w, err := tasks.StartWorker(limited(t), client, m, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = w.Stop() })
 	return client, w
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -18,9 +19,7 @@ func TestWorkflowsAreFoundByNameAndLabels(t *testing.T) {
 		failed := sent(t, w, Fail.S(1), tasks.Name("Nightly import"), tasks.Labels(zen), tasks.Labels(map[string]string{"empty": ""}))
 		other := sent(t, w, ID.S(2))
 		for _, r := range []*tasks.AsyncResult[int]{ended, failed, other} {
-			if err := r.WaitAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, r.WaitAll(t.Context()))
 		}
 		running := sent(t, w, Hold.S("labels"), tasks.Labels(acme))
 		defer w.open("labels")
@@ -40,9 +39,7 @@ func TestWorkflowsAreFoundByNameAndLabels(t *testing.T) {
 			{tasktype.WorkflowFilter{Name: "Nightly"}, nil},
 		} {
 			page, _, err := w.client.Workflows(t.Context(), c.filter)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			got := map[string]bool{}
 			for _, found := range page {
 				got[found.ID] = true

@@ -59,10 +59,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for round := range 3 {
 		for i := range 40 {
 			s := canvases.Example(100*round + i)
-			run, err := s.Signature().Send(t.Context(), c, tasks.Retention(50*time.Millisecond), tasks.FailureRetention(50*time.Millisecond))
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := started(t, c, s.Signature(), tasks.Retention(50*time.Millisecond), tasks.FailureRetention(50*time.Millisecond))
 			runs = append(runs, run)
 		}
 		name := fmt.Sprint("victim", round)
@@ -76,9 +73,7 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := tasks.ExpireLeases(t.Context(), c, name); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, name))
 	}
 	// asynq returns the tasks of the dead worker after a minute; here, when the next worker starts.
 	for _, id := range rdb.ZRange(t.Context(), "asynq:{default}:lease", 0, -1).Val() {
@@ -108,16 +103,11 @@ func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 			if i >= len(canvases) {
 				opts = append(opts, tasks.Unique(fmt.Sprint("key", i), 50*time.Millisecond))
 			}
-			run, err := s.Send(t.Context(), c, opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := started(t, c, s, opts...)
 			runs = append(runs, run)
 		}
 		for _, run := range runs {
-			if err := run.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Revoke(t.Context()))
 		}
 		onlyFixedLeft(t, rdb)
 		for _, queue := range []string{"default", "unserved"} {
@@ -166,9 +156,7 @@ func TestNothingIsLeftOfAWorker(t *testing.T) {
 		t.Run("work", func(t *testing.T) {
 			w := newWorld(t, rdb)
 			run := sent(t, w, tasks.Chord(tasks.Each(ints(500), ID), Sum), tasks.Retention(time.Second), tasks.FailureRetention(time.Second))
-			if got, err := run.Wait(limited(t)); err != nil || got != 124750 {
-				t.Fatalf("got %v, %v, want 124750", got, err)
-			}
+			wantValue(t, run, 124750)
 		})
 		onlyFixedLeft(t, rdb)
 		for _, key := range []string{"muster:workers", shards(t, rdb)[0] + "holders"} {

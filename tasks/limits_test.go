@@ -17,9 +17,7 @@ func TestQueueRunsNoMoreThanItsLimit(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		held := sent(t, w, tasks.Each(slices.Repeat([]string{"limited"}, 5), Hold, tasks.Queue("few")))
 		testutil.Eventually(t, "two run", func() bool { return len(w.noted("at limited")) == 2 })
-		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)); err != nil || got != 190 {
-			t.Fatalf("got %v, %v", got, err)
-		}
+		wantValue(t, sent(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)), 190)
 		as, err := w.client.Active(t.Context())
 		if n := len(w.noted("at limited")); n != 2 || err != nil || len(as) != 2 {
 			t.Fatalf("%d of the limited queue have begun, %d run, %v", n, len(as), err)

@@ -37,10 +37,7 @@ func TestLogLinesOfTasks(t *testing.T) {
 	})
 	f := taskstest.New(t, mux)
 	ctx, c := t.Context(), f.Client()
-	run, err := task.S(7).Send(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := started(t, c, task.S(7))
 	f.Drain()
 	lines, err := c.Log(ctx, run.ID())
 	if err != nil || len(lines) != 3 {
@@ -97,19 +94,12 @@ func TestLogIsBounded(t *testing.T) {
 	c := tasks.NewClient(redistest.Server(t).Client())
 	t.Cleanup(func() { _ = c.Close() })
 	w, err := tasks.StartWorker(t.Context(), c, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, err := task.S(1).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	run := started(t, c, task.S(1))
 	testutil.Eventually(t, "the last lines are stored", func() bool {
 		lines, err := c.Log(t.Context(), run.ID())
 		return err == nil && len(lines) == 200 && lines[0].Text == "line 100" && lines[199].Text == "line 299"
 	})
 	close(end)
-	if err := w.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, w.Stop())
 }

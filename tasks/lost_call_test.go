@@ -206,9 +206,7 @@ func diesWhileStopping(t *testing.T, stop func(*tasks.AsyncResult[any], context.
 				stopped.Add(1)
 			} else {
 				untouched.Add(1)
-				if err := stop(tasks.Attach[any](w.client, run.ID()), t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, stop(tasks.Attach[any](w.client, run.ID()), t.Context()))
 			}
 			if _, err := run.Wait(limited(t)); !errors.As(err, new(*tasks.Failure)) {
 				t.Errorf("got %v, want a failure", err)
@@ -245,31 +243,23 @@ func TestFirstOutcomeOfTwoRunsCounts(t *testing.T) {
 			return make([]int, n), err
 		})
 		other, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Name: "sleeper", Queues: map[string]int{"two": 1}, Grace: time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		during(t, other.Run)
 
 		// 194: a member of a header.
 		chord := sent(t, w, tasks.Chord(tasks.Group(member.S(0, tasks.Queue("two")), Hold.S("late")), Only))
 		testutil.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 1 })
-		if err := tasks.ExpireLeases(t.Context(), w.client, "sleeper"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, tasks.ExpireLeases(t.Context(), w.client, "sleeper"))
 		testutil.Eventually(t, "the second run counts", func() bool { return nodes(t, w, chord.ID())[0].Status == tasktype.Success })
 		w.open("run 1")
 		w.open("late")
-		if got, err := chord.Wait(limited(t)); err != nil || got != "[2 1]" {
-			t.Fatalf("got %v, %v", got, err)
-		}
+		wantValue(t, chord, "[2 1]")
 		ended(t, w, chord.ID())
 
 		// 196: the source of a header.
 		spread := sent(t, w, tasks.Chord(tasks.Map(list.S(0, tasks.Queue("two")), Note), Total))
 		testutil.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 2 })
-		if err := tasks.ExpireLeases(t.Context(), w.client, "sleeper"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, tasks.ExpireLeases(t.Context(), w.client, "sleeper"))
 		if _, err := spread.Wait(limited(t)); err != nil {
 			t.Fatal(err)
 		}

@@ -60,9 +60,7 @@ func TestPlanThatRedisLost(t *testing.T) {
 				})
 			})
 			run, err := plan.S(1).Send(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			<-planning
 			rollBack := snapshot(t, rdb)
 			planned <- struct{}{}
@@ -75,9 +73,7 @@ func TestPlanThatRedisLost(t *testing.T) {
 			<-planning
 			planned <- struct{}{}
 			want := map[string]string{"other tasks": "order refunded refunded refunded", "another shape": "4"}[name]
-			if got, err := run.Wait(limited(t)); err != nil || got != want {
-				t.Fatalf("got %q, %v, want %q", got, err, want)
-			}
+			wantValue(t, run, want)
 			testutil.Eventually(t, "the workflow has ended", func() bool {
 				p, err := run.Progress(t.Context())
 				return err == nil && p.Ended
@@ -86,9 +82,7 @@ func TestPlanThatRedisLost(t *testing.T) {
 				t.Errorf("got progress %+v, %v, want all tasks done", p, err)
 			}
 			ns, err := c.Nodes(t.Context(), run.ID())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			for _, n := range ns {
 				if n.Task == "charge" || n.Task == "hold" || !n.Status.Terminal() {
 					t.Errorf("got node %s of task %s in state %s, want none of the lost plan", n.ID, n.Task, n.Status)

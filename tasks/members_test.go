@@ -50,15 +50,10 @@ func TestMembersComeAsTheyComplete(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		ctx := limited(t)
 		held := tasks.New[int, int]("t.hold")
-		run, err := tasks.Group(held.S(0), ID.S(7), Fail.S(1)).Send(ctx, w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, w, tasks.Group(held.S(0), ID.S(7), Fail.S(1)))
 		var places []int
 		for m, err := range tasks.AsCompleted(ctx, run) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			places = append(places, m.Index)
 			switch {
 			case m.Index == 1 && (m.Value != 7 || m.Err != nil),
@@ -67,19 +62,14 @@ func TestMembersComeAsTheyComplete(t *testing.T) {
 				t.Errorf("got %+v", m)
 			}
 			if len(places) == 2 { // the first member is still held
-				if err := run.Revoke(ctx); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, run.Revoke(ctx))
 			}
 		}
 		if len(places) != 3 || places[2] != 0 {
 			t.Errorf("members came in the order %v", places)
 		}
 
-		mapped, err := tasks.Map(Range.S(20), ID).Send(ctx, w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mapped := sent(t, w, tasks.Map(Range.S(20), ID))
 		var values []int
 		for m, err := range tasks.AsCompleted(ctx, mapped) {
 			if err != nil || m.Err != nil || m.Index != m.Value {
@@ -91,10 +81,7 @@ func TestMembersComeAsTheyComplete(t *testing.T) {
 			t.Errorf("the map yielded %v", values)
 		}
 
-		none, err := tasks.Group[int]().Send(ctx, w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		none := sent(t, w, tasks.Group[int]())
 		for m, err := range tasks.AsCompleted(ctx, none) {
 			t.Errorf("a group of none yielded %+v, %v", m, err)
 		}
@@ -114,9 +101,7 @@ func TestMembersOfAPlanComeWhileItRuns(t *testing.T) {
 		run := sent(t, w, ListPlan.S(Answer{"plan", []int{1, heldFrom, 3}}))
 		n := 0
 		for m, err := range tasks.AsCompleted(ctx, run) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if n++; n < 2 {
 				continue
 			}
@@ -125,9 +110,7 @@ func TestMembersOfAPlanComeWhileItRuns(t *testing.T) {
 				if err != nil || !slices.Equal(done, []bool{true, false, true}) || values[0] != 1 || values[2] != 3 {
 					t.Errorf("got members %v, %v, %v, want 1 and 3", values, done, err)
 				}
-				if err := run.Revoke(ctx); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, run.Revoke(ctx))
 				continue
 			}
 			if m.Index != 1 || m.Err == nil || m.Err.Code != tasktype.CodeRevoked {
@@ -167,9 +150,7 @@ func countedWorld(t *testing.T) (*world, *tasks.Client, *fieldCount) {
 	url := redistest.URL(t)
 	connect := func() *redis.Client {
 		opts, err := redis.ParseURL(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		rdb := redis.NewClient(opts)
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
@@ -207,9 +188,7 @@ func TestMembersOfALargeListAreReadOnce(t *testing.T) {
 	n := 0
 	rest := make(chan error, 1)
 	for m, err := range tasks.AsCompleted(ctx, tasks.Attach[[]int](c, run.ID())) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if n++; n != members-1 {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -87,9 +88,7 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 		slow := odd("late", func(ctx context.Context) error { <-ctx.Done(); return nil }, tasks.Timeout(10*time.Millisecond))
 		later := odd("later", func(context.Context) error { <-back; return nil }, tasks.Timeout(time.Millisecond), tasks.HardTimeout(5*time.Millisecond))
 		worker, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{Queues: map[string]int{"odd": 1}, Concurrency: 1, Grace: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		during(t, worker.Run)
 		for _, c := range cases {
 			_, err := send(t, w, tasks.Chain(c.task.S(1), Inc))
@@ -97,9 +96,7 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 				t.Errorf("%s: got %+v", c.task.Name(), f)
 			}
 		}
-		if got, err := send(t, w, tasks.Chain(slow.S(4), Inc)); err != nil || got != 5 {
-			t.Errorf("late: got %v, %v", got, err)
-		}
+		wantValue(t, sent(t, w, tasks.Chain(slow.S(4), Inc)), 5)
 		// One that returns after the hard one has failed by then, and is not heard any more.
 		run := sent(t, w, tasks.Chain(later.S(1), Inc))
 		_, err = run.Wait(limited(t))
@@ -139,14 +136,10 @@ func TestGoroutineOfAnEndedHandlerIsIgnored(t *testing.T) {
 			return n, nil
 		})
 		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Name: "leave", Concurrency: 1, Queues: map[string]int{"leave": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		during(t, worker.Run)
 		run := sent(t, w, tasks.Chain(leave.S(1), Inc))
-		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Errorf("got %v, %v, want 2", got, err)
-		}
+		wantValue(t, run, 2)
 		<-left
 		if n := nodes(t, w, run.ID())[0]; n.Status != tasktype.Success || n.Done != 0 || n.Total != 0 {
 			t.Errorf("got %+v, want no progress", n)

@@ -39,14 +39,10 @@ func newTenant(t *testing.T, rdb redis.UniversalClient, name string) *tenant {
 		n.plain <- task.Type()
 		return nil
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	during(t, worker.Run)
 	s := tasks.NewScheduler(n.client, tasks.SchedulerConfig{})
-	if err := s.Add("hourly", "@hourly", who.S(nil)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Add("hourly", "@hourly", who.S(nil)))
 	during(t, s.Run)
 	return n
 }
@@ -68,9 +64,7 @@ func keysOf(t *testing.T, rdb redis.UniversalClient) (all []string) {
 	} else {
 		err = list(t.Context(), rdb.(*redis.Client))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return all
 }
 
@@ -84,13 +78,8 @@ func TestNamespaces(t *testing.T) {
 			rdb := connect(t)
 			shop, blog := newTenant(t, rdb, "shop"), newTenant(t, rdb, "b")
 			for name, n := range map[string]*tenant{"shop": shop, "b": blog} {
-				run, err := tasks.Chord(tasks.Group(who.S(nil), who.S(nil)), who).Send(t.Context(), n.client, tasks.ID("nightly"), tasks.Unique("key", time.Hour), tasks.ProgressKeys("of_"+name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got, err := run.Wait(limited(t)); err != nil || got != name+"+"+name+"+"+name {
-					t.Errorf("got %q, %v of tenant %s", got, err, name)
-				}
+				run := started(t, n.client, tasks.Chord(tasks.Group(who.S(nil), who.S(nil)), who), tasks.ID("nightly"), tasks.Unique("key", time.Hour), tasks.ProgressKeys("of_"+name))
+				wantValue(t, run, name+"+"+name+"+"+name)
 				testutil.Eventually(t, "a worker has registered the queue", func() bool {
 					queues, err := n.client.Queues(t.Context())
 					return err == nil && len(queues) == 1 && queues[0].Name == "default"
@@ -104,8 +93,8 @@ func TestNamespaces(t *testing.T) {
 			}
 
 			// A pause is of one queue, also for asynq.
-			must0(t, shop.client.PauseQueue(t.Context(), "default"))
-			must0(t, shop.client.PauseSchedule(t.Context(), "hourly"))
+			testutil.Ok(t, shop.client.PauseQueue(t.Context(), "default"))
+			testutil.Ok(t, shop.client.PauseSchedule(t.Context(), "hourly"))
 			if entry, err := blog.client.Schedule(t.Context(), "hourly"); err != nil || !entry.Paused.IsZero() {
 				t.Errorf("got %+v, %v, want an entry that runs", entry, err)
 			}
@@ -121,15 +110,12 @@ func TestNamespaces(t *testing.T) {
 			if got, err := who.S(nil).Do(limited(t), blog.client); err != nil || got != "b" {
 				t.Errorf("got %q, %v, want b", got, err)
 			}
-			stopped, err := who.S(nil).Send(t.Context(), shop.client)
-			must0(t, err)
-			must0(t, shop.client.ResumeQueue(t.Context(), "default"))
+			stopped := started(t, shop.client, who.S(nil))
+			testutil.Ok(t, shop.client.ResumeQueue(t.Context(), "default"))
 			if got := <-shop.plain; got != "to shop:default" {
 				t.Errorf("got task %q", got)
 			}
-			if got, err := stopped.Wait(limited(t)); err != nil || got != "shop" {
-				t.Errorf("got %q, %v, want shop", got, err)
-			}
+			wantValue(t, stopped, "shop")
 			if got := rdb.Get(t.Context(), "of_shop:nightly:status").Val(); got != "COMPLETE" {
 				t.Errorf("got status %q in the progress key, want COMPLETE", got)
 			}
@@ -152,9 +138,7 @@ func TestInvalidNamespace(t *testing.T) {
 		}
 		c := tasks.NewClient(rdb, tasks.Namespace(name))
 		worker, err := tasks.NewWorker(c, tasks.NewMux(), tasks.WorkerConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		calls := map[string]error{"Run": worker.Run(t.Context()), "PauseQueue": c.PauseQueue(t.Context(), "q"), "Ping": c.Ping(t.Context())}
 		_, calls["Send"] = who.S(nil).Send(t.Context(), c)
 		_, calls["Schedules"] = c.Schedules(t.Context())
@@ -163,7 +147,7 @@ func TestInvalidNamespace(t *testing.T) {
 				t.Errorf("%s with namespace %.20q: got %v, want ErrInvalid with the option", call, name, err)
 			}
 		}
-		must0(t, c.Close())
+		testutil.Ok(t, c.Close())
 	}
 	if keys := keysOf(t, rdb); len(keys) > 0 {
 		t.Errorf("got keys %v, want none", keys)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -51,14 +52,10 @@ func TestNodeHasItsInput(t *testing.T) {
 	t.Parallel()
 	f := nodeFleet(t)
 	run, err := tasks.Chord(tasks.Map(nodeList.S(4), nodeAdd), nodeSum).Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"a": "b"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	wantInput(t, f.Client(), run.ID(), "0", "4")
 	nodes, err := f.Client().Nodes(t.Context(), run.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	last := nodes[len(nodes)-1].ID
 	wantInput(t, f.Client(), run.ID(), last, "") // it waits for others
 	f.Drain()
@@ -84,9 +81,7 @@ func TestFailedNodeKeepsItsInputAndItsAttempts(t *testing.T) {
 	f := nodeFleet(t)
 	large := strings.Repeat("y", 10_000)
 	run, err := tasks.Group(nodeShaky.S(large), nodeWords.S(large)).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	wantInput(t, f.Client(), run.ID(), "0", `"`+large+`"`)
 	f.Drain()
 	d := wantInput(t, f.Client(), run.ID(), "0", `"`+large+`"`)

@@ -27,9 +27,7 @@ func TestExternalFailureIsRetried(t *testing.T) {
 				t.Fatalf("got attempt %d, want %d", o.Attempt, attempt)
 			}
 			last = tokenOf(t, d.client, o)
-			if err := d.client.Fail(ctx, last, tasks.WithCode("tired", fmt.Errorf("not %d", attempt))); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, d.client.Fail(ctx, last, tasks.WithCode("tired", fmt.Errorf("not %d", attempt))))
 		}
 		_, err := run.Wait(ctx)
 		if f := wantFailure(t, err, "not 3"); f.Code != "tired" || f.Attempts != 3 {
@@ -45,9 +43,7 @@ func TestExternalFailureIsRetried(t *testing.T) {
 		if err := d.client.Fail(ctx, token, tasks.Again(time.Second)); err == nil {
 			t.Error("called again from outside")
 		}
-		if err := d.client.Fail(ctx, token, tasks.Permanent(errors.New("never"))); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, d.client.Fail(ctx, token, tasks.Permanent(errors.New("never"))))
 		_, err = run.Wait(ctx)
 		if f := wantFailure(t, err, "never"); f.Code != tasktype.CodePermanent || f.Attempts != 1 {
 			t.Errorf("got %+v", f)
@@ -64,16 +60,10 @@ func TestOpenMembersKeepTheirPlaces(t *testing.T) {
 		opened(t, d.client, fragile.Name(), 5)
 		for left := 5; left > 0; left-- {
 			all := opened(t, d.client, review.Name(), min(2, left))
-			if err := tasks.Complete(ctx, d.client, review, tokenOf(t, d.client, all[0]), opinion{true}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, tasks.Complete(ctx, d.client, review, tokenOf(t, d.client, all[0]), opinion{true}))
 		}
-		if got, err := run.Wait(ctx); err != nil || got != 5 {
-			t.Errorf("got %d, %v, want 5", got, err)
-		}
-		if err := beside.Revoke(ctx); err != nil {
-			t.Fatal(err)
-		}
+		wantValue(t, run, 5)
+		testutil.Ok(t, beside.Revoke(ctx))
 		if left := allOpen(t, d.client, fragile.Name()); len(left) > 0 {
 			t.Errorf("open after the revocation: %+v", left)
 		}
@@ -99,9 +89,7 @@ func TestRevocationEndsAToken(t *testing.T) {
 				for _, o := range opened(t, d.client, fragile.Name(), 2) {
 					tokens = append(tokens, tokenOf(t, d.client, o))
 				}
-				if err := end(run, tokens); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, end(run, tokens))
 				if _, err := run.Wait(ctx); err == nil {
 					t.Error("it has a value")
 				}
@@ -134,9 +122,7 @@ func TestOpenNodesAreListedOnceEach(t *testing.T) {
 		pages := 0
 		for cursor := ""; ; pages++ {
 			page, next, err := d.client.OpenTokens(ctx, review.Name(), cursor)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			size := 0
 			for _, o := range page {
 				got = append(got, o.Workflow)
@@ -187,12 +173,8 @@ func TestChoicesOfAnExternalTask(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(n.Choices, want) {
 			t.Errorf("got %s, %v, want %s", n.Choices, err, want)
 		}
-		if err := d.client.Complete(ctx, tokenOf(t, d.client, o), o.Choices[1].Value); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(ctx); err != nil || got != "published false" {
-			t.Errorf("got %q, %v, want the choice", got, err)
-		}
+		testutil.Ok(t, d.client.Complete(ctx, tokenOf(t, d.client, o), o.Choices[1].Value))
+		wantValue(t, run, "published false")
 		if n, err := d.client.Node(ctx, o.Workflow, o.Node); err != nil || n.Choices != nil {
 			t.Errorf("after completion: got %s, %v, want no choices", n.Choices, err)
 		}

@@ -52,9 +52,7 @@ func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
 			t.Errorf("the task of worker %d runs %d times", i, n)
 		}
 		w.open("outage")
-		if got, err := runs[i].Wait(limited(t)); err != nil || got != 1 {
-			t.Errorf("got %v, %v", got, err)
-		}
+		wantValue(t, runs[i], 1)
 		if nodes(t, w, runs[i].ID())[0].Worker != w.worker.Name() {
 			t.Errorf("it was given to another worker")
 		}

@@ -17,9 +17,7 @@ func TestTaskThatKillsItsWorkersFails(t *testing.T) {
 	url := redistest.URL(t)
 	c := connect(t, url)
 	run, err := tasks.Chain(dieTask.S("x"), stepTask).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ended := func() bool {
 		s, err := run.Status(t.Context())
 		return err == nil && s.Terminal()
@@ -33,9 +31,7 @@ func TestTaskThatKillsItsWorkersFails(t *testing.T) {
 		t.Fatalf("got %+v", f)
 	}
 	d, err := c.Node(t.Context(), run.ID(), "0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	victims := map[string]bool{}
 	for _, a := range d.Tried {
 		if a.Outcome == tasktype.OutcomeLost && !a.Started.IsZero() && !a.Ended.Before(a.Started) {
@@ -57,9 +53,7 @@ func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (
 		}
 		name := fmt.Sprintf("victim%d", deaths)
 		cmd := childCommand(url, name)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, cmd.Start())
 		died := make(chan struct{})
 		go func() {
 			_ = cmd.Wait()
@@ -75,9 +69,7 @@ func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (
 		})
 		_ = cmd.Process.Kill()
 		<-died
-		if err := tasks.ExpireLeases(t.Context(), c, name); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, name))
 	}
 	return deaths - 1
 }
@@ -87,14 +79,9 @@ func TestNeighboursOfAKillerAreNotBlamed(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	c := connect(t, url)
-	innocent, err := tasks.Each(ints(7), slowTask).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	innocent := started(t, c, tasks.Each(ints(7), slowTask))
 	guilty, err := dieTask.S("x").Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ended := func() bool {
 		g, gerr := guilty.Status(t.Context())
 		i, ierr := innocent.Status(t.Context())

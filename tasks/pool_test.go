@@ -17,9 +17,7 @@ func TestClientHasAPoolThatOutlastsARestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	client, err := tasks.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer client.Close()
 	rdb := client.Redis()
 	one, ok := rdb.(*redis.Client)

@@ -20,9 +20,7 @@ func TestWatchCountsOwnProgress(t *testing.T) {
 		})
 		var seen []float64
 		for p, err := range run.Watch(limited(t)) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if seen = append(seen, p.Percent); len(seen) == 1 {
 				w.open("progress")
 			}
@@ -45,6 +43,6 @@ func TestProgressOfAFailedAttemptDoesNotCount(t *testing.T) {
 		if p, err := run.Progress(t.Context()); err != nil || p.Percent != 0 {
 			t.Errorf("got %+v, %v, want 0 percent", p, err)
 		}
-		must0(t, run.Revoke(t.Context()))
+		testutil.Ok(t, run.Revoke(t.Context()))
 	}}})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -16,16 +17,11 @@ func TestFailuresAndDurationsOfATask(t *testing.T) {
 	c := f.Client()
 	var ids []string
 	for i := range 3 {
-		run, err := tasks.Group(nodeShaky.S("a"), nodeWords.S("b")).Send(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := started(t, c, tasks.Group(nodeShaky.S("a"), nodeWords.S("b")))
 		ids = append(ids, run.ID())
 		f.Drain()
 		if i == 1 {
-			if err := run.Forget(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Forget(t.Context()))
 		}
 	}
 	failed, err := c.Failures(t.Context(), nodeShaky.Name(), 10)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -17,12 +18,8 @@ func TestScriptsThatRedisForgotAreSentAgain(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
-		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)); err != nil || got != 435 {
-			t.Fatalf("got %v, %v, want 435", got, err)
-		}
+		testutil.Ok(t, rdb.ScriptFlush(t.Context()).Err())
+		wantValue(t, sent(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)), 435)
 	})
 }
 
@@ -38,10 +35,7 @@ func TestRestartOfRedisLosesNoWorkflow(t *testing.T) {
 		for k := range 5 {
 			members = append(members, tasks.Chain(stepTask.S(fmt.Sprint(i, ".", k)), stepTask))
 		}
-		run, err := tasks.Chord(tasks.Group(members...), joinTask).Send(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := started(t, c, tasks.Chord(tasks.Group(members...), joinTask))
 		runs = append(runs, run)
 		if i == 10 {
 			srv.Restart()

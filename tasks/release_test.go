@@ -23,9 +23,7 @@ func TestNodeWithoutWorkerHasReason(t *testing.T) {
 			for _, n := range nodes(t, w, run.ID()) {
 				out = append(out, n.Waits)
 			}
-			if err := run.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Revoke(t.Context()))
 			return out
 		}
 		want := func(got []string, want ...string) {
@@ -55,9 +53,7 @@ func startRare(t *testing.T, w *world, name string, task tasks.Task[int, int]) {
 	m := tasks.NewMux()
 	tasks.Handle(m, task, func(_ context.Context, n int) (int, error) { return n, nil })
 	worker, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{Name: name, Concurrency: 1, Grace: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	during(t, worker.Run)
 }
 
@@ -79,9 +75,7 @@ func TestTaskWaitsForAWorkerThatHandlesIt(t *testing.T) {
 			t.Errorf("got %+v, %v, want one task without a handler", qs, err)
 		}
 		startRare(t, w, "late", late)
-		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v, want 2", got, err)
-		}
+		wantValue(t, run, 2)
 		ended(t, w, run.ID())
 	})
 }
@@ -93,9 +87,7 @@ func TestTaskWithoutAHandlerEnds(t *testing.T) {
 		unheard := tasks.New[int, int]("t.unheard")
 		run := sent(t, w, tasks.Chain(unheard.S(1), Inc))
 		testutil.Eventually(t, "it waits", func() bool { return !nodes(t, w, run.ID())[0].Due.IsZero() })
-		if err := run.Cancel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Cancel(t.Context()))
 		_, err := run.Wait(limited(t))
 		if f := wantFailure(t, err, "cancelled"); f.Code != tasktype.CodeCancelled {
 			t.Errorf("got code %q, want %q", f.Code, tasktype.CodeCancelled)
@@ -118,10 +110,7 @@ func TestWorkflowOfAnUnknownReleaseEnds(t *testing.T) {
 		resume := pause(t, w)
 		sender := tasks.NewClient(rdb) // another process: the worker has never seen the workflow
 		t.Cleanup(func() { _ = sender.Close() })
-		run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), sender)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := started(t, sender, tasks.Chain(ID.S(1), Inc))
 		key := flowKey(t, rdb, run.ID())
 		graph := rdb.HGet(t.Context(), key, "g").Val()
 		rdb.HSet(t.Context(), key, "g", strings.Replace(graph, "{", `{"v":99,`, 1))
@@ -139,8 +128,6 @@ func TestWorkflowOfAnUnknownReleaseEnds(t *testing.T) {
 		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= 0 {
 			t.Errorf("time to live %v", ttl)
 		}
-		if got, err := send(t, w, ID.S(2)); err != nil || got != 2 {
-			t.Errorf("another workflow: got %v, %v", got, err)
-		}
+		wantValue(t, sent(t, w, ID.S(2)), 2)
 	})
 }

@@ -19,20 +19,14 @@ func TestRetry(t *testing.T) {
 			ended(t, w, done.ID())
 			running := sent(t, w, ID.S(1, tasks.In(time.Hour)))
 			revoked := sent(t, w, ID.S(1, tasks.In(time.Hour)))
-			if err := revoked.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, revoked.Revoke(t.Context()))
 			forgotten, damaged := sent(t, w, Fail.S(1)), sent(t, w, Fail.S(1))
 			ended(t, w, forgotten.ID())
-			if err := forgotten.Forget(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, forgotten.Forget(t.Context()))
 			ended(t, w, damaged.ID())
 			other := tasks.NewClient(client.Redis()) // without the graph in memory
 			t.Cleanup(func() { _ = other.Close() })
-			if err := client.Redis().HSet(t.Context(), flowKey(t, client.Redis(), damaged.ID()), "g", "{").Err(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, client.Redis().HSet(t.Context(), flowKey(t, client.Redis(), damaged.ID()), "g", "{").Err())
 			for id, want := range map[string]error{done.ID(): tasks.ErrSucceeded, running.ID(): tasks.ErrRunning, revoked.ID(): tasks.ErrRevoked,
 				forgotten.ID(): tasks.ErrUnknown, "none": tasks.ErrUnknown, damaged.ID(): tasks.ErrDamaged} {
 				if err := other.Retry(t.Context(), id); !errors.Is(err, want) {
@@ -90,10 +84,7 @@ func TestRetry(t *testing.T) {
 				{client, Fail.S(1), nil, 48 * time.Hour},
 				{client, Fail.S(1), []tasks.SendOption{tasks.FailureRetention(2 * time.Hour)}, 2 * time.Hour},
 			} {
-				run, err := c.s.Send(t.Context(), c.client, c.opts...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				run := started(t, c.client, c.s, c.opts...)
 				ended(t, w, run.ID())
 				if ttl := w.client.Redis().PTTL(t.Context(), flowKey(t, w.client.Redis(), run.ID())).Val(); ttl > c.want || ttl < c.want-time.Minute {
 					t.Errorf("got %v, want %v", ttl, c.want)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -38,13 +39,9 @@ func TestReusedID(t *testing.T) {
 				run := sent(t, w, shapes[i], tasks.ID(id))
 				attached := tasks.Attach[int](reader, id)
 				for _, handle := range []*tasks.AsyncResult[int]{attached, run} {
-					if got, err := handle.Wait(limited(t)); err != nil || got != want {
-						t.Fatalf("send %d: got %v, %v, want %d", i, got, err, want)
-					}
+					wantValue(t, handle, want)
 				}
-				if err := attached.WaitAll(limited(t)); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, attached.WaitAll(limited(t)))
 				if d, err := run.Detail(t.Context()); err != nil || d.ID != id || run.ID() != id {
 					t.Fatalf("send %d: got details of %s, %v, want %s", i, d.ID, err, id)
 				}
@@ -54,9 +51,7 @@ func TestReusedID(t *testing.T) {
 				if p, err := attached.Progress(t.Context()); err != nil || p.Done != p.Total || !p.Ended {
 					t.Fatalf("send %d: got progress %+v, %v, want all tasks done", i, p, err)
 				}
-				if err := attached.Forget(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, attached.Forget(t.Context()))
 				if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrUnknown) {
 					t.Fatalf("send %d, forgotten: got %v, want ErrUnknown", i, err)
 				}
@@ -71,22 +66,16 @@ func TestHandleOfAnEarlierSend(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	first := sent(t, w, ID.S(1), tasks.ID("again"))
 	ended(t, w, first.ID())
-	if err := first.Forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, first.Forget(t.Context()))
 	second := sent(t, w, tasks.Chain(ID.S(1), Inc), tasks.ID("again"))
-	if got, err := second.Wait(limited(t)); err != nil || got != 2 {
-		t.Fatalf("got %v, %v, want 2", got, err)
-	}
+	wantValue(t, second, 2)
 	if _, err := first.Wait(limited(t)); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("wait of the first: got %v, want ErrUnknown", err)
 	}
 	if err := first.Forget(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("forget the first: got %v, want ErrUnknown", err)
 	}
-	if got, err := tasks.Attach[int](w.client, "again").Wait(limited(t)); err != nil || got != 2 {
-		t.Errorf("by its id: got %v, %v, want 2", got, err)
-	}
+	wantValue(t, tasks.Attach[int](w.client, "again"), 2)
 }
 
 // A Forget that is overtaken by another Forget and a Send deletes nothing of the new workflow.
@@ -133,9 +122,7 @@ func TestChosenIDThatWasGenerated(t *testing.T) {
 	if !errors.Is(err, tasks.ErrDuplicate) || run.ID() != first.ID() {
 		t.Fatalf("got %v, %v, want the first and ErrDuplicate", run, err)
 	}
-	if got, err := run.Wait(limited(t)); err != nil || got != 1 {
-		t.Fatalf("got %v, %v, want 1", got, err)
-	}
+	wantValue(t, run, 1)
 }
 
 // The result of a handler that ignores its context, and whose workflow was revoked and forgotten, is not the result of the next
@@ -144,43 +131,25 @@ func TestLateResultOfAForgottenWorkflow(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	old, renew := tasks.New[int, string]("old"), tasks.New[int, string]("new")
-	started, release := make(chan struct{}), make(chan struct{})
+	running, release := make(chan struct{}), make(chan struct{})
 	c, _ := startMux(t, rdb, func(m *tasks.Mux) {
 		tasks.Handle(m, old, func(context.Context, int) (string, error) {
-			close(started)
+			close(running)
 			<-release
 			return "old", nil
 		})
 		tasks.Handle(m, renew, func(context.Context, int) (string, error) { return "new", nil })
 	})
-	run, err := old.S(1).Send(t.Context(), c, tasks.ID("late"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-started
-	if err := c.PauseQueue(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Revoke(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := run.WaitAll(limited(t)); err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	next, err := renew.S(1).Send(t.Context(), c, tasks.ID("late"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := started(t, c, old.S(1), tasks.ID("late"))
+	<-running
+	testutil.Ok(t, c.PauseQueue(t.Context(), "default"))
+	testutil.Ok(t, run.Revoke(t.Context()))
+	testutil.Ok(t, run.WaitAll(limited(t)))
+	testutil.Ok(t, run.Forget(t.Context()))
+	next := started(t, c, renew.S(1), tasks.ID("late"))
 	close(release)
-	if err := c.ResumeQueue(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := next.Wait(limited(t)); err != nil || got != "new" {
-		t.Fatalf("got %q, %v, want new", got, err)
-	}
+	testutil.Ok(t, c.ResumeQueue(t.Context(), "default"))
+	wantValue(t, next, "new")
 }
 
 // Inputs that expire while the sender pauses are stored again; a sender that always pauses gets an error.
@@ -224,9 +193,7 @@ func TestSenderPausesInALargeSend(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if got, err := run.Wait(limited(t)); err != nil || !slices.Equal(got, []int{900_000, 900_001, 900_002, 900_003}) {
 				t.Fatalf("got %v, %v, want the lengths of all texts", got, err)
 			}

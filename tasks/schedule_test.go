@@ -22,9 +22,7 @@ import (
 func scheduler(t *testing.T, client *tasks.Client, name, spec string, work tasks.Work, opts ...tasks.ScheduleOption) (stop func()) {
 	t.Helper()
 	s := tasks.NewScheduler(client, tasks.SchedulerConfig{Lease: 150 * time.Millisecond})
-	if err := s.Add(name, spec, work, opts...); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Add(name, spec, work, opts...))
 	stop = during(t, s.Run)
 	testutil.Eventually(t, "a scheduler leads the entry", func() bool { return entryOf(t, client, name).Leader != "" })
 	return stop
@@ -37,20 +35,13 @@ func until(t *testing.T, client *tasks.Client, name, what string, is func(taskty
 	return e
 }
 
-func must0(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestPausedEntrySendsOnlyRequestedTicks(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		client, count := countRuns(t, rdb)
 		stop := scheduler(t, client, "often", "@every 30ms", scheduled.S("x"))
 		until(t, client, "often", "ticks are sent", func(e tasktype.ScheduleEntry) bool { return e.Sent > 2 })
-		must0(t, client.PauseSchedule(t.Context(), "often"))
+		testutil.Ok(t, client.PauseSchedule(t.Context(), "often"))
 		stop() // which waits for a tick that is being sent
 		before := entryOf(t, client, "often")
 		if before.Paused.IsZero() {
@@ -58,8 +49,8 @@ func TestPausedEntrySendsOnlyRequestedTicks(t *testing.T) {
 		}
 		// The pause outlasts the scheduler. The other entry shows that the next one sends ticks.
 		next := tasks.NewScheduler(client, tasks.SchedulerConfig{Lease: 150 * time.Millisecond})
-		must0(t, next.Add("often", "@every 30ms", scheduled.S("x")))
-		must0(t, next.Add("other", "@every 30ms", scheduled.S("y")))
+		testutil.Ok(t, next.Add("often", "@every 30ms", scheduled.S("x")))
+		testutil.Ok(t, next.Add("other", "@every 30ms", scheduled.S("y")))
 		during(t, next.Run)
 		until(t, client, "often", "a scheduler leads the paused entry", func(e tasktype.ScheduleEntry) bool { return e.Leader != "" })
 		led := entryOf(t, client, "other").Sent
@@ -68,7 +59,7 @@ func TestPausedEntrySendsOnlyRequestedTicks(t *testing.T) {
 			t.Errorf("sent %d and missed %d ticks in a pause", e.Sent-before.Sent, e.Missed-before.Missed)
 		}
 		id, err := client.TriggerSchedule(t.Context(), "often")
-		must0(t, err)
+		testutil.Ok(t, err)
 		if _, err := tasks.Attach[string](client, id).Wait(waitSent(t, client, id)); err != nil {
 			t.Error(err)
 		}
@@ -77,7 +68,7 @@ func TestPausedEntrySendsOnlyRequestedTicks(t *testing.T) {
 			t.Errorf("entry after a trigger: %+v, want workflow %s", e, id)
 		}
 		resumed := time.Now()
-		must0(t, client.ResumeSchedule(t.Context(), "often"))
+		testutil.Ok(t, client.ResumeSchedule(t.Context(), "often"))
 		e = until(t, client, "often", "ticks are sent again", func(e tasktype.ScheduleEntry) bool { return e.Sent > before.Sent+3 })
 		decided := e.Sent + e.Missed - before.Sent - before.Missed - 1
 		if most := int64(e.Last.Sub(resumed)/(30*time.Millisecond)) + 2; !e.Paused.IsZero() || decided > most {
@@ -110,7 +101,7 @@ func TestOverlappingTicks(t *testing.T) {
 		if e.Sent != 1 || e.Requested != 0 || !strings.Contains(e.Error, e.Workflow) {
 			t.Errorf("skip: %+v", e)
 		}
-		must0(t, client.Revoke(t.Context(), e.Workflow))
+		testutil.Ok(t, client.Revoke(t.Context(), e.Workflow))
 		until(t, client, "skip", "the next tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 2 })
 
 		run("queue", tasks.OverlapQueue)
@@ -119,12 +110,12 @@ func TestOverlappingTicks(t *testing.T) {
 			t.Errorf("queue: %+v", e)
 		}
 		first := e.Workflow
-		must0(t, client.Revoke(t.Context(), first))
+		testutil.Ok(t, client.Revoke(t.Context(), first))
 		e = until(t, client, "queue", "the queued tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 2 && e.Requested > 0 })
 		if e.Workflow == first {
 			t.Errorf("queue: %+v", e)
 		}
-		must0(t, client.PauseSchedule(t.Context(), "queue"))
+		testutil.Ok(t, client.PauseSchedule(t.Context(), "queue"))
 		if e = entryOf(t, client, "queue"); e.Requested != 0 {
 			t.Errorf("queued ticks of a paused entry: %+v", e)
 		}
@@ -133,7 +124,7 @@ func TestOverlappingTicks(t *testing.T) {
 		e = until(t, client, "cancel", "workflows replace each other", func(e tasktype.ScheduleEntry) bool { return e.Sent > 3 })
 		stop() // which waits for a tick that is being sent
 		all, _, err := client.Workflows(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 100})
-		must0(t, err)
+		testutil.Ok(t, err)
 		running := 0
 		for _, w := range all {
 			if strings.HasPrefix(w.ID, "cancel_") {
@@ -158,12 +149,12 @@ func TestPauseDuringATickQueuesNothing(t *testing.T) {
 	t.Cleanup(func() { _ = own.Close() })
 	own.AddHook(before(func(_ context.Context, cmd redis.Cmder) {
 		if keys := cmd.Args(); len(keys) > 5 && fmt.Sprint(keys[2]) == "2" && keys[4] == "muster:{schedule}:due:queue" {
-			must0(t, client.PauseSchedule(t.Context(), "queue"))
+			testutil.Ok(t, client.PauseSchedule(t.Context(), "queue"))
 		}
 	}))
 	scheduler(t, tasks.NewClient(own), "queue", "@every 100ms", scheduled.S("x"), tasks.Queue("unserved"), tasks.Overlap(tasks.OverlapQueue))
 	until(t, client, "queue", "the first tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 1 && !e.Paused.IsZero() })
-	must0(t, client.ResumeSchedule(t.Context(), "queue"))
+	testutil.Ok(t, client.ResumeSchedule(t.Context(), "queue"))
 	e := until(t, client, "queue", "the second tick is recorded", func(e tasktype.ScheduleEntry) bool { return e.Error != "" || e.Requested > 0 })
 	if e.Requested != 0 || e.Missed == 0 || e.Error != "the entry was paused" {
 		t.Errorf("entry that was paused during a tick: %+v", e)
@@ -179,7 +170,7 @@ func TestEachMissedTickIsSentUpToN(t *testing.T) {
 		var ticks []time.Time
 		run := func() func() {
 			s := tasks.NewScheduler(client, tasks.SchedulerConfig{Lease: 150 * time.Millisecond})
-			must0(t, s.AddFunc("hourly", spec, func(tick time.Time) tasks.Work {
+			testutil.Ok(t, s.AddFunc("hourly", spec, func(tick time.Time) tasks.Work {
 				mu.Lock()
 				defer mu.Unlock()
 				ticks = append(ticks, tick)
@@ -240,11 +231,11 @@ func TestTriggerOutlivesSchedulers(t *testing.T) {
 	ids := map[string]bool{}
 	for range 3 {
 		id, err := client.TriggerSchedule(t.Context(), "yearly")
-		must0(t, err)
+		testutil.Ok(t, err)
 		ids[id] = true
 		if len(ids) == 1 {
 			_, err := scheduled.S("x").Do(t.Context(), client, tasks.ID(id)) // as sent by the killed scheduler
-			must0(t, err)
+			testutil.Ok(t, err)
 		}
 	}
 	scheduler(t, client, "yearly", "0 0 1 1 *", scheduled.S("x"))
@@ -265,7 +256,7 @@ func TestEntriesAreDeletedWhenNoSchedulerHasThem(t *testing.T) {
 	t.Parallel()
 	client, _ := countRuns(t, redistest.New(t))
 	s := tasks.NewScheduler(client, tasks.SchedulerConfig{Location: berlin(t)})
-	must0(t, s.Add("nightly", "0 3 * * *", scheduled.S("x")))
+	testutil.Ok(t, s.Add("nightly", "0 3 * * *", scheduled.S("x")))
 	during(t, s.Run)
 	e := until(t, client, "nightly", "a scheduler leads the entry", func(e tasktype.ScheduleEntry) bool { return e.Leader != "" })
 	if e.Spec != "CRON_TZ=Europe/Berlin 0 3 * * *" {
@@ -275,9 +266,9 @@ func TestEntriesAreDeletedWhenNoSchedulerHasThem(t *testing.T) {
 	if !errors.Is(err, tasks.ErrLed) || !strings.Contains(err.Error(), e.Leader) {
 		t.Errorf("got %v, want ErrLed that names %s", err, e.Leader)
 	}
-	must0(t, s.Remove(t.Context(), "nightly"))
+	testutil.Ok(t, s.Remove(t.Context(), "nightly"))
 	until(t, client, "nightly", "no scheduler leads the entry", func(e tasktype.ScheduleEntry) bool { return e.Leader == "" })
-	must0(t, client.DeleteSchedule(t.Context(), "nightly"))
+	testutil.Ok(t, client.DeleteSchedule(t.Context(), "nightly"))
 	for what, err := range map[string]error{
 		"get":      second(client.Schedule(t.Context(), "nightly")),
 		"pause":    client.PauseSchedule(t.Context(), "nightly"),

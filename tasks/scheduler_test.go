@@ -60,9 +60,7 @@ func countRuns(t *testing.T, rdb redis.UniversalClient) (*tasks.Client, *runCoun
 		return s, nil
 	})
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	during(t, worker.Run)
 	t.Cleanup(func() { _ = client.Close() })
 	return client, count
@@ -88,9 +86,7 @@ func during(t *testing.T, fn func(context.Context) error) (stop func()) {
 func entryOf(t *testing.T, c *tasks.Client, name string) tasktype.ScheduleEntry {
 	t.Helper()
 	list, err := c.Schedules(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, e := range list {
 		if e.Name == name {
 			return e
@@ -107,17 +103,11 @@ func TestChildScheduler(t *testing.T) {
 		t.SkipNow()
 	}
 	client, err := tasks.Connect(t.Context(), os.Getenv(schedulerURL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	s := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: os.Getenv(schedulerName), Lease: 300 * time.Millisecond})
-	if err := s.Add("often", "@every 40ms", scheduled.S("x"), tasks.Retention(time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Add("often", "@every 40ms", scheduled.S("x"), tasks.Retention(time.Millisecond)))
 	fmt.Println("child is ready")
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Run(t.Context()))
 }
 
 func schedulerProcess(t *testing.T, url, name string) *os.Process {
@@ -125,12 +115,8 @@ func schedulerProcess(t *testing.T, url, name string) *os.Process {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChildScheduler$", "-test.timeout=120s")
 	cmd.Env = append(os.Environ(), schedulerURL+"="+url, schedulerName+"="+name)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -165,12 +151,8 @@ func TestSchedulersSurviveLeadersThatDieOrPause(t *testing.T) {
 	}
 	hourAgo := time.Now().Add(-time.Hour)
 	requested, err := client.BackfillSchedule(t.Context(), "often", hourAgo, hourAgo.Add(12*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := procs[first].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, procs[first].Kill())
 	if e := entryOf(t, client, "often"); e.Requested == 0 {
 		t.Errorf("all %d requested ticks were sent before the leader was killed", requested)
 	}
@@ -182,14 +164,10 @@ func TestSchedulersSurviveLeadersThatDieOrPause(t *testing.T) {
 		testutil.Eventually(t, "requested tick "+id+" runs", func() bool { return count.seen()[id] > 0 })
 	}
 	second := leader()
-	if err := procs[second].Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, procs[second].Signal(syscall.SIGSTOP))
 	testutil.Eventually(t, "the third leads", func() bool { l := leader(); return l != "" && l != first && l != second })
 	ticks(5)
-	if err := procs[second].Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, procs[second].Signal(syscall.SIGCONT))
 	ticks(10)
 	count.once(t)
 }
@@ -212,18 +190,14 @@ func TestSchedulerThatIsLateSendsNothing(t *testing.T) {
 			<-hold
 			return scheduled.S("old")
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		during(t, old.Run)
 		<-held
 
 		sent := make(chan string, 100)
 		heir := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: "heir", Lease: 200 * time.Millisecond,
 			Sent: func(_, id string) { sent <- id }})
-		if err := heir.Add("tick", "@every 1s", scheduled.S("new")); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, heir.Add("tick", "@every 1s", scheduled.S("new")))
 		stopHeir := during(t, heir.Run)
 		id := <-sent
 		if _, err := tasks.Attach[string](client, id).Wait(t.Context()); err != nil {
@@ -253,18 +227,14 @@ func missTicks(t *testing.T, client *tasks.Client, since time.Duration, start fu
 	stop := start()
 	until(t, client, "hourly", "a scheduler leads the entry", func(e tasktype.ScheduleEntry) bool { return e.Leader != "" })
 	stop()
-	if err := client.Redis().HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-since).UnixMilli()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, client.Redis().HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-since).UnixMilli()).Err())
 }
 
 // Missed ticks are skipped, or caught up with once. The function that makes their work gets their time.
 func TestMissedTicks(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Asia/Tokyo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, c := range []struct {
 		name    string
 		catchUp time.Duration
@@ -285,9 +255,7 @@ func TestMissedTicks(t *testing.T) {
 						ticks <- tick
 						return scheduled.S("x")
 					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testutil.Ok(t, err)
 					return during(t, s.Run)
 				}
 				missTicks(t, client, 3*time.Hour, start)
@@ -320,9 +288,7 @@ func TestDurationsCountFromTheTick(t *testing.T) {
 	spec := missedSpec() // the last tick was half an hour ago
 	start := func() (stop func()) {
 		s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: 5 * time.Hour})
-		if err := s.Add("hourly", spec, scheduled.S("x", tasks.In(2*time.Hour))); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, s.Add("hourly", spec, scheduled.S("x", tasks.In(2*time.Hour))))
 		return during(t, s.Run)
 	}
 	missTicks(t, client, 3*time.Hour, start)
@@ -342,9 +308,7 @@ func TestSchedulerHandsOverAtOnce(t *testing.T) {
 	client, count := countRuns(t, redistest.New(t))
 	start := func() func() {
 		s := tasks.NewScheduler(client, tasks.SchedulerConfig{Lease: time.Hour})
-		if err := s.Add("often", "@every 30ms", scheduled.S("x")); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, s.Add("often", "@every 30ms", scheduled.S("x")))
 		return during(t, s.Run)
 	}
 	for range 3 {
@@ -389,9 +353,7 @@ func TestEntriesOfLikeNames(t *testing.T) {
 	s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
 	names := []string{"a.b", "a_b", "a/b", strings.Repeat("long", 50)}
 	for _, n := range names {
-		if err := s.Add(n, "@every 1s", scheduled.S(n)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, s.Add(n, "@every 1s", scheduled.S(n)))
 	}
 	for _, n := range []string{"a.b", "", strings.Repeat("x", 201)} {
 		if err := s.Add(n, "@every 1s", scheduled.S(n)); err == nil {
@@ -415,9 +377,7 @@ func TestSchedulerWithoutWorkSkips(t *testing.T) {
 	t.Parallel()
 	client, _ := countRuns(t, redistest.New(t))
 	s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
-	if err := s.AddFunc("none", "@every 30ms", func(time.Time) tasks.Work { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.AddFunc("none", "@every 30ms", func(time.Time) tasks.Work { return nil }))
 	during(t, s.Run)
 	testutil.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "none").Missed > 2 })
 	if e := entryOf(t, client, "none"); e.Sent != 0 || e.Error == "" {
@@ -441,9 +401,7 @@ func TestScheduleFollowsTheClockOfRedis(t *testing.T) {
 				testutil.Eventually(t, "a tick "+when, func() bool { return len(count.seen()) > had })
 			}
 			s := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: "s", Lease: 100 * time.Millisecond})
-			if err := s.Add("tick", "@every 1s", scheduled.S("x"), tasks.Expires(30*time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, s.Add("tick", "@every 1s", scheduled.S("x"), tasks.Expires(30*time.Second)))
 			stop := during(t, s.Run)
 			ticks("at first")
 			jump(-time.Hour)
@@ -454,14 +412,10 @@ func TestScheduleFollowsTheClockOfRedis(t *testing.T) {
 
 			key := "muster:{schedule}:e:tick"
 			ends := redisMilli(t, rdb) + 100
-			if err := rdb.HSet(t.Context(), key, "holder", "dead", "lease", 100, "until", ends).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, rdb.HSet(t.Context(), key, "holder", "dead", "lease", 100, "until", ends).Err())
 			jump(-time.Hour)
 			heir := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: "heir", Lease: 50 * time.Millisecond})
-			if err := heir.Add("tick", "@every 1s", scheduled.S("x")); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, heir.Add("tick", "@every 1s", scheduled.S("x")))
 			during(t, heir.Run)
 			ticks("of the next leader")
 			count.once(t)

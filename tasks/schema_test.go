@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -30,17 +31,13 @@ func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rdb := redistest.New(t)
-			if err := c.make(t, rdb); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, c.make(t, rdb))
 			client := tasks.NewClient(rdb)
 			if _, err := ID.S(1).Send(t.Context(), client); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("send: got error %v, want one with %q", err, c.want)
 			}
 			w, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("worker: got error %v, want one with %q", err, c.want)
 			}

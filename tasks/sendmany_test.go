@@ -30,9 +30,7 @@ func TestSendManyHasAResultForEach(t *testing.T) {
 				if r.ID != fmt.Sprint("many-", i) || r.Err != nil && !errors.Is(r.Err, tasks.ErrDuplicate) {
 					t.Fatalf("send %d: got %+v", i, r)
 				}
-				if got, err := tasks.Attach[string](client, r.ID).Wait(t.Context()); err != nil || got != fmt.Sprint(i) {
-					t.Fatalf("result of send %d: got %q, %v", i, got, err)
-				}
+				wantValue(t, tasks.Attach[string](client, r.ID), fmt.Sprint(i))
 			}
 			if len(results) != n {
 				t.Fatalf("got %d results, want %d", len(results), n)

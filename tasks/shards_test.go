@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/internal/store"
 )
 
@@ -14,9 +15,7 @@ import (
 func shards(t *testing.T, rdb redis.UniversalClient) []string {
 	t.Helper()
 	said, err := rdb.Get(t.Context(), "muster:store").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var schema, n int
 	if _, err := fmt.Sscan(said, &schema, &n); err != nil {
 		t.Fatalf("muster:store holds %q: %v", said, err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 )
 
@@ -56,9 +57,7 @@ func TestRevokedNodeIsNotRevived(t *testing.T) {
 		for _, n := range nodes(t, w, run.ID()) {
 			if (n.Task == "t.echo" || n.Task == "t.id") && !revoked[n.Task] {
 				revoked[n.Task] = true
-				if err := w.client.RevokeNode(t.Context(), run.ID(), n.ID); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, w.client.RevokeNode(t.Context(), run.ID(), n.ID))
 			}
 		}
 		w.open("gate")

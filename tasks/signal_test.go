@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -24,9 +25,7 @@ var (
 func signals(t *testing.T, c *tasks.Client, id string, n int) {
 	t.Helper()
 	for i := range n {
-		if err := tasks.Signal(t.Context(), c, id, score, i+1); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, tasks.Signal(t.Context(), c, id, score, i+1))
 	}
 }
 
@@ -54,9 +53,7 @@ func TestEachSignalIsReceivedOnce(t *testing.T) {
 		}
 		all.Wait()
 		got, err := run.Wait(limited(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		slices.Sort(got)
 		for i := range n {
 			if got[i] != i {
@@ -73,9 +70,7 @@ func TestSignalsReachNodesOfPlans(t *testing.T) {
 			return tasks.Chain(score.S("loan"), nextScore), nil
 		})
 		worker, err := tasks.StartWorker(t.Context(), d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"signal.plans": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		t.Cleanup(worker.Kill)
 		run := started(t, d.client, askTwice.S("loan"))
 		signals(t, d.client, run.ID(), 2)
@@ -100,9 +95,7 @@ func TestSignalErrors(t *testing.T) {
 				t.Errorf("got %v, want ErrInvalid with %q", err, want)
 			}
 		}
-		if err := run.Revoke(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Revoke(ctx))
 		wantError(t, "revoked workflow", tasks.Signal(ctx, d.client, run.ID(), score, 1), tasks.ErrEnded)
 	})
 }

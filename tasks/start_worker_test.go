@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -25,19 +26,14 @@ func TestStoppedWorkerFinishesRunningTasks(t *testing.T) {
 	})
 	called := false
 	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Ready: func() { called = true }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if !called {
 		t.Error("Ready was not called before StartWorker returned")
 	}
 	if got := len(listed(t, client)); got != 1 {
 		t.Errorf("workers: got %d, want 1", got)
 	}
-	run, err := slow.S(1).Send(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := started(t, client, slow.S(1))
 	<-begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- worker.Stop() }()
@@ -48,9 +44,7 @@ func TestStoppedWorkerFinishesRunningTasks(t *testing.T) {
 	if err := worker.Stop(); err != nil {
 		t.Errorf("second Stop: got %v, want nil", err)
 	}
-	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-		t.Errorf("Wait: got %v, %v, want 2", got, err)
-	}
+	wantValue(t, run, 2)
 	if got := len(listed(t, client)); got != 0 {
 		t.Errorf("workers after Stop: got %d, want 0", got)
 	}
@@ -75,16 +69,12 @@ func TestStartWorkerReturnsStartError(t *testing.T) {
 	if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{Concurrency: -1}); err == nil {
 		t.Error("with a wrong Concurrency: got nil, want an error")
 	}
-	if err := client.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, client.Close())
 	if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{}); err == nil {
 		t.Error("with a closed client: got nil, want an error")
 	}
 	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if err := worker.Stop(); err == nil {
 		t.Error("Stop of a worker that was not started: got nil, want an error")
 	}
@@ -108,9 +98,7 @@ func TestWorkerStopsWhileItStarts(t *testing.T) {
 		worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{
 			Name: "brief", Ready: func() { up = ctx.Err() == nil; cancel() },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if err := worker.Run(ctx); err != nil {
 			t.Fatalf("stopped before exchange %d: %v", n, err)
 		}

@@ -28,14 +28,8 @@ func TestFleetOfShortLivedWorkersDoesItsWork(t *testing.T) {
 	for i := range 30 {
 		members = append(members, tasks.Chain(stepTask.S(fmt.Sprint(i)), stepTask))
 	}
-	chord, err := tasks.Chord(tasks.Group(members...), joinTask).Send(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow, err := tasks.Each(ints(1000), slowTask).Send(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	chord := started(t, c, tasks.Chord(tasks.Group(members...), joinTask))
+	slow := started(t, c, tasks.Each(ints(1000), slowTask))
 	// Two lines of workers: in each the next one starts when the one before has died.
 	var lines sync.WaitGroup
 	var deaths atomic.Int64
@@ -91,9 +85,7 @@ func newBusyWorld(t *testing.T, rdb redis.UniversalClient, took time.Duration) *
 		return n, nil
 	})
 	worker, err := tasks.NewWorker(b.client, mux, tasks.WorkerConfig{Name: "busy", Concurrency: 8, Grace: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	b.worker = worker
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
@@ -115,10 +107,7 @@ func TestPauseAndStopActAtOnce(t *testing.T) {
 		t.Run(took.String(), func(t *testing.T) {
 			t.Parallel()
 			b := newBusyWorld(t, redistest.New(t), took)
-			run, err := tasks.Each(ints(all), b.task).Send(t.Context(), b.client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := started(t, b.client, tasks.Each(ints(all), b.task))
 			goesOn := func() {
 				before := b.began.Load()
 				testutil.Eventually(t, "tasks run", func() bool { return b.began.Load() > before+20 })
@@ -127,14 +116,10 @@ func TestPauseAndStopActAtOnce(t *testing.T) {
 				testutil.Eventually(t, "none runs", func() bool { busy, _ := b.worker.Slots(); return busy == 0 })
 			}
 			goesOn()
-			if err := b.client.PauseQueue(t.Context(), "default"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, b.client.PauseQueue(t.Context(), "default"))
 			idle()
 			b.accounted(t, run, all)
-			if err := b.client.ResumeQueue(t.Context(), "default"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, b.client.ResumeQueue(t.Context(), "default"))
 			goesOn()
 			b.stop()
 			if err := <-b.ended; err != nil {
@@ -164,9 +149,7 @@ func TestDrainedWorkerHandsBack(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
 		worker, err := tasks.NewWorker(w.client, other.mux(), tasks.WorkerConfig{Name: "drained", Concurrency: 1, Grace: waitLimit, Queues: map[string]int{"drain": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- worker.Run(ctx) }()
@@ -208,24 +191,17 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 		must, mux := tasks.NewAction[int]("t.must"), other.mux()
 		tasks.HandleAction(mux, must, func(ctx context.Context, _ int) error { <-ctx.Done(); panic(ctx.Err()) })
 		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- worker.Run(ctx) }()
-		run, err := tasks.Join(Slow.S(AB{1, 2000}, tasks.Queue("away")), must.S(1, tasks.Queue("away"))).Send(t.Context(), w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := sent(t, w, tasks.Join(Slow.S(AB{1, 2000}, tasks.Queue("away")), must.S(1, tasks.Queue("away"))))
 		testutil.Eventually(t, "both run", func() bool {
 			as, err := w.client.Active(t.Context())
 			return err == nil && len(as) == 2 && as[0].Worker == "leaver"
 		})
 		stop()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, <-done)
 		if as, err := w.client.Active(t.Context()); err != nil || len(as) != 0 {
 			t.Fatalf("after the stop %v runs, %v", as, err)
 		}
@@ -235,14 +211,10 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 				t.Errorf("returned node: got %+v, want it pending", n)
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if ws, err := w.client.Workers(t.Context()); err != nil || len(ws) != 1 {
 			t.Fatalf("workers %v, %v", ws, err)
 		}
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Revoke(t.Context()))
 	})
 }

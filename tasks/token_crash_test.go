@@ -35,9 +35,7 @@ func TestCompletionRepeatedByItsConnectionSucceeds(t *testing.T) {
 		t.Errorf("complete: %v", err)
 	}
 	wantError(t, "second call", tasks.Complete(t.Context(), other, review, token, opinion{true}), tasks.ErrCompleted)
-	if got, err := run.Wait(limited(t)); err != nil || got != "published true" {
-		t.Errorf("got %q, %v", got, err)
-	}
+	wantValue(t, run, "published true")
 
 	run2 := started(t, c, fragile.S(draft{"a"}))
 	token = tokenOf(t, other, opened(t, other, fragile.Name(), 1)[0])
@@ -56,16 +54,12 @@ func TestTokensOutliveRestarts(t *testing.T) {
 	ctx := limited(t)
 	run := started(t, c, tasks.Chord(tasks.Each(make([]draft, 3), review), verdicts))
 	w, err := tasks.NewWorker(c, (&desk{}).mux(), tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	stop := during(t, w.Run)
 	all := opened(t, c, review.Name(), 3)
 	tokens := []string{tokenOf(t, c, all[0]), tokenOf(t, c, all[1])}
 	stop()
-	if err := tasks.Complete(ctx, c, review, tokens[0], opinion{true}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, tasks.Complete(ctx, c, review, tokens[0], opinion{true}))
 	server.Kill()
 	server.Start()
 	testutil.Eventually(t, "Redis answers", func() bool { return c.Ping(ctx) == nil })
@@ -80,9 +74,7 @@ func TestTokensOutliveRestarts(t *testing.T) {
 	}
 	wg.Wait()
 	newDesk(t, c.Redis())
-	if got, err := run.Wait(ctx); err != nil || got != 3 {
-		t.Errorf("got %d, %v, want 3", got, err)
-	}
+	wantValue(t, run, 3)
 }
 
 // A worker that is killed right after it opened a node, or right after its handler passed a token on, loses nothing.
@@ -118,9 +110,7 @@ func TestTokenOutlivesAKilledWorker(t *testing.T) {
 				}
 			}
 			child(t, url, "second")
-			if err := tasks.ExpireLeases(ctx, cl, "first"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, tasks.ExpireLeases(ctx, cl, "first"))
 			if !c.early {
 				opened(t, cl, handTask.Name(), 1)
 				wantError(t, "token that was replaced", cl.Complete(ctx, token, json.RawMessage(`"late"`)), tasks.ErrStale)
@@ -128,9 +118,7 @@ func TestTokenOutlivesAKilledWorker(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if got, err := run.Wait(ctx); err != nil || got != "answered" {
-				t.Errorf("got %q, %v", got, err)
-			}
+			wantValue(t, run, "answered")
 			if n := len(passed()); c.point == "" && c.early != (n == 1) {
 				t.Errorf("the handler ran %d times", n)
 			}
@@ -147,9 +135,7 @@ func TestDamagedOpenNodeEndsItsWorkflowOnly(t *testing.T) {
 			run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish))
 			o := opened(t, d.client, review.Name(), 1)[0]
 			token := tokenOf(t, d.client, o)
-			if err := rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", garbage).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", garbage).Err())
 			_, _, err := d.client.OpenTokens(ctx, review.Name(), "")
 			if err != nil {
 				t.Errorf("%q: list: %v", garbage, err)

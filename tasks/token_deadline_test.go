@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -21,13 +22,9 @@ func TestMissedDeadlineEndsTheAttempt(t *testing.T) {
 	f.Advance(0)
 	first := tokenOf(t, c, opened(t, c, fragile.Name(), 1)[0])
 	f.Advance(50 * time.Minute)
-	if err := c.Extend(t.Context(), first, 2*time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, c.Extend(t.Context(), first, 2*time.Hour))
 	f.Advance(90 * time.Minute) // long after its first deadline
-	if err := c.Extend(t.Context(), first, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, c.Extend(t.Context(), first, time.Minute))
 	o := opened(t, c, fragile.Name(), 1)[0]
 	if want := f.Now().Add(time.Minute); !o.Deadline.Equal(want) || o.Attempt != 1 {
 		t.Errorf("got deadline %s, attempt %d, want %s, 1", o.Deadline, o.Attempt, want)
@@ -68,16 +65,12 @@ func TestNoTimeoutMeansNoDeadline(t *testing.T) {
 	f.Advance(1000 * time.Hour)
 	o := opened(t, c, review.Name(), 1)[0]
 	token := tokenOf(t, c, o)
-	if err := c.Extend(t.Context(), token, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, c.Extend(t.Context(), token, time.Hour))
 	f.Advance(1000 * time.Hour)
 	if o = opened(t, c, review.Name(), 1)[0]; !o.Deadline.IsZero() {
 		t.Errorf("got deadline %s, want none", o.Deadline)
 	}
-	if err := tasks.Complete(t.Context(), c, review, token, opinion{true}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, tasks.Complete(t.Context(), c, review, token, opinion{true}))
 	if got, err := run.Wait(t.Context()); err != nil || !got.OK {
 		t.Errorf("got %v, %v", got, err)
 	}

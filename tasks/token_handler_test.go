@@ -27,23 +27,15 @@ func TestPendingResultFreesItsSlot(t *testing.T) {
 		for i := range n {
 			token := <-d.passed
 			if i == 0 { // the first reports a failure, and its next attempt passes on another token
-				if err := d.client.Fail(ctx, token, errors.New("once more")); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, d.client.Fail(ctx, token, errors.New("once more")))
 				wantError(t, "completion after a failure", tasks.Complete(ctx, d.client, handed, token, opinion{}), tasks.ErrStale)
 				continue
 			}
 			wantAnswer++
-			if err := tasks.Complete(ctx, d.client, handed, token, opinion{true}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, tasks.Complete(ctx, d.client, handed, token, opinion{true}))
 		}
-		if err := tasks.Complete(ctx, d.client, handed, <-d.passed, opinion{false}); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(ctx); err != nil || got != wantAnswer {
-			t.Errorf("got %d, %v, want %d", got, err, wantAnswer)
-		}
+		testutil.Ok(t, tasks.Complete(ctx, d.client, handed, <-d.passed, opinion{false}))
+		wantValue(t, run, wantAnswer)
 		if all[0].Attempt != 1 {
 			t.Errorf("got %+v", all[0])
 		}
@@ -63,9 +55,7 @@ func TestResultBeforeTheHandlerReturnsCounts(t *testing.T) {
 			early.Store(&err)
 		}
 		run := started(t, d.client, tasks.Chain(handed.S(draft{"a"}), publish))
-		if got, err := run.Wait(ctx); err != nil || got != "published true" {
-			t.Fatalf("got %q, %v", got, err)
-		}
+		wantValue(t, run, "published true")
 		token := <-d.passed // the early completion has returned
 		if err := *early.Load(); err != nil {
 			t.Errorf("early answer: %v", err)

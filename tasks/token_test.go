@@ -49,9 +49,7 @@ func newDesk(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.Work
 		c(&cfg)
 	}
 	w, err := tasks.NewWorker(d.client, d.mux(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	during(t, w.Run)
 	return d
 }
@@ -106,9 +104,7 @@ func allOpen(t *testing.T, c *tasks.Client, task string) (all []tasktype.OpenTok
 	t.Helper()
 	for cursor := ""; ; {
 		page, next, err := c.OpenTokens(t.Context(), task, cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if all = append(all, page...); next == "" {
 			return all
 		}
@@ -120,19 +116,8 @@ func allOpen(t *testing.T, c *tasks.Client, task string) (all []tasktype.OpenTok
 func tokenOf(t *testing.T, c *tasks.Client, o tasktype.OpenToken) string {
 	t.Helper()
 	token, err := c.NewToken(t.Context(), o.Workflow, o.Node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return token
-}
-
-func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
-	t.Helper()
-	run, err := s.Send(t.Context(), c, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run
 }
 
 // wantError checks that errors.Is(err, want).
@@ -159,12 +144,8 @@ func TestExternalTaskIsCompletedExternally(t *testing.T) {
 		if err := tasks.Complete(ctx, d.client, publish, token, "no"); err == nil || !strings.Contains(err.Error(), review.Name()) {
 			t.Errorf("result of another type: got %v, want an error that names %s", err, review.Name())
 		}
-		if err := tasks.Complete(ctx, d.client, review, token, opinion{true}); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(ctx); err != nil || got != "published true" {
-			t.Errorf("got %q, %v, want %q", got, err, "published true")
-		}
+		testutil.Ok(t, tasks.Complete(ctx, d.client, review, token, opinion{true}))
+		wantValue(t, run, "published true")
 		d.wantOpenTasks(t)
 		d.wantCompleted(t, run.ID(), token)
 		if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
@@ -175,9 +156,7 @@ func TestExternalTaskIsCompletedExternally(t *testing.T) {
 		if err != nil || nodes[1].Worker != "" || nodes[1].Attempts != 1 || nodes[1].Started.IsZero() {
 			t.Errorf("got %+v, %v, want one attempt of no worker", nodes, err)
 		}
-		if err := run.Forget(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Forget(ctx))
 		wantError(t, "completion in an expired workflow", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrUnknown)
 	})
 }
@@ -201,9 +180,7 @@ func TestOpenTasksForgetWorkflowsThatAreGone(t *testing.T) {
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("got %v, %v, want the key of the workflow", keys, err)
 	}
-	if err := d.client.Redis().Del(t.Context(), keys[0]).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, d.client.Redis().Del(t.Context(), keys[0]).Err())
 	if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
 		t.Errorf("still open: %+v", left)
 	}
@@ -221,9 +198,7 @@ func (d *desk) wantWaiting(t *testing.T, run *tasks.AsyncResult[string], o taskt
 		t.Errorf("progress: got %+v, %v, want 1 of 3, %s", p, err, tasktype.Started)
 	}
 	nodes, err := d.client.Nodes(ctx, run.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if n := nodes[1]; n.Status != tasktype.Started || n.Waits != "waits for an external result" || !n.Due.Equal(o.Deadline) || n.Attempts != 1 {
 		t.Errorf("got %+v, want one that waits for an external result until %s", n, o.Deadline)
 	}
@@ -297,12 +272,8 @@ func TestInvalidTokenIsNotInTheError(t *testing.T) {
 		if err := d.client.CompleteNode(ctx, run.ID(), "0", large); err == nil || !strings.Contains(err.Error(), "16777216") {
 			t.Errorf("result that is too large, by node: got %v", err)
 		}
-		if err := d.client.Complete(ctx, second+"\n", json.RawMessage(`{"OK":true}`)); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(ctx); err != nil || got != "published true" {
-			t.Errorf("got %q, %v", got, err)
-		}
+		testutil.Ok(t, d.client.Complete(ctx, second+"\n", json.RawMessage(`{"OK":true}`)))
+		wantValue(t, run, "published true")
 	})
 }
 

@@ -22,26 +22,19 @@ func TestUniqueWithID(t *testing.T) {
 		for i := range 8 {
 			key := tasks.Unique(fmt.Sprint("key", i), time.Hour)
 			id := func(name string) tasks.SendOption { return tasks.ID(fmt.Sprintf("%s-%d", name, i)) }
-			first, err := ID.S(1, tasks.In(time.Hour)).Send(t.Context(), w.client, id("first"), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := sent(t, w, ID.S(1, tasks.In(time.Hour)), id("first"), key)
 			for _, name := range []string{"second", "first"} {
 				got, err := ID.S(2).Send(t.Context(), w.client, id(name), key)
 				if !errors.Is(err, tasks.ErrDuplicate) || got.ID() != first.ID() {
 					t.Fatalf("sent as %s: got %v, %v", name, got, err)
 				}
 			}
-			if err := first.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, first.Revoke(t.Context()))
 			third, err := ID.S(3).Send(t.Context(), w.client, id("third"), key)
 			if err != nil {
 				t.Fatalf("after the first has ended: %v", err)
 			}
-			if got, err := third.Wait(t.Context()); err != nil || got != 3 {
-				t.Fatalf("got %v, %v", got, err)
-			}
+			wantValue(t, third, 3)
 		}
 	})
 }
@@ -52,9 +45,7 @@ func TestUniqueClaimedInVain(t *testing.T) {
 	rdb := redistest.Cluster(t)
 	w := newWorld(t, rdb)
 	key := tasks.Unique("k", time.Hour)
-	if _, err := ID.S(1).Send(t.Context(), w.client, key); err != nil {
-		t.Fatal(err)
-	}
+	sent(t, w, ID.S(1), key)
 	var at string
 	for _, shard := range shards(t, rdb) {
 		if rdb.Exists(t.Context(), shard+"u:k").Val() == 1 {
@@ -63,9 +54,7 @@ func TestUniqueClaimedInVain(t *testing.T) {
 	}
 	for age, free := range map[time.Duration]bool{0: false, time.Minute: true} {
 		claim := fmt.Sprint("dead-sender ", time.Now().Add(-age).UnixMilli())
-		if err := rdb.Set(t.Context(), at, claim, time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.Set(t.Context(), at, claim, time.Hour).Err())
 		if _, err := ID.S(1).Send(t.Context(), w.client, key); (err == nil) != free || !free && !errors.Is(err, tasks.ErrDuplicate) {
 			t.Fatalf("claimed %s ago: got %v, want no error", age, err)
 		}
@@ -113,9 +102,7 @@ func TestRepeatedSendHasItsClaimOfAUniqueKey(t *testing.T) {
 				if got, err := send(c, opts); err != nil || got != id {
 					t.Fatalf("%s again: got %q, %v, want no error", id, got, err)
 				}
-				if got, err := tasks.Attach[int](c, id).Wait(limited(t)); err != nil || got != 1 {
-					t.Errorf("%s: got %v, %v, want 1", id, got, err)
-				}
+				wantValue(t, tasks.Attach[int](c, id), 1)
 				if got, err := send(c, opts); !errors.Is(err, tasks.ErrDuplicate) || got != id {
 					t.Errorf("%s a third time: got %q, %v, want a duplicate", id, got, err)
 				}
@@ -138,12 +125,7 @@ func TestReusedIDRefersToTheLatestWorkflow(t *testing.T) {
 		})
 		sender := tasks.NewClient(w.client.Redis())
 		t.Cleanup(func() { _ = sender.Close() })
-		run, err := tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum).Send(t.Context(), sender, tasks.ID("daily"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(limited(t)); err != nil || got != 7 {
-			t.Fatalf("got %v, %v\n%s", got, err, tree(t, w, "daily"))
-		}
+		run := started(t, sender, tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum), tasks.ID("daily"))
+		wantValue(t, run, 7)
 	})
 }

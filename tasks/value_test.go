@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 )
 
@@ -87,9 +88,7 @@ func TestValueOfAPartComesBeforeTheEnd(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Errorf("value of a finished task: %v", err)
 		}
-		if err := run.Revoke(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Revoke(ctx))
 		failureOf(t, run, "task that was revoked", last, "revoked")
 		if _, err := tasks.ValueOf(ctx, run, last); !errors.Is(err, tasks.ErrRevoked) {
 			t.Errorf("value of a revoked task: got %v, want %v", err, tasks.ErrRevoked)
@@ -130,9 +129,7 @@ func TestNodeValueYieldsAnyNode(t *testing.T) {
 		ctx := limited(t)
 		s := tasks.OnError(tasks.Chain(tasks.Map(ListPlan.S(Answer{"each", []int{4, 5}}), Inc), Sum), Err)
 		run := sent(t, w, s, tasks.ID("named"))
-		if got, err := run.Wait(ctx); err != nil || got != 11 {
-			t.Fatalf("got %v, %v, want 11", got, err)
-		}
+		wantValue(t, run, 11)
 		for _, n := range nodes(t, w, run.ID()) {
 			raw, err := tasks.NodeValue[json.RawMessage](ctx, w.client, run.ID(), n.ID)
 			if err != nil || !json.Valid(raw) {
@@ -196,9 +193,7 @@ func TestDamagedAliasIsAnError(t *testing.T) {
 		run := sent(t, w, Range.S(3))
 		ended(t, w, run.ID())
 		for _, alias := range []string{"=0", "=1", "=0:0", "=x"} {
-			if err := rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", "S|1|0|0|w|"+alias).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", "S|1|0|0|w|"+alias).Err())
 			if got, err := run.Wait(ctx); err == nil {
 				t.Errorf("Wait with the alias %s: got %v, want an error", alias, got)
 			}

@@ -56,14 +56,9 @@ func TestBlockingCallsDoNotPoll(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	sender, err := tasks.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = sender.Close() })
-	run, err := tasks.Group(ID.S(1), ID.S(2)).Send(t.Context(), sender)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := started(t, sender, tasks.Group(ID.S(1), ID.S(2)))
 	for name, call := range map[string]func(context.Context, *tasks.Client) error{
 		"Wait": func(ctx context.Context, c *tasks.Client) error {
 			_, err := tasks.Attach[[]int](c, run.ID()).Wait(ctx)
@@ -89,9 +84,7 @@ func TestBlockingCallsDoNotPoll(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				opts, err := redis.ParseURL(url)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				rdb := redis.NewClient(opts)
 				t.Cleanup(func() { _ = rdb.Close() })
 				count := &countWrites{}
@@ -147,20 +140,14 @@ func TestMembersComeInTheOrderOfTheirEnds(t *testing.T) {
 			} else {
 				err = tasks.Complete(ctx, w.client, ask, token, input)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			completed := redisMilli(t, w.client.Redis()) // a node ends at this time at the latest
 			testutil.Eventually(t, "the clock of Redis has advanced", func() bool { return redisMilli(t, w.client.Redis()) > completed })
 		}
-		if err := run.WaitAll(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.WaitAll(ctx))
 		var order []int
 		for m, err := range tasks.AsCompleted(ctx, run) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			order = append(order, m.Index)
 		}
 		if !slices.Equal(order, []int{3, 1, 0, 2}) {
@@ -172,8 +159,6 @@ func TestMembersComeInTheOrderOfTheirEnds(t *testing.T) {
 func redisMilli(t *testing.T, rdb redis.UniversalClient) int64 {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return now.UnixMilli()
 }

@@ -54,14 +54,10 @@ func serve(t *testing.T) *served {
 		}
 	})
 	worker, err := tasks.StartWorker(t.Context(), s.client, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = worker.Stop() })
 	handler, err := api.Handler(api.Config{Client: s.client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -72,16 +68,12 @@ func serve(t *testing.T) *served {
 func (s *served) call(method, path, body string, want int, out any) http.Header {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Ok(s.t, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Ok(s.t, err)
 	defer func() { _ = res.Body.Close() }()
 	raw, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != want {
@@ -312,9 +304,7 @@ func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 	}
 	node := "/v1/workflows/" + id + "/nodes/" + at.Node
 	token, err := s.client.NewToken(t.Context(), id, at.Node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	s.call(http.MethodPost, node+"/extend", `{"for": "1h"}`, http.StatusNoContent, nil)
 	s.call(http.MethodPost, "/v1/tokens/extend", `{"token": "`+token+`", "for": "2h"}`, http.StatusNoContent, nil)
 	s.call(http.MethodPost, node+"/complete", `{"result": true}`, http.StatusNoContent, nil)
@@ -333,9 +323,7 @@ func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 	var tokens [2]string
 	for i := range tokens {
 		token, err := s.client.NewToken(t.Context(), id, at.Node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		tokens[i] = token
 	}
 	s.wantProblem(http.MethodPost, "/v1/tokens/complete", `{"token": "`+tokens[0]+`", "result": 1}`, http.StatusConflict, "stale_token")
@@ -350,13 +338,9 @@ func TestProgressIsStreamedUntilTheEnd(t *testing.T) {
 	s := serve(t)
 	id := s.send(`{"task": "text.slow", "input": 1}`)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/workflows/"+id+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer func() { _ = res.Body.Close() }()
 	if media := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || media != "text/event-stream" {
 		t.Fatalf("got %d, %s", res.StatusCode, media)
@@ -421,9 +405,7 @@ func TestRedisThatIsDownIs503(t *testing.T) {
 	rdb := redistest.New(t)
 	client := tasks.NewClient(rdb)
 	handler, err := api.Handler(api.Config{Client: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	_ = rdb.Close()
 	w := httptest.NewRecorder()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -442,9 +424,7 @@ func TestSchedulesAreOperated(t *testing.T) {
 		s.call(http.MethodPost, path+op, "", http.StatusNotFound, nil)
 	}
 	schedule := tasks.NewScheduler(s.client, tasks.SchedulerConfig{Lease: 150 * time.Millisecond})
-	if err := schedule.Add("mail/nightly", "0 3 * * *", count.S("it was dark"), tasks.Overlap(tasks.OverlapQueue)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, schedule.Add("mail/nightly", "0 3 * * *", count.S("it was dark"), tasks.Overlap(tasks.OverlapQueue)))
 	stop := testutil.Background(t, schedule.Run)
 	var list struct{ Data []api.Schedule }
 	testutil.Eventually(t, "the entry is listed", func() bool {

@@ -52,16 +52,12 @@ func (k breakerTest) want(state string) limit.BreakerState {
 
 func (k breakerTest) fail(p limit.Permit, block string) {
 	k.t.Helper()
-	if err := p.Failure(k.t.Context(), block); err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, p.Failure(k.t.Context(), block))
 }
 
 func (k breakerTest) succeed(p limit.Permit) {
 	k.t.Helper()
-	if err := p.Success(k.t.Context()); err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, p.Success(k.t.Context()))
 }
 
 // open reports failures until the breaker opens and returns an earlier permit.
@@ -127,9 +123,7 @@ func TestFailedTrialReopensBreaker(t *testing.T) {
 		k.open()
 		opened := k.want("open")
 		one, two := k.trials()
-		if err := two.Cancel(k.t.Context()); err != nil {
-			k.t.Fatal(err)
-		}
+		testutil.Ok(k.t, two.Cancel(k.t.Context()))
 		two, ok := k.allow(k.a)
 		if !ok {
 			k.t.Fatal("after a cancelled trial: got no permit, want one")
@@ -162,9 +156,7 @@ func TestSuccessfulTrialClosesBreaker(t *testing.T) {
 			k.t.Fatalf("got %+v, want none", list)
 		}
 		k.open()
-		if err := k.a.Reset(k.t.Context(), breakerHost); err != nil {
-			k.t.Fatal(err)
-		}
+		testutil.Ok(k.t, k.a.Reset(k.t.Context(), breakerHost))
 		if s := k.want("closed"); s.LastBlock != "" || !s.OpenedAt.IsZero() {
 			k.t.Fatalf("got %+v, want no block", s)
 		}
@@ -233,9 +225,7 @@ func TestBreakerReportsChanges(t *testing.T) {
 		}
 		report := func(err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 		}
 		report(allow(a).Failure(t.Context(), "502"))
 		report(allow(b).Failure(t.Context(), "captcha"))
@@ -269,9 +259,7 @@ func TestBreakerListHasCooldownsAndCounts(t *testing.T) {
 		if err == nil {
 			err = p.Failure(t.Context(), "x")
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for range 3 {
 			if _, ok, _, err := slow.Allow(t.Context(), "h"); ok || err != nil {
 				t.Fatalf("an open breaker: got allowed %v, %v", ok, err)

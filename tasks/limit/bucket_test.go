@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -24,9 +25,7 @@ func buckets(rdb redis.UniversalClient, r limit.Rate) []*limit.TokenBucket {
 func take(t *testing.T, b *limit.TokenBucket, key string, n float64) (bool, time.Duration) {
 	t.Helper()
 	ok, wait, err := b.Try(t.Context(), key, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return ok, wait
 }
 
@@ -77,9 +76,7 @@ func TestTokenBucketRefundIsCapped(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 5, Burst: 2, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
 		take(t, bs[0], "k", 3)
-		if err := bs[0].Refund(t.Context(), "k", 100); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, bs[0].Refund(t.Context(), "k", 100))
 		if ok, _ := take(t, bs[0], "k", 7); !ok {
 			t.Fatal("got less than 7 tokens after a refund, want a full bucket")
 		}
@@ -183,9 +180,7 @@ func TestTokenBucketKeysAreIndependent(t *testing.T) {
 		}
 		take(t, bs[0], "a", 1)
 		take(t, bs[0], "b", 1)
-		if err := bs[0].Reset(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, bs[0].Reset(t.Context(), "a"))
 		okA, _ := take(t, bs[0], "a", 1)
 		okB, waitB := take(t, bs[0], "b", 1)
 		if !okA || okB || waitB > time.Minute {
@@ -213,13 +208,9 @@ func TestTakeZeroReadsBucket(t *testing.T) {
 				take(t, bs[0], "shop.example", taken)
 			}
 			first, err := bs[0].Take(t.Context(), "shop.example", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			second, err := bs[1].Take(t.Context(), "shop.example", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			want := limit.TakeResult{OK: true, Left: map[float64]int{0: 10, 3: 7, 5: 2}[taken]}
 			if first != want || second != want {
 				t.Errorf("after taking %v more tokens: got %+v and %+v, want %+v twice", taken, first, second, want)

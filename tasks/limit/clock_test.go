@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -20,9 +21,7 @@ func TestRedisClockSetBack(t *testing.T) {
 			p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})
 			reserve := func() (time.Duration, bool) {
 				wait, ok, err := p.Reserve(t.Context(), key, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				return wait, ok
 			}
 			if _, ok := reserve(); !ok {
@@ -34,17 +33,13 @@ func TestRedisClockSetBack(t *testing.T) {
 					t.Errorf("got a wait of %v, %v, want at most a minute", wait, ok)
 				}
 			}
-			if err := p.NotBefore(t.Context(), key, time.Now().Add(2*time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, p.NotBefore(t.Context(), key, time.Now().Add(2*time.Minute)))
 			jump(-hour)
 			if wait, ok := reserve(); ok || wait > 2*time.Minute {
 				t.Errorf("after NotBefore: got a wait of %v, %v, want at most two minutes", wait, ok)
 			}
 			jump(-hour)
-			if err := p.NotBefore(t.Context(), key, time.Now().Add(time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, p.NotBefore(t.Context(), key, time.Now().Add(time.Second)))
 			jump(2 * time.Minute)
 			if wait, ok := reserve(); !ok {
 				t.Errorf("after two minutes: got a wait of %v, want none", wait)
@@ -79,9 +74,7 @@ func TestRedisClockSetBack(t *testing.T) {
 				return p, ok
 			}
 			p, _ := allow()
-			if err := p.Failure(t.Context(), "captcha"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, p.Failure(t.Context(), "captcha"))
 			jump(-hour)
 			for range 2 {
 				if _, ok := allow(); ok {

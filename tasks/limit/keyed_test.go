@@ -87,9 +87,7 @@ func TestTryAcquire(t *testing.T) {
 			_ = other.Release(ctx)
 		}
 		for range 3 { // repeated releases do nothing
-			if err := s.Release(ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, s.Release(ctx))
 		}
 		// A waiter whose last attempt was in flight when its patience ended can keep its position for two seconds.
 		var one *limit.Slot
@@ -129,21 +127,15 @@ func TestLimitChangesLive(t *testing.T) {
 		if err := b.SetLimit(ctx, "k", 0); err == nil {
 			t.Fatal("a limit of 0: got nil, want an error")
 		}
-		if err := b.SetLimit(ctx, "k", 3); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, b.SetLimit(ctx, "k", 3))
 		held = append(held, <-got, <-got)
 		wg.Wait()
-		if err := a.SetLimit(ctx, "k", 1); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, a.SetLimit(ctx, "k", 1))
 		for i, s := range held {
 			if s := must[*limit.Slot](t)(b.TryAcquire(ctx, "k")); s != nil {
 				t.Fatalf("got a slot with %d of 1 held, want none", 3-i)
 			}
-			if err := s.Release(ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, s.Release(ctx))
 		}
 		last := must[*limit.Slot](t)(b.TryAcquire(ctx, "k"))
 		if last == nil {
@@ -208,9 +200,7 @@ func TestSlotsOfDeadHoldersExpire(t *testing.T) {
 		if n := must[int](t)(live.Held(ctx, "k")); n != 1 {
 			t.Fatalf("%d held, want 1", n)
 		}
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, held.Release(ctx))
 		// A caller that stopped waiting is not in the queue.
 		again := must[*limit.Slot](t)(live.TryAcquire(ctx, "k"))
 		if again == nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -18,9 +19,7 @@ func TestMain(m *testing.M) {
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return v
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -24,9 +25,7 @@ func TestPacer(t *testing.T) {
 		reserve := func(p *limit.Pacer, key string, patience time.Duration) (time.Duration, bool) {
 			t.Helper()
 			wait, ok, err := p.Reserve(ctx, key, patience)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return wait, ok
 		}
 		if wait, ok := reserve(a, "slow", 0); wait != 0 || !ok {
@@ -56,9 +55,7 @@ func TestPacer(t *testing.T) {
 			t.Fatalf("five uses took %v, want 120ms or more", d)
 		}
 		for range 2 {
-			if err := b.NotBefore(ctx, "free", time.Now().Add(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, b.NotBefore(ctx, "free", time.Now().Add(time.Hour)))
 			_ = b.NotBefore(ctx, "free", time.Now().Add(time.Minute)) // earlier: no effect
 			_ = b.NotBefore(ctx, "free", time.Now().Add(-time.Minute))
 		}

@@ -78,9 +78,7 @@ func startWorker(t *testing.T, client *tasks.Client, process *metrics.Process, r
 		return n, nil
 	})
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Concurrency: 3, Observe: process.Observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	process.Watch(worker)
 	testutil.Background(t, worker.Run)
 }
@@ -95,9 +93,7 @@ func TestScrape(t *testing.T) {
 	send := func(s tasks.Signature[int], opts ...tasks.SendOption) *tasks.AsyncResult[int] {
 		t.Helper()
 		run, err := s.Send(t.Context(), client, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return run
 	}
 	for range 3 {
@@ -201,9 +197,7 @@ func TestScrapeDoesNotReadInputs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := rdb.ZAdd(t.Context(), "asynq:{default}:retry", redis.Z{Score: 1, Member: "other"}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.ZAdd(t.Context(), "asynq:{default}:retry", redis.Z{Score: 1, Member: "other"}).Err())
 	traffic.Take()
 	expect(t, scrape(t, metrics.NewFleet(client)), map[string]float64{
 		`muster_fleet_up`: 1,

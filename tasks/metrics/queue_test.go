@@ -36,9 +36,7 @@ func TestQueue(t *testing.T) {
 		return workqueue.Done(), nil
 	})
 	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 3, Observe: measured.Observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	measured.Watch(pool)
 	ended := make(chan error)
 	go func() { ended <- pool.Run(ctx) }()
@@ -47,9 +45,7 @@ func TestQueue(t *testing.T) {
 		return err == nil && s.Open() == 1
 	})
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, <-ended)
 	samples := scrape(t, measured)
 	for name, want := range map[string]float64{
 		`muster_queue_up{queue="q"}`: 1, `muster_queue_items{queue="q",state="done"}`: 1, `muster_queue_items{queue="q",state="error"}`: 2,

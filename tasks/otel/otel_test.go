@@ -196,15 +196,11 @@ func TestSpansOfFleetOnRedis(t *testing.T) {
 	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	stop := testutil.Background(t, worker.Run)
 	run, err := tasks.Chord(tasks.Each(make([]int, 20), inc), sum).Send(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := run.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -35,9 +35,7 @@ func TestNewIsIsolated(t *testing.T) {
 			if n := rdb.DBSize(t.Context()).Val(); n != 0 {
 				t.Fatalf("got %d keys in a new database, want 0", n)
 			}
-			if err := rdb.Set(t.Context(), "who", i, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, rdb.Set(t.Context(), "who", i, 0).Err())
 			if got, err := rdb.Get(t.Context(), "who").Int(); err != nil || got != i {
 				t.Fatalf("got %d (%v), want %d", got, err, i)
 			}
@@ -48,9 +46,7 @@ func TestNewIsIsolated(t *testing.T) {
 func TestBothExpireKeys(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		if err := rdb.Set(t.Context(), "k", "v", 50*time.Millisecond).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.Set(t.Context(), "k", "v", 50*time.Millisecond).Err())
 		testutil.Eventually(t, "the key expires", func() bool {
 			return rdb.Exists(t.Context(), "k").Val() == 0
 		})
@@ -64,23 +60,17 @@ func TestURLIsIsolated(t *testing.T) {
 		t.Fatalf("got %s twice", a)
 	}
 	opt, err := redis.ParseURL(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	rdb := redis.NewClient(opt)
 	defer func() { _ = rdb.Close() }()
-	if err := rdb.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Ping(t.Context()).Err())
 }
 
 func TestServerKeepsDataAfterKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
 	rdb := s.Client()
-	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	s.Kill()
 	if err := rdb.Ping(t.Context()).Err(); err == nil {
 		t.Fatal("got a reply from a killed server")
@@ -139,9 +129,7 @@ func TestClusterIsIsolated(t *testing.T) {
 				t.Fatalf("got %d keys in a new cluster, want 0", n)
 			}
 			for k := range 50 {
-				if err := rdb.Set(t.Context(), fmt.Sprint("key", k), i, 0).Err(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, rdb.Set(t.Context(), fmt.Sprint("key", k), i, 0).Err())
 			}
 			if n := rdb.DBSize(t.Context()).Val(); n != 50 {
 				t.Fatalf("got %d keys, want 50", n)
@@ -155,18 +143,12 @@ func TestServerDiesWithItsTestRun(t *testing.T) {
 	t.Parallel()
 	redistest.Server(t) // skips without a redis-server
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	cmd := exec.Command(self, "-test.run=^TestHang$", "-test.v")
 	cmd.Env = append(os.Environ(), "REDISTEST_HANG=1")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, cmd.Start())
 	var pid int
 	if _, err := fmt.Fscanf(out, "server %d\n", &pid); err != nil {
 		t.Fatalf("read the server's pid: %v", err)
@@ -174,9 +156,7 @@ func TestServerDiesWithItsTestRun(t *testing.T) {
 	if !alive(pid) {
 		t.Fatalf("server %d of the child is not running", pid)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	testutil.Eventually(t, "the server terminates with its test run", func() bool { return !alive(pid) })
 }
@@ -219,9 +199,7 @@ func alive(pid int) bool {
 func TestSentinelPromotesTheReplica(t *testing.T) {
 	t.Parallel()
 	w := redistest.Sentinel(t)
-	if err := w.Master.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, w.Master.Client().Set(t.Context(), "k", "v", 0).Err())
 	testutil.Eventually(t, "the replica has the value", func() bool {
 		return w.Replica.Client().Get(t.Context(), "k").Val() == "v"
 	})
@@ -241,9 +219,7 @@ func TestReplicatedCluster(t *testing.T) {
 			t.Fatalf("got %q, %v, want %q", got, err, value)
 		}
 	}
-	if err := rdb.Set(t.Context(), "{slot}key", "first", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Set(t.Context(), "{slot}key", "first", 0).Err())
 	from := slices.IndexFunc(c.Masters, func(m *redistest.Instance) bool { return m.Client().DBSize(t.Context()).Val() == 1 })
 	to := (from + 1) % len(c.Masters)
 	if n, err := c.MoveSlot(t.Context(), "{slot}key", c.Masters[from], c.Masters[to]); err != nil || n != 1 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -90,9 +91,7 @@ func TestCancelledWorkflowHandlesFailures(t *testing.T) {
 			}
 			f.Drain()
 			flows, _, err := f.Client().Workflows(t.Context(), tasktype.WorkflowFilter{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			for _, w := range flows {
 				if w.State == tasktype.WorkflowRunning {
 					t.Errorf("workflow %s has not ended", w.ID)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/taskstest"
@@ -59,9 +60,7 @@ func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[str
 	}
 	f.Drain()
 	if p, err := run.Progress(t.Context()); err != nil || !p.Ended {
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Revoke(t.Context()))
 		return []string{"not completed, and no task is ready"}
 	}
 	got, err := run.Wait(t.Context())
@@ -70,9 +69,7 @@ func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[str
 	if err != nil && !failed {
 		t.Fatal(err)
 	}
-	if err := run.Forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, run.Forget(t.Context()))
 	if *want.Fast {
 		return nil
 	}
@@ -96,13 +93,9 @@ func TestRetriedWorkflows(t *testing.T) {
 		want.Mended = true
 		res := canvas.Evaluate(s, want)
 		run, err := s.Signature().Send(t.Context(), f.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if seed%4 == 0 {
-			if err := run.Cancel(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Cancel(t.Context()))
 		}
 		f.Drain()
 		_, err = run.Wait(t.Context())

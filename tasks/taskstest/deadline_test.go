@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -66,16 +67,12 @@ func TestDeadline(t *testing.T) {
 				opts = append(opts, tasks.In(time.Hour))
 			}
 			run, err := tc.sig.Send(ctx, f.Client(), opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if p, err := run.Progress(ctx); err != nil || !p.Deadline.Equal(at) {
 				t.Errorf("progress: got %+v, %v, want a deadline", p, err)
 			}
 			if tc.change != nil {
-				if err := tc.change(f.Client(), ctx, run.ID()); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, tc.change(f.Client(), ctx, run.ID()))
 			}
 			got, err := run.Wait(ctx)
 			var failure *tasks.Failure
@@ -105,15 +102,11 @@ func TestRetryAndDeadline(t *testing.T) {
 	f := deadlineFleet(t, &fail)
 	ctx := t.Context()
 	run, err := deadlineWork.S("a", tasks.In(time.Hour)).Send(ctx, f.Client(), tasks.Deadline(f.Now().Add(time.Minute)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := run.Wait(ctx); !errors.Is(err, tasks.ErrDeadline) {
 		t.Fatalf("got %v, want %v", err, tasks.ErrDeadline)
 	}
-	if err := run.Retry(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, run.Retry(ctx))
 	if got, err := run.Wait(ctx); err != nil || got != "a" {
 		t.Errorf("retry after the deadline: got %q, %v", got, err)
 	}
@@ -124,17 +117,13 @@ func TestRetryAndDeadline(t *testing.T) {
 	fail = true
 	at := f.Now().Add(time.Minute)
 	run, err = tasks.Chain(deadlineWork.S("b"), deadlineWork, tasks.In(time.Hour)).Send(ctx, f.Client(), tasks.Deadline(at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := run.Wait(ctx); errors.Is(err, tasks.ErrDeadline) || !errors.As(err, new(*tasks.Failure)) {
 		t.Fatalf("got %v, want a failure", err)
 	}
 	f.Drain()
 	fail = false
-	if err := run.Retry(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, run.Retry(ctx))
 	if _, err := run.Wait(ctx); !errors.Is(err, tasks.ErrDeadline) || f.Now().Before(at) {
 		t.Errorf("retry before the deadline: got %v at %s", err, f.Now())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -100,9 +101,7 @@ func TestHandlersMaySendWork(t *testing.T) {
 	})
 	f = taskstest.New(t, mux)
 	id, err := taskstest.Do(f, start.S(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	f.Drain()
 	if out, err := tasks.Attach[int](f.Client(), id).Wait(t.Context()); err != nil || out != 3 {
 		t.Errorf("%d %v, expected 3", out, err)

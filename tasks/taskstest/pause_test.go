@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -75,17 +76,13 @@ func TestPausedWorkflow(t *testing.T) {
 				opts = append(opts, tasks.FairnessKey("customer"))
 			}
 			run, err := tc.sig.Send(ctx, f.Client(), opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			f.Drain()
 			got := strings.Join(ran, " ") + " | "
 			ran = nil
 			if tc.then != nil {
 				wantPaused(t, f, run, true)
-				if err := tc.then(f.Client(), ctx, run.ID()); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, tc.then(f.Client(), ctx, run.ID()))
 			}
 			value, err := run.Wait(ctx)
 			var failure *tasks.Failure
@@ -133,9 +130,7 @@ func TestPauseErrors(t *testing.T) {
 	c, ctx := f.Client(), t.Context()
 	send := func() *tasks.AsyncResult[string] {
 		run, err := pauseNext.S("a").Send(ctx, c, tasks.In(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return run
 	}
 	want := func(name, id string, want error) {
@@ -152,21 +147,15 @@ func TestPauseErrors(t *testing.T) {
 	want("running workflow", running.ID(), nil)
 	want("unknown workflow", "none", tasks.ErrUnknown)
 	revoked := send()
-	if err := revoked.Revoke(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, revoked.Revoke(ctx))
 	want("revoked workflow", revoked.ID(), tasks.ErrRevoked)
 	ended, err := pauseNext.S("a").Send(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := ended.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
 	want("ended workflow", ended.ID(), tasks.ErrEnded)
-	if err := running.Pause(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, running.Pause(ctx))
 	if err := running.Retry(ctx); !errors.Is(err, tasks.ErrRunning) {
 		t.Errorf("retry: got %v, want %v", err, tasks.ErrRunning)
 	}

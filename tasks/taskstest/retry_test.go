@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -89,16 +90,12 @@ func TestRetry(t *testing.T) {
 			fixed := false
 			f, ran := retryFleet(t, &fixed)
 			run, err := tc.sig.Send(t.Context(), f.Client())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			f.Drain()
 			first := slices.Clone(*ran)
 			for range 2 { // it fails a second time
 				*ran = nil
-				if err := run.Retry(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, run.Retry(t.Context()))
 				f.Drain()
 				if _, err := run.Wait(t.Context()); err == nil {
 					t.Fatal("got a value of broken work, want a failure")
@@ -110,14 +107,10 @@ func TestRetry(t *testing.T) {
 				}
 			}
 			*ran, fixed = nil, true
-			if err := run.Retry(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Retry(t.Context()))
 			f.Drain()
 			got, err := run.Wait(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if name != "chain" && name != "handled failure" {
 				slices.Sort(*ran)
 				if i := slices.Index(*ran, "join"); i >= 0 && name != "members over outcomes" {
@@ -139,9 +132,7 @@ func TestRetryWithAnotherInput(t *testing.T) {
 	fixed := false
 	f, ran := retryFleet(t, &fixed)
 	run, err := tasks.Chord(tasks.Group(retryWork.S("fine"), retryWork.S("bad")), retryJoin).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	f.Drain()
 	for want, opt := range map[string]tasks.RetryOption{
 		"node 1: it is of task retry.work, not retry.next": tasks.RetryInput(retryNext, "1", "x"),
@@ -158,9 +149,7 @@ func TestRetryWithAnotherInput(t *testing.T) {
 		}
 	}
 	*ran = nil
-	if err := run.Retry(t.Context(), tasks.RetryInput(retryWork, "", "good")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, run.Retry(t.Context(), tasks.RetryInput(retryWork, "", "good")))
 	d, err := f.Client().Node(t.Context(), run.ID(), "1")
 	if err != nil || string(d.Input) != `"good"` || len(d.Tried) != 1 || d.Tried[0].Message != "broken" || d.Tried[0].Outcome != tasktype.OutcomeFailure {
 		t.Errorf("node: got %+v, %v, want the new input and the failed run", d, err)
@@ -193,17 +182,13 @@ func TestRetryInputOfABoundTask(t *testing.T) {
 	} {
 		f := taskstest.New(t, mux)
 		run, err := bound.S(-1).Send(t.Context(), f.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		f.Drain()
 		other := tasks.RetryInput(add, "0", tasks.Pair[int, int]{First: 1, Second: 2})
 		if err := run.Retry(t.Context(), other); !errors.Is(err, tasks.ErrRetryInput) {
 			t.Fatalf("another second half: got %v, want %v", err, tasks.ErrRetryInput)
 		}
-		if err := run.Retry(t.Context(), opt); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Retry(t.Context(), opt))
 		if n, err := run.Wait(t.Context()); err != nil || n != 11 {
 			t.Errorf("%s: got %d, %v, want 11", name, n, err)
 		}

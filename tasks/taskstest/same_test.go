@@ -114,9 +114,7 @@ func of[O any](name string, s tasks.Signature[O]) story {
 			}
 		}
 		nodes, err := c.Nodes(t.Context(), run.ID())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for _, n := range nodes {
 			text += fmt.Sprintf("\n%s %s %s %d", n.ID, n.Task, n.Status, n.Attempts)
 		}
@@ -125,13 +123,9 @@ func of[O any](name string, s tasks.Signature[O]) story {
 	return story{name,
 		func(t *testing.T, c *tasks.Client) string {
 			run, err := s.Send(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			for p, err := range run.Watch(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				_ = p
 			}
 			out, err := run.Wait(t.Context())
@@ -151,9 +145,7 @@ func TestSameAsOnRedis(t *testing.T) {
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
 	worker, err := tasks.NewWorker(client, stories(), tasks.WorkerConfig{Concurrency: 1, HandlerWait: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	testutil.Background(t, worker.Run)
 	for _, s := range []story{
 		of("polls", tasks.Chain(polls.S(4), inc)),

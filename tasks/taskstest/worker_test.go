@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -87,9 +88,7 @@ func TestBlockingMethodsRunTasks(t *testing.T) {
 			f := taskstest.New(t, stories())
 			begun := f.Now()
 			later, err := inc.S(1, tasks.In(24*time.Hour)).Send(t.Context(), f.Client())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if got, err := wait(t.Context(), f.Client()); err != nil || got != 3 {
 				t.Errorf("got %d, %v, want 3", got, err)
 			}
@@ -122,9 +121,7 @@ func TestWaitsThatCannotReturn(t *testing.T) {
 		t.Errorf("in a handler: got %v, want %v", err, tasks.ErrWaitInTask)
 	}
 	run, err := tasks.Chain(ask.S(1), inc).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := run.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -139,12 +136,8 @@ func TestWaitsThatCannotReturn(t *testing.T) {
 		done <- err
 	}()
 	token, err := f.Client().NewToken(t.Context(), run.ID(), "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Client().Complete(t.Context(), token, []byte("7")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, f.Client().Complete(t.Context(), token, []byte("7")))
 	if err := <-done; err != nil {
 		t.Errorf("after the completion: %v", err)
 	}
@@ -192,9 +185,7 @@ func TestRatePerKeyIsAdvancedByTheClock(t *testing.T) {
 	f = taskstest.New(t, mux)
 	began := f.Now()
 	at, err := taskstest.Do(f, tasks.Each([]string{"a", "a", "a", "a", "b"}, send))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var after []int
 	for _, then := range at {
 		after = append(after, int(then.Sub(began).Round(time.Minute).Minutes()))
@@ -212,9 +203,7 @@ func TestLostLimitKeepsNoTaskWaiting(t *testing.T) {
 	tasks.Handle(mux, send, func(_ context.Context, to string) (string, error) { return to, nil })
 	f := taskstest.New(t, mux)
 	run, err := tasks.Each([]string{"a", "a", "a"}, send).Send(t.Context(), f.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	f.Advance(time.Second)
 	rdb := f.Client().Redis()
 	for _, key := range rdb.Keys(t.Context(), "muster:{0}:limit:*").Val() {

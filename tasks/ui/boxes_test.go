@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -80,9 +81,7 @@ func TestBoxes(t *testing.T) {
 		run := sent(t, f, c.s)
 		f.Drain()
 		w, err := run.Detail(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		d := draw(w.Nodes, w.Created)
 		if got := describe(d); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
@@ -92,9 +91,7 @@ func TestBoxes(t *testing.T) {
 			shown += len(b.Nodes)
 		}
 		table, err := newTable(d, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if shown != w.Progress.Total || table.Total != w.Progress.Total || w.Progress.Done != w.Progress.Total {
 			t.Errorf("%s: got %d tasks in boxes, %d in the table and a progress of %d of %d, want equal numbers", name, shown, table.Total, w.Progress.Done, w.Progress.Total)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
@@ -15,9 +16,7 @@ func past(t *testing.T, s *store.Store, until time.Time, measure tasktype.Measur
 	t.Helper()
 	for i, v := range values {
 		at := until.Add(time.Duration(i-len(values)+1) * time.Minute)
-		if err := s.History.Add(t.Context(), at, map[tasktype.Measure]map[string]int64{measure: {name: v}}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, s.History.Add(t.Context(), at, map[tasktype.Measure]map[string]int64{measure: {name: v}}))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
@@ -300,22 +301,16 @@ func TestDataIsHidden(t *testing.T) {
 func getAs(t *testing.T, url, role, tag string) (code int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	req.Header.Set("X-Role", role)
 	if tag != "" {
 		req.Header.Set("If-None-Match", tag)
 	}
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return res.StatusCode, string(raw)
 }
 
@@ -370,9 +365,7 @@ func TestWorkflowIsCancelledUnlessItHasEnded(t *testing.T) {
 	ctx := t.Context()
 	running := sent(t, f, inc.S(1), tasks.In(time.Hour))
 	revoked := sent(t, f, inc.S(1), tasks.In(time.Hour))
-	if err := revoked.Revoke(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, revoked.Revoke(ctx))
 	wantIn(t, h, "/workflows/"+running.ID(), "Cancel…", "Revoke…")
 	for id, want := range map[string]tasktype.Status{running.ID(): tasktype.Failed, revoked.ID(): tasktype.Revoked} {
 		wantIn(t, h, "/workflows/"+id+"/cancel", "Cancel the workflow")
@@ -397,9 +390,7 @@ func TestWorkflowIsPausedResumedAndRetried(t *testing.T) {
 	} {
 		run := sent(t, f, inc.S(1), tasks.In(time.Hour))
 		if c.before != nil {
-			if err := c.before(run, t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, c.before(run, t.Context()))
 		}
 		page, title := "/workflows/"+run.ID(), strings.ToUpper(action[:1])+action[1:]
 		wantIn(t, h, page, title+"…")
@@ -409,9 +400,7 @@ func TestWorkflowIsPausedResumedAndRetried(t *testing.T) {
 			f.Advance(2 * time.Hour)
 			wantIn(t, h, page, "paused", "the workflow is paused")
 			wantIn(t, h, "/workflows", "paused")
-			if err := run.Resume(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.Resume(t.Context()))
 		}
 		if got, err := run.Wait(t.Context()); err != nil || got != 2 {
 			t.Errorf("%s: got %d, %v, want 2", action, got, err)
@@ -448,9 +437,7 @@ func TestSelectedWorkflowsAreChanged(t *testing.T) {
 	}
 	for i, id := range ids {
 		state, err := tasks.Attach[int](f.Client(), id).Status(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if state == tasktype.Failed {
 			t.Errorf("workflow %d: got %s, want another state", i, state)
 		}
@@ -494,13 +481,9 @@ func TestQueueIsEmptied(t *testing.T) {
 	cfg.Prefix = "/tasks"
 	h := Handler(client, cfg)
 	waiting, err := inc.S(2, tasks.Queue("slow")).Send(ctx, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	other, err := inc.S(1).Send(ctx, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?queue=slow"`)
 	wantIn(t, h, "/workflows?queue=slow", waiting.ID(), "/tasks/cancel?queue=slow")
 	for _, query := range []string{"?queue=slow&name=none", "?queue=slow&task=none", "?queue=slow&label=a%3Db", "?queue=default"} {
@@ -529,16 +512,12 @@ func TestListsHaveErrors(t *testing.T) {
 	f, h := fleet(t, Config{})
 	ctx := t.Context()
 	run := sent(t, f, fails.S("no stock <b>"), tasks.In(time.Hour))
-	if err := run.Cancel(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, run.Cancel(ctx))
 	for _, path := range []string{"/workflows", "/"} {
 		wantIn(t, h, path, run.ID(), `<small class="badtext">cancelled: the workflow was cancelled`)
 	}
 	f.Advance(time.Second)
-	if err := run.Retry(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, run.Retry(ctx))
 	if _, body := get(t, h, "/workflows"); strings.Contains(body, "was cancelled") {
 		t.Error("the list has the error of the run before the retry")
 	}

@@ -76,9 +76,7 @@ func TestPages(t *testing.T) {
 	f.Drain()
 	at := "/workflows/" + run.ID()
 	nodes, err := f.Client().Nodes(t.Context(), run.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for path, wants := range map[string][]string{
 		"/":                                     {"Overview", "Latest successes", run.ID()},
 		"/workflows":                            {run.ID(), "succeeded"},
@@ -192,7 +190,8 @@ func TestErrorPages(t *testing.T) {
 // sent sends a signature.
 func sent[O any](t *testing.T, f *taskstest.Fleet, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
 	t.Helper()
-	run := sent(t, f, s, opts...)
+	run, err := s.Send(t.Context(), f.Client(), opts...)
+	testutil.Ok(t, err)
 	return run
 }
 
@@ -238,9 +237,7 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 	t.Parallel()
 	address := redistest.URL(t)
 	client, err := tasks.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	mux := tasks.NewMux()
 	tasks.Handle(mux, inc, func(ctx context.Context, n int) (int, error) {
@@ -250,22 +247,16 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 	})
 	for range 2 {
 		w, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Concurrency: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		t.Cleanup(func() { _ = w.Stop() })
 	}
 	rdb, traffic := redistest.NewTraffic(t, address)
 	h := Handler(tasks.NewClient(rdb), Config{Prefix: "/tasks"})
 	const n = 10_000
 	run, err := tasks.GroupOf([]tasks.Signature[int]{inc.S(1), inc.S(2)}).Send(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	large, err := tasks.Each(make([]int, n), inc, tasks.Queue("none")).Send(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	at := "/workflows/" + large.ID()
 	wantIn(t, h, at, "0 of 10000", "no live worker takes from queue none")
 	traffic.Take()
@@ -281,9 +272,7 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 		return strings.Contains(body, "7 of 9")
 	})
 	for id, total := range map[string]string{run.ID(): "2 of 2", large.ID(): "10\u202f000 of 10\u202f000"} {
-		if err := client.Revoke(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, client.Revoke(t.Context(), id))
 		wantIn(t, h, "/workflows/"+id, total, "revoked")
 		wantIn(t, h, "/workflows/"+id+"/nodes/0", "revoked")
 	}

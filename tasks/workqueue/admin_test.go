@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks/workqueue"
 )
 
@@ -93,15 +94,11 @@ func TestVerifyReportsWrongCountersAndIndexes(t *testing.T) {
 			{"ready", func(ctx context.Context) error { return k.rdb.Del(ctx, key("ready")).Err() }},
 			{"lane", func(ctx context.Context) error { return k.rdb.HSet(ctx, key("counts"), "error\x00gone\x1f", 3).Err() }},
 		} {
-			if err := k.Delete(k.t.Context()); err != nil {
-				k.t.Fatal(err)
-			}
+			testutil.Ok(k.t, k.Delete(k.t.Context()))
 			k.enqueue(numbered(8)...)
 			k.settle(k.leaseOne("w"), workqueue.Done())
 			k.wantStats("7 0 1 0 0") // it verifies
-			if err := wrong.change(k.t.Context()); err != nil {
-				k.t.Fatal(err)
-			}
+			testutil.Ok(k.t, wrong.change(k.t.Context()))
 			if _, err := k.Verify(k.t.Context()); err == nil || !strings.Contains(err.Error(), wrong.what) {
 				k.t.Errorf("%s: got %v, want an error that names it", wrong.what, err)
 			}
@@ -115,9 +112,7 @@ func TestDeleteAndExpireLeaveNothing(t *testing.T) {
 		ctx := k.t.Context()
 		k.enqueue("a", "b")
 		k.settle(k.leaseOne("w"), workqueue.Failed(errors.New("e")).With([]byte("r"), []byte("o")))
-		if err := k.Delete(ctx); err != nil {
-			k.t.Fatal(err)
-		}
+		testutil.Ok(k.t, k.Delete(ctx))
 		if n := k.rdb.DBSize(ctx).Val(); n != 0 {
 			k.t.Fatalf("got %d keys, want none: %v", n, k.rdb.Keys(ctx, "*").Val())
 		}
@@ -125,9 +120,7 @@ func TestDeleteAndExpireLeaveNothing(t *testing.T) {
 			k.t.Fatalf("got %d new in a deleted queue, want 1", n)
 		}
 		k.leaseOne("w")
-		if err := k.Expire(ctx, 50*time.Millisecond); err != nil {
-			k.t.Fatal(err)
-		}
+		testutil.Ok(k.t, k.Expire(ctx, 50*time.Millisecond))
 		k.eventually("the queue to expire", func() bool { return k.rdb.DBSize(ctx).Val() == 0 })
 	})
 }

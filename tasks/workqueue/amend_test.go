@@ -4,14 +4,13 @@ import (
 	"errors"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks/workqueue"
 )
 
 func (k *kit) amend(id string, from workqueue.State, o workqueue.Outcome) {
 	k.t.Helper()
-	if err := k.Amend(k.t.Context(), id, from, o); err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, k.Amend(k.t.Context(), id, from, o))
 }
 
 func TestAmendRejectsOtherStates(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -38,13 +39,9 @@ func BenchmarkDrain(b *testing.B) {
 	mux := workqueue.NewMux()
 	mux.Handle("bench", func(context.Context, workqueue.Leased) (workqueue.Outcome, error) { return workqueue.Done(), nil })
 	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 8, Drain: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	redistest.Measured(b, rdb, func() {
-		if err := pool.Run(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Ok(b, pool.Run(b.Context()))
 	})
 	if s, err := q.Stats(b.Context()); err != nil || s.Done != int64(b.N) {
 		b.Fatalf("got %+v, error %v, want %d items done", s, err, b.N)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -69,16 +70,10 @@ func startChild(t *testing.T, url string) child {
 	cmd.Env = append(os.Environ(), "WORKQUEUE_CRASH_CHILD="+url)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	if _, err := io.ReadFull(out, make([]byte, len("up\n"))); err != nil {
 		t.Fatalf("a child did not start: %v", err)
@@ -93,9 +88,7 @@ func TestKilledProcesses(t *testing.T) {
 	const kills = 50
 	url := redistest.URL(t)
 	opt, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	rdb := redis.NewClient(opt)
 	t.Cleanup(func() { _ = rdb.Close() })
 	k := &kit{workqueue.New(rdb, "crash", crashConfig), t, rdb}
@@ -106,9 +99,7 @@ func TestKilledProcesses(t *testing.T) {
 	for range kills {
 		// Kill in the middle of things: after some more items were done, and never when none is left.
 		s, err := k.Stats(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if s.Open() < 200 {
 			k.enqueue(ids[items : items+200]...)
 			items += 200
@@ -178,9 +169,7 @@ func TestPoolIsKnownBeforeItWorks(t *testing.T) {
 	})
 	p, err := workqueue.NewPool(workqueue.New(own, k.Name(), workqueue.Config{}), mux,
 		workqueue.PoolConfig{Drain: true, Heartbeat: 20 * time.Millisecond, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	k.run(p)
 	k.wantStats("0 0 1 0 0")
 }

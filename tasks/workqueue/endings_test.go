@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -25,16 +26,12 @@ func TestEndingsAreKeptOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := k.Amend(t.Context(), "settled", workqueue.StateError, workqueue.Skipped("by hand")); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, k.Amend(t.Context(), "settled", workqueue.StateError, workqueue.Skipped("by hand")))
 	}
 	var got []string
 	for seq := ""; ; {
 		endings, err := k.Endings(t.Context(), seq, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if len(endings) == 0 {
 			break
 		}

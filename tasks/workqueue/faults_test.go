@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -58,9 +59,7 @@ func (r *trips) pool(t *testing.T, q *workqueue.Queue, name string) *workqueue.P
 		return workqueue.Done().With(nil, []byte(it.ID)), nil
 	})
 	p, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Name: name, Workers: 2, Heartbeat: 30 * time.Millisecond, Grace: time.Millisecond, Drain: true, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return p
 }
 
@@ -102,9 +101,7 @@ func poolWithFault(t *testing.T, f *redistest.Fault) {
 	}
 	k.wantStats("0 0 6 1 1")
 	outputs, err := k.Outputs().Read(t.Context(), 100, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var got []string
 	for _, o := range outputs {
 		got = append(got, o.Item)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -18,9 +19,7 @@ func TestLeaseOfADeletedQueueLeavesNothing(t *testing.T) {
 		if _, err := q.Enqueue(ctx, workqueue.Item{ID: "a"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := q.Delete(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, q.Delete(ctx))
 		if leases, err := q.Lease(ctx, "w", 1); err != nil || len(leases) != 0 {
 			t.Errorf("got %d leases, %v, want none", len(leases), err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -68,9 +69,7 @@ func TestItemThatCannotBeDecodedFails(t *testing.T) {
 	k := newKit(t, redistest.New(t), workqueue.Config{Logger: quiet})
 	k.enqueue("a", "b")
 	key := k.rdb.Keys(t.Context(), "*:spec").Val()[0]
-	if err := k.rdb.HSet(t.Context(), key, "a", "{").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, k.rdb.HSet(t.Context(), key, "a", "{").Err())
 	if got := ids(k.lease("w", 10)); got != "b" {
 		t.Errorf("leased %s, want b", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks/workqueue"
 )
 
@@ -15,9 +16,7 @@ var byLane = workqueue.Config{CountLanes: true, MaxAttempts: 1}
 func (k *kit) wantLanes(want map[string]string) {
 	k.t.Helper()
 	lanes, err := k.LaneStats(k.t.Context())
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, err)
 	if many, err := workqueue.LaneStatsOf(k.t.Context(), k.Queue, k.Queue); err != nil || !maps.Equal(many[0], lanes) || !maps.Equal(many[1], lanes) {
 		k.t.Fatalf("of two queues: got %v, %v, want %v twice", many, err, lanes)
 	}

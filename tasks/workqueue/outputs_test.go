@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks/workqueue"
 )
 
@@ -54,18 +55,14 @@ func TestAcknowledgedOutputsAreRemoved(t *testing.T) {
 		if err != nil || len(list) != 4 {
 			k.t.Fatalf("got %v, %v; want four outputs", list, err)
 		}
-		if err := out.Ack(ctx, list[1].Seq, nil); err != nil {
-			k.t.Fatal(err)
-		}
+		testutil.Ok(k.t, out.Ack(ctx, list[1].Seq, nil))
 		if n, bytes, err := out.Backlog(ctx); n != 2 || bytes != int64(len(list[2].Data)+len(list[3].Data)) || err != nil {
 			k.t.Fatalf("got a backlog of %d with %d bytes, %v; want the last 2", n, bytes, err)
 		}
 		if again, err := out.Read(ctx, 10, 0); err != nil || len(again) != 2 || again[0].Seq != list[2].Seq {
 			k.t.Fatalf("got %v, %v; want the last two", again, err)
 		}
-		if err := out.Ack(ctx, list[3].Seq, nil); err != nil {
-			k.t.Fatal(err)
-		}
+		testutil.Ok(k.t, out.Ack(ctx, list[3].Seq, nil))
 		if n, bytes, err := out.Backlog(ctx); n != 0 || bytes != 0 || err != nil {
 			k.t.Fatalf("got a backlog of %d with %d bytes, %v; want none", n, bytes, err)
 		}
@@ -99,9 +96,7 @@ func TestAckStoresNotes(t *testing.T) {
 	every(t, workqueue.Config{}, func(k *kit) {
 		ctx, out := k.t.Context(), k.Outputs()
 		list := k.twoOutputs()
-		if err := out.Ack(ctx, list[0].Seq, map[string]string{"a": "1", "b": "2"}); err != nil {
-			k.t.Fatal(err)
-		}
+		testutil.Ok(k.t, out.Ack(ctx, list[0].Seq, map[string]string{"a": "1", "b": "2"}))
 		k.wantNotes(map[string]string{"a": "1", "b": "2"})
 		if err := out.Ack(ctx, "", map[string]string{"a": ""}); err != nil {
 			k.t.Error(err)

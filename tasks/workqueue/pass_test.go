@@ -7,14 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks/workqueue"
 )
 
 func (k *kit) pass(l workqueue.Leased, to workqueue.Item) {
 	k.t.Helper()
-	if err := k.Pass(k.t.Context(), l, to); err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, k.Pass(k.t.Context(), l, to))
 }
 
 func TestPassMakesTheItemReadyAsAnother(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -24,9 +25,7 @@ func (k *kit) pool(cfg workqueue.PoolConfig, h workqueue.Handler) *workqueue.Poo
 	mux := workqueue.NewMux()
 	mux.Handle("test", h)
 	p, err := workqueue.NewPool(k.Queue, mux, cfg)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, err)
 	return p
 }
 
@@ -116,9 +115,7 @@ func TestPoolRejectsPayloadsAndKinds(t *testing.T) {
 	k := newKit(t, redistest.New(t), workqueue.Config{MaxAttempts: 1})
 	_, err := k.Enqueue(t.Context(), workqueue.Item{ID: "bad", Kind: "test", Payload: []byte("{")},
 		workqueue.Item{ID: "empty", Kind: "test"}, workqueue.Item{ID: "other", Kind: "unknown"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	k.run(k.pool(workqueue.PoolConfig{Drain: true}, workqueue.JSON(
 		func(context.Context, workqueue.Leased, map[string]any) (workqueue.Outcome, error) {
 			t.Error("the handler was called, want no call")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -44,9 +45,7 @@ func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
 	})
 	// From another process, above the limit that this one is set up with.
 	other := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
-	if err := other.SetLimit(t.Context(), "host:h", 100); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, other.SetLimit(t.Context(), "host:h", 100))
 	finish <- struct{}{} // the pool learns the limit with the next item
 	k.eventually("five items to run and ten to wait", func() bool { return now.Load() == 5 && p.Stats().Running >= 10 })
 	for range 20 {

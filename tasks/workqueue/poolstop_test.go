@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -44,9 +45,7 @@ func TestPoolStops(t *testing.T) {
 	wait()
 	k.wantStats("49 0 1 0 0")
 	all, err := k.Get(t.Context(), numbered(50)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, it := range all {
 		if it.Attempts != 0 {
 			t.Errorf("%s has used %d attempts, want none", it.ID, it.Attempts)
@@ -139,9 +138,7 @@ func TestPoolStopsWithoutRedis(t *testing.T) {
 	}
 	finish <- struct{}{} // the pool leases again once less than an item per worker is in its buffer
 	k.eventually("more items than can wait for their storage", func() bool { s := p.Stats(); return s.Done == 1 && s.Running >= 2*workers+2 })
-	if err := rdb.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Close())
 	finish <- struct{}{}
 	for message := range log.warned {
 		if strings.HasPrefix(message, "cannot store how items ended") {

@@ -61,18 +61,14 @@ func (k *kit) enqueue(ids ...string) int {
 		items[i] = workqueue.Item{ID: id, Kind: "test", Payload: []byte(`{"of":"` + id + `"}`)}
 	}
 	n, err := k.Enqueue(k.t.Context(), items...)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, err)
 	return n
 }
 
 func (k *kit) lease(worker string, n int) []workqueue.Leased {
 	k.t.Helper()
 	got, err := k.Lease(k.t.Context(), worker, n)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, err)
 	return got
 }
 
@@ -87,17 +83,13 @@ func (k *kit) leaseOne(worker string) workqueue.Leased {
 
 func (k *kit) settle(l workqueue.Leased, o workqueue.Outcome) {
 	k.t.Helper()
-	if err := k.Settle(k.t.Context(), l, o); err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, k.Settle(k.t.Context(), l, o))
 }
 
 func (k *kit) retry(l workqueue.Leased, after time.Duration) workqueue.State {
 	k.t.Helper()
 	s, err := k.Retry(k.t.Context(), l, errors.New("no luck"), after, true)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, err)
 	return s
 }
 
@@ -114,9 +106,7 @@ func (k *kit) get(id string) workqueue.Info {
 func (k *kit) wantStats(want string) {
 	k.t.Helper()
 	s, err := k.Stats(k.t.Context())
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, err)
 	got := fmt.Sprint(s.Queued, s.InProgress, s.Done, s.Skipped, s.Error)
 	if got != want {
 		k.t.Fatalf("stats are %s, want %s", got, want)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -20,9 +21,7 @@ func (k *kit) scan(n int, meanwhile func(page int)) map[string]workqueue.Info {
 	cursor := ""
 	for page := range 10_000 {
 		items, next, err := k.Scan(k.t.Context(), cursor, n)
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		testutil.Ok(k.t, err)
 		for _, it := range items {
 			all[it.ID] = it
 		}

@@ -9,22 +9,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/workqueue"
 )
 
 // seal seals the queue.
 func (k *kit) seal() {
 	k.t.Helper()
-	if err := k.Seal(k.t.Context()); err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, k.Seal(k.t.Context()))
 }
 
 func (k *kit) unseal() {
 	k.t.Helper()
-	if err := k.Unseal(k.t.Context()); err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, k.Unseal(k.t.Context()))
 }
 
 // wantLost checks that nothing can be done under a lease.
@@ -134,9 +131,7 @@ func TestUnsealEndsTheLeasesThatSealLeft(t *testing.T) {
 // sealOnly simulates a Seal whose process died: the queue is sealed, but no lease has ended.
 func (k *kit) sealOnly() {
 	k.t.Helper()
-	if err := k.rdb.HSet(k.t.Context(), "muster:wq:{"+k.Name()+"}:meta", "sealed", 1).Err(); err != nil {
-		k.t.Fatal(err)
-	}
+	testutil.Ok(k.t, k.rdb.HSet(k.t.Context(), "muster:wq:{"+k.Name()+"}:meta", "sealed", 1).Err())
 }
 
 // A pool on a sealed queue cancels its handlers, settles nothing, and does not end the leases of dead pools, as that would

@@ -1,6 +1,10 @@
 package graph
 
-import "testing"
+import (
+	"testing"
+
+	"muster/internal/testutil"
+)
 
 // stored returns the stored forms of graphs of every kind of node.
 func stored(t testing.TB) [][]byte {
@@ -20,9 +24,7 @@ func stored(t testing.TB) [][]byte {
 			t.Fatalf("compile %s: %v", s, err)
 		}
 		raw, err := g.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		out = append(out, raw)
 	}
 	return out

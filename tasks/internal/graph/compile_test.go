@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 func combine(shape Shape, kids ...*Sig) *Sig {
@@ -187,9 +189,7 @@ func TestAfterHoldsBackItsSecondPart(t *testing.T) {
 // The name of a workflow is read for each batch: it must not depend on the size of a group.
 func TestEndsCopiesNoNodes(t *testing.T) {
 	g, err := Compile(combine(Chord, combine(Group, calls(1000))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if n := testing.AllocsPerRun(10, func() { g.Ends() }); n > 0 {
 		t.Errorf("got %v allocations, want none", n)
 	}
@@ -205,9 +205,7 @@ func TestAfterAddsOneEdgeForEachFirstNode(t *testing.T) {
 		"[] [0] []":              combine(Join, combine(After, x, call("t", "1")), x),
 	} {
 		g, err := Compile(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		var got []string
 		for _, n := range g.Nodes {
 			got = append(got, fmt.Sprint(n.After))
