@@ -44,8 +44,6 @@ var (
 	keyTask  = tasks.New[string, string]("crash.key", tasks.ConcurrencyPerKey(1, func(string) string { return "key" }))
 	failTask = tasks.New[string, int]("crash.fail")
 	slowTask = tasks.New[int, int]("crash.slow")
-	askTask  = tasks.New[string, string]("crash.ask", tasks.External())
-	handTask = tasks.New[string, string]("crash.hand")
 )
 
 // crashMux counts every run of a node in Redis, and holds the nodes that are asked to.
@@ -86,20 +84,6 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
-	})
-	tasks.Handle(m, handTask, func(ctx context.Context, in string) (string, error) {
-		token, err := tasks.TokenFrom(ctx)
-		if err != nil {
-			return "", err
-		}
-		passed := "passed:" + tasks.InfoFrom(ctx).Workflow
-		if n, err := rdb.RPush(ctx, passed, token).Result(); err != nil {
-			return "", err
-		} else if n == 1 {
-			redistest.Die()
-		}
-		rdb.Expire(ctx, passed, time.Hour)
-		return tasks.ResultPending[string](ctx)
 	})
 	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
 	canvas.Handle(m, nil, nil)

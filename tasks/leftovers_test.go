@@ -1,7 +1,6 @@
 package tasks_test
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,13 +9,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
 
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
-	"muster/tasks/tasktype"
 )
 
 // fixedKeys matches the keys of the fleet, its queues and its counts, whose number does not grow with the workflows.
@@ -45,42 +41,6 @@ func onlyFixedLeft(t *testing.T, rdb redis.UniversalClient) {
 	if !testutil.Becomes(func() bool { return len(left(t, rdb)) == 0 }) {
 		t.Fatalf("left are the keys %q", left(t, rdb))
 	}
-}
-
-// Once workflows of all kinds have ended and their retention is over, nothing is left of them in Redis,
-// though some failed, some were revoked in between, and workers were killed.
-func TestNothingIsLeft(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	c := connect(t, url)
-	rdb := c.Redis()
-	canvases := rapid.Custom(func(t *rapid.T) *canvas.Scope { return canvas.Draw(choices{t}, 2) })
-	var runs []*tasks.AsyncResult[int]
-	for round := range 3 {
-		for i := range 40 {
-			s := canvases.Example(100*round + i)
-			run := started(t, c, s.Signature(), tasks.Retention(50*time.Millisecond), tasks.FailureRetention(50*time.Millisecond))
-			runs = append(runs, run)
-		}
-		name := fmt.Sprint("victim", round)
-		doomed(t, url, name, []string{"popped", "taken", "failed"}[round])
-		for i, run := range runs {
-			if i%5 != round {
-				continue
-			}
-			// Workflows of earlier rounds may have expired.
-			if err := run.Revoke(t.Context()); err != nil && !errors.Is(err, tasks.ErrUnknown) {
-				t.Fatal(err)
-			}
-		}
-		testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, name))
-	}
-	// asynq returns the tasks of the dead worker after a minute; here, when the next worker starts.
-	for _, id := range rdb.ZRange(t.Context(), "asynq:{default}:lease", 0, -1).Val() {
-		rdb.ZAddXX(t.Context(), "asynq:{default}:lease", redis.Z{Score: 1, Member: id})
-	}
-	child(t, url, "heir")
-	onlyFixedLeft(t, rdb)
 }
 
 // Revoking workflows before any worker starts leaves no ready nodes.
@@ -120,32 +80,6 @@ func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 		if got, err := send(t, newWorld(t, rdb), ID.S(1)); err != nil || got != 1 {
 			t.Errorf("afterwards: got %v, %v, want 1", got, err)
 		}
-	})
-}
-
-// A workflow that expires before a worker starts it ends, and leaves no keys.
-func TestExpiredWorkflowsLeaveNoKeys(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		resume := pause(t, w)
-		var runs []*tasks.AsyncResult[int]
-		for _, s := range []tasks.Signature[int]{
-			ID.S(1, tasks.Expires(time.Millisecond)),
-			tasks.Chord(tasks.Each(ints(100), ID, tasks.Expires(time.Millisecond)), Sum),
-			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.Expires(time.Millisecond))), Sum),
-		} {
-			runs = append(runs, sent(t, w, s, tasks.Retention(time.Second), tasks.FailureRetention(time.Second)))
-		}
-		began := time.Now()
-		testutil.Eventually(t, "all have expired", func() bool { return time.Since(began) > 2*time.Millisecond })
-		resume()
-		for _, run := range runs {
-			_, err := run.Wait(limited(t))
-			if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != tasktype.CodeExpired {
-				t.Errorf("got %v, want one that expired", err)
-			}
-		}
-		onlyFixedLeft(t, w.client.Redis())
 	})
 }
 

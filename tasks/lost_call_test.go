@@ -16,7 +16,6 @@ import (
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
-	"muster/tasks/tasktype"
 )
 
 // The tasks of the cut-off tests. Unique yields another value each time it runs, so that two uses of
@@ -214,59 +213,4 @@ func diesWhileStopping(t *testing.T, stop func(*tasks.AsyncResult[any], context.
 			ended(t, w, run.ID())
 		})
 	}
-}
-
-// Two concurrent runs of a node, as when a worker sleeps past its lease and wakes up: the first outcome counts
-// everywhere, and the successors run once.
-func TestFirstOutcomeOfTwoRunsCounts(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		var runs atomic.Int64
-		member := tasks.New[int, int]("two.member")
-		list := tasks.New[int, []int]("two.list")
-		mux := w.mux()
-		wait := func(ctx context.Context) (int, error) {
-			n := int(runs.Add(1))
-			if n%2 == 0 {
-				return n, nil
-			}
-			w.note("first runs", n)
-			select {
-			case <-w.gate(fmt.Sprint("run ", n)):
-			case <-ctx.Done():
-			}
-			return n, nil
-		}
-		tasks.Handle(mux, member, func(ctx context.Context, _ int) (int, error) { return wait(ctx) })
-		tasks.Handle(mux, list, func(ctx context.Context, _ int) ([]int, error) {
-			n, err := wait(ctx)
-			return make([]int, n), err
-		})
-		other, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Name: "sleeper", Queues: map[string]int{"two": 1}, Grace: time.Millisecond})
-		testutil.Ok(t, err)
-		during(t, other.Run)
-
-		// 194: a member of a header.
-		chord := sent(t, w, tasks.Chord(tasks.Group(member.S(0, tasks.Queue("two")), Hold.S("late")), Only))
-		testutil.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 1 })
-		testutil.Ok(t, tasks.ExpireLeases(t.Context(), w.client, "sleeper"))
-		testutil.Eventually(t, "the second run counts", func() bool { return nodes(t, w, chord.ID())[0].Status == tasktype.Success })
-		w.open("run 1")
-		w.open("late")
-		wantValue(t, chord, "[2 1]")
-		ended(t, w, chord.ID())
-
-		// 196: the source of a header.
-		spread := sent(t, w, tasks.Chord(tasks.Map(list.S(0, tasks.Queue("two")), Note), Total))
-		testutil.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 2 })
-		testutil.Ok(t, tasks.ExpireLeases(t.Context(), w.client, "sleeper"))
-		if _, err := spread.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-		w.open("run 3")
-		ended(t, w, spread.ID())
-		if n, bodies := len(w.noted("note")), len(w.noted("total")); n != 4 || bodies != 1 {
-			t.Fatalf("%d members ran and %d bodies, want 4 and 1", n, bodies)
-		}
-	})
 }

@@ -14,80 +14,58 @@ import (
 // use the new one.
 func TestPlanThatRedisLost(t *testing.T) {
 	t.Parallel()
-	type step = tasks.Task[string, string]
-	for name, plans := range map[string][2]func(charge, refund, hold step) tasks.Signature[string]{
-		"other tasks": {
-			func(charge, _, hold step) tasks.Signature[string] {
-				return tasks.Chain3(hold.S("order"), charge, charge)
-			},
-			func(_, refund, _ step) tasks.Signature[string] {
-				return tasks.Chain3(refund.S("order"), refund, refund)
-			},
-		},
-		"another shape": {
-			func(charge, _, hold step) tasks.Signature[string] {
-				return tasks.Chain3(hold.S("order"), charge, charge)
-			},
-			func(_, refund, _ step) tasks.Signature[string] {
-				words := tasks.New[[]string, string]("words")
-				return tasks.Chord(tasks.Group(refund.S("order"), refund.S("order"), refund.S("order"), refund.S("order")), words)
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := redistest.Server(t).Client() // miniredis dumps no hashes
-			plan := tasks.New[int, string]("plan")
-			charge, refund, hold := tasks.New[string, string]("charge"), tasks.New[string, string]("refund"), tasks.New[string, string]("hold")
-			planning, planned, held, release := make(chan int, 9), make(chan struct{}, 9), make(chan struct{}, 9), make(chan struct{})
-			calls := 0
-			c, _ := startMux(t, rdb, func(m *tasks.Mux) {
-				tasks.HandlePlan(m, plan, func(ctx context.Context, _ int) (tasks.Signature[string], error) {
-					calls++
-					planning <- calls
-					<-planned
-					return plans[min(calls, 2)-1](charge, refund, hold), nil
-				})
-				tasks.Handle(m, charge, func(_ context.Context, s string) (string, error) { return s + " charged", nil })
-				tasks.Handle(m, refund, func(_ context.Context, s string) (string, error) { return s + " refunded", nil })
-				tasks.Handle(m, tasks.New[[]string, string]("words"), func(_ context.Context, s []string) (string, error) {
-					return fmt.Sprint(len(s)), nil
-				})
-				tasks.Handle(m, hold, func(_ context.Context, s string) (string, error) {
-					held <- struct{}{}
-					<-release
-					return s, nil
-				})
-			})
-			run, err := plan.S(1).Send(t.Context(), c)
-			testutil.Ok(t, err)
-			<-planning
-			rollBack := snapshot(t, rdb)
-			planned <- struct{}{}
-			<-held
-			if _, err := c.Nodes(t.Context(), run.ID()); err != nil { // the client knows the plan
-				t.Fatal(err)
+	rdb := redistest.Server(t).Client() // miniredis dumps no hashes
+	plan := tasks.New[int, string]("plan")
+	words, charge, refund, hold := tasks.New[[]string, string]("words"), tasks.New[string, string]("charge"), tasks.New[string, string]("refund"), tasks.New[string, string]("hold")
+	planning, planned, held, release := make(chan int, 9), make(chan struct{}, 9), make(chan struct{}, 9), make(chan struct{})
+	calls := 0
+	c, _ := startMux(t, rdb, func(m *tasks.Mux) {
+		tasks.HandlePlan(m, plan, func(ctx context.Context, _ int) (tasks.Signature[string], error) {
+			calls++
+			planning <- calls
+			<-planned
+			if calls == 1 {
+				return tasks.Chain3(hold.S("order"), charge, charge), nil
 			}
-			rollBack()
-			close(release)
-			<-planning
-			planned <- struct{}{}
-			want := map[string]string{"other tasks": "order refunded refunded refunded", "another shape": "4"}[name]
-			wantValue(t, run, want)
-			testutil.Eventually(t, "the workflow has ended", func() bool {
-				p, err := run.Progress(t.Context())
-				return err == nil && p.Ended
-			})
-			if p, err := run.Progress(t.Context()); err != nil || p.Done != p.Total {
-				t.Errorf("got progress %+v, %v, want all tasks done", p, err)
-			}
-			ns, err := c.Nodes(t.Context(), run.ID())
-			testutil.Ok(t, err)
-			for _, n := range ns {
-				if n.Task == "charge" || n.Task == "hold" || !n.Status.Terminal() {
-					t.Errorf("got node %s of task %s in state %s, want none of the lost plan", n.ID, n.Task, n.Status)
-				}
-			}
+			return tasks.Chord(tasks.Each([]string{"a", "b", "c", "d"}, refund), words), nil
 		})
+		tasks.Handle(m, charge, func(_ context.Context, s string) (string, error) { return s + " charged", nil })
+		tasks.Handle(m, refund, func(_ context.Context, s string) (string, error) { return s + " refunded", nil })
+		tasks.Handle(m, words, func(_ context.Context, s []string) (string, error) {
+			return fmt.Sprint(len(s)), nil
+		})
+		tasks.Handle(m, hold, func(_ context.Context, s string) (string, error) {
+			held <- struct{}{}
+			<-release
+			return s, nil
+		})
+	})
+	run, err := plan.S(1).Send(t.Context(), c)
+	testutil.Ok(t, err)
+	<-planning
+	rollBack := snapshot(t, rdb)
+	planned <- struct{}{}
+	<-held
+	if _, err := c.Nodes(t.Context(), run.ID()); err != nil { // the client knows the plan
+		t.Fatal(err)
+	}
+	rollBack()
+	close(release)
+	<-planning
+	planned <- struct{}{}
+	wantValue(t, run, "4")
+	testutil.Eventually(t, "the workflow has ended", func() bool {
+		p, err := run.Progress(t.Context())
+		return err == nil && p.Ended
+	})
+	if p, err := run.Progress(t.Context()); err != nil || p.Done != p.Total {
+		t.Errorf("got progress %+v, %v, want all tasks done", p, err)
+	}
+	ns, err := c.Nodes(t.Context(), run.ID())
+	testutil.Ok(t, err)
+	for _, n := range ns {
+		if n.Task == "charge" || n.Task == "hold" || !n.Status.Terminal() {
+			t.Errorf("got node %s of task %s in state %s, want none of the lost plan", n.ID, n.Task, n.Status)
+		}
 	}
 }

@@ -1,11 +1,7 @@
 package tasks_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,63 +156,5 @@ func TestOverlap(t *testing.T) {
 				}
 			}
 		}},
-	})
-}
-
-// exclusive runs for a moment and fails if another run of its key is running.
-var exclusive = tasks.New[string, string]("overlap.exclusive")
-
-// Many senders with each policy never make two workflows of a key run at once, and all that were sent end.
-func TestOverlapRunsOneAtATime(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		var running, ran [4]atomic.Int32
-		mux := tasks.NewMux()
-		tasks.Handle(mux, exclusive, func(ctx context.Context, key string) (string, error) {
-			i := int(key[0] - '0')
-			if running[i].Add(1) > 1 {
-				t.Errorf("two workflows of key %s run at once", key)
-			}
-			defer running[i].Add(-1)
-			ran[i].Add(1)
-			timer := time.NewTimer(2 * time.Millisecond)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-				return key, nil
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
-		})
-		worker, err := tasks.StartWorker(t.Context(), d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"exclusive": 1}, Concurrency: 4})
-		testutil.Ok(t, err)
-		t.Cleanup(worker.Kill)
-		var wg sync.WaitGroup
-		for i, p := range []tasks.OverlapPolicy{tasks.OverlapSkip, tasks.OverlapQueue, tasks.OverlapReplace, tasks.OverlapCancel} {
-			for range 3 {
-				wg.Go(func() {
-					for range 8 {
-						run, err := exclusive.S(fmt.Sprint(i), tasks.Queue("exclusive")).Send(t.Context(), d.client, tasks.Unique(fmt.Sprint("key", i), time.Hour), tasks.Overlap(p))
-						if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
-							t.Error(err)
-							return
-						}
-						duplicate := err != nil
-						_, err = run.Wait(limited(t))
-						if duplicate && errors.Is(err, tasks.ErrUnknown) {
-							continue // on a cluster, its sender is about to store it
-						}
-						if err != nil && !errors.Is(err, tasks.ErrRevoked) && !errors.Is(err, tasks.ErrCancelled) {
-							t.Error(err)
-						}
-					}
-				})
-			}
-		}
-		wg.Wait()
-		for i := range ran {
-			if ran[i].Load() == 0 {
-				t.Errorf("nothing of key %d ran", i)
-			}
-		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -96,38 +95,5 @@ func TestTaskWithoutAHandlerEnds(t *testing.T) {
 		if f := wantFailure(t, err, "expired"); f.Code != tasktype.CodeExpired {
 			t.Errorf("got code %q, want %q", f.Code, tasktype.CodeExpired)
 		}
-	})
-}
-
-// A workflow of a release that no worker knows fails with the reason.
-func TestWorkflowOfAnUnknownReleaseEnds(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		if _, err := send(t, w, ID.S(1)); err != nil {
-			t.Fatal(err)
-		}
-		resume := pause(t, w)
-		sender := tasks.NewClient(rdb) // another process: the worker has never seen the workflow
-		t.Cleanup(func() { _ = sender.Close() })
-		run := started(t, sender, tasks.Chain(ID.S(1), Inc))
-		key := flowKey(t, rdb, run.ID())
-		graph := rdb.HGet(t.Context(), key, "g").Val()
-		rdb.HSet(t.Context(), key, "g", strings.Replace(graph, "{", `{"v":99,`, 1))
-		resume()
-		testutil.Eventually(t, "it is given up", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
-		for _, c := range []*tasks.Client{w.client, sender} {
-			_, err := tasks.Attach[int](c, run.ID()).Wait(limited(t))
-			if f := wantFailure(t, err, "version 99"); f.Code != tasktype.CodeDamaged {
-				t.Errorf("got %+v", f)
-			}
-		}
-		if p, err := run.Progress(t.Context()); err != nil || !p.Ended || p.Status != tasktype.Failed {
-			t.Errorf("got %+v, %v", p, err)
-		}
-		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= 0 {
-			t.Errorf("time to live %v", ttl)
-		}
-		wantValue(t, sent(t, w, ID.S(2)), 2)
 	})
 }

@@ -2,9 +2,6 @@ package tasks_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,51 +13,6 @@ import (
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
-
-// A fleet in which no worker lives longer than two seconds, and no supervisor reports their deaths, runs all tasks.
-func TestFleetOfShortLivedWorkersDoesItsWork(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	c := connect(t, url)
-	ctx, stop := context.WithTimeout(t.Context(), 2*waitLimit)
-	defer stop()
-	var members []tasks.Signature[string]
-	for i := range 30 {
-		members = append(members, tasks.Chain(stepTask.S(fmt.Sprint(i)), stepTask))
-	}
-	chord := started(t, c, tasks.Chord(tasks.Group(members...), joinTask))
-	slow := started(t, c, tasks.Each(ints(1000), slowTask))
-	// Two lines of workers: in each the next one starts when the one before has died.
-	var lines sync.WaitGroup
-	var deaths atomic.Int64
-	for line := range 2 {
-		lines.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				cmd := childCommand(url, fmt.Sprintf("short%d-%d", line, n), childDies+"="+fmt.Sprint(1000+1000*line)+"ms")
-				if err := cmd.Start(); err != nil {
-					t.Error(err)
-					return
-				}
-				gone := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-				_ = cmd.Wait()
-				gone()
-				deaths.Add(1)
-			}
-		})
-	}
-	defer lines.Wait()
-	defer stop()
-	got, err := chord.Wait(ctx)
-	if err != nil || len(got) == 0 {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if got, err := slow.Wait(ctx); err != nil || !slices.Equal(got, ints(1000)) {
-		t.Errorf("got %d values, %v, want all 1000", len(got), err)
-	}
-	if n := deaths.Load(); n < 3 {
-		t.Errorf("%d workers died, want some", n)
-	}
-}
 
 // busyWorld is a worker with much to do; each task counts when it begins.
 type busyWorld struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -44,86 +43,6 @@ func TestCompletionRepeatedByItsConnectionSucceeds(t *testing.T) {
 	}
 	_, err := run2.Wait(limited(t))
 	wantFailure(t, err, "no")
-}
-
-// Open nodes and their tokens survive their worker and a restart of Redis, and so do results that no worker has seen.
-func TestTokensOutliveRestarts(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
-	c := connect(t, server.URL())
-	ctx := limited(t)
-	run := started(t, c, tasks.Chord(tasks.Each(make([]draft, 3), review), verdicts))
-	w, err := tasks.NewWorker(c, (&desk{}).mux(), tasks.WorkerConfig{})
-	testutil.Ok(t, err)
-	stop := during(t, w.Run)
-	all := opened(t, c, review.Name(), 3)
-	tokens := []string{tokenOf(t, c, all[0]), tokenOf(t, c, all[1])}
-	stop()
-	testutil.Ok(t, tasks.Complete(ctx, c, review, tokens[0], opinion{true}))
-	server.Kill()
-	server.Start()
-	testutil.Eventually(t, "Redis answers", func() bool { return c.Ping(ctx) == nil })
-	tokens = append(tokens, tokenOf(t, c, opened(t, c, review.Name(), 2)[1]))
-	var wg sync.WaitGroup
-	for _, token := range tokens[1:] {
-		wg.Go(func() {
-			if err := tasks.Complete(ctx, c, review, token, opinion{true}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	newDesk(t, c.Redis())
-	wantValue(t, run, 3)
-}
-
-// A worker that is killed right after it opened a node, or right after its handler passed a token on, loses nothing.
-func TestTokenOutlivesAKilledWorker(t *testing.T) {
-	t.Parallel()
-	for what, c := range map[string]struct {
-		first tasks.Task[string, string]
-		point string // at which it is killed; empty: by its handler
-		early bool   // the result comes before anything runs again
-	}{
-		"opened":                     {askTask, "opened", true},
-		"passed on":                  {handTask, "", true},
-		"passed on, then once again": {handTask, "", false},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			url := redistest.URL(t)
-			cl := connect(t, url)
-			rdb := cl.Redis()
-			ctx := limited(t)
-			run := started(t, cl, tasks.Chain(c.first.S("a"), stepTask))
-			doomed(t, url, "first", c.point)
-			passed := func() []string { return rdb.LRange(ctx, "passed:"+run.ID(), 0, -1).Val() }
-			var token string
-			if c.point == "opened" {
-				token = tokenOf(t, cl, opened(t, cl, askTask.Name(), 1)[0])
-			} else {
-				token = passed()[0]
-			}
-			if c.early {
-				if err := cl.Complete(ctx, token, json.RawMessage(`"answered"`)); err != nil {
-					t.Errorf("completion before the node runs again: %v", err)
-				}
-			}
-			child(t, url, "second")
-			testutil.Ok(t, tasks.ExpireLeases(ctx, cl, "first"))
-			if !c.early {
-				opened(t, cl, handTask.Name(), 1)
-				wantError(t, "token that was replaced", cl.Complete(ctx, token, json.RawMessage(`"late"`)), tasks.ErrStale)
-				if err := cl.Complete(ctx, passed()[1], json.RawMessage(`"answered"`)); err != nil {
-					t.Error(err)
-				}
-			}
-			wantValue(t, run, "answered")
-			if n := len(passed()); c.point == "" && c.early != (n == 1) {
-				t.Errorf("the handler ran %d times", n)
-			}
-		})
-	}
 }
 
 // A damaged record of an open node harms nothing but its workflow.

@@ -67,65 +67,24 @@ func TestRepeatedSendHasItsClaimOfAUniqueKey(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Cluster(t)
 	newWorld(t, rdb)
-	sends := map[string]func(c *tasks.Client, opts []tasks.SendOption) (string, error){
-		"Send": func(c *tasks.Client, opts []tasks.SendOption) (string, error) {
-			run, err := ID.S(1).Send(t.Context(), c, opts...)
-			if run == nil {
-				return "", err
-			}
-			return run.ID(), err
-		},
-		"SendMany": func(c *tasks.Client, opts []tasks.SendOption) (string, error) {
-			out, err := c.SendMany(t.Context(), []tasks.Sending{{Work: ID.S(1), Options: opts}})
-			return out[0].ID, err
-		},
+	opts := []tasks.SendOption{tasks.ID("again"), tasks.Unique("again", time.Hour), tasks.Overlap(tasks.OverlapQueue)}
+	lost := redistest.NewFault(redistest.Refused, 1)
+	lost.Match = func(cmd redis.Cmder) bool {
+		return len(cmd.Args()) > 1 && store.ScriptName(fmt.Sprint(cmd.Args()[1])) == "submit"
 	}
-	for name, send := range sends {
-		for _, policy := range []tasks.OverlapPolicy{tasks.OverlapSkip, tasks.OverlapQueue, tasks.OverlapCancel} {
-			id := name + "-" + string(policy)
-			t.Run(id, func(t *testing.T) {
-				t.Parallel()
-				opts := []tasks.SendOption{tasks.ID(id), tasks.Unique(id, time.Hour), tasks.Overlap(policy)}
-				lost := redistest.NewFault(redistest.Refused, 1)
-				lost.Match = func(cmd redis.Cmder) bool {
-					return len(cmd.Args()) > 1 && store.ScriptName(fmt.Sprint(cmd.Args()[1])) == "submit"
-				}
-				lost.Arm()
-				faulty := redis.NewClusterClient(rdb.(*redis.ClusterClient).Options())
-				t.Cleanup(func() { _ = faulty.Close() })
-				faulty.AddHook(lost)
-				c := tasks.NewClient(faulty)
-				t.Cleanup(func() { _ = c.Close() })
-				if _, err := send(c, opts); !errors.Is(err, redistest.ErrFault) {
-					t.Fatalf("%s: got %v, want the fault", id, err)
-				}
-				if got, err := send(c, opts); err != nil || got != id {
-					t.Fatalf("%s again: got %q, %v, want no error", id, got, err)
-				}
-				wantValue(t, tasks.Attach[int](c, id), 1)
-				if got, err := send(c, opts); !errors.Is(err, tasks.ErrDuplicate) || got != id {
-					t.Errorf("%s a third time: got %q, %v, want a duplicate", id, got, err)
-				}
-			})
+	lost.Arm()
+	faulty := redis.NewClusterClient(rdb.(*redis.ClusterClient).Options())
+	t.Cleanup(func() { _ = faulty.Close() })
+	faulty.AddHook(lost)
+	c := tasks.NewClient(faulty)
+	t.Cleanup(func() { _ = c.Close() })
+	for i, want := range []error{redistest.ErrFault, nil, tasks.ErrDuplicate} {
+		out, err := c.SendMany(t.Context(), []tasks.Sending{{Work: ID.S(1), Options: opts}})
+		if !errors.Is(err, want) || (err == nil) != (want == nil) || i > 0 && out[0].ID != "again" {
+			t.Fatalf("call %d: got %+v, %v, want %v", i+1, out, err, want)
+		}
+		if i == 1 {
+			wantValue(t, tasks.Attach[int](c, "again"), 1)
 		}
 	}
-}
-
-// A reused ID refers to its latest workflow in every process.
-func TestReusedIDRefersToTheLatestWorkflow(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		short := tasks.Retention(200 * time.Millisecond) // miniredis ages keys by 20 ms at once
-		if got, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client, tasks.ID("daily"), short); err != nil {
-			t.Fatal(got, err)
-		}
-		testutil.Eventually(t, "its retention is over", func() bool {
-			_, err := tasks.Attach[int](w.client, "daily").Status(t.Context())
-			return errors.Is(err, tasks.ErrUnknown)
-		})
-		sender := tasks.NewClient(w.client.Redis())
-		t.Cleanup(func() { _ = sender.Close() })
-		run := started(t, sender, tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum), tasks.ID("daily"))
-		wantValue(t, run, 7)
-	})
 }
