@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,9 +214,13 @@ type policy struct {
 	healthEvery time.Duration
 }
 
+// fixed reports whether an agent of the configuration has a name.
+func (p *policy) fixed(name string) bool {
+	return slices.ContainsFunc(p.static, func(r record) bool { return r.Name == name })
+}
+
 // Reload replaces Config.Static, Config.Allow, Config.Limits and Config.HealthEvery. Registered agents stay, but no work
-// is pushed to a URL outside Allow. An agent that is missing from static is removed after some minutes, unless it is added
-// again. If Reload returns an error, nothing has changed.
+// is pushed to a URL outside Allow. An agent that is missing from static is forgotten like others. If Reload returns an error, nothing has changed.
 func (s *Service) Reload(static []Registration, allow []string, limits Limits, healthEvery time.Duration) error {
 	p := policy{healthEvery: cmp.Or(max(healthEvery, 0), s.cfg.HealthEvery)}
 	for i, text := range allow {

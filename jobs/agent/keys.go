@@ -25,9 +25,6 @@ func (k keys) seen() string { return k.prefix + "seen" }
 // owners is a hash: id of an agent → the agent key that may act for it; without one only operators may.
 func (k keys) owners() string { return k.prefix + "owners" }
 
-// static is a sorted set: id of an agent of the configuration → unix ms when a process last announced it.
-func (k keys) static() string { return k.prefix + "static" }
-
 // drained is a set of the ids of the agents that get no new work.
 func (k keys) drained() string { return k.prefix + "drained" }
 

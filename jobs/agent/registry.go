@@ -29,6 +29,9 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	if err != nil {
 		return Agent{}, "", err
 	}
+	if s.policy.Load().fixed(rec.Name) {
+		return Agent{}, "", bad("name", "agent %q is in the configuration; use another name", rec.Name)
+	}
 	if rec.URL != "" && !s.policy.Load().allows(rec.URL) {
 		return Agent{}, "", fmt.Errorf("register agent %q: %w; allow it there, or let the agent pull", rec.Name, ErrNotAllowed)
 	}
@@ -69,7 +72,7 @@ func (s *Service) store(ctx context.Context, rec *record, id, owner string, stat
 	}
 	k := s.keys
 	v, err := scripts["register"].Run(ctx, s.rdb,
-		[]string{k.agents(), k.names(), k.seen(), k.static(), k.checks(), k.health(), k.version(), k.owners()},
+		[]string{k.agents(), k.names(), k.seen(), k.checks(), k.health(), k.version(), k.owners()},
 		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner, s.cfg.MaxOwned).Slice()
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
@@ -79,8 +82,6 @@ func (s *Service) store(ctx context.Context, rec *record, id, owner string, stat
 	switch code {
 	case 0:
 		return "", fmt.Errorf("register agent %q: %d agents: %w", rec.Name, s.cfg.Max, ErrTooMany)
-	case 2:
-		return "", bad("name", "agent %q is in the configuration; use another name", rec.Name)
 	case 3:
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, ErrNotOwner)
 	case 4:
@@ -163,12 +164,12 @@ func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
 	k := s.keys
 	var clock *redis.TimeCmd
 	var agents, health *redis.MapStringStringCmd
-	var seen, static *redis.ZSliceCmd
+	var seen *redis.ZSliceCmd
 	var drained *redis.StringSliceCmd
 	var owners *redis.MapStringStringCmd
 	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		agents, health = p.HGetAll(ctx, k.agents()), p.HGetAll(ctx, k.health())
-		seen, static = p.ZRangeWithScores(ctx, k.seen(), 0, -1), p.ZRangeWithScores(ctx, k.static(), 0, -1)
+		seen = p.ZRangeWithScores(ctx, k.seen(), 0, -1)
 		drained, owners = p.SMembers(ctx, k.drained()), p.HGetAll(ctx, k.owners())
 		clock = p.Time(ctx)
 		return nil
@@ -180,11 +181,7 @@ func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
 		id, _ := z.Member.(string)
 		at[id] = time.UnixMilli(int64(z.Score))
 	}
-	fixed, drain := map[string]bool{}, map[string]bool{}
-	for _, z := range static.Val() {
-		id, _ := z.Member.(string)
-		fixed[id] = true
-	}
+	drain := map[string]bool{}
 	for _, id := range drained.Val() {
 		drain[id] = true
 	}
@@ -192,13 +189,13 @@ func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
 	for id, text := range agents.Val() {
 		rec, damaged := parseRecord(id, text)
 		l := listed{Agent: rec.agent(id), secret: rec.Secret, damaged: damaged != nil}
-		l.LastSeen, l.Static = at[id], fixed[id]
+		l.LastSeen, l.Static = at[id], s.policy.Load().fixed(rec.Name)
 		l.Checked, l.failures, l.Health = parseHealth(health.Val()[id])
 		l.State, l.Health = s.state(l.Agent, drain[id], clock.Val())
 		if damaged != nil {
 			l.State, l.Health = StateUnavailable, damaged.Error()
 		}
-		switch err := s.mayPush(ctx, rec, owners.Val()[id], l.Static); {
+		switch err := s.mayPush(ctx, rec, owners.Val()[id]); {
 		case errors.Is(err, errNoPush):
 			l.State, l.Health = StateUnavailable, err.Error()
 		case err != nil:
@@ -215,11 +212,12 @@ var errNoPush = errors.New("no work is pushed to the agent")
 
 // mayPush returns errNoPush if work must not be pushed to the URL of a registered agent: the URL is no longer in
 // Allow, or the owner may no longer act for the agent.
-func (s *Service) mayPush(ctx context.Context, rec record, owner string, static bool) error {
-	if rec.URL == "" || static {
+func (s *Service) mayPush(ctx context.Context, rec record, owner string) error {
+	policy := s.policy.Load()
+	if rec.URL == "" || policy.fixed(rec.Name) {
 		return nil
 	}
-	if !s.policy.Load().allows(rec.URL) {
+	if !policy.allows(rec.URL) {
 		return fmt.Errorf("%w: %w", errNoPush, ErrNotAllowed)
 	}
 	if owner == "" {
@@ -237,16 +235,11 @@ func (s *Service) mayPush(ctx context.Context, rec record, owner string, static 
 
 // checkPush is mayPush for the agent with an id.
 func (s *Service) checkPush(ctx context.Context, id string, rec record) error {
-	var owner *redis.StringCmd
-	var static *redis.FloatCmd
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		owner, static = p.HGet(ctx, s.keys.owners(), id), p.ZScore(ctx, s.keys.static(), id)
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("read the owner of agent %s: %w", id, err)
+	owner, err := s.Owner(ctx, id)
+	if err != nil {
+		return err
 	}
-	return s.mayPush(ctx, rec, owner.Val(), static.Err() == nil)
+	return s.mayPush(ctx, rec, owner)
 }
 
 // parseHealth decodes a value stored by health.lua.
@@ -408,7 +401,7 @@ func (s *Service) Remove(ctx context.Context, id string) error {
 func (s *Service) remove(ctx context.Context, a Agent, cutoff string) (bool, error) {
 	k := s.keys
 	n, err := scripts["remove"].Run(ctx, s.rdb, []string{
-		k.agents(), k.names(), k.seen(), k.drained(), k.resting(), k.static(), k.checks(), k.health(), k.version(),
+		k.agents(), k.names(), k.seen(), k.drained(), k.resting(), k.checks(), k.health(), k.version(),
 		k.numbers(a.ID), k.usage(a.ID), k.owners(), k.held(a.ID),
 	}, a.ID, a.Name, cutoff).Int()
 	if err != nil {
@@ -446,8 +439,7 @@ func (s *Service) Roles(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// announceEvery is how often the agents of the configuration are announced; after a multiple of it without, they are
-// agents like others.
+// announceEvery is how often the agents of the configuration are compared with Redis, and silent ones are forgotten.
 const announceEvery = time.Minute
 
 // keepRoster keeps the agents of the configuration in Redis, and forgets silent ones, until ctx is done.
@@ -468,10 +460,6 @@ func (s *Service) keepRoster(ctx context.Context) {
 
 // announce stores the agents of the configuration that are not there or differ.
 func (s *Service) announce(ctx context.Context) error {
-	now, err := s.now(ctx)
-	if err != nil {
-		return err
-	}
 	for _, rec := range s.policy.Load().static {
 		id, err := s.rdb.HGet(ctx, s.keys.names(), rec.Name).Result()
 		if errors.Is(err, redis.Nil) {
@@ -485,14 +473,10 @@ func (s *Service) announce(ctx context.Context) error {
 			return err
 		}
 		var old record
-		known := s.rdb.ZScore(ctx, s.keys.static(), id).Err() == nil
-		if err == nil && known && json.Unmarshal([]byte(text), &old) == nil && equalRecords(old, rec) {
-			err = s.rdb.ZAdd(ctx, s.keys.static(), redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
-		} else {
-			_, err = s.store(ctx, &rec, id, rec.Owner, true)
-		}
-		if err != nil {
-			return err
+		if json.Unmarshal([]byte(text), &old) != nil || !equalRecords(old, rec) {
+			if _, err := s.store(ctx, &rec, id, rec.Owner, true); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -506,7 +490,7 @@ func equalRecords(a, b record) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// forget removes agents that have not called for long. One that has left the configuration is removed sooner.
+// forget removes agents that have not called for long, except those of the configuration.
 func (s *Service) forget(ctx context.Context) error {
 	now, err := s.now(ctx)
 	if err != nil {
@@ -516,18 +500,9 @@ func (s *Service) forget(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	left, err := s.rdb.ZRangeByScore(ctx, s.keys.static(), &redis.ZRangeBy{
-		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*announceEvery).UnixMilli(), 10),
-	}).Result()
-	if err != nil {
-		return err
-	}
+	cutoff := strconv.FormatInt(now.Add(-s.cfg.ForgetAfter).UnixMilli(), 10)
 	for _, a := range all {
-		cutoff := strconv.FormatInt(now.Add(-s.cfg.ForgetAfter).UnixMilli(), 10)
-		switch {
-		case slices.Contains(left, a.ID):
-			cutoff = ""
-		case a.Static || now.Sub(a.LastSeen) < s.cfg.ForgetAfter:
+		if a.Static || now.Sub(a.LastSeen) < s.cfg.ForgetAfter {
 			continue
 		}
 		gone, err := s.remove(ctx, a.Agent, cutoff)

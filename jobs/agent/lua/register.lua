@@ -1,24 +1,22 @@
 -- Stores an agent under its name.
--- KEYS: agents, names, seen, static, checks, health, version, owners.
+-- KEYS: agents, names, seen, checks, health, version, owners.
 -- ARGV: name, id for a new agent, record, most agents, "1" for an agent of the
 -- configuration, "1" for an agent with a URL, owner or "" for no change (for none, if it
 -- is of the configuration), most agents of an owner.
 -- Returns {1, id}; {0, ""} if there are too many agents; {4, ""} if the owner has too
--- many; {2, id} if an agent of the configuration has the name; {3, id} if it has
--- another owner or none.
+-- many; {3, id} if it has another owner or none.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local static = ARGV[5] == "1"
 local id = redis.call("HGET", KEYS[2], ARGV[1])
-if id and not static and redis.call("ZSCORE", KEYS[4], id) then return { 2, id } end
 if id and not static and ARGV[7] ~= "" then
-  if redis.call("HGET", KEYS[8], id) ~= ARGV[7] then return { 3, id } end
+  if redis.call("HGET", KEYS[7], id) ~= ARGV[7] then return { 3, id } end
 end
 if not id then
   if not static and redis.call("HLEN", KEYS[1]) >= tonumber(ARGV[4]) then return { 0, "" } end
   if not static and ARGV[7] ~= "" then
     local own = 0
-    for _, owner in ipairs(redis.call("HVALS", KEYS[8])) do
+    for _, owner in ipairs(redis.call("HVALS", KEYS[7])) do
       if owner == ARGV[7] then own = own + 1 end
     end
     if own >= tonumber(ARGV[8]) then return { 4, "" } end
@@ -28,20 +26,16 @@ end
 redis.call("HSET", KEYS[1], id, ARGV[3])
 redis.call("HSET", KEYS[2], ARGV[1], id)
 if ARGV[7] ~= "" then
-  redis.call("HSET", KEYS[8], id, ARGV[7])
+  redis.call("HSET", KEYS[7], id, ARGV[7])
 elseif static then
-  redis.call("HDEL", KEYS[8], id)
+  redis.call("HDEL", KEYS[7], id)
 end
-if static then
+if not static then redis.call("ZADD", KEYS[3], string.format("%.0f", now), id) end
+if ARGV[6] == "1" then
   redis.call("ZADD", KEYS[4], string.format("%.0f", now), id)
 else
-  redis.call("ZADD", KEYS[3], string.format("%.0f", now), id)
+  redis.call("ZREM", KEYS[4], id)
+  redis.call("HDEL", KEYS[5], id)
 end
-if ARGV[6] == "1" then
-  redis.call("ZADD", KEYS[5], string.format("%.0f", now), id)
-else
-  redis.call("ZREM", KEYS[5], id)
-  redis.call("HDEL", KEYS[6], id)
-end
-redis.call("INCR", KEYS[7])
+redis.call("INCR", KEYS[6])
 return { 1, id }
