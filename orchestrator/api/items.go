@@ -10,23 +10,7 @@ import (
 )
 
 // NewItem is an item that an agent emits.
-type NewItem struct {
-	Key               string          `json:"key" minLength:"1" maxLength:"512" doc:"unique in its job; emitting it again changes nothing" example:"req-17"`
-	Text              string          `json:"text" maxLength:"1000000"`
-	Name              string          `json:"name,omitempty" maxLength:"10000"`
-	Type              string          `json:"type,omitempty" maxLength:"1000"`
-	SourceDocument    string          `json:"source_document,omitempty" maxLength:"10000"`
-	SourceLocation    string          `json:"source_location,omitempty" maxLength:"10000"`
-	Labels            map[string]bool `json:"labels,omitempty" maxProperties:"100" doc:"labels that the pipeline declares"`
-	ResearchNotes     string          `json:"research_notes,omitempty" maxLength:"1000000"`
-	Citations         []string        `json:"citations,omitempty" maxItems:"10000" maxLength:"10000"`
-	MentionedObjects  []string        `json:"mentioned_objects,omitempty" maxItems:"10000" maxLength:"10000"`
-	MentionedMessages []string        `json:"mentioned_messages,omitempty" maxItems:"10000" maxLength:"10000"`
-	Confidence        *float64        `json:"confidence_score,omitempty" minimum:"0" maximum:"1"`
-	ExternalID        string          `json:"external_id,omitempty" maxLength:"1000" doc:"where it was integrated"`
-	Priority          string          `json:"priority,omitempty" enum:"high,medium,low" doc:"Defaults to medium."`
-	Data              json.RawMessage `json:"data,omitempty" doc:"anything else"`
-}
+type NewItem = client.NewItem
 
 // newItems converts items of a request to items of the job service.
 func newItems(list []NewItem) []jobs.Item {

@@ -168,12 +168,6 @@ const (
 // needs sets the roles of which an operation takes one. Without it, that is Viewer for reads and Operator for the rest.
 func needs(op *huma.Operation, roles ...access.Role) { op.Metadata[roleKey] = roles }
 
-// ofAgents makes an operation one of agents, as frequent as work.
-func ofAgents(op *huma.Operation) {
-	needs(op, access.Agent)
-	op.Metadata[frequentKey] = true
-}
-
 // problemText returns the description of a problem with the given status.
 func problemText(status int) string {
 	switch status {
@@ -279,6 +273,11 @@ func implementOutput[I, O, R any](s *server, o client.Operation[I, O], handle fu
 // implementNone is implement for an operation without output.
 func implementNone[I any](s *server, o client.Operation[I, client.None], handle func(context.Context, *I) error) {
 	route(s, s.operationOf(o.Declaration), maxBody, func(ctx context.Context, in *I) (*nothing, error) { return nil, handle(ctx, in) })
+}
+
+// implementAfter is implement with a limit of the body and a check before it is read.
+func implementAfter[I, O any](s *server, o client.Operation[I, O], limit int64, before func(*http.Request) error, handle func(context.Context, *I) (O, error)) {
+	routeAfter(s, s.operationOf(o.Declaration), limit, before, body(handle))
 }
 
 // routeBoth is route for an operation of alsoUnversioned.

@@ -19,7 +19,7 @@ func webhooks(t *testing.T, cfg Config, url string, allow ...string) *webhook.Se
 		t.Fatal(err)
 	}
 	hooks, err := webhook.New(webhook.Config{
-		Redis: cfg.Client.Redis(), Filter: filter, Max: 3,
+		Redis: cfg.Client.Redis(), Filter: filter, Max: 2,
 		Static: []webhook.Static{{Name: "fixed", URL: url, Events: []string{"job.deleted"}, Secrets: []string{"whsec_" + strings.Repeat("A", 32)}}},
 	})
 	if err != nil {
