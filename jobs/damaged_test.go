@@ -44,24 +44,6 @@ func TestDamagedItemIsListedAsFailed(t *testing.T) {
 	})
 }
 
-func TestUsageOfADeletedJobLeavesNothing(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		j := w.create(jobs.Request{})
-		if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Delete(w.ctx, j.ID); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.AddUsage(w.ctx, j.ID, "a", map[string]int64{"tokens": 1}); err != nil {
-			t.Fatal(err)
-		}
-		if n, err := w.client.Redis().Exists(w.ctx, "muster:{jobs}:u:"+j.ID).Result(); err != nil || n != 0 {
-			t.Errorf("usage of a deleted job: got %d keys, %v, want none", n, err)
-		}
-	})
-}
-
 // Another process has read the job before the edit.
 func TestAgentsGetTheEditedContext(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {

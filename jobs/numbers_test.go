@@ -110,39 +110,3 @@ func TestJobsAndItemsAreTimed(t *testing.T) {
 		}
 	})
 }
-
-func TestStuckJobsAreCountedBySweeps(t *testing.T) {
-	both(t, func(c *jobs.Config) { c.StuckAfter = time.Second }, func(t *testing.T, w *world) {
-		j := w.create(jobs.Request{StuckAfter: time.Second})
-		w.until(j.ID, jobs.Processing)
-		if n := w.numbers().Stuck; n != 0 {
-			t.Errorf("got %d stuck jobs, want 0", n)
-		}
-		past := time.Now().Add(-time.Hour).UnixMilli()
-		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "progressed", past).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if n := w.numbers().Stuck; n != 1 {
-			t.Errorf("got %d stuck jobs, want 1", n)
-		}
-	})
-}
-
-func TestPendingJobsAreCounted(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		var last jobs.Job
-		for i := range 4 {
-			last = w.create(jobs.Request{Prompt: fmt.Sprint(i)})
-		}
-		if _, _, err := w.Cancel(w.ctx, last.ID, false); err != nil {
-			t.Fatal(err)
-		}
-		page, err := w.List(w.ctx, jobs.Filter{Pending: true, Limit: 2})
-		if err != nil || page.Total != 3 || len(page.Jobs) != 2 || page.Next == "" {
-			t.Errorf("got %d jobs of %d, next %q, %v, want 2 of 3 and a next page", len(page.Jobs), page.Total, page.Next, err)
-		}
-		if page, err = w.List(w.ctx, jobs.Filter{Pending: true, Limit: 2, Cursor: page.Next}); err != nil || len(page.Jobs) != 1 || page.Next != "" {
-			t.Errorf("the next page: got %d jobs, next %q, %v, want the last one", len(page.Jobs), page.Next, err)
-		}
-	})
-}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"muster/jobs"
-	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // endedWithFailures creates a job whose items a and b fail and whose item c is integrated.
@@ -79,34 +77,6 @@ func TestRetryReopensAJobWhoseStageFailed(t *testing.T) {
 		}
 		if _, err := w.Retry(w.ctx, next.ID); !errors.Is(err, jobs.ErrTerminal) {
 			t.Errorf("retry of a cancelled job: got %v, want %v", err, jobs.ErrTerminal)
-		}
-	})
-}
-
-// Whichever call of Retry fails or loses its reply, a repeated Retry reopens the job.
-func TestRetrySurvivesAFaultAtAnyCall(t *testing.T) {
-	t.Parallel()
-	redistest.EachFault(t, map[redistest.Kind]int{redistest.Refused: 12, redistest.ReplyLost: 12}, func(t *testing.T, f *redistest.Fault) {
-		url := redistest.URL(t)
-		w := newWorld(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), func(c *jobs.Config) { c.CheckEvery = 100 * time.Millisecond })
-		s, err := jobs.New(jobs.Config{Client: tasks.NewClient(f.Client(t, url)), Pipelines: named, Emit: emit})
-		if err != nil {
-			t.Fatal(err)
-		}
-		j := w.endedWithFailures()
-		v := &visitor{world: w, s: s, name: "client"}
-		f.Arm()
-		if err := v.must("retry", func() error {
-			_, err := s.Retry(w.ctx, j.ID)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			w.complete(w.take("validator", "v"), jobs.Answer{})
-		}
-		if got, want := w.until(j.ID, jobs.Completed).Items, (jobs.Counts{Total: 3, Integrated: 3}); got != want {
-			t.Errorf("items: got %+v, want %+v", got, want)
 		}
 	})
 }

@@ -321,27 +321,6 @@ func TestScheduleCreatesJobs(t *testing.T) {
 	})
 }
 
-// A schedule has the time zone of its prefix, with daylight saving time.
-func TestScheduleHasATimeZone(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		s := w.create(jobs.Request{Cron: "CRON_TZ=Europe/Sofia 0 6 * * *"})
-		ms, err := w.client.Redis().HGet(w.ctx, "muster:{jobs}:j:"+s.ID, "next").Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
-		sofia, err := time.LoadLocation("Europe/Sofia")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if at := time.UnixMilli(ms).In(sofia); at.Format("15:04:05") != "06:00:00" || !at.After(time.Now()) {
-			t.Errorf("next time: got %v, want 06:00 in Sofia", at)
-		}
-		if _, _, err := w.Create(w.ctx, jobs.Request{Prompt: "x", Cron: "CRON_TZ=Europe/Nowhere 0 6 * * *"}); !strings.HasPrefix(fmt.Sprint(err), "cron: ") {
-			t.Errorf("an unknown time zone: got %v, want an error of cron", err)
-		}
-	})
-}
-
 func TestJobBeginsAtItsTime(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		later := w.create(jobs.Request{At: time.Now().Add(time.Hour)})
@@ -522,50 +501,5 @@ func TestPagesOfItemsHoldAllOnce(t *testing.T) {
 				t.Errorf("cursor %q: got %v, want a field error", cursor, err)
 			}
 		}
-	})
-}
-
-func TestDeleteLeavesNothing(t *testing.T) {
-	both(t, func(c *jobs.Config) { c.Keep = time.Millisecond }, func(t *testing.T, w *world) {
-		w.docs.files["h1"] = []byte("x")
-		doc := &jobs.Document{Name: "a", Hash: "h1", Size: 1}
-		a := w.create(jobs.Request{Document: doc, Labels: []string{"l"}, Context: json.RawMessage(`{"customer":"acme"}`)})
-		b := w.create(jobs.Request{Document: doc})
-		if err := w.Delete(w.ctx, a.ID); err == nil {
-			t.Error("delete of a job that has not ended: got no error")
-		}
-		if _, _, err := w.Cancel(w.ctx, a.ID, false); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Delete(w.ctx, a.ID); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Get(w.ctx, a.ID); !errors.Is(err, jobs.ErrNotFound) {
-			t.Errorf("a deleted job: %v, want %v", err, jobs.ErrNotFound)
-		}
-		sameList(t, "documents while another job has them", w.docs.names(), []string{"h1"})
-		if _, _, err := w.Cancel(w.ctx, b.ID, false); err != nil {
-			t.Fatal(err)
-		}
-		testutil.Eventually(t, "a job that is older than Keep is deleted", func() bool {
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
-			_, err := w.Get(w.ctx, b.ID)
-			return errors.Is(err, jobs.ErrNotFound)
-		})
-		sameList(t, "documents", w.docs.names(), nil)
-		testutil.Eventually(t, "only the keys shared by all jobs are left", func() bool {
-			keys, err := w.client.Redis().Keys(w.ctx, "*").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, key := range keys {
-				if (strings.Contains(key, a.ID) || strings.Contains(key, b.ID)) && !strings.Contains(key, ":w:") && !strings.Contains(key, ":id:") {
-					return false
-				}
-			}
-			return true
-		})
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"muster/internal/testutil"
 	"muster/tasks/metrics"
 )
 
@@ -175,89 +174,4 @@ func (w *web) ended(t *testing.T, id string) {
 	if f, err := w.system.Documents.Open(now.text("document.sha256")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("document file: got %v, %v, want no file", f, err)
 	}
-}
-
-// A job without agents is stuck. It can be edited, and canceled while an agent works on it.
-func TestStuckJobOverHTTP(t *testing.T) {
-	t.Parallel()
-	w := serveSystem(t)
-	made := w.ask("POST", "/jobs", map[string]any{"prompt": "wait", "stuck_after": "1s"})
-	id := made.text("job_id")
-	job := "/v1/jobs/" + id
-	var got reply
-	testutil.Eventually(t, "the job is stuck", func() bool {
-		got = w.ask("GET", "/jobs/stuck", nil)
-		return got.at("jobs.0") != nil
-	})
-	got.has(t, "stuck", 200, map[string]string{"jobs.0.job_id": id, "jobs.0.stage": "create", "jobs.0.reason": "no agent of role creator"})
-	w.ask("GET", job, nil).has(t, "a job that waits", 200, map[string]string{"waiting": "no agent of role creator"})
-	w.ask("GET", "/status", nil).has(t, "status", 200, map[string]string{"stuck": "1", "total": "1"})
-	for path, text := range map[string]string{"/ui/": id, "/ui/jobs/" + id: "No progress in create", "/ui/jobs/none": "Job not found", "/ui/jobs": "waits: no agent of role creator", "/ui/agents": "No agent is registered", "/ui/pipelines/careful": "a person decides"} {
-		if page := w.ask("GET", path, nil); !strings.Contains(page.raw, text) {
-			t.Errorf("%s: got %d %s, want a page with %q", path, page.code, page.raw, text)
-		}
-	}
-	w.ask("GET", job+"/report", nil).has(t, "a report without items", 200, map[string]string{"item_list": "[]"})
-
-	testutil.Eventually(t, "an edit of the version that it has succeeds", func() bool {
-		got = w.ask("GET", job, nil)
-		return w.ask("PATCH", job, map[string]any{"priority": 7, "labels": []string{"late"}}, "If-Match", got.head.Get("ETag")).code == 200
-	})
-	w.ask("PATCH", job, map[string]any{"priority": 8}, "If-Match", got.head.Get("ETag")).has(t, "an edit of an old version", 412, nil)
-	w.ask("PATCH", job, map[string]any{"priority": 8}).has(t, "an edit without a version", 400, map[string]string{"errors.0.location": "header.If-Match"})
-	w.ask("GET", job, nil).has(t, "the changed job", 200, map[string]string{"priority": "7", "labels.0": "late"})
-	after := w.ask("POST", "/jobs", map[string]any{"prompt": "after it", "after": []string{id}})
-	after.has(t, "a job after it", 201, map[string]string{"after.0": id})
-
-	creator := w.register("creator")
-	a := w.lease(creator)
-	a.has(t, "lease", 200, map[string]string{"job.id": id, "attempt": "1"})
-	w.settle(a, "release", nil).has(t, "release", 200, nil)
-	a = w.lease(creator)
-	a.has(t, "lease after a release", 200, map[string]string{"attempt": "1"})
-	w.settle(a, "fail", map[string]any{"error": "later", "retry_after_seconds": 0}).has(t, "fail", 200, nil)
-	a = w.lease(creator)
-	a.has(t, "lease after a failure", 200, map[string]string{"attempt": "2"})
-	w.ask("GET", job, nil).has(t, "the job", 200, map[string]string{"status": "processing", "stages.0.agent": creator, "stages.0.attempts": "1", "stages.0.error": "later"})
-	w.ask("GET", "/v1/agents/"+creator, nil).has(t, "the agent", 200, map[string]string{"held": "1", "state": "healthy"})
-	w.ask("DELETE", "/jobs/"+id, nil).has(t, "cancel", 200, map[string]string{"status": "cancelled", "success": "true"})
-	w.settle(a, "heartbeat", nil).has(t, "a heartbeat after the end", 409, nil)
-	w.settle(a, "complete", nil).has(t, "complete after the end", 409, nil)
-	w.events(id, "", "job.cancelled")
-	w.becomes(after.text("job_id"), "cancelled")
-	w.ask("GET", "/jobs?status=cancelled", nil).has(t, "the list", 200, map[string]string{"total": "2", "jobs.1.id": id})
-	w.ask("GET", "/stats/daily?days=1", nil).has(t, "the statistics", 200, map[string]string{"days.0.jobs_created": "2", "days.0.jobs_cancelled": "2", "days.1": "<nil>"})
-	w.ask("POST", "/v1/agents/"+creator+"/pause", nil).has(t, "pause", 200, map[string]string{"state": "draining"})
-	w.ask("GET", "/agents/health", nil).has(t, "the health of agents", 200, map[string]string{"agents.0.status": "draining", "agents.0.role": "creator"})
-	w.ask("DELETE", "/v1/agents/"+creator, nil).has(t, "remove", 204, nil)
-	w.ask("POST", "/v1/agents/"+creator+"/lease", map[string]any{}).has(t, "a lease without an agent", 404, nil)
-}
-
-// A person decides on items and completes a stage.
-func TestReviewOverHTTP(t *testing.T) {
-	t.Parallel()
-	w := serveSystem(t)
-	creator, validator := w.register("creator"), w.register("validator")
-	id := w.ask("POST", "/jobs", map[string]any{"prompt": "p", "pipeline": "careful"}).text("job_id")
-	job := "/v1/jobs/" + id
-	a := w.lease(creator)
-	w.settle(a, "complete", map[string]any{"items": []map[string]any{{"key": "x", "text": "t"}, {"key": "y", "text": "t"}, {"key": "z", "text": "t"}}, "result": map[string]any{"n": 3}}).has(t, "complete", 200, nil)
-	for range 2 {
-		w.settle(w.lease(validator), "fail", map[string]any{"error": "unclear", "permanent": true}).has(t, "fail", 200, nil)
-	}
-	list := w.ask("GET", job+"/items?status=review", nil)
-	list.has(t, "items to decide", 200, map[string]string{"data.0.status": "review", "data.0.last_error": "unclear", "data.2": "<nil>"})
-	first, second := job+"/items/"+list.text("data.0.key")+"/decide", job+"/items/"+list.text("data.1.key")+"/decide"
-	w.ask("POST", first, map[string]any{"accept": true}).has(t, "accept", 200, map[string]string{"status": "integrated"})
-	w.ask("POST", first, map[string]any{"accept": true}).has(t, "accept again", 409, nil)
-	w.ask("POST", second, map[string]any{"accept": false}).has(t, "reject without a reason", 400, map[string]string{"errors.0.location": "body.reason"})
-	w.ask("POST", second, map[string]any{"accept": false, "reason": "no"}).has(t, "reject", 200, map[string]string{"status": "rejected", "rejection_reason": "no"})
-	w.ask("POST", job+"/items/none/decide", map[string]any{"accept": true}).has(t, "no item", 404, nil)
-	w.ask("POST", job+"/stages/nowhere/complete", nil).has(t, "no stage", 400, nil)
-	w.ask("POST", job+"/stages/validate/complete", nil).has(t, "end a stage", 200, nil)
-	w.becomes(id, "completed").has(t, "the job", 200, map[string]string{"items.integrated": "1", "items.rejected": "2"})
-
-	id = w.ask("POST", "/jobs", map[string]any{"prompt": "q"}).text("job_id")
-	w.ask("POST", "/v1/jobs/"+id+"/stages/create/fail", map[string]any{"error": "not today"}).has(t, "fail a stage", 200, map[string]string{"status": "failed"})
-	w.becomes(id, "failed").has(t, "the job", 200, map[string]string{"error_message": "stage create failed: not today"})
 }

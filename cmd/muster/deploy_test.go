@@ -30,6 +30,17 @@ func rootFile(t *testing.T, path ...string) string {
 	return string(text)
 }
 
+// flagNames returns all names of flags.
+func flagNames(flags []cli.Flag) []string {
+	var names []string
+	for _, f := range flags {
+		if hidden, ok := f.(cli.VisibleFlag); !ok || hidden.IsVisible() {
+			names = append(names, f.Names()...)
+		}
+	}
+	return append(names, "help", "version")
+}
+
 // knownCommand returns an error unless the arguments are a command of muster with flags that it has.
 func knownCommand(args []string) error {
 	app := newApp(environment{})

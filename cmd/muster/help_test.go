@@ -2,15 +2,11 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
-
-	"muster/orchestrator/config"
 )
 
 // Every command has a page of help that fits a terminal, the same by --help and
@@ -54,48 +50,5 @@ func TestHelpFits(t *testing.T) {
 	walk(nil, commands(environment{}))
 	if pages < 50 {
 		t.Errorf("saw %d pages", pages)
-	}
-}
-
-// Every setting and every variable of the environment that a command's help names exists.
-func TestHelpNamesSettingsThatExist(t *testing.T) {
-	t.Parallel()
-	loaded, err := config.Load(config.Sources{File: os.DevNull})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sections, known := map[string]bool{}, map[string]bool{"MUSTER_CONFIG": true, apiKeyVariable: true}
-	for _, s := range loaded.Settings() {
-		section, _, _ := strings.Cut(s.Path, ".")
-		variable := "MUSTER_" + strings.ToUpper(strings.ReplaceAll(s.Path, ".", "__"))
-		sections[section], known[s.Path], known[variable], known[variable+"_FILE"] = true, true, true, true
-	}
-	setting, variable := regexp.MustCompile(`\b([a-z]+)\.[a-z_]+\b`), regexp.MustCompile(`\bMUSTER_[A-Z_]+\b`)
-	found := 0
-	var walk func(list []*cli.Command)
-	walk = func(list []*cli.Command) {
-		for _, c := range list {
-			text := c.Usage + "\n" + c.Description
-			for _, f := range c.Flags {
-				text += "\n" + f.String()
-			}
-			for _, m := range setting.FindAllStringSubmatch(text, -1) {
-				if sections[m[1]] && !strings.HasSuffix(m[0], ".yaml") {
-					if found++; !known[m[0]] {
-						t.Errorf("%s: help names the setting %s, which does not exist", c.Name, m[0])
-					}
-				}
-			}
-			for _, name := range variable.FindAllString(text, -1) {
-				if found++; !known[name] {
-					t.Errorf("%s: help names %s, which does not exist", c.Name, name)
-				}
-			}
-			walk(c.Subcommands)
-		}
-	}
-	walk(commands(environment{}))
-	if found < 2 {
-		t.Errorf("help names %d settings, want some", found)
 	}
 }

@@ -178,35 +178,6 @@ func TestRobotsAreObeyed(t *testing.T) {
 	}
 }
 
-// A 429 for robots.txt blocks the host like a 429 for a page.
-func TestRetryAfterOfRobotsBlocksTheHost(t *testing.T) {
-	t.Parallel()
-	for retryAfter, want := range map[string]time.Duration{"": time.Minute, "600": 10 * time.Minute, "7200": 15 * time.Minute} {
-		h := newHost(t, func(w http.ResponseWriter, _ *http.Request) {
-			if retryAfter != "" {
-				w.Header().Set("Retry-After", retryAfter)
-			}
-			w.WriteHeader(http.StatusTooManyRequests)
-		})
-		w := newWorld(t, 1)
-		f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: w.dir, Filter: local, Robots: true, Pacer: limit.NewPacer(w.rdb, limit.PacerConfig{})})
-		if err != nil {
-			t.Fatal(err)
-		}
-		it, err := artifact.Item("a", []byte(`{"url":"`+h.URL+`/x"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Handle(t.Context(), workqueue.Leased{Item: it}); err == nil || !strings.Contains(err.Error(), "429") {
-			t.Errorf("Retry-After %q: got %v, want an error with 429", retryAfter, err)
-		}
-		wait, ok, err := limit.NewPacer(w.rdb, limit.PacerConfig{}).Reserve(t.Context(), artifact.HostKey+limit.HostKey(h.URL), 0)
-		if err != nil || ok || wait > want || wait < want-30*time.Second {
-			t.Errorf("Retry-After %q: the next request to the host is in %v, %v, %v, want about %v", retryAfter, wait, ok, err, want)
-		}
-	}
-}
-
 // The configured pace or the crawl delay of a host is respected. Waiting items use neither attempts nor workers.
 func TestPaceIsKept(t *testing.T) {
 	t.Parallel()
@@ -249,32 +220,6 @@ func TestPaceIsKept(t *testing.T) {
 	}
 }
 
-// Retry-After delays all requests to the host.
-func TestRetryAfterBlocksTheHost(t *testing.T) {
-	t.Parallel()
-	var told atomic.Bool
-	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
-		if !told.Swap(true) {
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests)
-			return
-		}
-		hello(w, r)
-	})
-	w := newWorld(t, 2)
-	for i := range 5 {
-		w.enqueue(fmt.Sprint("a", i), `{"url":"`+h.URL+`/x"}`)
-	}
-	w.drain(1, artifact.FetcherConfig{Pacer: limit.NewPacer(w.rdb, limit.PacerConfig{})})
-	w.want("a0", workqueue.StateDone, 1, "")
-	for i := 1; i < 5; i++ {
-		w.want(fmt.Sprint("a", i), workqueue.StateDone, 0, "")
-	}
-	if d := h.times[1].Sub(h.times[0]); d < 950*time.Millisecond {
-		t.Errorf("the next request came after %v, want 1s", d)
-	}
-}
-
 // A failing host receives no more requests: its items fail without one.
 func TestBreakerStopsRequestsToTheHost(t *testing.T) {
 	t.Parallel()
@@ -296,54 +241,6 @@ func TestBreakerStopsRequestsToTheHost(t *testing.T) {
 	s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL))
 	if err != nil || s.State != "open" || !strings.HasPrefix(s.LastBlock, "502") {
 		t.Errorf("got %+v, %v; want open by 502", s, err)
-	}
-}
-
-// A half-open breaker allows two requests. Other items wait without using an attempt, and continue when these succeed.
-func TestBreakerRecovers(t *testing.T) {
-	t.Parallel()
-	var fails atomic.Int32
-	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
-		if fails.Add(1) <= 2 {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
-		hello(w, r)
-	})
-	w := newWorld(t, 20)
-	for i := range 30 {
-		w.enqueue(fmt.Sprint("a", i), `{"url":"`+h.URL+`/x"}`)
-	}
-	b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 2, Cooldown: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
-	w.drain(4, artifact.FetcherConfig{Breaker: b})
-	if s, err := w.q.Stats(t.Context()); err != nil || s.Done != 30 {
-		t.Errorf("got %+v, %v; want 30 done", s, err)
-	}
-	if s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL)); err != nil || s.State != "closed" {
-		t.Errorf("got %+v, %v; want closed", s, err)
-	}
-}
-
-// The limit applies to hosts that are reached by redirects, too.
-func TestRedirectsUseSlots(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, "begin")
-		w.(http.Flusher).Flush()
-		<-time.After(20 * time.Millisecond) // the slot is in use until the body is read
-		_, _ = io.WriteString(w, "end")
-	})
-	w := newWorld(t, 1)
-	for i := range 4 {
-		from := newHost(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, h.URL, http.StatusFound) })
-		w.enqueue(fmt.Sprint("a", i), `{"url":"`+from.URL+`"}`)
-	}
-	w.drain(4, artifact.FetcherConfig{Slots: limit.NewKeyedLimiter(w.rdb, limit.KeyedConfig{Default: 1})})
-	for i := range 4 {
-		w.want(fmt.Sprint("a", i), workqueue.StateDone, 0, "")
-	}
-	if h.max != 1 {
-		t.Errorf("%d at a time, want 1", h.max)
 	}
 }
 

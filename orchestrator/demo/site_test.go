@@ -9,59 +9,6 @@ import (
 	"testing"
 )
 
-// TestFaultsPass requests every page of both sites until it succeeds, as a scraper does, and counts the faults on the way: all
-// kinds occur on listing pages and on others, at most twice per page.
-func TestFaultsPass(t *testing.T) {
-	t.Parallel()
-	for _, s := range []*Site{newShop(), newNews()} {
-		t.Run(s.Name, func(t *testing.T) {
-			t.Parallel()
-			met := map[bool]map[Fault]int{true: {}, false: {}}
-			for uri, b := range s.faults {
-				if b.times == 0 {
-					continue
-				}
-				if _, ok := s.pages[uri]; !ok {
-					t.Errorf("a fault is planned for %s, which does not exist", uri)
-				}
-				listing := strings.Contains(uri, "?page=") || strings.HasPrefix(uri, "/latest/")
-				met[listing][b.fault]++
-				if b.times > 2 {
-					t.Errorf("%s fails %d times, want at most 2", uri, b.times)
-				}
-				if b.fault == Slow {
-					continue // tested separately, because it is slow
-				}
-				for n := range b.times {
-					if got := faultOf(get(s, uri)); got != b.fault {
-						t.Errorf("request %d of %s met %q, want %q", n+1, uri, got, b.fault)
-					}
-				}
-				if got := faultOf(get(s, uri)); got != NoFault {
-					t.Errorf("request %d of %s met %q, want the page", b.times+1, uri, got)
-				}
-			}
-			for _, f := range cycle {
-				if met[true][f] == 0 {
-					t.Errorf("no listing page meets %q", f)
-				}
-				if s.Name == "shop" && met[false][f] < 2 {
-					t.Errorf("%d product pages meet %q, want at least 2", met[false][f], f)
-				}
-			}
-			sum := map[Fault]int{}
-			for _, b := range s.faults {
-				if b.fault != Slow && b.times > 0 {
-					sum[b.fault] += b.times
-				}
-			}
-			if got := s.Traffic().Faults(); fmt.Sprint(got) != fmt.Sprint(sum) {
-				t.Errorf("got counts of faults %v, want %v", got, sum)
-			}
-		})
-	}
-}
-
 // TestFaultsAreDeterministic sends the same requests twice and compares the responses: faults are deterministic.
 func TestFaultsAreDeterministic(t *testing.T) {
 	t.Parallel()

@@ -3,85 +3,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"muster/tasks"
-	"muster/tasks/redistest"
 )
-
-func TestSameSeedMakesTheSameFaults(t *testing.T) {
-	t.Parallel()
-	faultsOf := func(seed uint64) (all []string) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		for n := range 60 {
-			all = append(all, pick(r, n >= 30).String())
-		}
-		return all
-	}
-	if a, b := faultsOf(7), faultsOf(7); !slices.Equal(a, b) {
-		t.Errorf("got %v and %v, want the same", a, b)
-	}
-	if a, b := faultsOf(7), faultsOf(8); slices.Equal(a, b) {
-		t.Errorf("got %v for two seeds", a)
-	}
-}
-
-func TestSecondHalfDoesNotStopLastingProcesses(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 1))
-	first := map[string]bool{}
-	for range 2000 {
-		first[pick(r, false).action] = true
-		if f := pick(r, true); (f.action == "kill" || f.action == "stop") && slices.Contains(lasting, f.target) {
-			t.Fatalf("got %s in the second half", f)
-		}
-	}
-	for _, action := range []string{"kill", "stop", "freeze", "cut"} {
-		if !first[action] {
-			t.Errorf("no fault with action %s", action)
-		}
-	}
-}
-
-func TestKeyPrefix(t *testing.T) {
-	t.Parallel()
-	for key, want := range map[string]string{
-		"muster:{3}:w:soak-123":      "muster:*:w:*",
-		"muster:{3}:agenda":          "muster:*:agenda",
-		"muster:wq:{soak}:spec":      "muster:wq:{soak}:spec",
-		"muster:store":               "muster:store",
-		"asynq:{default}:t:1f0c-aab": "asynq:{default}:t:*",
-		"asynq:servers":              "asynq:servers",
-		"muster:job:1079af84-a789-4640-b8de-bb79a7abc3ab:items": "muster:job:*:items",
-	} {
-		if got := keyPrefix(key); got != want {
-			t.Errorf("%s: got %s, want %s", key, got, want)
-		}
-	}
-}
-
-func TestMetric(t *testing.T) {
-	t.Parallel()
-	text := "# HELP go_goroutines x\ngo_goroutines_other 4\ngo_goroutines 31\n"
-	if got, err := metric(strings.NewReader(text), "go_goroutines"); got != 31 || err != nil {
-		t.Errorf("got %g, %v, want 31", got, err)
-	}
-	if _, err := metric(strings.NewReader("nothing 1\n"), "go_goroutines"); err == nil {
-		t.Error("got no error for a missing metric")
-	}
-}
 
 // reportOf returns the report of a run of 40 minutes with one value, which is of(quarter) in each quarter.
 func reportOf(name string, of func(quarter int) float64) *report {
@@ -132,15 +61,6 @@ func TestGrowthIsFound(t *testing.T) {
 	}
 }
 
-func TestGrowthIsNotJudgedInAShortRun(t *testing.T) {
-	t.Parallel()
-	r := reportOf("fds worker-1", func(q int) float64 { return float64(100 * q) })
-	r.Minutes = leastMinutes - 1
-	if r.judge(); !r.OK {
-		t.Errorf("got %v, want no problems", r.Problems)
-	}
-}
-
 func TestKeysThatExpireLaterThanAQuarterMayGrow(t *testing.T) {
 	t.Parallel()
 	for expiry, ok := range map[time.Duration]bool{time.Hour: true, 5 * time.Minute: false} {
@@ -162,44 +82,6 @@ func TestImbalanceIsFound(t *testing.T) {
 		if r.judge(); r.OK {
 			t.Errorf("%+v: got no problem", b)
 		}
-	}
-}
-
-func TestFlowsCheckTheirResults(t *testing.T) {
-	t.Parallel()
-	kinds := map[string]bool{}
-	for n := range 200 {
-		f := newFlow(rand.New(rand.NewPCG(uint64(n), 2)))
-		kinds[f.name] = true
-		failed := fmt.Errorf("wait: %w", &tasks.Failure{Message: errWanted.Error()})
-		if f.fails {
-			failed, f.value = nil, 0
-		}
-		if f.wrong(f.value, failed) == "" {
-			t.Errorf("%s: got nothing wrong for %d, %v", f.name, f.value, failed)
-		}
-		if f.wrong(f.value+1, errors.New("other")) == "" {
-			t.Errorf("%s: got nothing wrong for another error", f.name)
-		}
-	}
-	if len(kinds) != 8 {
-		t.Errorf("got the kinds %v, want 8", kinds)
-	}
-}
-
-func TestWrongUsage(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"-minutes", "1"}, {"-rate", "0"}, {"more"}, {"-unknown"}} {
-		if _, err := parse(args, io.Discard); !errors.Is(err, errUsage) {
-			t.Errorf("%v: got %v, want %v", args, err, errUsage)
-		}
-	}
-	o, err := parse([]string{"-minutes", "30", "-seed", "9"}, io.Discard)
-	if err != nil || o.minutes != 30 || o.seed != 9 {
-		t.Errorf("got %+v, %v", o, err)
-	}
-	if got := drainShare(time.Hour); got != 90*time.Second {
-		t.Errorf("got %s for a drain of an hour, want 90s", got)
 	}
 }
 
@@ -248,31 +130,5 @@ func TestJobsAreAuditedOnce(t *testing.T) {
 	l.addJob("lost", sentJob{kind: kindScrape})
 	if _, err := l.auditJobs(t.Context()); err != nil || *l.books[kindScrape] != (book{kindScrape, 1, 1, 1}) {
 		t.Errorf("got %+v, %v, want the lost scrape to be wrong", *l.books[kindScrape], err)
-	}
-}
-
-func TestInterruptedRunIsResumed(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	was := reportOf("fds worker-1", func(int) float64 { return 1 })
-	was.Seed, was.Seconds, was.Quarter, was.Sequence, was.Ports[2] = 1<<52+1, 90, 1, 77, 4321
-	if err := writeJSON(was, filepath.Join(dir, reportFile)); err != nil {
-		t.Fatal(err)
-	}
-	r, err := readReport(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	was.Resumed = 1
-	if !reflect.DeepEqual(r, was) {
-		t.Errorf("got %+v, want %+v", r, was)
-	}
-	l := newLoad(&system{client: tasks.NewClient(redistest.Mini(t))}, r)
-	l.sent(kindFlow, 2)
-	if got := l.account()[0]; got != (book{kindFlow, 5, 3, 0}) || l.n != 77 {
-		t.Errorf("got %+v, sequence %d, want the counts of before and 2 more, and 77", got, l.n)
-	}
-	if _, err := readReport(t.TempDir()); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "-resume") {
-		t.Errorf("got %v for an empty directory, want an error that names -resume", err)
 	}
 }
