@@ -2,13 +2,16 @@
 -- KEYS: 1 record, 2 usage. ARGV: most fields, then fields and numbers.
 -- Returns 1, or 0 if the job does not exist.
 if redis.call("EXISTS", KEYS[1]) == 0 then return 0 end
-local room = tonumber(ARGV[1]) - redis.call("HLEN", KEYS[2])
-for i = 2, #ARGV, 2 do
-  local old = redis.call("HGET", KEYS[2], ARGV[i])
-  if not old then room = room - 1 end
-  -- Numbers of Lua are not exact beyond 2^53.
-  if (old or room >= 0) and tonumber(old or 0) + tonumber(ARGV[i + 1]) <= 2^53 then
-    redis.call("HINCRBY", KEYS[2], ARGV[i], ARGV[i + 1])
+local fields, set, room = {}, {}, nil
+for i = 2, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
+if #fields == 0 then return 1 end
+for i, old in ipairs(redis.call("HMGET", KEYS[2], unpack(fields))) do
+  if not old then room = (room or tonumber(ARGV[1]) - redis.call("HLEN", KEYS[2])) - 1 end
+  local total = tonumber(old or 0) + tonumber(ARGV[2 * i + 1])
+  if (old or room >= 0) and total <= 2^53 then -- numbers of Lua are not exact beyond it
+    set[#set + 1] = fields[i]
+    set[#set + 1] = string.format("%.0f", total)
   end
 end
+if #set > 0 then redis.call("HSET", KEYS[2], unpack(set)) end
 return 1
