@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +71,127 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 			if len(got) < len(want) || got[:len(want)] != want {
 				t.Errorf("%s: %q, expected %q", name, got, want)
 			}
+		}
+	})
+}
+
+// An operator deletes a whole queue with its tasks: ready nodes run, and the queue exists for operators as before.
+func TestDeletedQueueComesBack(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
+		testutil.Eventually(t, "a worker has registered the queue with asynq", func() bool {
+			_, err := in.GetQueueInfo("default")
+			return err == nil
+		})
+		resume := pause(t, w)
+		run := sent(t, w, tasks.Chord(tasks.Each(ints(10), ID), Sum))
+		testutil.Ok(t, in.DeleteQueue("default", true))
+		resume()
+		wantValue(t, run, 45)
+		ended(t, w, run.ID())
+		testutil.Eventually(t, "operators see the queue", func() bool { // a worker adds it
+			_, err := in.GetQueueInfo("default")
+			return err == nil
+		})
+		if _, err := in.GetTaskInfo("default", "none"); !errors.Is(err, asynq.ErrTaskNotFound) {
+			t.Errorf("looked for a task: got %v, want %v", err, asynq.ErrTaskNotFound)
+		}
+	})
+}
+
+// An operator pauses a queue with a tool of asynq: after some seconds nothing begins until it is resumed.
+func TestQueueIsPausedAsInAsynq(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		in := asynq.NewInspectorFromRedisClient(rdb)
+		wantValue(t, sent(t, w, ID.S(1)), 1)
+		testutil.Ok(t, in.PauseQueue("default"))
+		testutil.Eventually(t, "workers have noticed the pause", func() bool {
+			for _, shard := range shards(t, rdb) {
+				if rdb.HGet(t.Context(), shard+"queue:default", "paused").Val() == "" {
+					return false
+				}
+			}
+			return true
+		})
+		run := sent(t, w, tasks.Chain(ID.S(1), Inc))
+		elsewhere := sent(t, w, ID.S(3, tasks.Queue("other")))
+		wantValue(t, elsewhere, 3)
+		if got := w.ran(run.ID() + ".0"); got != 0 {
+			t.Errorf("a node of the paused queue ran %d times, want 0", got)
+		}
+		testutil.Ok(t, in.UnpauseQueue("default"))
+		wantValue(t, run, 2)
+	}, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"default": 1, "other": 1} })
+}
+
+// inWorldsOfAsynq runs a test in a separate world on each kind of Redis, with a view of asynq's queues.
+func inWorldsOfAsynq(t *testing.T, run func(t *testing.T, w *world, in *asynq.Inspector)) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		run(t, newWorld(t, rdb), asynq.NewInspectorFromRedisClient(rdb))
+	})
+}
+
+// Tasks of asynq's own clients count beside ready nodes.
+func TestQueuesCountTasksOfAsynq(t *testing.T) {
+	t.Parallel()
+	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
+		rest(t, w, "default")
+		sent(t, w, ID.S(1))
+		enqueue := asynq.NewClientFromRedisClient(w.client.Redis())
+		for _, id := range []string{"a", "{0}:default", "{0}:other:1"} {
+			if _, err := enqueue.Enqueue(asynq.NewTask("plain", nil), asynq.TaskID(id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testutil.Ok(t, in.ArchiveTask("default", "a"))
+		qs, err := w.client.Queues(t.Context())
+		if err != nil || len(qs) != 1 || qs[0].Pending != 3 || qs[0].Active != 0 || qs[0].Archived != 1 || !qs[0].Paused || qs[0].Latency <= 0 {
+			t.Errorf("got %+v, %v, want a paused queue with 3 pending and 1 archived", qs, err)
+		}
+	})
+}
+
+// QueueLimits bounds how many tasks of a queue run at once, and the worker's other queues continue.
+func TestQueueRunsNoMoreThanItsLimit(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		held := sent(t, w, tasks.Each(slices.Repeat([]string{"limited"}, 5), Hold, tasks.Queue("few")))
+		testutil.Eventually(t, "two run", func() bool { return len(w.noted("at limited")) == 2 })
+		wantValue(t, sent(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)), 190)
+		as, err := w.client.Active(t.Context())
+		if n := len(w.noted("at limited")); n != 2 || err != nil || len(as) != 2 {
+			t.Fatalf("%d of the limited queue have begun, %d run, %v", n, len(as), err)
+		}
+		w.open("limited")
+		if got, err := held.Wait(limited(t)); err != nil || len(got) != 5 {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}, func(c *tasks.WorkerConfig) {
+		c.Queues = map[string]int{"default": 1, "few": 1}
+		c.QueueLimits = map[string]int{"few": 2}
+	})
+	if _, err := tasks.NewWorker(tasks.NewClient(redistest.Mini(t)), tasks.NewMux(),
+		tasks.WorkerConfig{QueueLimits: map[string]int{"other": 1}}); err == nil || !strings.Contains(err.Error(), "QueueLimits") {
+		t.Errorf("a limit of a queue that is not taken from: %v", err)
+	}
+}
+
+// At most so many starts of a task in any span of time, over all workers.
+func TestTaskStartsNoMoreOftenThanItsRate(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		const per = 200 * time.Millisecond
+		run := sent(t, w, tasks.Each(ints(6), tasks.New[int, int]("t.when", tasks.RateLimit(2, per))))
+		if _, err := run.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		ran := w.noted("when")
+		slices.Sort(ran)
+		if len(ran) != 6 || ran[5]-ran[0] < int(per.Milliseconds()) {
+			t.Fatalf("six starts at %v, of which two may be in %v", ran, per)
 		}
 	})
 }

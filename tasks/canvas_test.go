@@ -2,10 +2,13 @@ package tasks_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -311,5 +314,344 @@ func TestDeepPlansEnd(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCompositionsYieldTheirValues(t *testing.T) {
+	t.Parallel()
+	five := tasks.Bind(Plus, 5)
+	inWorlds(t, func(t *testing.T, w *world) {
+		for name, c := range map[string]struct {
+			s    tasks.Signature[int]
+			want int
+		}{
+			"a constant after":           {tasks.After(ID.S(3), tasks.Value(9)), 9},
+			"a constant that is rescued": {tasks.Value(3).Rescue(Instead), 3},
+			"bound in each":              {tasks.Chord(tasks.Each([]int{1, 2}, five), Sum), 13},
+			"a body without the element": {tasks.Chord(tasks.MapFunc(Range.S(3), func(tasks.Signature[int]) tasks.Signature[int] { return ID.S(2) }), Sum), 6},
+			"a body that is the element": {tasks.Chord(tasks.MapFunc(Range.S(3), func(n tasks.Signature[int]) tasks.Signature[int] { return n }), Sum), 3},
+		} {
+			if got, err := send(t, w, c.s); err != nil || got != c.want {
+				t.Errorf("%s: got %v, %v, want %d", name, got, err, c.want)
+			}
+		}
+	})
+}
+
+// Try yields the value or the failure of a signature.
+func TestTryYieldsTheOutcome(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		shared := Fail.S(3)
+		for name, c := range map[string]struct {
+			s    tasks.Signature[string]
+			want string
+		}{
+			"a list":        {tasks.Chain(tasks.Try(tasks.Group(ID.S(1), ID.S(2))), TriedAll), "[1 2]"},
+			"a failed list": {tasks.Chain(tasks.Try(tasks.Group(ID.S(1), Fail.S(2))), TriedAll), "t.fail: E2"},
+			"an empty list": {tasks.Chain(tasks.Try(tasks.Group[int]()), TriedAll), "[]"},
+			"a map":         {tasks.Chain(tasks.Try(tasks.Map(Range.S(2), Inc)), TriedAll), "[1 2]"},
+			"a failed map":  {tasks.Chain(tasks.Try(tasks.Map(Range.S(1), Fail)), TriedAll), "t.fail: E0"},
+			"within another": {tasks.Chain(tasks.Try(tasks.Chain(tasks.Join(tasks.Chain(tasks.Try(shared), Tried),
+				ID.S(1)), FailPairOf)), Tried), "t.failpairof: t.fail: E3"},
+		} {
+			if got, err := send(t, w, c.s); err != nil || !strings.Contains(got, c.want) {
+				t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
+			}
+		}
+		outcome, err := send(t, w, tasks.Try(Fail.S(6)))
+		if err != nil || outcome.Err == nil || outcome.Err.Message != "E6" {
+			t.Errorf("alone: got %+v, %v, want the failure E6", outcome, err)
+		}
+	})
+}
+
+func TestJoinOfThree(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		got, err := send(t, w, tasks.Chain(tasks.Join3(ID.S(1), Range.S(5), tasks.Chain(tasks.Join3(ID.S(2), Range.S(1), tasks.Value(3)), TripSum)), TripSum))
+		if err != nil || got != 12 {
+			t.Errorf("got %v, %v, want 12", got, err)
+		}
+		_, err = send(t, w, tasks.Join3(ID.S(1), Range.S(5), Fail.S(4)))
+		wantFailure(t, err, "E4")
+	})
+}
+
+// The other parts of a join with FailFast are revoked when one fails, and with AtMost(1) they run one after another.
+func TestOptionsOfAJoin(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		name := rand.Text()
+		r := sent(t, w, tasks.Join(Hold.S(name), Fail.S(4), tasks.FailFast()))
+		testutil.Ok(t, r.WaitAll(t.Context()))
+		nodes, err := w.client.Nodes(t.Context(), r.ID())
+		if err != nil || nodes[0].Status != tasktype.Revoked {
+			t.Errorf("got nodes %+v, %v, want the first REVOKED", nodes, err)
+		}
+		got, err := send(t, w, tasks.Chain(tasks.Join(ID.S(4), ID.S(6), tasks.AtMost(1)), Plus))
+		if err != nil || got != 10 {
+			t.Errorf("got %v, %v, want 10", got, err)
+		}
+	})
+}
+
+// Send returns an error with the remedy for an impossible composition.
+func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
+	t.Parallel()
+	type loop struct{ Next *loop }
+	round := &loop{}
+	round.Next = round
+	inWorlds(t, func(t *testing.T, w *world) {
+		outer := ID.S(1)
+		var leaked tasks.Signature[int]
+		_ = tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] { leaked = n; return n })
+		sumOf := func(s tasks.Signature[[]int]) tasks.Signature[int] { return tasks.Chord(s, Sum) }
+		for want, s := range map[string]tasks.Signature[int]{
+			"NaN":                   tasks.Chain(tasks.Value(math.NaN()), tasks.New[float64, int]("t.nan")),
+			"encountered a cycle":   tasks.Chain(tasks.Value(round), tasks.New[*loop, int]("t.loop")),
+			"panic: in MarshalJSON": tasks.New[panicking, int]("t.panicking").S(panicking{}),
+			"second half":           tasks.Bind(tasks.New[tasks.Pair[int, float64], int]("t.nan"), math.Inf(1)).S(1),
+			"Join it with the input of the map": sumOf(tasks.After(outer, tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return tasks.Chain(tasks.Join(n, outer), Plus)
+			}))),
+			"outside of its function": tasks.Chain(leaked, Inc),
+			"Join it with the input of the inner map": sumOf(tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Chain(n, Inc) }))
+			})),
+			"zero Signature": sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Signature[int]{} })),
+			"HardTimeout(1s) is below tasks.Timeout(1m0s)": ID.S(1, tasks.HardTimeout(time.Second), tasks.Timeout(time.Minute)),
+			"task t.id: option tasks.HardTimeout(1s)":      tasks.New[int, int]("t.id", tasks.Timeout(time.Minute)).S(1, tasks.HardTimeout(time.Second)),
+			"In and tasks.At":                 ID.S(1, tasks.In(time.Second), tasks.At(time.Unix(1, 0))),
+			"At on one task":                  ID.S(1, tasks.At(time.Unix(1, 0)), tasks.In(0)),
+			"a\\nb\" has a control character": tasks.New[int, int]("a\nb").S(1),
+			"does not marshal to JSON":        tasks.Chord(tasks.Each([]func(){nil}, tasks.New[func(), int]("t.call")), Sum),
+			"not UTF-8":                       tasks.New[int, int]("a\xff").S(1),
+			"has 101 bytes":                   tasks.New[int, int](strings.Repeat("a", 101)).S(1),
+			"Alias: a task without a name":    tasks.New[int, int]("t.alias", tasks.Alias("")).S(1),
+			"without a name":                  ID.S(1, tasks.LinkError(tasks.Task[tasks.Failure, int]{})),
+			"more than 16777216":              tasks.Chain(tasks.Value(strings.Repeat("x", 17<<20)), tasks.New[string, int]("t.large")),
+		} {
+			if err := refusal(t, w, s); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %.200v, want an error with %q", err, want)
+			}
+		}
+	})
+}
+
+type panicking struct{}
+
+func (panicking) MarshalJSON() ([]byte, error) { panic("in MarshalJSON") }
+
+// LinkError runs on the failure of the task itself, but not on the failure of a dependency.
+func TestLinkErrorRunsOnTheOwnFailureOnly(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		for name, c := range map[string]struct {
+			s    tasks.Signature[int]
+			want int
+		}{
+			"an attempt that fails": {Flaky.S(AB{1, 3}, tasks.LinkError(Err), tasks.MaxRetry(3), tasks.ConstantBackoff(0)), 0},
+			"given twice":           {Fail.S(1, tasks.LinkError(Err), tasks.LinkError(Err)), 2},
+			"a plan that fails":     {FailTo.S(1, tasks.LinkError(Err)), 1},
+			"inside the body of a map": {tasks.Chord(tasks.MapFunc(Range.S(2), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return tasks.Chain(n, Fail.With(tasks.LinkError(Err)))
+			}), Sum), 2},
+			"a rescue that itself succeeded": {Fail.S(1).Rescue(Instead.With(tasks.LinkError(Err))), 0},
+		} {
+			before := len(w.failures())
+			run := sent(t, w, c.s)
+			testutil.Eventually(t, name+": it has ended", func() bool {
+				p, err := run.Progress(t.Context())
+				return err == nil && p.Ended
+			})
+			if got := len(w.failures()) - before; got != c.want {
+				t.Errorf("%s: got %d calls, want %d", name, got, c.want)
+			}
+		}
+	})
+}
+
+func TestCallbacksRunOnceForEachOutcome(t *testing.T) {
+	t.Parallel()
+	runStories(t, callbackStories)
+}
+
+// callbackStories check more than one value.
+var callbackStories = []story{
+	{"errback of a group gets the member that failed", func(t *testing.T, w *world) {
+		_, err := send(t, w, tasks.OnError(tasks.Group(ID.S(1), Fail.S(7)), Err))
+		wantFailure(t, err, "E7")
+		if fs := w.failures(); len(fs) != 1 || fs[0].Node != "1" || fs[0].Task != "t.fail" || fs[0].Attempts != 1 {
+			t.Fatalf("errback: got %+v, want one failure of node 1", fs)
+		}
+	}},
+	{"errback of a chain gets the step that failed", func(t *testing.T, w *world) {
+		for at := range 3 {
+			s := ID.S(1)
+			for i := range 5 {
+				step := Inc
+				if i == at {
+					step = Fail
+				}
+				s = tasks.Chain(s, step)
+			}
+			_, err := send(t, w, tasks.OnError(s, Err))
+			wantFailure(t, err, "E")
+			if fs := w.failures(); len(fs) != at+1 || fs[at].Node != strconv.Itoa(at+1) {
+				t.Fatalf("errback: got %+v, want %d failures, the last of node %d", fs, at+1, at+1)
+			}
+		}
+	}},
+	{"errback that is retried", func(t *testing.T, w *world) {
+		_, err := send(t, w, tasks.OnError(Fail.S(1), ErrFlaky))
+		wantFailure(t, err, "E1")
+		if n := len(w.failures()); n != 1 {
+			t.Fatalf("errback ended %d times, want once", n)
+		}
+	}},
+	{"callbacks of a task that is replaced, and of its replacement", func(t *testing.T, w *world) {
+		replaced := tasks.OnSuccess(Deep.S(2), Note)
+		got, err := send(t, w, tasks.OnSuccess(tasks.Chord(tasks.Group(replaced, ID.S(1)), Sum), Note))
+		if err != nil || got != 45 {
+			t.Fatalf("got %v, %v, want 45", got, err)
+		}
+		// The value does not wait for callbacks, nor do callbacks for each other.
+		testutil.Eventually(t, "both callbacks", func() bool {
+			ran := w.noted("note")
+			slices.Sort(ran)
+			return slices.Equal(ran, []int{44, 45})
+		})
+		_, err = send(t, w, tasks.Group(tasks.OnError(FailTo.S(1), Err), ID.S(1)))
+		wantFailure(t, err, "E1")
+		if n := len(w.failures()); n != 1 {
+			t.Fatalf("got %d runs of the errback, want 1", n)
+		}
+	}},
+	{"errback after the last attempt", func(t *testing.T, w *world) {
+		_, err := send(t, w, tasks.OnError(Fail.S(1, tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond)), Err))
+		if f := wantFailure(t, err, "E1"); f.Attempts != 3 || len(w.noted("fail")) != 3 || len(w.failures()) != 1 {
+			t.Fatalf("got %+v, ran %d times, errback %d times, want 3 attempts, 3 and 1", f, len(w.noted("fail")), len(w.failures()))
+		}
+	}},
+}
+
+// The first failure of a fail-fast group ends its other members, in whatever they are at.
+func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
+	t.Parallel()
+	held := tasks.New[int, int]("t.hold")
+	fast := func(ss ...tasks.Signature[int]) tasks.Signature[[]int] { return tasks.GroupOf(ss, tasks.FailFast()) }
+	cases := []struct {
+		name string
+		s    func() tasks.Signature[[]int]
+		why  string
+	}{
+		{"a map that runs", func() tasks.Signature[[]int] {
+			return fast(Fail.S(1), tasks.Chord(tasks.Map(Range.S(3), held), Sum))
+		}, "E1"},
+		{"a plan that runs", func() tasks.Signature[[]int] { return fast(Fail.S(1), HoldPlan.S(2)) }, "E1"},
+		{"a member that waits for a slot", func() tasks.Signature[[]int] {
+			return tasks.GroupOf([]tasks.Signature[int]{held.S(1), Fail.S(1), held.S(2), held.S(3)}, tasks.AtMost(2), tasks.FailFast())
+		}, "E1"},
+	}
+	inWorlds(t, func(t *testing.T, w *world) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				_, err := send(t, w, tasks.OnError(c.s(), Err))
+				wantFailure(t, err, c.why)
+				for _, f := range w.failures() {
+					if f.Code == tasktype.CodeRevoked {
+						t.Errorf("errback of a revoked task: got %+v, want none", f)
+					}
+				}
+			})
+		}
+		t.Run("nodes that others need continue", func(t *testing.T) {
+			x := Hold.S("shared")
+			g := tasks.Settle(tasks.GroupOf([]tasks.Signature[int]{Fail.S(1), tasks.Chain(x, Inc)}, tasks.FailFast()))
+			run := sent(t, w, tasks.Join(x, tasks.Chord(g, Settled)))
+			testutil.Eventually(t, "the chain after it is revoked", func() bool {
+				nodes, err := w.client.Nodes(t.Context(), run.ID())
+				return err == nil && len(nodes) > 2 && strings.Contains(tree(t, w, run.ID()), "t.inc REVOKED")
+			})
+			w.open("shared")
+			if got, err := run.Wait(limited(t)); err != nil || got.Second != "E1 revoked" {
+				t.Fatalf("got %+v, %v, want E1 revoked second", got, err)
+			}
+			ended(t, w, run.ID())
+		})
+	})
+}
+
+// One signature used in several places of a send is one run, whatever options are put around it.
+func TestUsedTwiceRunsOnce(t *testing.T) {
+	t.Parallel()
+	x := func(key string) tasks.Signature[int] { return Echo.S(Mark{key, 5}) }
+	cases := []struct {
+		name string
+		s    func(key string) tasks.Signature[int]
+		opts []tasks.SendOption
+		want int
+	}{
+		{"twice in a group with options", func(k string) tasks.Signature[int] {
+			x := x(k)
+			return tasks.Chord(tasks.Group(x, x, x).With(tasks.Priority(2)), Sum)
+		}, nil, 15},
+		{"first and later steps of a send with options", func(k string) tasks.Signature[int] {
+			x := x(k)
+			return tasks.Chord(tasks.Group(x, tasks.After(ID.S(1), x), tasks.After(x, tasks.Chain(x, Inc))), Sum)
+		}, []tasks.SendOption{tasks.MaxRetry(1), tasks.Priority(1)}, 16},
+		{"after itself", func(k string) tasks.Signature[int] {
+			x := x(k)
+			return tasks.After(x, x)
+		}, nil, 5},
+	}
+	inWorlds(t, func(t *testing.T, w *world) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				got, err := send(t, w, c.s(c.name), c.opts...)
+				if ran := w.noted(c.name); err != nil || got != c.want || len(ran) != 1 {
+					t.Fatalf("got %v, %v, want %v; ran %d times", got, err, c.want, len(ran))
+				}
+			})
+		}
+	})
+}
+
+// A revoked node stays revoked, even if it becomes ready later, and keeps no place of its group.
+func TestRevokedNodeIsNotRevived(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		ms := []tasks.Signature[int]{Hold.S("gate"), tasks.Chain(ID.S(1), Inc)}
+		for i := range 3 {
+			ms = append(ms, Echo.S(Mark{"ran", i}, tasks.In(20*time.Millisecond)))
+		}
+		run := sent(t, w, tasks.Settle(tasks.GroupOf(append(ms, tasks.Chain(ID.S(3), Inc)), tasks.AtMost(1))))
+		revoked := map[string]bool{}
+		for _, n := range nodes(t, w, run.ID()) {
+			if (n.Task == "t.echo" || n.Task == "t.id") && !revoked[n.Task] {
+				revoked[n.Task] = true
+				testutil.Ok(t, w.client.RevokeNode(t.Context(), run.ID(), n.ID))
+			}
+		}
+		w.open("gate")
+		out, err := run.Wait(limited(t))
+		if err != nil || len(out) != 6 || out[1].Err == nil || out[2].Err == nil || out[3].Value != 1 || out[4].Value != 2 || out[5].Value != 4 {
+			t.Fatalf("got %+v, %v, want two failures, 1, 2 and 4 from the second on", out, err)
+		}
+		ended(t, w, run.ID())
+		if ran := w.noted("ran"); !slices.Equal(ran, []int{1, 2}) {
+			t.Fatalf("ran %v, want 1 and 2", ran)
+		}
+	})
+}
+
+// The second part of After cannot rescue a node that After waits for.
+func TestAfterRefusesToRescueWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	x := ID.S(1)
+	_, err := tasks.After(x, x.Rescue(Instead)).Send(t.Context(), tasks.NewClient(redistest.Mini(t)))
+	if err == nil || !strings.Contains(err.Error(), "t.instead") || !strings.Contains(err.Error(), "move Rescue into the first part") {
+		t.Errorf("got %v, want an error that names t.instead and the remedy", err)
 	}
 }

@@ -3,12 +3,21 @@ package tasks_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // Any call of a worker can fail, including its start and the calls of asynq: each workflow ends with one value, if
@@ -110,4 +119,574 @@ func startWithFault(ctx context.Context, t *testing.T, f *redistest.Fault, world
 		}
 	})
 	return w, ready, over
+}
+
+// Any call of a client can fail: after a repetition, by the same or another client, it has taken effect once.
+func TestClientSurvivesAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 100, redistest.ReplyLost: 100, redistest.Repeated: 100, redistest.Frozen: 10,
+	}, callWithFault)
+}
+
+// visitor is a client that repeats calls that fail.
+type visitor struct {
+	*tasks.Client
+	ctx context.Context
+}
+
+// must repeats a call until it returns no error, or an error that means that an earlier call succeeded.
+func (v *visitor) must(what string, done []error, call func() error) error {
+	for range 5 {
+		err := call()
+		if err == nil {
+			return nil
+		}
+		for _, is := range done {
+			if errors.Is(err, is) {
+				return nil
+			}
+		}
+		if !errors.Is(err, redistest.ErrFault) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return fmt.Errorf("%s: it fails again and again", what)
+}
+
+func callWithFault(t *testing.T, f *redistest.Fault) {
+	ctx := limited(t)
+	url := redistest.URL(t)
+	w := newWorld(t, connect(t, url).Redis())
+	visit := func(c *tasks.Client) (err error) {
+		var asks string // whose id is made up
+		v := &visitor{c, ctx}
+		step := func(what string, call func() error, done ...error) {
+			if err == nil {
+				err = v.must(what, done, call)
+			}
+		}
+		step("send", func() error {
+			_, err := tasks.Chord(tasks.Each(ints(3), Note), Total).Send(ctx, c, tasks.ID("named"))
+			return err
+		}, tasks.ErrDuplicate)
+		step("send the unique one", func() error {
+			run, err := review.S(draft{"a"}).Send(ctx, c, tasks.Unique("one", time.Hour))
+			if run != nil {
+				asks = run.ID()
+			}
+			if f.Kind == redistest.Repeated && err != nil {
+				return fmt.Errorf("sent twice by its connection: %w", err)
+			}
+			return err
+		}, tasks.ErrDuplicate)
+		step("send one to revoke", func() error {
+			_, err := ID.S(1, tasks.In(time.Hour)).Send(ctx, c, tasks.ID("late"))
+			return err
+		}, tasks.ErrDuplicate)
+		step("revoke", func() error { return tasks.Attach[int](c, "late").Revoke(ctx) })
+		step("answer", func() error { return answerOpen(ctx, c, asks) }, tasks.ErrCompleted)
+		step("wait", func() error { _, err := tasks.Attach[opinion](c, asks).Wait(ctx); return err })
+		step("send one that waits for signals", func() error {
+			_, err := tasks.Chain3(score.S("loan"), nextScore, nextScore).Send(ctx, c, tasks.ID("signalled"))
+			return err
+		}, tasks.ErrDuplicate)
+		for i := range 3 {
+			step("signal", func() error { return tasks.Signal(ctx, c, "signalled", score, i+1) }, tasks.ErrEnded)
+		}
+		return err
+	}
+	f.Arm()
+	c := tasks.NewClient(f.Client(t, url))
+	t.Cleanup(func() { f.Release(); _ = c.Close() })
+	over := make(chan error, 1)
+	go func() { over <- visit(c) }()
+	if f.Kind == redistest.Frozen {
+		select {
+		case <-f.Hit():
+			if err := visit(w.client); err != nil {
+				t.Error(err)
+			}
+			f.Release()
+		case err := <-over:
+			over <- err
+		}
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	wantValue(t, tasks.Attach[int](w.client, "named"), 3)
+	// A call that is repeated by the caller is another signal; one that is repeated by its connection is not.
+	if got, err := tasks.Attach[int](w.client, "signalled").Wait(ctx); err != nil || got > 3 || f.Kind == redistest.Repeated && got != 3 {
+		t.Errorf("value of the third signal: got %d, %v", got, err)
+	}
+	const unique = "muster:{0}:u:one"
+	rdb := w.client.Redis()
+	for _, id := range []string{"named", "late", "signalled", strings.TrimSuffix(rdb.Get(ctx, unique).Val(), "~")} {
+		ended(t, w, id)
+	}
+	if ttl := rdb.PTTL(ctx, unique).Val(); ttl <= 0 || ttl > time.Hour {
+		t.Errorf("unique key: got time to live %s, want up to an hour", ttl)
+	}
+	rdb.Del(ctx, unique)
+	if members, bodies := len(w.noted("note")), len(w.noted("total")); members != 3 || bodies != 1 {
+		t.Errorf("%d members and %d bodies ran, want 3 and 1", members, bodies)
+	}
+	if err := nothingLeft(ctx, rdb); err != nil {
+		t.Error(err)
+	}
+}
+
+// answerOpen completes the only node of a workflow, once it is open.
+func answerOpen(ctx context.Context, c *tasks.Client, id string) (err error) {
+	if !testutil.Becomes(func() bool {
+		n, gone := c.Nodes(ctx, id)
+		err = gone
+		return gone != nil || len(n) == 1 && n[0].Waits != "" || n[0].Status.Terminal()
+	}) {
+		return errors.New("the node is not open")
+	}
+	if err != nil {
+		return err
+	}
+	token, err := c.NewToken(ctx, id, "0")
+	if errors.Is(err, tasks.ErrNotOpen) {
+		return tasks.ErrCompleted
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.Extend(ctx, token, time.Hour); err != nil {
+		return err
+	}
+	return tasks.Complete(ctx, c, review, token, opinion{true})
+}
+
+// The tasks of the cut-off tests. Unique yields another value each time it runs, so that two uses of
+// its value show whether they got the same.
+var (
+	Unique     = tasks.New[int, int64]("cut.unique")
+	UniquePlan = tasks.New[int, int64]("cut.plan")
+	UniqueList = tasks.New[int, []int]("cut.list")
+	UniqueFail = tasks.New[int, int64]("cut.fail")
+	UniqueErr  = tasks.New[tasks.Failure, int64]("cut.err")
+)
+
+// ran is a node that ran on a worker.
+type ran struct{ node, worker string }
+
+type cutWorld struct {
+	mu   sync.Mutex // guards runs
+	runs map[ran]int
+	last atomic.Int64
+
+	limits []tasks.TaskOption // of the task Unique
+}
+
+func (c *cutWorld) mux() *tasks.Mux {
+	m := tasks.NewMux()
+	run := func(ctx context.Context) int64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		i := tasks.InfoFrom(ctx)
+		c.runs[ran{i.Workflow + "." + i.Node, i.Worker}]++
+		return c.last.Add(1)
+	}
+	tasks.Handle(m, tasks.New[int, int64](Unique.Name(), c.limits...), func(ctx context.Context, _ int) (int64, error) { return run(ctx), nil })
+	tasks.HandlePlan(m, UniquePlan, func(ctx context.Context, n int) (tasks.Signature[int64], error) {
+		run(ctx)
+		return Unique.S(n), nil
+	})
+	tasks.Handle(m, UniqueList, func(ctx context.Context, n int) ([]int, error) { return make([]int, n+int(run(ctx)%2)), nil })
+	tasks.Handle(m, UniqueFail, func(ctx context.Context, _ int) (int64, error) { return 0, fmt.Errorf("E%d", run(ctx)) })
+	tasks.Handle(m, UniqueErr, func(ctx context.Context, _ tasks.Failure) (int64, error) { return run(ctx), nil })
+	tasks.Handle(m, Show[any](), func(ctx context.Context, v any) (string, error) {
+		run(ctx)
+		return fmt.Sprintf("%v", v), nil
+	})
+	return m
+}
+
+// witness is a workflow that yields the same string twice if every node had one value only.
+func witness() tasks.Signature[tasks.Pair[string, string]] {
+	h := tasks.GroupOf([]tasks.Signature[int64]{Unique.S(1), UniquePlan.S(2), tasks.After(Unique.S(3), Unique.S(4, tasks.In(20*time.Millisecond)))}, tasks.AtMost(2))
+	list := tasks.Map(UniqueList.S(2), Unique, tasks.AtMost(1))
+	both := tasks.Join(h, list)
+	show := Show[tasks.Pair[[]int64, []int64]]()
+	return tasks.Join(tasks.Chain(both, show), tasks.Chain(both, show))
+}
+
+// skipper is a workflow that skips the successors of a failure and revokes its siblings.
+func skipper() tasks.Signature[[]int64] {
+	return tasks.GroupOf([]tasks.Signature[int64]{tasks.OnError(UniqueFail.S(1), UniqueErr), Unique.S(2), Unique.S(3, tasks.In(time.Hour))}, tasks.FailFast())
+}
+
+// cutValues checks the results of the workflows of a cut-off test.
+func cutValues(ctx context.Context, run *tasks.AsyncResult[tasks.Pair[string, string]], fails *tasks.AsyncResult[[]int64]) error {
+	got, err := run.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	if got.First != got.Second || strings.Count(got.First, " ") < 4 {
+		return fmt.Errorf("two uses of the same values got %q and %q", got.First, got.Second)
+	}
+	var failure *tasks.Failure
+	if _, err := fails.Wait(ctx); !errors.As(err, &failure) || failure.Task != UniqueFail.Name() {
+		return fmt.Errorf("a failure came to %w", err)
+	}
+	for p, err := range run.Watch(ctx) {
+		if err != nil {
+			return fmt.Errorf("%w at %+v", err, p)
+		}
+	}
+	for p, err := range fails.Watch(ctx) {
+		if err != nil {
+			return fmt.Errorf("%w at %+v", err, p)
+		}
+	}
+	return nil
+}
+
+// nothingLeft waits until Redis, which has one shard, holds nothing of workflows that have ended but themselves.
+func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
+	const p = "muster:{0}:"
+	for {
+		left := rdb.Keys(ctx, p+"*").Val()
+		left = slices.DeleteFunc(left, func(k string) bool {
+			k = strings.TrimPrefix(k, p)
+			return strings.HasPrefix(k, "limit:places:") || strings.HasPrefix(k, "limit:rate:") || // they expire
+				strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || k == "takers" || k == "queues" || strings.HasPrefix(k, "queue:") ||
+				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "id:") || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
+		})
+		depths := fmt.Sprint(rdb.HMGet(ctx, p+"queue:default", "ready:n", "ready:h").Val())
+		depths = strings.ReplaceAll(depths, "<nil>", "0")
+		if len(left) == 0 && depths == "[0 0]" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("left keys: %v, depths %s, agenda %v", left, depths, rdb.ZRange(context.WithoutCancel(ctx), p+"agenda", 0, -1).Val())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// A sender that dies at any call, or right after it, leaves a complete workflow or none; also when the inputs are
+// sent in pieces.
+func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	w := newWorld(t, connect(t, url).Redis())
+	for _, size := range []int{3, 5_001} { // one piece, two pieces
+		var found, unknown atomic.Int64
+		t.Cleanup(func() {
+			if found.Load() == 0 || unknown.Load() == 0 {
+				t.Errorf("%d members: %d sends stored their workflow and %d did not, want some of each", size, found.Load(), unknown.Load())
+			}
+		})
+		for k := range 14 { // a send of two pieces has six calls
+			t.Run(fmt.Sprint(size, " members ", k), func(t *testing.T) {
+				t.Parallel()
+				f := redistest.NewFault([]redistest.Kind{redistest.Crash, redistest.CrashAfter}[k%2], k/2+1)
+				rdb := f.Client(t, url)
+				f.Arm()
+				id := fmt.Sprint("w10-", size, "-", k)
+				_, err := tasks.Chord(tasks.Each(ints(size), ID), Sum).Send(t.Context(), tasks.NewClient(rdb), tasks.ID(id))
+				got, werr := tasks.Attach[int](w.client, id).Wait(limited(t))
+				switch {
+				case errors.Is(werr, tasks.ErrUnknown):
+					unknown.Add(1)
+					if err == nil {
+						t.Errorf("cut off after %d calls: sent without error, and unknown", k)
+					}
+					if ttl := w.client.Redis().PTTL(t.Context(), flowKey(t, w.client.Redis(), id)).Val(); ttl == -1 {
+						t.Errorf("cut off after %d calls: its inputs do not expire", k)
+					}
+				case werr != nil || got != size*(size-1)/2:
+					t.Errorf("cut off after %d calls: got %v, %v", k, got, werr)
+				default:
+					found.Add(1)
+					ended(t, w, id)
+				}
+			})
+		}
+	}
+}
+
+// A client that dies while it revokes a workflow leaves one that ends, as if it had not been there or revoked.
+func TestRevokerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
+	t.Parallel()
+	diesWhileStopping(t, (*tasks.AsyncResult[any]).Revoke)
+}
+
+func TestCancellerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
+	t.Parallel()
+	diesWhileStopping(t, (*tasks.AsyncResult[any]).Cancel)
+}
+
+// diesWhileStopping lets a client die at each of its calls to Redis while it stops a workflow.
+func diesWhileStopping(t *testing.T, stop func(*tasks.AsyncResult[any], context.Context) error) {
+	t.Helper()
+	url := redistest.URL(t)
+	w := newWorld(t, connect(t, url).Redis())
+	var stopped, untouched atomic.Int64
+	t.Cleanup(func() {
+		if stopped.Load() == 0 || untouched.Load() == 0 {
+			t.Errorf("%d were stopped and %d were not, want some of each", stopped.Load(), untouched.Load())
+		}
+	})
+	for k := range 28 {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel()
+			gate := fmt.Sprint("stopper ", k)
+			run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S(gate), ID.S(1, tasks.Queue("unserved")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)}, tasks.AtMost(2)))
+			testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
+			f := redistest.NewFault([]redistest.Kind{redistest.Crash, redistest.CrashAfter}[k%2], k/2+1)
+			rdb := f.Client(t, url)
+			f.Arm()
+			_ = stop(tasks.Attach[any](tasks.NewClient(rdb), run.ID()), t.Context())
+			if w.client.Redis().HExists(t.Context(), flowKey(t, w.client.Redis(), run.ID()), "x").Val() {
+				stopped.Add(1)
+			} else {
+				untouched.Add(1)
+				testutil.Ok(t, stop(tasks.Attach[any](w.client, run.ID()), t.Context()))
+			}
+			if _, err := run.Wait(limited(t)); !errors.As(err, new(*tasks.Failure)) {
+				t.Errorf("got %v, want a failure", err)
+			}
+			ended(t, w, run.ID())
+		})
+	}
+}
+
+// If Redis loses a plan, the planner runs again and may return another plan. Workers and clients that know the lost plan
+// use the new one.
+func TestPlanThatRedisLost(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Server(t).Client() // miniredis dumps no hashes
+	plan := tasks.New[int, string]("plan")
+	words, charge, refund, hold := tasks.New[[]string, string]("words"), tasks.New[string, string]("charge"), tasks.New[string, string]("refund"), tasks.New[string, string]("hold")
+	planning, planned, held, release := make(chan int, 9), make(chan struct{}, 9), make(chan struct{}, 9), make(chan struct{})
+	calls := 0
+	c, _ := startMux(t, rdb, func(m *tasks.Mux) {
+		tasks.HandlePlan(m, plan, func(ctx context.Context, _ int) (tasks.Signature[string], error) {
+			calls++
+			planning <- calls
+			<-planned
+			if calls == 1 {
+				return tasks.Chain3(hold.S("order"), charge, charge), nil
+			}
+			return tasks.Chord(tasks.Each([]string{"a", "b", "c", "d"}, refund), words), nil
+		})
+		tasks.Handle(m, charge, func(_ context.Context, s string) (string, error) { return s + " charged", nil })
+		tasks.Handle(m, refund, func(_ context.Context, s string) (string, error) { return s + " refunded", nil })
+		tasks.Handle(m, words, func(_ context.Context, s []string) (string, error) {
+			return fmt.Sprint(len(s)), nil
+		})
+		tasks.Handle(m, hold, func(_ context.Context, s string) (string, error) {
+			held <- struct{}{}
+			<-release
+			return s, nil
+		})
+	})
+	run, err := plan.S(1).Send(t.Context(), c)
+	testutil.Ok(t, err)
+	<-planning
+	rollBack := snapshot(t, rdb)
+	planned <- struct{}{}
+	<-held
+	if _, err := c.Nodes(t.Context(), run.ID()); err != nil { // the client knows the plan
+		t.Fatal(err)
+	}
+	rollBack()
+	close(release)
+	<-planning
+	planned <- struct{}{}
+	wantValue(t, run, "4")
+	testutil.Eventually(t, "the workflow has ended", func() bool {
+		p, err := run.Progress(t.Context())
+		return err == nil && p.Ended
+	})
+	if p, err := run.Progress(t.Context()); err != nil || p.Done != p.Total {
+		t.Errorf("got progress %+v, %v, want all tasks done", p, err)
+	}
+	ns, err := c.Nodes(t.Context(), run.ID())
+	testutil.Ok(t, err)
+	for _, n := range ns {
+		if n.Task == "charge" || n.Task == "hold" || !n.Status.Terminal() {
+			t.Errorf("got node %s of task %s in state %s, want none of the lost plan", n.ID, n.Task, n.Status)
+		}
+	}
+}
+
+// A task that takes its worker with it fails in the end, and its workflow with it.
+func TestTaskThatKillsItsWorkersFails(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	run, err := tasks.Chain(dieTask.S("x"), stepTask).Send(t.Context(), c)
+	testutil.Ok(t, err)
+	ended := func() bool {
+		s, err := run.Status(t.Context())
+		return err == nil && s.Terminal()
+	}
+	deaths := killWorkers(t, url, c, ended)
+	if deaths < 11 {
+		t.Errorf("failed after %d deaths, want at least 11", deaths)
+	}
+	_, err = run.Wait(limited(t))
+	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
+		t.Fatalf("got %+v", f)
+	}
+	d, err := c.Node(t.Context(), run.ID(), "0")
+	testutil.Ok(t, err)
+	victims := map[string]bool{}
+	for _, a := range d.Tried {
+		if a.Outcome == tasktype.OutcomeLost && !a.Started.IsZero() && !a.Ended.Before(a.Started) {
+			victims[a.Worker] = true
+		}
+	}
+	if len(victims) != deaths || d.Runs != deaths || d.First.IsZero() || d.Worker == "" {
+		t.Errorf("got the workers %v, %d runs, first start %s; want %d workers that died", victims, d.Runs, d.First, deaths)
+	}
+}
+
+// killWorkers starts one worker after the other, each once the one before has died, until ended. It returns how many have
+// died before that.
+func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (deaths int) {
+	t.Helper()
+	for ; !ended(); deaths++ {
+		if deaths > 40 {
+			t.Fatal("workers die without end")
+		}
+		name := fmt.Sprintf("victim%d", deaths)
+		cmd := childCommand(url, name)
+		testutil.Ok(t, cmd.Start())
+		died := make(chan struct{})
+		go func() {
+			_ = cmd.Wait()
+			close(died)
+		}()
+		testutil.Eventually(t, "the worker dies, or all is done", func() bool {
+			select {
+			case <-died:
+				return true
+			default:
+				return ended()
+			}
+		})
+		_ = cmd.Process.Kill()
+		<-died
+		testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, name))
+	}
+	return deaths - 1
+}
+
+// Tasks that ran beside a task that kills its worker, or were taken together with it, are not blamed for that.
+func TestNeighboursOfAKillerAreNotBlamed(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	innocent := started(t, c, tasks.Each(ints(7), slowTask))
+	guilty, err := dieTask.S("x").Send(t.Context(), c)
+	testutil.Ok(t, err)
+	ended := func() bool {
+		g, gerr := guilty.Status(t.Context())
+		i, ierr := innocent.Status(t.Context())
+		return gerr == nil && ierr == nil && g.Terminal() && i.Terminal()
+	}
+	killWorkers(t, url, c, ended)
+	if got, err := innocent.Wait(limited(t)); err != nil || !slices.Equal(got, ints(7)) {
+		t.Errorf("those beside it came to %v, %v", got, err)
+	}
+	_, err = guilty.Wait(limited(t))
+	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// fixedKeys matches the keys of the fleet, its queues and its counts, whose number does not grow with the workflows.
+// live and done list workflows, ct and rest count them.
+var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(queue:.+|queues|holders|takers|live|done:[SFX]|c[mh]:\d+)|` +
+	`asynq:(queues|servers|workers)|asynq:\{.+\}:(processed|failed))$`)
+
+// left returns the other keys that never expire, and the keys of workflows.
+func left(t *testing.T, rdb redis.UniversalClient) (out []string) {
+	t.Helper()
+	for _, key := range rdb.Keys(t.Context(), "*").Val() {
+		if fixedKeys.MatchString(key) {
+			continue
+		}
+		if rdb.PTTL(t.Context(), key).Val() == -1 || strings.Contains(key, "}:w:") { // -2: it has expired meanwhile
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// onlyFixedLeft waits until nothing but fixed keys is left.
+func onlyFixedLeft(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	if !testutil.Becomes(func() bool { return len(left(t, rdb)) == 0 }) {
+		t.Fatalf("left are the keys %q", left(t, rdb))
+	}
+}
+
+// Revoking workflows before any worker starts leaves no ready nodes.
+func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		c := tasks.NewClient(rdb)
+		t.Cleanup(func() { _ = c.Close() })
+		keep := tasks.Retention(50 * time.Millisecond)
+		canvases := []tasks.Signature[int]{
+			ID.S(1),
+			tasks.Chord(tasks.Each(ints(1000), ID), Sum),
+			tasks.Chord(tasks.Each(ints(20), ID, tasks.AtMost(2)), Sum),
+			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("unserved"), tasks.Priority(1))), Sum),
+			tasks.Chain(ID.S(1, tasks.At(time.Now().Add(time.Hour))), Inc),
+		}
+		var runs []*tasks.AsyncResult[int]
+		for i, s := range slices.Concat(canvases, canvases) {
+			opts := []tasks.SendOption{keep}
+			if i >= len(canvases) {
+				opts = append(opts, tasks.Unique(fmt.Sprint("key", i), 50*time.Millisecond))
+			}
+			run := started(t, c, s, opts...)
+			runs = append(runs, run)
+		}
+		for _, run := range runs {
+			testutil.Ok(t, run.Revoke(t.Context()))
+		}
+		onlyFixedLeft(t, rdb)
+		for _, queue := range []string{"default", "unserved"} {
+			h := rdb.HGetAll(t.Context(), shards(t, rdb)[0]+"queue:"+queue).Val()
+			if h["ready:k"] != "0" && h["ready:k"] != "" || h["ready:n"] != "0" && h["ready:n"] != "" || h["ready:h"] != "0" && h["ready:h"] != "" {
+				t.Errorf("queue %s: got %v, want no depth", queue, h)
+			}
+		}
+		// The queue still works.
+		if got, err := send(t, newWorld(t, rdb), ID.S(1)); err != nil || got != 1 {
+			t.Errorf("afterwards: got %v, %v, want 1", got, err)
+		}
+	})
+}
+
+// Workers leave nothing of a worker and its queue when they stop.
+func TestNothingIsLeftOfAWorker(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Run("work", func(t *testing.T) {
+			w := newWorld(t, rdb)
+			run := sent(t, w, tasks.Chord(tasks.Each(ints(500), ID), Sum), tasks.Retention(time.Second), tasks.FailureRetention(time.Second))
+			wantValue(t, run, 124750)
+		})
+		onlyFixedLeft(t, rdb)
+		for _, key := range []string{"muster:workers", shards(t, rdb)[0] + "holders"} {
+			if rdb.Exists(t.Context(), key).Val() != 0 {
+				t.Errorf("key %s is left", key)
+			}
+		}
+	})
 }

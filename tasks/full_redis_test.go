@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -217,4 +218,147 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	default:
 	}
 	return nil
+}
+
+// After an outage of Redis that is longer than a lease, no worker is treated as dead: running tasks continue, and run
+// once.
+func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t)
+	var worlds []*world
+	var faults []*redistest.Fault
+	var runs []*tasks.AsyncResult[int]
+	for _, queue := range []string{"here", "there"} {
+		rdb := srv.Client()
+		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{queue: 1} })
+		runs = append(runs, sent(t, w, Hold.S("outage", tasks.Queue(queue))))
+		testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at outage")) == 1 })
+		f := redistest.NewFault(redistest.Refused, redistest.EveryCall)
+		rdb.AddHook(f)
+		worlds, faults = append(worlds, w), append(faults, f)
+	}
+	rdb := srv.Client()
+	beats := func() (out [2]float64) {
+		for i, w := range worlds {
+			out[i] = rdb.ZScore(t.Context(), "muster:workers", w.worker.Name()).Val()
+		}
+		return out
+	}
+	for _, f := range faults {
+		f.Arm()
+	}
+	testutil.Eventually(t, "both have been silent for long", func() bool {
+		now := float64(rdb.Time(t.Context()).Val().UnixMilli())
+		b := beats()
+		return now-b[0] > 9500 && now-b[1] > 9500
+	})
+	for _, f := range faults {
+		f.Disarm()
+	}
+	for range 2 {
+		before := beats()
+		testutil.Eventually(t, "both beat", func() bool { b := beats(); return b[0] > before[0] && b[1] > before[1] })
+	}
+	for i, w := range worlds {
+		if n := w.ran(runs[i].ID() + ".0"); n != 1 {
+			t.Errorf("the task of worker %d runs %d times", i, n)
+		}
+		w.open("outage")
+		wantValue(t, runs[i], 1)
+		if nodes(t, w, runs[i].ID())[0].Worker != w.worker.Name() {
+			t.Errorf("it was given to another worker")
+		}
+	}
+}
+
+func TestScriptsThatRedisForgotAreSentAgain(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		testutil.Ok(t, rdb.ScriptFlush(t.Context()).Err())
+		wantValue(t, sent(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)), 435)
+	})
+}
+
+// Redis with an evicting policy loses keys once its memory is full: workers and senders refuse it.
+func TestEvictingRedisIsRefused(t *testing.T) {
+	t.Parallel()
+	for policy, refused := range map[string]bool{"allkeys-lru": true, "volatile-ttl": true, "noeviction": false} {
+		rdb := redistest.Server(t, "maxmemory", "100mb", "maxmemory-policy", policy).Client()
+		wantEvictionRefused(t, rdb, policy, refused)
+	}
+}
+
+// Without a limit nothing is ever evicted.
+func TestEvictingPolicyWithoutALimitIsAllowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.Server(t, "maxmemory-policy", "allkeys-lru").Client())
+	wantValue(t, sent(t, w, ID.S(1)), 1)
+}
+
+// One master of a cluster is enough.
+func TestEvictingMasterOfAClusterIsRefused(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Cluster(t)
+	cluster := rdb.(*redis.ClusterClient)
+	one := redis.NewClient(&redis.Options{Addr: cluster.Options().Addrs[0]})
+	defer one.Close()
+	set := func(limit, policy string) {
+		t.Helper()
+		ctx := context.WithoutCancel(t.Context())
+		testutil.Ok(t, errors.Join(one.ConfigSet(ctx, "maxmemory", limit).Err(), one.ConfigSet(ctx, "maxmemory-policy", policy).Err()))
+	}
+	set("100mb", "allkeys-lru")
+	defer set("0", "noeviction") // others get the cluster next
+	wantEvictionRefused(t, rdb, "allkeys-lru", true)
+}
+
+func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string, refused bool) {
+	t.Helper()
+	client := tasks.NewClient(rdb)
+	defer client.Close()
+	_, serr := ID.S(1).Send(t.Context(), client)
+	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
+	testutil.Ok(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	if !refused {
+		testutil.Eventually(t, "the worker is up", func() bool { return len(listed(t, client)) == 1 })
+		stop()
+	}
+	for what, err := range map[string]error{"send": serr, "worker": <-ended} {
+		if errors.Is(err, tasks.ErrEvicts) != refused {
+			t.Errorf("%s with policy %s: got %v, want refused: %v", what, policy, err, refused)
+		}
+		if refused && (!strings.Contains(err.Error(), "noeviction") || !strings.Contains(err.Error(), policy)) {
+			t.Errorf("%s: got %v, want an error with the remedy for %s", what, err, policy)
+		}
+	}
+	stop()
+}
+
+// A client has a pool of connections, and replaces connections that a restart of Redis has broken.
+func TestClientHasAPoolThatOutlastsARestart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client, err := tasks.Connect(t.Context(), server.URL())
+	testutil.Ok(t, err)
+	defer client.Close()
+	rdb := client.Redis()
+	one, ok := rdb.(*redis.Client)
+	if !ok || one.Options().PoolSize < 32 {
+		t.Fatalf("got %T, want a client with a pool of at least 32 connections", rdb)
+	}
+	ping := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return rdb.Ping(ctx).Err()
+	}
+	server.Kill()
+	if err := ping(); err == nil {
+		t.Error("without Redis: got no error")
+	}
+	server.Start()
+	testutil.Eventually(t, "the connections are replaced", func() bool { return ping() == nil })
 }

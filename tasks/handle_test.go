@@ -4,13 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/internal/testutil"
 	"muster/tasks"
+	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 
@@ -98,4 +105,239 @@ var resultStories = []story{
 			t.Fatalf("got %s, %v", raw, err)
 		}
 	}},
+}
+
+// A wait that times out returns the reason why the workflow has not ended.
+func TestWaitThatTimesOutHasTheReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.New(t))
+	run := sent(t, w, ID.S(1, tasks.Queue("nobody")))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := run.Wait(ctx)
+	_, valueErr := tasks.NodeValue[int](ctx, w.client, run.ID(), "0")
+	for _, err := range []error{err, run.WaitAll(ctx), valueErr} {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "node 0 (t.id) waits: no live worker takes from queue nobody") {
+			t.Errorf("got %v, want what the node waits for", err)
+		}
+	}
+}
+
+// countWrites is a redis.Hook that counts the writes to all connections of a client, of subscriptions too: each is a
+// command or a pipeline.
+type countWrites struct{ n atomic.Int64 }
+
+type countedConn struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+// Write implements net.Conn.
+func (c countedConn) Write(b []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(b)
+}
+
+// DialHook implements redis.Hook.
+func (c *countWrites) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return countedConn{conn, &c.n}, nil
+	}
+}
+
+// ProcessHook implements redis.Hook.
+func (c *countWrites) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (c *countWrites) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestBlockingCallsDoNotPoll(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	sender, err := tasks.Connect(t.Context(), url)
+	testutil.Ok(t, err)
+	t.Cleanup(func() { _ = sender.Close() })
+	run := started(t, sender, tasks.Group(ID.S(1), ID.S(2)))
+	for name, call := range map[string]func(context.Context, *tasks.Client) error{
+		"Wait": func(ctx context.Context, c *tasks.Client) error {
+			_, err := tasks.Attach[[]int](c, run.ID()).Wait(ctx)
+			return err
+		},
+		"WaitAll": func(ctx context.Context, c *tasks.Client) error { return tasks.Attach[[]int](c, run.ID()).WaitAll(ctx) },
+		"Watch": func(ctx context.Context, c *tasks.Client) (err error) {
+			for _, err = range tasks.Attach[[]int](c, run.ID()).Watch(ctx) {
+			}
+			return err
+		},
+		"AsCompleted": func(ctx context.Context, c *tasks.Client) (err error) {
+			for _, err = range tasks.AsCompleted(ctx, tasks.Attach[[]int](c, run.ID())) {
+			}
+			return err
+		},
+		"NodeValue": func(ctx context.Context, c *tasks.Client) error {
+			_, err := tasks.NodeValue[int](ctx, c, run.ID(), "0")
+			return err
+		},
+	} {
+		for _, waiters := range []int{1, 10} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				opts, err := redis.ParseURL(url)
+				testutil.Ok(t, err)
+				rdb := redis.NewClient(opts)
+				t.Cleanup(func() { _ = rdb.Close() })
+				count := &countWrites{}
+				rdb.AddHook(count)
+				c := tasks.NewClient(rdb)
+				t.Cleanup(func() { _ = c.Close() })
+				ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+				defer cancel()
+				var all sync.WaitGroup
+				for range waiters {
+					all.Go(func() {
+						if err := call(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("got %v, want the end of the context", err)
+						}
+					})
+				}
+				all.Wait()
+				// With the commands that open connections and read what the workflow waits for.
+				if got, want := count.n.Load(), int64(40*waiters); got > want {
+					t.Errorf("%d waiters sent %d commands in about a second, want at most %d", waiters, got, want)
+				}
+			})
+		}
+	}
+}
+
+// Members that ended before AsCompleted reads them come in the order in which they ended.
+func TestMembersComeInTheOrderOfTheirEnds(t *testing.T) {
+	t.Parallel()
+	ask := tasks.New[int, int]("order.ask", tasks.External())
+	inWorlds(t, func(t *testing.T, w *world) {
+		ctx := limited(t)
+		run := sent(t, w, tasks.Group(ask.S(0), tasks.Chain(ID.S(1), ask), tasks.Chord(tasks.Group(ask.S(2), ask.S(3)), Total), tasks.Chain(ask.S(4), ID)))
+		// The nodes in the order in which they are completed: with the first, the last member fails.
+		for i, input := range []int{4, 2, 1, 0, 3} {
+			var token string
+			testutil.Eventually(t, "the node is open", func() bool {
+				open, _, err := w.client.OpenTokens(ctx, ask.Name(), "")
+				if err != nil {
+					return false
+				}
+				for _, o := range open {
+					if o.Workflow == run.ID() && string(o.Input) == strconv.Itoa(input) {
+						token, err = w.client.NewToken(ctx, o.Workflow, o.Node)
+						return err == nil
+					}
+				}
+				return false
+			})
+			var err error
+			if i == 0 {
+				err = w.client.Fail(ctx, token, errors.New("declined"))
+			} else {
+				err = tasks.Complete(ctx, w.client, ask, token, input)
+			}
+			testutil.Ok(t, err)
+			completed := redisMilli(t, w.client.Redis()) // a node ends at this time at the latest
+			testutil.Eventually(t, "the clock of Redis has advanced", func() bool { return redisMilli(t, w.client.Redis()) > completed })
+		}
+		testutil.Ok(t, run.WaitAll(ctx))
+		var order []int
+		for m, err := range tasks.AsCompleted(ctx, run) {
+			testutil.Ok(t, err)
+			order = append(order, m.Index)
+		}
+		if !slices.Equal(order, []int{3, 1, 0, 2}) {
+			t.Errorf("members came in the order %v, want 3 1 0 2", order)
+		}
+	})
+}
+
+func redisMilli(t *testing.T, rdb redis.UniversalClient) int64 {
+	t.Helper()
+	now, err := rdb.Time(t.Context()).Result()
+	testutil.Ok(t, err)
+	return now.UnixMilli()
+}
+
+// Do is Send and Wait; inside a handler it sends nothing.
+func TestDoSendsAndWaits(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	double := tasks.New[int, int]("background.double")
+	ask := tasks.New[int, bool]("background.ask")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, double, func(_ context.Context, n int) (int, error) { return 2 * n, nil })
+	tasks.Handle(mux, ask, func(ctx context.Context, n int) (bool, error) {
+		_, err := double.S(n).Do(ctx, client, tasks.ID("inside"))
+		return errors.Is(err, tasks.ErrWaitInTask), nil
+	})
+	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
+	testutil.Ok(t, err)
+	t.Cleanup(func() { _ = worker.Stop() })
+	if got, err := double.S(21).Do(limited(t), client); err != nil || got != 42 {
+		t.Errorf("Do: got %v, %v, want 42", got, err)
+	}
+	if refused, err := ask.S(1).Do(limited(t), client); err != nil || !refused {
+		t.Errorf("Do in a handler: got %v, %v, want ErrWaitInTask", refused, err)
+	}
+	if _, err := tasks.Attach[int](client, "inside").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+		t.Errorf("workflow of Do in a handler: got %v, want ErrUnknown", err)
+	}
+}
+
+// WaitAll waits for the siblings of a failure, and for the task that is run on it.
+func TestWaitAllWaitsForWhatTheValueDoesWithout(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	step := tasks.New[bool, bool]("all.step")
+	alert := tasks.New[tasks.Failure, bool]("all.alert")
+	release := make(chan struct{})
+	var ended atomic.Int32
+	mux := tasks.NewMux()
+	tasks.Handle(mux, step, func(_ context.Context, fails bool) (bool, error) {
+		if fails {
+			return false, errors.New("no")
+		}
+		<-release
+		ended.Add(1)
+		return true, nil
+	})
+	tasks.Handle(mux, alert, func(context.Context, tasks.Failure) (bool, error) {
+		<-release
+		ended.Add(1)
+		return true, nil
+	})
+	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
+	testutil.Ok(t, err)
+	t.Cleanup(func() { _ = worker.Stop() })
+	run := started(t, client, tasks.OnError(tasks.Each([]bool{true, false}, step), alert))
+	if _, err := run.Wait(limited(t)); err == nil {
+		t.Error("Wait: got nil, want the failure")
+	}
+	if got := ended.Load(); got != 0 {
+		t.Errorf("ended when Wait has returned: got %d, want 0", got)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run.WaitAll(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("WaitAll with a ctx that is done: got %v, want context.Canceled", err)
+	}
+	close(release)
+	if err := run.WaitAll(limited(t)); err != nil {
+		t.Errorf("WaitAll: got %v, want nil", err)
+	}
+	if got := ended.Load(); got != 2 {
+		t.Errorf("ended when WaitAll has returned: got %d, want 2", got)
+	}
 }

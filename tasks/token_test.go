@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
 
@@ -293,4 +296,402 @@ func TestTokenIsNotInRedis(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An external failure is retried like a failure of a handler.
+func TestExternalFailureIsRetried(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, fragile.S(draft{"a"}))
+		var last string
+		for attempt := 1; attempt <= 3; attempt++ {
+			o := opened(t, d.client, fragile.Name(), 1)[0]
+			if o.Attempt != attempt {
+				t.Fatalf("got attempt %d, want %d", o.Attempt, attempt)
+			}
+			last = tokenOf(t, d.client, o)
+			testutil.Ok(t, d.client.Fail(ctx, last, tasks.WithCode("tired", fmt.Errorf("not %d", attempt))))
+		}
+		_, err := run.Wait(ctx)
+		if f := wantFailure(t, err, "not 3"); f.Code != "tired" || f.Attempts != 3 {
+			t.Errorf("got %+v", f)
+		}
+		wantError(t, "failure after the last", d.client.Fail(ctx, last, errors.New("no")), tasks.ErrCompleted)
+
+		run = started(t, d.client, fragile.S(draft{"b"}))
+		token := tokenOf(t, d.client, opened(t, d.client, fragile.Name(), 1)[0])
+		if err := d.client.Fail(ctx, token, nil); err == nil {
+			t.Error("failed without a cause")
+		}
+		if err := d.client.Fail(ctx, token, tasks.Again(time.Second)); err == nil {
+			t.Error("called again from outside")
+		}
+		testutil.Ok(t, d.client.Fail(ctx, token, tasks.Permanent(errors.New("never"))))
+		_, err = run.Wait(ctx)
+		if f := wantFailure(t, err, "never"); f.Code != tasktype.CodePermanent || f.Attempts != 1 {
+			t.Errorf("got %+v", f)
+		}
+	})
+}
+
+// An open member keeps its place of AtMost.
+func TestOpenMembersKeepTheirPlaces(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, 5), review, tasks.AtMost(2)), verdicts))
+		beside := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, 5), fragile), verdicts))
+		opened(t, d.client, fragile.Name(), 5)
+		for left := 5; left > 0; left-- {
+			all := opened(t, d.client, review.Name(), min(2, left))
+			testutil.Ok(t, tasks.Complete(ctx, d.client, review, tokenOf(t, d.client, all[0]), opinion{true}))
+		}
+		wantValue(t, run, 5)
+		testutil.Ok(t, beside.Revoke(ctx))
+		if left := allOpen(t, d.client, fragile.Name()); len(left) > 0 {
+			t.Errorf("open after the revocation: %+v", left)
+		}
+	})
+}
+
+// Whatever ends an open node ends its token.
+func TestRevocationEndsAToken(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		for what, end := range map[string]func(run *tasks.AsyncResult[int], o []string) error{
+			"revoked workflow": func(run *tasks.AsyncResult[int], _ []string) error { return run.Revoke(ctx) },
+			"revoked nodes": func(run *tasks.AsyncResult[int], _ []string) error {
+				return errors.Join(d.client.RevokeNode(ctx, run.ID(), "0"), d.client.RevokeNode(ctx, run.ID(), "1"))
+			},
+			"failed sibling": func(_ *tasks.AsyncResult[int], tokens []string) error {
+				return d.client.Fail(ctx, tokens[0], tasks.Permanent(errors.New("no")))
+			},
+		} {
+			t.Run(what, func(t *testing.T) {
+				run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, 2), fragile, tasks.FailFast()), verdicts))
+				var tokens []string
+				for _, o := range opened(t, d.client, fragile.Name(), 2) {
+					tokens = append(tokens, tokenOf(t, d.client, o))
+				}
+				testutil.Ok(t, end(run, tokens))
+				if _, err := run.Wait(ctx); err == nil {
+					t.Error("it has a value")
+				}
+				testutil.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
+				for _, token := range tokens {
+					wantError(t, "answer", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrCompleted)
+				}
+				if left := allOpen(t, d.client, fragile.Name()); len(left) > 0 {
+					t.Errorf("still open: %+v", left)
+				}
+			})
+		}
+	})
+}
+
+// Open nodes of many workflows are on the pages of their task, each once.
+func TestOpenNodesAreListedOnceEach(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		const n = 130
+		var ids, got []string
+		for i := range n {
+			ids = append(ids, started(t, d.client, review.S(draft{fmt.Sprint(i)})).ID())
+		}
+		large := strings.Repeat("x", 400_000)
+		for range 5 {
+			ids = append(ids, started(t, d.client, tasks.Chain(drafting.S(large), review)).ID(), started(t, d.client, review.S(draft{large})).ID())
+		}
+		opened(t, d.client, review.Name(), len(ids))
+		pages := 0
+		for cursor := ""; ; pages++ {
+			page, next, err := d.client.OpenTokens(ctx, review.Name(), cursor)
+			testutil.Ok(t, err)
+			size := 0
+			for _, o := range page {
+				got = append(got, o.Workflow)
+				size += len(o.Input)
+			}
+			if len(page) > 100 || size > 2<<20 {
+				t.Errorf("a page has %d nodes and %d bytes of inputs", len(page), size)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		slices.Sort(ids)
+		slices.Sort(got)
+		if !slices.Equal(got, ids) {
+			t.Errorf("pages have %d workflows, want %d", len(got), len(ids))
+		}
+		if pages < 3 {
+			t.Errorf("all is on %d pages", pages+1)
+		}
+		if got, err := drafting.S("beside").Do(ctx, d.client); err != nil || got.Text != "beside" { // no slot is in use
+			t.Errorf("a task beside them: got %v, %v", got, err)
+		}
+		for _, cursor := range []string{"x", "-1 a", "1"} {
+			if _, _, err := d.client.OpenTokens(ctx, review.Name(), cursor); !errors.Is(err, tasks.ErrCursor) {
+				t.Errorf("cursor %q was taken", cursor)
+			}
+		}
+	})
+}
+
+// An open node has the choices of its declaration. Invalid choices are errors of Send.
+func TestChoicesOfAnExternalTask(t *testing.T) {
+	approve := tasks.New[draft, opinion]("token.approve", tasks.External(), tasks.Choice("Approve", opinion{true}), tasks.Choice("Refuse", opinion{false}))
+	want := []tasktype.Choice{{Label: "Approve", Value: []byte(`{"OK":true}`)}, {Label: "Refuse", Value: []byte(`{"OK":false}`)}}
+	var eleven []tasks.TaskOption
+	for i := range 11 {
+		eleven = append(eleven, tasks.Choice(fmt.Sprint(i), opinion{}))
+	}
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, tasks.Chain(approve.S(draft{"a"}, tasks.Timeout(time.Hour)), publish))
+		o := opened(t, d.client, approve.Name(), 1)[0]
+		if !reflect.DeepEqual(o.Choices, want) {
+			t.Errorf("got %s, want %s", o.Choices, want)
+		}
+		n, err := d.client.Node(ctx, o.Workflow, o.Node)
+		if err != nil || !reflect.DeepEqual(n.Choices, want) {
+			t.Errorf("got %s, %v, want %s", n.Choices, err, want)
+		}
+		testutil.Ok(t, d.client.Complete(ctx, tokenOf(t, d.client, o), o.Choices[1].Value))
+		wantValue(t, run, "published false")
+		if n, err := d.client.Node(ctx, o.Workflow, o.Node); err != nil || n.Choices != nil {
+			t.Errorf("after completion: got %s, %v, want no choices", n.Choices, err)
+		}
+		for name, opts := range map[string][]tasks.TaskOption{
+			"type":  {tasks.Choice("Approve", "yes")},
+			"label": {tasks.Choice("Approve", opinion{}), tasks.Choice("Approve", opinion{true})},
+			"most":  eleven,
+			"large": {tasks.Choice("Approve", strings.Repeat("a", 5000))},
+		} {
+			if _, err := tasks.New[draft, opinion]("token.odd", opts...).S(draft{"a"}).Send(ctx, d.client); err == nil || !strings.Contains(err.Error(), "tasks.Choice(") {
+				t.Errorf("%s: got %v, want an error that names the option", name, err)
+			}
+		}
+	})
+}
+
+// An external attempt ends at its deadline, which extensions move. Another follows according to MaxRetry, with a new
+// token.
+func TestMissedDeadlineEndsTheAttempt(t *testing.T) {
+	t.Parallel()
+	f := taskstest.New(t, (&desk{}).mux())
+	c := f.Client()
+	run := started(t, c, tasks.Chain(fragile.S(draft{"a"}), publish), tasks.Timeout(time.Hour), tasks.MaxRetry(1), tasks.ConstantBackoff(time.Minute))
+	f.Advance(0)
+	first := tokenOf(t, c, opened(t, c, fragile.Name(), 1)[0])
+	f.Advance(50 * time.Minute)
+	testutil.Ok(t, c.Extend(t.Context(), first, 2*time.Hour))
+	f.Advance(90 * time.Minute) // long after its first deadline
+	testutil.Ok(t, c.Extend(t.Context(), first, time.Minute))
+	o := opened(t, c, fragile.Name(), 1)[0]
+	if want := f.Now().Add(time.Minute); !o.Deadline.Equal(want) || o.Attempt != 1 {
+		t.Errorf("got deadline %s, attempt %d, want %s, 1", o.Deadline, o.Attempt, want)
+	}
+	if err := c.Extend(t.Context(), first, 0); err == nil {
+		t.Error("extended by nothing")
+	}
+
+	f.Advance(90 * time.Second) // it passes, and the back-off runs
+	if got := allOpen(t, c, fragile.Name()); len(got) > 0 {
+		t.Errorf("open between two attempts: %+v", got)
+	}
+	nodes, err := c.Nodes(t.Context(), run.ID())
+	if err != nil || nodes[0].Status != tasktype.Retry || !strings.Contains(nodes[0].Message, "deadline") {
+		t.Errorf("got %+v, %v, want %s", nodes, err, tasktype.Retry)
+	}
+	wantError(t, "completion between two attempts", c.Complete(t.Context(), first, json.RawMessage(`{}`)), tasks.ErrStale)
+	f.Advance(time.Minute)
+	o = opened(t, c, fragile.Name(), 1)[0]
+	if o.Attempt != 2 || string(o.Input) != `{"Text":"a"}` {
+		t.Errorf("got %+v, want attempt 2 with its input", o)
+	}
+	wantError(t, "completion of an earlier attempt", c.Complete(t.Context(), first, json.RawMessage(`{}`)), tasks.ErrStale)
+	second := tokenOf(t, c, o)
+	f.Drain()
+	if _, err = run.Wait(t.Context()); wantFailure(t, err, "deadline").Code != tasktype.CodeTimeout {
+		t.Errorf("got %v, want code %s", err, tasktype.CodeTimeout)
+	}
+	wantError(t, "completion after the last deadline", c.Complete(t.Context(), second, json.RawMessage(`{}`)), tasks.ErrCompleted)
+}
+
+// Without a time limit there is no deadline, and nothing to extend.
+func TestNoTimeoutMeansNoDeadline(t *testing.T) {
+	t.Parallel()
+	f := taskstest.New(t, (&desk{}).mux())
+	c := f.Client()
+	run := started(t, c, review.S(draft{"a"}), tasks.Timeout(0))
+	f.Advance(1000 * time.Hour)
+	o := opened(t, c, review.Name(), 1)[0]
+	token := tokenOf(t, c, o)
+	testutil.Ok(t, c.Extend(t.Context(), token, time.Hour))
+	f.Advance(1000 * time.Hour)
+	if o = opened(t, c, review.Name(), 1)[0]; !o.Deadline.IsZero() {
+		t.Errorf("got deadline %s, want none", o.Deadline)
+	}
+	testutil.Ok(t, tasks.Complete(t.Context(), c, review, token, opinion{true}))
+	if got, err := run.Wait(t.Context()); err != nil || !got.OK {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// A completion whose reply was lost is recognised when its connection repeats it; a second call is a second
+// completion.
+func TestCompletionRepeatedByItsConnectionSucceeds(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	newDesk(t, c.Redis())
+	f := redistest.NewFault(redistest.Repeated, redistest.EveryCall)
+	f.Match = func(cmd redis.Cmder) bool { return cmd.Name() == "evalsha" || cmd.Name() == "eval" }
+	f.Arm()
+	other := tasks.NewClient(f.Client(t, url))
+	run := started(t, c, tasks.Chain(review.S(draft{"a"}), publish))
+	token := tokenOf(t, other, opened(t, other, review.Name(), 1)[0])
+	if err := other.Extend(t.Context(), token, time.Hour); err != nil {
+		t.Errorf("extend: %v", err)
+	}
+	if err := tasks.Complete(t.Context(), other, review, token, opinion{true}); err != nil {
+		t.Errorf("complete: %v", err)
+	}
+	wantError(t, "second call", tasks.Complete(t.Context(), other, review, token, opinion{true}), tasks.ErrCompleted)
+	wantValue(t, run, "published true")
+
+	run2 := started(t, c, fragile.S(draft{"a"}))
+	token = tokenOf(t, other, opened(t, other, fragile.Name(), 1)[0])
+	if err := other.Fail(t.Context(), token, tasks.Permanent(errors.New("no"))); err != nil {
+		t.Errorf("fail: %v", err)
+	}
+	_, err := run2.Wait(limited(t))
+	wantFailure(t, err, "no")
+}
+
+// A damaged record of an open node harms nothing but its workflow.
+func TestDamagedOpenNodeEndsItsWorkflowOnly(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		rdb := d.client.Redis()
+		for _, garbage := range []string{"W", "W|", "W|||", "W|x|y|z|", "W|1|2", "W|1|-5|3|", "W|1|2|99999999999999999999|", "V|1", ""} {
+			run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish))
+			o := opened(t, d.client, review.Name(), 1)[0]
+			token := tokenOf(t, d.client, o)
+			testutil.Ok(t, rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", garbage).Err())
+			_, _, err := d.client.OpenTokens(ctx, review.Name(), "")
+			if err != nil {
+				t.Errorf("%q: list: %v", garbage, err)
+			}
+			_ = d.client.Extend(ctx, token, time.Millisecond) // it may be refused
+			_ = d.client.Complete(ctx, token, json.RawMessage(`{"OK":true}`))
+			_, _ = d.client.NewToken(ctx, run.ID(), "0")
+			if err := run.Revoke(ctx); err != nil {
+				t.Errorf("%q: revoke: %v", garbage, err)
+			}
+			if _, err := run.Wait(ctx); errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%q: the workflow has no end", garbage)
+			}
+			if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
+				t.Fatalf("%q: still open: %+v", garbage, left)
+			}
+		}
+		run := started(t, d.client, drafting.S("beside"))
+		if _, err := run.Wait(ctx); err != nil {
+			t.Errorf("another workflow: %v", err)
+		}
+	})
+}
+
+var (
+	score     = tasks.New[string, int]("signal.score", tasks.External())
+	nextScore = tasks.New[int, int]("signal.score", tasks.External())
+	askTwice  = tasks.New[string, int]("signal.ask_twice", tasks.Queue("signal.plans"))
+)
+
+// signals sends the numbers 1 to n as signals.
+func signals(t *testing.T, c *tasks.Client, id string, n int) {
+	t.Helper()
+	for i := range n {
+		testutil.Ok(t, tasks.Signal(t.Context(), c, id, score, i+1))
+	}
+}
+
+func TestEarlySignalsAreReceivedInOrder(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		run := started(t, d.client, tasks.Chain3(score.S("loan", tasks.In(100*time.Millisecond)), nextScore, nextScore))
+		signals(t, d.client, run.ID(), 3)
+		if got, err := run.Wait(limited(t)); got != 3 || err != nil {
+			t.Errorf("value of the third task: got %d, %v, want the third signal", got, err)
+		}
+	})
+}
+
+func TestEachSignalIsReceivedOnce(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		const n = 30
+		run := started(t, d.client, tasks.Each(make([]string, n), score))
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				if err := tasks.Signal(t.Context(), d.client, run.ID(), score, i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		got, err := run.Wait(limited(t))
+		testutil.Ok(t, err)
+		slices.Sort(got)
+		for i := range n {
+			if got[i] != i {
+				t.Fatalf("got %v, want each signal once", got)
+			}
+		}
+	})
+}
+
+func TestSignalsReachNodesOfPlans(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		mux := tasks.NewMux()
+		tasks.HandlePlan(mux, askTwice, func(context.Context, string) (tasks.Signature[int], error) {
+			return tasks.Chain(score.S("loan"), nextScore), nil
+		})
+		worker, err := tasks.StartWorker(t.Context(), d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"signal.plans": 1}})
+		testutil.Ok(t, err)
+		t.Cleanup(worker.Kill)
+		run := started(t, d.client, askTwice.S("loan"))
+		signals(t, d.client, run.ID(), 2)
+		if got, err := run.Wait(limited(t)); got != 2 || err != nil {
+			t.Errorf("got %d, %v, want 2", got, err)
+		}
+	})
+}
+
+func TestSignalErrors(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		wantError(t, "unknown workflow", tasks.Signal(ctx, d.client, "none", score, 1), tasks.ErrUnknown)
+		run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
+		for want, err := range map[string]error{
+			"not JSON":          d.client.Signal(ctx, run.ID(), score.Name(), []byte("{")),
+			"16777216":          d.client.Signal(ctx, run.ID(), score.Name(), fmt.Appendf(nil, "%q", strings.Repeat("x", 16<<20))),
+			"control character": d.client.Signal(ctx, run.ID(), "a\nb", []byte("1")),
+			"tasks.External":    tasks.Signal(ctx, d.client, started(t, d.client, publish.S(opinion{}, tasks.In(time.Hour))).ID(), publish, ""),
+		} {
+			if !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want ErrInvalid with %q", err, want)
+			}
+		}
+		testutil.Ok(t, run.Revoke(ctx))
+		wantError(t, "revoked workflow", tasks.Signal(ctx, d.client, run.ID(), score, 1), tasks.ErrEnded)
+	})
+}
+
+func TestSignalsOfATaskAreLimited(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, redistest.New(t))
+	run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
+	signals(t, d.client, run.ID(), 1000)
+	wantError(t, "signal 1001", tasks.Signal(t.Context(), d.client, run.ID(), score, 1), tasks.ErrSignals)
 }

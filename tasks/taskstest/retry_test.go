@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/testutil"
 	"muster/tasks"
@@ -192,5 +193,375 @@ func TestRetryInputOfABoundTask(t *testing.T) {
 		if n, err := run.Wait(t.Context()); err != nil || n != 11 {
 			t.Errorf("%s: got %d, %v, want 11", name, n, err)
 		}
+	}
+}
+
+// The tasks of TestCancelledWorkflowHandlesFailures.
+var (
+	cancelWork  = tasks.New[string, string]("cancel.work")
+	cancelNext  = tasks.New[string, string]("cancel.next")
+	cancelClean = tasks.New[tasks.Failure, string]("cancel.clean")
+	cancelNote  = tasks.New[tasks.Failure, string]("cancel.note")
+	cancelAll   = tasks.New[[]tasks.Outcome[string], string]("cancel.all")
+	cancelPlan  = tasks.New[string, string]("cancel.plan")
+)
+
+// Tasks that handle failures run once after a cancel, in plans too, but their followers do not. A success counts.
+func TestCancelledWorkflowHandlesFailures(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		sig  tasks.Signature[string]
+		want string // the value or code, and the tasks that ran after the cancel
+	}{
+		"rescue":            {cancelWork.S("a").Rescue(cancelClean), "clean cancelled: clean"},
+		"after a rescue":    {tasks.Chain(cancelWork.S("a").Rescue(cancelClean), cancelNext), "cancelled: clean"},
+		"errback":           {tasks.OnError(tasks.Chain(cancelWork.S("a"), cancelNext), cancelNote), "cancelled: note cancelled"},
+		"settled group":     {tasks.Chord(tasks.Settle(tasks.Group(cancelWork.S("a"), cancelNext.S("b", tasks.In(time.Hour)))), cancelAll), "all 2: all"},
+		"after a settled":   {tasks.Chain(tasks.Chord(tasks.Settle(tasks.Group(cancelWork.S("a"))), cancelAll), cancelNext), "cancelled: all"},
+		"success":           {cancelWork.S("succeed"), "succeed:"},
+		"after a success":   {tasks.Chain(cancelWork.S("succeed"), cancelNext), "cancelled:"},
+		"retries":           {cancelWork.S("a", tasks.MaxRetry(5)), "cancelled:"},
+		"plan made by then": {cancelPlan.S("late"), "cancelled:"},
+		"plan":              {cancelPlan.S("early").Rescue(cancelClean), "clean cancelled: clean"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ran []string
+			f := taskstest.NewFunc(t, func(c *tasks.Client) *tasks.Mux {
+				mux := tasks.NewMux()
+				work := func(ctx context.Context, in string) error {
+					if err := c.Cancel(context.WithoutCancel(ctx), tasks.InfoFrom(ctx).Workflow); err != nil {
+						return err
+					}
+					<-ctx.Done()
+					if cause := context.Cause(ctx); !errors.Is(cause, tasks.ErrCancelled) {
+						t.Errorf("cause: got %v, want %v", cause, tasks.ErrCancelled)
+					}
+					if in == "succeed" || in == "late" {
+						return nil
+					}
+					return ctx.Err()
+				}
+				tasks.Handle(mux, cancelWork, func(ctx context.Context, in string) (string, error) { return in, work(ctx, in) })
+				tasks.HandlePlan(mux, cancelPlan, func(ctx context.Context, in string) (tasks.Signature[string], error) {
+					if in == "late" {
+						return cancelNext.S("planned"), work(ctx, in)
+					}
+					return tasks.Chain(cancelWork.S("a"), cancelNext), nil
+				})
+				tasks.Handle(mux, cancelNext, func(context.Context, string) (string, error) { ran = append(ran, "next"); return "next", nil })
+				tasks.Handle(mux, cancelClean, func(_ context.Context, f tasks.Failure) (string, error) {
+					ran = append(ran, "clean")
+					return "clean " + f.Code, nil
+				})
+				tasks.Handle(mux, cancelNote, func(_ context.Context, f tasks.Failure) (string, error) {
+					ran = append(ran, "note "+f.Code)
+					return "", nil
+				})
+				tasks.Handle(mux, cancelAll, func(_ context.Context, all []tasks.Outcome[string]) (string, error) {
+					ran = append(ran, "all")
+					return fmt.Sprintf("all %d", len(all)), nil
+				})
+				return mux
+			})
+			got, err := taskstest.Do(f, tc.sig)
+			var failure *tasks.Failure
+			if errors.As(err, &failure) {
+				got = failure.Code
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			f.Drain()
+			flows, _, err := f.Client().Workflows(t.Context(), tasktype.WorkflowFilter{})
+			testutil.Ok(t, err)
+			for _, w := range flows {
+				if w.State == tasktype.WorkflowRunning {
+					t.Errorf("workflow %s has not ended", w.ID)
+				}
+			}
+			if got += ":" + strings.TrimRight(" "+strings.Join(ran, ","), " "); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// The tasks of the tests of deadlines.
+var (
+	deadlineWork  = tasks.New[string, string]("deadline.work")
+	deadlineJoin  = tasks.New[[]string, string]("deadline.join")
+	deadlineClean = tasks.New[tasks.Failure, string]("deadline.clean")
+)
+
+// deadlineFleet returns a fleet whose work fails while fail is true.
+func deadlineFleet(t *testing.T, fail *bool) *taskstest.Fleet {
+	mux := tasks.NewMux()
+	tasks.Handle(mux, deadlineWork, func(_ context.Context, in string) (string, error) {
+		if *fail {
+			return "", errors.New("broken")
+		}
+		return in, nil
+	})
+	tasks.Handle(mux, deadlineClean, func(_ context.Context, f tasks.Failure) (string, error) { return "clean " + f.Code, nil })
+	return taskstest.New(t, mux)
+}
+
+// wantNoTimers checks that nothing is left in the agenda of a fleet.
+func wantNoTimers(t *testing.T, f *taskstest.Fleet) {
+	t.Helper()
+	if box, err := f.Client().Outbox(t.Context()); err != nil || box.Entries != 0 {
+		t.Errorf("entries of the agenda: got %+v, %v, want none", box, err)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		sig    tasks.Signature[string]
+		change func(*tasks.Client, context.Context, string) error // before the deadline
+		want   string                                             // the value or the code of the failure
+	}{
+		"group":     {tasks.Chord(tasks.GroupOf([]tasks.Signature[string]{deadlineWork.S("a"), deadlineWork.S("b")}, tasks.AtMost(1)), deadlineJoin), nil, "deadline"},
+		"pending":   {deadlineWork.S("a", tasks.In(time.Hour)), nil, "deadline"},
+		"follower":  {tasks.Chain(deadlineWork.S("a"), deadlineWork, tasks.In(time.Hour)), nil, "deadline"},
+		"rescue":    {deadlineWork.S("a", tasks.In(time.Hour)).Rescue(deadlineClean), nil, "clean deadline"},
+		"paused":    {deadlineWork.S("a", tasks.In(time.Second)).Rescue(deadlineClean), (*tasks.Client).Pause, "clean deadline"},
+		"cancelled": {deadlineWork.S("a", tasks.In(time.Hour)), (*tasks.Client).Cancel, "cancelled"},
+		"revoked":   {deadlineWork.S("a", tasks.In(time.Hour)), (*tasks.Client).Revoke, "revoked"},
+		"in time":   {deadlineWork.S("a"), nil, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := deadlineFleet(t, new(bool))
+			ctx, at := t.Context(), f.Now().Add(time.Minute)
+			opts := []tasks.SendOption{tasks.Deadline(at)}
+			if name == "group" {
+				opts = append(opts, tasks.In(time.Hour))
+			}
+			run, err := tc.sig.Send(ctx, f.Client(), opts...)
+			testutil.Ok(t, err)
+			if p, err := run.Progress(ctx); err != nil || !p.Deadline.Equal(at) {
+				t.Errorf("progress: got %+v, %v, want a deadline", p, err)
+			}
+			if tc.change != nil {
+				testutil.Ok(t, tc.change(f.Client(), ctx, run.ID()))
+			}
+			got, err := run.Wait(ctx)
+			var failure *tasks.Failure
+			if errors.As(err, &failure) {
+				got = failure.Code
+				if errors.Is(err, tasks.ErrDeadline) != (got == tasktype.CodeDeadline) || errors.Is(err, tasks.ErrCancelled) != (got != "revoked") {
+					t.Errorf("failure %+v matches the wrong errors", failure)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if after := f.Now().Sub(at); (after >= 0) != strings.Contains(got, "deadline") || after > time.Second {
+				t.Errorf("ended %s after the deadline", after)
+			}
+			wantNoTimers(t, f)
+		})
+	}
+}
+
+// A retry after the deadline has none; a retry before it has the same.
+func TestRetryAndDeadline(t *testing.T) {
+	t.Parallel()
+	fail := false
+	f := deadlineFleet(t, &fail)
+	ctx := t.Context()
+	run, err := deadlineWork.S("a", tasks.In(time.Hour)).Send(ctx, f.Client(), tasks.Deadline(f.Now().Add(time.Minute)))
+	testutil.Ok(t, err)
+	if _, err := run.Wait(ctx); !errors.Is(err, tasks.ErrDeadline) {
+		t.Fatalf("got %v, want %v", err, tasks.ErrDeadline)
+	}
+	testutil.Ok(t, run.Retry(ctx))
+	if got, err := run.Wait(ctx); err != nil || got != "a" {
+		t.Errorf("retry after the deadline: got %q, %v", got, err)
+	}
+	if p, err := run.Progress(ctx); err != nil || !p.Deadline.IsZero() {
+		t.Errorf("progress: got %+v, %v, want no deadline", p, err)
+	}
+
+	fail = true
+	at := f.Now().Add(time.Minute)
+	run, err = tasks.Chain(deadlineWork.S("b"), deadlineWork, tasks.In(time.Hour)).Send(ctx, f.Client(), tasks.Deadline(at))
+	testutil.Ok(t, err)
+	if _, err := run.Wait(ctx); errors.Is(err, tasks.ErrDeadline) || !errors.As(err, new(*tasks.Failure)) {
+		t.Fatalf("got %v, want a failure", err)
+	}
+	f.Drain()
+	fail = false
+	testutil.Ok(t, run.Retry(ctx))
+	if _, err := run.Wait(ctx); !errors.Is(err, tasks.ErrDeadline) || f.Now().Before(at) {
+		t.Errorf("retry before the deadline: got %v at %s", err, f.Now())
+	}
+	wantNoTimers(t, f)
+}
+
+func TestDeadlineInThePast(t *testing.T) {
+	t.Parallel()
+	f := deadlineFleet(t, new(bool))
+	for _, at := range []time.Time{f.Now().Add(-time.Second), {}} {
+		if _, err := deadlineWork.S("a").Send(t.Context(), f.Client(), tasks.Deadline(at)); !errors.Is(err, tasks.ErrInvalid) {
+			t.Errorf("deadline %s: got %v, want %v", at, err, tasks.ErrInvalid)
+		}
+	}
+	results, err := f.Client().SendMany(t.Context(), []tasks.Sending{
+		{Work: deadlineWork.S("a"), Options: []tasks.SendOption{tasks.Deadline(f.Now().Add(time.Hour))}},
+		{Work: deadlineWork.S("b"), Options: []tasks.SendOption{tasks.Deadline(f.Now())}},
+	})
+	if !errors.Is(err, tasks.ErrInvalid) || results[0].Err != nil || !errors.Is(results[1].Err, tasks.ErrInvalid) {
+		t.Errorf("got %s, %v, want one error", fmt.Sprint(results), err)
+	}
+}
+
+// The tasks of TestPausedWorkflow.
+var (
+	pauseWork  = tasks.New[string, string]("pause.work")
+	pauseNext  = tasks.New[string, string]("pause.next")
+	pauseClean = tasks.New[tasks.Failure, string]("pause.clean")
+	pausePlan  = tasks.New[string, string]("pause.plan")
+)
+
+// Attempts that run at a pause count. What they make ready starts after the pause.
+func TestPausedWorkflow(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		sig  tasks.Signature[string]
+		then func(*tasks.Client, context.Context, string) error
+		want string // the tasks that ran after the pause, after the call of then, and the value or code
+	}{
+		"chain":        {tasks.Chain(pauseWork.S("a"), pauseNext), (*tasks.Client).Resume, " | next | a!"},
+		"cancel":       {tasks.Chain(pauseWork.S("a"), pauseNext).Rescue(pauseClean), (*tasks.Client).Cancel, " | clean | clean cancelled"},
+		"revoke":       {tasks.Chain(pauseWork.S("a"), pauseNext).Rescue(pauseClean), (*tasks.Client).Revoke, " |  | revoked"},
+		"retry":        {tasks.Chain(pauseWork.S("again", tasks.MaxRetry(3)), pauseNext), (*tasks.Client).Resume, " | work next | again!"},
+		"failure":      {pauseWork.S("fail").Rescue(pauseClean), (*tasks.Client).Resume, " | clean | clean error"},
+		"delay":        {tasks.Chain(tasks.Chain(pauseWork.S("a"), pauseNext, tasks.In(time.Minute)), pauseNext), (*tasks.Client).Resume, " | next next | a!!"},
+		"plan":         {tasks.Chain(pausePlan.S("a"), pauseNext), (*tasks.Client).Resume, " | next next | a!!"},
+		"fairness key": {tasks.Chain(pauseWork.S("a"), pauseNext), (*tasks.Client).Resume, " | next | a!"},
+		"last task":    {pauseWork.S("a"), nil, " |  | a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ran []string
+			f := taskstest.NewFunc(t, func(c *tasks.Client) *tasks.Mux {
+				mux := tasks.NewMux()
+				calls := 0
+				pause := func(ctx context.Context) {
+					if calls++; calls > 1 {
+						ran = append(ran, "work")
+					} else if err := c.Pause(ctx, tasks.InfoFrom(ctx).Workflow); err != nil {
+						t.Error(err)
+					}
+				}
+				tasks.Handle(mux, pauseWork, func(ctx context.Context, in string) (string, error) {
+					if pause(ctx); in == "fail" || in == "again" && calls == 1 {
+						return "", errors.New("broken")
+					}
+					return in, nil
+				})
+				tasks.HandlePlan(mux, pausePlan, func(ctx context.Context, in string) (tasks.Signature[string], error) {
+					pause(ctx)
+					return pauseNext.S(in), nil
+				})
+				tasks.Handle(mux, pauseNext, func(_ context.Context, in string) (string, error) { ran = append(ran, "next"); return in + "!", nil })
+				tasks.Handle(mux, pauseClean, func(_ context.Context, f tasks.Failure) (string, error) {
+					ran = append(ran, "clean")
+					return "clean " + f.Code, nil
+				})
+				return mux
+			})
+			ctx := t.Context()
+			var opts []tasks.SendOption
+			if name == "fairness key" {
+				opts = append(opts, tasks.FairnessKey("customer"))
+			}
+			run, err := tc.sig.Send(ctx, f.Client(), opts...)
+			testutil.Ok(t, err)
+			f.Drain()
+			got := strings.Join(ran, " ") + " | "
+			ran = nil
+			if tc.then != nil {
+				wantPaused(t, f, run, true)
+				testutil.Ok(t, tc.then(f.Client(), ctx, run.ID()))
+			}
+			value, err := run.Wait(ctx)
+			var failure *tasks.Failure
+			if errors.As(err, &failure) {
+				value = failure.Code
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			f.Drain()
+			wantPaused(t, f, run, false)
+			if p, err := run.Progress(ctx); err != nil || !p.Ended {
+				t.Errorf("progress: got %+v, %v", p, err)
+			}
+			if got += strings.Join(ran, " ") + " | " + value; got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if keys := f.Client().Redis().Keys(ctx, "*:paused").Val(); len(keys) > 0 {
+				t.Errorf("left: %q", keys)
+			}
+		})
+	}
+}
+
+// wantPaused checks whether a workflow is shown as paused.
+func wantPaused(t *testing.T, f *taskstest.Fleet, run *tasks.AsyncResult[string], want bool) {
+	t.Helper()
+	d, err := run.Detail(t.Context())
+	if err != nil || d.Paused != want || d.Progress.Paused != want {
+		t.Errorf("detail: got %v %v, %v, want %v", d.Paused, d.Progress.Paused, err, want)
+	}
+	if waits := slices.ContainsFunc(d.Nodes, func(n tasktype.Node) bool { return n.Waits == "the workflow is paused" }); waits != want {
+		t.Errorf("nodes that wait for the end of the pause: got %v, want %v", waits, want)
+	}
+	list, _, err := f.Client().Workflows(t.Context(), tasktype.WorkflowFilter{})
+	if err != nil || len(list) != 1 || list[0].Paused != want {
+		t.Errorf("list: got %+v, %v, want paused %v", list, err, want)
+	}
+}
+
+func TestPauseErrors(t *testing.T) {
+	t.Parallel()
+	mux := tasks.NewMux()
+	tasks.Handle(mux, pauseNext, func(_ context.Context, in string) (string, error) { return in, nil })
+	f := taskstest.New(t, mux)
+	c, ctx := f.Client(), t.Context()
+	send := func() *tasks.AsyncResult[string] {
+		run, err := pauseNext.S("a").Send(ctx, c, tasks.In(time.Hour))
+		testutil.Ok(t, err)
+		return run
+	}
+	want := func(name, id string, want error) {
+		t.Helper()
+		for verb, call := range map[string]func(*tasks.Client, context.Context, string) error{"pause": (*tasks.Client).Pause, "resume": (*tasks.Client).Resume} {
+			for range 2 {
+				if err := call(c, ctx, id); !errors.Is(err, want) || (err == nil) != (want == nil) {
+					t.Errorf("%s %s: got %v, want %v", verb, name, err, want)
+				}
+			}
+		}
+	}
+	running := send()
+	want("running workflow", running.ID(), nil)
+	want("unknown workflow", "none", tasks.ErrUnknown)
+	revoked := send()
+	testutil.Ok(t, revoked.Revoke(ctx))
+	want("revoked workflow", revoked.ID(), tasks.ErrRevoked)
+	ended, err := pauseNext.S("a").Send(ctx, c)
+	testutil.Ok(t, err)
+	if _, err := ended.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want("ended workflow", ended.ID(), tasks.ErrEnded)
+	testutil.Ok(t, running.Pause(ctx))
+	if err := running.Retry(ctx); !errors.Is(err, tasks.ErrRunning) {
+		t.Errorf("retry: got %v, want %v", err, tasks.ErrRunning)
 	}
 }

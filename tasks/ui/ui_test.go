@@ -12,12 +12,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"muster/internal/testutil"
 	"muster/internal/webui"
 	"muster/tasks"
+	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -296,5 +298,96 @@ func TestShortListTakesFewCommands(t *testing.T) {
 	}
 	if commands, _ := traffic.Take(); commands > 20 {
 		t.Errorf("a list of 10 workflows took %d commands, want at most 20", commands)
+	}
+}
+
+func TestOverviewHasTrouble(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	lone := tasks.New[int, int]("u.lone", tasks.Queue("gpu"))
+	sent(t, f, bad.S(1))
+	sent(t, f, inc.S(1))
+	sent(t, f, ask.S("refund?"))
+	f.Drain()
+	sent(t, f, lone.S(1))
+	if err := f.Client().Redis().SAdd(t.Context(), "asynq:queues", "gpu").Err(); err != nil { // like asynq's client
+		t.Fatal(err)
+	}
+	_, body := get(t, h, "/")
+	for _, want := range []string{
+		"Queue gpu</a></b>: no live workers; 1 task waiting, stalled for",
+		"u.bad</a></b>: all of 1 task failed in the last hour; last error:",
+		`<span>Waiting tasks</span><b>1</b>`,
+		`<span>To do</span><b>1</b>`,
+		`class="n">100 %</td>`,
+		`Workflows <span class="count bad">1<span class="off"> failed</span></span></a>`,
+		`To do <span class="count">1<span class="off"> open</span></span></a>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("got %s, want %q in it", body, want)
+		}
+	}
+	if strings.Contains(body, "<script>alert") || strings.Contains(body, "u.inc</a></b>") {
+		t.Errorf("got %s, want escaped text and no trouble with u.inc", body)
+	}
+}
+
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	got := Queues([]tasktype.Queue{
+		{Name: "busy", Pending: 3, Workers: 2, Latency: time.Hour},
+		{Name: "idle"},
+		{Name: "gpu/1", Pending: 1249, Latency: 4 * time.Minute},
+		{Name: "mail", Pending: 1, Workers: 1, Paused: true},
+		{Name: "video", Workers: 1, Unhandled: map[string]int64{"video.cut": 2, "video.blur": 1}},
+	})
+	want := []Trouble{
+		{true, "Queue gpu/1", "no live workers; 1\u202f249 tasks waiting, stalled for 4 min 00 s", "/queues/gpu%2F1"},
+		{false, "Queue mail", "paused; 1 task waiting", "/queues/mail"},
+		{true, "Queue video", "no live worker has a handler for video.blur (1), video.cut (2)", "/queues/video"},
+	}
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// past stores values, each a minute after the other, so that the last one is of this minute.
+func past(t *testing.T, s *store.Store, until time.Time, measure tasktype.Measure, name string, values ...int64) {
+	t.Helper()
+	for i, v := range values {
+		at := until.Add(time.Duration(i-len(values)+1) * time.Minute)
+		testutil.Ok(t, s.History.Add(t.Context(), at, map[tasktype.Measure]map[string]int64{measure: {name: v}}))
+	}
+}
+
+func TestPagesHaveHistory(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	sent(t, f, inc.S(1))
+	f.Drain()
+	sent(t, f, inc.S(1, tasks.Queue("gpu")))
+	if err := f.Client().Redis().SAdd(t.Context(), "asynq:queues", "gpu").Err(); err != nil { // like asynq's client
+		t.Fatal(err)
+	}
+	s, now := store.New(f.Client().Redis(), store.DefaultNamespace), time.Now()
+	past(t, s, now.Add(-24*time.Hour), tasktype.PendingTasks, "gpu", 5, 0)
+	past(t, s, now, tasktype.PendingTasks, "gpu", 4, 0, 0, 3, 1200)
+	live, err := f.Client().Workers(t.Context())
+	if err != nil || len(live) == 0 {
+		t.Fatal(live, err)
+	}
+	past(t, s, now, tasktype.WorkerMemory, live[0].Name, 236<<20, 300<<20, 515<<20)
+	for path, wants := range map[string][]string{
+		"/":           {`aria-label="Waiting tasks in the last hour: 0 to 1` + "\u202f" + `200; in the same hour yesterday: 0 to 5"`, `<path class="before"`},
+		"/queues":     {`aria-label="Waiting tasks in the last hour: 0 to 1` + "\u202f" + `200"`},
+		"/queues/gpu": {`Grows since <time datetime="` + now.Add(-2*time.Minute).UTC().Format("2006-01-02T15:04:00Z"), "when 0 tasks were waiting", `aria-label="Waiting tasks in the last day: 0 to 1` + "\u202f" + `200"`},
+		"/workers":    {`: 236 MiB to 515 MiB"`, "<small>from 236 MiB, <time"},
+	} {
+		_, body := get(t, h, path)
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: got %.5000s, want %q in it", path, body[strings.Index(body, "<main"):], want)
+			}
+		}
 	}
 }

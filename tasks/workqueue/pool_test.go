@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
+	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -238,4 +240,395 @@ func TestPoolConfig(t *testing.T) {
 	if _, err := workqueue.NewPool(workqueue.New(k.rdb, "", workqueue.Config{}), workqueue.NewMux(), workqueue.PoolConfig{}); err == nil {
 		t.Error("a bad queue: got nil, want an error")
 	}
+}
+
+// A pool never holds more than three items a worker, and a limit that SetLimit
+// raises above the configured one is used.
+func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{})
+	for i := range 100 {
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{"host:h"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slots := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
+	var now atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: 5, Limiter: func(string) *limit.KeyedLimiter { return slots }},
+		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+			now.Add(1)
+			defer now.Add(-1)
+			<-finish
+			return workqueue.Done(), nil
+		})
+	stop, wait := k.start(p)
+	k.eventually("two items to run", func() bool { return now.Load() == 2 })
+	k.eventually("the items without a slot to be returned", func() bool {
+		s, err := k.Stats(t.Context())
+		return err == nil && s.InProgress == 2
+	})
+	// From another process, above the limit that this one is set up with.
+	other := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
+	testutil.Ok(t, other.SetLimit(t.Context(), "host:h", 100))
+	finish <- struct{}{} // the pool learns the limit with the next item
+	k.eventually("five items to run and ten to wait", func() bool { return now.Load() == 5 && p.Stats().Running >= 10 })
+	for range 20 {
+		if s, err := k.Stats(t.Context()); err != nil || s.InProgress > 15 {
+			t.Errorf("%+v, %v; want 15 in progress at most", s, err)
+		}
+		finish <- struct{}{}
+	}
+	stop()
+	close(finish)
+	wait()
+	if s, err := k.Stats(t.Context()); err != nil || s.InProgress != 0 || s.Done < 20 {
+		t.Errorf("got %+v, %v; want none in progress, 20 done or more", s, err)
+	}
+}
+
+// A host at its limit blocks no other host, and its limit holds in two pools
+// together.
+func TestPoolPassesOverSlowHosts(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{})
+	var items []workqueue.Item
+	for i := range 20 {
+		items = append(items, workqueue.Item{ID: fmt.Sprint("slow", i), Kind: "test", ResourceKeys: []string{"host:slow"}})
+	}
+	for i := range 100 {
+		items = append(items, workqueue.Item{ID: fmt.Sprint("fast", i), Kind: "test", ResourceKeys: []string{fmt.Sprint("host:", i%10)}})
+	}
+	if _, err := k.Enqueue(t.Context(), items...); err != nil {
+		t.Fatal(err)
+	}
+	var slow, most, fast atomic.Int32
+	allFast := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		// Each pool has separate limiters, like a process.
+		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
+		p := k.pool(workqueue.PoolConfig{Workers: 5, Drain: true, Limiter: func(string) *limit.KeyedLimiter { return l }},
+			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+				if !strings.HasPrefix(it.ID, "slow") {
+					if fast.Add(1) == 100 {
+						close(allFast)
+					}
+					return workqueue.Outcome{}, nil
+				}
+				n := slow.Add(1)
+				defer slow.Add(-1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				<-allFast // no slow one ends before every fast one has
+				return workqueue.Outcome{}, nil
+			})
+		wg.Go(func() { k.run(p) })
+	}
+	wg.Wait()
+	k.wantStats("0 0 120 0 0")
+	if most.Load() != 2 {
+		t.Errorf("%d at a time on the slow host, want 2", most.Load())
+	}
+}
+
+// An item whose limiter fails ends with its error, and holds no slot.
+func TestPoolNotesLimitersThatFail(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{MaxAttempts: 2, Backoff: quick})
+	if _, err := k.Enqueue(t.Context(),
+		workqueue.Item{ID: "a", Kind: "test", ResourceKeys: []string{"resolver:r", "host:broken"}},
+		workqueue.Item{ID: "b", Kind: "test", ResourceKeys: []string{"resolver:r", "host:fine"}}); err != nil {
+		t.Fatal(err)
+	}
+	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	t.Cleanup(func() { _ = away.Close() })
+	fine, broken := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}), limit.NewKeyedLimiter(away, limit.KeyedConfig{})
+	p := k.pool(workqueue.PoolConfig{Drain: true, Logger: quiet, Limiter: func(key string) *limit.KeyedLimiter {
+		if key == "host:broken" {
+			return broken
+		}
+		return fine
+	}}, done)
+	k.run(p)
+	k.wantStats("0 0 1 0 1")
+	a := k.get("a")
+	if a.Attempts != 2 || !strings.HasPrefix(a.Note, "limiter_acquire_failed: acquire slot of host:broken: ") {
+		t.Errorf("got %d attempts, %q; want 2 and limiter_acquire_failed", a.Attempts, a.Note)
+	}
+	if s := p.Stats(); s.Retried != 1 || s.Failed != 1 || s.Done != 1 {
+		t.Errorf("got %+v, want one retried, one failed, one done", s)
+	}
+	if n, err := fine.Held(t.Context(), "resolver:r"); err != nil || n != 0 {
+		t.Errorf("got %d slots of the resolver held, %v; want none", n, err)
+	}
+}
+
+func TestPoolStops(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{})
+	k.enqueue(numbered(50)...)
+	started, finish := make(chan string, 50), make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: 4, Grace: 300 * time.Millisecond},
+		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+			started <- it.ID
+			if it.ID == "item-00050" {
+				<-finish // ends within the grace
+				return workqueue.Outcome{}, nil
+			}
+			<-ctx.Done() // does not
+			return workqueue.Outcome{}, ctx.Err()
+		})
+	stop, wait := k.start(p)
+	for range 4 {
+		<-started
+	}
+	stop()
+	k.eventually("the buffered items to be returned", func() bool {
+		s, err := k.Stats(t.Context())
+		return err == nil && s.InProgress == 4
+	})
+	close(finish)
+	wait()
+	k.wantStats("49 0 1 0 0")
+	all, err := k.Get(t.Context(), numbered(50)...)
+	testutil.Ok(t, err)
+	for _, it := range all {
+		if it.Attempts != 0 {
+			t.Errorf("%s has used %d attempts, want none", it.ID, it.Attempts)
+		}
+	}
+}
+
+func TestIdlePoolStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{})
+	p := k.pool(workqueue.PoolConfig{Grace: time.Hour}, done)
+	stop, wait := k.start(p)
+	k.enqueue("a")
+	k.eventually("the item to be done", func() bool { return p.Stats().Done == 1 })
+	stop()
+	wait()
+}
+
+// Slots whose release is slow, because their Redis does not reply, block neither each other nor the settling of later
+// items: otherwise a stopping pool would need a timeout for each.
+func TestPoolReleasesSlotsInParallel(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	k := newKit(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), workqueue.Config{})
+	f := redistest.NewFault(redistest.Frozen, 1)
+	slots := limit.NewKeyedLimiter(f.Client(t, url), limit.KeyedConfig{})
+	const n = 8
+	for i := range n {
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{fmt.Sprint("host:", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var running atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: n, Limiter: func(string) *limit.KeyedLimiter { return slots }},
+		func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+			running.Add(1)
+			<-finish
+			return workqueue.Done(), nil
+		})
+	stop, wait := k.start(p)
+	defer wait()
+	defer f.Release()
+	defer stop()
+	k.eventually("all to run", func() bool { return running.Load() == n })
+	f.Arm()
+	close(finish)
+	k.eventually("all to be settled, and all slots to be in release", func() bool {
+		return p.Stats().Done == n && f.Calls() == n
+	})
+}
+
+// tries sends the messages of warnings.
+type tries struct {
+	slog.Handler
+	warned chan string
+}
+
+func (h tries) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+func (h tries) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case h.warned <- r.Message:
+	default:
+	}
+	return nil
+}
+
+// A pool whose Redis has gone stops, although more items have ended than can wait for their storage.
+func TestPoolStopsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.New(t).(*redis.Client).Options().Addr})
+	k := newKit(t, rdb, workqueue.Config{})
+	k.enqueue(numbered(50)...)
+	const workers = 4
+	running, finish := make(chan struct{}, 50), make(chan struct{}, 50)
+	log := tries{slog.DiscardHandler, make(chan string, 100)}
+	p := k.pool(workqueue.PoolConfig{Workers: workers, Grace: time.Millisecond, Logger: slog.New(log)}, func(ctx context.Context, _ workqueue.Leased) (workqueue.Outcome, error) {
+		running <- struct{}{}
+		select {
+		case <-finish:
+		case <-ctx.Done():
+			return workqueue.Outcome{}, ctx.Err()
+		}
+		return workqueue.Outcome{}, nil
+	})
+	stop, wait := k.start(p)
+	for range workers {
+		<-running
+	}
+	finish <- struct{}{} // the pool leases again once less than an item per worker is in its buffer
+	k.eventually("more items than can wait for their storage", func() bool { s := p.Stats(); return s.Done == 1 && s.Running >= 2*workers+2 })
+	testutil.Ok(t, rdb.Close())
+	finish <- struct{}{}
+	for message := range log.warned {
+		if strings.HasPrefix(message, "cannot store how items ended") {
+			break
+		}
+	}
+	for range 2*workers + 1 { // two per worker wait for the settler, one in its worker
+		finish <- struct{}{}
+	}
+	k.eventually("the handlers to end", func() bool { return len(finish) == 0 })
+	stop()
+	wait()
+}
+
+// A resource whose items hang leaves workers for the others.
+func TestPoolWorksOnFewItemsOfAKey(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{})
+	for i := range 40 {
+		key := "slow"
+		if i >= 20 {
+			key = fmt.Sprint("fast", i%3)
+		}
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{key}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var slow, most, fast atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: 6, MaxPerKey: 3}, func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+		if it.ResourceKeys[0] != "slow" {
+			fast.Add(1)
+			return workqueue.Done(), nil
+		}
+		if n := slow.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer slow.Add(-1)
+		<-finish
+		return workqueue.Done(), nil
+	})
+	stop, wait := k.start(p)
+	k.eventually("all fast items to be done", func() bool { return fast.Load() == 20 })
+	k.eventually("three slow ones to run", func() bool { return slow.Load() == 3 })
+	close(finish)
+	k.eventually("the end of all", func() bool { s, err := k.Stats(t.Context()); return err == nil && s.Done == 40 })
+	if got := most.Load(); got != 3 {
+		t.Errorf("got %d slow items at a time, want 3", got)
+	}
+	stop()
+	wait()
+}
+
+// A pool that got more signals than it read leaks no goroutine: TestMain checks for leaks.
+func TestBusyPoolLeaksNoGoroutine(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{})
+	var began atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: 1}, func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+		began.Add(1)
+		<-finish
+		return workqueue.Done(), nil
+	})
+	stop, wait := k.start(p)
+	for i := range 400 { // each is a signal; the client keeps 100
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.eventually("an item to run", func() bool { return began.Load() == 1 })
+	stop()
+	close(finish)
+	wait()
+}
+
+// The verdict of a handler decides when its item runs again, and whether the attempt counts.
+func TestVerdictsOfHandlers(t *testing.T) {
+	t.Parallel()
+	busy := errors.New("the host is busy")
+	const hold = 300 * time.Millisecond
+	for name, c := range map[string]struct {
+		verdict  error
+		attempts int
+		waits    time.Duration // at least, before the item runs again
+	}{
+		"Postpone":             {workqueue.Postpone(hold, busy), 0, hold},
+		"NotNow":               {workqueue.NotNow("host", hold, busy), 0, hold},
+		"RetryAfter":           {workqueue.RetryAfter(hold, busy), 1, hold},
+		"HoldBack":             {workqueue.HoldBack("host", hold, busy), 1, hold},
+		"HoldBack of Postpone": {workqueue.HoldBack("host", hold, workqueue.Postpone(0, busy)), 0, hold},
+		"an error":             {busy, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !errors.Is(c.verdict, busy) {
+				t.Errorf("%v hides its cause", c.verdict)
+			}
+			if got, want := workqueue.IsNotNow(fmt.Errorf("fetch: %w", c.verdict)), name == "NotNow"; got != want {
+				t.Errorf("IsNotNow: got %v, want %v", got, want)
+			}
+			k := newKit(t, redistest.New(t), workqueue.Config{Backoff: quick, MaxAttempts: 5})
+			if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: "a", Kind: "test", ResourceKeys: []string{"host"}}); err != nil {
+				t.Fatal(err)
+			}
+			var first time.Time
+			var attempts, waited atomic.Int64
+			k.run(k.pool(workqueue.PoolConfig{Workers: 1, Drain: true, Logger: quiet}, func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+				if first.IsZero() { // there is one worker
+					first = time.Now()
+					return workqueue.Outcome{}, c.verdict
+				}
+				attempts.Store(int64(it.Attempts))
+				waited.Store(int64(time.Since(first)))
+				return workqueue.Done(), nil
+			}))
+			k.wantStats("0 0 1 0 0")
+			if int(attempts.Load()) != c.attempts {
+				t.Errorf("got %d attempts, want %d", attempts.Load(), c.attempts)
+			}
+			if got := time.Duration(waited.Load()); got < c.waits {
+				t.Errorf("it ran again after %v, want %v or more", got, c.waits)
+			}
+		})
+	}
+}
+
+// Items that are settled together have separate results: a lost lease does not affect the others.
+func TestSettleAllAnswersForEach(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a", "b", "c")
+		l := k.lease("w", 3)
+		k.settle(l[1], workqueue.Done())
+		errs := k.SettleAll(k.t.Context(), workqueue.Settlement{Lease: l[0], Outcome: workqueue.Done()},
+			workqueue.Settlement{Lease: l[1], Outcome: workqueue.Failed(errors.New("late"))},
+			workqueue.Settlement{Lease: l[2], Outcome: workqueue.Skipped("robots.txt")})
+		if len(errs) != 3 || errs[0] != nil || !errors.Is(errs[1], workqueue.ErrLeaseLost) || errs[2] != nil {
+			k.t.Errorf("got %v, want that only the lease of the second is lost", errs)
+		}
+		k.wantStats("0 0 2 1 0")
+	})
 }

@@ -1,10 +1,13 @@
 package workqueue_test
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,4 +216,503 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("attempt %d waits %v, want %v", n, got, want)
 		}
 	}
+}
+
+func TestPayloadsAreUnchanged(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		big := append(append([]byte(`{"a":[1,{"b":null}],"ü":"\u0000 €","n":12345678901234567,"e":[],"s":"`),
+			bytes.Repeat([]byte("x"), 1<<20)...), `"}`...)
+		for i, p := range [][]byte{big, nil, []byte("not json\nat all"), {0, 255, '\n'}} {
+			item := workqueue.Item{ID: fmt.Sprint(i), Kind: "k", Payload: p, ResourceKeys: []string{"h:ü", "r"},
+				Labels: map[string]string{"a": "b\nc"}, Priority: -3, MaxAttempts: 7}
+			if _, err := k.Enqueue(k.t.Context(), item); err != nil {
+				k.t.Fatal(err)
+			}
+			got := k.leaseOne("w")
+			if !bytes.Equal(got.Payload, p) || got.Kind != "k" || !slices.Equal(got.ResourceKeys, item.ResourceKeys) ||
+				!maps.Equal(got.Labels, item.Labels) {
+				k.t.Fatalf("got %.200q, want %.200q", got.Payload, p)
+			}
+			if info := k.get(item.ID); info.Priority != -3 || info.MaxAttempts != 7 || !bytes.Equal(info.Payload, p) {
+				k.t.Fatalf("got %+v, want %+v", info.Item, item)
+			}
+		}
+	})
+}
+
+func TestBadItemsAreRejectedAndNothingIsAdded(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{MaxPayload: 100}, func(k *kit) {
+		for _, bad := range []workqueue.Item{
+			{}, {ID: strings.Repeat("x", 10<<20)}, {ID: "a\xff"}, {ID: "a\x00b"}, {ID: "a", Payload: make([]byte, 101)},
+			{ID: "a", Priority: 101}, {ID: "a", MaxAttempts: -1}, {ID: "a", Kind: "\xff"},
+			{ID: "a", ResourceKeys: []string{""}}, {ID: "a", ResourceKeys: []string{"a\x1fb"}},
+			{ID: "a", ResourceKeys: make([]string, 9)}, {ID: "a", Labels: map[string]string{"x": "\xff"}},
+			{ID: "a", Kind: strings.Repeat("k", 100<<10)},
+		} {
+			n, err := k.Enqueue(k.t.Context(), workqueue.Item{ID: "good"}, bad)
+			if err == nil || len(err.Error()) > 400 {
+				k.t.Errorf("%.100q: got %d, %v; want a short error", bad.ID, n, err)
+			}
+		}
+		longest := workqueue.Item{ID: strings.Repeat("x", workqueue.MaxID), ResourceKeys: slices.Repeat([]string{"h"}, workqueue.MaxResourceKeys)}
+		if err := k.Check(longest); err != nil {
+			k.t.Errorf("an item at the limits: got %.100v, want nil", err)
+		}
+		s, _ := k.Stats(k.t.Context())
+		if s.Total > 1 { // the good one may be in before an item too long to encode is met
+			k.t.Fatalf("got %+v, want one item at most", s)
+		}
+	})
+}
+
+// More items than one script takes are added, and none after the lease has ended.
+func TestEnqueueUnderALeaseOfManyItems(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a")
+		l := k.leaseOne("w")
+		items := make([]workqueue.Item, 1200)
+		for i := range items {
+			items[i].ID = fmt.Sprint("n", i)
+		}
+		if n, err := k.EnqueueUnder(k.t.Context(), l, items[:700]...); n != 700 || err != nil {
+			k.t.Fatalf("got %d, %v; want 700", n, err)
+		}
+		k.settle(l, workqueue.Done())
+		if n, err := k.EnqueueUnder(k.t.Context(), l, items...); n != 0 || !errors.Is(err, workqueue.ErrLeaseLost) {
+			k.t.Fatalf("got %d, %v; want 0, %v", n, err, workqueue.ErrLeaseLost)
+		}
+		if n, err := k.EnqueueUnder(k.t.Context(), workqueue.Leased{}, items...); n != 0 || err == nil {
+			k.t.Fatalf("without a lease: got %d, %v; want an error", n, err)
+		}
+		k.wantStats("700 0 1 0 0")
+	})
+}
+
+func TestItemThatIsDoneIsNotLeased(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		q := workqueue.New(rdb, "q", workqueue.Config{})
+		done := workqueue.Item{ID: "a", Done: true, Result: []byte("r"), Payload: []byte("p")}
+		for _, want := range []int{1, 0} {
+			if n, err := q.Enqueue(t.Context(), done); n != want || err != nil {
+				t.Errorf("enqueue: got %d, %v, want %d", n, err, want)
+			}
+		}
+		if got, err := q.Lease(t.Context(), "w", 1); len(got) != 0 || err != nil {
+			t.Errorf("lease: got %v, %v, want none", got, err)
+		}
+		infos, err := q.Get(t.Context(), "a")
+		if err != nil || len(infos) != 1 || infos[0].State != workqueue.StateDone || string(infos[0].Result) != "r" {
+			t.Errorf("item: got %+v, %v, want done with a result", infos, err)
+		}
+		if s, err := q.Stats(t.Context()); err != nil || s.Done != 1 || s.Queued != 0 {
+			t.Errorf("stats: got %+v, %v, want 1 done", s, err)
+		}
+		if _, err := q.Enqueue(t.Context(), workqueue.Item{ID: "b", Done: true}); err == nil {
+			t.Error("an item that is done without a result was added")
+		}
+	})
+}
+
+func TestLeaseOfMoreThanOneScript(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		names := numbered(1300)
+		k.enqueue(names...)
+		if got := ids(k.lease("w", 1200)); got != strings.Join(names[:1200], " ") {
+			k.t.Fatalf("leased %s, want the first 1200 in order", got)
+		}
+		k.wantStats("100 1200 0 0 0")
+	})
+}
+
+func TestExpiredLeaseIsHandedOutAgain(t *testing.T) {
+	t.Parallel()
+	every(t, short, func(k *kit) {
+		k.enqueue("a")
+		first := k.leaseOne("w1")
+		var again []workqueue.Leased
+		k.eventually("the lease to expire", func() bool { again = k.lease("w2", 1); return len(again) == 1 })
+		if again[0].ID != "a" || again[0].Attempts != 1 || again[0].Token == first.Token {
+			k.t.Fatalf("got %+v after %+v, want a with one attempt and a new token", again[0], first)
+		}
+		if !time.Now().After(first.Expires.Add(-50 * time.Millisecond)) {
+			k.t.Fatalf("leased again before %v, want after it", first.Expires)
+		}
+	})
+}
+
+func TestHeartbeatExtendsByTheTTLOfItsOwnLeases(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{LeaseTTL: time.Minute}, func(k *kit) {
+		k.enqueue("a", "b")
+		a, b := k.leaseOne("w1"), k.leaseOne("w2")
+		// As if both were leased long ago.
+		for _, id := range []string{"a", "b"} {
+			key := "muster:wq:{q:" + k.t.Name() + "}:leased"
+			k.rdb.ZIncrBy(k.t.Context(), key, -30_000, id)
+		}
+		before := k.get("b").Expires
+		if _, err := k.Heartbeat(k.t.Context(), a); err != nil {
+			k.t.Fatal(err)
+		}
+		if d := k.get("a").Expires.Sub(before); d < 29*time.Second || time.Until(k.get("a").Expires) > 61*time.Second {
+			k.t.Fatalf("lease lasts %v longer than the other one, want half a minute", d)
+		}
+		if d := k.get("b").Expires.Sub(before).Abs(); d > 15*time.Second {
+			k.t.Fatalf("the other worker's lease changed by %v, want no change", d)
+		}
+		_ = b
+	})
+}
+
+func TestStraysAreReturned(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a", "b", "c")
+		held := k.lease("w", 1)
+		k.lease("w", 1) // the reply is lost
+		k.lease("other", 1)
+		if n, err := k.ReturnStrays(k.t.Context(), "w", held...); n != 1 || err != nil {
+			k.t.Fatalf("got %d returned, %v; want 1", n, err)
+		}
+		k.wantStats("1 2 0 0 0")
+		if l := k.leaseOne("w"); l.ID != "b" || l.Attempts != 0 {
+			k.t.Fatalf("leased %+v, want b with no attempts", l)
+		}
+	})
+}
+
+func TestBudgetPassesOverLanes(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		var items []workqueue.Item
+		for i := range 20 {
+			items = append(items, workqueue.Item{ID: fmt.Sprintf("slow%02d", i), ResourceKeys: []string{"host:slow", "r"}})
+		}
+		for i := range 6 {
+			items = append(items, workqueue.Item{ID: fmt.Sprintf("fast%d", i), ResourceKeys: []string{fmt.Sprint("host:", i%3)}})
+		}
+		items = append(items, workqueue.Item{ID: "free1"}, workqueue.Item{ID: "free2"})
+		if _, err := k.Enqueue(k.t.Context(), items...); err != nil {
+			k.t.Fatal(err)
+		}
+		got, err := k.LeaseWithin(k.t.Context(), "w", 100, workqueue.Budget{Default: 1, Left: map[string]int{"host:slow": 2, "r": 5, "host:2": 0}})
+		if err != nil || ids(got.Items) != "slow00 slow01 fast0 fast1 free1 free2" || !got.PassedOver {
+			k.t.Fatalf("leased %s, %+v, %v; want slow00 slow01 fast0 fast1 free1 free2, others passed over", ids(got.Items), got, err)
+		}
+		got, _ = k.LeaseWithin(k.t.Context(), "w", 3, workqueue.Budget{Default: -1, Left: map[string]int{"r": 0}})
+		if ids(got.Items) != "fast2 fast3 fast4" {
+			k.t.Fatalf("leased %s, want fast2 fast3 fast4", ids(got.Items))
+		}
+		k.wantStats("19 9 0 0 0")
+	})
+}
+
+func TestLanesKeepTheOrderOfItems(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		var items []workqueue.Item
+		var want []string
+		for i := range 300 {
+			id := fmt.Sprint("i", i)
+			items = append(items, workqueue.Item{ID: id, ResourceKeys: []string{fmt.Sprint("h", i*7%130)}})
+			want = append(want, id)
+		}
+		if _, err := k.Enqueue(k.t.Context(), items...); err != nil {
+			k.t.Fatal(err)
+		}
+		var got []string
+		for len(got) < 300 {
+			ls := k.lease("w", 37)
+			if len(ls) == 0 {
+				break
+			}
+			got = append(got, strings.Fields(ids(ls))...)
+		}
+		if !slices.Equal(got, want) {
+			k.t.Fatalf("leased %v, want %v", got, want)
+		}
+	})
+}
+
+func TestSettleTakesNoOtherOutcome(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a")
+		l := k.leaseOne("w")
+		for _, s := range []workqueue.State{"bogus", "", workqueue.StateQueued} {
+			if err := k.Settle(k.t.Context(), l, workqueue.Outcome{State: s}); err == nil {
+				k.t.Errorf("state %q: got nil, want an error", s)
+			}
+		}
+		k.wantStats("0 1 0 0 0")
+	})
+}
+
+func TestBackoffDelaysAnItem(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a")
+		const delay = 300 * time.Millisecond
+		lease := k.leaseOne("w")
+		began := time.Now()
+		k.retry(lease, delay)
+		s, _ := k.Stats(k.t.Context())
+		available := k.get("a").Available
+		got := k.lease("w", 1)
+		if time.Since(began) < delay && (len(got) != 0 || s.Delayed != 1 || available.IsZero()) {
+			k.t.Fatalf("leased %v, %+v; want none, one delayed", got, s)
+		}
+		k.eventually("the delay to pass", func() bool { return len(got) == 1 || len(k.lease("w", 1)) == 1 })
+		if got := k.get("a"); !got.Available.IsZero() {
+			k.t.Fatalf("got available %v, want none", got.Available)
+		}
+	})
+}
+
+func TestExpiredLeasesEndInError(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{MaxAttempts: 1, LeaseTTL: 30 * time.Millisecond}, func(k *kit) {
+		k.enqueue("a")
+		k.leaseOne("w")
+		k.eventually("the poison item to end", func() bool {
+			return len(k.lease("w", 1)) == 0 && k.get("a").State == workqueue.StateError
+		})
+		k.wantStats("0 0 0 0 1")
+	})
+}
+
+// itemsOf returns items with the IDs prefix0, prefix1, ….
+func itemsOf(prefix string, n int) []workqueue.Item {
+	items := make([]workqueue.Item, n)
+	for i := range items {
+		items[i] = workqueue.Item{ID: fmt.Sprint(prefix, i)}
+	}
+	return items
+}
+
+func TestSettleAddsItems(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a", "b")
+		l := k.leaseOne("w")
+		o := workqueue.Done().With([]byte("r"), []byte("out"))
+		o.Items = append(itemsOf("new", 2), workqueue.Item{ID: "b"}, workqueue.Item{ID: "new0"})
+		k.settle(l, o)
+		k.settle(l, o) // the reply was lost
+		k.wantStats("3 0 1 0 0")
+		if got := ids(k.lease("w", 9)); got != "b new0 new1" {
+			k.t.Errorf("leased %s, want b new0 new1", got)
+		}
+		if _, err := k.Verify(k.t.Context()); err != nil {
+			k.t.Error(err)
+		}
+	})
+}
+
+func TestSettleWithALostLeaseAddsNothing(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a")
+		l := k.leaseOne("w")
+		if _, err := k.ExpireWorker(k.t.Context(), "w"); err != nil {
+			k.t.Fatal(err)
+		}
+		for _, n := range []int{1, 2000} {
+			o := workqueue.Done()
+			o.Items = itemsOf("new", n)
+			if err := k.Settle(k.t.Context(), l, o); !errors.Is(err, workqueue.ErrLeaseLost) {
+				k.t.Errorf("%d items: got %v, want ErrLeaseLost", n, err)
+			}
+		}
+		k.wantStats("1 0 0 0 0")
+	})
+}
+
+func TestSettleAddsManyItemsInTheirOrder(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a")
+		l := k.leaseOne("w")
+		o := workqueue.Done()
+		o.Items = itemsOf("new", 1300)
+		k.settle(l, o)
+		k.settle(l, o)
+		k.wantStats("1300 0 1 0 0")
+		for i, got := range k.lease("w", 1300) {
+			if want := fmt.Sprint("new", i); got.ID != want {
+				k.t.Fatalf("item %d is %s, want %s", i, got.ID, want)
+			}
+		}
+	})
+}
+
+func TestFullQueueCountsRefusedItemsOnce(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{MaxItems: 3}, func(k *kit) {
+		k.enqueue("a", "b")
+		o := workqueue.Done()
+		o.Items = append(itemsOf("new", 4), workqueue.Item{ID: "b"})
+		k.settle(k.leaseOne("w"), o)
+		k.settle(k.leaseOne("w"), o)
+		if n := k.enqueue("new3", "other", "new0"); n != 0 {
+			k.t.Errorf("%d items added to a full queue, want 0", n)
+		}
+		k.wantStats("1 0 2 0 0")
+		if s, err := k.Stats(k.t.Context()); err != nil || s.Refused != 4 {
+			k.t.Errorf("got %+v, %v, want 4 refused items", s, err)
+		}
+	})
+}
+
+func TestMaxInProgressBoundsAllWorkers(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		if _, err := k.Enqueue(k.t.Context(), itemsOf("i", 20)...); err != nil {
+			k.t.Fatal(err)
+		}
+		lease := func(worker string, want, room int, own ...workqueue.Leased) []workqueue.Leased {
+			k.t.Helper()
+			ids := make([]string, len(own))
+			for i, l := range own {
+				ids[i] = l.ID
+			}
+			got, err := k.LeaseWithin(k.t.Context(), worker, 100, workqueue.Budget{Default: -1, MaxInProgress: 5, Ahead: 3, Own: ids})
+			if err != nil || len(got.Items) != want || got.Room != room {
+				k.t.Fatalf("%s: got %d items, room %d, %v; want %d and %d", worker, len(got.Items), got.Room, err, want, room)
+			}
+			return got.Items
+		}
+		first := lease("w1", 8, 5)
+		lease("w2", 0, 0)
+		for _, l := range first[:5] {
+			k.settle(l, workqueue.Done())
+		}
+		lease("w2", 2, 2)
+		lease("w1", 0, 3, first[5:]...)
+		lease("w1", 0, 3, first...) // some have ended
+		k.settle(first[5], workqueue.Done())
+		lease("w1", 1, 3, first[5:]...)
+	})
+}
+
+func (k *kit) pass(l workqueue.Leased, to workqueue.Item) {
+	k.t.Helper()
+	testutil.Ok(k.t, k.Pass(k.t.Context(), l, to))
+}
+
+func TestPassMakesTheItemReadyAsAnother(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{CountLanes: true, MaxAttempts: 3}, func(k *kit) {
+		ctx := k.t.Context()
+		k.add([]string{"one"}, "a", "b")
+		k.retry(k.leaseOne("w"), 0)
+		k.retry(k.leaseOne("w"), 0)
+		l := k.leaseOne("w")
+		to := workqueue.Item{
+			ID: "a", Kind: "next", Payload: []byte("{\"passed\":7}\n\x00"), ResourceKeys: []string{"two"},
+			Labels: map[string]string{"x": "y"}, Priority: 5, MaxAttempts: 1,
+		}
+		k.pass(l, to)
+		k.wantLanes(map[string]string{"one": "1 0 0 0 0", "two": "1 0 0 0 0"})
+		got := k.get("a")
+		if got.State != workqueue.StateQueued || got.Attempts != 0 || got.Note != "" || got.Worker != "" || got.MaxAttempts != 1 {
+			k.t.Fatalf("got %+v, want it queued without attempts, note and worker", got)
+		}
+		next := k.leaseOne("w2") // its priority is higher
+		if next.ID != "a" || next.Kind != "next" || string(next.Payload) != string(to.Payload) || !slices.Equal(next.ResourceKeys, to.ResourceKeys) ||
+			!maps.Equal(next.Labels, to.Labels) || next.Token <= l.Token {
+			k.t.Fatalf("leased %+v, want %+v", next, to)
+		}
+		if got := k.get("a"); got.Priority != 5 {
+			k.t.Fatalf("got priority %d, want 5", got.Priority)
+		}
+		if s := k.retry(next, 0); s != workqueue.StateError {
+			k.t.Fatalf("the item is %s after its one attempt, want %s", s, workqueue.StateError)
+		}
+		if n, err := k.Enqueue(ctx, workqueue.Item{ID: "a"}); n != 0 || err != nil {
+			k.t.Fatalf("enqueue again: got %d, %v; want 0", n, err)
+		}
+		k.wantLanes(map[string]string{"one": "1 0 0 0 0", "two": "0 0 0 0 1"})
+	})
+}
+
+func TestPassRejectsBadItems(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{MaxPayload: 100}, func(k *kit) {
+		k.enqueue("a")
+		l := k.leaseOne("w")
+		for _, to := range []workqueue.Item{
+			{}, {ID: "b"}, {ID: "a", Payload: make([]byte, 101)}, {ID: "a", Kind: strings.Repeat("k", 100<<10)},
+		} {
+			if err := k.Pass(k.t.Context(), l, to); err == nil || errors.Is(err, workqueue.ErrLeaseLost) || len(err.Error()) > 400 {
+				k.t.Errorf("%.80q: got %v, want a short error with the reason", to.ID, err)
+			}
+		}
+		if err := k.Pass(k.t.Context(), workqueue.Leased{Item: workqueue.Item{ID: "unknown"}, Token: 1}, workqueue.Item{ID: "unknown"}); err != nil {
+			k.t.Errorf("an unknown item: got %v, want nil", err)
+		}
+		k.wantStats("0 1 0 0 0")
+	})
+}
+
+func (k *kit) amend(id string, from workqueue.State, o workqueue.Outcome) {
+	k.t.Helper()
+	testutil.Ok(k.t, k.Amend(k.t.Context(), id, from, o))
+}
+
+func TestAmendRejectsOtherStates(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{MaxPayload: 100}, func(k *kit) {
+		ctx := k.t.Context()
+		k.enqueue("done", "held", "queued")
+		k.settle(k.leaseOne("w"), workqueue.Done())
+		k.leaseOne("w")
+		for _, id := range []string{"done", "held", "queued", "unknown"} {
+			err := k.Amend(ctx, id, workqueue.StateError, workqueue.Skipped("s"))
+			if !errors.Is(err, workqueue.ErrNotInState) {
+				k.t.Errorf("%s: got %v, want %v", id, err, workqueue.ErrNotInState)
+			}
+		}
+		for what, err := range map[string]error{
+			"from queued":  k.Amend(ctx, "done", workqueue.StateQueued, workqueue.Done()),
+			"to queued":    k.Amend(ctx, "done", workqueue.StateDone, workqueue.Outcome{State: workqueue.StateQueued}),
+			"outputs":      k.Amend(ctx, "done", workqueue.StateDone, workqueue.Skipped("s").With(nil, []byte("o"))),
+			"large result": k.Amend(ctx, "done", workqueue.StateDone, workqueue.Skipped("s").With(make([]byte, 101))),
+		} {
+			if err == nil || errors.Is(err, workqueue.ErrNotInState) {
+				k.t.Errorf("%s: got %v, want an error with the reason", what, err)
+			}
+		}
+		k.wantStats("1 1 1 0 0")
+		k.seal()
+		if err := k.Amend(ctx, "done", workqueue.StateDone, workqueue.Skipped("s")); !errors.Is(err, workqueue.ErrSealed) {
+			k.t.Errorf("in a sealed queue: got %v, want %v", err, workqueue.ErrSealed)
+		}
+		k.amend("done", workqueue.StateSkipped, workqueue.Done()) // it is so already
+		k.wantStats("2 0 1 0 0")
+	})
+}
+
+// A process that does not know yet that a queue was deleted leaves nothing.
+func TestLeaseOfADeletedQueueLeavesNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		q := workqueue.New(rdb, "deleted", workqueue.Config{})
+		if _, err := q.Enqueue(ctx, workqueue.Item{ID: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Ok(t, q.Delete(ctx))
+		if leases, err := q.Lease(ctx, "w", 1); err != nil || len(leases) != 0 {
+			t.Errorf("got %d leases, %v, want none", len(leases), err)
+		}
+		if n := rdb.Exists(ctx, "muster:wq:{deleted}:meta").Val(); n != 0 {
+			t.Error("the queue has metadata")
+		}
+	})
 }
