@@ -88,7 +88,13 @@ func showStatus(ctx context.Context, c *cli.Context, s jobScope, j client.Job) e
 	if c.Bool("json") {
 		return printJSON(s.env.stdout, j)
 	}
+	p, err := client.GetJobProgress.Call(ctx, s.api, client.JobPath{ID: j.ID})
+	if err != nil {
+		return noJobID(j.ID, err)
+	}
 	printStatus(s.env, j.Job)
+	fmt.Fprintln(s.env.stdout)
+	printTimes(s.env, p)
 	return nil
 }
 
@@ -102,7 +108,7 @@ func printStatus(env environment, j jobs.Job) {
 	}
 	at := func(name string, t time.Time) {
 		if !t.IsZero() {
-			line(name, t.Format(time.RFC3339))
+			line(name, t.Local().Format("2006-01-02 15:04:05 MST"))
 		}
 	}
 	line("Job ID", j.ID)
@@ -213,6 +219,15 @@ func printProgress(env environment, p jobs.Progress) {
 	if n.Review > 0 {
 		out("  Review: %d", n.Review)
 	}
+	if p.Waiting != "" {
+		out("Waiting: %s", p.Waiting)
+	}
+	printTimes(env, p)
+}
+
+// printTimes prints the duration of a job, and the estimated rest.
+func printTimes(env environment, p jobs.Progress) {
+	out := func(format string, args ...any) { fmt.Fprintf(env.stdout, format+"\n", args...) }
 	out("Elapsed: %s", lasted(p.ElapsedSeconds))
 	switch {
 	case p.ETASeconds != nil:
@@ -222,9 +237,6 @@ func printProgress(env environment, p jobs.Progress) {
 	}
 	if p.PerMinute > 0 {
 		out("Pace: %.1f items a minute", p.PerMinute)
-	}
-	if p.Waiting != "" {
-		out("Waiting: %s", p.Waiting)
 	}
 	if p.Stuck != nil {
 		out("Stuck: in %s since %s: %s", p.Stuck.Stage, p.Stuck.Since.Format(time.RFC3339), p.Stuck.Reason)

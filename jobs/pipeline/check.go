@@ -200,9 +200,9 @@ func (c *checker) states(key string, states map[string]string) {
 		}
 		hint := ""
 		if n := nearest.Word(state, []string{Integrated, Rejected}); n != "" {
-			hint = fmt.Sprintf("; did you mean %q?", n)
+			hint = fmt.Sprintf(" (did you mean %q?)", n)
 		}
-		c.fail(at, "want integrated or rejected, got %q%s", state, hint)
+		c.fail(at, "want integrated or rejected, which a verdict leads to, got %q%s; only the name of the verdict is free", state, hint)
 	}
 }
 

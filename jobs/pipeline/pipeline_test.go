@@ -86,7 +86,7 @@ func TestParseNamesAllProblems(t *testing.T) {
 			"p.yaml:2:44: stages[0].review: only items can wait for review; take the key out, or write takes: item\n" +
 				"p.yaml:2:58: stages[0].states: verdicts are given on items; take the key out, or write takes: item"},
 		{"states", stage + "  - {name: b, role: r, takes: item, states: {accept: integrate, YES: rejected}}\n",
-			`p.yaml:3:54: stages[1].states.accept: want integrated or rejected, got "integrate"; did you mean "integrated"?` + "\n" +
+			`p.yaml:3:54: stages[1].states.accept: want integrated or rejected, which a verdict leads to, got "integrate" (did you mean "integrated"?); only the name of the verdict is free` + "\n" +
 				`p.yaml:3:70: stages[1].states.YES: "YES" cannot be used here; write up to 40 of a-z, 0-9, _ and -`},
 		{"decoded and checked once", strings.Replace(stage, "}", ", timeout: soon}", 1), `p.yaml:2:45: stages[0].timeout: want a duration such as 1.5s, 200ms or 2m, got "soon"`},
 		{"lists", "labels: [a, b, a]\ncontext: [a b]\n" + stage, `p.yaml:1:16: labels[2]: "a" is in the list already; take one out` + "\n" +
