@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -139,7 +140,7 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 	}
 	type repeat struct{ url, first, next string }
 	var repeats []repeat
-	known := map[string]bool{}
+	known, deep := map[string]bool{}, map[string]bool{}
 	for cursor := ""; ; {
 		infos, next, err := j.queue.Scan(ctx, cursor, 1000)
 		if err != nil {
@@ -167,6 +168,11 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 			if y.Broken != "" {
 				missing("sitemap %s was not read completely: %s", v.URL, y.Broken)
 			}
+			for _, id := range y.Deep {
+				if len(deep) < 10_000 {
+					deep[id] = true
+				}
+			}
 			if y.Repeats != "" {
 				repeats = append(repeats, repeat{v.URL, y.Repeats, y.Unfollowed})
 			}
@@ -181,20 +187,9 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 		}
 	}
 	slices.Sort(sum.Missing)
-	return j.countDeep(ctx, sum, known)
-}
-
-// countDeep reports the number of pages beyond limits.max_depth that were not found on a shorter path.
-func (j *job) countDeep(ctx context.Context, sum *report.Summary, known map[string]bool) error {
-	if j.def.Limits.MaxDepth == 0 {
-		return nil
-	}
-	deep, err := j.rdb.SMembers(ctx, store.DeepKey(j.id)).Result()
-	if err != nil {
-		return fmt.Errorf("count pages beyond limits.max_depth: %w", err)
-	}
-	if deep = slices.DeleteFunc(deep, func(id string) bool { return known[id] }); len(deep) > 0 {
-		sum.Missing = append(sum.Missing, fmt.Sprintf("limits.max_depth (%d) was reached: %s", j.def.Limits.MaxDepth, notFetched(int64(len(deep)), maxDeep)))
+	maps.DeleteFunc(deep, func(id string, _ bool) bool { return known[id] }) // found on a shorter path
+	if len(deep) > 0 {
+		sum.Missing = append(sum.Missing, fmt.Sprintf("limits.max_depth (%d) was reached: %s", j.def.Limits.MaxDepth, notFetched(int64(len(deep)), 10_000)))
 	}
 	return nil
 }

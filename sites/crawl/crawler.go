@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"muster/sites/extract"
@@ -36,7 +35,6 @@ type crawler struct {
 	progress  *progress
 	delays    *counters    // of pages, by Delay
 	ends      *counters    // of sessions, by reason
-	deep      atomic.Int64 // pages found beyond limits.max_depth
 }
 
 // visited is a leased page after its visit.

@@ -14,6 +14,9 @@ import (
 	"muster/tasks/workqueue"
 )
 
+// maxDeep limits the links of a page beyond limits.max_depth that are counted.
+const maxDeep = 100
+
 // follow returns the linked pages as items. The next listing page is first, so that it is fetched concurrently with the items of
 // this one.
 func (c *crawler) follow(ctx context.Context, v visit, y *yield) ([]workqueue.Item, error) {
@@ -29,9 +32,13 @@ func (c *crawler) follow(ctx context.Context, v visit, y *yield) ([]workqueue.It
 			y.Repeats, y.Unfollowed = first, c.itemID(*y.next)
 		}
 	}
-	to, err := c.limitDepth(ctx, to)
-	if err != nil {
-		return nil, err
+	if deepest := c.def.Limits.MaxDepth; deepest > 0 {
+		to = slices.DeleteFunc(to, func(to visit) bool {
+			if to.Depth > deepest && len(y.Deep) < maxDeep {
+				y.Deep = append(y.Deep, c.itemID(to))
+			}
+			return to.Depth > deepest
+		})
 	}
 	return c.items(to)
 }
@@ -72,38 +79,6 @@ func printOf(parts []string) string {
 		h.Write([]byte{0})
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12])
-}
-
-// maxDeep limits the pages beyond limits.max_depth that a process stores for their count.
-const maxDeep = 10_000
-
-// limitDepth removes pages beyond limits.max_depth and stores them for the report.
-func (c *crawler) limitDepth(ctx context.Context, to []visit) ([]visit, error) {
-	deepest := c.def.Limits.MaxDepth
-	if deepest == 0 {
-		return to, nil
-	}
-	var near []visit
-	var deep []any
-	for _, v := range to {
-		if v.Depth > deepest {
-			deep = append(deep, c.itemID(v))
-		} else {
-			near = append(near, v)
-		}
-	}
-	if len(deep) == 0 || c.deep.Add(int64(len(deep))) > maxDeep {
-		return near, nil
-	}
-	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.SAdd(ctx, store.DeepKey(c.id), deep...)
-		p.Expire(ctx, store.DeepKey(c.id), store.Keep)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("store pages beyond limits.max_depth: %w", err)
-	}
-	return near, nil
 }
 
 // limitRecords removes records beyond the limits of the job.

@@ -66,6 +66,8 @@ type yield struct {
 	// page after this one.
 	Repeats    string `json:"repeats,omitempty"`
 	Unfollowed string `json:"unfollowed,omitempty"`
+	// Deep has the IDs of linked pages beyond limits.max_depth.
+	Deep []string `json:"deep,omitempty"`
 
 	next    *visit
 	counted bool     // see extract.Result

@@ -7,10 +7,6 @@ func RequestKey(job string) string { return "muster:sites:" + job + ":request" }
 // expires like the request.
 func PrintsKey(job string) string { return "muster:sites:" + job + ":prints" }
 
-// DeepKey is a set: IDs of pages that were found beyond limits.max_depth, about 10,000 at most. It expires like the
-// request.
-func DeepKey(job string) string { return "muster:sites:" + job + ":deep" }
-
 // ResumedKey is a string that exists after a resuming job has requeued the failed pages. It expires like the request.
 func ResumedKey(run string) string { return "muster:sites:" + run + ":resumed" }
 
