@@ -73,8 +73,8 @@ func TestFailedScrapeIsUnhealthy(t *testing.T) {
 				if got := <-judged; got != want {
 					t.Errorf("got %s, want %s", got, want)
 				}
-				if idle, err := store.IdleJobs(t.Context(), client.Redis(), 0); err != nil || len(idle) > 0 {
-					t.Errorf("got open jobs %v, %v, want none", idle, err)
+				if open, err := client.Redis().SMembers(t.Context(), store.OpenJobsKey).Result(); err != nil || len(open) > 0 {
+					t.Errorf("got open jobs %v, %v, want none", open, err)
 				}
 			}
 			scrape(true, `critical true, before ""`)

@@ -32,9 +32,8 @@ type crawler struct {
 	breaker   *polite.SiteBreaker
 	extractor *extractor
 	observe   func(context.Context, Visit) (context.Context, func(Visited)) // may be nil
-	progress  *progress
-	delays    *counters    // of pages, by Delay
-	ends      *counters    // of sessions, by reason
+	delays    *counters                                                     // of pages, by Delay
+	ends      *counters                                                     // of sessions, by reason
 }
 
 // visited is a leased page after its visit.
@@ -150,7 +149,7 @@ func (c *crawler) settlePage(ctx context.Context, lease workqueue.Leased, v visi
 	}
 	o := workqueue.Done().With(result, records...)
 	o.Items = to
-	err = c.settle(ctx, lease, o)
+	err = c.leases.settle(ctx, lease, o)
 	if size >= heavyPage {
 		c.admission.heavy.Store(true)
 	}
@@ -230,18 +229,7 @@ func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetc
 	if class == fetch.Gone || class == fetch.Robots {
 		outcome = workqueue.Skipped(err.Error())
 	}
-	return c.settle(ctx, lease, outcome.With(result))
-}
-
-// settle settles a fetched or failed page and records the progress of the job.
-func (c *crawler) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Outcome) error {
-	err := c.leases.settle(ctx, lease, o)
-	if err == nil {
-		if perr := c.progress.note(ctx); perr != nil {
-			c.log.DebugContext(ctx, "cannot store the progress of the job", "error", perr)
-		}
-	}
-	return err
+	return c.leases.settle(ctx, lease, outcome.With(result))
 }
 
 const delayNote = "delayed since "

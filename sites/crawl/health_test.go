@@ -3,6 +3,7 @@ package crawl
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -207,7 +208,16 @@ func TestStalledScrape(t *testing.T) {
 		}
 		age := func() {
 			t.Helper()
-			if err := rdb.ZIncrBy(t.Context(), store.ProgressKey, -float64(3*time.Minute.Milliseconds()), id).Err(); err != nil {
+			req, err := store.ReadRequest(t.Context(), rdb, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Began -= 3 * time.Minute.Milliseconds()
+			data, err := json.Marshal(req)
+			if err == nil {
+				err = rdb.Set(t.Context(), store.RequestKey(id), data, 0).Err()
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

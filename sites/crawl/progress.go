@@ -22,9 +22,8 @@ import (
 )
 
 const (
-	stallAfter    = 2 * time.Minute  // time without a settled page; longer for sites with longer delays
-	progressEvery = 5 * time.Second  // interval of stores of progress per process
-	stallEvery    = 30 * time.Second // interval of checks for stalled jobs per process
+	stallAfter = 2 * time.Minute  // time without a settled page; longer for sites with longer delays
+	stallEvery = 30 * time.Second // interval of checks for stalled jobs per process
 )
 
 // Stalled is a running scrape without a fetched or failed page for at least two minutes.
@@ -50,64 +49,54 @@ func (s Stalled) String() string {
 // StalledJobs returns the running scrapes that make no progress, longest first, without paused ones.
 func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 	rdb := client.Redis()
-	idle, err := store.IdleJobs(ctx, rdb, stallAfter)
+	open, err := rdb.SMembers(ctx, store.OpenJobsKey).Result()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list open jobs: %w", err)
 	}
 	var stalled []Stalled
-	for _, job := range idle {
-		req, err := store.ReadRequest(ctx, rdb, job.Run)
+	for _, id := range open {
+		req, err := store.ReadRequest(ctx, rdb, id)
 		if errors.Is(err, store.ErrNoJob) {
 			continue // the recorder closes it
 		}
 		if err != nil {
 			return nil, err
 		}
+		queue := workqueue.New(rdb, store.QueueName(req.Site, req.PagesOf(id)), workqueue.Config{})
+		last, err := queue.LastSettled(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the pages of job %s: %w", id, err)
+		}
+		idle := min(time.Since(last), time.Since(time.UnixMilli(req.Began)))
+		if idle < stallAfter {
+			continue
+		}
 		def, err := req.Definition()
-		if err != nil || job.For < 2*max(def.Politeness.Delay, definition.MaxCrawlDelay) {
+		if err != nil || idle < 2*max(def.Politeness.Delay, definition.MaxCrawlDelay) {
 			continue // the job itself reports an invalid definition
 		}
-		status, err := tasks.Attach[report.Summary](client, job.Run).Status(ctx)
+		status, err := tasks.Attach[report.Summary](client, id).Status(ctx)
 		if errors.Is(err, tasks.ErrUnknown) || err == nil && status.Terminal() {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read job %s: %w", job.Run, err)
+			return nil, fmt.Errorf("read job %s: %w", id, err)
 		}
-		pages, err := workqueue.New(rdb, store.QueueName(req.Site, req.PagesOf(job.Run)), workqueue.Config{}).Stats(ctx)
+		pages, err := queue.Stats(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("read the pages of job %s: %w", job.Run, err)
+			return nil, fmt.Errorf("read the pages of job %s: %w", id, err)
 		}
 		if pages.Paused {
 			continue
 		}
-		delays, err := Counts(ctx, rdb, store.DelaysKey(req.PagesOf(job.Run)))
+		delays, err := Counts(ctx, rdb, store.DelaysKey(req.PagesOf(id)))
 		if err != nil {
 			return nil, err
 		}
-		stalled = append(stalled, Stalled{JobID: job.Run, Site: req.Site, For: job.For, Delays: delays})
+		stalled = append(stalled, Stalled{JobID: id, Site: req.Site, For: idle, Delays: delays})
 	}
+	slices.SortFunc(stalled, func(a, b Stalled) int { return cmp.Compare(b.For, a.For) })
 	return stalled, nil
-}
-
-// progress stores the time of a job's last progress. It is safe for concurrent use.
-type progress struct {
-	rdb redis.UniversalClient
-	run string
-
-	mu   sync.Mutex // guards last
-	last time.Time
-}
-
-// note records a settled page.
-func (p *progress) note(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.last) < progressEvery {
-		return nil
-	}
-	p.last = time.Now()
-	return store.NoteProgress(ctx, p.rdb, p.run)
 }
 
 // warnStalled logs a stalled job of this process once, until it makes progress again.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -37,6 +38,21 @@ func (s Stats) Open() int64 { return s.Queued + s.InProgress }
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	s, _, err := readStats(ctx, &q.store)
 	return s, err
+}
+
+// LastSettled returns the time of the last settled item, by the clock of Redis, or the zero time.
+func (q *Queue) LastSettled(ctx context.Context) (time.Time, error) {
+	if q.err != nil {
+		return time.Time{}, q.err
+	}
+	ms, err := q.rdb.HGet(ctx, q.keys.meta, "settled").Int64()
+	if errors.Is(err, redis.Nil) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the last settled item: %w", err)
+	}
+	return time.UnixMilli(ms), nil
 }
 
 // Counts are the items of a lane by state. Delayed ones are among the queued.

@@ -20,10 +20,6 @@ func SummaryKey(run string) string { return "muster:sites:" + run + ":summary" }
 // OpenJobsKey is a set: the jobs that have or will have records to write.
 const OpenJobsKey = "muster:sites:open-jobs"
 
-// ProgressKey is a sorted set: open jobs by the time of their last settled page, in unix milliseconds. A job is removed when it
-// terminates.
-const ProgressKey = "muster:sites:progress"
-
 // WritersKey is a sorted set: the directories and sinks of each writing process, as JSON, by expiry time in unix milliseconds.
 // Expired members are removed, and the set expires half a minute after the last.
 const WritersKey = "muster:sites:writers"

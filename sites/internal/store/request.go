@@ -114,3 +114,19 @@ func AddJob(ctx context.Context, rdb redis.UniversalClient, id string, req Reque
 	}
 	return nil
 }
+
+// Open records that a job will have records to write. It is idempotent.
+func Open(ctx context.Context, rdb redis.UniversalClient, run string) error {
+	if err := rdb.SAdd(ctx, OpenJobsKey, run).Err(); err != nil {
+		return fmt.Errorf("store job %s: %w", run, err)
+	}
+	return nil
+}
+
+// Close records that a job will have no more records to write.
+func Close(ctx context.Context, rdb redis.UniversalClient, run string) error {
+	if err := rdb.SRem(ctx, OpenJobsKey, run).Err(); err != nil {
+		return fmt.Errorf("close job %s: %w", run, err)
+	}
+	return nil
+}

@@ -22,6 +22,7 @@ while i <= #ARGV do
   elseif r.token == token and r.state == "i" and not sealed then
     code = 1
     moved = moved + 1
+    metaChanges.settled = string.format("%.0f", now)
     leave(id, r)
     if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
     if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
