@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,12 +38,10 @@ func (r *Reader) Progress(ctx context.Context, site, id string) (workqueue.Stats
 
 // A Reader reads the state of jobs and sites from Redis and never changes it. It is safe for concurrent use.
 type Reader struct {
-	client    *tasks.Client
-	registry  *Registry
-	recorder  *record.Recorder
-	log       *slog.Logger
-	siteNames siteNames
-	closed    closedJobs
+	client   *tasks.Client
+	registry *Registry
+	recorder *record.Recorder
+	log      *slog.Logger
 }
 
 // JobDefinition returns the definition of a job: a copy of the site's definition, made when the job was sent.
@@ -190,25 +187,19 @@ func (j *Job) Over() bool {
 // Jobs returns up to n scrapes of a site, or of all sites if site is "", newest first. Redis keeps the scrapes that began in the
 // last week.
 func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
-	ids, err := r.client.Redis().ZRevRange(ctx, store.JobsKey, 0, 9999).Result()
+	listed, err := r.JobsSince(ctx, time.Time{})
 	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
-	var of map[string]string
-	if site != "" {
-		if of, err = r.siteNames.of(ctx, r.client.Redis(), ids); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	jobs := []Job{}
-	for _, id := range ids {
+	for _, l := range listed {
 		if len(jobs) == n {
 			break
 		}
-		if site != "" && of[id] != site {
+		if site != "" && l.Site != site {
 			continue
 		}
-		j, err := r.Job(ctx, id)
+		j, err := r.Job(ctx, l.ID)
 		if errors.Is(err, store.ErrNoJob) {
 			continue
 		}
@@ -229,28 +220,20 @@ type JobBegan struct {
 
 // JobsSince returns the newest 10,000 scrapes that began at or after a time, newest first, without their states.
 func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobBegan, error) {
-	rdb := r.client.Redis()
-	listed, err := rdb.ZRevRangeByScoreWithScores(ctx, store.JobsKey, &redis.ZRangeBy{
+	since = slices.MaxFunc([]time.Time{since, time.Now().Add(-store.Keep)}, time.Time.Compare)
+	listed, err := r.client.Redis().ZRevRangeByScoreWithScores(ctx, store.JobsKey, &redis.ZRangeBy{
 		Min: fmt.Sprint(since.UnixMilli()), Max: "+inf", Count: 10_000,
 	}).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	ids := make([]string, len(listed))
+	jobs := make([]JobBegan, len(listed))
 	for i, z := range listed {
-		ids[i], _ = z.Member.(string)
+		member, _ := z.Member.(string)
+		id, site, _ := strings.Cut(member, " ")
+		jobs[i] = JobBegan{id, site, time.UnixMilli(int64(z.Score))}
 	}
-	of, err := r.siteNames.of(ctx, rdb, ids)
-	if err != nil {
-		return nil, err
-	}
-	began := []JobBegan{}
-	for i, id := range ids {
-		if site := of[id]; site != "" { // otherwise its request has expired
-			began = append(began, JobBegan{id, site, time.UnixMilli(int64(listed[i].Score))})
-		}
-	}
-	return began, nil
+	return jobs, nil
 }
 
 // Job returns the state or the result of a scrape. The error is ErrNoJob if it does not exist.
@@ -447,27 +430,16 @@ func (r *Reader) allSites(ctx context.Context) (*allSites, error) {
 	return all, nil
 }
 
-// maxNewest limits the jobs that newest searches.
-const maxNewest = 1000
-
 // newest returns the ID of each site's newest job.
 func (r *Reader) newest(ctx context.Context) (map[string]string, error) {
-	rdb := r.client.Redis()
-	ids, err := rdb.ZRevRange(ctx, store.JobsKey, 0, maxNewest-1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
-	sites, err := r.siteNames.of(ctx, rdb, ids)
-	if err != nil {
-		return nil, err
-	}
+	jobs, err := r.JobsSince(ctx, time.Time{})
 	newest := map[string]string{}
-	for _, id := range ids {
-		if site := sites[id]; site != "" && newest[site] == "" {
-			newest[site] = id
+	for _, j := range jobs {
+		if newest[j.Site] == "" {
+			newest[j.Site] = j.ID
 		}
 	}
-	return newest, nil
+	return newest, err
 }
 
 func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, error) {
@@ -482,7 +454,7 @@ func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, 
 	if newest == "" {
 		return st, nil
 	}
-	j, err := r.Listed(ctx, newest)
+	j, err := r.Job(ctx, newest)
 	if errors.Is(err, store.ErrNoJob) {
 		return st, nil
 	}
@@ -540,80 +512,6 @@ func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
 	b := polite.NewSiteBreaker(rdb, crawl.SiteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: r.log})
 	state, err := b.State(ctx)
 	return state.State == "open", err
-}
-
-// siteNames caches the site of each job, which never changes. The zero value is ready to use and safe for concurrent use.
-type siteNames struct {
-	mu    sync.Mutex // guards known
-	known map[string]string
-}
-
-// of returns the sites of existing jobs and drops all other jobs from the cache.
-func (n *siteNames) of(ctx context.Context, rdb redis.UniversalClient, jobs []string) (map[string]string, error) {
-	n.mu.Lock()
-	known := n.known
-	n.mu.Unlock()
-	sites := map[string]string{}
-	var unknown []string
-	for _, id := range jobs {
-		if site, ok := known[id]; ok {
-			sites[id] = site
-		} else {
-			unknown = append(unknown, id)
-		}
-	}
-	for part := range slices.Chunk(unknown, 100) {
-		got := make([]*redis.StringCmd, len(part))
-		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, id := range part {
-				got[i] = p.Get(ctx, store.RequestKey(id))
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("read the sites of jobs: %w", err)
-		}
-		for i, id := range part {
-			var req struct{ Site string }
-			if data, err := got[i].Bytes(); err == nil && json.Unmarshal(data, &req) == nil {
-				sites[id] = req.Site
-			}
-		}
-	}
-	n.mu.Lock()
-	n.known = sites // the map is immutable from here on
-	n.mu.Unlock()
-	return sites, nil
-}
-
-// maxClosed limits the jobs that a Reader caches.
-const maxClosed = 500
-
-// closedJobs caches jobs with closed files, which never change. The zero value is ready to use and safe for concurrent use.
-type closedJobs struct {
-	mu   sync.Mutex // guards jobs
-	jobs map[string]Job
-}
-
-// Listed is like Job, for lists: it caches jobs that have a summary.
-func (r *Reader) Listed(ctx context.Context, id string) (Job, error) {
-	r.closed.mu.Lock()
-	j, ok := r.closed.jobs[id]
-	r.closed.mu.Unlock()
-	if ok {
-		return j, nil
-	}
-	j, err := r.Job(ctx, id)
-	if err != nil || j.Summary == nil {
-		return j, err
-	}
-	r.closed.mu.Lock()
-	defer r.closed.mu.Unlock()
-	if r.closed.jobs == nil || len(r.closed.jobs) >= maxClosed {
-		r.closed.jobs = map[string]Job{}
-	}
-	r.closed.jobs[id] = j
-	return j, nil
 }
 
 // Names returns the sites in the registry and those with a health or a pause in Redis, sorted.

@@ -217,11 +217,11 @@ func fieldRows(runs []report.Health, jobs []scrapeRow) (rows []fieldRow, more in
 	return rows[:len(rows)-more], more
 }
 
-// scrapesOf reads jobs. Terminated jobs are cached.
+// scrapesOf reads jobs.
 func (p sitePages) scrapesOf(ctx context.Context, began []sites.JobBegan) (rows []scrapeRow, err error) {
 	now := time.Now()
 	for _, b := range began {
-		j, err := p.cfg.Sites.Listed(ctx, b.ID)
+		j, err := p.cfg.Sites.Job(ctx, b.ID)
 		if errors.Is(err, sites.ErrNoJob) {
 			continue
 		}

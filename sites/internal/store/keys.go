@@ -24,7 +24,7 @@ const OpenJobsKey = "muster:sites:open-jobs"
 // Expired members are removed, and the set expires half a minute after the last.
 const WritersKey = "muster:sites:writers"
 
-// JobsKey is a sorted set: jobs by start time in unix milliseconds. Jobs whose other keys have expired are removed.
+// JobsKey is a sorted set: "job site" of each job by its start time in unix milliseconds. Jobs that began a week ago are removed.
 const JobsKey = "muster:sites:jobs"
 
 // HealthKey is a hash: job → the health of its site, as JSON. It expires a week

@@ -105,7 +105,7 @@ func AddJob(ctx context.Context, rdb redis.UniversalClient, id string, req Reque
 	}
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.SetNX(ctx, RequestKey(id), data, Keep)
-		p.ZAddNX(ctx, JobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
+		p.ZAddNX(ctx, JobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id + " " + req.Site})
 		p.ZRemRangeByScore(ctx, JobsKey, "-inf", fmt.Sprint(now.Add(-Keep).UnixMilli()))
 		return nil
 	})
