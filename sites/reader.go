@@ -551,7 +551,7 @@ func Head(ctx context.Context, r *Reader, id string, n int) ([]RecordHead, error
 	}
 	var heads []RecordHead
 	for _, f := range files {
-		head, err := headOf(f.path, n)
+		head, err := headOf(f, n)
 		if err != nil {
 			return nil, err
 		}
@@ -602,12 +602,35 @@ const followEvery = 150 * time.Millisecond
 // which Follow then returns. Each record is delivered once and is valid until each returns. The records directory must be on this
 // machine.
 func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte) error) error {
-	f := &follower{reader: r, id: id, each: each}
-	defer f.close()
+	var files []string
+	read := map[string]int64{} // bytes by file
 	for {
-		over, err := f.poll(ctx)
-		if err != nil || over {
+		j, err := r.Job(ctx, id)
+		over := false
+		switch {
+		case errors.Is(err, store.ErrNoJob): // it has not begun
+			over, err = r.hasEnded(ctx, id)
+		case err != nil:
+		case j.Status == JobFailed, j.Status == JobCanceled:
+			over = j.Pages.Outputs == 0 || j.Trouble != ""
+		default:
+			over = j.Summary != nil
+		}
+		if err == nil && files == nil && j.ID != "" {
+			files, err = r.filesOf(ctx, id)
+		}
+		if err != nil {
 			return err
+		}
+		for _, file := range files { // read after the status, so those of a terminated job are complete
+			n, err := passOn(ctx, file, read[file], each)
+			if err != nil {
+				return err
+			}
+			read[file] += n
+		}
+		if over {
+			return nil
 		}
 		select {
 		case <-time.After(followEvery):
@@ -615,38 +638,6 @@ func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte)
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// A follower reads the growing files of a job.
-type follower struct {
-	reader *Reader
-	id     string
-	each   func([]byte) error
-	files  []*followed // nil: not known yet
-}
-
-// poll delivers new records and reports whether no more will follow.
-func (f *follower) poll(ctx context.Context) (over bool, err error) {
-	j, err := f.reader.Job(ctx, f.id)
-	if errors.Is(err, store.ErrNoJob) { // it has not begun
-		return f.reader.hasEnded(ctx, f.id)
-	}
-	if err != nil {
-		return false, err
-	}
-	if f.files == nil {
-		if f.files, err = f.reader.filesOf(ctx, f.id); err != nil {
-			return false, err
-		}
-	}
-	// The status is older than the files read below, so the files of a terminated job are complete.
-	switch j.Status {
-	case JobFailed, JobCanceled:
-		over = j.Pages.Outputs == 0 || j.Trouble != ""
-	default:
-		over = j.Summary != nil
-	}
-	return over, f.read(ctx)
 }
 
 // hasEnded reports whether the workflow of a job has terminated or does not exist.
@@ -662,7 +653,7 @@ func (r *Reader) hasEnded(ctx context.Context, id string) (bool, error) {
 }
 
 // filesOf returns the files of a job's records.
-func (r *Reader) filesOf(ctx context.Context, id string) ([]*followed, error) {
+func (r *Reader) filesOf(ctx context.Context, id string) ([]string, error) {
 	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
 	if err != nil {
 		return nil, err
@@ -677,74 +668,27 @@ func (r *Reader) filesOf(ctx context.Context, id string) ([]*followed, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []*followed{}
+	files := []string{}
 	for _, rec := range def.Records {
-		files = append(files, &followed{path: filepath.Join(req.Dir(id), rec.Name+".jsonl")})
+		files = append(files, filepath.Join(req.Dir(id), rec.Name+".jsonl"))
 	}
 	return files, nil
 }
 
-// followed is a file of records. A file that replaces it has the same first lines.
-type followed struct {
-	path string
-	f    *os.File
-	at   int64 // end of the last delivered line
-}
-
-func (f *follower) read(ctx context.Context) error {
-	for _, file := range f.files {
-		if err := file.read(ctx, f.each); err != nil {
-			return err
-		}
+// passOn calls each with the complete lines of a file from an offset on, and returns their total size. The file may not exist.
+func passOn(ctx context.Context, path string, from int64, each func([]byte) error) (n int64, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
 	}
-	return nil
-}
-
-func (f *follower) close() {
-	for _, file := range f.files {
-		if file.f != nil {
-			_ = file.f.Close() // read-only
-		}
-	}
-}
-
-// read delivers the new lines. A last line without a newline is still incomplete.
-func (f *followed) read(ctx context.Context, each func([]byte) error) error {
-	if f.f != nil && f.isReplaced() {
-		_ = f.f.Close() // read-only
-		f.f = nil
-	}
-	if f.f == nil {
-		file, err := os.Open(f.path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("follow records: %w", err)
-		}
-		f.f = file
-	}
-	if _, err := f.f.Seek(f.at, io.SeekStart); err != nil {
-		return fmt.Errorf("follow records: %w", err)
-	}
-	n, err := passOn(ctx, f.f, each)
-	f.at += n
-	return err
-}
-
-// isReplaced reports whether the path now names another file.
-func (f *followed) isReplaced() bool {
-	open, err := f.f.Stat()
 	if err != nil {
-		return false
+		return 0, fmt.Errorf("follow records: %w", err)
 	}
-	now, err := os.Stat(f.path)
-	return err == nil && !os.SameFile(open, now)
-}
-
-// passOn calls each with the complete lines of r and returns their total size.
-func passOn(ctx context.Context, r io.Reader, each func([]byte) error) (n int64, err error) {
-	for record, err := range lines.Of(r) {
+	defer f.Close()
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return 0, fmt.Errorf("follow records: %w", err)
+	}
+	for record, err := range lines.Of(f) {
 		if err != nil {
 			return n, fmt.Errorf("follow records: %w", err)
 		}
