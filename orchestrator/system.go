@@ -109,7 +109,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		return err == nil
 	})
 	s.Sites, err = sites.NewService(sites.Config{
-		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages,
+		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages, Cache: cfg.Sites.Cache,
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: otherEvents{s.Events, logger}.siteJudged,
 		BreakerChanged: s.BreakerChanged,

@@ -57,6 +57,7 @@ type Config struct {
 	// none.
 	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
 	MaxPages int          // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
+	Cache    string       // directory of a cache of pages for the development of definitions; see fetch.Config. Defaults to none.
 	Memory   int64        // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
 	Logger   *slog.Logger // Defaults to none.
 	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
@@ -100,7 +101,7 @@ func NewService(cfg Config) (*Service, error) {
 	worker, err := crawl.New(crawl.Config{
 		Client: cfg.Client, Secrets: cfg.Registry.withSecrets, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Secret: cfg.Secret,
 		Transport: cfg.Transport, Filter: cfg.Filter, NoProxy: cfg.NoProxy, Unproxied: cfg.Unproxied, Refused: cfg.Refused, Via: cfg.Via, Route: cfg.Route,
-		Observe: cfg.Observe, MaxPages: cfg.MaxPages, Memory: cfg.Memory, Judged: cfg.Judged, BreakerChanged: cfg.BreakerChanged, Logger: cfg.Logger,
+		Observe: cfg.Observe, MaxPages: cfg.MaxPages, Cache: cfg.Cache, Memory: cfg.Memory, Judged: cfg.Judged, BreakerChanged: cfg.BreakerChanged, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ var examples = map[string]string{
 	"sites init":  "muster sites init https://shop.example/lamps --out shop.yaml",
 	"sites get":   "muster sites get books.toscrape.com > mine.yaml",
 	"sites check": "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
-	"sites test":  "muster sites test shop.yaml --capture https://shop.example/lamps/1\nmuster sites test shop.yaml\nmuster sites test --accept shop.yaml",
+	"sites test":  "muster sites test shop.yaml --cache pages",
 	"sites try":   "muster sites try https://shop.example/lamps h3\nmuster sites try page.html --each .product h3 '{css: .price, type: price}'",
 
 	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",

@@ -18,13 +18,16 @@ import (
 	"muster/sites/sink"
 )
 
+// cacheSetting is the directory of the cache of pages.
+var cacheSetting = settingFlag{name: "cache", path: "sites.cache", usage: "take pages from the cache in `DIR`, and store fetched ones there, to try a definition without new requests"}
+
 // scrapeSettings are the settings that scrape has flags for.
 func scrapeSettings() []settingFlag {
 	return append([]settingFlag{
 		{name: "out", path: "sites.out", usage: "write records below `DIR`; - writes to the default directory, and also to standard output"},
 		{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
 		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if no workers are running"},
-		sourceSetting, judgeSetting, localSetting,
+		cacheSetting, sourceSetting, judgeSetting, localSetting,
 	}, workerSettings...)
 }
 

@@ -12,7 +12,6 @@ import (
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/fetch"
-	"muster/sites/sample"
 )
 
 // sitesSetting is the directory of definitions, in addition to the built-in ones.
@@ -105,19 +104,4 @@ func patientClient(env environment, c *cli.Context, def *definition.Definition) 
 		}
 	}
 	return fetch.NewClient(fetch.Config{Definition: def, Filter: loaded.Network.Filter(), Patience: time.Hour}), nil
-}
-
-func pagesFlag() cli.Flag {
-	return &cli.StringFlag{Name: "pages", Usage: "the saved pages are in `DIR`", DefaultText: "the definition's file with .pages for .yaml"}
-}
-
-// pagesOf is the directory of the saved pages of a definition.
-func pagesOf(c *cli.Context, def *definition.Definition) (string, error) {
-	if dir := c.String("pages"); dir != "" {
-		return dir, nil
-	}
-	if def.IsShipped() {
-		return "", usageError{fmt.Errorf("%s is shipped with the program and has no directory for pages; name one with --pages, or write your own copy of the site: muster sites get %s > FILE.yaml", def.Site, def.Site)}
-	}
-	return sample.Dir(def), nil
 }

@@ -29,7 +29,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 		return nil, nil, err
 	}
 	defer leave()
-	page.N, page.Carry = v.N, v.Carry
+	page.N, page.Carry, page.Start = v.N, v.Carry, v.Start
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
 		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Via: page.Via, Err: err}
 	}
@@ -38,6 +38,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 		if err != nil {
 			return fail(fetch.Parse, err)
 		}
+		x.keep(ctx, page)
 		return y, nil, nil
 	}
 	doc, err := extract.Parse(x.def, page)
@@ -47,6 +48,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 	if err := fetch.Inspect(x.def, doc); err != nil {
 		return nil, nil, err
 	}
+	x.keep(ctx, page)
 	doc.Original = x.siblings.original(ctx, v, doc)
 	res, err := extract.Run(x.def, doc)
 	if err := x.siblings.suspect(doc, &res, tries); err != nil {
@@ -65,8 +67,17 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 	return y, records, nil
 }
 
+// keep stores a page in the cache, if there is one.
+func (x *extractor) keep(ctx context.Context, page extract.Page) {
+	if page.Keep == nil {
+		return
+	}
+	if err := page.Keep(page); err != nil {
+		x.siblings.log.WarnContext(ctx, "cannot cache a page", "error", err)
+	}
+}
+
 func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
-	page.Start = v.Start
 	res, err := extract.Sitemap(x.def, page)
 	if err != nil {
 		return nil, err

@@ -133,6 +133,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		Key:      site,
 		Throttle: polite.NewThrottle(p.rdb, site, p.def.Politeness.AutoThrottle),
 		Via:      l.cfg.Via,
+		Cache:    l.cfg.Cache,
 		Route:    l.cfg.Route,
 		Ended:    c.ends.add,
 		Patience: min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),

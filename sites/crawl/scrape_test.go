@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
@@ -490,5 +492,31 @@ func TestResume(t *testing.T) {
 		if _, given := site.Counts(fmt.Sprint("/item/", i)); given != 1 {
 			t.Errorf("item %d was given %d times, want once", i, given)
 		}
+	}
+}
+
+// A second scrape with a cache sends no requests for pages and yields the same records. Pages that failed are not in the cache.
+func TestCachedPagesAreNotFetchedAgain(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 2, 3)
+	site.Faults = map[string][]string{"/item/1": {"soft"}, "/item/2": {"empty"}}
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	s := process(t, Config{Client: client, OutDir: t.TempDir(), Cache: t.TempDir()})
+	def := site.Definition(t, "")
+	site.IsWhole(t, run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})))
+	pages := site.Sum()
+	sum := run(t, begin(t, s, "j2", def, ScrapeOptions{BaseURL: site.URL}))
+	site.IsWhole(t, sum)
+	if site.Sum() != pages || sum.Changes.Unchanged != 12 {
+		t.Errorf("got %d more requests and %+v, want none, and 12 unchanged records", site.Sum()-pages, sum.Changes)
+	}
+	damaged := filepath.Join(s.cfg.Cache, def.Site, "x")
+	err := os.WriteFile(damaged, []byte("{\n"), 0o600)
+	if err == nil {
+		err = fetch.CachedPages(s.cfg.Cache, def.Site, func(extract.Page) error { return nil })
+	}
+	if err == nil || !strings.Contains(err.Error(), damaged) {
+		t.Errorf("got %v, want an error that names %s", err, damaged)
 	}
 }

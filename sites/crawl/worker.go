@@ -58,6 +58,7 @@ type Config struct {
 	Route          func() fetch.Route
 	Observe        func(ctx context.Context, v Visit) (context.Context, func(Visited))
 	MaxPages       int
+	Cache          string
 	Memory         int64
 	Judged         func(ctx context.Context, h report.Health, before report.HealthStatus) error
 	BreakerChanged func(context.Context, limit.BreakerState)

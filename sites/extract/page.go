@@ -32,6 +32,8 @@ type Page struct {
 	Took      time.Duration // response time of the site, without waits before the request
 	Via       string        // proxy of the response, or ""
 	OnBlocked func()        // reports to the proxy pool that the page is blocked; may be nil
+	// Keep stores a page that is not blocked in the cache. Nil without a cache, and for a page of the cache.
+	Keep func(Page) error
 }
 
 // Doc is a parsed page.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -48,6 +49,7 @@ type Config struct {
 	Ended    func(why string)    // called at the end of a session's visitor; it must not block. Defaults to none.
 	Patience time.Duration       // maximum wait of Get for the request rate. Defaults to 250 ms.
 	Robots   *polite.RobotsCache // Defaults to a separate cache.
+	Cache    string              // directory of a cache of pages; its pages are not fetched, whatever their age. Defaults to none.
 	Logger   *slog.Logger        // Defaults to none.
 }
 
@@ -122,9 +124,21 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 // parsed page.
 func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition.Post) (extract.Page, error) {
 	r := request{url: rawURL, kind: kind, post: post}
+	var keep func(extract.Page) error
+	if c.cfg.Cache != "" {
+		page, err := readCached(cacheFile(c.cfg.Cache, c.def.Site, r))
+		if err == nil {
+			return page, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return page, &Error{Class: Parse, URL: rawURL, Err: err}
+		}
+		keep = func(p extract.Page) error { return c.keep(r, p) }
+	}
 	for tries := 1; ; tries++ {
 		page, err := c.visit(ctx, r)
 		if tries == maxVisitors || !isUnsent(err) {
+			page.Keep = keep
 			return page, err
 		}
 	}

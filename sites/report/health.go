@@ -92,7 +92,7 @@ func Judge(def *definition.Definition, s *Summary, limited bool, at time.Time, b
 	h.checkFaults(s)
 	h.compareCoverage()
 	if len(h.Alerts)+len(h.Notices) > was {
-		const look = "check current pages with muster sites check --live %[1]s and saved pages with muster sites test %[1]s"
+		const look = "check current pages with muster sites check --live %[1]s"
 		if h.Data == Healthy {
 			h.notice(look, h.Site)
 		} else {

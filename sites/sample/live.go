@@ -47,7 +47,7 @@ func (l *live) visit(ctx context.Context, to extract.Link, sort string, depth in
 	}
 	l.tries[level]++
 	l.pages++
-	v := View{Sample: Sample{URL: to.URL, Kind: to.Kind}}
+	v := View{URL: to.URL, Kind: to.Kind}
 	page, err := l.client.Fetch(ctx, to.URL, to.Kind, to.Post)
 	if err == nil {
 		page.Start, page.Carry = to.Start, to.Carry

@@ -1,54 +1,36 @@
-// Package sample saves pages with their extracted records next to a definition, and reports when the results of the definition
-// change.
+// Package sample shows the records of pages by a definition: of a live site, of pages in a cache, and of single fields.
 //
-// A sample is two files in the directory that Dir returns: the fetched page, and a JSON file with its origin and the extracted
-// data. Capture creates one from the live site, Test extracts all again, and Live shows one current page of each kind.
+// Live follows a definition from its start pages, Of extracts one page, and Try one field.
 package sample
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
 )
 
-// A Sample is a page with its extracted data.
-type Sample struct {
-	URL         string            `json:"url"`
-	BaseURL     string            `json:"base_url,omitempty"`  // of the scraped mirror
-	Requested   string            `json:"requested,omitempty"` // if it was redirected to URL
-	Post        definition.Post   `json:"post,omitzero"`       // body of a POST
-	Kind        string            `json:"kind"`
-	Carry       map[string]string `json:"carry,omitempty"` // from the link to the page
-	ContentType string            `json:"content_type,omitempty"`
-	LinkHeader  []string          `json:"link_header,omitempty"`
-	FetchedAt   time.Time         `json:"fetched_at,omitzero"`
-	Charset     string            `json:"charset,omitempty"`
-	Records     []json.RawMessage `json:"records"`
-	Invalid     []string          `json:"invalid,omitempty"` // problems of records that fail their checks
-	Links       []string          `json:"links,omitempty"`   // kind and URL
-	Next        string            `json:"next,omitempty"`
-	Missing     []string          `json:"missing,omitempty"`  // fields without a value on the whole page
-	Unparsed    []string          `json:"unparsed,omitempty"` // optional fields with unparsable text: number of records and an example
-}
-
-// A View is a Sample with details of the extraction.
+// A View is a page with its extracted data.
 type View struct {
-	Sample
+	URL       string            `json:"url"`
+	Requested string            `json:"requested,omitempty"` // if it was redirected to URL
+	Kind      string            `json:"kind"`
+	Charset   string            `json:"charset,omitempty"`
+	Records   []json.RawMessage `json:"records"`
+	Invalid   []string          `json:"invalid,omitempty"` // problems of records that fail their checks
+	Links     []string          `json:"links,omitempty"`   // kind and URL
+	Next      string            `json:"next,omitempty"`
+	Missing   []string          `json:"missing,omitempty"`  // fields without a value on the whole page
+	Unparsed  []string          `json:"unparsed,omitempty"` // optional fields with unparsable text: number of records and an example
+
 	CharsetFrom string // origin of the charset
 	Bytes       int
 	Fields      []Field
@@ -75,17 +57,9 @@ func (f Field) Found() (n, of int) {
 	return n, of
 }
 
-// Dir returns the directory of a definition's samples: shop.pages next to shop.yaml.
-func Dir(def *definition.Definition) string {
-	return strings.TrimSuffix(def.File(), filepath.Ext(def.File())) + ".pages"
-}
-
 // Of extracts a page. For a page that is blocked or lacks must_have it returns an error and a View of the extracted data.
 func Of(def *definition.Definition, page extract.Page) (View, error) {
-	v := View{Bytes: len(page.Body), Sample: Sample{
-		URL: page.URL.String(), BaseURL: def.Rebased(), Kind: page.Kind, Records: []json.RawMessage{},
-		ContentType: page.Header.Get("Content-Type"), LinkHeader: page.Header.Values("Link"), FetchedAt: page.FetchedAt.UTC().Truncate(time.Second), Post: page.Post, Carry: page.Carry,
-	}}
+	v := View{Bytes: len(page.Body), URL: page.URL.String(), Kind: page.Kind, Records: []json.RawMessage{}}
 	if page.Requested != v.URL {
 		v.Requested = page.Requested
 	}
@@ -197,52 +171,6 @@ func (v *View) setUnparsed(res extract.Result) {
 	}
 }
 
-// Save saves a page and its extracted data as a sample.
-func Save(def *definition.Definition, dir, name string, page extract.Page) (View, error) {
-	v, err := Of(def, page)
-	if err != nil {
-		return v, fmt.Errorf("read %s: %w", page.URL, err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return v, fmt.Errorf("create the directory of samples: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, name+".page"), page.Body, 0o644); err != nil {
-		return v, fmt.Errorf("save page: %w", err)
-	}
-	return v, v.write(filepath.Join(dir, name+".json"))
-}
-
-func (s Sample) write(file string) error {
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode sample: %w", err)
-	}
-	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("save sample: %w", err)
-	}
-	return nil
-}
-
-// Capture fetches a page of a kind and saves it in a directory.
-func Capture(ctx context.Context, client *fetch.Client, def *definition.Definition, rawURL, kind, dir, name string) (View, error) {
-	page, err := client.Fetch(ctx, rawURL, kind, PostOf(def, rawURL, kind))
-	if err != nil {
-		return View{}, err
-	}
-	return Save(def, dir, name, page)
-}
-
-var notInName = regexp.MustCompile(`[^\pL\pN]+`)
-
-// NameFor returns the name of the sample of a page with this kind and URL.
-func NameFor(kind string, u *url.URL) string {
-	words := strings.Trim(notInName.ReplaceAllString(u.Path+" "+u.RawQuery, "-"), "-")
-	if rs := []rune(words); len(rs) > 60 {
-		words = strings.Trim(string(rs[len(rs)-60:]), "-")
-	}
-	return strings.TrimSuffix(kind+"-"+words, "-")
-}
-
 // PostOf returns the request body for a URL and kind: the body of the first start page with this URL, or the zero Post.
 func PostOf(def *definition.Definition, rawURL, kind string) definition.Post {
 	for _, p := range def.StartPages() {
@@ -262,16 +190,4 @@ func KindOf(def *definition.Definition, u *url.URL) string {
 		}
 	}
 	return definition.KindDetail
-}
-
-// header returns the saved headers of a page.
-func (s Sample) header() http.Header {
-	h := http.Header{}
-	if s.ContentType != "" {
-		h.Set("Content-Type", s.ContentType)
-	}
-	for _, l := range s.LinkHeader {
-		h.Add("Link", l)
-	}
-	return h
 }

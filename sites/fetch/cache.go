@@ -1,0 +1,102 @@
+package fetch
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"muster/internal/atomicfile"
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// cachedPage is the head of a page in a cache: JSON in the first line of its file. The body follows.
+type cachedPage struct {
+	URL       string            `json:"url"`
+	Requested string            `json:"requested"`
+	Kind      string            `json:"kind"`
+	Post      definition.Post   `json:"post,omitzero"`
+	N         int               `json:"n,omitempty"`
+	Start     int               `json:"start,omitempty"`
+	Carry     map[string]string `json:"carry,omitempty"`
+	Status    int               `json:"status"`
+	Header    http.Header       `json:"header"`
+	FetchedAt time.Time         `json:"fetched_at"`
+}
+
+// cacheFile returns the file of a request in the cache of a site. A cache has one directory per site.
+func cacheFile(dir, site string, r request) string {
+	sum := sha256.Sum256([]byte(r.kind + " " + r.url + "\n" + r.post.Type + "\n" + r.post.Text))
+	return filepath.Join(dir, site, hex.EncodeToString(sum[:16]))
+}
+
+// keep stores a page that was fetched for a request.
+func (c *Client) keep(r request, p extract.Page) error {
+	head := cachedPage{p.URL.String(), p.Requested, p.Kind, p.Post, p.N, p.Start, p.Carry, p.Status, http.Header{}, p.FetchedAt.UTC()}
+	for _, name := range []string{"Content-Type", "Link"} { // cookies may be secret
+		head.Header[name] = p.Header.Values(name)
+	}
+	data, err := json.Marshal(head)
+	path := cacheFile(c.cfg.Cache, c.def.Site, r)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = atomicfile.WriteBytes(path, 0o600, append(append(data, '\n'), p.Body...))
+	}
+	if err != nil {
+		return fmt.Errorf("store %s in the cache: %w", p.Requested, err)
+	}
+	return nil
+}
+
+// readCached reads a page of a cache. The error is fs.ErrNotExist if there is none.
+func readCached(path string) (extract.Page, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return extract.Page{}, err
+	}
+	var head cachedPage
+	line, body, _ := bytes.Cut(data, []byte("\n"))
+	if err := json.Unmarshal(line, &head); err != nil {
+		return extract.Page{}, fmt.Errorf("%s of the cache: %w", path, err)
+	}
+	u, err := url.Parse(head.URL)
+	if err != nil {
+		return extract.Page{}, fmt.Errorf("%s of the cache: %w", path, err)
+	}
+	return extract.Page{
+		URL: u, Requested: head.Requested, Kind: head.Kind, Post: head.Post, N: head.N, Start: head.Start, Carry: head.Carry,
+		Status: head.Status, Header: head.Header, Body: body, FetchedAt: head.FetchedAt,
+	}, nil
+}
+
+// CachedPages calls fn with each page of a site in a cache. A cache without pages of the site is an error.
+func CachedPages(dir, site string, fn func(extract.Page) error) error {
+	files, err := os.ReadDir(filepath.Join(dir, site))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("list the pages in the cache: %w", err)
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no pages of %s in %s; fetch some with muster scrape --cache %s", site, dir, dir)
+	}
+	for _, f := range files {
+		page, err := readCached(filepath.Join(dir, site, f.Name()))
+		if err == nil {
+			err = fn(page)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
