@@ -63,13 +63,8 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	for i := range 4 {
 		defs = append(defs, define(fmt.Sprintf("small%d.example", i), "/small", 2))
 	}
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(defs...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	work(t, client, s)
+	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(defs...)})
+	work(t, s.cfg.Client, s)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	long, err := s.Send(ctx, "big.example", ScrapeOptions{})

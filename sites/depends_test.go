@@ -21,10 +21,7 @@ import (
 func dependentSite(t *testing.T, site *sitetest.Shop) *definition.Definition {
 	t.Helper()
 	yaml := strings.Replace(string(site.Definition(t, "").YAML()), "site: shop.example", "site: dependent.example\ndepends_on: [shop.example]", 1)
-	def, err := definition.Parse("dependent.yaml", []byte(yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := sitetest.Parse(t, []byte(yaml))
 	return def
 }
 
@@ -156,13 +153,8 @@ func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	t.Parallel()
 	first, second := sitetest.NewShop(t, 1, 1), sitetest.NewShop(t, 1, 1)
 	first.Faults = map[string][]string{"/": strings.Fields(strings.Repeat("500 ", 9))}
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(first.Definition(t, ""), dependentSite(t, second))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	work(t, client, s)
+	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(first.Definition(t, ""), dependentSite(t, second))})
+	work(t, s.cfg.Client, s)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	a, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: first.URL})

@@ -8,11 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
-	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
@@ -46,21 +44,13 @@ func TestFailedScrapeIsUnhealthy(t *testing.T) {
 				broken(w, r)
 			})
 			yaml := strings.Replace(string(site.Definition(t, "").YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 1, base: 1ms, cap: 1ms, stall_max: 500ms}", 1)
-			def, err := definition.Parse("shop.yaml", []byte(yaml))
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := tasks.NewClient(redistest.New(t))
-			t.Cleanup(func() { _ = client.Close() })
+			def := sitetest.Parse(t, []byte(yaml))
 			judged := make(chan string, 10)
-			s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def), Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
+			s := configured(t, redistest.New(t), Config{Registry: NewRegistry(def), Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
 				judged <- fmt.Sprintf("%s %v, before %q", h.Status, len(h.Alerts) > 0, before)
 				return nil
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			work(t, client, s)
+			work(t, s.cfg.Client, s)
 			scrape := func(wantErr bool, want string) {
 				t.Helper()
 				run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
@@ -73,7 +63,7 @@ func TestFailedScrapeIsUnhealthy(t *testing.T) {
 				if got := <-judged; got != want {
 					t.Errorf("got %s, want %s", got, want)
 				}
-				if open, err := client.Redis().SMembers(t.Context(), store.OpenJobsKey).Result(); err != nil || len(open) > 0 {
+				if open, err := s.cfg.Client.Redis().SMembers(t.Context(), store.OpenJobsKey).Result(); err != nil || len(open) > 0 {
 					t.Errorf("got open jobs %v, %v, want none", open, err)
 				}
 			}

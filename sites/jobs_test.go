@@ -74,13 +74,8 @@ type operated struct {
 
 func operate(t *testing.T, site *sitetest.Shop) operated {
 	t.Helper()
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.Definition(t, ""))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	work(t, client, s)
+	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(site.Definition(t, ""))})
+	work(t, s.cfg.Client, s)
 	return operated{s, t, site}
 }
 
@@ -216,17 +211,12 @@ func TestBegunJobWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 3)
 	site.Faults = map[string][]string{"/item/1": {"hang"}}
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.Definition(t, ""))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(site.Definition(t, ""))})
 	t.Cleanup(func() { _ = s.Close() })
 	mux := tasks.NewMux()
 	s.Register(mux)
 	testutil.Background(t, s.Run)
-	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Grace: time.Millisecond})
+	w, err := tasks.NewWorker(s.cfg.Client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Grace: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -240,10 +240,7 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	if _, err := definition.Parse("shop.yaml", []byte(strings.Replace(text, "start: /", "start: file:///etc/passwd", 1))); err == nil {
 		t.Error("a definition that starts with a file: got no error, want one")
 	}
-	def, err := definition.Parse("shop.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := sitetest.Parse(t, []byte(text))
 	s := newService(t, redistest.New(t))
 	work(t, s.cfg.Client, s)
 	req, err := s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL})

@@ -14,7 +14,6 @@ import (
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
-	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
@@ -24,13 +23,8 @@ func TestScrapeOnWorkers(t *testing.T) {
 	site.Faults = map[string][]string{"/item/3": {"429"}, "/item/30": {"500"}, "/page/2": {"500"}, "/item/59": {"soft"}}
 	def := site.Definition(t, "")
 	rdb := redistest.New(t)
-	client := tasks.NewClient(rdb)
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	work(t, client, s)
+	s := configured(t, rdb, Config{Registry: NewRegistry(def)})
+	work(t, s.cfg.Client, s)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
@@ -62,12 +56,7 @@ func TestStatusKey(t *testing.T) {
 	site := sitetest.NewShop(t, 3, 20)
 	site.Faults = map[string][]string{"/page/2": {"hang"}}
 	rdb := redistest.New(t)
-	client := tasks.NewClient(rdb)
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.Definition(t, ""))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := configured(t, rdb, Config{Registry: NewRegistry(site.Definition(t, ""))})
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
@@ -78,7 +67,7 @@ func TestStatusKey(t *testing.T) {
 	if got := status(); got != "DISPATCHED" {
 		t.Errorf("sent, and no worker runs: got status %q, want DISPATCHED", got)
 	}
-	work(t, client, s)
+	work(t, s.cfg.Client, s)
 	select {
 	case <-site.Hangs:
 	case <-ctx.Done():
@@ -104,17 +93,9 @@ func TestSitesFailAlone(t *testing.T) {
 	bad, good := sitetest.NewShop(t, 1, 5), sitetest.NewShop(t, 1, 5)
 	bad.Faults["/"] = strings.Fields(strings.Repeat("500 ", 50))
 	def := good.Definition(t, "")
-	other, err := definition.Parse("other.yaml", []byte(strings.Replace(string(def.YAML()), "site: shop.example", "site: other.example", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def, other)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	work(t, client, s)
+	other := sitetest.Parse(t, []byte(strings.Replace(string(def.YAML()), "site: shop.example", "site: other.example", 1)))
+	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(def, other)})
+	work(t, s.cfg.Client, s)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	failing, err := s.Send(ctx, "other.example", ScrapeOptions{BaseURL: bad.URL})
@@ -223,10 +204,7 @@ func TestRegistry(t *testing.T) {
 func TestRegistryTakesMoreDefinitions(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
-	def, err := definition.Parse("new.yaml", []byte("site: new\nbase_url: http://shop.example\nstart: [/]\nrecords:\n  item: {from: listing, fields: {name: h1}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := sitetest.Parse(t, []byte("site: new\nbase_url: http://shop.example\nstart: [/]\nrecords:\n  item: {from: listing, fields: {name: h1}}\n"))
 	r.Add(def)
 	if got, err := r.Definition("new"); err != nil || got != def {
 		t.Errorf("got %v, %v, want the definition that was added", got, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/tasks/redistest"
 )
@@ -84,10 +85,7 @@ func TestSecretsAreForTheFilesOfTheWorker(t *testing.T) {
 	t.Parallel()
 	url, right := vault(t)
 	registry, own := withVault(t, url)
-	other, err := definition.Parse("vault.yaml", append(own.YAML(), "description: sent by someone\n"...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := sitetest.Parse(t, append(own.YAML(), "description: sent by someone\n"...))
 	for name, c := range map[string]struct {
 		def  *definition.Definition
 		base string

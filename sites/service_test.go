@@ -19,13 +19,20 @@ import (
 // newService returns a service on rdb that does not run.
 func newService(t *testing.T, rdb redis.UniversalClient) *Service {
 	t.Helper()
-	client := tasks.NewClient(rdb)
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir()})
+	return configured(t, rdb, Config{})
+}
+
+// configured is newService with a configuration without a client and a directory.
+func configured(t *testing.T, rdb redis.UniversalClient, cfg Config) *Service {
+	t.Helper()
+	cfg.Client, cfg.OutDir = tasks.NewClient(rdb), t.TempDir()
+	t.Cleanup(func() { _ = cfg.Client.Close() })
+	s, err := NewService(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), client.Close()); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})

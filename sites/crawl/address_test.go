@@ -7,8 +7,6 @@ import (
 	"muster/internal/addressfilter"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
-	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // A site with a name that resolves to loopback is fetched only if the settings allow it, and its page is not retried.
@@ -22,12 +20,7 @@ func TestServiceConnectsOnlyToWhatIsAllowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			site := sitetest.NewShop(t, 1, 2)
-			client := tasks.NewClient(redistest.New(t))
-			s, err := New(Config{Client: client, OutDir: t.TempDir(), Filter: filter})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _, _ = s.Close(), client.Close() })
+			s := process(t, Config{Filter: filter})
 			j := begin(t, s, "job", site.Definition(t, ""), ScrapeOptions{BaseURL: strings.Replace(site.URL, "127.0.0.1", "shop.test", 1)})
 			collect(t, j)
 			crawl(t, j)

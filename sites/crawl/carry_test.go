@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks/redistest"
@@ -35,10 +34,7 @@ func TestCarryPassesListingValuesToRecord(t *testing.T) {
 				}
 				fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, strings.Repeat("<p>words</p>", 40))
 			})
-			def, err := definition.Parse("s.yaml", []byte("site: carry\nbase_url: "+site.URL+"\nstart: [/]\npoliteness: {delay: 0, robots: false}\n"+c.yaml+fields))
-			if err != nil {
-				t.Fatal(err)
-			}
+			def := sitetest.Parse(t, []byte("site: carry\nbase_url: "+site.URL+"\nstart: [/]\npoliteness: {delay: 0, robots: false}\n"+c.yaml+fields))
 			sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
 			if sum.Records != 2 || sum.Status != report.StatusComplete {
 				t.Fatalf("got %+v, want 2 records", sum)
@@ -51,31 +47,5 @@ func TestCarryPassesListingValuesToRecord(t *testing.T) {
 				t.Errorf("got ranks %v, want one of 7", got)
 			}
 		})
-	}
-}
-
-// JSON inside an element of a page yields a record per member of its list.
-func TestRecordsOfJSONInAnElement(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `<h1>Shop</h1><script id=data type="application/json">{"items": [{"name": "lamp", "price": 5}, {"name": "chair", "price": 9}]}</script><div data-state='[{"name": "table"}]'></div>`)
-	})
-	for each, want := range map[string]string{"script#data": "[lamp chair]", "div::attr(data-state)": "[table]"} {
-		path := map[string]string{"script#data": "items", "div::attr(data-state)": "$"}[each]
-		def, err := definition.Parse("s.yaml", []byte("site: data\nbase_url: "+site.URL+"\nstart: [/]\npoliteness: {delay: 0, robots: false}\n"+
-			"records: {item: {from: listing, each: '"+each+"', each_json: "+path+", key: [name], fields: {name: {json: name, required: true}, shop: {css: h1, scope: page}}}}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
-		names := sitetest.ReadKeys(t, sum.Files[0], "name")
-		for _, name := range strings.Fields(strings.Trim(want, "[]")) {
-			if !names[name] || !sitetest.ReadKeys(t, sum.Files[0], "shop")["Shop"] {
-				t.Errorf("%s: got records %v, want %s", each, names, want)
-			}
-		}
-		if len(names) != len(strings.Fields(want)) {
-			t.Errorf("%s: got records %v, want %s", each, names, want)
-		}
 	}
 }

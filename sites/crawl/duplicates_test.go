@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
@@ -39,10 +38,7 @@ func newSame(t *testing.T, body string) *httptest.Server {
 
 func scrapeSame(t *testing.T, body, records string) report.Summary {
 	t.Helper()
-	def, err := definition.Parse("s.yaml", []byte("site: same\nbase_url: "+newSame(t, body).URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false}\nretries: {attempts: 0}\n"+records))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := sitetest.Parse(t, []byte("site: same\nbase_url: "+newSame(t, body).URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false}\nretries: {attempts: 0}\n"+records))
 	return run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
 }
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks/redistest"
 )
@@ -74,7 +74,7 @@ func TestHardPages(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	def, err := definition.Parse("s.yaml", fmt.Appendf(nil, `site: hard
+	def := sitetest.Parse(t, fmt.Appendf(nil, `site: hard
 base_url: %s
 start: [/]
 listing: {links: a.to}
@@ -83,9 +83,6 @@ retries: {attempts: 0}
 limits: {max_bytes: 2MiB, page_timeout: 8s}
 records: {page: {key: [name], fields: {name: {css: h1, required: true}}}}
 `, server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
 	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
 	want := map[fetch.Class]int{fetch.OK: 1} // the list
 	for _, p := range pages {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -198,38 +197,4 @@ func fetchFirst(ctx context.Context, j *job) error {
 		return fmt.Errorf("got %d leases, %w", len(leases), err)
 	}
 	return j.crawler.conclude(ctx, leases[0], j.crawler.visit(ctx, leases[0], func() {}))
-}
-
-// A database that accepts and closes connections is reported, and the job does not hang.
-func TestPostgresThatHangsUpIsReported(t *testing.T) {
-	t.Parallel()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dropped atomic.Int64
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			dropped.Add(1)
-			_ = c.Close()
-		}
-	}()
-	site := sitetest.NewShop(t, 1, 3)
-	rdb := redistest.New(t)
-	s := newWorker(t, rdb)
-	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Sinks: []string{"postgres://me@" + l.Addr().String() + "/app?sslmode=disable"}})
-	collect(t, j)
-	if err := fetchFirst(t.Context(), j); err != nil {
-		t.Fatal(err)
-	}
-	testutil.Eventually(t, "the error of the writer", func() bool {
-		_, _ = s.recorder.Write(t.Context(), j.run)
-		_, why, err := store.Written(t.Context(), j.queue.Outputs())
-		return err == nil && strings.Contains(why, "postgres://127.0.0.1") && dropped.Load() > 1
-	})
 }

@@ -20,7 +20,6 @@ import (
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
-	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -42,10 +41,7 @@ func TestHealthOfTheFirstJob(t *testing.T) {
 				t.Fatalf("got %d times %q in the definition, want 1", strings.Count(yaml, oldTo[i]), oldTo[i])
 			}
 		}
-		def, err := definition.Parse("shop.yaml", []byte(strings.NewReplacer(oldTo...).Replace(yaml)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := sitetest.Parse(t, []byte(strings.NewReplacer(oldTo...).Replace(yaml)))
 		return def
 	}
 	teasers := "  teaser:\n    from: listing\n    each: li.item\n    fields:\n      name: {css: a, required: true}\n"
@@ -74,38 +70,6 @@ func TestHealthOfTheFirstJob(t *testing.T) {
 		if got := fmt.Sprint(sum.Health.Fields); got != c.fields {
 			t.Errorf("%s: got fields %s, want %s", c.name, got, c.fields)
 		}
-	}
-}
-
-// A job that resumes another is judged by the records of both, and unchanged records count.
-func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 20)
-	for i := range 19 {
-		site.Faults[fmt.Sprint("/item/", i)] = strings.Fields("empty empty empty empty")
-	}
-	s := newWorker(t, redistest.New(t))
-	def := site.Definition(t, "")
-	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
-	if sum.Health.Data != report.Critical || sum.Errors != 19 {
-		t.Errorf("19 of 20 pages failed: got data %s, %d errors, want critical", sum.Health.Data, sum.Errors)
-	}
-	site.Heal()
-	home, err := record.FolderName(s.cfg.OutDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resume, err := s.handlers.begin(t.Context(), "j2", store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: s.cfg.OutDir, Resume: "j1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum = run(t, resume)
-	if sum.Health.Data != report.Healthy || sum.Health.Records != 40 {
-		t.Errorf("resumed: got data %s %q, %d records, want healthy, 40", sum.Health.Data, sum.Health.Alerts, sum.Health.Records)
-	}
-	sum = run(t, begin(t, s, "j3", def, ScrapeOptions{BaseURL: site.URL}))
-	if sum.Health.Data != report.Healthy || sum.Changes.Unchanged != 40 {
-		t.Errorf("nothing changed: got data %s %q, %d unchanged records, want healthy, 40", sum.Health.Data, sum.Health.Alerts, sum.Changes.Unchanged)
 	}
 }
 
@@ -139,38 +103,18 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// The response time excludes the time that pages wait for the request rate.
-func TestResponseIsWithoutDelays(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 1)
-	def, err := definition.Parse("shop.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "delay: 0", "delay: 1s", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
-	if got := sum.Times.Mean(); sum.Pages != 2 || got <= 0 || got >= 500*time.Millisecond { // a turn is at least that
-		t.Errorf("got a mean response of %s in %d pages, want the response time of the server", got, sum.Pages)
-	}
-}
-
 // The health of each job is announced once with the previous status, and again after an error.
 func TestHealthIsAnnounced(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 20)
 	site.Faults = map[string][]string{"/item/1": strings.Fields(strings.Repeat("500 ", 50)), "/item/2": strings.Fields(strings.Repeat("500 ", 50))}
-	client := tasks.NewClient(redistest.New(t))
 	var got []string
-	s, err := New(Config{Client: client, OutDir: t.TempDir(), Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
+	s := process(t, Config{Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
 		if got = append(got, fmt.Sprintf("%s %s, before %q", h.JobID, h.Status, before)); len(got) == 1 {
 			return errors.New("redis is away")
 		}
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = errors.Join(s.Close(), client.Close()) })
-
 	run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	site.Heal()
 	run(t, begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
@@ -187,11 +131,8 @@ func TestStalledScrape(t *testing.T) {
 		var log bytes.Buffer
 		client := tasks.NewClient(rdb)
 		site := sitetest.NewShop(t, 1, 3)
-		s, err := New(Config{Client: client, OutDir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = errors.Join(s.Close(), client.Close()) })
+		t.Cleanup(func() { _ = client.Close() })
+		s := process(t, Config{Client: client, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		run, err := store.Scrape(requestOf(t, site.Definition(t, ""), s.cfg.OutDir, ScrapeOptions{BaseURL: site.URL})).Send(t.Context(), client) // no worker takes it
 		if err != nil {
 			t.Fatal(err)

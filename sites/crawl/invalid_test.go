@@ -1,42 +1,14 @@
 package crawl
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
-	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 )
-
-// A redirect loop between hosts ends at limits.redirects.
-func TestRedirectLoopOverHosts(t *testing.T) {
-	t.Parallel()
-	var other *httptest.Server
-	site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/":
-			fmt.Fprint(w, `<a href="/loop">loop</a><a href="/item">item</a>`)
-		case "/loop":
-			http.Redirect(w, r, other.URL+"/back", http.StatusFound)
-		default:
-			fmt.Fprint(w, "<h1>Item</h1>", sitetest.Words)
-		}
-	})
-	other = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, site.URL+"/loop", http.StatusMovedPermanently)
-	}))
-	t.Cleanup(other.Close)
-	sum := scrapeOn(t, 1, "site: loops\nbase_url: "+site.URL+"\nallow_addresses: [127.0.0.1]\nhosts: ["+strings.TrimPrefix(other.URL, "http://")+"]\nlimits: {redirects: 7}\nstart: [/]\nlisting: {links: a}\n"+sitetest.Impatient+sitetest.PageRecords)
-	if _, requests, most := site.Counts(); sum.ByClass[fetch.Redirect] != 1 || sum.Records != 1 || sum.Errors != 1 || most > 5 || requests > 7 {
-		t.Errorf("got %v, %d records, %d errors, %d requests, up to %d of a page; want one redirect error after 8 hops, and the other page", sum.ByClass, sum.Records, sum.Errors, requests, most)
-	}
-}
 
 // Sitemaps of 50 MB, two indexes deep, are read up to limits.max_pages.
 func TestLargeSitemaps(t *testing.T) {
@@ -113,74 +85,5 @@ func TestSitesWithoutAnEnd(t *testing.T) {
 				t.Errorf("got %d requests, up to %d of a page, %s, %v; want %d, 1, INCOMPLETE, %q", requests, most, sum.Status, sum.Missing, c.pages, c.problem)
 			}
 		})
-	}
-}
-
-// Links that differ in the order of parameters, the fragment, escapes or the case of the host lead to one page; links that differ
-// in the case of the path lead to several.
-func TestSpellingsOfALink(t *testing.T) {
-	t.Parallel()
-	var site *sitetest.Measured
-	site = sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" {
-			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.RequestURI(), sitetest.Words)
-			return
-		}
-		host := strings.TrimPrefix(site.URL, "http://")
-		for _, to := range []string{
-			"/item?a=1&b=2", "/item?b=2&a=1", "/item?a=1&b=2#top", "/item?a=1&b=2&utm_source=mail", "/%69tem?a=1&b=2", "/x/../item?a=1&b=2",
-			"HTTP://" + strings.ToUpper(host) + "/item?a=1&b=2", "?", "#", "/Item?a=1&b=2", "/item?A=1&b=2",
-		} {
-			fmt.Fprintf(w, `<a href="%s">item</a>`, to)
-		}
-	})
-	sum := scrapeOn(t, 1, "site: spellings\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: 'a[href*=tem]'}\n"+sitetest.Impatient+sitetest.PageRecords)
-	if _, requests, _ := site.Counts(); sum.Records != 3 || requests != 4 || sum.Status != report.StatusComplete {
-		t.Errorf("got %d records and %d requests, %s, want 3 and 4", sum.Records, requests, sum.Status)
-	}
-}
-
-// Pages that change their kind between requests fail or yield their current content, and do not affect others.
-func TestPagesThatChangeTheirKind(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	asked := map[string]int{}
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		asked[r.URL.Path]++
-		first := asked[r.URL.Path] == 1
-		mu.Unlock()
-		if n := 9; first && sitetest.Scan(r.URL.Path, "/item/%d", &n) && n < 4 { // fewer pages than open the breaker of the site
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		switch r.URL.Path {
-		case "/":
-			for i := range 8 {
-				fmt.Fprintf(w, `<a class=item href="/item/%d">item</a>`, i)
-			}
-			fmt.Fprint(w, `<a class=next href="/more">next</a>`)
-		case "/item/0": // a picture
-			w.Header().Set("Content-Type", "image/png")
-			_, _ = w.Write(bytes.Repeat([]byte("\x89PNG\r\n\x1a\n"), 100))
-		case "/item/1": // the listing page
-			http.Redirect(w, r, "/", http.StatusFound)
-		case "/item/2": // JSON
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"name": "item 2", "words": ["and", "others"]}`)
-		case "/item/3": // a sitemap
-			w.Header().Set("Content-Type", "application/xml")
-			fmt.Fprint(w, "<urlset><url><loc>/item/9</loc></url></urlset>")
-		case "/more": // a detail page
-			fmt.Fprint(w, "<h1>Not a list</h1>", sitetest.Words)
-		default:
-			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, sitetest.Words)
-		}
-	}))
-	t.Cleanup(site.Close)
-	sum := scrapeOn(t, 1, "site: kinds\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a.item, next: a.next}\n"+sitetest.Impatient+sitetest.PageRecords)
-	want := map[fetch.Class]int{fetch.OK: 6, fetch.BadType: 1, fetch.Validate: 3}
-	if sum.Records != 4 || fmt.Sprint(sum.ByClass) != fmt.Sprint(want) {
-		t.Errorf("got %d records and %v, want 4 and %v: %+v", sum.Records, sum.ByClass, want, sum.Samples)
 	}
 }

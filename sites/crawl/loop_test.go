@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"muster/internal/testutil"
-	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
@@ -19,10 +18,7 @@ import (
 // scrapeOn scrapes a site on workers of several processes with four slots each.
 func scrapeOn(t *testing.T, processes int, yaml string, change ...func(*Config)) report.Summary {
 	t.Helper()
-	def, err := definition.Parse("site.yaml", []byte(yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := sitetest.Parse(t, []byte(yaml))
 	rdb := redistest.New(t)
 	var first *Worker
 	for range processes {
@@ -66,7 +62,7 @@ func tree(nodes int) func(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Pages of every kind are in flight concurrently, and never more per site than its limit over all processes.
+// Pages of every kind are in flight concurrently, and never more over all processes than the limit of the site and Config.MaxPages.
 func TestPagesInFlight(t *testing.T) {
 	t.Parallel()
 	const perDomain, n = 6, 120
@@ -79,17 +75,17 @@ func TestPagesInFlight(t *testing.T) {
 		"listing pages only":                       "start: [" + strings.Join(starts, ", ") + "]\nrecords: {page: {from: listing, key: [name], fields: {name: {css: h1, required: true}}}}\n",
 		"listing pages that lead to listing pages": "start: [/p/1]\nlisting: {links: [{css: a, as: listing}]}\nrecords: {page: {from: listing, key: [name], fields: {name: {css: h1, required: true}}}}\n",
 	} {
-		for _, processes := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%s, %d processes", name, processes), func(t *testing.T) {
+		for _, c := range []struct{ processes, atOnce, peak int }{{1, 0, perDomain}, {3, 0, perDomain}, {3, 4, 4}} {
+			t.Run(fmt.Sprintf("%s, %d processes, %d at once", name, c.processes, c.atOnce), func(t *testing.T) {
 				t.Parallel()
 				site := sitetest.NewMeasured(t, 20*time.Millisecond, tree(n))
-				sum := scrapeOn(t, processes, fmt.Sprintf("site: tree\nbase_url: %s\npoliteness: {delay: 0, robots: false, max_per_domain: %d}\n%s", site.URL, perDomain, yaml))
+				sum := scrapeOn(t, c.processes, fmt.Sprintf("site: tree\nbase_url: %s\npoliteness: {delay: 0, robots: false, max_per_domain: %d}\n%s", site.URL, perDomain, yaml), func(cfg *Config) { cfg.MaxPages = c.atOnce })
 				peak, requests, most := site.Counts()
 				if sum.Records != n || sum.Status != report.StatusComplete || requests != n || most != 1 {
 					t.Errorf("got %d records, %s, %d requests, up to %d of a page, want %d, COMPLETE, and one request each", sum.Records, sum.Status, requests, most, n)
 				}
-				if peak != perDomain {
-					t.Errorf("got up to %d pages in flight, want %d", peak, perDomain)
+				if peak != c.peak {
+					t.Errorf("got up to %d pages in flight, want %d", peak, c.peak)
 				}
 			})
 		}
@@ -112,11 +108,8 @@ func TestListingPageThatHangs(t *testing.T) {
 		}
 		fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, strings.Repeat("<p>words</p>", 40))
 	})
-	def, err := definition.Parse("lists.yaml", fmt.Appendf(nil, "site: lists\nbase_url: %s\nstart: [{template: '/list/{n}', from: 1, to: %d}]\n"+
+	def := sitetest.Parse(t, fmt.Appendf(nil, "site: lists\nbase_url: %s\nstart: [{template: '/list/{n}', from: 1, to: %d}]\n"+
 		"politeness: {delay: 0, robots: false, max_per_domain: 2}\nrecords: {page: {from: listing, key: [name], fields: {name: {css: h1, required: true}}}}\n", site.URL, lists))
-	if err != nil {
-		t.Fatal(err)
-	}
 	j := begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{})
 	collect(t, j)
 	ended := make(chan error, 1)

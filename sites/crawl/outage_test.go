@@ -125,9 +125,16 @@ func (o *outage) transport() http.RoundTripper {
 	}}
 }
 
-// process returns a service with a separate transport, like a separate process.
+// process returns a worker with a separate transport, like a separate process. Client and OutDir default to new ones.
 func process(t *testing.T, cfg Config) *Worker {
 	t.Helper()
+	if cfg.Client == nil {
+		cfg.Client = tasks.NewClient(redistest.New(t))
+		t.Cleanup(func() { _ = cfg.Client.Close() })
+	}
+	if cfg.OutDir == "" {
+		cfg.OutDir = t.TempDir()
+	}
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

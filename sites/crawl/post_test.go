@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks/redistest"
 )
@@ -34,10 +34,7 @@ records: {hit: {from: listing, fields: {name: {json: hit, required: true}}}}
 	} {
 		t.Run(c.site, func(t *testing.T) {
 			t.Parallel()
-			def, err := definition.Parse("s.yaml", fmt.Appendf(nil, "site: %s\n"+c.text, c.site, server.URL))
-			if err != nil {
-				t.Fatal(err)
-			}
+			def := sitetest.Parse(t, fmt.Appendf(nil, "site: %s\n"+c.text, c.site, server.URL))
 			sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", def, ScrapeOptions{}))
 			if sum.Status != report.StatusComplete || len(sum.Files) == 0 {
 				t.Fatalf("got %+v, want COMPLETE with files", sum)

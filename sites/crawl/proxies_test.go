@@ -8,7 +8,6 @@ import (
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
-	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
@@ -27,17 +26,7 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 		}
 		return "http://good.example:1"
 	}
-	client := tasks.NewClient(redistest.New(t))
-	s, err := New(Config{Client: client, OutDir: t.TempDir(), Via: via})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		_ = client.Close()
-	})
+	s := process(t, Config{Via: via})
 	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	// The listing and 4 items; a refusal and a 404; a 403 and then the item.
 	want := report.ProxyUsage{Proxies: 3, Responses: 9, Failures: 2}

@@ -11,8 +11,6 @@ import (
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
-	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 var errNoWay = errors.New("no proxy")
@@ -63,22 +61,10 @@ func TestProxiesThatRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			site := sitetest.NewShop(t, 1, 2)
-			client := tasks.NewClient(redistest.New(t))
 			way := &sparse{times: c.times, why: c.why, had: map[string]int{}}
-			s, err := New(Config{Client: client, OutDir: t.TempDir(), NoProxy: errNoWay, Transport: func(*definition.Definition) http.RoundTripper { return way }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := errors.Join(s.Close(), client.Close()); err != nil {
-					t.Error(err)
-				}
-			})
+			s := process(t, Config{NoProxy: errNoWay, Transport: func(*definition.Definition) http.RoundTripper { return way }})
 			yaml := strings.Replace(string(site.Definition(t, c.rest).YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 2, base: 1ms, cap: 1ms, stall_max: "+c.stall+"}", 1)
-			def, err := definition.Parse("shop.yaml", []byte(yaml))
-			if err != nil {
-				t.Fatal(err)
-			}
+			def := sitetest.Parse(t, []byte(yaml))
 			j := begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})
 			if c.whole {
 				if sum := run(t, j); sum.Records != 4 || sum.Errors != 0 || sum.ByClass[fetch.OK] != sum.Pages {

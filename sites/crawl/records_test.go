@@ -1,7 +1,6 @@
 package crawl
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -11,13 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"muster/internal/testutil"
-	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
-	"muster/sites/internal/store"
 	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks/redistest"
@@ -76,67 +72,6 @@ func TestRecordsAreComparedWithPreviousJob(t *testing.T) {
 	}
 }
 
-// A job waits for a failing sink: no record is lost, and fetching pauses.
-func TestSinkAway(t *testing.T) {
-	t.Parallel()
-	var away atomic.Bool
-	var took atomic.Int64
-	away.Store(true)
-	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if away.Load() {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		var b struct{ Records []json.RawMessage }
-		if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
-			t.Error(err)
-		}
-		took.Add(int64(len(b.Records)))
-	}))
-	t.Cleanup(hook.Close)
-	site := sitetest.NewShop(t, 1, 10)
-	rdb := redistest.New(t)
-	s := newWorker(t, rdb)
-	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Sinks: []string{hook.URL}})
-	collect(t, j)
-	crawl(t, j)
-	if _, err := j.aggregate(t.Context(), nil); !errors.As(err, new(later)) {
-		t.Errorf("got %v, want that the job waits", err)
-	}
-	if _, trouble, err := store.Written(t.Context(), j.queue.Outputs()); err != nil || !strings.Contains(trouble, "403") {
-		t.Errorf("got trouble %q, error %v, want 403", trouble, err)
-	}
-	away.Store(false)
-	sum := aggregate(t, j)
-	site.IsWhole(t, sum)
-	if took.Load() != 20 {
-		t.Errorf("the sink got %d records, want 20", took.Load())
-	}
-	if _, trouble, err := store.Written(t.Context(), j.queue.Outputs()); err != nil || trouble != "" {
-		t.Errorf("got trouble %q, error %v, want none", trouble, err)
-	}
-}
-
-// Fetching pauses while no process writes the records.
-func TestBackPressure(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 3)
-	rdb := redistest.New(t)
-	s := newWorker(t, rdb)
-	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	collect(t, j)
-	if err := fetchFirst(t.Context(), j); err != nil {
-		t.Fatal(err)
-	}
-	flood(t, j, maxUnwritten)
-	if _, err := crawlOnce(t.Context(), j, "crawler"); !errors.As(err, new(later)) {
-		t.Errorf("got %v, want later", err)
-	}
-	if asked, _ := site.Counts("/item/0"); asked != 0 {
-		t.Error("got a page whose records no process could write, want none")
-	}
-}
-
 // Backpressure also applies to a few large records: only records within the limit and of pages in flight wait.
 func TestBackPressureOfBytes(t *testing.T) {
 	t.Parallel()
@@ -151,11 +86,8 @@ func TestBackPressureOfBytes(t *testing.T) {
 		fmt.Fprintf(w, "<html><h1>%s</h1><p>%s</p></html>", r.URL.Path, strings.Repeat("many words ", size/11))
 	}))
 	t.Cleanup(server.Close)
-	def, err := definition.Parse("s.yaml", []byte("site: large\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false, max_per_domain: 2}\n"+
+	def := sitetest.Parse(t, []byte("site: large\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false, max_per_domain: 2}\n"+
 		"records: {page: {key: [name], fields: {name: {css: h1, required: true}, text: p}}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := newWorker(t, redistest.New(t))
 	j := begin(t, s, "j", def, ScrapeOptions{})
 	j.crawler.admission.room = room
@@ -230,43 +162,6 @@ func TestFolderNameIsStable(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
 		t.Errorf("got %v, %v, want one file", left, err)
-	}
-}
-
-// Detail pages are fetched concurrently with listing pages. After a crash the crawler of the same name takes over the leases at
-// once.
-func TestInterleaves(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 4, 5)
-	site.Faults = map[string][]string{"/item/1": {"hang"}, "/item/2": {"hang"}} // all pages that may be in flight
-	rdb := redistest.New(t)
-	def := site.Definition(t, "")
-	o := ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
-	first := begin(t, newWorker(t, rdb), "j1", def, o)
-	ctx, abandon := context.WithCancel(t.Context())
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		_ = first.collect(ctx)
-		_ = crawlAs(ctx, first, "crawler")
-	}()
-	t.Cleanup(func() { abandon(); <-gone })
-	testutil.Eventually(t, "two detail pages hang", func() bool {
-		one, _ := site.Counts("/item/1")
-		two, _ := site.Counts("/item/2")
-		return one+two == 2
-	})
-	if asked, _ := site.Counts("/page/4"); asked != 0 {
-		t.Errorf("got %d requests for the last listing page before the third detail page, want 0", asked)
-	}
-
-	second := begin(t, newWorker(t, rdb), "j1", def, o)
-	sum := run(t, second)
-	site.IsWhole(t, sum)
-	for i := range 20 {
-		if asked, _ := site.Counts(fmt.Sprint("/item/", i)); asked != 1 && i != 1 && i != 2 {
-			t.Errorf("got %d requests for item %d, want 1", asked, i)
-		}
 	}
 }
 

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,16 +39,8 @@ type ScrapeOptions struct {
 func newWorker(t *testing.T, rdb redis.UniversalClient) *Worker {
 	t.Helper()
 	client := tasks.NewClient(rdb)
-	s, err := New(Config{Client: client, OutDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), client.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	t.Cleanup(func() { _ = client.Close() })
+	return process(t, Config{Client: client})
 }
 
 // begin starts a job without a worker, so that a test can run its steps.
@@ -196,10 +186,7 @@ func TestAbandonedWorker(t *testing.T) {
 		site := sitetest.NewShop(t, 2, 20)
 		site.Faults = map[string][]string{"/item/13": {"hang"}}
 		out := t.TempDir()
-		def, err := definition.Parse("shop.yaml", bytes.Replace(site.Definition(t, "").YAML(), []byte("max_per_domain: 2"), []byte("max_per_domain: 1"), 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := sitetest.Parse(t, bytes.Replace(site.Definition(t, "").YAML(), []byte("max_per_domain: 2"), []byte("max_per_domain: 1"), 1))
 		o := ScrapeOptions{BaseURL: site.URL, OutDir: out}
 
 		first := begin(t, newWorker(t, rdb), "j1", def, o)
@@ -281,67 +268,12 @@ func TestFailedListing(t *testing.T) {
 	}
 }
 
-func TestNoURLs(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 0)
-	s := newWorker(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != report.StatusComplete || sum.Records != 0 || sum.Pages != 1 {
-		t.Errorf("got %+v, want COMPLETE with one page and no records", sum)
-	}
-}
-
-// An infinite calendar ends at max_pages, and the report names the limit.
-func TestEndlessListing(t *testing.T) {
-	t.Parallel()
-	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		var n int
-		_, _ = fmt.Sscanf(r.URL.Path, "/page/%d", &n)
-		fmt.Fprintf(w, `<ul class=items><li class=item><a href="/item/%d">a</a></ul><a class=next href="/page/%d">next</a>`, n, n+1)
-	})
-	site := sitetest.NewShop(t, 1, 1)
-	site.Config.Handler = mux
-	s := newWorker(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.Definition(t, "limits: {max_pages: 20}\n"), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != report.StatusIncomplete || sum.Pages+sum.Errors != 20 || !strings.Contains(fmt.Sprint(sum.Missing), "limits.max_pages (20) was reached: ") {
-		t.Errorf("got %d pages, %s, missing %v, want 20, INCOMPLETE, max_pages", sum.Pages+sum.Errors, sum.Status, sum.Missing)
-	}
-}
-
-// A calendar with links to the next month ends at limits.max_depth, which counts next pages, and the report names the limit.
-func TestEndlessCalendar(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int64
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var month int
-		_, _ = fmt.Sscanf(r.URL.Path, "/month/%d", &month)
-		asked.Add(1)
-		fmt.Fprintf(w, "<p>Nothing happens in month %d of the calendar.</p><a class=next href=/month/%d>next</a>", month, month+1)
-		if month < 3 {
-			fmt.Fprintf(w, "<b>event %d</b>", month)
-		}
-	}))
-	t.Cleanup(srv.Close)
-	def, err := definition.Parse("calendar.yaml", []byte("site: calendar.example\nbase_url: "+srv.URL+"\nstart: [/month/0]\nlisting: {next: a.next}\nlimits: {max_depth: 30}\nrecords: {event: {from: listing, each: b, fields: {name: {take: text}}}}\npoliteness: {delay: 0, robots: false}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "scrape_calendar_example_1", def, ScrapeOptions{}))
-	if sum.Records != 3 || asked.Load() != 31 || sum.Status != report.StatusIncomplete || fmt.Sprint(sum.Missing) != "[limits.max_depth (30) was reached: 1 page was not fetched]" {
-		t.Errorf("got %+v after %d pages, want 3 records, 31 pages, and the limit", sum, asked.Load())
-	}
-}
-
 // Each sitemap has its own filter, including two entries of one sitemap and the sitemaps of an index.
 func TestSitemap(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 2, 10)
 	site.Faults["/items.xml"] = []string{"500"}
-	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "start: [/]", `start: [{sitemap: /sitemap.xml, allow: '/item/0$'}, {sitemap: /sitemap.xml, allow: '/item/1$'}, {sitemap: /items.xml}]`, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := sitetest.Parse(t, []byte(strings.Replace(string(site.Definition(t, "").YAML()), "start: [/]", `start: [{sitemap: /sitemap.xml, allow: '/item/0$'}, {sitemap: /sitemap.xml, allow: '/item/1$'}, {sitemap: /items.xml}]`, 1)))
 	s := newWorker(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 25 {
@@ -424,10 +356,7 @@ func TestSitemapOfAnotherHost(t *testing.T) {
 	})
 	site := sitetest.NewShop(t, 1, 1)
 	site.Config.Handler = mux
-	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "start: [/]", "start: [{sitemap: /sitemap.xml}]", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := sitetest.Parse(t, []byte(strings.Replace(string(site.Definition(t, "").YAML()), "start: [/]", "start: [{sitemap: /sitemap.xml}]", 1)))
 	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if sum.Pages != 2 || sum.Errors != 0 || sum.ByType["item"] != 1 || sum.Outside != 50_000 {
 		t.Errorf("got %+v, want 2 pages, 1 item and 50,000 URLs outside the site", sum)
@@ -438,71 +367,12 @@ func TestSitemapOfAnotherHost(t *testing.T) {
 	}
 }
 
-// Endless redirects and redirects to other hosts are different errors.
-func TestRedirects(t *testing.T) {
-	t.Parallel()
-	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/":
-			fmt.Fprint(w, `<ul class=items><li class=item><a href="/item/loop">a</a></li><li class=item><a href="/item/away">b</a></li></ul>`+strings.Repeat("words ", 50))
-		case "/item/loop":
-			http.Redirect(w, r, "/item/loop", http.StatusFound)
-		case "/item/away":
-			http.Redirect(w, r, "http://127.0.0.2:1/", http.StatusFound)
-		default:
-			http.NotFound(w, r)
-		}
-	})
-	site := sitetest.NewShop(t, 1, 1)
-	site.Config.Handler = mux
-	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Errors != 2 || sum.ByClass[fetch.Redirect] != 2 {
-		t.Errorf("got %d errors, classes %v, want 2 of class %s", sum.Errors, sum.ByClass, fetch.Redirect)
-	}
-}
-
-// After the site has recovered, a resumed job fetches only the failed pages, and the files become complete.
-func TestResume(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 2, 10)
-	broken := strings.Fields(strings.Repeat("500 ", 4))
-	site.Faults = map[string][]string{"/item/3": broken, "/page/2": broken}
-	s := newWorker(t, redistest.New(t))
-	def := site.Definition(t, "")
-	first := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
-	if first.Status != report.StatusIncomplete || first.ByType["item"] != 9 {
-		t.Fatalf("the first job: got %+v, want INCOMPLETE with 9 items", first)
-	}
-	req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Resume = "j1"
-	j, err := s.handlers.begin(t.Context(), "j2", req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := run(t, j)
-	site.IsWhole(t, sum)
-	if sum.Status != report.StatusComplete || sum.JobID != "j2" || sum.Files[0] != first.Files[0] {
-		t.Errorf("the job that resumes: got %+v, want j2, COMPLETE, with the files %v", sum, first.Files)
-	}
-	for i := range 20 {
-		if _, given := site.Counts(fmt.Sprint("/item/", i)); given != 1 {
-			t.Errorf("item %d was given %d times, want once", i, given)
-		}
-	}
-}
-
 // A second scrape with a cache sends no requests for pages and yields the same records. Pages that failed are not in the cache.
 func TestCachedPagesAreNotFetchedAgain(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 2, 3)
 	site.Faults = map[string][]string{"/item/1": {"soft"}, "/item/2": {"empty"}}
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
-	s := process(t, Config{Client: client, OutDir: t.TempDir(), Cache: t.TempDir()})
+	s := process(t, Config{Cache: t.TempDir()})
 	def := site.Definition(t, "")
 	site.IsWhole(t, run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})))
 	pages := site.Sum()

@@ -1,7 +1,6 @@
 package crawl
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,15 +9,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
-	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // twoProxies is a transport of two proxies. From its second item on, the site responds to the first proxy with block pages that
@@ -66,19 +61,9 @@ func scrapePage(t *testing.T, j *job, v visit, tries int) (*yield, [][]byte, err
 	return j.crawler.extractor.extract(t.Context(), v, page, tries)
 }
 
-func (p *twoProxies) service(t *testing.T, rdb redis.UniversalClient) *Worker {
+func (p *twoProxies) service(t *testing.T) *Worker {
 	t.Helper()
-	client := tasks.NewClient(rdb)
-	s, err := New(Config{Client: client, OutDir: t.TempDir(), Transport: func(*definition.Definition) http.RoundTripper { return p }, Via: p.via, Refused: p.blocked})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), client.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return process(t, Config{Transport: func(*definition.Definition) http.RoundTripper { return p }, Via: p.via, Refused: p.blocked})
 }
 
 // fickle is a site of items. The last one never has fields. The text of the block page differs from item to item.
@@ -101,11 +86,8 @@ func fickle(t *testing.T, items int) *definition.Definition {
 		}
 	}))
 	t.Cleanup(server.Close)
-	def, err := definition.Parse("s.yaml", []byte("site: fickle\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: {delay: 0, robots: false, max_per_domain: 1}\nretries: {base: 10ms}\n"+
+	def := sitetest.Parse(t, []byte("site: fickle\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: {delay: 0, robots: false, max_per_domain: 1}\nretries: {base: 10ms}\n"+
 		"records: {item: {fields: {name: {css: h1, required: true}, price: {css: .price, required: true}}}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	return def
 }
 
@@ -114,7 +96,7 @@ func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
 	const items = 6
 	p := &twoProxies{}
 	def := fickle(t, items)
-	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
+	j := begin(t, p.service(t), "j", def, ScrapeOptions{})
 	if _, _, err := scrapePage(t, j, visit{URL: def.Base().String() + "/item/0", Kind: definition.KindDetail}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +119,7 @@ func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 	t.Parallel()
 	p := &twoProxies{}
 	def := fickle(t, 5)
-	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
+	j := begin(t, p.service(t), "j", def, ScrapeOptions{})
 	class := func(item, tries int) fetch.Class {
 		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
 		return fetch.ClassOf(err)
@@ -165,7 +147,7 @@ func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
 	t.Parallel()
 	p := &twoProxies{}
 	def := fickle(t, 2)
-	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
+	j := begin(t, p.service(t), "j", def, ScrapeOptions{})
 	class := func(item, tries int) fetch.Class {
 		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
 		return fetch.ClassOf(err)
@@ -189,16 +171,6 @@ func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
 	}
 	if got := class(1, 0); got != fetch.SoftBlock {
 		t.Errorf("after a second try brought fields: got %s, want %s", got, fetch.SoftBlock)
-	}
-}
-
-// Without a proxy the page is not suspect: it is retried like any page without a valid record.
-func TestPageWithoutItsFieldsIsNotSuspectWithoutAProxy(t *testing.T) {
-	t.Parallel()
-	def := fickle(t, 4)
-	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
-	if sum.ByClass[fetch.Validate] != 1 || sum.ByType["item"] != 3 || len(sum.Samples) != 1 || sum.Samples[0].Attempts != 2 {
-		t.Errorf("got %v, %v, samples %+v; want the last item given up after two retries", sum.ByClass, sum.ByType, sum.Samples)
 	}
 }
 

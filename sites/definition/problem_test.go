@@ -46,13 +46,6 @@ func testProblems(t *testing.T, cases []problemCase) {
 	}
 }
 
-func TestGoodDefinitionLoads(t *testing.T) {
-	t.Parallel()
-	if _, err := Parse("s.yaml", []byte(good)); err != nil {
-		t.Errorf("the good definition does not load: %v", err)
-	}
-}
-
 func TestProblemsOfYAML(t *testing.T) {
 	testProblems(t, []problemCase{
 		{"unknown key", "listing:", "listings:", `4:1: unknown key "listings"; did you mean "listing"?`},

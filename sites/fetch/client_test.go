@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/polite"
@@ -182,41 +181,6 @@ type free struct{}
 func (free) Take(context.Context, string, time.Duration) (time.Duration, error) { return 0, nil }
 func (free) Hold(context.Context, string, time.Duration) error                  { return nil }
 
-func TestUnreachableSiteIsAConnectError(t *testing.T) {
-	t.Parallel()
-	addr := testutil.FreeAddr(t)
-	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://"+addr+"\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+quick))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := NewClient(Config{Definition: def}).Get(t.Context(), "http://"+addr+"/", definition.KindDetail); ClassOf(err) != Connect {
-		t.Errorf("got %v, want connect", err)
-	}
-}
-
-// Retry-After holds the clock of the whole site, so the next request is not sent.
-func TestRetryAfterHoldsTheSite(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int32
-	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		w.Header().Set("Retry-After", "60")
-		w.WriteHeader(429)
-	}, quick)
-	c := NewClient(Config{Definition: def})
-	if _, err := c.Get(t.Context(), base+"/a", definition.KindDetail); ClassOf(err) != RateLimited {
-		t.Fatalf("got %v, want %s", err, RateLimited)
-	}
-	_, err := c.Get(t.Context(), base+"/b", definition.KindDetail)
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Class != Throttled || e.After < 50*time.Second {
-		t.Errorf("got %v, want %s for at least 50s", err, Throttled)
-	}
-	if asked.Load() != 1 {
-		t.Errorf("got %d requests, want 1", asked.Load())
-	}
-}
-
 func TestRobotsIsObeyed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -323,33 +287,6 @@ func (p *pace) Take(_ context.Context, _ string, interval time.Duration) (time.D
 	return 0, nil
 }
 
-func TestCrawlDelayIsApplied(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		file string
-		want time.Duration
-	}{
-		{"crawl-delay: 3", 3 * time.Second},
-		{"crawl-delay: 9999", time.Minute},
-		{"", time.Millisecond / 2},
-	} {
-		def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/robots.txt" {
-				fmt.Fprint(w, "user-agent: *\n"+c.file)
-				return
-			}
-			fmt.Fprint(w, page)
-		}, "politeness: {delay: 1ms}\n")
-		p := &pace{}
-		if _, err := NewClient(Config{Definition: def, Clock: p}).Get(t.Context(), base+"/", definition.KindDetail); err != nil {
-			t.Fatal(err)
-		}
-		if got := time.Duration(p.longest.Load()); got < c.want || got > 3*c.want {
-			t.Errorf("%q: got an interval of %s, want at least %s", c.file, got, c.want)
-		}
-	}
-}
-
 // Autothrottle increases the interval between requests to a slow site.
 func TestSlowSiteIsThrottled(t *testing.T) {
 	t.Parallel()
@@ -393,20 +330,6 @@ func TestRequestsGoDirectlyOnlyIfAllowed(t *testing.T) {
 	def, base = site(t, h, quick+"proxy: {fallback: direct}\n")
 	if _, err := NewClient(Config{Definition: def, Transport: failing{}, NoProxy: errNone}).Get(t.Context(), base, definition.KindDetail); err != nil {
 		t.Errorf("with fallback: direct: got %v, want no error", err)
-	}
-}
-
-func TestRequestHasHeadersOfTheDefinition(t *testing.T) {
-	t.Parallel()
-	got := make(chan *http.Request, 1)
-	def, base := site(t, func(w http.ResponseWriter, r *http.Request) { got <- r; fmt.Fprint(w, page) },
-		quick+"user_agent: bot/2\nheaders: {X-A: b}\ncookies: {c: d}\n")
-	if _, err := NewClient(Config{Definition: def}).Get(t.Context(), base, definition.KindDetail); err != nil {
-		t.Fatal(err)
-	}
-	r := <-got
-	if c, err := r.Cookie("c"); r.UserAgent() != "bot/2" || r.Header.Get("X-A") != "b" || err != nil || c.Value != "d" {
-		t.Errorf("got %v, want User-Agent bot/2, X-A: b and the cookie c=d", r.Header)
 	}
 }
 

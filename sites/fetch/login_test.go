@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"muster/sites/definition"
 	"muster/sites/polite"
@@ -189,42 +187,6 @@ func TestPagesWithoutTheSign(t *testing.T) {
 		t.Errorf("got %d logins, want 2", m.logins)
 	}
 }
-
-// A redirect waits for the request rate and is completed.
-func TestRedirectKeepsThePace(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\nrecords: {r: {fields: {v: b}}}\npoliteness: {delay: 10s, robots: false}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := NewClient(Config{Definition: def, Clock: &polite.LocalClock{}, Transport: moved{}})
-		defer c.Close()
-		began := time.Now()
-		p, err := c.Get(t.Context(), "http://s.example/old", definition.KindDetail)
-		if err != nil || p.URL.Path != "/new" || time.Since(began) < 5*time.Second {
-			t.Errorf("got %v at %v after %s, want /new after the delay", err, p.URL, time.Since(began))
-		}
-	})
-}
-
-// moved redirects /old to /new.
-type moved struct{}
-
-func (moved) RoundTrip(r *http.Request) (*http.Response, error) {
-	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}
-	if r.URL.Path == "/old" {
-		res.StatusCode = http.StatusFound
-		res.Header.Set("Location", "/new")
-		return res, nil
-	}
-	res.Body = readCloser{strings.NewReader("<p>" + strings.Repeat("new ", 20))}
-	return res, nil
-}
-
-type readCloser struct{ *strings.Reader }
-
-func (readCloser) Close() error { return nil }
 
 // The response to a page that was requested before a login expired does not change the cookies of the next login.
 func TestLateAnswersKeepOutOfALogin(t *testing.T) {

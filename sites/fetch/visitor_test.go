@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"muster/sites/definition"
-	"muster/sites/extract"
 )
 
 // Concurrent requests and redirects of a session have the same cookies and route. After a block both change.
@@ -229,46 +228,5 @@ func TestRobotsIsFetchedWithoutASession(t *testing.T) {
 	}
 	if robots != 1 {
 		t.Errorf("got %d requests for robots.txt, want 1", robots)
-	}
-}
-
-func TestSessionsHaveTheDefaultUserAgent(t *testing.T) {
-	t.Parallel()
-	g := &guests{}
-	c, _, base := newGuests(t, g, quick+"session: {}\n")
-	if _, err := c.Get(t.Context(), base+"/", definition.KindDetail); err != nil {
-		t.Fatal(err)
-	}
-	if got := g.requests[0].agent; got != definition.DefaultUserAgent {
-		t.Errorf("got %q, want %q", got, definition.DefaultUserAgent)
-	}
-}
-
-// A block page with a success status ends its session.
-func TestInspectEndsTheSession(t *testing.T) {
-	t.Parallel()
-	n := 0
-	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
-		n++
-		fmt.Fprint(w, `<html><title>Just a moment...</title><body><h1>Checking your browser</h1><form id="challenge-form"></form></body></html>`)
-	}, quick+"session: {}\n")
-	w := &routes{}
-	c := NewClient(Config{Definition: def, Clock: free{}, Transport: w, Route: w.route})
-	defer c.Close()
-	for range 3 {
-		p, err := c.Get(t.Context(), base+"/", definition.KindDetail)
-		if err != nil {
-			t.Fatal(err)
-		}
-		doc, err := extract.Parse(def, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Inspect(def, doc); ClassOf(err) != SoftBlock {
-			t.Errorf("got %v, want %s", err, SoftBlock)
-		}
-	}
-	if w.made != 3 {
-		t.Errorf("got %d sessions, want 3", w.made)
 	}
 }

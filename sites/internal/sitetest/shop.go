@@ -180,10 +180,20 @@ func (s *Shop) Counts(path string) (asked, given int) {
 	return s.asked[path], s.given[path]
 }
 
+// Parse parses a definition.
+func Parse(t testing.TB, yaml []byte) *definition.Definition {
+	t.Helper()
+	def, err := definition.Parse("site.yaml", yaml)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return def
+}
+
 // Definition returns the definition of the shop, with rest appended.
 func (s *Shop) Definition(t *testing.T, rest string) *definition.Definition {
 	t.Helper()
-	def, err := definition.Parse("shop.yaml", []byte(`site: shop.example
+	return Parse(t, []byte(`site: shop.example
 base_url: http://shop.example
 start: [/]
 listing:
@@ -206,10 +216,6 @@ records:
 politeness: {delay: 0, max_per_domain: 2}
 retries: {base: 10ms, cap: 50ms}
 `+rest))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return def
 }
 
 // ReadKeys returns a field of every record of a file. A duplicate key fails the test.
