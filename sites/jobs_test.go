@@ -1,12 +1,10 @@
 package sites
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
@@ -204,50 +202,4 @@ func TestCanceledJobCanBeResumed(t *testing.T) {
 	o.becomes(run.ID(), JobCanceled)
 	o.unpause()
 	o.isResumed(run.ID())
-}
-
-// A running job without a worker is waiting.
-func TestBegunJobWaitsForAWorker(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 3)
-	site.Faults = map[string][]string{"/item/1": {"hang"}}
-	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(site.Definition(t, ""))})
-	t.Cleanup(func() { _ = s.Close() })
-	mux := tasks.NewMux()
-	s.Register(mux)
-	testutil.Background(t, s.Run)
-	w, err := tasks.NewWorker(s.cfg.Client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Grace: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	run, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-site.Hangs:
-	case <-time.After(sitetest.Patience):
-		t.Fatal("got no request for the page that hangs, want one")
-	}
-	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobRunning {
-		t.Errorf("with a worker: got %s, %v, want RUNNING", j.Status, err)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobWaiting {
-		t.Errorf("without a worker: got %s, %v, want WAITING", j.Status, err)
-	}
-}
-
-func TestResumeOfAnUnknownJob(t *testing.T) {
-	t.Parallel()
-	if _, err := newService(t, redistest.New(t)).Resume(t.Context(), "none"); !errors.Is(err, ErrNoJob) {
-		t.Errorf("got %v, want ErrNoJob", err)
-	}
 }

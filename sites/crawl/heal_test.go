@@ -86,7 +86,6 @@ func TestSinkHeals(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, out string) sinkTrouble{
 		"the folder is a file":                        folderIsFile,
-		"a database is locked":                        databaseIsLocked,
 		"one webhook of two, and a database, is away": webhookIsAway,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,24 +102,6 @@ func folderIsFile(t *testing.T, out string) sinkTrouble {
 		t.Fatal(err)
 	}
 	return sinkTrouble{problem: "not a directory", heal: func() { _ = os.Remove(path) }}
-}
-
-func databaseIsLocked(t *testing.T, out string) sinkTrouble {
-	path := filepath.Join(out, "r.db")
-	db, err := sql.Open("sqlite", "file:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	db.SetMaxOpenConns(1)
-	if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
-		t.Fatal(err)
-	}
-	return sinkTrouble{
-		sinks: []string{"sqlite:" + path}, problem: "locked",
-		heal:  func() { _, _ = db.Exec("ROLLBACK") },
-		check: func(t *testing.T, records int) { wantRows(t, path, records) },
-	}
 }
 
 func webhookIsAway(t *testing.T, out string) sinkTrouble {

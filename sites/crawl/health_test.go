@@ -17,61 +17,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
-
-// The first job of a site is not compared with earlier jobs.
-func TestHealthOfTheFirstJob(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 3, 10)
-	s := newWorker(t, redistest.New(t))
-	edits := 0
-	edit := func(oldTo ...string) *definition.Definition {
-		t.Helper()
-		edits++
-		oldTo = append(oldTo, "site: shop.example", fmt.Sprintf("site: shop%d.example", edits)) // without a history
-		yaml := string(site.Definition(t, "").YAML())
-		for i := 0; i < len(oldTo); i += 2 {
-			if strings.Count(yaml, oldTo[i]) != 1 {
-				t.Fatalf("got %d times %q in the definition, want 1", strings.Count(yaml, oldTo[i]), oldTo[i])
-			}
-		}
-		def := sitetest.Parse(t, []byte(strings.NewReplacer(oldTo...).Replace(yaml)))
-		return def
-	}
-	teasers := "  teaser:\n    from: listing\n    each: li.item\n    fields:\n      name: {css: a, required: true}\n"
-	for i, c := range []struct {
-		name   string
-		def    *definition.Definition
-		want   report.HealthStatus
-		alert  string
-		fields string
-	}{
-		{"all is there", site.Definition(t, ""), report.Healthy, "", "map[item.name:1 item.price:1 teaser.name:1]"},
-		{"each matches nothing on listing pages", edit(teasers, strings.Replace(teasers, "li.item", "li.card", 1)), report.Healthy, "", "map[item.name:1 item.price:1]"},
-		{"links match nothing", edit("links: .item a", "links: .card a"), report.Degraded, "no item records; every detail page should yield one", "map[teaser.name:1]"},
-		{"a required field is on no listing page", edit("name: {css: a, required: true}", "name: {css: i, required: true}"), report.Critical,
-			"field teaser.name: invalid in 30 of 30 records (is missing)", "map[item.name:1 item.price:1 teaser.name:0]"},
-		{"a required field is on no detail page", edit("css: .price,", "css: .cost,"), report.Critical,
-			"field item.price: invalid in 30 of 30 records (is missing)", "map[item.name:1 item.price:0 teaser.name:1]"},
-		{"likewise, and it fails the page", edit("css: .price,", "css: .cost,", "    key: [name]\n", "    key: [name]\n    on_invalid: fail\n"), report.Critical,
-			"field item.price: invalid in 30 of 30 records (is missing)", "map[item.name:1 item.price:0 teaser.name:1]"},
-		{"neither links nor records", edit("links: .item a", "links: .card a", teasers, ""), report.Critical, "no records (pages: 3 fetched, 0 skipped, 0 errors)", "map[]"},
-	} {
-		sum := run(t, begin(t, s, fmt.Sprint("j", i), c.def, ScrapeOptions{BaseURL: site.URL}))
-		if sum.Health.Status != c.want || !strings.Contains(strings.Join(sum.Health.Alerts, "; "), c.alert) || c.alert == "" && len(sum.Health.Alerts) > 0 {
-			t.Errorf("%s: got %s %q, want %s %q", c.name, sum.Health.Status, sum.Health.Alerts, c.want, c.alert)
-		}
-		if got := fmt.Sprint(sum.Health.Fields); got != c.fields {
-			t.Errorf("%s: got fields %s, want %s", c.name, got, c.fields)
-		}
-	}
-}
 
 func TestReport(t *testing.T) {
 	t.Parallel()

@@ -10,45 +10,6 @@ import (
 	"muster/sites/report"
 )
 
-// Sitemaps of 50 MB, two indexes deep, are read up to limits.max_pages.
-func TestLargeSitemaps(t *testing.T) {
-	t.Parallel()
-	const most = 60
-	urls := 50_000
-	if testing.Short() {
-		urls = 5_000
-	}
-	var site *sitetest.Measured
-	site = sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
-		var n int
-		switch {
-		case r.URL.Path == "/index.xml" || sitetest.Scan(r.URL.Path, "/index/%d.xml", &n):
-			to := "index/%d.xml"
-			if n > 0 {
-				to = "pages/%d.xml"
-			}
-			fmt.Fprint(w, "<sitemapindex>")
-			for i := range 2 {
-				fmt.Fprintf(w, "<sitemap><loc>%s/"+to+"</loc></sitemap>", site.URL, 2*n+i+1)
-			}
-			fmt.Fprint(w, "</sitemapindex>")
-		case sitetest.Scan(r.URL.Path, "/pages/%d.xml", &n):
-			fmt.Fprint(w, "<urlset>")
-			entry := strings.Repeat(" ", 900)
-			for i := range urls {
-				fmt.Fprintf(w, "<url><loc>%s/item/%d/%d</loc><lastmod>2026-01-01</lastmod>%s</url>\n", site.URL, n, i, entry)
-			}
-			fmt.Fprint(w, "</urlset>")
-		default:
-			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, sitetest.Words)
-		}
-	})
-	sum := scrapeOn(t, 1, fmt.Sprintf("site: maps\nbase_url: %s\nstart: [{sitemap: /index.xml}]\nlimits: {max_pages: %d, max_bytes: 60MiB}\n", site.URL, most)+sitetest.Impatient+sitetest.PageRecords)
-	if _, requests, _ := site.Counts(); sum.Pages != most || requests != most || sum.Status != report.StatusIncomplete || len(sum.Missing) != 1 || !strings.Contains(sum.Missing[0], "limits.max_pages (60) was reached") {
-		t.Errorf("got %d pages, %d requests, %s, %v; want %d, INCOMPLETE by max_pages", sum.Pages, requests, sum.Status, sum.Missing, most)
-	}
-}
-
 // Infinite sites stop at their limits: a calendar with links to the next and the previous month, and listing pages with new links
 // in each response.
 func TestSitesWithoutAnEnd(t *testing.T) {

@@ -175,7 +175,7 @@ func (o *outline) finish(pages ...extract.Page) (*Draft, error) {
 	return d, nil
 }
 
-// settle removes fields without values and with the values of another field, adds examples to the others, and makes those required that every record has: the first one, prices and dates. The
+// settle removes fields without values and with the values of another field, adds examples to the others, and makes two required that every record has: the first one, and a price or a date. The
 // first field with the name of an identifier becomes the key, if its values differ.
 func (r *record) settle(views []sample.View) {
 	found, values := map[string]sample.Field{}, map[string]map[string]bool{}
@@ -206,13 +206,16 @@ func (r *record) settle(views []sample.View) {
 		examples[string(in.First)] = true
 		return n == 0 || same
 	})
-	required := slices.ContainsFunc(r.fields, func(f field) bool { return f.required })
+	required := 0
 	for i := range r.fields {
 		f := &r.fields[i]
 		in := found[r.name+"."+f.name]
 		f.example = string(in.First)
-		if n, of := in.Found(); n == of && (!required || f.typ == "price" || f.typ == "date") && !strings.HasPrefix(f.source, "page:") { // pages of any kind have these
-			f.required, required = true, true
+		n, of := in.Found()
+		always := n == of && !strings.HasPrefix(f.source, "page:") // pages of any kind have these
+		if f.required || always && (required == 0 || required == 1 && (f.typ == "price" || f.typ == "date")) {
+			f.required = true
+			required++
 		}
 		isID := slices.Contains([]string{"id", "sku", "upc", "ean", "isbn", "gtin13", "mpn", "uuid", "number"}, f.name) || strings.HasSuffix(f.name, "_id") || strings.HasSuffix(f.name, "_no")
 		if isID && r.key == "" && records > 0 && len(values[f.name]) == records {

@@ -3,7 +3,6 @@ package fetch
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,31 +101,6 @@ func TestLogin(t *testing.T) {
 	get()
 	if m.logins != 2 || m.posts != 2 {
 		t.Errorf("got %d logins of %d forms, want 2 of 2", m.logins, m.posts)
-	}
-}
-
-// Two requests that find the session logged out, before one of them logs in again, count as one.
-func TestLogoutIsCountedOnce(t *testing.T) {
-	t.Parallel()
-	m := &members{}
-	def, base := site(t, m.ServeHTTP, quick+memberLogin)
-	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
-	t.Cleanup(c.Close)
-	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); err != nil {
-		t.Fatal(err)
-	}
-	u, err := c.visitors.acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.visitors.release(u, nil, true)
-	for range 2 {
-		if err := c.visitors.expire(t.Context(), u); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); err != nil || m.logins != 2 {
-		t.Errorf("got %v after %d logins, want a page after 2", err, m.logins)
 	}
 }
 
@@ -257,30 +231,6 @@ func TestBlockPagesAreNoLogout(t *testing.T) {
 	}
 	if m.logins != 1 {
 		t.Errorf("got %d logins, want 1", m.logins)
-	}
-}
-
-// A form with a password is never resent to another address, even after a redirect.
-func TestRedirectsCarryNoFormElsewhere(t *testing.T) {
-	t.Parallel()
-	var carried atomic.Int64
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { carried.Add(1) }))
-	defer other.Close()
-	m := &members{}
-	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			http.Redirect(w, r, other.URL+"/in", http.StatusTemporaryRedirect)
-			return
-		}
-		m.ServeHTTP(w, r)
-	}, quick+"hosts: ["+strings.TrimPrefix(other.URL, "http://")+"]\n"+memberLogin)
-	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
-	defer c.Close()
-	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); ClassOf(err) != Login || !strings.Contains(err.Error(), "would resend the form") {
-		t.Errorf("got %v, want class %s because of the form", err, Login)
-	}
-	if carried.Load() > 0 {
-		t.Error("the form was sent to another address")
 	}
 }
 

@@ -150,17 +150,6 @@ func TestBrokenBookIsAnError(t *testing.T) {
 	}
 }
 
-func TestBookOfANewerReleaseIsKept(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(path, []byte(`{"ledger":2,"run":"j"}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path+": written by a newer release (version 2; this release reads version 1); upgrade") {
-		t.Errorf("got %v, want that a newer release wrote %s", err, path)
-	}
-}
-
 func TestOnlyWatchedFieldsAreCompared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

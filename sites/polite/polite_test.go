@@ -258,18 +258,6 @@ func TestHoldOfSharedClockAppliesAtOnce(t *testing.T) {
 	}
 }
 
-// The configured rate of a key also applies to requests without an interval.
-func TestSharedClockKeepsTheConfiguredPace(t *testing.T) {
-	t.Parallel()
-	c := &polite.SharedClock{Pacer: limit.NewPacer(redistest.New(t), limit.PacerConfig{Default: limit.Pace{Interval: time.Hour}})}
-	if wait, err := c.Take(t.Context(), "h", 0); wait != 0 || err != nil {
-		t.Fatalf("got %v, %v, want a turn", wait, err)
-	}
-	if wait, err := c.Take(t.Context(), "h", 0); err != nil || wait < 59*time.Minute {
-		t.Errorf("got %v, %v, want about an hour", wait, err)
-	}
-}
-
 // intervals is a clock that records the intervals of its turns.
 type intervals []time.Duration
 

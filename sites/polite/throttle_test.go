@@ -103,17 +103,3 @@ func TestThrottleAfter429(t *testing.T) {
 		}
 	})
 }
-
-// The first 429 halves the rate of a site with any interval.
-func TestThrottleDoublesShortIntervals(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		throttle := NewThrottle(rdb, "shop.example", false)
-		if err := throttle.Limited(t.Context(), 20*time.Millisecond, time.Second); err != nil {
-			t.Fatal(err)
-		}
-		if d := throttle.Delay(); d != 40*time.Millisecond {
-			t.Errorf("got %s after a 429 at an interval of 20ms, want 40ms", d)
-		}
-	})
-}
