@@ -7,6 +7,7 @@ package sink
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,14 +25,20 @@ type JSONL struct {
 	path string
 	f    *os.File
 	w    *bufio.Writer
-	keys map[string]struct{}
-	torn bool  // Open truncated an incomplete last line
-	err  error // of a write; the buffer is lost, and the file must be reopened
+	keys map[[16]byte]struct{} // hashes
+	torn bool                  // Open truncated an incomplete last line
+	err  error                 // of a write; the buffer is lost, and the file must be reopened
 }
 
 // head is the identifying part of a line.
 type head struct {
 	Key string `json:"_key"`
+}
+
+// keyID returns the hash of a key, which takes less memory than the key.
+func keyID(key string) [16]byte {
+	sum := sha256.Sum256([]byte(key))
+	return [16]byte(sum[:16])
 }
 
 // OpenJSONL opens a file for appending and creates it and its directory if they do not exist. Records in the file count as put. A
@@ -44,7 +51,7 @@ func OpenJSONL(path string) (*JSONL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open records: %w", err)
 	}
-	s := &JSONL{path: path, f: f, keys: map[string]struct{}{}}
+	s := &JSONL{path: path, f: f, keys: map[[16]byte]struct{}{}}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -75,7 +82,7 @@ func (s *JSONL) load() error {
 		}
 		good = end
 		if h.Key != "" {
-			s.keys[h.Key] = struct{}{}
+			s.keys[keyID(h.Key)] = struct{}{}
 		}
 	}
 	info, err := s.f.Stat()
@@ -99,7 +106,8 @@ func (s *JSONL) Put(key string, record []byte) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}
-	if _, ok := s.keys[key]; ok && key != "" {
+	id := keyID(key)
+	if _, ok := s.keys[id]; ok && key != "" {
 		return false, nil
 	}
 	if _, err := s.w.Write(append(record[:len(record):len(record)], '\n')); err != nil {
@@ -107,7 +115,7 @@ func (s *JSONL) Put(key string, record []byte) (bool, error) {
 		return false, s.err
 	}
 	if key != "" {
-		s.keys[key] = struct{}{}
+		s.keys[id] = struct{}{}
 	}
 	return true, nil
 }
