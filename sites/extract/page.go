@@ -32,6 +32,7 @@ type Page struct {
 	Took      time.Duration // response time of the site, without waits before the request
 	Via       string        // proxy of the response, or ""
 	OnBlocked func()        // reports to the proxy pool that the page is blocked; may be nil
+	Parsed    *Doc          // the result of Parse, if the page was parsed before; may be nil
 	// Keep stores a page that is not blocked in the cache. Nil without a cache, and for a page of the cache.
 	Keep func(Page) error
 }
@@ -58,6 +59,10 @@ type Doc struct {
 // Parse decodes and parses a page. XML other than XHTML becomes a document with its elements. Broken HTML is repaired as in
 // browsers, and flattened if it is nested too deeply. Invalid JSON is an error.
 func Parse(def *definition.Definition, p Page) (*Doc, error) {
+	if d := p.Parsed; d != nil {
+		d.Page = p
+		return d, nil
+	}
 	d := &Doc{Page: p, base: p.URL}
 	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def)
 	if def.Page(p.Kind).Format == definition.FormatJSON {

@@ -152,7 +152,7 @@ func (c *Client) visit(ctx context.Context, r request) (extract.Page, error) {
 			return extract.Page{Requested: r.url, Kind: r.kind, Post: r.post}, err
 		}
 		page, err := c.get(context.WithValue(ctx, useKey{}, u), r)
-		loggedOut := err == nil && c.visitors.isLoggedOut(page)
+		loggedOut := err == nil && c.visitors.isLoggedOut(&page)
 		c.visitors.release(u, err, loggedOut)
 		if !loggedOut {
 			return page, err

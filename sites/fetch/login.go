@@ -99,16 +99,17 @@ func (p *visitors) parseLogin(page extract.Page) (*extract.Doc, error) {
 	return doc, nil
 }
 
-// isLoggedOut reports whether a page fails to match session.login.signed_in. Sitemaps, JSON and blocked pages never count: they
+// isLoggedOut parses a page and reports whether it fails to match session.login.signed_in. Sitemaps, JSON and blocked pages never count: they
 // do not depend on the login, and Inspect reports blocked pages to the caller.
-func (p *visitors) isLoggedOut(page extract.Page) bool {
+func (p *visitors) isLoggedOut(page *extract.Page) bool {
 	if p.def.Session == nil || p.def.Session.Login == nil || page.Kind == definition.KindSitemap || p.def.Page(page.Kind).Format == definition.FormatJSON {
 		return false
 	}
-	doc, err := extract.Parse(p.def, page)
+	doc, err := extract.Parse(p.def, *page)
 	if err != nil {
 		return false
 	}
+	page.Parsed = doc
 	if p.def.Session.Login.SignedIn.First(doc.Root) != nil {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"muster/sites/definition"
+	"muster/sites/extract"
 	"muster/sites/polite"
 )
 
@@ -88,6 +89,9 @@ func TestLogin(t *testing.T) {
 				p, err := c.Get(t.Context(), fmt.Sprint(base, "/p", i), definition.KindDetail)
 				if err != nil || !strings.Contains(string(p.Body), "Log out") || p.URL.Path != fmt.Sprint("/p", i) {
 					t.Errorf("got %v of %s, want the page of a member", err, p.URL)
+				}
+				if doc, err := extract.Parse(def, p); err != nil || doc != p.Parsed {
+					t.Errorf("got a second parse of %s, want the first", p.URL)
 				}
 			})
 		}
