@@ -108,9 +108,9 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		_, err := registry.Definition(site)
 		return err == nil
 	})
-	s.Sites, err = sites.NewService(sites.Config{
+	s.Sites, err = sites.NewService(registry, sites.Config{
 		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages, Cache: cfg.Sites.Cache,
-		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
+		Client: client, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: otherEvents{s.Events, logger}.siteJudged,
 		BreakerChanged: s.BreakerChanged,
 		Route:          func() fetch.Route { return proxies.NewSession() },

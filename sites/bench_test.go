@@ -83,7 +83,7 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 func startBench(b *testing.B, def *definition.Definition) (*Service, *tasks.Client) {
 	b.Helper()
 	client := tasks.NewClient(redistest.Server(b).Client())
-	s, err := NewService(Config{Client: client, OutDir: b.TempDir(), Registry: NewRegistry(def), Logger: noLog})
+	s, err := NewService(NewRegistry(def), Config{Client: client, OutDir: b.TempDir(), Logger: noLog})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -63,7 +63,7 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	for i := range 4 {
 		defs = append(defs, define(fmt.Sprintf("small%d.example", i), "/small", 2))
 	}
-	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(defs...)})
+	s := configured(t, redistest.New(t), NewRegistry(defs...), Config{})
 	work(t, s.cfg.Client, s)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()

@@ -44,8 +44,8 @@ func sendTwo(t *testing.T, faults string) *twoJobs {
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	t.Cleanup(cancel)
 	j.ctx = ctx
-	cfg := Config{Client: j.client, OutDir: t.TempDir(), Registry: NewRegistry(j.first.Definition(t, ""), dependentSite(t, j.second))}
-	sender, err := NewService(cfg)
+	registry, cfg := NewRegistry(j.first.Definition(t, ""), dependentSite(t, j.second)), Config{Client: j.client, OutDir: t.TempDir()}
+	sender, err := NewService(registry, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func sendTwo(t *testing.T, faults string) *twoJobs {
 	if err := sender.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if j.Service, err = NewService(cfg); err != nil {
+	if j.Service, err = NewService(registry, cfg); err != nil {
 		t.Fatal(err)
 	}
 	return j
@@ -153,7 +153,7 @@ func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	t.Parallel()
 	first, second := sitetest.NewShop(t, 1, 1), sitetest.NewShop(t, 1, 1)
 	first.Faults = map[string][]string{"/": strings.Fields(strings.Repeat("500 ", 9))}
-	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(first.Definition(t, ""), dependentSite(t, second))})
+	s := configured(t, redistest.New(t), NewRegistry(first.Definition(t, ""), dependentSite(t, second)), Config{})
 	work(t, s.cfg.Client, s)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()

@@ -46,7 +46,7 @@ func TestFailedScrapeIsUnhealthy(t *testing.T) {
 			yaml := strings.Replace(string(site.Definition(t, "").YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 1, base: 1ms, cap: 1ms, stall_max: 500ms}", 1)
 			def := sitetest.Parse(t, []byte(yaml))
 			judged := make(chan string, 10)
-			s := configured(t, redistest.New(t), Config{Registry: NewRegistry(def), Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
+			s := configured(t, redistest.New(t), NewRegistry(def), Config{Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
 				judged <- fmt.Sprintf("%s %v, before %q", h.Status, len(h.Alerts) > 0, before)
 				return nil
 			}})

@@ -72,7 +72,7 @@ type operated struct {
 
 func operate(t *testing.T, site *sitetest.Shop) operated {
 	t.Helper()
-	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(site.Definition(t, ""))})
+	s := configured(t, redistest.New(t), NewRegistry(site.Definition(t, "")), Config{})
 	work(t, s.cfg.Client, s)
 	return operated{s, t, site}
 }

@@ -41,7 +41,7 @@ func guard(t *testing.T, rdb redis.UniversalClient) *guarded {
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	var err error
-	if g.Service, err = NewService(Config{Client: client, OutDir: filepath.Join(t.TempDir(), "own"), Registry: NewRegistry(g.def)}); err != nil {
+	if g.Service, err = NewService(NewRegistry(g.def), Config{Client: client, OutDir: filepath.Join(t.TempDir(), "own")}); err != nil {
 		t.Fatal(err)
 	}
 	work(t, client, g.Service)
@@ -175,7 +175,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	service := func(dir string) *Service {
-		s, err := NewService(Config{Client: client, OutDir: dir, Registry: NewRegistry(def)})
+		s, err := NewService(NewRegistry(def), Config{Client: client, OutDir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func TestScrapeOnWorkers(t *testing.T) {
 	site.Faults = map[string][]string{"/item/3": {"429"}, "/item/30": {"500"}, "/page/2": {"500"}, "/item/59": {"soft"}}
 	def := site.Definition(t, "")
 	rdb := redistest.New(t)
-	s := configured(t, rdb, Config{Registry: NewRegistry(def)})
+	s := configured(t, rdb, NewRegistry(def), Config{})
 	work(t, s.cfg.Client, s)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
@@ -56,7 +56,7 @@ func TestStatusKey(t *testing.T) {
 	site := sitetest.NewShop(t, 3, 20)
 	site.Faults = map[string][]string{"/page/2": {"hang"}}
 	rdb := redistest.New(t)
-	s := configured(t, rdb, Config{Registry: NewRegistry(site.Definition(t, ""))})
+	s := configured(t, rdb, NewRegistry(site.Definition(t, "")), Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
@@ -94,7 +94,7 @@ func TestSitesFailAlone(t *testing.T) {
 	bad.Faults["/"] = strings.Fields(strings.Repeat("500 ", 50))
 	def := good.Definition(t, "")
 	other := sitetest.Parse(t, []byte(strings.Replace(string(def.YAML()), "site: shop.example", "site: other.example", 1)))
-	s := configured(t, redistest.New(t), Config{Registry: NewRegistry(def, other)})
+	s := configured(t, redistest.New(t), NewRegistry(def, other), Config{})
 	work(t, s.cfg.Client, s)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()

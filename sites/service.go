@@ -12,23 +12,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"muster/internal/addressfilter"
 	"muster/internal/logctx"
 	"muster/sites/crawl"
 	"muster/sites/definition"
-	"muster/sites/fetch"
 	"muster/sites/internal/store"
 	"muster/sites/record"
 	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
-	"muster/tasks/limit"
 	"muster/tasks/otel"
 	"muster/tasks/workqueue"
 )
@@ -39,33 +35,8 @@ const Queue = store.Queue
 // ErrNoJob means that a job does not exist or ended more than a week ago.
 var ErrNoJob = store.ErrNoJob
 
-// Config configures a Service.
-type Config struct {
-	Client    *tasks.Client                                       // stores jobs and their pages. Required.
-	Registry  *Registry                                           // Defaults to the shipped sites.
-	OutDir    string                                              // directory for records, which go to {site}/{job}. Defaults to "out".
-	Transport func(site *definition.Definition) http.RoundTripper // sends the requests to a site. Defaults to a transport without proxies.
-	Filter    *addressfilter.Filter                               // allows non-public addresses for direct requests, in addition to addresses in definitions; see fetch.Config. Defaults to none.
-	NoProxy   error                                               // the error of Transport if no proxy is available. Defaults to none.
-	Unproxied func(context.Context) (bool, error)                 // reports whether this process scrapes without proxies because it has none; see report.Direct. Defaults to never.
-	Refused   func(*http.Response)                                // called with each response that is a block page with a success status. Defaults to none.
-	Via       func(*http.Response) string                         // returns the proxy of a response, or "". Defaults to none.
-	Route     func() fetch.Route                                  // returns the next route of a session through Transport; see fetch.Config. Defaults to none.
-	Sinks     []string                                            // addresses of sinks for records, in addition to the files; see sink.Open. Defaults to none.
-	Secret    string                                              // key that signs webhook requests; see sink.Options. Defaults to none.
-	// Observe is called before each fetch, and the returned function after it. The fetch uses the returned context. Defaults to
-	// none.
-	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
-	MaxPages int          // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
-	Cache    string       // directory of a cache of pages for the development of definitions; see fetch.Config. Defaults to none.
-	Memory   int64        // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
-	Logger   *slog.Logger // Defaults to none.
-	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
-	// called again if it returns an error or the process crashes. Defaults to none.
-	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
-	// BreakerChanged is called when the circuit breaker of a site opens or closes; see limit.BreakerConfig. Defaults to none.
-	BreakerChanged func(context.Context, limit.BreakerState)
-}
+// Config configures a Service. NewService sets its Secrets.
+type Config = crawl.Config
 
 // Visit is the fetch of a page.
 type Visit = crawl.Visit
@@ -80,17 +51,16 @@ type Service struct {
 	worker *crawl.Worker
 }
 
-// NewService returns a Service.
-func NewService(cfg Config) (*Service, error) {
+// NewService returns a Service for the sites of a registry, by default the shipped sites.
+func NewService(registry *Registry, cfg Config) (*Service, error) {
 	if cfg.Client == nil {
 		return nil, errors.New("sites: Config.Client is missing")
 	}
-	if cfg.Registry == nil {
-		r, err := LoadRegistry("", false)
-		if err != nil {
+	if registry == nil {
+		var err error
+		if registry, err = LoadRegistry("", false); err != nil {
 			return nil, err
 		}
-		cfg.Registry = r
 	}
 	if cfg.OutDir == "" {
 		cfg.OutDir = "out"
@@ -98,16 +68,13 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	worker, err := crawl.New(crawl.Config{
-		Client: cfg.Client, Secrets: cfg.Registry.withSecrets, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Secret: cfg.Secret,
-		Transport: cfg.Transport, Filter: cfg.Filter, NoProxy: cfg.NoProxy, Unproxied: cfg.Unproxied, Refused: cfg.Refused, Via: cfg.Via, Route: cfg.Route,
-		Observe: cfg.Observe, MaxPages: cfg.MaxPages, Cache: cfg.Cache, Memory: cfg.Memory, Judged: cfg.Judged, BreakerChanged: cfg.BreakerChanged, Logger: cfg.Logger,
-	})
+	cfg.Secrets = registry.withSecrets
+	worker, err := crawl.New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return &Service{
-		Reader: &Reader{client: cfg.Client, registry: cfg.Registry, recorder: worker.Recorder(), log: cfg.Logger},
+		Reader: &Reader{client: cfg.Client, registry: registry, recorder: worker.Recorder(), log: cfg.Logger},
 		cfg:    cfg,
 		worker: worker,
 	}, nil
@@ -125,7 +92,7 @@ func (s *Service) Close() error { return s.worker.Close() }
 func (s *Service) Register(mux *tasks.Mux) { s.worker.Register(mux) }
 
 // Registry returns the sites of the service.
-func (s *Service) Registry() *Registry { return s.cfg.Registry }
+func (s *Service) Registry() *Registry { return s.registry }
 
 // Cancel cancels a scrape: no more pages are fetched, but the records of fetched pages are written. Resume continues it.
 func (s *Service) Cancel(ctx context.Context, id string) error {
@@ -173,7 +140,7 @@ type ScrapeOptions struct {
 // Scrape returns the signature of a scrape, for callers that send it themselves, with SendOptions. They must then call sent with
 // the ID of the workflow, which is the ID of the job.
 func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[report.Summary], sent func(ctx context.Context, id string), err error) {
-	def, err := s.cfg.Registry.Definition(name)
+	def, err := s.registry.Definition(name)
 	if err != nil {
 		return work, nil, err
 	}
@@ -255,7 +222,7 @@ func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, 
 // one of them terminates otherwise. While a scrape of the site is running, Send returns that scrape with tasks.ErrDuplicate, or a
 // RunningError if its options differ.
 func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[report.Summary], error) {
-	def, err := s.cfg.Registry.Definition(name)
+	def, err := s.registry.Definition(name)
 	if err != nil {
 		return nil, err
 	}

@@ -19,15 +19,15 @@ import (
 // newService returns a service on rdb that does not run.
 func newService(t *testing.T, rdb redis.UniversalClient) *Service {
 	t.Helper()
-	return configured(t, rdb, Config{})
+	return configured(t, rdb, nil, Config{})
 }
 
 // configured is newService with a configuration without a client and a directory.
-func configured(t *testing.T, rdb redis.UniversalClient, cfg Config) *Service {
+func configured(t *testing.T, rdb redis.UniversalClient, registry *Registry, cfg Config) *Service {
 	t.Helper()
 	cfg.Client, cfg.OutDir = tasks.NewClient(rdb), t.TempDir()
 	t.Cleanup(func() { _ = cfg.Client.Close() })
-	s, err := NewService(cfg)
+	s, err := NewService(registry, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write docs/reference/openapi.json")
 func everything(t *testing.T) Config {
 	t.Helper()
 	cfg := served(t)
-	s, err := sites.NewService(sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
+	s, err := sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ retries: {attempts: 1}
 		defs = append(defs, def)
 	}
 	client := tasks.NewClient(redistest.New(t))
-	s, err := sites.NewService(sites.Config{Client: client, OutDir: t.TempDir(), Registry: sites.NewRegistry(defs...)})
+	s, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestPagesOfSitesAndJobs(t *testing.T) {
 func TestSitesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
-	s, err := sites.NewService(sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
+	s, err := sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestSitesWithoutRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	s, err := sites.NewService(sites.Config{Client: client, OutDir: t.TempDir()})
+	s, err := sites.NewService(nil, sites.Config{Client: client, OutDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestScrapesOverHTTP(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
 	cfg.Write = true
-	s, err := sites.NewService(sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
+	s, err := sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -191,7 +191,7 @@ func TestLongListsAreCut(t *testing.T) {
 		}
 		defs = append(defs, def)
 	}
-	service, err := sites.NewService(sites.Config{Client: client, OutDir: t.TempDir(), Registry: sites.NewRegistry(defs...)})
+	service, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ retries: {attempts: 1}
 	}
 	server := redistest.Server(t)
 	client := tasks.NewClient(server.Client())
-	service, err := sites.NewService(sites.Config{Client: client, OutDir: t.TempDir(), Registry: sites.NewRegistry(defs...)})
+	service, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

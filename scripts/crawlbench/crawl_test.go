@@ -147,7 +147,7 @@ func BenchmarkCrawl(b *testing.B) {
 // startScraper starts a service for a site and a worker until the end of the benchmark.
 func startScraper(b *testing.B, client *tasks.Client, def *definition.Definition) *sites.Service {
 	b.Helper()
-	s, err := sites.NewService(sites.Config{Client: client, OutDir: b.TempDir(), Registry: sites.NewRegistry(def)})
+	s, err := sites.NewService(sites.NewRegistry(def), sites.Config{Client: client, OutDir: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)
 	}

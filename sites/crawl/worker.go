@@ -38,31 +38,35 @@ import (
 	"muster/tasks/limit"
 )
 
-// Config configures a Worker. sites.Config describes the fields that both have.
+// Config configures a Worker.
 type Config struct {
-	Client *tasks.Client // Required.
 	// Secrets returns a definition of a job with its secrets. rebased means that the scrape has another base URL. Defaults to
 	// definitions without secrets.
 	Secrets func(def *definition.Definition, rebased bool) (*definition.Definition, error)
 
-	OutDir string // Required.
-	Sinks  []string
-	Secret string
-
-	Transport      func(site *definition.Definition) http.RoundTripper
-	Filter         *addressfilter.Filter
-	NoProxy        error
-	Unproxied      func(context.Context) (bool, error)
-	Refused        func(*http.Response)
-	Via            func(*http.Response) string
-	Route          func() fetch.Route
-	Observe        func(ctx context.Context, v Visit) (context.Context, func(Visited))
-	MaxPages       int
-	Cache          string
-	Memory         int64
-	Judged         func(ctx context.Context, h report.Health, before report.HealthStatus) error
+	Client    *tasks.Client                                       // stores jobs and their pages. Required.
+	OutDir    string                                              // directory for records, which go to {site}/{job}. Required here; sites.NewService has the default "out".
+	Transport func(site *definition.Definition) http.RoundTripper // sends the requests to a site. Defaults to a transport without proxies.
+	Filter    *addressfilter.Filter                               // allows non-public addresses for direct requests, in addition to addresses in definitions; see fetch.Config. Defaults to none.
+	NoProxy   error                                               // the error of Transport if no proxy is available. Defaults to none.
+	Unproxied func(context.Context) (bool, error)                 // reports whether this process scrapes without proxies because it has none; see report.Direct. Defaults to never.
+	Refused   func(*http.Response)                                // called with each response that is a block page with a success status. Defaults to none.
+	Via       func(*http.Response) string                         // returns the proxy of a response, or "". Defaults to none.
+	Route     func() fetch.Route                                  // returns the next route of a session through Transport; see fetch.Config. Defaults to none.
+	Sinks     []string                                            // addresses of sinks for records, in addition to the files; see sink.Open. Defaults to none.
+	Secret    string                                              // key that signs webhook requests; see sink.Options. Defaults to none.
+	// Observe is called before each fetch, and the returned function after it. The fetch uses the returned context. Defaults to
+	// none.
+	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
+	MaxPages int          // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
+	Cache    string       // directory of a cache of pages for the development of definitions; see fetch.Config. Defaults to none.
+	Memory   int64        // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
+	Logger   *slog.Logger // Defaults to none.
+	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
+	// called again if it returns an error or the process crashes. Defaults to none.
+	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
+	// BreakerChanged is called when the circuit breaker of a site opens or closes; see limit.BreakerConfig. Defaults to none.
 	BreakerChanged func(context.Context, limit.BreakerState)
-	Logger         *slog.Logger // Defaults to none.
 }
 
 // Visit is the fetch of a page.
