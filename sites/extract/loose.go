@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // looseJSON decodes the JSON value at the beginning of a text. It also accepts JavaScript literals: unquoted names, other quotes,
@@ -126,11 +124,10 @@ func jsLiteral(text string) (out []byte, ok bool) {
 				depth--
 			}
 		case '"', '\'', '`':
-			s, n, ok := jsString(text[i:])
+			quoted, n, ok := jsString(text[i:])
 			if !ok {
 				return nil, false
 			}
-			quoted, _ := json.Marshal(s) // never fails for a string
 			b.Write(quoted)
 			i += n
 		default:
@@ -203,62 +200,31 @@ func jsWord(word, after string) string {
 	return "null"
 }
 
-// jsString returns the string at the beginning of text and the length of its literal.
-func jsString(text string) (s string, n int, ok bool) {
-	var b strings.Builder
-	quote := text[0]
-	for i := 1; i < len(text); {
-		c := text[i]
-		switch {
-		case c == quote:
-			return b.String(), i + 1, true
+// jsString converts the string literal at the beginning of text to JSON, and returns the length of the literal.
+func jsString(text string) (quoted []byte, n int, ok bool) {
+	quoted = []byte{'"'}
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == text[0]:
+			return append(quoted, '"'), i + 1, true
+		case c == '"':
+			quoted = append(quoted, '\\', '"')
+		case c < ' ':
+			quoted = fmt.Appendf(quoted, `\u%04x`, c)
 		case c != '\\':
-			b.WriteByte(c)
+			quoted = append(quoted, c)
+		case i+1 < len(text):
 			i++
-		case i+1 == len(text):
-			return "", 0, false
-		default:
-			r, size := decodeEscape(text[i+1:])
-			if utf16.IsSurrogate(r) && strings.HasPrefix(text[i+1+size:], `\u`) {
-				low, more := decodeEscape(text[i+2+size:])
-				r, size = utf16.DecodeRune(r, low), size+1+more
-			}
-			if r >= 0 {
-				b.WriteRune(r)
-			}
-			i += 1 + size
-		}
-	}
-	return "", 0, false
-}
-
-// decodeEscape decodes the escape after a backslash. The rune is negative for an escaped line end, which yields no character.
-func decodeEscape(s string) (r rune, size int) {
-	hex := func(n int) (rune, int) {
-		if len(s) > n {
-			if v, err := strconv.ParseUint(s[1:n+1], 16, 32); err == nil {
-				return rune(v), n + 1
+			switch e := text[i]; {
+			case e == '\n': // the literal continues in the next line
+			case e == 'x':
+				quoted = append(quoted, `\u00`...)
+			case strings.IndexByte(`"\/bfnrtu`, e) >= 0:
+				quoted = append(quoted, '\\', e)
+			default:
+				quoted = append(quoted, e)
 			}
 		}
-		return rune(s[0]), 1
 	}
-	switch s[0] {
-	case 'n':
-		return '\n', 1
-	case 't':
-		return '\t', 1
-	case 'r':
-		return '\r', 1
-	case 'b':
-		return '\b', 1
-	case 'f':
-		return '\f', 1
-	case '\n':
-		return -1, 1
-	case 'x':
-		return hex(2)
-	case 'u':
-		return hex(4)
-	}
-	return utf8.DecodeRuneInString(s)
+	return nil, 0, false
 }
