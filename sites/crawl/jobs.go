@@ -123,7 +123,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	c := &crawler{
 		pages: p, leases: &leases{queue: p.queue, log: p.log}, observe: l.cfg.Observe,
 		breaker:   polite.NewSiteBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: l.cfg.Logger, Changed: l.cfg.BreakerChanged}),
-		extractor: &extractor{def: p.def, memory: l.memory, siblings: &siblings{pages: p}},
+		extractor: &extractor{def: p.def, memory: l.memory, siblings: &siblings{pages: p, kinds: map[string]fieldsOf{}}},
 		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
 		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
 	}

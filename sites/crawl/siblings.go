@@ -20,9 +20,14 @@ const maxWithout = 3
 type siblings struct {
 	*pages
 
-	mu         sync.Mutex      // guards the fields below
-	withFields map[string]bool // kinds with a page that had the fields
-	without    map[string]int  // by kind: pages without fields at their last attempt, since a retry found fields
+	mu    sync.Mutex // guards kinds
+	kinds map[string]fieldsOf
+}
+
+// fieldsOf counts the pages of a kind.
+type fieldsOf struct {
+	found   bool // a page had the fields
+	without int  // pages without fields at their last attempt, since a retry found fields
 }
 
 // suspect returns a *fetch.Error of class SoftBlock, and calls page.OnBlocked, if a page from a proxy has none of its required
@@ -30,19 +35,25 @@ type siblings struct {
 // its last attempt, a page without a proxy, and all pages after maxWithout pages without fields through any proxy.
 func (s *siblings) suspect(doc *extract.Doc, res *extract.Result, tries int) error {
 	found, wanted := requiredFields(s.def, doc, res)
+	if !wanted || s.def.Blocks.Off {
+		return nil
+	}
 	page := doc.Page
+	last := tries >= fetch.PolicyFor(fetch.SoftBlock, s.def.Retries).Retries
+	s.mu.Lock()
+	of := s.kinds[page.Kind]
+	ok := found || page.Via == "" || !of.found || last || of.without >= maxWithout
 	switch {
-	case !wanted || s.def.Blocks.Off:
-		return nil
+	case found && tries > 0:
+		of = fieldsOf{found: true}
 	case found:
-		s.noteFields(page.Kind, tries > 0)
-		return nil
-	case page.Via == "" || !s.haveFields(page.Kind):
-		return nil
-	case tries >= fetch.PolicyFor(fetch.SoftBlock, s.def.Retries).Retries:
-		s.noteWithout(page.Kind)
-		return nil
-	case s.manyWithout(page.Kind):
+		of.found = true
+	case page.Via != "" && of.found && last:
+		of.without++
+	}
+	s.kinds[page.Kind] = of
+	s.mu.Unlock()
+	if ok {
 		return nil
 	}
 	if page.OnBlocked != nil {
@@ -75,40 +86,4 @@ func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.R
 		return hit, true
 	}
 	return found, wanted
-}
-
-// noteFields records that a page of a kind has its required fields, and whether it was a retry.
-func (s *siblings) noteFields(kind string, again bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if again {
-		delete(s.without, kind)
-	}
-	if s.withFields == nil {
-		s.withFields = map[string]bool{}
-	}
-	s.withFields[kind] = true
-}
-
-// haveFields reports whether any page of a kind had its required fields.
-func (s *siblings) haveFields(kind string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.withFields[kind]
-}
-
-// noteWithout records a page without its fields at the last attempt.
-func (s *siblings) noteWithout(kind string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.without == nil {
-		s.without = map[string]int{}
-	}
-	s.without[kind]++
-}
-
-func (s *siblings) manyWithout(kind string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.without[kind] >= maxWithout
 }
