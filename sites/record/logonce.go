@@ -1,39 +1,23 @@
 package record
 
-import (
-	"sync"
-	"time"
-)
+import "sync"
 
-// logOnce limits how often a persistent error is logged. The zero value is ready to use and safe for concurrent use.
+// logOnce logs a persistent error once. The zero value is ready to use and safe for concurrent use.
 type logOnce struct {
-	mu     sync.Mutex // guards logged
-	logged map[string]logged
+	mu     sync.Mutex        // guards logged
+	logged map[string]string // by job
 }
 
-type logged struct {
-	text string
-	at   time.Time
-}
-
-const (
-	repeatSame  = 5 * time.Minute // interval for the same error
-	repeatOther = time.Minute     // interval for a different error
-)
-
-// shouldLog reports whether to log an error of a job: it is new, or was last logged long ago.
+// shouldLog reports whether an error of a job differs from its last one.
 func (l *logOnce) shouldLog(job string, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last, ok := l.logged[job]
-	if ok && (time.Since(last.at) < repeatOther || last.text == err.Error() && time.Since(last.at) < repeatSame) {
-		return false
-	}
 	if l.logged == nil {
-		l.logged = map[string]logged{}
+		l.logged = map[string]string{}
 	}
-	l.logged[job] = logged{err.Error(), time.Now()}
-	return true
+	last := l.logged[job]
+	l.logged[job] = err.Error()
+	return last != err.Error()
 }
 
 // clear forgets the error of a job and reports whether there was one.
