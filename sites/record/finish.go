@@ -61,6 +61,7 @@ func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, erro
 	if _, err := w.writeAll(ctx); err != nil {
 		return "", err
 	}
+	w.sinks.next = 0
 	if err := w.complete(ctx, &sum); err != nil {
 		return "", w.report(ctx, err)
 	}
@@ -72,7 +73,11 @@ func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, erro
 	for typ, n := range sum.ByType {
 		notes[typ] = strconv.Itoa(n)
 	}
-	return string(data), w.out.Ack(ctx, "", notes)
+	err = w.out.Ack(ctx, "", notes)
+	if err == nil {
+		w.sinks.delivered = nil
+	}
+	return string(data), err
 }
 
 // announce reports the health of the site. If a writer stops in the middle, the next one repeats it.

@@ -18,7 +18,8 @@ type sinks struct {
 	addresses []string
 	options   sink.Options
 	open      map[string]sink.Sink // by address
-	delivered delivered
+	next      int                  // position in the sequence of records that a retry repeats
+	delivered map[string]int       // received records of the sequence, by address
 }
 
 // sinkError is an error of a sink other than the files.
@@ -26,16 +27,22 @@ type sinkError struct{ error }
 
 func (e sinkError) Unwrap() error { return e.error }
 
-// put delivers records to all sinks, even if some fail. A sink does not receive the records of a failed batch twice.
+// put delivers the next records of a sequence to all sinks, even if some fail. When the sequence is repeated after a failure, a
+// sink does not receive records twice.
 func (s *sinks) put(ctx context.Context, records []sink.Record) error {
 	var errs []error
+	from := s.next
+	s.next += len(records)
 	for _, address := range s.addresses {
-		left := s.delivered.missing(address, records)
-		if len(left) == 0 {
+		received := max(s.delivered[address]-from, 0)
+		if received >= len(records) {
 			continue
 		}
-		n, err := s.putTo(ctx, address, left)
-		s.delivered.add(address, left[:n])
+		n, err := s.putTo(ctx, address, records[received:])
+		if s.delivered == nil {
+			s.delivered = map[string]int{}
+		}
+		s.delivered[address] = from + received + n
 		if err != nil {
 			errs = append(errs, sinkError{err})
 		}

@@ -179,6 +179,7 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 	if len(w.sinks.addresses) == 0 {
 		return wrote, nil
 	}
+	w.sinks.next = 0
 	return wrote, w.sinks.put(ctx, records)
 }
 
