@@ -42,15 +42,20 @@ func pageOf(url string, info workqueue.Info, y yield) report.Page {
 }
 
 // countResponse counts a response through a proxy for the report of the job.
-func (p *pages) countResponse(ctx context.Context, via string, failure error) error {
-	if fe, ok := errors.AsType[*fetch.Error](failure); ok && via == "" && fe.Status != 0 {
+func (c *crawler) countResponse(f fetched) {
+	via := ""
+	if f.yield != nil {
+		via = f.yield.via
+	} else if fe, ok := errors.AsType[*fetch.Error](f.failure); ok && fe.Status != 0 {
 		via = fe.Via
 	}
-	if via == "" {
-		return nil
+	if class := fetch.ClassOf(f.failure); via == "" {
+		return
+	} else if class == fetch.OK || class == fetch.Gone {
+		c.usage.add("good " + via)
+	} else {
+		c.usage.add("bad " + via)
 	}
-	class := fetch.ClassOf(failure)
-	return store.AddResponse(ctx, p.rdb, p.id, via, class == fetch.OK || class == fetch.Gone)
 }
 
 // errNoStart fails a job that fetched no page.
@@ -111,9 +116,11 @@ func (j *job) sum(ctx context.Context, lost []string) (report.Summary, error) {
 	if sum.Delays, err = j.crawler.delays.all(ctx); err != nil {
 		return report.Summary{}, err
 	}
-	if sum.Proxies, err = store.ProxyUsage(ctx, j.rdb, j.id); err != nil {
+	usage, err := j.crawler.usage.all(ctx)
+	if err != nil {
 		return report.Summary{}, err
 	}
+	sum.Proxies = report.UsageOf(usage)
 	breaker, err := j.crawler.breaker.State(ctx)
 	if err != nil {
 		j.log.WarnContext(ctx, "the report has no state of the site's circuit breaker", "error", err)

@@ -34,6 +34,7 @@ type crawler struct {
 	observe   func(context.Context, Visit) (context.Context, func(Visited)) // may be nil
 	delays    *counters                                                     // of pages, by Delay
 	ends      *counters                                                     // of sessions, by reason
+	usage     *counters                                                     // of responses through proxies; see store.ProxyUsageKey
 }
 
 // visited is a leased page after its visit.
@@ -119,13 +120,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		c.log.WarnContext(ctx, "cannot report the result of a page to the site's circuit breaker", "error", err)
 	}
 	f.down = down
-	via := ""
-	if f.yield != nil {
-		via = f.yield.via
-	}
-	if err := c.countResponse(context.WithoutCancel(ctx), via, f.failure); err != nil {
-		c.log.WarnContext(ctx, "cannot count a proxy response for the report", "error", err)
-	}
+	c.countResponse(f)
 	return f
 }
 

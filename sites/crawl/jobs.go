@@ -126,6 +126,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		extractor: &extractor{def: p.def, memory: l.memory, siblings: &siblings{pages: p, kinds: map[string]fieldsOf{}}},
 		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
 		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
+		usage:     &counters{rdb: p.rdb, key: store.ProxyUsageKey(p.id)},
 	}
 	c.client = fetch.NewClient(fetch.Config{
 		Definition: p.def, Filter: l.cfg.Filter, Transport: transport, NoProxy: l.cfg.NoProxy, OnBlocked: l.cfg.Refused, Robots: &l.robots, Logger: l.cfg.Logger,

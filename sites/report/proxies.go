@@ -24,8 +24,20 @@ type Proxy struct {
 
 const maxWorst = 5
 
-// UsageOf sums up the usage of proxies, or returns nil if there are none.
-func UsageOf(proxies []Proxy) *ProxyUsage {
+// UsageOf sums up the usage of proxies, or returns nil if there are none. counts are numbers of responses by "good PROXY" and
+// "bad PROXY".
+func UsageOf(counts map[string]int) *ProxyUsage {
+	proxies := map[string]Proxy{}
+	for name, n := range counts {
+		kind, proxy, _ := strings.Cut(name, " ")
+		p := proxies[proxy]
+		p.Proxy = proxy
+		p.Responses += n
+		if kind == "bad" {
+			p.Failures += n
+		}
+		proxies[proxy] = p
+	}
 	if len(proxies) == 0 {
 		return nil
 	}
