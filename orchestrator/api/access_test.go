@@ -160,8 +160,8 @@ func TestPagesTakeTheirRole(t *testing.T) {
 	h, f := handler(t, cfg), populate(t, cfg, "")
 	const reads, operates, admins = "viewer operator admin", "operator admin", "admin"
 	for request, allowed := range map[string]string{
-		"GET /ui/jobs": reads, "GET /ui/jobs/" + f.job + "/items": reads, "GET /ui/jobs/" + f.job + "/item?key=a%2Fb": reads, "GET /ui/jobs/" + f.job + "/compare/" + f.other: reads,
-		"GET /ui/agents": reads, "GET /ui/agents/" + f.agent: reads, "GET /ui/pipelines": reads, "GET /ui/pipelines/default": reads,
+		"GET /ui/jobs": reads, "GET /ui/jobs/" + f.job + "/items": reads, "GET /ui/jobs/" + f.job + "/item?key=a%2Fb": reads,
+		"GET /ui/agents": reads, "GET /ui/agents/" + f.agent: reads, "GET /ui/pipelines": reads,
 		"GET /ui/jobs/start": operates, "GET /ui/jobs/" + f.job + "/cancel": operates, "GET /ui/jobs/" + f.job + "/stages/create/end": operates, "GET /ui/agents/" + f.agent + "/drain": operates,
 		"GET /": reads, "GET /ui/": reads, "GET /ui/assets/style.css": reads, "GET /ui/jobs/" + f.job: reads, "GET /ui/nothing": reads, "GET /ui/search?q=x": reads,
 		"GET /ui/sites": reads, "GET /ui/sites/quotes.toscrape.com": reads, "GET /ui/scrapes": reads, "GET /ui/scrapes/none": reads,

@@ -21,7 +21,6 @@ const (
 	itemsLooked    = 2000     // items searched for a state
 	itemTextShown  = 20 << 10 // bytes
 	listShown      = 100      // citations, and other lists of an item
-	listedShown    = 300      // bytes of one
 	historyRead    = 500      // events of a job searched for an item
 	comparedMost   = 20_000   // items of both jobs
 	comparedShown  = 200      // that differ
@@ -207,7 +206,7 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 }
 
 type compareData struct {
-	A, B               string
+	Before             string // ID of the other job
 	New, Gone, Changed int
 	Same               int
 	Rows               []differenceRow
@@ -220,11 +219,11 @@ type differenceRow struct{ Key, Change, Before, After string }
 // errEnough stops a comparison at its limit.
 var errEnough = errors.New("enough was compared")
 
-// compare shows the differences between the items of two jobs.
-func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, error) {
-	d := compareData{A: r.PathValue("job"), B: r.PathValue("other")}
+// compare returns the differences between the items of two jobs.
+func (c jobPages) compare(ctx context.Context, before, id string) (*compareData, error) {
+	d := &compareData{Before: before}
 	looked := 0
-	err := c.Jobs.Compare(ctx, d.A, d.B, func(diff jobs.Difference) error {
+	err := c.Jobs.Compare(ctx, before, id, func(diff jobs.Difference) error {
 		if looked++; looked > comparedMost {
 			return errEnough
 		}
@@ -245,9 +244,9 @@ func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, err
 		return nil
 	})
 	if d.Partial = errors.Is(err, errEnough); err != nil && !d.Partial {
-		return webui.View{}, noJob(d.A+" or "+d.B, err)
+		return nil, noJob(before, err)
 	}
-	return webui.View{Name: "Two jobs compared", At: jobsAt, Data: d, Fixed: true}, nil
+	return d, nil
 }
 
 // textOf returns the text of an item for a comparison.

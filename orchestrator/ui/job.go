@@ -42,6 +42,7 @@ type jobData struct {
 	ByAgent  []agentUse
 	Results  []stageResult
 	Review   bool // items are in review
+	Compared *compareData
 }
 
 // step is a stage with its progress bar.
@@ -118,7 +119,15 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 			d.Events = append(d.Events, rowOf(e))
 		}
 	}
-	return webui.View{Name: webui.Plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d, Every: 2 * time.Second}, nil
+	view := webui.View{Name: webui.Plain(j.Name) + " " + string(j.Status), At: jobsAt, Every: 2 * time.Second}
+	if other := r.URL.Query().Get("compare"); other != "" {
+		if d.Compared, err = c.compare(ctx, other, id); err != nil {
+			return webui.View{}, err
+		}
+		view.Fixed = true
+	}
+	view.Data = d
+	return view, nil
 }
 
 // noJob converts the error of an unknown or invalid job ID to a page.

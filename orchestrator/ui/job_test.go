@@ -45,7 +45,7 @@ func TestPagesOfAJob(t *testing.T) {
 	showsText(t, w.h, "/tasks/todo", "item?key=...", "choice=Accept", "unclear", `\u202e`)
 	showsText(t, w.h, at+"/item?key=...", "choice=Try&#43;again&amp;item="+j.ID+"%2F...")
 	showsText(t, w.h, "/pipelines", "careful", "validate", `\u202e`)
-	showsText(t, w.h, "/pipelines/careful", "a person decides", "agents of role")
+	showsText(t, w.h, "/pipelines", "a person decides", "agents of role")
 }
 
 // Missing objects lead to a page with status 404, and a request without the form changes nothing.
@@ -58,7 +58,7 @@ func TestPagesOfWhatThereIsNot(t *testing.T) {
 		"/jobs/" + unknown + "/items": 404, "/jobs/" + unknown + "/item?key=x": 404, "/jobs/" + j.ID + "/item?key=x": 404, "/jobs/" + j.ID + "/item": 404,
 		"/jobs/" + unknown + "/cancel": 404, "/jobs/" + unknown + "/retry": 404, "/jobs/" + unknown + "/again": 404, "/jobs/" + unknown + "/delete": 404,
 		"/jobs/" + unknown + "/stages/create/end": 404, "/jobs/" + j.ID + "/stages/none/end": 404, "/tasks/todo/decide?choice=Accept&item=" + unknown + "%2Fx": 404, "/tasks/todo/decide?choice=Reject&item=" + j.ID + "%2Fx": 404, "/tasks/todo/decide?choice=Accept&item=none": 404,
-		"/jobs/" + j.ID + "/compare/" + unknown: 404, "/agents/none": 404, "/agents/none/drain": 404, "/agents/none/remove": 404, "/pipelines/none": 404,
+		"/jobs/" + j.ID + "?compare=" + unknown: 404, "/agents/none": 404, "/agents/none/drain": 404, "/agents/none/remove": 404,
 		"/jobs?status=wrong": 400, "/jobs?after=wrong": 400, "/jobs?name=" + strings.Repeat("x", 300): 400, "/jobs/" + j.ID + "/items?state=wrong": 400,
 		"/jobs/" + j.ID + "/items?state=failed&after=-1": 400, "/jobs/" + j.ID + "/items?after=wrong": 400, "/jobs/" + j.ID + "/delete": 409,
 	} {
@@ -114,9 +114,9 @@ func TestChangesOfJobs(t *testing.T) {
 	w.refused(at+"/pause", nil, 409, "has ended")
 
 	next := strings.TrimPrefix(w.done(at+"/again", nil, "/ui/jobs/"), "/ui/jobs/")
-	showsText(t, w.h, "/jobs/"+next, at+"/compare/"+next)
+	showsText(t, w.h, "/jobs/"+next, "/jobs/"+next+"?compare="+id)
 	w.emit(jobs.Item{Key: "a", Text: "t"}, jobs.Item{Key: "c", Text: "new"})
-	showsText(t, w.h, at+"/compare/"+next, "1 new", "1 gone", "1 changed", "data-still")
+	showsText(t, w.h, "/jobs/"+next+"?compare="+id, "1 new", "1 gone", "1 changed", "data-still")
 	w.done("/jobs/"+next+"/cancel", url.Values{"cleanup": {"yes"}}, "/ui/jobs/"+next)
 	w.until(next, jobs.Cancelled)
 	w.refused("/jobs/"+next+"/retry", nil, 409, "has ended")

@@ -14,14 +14,12 @@ import (
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/document"
-	"muster/orchestrator/access"
 )
 
 const (
 	jobsAt      = prefix + "/jobs"
 	agentsAt    = prefix + "/agents"
 	pipelinesAt = prefix + "/pipelines"
-	scrapesAt   = prefix + "/scrapes/" // followed by an ID
 )
 
 // jobsArea returns the navigation of the pages of jobs, or nil without jobs.
@@ -52,7 +50,6 @@ func (p *pages) jobs() {
 	p.page("/jobs/{job}", "job", show.oneJob)
 	p.page("/jobs/{job}/items", "items", show.items)
 	p.page("/jobs/{job}/item", "item", show.item)
-	p.add("GET "+jobsAt+"/{job}/compare/{other}", p.site.Page("compare", show.compare), access.Viewer)
 	for path, a := range (jobChanges{p.cfg}).all() {
 		p.action(path, a)
 	}
@@ -60,8 +57,9 @@ func (p *pages) jobs() {
 		p.agents()
 	}
 	if p.cfg.Pipelines != nil {
-		p.page("/pipelines", "pipelines", show.pipelines)
-		p.page("/pipelines/{pipeline}", "pipeline", show.pipeline)
+		p.page("/pipelines", "pipelines", func(context.Context, *http.Request) (webui.View, error) {
+			return webui.View{Name: "Pipelines", At: pipelinesAt, Data: p.cfg.Pipelines.List()}, nil
+		})
 	}
 }
 
