@@ -10,7 +10,7 @@ import (
 // change them together.
 const prefix = "muster:{jobs}:"
 
-// recordKey is the hash of a job; see record.go for its fields. Deleted with the job.
+// recordKey is the hash of a job; see get.go for its fields. Deleted with the job.
 func recordKey(id string) string { return prefix + "j:" + id }
 
 // usageKey is a hash of the usage of a job: "<agent> <name>" → number; the name "assignments" counts those completed. Deleted with

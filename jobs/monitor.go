@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
-	"muster/tasks/workqueue"
-
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"muster/tasks/workqueue"
 )
 
 // monitor looks after open jobs.
@@ -322,4 +323,114 @@ func (s *Service) tick(ctx context.Context, id string, r record) error {
 		return err
 	}
 	return s.later(ctx, id, next.Sub(now))
+}
+
+// terminal are the states in which a job has ended.
+var terminal = []Status{Completed, Failed, Cancelled}
+
+// retention returns the time for which jobs are stored after they have ended in a state; 0 means forever.
+func (c *Limits) retention(status Status) time.Duration {
+	if d, ok := c.KeepFor[string(status)]; ok {
+		return max(d, 0)
+	}
+	return max(c.Keep, 0)
+}
+
+// forget deletes jobs whose retention has expired. It continues with the next job after an error.
+func (m *monitor) forget(ctx context.Context) error {
+	now, err := m.now(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, status := range terminal {
+		if keep := m.limits.Load().retention(status); keep > 0 {
+			errs = append(errs, m.forgetBefore(ctx, endedKey(status), now.Add(-keep)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forgetBefore deletes up to 1000 jobs of an index of ended jobs that ended before a time.
+func (m *monitor) forgetBefore(ctx context.Context, index string, before time.Time) error {
+	ids, err := m.rdb.ZRangeByScore(ctx, index, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: 1000}).Result()
+	if err != nil {
+		return fmt.Errorf("look for old jobs: %w", err)
+	}
+	var errs []error
+	for _, id := range ids {
+		r, err := m.read(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			err = m.rdb.ZRem(ctx, index, id).Err()
+		} else if err == nil {
+			err = m.remove(ctx, id, r)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("delete old job %s: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Numbers are counters of all jobs, maintained by scripts.
+type Numbers struct {
+	// Items are the items of all stored pipeline jobs. Items of unfinished jobs are counted by sweeps.
+	Items map[ItemStatus]int64
+	Stuck int64 // jobs without progress, as the last sweep has seen them
+}
+
+// Numbers returns the counters of all jobs.
+func (s *Service) Numbers(ctx context.Context) (Numbers, error) {
+	items, err := s.rdb.HGetAll(ctx, itemsKey).Result()
+	if err != nil {
+		return Numbers{}, fmt.Errorf("read the counters of jobs: %w", err)
+	}
+	r := record(items)
+	n := Numbers{Items: map[ItemStatus]int64{}, Stuck: r.int("stuck")}
+	for _, state := range ItemStatuses {
+		n.Items[state] = r.int(string(state))
+	}
+	return n, nil
+}
+
+// by returns the items by state.
+func (c Counts) by() map[ItemStatus]int64 {
+	return map[ItemStatus]int64{
+		ItemPending: c.Pending, ItemValidating: c.Validating, ItemIntegrated: c.Integrated,
+		ItemRejected: c.Rejected, ItemFailed: c.Failed, ItemReview: c.Review,
+	}
+}
+
+// tally is how the scripts get the items by state.
+func (c Counts) tally() string {
+	var parts []string
+	by := c.by()
+	for _, state := range ItemStatuses {
+		if n := by[state]; n > 0 {
+			parts = append(parts, string(state)+"="+strconv.FormatInt(n, 10))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// tally counts the items of a job that has not ended, unless they are counted already, and lists the job if some of them
+// wait for a decision.
+func (s *Service) tally(ctx context.Context, j *Job, r record) error {
+	items := j.Items.tally()
+	if items == r["counted"] && j.Items.Review == 0 {
+		return nil
+	}
+	_, err := s.run(ctx, "count the items of job "+j.ID, "tally", []string{recordKey(j.ID), itemsKey, reviewsKey}, items, j.ID)
+	return err
+}
+
+// storeStuck stores how many jobs a sweep has found stuck.
+func (s *Service) storeStuck(ctx context.Context, n int64) error {
+	if err := s.rdb.HSet(ctx, itemsKey, "stuck", n).Err(); err != nil {
+		return fmt.Errorf("store how many jobs are stuck: %w", err)
+	}
+	return nil
 }

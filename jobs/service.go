@@ -2,14 +2,21 @@ package jobs
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/luascript"
 	"muster/jobs/pipeline"
 	"muster/tasks"
+	"muster/tasks/workqueue"
 )
 
 // Documents are where the documents of jobs are.
@@ -110,4 +117,135 @@ func (s *Service) StoreID(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read the id of the store: %w", err)
 	}
 	return id, nil
+}
+
+// Service keeps jobs. It may be used by many goroutines, and by any number of processes on one Redis.
+type Service struct {
+	cfg      Config
+	rdb      redis.UniversalClient
+	scripts  map[string]*redis.Script
+	plans    cache[*pipeline.Pipeline] // by job
+	contents cache[string]             // pipelines as JSON, by their SHA-256
+	roles    memo[map[string]int]      // live agents by role
+	runs     memo[bool]                // whether Run runs in a process
+	running  atomic.Bool               // Run runs in this process
+	wake     chan struct{}             // a job must be advanced soon
+	limits   atomic.Pointer[Limits]    // in force
+	tuned    chan struct{}             // CheckEvery may have changed
+}
+
+// queue returns the work queue of a job.
+func (s *Service) queue(id string) *workqueue.Queue { return s.queueWith(id, s.cfg.Lease) }
+
+// queueWith returns the work queue of a job, with a time of leases.
+func (s *Service) queueWith(id string, lease time.Duration) *workqueue.Queue {
+	return workqueue.New(s.rdb, queueName(id), workqueue.Config{
+		MaxAttempts: 1 + s.limits.Load().MaxRetries, LeaseTTL: lease, CountLanes: true, KeepEndings: true, MaxPayload: maxItem,
+		Backoff: workqueue.Backoff{Base: s.cfg.Backoff, Jitter: s.cfg.Backoff / 5, Max: 10 * time.Minute},
+		Logger:  s.cfg.Logger,
+	})
+}
+
+// now returns the time of Redis, the only clock of jobs: clocks of processes differ, and are set.
+func (s *Service) now(ctx context.Context) (time.Time, error) {
+	now, err := s.rdb.Time(ctx).Result()
+	if err != nil {
+		return now, fmt.Errorf("read the time of Redis: %w", err)
+	}
+	return now, nil
+}
+
+// memo remembers a value for a second: lists and sweeps ask for it for each job.
+type memo[T any] struct {
+	mu    sync.Mutex // guards the fields below, and lets one caller read
+	read  time.Time
+	value T
+}
+
+func (m *memo[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.read.IsZero() && time.Since(m.read) < time.Second {
+		return m.value, nil
+	}
+	value, err := read(ctx)
+	if err == nil {
+		m.value, m.read = value, time.Now()
+	}
+	return value, err
+}
+
+// maxCached bounds the values of a cache.
+const maxCached = 1000
+
+// A cache keeps values that do not change. The zero value is ready to use.
+type cache[T any] struct {
+	mu    sync.Mutex // guards known
+	known map[string]T
+}
+
+// get returns the value of a key, or the zero value.
+func (c *cache[T]) get(key string) T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known[key]
+}
+
+func (c *cache[T]) put(key string, value T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxCached {
+		c.known = map[string]T{}
+	}
+	c.known[key] = value
+}
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// Emit adds events to streams in the scripts that change jobs: a change and its event are one step.
+type Emit struct {
+	// Lua declares the local function record(all, of_job, webhooks, type, job, at, data), which adds an event to the
+	// streams that Keys names: at is in unix ms, and data is JSON or "".
+	Lua  string
+	Keys func(job string) []string // all, of_job, webhooks; in the slot of jobs. The stream of_job is deleted with its job.
+}
+
+// scripts returns the files of lua by name, each with the function record and common.lua in front of it.
+func (e Emit) scripts() map[string]*redis.Script {
+	if e.Lua == "" {
+		e.Lua = "local function record() end\n"
+	}
+	return luascript.Read(sources, e.Lua)
+}
+
+// eventKeys returns the streams of the events of a job; without any, its record is used instead.
+func (s *Service) eventKeys(id string) []string {
+	if s.cfg.Emit.Keys == nil {
+		return []string{recordKey(id), recordKey(id), recordKey(id)}
+	}
+	return s.cfg.Emit.Keys(id)
+}
+
+// run runs a script that returns a list.
+func (s *Service) run(ctx context.Context, doing, script string, keys []string, args ...any) ([]any, error) {
+	v, err := s.scripts[script].Run(ctx, s.rdb, keys, args...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return []any{v}, nil
+	}
+	return list, nil
+}
+
+func toInt(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func toString(v any) string {
+	s, _ := v.(string)
+	return s
 }

@@ -97,41 +97,6 @@ func flag(on bool) string {
 	return ""
 }
 
-// agent returns the agent of a record.
-func (r record) agent(id string) Agent {
-	return Agent{ID: id, Name: r.Name, Roles: r.Roles, Capacity: r.Capacity, URL: r.URL, Labels: r.Labels, Registered: r.Registered}
-}
-
-// touched is an agent that has called.
-type touched struct {
-	Agent
-	idle time.Time // start of its idle time
-}
-
-// touch records a heartbeat of an agent.
-func (s *Service) touch(ctx context.Context, id string) (touched, error) {
-	k := s.keys
-	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id).Slice()
-	if err != nil {
-		return touched{}, fmt.Errorf("note a call of agent %s: %w", id, err)
-	}
-	if len(v) < 5 {
-		return touched{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
-	}
-	text, _ := v[0].(string)
-	rec, err := parseRecord(id, text)
-	if err != nil { // it registers again
-		return touched{}, fmt.Errorf("agent %.100q: %w (%w)", id, ErrNoAgent, err)
-	}
-	number := func(i int) int64 { n, _ := v[i].(int64); return n }
-	t := touched{rec.agent(id), time.UnixMilli(number(3))}
-	t.Held, t.State, t.LastSeen = int(number(2)), StateHealthy, time.UnixMilli(number(4))
-	if number(1) == 1 {
-		t.State = StateDraining
-	}
-	return t, nil
-}
-
 // Heartbeat records a heartbeat of an agent, with one call of Redis. It returns the agent without its totals, or ErrNoAgent.
 func (s *Service) Heartbeat(ctx context.Context, id string) (Agent, error) {
 	t, err := s.touch(ctx, id)
@@ -144,19 +109,6 @@ type listed struct {
 	secret   string
 	failures int  // number of consecutive failed health checks
 	damaged  bool // the record is invalid; only the ID is known
-}
-
-// parseRecord decodes the record of an agent. If it is damaged, the returned record has the ID as its name.
-func parseRecord(id, text string) (record, error) {
-	var rec record
-	err := json.Unmarshal([]byte(text), &rec)
-	if err == nil && rec.Name == "" {
-		err = errors.New("it has no name")
-	}
-	if err != nil {
-		return record{Name: id}, fmt.Errorf("the record of the agent is damaged (%w): it must register again, or be removed", err)
-	}
-	return rec, nil
 }
 
 // snapshot returns all agents without their totals, sorted by name.

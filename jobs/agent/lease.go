@@ -2,10 +2,139 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"muster/jobs"
+	"muster/tasks/limit"
 )
+
+// Limits of Lease.
+const (
+	MaxLease = 100              // maximum number of assignments per call
+	MaxWait  = 30 * time.Second // maximum wait
+)
+
+// Lease assigns work of the given roles to the agent, or of all of its roles if there are none. It returns as soon as
+// there is work, with up to limit assignments, at most MaxLease and at most the free capacity of the agent. Without work
+// it returns an empty list after wait, at most MaxWait, or when Run returns. A wait requires Run in the same process. If
+// ctx is canceled, the assigned work is released.
+//
+// The error is ErrNoAgent, ErrTooMany if the agent has more than 16 concurrent polls, or a *jobs.FieldError.
+func (s *Service) Lease(ctx context.Context, id string, roles []string, limit int, wait time.Duration) ([]Assignment, error) {
+	t, err := s.touch(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(roles) == 0 {
+		roles = t.Roles
+	}
+	for i, role := range roles {
+		if !slices.Contains(t.Roles, role) {
+			return nil, bad(fmt.Sprintf("roles[%d]", i), "the agent is not registered for the role %.50q", role)
+		}
+	}
+	if limit < 1 {
+		return nil, bad("max", "give 1 or more")
+	}
+	poll := &waiter{agent: id, roles: roles, mode: modePull, slots: &slots{min(limit, MaxLease)}, capacity: t.Capacity, held: t.Held, idle: t.idle, once: wait <= 0}
+	if !s.waiters.join(poll) {
+		return nil, fmt.Errorf("agent %s: %d polls at a time: %w", id, maxPolls, ErrTooMany)
+	}
+	defer s.waiters.leave(ctx, poll)
+	over := time.NewTimer(min(max(wait, 0), MaxWait))
+	defer over.Stop()
+	first := true
+	for look := wait <= 0 || s.waiters.shouldCheck(poll); ; look = true {
+		if look {
+			if !first {
+				if t, err = s.touch(ctx, id); err != nil {
+					return nil, err
+				}
+			}
+			first = false
+			var got []Assignment
+			if t.State == StateDraining {
+				s.waiters.block(poll, blockFor)
+			} else {
+				got, err = s.take(ctx, poll, MaxLease)
+			}
+			if ctx.Err() != nil {
+				s.releaseAll(ctx, got)
+				return nil, context.Cause(ctx)
+			}
+			if len(got) > 0 || err != nil {
+				return got, err
+			}
+		}
+		s.waiters.wait(ctx, poll)
+		select {
+		case <-poll.wake:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-s.stopped:
+			return nil, nil
+		case <-over.C:
+			return nil, nil
+		}
+	}
+}
+
+// take leases up to most assignments for a waiter, limited by its free capacity. All of them have the same role.
+func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, error) {
+	s.waiters.mu.Lock()
+	roles, capacity := w.roles, w.capacity
+	s.waiters.mu.Unlock()
+	for _, role := range roles {
+		if !w.once && !s.waiters.mayHaveWork(role) {
+			continue
+		}
+		n := min(s.waiters.portion(w, role), most)
+		if n == 0 {
+			return nil, nil
+		}
+		n, next, err := s.reserveStarts(ctx, role, n)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			s.waiters.noteNoWork(role, next)
+			continue
+		}
+		work, next, err := s.cfg.Jobs.Take(ctx, role, w.agent, n)
+		s.refund(ctx, role, n-len(work))
+		if err != nil && len(work) == 0 {
+			return nil, fmt.Errorf("take work of %s: %w", role, err)
+		}
+		if len(work) == 0 {
+			s.waiters.noteNoWork(role, next)
+			continue
+		}
+		s.waiters.noteWork(role)
+		got, now, err := s.hold(ctx, w.agent, role, w.mode, capacity, work)
+		s.refund(ctx, role, len(work)-len(got))
+		s.waiters.noteHeld(w, len(got), now)
+		if len(got) > 0 || err != nil {
+			return got, err
+		}
+	}
+	return nil, nil
+}
+
+// releaseAll releases assignments that were not delivered to their agent.
+func (s *Service) releaseAll(ctx context.Context, all []Assignment) {
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	for _, a := range all {
+		s.warn(ctx, "release an assignment that its agent did not get", s.release(ctx, &assigned{Assignment: a, now: a.Begun}), "assignment", a.ID)
+	}
+}
+
+var _ Jobs = (*jobs.Service)(nil)
 
 const (
 	maxPolls  = 16                     // maximum number of concurrent polls of an agent
@@ -362,4 +491,122 @@ func (ws *waiters) noteEnd(agent string) {
 	for _, w := range all {
 		ws.wakeFree(w)
 	}
+}
+
+// Limits limit the assignments of roles over all agents and processes.
+type Limits struct {
+	Concurrency map[string]int // maximum number of open assignments by role. Defaults to no limit.
+	PerMinute   map[string]int // maximum number of new assignments per minute by role. Defaults to no limit.
+
+	rates *limit.TokenBucket
+}
+
+func (s *Service) newLimits(l Limits) *Limits {
+	rates := map[string]limit.Rate{}
+	for role, n := range l.PerMinute {
+		rates[role] = limit.PerMinute(float64(n))
+	}
+	l.rates = limit.NewTokenBucket(s.rdb, limit.BucketConfig{Namespace: s.cfg.Namespace + ":roles", PerKey: rates, Logger: s.log})
+	return &l
+}
+
+// reserveStarts returns the number of assignments of a role, at most n, that may begin now, and takes them from the rate of the
+// role; see refund. If the number is 0, next is the time until an assignment may begin. An assignment that ends earlier
+// wakes WaitForWork.
+func (s *Service) reserveStarts(ctx context.Context, role string, n int) (reserveStarts int, next time.Duration, err error) {
+	l := s.limits.Load()
+	if most := l.Concurrency[role]; most > 0 {
+		v, err := scripts["room"].Run(ctx, s.rdb, []string{s.keys.role(role)}).Int64Slice()
+		if err != nil {
+			return 0, 0, fmt.Errorf("count the assignments of role %s: %w", role, err)
+		}
+		if n = min(n, most-int(v[0])); n <= 0 {
+			return 0, time.Duration(v[1]) * time.Millisecond, nil
+		}
+	}
+	perMinute := l.PerMinute[role]
+	if perMinute == 0 {
+		return n, 0, nil
+	}
+	n = min(n, perMinute)
+	for {
+		t, err := l.rates.Take(ctx, role, float64(n))
+		if err != nil || t.OK {
+			return n, 0, err
+		}
+		if t.Left == 0 {
+			return 0, t.Wait, nil
+		}
+		n = min(n-1, t.Left)
+	}
+}
+
+// refund returns n assignments that did not begin to the rate of their role.
+func (s *Service) refund(ctx context.Context, role string, n int) {
+	if l := s.limits.Load(); n > 0 && l.PerMinute[role] > 0 {
+		s.warn(ctx, "refund the rate of a role", l.rates.Refund(ctx, role, float64(n)), "role", role)
+	}
+}
+
+// freeRoles releases the role slot of an ended assignment and wakes a waiter for the role. It tries all roles if the role is
+// unknown, as for a lost assignment.
+func (s *Service) freeRoles(ctx context.Context, h *assigned) {
+	for role := range s.limits.Load().Concurrency {
+		if h.Role != "" && h.Role != role {
+			continue
+		}
+		n, err := s.rdb.ZRem(ctx, s.keys.role(role), h.ID).Result()
+		if err == nil && n > 0 {
+			err = s.cfg.Jobs.PassOn(ctx, role)
+		}
+		s.warn(ctx, "let other work of a role begin", err, "role", role)
+	}
+}
+
+// touched is an agent that has called.
+type touched struct {
+	Agent
+	idle time.Time // start of its idle time
+}
+
+// touch records a heartbeat of an agent.
+func (s *Service) touch(ctx context.Context, id string) (touched, error) {
+	k := s.keys
+	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id).Slice()
+	if err != nil {
+		return touched{}, fmt.Errorf("note a call of agent %s: %w", id, err)
+	}
+	if len(v) < 5 {
+		return touched{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
+	}
+	text, _ := v[0].(string)
+	rec, err := parseRecord(id, text)
+	if err != nil { // it registers again
+		return touched{}, fmt.Errorf("agent %.100q: %w (%w)", id, ErrNoAgent, err)
+	}
+	number := func(i int) int64 { n, _ := v[i].(int64); return n }
+	t := touched{rec.agent(id), time.UnixMilli(number(3))}
+	t.Held, t.State, t.LastSeen = int(number(2)), StateHealthy, time.UnixMilli(number(4))
+	if number(1) == 1 {
+		t.State = StateDraining
+	}
+	return t, nil
+}
+
+// agent returns the agent of a record.
+func (r record) agent(id string) Agent {
+	return Agent{ID: id, Name: r.Name, Roles: r.Roles, Capacity: r.Capacity, URL: r.URL, Labels: r.Labels, Registered: r.Registered}
+}
+
+// parseRecord decodes the record of an agent. If it is damaged, the returned record has the ID as its name.
+func parseRecord(id, text string) (record, error) {
+	var rec record
+	err := json.Unmarshal([]byte(text), &rec)
+	if err == nil && rec.Name == "" {
+		err = errors.New("it has no name")
+	}
+	if err != nil {
+		return record{Name: id}, fmt.Errorf("the record of the agent is damaged (%w): it must register again, or be removed", err)
+	}
+	return rec, nil
 }
