@@ -21,8 +21,7 @@ import (
 func TestPlainTasksBesideWorkflows(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		client := tasks.NewClient(rdb)
-		t.Cleanup(func() { _ = client.Close() })
+		client := newClient(t, rdb)
 		ours := tasks.New[int, int]("ours")
 		mux := tasks.NewMux()
 		tasks.Handle(mux, ours, func(_ context.Context, n int) (int, error) { return n + 1, nil })
@@ -35,9 +34,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 		plain.HandleFunc("never:", func(context.Context, *asynq.Task) error { return fmt.Errorf("closed: %w", asynq.SkipRetry) })
 		plain.HandleFunc("panic:", func(context.Context, *asynq.Task) error { panic("oh") })
 		plain.HandleFunc("nil:", func(context.Context, *asynq.Task) error { var f *tasks.Failure; return f })
-		worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Asynq: plain})
-		testutil.Ok(t, err)
-		during(t, worker.Run)
+		runWorker(t, client, mux, tasks.WorkerConfig{Asynq: plain})
 
 		sender := asynq.NewClientFromRedisClient(rdb)
 		for _, name := range []string{"mail:ann", "bad:bob", "never:cid", "panic:dan", "nil:fay", "unknown:eve"} {

@@ -288,8 +288,7 @@ func TestDeepPlansEnd(t *testing.T) {
 	for _, c := range []struct{ depth, letters int }{{300, 1}, {100, 100}, {50, 24}} {
 		t.Run(fmt.Sprint(c.depth, " deep with an id of ", c.letters), func(t *testing.T) {
 			t.Parallel()
-			client := tasks.NewClient(redistest.New(t))
-			t.Cleanup(func() { _ = client.Close() })
+			client := newClient(t, redistest.New(t))
 			down, leaf := tasks.New[int, int]("deep.down"), tasks.New[int, int]("deep.leaf")
 			mux := tasks.NewMux()
 			tasks.Handle(mux, leaf, func(context.Context, int) (int, error) { return c.depth, nil })
@@ -299,9 +298,7 @@ func TestDeepPlansEnd(t *testing.T) {
 				}
 				return down.S(n - 1), nil
 			})
-			worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
-			testutil.Ok(t, err)
-			during(t, worker.Run)
+			runWorker(t, client, mux, tasks.WorkerConfig{})
 			id := make([]byte, c.letters)
 			for i := range id {
 				id[i] = 'x'

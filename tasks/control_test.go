@@ -51,9 +51,7 @@ func newGate(t *testing.T, rdb redis.UniversalClient, cfg tasks.WorkerConfig) *g
 	cfg.Grace = time.Millisecond
 	ready := make(chan struct{})
 	cfg.Ready = func() { close(ready) }
-	worker, err := tasks.NewWorker(g.client, mux, cfg)
-	testutil.Ok(t, err)
-	during(t, worker.Run)
+	runWorker(t, g.client, mux, cfg)
 	t.Cleanup(func() { _ = g.client.Close() })
 	<-ready
 	return g
@@ -265,16 +263,13 @@ func freeze(t *testing.T, cmd *exec.Cmd) {
 
 func TestHeadersReachEveryTaskAndAreBounded(t *testing.T) {
 	t.Parallel()
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
+	client := newClient(t, redistest.New(t))
 	who := tasks.New[string, string]("headers.who")
 	mux := tasks.NewMux()
 	tasks.Handle(mux, who, func(ctx context.Context, s string) (string, error) {
 		return s + tasks.InfoFrom(ctx).Headers["who"], nil
 	})
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
-	testutil.Ok(t, err)
-	during(t, worker.Run)
+	runWorker(t, client, mux, tasks.WorkerConfig{})
 	run, err := tasks.Chain(who.S(""), who).Send(t.Context(), client, tasks.Headers(map[string]string{"who": "ann"}))
 	testutil.Ok(t, err)
 	if out, err := run.Wait(t.Context()); err != nil || out != "annann" {

@@ -49,22 +49,6 @@ func ExampleJoin() {
 	// Output: ALL ABOUT OWLS has 3 words
 }
 
-func ExampleJoin3() {
-	first, last, born := tasks.New[int, string]("user.first"), tasks.New[int, string]("user.last"), tasks.New[int, int]("user.born")
-	card := tasks.New[tasks.Triple[string, string, int], string]("user.card")
-	mux := tasks.NewMux()
-	tasks.Handle(mux, first, func(context.Context, int) (string, error) { return "Ada", nil })
-	tasks.Handle(mux, last, func(context.Context, int) (string, error) { return "Lovelace", nil })
-	tasks.Handle(mux, born, func(context.Context, int) (int, error) { return 1815, nil })
-	tasks.Handle(mux, card, func(_ context.Context, in tasks.Triple[string, string, int]) (string, error) {
-		return fmt.Sprintf("%s %s, born in %d", in.First, in.Second, in.Third), nil
-	})
-	client, stop := exampleWorker(mux)
-	defer stop()
-	show(client, tasks.Chain(tasks.Join3(first.S(7), last.S(7), born.S(7)), card))
-	// Output: Ada Lovelace, born in 1815
-}
-
 // Try turns the failure of one task into a value, so that the next step can decide.
 func ExampleTry() {
 	price := tasks.New[string, int]("shop.price")
@@ -237,14 +221,6 @@ func ExampleTimeout() {
 	// Output:
 	// timeout
 	// hard_timeout
-}
-
-// At most two members of a group run at once.
-func ExampleAtMost() {
-	client, stop := exampleFleet()
-	defer stop()
-	show(client, tasks.Each([]string{"ann", "bob", "cid"}, Greet, tasks.AtMost(2)))
-	// Output: [hello ann hello bob hello cid]
 }
 
 // Tasks with a priority run before tasks without.

@@ -346,35 +346,6 @@ func ExampleScheduler() {
 	// Output: hello ann
 }
 
-// An operator runs a yearly workflow now.
-func ExampleClient_TriggerSchedule() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	sent := make(chan string, 1)
-	s := tasks.NewScheduler(client, tasks.SchedulerConfig{Lease: time.Second, Sent: func(_, id string) { sent <- id }})
-	must(s.Add("new.year", "0 0 1 1 *", Greet.S("ann"), tasks.Overlap(tasks.OverlapQueue)))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	for entries := 0; entries == 0; { // it takes a moment until the scheduler leads the entry
-		list, err := client.Schedules(ctx)
-		must(err)
-		entries = len(list)
-	}
-
-	id, err := client.TriggerSchedule(ctx, "new.year")
-	must(err)
-	fmt.Println("as promised:", id == <-sent)
-	out, err := tasks.Attach[string](client, id).Wait(context.Background())
-	must(err)
-	cancel()
-	must(<-done)
-	fmt.Println(out)
-	// Output:
-	// as promised: true
-	// hello ann
-}
-
 // A loan waits for two events of other systems, which may come early.
 var (
 	Score = tasks.New[string, int]("loan.score", tasks.External(), tasks.Timeout(24*time.Hour))

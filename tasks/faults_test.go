@@ -637,8 +637,7 @@ func onlyFixedLeft(t *testing.T, rdb redis.UniversalClient) {
 func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		c := tasks.NewClient(rdb)
-		t.Cleanup(func() { _ = c.Close() })
+		c := newClient(t, rdb)
 		keep := tasks.Retention(50 * time.Millisecond)
 		canvases := []tasks.Signature[int]{
 			ID.S(1),

@@ -228,6 +228,22 @@ func wantValue[O comparable](t *testing.T, run *tasks.AsyncResult[O], want O) {
 	}
 }
 
+// newClient returns a client that is closed with the test.
+func newClient(t *testing.T, rdb redis.UniversalClient, opts ...tasks.ClientOption) *tasks.Client {
+	t.Helper()
+	c := tasks.NewClient(rdb, opts...)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// runWorker runs a worker until the test ends.
+func runWorker(t *testing.T, c *tasks.Client, m *tasks.Mux, cfg tasks.WorkerConfig) {
+	t.Helper()
+	w, err := tasks.NewWorker(c, m, cfg)
+	testutil.Ok(t, err)
+	during(t, w.Run)
+}
+
 // started sends s.
 func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
 	t.Helper()

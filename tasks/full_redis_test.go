@@ -56,24 +56,6 @@ func listed(t *testing.T, c *tasks.Client) (names []string) {
 	return names
 }
 
-// A Redis out of memory rejects a send with an error that names the remedy. Running workflows continue when memory is free.
-func TestRedisOutOfMemory(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Server(t).Client()
-	w := newWorld(t, rdb)
-	run := sent(t, w, tasks.Chord(tasks.Map(tasks.After(Hold.S("memory"), Range.S(3)), Double), Sum))
-	testutil.Eventually(t, "the first task runs", func() bool { return len(w.noted("at memory")) == 1 })
-	fillMemory(t, rdb)
-	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) || !strings.Contains(err.Error(), "raise it") {
-		t.Errorf("send: got %v, want an error that names the remedy", err)
-	}
-	w.open("memory")
-	testutil.Eventually(t, "a call of the worker is rejected", func() bool { return rejected(t, rdb, "OOM") > 2 })
-	freeMemory(t, rdb)
-	wantValue(t, run, 6)
-	ranOnce(t, w, run.ID())
-}
-
 // rejected returns how many calls Redis rejected with a kind of error.
 func rejected(t *testing.T, rdb redis.UniversalClient, kind string) (n int) {
 	t.Helper()
@@ -95,35 +77,53 @@ func ranOnce(t *testing.T, w *world, id string) {
 	}
 }
 
-// Redis rejects writes for a while, as a replica does: results of that time are stored later, and no task runs twice.
-func TestNothingRunsTwiceWhileRedisIsReadOnly(t *testing.T) {
+// Redis rejects writes for a while, because it is out of memory or a replica: a send fails with an error that names the remedy, results
+// of that time are stored later, and no task runs twice.
+func TestNothingRunsTwiceWhileRedisRejectsWrites(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Server(t).Client()
-	w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Concurrency = 32 })
-	shapes := []tasks.Signature[int]{
-		tasks.Chain(Hold.S("shut"), Inc),
-		tasks.Chord(tasks.Group(Hold.S("shut"), tasks.Chain(ID.S(1), Inc)), Sum),
-		tasks.Chord(tasks.Map(tasks.After(Hold.S("shut"), Range.S(3)), Double), Sum),
-		tasks.OnSuccess(tasks.Chain(Hold.S("shut"), Inc), Note),
-		tasks.Chain(tasks.Join(Hold.S("shut"), Replace.S(AB{2, 3})), Plus),
+	replicate := func(host, port string) func(*testing.T, redis.UniversalClient) {
+		return func(t *testing.T, rdb redis.UniversalClient) {
+			t.Helper()
+			testutil.Ok(t, rdb.(*redis.Client).ReplicaOf(t.Context(), host, port).Err())
+		}
 	}
-	var runs []*tasks.AsyncResult[int]
-	for i := range 25 {
-		runs = append(runs, sent(t, w, shapes[i%len(shapes)]))
-	}
-	testutil.Eventually(t, "each is at the task that waits", func() bool { return len(w.noted("at shut")) == len(runs) })
-	testutil.Ok(t, rdb.(*redis.Client).ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
-	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) {
-		t.Errorf("send: got %v, want a refusal", err)
-	}
-	before := rejected(t, rdb, "READONLY")
-	w.open("shut")
-	testutil.Eventually(t, "the results are rejected", func() bool { return rejected(t, rdb, "READONLY") > before+len(runs) })
-	testutil.Ok(t, rdb.(*redis.Client).ReplicaOf(t.Context(), "NO", "ONE").Err())
-	want := []int{2, 3, 6, 2, 6}
-	for i, run := range runs {
-		wantValue(t, run, want[i%len(want)])
-		ranOnce(t, w, run.ID())
+	for kind, c := range map[string]struct {
+		remedy        string
+		reject, allow func(*testing.T, redis.UniversalClient)
+	}{
+		"OOM":      {"raise it", fillMemory, freeMemory},
+		"READONLY": {"", replicate("127.0.0.1", "1"), replicate("NO", "ONE")},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.Server(t).Client()
+			w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Concurrency = 32 })
+			shapes := []tasks.Signature[int]{
+				tasks.Chain(Hold.S("shut"), Inc),
+				tasks.Chord(tasks.Group(Hold.S("shut"), tasks.Chain(ID.S(1), Inc)), Sum),
+				tasks.Chord(tasks.Map(tasks.After(Hold.S("shut"), Range.S(3)), Double), Sum),
+				tasks.OnSuccess(tasks.Chain(Hold.S("shut"), Inc), Note),
+				tasks.Chain(tasks.Join(Hold.S("shut"), Replace.S(AB{2, 3})), Plus),
+			}
+			var runs []*tasks.AsyncResult[int]
+			for i := range 25 {
+				runs = append(runs, sent(t, w, shapes[i%len(shapes)]))
+			}
+			testutil.Eventually(t, "each is at the task that waits", func() bool { return len(w.noted("at shut")) == len(runs) })
+			c.reject(t, rdb)
+			if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) || !strings.Contains(err.Error(), c.remedy) {
+				t.Errorf("send: got %v, want an error that names the remedy", err)
+			}
+			before := rejected(t, rdb, kind)
+			w.open("shut")
+			testutil.Eventually(t, "the results are rejected", func() bool { return rejected(t, rdb, kind) > before+len(runs) })
+			c.allow(t, rdb)
+			want := []int{2, 3, 6, 2, 6}
+			for i, run := range runs {
+				wantValue(t, run, want[i%len(want)])
+				ranOnce(t, w, run.ID())
+			}
+		})
 	}
 }
 

@@ -194,8 +194,7 @@ func TestBlockingCallsDoNotPoll(t *testing.T) {
 				t.Cleanup(func() { _ = rdb.Close() })
 				count := &countWrites{}
 				rdb.AddHook(count)
-				c := tasks.NewClient(rdb)
-				t.Cleanup(func() { _ = c.Close() })
+				c := newClient(t, rdb)
 				ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
 				defer cancel()
 				var all sync.WaitGroup
@@ -271,8 +270,7 @@ func redisMilli(t *testing.T, rdb redis.UniversalClient) int64 {
 // Do is Send and Wait; inside a handler it sends nothing.
 func TestDoSendsAndWaits(t *testing.T) {
 	t.Parallel()
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
+	client := newClient(t, redistest.New(t))
 	double := tasks.New[int, int]("background.double")
 	ask := tasks.New[int, bool]("background.ask")
 	mux := tasks.NewMux()
@@ -298,8 +296,7 @@ func TestDoSendsAndWaits(t *testing.T) {
 // WaitAll waits for the siblings of a failure, and for the task that is run on it.
 func TestWaitAllWaitsForWhatTheValueDoesWithout(t *testing.T) {
 	t.Parallel()
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
+	client := newClient(t, redistest.New(t))
 	step := tasks.New[bool, bool]("all.step")
 	alert := tasks.New[tasks.Failure, bool]("all.alert")
 	release := make(chan struct{})

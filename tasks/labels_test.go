@@ -136,8 +136,7 @@ func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 
 func TestWorkersStoreDepthsAndMemory(t *testing.T) {
 	t.Parallel()
-	c := tasks.NewClient(redistest.Server(t).Client())
-	t.Cleanup(func() { _ = c.Close() })
+	c := newClient(t, redistest.Server(t).Client())
 	started(t, c, nodeWords.S("a", tasks.Queue("gpu")))
 	w, err := tasks.StartWorker(t.Context(), c, tasks.NewMux(), tasks.WorkerConfig{Name: "w"})
 	testutil.Ok(t, err)

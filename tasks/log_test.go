@@ -91,8 +91,7 @@ func TestLogIsBounded(t *testing.T) {
 		<-end
 		return n, nil
 	})
-	c := tasks.NewClient(redistest.Server(t).Client())
-	t.Cleanup(func() { _ = c.Close() })
+	c := newClient(t, redistest.Server(t).Client())
 	w, err := tasks.StartWorker(t.Context(), c, mux, tasks.WorkerConfig{})
 	testutil.Ok(t, err)
 	run := started(t, c, task.S(1))

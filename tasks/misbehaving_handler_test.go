@@ -90,9 +90,7 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 		// One that returns a value after its soft limit, and before the hard one, has returned a value.
 		slow := odd("late", func(ctx context.Context) error { <-ctx.Done(); return nil }, tasks.Timeout(10*time.Millisecond))
 		later := odd("later", func(context.Context) error { <-back; return nil }, tasks.Timeout(time.Millisecond), tasks.HardTimeout(5*time.Millisecond))
-		worker, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{Queues: map[string]int{"odd": 1}, Concurrency: 1, Grace: time.Second})
-		testutil.Ok(t, err)
-		during(t, worker.Run)
+		runWorker(t, w.client, m, tasks.WorkerConfig{Queues: map[string]int{"odd": 1}, Concurrency: 1, Grace: time.Second})
 		for _, c := range cases {
 			_, err := send(t, w, tasks.Chain(c.task.S(1), Inc))
 			if f := wantFailure(t, err, c.want); f.Code != c.code {
@@ -102,7 +100,7 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 		wantValue(t, sent(t, w, tasks.Chain(slow.S(4), Inc)), 5)
 		// One that returns after the hard one has failed by then, and is not heard any more.
 		run := sent(t, w, tasks.Chain(later.S(1), Inc))
-		_, err = run.Wait(limited(t))
+		_, err := run.Wait(limited(t))
 		wantFailure(t, err, "hard time limit")
 		close(back)
 		ended(t, w, run.ID())
@@ -138,9 +136,7 @@ func TestGoroutineOfAnEndedHandlerIsIgnored(t *testing.T) {
 			}()
 			return n, nil
 		})
-		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Name: "leave", Concurrency: 1, Queues: map[string]int{"leave": 1}})
-		testutil.Ok(t, err)
-		during(t, worker.Run)
+		runWorker(t, w.client, mux, tasks.WorkerConfig{Name: "leave", Concurrency: 1, Queues: map[string]int{"leave": 1}})
 		run := sent(t, w, tasks.Chain(leave.S(1), Inc))
 		wantValue(t, run, 2)
 		<-left

@@ -61,9 +61,7 @@ func TestAnyCanvasAgreesWithItsReference(t *testing.T) {
 	t.Parallel()
 	w := &world{client: tasks.NewClient(redistest.New(t))}
 	prop := &propWorld{runs: map[string]map[string]int{}}
-	worker, err := tasks.NewWorker(w.client, prop.mux(), tasks.WorkerConfig{Grace: time.Second})
-	testutil.Ok(t, err)
-	during(t, worker.Run)
+	runWorker(t, w.client, prop.mux(), tasks.WorkerConfig{Grace: time.Second})
 	rapid.Check(t, func(rt *rapid.T) {
 		s := canvas.Draw(choices{rt}, 2)
 		stop := rapid.IntRange(-20, 9).Draw(rt, "revoked after so many tasks")
@@ -328,27 +326,8 @@ func TestMembersOfAPlanComeWhileItRuns(t *testing.T) {
 	})
 }
 
-// fieldCount counts the fields of hashes that a connection reads.
+// fieldCount counts the fields of hashes that a client reads.
 type fieldCount struct{ fields, calls atomic.Int64 }
-
-// DialHook implements redis.Hook.
-func (c *fieldCount) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook implements redis.Hook.
-func (c *fieldCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "hmget" {
-			c.fields.Add(int64(len(cmd.Args()) - 2))
-			c.calls.Add(1)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (c *fieldCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 
 // countedWorld returns a world, and a client whose reads are counted.
 func countedWorld(t *testing.T) (*world, *tasks.Client, *fieldCount) {
@@ -362,9 +341,13 @@ func countedWorld(t *testing.T) (*world, *tasks.Client, *fieldCount) {
 	}
 	w := newWorld(t, connect())
 	count, looker := &fieldCount{}, connect()
-	looker.AddHook(count)
-	c := tasks.NewClient(looker)
-	t.Cleanup(func() { _ = c.Close() })
+	looker.AddHook(before(func(_ context.Context, cmd redis.Cmder) {
+		if cmd.Name() == "hmget" {
+			count.fields.Add(int64(len(cmd.Args()) - 2))
+			count.calls.Add(1)
+		}
+	}))
+	c := newClient(t, looker)
 	return w, c, count
 }
 

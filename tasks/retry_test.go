@@ -24,8 +24,7 @@ func TestRetry(t *testing.T) {
 			ended(t, w, forgotten.ID())
 			testutil.Ok(t, forgotten.Forget(t.Context()))
 			ended(t, w, damaged.ID())
-			other := tasks.NewClient(client.Redis()) // without the graph in memory
-			t.Cleanup(func() { _ = other.Close() })
+			other := newClient(t, client.Redis()) // without the graph in memory
 			testutil.Ok(t, client.Redis().HSet(t.Context(), flowKey(t, client.Redis(), damaged.ID()), "g", "{").Err())
 			for id, want := range map[string]error{done.ID(): tasks.ErrSucceeded, running.ID(): tasks.ErrRunning, revoked.ID(): tasks.ErrRevoked,
 				forgotten.ID(): tasks.ErrUnknown, "none": tasks.ErrUnknown, damaged.ID(): tasks.ErrDamaged} {
@@ -70,8 +69,7 @@ func TestRetry(t *testing.T) {
 			}
 		}},
 		{"retention", func(t *testing.T, w *world) {
-			client := tasks.NewClient(w.client.Redis(), tasks.FailureRetention(48*time.Hour), tasks.Retention(time.Hour))
-			t.Cleanup(func() { _ = client.Close() })
+			client := newClient(t, w.client.Redis(), tasks.FailureRetention(48*time.Hour), tasks.Retention(time.Hour))
 			for _, c := range []struct {
 				client *tasks.Client
 				s      tasks.Signature[int]

@@ -135,11 +135,7 @@ func TestOverlappingTicks(t *testing.T) {
 			t.Errorf("cancel: %d workflows run at once", running)
 		}
 	}
-	redistest.Both(t, test)
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		test(t, redistest.Cluster(t))
-	})
+	redistest.Every(t, test)
 }
 
 func TestPauseDuringATickQueuesNothing(t *testing.T) {

@@ -59,9 +59,7 @@ func countRuns(t *testing.T, rdb redis.UniversalClient) (*tasks.Client, *runCoun
 		count.runs[tasks.InfoFrom(ctx).Workflow]++
 		return s, nil
 	})
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
-	testutil.Ok(t, err)
-	during(t, worker.Run)
+	runWorker(t, client, mux, tasks.WorkerConfig{})
 	t.Cleanup(func() { _ = client.Close() })
 	return client, count
 }

@@ -21,8 +21,7 @@ import (
 // A started worker is listed immediately, finishes running tasks when it is stopped, and is not listed after that.
 func TestStoppedWorkerFinishesRunningTasks(t *testing.T) {
 	t.Parallel()
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
+	client := newClient(t, redistest.New(t))
 	slow := tasks.New[int, int]("background.slow")
 	begun, release := make(chan struct{}), make(chan struct{})
 	mux := tasks.NewMux()
@@ -365,9 +364,7 @@ func startRare(t *testing.T, w *world, name string, task tasks.Task[int, int]) {
 	t.Helper()
 	m := tasks.NewMux()
 	tasks.Handle(m, task, func(_ context.Context, n int) (int, error) { return n, nil })
-	worker, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{Name: name, Concurrency: 1, Grace: time.Second})
-	testutil.Ok(t, err)
-	during(t, worker.Run)
+	runWorker(t, w.client, m, tasks.WorkerConfig{Name: name, Concurrency: 1, Grace: time.Second})
 }
 
 // A task that no live worker has a handler for waits for one, and says so. A worker of another queue with the handler does not take it.

@@ -51,9 +51,7 @@ func newDesk(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.Work
 	for _, c := range change {
 		c(&cfg)
 	}
-	w, err := tasks.NewWorker(d.client, d.mux(), cfg)
-	testutil.Ok(t, err)
-	during(t, w.Run)
+	runWorker(t, d.client, d.mux(), cfg)
 	return d
 }
 

@@ -78,8 +78,7 @@ func TestRepeatedSendHasItsClaimOfAUniqueKey(t *testing.T) {
 	faulty := redis.NewClusterClient(rdb.(*redis.ClusterClient).Options())
 	t.Cleanup(func() { _ = faulty.Close() })
 	faulty.AddHook(lost)
-	c := tasks.NewClient(faulty)
-	t.Cleanup(func() { _ = c.Close() })
+	c := newClient(t, faulty)
 	for i, want := range []error{redistest.ErrFault, nil, tasks.ErrDuplicate} {
 		out, err := c.SendMany(t.Context(), []tasks.Sending{{Work: ID.S(1), Options: opts}})
 		if !errors.Is(err, want) || (err == nil) != (want == nil) || i > 0 && out[0].ID != "again" {
@@ -121,11 +120,7 @@ func TestSendManyHasAResultForEach(t *testing.T) {
 		}
 		count.once(t)
 	}
-	redistest.Both(t, test)
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		test(t, redistest.Cluster(t))
-	})
+	redistest.Every(t, test)
 }
 
 func TestSendManyReportsErrorsPerSend(t *testing.T) {
@@ -168,9 +163,5 @@ func TestSendManyReportsErrorsPerSend(t *testing.T) {
 			t.Errorf("no sends: got %v, %v", results, err)
 		}
 	}
-	redistest.Both(t, test)
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		test(t, redistest.Cluster(t))
-	})
+	redistest.Every(t, test)
 }
