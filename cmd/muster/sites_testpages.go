@@ -30,9 +30,6 @@ fail or have invalid records. Exits with 1 if there are such pages.`,
 			if err != nil {
 				return err
 			}
-			if loaded.Sites.Cache == "" {
-				return usageError{errors.New("sites test: name the cache with --cache DIR")}
-			}
 			var errs []error
 			all := []livePage{}
 			for _, name := range c.Args().Slice() {
@@ -50,6 +47,9 @@ fail or have invalid records. Exits with 1 if there are such pages.`,
 // testSite extracts the pages of a site in a cache.
 func testSite(env environment, c *cli.Context, name, cache string) (pages []livePage, err error) {
 	def, err := siteOf(env, c, name)
+	if err == nil && cache == "" {
+		err = usageError{errors.New("sites test: name the cache with --cache DIR")}
+	}
 	if err != nil {
 		return nil, err
 	}
