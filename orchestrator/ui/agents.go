@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"muster/internal/webui"
@@ -25,12 +24,12 @@ const (
 // agentPages show agents.
 type agentPages struct {
 	agents *agent.Service
-	past   *activity
+	past   *webui.Cache[[]agent.Activity]
 }
 
 // agents adds the pages of agents.
 func (p *pages) agents() {
-	show := agentPages{p.cfg.Agents, &activity{read: p.cfg.Agents.Activity}}
+	show := agentPages{p.cfg.Agents, &webui.Cache[[]agent.Activity]{}}
 	p.page("/agents", "agents", show.list)
 	p.page("/agents/{agent}", "agent", show.one)
 	for path, a := range show.changes() {
@@ -39,26 +38,9 @@ func (p *pages) agents() {
 	}
 }
 
-// activity caches the activity of agents for a few seconds.
-type activity struct {
-	read func(ctx context.Context, hours int) ([]agent.Activity, error)
-
-	mu   sync.Mutex // guards the fields below; only one caller reads
-	at   time.Time
-	last []agent.Activity
-}
-
-func (a *activity) get(ctx context.Context) ([]agent.Activity, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.at.IsZero() && time.Since(a.at) < activityEvery {
-		return a.last, nil
-	}
-	list, err := a.read(ctx, activityHours)
-	if err == nil {
-		a.at, a.last = time.Now(), list
-	}
-	return list, err
+// activity returns the activity of agents, which is read every few seconds.
+func (p agentPages) activity(ctx context.Context) ([]agent.Activity, error) {
+	return cached(ctx, p.past, activityEvery, func(ctx context.Context) ([]agent.Activity, error) { return p.agents.Activity(ctx, activityHours) })
 }
 
 // byHour returns a chart of the activity of agents in the last hours.
@@ -105,7 +87,7 @@ func (p agentPages) list(ctx context.Context, r *http.Request) (webui.View, erro
 	if err != nil {
 		return webui.View{}, err
 	}
-	did, err := p.past.get(ctx)
+	did, err := p.activity(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -148,7 +130,7 @@ func (p agentPages) one(ctx context.Context, r *http.Request) (webui.View, error
 	if err != nil {
 		return webui.View{}, noAgent(err)
 	}
-	did, err := p.past.get(ctx)
+	did, err := p.activity(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}

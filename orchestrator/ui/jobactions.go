@@ -28,18 +28,43 @@ type jobChanges struct{ Config }
 // all returns the actions on jobs and items by path.
 func (c jobChanges) all() map[string]webui.Action {
 	actions := map[string]webui.Action{
-		"/jobs/{job}/cancel":             {Confirm: c.askCancel, Do: c.cancel},
-		"/jobs/{job}/retry":              {Confirm: c.askRetry, Do: c.retry},
-		"/jobs/{job}/pause":              {Confirm: c.asksPause("Pause the ", "No agent gets its work until you resume it. Agents complete the assignments that they hold."), Do: c.pauses(c.Jobs.Pause)},
-		"/jobs/{job}/resume":             {Confirm: c.asksPause("Resume the ", "Agents get its work again."), Do: c.pauses(c.Jobs.Resume)},
-		"/jobs/{job}/delete":             {Confirm: c.askDelete, Do: c.delete},
-		"/jobs/{job}/stages/{stage}/end": {Confirm: c.askStage, Do: c.endStage},
-		"/jobs/{job}/accept-all":         {Confirm: c.asksAll(true), Do: c.decidesAll(true)},
-		"/jobs/{job}/reject-all":         {Confirm: c.asksAll(false), Do: c.decidesAll(false)},
+		"/jobs/{job}/cancel": {Confirm: c.ask(askCancel), Do: c.do(func(r *http.Request, id string) error {
+			_, _, err := c.Jobs.Cancel(r.Context(), id, r.PostFormValue("cleanup") != "")
+			return err
+		})},
+		"/jobs/{job}/retry": {Confirm: c.ask(askRetry), Do: c.do(func(r *http.Request, id string) error {
+			_, err := c.Jobs.Retry(r.Context(), id)
+			return err
+		})},
+		"/jobs/{job}/pause": {Confirm: c.ask(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
+			return webui.Question{Title: "Pause the " + named(j), Button: "Pause", Text: "No agent gets its work until you resume it. Agents complete the assignments that they hold."}, nil
+		}), Do: c.do(func(r *http.Request, id string) error { _, err := c.Jobs.Pause(r.Context(), id); return err })},
+		"/jobs/{job}/resume": {Confirm: c.ask(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
+			return webui.Question{Title: "Resume the " + named(j), Button: "Resume", Text: "Agents get its work again."}, nil
+		}), Do: c.do(func(r *http.Request, id string) error { _, err := c.Jobs.Resume(r.Context(), id); return err })},
+		"/jobs/{job}/delete":             {Confirm: c.ask(askDelete), Do: c.delete},
+		"/jobs/{job}/stages/{stage}/end": {Confirm: c.ask(askStage), Do: c.do(c.endStage)},
+		"/jobs/{job}/accept-all": {Confirm: c.ask(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
+			return webui.Question{
+				Title: "Accept all " + inReview(j), Button: "Accept them", Text: "They go to their next stage, or are integrated by their last one.",
+				Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Comment", Max: maxReason}},
+			}, nil
+		}), Do: c.do(c.decideAll(true))},
+		"/jobs/{job}/reject-all": {Confirm: c.ask(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
+			return webui.Question{
+				Title: "Reject all " + inReview(j), Button: "Reject them", Danger: true, Text: "The items fail and are not integrated.",
+				Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Reason", Max: maxReason, Required: true}},
+			}, nil
+		}), Do: c.do(c.decideAll(false))},
 	}
 	if c.Pipelines != nil {
 		actions["/jobs/start"] = webui.Action{Confirm: c.askStart, Do: c.start}
-		actions["/jobs/{job}/again"] = webui.Action{Confirm: c.askAgain, Do: c.again}
+		actions["/jobs/{job}/again"] = webui.Action{Confirm: c.ask(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
+			return webui.Question{
+				Title: "Run the " + named(j) + " again", Button: "Create the next version",
+				Text: "A new job is created with the same prompt, document and context. It is the next version of this job. You can compare the two.",
+			}, nil
+		}), Do: c.again}
 	}
 	for path, a := range actions {
 		a.Class = webui.Operate
@@ -55,88 +80,60 @@ func itemURL(id, key string) string {
 	return jobURL(id) + "/item?" + url.Values{"key": {key}}.Encode()
 }
 
-// ofJob returns a question about a job.
-func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(jobs.Job) (webui.Question, error)) (webui.Question, error) {
-	id := r.PathValue("job")
-	j, err := c.Jobs.Get(ctx, id)
-	if err != nil {
-		return webui.Question{}, noJob(id, err)
+// ask returns the confirmation of an action on a job. q may reject the job.
+func (c jobChanges) ask(q func(*http.Request, jobs.Job) (webui.Question, error)) func(context.Context, *http.Request) (webui.Question, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
+		id := r.PathValue("job")
+		j, err := c.Jobs.Get(ctx, id)
+		if err != nil {
+			return webui.Question{}, noJob(id, err)
+		}
+		asked, err := q(r, j)
+		asked.Back, asked.At = jobURL(id), jobsAt
+		return asked, err
 	}
-	q, err := ask(j)
-	q.Back, q.At = jobURL(id), jobsAt
-	return q, err
+}
+
+// do returns an action on a job that leads to its page. The request passed to change has the context of the action.
+func (c jobChanges) do(change func(r *http.Request, id string) error) func(context.Context, *http.Request) (webui.Result, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Result, error) {
+		id := r.PathValue("job")
+		return webui.Result{To: jobURL(id)}, noJob(id, change(r.WithContext(ctx), id))
+	}
 }
 
 // named returns the description of a job in questions.
 func named(j jobs.Job) string { return "job of " + webui.Plain(clip.Line(j.Name, 60)) }
 
-func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-		if j.Status.Terminal() {
-			return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrTerminal, j.Status)
-		}
-		q := webui.Question{Title: "Cancel the " + named(j), Button: "Cancel the job", Danger: true, Text: "The job stops and keeps its results. This cannot be undone."}
-		q.Text = fmt.Sprintf("%d of %d items are finished and keep their results. The others are cancelled; their agents are asked to stop. This cannot be undone.", j.Items.Processed(), j.Items.Total)
-		if j.Document != nil {
-			q.Fields = []webui.Field{{Name: "cleanup", Type: "checkbox", Label: "Delete its document", Hint: "A document of another job is kept."}}
-		}
-		return q, nil
-	})
+// inReview returns the description of the items of a job in review.
+func inReview(j jobs.Job) string {
+	return fmt.Sprintf("%d items in review of the %s", j.Items.Review, named(j))
 }
 
-func (c jobChanges) cancel(ctx context.Context, r *http.Request) (webui.Result, error) {
-	id := r.PathValue("job")
-	_, _, err := c.Jobs.Cancel(ctx, id, r.PostFormValue("cleanup") != "")
-	return webui.Result{To: jobURL(id)}, noJob(id, err)
-}
-
-func (c jobChanges) askRetry(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-		if j.Status == jobs.Cancelled {
-			return webui.Question{}, fmt.Errorf("%w: it is %s; create its next version", jobs.ErrTerminal, j.Status)
-		}
-		text := fmt.Sprintf("%d items that failed get new attempts.", j.Items.Failed)
-		if j.Items.Review > 0 {
-			text = fmt.Sprintf("%d items that failed, and %d that wait for a decision, get new attempts. These need no decision then, unless they fail again.", j.Items.Failed, j.Items.Review)
-		}
-		if j.Status.Terminal() {
-			text += " The job is reopened and keeps its finished items."
-		}
-		return webui.Question{Title: "Retry the failed items of the " + named(j), Text: text, Button: "Retry them"}, nil
-	})
-}
-
-func (c jobChanges) retry(ctx context.Context, r *http.Request) (webui.Result, error) {
-	id := r.PathValue("job")
-	_, err := c.Jobs.Retry(ctx, id)
-	return webui.Result{To: jobURL(id)}, noJob(id, err)
-}
-
-// asksPause returns the question before a job is paused or resumed.
-func (c jobChanges) asksPause(title, text string) func(context.Context, *http.Request) (webui.Question, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
-		return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-			return webui.Question{Title: title + named(j), Text: text, Button: strings.Fields(title)[0]}, nil
-		})
+func askCancel(_ *http.Request, j jobs.Job) (webui.Question, error) {
+	if j.Status.Terminal() {
+		return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrTerminal, j.Status)
 	}
-}
-
-// pauses returns the action that pauses or resumes a job.
-func (c jobChanges) pauses(do func(context.Context, string) (jobs.Job, error)) func(context.Context, *http.Request) (webui.Result, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Result, error) {
-		id := r.PathValue("job")
-		_, err := do(ctx, id)
-		return webui.Result{To: jobURL(id)}, noJob(id, err)
+	q := webui.Question{Title: "Cancel the " + named(j), Button: "Cancel the job", Danger: true}
+	q.Text = fmt.Sprintf("%d of %d items are finished and keep their results. The others are cancelled; their agents are asked to stop. This cannot be undone.", j.Items.Processed(), j.Items.Total)
+	if j.Document != nil {
+		q.Fields = []webui.Field{{Name: "cleanup", Type: "checkbox", Label: "Delete its document", Hint: "A document of another job is kept."}}
 	}
+	return q, nil
 }
 
-func (c jobChanges) askAgain(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-		return webui.Question{
-			Title: "Run the " + named(j) + " again", Button: "Create the next version",
-			Text: "A new job is created with the same prompt, document and context. It is the next version of this job. You can compare the two.",
-		}, nil
-	})
+func askRetry(_ *http.Request, j jobs.Job) (webui.Question, error) {
+	if j.Status == jobs.Cancelled {
+		return webui.Question{}, fmt.Errorf("%w: it is %s; create its next version", jobs.ErrTerminal, j.Status)
+	}
+	text := fmt.Sprintf("%d items that failed get new attempts.", j.Items.Failed)
+	if j.Items.Review > 0 {
+		text = fmt.Sprintf("%d items that failed, and %d that wait for a decision, get new attempts. These need no decision then, unless they fail again.", j.Items.Failed, j.Items.Review)
+	}
+	if j.Status.Terminal() {
+		text += " The job is reopened and keeps its finished items."
+	}
+	return webui.Question{Title: "Retry the failed items of the " + named(j), Text: text, Button: "Retry them"}, nil
 }
 
 func (c jobChanges) again(ctx context.Context, r *http.Request) (webui.Result, error) {
@@ -144,89 +141,65 @@ func (c jobChanges) again(ctx context.Context, r *http.Request) (webui.Result, e
 	return webui.Result{To: jobURL(next.ID)}, noJob(r.PathValue("job"), err)
 }
 
-func (c jobChanges) askDelete(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-		if !j.Status.Terminal() {
-			return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrNotEnded, j.Status)
-		}
-		return webui.Question{
-			Title: "Delete the " + named(j), Button: "Delete the job", Danger: true,
-			Text: fmt.Sprintf("The job is removed, with its %d items, its events, and its document unless another job has it. This cannot be undone.", j.Items.Total),
-		}, nil
-	})
+func askDelete(_ *http.Request, j jobs.Job) (webui.Question, error) {
+	if !j.Status.Terminal() {
+		return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrNotEnded, j.Status)
+	}
+	return webui.Question{
+		Title: "Delete the " + named(j), Button: "Delete the job", Danger: true,
+		Text: fmt.Sprintf("The job is removed, with its %d items, its events, and its document unless another job has it. This cannot be undone.", j.Items.Total),
+	}, nil
 }
 
 func (c jobChanges) delete(ctx context.Context, r *http.Request) (webui.Result, error) {
 	return webui.Result{To: jobsAt}, noJob(r.PathValue("job"), c.Jobs.Delete(ctx, r.PathValue("job")))
 }
 
-func (c jobChanges) askStage(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-		stage := r.PathValue("stage")
-		for _, st := range j.Stages {
-			if st.Name != stage {
-				continue
-			}
-			text := "Agents lose their work on this stage. Its waiting items are rejected, and the job continues without them."
-			if st.Takes == pipeline.TakesJob {
-				text = "An agent loses its work on this stage. The job continues with the existing items."
-			}
-			return webui.Question{
-				Title: "End stage " + stage + " of the " + named(j), Text: text + " Alternatively, the job fails. This cannot be undone.", Button: "End the stage", Danger: true,
-				Fields: []webui.Field{
-					{Name: "how", Type: "select", Label: "Result", Options: []webui.Option{{Value: "complete", Text: "Completed: the job continues"}, {Value: "fail", Text: "Failed: the job fails"}}},
-					{Name: "reason", Type: "text", Label: "Why it failed", Hint: "Needed if it fails.", Max: 1000},
-				},
-			}, nil
+func askStage(r *http.Request, j jobs.Job) (webui.Question, error) {
+	stage := r.PathValue("stage")
+	for _, st := range j.Stages {
+		if st.Name != stage {
+			continue
 		}
-		return webui.Question{}, webui.NotFound("Stage not found.")
-	})
+		text := "Agents lose their work on this stage. Its waiting items are rejected, and the job continues without them."
+		if st.Takes == pipeline.TakesJob {
+			text = "An agent loses its work on this stage. The job continues with the existing items."
+		}
+		return webui.Question{
+			Title: "End stage " + stage + " of the " + named(j), Text: text + " Alternatively, the job fails. This cannot be undone.", Button: "End the stage", Danger: true,
+			Fields: []webui.Field{
+				{Name: "how", Type: "select", Label: "Result", Options: []webui.Option{{Value: "complete", Text: "Completed: the job continues"}, {Value: "fail", Text: "Failed: the job fails"}}},
+				{Name: "reason", Type: "text", Label: "Why it failed", Hint: "Needed if it fails.", Max: 1000},
+			},
+		}, nil
+	}
+	return webui.Question{}, webui.NotFound("Stage not found.")
 }
 
-func (c jobChanges) endStage(ctx context.Context, r *http.Request) (webui.Result, error) {
-	id, failure := r.PathValue("job"), ""
+func (c jobChanges) endStage(r *http.Request, id string) error {
+	failure := ""
 	switch r.PostFormValue("how") {
 	case "complete":
 	case "fail":
 		if failure = strings.TrimSpace(r.PostFormValue("reason")); failure == "" || len(failure) > maxReason {
-			return webui.Result{}, webui.Invalid("Enter a reason of at most %d bytes.", maxReason)
+			return webui.Invalid("Enter a reason of at most %d bytes.", maxReason)
 		}
 	default:
-		return webui.Result{}, webui.Invalid("Choose a result of the stage.")
+		return webui.Invalid("Choose a result of the stage.")
 	}
-	_, err := c.Jobs.CompleteStage(ctx, id, r.PathValue("stage"), failure)
-	return webui.Result{To: jobURL(id)}, noJob(id, err)
+	_, err := c.Jobs.CompleteStage(r.Context(), id, r.PathValue("stage"), failure)
+	return err
 }
 
-// asksAll returns the question before all items of a job in review are accepted or rejected.
-func (c jobChanges) asksAll(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
-		return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-			items := fmt.Sprintf("%d items in review of the %s", j.Items.Review, named(j))
-			if accept {
-				return webui.Question{
-					Title: "Accept all " + items, Button: "Accept them", Text: "They go to their next stage, or are integrated by their last one.",
-					Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Comment", Max: maxReason}},
-				}, nil
-			}
-			return webui.Question{
-				Title: "Reject all " + items, Button: "Reject them", Danger: true, Text: "The items fail and are not integrated.",
-				Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Reason", Max: maxReason, Required: true}},
-			}, nil
-		})
-	}
-}
-
-// decidesAll returns the action that accepts or rejects all items of a job in review.
-func (c jobChanges) decidesAll(accept bool) func(context.Context, *http.Request) (webui.Result, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Result, error) {
-		id := r.PathValue("job")
-		d := jobs.Decision{Accept: accept, Reason: strings.TrimSpace(r.PostFormValue("reason")), By: access.CallerOf(ctx).Name}
+// decideAll returns the change that accepts or rejects all items of a job in review.
+func (c jobChanges) decideAll(accept bool) func(*http.Request, string) error {
+	return func(r *http.Request, id string) error {
+		d := jobs.Decision{Accept: accept, Reason: strings.TrimSpace(r.PostFormValue("reason")), By: access.CallerOf(r.Context()).Name}
 		if !accept && d.Reason == "" {
-			return webui.Result{}, webui.Invalid("To reject items, give a reason.")
+			return webui.Invalid("To reject items, give a reason.")
 		}
-		_, err := c.Jobs.DecideAll(ctx, id, nil, d)
-		return webui.Result{To: jobURL(id)}, noJob(id, err)
+		_, err := c.Jobs.DecideAll(r.Context(), id, nil, d)
+		return err
 	}
 }
 

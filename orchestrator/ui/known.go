@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"muster/internal/webui"
@@ -18,41 +17,27 @@ import (
 type known struct {
 	failures taskui.Failures
 	history  taskui.History
-	checks   recent[health.Report]
-	stuck    recent[[]jobs.Stuck]
-	queues   recent[[]tasktype.Queue]
-	review   recent[reviewCount]
-	sites    recent[[]sites.State]
+	checks   webui.Cache[health.Report]
+	stuck    webui.Cache[[]jobs.Stuck]
+	queues   webui.Cache[[]tasktype.Queue]
+	review   webui.Cache[reviewCount]
+	sites    webui.Cache[[]sites.State]
 	pool     webui.Cache[proxies.Stats]
 }
 
-// recent caches a value for some seconds.
-type recent[T any] struct {
-	mu    sync.Mutex // guards the fields below, and is held during a read
-	until time.Time
-	v     T
-}
-
-// get returns the cached value, if it is not older than keep, or reads it.
-func (r *recent[T]) get(ctx context.Context, keep time.Duration, read func(context.Context) (T, error)) (T, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Now().Before(r.until) {
-		return r.v, nil
-	}
-	// A request that is cancelled must not fail the read for others.
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), webui.AskTime)
-	defer cancel()
-	v, err := read(reading)
-	if err == nil {
-		r.v, r.until = v, time.Now().Add(keep)
-	}
-	return v, err
+// cached returns the only value of a cache, if it is not older than keep, or reads it.
+func cached[T any](ctx context.Context, c *webui.Cache[T], keep time.Duration, read func(context.Context) (T, error)) (T, error) {
+	return c.Get(ctx, "", func(ctx context.Context) (T, time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, webui.AskTime)
+		defer cancel()
+		v, err := read(ctx)
+		return v, keep, err
+	})
 }
 
 // inReview returns the number of items in review and of their jobs.
 func (k *known) inReview(ctx context.Context, of *jobs.Service) (reviewCount, error) {
-	return k.review.get(ctx, keepReviews, func(ctx context.Context) (reviewCount, error) {
+	return cached(ctx, &k.review, keepReviews, func(ctx context.Context) (reviewCount, error) {
 		items, jobs, err := of.InReview(ctx)
 		return reviewCount{items, jobs}, err
 	})

@@ -122,7 +122,7 @@ func (p overviewPage) readChecks(ctx context.Context, d *overviewData) error {
 	if p.cfg.Check == nil {
 		return nil
 	}
-	r, err := p.known.checks.get(ctx, keepChecks, func(ctx context.Context) (health.Report, error) { return p.cfg.Check(ctx), nil })
+	r, err := cached(ctx, &p.known.checks, keepChecks, func(ctx context.Context) (health.Report, error) { return p.cfg.Check(ctx), nil })
 	for _, c := range r.Checks {
 		if c.Name == "redis" {
 			d.Redis = &c
@@ -142,7 +142,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 		d.Slots += d.Workers[i].Concurrency
 		d.Busy += d.Workers[i].Active
 	}
-	queues, err := p.known.queues.get(ctx, keepCounts, p.cfg.Client.Queues)
+	queues, err := cached(ctx, &p.known.queues, keepCounts, p.cfg.Client.Queues)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 	if d.Review, err = p.known.inReview(ctx, p.cfg.Jobs); err != nil {
 		return err
 	}
-	stuck, err := p.known.stuck.get(ctx, keepChecks, p.cfg.Jobs.Stuck)
+	stuck, err := cached(ctx, &p.known.stuck, keepChecks, p.cfg.Jobs.Stuck)
 	for _, s := range stuck[:min(len(stuck), mostAlerts)] {
 		why := fmt.Sprintf("it is stuck in %s: %s", s.Stage, s.Reason)
 		d.Attention = append(d.Attention, attention{Subject: "job " + webui.Short(s.JobID) + " of " + s.Name, Reason: why, URL: prefix + "/jobs/" + url.PathEscape(s.JobID)})
@@ -211,7 +211,7 @@ func (p overviewPage) readSites(ctx context.Context, d *overviewData) error {
 	if p.cfg.Sites == nil {
 		return nil
 	}
-	states, err := p.known.sites.get(ctx, keepCounts, p.cfg.Sites.States)
+	states, err := cached(ctx, &p.known.sites, keepCounts, p.cfg.Sites.States)
 	if err != nil {
 		return err
 	}
