@@ -267,26 +267,6 @@ func TestSiteResponses(t *testing.T) {
 	}
 }
 
-// If no proxy reaches the target, no failure is recorded.
-func TestTargetDownIsNotPenalized(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []proxytest.Kind{proxytest.SOCKS5, proxytest.ConnectOnly} {
-		b := newBench(t, hello, nil)
-		ids := b.add(t, proxytest.Options{Kind: kind}, proxytest.Options{Kind: kind}, proxytest.Options{Kind: kind})
-		rt := b.pool.Transport("shop", TransportOptions{})
-		for range 3 {
-			if _, _, err := get(t, rt, "http://down.example/"); err == nil || errors.Is(err, ErrNoProxy) {
-				t.Fatalf("%s: got %v, want an error of the target", kind, err)
-			}
-		}
-		for _, id := range ids {
-			if all, _, in := b.health(t, id, "shop"); all.Fails != 0 || !in {
-				t.Errorf("%s: got %+v, in the pool %t, want no failures and true", kind, all, in)
-			}
-		}
-	}
-}
-
 // If a proxy that reports the target down is followed by one that does not respond, the error is that of the target.
 func TestErrorOfTargetIsKept(t *testing.T) {
 	t.Parallel()
