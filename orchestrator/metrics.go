@@ -59,7 +59,7 @@ func RuntimeMetrics() prometheus.Collector {
 func (s *System) metrics(served api.Config) prometheus.Collector {
 	return all{
 		s.Metrics, s.scrapes, s.times.jobs, s.times.items, &siteHealth{known: s.scrapes.known, read: s.Sites.Health}, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
-		webhook.NewMetrics(s.Webhooks), &limitUse{breaker: s.Breakers.Hosts()}, s.queues, RuntimeMetrics(),
+		webhook.NewMetrics(s.Webhooks), &limitUse{breaker: s.Breakers.Hosts}, s.queues, RuntimeMetrics(),
 	}
 }
 

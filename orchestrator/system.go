@@ -19,7 +19,7 @@ import (
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
-	"muster/orchestrator/breaker"
+	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
 	"muster/orchestrator/webhook"
@@ -52,7 +52,7 @@ type System struct {
 	Pipelines *pipeline.Registry
 	Documents *document.Store
 	Events    *event.Stream
-	Breakers  *breaker.Service
+	Breakers  *api.Breakers
 	// Keys and Audit store the API keys and the audit log.
 	Keys  *access.Keys
 	Audit *access.Audit
@@ -164,7 +164,7 @@ func (s *System) openJobs() (err error) {
 		return err
 	}
 	hosts := limit.NewBreaker(s.Client.Redis(), limit.BreakerConfig{Changed: s.BreakerChanged, Logger: s.logger})
-	s.Breakers = breaker.New(s.Client, hosts, s.Agents.Breaker())
+	s.Breakers = &api.Breakers{Hosts: hosts, Agents: s.Agents.Breaker()}
 	hooks := s.cfg().Webhooks
 	s.Webhooks, err = webhook.New(webhook.Config{
 		Redis: s.Client.Redis(), Events: s.Events, Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg().Network.Filter(),

@@ -114,7 +114,7 @@ func TestBreakerChangesAreEvents(t *testing.T) {
 		err = permit.Failure(t.Context(), "connect")
 	}
 	if err == nil {
-		_, err = w.system.Breakers.Reset(t.Context(), "shop@shop.example")
+		err = w.system.Breakers.Hosts.Reset(t.Context(), "shop@shop.example")
 	}
 	if err != nil {
 		t.Fatal(err)

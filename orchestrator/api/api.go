@@ -28,7 +28,6 @@ import (
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
-	"muster/orchestrator/breaker"
 	"muster/orchestrator/event"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
@@ -73,7 +72,7 @@ type Config struct {
 	// Queue returns the artifact queue of a name. Defaults to none: the operations on queues are left out.
 	Queue func(name string) *workqueue.Queue
 	// Breakers are the circuit breakers. Defaults to none: their operations are left out.
-	Breakers *breaker.Service
+	Breakers *Breakers
 	// Hosts are further host names that requests may use, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
 	Hosts []string

@@ -14,7 +14,6 @@ import (
 	"muster/internal/httpproblem"
 	"muster/internal/testutil"
 	"muster/orchestrator/access"
-	"muster/orchestrator/breaker"
 	"muster/orchestrator/health"
 	"muster/proxies"
 	"muster/proxies/source"
@@ -49,7 +48,7 @@ func everything(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	agents := limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{Namespace: "muster:agents"})
-	cfg.Breakers = breaker.New(cfg.Client, limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{}), agents)
+	cfg.Breakers = &Breakers{Hosts: limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{}), Agents: agents}
 	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis())
 	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: "some", Role: access.Viewer}); err != nil { // that a request can name
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"muster/jobs/agent"
 	"muster/jobs/document"
 	"muster/orchestrator/access"
-	"muster/orchestrator/breaker"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/sites"
@@ -81,7 +80,7 @@ var serviceProblems = []httpproblem.Known{
 	{Err: agent.ErrNoneSuch, Status: http.StatusNotFound, Code: "assignment_not_found"},
 	{Err: webhook.ErrNoEndpoint, Status: http.StatusNotFound, Code: "webhook_not_found"},
 	{Err: webhook.ErrNoDelivery, Status: http.StatusNotFound, Code: "delivery_not_found"},
-	{Err: breaker.ErrNotFound, Status: http.StatusNotFound, Code: "breaker_not_found"},
+	{Err: errNoBreaker, Status: http.StatusNotFound, Code: "breaker_not_found"},
 	{Err: workqueue.ErrNoQueue, Status: http.StatusNotFound, Code: "queue_not_found"},
 	{Err: workqueue.ErrNewer, Status: http.StatusConflict, Code: "queue_of_newer_version"},
 	{Err: workqueue.ErrFull, Status: http.StatusServiceUnavailable, Code: "unavailable"},
