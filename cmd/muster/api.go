@@ -41,16 +41,16 @@ func onAPI(env environment, least, most int, fn func(context.Context, *cli.Conte
 }
 
 // onScope is onAPI for a command that needs more than the client.
-func onScope(env environment, least, most int, fn func(context.Context, *cli.Context, apiScope) error, settings ...settingFlag) cli.ActionFunc {
+func onScope(env environment, least, most int, fn func(context.Context, *cli.Context, apiScope) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := arguments(c, least, most); err != nil {
 			return err
 		}
-		return invalidRequest(withAPI(env, c, fn, settings...))
+		return invalidRequest(withAPI(env, c, fn))
 	}
 }
 
-func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Context, apiScope) error, settings ...settingFlag) error {
+func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Context, apiScope) error) error {
 	if server, ok := flagValue(c, "server"); ok {
 		for _, name := range []string{"data-dir", "redis"} {
 			if _, both := flagValue(c, name); both {
@@ -64,7 +64,7 @@ func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Cont
 		}
 		return onServer(env, c, api, fn)
 	}
-	loaded, err := loadConfig(env, c, settings...)
+	loaded, err := loadConfig(env, c)
 	if err != nil {
 		return err
 	}

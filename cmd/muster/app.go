@@ -66,15 +66,16 @@ func newApp(env environment) *cli.App {
              muster scrape SITE  scrape one site now
 Exit codes:  0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a
              server received SIGTERM), 141 closed pipe`,
-		Version:              thisVersion(),
-		HideHelpCommand:      true, // ours is helpCommand
-		EnableBashCompletion: true,
-		Reader:               env.stdin,
-		Writer:               env.stdout,
-		ErrWriter:            env.stderr,
-		ExitErrHandler:       func(*cli.Context, error) {},
-		Flags:                append(globalFlags(), cli.HelpFlag), // the library adds it only if a help command exists
-		Commands:             commands(env),
+		Version:                   thisVersion(),
+		HideHelpCommand:           true, // ours is helpCommand
+		DisableSliceFlagSeparator: true, // values have commas, such as JSON
+		EnableBashCompletion:      true,
+		Reader:                    env.stdin,
+		Writer:                    env.stdout,
+		ErrWriter:                 env.stderr,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		Flags:                     append(globalFlags(), cli.HelpFlag), // the library adds it only if a help command exists
+		Commands:                  commands(env),
 	}
 	app.OnUsageError = wrongUsage
 	app.Action = group
@@ -140,7 +141,10 @@ func noCommand(word, path string, list []*cli.Command) error {
 // wrongUsage suggests a flag with a similar name when one is unknown.
 func wrongUsage(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
-	hint := ""
+	hint, path := "", "muster"
+	if c.Command != nil && c.Command.HelpName != "" {
+		path = c.Command.HelpName
+	}
 	if name, ok := strings.CutPrefix(err.Error(), undefined); ok {
 		flags := c.App.Flags
 		if c.Command != nil && c.Command.Name != "" {
@@ -158,13 +162,11 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 		err = fmt.Errorf("no flag --%s", name)
 		if name == "watch" {
 			hint = "; use watch(1), as in watch muster jobs list, or muster status --watch"
+		} else if setting := movedTo(path, name); setting != "" {
+			hint = fmt.Sprintf("; use --setting %s=VALUE", setting)
 		} else if near := nearest.Word(name, names); near != "" {
 			hint = fmt.Sprintf(", did you mean --%s?", near)
 		}
-	}
-	path := "muster"
-	if c.Command != nil && c.Command.HelpName != "" {
-		path = c.Command.HelpName
 	}
 	return usageError{fmt.Errorf("%w%s; see %s --help", err, hint, path)}
 }

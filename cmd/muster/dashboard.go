@@ -11,10 +11,6 @@ import (
 var listenSetting = settingFlag{name: "listen", path: "api.listen", usage: "serve the HTTP API at `ADDR`; beyond loopback it needs a key"}
 
 func dashboardCommand(env environment) *cli.Command {
-	settings := []settingFlag{
-		listenSetting,
-		{name: "read-only", path: "api.read_only", usage: "reject requests that change anything", isBool: true},
-	}
 	return &cli.Command{
 		Name:  "dashboard",
 		Usage: "serve the HTTP interface and the web pages, until interrupted",
@@ -23,12 +19,12 @@ pipelines, agents and sites as JSON, described at /openapi.json, and the pages
 below /ui/. Prometheus metrics are at /metrics; /ready reports whether requests
 can be served. /asynqmon/ shows the tasks of asynq's own clients; for tasks of
 workflows see muster workflows.`,
-		Flags: flagsOf(settings...),
+		Flags: flagsOf(listenSetting),
 		Action: server(func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			loaded, err := loadConfig(env, c, settings...)
+			loaded, err := loadConfig(env, c, listenSetting)
 			if err != nil {
 				return err
 			}

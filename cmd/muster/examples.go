@@ -7,7 +7,7 @@ import "strings"
 var examples = map[string]string{
 	"demo":   "muster demo\nmuster demo --keep              # and explore the web UI",
 	"start":  "muster start\nmuster start --worker-processes 4\nmuster start --once --json > round.json",
-	"worker": "muster worker --redis redis://host:6379/0 --concurrency 20",
+	"worker": "muster worker --redis redis://host:6379/0 --setting workers.concurrency=20",
 	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv",
 
 	"scrapes list":   "muster scrapes list books.toscrape.com",

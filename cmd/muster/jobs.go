@@ -41,14 +41,14 @@ Exit codes: 0 done, 1 failed or no such job, 2 wrong usage.`,
 type jobScope struct{ apiScope }
 
 // onJobs is the action of a command on jobs, with least to most arguments; -1 means any number.
-func onJobs(env environment, least, most int, fn func(context.Context, *cli.Context, jobScope) error, settings ...settingFlag) cli.ActionFunc {
+func onJobs(env environment, least, most int, fn func(context.Context, *cli.Context, jobScope) error) cli.ActionFunc {
 	return onScope(env, least, most, func(ctx context.Context, c *cli.Context, s apiScope) error {
 		return fn(ctx, c, jobScope{s})
-	}, settings...)
+	})
 }
 
 // onJob is the action of a command on one job, which is its argument or the value of --job-id.
-func onJob(env environment, fn func(context.Context, *cli.Context, jobScope, client.Job) error, settings ...settingFlag) cli.ActionFunc {
+func onJob(env environment, fn func(context.Context, *cli.Context, jobScope, client.Job) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		id, least := c.String("job-id"), 0
 		if id == "" {
@@ -60,7 +60,7 @@ func onJob(env environment, fn func(context.Context, *cli.Context, jobScope, cli
 				return err
 			}
 			return fn(ctx, c, s, j)
-		}, settings...)(c)
+		})(c)
 	}
 }
 

@@ -19,14 +19,15 @@ version instead, which repeats all items.
 
     muster jobs retry JOB
     muster jobs retry JOB --item R-12 --item R-13`,
-		Flags: append(flagsOf(workerSettings...),
+		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "item", Usage: "only the item `KEY`; may be repeated"},
 			&cli.BoolFlag{Name: "again", Usage: "create the next version of a finished job"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished"},
-			jobIDFlag(), serverFlag(), progressFlag(), jsonFlag()),
+			jobIDFlag(), serverFlag(), progressFlag(), jsonFlag(),
+		},
 		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 			return s.retry(ctx, c, j)
-		}, workerSettings...),
+		}),
 	}
 }
 

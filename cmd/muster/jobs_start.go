@@ -42,7 +42,7 @@ interface of muster start.
 With --file, each line is a job: an object like {"id": "weekly", "prompt": "Check
 all contracts", "cron": "0 3 * * 1"}. Jobs whose ID exists are skipped, so the command
 can run at each start of a system.`,
-		Flags: append(flagsOf(workerSettings...),
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "file", Usage: "create the jobs of `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "prompt", Usage: "instructions for the agents, as `TEXT`"},
 			&cli.StringFlag{Name: "document", Aliases: []string{"document-path"}, Usage: "`FILE` is the document for the agents"},
@@ -57,7 +57,8 @@ can run at each start of a system.`,
 			&cli.StringFlag{Name: "dedupe", Usage: "`ACTION` if an unfinished job has the same work: allow, join or reject", DefaultText: "the setting jobs.dedupe"},
 			&cli.BoolFlag{Name: "force", Usage: "create it even if an unfinished job has the same work: --dedupe allow"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended, and show its progress"},
-			serverFlag(), progressFlag(), jsonFlag()),
+			serverFlag(), progressFlag(), jsonFlag(),
+		},
 		Action: func(c *cli.Context) error {
 			if file := c.String("file"); file != "" {
 				return seedJobs(env, c, file)
@@ -71,7 +72,7 @@ can run at each start of a system.`,
 			}
 			return onJobs(env.creating(), 0, 1, func(ctx context.Context, c *cli.Context, s jobScope) error {
 				return s.start(ctx, c, req)
-			}, workerSettings...)(c)
+			})(c)
 		},
 	}
 }

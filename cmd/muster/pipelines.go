@@ -13,9 +13,6 @@ import (
 	"muster/orchestrator/config"
 )
 
-// pipelinesSetting is the directory of pipelines.
-var pipelinesSetting = settingFlag{name: "pipelines-dir", path: "jobs.pipelines", usage: "read pipelines from `DIR`"}
-
 func pipelinesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "pipelines",
@@ -29,7 +26,7 @@ func pipelinesCommand(env environment) *cli.Command {
 				Description: `Errors in definitions are listed with file:line:column.
 
     muster pipelines list`,
-				Flags:  append(flagsOf(pipelinesSetting), jsonFlag()),
+				Flags:  []cli.Flag{jsonFlag()},
 				Action: withPipelines(env, 0, 0, listPipelines),
 			},
 			{
@@ -38,7 +35,7 @@ func pipelinesCommand(env environment) *cli.Command {
 
     muster pipelines get default
     muster pipelines get mine.yaml`,
-				Flags:  append(flagsOf(pipelinesSetting), jsonFlag()),
+				Flags:  []cli.Flag{jsonFlag()},
 				Action: withPipelines(env, 1, 1, showPipeline),
 			},
 		},
@@ -51,7 +48,7 @@ func withPipelines(env environment, least, most int, fn func(environment, *cli.C
 		if err := arguments(c, least, most); err != nil {
 			return err
 		}
-		loaded, err := loadConfig(env, c, pipelinesSetting)
+		loaded, err := loadConfig(env, c)
 		if err != nil {
 			return err
 		}

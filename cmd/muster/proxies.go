@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -12,16 +11,12 @@ import (
 )
 
 var (
-	judgeSetting   = settingFlag{name: "judge", path: "proxies.judges", usage: "check proxies with the judge at `URL`; separate several with commas"}
-	localSetting   = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "accept loopback and private addresses", isBool: true}
-	mmdbSetting    = settingFlag{name: "mmdb", path: "proxies.mmdb", usage: "look up countries and networks in the database `FILE`; separate several with commas"}
-	publicSetting  = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
-	maxListSetting = settingFlag{name: "max-list-mb", path: "proxies.max_list_mb", usage: "reject lists of more than `N` MiB"}
-	sourceSetting  = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; separate several with commas"}
+	judgeSetting  = settingFlag{name: "judge", path: "proxies.judges", usage: "check proxies with the judge at `URL`; separate several with commas"}
+	localSetting  = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "accept loopback and private addresses", isBool: true}
+	sourceSetting = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; separate several with commas"}
 )
 
 func proxiesCommand(env environment) *cli.Command {
-	refreshSettings := slices.Concat([]settingFlag{sourceSetting, publicSetting}, probeSettings, workerSettings)
 	return &cli.Command{
 		Name:  "proxies",
 		Usage: "check proxies, list the pool, serve it as one proxy",
@@ -31,8 +26,8 @@ func proxiesCommand(env environment) *cli.Command {
 				Usage: "collect candidates from the sources, check them, and publish working proxies",
 				Description: `Working proxies are in the pool as soon as they are found. After Ctrl-C they stay
 there, and the next refresh continues where this one stopped.`,
-				Flags:  append(flagsOf(refreshSettings...), progressFlag(), jsonFlag()),
-				Action: func(c *cli.Context) error { return refreshProxies(env, c, refreshSettings) },
+				Flags:  append(flagsOf(sourceSetting, judgeSetting, localSetting), progressFlag(), jsonFlag()),
+				Action: func(c *cli.Context) error { return refreshProxies(env, c) },
 			},
 			listCommand(env),
 			countCommand(env),

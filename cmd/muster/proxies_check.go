@@ -17,15 +17,6 @@ import (
 	"muster/proxies/source"
 )
 
-// probeSettings are how proxies are checked, for every command that does so.
-var probeSettings = []settingFlag{
-	judgeSetting, localSetting, maxListSetting, mmdbSetting,
-	{name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"},
-	{name: "timeout", path: "proxies.check_timeout", usage: "check a proxy for at most `D`, and a working one for twice as long"},
-	{name: "connect-timeout", path: "proxies.check_connect_timeout", usage: "time out a connection to a proxy after `D`"},
-	{name: "tries", path: "proxies.check_tries", usage: "try an unresponsive proxy `N` times"},
-}
-
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
@@ -37,7 +28,7 @@ can reach; see muster judge. Ctrl-C stops it and prints the results so far.
 With --target it uses no judge: a proxy works if it returns that page with a
 status of 2xx, the text of --expect in the first MiB, and over https a valid
 certificate. Redirects are not followed. Without a list it checks the pool.`,
-		Flags: append(flagsOf(probeSettings...),
+		Flags: append(flagsOf(judgeSetting, localSetting),
 			&cli.StringFlag{Name: "target", Usage: "fetch `URL` through each proxy"},
 			&cli.StringFlag{Name: "expect", Usage: "with --target, the page must contain `TEXT`; required for an http URL"},
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
@@ -50,7 +41,7 @@ certificate. Redirects are not followed. Without a list it checks the pool.`,
 }
 
 func checkProxies(env environment, c *cli.Context) error {
-	loaded, err := loadConfig(env, c, probeSettings...)
+	loaded, err := loadConfig(env, c, judgeSetting, localSetting)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,11 @@ import (
 	"muster/orchestrator/monitor"
 )
 
-func refreshProxies(env environment, c *cli.Context, settings []settingFlag) error {
+func refreshProxies(env environment, c *cli.Context) error {
 	if err := arguments(c, 0, 0); err != nil {
 		return err
 	}
-	loaded, err := loadConfig(env, c, settings...)
+	loaded, err := loadConfig(env, c, sourceSetting, judgeSetting, localSetting)
 	if err != nil {
 		return err
 	}

@@ -18,16 +18,6 @@ import (
 	"muster/tasks/metrics"
 )
 
-// serveSettings are the settings that proxies serve has flags for.
-var serveSettings = []settingFlag{
-	{name: "fallback", path: "proxies.fallback", usage: "without a usable proxy: fail, wait or direct; auto is fail here"},
-	{name: "wait", path: "proxies.serve.wait", usage: "with the fallback wait, wait for a proxy for at most `D`"},
-	{name: "tries", path: "proxies.serve.tries", usage: "try a request with up to `N` proxies"},
-	{name: "connect-timeout", path: "proxies.serve.connect_timeout", usage: "time out a connection to a proxy after `D`"},
-	{name: "handshake-timeout", path: "proxies.serve.handshake_timeout", usage: "time out the opening of a tunnel after `D`"},
-	{name: "first-byte-timeout", path: "proxies.serve.first_byte_timeout", usage: "time out the first byte of a plain http response after `D`"},
-}
-
 func serveCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
@@ -36,12 +26,12 @@ func serveCommand(env environment) *cli.Command {
 user-session-abc keeps one proxy for a session, user-country-bg selects a country.
 Sessions exist in this process only, and end with it.
 If the settings name sources, the pool is refilled when few proxies are left.`,
-		Flags: append([]cli.Flag{
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
 			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password; a line is one key of at least 8 characters"},
 			progressFlag(),
-		}, flagsOf(serveSettings...)...),
+		},
 		Action: server(func(c *cli.Context) error { return serveProxies(env, c) }),
 	}
 }
@@ -71,7 +61,7 @@ func serveProxies(env environment, c *cli.Context) error {
 			return usageError{fmt.Errorf("read the keys: %s has none; write one key per line", path)}
 		}
 	}
-	loaded, err := loadSources(env, c, config.Sources{Default: quietly, Check: config.Config.MissingForSources}, serveSettings...)
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly, Check: config.Config.MissingForSources})
 	if err != nil {
 		return err
 	}

@@ -23,12 +23,12 @@ var cacheSetting = settingFlag{name: "cache", path: "sites.cache", usage: "take 
 
 // scrapeSettings are the settings that scrape has flags for.
 func scrapeSettings() []settingFlag {
-	return append([]settingFlag{
+	return []settingFlag{
 		{name: "out", path: "sites.out", usage: "write records below `DIR`; - writes to the default directory, and also to standard output"},
 		{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
 		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if no workers are running"},
 		cacheSetting, sourceSetting, judgeSetting, localSetting,
-	}, workerSettings...)
+	}
 }
 
 func scrapeCommand(env environment) *cli.Command {

@@ -58,14 +58,14 @@ func scrapesListCommand(env environment) *cli.Command {
 }
 
 // onScrape is the action of a command on one scrape, which its argument names by ID or by site.
-func onScrape(env environment, fn func(context.Context, *cli.Context, apiScope, sites.Job) error, settings ...settingFlag) cli.ActionFunc {
+func onScrape(env environment, fn func(context.Context, *cli.Context, apiScope, sites.Job) error) cli.ActionFunc {
 	return onScope(env, 1, 1, func(ctx context.Context, c *cli.Context, s apiScope) error {
 		j, err := s.scrape(ctx, c.Args().First())
 		if err != nil {
 			return err
 		}
 		return fn(ctx, c, s, j)
-	}, settings...)
+	})
 }
 
 // scrape returns the last scrape of a site, or else the scrape with an ID.
@@ -129,9 +129,10 @@ func scrapesRetryCommand(env environment) *cli.Command {
 		Description: `Starts a scrape that appends its records to the same files, and prints its ID.
 Running workers do the work; --wait waits for the result. If no worker is
 running, the command starts one and waits.`,
-		Flags: append(flagsOf(workerSettings...),
+		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended, and print the report"},
-			serverFlag(), progressFlag(), jsonFlag()),
+			serverFlag(), progressFlag(), jsonFlag(),
+		},
 		Action: onScrape(env, func(ctx context.Context, c *cli.Context, s apiScope, j sites.Job) error {
 			if s.own != nil {
 				others, err := s.own.Workers.Elsewhere(ctx)
@@ -154,7 +155,7 @@ running, the command starts one and waits.`,
 				return err
 			}
 			return s.waitedScrape(ctx, c, next)
-		}, workerSettings...),
+		}),
 	}
 }
 

@@ -38,7 +38,28 @@ func globalFlags() []cli.Flag {
 	for _, s := range globalSettings {
 		flags = append(flags, s.flag())
 	}
-	return append(flags, &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print results and errors only"})
+	return append(flags, &cli.StringSliceFlag{Name: "setting", Usage: "set the setting `PATH=VALUE`, as in workers.concurrency=20; may be repeated"},
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print results and errors only"})
+}
+
+// movedFlags maps flags of earlier versions to the settings that --setting has instead.
+var movedFlags = map[string]string{
+	"concurrency": "workers.concurrency", "max-pages": "sites.max_pages_at_once", "memory-limit": "workers.memory_limit_mb", "pipelines-dir": "jobs.pipelines", "read-only": "api.read_only",
+	"at-once": "proxies.concurrency", "timeout": "proxies.check_timeout", "connect-timeout": "proxies.check_connect_timeout", "tries": "proxies.check_tries",
+	"max-list-mb": "proxies.max_list_mb", "mmdb": "proxies.mmdb", "public": "proxies.public", "fallback": "proxies.fallback", "wait": "proxies.serve.wait",
+	"handshake-timeout": "proxies.serve.handshake_timeout", "first-byte-timeout": "proxies.serve.first_byte_timeout",
+}
+
+// movedTo returns the setting that replaces a flag of a command, or "".
+func movedTo(command, flag string) string {
+	path := movedFlags[flag]
+	switch {
+	case strings.HasPrefix(path, "proxies.") && !strings.HasPrefix(command, "muster proxies "):
+		return ""
+	case command == "muster proxies serve":
+		return strings.Replace(path, "check_", "serve.", 1)
+	}
+	return path
 }
 
 func (s settingFlag) flag() cli.Flag {
@@ -74,6 +95,13 @@ func loadSources(env environment, c *cli.Context, src config.Sources, own ...set
 		if value, ok := flagValue(c, s.name); ok {
 			src.Flags = append(src.Flags, config.FlagValue{Name: "--" + s.name, Path: s.path, Value: value})
 		}
+	}
+	for _, text := range c.StringSlice("setting") {
+		path, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, usageError{fmt.Errorf("--setting %s: use PATH=VALUE", path)}
+		}
+		src.Flags = append(src.Flags, config.FlagValue{Name: "--setting", Path: path, Value: value})
 	}
 	loaded, err := config.Load(src)
 	if err != nil {

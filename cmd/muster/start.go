@@ -13,21 +13,15 @@ import (
 	"muster/orchestrator/redisd"
 )
 
-var workerSettings = []settingFlag{
-	{name: "concurrency", path: "workers.concurrency", usage: "run `N` tasks concurrently"},
-	{name: "max-pages", path: "sites.max_pages_at_once", usage: "fetch at most `N` pages at once, of all sites and in all processes"},
-	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: fewer pages are parsed at once where memory is short"},
-}
-
 // metricsListen is for workers that are started by themselves.
 var metricsListen = settingFlag{name: "metrics-listen", path: "workers.metrics_listen", usage: "serve Prometheus metrics at `ADDR`/metrics, with /health and /ready; beyond loopback they need a key"}
 
-var startSettings = append([]settingFlag{
+var startSettings = []settingFlag{
 	listenSetting,
 	{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, instead of one in this process"},
 	{name: "sites-dir", path: "sites.dir", usage: "also read site definitions from `DIR`"},
 	{name: "out", path: "sites.out", usage: "write records below `DIR`"},
-}, workerSettings...)
+}
 
 func startCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -83,20 +77,19 @@ incomplete or lost data, as with muster scrape --wait.`,
 }
 
 func workerCommand(env environment) *cli.Command {
-	own := append(workerSettings[:len(workerSettings):len(workerSettings)], metricsListen)
 	return &cli.Command{
 		Name:  "worker",
 		Usage: "run tasks of an orchestrator, on this machine or another",
 		Description: `Runs until interrupted. SIGHUP or a change of its files reloads the settings, as
 with muster start.`,
-		Flags: append(flagsOf(own...),
+		Flags: append(flagsOf(metricsListen),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
 			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
 		Action: server(func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, own...)
+			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, metricsListen)
 			if err != nil {
 				return err
 			}

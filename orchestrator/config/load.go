@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -126,7 +127,8 @@ func loadAll(src Sources) (*Loaded, error) {
 	for _, f := range src.Flags {
 		s, ok := byPath[f.Path]
 		if !ok {
-			panic("flag " + f.Name + ": unknown setting " + f.Path)
+			errs = append(errs, fmt.Errorf("flag %s: unknown setting %q%s", f.Name, f.Path, meant(f.Path, slices.Collect(maps.Keys(byPath)))))
+			continue
 		}
 		if err := s.set(f.Value); err != nil {
 			errs = append(errs, fmt.Errorf("flag %s: %w", f.Name, err))
