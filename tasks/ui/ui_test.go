@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
+	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -388,6 +390,530 @@ func TestPagesHaveHistory(t *testing.T) {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s: got %.5000s, want %q in it", path, body[strings.Index(body, "<main"):], want)
 			}
+		}
+	}
+}
+
+// formToken is a form token of a browser.
+var formToken = strings.Repeat("a", 32)
+
+// anyone permits all changes.
+var anyone = Config{May: func(*http.Request) bool { return true }}
+
+// wantIn checks that a page returns 200 and contains the texts.
+func wantIn(t *testing.T, h http.Handler, path string, wants ...string) {
+	t.Helper()
+	code, body := get(t, h, path)
+	if code != http.StatusOK {
+		t.Errorf("%s: got %d, want 200: %.500s", path, code, body)
+	}
+	for _, want := range wants {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s: got no %q in\n%.4000s", path, want, body)
+		}
+	}
+}
+
+// wantPosted checks the status of a submitted form.
+func wantPosted(t *testing.T, h http.Handler, want int, path string, fields ...string) string {
+	t.Helper()
+	w := post(t, h, path, formToken, formToken, fields...)
+	if w.Code != want {
+		t.Errorf("POST %s: got %d, want %d: %.1000s", path, w.Code, want, w.Body)
+	}
+	return w.Body.String()
+}
+
+// Open tasks are listed with their choices, and decided one by one or together. Who is late is told the earlier decision.
+func TestOpenTasksAreDecided(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	wantIn(t, h, "/todo", "Nothing to do")
+	var runs []*tasks.AsyncResult[string]
+	var ids []string
+	for _, question := range []string{"really?", hostile, "and this?", "or that?"} {
+		s := ask.S(question)
+		if len(runs) == 3 {
+			s = approve.S(question)
+		}
+		run := sent(t, f, tasks.Chain(s, text))
+		runs, ids = append(runs, run), append(ids, run.ID()+"/0")
+	}
+	f.Drain()
+	decide := func(choice string, ids ...string) string {
+		return "/todo/decide?" + url.Values{"choice": {choice}, "task": ids}.Encode()
+	}
+	wantIn(t, h, "/todo", "u.ask", ids[0], ids[1], "really?", strings.ReplaceAll(template.HTMLEscapeString(decide("Other result", ids[0])), "+", "&#43;"), "Approve selected…")
+	wantIn(t, h, "/todo?task=u.ask", ids[0])
+	wantIn(t, h, "/todo?task=u.none", "Nothing to do")
+	wantIn(t, h, "/workflows/"+runs[3].ID()+"/nodes/0", "Approve…", "Fail…", "Waiting for completion since", "or that?")
+	wantIn(t, h, decide("Other result", ids[0]), "Result (JSON)", "really?")
+	wantIn(t, h, decide("Approve", ids[3]), "continues with the result &#34;yes&#34;")
+	if _, body := get(t, h, "/todo"); strings.Contains(body, "<script>alert") {
+		t.Error("the page has the script of an input")
+	}
+	for _, path := range []string{"/todo/decide?choice=Fail", decide("Approve", ids[0]), decide("", ids[0]), "/todo/decide?choice=Fail&item=a", decide("Fail", make([]string, 0)...), "/todo?task=" + strings.Repeat("a", 201)} {
+		if code, _ := get(t, h, path); code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", path, code)
+		}
+	}
+	if code, _ := get(t, h, decide("Fail", "unknown/0")); code != http.StatusNotFound {
+		t.Errorf("an unknown workflow: got %d, want 404", code)
+	}
+
+	wantPosted(t, h, http.StatusBadRequest, decide("Other result", ids[0]), "comment", "yes")
+	wantPosted(t, h, http.StatusSeeOther, decide("Other result", ids[0]), "comment", ` "yes" `)
+	if body := wantPosted(t, h, http.StatusConflict, decide("Other result", ids[0]), "comment", `"no"`); !strings.Contains(body, `u.ask of workflow `+runs[0].ID()+` has succeeded at`) || !strings.Contains(body, "with the result &#34;yes&#34;") {
+		t.Errorf("a second decision: got %s", body)
+	}
+	wantPosted(t, h, http.StatusBadRequest, decide("Fail", ids[1]), "comment", " ")
+	wantIn(t, h, decide("Fail", ids...), "Fail: 3 selected", "Not included: 1")
+	if body := wantPosted(t, h, http.StatusOK, decide("Fail", ids[:3]...), "comment", hostile); !strings.Contains(body, "Fail: 2. Unchanged: 1, for example: already decided: u.ask") {
+		t.Errorf("several decisions: got %s", body)
+	}
+	wantPosted(t, h, http.StatusSeeOther, decide("Approve", ids[3]))
+	f.Drain()
+	for i, want := range []string{"yes", "", "", "yes"} {
+		if got, err := runs[i].Wait(t.Context()); got != want || (err != nil) != (want == "") {
+			t.Errorf("workflow %d: got %q, %v, want %q", i, got, err, want)
+		}
+	}
+	wantIn(t, h, "/workflows/"+runs[1].ID()+"/nodes/0", template.HTMLEscapeString("<script>alert(1)</script>"))
+	wantIn(t, h, "/todo", "Nothing to do")
+	if code, _ := get(t, h, decide("Fail", ids[0])); code != http.StatusConflict {
+		t.Errorf("a decided task: got %d, want 409", code)
+	}
+}
+
+// A page with many large inputs is bounded; it links the tasks and texts that it leaves out.
+func TestManyOpenTasks(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	for range fewOpen + 5 {
+		sent(t, f, ask.S(strings.Repeat("input ", 5000)))
+	}
+	f.Drain()
+	wantIn(t, h, "/todo", "Truncated", `<a href="?task=u.ask">u.ask</a> <small>5 open`)
+	for _, path := range []string{"/todo", "/todo?task=u.ask"} {
+		if _, body := get(t, h, path); len(body) > 150<<10 {
+			t.Errorf("%s has %d bytes, want at most 150 KiB", path, len(body))
+		}
+	}
+}
+
+// The page of a node has its input, attempts and trace. Long JSON is truncated and available as a download.
+func TestNodePageHasInputAndAttempts(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	trace := "0af7651916cd43dd8448eb211c80319c"
+	run := sent(t, f, shaky.S(strings.Repeat("long ", 40_000)), tasks.Headers(map[string]string{"traceparent": "00-" + trace + "-b7ad6b7169203331-01"}))
+	f.Drain()
+	at := "/workflows/" + run.ID()
+	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "truncated to 64 KiB", trace, "traceparent")
+	if _, body := get(t, h, at+"/nodes/0"); len(body) > 100<<10 {
+		t.Errorf("the page has %d bytes, want at most 100 KiB", len(body))
+	}
+	if code, body := get(t, h, at+"/inputs/0"); code != http.StatusOK || len(body) != 200_002 {
+		t.Errorf("got %d and %d bytes, want the input", code, len(body))
+	}
+	if code, _ := get(t, h, at+"/inputs/9"); code != http.StatusNotFound {
+		t.Errorf("input of no node: got %d, want 404", code)
+	}
+	chain := sent(t, f, tasks.Chain(inc.S(41), inc))
+	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/1", chain.ID()), "until the dependencies have completed")
+	f.Drain()
+	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/0", chain.ID()), ">41</pre>", ">42</pre>")
+}
+
+// The page of a task has its errors by message and its durations, the page of a queue its tasks.
+func TestPagesOfTaskAndQueue(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	for range 3 {
+		sent(t, f, bad.S(1))
+	}
+	f.Drain()
+	wantIn(t, h, "/names", "u.bad", "/tasks/names/u.bad", "p95")
+	wantIn(t, h, "/names/u.bad", `<td data-title="Times" class="n">3</td>`, "The last 3 failed tasks", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
+	wantIn(t, h, "/names/u.none", "No completed tasks in the last day", "No failures")
+	wantIn(t, h, "/queues/default", "u.bad", "Worker</th>", "Ended tasks, last day")
+	if code, _ := get(t, h, "/queues/none"); code != http.StatusNotFound {
+		t.Errorf("page of no queue: got %d, want 404", code)
+	}
+}
+
+// Workflows are filtered by name, task and state. All that a filter selects are cancelled, also more than a page has.
+func TestWorkflowsAreFilteredAndCancelled(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	var all []*tasks.AsyncResult[int]
+	for i := range pageSize + 10 {
+		s := inc.S(i, tasks.In(time.Hour))
+		if i == 0 {
+			s = tasks.Chain3(inc.S(0, tasks.In(time.Hour)), inc, bad)
+		}
+		run := sent(t, f, s)
+		all = append(all, run)
+	}
+	other := sent(t, f, bad.S(1, tasks.In(time.Hour)))
+	wantIn(t, h, "/workflows?name=INC&within=1h", all[pageSize].ID(), "<small>61</small>", "/tasks/cancel?name=INC&amp;within=1h")
+	wantIn(t, h, "/workflows?task=u.bad", all[0].ID(), other.ID(), `value="u.bad"`)
+	if _, body := get(t, h, "/workflows?name=INC"); strings.Contains(body, other.ID()) {
+		t.Error("the list has a workflow with another name")
+	}
+	for _, path := range []string{"/workflows?within=odd", "/cancel?name=none", "/revoke?name=inc", "/workflows?name=" + strings.Repeat("a", 201), "/workflows?error=a&queue=b", "/cancel?error=a", "/retry?queue=default"} {
+		if code, _ := get(t, h, path); code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", path, code)
+		}
+	}
+	wantIn(t, h, "/cancel?name=inc", ": 60.")
+	if body := wantPosted(t, h, http.StatusOK, "/cancel?name=inc"); !strings.Contains(body, "Cancelled 60 workflows.") {
+		t.Errorf("got %s", body)
+	}
+	for _, run := range all {
+		if state, err := run.Status(t.Context()); err != nil || state != tasktype.Failed {
+			t.Fatalf("got %s, %v, want FAILURE", state, err)
+		}
+	}
+	if state, err := other.Status(t.Context()); err != nil || state.Terminal() {
+		t.Errorf("a workflow that the filter does not select: got %s, %v", state, err)
+	}
+}
+
+// Failed workflows are found and retried by the code, the task and the message of their failure, together with other filters. A list
+// states how many it has read.
+func TestWorkflowsAreFilteredByError(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	var ids []string
+	for _, s := range []tasks.Signature[string]{fails.S("the card was declined"), tasks.Chain3(text.S("no stock"), fails, text), text.S("no stock")} {
+		run := sent(t, f, s, tasks.Name("order"))
+		ids = append(ids, run.ID())
+	}
+	f.Drain()
+	for query, want := range map[string][2]bool{
+		"error=CARD": {true, false}, "error=stock": {false, true}, "error=error": {true, true}, "error=u.fails": {true, true}, "error=fails": {},
+		"error=u.fails&task=u.text": {false, true}, "error=u.fails&name=none": {}, "error=error&state=success": {true, true},
+	} {
+		_, body := get(t, h, "/workflows?"+query)
+		for i, want := range want {
+			if strings.Contains(body, ids[i]) != want {
+				t.Errorf("%s: workflow %d is listed: %t, want %t", query, i, !want, want)
+			}
+		}
+		if strings.Contains(body, ids[2]) || strings.Contains(body, "were read") {
+			t.Errorf("%s: got %.3000s", query, body)
+		}
+	}
+	wantIn(t, h, "/workflows?error=card", "u.fails: the card was declined", "/tasks/retry?error=card")
+	wantIn(t, h, "/retry?error=card", `with the error &#34;card&#34;: 1.`)
+	if body := wantPosted(t, h, http.StatusOK, "/retry?error=card"); !strings.Contains(body, "Retried 1 workflow.") {
+		t.Errorf("got %s", body)
+	}
+	for range mostFailed {
+		sent(t, f, fails.S("again"))
+	}
+	f.Drain()
+	_, body := get(t, h, "/workflows?error=stock")
+	_, next, _ := strings.Cut(body, `<p class="more"><a href="`)
+	next, _, _ = strings.Cut(next, `"`)
+	if strings.Contains(body, ids[1]) || !strings.Contains(body, "Only 1\u202f000 failed workflows were read") || next == "" {
+		t.Fatalf("got %.3000s", body)
+	}
+	wantIn(t, h, "/workflows"+html.UnescapeString(next), ids[1])
+}
+
+// Pages of a workflow that is too large do not read its nodes.
+func TestNodesOfLargeWorkflowAreNotRead(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	run := sent(t, f, tasks.Each(make([]int, mostRead+1), inc))
+	wantIn(t, h, "/workflows/"+run.ID(), "too many to display", "0 of 20\u202f001", "muster workflows get "+run.ID())
+	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to display", "u.inc")
+}
+
+type roleKey struct{}
+
+// Clients without permission for data get no inputs, results and headers, on any page or poll of it. A middleware sets
+// the role in the context of the request.
+func TestDataIsHidden(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{Data: func(r *http.Request) bool { return r.Context().Value(roleKey{}) == "admin" }})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), roleKey{}, r.Header.Get("X-Role"))))
+	}))
+	t.Cleanup(server.Close)
+	run := sent(t, f, tasks.Group(text.S("a-secret"), ask.S("a-secret")), tasks.Headers(map[string]string{"token": "a-secret"}))
+	f.Drain()
+	at := "/workflows/" + run.ID()
+	for path, c := range map[string]struct {
+		viewer int
+		shown  bool // to admins
+	}{
+		at:                {http.StatusOK, true}, // in the log
+		at + "/nodes/0":   {http.StatusOK, true},
+		at + "/nodes/1":   {http.StatusOK, true},
+		"/todo":           {http.StatusOK, true},
+		at + "/inputs/0":  {http.StatusForbidden, true},
+		at + "/results/0": {http.StatusForbidden, true},
+	} {
+		for role, want := range map[string]struct {
+			code  int
+			shown bool
+		}{"viewer": {c.viewer, false}, "admin": {http.StatusOK, c.shown}, "": {c.viewer, false}} {
+			for _, tag := range []string{"", "none"} {
+				code, body := getAs(t, server.URL+"/tasks"+path, role, tag)
+				if code != want.code || strings.Contains(body, "a-secret") != want.shown {
+					t.Errorf("%s with If-None-Match %q for %q: got %d and %.2000q, want %d, with the secret: %t", path, tag, role, code, body, want.code, want.shown)
+				}
+			}
+		}
+	}
+}
+
+// getAs requests a page with a role, or polls it if tag is not empty.
+func getAs(t *testing.T, url, role, tag string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	testutil.Ok(t, err)
+	req.Header.Set("X-Role", role)
+	if tag != "" {
+		req.Header.Set("If-None-Match", tag)
+	}
+	res, err := http.DefaultClient.Do(req)
+	testutil.Ok(t, err)
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	testutil.Ok(t, err)
+	return res.StatusCode, string(raw)
+}
+
+// The page of a node has all its runs, and counts waiting from the time when it was ready.
+func TestNodePageHasRuns(t *testing.T) {
+	t.Parallel()
+	poll := tasks.New[int, int]("u.poll")
+	calls := 0
+	mux := tasks.NewMux()
+	tasks.Handle(mux, poll, func(context.Context, int) (int, error) {
+		if calls++; calls < 3 {
+			return 0, tasks.Again(time.Minute)
+		}
+		return calls, nil
+	})
+	f := taskstest.New(t, mux)
+	h := Handler(f.Client(), Config{Prefix: "/tasks"})
+	run := sent(t, f, poll.S(0, tasks.In(time.Hour)))
+	f.Drain()
+	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/0", "repeated", "in 3 runs", "First start", "Last start", `<th scope="row">Waited</th><td>&lt; 1 ms</td>`)
+}
+
+// Workflows are filtered and cancelled by a label, which the list links.
+func TestWorkflowsAreFilteredByLabel(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	var ids []string
+	for i, customer := range []string{"acme & co", "zen"} {
+		run := sent(t, f, inc.S(i), tasks.Labels(map[string]string{"customer": customer}), tasks.Name("import of "+customer))
+		ids = append(ids, run.ID())
+	}
+	wantIn(t, h, "/workflows", ids[0], ids[1], `href="/tasks/workflows?label=customer%3dacme%20%26%20co"`)
+	wantIn(t, h, "/workflows?label=customer%3Dacme%20%26%20co", ids[0], `value="customer=acme &amp; co"`, "import of acme", "customer=acme")
+	if _, body := get(t, h, "/workflows?label=customer%3Dacme%20%26%20co"); strings.Contains(body, ids[1]) {
+		t.Error("the list has a workflow with another label")
+	}
+	wantIn(t, h, "/workflows/"+ids[0], "<h1>import of acme &amp; co", "customer=acme")
+	for _, path := range []string{"/workflows?label=x", "/workflows?label=%3Dx", "/workflows?" + strings.Repeat("label=a%3Db&", 21)} {
+		if code, _ := get(t, h, path); code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", path, code)
+		}
+	}
+	if body := wantPosted(t, h, http.StatusOK, "/cancel?label=customer%3Dzen"); !strings.Contains(body, "Cancelled 1 workflow.") {
+		t.Errorf("got %s", body)
+	}
+}
+
+// A workflow that has ended, or was revoked in the meantime, is shown instead of an error.
+func TestWorkflowIsCancelledUnlessItHasEnded(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	ctx := t.Context()
+	running := sent(t, f, inc.S(1), tasks.In(time.Hour))
+	revoked := sent(t, f, inc.S(1), tasks.In(time.Hour))
+	testutil.Ok(t, revoked.Revoke(ctx))
+	wantIn(t, h, "/workflows/"+running.ID(), "Cancel…", "Revoke…")
+	for id, want := range map[string]tasktype.Status{running.ID(): tasktype.Failed, revoked.ID(): tasktype.Revoked} {
+		wantIn(t, h, "/workflows/"+id+"/cancel", "Cancel the workflow")
+		wantPosted(t, h, http.StatusSeeOther, "/workflows/"+id+"/cancel")
+		if got, err := tasks.Attach[int](f.Client(), id).Status(ctx); err != nil || got != want {
+			t.Errorf("after the action: got %s, %v, want %s", got, err, want)
+		}
+	}
+}
+
+// Pause, Resume and Retry are on the page of a workflow to which they apply.
+func TestWorkflowIsPausedResumedAndRetried(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	for action, c := range map[string]struct {
+		before func(*tasks.AsyncResult[int], context.Context) error
+		again  int // the status of the action on a success
+	}{
+		"pause":  {nil, http.StatusSeeOther},
+		"resume": {(*tasks.AsyncResult[int]).Pause, http.StatusSeeOther},
+		"retry":  {(*tasks.AsyncResult[int]).Cancel, http.StatusBadRequest},
+	} {
+		run := sent(t, f, inc.S(1), tasks.In(time.Hour))
+		if c.before != nil {
+			testutil.Ok(t, c.before(run, t.Context()))
+		}
+		page, title := "/workflows/"+run.ID(), strings.ToUpper(action[:1])+action[1:]
+		wantIn(t, h, page, title+"…")
+		wantIn(t, h, page+"/"+action, title+" the workflow")
+		wantPosted(t, h, http.StatusSeeOther, page+"/"+action)
+		if action == "pause" {
+			f.Advance(2 * time.Hour)
+			wantIn(t, h, page, "paused", "the workflow is paused")
+			wantIn(t, h, "/workflows", "paused")
+			testutil.Ok(t, run.Resume(t.Context()))
+		}
+		if got, err := run.Wait(t.Context()); err != nil || got != 2 {
+			t.Errorf("%s: got %d, %v, want 2", action, got, err)
+		}
+		wantPosted(t, h, c.again, page+"/"+action)
+	}
+}
+
+// Selected workflows are retried and cancelled together. Workflows to which an action does not apply are counted.
+func TestSelectedWorkflowsAreChanged(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	ctx := t.Context()
+	var ids []string
+	for range 3 {
+		run := sent(t, f, inc.S(1), tasks.In(time.Hour))
+		ids = append(ids, run.ID())
+	}
+	wantIn(t, h, "/workflows", `name="id" value="`+ids[0]+`"`, `formaction="/tasks/retry"`, "Cancel running…")
+	selected := "?selected=yes&id=" + ids[0] + "&id=" + ids[1] + "&id=" + ids[0]
+	wantIn(t, h, "/cancel"+selected, "selected workflows: 2.")
+	for _, path := range []string{"/cancel?selected=yes", "/retry", "/retry?name=inc", "/cancel?queue=none", "/retry?failed=u.inc"} {
+		if code, _ := get(t, h, path); code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", path, code)
+		}
+	}
+	if body := wantPosted(t, h, http.StatusOK, "/cancel"+selected); !strings.Contains(body, "Cancelled 2 workflows.") {
+		t.Errorf("got %s", body)
+	}
+	f.Drain()
+	all := selected + "&id=" + ids[2] + "&id=unknown"
+	if body := wantPosted(t, h, http.StatusOK, "/retry"+all); !strings.Contains(body, "Retried 2 workflows. Unchanged: 2") {
+		t.Errorf("got %s", body)
+	}
+	for i, id := range ids {
+		state, err := tasks.Attach[int](f.Client(), id).Status(ctx)
+		testutil.Ok(t, err)
+		if state == tasktype.Failed {
+			t.Errorf("workflow %d: got %s, want another state", i, state)
+		}
+	}
+}
+
+// Failures that differ in numbers and IDs only are one group, whose failures are listed and whose workflows are retried.
+func TestFailuresAreGroupedAndRetried(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	var ids []string
+	for _, message := range []string{"the card of ord_17 was declined (request 80959)\nstack 1", "the card of ord_2 was declined (request 7)", "timeout"} {
+		run := sent(t, f, fails.S(message))
+		ids = append(ids, run.ID())
+	}
+	f.Drain()
+	const group = "?error=error%3A+the+card+of+%E2%80%A6+was+declined+%28request+%E2%80%A6%29"
+	wantIn(t, h, "/names/u.fails", `<td data-title="Times" class="n">2</td>`, strings.ReplaceAll(group, "+", "&#43;")+"#failures", ids[2], "error: timeout")
+	wantIn(t, h, "/names/u.fails"+group, ids[0], ids[1])
+	if _, body := get(t, h, "/names/u.fails"+group); strings.Contains(body, ids[2]) {
+		t.Error("the list of a group has a failure of another group")
+	}
+	action := "/retry" + strings.Replace(group, "error=", "group=", 1) + "&failed=u.fails"
+	wantIn(t, h, action, "u.fails", ": 2.")
+	if body := wantPosted(t, h, http.StatusOK, action); !strings.Contains(body, "Retried 2 workflows.") {
+		t.Errorf("got %s", body)
+	}
+	for _, path := range []string{"/names/u.fails?error=none", "/names/u.fails"} {
+		if code, _ := get(t, h, path); code != http.StatusOK {
+			t.Errorf("%s: got %d, want 200", path, code)
+		}
+	}
+}
+
+// Emptying a queue cancels the workflows with tasks that wait in it.
+func TestQueueIsEmptied(t *testing.T) {
+	t.Parallel()
+	ctx, client := t.Context(), tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	cfg := anyone
+	cfg.Prefix = "/tasks"
+	h := Handler(client, cfg)
+	waiting, err := inc.S(2, tasks.Queue("slow")).Send(ctx, client)
+	testutil.Ok(t, err)
+	other, err := inc.S(1).Send(ctx, client)
+	testutil.Ok(t, err)
+	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?queue=slow"`)
+	wantIn(t, h, "/workflows?queue=slow", waiting.ID(), "/tasks/cancel?queue=slow")
+	for _, query := range []string{"?queue=slow&name=none", "?queue=slow&task=none", "?queue=slow&label=a%3Db", "?queue=default"} {
+		if _, body := get(t, h, "/workflows"+query); strings.Contains(body, waiting.ID()) {
+			t.Errorf("%s has a workflow that it does not select", query)
+		}
+	}
+	wantIn(t, h, "/cancel?queue=slow", "wait in queue", ": 1.")
+	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?pause=1&amp;queue=slow"`)
+	wantIn(t, h, "/cancel?queue=slow&pause=1", ": 1.", "is paused first")
+	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow&pause=1")
+	if queues, err := client.Queues(ctx); err != nil || len(queues) != 2 || !queues[1].Paused {
+		t.Errorf("got %+v, %v, want a paused queue", queues, err)
+	}
+	if state, err := waiting.Status(ctx); err != nil || state != tasktype.Failed {
+		t.Errorf("a workflow of the queue: got %s, %v, want FAILURE", state, err)
+	}
+	if state, err := other.Status(ctx); err != nil || state.Terminal() {
+		t.Errorf("a workflow of another queue: got %s, %v, want PENDING", state, err)
+	}
+}
+
+// Lists have the errors of failed workflows, and the new error after a retry.
+func TestListsHaveErrors(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	ctx := t.Context()
+	run := sent(t, f, fails.S("no stock <b>"), tasks.In(time.Hour))
+	testutil.Ok(t, run.Cancel(ctx))
+	for _, path := range []string{"/workflows", "/"} {
+		wantIn(t, h, path, run.ID(), `<small class="badtext">cancelled: the workflow was cancelled`)
+	}
+	f.Advance(time.Second)
+	testutil.Ok(t, run.Retry(ctx))
+	if _, body := get(t, h, "/workflows"); strings.Contains(body, "was cancelled") {
+		t.Error("the list has the error of the run before the retry")
+	}
+	f.Drain()
+	for _, path := range []string{"/workflows", "/"} {
+		wantIn(t, h, path, run.ID(), `<small class="badtext">no stock &lt;b&gt;</small>`)
+	}
+}
+
+func TestPagesHaveLogs(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	run := sent(t, f, tasks.Group(text.S("one"), text.S("two")))
+	f.Drain()
+	at := "/workflows/" + run.ID()
+	line := func(node, s string) string {
+		return `class="warntext">WARN</td><td data-title="Task" class="nowrap"><a href="/tasks` + at + `/nodes/` + node + `">u.text</a></td><td data-title="Text">&lt;i&gt;got&lt;/i&gt; text=` + s + "</td>"
+	}
+	for path, want := range map[string][2]bool{at: {true, true}, at + "/nodes/0": {true, false}, at + "/nodes/1": {false, true}} {
+		_, body := get(t, h, path)
+		if got := [2]bool{strings.Contains(body, line("0", "one")), strings.Contains(body, line("1", "two"))}; got != want {
+			t.Errorf("%s: got the lines of the tasks: %v, want %v", path, got, want)
 		}
 	}
 }

@@ -1,11 +1,13 @@
 package graph
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/testutil"
 )
@@ -214,4 +216,182 @@ func TestAfterAddsOneEdgeForEachFirstNode(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", s, got, want)
 		}
 	}
+}
+
+// stored returns the stored forms of graphs of every kind of node.
+func stored(t testing.TB) [][]byte {
+	of := func(shape Shape, kids ...*Sig) *Sig { return &Sig{Shape: shape, Task: "t", Opts: &Opts{}, Kids: kids} }
+	group := of(Group, call("a", "1"), of(Chain, call("b", "1")), call("c", "1"))
+	group.Opts = &Opts{AtMost: 2, FailFast: true}
+	each := of(Map, call("list", "1"))
+	sigs := []*Sig{
+		call("a", "1"), of(Chain, call("a", "1")), of(Chord, group), of(Settle, group), of(Settle, each), of(Settle, call("a", "1")),
+		of(Join, call("a", "1"), call("b", "1")), of(Rescue, call("a", "1")), of(OnError, each), of(OnError, group), of(OnSuccess, call("a", "1")),
+		of(After, call("a", "1"), group), of(Try, each), of(Join, each, group, of(Try, call("a", "1"))), of(Chord, of(Join, each, of(Group, group, each))),
+	}
+	var out [][]byte
+	for _, s := range sigs {
+		g, err := Compile(s)
+		if err != nil {
+			t.Fatalf("compile %s: %v", s, err)
+		}
+		raw, err := g.Encode()
+		testutil.Ok(t, err)
+		out = append(out, raw)
+	}
+	return out
+}
+
+// use calls the methods that read a graph.
+func use(g *Graph) {
+	g.Count()
+	g.Roots()
+	g.Result()
+	for i := range g.Nodes {
+		g.cannotSucceed(i)
+		g.Doomers(i)
+		g.Succs(i)
+		g.Members(i)
+		g.Preds(i)
+		g.Need(i)
+		g.Passive(i)
+	}
+}
+
+// A stored graph with any one number or byte changed is refused, or can be used.
+func TestDecodeRefusesOrYieldsAGraphThatCanBeUsed(t *testing.T) {
+	t.Parallel()
+	for _, raw := range stored(t) {
+		if g, err := Decode(raw); err != nil {
+			t.Errorf("decode %s: got %v, want no error", raw, err)
+		} else {
+			use(g)
+		}
+		for i := range raw {
+			for _, c := range []byte("-0179,]}k\"") {
+				damaged := append([]byte(nil), raw...)
+				damaged[i] = c
+				if g, err := Decode(damaged); err == nil {
+					use(g)
+				}
+			}
+			if g, err := Decode(raw[:i]); err == nil {
+				use(g)
+			}
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, raw := range stored(f) {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if g, err := Decode(raw); err == nil && len(g.Nodes) < 1000 {
+			use(g)
+		}
+	})
+}
+
+// A part of a signature is found where Compile puts it, whatever the options of the send.
+func TestFindIsWhereCompilePutsIt(t *testing.T) {
+	t.Parallel()
+	of := func(shape Shape, kids ...*Sig) *Sig { return &Sig{Shape: shape, Task: "t", Opts: &Opts{}, Kids: kids} }
+	one := call("a", "1")
+	group := of(Group, one, of(Chain, of(Join, one, call("b", "1"))), of(Rescue, call("c", "1")))
+	group.Opts = &Opts{AtMost: 2}
+	each := of(Map, of(OnError, call("list", "1")))
+	wrong := call("d", "1") // unless the send has another queue
+	wrong.Opts = &Opts{Queue: "no queue"}
+	s := of(Group, of(OnSuccess, of(OnSuccess, of(Chord, group))), of(Settle, group), of(Settle, each),
+		of(After, of(Join, each, one), of(OnError, of(OnError, of(Group, call("e", "1"))))), wrong)
+
+	retries, priority, timeout := 3, 1, time.Second
+	for _, opts := range []*Opts{{Queue: "q"}, {Queue: "q", Priority: &priority, Every: Every{MaxRetry: &retries, Timeout: &timeout}, FailFast: true, AtMost: 1}} {
+		c := newCompiler()
+		compiled := s.ForSend(opts)
+		if _, err := c.node(compiled); err != nil {
+			t.Fatal(err)
+		}
+		parts := 0
+		var check func(s, sent *Sig)
+		root := s
+		check = func(s, sent *Sig) {
+			parts++
+			got, ok := Find(root, s)
+			if want := c.memo[sent]; !ok || got != want {
+				t.Errorf("%s: got node %d, %v, want %d", s, got, ok, want)
+			}
+			for i := range s.Kids {
+				check(s.Kids[i], sent.Kids[i])
+			}
+		}
+		check(s, compiled)
+		if parts < 20 {
+			t.Errorf("got %d parts, want more", parts)
+		}
+	}
+	if i, ok := Find(s, call("a", "1")); ok {
+		t.Errorf("another signature was found as node %d", i)
+	}
+	if i, ok := Find(s, nil); ok {
+		t.Errorf("no signature was found as node %d", i)
+	}
+}
+
+func call(task, input string) *Sig {
+	return &Sig{Shape: Call, Task: task, Input: json.RawMessage(input)}
+}
+
+func TestStringIsOneShortLine(t *testing.T) {
+	t.Parallel()
+	group := func(n int) *Sig {
+		g := &Sig{Shape: Group}
+		for range n {
+			g.Kids = append(g.Kids, call("add", "1"))
+		}
+		return g
+	}
+	deep := call("add", "1")
+	for range 10_000 {
+		deep = &Sig{Shape: Chain, Task: "inc", Kids: []*Sig{deep}}
+	}
+	for want, s := range map[string]*Sig{
+		"(zero signature)":  nil,
+		"add([1,2]) → mul":  {Shape: Chain, Task: "mul", Kids: []*Sig{call("add", "[1,2]")}},
+		"[add(1)] → sum":    {Shape: Chord, Task: "sum", Kids: []*Sig{group(1)}},
+		"[]":                group(0),
+		"list(3) → each up": {Shape: Map, Task: "up", Kids: []*Sig{call("list", "3")}},
+		"[add(1), add(1), add(1), add(1), add(1)]":     group(5),
+		"[add(1), add(1), add(1), add(1), … 996 more]": group(1000),
+		"settle([add(1)])":                             {Shape: Settle, Kids: []*Sig{group(1)}},
+		"try(a(1))":                                    {Shape: Try, Kids: []*Sig{call("a", "1")}},
+		"(a(1), b(2))":                                 {Shape: Join, Kids: []*Sig{call("a", "1"), call("b", "2")}},
+		"a(1); then b(2)":                              {Shape: After, Kids: []*Sig{call("a", "1"), call("b", "2")}},
+		"a(1), or b":                                   {Shape: Rescue, Task: "b", Kids: []*Sig{call("a", "1")}},
+		"a(1), on error b":                             {Shape: OnError, Task: "b", Kids: []*Sig{call("a", "1")}},
+		"a(1), on success b":                           {Shape: OnSuccess, Task: "b", Kids: []*Sig{call("a", "1")}},
+		`a("` + strings.Repeat("é", 19) + `…)`:         call("a", `"`+strings.Repeat("é", 500)+`"`),
+		"add(1)" + strings.Repeat(" → inc", 61) + " → i…": deep,
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// FuzzID wants an id that is let through to be written as one that is read as the same.
+func FuzzID(f *testing.F) {
+	for _, s := range []string{"0", "3.2", "1:2.3", "1.0:2:3.4", "-1", "+1", "01", ".", ":", "9223372036854775808", "1.-2"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		id, err := ParseID(s)
+		if err != nil {
+			return
+		}
+		if again, err := ParseID(id.String()); err != nil || again != id {
+			t.Errorf("%q: read %+v, and %+v, %v of %q", s, id, again, err, id.String())
+		}
+	})
 }
