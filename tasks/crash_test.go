@@ -148,8 +148,8 @@ func (c *dyingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dying returns a fault that kills the process after a call: "taken": a batch was
-// taken; "turned": a batch ended and another was taken; "failed": a task has failed; "opened": a node waits for an
+// dying returns a fault that kills the process after a call: "taken": nodes were
+// taken; "turned": results were stored and nodes taken; "failed": a task has failed; "opened": a node waits for an
 // external result.
 func dying(after string) *redistest.Fault {
 	f := redistest.NewFault(redistest.Killed, 1)
@@ -158,7 +158,7 @@ func dying(after string) *redistest.Fault {
 		taken := false
 		if script, ok := cmd.(*redis.Cmd); ok {
 			list, _ := script.Slice()
-			taken = len(list) > 4 // the elements of the batch follow
+			taken = len(list) > 4 // the elements follow
 		}
 		switch after {
 		case "taken":
@@ -176,8 +176,8 @@ func dying(after string) *redistest.Fault {
 	return f
 }
 
-// kindOf returns the kind of a call to Redis. A script of the store has its name, and turns have three: "take" ends no
-// batch, "turn" ends a batch or a part of one, "advance" makes changes of nodes that are in no batch. "finish" is the script of
+// kindOf returns the kind of a call to Redis. A script of the store has its name, and turns have three: "take" only takes nodes,
+// "turn" ends leases, "advance" makes changes of nodes without leases. "finish" is the script of
 // asynq that ends a task. Other calls are "script", or have the name of their command.
 func kindOf(cmd redis.Cmder) string {
 	args := cmd.Args()
@@ -193,14 +193,8 @@ func kindOf(cmd redis.Cmder) string {
 		sha = fmt.Sprintf("%x", sha1.Sum([]byte(sha)))
 	}
 	switch name := store.ScriptName(sha); {
-	case name == "turn":
-		switch argv := said[4:]; {
-		case argv[3] == "direct":
-			return "advance"
-		case argv[6] != "":
-			return "turn"
-		}
-		return "take"
+	case name == "turn" && said[8] == "direct":
+		return "advance"
 	case name != "":
 		return name
 	case strings.HasSuffix(said[3], ":active"):

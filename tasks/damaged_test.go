@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
@@ -108,7 +109,7 @@ func TestGarbageInAQueueDelaysNothing(t *testing.T) {
 		if _, err := held.Wait(limited(t)); err != nil {
 			t.Fatal(err)
 		}
-	}, func(c *tasks.WorkerConfig) { c.Concurrency = 2 })
+	}, func(c *tasks.WorkerConfig) { c.Concurrency, c.Asynq = 2, asynq.NotFoundHandler() })
 }
 
 // A worker that cannot take the step after a node, because the plan around it is damaged, fails the workflow and

@@ -38,8 +38,7 @@ func (c *Client) PingWorkers(ctx context.Context, wait time.Duration) ([]tasktyp
 	return ps, nil
 }
 
-// Active returns the nodes in the batches of workers, by worker. Each node is running, or waits briefly for a node
-// before it in its batch.
+// Active returns the nodes that workers have, by worker. Each node is running, or waits briefly for a slot.
 func (c *Client) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
 	as, err := c.eng.Inspector.Active(ctx)
 	if err != nil {

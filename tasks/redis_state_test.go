@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
+	"muster/tasks/internal/store"
 )
 
 // setDeaths has every ready node of the default queue be one that n workers died with, or put back.
@@ -66,8 +67,18 @@ func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
 		took += len(batch)
 		rdb.Del(t.Context(), shard+"ring:default")
 		rdb.HSet(t.Context(), shard+"queue:default", "ready:n", 0, "ready:k", 0)
-		lease := fmt.Sprintf("%d n:default %s", time.Now().UnixMilli(), strings.Join(batch, ","))
-		rdb.HSet(t.Context(), shard+"lease:"+worker, fmt.Sprint("1.took", i), lease)
+		for _, text := range batch {
+			if store.IsSingle(text) {
+				text += "/0"
+			}
+			el, err := store.ParseElement(i, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, node := range el.Nodes {
+				rdb.HSet(t.Context(), shard+"lease:"+worker, el.Flow.Ref+"/"+node, fmt.Sprintf("%d 1.took n:default %d", time.Now().UnixMicro(), el.Lost))
+			}
+		}
 		rdb.SAdd(t.Context(), shard+"holders", worker)
 	}
 	return took

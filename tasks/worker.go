@@ -24,8 +24,8 @@ type WorkerConfig struct {
 	QueueLimits map[string]int
 	// Strict takes tasks from a queue only when the queues with a greater weight are empty. Defaults to false.
 	Strict bool
-	// Concurrency is how many tasks run at once: the slots of the worker. Defaults to 8. A slot takes short tasks in
-	// batches of up to 256, or about 3 ms of work, and returns nodes that it has not started after 20 ms.
+	// Concurrency is how many tasks run at once: the slots of the worker. Defaults to 8. It has more
+	// short tasks at hand, up to 256 or about 1 ms of work, and returns those that it has not started after 20 ms.
 	Concurrency int
 	// MaxConcurrency is the most that [Client.SetConcurrency] can set. Defaults to the larger of
 	// 256 and Concurrency.

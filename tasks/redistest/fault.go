@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -56,9 +57,10 @@ type Fault struct {
 	hit      string     // description of the failed call
 	armed    bool       // whether calls are counted
 	dead     bool
-	overtook chan struct{} // closed after slowCalls calls
-	hitDone  chan struct{} // closed at the failing call
-	release  chan struct{} // closed by Release
+	waiting  map[net.Conn]bool // connections that wait for an entry of a ring
+	overtook chan struct{}     // closed after slowCalls calls
+	hitDone  chan struct{}     // closed at the failing call
+	release  chan struct{}     // closed by Release
 }
 
 // NewFault returns a fault at call n, counted from Arm.
@@ -70,13 +72,60 @@ func NewFault(kind Kind, n int) *Fault {
 // tb.
 func (f *Fault) Client(tb testing.TB, address string) *redis.Client {
 	tb.Helper()
-	rdb := redis.NewClient(options(tb, address))
+	opt := options(tb, address)
+	opt.Dialer = f.dial
+	rdb := redis.NewClient(opt)
 	rdb.AddHook(f)
 	tb.Cleanup(func() {
 		f.Release()
 		_ = rdb.Close()
 	})
 	return rdb
+}
+
+// dial makes a connection that is closed when it waits for an entry of a ring and the process is dead or frozen. A worker waits with a
+// separate client, which has no hooks.
+func (f *Fault) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return waitConn{c, f}, nil
+}
+
+// waitConn is a connection that [Fault.dial] makes.
+type waitConn struct {
+	net.Conn
+	f *Fault
+}
+
+// Write implements net.Conn.
+func (c waitConn) Write(p []byte) (int, error) {
+	if bytes.Contains(bytes.ToLower(p), []byte("blmove")) && !c.f.waits(c.Conn) {
+		_ = c.Close()
+		return 0, ErrFault
+	}
+	return c.Conn.Write(p)
+}
+
+// waits notes that a connection waits for an entry of a ring. It returns false if the process is dead or frozen.
+func (f *Fault) waits(c net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stopped := f.hit != "" && (f.Deadly() || f.Kind == Frozen)
+	select {
+	case <-f.release:
+		stopped = f.dead
+	default:
+	}
+	if !stopped {
+		if f.waiting == nil {
+			f.waiting = map[net.Conn]bool{}
+		}
+		f.waiting[c] = true
+	}
+	return !stopped
 }
 
 // Arm starts counting calls.
@@ -146,6 +195,12 @@ func (f *Fault) call(what func() string, do func() error) error {
 	}
 	dead, frozen := f.dead, f.Kind == Frozen && f.armed && f.N > 0 && f.calls >= f.N
 	f.dead = f.dead || is && f.Deadly()
+	if f.dead || frozen {
+		for c := range f.waiting {
+			_ = c.Close()
+		}
+		f.waiting = nil
+	}
 	f.mu.Unlock()
 	switch {
 	case dead:

@@ -8,7 +8,7 @@ type Measure string
 // Measures.
 const (
 	PendingTasks Measure = "pending" // ready tasks, by queue
-	ActiveTasks  Measure = "active"  // tasks in the batches of workers, by queue
+	ActiveTasks  Measure = "active"  // tasks that workers have, by queue
 	WorkerMemory Measure = "memory"  // memory in bytes as in [Worker], to the MiB, by worker
 )
 

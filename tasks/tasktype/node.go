@@ -58,14 +58,14 @@ type NodeAttempt struct {
 	Message string    `json:"message,omitempty"` // truncated to 300 bytes
 }
 
-// ActiveNode is a node in a batch of a worker. It is running, or waits for an earlier node of the batch.
+// ActiveNode is a node that a worker has. It is running, or waits briefly for a slot.
 type ActiveNode struct {
 	Workflow string    `json:"workflow"` // id
 	Node     string    `json:"node"`     // id within the workflow
 	Task     string    `json:"task"`     // name
 	Queue    string    `json:"queue"`    // name
 	Worker   string    `json:"worker"`   // name
-	Started  time.Time `json:"started"`  // time when the batch was taken
+	Started  time.Time `json:"started"`  // time when it was taken
 }
 
 // DueNode is a node that waits for the time of its next attempt.

@@ -12,7 +12,7 @@ import (
 type Queue struct {
 	Name     string        `json:"name"`
 	Pending  int64         `json:"pending"`    // ready tasks
-	Active   int64         `json:"active"`     // tasks in the batches of workers
+	Active   int64         `json:"active"`     // tasks that workers have
 	Archived int64         `json:"archived"`   // asynq's own tasks archived by an operator or by asynq
 	Asynq    int64         `json:"asynq"`      // asynq's own tasks in Pending, Active and Archived
 	Latency  time.Duration `json:"latency_ns"` // time since a worker last took a task while some are pending; 0 without pending tasks

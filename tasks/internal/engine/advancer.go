@@ -215,7 +215,7 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 	return c, nil
 }
 
-// apply makes changes of nodes that are in no batch of the caller.
+// apply makes changes of nodes of which the caller has no leases.
 func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
 	res, err := a.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
 	if err != nil {
@@ -230,7 +230,7 @@ func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) 
 	return res.Todos[0], nil
 }
 
-// ended returns the change that makes a node outside the caller's batches terminal, with the body of its record.
+// ended returns the change that makes a node terminal of which the caller has no lease, with the body of its record.
 func ended(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Change {
 	c := end(g, id, outcome)
 	c.End(id.String(), append([]byte{'?'}, body...))
@@ -312,15 +312,15 @@ func sooner(a, b time.Duration) time.Duration {
 
 // giveUp ends a workflow that cannot be decoded.
 func (a *advancer) giveUp(ctx context.Context, f store.Flow, cause error) error {
-	_, err := a.giveUpIn(ctx, f, cause, "", "")
-	return err
+	return a.giveUpIn(ctx, f, cause, nil)
 }
 
-// giveUpIn is giveUp for a workflow in a batch of a worker. A worker that has lost the batch may know a plan that Redis lost.
-func (a *advancer) giveUpIn(ctx context.Context, f store.Flow, cause error, worker, batch string) (bool, error) {
+// giveUpIn is giveUp for a worker with a lease. A worker that has lost the lease may know a plan that Redis lost.
+func (a *advancer) giveUpIn(ctx context.Context, f store.Flow, cause error, l *store.NodeLease) error {
 	a.log.ErrorContext(ctx, "workflow cannot be read, and was given up", "workflow", f.ID(), "error", cause)
 	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: shorten(fmt.Sprintf("its data in Redis cannot be decoded, key %s: %v", a.store.Key(f), cause))}
-	return a.store.Flows.Abort(ctx, f, encodeFailure(failure), worker, batch)
+	_, err := a.store.Flows.Abort(ctx, f, encodeFailure(failure), l)
+	return err
 }
 
 func encodeFailure(f *tasktype.Failure) []byte {

@@ -68,7 +68,7 @@ func (r *Run) keys(h *Handler, limits []*graph.KeyLimit, input []byte) *callResu
 	if a.err != nil || a.ended != nil {
 		return &a
 	}
-	r.limits, r.keyed, r.batch = out, true, r.b.name()
+	r.limits, r.keyed, r.owner = out, true, r.w.leases.lend(r.it).Call
 	return nil
 }
 

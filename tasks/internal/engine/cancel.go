@@ -86,7 +86,7 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 			}
 			return err
 		}
-		running, err := a.progress.running(ctx, w.Flow)
+		running, err := a.store.Leases.OfFlow(ctx, w.Flow)
 		if err != nil {
 			return err
 		}
@@ -136,9 +136,9 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 	}
 }
 
-// cancellable returns the nodes that are ready, delayed or open and not in a batch, the delayed steps, and the number of all
+// cancellable returns the nodes that are ready, delayed or open and not leased, the delayed steps, and the number of all
 // nodes that have not ended, all without nodes that handle failures and the plans of these.
-func (w *whole) cancellable(running map[string]*store.Batch) (ready []graph.ID, steps []string, unended int) {
+func (w *whole) cancellable(running map[string]*store.NodeLease) (ready []graph.ID, steps []string, unended int) {
 	handling := map[string]bool{} // scopes
 	for _, id := range w.ids {
 		g, node := w.graph(id), id.String()

@@ -1,9 +1,9 @@
 // Package engine sends workflows and runs their nodes.
 //
 // A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on the ring of their queue.
-// A worker blocks on the ring. A workflow of one node runs without a batch: a short script stores its success if the worker still has
-// its entry. A slot takes other nodes in batches and runs them; one script stores the results of a batch and takes the next one. Redis
-// accepts those only while the batch is leased to the worker under its ID. The agenda contains the steps that a process has started and may not complete.
+// A worker blocks on the ring. A workflow of one node runs without a lease: a short script stores its success if the worker still has
+// its entry. Other nodes are leased for the free slots; one script stores the results that have come and takes the next nodes. Redis
+// accepts a result only while the worker has the lease. The agenda contains the steps that a process has started and may not complete.
 //
 // The way of a task, by file; files without a directory are of this package, scripts are in store/lua:
 //

@@ -20,12 +20,15 @@ type changeKey struct {
 }
 
 // changes returns the changes that results make, by workflow.
-func (tk *taker) changes(b *batch, done []result) []store.Changes {
+func (d *dispatcher) changes(done []result) []store.Changes {
 	var out []store.Changes
 	at := map[string]int{}                 // of a workflow in out
 	alike := map[*flow]map[changeKey]int{} // of a change in its list
 	for i := range done {
 		r := &done[i]
+		if r.kind == "" {
+			continue
+		}
 		k, ok := at[r.fl.Ref]
 		if !ok {
 			k = len(out)
@@ -34,7 +37,7 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 		}
 		list := &out[k].List
 		if r.kind != store.ChangeSucceed {
-			*list = append(*list, tk.change(b, r))
+			*list = append(*list, d.change(r))
 			continue
 		}
 		key := changeKey{r.g, r.id.Scope, r.g.Class(r.id.Index), r.id.Inst >= 0, r.forget, r.kind}
@@ -48,7 +51,7 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 			*list = append(*list, endOf(r))
 		}
 		c := &(*list)[n]
-		c.End(r.node, tk.record(b, r))
+		c.End(r.node, d.record(r))
 	}
 	return out
 }
@@ -76,14 +79,14 @@ func counted(g *graph.Graph, id graph.ID) string {
 }
 
 // change returns the change of a single result.
-func (tk *taker) change(b *batch, r *result) store.Change {
+func (d *dispatcher) change(r *result) store.Change {
 	switch r.kind {
 	case store.ChangePlan:
 		started := ""
 		if !r.began.IsZero() {
-			started = since(b, r.fl, r.began)
+			started = since(r, r.began)
 		}
-		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + started + "|" + tk.cfg.Name
+		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + started + "|" + d.cfg.Name
 		return store.PlanChange(r.node, head, r.plan)
 	case store.ChangeOpen:
 		return store.Open(r.g.Specs[r.g.Nodes[r.id.Index].Spec].Task, r.node, r.attempts, r.delay)
@@ -92,62 +95,62 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 		return store.Park(r.place, r.node, r.lost, store.Lane(sp.QueueName(), sp.Priority), r.asked, r.cancelled != nil)
 	case store.ChangeAgain:
 		c := store.Change{Outcome: r.kind}
-		lane := b.lane
+		lane := r.lease.Lane
 		if r.g != nil {
 			sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
 			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == store.AgainRetry {
 				c.Queue, c.Task = sp.QueueName(), sp.Task
 			}
 		}
-		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, tk.run(b, r))
+		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, d.encodeRun(r))
 		return c
 	}
 	c := endOf(r)
 	if r.message != "" && r.kind == store.ChangeRevoke && r.g.FailsFast() {
 		c.Flags = append(c.Flags, store.FlagFailFast) // it has expired, which ends its siblings as a failure does
 	}
-	c.End(r.node, tk.record(b, r))
+	c.End(r.node, d.record(r))
 	return c
 }
 
-// run describes a run that another run follows; nil if no handler ran and no attempt failed.
-func (tk *taker) run(b *batch, r *result) []byte {
+// encodeRun describes a run that another run follows; nil if no handler ran and no attempt failed.
+func (d *dispatcher) encodeRun(r *result) []byte {
 	if r.began.IsZero() && r.state != store.AgainRetry {
 		return nil
 	}
-	a := tasktype.NodeAttempt{Attempt: r.rec.Attempts + 1, Outcome: r.outcome, Worker: tk.cfg.Name, Code: r.code}
+	a := tasktype.NodeAttempt{Attempt: r.rec.Attempts + 1, Outcome: r.outcome, Worker: d.cfg.Name, Code: r.code}
 	if r.state == store.AgainRetry {
 		a.Message = r.message
 	}
 	if !r.began.IsZero() {
-		a.Started, a.Ended = b.clock.redis(r.began), b.clock.redis(r.began.Add(r.took))
+		a.Started, a.Ended = r.clock.redis(r.began), r.clock.redis(r.began.Add(r.took))
 	}
 	return store.EncodeRun(&a)
 }
 
 // record returns the record of a result that ends its node.
-func (tk *taker) record(b *batch, r *result) []byte {
-	out := make([]byte, 0, 48+len(tk.cfg.Name)+len(r.body))
+func (d *dispatcher) record(r *result) []byte {
+	out := make([]byte, 0, 48+len(d.cfg.Name)+len(r.body))
 	out = append(out, r.kind...)
 	out = append(out, '|')
 	out = strconv.AppendInt(out, int64(r.rec.Attempts+1), 10)
 	out = append(out, '|')
 	if !r.began.IsZero() {
-		out = append(out, since(b, r.fl, r.began)...)
+		out = append(out, since(r, r.began)...)
 	}
 	out = append(out, '|')
-	end := tk.clock.Now()
+	end := d.clock.Now()
 	if !r.began.IsZero() {
 		end = r.began.Add(r.took)
 	}
-	out = append(out, since(b, r.fl, end)...)
+	out = append(out, since(r, end)...)
 	out = append(out, '|')
-	out = append(out, tk.cfg.Name...)
+	out = append(out, d.cfg.Name...)
 	out = append(out, '|')
 	return append(out, r.body...)
 }
 
 // since returns a time of this machine as records have it: in ms since the workflow was sent, by the clock of Redis.
-func since(b *batch, fl *flow, t time.Time) string {
-	return strconv.FormatInt(max(0, b.clock.redis(t).UnixMilli()-fl.Created), 10)
+func since(r *result, t time.Time) string {
+	return strconv.FormatInt(max(0, r.clock.redis(t).UnixMilli()-r.fl.Created), 10)
 }

@@ -165,7 +165,7 @@ func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error 
 func (f *Fleet) Expire(ctx context.Context, workers []string) error {
 	var errs []error
 	for _, name := range workers {
-		_, err := f.store.Batches.Reap(ctx, name, true)
+		_, err := f.store.Leases.Reap(ctx, name, true)
 		errs = append(errs, err, f.store.Workers.Bye(ctx, name))
 	}
 	return errors.Join(errs...)

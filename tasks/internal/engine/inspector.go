@@ -22,28 +22,23 @@ type Inspector struct {
 	wholes   *wholes
 }
 
-// Active returns the nodes in the batches of workers: each one runs, or waits in its batch for one that does. Started
-// is when the batch was taken.
+// Active returns the nodes that workers have: each one runs, or waits a short time for a slot. Started is when it was taken.
 func (in *Inspector) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
-	batches, err := in.store.Batches.All(ctx)
+	leases, err := in.store.Leases.All(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []tasktype.ActiveNode
-	for _, b := range batches {
-		for _, el := range b.Nodes {
-			for _, node := range el.Nodes {
-				sp, err := in.graphs.spec(ctx, el.Flow, node)
-				if err != nil {
-					return nil, err
-				}
-				if sp == nil {
-					continue
-				}
-				out = append(out, tasktype.ActiveNode{Workflow: el.Flow.ID(), Node: node, Task: sp.Task, Queue: sp.QueueName(),
-					Worker: b.Worker, Started: b.Taken})
-			}
+	for _, l := range leases {
+		sp, err := in.graphs.spec(ctx, l.Flow, l.Node)
+		if err != nil {
+			return nil, err
 		}
+		if sp == nil {
+			continue
+		}
+		out = append(out, tasktype.ActiveNode{Workflow: l.Flow.ID(), Node: l.Node, Task: sp.Task, Queue: sp.QueueName(),
+			Worker: l.Worker, Started: l.Taken})
 	}
 	slices.SortFunc(out, func(a, b tasktype.ActiveNode) int {
 		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
@@ -161,15 +156,13 @@ func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	batches, err := in.store.Batches.All(ctx)
+	leases, err := in.store.Leases.All(ctx)
 	if err != nil {
 		return nil, err
 	}
 	active := map[string]int64{}
-	for _, b := range batches {
-		for _, el := range b.Nodes {
-			active[b.Queue] += int64(len(el.Nodes))
-		}
+	for _, l := range leases {
+		active[l.Queue()]++
 	}
 	foreign, err := in.store.Queues.Foreign(ctx, names)
 	if err != nil {

@@ -21,11 +21,11 @@ type limiter struct {
 // all of them. If it fails, it can be repeated.
 func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
 	for i := r.acquired; i < len(r.limits); i++ {
-		p, err := l.store.Limits.NewPlace(ctx, &r.limits[i], r.fl.Flow, r.Info.Node, r.batch)
+		p, err := l.store.Limits.NewPlace(ctx, &r.limits[i], r.fl.Flow, r.Info.Node, r.owner)
 		if err != nil {
 			return nil, err
 		}
-		asked := r.b.clock.redis(l.clock.Now())
+		asked := r.it.clock.redis(l.clock.Now())
 		passed, err := l.store.Limits.Acquire(ctx, &p)
 		if err != nil {
 			return nil, err

@@ -42,15 +42,15 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		fields[name] = string(raws[i])
 	}
 	rec := store.ParseRecord(raws[1], fl.Created)
-	var b *store.Batch
+	var l *store.NodeLease
 	if !rec.Terminal() {
-		running, err := in.progress.running(ctx, fl.Flow)
+		running, err := in.store.Leases.OfFlow(ctx, fl.Flow)
 		if err != nil {
 			return d, err
 		}
-		b = running[node]
+		l = running[node]
 	}
-	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, b), Tried: store.ParseRuns(raws[4]), Headers: fl.g.Headers}
+	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, l), Tried: store.ParseRuns(raws[4]), Headers: fl.g.Headers}
 	if d.Open {
 		d.Choices = choicesOf(&g.Specs[g.Nodes[id.Index].Spec])
 	}

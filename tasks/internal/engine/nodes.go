@@ -83,7 +83,7 @@ func (in *Inspector) Workflow(ctx context.Context, refOrID string) (tasktype.Wor
 }
 
 // nodes returns the nodes of a workflow, of which some are running.
-func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*store.Batch) ([]tasktype.Node, error) {
+func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*store.NodeLease) ([]tasktype.Node, error) {
 	results := map[string]map[int]bool{} // by scope
 	out := make([]tasktype.Node, 0, len(w.ids))
 	external := map[string]bool{}
@@ -214,8 +214,8 @@ func (w *whole) delayOf(id graph.ID, first bool) (in time.Duration, at time.Time
 	return time.Duration(ms) * time.Millisecond, at
 }
 
-// nodeInfo describes a node by the fields of its workflow and the batch that it is in, if it is in one.
-func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int64, b *store.Batch) tasktype.Node {
+// nodeInfo describes a node by the fields of its workflow and its lease, if it has one.
+func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int64, l *store.NodeLease) tasktype.Node {
 	name := id.String()
 	rec := store.ParseRecord([]byte(fields[name]), created)
 	n := tasktype.Node{ID: name, Task: title(g, id), Status: status(rec), Attempts: rec.Attempts,
@@ -249,8 +249,8 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	if !began.IsZero() && n.Worker == "" {
 		n.Opened = began
 	}
-	if b != nil && !rec.Terminal() {
-		n.Status, n.Worker, began = tasktype.Started, b.Worker, b.Taken
+	if l != nil && !rec.Terminal() {
+		n.Status, n.Worker, began = tasktype.Started, l.Worker, l.Taken
 		n.Attempts++
 	}
 	setRuns(&n, store.ParseRuns([]byte(fields[store.FieldRuns+name])), began)
@@ -388,7 +388,7 @@ type whole struct {
 }
 
 // whole returns a whole workflow, and the nodes that run. It reads the workflow only if it has changed since the last call.
-func (in *Inspector) whole(ctx context.Context, refOrID string) (*whole, map[string]*store.Batch, error) {
+func (in *Inspector) whole(ctx context.Context, refOrID string) (*whole, map[string]*store.NodeLease, error) {
 	f, err := in.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return nil, nil, err
@@ -407,7 +407,7 @@ func (in *Inspector) whole(ctx context.Context, refOrID string) (*whole, map[str
 	if over(w.field) {
 		return w, nil, nil
 	}
-	running, err := in.progress.running(ctx, w.Flow)
+	running, err := in.store.Leases.OfFlow(ctx, w.Flow)
 	return w, running, err
 }
 

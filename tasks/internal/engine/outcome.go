@@ -103,7 +103,7 @@ func (r *Run) plan(s *graph.Sig) result {
 
 // planned returns the result that puts a graph in the place of a node.
 func (r *Run) planned(g *graph.Graph) result {
-	g.Created = r.b.clock.redis(r.w.clock.Now()).UnixMilli()
+	g.Created = r.it.clock.redis(r.w.clock.Now()).UnixMilli()
 	grow, err := grown(g, r.Info.Node)
 	if err != nil {
 		return r.failed(tasktype.CodePlan, err.Error())

@@ -112,7 +112,7 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 		fields[name] = string(raws[i])
 	}
 	return pr.from(ctx, fl, func(name string) string { return fields[name] }, func() (bool, error) {
-		running, err := pr.running(ctx, fl.Flow)
+		running, err := pr.store.Leases.OfFlow(ctx, fl.Flow)
 		return len(running) > 0, err
 	})
 }
@@ -154,27 +154,6 @@ func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) 
 		}
 	}
 	return p, nil
-}
-
-// running returns the nodes of a workflow that are in batches of workers, with their batches. Redis has no record of a
-// node that runs, except that it is in a batch.
-func (pr *progress) running(ctx context.Context, f store.Flow) (map[string]*store.Batch, error) {
-	batches, err := pr.store.Batches.OfFlow(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]*store.Batch{}
-	for i := range batches {
-		for _, el := range batches[i].Nodes {
-			if el.Flow.Ref != f.Ref {
-				continue
-			}
-			for _, node := range el.Nodes {
-				out[node] = &batches[i]
-			}
-		}
-	}
-	return out, nil
 }
 
 // over reports whether all of a workflow is terminal, or it was given up. field returns a field of the workflow; empty

@@ -85,7 +85,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 		return err
 	}
 	fl, ids := all.flow, all.ids
-	running, err := a.progress.running(ctx, fl.Flow) // before their workers stop them
+	running, err := a.store.Leases.OfFlow(ctx, fl.Flow) // before their workers stop them
 	if err != nil {
 		return err
 	}
@@ -133,9 +133,9 @@ const (
 	fastNote     = "!fast " // followed by the node that failed
 )
 
-// revokeNodes makes nodes terminal. Those in the batches running keep their attempt, worker and start. The nodes that need
+// revokeNodes makes nodes terminal. Those with the leases running keep their attempt, worker and start. The nodes that need
 // them are skipped; the cause they name is the node failed or, if that is empty, the revoked node.
-func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, running map[string]*store.Batch, failed string) error {
+func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, running map[string]*store.NodeLease, failed string) error {
 	v := a.graphs.values(fl)
 	for part := range slices.Chunk(ids, changesAtOnce) {
 		changes := make([]store.Change, 0, len(part))
@@ -174,7 +174,7 @@ func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, ru
 func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
 	for len(ids) > 0 {
 		slices.Reverse(ids) // the last first: else they would be skipped instead of revoked
-		running, err := a.progress.running(ctx, fl.Flow)
+		running, err := a.store.Leases.OfFlow(ctx, fl.Flow)
 		if err != nil {
 			return err
 		}

@@ -25,13 +25,12 @@ const (
 // waited for the longest time.
 type rings struct {
 	*local
-	slots *slots
-	taker *taker
+	slots      *slots
+	dispatcher *dispatcher
 
 	rings   *store.Rings
 	waits   []*ringWaiter
 	waiting sync.WaitGroup
-	serving sync.WaitGroup
 
 	mu      sync.Mutex      // guards the fields below
 	paused  map[string]bool // queues that were found paused
@@ -45,8 +44,8 @@ type ringWaiter struct {
 	blocks atomic.Bool // a call to Redis waits, or is about to: the ring was empty
 }
 
-func newRings(l *local, s *slots, tk *taker) *rings {
-	return &rings{local: l, slots: s, taker: tk, paused: map[string]bool{}, resumed: make(chan struct{})}
+func newRings(l *local, s *slots, d *dispatcher) *rings {
+	return &rings{local: l, slots: s, dispatcher: d, paused: map[string]bool{}, resumed: make(chan struct{})}
 }
 
 // run serves entries until the worker stops.
@@ -158,7 +157,7 @@ func (r *rings) serve(ctx context.Context, e *store.RingEntry) {
 		}
 		return
 	}
-	r.serving.Go(func() { r.slots.release(r.taker.serve(ctx, e)) })
+	r.dispatcher.serve(e)
 }
 
 // order returns the queues in the order in which a slot of a queue takes from them: by weight, or at random with probabilities by weight.
@@ -187,9 +186,9 @@ func (r *rings) order(queue string, all bool) []string {
 	return out
 }
 
-// backlog is order for the queues whose rings in a shard no waiter blocks on, so that they may have entries.
-func (r *rings) backlog(shard int, queue string) []string {
-	return slices.DeleteFunc(r.order(queue, false), func(q string) bool {
+// backlog returns the queues whose rings in a shard no waiter blocks on, so that they may have entries.
+func (r *rings) backlog(shard int, queues []string) []string {
+	return slices.DeleteFunc(slices.Clone(queues), func(q string) bool {
 		return slices.ContainsFunc(r.waits, func(w *ringWaiter) bool { return w.shard == shard && w.queue == q && w.blocks.Load() })
 	})
 }
@@ -204,7 +203,7 @@ func (r *rings) end() {
 		defer close(ended)
 		_ = r.rings.Close()
 		r.waiting.Wait()
-		r.serving.Wait()
+		r.dispatcher.wait()
 	}()
 	t := time.NewTimer(endFor)
 	defer t.Stop()

@@ -17,7 +17,6 @@ type Run struct {
 	Info tasktype.Info
 
 	w      *runner
-	b      *batch
 	it     *item
 	fl     *flow
 	g      *graph.Graph
@@ -33,7 +32,7 @@ type Run struct {
 	outcome tasktype.Outcome // its outcome; empty if unknown
 	code    string           // of the failure
 
-	batch    string        // the ID of b when the limits were known
+	owner    string        // of its places: the call of its lease
 	keyed    bool          // limits is set
 	limits   []store.Limit // per key
 	acquired int           // number of limits that allow the attempt
@@ -105,16 +104,11 @@ func (r *Run) Token(ctx context.Context) (string, error) {
 	if full == "" {
 		return "", errors.New("its handler has returned")
 	}
-	var result string
-	mine, err := r.b.withID(func(id string) (bool, error) {
-		var err error
-		result, err = r.w.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
-		return result != store.TokenGone, err
-	})
+	result, err := r.w.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.leases.lend(r.it))
 	switch {
 	case err != nil:
 		return "", r.w.store.Explain(ctx, err)
-	case !mine:
+	case result == store.TokenGone:
 		return "", errors.New("another worker has it by now")
 	}
 	if err := verdictOf(result); err != nil {

@@ -12,7 +12,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// runner runs the nodes of batches: it calls their handlers, and returns the results to store.
+// runner runs nodes: it calls their handlers, and returns the results to store.
 type runner struct {
 	*local
 	handlers  map[string]*Handler
@@ -24,15 +24,16 @@ type runner struct {
 	runs      *runs
 	limiter   *limiter
 	logs      *logs
+	leases    *leases
 }
 
 // mostLost is how many workers may die with a node before it fails.
 const mostLost = 10
 
 // attempt runs the handler of an item and returns the result. ok is false if there is nothing to store.
-func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
+func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
 	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
-	r := &Run{w: rn, b: b, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}),
+	r := &Run{w: rn, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}),
 		Info: tasktype.Info{Workflow: it.fl.ID(), Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
 			Attempt: it.rec.Attempts + 1, Worker: rn.cfg.Name, Key: it.fl.Ref + "." + it.node, Headers: it.fl.g.Headers}}
 	handlerCtx, cancel := context.WithCancelCause(context.Background())
@@ -40,7 +41,7 @@ func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res
 	defer cancel(nil)
 	err := rn.insist(func() error {
 		var err error
-		res, ok, err = rn.try(within(ctx), s, b, r)
+		res, ok, err = rn.try(within(ctx), r)
 		return err
 	})
 	r.close()
@@ -65,12 +66,12 @@ func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res
 
 // try makes an attempt. It returns an error if Redis could not be read before the call of the handler; the attempt
 // can be repeated.
-func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bool, error) {
+func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 	if r.it.lost > mostLost {
 		return r.failed(tasktype.CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
 	}
 	if at := r.it.rec.Expires; at > 0 {
-		r.expires = b.clock.local(time.UnixMilli(at))
+		r.expires = r.it.clock.local(time.UnixMilli(at))
 		if rn.clock.Now().After(r.expires) {
 			return rn.expired(ctx, r)
 		}
@@ -85,7 +86,7 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 		}
 	}
 	if r.spec.Sub > 0 {
-		return rn.expand(ctx, s, r)
+		return rn.expand(ctx, r)
 	}
 	h := rn.handlers[r.spec.Task]
 	outside := r.spec.External && (h == nil || !rn.cfg.Manual) // in tests a handler may supply the external result
@@ -94,21 +95,17 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 		return res, err == nil, err
 	}
 	if r.it.lost >= store.Suspect {
-		leave, mine, err := rn.alone(ctx, b)
-		switch {
-		case err != nil:
-			return result{}, false, err
-		case !mine:
-			return result{}, false, nil
-		case leave == nil:
+		select {
+		case suspects <- struct{}{}:
+			defer func() { <-suspects }()
+		default:
 			return r.again(jitter(suspectPause), ""), true, nil
 		}
-		defer leave()
 	}
 	var input []byte
 	if limits := h.limits(); limits != nil && !r.spec.External {
 		var err error
-		if input, err = rn.inputFor(ctx, s, r); input == nil {
+		if input, err = rn.inputFor(ctx, r); input == nil {
 			return result{}, false, err
 		}
 		if a := r.keys(h, limits, input); a != nil {
@@ -133,7 +130,7 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 	}
 	if input == nil {
 		var err error
-		if input, err = rn.inputFor(ctx, s, r); input == nil {
+		if input, err = rn.inputFor(ctx, r); input == nil {
 			return result{}, false, err
 		}
 	}
@@ -161,24 +158,23 @@ func (rn *runner) expired(ctx context.Context, r *Run) (result, bool, error) {
 }
 
 // inputFor returns the input of a run. It is nil without an error if there is nothing to run any more.
-func (rn *runner) inputFor(ctx context.Context, s *slot, r *Run) ([]byte, error) {
-	input, err := r.input(ctx, s)
+func (rn *runner) inputFor(ctx context.Context, r *Run) ([]byte, error) {
+	input, err := r.input(ctx)
 	switch {
 	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
 		return nil, nil // the workflow is gone, or Redis lost its dependency
 	case errors.Is(err, errUnreadable):
-		_, err = r.b.withID(func(id string) (bool, error) { return rn.advancer.giveUpIn(ctx, r.fl.Flow, err, rn.cfg.Name, id) })
-		return nil, err
+		return nil, rn.advancer.giveUpIn(ctx, r.fl.Flow, err, rn.leases.lend(r.it))
 	case err != nil:
 		return nil, err
 	}
 	return input, nil
 }
 
-// input returns the input of a run. It reads results of the slot's own last runs from memory.
-func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
+// input returns the input of a run. It has the results in memory that were stored when the node was taken.
+func (r *Run) input(ctx context.Context) ([]byte, error) {
 	if n := &r.g.Nodes[r.id.Index]; n.Kind != graph.Catch && r.it.rec.Input == nil && n.In > 0 && r.id.Inst < 0 {
-		if v, ok := s.values[r.fl.Ref+"/"+r.id.At(n.In-1, -1).String()]; ok {
+		if v, ok := r.it.values[r.fl.Ref+"/"+r.id.At(n.In-1, -1).String()]; ok {
 			return Bound(r.spec.Bind, v), nil
 		}
 	}
@@ -186,8 +182,8 @@ func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 }
 
 // expand runs a member of a map whose body is a graph: the graph takes its place.
-func (rn *runner) expand(ctx context.Context, s *slot, r *Run) (result, bool, error) {
-	element, err := rn.inputFor(ctx, s, r)
+func (rn *runner) expand(ctx context.Context, r *Run) (result, bool, error) {
+	element, err := rn.inputFor(ctx, r)
 	if element == nil {
 		return result{}, false, err
 	}
@@ -209,20 +205,3 @@ var suspects = make(chan struct{}, 1)
 
 // suspectPause is about how long a suspected node is put back when another one runs in this process.
 const suspectPause = 100 * time.Millisecond
-
-// alone lets a suspected node run if no other one runs in this process, until leave is called; leave is nil if another
-// one runs. mine is false if the worker does not have the batch any more.
-func (rn *runner) alone(ctx context.Context, b *batch) (leave func(), mine bool, err error) {
-	select {
-	case suspects <- struct{}{}:
-	default:
-		return nil, true, nil
-	}
-	leave = func() { <-suspects }
-	mine, err = b.withID(func(id string) (bool, error) { return rn.store.Batches.Enter(ctx, b.shard, rn.cfg.Name, id) })
-	if err != nil || !mine {
-		leave()
-		return nil, mine, err
-	}
-	return leave, true, nil
-}

@@ -21,8 +21,7 @@ func TestTimerIsSetThoughItsWorkflowCannotBeRead(t *testing.T) {
 	t.Cleanup(e.Close)
 	w := NewWorker(e, nil, WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
 	begun := time.Now()
-	s := &slot{tk: w.taker, queue: "default"}
-	s.settle(t.Context(), []store.Todo{{Ref: "newer~", Timer: time.Minute}})
+	w.dispatcher.settle([]store.Todo{{Ref: "newer~", Timer: time.Minute}})
 	select {
 	case got := <-w.agenda.timer:
 		if got.Before(begun.Add(time.Minute)) {

@@ -45,13 +45,33 @@ func (s *slots) open(queue string) bool {
 	return !s.closed
 }
 
-// move counts a slot of a queue for another one.
-func (s *slots) move(from, to string) {
+// move counts a slot of a queue for another one, if the limit of that one allows it.
+func (s *slots) move(from, to string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if from == to {
+		return true
+	}
+	if s.caps[to] > 0 && s.of[to] >= s.caps[to] {
+		return false
+	}
 	s.of[from]--
 	s.of[to]++
 	s.room.Broadcast()
+	return true
+}
+
+// free returns how many nodes of a queue with a limit can run, some of them in slots that are in use.
+func (s *slots) free(queue string, used []*slot) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.caps[queue] - s.of[queue]
+	for _, sl := range used {
+		if sl.queue == queue {
+			n++
+		}
+	}
+	return max(0, n)
 }
 
 // tryAcquire takes a slot for a queue if there is one.

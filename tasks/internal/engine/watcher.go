@@ -21,7 +21,7 @@ const (
 	beatEvery   = 2 * time.Second // less than deadConfirm, so that live workers beat between the two looks that find them dead
 	deadAfter   = 6 * time.Second // without a beat, found twice, the second time at least deadConfirm after the first
 	deadConfirm = 2500 * time.Millisecond
-	leaseAfter  = time.Second // a workflow of one node that runs for longer gets a batch, whose lease has the time
+	leaseAfter  = time.Second // a workflow of one node that runs for longer gets a lease, which has the time
 )
 
 // The names of unused queues may have been made for one run of a program.
@@ -36,7 +36,7 @@ type watcher struct {
 	slots   *slots
 	limiter *limiter
 	agenda  *agenda
-	batches *batches
+	leases  *leases
 	runs    *runs
 	history *history
 	tasks   []string // that the worker has handlers for, sorted
@@ -128,8 +128,8 @@ func (w *watcher) once(ctx context.Context) error {
 // careTime bounds a part of care: a slow server of a Cluster must not delay the other parts.
 const careTime = 3 * time.Second
 
-// care makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
-// workers, for batches and entries that this worker does not know, and for nodes that wait for its handlers.
+// care makes the nodes of dead workers ready again. With all it also looks for leases of unlisted
+// workers, for leases and entries that this worker does not know, and for nodes that wait for its handlers.
 func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error {
 	brief := func(part func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, careTime)
@@ -137,7 +137,7 @@ func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error
 		return part(ctx)
 	}
 	err := brief(func(ctx context.Context) error { return w.reap(ctx, dead) })
-	w.batches.lease(w.clock.Now().Add(-leaseAfter))
+	w.leases.lendSlow(w.clock.Now().Add(-leaseAfter))
 	if !all {
 		return err
 	}
@@ -176,7 +176,7 @@ func (w *watcher) reap(ctx context.Context, dead []string) error {
 		if name == w.cfg.Name {
 			continue
 		}
-		n, err := w.store.Batches.Reap(ctx, name, true)
+		n, err := w.store.Leases.Reap(ctx, name, true)
 		if n > 0 {
 			w.stats.recovered.Add(int64(n))
 			w.log.WarnContext(ctx, "nodes of a silent worker run again", "worker", name, "nodes", n)
@@ -189,9 +189,9 @@ func (w *watcher) reap(ctx context.Context, dead []string) error {
 	return errors.Join(errs...)
 }
 
-// findMissing lists the workers that have batches and are not listed, so that they are found dead if they stay silent.
+// findMissing lists the workers that have leases and are not listed, so that they are found dead if they stay silent.
 func (w *watcher) findMissing(ctx context.Context, live, dead []string) error {
-	holders, err := w.store.Batches.Holders(ctx)
+	holders, err := w.store.Leases.Holders(ctx)
 	if err != nil {
 		return err
 	}
@@ -207,32 +207,32 @@ func (w *watcher) findMissing(ctx context.Context, live, dead []string) error {
 	return w.store.Workers.ListMissing(ctx, missing)
 }
 
-// returnStrays returns the batches that are leased to this worker and that it does not have: Redis lost their end, in a
+// returnStrays returns the nodes that are leased to this worker and that it does not have: Redis lost their end, in a
 // failover or a crash, or an earlier worker of the same name took them.
 func (w *watcher) returnStrays(ctx context.Context) error {
-	shards, err := w.store.Batches.IDs(ctx, w.cfg.Name)
+	leases, err := w.store.Leases.Of(ctx, w.cfg.Name)
 	if err != nil {
 		return err
 	}
-	for shard, ids := range shards {
-		strays := w.batches.strays(ids)
-		if len(strays) == 0 {
-			continue
-		}
-		n, err := w.store.Batches.Return(ctx, shard, w.cfg.Name, strays)
+	shards := map[int][]store.NodeLease{}
+	for _, l := range w.leases.strays(leases) {
+		shards[l.Shard] = append(shards[l.Shard], l)
+	}
+	for shard, strays := range shards {
+		n, err := w.store.Leases.Return(ctx, shard, w.cfg.Name, strays)
 		if err != nil {
 			return err
 		}
-		if n > 0 { // the others ended after their ids were read
+		if n > 0 { // the others ended after they were read
 			w.stats.recovered.Add(int64(n))
-			w.log.WarnContext(ctx, "batches that this worker does not have were returned; their nodes run again", "nodes", n)
+			w.log.WarnContext(ctx, "leases that this worker does not have were ended; their nodes run again", "nodes", n)
 		}
 	}
-	entries, err := w.store.Batches.Taken(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
+	entries, err := w.store.Leases.Taken(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
 	if err != nil {
 		return err
 	}
-	for _, e := range w.batches.strayEntries(entries) {
+	for _, e := range w.leases.strayEntries(entries) {
 		if err := w.store.Queues.PutBack(ctx, w.cfg.Name, &e); err != nil {
 			return err
 		}
@@ -302,7 +302,7 @@ func (w *watcher) firstBeat(ctx context.Context) error {
 // fullPoll is how often a worker looks whether a Redis that was full has room.
 const fullPoll = 500 * time.Millisecond
 
-// signOff signs off the worker that has stopped, if it has signed on. The batches it still has, when it was killed, are
+// signOff signs off the worker that has stopped, if it has signed on. The nodes that it still has, when it was killed, are
 // returned.
 func (w *watcher) signOff(ctx context.Context) error {
 	if !w.listed {
@@ -311,6 +311,6 @@ func (w *watcher) signOff(ctx context.Context) error {
 	if err := w.store.Workers.Bye(ctx, w.cfg.Name); err != nil {
 		return err
 	}
-	_, err := w.store.Batches.Reap(ctx, w.cfg.Name, false)
+	_, err := w.store.Leases.Reap(ctx, w.cfg.Name, false)
 	return err
 }

@@ -58,13 +58,13 @@ type Worker struct {
 	slots    *slots
 	runs     *runs
 
-	bus       *bus
-	taker     *taker
-	agenda    *agenda
-	watcher   *watcher
-	projector *progressWriter
-	logs      *logs
-	rings     *rings
+	bus        *bus
+	dispatcher *dispatcher
+	agenda     *agenda
+	watcher    *watcher
+	projector  *progressWriter
+	logs       *logs
+	rings      *rings
 
 	ran atomic.Bool
 }
@@ -79,13 +79,12 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
-	w.rings = newRings(l, w.slots, nil)
+	d := newDispatcher(l, w.slots)
+	w.dispatcher, w.rings = d, newRings(l, w.slots, d)
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, w.rings, wake}
-	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, limiter: limiter, slots: w.slots,
-		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs},
-		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), rings: w.rings}
-	w.rings.taker = w.taker
-	w.watcher = &watcher{l, w.slots, limiter, w.agenda, w.taker.batches, w.runs, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
+	d.graphs, d.advancer, d.agenda, d.limiter, d.rings = e.graphs, e.advancer, w.agenda, limiter, w.rings
+	d.runner = &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs, d.leases}
+	w.watcher = &watcher{l, w.slots, limiter, w.agenda, d.leases, w.runs, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}
@@ -183,7 +182,7 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 		loops.Go(func() { w.watcher.run(running) })
 		loops.Go(func() { w.agenda.run(running, shards) })
 		loops.Go(func() { w.projector.run(running) })
-		loops.Go(func() { w.taker.tally.run(running) })
+		loops.Go(func() { w.dispatcher.tally.run(running) })
 		loops.Go(func() { w.logs.run(running) })
 	}
 	return func() {
@@ -238,6 +237,7 @@ func phases(grace time.Duration) (finish, unwind time.Duration) {
 func (w *Worker) drain(stopServer func()) {
 	w.life.halt()
 	w.slots.close()
+	w.dispatcher.halt()
 	stopServer()
 	finish, unwind := phases(w.cfg.Grace)
 	w.idle(finish, w.killed)
@@ -292,7 +292,10 @@ func (w *Worker) Slots() (busy, all int) {
 func (w *Worker) Tasks() []string { return taskNames(w.handlers) }
 
 // Serve takes and runs nodes, beginning with an entry that was taken for the worker.
-func (w *Worker) Serve(ctx context.Context, e RingEntry) { w.taker.serve(ctx, &e) }
+func (w *Worker) Serve(ctx context.Context, e RingEntry) {
+	w.rings.serve(ctx, &e)
+	w.dispatcher.wait()
+}
 
 // Hear acts on a message of the bus. A manual worker does not subscribe to it.
 func (w *Worker) Hear(message string) { w.bus.hear(message) }
@@ -302,7 +305,7 @@ func (w *Worker) Hear(message string) { w.bus.hear(message) }
 // or zero if there are none.
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projector.once(ctx)
-	w.taker.tally.once(ctx)
+	w.dispatcher.tally.once(ctx)
 	w.logs.once(ctx)
 	if err := w.watcher.once(ctx); err != nil {
 		return 0, next, err

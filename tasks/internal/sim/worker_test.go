@@ -26,7 +26,7 @@ type worker struct {
 	tending bool
 	tended  time.Time // when it last finished looking after workflows
 	beaten  time.Time // when Redis last heard of it
-	reaped  int       // the event in which its batches were last taken from it
+	reaped  int       // the event in which its leases were last taken from it
 	leases  leases
 	due     time.Time // when it wants to look again; zero for nothing
 	stop    context.CancelFunc

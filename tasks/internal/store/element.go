@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// Element is a part of a batch: nodes of a workflow.
+// Element is a part of a take: nodes of a workflow.
 type Element struct {
 	Flow      Flow // with the reference only
 	Text      string
@@ -49,7 +48,7 @@ func element(shard int, v any) (Element, error) {
 // maxSpan bounds the nodes of an element, which may be damaged.
 const maxSpan = 1 << 20
 
-// ParseElement reads an element of a ready list or a lease, "<workflow>/<span>[@deaths]".
+// ParseElement reads an element of a ready list, "<workflow>/<span>[@deaths]".
 func ParseElement(shard int, s string) (Element, error) {
 	id, span, ok := strings.Cut(s, "/")
 	if !ok {
@@ -75,42 +74,6 @@ func ParseElement(shard int, s string) (Element, error) {
 		el.Nodes = append(el.Nodes, prefix+strconv.Itoa(i))
 	}
 	return el, nil
-}
-
-// Held is a node of a batch.
-type Held struct {
-	Flow string
-	Node string
-	Lost int
-}
-
-// LeaseText returns the text of a lease of nodes that were taken at a time from a lane.
-func LeaseText(at time.Time, lane string, nodes []Held) string {
-	var b strings.Builder
-	b.WriteString(strconv.FormatInt(at.UnixMicro(), 10) + " " + lane + " ")
-	for i := 0; i < len(nodes); {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		n := nodes[i]
-		prefix, first := splitSpan(n.Node)
-		j := i + 1
-		for j < len(nodes) && nodes[j].Flow == n.Flow && nodes[j].Lost == n.Lost {
-			if p, k := splitSpan(nodes[j].Node); p != prefix || k != first+j-i {
-				break
-			}
-			j++
-		}
-		b.WriteString(n.Flow + "/" + n.Node)
-		if j > i+1 {
-			b.WriteString("-" + strconv.Itoa(first+j-i-1))
-		}
-		if n.Lost > 0 {
-			b.WriteString("@" + strconv.Itoa(n.Lost))
-		}
-		i = j
-	}
-	return b.String()
 }
 
 // splitSpan returns the id of a node up to its last number, and that number.

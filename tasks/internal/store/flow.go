@@ -176,14 +176,18 @@ func (s Flows) Drop(ctx context.Context, f Flow) (string, error) {
 // unknown.
 const abortRetention = 24 * 3600 * 1000
 
-// Abort gives up a workflow that cannot be read. If a batch is given, its worker must still have it. It reports whether the
+// Abort gives up a workflow that cannot be read. If a lease is given, its worker must still have it. It reports whether the
 // workflow had not ended before.
-func (s Flows) Abort(ctx context.Context, f Flow, failure []byte, worker, batch string) (bool, error) {
+func (s Flows) Abort(ctx context.Context, f Flow, failure []byte, l *NodeLease) (bool, error) {
 	caption, created, err := s.listed(ctx, f)
 	if err != nil {
 		return false, fmt.Errorf("give up workflow %s: %w", f.ID(), err)
 	}
-	res, err := s.call(ctx, "abort", f.shard, f.Ref, failure, abortRetention, worker, batch, caption, created)
+	worker, field, value := "", "", ""
+	if l != nil {
+		worker, field, value = l.Worker, l.field(), l.value()
+	}
+	res, err := s.call(ctx, "abort", f.shard, f.Ref, failure, abortRetention, worker, field, value, caption, created)
 	if err != nil {
 		return false, fmt.Errorf("give up workflow %s: %w", f.ID(), err)
 	}

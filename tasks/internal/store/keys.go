@@ -98,8 +98,8 @@ func (k Keys) openKey(shard int, task string) string { return k.Prefix(shard) + 
 // queueKey is the hash of a queue. It is deleted with its entry in shardQueuesKey.
 //
 //	paused           since when the queue is paused (unix ms); none while it is not
-//	taken            the last take of a batch (unix ms)
-//	high             batches of high priority in a row
+//	taken            the last take of nodes (unix ms)
+//	high             takes of high priority in a row
 //	ready:n ready:h  number of ready nodes of each lane, except for workflows of one node on the ring
 //	ready:k          number of entries of the ring that are not workflows of one node
 func (k Keys) queueKey(shard int, queue string) string { return k.Prefix(shard) + "queue:" + queue }
@@ -109,7 +109,7 @@ func (k Keys) queueKey(shard int, queue string) string { return k.Prefix(shard) 
 func (k Keys) shardQueuesKey(shard int) string { return k.Prefix(shard) + "queues" }
 
 // takenKey is the list of the entries that a worker has taken from the ring of a queue: a workflow of one node until its result is
-// stored or it gets a batch, any other entry until a batch was taken with it.
+// stored or it gets a lease, any other entry until nodes were taken with it.
 func (k Keys) takenKey(shard int, queue, worker string) string {
 	return k.Prefix(shard) + "taken:" + queue + ":" + worker
 }
@@ -117,11 +117,10 @@ func (k Keys) takenKey(shard int, queue, worker string) string {
 // takersKey is the set of "<queue>:<worker>" of the workers that may have taken entries.
 func (k Keys) takersKey(shard int) string { return k.Prefix(shard) + "takers" }
 
-// leaseKey is the hash of the batches of a worker: id to "<unix µs>[!] <lane> <element>,…", elements as in readyKey; "!"
-// once the handler of a node that is suspected to kill its workers was called.
+// leaseKey is the hash of the leases of a worker: "<workflow>/<node>" to "<unix µs> <call> <lane> <deaths>".
 func (k Keys) leaseKey(shard int, worker string) string { return k.Prefix(shard) + "lease:" + worker }
 
-// holdersKey is the set of the workers that may have batches.
+// holdersKey is the set of the workers that may have leases.
 func (k Keys) holdersKey(shard int) string { return k.Prefix(shard) + "holders" }
 
 // ringKey is the list on which the workers of a queue block. Its entries are "<workflow>" for a workflow of one node, with a suffix
@@ -223,7 +222,7 @@ func (k Keys) rateKey(task, name string) string { return string(k) + ":{rate:" +
 // and the key, or its hash if it has more than 100 bytes. It lives in the shard of its name, and nothing is left of an idle
 // limit. A node is "<shard> <workflow>/<node>".
 //
-//	places    sorted set of the places of a concurrency, "<node> <batch>", by their end (unix ms). Expires a minute after the last change
+//	places    sorted set of the places of a concurrency, "<node> <call>", by their end (unix ms). Expires a minute after the last change
 //	reserved  sorted set of the nodes for which a place is reserved, by its end (unix ms)
 //	waiting   sorted set of the nodes that wait, by the time since when they do (unix us)
 //	rate      string: the time from which on all starts of a rate are free (unix us). Expires a second later

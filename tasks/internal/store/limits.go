@@ -56,14 +56,14 @@ type Place struct {
 
 func (p *Place) member() string { return p.node + " " + p.owner }
 
-// NewPlace returns the place of a limit for a node that a worker has in a batch.
-func (s Limits) NewPlace(ctx context.Context, l *Limit, f Flow, node, batch string) (Place, error) {
+// NewPlace returns the place of a limit for a node. owner distinguishes attempts.
+func (s Limits) NewPlace(ctx context.Context, l *Limit, f Flow, node, owner string) (Place, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
 		return Place{}, err
 	}
 	name := l.name()
-	return Place{shardOf(name, n), name, l.rule(), strconv.Itoa(f.shard) + " " + f.Ref + "/" + node, batch}, nil
+	return Place{shardOf(name, n), name, l.rule(), strconv.Itoa(f.shard) + " " + f.Ref + "/" + node, owner}, nil
 }
 
 // Passed is a reply of the scripts of limits.

@@ -25,7 +25,7 @@ type Reset struct {
 const (
 	RetryOK      = "ok"
 	RetryChanged = "changed" // the workflow has another revision
-	RetryBusy    = "busy"    // a worker has a batch with nodes of the workflow
+	RetryBusy    = "busy"    // a worker has leases of nodes of the workflow
 	RetryRunning = "running"
 	RetryRevoked = "revoked"
 	RetryDamaged = "damaged"

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -26,6 +27,20 @@ func (e *RingEntry) Single() bool { return IsSingle(e.Text) }
 
 // IsSingle reports whether an entry of a ring is a workflow of one node.
 func IsSingle(entry string) bool { return !strings.ContainsAny(entry, "=+/") }
+
+// Nodes returns how many nodes the entry has at most.
+func (e *RingEntry) Nodes() int {
+	_, span, ok := strings.Cut(e.Text, "/")
+	if !ok && !e.Single() {
+		return math.MaxInt
+	}
+	span, _, _ = strings.Cut(span, "@")
+	first, last, ok := strings.Cut(span[strings.LastIndexAny(span, ".:")+1:], "-")
+	if !ok {
+		return 1
+	}
+	return int(toInt(last)-toInt(first)) + 1
+}
 
 // Foreign reports whether no script writes such an entry.
 func (e *RingEntry) Foreign() bool {
@@ -224,7 +239,7 @@ type Single struct {
 const (
 	FinishLost = 0 // the result does not count
 	FinishOK   = 1
-	FinishTurn = 2 // only a turn can store the result, with a batch
+	FinishTurn = 2 // only a turn can store the result, with a lease
 )
 
 // Finish stores the success of a workflow of one node, and takes the next entry. It can be repeated if its reply was lost.
@@ -244,13 +259,16 @@ func (s Turns) Finish(ctx context.Context, worker string, d *Single) (state int,
 	return int(toInt(res[0])), next, nil
 }
 
-// Adopt gives a worker a batch of one node in place of an entry. It reports whether the worker has it.
-func (s Batches) Adopt(ctx context.Context, worker string, e *RingEntry, id string, taken time.Time) (bool, error) {
+// Lease returns the lease of a workflow of one node, without the fields that an entry does not have.
+func (e *RingEntry) Lease(worker string) NodeLease {
 	el := e.Element(nil)
-	lease := LeaseText(taken, Lane(e.Queue, 0), []Held{{Flow: el.Flow.Ref, Node: "0", Lost: el.Lost}})
-	res, err := s.call(ctx, "adopt", e.Shard, worker, e.Queue, e.Text, id, lease)
-	if err != nil {
-		return false, fmt.Errorf("lease a node of workflow %s: %w", el.Flow.ID(), err)
+	return NodeLease{Shard: e.Shard, Worker: worker, Flow: el.Flow, Node: "0", Lost: el.Lost, Lane: Lane(e.Queue, 0)}
+}
+
+// Adopt gives a worker a lease in place of an entry.
+func (s Leases) Adopt(ctx context.Context, e *RingEntry, l *NodeLease) error {
+	if _, err := s.call(ctx, "adopt", e.Shard, l.Worker, e.Queue, e.Text, l.field(), l.value()); err != nil {
+		return fmt.Errorf("lease a node of workflow %s: %w", l.Flow.ID(), err)
 	}
-	return toInt(res[0]) == 1, nil
+	return nil
 }

@@ -17,7 +17,7 @@
 //	K|cause                                   skipped
 //	S F X|attempts|started|ended|worker|body  success, failure, revoked; times in ms since the workflow was sent
 //
-// A running node has no record: it is in a batch.
+// A running node has no record: a worker has a lease of it.
 package store
 
 import (
@@ -37,7 +37,7 @@ type Store struct {
 	Flows     Flows
 	Turns     Turns
 	Queues    Queues
-	Batches   Batches
+	Leases    Leases
 	Agenda    Agenda
 	Tokens    Tokens
 	Workers   Workers
@@ -54,9 +54,9 @@ type Store struct {
 // The parts of a store.
 type (
 	Flows        struct{ *db } // workflows, with the data of their nodes
-	Turns        struct{ *db } // the changes of nodes: a slot takes a batch and stores its results
+	Turns        struct{ *db } // the changes of nodes: a worker takes nodes and stores results
 	Queues       struct{ *db } // rings and ready lists
-	Batches      struct{ *db } // batches taken by workers
+	Leases       struct{ *db } // of workers, for nodes
 	Agenda       struct{ *db } // nodes that wait for their time, and steps to take
 	Tokens       struct{ *db } // nodes that wait for an external result
 	Workers      struct{ *db } // the live workers
@@ -73,7 +73,7 @@ type (
 // New returns the Store of a namespace on rdb.
 func New(rdb redis.UniversalClient, namespace string) *Store {
 	d := &db{Keys: Keys(namespace), rdb: rdb, scripts: plain()}
-	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
+	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Leases{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
 }
 
 // Redis returns the connection of the store.

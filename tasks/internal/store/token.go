@@ -15,21 +15,21 @@ const (
 	TokenStale   = "stale"   // the token is not the node's current token, or its deadline has not passed
 	TokenClosed  = "closed"  // the node is not open
 	TokenUnknown = "unknown" // the workflow does not exist
-	TokenGone    = "gone"    // the batch is not the worker's any more
+	TokenGone    = "gone"    // the lease is not the worker's any more
 )
 
 // New gives an open node the token with a hash, and returns the result.
 func (s Tokens) New(ctx context.Context, f Flow, node, hash string) (string, error) {
-	return s.store(ctx, f, node, hash, "", "", "")
+	return s.store(ctx, f, node, hash, "", &NodeLease{})
 }
 
-// OfRun gives a node the token with a hash while a worker runs an attempt of it in a batch, and returns the result.
-func (s Tokens) OfRun(ctx context.Context, f Flow, node, hash string, attempt int, worker, batch string) (string, error) {
-	return s.store(ctx, f, node, hash, attempt, worker, batch)
+// OfRun gives a node the token with a hash while a worker that has its lease runs an attempt of it, and returns the result.
+func (s Tokens) OfRun(ctx context.Context, f Flow, node, hash string, attempt int, l *NodeLease) (string, error) {
+	return s.store(ctx, f, node, hash, attempt, l)
 }
 
-func (s Tokens) store(ctx context.Context, f Flow, node, hash string, attempt any, worker, batch string) (string, error) {
-	res, err := s.call(ctx, "token", f.shard, f.Ref, node, hash, attempt, worker, batch)
+func (s Tokens) store(ctx context.Context, f Flow, node, hash string, attempt any, l *NodeLease) (string, error) {
+	res, err := s.call(ctx, "token", f.shard, f.Ref, node, hash, attempt, l.Worker, l.value())
 	if err != nil {
 		return "", fmt.Errorf("make a token: %w", err)
 	}

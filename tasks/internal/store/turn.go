@@ -9,31 +9,36 @@ import (
 	"time"
 )
 
-// Turn is the step of a slot between two batches: it ends one and takes the next.
+// Turn is a call that stores results of nodes and takes other nodes.
 type Turn struct {
 	Shard  int
 	Worker string
-	Queues []string // to take from, in order
-	Entry  string   // of the ring of the first queue, which the worker has taken; else empty
+	ID     string // of the call
+	Again  bool   // it may have been made before: its reply was lost
 
-	Take bool // take a batch
-	Most int  // nodes to take
+	Queues []Room // to take from, in order
+	Entry  string // of the ring of the first queue, which the worker has taken; else empty
+	Most   int    // nodes to take; 0 for none
 
-	ID    string    // of the new batch
-	Old   string    // the batch that ends, if there is one
-	OldAt time.Time // when it was taken, by Redis
-	Keep  string    // lease of the nodes of Old that continue under ID; empty for none
-	Back  string    // lease of the nodes of Old that become ready again; empty for none
-	Known []string  // workflows whose graphs the worker has
-	Lane  string    // nodes that the changes make ready in this lane are taken first; empty for none
+	Done []NodeLease // they end
+	Back []NodeLease // their nodes become ready again
+
+	Known []string // workflows whose graphs the worker has
+	Lane  string   // nodes that the changes make ready in this lane are taken first; empty for none
 
 	Changes []Changes
+}
+
+// Room is how many nodes may be taken from a queue.
+type Room struct {
+	Queue string
+	Most  int
 }
 
 // The replies to a turn.
 const (
 	TurnOK     = "ok"
-	TurnGone   = "gone"   // the worker does not have the batch any more: none of its changes was made
+	TurnGone   = "gone"   // the worker does not have all leases of Done any more: nothing was changed or taken
 	TurnPaused = "paused" // the queue of the entry is
 )
 
@@ -41,10 +46,11 @@ const (
 type Turned struct {
 	Status string
 	Now    time.Time // by Redis
+	Gone   []int     // of TurnGone: the leases of Done that the worker does not have
 	Todos  []Todo
 	Lane   string
-	Taken  time.Time // when the batch was taken, by Redis; before Now if the turn was made before
-	Batch  []Element
+	Taken  time.Time // when the nodes were taken, by Redis; before Now if the turn was made before
+	Nodes  []Element
 }
 
 // Todo has the next steps of a workflow for the caller of a change.
@@ -63,28 +69,29 @@ type Todo struct {
 	Next      string // reference of the workflow that waits for the end of this one; empty for none
 }
 
-// Make makes a turn. It can be repeated if its reply was lost: it then changes nothing and returns the same reply.
+// Make makes a turn. It can be repeated if its reply was lost: it then changes nothing more, and returns the nodes of the first call.
 func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	flags := ""
-	if t.Take {
-		flags = "take"
-	}
-	old := ""
-	if t.Old != "" {
-		old = t.Old + "@" + strconv.FormatInt(t.OldAt.UnixMicro(), 10)
+	if t.Again {
+		flags = "again"
 	}
 	known := ""
 	if len(t.Known) > 0 {
 		known = " " + strings.Join(t.Known, " ") + " "
 	}
+	queues := make([]string, len(t.Queues))
+	for i, r := range t.Queues {
+		queues[i] = strconv.Itoa(r.Most) + ":" + r.Queue
+	}
 	args := make([]any, 0, 64)
-	args = append(args, t.Worker, strings.Join(t.Queues, " "), t.Entry, flags, t.Most, t.ID, old, t.Keep, t.Back, known, t.Lane, len(t.Changes))
+	args = append(args, t.Worker, strings.Join(queues, " "), t.Entry, flags, t.Most, t.ID, known, t.Lane, len(t.Done), len(t.Back))
+	args = append(leaseArgs(leaseArgs(args, t.Done), t.Back), len(t.Changes))
 	for i := range t.Changes {
 		args = t.Changes[i].args(args)
 	}
 	script := "turn"
-	if t.Old == "" && len(t.Changes) == 0 {
-		script = "take" // without the functions that end a batch
+	if len(t.Done)+len(t.Back) == 0 {
+		script = "take" // without the functions that end leases
 	}
 	res, err := s.call(ctx, script, t.Shard, args...)
 	if err != nil {
@@ -93,7 +100,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	return turned(t.Shard, res)
 }
 
-// Advance makes changes of nodes that are in no batch of the caller. For an unknown workflow it does nothing. If a change
+// Advance makes changes of nodes of which the caller has no leases. For an unknown workflow it does nothing. If a change
 // is of nodes in a plan that Redis lost, it and the later ones are not made.
 func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 	var list []Change
@@ -107,7 +114,7 @@ func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 	}
 	c.List = list
 	args := make([]any, 0, 64)
-	args = append(args, "", "", "", "direct", 0, "", "", "", "", "", "", 1)
+	args = append(args, "", "", "", "direct", 0, "", "", "", 0, 0, 1)
 	res, err := s.call(ctx, "turn", c.Flow.shard, c.args(args)...)
 	if err != nil {
 		return nil, fmt.Errorf("advance workflow %s: %w", c.Flow.ID(), err)
@@ -125,6 +132,10 @@ func turned(shard int, res []any) (*Turned, error) {
 	out.Lane, out.Taken = lane, time.UnixMicro(toInt(at))
 	todos, _ := res[2].([]any)
 	for _, v := range todos {
+		if out.Status == TurnGone {
+			out.Gone = append(out.Gone, int(toInt(v)))
+			continue
+		}
 		out.Todos = append(out.Todos, todo(v))
 	}
 	for _, v := range res[4:] {
@@ -134,7 +145,7 @@ func turned(shard int, res []any) (*Turned, error) {
 				el.Overdue = slices.Contains(refs, el.Flow.Ref+"!")
 				el.Cancelled = el.Overdue || slices.Contains(refs, el.Flow.Ref)
 			}
-			out.Batch = append(out.Batch, el)
+			out.Nodes = append(out.Nodes, el)
 		}
 	}
 	return out, nil

@@ -45,7 +45,7 @@ func (s Workers) Beat(ctx context.Context, name string, first bool, info any, si
 	return live, dead, nil
 }
 
-// ListMissing lists workers that have batches and are not listed, such as after Redis went back in time. They count as
+// ListMissing lists workers that have leases and are not listed, such as after Redis went back in time. They count as
 // silent.
 func (s Workers) ListMissing(ctx context.Context, names []string) error {
 	zs := make([]redis.Z, len(names))

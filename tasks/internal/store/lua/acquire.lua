@@ -1,7 +1,7 @@
 -- acquire takes a place for a node whose handler is about to be called, or lets the node wait for one. The worker of a node
 -- that waits parks it with turn. A repeated call returns the same, or has a place by now.
 -- KEYS as in lib
--- ARGV[1] and [2] as in places, [3] the node '<shard> <workflow>/<node>', [4] batch in which the worker has the node
+-- ARGV[1] and [2] as in places, [3] the node '<shard> <workflow>/<node>', [4] distinguishes its attempts
 -- returns {1 for a place or 0, ms until the next entry of the agenda for the limit or -1, steps as in places…}
 local node = ARGV[3]
 local place = node .. ' ' .. ARGV[4]

@@ -419,7 +419,7 @@ local function flow(onLane, onMost, on)
 
     -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, after
     -- '?', only the body of it: the rest is then taken from the current record. '!started|worker|' instead of the '?'
-    -- means that a worker was running the node, unless it has left its batch since. flags are the flags of apply. It
+    -- means that a worker was running the node, unless it has lost the lease since. flags are the flags of apply. It
     -- reports whether the node was not terminal before.
     function ends(node, outcome, rec, flags, back, a, n, fenced, task)
       local old = record(node)
@@ -459,7 +459,7 @@ local function flow(onLane, onMost, on)
         done, rooted = true, outcome
       end
       if not fenced then
-        -- It may be in a batch: from now on the results of batches are checked node by node.
+        -- A worker may have a lease of it: from now on results are checked node by node.
         if (outcome == REVOKED or outcome == FAILED or (flagged(flags, 'external') and st ~= OPEN)) and (flagged(flags, 'member') or not flagged(flags, 'step')) and not have[8] then
           have[8] = '1'
           redis.call('HSET', wf, OUTSIDE, '1')
@@ -617,7 +617,7 @@ local function flow(onLane, onMost, on)
     end
   end
 
-  -- apply makes the changes of the current workflow, which begin at ARGV[p]. fenced: the nodes are in a batch of the
+  -- apply makes the changes of the current workflow, which begin at ARGV[p]. fenced: the leases of the nodes were those of the
   -- caller. The arguments are the number of changes, then of each:
   --   outcome  SUCCEEDED, FAILED, REVOKED: the nodes end in this state; SKIPPED: skipped nodes become terminal; again: they run
   --            again; park: they wait for their limits; plan: a plan replaces a node; extend: a map gets its members; open: nodes wait for an external result;

@@ -1,22 +1,27 @@
--- reap ends batches of a worker and makes their nodes ready again.
+-- reap ends leases of a worker and makes their nodes ready again.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] 1 if it has died, which is counted for its nodes, else 0, [3] its queues whose taken entries go back to their
--- rings, separated by spaces, then ids of batches; none means all
--- returns the number of elements and entries put back
-local lease, n = P .. 'lease:' .. ARGV[1], 0
+-- rings, separated by spaces, then field and value of each lease; none means all
+-- returns the number of nodes and entries put back
+local lease, list, fields = P .. 'lease:' .. ARGV[1], {}, {}
 local dead = ARGV[2] == '1' and ARGV[1] or nil
-local ids = {unpack(ARGV, 4)}
-if #ids == 0 then
-  ids = redis.call('HKEYS', lease)
-  table.sort(ids)
-end
-for _, id in ipairs(ids) do
-  local value = redis.call('HGET', lease, id)
-  if value then
-    redis.call('HDEL', lease, id)
-    n = n + giveBack(value, dead)
+if #ARGV > 3 then
+  for i = 4, #ARGV, 2 do
+    if redis.call('HGET', lease, ARGV[i]) == ARGV[i + 1] then
+      fields[#fields + 1] = ARGV[i]
+      list[#list + 1] = ARGV[i]
+      list[#list + 1] = ARGV[i + 1]
+    end
   end
+  bulk('HDEL', lease, fields)
+else
+  local all, values = redis.call('HGETALL', lease), {}
+  for i = 1, #all, 2 do fields[#fields + 1], values[all[i]] = all[i], all[i + 1] end
+  table.sort(fields, function(a, b) return values[a] < values[b] or values[a] == values[b] and a < b end)
+  for i, field in ipairs(fields) do list[2 * i - 1], list[2 * i] = field, values[field] end
+  redis.call('DEL', lease)
 end
+local n = giveBack(list, dead)
 for q in string.gmatch(ARGV[3], '%S+') do
   local taker = q .. ':' .. ARGV[1]
   local entries = redis.call('LRANGE', P .. 'taken:' .. taker, 0, -1)

@@ -4,7 +4,7 @@
 -- fields to delete, [9] of values, [10] of nodes whose kept input becomes their record, [11] of planned nodes whose plan has ended,
 -- [12] of failed nodes, [13] of lanes, [14] of releases, [15] span of the first nodes or ''; then the fields; field, value of each; the nodes, likewise the planned and
 -- the failed ones; the lanes of the workflow; span, lane, delay, lim of each release
--- returns {'ok', todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has a batch with
+-- returns {'ok', todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has leases of
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
 local MOST_DEATHS = 11 -- as mostLost of the engine, and one more
 local W = ARGV[1]
@@ -28,10 +28,10 @@ end
 local gone, values, moved = part(tonumber(ARGV[8])), part(2 * ARGV[9]), part(tonumber(ARGV[10]))
 local plans, failed, laneNames = part(tonumber(ARGV[11])), part(tonumber(ARGV[12])), part(tonumber(ARGV[13]))
 
-if have[7] then -- nodes that others than their worker ended may still be in a batch or on a ready list
+if have[7] then -- nodes that others than their worker ended may still have a lease or be on a ready list
   for _, worker in ipairs(redis.call('SMEMBERS', P .. 'holders')) do
-    for _, lease in ipairs(redis.call('HVALS', P .. 'lease:' .. worker)) do
-      if string.find(lease, ' ' .. W .. '/', 1, true) or string.find(lease, ',' .. W .. '/', 1, true) then return {'busy'} end
+    for _, lease in ipairs(redis.call('HKEYS', P .. 'lease:' .. worker)) do
+      if string.match(lease, '^[^/]+') == W then return {'busy'} end
     end
   end
   for _, taker in ipairs(redis.call('SMEMBERS', P .. 'takers')) do

@@ -1,24 +1,22 @@
--- turn ends a batch: it makes the changes of its results and returns the nodes that were not started to their queues.
--- Then it takes the next batch. A call that is repeated, because its reply was lost, changes nothing and returns the
--- same batch.
+-- turn stores the results of nodes, returns other nodes to their queues, and takes nodes. A call that is repeated, because its reply was
+-- lost, changes nothing more and returns the nodes of the first one.
 -- KEYS as in lib
--- ARGV[1] worker, [2] queues to take from, in order, separated by spaces, [3] entry of the ring of the first of them that the worker has
--- taken, or '', [4] flags, [5] most nodes to take, [6] id of the new batch, [7] '<id>@<unix µs at which
--- it was taken>' of the batch that ends or '', [8] lease of its nodes that continue under the new id or ''; it gets the '!'
--- of the old one, [9] lease of its nodes that go back or '', [10] workflows whose graphs the worker has (' id id '),
--- [11] lane of the batch or '': nodes that become ready in it are taken first,
--- [12] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
--- flags are words: take: it takes a batch; direct: the changes are of nodes without a batch
--- returns {status, now, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow, with ! if by its deadline>…', then the elements of the batch}.
--- status is ok, gone (the worker has lost the batch: nothing was changed or taken) or paused (the queue of the entry is paused:
--- nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or false, time at which
--- the plan with its nodes was stored or false, then the record of each node or false}. A graph is in the first
+-- ARGV[1] worker, [2] queues to take from, in order, '<most>:<queue>' separated by spaces, [3] entry of the ring of the first of them that
+-- the worker has taken, or '', [4] flags, [5] most nodes to take, 0 for none, [6] id of the call, [7] workflows whose graphs the worker
+-- has (' id id '), [8] lane or '': nodes that become ready in it are taken first, [9] number of leases that end, [10] number of leases
+-- whose nodes go back; then field and value of each; then the number of workflows, and of each its five facts, the number of arguments of
+-- its changes, and these, as in flow
+-- flags are words: again: it may be a repeated call; direct: the changes are of nodes without leases
+-- returns {status, now, todos, '<lane> <unix µs at which the nodes were taken> <cancelled workflow, with ! if by its deadline>…', then the elements that were taken}.
+-- status is ok, gone (the worker has lost leases that end: nothing was changed or taken, and todos has their positions) or paused (the
+-- queue of the entry is paused: nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or
+-- false, time at which the plan with its nodes was stored or false, then the record of each node or false}. A graph is in the first
 -- element of its workflow, unless the worker has it
 local MOST_KEYS = 256         -- fairness keys that one take reads
 local AT_ONCE = 32            -- fairness keys read in one call
 local MOST_FIELDS = 5000      -- nodes read in one call
-local MOST_BYTES = 1048576    -- of records in a batch; a larger record is taken alone
-local HIGH_IN_A_ROW = 8       -- batches of high priority after which one of normal priority is taken
+local MOST_BYTES = 1048576    -- of records in a call; a larger record is taken alone
+local HIGH_IN_A_ROW = 8       -- takes of high priority after which one of normal priority is made
 local me, flags, id = ARGV[1], ARGV[4], ARGV[6]
 local lease = P .. 'lease:' .. me
 local function has(f) return string.find(flags, f, 1, true) end
@@ -28,13 +26,13 @@ local left, bytes = tonumber(ARGV[5]), 0
 local cancelled = '' -- workflows in elements, each after a space
 local sent = {} -- the workflows whose graphs are in elements
 
--- add reads the nodes a to b of an element and adds them to the batch, as far as there is room. For a single node b is
+-- add reads the nodes a to b of an element and takes them, as far as there is room. For a single node b is
 -- nil. It returns how many it added; nil if the workflow is gone or revoked. With new, it adds no nodes of a paused workflow, and
 -- returns nil and true.
 local function add(wf, prefix, a, b, lost, new)
   local scope = string.match(prefix, '^(.*):')
   local fields = {TASKS, STOPPED, GRAPH, PLANNED_AT .. (scope or ''), SPANS, UNBEGUN}
-  if sent[wf] or string.find(ARGV[10], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
+  if sent[wf] or string.find(ARGV[7], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
   if b then
     for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
   else
@@ -68,7 +66,7 @@ local function add(wf, prefix, a, b, lost, new)
   return n
 end
 
--- taking creates the functions that take a batch, only for a turn that does.
+-- taking creates the functions that take nodes, only for a turn that does.
 local function taking()
   -- takeElement takes the nodes of an element that there is room for, and returns the rest of the element, or nil.
   local function takeElement(lane, text)
@@ -81,7 +79,7 @@ local function taking()
       left = 0
       return text
     end
-    local most = lost == '' and math.min(left, MOST_FIELDS) or 1 -- a suspect is alone in its batch
+    local most = lost == '' and math.min(left, MOST_FIELDS) or 1 -- a suspect is taken alone
     local last = b and math.min(b, a + most - 1)
     local n, paused = add(wf, prefix, a, last, lost, true)
     if not n then
@@ -96,7 +94,7 @@ local function taking()
     return wf .. '/' .. prefix .. (a + n < b and whole(a + n) .. '-' .. whole(b) or whole(b)) .. (lost ~= '' and '@' .. lost or '')
   end
 
-  -- drain takes nodes from the ready list of a fairness key up to the remaining size of the batch. It reports whether
+  -- drain takes nodes from the ready list of a fairness key as far as there is room. It reports whether
   -- the list has more.
   local function drain(lane, key)
     local list = P .. 'ready:' .. lane .. ':' .. key
@@ -115,7 +113,7 @@ local function taking()
     return len > 0
   end
 
-  -- The function that is returned fills the batch from the ring of a queue. A batch has nodes of one lane. entry is one that was
+  -- The function that is returned takes nodes from the ring of a queue. All are of one lane. entry is one that was
   -- popped before, or nil; with normal, an entry of normal priority goes before the nodes of high priority.
   return function(q, entry, normal)
     local ring, high, looked, more = P .. 'ring:' .. q, P .. 'ring:h:' .. q, 0, false
@@ -174,35 +172,64 @@ local function taking()
   end
 end
 
--- keep writes the lease of the batch.
+-- keep writes the leases of the nodes that were taken.
 local stamp = whole(T[1] * 1000000 + T[2])
 local function keep(lane)
-  local els = {}
-  for i, el in ipairs(elements) do els[i] = el[1] end
-  redis.call('HSET', lease, id, stamp .. ' ' .. lane .. ' ' .. table.concat(els, ','))
+  local list = {}
+  for _, el in ipairs(elements) do
+    local wf, prefix, a, b, lost = read(el[1])
+    local value = table.concat({stamp, id, lane, lost == '' and '0' or lost}, ' ')
+    for i = a or 0, b or 0 do
+      list[#list + 1] = wf .. '/' .. prefix .. (a and whole(i) or '')
+      list[#list + 1] = value
+    end
+  end
+  bulk('HSET', lease, list)
+  redis.call('SADD', P .. 'holders', me)
 end
 
--- The time, in µs, distinguishes the batch from one with the same id that a late copy of the call took.
-local fenced, entered, before = false, '', false
-if ARGV[7] ~= '' then
-  local old, at = string.match(ARGV[7], '^([^@]+)@(%d+)$')
-  local leases = redis.call('HMGET', lease, old, id)
-  local taken, mark = string.match(leases[1] or '', '^(%d+)(!?)')
-  before = has('take') and leases[2]
-  fenced, entered = taken == at, mark
-  if fenced then redis.call('HDEL', lease, old) end
-elseif has('take') then
-  before = redis.call('HGET', lease, id)
+local finished, back = tonumber(ARGV[9]), tonumber(ARGV[10])
+
+-- matching returns the fields of n leases in ARGV, from a position, that the worker has, their values, and the positions of the others.
+local function matching(from, n)
+  local fields, values, lost = {}, {}, {}
+  for i = 0, n - 1, 1000 do
+    local some = {}
+    for j = i, math.min(i + 999, n - 1) do some[#some + 1] = ARGV[from + 2 * j] end
+    for j, value in ipairs(redis.call('HMGET', lease, unpack(some))) do
+      if value == ARGV[from + 2 * (i + j) - 1] then
+        fields[#fields + 1], values[#values + 1] = some[j], value
+      else
+        lost[#lost + 1] = i + j - 1
+      end
+    end
+  end
+  return fields, values, lost
+end
+
+-- before has the leases of the nodes that the first call has taken.
+local before = {}
+if has('again') then
+  local all = redis.call('HGETALL', lease)
+  for i = 1, #all, 2 do
+    if string.match(all[i + 1], '^%d+ (%S+) ') == id then before[#before + 1] = {all[i], all[i + 1]} end
+  end
+  table.sort(before, function(x, y) return x[1] < y[1] end)
 end
 local on = {}
-if fenced or has('direct') then
-  if ARGV[8] ~= '' then redis.call('HSET', lease, id, (string.gsub(ARGV[8], '^%d+', '%0' .. entered))) end
-  local p, f = 13, nil
-  for _ = 1, tonumber(ARGV[12]) do
-    f = f or flow(ARGV[11], left, on)
+local fields, _, lost = matching(11, #before == 0 and finished or 0)
+if #lost > 0 then
+  status, todos = 'gone', lost
+elseif #before == 0 then
+  bulk('HDEL', lease, fields)
+  local p, f = 11 + 2 * (finished + back), nil
+  local flows = tonumber(ARGV[p])
+  p = p + 1
+  for _ = 1, flows do
+    f = f or flow(ARGV[8], left, on)
     local ok, todo = pcall(function()
       if not f.use(p) then return nil end
-      f.apply(p + 6, fenced)
+      f.apply(p + 6, not has('direct'))
       return f.close()
     end)
     if not ok then
@@ -216,33 +243,37 @@ if fenced or has('direct') then
     if todo then todos[#todos + 1] = todo end
     p = p + 6 + ARGV[p + 5]
   end
-  if ARGV[9] ~= '' then giveBack(ARGV[9]) end
-elseif ARGV[7] ~= '' then
-  status = 'gone'
+  if back > 0 then
+    local some, values = matching(11 + 2 * finished, back)
+    local list = {}
+    for i, field in ipairs(some) do list[2 * i - 1], list[2 * i] = field, values[i] end
+    bulk('HDEL', lease, some)
+    giveBack(list)
+  end
 end
 
-if before then
-  -- This is a repeated call: the reply of the first one was lost.
-  local lane, els
-  stamp, lane, els = string.match(before, '^(%d+)!? (%S+) (%S+)$')
-  stamp = stamp or whole(T[1] * 1000000 + T[2])
+if #before > 0 then
+  local lane
+  stamp, lane = string.match(before[1][2], '^(%d+) %S+ (%S+)')
   left, bytes = 100000, -math.huge
-  for el in string.gmatch(els or '', '[^,]+') do
-    local wf, prefix, a, b, lost = read(el)
-    if wf then add(wf, prefix, a, b and math.min(b, a + MOST_FIELDS - 1), lost) end
+  for _, taken in ipairs(before) do
+    local wf, node = string.match(taken[1], '^([^/]+)/(.+)$')
+    local deaths = string.match(taken[2], '%d+$')
+    add(wf, node, nil, nil, deaths ~= '0' and deaths or '')
   end
   takenFrom = #elements > 0 and lane or ''
 elseif #on > 0 then
   for _, o in ipairs(on) do
     local wf, node = read(o[1])
-    if add(wf, node, nil, nil, '') == 0 then push(ARGV[11], o[2], {o[1]}) end -- there is no room for it
+    if add(wf, node, nil, nil, '') == 0 then push(ARGV[8], o[2], {o[1]}) end -- there is no room for it
   end
-  takenFrom = ARGV[11]
+  takenFrom = ARGV[8]
   if #elements > 0 then keep(takenFrom) end
-elseif has('take') and status == 'ok' then -- else the call may be a late copy, whose batch no worker would run
-  local entry = ARGV[3] ~= '' and redis.call('LREM', P .. 'taken:' .. string.match(ARGV[2], '^%S+') .. ':' .. me, 1, ARGV[3]) == 1 and ARGV[3] or nil
-  local fill
-  for q in string.gmatch(ARGV[2], '%S+') do
+elseif left > 0 and status == 'ok' then -- else the call may be a late copy, whose nodes no worker would run
+  local entry = ARGV[3] ~= '' and redis.call('LREM', P .. 'taken:' .. string.match(ARGV[2], '^%d+:(%S+)') .. ':' .. me, 1, ARGV[3]) == 1 and ARGV[3] or nil
+  local most, fill = left, nil
+  for room, q in string.gmatch(ARGV[2], '(%d+):(%S+)') do
+    left = math.min(most, tonumber(room))
     local k = P .. 'queue:' .. q
     local h = redis.call('HMGET', k, 'high', 'paused')
     if h[2] and entry then
@@ -260,7 +291,6 @@ elseif has('take') and status == 'ok' then -- else the call may be a late copy, 
       end
       redis.call('HSET', k, unpack(sets))
       keep(takenFrom)
-      if not fenced then redis.call('SADD', P .. 'holders', me) end
     end
     if #elements > 0 or status == 'paused' then break end
   end
