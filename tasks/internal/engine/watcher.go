@@ -144,7 +144,7 @@ func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error
 	return errors.Join(err,
 		brief(func(ctx context.Context) error {
 			queues := slices.Sorted(maps.Keys(w.cfg.Queues))
-			return errors.Join(w.store.Queues.Look(ctx, queues), w.store.Queues.Join(ctx, w.cfg.Name, queues))
+			return errors.Join(w.store.Queues.Look(ctx, queues), w.store.Queues.Join(ctx, w.cfg.Name, queues, w.clock.Now()))
 		}),
 		brief(func(ctx context.Context) error { return w.findMissing(ctx, live, dead) }),
 		brief(w.returnStrays),
@@ -259,7 +259,7 @@ func (w *watcher) signOn(ctx context.Context) error {
 		return err
 	}
 	w.listed = true
-	return w.store.Queues.Join(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
+	return w.store.Queues.Join(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)), w.clock.Now())
 }
 
 // firstBeat beats for the first time. It waits while the memory or the disk of Redis is full, and for the heartbeat of a

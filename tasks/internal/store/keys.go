@@ -114,7 +114,7 @@ func (k Keys) takenKey(shard int, queue, worker string) string {
 	return k.Prefix(shard) + "taken:" + queue + ":" + worker
 }
 
-// takersKey is the set of "<queue>:<worker>" of the workers that may have taken entries.
+// takersKey is the sorted set of "<queue>:<worker>" of the workers that may have taken entries, by the time at which they said so last.
 func (k Keys) takersKey(shard int) string { return k.Prefix(shard) + "takers" }
 
 // leaseKey is the hash of the leases of a worker: "<workflow>/<node>" to "<unix µs> <call> <lane> <deaths>".

@@ -81,7 +81,7 @@ func (s Leases) All(ctx context.Context) ([]NodeLease, error) {
 
 // taken returns the workflows of one node that workers have taken from rings in a shard and that have no lease.
 func (s Leases) taken(ctx context.Context, shard int) ([]NodeLease, error) {
-	takers, err := s.rdb.SMembers(ctx, s.takersKey(shard)).Result()
+	takers, err := s.rdb.ZRange(ctx, s.takersKey(shard), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list workers with entries: %w", err)
 	}
@@ -173,25 +173,41 @@ func (s Leases) inShard(ctx context.Context, shard int, workers []string) ([]Nod
 	return out, nil
 }
 
-// Holders returns the workers that may have leases or entries of rings.
+// Holders returns the workers that may have leases, have entries of rings, or were takers of entries long ago.
 func (s Leases) Holders(ctx context.Context) ([]string, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	pipe := s.rdb.Pipeline()
-	holders, takers := make([]*redis.StringSliceCmd, n), make([]*redis.StringSliceCmd, n)
+	clock, holders, takers := pipe.Time(ctx), make([]*redis.StringSliceCmd, n), make([]*redis.ZSliceCmd, n)
 	for shard := range n {
-		holders[shard], takers[shard] = pipe.SMembers(ctx, s.holdersKey(shard)), pipe.SMembers(ctx, s.takersKey(shard))
+		holders[shard], takers[shard] = pipe.SMembers(ctx, s.holdersKey(shard)), pipe.ZRangeWithScores(ctx, s.takersKey(shard), 0, -1)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list workers with leases: %w", err)
 	}
+	long := float64(clock.Val().Add(-takerTTL).UnixMilli())
 	var out []string
+	sizes := map[string][]*redis.IntCmd{} // of the lists of taken entries, by worker
 	for shard := range n {
 		out = append(out, holders[shard].Val()...)
 		for _, t := range takers[shard].Val() {
-			_, worker, _ := strings.Cut(t, ":")
+			queue, worker, _ := strings.Cut(t.Member.(string), ":")
+			if t.Score < long {
+				out = append(out, worker)
+				continue
+			}
+			sizes[worker] = append(sizes[worker], pipe.LLen(ctx, s.takenKey(shard, queue, worker)))
+		}
+	}
+	if len(sizes) > 0 {
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, fmt.Errorf("count entries of workers: %w", err)
+		}
+	}
+	for worker, lists := range sizes {
+		if slices.ContainsFunc(lists, func(n *redis.IntCmd) bool { return n.Val() > 0 }) {
 			out = append(out, worker)
 		}
 	}
@@ -246,7 +262,7 @@ func (s Leases) Reap(ctx context.Context, worker string, died bool) (nodes int, 
 		how = 1
 	}
 	for shard := range n {
-		takers, err := s.rdb.SMembers(ctx, s.takersKey(shard)).Result()
+		takers, err := s.rdb.ZRange(ctx, s.takersKey(shard), 0, -1).Result()
 		if err != nil {
 			return nodes, fmt.Errorf("list workers with entries: %w", err)
 		}

@@ -130,19 +130,23 @@ func (r *Rings) Owned() bool { return r.blocking != r.rdb }
 // Close closes the connections, which ends the waits.
 func (r *Rings) Close() error { return r.close() }
 
+// takerTTL is how long after its last Join a worker without entries counts as one that may still take them: a call that blocks on a
+// ring can take an entry after its worker has died, until Redis learns that the connection is lost.
+const takerTTL = time.Minute
+
 // Join lists the worker among the workers that may have taken entries of queues.
-func (s Queues) Join(ctx context.Context, worker string, queues []string) error {
+func (s Queues) Join(ctx context.Context, worker string, queues []string, now time.Time) error {
 	n, err := s.shardCount(ctx)
 	if err != nil || len(queues) == 0 {
 		return err
 	}
-	members := make([]any, len(queues))
+	members := make([]redis.Z, len(queues))
 	for i, q := range queues {
-		members[i] = q + ":" + worker
+		members[i] = redis.Z{Score: float64(now.UnixMilli()), Member: q + ":" + worker}
 	}
 	pipe := s.rdb.Pipeline()
 	for shard := range n {
-		pipe.SAdd(ctx, s.takersKey(shard), members...)
+		pipe.ZAdd(ctx, s.takersKey(shard), members...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("list worker: %w", err)
@@ -171,8 +175,8 @@ func (r *Rings) Next(ctx context.Context, shard int, queue string, wait time.Dur
 }
 
 // Take takes an entry of a queue in each shard for a worker, without waiting, unless the queue is paused.
-func (s Queues) Take(ctx context.Context, worker, queue string) ([]RingEntry, error) {
-	if err := s.Join(ctx, worker, []string{queue}); err != nil {
+func (s Queues) Take(ctx context.Context, worker, queue string, now time.Time) ([]RingEntry, error) {
+	if err := s.Join(ctx, worker, []string{queue}, now); err != nil {
 		return nil, err
 	}
 	r := &Rings{db: s.db, worker: worker}

@@ -35,7 +35,10 @@ for q in string.gmatch(ARGV[3], '%S+') do
     redis.call('LPUSH', P .. 'ring:' .. q, entries[i])
   end
   redis.call('DEL', P .. 'taken:' .. taker)
-  redis.call('SREM', P .. 'takers', taker)
+  local joined = redis.call('ZSCORE', P .. 'takers', taker)
+  if not dead or joined and now - tonumber(joined) > 60000 then -- takerTTL: until then it may take another entry
+    redis.call('ZREM', P .. 'takers', taker)
+  end
   n = n + #entries
 end
 if redis.call('EXISTS', lease) == 0 then redis.call('SREM', P .. 'holders', ARGV[1]) end

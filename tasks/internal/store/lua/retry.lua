@@ -34,7 +34,7 @@ if have[7] then -- nodes that others than their worker ended may still have a le
       if string.match(lease, '^[^/]+') == W then return {'busy'} end
     end
   end
-  for _, taker in ipairs(redis.call('SMEMBERS', P .. 'takers')) do
+  for _, taker in ipairs(redis.call('ZRANGE', P .. 'takers', 0, -1)) do
     for _, entry in ipairs(redis.call('LRANGE', P .. 'taken:' .. taker, 0, -1)) do
       if string.match(entry, '^[^@/]+') == W then return {'busy'} end
     end
