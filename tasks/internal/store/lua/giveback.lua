@@ -24,14 +24,24 @@ local function giveBack(list, worker)
           els = {lane = lane, key = key}
           lists[lane .. ' ' .. key], order[#order + 1] = els, els
         end
-        els[#els + 1] = wf .. '/' .. node .. (tonumber(lost) > 0 and '@' .. whole(lost) or '')
+        local prefix, at = string.match(node, '^(.-)(%d+)$')
+        local span = els[#els]
+        if span and span.wf == wf and span.prefix == prefix and span.lost == tonumber(lost) and span.last + 1 == tonumber(at) then
+          span.last = span.last + 1
+        else
+          els[#els + 1] = {wf = wf, prefix = prefix, first = tonumber(at), last = tonumber(at), lost = tonumber(lost)}
+        end
         n = n + 1
       end
     end
   end
   for i = #order, 1, -1 do
     local els, reversed = order[i], {}
-    for j = #els, 1, -1 do reversed[#reversed + 1] = els[j] end
+    for j = #els, 1, -1 do
+      local s = els[j]
+      local span = s.first < s.last and whole(s.first) .. '-' .. whole(s.last) or whole(s.first)
+      reversed[#reversed + 1] = s.wf .. '/' .. s.prefix .. span .. (s.lost > 0 and '@' .. whole(s.lost) or '')
+    end
     push(els.lane, els.key, reversed, true)
   end
   return n

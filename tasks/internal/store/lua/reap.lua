@@ -17,7 +17,7 @@ if #ARGV > 3 then
 else
   local all, values = redis.call('HGETALL', lease), {}
   for i = 1, #all, 2 do fields[#fields + 1], values[all[i]] = all[i], all[i + 1] end
-  table.sort(fields, function(a, b) return values[a] < values[b] or values[a] == values[b] and a < b end)
+  table.sort(fields, function(a, b) return values[a] < values[b] or values[a] == values[b] and (#a < #b or #a == #b and a < b) end)
   for i, field in ipairs(fields) do list[2 * i - 1], list[2 * i] = field, values[field] end
   redis.call('DEL', lease)
 end
