@@ -11,7 +11,7 @@
 //	grow.go           lists the data to store: the graph, the inputs, and the first nodes
 //	store/submit.go   stores the workflow (submit.lua, submit1.lua) and puts nodes on the ring of their queue
 //	rings.go          an idle worker takes an entry of a ring (store/ring.go) and assigns a slot (slots.go)
-//	taker.go, slot.go the slot reads a single task, or takes a batch (store/turn.go, turn.lua)
+//	dispatch.go       the slot reads a single task, or takes nodes with their leases (item.go; store/turn.go, turn.lua)
 //	runner.go         checks handler, limits and expiry, and reads the input (values.go)
 //	call.go           calls the handler with its Run (run.go)
 //	outcome.go        turns the value or error (verdict.go) into a result
