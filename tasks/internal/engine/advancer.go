@@ -259,6 +259,8 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 		edges = nil
 	case g.Virtual(id.Index):
 		c.Flags = []string{store.FlagStep}
+	case g.Drops:
+		c.Flags = []string{store.FlagDrop}
 	}
 	if outcome == store.ChangeFail && g.FailsFast() {
 		c.Flags = append(c.Flags, store.FlagFailFast)

@@ -361,6 +361,7 @@ func (a *Completer) openToken(ctx context.Context, n *store.OpenNode) (t tasktyp
 		return t, err
 	}
 	rec := store.ParseRecord(n.Record, o.fl.Created)
+	rec.Input = n.Input
 	t = tasktype.OpenToken{Workflow: n.Flow.ID(), Node: n.Node, Task: o.spec().Task, Attempt: rec.Attempts, Opened: rec.Began, Deadline: rec.Deadline, Choices: choicesOf(o.spec())}
 	t.Input, err = a.graphs.values(o.fl).input(ctx, o.g, o.id, &rec)
 	return t, err

@@ -474,6 +474,7 @@ func (d *dispatcher) items(ctx context.Context, el *store.Element, leases []stor
 		bad := err
 		if bad == nil {
 			it.rec = store.ParseRecord(el.Records[i], fl.Created)
+			it.rec.Input = el.Inputs[i]
 			if it.rec.Terminal() || it.rec.State == store.StatePlanned || it.rec.State == store.StateMapping || it.rec.State == store.StateMapped || it.rec.State == store.StateOpen {
 				continue // it was ended or opened while it was ready
 			}
@@ -640,7 +641,7 @@ func (d *dispatcher) single(e *store.RingEntry, sl *slot) (next *store.RingEntry
 		return nil, sl
 	}
 	var it *item
-	if row.Exists && len(row.Record) > 0 && row.Record[0] == store.StateGiven {
+	if row.Exists && row.Record == nil {
 		el, lease := e.Element(row), e.Lease(d.cfg.Name)
 		lease.Taken = now
 		err := d.insist(func() error {
@@ -664,7 +665,7 @@ func (d *dispatcher) single(e *store.RingEntry, sl *slot) (next *store.RingEntry
 	r, ok := d.runner.attempt(ctx, it)
 	end()
 	d.means.learn(e.Queue, d.clock.Now().Sub(it.clock.at))
-	if ok && r.kind == store.ChangeSucceed && !r.forget && !r.logged && it.fl.g.Progress == "" {
+	if ok && r.kind == store.ChangeSucceed && !r.forget && !r.logged && it.fl.g.Progress == "" && !it.g.Drops {
 		if next, stored := d.finish(&r, sl); stored {
 			return next, sl
 		}

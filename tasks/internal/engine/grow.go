@@ -32,57 +32,35 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 
 // grown returns the stored form of a compiled graph at a scope of its workflow.
 func grown(g *graph.Graph, scope string) (store.Grow, error) {
-	raw, err := g.Encode()
-	if err != nil {
-		return store.Grow{}, err
-	}
-	grow := store.Grow{Graph: raw}
+	var grow store.Grow
 	grow.Work, grow.Virtual = g.Count()
 	if err := constantsFit(g); err != nil {
 		return grow, err
 	}
 	at := graph.ID{Scope: scope, Inst: -1}
+	size := 0
 	for i := range g.Nodes {
 		if in, ok := g.Input(i); ok {
 			if err := fits(in, "the input of task "+g.Specs[g.Nodes[i].Spec].Task); err != nil {
 				return grow, err
 			}
 			grow.Inputs = append(grow.Inputs, store.Literal{Node: at.At(i, -1).String(), Input: in})
+			size += len(in)
 		}
 	}
-	grow.KeptInputs = keptInputs(grow.Inputs)
+	g.Drops = size > maxKeptInputs
+	var err error
+	if grow.Graph, err = g.Encode(); err != nil {
+		return grow, err
+	}
 	grow.Roots = releases(g, at)
 	g.ForgetInputs() // the graph is kept, and they can be large
 	return grow, nil
 }
 
-// maxKeptInputs limits the size of literal inputs that are kept for display until the workflow expires. Larger inputs are
-// kept only for failed nodes.
+// maxKeptInputs limits the size of the literal inputs of a graph that are kept for display until the workflow expires. Larger
+// inputs are kept only for nodes without success.
 const maxKeptInputs = 4 << 10
-
-// keptInputs returns literal inputs as JSON by node; nil if there are none, or if they are too large to be kept.
-func keptInputs(inputs []store.Literal) []byte {
-	size := 0
-	for i := range inputs {
-		if size += len(inputs[i].Node) + len(inputs[i].Input) + len(`"":,`); size > maxKeptInputs {
-			return nil
-		}
-	}
-	if len(inputs) == 0 {
-		return nil
-	}
-	out := append(make([]byte, 0, size+1), '{')
-	for i := range inputs {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, '"')
-		out = append(out, inputs[i].Node...)
-		out = append(out, '"', ':')
-		out = append(out, inputs[i].Input...)
-	}
-	return append(out, '}')
-}
 
 // releases returns the nodes that wait for nothing, as spans where possible.
 func releases(g *graph.Graph, at graph.ID) []store.Release {

@@ -26,7 +26,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	v := in.graphs.values(fl)
-	names := []string{store.FieldTasks, node, store.FieldError + node, store.FieldProgress + node, store.FieldRuns + node, store.FieldPlannedAt + node, store.FieldSpans, store.FieldInput + node, store.FieldInputs + id.Scope}
+	names := []string{store.FieldTasks, node, store.FieldError + node, store.FieldProgress + node, store.FieldRuns + node, store.FieldPlannedAt + node, store.FieldSpans, store.FieldInput + node}
 	raws, err := in.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return d, err
@@ -54,7 +54,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 	if d.Open {
 		d.Choices = choicesOf(&g.Specs[g.Nodes[id.Index].Spec])
 	}
-	d.Input, err = v.keptInput(ctx, g, id, &rec, raws[7], raws[8])
+	d.Input, err = v.keptInput(ctx, g, id, &rec, raws[7])
 	return d, err
 }
 
@@ -99,23 +99,14 @@ func (v *values) exists(ctx context.Context, g *graph.Graph, id graph.ID, record
 	return nil
 }
 
-// keptInput returns the kept input of a node: own is its own input, and all has the inputs of its scope as JSON by node.
-// It returns nil if neither is kept.
-func (v *values) keptInput(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record, own, all []byte) (json.RawMessage, error) {
+// keptInput returns the input of a node, whose literal input is own. It returns nil if it is not known any more.
+func (v *values) keptInput(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record, own []byte) (json.RawMessage, error) {
 	n := &g.Nodes[id.Index]
 	if id.Inst < 0 && g.Virtual(id.Index) {
 		return nil, nil
 	}
 	known := *rec
-	if known.Input == nil {
-		known.Input = own
-	}
-	if known.Input == nil && id.Inst < 0 && all != nil {
-		var kept map[string]json.RawMessage
-		if json.Unmarshal(all, &kept) == nil {
-			known.Input = kept[id.String()]
-		}
-	}
+	known.Input = own
 	if known.Input == nil && id.Inst >= 0 && n.Kind == graph.Each {
 		elements, err := v.elements(ctx, id.At(n.In-1, -1))
 		if err != nil || id.Inst >= len(elements) {

@@ -227,7 +227,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 		n.Queue = g.Specs[g.Nodes[id.Index].Spec].QueueName()
 	}
 	switch rec.State {
-	case 0, store.StateGiven:
+	case 0:
 		if delayed := fields[store.FieldSpans]; delayed != "" {
 			n.Due = store.DueInSpan(delayed, name)
 		}

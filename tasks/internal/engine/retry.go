@@ -409,7 +409,7 @@ func (r *resetter) clear() {
 		case !r.again[m[2]]:
 		case m[1] == "" || slices.Contains([]string{store.FieldArrived, store.FieldNeedsNoPlace, store.FieldError, store.FieldProgress, store.FieldToken}, m[1]):
 			del = append(del, field)
-		case r.anew[m[2]] && slices.Contains([]string{store.FieldGraph, store.FieldPlannedAt, store.FieldInputs, store.FieldMembersOf}, m[1]):
+		case r.anew[m[2]] && slices.Contains([]string{store.FieldGraph, store.FieldPlannedAt, store.FieldMembersOf}, m[1]):
 			del = append(del, field)
 		}
 	}
@@ -531,56 +531,22 @@ func (r *resetter) restart(id graph.ID, came map[string]int, inputs map[string]C
 // giveInput gives a node that is reset its literal input.
 func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 	name, n := id.String(), r.node(id)
-	kept := r.field(store.FieldInput+name) != ""
+	field := store.FieldInput + name
 	if c, ok := inputs[name]; ok {
 		input, err := unbound(&r.graph(id).Specs[n.Spec], c.Input)
 		if err != nil {
 			return fmt.Errorf("%w of node %s: %w", ErrRetryInput, name, err)
 		}
-		r.out.Set[name] = string(store.InputRecord(input))
-		if kept {
-			r.out.Delete = append(r.out.Delete, store.FieldInput+name)
-		}
-		return r.replaceGiven(id, input)
+		r.out.Set[field] = string(input)
+		return nil
 	}
 	literal := id.Inst >= 0 || n.Kind == graph.Task && n.In == 0
 	switch {
-	case kept && (literal || !r.anew[name]):
-		r.out.Move = append(r.out.Move, name)
-	case kept:
-		r.out.Delete = append(r.out.Delete, store.FieldInput+name)
-	case literal:
-		var all map[string]json.RawMessage
-		if raw := r.field(store.FieldInputs + id.Scope); raw != "" {
-			if err := json.Unmarshal([]byte(raw), &all); err != nil {
-				return fmt.Errorf("%w: inputs of the workflow: %w", ErrDamaged, err)
-			}
-		}
-		if all[name] == nil {
-			return fmt.Errorf("%w of node %s (%s) is missing: its input was not kept", ErrRetryInput, name, title(r.graph(id), id))
-		}
-		r.out.Set[name] = string(store.InputRecord(all[name]))
+	case literal && r.field(field) == "":
+		return fmt.Errorf("%w of node %s (%s) is missing: its input was not kept", ErrRetryInput, name, title(r.graph(id), id))
+	case !literal && r.anew[name] && r.field(field) != "": // an earlier correction
+		r.out.Delete = append(r.out.Delete, field)
 	}
-	return nil
-}
-
-// replaceGiven replaces the input of a node in the field with the inputs of its scope, if that has it.
-func (r *resetter) replaceGiven(id graph.ID, input json.RawMessage) error {
-	field := store.FieldInputs + id.Scope
-	raw, changed := r.out.Set[field]
-	if !changed {
-		raw = r.field(field)
-	}
-	var all map[string]json.RawMessage
-	if raw == "" || json.Unmarshal([]byte(raw), &all) != nil || all[id.String()] == nil {
-		return nil
-	}
-	all[id.String()] = input
-	out, err := json.Marshal(all)
-	if err != nil {
-		return fmt.Errorf("corrected input of node %s: %w", id, err)
-	}
-	r.out.Set[field] = string(out)
 	return nil
 }
 

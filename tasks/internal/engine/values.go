@@ -357,11 +357,11 @@ func (v *values) inputOf(ctx context.Context, node string) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, []string{store.FieldInput + node, store.FieldInputs + id.Scope})
+	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, []string{store.FieldInput + node})
 	if err != nil {
 		return nil, err
 	}
-	return v.keptInput(ctx, g, id, &rec, raws[0], raws[1])
+	return v.keptInput(ctx, g, id, &rec, raws[0])
 }
 
 // Bound adds bound second halves to an input.

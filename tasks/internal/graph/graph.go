@@ -142,6 +142,7 @@ type Header struct {
 	Delay            int64  `json:"d,omitempty"` // ms, of all that can run at once
 	At               int64  `json:"t,omitempty"` // unix ms, likewise
 	Every            *Every `json:"e,omitempty"` // options of the send, for the tasks of plans
+	Drops            bool   `json:"y,omitempty"` // literal inputs are deleted when their nodes succeed
 	Behind           int64  `json:"-"`           // ms from the time that durations count from to the send
 	Planned          string `json:"-"`           // of a plan: the time at which it was stored, which distinguishes it from a plan that Redis lost
 	// Headers are passed to every task.

@@ -30,6 +30,7 @@ const (
 	FlagStep        = "step"         // the nodes are steps, not tasks
 	FlagMember      = "member"       // they are members of a map
 	FlagPlanned     = "planned"      // nodes with a plan may end
+	FlagDrop        = "drop"         // a success deletes their inputs, as for members
 	FlagClear       = "clear"        // their last error, own progress and token are deleted
 	FlagFailFast    = "fail-fast"    // their siblings may have to be revoked
 	FlagExternal    = "external"     // they are completed externally
@@ -101,8 +102,8 @@ const NoLane = "-"
 // PlanChange returns the change that puts a graph in the place of a running node. head is the node's
 // "attempts|deaths|started|worker".
 func PlanChange(node, head string, g *Grow) Change {
-	args := append(make([]any, 0, 10+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs)+g.keptFields())
-	args = append(g.keep(literals(args, g.Inputs), node), len(g.Roots))
+	args := append(make([]any, 0, 10+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs))
+	args = append(literals(args, g.Inputs), len(g.Roots))
 	return Change{Outcome: ChangePlan, Nodes: 1, Args: g.roots(args)}
 }
 

@@ -146,3 +146,11 @@ func text(v any) string {
 	s, _ := v.(string)
 	return s
 }
+
+// raw returns a string in a reply; nil for none.
+func raw(v any) []byte {
+	if s := text(v); s != "" {
+		return []byte(s)
+	}
+	return nil
+}

@@ -18,11 +18,12 @@ type Element struct {
 	Planned   string // when the plan with the nodes was stored; empty if they are in none
 	Nodes     []string
 	Records   [][]byte
+	Inputs    [][]byte // literal ones; nil for none
 }
 
 var errElement = errors.New("script returned an invalid element")
 
-// element reads {element, graph or false, time at which its plan was stored or false, record or false of each node}.
+// element reads {element, graph or false, time at which its plan was stored or false, record or false and input or false of each node}.
 func element(shard int, v any) (Element, error) {
 	list, _ := v.([]any)
 	if len(list) < 3 {
@@ -36,10 +37,10 @@ func element(shard int, v any) (Element, error) {
 		el.Graph = []byte(g)
 	}
 	el.Planned = text(list[2])
-	el.Records = make([][]byte, len(el.Nodes))
-	for i, rec := range list[3:] {
-		if raw := text(rec); raw != "" && i < len(el.Nodes) {
-			el.Records[i] = []byte(raw)
+	el.Records, el.Inputs = make([][]byte, len(el.Nodes)), make([][]byte, len(el.Nodes))
+	for i := range el.Nodes {
+		if at := 3 + 2*i; at+1 < len(list) {
+			el.Records[i], el.Inputs[i] = raw(list[at]), raw(list[at+1])
 		}
 	}
 	return el, nil

@@ -47,8 +47,7 @@ func (k Keys) storeKey() string { return string(k) + ":store" }
 //	a<node>         the first run and the last eleven that another run followed, a line each: "<run>|<attempt>|<began, unix
 //	                ms>|<ended, unix ms>|<outcome>|<worker>|[<code>,<message>]", with the brackets as JSON
 //	s<node>         when the plan of a node was stored: ms since the workflow was sent
-//	i<node>         literal input of a node that has failed, was revoked or is skipped
-//	in, in<node>    literal inputs of the workflow, of the plan at a node: JSON by node; none if they are large
+//	i<node>         literal input of a node; none of a member of a map that has succeeded, or of another node if the inputs are large
 //	S<task>         signals that are kept for open nodes of a task, a line each: "<id> <value>"
 //	L<task>         id of the last signal of a task that was delivered
 //	t<node>         "<attempt> <hash>" of the valid token of the node; the token is invalid after that attempt

@@ -35,7 +35,6 @@ const (
 	FieldGraph        = "g" // of the workflow, without a node
 	FieldHeld         = "h" // and the suffix of the set of its holders
 	FieldInput        = "i"
-	FieldInputs       = "in"
 	FieldMembersOf    = "m"
 	FieldNeedsNoPlace = "q"
 	FieldPlannedAt    = "s"
@@ -58,7 +57,7 @@ const (
 
 // constants are the names that the scripts use for stored letters.
 var constants = map[string]string{
-	"GIVEN": string(StateGiven), "DELAYED": string(StateDelayed), "RETRYING": string(StateRetrying), "READY": string(StateReady), "OPEN": string(StateOpen),
+	"DELAYED": string(StateDelayed), "RETRYING": string(StateRetrying), "READY": string(StateReady), "OPEN": string(StateOpen),
 	"PLANNED": string(StatePlanned), "MAPPING": string(StateMapping), "MAPPED": string(StateMapped), "SKIPPING": string(StateSkipping),
 	"SKIPPED": string(StateSkipped), "SUCCEEDED": string(StateSucceeded), "FAILED": string(StateFailed), "REVOKED": string(StateRevoked),
 	"TERMINAL": string([]byte{StateSucceeded, StateFailed, StateRevoked, StateSkipped, StateSkipping}),

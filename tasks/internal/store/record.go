@@ -7,7 +7,6 @@ import (
 
 // The states of records: the first letters of their stored form, which the comment of the package describes.
 const (
-	StateGiven     = 'i' // waits, or is ready, with a literal input
 	StateDelayed   = 'D' // waits for its time
 	StateRetrying  = 'T' // likewise, after a failure
 	StateReady     = 'Q'
@@ -34,7 +33,7 @@ type Record struct {
 	Deadline time.Time // of W; zero for none
 	Ended    time.Time // of a terminal node
 	Body     []byte    // of S, F and X
-	Input    []byte    // of i, D, T, Q and W: the literal input; nil for none
+	Input    []byte    // the literal input, which is not in the record; nil for none
 	Cause    string    // of k and K
 }
 
@@ -47,9 +46,6 @@ func (r *Record) Terminal() bool {
 	return false
 }
 
-// InputRecord returns the record of a node that has a literal input and has not run.
-func InputRecord(input []byte) []byte { return append([]byte{StateGiven}, input...) }
-
 // ParseRecord reads a record; created is when the workflow was sent, in unix ms. A damaged record is read as far as
 // possible; the rest is zero.
 func ParseRecord(raw []byte, created int64) Record {
@@ -58,8 +54,6 @@ func ParseRecord(raw []byte, created int64) Record {
 	}
 	r := Record{State: raw[0]}
 	switch r.State {
-	case StateGiven:
-		r.Input = raw[1:]
 	case StateSkipping, StateSkipped:
 		_, r.Cause, _ = strings.Cut(string(raw), "|")
 	case StateSucceeded, StateFailed, StateRevoked:
@@ -75,25 +69,19 @@ func ParseRecord(raw []byte, created int64) Record {
 		r.Owner = p[4]
 		r.Body = raw[len(raw)-len(p[5]):]
 	case StateDelayed, StateRetrying, StateReady:
-		p := strings.SplitN(string(raw), "|", 7)
-		if len(p) < 7 {
+		p := strings.SplitN(string(raw), "|", 6)
+		if len(p) < 6 {
 			return r
 		}
 		r.Attempts, r.Lost, r.At, r.Expires = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3]), toInt(p[4])
-		if p[6] != "" {
-			r.Input = raw[len(raw)-len(p[6]):]
-		}
 	case StateOpen:
-		p := strings.SplitN(string(raw), "|", 5)
-		if len(p) < 5 {
+		p := strings.SplitN(string(raw), "|", 4)
+		if len(p) < 4 {
 			return r
 		}
 		r.Attempts, r.Began = int(toInt(p[1])), time.UnixMilli(created+toInt(p[2]))
 		if at := toInt(p[3]); at > 0 {
 			r.Deadline = time.UnixMilli(at)
-		}
-		if p[4] != "" {
-			r.Input = raw[len(raw)-len(p[4]):]
 		}
 	case StatePlanned:
 		p := strings.SplitN(string(raw), "|", 5)

@@ -13,7 +13,6 @@ type Reset struct {
 	Call     string            // id of the call: a repeated call has no further effect
 	Delete   []string          // fields
 	Set      map[string]string // values by field
-	Move     []string          // nodes that get the input that was kept when they ended
 	Plans    []string          // planned nodes whose plan has ended
 	Failed   []string          // nodes that had failed
 	Lanes    []string          // of the workflow
@@ -34,7 +33,7 @@ const (
 
 // Retry resets nodes of an ended workflow, and releases nodes that can run.
 func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, error) {
-	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Move), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First)
+	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First)
 	add := func(list []string) {
 		for _, s := range list {
 			args = append(args, s)
@@ -44,7 +43,6 @@ func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, error
 	for _, field := range slices.Sorted(maps.Keys(r.Set)) {
 		args = append(args, field, r.Set[field])
 	}
-	add(r.Move)
 	add(r.Plans)
 	add(r.Failed)
 	add(r.Lanes)

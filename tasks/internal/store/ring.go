@@ -55,24 +55,24 @@ func (e *RingEntry) Element(r *Row) Element {
 	ref, deaths, _ := strings.Cut(e.Text, "@")
 	el := Element{Flow: Flow{Ref: ref, shard: e.Shard}, Lost: int(toInt(deaths)), Nodes: []string{"0"}, Records: [][]byte{nil}}
 	if r != nil {
-		el.Graph, el.Records[0] = r.Graph, r.Record
+		el.Graph, el.Inputs = r.Graph, [][]byte{r.Input}
 	}
 	return el
 }
 
 // Row has the fields of a workflow of one node.
 type Row struct {
-	Graph, Record []byte
-	Stopped       string // see [FieldStopped]
-	Exists        bool
-	Paused        bool // its queue is
+	Graph, Record, Input []byte
+	Stopped              string // see [FieldStopped]
+	Exists               bool
+	Paused               bool // its queue is
 }
 
 func rowOf(fields []any, paused any) *Row {
-	if len(fields) < 4 {
+	if len(fields) < 5 {
 		return &Row{Paused: text(paused) != ""}
 	}
-	return &Row{Graph: []byte(text(fields[0])), Record: []byte(text(fields[1])), Stopped: text(fields[2]), Exists: text(fields[3]) != "", Paused: text(paused) != ""}
+	return &Row{Graph: []byte(text(fields[0])), Record: raw(fields[1]), Input: raw(fields[4]), Stopped: text(fields[2]), Exists: text(fields[3]) != "", Paused: text(paused) != ""}
 }
 
 // idAlphabet is the encoding of generated IDs.
@@ -222,7 +222,7 @@ func (s Queues) IsPaused(ctx context.Context, shard int, queue string) (bool, er
 func (s Queues) Read(ctx context.Context, e *RingEntry) (*Row, error) {
 	ref, _, _ := strings.Cut(e.Text, "@")
 	pipe := s.rdb.Pipeline()
-	fields := pipe.HMGet(ctx, s.flowKey(e.Shard, ref), FieldGraph, "0", FieldStopped, FieldTasks)
+	fields := pipe.HMGet(ctx, s.flowKey(e.Shard, ref), FieldGraph, "0", FieldStopped, FieldTasks, FieldInput+"0")
 	paused := pipe.HGet(ctx, s.queueKey(e.Shard, e.Queue), "paused")
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read workflow %s: %w", IDOf(ref), err)

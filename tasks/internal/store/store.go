@@ -4,12 +4,11 @@
 // Each change is one script, and repeating it changes nothing more. The record of a node, which [ParseRecord] reads,
 // is one of these:
 //
-//	(none)                                    waits, or is ready, without a literal input
-//	i<input>                                  the same, with a literal input
-//	D|attempts|deaths|due|expires|lane|input  delayed
-//	T|attempts|deaths|due|expires|lane|input  the same, after a failure
-//	Q|attempts|deaths|0|expires|lane|input    ready to run, or to run again
-//	W|attempt|started|deadline|input          open: waits for an external result
+//	(none)                                    waits, or is ready
+//	D|attempts|deaths|due|expires|lane        delayed
+//	T|attempts|deaths|due|expires|lane        the same, after a failure
+//	Q|attempts|deaths|0|expires|lane          ready to run, or to run again
+//	W|attempt|started|deadline                open: waits for an external result
 //	P|attempts|deaths|started|worker          its plan runs
 //	E                                         a map that has its members
 //	e                                         a map whose members have all succeeded

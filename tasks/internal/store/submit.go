@@ -44,7 +44,6 @@ type Grow struct {
 	Graph         []byte
 	Work, Virtual int
 	Inputs        []Literal
-	KeptInputs    []byte // the inputs as JSON by node, to be kept; nil to keep none
 	Roots         []Release
 	Unique        string
 	UniqueTTL     time.Duration
@@ -91,25 +90,9 @@ func pieces(inputs []Literal) [][]Literal {
 
 func literals(args []any, inputs []Literal) []any {
 	for _, in := range inputs {
-		args = append(args, in.Node, InputRecord(in.Input))
+		args = append(args, FieldInput+in.Node, in.Input)
 	}
 	return args
-}
-
-// keptFields returns how many fields keep adds.
-func (g *Grow) keptFields() int {
-	if g.KeptInputs == nil {
-		return 0
-	}
-	return 1
-}
-
-// keep appends the inputs that are kept of a scope, as a field.
-func (g *Grow) keep(args []any, scope string) []any {
-	if g.KeptInputs == nil {
-		return args
-	}
-	return append(args, FieldInputs+scope, g.KeptInputs)
 }
 
 func (g *Grow) roots(args []any) []any {
@@ -173,7 +156,7 @@ func (g *Grow) single(f Flow, inputs []Literal, stored int) bool {
 // submission returns the script that stores a workflow, and its arguments.
 func (g *Grow) submission(f Flow, last []Literal, stored int) (script string, args []any) {
 	if g.single(f, last, stored) {
-		return "submit1", []any{f.Ref, g.Roots[0].Lane[2:], g.Graph, InputRecord(last[0].Input), g.KeptInputs, f.Created, f.Caption}
+		return "submit1", []any{f.Ref, g.Roots[0].Lane[2:], g.Graph, last[0].Input, f.Created, f.Caption}
 	}
 	ttl, late := "", ""
 	if g.Unique != "" {
@@ -192,8 +175,8 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) (script string, ar
 	}
 	args = f.facts(make([]any, 0, 21+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && strings.HasPrefix(g.Roots[0].Lane, "n:")
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keptFields(), len(g.Roots), plain, deadline, strings.Join(g.After, " "), replaceable)
-	return "submit", g.roots(g.keep(literals(args, last), ""))
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last), len(g.Roots), plain, deadline, strings.Join(g.After, " "), replaceable)
+	return "submit", g.roots(literals(args, last))
 }
 
 // submitted returns the result of the script submit.
@@ -231,7 +214,7 @@ func (s Flows) SubmitMany(ctx context.Context, all []Submission) []Submission {
 	bytes := 0
 	for i := range all {
 		sub := &all[i]
-		size := len(sub.Grow.Graph) + len(sub.Grow.KeptInputs)
+		size := len(sub.Grow.Graph)
 		for _, in := range sub.Grow.Inputs {
 			size += len(in.Input)
 		}

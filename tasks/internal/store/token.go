@@ -60,9 +60,10 @@ type OpenNode struct {
 	Node   string
 	Member string // its place in the order
 	Record []byte
+	Input  []byte // literal one; nil for none
 }
 
-// maxOpenBytes bounds the records that one call of OpenNodes returns, beyond the first.
+// maxOpenBytes bounds the inputs that one call of OpenNodes returns, beyond the first.
 const maxOpenBytes = 1 << 20
 
 // Open returns up to limit open nodes of a task in a shard whose workflow is not revoked, in their order after a member,
@@ -87,22 +88,22 @@ func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit i
 	recs := make([]*redis.SliceCmd, len(members))
 	for i, m := range members {
 		e := entry(shard, m)
-		recs[i] = pipe.HMGet(ctx, s.Key(e.Flow), e.Node, FieldStopped)
+		recs[i] = pipe.HMGet(ctx, s.Key(e.Flow), e.Node, FieldStopped, FieldInput+e.Node)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, after, false, err
 	}
 	for i, c := range recs {
-		raw, revoked := text(c.Val()[0]), text(c.Val()[1]) == "1" // a revoked workflow accepts no results
-		if raw != "" && raw[0] == StateOpen && !revoked {
+		rec, revoked := raw(c.Val()[0]), text(c.Val()[1]) == "1" // a revoked workflow accepts no results
+		if len(rec) > 0 && rec[0] == StateOpen && !revoked {
 			e := entry(shard, members[i])
-			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], []byte(raw)})
+			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], rec, raw(c.Val()[2])})
 		}
 	}
 	return nodes, members[len(members)-1], more, nil
 }
 
-// fitting returns how many of the first members have records that are not too large together. It takes those out
+// fitting returns how many of the first members have inputs that are not too large together. It takes those out
 // whose workflow is gone: it was given up as damaged.
 func (s Tokens) fitting(ctx context.Context, shard int, task string, members []string) (int, error) {
 	pipe := s.rdb.Pipeline()
@@ -111,7 +112,7 @@ func (s Tokens) fitting(ctx context.Context, shard int, task string, members []s
 	for i, m := range members {
 		e := entry(shard, m)
 		exist[i] = pipe.Exists(ctx, s.Key(e.Flow))
-		sizes[i] = pipe.HStrLen(ctx, s.Key(e.Flow), e.Node)
+		sizes[i] = pipe.HStrLen(ctx, s.Key(e.Flow), FieldInput+e.Node)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, err

@@ -30,7 +30,7 @@ for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
   local have = id and id ~= '!limit' and redis.call('HMGET', P .. 'w:' .. id, TASKS, STOPPED, FAIRNESS, node, REVISION, SPANS)
   local rec = have and have[4]
-  local state, attempts, lost, lane, input = string.match(rec or '', '^([{WAITING}])|(%d*)|(%d*)|%d*|%d*|([^|]*)|(.*)$')
+  local state, attempts, lost, expires, lane = string.match(rec or '', '^([{WAITING}])|(%d*)|(%d*)|%d*|(%d*)|([^|]*)$')
   if id == '!limit' then
     claims[#claims + 1] = claim
     claims[#claims + 1] = line
@@ -48,14 +48,14 @@ for _, line in ipairs(lines) do
   elseif state and lane ~= '-' then
     over[#over + 1] = line
     if have[2] ~= BY_REVOKE and (state == DELAYED or state == RETRYING) then
-      redis.call('HSET', P .. 'w:' .. id, node, '{READY}|' .. attempts .. '|' .. lost .. '|0|' .. string.match(rec, '^.|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
+      redis.call('HSET', P .. 'w:' .. id, node, '{READY}|' .. attempts .. '|' .. lost .. '|0|' .. expires .. '|' .. lane, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
     end
   else
     claims[#claims + 1] = claim
     claims[#claims + 1] = line
     out[#out + 1] = line
-    out[#out + 1] = string.match(rec or '', '^{OPEN}|%d*|%d*|%d*|') or rec -- without its input
+    out[#out + 1] = rec
   end
 end
 bulk('ZREM', agenda, over)

@@ -3,12 +3,12 @@
 -- ARGV[1] worker, [2] queue, [3] entry, [4] unix ms, [5] reference, [6] record, [7] ms to keep the workflow, [8] when it was sent (unix ms), [9]
 -- caption, [10] queues to take from, in order, separated by spaces
 -- returns {1 if the result counts, 0 if it does not, or 2 if turn must store it: nothing was changed or taken; then queue, entry,
--- whether the queue is paused and, for a workflow of one node, its graph, record, STOPPED and number of tasks, if one was taken}
+-- whether the queue is paused and, for a workflow of one node, its graph, record, STOPPED, number of tasks and input, if one was taken}
 local P, w = KEYS[1], KEYS[1] .. 'w:' .. ARGV[5]
-local have, out = redis.call('HMGET', w, '0', STOPPED, REVISION), {1}
+local have, out = redis.call('HMGET', w, '0', STOPPED, REVISION, TASKS), {1}
 if have[1] == ARGV[6] then
   -- The reply of the first call was lost.
-elseif have[2] or have[3] or string.sub(have[1] or '', 1, 1) ~= GIVEN then
+elseif have[1] or have[2] or have[3] or not have[4] then
   return {2}
 elseif redis.call('LREM', P .. 'taken:' .. ARGV[2] .. ':' .. ARGV[1], 1, ARGV[3]) == 0 then
   out[1] = 0
@@ -24,7 +24,7 @@ for q in string.gmatch(ARGV[10], '%S+') do
   local entry = redis.call('LMOVE', P .. 'ring:' .. q, P .. 'taken:' .. q .. ':' .. ARGV[1], 'LEFT', 'RIGHT')
   if entry then
     out[2], out[3], out[4] = q, entry, redis.call('HGET', P .. 'queue:' .. q, 'paused')
-    if string.find(entry, '^[^=+/]+$') then out[5] = redis.call('HMGET', P .. 'w:' .. string.match(entry, '^[^@]+'), GRAPH, '0', STOPPED, TASKS) end
+    if string.find(entry, '^[^=+/]+$') then out[5] = redis.call('HMGET', P .. 'w:' .. string.match(entry, '^[^@]+'), GRAPH, '0', STOPPED, TASKS, INPUT .. '0') end
     return out
   end
 end

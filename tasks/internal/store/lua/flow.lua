@@ -82,28 +82,12 @@ local function flow(onLane, onMost, on)
       notes[#notes + 1] = W .. '/' .. id
     end
 
-    -- input returns the literal input in a record; '' for none.
-    local function input(rec)
-      if not rec then return '' end
-      if string.sub(rec, 1, 1) == GIVEN then return string.sub(rec, 2) end
-      return string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^{OPEN}|%d*|%d*|%d*|(.*)$') or ''
-    end
-
-    -- keepInput keeps the literal input in the old record of a node that ends without success.
-    local function keepInput(id, rec)
-      local given = input(rec)
-      if given == '' then return end
-      puts[#puts + 1] = INPUT .. id
-      puts[#puts + 1] = given
-    end
-
     -- waits writes the record of a node that is DELAYED, RETRYING or READY. at is when it is due, in unix ms, or 0. expires
     -- is in unix ms, or '' for never; nil keeps it.
     local function waits(id, state, attempts, lost, at, expires, lane)
       local rec = record(id)
-      if not expires and (not rec or string.sub(rec, 1, 1) == GIVEN) then expires = expiry(have[11], id) end
-      expires = expires or string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|(%d*)|') or ''
-      put(id, table.concat({state, attempts, lost, whole(at), expires, lane, input(rec)}, '|'))
+      expires = expires or rec and string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|(%d*)|') or not rec and expiry(have[11], id) or ''
+      put(id, table.concat({state, attempts, lost, whole(at), expires, lane}, '|'))
       if state == READY then return end
       note(at, id)
       if timed == 0 or at < timed then timed = at end
@@ -237,7 +221,6 @@ local function flow(onLane, onMost, on)
       local rec = record(id)
       if rec and string.find('{TERMINAL}{PLANNED}{OPEN}', string.sub(rec, 1, 1), 1, true) then return end
       put(id, '{SKIPPING}|' .. cause)
-      keepInput(id, rec)
       note(now + SOON, id)
       todo[#todo + 1] = '-' .. id
       if id == root then done = true end
@@ -376,7 +359,7 @@ local function flow(onLane, onMost, on)
         return 'ok'
       end
       if condition == 'overdue' then
-        local attempt, deadline = string.match(rec or '', '^{OPEN}|(%d*)|%d*|(%d*)|')
+        local attempt, deadline = string.match(rec or '', '^{OPEN}|(%d*)|%d*|(%d*)$')
         return attempt == proof and tonumber(deadline) > 0 and tonumber(deadline) <= now and 'ok' or 'stale'
       end
       if redis.call('HGET', wf, TOKEN .. node) ~= attemptOf(rec) .. ' ' .. proof then return 'stale' end
@@ -391,9 +374,9 @@ local function flow(onLane, onMost, on)
         local rec = record(node)
         if attempt == '' then attempt = attemptOf(rec) end
         if not have[7] and not terminal(rec) and attemptOf(rec) == attempt then
-          local since, deadline = string.match(rec or '', '^{OPEN}|%d*|(%d*)|(%d*)|')
+          local since, deadline = string.match(rec or '', '^{OPEN}|%d*|(%d*)|(%d*)$')
           if deadline ~= '0' then deadline = limit > 0 and whole(now + limit) or '0' end -- what has none gets none
-          put(node, '{OPEN}|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. input(rec))
+          put(node, '{OPEN}|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline)
           listed[#listed + 1] = '0'
           listed[#listed + 1] = W .. '/' .. node
           if deadline ~= '0' then
@@ -454,7 +437,7 @@ local function flow(onLane, onMost, on)
         end
       end
       put(node, rec)
-      if (outcome == FAILED or outcome == REVOKED) and not have[7] then keepInput(node, old) end
+      if outcome == SUCCEEDED and (flagged(flags, 'member') or flagged(flags, 'drop')) then redis.call('HDEL', wf, INPUT .. node) end
       if node == root then
         done, rooted = true, outcome
       end
@@ -593,9 +576,10 @@ local function flow(onLane, onMost, on)
     else
       for i = b, b + 2 * m - 1 do puts[#puts + 1] = ARGV[i] end
     end
-    local gone = {}
+    local gone, drop = {}, string.find(flags, 'member', 1, true) or string.find(flags, 'drop', 1, true)
     for i = b, b + 2 * m - 2, 2 do
       recs[ARGV[i]] = ARGV[i + 1]
+      if drop then gone[#gone + 1] = INPUT .. ARGV[i] end
       if ARGV[i] == root then
         done, rooted = true, SUCCEEDED
       end
@@ -623,7 +607,7 @@ local function flow(onLane, onMost, on)
   --            again; park: they wait for their limits; plan: a plan replaces a node; extend: a map gets its members; open: nodes wait for an external result;
   --            guard: the next changes are made only if a condition holds
   --   flags    words, separated by spaces. step: the nodes are steps, not tasks; member: they are members of a map; planned: nodes with
-  --            a plan may end; clear: their last error, own progress and token are deleted; fail-fast: their siblings may have to be
+  --            a plan may end; drop: a success deletes their inputs, as for members; clear: their last error, own progress and token are deleted; fail-fast: their siblings may have to be
   --            revoked; external: they are completed externally; if-cancelled: only while the workflow is cancelled; after=<node>:
   --            only once this node, the last of its plan, has ended; cause=<node>: the cause of the skips that follow, and of
   --            REVOKED, which is only while that node has failed
@@ -636,7 +620,7 @@ local function flow(onLane, onMost, on)
   --            park: node, deaths, lane, when its worker asked for a place (unix ms), '<shard> <name>' of the limit, 1 if
   --            the workflow was cancelled before the node was taken
   --            plan: node, 'attempts|deaths|started|owner', graph, number of tasks, number of steps,
-  --            number of inputs, then of each: node, record; number of roots, then of each: span, lane, delay, lim
+  --            number of inputs, then of each: field, value; number of roots, then of each: span, lane, delay, lim
   --            extend: node, number of members, 1 if they are steps, lane, delay, lim, number of joins over the members, then of
   --            each: node, need, delay, lim, lane
   --            open: node, attempt ('' for the current one), ms until its deadline or 0

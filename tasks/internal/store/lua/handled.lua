@@ -14,7 +14,7 @@ for i = 1, #list, 2 do
   if state == DELAYED and tonumber(at) <= list[i + 1] + LATE then
     due[#due + 1] = whole(now)
     due[#due + 1] = list[i]
-  elseif have[1] and (not have[2] or string.find('{GIVEN}{READY}', string.sub(have[2], 1, 1), 1, true)) then
+  elseif have[1] and (not have[2] or string.sub(have[2], 1, 1) == READY) then
     kept = kept + 1
     list[i] = false
   end

@@ -2,7 +2,7 @@
 -- or revoked, the map has its members already, or the plan that the map is in is not the one that the caller knows.
 -- KEYS as in lib
 -- ARGV[1] reference of the workflow, [2] map node, [3] scope of the map, [4] the time at which its plan was stored
--- or '', then node, record, …
+-- or '', then field, input, …
 -- returns 1, or 0 if it stored nothing
 local wf = P .. 'w:' .. ARGV[1]
 local have = redis.call('HMGET', wf, TASKS, STOPPED, ARGV[2], MEMBERS_OF .. ARGV[2], PLANNED_AT .. ARGV[3])

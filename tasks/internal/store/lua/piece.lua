@@ -1,6 +1,6 @@
 -- piece stores a part of the inputs of a workflow before submit. Without submit they expire.
 -- KEYS as in lib
--- ARGV[1] reference, [2] number of the part, from 1, [3] ms until the inputs expire, then node, record, …
+-- ARGV[1] reference, [2] number of the part, from 1, [3] ms until the inputs expire, then field, input, …
 -- returns {'ok'}; {'dup', reference of the workflow that has the id}; or {'expired'} if the part before is not there
 local wf, k = P .. 'w:' .. ARGV[1], tonumber(ARGV[2])
 local other = holder(ARGV[1])

@@ -27,7 +27,8 @@ for q in string.gmatch(ARGV[3], '%S+') do
   local entries = redis.call('LRANGE', P .. 'taken:' .. taker, 0, -1)
   for i = #entries, 1, -1 do
     local wf, deaths = string.match(entries[i], '^([^@/=+]+)@?(%d*)$')
-    if wf and dead and string.sub(redis.call('HGET', P .. 'w:' .. wf, '0') or '', 1, 1) == GIVEN then
+    local have = wf and dead and redis.call('HMGET', P .. 'w:' .. wf, TASKS, '0')
+    if have and have[1] and not have[2] then
       deaths = (tonumber(deaths) or 0) + 1
       remember(P .. 'w:' .. wf, '0', '|' .. whole(now) .. '|' .. whole(now) .. '|lost|' .. ARGV[1] .. '|["lost","the worker died"]')
       entries[i] = wf .. '@' .. whole(deaths)

@@ -1,8 +1,8 @@
 -- retry makes nodes of an ended workflow wait again, and releases nodes that can run.
 -- KEYS as in lib
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] revision for which the rest was computed, [7] id of the call, [8] number of
--- fields to delete, [9] of values, [10] of nodes whose kept input becomes their record, [11] of planned nodes whose plan has ended,
--- [12] of failed nodes, [13] of lanes, [14] of releases, [15] span of the first nodes or ''; then the fields; field, value of each; the nodes, likewise the planned and
+-- fields to delete, [9] of values, [10] of planned nodes whose plan has ended,
+-- [11] of failed nodes, [12] of lanes, [13] of releases, [14] span of the first nodes or ''; then the fields; field, value of each; the planned nodes and
 -- the failed ones; the lanes of the workflow; span, lane, delay, lim of each release
 -- returns {'ok', todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has leases of
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
@@ -17,7 +17,7 @@ if have[3] == BY_REVOKE then return {'revoked'} end
 if redis.call('PTTL', wf) < 0 then return {'running'} end
 if (have[5] or '') ~= ARGV[6] then return {'changed'} end
 
-local at = 16
+local at = 15
 -- part returns the next n arguments.
 local function part(n)
   local list = {}
@@ -25,8 +25,8 @@ local function part(n)
   at = at + n
   return list
 end
-local gone, values, moved = part(tonumber(ARGV[8])), part(2 * ARGV[9]), part(tonumber(ARGV[10]))
-local plans, failed, laneNames = part(tonumber(ARGV[11])), part(tonumber(ARGV[12])), part(tonumber(ARGV[13]))
+local gone, values = part(tonumber(ARGV[8])), part(2 * ARGV[9])
+local plans, failed, laneNames = part(tonumber(ARGV[10])), part(tonumber(ARGV[11])), part(tonumber(ARGV[12]))
 
 if have[7] then -- nodes that others than their worker ended may still have a lease or be on a ready list
   for _, worker in ipairs(redis.call('SMEMBERS', P .. 'holders')) do
@@ -48,8 +48,8 @@ if have[7] then -- nodes that others than their worker ended may still have a le
         deepen(lane, -size(el))
       end
     end
-    local first = W .. '/' .. ARGV[15] -- the ring itself has no other elements of the workflow: see submit
-    if ARGV[15] ~= '' and string.sub(lane, 1, 1) == 'n' and redis.call('LREM', ring, 1, first) == 1 then
+    local first = W .. '/' .. ARGV[14] -- the ring itself has no other elements of the workflow: see submit
+    if ARGV[14] ~= '' and string.sub(lane, 1, 1) == 'n' and redis.call('LREM', ring, 1, first) == 1 then
       deepen(lane, -size(first))
       deepen('k:' .. string.sub(lane, 3), -1)
     end
@@ -58,16 +58,7 @@ if have[7] then -- nodes that others than their worker ended may still have a le
   end
 end
 
-local inputs, stale = {}, {W .. '/!cancel'}
-for i = 1, #moved, 1000 do
-  local names = {}
-  for k = i, math.min(i + 999, #moved) do names[#names + 1] = INPUT .. moved[k] end
-  for k, given in ipairs(redis.call('HMGET', wf, unpack(names))) do
-    inputs[#inputs + 1] = moved[i + k - 1]
-    inputs[#inputs + 1] = GIVEN .. given
-  end
-  for _, name in ipairs(names) do gone[#gone + 1] = name end
-end
+local stale = {W .. '/!cancel'}
 values[#values + 1] = REVISION
 values[#values + 1] = whole(math.max(now, (tonumber(have[5] or '') or 0) + 1))
 values[#values + 1] = RETRIED_BY
@@ -83,7 +74,6 @@ local chosen = chosenKey(W)
 if chosen then redis.call('PERSIST', chosen) end
 bulk('HDEL', wf, gone)
 bulk('HSET', wf, values)
-bulk('HSET', wf, inputs)
 for _, node in ipairs(failed) do stale[#stale + 1] = W .. '/!fast ' .. node end
 bulk('ZREM', P .. 'agenda', stale)
 for _, node in ipairs(plans) do redis.call('ZADD', P .. 'agenda', whole(now + SOON), W .. '/' .. node) end
@@ -91,7 +81,7 @@ reopened(W, ARGV[5], ARGV[2])
 local f = flow('', 0, {})
 f.use(1)
 local release = f.rest()
-for i = at, at + 4 * ARGV[14] - 1, 4 do release(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
+for i = at, at + 4 * ARGV[13] - 1, 4 do release(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
 local todo = f.close()
 redis.call('PUBLISH', channel('changed:' .. W), '')
 saveDepth()

@@ -1,12 +1,11 @@
--- scheduled reads nodes that wait for their time, without their inputs.
+-- scheduled reads nodes that wait for their time.
 -- KEYS as in lib
 -- ARGV[1] rank of the first entry of the agenda, [2] most entries to look at, [3] most nodes
 -- returns {number of entries looked at, then of each node or span of nodes: the entry, DELAYED or RETRYING, when it is due (unix ms), its
 -- lane}
-local MOST_BYTES = 1048576 -- of records read in one call
-local out, bytes = {0}, 0
+local out = {0}
 for _, line in ipairs(redis.call('ZRANGE', P .. 'agenda', ARGV[1], ARGV[1] + ARGV[2] - 1)) do
-  if bytes >= MOST_BYTES or #out > 4 * ARGV[3] then break end
+  if #out > 4 * ARGV[3] then break end
   out[1] = out[1] + 1
   local id, node = string.match(line, '^([^/]+)/([^!].*)$')
   local span = id and string.find(node, '-', 1, true)
@@ -18,8 +17,7 @@ for _, line in ipairs(redis.call('ZRANGE', P .. 'agenda', ARGV[1], ARGV[1] + ARG
       end
     end
   elseif rec then
-    bytes = bytes + #rec
-    local state, at, lane = string.match(rec, '^([{DELAYED}{RETRYING}])|%d*|%d*|(%d*)|%d*|([^|]*)|')
+    local state, at, lane = string.match(rec, '^([{DELAYED}{RETRYING}])|%d*|%d*|(%d*)|%d*|([^|]*)$')
     if state then
       for _, v in ipairs({line, state, at, lane}) do out[#out + 1] = v end
     end

@@ -4,8 +4,8 @@
 -- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
 -- fairness key or '', [13] number of parts of the inputs that piece has stored, [14] number of inputs k, [15]
 -- number of roots r, [16] 1 if the only root is a span of normal priority that is ready at once, [17] deadline, unix ms, or '', [18] references of the
--- workflows with the unique key that must end before this one begins, separated by spaces, or '', [19] 1 if another workflow may replace it until it begins; then k times node,
--- record; then r times span, lane, delay, lim
+-- workflows with the unique key that must end before this one begins, separated by spaces, or '', [19] 1 if another workflow may replace it until it begins; then k times field,
+-- input; then r times span, lane, delay, lim
 -- returns {'ok', todo or false}; {'dup', reference of the workflow with the id, or of all running workflows with the unique key}; {'late'}; or {'expired'} if the
 -- inputs that were stored before have expired
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end

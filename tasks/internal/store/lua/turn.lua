@@ -10,12 +10,12 @@
 -- returns {status, now, todos, '<lane> <unix µs at which the nodes were taken> <cancelled workflow, with ! if by its deadline>…', then the elements that were taken}.
 -- status is ok, gone (the worker has lost leases that end: nothing was changed or taken, and todos has their positions) or paused (the
 -- queue of the entry is paused: nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or
--- false, time at which the plan with its nodes was stored or false, then the record of each node or false}. A graph is in the first
+-- false, time at which the plan with its nodes was stored or false, then the record and the input of each node, each or false}. A graph is in the first
 -- element of its workflow, unless the worker has it
 local MOST_KEYS = 256         -- fairness keys that one take reads
 local AT_ONCE = 32            -- fairness keys read in one call
-local MOST_FIELDS = 5000      -- nodes read in one call
-local MOST_BYTES = 1048576    -- of records in a call; a larger record is taken alone
+local MOST_FIELDS = 2500      -- nodes read in one call
+local MOST_BYTES = 1048576    -- of records and inputs in a call; a node with more is taken alone
 local HIGH_IN_A_ROW = 8       -- takes of high priority after which one of normal priority is made
 local me, flags, id = ARGV[1], ARGV[4], ARGV[6]
 local lease = P .. 'lease:' .. me
@@ -33,10 +33,10 @@ local function add(wf, prefix, a, b, lost, new)
   local scope = string.match(prefix, '^(.*):')
   local fields = {TASKS, STOPPED, GRAPH, PLANNED_AT .. (scope or ''), SPANS, UNBEGUN}
   if sent[wf] or string.find(ARGV[7], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
-  if b then
-    for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
-  else
-    fields[7] = prefix
+  for i = a or 0, b or 0 do
+    local node = b and prefix .. whole(i) or prefix
+    fields[#fields + 1] = node
+    fields[#fields + 1] = INPUT .. node
   end
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
   if got.err or not got[1] or got[2] == BY_REVOKE then return nil end
@@ -44,16 +44,16 @@ local function add(wf, prefix, a, b, lost, new)
   if (got[2] == BY_CANCEL or got[2] == BY_DEADLINE) and not sent[wf] then cancelled = cancelled .. ' ' .. wf .. (got[2] == BY_DEADLINE and '!' or '') end
   local el = {'', fields[3] == GRAPH and got[3], scope and got[4] or false}
   local n = 0
-  for i = 7, #fields do
-    if got[5] and (not got[i] or string.sub(got[i], 1, 1) == GIVEN) then
+  for i = 7, #fields, 2 do
+    if got[5] and not got[i] then
       local expires = expiry(got[5], fields[i])
-      if expires ~= '' then got[i] = '{READY}|0|0|0|' .. expires .. '||' .. string.sub(got[i] or '', 2) end
+      if expires ~= '' then got[i] = '{READY}|0|0|0|' .. expires .. '|' end
     end
-    local size = got[i] and #got[i] or 0
+    local size = (got[i] and #got[i] or 0) + (got[i + 1] and #got[i + 1] or 0)
     if (n > 0 or #elements > 0) and bytes + size > MOST_BYTES then break end
     bytes = bytes + size
     n = n + 1
-    el[3 + n] = got[i]
+    el[2 + 2 * n], el[3 + 2 * n] = got[i], got[i + 1]
   end
   if n == 0 then return 0 end
   if got[6] then redis.call('HDEL', P .. 'w:' .. wf, UNBEGUN) end
