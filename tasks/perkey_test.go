@@ -138,7 +138,7 @@ func nothingOfLimits(t *testing.T, rdb redis.UniversalClient) {
 	testutil.Eventually(t, "nothing is left of the limits", func() bool { return len(limitKeys(t, rdb)) == 0 })
 }
 
-// limitKeys returns the keys of limits, and of nodes that wait for them.
+// limitKeys returns the keys of limits.
 func limitKeys(t *testing.T, rdb redis.UniversalClient) (keys []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -150,7 +150,7 @@ func limitKeys(t *testing.T, rdb redis.UniversalClient) (keys []string) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, k := range all {
-			if strings.Contains(k, ":limit:") || strings.HasSuffix(k, ":limited") {
+			if strings.Contains(k, ":limit:") {
 				keys = append(keys, k)
 			}
 			if strings.HasSuffix(k, "}:agenda") {

@@ -127,8 +127,6 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 		return ag.advancer.order(ctx, fl)
 	case cancelNote:
 		return ag.advancer.finishCancel(ctx, fl.Ref)
-	case limitedNote:
-		return ag.limiter.search(ctx, fl)
 	case progressNote:
 		if err := ag.progress.write(ctx, fl); err != nil {
 			return err

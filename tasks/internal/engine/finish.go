@@ -90,9 +90,6 @@ func (d *dispatcher) change(r *result) store.Change {
 		return store.PlanChange(r.node, head, r.plan)
 	case store.ChangeOpen:
 		return store.Open(r.g.Specs[r.g.Nodes[r.id.Index].Spec].Task, r.node, r.attempts, r.delay)
-	case store.ChangePark:
-		sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
-		return store.Park(r.place, r.node, r.lost, store.Lane(sp.QueueName(), sp.Priority), r.asked, r.cancelled != nil)
 	case store.ChangeAgain:
 		c := store.Change{Outcome: r.kind}
 		lane := r.lease.Lane

@@ -60,9 +60,7 @@ type result struct {
 
 	plan *store.Grow // of kind P
 
-	// Of a node that waits for a limit.
-	place *store.Place
-	asked time.Time // when it asked for it, by Redis
+	place *store.Place // of a node that waits for a limit
 }
 
 // lock is a mutex that can be held during a call to Redis. It is a channel, because testing/synctest takes a goroutine

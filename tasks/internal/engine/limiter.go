@@ -17,6 +17,10 @@ type limiter struct {
 	held map[store.Place]bool
 }
 
+// limitWait is how long a node waits for a limit before a worker asks again: a failover in one slot of a Cluster can lose the state of
+// the limit.
+const limitWait = 5 * time.Minute
+
 // acquire takes the places that an attempt needs. It returns the result that lets the node wait for one, or nil if the attempt has
 // all of them. If it fails, it can be repeated.
 func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
@@ -25,7 +29,6 @@ func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
 		if err != nil {
 			return nil, err
 		}
-		asked := r.it.clock.redis(l.clock.Now())
 		passed, err := l.store.Limits.Acquire(ctx, &p)
 		if err != nil {
 			return nil, err
@@ -43,7 +46,9 @@ func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
 			return nil, err
 		}
 		if !passed.Has {
-			return &result{kind: store.ChangePark, lost: r.it.lost, place: &p, asked: asked}, nil
+			res := r.waits(store.AgainLimited, limitWait)
+			res.place = &p
+			return &res, nil
 		}
 	}
 	return nil, nil
@@ -75,7 +80,7 @@ func (l *limiter) release(ctx context.Context, places []store.Place) {
 	}
 }
 
-// parked makes those of the parked nodes ready for which places were reserved before they were parked.
+// parked makes those of the delayed nodes ready for which places were reserved before they were delayed.
 func (l *limiter) parked(ctx context.Context, done []result) {
 	for i := range done {
 		if r := &done[i]; r.place != nil {
@@ -91,24 +96,6 @@ func (l *limiter) expire(ctx context.Context, en store.Entry) error {
 		l.timer(passed.Timer)
 	}
 	return err
-}
-
-// limitedNote is the entry of the agenda for a workflow with parked nodes.
-const limitedNote = "!limited"
-
-// searchEvery is how often the parked nodes of a workflow are searched in their limits.
-const searchEvery = 5 * time.Minute
-
-// search makes the parked nodes of a workflow ready that their limits do not know.
-func (l *limiter) search(ctx context.Context, fl *flow) error {
-	some, err := l.store.Limits.Search(ctx, fl.Flow)
-	switch {
-	case err != nil:
-		return err
-	case some:
-		return l.store.Agenda.Move(ctx, fl.Flow, limitedNote, searchEvery)
-	}
-	return l.store.Agenda.Remove(ctx, fl.Flow, limitedNote)
 }
 
 // renew renews the places of running attempts.

@@ -231,8 +231,10 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 		if delayed := fields[store.FieldSpans]; delayed != "" {
 			n.Due = store.DueInSpan(delayed, name)
 		}
-	case store.StateDelayed, store.StateRetrying:
+	case store.StateDelayed, store.StateRetrying, store.StateUnhandled:
 		n.Due = time.UnixMilli(rec.At)
+	case store.StateLimited:
+		n.Waits = "the limit of its key is reached"
 	case store.StateOpen:
 		n.Due, n.Waits, n.Open = rec.Deadline, waitsForCompletion, true
 	case store.StateFailed, store.StateRevoked:
@@ -288,30 +290,12 @@ func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.No
 	if err != nil {
 		return err
 	}
-	var ready, delayed []*tasktype.Node
+	var ready []*tasktype.Node
 	for i := range nodes {
 		n := &nodes[i]
-		switch {
-		case n.Queue == "" || n.Status != tasktype.Pending && n.Status != tasktype.Retry || n.Ready.IsZero():
-		case !n.Due.After(now):
+		due := !n.Due.After(now) || strings.HasPrefix(w.field(n.ID), store.AgainUnhandled)
+		if n.Queue != "" && n.Waits == "" && (n.Status == tasktype.Pending || n.Status == tasktype.Retry) && !n.Ready.IsZero() && due {
 			ready = append(ready, n)
-		case n.Status == tasktype.Pending:
-			delayed = append(delayed, n)
-		}
-	}
-	if len(delayed) > 0 {
-		names, of := make([]string, len(delayed)), make([]store.UnhandledTask, len(delayed))
-		for i, n := range delayed {
-			names[i], of[i] = n.ID, store.UnhandledTask{Queue: n.Queue, Task: n.Task}
-		}
-		unhandled, err := in.store.Unhandled.Has(ctx, w.Flow, names, of)
-		if err != nil {
-			return err
-		}
-		for i, n := range delayed {
-			if unhandled[i] {
-				ready = append(ready, n)
-			}
 		}
 	}
 	if len(ready) == 0 {
@@ -323,19 +307,6 @@ func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.No
 			n.Waits = why
 		}
 		return nil
-	}
-	if w.field(store.FieldLimited) != "" {
-		limited, err := in.store.Flows.Limited(ctx, w.Flow)
-		if err != nil {
-			return err
-		}
-		ready = slices.DeleteFunc(ready, func(n *tasktype.Node) bool {
-			if !slices.Contains(limited, n.ID) {
-				return false
-			}
-			n.Waits = "the limit of its key is reached"
-			return true
-		})
 	}
 	live, err := in.fleet.Workers(ctx)
 	if err != nil {

@@ -83,6 +83,13 @@ func (r *Run) again(d time.Duration, message string) result {
 	return result{kind: store.ChangeAgain, attempts: r.it.rec.Attempts, lost: r.it.lost, delay: max(0, d), state: store.AgainDelayed, message: message}
 }
 
+// waits is again for a node that waits in a state until something else makes it ready, or d has passed.
+func (r *Run) waits(state string, d time.Duration) result {
+	res := r.again(d, "")
+	res.state = state
+	return res
+}
+
 // maxDepth bounds how deep plans are nested: the ids of nodes grow with it.
 const maxDepth = 1000
 

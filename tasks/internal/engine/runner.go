@@ -49,7 +49,7 @@ func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
 		return res, false // the worker is killed
 	}
 	rn.limiter.release(ctx, r.places)
-	if !ok || res.kind != store.ChangePark {
+	if !ok || res.place == nil {
 		rn.stats.begun.Add(1)
 	}
 	if ok {

@@ -27,7 +27,7 @@ func (t *tally) add(done []result) {
 	defer t.mu.Unlock()
 	for i := range done {
 		r := &done[i]
-		if r.kind == "" || r.g == nil || r.kind == store.ChangePark || r.kind == store.ChangePlan || r.kind == store.ChangeOpen || r.kind == store.ChangeAgain && r.state != store.AgainRetry {
+		if r.kind == "" || r.g == nil || r.kind == store.ChangePlan || r.kind == store.ChangeOpen || r.kind == store.ChangeAgain && r.state != store.AgainRetry {
 			continue
 		}
 		queue := counted(r.g, r.id)

@@ -38,10 +38,10 @@ func (rn *runner) unhandled(ctx context.Context, r *Run) (result, error) {
 	}
 	if handled {
 		waited := rn.cfg.HandlerWait - left
-		return r.again(min(left, max(handlerPause, min(waited, handlerPauseMost))), ""), nil
+		return r.waits(store.AgainUnhandled, min(left, max(handlerPause, min(waited, handlerPauseMost)))), nil
 	}
 	rn.log.WarnContext(ctx, "task waits for a worker with a handler", "task", r.Info.Task, "queue", r.Info.Queue, "workflow", r.Info.Workflow, "node", r.Info.Node)
-	return r.again(left, ""), nil
+	return r.waits(store.AgainUnhandled, left), nil
 }
 
 // peers knows the other live workers.
@@ -89,7 +89,7 @@ func (rn *runner) handlerList() string {
 // releaseFor bounds the time between heartbeats that the release of nodes takes; the next look releases the rest.
 const releaseFor = time.Second
 
-// releaseHandled makes nodes due that wait for a worker with one of the handlers of this worker.
+// releaseHandled makes nodes ready that wait for a worker with one of the handlers of this worker.
 func (w *watcher) releaseHandled(ctx context.Context) error {
 	waiting, err := w.store.Unhandled.Names(ctx)
 	if err != nil {
@@ -106,7 +106,6 @@ func (w *watcher) releaseHandled(ctx context.Context) error {
 		if err := w.store.Unhandled.Release(ctx, u); err != nil {
 			return err
 		}
-		w.agenda.setTimer(0)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ const (
 	troubleSteps = 400              // steps in which things go wrong
 	mostSteps    = 10_000           // in total; a workflow that has not ended by then is stuck
 	mostTime     = 10 * time.Minute // the same, counted from the end of the faults, if Redis has lost limits
-	usualTime    = 4 * time.Minute  // otherwise; less than until parked nodes are searched
+	usualTime    = 4 * time.Minute  // otherwise; less than nodes wait for a lost limit
 	keptEvents   = 120              // that a failure shows
 )
 
@@ -390,7 +390,7 @@ func (h *history) trouble() {
 	add(p.crashes, h.crashable(), h.crash)
 	add(3, h.short(), h.hire)
 	add(p.freezes, true, h.freeze)
-	add(p.limitLosses, p.limitLosses > 0 && h.parkedNodes(), h.forget)
+	add(p.limitLosses, p.limitLosses > 0 && h.limitedNodes(), h.forget)
 	add(p.operator, true, h.operate)
 	add(4, p.retries > 0, func() { h.retry() })
 	add(4, p.pauses > 0, h.pause)

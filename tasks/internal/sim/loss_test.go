@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,11 +32,22 @@ func (h *history) save() []saved {
 	return out
 }
 
-// parkedNodes reports whether nodes are parked because of a limit.
-func (h *history) parkedNodes() bool {
-	keys := redis.NewStringSliceCmd(context.Background(), "keys", "muster:{*}:w:*:limited")
+// limitedNodes reports whether nodes wait for a limit.
+func (h *history) limitedNodes() bool {
+	ctx := context.Background()
+	keys := redis.NewStringSliceCmd(ctx, "keys", "muster:{*}:w:*~*")
 	h.link.do(keys)
-	return len(keys.Val()) > 0
+	for _, key := range keys.Val() {
+		if strings.Count(key[strings.LastIndexByte(key, '~'):], ":") > 0 {
+			continue // of places or of a pause
+		}
+		values := redis.NewStringSliceCmd(ctx, "hvals", key)
+		h.link.do(values)
+		if slices.ContainsFunc(values.Val(), func(v string) bool { return strings.HasPrefix(v, "L|") }) {
+			return true
+		}
+	}
+	return false
 }
 
 // forget makes Redis lose the limits per key of a shard, as a failover in one slot of a Cluster can.

@@ -18,7 +18,6 @@ const (
 	ChangeSkip    = string(StateSkipped)
 
 	ChangeAgain  = "again"  // the node runs again
-	ChangePark   = "park"   // the node waits for a limit
 	ChangePlan   = "plan"   // a plan takes the place of the node
 	ChangeExtend = "extend" // a map gets its members
 	ChangeOpen   = "open"   // the node waits for an external result
@@ -43,6 +42,9 @@ const (
 const (
 	AgainDelayed = string(StateDelayed)  // the attempt is not counted
 	AgainRetry   = string(StateRetrying) // it failed
+
+	AgainLimited   = string(StateLimited)   // it waits for a limit, as when delayed
+	AgainUnhandled = string(StateUnhandled) // it waits for a handler, likewise
 )
 
 // Change is one change of several nodes of a workflow, which have the same edges. Its parts are the arguments of the

@@ -81,8 +81,8 @@ func passed(res []any) Passed {
 	return out
 }
 
-// Acquire takes a place of a limit, or lets the node wait for one. The caller parks a node that waits with [Park], continues with
-// [Limits.Continue], and calls [Limits.Recheck] once the node is parked.
+// Acquire takes a place of a limit, or lets the node wait for one. The caller delays a node that waits, with [AgainLimited], continues with
+// [Limits.Continue], and calls [Limits.Recheck] once the node is delayed.
 func (s Limits) Acquire(ctx context.Context, p *Place) (Passed, error) {
 	res, err := s.call(ctx, "acquire", p.shard, p.name, p.rule, p.node, p.owner)
 	if err != nil {
@@ -134,13 +134,13 @@ func (s Limits) proceed(ctx context.Context, shard int, name string, expire int,
 			}
 			nodes = append(nodes, node)
 		}
-		states, err := s.admit(ctx, nodes)
+		states, err := s.hasten(ctx, nodes)
 		if err != nil {
 			return r, err
 		}
 		for i := range nodes {
 			switch since := r.steps[3*i+2]; {
-			case since == "place", since == "reserved", states[i] == nodeUnparked:
+			case since == "place", since == "reserved", states[i] == nodeElsewhere:
 				args = append(args, r.steps[3*i], r.steps[3*i+1], since)
 			case states[i] == nodeEnded:
 				args = append(args, r.steps[3*i], r.steps[3*i+1], "ended")
@@ -158,24 +158,27 @@ func (s Limits) proceed(ctx context.Context, shard int, name string, expire int,
 	return r, nil
 }
 
-// The results of admit for a node. The third is 1: it is ready.
+// The results of hasten for a node. The third is 1: it is ready.
 const (
-	nodeUnparked = 0
-	nodeEnded    = 2
+	nodeElsewhere = 0
+	nodeEnded     = 2
 )
 
-// admit makes nodes, each "<shard> <workflow>/<node>", ready if they are parked.
-func (s Limits) admit(ctx context.Context, nodes []string) (states []int64, err error) {
+// hasten makes nodes ready, each "<shard> <workflow>/<node>", that wait for a limit.
+func (s Limits) hasten(ctx context.Context, nodes []string) (states []int64, err error) {
 	states = make([]int64, len(nodes))
 	args, at := map[int][]any{}, map[int][]int{}
 	for i, node := range nodes {
 		shard, rest, _ := strings.Cut(node, " ")
 		ref, id, _ := strings.Cut(rest, "/")
 		k := int(toInt(shard))
+		if args[k] == nil {
+			args[k] = []any{AgainLimited, ""}
+		}
 		args[k], at[k] = append(args[k], ref, id), append(at[k], i)
 	}
 	for k := range at {
-		res, err := s.call(ctx, "admit", k, args[k]...)
+		res, err := s.call(ctx, "hasten", k, args[k]...)
 		if err != nil {
 			return nil, fmt.Errorf("make nodes ready that waited for a limit: %w", err)
 		}
@@ -186,7 +189,7 @@ func (s Limits) admit(ctx context.Context, nodes []string) (states []int64, err 
 	return states, nil
 }
 
-// Recheck makes a node ready that was parked after a place was reserved for it.
+// Recheck makes a node ready that was delayed after a place was reserved for it.
 func (s Limits) Recheck(ctx context.Context, p *Place) error {
 	err := s.rdb.ZScore(ctx, s.limitKey(p.shard, "waiting", p.name), p.node).Err()
 	switch {
@@ -195,7 +198,7 @@ func (s Limits) Recheck(ctx context.Context, p *Place) error {
 	case !errors.Is(err, redis.Nil):
 		return fmt.Errorf("look for a place of a limit: %w", err)
 	}
-	_, err = s.admit(ctx, []string{p.node})
+	_, err = s.hasten(ctx, []string{p.node})
 	return err
 }
 
@@ -226,55 +229,3 @@ func (s Limits) Renew(ctx context.Context, places []Place) error {
 
 // PlaceLease is how long a node has a place unless its worker renews it.
 const PlaceLease = 10 * time.Second
-
-// Park parks the node that waits for a place. asked is when [Limits.Acquire] was called, by the clock of Redis. cancelled: the workflow
-// was cancelled before the node was taken.
-func Park(p *Place, node string, lost int, lane string, asked time.Time, cancelled bool) Change {
-	return Change{Outcome: ChangePark, Nodes: 1, Args: []any{node, lost, lane, asked.UnixMilli(), strconv.Itoa(p.shard) + " " + p.name, cancelled}}
-}
-
-// Search makes parked nodes of a workflow ready that their limits do not know: a failover in one slot of a Cluster can lose the
-// state of a limit. It reports whether any node is parked.
-func (s Limits) Search(ctx context.Context, f Flow) (some bool, err error) {
-	all, err := s.rdb.HGetAll(ctx, s.Key(f)+":limited").Result()
-	if err != nil || len(all) == 0 {
-		return false, err
-	}
-	ids := slices.Sorted(maps.Keys(all))
-	for part := range slices.Chunk(ids, 500) {
-		pipe := s.rdb.Pipeline()
-		known := make([][2]*redis.FloatCmd, len(part))
-		nodes := make([]string, len(part))
-		for i, id := range part {
-			words := strings.SplitN(all[id], " ", 4)
-			nodes[i] = strconv.Itoa(f.shard) + " " + f.Ref + "/" + id
-			for k, set := range []string{"waiting", "reserved"} {
-				known[i][k] = pipe.ZScore(ctx, s.limitKey(int(toInt(words[2])), set, words[3]), nodes[i])
-			}
-		}
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return true, fmt.Errorf("look for parked nodes: %w", err)
-		}
-		var lost []string
-		for i := range known {
-			if errors.Is(known[i][0].Err(), redis.Nil) && errors.Is(known[i][1].Err(), redis.Nil) {
-				lost = append(lost, nodes[i])
-			}
-		}
-		if len(lost) > 0 {
-			if _, err := s.admit(ctx, lost); err != nil {
-				return true, err
-			}
-		}
-	}
-	return true, nil
-}
-
-// Limited returns the nodes of a workflow that are parked because of a limit.
-func (s Flows) Limited(ctx context.Context, f Flow) ([]string, error) {
-	nodes, err := s.rdb.HKeys(ctx, s.Key(f)+":limited").Result()
-	if err != nil {
-		return nil, fmt.Errorf("read workflow %s: %w", f.ID(), err)
-	}
-	return nodes, nil
-}

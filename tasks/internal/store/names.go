@@ -20,7 +20,6 @@ const (
 	FieldAborted      = "!"
 	FieldDeadline     = "D"
 	FieldFairness     = "f"
-	FieldLimited      = "l"
 	FieldOutside      = "o"
 	FieldParts        = "u"
 	FieldRetriedBy    = "R"
@@ -57,15 +56,15 @@ const (
 
 // constants are the names that the scripts use for stored letters.
 var constants = map[string]string{
-	"DELAYED": string(StateDelayed), "RETRYING": string(StateRetrying), "READY": string(StateReady), "OPEN": string(StateOpen),
+	"DELAYED": string(StateDelayed), "RETRYING": string(StateRetrying), "LIMITED": string(StateLimited), "UNHANDLED": string(StateUnhandled), "READY": string(StateReady), "OPEN": string(StateOpen),
 	"PLANNED": string(StatePlanned), "MAPPING": string(StateMapping), "MAPPED": string(StateMapped), "SKIPPING": string(StateSkipping),
 	"SKIPPED": string(StateSkipped), "SUCCEEDED": string(StateSucceeded), "FAILED": string(StateFailed), "REVOKED": string(StateRevoked),
 	"TERMINAL": string([]byte{StateSucceeded, StateFailed, StateRevoked, StateSkipped, StateSkipping}),
 	"RAN":      string([]byte{StateSucceeded, StateFailed, StateRevoked}),
-	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateReady}),
+	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateReady}),
 
 	"TASKS": FieldTasks, "TASKS_ENDED": FieldTasksEnded, "STEPS": FieldSteps, "STEPS_ENDED": FieldStepsEnded, "MEMBERS": FieldMembers,
-	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "UNBEGUN": FieldUnbegun, "BEFORE": FieldBefore, "NEXT": FieldNext, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside, "LIMITED": FieldLimited,
+	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "UNBEGUN": FieldUnbegun, "BEFORE": FieldBefore, "NEXT": FieldNext, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside,
 	"PARTS": FieldParts, "RETRIED_BY": FieldRetriedBy, "REVISION": FieldRevision, "ROOT": FieldRoot, "SPANS": FieldSpans, "WAS_OPEN": FieldWasOpen,
 	"ARRIVED": FieldArrived, "CAUGHT": FieldCaught, "ERROR": FieldError, "GRAPH": FieldGraph, "HELD": FieldHeld, "INPUT": FieldInput,
 	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns,

@@ -17,13 +17,13 @@ type Scripts map[string]*redis.Script
 // shardScripts returns, for each script that works on a shard, the files in front of it.
 func shardScripts() map[string][]string {
 	ofShard, ofLease := []string{"lib"}, []string{"lib", "remember", "giveback"}
-	ofIndex, ofSignals, ofLimit := []string{"lib", "index"}, []string{"lib", "firstopen"}, []string{"lib", "places"}
+	ofIndex, ofSignals, ofLimit, ofWaiting := []string{"lib", "index"}, []string{"lib", "firstopen"}, []string{"lib", "places"}, []string{"lib", "wake"}
 	return map[string][]string{
 		"turn": {"lib", "remember", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"}, "abort": ofIndex, "tally": ofIndex,
-		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "hold": ofShard, "reap": ofLease, "putback": ofShard, "adopt": ofShard,
+		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofWaiting, "hasten": ofWaiting, "look": ofShard, "hold": ofShard, "reap": ofLease, "putback": ofShard, "adopt": ofShard,
 		"log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard, "drop": ofShard,
-		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "admit": ofShard,
-		"unhandled": ofShard, "handled": ofShard, "clock": ofShard, "note": ofShard,
+		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard,
+		"unhandled": ofShard, "clock": ofShard, "note": ofShard,
 	}
 }
 

@@ -7,6 +7,8 @@
 //	(none)                                    waits, or is ready
 //	D|attempts|deaths|due|expires|lane        delayed
 //	T|attempts|deaths|due|expires|lane        the same, after a failure
+//	L|attempts|deaths|due|expires|lane        the same, for a limit per key
+//	H|attempts|deaths|due|expires|lane        the same, for a worker with a handler
 //	Q|attempts|deaths|0|expires|lane          ready to run, or to run again
 //	W|attempt|started|deadline                open: waits for an external result
 //	P|attempts|deaths|started|worker          its plan runs

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +20,7 @@ type UnhandledTask struct {
 func (u UnhandledTask) key() string { return u.Queue + " " + u.Task }
 
 // Wait lets a node wait for a handler, for a time, and returns the rest of that time, which is not positive once it is over. The
-// caller delays the node by the rest. anew: the node has not waited since it became ready.
+// caller delays the node, with [AgainUnhandled]. anew: the node has not waited since it became ready.
 func (s Unhandled) Wait(ctx context.Context, f Flow, node, queue, task string, wait time.Duration, anew bool) (time.Duration, error) {
 	res, err := s.call(ctx, "unhandled", f.shard, UnhandledTask{Queue: queue, Task: task}.key(), f.Ref+"/"+node, wait.Milliseconds(), anew)
 	if err != nil {
@@ -85,33 +84,10 @@ func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
 	return out, nil
 }
 
-// Has reports which nodes of a workflow, with their tasks, wait for a handler.
-func (s Unhandled) Has(ctx context.Context, f Flow, nodes []string, of []UnhandledTask) ([]bool, error) {
-	waits := make([]bool, len(nodes))
-	names, err := s.rdb.ZRange(ctx, s.unhandledKey(f.shard, ""), 0, -1).Result()
-	if err != nil || len(names) == 0 {
-		return waits, err
-	}
-	pipe := s.rdb.Pipeline()
-	scores := make([]*redis.FloatCmd, len(nodes))
-	for i := range nodes {
-		if slices.Contains(names, of[i].key()) {
-			scores[i] = pipe.ZScore(ctx, s.unhandledKey(f.shard, of[i].key()), f.Ref+"/"+nodes[i])
-		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("look for nodes without a handler: %w", err)
-	}
-	for i, c := range scores {
-		waits[i] = c != nil && c.Err() == nil
-	}
-	return waits, nil
-}
-
-// releaseMost bounds the nodes of one call of the script handled.
+// releaseMost bounds the nodes of one call of [Unhandled.Release].
 const releaseMost = 1000
 
-// Release makes the nodes of a task due that wait for a handler. The caller handles the agenda next.
+// Release makes the nodes of a task ready that wait for a handler. Those that their workers have not delayed yet stay listed.
 func (s Unhandled) Release(ctx context.Context, u UnhandledTask) error {
 	n, err := s.shardCount(ctx)
 	if err != nil {
@@ -119,11 +95,25 @@ func (s Unhandled) Release(ctx context.Context, u UnhandledTask) error {
 	}
 	for shard := range n {
 		for kept := int64(0); ; {
-			res, err := s.call(ctx, "handled", shard, u.key(), kept, releaseMost)
+			list, err := s.rdb.ZRange(ctx, s.unhandledKey(shard, u.key()), kept, kept+releaseMost-1).Result()
 			if err != nil {
 				return fmt.Errorf("release nodes of %s: %w", u.Task, err)
 			}
-			if kept = toInt(res[0]); toInt(res[1]) == 0 {
+			args := []any{AgainUnhandled, u.key()}
+			for _, node := range list {
+				ref, id, _ := strings.Cut(node, "/")
+				args = append(args, ref, id)
+			}
+			states, err := s.call(ctx, "hasten", shard, args...)
+			if err != nil {
+				return fmt.Errorf("release nodes of %s: %w", u.Task, err)
+			}
+			for _, state := range states {
+				if toInt(state) == nodeElsewhere {
+					kept++
+				}
+			}
+			if len(list) < releaseMost {
 				break
 			}
 		}

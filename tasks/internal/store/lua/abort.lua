@@ -9,7 +9,7 @@ if redis.call('PTTL', wf) >= 0 then return 0 end
 
 if ARGV[7] ~= '' then ended(ARGV[1], ARGV[7], FAILED, ARGV[8]) end
 redis.call('HSET', wf, ABORTED, ARGV[2], STOPPED, BY_REVOKE)
-redis.call('DEL', wf .. ':paused', wf .. ':limited')
+redis.call('DEL', wf .. ':paused')
 redis.call('PEXPIRE', wf, ARGV[3])
 redis.call('PEXPIRE', wf .. ':log', ARGV[3])
 local chosen = chosenKey(ARGV[1])

@@ -1,5 +1,5 @@
 -- acquire takes a place for a node whose handler is about to be called, or lets the node wait for one. The worker of a node
--- that waits parks it with turn. A repeated call returns the same, or has a place by now.
+-- that waits delays it with turn. A repeated call returns the same, or has a place by now.
 -- KEYS as in lib
 -- ARGV[1] and [2] as in places, [3] the node '<shard> <workflow>/<node>', [4] distinguishes its attempts
 -- returns {1 for a place or 0, ms until the next entry of the agenda for the limit or -1, steps as in places…}
@@ -30,7 +30,7 @@ if not has and stored then
   end
 end
 if has then
-  -- The node can be among the waiting ones: parked by a worker that took it over from the caller. If it is not parked, it loses its
+  -- The node can be among the waiting ones: delayed by a worker that took it over from the caller. If it is not delayed, it loses its
   -- reservation when its turn comes.
   if per == 0 then
     redis.call('ZADD', placesKey, whole(now + LEASE), place)
@@ -38,5 +38,5 @@ if has then
   end
   return {1, stored and schedule() or '-1', unpack(tell)}
 end
-redis.call('ZADD', waitingKey, whole(us), node)
+redis.call('ZADD', waitingKey, 'NX', whole(us), node)
 return {0, schedule(), unpack(tell)}

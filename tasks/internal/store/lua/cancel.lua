@@ -5,7 +5,7 @@
 -- returns {'ok'}; {'cancelled'} if it was cancelled before and has ended; {'ended'}, {'revoked'} or {'unknown'};
 -- {'early'} if the workflow has no deadline that has passed
 local wf = P .. 'w:' .. ARGV[1]
-local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, FAIRNESS, DEADLINE, LIMITED)
+local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, FAIRNESS, DEADLINE)
 if ARGV[2] == '1' then
   local note = ARGV[1] .. '/!deadline'
   if have[6] and tonumber(have[6]) > now then -- the clock was set back
@@ -22,6 +22,5 @@ if redis.call('PTTL', wf) >= 0 then return {have[3] and 'cancelled' or 'ended'} 
 if have[3] ~= BY_CANCEL and have[3] ~= BY_DEADLINE then redis.call('HSET', wf, STOPPED, ARGV[2] == '1' and BY_DEADLINE or BY_CANCEL) end
 redis.call('ZADD', P .. 'agenda', whole(now + SOON), ARGV[1] .. '/!cancel')
 if have[3] == BY_PAUSE or have[3] == BY_ORDER then unpark(wf .. ':paused', redis.call('LRANGE', wf .. ':paused', 0, -1), have[5] or ARGV[1]) end
-if have[7] then unpark(wf .. ':limited', redis.call('HVALS', wf .. ':limited'), have[5] or ARGV[1]) end
 saveDepth()
 return {'ok'}

@@ -28,29 +28,26 @@ end
 
 for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
-  local have = id and id ~= '!limit' and redis.call('HMGET', P .. 'w:' .. id, TASKS, STOPPED, FAIRNESS, node, REVISION, SPANS)
-  local rec = have and have[4]
-  local state, attempts, lost, expires, lane = string.match(rec or '', '^([{WAITING}])|(%d*)|(%d*)|%d*|(%d*)|([^|]*)$')
+  local have = id and id ~= '!limit' and redis.call('HMGET', P .. 'w:' .. id, FAIRNESS, REVISION, node, TASKS, STOPPED, SPANS)
+  local rec = have and have[3]
+  local state, lane = string.match(rec or '', '^([{WAITING}])|%d*|%d*|%d*|%d*|([^|]*)$')
   if id == '!limit' then
     claims[#claims + 1] = claim
     claims[#claims + 1] = line
     out[#out + 1] = line
     out[#out + 1] = false
-  elseif not have or not have[1] then
+  elseif not have or not have[4] then
     over[#over + 1] = line
   elseif string.find(node, '^[^!].*%-') then -- a span
     over[#over + 1] = line
-    lane = have[2] ~= BY_REVOKE and take(P .. 'w:' .. id, have[6] or '', node)
+    lane = have[5] ~= BY_REVOKE and take(P .. 'w:' .. id, have[6] or '', node)
     if lane then
-      redis.call('HSET', P .. 'w:' .. id, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
-      push(lane, have[3] or id, {line})
+      redis.call('HSET', P .. 'w:' .. id, REVISION, whole(math.max(now, (tonumber(have[2] or '') or 0) + 1)))
+      push(lane, have[1] or id, {line})
     end
   elseif state and lane ~= '-' then
     over[#over + 1] = line
-    if have[2] ~= BY_REVOKE and (state == DELAYED or state == RETRYING) then
-      redis.call('HSET', P .. 'w:' .. id, node, '{READY}|' .. attempts .. '|' .. lost .. '|0|' .. expires .. '|' .. lane, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
-      push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
-    end
+    if have[5] ~= BY_REVOKE and state ~= READY then wake(id, node, have, '{WAITING}') end
   else
     claims[#claims + 1] = claim
     claims[#claims + 1] = line

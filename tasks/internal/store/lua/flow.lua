@@ -8,11 +8,9 @@
 -- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
 -- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
-  local SEARCH = 300000 -- ms after which a worker looks whether the limits of parked nodes know them
-  local PARKING = 5000 -- ms from when a worker asked for a place of a limit until it can park the node
   -- The current workflow, set by use.
   local wf, W, created, root, retention, name, key, revision
-  local have = {}   -- its counts, in the order of counts; then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, LIMITED
+  local have = {}   -- its counts, in the order of counts; then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, NEXT, BEFORE
   local counts = {TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED}
   local add         -- what to add to these
   local recs, puts  -- records by node; fields and values to write
@@ -34,7 +32,7 @@ local function flow(onLane, onMost, on)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
     add, recs, puts, notes, lanes, rooted, done, todo, timed, completer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
-    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, LIMITED, NEXT, BEFORE)
+    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, NEXT, BEFORE)
     cancelled, paused = have[7] == BY_CANCEL or have[7] == BY_DEADLINE, have[7] == BY_PAUSE or have[7] == BY_ORDER
     if cancelled or paused then have[7] = false end -- failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
@@ -51,7 +49,7 @@ local function flow(onLane, onMost, on)
 
   -- rest creates the functions below, unless they exist, and returns releaseSpan: a node without successors that succeeds
   -- needs none of them.
-  local followAll, give, ends, again, park, plan, extend, open, guard, releaseSpan
+  local followAll, give, ends, again, plan, extend, open, guard, releaseSpan
   local function rest()
     if followAll then return releaseSpan end
 
@@ -82,7 +80,7 @@ local function flow(onLane, onMost, on)
       notes[#notes + 1] = W .. '/' .. id
     end
 
-    -- waits writes the record of a node that is DELAYED, RETRYING or READY. at is when it is due, in unix ms, or 0. expires
+    -- waits writes the record of a node in a state of WAITING. at is when it is due, in unix ms, or 0. expires
     -- is in unix ms, or '' for never; nil keeps it.
     local function waits(id, state, attempts, lost, at, expires, lane)
       local rec = record(id)
@@ -429,7 +427,7 @@ local function flow(onLane, onMost, on)
             attempts, started = string.match(old, '^{OPEN}|(%d*)|(%d*)|')
           elseif ran then
             attempts, started, owner = attemptOf(old), ran, worker
-          elseif st == DELAYED or st == RETRYING or st == READY then
+          elseif string.find(st, '[{WAITING}]') then
             attempts = string.match(old, '^.|(%d*)|')
           end
           if flagged(flags, 'external') then attempts, owner = attemptOf(old), completer end
@@ -491,29 +489,6 @@ local function flow(onLane, onMost, on)
             waits(node, READY, attempts, lost, 0, nil, lane)
             if not lanes[lane] then lanes[lane] = {} end
             table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
-          end
-        end
-      end
-    end
-
-    -- park parks m nodes that wait for their limits; see apply. A node whose workflow was cancelled since it was taken becomes ready,
-    -- and so does one whose worker was slow: its reservation may have ended.
-    function park(b, m)
-      for i = b, b + 6 * (m - 1), 6 do
-        local node, lost, lane, asked, limit, known = unpack(ARGV, i, i + 5)
-        if not have[7] and not terminal(record(node)) then
-          local el = W .. '/' .. node .. (lost ~= '0' and '@' .. lost or '')
-          if cancelled and known ~= '1' or now - asked > PARKING then
-            lanes[lane] = lanes[lane] or {}
-            table.insert(lanes[lane], el)
-          else
-            redis.call('HSET', wf .. ':limited', node, lane .. ' ' .. el .. ' ' .. limit)
-            redis.call('ZADD', P .. 'agenda', 'NX', whole(now + SEARCH), W .. '/!limited')
-            if not have[13] then
-              have[13] = '1'
-              puts[#puts + 1] = LIMITED
-              puts[#puts + 1] = '1'
-            end
           end
         end
       end
@@ -604,7 +579,7 @@ local function flow(onLane, onMost, on)
   -- apply makes the changes of the current workflow, which begin at ARGV[p]. fenced: the leases of the nodes were those of the
   -- caller. The arguments are the number of changes, then of each:
   --   outcome  SUCCEEDED, FAILED, REVOKED: the nodes end in this state; SKIPPED: skipped nodes become terminal; again: they run
-  --            again; park: they wait for their limits; plan: a plan replaces a node; extend: a map gets its members; open: nodes wait for an external result;
+  --            again; plan: a plan replaces a node; extend: a map gets its members; open: nodes wait for an external result;
   --            guard: the next changes are made only if a condition holds
   --   flags    words, separated by spaces. step: the nodes are steps, not tasks; member: they are members of a map; planned: nodes with
   --            a plan may end; drop: a success deletes their inputs, as for members; clear: their last error, own progress and token are deleted; fail-fast: their siblings may have to be
@@ -616,9 +591,7 @@ local function flow(onLane, onMost, on)
   --   number of edges, then of each: node, kind, need, delay, lim, lane
   --   number of nodes, then of each
   --            nodes that end: node, record (as in ends)
-  --            again: node, attempts, deaths, delay ms, DELAYED or RETRYING, lane, error, the run that has ended (see remember) or ''
-  --            park: node, deaths, lane, when its worker asked for a place (unix ms), '<shard> <name>' of the limit, 1 if
-  --            the workflow was cancelled before the node was taken
+  --            again: node, attempts, deaths, delay ms, state while it waits, lane, error, the run that has ended (see remember) or ''
   --            plan: node, 'attempts|deaths|started|owner', graph, number of tasks, number of steps,
   --            number of inputs, then of each: field, value; number of roots, then of each: span, lane, delay, lim
   --            extend: node, number of members, 1 if they are steps, lane, delay, lim, number of joins over the members, then of
@@ -646,9 +619,6 @@ local function flow(onLane, onMost, on)
       elseif outcome == 'again' then
         again(b, m, task)
         p = b + 8 * m
-      elseif outcome == 'park' then
-        park(b, m)
-        p = b + 6 * m
       elseif outcome == 'open' then
         open(task, b, m)
         p = b + 3 * m
@@ -708,11 +678,7 @@ local function flow(onLane, onMost, on)
         redis.call('HDEL', wf, SPANS)
       end
       if have[12] then redis.call('ZREM', P .. 'agenda', W .. '/!deadline') end
-      if have[13] then
-        redis.call('DEL', wf .. ':limited')
-        redis.call('ZREM', P .. 'agenda', W .. '/!limited')
-      end
-      if have[15] then redis.call('ZREM', P .. 'agenda', W .. '/!order') end
+      if have[14] then redis.call('ZREM', P .. 'agenda', W .. '/!order') end
       if paused then
         redis.call('DEL', wf .. ':paused')
         redis.call('HDEL', wf, STOPPED)
@@ -729,7 +695,7 @@ local function flow(onLane, onMost, on)
       local chosen = chosenKey(W)
       if chosen then redis.call('PEXPIRE', chosen, keep) end
       ended(W, name, (state == SUCCEEDED or state == REVOKED) and state or FAILED, created)
-      if have[14] then todo[#todo + 1] = '>' .. have[14] end
+      if have[13] then todo[#todo + 1] = '>' .. have[13] end
     end
     if done or over then
       redis.call('PUBLISH', channel('done:' .. W), over and '1' or '0')

@@ -1,8 +1,8 @@
 -- pass returns a place, and reserves free places for the nodes that wait. It also ends places and reservations: the caller has made
--- their nodes ready first, if they were parked.
+-- their nodes ready first, if they were delayed.
 -- KEYS as in lib
 -- ARGV[1] and [2] as in places, [3] place to return or '', [4] 1 to handle expired places and reservations, else 0, then of each node that
--- was not parked, or whose place or reservation has expired, the step of an earlier call, the last one replaced by 'ended' if the
+-- was not delayed, or whose place or reservation has expired, the step of an earlier call, the last one replaced by 'ended' if the
 -- node has ended
 -- returns {ms until the next entry of the agenda for the limit or -1, steps as in places…}
 if ARGV[3] ~= '' then redis.call('ZREM', placesKey, ARGV[3]) end
@@ -17,7 +17,7 @@ for i = 5, #ARGV, 3 do
   if have == ends then -- else it was renewed
     if since == 'ended' then
       ends = now
-    elseif tonumber(since) then -- a worker can still park a node that began to wait a short time ago
+    elseif tonumber(since) then -- a worker can still delay a node that began to wait a short time ago
       ends = math.min(ends, math.floor(since / 1000) + RESERVED)
     end
     if ends <= now then

@@ -4,7 +4,7 @@
 -- ARGV[1] name of the limit, see limitKey, [2] its rule '<n> <µs, or 0 for a concurrency>'; '' for the stored one
 -- returns nothing: it defines the functions below
 local LEASE = 10000    -- ms for which a node has a place; its worker renews that
-local RESERVED = 8000  -- ms for which a place is reserved; more than PARKING in flow
+local RESERVED = 8000  -- ms for which a place is reserved
 local TAKE_OVER = 2000 -- ms after which another node can have a reserved place
 local MOST_NODES = 100       -- nodes that one call handles
 local GATHER = 20      -- ms between two calls that hand out the tokens of a rate
