@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -95,12 +96,11 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 		return res, err == nil, err
 	}
 	if r.it.lost >= store.Suspect {
-		select {
-		case suspects <- struct{}{}:
-			defer func() { <-suspects }()
-		default:
+		leave := alone(rn.clock)
+		if leave == nil {
 			return r.again(jitter(suspectPause), ""), true, nil
 		}
+		defer leave()
 	}
 	var input []byte
 	if limits := h.limits(); limits != nil && !r.spec.External {
@@ -205,3 +205,18 @@ var suspects = make(chan struct{}, 1)
 
 // suspectPause is about how long a suspected node is put back when another one runs in this process.
 const suspectPause = 100 * time.Millisecond
+
+// suspectFor is how long a suspected node is alone in its process: one that runs for longer is probably not the cause.
+const suspectFor = 30 * time.Second
+
+// alone lets a suspected node run until leave is called. It returns nil if another one has begun in the last suspectFor and runs.
+func alone(clock Clock) (leave func()) {
+	select {
+	case suspects <- struct{}{}:
+	default:
+		return nil
+	}
+	free := sync.OnceFunc(func() { <-suspects })
+	stop := clock.AfterFunc(suspectFor, free)
+	return func() { stop(); free() }
+}
