@@ -268,8 +268,8 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 	for range renderings {
 		wantIn(t, h, at, "0 of 10000")
 	}
-	if commands, bytes := traffic.Take(); commands > renderings*20 || bytes > renderings*50_000 {
-		t.Errorf("%d renderings took %d commands and %d bytes, want at most 20 and 50,000 for each", renderings, commands, bytes)
+	if commands, bytes := traffic.Take(); commands > renderings*25 || bytes > renderings*50_000 {
+		t.Errorf("%d renderings took %d commands and %d bytes, want at most 25 and 50,000 for each", renderings, commands, bytes)
 	}
 	testutil.Eventually(t, "the other workflow's page shows progress", func() bool {
 		_, body := get(t, h, "/workflows/"+run.ID()+"/nodes/0")
