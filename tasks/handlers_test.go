@@ -77,9 +77,6 @@ func Show[T any]() tasks.Task[T, string] { return tasks.New[T, string]("t.show")
 // New2 is a task that yields the two numbers it gets.
 func New2(name string) tasks.Task[AB, AB] { return tasks.New[AB, AB](name) }
 
-// half is a group of which one member fails.
-func half() tasks.Signature[[]int] { return tasks.Group(ID.S(1), Fail.S(2)) }
-
 func (w *world) mux() *tasks.Mux {
 	m := tasks.NewMux()
 	m.Use(w.count)

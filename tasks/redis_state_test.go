@@ -10,26 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/internal/testutil"
 	"muster/tasks/internal/store"
 )
-
-// setDeaths has every ready node of the default queue be one that n workers died with, or put back.
-func setDeaths(t *testing.T, rdb redis.UniversalClient, n int) {
-	t.Helper()
-	testutil.Eventually(t, "a node is ready", func() bool {
-		changed := 0
-		eachReady(t, rdb, func(list string, elements []string) {
-			for i, el := range elements {
-				node, _, _ := strings.Cut(el, "@")
-				if err := rdb.LSet(t.Context(), list, int64(i), fmt.Sprintf("%s@%d", node, n)).Err(); err == nil { // else a worker has taken it, and returns it
-					changed++
-				}
-			}
-		})
-		return changed > 0
-	})
-}
 
 // eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if it contains
 // nodes.
