@@ -48,7 +48,7 @@ type SiteBreaker struct {
 // NewSiteBreaker returns the circuit breaker of a site for a job that started at began. It does no I/O. The cooldowns of cfg have
 // defaults and are at most a quarter of patience.
 func NewSiteBreaker(rdb redis.UniversalClient, site string, patience time.Duration, began time.Time, cfg limit.BreakerConfig) *SiteBreaker {
-	cfg.Threshold, cfg.FailOpen = 1, true // SiteBreaker counts failures itself
+	cfg.Threshold, cfg.FailOpen, cfg.Trials = 1, true, 1 // SiteBreaker counts failures itself; one page tests a site that is down
 	cfg.Cooldown = cmp.Or(cfg.Cooldown, breakerCooldown)
 	cfg.MaxCooldown = cmp.Or(cfg.MaxCooldown, breakerMaxCooldown)
 	if part := patience / 4; part > 0 {

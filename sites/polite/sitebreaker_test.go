@@ -137,7 +137,7 @@ func TestSiteStaysDown(t *testing.T) {
 			if err == nil && permit.Trial() {
 				trials = append(trials, permit)
 			}
-			return len(trials) == 2
+			return len(trials) == 1
 		})
 		if _, err := breakerOf(time.Nanosecond, long, cfg).Allow(t.Context()); !errors.As(err, new(*polite.WaitError)) {
 			t.Errorf("while it is tried: got %v, want a WaitError", err)

@@ -173,12 +173,16 @@ func (b bulk) ask(ctx context.Context, r *http.Request) (webui.Question, error) 
 }
 
 func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error) {
-	if queue := pauses(r); queue != "" {
+	queue := pauses(r)
+	if queue != "" {
 		if err := b.client.PauseQueue(ctx, queue); err != nil {
 			return webui.Result{}, err
 		}
 	}
 	sel, err := b.choose(ctx, r)
+	if queue != "" && webui.Refused(err) { // workers took the last task after the question
+		return webui.Result{To: b.cfg.Prefix + "/queues/" + url.PathEscape(queue), Title: "Queue paused", Text: fmt.Sprintf("The queue %q is paused. Nothing was waiting in it.", queue)}, nil
+	}
 	if err != nil {
 		return webui.Result{}, err
 	}

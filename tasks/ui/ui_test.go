@@ -869,6 +869,9 @@ func TestQueueIsEmptied(t *testing.T) {
 	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?pause=1&amp;queue=slow"`)
 	wantIn(t, h, "/cancel?queue=slow&pause=1", ": 1.", "is paused first")
 	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow&pause=1")
+	if body := wantPosted(t, h, http.StatusOK, "/cancel?queue=slow&pause=1"); !strings.Contains(body, "Nothing was waiting in it.") {
+		t.Errorf("an empty queue: got %s", body)
+	}
 	if queues, err := client.Queues(ctx); err != nil || len(queues) != 2 || !queues[1].Paused {
 		t.Errorf("got %+v, %v, want a paused queue", queues, err)
 	}
