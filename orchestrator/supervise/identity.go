@@ -13,7 +13,7 @@ var ErrUnknown = errors.New("process cannot be identified")
 type Identity struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"` // start time in the notation of the system; on Linux with the boot ID
-	Exe   string `json:"exe"`   // executable
+	Exe   string `json:"exe"`   // executable; empty on Linux, where it changes if a script starts the program in its place
 }
 
 // Self returns the identity of this process.
@@ -21,7 +21,7 @@ func Self() (Identity, error) { return Identify(os.Getpid()) }
 
 // Alive reports whether the identified process is running. It returns false in case of doubt.
 func (id Identity) Alive() bool {
-	if id.PID <= 0 || id.Start == "" || id.Exe == "" {
+	if id.PID <= 0 || id.Start == "" {
 		return false
 	}
 	now, err := Identify(id.PID)

@@ -33,13 +33,5 @@ func Identify(pid int) (Identity, error) {
 	if state := fields[0][0]; state == 'Z' || state == 'X' {
 		return Identity{}, fmt.Errorf("identify process %d: %w", pid, os.ErrProcessDone)
 	}
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return Identity{}, fmt.Errorf("identify process %d: %w: %w", pid, ErrUnknown, err)
-	}
-	return Identity{
-		PID:   pid,
-		Start: boot + "/" + string(fields[19]),
-		Exe:   strings.TrimSuffix(exe, " (deleted)"),
-	}, nil
+	return Identity{PID: pid, Start: boot + "/" + string(fields[19])}, nil
 }
