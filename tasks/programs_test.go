@@ -183,7 +183,7 @@ func TestManyTasksWithoutAHandler(t *testing.T) {
 	t.Parallel()
 	at := redistest.New(t)
 	b := runProgram(t, at, "b")
-	const n = 500
+	const n = 200
 	m := tasks.NewMux()
 	var ran atomic.Int64
 	sends := make([]tasks.Sending, n)
