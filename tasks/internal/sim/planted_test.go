@@ -40,8 +40,6 @@ var planted = []struct {
 		"local function terminal(rec) return rec and string.find(TERMINAL,", "local function terminal(rec) return rec and string.find('{TERMINAL}{OPEN}',"},
 	{"nodes of a paused workflow are taken", "turn",
 		"if new and (got[2] == BY_PAUSE or got[2] == BY_ORDER) then return nil, true end", "if new and got[2] == BY_ORDER then return nil, true end"},
-	{"workflow does not wait for another one with its unique key", "turn",
-		"if new and (got[2] == BY_PAUSE or got[2] == BY_ORDER) then return nil, true end", "if new and got[2] == BY_PAUSE then return nil, true end"},
 	{"signal that comes before its task is open is lost", "signal",
 		"if not firstOpen(ref, task) then return 'ok' end", "if not firstOpen(ref, task) then redis.call('HDEL', wf, SIGNALS .. task) return 'ok' end"},
 	{"running nodes of a paused workflow make others begin", "flow",
