@@ -49,5 +49,11 @@ if ! "$real" --version >/dev/null 2>&1; then
   printf '#!/bin/bash\nLD_LIBRARY_PATH=%s exec -a redis-server %s.bin "$@"\n' "$libraries" "$real" >"$real"
   chmod +x "$real"
 fi
+cli=$cache/usr/bin/redis-cli
+if [ -e "$cli" ] && ! "$cli" --version >/dev/null 2>&1; then
+  mv "$cli" "$cli.bin"
+  printf '#!/bin/bash\nLD_LIBRARY_PATH=%s exec %s.bin "$@"\n' "$libraries" "$cli" >"$cli"
+  chmod +x "$cli"
+fi
 "$real" --version >/dev/null 2>&1 || { say "the unpacked redis-server does not run here"; exit 1; }
 echo "$real"

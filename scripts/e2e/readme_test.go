@@ -129,6 +129,7 @@ func TestReadmeCommands(t *testing.T) {
 	start("muster scrapes retry SCRAPE", "SCRAPE", scrape.summary(t).Sites[0].JobID).wait(t, 0)
 	start("muster pause site SITE", "SITE", "shop").wait(t, 0)
 	start("muster health").wait(t, 0)
+	start("muster status --watch", " --watch", "").wait(t, 0)
 	for _, r := range []*run{worker, serve, system} {
 		r.interrupt(t)
 		r.wait(t, 130)

@@ -139,7 +139,7 @@ func readJournal(t *testing.T, dir, name string) []entry {
 
 // points are the possible points of death of a worker: before or after a kind of Redis call, in a handler, and between a handler
 // and the storage of its result. All other writes are calls of the engine, so these cover all gaps between two writes of a node.
-var points = []string{"after wake-up", "before engine", "after engine", "handler", "returned"}
+var points = []string{"before engine", "after engine", "handler", "returned"}
 
 // doom kills its process at the chosen visit of a point.
 type doom struct {
@@ -175,11 +175,8 @@ func (d *doom) visit(point string) {
 	}
 }
 
-// kindOf returns the kind of a Redis call: a script of the engine, a wait for a wake-up, or "".
+// kindOf returns the kind of a Redis call: "engine" for a script of the engine, or "".
 func kindOf(cmd redis.Cmder) string {
-	if cmd.Name() == "blpop" {
-		return "wake-up"
-	}
 	args := cmd.Args()
 	if len(args) < 5 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
 		return ""

@@ -99,12 +99,17 @@ func (d *dispatcher) startLocked(f func()) {
 	}()
 }
 
-// wait waits until nothing runs.
+// wait waits until nothing runs, and all results are stored.
 func (d *dispatcher) wait() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.busy > 0 {
-		d.idle.Wait()
+	for {
+		for d.busy > 0 {
+			d.idle.Wait()
+		}
+		if d.returnLocked(d.clock.Now()); d.busy == 0 {
+			return
+		}
 	}
 }
 
