@@ -270,17 +270,20 @@ func TestDrainedWorkerHandsBack(t *testing.T) {
 		run := sent(t, w, tasks.Group(members...))
 		testutil.Eventually(t, "one task runs on", func() bool { return len(other.noted("at drain")) == 1 })
 		stop()
+		before := 0 // tasks that have ended; a slow worker returns nodes and takes them again, in another order
 		testutil.Eventually(t, "the rest is ready for others", func() bool {
 			ready, err := w.client.Reserved(t.Context(), 100)
 			active, aerr := w.client.Active(t.Context())
-			return err == nil && aerr == nil && len(ready) == 39 && len(active) == 1
+			p, perr := run.Progress(t.Context())
+			before = p.Done
+			return errors.Join(err, aerr, perr) == nil && len(ready) == 59-before && len(active) == 1
 		})
 		other.open("drain")
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if p, err := run.Progress(t.Context()); err != nil || p.Done != 21 {
-			t.Errorf("got %+v, %v, want 21 tasks that have ended", p, err)
+		if p, err := run.Progress(t.Context()); err != nil || p.Done != before+1 {
+			t.Errorf("got %+v, %v, want %d tasks that have ended", p, err, before+1)
 		}
 		if err := run.Revoke(t.Context()); err != nil {
 			t.Error(err)

@@ -198,9 +198,14 @@ func (d *dispatcher) nextLocked(sl *slot) *item {
 	for i, it := range d.ahead {
 		if q := it.lease.Queue(); d.slots.move(sl.queue, q) {
 			sl.queue = q
-			if d.ahead = slices.Delete(d.ahead, i, i+1); len(d.ahead) == 0 && d.stopTimer != nil {
-				d.stopTimer()
-				d.stopTimer = nil
+			if d.ahead = slices.Delete(d.ahead, i, i+1); len(d.ahead) == 0 {
+				if d.stopTimer != nil {
+					d.stopTimer()
+					d.stopTimer = nil
+				}
+				for _, o := range d.shards { // results of all shards have waited while nodes waited
+					d.callLocked(o)
+				}
 			}
 			return it
 		}

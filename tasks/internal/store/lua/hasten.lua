@@ -2,7 +2,8 @@
 -- KEYS as in lib
 -- ARGV[1] LIMITED or UNHANDLED, [2] '<queue> <task>' if they are listed as nodes without a handler, or '', then of each node: reference of
 -- the workflow, node
--- returns for each node, in order, 1 if it was in this state, 2 if it has ended and cannot come into it any more, or 0
+-- returns for each node, in order, 1 if it was in this state, or its wait for a limit has just ended, 2 if it has ended and cannot come
+-- into it any more, or 0
 local out, over = {}, {}
 for i = #ARGV - 1, 3, -2 do -- each is put at the head of its ready list
   local ref, node, state = ARGV[i], ARGV[i + 1], 0
@@ -11,6 +12,8 @@ for i = #ARGV - 1, 3, -2 do -- each is put at the head of its ready list
     state = 2
   elseif wake(ref, node, have, ARGV[1], true) then
     redis.call('ZREM', P .. 'agenda', ref .. '/' .. node)
+    state = 1
+  elseif ARGV[1] == LIMITED and string.sub(have[3] or '', 1, 1) == READY then
     state = 1
   end
   out[(i - 1) / 2] = state
