@@ -91,7 +91,6 @@ type leases struct {
 	view     *view
 	store    *store
 	logger   *slog.Logger
-	maxFails float64
 	every    time.Duration // PoolConfig.FlushEvery
 	maxAge   time.Duration // PoolConfig.SyncEvery
 	pending  chan struct{} // has a token if there are reports to write
@@ -104,7 +103,7 @@ type leases struct {
 
 func newLeases(v *view, s *store, cfg PoolConfig) *leases {
 	return &leases{
-		view: v, store: s, logger: cfg.Logger, maxFails: cfg.MaxFails, every: cfg.FlushEvery, maxAge: cfg.SyncEvery,
+		view: v, store: s, logger: cfg.Logger, every: cfg.FlushEvery, maxAge: cfg.SyncEvery,
 		pending: make(chan struct{}, 1), reports: map[string][]report{},
 	}
 }
@@ -238,7 +237,7 @@ func (ls *leases) flush(ctx context.Context) error {
 
 // write writes the reports of a scope. Members removed from the pool by them are removed from the view.
 func (ls *leases) write(ctx context.Context, scope string, list []report) error {
-	dead, err := ls.store.report(ctx, scope, ls.maxFails, list)
+	dead, err := ls.store.report(ctx, scope, list)
 	if len(dead) > 0 {
 		ls.logger.InfoContext(ctx, "removed failed proxies from the pool", "count", len(dead))
 		ls.view.dropAll(dead)

@@ -26,9 +26,6 @@ type PoolConfig struct {
 	// Name distinguishes pools on the same Redis. Defaults to "{muster:proxies}"; the braces keep it on one slot of a
 	// cluster.
 	Name string
-	// MaxFails is the number of consecutive failures after which a proxy is removed. A timeout counts half. Defaults
-	// to 3.
-	MaxFails float64
 	// MaxInFlight is the maximum number of concurrent requests of this process per proxy. Defaults to 32.
 	MaxInFlight int
 	// MaxTransports is the maximum number of proxies with open connections. Defaults to 256.
@@ -55,7 +52,6 @@ type PoolConfig struct {
 
 func (c PoolConfig) withDefaults() PoolConfig {
 	c.Name = cmp.Or(c.Name, "{muster:proxies}")
-	c.MaxFails = cmp.Or(c.MaxFails, 3)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 32)
 	c.MaxTransports = cmp.Or(c.MaxTransports, 256)
 	c.SyncEvery = cmp.Or(c.SyncEvery, time.Second)

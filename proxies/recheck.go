@@ -11,7 +11,7 @@ import (
 
 // Recheck checks the members that are due, in chunks distributed over the workers. A new proxy is due every minute, one
 // without failures every half hour. A member that fails a check is suspended until its next check and removed after
-// PoolConfig.MaxFails consecutive failures. Send it about once a minute.
+// three consecutive failures. Send it about once a minute.
 var Recheck = tasks.New[RecheckInput, Report]("proxies.recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute))
 
 // RecheckInput limits a recheck.

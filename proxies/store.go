@@ -69,8 +69,11 @@ func (s *store) remove(ctx context.Context, ids []string) (removed int, err erro
 	return removed, nil
 }
 
+// maxFails is the number of consecutive failures after which a proxy is removed. A timeout counts half.
+const maxFails = 3
+
 // report records outcomes of requests in a scope. It returns the IDs of proxies that were removed from the pool.
-func (s *store) report(ctx context.Context, scope string, maxFails float64, reports []report) (dead []string, err error) {
+func (s *store) report(ctx context.Context, scope string, reports []report) (dead []string, err error) {
 	if scope == "" { // requests without a site have their own scope
 		scope = "*none*"
 	}

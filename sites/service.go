@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"muster/internal/logctx"
 	"muster/sites/crawl"
@@ -101,23 +100,6 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 	}
 	if err := s.cfg.Client.Revoke(ctx, id); err != nil {
 		return fmt.Errorf("cancel job %s: %w", id, err)
-	}
-	return nil
-}
-
-// Unlist removes a deleted scrape from the list of scrapes. Its stored data expires as usual.
-func (s *Service) Unlist(ctx context.Context, id string) error {
-	all, err := s.JobsSince(ctx, time.Time{})
-	if err != nil {
-		return err
-	}
-	for _, j := range all {
-		if j.ID != id {
-			continue
-		}
-		if err := s.cfg.Client.Redis().ZRem(ctx, store.JobsKey, id+" "+j.Site).Err(); err != nil {
-			return fmt.Errorf("remove job %s from the list: %w", id, err)
-		}
 	}
 	return nil
 }

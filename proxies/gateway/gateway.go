@@ -46,11 +46,12 @@ type Config struct {
 	Tries int
 	// Idle is the timeout of tunnels and client connections without traffic. Defaults to 2 minutes.
 	Idle time.Duration
-	// MaxConns is the maximum number of client connections. Defaults to 4096.
-	MaxConns int
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
+
+// maxConns is the maximum number of client connections.
+const maxConns = 4096
 
 // Stats holds the counters since the start.
 type Stats struct {
@@ -79,7 +80,6 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8089")
 	cfg.Tries = cmp.Or(cfg.Tries, 3)
 	cfg.Idle = cmp.Or(cfg.Idle, 2*time.Minute)
-	cfg.MaxConns = cmp.Or(cfg.MaxConns, 4096)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -159,7 +159,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 
 // accept accepts connections from l until ctx is done and serves them in group.
 func (g *Gateway) accept(ctx context.Context, l net.Listener, web *webListener, group *sync.WaitGroup) error {
-	free := make(chan struct{}, g.cfg.MaxConns)
+	free := make(chan struct{}, maxConns)
 	for {
 		accepted, err := l.Accept()
 		switch {

@@ -117,15 +117,6 @@ func addressTokens(value string) []netip.Addr {
 }
 
 // sameNetwork reports whether exit is in the network of one of our addresses.
-func sameNetwork(exit netip.Addr, real []netip.Addr, bits4, bits6 int) bool {
-	for _, own := range real {
-		bits := bits4
-		if own.Is6() {
-			bits = bits6
-		}
-		if network, err := own.Prefix(bits); err == nil && network.Contains(exit) {
-			return true
-		}
-	}
-	return false
+func sameNetwork(exit netip.Addr, real []netip.Addr) bool {
+	return slices.ContainsFunc(real, func(own netip.Addr) bool { return networkOf(own).Contains(exit) })
 }

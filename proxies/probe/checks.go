@@ -59,7 +59,7 @@ func (p *Prober) finish(ctx context.Context, c source.Candidate, m mode, judged 
 	}
 	altered := len(result.Tampering) > 0
 	result.Can.Forward = m.forward && !altered
-	result.setExits(found.exits(result.Exit), judged, p.cfg)
+	result.setExits(found.exits(result.Exit), judged)
 
 	switch {
 	case tunnel.ReasonOf(found.secure.err) == MITM:
@@ -130,10 +130,10 @@ func (r *Result) tampers(kinds ...string) {
 }
 
 // setExits evaluates the exit addresses of the candidate, the first of which is from the initial request.
-func (r *Result) setExits(exits []netip.Addr, judged *judgeState, cfg Config) {
+func (r *Result) setExits(exits []netip.Addr, judged *judgeState) {
 	for _, exit := range exits {
 		r.Rotating = r.Rotating || exit != r.Exit
-		if sameNetwork(exit, judged.real, cfg.OwnBits4, cfg.OwnBits6) {
+		if sameNetwork(exit, judged.real) {
 			r.Reason, r.Detail = OwnNetwork, "exit address "+exit.String()
 		}
 	}

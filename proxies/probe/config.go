@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"net/url"
 	"time"
 
@@ -23,11 +22,6 @@ type Config struct {
 	// Target, if set, replaces the judges: candidates are checked against it, and their results have only a protocol,
 	// latency, status and reason. Defaults to none.
 	Target *Target
-	// RealAddresses are addresses of ours that a judge does not see, such as the address of a second uplink. Defaults
-	// to none.
-	RealAddresses []netip.Addr
-	// OwnBits4 and OwnBits6 are the prefix lengths of our own network. Default to 24 and 48.
-	OwnBits4, OwnBits6 int
 	// ConnectTimeout limits the TCP connection to a candidate. It dominates the duration of a run. Defaults to 4 s.
 	ConnectTimeout time.Duration
 	// GreetingTimeout limits the first response of a SOCKS server. Defaults to a third of TotalTimeout.
@@ -57,8 +51,6 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.OwnBits4 = cmp.Or(c.OwnBits4, 24)
-	c.OwnBits6 = cmp.Or(c.OwnBits6, 48)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 4*time.Second)
 	c.TotalTimeout = cmp.Or(c.TotalTimeout, 12*time.Second)
 	c.GreetingTimeout = cmp.Or(c.GreetingTimeout, c.TotalTimeout/3)
@@ -90,9 +82,6 @@ func (c Config) validate() error {
 		if err != nil || u.Scheme != "http" || u.Hostname() == "" {
 			return fmt.Errorf("probe: invalid judge %q: must be http://host:port", judge)
 		}
-	}
-	if c.OwnBits4 < 0 || c.OwnBits4 > 32 || c.OwnBits6 < 0 || c.OwnBits6 > 128 {
-		return fmt.Errorf("probe: OwnBits4 %d must be from 0 to 32 and OwnBits6 %d from 0 to 128", c.OwnBits4, c.OwnBits6)
 	}
 	if c.Concurrency < 1 || c.PerNetwork < 1 {
 		return fmt.Errorf("probe: Concurrency %d and PerNetwork %d must be at least 1", c.Concurrency, c.PerNetwork)

@@ -93,26 +93,31 @@ type networks struct {
 	waiting map[string][]source.Candidate
 }
 
-// networkOf returns the network of a candidate, or "" for loopback, which has no limit.
-func networkOf(c source.Candidate) string {
-	addr, err := netip.ParseAddr(c.Host)
-	if err != nil {
-		return c.Host
-	}
-	if addr.IsLoopback() {
-		return ""
-	}
+// networkOf returns the /24 of an IPv4 address, and the /48 of an IPv6 address.
+func networkOf(addr netip.Addr) netip.Prefix {
 	bits := 24
 	if addr.Is6() {
 		bits = 48
 	}
 	network, _ := addr.Prefix(bits) // no address is shorter
-	return network.String()
+	return network
+}
+
+// limitedBy returns the network or the host name of a candidate, or "" for loopback, which has no limit.
+func limitedBy(c source.Candidate) string {
+	addr, err := netip.ParseAddr(c.Host)
+	switch {
+	case err != nil:
+		return c.Host
+	case addr.IsLoopback():
+		return ""
+	}
+	return networkOf(addr).String()
 }
 
 // enter acquires a slot in the candidate's network, or queues the candidate for next.
 func (n *networks) enter(c source.Candidate) bool {
-	network := networkOf(c)
+	network := limitedBy(c)
 	if network == "" {
 		return true
 	}
@@ -128,7 +133,7 @@ func (n *networks) enter(c source.Candidate) bool {
 
 // next transfers the slot of c to a waiting candidate of its network, or releases it.
 func (n *networks) next(c source.Candidate) (source.Candidate, bool) {
-	network := networkOf(c)
+	network := limitedBy(c)
 	if network == "" {
 		return c, false
 	}

@@ -67,7 +67,7 @@ func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*judgeState, 
 }
 
 func (p *Prober) queryJudges(ctx context.Context) (*judgeState, error) {
-	found := &judgeState{real: slices.Clone(p.cfg.RealAddresses)}
+	found := &judgeState{}
 	var reasons []string
 	var failures []error
 	for _, j := range p.judges {

@@ -158,7 +158,7 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *judgeState
 			result.Latency = secure.latency
 			result.recordReached(m, secure.exit)
 			result.Can.HTTPS, result.Anonymity = true, Elite
-			result.setExits([]netip.Addr{secure.exit}, judged, p.cfg)
+			result.setExits([]netip.Addr{secure.exit}, judged)
 			return result
 		}
 		cancel()

@@ -31,9 +31,6 @@ type Dialer struct {
 	ConnectTimeout time.Duration
 	// HandshakeTimeout limits the setup of the tunnel: TLS with the proxy and its response. Defaults to 8 s.
 	HandshakeTimeout time.Duration
-	// ProxyTLS is the configuration for TLS with an https proxy. Defaults to one without verification: proxies of
-	// public lists have no valid certificates, and data sent to them is no more confidential than over http.
-	ProxyTLS *tls.Config
 }
 
 // Timing holds the durations of the phases of a connection.
@@ -85,18 +82,11 @@ func (d *Dialer) DialProxy(ctx context.Context) (*Conn, error) {
 		return conn, nil
 	}
 
-	config := d.ProxyTLS
-	if config == nil {
-		config = &tls.Config{InsecureSkipVerify: true}
-	}
-	if config.ServerName == "" {
-		config = config.Clone()
-		config.ServerName = host
-	}
 	begin = time.Now()
 	tlsCtx, cancel := context.WithTimeout(ctx, d.handshakeTimeout())
 	defer cancel()
-	secure := tls.Client(raw, config)
+	// Proxies of public lists have no valid certificates, and data sent to them is no more confidential than over http.
+	secure := tls.Client(raw, &tls.Config{ServerName: host, InsecureSkipVerify: true})
 	if err := secure.HandshakeContext(tlsCtx); err != nil {
 		raw.Close()
 		err = Classify(ctx, "TLS with the proxy", err)

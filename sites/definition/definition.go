@@ -243,7 +243,6 @@ func (s *Source) TypePath() (typ string, path Path) { return s.typ, s.path }
 
 // Values of Take: the part of an element to return.
 const (
-	TakeText      = "text"
 	TakeOwnText   = "own_text"
 	TakeHTML      = "html"
 	TakeInnerHTML = "inner_html"

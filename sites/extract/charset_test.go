@@ -11,9 +11,8 @@ import (
 
 const (
 	russian      = "Съешь же ещё этих мягких французских булок, да выпей чаю. Объявление о продаже квартиры в центре города."
-	japaneseText = "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。"
-	german       = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich"
-	chinese      = "我们的网站有一个新的产品，这是他们说的，你可以在这里看到。"
+	german  = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich"
+	chinese = "我们的网站有一个新的产品，这是他们说的，你可以在这里看到。"
 )
 
 func encode(t *testing.T, charset, text string) []byte {

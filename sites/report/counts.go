@@ -117,37 +117,6 @@ func (c *Counts) Add(p Page) {
 	}
 }
 
-// Merge adds other totals.
-func (c *Counts) Merge(o Counts) {
-	c.Pages += o.Pages
-	c.Skipped += o.Skipped
-	c.Ends += o.Ends
-	c.Errors += o.Errors
-	c.Invalid += o.Invalid
-	c.Outside += o.Outside
-	c.Duplicates += o.Duplicates
-	c.DuplicateExample = cmp.Or(c.DuplicateExample, o.DuplicateExample)
-	if c.ByClass == nil {
-		c.ByClass = map[fetch.Class]int{}
-	}
-	for class, n := range o.ByClass {
-		c.ByClass[class] += n
-	}
-	c.addFields(o.Fields, o.Faults)
-	c.Extracted += o.Extracted
-	c.Bytes += o.Bytes
-	for _, g := range o.Groups {
-		c.group(g)
-	}
-	for b, n := range o.Times {
-		if c.Times == nil {
-			c.Times = Times{}
-		}
-		c.Times[b] += n
-	}
-	c.Samples = append(c.Samples, o.Samples[:min(len(o.Samples), maxSamples-len(c.Samples))]...)
-}
-
 func (c *Counts) addFields(hits map[string]map[string]int, faults extract.Faults) {
 	for _, field := range slices.Sorted(maps.Keys(faults)) {
 		c.Faults.Add(field, faults[field])
