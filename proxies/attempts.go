@@ -149,7 +149,7 @@ func chargeOf(err error) Outcome {
 		return Failed
 	case tunnel.ReasonOf(err) == tunnel.Denied:
 		return useless
-	case tunnel.ReasonOf(err) == tunnel.Timeout, isTimeout(err):
+	case tunnel.ReasonOf(err) == tunnel.Timeout, tunnel.IsTimeout(err):
 		return missedTimedOut
 	}
 	return missed
@@ -171,9 +171,4 @@ func settle(suspects []suspect, reached bool) {
 			s.response.Body.Close()
 		}
 	}
-}
-
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
 }

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -113,7 +111,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // send attempts the request with up to tries proxies. In a session, the first proxy that responds becomes the
 // session's proxy.
 func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Response, error) {
-	if err := tunnel.CheckTarget(addressOf(request.URL)); err != nil {
+	if err := tunnel.CheckTarget(tunnel.AddressOf(request.URL)); err != nil {
 		return nil, closeBody(request, err)
 	}
 	a := newAttempts(t.options.PickOptions, t.options.Fallback, tries)
@@ -163,17 +161,6 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		return t.options.Direct.RoundTrip(request)
 	}
 	return nil, closeBody(request, a.lastErr)
-}
-
-// addressOf returns the host:port of a URL.
-func addressOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" && u.Scheme == "http" {
-		port = "80"
-	} else if port == "" {
-		port = "443"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // closeBody closes the request's body, as required of a RoundTripper, and returns err.
@@ -249,7 +236,7 @@ func (t *transport) blame(request *http.Request, s *Session, lease *Lease, err e
 	case request.Context().Err() == context.Canceled:
 		lease.Release()
 		return verdictLocal
-	case request.Context().Err() != nil, s.hasProxy() && isTimeout(err): // the proxy of a session has reached the site before
+	case request.Context().Err() != nil, s.hasProxy() && tunnel.IsTimeout(err): // the proxy of a session has reached the site before
 		lease.Report(TimedOut, 0)
 		return verdictProxy
 	}
@@ -306,7 +293,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case errors.Is(err, context.Canceled):
 		b.ended = true
 		b.lease.Release()
-	case isTimeout(err):
+	case tunnel.IsTimeout(err):
 		b.ended = true
 		b.lease.Report(missedTimedOut, 0)
 	default: // truncated

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -110,7 +109,7 @@ func (g *Gateway) connect(w http.ResponseWriter, r *http.Request, options proxie
 
 // forward sends a request in absolute form through proxies of the pool.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, options proxies.PickOptions) {
-	if err := tunnel.CheckTarget(net.JoinHostPort(r.URL.Hostname(), cmp.Or(r.URL.Port(), "80"))); err != nil {
+	if err := tunnel.CheckTarget(tunnel.AddressOf(r.URL)); err != nil {
 		respond(w, r, http.StatusBadRequest, err.Error())
 		return
 	}

@@ -193,7 +193,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 			host, _, _ := net.SplitHostPort(cfg.Listen[0])
 			addr = net.JoinHostPort(host, "0")
 		}
-		cert, err := selfSigned()
+		cert, err := SelfSigned("judge.muster")
 		if err != nil {
 			return fail(fmt.Errorf("generate judge certificate: %w", err))
 		}
@@ -241,7 +241,8 @@ func (s *JudgeServer) Close() error {
 	return s.group.Wait()
 }
 
-func selfSigned() (tls.Certificate, error) {
+// SelfSigned returns a new certificate that no system trusts, for hosts.
+func SelfSigned(hosts ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err
@@ -253,7 +254,7 @@ func selfSigned() (tls.Certificate, error) {
 		NotAfter:     time.Now().AddDate(10, 0, 0),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     []string{"judge.muster"},
+		DNSNames:     hosts,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {

@@ -49,13 +49,7 @@ func (t *Target) validate() error {
 	case u.Scheme == "http" && t.Expect == "":
 		return errors.New("an http target requires an expected string, because any server could respond to it; or use https")
 	}
-	return tunnel.CheckTarget(targetAddress(u))
-}
-
-// targetAddress returns the host:port of a URL.
-func targetAddress(u *url.URL) string {
-	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
+	return tunnel.CheckTarget(tunnel.AddressOf(u))
 }
 
 // A visitor fetches the target of a prober.
@@ -124,7 +118,7 @@ func (t *Target) judge(r *reply) error {
 // target's.
 func (v *visitor) fetch(ctx context.Context, c source.Candidate, m mode) (*reply, Latency, error) {
 	u := v.url
-	conn, d, err := v.open(ctx, c, m, targetAddress(u))
+	conn, d, err := v.open(ctx, c, m, tunnel.AddressOf(u))
 	if err != nil {
 		return nil, Latency{}, err
 	}

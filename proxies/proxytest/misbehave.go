@@ -3,18 +3,15 @@ package proxytest
 import (
 	"bufio"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"muster/proxies/probe"
 )
 
 // misbehave serves one connection of a kind that violates HTTP.
@@ -93,18 +90,4 @@ func (p *Proxy) serveReplay(conn net.Conn, in *bufio.Reader) {
 }
 
 // certificate returns an untrusted certificate, shared by all proxies.
-var certificate = sync.OnceValues(func() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "proxytest"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().AddDate(1, 0, 0),
-		DNSNames:     []string{"judge.muster", "localhost"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
-})
+var certificate = sync.OnceValues(func() (tls.Certificate, error) { return probe.SelfSigned("judge.muster", "localhost") })

@@ -90,7 +90,7 @@ func dialError(ctx context.Context, err error) error {
 		return &Error{Reason: Refused, Err: err}
 	case errors.As(err, &dns):
 		return &Error{Reason: NoSuchHost, Err: err}
-	case isTimeout(err), errors.Is(err, syscall.ETIMEDOUT):
+	case IsTimeout(err), errors.Is(err, syscall.ETIMEDOUT):
 		return &Error{Reason: ConnectTimeout, Err: err}
 	}
 	return &Error{Reason: Unreachable, Err: err}
@@ -105,7 +105,7 @@ func Classify(ctx context.Context, doing string, err error) error {
 		return &Error{Reason: Canceled, Detail: doing, Err: ctx.Err()}
 	case IsLocal(err):
 		return &Error{Reason: Local, Detail: doing, Err: err}
-	case isTimeout(err):
+	case IsTimeout(err):
 		return &Error{Reason: Timeout, Detail: doing, Err: err}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNABORTED):
@@ -124,7 +124,8 @@ func IsLocal(err error) bool {
 	return false
 }
 
-func isTimeout(err error) bool {
+// IsTimeout reports whether err is a timeout.
+func IsTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
 		(errors.As(err, &timeout) && timeout.Timeout())

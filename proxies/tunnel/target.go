@@ -1,10 +1,12 @@
 package tunnel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -14,6 +16,12 @@ import (
 func CheckTarget(addr string) error {
 	_, _, err := splitTarget(addr)
 	return err
+}
+
+// AddressOf returns the host:port of an http or https URL.
+func AddressOf(u *url.URL) string {
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
 }
 
 func splitTarget(addr string) (host string, port uint16, err error) {
