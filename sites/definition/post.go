@@ -1,7 +1,6 @@
 package definition
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"muster/internal/yamlstrict"
+	"muster/sites/internal/lines"
 )
 
 // Post is the body of a page that is fetched by POST. The zero Post means GET.
@@ -64,8 +64,9 @@ func (p Post) With(name, text string, value any) (Post, error) {
 		at = next
 	}
 	at[names[len(names)-1]] = value
-	p.Text = string(encodeJSON(root))
-	return p, nil
+	body, err := lines.JSON(root)
+	p.Text = string(body)
+	return p, err
 }
 
 // FormPost returns a form body.
@@ -142,7 +143,8 @@ func (j *JSONText) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	}
 	before := len(d.Problems)
 	if v := valueOf(d, n, key, 0); len(d.Problems) == before {
-		*j = JSONText(encodeJSON(v))
+		body, _ := lines.JSON(v) // such values always encode
+		*j = JSONText(body)
 	}
 }
 
@@ -179,13 +181,4 @@ func valueOf(d *yamlstrict.Decoder, n ast.Node, key string, depth int) any {
 	}
 	text, _ := d.Scalar(n, key, "a JSON value")
 	return text
-}
-
-// encodeJSON encodes a result of valueOf without escaping < > &.
-func encodeJSON(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // such values always encode
-	return bytes.TrimSpace(b.Bytes())
 }

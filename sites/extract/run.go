@@ -1,7 +1,6 @@
 package extract
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -114,19 +113,7 @@ func MustHave(def *definition.Definition, d *Doc) bool {
 
 // JSON encodes a record as one line: its type, key and URL, then its fields.
 func (r *Record) JSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	head := []Value{{"_type", r.Type}, {"_key", r.Key}, {"_url", r.URL}}
-	for _, v := range append(head, r.Fields...) {
-		if b.Len() > 1 {
-			b.WriteByte(',')
-		}
-		if err := put(&b, v.Name, v.Value); err != nil {
-			return nil, err
-		}
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return append(object{{"_type", r.Type}, {"_key", r.Key}, {"_url", r.URL}}, r.Fields...).MarshalJSON()
 }
 
 type run struct {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/html"
 
 	"muster/sites/definition"
+	"muster/sites/internal/lines"
 )
 
 // convert converts a match to a value of a type. A nil value means no value.
@@ -157,28 +158,14 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		if err := put(&b, v.Name, v.Value); err != nil {
-			return nil, err
+		_ = lines.WriteJSON(&b, v.Name)
+		b.WriteByte(':')
+		if err := lines.WriteJSON(&b, v.Value); err != nil {
+			return nil, fmt.Errorf("encode field %s: %w", v.Name, err)
 		}
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
-}
-
-// put encodes a name and its value, without escaping < > &.
-func put(b *bytes.Buffer, name string, v any) error {
-	for i, part := range []any{name, v} {
-		enc := json.NewEncoder(b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(part); err != nil {
-			return fmt.Errorf("encode field %s: %w", name, err)
-		}
-		b.Truncate(b.Len() - 1) // the newline
-		if i == 0 {
-			b.WriteByte(':')
-		}
-	}
-	return nil
 }
 
 // wrong returns the reason why a value fails its field's checks, or "".

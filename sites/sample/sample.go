@@ -4,7 +4,6 @@
 package sample
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/internal/lines"
 )
 
 // A View is a page with its extracted data.
@@ -124,15 +124,6 @@ func (v *View) links(res extract.Result) {
 	}
 }
 
-// encodeJSON encodes a value as JSON without escaping < > &.
-func encodeJSON(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // values of fields always encode
-	return bytes.TrimSpace(b.Bytes())
-}
-
 // fields sets the fields of a view, in the order of the definition.
 func (v *View) fields(def *definition.Definition, res extract.Result) {
 	for _, r := range def.RecordsFrom(v.Kind) {
@@ -146,7 +137,7 @@ func (v *View) fields(def *definition.Definition, res extract.Result) {
 			for _, rec := range append(slices.Clone(res.Records), res.Invalid...) {
 				i := slices.IndexFunc(rec.Fields, func(x extract.Value) bool { return x.Name == f.Name })
 				if rec.Type == r.Name && i >= 0 {
-					field.First = encodeJSON(rec.Fields[i].Value)
+					field.First, _ = lines.JSON(rec.Fields[i].Value) // values of fields always encode
 					break
 				}
 			}

@@ -9,6 +9,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/extract"
+	"muster/sites/internal/lines"
 )
 
 // Trial is the result of one field on a page.
@@ -33,7 +34,8 @@ func Try(def *definition.Definition, doc *extract.Doc, each string, f definition
 	t := Trial{Field: Field{Name: f.Name, Hits: res.Hits[name]}}
 	for _, r := range slices.Concat(res.Records, res.Invalid) {
 		for _, v := range r.Fields {
-			t.Values = append(t.Values, encodeJSON(v.Value))
+			value, _ := lines.JSON(v.Value) // values of fields always encode
+			t.Values = append(t.Values, value)
 		}
 		for _, p := range r.Problems {
 			if !slices.Contains(t.Problems, p) {
@@ -116,5 +118,5 @@ func matchJSON(doc *extract.Doc, each, path string) (Matches, error) {
 		}
 		places = outer.Members(doc.JSON)
 	}
-	return matchesOf(places, inner.Eval, func(v any) string { return string(encodeJSON(v)) }), nil
+	return matchesOf(places, inner.Eval, func(v any) string { text, _ := lines.JSON(v); return string(text) }), nil
 }

@@ -119,21 +119,13 @@ func cell(v any) string {
 		for i, m := range v {
 			switch m.(type) {
 			case map[string]any, []any, nil:
-				return plainJSON(v)
+				text, _ := lines.JSON(v) // v was decoded from JSON
+				return string(text)
 			}
 			parts[i] = cell(m)
 		}
 		return strings.Join(parts, "; ")
 	}
-	return plainJSON(v)
-}
-
-func plainJSON(v any) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	text, _ := lines.JSON(v)
+	return string(text)
 }

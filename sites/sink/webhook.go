@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"muster/internal/webhook"
+	"muster/sites/internal/lines"
 )
 
 const (
@@ -72,13 +72,11 @@ func (h *poster) Put(ctx context.Context, records []Record) (took int, err error
 		for _, r := range latest(records[:n]) {
 			body.Records = append(body.Records, hookRecord{r.Type, r.Key, r.URL, r.Change, r.Diff, r.Data})
 		}
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(body); err != nil {
+		data, err := lines.JSON(body)
+		if err != nil {
 			return took, fmt.Errorf("encode records for %s: %w", h.name, err)
 		}
-		if err := h.post(ctx, b.Bytes()); err != nil {
+		if err := h.post(ctx, data); err != nil {
 			return took, fmt.Errorf("post records to %s: %w", h.name, err)
 		}
 		took += n

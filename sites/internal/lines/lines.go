@@ -1,8 +1,10 @@
-// Package lines reads files with one record per line.
+// Package lines reads files with one record per line, and encodes records.
 package lines
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"io"
 	"iter"
 )
@@ -26,4 +28,22 @@ func Of(r io.Reader) iter.Seq2[[]byte, error] {
 			}
 		}
 	}
+}
+
+// JSON encodes a value on one line without escaping < > &.
+func JSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	err := WriteJSON(&b, v)
+	return b.Bytes(), err
+}
+
+// WriteJSON appends the result of JSON to b.
+func WriteJSON(b *bytes.Buffer, v any) error {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	b.Truncate(b.Len() - 1) // the newline
+	return nil
 }
