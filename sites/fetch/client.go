@@ -213,7 +213,7 @@ func (c *Client) getOnce(ctx context.Context, r request) (extract.Page, error) {
 	if err != nil {
 		return page, c.noteVia(res, c.requestError(ctx, rawURL, err))
 	}
-	page.Took = measure.headTime() + time.Since(began)
+	page.Took = time.Duration(measure.took.Load()) + time.Since(began)
 	c.cfg.Logger.DebugContext(ctx, "fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", page.Took)
 	if len(page.Body) < 64 && len(bytes.TrimSpace(page.Body)) == 0 {
 		return page, &Error{Class: Empty, URL: rawURL, Status: res.StatusCode, Err: errors.New("the page is empty")}

@@ -70,7 +70,7 @@ func (c *Client) requestError(ctx context.Context, rawURL string, err error) *Er
 		e.Via = v.Via()
 	}
 	if measure, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
-		e.Direct = e.Via == "" && measure.isSent()
+		e.Direct = e.Via == "" && measure.asked.Load() != nil
 	}
 	return e
 }

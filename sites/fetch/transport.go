@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"muster/internal/addressfilter"
@@ -69,11 +71,40 @@ func (c *Client) prepareRobots(req *http.Request) *http.Request {
 	return req
 }
 
-// send sends a request. limits.page_timeout covers it up to the last byte of the response.
+// exchange measures the requests for a page, without waits for robots.txt, the request rate and a proxy.
+type exchange struct {
+	asked atomic.Pointer[time.Time] // connection request of the last HTTP request; nil: none
+	took  atomic.Int64              // time between requests and response headers, as a time.Duration
+}
+
+type exchangeKey struct{}
+
+// measure returns a context with an exchange that measures its requests.
+func measure(ctx context.Context) (context.Context, *exchange) {
+	e := &exchange{}
+	ctx = context.WithValue(ctx, exchangeKey{}, e)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GetConn: func(string) {
+		now := time.Now()
+		e.asked.Store(&now)
+	}}), e
+}
+
+// send sends a request. limits.page_timeout covers it up to the last byte of the response. If the transport tries several proxies,
+// only the last one is measured. If it does not trace its connections, the whole round trip is.
 func (c *Client) send(by http.RoundTripper, req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), c.def.Limits.PageTimeout)
 	body := &timedBody{ctx: ctx, cancel: cancel, limit: c.def.Limits.PageTimeout}
-	res, err := send(by, req.WithContext(ctx))
+	e, ok := ctx.Value(exchangeKey{}).(*exchange)
+	if !ok {
+		e = &exchange{}
+	}
+	began := time.Now()
+	e.asked.Store(nil)
+	res, err := by.RoundTrip(req.WithContext(ctx))
+	if asked := e.asked.Load(); asked != nil {
+		began = *asked
+	}
+	e.took.Add(int64(time.Since(began)))
 	if err != nil {
 		defer cancel()
 		return nil, body.explain(err)
