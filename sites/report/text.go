@@ -8,19 +8,16 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 )
 
 // Text formats the summary: fetched and written data, failures with reasons, and changes since earlier jobs.
 func (s *Summary) Text() string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0) // an empty line separates tables
 	s.writeTotals(w)
-	_ = w.Flush() // to a Builder
 	s.writeFields(w)
-	_ = w.Flush()
 	s.writeGroups(w)
-	_ = w.Flush()
+	_ = w.Flush() // to a Builder
 	if s.Failed != "" {
 		fmt.Fprintf(&b, "\nall failed pages: %s\nretry: muster scrapes retry %s\n", s.Failed, s.JobID)
 	}
@@ -30,10 +27,10 @@ func (s *Summary) Text() string {
 func (s *Summary) writeTotals(w io.Writer) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("site", "%s, job %s: %s, %s", s.Site, s.JobID, s.Status, cmp.Or(string(s.Health.Status), "unknown health"))
-	row("time", "%.1f s, %.1f pages/s", s.Seconds, s.rate())
+	row("time", "%.1f s, %.1f pages/s", s.Seconds, float64(s.Pages+s.Errors+s.Skipped)/max(s.Seconds, 0.001))
 	row("pages", "%d fetched (%.1f MB), %d skipped, %d errors", s.Pages, float64(s.Bytes)/1e6, s.Skipped, s.Errors)
-	if len(s.Times) > 0 {
-		row("response", "p50 %s, p95 %s, p99 %s", round(s.Times.Quantile(0.5)), round(s.Times.Quantile(0.95)), round(s.Times.Quantile(0.99)))
+	if p := s.Times.Percentiles(); p != nil {
+		row("response", "p50 %.3f s, p95 %.3f s, p99 %.3f s", p.P50, p.P95, p.P99)
 	}
 	row("records", "%d extracted, %d invalid, %d duplicates, %d written: %d new, %d changed, %d unchanged; %d gone",
 		s.Extracted, s.Invalid, max(s.Extracted-s.Records, 0), s.Records, s.Changes.New, s.Changes.Changed, s.Changes.Unchanged, s.Changes.Gone)
@@ -47,7 +44,7 @@ func (s *Summary) writeTotals(w io.Writer) {
 		row("proxies", "%s", s.Proxies)
 	}
 	if s.Sessions != nil {
-		row("sessions", "%s", sessionsText(s.Sessions))
+		row("sessions", "ended: %s", cmp.Or(countsText(s.Sessions), "none"))
 	}
 	if len(s.Delays) > 0 {
 		row("delays", "%s", countsText(s.Delays))
@@ -96,33 +93,8 @@ func (s *Summary) writeGroups(w io.Writer) {
 	groups := slices.Clone(s.Groups)
 	slices.SortStableFunc(groups, func(a, b Group) int { return b.Pages - a.Pages })
 	for _, g := range groups {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", g.Pages, g.Class, oneLine(g.Error), g.Example)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", g.Pages, g.Class, strings.Join(strings.Fields(g.Error), " "), g.Example)
 	}
-}
-
-func (s *Summary) rate() float64 {
-	if s.Seconds <= 0 {
-		return 0
-	}
-	return float64(s.Pages+s.Errors+s.Skipped) / s.Seconds
-}
-
-func round(d time.Duration) time.Duration {
-	if d > time.Second {
-		return d.Round(10 * time.Millisecond)
-	}
-	return d.Round(time.Millisecond)
-}
-
-// oneLine folds a text to one line.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// sessionsText formats the reasons of ended sessions.
-func sessionsText(by map[string]int) string {
-	if len(by) == 0 {
-		return "none ended early"
-	}
-	return "ended: " + countsText(by)
 }
 
 // countsText formats counts, highest first.
