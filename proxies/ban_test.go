@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/tasks/redistest"
 )
@@ -20,9 +21,7 @@ func TestBanAppliesToSiteUntilItExpires(t *testing.T) {
 		one, two := proxyOf(result(1, nil)).ID, proxyOf(result(2, nil)).ID
 		ban := func(site string, d time.Duration, ids ...string) {
 			t.Helper()
-			if err := mine.Ban(t.Context(), site, d, ids...); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, mine.Ban(t.Context(), site, d, ids...))
 		}
 		gets := func(site string, want ...string) {
 			t.Helper()
@@ -121,15 +120,9 @@ func TestListAt(t *testing.T) {
 	pool := newPool(t, redistest.New(t), nil)
 	mustPublish(t, pool, result(1, nil), result(2, nil), result(3, nil))
 	ids := []string{proxyOf(result(1, nil)).ID, proxyOf(result(2, nil)).ID, proxyOf(result(3, nil)).ID}
-	if err := pool.Ban(t.Context(), "shop", time.Hour, ids[0]); err != nil {
-		t.Fatal(err)
-	}
-	if err := pool.Ban(t.Context(), "shop", 0, ids[1]); err != nil {
-		t.Fatal(err)
-	}
-	if err := pool.Ban(t.Context(), "", time.Hour, ids[1]); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, pool.Ban(t.Context(), "shop", time.Hour, ids[0]))
+	testutil.Ok(t, pool.Ban(t.Context(), "shop", 0, ids[1]))
+	testutil.Ok(t, pool.Ban(t.Context(), "", time.Hour, ids[1]))
 	for range 6 {
 		(&Lease{Proxy: Proxy{ID: ids[2]}, from: pool.leases, site: "shop", begun: time.Now()}).Report(Banned, 0)
 	}
@@ -167,9 +160,7 @@ func TestStats(t *testing.T) {
 		t.Errorf("an empty pool: got %+v %v, want zeros", s, err)
 	}
 	mustPublish(t, pool, result(100, nil), result(200, nil), result(300, nil), result(400, func(r *probe.Result) { r.Anonymity = probe.Transparent }), result(500, func(r *probe.Result) { r.Candidate.Country = "BG" }))
-	if err := pool.Ban(t.Context(), "", 0, proxyOf(result(300, nil)).ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, pool.Ban(t.Context(), "", 0, proxyOf(result(300, nil)).ID))
 	if _, err := pool.Remove(t.Context(), proxyOf(result(200, nil)).ID); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/tasks/redistest"
 )
@@ -31,7 +32,5 @@ func BenchmarkPickAndReport(b *testing.B) {
 			lease.Report(Succeeded, 120*time.Millisecond)
 		}
 	})
-	if err := pool.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, pool.Flush(b.Context()))
 }

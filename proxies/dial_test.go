@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/tunnel"
@@ -313,9 +314,7 @@ func TestDialFallbackDirect(t *testing.T) {
 func TestPrivateAddressesOfNamesAreNotDialed(t *testing.T) {
 	t.Parallel()
 	allowed, err := addressfilter.New("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ways := map[string]func(b *bench) error{
 		"tunnel": func(b *bench) error { _, err := b.say(t, "shop.example:80", DialOptions{}); return err },
 		"request": func(b *bench) error {
@@ -327,9 +326,7 @@ func TestPrivateAddressesOfNamesAreNotDialed(t *testing.T) {
 		for _, filter := range []*addressfilter.Filter{nil, allowed} {
 			b := newBench(t, hello, func(c *PoolConfig) { c.Filter = filter })
 			p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1), Hosts: b.hosts})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			t.Cleanup(p.Close)
 			member := Proxy{Protocol: "http", Host: "proxy.test", Port: netip.MustParseAddrPort(p.URL.Host).Port(), Can: probe.Capabilities{Forward: true, Connect: true}}
 			if _, err := b.pool.Add(t.Context(), member); err != nil {

@@ -57,9 +57,7 @@ func poolWithFault(t *testing.T, f *redistest.Fault) {
 	}
 	for range 5 {
 		l, err := other.Pick(ctx, PickOptions{Site: "shop"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if l.Proxy.ID == kept {
 			t.Error("picked the banned proxy")
 		}

@@ -17,9 +17,7 @@ func TestCooldownDoublesWithBans(t *testing.T) {
 		t.Helper()
 		begun := time.Now()
 		for _, o := range outcomes {
-			if err := b.pool.leases.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: -1}}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, b.pool.leases.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: -1}}))
 		}
 		done := time.Now().UnixMilli()
 		testutil.Eventually(t, "the next millisecond", func() bool { return time.Now().UnixMilli() > done })
@@ -63,9 +61,7 @@ func TestLateResponseDoesNotEndCooldown(t *testing.T) {
 			rest = time.Hour
 		}
 		for _, o := range append(refused, Succeeded) {
-			if err := b.pool.leases.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: rest}}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, b.pool.leases.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: rest}}))
 		}
 		all, there, _ := b.health(t, id, "shop")
 		if there.Fails != 1 && rest < 0 || rest > 0 && time.Until(there.Until) < rest/2 {

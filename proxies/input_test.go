@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 	"muster/tasks"
@@ -49,9 +50,7 @@ func TestFetchInputHasNoAccessToWorker(t *testing.T) {
 		"another URL's credentials":   {Source: source.Source{Name: "paid", URL: at}, Configured: true},
 	} {
 		run, err := Fetch.S(in).Send(t.Context(), f.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		list, err := run.Wait(t.Context())
 		failure, ok := errors.AsType[*tasks.Failure](err)
 		if !ok || !strings.Contains(failure.Message, "proxies.sources") {
@@ -79,9 +78,7 @@ func TestConfiguredSourceUsesWorkerSecrets(t *testing.T) {
 			t.Errorf("got %+v, want an input without secrets", in)
 		}
 		run, err := Fetch.S(in).Send(t.Context(), f.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		list, err := run.Wait(t.Context())
 		if err != nil || len(list.Candidates) != 1 || list.Source != from.Label() {
 			t.Errorf("got %+v, %v, want one candidate of %s", list, err, from.Label())
@@ -106,9 +103,7 @@ func TestRefreshOfAGateway(t *testing.T) {
 		t.Errorf("got %s, %v, want the name only", text, err)
 	}
 	run, err := Fetch.S(in).Send(t.Context(), f.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	list, err := run.Wait(t.Context())
 	if err != nil || len(list.Candidates) != 2 {
 		t.Fatalf("got %+v, %v, want two sessions", list, err)
@@ -131,9 +126,7 @@ func TestRefreshReadsFilesLocally(t *testing.T) {
 		t.Fatalf("got %+v, want the list instead of its path", in)
 	}
 	run, err := Fetch.S(in).Send(t.Context(), f.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	list, err := run.Wait(t.Context())
 	if err != nil || len(list.Candidates) != 2 || list.Source != file {
 		t.Errorf("got %+v, %v, want the two of %s", list, err, filepath.Base(file))

@@ -88,13 +88,13 @@ type report struct {
 // leases manages the leases on members of a view and collects the reports. It has the lifetime of the Pool; run
 // writes the reports.
 type leases struct {
-	view     *view
-	store    *store
-	logger   *slog.Logger
-	every    time.Duration // PoolConfig.FlushEvery
-	maxAge   time.Duration // PoolConfig.SyncEvery
-	pending  chan struct{} // has a token if there are reports to write
-	writing  sync.Mutex    // held while reports are written
+	view    *view
+	store   *store
+	logger  *slog.Logger
+	every   time.Duration // PoolConfig.FlushEvery
+	maxAge  time.Duration // PoolConfig.SyncEvery
+	pending chan struct{} // has a token if there are reports to write
+	writing sync.Mutex    // held while reports are written
 
 	mu      sync.Mutex          // guards the fields below
 	reports map[string][]report // by scope

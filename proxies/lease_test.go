@@ -21,25 +21,19 @@ func TestConsecutiveFailuresRemoveProxy(t *testing.T) {
 		pool := newPool(t, rdb, nil)
 		mustPublish(t, pool, result(1, nil))
 		list, err := pool.List(t.Context(), Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		id := list[0].ID
 		for i, step := range []struct {
 			outcome Outcome
 			alive   bool
 		}{{Failed, true}, {Failed, true}, {Succeeded, true}, {Failed, true}, {TimedOut, true}, {TimedOut, true}, {Banned, true}, {Failed, true}, {TimedOut, true}, {TimedOut, true}, {Failed, false}} {
-			if err := pool.leases.write(t.Context(), "s", []report{{id: id, outcome: step.outcome, begun: time.Now().Add(time.Hour), cooldown: 0}}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, pool.leases.write(t.Context(), "s", []report{{id: id, outcome: step.outcome, begun: time.Now().Add(time.Hour), cooldown: 0}}))
 			if n, err := pool.Count(t.Context()); err != nil || (n == 1) != step.alive {
 				t.Fatalf("step %d: got %d in the pool, %v; want alive %t", i, n, err, step.alive)
 			}
 		}
 		// A report on a removed proxy changes nothing.
-		if err := pool.leases.write(t.Context(), "s", []report{{id: id, outcome: Succeeded, begun: time.Now()}}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, pool.leases.write(t.Context(), "s", []report{{id: id, outcome: Succeeded, begun: time.Now()}}))
 		if n, err := pool.Count(t.Context()); err != nil || n != 0 {
 			t.Fatalf("got %d %v: the proxy returned without a check", n, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/tasks/metrics"
 	"muster/tasks/redistest"
@@ -15,12 +16,8 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)
 	mustPublish(t, pool, result(1, nil), result(2, nil), result(3, func(r *probe.Result) { r.Anonymity = probe.Transparent }))
-	if err := pool.Ban(t.Context(), "", 0, proxyOf(result(2, nil)).ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := pool.yields.record(t.Context(), "1", map[string]Yield{"a": {Candidates: 1}}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, pool.Ban(t.Context(), "", 0, proxyOf(result(2, nil)).ID))
+	testutil.Ok(t, pool.yields.record(t.Context(), "1", map[string]Yield{"a": {Candidates: 1}}))
 	w := httptest.NewRecorder()
 	metrics.Handler(NewMetrics(pool)).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text, _ := io.ReadAll(w.Body)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/tasks/redistest"
 )
@@ -74,9 +75,7 @@ func TestTrialAfterFailureOfAnotherClock(t *testing.T) {
 		key := healthKey(one.cfg.Name, site)
 		health := strings.Fields(rdb.HGet(t.Context(), key, lease.Proxy.ID).Val())
 		health[4] = strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10) // time of the last failure
-		if err := rdb.HSet(t.Context(), key, lease.Proxy.ID, strings.Join(health, " ")).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.HSet(t.Context(), key, lease.Proxy.ID, strings.Join(health, " ")).Err())
 	}
 	two := newPool(t, rdb, nil)
 	pickOne(t, two, PickOptions{Site: "a"}).Report(Succeeded, time.Millisecond)
@@ -153,18 +152,14 @@ func TestPicks(t *testing.T) {
 	// A failing proxy has a low weight, without reports from other processes.
 	var bad string
 	list, err := pool.List(t.Context(), Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	bad = list[3].ID
 	for i := range 10 {
 		outcome := Failed
 		if i%2 == 1 {
 			outcome = Succeeded
 		}
-		if err := pool.leases.write(t.Context(), "", []report{{id: bad, outcome: outcome, begun: time.Now().Add(time.Hour)}}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, pool.leases.write(t.Context(), "", []report{{id: bad, outcome: outcome, begun: time.Now().Add(time.Hour)}}))
 	}
 	pool.view.expire()
 	weighted := count(PickOptions{}, 2000)

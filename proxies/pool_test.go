@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/dnstest"
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 	"muster/tasks/redistest"
@@ -83,9 +84,7 @@ func publish(ctx context.Context, pool *Pool, results ...probe.Result) (added in
 func siteHealth(t *testing.T, pool *Pool, site string) map[string]Health {
 	t.Helper()
 	texts, err := pool.store.rdb.HGetAll(t.Context(), healthKey(pool.store.name, site)).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	out := map[string]Health{}
 	for id, text := range texts {
 		if out[id], err = parseHealth(text); err != nil {
@@ -98,17 +97,13 @@ func siteHealth(t *testing.T, pool *Pool, site string) map[string]Health {
 func pickOne(t *testing.T, pool *Pool, o PickOptions) *Lease {
 	t.Helper()
 	lease, err := pool.Pick(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return lease
 }
 
 func flush(t *testing.T, pool *Pool) {
 	t.Helper()
-	if err := pool.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, pool.Flush(t.Context()))
 }
 
 func TestPublishAndCount(t *testing.T) {

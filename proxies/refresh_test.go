@@ -39,17 +39,13 @@ func newFleet(t *testing.T, cfg probe.Config, sources ...source.Source) *fleet {
 	service, err := NewService(Config{Pool: f.pool, Probe: cfg, ExportDir: f.dir, Settings: func() Settings { return Settings{Sources: sources} }, Fetcher: &source.Fetcher{
 		Getenv: func(name string) (string, bool) { v, ok := f.getenv[name]; return v, ok },
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	f.host = service
 	mux := tasks.NewMux()
 	service.Register(mux)
 	ready := make(chan struct{})
 	worker, err := tasks.NewWorker(f.client, mux, tasks.WorkerConfig{Queues: map[string]int{"probe": 1}, Concurrency: 4, Grace: time.Second, Ready: func() { close(ready) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- worker.Run(ctx) }()
@@ -72,9 +68,7 @@ func (f *fleet) refresh(t *testing.T, sources ...source.Source) (Report, string,
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	run, err := f.host.Refresh(ctx, sources...).Send(ctx, f.client, tasks.ProgressKeys(ProgressPrefix))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	report, err := run.Wait(ctx)
 	return report, run.ID(), err
 }
@@ -93,9 +87,7 @@ func (f *fleet) key(t *testing.T, id, name, want string) string {
 func newWorld(t *testing.T, n int) *proxytest.World {
 	t.Helper()
 	world, err := proxytest.NewWorld(proxytest.WorldConfig{Proxies: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(world.Close)
 	return world
 }
@@ -104,9 +96,7 @@ func newWorld(t *testing.T, n int) *proxytest.World {
 func startJudge(t *testing.T) []string {
 	t.Helper()
 	judge, err := probe.StartJudge(probe.JudgeConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { judge.Close() })
 	return judge.URLs
 }
@@ -115,9 +105,7 @@ func startJudge(t *testing.T) []string {
 func startProxy(t *testing.T, kind proxytest.Kind, exit int) *proxytest.Proxy {
 	t.Helper()
 	p, err := proxytest.Start(proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(exit)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -125,9 +113,7 @@ func startProxy(t *testing.T, kind proxytest.Kind, exit int) *proxytest.Proxy {
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "list.txt")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -138,9 +124,7 @@ func TestRefreshWorld(t *testing.T) {
 	f := newFleet(t, probe.Config{Judges: world.Judge.URLs, Key: world.Key})
 	list := writeFile(t, world.List())
 	report, id, err := f.refresh(t, source.Source{Name: "world", URL: list, AllowLocal: true}, source.Source{Name: "gone", URL: filepath.Join(t.TempDir(), "none")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	alive, usable, accepted := 0, 0, map[string]bool{}
 	for _, p := range world.Proxies {
 		e := p.Expect()
@@ -158,9 +142,7 @@ func TestRefreshWorld(t *testing.T) {
 		t.Errorf("got %+v, want 48 candidates, %d alive, %d usable, %d live", report, alive, usable, len(accepted))
 	}
 	members, err := f.pool.List(t.Context(), Filter{Anonymity: probe.Transparent})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, m := range members {
 		if !accepted[m.Candidate().Address()] {
 			t.Errorf("%v must not be in the pool", m.Proxy)
@@ -242,9 +224,7 @@ func TestRefreshInChunks(t *testing.T) {
 func TestRefreshFailures(t *testing.T) {
 	t.Parallel()
 	judge, err := probe.StartJudge(probe.JudgeConfig{Listen: []string{testutil.FreeAddr(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	f := newFleet(t, probe.Config{Judges: judge.URLs})
 	good := writeFile(t, "http://127.0.0.9:1")
 	check := func(name, want string, sources ...source.Source) {
@@ -282,32 +262,24 @@ func TestRecheck(t *testing.T) {
 		}
 		// Add records a current success; an old record has an old one.
 		h := "0.9 3 0 " + strconv.Itoa(int(checked.UnixMilli())) + " 0 0 10"
-		if err := f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), proxyID(c), h).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), proxyID(c), h).Err())
 		return proxyID(c)
 	}
 	dead, good, fresh := add(proxytest.HangsUp, old), add(proxytest.Elite, old), add(proxytest.Parking, time.Now())
 	recheck := func() Report {
 		t.Helper()
 		run, err := Recheck.S(RecheckInput{}).Send(t.Context(), f.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		report, err := run.Wait(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return report
 	}
 	left := func() map[string]bool {
 		t.Helper()
 		list, err := f.pool.List(t.Context(), Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		left := map[string]bool{}
 		for _, m := range list {
 			left[m.ID] = m.Health.Until.IsZero()

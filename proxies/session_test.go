@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/proxies/proxytest"
 )
 
@@ -99,9 +100,7 @@ func TestSessionFailsWithItsProxy(t *testing.T) {
 	if _, _, err := visit(t.Context(), rt, s2, bothSchemes[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.pool.Ban(t.Context(), "shop", time.Hour, ids[2]); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, b.pool.Ban(t.Context(), "shop", time.Hour, ids[2]))
 	if _, _, err := visit(t.Context(), rt, s2, bothSchemes[0]); !errors.As(err, new(*sessionError)) {
 		t.Errorf("got %v after a ban, want a sessionError", err)
 	}
@@ -118,9 +117,7 @@ func TestSessionStaysDirect(t *testing.T) {
 	rt := b.pool.Transport("shop", TransportOptions{Fallback: FallbackDirect, Direct: direct})
 	s := NewSession()
 	first, _, err := visit(t.Context(), rt, s, bothSchemes[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	b.add(t, proxytest.Options{Kind: proxytest.Elite})
 	if peer, _, err := visit(t.Context(), rt, s, bothSchemes[0]); err != nil || peer != first {
 		t.Errorf("got %s %v, want %s", peer, err, first)

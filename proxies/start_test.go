@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/source"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -18,9 +19,7 @@ func TestOperationsReturnTheRunningWorkflow(t *testing.T) {
 	s, err := NewService(Config{
 		Pool: newPool(t, client.Redis(), nil), Client: client, Settings: func() Settings { return settings },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := s.StartRefresh(t.Context()); !errors.Is(err, ErrNoSources) {
 		t.Errorf("refresh without sources: got error %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 )
@@ -35,9 +36,7 @@ func TestHTTPSOnlyProxyIsNotUsedForHTTP(t *testing.T) {
 			r.Header.Del("Content-Length")
 			r.Body = io.NopCloser(strings.NewReader("an advertisement"))
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(p.Close)
 	pair := netip.MustParseAddrPort(p.URL.Host)
 	c := Candidate{Protocol: "http", Host: pair.Addr().String(), Port: pair.Port()}

@@ -20,6 +20,7 @@ import (
 
 	"crypto/tls"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
@@ -77,9 +78,7 @@ func (b *bench) add(t *testing.T, options ...proxytest.Options) []string {
 		}
 		o.Hosts = b.hosts
 		p, err := proxytest.Start(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		t.Cleanup(p.Close)
 		pair := netip.MustParseAddrPort(p.URL.Host)
 		r := probe.Result{Candidate: source.Candidate{Protocol: p.URL.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Username: o.User, Password: o.Password},
@@ -102,9 +101,7 @@ func (b *bench) first(id string) PickOptions {
 func get(t *testing.T, rt http.RoundTripper, url string) (status int, body string, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	response, err := rt.RoundTrip(request)
 	if err != nil {
 		return 0, "", err
@@ -119,9 +116,7 @@ func (b *bench) health(t *testing.T, id, site string) (all, there Health, inPool
 	t.Helper()
 	flush(t, b.pool)
 	list, err := b.pool.List(t.Context(), Filter{Anonymity: probe.Transparent})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, m := range list {
 		if m.ID == id {
 			all, inPool = m.Health, true
@@ -294,9 +289,7 @@ func blocked(t *testing.T, early bool) {
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/", nil)
 	response, err := b.pool.Transport("shop", TransportOptions{}).RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if proxy, ok := Used(response); !ok || proxy.ID != ids[0] {
 		t.Errorf("got %v %t, want %s", proxy, ok, ids[0])
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
@@ -20,23 +21,17 @@ func TestYields(t *testing.T) {
 	record := func(run string, sources map[string]Yield) {
 		t.Helper()
 		for range 2 { // a task may run twice
-			if err := pool.yields.record(t.Context(), run, sources); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, pool.yields.record(t.Context(), run, sources))
 		}
 	}
 	good := Yield{Candidates: 10, Unique: 4, Alive: 3, Usable: 2, Elite: 1}
 	record("1", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	record("2", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	for range 2 { // two attempts of one refresh
-		if err := pool.yields.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, pool.yields.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty))
 	}
 	yields, err := pool.Yields(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if a := yields["a"]; a.Last != good || a.DryFor != 0 || a.State() != "yields" {
 		t.Errorf("a: got %+v, want the last refresh", a)
 	}
@@ -68,9 +63,7 @@ func TestRefreshRecordsYields(t *testing.T) {
 		t.Fatal(err)
 	}
 	yields, err := f.pool.Yields(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for name, want := range map[string]Yield{"both": {1, 0, 1, 1, 1}, "only": {2, 1, 1, 1, 1}, "gone": {}, "dead": {1, 1, 0, 0, 0}} {
 		if got := yields[name]; got.Last != want || got.Run == "" {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)

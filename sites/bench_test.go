@@ -39,16 +39,12 @@ listing: {links: .item a}
 records: {item: {key: [name], fields: {name: {css: h1.name, required: true}, price: {css: .price, type: price, locale: en}, stock: {css: .stock, type: integer}}}}
 politeness: {delay: 0, max_per_domain: %d, robots: false}
 `, site.URL, atOnce))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	s, client := startBench(b, def)
 	redistest.Measured(b, client.Redis(), func() {
 		for range b.N {
 			run, err := s.Send(b.Context(), def.Site, ScrapeOptions{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testutil.Ok(b, err)
 			if sum, err := run.Wait(b.Context()); err != nil || sum.Records != pages {
 				b.Fatalf("got %d records, error %v, want %d", sum.Records, err, pages)
 			}
@@ -73,9 +69,7 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 				return err
 			})
 		}
-		if err := all.Wait(); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Ok(b, all.Wait())
 	})
 }
 
@@ -84,16 +78,12 @@ func startBench(b *testing.B, def *definition.Definition) (*Service, *tasks.Clie
 	b.Helper()
 	client := tasks.NewClient(redistest.Server(b).Client())
 	s, err := NewService(NewRegistry(def), Config{Client: client, OutDir: b.TempDir(), Logger: noLog})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	b.Cleanup(func() { _ = s.Close() })
 	mux := tasks.NewMux()
 	s.Register(mux)
 	worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 8})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	b.Cleanup(func() { _ = worker.Stop() })
 	testutil.Background(b, s.Run)
 	return s, client

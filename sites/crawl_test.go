@@ -54,9 +54,7 @@ records:
     fields: {name: {css: h1, required: true}}
 politeness: {delay: 0, robots: false, max_per_domain: %d}
 `, name, srv.URL, start, most))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return def
 	}
 	defs := []*definition.Definition{define("big.example", "/big", 5)}
@@ -68,16 +66,12 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	long, err := s.Send(ctx, "big.example", ScrapeOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	testutil.Eventually(t, "the big site is being fetched", func() bool { return big.Load() > 20 })
 	var short []*tasks.AsyncResult[report.Summary]
 	for i := range 4 {
 		run, err := s.Send(ctx, fmt.Sprintf("small%d.example", i), ScrapeOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		short = append(short, run)
 	}
 	for _, run := range short {
@@ -88,7 +82,5 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	if had := big.Load(); had > pages/2 {
 		t.Errorf("got %d of %d pages of the big site when the small ones ended, want at most half", had, pages)
 	}
-	if err := s.Cancel(ctx, long.ID()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Cancel(ctx, long.ID()))
 }

@@ -46,21 +46,14 @@ func sendTwo(t *testing.T, faults string) *twoJobs {
 	j.ctx = ctx
 	registry, cfg := NewRegistry(j.first.Definition(t, ""), dependentSite(t, j.second)), Config{Client: j.client, OutDir: t.TempDir()}
 	sender, err := NewService(registry, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if j.a, err = sender.Send(ctx, "shop.example", ScrapeOptions{BaseURL: j.first.URL}); err != nil {
-		t.Fatal(err)
-	}
-	if j.b, err = sender.Send(ctx, "dependent.example", ScrapeOptions{BaseURL: j.second.URL}); err != nil {
-		t.Fatal(err)
-	}
-	if err := sender.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if j.Service, err = NewService(registry, cfg); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	j.a, err = sender.Send(ctx, "shop.example", ScrapeOptions{BaseURL: j.first.URL})
+	testutil.Ok(t, err)
+	j.b, err = sender.Send(ctx, "dependent.example", ScrapeOptions{BaseURL: j.second.URL})
+	testutil.Ok(t, err)
+	testutil.Ok(t, sender.Close())
+	j.Service, err = NewService(registry, cfg)
+	testutil.Ok(t, err)
 	return j
 }
 
@@ -88,9 +81,7 @@ func (j *twoJobs) workUntilWaiting() {
 func (j *twoJobs) checkSecond(status, waitsFor string, requested bool) Job {
 	j.t.Helper()
 	b, err := j.Job(j.ctx, j.b.ID())
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	testutil.Ok(j.t, err)
 	if got := fmt.Sprint(b.WaitsFor); b.Status != status || got != waitsFor {
 		j.t.Errorf("the second job: got status %s, waiting for %s, want %s, waiting for %s", b.Status, got, status, waitsFor)
 	}
@@ -104,9 +95,7 @@ func TestDependentScrapeWaitsUntilTheOtherIsComplete(t *testing.T) {
 	t.Parallel()
 	jobs := sendTwo(t, "")
 	sent, err := store.ReadRequest(jobs.ctx, jobs.client.Redis(), jobs.b.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	jobs.workUntilWaiting()
 	jobs.checkSecond(JobWaiting, "[shop.example]", false)
 	close(jobs.first.Hang)
@@ -134,9 +123,7 @@ func TestDependentScrapeFailsUnlessTheOtherIsComplete(t *testing.T) {
 			jobs.workUntilWaiting()
 			jobs.checkSecond(JobWaiting, "[shop.example]", false)
 			if c.cancel {
-				if err := jobs.Cancel(jobs.ctx, jobs.a.ID()); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, jobs.Cancel(jobs.ctx, jobs.a.ID()))
 			}
 			close(jobs.first.Hang)
 			want := fmt.Sprintf("not started: it depends on shop.example, and its job %s has the status %s", jobs.a.ID(), ended)
@@ -158,22 +145,17 @@ func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	a, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: first.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := a.Wait(ctx); err == nil {
 		t.Fatal("the first scrape succeeded")
 	}
 	b, err := s.Send(ctx, "dependent.example", ScrapeOptions{BaseURL: second.URL, After: map[string]string{"shop.example": a.ID()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := b.Wait(ctx); err == nil || !strings.Contains(err.Error(), a.ID()+" has the status FAILED") {
 		t.Errorf("with the job named: got error %v, want the status FAILED", err)
 	}
-	if b, err = s.Resume(ctx, b.ID()); err != nil {
-		t.Fatal(err)
-	}
+	b, err = s.Resume(ctx, b.ID())
+	testutil.Ok(t, err)
 	if _, err := b.Wait(ctx); err != nil {
 		t.Errorf("tried again: got error %v, want none", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/tasks/redistest"
 )
@@ -17,9 +18,7 @@ func TestFollowPassesEachRecordOnOnce(t *testing.T) {
 	path, read, got := filepath.Join(t.TempDir(), "item.jsonl"), int64(0), ""
 	for i, step := range []struct{ text, want string }{{"", ""}, {a + "\n{\"b\"", a}, {a + "\n" + c + "\n", a + c}, {a + "\n" + c + "\n", a + c}} { // the torn line is cut off
 		if step.text != "" {
-			if err := os.WriteFile(path, []byte(step.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.WriteFile(path, []byte(step.text), 0o600))
 		}
 		n, err := passOn(t.Context(), path, read, func(record []byte) error { got += string(record); return nil })
 		if read += n; err != nil || got != step.want {

@@ -28,9 +28,8 @@ func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 	}
 	srv.FreeDisk()
 	testutil.Eventually(t, "the job is not blocked", func() bool {
-		if j, err = s.Job(t.Context(), "j1"); err != nil {
-			t.Fatal(err)
-		}
+		j, err = s.Job(t.Context(), "j1")
+		testutil.Ok(t, err)
 		return j.Status != JobBlocked
 	})
 	if j.Status != JobWaiting || j.Trouble != "" {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // Head reads the first records of a file of any size, also while the file grows.
@@ -26,9 +28,7 @@ func TestHeadReadsTheFirstRecords(t *testing.T) {
 		"a damaged line":        {record + "no JSON\n" + record, 2, false},
 	} {
 		path := filepath.Join(t.TempDir(), "item.jsonl")
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(path, []byte(c.text), 0o600))
 		head, err := headOf(path, 3)
 		if err != nil || head.Type != "item" || len(head.Records) != c.want || head.More != c.more {
 			t.Errorf("%s: got %d records of %q, more %v, %v; want %d and %v", name, len(head.Records), head.Type, head.More, err, c.want, c.more)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
@@ -54,9 +55,7 @@ func TestFailedScrapeIsUnhealthy(t *testing.T) {
 			scrape := func(wantErr bool, want string) {
 				t.Helper()
 				run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				if _, err := run.Wait(t.Context()); (err != nil) != wantErr {
 					t.Errorf("got error %v, want one: %v", err, wantErr)
 				}

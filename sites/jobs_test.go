@@ -20,9 +20,7 @@ func TestJobThatWaits(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	s.Registry().Replace(NewRegistry(site.Definition(t, "")))
 	run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	jobs, err := s.Jobs(t.Context(), "shop.example", 10)
 	if err != nil || len(jobs) != 1 || jobs[0].ID != run.ID() || jobs[0].Status != JobWaiting {
 		t.Errorf("got jobs %+v, error %v, want one, WAITING", jobs, err)
@@ -30,9 +28,7 @@ func TestJobThatWaits(t *testing.T) {
 	if others, err := s.Jobs(t.Context(), "other.example", 10); err != nil || len(others) != 0 {
 		t.Errorf("jobs of another site: got %+v, error %v, want none", others, err)
 	}
-	if err := s.Cancel(t.Context(), run.ID()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Cancel(t.Context(), run.ID()))
 	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobCanceled {
 		t.Errorf("got %+v, error %v, want CANCELED", j, err)
 	}
@@ -80,24 +76,18 @@ func operate(t *testing.T, site *sitetest.Shop) operated {
 func (o operated) send() *tasks.AsyncResult[report.Summary] {
 	o.t.Helper()
 	run, err := o.Send(o.t.Context(), "shop.example", ScrapeOptions{BaseURL: o.site.URL})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Ok(o.t, err)
 	return run
 }
 
 func (o operated) pause() {
 	o.t.Helper()
-	if err := o.PauseSite(o.t.Context(), "shop.example"); err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Ok(o.t, o.PauseSite(o.t.Context(), "shop.example"))
 }
 
 func (o operated) unpause() {
 	o.t.Helper()
-	if err := o.ResumeSite(o.t.Context(), "shop.example"); err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Ok(o.t, o.ResumeSite(o.t.Context(), "shop.example"))
 }
 
 // becomes waits until a job has a status.
@@ -113,13 +103,9 @@ func (o operated) becomes(id, want string) {
 func (o operated) isResumed(id string) (resumed string) {
 	o.t.Helper()
 	run, err := o.Resume(o.t.Context(), id)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Ok(o.t, err)
 	sum, err := run.Wait(o.t.Context())
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	testutil.Ok(o.t, err)
 	o.site.IsWhole(o.t, sum)
 	return run.ID()
 }
@@ -138,9 +124,7 @@ func TestPausedSiteIsNotFetched(t *testing.T) {
 	}
 	o.unpause()
 	sum, err := run.Wait(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	o.site.IsWhole(t, sum)
 }
 
@@ -196,9 +180,7 @@ func TestCanceledJobCanBeResumed(t *testing.T) {
 	o.pause()
 	run := o.send()
 	o.becomes(run.ID(), JobPaused)
-	if err := o.Cancel(t.Context(), run.ID()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, o.Cancel(t.Context(), run.ID()))
 	o.becomes(run.ID(), JobCanceled)
 	o.unpause()
 	o.isResumed(run.ID())

@@ -41,9 +41,8 @@ func guard(t *testing.T, rdb redis.UniversalClient) *guarded {
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	var err error
-	if g.Service, err = NewService(NewRegistry(g.def), Config{Client: client, OutDir: filepath.Join(t.TempDir(), "own")}); err != nil {
-		t.Fatal(err)
-	}
+	g.Service, err = NewService(NewRegistry(g.def), Config{Client: client, OutDir: filepath.Join(t.TempDir(), "own")})
+	testutil.Ok(t, err)
 	work(t, client, g.Service)
 	g.good = store.Request{Site: g.def.Site, File: g.def.File(), YAML: string(g.def.YAML()), BaseURL: g.site.URL, OutDir: g.cfg.OutDir, Home: g.name(g.cfg.OutDir)}
 	return g
@@ -53,9 +52,7 @@ func guard(t *testing.T, rdb redis.UniversalClient) *guarded {
 func (g *guarded) name(dir string) string {
 	g.t.Helper()
 	name, err := record.FolderName(dir)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testutil.Ok(g.t, err)
 	return name
 }
 
@@ -65,9 +62,7 @@ func (g *guarded) send(change func(*store.Request)) *tasks.AsyncResult[report.Su
 	r := g.good
 	change(&r)
 	run, err := store.Scrape(r).Send(g.t.Context(), g.cfg.Client)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testutil.Ok(g.t, err)
 	return run
 }
 
@@ -78,9 +73,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 		g := guard(t, rdb)
 		out, home := g.out, g.name(g.out)
 		link := filepath.Join(g.cfg.OutDir, "link")
-		if err := os.Symlink(out, link); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.Symlink(out, link))
 		before := filesIn(t, out)
 		for name, change := range map[string]func(*store.Request){
 			"another folder":            func(r *store.Request) { r.OutDir, r.Home = out, home },
@@ -101,9 +94,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 			if n, err := g.recorder.Write(t.Context(), run.ID()); err == nil || n > 0 {
 				t.Errorf("%s: got %d records written, %v, want none", name, n, err)
 			}
-			if err := g.cfg.Client.Revoke(t.Context(), run.ID()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, g.cfg.Client.Revoke(t.Context(), run.ID()))
 		}
 		if after := filesIn(t, out); !slices.Equal(after, before) {
 			t.Errorf("got %v in a folder that is not its own, want %v", after, before)
@@ -160,9 +151,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 		names = append(names, path)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return names
 }
 
@@ -176,9 +165,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	service := func(dir string) *Service {
 		s, err := NewService(NewRegistry(def), Config{Client: client, OutDir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return s
 	}
 	dir, other := t.TempDir(), t.TempDir()
@@ -186,9 +173,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	t.Cleanup(func() { _ = sender.Close() })
 	elsewhere := func(o ScrapeOptions) bool {
 		ok, err := sender.WrittenElsewhere(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return ok
 	}
 	if elsewhere(ScrapeOptions{}) {
@@ -205,9 +190,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	}
 
 	res, err := sender.Send(t.Context(), def.Site, ScrapeOptions{BaseURL: site.URL, OutDir: other})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	testutil.Eventually(t, "the job to report that no process writes its records", func() bool {
 		j, err := sender.Job(t.Context(), res.ID())
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
@@ -244,13 +227,9 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	s := newService(t, redistest.New(t))
 	work(t, s.cfg.Client, s)
 	req, err := s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	refused, err := store.Scrape(req).Send(t.Context(), s.cfg.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	testutil.Eventually(t, "an attempt fails with the reason", func() bool { // later ones may run on workers that have the file
 		nodes, err := s.cfg.Client.Nodes(t.Context(), refused.ID())
 		return err == nil && slices.ContainsFunc(nodes, func(n tasktype.Node) bool {
@@ -262,16 +241,12 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	}
 
 	plain := strings.Replace(text, `headers: {X-Key: "${PATH}"}`, "", 1)
-	if def, err = definition.Parse("shop.yaml", []byte(plain)); err != nil {
-		t.Fatal(err)
-	}
-	if req, err = s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL}); err != nil {
-		t.Fatal(err)
-	}
+	def, err = definition.Parse("shop.yaml", []byte(plain))
+	testutil.Ok(t, err)
+	req, err = s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL})
+	testutil.Ok(t, err)
 	run, err := store.Scrape(req).Send(t.Context(), s.cfg.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if got, want := <-seen, " / ${HOME}"; got != want {
 		t.Errorf("got a request with %q, want %q", got, want)
 	}

@@ -28,16 +28,12 @@ func TestScrapeOnWorkers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if !strings.HasPrefix(res.ID(), "scrape_shop_example_") {
 		t.Errorf("got job id %s, want one of shop.example", res.ID())
 	}
 	sum, err := res.Wait(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	site.IsWhole(t, sum)
 	for name, want := range map[string]string{"total_urls": "63", "result_count": "120", "error_count": "0", "total_chunks": "3", "completed_chunks": "3", "status": "COMPLETE"} {
 		key := "scrape_shop.example:" + res.ID() + ":" + name
@@ -60,9 +56,7 @@ func TestStatusKey(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	status := func() string { return rdb.Get(ctx, "scrape_shop.example:"+res.ID()+":status").Val() }
 	if got := status(); got != "DISPATCHED" {
 		t.Errorf("sent, and no worker runs: got status %q, want DISPATCHED", got)
@@ -78,9 +72,7 @@ func TestStatusKey(t *testing.T) {
 	}
 	close(site.Hang)
 	sum, err := res.Wait(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	site.IsWhole(t, sum)
 	if got := waitKey(ctx, rdb, "scrape_shop.example:"+res.ID()+":status", "COMPLETE"); got != "COMPLETE" {
 		t.Errorf("over: got status %q, want COMPLETE", got)
@@ -99,13 +91,9 @@ func TestSitesFailAlone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	failing, err := s.Send(ctx, "other.example", ScrapeOptions{BaseURL: bad.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	running, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: good.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if sum, err := running.Wait(ctx); err != nil {
 		t.Error(err)
 	} else {
@@ -142,9 +130,7 @@ func waitKey(ctx context.Context, rdb redis.UniversalClient, key, want string) (
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	r, err := LoadRegistry("", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := r.Definition("quote.toscrape.com"); err == nil || !strings.Contains(err.Error(), `did you mean "quotes.toscrape.com"`) {
 		t.Errorf("got error %v, want one with the nearest name", err)
 	}
@@ -164,13 +150,10 @@ func TestRegistry(t *testing.T) {
 		"beside":              "depends_on: [one]\n",
 	} {
 		text := "site: " + site + "\nbase_url: http://shop.example\nstart: [/]\nrecords:\n  item: {from: listing, fields: {name: h1}}\n" + rest
-		if err := os.WriteFile(filepath.Join(dir, site+".yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(filepath.Join(dir, site+".yaml"), []byte(text), 0o600))
 	}
-	if r, err = LoadRegistry(dir, true); err != nil {
-		t.Fatal(err)
-	}
+	r, err = LoadRegistry(dir, true)
+	testutil.Ok(t, err)
 	for site, want := range map[string]string{
 		"quotes.toscrape.com": "quotes.toscrape.com.yaml:6:1: unknown key \"startt\"",
 		"lost":                `lost.yaml:6:13: depends_on: no site "nowhere"`,

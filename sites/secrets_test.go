@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
@@ -34,14 +35,10 @@ func vault(t *testing.T) (url string, right *atomic.Int64) {
 func withSecret(t *testing.T, url string) (dir, key string) {
 	t.Helper()
 	dir, key = t.TempDir(), filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(key, []byte("s3same\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(key, []byte("s3same\n"), 0o600))
 	text := "site: vault\nbase_url: " + url + "\nstart: [/]\npoliteness: {robots: false, delay: 0s}\nheaders: {X-Token: 'Token ${file:" + key + "}'}\n" +
 		"cookies: {sid: '${file:" + key + "}'}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-	if err := os.WriteFile(filepath.Join(dir, "vault.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "vault.yaml"), []byte(text), 0o600))
 	return dir, key
 }
 
@@ -50,13 +47,9 @@ func withVault(t *testing.T, url string) (*Registry, *definition.Definition) {
 	t.Helper()
 	dir, _ := withSecret(t, url)
 	registry, err := LoadRegistry(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	def, err := registry.Definition("vault")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return registry, def
 }
 
@@ -107,17 +100,11 @@ func TestSecretsAreForTheFilesOfTheWorker(t *testing.T) {
 func TestMissingSecretsOfDefinitions(t *testing.T) {
 	t.Parallel()
 	dir, key := withSecret(t, "http://127.0.0.1:1")
-	if err := os.Remove(key); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Remove(key))
 	text := "site: two\nbase_url: http://127.0.0.1:1\nstart: [/]\nheaders: {X-A: '${A_TOKEN}', X-B: '${B_TOKEN} ${C_TOKEN}'}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-	if err := os.WriteFile(filepath.Join(dir, "two.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "two.yaml"), []byte(text), 0o600))
 	registry, err := LoadRegistry(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	getenv := func(name string) (string, bool) { return map[string]string{"B_TOKEN": "x"}[name], name == "B_TOKEN" }
 	var got strings.Builder
 	for _, err := range registry.MissingSecrets(getenv) {
@@ -136,9 +123,7 @@ func TestMissingSecretsOfDefinitions(t *testing.T) {
 	}
 	evil := func(string) (string, bool) { return "x\r\nHost: evil", true }
 	def, err := registry.Definition("two")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := def.WithSecrets(evil); err == nil || strings.Contains(err.Error(), "evil") {
 		t.Errorf("got %v, want an error that does not quote the secret", err)
 	}

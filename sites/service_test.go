@@ -28,9 +28,7 @@ func configured(t *testing.T, rdb redis.UniversalClient, registry *Registry, cfg
 	cfg.Client, cfg.OutDir = tasks.NewClient(rdb), t.TempDir()
 	t.Cleanup(func() { _ = cfg.Client.Close() })
 	s, err := NewService(registry, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -46,9 +44,7 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 	if err == nil {
 		err = errors.Join(store.AddJob(t.Context(), s.cfg.Client.Redis(), id, req), store.Open(t.Context(), s.cfg.Client.Redis(), id))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return req
 }
 
@@ -57,15 +53,11 @@ func scrape(t *testing.T, s *Service, id string, def *definition.Definition, o S
 	t.Helper()
 	work(t, s.cfg.Client, s)
 	run, err := store.Scrape(begin(t, s, id, def, o)).Send(t.Context(), s.cfg.Client, tasks.ID(id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	sum, err := run.Wait(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return sum
 }
 
@@ -75,9 +67,7 @@ func work(t *testing.T, client *tasks.Client, s *Service) {
 	mux := tasks.NewMux()
 	s.Register(mux)
 	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 4, Grace: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

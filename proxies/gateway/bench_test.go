@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/testutil"
 	"muster/proxies"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
@@ -42,9 +43,7 @@ func benchGateway(b *testing.B, secure bool) {
 	var upstream []*url.URL
 	for i := range 8 {
 		p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(i)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Ok(b, err)
 		defer p.Close()
 		upstream = append(upstream, p.URL)
 		at := netip.MustParseAddrPort(p.URL.Host)
@@ -54,9 +53,7 @@ func benchGateway(b *testing.B, secure bool) {
 		}
 	}
 	g, err := New(Config{Pool: pool, Listen: "127.0.0.1:0"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	listening, done := make(chan net.Addr, 1), make(chan error, 1)
 	go func() { done <- g.Run(ctx, func(a net.Addr) { listening <- a }) }()
@@ -87,9 +84,7 @@ func benchGateway(b *testing.B, secure bool) {
 					return nil
 				})
 			}
-			if err := clients.Wait(); err != nil {
-				b.Fatal(err)
-			}
+			testutil.Ok(b, clients.Wait())
 		}
 	}
 	b.ResetTimer()

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/proxy"
 
+	"muster/internal/testutil"
 	"muster/proxies/proxytest"
 )
 
@@ -29,9 +30,7 @@ func TestCurlWorksThroughGateway(t *testing.T) {
 	}
 	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(2, proxytest.Elite, proxytest.SOCKS5)...)
 	roots := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.secure.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.secure.Certificate().Raw}), 0o600))
 	for _, args := range [][]string{
 		{"-x", "http://me:open-sesame@" + f.addr, "http://shop.example/"},
 		{"-x", "http://me-session-1:open-sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
@@ -50,13 +49,9 @@ func TestSOCKSClientOfXNet(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
 	dialer, err := proxy.SOCKS5("tcp", f.addr, &proxy.Auth{User: "me", Password: "open-sesame"}, proxy.Direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	conn, err := dialer.Dial("tcp", "shop.example:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer conn.Close()
 	fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: shop.example\r\n\r\n")
 	answer, err := io.ReadAll(conn)
@@ -99,9 +94,7 @@ func TestHalfClosedTunnelReceivesResponse(t *testing.T) {
 			t.Parallel()
 			f := newFront(t, Config{}, kinds(1, kind)...)
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			defer l.Close()
 			go func() {
 				conn, err := l.Accept()

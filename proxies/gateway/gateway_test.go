@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"muster/internal/dnstest"
+	"muster/internal/testutil"
 	"muster/proxies"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
@@ -81,9 +82,7 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 	for i, o := range kinds {
 		o.Hosts, o.Exit = hosts, proxytest.ExitAddress(i)
 		p, err := proxytest.Start(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		t.Cleanup(p.Close)
 		f.proxies = append(f.proxies, p)
 		pair := netip.MustParseAddrPort(p.URL.Host)
@@ -96,9 +95,8 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 
 	cfg.Pool, cfg.Listen = f.pool, "127.0.0.1:0"
 	var err error
-	if f.gateway, err = New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	f.gateway, err = New(cfg)
+	testutil.Ok(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	listening, done := make(chan net.Addr, 1), make(chan error, 1)
 	go func() { done <- f.gateway.Run(ctx, func(a net.Addr) { listening <- a }) }()
@@ -216,9 +214,7 @@ func TestKeys(t *testing.T) {
 	}
 
 	conn, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer conn.Close()
 	auth := base64.StdEncoding.EncodeToString([]byte("me:open-sesame"))
 	fmt.Fprintf(conn, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nProxy-Authorization: Basic %s\r\n\r\nGET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n", auth)
@@ -292,9 +288,7 @@ func TestRequestsAreForwardedUnmodified(t *testing.T) {
 	}
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	response, err := client.Post("http://shop.example/echo", "application/octet-stream", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer response.Body.Close()
 	if got, err := io.ReadAll(response.Body); err != nil || !bytes.Equal(got, body) {
 		t.Errorf("got %d of %d bytes back, %v", len(got), len(body), err)
@@ -309,9 +303,7 @@ func TestStreaming(t *testing.T) {
 	defer cancel()
 	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://shop.example/stream", nil)
 	response, err := f.client(t, "http", nil).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer response.Body.Close()
 	first := make([]byte, 8)
 	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != "event 0\n" {

@@ -18,9 +18,7 @@ import (
 func (f *front) talk(t *testing.T, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := io.WriteString(conn, text); err != nil {
@@ -32,14 +30,10 @@ func (f *front) talk(t *testing.T, text string) (net.Conn, *bufio.Reader) {
 func readResponse(t *testing.T, in *bufio.Reader, method string) (*http.Response, string) {
 	t.Helper()
 	response, err := http.ReadResponse(in, &http.Request{Method: method})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return response, string(body)
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/geo"
 )
 
@@ -21,9 +22,7 @@ func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		file := filepath.Join(dir, "damaged.mmdb")
-		if err := os.WriteFile(file, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(file, raw, 0o600))
 		db, err := geo.Open(file)
 		if err != nil {
 			return

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/geo"
 )
 
@@ -17,9 +18,7 @@ const countries, systems = "testdata/countries.mmdb", "testdata/systems.mmdb"
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	db, err := geo.Open(countries, systems)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for addr, want := range map[string]geo.Place{
 		"8.8.8.8": {"US", 15169, "GOOGLE"}, "::ffff:8.8.8.8": {"US", 15169, "GOOGLE"}, "8.8.4.4": {Country: "US"}, "9.9.9.9": {Country: "BG"},
 		"10.1.1.1": {Country: "RO"}, "11.1.1.1": {}, "200.1.1.1": {}, "2606:4700::1111": {},
@@ -36,15 +35,11 @@ func TestLookup(t *testing.T) {
 func TestFilesThatAreNone(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(countries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	dir := t.TempDir()
 	for name, b := range map[string][]byte{"empty": nil, "text": []byte("US 8.8.8.8"), "half": content[:len(content)/2], "no tree": content[bytes.Index(content, []byte("\xab\xcd\xef")):]} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(path, b, 0o600))
 		if _, err := geo.Open(countries, path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -57,9 +52,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	at := bytes.Index(broken, []byte("country")) - 2
 	copy(broken[at:], bytes.Repeat([]byte{0xff}, 12))
 	path := filepath.Join(dir, "broken")
-	if err := os.WriteFile(path, broken, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, broken, 0o600))
 	if db, err := geo.Open(path); err == nil {
 		if got := db.Lookup(netip.MustParseAddr("10.1.1.1")); got.ASN != 0 {
 			t.Errorf("got %+v", got)

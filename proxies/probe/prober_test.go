@@ -16,6 +16,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/dnstest"
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
@@ -38,9 +39,7 @@ func candidate(p *proxytest.Proxy, label string) source.Candidate {
 func startJudge(t *testing.T, cfg probe.JudgeConfig) *probe.JudgeServer {
 	t.Helper()
 	judge, err := probe.StartJudge(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { judge.Close() })
 	return judge
 }
@@ -50,9 +49,7 @@ func newProber(t *testing.T, cfg probe.Config) *probe.Prober {
 	cfg.ResponseTimeout = max(cfg.ResponseTimeout, 4*time.Second) // tolerates a machine that is busy with other tests
 	cfg.GreetingTimeout = max(cfg.GreetingTimeout, 3*time.Second)
 	prober, err := probe.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return prober
 }
 
@@ -64,9 +61,7 @@ func patient(judge *probe.JudgeServer, key string) probe.Config {
 func start(t *testing.T, o proxytest.Options) *proxytest.Proxy {
 	t.Helper()
 	p, err := proxytest.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -138,14 +133,10 @@ func TestAllKindsWithAnyLabel(t *testing.T) {
 			t.Errorf("%s: got latency %+v, want a total that includes the first byte", name, r.Latency)
 		}
 	}
-	if err := prober.Each(t.Context(), slices.Values(candidates), judged); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, prober.Each(t.Context(), slices.Values(candidates), judged))
 	again = true
 	few := newProber(t, probe.Config{Judges: judge.URLs, Key: "k", Concurrency: 4})
-	if err := few.Each(t.Context(), slices.Values(late), judged); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, few.Each(t.Context(), slices.Values(late), judged))
 }
 
 // A replayed response is rejected as forged although its signature is valid.
@@ -248,9 +239,7 @@ func TestTotalTimeoutLimitsOtherTimeouts(t *testing.T) {
 	judge := startJudge(t, probe.JudgeConfig{})
 	silent := start(t, proxytest.Options{Kind: proxytest.Silent})
 	prober, err := probe.New(probe.Config{Judges: judge.URLs, TotalTimeout: 300 * time.Millisecond, ConnectTimeout: time.Hour, GreetingTimeout: time.Hour, ResponseTimeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	r, err := prober.Probe(t.Context(), candidate(silent, ""))
 	if err != nil || r.Alive || r.Reason != "timeout" {
 		t.Errorf("got %+v %v, want a timeout", r, err)
@@ -271,9 +260,7 @@ func TestTruncatedResponseIsDead(t *testing.T) {
 	var candidates []source.Candidate
 	for cut := range 60 { // in steps through head and body
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		server := &http.Server{Handler: cutter(cut * 17)}
 		served := make(chan struct{})
 		go func() { defer close(served); _ = server.Serve(l) }()
@@ -289,9 +276,7 @@ func TestTruncatedResponseIsDead(t *testing.T) {
 			t.Errorf("cut %s: dead for no reason", r.Candidate.Sources[0])
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // cutter is a forwarding proxy that sends only the first n bytes of each response.
@@ -334,9 +319,7 @@ func TestTruncatedSOCKSReplies(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%x", label, text), func(t *testing.T) {
 				t.Parallel()
 				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -370,9 +353,7 @@ func TestPrivateAddressesOfNamesAreNotProbed(t *testing.T) {
 	c := candidate(p, "http")
 	c.Host = "proxy.test"
 	allowed, err := addressfilter.New(addressfilter.Local()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, filter := range []*addressfilter.Filter{nil, allowed} {
 		cfg := patient(judge, "k")
 		cfg.Filter = filter

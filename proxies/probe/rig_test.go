@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 )
@@ -46,14 +47,10 @@ func TestRealProxies(t *testing.T) {
 	labelled := readRig(t, list)
 	for _, labels := range []bool{true, false, true, false} {
 		judge, err := probe.StartJudge(probe.JudgeConfig{Key: "rig"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		defer judge.Close()
 		prober, err := probe.New(probe.Config{Judges: judge.URLs, Key: "rig", ResponseTimeout: 3 * time.Second, GreetingTimeout: 2 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		candidates := slices.Clone(labelled)
 		if !labels {
 			for i := range candidates {
@@ -85,16 +82,12 @@ func TestRealProxies(t *testing.T) {
 func readRig(t *testing.T, path string) []source.Candidate {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer f.Close()
 	var out []source.Candidate
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		u, err := url.Parse(strings.TrimSpace(lines.Text()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		pair := netip.MustParseAddrPort(u.Host)
 		c := source.Candidate{Protocol: u.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Username: u.User.Username()}
 		c.Password, _ = u.User.Password()

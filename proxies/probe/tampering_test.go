@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 )
@@ -121,9 +122,7 @@ func TestTamperingPreventsForwarding(t *testing.T) {
 				t.Parallel()
 				p := start(t, proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(1), Alter: test.alter()})
 				r, err := prober.Probe(t.Context(), candidate(p, "http"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				forwards := len(test.want) == 0
 				alive, reason := forwards || kind == proxytest.Elite, probe.Reason("")
 				if !alive {

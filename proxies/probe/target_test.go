@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
@@ -35,22 +36,14 @@ func targetSite(w http.ResponseWriter, r *http.Request) {
 func checkTarget(t *testing.T, o proxytest.Options, label string, target probe.Target) probe.Result {
 	t.Helper()
 	proxy, err := proxytest.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(proxy.Close)
 	prober, err := probe.New(probe.Config{Target: &target, TotalTimeout: 20 * time.Second, GreetingTimeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := prober.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, prober.Start(t.Context()))
 	c := candidate(proxy, label)
 	var result probe.Result
-	if err := prober.Each(t.Context(), slices.Values([]source.Candidate{c}), func(r probe.Result) { result = r }); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, prober.Each(t.Context(), slices.Values([]source.Candidate{c}), func(r probe.Result) { result = r }))
 	return result
 }
 

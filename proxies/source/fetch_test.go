@@ -23,6 +23,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/dnstest"
+	"muster/internal/testutil"
 )
 
 // TestMain resolves names below .test to loopback.
@@ -41,9 +42,7 @@ func newFetcher(t *testing.T) *Fetcher {
 func TestFetchValidSources(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "list.txt")
-	if err := os.WriteFile(file, []byte("8.8.8.8:80\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(file, []byte("8.8.8.8:80\n"), 0o600))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer sesame" || r.URL.Query().Get("key") != "k1" {
 			http.Error(w, "who?", http.StatusUnauthorized)
@@ -339,9 +338,7 @@ func TestFetchAppliesFilter(t *testing.T) {
 		}
 	}
 	allowed, err := addressfilter.New("list.test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, f := range []struct {
 		*Fetcher
 		from string

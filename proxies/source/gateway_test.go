@@ -7,15 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // A gateway yields a candidate for each country and session. Secrets may contain any characters and are not printed.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte("p@ss:w/${x}{country}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(file, []byte("p@ss:w/${x}{country}\n"), 0o600))
 	f := &Fetcher{Getenv: func(name string) (string, bool) {
 		v, ok := map[string]string{"GATE_USER": "me@home", "country": "a variable"}[name]
 		return v, ok

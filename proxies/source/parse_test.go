@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 func TestParseFormats(t *testing.T) {
@@ -98,9 +100,7 @@ func TestParseEncodings(t *testing.T) {
 func parses(t *testing.T, text string, want []string) {
 	t.Helper()
 	parsed, err := Parse(strings.NewReader(text), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var got []string
 	for _, c := range parsed.Candidates {
 		text := c.Address()

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"muster/internal/testutil"
 	"muster/proxies/tunnel"
 )
 
@@ -23,9 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func scripted(t *testing.T, proxy string, script func(in *bufio.Reader, out io.Writer)) *tunnel.Dialer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -38,9 +37,7 @@ func scripted(t *testing.T, proxy string, script func(in *bufio.Reader, out io.W
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
 	u, err := url.Parse(fmt.Sprintf(proxy, l.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return &tunnel.Dialer{Proxy: u, HandshakeTimeout: time.Minute}
 }
 
@@ -65,9 +62,7 @@ func TestConnectKeepsDataAfterHead(t *testing.T) {
 		_, _ = io.WriteString(out, " ready\r\n")
 	})
 	conn, err := d.DialContext(t.Context(), "tcp", "mail.example:25")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer conn.Close()
 	greeting, err := io.ReadAll(conn)
 	if err != nil || string(greeting) != "220 mail.example ready\r\n" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"muster/internal/addressfilter"
+	"muster/internal/testutil"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 )
@@ -13,9 +14,7 @@ import (
 func TestServiceConnectsOnlyToWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	allowed, err := addressfilter.New("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for name, filter := range map[string]*addressfilter.Filter{"refused": nil, "allowed": allowed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/polite"
@@ -73,10 +74,10 @@ func TestBreakerOfASiteTellsChanges(t *testing.T) {
 	if want := []string{"open " + key + " server"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	must(t, polite.Forget(t.Context(), rdb, key))
-	must(t, limit.NewBreaker(rdb, limit.BreakerConfig{Logger: noLog}).Reset(t.Context(), key))
+	testutil.Ok(t, polite.Forget(t.Context(), rdb, key))
+	testutil.Ok(t, limit.NewBreaker(rdb, limit.BreakerConfig{Logger: noLog}).Reset(t.Context(), key))
 	_, err := j.crawler.breaker.Report(t.Context(), limit.Permit{}, true, fetch.OutcomeOf(down))
-	must(t, err)
+	testutil.Ok(t, err)
 	if state, err := j.crawler.breaker.State(t.Context()); err != nil || state.State != "closed" {
 		t.Errorf("after a reset and one failure: got %+v, %v, want closed", state, err)
 	}
@@ -90,7 +91,7 @@ func openBreaker(t *testing.T, a *admission, failure error) {
 			return
 		}
 		_, err := a.breaker.Report(t.Context(), limit.Permit{}, true, fetch.OutcomeOf(failure))
-		must(t, err)
+		testutil.Ok(t, err)
 	}
 	t.Fatal("the breaker is closed, want open")
 }
@@ -100,15 +101,8 @@ func takeSlot(t *testing.T, j *job, a *admission) {
 	a.patience = time.Millisecond
 	a.slots = limit.NewKeyedLimiter(j.rdb, limit.KeyedConfig{Default: 1, Logger: noLog})
 	slot, err := a.slots.Acquire(t.Context(), slotsName)
-	must(t, err)
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = slot.Release(t.Context()) })
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // The report has the number of delays by reason, summed over all processes in Redis.
@@ -120,7 +114,7 @@ func TestDelaysAreReported(t *testing.T) {
 	one := begin(t, newWorker(t, rdb), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	two := begin(t, newWorker(t, rdb), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	two.crawler.delays.add(string(DelaySlots))
-	must(t, two.crawler.delays.flush(t.Context()))
+	testutil.Ok(t, two.crawler.delays.flush(t.Context()))
 	sum := run(t, one)
 	if sum.Delays["rate limited"] != 1 || sum.Delays["page slots"] != 1 {
 		t.Errorf("got %v, want that a page waited for the site and one for a slot", sum.Delays)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
@@ -22,9 +23,7 @@ import (
 func failedPages(t *testing.T, file, site string) map[string]report.PageStatus {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	statuses := map[string]report.PageStatus{}
 	for line := range strings.Lines(string(data)) {
 		var f report.FailedPage
@@ -55,14 +54,10 @@ func TestFailedPagesHaveAStatus(t *testing.T) {
 		s.recorder.Forget(last) // as its task does at the end
 		last = id
 		req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		req.Resume = "j1"
 		j, err := s.handlers.begin(t.Context(), id, req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return run(t, j)
 	}
 	check := func(when, failed string, want map[string]report.PageStatus) {

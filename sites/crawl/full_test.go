@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
@@ -43,9 +44,7 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 		return nil, err
 	})
 	infos, err := j.queue.Get(t.Context(), ids...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, got := range infos {
 		if got.Attempts != 0 || got.State != "done" {
 			t.Errorf("page %s is %s after %d attempts (%s), want done after none", got.ID, got.State, got.Attempts, got.Note)
@@ -83,9 +82,7 @@ func enqueue(t *testing.T, j *job, urls ...string) []string {
 	if err == nil {
 		_, err = j.queue.Enqueue(t.Context(), items...)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ids := make([]string, len(items))
 	for i, it := range items {
 		ids[i] = it.ID

@@ -98,9 +98,7 @@ func TestSinkHeals(t *testing.T) {
 
 func folderIsFile(t *testing.T, out string) sinkTrouble {
 	path := filepath.Join(out, "shop.example")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, nil, 0o644))
 	return sinkTrouble{problem: "not a directory", heal: func() { _ = os.Remove(path) }}
 }
 
@@ -123,9 +121,7 @@ func webhookIsAway(t *testing.T, out string) sinkTrouble {
 func wantRows(t *testing.T, path string, want int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer db.Close()
 	var records, changes int
 	if err := db.QueryRow(`SELECT (SELECT COUNT(*) FROM muster_records), (SELECT COUNT(*) FROM muster_changes)`).Scan(&records, &changes); err != nil || records != want || changes != want {
@@ -146,9 +142,7 @@ func healSink(t *testing.T, out string, c sinkTrouble) {
 		return why, err == nil
 	}
 	collect(t, j)
-	if err := fetchFirst(t.Context(), j); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, fetchFirst(t.Context(), j))
 	testutil.Eventually(t, "the job to report "+c.problem, func() bool {
 		why, ok := trouble()
 		return ok && strings.Contains(why, c.problem)

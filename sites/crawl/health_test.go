@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
@@ -35,9 +36,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("got groups %+v, %d extracted, times %v, want 3 pages in 2 groups, 37 extracted", sum.Groups, sum.Extracted, sum.Times)
 	}
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, want := range []string{"18 fetched (0.0 MB), 0 skipped, 3 errors", "37 extracted, 0 invalid, 0 duplicates, 37 written: 37 new", "ALERT", "item.price   100 %", "HTTP status 500", "/item/", "muster scrapes retry j1", "p95"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
@@ -85,9 +84,7 @@ func TestStalledScrape(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		s := process(t, Config{Client: client, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		run, err := store.Scrape(requestOf(t, site.Definition(t, ""), s.cfg.OutDir, ScrapeOptions{BaseURL: site.URL})).Send(t.Context(), client) // no worker takes it
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		id := run.ID()
 		j := begin(t, s, id, site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 		stalled := func(what string, want int) []Stalled {
@@ -101,24 +98,18 @@ func TestStalledScrape(t *testing.T) {
 		age := func() {
 			t.Helper()
 			req, err := store.ReadRequest(t.Context(), rdb, id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			req.Began -= 3 * time.Minute.Milliseconds()
 			data, err := json.Marshal(req)
 			if err == nil {
 				err = rdb.Set(t.Context(), store.RequestKey(id), data, 0).Err()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 		}
 		stalled("at first", 0)
 		age()
 		j.crawler.delays.add(string(DelayProxies))
-		if err := j.crawler.delays.flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, j.crawler.delays.flush(t.Context()))
 		if list := stalled("after three minutes", 1); len(list) == 1 && !regexp.MustCompile(`^shop\.example \(job .*\): no page for 3m\d+s; delays so far: proxies \(1\)$`).MatchString(list[0].String()) {
 			t.Errorf("got %s, want the site, the time and the delays", list[0])
 		}
@@ -141,9 +132,7 @@ func TestStalledScrape(t *testing.T) {
 		crawl(t, j)
 		stalled("after a page", 0)
 		age()
-		if err := rdb.Del(t.Context(), store.RequestKey(id)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.Del(t.Context(), store.RequestKey(id)).Err())
 		stalled("after its request has expired", 0)
 	})
 }

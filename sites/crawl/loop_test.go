@@ -29,22 +29,16 @@ func scrapeOn(t *testing.T, processes int, yaml string, change ...func(*Config))
 			f(&cfg)
 		}
 		s, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		work(t, client, s)
 		if first == nil {
 			first = s
 		}
 	}
 	run, err := store.Scrape(requestOf(t, def, first.cfg.OutDir, ScrapeOptions{})).Send(t.Context(), first.cfg.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	sum, err := run.Wait(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return sum
 }
 
@@ -123,9 +117,7 @@ func TestListingPageThatHangs(t *testing.T) {
 		return err == nil && stats.Done == lists-1
 	})
 	close(hang)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, <-ended)
 	if sum := aggregate(t, j); sum.Records != lists {
 		t.Errorf("got %d records, want %d", sum.Records, lists)
 	}
@@ -235,9 +227,7 @@ func TestMemoryOfWaitingPages(t *testing.T) {
 	j := begin(t, newWorker(t, rdb), "j", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	used := func() (n int64) {
 		info, err := rdb.InfoMap(t.Context(), "memory").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		_, _ = fmt.Sscan(info["Memory"]["used_memory_dataset"], &n)
 		return n
 	}

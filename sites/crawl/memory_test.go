@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"muster/internal/testutil"
 )
 
 func TestMemoryBoundsPagesParsedAtOnce(t *testing.T) {
@@ -14,9 +16,7 @@ func TestMemoryBoundsPagesParsedAtOnce(t *testing.T) {
 	const mb = 1 << 20
 	m := newMemory(64 * mb) // 48 for pages
 	first, err := m.enter(t.Context(), 2*mb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := m.enter(ctx, 3*mb); !errors.Is(err, context.DeadlineExceeded) {

@@ -136,9 +136,7 @@ func process(t *testing.T, cfg Config) *Worker {
 		cfg.OutDir = t.TempDir()
 	}
 	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -192,9 +190,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				sum, err := runOn(t.Context(), jobs)
 				close(over)
 				<-watched
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				if want := lists + lists*perList; sum.Pages != want || sum.Errors != 0 || sum.Status != report.StatusComplete {
 					t.Errorf("got %s with %d pages and %d errors, want %d pages and none: %+v", sum.Status, sum.Pages, sum.Errors, want, sum.Samples)
 				} else {

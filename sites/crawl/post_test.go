@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks/redistest"
@@ -40,17 +41,13 @@ records: {hit: {from: listing, fields: {name: {json: hit, required: true}}}}
 				t.Fatalf("got %+v, want COMPLETE with files", sum)
 			}
 			got, err := os.ReadFile(sum.Files[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			keys := map[string]bool{}
 			for line := range strings.Lines(string(got)) {
 				var record struct {
 					Key string `json:"_key"`
 				}
-				if err := json.Unmarshal([]byte(line), &record); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, json.Unmarshal([]byte(line), &record))
 				keys[record.Key] = true
 			}
 			for n := 1; n <= 3; n++ {

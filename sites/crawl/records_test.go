@@ -55,9 +55,7 @@ func TestRecordsAreComparedWithPreviousJob(t *testing.T) {
 		t.Errorf("changes.jsonl: got %s, error %v, want 3 lines with the diff of a price", data, err)
 	}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(out, "records.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer db.Close()
 	for query, want := range map[string]string{
 		`SELECT COUNT(*) FROM muster_records`:                           "20",
@@ -129,20 +127,14 @@ func settleWith(t *testing.T, j *job, outputs ...[]byte) {
 	t.Helper()
 	enqueue(t, j, "http://shop.example/flood")
 	leases, err := j.queue.Lease(t.Context(), "flood", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, l := range leases {
 		var v visit
 		if err := json.Unmarshal(l.Payload, &v); err != nil || !strings.HasSuffix(v.URL, "/flood") {
-			if err := j.queue.Return(t.Context(), l); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, j.queue.Return(t.Context(), l))
 			continue
 		}
-		if err := j.crawler.leases.settle(t.Context(), l, workqueue.Done().With(nil, outputs...)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, j.crawler.leases.settle(t.Context(), l, workqueue.Done().With(nil, outputs...)))
 	}
 }
 
@@ -173,9 +165,7 @@ func TestRecordCannotNameAnotherFile(t *testing.T) {
 	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	elsewhere := filepath.Join(s.cfg.OutDir, "x.jsonl")
 	record, err := json.Marshal(map[string]string{"_type": "../../x", "_key": "k", "_url": "http://shop.example/"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	settleWith(t, j, record)
 	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "which is not in the definition") {
 		t.Errorf("got %v, want an error that names the type", err)

@@ -50,13 +50,9 @@ func begin(t *testing.T, s *Worker, id string, def *definition.Definition, o Scr
 	if dir == "" {
 		dir = s.cfg.OutDir
 	}
-	if err := s.recorder.Allow(dir, o.Sinks); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.recorder.Allow(dir, o.Sinks))
 	j, err := s.handlers.begin(t.Context(), id, requestOf(t, def, dir, o))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return j
 }
 
@@ -64,9 +60,7 @@ func begin(t *testing.T, s *Worker, id string, def *definition.Definition, o Scr
 func requestOf(t *testing.T, def *definition.Definition, dir string, o ScrapeOptions) store.Request {
 	t.Helper()
 	home, err := record.FolderName(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks}
 }
 
@@ -76,9 +70,7 @@ func work(t *testing.T, client *tasks.Client, s *Worker) {
 	mux := tasks.NewMux()
 	s.Register(mux)
 	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{store.Queue: 1}, Concurrency: 4, Grace: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -92,9 +84,7 @@ func work(t *testing.T, client *tasks.Client, s *Worker) {
 func again[T any](t *testing.T, step func() (T, error)) T {
 	t.Helper()
 	v, err := until(t.Context(), step)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return v
 }
 
@@ -127,17 +117,13 @@ func run(t *testing.T, j *job) report.Summary {
 // collect queues the start pages of a job.
 func collect(t *testing.T, j *job) {
 	t.Helper()
-	if err := j.collect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, j.collect(t.Context()))
 }
 
 // crawl fetches all pages of a job with one crawler.
 func crawl(t *testing.T, j *job) {
 	t.Helper()
-	if err := crawlAs(t.Context(), j, "crawler"); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, crawlAs(t.Context(), j, "crawler"))
 }
 
 // crawlAs is crawl for a named crawler, without a testing.T.
@@ -307,9 +293,7 @@ func TestMaxDuration(t *testing.T) {
 	<-site.Hangs
 	j.req.Began -= 2 * time.Hour.Milliseconds()
 	close(site.Hang)
-	if err := <-fetching; err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, <-fetching)
 	sum := aggregate(t, j)
 	if sum.Status != report.StatusIncomplete || sum.Pages != 1 || sum.Skipped+sum.Errors != 0 || fmt.Sprint(sum.Missing) != "[limits.max_duration (1h0m0s) was reached: 10 pages were not fetched]" {
 		t.Errorf("got %+v, want INCOMPLETE with 1 page, without 10 for max_duration", sum)

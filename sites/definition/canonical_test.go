@@ -3,6 +3,8 @@ package definition
 import (
 	"net/url"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 func TestCanonicalNormalizesURLs(t *testing.T) {
@@ -31,9 +33,7 @@ func TestCanonicalNormalizesURLs(t *testing.T) {
 		"http://[::1]:80/":                             "http://[::1]/",
 	} {
 		u, err := url.Parse(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		got := def.Canonical(u)
 		if got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 func TestExampleLoads(t *testing.T) {
@@ -42,13 +44,9 @@ func TestExampleLoads(t *testing.T) {
 func TestExampleHasTheRealDefaults(t *testing.T) {
 	t.Parallel()
 	def, err := Load("example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	bare, err := Parse("bare.yaml", []byte("site: x\nbase_url: http://x.example\nstart: [/]\nrecords: {r: {fields: {t: h1}}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, d := range []*Definition{def, bare} {
 		d.Politeness.At, d.Limits.At, d.Retries.At, d.Proxy.At = Pos{}, Pos{}, Pos{}, Pos{}
 	}
@@ -69,9 +67,7 @@ func TestExampleHasTheRealDefaults(t *testing.T) {
 func TestShippedLoad(t *testing.T) {
 	t.Parallel()
 	defs, err := Shipped()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var names []string
 	for _, d := range defs {
 		names = append(names, d.Site)
@@ -120,9 +116,7 @@ func TestNestedFileNamesThePlace(t *testing.T) {
 func TestParseResolvesYAMLAliases(t *testing.T) {
 	t.Parallel()
 	def, err := Parse("s.yaml", []byte(strings.Replace(good, "name: h1", "name: &n {css: h1, required: true}\n      again: *n", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if f := def.Records[0].Fields[1]; f.Name != "again" || !f.Required || f.Any[0].CSS.IsZero() {
 		t.Errorf("got %+v, want the aliased field", f)
 	}
@@ -132,9 +126,7 @@ func TestLoadDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("b.yaml", good)
 	write("a.yml", strings.Replace(good, "site: shop.example", "site: a.example", 1))
@@ -152,16 +144,10 @@ func TestLoadDir(t *testing.T) {
 	write("d.yaml", strings.Replace(good, "site: shop.example\n", "site: d.example\nstartt: [/]\n", 1))
 	write("e.yaml", "site: e.example # tabs\n\tstart: [/]\n")
 	write("f.yaml", "{}")
-	if err := os.Mkdir(filepath.Join(dir, "dir"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("nowhere", filepath.Join(dir, "g.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Mkdir(filepath.Join(dir, "dir"), 0o700))
+	testutil.Ok(t, os.Symlink("nowhere", filepath.Join(dir, "g.yaml")))
 	write("h.yaml", strings.Replace(good, "site: shop.example", "site: h.example", 1))
-	if err := os.Chmod(filepath.Join(dir, "h.yaml"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Chmod(filepath.Join(dir, "h.yaml"), 0o666))
 	defs, broken, err = LoadDir(dir)
 	if err != nil || len(defs) != 1 || defs[0].Site != "a.example" {
 		t.Errorf("got %v, error %v, want a.example alone", defs, err)
@@ -187,18 +173,12 @@ func TestLoadDir(t *testing.T) {
 func TestWithBase(t *testing.T) {
 	t.Parallel()
 	def, err := Parse("s.yaml", []byte(good))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	local, err := def.WithBase("http://127.0.0.1:8001/copy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	parse := func(s string) *url.URL {
 		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return u
 	}
 	if got, want := local.Move(parse("https://shop.example/a?b=c")).String(), "http://127.0.0.1:8001/copy/a?b=c"; got != want {
@@ -252,9 +232,7 @@ func TestScopeIncludesThePort(t *testing.T) {
 	if err == nil {
 		def, err = def.WithBase("http://127.0.0.1:8001")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for text, want := range map[string]bool{"http://127.0.0.1:8001/": true, "http://127.0.0.1:8002/": false, "https://shop.example/": false} {
 		if u, _ := url.Parse(text); def.InScope(u) != want {
 			t.Errorf("with another base: %s is in scope: %v, want %v", text, !want, want)
@@ -269,9 +247,7 @@ func TestScopeAllowsAndDeniesURLs(t *testing.T) {
 		t.Fatal("a start page that is not allowed: got no error, want one")
 	}
 	def, err := Parse("s.yaml", []byte(strings.Replace(good, "start: [/]", "start: [/a/]", 1)+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for u, want := range map[string]bool{
 		"https://shop.example/a/1":           true,
 		"https://SHOP.example/a/1":           true,

@@ -43,9 +43,7 @@ listing: {next: {template: '/{n}'}, links: [a]}
 records: {r: {fields: {f: {any: [h1]}}}}
 session: {}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	def.Hosts, def.Start[0].Template, def.Listing.Next.Template = nil, "", ""
 	record := def.Records[0]
 	record.Fields[0].Locale = "" // inherited from the site

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 func TestStartByPost(t *testing.T) {
@@ -19,9 +21,7 @@ start:
 records:
   product: {fields: {name: h1}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var got []StartPage
 	for _, p := range def.StartPages() {
 		p.URL = p.URL[len("https://shop.example"):]
@@ -92,13 +92,9 @@ func TestProblemsOfLogin(t *testing.T) {
 func TestLoginOfASession(t *testing.T) {
 	t.Parallel()
 	def, err := Parse("s.yaml", []byte(strings.Replace(good, "start: [/]", "start: [/]\nsession: {login: {url: /l, fields: {a: 'x${B}'}, signed_in: a}}", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	with, err := def.WithSecrets(func(name string) (string, bool) { return "hush of " + name, true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if got := with.Session.Login.Fields["a"]; got != "xhush of B" {
 		t.Errorf("got %q, want xhush of B", got)
 	}

@@ -4,15 +4,15 @@ import (
 	"os"
 	"regexp"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // The definitions in the README load.
 func TestReadmeExamplesLoad(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readme, -1)
 	if len(blocks) == 0 {
 		t.Fatal("no YAML in README.md")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 const sharedText = `user_agent: shared/1
@@ -23,9 +25,7 @@ func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -46,18 +46,12 @@ func TestDefaultsOfAFolder(t *testing.T) {
 		t.Errorf("got %+v, want the defaults of the folder", other)
 	}
 	alone, err := Load(filepath.Join(dir, "shop.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	again, err := Parse("elsewhere.yaml", shop.YAML())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	whole := folder(t, map[string]string{"shop.yaml": string(shop.YAML()), DefaultsFile: "user_agent: another\n"})
 	copied, err := Load(filepath.Join(whole, "shop.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for name, d := range map[string]*Definition{"in its folder": shop, "alone": alone, "of its text": again, "copied": copied} {
 		if d.Politeness.Delay != time.Second || d.Politeness.MaxPerDomain != 4 || d.Retries.Attempts != 7 || d.UserAgent != "shared/1" || !d.Politeness.Robots {
 			t.Errorf("%s: got %+v, want its own delay and the rest of the defaults", name, d)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 )
@@ -82,13 +83,9 @@ func TestDraftHasTheExpectedLines(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			u, err := url.Parse("http://s.example" + c.at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			d, err := Write(t.Context(), c.pages.get, u)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			lines := strings.Split(string(d.YAML), "\n")
 			has := func(want string) bool {
 				return slices.ContainsFunc(lines, func(l string) bool {
@@ -126,9 +123,7 @@ func TestDraftHasTheExpectedLines(t *testing.T) {
 func TestPageWithoutRecordsIsAnError(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse("http://s.example/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for name, body := range map[string]string{"numbers": `[1,2,3]`, "broken": `{"a":`, "no fields": `[{"a":null}]`} {
 		if _, err := Write(t.Context(), web{"/": body}.get, u); err == nil {
 			t.Errorf("%s: got no error, want one", name)

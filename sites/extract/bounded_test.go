@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -46,9 +47,7 @@ func TestMemoryForHostileDocumentsIsBoundedByTheirSize(t *testing.T) {
 		for as, def := range map[string]*definition.Definition{"a page": page, "a feed": feed, "an API": api} {
 			costs(t, name+" as "+as, func() {
 				u, err := url.Parse("http://shop.example/p")
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				d, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Status: 200, Header: http.Header{"Content-Type": {b.typ}}, Body: body, FetchedAt: fetchedAt})
 				if err == nil {
 					_, _ = Run(def, d)
@@ -79,9 +78,7 @@ func TestMemoryForHostileDocumentsIsBoundedByTheirSize(t *testing.T) {
 func sitemapOf(t testing.TB, def *definition.Definition, body []byte) {
 	t.Helper()
 	u, err := url.Parse("http://shop.example/sitemap.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	_, _ = Sitemap(def, Page{URL: u, Kind: definition.KindSitemap, Status: 200, Header: http.Header{}, Body: body})
 }
 
@@ -107,9 +104,7 @@ func FuzzXMLAndJSON(f *testing.F) {
 	api := define(f, "listing: {format: json, links: [{json: '[*].url'}], next: {json: '[0].next'}}\nrecords: {r: {from: listing, each_json: '[*]', fields: {a: {json: a}, b: {json: 'a.a[*]'}}}}\n")
 	f.Fuzz(func(t *testing.T, body []byte, typ string) {
 		u, err := url.Parse("http://shop.example/p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for _, def := range []*definition.Definition{def, api} {
 			d, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Status: 200, Header: http.Header{"Content-Type": {typ}}, Body: body, FetchedAt: fetchedAt})
 			if err == nil {

@@ -6,11 +6,12 @@ import (
 
 	"golang.org/x/text/encoding/htmlindex"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
 const (
-	russian      = "Съешь же ещё этих мягких французских булок, да выпей чаю. Объявление о продаже квартиры в центре города."
+	russian = "Съешь же ещё этих мягких французских булок, да выпей чаю. Объявление о продаже квартиры в центре города."
 	german  = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich"
 	chinese = "我们的网站有一个新的产品，这是他们说的，你可以在这里看到。"
 )
@@ -18,13 +19,9 @@ const (
 func encode(t *testing.T, charset, text string) []byte {
 	t.Helper()
 	enc, err := htmlindex.Get(charset)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	b, err := enc.NewEncoder().Bytes([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return b
 }
 

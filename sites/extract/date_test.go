@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 var fetchedAt = time.Date(2026, 5, 20, 15, 30, 45, 0, time.UTC)
@@ -68,9 +70,7 @@ func TestDateOrder(t *testing.T) {
 func TestDateZoneAndLayout(t *testing.T) {
 	t.Parallel()
 	sofia, err := time.LoadLocation("Europe/Sofia")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, c := range []struct {
 		layout     []string
 		text, want string

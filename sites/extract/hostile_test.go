@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -63,9 +64,7 @@ func TestHostilePagesTakeLittleTime(t *testing.T) {
 func runAny(t testing.TB, def *definition.Definition, kind string, body []byte) {
 	t.Helper()
 	u, err := url.Parse("http://shop.example/p")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	d, err := Parse(def, Page{URL: u, Kind: kind, Header: http.Header{}, Body: body, FetchedAt: fetchedAt})
 	if err == nil {
 		_, _ = Run(def, d)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -38,18 +39,14 @@ func TestDocumentIsSearchedOnceForItsLanguage(t *testing.T) {
 func BenchmarkPricesAndDatesWithoutLanguage(b *testing.B) {
 	def := define(b, manyPrices)
 	at, err := url.Parse("http://shop.example/p")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	for _, items := range []int{1000, 8000} {
 		item := "<li><b class=price>€ 1,234.50</b><i class=date>3 May 2024</i>" + strings.Repeat("<p>words</p>", 12) + "</li>"
 		body := []byte("<html><body><ul>" + strings.Repeat(item, items) + "</ul>")
 		b.Run(fmt.Sprint(items), func(b *testing.B) {
 			for b.Loop() {
 				d, err := Parse(def, Page{URL: at, Kind: definition.KindDetail, Header: http.Header{}, Body: body})
-				if err != nil {
-					b.Fatal(err)
-				}
+				testutil.Ok(b, err)
 				if res, err := Run(def, d); err != nil || len(res.Records) != items {
 					b.Fatalf("got %d records and error %v, want %d", len(res.Records), err, items)
 				}

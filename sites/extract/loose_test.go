@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -83,17 +84,13 @@ records:
 		`{"data": [], "more": false}`: `[] [] <nil>`,
 	} {
 		res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/p", body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		values := make([][]Value, 0, len(res.Records))
 		for _, r := range res.Records {
 			values = append(values, r.Fields)
 		}
 		b, err := json.Marshal(values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if got := fmt.Sprint(string(b), " ", res.Links, " ", res.Next); got != want {
 			t.Errorf("%s: got %s, want %s", body, got, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -14,18 +15,14 @@ import (
 func TestReadmeRecipesExtractTheirExamples(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	_, recipes, _ := strings.Cut(string(readme), "## Recipes\n")
 	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(recipes)
 	if m == nil {
 		t.Fatal("no YAML under Recipes in README.md")
 	}
 	def, err := definition.Parse("README.md", []byte(m[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for text, want := range map[string]string{
 		"Floor: 4-ти от 8": `{"floor":4,"floors":8}`, "Floor: 3rd floor of 5": `{"floor":3,"floors":5}`, "Floor: Ground floor / 4": `{"floor":0,"floors":4}`,
 		"Floor: basement": `{"floor":-1}`, "Floor: -2": `{"floor":-2}`, "Floor: high up": `{}`,

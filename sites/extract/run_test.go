@@ -9,28 +9,23 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
 func define(t testing.TB, rest string) *definition.Definition {
 	t.Helper()
 	def, err := definition.Parse("s.yaml", []byte("site: shop.example\nbase_url: http://shop.example\nstart: [/]\n"+rest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return def
 }
 
 func page(t *testing.T, def *definition.Definition, kind, at, body string) *Doc {
 	t.Helper()
 	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	d, err := Parse(def, Page{URL: u, Requested: at, Kind: kind, Status: 200, Header: http.Header{}, Body: []byte(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return d
 }
 
@@ -39,9 +34,7 @@ func fieldValue(t *testing.T, field, body string) (string, []string) {
 	t.Helper()
 	def := define(t, "records:\n  r:\n    fields:\n      v: "+field+"\n")
 	res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/p/1", body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	all := slices.Concat(res.Records, res.Invalid)
 	if len(all) != 1 {
 		t.Fatalf("got %d records, want 1", len(all))
@@ -51,9 +44,7 @@ func fieldValue(t *testing.T, field, body string) (string, []string) {
 		return "", all[0].Problems
 	}
 	b, err := json.Marshal(fields[0].Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return string(b), all[0].Problems
 }
 
@@ -109,9 +100,7 @@ func TestUnparsedFields(t *testing.T) {
 			var all []string
 			for _, r := range rs {
 				b, err := object(r.Fields).MarshalJSON()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				all = append(all, string(b))
 			}
 			return strings.Join(all, " ")
@@ -154,9 +143,7 @@ func TestAddChecksRecords(t *testing.T) {
 	d := page(t, def, definition.KindDetail, "http://shop.example/", "")
 	var res Result
 	for _, v := range [][]Value{{{"a", "x"}}, {{"n", 3.0}}, {{"a", "y"}, {"n", 7.0}}, {{"a", ""}}} {
-		if err := res.Add(def, d, "r", v...); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, res.Add(def, d, "r", v...))
 	}
 	if len(res.Records) != 1 || len(res.Invalid) != 3 {
 		t.Errorf("got %d records and %d invalid ones, want 1 and 3: %+v", len(res.Records), len(res.Invalid), res)
@@ -171,9 +158,7 @@ func TestKeys(t *testing.T) {
 	def := define(t, "records:\n  a: {each: li, key: [b], fields: {b: b, i: i}}\n  p: {fields: {t: title}}\n")
 	run := func(at, body string) []Record {
 		res, err := Run(def, page(t, def, definition.KindDetail, at, body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		return res.Records
 	}
 	rs := run("http://shop.example/?utm_source=x", "<li><b>1</b><i>x</i><li><b>1</b><i>y</i><li><i>x</i><li><i>y</i>")
@@ -196,9 +181,7 @@ func TestHitsCountMatchesBySelector(t *testing.T) {
 	t.Parallel()
 	def := define(t, "records: {r: {each: li, fields: {v: [b, i]}}}\n")
 	res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", "<li><b>a</b><li><i>b</i><li><i>c</i><li>d"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if h := res.Hits["r.v"]; h["0"] != 1 || h["1"] != 2 || h["none"] != 1 {
 		t.Errorf("got %v", h)
 	}
@@ -226,9 +209,7 @@ func TestLinksAndNext(t *testing.T) {
 				at += "?q=1"
 			}
 			res, err := Run(def, page(t, def, definition.KindListing, at, c.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			got := ""
 			if res.Next != nil {
 				got = res.Next.URL
@@ -240,9 +221,7 @@ func TestLinksAndNext(t *testing.T) {
 	}
 	def := define(t, "listing:\n  links: [{css: a, deny: /no/}, {css: b, attr: data-u, as: listing}]\nrecords: {r: {fields: {v: b}}}\n")
 	res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/l/", `<a href=1><a href="1#x"><a href="/no/2"><a href="mailto:a@b"><a href=" a b "><b data-u=c>`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var got []string
 	for _, l := range res.Links {
 		got = append(got, l.Kind+" "+l.URL)
@@ -291,9 +270,7 @@ records:
 `)
 	const body = `{"total":2,"items":[{"id":12345678901234567,"name":"a","tags":["x","y"],"author":{"name":"A"}},{"id":2,"name":null}],"paging":{"more":true,"cursor":"c 1"}}`
 	res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/api", body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if len(res.Records) != 2 || res.Next == nil || res.Next.URL != "http://shop.example/api?after=c+1" {
 		t.Fatalf("got %d records and next %+v", len(res.Records), res.Next)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -50,13 +51,9 @@ records:
 			def := define(t, fields)
 			u, _ := url.Parse("http://shop.example/feed")
 			doc, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Status: 200, Header: http.Header{"Content-Type": {c.typ}}, Body: []byte(c.body)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			res, err := Run(def, doc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			records := []object{}
 			for _, r := range res.Records {
 				records = append(records, r.Fields)
@@ -66,9 +63,7 @@ records:
 				links = append(links, l.URL)
 			}
 			got, err := json.Marshal(records)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if string(got) != c.want || !slices.Equal(links, c.links) {
 				t.Errorf("got %s %v, want %s %v", got, links, c.want, c.links)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"muster/internal/addressfilter"
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -66,9 +67,7 @@ func TestGetConnectsOnlyToAllowedAddresses(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		filter, err := addressfilter.New(c.allow...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		before := inside.Load()
 		client := NewClient(Config{Definition: def, Filter: filter, Clock: free{}})
 		_, err = client.Get(t.Context(), c.url, definition.KindDetail)

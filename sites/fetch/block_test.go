@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 )
@@ -14,9 +15,7 @@ import (
 func lines(t *testing.T, file string, n int) (all [][]string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for line := range strings.Lines(string(text)) {
 		all = append(all, strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", n))
 	}
@@ -28,13 +27,9 @@ func docOf(t *testing.T, rest, body string, header http.Header) (*definition.Def
 	t.Helper()
 	def, base := site(t, http.NotFound, rest)
 	req, err := http.NewRequest(http.MethodGet, base+"/p", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	d, err := extract.Parse(def, extract.Page{URL: req.URL, Requested: base + "/p", Kind: definition.KindDetail, Status: 200, Header: header, Body: []byte(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return def, d
 }
 
@@ -152,9 +147,7 @@ func TestShortJSONIsReadForPhrases(t *testing.T) {
 func TestSignaturesAreWellFormed(t *testing.T) {
 	t.Parallel()
 	all, err := parseSignatures(signaturesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	vendors := map[string]bool{}
 	for _, s := range all.Signatures {
 		if s.Vendor == "" || vendors[s.Vendor] || !strings.HasPrefix(s.Source, "https://") {

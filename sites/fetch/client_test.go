@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/polite"
@@ -27,9 +28,7 @@ func site(t *testing.T, h http.HandlerFunc, rest string) (*definition.Definition
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	def, err := definition.Parse("s.yaml", []byte("site: s.example\nbase_url: "+srv.URL+"\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+rest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return def, srv.URL
 }
 
@@ -358,13 +357,9 @@ func inspect(t *testing.T, rest, requested, final, body string) error {
 	t.Helper()
 	def, base := site(t, http.NotFound, rest)
 	req, err := http.NewRequest(http.MethodGet, base+final, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	d, err := extract.Parse(def, extract.Page{URL: req.URL, Requested: base + requested, Kind: definition.KindDetail, Status: 200, Header: http.Header{}, Body: []byte(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return Inspect(def, d)
 }
 
@@ -378,9 +373,7 @@ func TestNeedsScriptOnlyForEmptyApplications(t *testing.T) {
 	} {
 		req, _ := http.NewRequest(http.MethodGet, base, nil)
 		d, err := extract.Parse(def, extract.Page{URL: req.URL, Kind: definition.KindDetail, Header: http.Header{}, Body: []byte(body)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if got := NeedsScript(d); got != want {
 			t.Errorf("%.40s: got %v, want %v", body, got, want)
 		}

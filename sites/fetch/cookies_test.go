@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -133,9 +134,7 @@ func TestSecretsAreNotSentInPlainText(t *testing.T) {
 			}
 			def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+secure.URL+"\nhosts: ['"+strings.TrimPrefix(plain.URL, "http://")+
 				"']\nstart: [/]\nheaders: {X-Token: hush, Authorization: hush}\n"+cookies+"records: {r: {fields: {v: b}}}\n"+quick+rest))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			transport := DirectTransport(local)
 			transport.TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
 			client := NewClient(Config{Definition: def, Clock: free{}, Transport: transport})

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -60,14 +61,10 @@ func TestTookIsTheResponseTimeOfTheSite(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://shop.example\nstart: [/]\nrecords: {r: {fields: {v: b}}}\npoliteness: {delay: 10s}\n"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				client, began := NewClient(Config{Definition: def, Transport: c.by, Patience: time.Minute}), time.Now()
 				page, err := client.Get(t.Context(), "http://shop.example"+c.path, definition.KindDetail)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				if waited := time.Since(began); waited < 5*time.Second || page.Took != c.want {
 					t.Errorf("after %s: got %s for the page, want %s", waited, page.Took, c.want)
 				}
@@ -139,9 +136,7 @@ func TestTimeoutBeginsWhenTheRequestIsSent(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://shop.example\nstart: [/]\nrecords: {r: {fields: {v: b}}}\npoliteness: {delay: 6s, robots: false}\nlimits: {page_timeout: 2s}\n"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				client := NewClient(Config{Definition: def, Transport: untilDone{c.by}, Patience: time.Minute})
 				for range 2 { // the second one waits for its turn
 					if _, err := client.Get(t.Context(), "http://shop.example"+c.path, definition.KindDetail); ClassOf(err) != c.want {

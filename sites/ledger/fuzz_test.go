@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // FuzzOpen checks that a damaged ledger is rejected or readable.
@@ -16,9 +18,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw, records []byte) {
 		book, found := filepath.Join(dir, "x.ledger"), filepath.Join(dir, "x.jsonl")
 		for path, text := range map[string][]byte{book: raw, found: records} {
-			if err := os.WriteFile(path, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.WriteFile(path, text, 0o600))
 		}
 		b, err := Open(book)
 		if err != nil {
@@ -26,9 +26,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		_, _, _ = b.Show("k")
 		_, _, _ = b.Compare("k", records)
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, b.Close())
 		if Update(book, Job{Run: "r", Records: found, Complete: true}, func(Entry) error { return nil }) != nil {
 			return
 		}

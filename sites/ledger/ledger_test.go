@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 // site is a site with records that change from job to job.
@@ -24,9 +26,7 @@ func newSite(t *testing.T) *site {
 func (s *site) update(run string, complete bool, records ...string) {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "item.jsonl")
-	if err := os.WriteFile(file, []byte(strings.Join(append(records, ""), "\n")), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Ok(s.t, os.WriteFile(file, []byte(strings.Join(append(records, ""), "\n")), 0o600))
 	s.runs++
 	s.gone = nil
 	if err := Update(s.path, Job{Run: run, At: time.Unix(int64(s.runs)*1000, 0), Records: file, Complete: complete},
@@ -40,9 +40,7 @@ func (s *site) compare(key, record string) string {
 	b := s.open()
 	defer b.Close()
 	change, diff, err := b.Compare(key, []byte(record))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Ok(s.t, err)
 	text := string(change)
 	for name, d := range diff {
 		text += fmt.Sprintf(" %s %s→%s", name, d[0], d[1])
@@ -53,9 +51,7 @@ func (s *site) compare(key, record string) string {
 func (s *site) open() *Book {
 	s.t.Helper()
 	b, err := Open(s.path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testutil.Ok(s.t, err)
 	return b
 }
 
@@ -141,9 +137,7 @@ func TestBrokenBookIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"x\n", `{"ledger":2,"run":"j"}` + "\n", `{"ledger":1,"run":"j"}` + "\n{\n"} {
 		path := filepath.Join(t.TempDir(), "x")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "move the file away") {
 			t.Errorf("%q: got %v", text, err)
 		}
@@ -155,9 +149,7 @@ func TestOnlyWatchedFieldsAreCompared(t *testing.T) {
 	s := newSite(t)
 	s.update("j1", true, rec("a", 1))
 	b, err := Open(s.path, "name")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer b.Close()
 	if change, _, err := b.Compare("a", []byte(`{"name":"a","price":9}`)); err != nil || change != Unchanged {
 		t.Errorf("a field that is not watched: got %s, %v", change, err)

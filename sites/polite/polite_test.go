@@ -83,9 +83,7 @@ func TestRobotsPassTheClock(t *testing.T) {
 				Interval: func() time.Duration { return time.Second }, CrawlDelayMax: 5 * time.Second, Patience: time.Minute,
 			})
 			for _, path := range []string{"a", "b", "c"} {
-				if err := get(t.Context(), rt, "http://shop.example/"+path); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, get(t.Context(), rt, "http://shop.example/"+path))
 			}
 			if err := get(t.Context(), rt, "http://shop.example/no"); !errors.Is(err, polite.ErrDisallowed) {
 				t.Errorf("got %v, want ErrDisallowed", err)
@@ -106,15 +104,11 @@ func TestHoldStopsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, clock := &network{}, &polite.LocalClock{}
 		rt := polite.New(n, polite.Config{Key: host, Clock: clock, Interval: func() time.Duration { return time.Second }, Patience: 2 * time.Second})
-		if err := get(t.Context(), rt, "http://shop.example/a"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, get(t.Context(), rt, "http://shop.example/a"))
 		ended := make(chan error, 1)
 		go func() { ended <- get(t.Context(), rt, "http://shop.example/b") }()
 		synctest.Wait()
-		if err := clock.Hold(t.Context(), "shop.example", time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, clock.Hold(t.Context(), "shop.example", time.Minute))
 		err := <-ended
 		if w, ok := errors.AsType[*polite.WaitError](err); !ok || w.Key != "shop.example" || w.After != 59*time.Second {
 			t.Errorf("got %#v, want a WaitError of shop.example for 59s", err)
@@ -134,9 +128,7 @@ func TestRepeatedRequestsPassTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{}
 		rt := polite.New(repeater{n}, polite.Config{Key: host, Clock: &polite.LocalClock{}, Interval: func() time.Duration { return time.Minute }})
-		if err := get(t.Context(), rt, "http://shop.example/a"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, get(t.Context(), rt, "http://shop.example/a"))
 		if got, want := n.asked(), "/a /a"; got != want || n.times[1].Sub(n.times[0]) != time.Minute {
 			t.Errorf("got requests for %s at %v, want %s in a minute", got, n.times, want)
 		}
@@ -202,9 +194,7 @@ func TestHoldOfSharedClockAppliesToAllProcesses(t *testing.T) {
 				}
 			}
 		}
-		if err := one.Hold(t.Context(), "h", time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, one.Hold(t.Context(), "h", time.Hour))
 		if wait, err := one.Take(t.Context(), "h", 0); err != nil || wait < 59*time.Minute {
 			t.Errorf("the process that holds it: got %v, %v, want about an hour", wait, err)
 		}
@@ -286,9 +276,7 @@ func TestIntervalsVary(t *testing.T) {
 		n, clock := &network{robots: "user-agent: *\n" + c.robots}, &intervals{}
 		rt := polite.New(n, polite.Config{Key: host, Clock: clock, Vary: true, Robots: &polite.Robots{}, CrawlDelayMax: time.Minute, Interval: func() time.Duration { return c.interval }})
 		for range 200 {
-			if err := get(t.Context(), rt, "http://a.example/1"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, get(t.Context(), rt, "http://a.example/1"))
 		}
 		paced := (*clock)[1:] // without the request for robots.txt
 		if least, most := slices.Min(paced), slices.Max(paced); least < c.least || most > c.most || most > 1 && most-least < (c.most-c.least)/2 {
@@ -303,15 +291,11 @@ func TestSlotsAreReleased(t *testing.T) {
 	keyed := limit.NewKeyedLimiter(redistest.New(t), limit.KeyedConfig{Default: 1})
 	free := func() bool {
 		s, err := keyed.TryAcquire(t.Context(), "shop.example")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if s == nil {
 			return false
 		}
-		if err := s.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, s.Release(t.Context()))
 		return true
 	}
 	n := &network{answer: func(req *http.Request) (*http.Response, error) {
@@ -325,13 +309,9 @@ func TestSlotsAreReleased(t *testing.T) {
 		t.Errorf("after an error: got %v, want it and a free slot", err)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/a", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	res, err := rt.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if free() {
 		t.Error("got a free slot before the body is closed, want none")
 	}
@@ -366,9 +346,7 @@ func TestBreakerCountsFailuresOfTheHost(t *testing.T) {
 			clock := &polite.LocalClock{}
 			rt := polite.New(&network{answer: c.answer, robots: c.robots}, polite.Config{Key: host, Breaker: b, Robots: &polite.Robots{Agent: "muster/1.0"}, Clock: clock})
 			if c.hold {
-				if err := clock.Hold(t.Context(), "shop.example", time.Hour); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, clock.Hold(t.Context(), "shop.example", time.Hour))
 			}
 			first := get(t.Context(), rt, "http://shop.example/a")
 			if c.hold != errors.As(first, new(*polite.WaitError)) {

@@ -75,13 +75,9 @@ func opens(t *testing.T, rdb redis.UniversalClient, failure func(n int) error, p
 			opened = n
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		down, err := b.Report(t.Context(), permit, n < pages, fetch.OutcomeOf(failure(n)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if opens := want == n+1; (down > 0) != opens || down > cooldown {
 			t.Errorf("request %d: got down for %s, want down: %v", n+1, down, opens)
 		}
@@ -112,9 +108,7 @@ func TestSiteStaysDown(t *testing.T) {
 		failure := &fetch.Error{Class: fetch.Connect, Direct: true, Err: errors.New("refused")}
 		for range 5 {
 			permit, err := b.Allow(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if _, err := b.Report(t.Context(), permit, true, fetch.OutcomeOf(failure)); err != nil {
 				t.Fatal(err)
 			}
@@ -164,9 +158,8 @@ func TestDowntimeIsByTheClockOfRedis(t *testing.T) {
 			if err != nil {
 				break
 			}
-			if down, err = b.Report(t.Context(), permit, true, polite.Outcome{OfSite: true, Class: "timeout"}); err != nil {
-				t.Fatal(err)
-			}
+			down, err = b.Report(t.Context(), permit, true, polite.Outcome{OfSite: true, Class: "timeout"})
+			testutil.Ok(t, err)
 		}
 		if down <= 0 || down > 2*time.Minute {
 			t.Errorf("Redis ahead by %v: down for %v, want at most two minutes", ahead, down)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -30,9 +31,7 @@ func TestThrottleIsShared(t *testing.T) {
 		one, two := NewThrottle(rdb, "shop.example", true), NewThrottle(rdb, "shop.example", true)
 		observe := func(th *Throttle, latency time.Duration, ok bool) {
 			t.Helper()
-			if err := th.Observe(t.Context(), latency, ok); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, th.Observe(t.Context(), latency, ok))
 		}
 		for range 5 {
 			observe(one, 100*time.Millisecond, true)
@@ -64,40 +63,28 @@ func TestThrottleAfter429(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		one, two := NewThrottle(rdb, "shop.example", false), NewThrottle(rdb, "shop.example", false)
 		for range 8 { // that were under way at the same time
-			if err := one.Limited(t.Context(), 0, time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, one.Limited(t.Context(), 0, time.Minute))
 		}
 		if d := one.Delay(); d != minLimited {
 			t.Errorf("got a delay of %s after the first 429, want %s", d, minLimited)
 		}
-		if err := two.Observe(t.Context(), time.Hour, true); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, two.Observe(t.Context(), time.Hour, true))
 		if d := two.Delay(); d >= minLimited || d < 9*minLimited/10 {
 			t.Errorf("got %s in another process after a page, want almost %s", d, minLimited)
 		}
-		if err := rdb.HSet(t.Context(), throttleKey("shop.example"), "limited_at", 1).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := two.Limited(t.Context(), 3*time.Second, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.HSet(t.Context(), throttleKey("shop.example"), "limited_at", 1).Err())
+		testutil.Ok(t, two.Limited(t.Context(), 3*time.Second, time.Minute))
 		if d := two.Delay(); d != 6*time.Second {
 			t.Errorf("got %s after a 429 at an interval of 3s, want 6s", d)
 		}
 		pages := 0
 		for ; two.Delay() > 0 && pages < 2000; pages++ {
-			if err := two.Observe(t.Context(), time.Hour, true); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, two.Observe(t.Context(), time.Hour, true))
 		}
 		if pages < 300 || pages == 2000 {
 			t.Errorf("got no delay after %d pages, want it after some hundreds", pages)
 		}
-		if err := rdb.HSet(t.Context(), throttleKey("shop.example"), "limited_at", "99999999999999999").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.HSet(t.Context(), throttleKey("shop.example"), "limited_at", "99999999999999999").Err())
 		if err := two.Limited(t.Context(), 0, time.Minute); err != nil || two.Delay() != minLimited {
 			t.Errorf("got %s, %v after the clock of Redis was set back, want %s", two.Delay(), err, minLimited)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks/redistest"
@@ -67,15 +68,11 @@ func TestDamagedFilesOfJobs(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			opt, err := redis.ParseURL(redistest.URL(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			rdb := redis.NewClient(opt)
 			defer rdb.Close()
 			for _, file := range filesOfJobs {
-				if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, rdb.FlushDB(t.Context()).Err())
 				damageFile(t, rdb, file, what)
 			}
 		})
@@ -106,9 +103,7 @@ func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
 		}
 		return err
 	}
-	if err := run("first", store.Request{}, true); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, run("first", store.Request{}, true))
 	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(dir, at)
 		known := strings.HasPrefix(name, "records.db-") // of SQLite, which looks after them
@@ -120,12 +115,8 @@ func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := damages[what](path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, damages[what](path))
 	noticed := false
 	for id, req := range map[string]store.Request{"resume": {Resume: "first"}, "second": {}} {
 		err := run(id, req, true)
@@ -136,9 +127,7 @@ func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
 		if !strings.Contains(err.Error(), path) {
 			t.Errorf("%s is damaged: job %s ended with %q, want an error that names it", file, id, err)
 		}
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.RemoveAll(path))
 		if err := run(fmt.Sprint(id, "-again"), req, false); err != nil {
 			t.Errorf("%s was damaged and removed: job %s ended with %v", file, id, err)
 		}

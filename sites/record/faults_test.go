@@ -26,9 +26,7 @@ func writeWithFault(t *testing.T, f *redistest.Fault) {
 	url, dir := redistest.URL(t), t.TempDir()
 	recorder := func(f *redistest.Fault) *Recorder {
 		r, err := testRecorder(f.Client(t, url), dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		t.Cleanup(func() {
 			if err := r.Close(); err != nil && !errors.Is(err, redistest.ErrFault) {
 				t.Error(err)
@@ -59,12 +57,8 @@ func writeWithFault(t *testing.T, f *redistest.Fault) {
 		testutil.Eventually(t, "records are written", try)
 	}
 	sum, err := json.Marshal(report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.rdb.Set(t.Context(), store.CountedKey(id), sum, store.Keep).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, j.rdb.Set(t.Context(), store.CountedKey(id), sum, store.Keep).Err())
 	testutil.Eventually(t, "the job is closed", func() bool {
 		ended := try()
 		n, err := j.rdb.Exists(t.Context(), store.SummaryKey(id)).Result()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/internal/store"
 	"muster/sites/ledger"
 	"muster/sites/report"
@@ -58,9 +59,7 @@ func (j *testJob) give(n int, version string) {
 		}
 		j.keys[typ][key] = true
 	}
-	if err := j.queue.Settle(ctx, leases[0], workqueue.Done().With(nil, outputs...)); err != nil {
-		j.t.Fatal(err)
-	}
+	testutil.Ok(j.t, j.queue.Settle(ctx, leases[0], workqueue.Done().With(nil, outputs...)))
 }
 
 // audit counts every record of the job.
@@ -143,21 +142,13 @@ records:
 func newTestJob(t *testing.T, r *Recorder, id string, req store.Request) *testJob {
 	t.Helper()
 	home, err := FolderName(req.OutDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	req.Site, req.File, req.YAML, req.Home = "shop.example", "shop.yaml", jobYAML, home
 	data, err := json.Marshal(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.rdb.Set(t.Context(), store.RequestKey(id), data, store.Keep).Err(), r.rdb.SAdd(t.Context(), store.OpenJobsKey, id).Err()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, errors.Join(r.rdb.Set(t.Context(), store.RequestKey(id), data, store.Keep).Err(), r.rdb.SAdd(t.Context(), store.OpenJobsKey, id).Err()))
 	w, err := r.writer(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return &testJob{writer: w, t: t, keys: map[string]map[string]bool{}}
 }
 
@@ -207,9 +198,7 @@ func TestFolderOfAnotherMachineIsNotWritten(t *testing.T) {
 	dir := t.TempDir()
 	rdb := redistest.New(t)
 	r, err := testRecorder(rdb, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	j := newTestJob(t, r, "far-job", store.Request{OutDir: dir})
 	j.give(3, "1")
 	r.sees = func(string) string { return "" }
@@ -233,9 +222,7 @@ func TestOneProcessWrites(t *testing.T) {
 	var rs [2]*Recorder
 	for i := range rs {
 		r, err := testRecorder(rdb, dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		t.Cleanup(func() { _ = r.Close() })
 		rs[i] = r
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
@@ -21,9 +22,7 @@ records:
   item: {fields: {name: {css: h1, required: true}, price: b}}
   teaser: {from: listing, each: li, fields: {name: a}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	before := []Health{
 		{Records: 100, Success: 1, Mean: 200, Fields: map[string]float64{"item.price": 1, "item.name": 1}},
 		{Records: 120, Success: 1, Mean: 400, Fields: map[string]float64{"item.price": 0.9, "item.name": 1, "teaser.name": 1}},

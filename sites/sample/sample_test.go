@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
@@ -42,13 +43,9 @@ records:
       stock: .stock
 politeness: {delay: 0}
 `
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(file, []byte(text), 0o600))
 	def, err := definition.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return def, fetch.NewClient(fetch.Config{Definition: def}), srv.URL
 }
 
@@ -89,9 +86,7 @@ func TestLiveCounts(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+srv.URL+"\nstart: [/]\nlisting: {next: {param: page}}\nrecords: {r: {from: listing, each: li, fields: {v: {attr: id}, t: {take: text}}}}\npoliteness: {delay: 0, robots: false}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var next []string
 	err = Live(t.Context(), fetch.NewClient(fetch.Config{Definition: def}), def, func(v View, _ error) { next = append(next, v.Next) })
 	if want := []string{srv.URL + "/?page=2", srv.URL + "/?page=3"}; err != nil || !slices.Equal(next, want) {
@@ -119,9 +114,7 @@ func TestLiveFollowsLevelsUntilARecord(t *testing.T) {
 	t.Cleanup(srv.Close)
 	for start, want := range map[string]string{"/": "listing listing listing listing listing detail", "{sitemap: /sitemap.xml}": "sitemap sitemap detail"} {
 		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+srv.URL+"\nstart: ["+start+"]\nlisting: {links: [{css: a.list, as: listing}, a.item]}\nrecords: {r: {fields: {t: {css: h1, required: true}}}}\npoliteness: {delay: 0, robots: false}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		var kinds []string
 		err = Live(t.Context(), fetch.NewClient(fetch.Config{Definition: def}), def, func(v View, _ error) { kinds = append(kinds, v.Kind) })
 		if got := strings.Join(kinds, " "); err != nil || got != want {

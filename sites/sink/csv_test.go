@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 )
 
@@ -31,15 +32,9 @@ records:
       seller: {json: seller, fields: {name: {json: name}, fee: {json: fee, type: price}}}
       any: {json: any, type: object}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(in, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteCSV(in, out, append([]Column{{"_key"}}, Columns(def.Records[0].Fields)...)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, os.WriteFile(in, []byte(lines), 0o600))
+	testutil.Ok(t, WriteCSV(in, out, append([]Column{{"_key"}}, Columns(def.Records[0].Fields)...)))
 	const want = "_key,name,n,ok,tags,price.amount,price.currency,seller.name,seller.fee.amount,seller.fee.currency,any\r\n" +
 		"1,\"a \"\"b\"\", c\",12345678901234567890,true,x; y,1.5,EUR,=A,2,BGN,\"{\"\"x\"\":[1]}\"\r\n" +
 		"2,=HYPERLINK(1),-1.5,,\"[{\"\"a\"\":1}]\",,,,,,\r\n" +
@@ -48,9 +43,7 @@ records:
 	if err != nil || string(got) != want {
 		t.Errorf("got\n%q, %v, want\n%q", got, err, want)
 	}
-	if err := os.WriteFile(in, []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(in, []byte("nonsense\n"), 0o600))
 	if err := WriteCSV(in, out, []Column{{"a"}}); err == nil {
 		t.Error("a file that is not JSONL: got no error, want one")
 	}

@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 func open(t *testing.T, path string) *JSONL {
 	t.Helper()
 	s, err := OpenJSONL(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return s
 }
 
@@ -32,18 +32,14 @@ func TestRecordsAreWrittenOnce(t *testing.T) {
 	put(s, "a", true)
 	put(s, "b", true)
 	put(s, "a", false)
-	if err := errors.Join(s.Sync(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, errors.Join(s.Sync(), s.Close()))
 	s = open(t, path)
 	put(s, "b", false)
 	put(s, "c", true)
 	if s.Count() != 3 {
 		t.Errorf("counts %d, want 3", s.Count())
 	}
-	if err := errors.Join(s.Sync(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, errors.Join(s.Sync(), s.Close()))
 	data, err := os.ReadFile(path)
 	if want := "{\"_key\":\"a\"}\n{\"_key\":\"b\"}\n{\"_key\":\"c\"}\n"; err != nil || string(data) != want {
 		t.Errorf("got %q, %v, want %q", data, err, want)
@@ -57,24 +53,18 @@ func TestIncompleteLineIsCutOff(t *testing.T) {
 	const last = "{\"_key\":\"b\",\"text\":\"é\"}\n"
 	for cut := 0; cut <= len(last); cut++ {
 		path := filepath.Join(t.TempDir(), "r.jsonl")
-		if err := os.WriteFile(path, []byte(whole+last[:cut]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(path, []byte(whole+last[:cut]), 0o600))
 		s := open(t, path)
 		if _, err := s.Put("b", []byte(strings.TrimSuffix(last, "\n"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(s.Sync(), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, errors.Join(s.Sync(), s.Close()))
 		if got, _ := os.ReadFile(path); string(got) != whole+last {
 			t.Errorf("cut after %d: got %q", cut, got)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "r.jsonl")
-	if err := os.WriteFile(path, []byte(whole+"\x00\x00\x00\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, []byte(whole+"\x00\x00\x00\n"), 0o600))
 	if s := open(t, path); s.Count() != 1 {
 		t.Errorf("a last line of zeros: got %d records, want it cut off", s.Count())
 	}
@@ -85,9 +75,7 @@ func TestOtherFilesAreNotChanged(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "notes.txt")
 	const notes = "some notes\nmore\n"
-	if err := os.WriteFile(path, []byte(notes), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, []byte(notes), 0o600))
 	if _, err := OpenJSONL(path); err == nil || !strings.Contains(err.Error(), "is not a JSONL file") {
 		t.Errorf("got %v, want a refusal", err)
 	}
@@ -153,9 +141,7 @@ func TestRemovedFileIsRestored(t *testing.T) {
 				}
 			}
 			put("a")
-			if err := errors.Join(s.Sync(), harm(path)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, errors.Join(s.Sync(), harm(path)))
 			put("b")
 			if err := s.Sync(); err == nil || !strings.Contains(err.Error(), "has been restored") {
 				t.Errorf("got %v, want an error that it was restored", err)

@@ -75,9 +75,7 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 		return got.String
 	}
 	s, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var many []Record
 	for i := range 250 {
 		many = append(many, record(fmt.Sprint("k", i), fmt.Sprintf(`{"n":%d}`, i), "new", ""))
@@ -91,9 +89,7 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 	if got := one(`SELECT COUNT(*) FROM muster_records`); got != "252" {
 		t.Errorf("got %s records, want 252", got)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Close())
 	if s, err = open(); err != nil { // the tables are there
 		t.Fatal(err)
 	}
@@ -125,16 +121,10 @@ func TestSQLite(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a ?b", "records.db")
 	open := func() (Sink, error) { return openSQLite(t.Context(), path) }
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	s, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, s.Close())
 	holds(t, open, mustOpen(t, path))
 
 	// A locked database fails, and accepts the records after it is unlocked.
@@ -169,9 +159,7 @@ func TestSQLite(t *testing.T) {
 func mustOpen(t *testing.T, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+strings.ReplaceAll(strings.ReplaceAll(path, " ", "%20"), "?", "%3f"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	db.SetMaxOpenConns(1)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -186,9 +174,7 @@ func postgres(t *testing.T) string {
 	}
 	bin := filepath.Dir(found[len(found)-1])
 	dir, err := os.MkdirTemp("", "muster-pg-") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	as := &syscall.SysProcAttr{}
 	name := "postgres"
@@ -202,9 +188,7 @@ func postgres(t *testing.T) string {
 		var uid, gid int
 		_, _ = fmt.Sscan(u.Uid+" "+u.Gid, &uid, &gid)
 		as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		if err := os.Chown(dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.Chown(dir, uid, gid))
 	}
 	data := filepath.Join(dir, "data")
 	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", name, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8")
@@ -214,9 +198,7 @@ func postgres(t *testing.T) string {
 	}
 	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
 	server.SysProcAttr, server.Dir = as, dir
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Signal(syscall.SIGQUIT)
 		_ = server.Wait()
@@ -228,9 +210,7 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	address := postgres(t)
 	db, err := sql.Open("pgx", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	testutil.Eventually(t, "PostgreSQL answers", func() bool { return db.Ping() == nil })
 
@@ -273,9 +253,7 @@ func TestStoppedTransactionEnds(t *testing.T) {
 	}
 	frozen.each = idleStatement(100 * time.Millisecond) // not to wait for long
 	tx, err := frozen.begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer tx.Rollback() //nolint:errcheck // it was ended by the server
 	if _, err := tx.ExecContext(t.Context(), `UPDATE muster_records SET data = '{"v":0}'`); err != nil {
 		t.Fatal(err)
@@ -346,9 +324,7 @@ func newHook(t *testing.T, secret string, answers ...int) *hook {
 func posterTo(t *testing.T, address string, o Options) *poster {
 	t.Helper()
 	p, err := newPoster(address, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	p.base = time.Millisecond
 	return p
@@ -410,9 +386,7 @@ func TestWebhookConnectsOnlyToAllowedAddresses(t *testing.T) {
 	h := newHook(t, "")
 	address := strings.Replace(h.URL, "127.0.0.1", "hook.test", 1) + "/in"
 	allowed, err := addressfilter.New("hook.test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	one := []Record{record("k", `{}`, "new", "")}
 	s := posterTo(t, address, Options{})
 	s.base = time.Hour // a second try would hang

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/report"
 )
@@ -184,9 +185,7 @@ func (s *Shop) Counts(path string) (asked, given int) {
 func Parse(t testing.TB, yaml []byte) *definition.Definition {
 	t.Helper()
 	def, err := definition.Parse("site.yaml", yaml)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return def
 }
 
@@ -222,9 +221,7 @@ retries: {base: 10ms, cap: 50ms}
 func ReadKeys(t *testing.T, path, field string) map[string]bool {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	names, keys := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(data)) {
 		var rec map[string]any

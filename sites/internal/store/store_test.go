@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/report"
 	"muster/tasks/redistest"
 )
@@ -34,9 +35,7 @@ func TestHealthIsReturnedNewestFirst(t *testing.T) {
 	now := time.Now()
 	for i, job := range []string{"old", "new"} {
 		h := report.Health{Site: "shop", JobID: job, At: now.Add(time.Duration(i) * time.Minute)}
-		if err := SaveHealth(ctx, rdb, h, nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, SaveHealth(ctx, rdb, h, nil))
 	}
 	if got, err := HealthOf(ctx, rdb, "shop"); err != nil || len(got) != 2 || got[0].JobID != "new" {
 		t.Errorf("got %+v, %v, want the jobs new and old", got, err)
