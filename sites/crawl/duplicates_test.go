@@ -3,51 +3,25 @@ package crawl
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
-	"muster/sites/report"
-	"muster/tasks/redistest"
 )
-
-// newSame returns a site of 12 items. Items 0 to 2 have distinct pages; the others share one body, in which {item} is the number.
-func newSame(t *testing.T, body string) *httptest.Server {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		var item int
-		switch {
-		case r.URL.Path == "/":
-			for i := range 12 {
-				_, _ = fmt.Fprintf(w, "<a class=to href=/item/%d>item</a>", i)
-			}
-		case !sitetest.Scan(r.URL.Path, "/item/%d", &item):
-			http.NotFound(w, r)
-		case item < 3:
-			_, _ = fmt.Fprintf(w, "<h1>Item %d</h1><img src=/i%d.png>", item, item)
-		default:
-			_, _ = fmt.Fprint(w, strings.ReplaceAll(body, "{item}", fmt.Sprint(item)))
-		}
-	}))
-	t.Cleanup(server.Close)
-	return server
-}
-
-func scrapeSame(t *testing.T, body, records string) report.Summary {
-	t.Helper()
-	def := sitetest.Parse(t, []byte("site: same\nbase_url: "+newSame(t, body).URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false}\nretries: {attempts: 0}\n"+records))
-	return run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
-}
 
 // A page with markup but without text is empty.
 func TestEmptyPages(t *testing.T) {
 	t.Parallel()
-	sum := scrapeSame(t, `<html><head><title>x</title></head><body><div> </div><script>1</script></body></html>`, "records: {item: {from: listing, each: a, fields: {name: a}}}\n")
-	if got := sum.ByClass[fetch.Empty]; got != 9 {
-		t.Errorf("got %d empty pages, want 9: %v", got, sum.ByClass)
+	site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			fmt.Fprint(w, "<a href=/item/1>item</a><a href=/item/2>item</a>")
+			return
+		}
+		fmt.Fprint(w, `<html><head><title>x</title></head><body><div> </div><script>1</script></body></html>`)
+	})
+	sum := scrapeOn(t, 1, "site: empty\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\n"+sitetest.Impatient+"records: {item: {from: listing, each: a, fields: {name: a}}}\n")
+	if got := sum.ByClass[fetch.Empty]; got != 2 {
+		t.Errorf("got %d empty pages, want 2: %v", got, sum.ByClass)
 	}
 }
 

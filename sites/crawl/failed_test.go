@@ -3,7 +3,6 @@ package crawl
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -104,18 +103,5 @@ func TestFailedPageHasRetryAfter(t *testing.T) {
 	})
 	if err != nil || !kinds[".jsonl"] || !kinds[".csv"] || !kinds[".db"] || !kinds[".txt"] {
 		t.Errorf("got files %v, %v, want all kinds", kinds, err)
-	}
-}
-
-// Error pages with status 200 and pages without required fields are retried, also without a proxy.
-func TestErrorPagesWithStatus200AreRetried(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 10)
-	for i := range 5 {
-		site.Faults[fmt.Sprint("/item/", i)] = []string{"busy", "busy"}
-	}
-	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if sum.ByType["item"] != 10 || sum.Errors != 0 || sum.Health.Status != report.Healthy {
-		t.Errorf("got %+v, want 10 items and no errors", sum)
 	}
 }

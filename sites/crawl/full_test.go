@@ -3,7 +3,6 @@ package crawl
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -22,11 +21,7 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	site := sitetest.NewShop(t, 1, 3)
 	site.Faults["/item/0"] = []string{"hang"}
 	j := begin(t, newWorker(t, srv.Client()), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	var pages []string
-	for i := range 3 {
-		pages = append(pages, fmt.Sprintf("%s/item/%d", site.URL, i))
-	}
-	ids := enqueue(t, j, pages...)
+	ids := enqueue(t, j, site.URL+"/item/0", site.URL+"/item/1", site.URL+"/item/2")
 	ended := make(chan error, 1)
 	go func() { ended <- crawlAs(t.Context(), j, "crawler") }()
 	<-site.Hangs
@@ -72,20 +67,18 @@ func TestErrorOfRedisUsesUpNoAttemptsOfACrawler(t *testing.T) {
 }
 
 // enqueue queues detail pages and returns their IDs.
-func enqueue(t *testing.T, j *job, urls ...string) []string {
+func enqueue(t *testing.T, j *job, urls ...string) (ids []string) {
 	t.Helper()
 	var pages []visit
 	for _, u := range urls {
 		pages = append(pages, visit{URL: u, Kind: definition.KindDetail})
 	}
 	items, err := j.items(pages)
-	if err == nil {
-		_, err = j.queue.Enqueue(t.Context(), items...)
-	}
 	testutil.Ok(t, err)
-	ids := make([]string, len(items))
-	for i, it := range items {
-		ids[i] = it.ID
+	_, err = j.queue.Enqueue(t.Context(), items...)
+	testutil.Ok(t, err)
+	for _, it := range items {
+		ids = append(ids, it.ID)
 	}
 	return ids
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
+	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
@@ -29,15 +31,23 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 20)
 	forever := strings.Fields(strings.Repeat("500 ", 50))
-	site.Faults = map[string][]string{"/item/1": forever, "/item/2": forever, "/item/3": strings.Fields(strings.Repeat("soft ", 50))}
+	site.Faults = map[string][]string{"/item/1": forever, "/item/2": forever, "/item/3": strings.Fields(strings.Repeat("soft ", 50)), "/item/4": {"404"}}
 	s := newWorker(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if len(sum.Groups) != 2 || sum.Groups[0].Pages+sum.Groups[1].Pages != 3 || sum.Extracted != 37 || len(sum.Times) == 0 {
-		t.Errorf("got groups %+v, %d extracted, times %v, want 3 pages in 2 groups, 37 extracted", sum.Groups, sum.Extracted, sum.Times)
+	if len(sum.Groups) != 2 || sum.Groups[0].Pages+sum.Groups[1].Pages != 3 || sum.Extracted != 36 || len(sum.Times) == 0 {
+		t.Errorf("got groups %+v, %d extracted, times %v, want 3 pages in 2 groups, 36 extracted", sum.Groups, sum.Extracted, sum.Times)
+	}
+	if want := map[fetch.Class]int{fetch.OK: 17, fetch.Server: 2, fetch.SoftBlock: 1, fetch.Gone: 1}; !maps.Equal(sum.ByClass, want) {
+		t.Errorf("got %v, want %v", sum.ByClass, want)
+	}
+	for path, want := range map[string]int{"/item/1": 4, "/item/4": 1} { // with three retries of a page with 500
+		if asked, _ := site.Counts(path); asked != want {
+			t.Errorf("%s was asked for %d times, want %d", path, asked, want)
+		}
 	}
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
 	testutil.Ok(t, err)
-	for _, want := range []string{"18 fetched (0.0 MB), 0 skipped, 3 errors", "37 extracted, 0 invalid, 0 duplicates, 37 written: 37 new", "ALERT", "item.price   100 %", "HTTP status 500", "/item/", "muster scrapes retry j1", "p95"} {
+	for _, want := range []string{"17 fetched (0.0 MB), 1 skipped, 3 errors", "36 extracted, 0 invalid, 0 duplicates, 36 written: 36 new", "ALERT", "item.price   100 %", "HTTP status 500", "/item/", "muster scrapes retry j1", "p95"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}
@@ -121,13 +131,11 @@ func TestStalledScrape(t *testing.T) {
 			t.Errorf("got %d lines, want 1:\n%s", n, log.String())
 		}
 		enqueue(t, j, site.URL+"/item/0")
-		if _, err := j.queue.Pause(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err = j.queue.Pause(t.Context())
+		testutil.Ok(t, err)
 		stalled("paused", 0)
-		if _, err := j.queue.Resume(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err = j.queue.Resume(t.Context())
+		testutil.Ok(t, err)
 		stalled("resumed", 1)
 		crawl(t, j)
 		stalled("after a page", 0)

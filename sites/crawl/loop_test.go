@@ -123,33 +123,6 @@ func TestListingPageThatHangs(t *testing.T) {
 	}
 }
 
-// A page limit counts pages of each kind, and the report has the number of remaining pages.
-func TestMaxPagesOfASite(t *testing.T) {
-	t.Parallel()
-	for name, start := range map[string]string{
-		"links of a detail page":  "start: [{url: /, as: detail}]\ndetail: {links: [{css: a, as: detail}]}\n",
-		"links of a listing page": "start: [/]\nlisting: {links: a}\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
-				fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, strings.Repeat("<p>words</p>", 40))
-				for i := range 200 {
-					fmt.Fprintf(w, `<a href="/item/%d">item</a>`, i)
-				}
-			})
-			sum := scrapeOn(t, 1, "site: many\nbase_url: "+site.URL+"\nlimits: {max_pages: 50}\npoliteness: {delay: 0, robots: false}\n"+start+sitetest.PageRecords)
-			want := "[limits.max_pages (50) was reached: 151 pages were not fetched]"
-			if _, requests, _ := site.Counts(); sum.Pages != 50 || requests != 50 || sum.Status != report.StatusIncomplete || fmt.Sprint(sum.Missing) != want {
-				t.Errorf("got %d pages, %d requests, %s, %v; want 50, 50, INCOMPLETE, %s", sum.Pages, requests, sum.Status, sum.Missing, want)
-			}
-			if !strings.Contains(sum.Text(), "151 pages were not fetched") {
-				t.Errorf("the report does not name the limit:\n%s", sum.Text())
-			}
-		})
-	}
-}
-
 // A listing page with the same links as an earlier one is a trap. The report names it unless its next page was found elsewhere.
 func TestRepeatedListing(t *testing.T) {
 	t.Parallel()

@@ -31,16 +31,12 @@ func TestMemoryBoundsPagesParsedAtOnce(t *testing.T) {
 		return err
 	})
 	first()
-	if err := larger.Wait(); err != nil {
-		t.Error(err)
-	}
+	testutil.Ok(t, larger.Wait())
 	if !m.room.TryAcquire(m.size) {
 		t.Error("got memory that is still in use, want none")
 	}
 
 	leave, err := newMemory(0).enter(t.Context(), 1<<50)
-	if err != nil {
-		t.Fatalf("without a limit: got %v, want none", err)
-	}
+	testutil.Ok(t, err)
 	leave()
 }

@@ -3,14 +3,12 @@ package crawl
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 
-	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks/redistest"
@@ -40,23 +38,9 @@ records: {hit: {from: listing, fields: {name: {json: hit, required: true}}}}
 			if sum.Status != report.StatusComplete || len(sum.Files) == 0 {
 				t.Fatalf("got %+v, want COMPLETE with files", sum)
 			}
-			got, err := os.ReadFile(sum.Files[0])
-			testutil.Ok(t, err)
-			keys := map[string]bool{}
-			for line := range strings.Lines(string(got)) {
-				var record struct {
-					Key string `json:"_key"`
-				}
-				testutil.Ok(t, json.Unmarshal([]byte(line), &record))
-				keys[record.Key] = true
-			}
-			for n := 1; n <= 3; n++ {
-				if want := fmt.Sprintf("%s %d", c.site, n); !strings.Contains(string(got), want) {
-					t.Errorf("got no record %q in\n%s", want, got)
-				}
-			}
-			if len(keys) != 3 {
-				t.Errorf("got %d keys, want 3:\n%s", len(keys), got)
+			got := sitetest.ReadKeys(t, sum.Files[0], "name")
+			if want := map[string]bool{c.site + " 1": true, c.site + " 2": true, c.site + " 3": true}; !maps.Equal(got, want) {
+				t.Errorf("got records %v, want %v", got, want)
 			}
 		})
 	}

@@ -102,9 +102,8 @@ func TestBackPressureOfBytes(t *testing.T) {
 		t.Errorf("got %d waiting records of %d bytes, error %v, want at most %d bytes and the pages in flight or being settled", n, bytes, err, room)
 	}
 	again(t, func() (int, error) {
-		if _, err := s.recorder.Write(t.Context(), j.run); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.recorder.Write(t.Context(), j.run)
+		testutil.Ok(t, err)
 		return crawlOnce(t.Context(), j, "crawler")
 	})
 	if sum := aggregate(t, j); sum.Records != pages || sum.Errors != 0 {

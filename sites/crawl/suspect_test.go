@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
@@ -86,9 +87,8 @@ func fickle(t *testing.T, items int) *definition.Definition {
 		}
 	}))
 	t.Cleanup(server.Close)
-	def := sitetest.Parse(t, []byte("site: fickle\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: {delay: 0, robots: false, max_per_domain: 1}\nretries: {base: 10ms}\n"+
+	return sitetest.Parse(t, []byte("site: fickle\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: {delay: 0, robots: false, max_per_domain: 1}\nretries: {base: 10ms}\n"+
 		"records: {item: {fields: {name: {css: h1, required: true}, price: {css: .price, required: true}}}}\n"))
-	return def
 }
 
 func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
@@ -97,9 +97,8 @@ func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
 	p := &twoProxies{}
 	def := fickle(t, items)
 	j := begin(t, p.service(t), "j", def, ScrapeOptions{})
-	if _, _, err := scrapePage(t, j, visit{URL: def.Base().String() + "/item/0", Kind: definition.KindDetail}, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := scrapePage(t, j, visit{URL: def.Base().String() + "/item/0", Kind: definition.KindDetail}, 0)
+	testutil.Ok(t, err)
 	sum := run(t, j)
 	if got, want := sum.ByType["item"], items-1; got != want {
 		t.Errorf("got %d items, want %d: %v", got, want, sum.ByClass)
@@ -115,62 +114,38 @@ func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
 	}
 }
 
+// A page without fields is suspect if a sibling has them, and not at its last try. A site with such pages through every proxy does not
+// exhaust the pool.
 func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 	t.Parallel()
-	p := &twoProxies{}
-	def := fickle(t, 5)
-	j := begin(t, p.service(t), "j", def, ScrapeOptions{})
-	class := func(item, tries int) fetch.Class {
-		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
-		return fetch.ClassOf(err)
-	}
-	for i, step := range []struct {
+	type step struct {
 		item, tries int
 		want        fetch.Class
 		rest        int // resting proxies after the step
-	}{
-		{1, 0, fetch.Validate, 0}, // no sibling was read yet
-		{0, 0, fetch.OK, 0},
-		{1, def.Retries.Attempts, fetch.Validate, 0}, // its last try
-		{1, 0, fetch.SoftBlock, 1},
-		{1, 1, fetch.OK, 1}, // by the second proxy
-		{4, 0, fetch.SoftBlock, 2},
-	} {
-		if got := class(step.item, step.tries); got != step.want || len(p.resting) != step.rest {
-			t.Fatalf("step %d: got %s and %v at rest, want %s and %d", i, got, p.resting, step.want, step.rest)
-		}
 	}
-}
-
-// A site with pages that lack fields through every proxy does not exhaust the pool.
-func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
-	t.Parallel()
-	p := &twoProxies{}
-	def := fickle(t, 2)
-	j := begin(t, p.service(t), "j", def, ScrapeOptions{})
-	class := func(item, tries int) fetch.Class {
-		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
-		return fetch.ClassOf(err)
-	}
-	if got := class(0, 0); got != fetch.OK {
-		t.Fatalf("item 0: got %s, want %s", got, fetch.OK)
-	}
+	last := fickle(t, 1).Retries.Attempts
+	everywhere := []step{{0, 0, fetch.OK, 0}}
 	for n := range maxWithout {
-		if got := class(1, 0); got != fetch.SoftBlock {
-			t.Errorf("page %d without fields: got %s, want %s", n, got, fetch.SoftBlock)
+		everywhere = append(everywhere, step{1, 0, fetch.SoftBlock, n + 1}, step{1, last, fetch.Validate, n + 1})
+	}
+	for items, steps := range map[int][]step{
+		5: {
+			{1, 0, fetch.Validate, 0}, // no sibling was read yet
+			{0, 0, fetch.OK, 0}, {1, last, fetch.Validate, 0}, {1, 0, fetch.SoftBlock, 1},
+			{1, 1, fetch.OK, 1}, // by the second proxy
+			{4, 0, fetch.SoftBlock, 2},
+		},
+		2: append(everywhere, step{1, 0, fetch.Validate, maxWithout}, step{0, 1, fetch.OK, maxWithout}, step{1, 0, fetch.SoftBlock, maxWithout + 1}),
+	} {
+		p := &twoProxies{}
+		def := fickle(t, items)
+		j := begin(t, p.service(t), "j", def, ScrapeOptions{})
+		for i, step := range steps {
+			_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), step.item), Kind: definition.KindDetail}, step.tries)
+			if got := fetch.ClassOf(err); got != step.want || len(p.resting) != step.rest {
+				t.Fatalf("%d items, step %d: got %s and %v at rest, want %s and %d", items, i, got, p.resting, step.want, step.rest)
+			}
 		}
-		if got := class(1, def.Retries.Attempts); got != fetch.Validate {
-			t.Errorf("page %d at its last try: got %s, want %s", n, got, fetch.Validate)
-		}
-	}
-	if got := class(1, 0); got != fetch.Validate {
-		t.Errorf("after %d such pages: got %s, want %s", maxWithout, got, fetch.Validate)
-	}
-	if got := class(0, 1); got != fetch.OK { // another proxy brings the fields of a page
-		t.Fatalf("item 0 again: got %s, want %s", got, fetch.OK)
-	}
-	if got := class(1, 0); got != fetch.SoftBlock {
-		t.Errorf("after a second try brought fields: got %s, want %s", got, fetch.SoftBlock)
 	}
 }
 
@@ -192,17 +167,11 @@ func TestRequiredFields(t *testing.T) {
 		"the page may have no such items": {"records: {item: {each: .item, fields: {name: {css: h1, required: true}}}}\n", "<p>a</p>", false, false},
 	} {
 		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\n"+c.rest))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		testutil.Ok(t, err)
 		doc, err := extract.Parse(def, extract.Page{URL: def.Base(), Kind: definition.KindDetail, Header: http.Header{}, Body: []byte(c.body)})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		testutil.Ok(t, err)
 		res, err := extract.Run(def, doc)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		testutil.Ok(t, err)
 		if found, wanted := requiredFields(def, doc, &res); found != c.found || wanted != c.wanted {
 			t.Errorf("%s: got found %v, wanted %v; want %v, %v", name, found, wanted, c.found, c.wanted)
 		}
