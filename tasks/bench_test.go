@@ -332,3 +332,40 @@ func sendAndRevoke(b *testing.B, c *tasks.Client, s tasks.Signature[[]int]) erro
 	}
 	return run.Revoke(b.Context())
 }
+
+// Steps of a task, and plain HSETs by a client in a handler.
+func BenchmarkStep(b *testing.B) {
+	value := strings.Repeat("x", 100)
+	for _, c := range []struct {
+		name string
+		set  func(ctx context.Context, rdb redis.UniversalClient, n int) error
+	}{
+		{"step", func(ctx context.Context, _ redis.UniversalClient, n int) error {
+			_, err := tasks.Step(ctx, fmt.Sprint(n), func(context.Context) (string, error) { return value, nil })
+			return err
+		}},
+		{"hset", func(ctx context.Context, rdb redis.UniversalClient, n int) error {
+			return rdb.HSet(ctx, "plain:"+tasks.InfoFrom(ctx).Workflow, fmt.Sprint(n), `"`+value+`"`).Err()
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			steps := tasks.New[int, int]("bench.steps")
+			var client *tasks.Client
+			client = benchClient(b, func(m *tasks.Mux) {
+				tasks.Handle(m, steps, func(ctx context.Context, n int) (int, error) {
+					for i := range n {
+						if err := c.set(ctx, client.Redis(), i); err != nil {
+							return 0, err
+						}
+					}
+					return n, nil
+				})
+			})
+			redistest.Measured(b, client.Redis(), func() {
+				for left := b.N; left > 0; left -= 500 {
+					do(b, client, steps.S(min(left, 500)))
+				}
+			})
+		})
+	}
+}

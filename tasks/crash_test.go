@@ -38,12 +38,13 @@ const (
 )
 
 var (
-	stepTask = tasks.New[string, string]("crash.step")
-	joinTask = tasks.New[[]string, string]("crash.join")
-	dieTask  = tasks.New[string, string]("crash.die")
-	keyTask  = tasks.New[string, string]("crash.key", tasks.ConcurrencyPerKey(1, func(string) string { return "key" }))
-	failTask = tasks.New[string, int]("crash.fail")
-	slowTask = tasks.New[int, int]("crash.slow")
+	stepTask  = tasks.New[string, string]("crash.step")
+	joinTask  = tasks.New[[]string, string]("crash.join")
+	dieTask   = tasks.New[string, string]("crash.die")
+	keyTask   = tasks.New[string, string]("crash.key", tasks.ConcurrencyPerKey(1, func(string) string { return "key" }))
+	failTask  = tasks.New[string, int]("crash.fail")
+	slowTask  = tasks.New[int, int]("crash.slow")
+	manySteps = tasks.New[int, int]("crash.steps") // so many
 )
 
 // crashMux counts every run of a node in Redis, and holds the nodes that are asked to.
@@ -85,9 +86,46 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 			return 0, ctx.Err()
 		}
 	})
+	tasks.Handle(m, manySteps, func(ctx context.Context, steps int) (sum int, err error) {
+		flow := store.Keys(store.DefaultNamespace).Prefix(0) + "w:" + tasks.InfoFrom(ctx).Workflow + "~"
+		for i := range steps {
+			name := fmt.Sprintf("step %d", i)
+			n, err := tasks.Step(ctx, name, func(ctx context.Context) (int, error) {
+				if list, err := storedSteps(ctx, rdb, flow, steps); err != nil || slices.ContainsFunc(list, func(s tasktype.Step) bool { return s.Name == name }) {
+					rdb.Incr(ctx, "stored before")
+				}
+				n, err := rdb.Incr(ctx, "ran").Result()
+				return int(n), err
+			})
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+		return sum, nil
+	})
 	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
 	canvas.Handle(m, nil, nil)
 	return m
+}
+
+// storedSteps reads the steps of the only node of a workflow.
+func storedSteps(ctx context.Context, rdb redis.Cmdable, flow string, n int) (out []tasktype.Step, err error) {
+	var fields []string
+	for i := range n + 1 {
+		fields = append(fields, store.StepField("0", i+1))
+	}
+	raws, err := rdb.HMGet(ctx, flow, fields...).Result()
+	for _, raw := range raws {
+		if text, ok := raw.(string); ok {
+			st, ok := store.ParseStep([]byte(text))
+			if !ok {
+				return nil, fmt.Errorf("damaged step %q", text)
+			}
+			out = append(out, st)
+		}
+	}
+	return out, err
 }
 
 // TestChildWorker is the worker process of the tests below; run by itself it has nothing to do.
@@ -410,4 +448,52 @@ func TestFailFastHoldsWhenItsWorkerIsKilled(t *testing.T) {
 		}
 	}
 	testutil.Eventually(t, "their handlers have ended", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
+}
+
+// Each step runs until it is stored, once, and not again, when workers are killed at any point. The variable has other numbers of handlers and kills.
+func TestKilledWorkersRunStoredStepsOnce(t *testing.T) {
+	t.Parallel()
+	handlers, kills := 200, 8
+	_, _ = fmt.Sscan(os.Getenv("MUSTER_TEST_STEPS"), &handlers, &kills)
+	const steps = 20
+	url := redistest.URL(t)
+	c := connect(t, url)
+	sends := make([]tasks.Sending, handlers)
+	for i := range sends {
+		sends[i].Work = manySteps.S(steps)
+	}
+	sent, err := c.SendMany(t.Context(), sends)
+	testutil.Ok(t, err)
+	for i := range kills {
+		name := fmt.Sprint("doomed", i)
+		doomed(t, url, name, (time.Duration(100+37*i%200) * time.Millisecond).String(), childSlots+"=8")
+		testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, name))
+	}
+	ended := func() int64 {
+		counts, err := c.CountWorkflows(t.Context())
+		testutil.Ok(t, err)
+		return counts[tasktype.WorkflowSucceeded]
+	}
+	t.Logf("%d of %d handlers have ended after %d kills", ended(), handlers, kills)
+	child(t, url, "last")
+	for _, s := range sent {
+		sum, err := tasks.Attach[int](c, s.ID).Wait(t.Context())
+		stored, serr := storedSteps(t.Context(), c.Redis(), store.Keys(store.DefaultNamespace).Prefix(0)+"w:"+s.ID+"~", steps)
+		names := map[string]bool{}
+		for _, st := range stored {
+			n, _ := strconv.Atoi(string(st.Value))
+			names[st.Name], sum = true, sum-n
+		}
+		if err != nil || serr != nil || len(stored) != steps || len(names) != steps || sum != 0 {
+			t.Errorf("workflow %s: got %d steps with %d names, %v, %v, and a result that differs by %d from their sum", s.ID, len(stored), len(names), err, serr, sum)
+		}
+	}
+	if n := c.Redis().Get(t.Context(), "stored before").Val(); n != "" {
+		t.Errorf("%s steps ran after they were stored", n)
+	}
+	ran, _ := c.Redis().Get(t.Context(), "ran").Int()
+	t.Logf("functions ran %d times for %d steps", ran, steps*handlers)
+	if most := steps*handlers + 8*kills; ran > most {
+		t.Errorf("functions ran %d times, want at most %d: once, and once more for each slot of a killed worker", ran, most)
+	}
 }

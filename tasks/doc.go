@@ -126,6 +126,11 @@
 // The outermost is the one with the fewest errors around it; of errors that were joined it is the first. Only the first
 // 200,000 errors of a tree are read.
 //
+// # Long handlers
+//
+// [Step] runs a function once for a task: its value is stored, and later attempts get it without a call. [Save] stores one value, such as a
+// cursor, for [Saved] in later attempts.
+//
 // # External tasks
 //
 // A task that is [External] is completed by a person, or by a program in any language. A handler can make its own task wait

@@ -29,7 +29,7 @@ var (
 	ErrDeadline = tasktype.ErrDeadline
 	// ErrRunning means that the workflow has not ended, so that it cannot be retried.
 	ErrRunning = engine.ErrRunning
-	// ErrRetryInput means that a node cannot get the input of [RetryInput]: it does not run again, or is of another task.
+	// ErrRetryInput means that an option of a retry is invalid: for example, the node of [RetryInput] or [DropSteps] does not run again.
 	ErrRetryInput = engine.ErrRetryInput
 	// ErrCompensated means that a retry would repeat a step of [Compensate] whose compensation has failed.
 	ErrCompensated = engine.ErrCompensated

@@ -21,16 +21,16 @@ import (
 //
 // Retry needs no worker. It is possible until the retention of the failure is over; see [FailureRetention]. It returns
 // [ErrUnknown] for an unknown workflow, [ErrRunning] for one that runs, [ErrSucceeded] for one with the status SUCCESS unless
-// it was cancelled, [ErrRevoked] for one that [Client.Revoke] stopped, [ErrDamaged], [ErrCompensated] if a step would run again whose compensation has failed, and [ErrRetryInput] for an invalid [RetryInput]. Of several calls at once, one has
+// it was cancelled, [ErrRevoked] for one that [Client.Revoke] stopped, [ErrDamaged], [ErrCompensated] if a step would run again whose compensation has failed, and [ErrRetryInput] for an invalid option. Of several calls at once, one has
 // an effect and the others return ErrRunning.
 func (c *Client) Retry(ctx context.Context, id string, opts ...RetryOption) error {
-	var inputs []engine.Corrected
+	var how engine.Rerun
 	for _, opt := range opts {
-		if err := opt(&inputs); err != nil {
+		if err := opt(&how); err != nil {
 			return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
 		}
 	}
-	if err := c.eng.Operator.Retry(ctx, id, inputs); err != nil {
+	if err := c.eng.Operator.Retry(ctx, id, &how); err != nil {
 		return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
 	}
 	return nil
@@ -53,33 +53,42 @@ func (r *AsyncResult[O]) Retry(ctx context.Context, opts ...RetryOption) error {
 	return r.client.Retry(ctx, r.ref, opts...)
 }
 
-// RetryOption is an option of [Client.Retry]: [RetryInput] and [RetryInputJSON].
-type RetryOption func(*[]engine.Corrected) error
+// RetryOption is an option of [Client.Retry]: [RetryInput], [RetryInputJSON] and [DropSteps].
+type RetryOption func(*engine.Rerun) error
+
+// DropSteps lets a node that runs again begin without the stored values of these steps or, without names, of all its steps and without
+// its saved value; see [Step] and [Save]. Without the option, Retry keeps them unless the input of the node depends on tasks that run again.
+func DropSteps(node string, names ...string) RetryOption {
+	return func(how *engine.Rerun) error {
+		how.Drop = append(how.Drop, engine.DropSteps{Node: node, Names: names})
+		return nil
+	}
+}
 
 // RetryInput gives a node that runs again another input. The node, as [Client.Nodes] lists it, must be of task t; without a
 // node, it is the only node of t that has failed. If the workflow uses a [Bind] of the task, the second half of the input must
 // be the bound one; t may also be the bound task.
 func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
-	return func(in *[]engine.Corrected) error {
+	return func(how *engine.Rerun) error {
 		raw, err := marshal(input)
 		if err != nil {
-			return fmt.Errorf("%w of node %s does not marshal to JSON: %w", ErrRetryInput, node, err)
+			return fmt.Errorf("%w: input of node %s does not marshal to JSON: %w", ErrRetryInput, node, err)
 		}
-		*in = append(*in, engine.Corrected{Node: node, Task: t.name, Input: engine.Bound(t.opts.Bind, raw)})
+		how.Inputs = append(how.Inputs, engine.Corrected{Node: node, Task: t.name, Input: engine.Bound(t.opts.Bind, raw)})
 		return nil
 	}
 }
 
 // RetryInputJSON is [RetryInput] with the whole input in JSON, as [Client.Node] returns it. If the worker cannot decode the input, the node fails again.
 func RetryInputJSON(node string, input json.RawMessage) RetryOption {
-	return func(in *[]engine.Corrected) error {
+	return func(how *engine.Rerun) error {
 		switch {
 		case node == "":
-			return fmt.Errorf("%w: the node is missing", ErrRetryInput)
+			return fmt.Errorf("%w: the node of an input is missing", ErrRetryInput)
 		case !json.Valid(input):
-			return fmt.Errorf("%w of node %s: it is not JSON", ErrRetryInput, node)
+			return fmt.Errorf("%w: input of node %s: it is not JSON", ErrRetryInput, node)
 		}
-		*in = append(*in, engine.Corrected{Node: node, Input: input})
+		how.Inputs = append(how.Inputs, engine.Corrected{Node: node, Input: input})
 		return nil
 	}
 }

@@ -20,6 +20,7 @@ type Call struct {
 	Input  json.RawMessage // input of the handler
 	Output json.RawMessage // result of the handler; nil if it returned an error or a plan
 	Err    error           // error of the handler, including tasks.Again; nil if it succeeded
+	Steps  []string        // names of the steps that ran and were stored, in order; see tasks.Step
 }
 
 // In decodes the input of a call. The test fails if it is not an I.
@@ -91,6 +92,12 @@ func Dies[I, O any](t tasks.Task[I, O], n int) Option {
 	return func(f *Fleet) { f.deaths[t.Name()] = n }
 }
 
+// DiesAfterStep returns an option that kills the worker of t when it has first stored a step: [tasks.Step] returns an error there. Another
+// worker runs the task again, with the stored steps.
+func DiesAfterStep[I, O any](t tasks.Task[I, O], step string) Option {
+	return func(f *Fleet) { f.deaths[t.Name()+" "+step] = 1 }
+}
+
 var errDied = errors.New("the worker has died")
 
 // recorded returns h with a wrapper that records its calls, one at a time.
@@ -103,14 +110,27 @@ func (f *Fleet) recorded(h *engine.Handler) *engine.Handler {
 		f.turn.Lock()
 		defer f.turn.Unlock()
 		c := Call{Info: tasks.InfoFrom(ctx), At: f.Now(), Input: slices.Clone(input)}
+		f.mu.Lock()
+		f.steps = nil
+		f.mu.Unlock()
 		defer func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
+			c.Steps = f.steps
 			f.calls = append(f.calls, c)
 		}()
 		a, err := h.Run(ctx, input)
 		c.Output, c.Err = a.Value, err
 		return a, err
+	}
+	out.Stepped = func(ctx context.Context, name string) error {
+		f.mu.Lock()
+		f.steps = append(f.steps, name)
+		f.mu.Unlock()
+		if info := tasks.InfoFrom(ctx); f.dies(info.Task+" "+name, info.Worker) {
+			return errDied
+		}
+		return nil
 	}
 	return &out
 }

@@ -33,9 +33,10 @@ type Fleet struct {
 
 	mu      sync.Mutex         // guards the fields below
 	workers map[string]*worker // by queue
-	deaths  map[string]int     // remaining deaths by task; see Dies
+	deaths  map[string]int     // remaining deaths by task, or by task and step; see Dies
 	now     time.Time
 	calls   []Call
+	steps   []string                   // of the running task
 	bound   map[string]*engine.Handler // of the last worker that package tasks created
 }
 

@@ -137,11 +137,11 @@ func TestRetryWithAnotherInput(t *testing.T) {
 	f.Drain()
 	for want, opt := range map[string]tasks.RetryOption{
 		"node 1: it is of task retry.work, not retry.next": tasks.RetryInput(retryNext, "1", "x"),
-		"node 0: the node does not run again":              tasks.RetryInput(retryWork, "0", "x"),
-		"node 9: it does not exist":                        tasks.RetryInput(retryWork, "9", "x"),
+		"node 0 does not run again":                        tasks.RetryInput(retryWork, "0", "x"),
+		"node 9 does not exist":                            tasks.RetryInput(retryWork, "9", "x"),
 		`node id "x": expected an index`:                   tasks.RetryInputJSON("x", []byte("1")),
 		"0 nodes of task retry.next have failed":           tasks.RetryInput(retryNext, "", "x"),
-		"the node is missing":                              tasks.RetryInputJSON("", []byte("1")),
+		"the node of an input is missing":                  tasks.RetryInputJSON("", []byte("1")),
 		"node 1: it is not JSON":                           tasks.RetryInputJSON("1", []byte("{")),
 		"node 1: it has 16777219 bytes":                    tasks.RetryInputJSON("1", []byte(`"`+strings.Repeat("x", 16<<20+1)+`"`)),
 	} {

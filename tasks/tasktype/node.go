@@ -44,6 +44,16 @@ type NodeDetail struct {
 	Tried   []NodeAttempt     `json:"tried,omitempty"`   // the first run and the last eleven runs that were followed by another run
 	Headers map[string]string `json:"headers,omitempty"` // headers of the workflow
 	Choices []Choice          `json:"choices,omitempty"` // declared results, while it waits for external completion
+	Steps   []Step            `json:"steps,omitempty"`   // stored steps of the handler, in the order in which they were stored
+	Saved   *Step             `json:"saved,omitempty"`   // its saved value, without a name; nil for none
+}
+
+// Step is a stored step of a handler; see tasks.Step.
+type Step struct {
+	Name    string          `json:"name"`
+	Started time.Time       `json:"started_at"`
+	Took    time.Duration   `json:"took_ns"`
+	Value   json.RawMessage `json:"value"`
 }
 
 // NodeAttempt is a run of a node that was followed by another run.

@@ -2,9 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strconv"
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
@@ -26,7 +29,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	v := in.graphs.values(fl)
-	names := []string{store.FieldTasks, node, store.FieldError + node, store.FieldProgress + node, store.FieldRuns + node, store.FieldPlannedAt + node, store.FieldSpans, store.FieldInput + node}
+	names := []string{store.FieldTasks, node, store.FieldError + node, store.FieldProgress + node, store.FieldRuns + node, store.FieldPlannedAt + node, store.FieldSpans, store.FieldInput + node, store.FieldStored + node}
 	raws, err := in.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return d, err
@@ -54,7 +57,21 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 	if d.Open {
 		d.Choices = choicesOf(&g.Specs[g.Nodes[id.Index].Spec])
 	}
-	d.Input, err = v.keptInput(ctx, g, id, &rec, raws[7])
+	if d.Input, err = v.keptInput(ctx, g, id, &rec, raws[7]); err != nil {
+		return d, err
+	}
+	last, err := strconv.Atoi(cmp.Or(string(raws[8]), "-1"))
+	if err != nil {
+		return d, fmt.Errorf("steps of node %s: %w", node, err)
+	}
+	steps, err := in.store.Flows.Steps(ctx, fl.Flow, node, last)
+	for n := range last + 1 {
+		if st, ok := steps[n]; ok && n == 0 {
+			d.Saved = &st
+		} else if ok {
+			d.Steps = append(d.Steps, st)
+		}
+	}
 	return d, err
 }
 

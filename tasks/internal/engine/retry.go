@@ -23,7 +23,7 @@ var (
 	ErrSucceeded = errors.New("the workflow has succeeded: nothing to retry")
 	ErrDamaged   = errors.New("the data of the workflow in Redis is damaged: send it again")
 
-	ErrRetryInput = errors.New("corrected input")
+	ErrRetryInput = errors.New("invalid option of a retry")
 
 	// ErrCompensated means that a retry would repeat a step whose compensation has failed.
 	ErrCompensated = errors.New("a compensation has failed: its step would run twice; complete it, and send a new workflow")
@@ -38,8 +38,20 @@ type Corrected struct {
 	Input json.RawMessage
 }
 
+// DropSteps names steps to delete: all steps and the saved value of a node if there are no names.
+type DropSteps struct {
+	Node  string
+	Names []string
+}
+
+// Rerun is how nodes run again.
+type Rerun struct {
+	Inputs []Corrected
+	Drop   []DropSteps
+}
+
 // Retry runs the nodes of an ended workflow again that have not succeeded, and the nodes that depend on their outcome.
-func (r *Operator) Retry(ctx context.Context, refOrID string, inputs []Corrected) error {
+func (r *Operator) Retry(ctx context.Context, refOrID string, how *Rerun) error {
 	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return err
@@ -49,7 +61,7 @@ func (r *Operator) Retry(ctx context.Context, refOrID string, inputs []Corrected
 		if err != nil {
 			return err
 		}
-		reset, err := newResetter(w).reset(inputs)
+		reset, err := newResetter(w).reset(how)
 		if err != nil {
 			return err
 		}
@@ -128,14 +140,14 @@ func newResetter(w *whole) *resetter {
 
 // reset returns the changes. Afterwards, the fields of the workflow are as if the reset nodes had not begun
 // yet. A node that has planned is not reset itself, nor is a map with members, unless its input changes.
-func (r *resetter) reset(corrected []Corrected) (*store.Reset, error) {
+func (r *resetter) reset(how *Rerun) (*store.Reset, error) {
 	r.mark()
 	if err := r.keepUndo(); err != nil {
 		return nil, err
 	}
 	left := slices.DeleteFunc(slices.Clone(r.ids), func(id graph.ID) bool { return r.deleted(id.String()) })
 	inputs := map[string]Corrected{}
-	for _, c := range corrected {
+	for _, c := range how.Inputs {
 		if c.Node == "" {
 			var err error
 			if c.Node, err = r.onlyFailed(left, c.Task); err != nil {
@@ -148,6 +160,11 @@ func (r *resetter) reset(corrected []Corrected) (*store.Reset, error) {
 		inputs[c.Node] = c
 	}
 	r.clear()
+	for _, d := range how.Drop {
+		if err := r.dropSteps(d); err != nil {
+			return nil, err
+		}
+	}
 	r.count(append(left, r.moved...))
 	came := r.outcomes(left)
 	var ready []graph.ID
@@ -357,7 +374,7 @@ func (r *resetter) onlyFailed(left []graph.ID, task string) (string, error) {
 		}
 	}
 	if len(failed) != 1 {
-		return "", fmt.Errorf("%w without a node: %d nodes of task %s have failed; name one", ErrRetryInput, len(failed), task)
+		return "", fmt.Errorf("%w: input without a node: %d nodes of task %s have failed; name one", ErrRetryInput, len(failed), task)
 	}
 	return failed[0], nil
 }
@@ -368,21 +385,52 @@ func (r *resetter) accepts(node string, c Corrected) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRetryInput, err)
 	}
+	if err := r.runsAgain(node); err != nil {
+		return err
+	}
 	switch {
-	case !r.exists[node]:
-		return fmt.Errorf("%w of node %s: it does not exist", ErrRetryInput, node)
-	case !r.again[node] || r.deleted(node):
-		return fmt.Errorf("%w of node %s: the node does not run again", ErrRetryInput, node)
 	case id.Inst < 0 && r.graph(id).Virtual(id.Index):
-		return fmt.Errorf("%w of node %s: it has no task", ErrRetryInput, node)
+		return fmt.Errorf("%w: input of node %s: it has no task", ErrRetryInput, node)
 	case r.planned(node):
-		return fmt.Errorf("%w of node %s: it has returned a plan, which continues; give the input to a node of the plan", ErrRetryInput, node)
+		return fmt.Errorf("%w: input of node %s: it has returned a plan, which continues; give the input to a node of the plan", ErrRetryInput, node)
 	}
 	if task := title(r.graph(id), id); c.Task != "" && c.Task != task {
-		return fmt.Errorf("%w of node %s: it is of task %s, not %s", ErrRetryInput, node, task, c.Task)
+		return fmt.Errorf("%w: input of node %s: it is of task %s, not %s", ErrRetryInput, node, task, c.Task)
 	}
 	if err := fits(c.Input, "it"); err != nil {
-		return fmt.Errorf("%w of node %s: %w", ErrRetryInput, node, err)
+		return fmt.Errorf("%w: input of node %s: %w", ErrRetryInput, node, err)
+	}
+	return nil
+}
+
+// runsAgain returns an error if a node does not run again.
+func (r *resetter) runsAgain(node string) error {
+	switch {
+	case !r.exists[node]:
+		return fmt.Errorf("%w: node %s does not exist", ErrRetryInput, node)
+	case !r.again[node] || r.deleted(node):
+		return fmt.Errorf("%w: node %s does not run again", ErrRetryInput, node)
+	}
+	return nil
+}
+
+// dropSteps deletes steps of a node that runs again.
+func (r *resetter) dropSteps(d DropSteps) error {
+	if err := r.runsAgain(d.Node); err != nil {
+		return err
+	}
+	last, _ := strconv.Atoi(r.field(store.FieldStored + d.Node))
+	missing := slices.Clone(d.Names)
+	for n := range last + 1 {
+		field := store.StepField(d.Node, n)
+		st, ok := store.ParseStep([]byte(r.field(field)))
+		if ok && (len(d.Names) == 0 || n > 0 && slices.Contains(d.Names, st.Name)) {
+			r.out.Delete = append(r.out.Delete, field)
+			missing = slices.DeleteFunc(missing, func(name string) bool { return name == st.Name })
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: node %s has no stored step %q", ErrRetryInput, d.Node, missing[0])
 	}
 	return nil
 }
@@ -393,7 +441,7 @@ func (r *resetter) planned(name string) bool {
 }
 
 // ofNode matches the fields of a node.
-var ofNode = regexp.MustCompile(`^([a-z]*)(\d[\d:.]*)!?$`)
+var ofNode = regexp.MustCompile(`^([a-z]*)(\d[\d:.]*)(?:!|/\d+)?$`)
 
 // clear deletes the fields of nodes that are deleted or reset.
 func (r *resetter) clear() {
@@ -409,7 +457,7 @@ func (r *resetter) clear() {
 		case !r.again[m[2]]:
 		case m[1] == "" || slices.Contains([]string{store.FieldArrived, store.FieldNeedsNoPlace, store.FieldError, store.FieldProgress, store.FieldToken}, m[1]):
 			del = append(del, field)
-		case r.anew[m[2]] && slices.Contains([]string{store.FieldGraph, store.FieldPlannedAt, store.FieldMembersOf}, m[1]):
+		case r.anew[m[2]] && slices.Contains([]string{store.FieldGraph, store.FieldPlannedAt, store.FieldMembersOf, store.FieldStored}, m[1]):
 			del = append(del, field)
 		}
 	}
@@ -535,7 +583,7 @@ func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 	if c, ok := inputs[name]; ok {
 		input, err := unbound(&r.graph(id).Specs[n.Spec], c.Input)
 		if err != nil {
-			return fmt.Errorf("%w of node %s: %w", ErrRetryInput, name, err)
+			return fmt.Errorf("%w: input of node %s: %w", ErrRetryInput, name, err)
 		}
 		r.out.Set[field] = string(input)
 		return nil
@@ -543,7 +591,7 @@ func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 	literal := id.Inst >= 0 || n.Kind == graph.Task && n.In == 0
 	switch {
 	case literal && r.field(field) == "":
-		return fmt.Errorf("%w of node %s (%s) is missing: its input was not kept", ErrRetryInput, name, title(r.graph(id), id))
+		return fmt.Errorf("%w: input of node %s (%s) is missing: its input was not kept", ErrRetryInput, name, title(r.graph(id), id))
 	case !literal && r.anew[name] && r.field(field) != "": // an earlier correction
 		r.out.Delete = append(r.out.Delete, field)
 	}

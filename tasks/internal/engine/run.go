@@ -47,6 +47,7 @@ type Run struct {
 	lastSent time.Time
 	sent     bool   // progress was written
 	over     bool   // the handler has returned or was given up: nothing is written any more
+	steps    *steps // nil until they are used
 	token    string // that was made, if there is one; hash is its hash
 	hash     string
 }

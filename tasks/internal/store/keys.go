@@ -46,6 +46,8 @@ func (k Keys) storeKey() string { return string(k) + ":store" }
 //	p               sum of these thousandths
 //	a<node>         the first run and the last eleven that another run followed, a line each: "<run>|<attempt>|<began, unix
 //	                ms>|<ended, unix ms>|<outcome>|<worker>|[<code>,<message>]", with the brackets as JSON
+//	k<node>         number of the last step of a node
+//	k<node>/<n>     a step, "<began, unix ms> <ms it took> <name>" and its value on the next line; the saved value is 0, without a name
 //	s<node>         when the plan of a node was stored: ms since the workflow was sent
 //	i<node>         literal input of a node; none of a member of a map that has succeeded, or of another node if the inputs are large
 //	S<task>         signals that are kept for open nodes of a task, a line each: "<id> <value>"

@@ -39,6 +39,7 @@ const (
 	FieldPlannedAt    = "s"
 	FieldProgress     = "p"
 	FieldRuns         = "a"
+	FieldStored       = "k"
 	FieldToken        = "t"
 	fieldSignals      = "S" // followed by a task, as the next one
 	fieldDelivered    = "L"
@@ -67,7 +68,7 @@ var constants = map[string]string{
 	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "UNBEGUN": FieldUnbegun, "BEFORE": FieldBefore, "NEXT": FieldNext, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside,
 	"PARTS": FieldParts, "RETRIED_BY": FieldRetriedBy, "REVISION": FieldRevision, "ROOT": FieldRoot, "SPANS": FieldSpans, "WAS_OPEN": FieldWasOpen,
 	"ARRIVED": FieldArrived, "CAUGHT": FieldCaught, "ERROR": FieldError, "GRAPH": FieldGraph, "HELD": FieldHeld, "INPUT": FieldInput,
-	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns,
+	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns, "STORED": FieldStored,
 	"TOKEN": FieldToken, "SIGNALS": fieldSignals, "DELIVERED": fieldDelivered, "QUEUED": suffixQueued, "BY_REVOKE": StoppedByRevoke, "BY_CANCEL": StoppedByCancel, "BY_DEADLINE": StoppedByDeadline, "BY_PAUSE": StoppedByPause, "BY_ORDER": StoppedByOrder,
 }
 
