@@ -15,8 +15,6 @@ import (
 
 	"encoding/pem"
 
-	"golang.org/x/net/proxy"
-
 	"muster/internal/testutil"
 	"muster/proxies/proxytest"
 )
@@ -41,22 +39,6 @@ func TestCurlWorksThroughGateway(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(out), "127.16.") {
 			t.Errorf("curl %v: got %q %v", args, out, err)
 		}
-	}
-}
-
-// The SOCKS5 client of golang.org/x/net/proxy works through the gateway.
-func TestSOCKSClientOfXNet(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
-	dialer, err := proxy.SOCKS5("tcp", f.addr, &proxy.Auth{User: "me", Password: "open-sesame"}, proxy.Direct)
-	testutil.Ok(t, err)
-	conn, err := dialer.Dial("tcp", "shop.example:80")
-	testutil.Ok(t, err)
-	defer conn.Close()
-	fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: shop.example\r\n\r\n")
-	answer, err := io.ReadAll(conn)
-	if err != nil || !strings.Contains(string(answer), proxytest.ExitAddress(0).String()) {
-		t.Errorf("got %q %v", answer, err)
 	}
 }
 

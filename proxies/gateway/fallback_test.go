@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/testutil"
 	"muster/proxies"
 	"muster/proxies/proxytest"
 )
@@ -15,49 +16,34 @@ import (
 // fronts maps the protocols of the gateway to a scheme and a target.
 var fronts = map[string][2]string{"http": {"http", "http://shop.example/"}, "CONNECT": {"http", "https://example.com/"}, "SOCKS5": {"socks5", "https://example.com/"}}
 
-// Without a proxy the fallback applies to HTTP, CONNECT and SOCKS5.
+// Without a proxy the fallback applies to HTTP, CONNECT and SOCKS5. FallbackDirect does not connect to a name that resolves to loopback
+// unless the filter allows it.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	for name, front := range fronts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, local := range []bool{true, false} {
-				var filter *addressfilter.Filter
-				if local {
-					filter, _ = addressfilter.New("127.0.0.1")
-				}
+			local, err := addressfilter.New("127.0.0.1")
+			testutil.Ok(t, err)
+			for _, filter := range []*addressfilter.Filter{nil, local} {
 				direct := newFront(t, Config{Fallback: proxies.FallbackDirect, Filter: filter})
 				target := direct.site.URL
 				if name != "http" {
 					target = direct.secure.URL
 				}
-				if status, body := fetch(t, direct.client(t, front[0], nil), target); local != (status == 200 && body == "127.0.0.1") {
-					t.Errorf("direct: got %d %q, want a direct response: %t", status, body, local)
+				if status, body := fetch(t, direct.client(t, front[0], nil), target); (filter != nil) != (status == 200 && body == "127.0.0.1") {
+					t.Errorf("direct: got %d %q, want a direct response: %t", status, body, filter != nil)
+				}
+				for _, host := range []string{"inside.test", "localhost", "[::ffff:127.0.0.1]"} {
+					if status, body := fetch(t, direct.client(t, front[0], nil), strings.Replace(target, "127.0.0.1", host, 1)); filter == nil && status == 200 {
+						t.Errorf("%s: got %q, want a rejection", host, body)
+					}
 				}
 			}
 			fail := newFront(t, Config{Fallback: proxies.FallbackFail, Options: proxies.PickOptions{Wait: time.Minute}})
-			if status, body := fetch(t, fail.client(t, front[0], nil), front[1]); status == 200 || fail.gateway.Stats().NoProxy != 1 {
-				t.Errorf("fail: got %d %q, want a no-proxy error", status, body)
-			}
-		})
-	}
-}
-
-// FallbackDirect does not connect to a name that resolves to loopback.
-func TestFallbackDirectChecksResolvedAddresses(t *testing.T) {
-	t.Parallel()
-	for name, front := range fronts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFront(t, Config{Fallback: proxies.FallbackDirect})
-			for _, host := range []string{"inside.test", "localhost", "[::ffff:127.0.0.1]"} {
-				target := strings.Replace(f.site.URL, "127.0.0.1", host, 1)
-				if name != "http" {
-					target = strings.Replace(f.secure.URL, "127.0.0.1", host, 1)
-				}
-				if status, body := fetch(t, f.client(t, front[0], nil), target); status == 200 {
-					t.Errorf("%s: got %q, want a rejection", target, body)
-				}
+			status, body := fetch(t, fail.client(t, front[0], nil), front[1])
+			if status == 200 || fail.gateway.Stats().NoProxy != 1 || name == "http" && (status != http.StatusServiceUnavailable || !strings.Contains(body, "muster proxies refresh")) {
+				t.Errorf("fail: got %d %q, want a no-proxy error with advice", status, body)
 			}
 		})
 	}
@@ -82,21 +68,5 @@ func TestFallbackWaitServesAllClients(t *testing.T) {
 			}
 			group.Wait()
 		})
-	}
-}
-
-// With an empty pool clients receive an error, and no request is sent directly.
-func TestEmptyPool(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{})
-	status, body := fetch(t, f.client(t, "http", nil), f.site.URL)
-	if status != http.StatusServiceUnavailable || !strings.Contains(body, "muster proxies refresh") {
-		t.Errorf("got %d %q, want 503 and advice", status, body)
-	}
-	if status, body := fetch(t, f.client(t, "socks5", nil), f.site.URL); status == 200 {
-		t.Errorf("got %d %q, want a failure", status, body)
-	}
-	if n := f.gateway.Stats().NoProxy; n != 2 {
-		t.Errorf("counted %d", n)
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -21,9 +22,8 @@ func (f *front) talk(t *testing.T, text string) (net.Conn, *bufio.Reader) {
 	testutil.Ok(t, err)
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(conn, text)
+	testutil.Ok(t, err)
 	return conn, bufio.NewReader(conn)
 }
 
@@ -45,20 +45,14 @@ func TestPipelinedRequests(t *testing.T) {
 	_, in := f.talk(t, "GET http://shop.example/headers"+host+"HEAD http://shop.example/"+host+
 		"POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 3\r\n\r\nabc"+
 		"GET /relative"+host+"GET http://shop.example/ HTTP/1.0\r\n\r\n")
-	if r, body := readResponse(t, in, "GET"); r.StatusCode != 200 || !strings.Contains(body, "Accept-Encoding") {
-		t.Errorf("first: %s %q", r.Status, body)
-	}
-	if r, body := readResponse(t, in, "HEAD"); r.StatusCode != 200 || body != "" {
-		t.Errorf("second: %s %q", r.Status, body)
-	}
-	if r, body := readResponse(t, in, "POST"); r.StatusCode != 200 || body != "abc" {
-		t.Errorf("third: %s %q", r.Status, body)
-	}
-	if r, body := readResponse(t, in, "GET"); r.StatusCode != 400 || !strings.Contains(body, "this is a proxy") {
-		t.Errorf("fourth: %s %q", r.Status, body)
-	}
-	if r, body := readResponse(t, in, "GET"); r.StatusCode != 200 || !strings.HasPrefix(body, "127.16.") {
-		t.Errorf("fifth: %s %q", r.Status, body)
+	for i, want := range []struct {
+		method string
+		status int
+		body   string // part of it
+	}{{"GET", 200, "Accept-Encoding"}, {"HEAD", 200, ""}, {"POST", 200, "abc"}, {"GET", 400, "this is a proxy"}, {"GET", 200, "127.16."}} {
+		if r, body := readResponse(t, in, want.method); r.StatusCode != want.status || !strings.Contains(body, want.body) {
+			t.Errorf("response %d: got %s %q, want %d %q", i, r.Status, body, want.status, want.body)
+		}
 	}
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Errorf("after HTTP/1.0: %v", err)
@@ -80,27 +74,47 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// A rejection before the body was read closes the connection, so that the body is not parsed as a request.
-func TestUnreadBodyClosesConnection(t *testing.T) {
+// Every request that a client sends has a response. It closes the connection if what follows may not be a request.
+func TestRawRequests(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
-	hidden := "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n"
-	_, in := f.talk(t, fmt.Sprintf("POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: %d\r\n\r\n%s", len(hidden), hidden))
-	if r, _ := readResponse(t, in, "POST"); r.StatusCode != 407 || !r.Close {
-		t.Errorf("got %s, close %t, want 407 and close", r.Status, r.Close)
-	}
-	if _, err := in.ReadByte(); err == nil {
-		t.Error("unexpected second response")
-	}
-}
-
-// An endless request head is rejected.
-func TestEndlessHead(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
-	_, in := f.talk(t, "GET http://shop.example/ HTTP/1.1\r\nX: "+strings.Repeat("y", 2*headBytes))
-	if r, body := readResponse(t, in, "GET"); r.StatusCode != 431 || !r.Close {
-		t.Errorf("got %s %q, close %t, want 431 and close", r.Status, body, r.Close)
+	open, socks := newFront(t, Config{}, kinds(1, proxytest.Elite)...), newFront(t, Config{}, kinds(1, proxytest.SOCKS5)...)
+	locked := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
+	const get, post, host = "GET http://shop.example/ HTTP/1.1\r\n", "POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\n", "Host: shop.example\r\n"
+	const chunks, hidden = "\r\n3\r\nabc\r\n0\r\n\r\n", get + host + "\r\n"
+	auth := base64.StdEncoding.EncodeToString([]byte("me:open-sesame")) + "\r\n\r\n"
+	for name, c := range map[string]struct {
+		to     *front
+		text   string
+		status int
+		body   string // part of the response
+		closed bool
+	}{
+		"a body after a rejection":    {locked, post + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(hidden)) + hidden, 407, "", true},
+		"an endless head":             {open, get + "X: " + strings.Repeat("y", 2*headBytes), 431, "", true},
+		"a length and chunks":         {open, post + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n" + chunks + hidden, 200, "abc", true}, // RFC 9112, section 6.1
+		"chunks and a length":         {open, post + "Transfer-Encoding: chunked\r\ncontent-length: 3\r\n" + chunks + hidden, 200, "abc", true},
+		"chunks":                      {open, post + "Transfer-Encoding: chunked\r\n" + chunks + hidden, 200, "abc", true},
+		"a response during the body":  {socks, "POST http://shop.example/early HTTP/1.1\r\n" + host + "Content-Length: 100\r\n\r\nabc", 200, "enough", true},
+		"HTTP/2.0":                    {open, "GET http://shop.example/ HTTP/2.0\r\n" + host + "\r\n", 505, "", true},
+		"HTTP/3.7":                    {open, "GET http://shop.example/ HTTP/3.7\r\n" + host + "\r\n", 505, "", true},
+		"HTTP/0.9":                    {open, "GET http://shop.example/ HTTP/0.9\r\n" + host + "\r\n", 505, "", true},
+		"HTTP/1.2":                    {open, "GET http://shop.example/ HTTP/1.2\r\n" + host + "\r\n", 200, "127.16.", false},
+		"no HTTP":                     {open, "GET http://shop.example/ HTTQ/1.1\r\n" + host + "\r\n", 400, "", false},
+		"an invalid URL":              {open, "GET http://me:topsecret@shop.example:port/ HTTP/1.1\r\nHost: x\r\n\r\n", 400, "", false},
+		"the scheme of a login":       {locked, get + host + "Proxy-Authorization: Basic " + auth, 200, "127.16.", false},
+		"in small letters":            {locked, get + host + "Proxy-Authorization: basic " + auth, 200, "127.16.", false},
+		"in capitals with two spaces": {locked, get + host + "Proxy-Authorization: BASIC  " + auth, 200, "127.16.", false},
+	} {
+		_, in := c.to.talk(t, c.text)
+		r, body := readResponse(t, in, http.MethodGet)
+		if r.StatusCode != c.status || !strings.Contains(body, c.body) || strings.Contains(body, "topsecret") || c.closed && !r.Close {
+			t.Errorf("%s: got %s %q, close %t, want %d %q and close %t", name, r.Status, body, r.Close, c.status, c.body, c.closed)
+		}
+		if c.closed {
+			if _, err := in.ReadByte(); err == nil {
+				t.Errorf("%s: unexpected second response", name)
+			}
+		}
 	}
 }
 
@@ -113,34 +127,6 @@ func TestClientDisconnects(t *testing.T) {
 		testutil.Eventually(t, "the request is in progress", func() bool { s := f.gateway.Stats(); return s.Active == 1 && s.Requests+s.Tunnels > 0 })
 		conn.Close()
 		testutil.Eventually(t, "the request is canceled", func() bool { return f.gateway.Stats().Active == 0 })
-	}
-}
-
-// A chunked request, with or without Content-Length, closes the connection (RFC 9112, section 6.1).
-func TestChunkedRequestClosesConnection(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
-	const hidden = "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n"
-	for _, lengths := range []string{"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\ncontent-length: 3\r\n", "Transfer-Encoding: chunked\r\n"} {
-		_, in := f.talk(t, "POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\n"+lengths+"\r\n3\r\nabc\r\n0\r\n\r\n"+hidden)
-		if r, body := readResponse(t, in, "POST"); r.StatusCode != 200 || body != "abc" || !r.Close {
-			t.Errorf("%q: got %s %q, close %t, want 200 and close", lengths, r.Status, body, r.Close)
-		}
-		if _, err := in.ReadByte(); err == nil {
-			t.Errorf("%q: unexpected second response", lengths)
-		}
-	}
-}
-
-// HTTP versions other than 1.x are rejected.
-func TestOtherHTTPVersionsAreRejected(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
-	for version, want := range map[string]int{"HTTP/2.0": 505, "HTTP/3.7": 505, "HTTP/0.9": 505, "HTTP/1.2": 200, "HTTQ/1.1": 400} {
-		_, in := f.talk(t, "GET http://shop.example/ "+version+"\r\nHost: shop.example\r\n\r\n")
-		if r, body := readResponse(t, in, "GET"); r.StatusCode != want || want == 505 && !r.Close {
-			t.Errorf("%s: got %s %q, want %d", version, r.Status, body, want)
-		}
 	}
 }
 
@@ -162,19 +148,6 @@ func TestHeadsAreForwardedUnmodified(t *testing.T) {
 	}
 	if got, ok := r.Header["Content-Type"]; ok {
 		t.Errorf("got Content-Type %q, want none", got)
-	}
-}
-
-// A response before the end of the request body is forwarded and closes the connection.
-func TestEarlyResponseIsForwarded(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{}, kinds(1, proxytest.SOCKS5)...)
-	_, in := f.talk(t, "POST http://shop.example/early HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\nabc")
-	if r, body := readResponse(t, in, "POST"); r.StatusCode != 200 || body != "enough" || !r.Close {
-		t.Errorf("got %s %q, close %t, want 200 and close", r.Status, body, r.Close)
-	}
-	if _, err := in.ReadByte(); err != io.EOF {
-		t.Errorf("got %v after the response, want EOF", err)
 	}
 }
 
