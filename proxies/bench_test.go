@@ -18,9 +18,8 @@ func BenchmarkPickAndReport(b *testing.B) {
 	for i := range members {
 		members[i] = Proxy{Protocol: "http", Host: fmt.Sprintf("8.1.%d.%d", i>>8, i&255), Port: 8080, LatencyMS: float64(50 + i%2000), Anonymity: probe.Elite}
 	}
-	if _, err := pool.Add(b.Context(), members...); err != nil {
-		b.Fatal(err)
-	}
+	_, err := pool.Add(b.Context(), members...)
+	testutil.Ok(b, err)
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -90,9 +90,8 @@ func TestErrorPageOfProxy(t *testing.T) {
 		t.Cleanup(page.Close)
 		address := netip.MustParseAddrPort(page.Listener.Addr().String())
 		added := []Proxy{{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), LatencyMS: 1000}}
-		if _, err := b.pool.Add(t.Context(), added...); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.pool.Add(t.Context(), added...)
+		testutil.Ok(t, err)
 		first := ids[0]
 		if n >= 4 {
 			first = added[0].ID
@@ -329,9 +328,8 @@ func TestPrivateAddressesOfNamesAreNotDialed(t *testing.T) {
 			testutil.Ok(t, err)
 			t.Cleanup(p.Close)
 			member := Proxy{Protocol: "http", Host: "proxy.test", Port: netip.MustParseAddrPort(p.URL.Host).Port(), Can: probe.Capabilities{Forward: true, Connect: true}}
-			if _, err := b.pool.Add(t.Context(), member); err != nil {
-				t.Fatal(err)
-			}
+			_, err = b.pool.Add(t.Context(), member)
+			testutil.Ok(t, err)
 			err = ask(b)
 			if filter != nil && err != nil {
 				t.Errorf("%s, allowed: got %v, want no error", name, err)

@@ -123,7 +123,7 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 		}
 	}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
-		if got := fmt.Sprintf(format, list[0].Proxy) + fmt.Sprintf(format, r.Candidate); strings.Contains(got, "secret") {
+		if got := fmt.Sprintf(format, list[0].Proxy) + fmt.Sprintf(format, r.Candidate) + fmt.Sprintf(format, r.Candidate.LogValue()); strings.Contains(got, "secret") {
 			t.Errorf("%s: got %s, want no password", format, got)
 		}
 	}

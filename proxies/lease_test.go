@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
+	"muster/proxies/proxytest"
 	"muster/tasks/redistest"
 )
 
@@ -149,5 +150,123 @@ func TestRedisDown(t *testing.T) {
 	flush(t, pool)
 	if got := siteHealth(t, pool, "a"); len(got) != 1 {
 		t.Fatalf("got the health of %d proxies at the site, want 1: the report was lost", len(got))
+	}
+}
+
+// The cooldown at a site doubles with each consecutive ban, by status or by page. A successful page resets it.
+func TestCooldownDoublesWithBans(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	id := b.add(t, proxytest.Options{Kind: proxytest.Elite})[0]
+	report := func(outcomes ...Outcome) Health {
+		t.Helper()
+		begun := time.Now()
+		for _, o := range outcomes {
+			testutil.Ok(t, b.pool.leases.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: -1}}))
+		}
+		done := time.Now().UnixMilli()
+		testutil.Eventually(t, "the next millisecond", func() bool { return time.Now().UnixMilli() > done })
+		_, there, _ := b.health(t, id, "shop")
+		return there
+	}
+	for i, step := range []struct {
+		outcomes []Outcome
+		fails    float64
+	}{
+		{[]Outcome{Succeeded}, 0},
+		{[]Outcome{Succeeded, bannedLate}, 1},
+		{[]Outcome{Banned}, 2},
+		{[]Outcome{Succeeded, bannedLate}, 3},
+		{[]Outcome{Succeeded, bannedLate}, 4},
+		{[]Outcome{Succeeded}, 0},
+		{[]Outcome{Succeeded}, 0},
+		{[]Outcome{Succeeded, bannedLate}, 1},
+		{[]Outcome{Banned}, 2},
+		{[]Outcome{Succeeded, bannedLate, bannedLate}, 3}, // reported twice for one request
+	} {
+		h := report(step.outcomes...)
+		if h.Fails != step.fails {
+			t.Errorf("step %d: got %v consecutive bans, want %v", i, h.Fails, step.fails)
+		}
+		if most := 30 * time.Second << int(h.Fails); h.Fails > 0 && time.Until(h.Until) > most {
+			t.Errorf("step %d: got a cooldown of %s, want at most %s", i, time.Until(h.Until), most)
+		}
+	}
+}
+
+// The response to a request that was in flight when the proxy was banned does not end the cooldown.
+func TestLateResponseDoesNotEndCooldown(t *testing.T) {
+	t.Parallel()
+	for _, refused := range [][]Outcome{{Banned}, {Succeeded, bannedLate}, {Paused}} {
+		b := newBench(t, hello, nil)
+		id := b.add(t, proxytest.Options{Kind: proxytest.Elite})[0]
+		begun := time.Now().Add(-time.Second)
+		rest := time.Duration(-1)
+		if refused[0] == Paused {
+			rest = time.Hour
+		}
+		for _, o := range append(refused, Succeeded) {
+			testutil.Ok(t, b.pool.leases.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: rest}}))
+		}
+		all, there, _ := b.health(t, id, "shop")
+		if there.Fails != 1 && rest < 0 || rest > 0 && time.Until(there.Until) < rest/2 {
+			t.Errorf("%v: the cooldown has ended: %+v", refused, there)
+		}
+		if all.Fails != 0 {
+			t.Errorf("got %+v elsewhere", all)
+		}
+	}
+}
+
+// After a fault at any call, repeating the failed operation succeeds and leaves the pool consistent.
+func TestPoolSurvivesAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 4, redistest.ReplyLost: 4, redistest.Repeated: 4,
+	}, poolWithFault)
+}
+
+func poolWithFault(t *testing.T, f *redistest.Fault) {
+	ctx, url := t.Context(), redistest.URL(t)
+	pool := newPool(t, f.Client(t, url), nil)
+	f.Arm()
+	again := func(what string, call func(ctx context.Context) error) {
+		t.Helper()
+		var err error
+		testutil.Eventually(t, what, func() bool {
+			err = call(ctx)
+			return !errors.Is(err, redistest.ErrFault)
+		})
+		testutil.Ok(t, err)
+	}
+	gone, kept := proxyOf(result(3, nil)).ID, proxyOf(result(2, nil)).ID
+	again("publish", func(ctx context.Context) error {
+		_, err := publish(ctx, pool, result(1, nil), result(2, nil), result(3, nil))
+		return err
+	})
+	again("remove", func(ctx context.Context) error { _, err := pool.Remove(ctx, gone); return err })
+	again("ban", func(ctx context.Context) error { return pool.Ban(ctx, "shop", time.Hour, kept) })
+	again("use", func(ctx context.Context) error {
+		l, err := pool.Pick(ctx, PickOptions{Site: "shop"})
+		if err == nil {
+			l.Report(Succeeded, time.Millisecond)
+		}
+		return err
+	})
+	again("store the reports", pool.Flush)
+	f.Release()
+
+	other := newPool(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), nil)
+	all, err := other.List(ctx, Everything)
+	if err != nil || len(all) != 2 || all[0].ID == gone || all[1].ID == gone {
+		t.Fatalf("got %v, %v, want the two proxies that stay", all, err)
+	}
+	for range 5 {
+		l, err := other.Pick(ctx, PickOptions{Site: "shop"})
+		testutil.Ok(t, err)
+		if l.Proxy.ID == kept {
+			t.Error("picked the banned proxy")
+		}
+		l.Report(Succeeded, time.Millisecond)
 	}
 }

@@ -57,9 +57,8 @@ func newPool(t *testing.T, rdb redis.UniversalClient, edit func(*PoolConfig)) *P
 
 func mustPublish(t *testing.T, pool *Pool, results ...probe.Result) {
 	t.Helper()
-	if _, err := publish(t.Context(), pool, results...); err != nil {
-		t.Fatal(err)
-	}
+	_, err := publish(t.Context(), pool, results...)
+	testutil.Ok(t, err)
 }
 
 // publish adds the accepted results to the pool and removes the others. It returns the number of new members.
@@ -87,9 +86,8 @@ func siteHealth(t *testing.T, pool *Pool, site string) map[string]Health {
 	testutil.Ok(t, err)
 	out := map[string]Health{}
 	for id, text := range texts {
-		if out[id], err = parseHealth(text); err != nil {
-			t.Fatal(err)
-		}
+		out[id], err = parseHealth(text)
+		testutil.Ok(t, err)
 	}
 	return out
 }
@@ -135,27 +133,6 @@ func TestPublishAndCount(t *testing.T) {
 	})
 }
 
-// All keys of a pool are in one slot, so that its scripts work on a cluster.
-func TestPoolOnCluster(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, redistest.Cluster(t), nil)
-	mustPublish(t, pool, result(1, nil), result(2, nil))
-	for _, outcome := range []Outcome{Succeeded, Banned, Failed} {
-		pickOne(t, pool, PickOptions{Site: "shop.example:80"}).Report(outcome, time.Millisecond)
-	}
-	flush(t, pool)
-	if got := siteHealth(t, pool, "shop.example:80"); len(got) == 0 {
-		t.Error("got no health at the site, want some")
-	}
-	list, err := pool.List(t.Context(), Filter{})
-	if err != nil || len(list) != 2 {
-		t.Fatalf("got %v %v, want two proxies", list, err)
-	}
-	if n, err := pool.Remove(t.Context(), list[0].ID, list[1].ID, "none"); err != nil || n != 2 {
-		t.Errorf("got %d %v, want 2", n, err)
-	}
-}
-
 // Published, reported and removed proxies are visible to other processes, with the same health.
 func TestViewsAreConsistent(t *testing.T) {
 	t.Parallel()
@@ -175,9 +152,8 @@ func TestViewsAreConsistent(t *testing.T) {
 		if list, err := two.List(t.Context(), Filter{}); err != nil || list[0].Health.Requests != 3 || list[0].Health.Fails != 0 {
 			t.Errorf("got %+v %v, want 3 requests and no failure", list, err)
 		}
-		if _, err := one.Remove(t.Context(), lease.Proxy.ID); err != nil {
-			t.Fatal(err)
-		}
+		_, err := one.Remove(t.Context(), lease.Proxy.ID)
+		testutil.Ok(t, err)
 		if _, err := two.Pick(t.Context(), PickOptions{Site: "b"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "the pool is empty") {
 			t.Errorf("got %v after removal, want an empty pool", err)
 		} else if d := resting(err); d != 0 {

@@ -1,10 +1,12 @@
 package proxies
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,33 +45,17 @@ func newFleet(t *testing.T, cfg probe.Config, sources ...source.Source) *fleet {
 	f.host = service
 	mux := tasks.NewMux()
 	service.Register(mux)
-	ready := make(chan struct{})
-	worker, err := tasks.NewWorker(f.client, mux, tasks.WorkerConfig{Queues: map[string]int{"probe": 1}, Concurrency: 4, Grace: time.Second, Ready: func() { close(ready) }})
+	worker, err := tasks.StartWorker(t.Context(), f.client, mux, tasks.WorkerConfig{Queues: map[string]int{"probe": 1}, Concurrency: 4, Grace: time.Second})
 	testutil.Ok(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	select {
-	case <-ready:
-	case err := <-done:
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { testutil.Ok(t, worker.Stop()) })
 	return f
 }
 
 func (f *fleet) refresh(t *testing.T, sources ...source.Source) (Report, string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	run, err := f.host.Refresh(ctx, sources...).Send(ctx, f.client, tasks.ProgressKeys(ProgressPrefix))
+	run, err := f.host.Refresh(t.Context(), sources...).Send(t.Context(), f.client, tasks.ProgressKeys(ProgressPrefix))
 	testutil.Ok(t, err)
-	report, err := run.Wait(ctx)
+	report, err := run.Wait(t.Context())
 	return report, run.ID(), err
 }
 
@@ -252,14 +238,10 @@ func TestRecheck(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	add := func(kind proxytest.Kind, checked time.Time) string {
 		p := startProxy(t, kind, int(kind[0]))
-		pair := strings.Split(p.URL.Host, ":")
-		c := Proxy{Protocol: "http", Host: pair[0], CheckedAt: checked, Anonymity: probe.Elite}
-		if _, err := fmt.Sscan(pair[1], &c.Port); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.pool.Add(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		at := netip.MustParseAddrPort(p.URL.Host)
+		c := Proxy{Protocol: "http", Host: at.Addr().String(), Port: at.Port(), CheckedAt: checked, Anonymity: probe.Elite}
+		_, err := f.pool.Add(t.Context(), c)
+		testutil.Ok(t, err)
 		// Add records a current success; an old record has an old one.
 		h := "0.9 3 0 " + strconv.Itoa(int(checked.UnixMilli())) + " 0 0 10"
 		testutil.Ok(t, f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), proxyID(c), h).Err())
@@ -270,9 +252,7 @@ func TestRecheck(t *testing.T) {
 		t.Helper()
 		run, err := Recheck.S(RecheckInput{}).Send(t.Context(), f.client)
 		testutil.Ok(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		report, err := run.Wait(ctx)
+		report, err := run.Wait(t.Context())
 		testutil.Ok(t, err)
 		return report
 	}
@@ -312,5 +292,103 @@ func TestRecheckIntervalGrows(t *testing.T) {
 	}
 	if got := recheckEvery(Health{OK: 1, Requests: 1000, Fails: 1}); got != time.Minute {
 		t.Errorf("got %s after a failure, want 1m", got)
+	}
+}
+
+func TestOperationsReturnTheRunningWorkflow(t *testing.T) {
+	t.Parallel()
+	var settings Settings
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { client.Close() })
+	s, err := NewService(Config{
+		Pool: newPool(t, client.Redis(), nil), Client: client, Settings: func() Settings { return settings },
+	})
+	testutil.Ok(t, err)
+	if _, err := s.StartRefresh(t.Context()); !errors.Is(err, ErrNoSources) {
+		t.Errorf("refresh without sources: got error %v", err)
+	}
+	one := func(ctx context.Context) (string, error) {
+		return s.RecheckProxy(ctx, Member{Proxy: Proxy{Protocol: "http", Host: "192.0.2.1", Port: 80}})
+	}
+	for name, start := range map[string]func(context.Context) (string, error){"recheck": s.StartRecheck, "recheck of one proxy": one} {
+		if _, err := start(t.Context()); !errors.Is(err, ErrNoJudges) {
+			t.Errorf("%s without judges: got error %v", name, err)
+		}
+	}
+	settings = Settings{Sources: []source.Source{{URL: "https://lists.example/"}}, CanCheck: true}
+	for name, start := range map[string]func(context.Context) (string, error){"refresh": s.StartRefresh, "recheck": s.StartRecheck} {
+		first, err := start(t.Context())
+		second, err2 := start(t.Context())
+		if err := errors.Join(err, err2); err != nil || first == "" || first != second {
+			t.Errorf("%s: got %q and %q, error %v, want one workflow", name, first, second, err)
+		}
+		if _, err := tasks.Attach[Report](client, first).Progress(t.Context()); err != nil {
+			t.Errorf("%s: got error %v, want a sent workflow", name, err)
+		}
+	}
+	if id, err := one(t.Context()); err != nil || id == "" {
+		t.Errorf("recheck of one proxy: got %q, error %v", id, err)
+	}
+}
+
+// Refreshes without a usable proxy are counted. A source without yield is reported in the log once.
+func TestYields(t *testing.T) {
+	t.Parallel()
+	var logs bytes.Buffer
+	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.Logger = slog.New(slog.NewTextHandler(&logs, nil)) })
+	record := func(run string, sources map[string]Yield) {
+		t.Helper()
+		for range 2 { // a task may run twice
+			testutil.Ok(t, pool.yields.record(t.Context(), run, sources))
+		}
+	}
+	good := Yield{Candidates: 10, Unique: 4, Alive: 3, Usable: 2, Elite: 1}
+	record("1", map[string]Yield{"a": good, "b": {Candidates: 5}})
+	record("2", map[string]Yield{"a": good, "b": {Candidates: 5}})
+	for range 2 { // two attempts of one refresh
+		testutil.Ok(t, pool.yields.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty))
+	}
+	yields, err := pool.Yields(t.Context())
+	testutil.Ok(t, err)
+	if a := yields["a"]; a.Last != good || a.DryFor != 0 || a.State() != "yields" {
+		t.Errorf("a: got %+v, want the last refresh", a)
+	}
+	b := yields["b"]
+	if b.DryFor != 3 || b.State() != "DRY for 3" || b.Error != source.ErrEmpty.Error() || b.Rejects[source.Private] != 3 || b.Last != (Yield{}) {
+		t.Errorf("b: got %+v, want dry for three refreshes", b)
+	}
+	if n := strings.Count(logs.String(), "no usable proxies"); n != 1 || !strings.Contains(logs.String(), "source=b") {
+		t.Errorf("logged %d times: %s", n, logs.String())
+	}
+	record("4", map[string]Yield{"b": good})
+	if yields, _ := pool.Yields(t.Context()); yields["b"].DryFor != 0 {
+		t.Errorf("got %+v, want it not dry", yields["b"])
+	}
+}
+
+// A refresh records for each source the rejects, shared candidates and read errors. Members in no list count for no
+// source.
+func TestRefreshRecordsYields(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, proxytest.Elite, 1)
+	f := newFleet(t, probe.Config{Judges: startJudge(t)})
+	both, only := writeFile(t, p.URL.String()+"\n224.0.0.1:80\n"), writeFile(t, p.URL.String()+"\nhttp://127.0.0.9:1\n")
+	sources := []source.Source{{Name: "both", URL: both, AllowLocal: true}, {Name: "only", URL: only, AllowLocal: true}, {Name: "gone", URL: both + ".gone"}}
+	for _, list := range [][]source.Source{sources, {{Name: "dead", URL: writeFile(t, "http://127.0.0.9:1"), AllowLocal: true}}} {
+		_, _, err := f.refresh(t, list...)
+		testutil.Ok(t, err)
+	}
+	yields, err := f.pool.Yields(t.Context())
+	testutil.Ok(t, err)
+	for name, want := range map[string]Yield{"both": {1, 0, 1, 1, 1}, "only": {2, 1, 1, 1, 1}, "gone": {}, "dead": {1, 1, 0, 0, 0}} {
+		if got := yields[name]; got.Last != want || got.Run == "" {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+	if got := yields["both"].Rejects[source.Reserved]; got != 1 {
+		t.Errorf("both: got %d reserved rejects, want 1", got)
+	}
+	if got := yields["gone"]; !strings.Contains(got.Error, "no such file") || got.State() != "unreadable" {
+		t.Errorf("gone: got %+v, want it unreadable", got)
 	}
 }

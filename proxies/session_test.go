@@ -97,9 +97,8 @@ func TestSessionFailsWithItsProxy(t *testing.T) {
 	}
 
 	s2 := NewSession()
-	if _, _, err := visit(t.Context(), rt, s2, bothSchemes[0]); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err = visit(t.Context(), rt, s2, bothSchemes[0])
+	testutil.Ok(t, err)
 	testutil.Ok(t, b.pool.Ban(t.Context(), "shop", time.Hour, ids[2]))
 	if _, _, err := visit(t.Context(), rt, s2, bothSchemes[0]); !errors.As(err, new(*sessionError)) {
 		t.Errorf("got %v after a ban, want a sessionError", err)

@@ -3,6 +3,7 @@ package proxies
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -11,14 +12,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"crypto/tls"
 
 	"muster/internal/testutil"
 	"muster/proxies/probe"
@@ -430,5 +430,37 @@ func TestOneTransportPerProxy(t *testing.T) {
 	b.peers.Range(func(_, _ any) bool { seen++; return true })
 	if seen <= 4 {
 		t.Errorf("got %d proxies used, want more than transports", seen)
+	}
+}
+
+// A proxy that tampers with forwarded responses and tunnels to port 443 only is used for https only.
+func TestHTTPSOnlyProxyIsNotUsedForHTTP(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1), Hosts: b.hosts, ConnectPorts: []string{"443"},
+		Alter: func(r *http.Response) {
+			r.Body.Close()
+			r.Header.Del("Content-Length")
+			r.Body = io.NopCloser(strings.NewReader("an advertisement"))
+		}})
+	testutil.Ok(t, err)
+	t.Cleanup(p.Close)
+	pair := netip.MustParseAddrPort(p.URL.Host)
+	c := Candidate{Protocol: "http", Host: pair.Addr().String(), Port: pair.Port()}
+	mustPublish(t, b.pool, probe.Result{Candidate: c, Protocol: "http", Alive: true, Exit: p.Exit, Anonymity: probe.Elite, Tunnel: true,
+		Tampering: []string{probe.TamperBody}, Can: probe.Capabilities{HTTPS: true}})
+	if list, err := b.pool.List(t.Context(), Everything); err != nil || len(list) != 1 || !slices.Equal(list[0].Tampering, []string{probe.TamperBody}) {
+		t.Errorf("got %+v %v, want one member with its tampering", list, err)
+	}
+	rt := b.pool.Transport("shop", TransportOptions{})
+	if status, body, err := get(t, rt, "https://example.com/"); status != 200 || body != "hello" || err != nil {
+		t.Errorf("https: got %d %q %v, want 200 hello", status, body, err)
+	}
+	before := p.Requests()
+	if status, body, err := get(t, rt, "http://shop.example/"); !errors.Is(err, ErrNoProxy) {
+		t.Errorf("http: got %d %q %v, want %v", status, body, err, ErrNoProxy)
+	}
+	if n := p.Requests() - before; n != 0 {
+		t.Errorf("http: got %d requests at the proxy, want 0", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"muster/internal/testutil"
 )
 
+// The candidates of a list are given in the form protocol://user:password@host:port country.
 func TestParseFormats(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -68,55 +70,35 @@ func TestParseFormats(t *testing.T) {
 		"invalid UTF-8":                        {"8.8.8.8:80 \xff\xfe caf\xe9", []string{"8.8.8.8:80"}},
 		"upper case name":                      {"GATE.Example.ORG:80", []string{"gate.example.org:80"}},
 		"nothing":                              {"", nil},
+		"CR line endings":                      {"8.8.8.8:80\r9.9.9.9:81\r", []string{"8.8.8.8:80", "9.9.9.9:81"}},
+		"gzip":                                 {zipped("8.8.8.8:80\n"), []string{"8.8.8.8:80"}},
+		"gzip of JSON":                         {zipped(`[{"ip":"8.8.8.8","port":80}]`), []string{"8.8.8.8:80"}},
+		"gzip, several members":                {zipped("8.8.8.8:80\n") + zipped("9.9.9.9:81\n"), []string{"8.8.8.8:80", "9.9.9.9:81"}},
+		"password of punctuation":              {"8.8.8.8:80:u:*p_`", []string{"u:*p_`@8.8.8.8:80"}},
 		"text that starts like JSON":           {"[x\n8.8.8.8:80", []string{"8.8.8.8:80"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			parses(t, test.text, test.want)
+			parsed, err := Parse(strings.NewReader(test.text), Options{})
+			testutil.Ok(t, err)
+			var got []string
+			for _, c := range parsed.Candidates {
+				text := c.Address()
+				if c.Username != "" || c.Password != "" {
+					text = c.Username + ":" + c.Password + "@" + text
+				}
+				if c.Protocol != "" {
+					text = c.Protocol + "://" + text
+				}
+				if c.Country != "" {
+					text += " " + c.Country
+				}
+				got = append(got, text)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %q\nwant %q\nrejects %v", got, test.want, parsed.Rejects)
+			}
 		})
-	}
-}
-
-func TestParseEncodings(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		text string
-		want []string
-	}{
-		"CR line endings":         {"8.8.8.8:80\r9.9.9.9:81\r", []string{"8.8.8.8:80", "9.9.9.9:81"}},
-		"gzip":                    {zipped("8.8.8.8:80\n"), []string{"8.8.8.8:80"}},
-		"gzip of JSON":            {zipped(`[{"ip":"8.8.8.8","port":80}]`), []string{"8.8.8.8:80"}},
-		"gzip, several members":   {zipped("8.8.8.8:80\n") + zipped("9.9.9.9:81\n"), []string{"8.8.8.8:80", "9.9.9.9:81"}},
-		"password of punctuation": {"8.8.8.8:80:u:*p_`", []string{"u:*p_`@8.8.8.8:80"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			parses(t, test.text, test.want)
-		})
-	}
-}
-
-// parses checks the candidates of a list, in the form protocol://user:password@host:port country.
-func parses(t *testing.T, text string, want []string) {
-	t.Helper()
-	parsed, err := Parse(strings.NewReader(text), Options{})
-	testutil.Ok(t, err)
-	var got []string
-	for _, c := range parsed.Candidates {
-		text := c.Address()
-		if c.Username != "" || c.Password != "" {
-			text = c.Username + ":" + c.Password + "@" + text
-		}
-		if c.Protocol != "" {
-			text = c.Protocol + "://" + text
-		}
-		if c.Country != "" {
-			text += " " + c.Country
-		}
-		got = append(got, text)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q\nwant %q\nrejects %v", got, want, parsed.Rejects)
 	}
 }
 
@@ -179,20 +161,6 @@ func TestAllowLocal(t *testing.T) {
 	}
 }
 
-// No format verb prints a password.
-func TestPasswordIsNotPrinted(t *testing.T) {
-	t.Parallel()
-	c := Candidate{Protocol: "http", Host: "8.8.8.8", Port: 80, Username: "u", Password: "secret"}
-	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
-		if got := fmt.Sprintf(format, c) + fmt.Sprintf(format, []Candidate{c}); strings.Contains(got, "secret") {
-			t.Errorf("%s: got %s", format, got)
-		}
-	}
-	if got := c.LogValue().String(); got != "http://u:***@8.8.8.8:80" {
-		t.Errorf("got %s", got)
-	}
-}
-
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	c := func(protocol, host, user, from string) Candidate {
@@ -228,4 +196,40 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The memory use of hostile lists is proportional to their size. Not parallel: it counts allocations of the process.
+func TestMemoryIsProportionalToListSize(t *testing.T) {
+	const most = 3000 // the race detector increases the allocations of regexps
+	for name, l := range map[string]struct{ head, part, tail string }{
+		"JSON, arrays":     {"", "[", ""},
+		"JSON, closed":     {strings.Repeat("[", 9000), "1,", "1" + strings.Repeat("]", 9000)},
+		"JSON, objects":    {"", `{"a":`, ""},
+		"JSON, flat":       {"[", `{"ip":"8.8.8.8","port":1},`, "{}]"},
+		"JSON, deep keys":  {`{"a":[`, `{"b":[{"c":[]}]},`, "1]}"},
+		"JSON lines":       {"", `{"a":[[[]]]}` + "\n", ""},
+		"HTML, nested":     {"<html>", "<div>", ""},
+		"HTML, formatting": {"<html>", "<b><i>", ""},
+		"HTML, tables":     {"<html>", "<table><tr><td>", ""},
+		"HTML, rows":       {"<table><tr><th>ip<th>port", "<tr><td>8.8.8.8<td>80", ""},
+		"CSV, columns":     {"", "ip,port,", "\n"},
+		"CSV, quotes":      {"ip,port\n", `"`, ""},
+		"CSV, rows":        {"ip,port\n", "8.8.8.8,80\n", ""},
+		"colons":           {"", ":", ""},
+		"one line":         {"", "8.8.8.8:80 ", ""},
+	} {
+		const size = 1 << 20
+		text := l.head + strings.Repeat(l.part, size/len(l.part)) + l.tail
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := Parse(strings.NewReader(text), Options{Max: 1000}); err != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+		runtime.ReadMemStats(&after)
+		if got := (after.TotalAlloc - before.TotalAlloc) / uint64(size); got > most {
+			t.Errorf("%s: got %d bytes allocated per unit, want at most %d", name, got, most)
+		} else if testing.Verbose() {
+			t.Logf("%s: %d", name, got)
+		}
+	}
 }

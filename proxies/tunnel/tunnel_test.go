@@ -73,6 +73,7 @@ func TestConnectKeepsDataAfterHead(t *testing.T) {
 	}
 }
 
+// Failures after the target was sent may be caused by the target; earlier failures and requests for credentials are not.
 func TestTunnelErrorsHaveReasons(t *testing.T) {
 	t.Parallel()
 	answer := func(text string) func(*bufio.Reader, io.Writer) {
@@ -86,25 +87,29 @@ func TestTunnelErrorsHaveReasons(t *testing.T) {
 		proxy  string
 		script func(*bufio.Reader, io.Writer)
 		want   tunnel.Reason
+		target bool // it may have caused the failure
 	}{
-		"407 without credentials": {"http://%s", answer("HTTP/1.1 407 No\r\n\r\n"), tunnel.AuthRequired},
-		"407 with credentials":    {"http://u:p@%s", answer("HTTP/1.1 407 No\r\n\r\n"), tunnel.AuthRejected},
-		"403":                     {"http://%s", answer("HTTP/1.1 403 No\r\n\r\n"), tunnel.Denied},
-		"502":                     {"http://%s", answer("HTTP/1.1 502 No\r\n\r\n"), tunnel.Upstream},
-		"200 of another protocol": {"http://%s", answer("SSH-2.0-OpenSSH\r\n"), tunnel.Garbage},
-		"endless head":            {"http://%s", answer("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 10_000)), tunnel.Garbage},
-		"no response":             {"http://%s", answer(""), tunnel.Timeout},
-		"connection closed":       {"socks5://%s", func(in *bufio.Reader, _ io.Writer) { _, _ = in.ReadByte() }, tunnel.Closed},
-		"SOCKS5 requires auth":    {"socks5://%s", answer("\x05\xff"), tunnel.AuthRequired},
-		"SOCKS5 rejects auth":     {"socks5://u:p@%s", answer("\x05\x02\x01\x01"), tunnel.AuthRejected},
-		"SOCKS5 long password":    {"socks5://u:" + strings.Repeat("p", 256) + "@%s", answer("\x05\xff"), tunnel.AuthRejected},
-		"SOCKS4 long user":        {"socks4://" + strings.Repeat("u", 256) + "@%s", answer(""), tunnel.AuthRejected},
-		"SOCKS5 not allowed":      {"socks5://%s", answer("\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Denied},
-		"SOCKS5 refused target":   {"socks5://%s", answer("\x05\x00\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Upstream},
-		"SOCKS4 rejected":         {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), tunnel.Upstream},
-		"SOCKS4 requires identd":  {"socks4a://%s", answer("\x00\x5c\x00\x00\x00\x00\x00\x00"), tunnel.AuthRequired},
-		"no TLS":                  {"https://%s", answer("HTTP/1.1 400 Bad Request\r\n\r\n"), tunnel.TLS},
-		"unknown protocol":        {"gopher://%s", answer(""), tunnel.Unsupported},
+		"407 without credentials": {"http://%s", answer("HTTP/1.1 407 No\r\n\r\n"), tunnel.AuthRequired, false},
+		"407 with credentials":    {"http://u:p@%s", answer("HTTP/1.1 407 No\r\n\r\n"), tunnel.AuthRejected, false},
+		"403":                     {"http://%s", answer("HTTP/1.1 403 No\r\n\r\n"), tunnel.Denied, true},
+		"502":                     {"http://%s", answer("HTTP/1.1 502 No\r\n\r\n"), tunnel.Upstream, true},
+		"200 of another protocol": {"http://%s", answer("SSH-2.0-OpenSSH\r\n"), tunnel.Garbage, false},
+		"endless head":            {"http://%s", answer("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 10_000)), tunnel.Garbage, false},
+		"no response":             {"http://%s", answer(""), tunnel.Timeout, true},
+		"connection closed":       {"socks5://%s", func(in *bufio.Reader, _ io.Writer) { _, _ = in.ReadByte() }, tunnel.Closed, false},
+		"SOCKS5 requires auth":    {"socks5://%s", answer("\x05\xff"), tunnel.AuthRequired, false},
+		"SOCKS5 rejects auth":     {"socks5://u:p@%s", answer("\x05\x02\x01\x01"), tunnel.AuthRejected, false},
+		"SOCKS5 long password":    {"socks5://u:" + strings.Repeat("p", 256) + "@%s", answer("\x05\xff"), tunnel.AuthRejected, false},
+		"SOCKS4 long user":        {"socks4://" + strings.Repeat("u", 256) + "@%s", answer(""), tunnel.AuthRejected, false},
+		"SOCKS5 not allowed":      {"socks5://%s", answer("\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Denied, true},
+		"SOCKS5 refused target":   {"socks5://%s", answer("\x05\x00\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Upstream, true},
+		"SOCKS4 rejected":         {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), tunnel.Upstream, true},
+		"SOCKS4 requires identd":  {"socks4a://%s", answer("\x00\x5c\x00\x00\x00\x00\x00\x00"), tunnel.AuthRequired, false},
+		"no TLS":                  {"https://%s", answer("HTTP/1.1 400 Bad Request\r\n\r\n"), tunnel.TLS, false},
+		"unknown protocol":        {"gopher://%s", answer(""), tunnel.Unsupported, false},
+		"400":                     {"http://%s", answer("HTTP/1.1 400 No\r\n\r\n"), tunnel.Garbage, true},
+		"CONNECT and close":       {"http://%s", func(in *bufio.Reader, _ io.Writer) { head(in) }, tunnel.Closed, true},
+		"SOCKS5 without greeting": {"socks5://%s", answer(""), tunnel.Timeout, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,8 +118,8 @@ func TestTunnelErrorsHaveReasons(t *testing.T) {
 				d.HandshakeTimeout = 100 * time.Millisecond
 			}
 			conn, err := d.DialContext(t.Context(), "tcp", "8.8.8.8:80")
-			if got := tunnel.ReasonOf(err); got != test.want {
-				t.Errorf("got %q (%v) want %q", got, err, test.want)
+			if got := tunnel.ReasonOf(err); got != test.want || tunnel.MayBeTargets(err) != test.target {
+				t.Errorf("got %q (%v), of the target %t; want %q, %t", got, err, tunnel.MayBeTargets(err), test.want, test.target)
 			}
 			if err == nil {
 				conn.Close()
@@ -164,68 +169,6 @@ func TestInvalidTargetsAreRejected(t *testing.T) {
 	for _, target := range []string{"a:1", "shop.example:443", "shop.example.:443", "_dmarc.foo_bar.example:80", "127.0.0.1:80", "[::1]:80", "xn--bcher-kva.example:80", "bücher.example:80"} {
 		if err := tunnel.CheckTarget(target); err != nil {
 			t.Errorf("%q: got %v, want no error", target, err)
-		}
-	}
-}
-
-// Failures after the target was sent may be caused by the target; earlier failures and requests for credentials are
-// not.
-func TestMayBeTargets(t *testing.T) {
-	t.Parallel()
-	type script = func(*bufio.Reader, io.Writer)
-	answer := func(text string) script {
-		return func(in *bufio.Reader, out io.Writer) {
-			_, _ = in.Peek(1)
-			_, _ = io.WriteString(out, text)
-			_, _ = io.Copy(io.Discard, in)
-		}
-	}
-	for name, test := range map[string]struct {
-		proxy  string
-		script script
-		want   bool
-	}{
-		"CONNECT 400":             {"http://%s", answer("HTTP/1.1 400 No\r\n\r\n"), true},
-		"CONNECT 403":             {"http://%s", answer("HTTP/1.1 403 No\r\n\r\n"), true},
-		"CONNECT 502":             {"http://%s", answer("HTTP/1.1 502 No\r\n\r\n"), true},
-		"CONNECT timeout":         {"http://%s", answer(""), true},
-		"CONNECT and close":       {"http://%s", func(in *bufio.Reader, _ io.Writer) { head(in) }, true},
-		"SOCKS5 refusal":          {"socks5://%s", answer("\x05\x00\x05\x04\x00\x01\x00\x00\x00\x00\x00\x00"), true},
-		"SOCKS4 refusal":          {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), true},
-		"CONNECT 407":             {"http://%s", answer("HTTP/1.1 407 No\r\n\r\n"), false},
-		"CONNECT and noise":       {"http://%s", answer("SSH-2.0-OpenSSH\r\n"), false},
-		"SOCKS5 without greeting": {"socks5://%s", answer(""), false},
-		"SOCKS5 requires auth":    {"socks5://%s", answer("\x05\xff"), false},
-		"no TLS with the proxy":   {"https://%s", answer("HTTP/1.1 400 Bad Request\r\n\r\n"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := scripted(t, test.proxy, test.script)
-			if strings.Contains(name, "without") || strings.Contains(name, "timeout") {
-				d.HandshakeTimeout = 100 * time.Millisecond
-			}
-			conn, err := d.DialContext(t.Context(), "tcp", "target.example:80")
-			if err == nil {
-				conn.Close()
-			}
-			if got := tunnel.MayBeTargets(err); err == nil || got != test.want {
-				t.Errorf("got %t (%v), want %t", got, err, test.want)
-			}
-		})
-	}
-}
-
-// Targets without an IPv4 address are rejected without a connection to a SOCKS4 proxy.
-func TestSOCKS4RequiresIPv4Address(t *testing.T) {
-	t.Parallel()
-	d := &tunnel.Dialer{Proxy: &url.URL{Scheme: "socks4", Host: "proxy.example:1"}, Dial: func(context.Context, string, string) (net.Conn, error) {
-		t.Error("unexpected connection to the proxy")
-		return nil, errors.New("unexpected")
-	}}
-	unknown := strings.Repeat("a", 64) + ".example:80" // the label is too long for DNS, so no resolver is queried
-	for _, target := range []string{"[2001:db8::1]:80", unknown} {
-		if _, err := d.DialContext(t.Context(), "tcp", target); tunnel.ReasonOf(err) != tunnel.Unsupported || tunnel.MayBeTargets(err) {
-			t.Errorf("%s: got %v, want %s", target, err, tunnel.Unsupported)
 		}
 	}
 }
