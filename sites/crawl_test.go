@@ -1,7 +1,6 @@
 package sites
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -63,24 +61,22 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	}
 	s := configured(t, redistest.New(t), NewRegistry(defs...), Config{})
 	work(t, s.cfg.Client, s)
-	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
-	defer cancel()
-	long, err := s.Send(ctx, "big.example", ScrapeOptions{})
+	long, err := s.Send(t.Context(), "big.example", ScrapeOptions{})
 	testutil.Ok(t, err)
 	testutil.Eventually(t, "the big site is being fetched", func() bool { return big.Load() > 20 })
 	var short []*tasks.AsyncResult[report.Summary]
 	for i := range 4 {
-		run, err := s.Send(ctx, fmt.Sprintf("small%d.example", i), ScrapeOptions{})
+		run, err := s.Send(t.Context(), fmt.Sprintf("small%d.example", i), ScrapeOptions{})
 		testutil.Ok(t, err)
 		short = append(short, run)
 	}
 	for _, run := range short {
-		if sum, err := run.Wait(ctx); err != nil || sum.Records != 20 {
+		if sum, err := run.Wait(t.Context()); err != nil || sum.Records != 20 {
 			t.Errorf("got %+v, error %v, want 20 records", sum, err)
 		}
 	}
 	if had := big.Load(); had > pages/2 {
 		t.Errorf("got %d of %d pages of the big site when the small ones ended, want at most half", had, pages)
 	}
-	testutil.Ok(t, s.Cancel(ctx, long.ID()))
+	testutil.Ok(t, s.Cancel(t.Context(), long.ID()))
 }

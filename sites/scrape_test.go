@@ -1,14 +1,11 @@
 package sites
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
@@ -17,65 +14,41 @@ import (
 	"muster/tasks/redistest"
 )
 
+// The keys of a job have its state: DISPATCHED until a worker runs, and PROCESSING as soon as the start pages are queued.
 func TestScrapeOnWorkers(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 3, 20)
-	site.Faults = map[string][]string{"/item/3": {"429"}, "/item/30": {"500"}, "/page/2": {"500"}, "/item/59": {"soft"}}
-	def := site.Definition(t, "")
+	site.Faults = map[string][]string{"/item/3": {"429"}, "/item/30": {"500"}, "/page/2": {"500", "hang"}, "/item/59": {"soft"}}
 	rdb := redistest.New(t)
-	s := configured(t, rdb, NewRegistry(def), Config{})
-	work(t, s.cfg.Client, s)
-	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
-	defer cancel()
-	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+	s := configured(t, rdb, NewRegistry(site.Definition(t, "")), Config{})
+	res, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
 	testutil.Ok(t, err)
 	if !strings.HasPrefix(res.ID(), "scrape_shop_example_") {
 		t.Errorf("got job id %s, want one of shop.example", res.ID())
 	}
-	sum, err := res.Wait(ctx)
+	key := func(name, want string) {
+		t.Helper()
+		var got string
+		if !testutil.Becomes(func() bool {
+			got, _ = rdb.Get(t.Context(), "scrape_shop.example:"+res.ID()+":"+name).Result()
+			return got == want
+		}) {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	key("status", "DISPATCHED")
+	work(t, s.cfg.Client, s)
+	<-site.Hangs
+	key("status", "PROCESSING")
+	close(site.Hang)
+	sum, err := res.Wait(t.Context())
 	testutil.Ok(t, err)
 	site.IsWhole(t, sum)
 	for name, want := range map[string]string{"total_urls": "63", "result_count": "120", "error_count": "0", "total_chunks": "3", "completed_chunks": "3", "status": "COMPLETE"} {
-		key := "scrape_shop.example:" + res.ID() + ":" + name
-		if got := waitKey(ctx, rdb, key, want); got != want {
-			t.Errorf("%s: got %q, want %q", key, got, want)
-		}
+		key(name, want)
 	}
-	if p, err := s.Progress(ctx, "shop.example", res.ID()); err != nil || p.Done != 63 || p.Total != 63 {
+	if p, err := s.Progress(t.Context(), "shop.example", res.ID()); err != nil || p.Done != 63 || p.Total != 63 {
 		t.Errorf("got progress %+v, error %v, want 63 of 63 pages", p, err)
-	}
-}
-
-// The status key is PROCESSING as soon as the start pages are queued.
-func TestStatusKey(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 3, 20)
-	site.Faults = map[string][]string{"/page/2": {"hang"}}
-	rdb := redistest.New(t)
-	s := configured(t, rdb, NewRegistry(site.Definition(t, "")), Config{})
-	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
-	defer cancel()
-	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
-	testutil.Ok(t, err)
-	status := func() string { return rdb.Get(ctx, "scrape_shop.example:"+res.ID()+":status").Val() }
-	if got := status(); got != "DISPATCHED" {
-		t.Errorf("sent, and no worker runs: got status %q, want DISPATCHED", got)
-	}
-	work(t, s.cfg.Client, s)
-	select {
-	case <-site.Hangs:
-	case <-ctx.Done():
-		t.Fatal("got no request for the second listing page, want one")
-	}
-	if got := waitKey(ctx, rdb, "scrape_shop.example:"+res.ID()+":status", "PROCESSING"); got != "PROCESSING" {
-		t.Errorf("a listing page is in flight: got status %q, want PROCESSING", got)
-	}
-	close(site.Hang)
-	sum, err := res.Wait(ctx)
-	testutil.Ok(t, err)
-	site.IsWhole(t, sum)
-	if got := waitKey(ctx, rdb, "scrape_shop.example:"+res.ID()+":status", "COMPLETE"); got != "COMPLETE" {
-		t.Errorf("over: got status %q, want COMPLETE", got)
 	}
 }
 
@@ -88,43 +61,32 @@ func TestSitesFailAlone(t *testing.T) {
 	other := sitetest.Parse(t, []byte(strings.Replace(string(def.YAML()), "site: shop.example", "site: other.example", 1)))
 	s := configured(t, redistest.New(t), NewRegistry(def, other), Config{})
 	work(t, s.cfg.Client, s)
-	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
-	defer cancel()
-	failing, err := s.Send(ctx, "other.example", ScrapeOptions{BaseURL: bad.URL})
+	failing, err := s.Send(t.Context(), "other.example", ScrapeOptions{BaseURL: bad.URL})
 	testutil.Ok(t, err)
-	running, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: good.URL})
+	running, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: good.URL})
 	testutil.Ok(t, err)
-	if sum, err := running.Wait(ctx); err != nil {
+	if sum, err := running.Wait(t.Context()); err != nil {
 		t.Error(err)
 	} else {
 		good.IsWhole(t, sum)
 	}
-	if _, err := failing.Wait(ctx); err == nil || !strings.Contains(err.Error(), "no start page could be fetched") || !strings.Contains(err.Error(), "500") {
+	if _, err := failing.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "no start page could be fetched") || !strings.Contains(err.Error(), "500") {
 		t.Errorf("got %v, want the reason", err)
 	}
 
-	states, err := s.States(ctx)
+	states, err := s.States(t.Context())
 	if err != nil || len(states) != 2 {
 		t.Fatalf("got states %+v, error %v, want 2", states, err)
 	}
 	if st := states[0]; st.Site != "other.example" || st.Health != report.Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "last job failed: no start page could be fetched") {
 		t.Errorf("the site that failed: got %+v, want critical with the error of the job", st)
 	}
-	if st, runs, err := s.State(ctx, "shop.example"); err != nil || st.Health != report.Healthy || len(st.Alerts) != 0 || st.Job.Status != report.StatusComplete || len(runs) != 1 || runs[0].JobID != running.ID() {
+	if st, runs, err := s.State(t.Context(), "shop.example"); err != nil || st.Health != report.Healthy || len(st.Alerts) != 0 || st.Job.Status != report.StatusComplete || len(runs) != 1 || runs[0].JobID != running.ID() {
 		t.Errorf("the other site: got %+v, %+v, error %v, want healthy with one job", st, runs, err)
 	}
-	if _, _, err := s.State(ctx, "shop.exampel"); !errors.As(err, new(*UnknownError)) {
+	if _, _, err := s.State(t.Context(), "shop.exampel"); !errors.As(err, new(*UnknownError)) {
 		t.Errorf("a site that does not exist: got error %v, want an UnknownError", err)
 	}
-}
-
-// waitKey waits until a key has a value, and returns its last value.
-func waitKey(ctx context.Context, rdb redis.UniversalClient, key, want string) (got string) {
-	testutil.Becomes(func() bool {
-		got, _ = rdb.Get(ctx, key).Result()
-		return got == want || ctx.Err() != nil
-	})
-	return got
 }
 
 func TestRegistry(t *testing.T) {
@@ -137,9 +99,8 @@ func TestRegistry(t *testing.T) {
 	if _, err := LoadRegistry(t.TempDir()+"/none", true); err == nil {
 		t.Error("a missing folder that must exist: got no error, want one")
 	}
-	if _, err := LoadRegistry(t.TempDir()+"/none", false); err != nil {
-		t.Error(err)
-	}
+	_, err = LoadRegistry(t.TempDir()+"/none", false)
+	testutil.Ok(t, err)
 	dir := t.TempDir()
 	for site, rest := range map[string]string{
 		"quotes.toscrape.com": "startt: [/]\n", // it does not hide the shipped one
@@ -195,5 +156,16 @@ func TestRegistryTakesMoreDefinitions(t *testing.T) {
 	r.Replace(NewRegistry())
 	if _, err := r.Definition("new"); err == nil {
 		t.Error("after Replace: got the definition that was added, want none")
+	}
+}
+
+func TestSinksAreChecked(t *testing.T) {
+	t.Parallel()
+	s := newService(t, redistest.New(t))
+	if _, _, err := s.Scrape(t.Context(), "books.toscrape.com", ScrapeOptions{Sinks: []string{"mysql://x"}}); err == nil {
+		t.Error("Scrape with an invalid sink: got no error, want one")
+	}
+	if _, err := NewService(nil, Config{Client: s.cfg.Client, Sinks: []string{"mysql://x"}}); err == nil {
+		t.Error("NewService with an invalid sink: got no error, want one")
 	}
 }

@@ -1,7 +1,6 @@
 package sites
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
@@ -29,11 +27,7 @@ func configured(t *testing.T, rdb redis.UniversalClient, registry *Registry, cfg
 	t.Cleanup(func() { _ = cfg.Client.Close() })
 	s, err := NewService(registry, cfg)
 	testutil.Ok(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testutil.Ok(t, s.Close()) })
 	return s
 }
 
@@ -54,9 +48,7 @@ func scrape(t *testing.T, s *Service, id string, def *definition.Definition, o S
 	work(t, s.cfg.Client, s)
 	run, err := store.Scrape(begin(t, s, id, def, o)).Send(t.Context(), s.cfg.Client, tasks.ID(id))
 	testutil.Ok(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
-	defer cancel()
-	sum, err := run.Wait(ctx)
+	sum, err := run.Wait(t.Context())
 	testutil.Ok(t, err)
 	return sum
 }
@@ -68,11 +60,7 @@ func work(t *testing.T, client *tasks.Client, s *Service) {
 	s.Register(mux)
 	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 4, Grace: 5 * time.Second})
 	testutil.Ok(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testutil.Ok(t, s.Close()) })
 	testutil.Background(t, s.Run)
 	testutil.Background(t, w.Run)
 }
