@@ -3,9 +3,12 @@ package crawl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"muster/internal/testutil"
 	"muster/sites/fetch"
@@ -118,5 +121,68 @@ func TestDelaysAreReported(t *testing.T) {
 	sum := run(t, one)
 	if sum.Delays["rate limited"] != 1 || sum.Delays["page slots"] != 1 {
 		t.Errorf("got %v, want that a page waited for the site and one for a slot", sum.Delays)
+	}
+}
+
+func TestMemoryBoundsPagesParsedAtOnce(t *testing.T) {
+	t.Parallel()
+	const mb = 1 << 20
+	m := newMemory(64 * mb) // 48 for pages
+	first, err := m.enter(t.Context(), 2*mb)
+	testutil.Ok(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := m.enter(ctx, 3*mb); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want a timeout of the page that exceeds the memory", err)
+	}
+	var larger errgroup.Group // than the whole memory
+	larger.Go(func() error {
+		leave, err := m.enter(t.Context(), 100*mb)
+		if err == nil {
+			leave()
+		}
+		return err
+	})
+	first()
+	testutil.Ok(t, larger.Wait())
+	if !m.room.TryAcquire(m.size) {
+		t.Error("got memory that is still in use, want none")
+	}
+
+	leave, err := newMemory(0).enter(t.Context(), 1<<50)
+	testutil.Ok(t, err)
+	leave()
+}
+
+// A page in flight completes when the site asks for a pause; otherwise the site would have to serve it twice.
+func TestPauseCompletesPagesInFlight(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 6)
+	site.Faults["/item/0"] = []string{"hang"}
+	site.Faults["/item/1"] = []string{"429 while another hangs"}
+	j := begin(t, newWorker(t, redistest.New(t)), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	var pages []string
+	for i := range 6 {
+		pages = append(pages, fmt.Sprintf("%s/item/%d", site.URL, i))
+	}
+	enqueue(t, j, pages...)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := crawlOnce(t.Context(), j, "crawler")
+		ended <- err
+	}()
+	testutil.Eventually(t, "the pages that have not begun are returned", func() bool {
+		stats, err := j.queue.Stats(t.Context())
+		return err == nil && stats.InProgress == 1
+	})
+	close(site.Hang)
+	if err := <-ended; !errors.As(err, new(later)) {
+		t.Errorf("got error %v, want later", err)
+	}
+	if stats, err := j.queue.Stats(t.Context()); err != nil || stats.Done < 1 || stats.InProgress != 0 {
+		t.Errorf("got %+v, %v, want the page in flight done", stats, err)
+	}
+	if asked, _ := site.Counts("/item/0"); asked != 1 {
+		t.Errorf("the page in flight was requested %d times, want 1", asked)
 	}
 }

@@ -137,11 +137,7 @@ func process(t *testing.T, cfg Config) *Worker {
 	}
 	s, err := New(cfg)
 	testutil.Ok(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testutil.Ok(t, s.Close()) })
 	return s
 }
 

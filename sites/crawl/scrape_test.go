@@ -71,11 +71,7 @@ func work(t *testing.T, client *tasks.Client, s *Worker) {
 	s.Register(mux)
 	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{store.Queue: 1}, Concurrency: 4, Grace: 5 * time.Second})
 	testutil.Ok(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testutil.Ok(t, s.Close()) })
 	testutil.Background(t, s.Run)
 	testutil.Background(t, w.Run)
 }

@@ -2,12 +2,17 @@ package definition
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/text/currency"
 
 	"muster/internal/testutil"
 )
@@ -15,9 +20,7 @@ import (
 func TestExampleLoads(t *testing.T) {
 	t.Parallel()
 	def, err := Load("example.yaml")
-	if err != nil {
-		t.Fatalf("example.yaml does not load:\n%v", err)
-	}
+	testutil.Ok(t, err)
 	if got := len(def.StartPages()); got != 8 {
 		t.Errorf("got %d start pages, want 8: %v", got, def.StartPages())
 	}
@@ -50,17 +53,12 @@ func TestExampleHasTheRealDefaults(t *testing.T) {
 	for _, d := range []*Definition{def, bare} {
 		d.Politeness.At, d.Limits.At, d.Retries.At, d.Proxy.At = Pos{}, Pos{}, Pos{}, Pos{}
 	}
-	if def.Politeness != bare.Politeness {
-		t.Errorf("politeness: got %+v in the example, want %+v", def.Politeness, bare.Politeness)
-	}
-	if def.Limits != bare.Limits {
-		t.Errorf("limits: got %+v in the example, want %+v", def.Limits, bare.Limits)
-	}
-	if def.Retries != bare.Retries {
-		t.Errorf("retries: got %+v in the example, want %+v", def.Retries, bare.Retries)
-	}
-	if def.Proxy != bare.Proxy {
-		t.Errorf("proxy: got %+v in the example, want %+v", def.Proxy, bare.Proxy)
+	for name, d := range map[string][2]any{
+		"politeness": {def.Politeness, bare.Politeness}, "limits": {def.Limits, bare.Limits}, "retries": {def.Retries, bare.Retries}, "proxy": {def.Proxy, bare.Proxy},
+	} {
+		if d[0] != d[1] {
+			t.Errorf("%s: got %+v in the example, want %+v", name, d[0], d[1])
+		}
 	}
 }
 
@@ -265,35 +263,14 @@ func TestScopeAllowsAndDeniesURLs(t *testing.T) {
 	}
 }
 
-func TestPathSelectsValues(t *testing.T) {
-	t.Parallel()
-	doc := map[string]any{"a": []any{map[string]any{"b": 1.0}, map[string]any{"b": 2.0}}, "c": map[string]any{"x y": "z"}}
-	for path, want := range map[string]int{"a[*].b": 2, "$.a[0].b": 1, "a[-1].b": 1, "a[5].b": 0, "a.b": 2, `c["x y"]`: 1, "c.*": 1, "$": 1, "q.r": 0, "a[].b": 2} {
-		p, err := ParsePath(path)
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-			continue
-		}
-		if got := p.Eval(doc); len(got) != want {
-			t.Errorf("%s: got %v, want %d values", path, got, want)
-		}
-	}
-	for _, bad := range []string{"a[", "a..b", "a[x]", "a]b."} {
-		if _, err := ParsePath(bad); err == nil {
-			t.Errorf("%s: got no error, want one", bad)
-		}
-	}
-}
-
 func TestSelectorAttr(t *testing.T) {
 	t.Parallel()
 	s, err := ParseSelector("a.x::attr(href)")
 	if err != nil || s.Attr != "href" {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	if _, err := ParseSelector("a::text"); err != nil {
-		t.Errorf("::text: %v", err)
-	}
+	_, err = ParseSelector("a::text")
+	testutil.Ok(t, err)
 }
 
 func FuzzParse(f *testing.F) {
@@ -311,23 +288,111 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Quoted names may contain any character, as in JSON.
-func TestPathNames(t *testing.T) {
+// A path selects values. Quoted names may contain any character, as in JSON.
+func TestPathSelectsValues(t *testing.T) {
 	t.Parallel()
-	doc := map[string]any{"a": map[string]any{"br]k": 1, `q"t`: 2, "it's": 3, "b.c": 4, "": 5, `back\`: 6}}
-	for path, want := range map[string]any{
-		`a["br]k"]`: 1, `$.a['q"t']`: 2, `a["q\"t"]`: 2, `a['it\'s']`: 3, `a["it's"]`: 3, `a[ 'b.c' ]`: 4, `a[""]`: 5, `a["back\\"]`: 6,
+	doc := map[string]any{
+		"a": []any{map[string]any{"b": 1.0}, map[string]any{"b": 2.0}}, "c": map[string]any{"x y": "z"},
+		"n": map[string]any{"br]k": 1, `q"t`: 2, "it's": 3, "b.c": 4, "": 5, `back\`: 6},
+	}
+	for path, want := range map[string]string{
+		"a[*].b": "[1 2]", "$.a[0].b": "[1]", "a[-1].b": "[2]", "a[5].b": "[]", "a.b": "[1 2]", `c["x y"]`: "[z]", "c.*": "[z]", "q.r": "[]", "a[].b": "[1 2]",
+		`n["br]k"]`: "[1]", `$.n['q"t']`: "[2]", `n["q\"t"]`: "[2]", `n['it\'s']`: "[3]", `n["it's"]`: "[3]", `n[ 'b.c' ]`: "[4]", `n[""]`: "[5]", `n["back\\"]`: "[6]",
 	} {
 		p, err := ParsePath(path)
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-		} else if got := p.Eval(doc); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: got %v, want %v", path, got, want)
+		testutil.Ok(t, err)
+		if got := p.Eval(doc); fmt.Sprint(got) != want {
+			t.Errorf("%s: got %v, want %s", path, got, want)
 		}
 	}
-	for _, path := range []string{`a["b]`, `a['b"]`, `a[b]`, `a..b`, `a["b"]c`} {
-		if _, err := ParsePath(path); err == nil {
-			t.Errorf("%s: got no error, want one", path)
+	if p, err := ParsePath("$"); err != nil || len(p.Eval(doc)) != 1 {
+		t.Errorf("$: got %v, %v, want the document", p.Eval(doc), err)
+	}
+	for _, bad := range []string{"a[", "a..b", "a[x]", "a]b.", `a["b]`, `a['b"]`, `a["b"]c`} {
+		if _, err := ParsePath(bad); err == nil {
+			t.Errorf("%s: got no error, want one", bad)
 		}
+	}
+}
+
+func TestCanonicalNormalizesURLs(t *testing.T) {
+	t.Parallel()
+	def := &Definition{Scope: Scope{DropParams: []string{"sid", "ref_*"}}}
+	for in, want := range map[string]string{
+		"HTTP://Shop.Example:80":                       "http://shop.example/",
+		"https://shop.example:443/a#top":               "https://shop.example/a",
+		"https://shop.example:8443/a":                  "https://shop.example:8443/a",
+		"http://shop.example/a/./b/../c":               "http://shop.example/a/c",
+		"http://shop.example/a/..":                     "http://shop.example/",
+		"http://shop.example/../../a":                  "http://shop.example/a",
+		"http://shop.example/a/":                       "http://shop.example/a/",
+		"http://shop.example/a//b":                     "http://shop.example/a//b",
+		"http://shop.example/%7euser/%c3%a9%2f":        "http://shop.example/~user/%C3%A9%2F",
+		"http://shop.example/é":                        "http://shop.example/%C3%A9",
+		"http://shop.example/?b=2&a=1&b=1":             "http://shop.example/?a=1&b=2&b=1",
+		"http://shop.example/?a=&b":                    "http://shop.example/?a=&b",
+		"http://shop.example/?utm_source=x&id=1&SID=9": "http://shop.example/?id=1",
+		"http://shop.example/?ref_from=x":              "http://shop.example/",
+		"http://shop.example/?q=a+b":                   "http://shop.example/?q=a%20b",
+		"http://shop.example/a;jsessionid=1F?x=1":      "http://shop.example/a?x=1",
+		"http://bücher.example/":                       "http://xn--bcher-kva.example/",
+		"http://shop.example./":                        "http://shop.example/",
+		"http://u:p@shop.example/":                     "http://shop.example/",
+		"http://[::1]:80/":                             "http://[::1]/",
+	} {
+		u, err := url.Parse(in)
+		testutil.Ok(t, err)
+		got := def.Canonical(u)
+		if got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+		again, err := url.Parse(got)
+		testutil.Ok(t, err)
+		if twice := def.Canonical(again); twice != got {
+			t.Errorf("canonical form of %s: got %s, want the same", got, twice)
+		}
+	}
+}
+
+func TestIsCurrency(t *testing.T) {
+	t.Parallel()
+	for _, code := range strings.Fields("EUR XOF KWD BTN DEM SLE VES") {
+		if !IsCurrency(code) {
+			t.Errorf("%s: got no currency, want one", code)
+		}
+	}
+	for _, code := range strings.Fields("QQQ EURO EU $") {
+		if IsCurrency(code) {
+			t.Errorf("%s: got a currency, want none", code)
+		}
+	}
+	if codes := Currencies(); len(codes) < 150 || !slices.Contains(codes, "XOF") || !slices.Contains(codes, "SLE") || slices.Contains(codes, "DEM") {
+		t.Errorf("got %q, want the currencies in use", codes)
+	}
+	for _, code := range newCurrencies {
+		if _, err := currency.ParseISO(code); err == nil {
+			t.Errorf("%s: x/text has it, take it out of newCurrencies", code)
+		}
+	}
+}
+
+// The definitions in the README load.
+func TestReadmeExamplesLoad(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	testutil.Ok(t, err)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readme, -1)
+	if len(blocks) == 0 {
+		t.Fatal("no YAML in README.md")
+	}
+	for _, b := range blocks {
+		_, err := Parse("README.md", b[1])
+		testutil.Ok(t, err)
+	}
+	// The README's forms of next load.
+	for _, m := range regexp.MustCompile("`(next: [^`]+)`").FindAllSubmatch(readme, -1) {
+		text := "site: s\nbase_url: http://s.example\nstart: [/]\nlisting:\n  format: json\n  " + string(m[1]) + "\nrecords: {r: {from: listing, each_json: a, fields: {t: {json: b}}}}\n"
+		_, err := Parse("README.md", []byte(text))
+		testutil.Ok(t, err)
 	}
 }

@@ -26,9 +26,8 @@ func TestDocumentIsSearchedOnceForItsLanguage(t *testing.T) {
 	t.Parallel()
 	def := define(t, manyPrices)
 	d := page(t, def, definition.KindDetail, "http://shop.example/p/1", "<html><body><ul><li><b class=price>5</b></ul>")
-	if _, err := Run(def, d); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Run(def, d)
+	testutil.Ok(t, err)
 	root := firstWith(d.Root, "html", "")
 	root.Attr = append(root.Attr, html.Attribute{Key: "lang", Val: "de"}) // a second search would find it
 	if got := d.Language(); got != "" {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,9 +95,7 @@ func TestUnparsedFields(t *testing.T) {
 	} {
 		def := define(t, "records: {r: "+c.record+"}\n")
 		res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", c.body))
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		testutil.Ok(t, err)
 		fields := func(rs []Record) string {
 			var all []string
 			for _, r := range rs {
@@ -292,13 +292,58 @@ records:
 func TestOddPages(t *testing.T) {
 	t.Parallel()
 	def := define(t, "listing: {next: a.n, links: a}\nrecords: {r: {from: listing, fields: {v: b, l: {label: x}}}}\n")
-	for name, body := range map[string]string{
+	for _, body := range map[string]string{
 		"empty": "", "binary": "\x00\x01\x02\xff", "cut": "<html><body><a href=", "comment": "<!-- never closed",
 		"deep": strings.Repeat("<div>", 400), "many": strings.Repeat("<a href=x>", 5000),
 	} {
 		d := page(t, def, definition.KindListing, "http://shop.example/", body)
-		if _, err := Run(def, d); err != nil {
-			t.Errorf("%s: %v", name, err)
+		_, err := Run(def, d)
+		testutil.Ok(t, err)
+	}
+}
+
+// The recipes of the README extract the documented values.
+func TestReadmeRecipesExtractTheirExamples(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	testutil.Ok(t, err)
+	_, recipes, _ := strings.Cut(string(readme), "## Recipes\n")
+	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(recipes)
+	if m == nil {
+		t.Fatal("no YAML under Recipes in README.md")
+	}
+	def, err := definition.Parse("README.md", []byte(m[1]))
+	testutil.Ok(t, err)
+	for text, want := range map[string]string{
+		"Floor: 4-ти от 8": `{"floor":4,"floors":8}`, "Floor: 3rd floor of 5": `{"floor":3,"floors":5}`, "Floor: Ground floor / 4": `{"floor":0,"floors":4}`,
+		"Floor: basement": `{"floor":-1}`, "Floor: -2": `{"floor":-2}`, "Floor: high up": `{}`,
+		"Built: 令和元年5月1日": `{"built":"2019-05-01"}`, "Built: 令和8年5月3日": `{"built":"2026-05-03"}`, "Built: 平成31年4月30日": `{"built":"2019-04-30"}`, "Built: 昭和64年1月7日": `{}`,
+		"Added: 3 พฤษภาคม 2569": `{"added":"2026-05-03"}`, "Added: 3 พฤษภาคม 2567": `{}`,
+	} {
+		res, err := Run(def, page(t, def, definition.KindDetail, "http://flats.example/1", "<dl><dt>"+strings.Replace(text, ": ", "<dd>", 1)+"</dl>"))
+		if err != nil || len(res.Records) != 1 {
+			t.Errorf("%s: got %d records, %v, want 1", text, len(res.Records), err)
+			continue
+		}
+		got, err := json.Marshal(object(res.Records[0].Fields))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+// Microdata follows the HTML standard.
+func TestMicrodata(t *testing.T) {
+	t.Parallel()
+	def := define(t, "records: {r: {fields: {a: h1}}}\n")
+	for name, c := range map[string]struct{ body, want string }{
+		"values of elements": {`<div itemscope itemtype="https://schema.org/Product"><b itemprop=name>Lamp</b><a itemprop=url href=/l>x</a><meter itemprop=rating value=4>****</meter><time itemprop=date datetime=2026-05-03>May</time></div>`,
+			`[{"@type":["https://schema.org/Product"],"date":"2026-05-03","name":"Lamp","rating":"4","url":"/l"}]`},
+		"two names and many values": {`<div itemscope><i itemprop="sku name">1</i><i itemprop=name>2</i></div>`, `[{"name":["1","2"],"sku":"1"}]`},
+	} {
+		doc := page(t, def, definition.KindDetail, "http://s.example/", "<body>"+c.body)
+		if got, err := json.Marshal(doc.Microdata()); string(got) != c.want || err != nil {
+			t.Errorf("%s: got %s, want %s; %v", name, got, c.want, err)
 		}
 	}
 }

@@ -63,9 +63,7 @@ func TestGetConnectsOnlyToAllowedAddresses(t *testing.T) {
 			start = c.url
 		}
 		def, err := definition.Parse("s.yaml", []byte("site: s.example\nbase_url: "+c.base+"\nstart: ['"+start+"']\nrecords: {r: {fields: {v: b}}}\n"+c.rest))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		testutil.Ok(t, err)
 		filter, err := addressfilter.New(c.allow...)
 		testutil.Ok(t, err)
 		before := inside.Load()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,7 +16,6 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/sites/extract"
 	"muster/sites/polite"
 	"muster/tasks/redistest"
 )
@@ -118,16 +118,12 @@ func broken(mux *http.ServeMux) {
 	})
 }
 
-// fromFaulty returns a client of a faulty site and its URL.
-func fromFaulty(t *testing.T) (*Client, string) {
-	t.Helper()
-	def, base := site(t, faulty().ServeHTTP, quick+"limits: {page_timeout: 8s, max_bytes: 4096, redirects: 3}\n")
-	return NewClient(Config{Definition: def, Clock: free{}}), base
-}
-
+// Each failure has a class. Retry-After sets the delay in an error; 429 without it means one minute.
 func TestResponsesAreClassified(t *testing.T) {
 	t.Parallel()
-	c, base := fromFaulty(t)
+	def, base := site(t, faulty().ServeHTTP, quick+"limits: {page_timeout: 8s, max_bytes: 4096, redirects: 3}\n")
+	c := NewClient(Config{Definition: def, Clock: free{}})
+	after := map[string]time.Duration{"/429": 7 * time.Second, "/429bare": time.Minute, "/503ra": 30 * time.Second}
 	for path, want := range map[string]Class{
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
 		"/404": Gone, "/410": Gone, "/418": ClientError, "/204": Empty, "/407": ClientError, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
@@ -136,8 +132,12 @@ func TestResponsesAreClassified(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			if _, err := c.Get(t.Context(), base+path, definition.KindDetail); ClassOf(err) != want {
+			_, err := c.Get(t.Context(), base+path, definition.KindDetail)
+			if ClassOf(err) != want {
 				t.Errorf("got %s (%v), want %s", ClassOf(err), err, want)
+			}
+			if e, ok := errors.AsType[*Error](err); ok && (e.After > after[path]+time.Second || e.After < after[path]-5*time.Second) {
+				t.Errorf("got a delay of %s, want about %s", e.After, after[path])
 			}
 		})
 	}
@@ -162,18 +162,6 @@ func TestGetFollowsRedirectsAndRefreshes(t *testing.T) {
 	}
 }
 
-// Retry-After sets the delay in an error; 429 without it means one minute.
-func TestErrorHasRetryAfter(t *testing.T) {
-	t.Parallel()
-	c, base := fromFaulty(t)
-	for path, want := range map[string]time.Duration{"/429": 7 * time.Second, "/429bare": time.Minute, "/503ra": 30 * time.Second} {
-		_, err := c.Get(t.Context(), base+path, definition.KindDetail)
-		if e, ok := errors.AsType[*Error](err); !ok || e.After > want+time.Second || e.After < want-5*time.Second {
-			t.Errorf("%s: got %v, want an error with a delay of about %s", path, err, want)
-		}
-	}
-}
-
 // free is a clock that never waits.
 type free struct{}
 
@@ -194,12 +182,6 @@ func TestRobotsIsObeyed(t *testing.T) {
 		{"401", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, OK},
 		{"410", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }, OK},
 		{"503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, Server},
-		{"BOM and CR", func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, "\xef\xbb\xbfUser-Agent: MUSTER\rDisallow: /%79es\r")
-		}, Robots},
-		{"groups merged, the longest wins", func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, "user-agent: muster\nallow: /y\n\nuser-agent: other\ndisallow: /\n\nuser-agent: muster\nfoo: bar\ndisallow: /*es$\n")
-		}, Robots},
 		{"a rule before 500 KiB", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, strings.Repeat("# filler\n", 55_000), "user-agent: *\ndisallow: /\n")
 		}, Robots},
@@ -299,9 +281,8 @@ func TestSlowSiteIsThrottled(t *testing.T) {
 		p := &pace{}
 		c := NewClient(Config{Definition: def, Clock: p, Throttle: polite.NewThrottle(redistest.New(t), "s", autothrottle)})
 		for _, path := range []string{"/", "/slow", "/"} {
-			if _, err := c.Get(t.Context(), base+path, definition.KindDetail); err != nil {
-				t.Fatal(err)
-			}
+			_, err := c.Get(t.Context(), base+path, definition.KindDetail)
+			testutil.Ok(t, err)
 		}
 		if got := time.Duration(p.longest.Load()); got < want || !autothrottle && got > 3*want {
 			t.Errorf("autothrottle %v: got an interval of %s, want %s", autothrottle, got, want)
@@ -327,9 +308,8 @@ func TestRequestsGoDirectlyOnlyIfAllowed(t *testing.T) {
 		t.Errorf("got %d requests, want none: the definition does not allow them", asked.Load())
 	}
 	def, base = site(t, h, quick+"proxy: {fallback: direct}\n")
-	if _, err := NewClient(Config{Definition: def, Transport: failing{}, NoProxy: errNone}).Get(t.Context(), base, definition.KindDetail); err != nil {
-		t.Errorf("with fallback: direct: got %v, want no error", err)
-	}
+	_, err := NewClient(Config{Definition: def, Transport: failing{}, NoProxy: errNone}).Get(t.Context(), base, definition.KindDetail)
+	testutil.Ok(t, err)
 }
 
 func TestPolicyBoundsRetriesAndWaits(t *testing.T) {
@@ -353,29 +333,80 @@ func TestPolicyBoundsRetriesAndWaits(t *testing.T) {
 	}
 }
 
-func inspect(t *testing.T, rest, requested, final, body string) error {
-	t.Helper()
-	def, base := site(t, http.NotFound, rest)
-	req, err := http.NewRequest(http.MethodGet, base+final, nil)
-	testutil.Ok(t, err)
-	d, err := extract.Parse(def, extract.Page{URL: req.URL, Requested: base + requested, Kind: definition.KindDetail, Status: 200, Header: http.Header{}, Body: []byte(body)})
-	testutil.Ok(t, err)
-	return Inspect(def, d)
-}
-
 func TestNeedsScriptOnlyForEmptyApplications(t *testing.T) {
 	t.Parallel()
-	def, base := site(t, http.NotFound, "")
 	for body, want := range map[string]bool{
 		`<div id="root"></div><script src="/app.js"></script>`:                                      true,
 		`<div id="root">` + strings.Repeat("words ", 100) + `</div><script src="/app.js"></script>`: false,
 		page: false,
 	} {
-		req, _ := http.NewRequest(http.MethodGet, base, nil)
-		d, err := extract.Parse(def, extract.Page{URL: req.URL, Kind: definition.KindDetail, Header: http.Header{}, Body: []byte(body)})
-		testutil.Ok(t, err)
+		_, d := docOf(t, "", body, http.Header{})
 		if got := NeedsScript(d); got != want {
 			t.Errorf("%.40s: got %v, want %v", body, got, want)
+		}
+	}
+}
+
+// Pages of the kinds in render.kinds are rendered; robots.txt never is, even if it is redirected.
+func TestPagesAreRenderedByKind(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	end := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			URL     string
+			Headers map[string]string
+			Timeout int `json:"timeout_ms"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil || q.Timeout != 5000 || !strings.HasPrefix(q.Headers["User-Agent"], "muster") {
+			t.Errorf("got the request %+v, %v, want a timeout of 5000 ms and the User-Agent of muster", q, err)
+		}
+		asked = append(asked, q.URL)
+		switch {
+		case strings.HasSuffix(q.URL, "/gone"):
+			w.Header().Set("X-Page-Status", "404")
+		case strings.HasSuffix(q.URL, "/moved"):
+			w.Header().Set("X-Page-URL", "/here")
+		case strings.HasSuffix(q.URL, "/away"):
+			w.Header().Set("X-Page-URL", "http://elsewhere.example/")
+		case strings.HasSuffix(q.URL, "/broken"):
+			w.WriteHeader(http.StatusInternalServerError)
+		case strings.HasSuffix(q.URL, "/big"):
+			fmt.Fprint(w, strings.Repeat("x", 5000))
+		}
+		fmt.Fprint(w, "<h1>rendered by a browser, with enough words to be a page</h1>")
+	}))
+	t.Cleanup(end.Close)
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/robots.txt":
+			http.Redirect(w, r, "/other.txt", http.StatusFound)
+			return
+		case "/other.txt":
+			fmt.Fprint(w, "user-agent: *\ndisallow: /secret\n")
+			return
+		}
+		fmt.Fprint(w, `<div id=root></div><script src=/a.js></script> plain, as the site sends it`)
+	}, "politeness: {delay: 0}\nlimits: {max_bytes: 4kB}\nrender: {url: '"+end.URL+"/render', kinds: [detail], timeout: 5s}\n")
+	c := NewClient(Config{Definition: def})
+
+	page, err := c.Get(t.Context(), base+"/p", definition.KindDetail)
+	if err != nil || !strings.Contains(string(page.Body), "rendered by a browser") {
+		t.Errorf("got %q, %v, want the rendered page", page.Body, err)
+	}
+	if page, err = c.Get(t.Context(), base+"/l", definition.KindListing); err != nil || !strings.Contains(string(page.Body), "as the site sends it") {
+		t.Errorf("a page of another kind: got %q, %v, want the page of the site", page.Body, err)
+	}
+	if page, err = c.Get(t.Context(), base+"/moved", definition.KindDetail); err != nil || page.URL.Path != "/here" {
+		t.Errorf("a page that has moved: got %v, %v, want /here", page.URL, err)
+	}
+	for path, want := range map[string]Class{"/gone": Gone, "/away": Redirect, "/broken": Connect, "/big": TooBig, "/secret": Robots} {
+		if _, err := c.Get(t.Context(), base+path, definition.KindDetail); ClassOf(err) != want {
+			t.Errorf("%s: got %v, want %s", path, err, want)
+		}
+	}
+	for _, url := range asked {
+		if strings.Contains(url, ".txt") || strings.Contains(url, "secret") || strings.Contains(url, "/l") {
+			t.Errorf("got a request to the renderer for %s, want none", url)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/polite"
@@ -150,7 +151,7 @@ func TestPagesWithoutTheSign(t *testing.T) {
 	m := &members{bare: true}
 	def, base := site(t, m.ServeHTTP, quick+memberLogin)
 	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
-	defer c.Close()
+	t.Cleanup(c.Close)
 	for i := range 10 {
 		_, err := c.Get(t.Context(), fmt.Sprint(base, "/p", i), definition.KindDetail)
 		want := "use a selector that matches all pages"
@@ -189,9 +190,8 @@ func TestLateAnswersKeepOutOfALogin(t *testing.T) {
 	}, "politeness: {delay: 300ms, robots: false}\n"+memberLogin)
 	c := NewClient(Config{Definition: def, Filter: local})
 	t.Cleanup(c.Close)
-	if _, err := c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail)
+	testutil.Ok(t, err)
 	var late sync.WaitGroup
 	late.Go(func() {
 		if _, err := c.Get(polite.Patient(t.Context()), base+"/late", definition.KindDetail); err != nil {
@@ -203,9 +203,8 @@ func TestLateAnswersKeepOutOfALogin(t *testing.T) {
 	m.open = ""
 	m.mu.Unlock()
 	again.Store(true)
-	if _, err := c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail); err != nil {
-		t.Error(err)
-	}
+	_, err = c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail)
+	testutil.Ok(t, err)
 	late.Wait()
 	if m.logins != 2 || m.posts != 2 {
 		t.Errorf("got %d logins of %d forms, want 2 of 2", m.logins, m.posts)
@@ -225,7 +224,7 @@ func TestBlockPagesAreNoLogout(t *testing.T) {
 		m.ServeHTTP(w, r)
 	}, quick+"blocks: {text: Go away}\n"+memberLogin)
 	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
-	defer c.Close()
+	t.Cleanup(c.Close)
 	for i := range 6 {
 		blocked.Store(i > 0 && i < 5)
 		p, err := c.Get(t.Context(), fmt.Sprint(base, "/p", i), definition.KindDetail)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,9 +37,8 @@ type testJob struct {
 func (j *testJob) give(n int, version string) {
 	j.t.Helper()
 	ctx := j.t.Context()
-	if _, err := j.queue.Enqueue(ctx, workqueue.Item{ID: fmt.Sprint("page-", j.next), Kind: "detail"}); err != nil {
-		j.t.Fatal(err)
-	}
+	_, err := j.queue.Enqueue(ctx, workqueue.Item{ID: fmt.Sprint("page-", j.next), Kind: "detail"})
+	testutil.Ok(j.t, err)
 	leases, err := j.queue.Lease(ctx, "test", 1)
 	if err != nil || len(leases) != 1 {
 		j.t.Fatalf("got leases %v, error %v, want one", leases, err)
@@ -94,9 +92,7 @@ func (j *testJob) audit() {
 		j.t.Errorf("%d records wait in Redis, %v; want none", n, err)
 	}
 	entries, err := os.ReadDir(j.files.dir)
-	if err != nil {
-		j.t.Error(err)
-	}
+	testutil.Ok(j.t, err)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			j.t.Errorf("got a temporary file %s, want none", e.Name())
@@ -107,16 +103,8 @@ func (j *testJob) audit() {
 // lines counts the lines of a file by key. Each must be complete.
 func (j *testJob) lines(path string) map[string]int {
 	j.t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		j.t.Error(err)
-		return nil
-	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
-	if err != nil {
-		j.t.Error(err)
-	}
+	data, err := os.ReadFile(path)
+	testutil.Ok(j.t, err)
 	keys := map[string]int{}
 	for line := range strings.Lines(string(data)) {
 		var h head
@@ -162,9 +150,7 @@ func (j *testJob) isClosed() {
 	j.audit()
 	names := []string{}
 	entries, err := os.ReadDir(j.files.dir)
-	if err != nil {
-		j.t.Error(err)
-	}
+	testutil.Ok(j.t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -173,10 +159,7 @@ func (j *testJob) isClosed() {
 	}
 	for typ, want := range j.keys {
 		b, err := ledger.Open(j.files.ledgerPath(typ))
-		if err != nil {
-			j.t.Error(err)
-			continue
-		}
+		testutil.Ok(j.t, err)
 		if b.Len() != len(want) {
 			j.t.Errorf("the ledger has %d records of type %s, want %d", b.Len(), typ, len(want))
 		}
@@ -185,9 +168,7 @@ func (j *testJob) isClosed() {
 				j.t.Errorf("the ledger has %v of record %s, %v; want the record of job %s", e.Last, key, err, j.run)
 			}
 		}
-		if err := b.Close(); err != nil {
-			j.t.Error(err)
-		}
+		testutil.Ok(j.t, b.Close())
 	}
 }
 
@@ -209,9 +190,7 @@ func TestFolderOfAnotherMachineIsNotWritten(t *testing.T) {
 	if n, err := r.Write(t.Context(), "far-job"); n != 3 || err != nil {
 		t.Errorf("on its machine: got %d records written, %v, want 3", n, err)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	testutil.Ok(t, r.Close())
 }
 
 // One process at a time writes to the directory of a site. Another one names it and waits until it has closed its jobs of the site.

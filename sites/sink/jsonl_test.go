@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"muster/internal/testutil"
+	"muster/sites/definition"
 )
 
 func open(t *testing.T, path string) *JSONL {
@@ -55,9 +56,8 @@ func TestIncompleteLineIsCutOff(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "r.jsonl")
 		testutil.Ok(t, os.WriteFile(path, []byte(whole+last[:cut]), 0o600))
 		s := open(t, path)
-		if _, err := s.Put("b", []byte(strings.TrimSuffix(last, "\n"))); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Put("b", []byte(strings.TrimSuffix(last, "\n")))
+		testutil.Ok(t, err)
 		testutil.Ok(t, errors.Join(s.Sync(), s.Close()))
 		if got, _ := os.ReadFile(path); string(got) != whole+last {
 			t.Errorf("cut after %d: got %q", cut, got)
@@ -115,11 +115,6 @@ func TestFullDiskIsAnError(t *testing.T) {
 	_ = s.Close()
 }
 
-// line returns a record of about a size.
-func line(key string, size int) string {
-	return fmt.Sprintf(`{"_key":%q,"text":%q}`, key, strings.Repeat("x", size))
-}
-
 // A file that is removed or replaced during writing is restored completely.
 func TestRemovedFileIsRestored(t *testing.T) {
 	t.Parallel()
@@ -136,9 +131,8 @@ func TestRemovedFileIsRestored(t *testing.T) {
 			s := open(t, path)
 			put := func(key string) {
 				t.Helper()
-				if _, err := s.Put(key, []byte(line(key, 1))); err != nil {
-					t.Fatal(err)
-				}
+				_, err := s.Put(key, fmt.Appendf(nil, `{"_key":%q}`, key))
+				testutil.Ok(t, err)
 			}
 			put("a")
 			testutil.Ok(t, errors.Join(s.Sync(), harm(path)))
@@ -146,9 +140,7 @@ func TestRemovedFileIsRestored(t *testing.T) {
 			if err := s.Sync(); err == nil || !strings.Contains(err.Error(), "has been restored") {
 				t.Errorf("got %v, want an error that it was restored", err)
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			testutil.Ok(t, s.Close())
 			s = open(t, path)
 			defer s.Close()
 			put("c")
@@ -156,5 +148,52 @@ func TestRemovedFileIsRestored(t *testing.T) {
 				t.Errorf("got %d records, %v; want 3", s.Count(), err)
 			}
 		})
+	}
+}
+
+func TestWriteCSV(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "r.jsonl"), filepath.Join(dir, "r.csv")
+	const lines = `{"_key":"1","name":"a \"b\", c","n":12345678901234567890,"ok":true,"tags":["x","y"],"price":{"amount":1.5,"currency":"EUR"},"seller":{"name":"=A","fee":{"amount":2,"currency":"BGN"},"more":1},"any":{"x":[1]},"more":"left out"}
+{"_key":"2","name":"=HYPERLINK(1)","n":-1.5,"tags":[{"a":1}]}
+{"_key":"3","name":"-5","tags":["=1","ü\nz"],"price":{"amount":9},"seller":"text"}
+`
+	def, err := definition.Parse("s.yaml", []byte(`site: s
+base_url: http://s.example
+start: [/]
+detail: {format: json}
+records:
+  r:
+    fields:
+      name: {json: name}
+      n: {json: n, type: number}
+      ok: {json: ok, type: bool}
+      tags: {json: tags, type: list}
+      price: {json: price, type: price}
+      seller: {json: seller, fields: {name: {json: name}, fee: {json: fee, type: price}}}
+      any: {json: any, type: object}
+`))
+	testutil.Ok(t, err)
+	testutil.Ok(t, os.WriteFile(in, []byte(lines), 0o600))
+	testutil.Ok(t, WriteCSV(in, out, append([]Column{{"_key"}}, Columns(def.Records[0].Fields)...)))
+	const want = "_key,name,n,ok,tags,price.amount,price.currency,seller.name,seller.fee.amount,seller.fee.currency,any\r\n" +
+		"1,\"a \"\"b\"\", c\",12345678901234567890,true,x; y,1.5,EUR,=A,2,BGN,\"{\"\"x\"\":[1]}\"\r\n" +
+		"2,=HYPERLINK(1),-1.5,,\"[{\"\"a\"\":1}]\",,,,,,\r\n" +
+		"3,-5,,,\"=1; ü\r\nz\",9,,,,,\r\n"
+	got, err := os.ReadFile(out)
+	if err != nil || string(got) != want {
+		t.Errorf("got\n%q, %v, want\n%q", got, err, want)
+	}
+	testutil.Ok(t, os.WriteFile(in, []byte("nonsense\n"), 0o600))
+	if err := WriteCSV(in, out, []Column{{"a"}}); err == nil {
+		t.Error("a file that is not JSONL: got no error, want one")
+	}
+	if again, _ := os.ReadFile(out); string(again) != want {
+		t.Error("after an error: got a changed file, want it unchanged")
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".csv-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("got the files %v, %v, want no temporary ones", left, err)
 	}
 }

@@ -90,9 +90,8 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 		t.Errorf("got %s records, want 252", got)
 	}
 	testutil.Ok(t, s.Close())
-	if s, err = open(); err != nil { // the tables are there
-		t.Fatal(err)
-	}
+	s, err = open() // the tables are there
+	testutil.Ok(t, err)
 	defer s.Close()
 	later := record("k1", `{"n":7}`, "changed", `{"n":[1,7]}`)
 	later.Job, later.At = "j2", later.At.Add(time.Hour)
@@ -100,9 +99,8 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 	same.Job, same.At = "j2", later.At
 	gone := record("k3", `{"n":3}`, "gone", "")
 	gone.Job, gone.At = "j2", later.At
-	if _, err := s.Put(ctx, []Record{later, same, gone}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Put(ctx, []Record{later, same, gone})
+	testutil.Ok(t, err)
 	for query, want := range map[string]string{
 		`SELECT diff FROM muster_changes WHERE record_key = 'k1' AND job = 'j2'`:                                        `[1,7]`,
 		`SELECT COUNT(*) FROM muster_changes WHERE record_key = 'k2'`:                                                   "1",
@@ -129,18 +127,16 @@ func TestSQLite(t *testing.T) {
 
 	// A locked database fails, and accepts the records after it is unlocked.
 	db := mustOpen(t, path)
-	if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = db.Exec("BEGIN EXCLUSIVE")
+	testutil.Ok(t, err)
 	if s, err = openSQLite(t.Context(), path); err == nil {
 		_, err = s.Put(t.Context(), []Record{record("locked", "{}", "new", "")})
 	}
 	if err == nil || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("got %v, want that it is locked", err)
 	}
-	if _, err := db.Exec("ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = db.Exec("ROLLBACK")
+	testutil.Ok(t, err)
 	if s != nil {
 		if _, err := s.Put(t.Context(), []Record{record("locked", "{}", "new", "")}); err != nil {
 			t.Error(err)
@@ -148,9 +144,8 @@ func TestSQLite(t *testing.T) {
 		_ = s.Close()
 	}
 	// Tables of a newer program are not changed.
-	if _, err := db.Exec("INSERT INTO muster_migrations VALUES (99)"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = db.Exec("INSERT INTO muster_migrations VALUES (99)")
+	testutil.Ok(t, err)
 	if _, err := open(); err == nil || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("got %v", err)
 	}
@@ -393,9 +388,8 @@ func TestWebhookConnectsOnlyToAllowedAddresses(t *testing.T) {
 	if _, err = s.Put(t.Context(), one); !addressfilter.Is(err) || len(h.ids) != 0 {
 		t.Errorf("got %v and %d requests, want a refusal and none", err, len(h.ids))
 	}
-	if _, err := posterTo(t, address, Options{Filter: allowed}).Put(t.Context(), one); err != nil {
-		t.Errorf("allowed: got %v, want no error", err)
-	}
+	_, err = posterTo(t, address, Options{Filter: allowed}).Put(t.Context(), one)
+	testutil.Ok(t, err)
 }
 
 func TestWebhookSecretMustBeOne(t *testing.T) {

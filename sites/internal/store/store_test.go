@@ -15,15 +15,11 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func TestValueThatCannotBeDecodedNamesItsKey(t *testing.T) {
 	t.Parallel()
 	rdb, ctx := redistest.New(t), t.Context()
-	if err := rdb.Set(ctx, SummaryKey("job"), `{"site":`, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Set(ctx, SummaryKey("job"), `{"site":`, 0).Err())
 	if _, _, err := ReadJSON[report.Summary](ctx, rdb, SummaryKey("job")); err == nil || !strings.Contains(err.Error(), SummaryKey("job")) {
 		t.Errorf("summary: got %v, want an error with the key %s", err, SummaryKey("job"))
 	}
-	if err := rdb.HSet(ctx, HealthKey("shop"), "job", "{").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.HSet(ctx, HealthKey("shop"), "job", "{").Err())
 	if _, err := HealthOf(ctx, rdb, "shop"); err == nil || !strings.Contains(err.Error(), HealthKey("shop")) {
 		t.Errorf("health: got %v, want an error with the key %s", err, HealthKey("shop"))
 	}
@@ -42,18 +38,5 @@ func TestHealthIsReturnedNewestFirst(t *testing.T) {
 	}
 	if got, err := LastHealth(ctx, rdb); err != nil || len(got) != 1 || got[0].JobID != "new" {
 		t.Errorf("last: got %+v, %v, want the job new", got, err)
-	}
-}
-
-func TestGrantCountsAPageOnce(t *testing.T) {
-	t.Parallel()
-	rdb, ctx := redistest.New(t), t.Context()
-	for _, call := range []struct {
-		page string
-		want int
-	}{{"a", 2}, {"a", 2}, {"b", 1}, {"c", 0}, {"b", 1}} {
-		if got, err := Grant(ctx, rdb, SpentKey("job"), Page{ID: call.page, Records: 2, Bytes: 10}, 3); err != nil || got != call.want {
-			t.Errorf("page %s: got %d records, %v, want %d", call.page, got, err, call.want)
-		}
 	}
 }
