@@ -29,7 +29,7 @@ short:
 	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test -short -p $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) $(QUICK) ./tasks ./cmd/muster ./... # the longest packages first
 
 # The packages whose scripts or error texts depend on the Redis, and whose tests take seconds.
-MINI = ./tasks/limit ./tasks/redistest ./proxies ./sites/polite ./sites/internal/store \
+MINI = ./internal/limit ./internal/redistest ./proxies ./sites/polite ./sites/internal/store \
 	./orchestrator/access ./orchestrator/event ./orchestrator/health ./orchestrator/redisd ./internal/schema
 
 miniredis: ## some packages on miniredis, as make test runs all of them where there is no redis-server
@@ -38,7 +38,7 @@ miniredis: ## some packages on miniredis, as make test runs all of them where th
 race: raced unraced ## the same with the race detector where goroutines meet; it needs a C compiler
 
 # The packages whose goroutines share memory. The others call these, or have one goroutine, and the detector makes them slow.
-RACED = ^muster/(tasks($$|/(internal/(engine|store)|limit|metrics|otel|taskstest|ui|workqueue)$$)|proxies($$|/(gateway|probe|source|tunnel)$$)|sites($$|/(fetch|polite|record)$$)|orchestrator/(access|event|redisd|supervise|ui|webhook)$$|jobs($$|/agent$$)|internal/(testutil|webhook|webui)$$)
+RACED = ^muster/(tasks($$|/(internal/(engine|store)|metrics|otel|taskstest|ui|workqueue)$$)|proxies($$|/(gateway|probe|source|tunnel)$$)|sites($$|/(fetch|polite|record)$$)|orchestrator/(access|event|redisd|supervise|ui|webhook)$$|jobs($$|/agent$$)|internal/(limit|testutil|webhook|webui)$$)
 
 # make lint vets, and no debugger reads these binaries. A busy machine needs ten minutes for ./tasks.
 QUICK = -vet=off -ldflags='-s -w' -timeout 20m

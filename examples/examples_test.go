@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 const (

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/jobs"
-	"muster/tasks/redistest"
 )
 
 // Jobs use the clock of Redis, even if the clock of the process differs from it.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"muster/internal/logctx"
+	"muster/internal/redistest"
 	"muster/jobs"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // Failed items are listed without reading the others, and reviews are listed across all jobs.

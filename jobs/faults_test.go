@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // Any call of clients that create, process and delete a job can fail: after a repetition, by the same or another

@@ -14,11 +14,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // world is a jobs.Service that runs.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
-	"muster/tasks/redistest"
 )
 
 // The second stage works while the first one still adds items, and the job ends when both have.

@@ -3,7 +3,7 @@ package jobs_test
 import (
 	"testing"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/jobs"
-	"muster/tasks/redistest"
 )
 
 // numbers returns the counters after a sweep.

@@ -3,8 +3,8 @@ package jobs_test
 import (
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/jobs"
-	"muster/tasks/redistest"
 )
 
 func TestJobsAreReadWhileRedisRefusesWrites(t *testing.T) {

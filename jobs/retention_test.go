@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/jobs"
-	"muster/tasks/redistest"
 )
 
 // keysOf returns the keys that have an id in their names.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // Agents send three heartbeats per lease and are healthy, however long the lease is.

@@ -18,13 +18,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
 	"muster/orchestrator/refreshwait"
 	"muster/proxies"
 	"muster/sites"
-	"muster/tasks/redistest"
 )
 
 // lateKey marks the context of a caller that sees the state of workflows late.

@@ -9,11 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	promcollectors "github.com/prometheus/client_golang/prometheus/collectors"
 
+	"muster/internal/limit"
 	"muster/jobs/agent"
 	"muster/orchestrator/api"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
-	"muster/tasks/limit"
 	"muster/tasks/metrics"
 )
 

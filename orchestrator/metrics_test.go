@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"muster/internal/limit"
 	"muster/internal/testutil"
 	"muster/orchestrator/api"
 	"muster/proxies/gateway"
-	"muster/tasks/limit"
 	"muster/tasks/metrics"
 	"muster/tasks/workqueue"
 )

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/orchestrator/demo"
@@ -26,7 +27,6 @@ import (
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"time"
 
+	"muster/internal/limit"
 	"muster/jobs/agent"
 	"muster/orchestrator/event"
 	"muster/sites/report"
-	"muster/tasks/limit"
 )
 
 // otherEvents emits events that do not belong to a job.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muster/internal/limit"
 	"muster/orchestrator/artifact"
 	"muster/orchestrator/config"
-	"muster/tasks/limit"
 	"muster/tasks/metrics"
 	"muster/tasks/workqueue"
 )

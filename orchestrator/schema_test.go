@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/jobs"
 	"muster/orchestrator/config"
-	"muster/tasks/redistest"
 )
 
 // Every process checks the schema of the store when it connects.

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
 	"muster/sites"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

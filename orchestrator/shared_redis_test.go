@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/orchestrator/redisd"
-	"muster/tasks/redistest"
 )
 
 // Run returns when the orchestrator that owns its Redis exits, even if it waits for a job.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/internal/limit"
 	"muster/internal/tracing"
 	"muster/internal/tracing/otlp"
 	"muster/jobs"
@@ -32,7 +33,6 @@ import (
 	"muster/sites/fetch"
 	"muster/sites/polite"
 	"muster/tasks"
-	"muster/tasks/limit"
 	"muster/tasks/metrics"
 	"muster/tasks/tasktype"
 )

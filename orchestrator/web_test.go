@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // web sends requests to the HTTP API of a system.

@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/limit"
 	"muster/internal/testutil"
 	signed "muster/internal/webhook"
 	"muster/orchestrator/event"
 	"muster/orchestrator/webhook"
 	"muster/sites/report"
-	"muster/tasks/limit"
 )
 
 // Webhooks receive the events of agents, jobs and sites. The job summary contains no confidential data.

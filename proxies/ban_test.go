@@ -7,9 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/probe"
-	"muster/tasks/redistest"
 )
 
 // A ban applies to its site until it expires, in all processes, regardless of checks.

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/probe"
-	"muster/tasks/redistest"
 )
 
 // BenchmarkPickAndReport picks from a pool of 10,000 proxies with reports.

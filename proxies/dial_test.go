@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/tunnel"
-	"muster/tasks/redistest"
 )
 
 // noDNS is a name that is never looked up in DNS, because a label is too long. Hosts may contain it.

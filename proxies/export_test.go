@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/proxies/probe"
-	"muster/tasks/redistest"
 )
 
 // Readers of an exported file see a complete list at any time. It is sorted and contains no transparent proxies.

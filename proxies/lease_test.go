@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/proxytest"
-	"muster/tasks/redistest"
 )
 
 // Three consecutive failures remove a proxy. A success resets the count, and a timeout counts half.

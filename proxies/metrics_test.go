@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/tasks/metrics"
-	"muster/tasks/redistest"
 )
 
 func TestMetrics(t *testing.T) {

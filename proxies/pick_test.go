@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/probe"
-	"muster/tasks/redistest"
 )
 
 // resting returns the duration in the error for a temporary shortage.

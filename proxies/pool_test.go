@@ -13,10 +13,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/dnstest"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/source"
-	"muster/tasks/redistest"
 )
 
 // TestMain resolves names below .test to loopback.

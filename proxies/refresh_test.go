@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // fleet is a client and a worker with the tasks of a refresh.

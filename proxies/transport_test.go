@@ -20,12 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
 	"muster/proxies/tunnel"
-	"muster/tasks/redistest"
 )
 
 // bench is a site under a name that only the proxies resolve, and a pool with proxies.

@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // BenchmarkScrape scrapes 1,000 pages of 30 kB, with one record each, over eight connections, and compares that with fetching and

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // A large site does not occupy all slots while other sites wait: four small sites complete long before the large one.

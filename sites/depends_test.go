@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // dependentSite returns the definition of a site that depends on shop.example.

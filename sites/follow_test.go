@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
-	"muster/tasks/redistest"
 )
 
 func TestFollowPassesEachRecordOnOnce(t *testing.T) {

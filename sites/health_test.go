@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 // A site that rejects every request, is down or has moved is unhealthy although its scrape has no report. The next successful

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // A job exists from the time it is sent, with or without a running worker.

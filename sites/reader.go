@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
 	"muster/sites/crawl"
 	"muster/sites/definition"
 	"muster/sites/internal/lines"
@@ -26,7 +27,6 @@ import (
 	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/limit"
 	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
 )

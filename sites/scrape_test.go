@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 // The keys of a job have its state: DISPATCHED until a worker runs, and PROCESSING as soon as the start pages are queued.

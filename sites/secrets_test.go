@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
-	"muster/tasks/redistest"
 )
 
 // vault is a site that requires a token and a cookie.

@@ -21,10 +21,10 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 var (

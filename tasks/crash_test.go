@@ -20,11 +20,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

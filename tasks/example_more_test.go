@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

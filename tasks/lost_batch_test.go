@@ -5,9 +5,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // A worker can die with a batch that it did not begin. Its nodes run again when its leases are expired, as those do

@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 func TestMain(m *testing.M) {

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )

@@ -16,10 +16,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/canvas"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // Workflows that are sent one after another with one id have nothing in common but the id, for workers, senders and

@@ -7,9 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // A worker can be unaware of a batch that Redis has given it, because the reply was lost. It detects that

@@ -10,10 +10,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 )
 
 // A unique key and an id of choice go together, wherever on a cluster they lie.

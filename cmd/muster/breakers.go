@@ -8,8 +8,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/limit"
 	"muster/orchestrator/api/client"
-	"muster/tasks/limit"
 )
 
 func breakersCommand(env environment) *cli.Command {

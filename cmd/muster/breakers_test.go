@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/orchestrator/api/client"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 // Breakers of sites, hosts and agents are listed and reset, by key or by name.

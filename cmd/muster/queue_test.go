@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // output collects the output of a process.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/access"
-	"muster/tasks/redistest"
 )
 
 // programWith runs a command with a key for the server, and returns its exit code and output.

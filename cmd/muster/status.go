@@ -8,13 +8,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/limit"
 	"muster/jobs"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/health"
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks/api"
-	"muster/tasks/limit"
 )
 
 func statusCommand(env environment) *cli.Command {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

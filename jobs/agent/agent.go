@@ -15,10 +15,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
 	"muster/internal/tracing"
 	"muster/jobs"
 	"muster/tasks"
-	"muster/tasks/limit"
 )
 
 // The states of an agent.

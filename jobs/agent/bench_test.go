@@ -13,12 +13,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/pipeline"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // redisCosts are counters of a Redis since its start.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // connect returns another client of the Redis at an address. Closing it is for a service like the death of its

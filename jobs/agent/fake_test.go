@@ -17,12 +17,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/pipeline"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/tasks/redistest"
 )
 
 // Any call of a process that gives out work can go wrong: an agent that repeats its calls settles each item, and in the

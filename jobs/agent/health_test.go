@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs/agent"
-	"muster/tasks/redistest"
 )
 
 func TestAHealthCheckSaysWhatFailed(t *testing.T) {

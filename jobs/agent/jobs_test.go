@@ -14,12 +14,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/pipeline"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // noDocuments are the documents of jobs without any.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/limit"
 	"muster/jobs"
-	"muster/tasks/limit"
 )
 
 // Limits of Lease.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/tasks/redistest"
 )
 
 func TestAPollGetsWorkThatArrivesLater(t *testing.T) {

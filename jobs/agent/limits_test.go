@@ -7,10 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/tasks/redistest"
 )
 
 // Two processes give no more work of a role at a time than its limit, and the end of one assignment lets the next begin.

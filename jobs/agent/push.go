@@ -17,11 +17,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
 	"muster/internal/logctx"
 	"muster/internal/retryafter"
 	"muster/internal/webhook"
 	"muster/jobs"
-	"muster/tasks/limit"
 )
 
 const (

@@ -18,12 +18,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/internal/webhook"
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 // pushed is an agent that work is pushed to.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
 	"muster/internal/webhook"
 	"muster/jobs"
-	"muster/tasks/limit"
 )
 
 // missed is the number of consecutive heartbeats that an agent may miss.

@@ -17,11 +17,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 func TestBadRegistrationsAreRefused(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
 	"muster/internal/tracing"
 	"muster/jobs"
-	"muster/tasks/limit"
 )
 
 // Causes of the cancellation of an assignment in this process, in addition to the end of Run.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/tasks/redistest"
 )
 
 // The whole way of an assignment, also on a cluster, where all keys of a script must share a slot.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs/agent"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 var checkTask = tasks.New[agent.Body, agent.Reply]("my.check")

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/orchestrator/access"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // callers maps names of callers to their credentials: one per role, and none, wrong, expired and revoked.

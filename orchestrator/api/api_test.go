@@ -19,9 +19,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/internal/redistest"
 	"muster/orchestrator/access"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 func TestMain(m *testing.M) {

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"muster/internal/limit"
 	"muster/jobs/agent"
 	"muster/orchestrator/api/client"
 	"muster/sites/polite"
-	"muster/tasks/limit"
 )
 
 // Breakers are the circuit breakers of a fleet. The key of a breaker is site@host for a site, host:NAME for a host of the work

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 // Errors of a request whose client disconnected are not logged as failures; others are.

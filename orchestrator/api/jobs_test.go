@@ -19,10 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/document"
-	"muster/tasks/redistest"
 )
 
 // post sends body as JSON, or unchanged if it is bytes.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/limit"
 	"muster/orchestrator/access"
-	"muster/tasks/limit"
 )
 
 const (

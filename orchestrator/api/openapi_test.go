@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"muster/internal/httpproblem"
+	"muster/internal/limit"
 	"muster/internal/testutil"
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
@@ -19,7 +20,6 @@ import (
 	"muster/proxies/source"
 	"muster/sites"
 	tasksapi "muster/tasks/api"
-	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
 

@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/addressfilter"
+	"muster/internal/redistest"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 const noJob = "2f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d13"

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/orchestrator/api/client"
@@ -18,7 +19,6 @@ import (
 	"muster/sites/definition"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // scraped returns a config on a Redis where one site was scraped, with one page in four failed; another site failed, and one was never scraped.

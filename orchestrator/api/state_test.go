@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"muster/internal/logctx"
+	"muster/internal/redistest"
 	"muster/jobs"
 	"muster/jobs/document"
 	"muster/orchestrator/health"
 	"muster/tasks"
 	"muster/tasks/metrics"
-	"muster/tasks/redistest"
 )
 
 func TestHealthAndReadiness(t *testing.T) {

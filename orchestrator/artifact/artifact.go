@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"strings"
 
-	"muster/tasks/limit"
+	"muster/internal/limit"
 	"muster/tasks/workqueue"
 )
 

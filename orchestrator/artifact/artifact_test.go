@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"muster/internal/dnstest"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/artifact"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

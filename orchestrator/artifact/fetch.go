@@ -17,9 +17,9 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/contentencoding"
+	"muster/internal/limit"
 	"muster/internal/retryafter"
 	"muster/sites/polite"
-	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
 

@@ -19,10 +19,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/addressfilter"
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/artifact"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 func TestAddedEventsAreInTheStreamOfAll(t *testing.T) {

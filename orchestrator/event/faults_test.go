@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 // Adding events survives a fault at any call: after a retry, a named event exists once, and other events at least

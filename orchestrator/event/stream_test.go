@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

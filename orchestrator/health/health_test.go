@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"muster/internal/redistest"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // Commands of a bounded context fail while Redis accepts connections but does not reply. Later commands of the same request are

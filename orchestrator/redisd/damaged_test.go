@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/redistest"
 )
 
 // filesOfRedis are the files in a data directory with a running child Redis.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 func TestExternalIsUsedAndNeverStopped(t *testing.T) {

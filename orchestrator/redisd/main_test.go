@@ -18,9 +18,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/supervise"
-	"muster/tasks/redistest"
 )
 
 // holdEnv makes this test binary an orchestrator that only runs a Redis: it starts one with the configuration in the variable,

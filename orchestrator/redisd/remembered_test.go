@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 const nowhere = "redis://127.0.0.1:1/0"

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/internal/trust"
-	"muster/tasks/redistest"
 )
 
 func TestOtherUsersCannotUseOwnRedis(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/jobs"
 	"muster/jobs/pipeline"
-	"muster/tasks/redistest"
 )
 
 // The pages of a job show it, whatever its texts are.

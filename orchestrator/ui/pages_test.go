@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/access"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 func TestPagesShowTheSystem(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/pipeline"
@@ -24,7 +25,6 @@ import (
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // harmful is a text that would do harm if it were not shown as text.

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/internal/addressfilter"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
@@ -28,7 +29,6 @@ import (
 	"muster/orchestrator/access"
 	"muster/orchestrator/event"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/redistest"
 )
 
 // An endpoint receives the events of its types, signed, with the states of their jobs.

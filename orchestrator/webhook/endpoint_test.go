@@ -10,11 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/internal/webhook"
 	"muster/jobs"
 	"muster/orchestrator/event"
-	"muster/tasks/redistest"
 )
 
 func TestBadEndpointsAreRefused(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

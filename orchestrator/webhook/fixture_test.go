@@ -14,10 +14,10 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/internal/addressfilter"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/internal/webhook"
 	"muster/orchestrator/event"
-	"muster/tasks/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/redistest"
 )
 
 // scale returns the number of deliveries of TestNoDeliveryIsLost: 2,000, or MUSTER_TEST_WEBHOOKS.

@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/orchestrator/event"
-	"muster/tasks/redistest"
 )
 
 // relayed returns an endpoint with n deliveries that wait, and their ids, the oldest first.

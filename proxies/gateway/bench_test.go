@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies/proxytest"
-	"muster/tasks/redistest"
 )
 
 // BenchmarkGateway compares requests for 10 kB by 16 clients through the gateway and eight proxies with requests

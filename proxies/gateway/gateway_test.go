@@ -18,12 +18,12 @@ import (
 	"time"
 
 	"muster/internal/dnstest"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/proxies"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/tasks/metrics"
-	"muster/tasks/redistest"
 )
 
 // TestMain resolves names below .test to loopback.

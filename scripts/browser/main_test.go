@@ -13,7 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 var (

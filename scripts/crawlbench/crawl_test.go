@@ -20,10 +20,10 @@ import (
 	"github.com/gocolly/colly/v2"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 const (

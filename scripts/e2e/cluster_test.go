@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 // TestOnCluster runs a round on a Redis Cluster of three nodes and kills a worker during it.

@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/orchestrator/demo"
 	"muster/orchestrator/redisd"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // binary is the path of the muster that all tests use, built once.

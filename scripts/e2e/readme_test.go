@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/redisd"
-	"muster/tasks/redistest"
 )
 
 var (

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/internal/limit"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
 	"muster/sites/polite"
-	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 
 	"github.com/redis/go-redis/v9"

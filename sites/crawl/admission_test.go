@@ -10,13 +10,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/polite"
 	"muster/tasks"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 func TestAdmissionAdmitsOrDelaysPages(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 // failedPages reads failed.jsonl: the status of each page by path.

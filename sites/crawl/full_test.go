@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // A page that Redis cannot settle because its disk is full is fetched again, which does not count as an attempt.

@@ -16,10 +16,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
-	"muster/tasks/redistest"
 )
 
 // inbox is a webhook that can be down and counts accepted requests.

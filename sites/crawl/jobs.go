@@ -9,13 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/limit"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
 	"muster/sites/polite"
 	"muster/sites/record"
 	"muster/sites/report"
-	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 
 	"golang.org/x/sync/semaphore"

@@ -8,10 +8,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 // A job that reaches max_records is complete, reports the limit, and marks no unseen records as gone.

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // scrapeOn scrapes a site on workers of several processes with four slots each.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"muster/internal/dnstest"
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 // TestMain resolves names below .test to loopback.

@@ -12,14 +12,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/polite"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 // Kinds of outages.

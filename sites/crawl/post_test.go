@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 // A search by POST continues from page to page, also after an error: a form, and JSON with a cursor. Requests with one URL and

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 // The report has the number of proxies, the worst proxy, and the state of the site's circuit breaker.

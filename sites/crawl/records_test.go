@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/record"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

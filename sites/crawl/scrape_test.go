@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -23,7 +24,6 @@ import (
 	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/limit"
 	"muster/internal/webhook"
 	"muster/sites/definition"
 	"muster/sites/fetch"
@@ -35,7 +36,6 @@ import (
 	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
-	"muster/tasks/limit"
 )
 
 // Config configures a Worker.

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/polite"
-	"muster/tasks/redistest"
 )
 
 const page = "<html><title>t</title><body>a page with some words in it</body></html>"

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"muster/internal/addressfilter"
-	"muster/tasks/limit"
+	"muster/internal/limit"
 )
 
 // breaker rejects requests while requests with the same key keep failing.

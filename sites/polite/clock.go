@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"muster/tasks/limit"
+	"muster/internal/limit"
 )
 
 // A Clock spaces the requests of a key, such as a host or a site. It is safe for concurrent use.

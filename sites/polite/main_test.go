@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"muster/internal/dnstest"
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 // TestMain makes names below .test resolve to loopback.

@@ -18,7 +18,7 @@ import (
 	"net/url"
 	"time"
 
-	"muster/tasks/limit"
+	"muster/internal/limit"
 )
 
 // Config configures a stack of transports. Nil parts are omitted.

@@ -17,10 +17,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/polite"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 // network responds to requests without a connection and records their times.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/limit"
+	"muster/internal/limit"
 )
 
 const (

@@ -9,11 +9,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/fetch"
 	"muster/sites/polite"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 // cooldown is the first cooldown of a SiteBreaker.

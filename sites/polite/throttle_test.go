@@ -6,9 +6,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 // A turn that the hold of a process delays is left to the others.

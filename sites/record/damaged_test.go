@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/store"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 // damages are the ways to damage a file.

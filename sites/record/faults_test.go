@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/store"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 // Any call of the process that writes a job's records and closes its files may fail: each record, each change and each entry of

@@ -12,12 +12,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/internal/store"
 	"muster/sites/ledger"
 	"muster/sites/report"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/api"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

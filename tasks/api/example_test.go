@@ -8,9 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	"muster/internal/redistest"
 	"muster/tasks"
 	"muster/tasks/api"
-	"muster/tasks/redistest"
 )
 
 // A program serves its tasks to clients in any language.

@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/metrics"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
 )

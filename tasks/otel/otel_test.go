@@ -15,10 +15,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	api "go.opentelemetry.io/otel/trace"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/otel"
-	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/canvas"
-	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )

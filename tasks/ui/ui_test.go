@@ -18,11 +18,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )

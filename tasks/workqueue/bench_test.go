@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

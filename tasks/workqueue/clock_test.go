@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 	"muster/tasks/workqueue"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

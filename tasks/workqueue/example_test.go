@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/tasks/workqueue"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"muster/tasks/limit"
+	"muster/internal/limit"
 )
 
 // job is an item that the pool holds.

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 	"muster/tasks/workqueue"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/limit"
+	"muster/internal/limit"
 )
 
 // PoolConfig sets up a Pool.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 

@@ -3,7 +3,7 @@ package client
 import (
 	"net/http"
 
-	"muster/tasks/limit"
+	"muster/internal/limit"
 )
 
 // BreakerReset selects the circuit breakers to close: Names or All.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // storm contains the parameters of a chaos test.

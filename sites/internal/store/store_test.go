@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/report"
-	"muster/tasks/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/engine"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

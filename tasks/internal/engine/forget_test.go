@@ -10,9 +10,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 )
 
 // The keys of queues that are not used any more are deleted, and no others. A queue that is used again is listed again.

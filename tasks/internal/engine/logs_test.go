@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 )
 
 // A node of a workflow that this worker cannot read is put back for a short time, after which the worker looks at it

@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 // link is the connection to Redis that the histories of one goroutine of a test use, one after the other. It

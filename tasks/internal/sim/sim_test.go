@@ -21,9 +21,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"muster/internal/redistest"
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 func (x indexed) rates(q RateQuery) (lines []string) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 	"muster/tasks/tasktype"
 )
 

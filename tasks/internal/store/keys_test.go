@@ -3,7 +3,7 @@ package store
 import (
 	"testing"
 
-	"muster/tasks/redistest"
+	"muster/internal/redistest"
 )
 
 const testKeys = Keys(DefaultNamespace)

@@ -5,8 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/redistest"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 )
 
 // A worker that lost a batch can still acquire a place for its node. The node keeps its turn in the new batch, in which it waits.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 )
 
 // The depth of a queue has the workflows of one node on its ring and the nodes of ready lists. The age is of the first workflow of

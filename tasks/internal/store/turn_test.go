@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"muster/internal/redistest"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 )
 
 // Invalid elements of a ready list are omitted and do not affect the others.

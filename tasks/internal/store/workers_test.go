@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/tasks/internal/store"
-	"muster/tasks/redistest"
 )
 
 // A worker may have been suspended, and be back before another one removes it.

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
+	"muster/internal/limit"
+	"muster/internal/redistest"
 )
 
 func ExampleHostKey() {

@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 func TestMain(m *testing.M) {

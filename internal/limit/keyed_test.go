@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 // crowd counts the callers that hold a slot.

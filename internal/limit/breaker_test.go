@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
+	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/tasks/limit"
-	"muster/tasks/redistest"
 )
 
 // breakerTest is a key shared by three processes. The third has a shorter cooldown.
