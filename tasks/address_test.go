@@ -1,7 +1,6 @@
 package tasks_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -107,23 +104,6 @@ func TestConnectErrorNamesMissingDatabase(t *testing.T) {
 	_, err := tasks.Connect(t.Context(), "redis://"+redistest.Server(t).Addr+"/99")
 	if err == nil || !strings.Contains(err.Error(), "it has no database 99; use a lower number") {
 		t.Errorf("got %v, want an error that names the database", err)
-	}
-}
-
-func TestConnectLogsNothing(t *testing.T) {
-	t.Parallel()
-	if os.Getenv("MUSTER_TEST_CONNECT") != "" {
-		if _, err := tasks.Connect(t.Context(), "redis://127.0.0.1:1/0"); err == nil {
-			t.Fatal("connected to a closed port")
-		}
-		return
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestConnectLogsNothing$")
-	cmd.Env = append(os.Environ(), "MUSTER_TEST_CONNECT=1")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Run(); err != nil || strings.Contains(stderr.String(), "connection pool") {
-		t.Fatalf("err %v, stderr:\n%s", err, &stderr)
 	}
 }
 

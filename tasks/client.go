@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/store"
@@ -26,13 +25,10 @@ type Client struct {
 	owns bool
 }
 
-// By default go-redis writes each failed dial of its pool to stderr. Callers get these failures as errors.
-func init() { logging.Disable() }
-
 // Connect returns a client of a Redis, a Redis Cluster or a master that Sentinels watch, and checks that it responds.
 // The url has the form that [ParseURL] reads. Close the client after use.
 //
-// Importing the package disables the process-wide log of go-redis; call redis.SetLogger in main to enable it.
+// By default go-redis also writes each failed dial to stderr; logging.Disable of its package logging ends that.
 func Connect(ctx context.Context, url string, opts ...ClientOption) (*Client, error) {
 	conn, err := ParseURL(url)
 	if err != nil {

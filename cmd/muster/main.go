@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
@@ -21,6 +22,7 @@ func main() { os.Exit(Main()) }
 // second cancels the context for an immediate stop. SIGHUP stops nothing.
 func Main() int {
 	cli.HelpPrinter = printHelp
+	logging.Disable() // callers of go-redis get failed dials as errors
 	orchestrator.Version = thisVersion()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -202,6 +203,7 @@ func noNotifications() *maintnotifications.Config {
 // redistest.Main(m, func() error { return goleak.Find() })
 func Main(m *testing.M, checks ...func() error) {
 	announce(os.Stderr)
+	logging.Disable() // tests stop servers
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		// Tests mostly wait for servers.
