@@ -30,7 +30,7 @@ func logRuns(logger *slog.Logger) tasks.Middleware {
 	return func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
 		level, start := slog.LevelDebug, time.Now()
 		err := next(ctx)
-		if err != nil && !tasks.IsAgain(err) && !tasks.IsPending(err) && ctx.Err() == nil {
+		if tasks.IsFailure(err) && ctx.Err() == nil {
 			level = slog.LevelInfo
 		}
 		if !logger.Enabled(ctx, level) {

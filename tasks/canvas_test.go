@@ -104,8 +104,6 @@ var canvasRows = []row{
 		return tasks.Group(tasks.Each([]int{1, 2}, ID), tasks.Group[int](), tasks.Group(tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum)))
 	}, [][]int{{1, 2}, {}, {7}}),
 	value("chain of three", func() tasks.Signature[int] { return tasks.Chain3(Add.S(AB{4, 4}), Inc, Double) }, 18),
-	value("chain of four", func() tasks.Signature[int] { return tasks.Chain4(Add.S(AB{4, 4}), Inc, Double, Inc) }, 19),
-	value("chain of five", func() tasks.Signature[int] { return tasks.Chain5(Add.S(AB{4, 4}), Inc, Double, Inc, Double) }, 38),
 	value("priority of a step", func() tasks.Signature[int] {
 		return tasks.Chain(Prio.S(0, tasks.Priority(3)), Prio, tasks.Priority(5))
 	}, 5),
@@ -360,18 +358,6 @@ func TestTryYieldsTheOutcome(t *testing.T) {
 		if err != nil || outcome.Err == nil || outcome.Err.Message != "E6" {
 			t.Errorf("alone: got %+v, %v, want the failure E6", outcome, err)
 		}
-	})
-}
-
-func TestJoinOfThree(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		got, err := send(t, w, tasks.Chain(tasks.Join3(ID.S(1), Range.S(5), tasks.Chain(tasks.Join3(ID.S(2), Range.S(1), tasks.Value(3)), TripSum)), TripSum))
-		if err != nil || got != 12 {
-			t.Errorf("got %v, %v, want 12", got, err)
-		}
-		_, err = send(t, w, tasks.Join3(ID.S(1), Range.S(5), Fail.S(4)))
-		wantFailure(t, err, "E4")
 	})
 }
 

@@ -73,17 +73,17 @@
 //
 //   - [Task.S]: runs the task on an input
 //   - [Value]: yields a constant, without a task
-//   - [Chain]: runs a task on the value of a signature; [Chain3] to [Chain5] are for more steps
+//   - [Chain]: runs a task on the value of a signature; [Chain3] is for two more
 //   - [After]: runs a signature after another one, without its value
 //   - [Group], [GroupOf]: runs signatures at once, and yields the list of their values in the order given
 //   - [Each]: a group of one task, on every element of a list
 //   - [Chord]: runs a task on the list that a group or a map yields
 //   - [Map]: runs a task on every element of a list that another task yields
 //   - [MapFunc]: runs a signature, such as a chain, on every element of such a list
-//   - [Join]: runs two signatures of different types at the same time, and yields a [Pair]; [Join3] is for three
+//   - [Join]: runs two signatures of different types at the same time, and yields a [Pair]
 //   - [Bind]: gives a task the second half of its input
 //   - [OnSuccess]: also runs a task on the value
-//   - [OnError]: also runs a task on the failure; [FailedInput] decodes the input of the failed task
+//   - [OnError]: also runs a task on the failure
 //   - [Signature.Rescue]: runs a task on the failure, and yields its value instead
 //   - [Compensate]: runs a signature on the value of a step, and undoes the step if it fails
 //   - [Try]: yields an [Outcome], the value or the failure of a signature
@@ -98,11 +98,11 @@
 //
 //   - [Queue], [Priority], [Timeout], [HardTimeout], [MaxRetry], [Backoff], [ConstantBackoff], [In], [Expires]: in
 //     [New], at a use of the task, and in Send
-//   - [RetryIf], [Alias], [RateLimit], [ConcurrencyPerKey], [RatePerKey], [External], [Choice]: in New only
+//   - [Alias], [RateLimit], [ConcurrencyPerKey], [RatePerKey], [External], [Choice]: in New only
 //   - [LinkError]: in New, and at a use
 //   - [At]: at a use, and in Send
-//   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map, MapFunc,
-//     Join and Join3
+//   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map, MapFunc
+//     and Join
 //   - [ID], [Unique], [Overlap], [FairnessKey], [Headers], [Name], [Labels], [ProgressKeys]: in Send only
 //   - [Retention], [FailureRetention]: in Send, and for all sends of a client in [Connect] and [NewClient]
 //   - [EachMissed], and the options of Send: in [Scheduler.Add]

@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -69,18 +68,6 @@ func Unavailable(err error) bool { return store.Unavailable(err) }
 // fails with it: Task and Node remain those of the task that failed first.
 type Failure = tasktype.Failure
 
-// FailedInput decodes the input of the task that failed, in a handler of [Signature.Rescue], [OnError] or [LinkError]. It
-// returns an error if f has no input, as the failure of a task whose input could not be read, and the error of a Wait.
-func FailedInput[I any](f Failure) (in I, err error) {
-	if f.Input == nil {
-		return in, fmt.Errorf("the failure of task %s has no input", f.Task)
-	}
-	if err := json.Unmarshal(f.Input, &in); err != nil {
-		return in, fmt.Errorf("decode the input of failed task %s: %w", f.Task, err)
-	}
-	return in, nil
-}
-
 // Permanent marks err as not worth a retry: the task fails, whatever else err is marked with.
 // Permanent(nil) is also an error.
 func Permanent(err error) error {
@@ -119,9 +106,9 @@ func Again(d time.Duration) error {
 	return &engine.Verdict{Delay: &d, Again: true}
 }
 
-// IsAgain reports whether err asks for another call and is not a failure; see [Again]. It is for middleware, which
-// should not report such an error.
-func IsAgain(err error) bool { return engine.IsAgain(err) }
+// IsFailure reports whether err, which a handler has returned, fails the attempt: it is not nil, does not ask for another call by
+// [Again], and is not the error of [ResultPending]. It is for middleware.
+func IsFailure(err error) bool { return engine.IsFailure(err) }
 
 const returnNil = "return nil if the task has succeeded"
 

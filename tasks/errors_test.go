@@ -59,8 +59,8 @@ func (m marked) check(t *testing.T) {
 	if then != m.then || delay != want || (err == nil) != (len(made) == 2) {
 		t.Errorf("%v: got %s in %s, want %s in %s; it ended with %v", m.err, then, delay, m.then, want, err)
 	}
-	if got := tasks.IsAgain(m.err); got != (m.then == "again") {
-		t.Errorf("%v: got IsAgain %v, want %v", m.err, got, !got)
+	if got := tasks.IsFailure(m.err); got != (m.then != "again") {
+		t.Errorf("%v: got IsFailure %v, want %v", m.err, got, !got)
 	}
 	if m.then == "again" {
 		return
@@ -145,8 +145,8 @@ func TestMisusedMarksAreErrors(t *testing.T) {
 			t.Errorf("%s without a delay: got %v, want no complaint", name, err)
 		}
 	}
-	if tasks.IsAgain(nil) {
-		t.Error("nil: got IsAgain true, want false")
+	if tasks.IsFailure(nil) {
+		t.Error("nil: got IsFailure true, want false")
 	}
 }
 

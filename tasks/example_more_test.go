@@ -104,22 +104,6 @@ func ExampleHandleAction() {
 	// Output: mail to ann@example.org
 }
 
-// A task that handles failures can read the input of the task that failed.
-func ExampleFailedInput() {
-	charge := tasks.New[int, string]("card.charge")
-	refund := tasks.New[tasks.Failure, string]("card.refund")
-	mux := tasks.NewMux()
-	tasks.Handle(mux, charge, func(context.Context, int) (string, error) { return "", errors.New("connection reset") })
-	tasks.Handle(mux, refund, func(_ context.Context, f tasks.Failure) (string, error) {
-		order, err := tasks.FailedInput[int](f)
-		return fmt.Sprintf("order %d refunded: %s", order, f.Message), err
-	})
-	client, stop := exampleWorker(mux)
-	defer stop()
-	show(client, charge.S(4711).Rescue(refund))
-	// Output: order 4711 refunded: connection reset
-}
-
 // Bind sets the second half of the input of a task; the map passes only the first half.
 func ExampleBind() {
 	convert := tasks.New[tasks.Pair[int, float64], int]("shop.convert")
@@ -161,26 +145,22 @@ func ExampleOnSuccess() {
 }
 
 // The error of an attempt decides whether another one follows. A code lets the caller distinguish failures.
-func ExampleRetryIf() {
-	forbidden := errors.New("forbidden")
-	fetch := tasks.New[string, string]("page.fetch", tasks.MaxRetry(3), tasks.Backoff(time.Millisecond, time.Second),
-		tasks.RetryIf(func(err error) bool { return !errors.Is(err, forbidden) }))
+func ExamplePermanent() {
+	fetch := tasks.New[string, string]("page.fetch", tasks.MaxRetry(3), tasks.Backoff(time.Millisecond, time.Second))
 	mux := tasks.NewMux()
 	tasks.Handle(mux, fetch, func(ctx context.Context, page string) (string, error) {
 		return "", map[string]error{
-			"/admin": forbidden,
-			"/gone":  tasks.Permanent(errors.New("page is gone")),
-			"/shop":  tasks.WithCode("blocked", errors.New("too many requests")),
+			"/gone": tasks.Permanent(errors.New("page is gone")),
+			"/shop": tasks.WithCode("blocked", errors.New("too many requests")),
 		}[page]
 	})
 	client, stop := exampleWorker(mux)
 	defer stop()
-	for _, page := range []string{"/admin", "/gone", "/shop"} {
+	for _, page := range []string{"/gone", "/shop"} {
 		_, err := fetch.S(page).Do(context.Background(), client)
 		fmt.Println(code(err), err)
 	}
 	// Output:
-	// error task page.fetch failed: forbidden
 	// permanent task page.fetch failed: page is gone
 	// blocked task page.fetch failed after 4 attempts: too many requests
 }
@@ -367,15 +347,11 @@ func ExampleAsCompleted() {
 		must(err)
 		fmt.Printf("member %d: %s\n", member.Index, member.Value)
 		if member.Index == 1 {
-			values, done, err := tasks.Members(ctx, run)
-			must(err)
-			fmt.Printf("so far: %q %v\n", values, done)
 			close(smallSeen)
 		}
 	}
 	// Output:
 	// member 1: image of 200
-	// so far: ["" "image of 200"] [false true]
 	// member 0: image of 1600
 }
 

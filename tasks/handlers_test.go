@@ -51,7 +51,6 @@ var (
 	FailPairOf = tasks.New[tasks.Pair[string, int], int]("t.failpairof")
 	Tried      = tasks.New[tasks.Outcome[int], string]("t.tried")
 	TriedAll   = tasks.New[tasks.Outcome[[]int], string]("t.triedall")
-	TripSum    = tasks.New[tasks.Triple[int, []int, int], int]("t.tripsum")
 	Settled    = tasks.New[[]tasks.Outcome[int], string]("t.settled")
 	Panics     = tasks.New[int, int]("t.panics")
 	Polls      = tasks.New[AB, int]("t.polls")
@@ -179,9 +178,6 @@ func (w *world) handleMore(m *tasks.Mux) {
 		return fmt.Sprint(o.Value), nil
 	})
 	tasks.Handle(m, FailPairOf, func(_ context.Context, in tasks.Pair[string, int]) (int, error) { return 0, errors.New(in.First) })
-	tasks.Handle(m, TripSum, func(_ context.Context, in tasks.Triple[int, []int, int]) (int, error) {
-		return in.First + len(in.Second) + in.Third, nil
-	})
 	tasks.Handle(m, Outcomes, func(_ context.Context, os []tasks.Outcome[int]) (int, error) { return len(os), nil })
 	tasks.Handle(m, Settled, func(_ context.Context, os []tasks.Outcome[int]) (string, error) {
 		var parts []string

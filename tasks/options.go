@@ -26,7 +26,7 @@ type (
 		EachOption
 		forCall(o *graph.Opts)
 	}
-	// GroupOption is for a group, a map or a join as a whole: [GroupOf], [Each], [Map], [MapFunc], [Join] and [Join3].
+	// GroupOption is for a group, a map or a join as a whole: [GroupOf], [Each], [Map], [MapFunc] and [Join].
 	GroupOption interface {
 		EachOption
 		forGroup(o *graph.Opts)
@@ -219,12 +219,6 @@ func At(t time.Time) StartOption {
 		return bad("At(%s): give a time of the years 1970 to 9999", t.Format(time.RFC3339))
 	}
 	return option(func(o *graph.Opts) { start(o, nil, &t) })
-}
-
-// RetryIf sets which errors of the handler are retried: those for which worth reports true. Defaults to all but those
-// marked with [Permanent].
-func RetryIf(worth func(error) bool) TaskOption {
-	return option(func(o *graph.Opts) { o.RetryIf = worth })
 }
 
 // Alias binds the handler of the task to these names too, so that it handles work that was sent under them.

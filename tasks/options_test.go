@@ -36,7 +36,7 @@ func TestOptionsActWhereTheyAreAllowed(t *testing.T) {
 		"task call each send": {tasks.Queue, tasks.Priority, tasks.Timeout, tasks.HardTimeout, tasks.MaxRetry, tasks.Backoff,
 			tasks.ConstantBackoff, tasks.In, tasks.Expires},
 		"call each send": {tasks.At},
-		"task":           {tasks.RetryIf, tasks.Alias, tasks.RateLimit, tasks.ConcurrencyPerKey[int], tasks.RatePerKey[int], tasks.Choice},
+		"task":           {tasks.Alias, tasks.RateLimit, tasks.ConcurrencyPerKey[int], tasks.RatePerKey[int], tasks.Choice},
 		"each group":     {tasks.AtMost, tasks.FailFast},
 		"send":           {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.Name, tasks.Labels, tasks.ProgressKeys},
 	} {

@@ -248,34 +248,6 @@ func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 	return nil
 }
 
-// Members returns the values of the members of the list that the workflow yields, as far as they have ended. values and
-// done have one entry for each member; values[i] is valid if done[i] is true. Both are empty while the number of members
-// is not known: until a map has its list, a task that yields a list has returned it, or a [Signature.Rescue] has
-// its value. For a task that returned a plan, the members are the members of the plan. The members of a [Settle] are
-// outcomes, and all get a value. If there is no list for another reason than a failed member, the error is the
-// *[Failure] that Wait returns.
-func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
-	found, fail, err := r.client.eng.Results.Members(ctx, r.ref, nil)
-	if err != nil {
-		return nil, nil, fmt.Errorf("members of workflow %s: %w", r.ID(), err)
-	}
-	failed := slices.ContainsFunc(found.List, func(m engine.Member) bool { return m.Failure != nil })
-	if fail != nil && !(failed && found.Ended) {
-		return nil, nil, fail
-	}
-	values, done = make([]O, len(found.List)), make([]bool, len(found.List))
-	for i, m := range found.List {
-		if m.Raw == nil {
-			continue
-		}
-		if err := json.Unmarshal(m.Raw, &values[i]); err != nil {
-			return nil, nil, fmt.Errorf("member %d of workflow %s: %w", i, r.ID(), err)
-		}
-		done[i] = true
-	}
-	return values, done, nil
-}
-
 // Member is a member of a list that has ended: its index in the list, and its value or its failure.
 type Member[O any] struct {
 	Index int
@@ -283,8 +255,8 @@ type Member[O any] struct {
 }
 
 // AsCompleted yields the members of the list that the workflow yields, each about 100 ms after it has ended, and members that
-// it reads together in the order in which they ended. The members are the same as in [Members]. The sequence ends after the
-// last member, even if the group has failed before, or with an error, such as ctx.Err(). If there is no list for another
+// it reads together in the order in which they ended. For a task that returned a plan, the members are the members of the plan. The
+// members of a [Settle] are outcomes, and all get a value. The sequence ends after the last member, even if the group has failed before, or with an error, such as ctx.Err(). If there is no list for another
 // reason than a failed member, the error is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].
 func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Member[O], error] {
 	return func(yield func(Member[O], error) bool) {

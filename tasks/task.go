@@ -84,20 +84,10 @@ func Chain[A, B any](s Signature[A], next Task[A, B], opts ...CallOption) Signat
 	return Signature[B]{step(graph.Chain, s.sig, next.name, next.opts, collect(opts, CallOption.forCall))}
 }
 
-// Chain3 is [Chain] for three steps, in the order in which they run. The options of a step are given to its task: see
+// Chain3 is [Chain] for three steps, in the order in which they run; further steps follow by Chain. The options of a step are given to its task: see
 // [Task.With].
 func Chain3[A, B, C any](s Signature[A], b Task[A, B], c Task[B, C]) Signature[C] {
 	return Chain(Chain(s, b), c)
-}
-
-// Chain4 is [Chain] for four steps.
-func Chain4[A, B, C, D any](s Signature[A], b Task[A, B], c Task[B, C], d Task[C, D]) Signature[D] {
-	return Chain(Chain3(s, b, c), d)
-}
-
-// Chain5 is [Chain] for five steps.
-func Chain5[A, B, C, D, E any](s Signature[A], b Task[A, B], c Task[B, C], d Task[C, D], e Task[D, E]) Signature[E] {
-	return Chain(Chain4(s, b, c, d), e)
 }
 
 // Value yields v, which is stored with the workflow, without running a task.
@@ -183,23 +173,7 @@ type Pair[A, B any] struct {
 
 // Join runs a and b at the same time and yields both values. [FailFast] revokes the other one when one of them fails.
 func Join[A, B any](a Signature[A], b Signature[B], opts ...GroupOption) Signature[Pair[A, B]] {
-	return Signature[Pair[A, B]]{join(opts, a.sig, b.sig)}
-}
-
-// Triple is the value of a [Join3].
-type Triple[A, B, C any] struct {
-	First  A `json:"first"`
-	Second B `json:"second"`
-	Third  C `json:"third"`
-}
-
-// Join3 is [Join] for three signatures.
-func Join3[A, B, C any](a Signature[A], b Signature[B], c Signature[C], opts ...GroupOption) Signature[Triple[A, B, C]] {
-	return Signature[Triple[A, B, C]]{join(opts, a.sig, b.sig, c.sig)}
-}
-
-func join(opts []GroupOption, parts ...*graph.Sig) *graph.Sig {
-	return &graph.Sig{Shape: graph.Join, Kids: parts, Opts: collect(opts, GroupOption.forGroup)}
+	return Signature[Pair[A, B]]{&graph.Sig{Shape: graph.Join, Kids: []*graph.Sig{a.sig, b.sig}, Opts: collect(opts, GroupOption.forGroup)}}
 }
 
 // Outcome is the value of a signature, or its failure.

@@ -112,10 +112,6 @@ func ResultPending[O any](ctx context.Context) (O, error) {
 	return none, engine.ErrPending
 }
 
-// IsPending reports whether err is the error of [ResultPending]. It is for middleware, which should not report such an
-// error as a failure.
-func IsPending(err error) bool { return engine.IsPending(err) }
-
 // Complete ends the node of a token with the value out. The node must be one of task t. See [Client.Complete].
 func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token string, out O) error {
 	value, err := marshal(out)

@@ -100,7 +100,7 @@ func TestTokenNeedsAHandler(t *testing.T) {
 	if _, err := tasks.TokenFrom(t.Context()); err == nil {
 		t.Error("a token was made")
 	}
-	if _, err := tasks.ResultPending[int](t.Context()); err == nil || tasks.IsPending(err) {
+	if _, err := tasks.ResultPending[int](t.Context()); err == nil || !tasks.IsFailure(err) {
 		t.Errorf("got %v", err)
 	}
 }

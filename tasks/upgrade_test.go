@@ -63,7 +63,7 @@ func TestChangedTypeFailsWorkOfTheOtherRelease(t *testing.T) {
 	}
 }
 
-// A workflow keeps the options that it was sent with, but for RetryIf, which is the worker's.
+// A workflow keeps the options that it was sent with.
 func TestOptionsAreThoseOfTheSender(t *testing.T) {
 	t.Parallel()
 	handled := func(opts ...tasks.TaskOption) *tasks.Mux {
@@ -79,10 +79,6 @@ func TestOptionsAreThoseOfTheSender(t *testing.T) {
 	sent := tasks.New[int, int]("up.options", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Hour))
 	if got, err := taskstest.Run(t, handled(tasks.MaxRetry(0)), sent.S(1)); err != nil || got != 3 {
 		t.Errorf("got %d, %v, want 3, the number of attempts that the sender allows", got, err)
-	}
-	_, err := taskstest.Run(t, handled(tasks.RetryIf(func(error) bool { return false })), sent.S(1))
-	if f := wantFailure(t, err, "not yet"); f.Attempts != 1 {
-		t.Errorf("got %d attempts, want the 1 that the worker finds worth it", f.Attempts)
 	}
 }
 

@@ -58,10 +58,10 @@ func TestErrorOfRedisUsesUpNoAttemptsOfACrawler(t *testing.T) {
 	defer cancel()
 	srv.Stop()
 	_, err := crawlOnce(ctx, j, "crawler")
-	if err == nil || !tasks.IsAgain(crawlError(err)) {
+	if err == nil || tasks.IsFailure(crawlError(err)) {
 		t.Errorf("got %v, %v, want an error that runs the crawler again", err, crawlError(err))
 	}
-	if err := crawlError(store.ErrNoJob); tasks.IsAgain(err) {
+	if err := crawlError(store.ErrNoJob); !tasks.IsFailure(err) {
 		t.Errorf("got %v for a job that is gone, want a failure", err)
 	}
 }

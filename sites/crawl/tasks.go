@@ -72,7 +72,7 @@ func (h *handlers) crawl(ctx context.Context, c store.Crawler) (int, error) {
 
 // crawlError is taskError for a crawler. Redis may fail often during a long job, so its errors do not count as attempts.
 func crawlError(err error) error {
-	if ended := taskError(err); !tasks.Unavailable(err) || tasks.IsAgain(ended) {
+	if ended := taskError(err); !tasks.Unavailable(err) || !tasks.IsFailure(ended) {
 		return ended
 	}
 	return fmt.Errorf("%w: %w", tasks.Again(time.Second), err)

@@ -133,10 +133,8 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 			span.RecordError(fmt.Errorf("panic: %v", p), trace.WithStackTrace(true))
 			span.SetAttributes(semconv.ErrorTypeKey.String("panic"))
 			span.SetStatus(codes.Error, "panic")
-		case tasks.IsPending(err):
-			span.AddEvent("waits for external completion")
-		case tasks.IsAgain(err), err != nil && errors.Is(context.Cause(ctx), tasks.ErrShutdown):
-			span.AddEvent("handler requested another call")
+		case err != nil && (!tasks.IsFailure(err) || errors.Is(context.Cause(ctx), tasks.ErrShutdown)):
+			span.AddEvent("waits for another call or an external result")
 		case err != nil:
 			span.RecordError(err)
 			span.SetAttributes(semconv.ErrorType(err))

@@ -168,7 +168,7 @@ func TestSpansRecordErrors(t *testing.T) {
 	want := []string{
 		"o.bad Error no luck [exception no luck]", "o.bad Error no luck [exception no luck]",
 		"o.panic Error panic [exception panic: oh]",
-		"o.polls Unset  [handler requested another call ]", "o.polls Unset ",
+		"o.polls Unset  [waits for another call or an external result ]", "o.polls Unset ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("spans\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

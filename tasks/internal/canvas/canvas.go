@@ -52,7 +52,7 @@ type Source interface {
 }
 
 // kinds are the kinds that Draw chooses from; repetition raises the probability of the common ones.
-var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "try", "triple", "plan", "rescue", "after", "success", "error",
+var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "try", "plan", "rescue", "after", "success", "error",
 	"group", "group", "group", "each", "map", "map", "mapfunc", "value", "bound", "listvalue", "mapplan", "listplan", "listrescue", "listafter"}
 
 // Draw returns a random canvas whose result is a number, with plans nested to the given depth. In one of four, groups are
@@ -155,8 +155,6 @@ func (p *painter) grow(kind string) {
 		d.Kids, d.AtMost = []int{p.seq()}, p.atMost()
 	case "plus":
 		d.Kids = []int{p.num(), p.num()}
-	case "triple":
-		d.Kids = []int{p.num(), p.num(), p.num()}
 	case "plan", "listplan":
 		if p.depth == 0 {
 			return

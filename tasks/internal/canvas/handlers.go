@@ -26,7 +26,6 @@ var (
 	pSum     = tasks.New[[]int, int]("p.sum")
 	pPlus    = tasks.New[tasks.Pair[int, int], int]("p.plus")
 	pCount   = tasks.New[[]tasks.Outcome[int], int]("p.count")
-	pTriple  = tasks.New[tasks.Triple[int, int, int], int]("p.triple")
 	pTry     = tasks.New[tasks.Outcome[int], int]("p.try")
 	pEach    = tasks.New[int, int]("p.each")
 	pPlan    = tasks.New[Scope, int]("p.plan")
@@ -80,9 +79,6 @@ func Handle(m *tasks.Mux, other func() bool, mended func(id string) bool, limits
 	})
 	tasks.Handle(m, pSum, func(_ context.Context, ns []int) (int, error) { return sum(ns), nil })
 	tasks.Handle(m, pPlus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
-	tasks.Handle(m, pTriple, func(_ context.Context, t tasks.Triple[int, int, int]) (int, error) {
-		return t.First + t.Second + t.Third, nil
-	})
 	tasks.Handle(m, pTry, func(_ context.Context, o tasks.Outcome[int]) (int, error) { return numberOf(o), nil })
 	tasks.Handle(m, pCount, func(_ context.Context, os []tasks.Outcome[int]) (int, error) {
 		n := 0

@@ -109,7 +109,7 @@ func (r *reference) one(d *Def) Result {
 		return Result{List: d.Ints}
 	case "value":
 		return Result{N: d.Ints[0]}
-	case "leaf", "after", "step", "ask", "hand", "bad", "sum", "plus", "triple", "bound":
+	case "leaf", "after", "step", "ask", "hand", "bad", "sum", "plus", "bound":
 		return r.task(d, kids)
 	case "count":
 		return r.count(kids[0])

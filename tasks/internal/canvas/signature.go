@@ -111,8 +111,6 @@ func (b *builder) num(i int) tasks.Signature[int] {
 		s = tasks.Chain(tasks.Join(kid(0), kid(1)), pPlus)
 	case "count":
 		s = tasks.Chord(tasks.Settle(b.seq(d.Kids[0])), pCount)
-	case "triple":
-		s = tasks.Chain(tasks.Join3(kid(0), kid(1), kid(2)), pTriple)
 	case "try":
 		s = tasks.Chain(tasks.Try(kid(0)), pTry)
 	case "plan":

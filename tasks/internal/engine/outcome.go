@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -155,16 +154,6 @@ func retryPause(sp *graph.Spec, attempt int, longest bool) time.Duration {
 	}
 	// Full jitter, as in https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
 	return time.Duration(rand.Int64N(int64(d)+1)) / time.Millisecond * time.Millisecond
-}
-
-// worth calls the user's function that decides whether to retry an error. A panic means no.
-func (rn *runner) worth(ask func(error) bool, err error) (yes bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			rn.log.Error("RetryIf panicked", "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	return ask(err)
 }
 
 // open makes a node wait for an external result. It is open once Redis has stored that.

@@ -234,7 +234,7 @@ func (v *values) chosen(ctx context.Context, n *graph.Node, id graph.ID) (graph.
 }
 
 // partNames are the fields of a join.
-var partNames = [...]string{`"first":`, `"second":`, `"third":`}
+var partNames = [...]string{`"first":`, `"second":`}
 
 // compose returns the value of a node that is made of others.
 func (v *values) compose(ctx context.Context, g *graph.Graph, id graph.ID) (json.RawMessage, error) {

@@ -88,8 +88,8 @@ func marksOf(err error) marks {
 	return m
 }
 
-// IsAgain reports whether err requests another call without a failure.
-func IsAgain(err error) bool { return marksOf(err).again != nil }
+// IsFailure reports whether err, which a handler has returned, fails the attempt.
+func IsFailure(err error) bool { return err != nil && marksOf(err).again == nil && !IsPending(err) }
 
 // IsPending reports whether err means that the task is completed externally, without a failure.
 func IsPending(err error) bool { return errors.Is(err, ErrPending) }
@@ -130,9 +130,6 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 	}
 	if !e.permanent && errors.Is(err, ErrShutdown) {
 		e.message += " (but this worker does not stop; return tasks.Again to be called again)"
-	}
-	if h.Opts != nil && h.Opts.RetryIf != nil && !r.w.worth(h.Opts.RetryIf, err) {
-		e.permanent = true
 	}
 	return e
 }

@@ -99,11 +99,7 @@ func checkNode(g *Graph, n *Node) error {
 		if n.In == 0 || g.Nodes[n.In-1].Kind != Each || g.Nodes[n.In-1].In == 0 {
 			return fmt.Errorf("waits for the members of no map")
 		}
-	case Pair:
-		if len(n.Args) != 2 && len(n.Args) != 3 {
-			return fmt.Errorf("has %d parts, expected 2 or 3", len(n.Args))
-		}
-	case Or:
+	case Pair, Or:
 		if len(n.Args) != 2 {
 			return fmt.Errorf("has %d parts, expected 2", len(n.Args))
 		}

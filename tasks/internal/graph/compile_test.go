@@ -227,7 +227,7 @@ func stored(t testing.TB) [][]byte {
 	sigs := []*Sig{
 		call("a", "1"), of(Chain, call("a", "1")), of(Chord, group), of(Settle, group), of(Settle, each), of(Settle, call("a", "1")),
 		of(Join, call("a", "1"), call("b", "1")), of(Rescue, call("a", "1")), of(OnError, each), of(OnError, group), of(OnSuccess, call("a", "1")),
-		of(After, call("a", "1"), group), of(Try, each), of(Join, each, group, of(Try, call("a", "1"))), of(Chord, of(Join, each, of(Group, group, each))),
+		of(After, call("a", "1"), group), of(Try, each), of(Join, of(Join, each, group), of(Try, call("a", "1"))), of(Chord, of(Join, each, of(Group, group, each))),
 	}
 	var out [][]byte
 	for _, s := range sigs {

@@ -14,7 +14,7 @@ type Kind uint8
 const (
 	Task      Kind = iota // runs a handler
 	List                  // the values of Args
-	Pair                  // the values of two or three Args, as an object
+	Pair                  // the values of two Args, as an object
 	Outcomes              // the outcomes of Args
 	Wrap                  // the elements of In, as outcomes
 	Or                    // the first of two Args that succeeded

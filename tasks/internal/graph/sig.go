@@ -23,7 +23,7 @@ const (
 	Chord                      // a Chain over a list, so that options of a send reach both sides
 	Group                      // all Kids, as a list
 	Map                        // the task once for each element of Kids[0]
-	Join                       // two or three Kids, as an object
+	Join                       // two Kids, as an object
 	Settle                     // the members of Kids[0] as outcomes
 	After                      // Kids[1] once Kids[0] has succeeded
 	Rescue                     // Kids[0], or the task with its failure
@@ -78,7 +78,6 @@ type Opts struct {
 	EachMissed int
 
 	// Of a declaration, used by workers only.
-	RetryIf     func(error) bool
 	Alias       []string
 	Concurrency *KeyLimit
 	KeyRate     *KeyLimit
@@ -195,9 +194,6 @@ func (o *Opts) Over(top *Opts) *Opts {
 	}
 	if top.FairnessKey != "" {
 		m.FairnessKey = top.FairnessKey
-	}
-	if top.RetryIf != nil {
-		m.RetryIf = top.RetryIf
 	}
 	pick(&m.Concurrency, top.Concurrency)
 	pick(&m.KeyRate, top.KeyRate)
