@@ -201,7 +201,6 @@ func BenchmarkLongestScript(b *testing.B) {
 	const size = 100_000
 	list := tasks.New[int, []int]("bench.list")
 	bad := tasks.New[int, int]("bench.bad")
-	instead := tasks.New[tasks.Failure, int]("bench.instead")
 	ask := tasks.New[int, int]("bench.ask", tasks.External())
 	elements := ints(size)
 	each := func(n int, member func(i int) tasks.Signature[int]) (out []tasks.Signature[int]) {
@@ -224,9 +223,6 @@ func BenchmarkLongestScript(b *testing.B) {
 		},
 		"Retry": func(c *tasks.Client) error {
 			return waitFor(b, c, tasks.Settle(tasks.Each(elements, bad, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Second))))
-		},
-		"LinkError": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.Settle(tasks.Each(elements[:size/3], bad, tasks.LinkError(instead))))
 		},
 		"TwoQueues": func(c *tasks.Client) error {
 			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] { return benchStep.S(i, tasks.Queue([]string{"none", "void"}[i%2])) })))
@@ -294,7 +290,6 @@ func BenchmarkLongestScript(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			client := benchClient(b, func(mux *tasks.Mux) {
 				tasks.Handle(mux, list, func(_ context.Context, n int) ([]int, error) { return ints(n), nil })
-				tasks.Handle(mux, instead, func(context.Context, tasks.Failure) (int, error) { return 0, nil })
 				tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New("bad") })
 			})
 			rdb := client.Redis()

@@ -412,7 +412,6 @@ func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 			"not UTF-8":                       tasks.New[int, int]("a\xff").S(1),
 			"has 101 bytes":                   tasks.New[int, int](strings.Repeat("a", 101)).S(1),
 			"Alias: a task without a name":    tasks.New[int, int]("t.alias", tasks.Alias("")).S(1),
-			"without a name":                  ID.S(1, tasks.LinkError(tasks.Task[tasks.Failure, int]{})),
 			"more than 16777216":              tasks.Chain(tasks.Value(strings.Repeat("x", 17<<20)), tasks.New[string, int]("t.large")),
 		} {
 			if err := refusal(t, w, s); err == nil || !strings.Contains(err.Error(), want) {
@@ -425,35 +424,6 @@ func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 type panicking struct{}
 
 func (panicking) MarshalJSON() ([]byte, error) { panic("in MarshalJSON") }
-
-// LinkError runs on the failure of the task itself, but not on the failure of a dependency.
-func TestLinkErrorRunsOnTheOwnFailureOnly(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		for name, c := range map[string]struct {
-			s    tasks.Signature[int]
-			want int
-		}{
-			"an attempt that fails": {Flaky.S(AB{1, 3}, tasks.LinkError(Err), tasks.MaxRetry(3), tasks.ConstantBackoff(0)), 0},
-			"given twice":           {Fail.S(1, tasks.LinkError(Err), tasks.LinkError(Err)), 2},
-			"a plan that fails":     {FailTo.S(1, tasks.LinkError(Err)), 1},
-			"inside the body of a map": {tasks.Chord(tasks.MapFunc(Range.S(2), func(n tasks.Signature[int]) tasks.Signature[int] {
-				return tasks.Chain(n, Fail.With(tasks.LinkError(Err)))
-			}), Sum), 2},
-			"a rescue that itself succeeded": {Fail.S(1).Rescue(Instead.With(tasks.LinkError(Err))), 0},
-		} {
-			before := len(w.failures())
-			run := sent(t, w, c.s)
-			testutil.Eventually(t, name+": it has ended", func() bool {
-				p, err := run.Progress(t.Context())
-				return err == nil && p.Ended
-			})
-			if got := len(w.failures()) - before; got != c.want {
-				t.Errorf("%s: got %d calls, want %d", name, got, c.want)
-			}
-		}
-	})
-}
 
 func TestCallbacksRunOnceForEachOutcome(t *testing.T) {
 	t.Parallel()

@@ -133,8 +133,8 @@ func (c *Client) Revoke(ctx context.Context, id string) error {
 
 // Cancel cancels the workflow with this id: its tasks that have not begun fail with the code "cancelled". The contexts of
 // running handlers are cancelled with the cause [ErrCancelled]; an attempt that returns an error fails with that code and is
-// not repeated, one that succeeds counts. Failures are handled as always: tasks of [Signature.Rescue], [OnError] and
-// [LinkError], and tasks that receive the outcomes of [Settle], run with their plans, but not the tasks that follow them. The
+// not repeated, one that succeeds counts. Failures are handled as always: tasks of [Signature.Rescue] and [OnError],
+// and tasks that receive the outcomes of [Settle], run with their plans, but not the tasks that follow them. The
 // status of the workflow is FAILURE, unless its last task handles failures.
 //
 // Cancel needs no worker, and does nothing for a workflow that was cancelled before. It returns [ErrUnknown], [ErrEnded] for a

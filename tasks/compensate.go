@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"muster/tasks/internal/engine"
@@ -22,14 +21,10 @@ import (
 //	})
 //
 // Steps are also undone after [Client.Cancel], but not after a revoke. rest is called once, by Compensate; it may ignore its
-// argument. Any worker of the queue of undo decides whether to run it, by a task named "muster.compensate". undo cannot
-// have [LinkError].
+// argument. Any worker of the queue of undo decides whether to run it, by a task named "muster.compensate".
 func Compensate[A, U, B any](step Signature[A], undo Task[A, U], rest func(step Signature[A]) Signature[B]) Signature[B] {
 	outcome := Try(After(step, rest(step)))
 	g, err := graph.Compile(&graph.Sig{Shape: graph.Call, Task: undo.name, Opts: undo.opts})
-	if err == nil && len(g.Nodes) > 1 {
-		err = errors.New("a task of Compensate cannot have LinkError; use OnError inside of its handler's plan")
-	}
 	if err != nil {
 		return Signature[B]{&graph.Sig{Shape: graph.Value, Err: fmt.Errorf("compensation %s: %w", undo.name, err)}}
 	}

@@ -99,7 +99,6 @@
 //   - [Queue], [Priority], [Timeout], [HardTimeout], [MaxRetry], [Backoff], [ConstantBackoff], [In], [Expires]: in
 //     [New], at a use of the task, and in Send
 //   - [Alias], [RateLimit], [ConcurrencyPerKey], [RatePerKey], [External], [Choice]: in New only
-//   - [LinkError]: in New, and at a use
 //   - [At]: at a use, and in Send
 //   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map, MapFunc
 //     and Join

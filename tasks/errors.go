@@ -62,8 +62,8 @@ func Refused(err error) bool { return store.Refused(err) }
 // [Refused] is true.
 func Unavailable(err error) bool { return store.Unavailable(err) }
 
-// Failure is the reason why a task has no value: the error of Wait, and the input of the tasks of [Signature.Rescue],
-// [OnError] and [LinkError]. The Go type of a handler's error is not kept in Redis; its message is, and a code, which is
+// Failure is the reason why a task has no value: the error of Wait, and the input of the tasks of [Signature.Rescue]
+// and [OnError]. The Go type of a handler's error is not kept in Redis; its message is, and a code, which is
 // one of package tasktype or was set with [WithCode]. A handler that returns the failure of another task, such as that of [Try],
 // fails with it: Task and Node remain those of the task that failed first.
 type Failure = tasktype.Failure

@@ -131,8 +131,7 @@ func ExampleOnSuccess() {
 	ctx := context.Background()
 	for _, s := range []tasks.Signature[string]{
 		tasks.OnSuccess(Greet.S("ann"), print),
-		tasks.OnError(tasks.Chain(Greet.S("ann"), Shout), apologize),   // any step
-		tasks.Chain(Greet.S("ann"), Shout, tasks.LinkError(apologize)), // one step
+		tasks.OnError(tasks.Chain(Greet.S("ann"), Shout), apologize), // of any step
 	} {
 		run, err := s.Send(ctx, client)
 		must(err)
@@ -140,7 +139,6 @@ func ExampleOnSuccess() {
 	}
 	// Output:
 	// done: hello ann
-	// sorry: no voice
 	// sorry: no voice
 }
 

@@ -63,11 +63,6 @@ type (
 		CallOption
 		SendOption
 	}
-	// StepOption is for [New] and for one use of a task.
-	StepOption interface {
-		TaskOption
-		CallOption
-	}
 )
 
 // option sets fields of Opts. All options have this type; the interface that a function returns limits their use.
@@ -291,13 +286,6 @@ func AtMost(n int) GroupOption {
 
 // FailFast revokes the other members of a group or a map when one fails.
 func FailFast() GroupOption { return option(func(o *graph.Opts) { o.FailFast = true }) }
-
-// LinkError runs eb on the failure when the last attempt of the task has failed, but not when the task was skipped
-// because an earlier one failed; see [OnError] for that. The result of eb changes nothing. On a map it applies to every
-// member. It has no effect on a task that OnError or LinkError runs.
-func LinkError[O any](eb Task[Failure, O]) StepOption {
-	return option(func(o *graph.Opts) { o.Links = append(o.Links, graph.Link{Task: eb.name, Opts: eb.opts}) })
-}
 
 // ID is the id of the workflow: up to 100 letters, digits, _ and -. If a workflow has the id already, Send returns
 // [ErrDuplicate] and the handle of that workflow. Defaults to a random id.

@@ -12,7 +12,7 @@ import (
 
 // Retry runs the tasks of an ended workflow again that have failed, were revoked or were skipped. Tasks that have succeeded
 // keep their values, with one exception: a task that runs on failures or outcomes of tasks that run again, as tasks of
-// [Signature.Rescue], [OnError], [LinkError] and receivers of [Settle], and a task that depends on one of these, starts
+// [Signature.Rescue], [OnError] and receivers of [Settle], and a task that depends on one of these, starts
 // anew. So after Retry the workflow is in the state in which these tasks have not begun.
 //
 // The attempts of a task start at 1 again. Tasks that can run at once do so without their [In]; [At] and [Expires] apply. A

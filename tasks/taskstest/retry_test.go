@@ -79,7 +79,7 @@ func TestRetry(t *testing.T) {
 		"group":  {tasks.Chord(tasks.Group(retryWork.S("fine"), retryWork.S("bad")), retryJoin), "fine bad: work bad, join"},
 		"map":    {tasks.Chord(tasks.Map(retryList.S("a bad b"), retryWork), retryJoin), "a bad b: work bad, join"},
 		"plan":   {retryPlan.S("bad"), "fine bad: work bad, join"},
-		"errors": {tasks.OnError(retryWork.S("bad", tasks.LinkError(retryNote)), retryNote), "bad: work bad"},
+		"errors": {tasks.OnError(tasks.OnError(retryWork.S("bad"), retryNote), retryNote), "bad: work bad"},
 		"handled failure": {tasks.Chord(tasks.Group(retryWork.S("bad").Rescue(retryNote), tasks.Chain(retryWork.S("bad"), retryNext)), retryJoin),
 			"bad bad!: work bad, work bad, next bad, join"},
 		"members over outcomes": {tasks.After(tasks.Chord(tasks.Map(tasks.Chord(tasks.Settle(tasks.Group(retryWork.S("a"), retryWork.S("bad"))), retryAll), retryWork), retryJoin), retryWork.S("bad")),

@@ -18,7 +18,6 @@ type Def struct {
 	AtMost int    `json:",omitempty"`
 	Delay  int    `json:",omitempty"` // ms
 	Fast   bool   `json:",omitempty"` // FailFast
-	Link   bool   `json:",omitempty"` // of a leaf: it has a LinkError
 	Late   bool   `json:",omitempty"` // of a leaf: it expires before it has a value
 	Plan   *Scope `json:",omitempty"`
 
@@ -137,7 +136,6 @@ func (p *painter) grow(kind string) {
 	case "leaf":
 		d = p.leaf(kind)
 		d.Delay, d.Late = p.delay(), p.Int(0, 9, "late") == 0
-		d.Link = p.Int(0, 4, "link") == 0
 	case "listvalue":
 		d.Ints = p.few()
 	case "value":

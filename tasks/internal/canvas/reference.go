@@ -183,9 +183,6 @@ func (r *reference) leaf(d *Def) Result {
 	}
 	r.runs.Sure["p.leaf"] += 1 + d.Tries
 	if d.Fail && !r.runs.Mended {
-		if d.Link {
-			r.runs.Sure["p.eb"]++
-		}
 		return failure(fmt.Sprint("leaf ", d.Ints[0]))
 	}
 	return Result{N: d.Ints[0]}

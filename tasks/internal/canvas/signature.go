@@ -39,9 +39,6 @@ func bodyOf(n tasks.Signature[int]) tasks.Signature[int] {
 
 func (d *Def) callOptions() []tasks.CallOption {
 	var out []tasks.CallOption
-	if d.Link {
-		out = append(out, tasks.LinkError(pEb))
-	}
 	if d.Delay > 0 {
 		out = append(out, tasks.In(time.Duration(d.Delay)*time.Millisecond))
 	}

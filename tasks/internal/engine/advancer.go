@@ -273,7 +273,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	}
 	first, last := 0, -2 // of the span at the end of the edges
 	for _, e := range edges {
-		if outcome == store.ChangeSucceed && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.OwnCatch || e.Kind == graph.NoMap) {
+		if outcome == store.ChangeSucceed && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.NoMap) {
 			continue // they act on failures
 		}
 		inst := e.Inst

@@ -122,7 +122,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		i, err := c.addTask(Node{Spec: spec}, s.Opts)
+		i, err := c.add(Node{Spec: spec})
 		if err == nil {
 			c.g.inputs[i] = s.Input
 		}
@@ -151,7 +151,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 		if s.Shape == Map {
 			n.Kind, n.AtMost, n.FailFast = Each, s.Opts.AtMost, s.Opts.FailFast
 		}
-		return c.addTask(n, s.Opts)
+		return c.add(n)
 	case MapFunc:
 		return c.mapFunc(s, kids[0])
 	case Value:
@@ -203,7 +203,7 @@ func (c *compiler) callback(s *Sig, of int) (int, error) {
 	n := Node{Kind: Catch, Spec: spec, In: of + 1}
 	switch s.Shape {
 	case OnSuccess:
-		i, err := c.addTask(Node{Spec: spec, In: of + 1}, s.Opts)
+		i, err := c.add(Node{Spec: spec, In: of + 1})
 		c.side[i] = true
 		return of, err
 	case OnError:
@@ -213,7 +213,7 @@ func (c *compiler) callback(s *Sig, of int) (int, error) {
 		_, err := c.add(n)
 		return of, err
 	}
-	rescuer, err := c.addTask(n, s.Opts)
+	rescuer, err := c.add(n)
 	if err != nil {
 		return 0, err
 	}
@@ -347,22 +347,4 @@ func (c *compiler) gate(i, first int) {
 	if n := &c.g.Nodes[i]; !slices.Contains(n.After, first) {
 		n.After = append(slices.Clone(n.After), first)
 	}
-}
-
-// addTask adds a node, and the tasks that its LinkError options run on its failure.
-func (c *compiler) addTask(n Node, opts *Opts) (int, error) {
-	i, err := c.add(n)
-	if err != nil || opts == nil {
-		return i, err
-	}
-	for _, l := range opts.Links {
-		spec, err := c.spec(&Sig{Task: l.Task, Opts: l.Opts})
-		if err != nil {
-			return 0, err
-		}
-		if _, err := c.add(Node{Kind: Catch, Spec: spec, In: i + 1, Own: true}); err != nil {
-			return 0, err
-		}
-	}
-	return i, nil
 }

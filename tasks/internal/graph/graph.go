@@ -41,7 +41,6 @@ type Node struct {
 	FailFast bool  `json:"q,omitempty"`
 	Same     int   `json:"x,omitempty"` // how many more equal nodes follow
 	Single   bool  `json:"1,omitempty"` // of an Outcomes: its only outcome, not a list
-	Own      bool  `json:"o,omitempty"` // of a Catch: only a failure of In itself counts, not a failure of its dependencies
 
 	Value json.RawMessage `json:"v,omitempty"` // of a Const
 }
@@ -173,16 +172,15 @@ type EdgeKind string
 
 // The kinds of edges.
 const (
-	Need     EdgeKind = "need"      // success counts, failure skips
-	Any      EdgeKind = "any"       // any outcome counts
-	First    EdgeKind = "first"     // success is enough, failure is ignored
-	Last     EdgeKind = "last"      // success is enough, failure skips
-	Rescuer  EdgeKind = "rescue"    // any failure runs it
-	Catcher  EdgeKind = "catch"     // a failure, but not a revocation, runs it, once for each cause
-	OwnCatch EdgeKind = "catch-own" // likewise, but only a failure of the node itself
-	OfMap    EdgeKind = "member"    // as Need, of a member to its map
-	NoMap    EdgeKind = "no-map"    // a failure of a map itself, which then has no members, skips
-	Replaces EdgeKind = "replace"   // any outcome becomes the outcome of the planned node
+	Need     EdgeKind = "need"    // success counts, failure skips
+	Any      EdgeKind = "any"     // any outcome counts
+	First    EdgeKind = "first"   // success is enough, failure is ignored
+	Last     EdgeKind = "last"    // success is enough, failure skips
+	Rescuer  EdgeKind = "rescue"  // any failure runs it
+	Catcher  EdgeKind = "catch"   // a failure, but not a revocation, runs it, once for each cause
+	OfMap    EdgeKind = "member"  // as Need, of a member to its map
+	NoMap    EdgeKind = "no-map"  // a failure of a map itself, which then has no members, skips
+	Replaces EdgeKind = "replace" // any outcome becomes the outcome of the planned node
 )
 
 // Edge leads from a node to one that its outcome decides on.
@@ -367,8 +365,8 @@ func (g *Graph) Doomers(i int) []int {
 	return slices.Compact(out)
 }
 
-// Handles reports whether node i runs on failures or outcomes of other nodes: a task of Rescue, OnError or LinkError, or
-// one that receives the outcomes of Settle, unless there are none. A cancelled workflow still runs it.
+// Handles reports whether node i runs on failures or outcomes of other nodes: a task of Rescue or OnError, or one
+// that receives the outcomes of Settle, unless there are none. A cancelled workflow still runs it.
 func (g *Graph) Handles(i int) bool {
 	if g.Nodes[i].Kind == Catch {
 		return true

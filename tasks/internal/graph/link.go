@@ -160,19 +160,15 @@ func (l *linker) linkCatches() {
 		if n.Kind != Catch || rescuers[i] {
 			continue
 		}
-		kind := Catcher
-		if n.Own {
-			kind = OwnCatch
-		}
 		if len(n.Args) > 0 {
 			for j, a := range n.Args {
-				l.edge(a, i, kind, j)
+				l.edge(a, i, Catcher, j)
 			}
 			continue
 		}
-		l.edge(n.In-1, i, kind, -1)
+		l.edge(n.In-1, i, Catcher, -1)
 		if g.Nodes[n.In-1].Kind == Each {
-			g.members[n.In-1] = append(g.members[n.In-1], Edge{i, kind, -2})
+			g.members[n.In-1] = append(g.members[n.In-1], Edge{i, Catcher, -2})
 		}
 	}
 }

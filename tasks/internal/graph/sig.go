@@ -85,16 +85,9 @@ type Opts struct {
 	// Of a client.
 	Namespace string // empty for the default
 
-	Bind  []json.RawMessage // second halves of the input; the last one is added first
-	Links []Link            // run on the task's own failure
+	Bind []json.RawMessage // second halves of the input; the last one is added first
 
 	Err error // of the first invalid option
-}
-
-// Link is a task that runs on the failure of another one.
-type Link struct {
-	Task string
-	Opts *Opts
 }
 
 // Every are the options that, given to a send, reach every task.
@@ -201,7 +194,6 @@ func (o *Opts) Over(top *Opts) *Opts {
 		m.Err = top.Err
 	}
 	m.Alias = append(slices.Clone(m.Alias), top.Alias...)
-	m.Links = append(slices.Clone(m.Links), top.Links...)
 	return &m
 }
 

@@ -49,7 +49,7 @@ func packed(g *Graph) *Graph {
 func (n *Node) equal(o *Node) bool {
 	return n.Kind == o.Kind && n.Spec == o.Spec && n.In == o.In && n.Lim == o.Lim && n.Rel == o.Rel && n.By == o.By && n.AtMost == o.AtMost &&
 		n.FailFast == o.FailFast && n.Same == o.Same && slices.Equal(n.Ranges, o.Ranges) && slices.Equal(n.After, o.After) && slices.Equal(n.Args, o.Args) &&
-		n.Own == o.Own && bytes.Equal(n.Value, o.Value)
+		bytes.Equal(n.Value, o.Value)
 }
 
 // Decode returns the graph that raw is the stored form of; an error if that is of another version.

@@ -309,8 +309,6 @@ local function flow(onLane, onMost, on)
         if failed then fire(id, cause, lane, delay) end
       elseif kind == 'no-map' then
         if outcome == FAILED then skip(id, cause) end
-      elseif kind == 'catch-own' then
-        if outcome == FAILED then fire(id, cause, lane, delay) end
       elseif kind == 'replace' then
         note(now + SOON, id)
         todo[#todo + 1] = '*' .. id
