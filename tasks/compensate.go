@@ -49,7 +49,7 @@ func bindCompensate(m *Mux) {
 		case undo.Task == "": // it has run
 			return engine.HandlerResult{}, Permanent(outcome.Err)
 		}
-		undone := &graph.Sig{Shape: graph.Call, Task: undo.Task, Opts: undo.Opts(), Input: in.First.First}
+		undone := &graph.Sig{Shape: graph.Call, Task: undo.Task, Spec: &undo, Input: in.First.First}
 		after, err := json.Marshal(input{First: in.First})
 		if err != nil {
 			return engine.HandlerResult{}, fmt.Errorf("pass on the failure of a compensated step: %w", err)

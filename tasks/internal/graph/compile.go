@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type mark struct{ nodes, sources, oldest int }
 
 type specKey struct {
 	task string
+	base *Spec
 	opts *Opts
 }
 
@@ -246,7 +248,7 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	if err := CheckTask(s.Task); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	key := specKey{s.Task, s.Opts}
+	key := specKey{s.Task, s.Spec, s.Opts}
 	if i, ok := c.specs[key]; ok {
 		return i, nil
 	}
@@ -258,7 +260,11 @@ func (c *compiler) spec(s *Sig) (int, error) {
 		return 0, fmt.Errorf("%w: task %s: option tasks.HardTimeout(%s) is below tasks.Timeout(%s); give a hard limit that is not below the soft one",
 			ErrInvalid, s.Task, *o.Hard, *o.Timeout)
 	}
-	sp := Spec{Task: s.Task, Queue: o.Queue}
+	sp := Spec{Bind: o.Bind, External: o.External, Choices: o.Choices}
+	if s.Spec != nil {
+		sp = *s.Spec
+	}
+	sp.Task, sp.Queue = s.Task, cmp.Or(o.Queue, sp.Queue)
 	if sp.Queue == "default" {
 		sp.Queue = ""
 	}
@@ -275,7 +281,7 @@ func (c *compiler) spec(s *Sig) (int, error) {
 		v := millis(*d)
 		return &v
 	}
-	sp.Timeout, sp.Hard = limit(o.Timeout), limit(o.Hard)
+	sp.Timeout, sp.Hard = cmp.Or(limit(o.Timeout), sp.Timeout), cmp.Or(limit(o.Hard), sp.Hard)
 	if o.Backoff != nil {
 		sp.Base, sp.Cap, sp.Fixed = millis(o.Backoff.Base), millis(o.Backoff.Cap), o.Backoff.Fixed
 	}
@@ -291,8 +297,6 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	if o.Rate != nil {
 		sp.RateN, sp.RatePer = o.Rate.N, millis(o.Rate.Per)
 	}
-	sp.Bind = o.Bind
-	sp.External, sp.Choices = o.External, o.Choices
 	if c.specs == nil {
 		c.g.Specs = append(c.g.Specs, sp)
 		return len(c.g.Specs) - 1, nil

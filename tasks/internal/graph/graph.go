@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
-	"time"
 )
 
 // Kind is the kind of a node.
@@ -73,36 +72,6 @@ type Spec struct {
 type Choice struct {
 	Label string          `json:"l"`
 	Value json.RawMessage `json:"v"`
-}
-
-// Opts returns the options of which s is the stored form.
-func (s *Spec) Opts() *Opts {
-	duration := func(ms int64) *time.Duration { d := time.Duration(ms) * time.Millisecond; return &d }
-	o := &Opts{Queue: s.QueueName(), Priority: &s.Priority, External: s.External, Choices: s.Choices, Bind: s.Bind}
-	o.MaxRetry = &s.MaxRetry
-	if s.Timeout != nil {
-		o.Timeout = duration(*s.Timeout)
-	}
-	if s.Hard != nil {
-		o.Hard = duration(*s.Hard)
-	}
-	if s.Base > 0 || s.Cap > 0 || s.Fixed {
-		o.Backoff = &Backoff{Base: *duration(s.Base), Cap: *duration(s.Cap), Fixed: s.Fixed}
-	}
-	if s.In > 0 {
-		o.In = duration(s.In)
-	}
-	if s.At > 0 {
-		at := time.UnixMilli(s.At)
-		o.At = &at
-	}
-	if s.Expires > 0 {
-		o.Expires = duration(s.Expires)
-	}
-	if s.RateN > 0 {
-		o.Rate = &Rate{N: s.RateN, Per: *duration(s.RatePer)}
-	}
-	return o
 }
 
 // EachSpec calls f with the specs of g and of the bodies of its maps.

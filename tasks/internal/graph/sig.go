@@ -40,6 +40,7 @@ type Sig struct {
 	Task  string          // name of the task the shape adds, if it adds one
 	Input json.RawMessage // of a Call or a Value
 	Opts  *Opts           // of that task, or of the group
+	Spec  *Spec           // of a Call, in place of the defaults of Opts
 	Kids  []*Sig
 	Err   error // why this signature cannot be sent
 
