@@ -50,7 +50,7 @@ func (w *waits) waiter() refreshwait.Waiter {
 }
 
 // await displays the progress of a job until it finishes, and returns its result.
-func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *tasks.AsyncResult[O], a awaited[O]) (O, error) {
+func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *tasks.Run[O], a awaited[O]) (O, error) {
 	showing, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {

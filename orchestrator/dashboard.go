@@ -97,7 +97,7 @@ func (s *System) health(ctx context.Context) health.Report {
 	if s.alone { // the record of a killed process expires later
 		running = func(context.Context) (bool, error) { return false, nil }
 	}
-	checks = append(checks, health.Orchestrator(running), health.Workers(s.Client.Workers, cfg.Workers.PingTimeout), health.Agents(func(ctx context.Context) ([]health.AgentState, error) {
+	checks = append(checks, health.Orchestrator(running), health.Workers(s.Client.Inspect().Workers, cfg.Workers.PingTimeout), health.Agents(func(ctx context.Context) ([]health.AgentState, error) {
 		agents, err := s.Agents.List(ctx)
 		list := make([]health.AgentState, len(agents))
 		for i, a := range agents {

@@ -34,7 +34,7 @@ func TestWorkersAreAliveWhileTheDiskOfRedisIsFull(t *testing.T) {
 			}
 			srv.FillDisk()
 			testutil.Eventually(t, "the list of workers is out of date", func() bool {
-				_, err := other.Client.Workers(ctx)
+				_, err := other.Client.Inspect().Workers(ctx)
 				return tasks.Refused(err)
 			})
 			wantAlive := func(when string) {

@@ -415,7 +415,7 @@ func TestReuseUsesRunningWorkers(t *testing.T) {
 			if err := other.Workers.Start(ctx); err != nil {
 				return err
 			}
-			live, err := tasks.NewClient(other.Client.Redis()).Workers(ctx)
+			live, err := tasks.NewClient(other.Client.Redis()).Inspect().Workers(ctx)
 			if len(live) != 1 {
 				t.Errorf("got %d workers, want the running one", len(live))
 			}
@@ -441,7 +441,7 @@ func TestReuseIgnoresDeadWorkers(t *testing.T) {
 			rdb.Do(ctx, "ZADD", "muster:workers", time.Now().UnixMilli(), "ghost").Err()); err != nil {
 			return err
 		}
-		if live, err := o.Client.Workers(ctx); err != nil || len(live) != 1 {
+		if live, err := o.Client.Inspect().Workers(ctx); err != nil || len(live) != 1 {
 			t.Errorf("got %v, %v; want the dead worker listed", live, err)
 		}
 		if others, err := o.Workers.Elsewhere(ctx); err != nil || others {
@@ -450,7 +450,7 @@ func TestReuseIgnoresDeadWorkers(t *testing.T) {
 		if err := o.Workers.Start(ctx); err != nil {
 			return err
 		}
-		pongs, err := o.Client.PingWorkers(ctx, 10*time.Millisecond)
+		pongs, err := o.Client.Inspect().PingWorkers(ctx, 10*time.Millisecond)
 		if !slices.ContainsFunc(pongs, func(p tasktype.Pong) bool { return p.Worker != "ghost" }) {
 			t.Errorf("got workers %v, want a new one", pongs)
 		}

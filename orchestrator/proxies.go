@@ -147,7 +147,7 @@ func (k *ProxyKeeper) progress(ctx context.Context, id string, p tasktype.Progre
 	}
 	shown.Total = int64(keys.Candidates)
 	if p.ChunksDone < p.Chunks && p.Chunks <= fewChunks {
-		nodes, err := k.system.Client.Nodes(ctx, id)
+		nodes, err := k.system.Client.Workflow(id).Nodes(ctx)
 		if err != nil {
 			return shown
 		}

@@ -50,7 +50,7 @@ func TestReloadsDoNotLoseTasks(t *testing.T) {
 			return nil
 		})
 		all.Go(func() error {
-			var sent []*tasks.AsyncResult[proxies.Report]
+			var sent []*tasks.Run[proxies.Report]
 			for range workflows {
 				run, err := proxies.Recheck.S(proxies.RecheckInput{}).Send(ctx, o.Client)
 				if err != nil {

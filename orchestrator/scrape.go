@@ -113,7 +113,7 @@ func (s *Scraper) order(names []string) ([]string, error) {
 }
 
 // send sends a scrape that waits for the jobs of its dependencies. It reports whether it joined a running scrape.
-func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[report.Summary], joined bool, err error) {
+func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.Run[report.Summary], joined bool, err error) {
 	if opts.Resume != "" {
 		run, err = s.system.Sites.Resume(ctx, opts.Resume)
 		if errors.Is(err, tasks.ErrDuplicate) { // the running job resumes another one

@@ -93,10 +93,10 @@ func (w *Workers) writeRecords(ctx context.Context) {
 
 // responding returns the number of workers that reply to a ping. Killed workers remain listed until their heartbeat expires.
 func (w *Workers) responding(ctx context.Context) (int, error) {
-	if live, err := w.system.Client.Workers(ctx); err == nil && !slices.ContainsFunc(live, func(t tasktype.Worker) bool { return !isGone(t) }) {
+	if live, err := w.system.Client.Inspect().Workers(ctx); err == nil && !slices.ContainsFunc(live, func(t tasktype.Worker) bool { return !isGone(t) }) {
 		return 0, nil
 	}
-	pongs, err := w.system.Client.PingWorkers(ctx, pingTimeout)
+	pongs, err := w.system.Client.Inspect().PingWorkers(ctx, pingTimeout)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +121,7 @@ func isGone(w tasktype.Worker) bool {
 // expireGone expires the leases of exited workers of this machine, so that their tasks can run immediately. It
 // requires that only this machine uses the Redis.
 func (s *System) expireGone(ctx context.Context) {
-	live, err := s.Client.Workers(ctx)
+	live, err := s.Client.Inspect().Workers(ctx)
 	if err != nil {
 		s.logger.WarnContext(ctx, "cannot list workers to find exited ones", "err", err)
 	}
@@ -263,7 +263,7 @@ func workerName(owner int, process string) string {
 func (s *System) expireLeases(worker string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := tasks.ExpireLeases(ctx, s.Client, worker); err != nil {
+	if err := s.Client.ExpireLeases(ctx, worker); err != nil {
 		// The tasks run when the leases expire.
 		s.logger.WarnContext(ctx, "cannot expire the leases of an exited worker", "worker", worker, "err", err)
 	}
@@ -275,7 +275,7 @@ func (w *Workers) await(ctx context.Context, names []string) error {
 		"not all of the %d worker processes started within %s; see %s", len(names), workersUp, w.system.cfg().WorkerLog()))
 	defer cancel()
 	for {
-		live, err := w.system.Client.Workers(ctx)
+		live, err := w.system.Client.Inspect().Workers(ctx)
 		if err == nil {
 			up := map[string]bool{}
 			for _, one := range live {
@@ -320,11 +320,11 @@ func (w *Workers) alive(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*w.system.cfg().Workers.PingTimeout)
 	defer cancel()
-	live, err := w.system.Client.Workers(ctx)
+	live, err := w.system.Client.Inspect().Workers(ctx)
 	if err == nil && len(live) == 0 {
 		// While Redis rejects writes, and shortly afterwards, workers are not listed, so ping them.
 		var pongs []tasktype.Pong
-		if pongs, err = w.system.Client.PingWorkers(ctx, w.system.cfg().Workers.PingTimeout); err == nil && len(pongs) == 0 {
+		if pongs, err = w.system.Client.Inspect().PingWorkers(ctx, w.system.cfg().Workers.PingTimeout); err == nil && len(pongs) == 0 {
 			return errors.New("no workers are running; start one with muster worker or muster start")
 		}
 	}

@@ -64,7 +64,7 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	long, err := s.Send(t.Context(), "big.example", ScrapeOptions{})
 	testutil.Ok(t, err)
 	testutil.Eventually(t, "the big site is being fetched", func() bool { return big.Load() > 20 })
-	var short []*tasks.AsyncResult[report.Summary]
+	var short []*tasks.Run[report.Summary]
 	for i := range 4 {
 		run, err := s.Send(t.Context(), fmt.Sprintf("small%d.example", i), ScrapeOptions{})
 		testutil.Ok(t, err)

@@ -30,7 +30,7 @@ type twoJobs struct {
 	t             *testing.T
 	client        *tasks.Client
 	first, second *sitetest.Shop
-	a, b          *tasks.AsyncResult[report.Summary]
+	a, b          *tasks.Run[report.Summary]
 }
 
 func sendTwo(t *testing.T, faults string) *twoJobs {
@@ -57,7 +57,7 @@ func (j *twoJobs) workUntilWaiting() {
 	work(j.t, j.client, j.Service)
 	<-j.first.Hangs
 	testutil.Eventually(j.t, "a worker delays the second job", func() bool {
-		nodes, err := j.client.Due(j.t.Context(), 10)
+		nodes, err := j.client.Inspect().Due(j.t.Context(), 10)
 		for _, n := range nodes {
 			if err == nil && n.Workflow == j.b.ID() {
 				return true

@@ -74,7 +74,7 @@ func operate(t *testing.T, site *sitetest.Shop) operated {
 	return operated{s, t, site}
 }
 
-func (o operated) send() *tasks.AsyncResult[report.Summary] {
+func (o operated) send() *tasks.Run[report.Summary] {
 	o.t.Helper()
 	run, err := o.Send(o.t.Context(), "shop.example", ScrapeOptions{BaseURL: o.site.URL})
 	testutil.Ok(o.t, err)

@@ -56,7 +56,7 @@ func (g *guarded) name(dir string) string {
 }
 
 // send sends a request like any client that can send tasks.
-func (g *guarded) send(change func(*store.Request)) *tasks.AsyncResult[report.Summary] {
+func (g *guarded) send(change func(*store.Request)) *tasks.Run[report.Summary] {
 	g.t.Helper()
 	r := g.good
 	change(&r)
@@ -93,7 +93,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 			if n, err := g.recorder.Write(t.Context(), run.ID()); err == nil || n > 0 {
 				t.Errorf("%s: got %d records written, %v, want none", name, n, err)
 			}
-			testutil.Ok(t, g.cfg.Client.Revoke(t.Context(), run.ID()))
+			testutil.Ok(t, run.Revoke(t.Context()))
 		}
 		if after := filesIn(t, out); !slices.Equal(after, before) {
 			t.Errorf("got %v in a folder that is not its own, want %v", after, before)
@@ -225,7 +225,7 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	refused, err := store.Scrape(req).Send(t.Context(), s.cfg.Client)
 	testutil.Ok(t, err)
 	testutil.Eventually(t, "an attempt fails with the reason", func() bool { // later ones may run on workers that have the file
-		nodes, err := s.cfg.Client.Nodes(t.Context(), refused.ID())
+		nodes, err := s.cfg.Client.Workflow(refused.ID()).Nodes(t.Context())
 		return err == nil && slices.ContainsFunc(nodes, func(n tasktype.Node) bool {
 			return strings.Contains(n.Message, "this worker has no file with the definition")
 		})

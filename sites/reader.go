@@ -260,7 +260,7 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 		j.Summary, j.Status = &sum, sum.Status
 		return j, nil
 	}
-	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
+	status, err := r.client.Workflow(id).Status(ctx)
 	switch {
 	case errors.Is(err, tasks.ErrUnknown):
 		j.Status, j.Error = JobFailed, "it terminated without a stored result"
@@ -320,7 +320,7 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 
 // hasWorker reports whether a running worker takes tasks of scrapes.
 func (r *Reader) hasWorker(ctx context.Context) (bool, error) {
-	workers, err := r.client.Workers(ctx)
+	workers, err := r.client.Inspect().Workers(ctx)
 	if err != nil {
 		return false, fmt.Errorf("list workers: %w", err)
 	}
@@ -642,7 +642,7 @@ func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte)
 
 // hasEnded reports whether the workflow of a job has terminated or does not exist.
 func (r *Reader) hasEnded(ctx context.Context, id string) (bool, error) {
-	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
+	status, err := r.client.Workflow(id).Status(ctx)
 	if errors.Is(err, tasks.ErrUnknown) {
 		return true, nil
 	}

@@ -98,7 +98,7 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 	if _, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id); err != nil {
 		return err
 	}
-	if err := s.cfg.Client.Revoke(ctx, id); err != nil {
+	if err := s.cfg.Client.Workflow(id).Revoke(ctx); err != nil {
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
 	return nil
@@ -203,7 +203,7 @@ func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, 
 // Send sends a scrape of a site with a new ID. It begins when the jobs of the sites that it depends on are complete, and fails if
 // one of them terminates otherwise. While a scrape of the site is running, Send returns that scrape with tasks.ErrDuplicate, or a
 // RunningError if its options differ.
-func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[report.Summary], error) {
+func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.Run[report.Summary], error) {
 	def, err := s.registry.Definition(name)
 	if err != nil {
 		return nil, err
@@ -281,7 +281,7 @@ func idOf(site string) string { return "scrape_" + strings.ReplaceAll(site, ".",
 
 // Resume sends a scrape that continues a failed, cancelled or incomplete one. It fetches the failed and missing pages, and
 // appends the records to the same files.
-func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[report.Summary], error) {
+func (s *Service) Resume(ctx context.Context, id string) (*tasks.Run[report.Summary], error) {
 	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err

@@ -170,13 +170,13 @@ func TestNamespaces(t *testing.T) {
 				run := started(t, n.client, tasks.Chord(tasks.Group(who.S(nil), who.S(nil)), who), tasks.ID("nightly"), tasks.Unique("key", time.Hour), tasks.ProgressKeys("of_"+name))
 				wantValue(t, run, name+"+"+name+"+"+name)
 				testutil.Eventually(t, "a worker has registered the queue", func() bool {
-					queues, err := n.client.Queues(t.Context())
+					queues, err := n.client.Inspect().Queues(t.Context())
 					return err == nil && len(queues) == 1 && queues[0].Name == "default"
 				})
-				if list, _, err := n.client.Workflows(t.Context(), tasktype.WorkflowFilter{}); err != nil || len(list) != 1 {
+				if list, _, err := n.client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{}); err != nil || len(list) != 1 {
 					t.Errorf("tenant %s: got workflows %v, %v, want one", name, list, err)
 				}
-				if list, err := n.client.Workers(t.Context()); err != nil || len(list) != 1 {
+				if list, err := n.client.Inspect().Workers(t.Context()); err != nil || len(list) != 1 {
 					t.Errorf("tenant %s: got workers %v, %v, want one", name, list, err)
 				}
 			}
@@ -184,7 +184,7 @@ func TestNamespaces(t *testing.T) {
 			// A pause is of one queue, also for asynq.
 			testutil.Ok(t, shop.client.PauseQueue(t.Context(), "default"))
 			testutil.Ok(t, shop.client.PauseSchedule(t.Context(), "hourly"))
-			if entry, err := blog.client.Schedule(t.Context(), "hourly"); err != nil || !entry.Paused.IsZero() {
+			if entry, err := blog.client.Inspect().Schedule(t.Context(), "hourly"); err != nil || !entry.Paused.IsZero() {
 				t.Errorf("got %+v, %v, want an entry that runs", entry, err)
 			}
 			clients := asynq.NewClientFromRedisClient(rdb)
@@ -230,7 +230,7 @@ func TestInvalidNamespace(t *testing.T) {
 		testutil.Ok(t, err)
 		calls := map[string]error{"Run": worker.Run(t.Context()), "PauseQueue": c.PauseQueue(t.Context(), "q"), "Ping": c.Ping(t.Context())}
 		_, calls["Send"] = who.S(nil).Send(t.Context(), c)
-		_, calls["Schedules"] = c.Schedules(t.Context())
+		_, calls["Schedules"] = c.Inspect().Schedules(t.Context())
 		for call, err := range calls {
 			if !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), "tasks.Namespace") || len(err.Error()) > 500 {
 				t.Errorf("%s with namespace %.20q: got %v, want ErrInvalid with the option", call, name, err)

@@ -144,7 +144,7 @@ func TestQueuesCountTasksOfAsynq(t *testing.T) {
 			}
 		}
 		testutil.Ok(t, in.ArchiveTask("default", "a"))
-		qs, err := w.client.Queues(t.Context())
+		qs, err := w.client.Inspect().Queues(t.Context())
 		if err != nil || len(qs) != 1 || qs[0].Pending != 3 || qs[0].Active != 0 || qs[0].Archived != 1 || !qs[0].Paused || qs[0].Latency <= 0 {
 			t.Errorf("got %+v, %v, want a paused queue with 3 pending and 1 archived", qs, err)
 		}
@@ -158,7 +158,7 @@ func TestQueueRunsNoMoreThanItsLimit(t *testing.T) {
 		held := sent(t, w, tasks.Each(slices.Repeat([]string{"limited"}, 5), Hold, tasks.Queue("few")))
 		testutil.Eventually(t, "two run", func() bool { return len(w.noted("at limited")) == 2 })
 		wantValue(t, sent(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)), 190)
-		as, err := w.client.Active(t.Context())
+		as, err := w.client.Inspect().Active(t.Context())
 		if n := len(w.noted("at limited")); n != 2 || err != nil || len(as) != 2 {
 			t.Fatalf("%d of the limited queue have begun, %d run, %v", n, len(as), err)
 		}

@@ -58,7 +58,7 @@ func do[O any](b *testing.B, client *tasks.Client, s tasks.Signature[O]) O {
 // Single tasks, sent by eight goroutines, until all have their results.
 func BenchmarkSingle(b *testing.B) {
 	client := benchClient(b)
-	runs := make([]*tasks.AsyncResult[int], b.N)
+	runs := make([]*tasks.Run[int], b.N)
 	redistest.Measured(b, client.Redis(), func() {
 		var g errgroup.Group
 		g.SetLimit(8)
@@ -107,7 +107,7 @@ func BenchmarkLargeGroups(b *testing.B) {
 			client := benchClient(b)
 			redistest.Measured(b, client.Redis(), func() {
 				for range b.N {
-					runs := make([]*tasks.AsyncResult[[]int], c.groups)
+					runs := make([]*tasks.Run[[]int], c.groups)
 					for i := range runs {
 						run, err := tasks.Each(make([]int, c.size), benchStep).Send(b.Context(), client)
 						testutil.Ok(b, err)
@@ -244,10 +244,10 @@ func BenchmarkLongestScript(b *testing.B) {
 				return err
 			}
 			testutil.Eventually(b, "all tokens are open", func() bool {
-				open, err := c.OpenTasks(b.Context())
+				open, err := c.Inspect().OpenTasks(b.Context())
 				return err == nil && len(open) == 1 && open[0].Open == size
 			})
-			if _, _, err := c.OpenTokens(b.Context(), "bench.ask", ""); err != nil {
+			if _, _, err := c.Inspect().OpenTokens(b.Context(), "bench.ask", ""); err != nil {
 				return err
 			}
 			return run.Revoke(b.Context())
@@ -260,7 +260,7 @@ func BenchmarkLongestScript(b *testing.B) {
 			if _, err := run.Detail(b.Context()); err != nil {
 				return err
 			}
-			if _, err := c.Nodes(b.Context(), run.ID()); err != nil {
+			if _, err := c.Workflow(run.ID()).Nodes(b.Context()); err != nil {
 				return err
 			}
 			return run.Revoke(b.Context())
@@ -273,7 +273,7 @@ func BenchmarkLongestScript(b *testing.B) {
 			if err := run.WaitAll(b.Context()); err != nil {
 				return err
 			}
-			return run.Forget(b.Context())
+			return run.Delete(b.Context())
 		},
 		"FailFast": func(c *tasks.Client) error {
 			members := make([]tasks.Signature[int], 0, size)

@@ -237,7 +237,7 @@ var canvasStories = []story{
 	}},
 	{"queue of a send", func(t *testing.T, w *world) {
 		queues := func(s interface {
-			Send(context.Context, *tasks.Client, ...tasks.SendOption) (*tasks.AsyncResult[int], error)
+			Send(context.Context, *tasks.Client, ...tasks.SendOption) (*tasks.Run[int], error)
 		}) string {
 			run, err := s.Send(t.Context(), w.client, tasks.Queue("Q"), tasks.In(time.Hour))
 			testutil.Ok(t, err)
@@ -368,7 +368,7 @@ func TestOptionsOfAJoin(t *testing.T) {
 		name := rand.Text()
 		r := sent(t, w, tasks.Join(Hold.S(name), Fail.S(4), tasks.FailFast()))
 		testutil.Ok(t, r.WaitAll(t.Context()))
-		nodes, err := w.client.Nodes(t.Context(), r.ID())
+		nodes, err := r.Nodes(t.Context())
 		if err != nil || nodes[0].Status != tasktype.Revoked {
 			t.Errorf("got nodes %+v, %v, want the first REVOKED", nodes, err)
 		}
@@ -524,7 +524,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 			g := tasks.Settle(tasks.GroupOf([]tasks.Signature[int]{Fail.S(1), tasks.Chain(x, Inc)}, tasks.FailFast()))
 			run := sent(t, w, tasks.Join(x, tasks.Chord(g, Settled)))
 			testutil.Eventually(t, "the chain after it is revoked", func() bool {
-				nodes, err := w.client.Nodes(t.Context(), run.ID())
+				nodes, err := run.Nodes(t.Context())
 				return err == nil && len(nodes) > 2 && strings.Contains(tree(t, w, run.ID()), "t.inc REVOKED")
 			})
 			w.open("shared")
@@ -584,7 +584,7 @@ func TestRevokedNodeIsNotRevived(t *testing.T) {
 		for _, n := range nodes(t, w, run.ID()) {
 			if (n.Task == "t.echo" || n.Task == "t.id") && !revoked[n.Task] {
 				revoked[n.Task] = true
-				testutil.Ok(t, w.client.RevokeNode(t.Context(), run.ID(), n.ID))
+				testutil.Ok(t, run.RevokeNode(t.Context(), n.ID))
 			}
 		}
 		w.open("gate")

@@ -18,7 +18,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Client sends workflows, and reads and changes their state. It may be used by many goroutines at once.
+// Client sends workflows and operates queues, workers and schedules. [Client.Workflow] is the handle of one workflow, and
+// [Client.Inspect] lists what there is. It may be used by many goroutines at once.
 type Client struct {
 	eng  *engine.Engine
 	rdb  redis.UniversalClient
@@ -103,18 +104,15 @@ func (c *Client) Close() error {
 	if !c.owns {
 		return nil
 	}
-	if err := c.rdb.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-		return fmt.Errorf("close Redis connection: %w", err)
+	if err := c.rdb.Close(); !errors.Is(err, redis.ErrClosed) {
+		return wrap(err, "close Redis connection")
 	}
 	return nil
 }
 
 // Ping checks that Redis responds.
 func (c *Client) Ping(ctx context.Context) error {
-	if err := c.rdb.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("ping Redis: %w", err)
-	}
-	return nil
+	return wrap(c.rdb.Ping(ctx).Err(), "ping Redis")
 }
 
 // Writable checks that Redis responds and accepts writes. Its error names the reason and the next step. [Refused]
@@ -123,69 +121,12 @@ func (c *Client) Writable(ctx context.Context) error {
 	return c.eng.Fleet.Writable(ctx)
 }
 
-// Revoke stops the workflow with this id; see [AsyncResult.Revoke].
-func (c *Client) Revoke(ctx context.Context, id string) error {
-	if err := c.eng.Operator.Revoke(ctx, id); err != nil {
-		return fmt.Errorf("revoke workflow %s: %w", store.IDOf(id), err)
-	}
-	return nil
-}
-
-// Cancel cancels the workflow with this id: its tasks that have not begun fail with the code "cancelled". The contexts of
-// running handlers are cancelled with the cause [ErrCancelled]; an attempt that returns an error fails with that code and is
-// not repeated, one that succeeds counts. Failures are handled as always: tasks of [Signature.Rescue] and [OnError],
-// and tasks that receive the outcomes of [Settle], run with their plans, but not the tasks that follow them. The
-// status of the workflow is FAILURE, unless its last task handles failures.
-//
-// Cancel needs no worker, and does nothing for a workflow that was cancelled before. It returns [ErrUnknown], [ErrEnded] for a
-// workflow that has ended otherwise, and [ErrRevoked] for one that was revoked. [Client.Revoke] stops a workflow without
-// handling failures, also a cancelled one.
-func (c *Client) Cancel(ctx context.Context, id string) error {
-	if err := c.eng.Operator.Cancel(ctx, id); err != nil {
-		return fmt.Errorf("cancel workflow %s: %w", store.IDOf(id), err)
-	}
-	return nil
-}
-
-// CancelAll cancels the running workflows that f selects, as [Client.Cancel] does, and returns how many it has cancelled,
+// CancelAll cancels the running workflows that f selects, as [Workflow.Cancel] does, and returns how many it has cancelled,
 // including workflows that were cancelled before and have not ended. The State of f is empty or running; its Limit is ignored.
 // Workflows that are sent during the call are not cancelled. Errors and memory are as of [Client.RetryAll].
 func (c *Client) CancelAll(ctx context.Context, f tasktype.WorkflowFilter) (cancelled int, err error) {
-	cancelled, err = c.eng.Inspector.CancelAll(ctx, f, c.Cancel)
-	if err != nil {
-		return cancelled, fmt.Errorf("cancel workflows: %w", err)
-	}
-	return cancelled, nil
-}
-
-// Pause keeps the tasks of the workflow with this id from starting until [Client.Resume]. Running attempts continue and their
-// results count; a task that a worker has taken in the last 20 ms may still start. Retries and delayed tasks that are due in the
-// meantime start after Resume; [Expires] and the deadlines of external tasks apply. The progress of the workflow has Paused set.
-//
-// A paused workflow can be cancelled, which ends the pause, and revoked. A workflow whose last task ends during the pause has
-// ended. Pause needs no worker, and does nothing for a paused workflow. It returns [ErrUnknown], [ErrEnded], and [ErrCancelled] or
-// [ErrRevoked] for a workflow that was stopped.
-func (c *Client) Pause(ctx context.Context, id string) error {
-	if err := c.eng.Operator.Pause(ctx, id, true); err != nil {
-		return fmt.Errorf("pause workflow %s: %w", store.IDOf(id), err)
-	}
-	return nil
-}
-
-// Resume ends a pause of [Client.Pause]. It does nothing for a workflow that is not paused, and returns the errors of Pause.
-func (c *Client) Resume(ctx context.Context, id string) error {
-	if err := c.eng.Operator.Pause(ctx, id, false); err != nil {
-		return fmt.Errorf("resume workflow %s: %w", store.IDOf(id), err)
-	}
-	return nil
-}
-
-// RevokeNode stops one node of a workflow. The nodes that need its value are skipped. It returns [ErrUnknown] or [ErrNoNode].
-func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
-	if err := c.eng.Operator.Node(ctx, id, node); err != nil {
-		return fmt.Errorf("revoke node %s of workflow %s: %w", node, id, err)
-	}
-	return nil
+	cancelled, err = c.eng.Inspector.CancelAll(ctx, f, func(ctx context.Context, ref string) error { return c.Workflow(ref).Cancel(ctx) })
+	return cancelled, wrap(err, "cancel workflows")
 }
 
 // PauseQueue stops all workers from taking tasks from a queue. Tasks that are running continue.
@@ -205,18 +146,20 @@ func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error
 	if n < 1 {
 		return fmt.Errorf("%w %d: at least one task must run; pause the queues to stop work", ErrConcurrency, n)
 	}
-	if err := c.eng.Fleet.SetConcurrency(ctx, worker, n); err != nil {
-		return fmt.Errorf("set concurrency: %w", err)
-	}
-	return nil
+	return wrap(c.eng.Fleet.SetConcurrency(ctx, worker, n), "set concurrency")
 }
 
 // ExpireLeases makes the tasks that dead workers were running available to other workers at once. The workers are given
 // by the Name of their [WorkerConfig]. Call it only for workers that are known to be dead. Without it, other workers find
 // a dead worker after 9 to 12 seconds.
-func ExpireLeases(ctx context.Context, c *Client, workers ...string) error {
-	if err := c.eng.Fleet.Expire(ctx, workers); err != nil {
-		return fmt.Errorf("expire leases: %w", err)
+func (c *Client) ExpireLeases(ctx context.Context, workers ...string) error {
+	return wrap(c.eng.Fleet.Expire(ctx, workers), "expire leases")
+}
+
+// wrap returns err with the operation that has failed; nil for nil.
+func wrap(err error, operation string, args ...any) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s: %w", fmt.Sprintf(operation, args...), err)
 }

@@ -18,7 +18,7 @@ func TestJumpOfTheClockOfRedisDoesNoHarm(t *testing.T) {
 	const day = 24 * time.Hour
 	rdb, jump := redistest.Clock(t)
 	worlds := make([]*world, 3)
-	runs := make([]*tasks.AsyncResult[int], len(worlds))
+	runs := make([]*tasks.Run[int], len(worlds))
 	for i := range worlds {
 		queue := fmt.Sprint("q", i)
 		worlds[i] = newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Name = queue; c.Queues = map[string]int{queue: 1, "default": 1} })

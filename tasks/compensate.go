@@ -12,7 +12,7 @@ import (
 // Compensate runs step, then the signature that rest returns for it, and yields the value of that. If rest fails, undo
 // runs on the value of step, and afterwards the workflow continues with the failure of rest; if undo fails too, with
 // the failure of undo. Nothing is undone if step itself fails. Nested calls undo their steps in reverse order, each once
-// the later ones are undone. [Client.Retry] runs a step again that was undone, and keeps the node that has undone it:
+// the later ones are undone. [Workflow.Retry] runs a step again that was undone, and keeps the node that has undone it:
 //
 //	trip := tasks.Compensate(Flight.S(who), CancelFlight, func(f tasks.Signature[Seat]) tasks.Signature[Trip] {
 //		return tasks.Compensate(tasks.Chain(f, Hotel), CancelHotel, func(h tasks.Signature[Room]) tasks.Signature[Trip] {
@@ -20,7 +20,7 @@ import (
 //		})
 //	})
 //
-// Steps are also undone after [Client.Cancel], but not after a revoke. rest is called once, by Compensate; it may ignore its
+// Steps are also undone after [Workflow.Cancel], but not after a revoke. rest is called once, by Compensate; it may ignore its
 // argument. Any worker of the queue of undo decides whether to run it, by a task named "muster.compensate".
 func Compensate[A, U, B any](step Signature[A], undo Task[A, U], rest func(step Signature[A]) Signature[B]) Signature[B] {
 	outcome := Try(After(step, rest(step)))

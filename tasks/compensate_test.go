@@ -119,7 +119,7 @@ func TestCompensate(t *testing.T) {
 					t.Errorf("%s: got code %s, want the code of the step", c.order, f.Code)
 				}
 				step, _, _ := strings.Cut(c.message, " ")
-				n, err := o.client.Node(t.Context(), run.ID(), f.Node)
+				n, err := run.Node(t.Context(), f.Node)
 				if f.Task != "order."+step || err != nil || n.Task != f.Task {
 					t.Errorf("%s: got the failure of task %s, node %s (%s), %v, want %s", c.order, f.Task, f.Node, n.Task, err, step)
 				}
@@ -150,7 +150,7 @@ func TestRetryRepeatsStepsThatAreUndone(t *testing.T) {
 		wantValue(t, run, "a.reserve.charge.ship")
 		testutil.Ok(t, run.WaitAll(limited(t)))
 		runs := map[string]int{}
-		nodes, err := o.client.Nodes(t.Context(), run.ID())
+		nodes, err := run.Nodes(t.Context())
 		for _, n := range nodes {
 			if n.Status != tasktype.Success {
 				t.Errorf("got node %+v, want success", n)
@@ -158,7 +158,7 @@ func TestRetryRepeatsStepsThatAreUndone(t *testing.T) {
 			if strings.HasPrefix(n.Task, "order.") {
 				runs[n.Task] += n.Runs
 			}
-			if d, err := o.client.Node(t.Context(), run.ID(), n.ID); err != nil || d.Task != n.Task {
+			if d, err := run.Node(t.Context(), n.ID); err != nil || d.Task != n.Task {
 				t.Errorf("node %s: got %+v, %v", n.ID, d, err)
 			}
 		}
@@ -183,7 +183,7 @@ func TestCompensateAfterCancel(t *testing.T) {
 		o := newOrders(t, rdb)
 		run := started(t, o.client, order("wait:a"))
 		testutil.Eventually(t, "the order is being shipped", func() bool {
-			nodes, err := o.client.Nodes(t.Context(), run.ID())
+			nodes, err := run.Nodes(t.Context())
 			return err == nil && slices.ContainsFunc(nodes, func(n tasktype.Node) bool {
 				return n.Task == Ship.Name() && n.Status == tasktype.Started
 			})

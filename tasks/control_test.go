@@ -96,7 +96,7 @@ func TestConcurrencyGrowsAndShrinksExactly(t *testing.T) {
 		// The tasks beyond two continue, and none starts before fewer than two are running.
 		set(2)
 		testutil.Eventually(t, "the worker knows", func() bool {
-			ws, err := g.client.Workers(t.Context())
+			ws, err := g.client.Inspect().Workers(t.Context())
 			return err == nil && len(ws) == 1 && ws[0].Concurrency == 2
 		})
 		let(5)
@@ -153,7 +153,7 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		g := newGate(t, rdb, tasks.WorkerConfig{Name: "gate", Concurrency: 1, MaxConcurrency: 4})
-		pongs, err := g.client.PingWorkers(ctx, 20*time.Second)
+		pongs, err := g.client.Inspect().PingWorkers(ctx, 20*time.Second)
 		if err != nil || len(pongs) != 1 || !pongs[0].Answered || pongs[0].Worker != "gate" {
 			t.Errorf("ping: got %+v, %v, want a reply of gate", pongs, err)
 		}
@@ -170,7 +170,7 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 			t.Error(err)
 		}
 		testutil.Eventually(t, "the worker counts", func() bool {
-			ws, err := g.client.Workers(ctx)
+			ws, err := g.client.Inspect().Workers(ctx)
 			return err == nil && len(ws) == 1 && ws[0].Stats.Succeeded == 3 && ws[0].Stats.Begun == 3 && ws[0].MaxConcurrency == 4
 		})
 	})
@@ -179,7 +179,7 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 // wantActiveAndReserved checks that one node of a group of three runs, and the others are ready.
 func (g *gate) wantActiveAndReserved(t *testing.T, group string) {
 	t.Helper()
-	active, err := g.client.Active(t.Context())
+	active, err := g.client.Inspect().Active(t.Context())
 	if err != nil || len(active) != 1 {
 		t.Fatalf("active: got %+v, %v, want one node", active, err)
 	}
@@ -187,7 +187,7 @@ func (g *gate) wantActiveAndReserved(t *testing.T, group string) {
 	if active[0] != want {
 		t.Errorf("active: got %+v, want %+v", active[0], want)
 	}
-	reserved, err := g.client.Reserved(t.Context(), 10)
+	reserved, err := g.client.Inspect().Reserved(t.Context(), 10)
 	if err != nil || len(reserved) != 2 {
 		t.Errorf("reserved: got %+v, %v, want two nodes", reserved, err)
 	}
@@ -202,11 +202,11 @@ func (g *gate) wantActiveAndReserved(t *testing.T, group string) {
 // wantDue checks that the node of a workflow waits for its time.
 func (g *gate) wantDue(t *testing.T, workflow string) {
 	t.Helper()
-	due, err := g.client.Due(t.Context(), 10)
+	due, err := g.client.Inspect().Due(t.Context(), 10)
 	if err != nil || len(due) != 1 {
 		t.Fatalf("due: got %+v, %v, want one node", due, err)
 	}
-	counts, err := g.client.CountDue(t.Context(), 10)
+	counts, err := g.client.Inspect().CountDue(t.Context(), 10)
 	if want := []tasktype.DueCount{{Queue: "default"}, {Queue: "late", Scheduled: 1}}; err != nil || !slices.Equal(counts, want) {
 		t.Errorf("scheduled tasks by queue: got %+v, %v, want %+v", counts, err, want)
 	}
@@ -228,7 +228,7 @@ func (g *gate) pauseAndResume(t *testing.T) {
 	if g.client.PauseQueue(ctx, "") == nil || g.client.ResumeQueue(ctx, " ") == nil {
 		t.Error("pause or resume a queue without a name: got no error, want one")
 	}
-	queues, err := g.client.Queues(ctx)
+	queues, err := g.client.Inspect().Queues(ctx)
 	if err != nil || len(queues) != 1 || !queues[0].Paused || queues[0].Active < 1 || queues[0].Active+queues[0].Pending != 3 {
 		t.Errorf("queues: got %+v, %v, want one that is paused with 3 nodes", queues, err)
 	}
@@ -246,11 +246,11 @@ func TestPingReportsSilentWorkers(t *testing.T) {
 	client := connect(t, url)
 	cmd := child(t, url, "frozen")
 	testutil.Eventually(t, "it answers", func() bool {
-		ps, err := client.PingWorkers(t.Context(), time.Second)
+		ps, err := client.Inspect().PingWorkers(t.Context(), time.Second)
 		return err == nil && len(ps) == 1 && ps[0].Answered
 	})
 	freeze(t, cmd)
-	ps, err := client.PingWorkers(t.Context(), 200*time.Millisecond)
+	ps, err := client.Inspect().PingWorkers(t.Context(), 200*time.Millisecond)
 	if err != nil || len(ps) != 1 || ps[0].Answered || ps[0].Worker != "frozen" {
 		t.Errorf("ping: got %+v, %v, want no reply of frozen", ps, err)
 	}

@@ -21,12 +21,12 @@ func TestWorkflowsAndOutboxAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.New(t))
 	ctx := limited(t)
-	if o, err := w.client.Outbox(ctx); err != nil || o != (tasktype.Outbox{}) {
+	if o, err := w.client.Inspect().Outbox(ctx); err != nil || o != (tasktype.Outbox{}) {
 		t.Errorf("before all: got the outbox %+v, %v; want it empty", o, err)
 	}
 	later := sent(t, w, ID.S(1), tasks.In(time.Hour))
 	testutil.Eventually(t, "the outbox has the delayed node, which is not due", func() bool {
-		o, err := w.client.Outbox(ctx)
+		o, err := w.client.Inspect().Outbox(ctx)
 		return err == nil && o == tasktype.Outbox{Entries: 1}
 	})
 	if _, err := send(t, w, ID.S(1)); err != nil {
@@ -40,7 +40,7 @@ func TestWorkflowsAndOutboxAreCounted(t *testing.T) {
 	var got map[tasktype.WorkflowState]int64
 	counted := func() bool {
 		var err error
-		got, err = w.client.CountWorkflows(ctx)
+		got, err = w.client.Inspect().CountWorkflows(ctx)
 		maps.DeleteFunc(got, func(_ tasktype.WorkflowState, n int64) bool { return n == 0 })
 		return err == nil && maps.Equal(got, want)
 	}
@@ -120,25 +120,25 @@ func TestDelayedGroupIsOneEntry(t *testing.T) {
 		run := sent(t, w, tasks.Chord(tasks.Each(ints(100), ID, tasks.In(time.Hour)), Sum))
 		wantEntries := func(want int64) {
 			t.Helper()
-			if o, err := w.client.Outbox(ctx); err != nil || o.Entries != want {
+			if o, err := w.client.Inspect().Outbox(ctx); err != nil || o.Entries != want {
 				t.Errorf("got %+v, %v, want %d entries", o, err, want)
 			}
 		}
 		wantEntries(1)
-		due, err := w.client.Due(ctx, 10)
+		due, err := w.client.Inspect().Due(ctx, 10)
 		if err != nil || len(due) != 10 || due[9].Node != "9" || time.Until(due[9].Due) < 50*time.Minute {
 			t.Errorf("got %+v, %v, want ten nodes that are due in an hour", due, err)
 		}
-		counts, err := w.client.CountDue(ctx, 1000)
+		counts, err := w.client.Inspect().CountDue(ctx, 1000)
 		if err != nil || len(counts) != 1 || counts[0].Scheduled != 100 {
 			t.Errorf("got %+v, %v, want 100 scheduled tasks", counts, err)
 		}
 		all := nodes(t, w, run.ID())
-		one, err := w.client.Node(ctx, run.ID(), "99")
+		one, err := run.Node(ctx, "99")
 		if err != nil || !all[99].Due.Equal(due[9].Due) || !one.Due.Equal(due[9].Due) || string(one.Input) != "99" {
 			t.Errorf("got %+v and %+v, %v, want both due at %s", all[99], one, err, due[9].Due)
 		}
-		if err := w.client.RevokeNode(ctx, run.ID(), "5"); err != nil {
+		if err := run.RevokeNode(ctx, "5"); err != nil {
 			t.Fatal(err)
 		}
 		wantEntries(1)

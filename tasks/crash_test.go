@@ -309,13 +309,13 @@ func TestExpiredLeasesRunAgainAtOnce(t *testing.T) {
 	held := started(t, c, tasks.Chain(stepTask.S("hold on"), stepTask))
 	testutil.Eventually(t, "the step runs", func() bool {
 		s, err := held.Status(t.Context())
-		as, aerr := c.Active(t.Context())
+		as, aerr := c.Inspect().Active(t.Context())
 		return err == nil && aerr == nil && s != tasktype.Success && len(as) == 1 && c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
 	})
 	child(t, url, "second")
 	kill(t, first)
-	testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, "first"))
-	as, err := c.Active(t.Context())
+	testutil.Ok(t, c.ExpireLeases(t.Context(), "first"))
+	as, err := c.Inspect().Active(t.Context())
 	if err != nil || slices.ContainsFunc(as, func(a tasktype.ActiveNode) bool { return a.Worker == "first" }) {
 		t.Errorf("got %+v, %v, want no task on the killed worker", as, err)
 	}
@@ -355,7 +355,7 @@ func TestPlacesOfAKilledWorkerAreFreed(t *testing.T) {
 	child(t, url, "second")
 	next := started(t, c, tasks.Each([]string{"a", "b", "c"}, keyTask))
 	testutil.Eventually(t, "three wait for the limit", func() bool {
-		ns, err := c.Nodes(t.Context(), next.ID())
+		ns, err := c.Workflow(next.ID()).Nodes(t.Context())
 		return err == nil && len(slices.DeleteFunc(ns, func(n tasktype.Node) bool { return !strings.Contains(n.Waits, "limit") })) == 3
 	})
 	kill(t, first)
@@ -396,12 +396,12 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 			run := started(t, cl, tasks.Chord(tasks.Group(steps...), joinTask))
 			// With one slot: a step that runs in another one when the worker dies has begun, and runs again.
 			doomed(t, url, "first", c.dies, childSlots+"=1")
-			if list, _ := cl.Active(t.Context()); len(list) < c.active || c.active == 0 && len(list) > 0 {
+			if list, _ := cl.Inspect().Active(t.Context()); len(list) < c.active || c.active == 0 && len(list) > 0 {
 				t.Fatalf("the worker died with %v in batches, want %d nodes", list, c.active)
 			}
 			child(t, url, "second")
 			if c.supervised {
-				testutil.Ok(t, tasks.ExpireLeases(t.Context(), cl, "first"))
+				testutil.Ok(t, cl.ExpireLeases(t.Context(), "first"))
 			}
 			wantValue(t, run, "0 1 2 3 4 5")
 			ran := rdb.Keys(t.Context(), "runs:"+run.ID()+".*").Val()
@@ -467,10 +467,10 @@ func TestKilledWorkersRunStoredStepsOnce(t *testing.T) {
 	for i := range kills {
 		name := fmt.Sprint("doomed", i)
 		doomed(t, url, name, (time.Duration(100+37*i%200) * time.Millisecond).String(), childSlots+"=8")
-		testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, name))
+		testutil.Ok(t, c.ExpireLeases(t.Context(), name))
 	}
 	ended := func() int64 {
-		counts, err := c.CountWorkflows(t.Context())
+		counts, err := c.Inspect().CountWorkflows(t.Context())
 		testutil.Ok(t, err)
 		return counts[tasktype.WorkflowSucceeded]
 	}

@@ -42,7 +42,7 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 				return strings.Replace(g, `"i":1`, `"i":1,"k":1,"a":[0,2000000000]`, 1)
 			},
 		}
-		runs := map[string]*tasks.AsyncResult[int]{}
+		runs := map[string]*tasks.Run[int]{}
 		for name, damage := range damages {
 			run := started(t, sender, tasks.Chain(ID.S(1), Inc))
 			key := flowKey(t, rdb, run.ID())
@@ -69,7 +69,7 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 				}
 			}
 		}
-		list, _, err := w.client.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 100})
+		list, _, err := w.client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 100})
 		if err != nil || len(list) != len(runs) {
 			t.Errorf("listed %d workflows, %v, want %d", len(list), err, len(runs))
 		}

@@ -134,7 +134,7 @@
 //
 // A task that is [External] is completed by a person, or by a program in any language. A handler can make its own task wait
 // in the same way, with [TokenFrom] and [ResultPending]. Such a task is STARTED and occupies no slot of a worker. The
-// program that completes it finds it with [Client.OpenTokens], gets a token from [Client.NewToken], and calls [Complete] or
+// program that completes it finds it with [Inspector.OpenTokens], gets a token from [Workflow.NewToken], and calls [Complete] or
 // [Client.Fail]; [Client.Extend] moves the deadline. A program that knows the ID of the workflow needs no token: [Signal]
 // completes the task by its name, also before it is open. Package api does the same over HTTP.
 //
@@ -159,7 +159,7 @@
 //   - A handler may run again: after a crash of its worker, and when its result could not be stored. The Key of
 //     [tasktype.Info] is the same each time, for use as an idempotency key. Such a repeat is not counted as an attempt. A
 //     node whose worker died eleven times fails.
-//   - The tasks of a worker that died run elsewhere after 9 to 12 seconds, or at once after [ExpireLeases].
+//   - The tasks of a worker that died run elsewhere after 9 to 12 seconds, or at once after [Client.ExpireLeases].
 //   - The keys of a workflow expire a [Retention], or a [FailureRetention], after its end, and not before.
 //
 // So a handler can run more than once; no system can exclude that. A handler that ignores its context cannot be
@@ -193,9 +193,9 @@
 //
 // The directory examples has complete programs, such as a saga, an approval and a nightly schedule.
 //
-// [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due], [Client.Queues] and [Client.Workflows] list the
-// current state. [Client.Cancel] ends a workflow with its cleanup, [Client.Revoke] without it.
-// [Client.Retry] runs the failed tasks of an ended workflow again. [Client.PauseQueue] stops a
+// [Inspector.Workers], [Inspector.Active], [Inspector.Reserved], [Inspector.Due], [Inspector.Queues] and [Inspector.Workflows] list the
+// current state. [Workflow.Cancel] ends a workflow with its cleanup, [Workflow.Revoke] without it.
+// [Workflow.Retry] runs the failed tasks of an ended workflow again. [Client.PauseQueue] stops a
 // queue; [Client.SetConcurrency] changes how many
 // tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps handlers. [WorkerConfig].Observe is called
 // after every attempt.

@@ -21,7 +21,7 @@ var (
 	ErrInvalid = graph.ErrInvalid
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
 	ErrRevoked = tasktype.ErrRevoked
-	// ErrCancelled matches the failure of a task that [Client.Cancel] or a [Deadline] ended, and is the cause of the contexts of
+	// ErrCancelled matches the failure of a task that [Workflow.Cancel] or a [Deadline] ended, and is the cause of the contexts of
 	// its handlers.
 	ErrCancelled = tasktype.ErrCancelled
 	// ErrDeadline is an ErrCancelled that only matches after a [Deadline].

@@ -216,14 +216,14 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 			if fail := wantFailure(t, err, "instead"); fail.Code != name || !errors.Is(fail, tasks.ErrRevoked) {
 				t.Errorf("got %+v, want the code of the failure that it returned", fail)
 			}
-			nodes, err := f.Client().Nodes(t.Context(), "flow")
+			nodes, err := f.Client().Workflow("flow").Nodes(t.Context())
 			testutil.Ok(t, err)
 			for _, n := range nodes {
 				if (n.Task == "instead" || n.Task == "plan") && n.Status != tasktype.Failed {
 					t.Errorf("node %s, %s: got %s, want %s", n.ID, n.Task, n.Status, tasktype.Failed)
 				}
 			}
-			if p, err := tasks.Attach[int](f.Client(), "flow").Progress(t.Context()); err != nil || p.Status != tasktype.Failed {
+			if p, err := f.Client().Workflow("flow").Progress(t.Context()); err != nil || p.Status != tasktype.Failed {
 				t.Errorf("the workflow: got %s, %v, want %s", p.Status, err, tasktype.Failed)
 			}
 		})

@@ -81,7 +81,7 @@ func ExampleLabels() {
 		_, err := Greet.S(customer).Do(ctx, client, tasks.Name("welcome"), tasks.Labels(map[string]string{"customer": customer}))
 		must(err)
 	}
-	page, _, err := client.Workflows(ctx, tasktype.WorkflowFilter{Name: "welcome", Labels: map[string]string{"customer": "acme"}})
+	page, _, err := client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{Name: "welcome", Labels: map[string]string{"customer": "acme"}})
 	must(err)
 	for _, w := range page {
 		fmt.Println(w.Name, w.Labels, w.State)
@@ -203,8 +203,8 @@ func ExampleTimeout() {
 
 // Tasks with a priority run before tasks without.
 func ExamplePriority() {
-	inOrder(func(ctx context.Context, client *tasks.Client, pack tasks.Task[string, bool]) []*tasks.AsyncResult[bool] {
-		return []*tasks.AsyncResult[bool]{
+	inOrder(func(ctx context.Context, client *tasks.Client, pack tasks.Task[string, bool]) []*tasks.Run[bool] {
+		return []*tasks.Run[bool]{
 			sentRun(pack.S("order 1").Send(ctx, client)),
 			sentRun(pack.S("urgent order 2", tasks.Priority(1)).Send(ctx, client)),
 		}
@@ -216,7 +216,7 @@ func ExamplePriority() {
 
 // Customers take turns, however many tasks one of them has sent.
 func ExampleFairnessKey() {
-	inOrder(func(ctx context.Context, client *tasks.Client, resize tasks.Task[string, bool]) (runs []*tasks.AsyncResult[bool]) {
+	inOrder(func(ctx context.Context, client *tasks.Client, resize tasks.Task[string, bool]) (runs []*tasks.Run[bool]) {
 		for _, image := range []string{"Max: cat", "Max: dog", "Max: owl", "Zoe: boat"} {
 			customer, _, _ := strings.Cut(image, ":")
 			runs = append(runs, sentRun(resize.S(image).Send(ctx, client, tasks.FairnessKey(customer))))
@@ -268,7 +268,7 @@ func ExampleConcurrencyPerKey() {
 }
 
 // inOrder sends tasks, then starts a worker that runs one at a time and prints their inputs.
-func inOrder(send func(context.Context, *tasks.Client, tasks.Task[string, bool]) []*tasks.AsyncResult[bool]) {
+func inOrder(send func(context.Context, *tasks.Client, tasks.Task[string, bool]) []*tasks.Run[bool]) {
 	ctx := context.Background()
 	rdb, end := redistest.Example()
 	defer end()
@@ -290,7 +290,7 @@ func inOrder(send func(context.Context, *tasks.Client, tasks.Task[string, bool])
 	must(worker.Stop())
 }
 
-func sentRun[O any](run *tasks.AsyncResult[O], err error) *tasks.AsyncResult[O] {
+func sentRun[O any](run *tasks.Run[O], err error) *tasks.Run[O] {
 	must(err)
 	return run
 }
@@ -363,12 +363,12 @@ func ExampleValueOf() {
 	value, err := tasks.ValueOf(ctx, run, ann)
 	must(err)
 	fmt.Println(value)
-	value, err = tasks.NodeValue[string](ctx, client, run.ID(), "1")
+	raw, err := run.NodeValue(ctx, "1")
 	must(err)
-	fmt.Println(value)
+	fmt.Println(string(raw))
 	// Output:
 	// hello ann
-	// hello bob
+	// "hello bob"
 }
 
 // Programs in any language read the progress of a workflow from plain keys, which handlers can add to.

@@ -174,7 +174,7 @@ func ExampleHandlePlan() {
 	// Output: [hello ann HELLO BOB]
 }
 
-func ExampleAsyncResult_Watch() {
+func ExampleWorkflow_Watch() {
 	client, stop := exampleFleet()
 	defer stop()
 	ctx := context.Background()
@@ -204,7 +204,7 @@ func ExampleSetProgress() {
 	run, err := copied.S(10).Send(ctx, client)
 	must(err)
 	for {
-		nodes, err := client.Nodes(ctx, run.ID())
+		nodes, err := run.Nodes(ctx)
 		must(err)
 		if nodes[0].Total > 0 {
 			fmt.Println(nodes[0].Done, "of", nodes[0].Total)
@@ -242,7 +242,7 @@ func ExampleMux_Use() {
 	// there
 }
 
-func ExampleAsyncResult_Revoke() {
+func ExampleWorkflow_Revoke() {
 	client, stop := exampleFleet()
 	defer stop()
 	ctx := context.Background()
@@ -254,13 +254,13 @@ func ExampleAsyncResult_Revoke() {
 	// Output: true
 }
 
-func ExampleClient_Cancel() {
+func ExampleWorkflow_Cancel() {
 	client, stop := exampleFleet()
 	defer stop()
 	ctx := context.Background()
 	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Hour))
 	must(err)
-	must(client.Cancel(ctx, run.ID()))
+	must(run.Cancel(ctx))
 	_, err = run.Wait(ctx)
 	fmt.Println(errors.Is(err, tasks.ErrCancelled))
 	// Output: true
@@ -275,30 +275,30 @@ func ExampleDeadline() {
 	// Output: true
 }
 
-func ExampleClient_Pause() {
+func ExampleWorkflow_Pause() {
 	client, stop := exampleFleet()
 	defer stop()
 	ctx := context.Background()
 	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Second))
 	must(err)
-	must(client.Pause(ctx, run.ID()))
+	must(run.Pause(ctx))
 	p, err := run.Progress(ctx)
 	fmt.Println(p.Status, p.Paused, err)
-	must(client.Resume(ctx, run.ID()))
+	must(run.Resume(ctx))
 	fmt.Println(run.Wait(ctx))
 	// Output:
 	// PENDING true <nil>
 	// hello ann <nil>
 }
 
-func ExampleClient_Retry() {
+func ExampleWorkflow_Retry() {
 	client, stop := exampleFleet()
 	defer stop()
 	ctx := context.Background()
 	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Hour))
 	must(err)
 	must(run.Cancel(ctx))
-	must(client.Retry(ctx, run.ID(), tasks.RetryInput(Greet, "0", "bob"))) // it runs at once
+	must(run.Retry(ctx, tasks.RetryInput(Greet, "0", "bob"))) // it runs at once
 	fmt.Println(run.Wait(ctx))
 	// Output: hello bob <nil>
 }
@@ -384,11 +384,11 @@ func ExampleExternal() {
 	// Elsewhere, as in a page that lists open decisions:
 	var open []tasktype.OpenToken
 	for len(open) == 0 { // it takes a moment until a worker has opened it
-		open, _, err = client.OpenTokens(ctx, Approve.Name(), "")
+		open, _, err = client.Inspect().OpenTokens(ctx, Approve.Name(), "")
 		must(err)
 	}
 	fmt.Println("to decide:", string(open[0].Input))
-	token, err := client.NewToken(ctx, open[0].Workflow, open[0].Node)
+	token, err := client.Workflow(open[0].Workflow).NewToken(ctx, open[0].Node)
 	must(err)
 	must(tasks.Complete(ctx, client, Approve, token, true))
 	fmt.Println("twice:", errors.Is(tasks.Complete(ctx, client, Approve, token, false), tasks.ErrCompleted))

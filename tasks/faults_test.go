@@ -86,7 +86,7 @@ func workWithFault(t *testing.T, f *redistest.Fault, limits ...tasks.TaskOption)
 	helped := refused || f.Deadly() || f.Kind == redistest.Frozen
 	if helped {
 		startWithFault(ctx, t, f, world, "second", c)
-		testutil.Ok(t, tasks.ExpireLeases(ctx, c, "first"))
+		testutil.Ok(t, c.ExpireLeases(ctx, "first"))
 	}
 	testutil.Ok(t, cutValues(ctx, run, fails))
 	f.Release()
@@ -184,7 +184,7 @@ func callWithFault(t *testing.T, f *redistest.Fault) {
 			_, err := ID.S(1, tasks.In(time.Hour)).Send(ctx, c, tasks.ID("late"))
 			return err
 		}, tasks.ErrDuplicate)
-		step("revoke", func() error { return tasks.Attach[int](c, "late").Revoke(ctx) })
+		step("revoke", func() error { return c.Workflow("late").Revoke(ctx) })
 		step("answer", func() error { return answerOpen(ctx, c, asks) }, tasks.ErrCompleted)
 		step("wait", func() error { _, err := tasks.Attach[opinion](c, asks).Wait(ctx); return err })
 		step("send one that waits for signals", func() error {
@@ -240,7 +240,7 @@ func callWithFault(t *testing.T, f *redistest.Fault) {
 // answerOpen completes the only node of a workflow, once it is open.
 func answerOpen(ctx context.Context, c *tasks.Client, id string) (err error) {
 	if !testutil.Becomes(func() bool {
-		n, gone := c.Nodes(ctx, id)
+		n, gone := c.Workflow(id).Nodes(ctx)
 		err = gone
 		return gone != nil || len(n) == 1 && n[0].Waits != "" || n[0].Status.Terminal()
 	}) {
@@ -249,7 +249,7 @@ func answerOpen(ctx context.Context, c *tasks.Client, id string) (err error) {
 	if err != nil {
 		return err
 	}
-	token, err := c.NewToken(ctx, id, "0")
+	token, err := c.Workflow(id).NewToken(ctx, "0")
 	if errors.Is(err, tasks.ErrNotOpen) {
 		return tasks.ErrCompleted
 	}
@@ -322,7 +322,7 @@ func skipper() tasks.Signature[[]int64] {
 }
 
 // cutValues checks the results of the workflows of a cut-off test.
-func cutValues(ctx context.Context, run *tasks.AsyncResult[tasks.Pair[string, string]], fails *tasks.AsyncResult[[]int64]) error {
+func cutValues(ctx context.Context, run *tasks.Run[tasks.Pair[string, string]], fails *tasks.Run[[]int64]) error {
 	got, err := run.Wait(ctx)
 	if err != nil {
 		return err
@@ -416,16 +416,16 @@ func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 // A client that dies while it revokes a workflow leaves one that ends, as if it had not been there or revoked.
 func TestRevokerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
 	t.Parallel()
-	diesWhileStopping(t, (*tasks.AsyncResult[any]).Revoke)
+	diesWhileStopping(t, (*tasks.Run[any]).Revoke)
 }
 
 func TestCancellerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
 	t.Parallel()
-	diesWhileStopping(t, (*tasks.AsyncResult[any]).Cancel)
+	diesWhileStopping(t, (*tasks.Run[any]).Cancel)
 }
 
 // diesWhileStopping lets a client die at each of its calls to Redis while it stops a workflow.
-func diesWhileStopping(t *testing.T, stop func(*tasks.AsyncResult[any], context.Context) error) {
+func diesWhileStopping(t *testing.T, stop func(*tasks.Run[any], context.Context) error) {
 	t.Helper()
 	url := redistest.URL(t)
 	w := newWorld(t, connect(t, url).Redis())
@@ -495,7 +495,7 @@ func TestPlanThatRedisLost(t *testing.T) {
 	rollBack := snapshot(t, rdb)
 	planned <- struct{}{}
 	<-held
-	if _, err := c.Nodes(t.Context(), run.ID()); err != nil { // the client knows the plan
+	if _, err := c.Workflow(run.ID()).Nodes(t.Context()); err != nil { // the client knows the plan
 		t.Fatal(err)
 	}
 	rollBack()
@@ -510,7 +510,7 @@ func TestPlanThatRedisLost(t *testing.T) {
 	if p, err := run.Progress(t.Context()); err != nil || p.Done != p.Total {
 		t.Errorf("got progress %+v, %v, want all tasks done", p, err)
 	}
-	ns, err := c.Nodes(t.Context(), run.ID())
+	ns, err := c.Workflow(run.ID()).Nodes(t.Context())
 	testutil.Ok(t, err)
 	for _, n := range ns {
 		if n.Task == "charge" || n.Task == "hold" || !n.Status.Terminal() {
@@ -538,7 +538,7 @@ func TestTaskThatKillsItsWorkersFails(t *testing.T) {
 	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
 		t.Fatalf("got %+v", f)
 	}
-	d, err := c.Node(t.Context(), run.ID(), "0")
+	d, err := c.Workflow(run.ID()).Node(t.Context(), "0")
 	testutil.Ok(t, err)
 	victims := map[string]bool{}
 	for _, a := range d.Tried {
@@ -577,7 +577,7 @@ func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (
 		})
 		_ = cmd.Process.Kill()
 		<-died
-		testutil.Ok(t, tasks.ExpireLeases(t.Context(), c, name))
+		testutil.Ok(t, c.ExpireLeases(t.Context(), name))
 	}
 	return deaths - 1
 }
@@ -646,7 +646,7 @@ func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("unserved"), tasks.Priority(1))), Sum),
 			tasks.Chain(ID.S(1, tasks.At(time.Now().Add(time.Hour))), Inc),
 		}
-		var runs []*tasks.AsyncResult[int]
+		var runs []*tasks.Run[int]
 		for i, s := range slices.Concat(canvases, canvases) {
 			opts := []tasks.SendOption{keep}
 			if i >= len(canvases) {

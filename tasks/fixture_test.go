@@ -155,13 +155,13 @@ func ended(t *testing.T, w *world, id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	for p, err := range tasks.Attach[any](w.client, id).Watch(ctx) {
+	for p, err := range w.client.Workflow(id).Watch(ctx) {
 		if err != nil {
 			t.Fatalf("workflow %s does not end: %v\n%s", id, err, tree(t, w, id))
 		}
 		_ = p
 	}
-	nodes, err := w.client.Nodes(ctx, id)
+	nodes, err := w.client.Workflow(id).Nodes(ctx)
 	testutil.Ok(t, err)
 	for _, n := range nodes {
 		if !n.Status.Terminal() {
@@ -196,7 +196,7 @@ func rest(t *testing.T, w *world, queue string) {
 }
 
 func tree(t *testing.T, w *world, id string) string {
-	nodes, err := w.client.Nodes(context.WithoutCancel(t.Context()), id)
+	nodes, err := w.client.Workflow(id).Nodes(context.WithoutCancel(t.Context()))
 	if err != nil {
 		return err.Error()
 	}
@@ -221,7 +221,7 @@ func limited(t *testing.T) context.Context {
 }
 
 // wantValue checks the value of a workflow.
-func wantValue[O comparable](t *testing.T, run *tasks.AsyncResult[O], want O) {
+func wantValue[O comparable](t *testing.T, run *tasks.Run[O], want O) {
 	t.Helper()
 	if got, err := run.Wait(limited(t)); err != nil || got != want {
 		t.Errorf("workflow %s: got %v, %v, want %v", run.ID(), got, err, want)
@@ -245,7 +245,7 @@ func runWorker(t *testing.T, c *tasks.Client, m *tasks.Mux, cfg tasks.WorkerConf
 }
 
 // started sends s.
-func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
+func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.Run[O] {
 	t.Helper()
 	run, err := s.Send(t.Context(), c, opts...)
 	testutil.Ok(t, err)
@@ -253,14 +253,14 @@ func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ..
 }
 
 // sent sends s from a world.
-func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
+func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.Run[O] {
 	t.Helper()
 	return started(t, w.client, s, opts...)
 }
 
 func nodes(t *testing.T, w *world, id string) []tasktype.Node {
 	t.Helper()
-	ns, err := w.client.Nodes(t.Context(), id)
+	ns, err := w.client.Workflow(id).Nodes(t.Context())
 	testutil.Ok(t, err)
 	return ns
 }

@@ -33,7 +33,7 @@ func freeMemory(t *testing.T, rdb redis.UniversalClient) {
 // answers reports whether exactly the workers with these names reply to a ping.
 func answers(t *testing.T, c *tasks.Client, wait time.Duration, names ...string) bool {
 	t.Helper()
-	pongs, err := c.PingWorkers(t.Context(), wait)
+	pongs, err := c.Inspect().PingWorkers(t.Context(), wait)
 	if err != nil || len(pongs) != len(names) {
 		return false
 	}
@@ -48,7 +48,7 @@ func answers(t *testing.T, c *tasks.Client, wait time.Duration, names ...string)
 // listed returns the names of the live workers.
 func listed(t *testing.T, c *tasks.Client) (names []string) {
 	t.Helper()
-	ws, err := c.Workers(t.Context())
+	ws, err := c.Inspect().Workers(t.Context())
 	testutil.Ok(t, err)
 	for _, w := range ws {
 		names = append(names, w.Name)
@@ -105,7 +105,7 @@ func TestNothingRunsTwiceWhileRedisRejectsWrites(t *testing.T) {
 				tasks.OnSuccess(tasks.Chain(Hold.S("shut"), Inc), Note),
 				tasks.Chain(tasks.Join(Hold.S("shut"), Replace.S(AB{2, 3})), Plus),
 			}
-			var runs []*tasks.AsyncResult[int]
+			var runs []*tasks.Run[int]
 			for i := range 25 {
 				runs = append(runs, sent(t, w, shapes[i%len(shapes)]))
 			}
@@ -144,7 +144,7 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 	}
 	w.open("disk") // the task ends, and that cannot be stored
 	testutil.Eventually(t, "the list of workers is out of date", func() bool {
-		_, err := w.client.Workers(t.Context())
+		_, err := w.client.Inspect().Workers(t.Context())
 		return tasks.Refused(err)
 	})
 	if !answers(t, w.client, 2*time.Second, name) {
@@ -156,7 +156,7 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 	if c, err := tasks.Connect(t.Context(), srv.URL()); err != nil {
 		t.Errorf("connect to a Redis whose disk is full: got %v, want no error", err)
 	} else {
-		if _, err := tasks.Attach[int](c, run.ID()).Status(t.Context()); err != nil {
+		if _, err := c.Workflow(run.ID()).Status(t.Context()); err != nil {
 			t.Errorf("status of a workflow: got %v, want no error", err)
 		}
 		if err := c.Close(); err != nil {
@@ -227,7 +227,7 @@ func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
 	srv := redistest.Server(t)
 	var worlds []*world
 	var faults []*redistest.Fault
-	var runs []*tasks.AsyncResult[int]
+	var runs []*tasks.Run[int]
 	for _, queue := range []string{"here", "there"} {
 		rdb := srv.Client()
 		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{queue: 1} })

@@ -58,7 +58,7 @@ var resultStories = []story{
 	}},
 	{"a handle by its id, until the results are forgotten", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Each([]int{5, 6}, Slow2))
-		if err := run.Forget(t.Context()); err == nil {
+		if err := run.Delete(t.Context()); err == nil {
 			t.Fatal("forget a running workflow: got no error, want one")
 		}
 		w.open("slow2")
@@ -67,11 +67,11 @@ var resultStories = []story{
 			t.Fatalf("got %v, %v, want [5 6]", got, err)
 		}
 		ended(t, w, run.ID())
-		testutil.Ok(t, again.Forget(t.Context()))
-		if _, err := w.client.Nodes(t.Context(), run.ID()); !errors.Is(err, tasks.ErrUnknown) {
+		testutil.Ok(t, again.Delete(t.Context()))
+		if _, err := run.Nodes(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 			t.Fatalf("after Forget: got %v, want ErrUnknown", err)
 		}
-		if err := again.Forget(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+		if err := again.Delete(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 			t.Fatalf("second Forget: got %v, want ErrUnknown", err)
 		}
 	}},
@@ -92,7 +92,7 @@ var resultStories = []story{
 		}
 	}},
 	{"unknown id", func(t *testing.T, w *world) {
-		if _, err := tasks.Attach[int](w.client, "unknown").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+		if _, err := w.client.Workflow("unknown").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 			t.Fatalf("got %v, want ErrUnknown", err)
 		}
 		if _, err := tasks.Attach[int](w.client, "unknown").Wait(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
@@ -115,7 +115,7 @@ func TestWaitThatTimesOutHasTheReason(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := run.Wait(ctx)
-	_, valueErr := tasks.NodeValue[int](ctx, w.client, run.ID(), "0")
+	_, valueErr := run.NodeValue(ctx, "0")
 	for _, err := range []error{err, run.WaitAll(ctx), valueErr} {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "node 0 (t.id) waits: no live worker takes from queue nobody") {
 			t.Errorf("got %v, want what the node waits for", err)
@@ -169,9 +169,9 @@ func TestBlockingCallsDoNotPoll(t *testing.T) {
 			_, err := tasks.Attach[[]int](c, run.ID()).Wait(ctx)
 			return err
 		},
-		"WaitAll": func(ctx context.Context, c *tasks.Client) error { return tasks.Attach[[]int](c, run.ID()).WaitAll(ctx) },
+		"WaitAll": func(ctx context.Context, c *tasks.Client) error { return c.Workflow(run.ID()).WaitAll(ctx) },
 		"Watch": func(ctx context.Context, c *tasks.Client) (err error) {
-			for _, err = range tasks.Attach[[]int](c, run.ID()).Watch(ctx) {
+			for _, err = range c.Workflow(run.ID()).Watch(ctx) {
 			}
 			return err
 		},
@@ -181,7 +181,7 @@ func TestBlockingCallsDoNotPoll(t *testing.T) {
 			return err
 		},
 		"NodeValue": func(ctx context.Context, c *tasks.Client) error {
-			_, err := tasks.NodeValue[int](ctx, c, run.ID(), "0")
+			_, err := c.Workflow(run.ID()).NodeValue(ctx, "0")
 			return err
 		},
 	} {
@@ -226,13 +226,13 @@ func TestMembersComeInTheOrderOfTheirEnds(t *testing.T) {
 		for i, input := range []int{4, 2, 1, 0, 3} {
 			var token string
 			testutil.Eventually(t, "the node is open", func() bool {
-				open, _, err := w.client.OpenTokens(ctx, ask.Name(), "")
+				open, _, err := w.client.Inspect().OpenTokens(ctx, ask.Name(), "")
 				if err != nil {
 					return false
 				}
 				for _, o := range open {
 					if o.Workflow == run.ID() && string(o.Input) == strconv.Itoa(input) {
-						token, err = w.client.NewToken(ctx, o.Workflow, o.Node)
+						token, err = w.client.Workflow(o.Workflow).NewToken(ctx, o.Node)
 						return err == nil
 					}
 				}
@@ -288,7 +288,7 @@ func TestDoSendsAndWaits(t *testing.T) {
 	if refused, err := ask.S(1).Do(limited(t), client); err != nil || !refused {
 		t.Errorf("Do in a handler: got %v, %v, want ErrWaitInTask", refused, err)
 	}
-	if _, err := tasks.Attach[int](client, "inside").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+	if _, err := client.Workflow("inside").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("workflow of Do in a handler: got %v, want ErrUnknown", err)
 	}
 }

@@ -27,7 +27,7 @@ func TestWorkflowsAreFoundByNameAndLabels(t *testing.T) {
 		ended := sent(t, w, ID.S(1), tasks.Name("Nightly import"), tasks.Labels(acme))
 		failed := sent(t, w, Fail.S(1), tasks.Name("Nightly import"), tasks.Labels(zen), tasks.Labels(map[string]string{"empty": ""}))
 		other := sent(t, w, ID.S(2))
-		for _, r := range []*tasks.AsyncResult[int]{ended, failed, other} {
+		for _, r := range []*tasks.Run[int]{ended, failed, other} {
 			testutil.Ok(t, r.WaitAll(t.Context()))
 		}
 		running := sent(t, w, Hold.S("labels"), tasks.Labels(acme))
@@ -47,7 +47,7 @@ func TestWorkflowsAreFoundByNameAndLabels(t *testing.T) {
 			{tasktype.WorkflowFilter{Labels: map[string]string{"customer": "acme", "none": "x"}}, nil},
 			{tasktype.WorkflowFilter{Name: "Nightly"}, nil},
 		} {
-			page, _, err := w.client.Workflows(t.Context(), c.filter)
+			page, _, err := w.client.Inspect().Workflows(t.Context(), c.filter)
 			testutil.Ok(t, err)
 			got := map[string]bool{}
 			for _, found := range page {
@@ -96,7 +96,7 @@ func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 	c := tasks.NewClient(redistest.New(t))
 	workflows := func(f tasktype.WorkflowFilter) func(context.Context) error {
 		return func(ctx context.Context) error {
-			page, next, err := c.Workflows(ctx, f)
+			page, next, err := c.Inspect().Workflows(ctx, f)
 			if len(page) != 0 || next != "" {
 				t.Errorf("%+v: got %v, cursor %q, want none", f, page, next)
 			}
@@ -105,7 +105,7 @@ func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 	}
 	rates := func(f tasktype.RateFilter) func(context.Context) error {
 		return func(ctx context.Context) error {
-			points, err := c.Rates(ctx, f)
+			points, err := c.Inspect().Rates(ctx, f)
 			if len(points) != 0 {
 				t.Errorf("%+v: got %v, want none", f, points)
 			}
@@ -141,8 +141,8 @@ func TestWorkersStoreDepthsAndMemory(t *testing.T) {
 	w, err := tasks.StartWorker(t.Context(), c, tasks.NewMux(), tasks.WorkerConfig{Name: "w"})
 	testutil.Ok(t, err)
 	testutil.Eventually(t, "a depth and memory of this minute are stored", func() bool {
-		depth, err := c.History(t.Context(), tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{"gpu"}})
-		memory, err2 := c.History(t.Context(), tasktype.HistoryFilter{Measure: tasktype.WorkerMemory, Names: []string{"w"}})
+		depth, err := c.Inspect().History(t.Context(), tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{"gpu"}})
+		memory, err2 := c.Inspect().History(t.Context(), tasktype.HistoryFilter{Measure: tasktype.WorkerMemory, Names: []string{"w"}})
 		return err == nil && err2 == nil && len(depth) == 1 && depth[0].Values[0].Value == 1 && len(memory) == 1 && memory[0].Values[0].Value > 1<<20
 	})
 	testutil.Ok(t, w.Stop())
@@ -158,10 +158,10 @@ func TestFailuresAndDurationsOfATask(t *testing.T) {
 		ids = append(ids, run.ID())
 		f.Drain()
 		if i == 1 {
-			testutil.Ok(t, run.Forget(t.Context()))
+			testutil.Ok(t, run.Delete(t.Context()))
 		}
 	}
-	failed, err := c.Failures(t.Context(), nodeShaky.Name(), 10)
+	failed, err := c.Inspect().Failures(t.Context(), nodeShaky.Name(), 10)
 	if err != nil || len(failed) != 2 {
 		t.Fatalf("got %+v, %v, want the two of workflows that are there", failed, err)
 	}
@@ -170,14 +170,14 @@ func TestFailuresAndDurationsOfATask(t *testing.T) {
 			t.Errorf("failure %d: got %+v, want the failure of workflow %s", i, n, id)
 		}
 	}
-	if one, err := c.Failures(t.Context(), nodeShaky.Name(), 1); err != nil || len(one) != 1 || one[0].Workflow != ids[2] {
+	if one, err := c.Inspect().Failures(t.Context(), nodeShaky.Name(), 1); err != nil || len(one) != 1 || one[0].Workflow != ids[2] {
 		t.Errorf("got %+v, %v, want the last", one, err)
 	}
-	if none, err := c.Failures(t.Context(), nodeWords.Name(), 10); err != nil || len(none) > 0 {
+	if none, err := c.Inspect().Failures(t.Context(), nodeWords.Name(), 10); err != nil || len(none) > 0 {
 		t.Errorf("got %+v, %v, want none", none, err)
 	}
 	for task, want := range map[string]int64{nodeShaky.Name(): 18, nodeWords.Name(): 3, "none": 0} {
-		points, err := c.Durations(t.Context(), tasktype.DurationFilter{Task: task, Since: time.Unix(0, 0)})
+		points, err := c.Inspect().Durations(t.Context(), tasktype.DurationFilter{Task: task, Since: time.Unix(0, 0)})
 		var n int64
 		for _, p := range points {
 			n += p.Durations.Count()
@@ -216,7 +216,7 @@ func TestProgressOfAFailedAttemptDoesNotCount(t *testing.T) {
 	runStories(t, []story{{"a retry", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.New[int, int]("t.stumble", tasks.MaxRetry(1), tasks.ConstantBackoff(1<<30)).S(1))
 		testutil.Eventually(t, "the first attempt has failed", func() bool {
-			nodes, err := w.client.Nodes(t.Context(), run.ID())
+			nodes, err := run.Nodes(t.Context())
 			return err == nil && nodes[0].Status == tasktype.Retry
 		})
 		if p, err := run.Progress(t.Context()); err != nil || p.Percent != 0 {
@@ -256,7 +256,7 @@ func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
 			if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("worker: got error %v, want one with %q", err, c.want)
 			}
-			if live, err := client.Workers(t.Context()); err != nil || len(live) != 0 {
+			if live, err := client.Inspect().Workers(t.Context()); err != nil || len(live) != 0 {
 				t.Errorf("got live workers %v, %v, want none", live, err)
 			}
 		})
@@ -376,7 +376,7 @@ func TestNodeCountsItsRuns(t *testing.T) {
 	run, err := poll.S(0).Send(t.Context(), f.Client())
 	testutil.Ok(t, err)
 	f.Drain()
-	d, err := f.Client().Node(t.Context(), run.ID(), "0")
+	d, err := run.Node(t.Context(), "0")
 	testutil.Ok(t, err)
 	if d.Runs != 31 || d.Attempts != 2 || d.Started.Sub(d.First).Round(time.Minute) != 30*time.Minute {
 		t.Errorf("got %d runs, %d attempts, first start %s before the last; want 31, 2, 30 minutes", d.Runs, d.Attempts, d.Started.Sub(d.First))
@@ -413,7 +413,7 @@ func TestRevokedNodes(t *testing.T) {
 		}
 		want := map[string]int64{"t.hold revoked": 1, ID.Name() + " revoked": 1, ID.Name() + " succeeded": 1, "t.hold succeeded": 0}
 		testutil.Eventually(t, "the worker has stored its counts", func() bool {
-			points, err := w.client.Rates(t.Context(), tasktype.RateFilter{})
+			points, err := w.client.Inspect().Rates(t.Context(), tasktype.RateFilter{})
 			testutil.Ok(t, err)
 			got := map[string]int64{}
 			for _, p := range points {
@@ -457,7 +457,7 @@ func nodeFleet(t *testing.T) *taskstest.Fleet {
 // wantInput checks the displayed input of a node.
 func wantInput(t *testing.T, c *tasks.Client, id, node, want string) tasktype.NodeDetail {
 	t.Helper()
-	d, err := c.Node(t.Context(), id, node)
+	d, err := c.Workflow(id).Node(t.Context(), node)
 	if err != nil || string(d.Input) != want {
 		t.Errorf("node %s: got input %.200s, %v, want %.200s", node, d.Input, err, want)
 	}
@@ -470,7 +470,7 @@ func TestNodeHasItsInput(t *testing.T) {
 	run, err := tasks.Chord(tasks.Map(nodeList.S(4), nodeAdd), nodeSum).Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"a": "b"}))
 	testutil.Ok(t, err)
 	wantInput(t, f.Client(), run.ID(), "0", "4")
-	nodes, err := f.Client().Nodes(t.Context(), run.ID())
+	nodes, err := run.Nodes(t.Context())
 	testutil.Ok(t, err)
 	last := nodes[len(nodes)-1].ID
 	wantInput(t, f.Client(), run.ID(), last, "") // it waits for others
@@ -482,11 +482,11 @@ func TestNodeHasItsInput(t *testing.T) {
 		t.Errorf("got %+v", d)
 	}
 	for node, want := range map[string]error{"99": tasks.ErrNoNode, "1.2": tasks.ErrNoNode, "0.1": tasks.ErrNoNode, "odd": tasks.ErrNoNode, "0:1": tasks.ErrNoNode} {
-		if _, err := f.Client().Node(t.Context(), run.ID(), node); !errors.Is(err, want) {
+		if _, err := run.Node(t.Context(), node); !errors.Is(err, want) {
 			t.Errorf("node %s: got %v, want %v", node, err, want)
 		}
 	}
-	if _, err := f.Client().Node(t.Context(), "none", "0"); !errors.Is(err, tasks.ErrUnknown) {
+	if _, err := f.Client().Workflow("none").Node(t.Context(), "0"); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("got %v, want %v", err, tasks.ErrUnknown)
 	}
 }

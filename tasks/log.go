@@ -3,11 +3,9 @@ package tasks
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 
 	"muster/tasks/internal/engine"
-	"muster/tasks/tasktype"
 )
 
 // LogHandler returns a handler that passes records to next, and stores the records of tasks with their workflows:
@@ -66,14 +64,4 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 
 func (h logHandler) and(f func(slog.Handler) slog.Handler) slog.Handler {
 	return logHandler{f(h.next), append(h.with[:len(h.with):len(h.with)], f)}
-}
-
-// Log returns the last log lines of the tasks of a workflow, the oldest first: those of programs with a [LogHandler]. It
-// returns [ErrUnknown].
-func (c *Client) Log(ctx context.Context, workflow string) ([]tasktype.LogLine, error) {
-	lines, err := c.eng.Inspector.Log(ctx, workflow)
-	if err != nil {
-		return nil, fmt.Errorf("read log of workflow %s: %w", workflow, err)
-	}
-	return lines, nil
 }

@@ -39,7 +39,7 @@ func TestLogLinesOfTasks(t *testing.T) {
 	ctx, c := t.Context(), f.Client()
 	run := started(t, c, task.S(7))
 	f.Drain()
-	lines, err := c.Log(ctx, run.ID())
+	lines, err := c.Workflow(run.ID()).Log(ctx)
 	if err != nil || len(lines) != 3 {
 		t.Fatalf("got %+v, %v, want three lines", lines, err)
 	}
@@ -55,7 +55,7 @@ func TestLogLinesOfTasks(t *testing.T) {
 	if got := strings.Count(out.String(), "\n"); got != 4 {
 		t.Errorf("got %d lines in the output of the program, want 4: %s", got, out.String())
 	}
-	if _, err := c.Log(ctx, "none"); !errors.Is(err, tasks.ErrUnknown) {
+	if _, err := c.Workflow("none").Log(ctx); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("log of a workflow that does not exist: got %v", err)
 	}
 	key := keyOf(t, c, "*:log")
@@ -63,7 +63,7 @@ func TestLogLinesOfTasks(t *testing.T) {
 	if log <= 0 || log > flow || flow-log > time.Second {
 		t.Errorf("the log expires after %s, want %s as the workflow", log, flow)
 	}
-	if err := run.Forget(ctx); err != nil || c.Redis().Exists(ctx, key).Val() != 0 {
+	if err := run.Delete(ctx); err != nil || c.Redis().Exists(ctx, key).Val() != 0 {
 		t.Errorf("%v: the log remains after its workflow", err)
 	}
 }
@@ -96,7 +96,7 @@ func TestLogIsBounded(t *testing.T) {
 	testutil.Ok(t, err)
 	run := started(t, c, task.S(1))
 	testutil.Eventually(t, "the last lines are stored", func() bool {
-		lines, err := c.Log(t.Context(), run.ID())
+		lines, err := c.Workflow(run.ID()).Log(t.Context())
 		return err == nil && len(lines) == 200 && lines[0].Text == "line 100" && lines[199].Text == "line 299"
 	})
 	close(end)

@@ -25,7 +25,7 @@ func TestNodesTakenAndNotBegunRunElsewhere(t *testing.T) {
 			t.Fatalf("took %d elements, want 1", took)
 		}
 		w := newWorld(t, rdb)
-		if err := tasks.ExpireLeases(t.Context(), c, "dead"); err != nil {
+		if err := c.ExpireLeases(t.Context(), "dead"); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := run.Wait(limited(t)); err != nil || got != 6 {

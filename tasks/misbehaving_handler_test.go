@@ -220,7 +220,7 @@ func TestHandlerRevokesItsWorkflow(t *testing.T) {
 	client, _ := startMux(t, rdb, func(m *tasks.Mux) {
 		c := tasks.NewClient(rdb)
 		tasks.Handle(m, stop, func(ctx context.Context, _ int) (int, error) {
-			got <- c.Revoke(ctx, tasks.InfoFrom(ctx).Workflow)
+			got <- c.Workflow(tasks.InfoFrom(ctx).Workflow).Revoke(ctx)
 			return 0, nil
 		})
 	})
@@ -242,7 +242,7 @@ func TestNameOfLiveWorkerIsTaken(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "worker one: another live worker has this name") {
 		t.Errorf("got %v, want an error that names the worker", err)
 	}
-	if live, err := client.Workers(t.Context()); err != nil || len(live) != 1 {
+	if live, err := client.Inspect().Workers(t.Context()); err != nil || len(live) != 1 {
 		t.Errorf("got workers %v, %v, want the first", live, err)
 	}
 

@@ -127,8 +127,8 @@ func Predecessors(ctx context.Context, limit int) ([]string, error) {
 	return nodes, nil
 }
 
-// SetProgress stores how far the task of ctx is, for [Client.Nodes] and for the
-// percentage of [AsyncResult.Watch]. It may be called often: except for the last call,
+// SetProgress stores how far the task of ctx is, for [Workflow.Nodes] and for the
+// percentage of [Workflow.Watch]. It may be called often: except for the last call,
 // with done equal to total, at most four calls a second write to Redis. A call that writes waits for Redis, for up to two
 // seconds, and logs an error at level debug. The progress of a failed attempt is deleted. For a context that does not belong
 // to a handler it does nothing.

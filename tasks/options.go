@@ -332,16 +332,16 @@ func Headers(h map[string]string) SendOption {
 	})
 }
 
-// Deadline cancels the workflow at a time unless it has ended, as [Client.Cancel] does, even while it is paused. The failures of
+// Deadline cancels the workflow at a time unless it has ended, as [Workflow.Cancel] does, even while it is paused. The failures of
 // its tasks have the code "deadline" and match [ErrDeadline] and [ErrCancelled], as the causes of the contexts of handlers. A
 // worker must be running then; otherwise the workflow is cancelled when one starts. Send returns [ErrInvalid] if the time has
-// passed by the clock of Redis. [Client.Retry] drops a deadline that has passed.
+// passed by the clock of Redis. [Workflow.Retry] drops a deadline that has passed.
 func Deadline(t time.Time) SendOption {
 	return option(func(o *graph.Opts) { o.Deadline = &t })
 }
 
 // Name is the name of the workflow in listings, of 1 to 200 bytes without control characters. Several workflows may have
-// the same name. Defaults to the names of its first and last task. See [Client.Workflows].
+// the same name. Defaults to the names of its first and last task. See [Inspector.Workflows].
 func Name(name string) SendOption {
 	if name == "" || len(name) > 200 || !printable(name) {
 		return bad("Name(%.210q): use 1 to 200 bytes of UTF-8 without control characters", name)
@@ -349,7 +349,7 @@ func Name(name string) SendOption {
 	return option(func(o *graph.Opts) { o.Name = name })
 }
 
-// Labels adds labels to the workflow, by which [Client.Workflows] finds it, such as the customer or the release. A key
+// Labels adds labels to the workflow, by which [Inspector.Workflows] finds it, such as the customer or the release. A key
 // has 1 to 63 letters, digits, and _ . / -, a value has no control characters, and all labels together have at most 1 KiB.
 func Labels(labels map[string]string) SendOption {
 	for k, v := range labels {
@@ -376,14 +376,14 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// Retention is how long results and states are kept after the workflow has succeeded or [Client.Revoke] has stopped it. Defaults to
+// Retention is how long results and states are kept after the workflow has succeeded or [Workflow.Revoke] has stopped it. Defaults to
 // 24 hours.
 func Retention(d time.Duration) RetentionOption {
 	return lasting("Retention", d, 0, func(o *graph.Opts) { o.Retention = &d })
 }
 
 // FailureRetention is how long results and states are kept after the workflow has failed or was cancelled. During this time
-// [Client.Retry] is possible. Defaults to 7 days.
+// [Workflow.Retry] is possible. Defaults to 7 days.
 func FailureRetention(d time.Duration) RetentionOption {
 	return lasting("FailureRetention", d, 0, func(o *graph.Opts) { o.FailureRetention = &d })
 }
@@ -413,7 +413,7 @@ const (
 	// OverlapReplace is OverlapQueue, but revokes an earlier workflow of which no task has begun, such as one that waits or has a
 	// delay: the latest is the one that runs. It is not for schedules.
 	OverlapReplace OverlapPolicy = engine.OverlapReplace
-	// OverlapCancel cancels the earlier workflow, as [Client.Cancel] does, and lets the new one wait for its end.
+	// OverlapCancel cancels the earlier workflow, as [Workflow.Cancel] does, and lets the new one wait for its end.
 	OverlapCancel OverlapPolicy = engine.OverlapCancel
 )
 

@@ -235,19 +235,19 @@ func TestWrongCodeDoesNotCompile(t *testing.T) {
 	t.Parallel()
 	check := typeChecker(t)
 	for code, want := range map[string][]string{
-		`tasks.Chain(Number.S(1), Upper)`:                                            {"tasks.Task[string, string]", "tasks.Task[int,"},
-		`tasks.Chain3(Text.S(1), Upper, Number)`:                                     {"tasks.Task[int, int]", "tasks.Task[string,"},
-		`tasks.Chord(tasks.Each([]int{1}, Number), Upper)`:                           {"tasks.Task[string, string]", "tasks.Task[[]int,"},
-		`tasks.Chord(Number.S(1), Sum)`:                                              {"tasks.Signature[int]", "tasks.Signature[[]"},
-		`tasks.Map(Number.S(1), Number)`:                                             {"tasks.Signature[int]", "tasks.Signature[[]"},
-		`tasks.Each([]string{"a"}, Number)`:                                          {"tasks.Task[int, int]", "tasks.Task[string,"},
-		`tasks.Group(Number.S(1), Upper.S("a"))`:                                     {"tasks.Signature[string]", "tasks.Signature[int]"},
-		`Number.S("a")`:                                                              {`"a"`, "int"},
-		`Number.S(1).Rescue(Text)`:                                                   {"tasks.Task[int, string]", "tasks.Task[tasks.Failure, int]"},
-		`tasks.OnError(Number.S(1), Upper)`:                                          {"tasks.Task[string, string]", "tasks.Task[tasks.Failure,"},
-		`tasks.Bind(Number, 2)`:                                                      {"tasks.Task[int, int]", "tasks.Task[tasks.Pair["},
-		`tasks.Handle(mux, Number, strings.ToUpper)`:                                 {"func(s string) string", "func(context.Context, I) (O, error)"},
-		`var run *tasks.AsyncResult[string]; run, _ = Number.S(1).Send(ctx, client)`: {"*tasks.AsyncResult[int]", "*tasks.AsyncResult[string]"},
+		`tasks.Chain(Number.S(1), Upper)`:                                    {"tasks.Task[string, string]", "tasks.Task[int,"},
+		`tasks.Chain3(Text.S(1), Upper, Number)`:                             {"tasks.Task[int, int]", "tasks.Task[string,"},
+		`tasks.Chord(tasks.Each([]int{1}, Number), Upper)`:                   {"tasks.Task[string, string]", "tasks.Task[[]int,"},
+		`tasks.Chord(Number.S(1), Sum)`:                                      {"tasks.Signature[int]", "tasks.Signature[[]"},
+		`tasks.Map(Number.S(1), Number)`:                                     {"tasks.Signature[int]", "tasks.Signature[[]"},
+		`tasks.Each([]string{"a"}, Number)`:                                  {"tasks.Task[int, int]", "tasks.Task[string,"},
+		`tasks.Group(Number.S(1), Upper.S("a"))`:                             {"tasks.Signature[string]", "tasks.Signature[int]"},
+		`Number.S("a")`:                                                      {`"a"`, "int"},
+		`Number.S(1).Rescue(Text)`:                                           {"tasks.Task[int, string]", "tasks.Task[tasks.Failure, int]"},
+		`tasks.OnError(Number.S(1), Upper)`:                                  {"tasks.Task[string, string]", "tasks.Task[tasks.Failure,"},
+		`tasks.Bind(Number, 2)`:                                              {"tasks.Task[int, int]", "tasks.Task[tasks.Pair["},
+		`tasks.Handle(mux, Number, strings.ToUpper)`:                         {"func(s string) string", "func(context.Context, I) (O, error)"},
+		`var run *tasks.Run[string]; run, _ = Number.S(1).Send(ctx, client)`: {"*tasks.Run[int]", "*tasks.Run[string]"},
 	} {
 		errs := check(code)
 		if !slices.ContainsFunc(errs, func(err error) bool {

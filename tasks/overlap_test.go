@@ -10,7 +10,7 @@ import (
 )
 
 // overlapping sends Hold with a unique key and a policy.
-func overlapping(t *testing.T, w *world, key, value string, p tasks.OverlapPolicy, opts ...tasks.SendOption) *tasks.AsyncResult[int] {
+func overlapping(t *testing.T, w *world, key, value string, p tasks.OverlapPolicy, opts ...tasks.SendOption) *tasks.Run[int] {
 	t.Helper()
 	run, err := Hold.S(value).Send(t.Context(), w.client, append(opts, tasks.Unique(key, time.Hour), tasks.Overlap(p))...)
 	if err != nil {
@@ -20,7 +20,7 @@ func overlapping(t *testing.T, w *world, key, value string, p tasks.OverlapPolic
 }
 
 // refused sends Hold with a unique key and a policy, and expects that it is refused because of other.
-func refused(t *testing.T, w *world, key, value string, p tasks.OverlapPolicy, other *tasks.AsyncResult[int]) {
+func refused(t *testing.T, w *world, key, value string, p tasks.OverlapPolicy, other *tasks.Run[int]) {
 	t.Helper()
 	run, err := Hold.S(value).Send(t.Context(), w.client, tasks.Unique(key, time.Hour), tasks.Overlap(p))
 	if !errors.Is(err, tasks.ErrDuplicate) || run.ID() != other.ID() {
@@ -33,14 +33,14 @@ func held(t *testing.T, w *world, value string) {
 	testutil.Eventually(t, value+" runs", func() bool { return len(w.noted("at "+value)) > 0 })
 }
 
-func wantQueued(t *testing.T, run *tasks.AsyncResult[int], queued bool) {
+func wantQueued(t *testing.T, run *tasks.Run[int], queued bool) {
 	t.Helper()
 	if p, err := run.Progress(t.Context()); err != nil || p.Queued != queued {
 		t.Errorf("got progress %+v, %v, want queued %t", p, err, queued)
 	}
 }
 
-func wantReplaced(t *testing.T, run *tasks.AsyncResult[int]) {
+func wantReplaced(t *testing.T, run *tasks.Run[int]) {
 	t.Helper()
 	if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
 		t.Errorf("replaced workflow: got %v, want ErrRevoked", err)
@@ -103,7 +103,7 @@ func TestOverlap(t *testing.T) {
 			if _, err := c.Wait(limited(t)); err != nil {
 				t.Error(err)
 			}
-			for _, run := range []*tasks.AsyncResult[int]{a, b} {
+			for _, run := range []*tasks.Run[int]{a, b} {
 				if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrCancelled) {
 					t.Errorf("got %v, want ErrCancelled", err)
 				}
@@ -137,11 +137,11 @@ func TestOverlap(t *testing.T) {
 			c := overlapping(t, w, "forgotten", "fc", tasks.OverlapReplace)
 			wantReplaced(t, b)
 			ended(t, w, b.ID())
-			testutil.Ok(t, b.Forget(t.Context()))
+			testutil.Ok(t, b.Delete(t.Context()))
 			wantQueued(t, c, true)
 			testutil.Ok(t, c.Revoke(t.Context()))
 			ended(t, w, c.ID())
-			testutil.Ok(t, c.Forget(t.Context()))
+			testutil.Ok(t, c.Delete(t.Context()))
 			d := overlapping(t, w, "forgotten", "fd", tasks.OverlapReplace)
 			wantQueued(t, d, true)
 			w.open("fa")

@@ -192,7 +192,7 @@ func TestSlowCustomerDelaysNoOther(t *testing.T) {
 			}
 		}
 		testutil.Eventually(t, "the others wait for their customer", func() bool {
-			ns, err := o.client.Nodes(t.Context(), slow[19].ID())
+			ns, err := o.client.Workflow(slow[19].ID()).Nodes(t.Context())
 			return err == nil && ns[0].Waits != ""
 		})
 		if n := o.runs("slow"); n != 2 {
@@ -219,7 +219,7 @@ func TestSlowCustomerDelaysNoOther(t *testing.T) {
 }
 
 // sendEach sends a workflow for each delivery.
-func sendEach(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) (runs []*tasks.AsyncResult[int]) {
+func sendEach(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) (runs []*tasks.Run[int]) {
 	t.Helper()
 	for _, d := range ds {
 		run, err := task.S(d).Send(t.Context(), o.client, tasks.FairnessKey(strings.ReplaceAll(d.Customer, " ", "-")))
@@ -333,7 +333,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 }
 
 // sendAll sends deliveries as one group.
-func sendAll(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) *tasks.AsyncResult[[]int] {
+func sendAll(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) *tasks.Run[[]int] {
 	t.Helper()
 	run, err := tasks.Each(ds, task).Send(t.Context(), o.client)
 	if err != nil {
@@ -374,7 +374,7 @@ func TestLimitIsChangedWhileNodesWait(t *testing.T) {
 // waiting returns how many nodes of a workflow wait for a limit.
 func waiting(t *testing.T, o *office, id string) (n int) {
 	t.Helper()
-	nodes, err := o.client.Nodes(t.Context(), id)
+	nodes, err := o.client.Workflow(id).Nodes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,13 +389,13 @@ func waiting(t *testing.T, o *office, id string) (n int) {
 // The nodes that wait for a limit end with their workflow, and do not keep others from running.
 func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*tasks.Client, context.Context, string) error{
-		"cancel": (*tasks.Client).Cancel, "revoke": (*tasks.Client).Revoke,
-		"pause and revoke": func(c *tasks.Client, ctx context.Context, id string) error {
-			return errors.Join(c.Pause(ctx, id), c.Revoke(ctx, id))
+	for name, end := range map[string]func(*tasks.Workflow, context.Context) error{
+		"cancel": (*tasks.Workflow).Cancel, "revoke": (*tasks.Workflow).Revoke,
+		"pause and revoke": func(w *tasks.Workflow, ctx context.Context) error {
+			return errors.Join(w.Pause(ctx), w.Revoke(ctx))
 		},
-		"pause, resume and cancel": func(c *tasks.Client, ctx context.Context, id string) error {
-			return errors.Join(c.Pause(ctx, id), c.Resume(ctx, id), c.Cancel(ctx, id))
+		"pause, resume and cancel": func(w *tasks.Workflow, ctx context.Context) error {
+			return errors.Join(w.Pause(ctx), w.Resume(ctx), w.Cancel(ctx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -412,7 +412,7 @@ func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 				testutil.Eventually(t, "50 wait", func() bool { return waiting(t, o, dropped.ID()) == 50 })
 				after := sendAll(t, o, deliver, deliveries(3, "c"))
 				testutil.Eventually(t, "three wait", func() bool { return waiting(t, o, after.ID()) == 3 })
-				if err := end(o.client, t.Context(), dropped.ID()); err != nil {
+				if err := end(&dropped.Workflow, t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := dropped.Wait(limited(t)); err == nil {
@@ -423,7 +423,7 @@ func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 					return err == nil && p.Ended
 				})
 				release()
-				for _, run := range []*tasks.AsyncResult[[]int]{before, after} {
+				for _, run := range []*tasks.Run[[]int]{before, after} {
 					if _, err := run.Wait(limited(t)); err != nil {
 						t.Fatal(err)
 					}
@@ -525,7 +525,7 @@ func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		testutil.Background(t, w.Run)
-		var runs []*tasks.AsyncResult[int]
+		var runs []*tasks.Run[int]
 		for range 2 {
 			run, err := work.S(0).Rescue(clean).Send(t.Context(), c)
 			if err != nil {
@@ -535,7 +535,7 @@ func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
 			runs = append(runs, run)
 		}
 		for _, run := range runs {
-			if err := c.Cancel(t.Context(), run.ID()); err != nil {
+			if err := c.Workflow(run.ID()).Cancel(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

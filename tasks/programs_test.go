@@ -125,7 +125,7 @@ func TestProgramsComeAndGo(t *testing.T) {
 				return w
 			}
 			const most = 60
-			var runs []*tasks.AsyncResult[int]
+			var runs []*tasks.Run[int]
 			var sending sync.WaitGroup
 			sending.Go(func() {
 				for i := range most {
@@ -197,7 +197,7 @@ func TestManyTasksWithoutAHandler(t *testing.T) {
 	}
 	b.do(t)
 	testutil.Eventually(t, "they wait", func() bool {
-		qs, err := b.client.Queues(t.Context())
+		qs, err := b.client.Inspect().Queues(t.Context())
 		return err == nil && len(qs) == 1 && len(qs[0].Unhandled) == n
 	})
 	worker, err := tasks.NewWorker(b.client, m, tasks.WorkerConfig{Name: "late", Concurrency: 4, Grace: time.Second})
@@ -220,7 +220,7 @@ func TestNodesOfAStoppedProgramWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	testutil.Eventually(t, "it waits for a handler", func() bool {
-		ns, err := b.client.Nodes(t.Context(), run.ID())
+		ns, err := run.Nodes(t.Context())
 		return err == nil && ns[0].Waits == "no live worker of queue default has a handler for a.step" && ns[0].Status == tasktype.Pending
 	})
 	again := runProgram(t, at, "a", b)

@@ -92,7 +92,7 @@ func TestAnyCanvasAgreesWithItsReference(t *testing.T) {
 			}
 		}
 		got, err := run.Wait(ctx)
-		nodes, nerr := w.client.Nodes(ctx, run.ID())
+		nodes, nerr := run.Nodes(ctx)
 		if nerr != nil {
 			rt.Fatal(nerr)
 		}
@@ -393,7 +393,7 @@ var WaitsForNode = tasks.New[string, string]("t.waitsfornode")
 
 func (w *world) waitsForNode(m *tasks.Mux) {
 	tasks.Handle(m, WaitsForNode, func(ctx context.Context, id string) (string, error) {
-		if _, err := tasks.NodeValue[int](ctx, w.client, id, "0"); err != nil {
+		if _, err := w.client.Workflow(id).NodeValue(ctx, "0"); err != nil {
 			return err.Error(), nil
 		}
 		return "", nil
@@ -401,7 +401,7 @@ func (w *world) waitsForNode(m *tasks.Mux) {
 }
 
 // valueOf checks the value of a part.
-func valueOf[P, O any](t *testing.T, run *tasks.AsyncResult[O], what string, part tasks.Signature[P], want P) {
+func valueOf[P, O any](t *testing.T, run *tasks.Run[O], what string, part tasks.Signature[P], want P) {
 	t.Helper()
 	got, err := tasks.ValueOf(limited(t), run, part)
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -410,7 +410,7 @@ func valueOf[P, O any](t *testing.T, run *tasks.AsyncResult[O], what string, par
 }
 
 // failureOf checks that a part has no value.
-func failureOf[P, O any](t *testing.T, run *tasks.AsyncResult[O], what string, part tasks.Signature[P], want string) {
+func failureOf[P, O any](t *testing.T, run *tasks.Run[O], what string, part tasks.Signature[P], want string) {
 	t.Helper()
 	got, err := tasks.ValueOf(limited(t), run, part)
 	if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Message != want {
@@ -506,26 +506,20 @@ func TestNodeValueYieldsAnyNode(t *testing.T) {
 		run := sent(t, w, s, tasks.ID("named"))
 		wantValue(t, run, 11)
 		for _, n := range nodes(t, w, run.ID()) {
-			raw, err := tasks.NodeValue[json.RawMessage](ctx, w.client, run.ID(), n.ID)
+			raw, err := run.NodeValue(ctx, n.ID)
 			if err != nil || !json.Valid(raw) {
 				t.Errorf("value of %s %s: got %s, %v", n.ID, n.Task, raw, err)
 			}
 		}
-		if got, err := tasks.NodeValue[int](ctx, w.client, run.ID(), "1.1"); err != nil || got != 6 {
-			t.Errorf("value of a member of the map: got %v, %v, want 6", got, err)
+		if got, err := run.NodeValue(ctx, "1.1"); err != nil || string(got) != "6" {
+			t.Errorf("value of a member of the map: got %s, %v, want 6", got, err)
 		}
 		for node, want := range map[string]string{"99": "no node 99", "0:99": "no node", "2:0": "no node", "1.7": "2 members", "0.0": "no node", "x": "expected an index", "3": "did not run"} {
-			if _, err := tasks.NodeValue[int](ctx, w.client, run.ID(), node); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := run.NodeValue(ctx, node); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("value of node %s: got %v, want an error with %q", node, err, want)
 			}
 		}
-		if _, err := tasks.NodeValue[[]int](ctx, w.client, run.ID(), "2"); err == nil || !strings.Contains(err.Error(), "is not a []int") {
-			t.Errorf("value of another type: got %v", err)
-		}
-		if _, err := tasks.NodeValue[error](ctx, w.client, run.ID(), "2"); err == nil || !strings.Contains(err.Error(), "is not a error") {
-			t.Errorf("value of an interface type: got %v", err)
-		}
-		if _, err := tasks.NodeValue[int](ctx, w.client, "nowhere", "0"); !errors.Is(err, tasks.ErrUnknown) {
+		if _, err := w.client.Workflow("nowhere").NodeValue(ctx, "0"); !errors.Is(err, tasks.ErrUnknown) {
 			t.Errorf("value in an unknown workflow: got %v, want %v", err, tasks.ErrUnknown)
 		}
 		if got, err := send(t, w, WaitsForNode.S(run.ID())); err != nil || !strings.Contains(got, tasks.ErrWaitInTask.Error()) {
@@ -542,8 +536,8 @@ func TestHandlesDoNotMarshal(t *testing.T) {
 		run := sent(t, w, ID.S(1))
 		for want, s := range map[string]tasks.Signature[int]{
 			"HandlePlan": tasks.New[tasks.Signature[int], int]("t.signature").S(ID.S(1)),
-			"Attach":     tasks.New[*tasks.AsyncResult[int], int]("t.result").S(run),
-			"keep its":   tasks.New[[]tasks.AsyncResult[int], int]("t.results").S([]tasks.AsyncResult[int]{*run}),
+			"Attach":     tasks.New[*tasks.Run[int], int]("t.result").S(run),
+			"keep its":   tasks.New[[]tasks.Run[int], int]("t.results").S([]tasks.Run[int]{*run}),
 			"send it":    tasks.Chord(tasks.Each([]tasks.Signature[int]{ID.S(1)}, tasks.New[tasks.Signature[int], int]("t.signature")), Sum),
 		} {
 			if _, err := s.Send(ctx, w.client); err == nil || !strings.Contains(err.Error(), want) {
@@ -553,8 +547,8 @@ func TestHandlesDoNotMarshal(t *testing.T) {
 		if err := json.Unmarshal([]byte("{}"), &tasks.Signature[int]{}); err == nil {
 			t.Error("a Signature was made from JSON")
 		}
-		if err := json.Unmarshal([]byte("{}"), &tasks.AsyncResult[int]{}); err == nil {
-			t.Error("an AsyncResult was made from JSON")
+		if err := json.Unmarshal([]byte("{}"), &tasks.Run[int]{}); err == nil {
+			t.Error("a handle was made from JSON")
 		}
 	})
 }
@@ -572,7 +566,7 @@ func TestDamagedAliasIsAnError(t *testing.T) {
 			if got, err := run.Wait(ctx); err == nil {
 				t.Errorf("Wait with the alias %s: got %v, want an error", alias, got)
 			}
-			if got, err := tasks.NodeValue[[]int](ctx, w.client, run.ID(), "0"); err == nil {
+			if got, err := run.NodeValue(ctx, "0"); err == nil {
 				t.Errorf("NodeValue with the alias %s: got %v, want an error", alias, got)
 			}
 		}

@@ -6,11 +6,10 @@ import (
 	"fmt"
 
 	"muster/tasks/internal/engine"
-	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
-// Retry runs the tasks of an ended workflow again that have failed, were revoked or were skipped. Tasks that have succeeded
+// Retry runs the tasks of the ended workflow again that have failed, were revoked or were skipped. Tasks that have succeeded
 // keep their values, with one exception: a task that runs on failures or outcomes of tasks that run again, as tasks of
 // [Signature.Rescue], [OnError] and receivers of [Settle], and a task that depends on one of these, starts
 // anew. So after Retry the workflow is in the state in which these tasks have not begun.
@@ -21,39 +20,28 @@ import (
 //
 // Retry needs no worker. It is possible until the retention of the failure is over; see [FailureRetention]. It returns
 // [ErrUnknown] for an unknown workflow, [ErrRunning] for one that runs, [ErrSucceeded] for one with the status SUCCESS unless
-// it was cancelled, [ErrRevoked] for one that [Client.Revoke] stopped, [ErrDamaged], [ErrCompensated] if a step would run again whose compensation has failed, and [ErrRetryInput] for an invalid option. Of several calls at once, one has
+// it was cancelled, [ErrRevoked] for one that [Workflow.Revoke] stopped, [ErrDamaged], [ErrCompensated] if a step would run again whose compensation has failed, and [ErrRetryInput] for an invalid option. Of several calls at once, one has
 // an effect and the others return ErrRunning.
-func (c *Client) Retry(ctx context.Context, id string, opts ...RetryOption) error {
+func (w *Workflow) Retry(ctx context.Context, opts ...RetryOption) error {
 	var how engine.Rerun
 	for _, opt := range opts {
 		if err := opt(&how); err != nil {
-			return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
+			return w.failed(err, "retry")
 		}
 	}
-	if err := c.eng.Operator.Retry(ctx, id, &how); err != nil {
-		return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
-	}
-	return nil
+	return w.failed(w.client.eng.Operator.Retry(ctx, w.ref, &how), "retry")
 }
 
-// RetryAll retries the failed workflows that f selects, as [Client.Retry] does, and returns how many it has retried. The State
+// RetryAll retries the failed workflows that f selects, as [Workflow.Retry] does, and returns how many it has retried. The State
 // of f is empty or failure; its Limit is ignored. RetryAll continues after a workflow that cannot be retried, and returns the first
 // 20 errors, joined. It reads the index in pages: its memory does not depend on the number of workflows. Workflows that fail
-// again during the call are not retried twice. [Client.Workflows] says which workflows the index has.
+// again during the call are not retried twice. [Inspector.Workflows] says which workflows the index has.
 func (c *Client) RetryAll(ctx context.Context, f tasktype.WorkflowFilter) (retried int, err error) {
-	retried, err = c.eng.Inspector.RetryAll(ctx, f, func(ctx context.Context, ref string) error { return c.Retry(ctx, ref) })
-	if err != nil {
-		return retried, fmt.Errorf("retry workflows: %w", err)
-	}
-	return retried, nil
+	retried, err = c.eng.Inspector.RetryAll(ctx, f, func(ctx context.Context, ref string) error { return c.Workflow(ref).Retry(ctx) })
+	return retried, wrap(err, "retry workflows")
 }
 
-// Retry runs the tasks of the workflow again that have not succeeded; see [Client.Retry].
-func (r *AsyncResult[O]) Retry(ctx context.Context, opts ...RetryOption) error {
-	return r.client.Retry(ctx, r.ref, opts...)
-}
-
-// RetryOption is an option of [Client.Retry]: [RetryInput], [RetryInputJSON] and [DropSteps].
+// RetryOption is an option of [Workflow.Retry]: [RetryInput], [RetryInputJSON] and [DropSteps].
 type RetryOption func(*engine.Rerun) error
 
 // DropSteps lets a node that runs again begin without the stored values of these steps or, without names, of all its steps and without
@@ -65,7 +53,7 @@ func DropSteps(node string, names ...string) RetryOption {
 	}
 }
 
-// RetryInput gives a node that runs again another input. The node, as [Client.Nodes] lists it, must be of task t; without a
+// RetryInput gives a node that runs again another input. The node, as [Workflow.Nodes] lists it, must be of task t; without a
 // node, it is the only node of t that has failed. If the workflow uses a [Bind] of the task, the second half of the input must
 // be the bound one; t may also be the bound task.
 func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
@@ -79,7 +67,7 @@ func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
 	}
 }
 
-// RetryInputJSON is [RetryInput] with the whole input in JSON, as [Client.Node] returns it. If the worker cannot decode the input, the node fails again.
+// RetryInputJSON is [RetryInput] with the whole input in JSON, as [Workflow.Node] returns it. If the worker cannot decode the input, the node fails again.
 func RetryInputJSON(node string, input json.RawMessage) RetryOption {
 	return func(how *engine.Rerun) error {
 		switch {

@@ -22,13 +22,13 @@ func TestRetry(t *testing.T) {
 			testutil.Ok(t, revoked.Revoke(t.Context()))
 			forgotten, damaged := sent(t, w, Fail.S(1)), sent(t, w, Fail.S(1))
 			ended(t, w, forgotten.ID())
-			testutil.Ok(t, forgotten.Forget(t.Context()))
+			testutil.Ok(t, forgotten.Delete(t.Context()))
 			ended(t, w, damaged.ID())
 			other := newClient(t, client.Redis()) // without the graph in memory
 			testutil.Ok(t, client.Redis().HSet(t.Context(), flowKey(t, client.Redis(), damaged.ID()), "g", "{").Err())
 			for id, want := range map[string]error{done.ID(): tasks.ErrSucceeded, running.ID(): tasks.ErrRunning, revoked.ID(): tasks.ErrRevoked,
 				forgotten.ID(): tasks.ErrUnknown, "none": tasks.ErrUnknown, damaged.ID(): tasks.ErrDamaged} {
-				if err := other.Retry(t.Context(), id); !errors.Is(err, want) {
+				if err := other.Workflow(id).Retry(t.Context()); !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)
 				}
 			}
@@ -48,7 +48,7 @@ func TestRetry(t *testing.T) {
 			}
 			settled := func() {
 				testutil.Eventually(t, "no workflow is running", func() bool {
-					counts, err := w.client.CountWorkflows(t.Context())
+					counts, err := w.client.Inspect().CountWorkflows(t.Context())
 					return err == nil && counts[tasktype.WorkflowRunning] == 0
 				})
 			}
@@ -108,7 +108,7 @@ func TestCancel(t *testing.T) {
 					t.Errorf("got %d, %v, want %d", got, err, n/2)
 				}
 			}
-			if counts, err := w.client.CountWorkflows(t.Context()); err != nil || counts[tasktype.WorkflowFailed] < n {
+			if counts, err := w.client.Inspect().CountWorkflows(t.Context()); err != nil || counts[tasktype.WorkflowFailed] < n {
 				t.Errorf("got %v, %v, want %d failures", counts, err, n)
 			}
 		}},
@@ -121,7 +121,7 @@ func TestCancel(t *testing.T) {
 			if err := done.Cancel(t.Context()); !errors.Is(err, tasks.ErrEnded) {
 				t.Errorf("of a workflow that has ended: got %v, want %v", err, tasks.ErrEnded)
 			}
-			if err := w.client.Cancel(t.Context(), "none"); !errors.Is(err, tasks.ErrUnknown) {
+			if err := w.client.Workflow("none").Cancel(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 				t.Errorf("of an unknown workflow: got %v, want %v", err, tasks.ErrUnknown)
 			}
 			revoked := sent(t, w, ID.S(1, tasks.In(time.Hour)))

@@ -38,20 +38,20 @@ func TestReusedID(t *testing.T) {
 			for i, want := range []int{10, 3, 21, 7, 6, 7} {
 				run := sent(t, w, shapes[i], tasks.ID(id))
 				attached := tasks.Attach[int](reader, id)
-				for _, handle := range []*tasks.AsyncResult[int]{attached, run} {
+				for _, handle := range []*tasks.Run[int]{attached, run} {
 					wantValue(t, handle, want)
 				}
 				testutil.Ok(t, attached.WaitAll(limited(t)))
 				if d, err := run.Detail(t.Context()); err != nil || d.ID != id || run.ID() != id {
 					t.Fatalf("send %d: got details of %s, %v, want %s", i, d.ID, err, id)
 				}
-				if d, err := run.Summary(t.Context()); err != nil || d.ID != id {
+				if d, err := run.Info(t.Context()); err != nil || d.ID != id {
 					t.Fatalf("send %d: got summary of %s, %v, want %s", i, d.ID, err, id)
 				}
 				if p, err := attached.Progress(t.Context()); err != nil || p.Done != p.Total || !p.Ended {
 					t.Fatalf("send %d: got progress %+v, %v, want all tasks done", i, p, err)
 				}
-				testutil.Ok(t, attached.Forget(t.Context()))
+				testutil.Ok(t, attached.Delete(t.Context()))
 				if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrUnknown) {
 					t.Fatalf("send %d, forgotten: got %v, want ErrUnknown", i, err)
 				}
@@ -66,13 +66,13 @@ func TestHandleOfAnEarlierSend(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	first := sent(t, w, ID.S(1), tasks.ID("again"))
 	ended(t, w, first.ID())
-	testutil.Ok(t, first.Forget(t.Context()))
+	testutil.Ok(t, first.Delete(t.Context()))
 	second := sent(t, w, tasks.Chain(ID.S(1), Inc), tasks.ID("again"))
 	wantValue(t, second, 2)
 	if _, err := first.Wait(limited(t)); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("wait of the first: got %v, want ErrUnknown", err)
 	}
-	if err := first.Forget(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+	if err := first.Delete(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("forget the first: got %v, want ErrUnknown", err)
 	}
 	wantValue(t, tasks.Attach[int](w.client, "again"), 2)
@@ -87,22 +87,22 @@ func TestForgetOvertakenByASend(t *testing.T) {
 	ended(t, w, first.ID())
 	slow := redis.NewClient(rdb.(*redis.Client).Options())
 	t.Cleanup(func() { _ = slow.Close() })
-	var second *tasks.AsyncResult[int]
+	var second *tasks.Run[int]
 	slow.AddHook(before(func(_ context.Context, cmd redis.Cmder) {
 		if kindOf(cmd) != "drop" {
 			return
 		}
-		if err := first.Forget(t.Context()); err != nil {
+		if err := first.Delete(t.Context()); err != nil {
 			t.Error(err)
 		}
 		second = sent(t, w, ID.S(2, tasks.In(time.Hour)), tasks.ID("raced"))
 	}))
 	client := tasks.NewClient(slow)
 	t.Cleanup(func() { _ = client.Close() })
-	if err := tasks.Attach[int](client, "raced").Forget(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+	if err := client.Workflow("raced").Delete(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 		t.Fatalf("got %v, want ErrUnknown: the first workflow was deleted", err)
 	}
-	if p, err := tasks.Attach[int](w.client, "raced").Progress(t.Context()); err != nil || p.Ended {
+	if p, err := w.client.Workflow("raced").Progress(t.Context()); err != nil || p.Ended {
 		t.Errorf("the new workflow by its id: got %+v, %v, want one that has not ended", p, err)
 	}
 	if run, err := ID.S(3).Send(t.Context(), w.client, tasks.ID("raced")); !errors.Is(err, tasks.ErrDuplicate) {
@@ -145,7 +145,7 @@ func TestLateResultOfAForgottenWorkflow(t *testing.T) {
 	testutil.Ok(t, c.PauseQueue(t.Context(), "default"))
 	testutil.Ok(t, run.Revoke(t.Context()))
 	testutil.Ok(t, run.WaitAll(limited(t)))
-	testutil.Ok(t, run.Forget(t.Context()))
+	testutil.Ok(t, run.Delete(t.Context()))
 	next := started(t, c, renew.S(1), tasks.ID("late"))
 	close(release)
 	testutil.Ok(t, c.ResumeQueue(t.Context(), "default"))

@@ -23,18 +23,18 @@ func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 		t.Cleanup(func() { client.Close() })
 		ctx := limited(t)
 		for _, c := range []struct {
-			stop   func(context.Context, string) error
+			stop   func(*tasks.Workflow, context.Context) error
 			code   string
 			status tasktype.Status
 		}{
-			{client.Revoke, tasktype.CodeRevoked, tasktype.Revoked},
-			{client.Cancel, tasktype.CodeCancelled, tasktype.Failed},
+			{(*tasks.Workflow).Revoke, tasktype.CodeRevoked, tasktype.Revoked},
+			{(*tasks.Workflow).Cancel, tasktype.CodeCancelled, tasktype.Failed},
 		} {
 			run, err := tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("other"))), Sum).Send(ctx, client)
 			testutil.Ok(t, err)
 			wantReady(t, client, "default", 1)
 			for range 2 {
-				testutil.Ok(t, c.stop(ctx, run.ID()))
+				testutil.Ok(t, c.stop(&run.Workflow, ctx))
 			}
 			if c.code == tasktype.CodeRevoked {
 				wantReady(t, client, "default", 0)
@@ -48,7 +48,7 @@ func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 			if err != nil || !p.Ended || p.Status != c.status || p.Done != p.Total {
 				t.Errorf("got %+v, %v, want %s", p, err, c.status)
 			}
-			if due, err := client.Due(ctx, 10); err != nil || len(due) != 0 {
+			if due, err := client.Inspect().Due(ctx, 10); err != nil || len(due) != 0 {
 				t.Errorf("left on the agenda: %+v, %v", due, err)
 			}
 		}
@@ -58,9 +58,9 @@ func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 // wantReady checks the number of ready nodes of a queue.
 func wantReady(t *testing.T, client *tasks.Client, queue string, want int) {
 	t.Helper()
-	ready, err := client.Reserved(t.Context(), 10)
+	ready, err := client.Inspect().Reserved(t.Context(), 10)
 	ready = slices.DeleteFunc(ready, func(n tasktype.ReservedNode) bool { return n.Queue != queue })
-	queues, qerr := client.Queues(t.Context())
+	queues, qerr := client.Inspect().Queues(t.Context())
 	if err != nil || qerr != nil || len(ready) != want || !slices.ContainsFunc(queues, func(q tasktype.Queue) bool { return q.Name == queue && q.Pending == int64(want) }) {
 		t.Errorf("got ready nodes %v, %v, queues %+v, %v, want %d", ready, err, queues, qerr, want)
 	}
@@ -87,7 +87,7 @@ func TestRevokedMemberFailsItsChord(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour))), Sum))
-		testutil.Ok(t, w.client.RevokeNode(t.Context(), run.ID(), "1"))
+		testutil.Ok(t, run.RevokeNode(t.Context(), "1"))
 		if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
 			t.Fatalf("got %v", err)
 		}
@@ -103,7 +103,7 @@ func TestRevokedWorkflowOfASharedKeyNeverRuns(t *testing.T) {
 	key := tasks.FairnessKey("customer")
 	resume := pause(t, w)
 	mixed := sent(t, w, tasks.Group(ID.S(1), ID.S(2, tasks.Priority(1))), key)
-	var others []*tasks.AsyncResult[int]
+	var others []*tasks.Run[int]
 	for i := range 5 {
 		others = append(others, sent(t, w, ID.S(i), key))
 	}
@@ -111,7 +111,7 @@ func TestRevokedWorkflowOfASharedKeyNeverRuns(t *testing.T) {
 		return rdb.HMGet(t.Context(), shards(t, rdb)[0]+"queue:default", "ready:n", "ready:h").Val()
 	}
 	for _, id := range []string{others[2].ID(), mixed.ID()} {
-		testutil.Ok(t, w.client.Revoke(t.Context(), id))
+		testutil.Ok(t, w.client.Workflow(id).Revoke(t.Context()))
 		ended(t, w, id)
 	}
 	if got := ready(); !slices.Equal(got, []any{"5", "1"}) { // a take drops the members of the group
@@ -139,7 +139,7 @@ func TestGroupAfterATaskWithoutItsRevokedMembers(t *testing.T) {
 		for _, n := range nodes(t, w, run.ID()) {
 			if n.Task == ID.Name() && len(n.Needs) > 0 {
 				if revoked++; revoked == 3 || revoked == 6 {
-					testutil.Ok(t, w.client.RevokeNode(t.Context(), run.ID(), n.ID))
+					testutil.Ok(t, run.RevokeNode(t.Context(), n.ID))
 				}
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"muster/tasks/internal/store"
-	"muster/tasks/tasktype"
 )
 
 // The errors of operations on entries of the schedule.
@@ -21,30 +20,6 @@ var (
 	// ErrPeriod means that the period of a backfill is invalid or has too many ticks.
 	ErrPeriod = errors.New("invalid period")
 )
-
-// Schedules returns the entries of all schedulers that were running in the last week, the least recently claimed
-// first.
-func (c *Client) Schedules(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
-	list, err := c.eng.Schedule.Entries(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read schedule: %w", err)
-	}
-	return list, nil
-}
-
-// Schedule returns the entry with this name. It returns [ErrNoEntry].
-func (c *Client) Schedule(ctx context.Context, name string) (tasktype.ScheduleEntry, error) {
-	list, err := c.Schedules(ctx)
-	for _, e := range list {
-		if e.Name == name {
-			return e, nil
-		}
-	}
-	if err == nil {
-		err = changeError("read", name, ErrNoEntry)
-	}
-	return tasktype.ScheduleEntry{}, err
-}
 
 // PauseSchedule pauses an entry: its ticks are neither sent nor counted as missed until [Client.ResumeSchedule]. The pause
 // lasts even if the schedulers restart, and is forgotten with the entry, a week after the last scheduler had it. A tick that
@@ -77,7 +52,7 @@ func (c *Client) TriggerSchedule(ctx context.Context, name string) (id string, e
 // policy is [OverlapAllow]. A tick is not sent again while the results of its workflow are kept. It returns [ErrNoEntry],
 // [ErrTooManyTicks] and, for an invalid period, [ErrPeriod].
 func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to time.Time) (int, error) {
-	e, err := c.Schedule(ctx, name)
+	e, err := c.Inspect().Schedule(ctx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -107,9 +82,4 @@ func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
 	return changeError("delete", name, c.eng.Schedule.Delete(ctx, name))
 }
 
-func changeError(op, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s schedule %.200q: %w", op, name, err)
-}
+func changeError(op, name string, err error) error { return wrap(err, "%s schedule %.200q", op, name) }

@@ -82,7 +82,7 @@ func TestPausedEntrySendsOnlyRequestedTicks(t *testing.T) {
 func waitSent(t *testing.T, client *tasks.Client, id string) context.Context {
 	t.Helper()
 	testutil.Eventually(t, "workflow "+id+" is sent", func() bool {
-		_, err := tasks.Attach[string](client, id).Status(t.Context())
+		_, err := client.Workflow(id).Status(t.Context())
 		return !errors.Is(err, tasks.ErrUnknown)
 	})
 	return t.Context()
@@ -101,7 +101,7 @@ func TestOverlappingTicks(t *testing.T) {
 		if e.Sent != 1 || e.Requested != 0 || !strings.Contains(e.Error, e.Workflow) {
 			t.Errorf("skip: %+v", e)
 		}
-		testutil.Ok(t, client.Revoke(t.Context(), e.Workflow))
+		testutil.Ok(t, client.Workflow(e.Workflow).Revoke(t.Context()))
 		until(t, client, "skip", "the next tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 2 })
 
 		run("queue", tasks.OverlapQueue)
@@ -110,7 +110,7 @@ func TestOverlappingTicks(t *testing.T) {
 			t.Errorf("queue: %+v", e)
 		}
 		first := e.Workflow
-		testutil.Ok(t, client.Revoke(t.Context(), first))
+		testutil.Ok(t, client.Workflow(first).Revoke(t.Context()))
 		e = until(t, client, "queue", "the queued tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 2 && e.Requested > 0 })
 		if e.Workflow == first {
 			t.Errorf("queue: %+v", e)
@@ -123,7 +123,7 @@ func TestOverlappingTicks(t *testing.T) {
 		stop := run("cancel", tasks.OverlapCancel)
 		e = until(t, client, "cancel", "workflows replace each other", func(e tasktype.ScheduleEntry) bool { return e.Sent > 3 })
 		stop() // which waits for a tick that is being sent
-		all, _, err := client.Workflows(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 100})
+		all, _, err := client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 100})
 		testutil.Ok(t, err)
 		running := 0
 		for _, w := range all {
@@ -266,7 +266,7 @@ func TestEntriesAreDeletedWhenNoSchedulerHasThem(t *testing.T) {
 	until(t, client, "nightly", "no scheduler leads the entry", func(e tasktype.ScheduleEntry) bool { return e.Leader == "" })
 	testutil.Ok(t, client.DeleteSchedule(t.Context(), "nightly"))
 	for what, err := range map[string]error{
-		"get":      second(client.Schedule(t.Context(), "nightly")),
+		"get":      second(client.Inspect().Schedule(t.Context(), "nightly")),
 		"pause":    client.PauseSchedule(t.Context(), "nightly"),
 		"resume":   client.ResumeSchedule(t.Context(), "nightly"),
 		"trigger":  second(client.TriggerSchedule(t.Context(), "nightly")),

@@ -351,7 +351,7 @@ func (s *Scheduler) running(ctx context.Context, e *entry, cancel bool) (string,
 		return "", err
 	}
 	if cancel && OverlapPolicy(e.opts.Overlap) == OverlapCancel {
-		if err := s.client.Cancel(ctx, id); err != nil && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrRevoked) {
+		if err := s.client.Workflow(id).Cancel(ctx); err != nil && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrRevoked) {
 			return "", err
 		}
 	}

@@ -83,7 +83,7 @@ func during(t *testing.T, fn func(context.Context) error) (stop func()) {
 // entryOf returns an entry of the schedule; the zero entry when there is none.
 func entryOf(t *testing.T, c *tasks.Client, name string) tasktype.ScheduleEntry {
 	t.Helper()
-	list, err := c.Schedules(t.Context())
+	list, err := c.Inspect().Schedules(t.Context())
 	testutil.Ok(t, err)
 	for _, e := range list {
 		if e.Name == name {
@@ -292,7 +292,7 @@ func TestDurationsCountFromTheTick(t *testing.T) {
 	missTicks(t, client, 3*time.Hour, start)
 	start()
 	e := until(t, client, "hourly", "the tick is sent", func(e tasktype.ScheduleEntry) bool { return e.Sent == 1 })
-	due, err := client.Due(t.Context(), 10)
+	due, err := client.Inspect().Due(t.Context(), 10)
 	if err != nil || len(due) != 1 {
 		t.Fatalf("got %v, %v, want one node that waits", due, err)
 	}
@@ -334,7 +334,10 @@ func TestRemovedEntryIsNotClaimed(t *testing.T) {
 	}
 	add("gone")
 	during(t, s.Run)
-	testutil.Eventually(t, "the entry has a scheduler", func() bool { e, err := client.Schedule(t.Context(), "gone"); return err == nil && e.Leader != "" })
+	testutil.Eventually(t, "the entry has a scheduler", func() bool {
+		e, err := client.Inspect().Schedule(t.Context(), "gone")
+		return err == nil && e.Leader != ""
+	})
 	lead.Arm()
 	add("kept")
 	<-lead.Hit()

@@ -12,16 +12,16 @@ import (
 var ErrSignals = engine.ErrSignals
 
 // Signal completes an external task of a workflow with the value out. The sender needs the ID of the workflow, but no token. See
-// [Client.Signal].
+// [Workflow.Signal].
 func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], out O) error {
 	value, err := marshal(out)
 	if err != nil {
 		return fmt.Errorf("encode signal for task %s as JSON: %w", t.name, err)
 	}
-	return c.Signal(ctx, id, t.name, value)
+	return c.Workflow(id).Signal(ctx, t.name, value)
 }
 
-// Signal completes a task of a workflow that waits for an external result, by the name of the task. value is the result in JSON,
+// Signal completes a task of the workflow that waits for an external result, by the name of the task. value is the result in JSON,
 // of at most 16 MiB; whether it has the type of the task is not checked: the function [Signal] does.
 //
 // A signal may come early: if no node of the task waits, the workflow keeps the signal, and the next node of the task that opens
@@ -31,9 +31,6 @@ func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], o
 //
 // Once Signal has returned nil, the signal is stored in Redis, and is delivered once even if all processes are killed. It
 // returns [ErrInvalid] for a value or a name that cannot be sent, [ErrUnknown], [ErrEnded] or [ErrSignals].
-func (c *Client) Signal(ctx context.Context, id, task string, value json.RawMessage) error {
-	if err := c.eng.Completer.Signal(ctx, id, task, value); err != nil {
-		return fmt.Errorf("signal task %s of workflow %s: %w", task, id, err)
-	}
-	return nil
+func (w *Workflow) Signal(ctx context.Context, task string, value json.RawMessage) error {
+	return wrap(w.client.eng.Completer.Signal(ctx, w.ref, task, value), "signal task %s of workflow %s", task, w.ID())
 }

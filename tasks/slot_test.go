@@ -50,8 +50,8 @@ func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		testutil.Eventually(t, "two nodes are in hand and the others are ready", func() bool {
-			as, err := c.Active(t.Context())
-			qs, err2 := c.Queues(t.Context())
+			as, err := c.Inspect().Active(t.Context())
+			qs, err2 := c.Inspect().Queues(t.Context())
 			return err == nil && err2 == nil && len(as) == 2 && len(qs) == 1 && qs[0].Pending == 18
 		})
 		startGated(t, c, open, tasks.WorkerConfig{Name: "free"})

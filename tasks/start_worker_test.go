@@ -108,7 +108,7 @@ func TestWorkerStopsWhileItStarts(t *testing.T) {
 		if err := worker.Run(ctx); err != nil {
 			t.Fatalf("stopped before exchange %d: %v", n, err)
 		}
-		if left, err := client.Workers(t.Context()); err != nil || len(left) > 0 {
+		if left, err := client.Inspect().Workers(t.Context()); err != nil || len(left) > 0 {
 			t.Fatalf("stopped before exchange %d: it is still listed: %v, %v", n, left, err)
 		}
 		_ = client.Close()
@@ -237,9 +237,9 @@ func TestPauseAndStopActAtOnce(t *testing.T) {
 }
 
 // accounted checks that every task has ended or is ready, and that most are ready.
-func (b *busyWorld) accounted(t *testing.T, run *tasks.AsyncResult[[]int], all int) {
+func (b *busyWorld) accounted(t *testing.T, run *tasks.Run[[]int], all int) {
 	t.Helper()
-	qs, err := b.client.Queues(t.Context())
+	qs, err := b.client.Inspect().Queues(t.Context())
 	if err != nil || len(qs) != 1 {
 		t.Fatalf("queues %+v, %v", qs, err)
 	}
@@ -272,8 +272,8 @@ func TestDrainedWorkerHandsBack(t *testing.T) {
 		stop()
 		before := 0 // tasks that have ended; a slow worker returns nodes and takes them again, in another order
 		testutil.Eventually(t, "the rest is ready for others", func() bool {
-			ready, err := w.client.Reserved(t.Context(), 100)
-			active, aerr := w.client.Active(t.Context())
+			ready, err := w.client.Inspect().Reserved(t.Context(), 100)
+			active, aerr := w.client.Inspect().Active(t.Context())
 			p, perr := run.Progress(t.Context())
 			before = p.Done
 			return errors.Join(err, aerr, perr) == nil && len(ready) == 59-before && len(active) == 1
@@ -306,22 +306,22 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 		go func() { done <- worker.Run(ctx) }()
 		run := sent(t, w, tasks.Join(Slow.S(AB{1, 2000}, tasks.Queue("away")), must.S(1, tasks.Queue("away"))))
 		testutil.Eventually(t, "both run", func() bool {
-			as, err := w.client.Active(t.Context())
+			as, err := w.client.Inspect().Active(t.Context())
 			return err == nil && len(as) == 2 && as[0].Worker == "leaver"
 		})
 		stop()
 		testutil.Ok(t, <-done)
-		if as, err := w.client.Active(t.Context()); err != nil || len(as) != 0 {
+		if as, err := w.client.Inspect().Active(t.Context()); err != nil || len(as) != 0 {
 			t.Fatalf("after the stop %v runs, %v", as, err)
 		}
-		nodes, err := w.client.Nodes(t.Context(), run.ID())
+		nodes, err := run.Nodes(t.Context())
 		for _, n := range nodes {
 			if n.Status != tasktype.Pending || n.Attempts != 0 {
 				t.Errorf("returned node: got %+v, want it pending", n)
 			}
 		}
 		testutil.Ok(t, err)
-		if ws, err := w.client.Workers(t.Context()); err != nil || len(ws) != 1 {
+		if ws, err := w.client.Inspect().Workers(t.Context()); err != nil || len(ws) != 1 {
 			t.Fatalf("workers %v, %v", ws, err)
 		}
 		testutil.Ok(t, run.Revoke(t.Context()))
@@ -354,7 +354,7 @@ func TestNodeWithoutWorkerHasReason(t *testing.T) {
 		want(why(tasks.Chain(unheard.S(1), Inc)), "no live worker of queue default has a handler for t.unheard", "")
 		w.worker.Kill()
 		testutil.Eventually(t, "the worker is gone", func() bool {
-			ws, err := w.client.Workers(t.Context())
+			ws, err := w.client.Inspect().Workers(t.Context())
 			return err == nil && len(ws) == 0
 		})
 		want(why(ID.S(1)), "no worker is live")
@@ -384,7 +384,7 @@ func TestTaskWaitsForAWorkerThatHandlesIt(t *testing.T) {
 		if n, _ := waits(); n.Waits != "no live worker of queue default has a handler for t.deployed" || n.Status != tasktype.Pending {
 			t.Errorf("got %+v, want that it waits for a handler", n)
 		}
-		if qs, err := w.client.Queues(t.Context()); err != nil || len(qs) != 1 || !maps.Equal(qs[0].Unhandled, map[string]int64{"t.deployed": 1}) {
+		if qs, err := w.client.Inspect().Queues(t.Context()); err != nil || len(qs) != 1 || !maps.Equal(qs[0].Unhandled, map[string]int64{"t.deployed": 1}) {
 			t.Errorf("got %+v, %v, want one task without a handler", qs, err)
 		}
 		startRare(t, w, "late", late)

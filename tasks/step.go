@@ -12,7 +12,7 @@ import (
 )
 
 // Step runs do once for the task of ctx, and returns its value. The value of the first success is stored before Step returns. Later
-// attempts of the task, after an error, the death of a worker, a deploy or [Client.Retry], get it without a call of do:
+// attempts of the task, after an error, the death of a worker, a deploy or [Workflow.Retry], get it without a call of do:
 //
 //	payment, err := tasks.Step(ctx, "charge", func(ctx context.Context) (Payment, error) { return bank.Charge(ctx, order) })
 //

@@ -13,7 +13,6 @@ import (
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
-	"muster/tasks/tasktype"
 )
 
 // The errors of calls with a task token. [ErrUnknown] means that the token is invented, or that its workflow was deleted or
@@ -133,18 +132,15 @@ func (c *Client) Complete(ctx context.Context, token string, value json.RawMessa
 
 // CompleteNode is [Client.Complete] for a node that waits for external completion, without a token, for operators. The token
 // that the task passed on stays valid until then. It returns [ErrUnknown], [ErrNoNode], [ErrCompleted] or [ErrNotOpen].
-func (c *Client) CompleteNode(ctx context.Context, workflow, node string, value json.RawMessage) error {
+func (w *Workflow) CompleteNode(ctx context.Context, node string, value json.RawMessage) error {
 	if !json.Valid(value) {
 		return errors.New("complete a task: the result is not JSON")
 	}
-	return complete(ctx, c, engine.ByNode(workflow, node), value)
+	return complete(ctx, w.client, engine.ByNode(w.ref, node), value)
 }
 
 func complete(ctx context.Context, c *Client, find engine.Find, value json.RawMessage) error {
-	if err := c.eng.Completer.Complete(ctx, find, value); err != nil {
-		return fmt.Errorf("complete a task: %w", err)
-	}
-	return nil
+	return wrap(c.eng.Completer.Complete(ctx, find, value), "complete a task")
 }
 
 // Fail ends the attempt of a token with a failure, as if a handler had returned cause: [MaxRetry] decides whether
@@ -154,19 +150,16 @@ func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 	return fail(ctx, c, engine.ByToken(token, ""), cause)
 }
 
-// FailNode is [Client.Fail] for a node, as [Client.CompleteNode] is Complete.
-func (c *Client) FailNode(ctx context.Context, workflow, node string, cause error) error {
-	return fail(ctx, c, engine.ByNode(workflow, node), cause)
+// FailNode is [Client.Fail] for a node, as [Workflow.CompleteNode] is Complete.
+func (w *Workflow) FailNode(ctx context.Context, node string, cause error) error {
+	return fail(ctx, w.client, engine.ByNode(w.ref, node), cause)
 }
 
 func fail(ctx context.Context, c *Client, find engine.Find, cause error) error {
 	if cause == nil {
 		return errors.New("fail a task: a cause is needed")
 	}
-	if err := c.eng.Completer.Fail(ctx, find, cause); err != nil {
-		return fmt.Errorf("fail a task: %w", err)
-	}
-	return nil
+	return wrap(c.eng.Completer.Fail(ctx, find, cause), "fail a task")
 }
 
 // Extend moves the deadline of the node of a token to d from now. A program that works for long calls it as a heartbeat. A
@@ -175,36 +168,18 @@ func (c *Client) Extend(ctx context.Context, token string, d time.Duration) erro
 	return extend(ctx, c, engine.ByToken(token, ""), d)
 }
 
-// ExtendNode is [Client.Extend] for a node, as [Client.CompleteNode] is Complete.
-func (c *Client) ExtendNode(ctx context.Context, workflow, node string, d time.Duration) error {
-	return extend(ctx, c, engine.ByNode(workflow, node), d)
+// ExtendNode is [Client.Extend] for a node, as [Workflow.CompleteNode] is Complete.
+func (w *Workflow) ExtendNode(ctx context.Context, node string, d time.Duration) error {
+	return extend(ctx, w.client, engine.ByNode(w.ref, node), d)
 }
 
 func extend(ctx context.Context, c *Client, find engine.Find, d time.Duration) error {
-	if err := c.eng.Completer.Extend(ctx, find, d); err != nil {
-		return fmt.Errorf("extend the deadline of a task: %w", err)
-	}
-	return nil
+	return wrap(c.eng.Completer.Extend(ctx, find, d), "extend the deadline of a task")
 }
 
 // NewToken creates a token for a node that waits for external completion. Earlier tokens of the node become stale. It returns
 // [ErrUnknown], [ErrNoNode], [ErrCompleted] or [ErrNotOpen]. A token is a secret: see [TokenFrom].
-func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, error) {
-	token, err := c.eng.Completer.New(ctx, workflow, node)
-	if err != nil {
-		return "", fmt.Errorf("new token for node %s of workflow %s: %w", node, workflow, err)
-	}
-	return token, nil
-}
-
-// OpenTokens returns a page of the nodes of a task that wait for external completion, by workflow and node, and the cursor of
-// the next page. The cursor of the first page is empty; call again until next is empty. A page has at most 100 nodes,
-// and fewer when their inputs are large; it can be empty although others follow. It has no tokens: see
-// [Client.NewToken].
-func (c *Client) OpenTokens(ctx context.Context, task, cursor string) (page []tasktype.OpenToken, next string, err error) {
-	page, next, err = c.eng.Completer.Open(ctx, task, cursor, 0)
-	if err != nil {
-		return nil, "", fmt.Errorf("open tokens of task %s: %w", task, err)
-	}
-	return page, next, nil
+func (w *Workflow) NewToken(ctx context.Context, node string) (string, error) {
+	token, err := w.client.eng.Completer.New(ctx, w.ref, node)
+	return token, wrap(err, "new token for node %s of workflow %s", node, w.ID())
 }

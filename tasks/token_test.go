@@ -104,7 +104,7 @@ func opened(t *testing.T, c *tasks.Client, task string, n int) (all []tasktype.O
 func allOpen(t *testing.T, c *tasks.Client, task string) (all []tasktype.OpenToken) {
 	t.Helper()
 	for cursor := ""; ; {
-		page, next, err := c.OpenTokens(t.Context(), task, cursor)
+		page, next, err := c.Inspect().OpenTokens(t.Context(), task, cursor)
 		testutil.Ok(t, err)
 		if all = append(all, page...); next == "" {
 			return all
@@ -116,7 +116,7 @@ func allOpen(t *testing.T, c *tasks.Client, task string) (all []tasktype.OpenTok
 // tokenOf makes a token for a node that is open.
 func tokenOf(t *testing.T, c *tasks.Client, o tasktype.OpenToken) string {
 	t.Helper()
-	token, err := c.NewToken(t.Context(), o.Workflow, o.Node)
+	token, err := c.Workflow(o.Workflow).NewToken(t.Context(), o.Node)
 	testutil.Ok(t, err)
 	return token
 }
@@ -153,11 +153,11 @@ func TestExternalTaskIsCompletedExternally(t *testing.T) {
 			t.Errorf("still open: %+v", left)
 		}
 		testutil.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
-		nodes, err := d.client.Nodes(ctx, run.ID())
+		nodes, err := run.Nodes(ctx)
 		if err != nil || nodes[1].Worker != "" || nodes[1].Attempts != 1 || nodes[1].Started.IsZero() {
 			t.Errorf("got %+v, %v, want one attempt of no worker", nodes, err)
 		}
-		testutil.Ok(t, run.Forget(ctx))
+		testutil.Ok(t, run.Delete(ctx))
 		wantError(t, "completion in an expired workflow", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrUnknown)
 	})
 }
@@ -165,7 +165,7 @@ func TestExternalTaskIsCompletedExternally(t *testing.T) {
 // wantOpenTasks checks which tasks have open nodes.
 func (d *desk) wantOpenTasks(t *testing.T, want ...tasktype.OpenTask) {
 	t.Helper()
-	got, err := d.client.OpenTasks(t.Context())
+	got, err := d.client.Inspect().OpenTasks(t.Context())
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("open tasks: got %+v, %v, want %+v", got, err, want)
 	}
@@ -192,13 +192,13 @@ func TestOpenTasksForgetWorkflowsThatAreGone(t *testing.T) {
 }
 
 // wantWaiting checks that the second of three nodes of a workflow waits for an external result.
-func (d *desk) wantWaiting(t *testing.T, run *tasks.AsyncResult[string], o tasktype.OpenToken) {
+func (d *desk) wantWaiting(t *testing.T, run *tasks.Run[string], o tasktype.OpenToken) {
 	t.Helper()
 	ctx := limited(t)
 	if p, err := run.Progress(ctx); err != nil || p.Status != tasktype.Started || p.Done != 1 || p.Total != 3 {
 		t.Errorf("progress: got %+v, %v, want 1 of 3, %s", p, err, tasktype.Started)
 	}
-	nodes, err := d.client.Nodes(ctx, run.ID())
+	nodes, err := run.Nodes(ctx)
 	testutil.Ok(t, err)
 	if n := nodes[1]; n.Status != tasktype.Started || n.Waits != "waits for an external result" || !n.Due.Equal(o.Deadline) || n.Attempts != 1 {
 		t.Errorf("got %+v, want one that waits for an external result until %s", n, o.Deadline)
@@ -212,7 +212,7 @@ func (d *desk) wantCompleted(t *testing.T, id, token string) {
 	wantError(t, "second answer", tasks.Complete(ctx, d.client, review, token, opinion{true}), tasks.ErrCompleted)
 	wantError(t, "failure after it", d.client.Fail(ctx, token, errors.New("no")), tasks.ErrCompleted)
 	wantError(t, "extension after it", d.client.Extend(ctx, token, time.Hour), tasks.ErrCompleted)
-	_, err := d.client.NewToken(ctx, id, "1")
+	_, err := d.client.Workflow(id).NewToken(ctx, "1")
 	wantError(t, "new token after it", err, tasks.ErrCompleted)
 }
 
@@ -249,19 +249,19 @@ func TestInvalidTokenIsNotInTheError(t *testing.T) {
 			}
 		}
 		for node, want := range map[string]error{"1": tasks.ErrNotOpen, "9": tasks.ErrNoNode, "g": tasks.ErrNoNode, "0:1": tasks.ErrNoNode, "0.1": tasks.ErrNoNode} {
-			_, err := d.client.NewToken(ctx, run.ID(), node)
+			_, err := run.NewToken(ctx, node)
 			wantError(t, "new token for node "+node, err, want)
-			wantError(t, "complete node "+node, d.client.CompleteNode(ctx, run.ID(), node, json.RawMessage(`{}`)), want)
-			wantError(t, "fail node "+node, d.client.FailNode(ctx, run.ID(), node, errors.New("no")), want)
-			wantError(t, "extend node "+node, d.client.ExtendNode(ctx, run.ID(), node, time.Hour), want)
+			wantError(t, "complete node "+node, run.CompleteNode(ctx, node, json.RawMessage(`{}`)), want)
+			wantError(t, "fail node "+node, run.FailNode(ctx, node, errors.New("no")), want)
+			wantError(t, "extend node "+node, run.ExtendNode(ctx, node, time.Hour), want)
 			if want == tasks.ErrNoNode {
-				wantError(t, "revoke node "+node, d.client.RevokeNode(ctx, run.ID(), node), want)
+				wantError(t, "revoke node "+node, run.RevokeNode(ctx, node), want)
 			}
 		}
-		if err := d.client.ExtendNode(ctx, run.ID(), "0", time.Hour); err != nil {
+		if err := run.ExtendNode(ctx, "0", time.Hour); err != nil {
 			t.Error(err)
 		}
-		_, err := d.client.NewToken(ctx, "none", "0")
+		_, err := d.client.Workflow("none").NewToken(ctx, "0")
 		wantError(t, "new token for no workflow", err, tasks.ErrUnknown)
 		if err := d.client.Complete(ctx, second, json.RawMessage(`{`)); err == nil || !strings.Contains(err.Error(), "JSON") {
 			t.Errorf("result that is not JSON: got %v", err)
@@ -270,7 +270,7 @@ func TestInvalidTokenIsNotInTheError(t *testing.T) {
 		if err := d.client.Complete(ctx, second, large); err == nil || !strings.Contains(err.Error(), "16777216") {
 			t.Errorf("result that is too large: got %v", err)
 		}
-		if err := d.client.CompleteNode(ctx, run.ID(), "0", large); err == nil || !strings.Contains(err.Error(), "16777216") {
+		if err := run.CompleteNode(ctx, "0", large); err == nil || !strings.Contains(err.Error(), "16777216") {
 			t.Errorf("result that is too large, by node: got %v", err)
 		}
 		testutil.Ok(t, d.client.Complete(ctx, second+"\n", json.RawMessage(`{"OK":true}`)))
@@ -355,12 +355,12 @@ func TestOpenMembersKeepTheirPlaces(t *testing.T) {
 func TestRevocationEndsAToken(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
-		for what, end := range map[string]func(run *tasks.AsyncResult[int], o []string) error{
-			"revoked workflow": func(run *tasks.AsyncResult[int], _ []string) error { return run.Revoke(ctx) },
-			"revoked nodes": func(run *tasks.AsyncResult[int], _ []string) error {
-				return errors.Join(d.client.RevokeNode(ctx, run.ID(), "0"), d.client.RevokeNode(ctx, run.ID(), "1"))
+		for what, end := range map[string]func(run *tasks.Run[int], o []string) error{
+			"revoked workflow": func(run *tasks.Run[int], _ []string) error { return run.Revoke(ctx) },
+			"revoked nodes": func(run *tasks.Run[int], _ []string) error {
+				return errors.Join(run.RevokeNode(ctx, "0"), run.RevokeNode(ctx, "1"))
 			},
-			"failed sibling": func(_ *tasks.AsyncResult[int], tokens []string) error {
+			"failed sibling": func(_ *tasks.Run[int], tokens []string) error {
 				return d.client.Fail(ctx, tokens[0], tasks.Permanent(errors.New("no")))
 			},
 		} {
@@ -402,7 +402,7 @@ func TestOpenNodesAreListedOnceEach(t *testing.T) {
 		opened(t, d.client, review.Name(), len(ids))
 		pages := 0
 		for cursor := ""; ; pages++ {
-			page, next, err := d.client.OpenTokens(ctx, review.Name(), cursor)
+			page, next, err := d.client.Inspect().OpenTokens(ctx, review.Name(), cursor)
 			testutil.Ok(t, err)
 			size := 0
 			for _, o := range page {
@@ -428,7 +428,7 @@ func TestOpenNodesAreListedOnceEach(t *testing.T) {
 			t.Errorf("a task beside them: got %v, %v", got, err)
 		}
 		for _, cursor := range []string{"x", "-1 a", "1"} {
-			if _, _, err := d.client.OpenTokens(ctx, review.Name(), cursor); !errors.Is(err, tasks.ErrCursor) {
+			if _, _, err := d.client.Inspect().OpenTokens(ctx, review.Name(), cursor); !errors.Is(err, tasks.ErrCursor) {
 				t.Errorf("cursor %q was taken", cursor)
 			}
 		}
@@ -450,13 +450,13 @@ func TestChoicesOfAnExternalTask(t *testing.T) {
 		if !reflect.DeepEqual(o.Choices, want) {
 			t.Errorf("got %s, want %s", o.Choices, want)
 		}
-		n, err := d.client.Node(ctx, o.Workflow, o.Node)
+		n, err := d.client.Workflow(o.Workflow).Node(ctx, o.Node)
 		if err != nil || !reflect.DeepEqual(n.Choices, want) {
 			t.Errorf("got %s, %v, want %s", n.Choices, err, want)
 		}
 		testutil.Ok(t, d.client.Complete(ctx, tokenOf(t, d.client, o), o.Choices[1].Value))
 		wantValue(t, run, "published false")
-		if n, err := d.client.Node(ctx, o.Workflow, o.Node); err != nil || n.Choices != nil {
+		if n, err := d.client.Workflow(o.Workflow).Node(ctx, o.Node); err != nil || n.Choices != nil {
 			t.Errorf("after completion: got %s, %v, want no choices", n.Choices, err)
 		}
 		for name, opts := range map[string][]tasks.TaskOption{
@@ -497,7 +497,7 @@ func TestMissedDeadlineEndsTheAttempt(t *testing.T) {
 	if got := allOpen(t, c, fragile.Name()); len(got) > 0 {
 		t.Errorf("open between two attempts: %+v", got)
 	}
-	nodes, err := c.Nodes(t.Context(), run.ID())
+	nodes, err := c.Workflow(run.ID()).Nodes(t.Context())
 	if err != nil || nodes[0].Status != tasktype.Retry || !strings.Contains(nodes[0].Message, "deadline") {
 		t.Errorf("got %+v, %v, want %s", nodes, err, tasktype.Retry)
 	}
@@ -577,13 +577,13 @@ func TestDamagedOpenNodeEndsItsWorkflowOnly(t *testing.T) {
 			o := opened(t, d.client, review.Name(), 1)[0]
 			token := tokenOf(t, d.client, o)
 			testutil.Ok(t, rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", garbage).Err())
-			_, _, err := d.client.OpenTokens(ctx, review.Name(), "")
+			_, _, err := d.client.Inspect().OpenTokens(ctx, review.Name(), "")
 			if err != nil {
 				t.Errorf("%q: list: %v", garbage, err)
 			}
 			_ = d.client.Extend(ctx, token, time.Millisecond) // it may be refused
 			_ = d.client.Complete(ctx, token, json.RawMessage(`{"OK":true}`))
-			_, _ = d.client.NewToken(ctx, run.ID(), "0")
+			_, _ = run.NewToken(ctx, "0")
 			if err := run.Revoke(ctx); err != nil {
 				t.Errorf("%q: revoke: %v", garbage, err)
 			}
@@ -672,9 +672,9 @@ func TestSignalErrors(t *testing.T) {
 		wantError(t, "unknown workflow", tasks.Signal(ctx, d.client, "none", score, 1), tasks.ErrUnknown)
 		run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
 		for want, err := range map[string]error{
-			"not JSON":          d.client.Signal(ctx, run.ID(), score.Name(), []byte("{")),
-			"16777216":          d.client.Signal(ctx, run.ID(), score.Name(), fmt.Appendf(nil, "%q", strings.Repeat("x", 16<<20))),
-			"control character": d.client.Signal(ctx, run.ID(), "a\nb", []byte("1")),
+			"not JSON":          run.Signal(ctx, score.Name(), []byte("{")),
+			"16777216":          run.Signal(ctx, score.Name(), fmt.Appendf(nil, "%q", strings.Repeat("x", 16<<20))),
+			"control character": run.Signal(ctx, "a\nb", []byte("1")),
 			"tasks.External":    tasks.Signal(ctx, d.client, started(t, d.client, publish.S(opinion{}, tasks.In(time.Hour))).ID(), publish, ""),
 		} {
 			if !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), want) {

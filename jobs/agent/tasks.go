@@ -58,7 +58,7 @@ func (s *Service) liveTasks(ctx context.Context) ([]liveTask, error) {
 			return nil, nil
 		}
 	}
-	workers, err := s.cfg.Client.Workers(ctx)
+	workers, err := s.cfg.Client.Inspect().Workers(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the workers: %w", err)
 	}
@@ -95,7 +95,7 @@ func (s *Service) runTask(ctx context.Context, h *assigned) {
 		if cause := context.Cause(ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errGone) {
 			last, cancel := cleanupContext(ctx)
 			defer cancel()
-			if err := s.cfg.Client.Revoke(last, runID(h)); !errors.Is(err, tasks.ErrUnknown) {
+			if err := s.cfg.Client.Workflow(runID(h)).Revoke(last); !errors.Is(err, tasks.ErrUnknown) {
 				s.warn(last, "revoke a Go task", err, "assignment", h.ID)
 			}
 		}

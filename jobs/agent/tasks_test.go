@@ -127,7 +127,7 @@ func TestOnlyTasksOfPipelinesAreRoles(t *testing.T) {
 	work(t, r.rdb, "default", func(context.Context, agent.Body) (agent.Reply, error) { return agent.Reply{}, nil })
 	r.jobs.put("task:my.check", 1)
 	testutil.Eventually(t, "the worker is live", func() bool {
-		all, err := r.cfg.Client.Workers(t.Context())
+		all, err := r.cfg.Client.Inspect().Workers(t.Context())
 		return err == nil && len(all) == 1
 	})
 	if roles, err := r.Roles(t.Context()); err != nil || len(roles) != 0 {

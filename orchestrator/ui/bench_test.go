@@ -63,7 +63,7 @@ func BenchmarkOpenPages(b *testing.B) {
 		b.Fatal(err)
 	}
 	job := "/ui/jobs/" + list.Jobs[0].ID
-	nodes, err := client.Nodes(ctx, flow)
+	nodes, err := client.Workflow(flow).Nodes(ctx)
 	if err != nil {
 		b.Fatal(err)
 	}

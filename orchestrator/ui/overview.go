@@ -135,20 +135,20 @@ func (p overviewPage) readChecks(ctx context.Context, d *overviewData) error {
 }
 
 func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error) {
-	if d.Workers, err = p.cfg.Client.Workers(ctx); err != nil {
+	if d.Workers, err = p.cfg.Client.Inspect().Workers(ctx); err != nil {
 		return err
 	}
 	for i := range d.Workers {
 		d.Slots += d.Workers[i].Concurrency
 		d.Busy += d.Workers[i].Active
 	}
-	queues, err := cached(ctx, &p.known.queues, keepCounts, p.cfg.Client.Queues)
+	queues, err := cached(ctx, &p.known.queues, keepCounts, p.cfg.Client.Inspect().Queues)
 	if err != nil {
 		return err
 	}
 	d.trouble(taskui.Queues(queues))
 	d.waiting, d.Waiting = taskui.Waiting(queues)
-	counts, err := p.cfg.Client.CountWorkflows(ctx)
+	counts, err := p.cfg.Client.Inspect().CountWorkflows(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 
 func (p overviewPage) readRates(ctx context.Context, d *overviewData) error {
 	now := time.Now()
-	points, err := p.cfg.Client.Rates(ctx, tasktype.RateFilter{Since: now.Add(-time.Hour)})
+	points, err := p.cfg.Client.Inspect().Rates(ctx, tasktype.RateFilter{Since: now.Add(-time.Hour)})
 	if err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 			d.Failures = append(d.Failures, f)
 		}
 	}
-	list, _, err := p.cfg.Client.Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowFailed, Limit: newest})
+	list, _, err := p.cfg.Client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowFailed, Limit: newest})
 	if err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func TestProxiesAreChanged(t *testing.T) {
 	w.judge.Store(true)
 	for _, path := range []string{at + "/recheck", "/ui/proxies/recheck", "/ui/proxies/refresh"} {
 		to := w.leads(path, nil)
-		if _, err := tasks.Attach[string](w.cfg.Client, strings.TrimPrefix(to, "/ui/tasks/workflows/")).Progress(t.Context()); err != nil {
+		if _, err := w.cfg.Client.Workflow(strings.TrimPrefix(to, "/ui/tasks/workflows/")).Progress(t.Context()); err != nil {
 			t.Errorf("%s: got to %s: %v, want a workflow", path, to, err)
 		}
 	}

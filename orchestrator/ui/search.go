@@ -95,7 +95,7 @@ func (p searchPage) wholeJob(ctx context.Context, q string) (string, error) {
 // wholeWorkflow finds a workflow by its ID, and a node as WORKFLOW/NODE.
 func (p searchPage) wholeWorkflow(ctx context.Context, q string) (string, error) {
 	id, node, _ := strings.Cut(q, "/")
-	_, err := tasks.Attach[any](p.cfg.Client, id).Progress(ctx)
+	_, err := p.cfg.Client.Workflow(id).Progress(ctx)
 	if errors.Is(err, tasks.ErrUnknown) || id == "" {
 		return "", nil
 	}

@@ -115,7 +115,7 @@ func past(t *testing.T, s *site) {
 }
 
 // begin sends work without waiting for it.
-func begin[O any](t *testing.T, s *site, work tasks.Signature[O]) *tasks.AsyncResult[O] {
+func begin[O any](t *testing.T, s *site, work tasks.Signature[O]) *tasks.Run[O] {
 	t.Helper()
 	run, err := work.Send(t.Context(), s.client)
 	if err != nil {
@@ -137,7 +137,7 @@ func over[O any](t *testing.T, s *site, work tasks.Signature[O]) string {
 // complete completes the external task of a workflow.
 func complete(t *testing.T, s *site, id string) {
 	t.Helper()
-	nodes, err := s.client.Nodes(t.Context(), id)
+	nodes, err := s.client.Workflow(id).Nodes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func complete(t *testing.T, s *site, id string) {
 			continue
 		}
 		testutil.Eventually(t, "the task is completed", func() bool {
-			token, err := s.client.NewToken(t.Context(), id, n.ID)
+			token, err := s.client.Workflow(id).NewToken(t.Context(), n.ID)
 			return err == nil && s.client.Complete(t.Context(), token, []byte("1")) == nil
 		})
 		return
@@ -173,7 +173,7 @@ func TestFullPages(t *testing.T) {
 	over(t, s, bad.S("the shop is closed"))
 	over(t, s, tasks.Chain(text.S("no number"), bad))
 	revoked := begin(t, s, approval())
-	if err := s.client.Revoke(t.Context(), revoked.ID()); err != nil {
+	if err := revoked.Revoke(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	begin(t, s, approval())
@@ -184,7 +184,7 @@ func TestFullPages(t *testing.T) {
 	}
 	testutil.Background(t, schedule.Run)
 	testutil.Eventually(t, "the entry is scheduled", func() bool {
-		entries, err := s.client.Schedules(t.Context())
+		entries, err := s.client.Inspect().Schedules(t.Context())
 		return err == nil && len(entries) == 1
 	})
 	past(t, s)
@@ -208,22 +208,22 @@ func (b *tab) confirm(link string) {
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
-	var runs []*tasks.AsyncResult[bool]
+	var runs []*tasks.Run[bool]
 	for i := range 5 {
 		runs = append(runs, begin(t, s, refund.S(fmt.Sprintf("order %d: %s", i, hostile))))
 	}
 	begin(t, s, waits.S(1))
 	testutil.Eventually(t, "all tasks are open", func() bool {
-		open, err := s.client.OpenTasks(t.Context())
+		open, err := s.client.Inspect().OpenTasks(t.Context())
 		return err == nil && len(open) == 2 && open[0].Open+open[1].Open == 6
 	})
-	wants := func(run *tasks.AsyncResult[bool], want bool) {
+	wants := func(run *tasks.Run[bool], want bool) {
 		t.Helper()
 		if got, err := run.Wait(t.Context()); err != nil || got != want {
 			t.Errorf("got %t, %v, want %t", got, err, want)
 		}
 	}
-	choice := func(run *tasks.AsyncResult[bool], label string) string {
+	choice := func(run *tasks.Run[bool], label string) string {
 		return fmt.Sprintf(`a[href*="choice=%s&task=%s"]`, label, run.ID())
 	}
 	b, other := open(t, s.URL), open(t, s.URL)
@@ -333,7 +333,7 @@ func TestUpdates(t *testing.T) {
 		return strings.Contains(eval[string](b, `document.querySelector("header nav").textContent`), "Workflows 1 failed")
 	})
 	s.stocked.Store(true)
-	if err := s.client.Retry(t.Context(), failed); err != nil {
+	if err := s.client.Workflow(failed).Retry(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b.shows("succeeded") // a workflow that had ended

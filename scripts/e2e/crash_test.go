@@ -38,8 +38,8 @@ func (b *bench) killBusy(t *testing.T, r *run) {
 	var pid int
 	r.until(t, "a busy worker", func() bool {
 		at = nil
-		live, lerr := c.Workers(t.Context())
-		active, aerr := c.Active(t.Context())
+		live, lerr := c.Inspect().Workers(t.Context())
+		active, aerr := c.Inspect().Active(t.Context())
 		if lerr != nil || aerr != nil || len(active) == 0 {
 			return false
 		}
@@ -58,7 +58,7 @@ func (b *bench) killBusy(t *testing.T, r *run) {
 	kill9(t, pid)
 	killed := time.Now()
 	r.until(t, "the release of its tasks", func() bool {
-		active, err := c.Active(t.Context())
+		active, err := c.Inspect().Active(t.Context())
 		return err == nil && !slices.ContainsFunc(at, func(n tasktype.ActiveNode) bool { return slices.Contains(active, n) })
 	})
 	took := time.Since(killed)

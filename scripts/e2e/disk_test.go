@@ -102,7 +102,7 @@ func TestDiskFull(t *testing.T) {
 			d.fill()
 			c := b.client(t)
 			r.until(t, "failed heartbeats of the workers", func() bool {
-				_, err := c.Workers(t.Context())
+				_, err := c.Inspect().Workers(t.Context())
 				return tasks.Refused(err)
 			})
 			for range 2 { // it retries meanwhile

@@ -28,7 +28,7 @@ func TestFirstOfTwoStops(t *testing.T) {
 	c := b.client(t)
 	second := b.once(t)
 	second.until(t, "its worker", func() bool {
-		live, err := c.Workers(t.Context())
+		live, err := c.Inspect().Workers(t.Context())
 		return err == nil && len(live) == 2
 	})
 	first.interrupt(t)

@@ -227,7 +227,7 @@ func (l *load) wrongScrape(j listedJob) string {
 func (l *load) auditFlows(ctx context.Context) error {
 	seen := map[string]int{}
 	for cursor := ""; ; {
-		page, next, err := l.s.client.Workflows(ctx, tasktype.WorkflowFilter{After: time.Now().Add(-auditSince), Cursor: cursor, Limit: 1000})
+		page, next, err := l.s.client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{After: time.Now().Add(-auditSince), Cursor: cursor, Limit: 1000})
 		if err != nil {
 			return err
 		}

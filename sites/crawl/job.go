@@ -133,7 +133,7 @@ func (j *job) requeue(ctx context.Context) error {
 // crawlersFor returns the crawlers of a job: one per eight pages that may be in flight, and at most one per slot of the live
 // workers.
 func crawlersFor(ctx context.Context, client *tasks.Client, def *definition.Definition) ([]store.Crawler, error) {
-	workers, err := client.Workers(ctx)
+	workers, err := client.Inspect().Workers(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("count the slots of workers: %w", err)
 	}

@@ -16,7 +16,6 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/internal/store"
-	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/workqueue"
 )
@@ -75,7 +74,7 @@ func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 		if err != nil || idle < 2*max(def.Politeness.Delay, definition.MaxCrawlDelay) {
 			continue // the job itself reports an invalid definition
 		}
-		status, err := tasks.Attach[report.Summary](client, id).Status(ctx)
+		status, err := client.Workflow(id).Status(ctx)
 		if errors.Is(err, tasks.ErrUnknown) || err == nil && status.Terminal() {
 			continue
 		}

@@ -217,7 +217,7 @@ func (h *handlers) outcome(ctx context.Context, id string) (status string, over 
 	if err != nil || closed {
 		return sum.Status, closed, err
 	}
-	switch st, err := tasks.Attach[report.Summary](h.client, id).Status(ctx); {
+	switch st, err := h.client.Workflow(id).Status(ctx); {
 	case errors.Is(err, tasks.ErrUnknown):
 		return "UNKNOWN", true, nil
 	case err != nil:

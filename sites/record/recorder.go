@@ -217,7 +217,7 @@ func (r *Recorder) closeEnded(ctx context.Context, w *writer) error {
 		return nil
 	}
 	w.lastCheck = time.Now()
-	status, err := tasks.Attach[report.Summary](r.cfg.Client, w.run).Status(ctx)
+	status, err := r.cfg.Client.Workflow(w.run).Status(ctx)
 	if err != nil && !errors.Is(err, tasks.ErrUnknown) {
 		return fmt.Errorf("read job %s: %w", w.run, err)
 	}

@@ -303,7 +303,7 @@ func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 		t.Errorf("got %+v", at)
 	}
 	node := "/v1/workflows/" + id + "/nodes/" + at.Node
-	token, err := s.client.NewToken(t.Context(), id, at.Node)
+	token, err := s.client.Workflow(id).NewToken(t.Context(), at.Node)
 	testutil.Ok(t, err)
 	s.call(http.MethodPost, node+"/extend", `{"for": "1h"}`, http.StatusNoContent, nil)
 	s.call(http.MethodPost, "/v1/tokens/extend", `{"token": "`+token+`", "for": "2h"}`, http.StatusNoContent, nil)
@@ -322,7 +322,7 @@ func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 	at = open(1)[0]
 	var tokens [2]string
 	for i := range tokens {
-		token, err := s.client.NewToken(t.Context(), id, at.Node)
+		token, err := s.client.Workflow(id).NewToken(t.Context(), at.Node)
 		testutil.Ok(t, err)
 		tokens[i] = token
 	}

@@ -104,24 +104,24 @@ var (
 func (s *service) addExternal() {
 	serve(s, ListOpenTasks, s.open)
 	serveNone(s, CompleteNode, func(ctx context.Context, in *NodeCompletion) error {
-		return s.Client.CompleteNode(ctx, in.ID, in.Node, in.Body.Result)
+		return s.Client.Workflow(in.ID).CompleteNode(ctx, in.Node, in.Body.Result)
 	})
 	serveNone(s, SignalWorkflow, func(ctx context.Context, in *WorkflowSignal) error {
-		err := s.Client.Signal(ctx, in.ID, in.Body.Task, in.Body.Result)
+		err := s.Client.Workflow(in.ID).Signal(ctx, in.Body.Task, in.Body.Result)
 		if errors.Is(err, tasks.ErrInvalid) {
 			return httpproblem.BadField("body", "%v", err)
 		}
 		return err
 	})
 	serveNone(s, FailNode, func(ctx context.Context, in *NodeFailing) error {
-		return s.Client.FailNode(ctx, in.ID, in.Node, in.Body.cause())
+		return s.Client.Workflow(in.ID).FailNode(ctx, in.Node, in.Body.cause())
 	})
 	serveNone(s, ExtendNode, func(ctx context.Context, in *NodeExtending) error {
 		d, err := in.Body.duration()
 		if err != nil {
 			return err
 		}
-		return s.Client.ExtendNode(ctx, in.ID, in.Node, d)
+		return s.Client.Workflow(in.ID).ExtendNode(ctx, in.Node, d)
 	})
 	serveNone(s, CompleteToken, func(ctx context.Context, in *With[TokenResult]) error {
 		return s.Client.Complete(ctx, in.Body.Token, in.Body.Result)
@@ -142,7 +142,7 @@ func (s *service) open(ctx context.Context, in *OpenFilter) (out Page[OpenTask],
 	var list []tasktype.OpenToken
 	var next string
 	if in.Task != "" {
-		list, next, err = s.Client.OpenTokens(ctx, in.Task, in.Cursor)
+		list, next, err = s.Client.Inspect().OpenTokens(ctx, in.Task, in.Cursor)
 	} else if in.Cursor != "" {
 		err = httpproblem.BadField("query.cursor", "needs task")
 	} else {
@@ -157,13 +157,13 @@ func (s *service) open(ctx context.Context, in *OpenFilter) (out Page[OpenTask],
 
 // openOfAll returns the first open nodes of each task.
 func (s *service) openOfAll(ctx context.Context) ([]tasktype.OpenToken, error) {
-	open, err := s.Client.OpenTasks(ctx)
+	open, err := s.Client.Inspect().OpenTasks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var list []tasktype.OpenToken
 	for _, o := range open {
-		page, _, err := s.Client.OpenTokens(ctx, o.Task, "")
+		page, _, err := s.Client.Inspect().OpenTokens(ctx, o.Task, "")
 		if err != nil {
 			return nil, err
 		}

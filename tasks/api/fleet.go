@@ -89,7 +89,7 @@ func (s *service) addFleet() {
 		return s.Client.SetConcurrency(ctx, in.Body.Worker, in.Body.Concurrency)
 	})
 	serve(s, ListTaskQueues, func(ctx context.Context, _ *None) (Page[tasktype.Queue], error) {
-		list, err := s.Client.Queues(ctx)
+		list, err := s.Client.Inspect().Queues(ctx)
 		return Page[tasktype.Queue]{Data: append([]tasktype.Queue{}, list...)}, err
 	})
 	serve(s, PauseTaskQueue, func(ctx context.Context, in *QueueChange) (TaskQueue, error) {
@@ -109,11 +109,11 @@ func (s *service) workers(ctx context.Context, in *Ping) (out Page[Worker], err 
 	}
 	var pongs []tasktype.Pong
 	if ping > 0 {
-		if pongs, err = s.Client.PingWorkers(ctx, min(ping, maxWait)); err != nil {
+		if pongs, err = s.Client.Inspect().PingWorkers(ctx, min(ping, maxWait)); err != nil {
 			return out, err
 		}
 	}
-	live, err := s.Client.Workers(ctx)
+	live, err := s.Client.Inspect().Workers(ctx)
 	if err != nil && (ping == 0 || !tasks.Refused(err)) { // workers reply while Redis rejects writes, but without their properties
 		return out, err
 	}
@@ -136,7 +136,7 @@ func (s *service) changed(ctx context.Context, name string, paused bool, err err
 	if err != nil {
 		return out, err
 	}
-	live, err := s.Client.Workers(ctx)
+	live, err := s.Client.Inspect().Workers(ctx)
 	out = TaskQueue{Name: name, Paused: paused}
 	for _, w := range live {
 		if w.Queues[name] > 0 {
@@ -150,7 +150,7 @@ func (s *service) tasks(ctx context.Context, in *TaskFilter) (out Page[Task], er
 	list := []Task{}
 	switch in.State {
 	case "ready":
-		nodes, err := s.Client.Reserved(ctx, in.Limit)
+		nodes, err := s.Client.Inspect().Reserved(ctx, in.Limit)
 		if err != nil {
 			return out, err
 		}
@@ -158,7 +158,7 @@ func (s *service) tasks(ctx context.Context, in *TaskFilter) (out Page[Task], er
 			list = append(list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: tasktype.Pending})
 		}
 	case "scheduled":
-		nodes, err := s.Client.Due(ctx, in.Limit)
+		nodes, err := s.Client.Inspect().Due(ctx, in.Limit)
 		if err != nil {
 			return out, err
 		}
@@ -166,7 +166,7 @@ func (s *service) tasks(ctx context.Context, in *TaskFilter) (out Page[Task], er
 			list = append(list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: n.Status, DueAt: n.Due.UTC()})
 		}
 	default:
-		nodes, err := s.Client.Active(ctx)
+		nodes, err := s.Client.Inspect().Active(ctx)
 		if err != nil {
 			return out, err
 		}
@@ -187,6 +187,6 @@ func (s *service) rates(ctx context.Context, in *RateFilter) (out Page[tasktype.
 	} else if time.Since(f.Since) > 24*time.Hour+time.Minute {
 		return out, httpproblem.BadField("query.since", "counts by minute are kept for 24 hours; use step=hour")
 	}
-	points, err := s.Client.Rates(ctx, f)
+	points, err := s.Client.Inspect().Rates(ctx, f)
 	return Page[tasktype.RatePoint]{Data: append([]tasktype.RatePoint{}, points...)}, err
 }

@@ -73,7 +73,7 @@ var (
 // addSchedules adds the operations on entries of schedulers.
 func (s *service) addSchedules() {
 	serve(s, ListSchedules, func(ctx context.Context, _ *None) (out Page[Schedule], err error) {
-		list, err := s.Client.Schedules(ctx)
+		list, err := s.Client.Inspect().Schedules(ctx)
 		out.Data = make([]Schedule, 0, len(list))
 		for i := range list {
 			out.Data = append(out.Data, scheduleOf(&list[i]))
@@ -81,7 +81,7 @@ func (s *service) addSchedules() {
 		return out, err
 	})
 	serve(s, GetSchedule, func(ctx context.Context, in *ScheduleReference) (Schedule, error) {
-		e, err := s.Client.Schedule(ctx, in.Name)
+		e, err := s.Client.Inspect().Schedule(ctx, in.Name)
 		return scheduleOf(&e), err
 	})
 	serveNone(s, PauseSchedule, func(ctx context.Context, in *ScheduleChange) error { return s.Client.PauseSchedule(ctx, in.Name) })

@@ -96,23 +96,25 @@ func (s *service) addWorkflows() {
 	serve(s, ListNodes, s.nodes)
 	serve(s, GetNode, s.node)
 	serve(s, GetWorkflowLog, func(ctx context.Context, in *Reference) (Page[tasktype.LogLine], error) {
-		lines, err := s.Client.Log(ctx, in.ID)
+		lines, err := s.Client.Workflow(in.ID).Log(ctx)
 		return Page[tasktype.LogLine]{Data: append([]tasktype.LogLine{}, lines...)}, err
 	})
 	for _, change := range []struct {
 		Operation[WorkflowChange, None]
-		do func(context.Context, string) error
-	}{{CancelWorkflow, s.Client.Cancel}, {PauseWorkflow, s.Client.Pause}, {ResumeWorkflow, s.Client.Resume}, {RevokeWorkflow, s.Client.Revoke}} {
-		serveNone(s, change.Operation, func(ctx context.Context, in *WorkflowChange) error { return change.do(ctx, in.ID) })
+		do func(*tasks.Workflow, context.Context) error
+	}{{CancelWorkflow, (*tasks.Workflow).Cancel}, {PauseWorkflow, (*tasks.Workflow).Pause}, {ResumeWorkflow, (*tasks.Workflow).Resume}, {RevokeWorkflow, (*tasks.Workflow).Revoke}} {
+		serveNone(s, change.Operation, func(ctx context.Context, in *WorkflowChange) error { return change.do(s.Client.Workflow(in.ID), ctx) })
 	}
 	serveNone(s, RetryWorkflow, s.retry)
 	serve(s, RetryWorkflows, func(ctx context.Context, in *With[SelectWorkflows]) (ChangedWorkflows, error) {
-		return s.changePage(ctx, in.Body, tasktype.WorkflowFailed, func(ctx context.Context, id string) error { return s.Client.Retry(ctx, id) })
+		return s.changePage(ctx, in.Body, tasktype.WorkflowFailed, func(w *tasks.Workflow) error { return w.Retry(ctx) })
 	})
 	serve(s, CancelWorkflows, func(ctx context.Context, in *With[SelectWorkflows]) (ChangedWorkflows, error) {
-		return s.changePage(ctx, in.Body, tasktype.WorkflowRunning, s.Client.Cancel)
+		return s.changePage(ctx, in.Body, tasktype.WorkflowRunning, func(w *tasks.Workflow) error { return w.Cancel(ctx) })
 	})
-	serveNone(s, RevokeNode, func(ctx context.Context, in *NodeChange) error { return s.Client.RevokeNode(ctx, in.ID, in.Node) })
+	serveNone(s, RevokeNode, func(ctx context.Context, in *NodeChange) error {
+		return s.Client.Workflow(in.ID).RevokeNode(ctx, in.Node)
+	})
 	serveNone(s, DeleteWorkflow, s.forget)
 }
 
@@ -197,7 +199,7 @@ func (s *service) list(ctx context.Context, in *WorkflowFilter) (out Page[Listed
 	if err != nil {
 		return out, httpproblem.BadField("query.label", "%v", err)
 	}
-	found, next, err := s.Client.Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowState(in.State), Name: in.Name, Contains: in.Contains,
+	found, next, err := s.Client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowState(in.State), Name: in.Name, Contains: in.Contains,
 		Labels: labels, After: in.After, Before: in.Before, Cursor: in.Cursor, Limit: in.Limit})
 	out = Page[ListedWorkflow]{Data: []ListedWorkflow{}, Next: next}
 	for _, w := range found {
@@ -207,7 +209,7 @@ func (s *service) list(ctx context.Context, in *WorkflowFilter) (out Page[Listed
 }
 
 func (s *service) status(ctx context.Context, in *Reference) (WorkflowStatus, error) {
-	d, err := s.attach(in).Summary(ctx)
+	d, err := s.attach(in).Info(ctx)
 	if err != nil {
 		return WorkflowStatus{}, err
 	}
@@ -215,7 +217,7 @@ func (s *service) status(ctx context.Context, in *Reference) (WorkflowStatus, er
 }
 
 // attach returns the handle of a workflow.
-func (s *service) attach(in *Reference) *tasks.AsyncResult[json.RawMessage] {
+func (s *service) attach(in *Reference) *tasks.Run[json.RawMessage] {
 	return tasks.Attach[json.RawMessage](s.Client, in.ID)
 }
 
@@ -251,7 +253,7 @@ func (s *service) result(ctx context.Context, in *ResultWait) (out WorkflowResul
 }
 
 func (s *service) nodes(ctx context.Context, in *Reference) (out Page[Node], err error) {
-	list, err := s.Client.Nodes(ctx, in.ID)
+	list, err := s.Client.Workflow(in.ID).Nodes(ctx)
 	out.Data = make([]Node, 0, len(list))
 	for i := range list {
 		out.Data = append(out.Data, nodeOf(&list[i]))
@@ -260,13 +262,13 @@ func (s *service) nodes(ctx context.Context, in *Reference) (out Page[Node], err
 }
 
 func (s *service) node(ctx context.Context, in *NodeReference) (out NodeValues, err error) {
-	d, err := s.Client.Node(ctx, in.ID, in.Node)
+	d, err := s.Client.Workflow(in.ID).Node(ctx, in.Node)
 	if err != nil {
 		return out, err
 	}
 	out = NodeValues{Node: nodeOf(&d.Node), Input: d.Input, Headers: d.Headers}
 	if d.Status == tasktype.Success {
-		out.Result, err = tasks.NodeValue[json.RawMessage](ctx, s.Client, in.ID, in.Node)
+		out.Result, err = s.Client.Workflow(in.ID).NodeValue(ctx, in.Node)
 	}
 	return out, err
 }
@@ -278,7 +280,7 @@ func (s *service) retry(ctx context.Context, in *WorkflowRetry) error {
 			opts = append(opts, tasks.RetryInputJSON(node, input))
 		}
 	}
-	err := s.Client.Retry(ctx, in.ID, opts...)
+	err := s.Client.Workflow(in.ID).Retry(ctx, opts...)
 	if errors.Is(err, tasks.ErrRetryInput) {
 		return httpproblem.BadField("body.inputs", "%v", err)
 	}
@@ -286,20 +288,20 @@ func (s *service) retry(ctx context.Context, in *WorkflowRetry) error {
 }
 
 // changePage changes a page of workflows: a call for all could take longer than a request may.
-func (s *service) changePage(ctx context.Context, b SelectWorkflows, state tasktype.WorkflowState, change func(context.Context, string) error) (out ChangedWorkflows, err error) {
+func (s *service) changePage(ctx context.Context, b SelectWorkflows, state tasktype.WorkflowState, change func(*tasks.Workflow) error) (out ChangedWorkflows, err error) {
 	for k, v := range b.Labels {
 		if len(k)+len(v) > 1<<10 {
 			return out, httpproblem.BadField("body.labels."+k[:min(len(k), 63)], "more than 1 KiB, which no workflow has")
 		}
 	}
-	found, next, err := s.Client.Workflows(ctx, tasktype.WorkflowFilter{State: state, Name: b.Name, Contains: b.Contains, Labels: b.Labels,
+	found, next, err := s.Client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{State: state, Name: b.Name, Contains: b.Contains, Labels: b.Labels,
 		After: b.After, Before: b.Before, Cursor: b.Cursor, Limit: cmp.Or(b.Limit, 100)})
 	if err != nil {
 		return out, err
 	}
 	out = ChangedWorkflows{Failed: []NotChanged{}, Next: next}
 	for _, w := range found {
-		switch err := change(ctx, w.ID); {
+		switch err := change(s.Client.Workflow(w.ID)); {
 		case err == nil:
 			out.Changed++
 		case problemOf(err).Status >= http.StatusInternalServerError:
@@ -320,5 +322,5 @@ func (s *service) forget(ctx context.Context, in *Reference) error {
 	if !p.Ended {
 		return fmt.Errorf("delete workflow %s: %w", in.ID, tasks.ErrRunning)
 	}
-	return run.Forget(ctx)
+	return run.Delete(ctx)
 }

@@ -73,11 +73,11 @@ func yes(b bool) float64 {
 }
 
 func (f *Fleet) queues(ctx context.Context, _ chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
-	queues, err := f.client.Queues(ctx)
+	queues, err := f.client.Inspect().Queues(ctx)
 	if err != nil {
 		return err
 	}
-	due, err := f.client.CountDue(ctx, maxDue)
+	due, err := f.client.Inspect().CountDue(ctx, maxDue)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (f *Fleet) queues(ctx context.Context, _ chan<- prometheus.Metric, gauge fu
 }
 
 func (f *Fleet) workers(ctx context.Context, _ chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
-	workers, err := f.client.Workers(ctx)
+	workers, err := f.client.Inspect().Workers(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (f *Fleet) workers(ctx context.Context, _ chan<- prometheus.Metric, gauge f
 }
 
 func (f *Fleet) outbox(ctx context.Context, _ chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
-	o, err := f.client.Outbox(ctx)
+	o, err := f.client.Inspect().Outbox(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (f *Fleet) outbox(ctx context.Context, _ chan<- prometheus.Metric, gauge fu
 }
 
 func (f *Fleet) schedule(ctx context.Context, ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
-	entries, err := f.client.Schedules(ctx)
+	entries, err := f.client.Inspect().Schedules(ctx)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func TestScrape(t *testing.T) {
 	process, fleet := metrics.NewProcess(), metrics.NewFleet(client)
 	running, release := make(chan struct{}), make(chan struct{})
 	startWorker(t, client, process, running, release)
-	send := func(s tasks.Signature[int], opts ...tasks.SendOption) *tasks.AsyncResult[int] {
+	send := func(s tasks.Signature[int], opts ...tasks.SendOption) *tasks.Run[int] {
 		t.Helper()
 		run, err := s.Send(t.Context(), client, opts...)
 		testutil.Ok(t, err)
@@ -208,7 +208,7 @@ func TestScrapeDoesNotReadInputs(t *testing.T) {
 	if commands, bytes := traffic.Take(); commands > 100 || bytes > 100_000 {
 		t.Errorf("the scrape took %d commands and %d bytes, want at most 100 and 100,000", commands, bytes)
 	}
-	if due, err := client.Due(t.Context(), 20); err != nil || len(due) != 20 || due[0].Task != "m.large" || due[0].Queue != "default" || due[0].Status != tasktype.Pending {
+	if due, err := client.Inspect().Due(t.Context(), 20); err != nil || len(due) != 20 || due[0].Task != "m.large" || due[0].Queue != "default" || due[0].Status != tasktype.Pending {
 		t.Errorf("got %d tasks, %+v, %v, want the first 20", len(due), due, err)
 	}
 	if _, bytes := traffic.Take(); bytes > 20_000 {

@@ -244,7 +244,7 @@ func TestLaterWorkflowHasItsOwnTrace(t *testing.T) {
 		if _, err := taskstest.Do(f, inc.S(1), tasks.ID("nightly")); err != nil {
 			t.Fatal(err)
 		}
-		if err := tasks.Attach[int](f.Client(), "nightly").Forget(t.Context()); err != nil {
+		if err := f.Client().Workflow("nightly").Delete(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

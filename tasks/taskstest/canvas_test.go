@@ -73,7 +73,7 @@ func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[str
 	if err != nil && !failed {
 		t.Fatal(err)
 	}
-	testutil.Ok(t, run.Forget(t.Context()))
+	testutil.Ok(t, run.Delete(t.Context()))
 	if *want.Fast {
 		return nil
 	}
@@ -211,7 +211,7 @@ type story struct {
 }
 
 func of[O any](name string, s tasks.Signature[O]) story {
-	tell := func(t *testing.T, c *tasks.Client, run *tasks.AsyncResult[O], out O, err error) string {
+	tell := func(t *testing.T, c *tasks.Client, run *tasks.Run[O], out O, err error) string {
 		t.Helper()
 		value, jsonErr := json.Marshal(out)
 		if jsonErr != nil {
@@ -225,7 +225,7 @@ func of[O any](name string, s tasks.Signature[O]) story {
 				text, _, _ = strings.Cut(text, "?") // the remainder names the worker
 			}
 		}
-		nodes, err := c.Nodes(t.Context(), run.ID())
+		nodes, err := c.Workflow(run.ID()).Nodes(t.Context())
 		testutil.Ok(t, err)
 		for _, n := range nodes {
 			text += fmt.Sprintf("\n%s %s %s %d", n.ID, n.Task, n.Status, n.Attempts)

@@ -19,7 +19,7 @@ import (
 )
 
 // A Fleet runs the tasks of a Mux during calls of [Do], [Fleet.Drain] and [Fleet.Advance], and while a method of its
-// client, such as [tasks.AsyncResult.Wait], waits for a workflow. Call its methods from one goroutine; handlers and
+// client, such as [tasks.Run.Wait], waits for a workflow. Call its methods from one goroutine; handlers and
 // the code under test may use its client concurrently. It is closed at the end of the test.
 type Fleet struct {
 	tb     testing.TB
@@ -314,7 +314,7 @@ func (f *Fleet) serve(e engine.RingEntry) error {
 	delete(f.workers, e.Queue)
 	f.mu.Unlock()
 	w.Kill()
-	err := tasks.ExpireLeases(ctx, f.client, w.Name())
+	err := f.client.ExpireLeases(ctx, w.Name())
 	close(w.buried)
 	<-served
 	return err

@@ -132,7 +132,7 @@ func TestResultsExpireByFleetClock(t *testing.T) {
 		t.Errorf("%s %v", s, err)
 	}
 	f.Advance(2 * time.Minute)
-	if _, err := tasks.Attach[int](tasks.NewClient(f.Client().Redis()), "short").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+	if _, err := tasks.NewClient(f.Client().Redis()).Workflow("short").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("after its retention: %v", err)
 	}
 }
@@ -169,10 +169,10 @@ func TestRevokeCancelsHandlers(t *testing.T) {
 	t.Parallel()
 	for name, revoke := range map[string]func(ctx context.Context, c *tasks.Client) error{
 		"workflow": func(ctx context.Context, c *tasks.Client) error {
-			return c.Revoke(context.WithoutCancel(ctx), tasks.InfoFrom(ctx).Workflow)
+			return c.Workflow(tasks.InfoFrom(ctx).Workflow).Revoke(context.WithoutCancel(ctx))
 		},
 		"node": func(ctx context.Context, c *tasks.Client) error {
-			return c.RevokeNode(context.WithoutCancel(ctx), tasks.InfoFrom(ctx).Workflow, tasks.InfoFrom(ctx).Node)
+			return c.Workflow(tasks.InfoFrom(ctx).Workflow).RevokeNode(context.WithoutCancel(ctx), tasks.InfoFrom(ctx).Node)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestWaitsThatCannotReturn(t *testing.T) {
 		}
 		done <- err
 	}()
-	token, err := f.Client().NewToken(t.Context(), run.ID(), "0")
+	token, err := run.NewToken(t.Context(), "0")
 	testutil.Ok(t, err)
 	testutil.Ok(t, f.Client().Complete(t.Context(), token, []byte("7")))
 	if err := <-done; err != nil {

@@ -151,7 +151,7 @@ func TestRetryWithAnotherInput(t *testing.T) {
 	}
 	*ran = nil
 	testutil.Ok(t, run.Retry(t.Context(), tasks.RetryInput(retryWork, "", "good")))
-	d, err := f.Client().Node(t.Context(), run.ID(), "1")
+	d, err := run.Node(t.Context(), "1")
 	if err != nil || string(d.Input) != `"good"` || len(d.Tried) != 1 || d.Tried[0].Message != "broken" || d.Tried[0].Outcome != tasktype.OutcomeFailure {
 		t.Errorf("node: got %+v, %v, want the new input and the failed run", d, err)
 	}
@@ -230,7 +230,7 @@ func TestCancelledWorkflowHandlesFailures(t *testing.T) {
 			f := taskstest.NewFunc(t, func(c *tasks.Client) *tasks.Mux {
 				mux := tasks.NewMux()
 				work := func(ctx context.Context, in string) error {
-					if err := c.Cancel(context.WithoutCancel(ctx), tasks.InfoFrom(ctx).Workflow); err != nil {
+					if err := c.Workflow(tasks.InfoFrom(ctx).Workflow).Cancel(context.WithoutCancel(ctx)); err != nil {
 						return err
 					}
 					<-ctx.Done()
@@ -272,7 +272,7 @@ func TestCancelledWorkflowHandlesFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.Drain()
-			flows, _, err := f.Client().Workflows(t.Context(), tasktype.WorkflowFilter{})
+			flows, _, err := f.Client().Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{})
 			testutil.Ok(t, err)
 			for _, w := range flows {
 				if w.State == tasktype.WorkflowRunning {
@@ -309,7 +309,7 @@ func deadlineFleet(t *testing.T, fail *bool) *taskstest.Fleet {
 // wantNoTimers checks that nothing is left in the agenda of a fleet.
 func wantNoTimers(t *testing.T, f *taskstest.Fleet) {
 	t.Helper()
-	if box, err := f.Client().Outbox(t.Context()); err != nil || box.Entries != 0 {
+	if box, err := f.Client().Inspect().Outbox(t.Context()); err != nil || box.Entries != 0 {
 		t.Errorf("entries of the agenda: got %+v, %v, want none", box, err)
 	}
 }
@@ -318,16 +318,16 @@ func TestDeadline(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		sig    tasks.Signature[string]
-		change func(*tasks.Client, context.Context, string) error // before the deadline
-		want   string                                             // the value or the code of the failure
+		change func(*tasks.Workflow, context.Context) error // before the deadline
+		want   string                                       // the value or the code of the failure
 	}{
 		"group":     {tasks.Chord(tasks.GroupOf([]tasks.Signature[string]{deadlineWork.S("a"), deadlineWork.S("b")}, tasks.AtMost(1)), deadlineJoin), nil, "deadline"},
 		"pending":   {deadlineWork.S("a", tasks.In(time.Hour)), nil, "deadline"},
 		"follower":  {tasks.Chain(deadlineWork.S("a"), deadlineWork, tasks.In(time.Hour)), nil, "deadline"},
 		"rescue":    {deadlineWork.S("a", tasks.In(time.Hour)).Rescue(deadlineClean), nil, "clean deadline"},
-		"paused":    {deadlineWork.S("a", tasks.In(time.Second)).Rescue(deadlineClean), (*tasks.Client).Pause, "clean deadline"},
-		"cancelled": {deadlineWork.S("a", tasks.In(time.Hour)), (*tasks.Client).Cancel, "cancelled"},
-		"revoked":   {deadlineWork.S("a", tasks.In(time.Hour)), (*tasks.Client).Revoke, "revoked"},
+		"paused":    {deadlineWork.S("a", tasks.In(time.Second)).Rescue(deadlineClean), (*tasks.Workflow).Pause, "clean deadline"},
+		"cancelled": {deadlineWork.S("a", tasks.In(time.Hour)), (*tasks.Workflow).Cancel, "cancelled"},
+		"revoked":   {deadlineWork.S("a", tasks.In(time.Hour)), (*tasks.Workflow).Revoke, "revoked"},
 		"in time":   {deadlineWork.S("a"), nil, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -344,7 +344,7 @@ func TestDeadline(t *testing.T) {
 				t.Errorf("progress: got %+v, %v, want a deadline", p, err)
 			}
 			if tc.change != nil {
-				testutil.Ok(t, tc.change(f.Client(), ctx, run.ID()))
+				testutil.Ok(t, tc.change(&run.Workflow, ctx))
 			}
 			got, err := run.Wait(ctx)
 			var failure *tasks.Failure
@@ -432,17 +432,17 @@ func TestPausedWorkflow(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		sig  tasks.Signature[string]
-		then func(*tasks.Client, context.Context, string) error
+		then func(*tasks.Workflow, context.Context) error
 		want string // the tasks that ran after the pause, after the call of then, and the value or code
 	}{
-		"chain":        {tasks.Chain(pauseWork.S("a"), pauseNext), (*tasks.Client).Resume, " | next | a!"},
-		"cancel":       {tasks.Chain(pauseWork.S("a"), pauseNext).Rescue(pauseClean), (*tasks.Client).Cancel, " | clean | clean cancelled"},
-		"revoke":       {tasks.Chain(pauseWork.S("a"), pauseNext).Rescue(pauseClean), (*tasks.Client).Revoke, " |  | revoked"},
-		"retry":        {tasks.Chain(pauseWork.S("again", tasks.MaxRetry(3)), pauseNext), (*tasks.Client).Resume, " | work next | again!"},
-		"failure":      {pauseWork.S("fail").Rescue(pauseClean), (*tasks.Client).Resume, " | clean | clean error"},
-		"delay":        {tasks.Chain(tasks.Chain(pauseWork.S("a"), pauseNext, tasks.In(time.Minute)), pauseNext), (*tasks.Client).Resume, " | next next | a!!"},
-		"plan":         {tasks.Chain(pausePlan.S("a"), pauseNext), (*tasks.Client).Resume, " | next next | a!!"},
-		"fairness key": {tasks.Chain(pauseWork.S("a"), pauseNext), (*tasks.Client).Resume, " | next | a!"},
+		"chain":        {tasks.Chain(pauseWork.S("a"), pauseNext), (*tasks.Workflow).Resume, " | next | a!"},
+		"cancel":       {tasks.Chain(pauseWork.S("a"), pauseNext).Rescue(pauseClean), (*tasks.Workflow).Cancel, " | clean | clean cancelled"},
+		"revoke":       {tasks.Chain(pauseWork.S("a"), pauseNext).Rescue(pauseClean), (*tasks.Workflow).Revoke, " |  | revoked"},
+		"retry":        {tasks.Chain(pauseWork.S("again", tasks.MaxRetry(3)), pauseNext), (*tasks.Workflow).Resume, " | work next | again!"},
+		"failure":      {pauseWork.S("fail").Rescue(pauseClean), (*tasks.Workflow).Resume, " | clean | clean error"},
+		"delay":        {tasks.Chain(tasks.Chain(pauseWork.S("a"), pauseNext, tasks.In(time.Minute)), pauseNext), (*tasks.Workflow).Resume, " | next next | a!!"},
+		"plan":         {tasks.Chain(pausePlan.S("a"), pauseNext), (*tasks.Workflow).Resume, " | next next | a!!"},
+		"fairness key": {tasks.Chain(pauseWork.S("a"), pauseNext), (*tasks.Workflow).Resume, " | next | a!"},
 		"last task":    {pauseWork.S("a"), nil, " |  | a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -454,7 +454,7 @@ func TestPausedWorkflow(t *testing.T) {
 				pause := func(ctx context.Context) {
 					if calls++; calls > 1 {
 						ran = append(ran, "work")
-					} else if err := c.Pause(ctx, tasks.InfoFrom(ctx).Workflow); err != nil {
+					} else if err := c.Workflow(tasks.InfoFrom(ctx).Workflow).Pause(ctx); err != nil {
 						t.Error(err)
 					}
 				}
@@ -487,7 +487,7 @@ func TestPausedWorkflow(t *testing.T) {
 			ran = nil
 			if tc.then != nil {
 				wantPaused(t, f, run, true)
-				testutil.Ok(t, tc.then(f.Client(), ctx, run.ID()))
+				testutil.Ok(t, tc.then(&run.Workflow, ctx))
 			}
 			value, err := run.Wait(ctx)
 			var failure *tasks.Failure
@@ -512,7 +512,7 @@ func TestPausedWorkflow(t *testing.T) {
 }
 
 // wantPaused checks whether a workflow is shown as paused.
-func wantPaused(t *testing.T, f *taskstest.Fleet, run *tasks.AsyncResult[string], want bool) {
+func wantPaused(t *testing.T, f *taskstest.Fleet, run *tasks.Run[string], want bool) {
 	t.Helper()
 	d, err := run.Detail(t.Context())
 	if err != nil || d.Paused != want || d.Progress.Paused != want {
@@ -521,7 +521,7 @@ func wantPaused(t *testing.T, f *taskstest.Fleet, run *tasks.AsyncResult[string]
 	if waits := slices.ContainsFunc(d.Nodes, func(n tasktype.Node) bool { return n.Waits == "the workflow is paused" }); waits != want {
 		t.Errorf("nodes that wait for the end of the pause: got %v, want %v", waits, want)
 	}
-	list, _, err := f.Client().Workflows(t.Context(), tasktype.WorkflowFilter{})
+	list, _, err := f.Client().Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{})
 	if err != nil || len(list) != 1 || list[0].Paused != want {
 		t.Errorf("list: got %+v, %v, want paused %v", list, err, want)
 	}
@@ -533,16 +533,16 @@ func TestPauseErrors(t *testing.T) {
 	tasks.Handle(mux, pauseNext, func(_ context.Context, in string) (string, error) { return in, nil })
 	f := taskstest.New(t, mux)
 	c, ctx := f.Client(), t.Context()
-	send := func() *tasks.AsyncResult[string] {
+	send := func() *tasks.Run[string] {
 		run, err := pauseNext.S("a").Send(ctx, c, tasks.In(time.Hour))
 		testutil.Ok(t, err)
 		return run
 	}
 	want := func(name, id string, want error) {
 		t.Helper()
-		for verb, call := range map[string]func(*tasks.Client, context.Context, string) error{"pause": (*tasks.Client).Pause, "resume": (*tasks.Client).Resume} {
+		for verb, call := range map[string]func(*tasks.Workflow, context.Context) error{"pause": (*tasks.Workflow).Pause, "resume": (*tasks.Workflow).Resume} {
 			for range 2 {
-				if err := call(c, ctx, id); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				if err := call(c.Workflow(id), ctx); !errors.Is(err, want) || (err == nil) != (want == nil) {
 					t.Errorf("%s %s: got %v, want %v", verb, name, err, want)
 				}
 			}

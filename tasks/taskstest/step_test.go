@@ -79,7 +79,7 @@ func TestSteps(t *testing.T) {
 			if got := fmt.Sprint(steps); got != tc.steps {
 				t.Errorf("got steps %s, want %s", got, tc.steps)
 			}
-			d, err := f.Client().Node(t.Context(), "id", "0")
+			d, err := f.Client().Workflow("id").Node(t.Context(), "0")
 			if names := stepNames(d); err != nil || !slices.Equal(slices.Sorted(slices.Values(names)), []string{"a", "b", "c"}) || d.Steps[0].Started.IsZero() {
 				t.Errorf("got stored steps %v, %v, want a, b and c", names, err)
 			}
@@ -264,7 +264,7 @@ func TestSaved(t *testing.T) {
 	if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 3}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
-	if d, err := f.Client().Node(t.Context(), "id", "0"); err != nil || d.Saved == nil || string(d.Saved.Value) != "6" || len(d.Steps) != 10 {
+	if d, err := f.Client().Workflow("id").Node(t.Context(), "0"); err != nil || d.Saved == nil || string(d.Saved.Value) != "6" || len(d.Steps) != 10 {
 		t.Errorf("got %+v, %v, want the saved value 6 and 10 steps", d, err)
 	}
 }

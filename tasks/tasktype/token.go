@@ -6,7 +6,7 @@ import (
 )
 
 // OpenToken is a node that waits for external completion. It does not contain the token; see
-// [muster/tasks.Client.NewToken].
+// [muster/tasks.Workflow.NewToken].
 type OpenToken struct {
 	Workflow string          `json:"workflow"`
 	Node     string          `json:"node"`

@@ -28,7 +28,7 @@ func (s *site) actions() map[string]webui.Action {
 				}, nil
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				err := s.client.Cancel(ctx, r.PathValue("id"))
+				err := s.client.Workflow(r.PathValue("id")).Cancel(ctx)
 				if errors.Is(err, tasks.ErrEnded) || errors.Is(err, tasks.ErrRevoked) {
 					err = nil // the page of the workflow shows how it ended
 				}
@@ -44,7 +44,7 @@ func (s *site) actions() map[string]webui.Action {
 				}, nil
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				err := s.client.Retry(ctx, r.PathValue("id"))
+				err := s.client.Workflow(r.PathValue("id")).Retry(ctx)
 				switch {
 				case errors.Is(err, tasks.ErrRevoked), errors.Is(err, tasks.ErrSucceeded), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrCompensated), errors.Is(err, tasks.ErrRetryInput):
 					err = webui.Invalid("%v", err)
@@ -55,9 +55,9 @@ func (s *site) actions() map[string]webui.Action {
 			},
 		},
 		"/workflows/{id}/pause": s.onWorkflow("Pause workflow", "Pause the workflow",
-			"No further tasks start until the workflow is resumed. Running tasks continue.", s.client.Pause),
+			"No further tasks start until the workflow is resumed. Running tasks continue.", (*tasks.Workflow).Pause),
 		"/workflows/{id}/resume": s.onWorkflow("Resume workflow", "Resume the workflow",
-			"Tasks that became ready during the pause start.", s.client.Resume),
+			"Tasks that became ready during the pause start.", (*tasks.Workflow).Resume),
 		"/workflows/{id}/revoke": {
 			Class: webui.Operate,
 			Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
@@ -67,7 +67,7 @@ func (s *site) actions() map[string]webui.Action {
 				}, nil
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				return webui.Result{To: workflow(r)}, s.client.Revoke(ctx, r.PathValue("id"))
+				return webui.Result{To: workflow(r)}, s.client.Workflow(r.PathValue("id")).Revoke(ctx)
 			},
 		},
 		"/todo/decide": {Class: webui.Operate, Confirm: s.askDecision, Do: s.decide},
@@ -117,7 +117,7 @@ func (s *site) actions() map[string]webui.Action {
 }
 
 // onWorkflow returns an action on a workflow that has not ended.
-func (s *site) onWorkflow(title, button, text string, do func(context.Context, string) error) webui.Action {
+func (s *site) onWorkflow(title, button, text string, do func(*tasks.Workflow, context.Context) error) webui.Action {
 	page := func(r *http.Request) string { return s.cfg.Prefix + "/workflows/" + url.PathEscape(r.PathValue("id")) }
 	return webui.Action{
 		Class: webui.Operate,
@@ -125,7 +125,7 @@ func (s *site) onWorkflow(title, button, text string, do func(context.Context, s
 			return webui.Question{Title: title + " " + r.PathValue("id"), Button: button, Text: text, Back: page(r), At: s.cfg.Prefix + "/workflows"}, nil
 		},
 		Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-			err := do(ctx, r.PathValue("id"))
+			err := do(s.client.Workflow(r.PathValue("id")), ctx)
 			if errors.Is(err, tasks.ErrEnded) || errors.Is(err, tasks.ErrRevoked) || errors.Is(err, tasks.ErrCancelled) {
 				err = nil // the page of the workflow shows that
 			}
@@ -140,7 +140,7 @@ func (s *site) onEntry(title, button, text string, do func(context.Context, stri
 	return webui.Action{
 		Class: webui.Operate,
 		Confirm: func(ctx context.Context, r *http.Request) (webui.Question, error) {
-			_, err := s.client.Schedule(ctx, r.PathValue("entry"))
+			_, err := s.client.Inspect().Schedule(ctx, r.PathValue("entry"))
 			return webui.Question{Title: title + " " + r.PathValue("entry"), Button: button, Text: text, Back: back, At: back}, err
 		},
 		Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
@@ -156,11 +156,11 @@ func (s *site) onEntry(title, button, text string, do func(context.Context, stri
 // findQueue returns an error if the queue of a request has no tasks and no workers.
 func findQueue(ctx context.Context, client *tasks.Client, r *http.Request) error {
 	name := r.PathValue("queue")
-	all, err := client.Queues(ctx)
+	all, err := client.Inspect().Queues(ctx)
 	if err != nil || slices.ContainsFunc(all, func(q tasktype.Queue) bool { return q.Name == name }) {
 		return err
 	}
-	live, err := client.Workers(ctx)
+	live, err := client.Inspect().Workers(ctx)
 	if err != nil || slices.ContainsFunc(live, func(w tasktype.Worker) bool { return w.Queues[name] > 0 }) {
 		return err
 	}
@@ -168,7 +168,7 @@ func findQueue(ctx context.Context, client *tasks.Client, r *http.Request) error
 }
 
 func (s *site) askConcurrency(ctx context.Context, r *http.Request) (webui.Question, error) {
-	live, err := s.client.Workers(ctx)
+	live, err := s.client.Inspect().Workers(ctx)
 	if err != nil {
 		return webui.Question{}, err
 	}

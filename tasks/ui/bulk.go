@@ -29,18 +29,18 @@ type bulk struct {
 	Text       string                 // effect on each workflow
 	State      tasktype.WorkflowState // of the workflows that a filter selects
 	Danger     bool
-	Change     func(ctx context.Context, id string) error
+	Change     func(*tasks.Workflow, context.Context) error
 	All        func(context.Context, tasktype.WorkflowFilter) (int, error) // changes all workflows of a filter; nil if only selected ones can be changed
 }
 
 // bulks returns the actions on several workflows by path.
 func (s *site) bulks() map[string]webui.Action {
 	out := map[string]webui.Action{}
-	retry := func(ctx context.Context, id string) error { return s.client.Retry(ctx, id) }
+	retry := func(w *tasks.Workflow, ctx context.Context) error { return w.Retry(ctx) }
 	for _, b := range []bulk{
 		{s, "Retry", "Retried", "Their failed and skipped tasks run again.", tasktype.WorkflowFailed, false, retry, s.client.RetryAll},
-		{s, "Cancel", "Cancelled", "Their running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.", tasktype.WorkflowRunning, true, s.client.Cancel, s.client.CancelAll},
-		{s, "Revoke", "Revoked", "Their pending tasks will not run and their running tasks are canceled. This cannot be undone.", tasktype.WorkflowRunning, true, s.client.Revoke, nil},
+		{s, "Cancel", "Cancelled", "Their running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.", tasktype.WorkflowRunning, true, (*tasks.Workflow).Cancel, s.client.CancelAll},
+		{s, "Revoke", "Revoked", "Their pending tasks will not run and their running tasks are canceled. This cannot be undone.", tasktype.WorkflowRunning, true, (*tasks.Workflow).Revoke, nil},
 	} {
 		out["/"+strings.ToLower(b.Name)] = webui.Action{Class: webui.Operate, Confirm: b.ask, Do: b.perform}
 	}
@@ -142,7 +142,7 @@ func (b bulk) filtered(ctx context.Context, q url.Values) (selection, error) {
 // countAll counts the workflows that a filter selects. It stops at mostCounted, with more set.
 func (b bulk) countAll(ctx context.Context, f tasktype.WorkflowFilter) (n int, more bool, err error) {
 	for f.Limit = 1000; ; {
-		list, next, err := b.client.Workflows(ctx, f)
+		list, next, err := b.client.Inspect().Workflows(ctx, f)
 		if err != nil {
 			return 0, false, err
 		}
@@ -202,7 +202,7 @@ func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error
 		}
 	}
 	for i, id := range sel.ids {
-		switch err := b.Change(ctx, id); {
+		switch err := b.Change(b.client.Workflow(id), ctx); {
 		case err == nil:
 			changed++
 		case unchanged(err):

@@ -23,7 +23,7 @@ type queuesData struct {
 
 func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) {
 	var d queuesData
-	all, err := s.client.Queues(ctx)
+	all, err := s.client.Inspect().Queues(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -32,10 +32,10 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 		return webui.View{}, err
 	}
 	d.Queues = hour.Rows(all)
-	if d.Due, err = s.client.Due(ctx, mostReserved); err != nil {
+	if d.Due, err = s.client.Inspect().Due(ctx, mostReserved); err != nil {
 		return webui.View{}, err
 	}
-	if d.Outbox, err = s.client.Outbox(ctx); err != nil {
+	if d.Outbox, err = s.client.Inspect().Outbox(ctx); err != nil {
 		return webui.View{}, err
 	}
 	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d, Every: 4 * time.Second}, nil
@@ -56,7 +56,7 @@ type queueData struct {
 // queue shows a queue.
 func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 	d, name := queueData{}, r.PathValue("queue")
-	all, err := s.client.Queues(ctx)
+	all, err := s.client.Inspect().Queues(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -81,12 +81,12 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 	}
 	d.Rows, d.Day = last.rows, newChart("Completed tasks of the queue in the last day, by hour", last.points, last.since, last.now, time.Hour)
 	since := last.now.Add(-time.Hour)
-	points, err := s.client.Rates(ctx, tasktype.RateFilter{Queue: d.Name, Since: since})
+	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Queue: d.Name, Since: since})
 	if err != nil {
 		return webui.View{}, err
 	}
 	d.Hour = newChart("Completed tasks of the queue in the last hour, by minute", points, since, last.now, time.Minute)
-	ready, err := s.client.Reserved(ctx, mostReserved)
+	ready, err := s.client.Inspect().Reserved(ctx, mostReserved)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -95,7 +95,7 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 			d.Ready = append(d.Ready, n)
 		}
 	}
-	live, err := s.client.Workers(ctx)
+	live, err := s.client.Inspect().Workers(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -122,11 +122,11 @@ type workerRow struct {
 const mostRuns = 10
 
 func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error) {
-	live, err := s.client.Workers(ctx)
+	live, err := s.client.Inspect().Workers(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	active, err := s.client.Active(ctx)
+	active, err := s.client.Inspect().Active(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -158,7 +158,7 @@ type scheduleRow struct {
 }
 
 func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error) {
-	entries, err := s.client.Schedules(ctx)
+	entries, err := s.client.Inspect().Schedules(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -168,7 +168,7 @@ func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error
 		if e.Workflow == "" || i >= mostEntries {
 			continue
 		}
-		w, err := tasks.Attach[any](s.client, e.Workflow).Summary(ctx)
+		w, err := s.client.Workflow(e.Workflow).Info(ctx)
 		if errors.Is(err, tasks.ErrUnknown) {
 			continue // no longer retained
 		}

@@ -78,7 +78,7 @@ func readHours(ctx context.Context, client *tasks.Client) (hours, error) {
 		{tasktype.PendingTasks, []string{""}, yesterday, func(_ string, counts []int64) { d.before.pending = counts }},
 		{tasktype.ActiveTasks, []string{""}, yesterday, func(_ string, counts []int64) { d.before.running = counts }},
 	} {
-		list, err := client.History(ctx, tasktype.HistoryFilter{Measure: read.measure, Names: read.names, Since: read.until.Add(-time.Hour), Until: read.until})
+		list, err := client.Inspect().History(ctx, tasktype.HistoryFilter{Measure: read.measure, Names: read.names, Since: read.until.Add(-time.Hour), Until: read.until})
 		if err != nil {
 			return d, err
 		}
@@ -86,7 +86,7 @@ func readHours(ctx context.Context, client *tasks.Client) (hours, error) {
 			read.to(s.Name, spread(s.Values, read.until.Add(-time.Hour), time.Minute, 61))
 		}
 	}
-	points, err := client.Rates(ctx, tasktype.RateFilter{Since: yesterday.Add(-time.Hour), Until: yesterday})
+	points, err := client.Inspect().Rates(ctx, tasktype.RateFilter{Since: yesterday.Add(-time.Hour), Until: yesterday})
 	if len(points) > 0 {
 		d.before.failed = failures(points, yesterday)
 	}
@@ -155,7 +155,7 @@ func (s *site) readDepth(ctx context.Context, queue string) (depth, error) {
 	return s.depths.Get(ctx, queue, func(ctx context.Context) (d depth, keep time.Duration, err error) {
 		const step, steps = 5 * time.Minute, 24*12 + 1
 		since := time.Now().Add(-24 * time.Hour)
-		list, err := s.client.History(ctx, tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{queue}, Since: since})
+		list, err := s.client.Inspect().History(ctx, tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{queue}, Since: since})
 		if err != nil || len(list) == 0 {
 			return d, keepHistory, err
 		}
@@ -183,7 +183,7 @@ func (s *site) readMemory(ctx context.Context) (map[string]memory, error) {
 	return s.memories.Get(ctx, "", func(ctx context.Context) (map[string]memory, time.Duration, error) {
 		const most = 48 // values of a line
 		now := time.Now()
-		list, err := s.client.History(ctx, tasktype.HistoryFilter{Measure: tasktype.WorkerMemory, Since: now.Add(-24 * time.Hour)})
+		list, err := s.client.Inspect().History(ctx, tasktype.HistoryFilter{Measure: tasktype.WorkerMemory, Since: now.Add(-24 * time.Hour)})
 		out := map[string]memory{}
 		for _, w := range list {
 			first, last := w.Values[0], w.Values[len(w.Values)-1]

@@ -53,10 +53,10 @@ func (s *site) lastDay(ctx context.Context, queue, task string) (day, error) {
 	d := day{now: time.Now()}
 	d.since = d.now.Add(-23 * time.Hour).Truncate(time.Hour)
 	var err error
-	if d.points, err = s.client.Rates(ctx, tasktype.RateFilter{Queue: queue, Task: task, Since: d.since, Step: time.Hour}); err != nil {
+	if d.points, err = s.client.Inspect().Rates(ctx, tasktype.RateFilter{Queue: queue, Task: task, Since: d.since, Step: time.Hour}); err != nil {
 		return d, err
 	}
-	times, err := s.client.Durations(ctx, tasktype.DurationFilter{Queue: queue, Task: task, Since: d.since})
+	times, err := s.client.Inspect().Durations(ctx, tasktype.DurationFilter{Queue: queue, Task: task, Since: d.since})
 	if err != nil {
 		return d, err
 	}
@@ -154,7 +154,7 @@ func (s *site) failures(ctx context.Context, task, group string) ([]tasktype.Fai
 	if len(task) > 200 || len(group) > 200 {
 		return nil, webui.Invalid("The name of the task or the error is too long.")
 	}
-	list, err := s.client.Failures(ctx, task, lastFailures)
+	list, err := s.client.Inspect().Failures(ctx, task, lastFailures)
 	if group != "" {
 		list = slices.DeleteFunc(list, func(n tasktype.FailedNode) bool { return groupOf(n.Failure) != group })
 	}
@@ -173,7 +173,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 	}
 	d.Rows, d.Day = all.rows, newChart("Completed tasks in the last day, by hour", all.points, all.since, all.now, time.Hour)
 	since := all.now.Add(-time.Hour)
-	points, err := s.client.Rates(ctx, tasktype.RateFilter{Task: d.Task, Since: since})
+	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Task: d.Task, Since: since})
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -188,7 +188,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 			d.List = append(d.List, n)
 		}
 	}
-	live, err := s.client.Workers(ctx)
+	live, err := s.client.Inspect().Workers(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -197,7 +197,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 			d.Workers++
 		}
 	}
-	open, err := s.client.OpenTasks(ctx)
+	open, err := s.client.Inspect().OpenTasks(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}

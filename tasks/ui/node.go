@@ -83,7 +83,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
 	d := nodeData{Workflow: id}
 	var err error
-	if d.NodeDetail, err = s.client.Node(ctx, id, node); err != nil {
+	if d.NodeDetail, err = s.client.Workflow(id).Node(ctx, node); err != nil {
 		return webui.View{}, err
 	}
 	if err := s.neighbours(ctx, &d); err != nil {
@@ -136,7 +136,7 @@ func (d *nodeData) setLast(now time.Time) {
 
 // neighbours sets the dependencies, dependents, ready time and wait reason of a node.
 func (s *site) neighbours(ctx context.Context, d *nodeData) error {
-	p, err := tasks.Attach[any](s.client, d.Workflow).Progress(ctx)
+	p, err := s.client.Workflow(d.Workflow).Progress(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 	if d.Alone = p.Total > mostRead; d.Alone {
 		return nil
 	}
-	nodes, err := s.client.Nodes(ctx, d.Workflow)
+	nodes, err := s.client.Workflow(d.Workflow).Nodes(ctx)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func newDocument(raw json.RawMessage) document {
 
 // result returns the result of a node as JSON, or "" if there is none.
 func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, error) {
-	raw, err := tasks.NodeValue[json.RawMessage](ctx, s.client, id, node)
+	raw, err := s.client.Workflow(id).NodeValue(ctx, node)
 	if errors.Is(err, tasks.ErrUnknown) {
 		return nil, nil
 	}
@@ -210,7 +210,7 @@ func (s *site) downloadResult(w http.ResponseWriter, r *http.Request) {
 // downloadInput serves the complete input of a node.
 func (s *site) downloadInput(w http.ResponseWriter, r *http.Request) {
 	s.download(w, r, "input.json", func(ctx context.Context, id, node string) (json.RawMessage, error) {
-		d, err := s.client.Node(ctx, id, node)
+		d, err := s.client.Workflow(id).Node(ctx, node)
 		return d.Input, err
 	})
 }

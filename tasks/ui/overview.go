@@ -35,14 +35,14 @@ func (d overviewData) Idle() bool { return len(d.Running)+len(d.Failing)+len(d.L
 func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error) {
 	var d overviewData
 	var err error
-	if d.Workers, err = s.client.Workers(ctx); err != nil {
+	if d.Workers, err = s.client.Inspect().Workers(ctx); err != nil {
 		return webui.View{}, err
 	}
 	for i := range d.Workers {
 		d.Slots += d.Workers[i].Concurrency
 		d.Busy += d.Workers[i].Active
 	}
-	queues, err := s.client.Queues(ctx)
+	queues, err := s.client.Inspect().Queues(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -52,16 +52,16 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 	if d.Open, err = Open(ctx, s.client); err != nil {
 		return webui.View{}, err
 	}
-	counts, err := s.client.CountWorkflows(ctx)
+	counts, err := s.client.Inspect().CountWorkflows(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
 	d.Live = counts[tasktype.WorkflowRunning]
-	if d.Outbox, err = s.client.Outbox(ctx); err != nil {
+	if d.Outbox, err = s.client.Inspect().Outbox(ctx); err != nil {
 		return webui.View{}, err
 	}
 	now := time.Now()
-	points, err := s.client.Rates(ctx, tasktype.RateFilter{Since: now.Add(-time.Hour)})
+	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Since: now.Add(-time.Hour)})
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -83,7 +83,7 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 	for state, into := range map[tasktype.WorkflowState]*[]flowRow{
 		tasktype.WorkflowRunning: &d.Running, tasktype.WorkflowFailed: &d.Failing, tasktype.WorkflowSucceeded: &d.Last,
 	} {
-		list, _, err := s.client.Workflows(ctx, tasktype.WorkflowFilter{State: state, Limit: newest})
+		list, _, err := s.client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{State: state, Limit: newest})
 		if err != nil {
 			return webui.View{}, err
 		}

@@ -139,7 +139,7 @@ func (s *site) toDo(ctx context.Context, r *http.Request) (webui.View, error) {
 
 // listOpen adds the open nodes of the selected task, from a cursor, or some of each task.
 func (s *site) listOpen(ctx context.Context, r *http.Request, d *toDoData, after string) error {
-	all, err := s.client.OpenTasks(ctx)
+	all, err := s.client.Inspect().OpenTasks(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *site) listOpen(ctx context.Context, r *http.Request, d *toDoData, after
 			d.More = append(d.More, t)
 			continue
 		}
-		nodes, next, err := s.client.OpenTokens(ctx, t.Task, after)
+		nodes, next, err := s.client.Inspect().OpenTokens(ctx, t.Task, after)
 		if err != nil {
 			return err
 		}
@@ -328,7 +328,7 @@ type openTasks struct {
 // Get returns the decision about a node.
 func (o openTasks) Get(ctx context.Context, id string) (ToDo, error) {
 	workflow, node, _ := strings.Cut(id, "/")
-	d, err := o.client.Node(ctx, workflow, node)
+	d, err := o.client.Workflow(workflow).Node(ctx, node)
 	switch {
 	case err != nil:
 		return ToDo{}, err
@@ -359,9 +359,9 @@ func (o openTasks) Decide(ctx context.Context, id string, choice Choice, comment
 	workflow, node, _ := strings.Cut(id, "/")
 	var err error
 	if value != nil {
-		err = o.client.CompleteNode(ctx, workflow, node, value)
+		err = o.client.Workflow(workflow).CompleteNode(ctx, node, value)
 	} else {
-		err = o.client.FailNode(ctx, workflow, node, tasks.Permanent(errors.New(comment)))
+		err = o.client.Workflow(workflow).FailNode(ctx, node, tasks.Permanent(errors.New(comment)))
 	}
 	if errors.Is(err, tasks.ErrCompleted) || errors.Is(err, tasks.ErrNotOpen) || errors.Is(err, tasks.ErrStale) { // decided by another client
 		if _, other := o.Get(ctx, id); other != nil {

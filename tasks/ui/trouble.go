@@ -98,7 +98,7 @@ func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePo
 	list = list[:min(len(list), mostFailing)]
 	for i := range list {
 		f := &list[i]
-		last, err := client.Failures(ctx, f.Task, 1)
+		last, err := client.Inspect().Failures(ctx, f.Task, 1)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -116,7 +116,7 @@ func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePo
 
 // Open returns the number of nodes that wait for external completion.
 func Open(ctx context.Context, client *tasks.Client) (n int64, err error) {
-	list, err := client.OpenTasks(ctx)
+	list, err := client.Inspect().OpenTasks(ctx)
 	for _, t := range list {
 		n += t.Open
 	}
@@ -137,7 +137,7 @@ func Counts(ctx context.Context, client *tasks.Client, prefix string, d Decision
 		}
 		open += n
 	}
-	flows, err := client.CountWorkflows(ctx)
+	flows, err := client.Inspect().CountWorkflows(ctx)
 	return map[string]webui.Count{
 		prefix + "/workflows": {N: flows[tasktype.WorkflowFailed], Unit: "failed", Bad: true},
 		prefix + "/todo":      {N: open, Unit: "open"},

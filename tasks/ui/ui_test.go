@@ -79,7 +79,7 @@ func TestPages(t *testing.T) {
 	run := sent(t, f, tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum))
 	f.Drain()
 	at := "/workflows/" + run.ID()
-	nodes, err := f.Client().Nodes(t.Context(), run.ID())
+	nodes, err := run.Nodes(t.Context())
 	testutil.Ok(t, err)
 	for path, wants := range map[string][]string{
 		"/":                                     {"Overview", "Latest successes", run.ID()},
@@ -192,7 +192,7 @@ func TestErrorPages(t *testing.T) {
 }
 
 // sent sends a signature.
-func sent[O any](t *testing.T, f *taskstest.Fleet, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
+func sent[O any](t *testing.T, f *taskstest.Fleet, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.Run[O] {
 	t.Helper()
 	run, err := s.Send(t.Context(), f.Client(), opts...)
 	testutil.Ok(t, err)
@@ -276,7 +276,7 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 		return strings.Contains(body, "7 of 9")
 	})
 	for id, total := range map[string]string{run.ID(): "2 of 2", large.ID(): "10\u202f000 of 10\u202f000"} {
-		testutil.Ok(t, client.Revoke(t.Context(), id))
+		testutil.Ok(t, client.Workflow(id).Revoke(t.Context()))
 		wantIn(t, h, "/workflows/"+id, total, "revoked")
 		wantIn(t, h, "/workflows/"+id+"/nodes/0", "revoked")
 	}
@@ -294,7 +294,7 @@ func TestShortListTakesFewCommands(t *testing.T) {
 		}
 	}
 	traffic.Take()
-	list, _, err := client.Workflows(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 10})
+	list, _, err := client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 10})
 	if err != nil || len(list) != 10 {
 		t.Fatalf("got %d workflows, %v, want 10", len(list), err)
 	}
@@ -374,7 +374,7 @@ func TestPagesHaveHistory(t *testing.T) {
 	s, now := store.New(f.Client().Redis(), store.DefaultNamespace), time.Now()
 	past(t, s, now.Add(-24*time.Hour), tasktype.PendingTasks, "gpu", 5, 0)
 	past(t, s, now, tasktype.PendingTasks, "gpu", 4, 0, 0, 3, 1200)
-	live, err := f.Client().Workers(t.Context())
+	live, err := f.Client().Inspect().Workers(t.Context())
 	if err != nil || len(live) == 0 {
 		t.Fatal(live, err)
 	}
@@ -429,7 +429,7 @@ func TestOpenTasksAreDecided(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
 	wantIn(t, h, "/todo", "Nothing to do")
-	var runs []*tasks.AsyncResult[string]
+	var runs []*tasks.Run[string]
 	var ids []string
 	for _, question := range []string{"really?", hostile, "and this?", "or that?"} {
 		s := ask.S(question)
@@ -546,7 +546,7 @@ func TestPagesOfTaskAndQueue(t *testing.T) {
 func TestWorkflowsAreFilteredAndCancelled(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
-	var all []*tasks.AsyncResult[int]
+	var all []*tasks.Run[int]
 	for i := range pageSize + 10 {
 		s := inc.S(i, tasks.In(time.Hour))
 		if i == 0 {
@@ -744,7 +744,7 @@ func TestWorkflowIsCancelledUnlessItHasEnded(t *testing.T) {
 	for id, want := range map[string]tasktype.Status{running.ID(): tasktype.Failed, revoked.ID(): tasktype.Revoked} {
 		wantIn(t, h, "/workflows/"+id+"/cancel", "Cancel the workflow")
 		wantPosted(t, h, http.StatusSeeOther, "/workflows/"+id+"/cancel")
-		if got, err := tasks.Attach[int](f.Client(), id).Status(ctx); err != nil || got != want {
+		if got, err := f.Client().Workflow(id).Status(ctx); err != nil || got != want {
 			t.Errorf("after the action: got %s, %v, want %s", got, err, want)
 		}
 	}
@@ -755,12 +755,12 @@ func TestWorkflowIsPausedResumedAndRetried(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
 	for action, c := range map[string]struct {
-		before func(*tasks.AsyncResult[int], context.Context) error
+		before func(*tasks.Run[int], context.Context) error
 		again  int // the status of the action on a success
 	}{
 		"pause":  {nil, http.StatusSeeOther},
-		"resume": {(*tasks.AsyncResult[int]).Pause, http.StatusSeeOther},
-		"retry":  {(*tasks.AsyncResult[int]).Cancel, http.StatusBadRequest},
+		"resume": {(*tasks.Run[int]).Pause, http.StatusSeeOther},
+		"retry":  {(*tasks.Run[int]).Cancel, http.StatusBadRequest},
 	} {
 		run := sent(t, f, inc.S(1), tasks.In(time.Hour))
 		if c.before != nil {
@@ -810,7 +810,7 @@ func TestSelectedWorkflowsAreChanged(t *testing.T) {
 		t.Errorf("got %s", body)
 	}
 	for i, id := range ids {
-		state, err := tasks.Attach[int](f.Client(), id).Status(ctx)
+		state, err := f.Client().Workflow(id).Status(ctx)
 		testutil.Ok(t, err)
 		if state == tasktype.Failed {
 			t.Errorf("workflow %d: got %s, want another state", i, state)
@@ -872,7 +872,7 @@ func TestQueueIsEmptied(t *testing.T) {
 	if body := wantPosted(t, h, http.StatusOK, "/cancel?queue=slow&pause=1"); !strings.Contains(body, "Nothing was waiting in it.") {
 		t.Errorf("an empty queue: got %s", body)
 	}
-	if queues, err := client.Queues(ctx); err != nil || len(queues) != 2 || !queues[1].Paused {
+	if queues, err := client.Inspect().Queues(ctx); err != nil || len(queues) != 2 || !queues[1].Paused {
 		t.Errorf("got %+v, %v, want a paused queue", queues, err)
 	}
 	if state, err := waiting.Status(ctx); err != nil || state != tasktype.Failed {

@@ -68,7 +68,7 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 	}
 	read, large := run.Detail, p.Total > mostRead
 	if large {
-		read = run.Summary
+		read = run.Info
 	}
 	w, err := read(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *site) log(ctx context.Context, r *http.Request, workflow, node string) 
 	if !s.cfg.Data(r) {
 		return nil, nil
 	}
-	lines, err := s.client.Log(ctx, workflow)
+	lines, err := s.client.Workflow(workflow).Log(ctx)
 	if node != "" {
 		lines = slices.DeleteFunc(lines, func(l tasktype.LogLine) bool { return l.Node != node })
 	}

@@ -150,7 +150,7 @@ func (s *site) find(ctx context.Context, f flowFilter) (found []flowRow, next st
 	case f.Error != "":
 		return s.failed(ctx, f)
 	}
-	list, next, err := s.client.Workflows(ctx, f.WorkflowFilter)
+	list, next, err := s.client.Inspect().Workflows(ctx, f.WorkflowFilter)
 	if err == nil {
 		found, err = s.rows(ctx, list)
 	}
@@ -162,7 +162,7 @@ func (s *site) failed(ctx context.Context, f flowFilter) (found []flowRow, next 
 	want, limit := strings.ToLower(f.Error), f.Limit
 	f.Limit = pageSize
 	for {
-		list, after, err := s.client.Workflows(ctx, f.WorkflowFilter)
+		list, after, err := s.client.Inspect().Workflows(ctx, f.WorkflowFilter)
 		if err != nil {
 			return nil, "", 0, err
 		}
@@ -187,7 +187,7 @@ func (s *site) failed(ctx context.Context, f flowFilter) (found []flowRow, next 
 
 // waiting returns running workflows with a task that waits in a queue, the longest waiting first. It reads the first mostWaiting tasks.
 func (s *site) waiting(ctx context.Context, f flowFilter) (found []flowRow, next string, read int, err error) {
-	ready, err := s.client.Reserved(ctx, mostWaiting)
+	ready, err := s.client.Inspect().Reserved(ctx, mostWaiting)
 	if err != nil {
 		return nil, "", 0, err
 	}
@@ -200,7 +200,7 @@ func (s *site) waiting(ctx context.Context, f flowFilter) (found []flowRow, next
 		if seen[n.Workflow] = true; len(found) == f.Limit {
 			return found, "", i, nil
 		}
-		w, err := tasks.Attach[any](s.client, n.Workflow).Summary(ctx)
+		w, err := s.client.Workflow(n.Workflow).Info(ctx)
 		if errors.Is(err, tasks.ErrUnknown) {
 			continue // has expired
 		}
@@ -241,7 +241,7 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 	if d.List, next, d.Bound, err = s.find(ctx, f); err != nil {
 		return webui.View{}, err
 	}
-	counts, err := s.client.CountWorkflows(ctx)
+	counts, err := s.client.Inspect().CountWorkflows(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -277,7 +277,7 @@ func (s *site) search(w http.ResponseWriter, r *http.Request) {
 	}
 	to := s.cfg.Prefix + "/workflows"
 	if q != "" {
-		_, err := tasks.Attach[any](s.client, q).Progress(r.Context())
+		_, err := s.client.Workflow(q).Progress(r.Context())
 		switch {
 		case err == nil:
 			to += "/" + url.PathEscape(q)

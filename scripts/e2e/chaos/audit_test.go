@@ -36,7 +36,7 @@ func (f *fleet) audit(ctx context.Context, t *testing.T, c *tasks.Client) *audit
 }
 
 // ended checks that all nodes of all workflows are terminal.
-func (a *audit) ended(runs []*tasks.AsyncResult[int]) {
+func (a *audit) ended(runs []*tasks.Run[int]) {
 	a.t.Helper()
 	for _, run := range runs {
 		for {
@@ -46,12 +46,12 @@ func (a *audit) ended(runs []*tasks.AsyncResult[int]) {
 			}
 			select {
 			case <-a.ctx.Done():
-				nodes, _ := a.c.Nodes(a.t.Context(), run.ID())
+				nodes, _ := a.c.Workflow(run.ID()).Nodes(a.t.Context())
 				a.t.Fatalf("workflow %s has not finished: %+v, %v, nodes %+v", run.ID(), p, err, nodes)
 			case <-time.After(20 * time.Millisecond):
 			}
 		}
-		nodes, err := a.c.Nodes(a.ctx, run.ID())
+		nodes, err := a.c.Workflow(run.ID()).Nodes(a.ctx)
 		if err != nil {
 			a.t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ const inBatch = 8
 
 // runsOnce checks that every node ran once per attempt with the same input. Further runs must belong to a batch of a killed worker,
 // which holds one batch per slot.
-func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
+func (a *audit) runsOnce(results []*tasks.Run[int]) {
 	a.t.Helper()
 	type attempt struct {
 		key string
@@ -109,7 +109,7 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 		}
 	}
 	for _, run := range results {
-		nodes, err := a.c.Nodes(a.ctx, run.ID())
+		nodes, err := a.c.Workflow(run.ID()).Nodes(a.ctx)
 		if err != nil {
 			a.t.Fatal(err)
 		}

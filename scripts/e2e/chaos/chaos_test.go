@@ -73,7 +73,7 @@ func (s storm) rage(t *testing.T, url string) {
 	}
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	var runs []*tasks.AsyncResult[int]
+	var runs []*tasks.Run[int]
 	for _, w := range all {
 		got, err := w.run.Wait(limit)
 		w.check(t, got, err)
@@ -189,7 +189,7 @@ func (k *killing) killOne(ctx context.Context, rng *rand.Rand) error {
 	k.deaths[pointOf(plan)]++
 	k.mu.Unlock()
 	if rng.IntN(2) == 0 { // half of the workers have a supervisor
-		if err := insist(ctx, func(ctx context.Context) error { return tasks.ExpireLeases(ctx, k.c, w.name) }); err != nil {
+		if err := insist(ctx, func(ctx context.Context) error { return k.c.ExpireLeases(ctx, w.name) }); err != nil {
 			return fmt.Errorf("expire leases: %w", err)
 		}
 	}

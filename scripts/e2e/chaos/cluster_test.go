@@ -82,7 +82,7 @@ func (s *stream) finish(t *testing.T, c *tasks.Client, f *fleet, mayBeLost func(
 	s.end()
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	var runs []*tasks.AsyncResult[int]
+	var runs []*tasks.Run[int]
 	for i, one := range s.acked() {
 		got, err := insistWait(limit, one.run)
 		if errors.Is(err, tasks.ErrUnknown) && mayBeLost != nil && mayBeLost(i, one) {
@@ -215,7 +215,7 @@ func TestSlowClusterNode(t *testing.T) {
 	limit, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
 	defer cancel()
 	var all []sent
-	var runs []*tasks.AsyncResult[int]
+	var runs []*tasks.Run[int]
 	for round, m := range cluster.Masters {
 		var ended atomic.Int64
 		var waits sync.WaitGroup

@@ -27,7 +27,7 @@ func TestFailover(t *testing.T) {
 	c, f := connectWorkers(t, w.URL())
 	const most = 100
 	all := make([]sent, most)
-	var runs []*tasks.AsyncResult[int]
+	var runs []*tasks.Run[int]
 	for i := range all {
 		all[i].wanted = growRoot(r)
 		run, err := all[i].sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("failover-%03d", i)))
@@ -80,7 +80,7 @@ func TestPlannedFailover(t *testing.T) {
 	p := sendDuringFailover(limit, t, r, c, w)
 
 	lost, inFlight := 0, 0
-	var runs []*tasks.AsyncResult[int]
+	var runs []*tasks.Run[int]
 	for _, a := range p.acked {
 		got, err := insistWait(limit, a.run)
 		switch {
@@ -175,7 +175,7 @@ func waitReplicated(t *testing.T, c *tasks.Client, replica redis.UniversalClient
 }
 
 // insistWait waits for the result of a workflow, despite outages of Redis.
-func insistWait(ctx context.Context, run *tasks.AsyncResult[int]) (got int, end error) {
+func insistWait(ctx context.Context, run *tasks.Run[int]) (got int, end error) {
 	_ = insist(ctx, func(ctx context.Context) error {
 		got, end = run.Wait(ctx)
 		if errors.As(end, new(*tasks.Failure)) || errors.Is(end, tasks.ErrUnknown) {

@@ -137,7 +137,7 @@ type wanted struct {
 // sent is a workflow that was sent.
 type sent struct {
 	wanted
-	run *tasks.AsyncResult[int]
+	run *tasks.Run[int]
 }
 
 // check checks the value or the failure of a workflow.

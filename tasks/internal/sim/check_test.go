@@ -27,7 +27,7 @@ func (h *history) hasFailed(f *flow) bool { return h.progress(f).Status != taskt
 
 // progress returns the progress of a workflow.
 func (h *history) progress(f *flow) tasktype.Progress {
-	p, err := tasks.Attach[int](h.observer, f.id).Progress(context.Background())
+	p, err := h.observer.Workflow(f.id).Progress(context.Background())
 	if f.forgot && errors.Is(err, tasks.ErrUnknown) { // its last send returned while the one before it was not deleted yet
 		f.state = ""
 		return p
@@ -135,7 +135,7 @@ func (h *history) check(ctx context.Context) {
 func (h *history) checkFlow(ctx context.Context, c *tasks.Client, f *flow) {
 	h.look(f)
 	run := tasks.Attach[int](c, f.id)
-	nodes, err := c.Nodes(ctx, f.id)
+	nodes, err := c.Workflow(f.id).Nodes(ctx)
 	if err != nil {
 		h.fail("nodes of %s: %v", f.id, err)
 		return

@@ -307,13 +307,13 @@ func (h *history) operate() {
 		h.plan.revocations--
 		f.revoked, f.stopping, s.busy = true, true, true
 		f.unpaused()
-		stop, what := s.client.Revoke, "REVOKES"
+		stop, what := (*tasks.Workflow).Revoke, "REVOKES"
 		if h.chance(600) {
-			stop, what = s.client.Cancel, "CANCELS"
+			stop, what = (*tasks.Workflow).Cancel, "CANCELS"
 		}
 		h.event("%s %s %s", s.name, what, f.id)
 		h.spawn(func() {
-			err := stop(context.Background(), f.id) // if it fails, the workflow was stopped or not
+			err := stop(s.client.Workflow(f.id), context.Background()) // if it fails, the workflow was stopped or not
 			h.mu.Lock()
 			f.torn, f.stopping = f.torn || err != nil, false
 			s.busy = false
@@ -330,7 +330,7 @@ func (h *history) operate() {
 		maps.DeleteFunc(h.party.won, func(node string, _ int) bool { return strings.HasPrefix(node, f.id+"/") })
 		h.event("%s FORGETS %s", s.name, f.id)
 		h.spawn(func() {
-			_ = tasks.Attach[int](s.client, f.id).Forget(context.Background()) // it fails if the next one has been sent
+			_ = s.client.Workflow(f.id).Delete(context.Background()) // it fails if the next one has been sent
 			h.mu.Lock()
 			s.busy = false
 			h.mu.Unlock()
@@ -373,7 +373,7 @@ func (h *history) pause() {
 	f.pause, s.busy = "calling", true
 	h.event("%s PAUSES %s", s.name, f.id)
 	h.spawn(func() {
-		err := s.client.Pause(context.Background(), f.id)
+		err := s.client.Workflow(f.id).Pause(context.Background())
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		s.busy = false
@@ -401,7 +401,7 @@ func (h *history) resume(states ...string) bool {
 	f.pause, s.busy = "resuming", true
 	h.event("%s RESUMES %s", s.name, f.id)
 	h.spawn(func() {
-		err := s.client.Resume(context.Background(), f.id)
+		err := s.client.Workflow(f.id).Resume(context.Background())
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		s.busy = false
@@ -446,7 +446,7 @@ func (h *history) retryOf(s *sender, f *flow) {
 	}()
 	began := time.Now()
 	for cut := false; ; {
-		err := s.client.Retry(context.Background(), f.id)
+		err := s.client.Workflow(f.id).Retry(context.Background())
 		h.mu.Lock()
 		busy := err != nil && strings.Contains(err.Error(), "have not returned")
 		switch {

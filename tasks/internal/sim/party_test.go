@@ -79,7 +79,7 @@ func (h *history) answer() {
 		ctx := context.Background()
 		var open []tasktype.OpenToken
 		for _, task := range canvas.ExternalTasks {
-			page, _, err := p.client.OpenTokens(ctx, task, "")
+			page, _, err := p.client.Inspect().OpenTokens(ctx, task, "")
 			if err != nil {
 				return // some other time
 			}
@@ -92,7 +92,7 @@ func (h *history) answer() {
 			return
 		}
 		o := open[which%len(open)]
-		token, err := p.client.NewToken(ctx, o.Workflow, o.Node)
+		token, err := p.client.Workflow(o.Workflow).NewToken(ctx, o.Node)
 		if err != nil {
 			h.refused("token for", &o, err)
 			return
@@ -128,7 +128,7 @@ func (h *history) signal() {
 	h.event("%s SIGNALS %s", s.name, f.id)
 	value, _ := json.Marshal((*f.runs.Asked)[0])
 	h.spawn(func() {
-		err := s.client.Signal(context.Background(), f.id, signalled, value)
+		err := s.client.Workflow(f.id).Signal(context.Background(), signalled, value)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		s.busy = false

@@ -61,7 +61,7 @@ func (h *history) newClient(p *process) *tasks.Client {
 	// The number of shards is read under a mutex. The scheduler does not see goroutines that wait for one.
 	was := p.direct
 	p.direct = true
-	_, _ = c.Nodes(context.Background(), "none")
+	_, _ = c.Workflow("none").Nodes(context.Background())
 	p.direct = was
 	return c
 }
