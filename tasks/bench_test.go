@@ -225,12 +225,12 @@ func BenchmarkLongestScript(b *testing.B) {
 			return waitFor(b, c, tasks.Settle(tasks.Each(elements, bad, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Second))))
 		},
 		"TwoQueues": func(c *tasks.Client) error {
-			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] { return benchStep.S(i, tasks.Queue([]string{"none", "void"}[i%2])) })))
+			return sendAndRevoke(b, c, tasks.Group(each(size, func(i int) tasks.Signature[int] { return benchStep.S(i, tasks.Queue([]string{"none", "void"}[i%2])) })...))
 		},
 		"DifferentIn": func(c *tasks.Client) error {
-			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] {
+			return sendAndRevoke(b, c, tasks.Group(each(size, func(i int) tasks.Signature[int] {
 				return benchStep.S(i, tasks.In(time.Hour+time.Duration(i)*time.Millisecond))
-			})))
+			})...))
 		},
 		"After": func(c *tasks.Client) error {
 			return waitFor(b, c, tasks.After(benchStep.S(1), tasks.Each(elements, benchStep)))
@@ -280,7 +280,7 @@ func BenchmarkLongestScript(b *testing.B) {
 			for i := range size - 1 {
 				members = append(members, benchStep.S(i, tasks.Queue("none")))
 			}
-			run, err := tasks.Chord(tasks.GroupOf(append(members, bad.S(1)), tasks.FailFast()), benchSum).Send(b.Context(), c)
+			run, err := tasks.Chord(tasks.Group(append(members, bad.S(1))...).With(tasks.FailFast()), benchSum).Send(b.Context(), c)
 			if err != nil {
 				return err
 			}

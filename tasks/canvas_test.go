@@ -366,13 +366,13 @@ func TestOptionsOfAJoin(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		name := rand.Text()
-		r := sent(t, w, tasks.Join(Hold.S(name), Fail.S(4), tasks.FailFast()))
+		r := sent(t, w, tasks.Join(Hold.S(name), Fail.S(4)).With(tasks.FailFast()))
 		testutil.Ok(t, r.WaitAll(t.Context()))
 		nodes, err := r.Nodes(t.Context())
 		if err != nil || nodes[0].Status != tasktype.Revoked {
 			t.Errorf("got nodes %+v, %v, want the first REVOKED", nodes, err)
 		}
-		got, err := send(t, w, tasks.Chain(tasks.Join(ID.S(4), ID.S(6), tasks.AtMost(1)), Plus))
+		got, err := send(t, w, tasks.Chain(tasks.Join(ID.S(4), ID.S(6)).With(tasks.AtMost(1)), Plus))
 		if err != nil || got != 10 {
 			t.Errorf("got %v, %v, want 10", got, err)
 		}
@@ -405,14 +405,15 @@ func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 			"zero Signature": sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Signature[int]{} })),
 			"HardTimeout(1s) is below tasks.Timeout(1m0s)": ID.S(1, tasks.HardTimeout(time.Second), tasks.Timeout(time.Minute)),
 			"task t.id: option tasks.HardTimeout(1s)":      tasks.New[int, int]("t.id", tasks.Timeout(time.Minute)).S(1, tasks.HardTimeout(time.Second)),
-			"In and tasks.At":                 ID.S(1, tasks.In(time.Second), tasks.At(time.Unix(1, 0))),
-			"At on one task":                  ID.S(1, tasks.At(time.Unix(1, 0)), tasks.In(0)),
-			"a\\nb\" has a control character": tasks.New[int, int]("a\nb").S(1),
-			"does not marshal to JSON":        tasks.Chord(tasks.Each([]func(){nil}, tasks.New[func(), int]("t.call")), Sum),
-			"not UTF-8":                       tasks.New[int, int]("a\xff").S(1),
-			"has 101 bytes":                   tasks.New[int, int](strings.Repeat("a", 101)).S(1),
-			"Alias: a task without a name":    tasks.New[int, int]("t.alias", tasks.Alias("")).S(1),
-			"more than 16777216":              tasks.Chain(tasks.Value(strings.Repeat("x", 17<<20)), tasks.New[string, int]("t.large")),
+			"In and tasks.At":                  ID.S(1, tasks.In(time.Second), tasks.At(time.Unix(1, 0))),
+			"At on one task":                   ID.S(1, tasks.At(time.Unix(1, 0)), tasks.In(0)),
+			"are for a group, a map or a join": tasks.Chain(ID.S(1), Inc).With(tasks.AtMost(2)),
+			"a\\nb\" has a control character":  tasks.New[int, int]("a\nb").S(1),
+			"does not marshal to JSON":         tasks.Chord(tasks.Each([]func(){nil}, tasks.New[func(), int]("t.call")), Sum),
+			"not UTF-8":                        tasks.New[int, int]("a\xff").S(1),
+			"has 101 bytes":                    tasks.New[int, int](strings.Repeat("a", 101)).S(1),
+			"Alias: a task without a name":     tasks.New[int, int]("t.alias", tasks.Alias("")).S(1),
+			"more than 16777216":               tasks.Chain(tasks.Value(strings.Repeat("x", 17<<20)), tasks.New[string, int]("t.large")),
 		} {
 			if err := refusal(t, w, s); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %.200v, want an error with %q", err, want)
@@ -493,7 +494,9 @@ var callbackStories = []story{
 func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 	t.Parallel()
 	held := tasks.New[int, int]("t.hold")
-	fast := func(ss ...tasks.Signature[int]) tasks.Signature[[]int] { return tasks.GroupOf(ss, tasks.FailFast()) }
+	fast := func(ss ...tasks.Signature[int]) tasks.Signature[[]int] {
+		return tasks.Group(ss...).With(tasks.FailFast())
+	}
 	cases := []struct {
 		name string
 		s    func() tasks.Signature[[]int]
@@ -504,7 +507,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 		}, "E1"},
 		{"a plan that runs", func() tasks.Signature[[]int] { return fast(Fail.S(1), HoldPlan.S(2)) }, "E1"},
 		{"a member that waits for a slot", func() tasks.Signature[[]int] {
-			return tasks.GroupOf([]tasks.Signature[int]{held.S(1), Fail.S(1), held.S(2), held.S(3)}, tasks.AtMost(2), tasks.FailFast())
+			return tasks.Group(held.S(1), Fail.S(1), held.S(2), held.S(3)).With(tasks.AtMost(2), tasks.FailFast())
 		}, "E1"},
 	}
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -521,7 +524,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 		}
 		t.Run("nodes that others need continue", func(t *testing.T) {
 			x := Hold.S("shared")
-			g := tasks.Settle(tasks.GroupOf([]tasks.Signature[int]{Fail.S(1), tasks.Chain(x, Inc)}, tasks.FailFast()))
+			g := tasks.Settle(tasks.Group(Fail.S(1), tasks.Chain(x, Inc)).With(tasks.FailFast()))
 			run := sent(t, w, tasks.Join(x, tasks.Chord(g, Settled)))
 			testutil.Eventually(t, "the chain after it is revoked", func() bool {
 				nodes, err := run.Nodes(t.Context())
@@ -579,7 +582,7 @@ func TestRevokedNodeIsNotRevived(t *testing.T) {
 		for i := range 3 {
 			ms = append(ms, Echo.S(Mark{"ran", i}, tasks.In(20*time.Millisecond)))
 		}
-		run := sent(t, w, tasks.Settle(tasks.GroupOf(append(ms, tasks.Chain(ID.S(3), Inc)), tasks.AtMost(1))))
+		run := sent(t, w, tasks.Settle(tasks.Group(append(ms, tasks.Chain(ID.S(3), Inc))...).With(tasks.AtMost(1))))
 		revoked := map[string]bool{}
 		for _, n := range nodes(t, w, run.ID()) {
 			if (n.Task == "t.echo" || n.Task == "t.id") && !revoked[n.Task] {

@@ -96,7 +96,7 @@ func TestExpiringGroupNeedsNoRecords(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		client := tasks.NewClient(rdb)
-		size := func(opts ...tasks.EachOption) (n int) {
+		size := func(opts ...tasks.GroupOption) (n int) {
 			run, err := tasks.Chord(tasks.Each(ints(1000), ID, opts...), Sum).Send(t.Context(), client, tasks.Queue("unserved"))
 			if err != nil {
 				t.Fatal(err)

@@ -423,8 +423,8 @@ func TestFailFastHoldsWhenItsWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	w := newWorld(t, connect(t, url).Redis())
-	run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S("never"), tasks.Chain(Hold.S("never"), Inc), ID.S(1, tasks.In(time.Hour)),
-		failTask.S("x", tasks.Queue("doomed"))}, tasks.FailFast()))
+	run := sent(t, w, tasks.Group(Hold.S("never"), tasks.Chain(Hold.S("never"), Inc), ID.S(1, tasks.In(time.Hour)),
+		failTask.S("x", tasks.Queue("doomed"))).With(tasks.FailFast()))
 	testutil.Eventually(t, "siblings run", func() bool { return len(w.noted("at never")) == 2 })
 	doomed(t, url, "first", "failed", childTakes+"=doomed")
 	failed := 0

@@ -75,7 +75,7 @@
 //   - [Value]: yields a constant, without a task
 //   - [Chain]: runs a task on the value of a signature; [Chain3] is for two more
 //   - [After]: runs a signature after another one, without its value
-//   - [Group], [GroupOf]: runs signatures at once, and yields the list of their values in the order given
+//   - [Group]: runs signatures at once, and yields the list of their values in the order given
 //   - [Each]: a group of one task, on every element of a list
 //   - [Chord]: runs a task on the list that a group or a map yields
 //   - [Map]: runs a task on every element of a list that another task yields

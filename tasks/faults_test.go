@@ -309,7 +309,7 @@ func (c *cutWorld) mux() *tasks.Mux {
 
 // witness is a workflow that yields the same string twice if every node had one value only.
 func witness() tasks.Signature[tasks.Pair[string, string]] {
-	h := tasks.GroupOf([]tasks.Signature[int64]{Unique.S(1), UniquePlan.S(2), tasks.After(Unique.S(3), Unique.S(4, tasks.In(20*time.Millisecond)))}, tasks.AtMost(2))
+	h := tasks.Group(Unique.S(1), UniquePlan.S(2), tasks.After(Unique.S(3), Unique.S(4, tasks.In(20*time.Millisecond)))).With(tasks.AtMost(2))
 	list := tasks.Map(UniqueList.S(2), Unique, tasks.AtMost(1))
 	both := tasks.Join(h, list)
 	show := Show[tasks.Pair[[]int64, []int64]]()
@@ -318,7 +318,7 @@ func witness() tasks.Signature[tasks.Pair[string, string]] {
 
 // skipper is a workflow that skips the successors of a failure and revokes its siblings.
 func skipper() tasks.Signature[[]int64] {
-	return tasks.GroupOf([]tasks.Signature[int64]{tasks.OnError(UniqueFail.S(1), UniqueErr), Unique.S(2), Unique.S(3, tasks.In(time.Hour))}, tasks.FailFast())
+	return tasks.Group(tasks.OnError(UniqueFail.S(1), UniqueErr), Unique.S(2), Unique.S(3, tasks.In(time.Hour))).With(tasks.FailFast())
 }
 
 // cutValues checks the results of the workflows of a cut-off test.
@@ -439,7 +439,7 @@ func diesWhileStopping(t *testing.T, stop func(*tasks.Run[any], context.Context)
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			gate := fmt.Sprint("stopper ", k)
-			run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S(gate), ID.S(1, tasks.Queue("unserved")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)}, tasks.AtMost(2)))
+			run := sent(t, w, tasks.Group(Hold.S(gate), ID.S(1, tasks.Queue("unserved")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)).With(tasks.AtMost(2)))
 			testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
 			f := redistest.NewFault([]redistest.Kind{redistest.Crash, redistest.CrashAfter}[k%2], k/2+1)
 			rdb := f.Client(t, url)

@@ -21,18 +21,14 @@ import (
 type (
 	// TaskOption is for [New].
 	TaskOption interface{ forTask(o *graph.Opts) }
-	// CallOption is for one use of a task: S, [Task.With], [Chain], [Chord], [Signature.With], [Each] and [Map].
+	// CallOption is for one use of a task: S, [Task.With], [Chain] and [Chord].
 	CallOption interface {
-		EachOption
+		GroupOption
 		forCall(o *graph.Opts)
 	}
-	// GroupOption is for a group, a map or a join as a whole: [GroupOf], [Each], [Map], [MapFunc] and [Join].
-	GroupOption interface {
-		EachOption
-		forGroup(o *graph.Opts)
-	}
-	// EachOption is for [Each] and [Map]: a [GroupOption] is for the whole, a [CallOption] for every member.
-	EachOption interface{ forEach(o *graph.Opts) }
+	// GroupOption is for [Each], [Map] and [Signature.With]: [AtMost] and [FailFast] are for the group, the map or the join as a
+	// whole, a CallOption is for every member.
+	GroupOption interface{ forGroup(o *graph.Opts) }
 	// SendOption is for Send and [Scheduler.Add].
 	SendOption interface {
 		ScheduleOption
@@ -40,26 +36,16 @@ type (
 	}
 	// ScheduleOption is for [Scheduler.Add].
 	ScheduleOption interface{ forSchedule(o *graph.Opts) }
-	// ClientOption is for [Connect] and [NewClient]: it applies to each send of the client that does not override it.
+	// ClientOption is for [Connect] and [NewClient].
 	ClientOption interface{ forClient(o *graph.Opts) }
-	// RetentionOption is for a send, and for all sends of a client.
-	RetentionOption interface {
-		SendOption
-		ClientOption
-	}
 
 	// Option is for [New], for one use of a task, and for Send.
 	//
 	// Given to Send, [Queue] and [Priority] apply to the first step of a chain, both sides of a chord and every
-	// member of a group; [In] delays the tasks that could run at once; [Timeout], [HardTimeout], [MaxRetry],
+	// member of a group; [In] and [At] delay the tasks that could run at once; [Timeout], [HardTimeout], [MaxRetry],
 	// [Backoff] and [Expires] apply to every task, including tasks that plans add.
 	Option interface {
 		TaskOption
-		CallOption
-		SendOption
-	}
-	// StartOption is for one use of a task and for Send.
-	StartOption interface {
 		CallOption
 		SendOption
 	}
@@ -70,7 +56,6 @@ type option func(*graph.Opts)
 
 func (f option) forTask(o *graph.Opts)   { f(o) }
 func (f option) forCall(o *graph.Opts)   { f(o) }
-func (f option) forEach(o *graph.Opts)   { f(o) }
 func (f option) forGroup(o *graph.Opts)  { f(o) }
 func (f option) forSend(o *graph.Opts)   { f(o) }
 func (f option) forClient(o *graph.Opts) { f(o) }
@@ -122,6 +107,15 @@ func Namespace(name string) ClientOption {
 		return bad("Namespace(%.70q): a namespace has 1 to 64 ASCII letters, digits, dots, hyphens and underscores, and is not asynq", name)
 	}
 	return option(func(o *graph.Opts) { o.Namespace = name })
+}
+
+// SendDefaults applies opts to each send of the client that does not override them, such as [Retention] or [Labels].
+func SendDefaults(opts ...SendOption) ClientOption {
+	return option(func(o *graph.Opts) {
+		for _, opt := range opts {
+			opt.forSend(o)
+		}
+	})
 }
 
 const namespaceChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
@@ -209,7 +203,7 @@ func Expires(d time.Duration) Option {
 }
 
 // At delays a task until t. A time in the past delays nothing.
-func At(t time.Time) StartOption {
+func At(t time.Time) Option {
 	if t.IsZero() || t.Year() < 1970 || t.Year() > 9999 {
 		return bad("At(%s): give a time of the years 1970 to 9999", t.Format(time.RFC3339))
 	}
@@ -378,13 +372,13 @@ func printable(s string) bool {
 
 // Retention is how long results and states are kept after the workflow has succeeded or [Workflow.Revoke] has stopped it. Defaults to
 // 24 hours.
-func Retention(d time.Duration) RetentionOption {
+func Retention(d time.Duration) SendOption {
 	return lasting("Retention", d, 0, func(o *graph.Opts) { o.Retention = &d })
 }
 
 // FailureRetention is how long results and states are kept after the workflow has failed or was cancelled. During this time
 // [Workflow.Retry] is possible. Defaults to 7 days.
-func FailureRetention(d time.Duration) RetentionOption {
+func FailureRetention(d time.Duration) SendOption {
 	return lasting("FailureRetention", d, 0, func(o *graph.Opts) { o.FailureRetention = &d })
 }
 

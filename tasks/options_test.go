@@ -29,16 +29,15 @@ import (
 func TestOptionsActWhereTheyAreAllowed(t *testing.T) {
 	t.Parallel()
 	places := map[string]reflect.Type{
-		"task": reflect.TypeFor[tasks.TaskOption](), "call": reflect.TypeFor[tasks.CallOption](), "each": reflect.TypeFor[tasks.EachOption](),
+		"task": reflect.TypeFor[tasks.TaskOption](), "call": reflect.TypeFor[tasks.CallOption](),
 		"group": reflect.TypeFor[tasks.GroupOption](), "send": reflect.TypeFor[tasks.SendOption](),
 	}
 	for want, options := range map[string][]any{
-		"task call each send": {tasks.Queue, tasks.Priority, tasks.Timeout, tasks.HardTimeout, tasks.MaxRetry, tasks.Backoff,
-			tasks.ConstantBackoff, tasks.In, tasks.Expires},
-		"call each send": {tasks.At},
-		"task":           {tasks.Alias, tasks.RateLimit, tasks.ConcurrencyPerKey[int], tasks.RatePerKey[int], tasks.Choice},
-		"each group":     {tasks.AtMost, tasks.FailFast},
-		"send":           {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.Name, tasks.Labels, tasks.ProgressKeys},
+		"task call group send": {tasks.Queue, tasks.Priority, tasks.Timeout, tasks.HardTimeout, tasks.MaxRetry, tasks.Backoff,
+			tasks.ConstantBackoff, tasks.In, tasks.At, tasks.Expires},
+		"task":  {tasks.Alias, tasks.RateLimit, tasks.ConcurrencyPerKey[int], tasks.RatePerKey[int], tasks.Choice},
+		"group": {tasks.AtMost, tasks.FailFast},
+		"send":  {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.Name, tasks.Labels, tasks.ProgressKeys},
 	} {
 		for i, f := range options {
 			of := reflect.TypeOf(f).Out(0)
@@ -93,7 +92,7 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 			wants(name, err)
 		}
 		for _, o := range []tasks.GroupOption{tasks.AtMost(0), tasks.AtMost(-1)} {
-			wants("AtMost", refusal(t, w, tasks.GroupOf([]tasks.Signature[int]{ID.S(1)}, o)))
+			wants("AtMost", refusal(t, w, tasks.Group(ID.S(1)).With(o)))
 			wants("AtMost", refusal(t, w, tasks.Map(Range.S(2), ID, o)))
 			wants("AtMost", refusal(t, w, tasks.Each(nil, ID, o)))
 		}

@@ -423,7 +423,7 @@ func TestValueOfYieldsEachPart(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		for _, opts := range [][]tasks.SendOption{nil, {tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.Expires(time.Hour), tasks.Priority(1)}} {
-			nested := tasks.Group(tasks.GroupOf([]tasks.Signature[int]{ID.S(1), ID.S(2)}, tasks.AtMost(1)), tasks.Each([]int{5, 6}, ID))
+			nested := tasks.Group(tasks.Group(ID.S(1), ID.S(2)).With(tasks.AtMost(1)), tasks.Each([]int{5, 6}, ID))
 			chord := tasks.Chord(nested, Sums)
 			list := ListPlan.S(Answer{"plan", []int{1, 2}})
 			pair := tasks.Join(chord, list)

@@ -69,7 +69,7 @@ func TestRetry(t *testing.T) {
 			}
 		}},
 		{"retention", func(t *testing.T, w *world) {
-			client := newClient(t, w.client.Redis(), tasks.FailureRetention(48*time.Hour), tasks.Retention(time.Hour))
+			client := newClient(t, w.client.Redis(), tasks.SendDefaults(tasks.FailureRetention(48*time.Hour), tasks.Retention(time.Hour)))
 			for _, c := range []struct {
 				client *tasks.Client
 				s      tasks.Signature[int]

@@ -74,9 +74,10 @@ func (s Signature[O]) work() *graph.Sig { return s.sig }
 func (s Signature[O]) String() string { return s.sig.String() }
 
 // With returns a copy of s with opts on what s ends with: its task, the last step of a chain, the body of a
-// chord, every member of a group or a map.
-func (s Signature[O]) With(opts ...CallOption) Signature[O] {
-	return Signature[O]{s.sig.With(collect(opts, CallOption.forCall))}
+// chord, every member of a group, a map or a join. [AtMost] and [FailFast] are for such a group, map or join as a whole; on a
+// task they are an error of Send.
+func (s Signature[O]) With(opts ...GroupOption) Signature[O] {
+	return Signature[O]{s.sig.With(collect(opts, GroupOption.forGroup))}
 }
 
 // Chain runs next on the value of s, and yields what next returns.
@@ -113,20 +114,17 @@ func Bind[A, C, B any](t Task[Pair[A, C], B], second C) Task[A, B] {
 
 // Group runs all of ss at once and yields their values in the order given. A group of one signature yields a list of
 // one value, an empty group yields an empty list.
-func Group[O any](ss ...Signature[O]) Signature[[]O] { return GroupOf(ss) }
-
-// GroupOf is [Group] with options.
-func GroupOf[O any](ss []Signature[O], opts ...GroupOption) Signature[[]O] {
+func Group[O any](ss ...Signature[O]) Signature[[]O] {
 	kids := make([]*graph.Sig, len(ss))
 	for i, s := range ss {
 		kids[i] = s.sig
 	}
-	return Signature[[]O]{&graph.Sig{Shape: graph.Group, Kids: kids, Opts: collect(opts, GroupOption.forGroup)}}
+	return Signature[[]O]{&graph.Sig{Shape: graph.Group, Kids: kids, Opts: graph.NoOpts}}
 }
 
 // Each is the [Group] of t.S(in) for each in of ins.
-func Each[I, O any](ins []I, t Task[I, O], opts ...EachOption) Signature[[]O] {
-	own := *collect(opts, EachOption.forEach)
+func Each[I, O any](ins []I, t Task[I, O], opts ...GroupOption) Signature[[]O] {
+	own := *collect(opts, GroupOption.forGroup)
 	group := &graph.Opts{AtMost: own.AtMost, FailFast: own.FailFast, Err: own.Err}
 	own.AtMost, own.FailFast = 0, false
 	shared := t.opts.Over(&own)
@@ -152,17 +150,16 @@ func Chord[A, B any](header Signature[[]A], body Task[[]A, B], opts ...CallOptio
 
 // Map runs each on every element of the list that s yields, however many there will be, and yields
 // the results in the order of the elements.
-func Map[A, B any](s Signature[[]A], each Task[A, B], opts ...EachOption) Signature[[]B] {
-	return Signature[[]B]{step(graph.Map, s.sig, each.name, each.opts, collect(opts, EachOption.forEach))}
+func Map[A, B any](s Signature[[]A], each Task[A, B], opts ...GroupOption) Signature[[]B] {
+	return Signature[[]B]{step(graph.Map, s.sig, each.name, each.opts, collect(opts, GroupOption.forGroup))}
 }
 
 // MapFunc is [Map] for more than one task: it runs the signature that each returns for every element of the list that s
 // yields. MapFunc calls each once, with a signature that represents the element. each cannot use other signatures of the
 // workflow, which would run again for each element; [Join] their values with the list.
-func MapFunc[A, B any](s Signature[[]A], each func(element Signature[A]) Signature[B], opts ...GroupOption) Signature[[]B] {
+func MapFunc[A, B any](s Signature[[]A], each func(element Signature[A]) Signature[B]) Signature[[]B] {
 	hole := &graph.Sig{Shape: graph.Value}
-	return Signature[[]B]{&graph.Sig{Shape: graph.MapFunc, Kids: []*graph.Sig{s.sig}, Body: each(Signature[A]{hole}).sig, Hole: hole,
-		Opts: collect(opts, GroupOption.forGroup)}}
+	return Signature[[]B]{&graph.Sig{Shape: graph.MapFunc, Kids: []*graph.Sig{s.sig}, Body: each(Signature[A]{hole}).sig, Hole: hole, Opts: graph.NoOpts}}
 }
 
 // Pair is the value of a [Join], and the input of a task for [Bind].
@@ -171,9 +168,9 @@ type Pair[A, B any] struct {
 	Second B `json:"second"`
 }
 
-// Join runs a and b at the same time and yields both values. [FailFast] revokes the other one when one of them fails.
-func Join[A, B any](a Signature[A], b Signature[B], opts ...GroupOption) Signature[Pair[A, B]] {
-	return Signature[Pair[A, B]]{&graph.Sig{Shape: graph.Join, Kids: []*graph.Sig{a.sig, b.sig}, Opts: collect(opts, GroupOption.forGroup)}}
+// Join runs a and b at the same time and yields both values.
+func Join[A, B any](a Signature[A], b Signature[B]) Signature[Pair[A, B]] {
+	return Signature[Pair[A, B]]{&graph.Sig{Shape: graph.Join, Kids: []*graph.Sig{a.sig, b.sig}, Opts: graph.NoOpts}}
 }
 
 // Outcome is the value of a signature, or its failure.

@@ -321,7 +321,7 @@ func TestDeadline(t *testing.T) {
 		change func(*tasks.Workflow, context.Context) error // before the deadline
 		want   string                                       // the value or the code of the failure
 	}{
-		"group":     {tasks.Chord(tasks.GroupOf([]tasks.Signature[string]{deadlineWork.S("a"), deadlineWork.S("b")}, tasks.AtMost(1)), deadlineJoin), nil, "deadline"},
+		"group":     {tasks.Chord(tasks.Group(deadlineWork.S("a"), deadlineWork.S("b")).With(tasks.AtMost(1)), deadlineJoin), nil, "deadline"},
 		"pending":   {deadlineWork.S("a", tasks.In(time.Hour)), nil, "deadline"},
 		"follower":  {tasks.Chain(deadlineWork.S("a"), deadlineWork, tasks.In(time.Hour)), nil, "deadline"},
 		"rescue":    {deadlineWork.S("a", tasks.In(time.Hour)).Rescue(deadlineClean), nil, "clean deadline"},

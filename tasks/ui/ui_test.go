@@ -257,7 +257,7 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 	rdb, traffic := redistest.NewTraffic(t, address)
 	h := Handler(tasks.NewClient(rdb), Config{Prefix: "/tasks"})
 	const n = 10_000
-	run, err := tasks.GroupOf([]tasks.Signature[int]{inc.S(1), inc.S(2)}).Send(t.Context(), client)
+	run, err := tasks.Group(inc.S(1), inc.S(2)).Send(t.Context(), client)
 	testutil.Ok(t, err)
 	large, err := tasks.Each(make([]int, n), inc, tasks.Queue("none")).Send(t.Context(), client)
 	testutil.Ok(t, err)

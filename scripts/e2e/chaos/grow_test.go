@@ -104,7 +104,7 @@ func grow(r *rand.Rand, depth int) (tasks.Signature[int], int) {
 	case 9: // fail fast
 		ms, _ := growMany(r, depth, 2)
 		ms = append(ms, fail.S(n), num.S(n, tasks.In(200*time.Millisecond)))
-		return tasks.Chord(tasks.GroupOf(ms, tasks.FailFast()), sum).Rescue(instead), inPlace
+		return tasks.Chord(tasks.Group(ms...).With(tasks.FailFast()), sum).Rescue(instead), inPlace
 	case 10: // callbacks
 		s, v := grow(r, depth-1)
 		return tasks.OnError(tasks.OnSuccess(s, note), mourn), v

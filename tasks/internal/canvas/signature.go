@@ -65,12 +65,9 @@ func (d *Def) groupOptions() []tasks.GroupOption {
 	return out
 }
 
-func (d *Def) eachOptions() []tasks.EachOption {
-	var out []tasks.EachOption
+func (d *Def) eachOptions() []tasks.GroupOption {
+	out := d.groupOptions()
 	for _, o := range d.callOptions() {
-		out = append(out, o)
-	}
-	for _, o := range d.groupOptions() {
 		out = append(out, o)
 	}
 	return out
@@ -137,7 +134,7 @@ func (b *builder) seq(i int) tasks.Signature[[]int] {
 		for k := range d.Kids {
 			ms[k] = b.num(d.Kids[k])
 		}
-		s = tasks.GroupOf(ms, d.groupOptions()...).With(d.callOptions()...)
+		s = tasks.Group(ms...).With(d.eachOptions()...)
 	case "each":
 		s = tasks.Each(d.Ints, pEach, d.eachOptions()...)
 	case "map":
@@ -145,7 +142,7 @@ func (b *builder) seq(i int) tasks.Signature[[]int] {
 	case "listvalue":
 		s = tasks.Value(d.Ints)
 	case "mapfunc":
-		s = tasks.MapFunc(b.seq(d.Kids[0]), bodyOf, d.groupOptions()...)
+		s = tasks.MapFunc(b.seq(d.Kids[0]), bodyOf).With(d.groupOptions()...)
 	case "mapplan":
 		s = tasks.Map(b.seq(d.Kids[0]), pMapPlan, d.eachOptions()...)
 	case "listplan":

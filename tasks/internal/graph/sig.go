@@ -7,6 +7,7 @@ package graph
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -237,16 +238,35 @@ func (s *Sig) with(opts *Opts, memo map[*Sig]*Sig) *Sig {
 		}
 	}
 	switch s.Shape {
-	case Call, Chain, Chord, Map:
+	case Map:
+		c.Opts = s.Opts.Over(opts)
+	case Call, Chain, Chord:
+		if opts.AtMost > 0 || opts.FailFast {
+			c.Err = errors.New("options tasks.AtMost and tasks.FailFast are for a group, a map or a join")
+		}
 		c.Opts = s.Opts.Over(opts)
 	case After:
 		c.Kids = []*Sig{s.Kids[0], s.Kids[1].with(opts, memo)}
 	case MapFunc:
-		c.body(func(b *Sig) *Sig { return b.with(opts, memo) }, memo)
+		c.Opts = s.Opts.Over(opts.whole())
+		c.body(func(b *Sig) *Sig { return b.with(opts.each(), memo) }, memo)
 	case Value:
+	case Group, Join:
+		c.Opts = s.Opts.Over(opts.whole())
+		kids(opts.each())
 	default:
 		kids(opts)
 	}
+	return &c
+}
+
+// whole returns the options for a group as a whole.
+func (o *Opts) whole() *Opts { return &Opts{AtMost: o.AtMost, FailFast: o.FailFast, Err: o.Err} }
+
+// each returns the options for every member of a group.
+func (o *Opts) each() *Opts {
+	c := *o
+	c.AtMost, c.FailFast = 0, false
 	return &c
 }
 
