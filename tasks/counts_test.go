@@ -1,10 +1,8 @@
 package tasks_test
 
 import (
-	"context"
 	"errors"
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -53,41 +51,6 @@ func TestWorkflowsAndOutboxAreCounted(t *testing.T) {
 	want = map[tasktype.WorkflowState]int64{tasktype.WorkflowRevoked: 1, tasktype.WorkflowSucceeded: 1, tasktype.WorkflowFailed: 1}
 	if !testutil.Becomes(counted) {
 		t.Errorf("after the revocation: got %v, want %v", got, want)
-	}
-}
-
-// A handler can ask which nodes its own comes after.
-func TestPredecessorsOfANode(t *testing.T) {
-	t.Parallel()
-	if got, err := tasks.Predecessors(t.Context(), 10); got != nil || err != nil {
-		t.Errorf("outside of a handler: got %v, %v; want none", got, err)
-	}
-	client := tasks.NewClient(redistest.New(t))
-	members, after := tasks.New[int, string]("t.member"), tasks.New[[]string, [][]string]("t.after")
-	mux := tasks.NewMux()
-	tasks.Handle(mux, members, func(ctx context.Context, _ int) (string, error) { return tasks.InfoFrom(ctx).Node, nil })
-	tasks.Handle(mux, after, func(ctx context.Context, nodes []string) ([][]string, error) {
-		all, err := tasks.Predecessors(ctx, 10)
-		two, err2 := tasks.Predecessors(ctx, 2)
-		return [][]string{nodes, all, two}, errors.Join(err, err2)
-	})
-	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = worker.Stop() })
-	run, err := tasks.Chord(tasks.Each([]int{1, 2, 3}, members), after).Send(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := run.Wait(limited(t))
-	if err != nil || len(got) != 3 {
-		t.Fatalf("got %v, %v; want three lists", got, err)
-	}
-	slices.Sort(got[0])
-	slices.Sort(got[1])
-	if len(got[0]) != 3 || !slices.Equal(got[0], got[1]) || len(got[2]) != 2 {
-		t.Errorf("got the predecessors %v, and %v of two; want the members %v", got[1], got[2], got[0])
 	}
 }
 

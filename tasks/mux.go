@@ -112,21 +112,6 @@ func InfoFrom(ctx context.Context) tasktype.Info {
 	return tasktype.Info{}
 }
 
-// Predecessors returns the ids of at most limit nodes on which the task of ctx depends: each member of a group or a
-// map, and for the first tasks of a plan the node that returned the plan. It may read from Redis. It returns nil for a
-// context that does not belong to a handler.
-func Predecessors(ctx context.Context, limit int) ([]string, error) {
-	r := engine.RunFrom(ctx)
-	if r == nil {
-		return nil, nil
-	}
-	nodes, err := r.Predecessors(ctx, limit)
-	if err != nil {
-		return nil, fmt.Errorf("predecessors of node %s: %w", r.Info.Node, err)
-	}
-	return nodes, nil
-}
-
 // SetProgress stores how far the task of ctx is, for [Workflow.Nodes] and for the
 // percentage of [Workflow.Watch]. It may be called often: except for the last call,
 // with done equal to total, at most four calls a second write to Redis. A call that writes waits for Redis, for up to two

@@ -9,9 +9,8 @@
 // # Spans
 //
 // Each attempt of a task is a span of kind consumer with the name of the task. Its parent is the sender's span or, in
-// a workflow without a trace, the span of the first attempt, so that a workflow is one trace. It has links to the
-// spans of the dependencies and of the previous attempt, across processes. The context of the handler contains the
-// span.
+// a workflow without a trace, the span of the first attempt, so that a workflow is one trace. The context of the handler
+// contains the span.
 //
 // The attributes follow the semantic conventions for messaging, version 1.43: messaging.system (muster),
 // messaging.operation.type and messaging.operation.name (process), messaging.destination.name (the queue),
@@ -50,13 +49,11 @@ import (
 type Config struct {
 	// Provider creates the tracer. Defaults to the global provider of OpenTelemetry.
 	Provider trace.TracerProvider
-	// MaxLinks is the maximum number of links of a span to dependencies. Defaults to 32.
-	MaxLinks int
-	// Logger receives warnings about missing links. Defaults to none.
+	// Logger receives warnings about spans with a separate trace. Defaults to none.
 	Logger *slog.Logger
 }
 
-// Lifetime of stored traceparents, and timeout of the Redis calls of a task.
+// Lifetime of a stored traceparent after its last use, and timeout of the Redis calls of a task.
 const (
 	keepFor  = 24 * time.Hour
 	patience = time.Second
@@ -76,15 +73,12 @@ func Trace(ctx context.Context) tasks.SendOption {
 	return tasks.Headers(headers)
 }
 
-// Middleware returns a middleware for [tasks.Mux.Use] that creates a span for each attempt. It reads the links from
-// the Redis of client while the task runs, with one call per sampled attempt. While Redis is unreachable, spans have
-// no links and tasks are delayed by up to a second.
+// Middleware returns a middleware for [tasks.Mux.Use] that creates a span for each attempt. The span of the first attempt of a
+// workflow without a trace is stored in the Redis of client. While that is unreachable, tasks of such workflows have separate
+// traces and are delayed by up to a second.
 func Middleware(client *tasks.Client, cfg Config) tasks.Middleware {
 	if cfg.Provider == nil {
 		cfg.Provider = upstream.GetTracerProvider()
-	}
-	if cfg.MaxLinks <= 0 {
-		cfg.MaxLinks = 32
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -121,13 +115,11 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 			attribute.String("muster.worker", info.Worker),
 			attribute.Int("muster.attempt", info.Attempt),
 		))
-	linked := func() {}
-	if span.IsRecording() || first {
-		linked = t.link(ctx, span, info, first)
+	if first {
+		t.lead(ctx, info)
 	}
 	defer func() {
 		p := recover()
-		linked()
 		switch {
 		case p != nil:
 			span.RecordError(fmt.Errorf("panic: %v", p), trace.WithStackTrace(true))
@@ -160,7 +152,7 @@ func (t *tracing) join(ctx context.Context, info tasktype.Info) (_ context.Conte
 	}
 	callCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	text, err := t.client.Redis().HGet(callCtx, traceKey(t.client.Namespace(), workflow), rootField).Result()
+	text, err := t.client.Redis().GetEx(callCtx, traceKey(t.client.Namespace(), workflow), keepFor).Result()
 	if errors.Is(err, redis.Nil) {
 		return ctx, true
 	}
@@ -196,50 +188,13 @@ func (r *roots) Store(workflow, text string) {
 	r.all[workflow] = text
 }
 
-// link links the span of ctx to the spans of the dependencies and of the previous attempt. It stores the span for
-// dependents and, if first is set, as the parent of the workflow. It runs concurrently with the task; the returned
-// function waits for it.
-func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info, first bool) (wait func()) {
+// lead stores the span of ctx as the parent of the workflow, unless there is one.
+func (t *tracing) lead(ctx context.Context, info tasktype.Info) {
 	own := propagation.MapCarrier{}
 	format.Inject(ctx, own)
 	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	key := traceKey(t.client.Namespace(), sendOf(info))
-	pipe := t.client.Redis().Pipeline()
-	var nodes []string
-	var before *redis.SliceCmd
-	if span.IsRecording() {
-		var err error
-		if nodes, err = tasks.Predecessors(callCtx, t.cfg.MaxLinks); err != nil {
-			t.cfg.Logger.WarnContext(ctx, "cannot link span", "workflow", info.Workflow, "node", info.Node, "error", err)
-		}
-		nodes = append(nodes, info.Node)
-		before = pipe.HMGet(callCtx, key, nodes...)
-		pipe.HSet(callCtx, key, info.Node, own[traceparent])
-	}
-	if first {
-		pipe.HSetNX(callCtx, key, rootField, own[traceparent])
-	}
-	pipe.PExpire(callCtx, key, keepFor)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer cancel()
-		if _, err := pipe.Exec(callCtx); err != nil {
-			t.cfg.Logger.WarnContext(ctx, "cannot link span", "workflow", info.Workflow, "node", info.Node, "error", err)
-		} else if before != nil {
-			addLinks(span, nodes, before.Val())
-		}
-	}()
-	return func() { <-done }
-}
-
-// addLinks adds links to the spans of nodes with the given traceparents.
-func addLinks(span trace.Span, nodes []string, before []any) {
-	for i, v := range before {
-		text, _ := v.(string)
-		sc := trace.SpanContextFromContext(format.Extract(context.Background(), propagation.MapCarrier{traceparent: text}))
-		if sc.IsValid() {
-			span.AddLink(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{attribute.String("muster.node", nodes[i])}})
-		}
+	defer cancel()
+	if err := t.client.Redis().SetNX(callCtx, traceKey(t.client.Namespace(), sendOf(info)), own[traceparent], keepFor).Err(); err != nil {
+		t.cfg.Logger.WarnContext(ctx, "further spans have separate traces", "workflow", info.Workflow, "node", info.Node, "error", err)
 	}
 }
