@@ -1,6 +1,7 @@
 package proxies
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -58,13 +59,7 @@ func score(all, site Health, checked float64, now time.Time) float64 {
 	if site.Requests >= 5 {
 		h = site
 	}
-	latency := h.Latency
-	if latency <= 0 {
-		latency = checked
-	}
-	if latency <= 0 {
-		latency = 2000
-	}
+	latency := cmp.Or(max(h.Latency, 0), max(checked, 0), 2000)
 	fresh := 0.0
 	if !h.LastOK.IsZero() {
 		fresh = math.Exp2(-now.Sub(h.LastOK).Minutes() / 30)

@@ -62,9 +62,7 @@ func (c PoolConfig) withDefaults() PoolConfig {
 	if c.Dial == nil {
 		c.Dial = c.Filter.DialNames(&net.Dialer{})
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -68,46 +68,25 @@ type Tally struct {
 
 // Add adds a result.
 func (t *Tally) Add(r probe.Result) {
-	t.Checked++
-	one := Yield{Candidates: 1}
-	if r.Alive {
-		t.Alive++
-		one.Alive = 1
+	one := Tally{Checked: 1, Alive: count(r.Alive), Accepted: count(r.Accepted()), Usable: count(r.Usable()), Elite: count(r.Usable() && r.Anonymity == probe.Elite)}
+	if !r.Accepted() {
+		one.Reasons = map[probe.Reason]int{r.Reason: 1}
 	}
-	if r.Accepted() {
-		t.Accepted++
-	} else {
-		if t.Reasons == nil {
-			t.Reasons = map[probe.Reason]int{}
-		}
-		t.Reasons[r.Reason]++
-	}
-	if r.Usable() {
-		t.Usable++
-		one.Usable = 1
-		if r.Anonymity == probe.Elite {
-			t.Elite++
-			one.Elite = 1
+	if !r.Candidate.Unlisted { // others do not count for their former lists
+		one.Sources = map[string]Yield{}
+		for _, name := range r.Candidate.Sources {
+			one.Sources[name] = Yield{Candidates: 1, Unique: count(len(r.Candidate.Sources) == 1), Alive: one.Alive, Usable: one.Usable, Elite: one.Elite}
 		}
 	}
-	if r.Candidate.Unlisted { // does not count for its former lists
-		return
-	}
-	if len(r.Candidate.Sources) == 1 {
-		one.Unique = 1
-	}
-	for _, name := range r.Candidate.Sources {
-		t.yield(name, one)
-	}
+	t.Merge(one)
 }
 
-func (t *Tally) yield(name string, y Yield) {
-	if t.Sources == nil {
-		t.Sources = map[string]Yield{}
+// count returns 1 for true and 0 for false.
+func count(ok bool) int {
+	if ok {
+		return 1
 	}
-	sum := t.Sources[name]
-	sum.add(y)
-	t.Sources[name] = sum
+	return 0
 }
 
 // Merge adds the counts of another tally.
@@ -118,14 +97,19 @@ func (t *Tally) Merge(o Tally) {
 	t.Usable += o.Usable
 	t.Elite += o.Elite
 	t.Gone = append(t.Gone, o.Gone...)
+	if t.Reasons == nil {
+		t.Reasons = map[probe.Reason]int{}
+	}
+	if t.Sources == nil {
+		t.Sources = map[string]Yield{}
+	}
 	for reason, n := range o.Reasons {
-		if t.Reasons == nil {
-			t.Reasons = map[probe.Reason]int{}
-		}
 		t.Reasons[reason] += n
 	}
 	for name, y := range o.Sources {
-		t.yield(name, y)
+		sum := t.Sources[name]
+		sum.add(y)
+		t.Sources[name] = sum
 	}
 }
 
@@ -243,9 +227,7 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.Fetcher == nil {
 		cfg.Fetcher = &source.Fetcher{}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Settings == nil {
 		cfg.Settings = func() Settings { return Settings{} }
 	}
@@ -263,13 +245,10 @@ func NewService(cfg Config) (*Service, error) {
 }
 
 // Register registers the handlers of the tasks.
-func (s *Service) Register(mux *tasks.Mux) { s.RegisterWithCheck(mux, s.check) }
-
-// RegisterWithCheck is like Register, but replaces the check, to measure the remaining cost of a refresh.
-func (s *Service) RegisterWithCheck(mux *tasks.Mux, check func(context.Context, []Candidate) (Tally, error)) {
+func (s *Service) Register(mux *tasks.Mux) {
 	tasks.Handle(mux, Fetch, s.fetch)
 	tasks.Handle(mux, Merge, s.merge)
-	tasks.Handle(mux, Check, check)
+	tasks.Handle(mux, Check, s.check)
 	tasks.Handle(mux, Publish, s.publish)
 	tasks.HandlePlan(mux, Recheck, s.recheck)
 	tasks.Handle(mux, settleRecheck, s.settle)

@@ -42,8 +42,6 @@ type TransportOptions struct {
 	// Again is called before a request that the site may have received is sent through another proxy. It waits for the
 	// pace of the site; an error ends the attempts. Defaults to no wait.
 	Again func(context.Context) error
-	// Bans reports whether a response header means that the site bans the proxy. Defaults to status 403.
-	Bans func(*http.Response) bool
 }
 
 // Transport returns a RoundTripper that sends requests to one site through the pool. A failure of a proxy is recorded
@@ -61,9 +59,6 @@ func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 	o.Tries = cmp.Or(o.Tries, defaultTries)
 	if o.Direct == nil {
 		o.Direct = direct
-	}
-	if o.Bans == nil {
-		o.Bans = func(r *http.Response) bool { return r.StatusCode == http.StatusForbidden }
 	}
 	return &transport{pool: p, options: o}
 }
@@ -217,10 +212,10 @@ func (t *transport) sendOnce(request *http.Request, s *Session, lease *Lease) (*
 	}
 
 	b := &body{ReadCloser: response.Body, lease: lease, outcome: Succeeded, latency: took}
-	switch {
-	case response.StatusCode == http.StatusTooManyRequests:
+	switch response.StatusCode {
+	case http.StatusTooManyRequests:
 		b.outcome, b.cooldown = Paused, retryAfter(response)
-	case t.options.Bans(response):
+	case http.StatusForbidden:
 		b.outcome = Banned
 	}
 	response.Body = b

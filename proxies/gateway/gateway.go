@@ -80,9 +80,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8089")
 	cfg.Tries = cmp.Or(cfg.Tries, 3)
 	cfg.Idle = cmp.Or(cfg.Idle, 2*time.Minute)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	host, _, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: listen address %q: %w", cfg.Listen, err)

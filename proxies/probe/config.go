@@ -63,9 +63,7 @@ func (c Config) withDefaults() Config {
 		d := &net.Dialer{KeepAlive: -1}
 		c.Dial, c.dialCandidate = d.DialContext, c.Filter.DialNames(d)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -208,10 +208,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 		s.TLSURL = "https://" + l.Addr().String()
 	}
 
-	logger := cfg.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	for _, l := range listeners {
 		server := &http.Server{
 			Handler:           judge,

@@ -20,7 +20,6 @@ func (p *Proxy) misbehave(conn net.Conn) {
 	if _, err := in.Peek(1); err != nil {
 		return
 	}
-	p.requests.Add(1)
 	if !p.pause() {
 		return
 	}
@@ -33,19 +32,14 @@ func (p *Proxy) misbehave(conn net.Conn) {
 		_, _ = conn.Write(noise)
 	case HalfResponse:
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{\"echo\":")
-	case Endless:
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
-		for line := bytes.Repeat([]byte("X-Filler: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"), 100); ; {
-			if _, err := conn.Write(line); err != nil {
-				return
-			}
+	case Endless, Huge:
+		part := "X-Filler: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"
+		if p.Kind == Huge {
+			part = "\r\nlorem ipsum "
 		}
-	case Huge:
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n")
-		for chunk := bytes.Repeat([]byte("lorem ipsum "), 1000); ; {
-			if _, err := conn.Write(chunk); err != nil {
-				return
-			}
+		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
+		for chunk := bytes.Repeat([]byte(part), 1000); err == nil; {
+			_, err = conn.Write(chunk)
 		}
 	case Dribble:
 		tick := time.NewTicker(time.Second)

@@ -6,6 +6,7 @@ package proxytest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -57,7 +58,6 @@ const (
 	Huge         Kind = "huge"          // sends an endless body
 	Dribble      Kind = "dribble"       // sends one byte per second
 	Replays      Kind = "replays"       // returns its first response to every client
-	DiesAfter    Kind = "dies_after"    // Elite for Lives requests, then closes connections
 )
 
 // Hosts maps names that the proxies resolve to addresses: "shop.example" or "shop.example:80" to "127.0.0.1:4567", or
@@ -88,7 +88,6 @@ type Options struct {
 	Exit           netip.Addr    // the exit address. Defaults to the system's choice, 127.0.0.1
 	User, Password string        // required from clients if set
 	Delay          time.Duration // before each request
-	Lives          int           // for DiesAfter
 	Hosts          Hosts
 	// Alter modifies a forwarded response. It is called concurrently. Defaults to none.
 	Alter func(*http.Response)
@@ -110,11 +109,10 @@ type Proxy struct {
 	requests  atomic.Int64
 	rotation  atomic.Int64
 
-	mu      sync.Mutex // guards the fields below
-	conns   map[net.Conn]struct{}
-	closed  bool
-	replay  []byte
-	remains int
+	mu     sync.Mutex // guards the fields below
+	conns  map[net.Conn]struct{}
+	closed bool
+	replay []byte
 }
 
 // Start starts a proxy on a free port of 127.0.0.1.
@@ -123,7 +121,7 @@ func Start(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for a %s proxy: %w", o.Kind, err)
 	}
-	p := &Proxy{Options: o, listener: l, conns: map[net.Conn]struct{}{}, remains: o.Lives}
+	p := &Proxy{Options: o, listener: l, conns: map[net.Conn]struct{}{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.URL = &url.URL{Scheme: "http", Host: l.Addr().String()}
 	switch o.Kind {
@@ -132,9 +130,7 @@ func Start(o Options) (*Proxy, error) {
 	case OverTLS:
 		p.URL.Scheme = "https"
 	case Slow:
-		if p.Delay == 0 {
-			p.Delay = 400 * time.Millisecond
-		}
+		p.Delay = cmp.Or(p.Delay, 400*time.Millisecond)
 	case OwnNetwork:
 		p.Exit = netip.MustParseAddr("127.0.0.1")
 	case Dead: // the listener reserves the port on 127.0.0.1 only, so that it is closed on 127.0.0.2
@@ -250,8 +246,9 @@ func (p *Proxy) dialTarget(ctx context.Context, _, addr string) (net.Conn, error
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// pause waits for the delay. It returns false if the proxy is closed meanwhile.
+// pause counts a request and waits for the delay. It returns false if the proxy is closed meanwhile.
 func (p *Proxy) pause() bool {
+	p.requests.Add(1)
 	if p.Delay == 0 {
 		return true
 	}
@@ -263,24 +260,9 @@ func (p *Proxy) pause() bool {
 	}
 }
 
-// alive counts a request and reports whether the proxy still works; see DiesAfter.
-func (p *Proxy) alive() bool {
-	p.requests.Add(1)
-	if p.Kind != DiesAfter {
-		return true
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.remains--
-	return p.remains >= 0
-}
-
 var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	if !p.alive() {
-		panic(http.ErrAbortHandler)
-	}
 	if !p.pause() {
 		return
 	}

@@ -45,7 +45,7 @@ func (p *Proxy) greet(conn net.Conn, in *bufio.Reader) bool {
 		return false
 	}
 	methods, err := readShort(in)
-	if err != nil || !p.alive() || !p.pause() {
+	if err != nil || !p.pause() {
 		return false
 	}
 	want := byte(0)
@@ -121,7 +121,7 @@ func (p *Proxy) socks4(conn net.Conn) {
 		return
 	}
 	user, err := in.ReadString(0)
-	if err != nil || len(user) > 256 || !p.alive() || !p.pause() {
+	if err != nil || len(user) > 256 || !p.pause() {
 		return
 	}
 	host := netip.AddrFrom4([4]byte(head[4:8])).String()

@@ -1,6 +1,7 @@
 package proxytest
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -15,8 +16,6 @@ type WorldConfig struct {
 	Proxies int
 	// Hosts are the names that the proxies resolve.
 	Hosts Hosts
-	// Key is the signing key of the judge. Defaults to "world".
-	Key string
 }
 
 // A World is a judge and a mix of running proxies. Stop it with Close.
@@ -42,18 +41,13 @@ var (
 
 // NewWorld starts a world.
 func NewWorld(cfg WorldConfig) (*World, error) {
-	if cfg.Proxies == 0 {
-		cfg.Proxies = 48
-	}
-	if cfg.Key == "" {
-		cfg.Key = "world"
-	}
-	judge, err := probe.StartJudge(probe.JudgeConfig{Key: cfg.Key})
+	const key = "world"
+	judge, err := probe.StartJudge(probe.JudgeConfig{Key: key})
 	if err != nil {
 		return nil, err
 	}
-	w := &World{Judge: judge, Key: cfg.Key}
-	for i := range cfg.Proxies {
+	w := &World{Judge: judge, Key: key}
+	for i := range cmp.Or(cfg.Proxies, 48) {
 		o := Options{}
 		if i < len(first) {
 			o = first[i]
@@ -136,7 +130,7 @@ func (p *Proxy) Expect() Expectation {
 		good.Accepted, good.Reason, good.HTTPS = false, probe.MITM, false
 	default:
 		return Expectation{Reason: map[Kind]probe.Reason{
-			Dead: "refused", Silent: "timeout", Dribble: "timeout", HangsUp: "closed", DiesAfter: "closed",
+			Dead: "refused", Silent: "timeout", Dribble: "timeout", HangsUp: "closed",
 			Forbidding: "denied", WantsAuth: "auth_required", BadGateway: "upstream", HalfResponse: "closed",
 			Noise: "garbage", Endless: "garbage", Parking: probe.NotProxy, Redirecting: probe.NotProxy,
 			Huge: probe.NotProxy, Replays: probe.Forged,

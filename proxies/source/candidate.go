@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -39,10 +40,7 @@ func (c Candidate) Address() string {
 
 // URL returns the proxy URL with credentials. The default scheme is http.
 func (c Candidate) URL() *url.URL {
-	u := &url.URL{Scheme: c.Protocol, Host: c.Address()}
-	if u.Scheme == "" {
-		u.Scheme = "http"
-	}
+	u := &url.URL{Scheme: cmp.Or(c.Protocol, "http"), Host: c.Address()}
 	if c.Username != "" || c.Password != "" {
 		u.User = url.UserPassword(c.Username, c.Password)
 	}

@@ -161,9 +161,7 @@ func (p *parser) add(c Candidate, port string) {
 	if addr, err := netip.ParseAddr(c.Host); err == nil {
 		c.Host = addr.Unmap().String()
 	}
-	if c.Protocol == "" {
-		c.Protocol = p.Protocol
-	}
+	c.Protocol = cmp.Or(c.Protocol, p.Protocol)
 	if p.Name != "" {
 		c.Sources = []string{p.Name}
 	}
