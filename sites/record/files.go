@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -48,9 +49,6 @@ func (f *files) put(r sink.Record) (bool, error) {
 	fresh, err := to.Put(r.Key, r.Data)
 	if err != nil {
 		return false, err
-	}
-	if f.dirty == nil {
-		f.dirty = map[string]bool{}
 	}
 	f.dirty[r.Type] = true
 	return fresh, f.putChange(r)
@@ -103,9 +101,6 @@ func (f *files) file(typ string) (*sink.JSONL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.records == nil {
-		f.records = map[string]*sink.JSONL{}
-	}
 	f.records[typ] = to
 	return to, nil
 }
@@ -117,9 +112,6 @@ func (f *files) book(typ string) (*ledger.Book, error) {
 	b, err := ledger.Open(f.ledgerPath(typ), f.watch[typ]...)
 	if err != nil {
 		return nil, err
-	}
-	if f.books == nil {
-		f.books = map[string]*ledger.Book{}
 	}
 	f.books[typ] = b
 	return b, nil
@@ -149,23 +141,21 @@ func (f *files) sync() error {
 }
 
 func (f *files) close() error {
-	var errs []error
-	for _, typ := range slices.Sorted(maps.Keys(f.records)) {
-		errs = append(errs, f.records[typ].Close())
-	}
+	err := closeEach(f.records)
 	if f.changes != nil {
-		errs = append(errs, f.changes.Close())
+		err = errors.Join(err, f.changes.Close())
 	}
-	errs = append(errs, f.closeBooks())
-	f.records, f.changes, f.dirty = nil, nil, nil
-	return errors.Join(errs...)
+	f.changes = nil
+	clear(f.dirty)
+	return errors.Join(err, closeEach(f.books))
 }
 
-func (f *files) closeBooks() error {
+// closeEach closes the members of a map and empties it.
+func closeEach[C io.Closer](open map[string]C) error {
 	var errs []error
-	for _, typ := range slices.Sorted(maps.Keys(f.books)) {
-		errs = append(errs, f.books[typ].Close())
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		errs = append(errs, open[name].Close())
 	}
-	f.books = nil
+	clear(open)
 	return errors.Join(errs...)
 }

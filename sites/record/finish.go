@@ -75,7 +75,7 @@ func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, erro
 	}
 	err = w.out.Ack(ctx, "", notes)
 	if err == nil {
-		w.sinks.delivered = nil
+		clear(w.sinks.delivered)
 	}
 	return string(data), err
 }
@@ -127,7 +127,7 @@ func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 			}
 		}
 	}
-	if err := w.files.closeBooks(); err != nil {
+	if err := closeEach(w.files.books); err != nil {
 		return err
 	}
 	complete := w.req.Limit == 0 && sum.HasEverything()

@@ -6,10 +6,12 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +22,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/sites/internal/store"
+	"muster/sites/ledger"
 	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
@@ -55,7 +58,7 @@ type Recorder struct {
 	announced   string        // see announce; used only by Run
 	announcedAt time.Time     // likewise
 	wake        chan struct{} // signals that a job may have records to write
-	errors      logOnce       // logged errors by job
+	errors      sync.Map      // the last logged error by job
 
 	mu      sync.Mutex // guards writers
 	writers map[string]*writer
@@ -63,9 +66,7 @@ type Recorder struct {
 
 // New returns a Recorder.
 func New(cfg Config) (*Recorder, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	host, _ := os.Hostname()
 	r := &Recorder{
 		cfg: cfg, rdb: cfg.Client.Redis(), sees: readName, wake: make(chan struct{}, 1), writers: map[string]*writer{},
@@ -170,16 +171,23 @@ func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, wri
 // writeJob writes the unwritten records of a job and finishes the job after its last page. After an error it backs off.
 func (r *Recorder) writeJob(ctx context.Context, id string) {
 	err := r.tryJob(ctx, id)
+	if err == nil {
+		if _, ok := r.errors.LoadAndDelete(id); ok {
+			r.cfg.Logger.InfoContext(ctx, "writing records works again", "job", id)
+		}
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	last, _ := r.errors.Swap(id, err.Error())
 	switch {
-	case err == nil && r.errors.clear(id):
-		r.cfg.Logger.InfoContext(ctx, "writing records works again", "job", id)
-	case err == nil || ctx.Err() != nil:
 	case errors.Is(err, ErrNotWriter):
-		if r.errors.shouldLog(id, err) {
+		if last != err.Error() {
 			r.cfg.Logger.InfoContext(ctx, "waiting to write records", "job", id, "error", err)
 		}
 	default:
-		if r.errors.shouldLog(id, err) {
+		if last != err.Error() {
 			r.cfg.Logger.WarnContext(ctx, "cannot write records; they wait in Redis, and fetching is paused", "job", id, "error", err)
 		}
 		select {
@@ -300,8 +308,14 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 			return r.Check(req)
 		},
 		out: queue.Outputs(), locks: &r.locks, siteDir: filepath.Join(req.OutDir, def.Site),
-		files: files{dir: req.Dir(run), ledgers: filepath.Join(req.OutDir, def.Site, "ledger"), watch: watch},
-		sinks: sinks{addresses: req.Sinks, options: sink.Options{Dir: req.OutDir, Secret: r.cfg.Secret, Filter: r.cfg.Filter}},
+		files: files{
+			dir: req.Dir(run), ledgers: filepath.Join(req.OutDir, def.Site, "ledger"), watch: watch,
+			records: map[string]*sink.JSONL{}, books: map[string]*ledger.Book{}, dirty: map[string]bool{},
+		},
+		sinks: sinks{
+			addresses: req.Sinks, options: sink.Options{Dir: req.OutDir, Secret: r.cfg.Secret, Filter: r.cfg.Filter},
+			open: map[string]sink.Sink{}, delivered: map[string]int{},
+		},
 	}, nil
 }
 
@@ -309,11 +323,7 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 func (r *Recorder) openJobs() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ids := make([]string, 0, len(r.writers))
-	for id := range r.writers {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(r.writers))
 }
 
 // Forget drops the writer of a terminated job and closes its files.

@@ -3,8 +3,6 @@ package record
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"muster/sites/sink"
@@ -39,9 +37,6 @@ func (s *sinks) put(ctx context.Context, records []sink.Record) error {
 			continue
 		}
 		n, err := s.putTo(ctx, address, records[received:])
-		if s.delivered == nil {
-			s.delivered = map[string]int{}
-		}
 		s.delivered[address] = from + received + n
 		if err != nil {
 			errs = append(errs, sinkError{err})
@@ -59,9 +54,6 @@ func (s *sinks) putTo(ctx context.Context, address string, records []sink.Record
 		if to, err = sink.Open(ctx, address, s.options); err != nil {
 			return 0, err
 		}
-		if s.open == nil {
-			s.open = map[string]sink.Sink{}
-		}
 		s.open[address] = to
 	}
 	n, err := to.Put(ctx, records)
@@ -70,13 +62,4 @@ func (s *sinks) putTo(ctx context.Context, address string, records []sink.Record
 		err = errors.Join(err, to.Close())
 	}
 	return n, err
-}
-
-func (s *sinks) close() error {
-	var errs []error
-	for _, address := range slices.Sorted(maps.Keys(s.open)) {
-		errs = append(errs, s.open[address].Close())
-	}
-	s.open = nil
-	return errors.Join(errs...)
 }

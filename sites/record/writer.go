@@ -151,7 +151,7 @@ func (w *writer) writeAll(ctx context.Context) (wrote int, err error) {
 		if err := w.out.Ack(ctx, batch[len(batch)-1].Seq, notes); err != nil {
 			return wrote, err
 		}
-		w.sinks.delivered = nil
+		clear(w.sinks.delivered)
 	}
 }
 
@@ -211,4 +211,4 @@ func (w *writer) close() error {
 	return errors.Join(w.closeAll(), w.locks.release(w.siteDir, w.id, w.run))
 }
 
-func (w *writer) closeAll() error { return errors.Join(w.files.close(), w.sinks.close()) }
+func (w *writer) closeAll() error { return errors.Join(w.files.close(), closeEach(w.sinks.open)) }
