@@ -6,6 +6,7 @@
 package sites
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -61,12 +62,8 @@ func NewService(registry *Registry, cfg Config) (*Service, error) {
 			return nil, err
 		}
 	}
-	if cfg.OutDir == "" {
-		cfg.OutDir = "out"
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.OutDir = cmp.Or(cfg.OutDir, "out")
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.Secrets = registry.withSecrets
 	worker, err := crawl.New(cfg)
 	if err != nil {

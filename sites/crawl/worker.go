@@ -21,6 +21,7 @@
 package crawl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -110,9 +111,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Secrets == nil {
 		cfg.Secrets = func(def *definition.Definition, _ bool) (*definition.Definition, error) { return def, nil }
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	jobs := newLocalJobs(cfg)
 	recorder, err := record.New(record.Config{
 		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks,

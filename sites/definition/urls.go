@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 	"slices"
@@ -34,9 +35,7 @@ func (d *Definition) WithBase(base string) (*Definition, error) {
 	if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, &Problem{Text: "invalid base URL: must be an http or https URL with a host and without a login"}
 	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	c := *d
 	old, _ := url.Parse(d.BaseURL)
 	c.rebase = u
@@ -95,9 +94,7 @@ func (d *Definition) StartPages() []StartPage {
 		if err != nil {
 			return // checked at load
 		}
-		if kind == "" {
-			kind = KindListing
-		}
+		kind = cmp.Or(kind, KindListing)
 		pages = append(pages, StartPage{d.Move(u).String(), kind, post, start + 1})
 	}
 	for i, s := range d.Start {

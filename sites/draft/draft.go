@@ -6,6 +6,7 @@ package draft
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,10 +138,7 @@ type field struct {
 func newOutline(u *url.URL) *outline {
 	name := strings.TrimPrefix(strings.ToLower(u.Host), "www.")
 	words := strings.FieldsFunc(name, func(r rune) bool { return !strings.ContainsRune(letters+digits+"._-", r) })
-	start := u.EscapedPath()
-	if start == "" {
-		start = "/"
-	}
+	start := cmp.Or(u.EscapedPath(), "/")
 	if u.RawQuery != "" {
 		start += "?" + u.RawQuery
 	}

@@ -364,12 +364,8 @@ func selectFirst(css string, n *html.Node) *html.Node {
 }
 
 func value(n *html.Node, name string) string {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return a.Val
-		}
-	}
-	return ""
+	v, _ := extract.Attr(n, name)
+	return v
 }
 
 // classes returns the classes of an element that a selector can contain without escapes.

@@ -81,7 +81,7 @@ func above(n *html.Node, name string) *html.Node {
 }
 
 func spanOf(cell *html.Node, name string) int {
-	v, _ := attr(cell, name)
+	v, _ := Attr(cell, name)
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 1 {
 		return 1

@@ -230,7 +230,7 @@ func parseEmbedded(s *definition.Source, nodes []*html.Node) []found {
 func jsonIn(n *html.Node, name string) string {
 	switch {
 	case name != "":
-		text, _ := attr(n, strings.ToLower(name))
+		text, _ := Attr(n, strings.ToLower(name))
 		return text
 	case n.Type == html.ElementNode && n.FirstChild != nil && n.FirstChild == n.LastChild && n.FirstChild.Type == html.TextNode:
 		return n.FirstChild.Data // also of a script
@@ -245,7 +245,7 @@ func (x *run) takeParts(s *definition.Source, nodes []*html.Node) []found {
 		fd := found{at: at{node: n}, given: true}
 		switch {
 		case s.Attr != "":
-			v, ok := attr(n, strings.ToLower(s.Attr))
+			v, ok := Attr(n, strings.ToLower(s.Attr))
 			if !ok {
 				continue
 			}

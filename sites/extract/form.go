@@ -36,7 +36,7 @@ func (d *Doc) Form(sel definition.Selector) (*Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	action, _ := attr(n, "action")
+	action, _ := Attr(n, "action")
 	u := d.Page.URL
 	if strings.TrimSpace(action) != "" {
 		if u, err = d.reference(action); err != nil {
@@ -44,16 +44,16 @@ func (d *Doc) Form(sel definition.Selector) (*Form, error) {
 		}
 	}
 	f := &Form{Action: u, Method: http.MethodGet, values: url.Values{}, names: map[string]bool{}}
-	if method, _ := attr(n, "method"); strings.EqualFold(strings.TrimSpace(method), "post") {
+	if method, _ := Attr(n, "method"); strings.EqualFold(strings.TrimSpace(method), "post") {
 		f.Method = http.MethodPost
 	}
 	button := false
 	for _, c := range controlSelector.All(n) {
-		name, _ := attr(c, "name")
-		if _, disabled := attr(c, "disabled"); disabled || name == "" {
+		name, _ := Attr(c, "name")
+		if _, disabled := Attr(c, "disabled"); disabled || name == "" {
 			continue
 		}
-		typ, _ := attr(c, "type")
+		typ, _ := Attr(c, "type")
 		typ = strings.ToLower(strings.TrimSpace(typ))
 		if submits := typ == "submit" || c.Data == "button" && typ == ""; submits {
 			if !button {
@@ -88,7 +88,7 @@ func (d *Doc) formNode(sel definition.Selector) (*html.Node, error) {
 // control adds the value of a control that the user has not changed.
 func (f *Form) control(c *html.Node, name, typ string) {
 	f.names[name] = true
-	_, checked := attr(c, "checked")
+	_, checked := Attr(c, "checked")
 	switch {
 	case c.Data == "button" || typ == "image" || typ == "reset" || typ == "button" || typ == "file":
 		delete(f.names, name)
@@ -107,7 +107,7 @@ func (f *Form) control(c *html.Node, name, typ string) {
 
 // add adds the value of a control, or missing if it has none.
 func (f *Form) add(c *html.Node, name, missing string) {
-	value, ok := attr(c, "value")
+	value, ok := Attr(c, "value")
 	if !ok {
 		value = missing
 	}
@@ -119,11 +119,11 @@ func (f *Form) option(c *html.Node, name string) {
 	options := optionSelector.All(c)
 	var chosen []*html.Node
 	for _, o := range options {
-		if _, ok := attr(o, "selected"); ok {
+		if _, ok := Attr(o, "selected"); ok {
 			chosen = append(chosen, o)
 		}
 	}
-	if _, multiple := attr(c, "multiple"); len(chosen) == 0 && len(options) > 0 && !multiple {
+	if _, multiple := Attr(c, "multiple"); len(chosen) == 0 && len(options) > 0 && !multiple {
 		chosen = options[:1]
 	}
 	for _, o := range chosen {

@@ -15,14 +15,14 @@ func imageOf(n *html.Node) string {
 		return strings.TrimSpace(n.Data)
 	}
 	if n.Data != "img" && n.Data != "source" && n.Data != "picture" {
-		if style, ok := attr(n, "style"); ok {
+		if style, ok := Attr(n, "style"); ok {
 			if m := background.FindStringSubmatch(style); m != nil {
 				return m[1]
 			}
 		}
 	}
 	for _, name := range []string{"data-srcset", "data-lazy-srcset", "srcset"} {
-		if set, ok := attr(n, name); ok {
+		if set, ok := Attr(n, name); ok {
 			if at := largest(set); isImage(at) {
 				return at
 			}
@@ -32,7 +32,7 @@ func imageOf(n *html.Node) string {
 		"data-src", "data-original", "data-lazy-src", "data-lazy", "data-full", "data-image", "data-url", "data-hi-res-src", // loaded by a script
 		"src",
 	} {
-		if v, ok := attr(n, name); ok && isImage(v) {
+		if v, ok := Attr(n, name); ok && isImage(v) {
 			return strings.TrimSpace(v)
 		}
 	}

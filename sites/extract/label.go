@@ -27,10 +27,10 @@ func (x *run) meta(name string) []found {
 				if !isMeta && a.Key != "itemprop" || !slices.ContainsFunc(strings.Fields(a.Val), func(w string) bool { return strings.EqualFold(w, name) }) {
 					continue
 				}
-				v, ok := attr(n, "content")
+				v, ok := Attr(n, "content")
 				for _, k := range []string{"datetime", "href", "src"} {
 					if !ok && (k != "href" || n.Data == "a" || n.Data == "link") {
-						v, ok = attr(n, k)
+						v, ok = Attr(n, k)
 					}
 				}
 				if !ok {

@@ -83,7 +83,7 @@ func refsAt(p at, css definition.Selector, name string, path definition.Path) []
 			refs = append(refs, strings.TrimSpace(n.Data))
 			continue
 		}
-		if v, ok := attr(n, strings.ToLower(name)); ok && strings.TrimSpace(v) != "" {
+		if v, ok := Attr(n, strings.ToLower(name)); ok && strings.TrimSpace(v) != "" {
 			refs = append(refs, v)
 		} else if byDefault && n.Namespace == inXML {
 			refs = append(refs, Text(n)) // <link>http://…</link>
@@ -126,7 +126,7 @@ func (x *run) next(n *definition.Next) {
 			return
 		}
 		for _, l := range relSelector.All(x.doc.Root) {
-			if href, ok := attr(l, "href"); ok {
+			if href, ok := Attr(l, "href"); ok {
 				to(href)
 				return
 			}

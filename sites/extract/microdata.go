@@ -25,9 +25,9 @@ func microdataIn(root *html.Node) []any {
 		if n.Type == html.ElementNode {
 			var value any
 			inner := item
-			if _, scope := attr(n, "itemscope"); scope {
+			if _, scope := Attr(n, "itemscope"); scope {
 				inner = map[string]any{}
-				if types, ok := attr(n, "itemtype"); ok {
+				if types, ok := Attr(n, "itemtype"); ok {
 					var list []any
 					for t := range strings.FieldsSeq(types) {
 						list = append(list, t)
@@ -37,7 +37,7 @@ func microdataIn(root *html.Node) []any {
 				items = append(items, inner)
 				value = inner
 			}
-			if props, ok := attr(n, "itemprop"); ok && item != nil {
+			if props, ok := Attr(n, "itemprop"); ok && item != nil {
 				if value == nil {
 					value = propValue(n)
 				}
@@ -67,7 +67,7 @@ var markup = regexp.MustCompile(`&(?:#\w+|\w+);|</\w+>`)
 
 // propValue returns the value of a property according to the HTML standard.
 func propValue(n *html.Node) string {
-	if v, ok := attr(n, "content"); ok {
+	if v, ok := Attr(n, "content"); ok {
 		if markup.MatchString(v) {
 			v = stripMarkup(v)
 		}
@@ -77,7 +77,7 @@ func propValue(n *html.Node) string {
 		"a": "href", "area": "href", "link": "href", "img": "src", "audio": "src", "video": "src", "source": "src", "iframe": "src", "embed": "src", "track": "src",
 		"object": "data", "data": "value", "meter": "value", "time": "datetime",
 	}[n.Data]
-	if v, ok := attr(n, name); ok {
+	if v, ok := Attr(n, name); ok {
 		return v
 	}
 	return Text(n)

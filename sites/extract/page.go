@@ -100,7 +100,7 @@ func (d *Doc) parseHTML(text []byte) error {
 	}
 	d.Root = root
 	if b := firstWith(root, "base", "href"); b != nil {
-		href, _ := attr(b, "href")
+		href, _ := Attr(b, "href")
 		if u, err := d.reference(href); err == nil {
 			d.base = u
 		}
@@ -148,7 +148,7 @@ func (d *Doc) Canonical(def *definition.Definition) *url.URL {
 	if n == nil {
 		return nil
 	}
-	href, _ := attr(n, "href")
+	href, _ := Attr(n, "href")
 	u, err := d.reference(href)
 	if err != nil {
 		return nil
@@ -165,7 +165,7 @@ func (d *Doc) Language() string {
 		lang := ""
 		if d.Root != nil {
 			if n := firstWith(d.Root, "html", "lang"); n != nil {
-				lang, _ = attr(n, "lang")
+				lang, _ = Attr(n, "lang")
 			}
 		}
 		d.lang = &lang
@@ -179,7 +179,7 @@ func firstWith(root *html.Node, name, key string) *html.Node {
 		if n.Type != html.ElementNode || n.Data != name || definition.Aside(n, root) {
 			continue
 		}
-		if _, ok := attr(n, key); ok || key == "" {
+		if _, ok := Attr(n, key); ok || key == "" {
 			return n
 		}
 	}

@@ -32,12 +32,8 @@ func (p Page) Refresh() *url.URL {
 		case html.StartTagToken, html.SelfClosingTagToken:
 			t := z.Token()
 			get := func(name string) string {
-				for _, a := range t.Attr {
-					if a.Key == name {
-						return a.Val
-					}
-				}
-				return ""
+				v, _ := Attr(&html.Node{Attr: t.Attr}, name)
+				return v
 			}
 			switch {
 			case t.Data == "base" && get("href") != "":

@@ -152,7 +152,8 @@ func isInline(n *html.Node) bool {
 	return false
 }
 
-func attr(n *html.Node, name string) (string, bool) {
+// Attr returns the value of an attribute of n, and whether n has it.
+func Attr(n *html.Node, name string) (string, bool) {
 	for _, a := range n.Attr {
 		if a.Key == name {
 			return a.Val, true

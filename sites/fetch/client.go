@@ -33,7 +33,6 @@ type Config struct {
 	// to the transports that the client creates itself. Defaults to none.
 	Filter    *addressfilter.Filter
 	Transport http.RoundTripper // sends the requests. Defaults to a new transport without proxies.
-	Direct    http.RoundTripper // sends the requests if no proxy is available and the definition has proxy.fallback: direct. Defaults to a transport without proxies.
 	// NoProxy is the error (for errors.Is) of Transport if no proxy is available. If all proxies are resting, the error has a
 	// method Resting that returns the remaining time. Defaults to none.
 	NoProxy error
@@ -55,12 +54,13 @@ type Config struct {
 
 // Client fetches pages of one site. It is safe for concurrent use.
 type Client struct {
-	cfg    Config
-	def    *definition.Definition
-	http   *http.Client
-	own    *http.Transport
-	direct sync.Once // for the log of direct requests
-	tls    bool      // the definition has only https URLs; see withIdentity
+	cfg      Config
+	def      *definition.Definition
+	http     *http.Client
+	own      *http.Transport
+	directly http.RoundTripper // sends requests without a proxy, if proxy.fallback is direct
+	direct   sync.Once         // for the log of direct requests
+	tls      bool              // the definition has only https URLs; see withIdentity
 
 	visitors *visitors
 }
@@ -69,14 +69,12 @@ type Client struct {
 func NewClient(cfg Config) *Client {
 	filter := FilterFor(cfg.Definition, cfg.Filter)
 	own := DirectTransport(filter)
-	if cfg.Direct == nil && (cfg.Transport == nil || cfg.NoProxy != nil) {
-		cfg.Direct = own
+	directly := cfg.Transport
+	if cfg.Transport == nil || cfg.NoProxy != nil {
+		directly = own
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = own
-	}
-	if cfg.Direct == nil {
-		cfg.Direct = cfg.Transport
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = &polite.LocalClock{}
@@ -88,18 +86,13 @@ func NewClient(cfg Config) *Client {
 	if cfg.Ended == nil {
 		cfg.Ended = func(string) {}
 	}
-	if cfg.Patience == 0 {
-		cfg.Patience = 250 * time.Millisecond
-	}
+	cfg.Patience = cmp.Or(cfg.Patience, 250*time.Millisecond)
 	if cfg.Robots == nil {
 		cfg.Robots = &polite.RobotsCache{}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	cfg.Direct = contentencoding.Transport(cfg.Direct)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.Transport = newRenderer(cfg.Definition, filter, contentencoding.Transport(cfg.Transport))
-	c := &Client{cfg: cfg, def: cfg.Definition, own: own}
+	c := &Client{cfg: cfg, def: cfg.Definition, own: own, directly: contentencoding.Transport(directly)}
 	c.http = &http.Client{Transport: c.stack(), CheckRedirect: c.checkRedirect}
 	c.tls = !slices.ContainsFunc(c.def.OwnURLs(), func(u string) bool { return strings.HasPrefix(u, "http:") })
 	c.visitors = newVisitors(c)

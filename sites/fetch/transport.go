@@ -176,7 +176,7 @@ func (c *carrier) sendAs(req *http.Request) (*http.Response, error) {
 	ctx, u := req.Context(), useOf(req.Context())
 	if u != nil {
 		if c.visitors.isDirect(u.visitor) {
-			return c.send(c.cfg.Direct, req)
+			return c.send(c.directly, req)
 		}
 		if u.route != nil {
 			req = req.WithContext(u.route.Bind(ctx))
@@ -196,7 +196,7 @@ func (c *carrier) sendAs(req *http.Request) (*http.Response, error) {
 		if u != nil && c.def.Session != nil {
 			c.visitors.setDirect(u.visitor)
 		}
-		return c.send(c.cfg.Direct, req)
+		return c.send(c.directly, req)
 	}
 	return res, err
 }

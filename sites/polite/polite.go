@@ -10,6 +10,7 @@
 package polite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,12 +46,8 @@ func New(next http.RoundTripper, cfg Config) http.RoundTripper {
 	if cfg.Interval == nil {
 		cfg.Interval = func() time.Duration { return 0 }
 	}
-	if cfg.Patience <= 0 {
-		cfg.Patience = 250 * time.Millisecond
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Patience = cmp.Or(cfg.Patience, 250*time.Millisecond)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Clock != nil {
 		next = &pace{next: next, cfg: cfg}
 	}

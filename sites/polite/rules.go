@@ -2,6 +2,7 @@ package polite
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -124,10 +125,7 @@ func (p *rulesParser) add(change func(*Rules)) {
 // Allowed reports whether a URL, given as its escaped path with its query, may be fetched. The longest matching rule wins, and of
 // two equally long rules the one that allows.
 func (r *Rules) Allowed(pathAndQuery string) bool {
-	if pathAndQuery == "" {
-		pathAndQuery = "/"
-	}
-	p := definition.NormalEscapes(pathAndQuery)
+	p := definition.NormalEscapes(cmp.Or(pathAndQuery, "/"))
 	if p == "/robots.txt" {
 		return true
 	}

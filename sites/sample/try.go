@@ -96,10 +96,8 @@ func describeMatch(n *html.Node, attr string) string {
 	if n.Type != html.ElementNode {
 		return extract.Fold(n.Data)
 	}
-	for _, a := range n.Attr {
-		if a.Key == attr {
-			return a.Val
-		}
+	if v, ok := extract.Attr(n, attr); ok {
+		return v
 	}
 	tag := html.Token{Type: html.StartTagToken, Data: n.Data, Attr: n.Attr}.String()
 	return strings.TrimSpace(tag + " " + extract.Text(n))
