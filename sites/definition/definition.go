@@ -92,22 +92,13 @@ type Listing struct {
 	HTML     Path       `yaml:"html"`
 }
 
-// Detail describes pages with the data of one item.
+// Detail describes pages with the data of one item. HTML is the path of the HTML in a page that is JSON.
 type Detail struct {
 	At       Pos
 	Links    []Link     `yaml:"links"`
 	MustHave []Selector `yaml:"must_have"`
 	Format   string     `yaml:"format" oneof:"html json"`
 	HTML     Path       `yaml:"html"`
-}
-
-// Page has the options that listing and detail pages share.
-type Page struct {
-	Kind     string // KindListing or KindDetail
-	Links    []Link
-	MustHave []Selector
-	Format   string
-	HTML     Path // of the HTML in a page that is JSON
 }
 
 // Kinds of page.
@@ -413,11 +404,11 @@ func (d *Definition) IsShipped() bool { return d.shipped }
 func (d *Definition) YAML() []byte { return slices.Clone(d.source) }
 
 // Page returns the options for a kind of page.
-func (d *Definition) Page(kind string) Page {
-	if kind == KindListing {
-		return Page{kind, d.Listing.Links, d.Listing.MustHave, d.Listing.Format, d.Listing.HTML}
+func (d *Definition) Page(kind string) Detail {
+	if l := d.Listing; kind == KindListing {
+		return Detail{l.At, l.Links, l.MustHave, l.Format, l.HTML}
 	}
-	return Page{kind, d.Detail.Links, d.Detail.MustHave, d.Detail.Format, d.Detail.HTML}
+	return d.Detail
 }
 
 // RecordsFrom returns the kinds of record of a kind of page.

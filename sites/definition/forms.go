@@ -31,22 +31,12 @@ func (s *Start) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 
 // decodeNode reads a selector or the full form.
 func (l *Link) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	if d.IsMapping(n) {
-		d.Full(n, l, key)
-		return
-	}
-	l.At = yamlstrict.At(n)
-	l.CSS.decodeNode(d, n, key)
+	selectorOr(d, n, key, l, &l.At, &l.CSS)
 }
 
 // decodeNode reads a selector or the full form.
 func (x *Next) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	if d.IsMapping(n) {
-		d.Full(n, x, key)
-		return
-	}
-	x.At = yamlstrict.At(n)
-	x.CSS.decodeNode(d, n, key)
+	selectorOr(d, n, key, x, &x.At, &x.CSS)
 }
 
 // decodeNode reads a mapping of names to records and keeps their order.
@@ -120,12 +110,17 @@ func (f *Field) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 
 // decodeNode reads a selector or the full form.
 func (s *Source) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	selectorOr(d, n, key, s, &s.At, &s.CSS)
+}
+
+// selectorOr reads the short form of a value, a selector, or its full form.
+func selectorOr(d *yamlstrict.Decoder, n ast.Node, key string, full any, at *Pos, css *Selector) {
 	if d.IsMapping(n) {
-		d.Full(n, s, key)
+		d.Full(n, full, key)
 		return
 	}
-	s.At = yamlstrict.At(n)
-	s.CSS.decodeNode(d, n, key)
+	*at = yamlstrict.At(n)
+	css.decodeNode(d, n, key)
 }
 
 // fill replaces {n} in a URL template.
