@@ -175,3 +175,10 @@ func parseWith(file string, data []byte, s *shared) (*Definition, error) {
 	def.places = d.Places
 	return def, nil
 }
+
+// Pos is a position in a definition file. A Problem is one mistake in the file. Problems is an error with all mistakes.
+type (
+	Pos      = yamlstrict.Pos
+	Problem  = yamlstrict.Problem
+	Problems = yamlstrict.Problems
+)

@@ -1,8 +1,11 @@
 package definition
 
 import (
+	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/text/currency"
 )
 
 // Style is the notation of numbers and dates in a locale.
@@ -54,4 +57,23 @@ func (c *checker) checkLocale(locale string, at Pos, key string) {
 	if _, ok := StyleOf(locale); !ok {
 		c.problemAt(at, key, "%q is unknown; use auto, a language such as en, de, fr, bg or ru, or one with its country such as de-CH or en-IN", locale)
 	}
+}
+
+// newCurrencies are ISO 4217 codes that x/text does not have yet.
+var newCurrencies = []string{"MRU", "SLE", "UYW", "VED", "VES", "XCG", "ZWG"}
+
+// Currencies returns the ISO 4217 codes of current currencies, sorted.
+func Currencies() []string {
+	codes := slices.Clone(newCurrencies)
+	for q := currency.Query(); q.Next(); {
+		codes = append(codes, q.Unit().String())
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes)
+}
+
+// IsCurrency reports whether an upper-case string is an ISO 4217 code, current or historical.
+func IsCurrency(code string) bool {
+	_, err := currency.ParseISO(code)
+	return err == nil || slices.Contains(newCurrencies, code)
 }

@@ -4,6 +4,13 @@
 // It uses only the arguments of its functions and reads neither Redis nor files.
 package report
 
+import (
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+)
+
 // Statuses of a Summary.
 const (
 	StatusComplete   = "COMPLETE"   // all required pages were fetched; Errors counts failed detail pages
@@ -55,4 +62,46 @@ type Changes struct {
 // HasEverything reports whether records that are missing from the job no longer exist on the site.
 func (s *Summary) HasEverything() bool {
 	return s.Status == StatusComplete && s.Errors == 0 && len(s.Limits) == 0 && s.Invalid*20 <= s.Records
+}
+
+// Direct is the reason why a scrape uses no proxies. If it is empty, the definition and the settings of the worker decide.
+type Direct string
+
+// Reasons for a scrape without proxies.
+const (
+	// DirectAsked means that the sender requested it. All workers obey.
+	DirectAsked Direct = "asked"
+	// DirectUnproxied means that the sender has no proxies and the definition has no fallback. A worker with proxies uses them.
+	DirectUnproxied Direct = "unproxied"
+)
+
+// FailedPage is a line of failed.jsonl: a page that had failed when a run of its job ended.
+type FailedPage struct {
+	Status PageStatus `json:"status"`
+	Failure
+	RetryAfter time.Time       `json:"retry_after,omitzero"` // from Retry-After of the site, if known
+	Post       definition.Post `json:"post,omitzero"`        // body of a POST
+	Item       string          `json:"item"`                 // ID in the job's queue
+}
+
+// PageStatus is the further processing of a failed page.
+type PageStatus string
+
+// Statuses of failed pages.
+const (
+	PagePending       PageStatus = "pending"        // the next run of the job may fetch it
+	PageCaptchaNeeded PageStatus = "captcha_needed" // replaced by a block page, such as a captcha
+	PagePermanent     PageStatus = "permanent"      // fails until the page, the definition or a setting changes
+	PageResolved      PageStatus = "resolved"       // fetched by a later run of the job
+)
+
+// StatusOf returns the status of a page with a failure class.
+func StatusOf(class fetch.Class) PageStatus {
+	switch class {
+	case fetch.SoftBlock:
+		return PageCaptchaNeeded
+	case fetch.Gone, fetch.Robots, fetch.ClientError, fetch.TooBig, fetch.BadType, fetch.Redirect, fetch.Parse, fetch.Address:
+		return PagePermanent
+	}
+	return PagePending
 }

@@ -8,9 +8,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver: SQLite without cgo
 )
 
 // database is a sink in the tables of an SQL database:
@@ -201,4 +208,89 @@ func noNUL(data []byte) []byte {
 		i++
 	}
 	return out
+}
+
+var sqliteMigrations = []string{`
+CREATE TABLE muster_records (
+ site TEXT NOT NULL, type TEXT NOT NULL, record_key TEXT NOT NULL, job TEXT NOT NULL, url TEXT NOT NULL,
+ data TEXT NOT NULL, first_seen TEXT NOT NULL, last_seen TEXT NOT NULL, changed_at TEXT, gone_at TEXT,
+ PRIMARY KEY (site, type, record_key)) WITHOUT ROWID;
+CREATE TABLE muster_changes (
+ site TEXT NOT NULL, type TEXT NOT NULL, record_key TEXT NOT NULL, job TEXT NOT NULL, change TEXT NOT NULL,
+ diff TEXT, at TEXT NOT NULL,
+ PRIMARY KEY (site, type, record_key, job)) WITHOUT ROWID;
+`}
+
+// openSQLite opens a database file. Other programs may read it concurrently; a write waits up to five seconds for another writer.
+func openSQLite(ctx context.Context, path string) (Sink, error) {
+	name := "sqlite:" + path
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("create the directory of %s: %w", name, err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600) // SQLite would create it with 0644
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{
+		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"},
+		"_txlock": {"immediate"},
+	}.Encode()}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	db.SetMaxOpenConns(1)
+	if err := migrate(ctx, db, "", sqliteMigrations); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
+	}
+	return &database{db: db, name: name, time: func(t time.Time) any { return t.UTC().Format("2006-01-02T15:04:05.000Z") }}, nil
+}
+
+var postgresMigrations = []string{`
+CREATE TABLE muster_records (
+ site text NOT NULL, type text NOT NULL, record_key text NOT NULL, job text NOT NULL, url text NOT NULL,
+ data jsonb NOT NULL, first_seen timestamptz NOT NULL, last_seen timestamptz NOT NULL, changed_at timestamptz, gone_at timestamptz,
+ PRIMARY KEY (site, type, record_key));
+CREATE TABLE muster_changes (
+ site text NOT NULL, type text NOT NULL, record_key text NOT NULL, job text NOT NULL, change text NOT NULL,
+ diff jsonb, at timestamptz NOT NULL,
+ PRIMARY KEY (site, type, record_key, job));
+`}
+
+// migrationLock ensures that one process at a time migrates the database.
+const migrationLock = `SELECT pg_advisory_xact_lock(7281936405528)`
+
+// idleLimit aborts the transaction of a process that stopped inside it, because its locks would block all others.
+const idleLimit = 30 * time.Second
+
+// openPostgres opens the tables of a PostgreSQL database.
+func openPostgres(ctx context.Context, address string) (Sink, error) {
+	name := "postgres"
+	if u, err := url.Parse(address); err == nil {
+		name = "postgres://" + u.Host + u.Path
+	}
+	cfg, err := pgx.ParseConfig(address)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: invalid address; use postgres://USER@HOST:PORT/DB", name)
+	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = 10 * time.Second
+	}
+	db := stdlib.OpenDB(*cfg)
+	db.SetMaxOpenConns(2)
+	db.SetConnMaxIdleTime(time.Minute)
+	if err := migrate(ctx, db, migrationLock, postgresMigrations); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
+	}
+	return &database{
+		db: db, name: name, each: idleStatement(idleLimit), time: func(t time.Time) any { return t.UTC() },
+		text: func(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd") },
+	}, nil
+}
+
+func idleStatement(limit time.Duration) string {
+	return fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", limit.Milliseconds())
 }
