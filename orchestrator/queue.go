@@ -22,6 +22,7 @@ func (s *System) ArtifactQueue(name string) *workqueue.Queue {
 		MaxAttempts: q.MaxJobAttempts,
 		Backoff:     workqueue.Backoff{Base: q.RetryBackoff(), Jitter: q.Jitter(), Max: time.Hour},
 		LeaseTTL:    q.LeaseTTL(),
+		Keep:        q.Keep,
 		Logger:      s.logger,
 	})
 }

@@ -35,6 +35,8 @@ var examples = map[string]string{
 	"queue import":       "muster queue import artifacts.jsonl --queue papers",
 	"queue run":          "muster queue run --drain --workers 8",
 	"queue stats":        "muster queue stats\nwatch muster queue stats",
+	"queue forget":       "muster queue forget --ended-for 168h\nmuster queue forget doi:10.1/x",
+	"queue delete":       "muster queue delete --queue papers",
 	"queue retry-failed": "muster queue retry-failed --dry-run\nmuster queue retry-failed --max-attempts 5",
 
 	"judge":     "muster judge --listen 0.0.0.0:8088",

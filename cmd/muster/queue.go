@@ -80,6 +80,13 @@ reload the limits.`,
 				Usage:  "requeue failed items with all their attempts",
 				Action: retryFailed(env),
 			},
+			{
+				Name: "forget", ArgsUsage: "[ID]...",
+				Flags:  common(&cli.StringFlag{Name: "ended-for", Usage: "delete all items that ended longer ago than `D`, as in 168h"}, serverFlag()),
+				Usage:  "delete ended items, which can then be added again",
+				Action: forgetItems(env),
+			},
+			{Name: "delete", Flags: common(serverFlag()), Usage: "delete the queue with all its items", Action: deleteQueue(env)},
 			// Names of the first design; see muster pause.
 			{Name: "pause", Hidden: true, Flags: common(serverFlag()), Action: pauseQueue(env, true)},
 			{Name: "resume", Hidden: true, Flags: common(serverFlag()), Action: pauseQueue(env, false)},

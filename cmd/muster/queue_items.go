@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -47,6 +48,25 @@ func pauseQueue(env environment, pause bool) cli.ActionFunc {
 		}
 		p, err := change.Call(ctx, api, client.QueueChange{QueuePath: client.QueuePath{Queue: c.String("queue")}})
 		return showDone(env, c, p, err, "✓ %s: %s", word, p.Queue)
+	})
+}
+
+func forgetItems(env environment) cli.ActionFunc {
+	return onAPI(env, 0, 1000, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+		which := client.ItemForget{IDs: c.Args().Slice(), EndedFor: c.String("ended-for")}
+		if len(which.IDs) == 0 && which.EndedFor == "" {
+			return usageError{errors.New("give the IDs of items, or --ended-for")}
+		}
+		f, err := client.ForgetItems.Call(ctx, api, client.QueueForget{QueuePath: client.QueuePath{Queue: c.String("queue")}, Body: which})
+		return showDone(env, c, f, err, "✓ Deleted: %d items", f.Forgotten)
+	})
+}
+
+func deleteQueue(env environment) cli.ActionFunc {
+	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+		queue := client.QueuePath{Queue: c.String("queue")}
+		_, err := client.DeleteQueue.Call(ctx, api, queue)
+		return showDone(env, c, map[string]string{"queue": queue.Queue}, err, "✓ Deleted: %s", queue.Queue)
 	})
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -85,6 +86,27 @@ func addQueues(s *server) {
 	}}
 	implement(s, client.RetryItems, func(ctx context.Context, in *client.QueueRetry) (client.RetriedItems, error) {
 		return retryItems(ctx, queue(in.Queue), in.Body)
+	})
+	implement(s, client.ForgetItems, func(ctx context.Context, in *client.QueueForget) (out client.ForgottenItems, err error) {
+		if in.Body.EndedFor != "" {
+			age, err := time.ParseDuration(in.Body.EndedFor)
+			if err != nil || age < 0 {
+				return out, badField("body.ended_for", "%q is not a duration, as in 168h", in.Body.EndedFor)
+			}
+			if out.Forgotten, err = queue(in.Queue).ForgetEnded(ctx, age); err != nil {
+				return out, err
+			}
+		}
+		gone, err := queue(in.Queue).Forget(ctx, in.Body.IDs...)
+		out.Forgotten += len(gone)
+		return out, err
+	})
+	implementNone(s, client.DeleteQueue, func(ctx context.Context, in *client.QueuePath) error {
+		q := queue(in.Queue)
+		if st, err := q.Stats(ctx); err != nil || st.InProgress > 0 {
+			return cmp.Or(err, error(problem(http.StatusConflict, "%d items of the queue are in progress; pause it and wait for them", st.InProgress)))
+		}
+		return q.Delete(ctx)
 	})
 	implement(s, client.PauseQueue, func(ctx context.Context, in *client.QueueChange) (client.PausedQueue, error) {
 		changed, err := queue(in.Queue).Pause(ctx)

@@ -84,6 +84,30 @@ func TestQueuesOverHTTP(t *testing.T) {
 			t.Errorf("%+v: got %+v, %v, want %s", r.retry, done, err, r.want)
 		}
 	}
+	if done, err := client.ForgetItems.Call(ctx, c, client.QueueForget{QueuePath: files, Body: client.ItemForget{IDs: []string{"a", "unknown"}}}); err != nil || done.Forgotten != 1 {
+		t.Errorf("got %+v, %v, want the unknown item only: a is queued", done, err)
+	}
+	if done, err := client.ForgetItems.Call(ctx, c, client.QueueForget{QueuePath: files, Body: client.ItemForget{EndedFor: "1h"}}); err != nil || done.Forgotten != 0 {
+		t.Errorf("got %+v, %v, want none", done, err)
+	}
+	if _, err := client.ForgetItems.Call(ctx, c, client.QueueForget{QueuePath: files, Body: client.ItemForget{EndedFor: "soon"}}); err == nil || !strings.Contains(err.Error(), "body.ended_for") {
+		t.Errorf("got %v, want the field of the invalid duration", err)
+	}
+	if leased, err = q.Lease(ctx, "w", 1); err != nil || len(leased) != 1 {
+		t.Fatalf("got %v, %v", leased, err)
+	}
+	if _, err := client.DeleteQueue.Call(ctx, c, files); err == nil || !strings.Contains(err.Error(), "1 items of the queue are in progress") {
+		t.Errorf("got %v, want an error about the item in progress", err)
+	}
+	if err := q.Settle(ctx, leased[0], workqueue.Done()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.DeleteQueue.Call(ctx, c, files); err != nil {
+		t.Error(err)
+	}
+	if s, err := q.Stats(ctx); err != nil || s.Total != 0 {
+		t.Errorf("got %+v, %v, want no items", s, err)
+	}
 	if _, err := client.GetQueue.Call(ctx, c, client.QueueFilter{QueuePath: client.QueuePath{Queue: "a:b"}}); err == nil || !strings.Contains(err.Error(), "path.queue") {
 		t.Errorf("got %v, want the field of the invalid name", err)
 	}

@@ -107,6 +107,7 @@ type Queue struct {
 	MaxJobAttempts      int            `yaml:"max_job_attempts" range:"1 1000"`
 	RetryBackoffSeconds int            `yaml:"retry_backoff_seconds" range:"1 86400"`
 	JitterSeconds       int            `yaml:"jitter_seconds" range:"0 86400"`
+	Keep                time.Duration  `yaml:"keep" range:"1m 87600h" zero:"forever"`
 }
 
 // HostInterval returns the minimum interval between two requests to a host.

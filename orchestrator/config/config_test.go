@@ -169,6 +169,7 @@ func TestSettingsOutOfRangeAreRejected(t *testing.T) {
 		{"queue.max_job_attempts", []string{"1"}, []string{"0"}},
 		{"queue.retry_backoff_seconds", []string{"1"}, []string{"0"}},
 		{"queue.jitter_seconds", []string{"0"}, []string{"-1"}},
+		{"queue.keep", []string{"0", "1m"}, []string{"59s", "-1h"}},
 		{"workers.concurrency", []string{"1", "256"}, []string{"0", "257"}},
 		{"workers.processes", []string{"0", "64"}, []string{"-1", "65", "1.5", "two"}},
 		{"redis.ping_timeout", []string{"100ms", "1m", "2"}, []string{"0", "-1", "61s", "soon"}},

@@ -29,6 +29,9 @@
 // nothing. Lanes aside, leasing is by priority, then oldest first. A queue that is
 // asked to (Config.CountLanes) counts its items by lane, too.
 //
+// Ended items are kept until Config.Keep has passed, [Queue.Forget] or [Queue.ForgetEnded] removes them, or [Queue.Delete] or
+// [Queue.Expire] removes the queue.
+//
 // [Pool] runs handlers over a queue: dispatcher, heartbeat and workers.
 //
 // All keys of a queue share one hash slot. Queues are independent of each

@@ -43,11 +43,16 @@ type Config struct {
 	// KeepEndings stores the outcomes of items that fail or are amended, for Endings. Such a queue must have no
 	// outputs. The setting is stored with the next item that is added, and then applies to every process.
 	KeepEndings bool
+
+	// Keep is how long ended items are kept: then they are forgotten, as by Forget, so that the counts of Stats fall and an item with the same
+	// ID can be added again. Defaults to 0: forever. The setting is stored with the next items that are added, and then applies to every
+	// process and to the items that end from then on. Leases forget items, so a queue that nobody leases from forgets none.
+	Keep time.Duration
 }
 
 // storedSettings returns MaxItems and the settings that are stored with the queue, as arguments of the script that adds items.
 func (c Config) storedSettings() []any {
-	kept := []any{0, 0, c.MaxItems}
+	kept := []any{0, 0, c.MaxItems, c.Keep.Milliseconds()}
 	for i, on := range []bool{c.CountLanes, c.KeepEndings} {
 		if on {
 			kept[i] = 1
@@ -128,6 +133,8 @@ func (c Config) check() error {
 		return fmt.Errorf("backoff %+v has a negative part", c.Backoff)
 	case c.MaxItems < 0:
 		return fmt.Errorf("max items is %d; it must be at least 0", c.MaxItems)
+	case c.Keep < 0 || c.Keep > 0 && c.Keep < time.Millisecond:
+		return fmt.Errorf("keep is %v; it must be 0 or at least 1ms", c.Keep)
 	case c.MaxPayload < 0:
 		return fmt.Errorf("max payload is %d; it must be above zero", c.MaxPayload)
 	}

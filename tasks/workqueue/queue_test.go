@@ -716,3 +716,42 @@ func TestLeaseOfADeletedQueueLeavesNothing(t *testing.T) {
 		}
 	})
 }
+
+// Items that have ended are forgotten after Config.Keep, and can be added again. Others stay.
+func TestEndedItemsAreForgotten(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		kept := newKit(t, rdb, workqueue.Config{})
+		k := &kit{workqueue.New(rdb, "forgets", workqueue.Config{Keep: time.Millisecond, CountLanes: true}), t, rdb}
+		for _, q := range []*kit{kept, k} {
+			q.enqueue("done", "skipped", "error", "amended", "running", "waiting")
+			q.settle(q.leaseOne("w"), workqueue.Done())
+			q.settle(q.leaseOne("w"), workqueue.Skipped("no need"))
+			q.settle(q.leaseOne("w"), workqueue.Failed(errors.New("broken")))
+		}
+		l := k.leaseOne("w")
+		k.settle(l, workqueue.Failed(errors.New("broken")))
+		if _, err := k.Requeue(t.Context(), workqueue.RequeueOptions{IDs: []string{"amended"}}); err != nil {
+			t.Fatal(err)
+		}
+		k.leaseOne("w")
+		k.eventually("only open items are left", func() bool {
+			k.lease("w", 1)
+			s, err := k.Stats(t.Context())
+			return err == nil && s.Total == s.Open()
+		})
+		if n := k.enqueue("done", "running"); n != 1 {
+			t.Errorf("added %d items, want the one that was forgotten", n)
+		}
+		if _, err := k.Verify(t.Context()); err != nil {
+			t.Error(err)
+		}
+		kept.wantStats("3 0 1 1 1")
+		for age, want := range map[time.Duration]int{time.Hour: 0, -time.Hour: 3} {
+			if n, err := kept.ForgetEnded(t.Context(), age); err != nil || age > 0 && n != want {
+				t.Errorf("forgot %d items that ended %s ago, %v, want %d", n, age, err, want)
+			}
+		}
+		kept.wantStats("3 0 0 0 0")
+	})
+}

@@ -39,11 +39,30 @@ type QueueChange struct {
 	Body *struct{} `nameHint:"Pause"`
 }
 
+// QueueForget is the input of ForgetItems.
+type QueueForget struct {
+	QueuePath
+	Body ItemForget
+}
+
+// ItemForget selects ended items of a queue: IDs, EndedFor or both.
+type ItemForget struct {
+	IDs      []string `json:"ids,omitempty" maxItems:"1000" doc:"items to delete; those that have not ended stay"`
+	EndedFor string   `json:"ended_for,omitempty" maxLength:"20" doc:"delete all items that ended longer ago than this duration" example:"168h"`
+}
+
+// ForgottenItems is the result of ForgetItems.
+type ForgottenItems struct {
+	Forgotten int `json:"forgotten" doc:"items that are no longer in the queue"`
+}
+
 // Operations on artifact queues; see also Client.Import.
 var (
 	GetQueue        = Declare[QueueFilter, workqueue.Stats]("GET /v1/queues/{queue}", "getQueue", "queues", "Count the items of an artifact queue", Fails(http.StatusConflict))
 	EnqueueArtifact = Declare[Enqueue, EnqueuedArtifact]("POST /v1/queues/{queue}/items", "enqueue", "queues", "Add an artifact to a queue, unless it is in the queue")
 	RetryItems      = Declare[QueueRetry, RetriedItems]("POST /v1/queues/{queue}/retry", "retryItems", "queues", "Put failed items of a queue back into it, with all their attempts")
+	ForgetItems     = Declare[QueueForget, ForgottenItems]("POST /v1/queues/{queue}/forget", "forgetItems", "queues", "Delete ended items of a queue; they can be added again")
+	DeleteQueue     = Declare[QueuePath, None]("DELETE /v1/queues/{queue}", "deleteQueue", "queues", "Delete an artifact queue with all its items", Fails(http.StatusConflict))
 	PauseQueue      = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/pause", "pauseQueue", "queues", "Pause a queue: no process starts another item", Fails(http.StatusNotFound))
 	ResumeQueue     = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/resume", "resumeQueue", "queues", "Resume a paused queue", Fails(http.StatusNotFound))
 )

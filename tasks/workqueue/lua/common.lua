@@ -1,7 +1,7 @@
 -- Shared opening of every script of a queue.
 --
--- KEYS, the same sixteen for each script (see keys.go for what they hold):
---   spec rec ready lanes delayed leased worker note result failed counts meta out pools reader refused
+-- KEYS, the same seventeen for each script (see keys.go for what they hold):
+--   spec rec ready lanes delayed leased worker note result failed counts meta out pools reader refused ended
 --
 -- Every script fails with the error WQNEWER if a newer version of the program wrote the queue.
 --
@@ -18,12 +18,12 @@
 --   lane      its resource keys, each followed by \31; \31 if there is none
 -- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes set scores each lane by its first
 -- member, so that the oldest item of all lanes is found without reading the others.
-local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER, REFUSED = unpack(KEYS)
+local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER, REFUSED, ENDED = unpack(KEYS)
 
 -- byLane: the queue counts by lane, too; sealed: no lease is valid, and nothing is leased and added; endings: the
--- queue keeps endings.
-local version, byLane, sealed, endings, paused, lastSeq, lastToken, moves, clock =
-  unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings", "paused", "seq", "token", "moves", "clock"))
+-- queue keeps endings; keep: ms after which ended items are forgotten.
+local version, byLane, sealed, endings, paused, lastSeq, lastToken, moves, clock, keep =
+  unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings", "paused", "seq", "token", "moves", "clock", "keep"))
 if version and tonumber(version) > 2 then
   return redis.error_reply("WQNEWER the queue was written by a newer version")
 end
@@ -180,7 +180,28 @@ local counterOf = { q = "queued", w = "queued", i = "in_progress", d = "done", s
 -- leave removes an item that is leased or has ended from its state.
 local function leave(id, r)
   if r.state == "i" then unlease(id) elseif r.state == "e" then redis.call("ZREM", FAILED, id) end
+  if r.state ~= "i" then redis.call("ZREM", ENDED, id) end
   count(counterOf[r.state], -1, r.lane)
+end
+
+-- hasEnded reports whether an item is in a terminal state.
+local function hasEnded(r) return r ~= nil and string.find("dse", r.state, 1, true) ~= nil end
+
+-- drop removes an item that has ended.
+local function drop(id, r)
+  for _, key in ipairs({ SPEC, REC, NOTE, RESULT }) do redis.call("HDEL", key, id) end
+  leave(id, r)
+end
+
+-- forgetOld removes up to 100 items that ended longer ago than the queue keeps them. It returns how many.
+local function forgetOld()
+  if not keep then return 0 end
+  local old = redis.call("ZRANGEBYSCORE", ENDED, "-inf", now - tonumber(keep), "LIMIT", 0, 100)
+  for _, id in ipairs(old) do
+    local r = load(id)
+    if hasEnded(r) then drop(id, r) else redis.call("ZREM", ENDED, id) end
+  end
+  return #old
 end
 
 -- enter queues an item after the others of its rank, or delays it until due (unix ms), and stores it.
@@ -209,6 +230,7 @@ end
 local function conclude(id, r, state, note)
   r.state, r.since = state, now
   count(counterOf[state], 1, r.lane)
+  if keep then redis.call("ZADD", ENDED, now, id) end
   if state == "e" then
     redis.call("ZADD", FAILED, now, id)
     ending(id, r, note)
@@ -420,6 +442,7 @@ local function insert(at, n, most)
       if delay < 0 then
         r.state = "d"
         redis.call("HSET", RESULT, id, ARGV[from + 7])
+        if keep then redis.call("ZADD", ENDED, now, id) end
         count("done", 1, r.lane)
       elseif delay > 0 then
         r.state = "w"

@@ -4,12 +4,8 @@
 local out, moved = {}, 0
 for _, id in ipairs(ARGV) do
   local r = load(id)
-  if r and string.find("dse", r.state, 1, true) then
-    redis.call("HDEL", SPEC, id)
-    redis.call("HDEL", REC, id)
-    redis.call("HDEL", NOTE, id)
-    redis.call("HDEL", RESULT, id)
-    leave(id, r)
+  if hasEnded(r) then
+    drop(id, r)
     moved = moved + 1
     r = nil
   end

@@ -12,7 +12,7 @@ if sealed then return { 1, -1, 0, 0, 0, 0 } end
 if not version then return { 0, -1, 0, 0, 0, 0 } end -- the queue has had no items, or was deleted: it gets no metadata
 local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local back, unbounded = setBack(ttl)
-local moved = wakeUp(tonumber(ARGV[4]))
+local moved = wakeUp(tonumber(ARGV[4])) + forgetOld()
 local exhausted = delta.error or 0
 local most, ahead, own = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local held, others = 0, 0
