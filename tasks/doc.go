@@ -69,42 +69,18 @@
 //
 // [Client.SendMany] sends many workflows in few round trips.
 //
-// A task of the wrong type does not compile. These functions make signatures:
-//
-//   - [Task.S]: runs the task on an input
-//   - [Value]: yields a constant, without a task
-//   - [Chain]: runs a task on the value of a signature; [Chain3] is for two more
-//   - [After]: runs a signature after another one, without its value
-//   - [Group]: runs signatures at once, and yields the list of their values in the order given
-//   - [Each]: a group of one task, on every element of a list
-//   - [Chord]: runs a task on the list that a group or a map yields
-//   - [Map]: runs a task on every element of a list that another task yields
-//   - [MapFunc]: runs a signature, such as a chain, on every element of such a list
-//   - [Join]: runs two signatures of different types at the same time, and yields a [Pair]
-//   - [Bind]: gives a task the second half of its input
-//   - [OnSuccess]: also runs a task on the value
-//   - [OnError]: also runs a task on the failure
-//   - [Signature.Rescue]: runs a task on the failure, and yields its value instead
-//   - [Compensate]: runs a signature on the value of a step, and undoes the step if it fails
-//   - [Try]: yields an [Outcome], the value or the failure of a signature
-//   - [Settle]: yields the outcomes of the members of a group or map
+// A task of the wrong type does not compile. [Task.S] is the signature of one task, [Value] that of a constant. [Chain],
+// [After], [Group], [Each], [Chord], [Map], [MapFunc] and [Join] combine signatures; [Bind] gives a task the second half of
+// its input. [OnSuccess], [OnError], [Signature.Rescue], [Try], [Settle] and [Compensate] act on outcomes.
 //
 // A task bound with [HandlePlan] returns a signature, which replaces it: so a workflow decides at run time about its next
 // steps. A signature that is used in two places of a send runs once, and both places get its value.
 //
 // # Options
 //
-// The type of an option decides where it may be given; anywhere else it does not compile.
-//
-//   - [Queue], [Priority], [Timeout], [HardTimeout], [MaxRetry], [Backoff], [ConstantBackoff], [In], [Expires]: in
-//     [New], at a use of the task, and in Send
-//   - [Alias], [RateLimit], [ConcurrencyPerKey], [RatePerKey], [External], [Choice]: in New only
-//   - [At]: at a use, and in Send
-//   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map, MapFunc
-//     and Join
-//   - [ID], [Unique], [Overlap], [FairnessKey], [Headers], [Name], [Labels], [ProgressKeys]: in Send only
-//   - [Retention], [FailureRetention]: in Send, and for all sends of a client in [Connect] and [NewClient]
-//   - [EachMissed], and the options of Send: in [Scheduler.Add]
+// The type of an option decides where it may be given; anywhere else it does not compile: a [TaskOption] in [New], a
+// [CallOption] at a use of a task, a [GroupOption] for a group, a map or a join, a [SendOption] in Send. An [Option] may be
+// given in New, at a use and in Send.
 //
 // The uses of a task are S, [Task.With], Chain, Chord, Each, Map and [Signature.With]. An option given later overrides
 // an earlier one: the order is New, Task.With, S or the combinator, Signature.With, Send. Send returns an error for a
@@ -193,12 +169,10 @@
 //
 // The directory examples has complete programs, such as a saga, an approval and a nightly schedule.
 //
-// [Inspector.Workers], [Inspector.Active], [Inspector.Reserved], [Inspector.Due], [Inspector.Queues] and [Inspector.Workflows] list the
-// current state. [Workflow.Cancel] ends a workflow with its cleanup, [Workflow.Revoke] without it.
-// [Workflow.Retry] runs the failed tasks of an ended workflow again. [Client.PauseQueue] stops a
-// queue; [Client.SetConcurrency] changes how many
-// tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps handlers. [WorkerConfig].Observe is called
-// after every attempt.
+// [Client.Workflow] is the handle of a workflow, as Send returns it: it reads, pauses, cancels, revokes, retries and deletes.
+// [Client.Inspect] lists workflows, queues, workers and schedules. [Client.PauseQueue] stops a queue; [Client.SetConcurrency]
+// changes how many tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps handlers.
+// [WorkerConfig].Observe is called after every attempt.
 //
 // Package tasktype has the structs that these return, the states of a node and the codes of failures. Package taskstest
 // runs workflows in tests, without a server and without waiting. Package api serves workflows over HTTP. Package metrics exports to Prometheus, package otel to
