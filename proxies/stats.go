@@ -1,6 +1,7 @@
 package proxies
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -56,8 +57,8 @@ func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 	var latencies []float64
 	for _, m := range members {
 		s.Protocols[m.Protocol]++
-		s.Anonymity[orUnknown(m.Anonymity)]++
-		s.Countries[orUnknown(m.Country)]++
+		s.Anonymity[cmp.Or(m.Anonymity, "unknown")]++
+		s.Countries[cmp.Or(m.Country, "unknown")]++
 		s.Requests += m.Health.Requests
 		if m.Can.HTTPS {
 			s.HTTPS++
@@ -83,13 +84,6 @@ func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 	s.Usable = s.Ready + s.Cooling
 	s.Latency = percentiles(latencies)
 	return s, nil
-}
-
-func orUnknown(word string) string {
-	if word == "" {
-		return "unknown"
-	}
-	return word
 }
 
 func percentiles(values []float64) Percentiles {

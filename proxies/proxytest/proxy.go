@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -327,9 +328,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		p.Alter(response)
 	}
 	header := w.Header()
-	for name, values := range response.Header {
-		header[name] = values
-	}
+	maps.Copy(header, response.Header)
 	for _, name := range hopHeaders {
 		header.Del(name)
 	}

@@ -3,6 +3,7 @@ package source
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -39,12 +40,7 @@ func (p *parser) walk(v any, depth int) {
 		if host := firstOf(row, columns.host); host != "" && p.row(row) {
 			return
 		}
-		keys := make([]string, 0, len(v))
-		for key := range v {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys) // keeps the order of candidates deterministic
-		for _, key := range keys {
+		for _, key := range slices.Sorted(maps.Keys(v)) { // keeps the order of candidates deterministic
 			p.walk(v[key], depth-1)
 		}
 	case string:

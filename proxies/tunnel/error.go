@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 
 	"muster/internal/addressfilter"
@@ -116,12 +117,7 @@ func Classify(ctx context.Context, doing string, err error) error {
 
 // IsLocal reports whether err is a shortage of resources on this machine: file descriptors, ports or memory.
 func IsLocal(err error) bool {
-	for _, local := range localErrors {
-		if errors.Is(err, local) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(localErrors, func(local error) bool { return errors.Is(err, local) })
 }
 
 // IsTimeout reports whether err is a timeout.

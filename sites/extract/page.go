@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -246,12 +247,7 @@ func hasType(obj map[string]any, typ string) bool {
 	}
 	switch t := obj["@type"].(type) {
 	case []any:
-		for _, v := range t {
-			if is(v) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(t, is)
 	default:
 		return is(t)
 	}

@@ -3,6 +3,7 @@ package fetch
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -133,19 +134,13 @@ func isLogin(d *extract.Doc) bool {
 		return false
 	}
 	path := strings.ToLower(d.Page.URL.Path)
-	for _, word := range []string{"login", "log-in", "log_in", "signin", "sign-in", "sign_in"} {
-		if strings.Contains(path, word) && !strings.Contains(strings.ToLower(requested.Path), word) {
-			return true
-		}
+	if slices.ContainsFunc([]string{"login", "log-in", "log_in", "signin", "sign-in", "sign_in"}, func(word string) bool {
+		return strings.Contains(path, word) && !strings.Contains(strings.ToLower(requested.Path), word)
+	}) {
+		return true
 	}
-	for _, values := range d.Page.URL.Query() {
-		for _, v := range values {
-			if len(requested.Path) > 1 && strings.Contains(v, requested.Path) {
-				return true
-			}
-		}
-	}
-	return false
+	values := slices.Concat(slices.Collect(maps.Values(d.Page.URL.Query()))...)
+	return len(requested.Path) > 1 && slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, requested.Path) })
 }
 
 // isChallenge reports whether a URL belongs to a challenge.

@@ -142,10 +142,8 @@ func ClassOf(err error) Class {
 type Proxied interface{ ProxyFault() bool }
 
 func classOfNetwork(err error) Class {
-	if p, ok := errors.AsType[interface {
-		error
-		Proxied
-	}](err); ok && p.ProxyFault() {
+	var p Proxied
+	if errors.As(err, &p) && p.ProxyFault() {
 		return Proxy
 	}
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {

@@ -57,16 +57,12 @@ func (c *Client) requestError(ctx context.Context, rawURL string, err error) *Er
 	if class == Connect && errors.Is(err, io.EOF) {
 		e.Err = fmt.Errorf("connection closed before a response: %w", err)
 	}
-	if r, ok := errors.AsType[interface {
-		error
-		Resting() time.Duration
-	}](err); ok && class == NoProxy {
+	var r interface{ Resting() time.Duration }
+	if errors.As(err, &r) && class == NoProxy {
 		e.After = min(max(r.Resting(), leastRest), c.def.Retries.Cap)
 	}
-	if v, ok := errors.AsType[interface {
-		error
-		Via() string
-	}](err); ok {
+	var v interface{ Via() string }
+	if errors.As(err, &v) {
 		e.Via = v.Via()
 	}
 	if measure, ok := ctx.Value(exchangeKey{}).(*exchange); ok {

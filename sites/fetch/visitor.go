@@ -235,9 +235,6 @@ func useOf(ctx context.Context) *use {
 
 // isUnsent reports whether the request was not sent because the visitor's route is broken.
 func isUnsent(err error) bool {
-	u, ok := errors.AsType[interface {
-		error
-		Unsent
-	}](err)
-	return ok && u.Unsent()
+	var u Unsent
+	return errors.As(err, &u) && u.Unsent()
 }

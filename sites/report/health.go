@@ -208,12 +208,7 @@ func (h *Health) checkRecords(def *definition.Definition, s *Summary, before []H
 
 // hasType reports whether there were records of a type, according to the shares of their fields.
 func hasType(shares map[string]float64, typ string) bool {
-	for field := range shares {
-		if strings.HasPrefix(field, typ+".") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(shares)), func(field string) bool { return strings.HasPrefix(field, typ+".") })
 }
 
 // checkFaults judges the faults of fields.
