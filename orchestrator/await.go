@@ -77,7 +77,7 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 		},
 		Exists: func(ctx context.Context) (bool, error) {
 			_, err := run.Status(ctx)
-			if errors.Is(err, tasks.ErrUnknown) {
+			if errors.Is(err, tasks.ErrNotFound) {
 				return false, nil
 			}
 			return err == nil, err

@@ -262,7 +262,7 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	}
 	status, err := r.client.Workflow(id).Status(ctx)
 	switch {
-	case errors.Is(err, tasks.ErrUnknown):
+	case errors.Is(err, tasks.ErrNotFound):
 		j.Status, j.Error = JobFailed, "it terminated without a stored result"
 	case err != nil:
 		return Job{}, fmt.Errorf("read job %s: %w", id, err)
@@ -333,7 +333,7 @@ func (r *Reader) failure(ctx context.Context, id string) (string, error) {
 	if f, ok := errors.AsType[*tasks.Failure](err); ok {
 		return f.Message, nil
 	}
-	if err != nil && !errors.Is(err, tasks.ErrUnknown) {
+	if err != nil && !errors.Is(err, tasks.ErrNotFound) {
 		return "", fmt.Errorf("read job %s: %w", id, err)
 	}
 	return "", nil
@@ -643,7 +643,7 @@ func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte)
 // hasEnded reports whether the workflow of a job has terminated or does not exist.
 func (r *Reader) hasEnded(ctx context.Context, id string) (bool, error) {
 	status, err := r.client.Workflow(id).Status(ctx)
-	if errors.Is(err, tasks.ErrUnknown) {
+	if errors.Is(err, tasks.ErrNotFound) {
 		return true, nil
 	}
 	if err != nil {

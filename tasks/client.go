@@ -140,11 +140,11 @@ func (c *Client) ResumeQueue(ctx context.Context, queue string) error {
 }
 
 // SetConcurrency makes the live worker with this name run n tasks at once, or all live workers if the name is empty.
-// It does not stop running tasks, and workers that start later are not affected. It returns [ErrNoWorker], and [ErrConcurrency]
+// It does not stop running tasks, and workers that start later are not affected. It returns [ErrNotFound], and [ErrInvalid]
 // for less than 1 or more than the MaxConcurrency of a worker.
 func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error {
 	if n < 1 {
-		return fmt.Errorf("%w %d: at least one task must run; pause the queues to stop work", ErrConcurrency, n)
+		return fmt.Errorf("%w %d: at least one task must run; pause the queues to stop work", engine.ErrConcurrency, n)
 	}
 	return wrap(c.eng.Fleet.SetConcurrency(ctx, worker, n), "set concurrency")
 }

@@ -152,7 +152,7 @@
 // [Refused]; running workflows wait, and continue when there is room.
 //
 // A failover loses the writes that the old master acknowledged and did not replicate. A workflow repeats the steps whose
-// results were lost. A workflow that was sent in that time is unknown: Wait returns [ErrUnknown]. With Sentinels, an old
+// results were lost. A workflow that was sent in that time is unknown: Wait returns [ErrNotFound]. With Sentinels, an old
 // master that is still running accepts writes until they demote it. To exclude that, set min-replicas-to-write to the
 // number of replicas of a master, and min-replicas-max-lag to 10, on all of them. Then Send returns an error for a
 // workflow that the new master would not have, and only the writes of the last milliseconds can be lost. One fewer is

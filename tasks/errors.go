@@ -13,11 +13,13 @@ import (
 
 // The errors that callers test for with errors.Is.
 var (
-	// ErrUnknown means that no workflow has this id: it was never sent, its retention is over, or Redis has lost it.
-	ErrUnknown = engine.ErrUnknown
+	// ErrNotFound means that there is no such workflow, node, schedule or worker. A workflow was never sent, its retention is over,
+	// or Redis has lost it. A node has not been added yet. No scheduler had the schedule in the last week. A worker is not running.
+	ErrNotFound = store.ErrNotFound
 	// ErrDuplicate means that a send found a workflow with the same id or unique key.
 	ErrDuplicate = engine.ErrDuplicate
-	// ErrInvalid means that a signature or a signal cannot be sent, or an option of the send is out of range.
+	// ErrInvalid means that a signature or a signal cannot be sent, an option is out of range or does not fit the node that it is for,
+	// a worker cannot run this number of tasks at once, or the period of a backfill is invalid or has too many ticks.
 	ErrInvalid = graph.ErrInvalid
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
 	ErrRevoked = tasktype.ErrRevoked
@@ -26,17 +28,18 @@ var (
 	ErrCancelled = tasktype.ErrCancelled
 	// ErrDeadline is an ErrCancelled that only matches after a [Deadline].
 	ErrDeadline = tasktype.ErrDeadline
-	// ErrRunning means that the workflow has not ended, so that it cannot be retried.
+	// ErrRunning means that the workflow has not ended, so that it cannot be retried, or that a running scheduler has the entry, so
+	// that it cannot be deleted.
 	ErrRunning = engine.ErrRunning
-	// ErrRetryInput means that an option of a retry is invalid: for example, the node of [RetryInput] or [DropSteps] does not run again.
-	ErrRetryInput = engine.ErrRetryInput
+	// ErrFull means that the workflow keeps 1,000 signals of the task, or 16 MiB of them, that no node has received yet, or that an
+	// entry of the schedule has 1,000 requested ticks that were not sent yet.
+	ErrFull = store.ErrFull
 	// ErrCompensated means that a retry would repeat a step of [Compensate] whose compensation has failed.
 	ErrCompensated = engine.ErrCompensated
-	// ErrSucceeded means that the workflow has succeeded, so that there is nothing to retry.
-	ErrSucceeded = engine.ErrSucceeded
 	// ErrDamaged means that the data of the workflow in Redis cannot be decoded, so that it cannot be retried.
 	ErrDamaged = engine.ErrDamaged
-	// ErrEnded means that the workflow has ended, so that it cannot be cancelled and receives no signals.
+	// ErrEnded means that the workflow has ended, so that it cannot be cancelled and receives no signals, or that it has succeeded, so
+	// that there is nothing to retry.
 	ErrEnded = engine.ErrEnded
 	// ErrWaitInTask is returned by a Wait inside a handler, where it could keep its own work from running.
 	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or return a plan")
@@ -45,12 +48,16 @@ var (
 	ErrEvicts = store.ErrEvicts
 	// ErrCursor means that a cursor does not come from the listing that it was given to.
 	ErrCursor = store.ErrCursor
-	// ErrNoWorker means that no running worker has this name, or that no workers are running.
-	ErrNoWorker = engine.ErrNoWorker
-	// ErrConcurrency means that a worker cannot run this number of tasks at once; see [Client.SetConcurrency].
-	ErrConcurrency = engine.ErrConcurrency
 	// ErrShutdown is the cause of a handler's context when its worker stops; the task runs again elsewhere.
 	ErrShutdown = engine.ErrShutdown
+	// ErrCompleted means that the node of a token has ended: it was completed or revoked, or its last attempt failed. Only the first
+	// result is stored, so a call that is repeated because its reply was lost can return this error.
+	ErrCompleted = engine.ErrCompleted
+	// ErrStale means that the token is not valid for the node, or no longer: its attempt has ended and another one follows,
+	// or a new token has replaced it.
+	ErrStale = engine.ErrStale
+	// ErrNotOpen means that the node does not wait for external completion: it has not started, or its handler is running.
+	ErrNotOpen = engine.ErrNotOpen
 )
 
 // Refused reports whether err means that Redis responds, but does not accept writes at present: its disk or its memory is

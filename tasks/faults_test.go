@@ -394,7 +394,7 @@ func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 				_, err := tasks.Chord(tasks.Each(ints(size), ID), Sum).Send(t.Context(), tasks.NewClient(rdb), tasks.ID(id))
 				got, werr := tasks.Attach[int](w.client, id).Wait(limited(t))
 				switch {
-				case errors.Is(werr, tasks.ErrUnknown):
+				case errors.Is(werr, tasks.ErrNotFound):
 					unknown.Add(1)
 					if err == nil {
 						t.Errorf("cut off after %d calls: sent without error, and unknown", k)

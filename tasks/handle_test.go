@@ -68,11 +68,11 @@ var resultStories = []story{
 		}
 		ended(t, w, run.ID())
 		testutil.Ok(t, again.Delete(t.Context()))
-		if _, err := run.Nodes(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-			t.Fatalf("after Forget: got %v, want ErrUnknown", err)
+		if _, err := run.Nodes(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+			t.Fatalf("after Forget: got %v, want ErrNotFound", err)
 		}
-		if err := again.Delete(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-			t.Fatalf("second Forget: got %v, want ErrUnknown", err)
+		if err := again.Delete(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+			t.Fatalf("second Forget: got %v, want ErrNotFound", err)
 		}
 	}},
 	{"the tree of a plan has every value", func(t *testing.T, w *world) {
@@ -92,11 +92,11 @@ var resultStories = []story{
 		}
 	}},
 	{"unknown id", func(t *testing.T, w *world) {
-		if _, err := w.client.Workflow("unknown").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-			t.Fatalf("got %v, want ErrUnknown", err)
+		if _, err := w.client.Workflow("unknown").Status(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+			t.Fatalf("got %v, want ErrNotFound", err)
 		}
-		if _, err := tasks.Attach[int](w.client, "unknown").Wait(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-			t.Fatalf("got %v, want ErrUnknown", err)
+		if _, err := tasks.Attach[int](w.client, "unknown").Wait(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+			t.Fatalf("got %v, want ErrNotFound", err)
 		}
 	}},
 	{"send by name", func(t *testing.T, w *world) {
@@ -288,8 +288,8 @@ func TestDoSendsAndWaits(t *testing.T) {
 	if refused, err := ask.S(1).Do(limited(t), client); err != nil || !refused {
 		t.Errorf("Do in a handler: got %v, %v, want ErrWaitInTask", refused, err)
 	}
-	if _, err := client.Workflow("inside").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-		t.Errorf("workflow of Do in a handler: got %v, want ErrUnknown", err)
+	if _, err := client.Workflow("inside").Status(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+		t.Errorf("workflow of Do in a handler: got %v, want ErrNotFound", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -13,9 +14,6 @@ type Inspector struct{ eng *engine.Engine }
 
 // Inspect returns the Inspector of c.
 func (c *Client) Inspect() *Inspector { return &Inspector{c.eng} }
-
-// ErrNoNode means that a workflow has no node with the given id.
-var ErrNoNode = engine.ErrNoNode
 
 // Workflows returns a page of the workflows that f selects, the latest first, and the cursor
 // of the next page: call again with it in f.Cursor until it is empty. A page can be short, or empty, although
@@ -139,7 +137,7 @@ func (i *Inspector) Schedules(ctx context.Context) ([]tasktype.ScheduleEntry, er
 	return list, wrap(err, "read schedule")
 }
 
-// Schedule returns the entry with this name. It returns [ErrNoEntry].
+// Schedule returns the entry with this name. It returns [ErrNotFound].
 func (i *Inspector) Schedule(ctx context.Context, name string) (tasktype.ScheduleEntry, error) {
 	list, err := i.Schedules(ctx)
 	for _, e := range list {
@@ -148,7 +146,7 @@ func (i *Inspector) Schedule(ctx context.Context, name string) (tasktype.Schedul
 		}
 	}
 	if err == nil {
-		err = changeError("read", name, ErrNoEntry)
+		err = changeError("read", name, store.ErrNoEntry)
 	}
 	return tasktype.ScheduleEntry{}, err
 }

@@ -481,13 +481,13 @@ func TestNodeHasItsInput(t *testing.T) {
 	if d.Status != tasktype.Success || d.Task != nodeSum.Name() || d.Headers["a"] != "b" || d.Attempts != 1 || d.Ended.IsZero() {
 		t.Errorf("got %+v", d)
 	}
-	for node, want := range map[string]error{"99": tasks.ErrNoNode, "1.2": tasks.ErrNoNode, "0.1": tasks.ErrNoNode, "odd": tasks.ErrNoNode, "0:1": tasks.ErrNoNode} {
+	for node, want := range map[string]error{"99": tasks.ErrNotFound, "1.2": tasks.ErrNotFound, "0.1": tasks.ErrNotFound, "odd": tasks.ErrNotFound, "0:1": tasks.ErrNotFound} {
 		if _, err := run.Node(t.Context(), node); !errors.Is(err, want) {
 			t.Errorf("node %s: got %v, want %v", node, err, want)
 		}
 	}
-	if _, err := f.Client().Workflow("none").Node(t.Context(), "0"); !errors.Is(err, tasks.ErrUnknown) {
-		t.Errorf("got %v, want %v", err, tasks.ErrUnknown)
+	if _, err := f.Client().Workflow("none").Node(t.Context(), "0"); !errors.Is(err, tasks.ErrNotFound) {
+		t.Errorf("got %v, want %v", err, tasks.ErrNotFound)
 	}
 }
 

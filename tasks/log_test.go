@@ -55,7 +55,7 @@ func TestLogLinesOfTasks(t *testing.T) {
 	if got := strings.Count(out.String(), "\n"); got != 4 {
 		t.Errorf("got %d lines in the output of the program, want 4: %s", got, out.String())
 	}
-	if _, err := c.Workflow("none").Log(ctx); !errors.Is(err, tasks.ErrUnknown) {
+	if _, err := c.Workflow("none").Log(ctx); !errors.Is(err, tasks.ErrNotFound) {
 		t.Errorf("log of a workflow that does not exist: got %v", err)
 	}
 	key := keyOf(t, c, "*:log")

@@ -280,7 +280,7 @@ func TestMembersComeAsTheyComplete(t *testing.T) {
 			t.Errorf("a group of none yielded %+v, %v", m, err)
 		}
 		for m, err := range tasks.AsCompleted(ctx, tasks.Attach[[]int](w.client, "nowhere")) {
-			if !errors.Is(err, tasks.ErrUnknown) {
+			if !errors.Is(err, tasks.ErrNotFound) {
 				t.Errorf("an unknown workflow yielded %+v, %v", m, err)
 			}
 		}
@@ -519,8 +519,8 @@ func TestNodeValueYieldsAnyNode(t *testing.T) {
 				t.Errorf("value of node %s: got %v, want an error with %q", node, err, want)
 			}
 		}
-		if _, err := w.client.Workflow("nowhere").NodeValue(ctx, "0"); !errors.Is(err, tasks.ErrUnknown) {
-			t.Errorf("value in an unknown workflow: got %v, want %v", err, tasks.ErrUnknown)
+		if _, err := w.client.Workflow("nowhere").NodeValue(ctx, "0"); !errors.Is(err, tasks.ErrNotFound) {
+			t.Errorf("value in an unknown workflow: got %v, want %v", err, tasks.ErrNotFound)
 		}
 		if got, err := send(t, w, WaitsForNode.S(run.ID())); err != nil || !strings.Contains(got, tasks.ErrWaitInTask.Error()) {
 			t.Errorf("value in a handler: got %q, %v, want %v", got, err, tasks.ErrWaitInTask)

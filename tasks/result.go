@@ -58,7 +58,7 @@ func (s Signature[O]) Do(ctx context.Context, c *Client, opts ...SendOption) (O,
 }
 
 // Workflow returns the handle of the latest workflow with this id. It does no I/O: if there is no such workflow, the methods of
-// the handle return [ErrUnknown].
+// the handle return [ErrNotFound].
 func (c *Client) Workflow(id string) *Workflow { return &Workflow{c, id} }
 
 // Attach is [Client.Workflow] for a workflow that yields an O.
@@ -149,7 +149,7 @@ func (w *Workflow) Progress(ctx context.Context) (tasktype.Progress, error) {
 }
 
 // Detail returns the workflow with its progress and its nodes, those in the order of its definition. It has ended once
-// all its tasks have, and did so at the time of the last. It returns [ErrUnknown] for a workflow that never was, or whose
+// all its tasks have, and did so at the time of the last. It returns [ErrNotFound] for a workflow that never was, or whose
 // results are no longer kept.
 func (w *Workflow) Detail(ctx context.Context) (tasktype.WorkflowDetail, error) {
 	d, err := w.client.eng.Inspector.Workflow(ctx, w.ref)
@@ -172,7 +172,7 @@ func (w *Workflow) Nodes(ctx context.Context) ([]tasktype.Node, error) {
 
 // Node returns a node of the workflow with its input and its attempts, however large the workflow is. It does not set fields
 // that depend on other nodes: Needs and Side, and Waits unless the node waits for external completion. It returns
-// [ErrUnknown] or [ErrNoNode].
+// [ErrNotFound].
 //
 // The input of a node that comes after others is their value. An input that the workflow was sent with is kept while
 // its node has not ended, and when it fails. After success it is kept if all such inputs of the workflow have at most
@@ -183,7 +183,7 @@ func (w *Workflow) Node(ctx context.Context, node string) (tasktype.NodeDetail, 
 }
 
 // Log returns the last log lines of the tasks of the workflow, the oldest first: those of programs with a [LogHandler]. It
-// returns [ErrUnknown].
+// returns [ErrNotFound].
 func (w *Workflow) Log(ctx context.Context) ([]tasktype.LogLine, error) {
 	lines, err := w.client.eng.Inspector.Log(ctx, w.ref)
 	return lines, w.failed(err, "read log of")
@@ -264,7 +264,7 @@ func (w *Workflow) Revoke(ctx context.Context) error {
 	return w.failed(w.client.eng.Operator.Revoke(ctx, w.ref), "revoke")
 }
 
-// RevokeNode stops one node. The nodes that need its value are skipped. It returns [ErrUnknown] or [ErrNoNode].
+// RevokeNode stops one node. The nodes that need its value are skipped. It returns [ErrNotFound].
 func (w *Workflow) RevokeNode(ctx context.Context, node string) error {
 	return wrap(w.client.eng.Operator.Node(ctx, w.ref, node), "revoke node %s of workflow %s", node, w.ID())
 }
@@ -275,7 +275,7 @@ func (w *Workflow) RevokeNode(ctx context.Context, node string) error {
 // and tasks that receive the outcomes of [Settle], run with their plans, but not the tasks that follow them. The
 // status of the workflow is FAILURE, unless its last task handles failures.
 //
-// Cancel needs no worker, and does nothing for a workflow that was cancelled before. It returns [ErrUnknown], [ErrEnded] for a
+// Cancel needs no worker, and does nothing for a workflow that was cancelled before. It returns [ErrNotFound], [ErrEnded] for a
 // workflow that has ended otherwise, and [ErrRevoked] for one that was revoked. Revoke stops a workflow without
 // handling failures, also a cancelled one.
 func (w *Workflow) Cancel(ctx context.Context) error {
@@ -287,7 +287,7 @@ func (w *Workflow) Cancel(ctx context.Context) error {
 // meantime start after Resume; [Expires] and the deadlines of external tasks apply. The progress of the workflow has Paused set.
 //
 // A paused workflow can be cancelled, which ends the pause, and revoked. A workflow whose last task ends during the pause has
-// ended. Pause needs no worker, and does nothing for a paused workflow. It returns [ErrUnknown], [ErrEnded], and [ErrCancelled] or
+// ended. Pause needs no worker, and does nothing for a paused workflow. It returns [ErrNotFound], [ErrEnded], and [ErrCancelled] or
 // [ErrRevoked] for a workflow that was stopped.
 func (w *Workflow) Pause(ctx context.Context) error {
 	return w.failed(w.client.eng.Operator.Pause(ctx, w.ref, true), "pause")

@@ -19,8 +19,8 @@ import (
 // [Compensate] that was undone runs again, and so do the tasks that depend on it. A unique key that no other workflow has taken blocks again for the rest of its time.
 //
 // Retry needs no worker. It is possible until the retention of the failure is over; see [FailureRetention]. It returns
-// [ErrUnknown] for an unknown workflow, [ErrRunning] for one that runs, [ErrSucceeded] for one with the status SUCCESS unless
-// it was cancelled, [ErrRevoked] for one that [Workflow.Revoke] stopped, [ErrDamaged], [ErrCompensated] if a step would run again whose compensation has failed, and [ErrRetryInput] for an invalid option. Of several calls at once, one has
+// [ErrNotFound] for an unknown workflow, [ErrRunning] for one that runs, [ErrEnded] for one with the status SUCCESS unless
+// it was cancelled, [ErrRevoked] for one that [Workflow.Revoke] stopped, [ErrDamaged], [ErrCompensated] if a step would run again whose compensation has failed, and [ErrInvalid] for an invalid option. Of several calls at once, one has
 // an effect and the others return ErrRunning.
 func (w *Workflow) Retry(ctx context.Context, opts ...RetryOption) error {
 	var how engine.Rerun
@@ -60,7 +60,7 @@ func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
 	return func(how *engine.Rerun) error {
 		raw, err := marshal(input)
 		if err != nil {
-			return fmt.Errorf("%w: input of node %s does not marshal to JSON: %w", ErrRetryInput, node, err)
+			return fmt.Errorf("%w: input of node %s does not marshal to JSON: %w", engine.ErrRetryInput, node, err)
 		}
 		how.Inputs = append(how.Inputs, engine.Corrected{Node: node, Task: t.name, Input: engine.Bound(t.opts.Bind, raw)})
 		return nil
@@ -72,9 +72,9 @@ func RetryInputJSON(node string, input json.RawMessage) RetryOption {
 	return func(how *engine.Rerun) error {
 		switch {
 		case node == "":
-			return fmt.Errorf("%w: the node of an input is missing", ErrRetryInput)
+			return fmt.Errorf("%w: the node of an input is missing", engine.ErrRetryInput)
 		case !json.Valid(input):
-			return fmt.Errorf("%w: input of node %s: it is not JSON", ErrRetryInput, node)
+			return fmt.Errorf("%w: input of node %s: it is not JSON", engine.ErrRetryInput, node)
 		}
 		how.Inputs = append(how.Inputs, engine.Corrected{Node: node, Input: input})
 		return nil

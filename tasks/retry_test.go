@@ -26,8 +26,8 @@ func TestRetry(t *testing.T) {
 			ended(t, w, damaged.ID())
 			other := newClient(t, client.Redis()) // without the graph in memory
 			testutil.Ok(t, client.Redis().HSet(t.Context(), flowKey(t, client.Redis(), damaged.ID()), "g", "{").Err())
-			for id, want := range map[string]error{done.ID(): tasks.ErrSucceeded, running.ID(): tasks.ErrRunning, revoked.ID(): tasks.ErrRevoked,
-				forgotten.ID(): tasks.ErrUnknown, "none": tasks.ErrUnknown, damaged.ID(): tasks.ErrDamaged} {
+			for id, want := range map[string]error{done.ID(): tasks.ErrEnded, running.ID(): tasks.ErrRunning, revoked.ID(): tasks.ErrRevoked,
+				forgotten.ID(): tasks.ErrNotFound, "none": tasks.ErrNotFound, damaged.ID(): tasks.ErrDamaged} {
 				if err := other.Workflow(id).Retry(t.Context()); !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)
 				}
@@ -121,8 +121,8 @@ func TestCancel(t *testing.T) {
 			if err := done.Cancel(t.Context()); !errors.Is(err, tasks.ErrEnded) {
 				t.Errorf("of a workflow that has ended: got %v, want %v", err, tasks.ErrEnded)
 			}
-			if err := w.client.Workflow("none").Cancel(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-				t.Errorf("of an unknown workflow: got %v, want %v", err, tasks.ErrUnknown)
+			if err := w.client.Workflow("none").Cancel(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+				t.Errorf("of an unknown workflow: got %v, want %v", err, tasks.ErrNotFound)
 			}
 			revoked := sent(t, w, ID.S(1, tasks.In(time.Hour)))
 			testutil.Ok(t, revoked.Revoke(t.Context()))

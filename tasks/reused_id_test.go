@@ -52,8 +52,8 @@ func TestReusedID(t *testing.T) {
 					t.Fatalf("send %d: got progress %+v, %v, want all tasks done", i, p, err)
 				}
 				testutil.Ok(t, attached.Delete(t.Context()))
-				if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrUnknown) {
-					t.Fatalf("send %d, forgotten: got %v, want ErrUnknown", i, err)
+				if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrNotFound) {
+					t.Fatalf("send %d, forgotten: got %v, want ErrNotFound", i, err)
 				}
 			}
 		})
@@ -69,11 +69,11 @@ func TestHandleOfAnEarlierSend(t *testing.T) {
 	testutil.Ok(t, first.Delete(t.Context()))
 	second := sent(t, w, tasks.Chain(ID.S(1), Inc), tasks.ID("again"))
 	wantValue(t, second, 2)
-	if _, err := first.Wait(limited(t)); !errors.Is(err, tasks.ErrUnknown) {
-		t.Errorf("wait of the first: got %v, want ErrUnknown", err)
+	if _, err := first.Wait(limited(t)); !errors.Is(err, tasks.ErrNotFound) {
+		t.Errorf("wait of the first: got %v, want ErrNotFound", err)
 	}
-	if err := first.Delete(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-		t.Errorf("forget the first: got %v, want ErrUnknown", err)
+	if err := first.Delete(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+		t.Errorf("forget the first: got %v, want ErrNotFound", err)
 	}
 	wantValue(t, tasks.Attach[int](w.client, "again"), 2)
 }
@@ -99,8 +99,8 @@ func TestForgetOvertakenByASend(t *testing.T) {
 	}))
 	client := tasks.NewClient(slow)
 	t.Cleanup(func() { _ = client.Close() })
-	if err := client.Workflow("raced").Delete(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-		t.Fatalf("got %v, want ErrUnknown: the first workflow was deleted", err)
+	if err := client.Workflow("raced").Delete(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+		t.Fatalf("got %v, want ErrNotFound: the first workflow was deleted", err)
 	}
 	if p, err := w.client.Workflow("raced").Progress(t.Context()); err != nil || p.Ended {
 		t.Errorf("the new workflow by its id: got %+v, %v, want one that has not ended", p, err)

@@ -2,43 +2,33 @@ package tasks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"muster/tasks/internal/store"
 )
 
-// The errors of operations on entries of the schedule.
-var (
-	// ErrNoEntry means that no scheduler had an entry with this name in the last week.
-	ErrNoEntry = store.ErrNoEntry
-	// ErrLed means that a running scheduler has the entry, so that it cannot be deleted.
-	ErrLed = store.ErrLed
-	// ErrTooManyTicks means that an entry has 1,000 requested ticks that were not sent yet.
-	ErrTooManyTicks = store.ErrFull
-	// ErrPeriod means that the period of a backfill is invalid or has too many ticks.
-	ErrPeriod = errors.New("invalid period")
-)
+// errPeriod means that the period of a backfill is invalid or has too many ticks.
+var errPeriod = store.Kind(ErrInvalid, "invalid period")
 
 // PauseSchedule pauses an entry: its ticks are neither sent nor counted as missed until [Client.ResumeSchedule]. The pause
 // lasts even if the schedulers restart, and is forgotten with the entry, a week after the last scheduler had it. A tick that
 // is being sent may still be sent. Queued ticks are dropped; requested ticks are sent during a pause. It does nothing if the
-// entry is paused, and returns [ErrNoEntry].
+// entry is paused, and returns [ErrNotFound].
 func (c *Client) PauseSchedule(ctx context.Context, name string) error {
 	return changeError("pause", name, c.eng.Schedule.Pause(ctx, name))
 }
 
 // ResumeSchedule ends a pause. The ticks that were due during the pause are not sent; request them with
-// [Client.BackfillSchedule]. It does nothing if the entry is not paused, and returns [ErrNoEntry].
+// [Client.BackfillSchedule]. It does nothing if the entry is not paused, and returns [ErrNotFound].
 func (c *Client) ResumeSchedule(ctx context.Context, name string) error {
 	return changeError("resume", name, c.eng.Schedule.Resume(ctx, name))
 }
 
 // TriggerSchedule requests a tick of an entry now, also while it is paused, and returns the id of the workflow that will be
 // sent. The scheduler that leads the entry sends it within a third of its Lease; without one the request is kept for a week.
-// Until then no workflow has the id, and a Wait for it returns [ErrUnknown]. See [Overlap] for a trigger while an earlier
-// workflow is running. It returns [ErrNoEntry] and [ErrTooManyTicks].
+// Until then no workflow has the id, and a Wait for it returns [ErrNotFound]. See [Overlap] for a trigger while an earlier
+// workflow is running. It returns [ErrNotFound] and [ErrFull].
 func (c *Client) TriggerSchedule(ctx context.Context, name string) (id string, err error) {
 	at, err := c.eng.Schedule.Trigger(ctx, name)
 	if err != nil {
@@ -49,8 +39,8 @@ func (c *Client) TriggerSchedule(ctx context.Context, name string) (id string, e
 
 // BackfillSchedule requests the ticks of an entry from from to to, inclusive, such as the ticks of a pause or an outage, and
 // returns their number, at most 1,000. They are sent in their order, each after the end of the workflow before it unless the
-// policy is [OverlapAllow]. A tick is not sent again while the results of its workflow are kept. It returns [ErrNoEntry],
-// [ErrTooManyTicks] and, for an invalid period, [ErrPeriod].
+// policy is [OverlapAllow]. A tick is not sent again while the results of its workflow are kept. It returns [ErrNotFound],
+// [ErrFull] and, for an invalid period, [ErrInvalid].
 func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to time.Time) (int, error) {
 	e, err := c.Inspect().Schedule(ctx, name)
 	if err != nil {
@@ -62,12 +52,12 @@ func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to tim
 	}
 	if from.Year() < 1970 || to.Before(from) || to.After(time.Now()) {
 		return 0, changeError("backfill", name, fmt.Errorf("%w from %s to %s: give a time since 1970, and a later one that is not in the future",
-			ErrPeriod, from.Format(time.RFC3339), to.Format(time.RFC3339)))
+			errPeriod, from.Format(time.RFC3339), to.Format(time.RFC3339)))
 	}
 	var ticks []time.Time
 	for t := when.Next(from.Add(-1)); !t.IsZero() && !t.After(to); t = when.Next(t) {
 		if len(ticks) == store.MaxRequests {
-			return 0, changeError("backfill", name, fmt.Errorf("%w: more than %d ticks from %s to %s", ErrPeriod, store.MaxRequests,
+			return 0, changeError("backfill", name, fmt.Errorf("%w: more than %d ticks from %s to %s", errPeriod, store.MaxRequests,
 				from.Format(time.RFC3339), to.Format(time.RFC3339)))
 		}
 		ticks = append(ticks, t)
@@ -76,7 +66,7 @@ func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to tim
 }
 
 // DeleteSchedule removes the data of an entry from Redis: its counts, its pause and its requested ticks. Running
-// workflows continue. It returns [ErrNoEntry], and [ErrLed] while a running scheduler has the entry: stop it, or call
+// workflows continue. It returns [ErrNotFound], and [ErrRunning] while a running scheduler has the entry: stop it, or call
 // [Scheduler.Remove].
 func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
 	return changeError("delete", name, c.eng.Schedule.Delete(ctx, name))

@@ -83,7 +83,7 @@ func waitSent(t *testing.T, client *tasks.Client, id string) context.Context {
 	t.Helper()
 	testutil.Eventually(t, "workflow "+id+" is sent", func() bool {
 		_, err := client.Workflow(id).Status(t.Context())
-		return !errors.Is(err, tasks.ErrUnknown)
+		return !errors.Is(err, tasks.ErrNotFound)
 	})
 	return t.Context()
 }
@@ -210,8 +210,8 @@ func TestBackfill(t *testing.T) {
 			"reversed": second(client.BackfillSchedule(t.Context(), "hourly", to, to.Add(-time.Hour))),
 			"future":   second(client.BackfillSchedule(t.Context(), "hourly", to, to.Add(48*time.Hour))),
 		} {
-			if !errors.Is(err, tasks.ErrPeriod) {
-				t.Errorf("%s: got %v, want ErrPeriod", name, err)
+			if !errors.Is(err, tasks.ErrInvalid) {
+				t.Errorf("%s: got %v, want ErrInvalid", name, err)
 			}
 		}
 	})
@@ -259,7 +259,7 @@ func TestEntriesAreDeletedWhenNoSchedulerHasThem(t *testing.T) {
 		t.Errorf("got spec %q, want one with its time zone", e.Spec)
 	}
 	err := client.DeleteSchedule(t.Context(), "nightly")
-	if !errors.Is(err, tasks.ErrLed) || !strings.Contains(err.Error(), e.Leader) {
+	if !errors.Is(err, tasks.ErrRunning) || !strings.Contains(err.Error(), e.Leader) {
 		t.Errorf("got %v, want ErrLed that names %s", err, e.Leader)
 	}
 	testutil.Ok(t, s.Remove(t.Context(), "nightly"))
@@ -273,7 +273,7 @@ func TestEntriesAreDeletedWhenNoSchedulerHasThem(t *testing.T) {
 		"backfill": second(client.BackfillSchedule(t.Context(), "nightly", time.Now(), time.Now())),
 		"delete":   client.DeleteSchedule(t.Context(), "nightly"),
 	} {
-		if !errors.Is(err, tasks.ErrNoEntry) {
+		if !errors.Is(err, tasks.ErrNotFound) {
 			t.Errorf("%s: got %v, want ErrNoEntry", what, err)
 		}
 	}

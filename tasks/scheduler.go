@@ -345,13 +345,13 @@ func (s *Scheduler) running(ctx context.Context, e *entry, cancel bool) (string,
 	}
 	p, err := Attach[any](s.client, id).Progress(ctx)
 	switch {
-	case errors.Is(err, ErrUnknown), err == nil && p.Ended:
+	case errors.Is(err, ErrNotFound), err == nil && p.Ended:
 		return "", nil
 	case err != nil:
 		return "", err
 	}
 	if cancel && OverlapPolicy(e.opts.Overlap) == OverlapCancel {
-		if err := s.client.Workflow(id).Cancel(ctx); err != nil && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrRevoked) {
+		if err := s.client.Workflow(id).Cancel(ctx); err != nil && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrRevoked) {
 			return "", err
 		}
 	}

@@ -4,12 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"muster/tasks/internal/engine"
 )
-
-// ErrSignals means that the workflow keeps 1,000 signals of the task, or 16 MiB of them, that no node has received yet.
-var ErrSignals = engine.ErrSignals
 
 // Signal completes an external task of a workflow with the value out. The sender needs the ID of the workflow, but no token. See
 // [Workflow.Signal].
@@ -30,7 +25,7 @@ func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], o
 // declared neither with [External] nor with [Choice] is [ErrInvalid] unless one of its nodes waits because of [ResultPending].
 //
 // Once Signal has returned nil, the signal is stored in Redis, and is delivered once even if all processes are killed. It
-// returns [ErrInvalid] for a value or a name that cannot be sent, [ErrUnknown], [ErrEnded] or [ErrSignals].
+// returns [ErrInvalid] for a value or a name that cannot be sent, [ErrNotFound], [ErrEnded] or [ErrFull].
 func (w *Workflow) Signal(ctx context.Context, task string, value json.RawMessage) error {
 	return wrap(w.client.eng.Completer.Signal(ctx, w.ref, task, value), "signal task %s of workflow %s", task, w.ID())
 }

@@ -15,19 +15,6 @@ import (
 	"muster/tasks/internal/graph"
 )
 
-// The errors of calls with a task token. [ErrUnknown] means that the token is invented, or that its workflow was deleted or
-// lost.
-var (
-	// ErrCompleted means that the node has ended: it was completed or revoked, or its last attempt failed. Only the first
-	// result is stored, so a call that is repeated because its reply was lost can return this error.
-	ErrCompleted = engine.ErrCompleted
-	// ErrStale means that the token is not valid for the node, or no longer: its attempt has ended and another one follows,
-	// or a new token has replaced it.
-	ErrStale = engine.ErrStale
-	// ErrNotOpen means that the node does not wait for external completion: it has not started, or its handler is running.
-	ErrNotOpen = engine.ErrNotOpen
-)
-
 // External declares that the task is completed externally: by a person, or by a program in any language. No handler is
 // called. When the task is ready, a worker of its queue opens it: the task is STARTED, and waits for [Client.Complete]
 // or [Client.Fail]. The worker needs no handler for it. An open task occupies no slot of a worker, but it counts for
@@ -122,7 +109,7 @@ func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token stri
 
 // Complete ends the node of a token with a value in JSON, of at most 16 MiB. It does not check that the value has the
 // type of the task; the function [Complete] does. Only the first result is stored: later calls return [ErrCompleted],
-// [ErrStale] or [ErrUnknown].
+// [ErrStale] or [ErrNotFound].
 func (c *Client) Complete(ctx context.Context, token string, value json.RawMessage) error {
 	if !json.Valid(value) {
 		return errors.New("complete a task: the result is not JSON")
@@ -131,7 +118,7 @@ func (c *Client) Complete(ctx context.Context, token string, value json.RawMessa
 }
 
 // CompleteNode is [Client.Complete] for a node that waits for external completion, without a token, for operators. The token
-// that the task passed on stays valid until then. It returns [ErrUnknown], [ErrNoNode], [ErrCompleted] or [ErrNotOpen].
+// that the task passed on stays valid until then. It returns [ErrNotFound], [ErrCompleted] or [ErrNotOpen].
 func (w *Workflow) CompleteNode(ctx context.Context, node string, value json.RawMessage) error {
 	if !json.Valid(value) {
 		return errors.New("complete a task: the result is not JSON")
@@ -178,7 +165,7 @@ func extend(ctx context.Context, c *Client, find engine.Find, d time.Duration) e
 }
 
 // NewToken creates a token for a node that waits for external completion. Earlier tokens of the node become stale. It returns
-// [ErrUnknown], [ErrNoNode], [ErrCompleted] or [ErrNotOpen]. A token is a secret: see [TokenFrom].
+// [ErrNotFound], [ErrCompleted] or [ErrNotOpen]. A token is a secret: see [TokenFrom].
 func (w *Workflow) NewToken(ctx context.Context, node string) (string, error) {
 	token, err := w.client.eng.Completer.New(ctx, w.ref, node)
 	return token, wrap(err, "new token for node %s of workflow %s", node, w.ID())

@@ -158,7 +158,7 @@ func TestExternalTaskIsCompletedExternally(t *testing.T) {
 			t.Errorf("got %+v, %v, want one attempt of no worker", nodes, err)
 		}
 		testutil.Ok(t, run.Delete(ctx))
-		wantError(t, "completion in an expired workflow", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrUnknown)
+		wantError(t, "completion in an expired workflow", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrNotFound)
 	})
 }
 
@@ -229,13 +229,13 @@ func TestInvalidTokenIsNotInTheError(t *testing.T) {
 			token string
 			want  error
 		}{
-			"empty":              {"", tasks.ErrUnknown},
-			"garbage":            {"x.y.z\x00", tasks.ErrUnknown},
-			"short secret":       {"abcd." + run.ID() + ".0", tasks.ErrUnknown},
-			"no node":            {secret + "." + run.ID(), tasks.ErrUnknown},
-			"other workflow":     {secret + ".none.0", tasks.ErrUnknown},
-			"node it has not":    {secret + "." + run.ID() + ".7", tasks.ErrUnknown},
-			"field of the store": {secret + "." + run.ID() + ".g", tasks.ErrUnknown},
+			"empty":              {"", tasks.ErrNotFound},
+			"garbage":            {"x.y.z\x00", tasks.ErrNotFound},
+			"short secret":       {"abcd." + run.ID() + ".0", tasks.ErrNotFound},
+			"no node":            {secret + "." + run.ID(), tasks.ErrNotFound},
+			"other workflow":     {secret + ".none.0", tasks.ErrNotFound},
+			"node it has not":    {secret + "." + run.ID() + ".7", tasks.ErrNotFound},
+			"field of the store": {secret + "." + run.ID() + ".g", tasks.ErrNotFound},
 			"node that waits":    {secret + "." + run.ID() + ".1", tasks.ErrStale},
 			"made up":            {strings.Repeat("A", 22) + "." + run.ID() + ".0", tasks.ErrStale},
 			"replaced":           {first, tasks.ErrStale},
@@ -248,13 +248,13 @@ func TestInvalidTokenIsNotInTheError(t *testing.T) {
 				t.Errorf("%s: the error has the token in it: %v", what, err)
 			}
 		}
-		for node, want := range map[string]error{"1": tasks.ErrNotOpen, "9": tasks.ErrNoNode, "g": tasks.ErrNoNode, "0:1": tasks.ErrNoNode, "0.1": tasks.ErrNoNode} {
+		for node, want := range map[string]error{"1": tasks.ErrNotOpen, "9": tasks.ErrNotFound, "g": tasks.ErrNotFound, "0:1": tasks.ErrNotFound, "0.1": tasks.ErrNotFound} {
 			_, err := run.NewToken(ctx, node)
 			wantError(t, "new token for node "+node, err, want)
 			wantError(t, "complete node "+node, run.CompleteNode(ctx, node, json.RawMessage(`{}`)), want)
 			wantError(t, "fail node "+node, run.FailNode(ctx, node, errors.New("no")), want)
 			wantError(t, "extend node "+node, run.ExtendNode(ctx, node, time.Hour), want)
-			if want == tasks.ErrNoNode {
+			if want == tasks.ErrNotFound {
 				wantError(t, "revoke node "+node, run.RevokeNode(ctx, node), want)
 			}
 		}
@@ -262,7 +262,7 @@ func TestInvalidTokenIsNotInTheError(t *testing.T) {
 			t.Error(err)
 		}
 		_, err := d.client.Workflow("none").NewToken(ctx, "0")
-		wantError(t, "new token for no workflow", err, tasks.ErrUnknown)
+		wantError(t, "new token for no workflow", err, tasks.ErrNotFound)
 		if err := d.client.Complete(ctx, second, json.RawMessage(`{`)); err == nil || !strings.Contains(err.Error(), "JSON") {
 			t.Errorf("result that is not JSON: got %v", err)
 		}
@@ -669,7 +669,7 @@ func TestSignalsReachNodesOfPlans(t *testing.T) {
 func TestSignalErrors(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
-		wantError(t, "unknown workflow", tasks.Signal(ctx, d.client, "none", score, 1), tasks.ErrUnknown)
+		wantError(t, "unknown workflow", tasks.Signal(ctx, d.client, "none", score, 1), tasks.ErrNotFound)
 		run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
 		for want, err := range map[string]error{
 			"not JSON":          run.Signal(ctx, score.Name(), []byte("{")),
@@ -691,5 +691,5 @@ func TestSignalsOfATaskAreLimited(t *testing.T) {
 	d := newDesk(t, redistest.New(t))
 	run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
 	signals(t, d.client, run.ID(), 1000)
-	wantError(t, "signal 1001", tasks.Signal(t.Context(), d.client, run.ID(), score, 1), tasks.ErrSignals)
+	wantError(t, "signal 1001", tasks.Signal(t.Context(), d.client, run.ID(), score, 1), tasks.ErrFull)
 }

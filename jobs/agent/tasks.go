@@ -95,7 +95,7 @@ func (s *Service) runTask(ctx context.Context, h *assigned) {
 		if cause := context.Cause(ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errGone) {
 			last, cancel := cleanupContext(ctx)
 			defer cancel()
-			if err := s.cfg.Client.Workflow(runID(h)).Revoke(last); !errors.Is(err, tasks.ErrUnknown) {
+			if err := s.cfg.Client.Workflow(runID(h)).Revoke(last); !errors.Is(err, tasks.ErrNotFound) {
 				s.warn(last, "revoke a Go task", err, "assignment", h.ID)
 			}
 		}

@@ -225,17 +225,17 @@ func lastCases() map[string]waitCase {
 			return job{File: filed(time.Hour), Enough: usable(50)}
 		}, 100 * s, Polling, noResult, ErrTimeout, 100 * s},
 		"job missing in Redis": {func() job {
-			return job{Event: after(3*s, tasks.ErrUnknown), Exists: until(2 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour), File: filed(time.Hour),
+			return job{Event: after(3*s, tasks.ErrNotFound), Exists: until(2 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour), File: filed(time.Hour),
 				Alive: func(context.Context) error { return errStuck }} // the keys of the workers are missing too
 		}, 0, Polling, noResult, ErrUnknown, 5 * s},
 		"job missing in Redis after an outage": {func() job {
 			return job{Event: after(3*s, errLost), Exists: until(20 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour)}
 		}, 0, Polling, noResult, ErrUnknown, 32 * s},
 		"workflow expires during the job": {func() job {
-			return job{Event: after(3*s, tasks.ErrUnknown), Exists: until(2 * s), Keys: from(0, Keys{Status: Processing}), Stored: stored(time.Hour)}
+			return job{Event: after(3*s, tasks.ErrNotFound), Exists: until(2 * s), Keys: from(0, Keys{Status: Processing}), Stored: stored(time.Hour)}
 		}, 0, Polling, noResult, ErrUnknown, 5 * s},
 		"finishes between two reads of a poll": {func() job {
-			return job{Event: after(3*s, tasks.ErrUnknown), Exists: until(2 * s), Keys: from(0, Keys{}), Stored: stored(4 * s)}
+			return job{Event: after(3*s, tasks.ErrNotFound), Exists: until(2 * s), Keys: from(0, Keys{}), Stored: stored(4 * s)}
 		}, 0, Polling, inRedis, nil, 5 * s},
 		"Redis is unavailable": {func() job {
 			return job{Event: after(3*s, errLost), Exists: func(context.Context) (bool, error) { return false, errLost },

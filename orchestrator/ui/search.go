@@ -96,7 +96,7 @@ func (p searchPage) wholeJob(ctx context.Context, q string) (string, error) {
 func (p searchPage) wholeWorkflow(ctx context.Context, q string) (string, error) {
 	id, node, _ := strings.Cut(q, "/")
 	_, err := p.cfg.Client.Workflow(id).Progress(ctx)
-	if errors.Is(err, tasks.ErrUnknown) || id == "" {
+	if errors.Is(err, tasks.ErrNotFound) || id == "" {
 		return "", nil
 	}
 	to := fleet + "workflows/" + url.PathEscape(id)

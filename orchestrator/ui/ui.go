@@ -126,7 +126,7 @@ func explain(err error) (status int, title string, ok bool) {
 		return http.StatusNotFound, "Job not found", true
 	case errors.As(err, new(*sites.UnknownError)):
 		return http.StatusNotFound, "Site not found", true
-	case errors.Is(err, tasks.ErrUnknown):
+	case errors.Is(err, tasks.ErrNotFound):
 		return http.StatusNotFound, "Workflow not found", true
 	case errors.Is(err, access.ErrTooManyKeys), errors.As(err, new(*access.KeyError)), errors.Is(err, access.ErrCursor), errors.Is(err, tasks.ErrCursor):
 		return http.StatusBadRequest, "Invalid request", true

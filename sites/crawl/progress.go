@@ -75,7 +75,7 @@ func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 			continue // the job itself reports an invalid definition
 		}
 		status, err := client.Workflow(id).Status(ctx)
-		if errors.Is(err, tasks.ErrUnknown) || err == nil && status.Terminal() {
+		if errors.Is(err, tasks.ErrNotFound) || err == nil && status.Terminal() {
 			continue
 		}
 		if err != nil {

@@ -218,7 +218,7 @@ func (h *handlers) outcome(ctx context.Context, id string) (status string, over 
 		return sum.Status, closed, err
 	}
 	switch st, err := h.client.Workflow(id).Status(ctx); {
-	case errors.Is(err, tasks.ErrUnknown):
+	case errors.Is(err, tasks.ErrNotFound):
 		return "UNKNOWN", true, nil
 	case err != nil:
 		return "", false, fmt.Errorf("read job %s: %w", id, err)

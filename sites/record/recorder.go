@@ -226,7 +226,7 @@ func (r *Recorder) closeEnded(ctx context.Context, w *writer) error {
 	}
 	w.lastCheck = time.Now()
 	status, err := r.cfg.Client.Workflow(w.run).Status(ctx)
-	if err != nil && !errors.Is(err, tasks.ErrUnknown) {
+	if err != nil && !errors.Is(err, tasks.ErrNotFound) {
 		return fmt.Errorf("read job %s: %w", w.run, err)
 	}
 	if err == nil && !status.Terminal() {

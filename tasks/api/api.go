@@ -28,6 +28,8 @@ import (
 	"muster/internal/httpproblem"
 	"muster/internal/humaapi"
 	"muster/tasks"
+	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
 )
 
 // Access is the kind of access that an operation needs.
@@ -184,23 +186,23 @@ func route[In, R any](s *service, d Declaration, handle func(context.Context, *I
 
 // known are the errors of package tasks that a client can act on. The first that matches counts.
 var known = []httpproblem.Known{
-	{Err: tasks.ErrNoNode, Status: http.StatusNotFound, Code: "node_not_found"},
-	{Err: tasks.ErrNoEntry, Status: http.StatusNotFound, Code: "schedule_not_found"},
-	{Err: tasks.ErrLed, Status: http.StatusConflict, Code: "schedule_running"},
-	{Err: tasks.ErrTooManyTicks, Status: http.StatusConflict, Code: "too_many_ticks"},
-	{Err: tasks.ErrUnknown, Status: http.StatusNotFound, Code: "workflow_not_found"},
+	{Err: engine.ErrNoNode, Status: http.StatusNotFound, Code: "node_not_found"},
+	{Err: store.ErrNoEntry, Status: http.StatusNotFound, Code: "schedule_not_found"},
+	{Err: store.ErrLed, Status: http.StatusConflict, Code: "schedule_running"},
+	{Err: engine.ErrSignals, Status: http.StatusConflict, Code: "too_many_signals"},
+	{Err: store.ErrFull, Status: http.StatusConflict, Code: "too_many_ticks"},
+	{Err: engine.ErrUnknown, Status: http.StatusNotFound, Code: "workflow_not_found"},
 	{Err: tasks.ErrRunning, Status: http.StatusConflict, Code: "workflow_running"},
 	{Err: tasks.ErrCompensated, Status: http.StatusConflict, Code: "compensation_failed"},
-	{Err: tasks.ErrSucceeded, Status: http.StatusConflict, Code: "workflow_succeeded"},
+	{Err: engine.ErrSucceeded, Status: http.StatusConflict, Code: "workflow_succeeded"},
 	{Err: tasks.ErrDamaged, Status: http.StatusConflict, Code: "workflow_damaged"},
 	{Err: tasks.ErrEnded, Status: http.StatusConflict, Code: "workflow_ended"},
 	{Err: tasks.ErrRevoked, Status: http.StatusConflict, Code: "workflow_revoked"},
 	{Err: tasks.ErrCancelled, Status: http.StatusConflict, Code: "workflow_cancelled"},
 	{Err: tasks.ErrCompleted, Status: http.StatusConflict, Code: "task_completed"},
-	{Err: tasks.ErrSignals, Status: http.StatusConflict, Code: "too_many_signals"},
 	{Err: tasks.ErrStale, Status: http.StatusConflict, Code: "stale_token"},
 	{Err: tasks.ErrNotOpen, Status: http.StatusConflict, Code: "task_not_open"},
-	{Err: tasks.ErrNoWorker, Status: http.StatusNotFound, Code: "worker_not_found"},
+	{Err: engine.ErrNoWorker, Status: http.StatusNotFound, Code: "worker_not_found"},
 	{Err: tasks.ErrEvicts, Status: http.StatusServiceUnavailable, Code: "unavailable"},
 }
 
@@ -224,7 +226,7 @@ func problemOf(err error) *httpproblem.Problem {
 	switch {
 	case errors.Is(err, tasks.ErrCursor):
 		return httpproblem.BadField("query.cursor", "%v", err)
-	case errors.Is(err, tasks.ErrConcurrency):
+	case errors.Is(err, engine.ErrConcurrency):
 		return httpproblem.BadField("body.concurrency", "%v", err)
 	case tasks.Unavailable(err), errors.Is(err, context.DeadlineExceeded):
 		return httpproblem.New(http.StatusServiceUnavailable, "Redis does not respond; try again later")

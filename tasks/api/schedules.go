@@ -92,7 +92,7 @@ func (s *service) addSchedules() {
 	})
 	serve(s, BackfillSchedule, func(ctx context.Context, in *ScheduleBackfill) (Backfilled, error) {
 		n, err := s.Client.BackfillSchedule(ctx, in.Name, in.Body.From, in.Body.To)
-		if errors.Is(err, tasks.ErrPeriod) {
+		if errors.Is(err, tasks.ErrInvalid) {
 			err = httpproblem.BadField("body", "%v", err)
 		}
 		return Backfilled{n}, err

@@ -281,7 +281,7 @@ func (s *service) retry(ctx context.Context, in *WorkflowRetry) error {
 		}
 	}
 	err := s.Client.Workflow(in.ID).Retry(ctx, opts...)
-	if errors.Is(err, tasks.ErrRetryInput) {
+	if errors.Is(err, tasks.ErrInvalid) {
 		return httpproblem.BadField("body.inputs", "%v", err)
 	}
 	return err

@@ -105,7 +105,7 @@ func TestRetriedWorkflows(t *testing.T) {
 		_, err = run.Wait(t.Context())
 		mended = run.ID()
 		switch retried := run.Retry(t.Context()); {
-		case errors.Is(retried, tasks.ErrSucceeded) && err == nil:
+		case errors.Is(retried, tasks.ErrEnded) && err == nil:
 			continue
 		case retried != nil:
 			t.Fatalf("seed %d: %v", seed, retried)

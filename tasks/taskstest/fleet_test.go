@@ -132,7 +132,7 @@ func TestResultsExpireByFleetClock(t *testing.T) {
 		t.Errorf("%s %v", s, err)
 	}
 	f.Advance(2 * time.Minute)
-	if _, err := tasks.NewClient(f.Client().Redis()).Workflow("short").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+	if _, err := tasks.NewClient(f.Client().Redis()).Workflow("short").Status(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
 		t.Errorf("after its retention: %v", err)
 	}
 }

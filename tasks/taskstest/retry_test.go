@@ -121,8 +121,8 @@ func TestRetry(t *testing.T) {
 			if got += ": " + strings.Join(*ran, ", "); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
-			if err := run.Retry(t.Context()); !errors.Is(err, tasks.ErrSucceeded) {
-				t.Errorf("retry of a success: got %v, want %v", err, tasks.ErrSucceeded)
+			if err := run.Retry(t.Context()); !errors.Is(err, tasks.ErrEnded) {
+				t.Errorf("retry of a success: got %v, want %v", err, tasks.ErrEnded)
 			}
 		})
 	}
@@ -186,8 +186,8 @@ func TestRetryInputOfABoundTask(t *testing.T) {
 		testutil.Ok(t, err)
 		f.Drain()
 		other := tasks.RetryInput(add, "0", tasks.Pair[int, int]{First: 1, Second: 2})
-		if err := run.Retry(t.Context(), other); !errors.Is(err, tasks.ErrRetryInput) {
-			t.Fatalf("another second half: got %v, want %v", err, tasks.ErrRetryInput)
+		if err := run.Retry(t.Context(), other); !errors.Is(err, tasks.ErrInvalid) {
+			t.Fatalf("another second half: got %v, want %v", err, tasks.ErrInvalid)
 		}
 		testutil.Ok(t, run.Retry(t.Context(), opt))
 		if n, err := run.Wait(t.Context()); err != nil || n != 11 {
@@ -550,7 +550,7 @@ func TestPauseErrors(t *testing.T) {
 	}
 	running := send()
 	want("running workflow", running.ID(), nil)
-	want("unknown workflow", "none", tasks.ErrUnknown)
+	want("unknown workflow", "none", tasks.ErrNotFound)
 	revoked := send()
 	testutil.Ok(t, revoked.Revoke(ctx))
 	want("revoked workflow", revoked.ID(), tasks.ErrRevoked)

@@ -216,8 +216,8 @@ func TestDropSteps(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	for _, opt := range []tasks.RetryOption{tasks.DropSteps("1"), tasks.DropSteps("0", "y")} {
-		if err := run.Retry(t.Context(), opt); !errors.Is(err, tasks.ErrRetryInput) {
-			t.Errorf("got %v, want %v", err, tasks.ErrRetryInput)
+		if err := run.Retry(t.Context(), opt); !errors.Is(err, tasks.ErrInvalid) {
+			t.Errorf("got %v, want %v", err, tasks.ErrInvalid)
 		}
 	}
 	testutil.Ok(t, run.Retry(t.Context(), tasks.DropSteps("0", "x")))

@@ -46,7 +46,7 @@ func (s *site) actions() map[string]webui.Action {
 			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 				err := s.client.Workflow(r.PathValue("id")).Retry(ctx)
 				switch {
-				case errors.Is(err, tasks.ErrRevoked), errors.Is(err, tasks.ErrSucceeded), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrCompensated), errors.Is(err, tasks.ErrRetryInput):
+				case errors.Is(err, tasks.ErrRevoked), errors.Is(err, tasks.ErrEnded), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrCompensated), errors.Is(err, tasks.ErrInvalid):
 					err = webui.Invalid("%v", err)
 				case errors.Is(err, tasks.ErrRunning):
 					err = nil // the page of the workflow shows that
@@ -145,7 +145,7 @@ func (s *site) onEntry(title, button, text string, do func(context.Context, stri
 		},
 		Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
 			err := do(ctx, r.PathValue("entry"))
-			if errors.Is(err, tasks.ErrLed) || errors.Is(err, tasks.ErrTooManyTicks) {
+			if errors.Is(err, tasks.ErrRunning) || errors.Is(err, tasks.ErrFull) {
 				err = webui.Invalid("%v", err)
 			}
 			return webui.Result{To: back}, err

@@ -221,6 +221,6 @@ func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error
 
 // unchanged reports whether an error means that an action does not apply to a workflow in its current state.
 func unchanged(err error) bool {
-	return slices.ContainsFunc([]error{tasks.ErrUnknown, tasks.ErrRunning, tasks.ErrSucceeded, tasks.ErrRevoked, tasks.ErrEnded, tasks.ErrDamaged, tasks.ErrCompensated, tasks.ErrRetryInput},
+	return slices.ContainsFunc([]error{tasks.ErrNotFound, tasks.ErrRunning, tasks.ErrRevoked, tasks.ErrEnded, tasks.ErrDamaged, tasks.ErrCompensated, tasks.ErrInvalid},
 		func(known error) bool { return errors.Is(err, known) })
 }

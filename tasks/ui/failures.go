@@ -56,7 +56,7 @@ func (f *Failures) Of(ctx context.Context, client *tasks.Client, w tasktype.Work
 	switch {
 	case ok:
 		known = tasktype.Failure{Task: failure.Task, Code: clip.Line(failure.Code, 200), Message: clip.Line(failure.Message, 200)}
-	case err == nil, errors.Is(err, tasks.ErrUnknown), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+	case err == nil, errors.Is(err, tasks.ErrNotFound), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return tasktype.Failure{}, nil // retried or expired since the listing
 	default:
 		return tasktype.Failure{}, err

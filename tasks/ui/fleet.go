@@ -169,7 +169,7 @@ func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error
 			continue
 		}
 		w, err := s.client.Workflow(e.Workflow).Info(ctx)
-		if errors.Is(err, tasks.ErrUnknown) {
+		if errors.Is(err, tasks.ErrNotFound) {
 			continue // no longer retained
 		}
 		if err != nil {

@@ -184,7 +184,7 @@ func newDocument(raw json.RawMessage) document {
 // result returns the result of a node as JSON, or "" if there is none.
 func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, error) {
 	raw, err := s.client.Workflow(id).NodeValue(ctx, node)
-	if errors.Is(err, tasks.ErrUnknown) {
+	if errors.Is(err, tasks.ErrNotFound) {
 		return nil, nil
 	}
 	return raw, err

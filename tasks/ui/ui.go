@@ -23,6 +23,8 @@ import (
 
 	"muster/internal/webui"
 	"muster/tasks"
+	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
 )
 
 // Config configures the pages.
@@ -182,11 +184,11 @@ func explain(err error) (status int, title string, ok bool) {
 	switch {
 	case errors.Is(err, ErrDecided):
 		return http.StatusConflict, "Already decided", true
-	case errors.Is(err, tasks.ErrUnknown):
+	case errors.Is(err, engine.ErrUnknown):
 		return http.StatusNotFound, "Workflow not found", true
-	case errors.Is(err, tasks.ErrNoNode):
+	case errors.Is(err, engine.ErrNoNode):
 		return http.StatusNotFound, "Node not found", true
-	case errors.Is(err, tasks.ErrNoEntry):
+	case errors.Is(err, store.ErrNoEntry):
 		return http.StatusNotFound, "Schedule not found", true
 	case errors.Is(err, tasks.ErrCursor):
 		return http.StatusBadRequest, "Invalid request", true

@@ -201,7 +201,7 @@ func (s *site) waiting(ctx context.Context, f flowFilter) (found []flowRow, next
 			return found, "", i, nil
 		}
 		w, err := s.client.Workflow(n.Workflow).Info(ctx)
-		if errors.Is(err, tasks.ErrUnknown) {
+		if errors.Is(err, tasks.ErrNotFound) {
 			continue // has expired
 		}
 		if err != nil {
@@ -281,7 +281,7 @@ func (s *site) search(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case err == nil:
 			to += "/" + url.PathEscape(q)
-		case errors.Is(err, tasks.ErrUnknown):
+		case errors.Is(err, tasks.ErrNotFound):
 			to += "?name=" + url.QueryEscape(q)
 		default:
 			s.Fail(w, r, err)

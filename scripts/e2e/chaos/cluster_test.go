@@ -85,7 +85,7 @@ func (s *stream) finish(t *testing.T, c *tasks.Client, f *fleet, mayBeLost func(
 	var runs []*tasks.Run[int]
 	for i, one := range s.acked() {
 		got, err := insistWait(limit, one.run)
-		if errors.Is(err, tasks.ErrUnknown) && mayBeLost != nil && mayBeLost(i, one) {
+		if errors.Is(err, tasks.ErrNotFound) && mayBeLost != nil && mayBeLost(i, one) {
 			unknown++
 			continue
 		}

@@ -84,7 +84,7 @@ func TestPlannedFailover(t *testing.T) {
 	for _, a := range p.acked {
 		got, err := insistWait(limit, a.run)
 		switch {
-		case !errors.Is(err, tasks.ErrUnknown):
+		case !errors.Is(err, tasks.ErrNotFound):
 			a.check(t, got, err)
 			runs = append(runs, a.run)
 		// Replication is asynchronous: the new master may miss the last writes before the old one received the
@@ -178,7 +178,7 @@ func waitReplicated(t *testing.T, c *tasks.Client, replica redis.UniversalClient
 func insistWait(ctx context.Context, run *tasks.Run[int]) (got int, end error) {
 	_ = insist(ctx, func(ctx context.Context) error {
 		got, end = run.Wait(ctx)
-		if errors.As(end, new(*tasks.Failure)) || errors.Is(end, tasks.ErrUnknown) {
+		if errors.As(end, new(*tasks.Failure)) || errors.Is(end, tasks.ErrNotFound) {
 			return nil
 		}
 		return end

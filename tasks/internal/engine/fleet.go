@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
@@ -124,8 +125,8 @@ func (f *Fleet) Resume(ctx context.Context, queue string) error {
 
 // Errors of SetConcurrency.
 var (
-	ErrNoWorker    = errors.New("worker not found")
-	ErrConcurrency = errors.New("invalid concurrency")
+	ErrNoWorker    = store.Kind(store.ErrNotFound, "worker not found")
+	ErrConcurrency = store.Kind(graph.ErrInvalid, "invalid concurrency")
 )
 
 // SetConcurrency sets the number of tasks that the live workers with a name, or all, run concurrently.

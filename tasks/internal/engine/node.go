@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNoNode means that a workflow has no node with the ID.
-var ErrNoNode = errors.New("the workflow has no such node")
+var ErrNoNode = store.Kind(store.ErrNotFound, "the workflow has no such node")
 
 // Node returns a node of a workflow with its input and its attempts. It reads only that node, so it omits Needs,
 // Side, Ready and Scheduled, and Waits except for an open node.

@@ -19,11 +19,11 @@ import (
 
 // The errors of a retry.
 var (
-	ErrRunning   = errors.New("the workflow is running: cancel it or wait until it has ended")
-	ErrSucceeded = errors.New("the workflow has succeeded: nothing to retry")
+	ErrRunning   = store.ErrRunning
+	ErrSucceeded = store.Kind(ErrEnded, "the workflow has succeeded: nothing to retry")
 	ErrDamaged   = errors.New("the data of the workflow in Redis is damaged: send it again")
 
-	ErrRetryInput = errors.New("invalid option of a retry")
+	ErrRetryInput = store.Kind(graph.ErrInvalid, "invalid option of a retry")
 
 	// ErrCompensated means that a retry would repeat a step whose compensation has failed.
 	ErrCompensated = errors.New("a compensation has failed: its step would run twice; complete it, and send a new workflow")

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrSignals means that a workflow keeps as many signals of a task as it can.
-var ErrSignals = fmt.Errorf("the workflow has %d signals for this task that no node has received", store.MaxSignals)
+var ErrSignals = store.Kind(store.ErrFull, fmt.Sprintf("the workflow has %d signals for this task that no node has received", store.MaxSignals))
 
 // invalidSignal is an error of a signal that cannot be sent. It matches [graph.ErrInvalid].
 type invalidSignal struct{ error }

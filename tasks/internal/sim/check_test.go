@@ -28,7 +28,7 @@ func (h *history) hasFailed(f *flow) bool { return h.progress(f).Status != taskt
 // progress returns the progress of a workflow.
 func (h *history) progress(f *flow) tasktype.Progress {
 	p, err := h.observer.Workflow(f.id).Progress(context.Background())
-	if f.forgot && errors.Is(err, tasks.ErrUnknown) { // its last send returned while the one before it was not deleted yet
+	if f.forgot && errors.Is(err, tasks.ErrNotFound) { // its last send returned while the one before it was not deleted yet
 		f.state = ""
 		return p
 	}

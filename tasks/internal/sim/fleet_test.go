@@ -382,7 +382,7 @@ func (h *history) pause() {
 			f.pause = "paused"
 		case err == nil, errors.Is(err, errCut), errors.Is(err, errDead):
 			f.pause = "torn"
-		case errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrUnknown):
+		case errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrNotFound):
 			f.pause = "over"
 		default:
 			h.fail("pause of %s: %v", f.id, err)
@@ -408,7 +408,7 @@ func (h *history) resume(states ...string) bool {
 		switch {
 		case errors.Is(err, errCut), errors.Is(err, errDead):
 			f.pause = "torn"
-		case err == nil, errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrUnknown):
+		case err == nil, errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrNotFound):
 			f.pause = "over"
 		default:
 			h.fail("resume of %s: %v", f.id, err)
@@ -452,7 +452,7 @@ func (h *history) retryOf(s *sender, f *flow) {
 		switch {
 		case s.dead:
 			f.retried, f.torn, f.revoked = "retried", true, true // or not
-		case err == nil, cut && !busy && (errors.Is(err, tasks.ErrRunning) || errors.Is(err, tasks.ErrSucceeded)):
+		case err == nil, cut && !busy && (errors.Is(err, tasks.ErrRunning) || errors.Is(err, tasks.ErrEnded)):
 			f.retried = "retried"
 			f.runs = canvas.NewRuns()
 			f.runs.Mended = true

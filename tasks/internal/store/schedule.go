@@ -93,8 +93,8 @@ func (s Schedule) Ticked(ctx context.Context, name string, token int64, t Tick) 
 
 // The errors of changes to entries.
 var (
-	ErrNoEntry = errors.New("no scheduler had an entry with this name in the last week")
-	ErrLed     = errors.New("a running scheduler has the entry")
+	ErrNoEntry = Kind(ErrNotFound, "no scheduler had an entry with this name in the last week")
+	ErrLed     = Kind(ErrRunning, "a running scheduler has the entry")
 	ErrFull    = fmt.Errorf("an entry has at most %d requested ticks", MaxRequests)
 )
 

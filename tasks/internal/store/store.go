@@ -28,8 +28,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// The errors that the ones of more causes match, for users of package tasks.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrRunning  = errors.New("the workflow is running: cancel it or wait until it has ended")
+)
+
+// Kind returns an error with a text that also matches another error.
+func Kind(of error, text string) error { return &kind{text, of} }
+
+type kind struct {
+	text string
+	of   error
+}
+
+func (k *kind) Error() string        { return k.text }
+func (k *kind) Is(target error) bool { return target == k.of }
+
 // ErrUnknown means that no workflow has this ID.
-var ErrUnknown = errors.New("no such workflow: it was never sent, or its retention is over")
+var ErrUnknown = Kind(ErrNotFound, "no such workflow: it was never sent, or its retention is over")
 
 // Store has the parts of the store, over one connection. It may be used by many goroutines at once.
 type Store struct {
