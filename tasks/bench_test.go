@@ -364,3 +364,50 @@ func BenchmarkStep(b *testing.B) {
 		})
 	}
 }
+
+// A task that emits 2,000 chunks a second, with and without 50 readers: how long a call of Emit takes at most, and what readers miss.
+func BenchmarkEmit(b *testing.B) {
+	for _, readers := range []int{0, 50} {
+		b.Run(fmt.Sprint(readers, "-readers"), func(b *testing.B) {
+			emit := tasks.New[int, time.Duration]("bench.emit")
+			client := benchClient(b, func(m *tasks.Mux) {
+				tasks.Handle(m, emit, func(ctx context.Context, n int) (longest time.Duration, err error) {
+					tick := time.NewTicker(time.Millisecond)
+					defer tick.Stop()
+					for i := 0; i < n && err == nil; i += 2 {
+						<-tick.C
+						began := time.Now()
+						err = errors.Join(tasks.Emit(ctx, i), tasks.Emit(ctx, i+1))
+						longest = max(longest, time.Since(began))
+					}
+					return longest, err
+				})
+			})
+			var read, lost atomic.Int64
+			redistest.Measured(b, client.Redis(), func() {
+				for range b.N {
+					run, err := emit.S(10_000).Send(b.Context(), client)
+					testutil.Ok(b, err)
+					var g errgroup.Group
+					for range readers {
+						g.Go(func() error {
+							for c, err := range run.Output(b.Context()) {
+								if err != nil {
+									return err
+								}
+								read.Add(1)
+								lost.Add(int64(c.Lost))
+							}
+							return nil
+						})
+					}
+					longest, err := run.Wait(b.Context())
+					testutil.Ok(b, errors.Join(err, g.Wait()))
+					b.ReportMetric(float64(longest.Microseconds()), "longest-µs")
+				}
+			})
+			b.ReportMetric(float64(read.Load())/float64(b.N), "read/op")
+			b.ReportMetric(float64(lost.Load())/float64(b.N), "lost/op")
+		})
+	}
+}

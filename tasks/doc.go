@@ -104,7 +104,7 @@
 // # Long handlers
 //
 // [Step] runs a function once for a task: its value is stored, and later attempts get it without a call. [Save] stores one value, such as a
-// cursor, for [Saved] in later attempts.
+// cursor, for [Saved] in later attempts. [Emit] shows output while the handler runs: [Workflow.Output] follows it.
 //
 // # External tasks
 //

@@ -46,6 +46,7 @@ type NodeDetail struct {
 	Choices []Choice          `json:"choices,omitempty"` // declared results, while it waits for external completion
 	Steps   []Step            `json:"steps,omitempty"`   // stored steps of the handler, in the order in which they were stored
 	Saved   *Step             `json:"saved,omitempty"`   // its saved value, without a name; nil for none
+	Output  []Chunk           `json:"output,omitempty"`  // kept output of the handler
 }
 
 // Step is a stored step of a handler; see tasks.Step.

@@ -29,7 +29,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	v := in.graphs.values(fl)
-	names := []string{store.FieldTasks, node, store.FieldError + node, store.FieldProgress + node, store.FieldRuns + node, store.FieldPlannedAt + node, store.FieldSpans, store.FieldInput + node, store.FieldStored + node}
+	names := []string{store.FieldTasks, node, store.FieldError + node, store.FieldProgress + node, store.FieldRuns + node, store.FieldPlannedAt + node, store.FieldSpans, store.FieldInput + node, store.FieldStored + node, store.FieldOutput}
 	raws, err := in.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return d, err
@@ -72,6 +72,10 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 			d.Steps = append(d.Steps, st)
 		}
 	}
+	if err != nil || raws[9] == nil {
+		return d, err
+	}
+	d.Output, err = in.store.Flows.Output(ctx, &store.OutputReader{Flow: fl.Flow, Node: node})
 	return d, err
 }
 

@@ -45,10 +45,11 @@ type Run struct {
 
 	mu       sync.Mutex // guards the fields below
 	lastSent time.Time
-	sent     bool   // progress was written
-	over     bool   // the handler has returned or was given up: nothing is written any more
-	steps    *steps // nil until they are used
-	token    string // that was made, if there is one; hash is its hash
+	sent     bool    // progress was written
+	over     bool    // the handler has returned or was given up: nothing is written any more
+	steps    *steps  // nil until they are used
+	output   *output // nil until there is some
+	token    string  // that was made, if there is one; hash is its hash
 	hash     string
 }
 

@@ -46,6 +46,9 @@ func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
 		return err
 	})
 	r.close()
+	if r.output != nil {
+		r.storeOutput(true)
+	}
 	if err != nil {
 		return res, false // the worker is killed
 	}

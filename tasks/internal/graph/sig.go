@@ -84,6 +84,8 @@ type Opts struct {
 	Concurrency *KeyLimit
 	KeyRate     *KeyLimit
 
+	OutputChunks, OutputBytes int // limits of the output; 0 for the defaults
+
 	// Of a client.
 	Namespace string // empty for the default
 

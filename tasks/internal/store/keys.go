@@ -68,6 +68,7 @@ func (k Keys) storeKey() string { return string(k) + ":store" }
 //	N               reference of the workflow that waits for the end of this one
 //	U               1 until a worker takes the first node, if a workflow with the same unique key may replace this one
 //	w               set once a node has waited for an external result
+//	O               set once a node has output
 //	o               set once a process other than its worker has ended a node
 //	y<node>:<cause> set once a catch runs for this cause
 //	R               id of the call that retried the workflow last
@@ -77,7 +78,7 @@ func (k Keys) storeKey() string { return string(k) + ":store" }
 // flowKey:w<group> (a list of the waiting members, "<node or span> <lane> <delay>"); both vanish with their last
 // element. flowKey:paused is the list of the nodes that became ready while the workflow is paused, "<lane> <element of a ready
 // list>"; it vanishes when the pause or the workflow ends. flowKey:log is
-// the list of the last 200 log lines of its tasks, as JSON, with the expiry of the workflow.
+// the list of the last 200 log lines of its tasks, as JSON, and flowKey:out the hash of their output, both with the expiry of the workflow.
 func (k Keys) flowKey(shard int, ref string) string { return k.Prefix(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.

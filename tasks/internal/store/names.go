@@ -21,6 +21,7 @@ const (
 	FieldDeadline     = "D"
 	FieldFairness     = "f"
 	FieldOutside      = "o"
+	FieldOutput       = "O"
 	FieldParts        = "u"
 	FieldRetriedBy    = "R"
 	FieldRevision     = "v"
@@ -65,7 +66,7 @@ var constants = map[string]string{
 	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateReady}),
 
 	"TASKS": FieldTasks, "TASKS_ENDED": FieldTasksEnded, "STEPS": FieldSteps, "STEPS_ENDED": FieldStepsEnded, "MEMBERS": FieldMembers,
-	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "UNBEGUN": FieldUnbegun, "BEFORE": FieldBefore, "NEXT": FieldNext, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside,
+	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "UNBEGUN": FieldUnbegun, "BEFORE": FieldBefore, "NEXT": FieldNext, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside, "OUTPUT": FieldOutput,
 	"PARTS": FieldParts, "RETRIED_BY": FieldRetriedBy, "REVISION": FieldRevision, "ROOT": FieldRoot, "SPANS": FieldSpans, "WAS_OPEN": FieldWasOpen,
 	"ARRIVED": FieldArrived, "CAUGHT": FieldCaught, "ERROR": FieldError, "GRAPH": FieldGraph, "HELD": FieldHeld, "INPUT": FieldInput,
 	"MEMBERS_OF": FieldMembersOf, "NEEDS_NO_PLACE": FieldNeedsNoPlace, "PLANNED_AT": FieldPlannedAt, "PROGRESS": FieldProgress, "RUNS": FieldRuns, "STORED": FieldStored,

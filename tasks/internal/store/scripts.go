@@ -42,7 +42,7 @@ func NewScripts(rewrite func(name, source string) string) Scripts {
 		return files[name]
 	}
 	all := Scripts{}
-	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "rate", "project", "submit1", "finish1", "step"} { // they use separate keys, or need no part
+	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "rate", "project", "submit1", "finish1", "step", "emit"} { // they use separate keys, or need no part
 		all[name] = redis.NewScript(source(name))
 	}
 	for name, parts := range shardScripts() {

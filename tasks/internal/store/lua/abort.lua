@@ -12,6 +12,7 @@ redis.call('HSET', wf, ABORTED, ARGV[2], STOPPED, BY_REVOKE)
 redis.call('DEL', wf .. ':paused')
 redis.call('PEXPIRE', wf, ARGV[3])
 redis.call('PEXPIRE', wf .. ':log', ARGV[3])
+redis.call('PEXPIRE', wf .. ':out', ARGV[3])
 local chosen = chosenKey(ARGV[1])
 if chosen and redis.call('GET', chosen) == ARGV[1] then redis.call('PEXPIRE', chosen, ARGV[3]) end
 for _, f in ipairs(redis.call('HKEYS', wf)) do

@@ -10,7 +10,7 @@
 local function flow(onLane, onMost, on)
   -- The current workflow, set by use.
   local wf, W, created, root, retention, name, key, revision
-  local have = {}   -- its counts, in the order of counts; then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, NEXT, BEFORE
+  local have = {}   -- its counts, in the order of counts; then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, NEXT, BEFORE, OUTPUT
   local counts = {TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED}
   local add         -- what to add to these
   local recs, puts  -- records by node; fields and values to write
@@ -32,7 +32,7 @@ local function flow(onLane, onMost, on)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
     add, recs, puts, notes, lanes, rooted, done, todo, timed, completer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
-    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, NEXT, BEFORE)
+    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS, DEADLINE, NEXT, BEFORE, OUTPUT)
     cancelled, paused = have[7] == BY_CANCEL or have[7] == BY_DEADLINE, have[7] == BY_PAUSE or have[7] == BY_ORDER
     if cancelled or paused then have[7] = false end -- failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
@@ -690,6 +690,7 @@ local function flow(onLane, onMost, on)
       local keep = (state == SUCCEEDED or have[7]) and success or failure
       redis.call('PEXPIRE', wf, keep)
       redis.call('PEXPIRE', wf .. ':log', keep)
+      if have[15] then redis.call('PEXPIRE', wf .. ':out', keep) end
       local chosen = chosenKey(W)
       if chosen then redis.call('PEXPIRE', chosen, keep) end
       ended(W, name, (state == SUCCEEDED or state == REVOKED) and state or FAILED, created)

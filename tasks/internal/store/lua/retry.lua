@@ -70,6 +70,7 @@ else
 end
 redis.call('PERSIST', wf)
 redis.call('PERSIST', wf .. ':log')
+redis.call('PERSIST', wf .. ':out')
 local chosen = chosenKey(W)
 if chosen then redis.call('PERSIST', chosen) end
 bulk('HDEL', wf, gone)
