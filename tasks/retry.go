@@ -29,7 +29,51 @@ func (w *Workflow) Retry(ctx context.Context, opts ...RetryOption) error {
 			return w.failed(err, "retry")
 		}
 	}
+	if how.From != "" {
+		return w.failed(fmt.Errorf("%w: FromNode is an option of RunAgain", engine.ErrRetryInput), "retry")
+	}
 	return w.failed(w.client.eng.Operator.Retry(ctx, w.ref, &how), "retry")
+}
+
+// RunAgain sends a new workflow with the graph, the inputs, the name, labels, headers and retention of this one, which must have ended, and
+// returns its handle. The [tasktype.Workflow] of the new one has the Origin. Of the options of Send, a delay, an [ID], a [Deadline] and a unique key do not
+// apply: the tasks run at once.
+//
+// All tasks run, or with [FromNode] some. [RetryInput] and [RetryInputJSON] change inputs. Inputs of more than 4 KiB together are deleted when their tasks
+// have succeeded: give these again. Stored steps are not copied for tasks that run.
+//
+// It returns [ErrNotFound] for an unknown or expired workflow, [ErrRunning], [ErrDamaged], and [ErrInvalid] for an invalid option or a missing input. A second call
+// sends a second workflow.
+func (w *Workflow) RunAgain(ctx context.Context, opts ...RetryOption) (*Workflow, error) {
+	var how engine.Rerun
+	for _, opt := range opts {
+		if err := opt(&how); err != nil {
+			return nil, w.failed(err, "run again")
+		}
+	}
+	ref, err := w.client.eng.Operator.RunAgain(ctx, w.ref, &how)
+	if err != nil {
+		return nil, w.failed(err, "run again")
+	}
+	return w.client.Workflow(ref), nil
+}
+
+// RunAgain is [Workflow.RunAgain] with a handle of the same type.
+func (r *Run[O]) RunAgain(ctx context.Context, opts ...RetryOption) (*Run[O], error) {
+	w, err := r.Workflow.RunAgain(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Run[O]{Workflow: *w}, nil
+}
+
+// FromNode is an option of [Workflow.RunAgain]: only this node runs, and the nodes that depend on it or have no success. The others keep their results. The
+// node can be in a plan that ran. A member of a map that has succeeded needs a [RetryInput]: its input is not kept.
+func FromNode(node string) RetryOption {
+	return func(how *engine.Rerun) error {
+		how.From = node
+		return nil
+	}
 }
 
 // RetryAll retries the failed workflows that f selects, as [Workflow.Retry] does, and returns how many it has retried. The State
@@ -41,7 +85,7 @@ func (c *Client) RetryAll(ctx context.Context, f tasktype.WorkflowFilter) (retri
 	return retried, wrap(err, "retry workflows")
 }
 
-// RetryOption is an option of [Workflow.Retry]: [RetryInput], [RetryInputJSON] and [DropSteps].
+// RetryOption is an option of [Workflow.Retry] and [Workflow.RunAgain]: [RetryInput], [RetryInputJSON], [DropSteps] and [FromNode].
 type RetryOption func(*engine.Rerun) error
 
 // DropSteps lets a node that runs again begin without the stored values of these steps or, without names, of all its steps and without

@@ -69,8 +69,8 @@ func TestOutput(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 			for _, err := range run.Output(t.Context(), "7") {
-				if !errors.Is(err, tasks.ErrNoNode) {
-					t.Errorf("unknown node: got %v, want %v", err, tasks.ErrNoNode)
+				if !errors.Is(err, tasks.ErrNotFound) {
+					t.Errorf("unknown node: got %v, want %v", err, tasks.ErrNotFound)
 				}
 			}
 		})

@@ -14,6 +14,7 @@ type WorkflowFilter struct {
 	Name     string            // the whole name, or the name of the first or last task; empty: all
 	Contains string            // a substring of the name or of the names of these tasks, case-insensitive; empty: all
 	Labels   map[string]string // labels with their values, all of which the workflow must have; empty: all
+	Origin   string            // ID of the workflow that they run again; empty: all
 	After    time.Time         // the earliest time, inclusive; zero: no limit
 	Before   time.Time         // the latest time, exclusive; zero: no limit
 	Cursor   string            // cursor returned with the previous page; empty: the first page

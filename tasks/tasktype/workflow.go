@@ -7,6 +7,7 @@ type Workflow struct {
 	ID      string            `json:"id"`
 	Name    string            `json:"name"` // chosen by the sender; else its task or, if there are several, "first → last", at most 60 bytes of each
 	Labels  map[string]string `json:"labels,omitempty"`
+	Origin  string            `json:"origin,omitempty"` // ID of the workflow that it runs again
 	State   WorkflowState     `json:"state"`
 	Created time.Time         `json:"created"`        // time when it was sent
 	Ended   time.Time         `json:"ended,omitzero"` // zero while it is running

@@ -26,7 +26,7 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 	f.Failed = cmp.Or(g.FailureRetention, DefaultFailureRetention.Milliseconds())
 	f.Root = strconv.Itoa(g.Root)
 	first, last := g.Ends()
-	f.Caption = store.Caption{Tasks: store.Title(first, last), Name: g.Name, Labels: g.Labels}.String()
+	f.Caption = store.Caption{Tasks: store.Title(first, last), Name: g.Name, Labels: g.Labels, Origin: g.Origin}.String()
 	return &flow{Flow: f, g: g}
 }
 

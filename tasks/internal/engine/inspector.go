@@ -224,7 +224,7 @@ func (in *Inspector) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (
 		return nil, "", err
 	}
 	for _, w := range list {
-		page = append(page, tasktype.Workflow{ID: store.IDOf(w.Ref), Name: cmp.Or(w.Name, w.Tasks), Labels: w.Labels, State: w.State, Created: w.Created, Ended: w.Ended, Paused: w.Paused, Queued: w.Queued})
+		page = append(page, tasktype.Workflow{ID: store.IDOf(w.Ref), Name: cmp.Or(w.Name, w.Tasks), Labels: w.Labels, Origin: w.Origin, State: w.State, Created: w.Created, Ended: w.Ended, Paused: w.Paused, Queued: w.Queued})
 	}
 	return page, next, nil
 }

@@ -43,7 +43,7 @@ func (in *Inspector) Summary(ctx context.Context, refOrID string) (tasktype.Work
 // runningWorkflow describes a workflow that has not ended.
 func runningWorkflow(fl *flow) tasktype.Workflow {
 	first, last := fl.g.Ends()
-	return tasktype.Workflow{ID: fl.ID(), Name: cmp.Or(fl.g.Name, store.Title(first, last)), Labels: fl.g.Labels,
+	return tasktype.Workflow{ID: fl.ID(), Name: cmp.Or(fl.g.Name, store.Title(first, last)), Labels: fl.g.Labels, Origin: fl.g.Origin,
 		State: tasktype.WorkflowRunning, Created: time.UnixMilli(fl.Created)}
 }
 

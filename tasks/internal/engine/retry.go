@@ -23,7 +23,7 @@ var (
 	ErrSucceeded = store.Kind(ErrEnded, "the workflow has succeeded: nothing to retry")
 	ErrDamaged   = errors.New("the data of the workflow in Redis is damaged: send it again")
 
-	ErrRetryInput = store.Kind(graph.ErrInvalid, "invalid option of a retry")
+	ErrRetryInput = store.Kind(graph.ErrInvalid, "cannot run again in this way")
 
 	// ErrCompensated means that a retry would repeat a step whose compensation has failed.
 	ErrCompensated = errors.New("a compensation has failed: its step would run twice; complete it, and send a new workflow")
@@ -48,6 +48,8 @@ type DropSteps struct {
 type Rerun struct {
 	Inputs []Corrected
 	Drop   []DropSteps
+	From   string // of RunAgain: only this node, those that depend on it, and those without success run; empty for all
+	Copy   bool   // they run in a new workflow
 }
 
 // Retry runs the nodes of an ended workflow again that have not succeeded, and the nodes that depend on their outcome.
@@ -61,7 +63,7 @@ func (r *Operator) Retry(ctx context.Context, refOrID string, how *Rerun) error 
 		if err != nil {
 			return err
 		}
-		reset, err := newResetter(w).reset(how)
+		reset, err := newResetter(w, how).reset()
 		if err != nil {
 			return err
 		}
@@ -96,8 +98,68 @@ func (r *Operator) Retry(ctx context.Context, refOrID string, how *Rerun) error 
 	}
 }
 
-// retriable reads a workflow, and returns an error unless it can be retried.
-func (r *Operator) retriable(ctx context.Context, f store.Flow) (*whole, error) {
+// RunAgain runs nodes of an ended workflow in a new workflow, and returns its reference.
+func (r *Operator) RunAgain(ctx context.Context, refOrID string, how *Rerun) (string, error) {
+	f, err := r.store.Flows.Address(ctx, refOrID)
+	if err != nil {
+		return "", err
+	}
+	to := store.Flow{Ref: f.Ref}
+	for to.Ref == f.Ref || to.Shard() != f.Shard() { // a script can only copy within a shard
+		if to, err = r.store.Flows.Address(ctx, store.GeneratedReference(r.newID())); err != nil {
+			return "", err
+		}
+	}
+	how.Copy = true
+	for {
+		w, err := r.ended(ctx, f)
+		if err != nil {
+			return "", err
+		}
+		created, err := r.redisTime(ctx, f.Shard())
+		if err != nil {
+			return "", err
+		}
+		reset, err := newResetter(w, how).reset()
+		if err != nil {
+			return "", err
+		}
+		g := &graph.Graph{Header: w.g.Header, Template: w.g.Template}
+		g.Created, g.Origin = created.UnixMilli(), w.ID()
+		raw, err := g.Encode()
+		if err != nil {
+			return "", err
+		}
+		reset.Set[store.FieldGraph], reset.Source, reset.Call = string(raw), f.Ref, byOutside+encodeToken(randomBytes(6))
+		fl := newFlow(to, g)
+		state, todo, err := r.store.Flows.Retry(ctx, fl.Flow, reset)
+		switch {
+		case err != nil:
+			return "", err
+		case state == store.RetryOK:
+			r.graphs.keep(fl.Ref, "", g)
+			todo.Plans = reset.Plans
+			if g.Progress != "" {
+				err = r.progress.dispatched(ctx, fl)
+			}
+			if err := errors.Join(err, r.advancer.settle(ctx, fl, todo)); err != nil {
+				r.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
+			}
+			return fl.Ref, nil
+		case state == store.RetryRunning:
+			return "", ErrRunning
+		case state == store.RetryDamaged:
+			return "", ErrDamaged
+		case state != store.RetryChanged:
+			return "", ErrUnknown
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		}
+	}
+}
+
+// ended reads a workflow, and returns an error unless it has ended.
+func (r *Operator) ended(ctx context.Context, f store.Flow) (*whole, error) {
 	aborted, err := r.graphs.aborted(ctx, f)
 	if err != nil {
 		return nil, err
@@ -109,14 +171,21 @@ func (r *Operator) retriable(ctx context.Context, f store.Flow) (*whole, error) 
 	if errors.Is(err, errUnreadable) {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+	if err == nil && !over(w.field) && w.field(store.FieldStopped) != store.StoppedByRevoke {
+		err = ErrRunning
+	}
+	return w, err
+}
+
+// retriable reads a workflow, and returns an error unless it can be retried.
+func (r *Operator) retriable(ctx context.Context, f store.Flow) (*whole, error) {
+	w, err := r.ended(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case w.field(store.FieldStopped) == store.StoppedByRevoke:
 		return nil, fmt.Errorf("the workflow was %w: send it again", tasktype.ErrRevoked)
-	case !over(w.field):
-		return nil, ErrRunning
 	case w.field(store.FieldStopped) == "" && strings.HasPrefix(w.field(w.Root), string(rune(store.StateSucceeded))):
 		return nil, ErrSucceeded
 	}
@@ -126,6 +195,7 @@ func (r *Operator) retriable(ctx context.Context, f store.Flow) (*whole, error) 
 // resetter computes the nodes of a workflow that run again.
 type resetter struct {
 	*whole
+	how    *Rerun
 	exists map[string]bool
 	again  map[string]bool // nodes that are reset
 	anew   map[string]bool // of these, the nodes whose input changes: their plan or their members are deleted
@@ -133,17 +203,23 @@ type resetter struct {
 	out    *store.Reset
 }
 
-func newResetter(w *whole) *resetter {
-	return &resetter{w, map[string]bool{}, map[string]bool{}, map[string]bool{}, nil,
+func newResetter(w *whole, how *Rerun) *resetter {
+	return &resetter{w, how, map[string]bool{}, map[string]bool{}, map[string]bool{}, nil,
 		&store.Reset{Revision: w.field(store.FieldRevision), Set: map[string]string{}}}
 }
 
 // reset returns the changes. Afterwards, the fields of the workflow are as if the reset nodes had not begun
 // yet. A node that has planned is not reset itself, nor is a map with members, unless its input changes.
-func (r *resetter) reset(how *Rerun) (*store.Reset, error) {
+func (r *resetter) reset() (*store.Reset, error) {
+	how := r.how
 	r.mark()
-	if err := r.keepUndo(); err != nil {
-		return nil, err
+	if id, err := graph.ParseID(how.From); how.From != "" && (err != nil || !r.exists[how.From] || id.Inst < 0 && r.graph(id).Virtual(id.Index) && r.node(id).Kind != graph.Each) {
+		return nil, fmt.Errorf("%w: the workflow has no task %s, or it did not run", ErrRetryInput, how.From)
+	}
+	if !how.Copy {
+		if err := r.keepUndo(); err != nil {
+			return nil, err
+		}
 	}
 	left := slices.DeleteFunc(slices.Clone(r.ids), func(id graph.ID) bool { return r.deleted(id.String()) })
 	inputs := map[string]Corrected{}
@@ -224,7 +300,10 @@ func (r *resetter) mark() {
 			delete(r.exists, id.String())
 			continue
 		}
-		if r.state(id.String()) != store.StateSucceeded {
+		switch name := id.String(); {
+		case name == r.how.From, r.how.Copy && r.how.From == "" && id.Scope == "":
+			mark(id, true)
+		case r.state(name) != store.StateSucceeded:
 			mark(id, false)
 		}
 		if undo, ok := r.undoOf(id); ok && r.state(undo.String()) == store.StateSucceeded {
@@ -348,13 +427,13 @@ func (r *resetter) deleted(name string) bool {
 		if g := r.graphs[id.Scope]; err != nil || g == nil || id.Index >= len(g.Nodes) {
 			return true
 		}
-		if id.Inst >= 0 && r.node(id).Kind == graph.Task { // an earlier plan: it stays
+		if id.Inst >= 0 && r.node(id).Kind == graph.Task && !r.how.Copy { // an earlier plan: it stays
 			if at = id.Scope; at == "" {
 				return false
 			}
 			continue
 		}
-		if r.node(id).Kind == graph.Catch || at != name && r.anew[at] || id.Inst >= 0 && r.anew[id.At(id.Index, -1).String()] {
+		if r.node(id).Kind == graph.Catch || id.Inst >= 0 && r.node(id).Kind == graph.Task || at != name && r.anew[at] || id.Inst >= 0 && r.anew[id.At(id.Index, -1).String()] {
 			return true
 		}
 		if id.Scope == "" {
@@ -451,9 +530,13 @@ func (r *resetter) clear() {
 		switch {
 		case strings.HasPrefix(field, store.FieldCaught):
 			del = append(del, field)
-		case m == nil:
-		case r.deleted(m[2]):
+		case m == nil && r.how.Copy && !slices.Contains(keptByCopy, field):
 			del = append(del, field)
+		case m == nil:
+		case r.deleted(m[2]), r.how.Copy && r.again[m[2]] && (m[1] == store.FieldStored || m[1] == store.FieldRuns):
+			del = append(del, field)
+		case !r.again[m[2]] && r.how.Copy:
+			r.backdate(field, m[1])
 		case !r.again[m[2]]:
 		case m[1] == "" || slices.Contains([]string{store.FieldArrived, store.FieldNeedsNoPlace, store.FieldError, store.FieldProgress, store.FieldToken}, m[1]):
 			del = append(del, field)
@@ -462,6 +545,20 @@ func (r *resetter) clear() {
 		}
 	}
 	r.out.Delete = slices.DeleteFunc(del, func(field string) bool { return r.field(field) == "" })
+}
+
+// keptByCopy are the fields of a whole workflow that a copy has, beside its counts, which are computed.
+var keptByCopy = []string{store.FieldGraph, store.FieldFairness}
+
+// backdate sets the times in a field of a node that a copy keeps to the time at which the copy is sent.
+func (r *resetter) backdate(field, kind string) {
+	switch p := strings.SplitN(r.field(field), "|", 6); {
+	case kind == store.FieldPlannedAt:
+		r.out.Set[field] = "0"
+	case kind == "" && len(p) == 6: // the record of a success
+		p[2], p[3] = "0", "0"
+		r.out.Set[field] = strings.Join(p, "|")
+	}
 }
 
 // count sets the counts of the workflow.
@@ -486,7 +583,7 @@ func (r *resetter) count(left []graph.ID) {
 		}
 	}
 	for name, n := range counts {
-		if n > 0 || r.field(name) != "" {
+		if n > 0 || r.field(name) != "" && !r.how.Copy {
 			r.out.Set[name] = strconv.Itoa(n)
 		}
 	}
@@ -554,7 +651,9 @@ func (r *resetter) restart(id graph.ID, came map[string]int, inputs map[string]C
 	if err := r.giveInput(id, inputs); err != nil {
 		return false, err
 	}
-	r.keepRun(id, &rec)
+	if !r.how.Copy {
+		r.keepRun(id, &rec)
+	}
 	if id.Inst >= 0 {
 		return true, nil
 	}
@@ -591,7 +690,7 @@ func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 	literal := id.Inst >= 0 || n.Kind == graph.Task && n.In == 0
 	switch {
 	case literal && r.field(field) == "":
-		return fmt.Errorf("%w: input of node %s (%s) is missing: its input was not kept", ErrRetryInput, name, title(r.graph(id), id))
+		return fmt.Errorf("%w: input of node %s (%s) was not kept: give it with RetryInput", ErrRetryInput, name, title(r.graph(id), id))
 	case !literal && r.anew[name] && r.field(field) != "": // an earlier correction
 		r.out.Delete = append(r.out.Delete, field)
 	}

@@ -117,6 +117,7 @@ type Header struct {
 	Headers map[string]string `json:"h,omitempty"`
 	Name    string            `json:"w,omitempty"` // chosen by the sender
 	Labels  map[string]string `json:"l,omitempty"`
+	Origin  string            `json:"og,omitempty"` // id of the workflow that it runs again
 }
 
 // Template has the nodes of a graph. Workflows can share it.

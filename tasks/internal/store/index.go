@@ -24,18 +24,25 @@ type Caption struct {
 	Tasks  string // see [Title]
 	Name   string // chosen by the sender; empty for none
 	Labels map[string]string
+	Origin string // id of the workflow that it runs again; empty for none
 }
+
+// originLabel is the key under which captions have the origin. No label of a user has it.
+const originLabel = "^"
 
 // String returns the stored form: the tasks alone or, separated by tabs, the tasks, the name and the labels. None of them
 // contains a tab.
 func (c Caption) String() string {
-	if c.Name == "" && len(c.Labels) == 0 {
+	if c.Name == "" && len(c.Labels) == 0 && c.Origin == "" {
 		return c.Tasks
 	}
 	var b strings.Builder
 	b.WriteString(c.Tasks + "\t" + c.Name)
 	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
 		b.WriteString("\t" + k + "=" + c.Labels[k])
+	}
+	if c.Origin != "" {
+		b.WriteString("\t" + originLabel + "=" + c.Origin)
 	}
 	return b.String()
 }
@@ -45,7 +52,9 @@ func parseCaption(text string) Caption {
 	name, labels, _ := strings.Cut(rest, "\t")
 	c := Caption{Tasks: tasks, Name: name}
 	for label := range strings.SplitSeq(labels, "\t") {
-		if k, v, ok := strings.Cut(label, "="); ok {
+		if k, v, ok := strings.Cut(label, "="); ok && k == originLabel {
+			c.Origin = v
+		} else if ok {
 			if c.Labels == nil {
 				c.Labels = map[string]string{}
 			}
@@ -57,6 +66,9 @@ func parseCaption(text string) Caption {
 
 // matches reports whether a filter selects workflows with this caption. The filter's Contains is in lower case.
 func (c Caption) matches(q *tasktype.WorkflowFilter) bool {
+	if q.Origin != "" && q.Origin != c.Origin {
+		return false
+	}
 	for k, v := range q.Labels {
 		if got, ok := c.Labels[k]; !ok || got != v {
 			return false

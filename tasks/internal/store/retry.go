@@ -17,6 +17,7 @@ type Reset struct {
 	Failed   []string          // nodes that had failed
 	Lanes    []string          // of the workflow
 	First    string            // span of its first nodes, if it is one; else empty
+	Source   string            // reference of the workflow to copy; empty to retry the workflow itself
 	Roots    []Release         // nodes that can run
 }
 
@@ -31,9 +32,9 @@ const (
 	RetryUnknown = "unknown"
 )
 
-// Retry resets nodes of an ended workflow, and releases nodes that can run.
+// Retry resets nodes of an ended workflow, or of a new copy of the workflow Source in the same shard, and releases nodes that can run.
 func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, error) {
-	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First)
+	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First, r.Source)
 	add := func(list []string) {
 		for _, s := range list {
 			args = append(args, s)

@@ -1,23 +1,28 @@
--- retry makes nodes of an ended workflow wait again, and releases nodes that can run.
+-- retry makes nodes of an ended workflow, or of a copy of it, wait again, and releases nodes that can run.
 -- KEYS as in lib
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] revision for which the rest was computed, [7] id of the call, [8] number of
 -- fields to delete, [9] of values, [10] of planned nodes whose plan has ended,
--- [11] of failed nodes, [12] of lanes, [13] of releases, [14] span of the first nodes or ''; then the fields; field, value of each; the planned nodes and
+-- [11] of failed nodes, [12] of lanes, [13] of releases, [14] span of the first nodes or '', [15] reference of the workflow to copy or '' for none; then the fields; field, value of each; the planned nodes and
 -- the failed ones; the lanes of the workflow; span, lane, delay, lim of each release
 -- returns {'ok', todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has leases of
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
 local MOST_DEATHS = 11 -- as mostLost of the engine, and one more
 local W = ARGV[1]
 local wf = P .. 'w:' .. W
-local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, REVISION, RETRIED_BY, OUTSIDE, FAIRNESS, DEADLINE)
+local source = ARGV[15] == '' and wf or P .. 'w:' .. ARGV[15]
+local have = redis.call('HMGET', source, TASKS, PARTS, STOPPED, ABORTED, REVISION, RETRIED_BY, OUTSIDE, FAIRNESS, DEADLINE)
 if not have[1] or have[2] then return {'unknown'} end
 if have[6] == ARGV[7] then return {'ok', false} end -- the reply of an earlier call was lost
 if have[4] then return {'damaged'} end
-if have[3] == BY_REVOKE then return {'revoked'} end
-if redis.call('PTTL', wf) < 0 then return {'running'} end
+if have[3] == BY_REVOKE and source == wf then return {'revoked'} end
+if redis.call('PTTL', source) < 0 then return {'running'} end
 if (have[5] or '') ~= ARGV[6] then return {'changed'} end
+if source ~= wf then
+  if redis.call('COPY', source, wf) == 0 then return {'ok', false} end -- as above
+  have[7], have[9] = false, false
+end
 
-local at = 15
+local at = 16
 -- part returns the next n arguments.
 local function part(n)
   local list = {}
