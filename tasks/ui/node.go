@@ -18,6 +18,7 @@ import (
 const (
 	// shownBytes is the displayed part of an input or result. The whole is available as a download.
 	shownBytes = 64 << 10
+	stepBytes  = 4 << 10 // of a stored step
 	// mostRead is the maximum number of tasks of a workflow whose nodes are all read for a page.
 	mostRead       = 20_000
 	mostNeighbours = 20
@@ -33,6 +34,8 @@ type nodeData struct {
 	MoreAfter     int
 	Alone         bool // the workflow is too large to find the dependencies
 	In, Out       document
+	Stored        []storedValue
+	Said          document // output of the last run
 	Log           []tasktype.LogLine
 	Trace         string // trace ID of the workflow, or empty
 	Last          *lastAttempt
@@ -45,6 +48,12 @@ type document struct {
 	Text  string // indented, at most shownBytes
 	Bytes int
 	Cut   bool // whether it is truncated
+}
+
+// storedValue is a stored step, or without a name the saved value.
+type storedValue struct {
+	tasktype.Step
+	document
 }
 
 // lastAttempt is the run after the runs in Tried.
@@ -90,6 +99,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 		return webui.View{}, err
 	}
 	d.In = newDocument(d.Input)
+	d.setStored()
 	if d.Status == tasktype.Success {
 		raw, err := s.result(ctx, id, node)
 		if err != nil {
@@ -106,7 +116,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 		d.Headers = nil
 	}
 	if d.Hidden = !s.cfg.Data(r); d.Hidden {
-		d.In, d.Out, d.Headers = document{}, document{}, nil
+		d.In, d.Out, d.Headers, d.Stored, d.Said = document{}, document{}, nil, nil, document{}
 	}
 	if d.Log, err = s.log(ctx, r, id, node); err != nil {
 		return webui.View{}, err
@@ -117,6 +127,29 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 		view.Every = endedEvery
 	}
 	return view, nil
+}
+
+// setStored sets the stored steps, the saved value and the output.
+func (d *nodeData) setStored() {
+	steps := d.Steps
+	if d.Saved != nil {
+		steps = append(steps, *d.Saved)
+	}
+	for _, st := range steps {
+		v := storedValue{st, document{Bytes: len(st.Value)}}
+		v.Text, v.Cut = readable(st.Value, stepBytes)
+		d.Stored = append(d.Stored, v)
+	}
+	var said strings.Builder
+	for _, c := range d.Output {
+		if c.Begin {
+			said.Reset()
+		}
+		said.WriteString(c.Text())
+	}
+	text := said.String()
+	d.Said = document{Bytes: len(text), Cut: len(text) > shownBytes}
+	d.Said.Text = webui.Plain(strings.ToValidUTF8(text[max(0, len(text)-shownBytes):], "\uFFFD"))
 }
 
 // setLast sets the current or last run, unless it is in Tried.
@@ -177,7 +210,7 @@ func (d nodeData) ToDo() []Choice { return openChoices(d.Choices) }
 
 func newDocument(raw json.RawMessage) document {
 	d := document{Bytes: len(raw)}
-	d.Text, d.Cut = readable(raw)
+	d.Text, d.Cut = readable(raw, shownBytes)
 	return d
 }
 
@@ -190,10 +223,10 @@ func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, er
 	return raw, err
 }
 
-// readable indents JSON, truncates it to shownBytes and makes it safe for display.
-func readable(raw json.RawMessage) (text string, cut bool) {
-	if len(raw) > shownBytes {
-		return webui.Plain(string(bytes.ToValidUTF8(raw[:shownBytes], []byte("\uFFFD")))), true
+// readable indents JSON, truncates it to so many bytes and makes it safe for display.
+func readable(raw json.RawMessage, most int) (text string, cut bool) {
+	if len(raw) > most {
+		return webui.Plain(string(bytes.ToValidUTF8(raw[:most], []byte("\uFFFD")))), true
 	}
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {

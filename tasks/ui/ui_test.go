@@ -56,10 +56,11 @@ func fleet(t *testing.T, cfg Config) (*taskstest.Fleet, http.Handler) {
 		return s, nil
 	})
 	texts := []string{"attempt one", "attempt two"}
-	tasks.Handle(mux, shaky, func(context.Context, string) (int, error) {
+	tasks.Handle(mux, shaky, func(ctx context.Context, _ string) (int, error) {
 		said := texts[0]
 		texts = append(texts[1:], said)
-		return 0, errors.New(said)
+		_, err := tasks.Step(ctx, "kept <b>", func(context.Context) (string, error) { return "of " + said, nil })
+		return 0, errors.Join(tasks.Emit(ctx, "output of "), tasks.Emit(ctx, said), tasks.Save(ctx, "saved "+said), err, errors.New(said))
 	})
 	f := taskstest.New(t, mux)
 	cfg.Prefix = "/tasks"
@@ -509,7 +510,8 @@ func TestNodePageHasInputAndAttempts(t *testing.T) {
 	run := sent(t, f, shaky.S(strings.Repeat("long ", 40_000)), tasks.Headers(map[string]string{"traceparent": "00-" + trace + "-b7ad6b7169203331-01"}))
 	f.Drain()
 	at := "/workflows/" + run.ID()
-	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "truncated to 64 KiB", trace, "traceparent")
+	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "truncated to 64 KiB", trace, "traceparent",
+		"kept &lt;b&gt;", ">&#34;of attempt one&#34;</pre>", ">&#34;saved attempt two&#34;</pre>", ">output of attempt two</pre>")
 	if _, body := get(t, h, at+"/nodes/0"); len(body) > 100<<10 {
 		t.Errorf("the page has %d bytes, want at most 100 KiB", len(body))
 	}
