@@ -80,9 +80,40 @@ with --wait its result.`,
 			{
 				Name: "retry", Usage: "run the failed and skipped tasks of ended workflows again", ArgsUsage: "[ID…]",
 				Description: "With --all instead of IDs, it retries the failed workflows that the other flags select.",
-				Flags: append([]cli.Flag{&cli.StringSliceFlag{Name: "input", Usage: "`NODE=JSON` is another input for a node; may be repeated"}},
+				Flags: append([]cli.Flag{inputFlag(), &cli.StringSliceFlag{Name: "drop-steps", Usage: "delete a stored step, `NODE=STEP`, or all steps of a node, NODE; may be repeated"}},
 					filterFlags("retry failed workflows", "ended")...),
 				Action: retryWorkflows(env),
+			},
+			{
+				Name: "run-again", Usage: "send a new workflow with the tasks and inputs of an ended one", ArgsUsage: "ID",
+				Description: "Prints the ID of the new workflow, or with --wait its result.",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "from", Usage: "run only `NODE` and the nodes that depend on it or have not succeeded; the others keep their results", DefaultText: "all"}, inputFlag(),
+					&cli.BoolFlag{Name: "wait", Usage: "wait for the result and print it"}, timeout(), serverFlag(), jsonFlag(),
+				},
+				Action: runAgain(env),
+			},
+			{
+				Name: "output", Usage: "print the output of the tasks of a workflow until it has ended", ArgsUsage: "ID",
+				Description: "The text of chunks is printed without separators. --json prints each chunk as a line of JSON.",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only the output of `NODE`, until it has ended", DefaultText: "all"}, serverFlag(),
+					&cli.BoolFlag{Name: "json", Usage: "print each chunk as a line of JSON"}},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					return s.WorkflowOutput(ctx, c.Args().First(), c.String("node"), func(chunk tasktype.Chunk) error {
+						text := printableLines(chunk.Text())
+						if c.Bool("json") {
+							raw, err := json.Marshal(chunk)
+							if err != nil {
+								return err
+							}
+							text = string(raw) + "\n"
+						} else if chunk.Begin && chunk.Attempt > 1 {
+							fmt.Fprintf(env.stderr, "muster: attempt %d of node %s begins\n", chunk.Attempt, chunk.Node)
+						}
+						_, err := io.WriteString(env.stdout, text)
+						return err
+					})
+				}),
 			},
 			{
 				Name: "revoke", Usage: "stop workflows without cleanup: waiting tasks never run, running tasks are cancelled", ArgsUsage: "ID…",
@@ -117,6 +148,44 @@ with --wait its result.`,
 // limitFlag is for lists of workflows and tasks.
 func limitFlag() cli.Flag {
 	return &cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 10000", Value: 100}
+}
+
+// inputFlag is the flag for inputs of nodes that run again.
+func inputFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "input", Usage: "`NODE=JSON` is another input for a node; may be repeated"}
+}
+
+// inputsOf returns the inputs of --input by node.
+func inputsOf(c *cli.Context) (map[string]json.RawMessage, error) {
+	inputs := map[string]json.RawMessage{}
+	for _, text := range c.StringSlice("input") {
+		node, input, ok := strings.Cut(text, "=")
+		if !ok || !json.Valid([]byte(input)) {
+			return nil, usageError{fmt.Errorf("--input %q must be NODE=JSON", text)}
+		}
+		inputs[node] = json.RawMessage(input)
+	}
+	return inputs, nil
+}
+
+// runAgain runs a workflow again.
+func runAgain(env environment) cli.ActionFunc {
+	return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+		inputs, err := inputsOf(c)
+		if err != nil {
+			return err
+		}
+		sent, err := client.RunWorkflowAgain.Call(ctx, s, api.WorkflowRunAgain{Reference: api.Reference{ID: c.Args().First()}, Body: &api.RunAgain{From: c.String("from"), Inputs: inputs}})
+		switch {
+		case err != nil:
+			return err
+		case c.Bool("wait"):
+			return waitForResult(ctx, env, c, s, sent.ID)
+		case c.Bool("json"):
+			return printJSON(env.stdout, sent)
+		}
+		return done(env, nil, "%s", sent.ID)
+	})
 }
 
 // labelFlag is the flag that workflows are labelled or filtered with.
@@ -211,6 +280,9 @@ func getWorkflow(ctx context.Context, env environment, c *cli.Context, s *client
 	}
 	if w.Queued {
 		fmt.Fprint(env.stdout, "  queued")
+	}
+	if w.Origin != "" {
+		fmt.Fprintf(env.stdout, "  runs %s again", w.Origin)
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.Labels)) {
 		fmt.Fprintf(env.stdout, "  %s=%s", printable(key), printable(w.Labels[key]))
@@ -408,17 +480,21 @@ func known(ctx context.Context, env environment, s *client.Client, name, queue s
 // retryWorkflows retries workflows by ID or, with --all, by a filter.
 func retryWorkflows(env environment) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		r := api.Retry{Inputs: map[string]json.RawMessage{}}
-		for _, text := range c.StringSlice("input") {
-			node, input, ok := strings.Cut(text, "=")
-			if !ok || !json.Valid([]byte(input)) {
-				return usageError{fmt.Errorf("--input %q must be NODE=JSON", text)}
+		inputs, err := inputsOf(c)
+		if err != nil {
+			return err
+		}
+		r := api.Retry{Inputs: inputs, DropSteps: map[string][]string{}}
+		for _, text := range c.StringSlice("drop-steps") {
+			node, step, one := strings.Cut(text, "=")
+			r.DropSteps[node] = append([]string{}, r.DropSteps[node]...)
+			if one {
+				r.DropSteps[node] = append(r.DropSteps[node], step)
 			}
-			r.Inputs[node] = json.RawMessage(input)
 		}
 		if !c.Bool("all") {
-			if len(r.Inputs) > 0 && c.NArg() > 1 {
-				return usageError{errors.New("--input needs one ID")}
+			if len(r.Inputs)+len(r.DropSteps) > 0 && c.NArg() > 1 {
+				return usageError{errors.New("--input and --drop-steps need one ID")}
 			}
 			return onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 				for _, id := range c.Args().Slice() {

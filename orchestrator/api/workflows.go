@@ -31,6 +31,10 @@ func addWorkflows(s *server) {
 			answersWith(op, "The events progress and end have the counts of tasks as data. A comment is sent every 15 seconds.", "text/event-stream")
 			s.problems(op, http.StatusTooManyRequests)
 			op.Metadata[waitsKey] = true
+		case "streamOutput":
+			answersWith(op, "An event chunk has a chunk as data: its node, its value, and whether a run of the handler begins with it. The event end is the last. A comment is sent every 15 seconds.", "text/event-stream")
+			s.problems(op, http.StatusTooManyRequests)
+			op.Metadata[waitsKey] = true
 		case "getWorkflowResult", "listWorkers":
 			op.Metadata[waitsKey] = true
 		}

@@ -24,6 +24,7 @@ import (
 var (
 	count  = tasks.New[string, int]("text.count")
 	broken = tasks.New[int, int]("text.broken")
+	talk   = tasks.New[string, int]("text.talk")
 )
 
 // served is a handler with a worker that runs its tasks.
@@ -45,6 +46,16 @@ func serve(t *testing.T) *served {
 		return len(strings.Fields(text)), nil
 	})
 	tasks.Handle(mux, broken, func(context.Context, int) (int, error) { return 0, tasks.WithCode("odd", errors.New("out of order")) })
+	tasks.Handle(mux, talk, func(ctx context.Context, text string) (n int, err error) {
+		for _, word := range strings.Fields(text) {
+			err = errors.Join(err, tasks.Emit(ctx, word))
+		}
+		n, serr := tasks.Step(ctx, "count", func(context.Context) (int, error) { return len(strings.Fields(text)), nil })
+		if err = errors.Join(err, serr, tasks.Save(ctx, n)); strings.HasSuffix(text, "!") {
+			err = errors.New("loud")
+		}
+		return n, err
+	})
 	tasks.Handle(mux, tasks.New[int, int]("text.slow"), func(ctx context.Context, n int) (int, error) {
 		select {
 		case <-s.release:
@@ -361,6 +372,45 @@ func TestProgressIsStreamedUntilTheEnd(t *testing.T) {
 		t.Errorf("got the events %v, want progress and then end", events)
 	}
 	s.wantProblem(http.MethodGet, "/v1/workflows/none/events", "", http.StatusNotFound, "workflow_not_found")
+}
+
+// The steps and the output of a task can be read, and it can run again.
+func TestStepsOutputAndAnotherRun(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.send(`{"task": "text.talk", "input": "it was"}`)
+	res, err := http.Get(s.url + "/v1/workflows/" + id + "/output?node=0")
+	testutil.Ok(t, err)
+	raw, err := io.ReadAll(res.Body)
+	testutil.Ok(t, errors.Join(err, res.Body.Close()))
+	if text := string(raw); strings.Count(text, "event: chunk\n") != 2 || !strings.Contains(text, `"begin":true,"`) || !strings.Contains(text, `"value":"was"}`) || !strings.HasSuffix(text, "event: end\ndata: {}\n\n") {
+		t.Errorf("got the stream %s", raw)
+	}
+	var node api.NodeValues
+	s.call(http.MethodGet, "/v1/workflows/"+id+"/nodes/0", "", http.StatusOK, &node)
+	if len(node.Steps) != 1 || node.Steps[0].Name != "count" || string(node.Steps[0].Value) != "2" || node.Saved == nil || string(node.Saved.Value) != "2" || len(node.Output) != 2 {
+		t.Errorf("got %+v, want the step count, the saved value 2 and two chunks", node)
+	}
+	s.result(id)
+	var again api.SentWorkflow
+	head := s.call(http.MethodPost, "/v1/workflows/"+id+"/run-again", `{"from": "0", "inputs": {"0": "it was dark"}}`, http.StatusCreated, &again)
+	if r := s.result(again.ID); string(r.Result) != "3" || head.Get("Location") != "/v1/workflows/"+again.ID {
+		t.Errorf("got %+v at %s, want the result 3", r, head.Get("Location"))
+	}
+	var list pageOf[api.ListedWorkflow]
+	s.call(http.MethodGet, "/v1/workflows?origin="+id, "", http.StatusOK, &list)
+	if len(list.Data) != 1 || list.Data[0].ID != again.ID || list.Data[0].Origin != id {
+		t.Errorf("got %+v, want workflow %s", list.Data, again.ID)
+	}
+	failed := s.send(`{"task": "text.talk", "input": "wow!"}`)
+	s.result(failed)
+	s.call(http.MethodPost, "/v1/workflows/"+failed+"/retry", `{"drop_steps": {"0": ["count"]}}`, http.StatusNoContent, nil)
+	s.result(failed)
+	s.wantProblem(http.MethodPost, "/v1/workflows/"+failed+"/retry", `{"drop_steps": {"0": ["other"]}}`, http.StatusBadRequest, "invalid_request")
+	s.wantProblem(http.MethodPost, "/v1/workflows/"+id+"/run-again", `{"from": "9"}`, http.StatusBadRequest, "invalid_request")
+	s.wantProblem(http.MethodPost, "/v1/workflows/none/run-again", `{}`, http.StatusNotFound, "workflow_not_found")
+	s.wantProblem(http.MethodGet, "/v1/workflows/none/output", "", http.StatusNotFound, "workflow_not_found")
+	s.wantProblem(http.MethodGet, "/v1/workflows/"+id+"/output?node=9", "", http.StatusNotFound, "node_not_found")
 }
 
 func TestInvalidRequestsNameTheirField(t *testing.T) {

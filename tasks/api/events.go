@@ -29,16 +29,28 @@ func (in *eventsInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
+type outputInput struct {
+	Reference
+	Node string `query:"node" maxLength:"4000" pattern:"^[0-9][0-9:.]*$" patternDescription:"the ID of a node" doc:"only the output of this node; the stream ends with it"`
+
+	events eventsInput
+}
+
+// Resolve stores the request, for [Config.Stream].
+func (in *outputInput) Resolve(ctx huma.Context) []error { return in.events.Resolve(ctx) }
+
 type eventsOutput struct {
 	ContentType string `header:"Content-Type"`
 	Buffering   string `header:"X-Accel-Buffering"`
 	Body        func(huma.Context)
 }
 
-// addEvents adds the stream of the progress of a workflow.
+// addEvents adds the streams of the progress and the output of a workflow.
 func (s *service) addEvents() {
 	route(s, declare[eventsInput, None](Read, "GET /v1/workflows/{id}/events", "streamWorkflow",
 		"Stream the progress of a workflow as server-sent events, until it has ended", http.StatusNotFound).Declaration, s.events)
+	route(s, declare[outputInput, None](ReadValues, "GET /v1/workflows/{id}/output", "streamOutput",
+		"Stream the output of the tasks of a workflow as server-sent events, until it has ended", http.StatusNotFound).Declaration, s.output)
 }
 
 // events streams the progress of a workflow: an event progress after each change, and an event end after the last.
@@ -47,6 +59,49 @@ func (s *service) events(ctx context.Context, in *eventsInput) (*eventsOutput, e
 	if _, err := run.Progress(ctx); err != nil {
 		return nil, err
 	}
+	return s.stream(ctx, in, func(ctx context.Context, put func(event string, data any)) error {
+		last := tasktype.Progress{}
+		for p, err := range run.Watch(ctx) {
+			if err != nil {
+				return err
+			}
+			last = p
+			put("progress", p)
+		}
+		if last.Ended {
+			put("end", last)
+		}
+		return nil
+	})
+}
+
+// output streams the output of a workflow or node: an event chunk for each chunk, and an event end after the last.
+func (s *service) output(ctx context.Context, in *outputInput) (*eventsOutput, error) {
+	run := s.attach(&in.Reference)
+	var node []string
+	_, err := run.Progress(ctx)
+	if in.Node != "" && err == nil {
+		node = []string{in.Node}
+		_, err = run.Node(ctx, in.Node)
+	}
+	if err != nil {
+		return nil, err
+	}
+	in.events.Reference = in.Reference
+	return s.stream(ctx, &in.events, func(ctx context.Context, put func(event string, data any)) error {
+		for c, err := range run.Output(ctx, node...) {
+			if err != nil {
+				return err
+			}
+			put("chunk", c)
+		}
+		put("end", struct{}{})
+		return nil
+	})
+}
+
+// stream streams the events that produce puts.
+func (s *service) stream(ctx context.Context, in *eventsInput, produce func(ctx context.Context, put func(event string, data any)) error) (*eventsOutput, error) {
 	streamed, end, err := s.Stream(ctx, in.r)
 	if err != nil {
 		return nil, err
@@ -56,29 +111,23 @@ func (s *service) events(ctx context.Context, in *eventsInput) (*eventsOutput, e
 		_, w := humago.Unwrap(hc)
 		w.WriteHeader(http.StatusOK)
 		ctx, cancel := context.WithCancel(streamed)
-		changes := make(chan tasktype.Progress)
-		watched := make(chan error, 1)
+		events, produced := make(chan string), make(chan error, 1)
 		go func() {
-			defer close(changes)
-			for p, err := range run.Watch(ctx) {
-				if err != nil {
-					watched <- err
-					return
-				}
+			defer close(events)
+			produced <- produce(ctx, func(event string, data any) {
+				raw, _ := json.Marshal(data) // the structs of package tasktype have no error
 				select {
-				case changes <- p:
+				case events <- fmt.Sprintf("event: %s\ndata: %s\n\n", event, raw):
 				case <-ctx.Done():
 				}
-			}
+			})
 		}()
-		err := writeProgress(w, changes)
+		err := writeEvents(w, events)
 		cancel()
-		for range changes { // until the goroutine has ended
+		for range events { // until the goroutine has ended
 		}
-		select {
-		case failed := <-watched:
+		if failed := <-produced; err == nil {
 			err = failed
-		default:
 		}
 		if err != nil && streamed.Err() == nil {
 			s.Logger.WarnContext(streamed, "stream of a workflow ended", "workflow", in.ID, "err", err)
@@ -86,41 +135,27 @@ func (s *service) events(ctx context.Context, in *eventsInput) (*eventsOutput, e
 	}}, nil
 }
 
-// writeProgress writes changes to a stream until the channel is closed.
-func writeProgress(w http.ResponseWriter, changes <-chan tasktype.Progress) error {
+// writeEvents writes events to a stream until the channel is closed.
+func writeEvents(w http.ResponseWriter, events <-chan string) error {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
-	last := tasktype.Progress{}
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		return err
+	}
 	for {
-		text := ": heartbeat\n\n"
+		text, more := ": heartbeat\n\n", true
 		select {
-		case p, more := <-changes:
-			event := "progress"
+		case text, more = <-events:
 			if !more {
-				if !last.Ended {
-					return nil
-				}
-				event, p = "end", last
-			}
-			data, err := json.Marshal(p)
-			if err != nil {
-				return err
-			}
-			text, last = fmt.Sprintf("event: %s\ndata: %s\n\n", event, data), p
-			if !more {
-				return send(w, text)
+				return nil
 			}
 		case <-ticker.C:
 		}
-		if err := send(w, text); err != nil {
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
 			return err
 		}
 	}
-}
-
-func send(w http.ResponseWriter, text string) error {
-	if _, err := io.WriteString(w, text); err != nil {
-		return err
-	}
-	return http.NewResponseController(w).Flush()
 }

@@ -34,6 +34,14 @@ type NewWorkflow struct {
 // Retry has the corrected inputs of a retry.
 type Retry struct {
 	Inputs map[string]json.RawMessage `json:"inputs,omitempty" doc:"inputs by ID of the node, any JSON values; each node must run again"`
+
+	DropSteps map[string][]string `json:"drop_steps,omitempty" doc:"names of stored steps to delete, by ID of a node that runs again; an empty list means all steps and the saved value"`
+}
+
+// RunAgain has the options of another run.
+type RunAgain struct {
+	From   string                     `json:"from,omitempty" maxLength:"4000" doc:"ID of a node: only it and the nodes that depend on it or have not succeeded run; defaults to all"`
+	Inputs map[string]json.RawMessage `json:"inputs,omitempty" doc:"inputs by ID of the node, any JSON values; each node must run"`
 }
 
 // SelectWorkflows selects workflows to retry or to cancel.
@@ -70,13 +78,14 @@ type Workflow struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name" doc:"its name or, without one, its tasks"`
 	Labels    map[string]string `json:"labels,omitempty"`
+	Origin    string            `json:"origin,omitempty" doc:"ID of the workflow that it runs again"`
 	State     string            `json:"state" enum:"running,success,failure,revoked"`
 	CreatedAt time.Time         `json:"created_at"`
 	EndedAt   time.Time         `json:"ended_at,omitzero"`
 }
 
 func workflowOf(w tasktype.Workflow) Workflow {
-	return Workflow{w.ID, w.Name, w.Labels, string(w.State), w.Created.UTC(), utc(w.Ended)}
+	return Workflow{w.ID, w.Name, w.Labels, w.Origin, string(w.State), w.Created.UTC(), utc(w.Ended)}
 }
 
 // ListedWorkflow is a workflow in a list.
@@ -135,6 +144,9 @@ type NodeValues struct {
 	Input   json.RawMessage   `json:"input,omitempty"`
 	Result  json.RawMessage   `json:"result,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
+	Steps   []tasktype.Step   `json:"steps,omitempty" doc:"stored steps of its handler"`
+	Saved   *tasktype.Step    `json:"saved,omitempty" doc:"saved value of its handler"`
+	Output  []tasktype.Chunk  `json:"output,omitempty" doc:"kept output of its handler"`
 }
 
 // OpenTask is a task that waits for external completion.

@@ -37,6 +37,7 @@ type WorkflowFilter struct {
 	Name     string    `query:"name" maxLength:"200" doc:"only workflows with this name, or whose first or last task it is"`
 	Contains string    `query:"contains" maxLength:"200" doc:"only workflows with this text in their name or task names"`
 	Labels   []string  `query:"label,explode" maxItems:"20" doc:"only workflows with this label, KEY=VALUE; may be repeated"`
+	Origin   string    `query:"origin" maxLength:"100" doc:"only workflows that run the workflow with this ID again"`
 	After    time.Time `query:"after" doc:"only workflows that ended, or if they run were sent, at this time or later"`
 	Before   time.Time `query:"before" doc:"only workflows that ended, or if they run were sent, before this time"`
 	Limit    int       `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"workflows per page"`
@@ -67,6 +68,12 @@ type WorkflowRetry struct {
 	Body *Retry
 }
 
+// WorkflowRunAgain is the input of RunWorkflowAgain.
+type WorkflowRunAgain struct {
+	Reference
+	Body *RunAgain
+}
+
 // Operations on workflows and their nodes.
 var (
 	SendWorkflow      = declare[With[NewWorkflow], SentWorkflow](Change, "POST /v1/workflows", "sendWorkflow", "Send a task by its name", http.StatusConflict)
@@ -80,6 +87,7 @@ var (
 	PauseWorkflow     = declare[WorkflowChange, None](Change, "POST /v1/workflows/{id}/pause", "pauseWorkflow", "Keep the tasks of a workflow from starting until it is resumed; running attempts continue", http.StatusNotFound, http.StatusConflict)
 	ResumeWorkflow    = declare[WorkflowChange, None](Change, "POST /v1/workflows/{id}/resume", "resumeWorkflow", "End the pause of a workflow", http.StatusNotFound, http.StatusConflict)
 	RetryWorkflow     = declare[WorkflowRetry, None](Change, "POST /v1/workflows/{id}/retry", "retryWorkflow", "Run the failed and skipped tasks of an ended workflow again", http.StatusNotFound, http.StatusConflict)
+	RunWorkflowAgain  = declare[WorkflowRunAgain, SentWorkflow](Change, "POST /v1/workflows/{id}/run-again", "runWorkflowAgain", "Send a new workflow with the tasks and inputs of an ended one", http.StatusNotFound, http.StatusConflict)
 	RetryWorkflows    = declare[With[SelectWorkflows], ChangedWorkflows](Change, "POST /v1/workflows/retry", "retryWorkflows", "Retry a page of failed workflows")
 	CancelWorkflows   = declare[With[SelectWorkflows], ChangedWorkflows](Change, "POST /v1/workflows/cancel", "cancelWorkflows", "Cancel a page of running workflows")
 	RevokeWorkflow    = declare[WorkflowChange, None](Change, "POST /v1/workflows/{id}/revoke", "revokeWorkflow", "Stop a workflow: tasks that have not begun do not run", http.StatusNotFound)
@@ -106,6 +114,7 @@ func (s *service) addWorkflows() {
 		serveNone(s, change.Operation, func(ctx context.Context, in *WorkflowChange) error { return change.do(s.Client.Workflow(in.ID), ctx) })
 	}
 	serveNone(s, RetryWorkflow, s.retry)
+	route(s, RunWorkflowAgain.Declaration, s.runAgain)
 	serve(s, RetryWorkflows, func(ctx context.Context, in *With[SelectWorkflows]) (ChangedWorkflows, error) {
 		return s.changePage(ctx, in.Body, tasktype.WorkflowFailed, func(w *tasks.Workflow) error { return w.Retry(ctx) })
 	})
@@ -200,7 +209,7 @@ func (s *service) list(ctx context.Context, in *WorkflowFilter) (out Page[Listed
 		return out, httpproblem.BadField("query.label", "%v", err)
 	}
 	found, next, err := s.Client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowState(in.State), Name: in.Name, Contains: in.Contains,
-		Labels: labels, After: in.After, Before: in.Before, Cursor: in.Cursor, Limit: in.Limit})
+		Labels: labels, Origin: in.Origin, After: in.After, Before: in.Before, Cursor: in.Cursor, Limit: in.Limit})
 	out = Page[ListedWorkflow]{Data: []ListedWorkflow{}, Next: next}
 	for _, w := range found {
 		out.Data = append(out.Data, ListedWorkflow{workflowOf(w), w.Paused, w.Queued})
@@ -266,7 +275,7 @@ func (s *service) node(ctx context.Context, in *NodeReference) (out NodeValues, 
 	if err != nil {
 		return out, err
 	}
-	out = NodeValues{Node: nodeOf(&d.Node), Input: d.Input, Headers: d.Headers}
+	out = NodeValues{Node: nodeOf(&d.Node), Input: d.Input, Headers: d.Headers, Steps: d.Steps, Saved: d.Saved, Output: d.Output}
 	if d.Status == tasktype.Success {
 		out.Result, err = s.Client.Workflow(in.ID).NodeValue(ctx, in.Node)
 	}
@@ -279,12 +288,36 @@ func (s *service) retry(ctx context.Context, in *WorkflowRetry) error {
 		for node, input := range in.Body.Inputs {
 			opts = append(opts, tasks.RetryInputJSON(node, input))
 		}
+		for node, names := range in.Body.DropSteps {
+			opts = append(opts, tasks.DropSteps(node, names...))
+		}
 	}
-	err := s.Client.Workflow(in.ID).Retry(ctx, opts...)
+	return badOption(s.Client.Workflow(in.ID).Retry(ctx, opts...))
+}
+
+// badOption returns the problem of an error that an option of a retry has caused, and other errors as they are.
+func badOption(err error) error {
 	if errors.Is(err, tasks.ErrInvalid) {
-		return httpproblem.BadField("body.inputs", "%v", err)
+		return httpproblem.BadField("body", "%v", err)
 	}
 	return err
+}
+
+func (s *service) runAgain(ctx context.Context, in *WorkflowRunAgain) (*sendOutput, error) {
+	var opts []tasks.RetryOption
+	if in.Body != nil {
+		for node, input := range in.Body.Inputs {
+			opts = append(opts, tasks.RetryInputJSON(node, input))
+		}
+		if in.Body.From != "" {
+			opts = append(opts, tasks.FromNode(in.Body.From))
+		}
+	}
+	again, err := s.Client.Workflow(in.ID).RunAgain(ctx, opts...)
+	if err != nil {
+		return nil, badOption(err)
+	}
+	return &sendOutput{"/v1/workflows/" + again.ID(), http.StatusCreated, SentWorkflow{again.ID()}}, nil
 }
 
 // changePage changes a page of workflows: a call for all could take longer than a request may.

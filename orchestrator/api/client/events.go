@@ -13,6 +13,7 @@ import (
 
 	"muster/jobs"
 	"muster/orchestrator/event"
+	"muster/tasks/tasktype"
 )
 
 // maxEvent is the longest line of a stream of events, in bytes.
@@ -33,6 +34,47 @@ func (c *Client) Events(ctx context.Context, id, after string, follow bool, yiel
 	if !follow {
 		query.Set("follow", "false")
 	}
+	gap := false
+	return c.stream(ctx, path, query, func(kind string, data []byte) error {
+		if kind == "gap" {
+			gap = true
+			return nil
+		}
+		var e event.Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fmt.Errorf("decode an event of %s: %w", c.base, err)
+		}
+		defer func() { gap = false }()
+		return yield(e, gap)
+	})
+}
+
+// WorkflowOutput calls yield with the output of the tasks of a workflow or, unless node is empty, of a node. It returns when the workflow or the node has
+// ended, ctx is done, or yield returns an error.
+func (c *Client) WorkflowOutput(ctx context.Context, id, node string, yield func(tasktype.Chunk) error) error {
+	query := url.Values{}
+	if node != "" {
+		query.Set("node", node)
+	}
+	ended := false
+	err := c.stream(ctx, "/v1/workflows/"+url.PathEscape(id)+"/output", query, func(kind string, data []byte) error {
+		if ended = kind == "end"; ended {
+			return nil
+		}
+		var chunk tasktype.Chunk
+		if err := json.Unmarshal(data, &chunk); err != nil {
+			return fmt.Errorf("decode output of %s: %w", c.base, err)
+		}
+		return yield(chunk)
+	})
+	if err == nil && !ended {
+		err = fmt.Errorf("the output of workflow %s was cut off by %s; the workflow continues", id, c.base)
+	}
+	return err
+}
+
+// stream calls yield with the kinds and data of server-sent events, until the server ends the stream, ctx is done, or yield returns an error.
+func (c *Client) stream(ctx context.Context, path string, query url.Values, yield func(kind string, data []byte) error) error {
 	res, err := c.send(ctx, http.MethodGet, path, query, http.Header{"Accept": {"text/event-stream"}}, "", nil)
 	if err != nil {
 		return err
@@ -40,27 +82,14 @@ func (c *Client) Events(ctx context.Context, id, after string, follow bool, yiel
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, maxEvent)
-	gap := false
 	for kind := ""; lines.Scan(); {
 		line := lines.Text()
 		if name, ok := strings.CutPrefix(line, "event: "); ok {
 			kind = name
-			continue
-		}
-		data, ok := strings.CutPrefix(line, "data: ")
-		switch {
-		case !ok:
-		case kind == "gap":
-			gap = true
-		default:
-			var e event.Event
-			if err := json.Unmarshal([]byte(data), &e); err != nil {
-				return fmt.Errorf("decode an event of %s: %w", c.base, err)
-			}
-			if err := yield(e, gap); err != nil {
+		} else if data, ok := strings.CutPrefix(line, "data: "); ok {
+			if err := yield(kind, []byte(data)); err != nil {
 				return err
 			}
-			gap = false
 		}
 	}
 	if ctx.Err() != nil {

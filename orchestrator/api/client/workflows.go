@@ -25,6 +25,7 @@ var (
 	PauseWorkflow     = ofTasks(api.PauseWorkflow)
 	ResumeWorkflow    = ofTasks(api.ResumeWorkflow)
 	RetryWorkflow     = ofTasks(api.RetryWorkflow)
+	RunWorkflowAgain  = ofTasks(api.RunWorkflowAgain)
 	RetryWorkflows    = ofTasks(api.RetryWorkflows)
 	CancelWorkflows   = ofTasks(api.CancelWorkflows)
 	RevokeWorkflow    = ofTasks(api.RevokeWorkflow)
