@@ -450,11 +450,12 @@ func TestFailFastHoldsWhenItsWorkerIsKilled(t *testing.T) {
 	testutil.Eventually(t, "their handlers have ended", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
 }
 
-// Each step runs until it is stored, once, and not again, when workers are killed at any point. The variable has other numbers of handlers and kills.
+// Each step runs until it is stored, once, and not again, when workers are killed at any point. The variable has other numbers of handlers and
+// kills, and another least time until a kill in ms: a node whose workers have died 11 times fails.
 func TestKilledWorkersRunStoredStepsOnce(t *testing.T) {
 	t.Parallel()
-	handlers, kills := 200, 8
-	_, _ = fmt.Sscan(os.Getenv("MUSTER_TEST_STEPS"), &handlers, &kills)
+	handlers, kills, life := 200, 8, 100
+	_, _ = fmt.Sscan(os.Getenv("MUSTER_TEST_STEPS"), &handlers, &kills, &life)
 	const steps = 20
 	url := redistest.URL(t)
 	c := connect(t, url)
@@ -466,7 +467,7 @@ func TestKilledWorkersRunStoredStepsOnce(t *testing.T) {
 	testutil.Ok(t, err)
 	for i := range kills {
 		name := fmt.Sprint("doomed", i)
-		doomed(t, url, name, (time.Duration(100+37*i%200) * time.Millisecond).String(), childSlots+"=8")
+		doomed(t, url, name, (time.Duration(life+37*i%200) * time.Millisecond).String(), childSlots+"=8")
 		testutil.Ok(t, c.ExpireLeases(t.Context(), name))
 	}
 	ended := func() int64 {

@@ -141,7 +141,7 @@ func TestRunAgainErrors(t *testing.T) {
 	if err := done.Retry(t.Context(), tasks.FromNode("0")); !errors.Is(err, tasks.ErrInvalid) {
 		t.Errorf("FromNode in Retry: got %v", err)
 	}
-	testutil.Ok(t, done.Forget(t.Context()))
+	testutil.Ok(t, done.Delete(t.Context()))
 	if _, err := done.RunAgain(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
 		t.Errorf("deleted: got %v", err)
 	}
