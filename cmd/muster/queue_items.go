@@ -77,7 +77,7 @@ func queueStats(env environment) cli.ActionFunc {
 			return usageError{fmt.Errorf("no format %q; use table or json", format)}
 		}
 		return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			s, err := client.GetQueue.Call(ctx, api, client.QueueFilter{QueuePath: client.QueuePath{Queue: c.String("queue")}, Verify: c.Bool("verify")})
+			s, err := client.GetQueue.Call(ctx, api, client.QueuePath{Queue: c.String("queue")})
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/artifact"
 	"muster/tasks/workqueue"
@@ -42,17 +41,8 @@ func (in *importInput) Resolve(ctx huma.Context) []error {
 // addQueues adds the operations on artifact queues.
 func addQueues(s *server) {
 	queue := s.cfg.Queue
-	implement(s, client.GetQueue, func(ctx context.Context, in *client.QueueFilter) (out workqueue.Stats, err error) {
-		q := queue(in.Queue)
-		if in.Verify {
-			if caller := access.CallerOf(ctx); !caller.Role.May(access.Operator) {
-				return out, problem(http.StatusForbidden, "verify takes the role operator; the key %s has the role %s", caller.Name, caller.Role)
-			}
-			if _, err := q.Verify(ctx); err != nil {
-				return out, problem(http.StatusConflict, "%v", err)
-			}
-		}
-		return q.Stats(ctx)
+	implement(s, client.GetQueue, func(ctx context.Context, in *client.QueuePath) (workqueue.Stats, error) {
+		return queue(in.Queue).Stats(ctx)
 	})
 	route(s, s.operationOf(client.EnqueueArtifact.Declaration), maxItemsBody, body(func(ctx context.Context, in *client.Enqueue) (out client.EnqueuedArtifact, err error) {
 		data := []byte(in.Body.Data)

@@ -55,7 +55,7 @@ func TestQueuesOverHTTP(t *testing.T) {
 	if p, err := client.PauseQueue.Call(ctx, c, client.QueueChange{QueuePath: files}); err != nil || !p.Paused || !p.Changed {
 		t.Errorf("got %+v, %v, want a pause", p, err)
 	}
-	if s, err := client.GetQueue.Call(ctx, c, client.QueueFilter{QueuePath: files, Verify: true}); err != nil || s.Queued != 3 || !s.Paused {
+	if s, err := client.GetQueue.Call(ctx, c, files); err != nil || s.Queued != 3 || !s.Paused {
 		t.Errorf("got %+v, %v, want three paused items", s, err)
 	}
 	if p, err := client.ResumeQueue.Call(ctx, c, client.QueueChange{QueuePath: files}); err != nil || p.Paused || !p.Changed {
@@ -108,7 +108,7 @@ func TestQueuesOverHTTP(t *testing.T) {
 	if s, err := q.Stats(ctx); err != nil || s.Total != 0 {
 		t.Errorf("got %+v, %v, want no items", s, err)
 	}
-	if _, err := client.GetQueue.Call(ctx, c, client.QueueFilter{QueuePath: client.QueuePath{Queue: "a:b"}}); err == nil || !strings.Contains(err.Error(), "path.queue") {
+	if _, err := client.GetQueue.Call(ctx, c, client.QueuePath{Queue: "a:b"}); err == nil || !strings.Contains(err.Error(), "path.queue") {
 		t.Errorf("got %v, want the field of the invalid name", err)
 	}
 	if _, err := client.EnqueueArtifact.Call(ctx, c, client.Enqueue{QueuePath: files, Body: client.NewArtifact{ID: "d", Data: []byte(`[1]`)}}); err == nil || !strings.Contains(err.Error(), "body.data") {

@@ -9,12 +9,6 @@ import (
 // the lane, which may hold spaces.
 const recordFields = 9
 
-// laneOf returns the lane of a record, named as LaneStats does.
-func laneOf(record string) string {
-	f := strings.SplitN(record, " ", recordFields)
-	return laneName(f[len(f)-1])
-}
-
 // placeOf returns the place of a record's item among the ready items. Later items have higher places.
 func placeOf(record string) int64 {
 	f := strings.SplitN(record, " ", recordFields)

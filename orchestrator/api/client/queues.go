@@ -15,12 +15,6 @@ type QueuePath struct {
 	Queue string `path:"queue" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
 }
 
-// QueueFilter selects a queue to count.
-type QueueFilter struct {
-	QueuePath
-	Verify bool `query:"verify" doc:"recount all items, for operators; 409 if the counters are wrong"`
-}
-
 // Enqueue is the input of EnqueueArtifact.
 type Enqueue struct {
 	QueuePath
@@ -58,7 +52,7 @@ type ForgottenItems struct {
 
 // Operations on artifact queues; see also Client.Import.
 var (
-	GetQueue        = Declare[QueueFilter, workqueue.Stats]("GET /v1/queues/{queue}", "getQueue", "queues", "Count the items of an artifact queue", Fails(http.StatusConflict))
+	GetQueue        = Declare[QueuePath, workqueue.Stats]("GET /v1/queues/{queue}", "getQueue", "queues", "Count the items of an artifact queue")
 	EnqueueArtifact = Declare[Enqueue, EnqueuedArtifact]("POST /v1/queues/{queue}/items", "enqueue", "queues", "Add an artifact to a queue, unless it is in the queue")
 	RetryItems      = Declare[QueueRetry, RetriedItems]("POST /v1/queues/{queue}/retry", "retryItems", "queues", "Put failed items of a queue back into it, with all their attempts")
 	ForgetItems     = Declare[QueueForget, ForgottenItems]("POST /v1/queues/{queue}/forget", "forgetItems", "queues", "Delete ended items of a queue; they can be added again")

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// ErrBusy means that a queue kept changing while it was recounted.
-var ErrBusy = errors.New("the queue changes too fast to be recounted; pause it and try again")
+// errBusy means that a queue kept changing while it was recounted.
+var errBusy = errors.New("the queue changes too fast to be recounted")
 
 // Verify recounts all items and compares the result with the counters, those
 // of lanes too if the queue has them, and with the indexes. It returns the
@@ -63,7 +63,7 @@ func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 		}
 		return counted, errors.Join(errs...)
 	}
-	return Stats{}, ErrBusy
+	return Stats{}, errBusy
 }
 
 // differLanes returns an error for each lane whose counters, named as in LaneStats, differ from the recount.
@@ -134,4 +134,10 @@ func recount(ctx context.Context, s *store, byLane bool) (tally, error) {
 		}
 	}
 	return n, nil
+}
+
+// laneOf returns the lane of a record, named as LaneStats does.
+func laneOf(record string) string {
+	f := strings.SplitN(record, " ", recordFields)
+	return laneName(f[len(f)-1])
 }
