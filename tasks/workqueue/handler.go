@@ -86,12 +86,6 @@ func NotNow(key string, d time.Duration, reason error) error {
 	return &verdict{error: reason, after: max(d, 0), free: true, back: true, held: key, hold: max(d, 0)}
 }
 
-// IsNotNow reports whether an error is one of NotNow.
-func IsNotNow(err error) bool {
-	v := (*verdict)(nil)
-	return errors.As(err, &v) && v.back
-}
-
 // HoldBack adds to an error of a handler that the pool leases no item of the
 // resource of a key before d has passed.
 func HoldBack(key string, d time.Duration, err error) error {

@@ -587,9 +587,6 @@ func TestVerdictsOfHandlers(t *testing.T) {
 			if !errors.Is(c.verdict, busy) {
 				t.Errorf("%v hides its cause", c.verdict)
 			}
-			if got, want := workqueue.IsNotNow(fmt.Errorf("fetch: %w", c.verdict)), name == "NotNow"; got != want {
-				t.Errorf("IsNotNow: got %v, want %v", got, want)
-			}
 			k := newKit(t, redistest.New(t), workqueue.Config{Backoff: quick, MaxAttempts: 5})
 			if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: "a", Kind: "test", ResourceKeys: []string{"host"}}); err != nil {
 				t.Fatal(err)
