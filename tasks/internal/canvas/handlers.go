@@ -64,7 +64,13 @@ func Handle(m *tasks.Mux, other func() bool, mended func(id string) bool, limits
 		return in.N, nil
 	})
 	tasks.Handle(m, pLate, func(context.Context, int) (int, error) { return 0, tasks.Again(20 * time.Millisecond) })
-	tasks.Handle(m, tasks.New[int, int](pStep.Name(), limits...), func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(m, tasks.New[int, int](pStep.Name(), limits...), func(ctx context.Context, n int) (int, error) {
+		if n%2 == 0 {
+			return n + 1, nil
+		}
+		// A step that was stored for another input would be seen in the value.
+		return tasks.Step(ctx, "add", func(context.Context) (int, error) { return n + 1, nil })
+	})
 	tasks.Handle(m, pHand, func(ctx context.Context, _ int) (int, error) {
 		if _, err := tasks.TokenFrom(ctx); err != nil {
 			return 0, err
