@@ -133,7 +133,7 @@ func TestAnotherProcessServesTheAssignmentsOfADeadOne(t *testing.T) {
 func TestEveryItemIsSettledOnceAlthoughAgentsVanish(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		const items, agents = 150, 8
+		const items, agents = 60, 8
 		fake := newFakeJobs()
 		fake.lease = 500 * time.Millisecond
 		rigs := []*rig{newRigOn(t, rdb, fake, nil), newRigOn(t, rdb, fake, nil)}

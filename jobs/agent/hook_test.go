@@ -19,21 +19,28 @@ func (c *commandCount) DialHook(next redis.DialHook) redis.DialHook {
 
 func (c *commandCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
-		if ctx.Value(marked{}) != nil {
-			c.marked.Add(1)
-		}
+		c.add(ctx, cmd)
 		return next(ctx, cmd)
 	}
 }
 
 func (c *commandCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.n.Add(int64(len(cmds)))
-		if ctx.Value(marked{}) != nil {
-			c.marked.Add(int64(len(cmds)))
-		}
+		c.add(ctx, cmds...)
 		return next(ctx, cmds)
+	}
+}
+
+// add counts commands, without those of a new connection.
+func (c *commandCount) add(ctx context.Context, cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if name := cmd.Name(); name == "hello" || name == "client" {
+			continue
+		}
+		c.n.Add(1)
+		if ctx.Value(marked{}) != nil {
+			c.marked.Add(1)
+		}
 	}
 }
 

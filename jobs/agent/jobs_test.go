@@ -105,7 +105,7 @@ func TestAgentsLiveByTheClockOfRedis(t *testing.T) {
 
 func completeJobs(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	const jobsN, itemsN = 5, 10
+	const jobsN, itemsN = 3, 5
 	var service atomic.Pointer[agent.Service]
 	fleet := newJobs(t, rdb, &service)
 	p := newPushed(t)

@@ -235,7 +235,8 @@ func TestManyWaitingPollsMakeFewLooks(t *testing.T) {
 func TestWorkIsBalancedByCapacity(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, nil)
+		// No tick wakes an agent while an item is put: it would not wait then, and another one would get the item.
+		r := newRig(t, rdb, func(cfg *agent.Config) { cfg.Tick = time.Hour })
 		capacities := []int{1, 2, 4, 8}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
