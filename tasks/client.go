@@ -151,7 +151,7 @@ func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error
 
 // ExpireLeases makes the tasks that dead workers were running available to other workers at once. The workers are given
 // by the Name of their [WorkerConfig]. Call it only for workers that are known to be dead. Without it, other workers find
-// a dead worker after 9 to 12 seconds.
+// a dead worker after 4 to 6 seconds.
 func (c *Client) ExpireLeases(ctx context.Context, workers ...string) error {
 	return wrap(c.eng.Fleet.Expire(ctx, workers), "expire leases")
 }

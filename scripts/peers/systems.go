@@ -41,7 +41,7 @@ func systems() []*system {
 		{
 			Name: "Muster", Language: "Go", Store: "redis", build: buildGo,
 			Promise:  "at least once; results for a day",
-			Recovery: "no heartbeat for 6 s, detected within 12 s",
+			Recovery: "no heartbeat for 3.5 s, detected within 6 s",
 		},
 		{
 			Name: "asynq", Language: "Go", Store: "redis", build: buildGo,

@@ -18,16 +18,19 @@ import (
 
 // How workers watch each other.
 const (
-	beatEvery   = 2 * time.Second // less than deadConfirm, so that live workers beat between the two looks that find them dead
-	deadAfter   = 6 * time.Second // without a beat, found twice, the second time at least deadConfirm after the first
-	deadConfirm = 2500 * time.Millisecond
+	beatEvery   = 800 * time.Millisecond  // less than deadConfirm, so that live workers beat between the two looks that find them dead
+	beatWithin  = 2 * time.Second         // for one call
+	infoBeats   = 3                       // beats between two writes of what a worker tells about itself
+	careBeats   = 5                       // beats between two looks for what was lost
+	deadAfter   = 3500 * time.Millisecond // without a beat, found twice, the second time at least deadConfirm after the first
+	deadConfirm = time.Second
 	leaseAfter  = time.Second // a workflow of one node that runs for longer gets a lease, which has the time
 )
 
 // The names of unused queues may have been made for one run of a program.
 const (
 	unusedFor   = 24 * time.Hour // then a queue is forgotten
-	forgetBeats = 1800           // beats of a worker between two looks for such queues: an hour
+	forgetBeats = 4500           // beats of a worker between two looks for such queues: an hour
 )
 
 // watcher watches over workers: it beats for its own, and makes the nodes of dead ones ready again.
@@ -42,6 +45,7 @@ type watcher struct {
 	tasks   []string // that the worker has handlers for, sorted
 	started time.Time
 	listed  bool // signed on
+	beats   int
 }
 
 // memoryInUse returns how many bytes Go has from the system and has not returned.
@@ -53,6 +57,10 @@ func memoryInUse() uint64 {
 
 // beat records that the worker is alive, and returns the live and the dead workers.
 func (w *watcher) beat(ctx context.Context, first bool) (live, dead []string, err error) {
+	w.beats++
+	if !first && w.beats%infoBeats != 0 {
+		return w.store.Workers.Beat(ctx, w.cfg.Name, false, nil, deadAfter, deadConfirm)
+	}
 	host, _ := os.Hostname()
 	active, limit := w.slots.use()
 	return w.store.Workers.Beat(ctx, w.cfg.Name, first, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
@@ -92,18 +100,18 @@ func (w *watcher) run(ctx context.Context) {
 
 // heartbeat beats, and renews the places of running attempts. It returns the live workers, if they could be read, and the dead ones.
 func (w *watcher) heartbeat(ctx context.Context) (live, dead []string, err error) {
-	brief, cancel := context.WithTimeout(ctx, beatEvery)
+	brief, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
 	live, dead, err = w.beat(brief, false)
-	brief, cancel = context.WithTimeout(ctx, beatEvery)
+	brief, cancel = context.WithTimeout(ctx, beatWithin)
 	defer cancel()
 	return live, dead, errors.Join(err, w.limiter.renew(brief))
 }
 
 // attend does the regular work of a round.
 func (w *watcher) attend(ctx context.Context, live, dead []string, round int) {
-	// An idle worker should cost Redis little: the rest is done every second time only.
-	if err := w.care(ctx, live, dead, round%2 == 0); err != nil && ctx.Err() == nil {
+	// An idle worker should cost Redis little: the rest is done less often.
+	if err := w.care(ctx, live, dead, round%careBeats == 0); err != nil && ctx.Err() == nil {
 		w.log.WarnContext(ctx, "watch over workers failed", "error", err)
 	}
 	if err := w.history.once(ctx); err != nil && ctx.Err() == nil {

@@ -19,7 +19,7 @@ type batch struct {
 }
 
 // silence is how long a worker has not beaten before others may find it dead.
-const silence = 6 * time.Second
+const silence = 3500 * time.Millisecond
 
 // note records the leases in the reply of a script. p made the call; it is nil if no process gets the reply.
 func (h *history) note(p *process, cmd redis.Cmder) {

@@ -19,7 +19,8 @@ func (*NameTaken) Error() string { return "another live worker has this name" }
 
 // Beat records that a worker is alive. It returns the live workers and the dead
 // ones. A worker is dead if calls of any workers have found it silent for longer than silence twice, at least confirm
-// apart. With an empty name it only reads. The first beat of a worker returns a *NameTaken while the heartbeat of a worker
+// apart. With an empty name it only reads; info can be nil, and lasts for
+// infoTTL. The first beat of a worker returns a *NameTaken while the heartbeat of a worker
 // of the same name has not expired. If the workers were read, and only
 // the info was not stored, it returns them with the error.
 func (s Workers) Beat(ctx context.Context, name string, first bool, info any, silence, confirm time.Duration) (live, dead []string, err error) {
@@ -32,18 +33,21 @@ func (s Workers) Beat(ctx context.Context, name string, first bool, info any, si
 	}
 	n := 1 + int(toInt(res[0]))
 	live, dead = res[n:], res[1:n]
-	if name == "" {
+	if info == nil {
 		return live, dead, nil
 	}
 	raw, err := json.Marshal(info)
 	if err != nil {
 		return live, dead, fmt.Errorf("encode worker info: %w", err)
 	}
-	if err := s.rdb.Set(ctx, s.workerKey(name), raw, silence).Err(); err != nil {
+	if err := s.rdb.Set(ctx, s.workerKey(name), raw, infoTTL).Err(); err != nil {
 		return live, dead, fmt.Errorf("write worker info: %w", err)
 	}
 	return live, dead, nil
 }
+
+// infoTTL is for how long the info of a worker is kept after it was written.
+const infoTTL = 15 * time.Second
 
 // ListMissing lists workers that have leases and are not listed, such as after Redis went back in time. They count as
 // silent.
