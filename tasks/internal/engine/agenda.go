@@ -56,6 +56,8 @@ func (ag *agenda) run(ctx context.Context, shards int) {
 
 // runShard handles due entries of a shard until ctx is done: at intervals, and when a timer is due.
 func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Time) {
+	beside := &attendants{agenda: ag, have: map[string]bool{}}
+	defer beside.running.Wait()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	planned := time.Now()
@@ -71,40 +73,111 @@ func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Tim
 			continue
 		case <-next.C:
 		}
-		_, wait, err := ag.once(ctx, shard)
+		lines, _, wait, err := ag.due(ctx, shard)
 		if err != nil && ctx.Err() == nil {
 			ag.log.WarnContext(ctx, "sweep of the agenda failed", "error", err)
 		}
+		beside.attend(ctx, lines)
 		planned = time.Now().Add(wait)
 		next.Reset(wait)
 	}
 }
 
-// once handles the entries of the agenda of a shard that are due. It returns how many there were, and how long to wait for
-// the next ones.
-func (ag *agenda) once(ctx context.Context, shard int) (did int, wait time.Duration, err error) {
+// due makes the delayed nodes of a shard ready that are due, and claims the other due entries of its agenda. It returns those, how
+// many were due in all, and how long to wait for the next ones.
+func (ag *agenda) due(ctx context.Context, shard int) (lines []store.Entry, did int, wait time.Duration, err error) {
 	wait = cmp.Or(ag.cfg.SweepEvery, sweepEvery)
 	d, err := ag.store.Agenda.Due(ctx, shard, claimFor, sweepMost)
 	if err != nil {
-		return 0, wait, err
-	}
-	var errs []error
-	for _, en := range d.Lines {
-		if err := ag.attend(ctx, en); err != nil {
-			errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID(), en.Node, err))
-		}
+		return nil, 0, wait, err
 	}
 	if d.Count >= sweepMost {
 		wait = 0
 	} else if !d.Next.IsZero() {
 		wait = min(wait, max(0, d.Next.Sub(d.Now)))
 	}
-	return d.Count, wait, errors.Join(errs...)
+	return d.Lines, d.Count, wait, nil
+}
+
+// once handles the due entries of a shard. It returns how many there were.
+func (ag *agenda) once(ctx context.Context, shard int) (int, error) {
+	lines, did, _, err := ag.due(ctx, shard)
+	errs := []error{err}
+	for _, en := range lines {
+		errs = append(errs, ag.attend(ctx, en))
+	}
+	return did, errors.Join(errs...)
+}
+
+// How many entries of a shard are handled at a time, and how many can wait for that. The others are due again when their claims end.
+const (
+	attendAtOnce = 4
+	attendMost   = 2 * sweepMost
+)
+
+// attendants handle entries of a shard beside its loop: a step of a large workflow takes long, and delays no other node.
+type attendants struct {
+	*agenda
+	running sync.WaitGroup
+
+	mu    sync.Mutex // guards the rest
+	n     int        // that run
+	lines []store.Entry
+	have  map[string]bool // the entries that wait or are handled; their claims can end meanwhile
+}
+
+// attend handles entries soon.
+func (a *attendants) attend(ctx context.Context, lines []store.Entry) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, en := range lines {
+		if name := en.Flow.Ref + "/" + en.Node; !a.have[name] && len(a.have) < attendMost {
+			a.have[name] = true
+			a.lines = append(a.lines, en)
+		}
+	}
+	for i := 0; i < len(a.lines) && a.n < attendAtOnce; i++ {
+		a.n++
+		a.running.Go(func() { a.run(ctx) })
+	}
+}
+
+// run handles entries until none wait.
+func (a *attendants) run(ctx context.Context) {
+	for {
+		a.mu.Lock()
+		if len(a.lines) == 0 || ctx.Err() != nil {
+			a.n--
+			a.mu.Unlock()
+			return
+		}
+		en := a.lines[0]
+		a.lines = a.lines[1:]
+		a.mu.Unlock()
+		if err := a.agenda.attend(ctx, en); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "an entry of the agenda was not handled", "error", err)
+		}
+		a.mu.Lock()
+		delete(a.have, en.Flow.Ref+"/"+en.Node)
+		a.mu.Unlock()
+	}
 }
 
 // attend takes the step of an entry of the agenda. Another process may have taken it already: each step
 // checks that by itself.
 func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
+	err := ag.step(ctx, en)
+	if errors.Is(err, errUnreadable) {
+		err = ag.giveUp(ctx, en, err)
+	}
+	if err != nil {
+		return fmt.Errorf("workflow %s node %s: %w", en.Flow.ID(), en.Node, err)
+	}
+	return nil
+}
+
+// step is attend for a workflow that can be read.
+func (ag *agenda) step(ctx context.Context, en store.Entry) error {
 	if en.Flow.Ref == store.LimitRef {
 		return ag.limiter.expire(ctx, en)
 	}
@@ -112,8 +185,6 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return ag.store.Agenda.Remove(ctx, en.Flow, en.Node)
-	case errors.Is(err, errUnreadable):
-		return ag.attendUnreadable(ctx, en, err)
 	case err != nil:
 		return err
 	}
@@ -139,9 +210,7 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	if task, ok := strings.CutPrefix(en.Node, signalNote); ok {
 		return ag.advancer.deliver(ctx, fl, task)
 	}
-	if _, _, err := ag.graphs.node(ctx, fl, en.Node); errors.Is(err, errUnreadable) {
-		return ag.attendUnreadable(ctx, en, err)
-	} else if errors.Is(err, ErrUnknown) { // Redis lost the plan with the node
+	if _, _, err := ag.graphs.node(ctx, fl, en.Node); errors.Is(err, ErrUnknown) { // Redis lost the plan with the node
 		return ag.store.Agenda.Remove(ctx, en.Flow, en.Node)
 	} else if err != nil {
 		return err
@@ -162,8 +231,8 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	return ag.advancer.settle(ctx, fl, t)
 }
 
-// attendUnreadable gives up a workflow that cannot be decoded.
-func (ag *agenda) attendUnreadable(ctx context.Context, en store.Entry, cause error) error {
+// giveUp gives up a workflow that cannot be decoded.
+func (ag *agenda) giveUp(ctx context.Context, en store.Entry, cause error) error {
 	if aborted, err := ag.graphs.aborted(ctx, en.Flow); err != nil || aborted != nil {
 		return errors.Join(err, ag.store.Agenda.Remove(ctx, en.Flow, en.Node))
 	}

@@ -205,7 +205,7 @@ func (v *values) elements(ctx context.Context, id graph.ID) (out []json.RawMessa
 		return nil, err
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return nil, fmt.Errorf("the value of node %s is not a list: %w", id, err)
+		return nil, fmt.Errorf("workflow %s %w: the value of node %s is not a list: %w", v.fl.ID(), errUnreadable, id, err)
 	}
 	return out, nil
 }

@@ -86,7 +86,7 @@ func (rs *records) members(ctx context.Context, id string) (int, error) {
 	}
 	n, err := strconv.Atoi(string(raws[0]))
 	if err != nil {
-		return 0, fmt.Errorf("members of map %s: %w", id, err)
+		return 0, fmt.Errorf("workflow %s %w: members of map %s: %w", rs.fl.ID(), errUnreadable, id, err)
 	}
 	rs.counts[id] = n
 	return n, nil

@@ -212,7 +212,7 @@ func (a *advancer) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph
 		if raws[2*i] != nil {
 			m, err := strconv.Atoi(string(raws[2*i]))
 			if err != nil {
-				return nil, fmt.Errorf("members of map %s: %w", id, err)
+				return nil, fmt.Errorf("workflow %s %w: members of map %s: %w", fl.ID(), errUnreadable, id, err)
 			}
 			for k := range m {
 				out = append(out, id.At(id.Index, k))
@@ -237,11 +237,7 @@ func (a *advancer) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph
 // failFast revokes the siblings of a node that failed, in groups with FailFast. The agenda has an entry for this until
 // it is done.
 func (a *advancer) failFast(ctx context.Context, fl *flow, node string) error {
-	id, err := graph.ParseID(node)
-	if err != nil {
-		return err
-	}
-	g, err := a.graphs.at(ctx, fl.Flow, id)
+	id, g, err := a.graphs.node(ctx, fl, node)
 	if err != nil {
 		return err
 	}

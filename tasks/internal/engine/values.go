@@ -298,7 +298,7 @@ func (v *values) failure(ctx context.Context, id graph.ID) (*tasktype.Failure, e
 	f := &tasktype.Failure{Node: at, Code: tasktype.CodeRevoked, Message: "revoked"}
 	if len(rec.Body) > 0 {
 		if err := json.Unmarshal(rec.Body, f); err != nil {
-			return nil, fmt.Errorf("failure of node %s: %w", at, err)
+			return nil, fmt.Errorf("workflow %s %w: failure of node %s: %w", v.fl.ID(), errUnreadable, at, err)
 		}
 	}
 	if f.Task == "" {
