@@ -175,20 +175,3 @@ func TestQueueRunsNoMoreThanItsLimit(t *testing.T) {
 		t.Errorf("a limit of a queue that is not taken from: %v", err)
 	}
 }
-
-// At most so many starts of a task in any span of time, over all workers.
-func TestTaskStartsNoMoreOftenThanItsRate(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		const per = 200 * time.Millisecond
-		run := sent(t, w, tasks.Each(ints(6), tasks.New[int, int]("t.when", tasks.RateLimit(2, per))))
-		if _, err := run.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-		ran := w.noted("when")
-		slices.Sort(ran)
-		if len(ran) != 6 || ran[5]-ran[0] < int(per.Milliseconds()) {
-			t.Fatalf("six starts at %v, of which two may be in %v", ran, per)
-		}
-	})
-}

@@ -41,7 +41,7 @@ var (
 	stepTask  = tasks.New[string, string]("crash.step")
 	joinTask  = tasks.New[[]string, string]("crash.join")
 	dieTask   = tasks.New[string, string]("crash.die")
-	keyTask   = tasks.New[string, string]("crash.key", tasks.ConcurrencyPerKey(1, func(string) string { return "key" }))
+	keyTask   = tasks.New[string, string]("crash.key", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(string) string { return "key" }))
 	failTask  = tasks.New[string, int]("crash.fail")
 	slowTask  = tasks.New[int, int]("crash.slow")
 	manySteps = tasks.New[int, int]("crash.steps") // so many

@@ -135,7 +135,7 @@
 //   - A handler may run again: after a crash of its worker, and when its result could not be stored. The Key of
 //     [tasktype.Info] is the same each time, for use as an idempotency key. Such a repeat is not counted as an attempt. A
 //     node whose worker died eleven times fails.
-//   - The tasks of a worker that died run elsewhere after 9 to 12 seconds, or at once after [Client.ExpireLeases].
+//   - The tasks of a worker that died run elsewhere after 4 to 6 seconds, or at once after [Client.ExpireLeases].
 //   - The keys of a workflow expire a [Retention], or a [FailureRetention], after its end, and not before.
 //
 // So a handler can run more than once; no system can exclude that. A handler that ignores its context cannot be

@@ -232,7 +232,7 @@ func ExampleFairnessKey() {
 
 // The deliveries to one customer run one at a time. Although the worker has two slots, and the deliveries to Max wait for the one to
 // Zoe, they do not delay it.
-func ExampleConcurrencyPerKey() {
+func ExampleLimited() {
 	ctx := context.Background()
 	rdb, end := redistest.Example()
 	defer end()
@@ -242,7 +242,7 @@ func ExampleConcurrencyPerKey() {
 		name, _, _ := strings.Cut(parcel, ":")
 		return name
 	}
-	deliver := tasks.New[string, string]("shop.deliver", tasks.ConcurrencyPerKey(1, customer))
+	deliver := tasks.New[string, string]("shop.deliver", tasks.Limited(tasks.NewLimit("shop.customer", tasks.Concurrency(1)), customer))
 	zoe := make(chan struct{})
 	mux := tasks.NewMux()
 	tasks.Handle(mux, deliver, func(_ context.Context, parcel string) (string, error) {

@@ -36,7 +36,7 @@ func TestLimitsPerKeySurviveAFaultAtAnyCall(t *testing.T) {
 		redistest.Refused: 12, redistest.ReplyLost: 20, redistest.Repeated: 12, redistest.Crash: 8, redistest.CrashAfter: 12, redistest.Frozen: 8,
 	}, func(t *testing.T, f *redistest.Fault) {
 		key := func(int) string { return "key" }
-		workWithFault(t, f, tasks.ConcurrencyPerKey(1, key), tasks.RatePerKey(3, 50*time.Millisecond, key))
+		workWithFault(t, f, tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), key), tasks.Limited(tasks.NewLimit("rate", tasks.Rate(3, 50*time.Millisecond)), key))
 	})
 }
 

@@ -1,10 +1,8 @@
 package tasks
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -218,55 +216,6 @@ func Alias(names ...string) TaskOption {
 		}
 	}
 	return option(func(o *graph.Opts) { o.Alias = append(o.Alias, names...) })
-}
-
-// RateLimit starts the tasks of this name at most n times in any period of length per, over all workers. After a pause,
-// n can start together. A task over the limit waits in its workflow and holds no worker; waiting tasks start in no
-// particular order. A limit of more than 1000 is enforced in equal parts of per. All senders must use a declaration
-// with the same limit.
-func RateLimit(n int, per time.Duration) TaskOption {
-	if n < 1 {
-		return bad("RateLimit(%d, %s): give 1 or more starts; pause the queue to have none", n, per)
-	}
-	return lasting("RateLimit", per, time.Millisecond, func(o *graph.Opts) { o.Rate = &graph.Rate{N: n, Per: per} })
-}
-
-// ConcurrencyPerKey runs at most n tasks of this name with the same key at once, over all workers. Only workers call key, before
-// each attempt, so that their declaration counts. If it returns "", the attempt has no limit; if it panics, the attempt fails. In
-// must be the input type of the task.
-//
-// A task over the limit waits in its workflow: it holds no worker, is not polled, and uses up no attempt. The worker that ends
-// an attempt lets the task run that has waited the longest. If that worker dies at this moment, another one does so within ten
-// seconds, also on a Redis Cluster, where the limit and the task can be in different slots. The places of a dead worker are free
-// after ten seconds. A worker that was suspended for longer, or that hit its [HardTimeout], may still run its handlers then.
-//
-// A task that is completed externally counts only while its handler runs. A changed n takes effect with the next attempt of a
-// worker that has it. A task that waits expires, as by [Expires], only when its turn has come.
-func ConcurrencyPerKey[In any](n int, key func(In) string) TaskOption {
-	if n < 1 || key == nil {
-		return bad("ConcurrencyPerKey(%d): give 1 or more, and a function", n)
-	}
-	return option(func(o *graph.Opts) { o.Concurrency = keyLimit(n, 0, key) })
-}
-
-// RatePerKey starts the tasks of this name with the same key n times per period on average, over all workers: n can start
-// together after a pause, and then one each per/n. So one period can have up to 2n starts; for a fixed bound see [RateLimit].
-// Repeated attempts count. Otherwise it is like [ConcurrencyPerKey]. A task can have both.
-func RatePerKey[In any](n int, per time.Duration, key func(In) string) TaskOption {
-	if n < 1 || n > 1_000_000 || key == nil {
-		return bad("RatePerKey(%d, %s): give 1 to 1000000 starts, and a function", n, per)
-	}
-	return lasting("RatePerKey", per, time.Millisecond, func(o *graph.Opts) { o.KeyRate = keyLimit(n, per, key) })
-}
-
-func keyLimit[In any](n int, per time.Duration, key func(In) string) *graph.KeyLimit {
-	return &graph.KeyLimit{N: n, Per: per, In: reflect.TypeFor[In](), Key: func(input []byte) (string, error) {
-		var in In
-		if err := json.Unmarshal(input, &in); err != nil {
-			return "", err
-		}
-		return key(in), nil
-	}}
 }
 
 // AtMost runs at most n members of a group or a map at once, n > 0; the others wait in the

@@ -35,7 +35,7 @@ func TestOptionsActWhereTheyAreAllowed(t *testing.T) {
 	for want, options := range map[string][]any{
 		"task call group send": {tasks.Queue, tasks.Priority, tasks.Timeout, tasks.HardTimeout, tasks.MaxRetry, tasks.Backoff,
 			tasks.ConstantBackoff, tasks.In, tasks.At, tasks.Expires},
-		"task":  {tasks.Alias, tasks.RateLimit, tasks.ConcurrencyPerKey[int], tasks.RatePerKey[int], tasks.Choice},
+		"task":  {tasks.Alias, tasks.Limited[int], tasks.Choice},
 		"group": {tasks.AtMost, tasks.FailFast},
 		"send":  {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.Name, tasks.Labels, tasks.ProgressKeys},
 	} {
@@ -81,8 +81,9 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 			}
 		}
 		for name, o := range map[string]tasks.TaskOption{
-			"RateLimit": tasks.RateLimit(0, time.Second), "ConcurrencyPerKey": tasks.ConcurrencyPerKey(0, func(int) string { return "" }),
-			"RatePerKey": tasks.RatePerKey(1, 0, func(int) string { return "" }), "Alias": tasks.Alias("old", ""), "Choice": tasks.Choice("", 1),
+			`Limited: limit "a": number -1`: tasks.Limited[int](tasks.NewLimit("a", tasks.Concurrency(-1)), nil), `Limited: limit "a": number 1000001`: tasks.Limited[int](tasks.NewLimit("a", tasks.Rate(1_000_001, time.Second)), nil),
+			`Limited: limit "a": period 0s`: tasks.Limited[int](tasks.NewLimit("a", tasks.Rate(1, 0)), nil), `Limited: limit ""`: tasks.Limited[int](tasks.Limit{}, nil),
+			"Alias": tasks.Alias("old", ""), "Choice": tasks.Choice("", 1),
 		} {
 			declared := tasks.New[int, int]("t.other", o)
 			wants(name, refusal(t, w, declared.S(1)))

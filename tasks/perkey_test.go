@@ -19,6 +19,7 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
+	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
 
@@ -181,7 +182,7 @@ func TestSlowCustomerDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(2, customerOf))
+		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(2)), customerOf))
 		release := o.hold("slow")
 		o.work(t, deliver)
 		slow := sendEach(t, o, deliver, deliveries(20, "slow"))
@@ -232,7 +233,7 @@ func sendEach(t *testing.T, o *office, task tasks.Task[delivery, int], ds []deli
 }
 
 // Deliveries to many customers, each with a rate, make one attempt each.
-func TestRatePerKeyNeedsNoMoreAttempts(t *testing.T) {
+func TestRateNeedsNoMoreAttempts(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		many := 50
@@ -241,7 +242,7 @@ func TestRatePerKeyNeedsNoMoreAttempts(t *testing.T) {
 		}
 		n := 25 * many
 		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.RatePerKey(10, time.Second, customerOf))
+		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("rate", tasks.Rate(10, time.Second)), customerOf))
 		o.work(t, deliver)
 		began := time.Now()
 		run, err := tasks.Each(deliveries(25, customers(many)...), deliver).Send(t.Context(), o.client)
@@ -270,7 +271,7 @@ func TestIdleKeysLeaveNothing(t *testing.T) {
 	const keys, perWorkflow = 200, 100
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(1, customerOf), tasks.RatePerKey(1, 10*time.Millisecond, customerOf))
+		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), customerOf), tasks.Limited(tasks.NewLimit("rate", tasks.Rate(1, 10*time.Millisecond)), customerOf))
 		o.work(t, deliver)
 		all := deliveries(1, customers(keys)...)
 		for part := range slices.Chunk(all, perWorkflow) {
@@ -288,7 +289,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.ConcurrencyPerKey(1, func(d delivery) string {
+		deliver := tasks.New[delivery, int]("deliver", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(d delivery) string {
 			switch d.Customer {
 			case "panic":
 				panic("no such customer")
@@ -348,7 +349,7 @@ func TestLimitIsChangedWhileNodesWait(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
 		limit := func(n int) tasks.Task[delivery, int] {
-			return tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(n, customerOf))
+			return tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(n)), customerOf))
 		}
 		release := o.hold("c")
 		o.work(t, limit(1))
@@ -402,7 +403,7 @@ func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 			t.Parallel()
 			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 				o := newOffice(rdb)
-				deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(1, customerOf))
+				deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), customerOf))
 				release := o.hold("c")
 				defer release()
 				o.work(t, deliver)
@@ -440,12 +441,12 @@ func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 }
 
 // A task with both limits keeps both, also with different keys.
-func TestConcurrencyAndRatePerKey(t *testing.T) {
+func TestConcurrencyAndRate(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.ConcurrencyPerKey(1, customerOf),
-			tasks.RatePerKey(3, 100*time.Millisecond, func(d delivery) string { return fmt.Sprint(d.N % 2) }))
+		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), customerOf),
+			tasks.Limited(tasks.NewLimit("rate", tasks.Rate(3, 100*time.Millisecond)), func(d delivery) string { return fmt.Sprint(d.N % 2) }))
 		o.work(t, deliver)
 		began := time.Now()
 		run := sendAll(t, o, deliver, deliveries(20, "a", "b", "c"))
@@ -464,10 +465,113 @@ func TestConcurrencyAndRatePerKey(t *testing.T) {
 	})
 }
 
+// A limit is shared by tasks, changed for a key or for all, and held, while workers run.
+func TestLimitIsChangedAtRunTime(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOffice(rdb)
+		limit := tasks.NewLimit("customers", tasks.Concurrency(1))
+		deliver, remind := tasks.New[delivery, int]("deliver", tasks.Limited(limit, customerOf)), tasks.New[delivery, int]("remind", tasks.Limited(limit, customerOf))
+		o.work(t, deliver)
+		o.work(t, remind)
+		ctx := t.Context()
+		releaseA, releaseB := o.hold("a"), o.hold("b")
+		first, second := sendAll(t, o, deliver, deliveries(4, "a")), sendAll(t, o, remind, deliveries(4, "a"))
+		runs := func(customer string, n int) {
+			t.Helper()
+			testutil.Eventually(t, fmt.Sprintf("%d run for %s", n, customer), func() bool { return o.runs(customer) == n })
+		}
+		runs("a", 1)
+		testutil.Ok(t, o.client.SetLimit(ctx, "customers", "a", 5))
+		runs("a", 5)
+		testutil.Ok(t, o.client.SetLimit(ctx, "customers", tasks.AllKeys, 0))
+		third := sendAll(t, o, deliver, deliveries(3, "b"))
+		states := func() (out []string) {
+			all, err := o.client.Limits(ctx, "customers")
+			testutil.Ok(t, err)
+			for _, l := range all {
+				out = append(out, fmt.Sprintf("%s %d %t running %d waiting %d held %t", l.Key, l.N, l.Changed, l.Running, l.Waiting, !l.Held.IsZero()))
+			}
+			return out
+		}
+		want := []string{"* 0 true running 0 waiting 0 held false", "a 5 true running 5 waiting 3 held false", "b 0 true running 0 waiting 3 held false"}
+		testutil.Eventually(t, "all wait", func() bool { return slices.Equal(states(), want) })
+		testutil.Ok(t, o.client.HoldLimit(ctx, "customers", "b", time.Now().Add(time.Hour)))
+		testutil.Ok(t, o.client.ResetLimit(ctx, "customers", tasks.AllKeys))
+		want = []string{"a 5 true running 5 waiting 3 held false", "b 1 false running 0 waiting 3 held true"}
+		testutil.Eventually(t, "a is held", func() bool { return slices.Equal(states(), want) })
+		testutil.Ok(t, o.client.HoldLimit(ctx, "customers", "b", time.Now().Add(200*time.Millisecond)))
+		runs("b", 1)
+		testutil.Ok(t, o.client.HoldLimit(ctx, "customers", "b", time.Time{}))
+		testutil.Ok(t, o.client.ResetLimit(ctx, "customers", "a"))
+		releaseA()
+		releaseB()
+		for _, run := range []*tasks.Run[[]int]{first, second, third} {
+			if _, err := run.Wait(limited(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if o.mostOf("a") > 5 || o.mostOf("b") > 1 {
+			t.Errorf("%d of a and %d of b ran at once, want 5 and 1", o.mostOf("a"), o.mostOf("b"))
+		}
+		nothingOfLimits(t, rdb)
+	})
+}
+
+// A handler holds a limit whose service has refused it.
+func TestHandlerHoldsALimit(t *testing.T) {
+	t.Parallel()
+	var f *taskstest.Fleet
+	limit := tasks.NewLimit("api", tasks.Concurrency(1))
+	call := tasks.New[int, time.Time]("call", tasks.Limited[int](limit, nil))
+	mux := tasks.NewMux()
+	tasks.Handle(mux, call, func(ctx context.Context, n int) (time.Time, error) {
+		if n == 0 {
+			return f.Now(), tasks.Hold(ctx, limit, "", time.Now().Add(time.Hour))
+		}
+		return f.Now(), nil
+	})
+	f = taskstest.New(t, mux)
+	at, err := taskstest.Do(f, tasks.Each([]int{0, 1}, call))
+	testutil.Ok(t, err)
+	if d := at[1].Sub(at[0]).Round(time.Minute); d != time.Hour {
+		t.Errorf("the second call began %s after the first, want 1h", d)
+	}
+	if err := tasks.Hold(t.Context(), limit, "", time.Time{}); err == nil || !strings.Contains(err.Error(), "handler") {
+		t.Errorf("outside of a handler: got %v", err)
+	}
+}
+
+// Changes that make no sense are errors, and so are two rules for one name.
+func TestInvalidChangesOfLimits(t *testing.T) {
+	t.Parallel()
+	c := tasks.NewClient(redistest.Mini(t))
+	for name, err := range map[string]error{
+		"number -1":       c.SetLimit(t.Context(), "a", "", -1),
+		"number 1000001":  c.SetLimit(t.Context(), "a", "", 1_000_001),
+		"without a name":  c.SetLimit(t.Context(), "", "", 1),
+		"at most a year":  c.HoldLimit(t.Context(), "a", "", time.Now().AddDate(2, 0, 0)),
+		"with two rules,": twoRules(c),
+	} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want an error with %q", err, name)
+		}
+	}
+}
+
+func twoRules(c *tasks.Client) error {
+	m := tasks.NewMux()
+	for name, rule := range map[string]tasks.LimitRule{"one": tasks.Concurrency(1), "two": tasks.Rate(1, time.Second)} {
+		tasks.Handle(m, tasks.New[int, int](name, tasks.Limited[int](tasks.NewLimit("a", rule), nil)), func(context.Context, int) (int, error) { return 0, nil })
+	}
+	_, err := tasks.NewWorker(c, m, tasks.WorkerConfig{})
+	return err
+}
+
 // A limit whose function takes another type than the task is an error.
 func TestFunctionOfALimitTakesTheInput(t *testing.T) {
 	t.Parallel()
-	task := tasks.New[int, int]("t", tasks.ConcurrencyPerKey(1, customerOf))
+	task := tasks.New[int, int]("t", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), customerOf))
 	c := tasks.NewClient(redistest.Mini(t))
 	if _, err := task.S(1).Send(t.Context(), c); err == nil || !strings.Contains(err.Error(), "takes a tasks_test.delivery, not the input type int") {
 		t.Errorf("send: got %v", err)
@@ -506,7 +610,7 @@ func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
 		c := tasks.NewClient(rdb)
 		work := tasks.New[int, int]("work")
 		beside := tasks.New[int, int]("beside")
-		clean := tasks.New[tasks.Failure, int]("clean", tasks.ConcurrencyPerKey(1, func(tasks.Failure) string { return "all" }))
+		clean := tasks.New[tasks.Failure, int]("clean", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(tasks.Failure) string { return "all" }))
 		begun, gate := make(chan string, 3), make(chan struct{})
 		m := tasks.NewMux()
 		tasks.Handle(m, work, func(ctx context.Context, _ int) (int, error) {
@@ -571,7 +675,7 @@ func TestRevokeWhileAKeyIsComputed(t *testing.T) {
 	c := tasks.NewClient(redistest.New(t))
 	beside := tasks.New[int, int]("beside")
 	begun, heard, ended := make(chan string), make(chan struct{}), make(chan struct{})
-	deliver := tasks.New[int, int]("deliver", tasks.ConcurrencyPerKey(1, func(int) string {
+	deliver := tasks.New[int, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(int) string {
 		begun <- "key"
 		<-heard
 		return "" // has no limit

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"muster/tasks/internal/graph"
 )
@@ -21,15 +22,21 @@ type Task[I, O any] struct {
 func New[I, O any](name string, opts ...TaskOption) Task[I, O] {
 	t := Task[I, O]{name: name, opts: collect(opts, TaskOption.forTask)}
 	checkChoices[O](t.opts)
-	checkKeys[I](t.opts)
+	checkLimits[I](t.opts)
 	return t
 }
 
-// checkKeys makes the use of a task invalid if its limits per key are not for its input.
-func checkKeys[I any](o *graph.Opts) {
-	for _, l := range o.KeyLimits() {
-		if in := reflect.TypeFor[I](); l.In != in && o.Err == nil {
-			o.Err = fmt.Errorf("the function of a limit per key takes a %s, not the input type %s", l.In, in)
+// checkLimits makes the use of a task invalid if its limits are not for it.
+func checkLimits[I any](o *graph.Opts) {
+	for i, l := range o.Limits {
+		switch in := reflect.TypeFor[I](); {
+		case o.Err != nil:
+		case o.External:
+			o.Err = fmt.Errorf("limit %s has no effect on a task that is completed externally: no worker runs it", l.Name)
+		case l.In != in && l.Key != nil:
+			o.Err = fmt.Errorf("the function of limit %s takes a %s, not the input type %s", l.Name, l.In, in)
+		case slices.ContainsFunc(o.Limits[:i], func(u *graph.Limit) bool { return u.Name == l.Name }):
+			o.Err = fmt.Errorf("limit %s is given twice", l.Name)
 		}
 	}
 }

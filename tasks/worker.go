@@ -128,6 +128,9 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 			return nil, fmt.Errorf("task %s: %w", name, h.Opts.Err)
 		}
 	}
+	if err := checkRules(mux.handlers); err != nil {
+		return nil, err
+	}
 	return &Worker{w: engine.NewWorker(c.eng, maps.Clone(mux.handlers), engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
 		Grace: cfg.Grace, HandlerWait: cfg.HandlerWait, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,

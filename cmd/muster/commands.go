@@ -34,6 +34,7 @@ func commands(env environment) []*cli.Command {
 		tasksCommand(env),
 		workersCommand(env),
 		queuesCommand(env),
+		limitsCommand(env),
 		schedulesCommand(env),
 		configCommand(env),
 		completionCommand(env),

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator/api/client"
+	"muster/tasks"
 	"muster/tasks/api"
 	"muster/tasks/tasktype"
 )
@@ -127,6 +128,84 @@ func queuesCommand(env environment) *cli.Command {
 			},
 		},
 	}
+}
+
+func limitsCommand(env environment) *cli.Command {
+	key := func() cli.Flag {
+		return &cli.StringFlag{Name: "key", Value: tasks.AllKeys, Usage: "change it for this `KEY` only; * for all"}
+	}
+	change := func(use func(c *api.LimitChange, arg string) error) cli.ActionFunc {
+		return onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+			in := api.LimitChange{Limit: c.Args().Get(0)}
+			in.Body.Key = c.String("key")
+			if err := use(&in, c.Args().Get(1)); err != nil {
+				return usageError{err}
+			}
+			return client.ChangeLimit.Do(ctx, s, in)
+		})
+	}
+	return &cli.Command{
+		Name:  "limits",
+		Usage: "list, set and hold the limits of tasks",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list the limits that tasks wait for or that were changed, by key", ArgsUsage: "[LIMIT]",
+				Flags: []cli.Flag{serverFlag(), jsonFlag()},
+				Action: onAPI(env, 0, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					list, err := client.All(ctx, s, client.ListLimits, api.LimitFilter{Limit: c.Args().First()}, 0)
+					if err != nil {
+						return err
+					}
+					return showPage(env, c, list, "No limits found", []string{"LIMIT", "KEY", "ALLOWS", "RUNNING", "WAITING", "HELD FOR"}, limitRow)
+				}),
+			},
+			{
+				Name: "set", Usage: "set what a limit allows from now on, or reset it to what the programs declare", ArgsUsage: "LIMIT N|reset",
+				Flags: []cli.Flag{key(), serverFlag()},
+				Action: change(func(in *api.LimitChange, arg string) error {
+					if in.Body.Reset = arg == "reset"; in.Body.Reset {
+						return nil
+					}
+					n, err := strconv.Atoi(arg)
+					if err != nil || n < 0 {
+						return fmt.Errorf("limits set: number %q: give 0 or more, or reset", arg)
+					}
+					in.Body.N = &n
+					return nil
+				}),
+			},
+			{
+				Name: "hold", Usage: "let nothing under a limit start for a time; 0 ends that", ArgsUsage: "LIMIT DURATION",
+				Flags: []cli.Flag{key(), serverFlag()},
+				Action: change(func(in *api.LimitChange, arg string) error {
+					d, err := time.ParseDuration(arg)
+					if err != nil || d < 0 {
+						return fmt.Errorf("limits hold: duration %q: give one such as 30s or 2h, or 0", arg)
+					}
+					until := time.Now().Add(d)
+					in.Body.HoldUntil = &until
+					return nil
+				}),
+			},
+		},
+	}
+}
+
+func limitRow(l tasktype.Limit) []string {
+	allows, held := fmt.Sprint(l.N), "-"
+	switch {
+	case l.N < 0:
+		allows = "-"
+	case l.Per > 0:
+		allows += " per " + l.Per.String()
+	}
+	if l.Changed {
+		allows += " (set)"
+	}
+	if !l.Held.IsZero() {
+		held = time.Until(l.Held).Round(time.Second).String()
+	}
+	return []string{l.Limit, l.Key, allows, fmt.Sprint(l.Running), fmt.Sprint(l.Waiting), held}
 }
 
 func schedulesCommand(env environment) *cli.Command {

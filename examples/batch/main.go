@@ -15,7 +15,8 @@ import (
 )
 
 var (
-	Mail  = tasks.New[string, bool]("newsletter.mail", tasks.RateLimit(100, time.Second/2), tasks.MaxRetry(3))
+	mails = tasks.NewLimit("newsletter.mails", tasks.Rate(100, time.Second/2))
+	Mail  = tasks.New[string, bool]("newsletter.mail", tasks.Limited[string](mails, nil), tasks.MaxRetry(3))
 	Count = tasks.New[[]bool, int]("newsletter.count")
 )
 

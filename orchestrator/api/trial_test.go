@@ -84,6 +84,10 @@ func (o openapi) base(method, path string, op operation) *trial {
 	switch path {
 	case "/v1/breakers/reset": // it takes one of two fields
 		tr.body = map[string]any{"all": true}
+	case "/v1/limits/{limit}": // of three
+		if method == "put" {
+			tr.body = map[string]any{"key": "*", "n": 1}
+		}
 	case "/v1/queues/{queue}/import":
 		tr.header.Set("Content-Type", jsonLines)
 	case "/v1/jobs/{id}", "/v1/workflows/{id}": // it has not ended, so it is not deleted

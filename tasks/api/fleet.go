@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -63,6 +64,22 @@ type TaskFilter struct {
 	Limit int    `query:"limit" default:"100" minimum:"1" maximum:"10000" doc:"number of tasks; there are no further pages"`
 }
 
+// LimitFilter selects limits.
+type LimitFilter struct {
+	Limit string `query:"limit" maxLength:"100" doc:"only this limit"`
+}
+
+// LimitChange is a change of a limit.
+type LimitChange struct {
+	Limit string `path:"limit" minLength:"1" maxLength:"100" doc:"name of the limit"`
+	Body  struct {
+		Key       string     `json:"key" maxLength:"10000" doc:"key whose limit changes; * for all keys, empty for a limit without keys"`
+		N         *int       `json:"n,omitempty" minimum:"0" maximum:"1000000" doc:"what it allows from now on; with 0 nothing starts"`
+		Reset     bool       `json:"reset,omitempty" doc:"end the change of the number"`
+		HoldUntil *time.Time `json:"hold_until,omitempty" doc:"nothing starts until then, at most a year ahead; a time that has passed ends the hold"`
+	}
+}
+
 // RateFilter selects counts of outcomes.
 type RateFilter struct {
 	Queue string    `query:"queue" maxLength:"100" doc:"only tasks of this queue"`
@@ -78,6 +95,8 @@ var (
 	ListTaskQueues  = declare[None, Page[tasktype.Queue]](Read, "GET /v1/task-queues", "listTaskQueues", "List the queues of tasks")
 	PauseTaskQueue  = declare[QueueChange, TaskQueue](Change, "POST /v1/task-queues/{queue}/pause", "pauseTaskQueue", "Pause a queue of tasks: workers take no more from it")
 	ResumeTaskQueue = declare[QueueChange, TaskQueue](Change, "POST /v1/task-queues/{queue}/resume", "resumeTaskQueue", "Resume a paused queue of tasks")
+	ListLimits      = declare[LimitFilter, Page[tasktype.Limit]](Read, "GET /v1/limits", "listLimits", "List the limits that tasks wait for or that were changed, by key")
+	ChangeLimit     = declare[LimitChange, None](Change, "PUT /v1/limits/{limit}", "changeLimit", "Change what a limit of tasks allows, or hold it")
 	ListTasks       = declare[TaskFilter, Page[Task]](Read, "GET /v1/tasks", "listTasks", "List running, ready or scheduled tasks")
 	ListTaskRates   = declare[RateFilter, Page[tasktype.RatePoint]](Read, "GET /v1/task-rates", "listTaskRates", "Count the outcomes of tasks by minute or hour")
 )
@@ -98,8 +117,31 @@ func (s *service) addFleet() {
 	serve(s, ResumeTaskQueue, func(ctx context.Context, in *QueueChange) (TaskQueue, error) {
 		return s.changed(ctx, in.Queue, false, s.Client.ResumeQueue(ctx, in.Queue))
 	})
+	serve(s, ListLimits, func(ctx context.Context, in *LimitFilter) (Page[tasktype.Limit], error) {
+		list, err := s.Client.Limits(ctx, in.Limit)
+		return Page[tasktype.Limit]{Data: list}, err
+	})
+	serveNone(s, ChangeLimit, s.changeLimit)
 	serve(s, ListTasks, s.tasks)
 	serve(s, ListTaskRates, s.rates)
+}
+
+func (s *service) changeLimit(ctx context.Context, in *LimitChange) error {
+	b := &in.Body
+	if b.N == nil && !b.Reset && b.HoldUntil == nil || b.N != nil && b.Reset {
+		return httpproblem.BadField("body", "give n, reset or hold_until, and not both n and reset")
+	}
+	var errs []error
+	if b.N != nil {
+		errs = append(errs, s.Client.SetLimit(ctx, in.Limit, b.Key, *b.N))
+	}
+	if b.Reset {
+		errs = append(errs, s.Client.ResetLimit(ctx, in.Limit, b.Key))
+	}
+	if b.HoldUntil != nil {
+		errs = append(errs, s.Client.HoldLimit(ctx, in.Limit, b.Key, *b.HoldUntil))
+	}
+	return errors.Join(errs...)
 }
 
 func (s *service) workers(ctx context.Context, in *Ping) (out Page[Worker], err error) {

@@ -325,30 +325,44 @@ func TestFleetWithoutHandlers(t *testing.T) {
 	}
 }
 
-// A rate per key is enforced by the clock of the fleet.
-func TestRatePerKeyIsAdvancedByTheClock(t *testing.T) {
+// A rate is enforced by the clock of the fleet. A task that another limit refuses takes no token of its key.
+func TestRateIsAdvancedByTheClock(t *testing.T) {
 	t.Parallel()
-	send := tasks.New[string, time.Time]("send", tasks.RatePerKey(2, time.Hour, func(to string) string { return to }))
-	var f *taskstest.Fleet
-	mux := tasks.NewMux()
-	tasks.Handle(mux, send, func(context.Context, string) (time.Time, error) { return f.Now(), nil })
-	f = taskstest.New(t, mux)
-	began := f.Now()
-	at, err := taskstest.Do(f, tasks.Each([]string{"a", "a", "a", "a", "b"}, send))
-	testutil.Ok(t, err)
-	var after []int
-	for _, then := range at {
-		after = append(after, int(then.Sub(began).Round(time.Minute).Minutes()))
-	}
-	if want := []int{0, 0, 30, 60, 0}; !slices.Equal(after, want) {
-		t.Errorf("minutes after the send: got %v, want %v", after, want)
+	perKey := tasks.Limited(tasks.NewLimit("key", tasks.Rate(2, time.Hour)), func(to string) string { return to })
+	for name, test := range map[string]struct {
+		send tasks.Task[string, time.Time]
+		to   []string
+		want []int // minutes after the send
+	}{
+		"alone":       {tasks.New[string, time.Time]("send", perKey), []string{"a", "a", "a", "a", "b"}, []int{0, 0, 60, 60, 0}},
+		"with a rate": {tasks.New[string, time.Time]("send", perKey, tasks.Limited[string](tasks.NewLimit("all", tasks.Rate(1, 10*time.Minute)), nil)), []string{"a", "b", "b"}, []int{0, 10, 20}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var f *taskstest.Fleet
+			mux := tasks.NewMux()
+			tasks.Handle(mux, test.send, func(context.Context, string) (time.Time, error) { return f.Now(), nil })
+			f = taskstest.New(t, mux)
+			began := f.Now()
+			at, err := taskstest.Do(f, tasks.Each(test.to, test.send))
+			testutil.Ok(t, err)
+			var after []int
+			for _, then := range at {
+				after = append(after, int(then.Sub(began).Round(time.Minute).Minutes()))
+			}
+			slices.Sort(after)
+			slices.Sort(test.want)
+			if !slices.Equal(after, test.want) {
+				t.Errorf("minutes after the send: got %v, want %v", after, test.want)
+			}
+		})
 	}
 }
 
 // A task that waits for a limit runs although Redis has lost the limit.
 func TestLostLimitKeepsNoTaskWaiting(t *testing.T) {
 	t.Parallel()
-	send := tasks.New[string, string]("send", tasks.RatePerKey(1, time.Hour, func(to string) string { return to }))
+	send := tasks.New[string, string]("send", tasks.Limited(tasks.NewLimit("send", tasks.Rate(1, time.Hour)), func(to string) string { return to }))
 	mux := tasks.NewMux()
 	tasks.Handle(mux, send, func(_ context.Context, to string) (string, error) { return to, nil })
 	f := taskstest.New(t, mux)

@@ -37,6 +37,8 @@ var (
 	FailNode          = ofTasks(api.FailNode)
 	ListWorkers       = ofTasks(api.ListWorkers)
 	ListTaskQueues    = ofTasks(api.ListTaskQueues)
+	ListLimits        = ofTasks(api.ListLimits)
+	ChangeLimit       = ofTasks(api.ChangeLimit)
 	PauseTaskQueue    = ofTasks(api.PauseTaskQueue)
 	ResumeTaskQueue   = ofTasks(api.ResumeTaskQueue)
 	ListTasks         = ofTasks(api.ListTasks)

@@ -51,17 +51,21 @@ func (r *Run) call(h *Handler, input []byte) callResult {
 }
 
 // keys computes the limits of a run. It returns the outcome of the run if a key function fails, as a handler would.
-func (r *Run) keys(h *Handler, limits []*graph.KeyLimit, input []byte) *callResult {
+func (r *Run) keys(h *Handler, limits []*graph.Limit, input []byte) *callResult {
 	if r.keyed {
 		return nil
 	}
 	var out []store.Limit
 	a := r.call(&Handler{Opts: h.Opts, Run: func(context.Context, []byte) (HandlerResult, error) {
 		for _, l := range limits {
-			// If the input does not decode, the handler fails.
-			if key, err := l.Key(input); err == nil && key != "" {
-				out = append(out, store.Limit{Task: r.Info.Task, Key: key, N: l.N, Per: l.Per})
+			key := ""
+			if l.Key != nil {
+				var err error
+				if key, err = l.Key(input); err != nil || key == "" { // if the input does not decode, the handler fails
+					continue
+				}
 			}
+			out = append(out, store.Limit{Name: l.Name, Key: key, N: l.N, Per: l.Per})
 		}
 		return HandlerResult{}, nil
 	}}, input)

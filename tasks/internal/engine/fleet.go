@@ -18,6 +18,9 @@ import (
 // Fleet reads and controls the live workers and their queues.
 type Fleet struct{ *env }
 
+// Fleet returns the fleet of the worker.
+func (r *Run) Fleet() *Fleet { return &Fleet{r.w.env} }
+
 // Writable returns why Redis takes no writes, or nil.
 func (f *Fleet) Writable(ctx context.Context) error { return f.store.Writable(ctx) }
 
@@ -121,6 +124,25 @@ func (f *Fleet) Resume(ctx context.Context, queue string) error {
 		return err
 	}
 	return f.store.Tell(ctx, 0, "q "+queue)
+}
+
+// ChangeLimit changes a limit, see [store.Limits.Change].
+func (f *Fleet) ChangeLimit(ctx context.Context, limit string, key *string, what, value string) error {
+	shards, err := f.store.Limits.Change(ctx, limit, key, what, value)
+	if err != nil {
+		return err
+	}
+	for _, shard := range shards {
+		if err := f.store.Tell(ctx, shard, "t 0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Limits returns the states of a limit, see [store.Limits.List].
+func (f *Fleet) Limits(ctx context.Context, limit string, most int) ([]tasktype.Limit, error) {
+	return f.store.Limits.List(ctx, limit, most)
 }
 
 // Errors of SetConcurrency.

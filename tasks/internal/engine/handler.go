@@ -40,12 +40,12 @@ type Handler struct {
 	Builtin bool // every worker has it: it is not listed
 }
 
-// limits returns the limits per key of the tasks. h may be nil.
-func (h *Handler) limits() []*graph.KeyLimit {
-	if h == nil {
+// limits returns the limits of the tasks. h may be nil.
+func (h *Handler) limits() []*graph.Limit {
+	if h == nil || h.Opts == nil {
 		return nil
 	}
-	return h.Opts.KeyLimits()
+	return h.Opts.Limits
 }
 
 // taskNames returns the sorted names of the tasks that handlers are for, without the built-in ones.

@@ -8,7 +8,7 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// limiter enforces the limits per key of the tasks that a worker runs.
+// limiter enforces the limits of the tasks that a worker runs.
 type limiter struct {
 	*local
 	timer func(time.Duration) // makes the worker look at the agenda
@@ -36,11 +36,13 @@ func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
 		if passed.Has {
 			r.acquired++
 		}
-		if passed.Has && r.limits[i].Per == 0 {
+		if passed.Has {
+			r.places = append(r.places, p)
+		}
+		if passed.Has && !p.Rate() {
 			l.mu.Lock()
 			l.held[p] = true
 			l.mu.Unlock()
-			r.places = append(r.places, p)
 		}
 		if err := l.proceed(ctx, &p, passed); err != nil {
 			return nil, err
@@ -63,10 +65,13 @@ func (l *limiter) proceed(ctx context.Context, p *store.Place, passed store.Pass
 	return err
 }
 
-// release returns the places of an attempt.
-func (l *limiter) release(ctx context.Context, places []store.Place) {
-	for i := range places {
-		p := &places[i]
+// release returns the places of an attempt: those of rates only if it did not start.
+func (l *limiter) release(ctx context.Context, r *Run) {
+	for i := range r.places {
+		p := &r.places[i]
+		if p.Rate() && r.started {
+			continue
+		}
 		l.mu.Lock()
 		delete(l.held, *p)
 		l.mu.Unlock()

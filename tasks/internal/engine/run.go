@@ -36,7 +36,8 @@ type Run struct {
 	keyed    bool          // limits is set
 	limits   []store.Limit // per key
 	acquired int           // number of limits that allow the attempt
-	places   []store.Place // to release
+	places   []store.Place // of it
+	started  bool          // nothing more limits it: it keeps its places of rates
 
 	logged atomic.Bool // it has written log lines
 

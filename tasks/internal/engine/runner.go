@@ -52,7 +52,7 @@ func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
 	if err != nil {
 		return res, false // the worker is killed
 	}
-	rn.limiter.release(ctx, r.places)
+	rn.limiter.release(ctx, r)
 	if !ok || res.place == nil {
 		rn.stats.begun.Add(1)
 	}
@@ -119,15 +119,7 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 			return *cmp.Or(waits, &result{}), waits != nil, err
 		}
 	}
-	if r.spec.RateN > 0 {
-		wait, err := rn.store.Starts.Allow(ctx, r.spec.Task, r.spec.RateN, time.Duration(r.spec.RatePer)*time.Millisecond)
-		if err != nil {
-			return result{}, false, err
-		}
-		if wait > 0 {
-			return r.again(wait+time.Millisecond-1, ""), true, nil
-		}
-	}
+	r.started = true
 	if outside {
 		return r.open(), true, nil
 	}

@@ -149,7 +149,7 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 	p.grow.Late, p.grow.After, p.grow.Replaceable = late, after, o.Overlap == OverlapReplace
 	if len(g.Nodes) == 1 && len(g.Specs) == 1 && g.Progress == "" {
 		sp := &g.Specs[0]
-		p.grow.Single = !sp.External && sp.RateN == 0 && sp.Sub == 0
+		p.grow.Single = !sp.External && sp.Sub == 0
 	}
 	return p, s.claim(ctx, p.fl, &p.grow, o)
 }

@@ -84,7 +84,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, w.rings, wake}
 	d.graphs, d.advancer, d.agenda, d.limiter, d.rings = e.graphs, e.advancer, w.agenda, limiter, w.rings
 	d.runner = &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs, d.leases}
-	w.watcher = &watcher{l, w.slots, limiter, w.agenda, d.leases, w.runs, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false}
+	w.watcher = &watcher{l, w.slots, limiter, w.agenda, d.leases, w.runs, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false, 0}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}
@@ -316,7 +316,7 @@ func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) 
 	}
 	var errs []error
 	for shard := range shards {
-		n, _, err := w.agenda.once(ctx, shard)
+		n, err := w.agenda.once(ctx, shard)
 		did, errs = did+n, append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -294,9 +294,6 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	if o.Expires != nil {
 		sp.Expires = millis(*o.Expires)
 	}
-	if o.Rate != nil {
-		sp.RateN, sp.RatePer = o.Rate.N, millis(o.Rate.Per)
-	}
 	if c.specs == nil {
 		c.g.Specs = append(c.g.Specs, sp)
 		return len(c.g.Specs) - 1, nil

@@ -58,8 +58,6 @@ type Spec struct {
 	In       int64  `json:"in,omitempty"`
 	At       int64  `json:"at,omitempty"`
 	Expires  int64  `json:"ex,omitempty"`
-	RateN    int    `json:"rn,omitempty"`
-	RatePer  int64  `json:"rp,omitempty"`
 	External bool   `json:"x,omitempty"` // completed externally, not by a handler
 
 	Choices []Choice `json:"ch,omitempty"` // of an external task

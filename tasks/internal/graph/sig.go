@@ -56,7 +56,6 @@ type Opts struct {
 	Priority *int
 	In       *time.Duration
 	At       *time.Time
-	Rate     *Rate
 	FailFast bool
 	AtMost   int
 	External bool
@@ -80,9 +79,8 @@ type Opts struct {
 	EachMissed int
 
 	// Of a declaration, used by workers only.
-	Alias       []string
-	Concurrency *KeyLimit
-	KeyRate     *KeyLimit
+	Alias  []string
+	Limits []*Limit // in the order in which they are applied
 
 	OutputChunks, OutputBytes int // limits of the output; 0 for the defaults
 
@@ -110,30 +108,13 @@ type Backoff struct {
 	Fixed bool          `json:"f,omitempty"` // always Base, without growth and jitter
 }
 
-// Rate is at most N starts in each Per.
-type Rate struct {
-	N   int
-	Per time.Duration
-}
-
-// KeyLimit is a limit of the nodes of a task that have the same key: N run at once, or N start in each Per.
-type KeyLimit struct {
-	N   int
-	Per time.Duration
-	In  reflect.Type                       // that Key decodes an input to
-	Key func(input []byte) (string, error) // the error is of an input that does not decode
-}
-
-// KeyLimits returns the limits per key, in the order in which they are to be applied.
-func (o *Opts) KeyLimits() []*KeyLimit {
-	var out []*KeyLimit
-	if o != nil && o.Concurrency != nil {
-		out = append(out, o.Concurrency)
-	}
-	if o != nil && o.KeyRate != nil {
-		out = append(out, o.KeyRate)
-	}
-	return out
+// Limit is a named limit of the nodes of tasks that have the same key: N run at once, or N start in each Per.
+type Limit struct {
+	Name string
+	N    int
+	Per  time.Duration
+	In   reflect.Type                       // that Key decodes an input to
+	Key  func(input []byte) (string, error) // the error is of an input that does not decode; nil if all nodes have the same key
 }
 
 // NoOpts sets nothing; it must not be written to.
@@ -160,7 +141,6 @@ func (o *Opts) Over(top *Opts) *Opts {
 		m.In, m.At = top.In, top.At
 	}
 	pick(&m.Expires, top.Expires)
-	pick(&m.Rate, top.Rate)
 	m.FailFast = m.FailFast || top.FailFast
 	m.External = m.External || top.External
 	if top.Choices != nil {
@@ -192,8 +172,7 @@ func (o *Opts) Over(top *Opts) *Opts {
 	if top.FairnessKey != "" {
 		m.FairnessKey = top.FairnessKey
 	}
-	pick(&m.Concurrency, top.Concurrency)
-	pick(&m.KeyRate, top.KeyRate)
+	m.Limits = slices.Concat(m.Limits, top.Limits)
 	if m.Err == nil {
 		m.Err = top.Err
 	}

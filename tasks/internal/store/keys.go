@@ -214,22 +214,17 @@ func (k Keys) scheduleKey(name string) string { return string(k) + ":{schedule}:
 // 1,000 members, unless ticks are queued beside them, and expires with the entry.
 func (k Keys) scheduleDueKey(name string) string { return string(k) + ":{schedule}:due:" + name }
 
-// rateKey is, for a task with a rate limit, the list "starts" of the times of its last starts, and the string "told"
-// with the latest retry time given to a worker; both in unix us. Expires when the limit has no effect any more.
-func (k Keys) rateKey(task, name string) string { return string(k) + ":{rate:" + task + "}:" + name }
-
-// limitKey is a part of the state of a limit per key. The name of a limit is "r" for a rate or "c" for a concurrency, the task, a tab,
-// and the key, or its hash if it has more than 100 bytes. It lives in the shard of its name, and nothing is left of an idle
-// limit. A node is "<shard> <workflow>/<node>".
+// limitKey is a part of the state of the limits of a shard. The name of a limit for a key is "<limit>\t<key>", with the hash of a key of more
+// than 100 bytes. It lives in the shard of its name, and nothing is left of an idle one. A node is "<shard> <workflow>/<node>".
 //
-//	places    sorted set of the places of a concurrency, "<node> <call>", by their end (unix ms). Expires a minute after the last change
-//	reserved  sorted set of the nodes for which a place is reserved, by its end (unix ms)
-//	waiting   sorted set of the nodes that wait, by the time since when they do (unix us)
-//	rate      string: the time from which on all starts of a rate are free (unix us). Expires a second later
-//	rule      string "<n> <period in us, or 0>", while the agenda has the entry "!limit/<name>": since a node has waited
-func (k Keys) limitKey(shard int, part, name string) string {
-	return k.Prefix(shard) + "limit:" + part + ":" + name
-}
+//	places:<name>    sorted set of the places, "<node> <call>", by their end (unix ms). Expires a while after the last change
+//	reserved:<name>  sorted set of the nodes for which a place is reserved, by its end (unix ms)
+//	waiting:<name>   sorted set of the nodes that wait, by the time since when they do (unix us)
+//	rules            hash "<n> <period in ms, or 0>" by name, since a node has waited; the agenda has the entry "!limit/<name>", unless it
+//	                 allows nothing
+//	set              hash of changes: "n <name>", a number, and "h <name>", until when nothing starts (unix ms); "n <limit>" and "h <limit>" are
+//	                 those for all keys, in each shard
+func (k Keys) limitKey(shard int, part string) string { return k.Prefix(shard) + "limit:" + part }
 
 // unhandledKey is, for the name "<queue> <task>", the sorted set of the nodes that wait for a worker with a handler,
 // "<workflow>/<node>", by the end of their wait (unix ms). For an empty name it is the sorted set of these names, by the end of the

@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/tasktype"
 )
 
-// Limit is the limit of a task and a key: a concurrency, or a rate if Per is not 0.
+// Limit is a limit for one of its keys: a concurrency, or a rate if Per is not 0. The key is empty for a limit without keys.
 type Limit struct {
-	Task, Key string
+	Name, Key string
 	N         int
 	Per       time.Duration
 }
@@ -27,21 +29,17 @@ type Limit struct {
 // mostKey is the longest key that is stored as it is.
 const mostKey = 100
 
-// name returns the name of the limit, which begins with "r" for a rate and "c" for a concurrency.
-func (l *Limit) name() string {
-	key, kind := l.Key, "c"
-	if l.Per > 0 {
-		kind = "r"
-	}
+// limitName returns the name of the state of a limit for a key.
+func limitName(limit, key string) string {
 	if len(key) > mostKey {
 		sum := sha256.Sum256([]byte(key))
 		key = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
-	return kind + l.Task + "\t" + key
+	return limit + "\t" + key
 }
 
 func (l *Limit) rule() string {
-	return strconv.Itoa(l.N) + " " + strconv.FormatInt(l.Per.Microseconds(), 10)
+	return strconv.Itoa(l.N) + " " + strconv.FormatInt(l.Per.Milliseconds(), 10)
 }
 
 // LimitRef is the workflow of the entries of the agenda for limits. The node of such an entry is the name of a limit.
@@ -54,6 +52,9 @@ type Place struct {
 	node, owner string
 }
 
+// Rate reports whether the place is of a rate, which needs no renewal.
+func (p *Place) Rate() bool { return !strings.HasSuffix(p.rule, " 0") }
+
 func (p *Place) member() string { return p.node + " " + p.owner }
 
 // NewPlace returns the place of a limit for a node. owner distinguishes attempts.
@@ -62,7 +63,7 @@ func (s Limits) NewPlace(ctx context.Context, l *Limit, f Flow, node, owner stri
 	if err != nil {
 		return Place{}, err
 	}
-	name := l.name()
+	name := limitName(l.Name, l.Key)
 	return Place{shardOf(name, n), name, l.rule(), strconv.Itoa(f.shard) + " " + f.Ref + "/" + node, owner}, nil
 }
 
@@ -93,7 +94,7 @@ func (s Limits) Acquire(ctx context.Context, p *Place) (Passed, error) {
 	return out, nil
 }
 
-// Release returns a place. The caller continues with [Limits.Continue].
+// Release returns a place: one of a rate only if the node did not start. The caller continues with [Limits.Continue].
 func (s Limits) Release(ctx context.Context, p *Place) (Passed, error) {
 	res, err := s.call(ctx, "pass", p.shard, p.name, p.rule, p.member(), 0)
 	if err != nil {
@@ -102,7 +103,7 @@ func (s Limits) Release(ctx context.Context, p *Place) (Passed, error) {
 	return passed(res), nil
 }
 
-// Expire handles the expired places and the free tokens of a limit with an entry in the agenda.
+// Expire handles the expired and the free places of a limit with an entry in the agenda.
 func (s Limits) Expire(ctx context.Context, shard int, name string) (Passed, error) {
 	res, err := s.call(ctx, "pass", shard, name, "", "", 1)
 	if err != nil {
@@ -191,7 +192,7 @@ func (s Limits) hasten(ctx context.Context, nodes []string) (states []int64, err
 
 // Recheck makes a node ready that was delayed after a place was reserved for it.
 func (s Limits) Recheck(ctx context.Context, p *Place) error {
-	err := s.rdb.ZScore(ctx, s.limitKey(p.shard, "waiting", p.name), p.node).Err()
+	err := s.rdb.ZScore(ctx, s.limitKey(p.shard, "waiting:"+p.name), p.node).Err()
 	switch {
 	case err == nil:
 		return nil
@@ -229,3 +230,120 @@ func (s Limits) Renew(ctx context.Context, places []Place) error {
 
 // PlaceLease is how long a node has a place unless its worker renews it.
 const PlaceLease = 10 * time.Second
+
+// What [Limits.Change] can change.
+const (
+	LimitN    = "n" // the number; the value is decimal
+	LimitHold = "h" // until when nothing starts; the value is in unix ms
+)
+
+// limitChanges is how many limits and keys of a shard can be changed.
+const limitChanges = 100_000
+
+// ErrLimitChanges means that a limit was changed for too many keys.
+var ErrLimitChanges = fmt.Errorf("limits are changed for %d keys: change them for all keys, or reset some", limitChanges)
+
+// Change changes a limit for a key, or for all keys if key is nil. Without a value it ends the change. The caller handles the agenda of
+// the shards that are returned.
+func (s Limits) Change(ctx context.Context, limit string, key *string, what, value string) (shards []int, err error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name := limit
+	if key != nil {
+		name = limitName(limit, *key)
+		shards = []int{shardOf(name, n)}
+	} else {
+		for shard := range n {
+			shards = append(shards, shard)
+		}
+	}
+	for _, shard := range shards {
+		res, err := s.scripts["limit"].Run(ctx, s.rdb, []string{s.Prefix(shard)}, what, name, value, limitChanges).Int()
+		if err != nil {
+			return nil, fmt.Errorf("change limit %s: %w", limit, err)
+		}
+		if res == 0 {
+			return nil, ErrLimitChanges
+		}
+	}
+	return shards, nil
+}
+
+// AllKeys is the key of a change for all keys.
+const AllKeys = "*"
+
+// List returns the states of a limit, or of all limits if it is empty: at most so many, sorted.
+func (s Limits) List(ctx context.Context, limit string, most int) ([]tasktype.Limit, error) {
+	shards, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[[2]string]*tasktype.Limit{}
+	for shard := range shards {
+		pipe := s.rdb.Pipeline()
+		rules, set := pipe.HGetAll(ctx, s.limitKey(shard, "rules")), pipe.HGetAll(ctx, s.limitKey(shard, "set"))
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, fmt.Errorf("read limits: %w", err)
+		}
+		at := func(name string) *tasktype.Limit {
+			of, key, ok := strings.Cut(name, "\t")
+			if !ok {
+				key = AllKeys
+			}
+			if limit != "" && of != limit {
+				return nil
+			}
+			id := [2]string{of, key}
+			if all[id] == nil && len(all) < most {
+				all[id] = &tasktype.Limit{Limit: of, Key: key, N: -1}
+			}
+			return all[id]
+		}
+		var counts [][2]*redis.IntCmd
+		var of []*tasktype.Limit
+		for name, rule := range rules.Val() {
+			l := at(name)
+			if l == nil {
+				continue
+			}
+			n, per, _ := strings.Cut(rule, " ")
+			l.N, l.Per = int(toInt(n)), time.Duration(toInt(per))*time.Millisecond
+			of = append(of, l)
+			counts = append(counts, [2]*redis.IntCmd{pipe.ZCard(ctx, s.limitKey(shard, "places:"+name)), pipe.ZCard(ctx, s.limitKey(shard, "waiting:"+name))})
+		}
+		if len(of) > 0 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				return nil, fmt.Errorf("read limits: %w", err)
+			}
+		}
+		for i, l := range of {
+			l.Running, l.Waiting = counts[i][0].Val(), counts[i][1].Val()
+		}
+		for field, value := range set.Val() {
+			what, name, _ := strings.Cut(field, " ")
+			switch l := at(name); {
+			case l == nil:
+			case what == LimitN:
+				l.N, l.Changed = int(toInt(value)), true
+			case what == LimitHold && time.UnixMilli(toInt(value)).After(time.Now()):
+				l.Held = time.UnixMilli(toInt(value))
+			}
+		}
+	}
+	out := make([]tasktype.Limit, 0, len(all))
+	for _, l := range all {
+		if every := all[[2]string{l.Limit, AllKeys}]; every != nil && l != every {
+			if every.Changed && !l.Changed {
+				l.N, l.Changed = every.N, true
+			}
+			if every.Held.After(l.Held) {
+				l.Held = every.Held
+			}
+		}
+		out = append(out, *l)
+	}
+	slices.SortFunc(out, func(a, b tasktype.Limit) int { return cmp.Or(cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key)) })
+	return out, nil
+}

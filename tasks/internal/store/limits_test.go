@@ -18,7 +18,7 @@ func TestPlaceOfALostBatchKeepsTheTurnOfTheNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limit := store.Limit{Task: "a.task", Key: "key", N: 1}
+		limit := store.Limit{Name: "a.task", Key: "key", N: 1}
 		place := func(node, batch string) store.Place {
 			p, err := s.Limits.NewPlace(t.Context(), &limit, f, node, batch)
 			if err != nil {

@@ -22,7 +22,7 @@ func shardScripts() map[string][]string {
 		"turn": {"lib", "remember", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"}, "abort": ofIndex, "tally": ofIndex,
 		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofWaiting, "hasten": ofWaiting, "look": ofShard, "hold": ofShard, "reap": ofLease, "putback": ofShard, "adopt": ofShard,
 		"log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard, "drop": ofShard,
-		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard,
+		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "limit": ofShard,
 		"unhandled": ofShard, "clock": ofShard, "note": ofShard,
 	}
 }
@@ -42,7 +42,7 @@ func NewScripts(rewrite func(name, source string) string) Scripts {
 		return files[name]
 	}
 	all := Scripts{}
-	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "rate", "project", "submit1", "finish1", "step", "emit"} { // they use separate keys, or need no part
+	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "project", "submit1", "finish1", "step", "emit"} { // they use separate keys, or need no part
 		all[name] = redis.NewScript(source(name))
 	}
 	for name, parts := range shardScripts() {

@@ -5,7 +5,7 @@
 -- returns {1 for a place or 0, ms until the next entry of the agenda for the limit or -1, steps as in places…}
 local node = ARGV[3]
 local place = node .. ' ' .. ARGV[4]
-local has = per == 0 and redis.call('ZSCORE', placesKey, place)
+local has = redis.call('ZSCORE', placesKey, place)
 if not has and stored then
   grant() -- the nodes that wait are first
   has = redis.call('ZREM', reservedKey, node) == 1
@@ -16,11 +16,8 @@ if not has and stored then
     end
   end
 end
-if not has and free() > 0 then
-  spend(1)
-  has = true
-end
-if not has and stored then
+has = has or free() > 0
+if not has and stored and held <= now then
   -- The node that has the oldest reservation has not come yet. It becomes the first node that waits.
   local oldest = redis.call('ZRANGE', reservedKey, 0, 0, 'WITHSCORES')
   if oldest[2] and oldest[2] - RESERVED + TAKE_OVER <= now then
@@ -32,10 +29,9 @@ end
 if has then
   -- The node can be among the waiting ones: delayed by a worker that took it over from the caller. If it is not delayed, it loses its
   -- reservation when its turn comes.
-  if per == 0 then
-    redis.call('ZADD', placesKey, whole(now + LEASE), place)
-    redis.call('PEXPIRE', placesKey, 6 * LEASE)
-  end
+  -- A place of a rate ends a millisecond late, because now is rounded down.
+  redis.call('ZADD', placesKey, whole(per > 0 and now + per + 1 or now + LEASE), place)
+  redis.call('PEXPIRE', placesKey, per > 0 and whole(per + 1000) or 6 * LEASE)
   return {1, stored and schedule() or '-1', unpack(tell)}
 end
 redis.call('ZADD', waitingKey, 'NX', whole(us), node)

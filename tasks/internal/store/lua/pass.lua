@@ -31,8 +31,10 @@ grant()
 if ARGV[4] == '1' then
   for _, what in ipairs({'place', 'reserved'}) do
     local key = what == 'place' and placesKey or reservedKey
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. whole(now + LEASE), '+inf', 'LIMIT', 0, MOST_NODES)) do
-      redis.call('ZADD', key, whole(now + LEASE), member) -- the clock was set back
+    if what == 'reserved' or per == 0 then
+      for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. whole(now + LEASE), '+inf', 'LIMIT', 0, MOST_NODES)) do
+        redis.call('ZADD', key, whole(now + LEASE), member) -- the clock was set back
+      end
     end
     local over = redis.call('ZRANGEBYSCORE', key, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, MOST_NODES)
     for i = 1, #over, 2 do
