@@ -487,7 +487,7 @@ func TestLimitIsChangedAtRunTime(t *testing.T) {
 		testutil.Ok(t, o.client.SetLimit(ctx, "customers", tasks.AllKeys, 0))
 		third := sendAll(t, o, deliver, deliveries(3, "b"))
 		states := func() (out []string) {
-			all, err := o.client.Limits(ctx, "customers")
+			all, err := o.client.Inspect().Limits(ctx, "customers")
 			testutil.Ok(t, err)
 			for _, l := range all {
 				out = append(out, fmt.Sprintf("%s %d %t running %d waiting %d held %t", l.Key, l.N, l.Changed, l.Running, l.Waiting, !l.Held.IsZero()))

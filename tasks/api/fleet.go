@@ -118,7 +118,7 @@ func (s *service) addFleet() {
 		return s.changed(ctx, in.Queue, false, s.Client.ResumeQueue(ctx, in.Queue))
 	})
 	serve(s, ListLimits, func(ctx context.Context, in *LimitFilter) (Page[tasktype.Limit], error) {
-		list, err := s.Client.Limits(ctx, in.Limit)
+		list, err := s.Client.Inspect().Limits(ctx, in.Limit)
 		return Page[tasktype.Limit]{Data: list}, err
 	})
 	serveNone(s, ChangeLimit, s.changeLimit)
