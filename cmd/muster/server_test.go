@@ -150,13 +150,13 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"workflows get": "none", "workflows send": "a.task 1 --external", "workflows cancel": flows[0], "workflows retry": "none", "workflows run-again": "none", "workflows output": "none", "workflows revoke": flows[1],
 		"schedules trigger": "none", "schedules delete": "none",
 		"tasks complete": "none 0 --result 1", "workflows delete": "none",
-		"queue enqueue": "a", "queue import": list, "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
+		"queue enqueue": "a", "queue import": list, "queue forget": "none", "limits set": "none 1", "limits hold": "none 1s", "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
 	}
 	reads := []string{
 		"status", "scrapes list", "scrapes get", "scrapes retry", "scrapes cancel", // the latter fail at the scrape that does not exist
 		"jobs list", "jobs status", "jobs items", "jobs events", "agents list",
 		"sites list", "proxies list", "queue stats", "breakers list",
-		"workflows list", "workflows get", "tasks list", "workers list", "queues list", "schedules list", "health",
+		"workflows list", "workflows get", "tasks list", "workers list", "queues list", "limits list", "schedules list", "health",
 	}
 	named := map[string]string{"job": id, "agent": "one", "site": "none", "workflow": flows[0], "queue": "default", "schedule": "none", "artifacts": "default"}
 	for _, p := range pausables {
