@@ -1,10 +1,12 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"muster/internal/webui"
@@ -17,9 +19,13 @@ const mostReserved = 20
 
 type queuesData struct {
 	Queues []QueueRow
+	Limits []tasktype.Limit // at most mostLimits
 	Due    []tasktype.DueNode
 	Outbox tasktype.Outbox
 }
+
+// mostLimits is the maximum number of listed keys of limits.
+const mostLimits = 100
 
 func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) {
 	var d queuesData
@@ -32,6 +38,11 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 		return webui.View{}, err
 	}
 	d.Queues = hour.Rows(all)
+	if d.Limits, err = s.client.Inspect().Limits(ctx, ""); err != nil {
+		return webui.View{}, err
+	}
+	slices.SortStableFunc(d.Limits, func(a, b tasktype.Limit) int { return cmp.Compare(b.Waiting, a.Waiting) })
+	d.Limits = d.Limits[:min(len(d.Limits), mostLimits)]
 	if d.Due, err = s.client.Inspect().Due(ctx, mostReserved); err != nil {
 		return webui.View{}, err
 	}

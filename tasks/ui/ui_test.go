@@ -79,6 +79,7 @@ func TestPages(t *testing.T) {
 	f, h := fleet(t, Config{})
 	run := sent(t, f, tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum))
 	f.Drain()
+	testutil.Ok(t, f.Client().SetLimit(t.Context(), "billing-api", "acme", 0))
 	at := "/workflows/" + run.ID()
 	nodes, err := run.Nodes(t.Context())
 	testutil.Ok(t, err)
@@ -90,7 +91,7 @@ func TestPages(t *testing.T) {
 		at + "?state=FAILURE":                   {"No tasks"},
 		at + "/nodes/" + nodes[len(nodes)-1].ID: {"u.sum", "Result", "<pre", "3"},
 		"/names":                                {"u.inc", "u.sum"},
-		"/queues":                               {"Queues"},
+		"/queues":                               {"Queues", "billing-api", "acme", ">nothing</span> <small>set</small>"},
 		"/workers":                              {"Workers"},
 		"/schedule":                             {"The schedule is empty"},
 		"/assets/style.css":                     {"color-scheme"},

@@ -58,7 +58,7 @@ func memoryInUse() uint64 {
 // beat records that the worker is alive, and returns the live and the dead workers.
 func (w *watcher) beat(ctx context.Context, first bool) (live, dead []string, err error) {
 	w.beats++
-	if !first && w.beats%infoBeats != 0 {
+	if w.beats%infoBeats != 1 && !first {
 		return w.store.Workers.Beat(ctx, w.cfg.Name, false, nil, deadAfter, deadConfirm)
 	}
 	host, _ := os.Hostname()
