@@ -41,7 +41,7 @@ type QueueForget struct {
 
 // ItemForget selects ended items of a queue: IDs, EndedFor or both.
 type ItemForget struct {
-	IDs      []string `json:"ids,omitempty" maxItems:"1000" maxLength:"500" doc:"items to delete; those that have not ended stay"`
+	IDs      []string `json:"ids,omitempty" maxItems:"1000" maxLength:"2048" doc:"items to delete; those that have not ended stay"`
 	EndedFor string   `json:"ended_for,omitempty" maxLength:"20" doc:"delete all items that ended longer ago than this duration" example:"168h"`
 }
 
