@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/orchestrator/supervise"
 )
 
@@ -128,6 +130,10 @@ func isOurs(ctx context.Context, url string, limit time.Duration, proc *supervis
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	text, err := rdb.Info(ctx, "server").Result()
+	var refusal redis.Error
+	if errors.As(err, &refusal) { // redis-server would not refuse
+		return fmt.Errorf("%w: another server, which refuses INFO: %w", errPortTaken, err)
+	}
 	if err != nil {
 		return err
 	}

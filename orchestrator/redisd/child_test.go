@@ -19,6 +19,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"muster/internal/testutil"
 )
 
@@ -308,6 +310,32 @@ func TestFixedPort(t *testing.T) {
 // Another process takes the port between the check and the start of redis-server, and responds there.
 func TestPortIsTakenDuringStart(t *testing.T) {
 	t.Parallel()
+	for name, take := range map[string]func(t *testing.T, address string) (end func(), err error){
+		"by a web server": func(_ *testing.T, address string) (func(), error) {
+			l, err := net.Listen("tcp", address)
+			if err != nil {
+				return nil, err
+			}
+			web := httptest.NewUnstartedServer(http.NotFoundHandler())
+			_ = web.Listener.Close()
+			web.Listener = l
+			web.Start()
+			return web.Close, nil
+		},
+		"by a server that refuses INFO": func(_ *testing.T, address string) (func(), error) {
+			m := miniredis.NewMiniRedis()
+			return m.Close, m.StartAddr(address)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			portIsTaken(t, take)
+		})
+	}
+}
+
+// portIsTaken takes the port of the first start of a Redis.
+func portIsTaken(t *testing.T, take func(t *testing.T, address string) (end func(), err error)) {
 	cfg := childConfig(t)
 	path, err := findServer(testServer())
 	if err != nil {
@@ -320,9 +348,7 @@ func TestPortIsTakenDuringStart(t *testing.T) {
 	if err := os.WriteFile(cfg.Server, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewUnstartedServer(http.NotFoundHandler())
-	defer web.Close()
-	asked := make(chan struct{})
+	asked, address := make(chan struct{}), ""
 	go func() {
 		defer close(asked)
 		if !testutil.Becomes(func() bool {
@@ -330,18 +356,19 @@ func TestPortIsTakenDuringStart(t *testing.T) {
 			if err != nil {
 				return false
 			}
-			_ = web.Listener.Close()
-			web.Listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strings.TrimSpace(string(port))))
+			address = net.JoinHostPort("127.0.0.1", strings.TrimSpace(string(port)))
+			end, err := take(t, address)
+			if err == nil {
+				t.Cleanup(end)
+			}
 			return err == nil
 		}) {
 			t.Error("redis-server was not started")
-			return
 		}
-		web.Start()
 	}()
 	s := start(t, cfg)
 	<-asked
-	if strings.HasSuffix(s.URL(), web.Listener.Addr().String()+"/0") {
+	if strings.HasSuffix(s.URL(), address+"/0") {
 		t.Fatalf("address is %s, which belongs to another Redis", s.URL())
 	}
 	set(t, s.URL(), "k", "v")
