@@ -180,6 +180,8 @@ func (r *Run) leased(call func(ctx context.Context) (held bool, err error)) erro
 		select {
 		case <-r.ctx.Done():
 			return fmt.Errorf("%w: %w", context.Cause(r.ctx), r.w.store.Explain(context.WithoutCancel(r.ctx), err))
+		case <-r.w.killed: // it must not wait for Redis
+			return fmt.Errorf("the worker was stopped: %w", err)
 		case <-r.w.clock.After(wait):
 		}
 	}
