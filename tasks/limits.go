@@ -59,10 +59,17 @@ func checkLimit(n int) error {
 // the same rule, until it is changed by [Client.SetLimit]. If the name or the rule is invalid, sends of the tasks that use it fail.
 func NewLimit(name string, rule LimitRule) Limit {
 	l := Limit{name: name, n: rule.n, per: rule.per, err: rule.err}
-	if err := graph.CheckTask(name); err != nil {
+	if err := checkLimitName(name); err != nil {
 		l.err = errors.Join(err, l.err)
 	}
 	return l
+}
+
+func checkLimitName(name string) error {
+	if name == "" || graph.CheckTask(name) != nil {
+		return fmt.Errorf("name %.40q: give 1 to 100 bytes of UTF-8 without control characters", name)
+	}
+	return nil
 }
 
 // Name returns the name of the limit.
@@ -167,7 +174,7 @@ func (c *Client) changeLimit(ctx context.Context, name, key, what, value string)
 }
 
 func changeLimit(ctx context.Context, f *engine.Fleet, name, key, what, value string) error {
-	if err := graph.CheckTask(name); err != nil {
+	if err := checkLimitName(name); err != nil {
 		return fmt.Errorf("change limit: %w", err)
 	}
 	one := &key

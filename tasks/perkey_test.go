@@ -547,11 +547,11 @@ func TestInvalidChangesOfLimits(t *testing.T) {
 	t.Parallel()
 	c := tasks.NewClient(redistest.Mini(t))
 	for name, err := range map[string]error{
-		"number -1":       c.SetLimit(t.Context(), "a", "", -1),
-		"number 1000001":  c.SetLimit(t.Context(), "a", "", 1_000_001),
-		"without a name":  c.SetLimit(t.Context(), "", "", 1),
-		"at most a year":  c.HoldLimit(t.Context(), "a", "", time.Now().AddDate(2, 0, 0)),
-		"with two rules,": twoRules(c),
+		"number -1":              c.SetLimit(t.Context(), "a", "", -1),
+		"number 1000001":         c.SetLimit(t.Context(), "a", "", 1_000_001),
+		`name "": give 1 to 100`: c.SetLimit(t.Context(), "", "", 1),
+		"at most a year":         c.HoldLimit(t.Context(), "a", "", time.Now().AddDate(2, 0, 0)),
+		"with two rules,":        twoRules(c),
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want an error with %q", err, name)
