@@ -324,17 +324,17 @@ func TestTokenBucketConcurrentRefunds(t *testing.T) {
 
 func TestTokenBucketCanceledWaitRefunds(t *testing.T) {
 	t.Parallel()
-	everyBucket(t, limit.Rate{Capacity: 1, PerSec: 0.5}, func(t *testing.T, bs []*limit.TokenBucket) {
+	everyBucket(t, limit.Rate{Capacity: 1, PerSec: 0.01}, func(t *testing.T, bs []*limit.TokenBucket) {
 		take(t, bs[0], "k", 1)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(20*time.Millisecond, func() { cancel(errors.New("enough")) })
 		if _, err := bs[0].Wait(ctx, "k", 1); err == nil {
 			t.Fatal("got nil, want the error of the cancelled context")
 		}
-		if _, wait := take(t, bs[0], "k", 1); wait > 2*time.Second {
-			t.Fatalf("got a wait of %v, want 2s at most: the token is refunded", wait)
+		if _, wait := take(t, bs[0], "k", 1); wait > 100*time.Second {
+			t.Fatalf("got a wait of %v, want 100s at most: the token is refunded", wait)
 		}
-		short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		short, stop := context.WithTimeout(t.Context(), 10*time.Second)
 		defer stop()
 		if _, err := bs[0].Wait(short, "k", 1); !errors.Is(err, limit.ErrTooLong) {
 			t.Fatalf("got %v, want ErrTooLong", err)

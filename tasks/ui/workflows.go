@@ -25,8 +25,8 @@ var workflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype
 var spans = []webui.Option{{Value: "", Text: "any time"}, {Value: "1h", Text: "last hour"}, {Value: "24h", Text: "last day"}, {Value: "168h", Text: "last week"}}
 
 const (
-	mostWaiting = 500  // workflows that a filter by queue selects
-	mostFailed  = 1000 // failed workflows whose errors a filter by error reads at once
+	mostWaiting = 500 // workflows that a filter by queue selects
+	mostFailed  = 300 // failed workflows whose errors a filter by error reads at once
 )
 
 // flowFilter selects workflows. The index of workflows has no errors and queues, so a filter by one of them selects only failed or
