@@ -97,11 +97,9 @@ func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
 	if !ok {
 		scheme, rest = "", name
 	}
-	user, address, ok := cutLast(rest, "@")
-	if !ok {
-		user, address = "", rest
-	}
-	user, _, _ = strings.Cut(user, ":")
+	at := strings.LastIndexByte(rest, '@')
+	address := rest[at+1:]
+	user, _, _ := strings.Cut(rest[:max(at, 0)], ":")
 	if plain, err := url.PathUnescape(user); err == nil {
 		user = strings.ToLower(plain)
 	}
@@ -110,11 +108,4 @@ func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
 		return scheme != "" && scheme != m.Protocol || user != "" && user != strings.ToLower(m.Username) ||
 			address != endpoint && address != strings.ToLower(m.Host)
 	}), nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

@@ -2,9 +2,13 @@ package proxies
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -17,6 +21,7 @@ import (
 	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/source"
+	"muster/tasks/metrics"
 )
 
 // TestMain resolves names below .test to loopback.
@@ -187,5 +192,70 @@ func TestManySites(t *testing.T) {
 	}
 	if ttl := rdb.TTL(t.Context(), healthKey(pool.cfg.Name, tunnelScope("host1.test:443"))).Val(); ttl <= 0 || ttl > 24*time.Hour {
 		t.Errorf("the health at a site expires after %s, want a day", ttl)
+	}
+}
+
+// BenchmarkPickAndReport picks from a pool of 10,000 proxies with reports.
+func BenchmarkPickAndReport(b *testing.B) {
+	pool := NewPool(PoolConfig{Redis: redistest.Server(b).Client()})
+	defer pool.Close()
+	members := make([]Proxy, 10_000)
+	for i := range members {
+		members[i] = Proxy{Protocol: "http", Host: fmt.Sprintf("8.1.%d.%d", i>>8, i&255), Port: 8080, LatencyMS: float64(50 + i%2000), Anonymity: probe.Elite}
+	}
+	_, err := pool.Add(b.Context(), members...)
+	testutil.Ok(b, err)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			lease, err := pool.Pick(b.Context(), PickOptions{Site: "shop"})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			lease.Report(Succeeded, 120*time.Millisecond)
+		}
+	})
+	testutil.Ok(b, pool.Flush(b.Context()))
+}
+
+// FuzzHealth checks that stored health is parsed to numbers that are valid in JSON, or rejected.
+func FuzzHealth(f *testing.F) {
+	for _, s := range []string{"0.5 3 1 1700000000000 0 0 120.5 9", "NaN 1 1 1 1 1 1", "1e308 1e308 Inf 1e300 -1 -Inf 0", "1 2", "0x1p4 1 1 1 1 1 1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := parseHealth(text)
+		if err != nil {
+			return
+		}
+		for _, v := range []float64{h.OK, h.Fails, h.Latency} {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				t.Fatalf("%q is read as %+v", text, h)
+			}
+		}
+		if _, err := json.Marshal(h); err != nil {
+			t.Errorf("%q cannot be encoded: %v", text, err)
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(1, nil), result(2, nil), result(3, func(r *probe.Result) { r.Anonymity = probe.Transparent }))
+	testutil.Ok(t, pool.Ban(t.Context(), "", 0, proxyOf(result(2, nil)).ID))
+	testutil.Ok(t, pool.yields.record(t.Context(), "1", map[string]Yield{"a": {Candidates: 1}}))
+	w := httptest.NewRecorder()
+	metrics.Handler(NewMetrics(pool)).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	text, _ := io.ReadAll(w.Body)
+	for _, line := range []string{
+		`muster_proxies{state="ready"} 1`, `muster_proxies{state="resting"} 0`, `muster_proxies{state="banned"} 1`, `muster_proxies{state="unusable"} 1`,
+		`muster_proxies_up 1`, `muster_proxies_by_protocol{protocol="http"} 3`, `muster_proxies_by_anonymity{anonymity="transparent"} 1`,
+		`muster_proxies_latency_seconds{percentile="50"} 0.011`, `muster_proxies_sources_dry 0`, `muster_proxies_stale 0`, `muster_proxies_refreshed_timestamp_seconds 0`,
+	} {
+		if !strings.Contains(string(text), line+"\n") {
+			t.Errorf("missing %s in\n%s", line, text)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package proxies
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -141,11 +142,5 @@ func compareLatency(a, b Proxy) int {
 		}
 		return p.LatencyMS
 	}
-	switch x, y := key(a), key(b); {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return strings.Compare(a.ID, b.ID)
+	return cmp.Or(cmp.Compare(key(a), key(b)), strings.Compare(a.ID, b.ID))
 }

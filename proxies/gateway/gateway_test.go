@@ -14,9 +14,13 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"muster/internal/addressfilter"
 	"muster/internal/dnstest"
 	"muster/internal/redistest"
 	"muster/internal/testutil"
@@ -297,5 +301,114 @@ func TestStreaming(t *testing.T) {
 	first := make([]byte, 8)
 	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != "event 0\n" {
 		t.Errorf("got %q %v", first, err)
+	}
+}
+
+// BenchmarkGateway compares requests for 10 kB by 16 clients through the gateway and eight proxies with requests
+// through the same proxies without the gateway.
+func BenchmarkGateway(b *testing.B) {
+	for name, secure := range map[string]bool{"http": false, "https": true} {
+		b.Run(name, func(b *testing.B) { benchGateway(b, secure) })
+	}
+}
+
+func benchGateway(b *testing.B, secure bool) {
+	f := newFront(b, Config{}, kinds(8, proxytest.Elite)...)
+	site := f.site
+	if secure {
+		site = f.secure
+	}
+	var upstream []*url.URL
+	for _, p := range f.proxies {
+		upstream = append(upstream, p.URL)
+	}
+	go f.pool.Run(b.Context())
+	fetch := func(via ...*url.URL) func() {
+		return func() {
+			var clients errgroup.Group
+			for c := range 16 {
+				clients.Go(func() error {
+					transport := site.Client().Transport.(*http.Transport).Clone()
+					transport.Proxy = http.ProxyURL(via[c%len(via)])
+					defer transport.CloseIdleConnections()
+					client := &http.Client{Transport: transport}
+					for range (b.N + c) / 16 {
+						resp, err := client.Get(site.URL + "/big")
+						if err != nil {
+							return err
+						}
+						n, err := io.Copy(io.Discard, resp.Body)
+						_ = resp.Body.Close()
+						if err != nil || n != int64(len(big)) {
+							return fmt.Errorf("got %d bytes, error %w", n, err)
+						}
+					}
+					return nil
+				})
+			}
+			testutil.Ok(b, clients.Wait())
+		}
+	}
+	b.ResetTimer()
+	fetch(&url.URL{Scheme: "http", Host: f.addr})()
+	b.StopTimer()
+	redistest.Baseline(b, "direct", fetch(upstream...))
+}
+
+// fronts maps the protocols of the gateway to a scheme and a target.
+var fronts = map[string][2]string{"http": {"http", "http://shop.example/"}, "CONNECT": {"http", "https://example.com/"}, "SOCKS5": {"socks5", "https://example.com/"}}
+
+// Without a proxy the fallback applies to HTTP, CONNECT and SOCKS5. FallbackDirect does not connect to a name that resolves to loopback
+// unless the filter allows it.
+func TestFallback(t *testing.T) {
+	t.Parallel()
+	for name, front := range fronts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			local, err := addressfilter.New("127.0.0.1")
+			testutil.Ok(t, err)
+			for _, filter := range []*addressfilter.Filter{nil, local} {
+				direct := newFront(t, Config{Fallback: proxies.FallbackDirect, Filter: filter})
+				target := direct.site.URL
+				if name != "http" {
+					target = direct.secure.URL
+				}
+				if status, body := fetch(t, direct.client(t, front[0], nil), target); (filter != nil) != (status == 200 && body == "127.0.0.1") {
+					t.Errorf("direct: got %d %q, want a direct response: %t", status, body, filter != nil)
+				}
+				for _, host := range []string{"inside.test", "localhost", "[::ffff:127.0.0.1]"} {
+					if status, body := fetch(t, direct.client(t, front[0], nil), strings.Replace(target, "127.0.0.1", host, 1)); filter == nil && status == 200 {
+						t.Errorf("%s: got %q, want a rejection", host, body)
+					}
+				}
+			}
+			fail := newFront(t, Config{Fallback: proxies.FallbackFail, Options: proxies.PickOptions{Wait: time.Minute}})
+			status, body := fetch(t, fail.client(t, front[0], nil), front[1])
+			if status == 200 || fail.gateway.Stats().NoProxy != 1 || name == "http" && (status != http.StatusServiceUnavailable || !strings.Contains(body, "muster proxies refresh")) {
+				t.Errorf("fail: got %d %q, want a no-proxy error with advice", status, body)
+			}
+		})
+	}
+}
+
+// With FallbackWait no client is rejected while proxies are busy.
+func TestFallbackWaitServesAllClients(t *testing.T) {
+	t.Parallel()
+	for name, front := range fronts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, Config{Fallback: proxies.FallbackWait, Options: proxies.PickOptions{Wait: time.Minute}}, proxytest.Options{Kind: proxytest.Elite, Delay: 20 * time.Millisecond})
+			client := f.client(t, front[0], nil)
+			client.Timeout = time.Minute
+			var group sync.WaitGroup
+			for range 50 { // a proxy carries 32
+				group.Go(func() {
+					if status, body := fetch(t, client, front[1]); status != 200 {
+						t.Errorf("got %d %q, want 200", status, body)
+					}
+				})
+			}
+			group.Wait()
+		})
 	}
 }

@@ -10,11 +10,16 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -170,4 +175,121 @@ func (d *Dialer) credentials() (user, password string, ok bool) {
 	}
 	password, _ = d.Proxy.User.Password()
 	return d.Proxy.User.Username(), password, d.Proxy.User.Username() != "" || password != ""
+}
+
+// maxConnectResponse limits the size of the head of the proxy's response to CONNECT.
+const maxConnectResponse = 16 << 10
+
+// BasicAuth returns the Proxy-Authorization header for the proxy, or "" if it has no credentials.
+func (d *Dialer) BasicAuth() string {
+	user, password, ok := d.credentials()
+	if !ok {
+		return ""
+	}
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+func (d *Dialer) connect(conn *Conn, addr string) error {
+	var request strings.Builder
+	fmt.Fprintf(&request, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n", addr, addr)
+	if auth := d.BasicAuth(); auth != "" {
+		fmt.Fprintf(&request, "Proxy-Authorization: %s\r\n", auth)
+	}
+	request.WriteString("\r\n")
+	conn.targetSent = true
+	if _, err := io.WriteString(conn.Conn, request.String()); err != nil {
+		return err
+	}
+
+	// The limit applies to the head only; the subsequent bytes come from the target.
+	limited := &io.LimitedReader{R: conn.Conn, N: maxConnectResponse}
+	reader := bufio.NewReaderSize(limited, 1<<10)
+	answer, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		if limited.N <= 0 {
+			return &Error{Reason: Garbage, Detail: "response to CONNECT is too large"}
+		}
+		return err
+	}
+	if err := StatusError(answer.StatusCode, d.BasicAuth() != ""); answer.StatusCode/100 != 2 {
+		return err
+	}
+	conn.buffered = reader
+	return nil
+}
+
+// StatusError returns the error for a status other than 2xx from a proxy. authorized means that the request had
+// credentials.
+func StatusError(status int, authorized bool) error {
+	err := &Error{Detail: fmt.Sprintf("status %d", status), Status: status}
+	switch {
+	case status == http.StatusProxyAuthRequired && authorized:
+		err.Reason = AuthRejected
+	case status == http.StatusProxyAuthRequired:
+		err.Reason = AuthRequired
+	case status == http.StatusForbidden, status == http.StatusUnauthorized, status == http.StatusMethodNotAllowed,
+		status == http.StatusTooManyRequests:
+		err.Reason = Denied
+	case status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:
+		err.Reason = Upstream
+	default:
+		err.Reason, err.TargetSent = Garbage, true // like 400, which some proxies return for any unreachable target
+	}
+	return err
+}
+
+// CheckTarget returns an error if addr is not a valid "host:port": the port must be from 1 to 65535, the host an IP
+// address or a valid DNS name.
+func CheckTarget(addr string) error {
+	_, _, err := splitTarget(addr)
+	return err
+}
+
+// AddressOf returns the host:port of an http or https URL.
+func AddressOf(u *url.URL) string {
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
+}
+
+func splitTarget(addr string) (host string, port uint16, err error) {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("invalid target address %q: must be host:port", addr)
+	}
+	n, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("invalid target address %q: port must be from 1 to 65535", addr)
+	}
+	if err := checkHost(host); err != nil {
+		return "", 0, fmt.Errorf("invalid target address %q: %w", addr, err)
+	}
+	return host, uint16(n), nil
+}
+
+// checkHost accepts IP addresses without a zone, and names whose labels contain letters, digits, - and _. Non-ASCII
+// letters are left to the proxy.
+func checkHost(host string) error {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip.Zone() != "" {
+			return errors.New("addresses with a zone are local to this machine")
+		}
+		return nil
+	}
+	name := strings.TrimSuffix(host, ".")
+	if len(name) > 253 {
+		return errors.New("host name is longer than 253 bytes")
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" {
+			return errors.New("host name has an empty label")
+		}
+		for i := range len(label) {
+			switch c := label[i]; {
+			case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c >= 0x80:
+			default:
+				return fmt.Errorf("host name contains %q", c)
+			}
+		}
+	}
+	return nil
 }

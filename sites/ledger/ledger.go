@@ -114,12 +114,8 @@ func (b *Book) load() error {
 		}
 		if at == 0 {
 			var h head
-			err := json.Unmarshal(line, &h)
-			if err == nil && h.Ledger > format {
-				return fmt.Errorf("written by a newer release (version %d; this release reads version %d); upgrade", h.Ledger, format)
-			}
-			if err != nil || h.Ledger != format {
-				return fmt.Errorf("not a ledger of version %d", format)
+			if err := json.Unmarshal(line, &h); err != nil || h.Ledger != format {
+				return fmt.Errorf("not a ledger of version %d, but of version %d", format, h.Ledger)
 			}
 			b.run = h.Run
 		} else {

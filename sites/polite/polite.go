@@ -14,11 +14,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/internal/limit"
 )
 
@@ -116,4 +119,106 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// breaker rejects requests while requests with the same key keep failing.
+type breaker struct {
+	next http.RoundTripper
+	cfg  Config
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, key := req.Context(), b.cfg.Key(req.URL)
+	permit, ok, wait, err := b.cfg.Breaker.Allow(ctx, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok && permit.TrialsRunning():
+		return nil, &WaitError{Key: key, After: wait, Err: errors.New("a trial request to the host is in progress")}
+	case !ok:
+		return nil, &OpenError{Key: key, After: wait}
+	}
+	res, err := b.next.RoundTrip(req)
+	if rerr := report(ctx, permit, res, err); rerr != nil {
+		b.cfg.Logger.WarnContext(ctx, "cannot report the result of a request to the circuit breaker", "err", rerr)
+	}
+	return res, err
+}
+
+// report reports the result of a request to a circuit breaker.
+func report(ctx context.Context, permit limit.Permit, res *http.Response, err error) error {
+	ended := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx) // a trial must always end
+	switch {
+	case ended, err != nil && !isOfHost(err), err == nil && res.StatusCode == http.StatusTooManyRequests:
+		return permit.Cancel(ctx)
+	case errors.As(err, new(*RobotsError)):
+		return permit.Failure(ctx, "robots.txt")
+	case err != nil:
+		return permit.Failure(ctx, "connection")
+	case res.StatusCode >= http.StatusInternalServerError:
+		return permit.Failure(ctx, res.Status)
+	}
+	return permit.Success(ctx)
+}
+
+// isOfHost reports whether the host may have caused the error of a request, because the request was sent.
+func isOfHost(err error) bool {
+	return !errors.Is(err, ErrDisallowed) && !addressfilter.Is(err) && !errors.As(err, new(*WaitError)) && !errors.As(err, new(unsentError))
+}
+
+// slotPatience is the maximum wait of a request for a slot.
+const slotPatience = 5 * time.Second
+
+type heldSlots struct{}
+
+// WithSlots returns a context whose requests take no slots for the keys, because the caller already holds them.
+func WithSlots(ctx context.Context, keys []string) context.Context {
+	return context.WithValue(ctx, heldSlots{}, keys)
+}
+
+// slots limits the concurrent requests per key.
+type slots struct {
+	next http.RoundTripper
+	cfg  Config
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *slots) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, key := req.Context(), s.cfg.Key(req.URL)
+	if held, _ := ctx.Value(heldSlots{}).([]string); slices.Contains(held, key) {
+		return s.next.RoundTrip(req)
+	}
+	slot, err := s.cfg.Slots.TryAcquireFor(ctx, key, slotPatience)
+	if err != nil {
+		return nil, unsentError{err}
+	}
+	if slot == nil {
+		return nil, &WaitError{After: slotPatience, Err: fmt.Errorf("all slots of %s are in use", key)}
+	}
+	release := func() {
+		if err := slot.Release(ctx); err != nil {
+			s.cfg.Logger.WarnContext(ctx, "cannot release a slot; it will expire", "key", key, "err", err)
+		}
+	}
+	res, err := s.next.RoundTrip(req)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	res.Body = &slotBody{res.Body, release}
+	return res, nil
+}
+
+// slotBody releases a slot when the body is closed.
+type slotBody struct {
+	io.ReadCloser
+	release func()
+}
+
+// Close implements io.Closer.
+func (b *slotBody) Close() error {
+	defer b.release() // idempotent
+	return b.ReadCloser.Close()
 }
