@@ -25,7 +25,7 @@ import (
 //	muster_records   the current state of each record, by site, type and key
 //	muster_changes   new, changed and missing records by job, with the diffs
 //
-// Opening the database creates and migrates them.
+// Opening the database creates them.
 type database struct {
 	db   *sql.DB
 	name string
@@ -34,39 +34,16 @@ type database struct {
 	each string              // first statement of every transaction; may be ""
 }
 
-// migrate applies the missing migrations in one transaction, which begins with the statement lock unless it is "".
-func migrate(ctx context.Context, db *sql.DB, lock string, migrations []string) error {
+// create creates missing tables in one transaction.
+func create(ctx context.Context, db *sql.DB, statements ...string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	if lock != "" {
-		if _, err := tx.ExecContext(ctx, lock); err != nil {
-			return fmt.Errorf("lock migrations: %w", err)
-		}
-	}
-	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS muster_migrations (version INTEGER PRIMARY KEY)`); err != nil {
-		return fmt.Errorf("prepare migrations: %w", err)
-	}
-	var newest int
-	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(version), 0) FROM muster_migrations`).Scan(&newest); err != nil {
-		return fmt.Errorf("read migrations: %w", err)
-	}
-	if newest > len(migrations) {
-		return fmt.Errorf("the tables have version %d, but this program supports %d; upgrade the program", newest, len(migrations))
-	}
-	for i, statements := range migrations[newest:] {
-		for statement := range strings.SplitSeq(statements, ";\n") {
-			if strings.TrimSpace(statement) == "" {
-				continue
-			}
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return fmt.Errorf("migration %d: %w", newest+i+1, err)
-			}
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO muster_migrations (version) VALUES ($1)`, newest+i+1); err != nil {
-			return fmt.Errorf("record migration %d: %w", newest+i+1, err)
+	for _, statement := range statements {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("create tables: %w", err)
 		}
 	}
 	return tx.Commit()
@@ -210,16 +187,13 @@ func noNUL(data []byte) []byte {
 	return out
 }
 
-var sqliteMigrations = []string{`
-CREATE TABLE muster_records (
+var sqliteTables = []string{`CREATE TABLE IF NOT EXISTS muster_records (
  site TEXT NOT NULL, type TEXT NOT NULL, record_key TEXT NOT NULL, job TEXT NOT NULL, url TEXT NOT NULL,
  data TEXT NOT NULL, first_seen TEXT NOT NULL, last_seen TEXT NOT NULL, changed_at TEXT, gone_at TEXT,
- PRIMARY KEY (site, type, record_key)) WITHOUT ROWID;
-CREATE TABLE muster_changes (
+ PRIMARY KEY (site, type, record_key)) WITHOUT ROWID`, `CREATE TABLE IF NOT EXISTS muster_changes (
  site TEXT NOT NULL, type TEXT NOT NULL, record_key TEXT NOT NULL, job TEXT NOT NULL, change TEXT NOT NULL,
  diff TEXT, at TEXT NOT NULL,
- PRIMARY KEY (site, type, record_key, job)) WITHOUT ROWID;
-`}
+ PRIMARY KEY (site, type, record_key, job)) WITHOUT ROWID`}
 
 // openSQLite opens a database file. Other programs may read it concurrently; a write waits up to five seconds for another writer.
 func openSQLite(ctx context.Context, path string) (Sink, error) {
@@ -243,25 +217,20 @@ func openSQLite(ctx context.Context, path string) (Sink, error) {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	db.SetMaxOpenConns(1)
-	if err := migrate(ctx, db, "", sqliteMigrations); err != nil {
+	if err := create(ctx, db, sqliteTables...); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
 	}
 	return &database{db: db, name: name, time: func(t time.Time) any { return t.UTC().Format("2006-01-02T15:04:05.000Z") }}, nil
 }
 
-var postgresMigrations = []string{`
-CREATE TABLE muster_records (
+// The lock ensures that one process at a time creates the tables.
+var postgresTables = []string{`SELECT pg_advisory_xact_lock(7281936405528)`, `CREATE TABLE IF NOT EXISTS muster_records (
  site text NOT NULL, type text NOT NULL, record_key text NOT NULL, job text NOT NULL, url text NOT NULL,
  data jsonb NOT NULL, first_seen timestamptz NOT NULL, last_seen timestamptz NOT NULL, changed_at timestamptz, gone_at timestamptz,
- PRIMARY KEY (site, type, record_key));
-CREATE TABLE muster_changes (
+ PRIMARY KEY (site, type, record_key))`, `CREATE TABLE IF NOT EXISTS muster_changes (
  site text NOT NULL, type text NOT NULL, record_key text NOT NULL, job text NOT NULL, change text NOT NULL,
  diff jsonb, at timestamptz NOT NULL,
- PRIMARY KEY (site, type, record_key, job));
-`}
-
-// migrationLock ensures that one process at a time migrates the database.
-const migrationLock = `SELECT pg_advisory_xact_lock(7281936405528)`
+ PRIMARY KEY (site, type, record_key, job))`}
 
 // idleLimit aborts the transaction of a process that stopped inside it, because its locks would block all others.
 const idleLimit = 30 * time.Second
@@ -282,7 +251,7 @@ func openPostgres(ctx context.Context, address string) (Sink, error) {
 	db := stdlib.OpenDB(*cfg)
 	db.SetMaxOpenConns(2)
 	db.SetConnMaxIdleTime(time.Minute)
-	if err := migrate(ctx, db, migrationLock, postgresMigrations); err != nil {
+	if err := create(ctx, db, postgresTables...); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
 	}
 	return &database{
