@@ -1,9 +1,11 @@
 package orchestrator
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,7 +46,7 @@ func (o *Orchestrator) NewQueuePool(name, dir string, drain bool) (*QueuePool, e
 	limits := o.newQueueLimits(cfg.Queue)
 	fetcher, err := artifact.NewFetcher(artifact.FetcherConfig{
 		Dir: dir, UserAgent: cfg.Queue.UserAgent, Filter: cfg.Network.Filter(), Logger: o.opts.Logger,
-		Robots: cfg.Queue.Robots, Pacer: limits.pacer, Breaker: limits.breaker, Slots: limits.hosts,
+		Robots: cfg.Queue.Robots, Pacer: limits.pacer, Breaker: limits.breaker, Slots: limits.hosts, Resolvers: limits.resolvers,
 	})
 	if err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func (o *Orchestrator) NewQueuePool(name, dir string, drain bool) (*QueuePool, e
 	measured := metrics.NewQueue(queue)
 	pool, err := workqueue.NewPool(queue, mux, workqueue.PoolConfig{
 		Workers: cfg.Queue.MaxWorkers, Heartbeat: cfg.Queue.Heartbeat(), Grace: cfg.Shutdown.Drain,
-		Hard: o.opts.Hard, Drain: drain, Limiter: limits.of, Observe: measured.Observe, Logger: o.opts.Logger,
+		Hard: o.opts.Hard, Drain: drain, MaxPerKey: limits.most, Observe: measured.Observe, Logger: o.opts.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -92,6 +94,7 @@ type queueLimits struct {
 	hosts, resolvers *limit.KeyedLimiter
 	pacer            *limit.Pacer
 	breaker          *limit.Breaker
+	cfg              *atomic.Pointer[config.Queue]
 }
 
 // slotTTL is the time after which the slots of a killed process expire.
@@ -102,10 +105,13 @@ func (s *System) newQueueLimits(cfg config.Queue) queueLimits {
 	slots := func(n int, perKey map[string]int) *limit.KeyedLimiter {
 		return limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: n, PerKey: perKey, TTL: slotTTL, FailOpen: true, Logger: s.logger})
 	}
+	now := &atomic.Pointer[config.Queue]{}
+	now.Store(&cfg)
 	return queueLimits{
+		cfg:       now,
 		hosts:     slots(cfg.MaxPerHost, nil),
 		resolvers: slots(cfg.MaxWorkers, perResolver(cfg)),
-		pacer:     limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: cfg.HostInterval()}, FailOpen: true, Logger: s.logger}),
+		pacer:     limit.NewPacer(rdb, limit.PacerConfig{Interval: cfg.HostInterval(), FailOpen: true, Logger: s.logger}),
 		breaker:   limit.NewBreaker(rdb, limit.BreakerConfig{FailOpen: true, Changed: s.BreakerChanged, Logger: s.logger}),
 	}
 }
@@ -118,20 +124,19 @@ func perResolver(cfg config.Queue) map[string]int {
 	return out
 }
 
-// of returns the limiter for a resource key.
-func (l queueLimits) of(key string) *limit.KeyedLimiter {
-	switch {
-	case strings.HasPrefix(key, artifact.HostKey):
-		return l.hosts
-	case strings.HasPrefix(key, artifact.ResolverKey):
-		return l.resolvers
+// most returns how many items of a resource key a process fetches at a time.
+func (l queueLimits) most(key string) int {
+	cfg := l.cfg.Load()
+	if resolver, ok := strings.CutPrefix(key, artifact.ResolverKey); ok {
+		return cmp.Or(cfg.MaxPerResolver[resolver], cfg.MaxWorkers)
 	}
-	return nil
+	return cfg.MaxPerHost
 }
 
 // reload applies settings.
 func (l queueLimits) reload(cfg config.Queue) {
+	l.cfg.Store(&cfg)
 	l.hosts.Configure(cfg.MaxPerHost, nil)
 	l.resolvers.Configure(cfg.MaxWorkers, perResolver(cfg))
-	l.pacer.Configure(limit.Pace{Interval: cfg.HostInterval()}, nil)
+	l.pacer.SetInterval(cfg.HostInterval())
 }

@@ -23,7 +23,6 @@ type BreakerConfig struct {
 	MaxCooldown time.Duration
 	Trials      int           // concurrent requests in the half-open state. Defaults to 2.
 	TrialTTL    time.Duration // timeout of a trial without a report. Defaults to 2 minutes.
-	Disabled    bool          // allow all requests. Defaults to false.
 	FailOpen    bool          // allow all requests while Redis is unreachable. Defaults to false.
 	// Changed is called when a breaker opens or closes, in the process whose call of Success, Failure or Reset caused the
 	// change. That call waits for it. Changed is not called when a failed trial reopens the breaker. Defaults to none.
@@ -83,7 +82,7 @@ func (p Permit) TrialsRunning() bool { return p.trialsRunning }
 // Allow reports whether a request to key is allowed. If not, it returns the time to wait before the next call. The
 // empty key is always allowed.
 func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wait time.Duration, err error) {
-	if key == "" || b.cfg.Disabled {
+	if key == "" {
 		return Permit{}, true, 0, nil
 	}
 	token := rand.Text()

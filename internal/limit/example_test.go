@@ -2,7 +2,6 @@ package limit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,14 +9,6 @@ import (
 	"muster/internal/limit"
 	"muster/internal/redistest"
 )
-
-func ExampleHostKey() {
-	fmt.Println(limit.HostKey("https://user:secret@API.Example.org:443/works"))
-	fmt.Println(limit.HostKey("http://bücher.de:8080/"))
-	// Output:
-	// api.example.org
-	// xn--bcher-kva.de:8080
-}
 
 // Slots are shared by all processes. A caller waits if none is free.
 func ExampleKeyedLimiter() {
@@ -44,19 +35,16 @@ func ExampleTokenBucket() {
 	rdb, end := redistest.Example()
 	defer end()
 	ctx := context.Background()
-	b := limit.NewTokenBucket(rdb, limit.BucketConfig{Default: limit.Rate{Capacity: 2, Burst: 1, PerSec: 0.001}})
+	b := limit.NewTokenBucket(rdb, limit.BucketConfig{Default: limit.Rate{Capacity: 3, PerSec: 0.001}})
 	for range 4 {
-		ok, wait, err := b.Try(ctx, "api.example", 1)
-		fmt.Println(ok, wait > 15*time.Minute, err)
+		got, err := b.Take(ctx, "api.example", 1)
+		fmt.Println(got.OK, got.Wait > 15*time.Minute, err)
 	}
-	_, _, err := b.Try(ctx, "api.example", 10)
-	fmt.Println(errors.Is(err, limit.ErrNever))
 	// Output:
 	// true false <nil>
 	// true false <nil>
 	// true false <nil>
 	// false true <nil>
-	// true
 }
 
 func ExampleBreaker() {
@@ -84,9 +72,9 @@ func ExamplePacer() {
 	rdb, end := redistest.Example()
 	defer end()
 	ctx := context.Background()
-	p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})
+	p := limit.NewPacer(rdb, limit.PacerConfig{Interval: time.Minute})
 	for range 2 {
-		wait, ok, err := p.Reserve(ctx, "api.example", time.Second)
+		wait, ok, err := p.Reserve(ctx, "api.example", 0)
 		fmt.Println(ok, wait.Round(time.Minute), err)
 	}
 	// Output:

@@ -3,7 +3,6 @@ package limit
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -11,15 +10,6 @@ import (
 
 	"golang.org/x/net/idna"
 )
-
-// HostKey is like ParseHostKey, but logs the error as a warning.
-func HostKey(rawURL string) string {
-	key, err := ParseHostKey(rawURL)
-	if err != nil {
-		slog.Warn("cannot parse the host of a URL; using the whole string as the key of the limit", "key", key, "err", err)
-	}
-	return key
-}
 
 // ParseHostKey returns the host of a URL as a key for limits: in lower case and punycode, without credentials and
 // trailing dot, IPv6 in brackets, and with the port only if it is not the default port of the scheme. The scheme is

@@ -16,12 +16,11 @@ import (
 
 // KeyedConfig configures a KeyedLimiter.
 type KeyedConfig struct {
-	Namespace string         // prefix of all keys. Defaults to "muster".
-	Default   int            // slots of keys that are not in PerKey. Defaults to 1.
-	PerKey    map[string]int // slots by key
-	TTL       time.Duration  // lifetime of the slots of a dead process, identical in all processes. Defaults to 30 s.
-	FailOpen  bool           // allow all requests while Redis is unreachable. Defaults to false.
-	Logger    *slog.Logger   // Defaults to slog.Default().
+	Default  int            // slots of keys that are not in PerKey. Defaults to 1.
+	PerKey   map[string]int // slots by key
+	TTL      time.Duration  // lifetime of the slots of a dead process, identical in all processes. Defaults to 30 s.
+	FailOpen bool           // allow all requests while Redis is unreachable. Defaults to false.
+	Logger   *slog.Logger   // Defaults to slog.Default().
 }
 
 // A KeyedLimiter limits the concurrency of each key across all processes. The waiting callers of one process are served
@@ -35,7 +34,6 @@ type KeyedLimiter struct {
 
 	mu      sync.Mutex                 // guards the fields below
 	held    map[*Slot]struct{}         // slots to renew
-	set     map[string]int             // limits of SetLimit by key, as known to this process
 	lines   map[string][]chan struct{} // waiters of this process by key; the first one polls Redis, and a send wakes it
 	renewal context.CancelFunc         // nil while no slot is held
 	done    chan struct{}              // closed when the renewal goroutine has returned
@@ -43,9 +41,6 @@ type KeyedLimiter struct {
 
 // NewKeyedLimiter returns a limiter. It does no I/O.
 func NewKeyedLimiter(rdb redis.UniversalClient, cfg KeyedConfig) *KeyedLimiter {
-	if cfg.Namespace == "" {
-		cfg.Namespace = "muster"
-	}
 	cfg.Default = max(cfg.Default, 1)
 	cfg.PerKey = maps.Clone(cfg.PerKey)
 	if cfg.TTL <= 0 {
@@ -53,7 +48,7 @@ func NewKeyedLimiter(rdb redis.UniversalClient, cfg KeyedConfig) *KeyedLimiter {
 	}
 	return &KeyedLimiter{
 		rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "slots"),
-		held: make(map[*Slot]struct{}), set: make(map[string]int), lines: make(map[string][]chan struct{}),
+		held: make(map[*Slot]struct{}), lines: make(map[string][]chan struct{}),
 	}
 }
 
@@ -67,31 +62,7 @@ type Slot struct {
 // Key returns the key of the slot.
 func (s *Slot) Key() string { return s.key }
 
-// Limit returns the number of slots of a key.
-func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
-	n, err := l.rdb.Get(ctx, slotKeys(l.cfg.Namespace, key)[3]).Int()
-	if errors.Is(err, redis.Nil) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.configuredLimit(key), nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read limit of %s: %w", key, err)
-	}
-	return n, nil
-}
-
-// CachedLimit is like Limit, but does not access Redis. A limit of SetLimit is known after the next acquisition.
-func (l *KeyedLimiter) CachedLimit(key string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n, ok := l.set[key]; ok {
-		return n
-	}
-	return l.configuredLimit(key)
-}
-
-// configuredLimit returns the number of slots of a key in the configuration of this process. The caller holds mu.
+// configuredLimit returns the number of slots of a key. The caller holds mu.
 func (l *KeyedLimiter) configuredLimit(key string) int {
 	if n, ok := l.cfg.PerKey[key]; ok {
 		return max(n, 1)
@@ -99,32 +70,8 @@ func (l *KeyedLimiter) configuredLimit(key string) int {
 	return l.cfg.Default
 }
 
-// learn records the limit that Redis applied.
-func (l *KeyedLimiter) learn(key string, configured, applied int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if applied == configured {
-		delete(l.set, key)
-	} else {
-		l.set[key] = applied
-	}
-}
-
-// SetLimit changes the number of slots of a key for all processes. Additional slots are available immediately; a lower
-// limit takes effect as slots are released. n must be at least 1.
-func (l *KeyedLimiter) SetLimit(ctx context.Context, key string, n int) error {
-	if n < 1 {
-		return fmt.Errorf("invalid limit of %s: %d; must be at least 1", key, n)
-	}
-	if err := l.rdb.Set(ctx, slotKeys(l.cfg.Namespace, key)[3], n, 0).Err(); err != nil {
-		return fmt.Errorf("set limit of %s: %w", key, err)
-	}
-	l.wake(key)
-	return nil
-}
-
-// Configure replaces the default and the limits by key of this process, for a reload of the configuration. Limits of
-// SetLimit have precedence.
+// Configure replaces the default and the limits by key of this process, for a reload of the configuration. Additional
+// slots are available immediately; a lower limit takes effect as slots are released.
 func (l *KeyedLimiter) Configure(byDefault int, perKey map[string]int) {
 	l.mu.Lock()
 	l.cfg.Default, l.cfg.PerKey = max(byDefault, 1), maps.Clone(perKey)
@@ -240,8 +187,8 @@ func (l *KeyedLimiter) attempt(ctx context.Context, key, holder string, wait boo
 	l.mu.Lock()
 	limit := l.configuredLimit(key)
 	l.mu.Unlock()
-	got, err := scripts["acquire"].Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key),
-		holder, limit, l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Int64Slice()
+	got, err := scripts["acquire"].Run(ctx, l.rdb, slotKeys(key),
+		holder, limit, l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Bool()
 	if err != nil {
 		if l.cfg.FailOpen && ctx.Err() == nil {
 			l.warn.open(err)
@@ -251,8 +198,7 @@ func (l *KeyedLimiter) attempt(ctx context.Context, key, holder string, wait boo
 		l.quit(key, holder)
 		return nil, fmt.Errorf("acquire slot of %s: %w", key, err)
 	}
-	l.learn(key, limit, int(got[1]))
-	if got[0] == 0 {
+	if !got {
 		return nil, nil
 	}
 	s := &Slot{l: l, key: key, holder: holder}
@@ -269,7 +215,7 @@ func (l *KeyedLimiter) quit(key, holder string) {
 }
 
 func (l *KeyedLimiter) free(ctx context.Context, key, holder string) (int, error) {
-	return scripts["release"].Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key)[:3], holder).Int()
+	return scripts["release"].Run(ctx, l.rdb, slotKeys(key), holder).Int()
 }
 
 // Release releases the slot, even if ctx is done. Further calls do nothing. If Redis is unreachable, the slot
@@ -286,19 +232,6 @@ func (s *Slot) Release(ctx context.Context) error {
 		return fmt.Errorf("release slot of %s: %w", s.key, err)
 	}
 	return nil
-}
-
-// Held returns the number of slots of a key that are held in all processes.
-func (l *KeyedLimiter) Held(ctx context.Context, key string) (int, error) {
-	now, err := l.rdb.Time(ctx).Result()
-	if err != nil {
-		return 0, fmt.Errorf("count slots of %s: %w", key, err)
-	}
-	n, err := l.rdb.ZCount(ctx, slotKeys(l.cfg.Namespace, key)[0], fmt.Sprint(now.UnixMilli()), "+inf").Result()
-	if err != nil {
-		return 0, fmt.Errorf("count slots of %s: %w", key, err)
-	}
-	return int(n), nil
 }
 
 // hold starts the renewal of a slot.
@@ -353,7 +286,7 @@ func (l *KeyedLimiter) renew(ctx context.Context) {
 			// A slot that expired while Redis was unreachable remains lost, because another caller may hold it.
 			_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, s := range part {
-					scripts["renew"].Eval(ctx, p, slotKeys(l.cfg.Namespace, s.key)[:1], s.holder, l.cfg.TTL.Milliseconds())
+					scripts["renew"].Eval(ctx, p, slotKeys(s.key)[:1], s.holder, l.cfg.TTL.Milliseconds())
 				}
 				return nil
 			})

@@ -17,11 +17,10 @@ func tag(key string) string {
 }
 
 // slotKeys are, for one key of a KeyedLimiter: a sorted set of holders by expiry in unix ms; a sorted set of waiters
-// by position in the queue; a hash of waiter → expiry in unix ms; and a string with the limit, if it was set. All but
-// the last expire without holders and waiters.
-func slotKeys(namespace, key string) []string {
-	p := namespace + ":limit:" + tag(key)
-	return []string{p + ":slots", p + ":waiters", p + ":alive", p + ":max"}
+// by position in the queue; and a hash of waiter → expiry in unix ms. They expire without holders and waiters.
+func slotKeys(key string) []string {
+	p := "muster:limit:" + tag(key)
+	return []string{p + ":slots", p + ":waiters", p + ":alive"}
 }
 
 // bucketKey is a hash: tokens (a decimal), at (unix µs). It expires when the bucket is full, never if it is not
@@ -30,7 +29,7 @@ func bucketKey(namespace, key string) string { return namespace + ":bucket:" + t
 
 // paceKey is a string: the unix µs of the next free time, and its distance in µs when it was stored. It expires at
 // that time.
-func paceKey(namespace, key string) string { return namespace + ":pace:" + tag(key) }
+func paceKey(key string) string { return "muster:pace:" + tag(key) }
 
 // breakerKeys are a hash (state, failures, opened_at, since and until in unix ms, trials_failed, last_block; allowed
 // and blocked requests since it opened) and a sorted set of trials by expiry in unix ms. Both expire after a day

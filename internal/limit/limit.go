@@ -4,26 +4,16 @@
 // The state of each key is in Redis and is changed by one script with the clock of Redis, so that all processes share
 // the same limit, whatever their own clocks. The slots of a dead process expire.
 //
-// [HostKey] returns the key for the host of a URL.
+// [ParseHostKey] returns the key for the host of a URL.
 //
 // If Redis is unreachable, a limit with FailOpen allows all requests and logs a warning; without FailOpen it returns
 // the error.
 package limit
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
-)
-
-// Errors that callers distinguish.
-var (
-	// ErrNever means that waiting is useless: the request exceeds the limit.
-	ErrNever = errors.New("the limit can never allow this")
-	// ErrTooLong means that the wait would exceed the caller's maximum.
-	ErrTooLong = errors.New("the wait would be too long")
 )
 
 // warner logs that a limit is not enforced while Redis is unreachable, at most every ten seconds.
@@ -51,20 +41,5 @@ func (w *warner) open(err error) {
 	w.mu.Unlock()
 	if !quiet {
 		w.log.Warn("limit not enforced: Redis is unreachable", "limit", w.what, "err", err)
-	}
-}
-
-// sleep waits for d or returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -1,11 +1,7 @@
 package limit_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"log"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -41,12 +37,12 @@ func TestWithoutRedis(t *testing.T) {
 	t.Parallel()
 	rdb, ctx := away(t), t.Context()
 	bucket := limit.NewTokenBucket(rdb, limit.BucketConfig{FailOpen: true})
-	if ok, _, err := bucket.Try(ctx, "h", 1); !ok || err != nil {
-		t.Errorf("bucket: got %v, %v; want true", ok, err)
+	if got, err := bucket.Take(ctx, "h", 1); !got.OK || err != nil {
+		t.Errorf("bucket: got %v, %v; want true", got, err)
 	}
 	pacer := limit.NewPacer(rdb, limit.PacerConfig{FailOpen: true})
-	if _, err := pacer.Wait(ctx, "h"); err != nil {
-		t.Errorf("pacer: %v", err)
+	if _, ok, err := pacer.Reserve(ctx, "h", 0); !ok || err != nil {
+		t.Errorf("pacer: got %v, %v; want true", ok, err)
 	}
 	if err := pacer.NotBefore(ctx, "h", time.Now().Add(time.Hour)); err != nil {
 		t.Errorf("pacer: %v", err)
@@ -61,8 +57,8 @@ func TestWithoutRedis(t *testing.T) {
 	}
 
 	// Without FailOpen, all limits return an error.
-	if ok, _, err := limit.NewTokenBucket(rdb, limit.BucketConfig{}).Try(ctx, "h", 1); ok || err == nil {
-		t.Errorf("bucket without FailOpen: got %v, %v; want an error", ok, err)
+	if got, err := limit.NewTokenBucket(rdb, limit.BucketConfig{}).Take(ctx, "h", 1); got.OK || err == nil {
+		t.Errorf("bucket without FailOpen: got %v, %v; want an error", got, err)
 	}
 	if _, ok, err := limit.NewPacer(rdb, limit.PacerConfig{}).Reserve(ctx, "h", 0); ok || err == nil {
 		t.Errorf("pacer without FailOpen: got %v, %v; want an error", ok, err)
@@ -73,13 +69,8 @@ func TestWithoutRedis(t *testing.T) {
 	if s, err := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}).TryAcquire(ctx, "h"); s != nil || err == nil {
 		t.Errorf("slots without FailOpen: got %v, %v; want an error", s, err)
 	}
-	for _, b := range []*limit.Breaker{
-		limit.NewBreaker(rdb, limit.BreakerConfig{Disabled: true}), limit.NewBreaker(rdb, limit.BreakerConfig{}),
-	} {
-		key := ""
-		if _, ok, _, err := b.Allow(ctx, key); !ok || err != nil {
-			t.Errorf("no key: got %v, %v; want true", ok, err)
-		}
+	if _, ok, _, err := limit.NewBreaker(rdb, limit.BreakerConfig{}).Allow(ctx, ""); !ok || err != nil {
+		t.Errorf("no key: got %v, %v; want true", ok, err)
 	}
 }
 
@@ -92,11 +83,11 @@ func TestOnCluster(t *testing.T) {
 		if err := s.Release(ctx); err != nil {
 			t.Error(err)
 		}
-		if _, err := limit.NewTokenBucket(rdb, limit.BucketConfig{}).Wait(ctx, key, 1); err != nil {
+		if _, err := limit.NewTokenBucket(rdb, limit.BucketConfig{Default: limit.PerMinute(1)}).Take(ctx, key, 1); err != nil {
 			t.Error(err)
 		}
 		p := limit.NewPacer(rdb, limit.PacerConfig{})
-		if _, err := p.Wait(ctx, key); err != nil || p.NotBefore(ctx, key, time.Now().Add(time.Second)) != nil {
+		if _, _, err := p.Reserve(ctx, key, 0); err != nil || p.NotBefore(ctx, key, time.Now().Add(time.Second)) != nil {
 			t.Error(err)
 		}
 		b := limit.NewBreaker(rdb, limit.BreakerConfig{Threshold: 1})
@@ -107,43 +98,38 @@ func TestOnCluster(t *testing.T) {
 	}
 }
 
+// The longer one of a specific interval and that of all keys applies, over all processes.
 func TestPacer(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
-		cfg := limit.PacerConfig{
-			Default: limit.Pace{Interval: time.Minute, Jitter: time.Minute},
-			PerKey:  map[string]limit.Pace{"quick": {Interval: 30 * time.Millisecond}, "free": {}},
+		a, b := limit.NewPacer(rdb, limit.PacerConfig{Interval: time.Minute}), limit.NewPacer(rdb, limit.PacerConfig{})
+		b.SetInterval(time.Minute)
+		for key, c := range map[string]struct{ apart, low, high time.Duration }{
+			"default":  {0, 50 * time.Second, time.Minute},
+			"longer":   {time.Hour, 59 * time.Minute, time.Hour},
+			"shorter":  {time.Second, 50 * time.Second, time.Minute},
+			"negative": {-time.Hour, 50 * time.Second, time.Minute},
+		} {
+			if wait, ok, err := a.Reserve(ctx, key, c.apart); wait != 0 || !ok || err != nil {
+				t.Errorf("%s, the first: got %v, %v, %v; want no wait", key, wait, ok, err)
+			}
+			for range 2 { // a free time that was not reserved remains free
+				if wait, ok, err := b.Reserve(ctx, key, c.apart); wait < c.low || wait > c.high || ok || err != nil {
+					t.Errorf("%s, the second: got %v, %v, %v; want %v to %v, not taken", key, wait, ok, err, c.low, c.high)
+				}
+			}
 		}
-		a, b := limit.NewPacer(rdb, cfg), limit.NewPacer(rdb, cfg)
-		reserve := func(p *limit.Pacer, key string, patience time.Duration) (time.Duration, bool) {
+		a.SetInterval(0)
+		reserve := func(interval time.Duration) (time.Duration, bool) {
 			t.Helper()
-			wait, ok, err := p.Reserve(ctx, key, patience)
+			wait, ok, err := a.Reserve(ctx, "free", interval)
 			testutil.Ok(t, err)
 			return wait, ok
 		}
-		if wait, ok := reserve(a, "slow", 0); wait != 0 || !ok {
-			t.Fatalf("the first: got %v, %v; want no wait", wait, ok)
-		}
-		for range 2 { // a free time that was not reserved remains free
-			if wait, ok := reserve(b, "slow", time.Second); ok || wait < 50*time.Second || wait > 2*time.Minute {
-				t.Fatalf("the second: got %v, %v; want one to two minutes, not taken", wait, ok)
-			}
-		}
-		if wait, ok := reserve(b, "slow", time.Hour); !ok || wait > 2*time.Minute {
-			t.Fatalf("with more patience: got %v, %v; want two minutes at most", wait, ok)
-		}
-		if wait, ok := reserve(a, "slow", time.Hour); !ok || wait < 110*time.Second {
-			t.Fatalf("the next: got %v, %v; want two minutes or more", wait, ok)
-		}
 		start := time.Now()
 		for range 5 {
-			if _, err := a.Wait(ctx, "quick"); err != nil {
-				t.Fatal(err)
-			}
-			if wait, ok := reserve(b, "free", 0); wait != 0 || !ok {
-				t.Fatalf("without a pace: got %v, %v; want no wait", wait, ok)
-			}
+			testutil.Eventually(t, "the key is free", func() bool { _, ok := reserve(30 * time.Millisecond); return ok })
 		}
 		if d := time.Since(start); d < 119*time.Millisecond {
 			t.Fatalf("five uses took %v, want 120ms or more", d)
@@ -153,33 +139,8 @@ func TestPacer(t *testing.T) {
 			_ = b.NotBefore(ctx, "free", time.Now().Add(time.Minute)) // earlier: no effect
 			_ = b.NotBefore(ctx, "free", time.Now().Add(-time.Minute))
 		}
-		if wait, ok := reserve(a, "free", time.Minute); ok || wait < 59*time.Minute {
+		if wait, ok := reserve(0); ok || wait < 59*time.Minute {
 			t.Fatalf("got %v, %v; want an hour, not taken", wait, ok)
-		}
-		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-		defer cancel()
-		if _, err := a.Wait(short, "free"); !errors.Is(err, limit.ErrTooLong) {
-			t.Fatalf("got %v, want ErrTooLong", err)
-		}
-	})
-}
-
-// The longer one of a specific interval and the pace of the key applies.
-func TestReserveIntervalUsesLongerInterval(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})
-		for key, c := range map[string]struct{ apart, low, high time.Duration }{
-			"longer":   {time.Hour, 59 * time.Minute, time.Hour},
-			"shorter":  {time.Second, 50 * time.Second, time.Minute},
-			"negative": {-time.Hour, 50 * time.Second, time.Minute},
-		} {
-			if wait, ok, err := p.ReserveInterval(t.Context(), key, c.apart, 0); wait != 0 || !ok || err != nil {
-				t.Errorf("%s, the first: got %v, %v, %v; want no wait", key, wait, ok, err)
-			}
-			if wait, ok, err := p.ReserveInterval(t.Context(), key, c.apart, 0); wait < c.low || wait > c.high || ok || err != nil {
-				t.Errorf("%s, the second: got %v, %v, %v; want %v to %v, not taken", key, wait, ok, err, c.low, c.high)
-			}
 		}
 	})
 }
@@ -190,7 +151,7 @@ func TestRedisClockSetBack(t *testing.T) {
 	const key, hour = "k", time.Hour
 	for name, test := range map[string]func(t *testing.T, rdb redis.UniversalClient, jump func(time.Duration)){
 		"pacer": func(t *testing.T, rdb redis.UniversalClient, jump func(time.Duration)) {
-			p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})
+			p := limit.NewPacer(rdb, limit.PacerConfig{Interval: time.Minute})
 			reserve := func() (time.Duration, bool) {
 				wait, ok, err := p.Reserve(t.Context(), key, 0)
 				testutil.Ok(t, err)
@@ -338,18 +299,16 @@ func TestHostKey(t *testing.T) {
 		"https://example.com?x=http://other/":  "example.com",
 		"https://example.com#http://other.org": "example.com",
 	} {
-		if got := limit.HostKey(url); got != want {
-			t.Errorf("HostKey(%q) is %q, want %q", url, got, want)
+		if got, _ := limit.ParseHostKey(url); got != want {
+			t.Errorf("the key of %q is %q, want %q", url, got, want)
 		}
 	}
 }
 
-// A string that is not a URL has a key without credentials, and a warning.
-func TestHostKeyWarns(t *testing.T) {
-	var said bytes.Buffer // not parallel: the log is global
-	log.SetOutput(&said)
-	t.Cleanup(func() { log.SetOutput(os.Stderr) })
-	for url, why := range map[string]string{
+// A string that is not a URL has a key without credentials, and an error without them.
+func TestHostKeyErrors(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
 		"http://me:secret@example.com:99999/x": "the port 99999 is above 65535",
 		"http://me:secret@a b/":                "invalid URL",
 		"http://me:sec%ret@example.com/":       "invalid URL",
@@ -357,43 +316,21 @@ func TestHostKeyWarns(t *testing.T) {
 		"1:2:3":                                "is not an IPv6 address",
 		"http://" + strings.Repeat("x", 254):   "the host has 254 bytes",
 	} {
-		said.Reset()
-		key := limit.HostKey(url)
-		for _, want := range []string{"WARN", why, key} {
-			if !strings.Contains(said.String(), want) {
-				t.Errorf("%s: got log %q, want %q", url, &said, want)
-			}
-		}
-		if strings.Contains(said.String()+key, "secret") {
-			t.Errorf("%s: got key %s and log %s, want both without the secret", url, key, &said)
-		}
-	}
-	said.Reset()
-	if limit.HostKey("http://example.com:80/"); said.Len() > 0 {
-		t.Errorf("a good host: got log %s, want none", &said)
-	}
-}
-
-// ParseHostKey returns the reason as an error, together with a key.
-func TestParseHostKey(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]struct{ key, err string }{
-		"https://API.example.com:443/x":        {"api.example.com", ""},
-		" ":                                    {"", ""},
-		"http://me:secret@example.com:99999/x": {"http://example.com:99999/x", "the port 99999 is above 65535"},
-	} {
 		key, err := limit.ParseHostKey(url)
-		if key != want.key || (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {
-			t.Errorf("%s: got %q, %v; want %q and an error %q", url, key, err, want.key, want.err)
+		if key == "" || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error()+key, "secret") {
+			t.Errorf("%s: got %q, %v; want a key and an error %q, without the secret", url, key, err, want)
 		}
+	}
+	if _, err := limit.ParseHostKey("http://example.com:80/"); err != nil {
+		t.Errorf("a good host: %v", err)
 	}
 }
 
 func FuzzHostKey(f *testing.F) {
 	f.Add("https://user:pass@example.com:443/x")
 	f.Fuzz(func(t *testing.T, url string) {
-		key := limit.HostKey(url)
-		if again := limit.HostKey(url); again != key {
+		key, _ := limit.ParseHostKey(url)
+		if again, _ := limit.ParseHostKey(url); again != key {
 			t.Fatalf("%q: got key %q, want %q again", url, again, key)
 		}
 	})

@@ -33,9 +33,10 @@ type FetcherConfig struct {
 	// Breaker stops the requests to a failing host: its items fail without a request until the breaker is half-open.
 	// Optional.
 	Breaker *limit.Breaker
-	// Slots limits the concurrent requests to a host. The fetcher acquires slots for hosts of redirects; the item already
-	// occupies a slot of its host. Optional.
-	Slots     *limit.KeyedLimiter
+	// Slots limits the concurrent requests to a host, also to hosts of redirects, and Resolvers the concurrent downloads by a
+	// resolver. Optional.
+	Slots, Resolvers *limit.KeyedLimiter
+
 	MaxBytes  int64         // maximum size of a file. Default: 1 GiB.
 	Stall     time.Duration // timeout for a download without data. Default: 30 s.
 	UserAgent string        // Default: "muster/1.0".
@@ -157,6 +158,11 @@ func (f *Fetcher) Handle(ctx context.Context, it workqueue.Leased) (workqueue.Ou
 	if err := checkURL(u); err != nil {
 		return workqueue.Outcome{}, workqueue.Invalid(err)
 	}
+	release, err := f.acquire(ctx, it.ResourceKeys)
+	if err != nil {
+		return workqueue.Outcome{}, err
+	}
+	defer release()
 	got, err := f.fetch(polite.WithSlots(ctx, it.ResourceKeys), u, want)
 	if errors.Is(err, polite.ErrDisallowed) {
 		return workqueue.Skipped(polite.ErrDisallowed.Error()), nil
@@ -169,6 +175,40 @@ func (f *Fetcher) Handle(ctx context.Context, it workqueue.Leased) (workqueue.Ou
 		return workqueue.Outcome{}, err
 	}
 	return workqueue.Done().With(result), nil
+}
+
+// busyFor is how long no item of a resource is fetched whose slots are all in use.
+const busyFor = 50 * time.Millisecond
+
+// acquire takes a slot of each resource of an item. If one has none, the error returns the item to the queue.
+func (f *Fetcher) acquire(ctx context.Context, keys []string) (release func(), err error) {
+	var held []*limit.Slot
+	release = func() {
+		for _, slot := range held {
+			if err := slot.Release(ctx); err != nil {
+				f.cfg.Logger.WarnContext(ctx, "cannot release a slot; it will expire", "key", slot.Key(), "err", err)
+			}
+		}
+	}
+	for _, key := range keys {
+		slots := f.cfg.Slots
+		if strings.HasPrefix(key, ResolverKey) {
+			slots = f.cfg.Resolvers
+		}
+		if slots == nil {
+			continue
+		}
+		slot, err := slots.TryAcquire(ctx, key)
+		if err == nil && slot == nil {
+			err = workqueue.NotNow(key, busyFor, fmt.Errorf("all slots of %s are in use", key))
+		}
+		if err != nil {
+			release()
+			return nil, err
+		}
+		held = append(held, slot)
+	}
+	return release, nil
 }
 
 func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched, error) {

@@ -68,12 +68,7 @@ func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
 	}
 	mux := workqueue.NewMux()
 	mux.Handle(artifact.FetchKind, f.Handle)
-	p, err := workqueue.NewPool(w.q, mux, workqueue.PoolConfig{Workers: workers, Drain: true, Limiter: func(key string) *limit.KeyedLimiter {
-		if strings.HasPrefix(key, artifact.HostKey) {
-			return cfg.Slots
-		}
-		return nil
-	}})
+	p, err := workqueue.NewPool(w.q, mux, workqueue.PoolConfig{Workers: workers, Drain: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -182,11 +177,12 @@ func TestRobotsAreObeyed(t *testing.T) {
 func TestPaceIsKept(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]struct {
-		pace  limit.Pace
+		pace  time.Duration
+		fast  int // items of the other host
 		delay string
 	}{
-		"own pace":    {pace: limit.Pace{Interval: 800 * time.Millisecond}},
-		"crawl delay": {delay: "user-agent: *\ncrawl-delay: 0.8\n"},
+		"own pace":    {pace: 800 * time.Millisecond, fast: 3},
+		"crawl delay": {fast: 40, delay: "user-agent: *\ncrawl-delay: 0.8\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,12 +196,11 @@ func TestPaceIsKept(t *testing.T) {
 			for i := range 6 {
 				w.enqueue(fmt.Sprint("slow", i), `{"url":"`+slow.URL+`/x"}`)
 			}
-			for i := range 40 {
+			for i := range m.fast {
 				w.enqueue(fmt.Sprint("fast", i), `{"url":"`+fast.URL+`/x"}`)
 			}
-			key := artifact.HostKey + limit.HostKey(slow.URL)
 			w.drain(2, artifact.FetcherConfig{
-				Pacer:  limit.NewPacer(w.rdb, limit.PacerConfig{PerKey: map[string]limit.Pace{key: m.pace}}),
+				Pacer:  limit.NewPacer(w.rdb, limit.PacerConfig{Interval: m.pace}),
 				Robots: m.delay != "",
 			})
 			slow.apart(t, 300*time.Millisecond)
@@ -238,7 +233,7 @@ func TestBreakerStopsRequestsToTheHost(t *testing.T) {
 	w.want("a0", workqueue.StateError, 1, "502")
 	w.want("a19", workqueue.StateError, 1, "circuit breaker open")
 	w.want("other", workqueue.StateDone, 0, "")
-	s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL))
+	s, err := b.State(t.Context(), artifact.HostKey+strings.TrimPrefix(h.URL, "http://"))
 	if err != nil || s.State != "open" || !strings.HasPrefix(s.LastBlock, "502") {
 		t.Errorf("got %+v, %v; want open by 502", s, err)
 	}

@@ -156,7 +156,7 @@ func (s *Service) Run(ctx context.Context) error {
 	d := &deliverer{core: c, endpoints: s.endpoints, sender: sender, counts: s.counts, silent: map[string]int{}}
 	mux.Handle(itemKind, d.deliver)
 	pool, err := workqueue.NewPool(c.queue, mux, workqueue.PoolConfig{
-		Workers: workers, MaxPerKey: perEndpoint, Timeout: c.cfg.Timeout + time.Minute/2, Grace: grace, Logger: c.log,
+		Workers: workers, MaxPerKey: func(string) int { return perEndpoint }, Timeout: c.cfg.Timeout + time.Minute/2, Grace: grace, Logger: c.log,
 	})
 	if err != nil {
 		return err

@@ -40,9 +40,9 @@ func (c *SharedClock) Take(ctx context.Context, key string, interval time.Durati
 	if wait, _ := c.held.Take(ctx, key, 0); wait > 0 { // first, because it takes no turn
 		return wait, nil
 	}
-	quick := interval <= 0 && c.Pacer.Pace(key) == limit.Pace{}
+	quick := interval <= 0 && c.Pacer.Interval() <= 0
 	if !quick || !c.isFree(key) {
-		wait, ok, err := c.Pacer.ReserveInterval(ctx, key, interval, 0)
+		wait, ok, err := c.Pacer.Reserve(ctx, key, interval)
 		if err != nil {
 			return 0, err
 		}

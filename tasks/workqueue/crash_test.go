@@ -146,37 +146,6 @@ func TestKilledProcesses(t *testing.T) {
 	}
 }
 
-// A pool leases nothing before the others know of it: if it died then, its items would wait until their leases expire.
-func TestPoolIsKnownBeforeItWorks(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	k := newKit(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), workqueue.Config{})
-	k.enqueue("a")
-	beats := 0
-	f := redistest.NewFault(redistest.Refused, redistest.EveryCall) // the first beats
-	f.Match = func(cmd redis.Cmder) bool {
-		if args := cmd.Args(); args[len(args)-1] != "lease expired: its worker died" {
-			return false
-		}
-		beats++ // a pool has one goroutine for them
-		return beats < 10
-	}
-	f.Arm()
-	own := f.Client(t, url)
-	mux := workqueue.NewMux()
-	mux.Handle("test", func(ctx context.Context, _ workqueue.Leased) (workqueue.Outcome, error) {
-		if n, err := k.rdb.ZCard(ctx, "muster:wq:{"+k.Name()+"}:pools").Result(); n == 0 || err != nil {
-			t.Error("a handler ran before a beat was stored, want the beat first")
-		}
-		return workqueue.Done(), nil
-	})
-	p, err := workqueue.NewPool(workqueue.New(own, k.Name(), workqueue.Config{}), mux,
-		workqueue.PoolConfig{Drain: true, Heartbeat: 20 * time.Millisecond, Logger: quiet})
-	testutil.Ok(t, err)
-	k.run(p)
-	k.wantStats("0 0 1 0 0")
-}
-
 // The leases of a live pool are not ended: not while it stops, not after Redis
 // was away.
 func TestLivePoolKeepsItsLeases(t *testing.T) {

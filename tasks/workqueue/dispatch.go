@@ -3,7 +3,6 @@ package workqueue
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,8 +81,12 @@ func (d *dispatcher) lease(ctx context.Context, n int) (pause time.Duration, err
 	}
 	d.errs = 0
 	p.counts.leased.Add(int64(len(got.Items)))
-	refused := d.admit(ctx, got.Items)
-	if len(got.Items) > refused {
+	for _, it := range got.Items {
+		j := &job{Leased: it}
+		d.held.add(j)
+		d.buffer <- j // there is room: only the dispatcher sends
+	}
+	if len(got.Items) > 0 {
 		d.empty = 0
 		return 0, nil
 	}
@@ -91,9 +94,7 @@ func (d *dispatcher) lease(ctx context.Context, n int) (pause time.Duration, err
 	if got.Next >= 0 {
 		pause = min(pause, max(got.Next, time.Millisecond))
 	}
-	if refused > 0 {
-		pause = min(pause, blockedFor)
-	} else if got.PassedOver {
+	if got.PassedOver {
 		pause = min(pause, max(time.Until(change), time.Millisecond))
 	}
 	if !p.cfg.Drain || got.PassedOver || d.held.len() > 0 {
@@ -108,78 +109,6 @@ func (d *dispatcher) lease(ctx context.Context, n int) (pause time.Duration, err
 		return -1, nil
 	}
 	return 10 * time.Millisecond, nil
-}
-
-// admit puts the items that get their slots into the buffer and returns the
-// others to the queue; where a limiter fails, that is a failed run. It returns
-// how many were not admitted.
-func (d *dispatcher) admit(ctx context.Context, items []Leased) (refused int) {
-	p := d.p
-	var back []Leased
-	for _, it := range items {
-		j := &job{Leased: it}
-		ok, err := d.acquire(ctx, j)
-		if ok {
-			d.held.add(j)
-			d.buffer <- j // there is room: only the dispatcher sends
-			continue
-		}
-		j.release(p.cfg.Logger)
-		refused++
-		if err == nil {
-			back = append(back, it)
-		} else {
-			d.fail(ctx, it, err)
-		}
-	}
-	d.giveUp(context.WithoutCancel(ctx), back)
-	return refused
-}
-
-// acquire takes a slot of each resource of a job. It returns false if one has
-// none free, and an error if a limiter fails.
-func (d *dispatcher) acquire(ctx context.Context, j *job) (bool, error) {
-	for _, key := range j.ResourceKeys {
-		l := d.p.cfg.Limiter(key)
-		if l == nil {
-			continue
-		}
-		slot, err := l.TryAcquire(ctx, key)
-		if err != nil && ctx.Err() == nil {
-			d.p.cfg.Logger.WarnContext(ctx, "cannot get a slot; trying again", "queue", d.p.q.name, "item", j.ID, "key", key, "err", err)
-			err = notAcquired(err)
-		} else {
-			err = nil // the pool stops
-		}
-		if slot == nil {
-			d.held.block(key)
-			return false, err
-		}
-		j.slots = append(j.slots, slot)
-	}
-	return true, nil
-}
-
-// fail stores that an item failed before it ran. It tries once: if that fails
-// the item is returned with the strays.
-func (d *dispatcher) fail(ctx context.Context, it Leased, cause error) {
-	v := judge(cause)
-	state, err := d.p.q.Retry(context.WithoutCancel(ctx), it, v.error, v.after, true)
-	if err != nil {
-		d.p.cfg.Logger.WarnContext(ctx, "cannot store that an item got no slot", "queue", d.p.q.name, "item", it.ID, "err", err)
-		return
-	}
-	d.p.counts.countEnd(state)
-}
-
-// giveUp returns leases of items that have not begun.
-func (d *dispatcher) giveUp(ctx context.Context, leases []Leased) {
-	if len(leases) == 0 {
-		return
-	}
-	if err := d.p.q.Return(ctx, leases...); err != nil {
-		d.p.cfg.Logger.WarnContext(ctx, "cannot return items; their leases will expire", "queue", d.p.q.name, "items", len(leases), "err", err)
-	}
 }
 
 // returnStrays returns the items of a lease whose reply was lost: the client repeats a command automatically when a
@@ -209,11 +138,11 @@ func (d *dispatcher) returnBuffered(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.p.cfg.Grace+time.Second)
 	defer cancel()
-	d.giveUp(ctx, leases)
-	d.p.counts.returned.Add(int64(len(leases)))
-	var removals sync.WaitGroup
-	for _, j := range jobs {
-		d.held.removeAside(&removals, j)
+	if err := d.p.q.Return(ctx, leases...); err != nil {
+		d.p.cfg.Logger.WarnContext(ctx, "cannot return items; their leases will expire", "queue", d.p.q.name, "items", len(leases), "err", err)
 	}
-	removals.Wait()
+	d.p.counts.returned.Add(int64(len(leases)))
+	for _, j := range jobs {
+		d.held.remove(j)
+	}
 }

@@ -2,12 +2,13 @@ package workqueue_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"muster/internal/limit"
 	"muster/internal/redistest"
 	"muster/tasks/workqueue"
 )
@@ -30,13 +31,17 @@ func Example() {
 	fmt.Println("new:", added, err)
 
 	mux := workqueue.NewMux()
-	mux.Handle("print", workqueue.JSON(func(_ context.Context, it workqueue.Leased, paper struct{ Title string }) (workqueue.Outcome, error) {
+	mux.Handle("print", func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+		var paper struct{ Title string }
+		if err := json.Unmarshal(it.Payload, &paper); err != nil {
+			return workqueue.Outcome{}, workqueue.Invalid(err)
+		}
 		if paper.Title == "" {
 			return workqueue.Skipped("no title"), nil
 		}
 		fmt.Println("printing", paper.Title)
 		return workqueue.Done().With([]byte(strings.ToUpper(paper.Title))), nil
-	}))
+	})
 	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 4, Drain: true})
 	if err != nil {
 		panic(err)
@@ -98,29 +103,30 @@ func ExampleQueue_Lease() {
 }
 
 // Items name the resources they need; the pool runs as many of a resource at a
-// time as its limiter allows, and runs others meanwhile.
+// time as MaxPerKey allows, and runs others meanwhile.
 func ExamplePool() {
 	rdb, end := redistest.Example()
 	defer end()
 	ctx := context.Background()
 	q := workqueue.New(rdb, "papers", workqueue.Config{})
 	for i := range 6 {
-		host := limit.HostKey([]string{"https://slow.example/x", "https://fast.example/x"}[i%2])
+		host := []string{"host:slow.example", "host:fast.example"}[i%2]
 		if _, err := q.Enqueue(ctx, workqueue.Item{ID: fmt.Sprint(host, i), Kind: "fetch", ResourceKeys: []string{host}}); err != nil {
 			panic(err)
 		}
 	}
-	slots := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2, PerKey: map[string]int{"slow.example": 1}})
+	var slow atomic.Int32
 	mux := workqueue.NewMux()
 	mux.Handle("fetch", func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
-		if n, err := slots.Held(ctx, "slow.example"); err != nil || n > 1 {
-			return workqueue.Outcome{}, fmt.Errorf("%d at a time: %w", n, err)
+		if it.ResourceKeys[0] == "host:slow.example" {
+			defer slow.Add(-1)
+			if n := slow.Add(1); n > 1 {
+				return workqueue.Outcome{}, fmt.Errorf("%d at a time", n)
+			}
 		}
 		return workqueue.Outcome{}, nil // the zero Outcome is Done
 	})
-	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{
-		Drain: true, Limiter: func(string) *limit.KeyedLimiter { return slots },
-	})
+	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Drain: true, MaxPerKey: func(string) int { return 1 }})
 	if err != nil {
 		panic(err)
 	}

@@ -2,10 +2,10 @@ package workqueue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -38,18 +38,6 @@ func (m *Mux) find(kind string) (Handler, error) {
 		return h, nil
 	}
 	return nil, Permanent(fmt.Errorf("no handler for kind %q; there are %s", kind, strings.Join(m.Kinds(), ", ")))
-}
-
-// JSON makes a Handler of a function that takes the payload as a T. It is not
-// called with a payload that is not JSON for T.
-func JSON[T any](h func(ctx context.Context, it Leased, payload T) (Outcome, error)) Handler {
-	return func(ctx context.Context, it Leased) (Outcome, error) {
-		var payload T
-		if err := json.Unmarshal(it.Payload, &payload); err != nil {
-			return Outcome{}, Invalid(err)
-		}
-		return h(ctx, it, payload)
-	}
 }
 
 // verdict is an error that determines the state of the item.
@@ -103,11 +91,6 @@ func Invalid(err error) error {
 	return &verdict{error: err, prefix: "artifact_validation_failed", after: -1}
 }
 
-// notAcquired is the error of an item whose limiter failed.
-func notAcquired(err error) error {
-	return &verdict{error: err, prefix: "limiter_acquire_failed", after: -1}
-}
-
 // judge returns the verdict of a handler's error.
 func judge(err error) verdict {
 	v := verdict{error: err, after: -1}
@@ -124,4 +107,63 @@ func judge(err error) verdict {
 	}
 	v.error = fmt.Errorf("%s: %s", v.prefix, text)
 	return v
+}
+
+// finished is a job whose handler has returned.
+type finished struct {
+	*job
+	outcome Outcome
+	err     error
+}
+
+// work runs the handlers of buffered items, one after the other.
+func (p *Pool) work(ctx context.Context, h *held, buffer <-chan *job, out chan<- finished) {
+	for j := range buffer {
+		own, cancel := context.WithCancelCause(ctx)
+		limited, end := context.WithTimeoutCause(own, p.cfg.Timeout,
+			fmt.Errorf("the handler took longer than %v", p.cfg.Timeout))
+		began := time.Now()
+		h.noteStart(j, cancel, began.Add(p.cfg.Timeout))
+		o, err := p.handle(limited, j.Leased)
+		if v := (*verdict)(nil); !errors.As(err, &v) || !v.back {
+			p.observe(j.Leased, time.Since(began))
+		}
+		if err != nil && limited.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(limited), err)
+		}
+		end()
+		cancel(nil)
+		out <- finished{j, o, err}
+	}
+}
+
+// handle calls the handler of an item. A panic is an error.
+func (p *Pool) handle(ctx context.Context, it Leased) (o Outcome, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.cfg.Logger.ErrorContext(ctx, "a handler panicked", "queue", p.q.name, "item", it.ID, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	h, err := p.mux.find(it.Kind)
+	if err != nil {
+		return Outcome{}, err
+	}
+	o, err = h(ctx, it)
+	if o.State == "" {
+		o.State = StateDone
+	}
+	return o, err
+}
+
+// observe reports a run.
+func (p *Pool) observe(it Leased, took time.Duration) {
+	if p.cfg.Observe == nil {
+		return
+	}
+	kind := it.Kind
+	if _, ok := p.mux.handlers[kind]; !ok {
+		kind = "unknown"
+	}
+	p.cfg.Observe(Run{kind, it.Waited, took})
 }

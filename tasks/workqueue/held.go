@@ -2,30 +2,16 @@ package workqueue
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
-
-	"muster/internal/limit"
 )
 
 // job is an item that the pool holds.
 type job struct {
 	Leased
-	slots    []*limit.Slot
 	cancel   context.CancelCauseFunc // of its handler; nil before it runs
 	deadline time.Time               // of its handler; zero before it runs
-}
-
-// release releases a job's slots, the last first.
-func (j *job) release(log *slog.Logger) {
-	for _, s := range slices.Backward(j.slots) {
-		if err := s.Release(context.Background()); err != nil {
-			log.Warn("cannot release a slot; it will expire", "key", s.Key(), "err", err)
-		}
-	}
-	j.slots = nil
 }
 
 // held is the set of items that a pool holds during one Run, and of the resources that are exhausted. It is safe for
@@ -37,7 +23,6 @@ type held struct {
 	mu      sync.Mutex // guards the fields below
 	jobs    map[int64]*job
 	using   map[string]int       // by resource key: items leased here
-	blocked map[string]time.Time // by resource key: its slots are held elsewhere; until
 	waiting map[string]time.Time // by resource key: a handler returned NotNow or HoldBack; until
 	unsaved map[int64]time.Time  // by token: the outcome could not be stored, so the lease will expire; until
 }
@@ -45,7 +30,7 @@ type held struct {
 func newHeld(cfg PoolConfig) *held {
 	return &held{
 		cfg: cfg, freed: make(chan struct{}, 1), jobs: make(map[int64]*job),
-		using: make(map[string]int), blocked: make(map[string]time.Time), waiting: make(map[string]time.Time), unsaved: make(map[int64]time.Time),
+		using: make(map[string]int), waiting: make(map[string]time.Time), unsaved: make(map[int64]time.Time),
 	}
 }
 
@@ -69,26 +54,15 @@ func (h *held) noteStart(j *job, cancel context.CancelCauseFunc, deadline time.T
 
 // remove ends the holding of a job.
 func (h *held) remove(j *job) {
-	j.release(h.cfg.Logger)
 	h.mu.Lock()
 	delete(h.jobs, j.Token)
 	for _, key := range j.ResourceKeys {
 		if h.using[key]--; h.using[key] == 0 {
 			delete(h.using, key)
 		}
-		delete(h.blocked, key)
 	}
 	h.mu.Unlock()
 	h.free()
-}
-
-// removeAside is remove without blocking: if Redis does not reply, the release of one slot takes seconds.
-func (h *held) removeAside(group *sync.WaitGroup, j *job) {
-	if len(j.slots) == 0 {
-		h.remove(j)
-		return
-	}
-	group.Go(func() { h.remove(j) })
 }
 
 // free wakes the dispatcher.
@@ -175,17 +149,6 @@ func (h *held) ids() []string {
 	return ids
 }
 
-// blockedFor is how long a resource key is passed over when other processes
-// hold all its slots.
-const blockedFor = 50 * time.Millisecond
-
-// block makes the dispatcher pass over a resource whose slots are all held.
-func (h *held) block(key string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.blocked[key] = time.Now().Add(blockedFor)
-}
-
 // maxWaiting limits the resources that are skipped at the request of a handler: each lease command lists them.
 const maxWaiting = 1000
 
@@ -212,31 +175,25 @@ func (h *held) budget() (Budget, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := Budget{Default: min(4, h.cfg.Workers), Left: make(map[string]int)}
-	if h.cfg.MaxPerKey > 0 {
-		b.Default = min(b.Default, h.cfg.MaxPerKey)
+	if most := h.cfg.MaxPerKey(""); most > 0 {
+		b.Default = min(b.Default, most)
 	}
 	for key, n := range h.using {
-		switch l := h.cfg.Limiter(key); {
-		case l != nil:
-			b.Left[key] = max(0, l.CachedLimit(key)-n)
-		case h.cfg.MaxPerKey > 0:
-			b.Left[key] = max(0, h.cfg.MaxPerKey-n)
-		default:
-			b.Left[key] = -1
+		b.Left[key] = -1
+		if most := h.cfg.MaxPerKey(key); most > 0 {
+			b.Left[key] = max(0, most-n)
 		}
 	}
 	now := time.Now()
 	change := now.Add(time.Hour)
-	for _, passed := range []map[string]time.Time{h.blocked, h.waiting} {
-		for key, until := range passed {
-			if !now.Before(until) {
-				delete(passed, key)
-				continue
-			}
-			b.Left[key] = 0
-			if until.Before(change) {
-				change = until
-			}
+	for key, until := range h.waiting {
+		if !now.Before(until) {
+			delete(h.waiting, key)
+			continue
+		}
+		b.Left[key] = 0
+		if until.Before(change) {
+			change = until
 		}
 	}
 	return b, change

@@ -14,7 +14,7 @@ type keys struct {
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
 	counts  string // hash state → number of items; state \0 lane → number of items of a lane, if meta has lanes; expired: total number of expired leases; out_bytes: total size of outputs
-	meta    string // hash: v (version), lanes (1: counts are kept by lane too), endings (1: endings are kept), keep (ms after which ended items are forgotten), seq, token, moves, paused, sealed, settled (the last time; unix ms), beat and clock (the latest lease; unix ms), rebase (remaining work after the clock was set back); also the name of the wake-up channel
+	meta    string // hash: v (version), lanes (1: counts are kept by lane too), endings (1: endings are kept), keep (ms after which ended items are forgotten), seq, token, moves, paused, sealed, settled (the last time; unix ms), beat (unix ms); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data; or of endings: id, state, lane, note, data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
 	refused string // set of ids that were not added because the queue was full, up to 10,000

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxLease is how many items one script leases: it unpacks two values for each,
-// and Redis unpacks some thousands at most.
+// maxLease is how many items one call leases: the script unpacks two values for
+// each, and Redis unpacks some thousands at most.
 const maxLease = 500
 
-// Lease leases up to n ready items to a worker, by priority and then oldest
-// first, each for the queue's LeaseTTL. Nothing ready is an empty list, not an
+// Lease leases up to n ready items, at most 500, to a worker, by priority and then
+// oldest first, each for the queue's LeaseTTL. Nothing ready is an empty list, not an
 // error. The worker's name need not be unique: no item is handed out twice.
 func (q *Queue) Lease(ctx context.Context, worker string, n int) ([]Leased, error) {
 	got, err := q.LeaseWithin(ctx, worker, n, Budget{Default: -1})
@@ -53,56 +53,7 @@ func (q *Queue) LeaseWithin(ctx context.Context, worker string, n int, b Budget)
 	if n <= 0 {
 		return Batch{Next: -1}, nil
 	}
-	var all Batch
-	left := b
-	for {
-		ask := min(n-len(all.Items), maxLease)
-		got, err := leaseOnce(ctx, q, worker, ask, left)
-		if err != nil {
-			// The caller works on the items that were leased before the error.
-			if len(all.Items) > 0 {
-				return all, nil
-			}
-			return Batch{Next: -1}, err
-		}
-		got.Items = append(all.Items, got.Items...)
-		got.Exhausted += all.Exhausted
-		full := len(got.Items)-len(all.Items) == ask
-		all = got
-		if !full || len(all.Items) == n {
-			return all, nil
-		}
-		left = b.minus(all.Items)
-	}
-}
-
-// minus returns the budget after items were leased.
-func (b Budget) minus(items []Leased) Budget {
-	left := make(map[string]int, len(b.Left))
-	for k, n := range b.Left {
-		left[k] = n
-	}
-	for _, it := range items {
-		for _, k := range it.ResourceKeys {
-			n, ok := left[k]
-			if !ok {
-				n = b.Default
-			}
-			if n > 0 {
-				n--
-			}
-			left[k] = n
-		}
-	}
-	b.Left, b.Own = left, slices.Clone(b.Own)
-	for _, it := range items {
-		b.Own = append(b.Own, it.ID)
-	}
-	return b
-}
-
-// leaseOnce runs the script that leases, for at most maxLease items.
-func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (Batch, error) {
+	n = min(n, maxLease)
 	args := make([]any, 0, 8+len(b.Own)+2*len(b.Left))
 	args = append(args, worker, n, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts, b.Default, b.MaxInProgress, b.Ahead, len(b.Own))
 	args = append(args, anys(b.Own)...)
@@ -112,26 +63,17 @@ func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (B
 	expires := time.Now().Add(q.cfg.LeaseTTL)
 	v, err := q.run(ctx, "lease", "lease", args...)
 	if err != nil {
-		return Batch{}, err
+		return Batch{Next: -1}, err
 	}
 	list, _ := v.([]any)
-	warnSetBack(ctx, q, list[3])
 	return Batch{
-		Items:      parseLeased(ctx, q, list[6:], worker, expires),
+		Items:      parseLeased(ctx, q, list[5:], worker, expires),
 		Paused:     toInt(list[0]) == 1,
 		Next:       time.Duration(toInt(list[1])) * time.Millisecond,
 		PassedOver: toInt(list[2]) == 1,
-		Room:       max(0, b.MaxInProgress-int(toInt(list[4]))),
-		Exhausted:  int(toInt(list[5])),
+		Room:       max(0, b.MaxInProgress-int(toInt(list[3]))),
+		Exhausted:  int(toInt(list[4])),
 	}, nil
-}
-
-// warnSetBack logs that the clock of Redis was set back, by as many ms.
-func warnSetBack(ctx context.Context, q *Queue, ms any) {
-	if back := toInt(ms); back > 0 {
-		q.cfg.Logger.WarnContext(ctx, "the clock of Redis was set back; times of delayed items and leases are corrected",
-			"queue", q.name, "by", time.Duration(back)*time.Millisecond)
-	}
 }
 
 // parseLeased decodes the leased items that the scripts return. Items that cannot be decoded fail.

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/internal/limit"
 )
 
 // PoolConfig sets up a Pool.
@@ -24,14 +22,9 @@ type PoolConfig struct {
 	Hard      context.Context // once done, ends the grace at once. Defaults to never.
 	Drain     bool            // end when no item is open, instead of waiting for more. Defaults to false.
 
-	// Limiter returns the slots of a resource key, nil for a key without a
-	// limit. An item runs only while it holds a slot of each of its keys.
-	// Defaults to no limits.
-	Limiter func(key string) *limit.KeyedLimiter
-
-	// MaxPerKey bounds the items of a resource key without a limit that this pool works on at a time, so that the items of
-	// a slow one leave room for others. Defaults to no bound.
-	MaxPerKey int
+	// MaxPerKey returns how many items of a resource key this pool works on at a time, so that the items of a slow one leave room
+	// for others; 0 is no bound. The key "" stands for keys of which the pool has no item. Defaults to no bound.
+	MaxPerKey func(key string) int
 
 	// Observe, if set, is called after each call of a handler, by many goroutines at once. It must not block.
 	Observe func(Run)
@@ -56,8 +49,8 @@ func (c PoolConfig) withDefaults(lease time.Duration) PoolConfig {
 	if c.Hard == nil {
 		c.Hard = context.Background()
 	}
-	if c.Limiter == nil {
-		c.Limiter = func(string) *limit.KeyedLimiter { return nil }
+	if c.MaxPerKey == nil {
+		c.MaxPerKey = func(string) int { return 0 }
 	}
 	if c.Name == "" {
 		host, _ := os.Hostname()
@@ -75,8 +68,6 @@ func (c PoolConfig) validate(lease time.Duration) error {
 		return fmt.Errorf("workers is %d; it must be 1 to 256", c.Workers)
 	case c.Heartbeat <= 0 || c.Heartbeat >= lease:
 		return fmt.Errorf("heartbeat is %v; it must be above zero and below the lease of %v", c.Heartbeat, lease)
-	case c.MaxPerKey < 0:
-		return fmt.Errorf("max per key is %d; it must not be below zero", c.MaxPerKey)
 	case c.Timeout < 0 || c.Grace < 0:
 		return errors.New("timeout and grace must not be below zero")
 	}
@@ -87,8 +78,8 @@ func (c PoolConfig) validate(lease time.Duration) error {
 // buffer, workers run handlers, a settler stores their outcomes, and a
 // heartbeat extends the leases of the items that run.
 //
-// An item whose resource is at its limit occupies no worker: the dispatcher
-// passes over it and leases the next that can run.
+// An item whose resource is at MaxPerKey, or waits after NotNow or HoldBack,
+// occupies no worker: the dispatcher leases the next that can run.
 type Pool struct {
 	q   *Queue
 	mux *Mux

@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/internal/limit"
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks/workqueue"
@@ -115,15 +114,12 @@ func TestPoolDrains(t *testing.T) {
 func TestPoolRejectsPayloadsAndKinds(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{MaxAttempts: 1})
-	_, err := k.Enqueue(t.Context(), workqueue.Item{ID: "bad", Kind: "test", Payload: []byte("{")},
-		workqueue.Item{ID: "empty", Kind: "test"}, workqueue.Item{ID: "other", Kind: "unknown"})
+	_, err := k.Enqueue(t.Context(), workqueue.Item{ID: "bad", Kind: "test"}, workqueue.Item{ID: "other", Kind: "unknown"})
 	testutil.Ok(t, err)
-	k.run(k.pool(workqueue.PoolConfig{Drain: true}, workqueue.JSON(
-		func(context.Context, workqueue.Leased, map[string]any) (workqueue.Outcome, error) {
-			t.Error("the handler was called, want no call")
-			return workqueue.Outcome{}, nil
-		})))
-	k.wantStats("0 0 0 0 3")
+	k.run(k.pool(workqueue.PoolConfig{Drain: true}, func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+		return workqueue.Outcome{}, workqueue.Invalid(errors.New("not JSON"))
+	}))
+	k.wantStats("0 0 0 0 2")
 	if n := k.get("bad").Note; !strings.HasPrefix(n, "artifact_validation_failed: ") {
 		t.Errorf("got note %q, want artifact_validation_failed", n)
 	}
@@ -242,38 +238,18 @@ func TestPoolConfig(t *testing.T) {
 	}
 }
 
-// A pool never holds more than three items a worker, and a limit that SetLimit
-// raises above the configured one is used.
-func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
+// A pool never holds more than three items a worker.
+func TestPoolHoldsFew(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.New(t)
-	k := newKit(t, rdb, workqueue.Config{})
-	for i := range 100 {
-		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{"host:h"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	slots := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
-	var now atomic.Int32
+	k := newKit(t, redistest.New(t), workqueue.Config{})
+	k.enqueue(numbered(100)...)
 	finish := make(chan struct{})
-	p := k.pool(workqueue.PoolConfig{Workers: 5, Limiter: func(string) *limit.KeyedLimiter { return slots }},
-		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
-			now.Add(1)
-			defer now.Add(-1)
-			<-finish
-			return workqueue.Done(), nil
-		})
-	stop, wait := k.start(p)
-	k.eventually("two items to run", func() bool { return now.Load() == 2 })
-	k.eventually("the items without a slot to be returned", func() bool {
-		s, err := k.Stats(t.Context())
-		return err == nil && s.InProgress == 2
+	p := k.pool(workqueue.PoolConfig{Workers: 5}, func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+		<-finish
+		return workqueue.Done(), nil
 	})
-	// From another process, above the limit that this one is set up with.
-	other := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
-	testutil.Ok(t, other.SetLimit(t.Context(), "host:h", 100))
-	finish <- struct{}{} // the pool learns the limit with the next item
-	k.eventually("five items to run and ten to wait", func() bool { return now.Load() == 5 && p.Stats().Running >= 10 })
+	stop, wait := k.start(p)
+	k.eventually("ten items to be held", func() bool { return p.Stats().Running >= 10 })
 	for range 20 {
 		if s, err := k.Stats(t.Context()); err != nil || s.InProgress > 15 {
 			t.Errorf("%+v, %v; want 15 in progress at most", s, err)
@@ -285,85 +261,6 @@ func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
 	wait()
 	if s, err := k.Stats(t.Context()); err != nil || s.InProgress != 0 || s.Done < 20 {
 		t.Errorf("got %+v, %v; want none in progress, 20 done or more", s, err)
-	}
-}
-
-// A host at its limit blocks no other host, and its limit holds in two pools
-// together.
-func TestPoolPassesOverSlowHosts(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	k := newKit(t, rdb, workqueue.Config{})
-	var items []workqueue.Item
-	for i := range 20 {
-		items = append(items, workqueue.Item{ID: fmt.Sprint("slow", i), Kind: "test", ResourceKeys: []string{"host:slow"}})
-	}
-	for i := range 100 {
-		items = append(items, workqueue.Item{ID: fmt.Sprint("fast", i), Kind: "test", ResourceKeys: []string{fmt.Sprint("host:", i%10)}})
-	}
-	if _, err := k.Enqueue(t.Context(), items...); err != nil {
-		t.Fatal(err)
-	}
-	var slow, most, fast atomic.Int32
-	allFast := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 2 {
-		// Each pool has separate limiters, like a process.
-		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
-		p := k.pool(workqueue.PoolConfig{Workers: 5, Drain: true, Limiter: func(string) *limit.KeyedLimiter { return l }},
-			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
-				if !strings.HasPrefix(it.ID, "slow") {
-					if fast.Add(1) == 100 {
-						close(allFast)
-					}
-					return workqueue.Outcome{}, nil
-				}
-				n := slow.Add(1)
-				defer slow.Add(-1)
-				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-				}
-				<-allFast // no slow one ends before every fast one has
-				return workqueue.Outcome{}, nil
-			})
-		wg.Go(func() { k.run(p) })
-	}
-	wg.Wait()
-	k.wantStats("0 0 120 0 0")
-	if most.Load() != 2 {
-		t.Errorf("%d at a time on the slow host, want 2", most.Load())
-	}
-}
-
-// An item whose limiter fails ends with its error, and holds no slot.
-func TestPoolNotesLimitersThatFail(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	k := newKit(t, rdb, workqueue.Config{MaxAttempts: 2, Backoff: quick})
-	if _, err := k.Enqueue(t.Context(),
-		workqueue.Item{ID: "a", Kind: "test", ResourceKeys: []string{"resolver:r", "host:broken"}},
-		workqueue.Item{ID: "b", Kind: "test", ResourceKeys: []string{"resolver:r", "host:fine"}}); err != nil {
-		t.Fatal(err)
-	}
-	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-	t.Cleanup(func() { _ = away.Close() })
-	fine, broken := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}), limit.NewKeyedLimiter(away, limit.KeyedConfig{})
-	p := k.pool(workqueue.PoolConfig{Drain: true, Logger: quiet, Limiter: func(key string) *limit.KeyedLimiter {
-		if key == "host:broken" {
-			return broken
-		}
-		return fine
-	}}, done)
-	k.run(p)
-	k.wantStats("0 0 1 0 1")
-	a := k.get("a")
-	if a.Attempts != 2 || !strings.HasPrefix(a.Note, "limiter_acquire_failed: acquire slot of host:broken: ") {
-		t.Errorf("got %d attempts, %q; want 2 and limiter_acquire_failed", a.Attempts, a.Note)
-	}
-	if s := p.Stats(); s.Retried != 1 || s.Failed != 1 || s.Done != 1 {
-		t.Errorf("got %+v, want one retried, one failed, one done", s)
-	}
-	if n, err := fine.Held(t.Context(), "resolver:r"); err != nil || n != 0 {
-		t.Errorf("got %d slots of the resolver held, %v; want none", n, err)
 	}
 }
 
@@ -412,40 +309,6 @@ func TestIdlePoolStopsAtOnce(t *testing.T) {
 	k.eventually("the item to be done", func() bool { return p.Stats().Done == 1 })
 	stop()
 	wait()
-}
-
-// Slots whose release is slow, because their Redis does not reply, block neither each other nor the settling of later
-// items: otherwise a stopping pool would need a timeout for each.
-func TestPoolReleasesSlotsInParallel(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	k := newKit(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), workqueue.Config{})
-	f := redistest.NewFault(redistest.Frozen, 1)
-	slots := limit.NewKeyedLimiter(f.Client(t, url), limit.KeyedConfig{})
-	const n = 8
-	for i := range n {
-		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{fmt.Sprint("host:", i)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var running atomic.Int32
-	finish := make(chan struct{})
-	p := k.pool(workqueue.PoolConfig{Workers: n, Limiter: func(string) *limit.KeyedLimiter { return slots }},
-		func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
-			running.Add(1)
-			<-finish
-			return workqueue.Done(), nil
-		})
-	stop, wait := k.start(p)
-	defer wait()
-	defer f.Release()
-	defer stop()
-	k.eventually("all to run", func() bool { return running.Load() == n })
-	f.Arm()
-	close(finish)
-	k.eventually("all to be settled, and all slots to be in release", func() bool {
-		return p.Stats().Done == n && f.Calls() == n
-	})
 }
 
 // tries sends the messages of warnings.
@@ -518,7 +381,7 @@ func TestPoolWorksOnFewItemsOfAKey(t *testing.T) {
 	}
 	var slow, most, fast atomic.Int32
 	finish := make(chan struct{})
-	p := k.pool(workqueue.PoolConfig{Workers: 6, MaxPerKey: 3}, func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+	p := k.pool(workqueue.PoolConfig{Workers: 6, MaxPerKey: func(string) int { return 3 }}, func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 		if it.ResourceKeys[0] != "slow" {
 			fast.Add(1)
 			return workqueue.Done(), nil
@@ -628,4 +491,42 @@ func TestSettleAllAnswersForEach(t *testing.T) {
 		}
 		k.wantStats("0 0 2 1 0")
 	})
+}
+
+func benchItems(n int) []workqueue.Item {
+	items := make([]workqueue.Item, n)
+	for i := range items {
+		items[i] = workqueue.Item{ID: fmt.Sprintf("item-%07d", i), Kind: "bench", Payload: []byte(`{"url":"http://127.0.0.1/"}`)}
+	}
+	return items
+}
+
+func BenchmarkEnqueue(b *testing.B) {
+	rdb := redistest.Server(b).Client()
+	q := workqueue.New(rdb, "bench", workqueue.Config{})
+	items := benchItems(b.N)
+	redistest.Measured(b, rdb, func() {
+		if n, err := q.Enqueue(b.Context(), items...); err != nil || n != b.N {
+			b.Fatalf("enqueued %d items, error %v, want %d", n, err, b.N)
+		}
+	})
+}
+
+// Items are leased and settled by a pool of eight.
+func BenchmarkDrain(b *testing.B) {
+	rdb := redistest.Server(b).Client()
+	q := workqueue.New(rdb, "bench", workqueue.Config{})
+	if _, err := q.Enqueue(b.Context(), benchItems(b.N)...); err != nil {
+		b.Fatal(err)
+	}
+	mux := workqueue.NewMux()
+	mux.Handle("bench", func(context.Context, workqueue.Leased) (workqueue.Outcome, error) { return workqueue.Done(), nil })
+	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 8, Drain: true})
+	testutil.Ok(b, err)
+	redistest.Measured(b, rdb, func() {
+		testutil.Ok(b, pool.Run(b.Context()))
+	})
+	if s, err := q.Stats(b.Context()); err != nil || s.Done != int64(b.N) {
+		b.Fatalf("got %+v, error %v, want %d items done", s, err, b.N)
+	}
 }

@@ -245,3 +245,69 @@ func (q *Queue) Delete(ctx context.Context) error {
 	}
 	return nil
 }
+
+// ErrSealed means that a queue is sealed. Nothing was changed.
+var ErrSealed = errors.New("the queue is sealed: it accepts and leases no items until it is unsealed")
+
+// sealChunk is how many leases one script ends.
+const sealChunk = 500
+
+// Seal stops all work on the queue, in every process, until Unseal. A sealed queue leases no items, as if it was
+// paused; Enqueue and Amend return ErrSealed; and all leases are lost: their items are queued again, in their old
+// position, without an attempt counted. Items without a lease keep their states; Requeue still works.
+//
+// Seal takes effect at once, but queues the leased items again in chunks: after an error of Redis some may still be
+// in progress, without a worker. Then call Seal again; sealing a sealed queue succeeds.
+func (q *Queue) Seal(ctx context.Context) error { return seal(ctx, &q.store, 1) }
+
+// Unseal ends Seal. Leases that were held before stay lost. Unsealing a queue
+// that is not sealed changes nothing.
+func (q *Queue) Unseal(ctx context.Context) error { return seal(ctx, &q.store, 0) }
+
+func seal(ctx context.Context, s *store, on int) error {
+	for {
+		left, err := s.run(ctx, "seal or unseal", "seal", on, sealChunk)
+		if err != nil || toInt(left) == 0 {
+			return err
+		}
+	}
+}
+
+// ForgetEnded forgets the items, as [Queue.Forget] does, that have been in a terminal state for longer than age, and returns their
+// number. It reads the whole queue: Config.Keep forgets items as they age.
+func (q *Queue) ForgetEnded(ctx context.Context, age time.Duration) (n int, err error) {
+	for cursor := ""; ; {
+		items, next, err := q.Scan(ctx, cursor, maxScan)
+		if err != nil {
+			return n, err
+		}
+		var ids []string
+		for i := range items {
+			if it := &items[i]; it.State.Terminal() && time.Since(it.Updated) > age {
+				ids = append(ids, it.ID)
+			}
+		}
+		gone, err := q.Forget(ctx, ids...)
+		if n += len(gone); err != nil || next == "" {
+			return n, err
+		}
+		cursor = next
+	}
+}
+
+// Forget removes items in a terminal state with their results, so that an item with the same ID can be added again.
+// Their outputs are kept. It returns the IDs that are no longer in the queue, including unknown ones; open items are
+// unchanged. It is for queues without an end.
+func (q *Queue) Forget(ctx context.Context, ids ...string) (gone []string, err error) {
+	for part := range slices.Chunk(ids, 500) {
+		v, err := q.run(ctx, "forget items", "forget", anys(part)...)
+		if err != nil {
+			return gone, err
+		}
+		list, _ := v.([]any)
+		for _, id := range list {
+			gone = append(gone, toString(id))
+		}
+	}
+	return gone, q.err
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -20,11 +19,8 @@ func newSettler(p *Pool, h *held) *settler {
 	return &settler{p, h, make(chan finished, 2*p.cfg.Workers), make(chan struct{})}
 }
 
-// run stores outcomes until jobs is closed; simultaneous outcomes are one batch. It returns when their slots are
-// released too.
+// run stores outcomes until jobs is closed; simultaneous outcomes are one batch.
 func (s *settler) run(ctx context.Context) {
-	var removals sync.WaitGroup
-	defer removals.Wait()
 	for first := range s.jobs {
 		batch := s.more(first)
 		var ended []finished
@@ -37,7 +33,7 @@ func (s *settler) run(ctx context.Context) {
 		}
 		s.settle(ctx, ended)
 		for _, f := range batch {
-			s.held.removeAside(&removals, f.job)
+			s.held.remove(f.job)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,13 +100,22 @@ func readLanes(ctx context.Context, s *store) (map[string]Counts, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseLanes(s, v)
+}
+
+func parseLanes(s *store, v any) (map[string]Counts, error) {
 	list, _ := v.([]any)
 	if toInt(list[0]) == 0 {
 		return nil, fmt.Errorf("read statistics of lanes in queue %s: %w", s.name, ErrLanesNotCounted)
 	}
 	lanes := make(map[string]Counts)
 	for at := range slices.Chunk(list[1:], 3) {
-		addLane(lanes, toString(at[0]), toString(at[1]), toInt(at[2]))
+		name := laneName(toString(at[1]))
+		counts := lanes[name]
+		if n := counts.of(State(toString(at[0]))); n != nil {
+			*n = toInt(at[2])
+		}
+		lanes[name] = counts
 	}
 	return lanes, nil
 }
@@ -116,52 +126,26 @@ func LaneStatsOf(ctx context.Context, queues ...*Queue) ([]map[string]Counts, er
 	if len(queues) == 0 {
 		return nil, nil
 	}
-	meta, counts := make([]*redis.SliceCmd, len(queues)), make([]*redis.MapStringStringCmd, len(queues))
-	if _, err := queues[0].rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds := make([]*redis.Cmd, len(queues))
+	_, _ = queues[0].rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, q := range queues {
-			if q.err != nil {
-				return q.err
-			}
-			meta[i], counts[i] = p.HMGet(ctx, q.keys.meta, "v", "lanes"), p.HGetAll(ctx, q.keys.counts)
+			cmds[i] = p.EvalSha(ctx, scripts["lanestats"].Hash(), q.keys.all())
 		}
 		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("read statistics of lanes in %d queues: %w", len(queues), err)
-	}
+	})
 	all := make([]map[string]Counts, len(queues))
 	for i, q := range queues {
-		version, _ := strconv.Atoi(toString(meta[i].Val()[0]))
-		uncounted := toString(meta[i].Val()[1]) == "" && len(counts[i].Val()) > 0
-		if uncounted || version > newest { // the script returns the error
-			lanes, err := q.LaneStats(ctx)
-			if err != nil {
-				return nil, err
-			}
-			all[i] = lanes
-			continue
+		v, err := cmds[i].Result()
+		if err == nil && q.err == nil {
+			all[i], err = parseLanes(&q.store, v)
+		} else { // also if Redis does not know the script yet
+			all[i], err = q.LaneStats(ctx)
 		}
-		all[i] = map[string]Counts{}
-		for field, text := range counts[i].Val() {
-			if state, lane, ok := strings.Cut(field, "\x00"); ok {
-				n, _ := strconv.ParseInt(text, 10, 64)
-				addLane(all[i], state, lane, n)
-			}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
-}
-
-// newest is the version of queues that this program knows; see lua/common.lua.
-const newest = 2
-
-// addLane adds a counter of a lane.
-func addLane(lanes map[string]Counts, state, lane string, n int64) {
-	name := laneName(lane)
-	counts := lanes[name]
-	if at := counts.of(State(state)); at != nil {
-		*at = n
-	}
-	lanes[name] = counts
 }
 
 // laneName is how LaneStats names a lane of a record.
@@ -182,4 +166,71 @@ func readStats(ctx context.Context, s *store) (Stats, cards, error) {
 		Delayed: n[5], Outputs: n[9], Paused: n[11] == 1, Sealed: n[14] == 1,
 		Refused: n[15], Expired: n[12], Waiting: float64(n[13]) / 1000,
 	}, cards{ready: n[6], leased: n[7], failed: n[8], moves: n[10]}, nil
+}
+
+// maxScan bounds the items that Scan is asked for at a time.
+const maxScan = 1000
+
+// Scan reads a page of about n items in any state; n is at most 1000, and a small queue may be one page. The cursor
+// is "" for the first page, then next of the previous page; next is "" after the last page. An item that is in the
+// queue during the whole scan is in at least one page, and may be in two. The items of a page are in the order in
+// which they were last queued: the order of their addition, except for items that were delayed, failed or requeued
+// since.
+func (q *Queue) Scan(ctx context.Context, cursor string, n int) (items []Info, next string, err error) {
+	if q.err != nil {
+		return nil, "", q.err
+	}
+	var at uint64
+	if cursor != "" {
+		if at, err = strconv.ParseUint(cursor, 10, 64); err != nil || at == 0 {
+			return nil, "", fmt.Errorf("list the items of queue %s: cursor %.40q is not one that Scan returned", q.name, cursor)
+		}
+	}
+	n = min(max(n, 1), maxScan)
+	for {
+		kv, after, err := q.rdb.HScan(ctx, q.keys.rec, at, "", int64(n)).Result()
+		if err != nil {
+			return nil, "", fmt.Errorf("list the items of queue %s: %w", q.name, err)
+		}
+		if items, err = readScanned(ctx, q, kv); err != nil {
+			return nil, "", err
+		}
+		if at = after; at == 0 {
+			return items, "", nil
+		}
+		if len(items) > 0 {
+			return items, strconv.FormatUint(at, 10), nil
+		}
+	}
+}
+
+// readScanned reads the items of a page of records, in their order.
+func readScanned(ctx context.Context, q *Queue, kv []string) ([]Info, error) {
+	// A scan may show a field twice while the hash is being resized.
+	places := make(map[string]int64, len(kv)/2)
+	ids := make([]string, 0, len(kv)/2)
+	for i := 0; i+1 < len(kv); i += 2 {
+		if _, ok := places[kv[i]]; !ok {
+			places[kv[i]] = placeOf(kv[i+1])
+			ids = append(ids, kv[i])
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(cmp.Compare(places[a], places[b]), cmp.Compare(a, b))
+	})
+	return q.Get(ctx, ids...)
+}
+
+// recordFields is how many fields a record has, see lua/common.lua; the last is
+// the lane, which may hold spaces.
+const recordFields = 9
+
+// placeOf returns the place of a record's item among the ready items. Later items have higher places.
+func placeOf(record string) int64 {
+	f := strings.SplitN(record, " ", recordFields)
+	if len(f) != recordFields {
+		return 0
+	}
+	n, _ := strconv.ParseInt(f[5], 10, 64)
+	return n
 }

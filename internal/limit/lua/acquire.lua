@@ -1,11 +1,10 @@
 -- Acquires a slot of a key, or a position in the queue.
--- KEYS: slots, waiters, alive, max. ARGV: holder, limit unless max is set,
--- ttl ms, wait 0|1, lifetime of a waiter in ms.
--- Returns {1 acquired (or already held) | 0 not, the limit}.
+-- KEYS: slots, waiters, alive. ARGV: holder, limit, ttl ms, wait 0|1, lifetime
+-- of a waiter in ms.
+-- Returns 1 acquired (or already held) | 0 not.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local holder, ttl, alive = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
-local limit = tonumber(redis.call("GET", KEYS[4]) or "") or tonumber(ARGV[2])
 
 redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
 -- Holders that expire later than a new one were stored before the clock was set back.
@@ -27,12 +26,12 @@ for _, w in ipairs(redis.call("ZRANGE", KEYS[2], 0, 199)) do
 end
 
 local held = redis.call("ZSCORE", KEYS[1], holder)
-if held or redis.call("ZCARD", KEYS[1]) + ahead < limit then
+if held or redis.call("ZCARD", KEYS[1]) + ahead < tonumber(ARGV[2]) then
   redis.call("ZADD", KEYS[1], now + ttl, holder)
   if redis.call("PTTL", KEYS[1]) < 2 * ttl then redis.call("PEXPIRE", KEYS[1], 2 * ttl) end
   redis.call("ZREM", KEYS[2], holder)
   redis.call("HDEL", KEYS[3], holder)
-  return { 1, limit }
+  return 1
 end
 if ARGV[4] == "1" then
   if not redis.call("ZSCORE", KEYS[2], holder) then
@@ -43,4 +42,4 @@ if ARGV[4] == "1" then
   redis.call("PEXPIRE", KEYS[2], 2 * alive)
   redis.call("PEXPIRE", KEYS[3], 2 * alive)
 end
-return { 0, limit }
+return 0

@@ -22,8 +22,8 @@ local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, CO
 
 -- byLane: the queue counts by lane, too; sealed: no lease is valid, and nothing is leased and added; endings: the
 -- queue keeps endings; keep: ms after which ended items are forgotten.
-local version, byLane, sealed, endings, paused, lastSeq, lastToken, moves, clock, keep =
-  unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings", "paused", "seq", "token", "moves", "clock", "keep"))
+local version, byLane, sealed, endings, paused, lastSeq, lastToken, moves, keep =
+  unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings", "paused", "seq", "token", "moves", "keep"))
 if version and tonumber(version) > 2 then
   return redis.error_reply("WQNEWER the queue was written by a newer version")
 end
@@ -339,41 +339,6 @@ local function expireAll(dead, limit, note)
   return moved
 end
 
-local BACK = 1000 -- ms that the clock may be earlier than the time of an earlier lease: a replica can lag
-
--- setBack checks whether the clock of Redis was set back since an earlier lease. Then it bounds the times of leases and of a
--- part of the delayed items, of the others in the calls that follow: they last no longer than when they began. It returns
--- the ms by which the clock was set back, in the first of these calls only, and whether parts are left.
-local function setBack(ttl)
-  local back = number(clock) - now
-  if back <= BACK then
-    if back < 0 then metaChanges.clock = string.format("%.0f", now) end
-    return 0, false
-  end
-  local latest = string.format("%.0f", now + ttl)
-  local late = redis.call("ZRANGEBYSCORE", LEASED, "(" .. latest, "+inf", "LIMIT", 0, 1000)
-  for _, id in ipairs(late) do redis.call("ZADD", LEASED, latest, id) end
-  local cursor = redis.call("HGET", META, "rebase")
-  local page = redis.call("ZSCAN", DELAYED, cursor or "0", "COUNT", 500)
-  for i = 1, #page[2], 2 do
-    local id, due = page[2][i], tonumber(page[2][i + 1])
-    local r = load(id)
-    if r and r.since > now then
-      redis.call("ZADD", DELAYED, now + math.max(0, due - r.since), id)
-      r.since = now
-      save(id, r)
-    end
-  end
-  local unbounded = page[1] ~= "0" or #late == 1000
-  if unbounded then
-    redis.call("HSET", META, "rebase", page[1])
-  else
-    redis.call("HDEL", META, "rebase")
-    redis.call("HSET", META, "clock", string.format("%.0f", now))
-  end
-  return cursor and 0 or back, unbounded
-end
-
 -- untilNext returns the milliseconds until a waiting item or a lease comes
 -- due, -1 if there is none. Leases that this script has taken expire at taken.
 local function untilNext(taken)
@@ -464,7 +429,7 @@ local function insert(at, n, most)
   if #refused > 0 and redis.call("SCARD", REFUSED) < REFUSED_MOST then redis.call("SADD", REFUSED, unpack(refused)) end
   local added = #specs / 2
   if added == 0 then return 0 end
-  if redis.call("HSETNX", META, "v", 1) == 1 or not version then
+  if redis.call("HSETNX", META, "v", 2) == 1 or not version then
     redis.call("PERSIST", META)
     redis.call("PERSIST", POOLS)
   end

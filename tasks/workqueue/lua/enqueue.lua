@@ -11,8 +11,7 @@ if ARGV[1] ~= "" then
   if not holder or holder.state ~= "i" or holder.token ~= tonumber(ARGV[2]) then return -1 end
 end
 if ARGV[3] == "1" and not byLane and redis.call("EXISTS", REC) == 0 then
-  -- A version that does not count by lane must not change such a queue.
-  redis.call("HSET", META, "v", 2, "lanes", 1)
+  redis.call("HSET", META, "lanes", 1)
   byLane = "1"
 end
 if ARGV[4] == "1" and not endings then redis.call("HSET", META, "endings", 1) end

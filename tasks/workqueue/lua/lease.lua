@@ -6,12 +6,11 @@
 -- holds any, number of ids whose leases the worker holds or has just ended, these
 -- ids, then per named key: key, budget.
 -- Returns {paused or sealed 0|1, ms until more is due or -1, passed over 0|1,
--- ms by which the clock was set back, items that other workers hold, items whose last attempt has expired, then per item id,
+-- items that other workers hold, items whose last attempt has expired, then per item id,
 -- token, attempts, retried, ms it was ready, spec}.
-if sealed then return { 1, -1, 0, 0, 0, 0 } end
-if not version then return { 0, -1, 0, 0, 0, 0 } end -- the queue has had no items, or was deleted: it gets no metadata
+if sealed then return { 1, -1, 0, 0, 0 } end
+if not version then return { 0, -1, 0, 0, 0 } end -- the queue has had no items, or was deleted: it gets no metadata
 local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local back, unbounded = setBack(ttl)
 local moved = wakeUp(tonumber(ARGV[4])) + forgetOld()
 local exhausted = delta.error or 0
 local most, ahead, own = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -24,7 +23,7 @@ if most > 0 then
 end
 if paused then
   finish(moved)
-  return { 1, unbounded and 0 or untilNext(), 0, back, others, exhausted }
+  return { 1, untilNext(), 0, others, exhausted }
 end
 if most > 0 then n = math.max(0, math.min(n, most - others - held + (others == 0 and ahead or 0))) end
 local other = tonumber(ARGV[5])
@@ -133,6 +132,6 @@ end
 freed = false
 local got = lease(ids, records, worker, ttl)
 finish(moved + #ids)
-local out = { 0, (unbounded or #ids < asked) and 0 or untilNext(#ids > 0 and now + ttl or nil), passed, back, others, exhausted } -- others may be ready in place of the others
-for i = 1, #got do out[6 + i] = got[i] end
+local out = { 0, #ids < asked and 0 or untilNext(#ids > 0 and now + ttl or nil), passed, others, exhausted } -- others may be ready in place of the others
+for i = 1, #got do out[5 + i] = got[i] end
 return out
