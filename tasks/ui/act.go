@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,147 +9,105 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
 
+// act is an action on a workflow, a queue or an entry of the schedule.
+type act struct {
+	on, verb, text string
+	button         string // Defaults to the verb and the kind of object.
+	danger         bool
+	do             func(ctx context.Context, name string) error
+	shown, refused []error // errors that the page of the object shows, and errors that the form shows
+}
+
 // actions returns the actions of the pages by path.
 func (s *site) actions() map[string]webui.Action {
-	queues := s.cfg.Prefix + "/queues"
-	workflow := func(r *http.Request) string { return s.cfg.Prefix + "/workflows/" + url.PathEscape(r.PathValue("id")) }
-	return map[string]webui.Action{
-		"/workflows/{id}/cancel": {
-			Class: webui.Operate,
-			Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
-				return webui.Question{
-					Title: "Cancel workflow " + r.PathValue("id"), Button: "Cancel the workflow", Danger: true, Back: workflow(r), At: s.cfg.Prefix + "/workflows",
-					Text: "Running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.",
-				}, nil
-			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				err := s.client.Workflow(r.PathValue("id")).Cancel(ctx)
-				if errors.Is(err, tasks.ErrEnded) || errors.Is(err, tasks.ErrRevoked) {
-					err = nil // the page of the workflow shows how it ended
-				}
-				return webui.Result{To: workflow(r)}, err
-			},
-		},
-		"/workflows/{id}/retry": {
-			Class: webui.Operate,
-			Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
-				return webui.Question{
-					Title: "Retry workflow " + r.PathValue("id"), Button: "Retry the workflow", Back: workflow(r), At: s.cfg.Prefix + "/workflows",
-					Text: "Failed and skipped tasks run again, and tasks that depend on their outcome. Completed tasks keep their results.",
-				}, nil
-			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				err := s.client.Workflow(r.PathValue("id")).Retry(ctx)
-				switch {
-				case errors.Is(err, tasks.ErrRevoked), errors.Is(err, tasks.ErrEnded), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrCompensated), errors.Is(err, tasks.ErrInvalid):
-					err = webui.Invalid("%v", err)
-				case errors.Is(err, tasks.ErrRunning):
-					err = nil // the page of the workflow shows that
-				}
-				return webui.Result{To: workflow(r)}, err
-			},
-		},
-		"/workflows/{id}/pause": s.onWorkflow("Pause workflow", "Pause the workflow",
-			"No further tasks start until the workflow is resumed. Running tasks continue.", (*tasks.Workflow).Pause),
-		"/workflows/{id}/resume": s.onWorkflow("Resume workflow", "Resume the workflow",
-			"Tasks that became ready during the pause start.", (*tasks.Workflow).Resume),
-		"/workflows/{id}/revoke": {
-			Class: webui.Operate,
-			Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
-				return webui.Question{
-					Title: "Revoke workflow " + r.PathValue("id"), Button: "Revoke the workflow", Danger: true, Back: workflow(r), At: s.cfg.Prefix + "/workflows",
-					Text: "Pending tasks will not run, running tasks are canceled, and completed tasks are unchanged. This cannot be undone.",
-				}, nil
-			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				return webui.Result{To: workflow(r)}, s.client.Workflow(r.PathValue("id")).Revoke(ctx)
-			},
-		},
-		"/todo/decide": {Class: webui.Operate, Confirm: s.askDecision, Do: s.decide},
-		"/queues/{queue}/pause": {
-			Class: webui.Operate,
-			Confirm: func(ctx context.Context, r *http.Request) (webui.Question, error) {
-				return webui.Question{
-					Title: "Pause queue " + r.PathValue("queue"), Button: "Pause the queue", Back: queues, At: queues,
-					Text: "Workers take no further tasks from the queue until it is resumed. Running tasks continue.",
-				}, findQueue(ctx, s.client, r)
-			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				if err := findQueue(ctx, s.client, r); err != nil {
-					return webui.Result{}, err
-				}
-				return webui.Result{To: queues}, s.client.PauseQueue(ctx, r.PathValue("queue"))
-			},
-		},
-		"/queues/{queue}/resume": {
-			Class: webui.Operate,
-			Confirm: func(ctx context.Context, r *http.Request) (webui.Question, error) {
-				return webui.Question{
-					Title: "Resume queue " + r.PathValue("queue"), Button: "Resume the queue", Back: queues, At: queues,
-					Text: "Workers resume taking tasks from the queue.",
-				}, findQueue(ctx, s.client, r)
-			},
-			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				if err := findQueue(ctx, s.client, r); err != nil {
-					return webui.Result{}, err
-				}
-				return webui.Result{To: queues}, s.client.ResumeQueue(ctx, r.PathValue("queue"))
-			},
-		},
-		"/schedule/{entry}/pause": s.onEntry("Pause schedule", "Pause",
-			"No ticks are sent until the schedule is resumed, except triggered ticks. Running workflows continue.", s.client.PauseSchedule),
-		"/schedule/{entry}/resume": s.onEntry("Resume schedule", "Resume",
-			"Ticks are sent again. Ticks that were due during the pause are not sent.", s.client.ResumeSchedule),
-		"/schedule/{entry}/trigger": s.onEntry("Trigger schedule", "Trigger now",
-			"The running scheduler sends a tick in a few seconds, also if the schedule is paused.", func(ctx context.Context, name string) error {
-				_, err := s.client.TriggerSchedule(ctx, name)
-				return err
-			}),
-		"/schedule/{entry}/delete": s.onEntry("Delete schedule", "Delete",
-			"The counts, the pause and the requested ticks are deleted. Workflows that were sent continue. A schedule of a running scheduler cannot be deleted.", s.client.DeleteSchedule),
+	workflow := func(do func(*tasks.Workflow, context.Context) error) func(context.Context, string) error {
+		return func(ctx context.Context, id string) error { return do(s.client.Workflow(id), ctx) }
+	}
+	ended := []error{tasks.ErrEnded, tasks.ErrRevoked, tasks.ErrCancelled}
+	busy := []error{tasks.ErrRunning, tasks.ErrFull}
+	all := map[string]webui.Action{
+		"/todo/decide":                  {Class: webui.Operate, Confirm: s.askDecision, Do: s.decide},
 		"/workers/{worker}/concurrency": {Class: webui.Operate, Confirm: s.askConcurrency, Do: s.setConcurrency},
 	}
-}
-
-// onWorkflow returns an action on a workflow that has not ended.
-func (s *site) onWorkflow(title, button, text string, do func(*tasks.Workflow, context.Context) error) webui.Action {
-	page := func(r *http.Request) string { return s.cfg.Prefix + "/workflows/" + url.PathEscape(r.PathValue("id")) }
-	return webui.Action{
-		Class: webui.Operate,
-		Confirm: func(_ context.Context, r *http.Request) (webui.Question, error) {
-			return webui.Question{Title: title + " " + r.PathValue("id"), Button: button, Text: text, Back: page(r), At: s.cfg.Prefix + "/workflows"}, nil
-		},
-		Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-			err := do(s.client.Workflow(r.PathValue("id")), ctx)
-			if errors.Is(err, tasks.ErrEnded) || errors.Is(err, tasks.ErrRevoked) || errors.Is(err, tasks.ErrCancelled) {
-				err = nil // the page of the workflow shows that
-			}
-			return webui.Result{To: page(r)}, err
-		},
+	for _, a := range []act{
+		{on: "workflow", verb: "Cancel", danger: true, do: workflow((*tasks.Workflow).Cancel), shown: ended,
+			text: "Running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone."},
+		{on: "workflow", verb: "Retry", do: workflow(func(w *tasks.Workflow, ctx context.Context) error { return w.Retry(ctx) }), shown: []error{tasks.ErrRunning},
+			refused: []error{tasks.ErrRevoked, tasks.ErrEnded, tasks.ErrDamaged, tasks.ErrCompensated, tasks.ErrInvalid},
+			text:    "Failed and skipped tasks run again, and tasks that depend on their outcome. Completed tasks keep their results."},
+		{on: "workflow", verb: "Pause", do: workflow((*tasks.Workflow).Pause), shown: ended,
+			text: "No further tasks start until the workflow is resumed. Running tasks continue."},
+		{on: "workflow", verb: "Resume", do: workflow((*tasks.Workflow).Resume), shown: ended, text: "Tasks that became ready during the pause start."},
+		{on: "workflow", verb: "Revoke", danger: true, do: workflow((*tasks.Workflow).Revoke),
+			text: "Pending tasks will not run, running tasks are canceled, and completed tasks are unchanged. This cannot be undone."},
+		{on: "queue", verb: "Pause", do: s.client.PauseQueue, text: "Workers take no further tasks from the queue until it is resumed. Running tasks continue."},
+		{on: "queue", verb: "Resume", do: s.client.ResumeQueue, text: "Workers resume taking tasks from the queue."},
+		{on: "schedule", verb: "Pause", button: "Pause", do: s.client.PauseSchedule, refused: busy,
+			text: "No ticks are sent until the schedule is resumed, except triggered ticks. Running workflows continue."},
+		{on: "schedule", verb: "Resume", button: "Resume", do: s.client.ResumeSchedule, refused: busy,
+			text: "Ticks are sent again. Ticks that were due during the pause are not sent."},
+		{on: "schedule", verb: "Trigger", button: "Trigger now", refused: busy,
+			do: func(ctx context.Context, name string) error {
+				_, err := s.client.TriggerSchedule(ctx, name)
+				return err
+			},
+			text: "The running scheduler sends a tick in a few seconds, also if the schedule is paused."},
+		{on: "schedule", verb: "Delete", button: "Delete", do: s.client.DeleteSchedule, refused: busy,
+			text: "The counts, the pause and the requested ticks are deleted. Workflows that were sent continue. A schedule of a running scheduler cannot be deleted."},
+	} {
+		list := map[string]string{"workflow": "/workflows/{id}/", "queue": "/queues/{queue}/", "schedule": "/schedule/{entry}/"}[a.on]
+		all[list+strings.ToLower(a.verb)] = s.action(a, list)
 	}
+	return all
 }
 
-// onEntry returns an action on an entry of the schedule.
-func (s *site) onEntry(title, button, text string, do func(context.Context, string) error) webui.Action {
-	back := s.cfg.Prefix + "/schedule"
+// action returns an action below a path, which contains the name of the object.
+func (s *site) action(a act, path string) webui.Action {
+	list, rest, _ := strings.Cut(path, "/{")
+	at, name := s.cfg.Prefix+list, strings.TrimSuffix(rest, "}/")
+	back := func(r *http.Request) string {
+		if a.on == "workflow" {
+			return at + "/" + url.PathEscape(r.PathValue(name))
+		}
+		return at
+	}
+	find := func(ctx context.Context, r *http.Request) error {
+		switch a.on {
+		case "queue":
+			return findQueue(ctx, s.client, r)
+		case "schedule":
+			_, err := s.client.Inspect().Schedule(ctx, r.PathValue(name))
+			return err
+		}
+		return nil
+	}
 	return webui.Action{
 		Class: webui.Operate,
 		Confirm: func(ctx context.Context, r *http.Request) (webui.Question, error) {
-			_, err := s.client.Inspect().Schedule(ctx, r.PathValue("entry"))
-			return webui.Question{Title: title + " " + r.PathValue("entry"), Button: button, Text: text, Back: back, At: back}, err
+			return webui.Question{
+				Title: a.verb + " " + a.on + " " + r.PathValue(name), Button: cmp.Or(a.button, a.verb+" the "+a.on), Text: a.text, Danger: a.danger, Back: back(r), At: at,
+			}, find(ctx, r)
 		},
 		Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-			err := do(ctx, r.PathValue("entry"))
-			if errors.Is(err, tasks.ErrRunning) || errors.Is(err, tasks.ErrFull) {
+			err := find(ctx, r)
+			if err == nil {
+				err = a.do(ctx, r.PathValue(name))
+			}
+			is := func(known error) bool { return errors.Is(err, known) }
+			switch {
+			case slices.ContainsFunc(a.shown, is):
+				err = nil
+			case slices.ContainsFunc(a.refused, is):
 				err = webui.Invalid("%v", err)
 			}
-			return webui.Result{To: back}, err
+			return webui.Result{To: back(r)}, err
 		},
 	}
 }
