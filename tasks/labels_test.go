@@ -1,9 +1,12 @@
 package tasks_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -134,16 +137,15 @@ func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 	}
 }
 
-func TestWorkersStoreDepthsAndMemory(t *testing.T) {
+func TestWorkersStoreDepths(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Server(t).Client())
 	started(t, c, nodeWords.S("a", tasks.Queue("gpu")))
 	w, err := tasks.StartWorker(t.Context(), c, tasks.NewMux(), tasks.WorkerConfig{Name: "w"})
 	testutil.Ok(t, err)
-	testutil.Eventually(t, "a depth and memory of this minute are stored", func() bool {
+	testutil.Eventually(t, "a depth of this minute is stored", func() bool {
 		depth, err := c.Inspect().History(t.Context(), tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{"gpu"}})
-		memory, err2 := c.Inspect().History(t.Context(), tasktype.HistoryFilter{Measure: tasktype.WorkerMemory, Names: []string{"w"}})
-		return err == nil && err2 == nil && len(depth) == 1 && depth[0].Values[0].Value == 1 && len(memory) == 1 && memory[0].Values[0].Value > 1<<20
+		return err == nil && len(depth) == 1 && depth[0].Values[0].Value == 1
 	})
 	testutil.Ok(t, w.Stop())
 }
@@ -513,4 +515,160 @@ func TestFailedNodeKeepsItsInputAndItsAttempts(t *testing.T) {
 		t.Errorf("got the attempts %q, want %q", got, want)
 	}
 	wantInput(t, f.Client(), run.ID(), "1", "")
+}
+
+// Workflows are counted by state, and nodes that wait for their time are in the outbox.
+func TestWorkflowsAndOutboxAreCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.New(t))
+	ctx := limited(t)
+	if o, err := w.client.Inspect().Outbox(ctx); err != nil || o != (tasktype.Outbox{}) {
+		t.Errorf("before all: got the outbox %+v, %v; want it empty", o, err)
+	}
+	later := sent(t, w, ID.S(1), tasks.In(time.Hour))
+	testutil.Eventually(t, "the outbox has the delayed node, which is not due", func() bool {
+		o, err := w.client.Inspect().Outbox(ctx)
+		return err == nil && o == tasktype.Outbox{Entries: 1}
+	})
+	if _, err := send(t, w, ID.S(1)); err != nil {
+		t.Fatal(err)
+	}
+	var failure *tasks.Failure
+	if _, err := send(t, w, Fail.S(1)); !errors.As(err, &failure) {
+		t.Fatalf("got %v, want a failure", err)
+	}
+	want := map[tasktype.WorkflowState]int64{tasktype.WorkflowRunning: 1, tasktype.WorkflowSucceeded: 1, tasktype.WorkflowFailed: 1}
+	var got map[tasktype.WorkflowState]int64
+	counted := func() bool {
+		var err error
+		got, err = w.client.Inspect().CountWorkflows(ctx)
+		maps.DeleteFunc(got, func(_ tasktype.WorkflowState, n int64) bool { return n == 0 })
+		return err == nil && maps.Equal(got, want)
+	}
+	if !testutil.Becomes(counted) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	testutil.Ok(t, later.Revoke(ctx))
+	want = map[tasktype.WorkflowState]int64{tasktype.WorkflowRevoked: 1, tasktype.WorkflowSucceeded: 1, tasktype.WorkflowFailed: 1}
+	if !testutil.Becomes(counted) {
+		t.Errorf("after the revocation: got %v, want %v", got, want)
+	}
+}
+
+// A group whose members wait for the same time is one entry of the outbox, which ends with the workflow.
+func TestDelayedGroupIsOneEntry(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w, ctx := newWorld(t, rdb), t.Context()
+		run := sent(t, w, tasks.Chord(tasks.Each(ints(100), ID, tasks.In(time.Hour)), Sum))
+		wantEntries := func(want int64) {
+			t.Helper()
+			if o, err := w.client.Inspect().Outbox(ctx); err != nil || o.Entries != want {
+				t.Errorf("got %+v, %v, want %d entries", o, err, want)
+			}
+		}
+		wantEntries(1)
+		due, err := w.client.Inspect().Due(ctx, 10)
+		if err != nil || len(due) != 10 || due[9].Node != "9" || time.Until(due[9].Due) < 50*time.Minute {
+			t.Errorf("got %+v, %v, want ten nodes that are due in an hour", due, err)
+		}
+		counts, err := w.client.Inspect().CountDue(ctx, 1000)
+		if err != nil || len(counts) != 1 || counts[0].Scheduled != 100 {
+			t.Errorf("got %+v, %v, want 100 scheduled tasks", counts, err)
+		}
+		all := nodes(t, w, run.ID())
+		one, err := run.Node(ctx, "99")
+		if err != nil || !all[99].Due.Equal(due[9].Due) || !one.Due.Equal(due[9].Due) || string(one.Input) != "99" {
+			t.Errorf("got %+v and %+v, %v, want both due at %s", all[99], one, err, due[9].Due)
+		}
+		testutil.Ok(t, run.RevokeNode(ctx, "5"))
+		wantEntries(1)
+		testutil.Ok(t, run.Revoke(ctx))
+		wantEntries(0)
+	})
+}
+
+func TestLogLinesOfTasks(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	logger := slog.New(tasks.LogHandler(slog.NewTextHandler(&out, nil)))
+	task := tasks.New[int, int]("log.task", tasks.MaxRetry(1))
+	mux := tasks.NewMux()
+	tasks.Handle(mux, task, func(ctx context.Context, n int) (int, error) {
+		log := logger.With("order", n).WithGroup("card")
+		log.DebugContext(ctx, "not enabled")
+		log.InfoContext(ctx, "charge the card", "cents", 250)
+		if tasks.InfoFrom(ctx).Attempt == 1 {
+			return 0, errors.New("declined")
+		}
+		logger.ErrorContext(ctx, strings.Repeat("é", 600))
+		logger.Info("without the context of the task")
+		return n, nil
+	})
+	f := taskstest.New(t, mux)
+	ctx, c := t.Context(), f.Client()
+	run := started(t, c, task.S(7))
+	f.Drain()
+	lines, err := c.Workflow(run.ID()).Log(ctx)
+	if err != nil || len(lines) != 3 {
+		t.Fatalf("got %+v, %v, want three lines", lines, err)
+	}
+	for i, l := range lines {
+		want := tasktype.LogLine{Time: l.Time, Level: "INFO", Node: "0", Task: "log.task", Attempt: 1 + (i+1)/2, Text: "charge the card order=7 card.cents=250"}
+		if i == 2 {
+			want.Level, want.Text = "ERROR", strings.Repeat("é", 500)
+		}
+		if l != want || l.Time.IsZero() {
+			t.Errorf("line %d: got %+v, want %+v", i, l, want)
+		}
+	}
+	if got := strings.Count(out.String(), "\n"); got != 4 {
+		t.Errorf("got %d lines in the output of the program, want 4: %s", got, out.String())
+	}
+	if _, err := c.Workflow("none").Log(ctx); !errors.Is(err, tasks.ErrNotFound) {
+		t.Errorf("log of a workflow that does not exist: got %v", err)
+	}
+	key := keyOf(t, c, "*:log")
+	flow, log := c.Redis().PTTL(ctx, strings.TrimSuffix(key, ":log")).Val(), c.Redis().PTTL(ctx, key).Val()
+	if log <= 0 || log > flow || flow-log > time.Second {
+		t.Errorf("the log expires after %s, want %s as the workflow", log, flow)
+	}
+	if err := run.Delete(ctx); err != nil || c.Redis().Exists(ctx, key).Val() != 0 {
+		t.Errorf("%v: the log remains after its workflow", err)
+	}
+}
+
+// keyOf returns the only key that matches a pattern.
+func keyOf(t *testing.T, c *tasks.Client, pattern string) string {
+	t.Helper()
+	keys, err := c.Redis().Keys(t.Context(), pattern).Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("got the keys %q, %v, want one", keys, err)
+	}
+	return keys[0]
+}
+
+// The last lines of a workflow can be read while it is running.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	logger := slog.New(tasks.LogHandler(slog.NewTextHandler(io.Discard, nil)))
+	task, end := tasks.New[int, int]("log.many"), make(chan struct{})
+	mux := tasks.NewMux()
+	tasks.Handle(mux, task, func(ctx context.Context, n int) (int, error) {
+		for i := range 300 {
+			logger.InfoContext(ctx, fmt.Sprint("line ", i))
+		}
+		<-end
+		return n, nil
+	})
+	c := newClient(t, redistest.Server(t).Client())
+	w, err := tasks.StartWorker(t.Context(), c, mux, tasks.WorkerConfig{})
+	testutil.Ok(t, err)
+	run := started(t, c, task.S(1))
+	testutil.Eventually(t, "the last lines are stored", func() bool {
+		lines, err := c.Workflow(run.ID()).Log(t.Context())
+		return err == nil && len(lines) == 200 && lines[0].Text == "line 100" && lines[199].Text == "line 299"
+	})
+	close(end)
+	testutil.Ok(t, w.Stop())
 }

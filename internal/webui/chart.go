@@ -80,20 +80,14 @@ func NewChart(title string, points []Point, since, until time.Time, step time.Du
 type Line struct {
 	Title  string    // accessible description
 	Shares []float64 // from 0 to 1, oldest first; negative for no value
-	Before []float64 // an earlier line for comparison; optional
 }
 
 // Path returns the line as an SVG path in a drawing with width 100 and height 24.
-func (l Line) Path() string { return path(l.Shares) }
-
-// PathBefore returns the earlier line as an SVG path in the same drawing.
-func (l Line) PathBefore() string { return path(l.Before) }
-
-func path(shares []float64) string {
+func (l Line) Path() string {
 	var out strings.Builder
-	step := 96 / float64(max(len(shares)-1, 1))
+	step := 96 / float64(max(len(l.Shares)-1, 1))
 	gap := true
-	for i, share := range shares {
+	for i, share := range l.Shares {
 		if share < 0 {
 			gap = true
 			continue
@@ -106,24 +100,17 @@ func path(shares []float64) string {
 		}
 		gap = false
 	}
-	if len(shares) == 1 {
+	if len(l.Shares) == 1 {
 		out.WriteString("H98")
 	}
 	return out.String()
 }
 
-// NewLine returns a line of counts, and of earlier counts for comparison, in the same scale. Negative counts are unknown.
-func NewLine(title string, counts, before []int64) Line {
-	most := int64(1)
-	for _, n := range slices.Concat(counts, before) {
-		most = max(most, n)
+// NewLine returns a line of counts. Negative counts are unknown.
+func NewLine(title string, counts []int64) Line {
+	l, most := Line{Title: title}, slices.Max(append([]int64{1}, counts...))
+	for _, n := range counts {
+		l.Shares = append(l.Shares, float64(n)/float64(most))
 	}
-	shares := func(counts []int64) []float64 {
-		var out []float64
-		for _, n := range counts {
-			out = append(out, float64(n)/float64(most))
-		}
-		return out
-	}
-	return Line{Title: title, Shares: shares(counts), Before: shares(before)}
+	return l
 }

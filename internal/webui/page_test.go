@@ -1,11 +1,13 @@
 package webui
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -366,4 +368,60 @@ func TestNavigationHasCounts(t *testing.T) {
 			t.Errorf("got %d %s, want a page without counts", w.Code, w.Body)
 		}
 	})
+}
+
+// The cells of a table with a head get the titles of their columns, also cells that depend on conditions. Other tables are unchanged.
+func TestCellsHaveTitles(t *testing.T) {
+	t.Parallel()
+	const fields = `<table class="fields"><tbody><tr><th scope="row">A</th><td>1</td></tr></tbody></table><table><tbody><tr><td>1</td></tr></tbody></table>`
+	for text, want := range map[string]string{
+		`<table>
+<thead><tr>{{if .}}<th scope="col" class="tight"><input data-all><span>Select</span></th>{{end}}<th scope="col">Task</th><th scope="col" class="n">Failed</th></tr></thead>
+<tbody>{{range .}}<tr id="a">{{if .}}<td><input></td>{{end}}<td>{{.}}</td><td class="n{{if .}} bad{{end}}">1</td></tr><tr><td colspan="3"></td></tr>{{end}}</tbody></table>` + fields: `<table class="cards">
+<thead><tr>{{if .}}<th scope="col" class="tight"><input data-all><span>Select</span></th>{{end}}<th scope="col">Task</th><th scope="col" class="n">Failed</th></tr></thead>
+<tbody>{{range .}}<tr id="a">{{if .}}<td data-title="Select"><input></td>{{end}}<td data-title="Task">{{.}}</td><td data-title="Failed" class="n{{if .}} bad{{end}}">1</td></tr><tr><td colspan="3"></td></tr>{{end}}</tbody></table>` + fields,
+		`<table><thead><tr><th>A</th><th>B</th></tr></thead><tbody><tr>{{if .}}<td>1</td>{{else}}<td colspan="1">–</td>{{end}}<td>2</td></tr></tbody></table>`: `<table class="cards"><thead><tr><th>A</th><th>B</th></tr></thead><tbody><tr>{{if .}}<td data-title="A">1</td>{{else}}<td colspan="1">–</td>{{end}}<td data-title="B">2</td></tr></tbody></table>`,
+	} {
+		got, err := fs.ReadFile(templates{fstest.MapFS{"a.html": {Data: []byte(text)}}}, "a.html")
+		if err != nil || string(got) != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a row with more cells than columns is accepted")
+		}
+	}()
+	cards(`<table><thead><tr><th>A</th></tr></thead><tbody><tr><td>1</td><td>2</td></tr></tbody></table>`)
+}
+
+// A client that disconnects during a rendering does not cause an error.
+func TestDisconnectIsNotAFailure(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := New(Config{May: func(*http.Request, Class) bool { return false }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for left, want := range map[bool]string{false: "page failed", true: ""} {
+		log.Reset()
+		ctx, leave := context.WithCancel(t.Context())
+		if left {
+			leave()
+		}
+		w := httptest.NewRecorder()
+		s.Fail(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), context.Canceled)
+		leave()
+		if got := log.String(); !bytes.Contains(log.Bytes(), []byte(want)) || want == "" && (got != "" || w.Body.Len() > 0) {
+			t.Errorf("left %v: got the log %q and %d bytes, want %q", left, got, w.Body.Len(), want)
+		}
+	}
+}
+
+func TestPlainTextHidesNothing(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"äöü\n\tשלום": "äöü\n\tשלום", "a\u202eb\u2066c": `a\u202eb\u2066c`, "\x1b[31m\x00": `\u001b[31m\u0000`, "\xff": `\ufffd`, "": "",
+	} {
+		if got := Plain(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package tasktype
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -52,4 +53,62 @@ type DurationFilter struct {
 	Queue string    // empty: all
 	Task  string    // empty: all
 	Since time.Time // starts with the hour of this time; zero: all retained durations
+}
+
+// Status is the state of a node. The status of a workflow is the status of the node that produces its value.
+type Status string
+
+// States of nodes. The last four are terminal.
+const (
+	Pending Status = "PENDING" // waiting for a worker, for its time or for its dependencies
+	Started Status = "STARTED" // running, or waiting for external completion
+	Retry   Status = "RETRY"   // waiting for a retry after a failed attempt
+	Success Status = "SUCCESS" // completed with a value
+	Failed  Status = "FAILURE" // the last attempt failed
+	Revoked Status = "REVOKED" // revoked, or expired before its start
+	Skipped Status = "SKIPPED" // not run, because a dependency failed or was revoked
+)
+
+// Terminal reports whether s is a terminal state.
+func (s Status) Terminal() bool {
+	return s == Success || s == Failed || s == Revoked || s == Skipped
+}
+
+// Progress counts the tasks of a workflow.
+type Progress struct {
+	Status     Status    `json:"status"`               // status of the value of the workflow
+	Done       int       `json:"done"`                 // number of terminal tasks
+	Total      int       `json:"total"`                // number of tasks known so far; maps and plans add to it
+	Percent    float64   `json:"percent"`              // of Total that is done, 0 to 100; a running task counts in part, see tasks.SetProgress
+	ChunksDone int       `json:"chunks_done"`          // number of terminal members of maps
+	Chunks     int       `json:"chunks"`               // number of members of maps known so far
+	Ended      bool      `json:"ended"`                // all tasks are terminal, including those on which the value does not depend
+	Paused     bool      `json:"paused"`               // no task begins until the workflow is resumed
+	Queued     bool      `json:"queued"`               // no task begins until an earlier workflow with the same unique key has ended
+	Deadline   time.Time `json:"deadline_at,omitzero"` // when the workflow is cancelled unless it has ended; zero for no deadline
+}
+
+// OpenToken is a node that waits for external completion. It does not contain the token; see
+// [muster/tasks.Workflow.NewToken].
+type OpenToken struct {
+	Workflow string          `json:"workflow"`
+	Node     string          `json:"node"`
+	Task     string          `json:"task"`
+	Input    json.RawMessage `json:"input"`
+	Attempt  int             `json:"attempt"`           // 1 for the first
+	Opened   time.Time       `json:"opened"`            // time when it started to wait
+	Deadline time.Time       `json:"deadline,omitzero"` // deadline of the completion; zero without one
+	Choices  []Choice        `json:"choices,omitempty"` // results that its declaration offers
+}
+
+// Choice is a declared result of an external task.
+type Choice struct {
+	Label string          `json:"label"` // such as "Approve"
+	Value json.RawMessage `json:"value"` // the result
+}
+
+// OpenTask is a task with nodes that wait for external completion.
+type OpenTask struct {
+	Task string `json:"task"` // the first 100 bytes of the name
+	Open int64  `json:"open"` // number of waiting nodes
 }

@@ -55,7 +55,7 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 // queueData is a queue with its waiting tasks and its statistics.
 type queueData struct {
 	tasktype.Queue
-	Depth   depth
+	Line    webui.Line // waiting tasks in the last hour
 	Rows    []taskRow
 	Hour    webui.Chart
 	Day     webui.Chart
@@ -87,9 +87,11 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 	if s.cfg.Asynq != "" && d.Queue.Asynq > 0 {
 		d.Monitor = s.cfg.Asynq + "/queues/" + url.PathEscape(name)
 	}
-	if d.Depth, err = s.readDepth(ctx, name); err != nil {
+	hour, err := s.history.Hour(ctx, s.client, nil)
+	if err != nil {
 		return webui.View{}, err
 	}
+	d.Line = hour.Rows([]tasktype.Queue{d.Queue})[0].Hour
 	d.Rows, d.Day = last.rows, newChart("Completed tasks of the queue in the last day, by hour", last.points, last.since, last.now, time.Hour)
 	since := last.now.Add(-time.Hour)
 	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Queue: d.Name, Since: since})
@@ -125,7 +127,6 @@ type workersData struct {
 // workerRow is a worker with its running tasks.
 type workerRow struct {
 	tasktype.Worker
-	Past memory
 	Runs []tasktype.ActiveNode // at most mostRuns
 	More int
 }
@@ -145,13 +146,9 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 	for _, a := range active {
 		byWorker[a.Worker] = append(byWorker[a.Worker], a)
 	}
-	past, err := s.readMemory(ctx)
-	if err != nil {
-		return webui.View{}, err
-	}
 	var d workersData
 	for _, w := range live {
-		row := workerRow{Worker: w, Past: past[w.Name], Runs: byWorker[w.Name]}
+		row := workerRow{Worker: w, Runs: byWorker[w.Name]}
 		row.More = max(len(row.Runs)-mostRuns, 0)
 		row.Runs = row.Runs[:len(row.Runs)-row.More]
 		d.Workers = append(d.Workers, row)

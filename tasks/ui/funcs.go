@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"muster/internal/clip"
+	"muster/internal/webui"
 	"muster/tasks/tasktype"
 )
 
 // funcs are the functions of the templates.
 var funcs = template.FuncMap{
-	"state":     stateWord,
-	"segment":   url.PathEscape,
-	"workflow":  workflowWord,
-	"bytes":     mebibytes,
-	"mebibytes": func(n int64) string { return mebibytes(uint64(n)) },
-	"ran":       ran,
-	"outcome":   outcomeWord,
-	"line":      func(text string) string { return clip.Line(text, 300) },
-	"names":     func(prefix string, list []taskRow) any { return names{prefix, list} },
-	"labels":    newLabels,
+	"state":    stateWord,
+	"segment":  url.PathEscape,
+	"workflow": workflowWord,
+	"bytes":    mebibytes,
+	"ran":      ran,
+	"outcome":  outcomeWord,
+	"line":     func(text string) string { return clip.Line(text, 300) },
+	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
+	"labels":   newLabels,
 	"flows": func(prefix string, selectable bool, list []flowRow) any {
 		return flows{prefix, selectable, list}
 	},
@@ -78,4 +78,60 @@ func labelTexts(of map[string]string) (all []string) {
 		all = append(all, k+"="+of[k])
 	}
 	return all
+}
+
+// stateWord returns the label of a node state.
+func stateWord(s tasktype.Status) string {
+	switch s {
+	case tasktype.Pending:
+		return "pending"
+	case tasktype.Started:
+		return "running"
+	case tasktype.Retry:
+		return "retrying"
+	case tasktype.Success:
+		return "succeeded"
+	case tasktype.Failed:
+		return "failed"
+	case tasktype.Revoked:
+		return "revoked"
+	case tasktype.Skipped:
+		return "skipped"
+	}
+	return string(s)
+}
+
+// outcomeWord returns the label of the outcome of a run that was followed by another run.
+func outcomeWord(o tasktype.Outcome) string {
+	switch o {
+	case tasktype.OutcomeAgain:
+		return "repeated"
+	case tasktype.OutcomeReturned:
+		return "worker stopped"
+	case tasktype.OutcomeLost:
+		return "worker died"
+	case tasktype.OutcomeRetry:
+		return "failed"
+	}
+	return string(o)
+}
+
+// workflowWord returns the label of a workflow state.
+func workflowWord(s tasktype.WorkflowState) string {
+	switch s {
+	case tasktype.WorkflowSucceeded:
+		return "succeeded"
+	case tasktype.WorkflowFailed:
+		return "failed"
+	}
+	return string(s)
+}
+
+// newChart returns a chart of the completed tasks with a bar for each step.
+func newChart(title string, points []tasktype.RatePoint, since, until time.Time, step time.Duration) webui.Chart {
+	all := make([]webui.Point, len(points))
+	for i, p := range points {
+		all[i] = webui.Point{At: p.Time, Succeeded: p.Succeeded, Failed: p.Failed}
+	}
+	return webui.NewChart(title, all, since, until, step)
 }

@@ -96,9 +96,7 @@ type site struct {
 	client *tasks.Client
 	known  Failures
 
-	history  History
-	memories webui.Cache[map[string]memory]
-	depths   webui.Cache[depth] // by queue
+	history History
 }
 
 //go:embed pages

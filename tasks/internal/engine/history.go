@@ -6,7 +6,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// history stores the depths of queues and the memory of workers every minute. One of the workers stores those of a minute.
+// history stores the depths of queues every minute. One of the workers stores those of a minute.
 type history struct {
 	*local
 	inspector *Inspector
@@ -28,17 +28,9 @@ func (h *history) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	workers, err := h.inspector.fleet.Workers(ctx)
-	if err != nil {
-		return err
-	}
-	pending, active, memory := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	pending, active := map[string]int64{}, map[string]int64{}
 	for _, q := range queues {
 		pending[q.Name], active[q.Name] = q.Pending, q.Active
 	}
-	for i := range workers {
-		memory[workers[i].Name] = int64(workers[i].Memory)
-	}
-	return h.store.History.Add(ctx, now, map[tasktype.Measure]map[string]int64{
-		tasktype.PendingTasks: pending, tasktype.ActiveTasks: active, tasktype.WorkerMemory: memory})
+	return h.store.History.Add(ctx, now, map[tasktype.Measure]map[string]int64{tasktype.PendingTasks: pending, tasktype.ActiveTasks: active})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,14 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
+	"muster/tasks/tasktype"
 )
 
 func (x indexed) rates(q RateQuery) (lines []string) {
 	x.t.Helper()
 	rates, err := x.s.Counts.Rates(x.t.Context(), q)
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	testutil.Ok(x.t, err)
 	for _, r := range rates {
 		lines = append(lines, fmt.Sprintf("%s %s %q %d %d %d %d %s", r.Time.UTC().Format("02T15:04"), r.Queue, r.Task,
 			r.Succeeded, r.Failed, r.Revoked, r.Retried, r.Busy))
@@ -100,9 +101,7 @@ func TestCountsAreBounded(t *testing.T) {
 				for _, f := range part {
 					pairs = append(pairs, f, 1)
 				}
-				if err := rdb.HSet(t.Context(), key, pairs...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, rdb.HSet(t.Context(), key, pairs...).Err())
 			}
 		}
 		full(testKeys.minutesKey(0, hour), "58")
@@ -159,4 +158,143 @@ func TestTimesAreCountedByHour(t *testing.T) {
 		want("", "", t0.Add(time.Hour), until, last)
 		want("", "", time.Time{}, t0.Add(25*time.Hour), last)
 	})
+}
+
+// FuzzRecord wants a damaged record of a node to be read as far as possible.
+func FuzzRecord(f *testing.F) {
+	for _, s := range []string{"S|1|5|9|w|\"x\"", "F|1||9|w|{}", "k|2", "D|1|0|5|7|l", "T|1", "W|1|2|3", "P|1|0|5|w", "Q|||||", "Z"} {
+		f.Add([]byte(s), int64(1700000000000))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, created int64) {
+		r := ParseRecord(raw, created)
+		if len(raw) > 0 && r.State != raw[0] || len(r.Body) > len(raw) {
+			t.Errorf("%q is read as %+v", raw, r)
+		}
+	})
+}
+
+// FuzzIndex wants a cursor that is let through to be the one that this package writes for its place.
+func FuzzIndex(f *testing.F) {
+	for _, s := range []string{"1700000000000.abc", "1.~", ".", "-5.x", "+5.x", "9223372036854775808.x", "id 5 6 name with blanks", "id 9223372036854775807 1 n", "id 5 6 a → b\tnightly\tk=v\tbad\t=x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := parsePosition(s); err == nil {
+			if again, err := parsePosition(p.String()); err != nil || again != p {
+				t.Errorf("%q: decoded %+v, and %+v, %v after encoding again", s, p, again, err)
+			}
+		}
+		if e, ok := parseIndexed(s, tasktype.WorkflowSucceeded, 1); ok && !strings.HasSuffix(s, e.Tasks) && !strings.Contains(s, e.Tasks+"\t") {
+			t.Errorf("%q is read as %+v", s, e)
+		}
+	})
+}
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		s, ctx := New(rdb, DefaultNamespace), t.Context()
+		add := func(at time.Time, measure tasktype.Measure, values map[string]int64) {
+			t.Helper()
+			testutil.Ok(t, s.History.Add(ctx, at, map[tasktype.Measure]map[string]int64{measure: values}))
+		}
+		expect := func(f tasktype.HistoryFilter, want ...string) {
+			t.Helper()
+			list, err := s.History.Read(ctx, f)
+			testutil.Ok(t, err)
+			var got []string
+			for _, series := range list {
+				line := series.Name
+				for _, v := range series.Values {
+					line += fmt.Sprintf(" %s=%d", v.Time.UTC().Format("15:04"), v.Value)
+				}
+				got = append(got, line)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%+v: got %q, want %q", f, got, want)
+			}
+		}
+		at := time.Date(2026, 5, 4, 10, 58, 40, 0, time.UTC)
+		add(at, tasktype.PendingTasks, map[string]int64{"mail": 3, "idle": 0})
+		add(at.Add(time.Minute), tasktype.PendingTasks, map[string]int64{"mail": 0, "gpu:1": 4})
+		add(at.Add(3*time.Minute), tasktype.PendingTasks, map[string]int64{"gpu:1": 7})
+		until := at.Add(time.Hour)
+		expect(tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Until: until},
+			" 10:58=3 10:59=4 11:01=7", "gpu:1 10:58=0 10:59=4 11:01=7", "mail 10:58=3 10:59=0 11:01=0")
+		expect(tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{"mail", "none"}, Since: at.Add(time.Minute), Until: at.Add(2 * time.Minute)}, "mail 10:59=0", "none 10:59=0")
+		expect(tasktype.HistoryFilter{Measure: tasktype.ActiveTasks, Until: until})
+		expect(tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Until: at.Add(3 * time.Hour)})
+
+		for _, want := range []bool{true, false} {
+			if got, err := s.History.Claim(ctx, "w", at); err != nil || got != want {
+				t.Errorf("claim of a minute: got %t, %v, want %t", got, err, want)
+			}
+		}
+		if ttl := rdb.TTL(ctx, testKeys.historyKey(tasktype.PendingTasks, at.Unix()/3600)).Val(); ttl < 2*time.Hour || ttl > 4*time.Hour {
+			t.Errorf("got a series that expires after %s, want 3 h", ttl)
+		}
+	})
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	s := New(redistest.Server(t).Client(), DefaultNamespace)
+	at := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+	for minute := range 3 {
+		values := map[string]int64{}
+		for i := range 200 {
+			values[fmt.Sprint(minute, "-", i)] = int64(1 + i)
+		}
+		testutil.Ok(t, s.History.Add(t.Context(), at.Add(time.Duration(minute)*time.Minute), map[tasktype.Measure]map[string]int64{tasktype.PendingTasks: values}))
+	}
+	list, err := s.History.Read(t.Context(), tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Until: at.Add(time.Hour)})
+	if err != nil || len(list) != mostSeries {
+		t.Fatalf("got %d series, %v, want %d", len(list), err, mostSeries)
+	}
+	if len(list[0].Values) != 3 || list[0].Values[2].Value != 200*201/2 {
+		t.Errorf("got the sums %+v, want all values in them", list[0].Values)
+	}
+	if !slices.ContainsFunc(list, func(s tasktype.Series) bool { return s.Name == "1-199" }) || slices.ContainsFunc(list, func(s tasktype.Series) bool { return s.Name == "1-0" }) {
+		t.Error("want the series with the highest values")
+	}
+}
+
+const testKeys = Keys(DefaultNamespace)
+
+// Servers with equal ranges of slots have equally many shards.
+func TestShardsAreSpreadOverServers(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Cluster(t)
+	for _, servers := range []int{2, 3, 4, 6} {
+		counts := make([]int, servers)
+		for shard := range clusterShards {
+			slot, err := rdb.ClusterKeySlot(t.Context(), testKeys.Prefix(shard)).Result()
+			testutil.Ok(t, err)
+			counts[int(slot)*servers/16384]++
+		}
+		for i, n := range counts {
+			if n != clusterShards/servers {
+				t.Errorf("server %d of %d has %d of %d shards", i+1, servers, n, clusterShards)
+			}
+		}
+	}
+}
+
+func TestConstantsOfScripts(t *testing.T) {
+	files, err := sources.ReadDir("lua")
+	testutil.Ok(t, err)
+	var all strings.Builder
+	for _, f := range files {
+		all.WriteString(source(strings.TrimSuffix(f.Name(), ".lua")))
+	}
+	for name := range constants {
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(all.String()) {
+			t.Errorf("no script uses the constant %s", name)
+		}
+	}
+
+	const script = "put(id, FAILED) string.find('^[{WAITING}]|', {SPANS, 'FAILED', OTHER})"
+	if got, want := WithConstants(script), "put(id, 'F') string.find('^[DTLHQ]|', {'d', 'FAILED', OTHER})"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 }

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	historyKept = 25 * time.Hour // so that the last hour can be compared with the same hour of the day before
-	mostSeries  = 300            // maximum number of series per measure and hour
+	historyKept = 2 * time.Hour
+	mostSeries  = 300 // maximum number of series per measure and hour
 )
 
 // Claim reports whether no other worker has claimed the minute of a time. The first one stores its values.
@@ -57,9 +57,6 @@ func (s History) Add(ctx context.Context, at time.Time, all map[tasktype.Measure
 		var fields []any
 		for i, name := range r.names {
 			value, known := all[measure][name], r.old.Val()[i] != nil
-			if measure == tasktype.WorkerMemory {
-				value = (value + 1<<19) >> 20
-			}
 			if name != "" && (value == 0 || !known && size >= mostSeries) {
 				continue
 			}
@@ -78,7 +75,7 @@ func (s History) Add(ctx context.Context, at time.Time, all map[tasktype.Measure
 	return nil
 }
 
-// Read returns series in the order of their names. Series of queues have a value for each minute that was stored.
+// Read returns series in the order of their names, with a value for each minute that was stored.
 func (s History) Read(ctx context.Context, f tasktype.HistoryFilter) ([]tasktype.Series, error) {
 	if oldest := f.Until.Add(-historyKept); f.Since.Before(oldest) {
 		f.Since = oldest
@@ -124,14 +121,9 @@ func (s History) Read(ctx context.Context, f tasktype.HistoryFilter) ([]tasktype
 		s := tasktype.Series{Name: name}
 		for _, minute := range minutes {
 			at := time.Unix(minute*60, 0)
-			value, ok := series[name][minute]
-			if at.Before(f.Since.Truncate(time.Minute)) || at.After(f.Until) || !ok && f.Measure == tasktype.WorkerMemory {
-				continue
+			if !at.Before(f.Since.Truncate(time.Minute)) && !at.After(f.Until) {
+				s.Values = append(s.Values, tasktype.Sample{Time: at, Value: series[name][minute]})
 			}
-			if f.Measure == tasktype.WorkerMemory {
-				value <<= 20
-			}
-			s.Values = append(s.Values, tasktype.Sample{Time: at, Value: value})
 		}
 		if len(s.Values) > 0 {
 			out = append(out, s)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/tasks/tasktype"
 )
 
@@ -43,9 +44,7 @@ var t0 = time.Date(2026, 3, 4, 10, 58, 30, 0, time.UTC)
 
 func newIndexed(t *testing.T, rdb redis.UniversalClient, shards int) indexed {
 	t.Helper()
-	if err := rdb.Set(t.Context(), testKeys.storeKey(), fmt.Sprint(Schema, " ", shards), 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Set(t.Context(), testKeys.storeKey(), fmt.Sprint(Schema, " ", shards), 0).Err())
 	return indexed{t, New(rdb, DefaultNamespace)}
 }
 
@@ -62,9 +61,7 @@ func (x indexed) at(shard int, now time.Time, calls ...any) {
 func (x indexed) open(shard int, now time.Time, id, name string) {
 	x.t.Helper()
 	x.at(shard, now, "opened", id, name, "", "")
-	if err := x.s.rdb.HSet(x.t.Context(), testKeys.flowKey(shard, id), "n", 1).Err(); err != nil {
-		x.t.Fatal(err)
-	}
+	testutil.Ok(x.t, x.s.rdb.HSet(x.t.Context(), testKeys.flowKey(shard, id), "n", 1).Err())
 }
 
 func (x indexed) end(shard int, now time.Time, id, name, letter string, created time.Time) {
@@ -77,9 +74,7 @@ func (x indexed) list(q tasktype.WorkflowFilter) (ids []string) {
 	x.t.Helper()
 	for {
 		page, next, err := x.s.Index.Workflows(x.t.Context(), q)
-		if err != nil {
-			x.t.Fatal(err)
-		}
+		testutil.Ok(x.t, err)
 		if len(page) > q.Limit {
 			x.t.Fatalf("got a page of %d, want at most %d", len(page), q.Limit)
 		}
@@ -217,9 +212,7 @@ func TestEndedWorkflowsAreBounded(t *testing.T) {
 		old[i] = redis.Z{Score: float64(t0.UnixMilli() + int64(i)), Member: fmt.Sprintf("%d %d n", i, t0.UnixMilli())}
 	}
 	for part := range slices.Chunk(old, 1000) {
-		if err := rdb.ZAdd(t.Context(), testKeys.doneKey(0, 'S'), part...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.ZAdd(t.Context(), testKeys.doneKey(0, 'S'), part...).Err())
 	}
 	var calls []any
 	for i := kept; i < sent; i++ {
@@ -245,9 +238,7 @@ func TestPageReadsABoundedPartOfTheIndex(t *testing.T) {
 	}
 	members[7].Member = "rare one"
 	for part := range slices.Chunk(members, 5000) {
-		if err := x.s.rdb.ZAdd(t.Context(), testKeys.liveKey(0), part...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, x.s.rdb.ZAdd(t.Context(), testKeys.liveKey(0), part...).Err())
 	}
 	x.s.rdb.HSet(t.Context(), testKeys.flowKey(0, "rare"), "n", 1)
 	q := tasktype.WorkflowFilter{Limit: 10, Name: "one"}
