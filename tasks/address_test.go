@@ -74,17 +74,6 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
-// While a master of a cluster is down, its client must poll for the new master: it gets no notification.
-func TestClusterClientFindsNewMaster(t *testing.T) {
-	t.Parallel()
-	client, err := tasks.Connect(t.Context(), redistest.ClusterURL(t))
-	testutil.Ok(t, err)
-	defer client.Close()
-	if got := client.Redis().(*redis.ClusterClient).Options().ClusterStateReloadInterval; got > 5*time.Second {
-		t.Errorf("it asks every %s, want every 5 s or more often", got)
-	}
-}
-
 // The error about an untrusted certificate names the remedy.
 func TestConnectErrorNamesRemedyForUntrustedCertificate(t *testing.T) {
 	t.Parallel()

@@ -199,16 +199,9 @@ func sendAtRate(b *testing.B, client *tasks.Client, rate int, ran <-chan struct{
 // BenchmarkLongestScript has the longest time in ms for which one command blocks Redis, for groups of 100,000.
 func BenchmarkLongestScript(b *testing.B) {
 	const size = 100_000
-	list := tasks.New[int, []int]("bench.list")
 	bad := tasks.New[int, int]("bench.bad")
 	ask := tasks.New[int, int]("bench.ask", tasks.External())
 	elements := ints(size)
-	each := func(n int, member func(i int) tasks.Signature[int]) (out []tasks.Signature[int]) {
-		for i := range n {
-			out = append(out, member(i))
-		}
-		return out
-	}
 	for name, run := range map[string]func(*tasks.Client) error{
 		"Plain": func(c *tasks.Client) error { return sendAndRevoke(b, c, tasks.Each(elements, benchStep)) },
 		"In": func(c *tasks.Client) error {
@@ -218,25 +211,11 @@ func BenchmarkLongestScript(b *testing.B) {
 			_, err := tasks.Chord(tasks.Each(elements, benchStep, tasks.In(time.Second)), benchSum).Do(b.Context(), c)
 			return err
 		},
-		"AtMost": func(c *tasks.Client) error {
-			return sendAndRevoke(b, c, tasks.Each(elements, benchStep, tasks.AtMost(10)))
-		},
 		"Retry": func(c *tasks.Client) error {
 			return waitFor(b, c, tasks.Settle(tasks.Each(elements, bad, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Second))))
 		},
-		"TwoQueues": func(c *tasks.Client) error {
-			return sendAndRevoke(b, c, tasks.Group(each(size, func(i int) tasks.Signature[int] { return benchStep.S(i, tasks.Queue([]string{"none", "void"}[i%2])) })...))
-		},
-		"DifferentIn": func(c *tasks.Client) error {
-			return sendAndRevoke(b, c, tasks.Group(each(size, func(i int) tasks.Signature[int] {
-				return benchStep.S(i, tasks.In(time.Hour+time.Duration(i)*time.Millisecond))
-			})...))
-		},
 		"After": func(c *tasks.Client) error {
 			return waitFor(b, c, tasks.After(benchStep.S(1), tasks.Each(elements, benchStep)))
-		},
-		"MapFunc": func(c *tasks.Client) error {
-			return waitFor(b, c, tasks.MapFunc(list.S(20000), func(s tasks.Signature[int]) tasks.Signature[int] { return tasks.Chain(s, benchStep) }))
 		},
 		"External": func(c *tasks.Client) error {
 			run, err := tasks.Each(elements, ask).Send(b.Context(), c)
@@ -275,21 +254,9 @@ func BenchmarkLongestScript(b *testing.B) {
 			}
 			return run.Delete(b.Context())
 		},
-		"FailFast": func(c *tasks.Client) error {
-			members := make([]tasks.Signature[int], 0, size)
-			for i := range size - 1 {
-				members = append(members, benchStep.S(i, tasks.Queue("none")))
-			}
-			run, err := tasks.Chord(tasks.Group(append(members, bad.S(1))...).With(tasks.FailFast()), benchSum).Send(b.Context(), c)
-			if err != nil {
-				return err
-			}
-			return run.WaitAll(b.Context())
-		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			client := benchClient(b, func(mux *tasks.Mux) {
-				tasks.Handle(mux, list, func(_ context.Context, n int) ([]int, error) { return ints(n), nil })
 				tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New("bad") })
 			})
 			rdb := client.Redis()

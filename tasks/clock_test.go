@@ -1,7 +1,11 @@
 package tasks_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,26 +62,95 @@ func TestJumpOfTheClockOfRedisDoesNoHarm(t *testing.T) {
 			t.Errorf("worker %d took over %d nodes, want none", i, n)
 		}
 		w.open("jump")
-		if got, err := runs[i].Wait(limited(t)); err != nil || got != 2 {
-			t.Errorf("got %v, %v, want 2", got, err)
+		wantValue(t, runs[i], 2)
+	}
+}
+
+// A worker that is in no list of workers, as after a roll-back of Redis, and has batches is found dead by the others.
+func TestBatchOfAnUnlistedWorkerIsFound(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		c := tasks.NewClient(rdb)
+		t.Cleanup(func() { _ = c.Close() })
+		run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), c)
+		testutil.Ok(t, err)
+		takeAs(t, rdb, "dead-worker")
+		newWorld(t, rdb)
+		wantValue(t, run, 2)
+	})
+}
+
+// A Redis that lost its last writes can remember that a worker has a batch and not that it ended it: the worker does
+// not know the batch any more, gives it back, and the nodes run again.
+func TestBatchWhoseEndRedisLostRunsAgain(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Server(t).Client() // miniredis dumps no hashes
+	w := newWorld(t, rdb)
+	run := sent(t, w, tasks.Chain(Hold.S("lost"), Inc))
+	testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at lost")) == 1 })
+	rollBack := snapshot(t, rdb)
+	w.open("lost")
+	wantValue(t, run, 2)
+	ended(t, w, run.ID())
+	rollBack()
+	if p, err := run.Progress(t.Context()); err != nil || p.Ended {
+		t.Fatalf("rolled back: got %+v, %v, want one that has not ended", p, err)
+	}
+	ended(t, w, run.ID())
+	if got, err := tasks.Attach[int](w.client, run.ID()).Wait(limited(t)); err != nil || got != 2 {
+		t.Errorf("after the roll-back: got %v, %v, want 2", got, err)
+	}
+	for _, node := range []string{".0", ".1"} {
+		if got := w.ran(run.ID() + node); got != 2 {
+			t.Errorf("node %s ran %d times, want 2", node, got)
 		}
 	}
 }
 
-// Times that were stored before the clock of Redis was set back are in the future: a worker that died then is found
-// dead anyway.
-func TestClockOfRedisMayBeSetBack(t *testing.T) {
+// A handler that has lost its task to another worker stores no step: it gets an error, and its context ends.
+func TestStepOfALostTaskIsRefused(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		w := newWorld(t, rdb)
-		if _, err := send(t, w, ID.S(1)); err != nil {
-			t.Fatal(err)
-		}
-		tomorrow := time.Now().Add(24 * time.Hour).UnixMilli()
-		rdb.ZAdd(t.Context(), "muster:workers", redis.Z{Score: float64(tomorrow), Member: "ghost"})
-
-		testutil.Eventually(t, "the dead worker is gone", func() bool {
-			return rdb.ZScore(t.Context(), "muster:workers", "ghost").Err() != nil
+		client := newClient(t, rdb)
+		held, lost, refused := make(chan string), make(chan struct{}), make(chan error, 1)
+		var calls atomic.Int32
+		task := tasks.New[int, []int32]("step.lost")
+		mux := tasks.NewMux()
+		tasks.Handle(mux, task, func(ctx context.Context, _ int) (out []int32, err error) {
+			n := calls.Add(1)
+			if err := tasks.Emit(ctx, n); err != nil {
+				return nil, err
+			}
+			for _, name := range []string{"a", "b"} {
+				v, err := tasks.Step(ctx, name, func(context.Context) (int32, error) { return n, nil })
+				if err != nil {
+					<-ctx.Done()
+					refused <- errors.Join(err, context.Cause(ctx))
+					return nil, err
+				}
+				if out = append(out, v); n == 1 && name == "a" {
+					held <- tasks.InfoFrom(ctx).Worker
+					<-lost
+				}
+			}
+			return out, nil
 		})
+		runWorker(t, client, mux, tasks.WorkerConfig{Name: "one"})
+		run := started(t, client, task.S(1))
+		testutil.Ok(t, client.ExpireLeases(t.Context(), <-held))
+		if got, err := run.Wait(limited(t)); err != nil || !slices.Equal(got, []int32{1, 2}) {
+			t.Errorf("got %v, %v, want the step of the first run and that of the second", got, err)
+		}
+		close(lost)
+		if err := <-refused; err == nil {
+			t.Error("got no error of the lost handler")
+		}
+		if d, err := run.Node(t.Context(), "0"); err != nil || len(d.Steps) != 2 || string(d.Steps[1].Value) != "2" {
+			t.Errorf("got %+v, %v, want two steps", d.Steps, err)
+		}
+		testutil.Ok(t, run.WaitAll(t.Context()))
+		if ttl := rdb.PTTL(t.Context(), flowKey(t, rdb, run.ID())+":out").Val(); ttl <= 0 {
+			t.Errorf("output: got the time to live %s, want one", ttl)
+		}
 	})
 }

@@ -3,7 +3,6 @@ package tasks_test
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha1"
 	"errors"
@@ -32,9 +31,8 @@ import (
 const (
 	childURL   = "MUSTER_TASKS_TEST_CHILD_URL"
 	childName  = "MUSTER_TASKS_TEST_CHILD_NAME"
-	childDies  = "MUSTER_TASKS_TEST_CHILD_DIES"  // after which call to Redis, or how long after it was ready
-	childTakes = "MUSTER_TASKS_TEST_CHILD_TAKES" // from which queue
-	childSlots = "MUSTER_TEST_CHILD_SLOTS"       // tasks that it runs at once
+	childDies  = "MUSTER_TASKS_TEST_CHILD_DIES" // after which call to Redis, or how long after it was ready
+	childSlots = "MUSTER_TEST_CHILD_SLOTS"      // tasks that it runs at once
 )
 
 var (
@@ -42,7 +40,6 @@ var (
 	joinTask  = tasks.New[[]string, string]("crash.join")
 	dieTask   = tasks.New[string, string]("crash.die")
 	keyTask   = tasks.New[string, string]("crash.key", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(string) string { return "key" }))
-	failTask  = tasks.New[string, int]("crash.fail")
 	slowTask  = tasks.New[int, int]("crash.slow")
 	manySteps = tasks.New[int, int]("crash.steps") // so many
 )
@@ -104,7 +101,6 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		}
 		return sum, nil
 	})
-	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
 	canvas.Handle(m, nil, nil)
 	return m
 }
@@ -151,7 +147,6 @@ func TestChildWorker(t *testing.T) {
 	w, err := tasks.NewWorker(c, crashMux(c), tasks.WorkerConfig{
 		Name:        os.Getenv(childName),
 		Concurrency: slots,
-		Queues:      map[string]int{cmp.Or(os.Getenv(childTakes), "default"): 1},
 		Ready: func() {
 			fmt.Println("child is ready")
 			if life > 0 {
@@ -187,8 +182,7 @@ func (c *dyingConn) Read(p []byte) (int, error) {
 }
 
 // dying returns a fault that kills the process after a call: "taken": nodes were
-// taken; "turned": results were stored and nodes taken; "failed": a task has failed; "opened": a node waits for an
-// external result.
+// taken; "turned": results were stored and nodes taken.
 func dying(after string) *redistest.Fault {
 	f := redistest.NewFault(redistest.Killed, 1)
 	f.Reply = func(cmd redis.Cmder) bool {
@@ -203,10 +197,6 @@ func dying(after string) *redistest.Fault {
 			return kind == "take" && taken
 		case "turned":
 			return kind == "turn" && taken
-		case "opened":
-			return kind == "turn" && slices.Contains(cmd.Args(), any("open"))
-		case "failed":
-			return kind == "turn" && slices.Contains(cmd.Args(), any("F"))
 		}
 		return false
 	}
@@ -300,28 +290,6 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// A supervised worker that is killed has its work running again at once.
-func TestExpiredLeasesRunAgainAtOnce(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	c := connect(t, url)
-	first := child(t, url, "first")
-	held := started(t, c, tasks.Chain(stepTask.S("hold on"), stepTask))
-	testutil.Eventually(t, "the step runs", func() bool {
-		s, err := held.Status(t.Context())
-		as, aerr := c.Inspect().Active(t.Context())
-		return err == nil && aerr == nil && s != tasktype.Success && len(as) == 1 && c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
-	})
-	child(t, url, "second")
-	kill(t, first)
-	testutil.Ok(t, c.ExpireLeases(t.Context(), "first"))
-	as, err := c.Inspect().Active(t.Context())
-	if err != nil || slices.ContainsFunc(as, func(a tasktype.ActiveNode) bool { return a.Worker == "first" }) {
-		t.Errorf("got %+v, %v, want no task on the killed worker", as, err)
-	}
-	wantValue(t, held, "on")
-}
-
 // A worker that vanishes with its machine is missed by the others.
 func TestKilledWorkerIsFoundDead(t *testing.T) {
 	t.Parallel()
@@ -374,14 +342,10 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 	cases := []struct {
 		name, dies string
 		active     int // nodes in batches
-		supervised bool
 	}{
-		{"an entry was taken", "popped", 0, true},
-		{"a batch was taken", "taken", 1, true},
-		{"a batch has ended and another was taken", "turned", 1, true},
-		{"an entry was taken by an unsupervised worker", "popped", 0, false},
-		{"a batch was taken by an unsupervised worker", "taken", 1, false},
-		{"a batch has ended and another was taken by an unsupervised worker", "turned", 1, false},
+		{"an entry was taken", "popped", 0},
+		{"a batch was taken", "taken", 1},
+		{"a batch has ended and another was taken", "turned", 1},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -400,9 +364,7 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 				t.Fatalf("the worker died with %v in batches, want %d nodes", list, c.active)
 			}
 			child(t, url, "second")
-			if c.supervised {
-				testutil.Ok(t, cl.ExpireLeases(t.Context(), "first"))
-			}
+			testutil.Ok(t, cl.ExpireLeases(t.Context(), "first"))
 			wantValue(t, run, "0 1 2 3 4 5")
 			ran := rdb.Keys(t.Context(), "runs:"+run.ID()+".*").Val()
 			if len(ran) != 7 {
@@ -415,39 +377,6 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// FailFast, and the worker dies after a member has failed and before its siblings are revoked: running, waiting and
-// delayed siblings end anyway.
-func TestFailFastHoldsWhenItsWorkerIsKilled(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	w := newWorld(t, connect(t, url).Redis())
-	run := sent(t, w, tasks.Group(Hold.S("never"), tasks.Chain(Hold.S("never"), Inc), ID.S(1, tasks.In(time.Hour)),
-		failTask.S("x", tasks.Queue("doomed"))).With(tasks.FailFast()))
-	testutil.Eventually(t, "siblings run", func() bool { return len(w.noted("at never")) == 2 })
-	doomed(t, url, "first", "failed", childTakes+"=doomed")
-	failed := 0
-	for _, n := range nodes(t, w, run.ID()) {
-		switch {
-		case n.Status == tasktype.Failed:
-			failed++
-		case n.Status == tasktype.Revoked:
-			t.Fatalf("%s: got REVOKED before the worker died, want it later", n.ID)
-		}
-	}
-	if failed != 1 {
-		t.Fatalf("got no stored failure before the worker died, want one\n%s", tree(t, w, run.ID()))
-	}
-	_, err := run.Wait(limited(t))
-	wantFailure(t, err, "E1")
-	ended(t, w, run.ID())
-	for _, n := range nodes(t, w, run.ID()) {
-		if n.Queue != "" && n.Status != tasktype.Revoked && n.Status != tasktype.Skipped && n.Task != failTask.Name() {
-			t.Errorf("%s %s: got %s, want REVOKED or SKIPPED", n.Task, n.ID, n.Status)
-		}
-	}
-	testutil.Eventually(t, "their handlers have ended", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
 }
 
 // Each step runs until it is stored, once, and not again, when workers are killed at any point. The variable has other numbers of handlers and

@@ -26,25 +26,14 @@ func TestWorkerSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
 		redistest.Refused: 20, redistest.ReplyLost: 20, redistest.Repeated: 12, redistest.Crash: 12, redistest.CrashAfter: 12, redistest.Slow: 6, redistest.Frozen: 8,
-	}, func(t *testing.T, f *redistest.Fault) { workWithFault(t, f) })
+	}, workWithFault)
 }
 
-// The same holds for tasks with limits per key.
-func TestLimitsPerKeySurviveAFaultAtAnyCall(t *testing.T) {
-	t.Parallel()
-	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 12, redistest.ReplyLost: 20, redistest.Repeated: 12, redistest.Crash: 8, redistest.CrashAfter: 12, redistest.Frozen: 8,
-	}, func(t *testing.T, f *redistest.Fault) {
-		key := func(int) string { return "key" }
-		workWithFault(t, f, tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), key), tasks.Limited(tasks.NewLimit("rate", tasks.Rate(3, 50*time.Millisecond)), key))
-	})
-}
-
-func workWithFault(t *testing.T, f *redistest.Fault, limits ...tasks.TaskOption) {
+func workWithFault(t *testing.T, f *redistest.Fault) {
 	ctx := limited(t)
 	url := redistest.URL(t)
 	c := connect(t, url)
-	world := &cutWorld{runs: map[ran]int{}, limits: limits}
+	world := &cutWorld{runs: map[ran]int{}}
 	run := started(t, c, witness())
 	fails, err := skipper().Send(ctx, c)
 	testutil.Ok(t, err)
@@ -279,8 +268,6 @@ type cutWorld struct {
 	mu   sync.Mutex // guards runs
 	runs map[ran]int
 	last atomic.Int64
-
-	limits []tasks.TaskOption // of the task Unique
 }
 
 func (c *cutWorld) mux() *tasks.Mux {
@@ -292,7 +279,7 @@ func (c *cutWorld) mux() *tasks.Mux {
 		c.runs[ran{i.Workflow + "." + i.Node, i.Worker}]++
 		return c.last.Add(1)
 	}
-	tasks.Handle(m, tasks.New[int, int64](Unique.Name(), c.limits...), func(ctx context.Context, _ int) (int64, error) { return run(ctx), nil })
+	tasks.Handle(m, Unique, func(ctx context.Context, _ int) (int64, error) { return run(ctx), nil })
 	tasks.HandlePlan(m, UniquePlan, func(ctx context.Context, n int) (tasks.Signature[int64], error) {
 		run(ctx)
 		return Unique.S(n), nil
@@ -413,52 +400,6 @@ func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 	}
 }
 
-// A client that dies while it revokes a workflow leaves one that ends, as if it had not been there or revoked.
-func TestRevokerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
-	t.Parallel()
-	diesWhileStopping(t, (*tasks.Run[any]).Revoke)
-}
-
-func TestCancellerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
-	t.Parallel()
-	diesWhileStopping(t, (*tasks.Run[any]).Cancel)
-}
-
-// diesWhileStopping lets a client die at each of its calls to Redis while it stops a workflow.
-func diesWhileStopping(t *testing.T, stop func(*tasks.Run[any], context.Context) error) {
-	t.Helper()
-	url := redistest.URL(t)
-	w := newWorld(t, connect(t, url).Redis())
-	var stopped, untouched atomic.Int64
-	t.Cleanup(func() {
-		if stopped.Load() == 0 || untouched.Load() == 0 {
-			t.Errorf("%d were stopped and %d were not, want some of each", stopped.Load(), untouched.Load())
-		}
-	})
-	for k := range 28 {
-		t.Run(fmt.Sprint(k), func(t *testing.T) {
-			t.Parallel()
-			gate := fmt.Sprint("stopper ", k)
-			run := sent(t, w, tasks.Group(Hold.S(gate), ID.S(1, tasks.Queue("unserved")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)).With(tasks.AtMost(2)))
-			testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
-			f := redistest.NewFault([]redistest.Kind{redistest.Crash, redistest.CrashAfter}[k%2], k/2+1)
-			rdb := f.Client(t, url)
-			f.Arm()
-			_ = stop(tasks.Attach[any](tasks.NewClient(rdb), run.ID()), t.Context())
-			if w.client.Redis().HExists(t.Context(), flowKey(t, w.client.Redis(), run.ID()), "x").Val() {
-				stopped.Add(1)
-			} else {
-				untouched.Add(1)
-				testutil.Ok(t, stop(tasks.Attach[any](w.client, run.ID()), t.Context()))
-			}
-			if _, err := run.Wait(limited(t)); !errors.As(err, new(*tasks.Failure)) {
-				t.Errorf("got %v, want a failure", err)
-			}
-			ended(t, w, run.ID())
-		})
-	}
-}
-
 // If Redis loses a plan, the planner runs again and may return another plan. Workers and clients that know the lost plan
 // use the new one.
 func TestPlanThatRedisLost(t *testing.T) {
@@ -519,22 +460,27 @@ func TestPlanThatRedisLost(t *testing.T) {
 	}
 }
 
-// A task that takes its worker with it fails in the end, and its workflow with it.
+// A task that takes its worker with it fails in the end, and its workflow with it. Tasks that ran beside it, or were taken together
+// with it, are not blamed.
 func TestTaskThatKillsItsWorkersFails(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	c := connect(t, url)
-	run, err := tasks.Chain(dieTask.S("x"), stepTask).Send(t.Context(), c)
-	testutil.Ok(t, err)
+	innocent := started(t, c, tasks.Each(ints(7), slowTask))
+	run := started(t, c, tasks.Chain(dieTask.S("x"), stepTask))
 	ended := func() bool {
-		s, err := run.Status(t.Context())
-		return err == nil && s.Terminal()
+		g, gerr := run.Status(t.Context())
+		i, ierr := innocent.Status(t.Context())
+		return gerr == nil && ierr == nil && g.Terminal() && i.Terminal()
 	}
 	deaths := killWorkers(t, url, c, ended)
+	if got, err := innocent.Wait(limited(t)); err != nil || !slices.Equal(got, ints(7)) {
+		t.Errorf("those beside it came to %v, %v", got, err)
+	}
 	if deaths < 11 {
 		t.Errorf("failed after %d deaths, want at least 11", deaths)
 	}
-	_, err = run.Wait(limited(t))
+	_, err := run.Wait(limited(t))
 	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
 		t.Fatalf("got %+v", f)
 	}
@@ -580,29 +526,6 @@ func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (
 		testutil.Ok(t, c.ExpireLeases(t.Context(), name))
 	}
 	return deaths - 1
-}
-
-// Tasks that ran beside a task that kills its worker, or were taken together with it, are not blamed for that.
-func TestNeighboursOfAKillerAreNotBlamed(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	c := connect(t, url)
-	innocent := started(t, c, tasks.Each(ints(7), slowTask))
-	guilty, err := dieTask.S("x").Send(t.Context(), c)
-	testutil.Ok(t, err)
-	ended := func() bool {
-		g, gerr := guilty.Status(t.Context())
-		i, ierr := innocent.Status(t.Context())
-		return gerr == nil && ierr == nil && g.Terminal() && i.Terminal()
-	}
-	killWorkers(t, url, c, ended)
-	if got, err := innocent.Wait(limited(t)); err != nil || !slices.Equal(got, ints(7)) {
-		t.Errorf("those beside it came to %v, %v", got, err)
-	}
-	_, err = guilty.Wait(limited(t))
-	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
-		t.Errorf("got %+v", f)
-	}
 }
 
 // fixedKeys matches the keys of the fleet, its queues and its counts, whose number does not grow with the workflows.

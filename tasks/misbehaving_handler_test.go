@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
+	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
 
@@ -96,7 +98,9 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 				t.Errorf("%s: got %+v", c.task.Name(), f)
 			}
 		}
-		wantValue(t, sent(t, w, tasks.Chain(slow.S(4), Inc)), 5)
+		if got, err := send(t, w, tasks.Chain(slow.S(4), Inc)); err != nil || got != 5 {
+			t.Errorf("got %v, %v, want %v", got, err, 5)
+		}
 		// One that returns after the hard one has failed by then, and is not heard any more.
 		run := sent(t, w, tasks.Chain(later.S(1), Inc))
 		_, err := run.Wait(limited(t))
@@ -179,7 +183,9 @@ func TestHandlerOfAFailureGetsAnInputThatDoesNotDecode(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		misnamed := tasks.New[string, int]("t.inc")
 		text := tasks.New[tasks.Failure, int]("t.inputlen")
-		wantValue(t, sent(t, w, misnamed.S("seven").Rescue(text)), len("seven"))
+		if got, err := send(t, w, misnamed.S("seven").Rescue(text)); err != nil || got != len("seven") {
+			t.Errorf("got %v, %v, want %v", got, err, len("seven"))
+		}
 	})
 }
 
@@ -265,4 +271,167 @@ func startMux(t *testing.T, rdb redis.UniversalClient, add func(*tasks.Mux), cha
 	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = w.Stop() })
 	return client, w
+}
+
+// The rules of docs/how-to/upgrading.md for changes of tasks hold: the signature comes from the sender's release, the
+// handler from the worker's.
+
+// Work that was sent under an older name runs, and keeps that name.
+func TestAliasRunsWorkOfTheOlderName(t *testing.T) {
+	t.Parallel()
+	older := tasks.New[int, string]("up.old")
+	newer := tasks.New[int, string]("up.new", tasks.Alias("up.old", "up.older"))
+	mux := tasks.NewMux()
+	tasks.Handle(mux, newer, func(ctx context.Context, n int) (string, error) {
+		return fmt.Sprint(tasks.InfoFrom(ctx).Task, " ", n), nil
+	})
+	f := taskstest.New(t, mux)
+	got, err := taskstest.Do(f, tasks.Group(older.S(1), tasks.Chain(tasks.Value(2), older), newer.S(3)))
+	if err != nil || fmt.Sprint(got) != "[up.old 1 up.old 2 up.new 3]" {
+		t.Errorf("got %q, %v, want the names that they were sent under", got, err)
+	}
+}
+
+// A type with another optional field reads data written without it, and vice versa.
+func TestNewOptionalFieldsPassBetweenReleases(t *testing.T) {
+	t.Parallel()
+	type v1 struct{ Name string }
+	type v2 struct {
+		Name string
+		Size int `json:",omitempty"`
+	}
+	one, two := tasks.New[v1, v1]("up.field"), tasks.New[v2, v2]("up.field")
+	oldMux, newMux := tasks.NewMux(), tasks.NewMux()
+	tasks.Handle(oldMux, one, func(_ context.Context, in v1) (v1, error) { return in, nil })
+	tasks.Handle(newMux, two, func(_ context.Context, in v2) (v2, error) { in.Size++; return in, nil })
+	if got, err := taskstest.Run(t, newMux, one.S(v1{"a"})); err != nil || got != (v1{"a"}) {
+		t.Errorf("a new worker for an old sender: got %+v, %v, want a", got, err)
+	}
+	if got, err := taskstest.Run(t, oldMux, two.S(v2{"a", 7})); err != nil || got != (v2{"a", 0}) {
+		t.Errorf("an old worker for a new sender: got %+v, %v, want a without the field", got, err)
+	}
+}
+
+// A type that was changed fails the work of the other release, without another attempt.
+func TestChangedTypeFailsWorkOfTheOtherRelease(t *testing.T) {
+	t.Parallel()
+	mux := tasks.NewMux()
+	tasks.Handle(mux, tasks.New[int, int]("up.type"), func(_ context.Context, n int) (int, error) { return n, nil })
+	f := taskstest.New(t, mux)
+	_, err := taskstest.Do(f, tasks.New[string, int]("up.type", tasks.MaxRetry(3)).S("1"))
+	if failure := wantFailure(t, err, "does not decode"); failure.Code != tasktype.CodeInput || failure.Attempts != 1 {
+		t.Errorf("got code %s after %d attempts, want %s after 1", failure.Code, failure.Attempts, tasktype.CodeInput)
+	}
+}
+
+// A workflow keeps the options that it was sent with.
+func TestOptionsAreThoseOfTheSender(t *testing.T) {
+	t.Parallel()
+	handled := func(opts ...tasks.TaskOption) *tasks.Mux {
+		mux := tasks.NewMux()
+		tasks.Handle(mux, tasks.New[int, int]("up.options", opts...), func(ctx context.Context, _ int) (int, error) {
+			if n := tasks.InfoFrom(ctx).Attempt; n == 3 {
+				return n, nil
+			}
+			return 0, errors.New("not yet")
+		})
+		return mux
+	}
+	sent := tasks.New[int, int]("up.options", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Hour))
+	if got, err := taskstest.Run(t, handled(tasks.MaxRetry(0)), sent.S(1)); err != nil || got != 3 {
+		t.Errorf("got %d, %v, want 3, the number of attempts that the sender allows", got, err)
+	}
+}
+
+// A handler may become a planner while workflows run, and a planner may return another plan.
+func TestWorkerDeterminesThePlan(t *testing.T) {
+	t.Parallel()
+	task := tasks.New[int, int]("up.plan")
+	step := tasks.New[int, int]("up.step", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))
+	mux := tasks.NewMux()
+	tasks.HandlePlan(mux, task, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return tasks.Chain(step.S(n), step), nil
+	})
+	tasks.Handle(mux, step, func(ctx context.Context, n int) (int, error) {
+		if tasks.InfoFrom(ctx).Attempt == 1 {
+			return 0, errors.New("not yet")
+		}
+		return n + 1, nil
+	})
+	if got, err := taskstest.Run(t, mux, task.S(1)); err != nil || got != 3 {
+		t.Errorf("got %d, %v, want 3, by the options of the planner's release", got, err)
+	}
+}
+
+// program is a worker of the queue default with handlers for its tasks, and a client.
+type program struct {
+	client *tasks.Client
+	step   tasks.Task[int, int]
+	total  tasks.Task[[]int, int]
+	stop   func()
+	ran    atomic.Int64
+}
+
+// runProgram starts a program. Its tasks begin with its name.
+func runProgram(t *testing.T, rdb redis.UniversalClient, name string, also ...*program) *program {
+	t.Helper()
+	p := &program{client: tasks.NewClient(rdb), step: tasks.New[int, int](name + ".step"), total: tasks.New[[]int, int](name + ".total")}
+	m := tasks.NewMux()
+	for _, of := range append(also, p) {
+		tasks.Handle(m, of.step, func(_ context.Context, n int) (int, error) { p.ran.Add(1); return n + 1, nil })
+		tasks.Handle(m, of.total, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
+	}
+	worker, err := tasks.NewWorker(p.client, m, tasks.WorkerConfig{Name: fmt.Sprintf("%s-%d", name, len(also)), Concurrency: 2, Grace: time.Second})
+	testutil.Ok(t, err)
+	p.stop = during(t, worker.Run)
+	t.Cleanup(func() { _ = p.client.Close() })
+	return p
+}
+
+// do runs a workflow of the program.
+func (p *program) do(t *testing.T) {
+	t.Helper()
+	if got, err := tasks.Chord(tasks.Map(tasks.Each(ints(20), p.step), p.step), p.total).Do(limited(t), p.client); err != nil || got != 20 {
+		t.Errorf("got %d, %v, want 20", got, err)
+	}
+}
+
+// Programs with different handlers share a queue: each runs its tasks, and none fails.
+func TestProgramsShareAQueue(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]func(testing.TB) redis.UniversalClient{"miniredis": redistest.Mini, "redis": redistest.New, "cluster": redistest.Cluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := connect(t)
+			a, b := runProgram(t, at, "a"), runProgram(t, at, "b")
+			for range 3 {
+				a.do(t)
+				b.do(t)
+			}
+			newer := runProgram(t, at, "c", a) // a release that adds tasks
+			newer.do(t)
+			a.do(t)
+			a.stop()
+			before := newer.ran.Load()
+			if got, err := a.step.S(1).Do(limited(t), a.client); err != nil || got != 2 || newer.ran.Load() == before {
+				t.Errorf("got %d, %v, want that the newer release runs tasks of the older one", got, err)
+			}
+		})
+	}
+}
+
+// A worker with the only handler of a task comes and goes: the task runs each time.
+func TestWorkerWithAHandlerComesAndGoes(t *testing.T) {
+	t.Parallel()
+	at := redistest.New(t)
+	b := runProgram(t, at, "b")
+	for range 5 {
+		run, err := tasks.New[int, int]("a.step").S(1).Send(t.Context(), b.client)
+		testutil.Ok(t, err)
+		a := runProgram(t, at, "a")
+		wantValue(t, run, 2)
+		a.do(t)
+		a.stop()
+	}
+	b.do(t)
 }

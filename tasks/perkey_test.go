@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,9 +107,7 @@ func (o *office) work(t *testing.T, task tasks.Task[delivery, int], change ...fu
 		c(&cfg)
 	}
 	w, err := tasks.NewWorker(o.client, m, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	stop = testutil.Background(t, w.Run)
 	<-ready
 	return stop
@@ -170,9 +167,7 @@ func limitKeys(t *testing.T, rdb redis.UniversalClient) (keys []string) {
 	} else {
 		err = scan(t.Context(), rdb.(*redis.Client))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return keys
 }
 
@@ -224,64 +219,10 @@ func sendEach(t *testing.T, o *office, task tasks.Task[delivery, int], ds []deli
 	t.Helper()
 	for _, d := range ds {
 		run, err := task.S(d).Send(t.Context(), o.client, tasks.FairnessKey(strings.ReplaceAll(d.Customer, " ", "-")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		runs = append(runs, run)
 	}
 	return runs
-}
-
-// Deliveries to many customers, each with a rate, make one attempt each.
-func TestRateNeedsNoMoreAttempts(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		many := 50
-		if strings.HasSuffix(t.Name(), "/miniredis") {
-			many = 20 // its Lua is slow
-		}
-		n := 25 * many
-		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("rate", tasks.Rate(10, time.Second)), customerOf))
-		o.work(t, deliver)
-		began := time.Now()
-		run, err := tasks.Each(deliveries(25, customers(many)...), deliver).Send(t.Context(), o.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := run.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-		if took, least := time.Since(began), 1500*time.Millisecond; took < least-10*time.Millisecond {
-			t.Errorf("25 deliveries to each customer in %v, want at least %v", took, least)
-		}
-		testutil.Eventually(t, "nothing is left of the limits", func() bool { return len(limitKeys(t, rdb)) == 0 })
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		t.Logf("%v in %v", o.attempts, time.Since(began))
-		if want := map[tasktype.Outcome]int{tasktype.OutcomeSuccess: n}; !maps.Equal(o.attempts, want) {
-			t.Errorf("attempts: got %v, want %v", o.attempts, want)
-		}
-	})
-}
-
-// Nothing is left of a key without running and waiting nodes.
-func TestIdleKeysLeaveNothing(t *testing.T) {
-	t.Parallel()
-	const keys, perWorkflow = 200, 100
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), customerOf), tasks.Limited(tasks.NewLimit("rate", tasks.Rate(1, 10*time.Millisecond)), customerOf))
-		o.work(t, deliver)
-		all := deliveries(1, customers(keys)...)
-		for part := range slices.Chunk(all, perWorkflow) {
-			twice := append(slices.Clone(part), part...)
-			if _, err := sendAll(t, o, deliver, twice).Wait(limited(t)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		nothingOfLimits(t, rdb)
-	})
 }
 
 // A key function that panics or ends its goroutine fails the attempt. An empty key has no limit, and a long key has one.
@@ -303,9 +244,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 		o.work(t, deliver)
 		for customer, code := range map[string]string{"panic": tasktype.CodePanic, "exit": tasktype.CodeError} {
 			run, err := deliver.S(delivery{Customer: customer}).Send(t.Context(), o.client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			_, err = run.Wait(limited(t))
 			if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != code || f.Attempts != 2 {
 				t.Errorf("%s: got %v, want a failure with code %s after two attempts", customer, err, code)
@@ -337,9 +276,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 func sendAll(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) *tasks.Run[[]int] {
 	t.Helper()
 	run, err := tasks.Each(ds, task).Send(t.Context(), o.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return run
 }
 
@@ -357,9 +294,7 @@ func TestLimitIsChangedWhileNodesWait(t *testing.T) {
 		testutil.Eventually(t, "nine wait", func() bool { return waiting(t, o, first.ID()) == 9 })
 		o.work(t, limit(4), func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"new": 1} })
 		second, err := limit(4).S(delivery{"c", 0}, tasks.Queue("new")).Send(t.Context(), o.client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		testutil.Eventually(t, "four run", func() bool { return o.runs("c") == 4 })
 		release()
 		if _, err := second.Wait(limited(t)); err != nil {
@@ -376,9 +311,7 @@ func TestLimitIsChangedWhileNodesWait(t *testing.T) {
 func waiting(t *testing.T, o *office, id string) (n int) {
 	t.Helper()
 	nodes, err := o.client.Workflow(id).Nodes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for i := range nodes {
 		if strings.Contains(nodes[i].Waits, "limit") {
 			n++
@@ -413,9 +346,7 @@ func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 				testutil.Eventually(t, "50 wait", func() bool { return waiting(t, o, dropped.ID()) == 50 })
 				after := sendAll(t, o, deliver, deliveries(3, "c"))
 				testutil.Eventually(t, "three wait", func() bool { return waiting(t, o, after.ID()) == 3 })
-				if err := end(&dropped.Workflow, t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, end(&dropped.Workflow, t.Context()))
 				if _, err := dropped.Wait(limited(t)); err == nil {
 					t.Error("got no error, want one")
 				}
@@ -438,31 +369,6 @@ func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A task with both limits keeps both, also with different keys.
-func TestConcurrencyAndRate(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), customerOf),
-			tasks.Limited(tasks.NewLimit("rate", tasks.Rate(3, 100*time.Millisecond)), func(d delivery) string { return fmt.Sprint(d.N % 2) }))
-		o.work(t, deliver)
-		began := time.Now()
-		run := sendAll(t, o, deliver, deliveries(20, "a", "b", "c"))
-		if _, err := run.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took < 890*time.Millisecond { // 30 of each rate, three at first
-			t.Errorf("took %v", took)
-		}
-		for _, c := range []string{"a", "b", "c"} {
-			if n := o.mostOf(c); n > 1 {
-				t.Errorf("%d deliveries of %s ran at once", n, c)
-			}
-		}
-		nothingOfLimits(t, rdb)
-	})
 }
 
 // A limit is shared by tasks, changed for a key or for all, and held, while workers run.
@@ -583,92 +489,6 @@ func TestFunctionOfALimitTakesTheInput(t *testing.T) {
 	}
 }
 
-// acquires counts the calls that ask for places.
-type acquires struct{ atomic.Int64 }
-
-func (a *acquires) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (a *acquires) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if kindOf(cmd) == "acquire" {
-			a.Add(1)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (a *acquires) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// A task of a cancelled workflow that handles the failure waits for its limit, too, without polling.
-func TestTaskThatHandlesACancellationWaitsForItsLimit(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		calls := &acquires{}
-		rdb.(*redis.Client).AddHook(calls)
-		c := tasks.NewClient(rdb)
-		work := tasks.New[int, int]("work")
-		beside := tasks.New[int, int]("beside")
-		clean := tasks.New[tasks.Failure, int]("clean", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(tasks.Failure) string { return "all" }))
-		begun, gate := make(chan string, 3), make(chan struct{})
-		m := tasks.NewMux()
-		tasks.Handle(m, work, func(ctx context.Context, _ int) (int, error) {
-			begun <- "work"
-			<-ctx.Done()
-			return 0, ctx.Err()
-		})
-		tasks.Handle(m, beside, func(_ context.Context, n int) (int, error) { return n, nil })
-		tasks.Handle(m, clean, func(context.Context, tasks.Failure) (int, error) {
-			begun <- "clean"
-			<-gate
-			return 1, nil
-		})
-		w, err := tasks.NewWorker(c, m, tasks.WorkerConfig{Concurrency: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
-		testutil.Background(t, w.Run)
-		var runs []*tasks.Run[int]
-		for range 2 {
-			run, err := work.S(0).Rescue(clean).Send(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-begun
-			runs = append(runs, run)
-		}
-		for _, run := range runs {
-			if err := c.Workflow(run.ID()).Cancel(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		<-begun
-		o := &office{client: c}
-		testutil.Eventually(t, "one waits", func() bool { return waiting(t, o, runs[0].ID())+waiting(t, o, runs[1].ID()) == 1 })
-		before := calls.Load()
-		for i := range 100 { // in which the worker looks for tasks at least as often
-			run, err := beside.S(i).Send(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := run.Wait(limited(t)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := calls.Load() - before; n > 0 {
-			t.Errorf("a place was asked for %d times while there was none", n)
-		}
-		close(gate)
-		for _, run := range runs {
-			if got, err := run.Wait(limited(t)); err != nil || got != 1 {
-				t.Errorf("got %d, %v, want 1", got, err)
-			}
-		}
-		nothingOfLimits(t, rdb)
-	})
-}
-
 // A task can be revoked while its key is computed. Then its handler, which is called next, has a context that has ended.
 func TestRevokeWhileAKeyIsComputed(t *testing.T) {
 	t.Parallel()
@@ -693,20 +513,14 @@ func TestRevokeWhileAKeyIsComputed(t *testing.T) {
 		return 0, ctx.Err()
 	})
 	w, err := tasks.NewWorker(c, m, tasks.WorkerConfig{Concurrency: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	testutil.Background(t, w.Run)
 	run, err := tasks.Group(beside.S(1), deliver.S(1)).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for range 2 {
 		<-begun
 	}
-	if err := run.Revoke(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, run.Revoke(t.Context()))
 	select {
 	case <-ended:
 	case <-limited(t).Done():

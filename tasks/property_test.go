@@ -552,23 +552,3 @@ func TestHandlesDoNotMarshal(t *testing.T) {
 		}
 	})
 }
-
-// An alias is resolved only within the plan of its node: others could form a cycle.
-func TestDamagedAliasIsAnError(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		ctx := limited(t)
-		rdb := w.client.Redis()
-		run := sent(t, w, Range.S(3))
-		ended(t, w, run.ID())
-		for _, alias := range []string{"=0", "=1", "=0:0", "=x"} {
-			testutil.Ok(t, rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", "S|1|0|0|w|"+alias).Err())
-			if got, err := run.Wait(ctx); err == nil {
-				t.Errorf("Wait with the alias %s: got %v, want an error", alias, got)
-			}
-			if got, err := run.NodeValue(ctx, "0"); err == nil {
-				t.Errorf("NodeValue with the alias %s: got %v, want an error", alias, got)
-			}
-		}
-	})
-}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -37,7 +38,7 @@ func TestSendWakesOneWorker(t *testing.T) {
 	}
 	for n := 1; n <= 20; n++ {
 		if got, err := send(t, last, ID.S(n)); err != nil || got != n {
-			t.Fatalf("got %v, %v, want %d", got, err, n)
+			t.Errorf("got %v, %v, want %v", got, err, n)
 		}
 	}
 	sum, most := 0, 0
@@ -60,11 +61,11 @@ func TestForeignEntriesOnARing(t *testing.T) {
 			rdb.RPush(t.Context(), ring, entry)
 		}
 		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)); err != nil || got != 435 {
-			t.Errorf("got %v, %v, want 435", got, err)
+			t.Errorf("got %v, %v, want %v", got, err, 435)
 		}
 		testutil.Eventually(t, "all entries are gone", func() bool { return rdb.Exists(t.Context(), ring).Val() == 0 })
 		if got, err := send(t, w, ID.S(3)); err != nil || got != 3 {
-			t.Errorf("got %v, %v, want 3", got, err)
+			t.Errorf("got %v, %v, want %v", got, err, 3)
 		}
 	})
 }
@@ -74,18 +75,14 @@ func TestWorkerFreezesWhileItWaits(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	frozen := child(t, url, "frozen")
-	if err := frozen.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, frozen.Process.Signal(syscall.SIGSTOP))
 	other := newWorld(t, connect(t, url).Redis())
 	for n := range 3 {
 		if got, err := send(t, other, ID.S(n)); err != nil || got != n {
-			t.Fatalf("got %v, %v, want %d", got, err, n)
+			t.Errorf("got %v, %v, want %v", got, err, n)
 		}
 	}
-	if err := frozen.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, frozen.Process.Signal(syscall.SIGCONT))
 	for n := range 3 { // it returns the entry that it got, and entries of a task that it has no handler for
 		if got, err := send(t, other, ID.S(n)); err != nil || got != n {
 			t.Fatalf("after it continues: got %v, %v, want %d", got, err, n)
@@ -108,9 +105,7 @@ func TestRingOfAQueueWithALimit(t *testing.T) {
 		}
 		second := sent(t, w, ID.S(2, tasks.Queue("one")))
 		w.open("limit")
-		if got, err := second.Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v, want 2", got, err)
-		}
+		wantValue(t, second, 2)
 		if _, err := first.Wait(limited(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -163,4 +158,80 @@ func TestOutageIsOneWarning(t *testing.T) {
 			t.Errorf("after %d outages: got %d warnings", n+1, got)
 		}
 	}
+}
+
+// Tasks that a slow task delays are left to other workers, also if earlier tasks were so short that a slot took many
+// together.
+func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		c := tasks.NewClient(rdb)
+		t.Cleanup(func() { _ = c.Close() })
+		gate, open := make(chan struct{}), make(chan struct{})
+		close(open)
+		stop := startGated(t, c, gate, tasks.WorkerConfig{Name: "slow", Concurrency: 2})
+		short, err := tasks.Each(slices.Repeat([]int{-1}, 500), gated).Send(t.Context(), c)
+		testutil.Ok(t, err)
+		if _, err := short.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		run, err := tasks.Each(ints(20), gated).Send(t.Context(), c)
+		testutil.Ok(t, err)
+		testutil.Eventually(t, "two nodes are in hand and the others are ready", func() bool {
+			as, err := c.Inspect().Active(t.Context())
+			qs, err2 := c.Inspect().Queues(t.Context())
+			return err == nil && err2 == nil && len(as) == 2 && len(qs) == 1 && qs[0].Pending == 18
+		})
+		startGated(t, c, open, tasks.WorkerConfig{Name: "free"})
+		testutil.Eventually(t, "the other worker does the rest", func() bool {
+			p, err := run.Progress(t.Context())
+			return err == nil && p.Done == 18
+		})
+		close(gate)
+		if got, err := run.Wait(limited(t)); err != nil || !slices.Equal(got, ints(20)) {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		stop()
+		testutil.Eventually(t, "asynq deletes completed tasks", func() bool {
+			return rdb.LLen(t.Context(), "asynq:{default}:active").Val() == 0 && rdb.ZCard(t.Context(), "asynq:{default}:lease").Val() == 0
+		})
+	})
+}
+
+// Nodes that many slots make ready together run immediately: none is left to the sweep for ready nodes, which fails here.
+func TestBodyOfAChordFollowsAtOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb, func(cfg *tasks.WorkerConfig) { cfg.Concurrency = 16 })
+		f := redistest.NewFault(redistest.Refused, redistest.EveryCall)
+		f.Match = func(cmd redis.Cmder) bool {
+			kind := kindOf(cmd)
+			return kind == "look" || kind == "due" || kind == "bump"
+		}
+		rdb.AddHook(f)
+		f.Arm()
+		for range 20 {
+			if got, err := send(t, w, tasks.Chord(tasks.Each(ints(32), ID), Sum)); err != nil || got != 496 {
+				t.Errorf("got %v, %v, want %v", got, err, 496)
+			}
+		}
+	})
+}
+
+var gated = tasks.New[int, int]("ahead.gated")
+
+// startGated starts a worker whose tasks wait for gate, except for tasks with a negative input. It stops with the
+// test, or when the returned function is called.
+func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.WorkerConfig) func() {
+	t.Helper()
+	m := tasks.NewMux()
+	tasks.Handle(m, gated, func(_ context.Context, i int) (int, error) {
+		if i >= 0 {
+			<-gate
+		}
+		return i, nil
+	})
+	worker, err := tasks.NewWorker(c, m, cfg)
+	testutil.Ok(t, err)
+	return testutil.Background(t, worker.Run)
 }

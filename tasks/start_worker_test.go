@@ -249,48 +249,6 @@ func (b *busyWorld) accounted(t *testing.T, run *tasks.Run[[]int], all int) {
 	}
 }
 
-// A worker that is stopped while a task runs returns the rest of its batch immediately.
-func TestDrainedWorkerHandsBack(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
-		worker, err := tasks.NewWorker(w.client, other.mux(), tasks.WorkerConfig{Name: "drained", Concurrency: 1, Grace: waitLimit, Queues: map[string]int{"drain": 1}})
-		testutil.Ok(t, err)
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- worker.Run(ctx) }()
-		var members []tasks.Signature[int]
-		for i := range 60 {
-			s := ID.S(i, tasks.Queue("drain"))
-			if i == 20 {
-				s = Hold.S("drain", tasks.Queue("drain"))
-			}
-			members = append(members, s)
-		}
-		run := sent(t, w, tasks.Group(members...))
-		testutil.Eventually(t, "one task runs on", func() bool { return len(other.noted("at drain")) == 1 })
-		stop()
-		before := 0 // tasks that have ended; a slow worker returns nodes and takes them again, in another order
-		testutil.Eventually(t, "the rest is ready for others", func() bool {
-			ready, err := w.client.Inspect().Reserved(t.Context(), 100)
-			active, aerr := w.client.Inspect().Active(t.Context())
-			p, perr := run.Progress(t.Context())
-			before = p.Done
-			return errors.Join(err, aerr, perr) == nil && len(ready) == 59-before && len(active) == 1
-		})
-		other.open("drain")
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if p, err := run.Progress(t.Context()); err != nil || p.Done != before+1 {
-			t.Errorf("got %+v, %v, want %d tasks that have ended", p, err, before+1)
-		}
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A worker that is stopped returns the tasks that it cannot finish.
 func TestStoppedWorkerGivesBack(t *testing.T) {
 	t.Parallel()

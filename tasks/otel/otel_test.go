@@ -16,6 +16,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/otel"
 	"muster/tasks/taskstest"
@@ -166,9 +167,7 @@ func TestLaterWorkflowHasItsOwnTrace(t *testing.T) {
 		if _, err := taskstest.Do(f, inc.S(1), tasks.ID("nightly")); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Client().Workflow("nightly").Delete(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, f.Client().Workflow("nightly").Delete(t.Context()))
 	}
 	spans := exporter.GetSpans()
 	if len(spans) != 2 || spans[0].SpanContext.TraceID() == spans[1].SpanContext.TraceID() || spans[1].Parent.IsValid() {

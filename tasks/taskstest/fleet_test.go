@@ -109,18 +109,6 @@ func TestHandlersMaySendWork(t *testing.T) {
 	}
 }
 
-func TestOtherClientsOfConnection(t *testing.T) {
-	t.Parallel()
-	f := taskstest.New(t, stories())
-	if _, err := inc.S(1).Send(t.Context(), tasks.NewClient(f.Client().Redis())); err != nil {
-		t.Fatal(err)
-	}
-	f.Drain()
-	if got, want := taskstest.Names(f.Calls()), []string{"s.inc"}; !slices.Equal(got, want) {
-		t.Errorf("got calls of %v, want %v", got, want)
-	}
-}
-
 func TestResultsExpireByFleetClock(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories())

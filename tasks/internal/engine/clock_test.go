@@ -93,9 +93,7 @@ func newWatch(t *testing.T, ahead time.Duration) *watch {
 func (w *watch) now(t *testing.T) time.Time {
 	t.Helper()
 	now, err := w.rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return now
 }
 
@@ -131,18 +129,12 @@ func TestClocksMayDiffer(t *testing.T) {
 			const slack = 100 * time.Millisecond // of a clock that the test sets at intervals
 			before := w.now(t)
 			run, err := tasks.Chain(flaky.S(0), held).Send(t.Context(), w.client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			close(w.open)
-			if err := run.WaitAll(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, run.WaitAll(t.Context()))
 			after := w.now(t)
 			d, err := run.Detail(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			times := []time.Time{before, d.Created}
 			for _, n := range d.Nodes {
 				times = append(times, n.Started, n.Ended)

@@ -1,9 +1,0 @@
-package engine
-
-import (
-	"testing"
-
-	"muster/internal/redistest"
-)
-
-func TestMain(m *testing.M) { redistest.Main(m) }
