@@ -152,11 +152,6 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	}
 	o.scope.add("services", func(context.Context) error { return o.System.Close() })
 	o.alone = o.opts.Reuse && o.redis.Mode() != redisd.External
-	if o.redis.Mode() == redisd.Embedded {
-		if err := o.Keys.MarkVolatile(ctx); err != nil {
-			return err
-		}
-	}
 	if !o.opts.Reuse {
 		o.logBroken()
 	}

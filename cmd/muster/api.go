@@ -14,7 +14,6 @@ import (
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
-	"muster/orchestrator/redisd"
 )
 
 // apiKeyVariable is the environment variable with the key for the server of --server.
@@ -94,7 +93,7 @@ func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(
 		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-		if o.Redis().Mode() == redisd.Child {
+		if o.Redis().Owned() {
 			fmt.Fprintf(env.stderr, "no orchestrator is running on %s: started its Redis for this command\n", loaded.DataDir)
 		}
 		api, err := o.APIClient()

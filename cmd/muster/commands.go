@@ -37,6 +37,7 @@ func commands(env environment) []*cli.Command {
 		limitsCommand(env),
 		schedulesCommand(env),
 		configCommand(env),
+		storeCommand(env),
 		completionCommand(env),
 		versionCommand(env),
 		manCommand(env),

@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
-	"muster/orchestrator/redisd"
 )
 
 // interruption is the error of a command that Ctrl-C or SIGTERM stopped: the state of
@@ -59,16 +58,6 @@ func withJobState(ctx context.Context, o *orchestrator.Orchestrator, err error, 
 	case queryErr == nil && elsewhere:
 		show := map[string]string{"jobs": "status", "scrapes": "get"}[kind]
 		return withState(ctx, err, "the work continues in the background; wait for it with muster %[1]s %[2]s ID --wait, or end it with muster %[1]s cancel ID; %[1]s: %[3]s", kind, show, strings.Join(ids, ", "))
-	case o.Redis().Mode() == redisd.Embedded:
-		return withState(ctx, err, "the built-in Redis has forgotten the work; begin again with %s", again)
 	}
 	return withState(ctx, err, "finished work is kept, and nothing resumes automatically; resume with %s, or with muster start", again)
-}
-
-// workState describes the state of the work of an interrupted orchestrator.
-func workState(o *orchestrator.Orchestrator) string {
-	if o.Redis().Mode() == redisd.Embedded {
-		return "unfinished work is lost with the built-in Redis"
-	}
-	return "unfinished work is kept; resume with muster start"
 }

@@ -19,7 +19,6 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/monitor"
-	"muster/orchestrator/redisd"
 )
 
 // shownPrompt is how much of a prompt is shown, in characters.
@@ -134,9 +133,6 @@ func (s jobScope) start(ctx context.Context, c *cli.Context, req client.NewJob) 
 		var err error
 		if others, err = s.own.Workers.Elsewhere(ctx); err != nil {
 			return err
-		}
-		if !others && !c.Bool("wait") && s.own.Redis().Mode() == redisd.Embedded {
-			return errors.New("create the job: the built-in Redis of this command forgets it at the end; begin with muster start, or use --wait")
 		}
 	}
 	path := c.String("document")

@@ -28,8 +28,7 @@ func startCommand(env environment) *cli.Command {
 		Name:  "start",
 		Usage: "run the orchestrator: Redis, workers, proxy pool, schedule, HTTP API",
 		Description: `Runs until interrupted. The first Ctrl-C waits for running tasks, for at most
-shutdown.drain; the second stops immediately. Nothing is lost either way, except
-with the built-in Redis, which keeps its data in memory.
+shutdown.drain; the second stops immediately. Nothing is lost either way.
 SIGHUP or a change of its files reloads settings, secrets and definitions; the
 log lists the changes and the settings that need a restart. See the column RELOAD
 of muster config.
@@ -63,7 +62,7 @@ incomplete or lost data, as with muster scrape --wait.`,
 						}
 						fmt.Fprintf(display, "redis: %s\nrunning; press Ctrl-C to finish running tasks and stop\n", o.Redis().Guarantee())
 					}
-					return withState(ctx, o.Serve(ctx), "%s", workState(o))
+					return withState(ctx, o.Serve(ctx), "unfinished work is kept; resume with muster start")
 				}
 				round, err := o.Scraper.RoundAll(ctx)
 				if round == nil {

@@ -12,9 +12,6 @@ func (k keys) index() string { return k.prefix + "keys" }
 // absent: never). It does not expire.
 func (k keys) record(id string) string { return k.prefix + "key:" + id }
 
-// volatile is a string that marks a Redis without persistence. It does not expire.
-func (k keys) volatile() string { return k.prefix + "volatile" }
-
 // audit is a stream of mutating calls: the field entry is an Entry as JSON. Each append trims it to about 100,000. It does not
 // expire.
 func (k keys) audit() string { return k.prefix + "audit" }

@@ -32,7 +32,6 @@ const (
 var (
 	ErrNoKey       = errors.New("key not found; see muster keys list")
 	ErrTooManyKeys = fmt.Errorf("limit of %d keys reached; revoke unused keys", maxKeys)
-	ErrVolatile    = errors.New("the built-in Redis loses its keys when it stops, which would open the HTTP API; install redis-server, or set api.keys (MUSTER_API__KEYS_FILE)")
 )
 
 // KeyError means that a field of a new key, or a name, is invalid.
@@ -117,7 +116,7 @@ const maxAgentRoles = 20
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,59}$`)
 
 // Create stores a key and returns it with its string form, which is not stored and can be displayed only once. It returns
-// ErrTooManyKeys, ErrVolatile, or a *KeyError for an invalid parameter. At the limit, it replaces the oldest revoked or expired
+// ErrTooManyKeys, or a *KeyError for an invalid parameter. At the limit, it replaces the oldest revoked or expired
 // key.
 func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	now := k.now().UTC().Truncate(time.Millisecond)
@@ -145,7 +144,7 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	}
 	sum := sha256.Sum256(secret[:])
 	create := func() (int, error) {
-		return scripts["create"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(key.ID), k.keys.volatile()},
+		return scripts["create"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(key.ID)},
 			key.ID, maxKeys, key.Name, string(key.Role), hex.EncodeToString(sum[:]), now.UnixMilli(), expires, strings.Join(n.AgentRoles, " ")).Int()
 	}
 	done, err := create()
@@ -154,11 +153,8 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 			done, err = create()
 		}
 	}
-	switch {
-	case err == nil && done == 0:
+	if err == nil && done == 0 {
 		err = ErrTooManyKeys
-	case err == nil && done < 0:
-		err = ErrVolatile
 	}
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, err)
@@ -167,14 +163,6 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	k.any = true // requests to this process now need a key
 	k.mu.Unlock()
 	return key, prefix + key.ID + "_" + base64.RawURLEncoding.EncodeToString(secret[:]), nil
-}
-
-// MarkVolatile makes Create return ErrVolatile in all processes that use this Redis.
-func (k *Keys) MarkVolatile(ctx context.Context) error {
-	if err := k.rdb.Set(ctx, k.keys.volatile(), 1, 0).Err(); err != nil {
-		return fmt.Errorf("mark Redis as volatile: %w", err)
-	}
-	return nil
 }
 
 // forgetOldest removes the oldest revoked or expired key, or returns ErrTooManyKeys.

@@ -15,20 +15,6 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-func TestVolatileRedisRejectsKeys(t *testing.T) {
-	t.Parallel()
-	k, _ := newStore(t, redistest.New(t))
-	if err := k.MarkVolatile(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if key, _, err := k.Create(t.Context(), NewKey{Name: "one", Role: Admin}); !errors.Is(err, ErrVolatile) {
-		t.Errorf("Create = %+v, %v; want ErrVolatile", key, err)
-	}
-	if list, err := k.List(t.Context()); err != nil || len(list) != 0 {
-		t.Errorf("List = %+v, %v; want no keys", list, err)
-	}
-}
-
 // clock is a manual clock.
 type clock struct{ at time.Time }
 

@@ -99,7 +99,6 @@ var serviceProblems = []httpproblem.Known{
 	{Err: webhook.ErrChanged, Status: http.StatusConflict, Code: "webhook_changed"},
 	{Err: webhook.ErrTooMany, Status: http.StatusConflict, Code: "too_many_webhooks"},
 	{Err: access.ErrTooManyKeys, Status: http.StatusConflict, Code: "too_many_keys"},
-	{Err: access.ErrVolatile, Status: http.StatusConflict, Code: "volatile_redis"},
 	{Err: document.ErrDownload, Status: http.StatusBadGateway, Code: "download_failed"},
 	{Err: jobs.ErrMismatch, Status: http.StatusUnprocessableEntity, Code: "idempotency_key_reused"},
 	{Err: agent.ErrNotYours, Status: http.StatusForbidden, Code: "assignment_of_another_agent"},

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/orchestrator/redisd"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -137,12 +136,12 @@ func Memory(info func(context.Context) (string, error)) Check {
 	return Check{Name: "memory", Needs: []string{"redis"}, Timeout: 2 * time.Second, Run: func(ctx context.Context) (string, error) {
 		text, err := info(ctx)
 		if err != nil {
-			if strings.Contains(err.Error(), "not supported") { // embedded Redis
-				return "", Degrade(errors.New(redisd.Volatile))
-			}
 			return "", err
 		}
 		used, limit := infoNumber(text, "used_memory"), infoNumber(text, "maxmemory")
+		if strings.Contains(text, "aof_last_write_status:err") { // of an embedded Redis; others reject writes
+			return "", Degrade(errors.New("the embedded Redis cannot write its data, and its log tells why; the write is repeated"))
+		}
 		if limit <= 0 {
 			return fmt.Sprintf("%d MB used, no limit set", used>>20), nil
 		}

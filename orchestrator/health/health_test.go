@@ -13,6 +13,7 @@ import (
 
 	"muster/internal/redistest"
 	"muster/tasks"
+	"muster/tasks/embedded"
 	"muster/tasks/tasktype"
 )
 
@@ -111,8 +112,15 @@ func TestRedisResponds(t *testing.T) {
 		memory string
 		status Status
 	}{
-		"redis":     {func(t *testing.T) string { return redistest.Server(t).URL() }, "MB used", OK},
-		"miniredis": {func(t *testing.T) string { return redistest.MiniURL(t) }, "install redis-server", Degraded}, // its data is volatile
+		"redis": {func(t *testing.T) string { return redistest.Server(t).URL() }, "MB used", OK},
+		"embedded": {func(t *testing.T) string {
+			s, err := embedded.Start(embedded.Config{Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			return s.URL()
+		}, "MB used", OK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,7 @@ func findServer(name string) (string, error) {
 			return filepath.Abs(path)
 		}
 	}
-	return "", fmt.Errorf("%w: %s not found in PATH; install it (Debian, Ubuntu: apt install redis-server; Fedora: dnf install redis; macOS: brew install redis), or use the built-in Redis (redis.mode: embedded)", ErrNoServer, names[0])
+	return "", fmt.Errorf("%w: %s not found in PATH; install it (Debian, Ubuntu: apt install redis-server; Fedora: dnf install redis; macOS: brew install redis), or use the embedded Redis (redis.mode: embedded)", ErrNoServer, names[0])
 }
 
 // startChild starts redis-server on the data directory and waits until it responds.

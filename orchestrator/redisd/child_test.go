@@ -395,7 +395,7 @@ func TestNoServer(t *testing.T) {
 	_, err := Start(t.Context(), cfg)
 	wantError(t, err, "no-such-redis-server", "apt install redis-server", "brew install redis", "embedded")
 
-	// Without redis-server in PATH, the built-in Redis is used.
+	// Without redis-server in PATH, the embedded Redis is used.
 	cfg.Mode, cfg.Server = Auto, ""
 	h, _ := holder(t, cfg, "PATH=/nonexistent")
 	if h.Mode != Embedded {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"muster/tasks"
+	"muster/tasks/embedded"
 )
 
 // folder is the absolute path of a data directory.
@@ -47,6 +48,9 @@ func (d folder) hasAppendOnly() bool {
 	found, _ := filepath.Glob(filepath.Join(d.redisDir(), "appendonly*")) // the pattern is valid
 	return len(found) > 0
 }
+
+// hasEmbedded reports whether the directory contains data of an embedded Redis.
+func (d folder) hasEmbedded() bool { return embedded.Exists(d.redisDir()) }
 
 // isOwn reports whether the Redis at url is the child or embedded Redis of the data directory.
 func (d folder) isOwn(url string) bool {

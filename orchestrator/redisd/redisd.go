@@ -6,7 +6,7 @@
 //     data directory remembers an address. The Redis is never stopped.
 //   - child: redis-server is installed. It runs on the data directory with an append-only file, is restarted when it exits or
 //     hangs, and is stopped last.
-//   - embedded: redis-server is not installed. A miniredis runs in this process and keeps its data in memory only.
+//   - embedded: redis-server is not installed. A Redis in this process keeps its data in the data directory; see package embedded.
 //
 // A data directory remembers the Redis that stores its jobs. Mode auto uses that Redis or fails. An explicit address or mode
 // selects another one, with a warning.
@@ -14,7 +14,7 @@
 // Other commands find the Redis of a running orchestrator with [Discover]. The files in the data directory:
 //
 //	redis.json           address, while it is in use
-//	redis/               data and lock of a child Redis
+//	redis/               data and lock of a child or embedded Redis
 //	redis/password       password of a child or embedded Redis, readable only by its owner
 //	redis/external       address, without password, of the external Redis that stores the jobs
 //	logs/redis.log       log of redis-server
@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"muster/orchestrator/supervise"
+	"muster/tasks/embedded"
 )
 
 // Mode is the kind of a Redis.
@@ -143,7 +144,7 @@ type Server struct {
 
 	lock *lock              // lock on the data directory; nil for an external Redis
 	proc *supervise.Process // in mode child
-	mini *embedded          // in mode embedded
+	mini *embedded.Server   // in mode embedded
 
 	unwatch context.CancelFunc // stops watching; nil unless in mode child
 	watched sync.WaitGroup
@@ -249,7 +250,7 @@ func (s *Server) Stop(ctx context.Context) error {
 			errs = append(errs, s.proc.Stop(ctx))
 		}
 		if s.mini != nil {
-			s.mini.Stop()
+			errs = append(errs, s.mini.Close())
 		}
 		s.lock.release()
 		s.err = errors.Join(errs...)

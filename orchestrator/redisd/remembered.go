@@ -31,6 +31,8 @@ func (s *Server) remember() error {
 		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in the Redis at %s, not in the Redis at %s", before, now))
 	case s.cfg.folder().hasAppendOnly():
 		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in a child Redis, not in the Redis at %s; to use it again, set redis.mode to child", now))
+	case s.cfg.folder().hasEmbedded():
+		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in an embedded Redis, not in the Redis at %s; to use it again, set redis.mode to embedded; to move them, see muster store copy", now))
 	}
 	return atomicfile.WriteBytes(s.cfg.folder().externalFile(), 0o600, []byte(now+"\n"))
 }
@@ -51,7 +53,7 @@ func Exists(ctx context.Context, cfg Config) error {
 	switch {
 	case err != nil:
 		return err
-	case cfg.Mode == External, cfg.Mode == Auto && external != "", cfg.Mode != Embedded && cfg.folder().hasAppendOnly():
+	case cfg.Mode == External, cfg.Mode == Auto && external != "", cfg.Mode != Embedded && cfg.folder().hasAppendOnly(), cfg.Mode != Child && cfg.folder().hasEmbedded():
 		return nil
 	}
 	return fmt.Errorf("%w in data directory %s: run `muster start`, or name another directory with --data-dir or a Redis with --redis", ErrNoStore, cfg.DataDir)

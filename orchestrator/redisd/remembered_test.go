@@ -181,7 +181,7 @@ func TestAutoFailsWithoutTheServerWithTheJobs(t *testing.T) {
 	h, _ := tryHolder(t, cfg, "PATH=/nonexistent")
 	wantError(t, errors.New(h.Err), cfg.DataDir, "files of a redis-server", "install it", "redis.mode: embedded")
 	cfg.Mode = Embedded
-	wantWarning(t, once(t, cfg), "mode embedded does not use")
+	wantWarning(t, once(t, cfg), "embedded Redis does not use")
 }
 
 // The remembered address contains no secret.

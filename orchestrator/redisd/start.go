@@ -11,6 +11,7 @@ import (
 
 	"muster/internal/trust"
 	"muster/orchestrator/supervise"
+	"muster/tasks/embedded"
 )
 
 // start selects the Redis to use, the first of these:
@@ -148,7 +149,7 @@ func (s *Server) startOwn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.cfg.Mode != Embedded {
+	if s.cfg.Mode == Child || s.cfg.Mode == Auto && (s.cfg.folder().hasAppendOnly() || !s.cfg.folder().hasEmbedded()) {
 		path, err := findServer(s.cfg.Server)
 		if err == nil {
 			return s.cfg.atPort(func(port int) error { return s.startChild(ctx, path, port, password) })
@@ -156,7 +157,7 @@ func (s *Server) startOwn(ctx context.Context) error {
 		if s.cfg.Mode == Child || s.cfg.Server != "" {
 			return err
 		}
-		if s.cfg.folder().hasAppendOnly() {
+		if s.cfg.folder().hasAppendOnly() && !s.cfg.folder().hasEmbedded() {
 			return fmt.Errorf("the jobs of data directory %s are in the files of a redis-server: %w, which starts without those jobs", s.cfg.DataDir, err)
 		}
 	}
@@ -164,15 +165,14 @@ func (s *Server) startOwn(ctx context.Context) error {
 }
 
 func (s *Server) startEmbedded(port int, password string) error {
-	mini, err := startEmbedded(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), password)
+	mini, err := embedded.Start(embedded.Config{Dir: s.cfg.folder().redisDir(), Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Password: password, Logger: s.cfg.Logger})
 	if err != nil {
-		return fmt.Errorf("start the built-in Redis: %w", err)
+		return err
 	}
 	s.mode, s.mini, s.url = Embedded, mini, ownURL(port, password)
-	s.guarantee = fmt.Sprintf("Built-in Redis at %s; %s.", withoutPassword(s.url), Volatile)
-	s.warnings = append(s.warnings, Volatile)
+	s.guarantee = fmt.Sprintf("Embedded Redis at %s; it writes its data to %s every %s, and a crash loses the changes since then.", withoutPassword(s.url), s.cfg.folder().redisDir(), embedded.SaveEvery)
 	if s.cfg.folder().hasAppendOnly() {
-		s.warnings = append(s.warnings, "the data directory contains files of a redis-server, which mode embedded does not use")
+		s.warnings = append(s.warnings, "the data directory contains files of a redis-server, which the embedded Redis does not use")
 	}
 	return s.cfg.folder().rememberPort(port)
 }

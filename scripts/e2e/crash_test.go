@@ -85,8 +85,8 @@ func TestEverythingKilled(t *testing.T) {
 	b.wantQuiet(t)
 }
 
-// TestEmbeddedRedisKilled kills a run with an embedded Redis, whose data is lost. The next run starts from the beginning and writes
-// no duplicate records.
+// TestEmbeddedRedisKilled kills a run with an embedded Redis, which loses its last changes. The next run continues and writes no
+// duplicate records.
 func TestEmbeddedRedisKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/redisd"
 )
@@ -31,8 +30,6 @@ var notRunHere = map[string]bool{
 	"go install ./cmd/muster":  true, // installs
 	"muster":                   true, // the name of the program
 	"git clone ADDRESS muster": true, // the clone is there
-	// Tests already have a Redis.
-	`redis-server --save "" --daemonize yes`: true,
 }
 
 // TestReadmeCommands runs the commands of README.md like a new user: the program in a module outside of the repository, and each
@@ -61,13 +58,11 @@ func TestReadmeCommands(t *testing.T) {
 		if err := os.Symlink(root, filepath.Join(dir, "muster")); err != nil {
 			t.Fatal(err)
 		}
-		url := redistest.URL(t)
 		program := mainProgram.FindStringSubmatch(string(page))[1]
 		shell := func(dir, command string) string {
 			t.Helper()
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
 			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "REDIS_URL="+url)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", command, err, out)

@@ -33,7 +33,7 @@ var confined = map[string][]string{
 	"github.com/go-jose/go-jose/v4":       {"orchestrator/access"},
 	"github.com/rs/cors":                  {"orchestrator/api"},
 	"github.com/urfave/cli/v2":            {"cmd/"},
-	"github.com/alicebob/miniredis/v2":    {"internal/redistest", "tasks/taskstest", "orchestrator/redisd"},
+	"github.com/alicebob/miniredis/v2":    {"internal/redistest", "tasks/taskstest", "tasks/embedded"},
 	"github.com/prometheus/client_golang": {"tasks/metrics", "orchestrator/", "jobs/", "proxies/"},
 	"go.opentelemetry.io/otel":            {"tasks/otel", "internal/tracing", "internal/tracing/otlp", "internal/logctx"},
 }
@@ -41,7 +41,7 @@ var confined = map[string][]string{
 // handedRedis are packages that import go-redis without a keys.go: they start a server, pass a client on, read scripts, or have
 // their keys in an internal/store.
 var handedRedis = []string{
-	"orchestrator/redisd", "internal/redistest", "tasks/taskstest", "tasks/internal/engine", "tasks",
+	"orchestrator/redisd", "internal/redistest", "tasks/taskstest", "tasks/embedded", "tasks/internal/engine", "tasks",
 	"sites", "sites/crawl", "sites/record", "internal/luascript",
 }
 
