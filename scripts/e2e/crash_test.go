@@ -5,9 +5,11 @@ package e2e
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"muster/internal/redistest"
 	"muster/tasks/tasktype"
 )
 
@@ -103,6 +105,12 @@ func TestEmbeddedRedisKilled(t *testing.T) {
 		t.Errorf("it ran on Redis %q, want embedded", s.Redis)
 	}
 	wantAll(t, b.World, s)
+	server := redistest.Server(t).URL()
+	muster(t, embedded, "--config", b.conf, "store", "copy", "--to", server).wait(t, 0)
+	list := muster(t, os.Environ(), "scrapes", "list", "--redis", server)
+	if list.wait(t, 0); !strings.Contains(list.stdout.String(), "shop") {
+		t.Errorf("the copy has the scrapes %s, want shop", list.stdout.String())
+	}
 	b.wantQuiet(t)
 }
 

@@ -27,9 +27,10 @@ var (
 var notRunHere = map[string]bool{
 	"make test": true, "make help": true, "make lint test": true, // .ci/run
 	"go run ./cmd/muster demo": true, "go run ./cmd/muster demo --keep": true, // TestDemo, and the demo of .ci/run
-	"go install ./cmd/muster":  true, // installs
-	"muster":                   true, // the name of the program
-	"git clone ADDRESS muster": true, // the clone is there
+	"go install ./cmd/muster":    true, // installs
+	"muster":                     true, // the name of the program
+	"git clone ADDRESS muster":   true, // the clone is there
+	"muster store copy --to URL": true, // TestEmbeddedRedisKilled
 }
 
 // TestReadmeCommands runs the commands of README.md like a new user: the program in a module outside of the repository, and each
