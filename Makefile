@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: openapi help build release test short miniredis race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
+.PHONY: openapi help build release test short miniredis test-servers race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,13 @@ MINI = ./internal/limit ./internal/redistest ./proxies ./sites/polite ./sites/in
 miniredis: ## some packages on miniredis, as make test runs all of them where there is no redis-server
 	MUSTER_TEST_REDIS_SERVER=off $(GO) test $(QUICK) $(MINI)
 
+test-servers: ## the tests of the parts with keys in Redis on each server named in SERVERS, as "redis-server valkey-server"
+	@for server in $(or $(SERVERS),redis-server); do \
+	  path=$$(command -v $$server) || { echo "test-servers: no $$server" >&2; exit 1; }; \
+	  echo "test-servers: $$($$path --version)"; \
+	  MUSTER_TEST_REDIS_SERVER=$$path $(GO) test -short $(QUICK) -count=1 ./tasks/... ./jobs/... ./proxies/... ./sites/... ./orchestrator/... || exit 1; \
+	done
+
 race: raced unraced ## the same with the race detector where goroutines meet; it needs a C compiler
 
 # The packages whose goroutines share memory. The others call these, or have one goroutine, and the detector makes them slow.
@@ -44,7 +51,7 @@ RACED = ^muster/(tasks($$|/(internal/(engine|store)|metrics|otel|taskstest|ui|wo
 QUICK = -vet=off -ldflags='-s -w' -timeout 20m
 
 # Compilers, linkers and tests take less CPU time with larger heaps.
-short raced unraced miniredis: export GOGC = 400
+short raced unraced miniredis test-servers: export GOGC = 400
 
 # The packages with tests: go test compiles the others, too.
 TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
