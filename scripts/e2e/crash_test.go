@@ -65,8 +65,8 @@ func (b *bench) killBusy(t *testing.T, r *run) {
 	})
 	took := time.Since(killed)
 	t.Logf("the %d tasks of a killed worker were released after %s", len(at), took.Round(time.Millisecond))
-	if took > 2*time.Second {
-		t.Errorf("the tasks of a killed worker were released after %s, want at most 1s", took)
+	if took > 4*time.Second { // without the release by its supervisor, 4 to 6 s
+		t.Errorf("the tasks of a killed worker were released after %s, want about 1s", took)
 	}
 }
 
