@@ -1,9 +1,12 @@
 package webui
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io/fs"
+	"muster/internal/clip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -140,4 +143,26 @@ func cards(table string) string {
 		return `<td data-title="` + titles[i-1] + `"`
 	})
 	return strings.Replace(head, "<table>", `<table class="cards">`, 1) + "</thead>" + body
+}
+
+// Document is a text that may be truncated.
+type Document struct {
+	Text  string // safe for display
+	Bytes int    // of the whole text
+	Cut   bool   // Text is truncated
+}
+
+// NewDocument returns a text of which at most n bytes are shown.
+func NewDocument(s string, n int) Document {
+	head := clip.Bytes(s, n)
+	return Document{Plain(head), len(s), len(head) < len(s)}
+}
+
+// NewJSON is like NewDocument for JSON, which is indented unless it is truncated.
+func NewJSON(raw json.RawMessage, n int) Document {
+	var b bytes.Buffer
+	if len(raw) > n || json.Indent(&b, raw, "", "  ") != nil {
+		return NewDocument(string(raw), n)
+	}
+	return Document{Plain(b.String()), len(raw), false}
 }

@@ -134,11 +134,11 @@ type itemData struct {
 	Job     string
 	Item    jobs.Item
 	Key     string
-	Text    long
-	Notes   long
-	Data    long
-	Error   long
-	Reason  long
+	Text    webui.Document
+	Notes   webui.Document
+	Data    webui.Document
+	Error   webui.Document
+	Reason  webui.Document
 	Fields  []field
 	Lists   []texts
 	History []eventRow
@@ -157,8 +157,8 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 		return webui.View{}, noJob(id, err)
 	}
 	d := itemData{
-		Job: id, Item: it, Key: it.Key, Text: shown(it.Text, itemTextShown), Notes: shown(it.ResearchNotes, itemTextShown), Data: indented(it.Data),
-		Error: shown(it.LastError, itemTextShown), Reason: shown(it.RejectionReason, itemTextShown),
+		Job: id, Item: it, Key: it.Key, Text: webui.NewDocument(it.Text, itemTextShown), Notes: webui.NewDocument(it.ResearchNotes, itemTextShown), Data: indented(it.Data),
+		Error: webui.NewDocument(it.LastError, itemTextShown), Reason: webui.NewDocument(it.RejectionReason, itemTextShown),
 		Whole: "/v1/jobs/" + url.PathEscape(id) + "/items/" + url.PathEscape(it.Key),
 	}
 	for _, choice := range itemChoices {
@@ -254,5 +254,5 @@ func textOf(it *jobs.Item) string {
 	if it == nil {
 		return ""
 	}
-	return string(it.Status) + ": " + shown(it.Text, differenceText).Text
+	return string(it.Status) + ": " + webui.NewDocument(it.Text, differenceText).Text
 }

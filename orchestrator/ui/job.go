@@ -35,9 +35,9 @@ type jobData struct {
 	Errors   []group
 	Errored  int // read errors
 	Events   []eventRow
-	Prompted long
-	Given    long // context
-	Detail   long // details of the error
+	Prompted webui.Document
+	Given    webui.Document // context
+	Detail   webui.Document // details of the error
 	Used     []total
 	ByAgent  []agentUse
 	Results  []stageResult
@@ -85,7 +85,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 		return webui.View{}, noJob(id, err)
 	}
 	d := jobData{
-		Job: j, Progress: progress, Bar: byState(j.Items), Steps: stepsOf(j), Prompted: shown(j.Prompt, promptShown), Given: indented(j.Context),
+		Job: j, Progress: progress, Bar: byState(j.Items), Steps: stepsOf(j), Prompted: webui.NewDocument(j.Prompt, promptShown), Given: indented(j.Context),
 		Detail: indented(j.ErrorDetails), Used: totals(j.Usage), Left: -1, Review: j.Items.Review > 0 && !j.Status.Terminal(),
 		Took: time.Duration(progress.ElapsedSeconds * float64(time.Second)),
 	}
@@ -142,7 +142,7 @@ func noJob(id string, err error) error {
 // stageResult is the result of a stage that takes the job.
 type stageResult struct {
 	Stage  string
-	Result long
+	Result webui.Document
 }
 
 // stepsOf returns the stages of a job with their progress bars.
@@ -162,15 +162,11 @@ func stepsOf(j jobs.Job) []step {
 }
 
 // indented formats JSON for display, and omits an empty object.
-func indented(raw json.RawMessage) long {
+func indented(raw json.RawMessage) webui.Document {
 	if text := strings.TrimSpace(string(raw)); text == "" || text == "{}" || text == "null" {
-		return long{}
+		return webui.Document{}
 	}
-	data, err := json.MarshalIndent(raw, "", "  ")
-	if err != nil {
-		data = raw
-	}
-	return shown(string(data), promptShown)
+	return webui.NewJSON(raw, promptShown)
 }
 
 // rowOf converts an event to a row.

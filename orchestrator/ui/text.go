@@ -13,19 +13,6 @@ import (
 // line returns the beginning of an untrusted string on one line, at most n characters, safe for display.
 func line(n int, s string) string { return webui.Plain(clip.Line(s, n)) }
 
-// long is a string that may be truncated.
-type long struct {
-	Text  string
-	Bytes int  // of the whole string
-	Cut   bool // Text is truncated
-}
-
-// shown returns a string of which at most n bytes are shown.
-func shown(s string, n int) long {
-	head := clip.Bytes(s, n)
-	return long{webui.Plain(head), len(s), len(head) < len(s)}
-}
-
 // total is a number with a name.
 type total struct {
 	Name string

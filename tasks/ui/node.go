@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,9 +32,9 @@ type nodeData struct {
 	MoreBefore    int
 	MoreAfter     int
 	Alone         bool // the workflow is too large to find the dependencies
-	In, Out       document
+	In, Out       webui.Document
 	Stored        []storedValue
-	Said          document // output of the last run
+	Said          webui.Document // output of the last run
 	Log           []tasktype.LogLine
 	Trace         string // trace ID of the workflow, or empty
 	Last          *lastAttempt
@@ -43,17 +42,10 @@ type nodeData struct {
 	over          bool // the workflow has completed
 }
 
-// document is JSON for display.
-type document struct {
-	Text  string // indented, at most shownBytes
-	Bytes int
-	Cut   bool // whether it is truncated
-}
-
 // storedValue is a stored step, or without a name the saved value.
 type storedValue struct {
 	tasktype.Step
-	document
+	webui.Document
 }
 
 // lastAttempt is the run after the runs in Tried.
@@ -98,14 +90,14 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	if err := s.neighbours(ctx, &d); err != nil {
 		return webui.View{}, err
 	}
-	d.In = newDocument(d.Input)
+	d.In = webui.NewJSON(d.Input, shownBytes)
 	d.setStored()
 	if d.Status == tasktype.Success {
 		raw, err := s.result(ctx, id, node)
 		if err != nil {
 			return webui.View{}, err
 		}
-		d.Out = newDocument(raw)
+		d.Out = webui.NewJSON(raw, shownBytes)
 	}
 	for name, value := range d.Headers {
 		if parts := strings.Split(value, "-"); strings.EqualFold(name, "traceparent") && len(parts) == 4 {
@@ -116,7 +108,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 		d.Headers = nil
 	}
 	if d.Hidden = !s.cfg.Data(r); d.Hidden {
-		d.In, d.Out, d.Headers, d.Stored, d.Said = document{}, document{}, nil, nil, document{}
+		d.In, d.Out, d.Headers, d.Stored, d.Said = webui.Document{}, webui.Document{}, nil, nil, webui.Document{}
 	}
 	if d.Log, err = s.log(ctx, r, id, node); err != nil {
 		return webui.View{}, err
@@ -136,9 +128,7 @@ func (d *nodeData) setStored() {
 		steps = append(steps, *d.Saved)
 	}
 	for _, st := range steps {
-		v := storedValue{st, document{Bytes: len(st.Value)}}
-		v.Text, v.Cut = readable(st.Value, stepBytes)
-		d.Stored = append(d.Stored, v)
+		d.Stored = append(d.Stored, storedValue{st, webui.NewJSON(st.Value, stepBytes)})
 	}
 	var said strings.Builder
 	for _, c := range d.Output {
@@ -148,7 +138,7 @@ func (d *nodeData) setStored() {
 		said.WriteString(c.Text())
 	}
 	text := said.String()
-	d.Said = document{Bytes: len(text), Cut: len(text) > shownBytes}
+	d.Said = webui.Document{Bytes: len(text), Cut: len(text) > shownBytes}
 	d.Said.Text = webui.Plain(strings.ToValidUTF8(text[max(0, len(text)-shownBytes):], "\uFFFD"))
 }
 
@@ -208,12 +198,6 @@ func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 // ToDo returns the choices of an open node.
 func (d nodeData) ToDo() []Choice { return openChoices(d.Choices) }
 
-func newDocument(raw json.RawMessage) document {
-	d := document{Bytes: len(raw)}
-	d.Text, d.Cut = readable(raw, shownBytes)
-	return d
-}
-
 // result returns the result of a node as JSON, or "" if there is none.
 func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, error) {
 	raw, err := s.client.Workflow(id).NodeValue(ctx, node)
@@ -221,18 +205,6 @@ func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, er
 		return nil, nil
 	}
 	return raw, err
-}
-
-// readable indents JSON, truncates it to so many bytes and makes it safe for display.
-func readable(raw json.RawMessage, most int) (text string, cut bool) {
-	if len(raw) > most {
-		return webui.Plain(string(bytes.ToValidUTF8(raw[:most], []byte("\uFFFD")))), true
-	}
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		return webui.Plain(string(raw)), false
-	}
-	return webui.Plain(b.String()), false
 }
 
 // downloadResult serves the complete result of a node.

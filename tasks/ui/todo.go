@@ -179,7 +179,7 @@ func (s *site) openTask(r *http.Request, n tasktype.OpenToken) ToDo {
 		ID: n.Workflow + "/" + n.Node, Subject: n.Task, URL: workflow + "/nodes/" + url.PathEscape(n.Node),
 		Of: n.Workflow, OfURL: workflow, Since: n.Opened, Deadline: n.Deadline, Choices: openChoices(n.Choices),
 	}
-	t.Text, _ = readable(s.given(r, n.Input), shownBytes)
+	t.Text = webui.NewJSON(s.given(r, n.Input), shownBytes).Text
 	return t
 }
 
