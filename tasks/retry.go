@@ -81,7 +81,7 @@ func FromNode(node string) RetryOption {
 // 20 errors, joined. It reads the index in pages: its memory does not depend on the number of workflows. Workflows that fail
 // again during the call are not retried twice. [Inspector.Workflows] says which workflows the index has.
 func (c *Client) RetryAll(ctx context.Context, f tasktype.WorkflowFilter) (retried int, err error) {
-	retried, err = c.eng.Inspector.RetryAll(ctx, f, func(ctx context.Context, ref string) error { return c.Workflow(ref).Retry(ctx) })
+	retried, err = c.eng.Inspector.ChangeAll(ctx, f, tasktype.WorkflowFailed, func(ctx context.Context, ref string) error { return c.Workflow(ref).Retry(ctx) })
 	return retried, wrap(err, "retry workflows")
 }
 

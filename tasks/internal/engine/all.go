@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"muster/tasks/tasktype"
 )
@@ -16,24 +17,9 @@ const (
 	allErrors = 20 // that are returned
 )
 
-// RetryAll retries the failed workflows that a filter selects, and returns how many it has retried.
-func (in *Inspector) RetryAll(ctx context.Context, q tasktype.WorkflowFilter, retry func(ctx context.Context, ref string) error) (n int, err error) {
-	return in.changeAll(ctx, q, tasktype.WorkflowFailed, retry, func(err error) bool { // another call has retried it
-		return errors.Is(err, ErrRunning) && !errors.Is(err, errBusy) || errors.Is(err, ErrSucceeded)
-	})
-}
-
-// CancelAll cancels the running workflows that a filter selects, and returns how many it has cancelled.
-func (in *Inspector) CancelAll(ctx context.Context, q tasktype.WorkflowFilter, cancel func(ctx context.Context, ref string) error) (n int, err error) {
-	return in.changeAll(ctx, q, tasktype.WorkflowRunning, cancel, func(err error) bool {
-		return errors.Is(err, ErrEnded) || errors.Is(err, tasktype.ErrRevoked)
-	})
-}
-
-// changeAll changes the workflows in a state that a filter selects, and returns how many it has changed. It skips workflows
-// that are gone, or whose error needless accepts, continues after other errors, and returns the first of them.
-func (in *Inspector) changeAll(ctx context.Context, q tasktype.WorkflowFilter, state tasktype.WorkflowState,
-	change func(ctx context.Context, ref string) error, needless func(error) bool) (n int, err error) {
+// ChangeAll changes the workflows in a state that a filter selects, and returns how many it has changed. It skips workflows that
+// are gone or that another call has changed, continues after other errors, and returns the first of them.
+func (in *Inspector) ChangeAll(ctx context.Context, q tasktype.WorkflowFilter, state tasktype.WorkflowState, change func(ctx context.Context, ref string) error) (n int, err error) {
 	if q.State != "" && q.State != state {
 		return 0, fmt.Errorf("state %q of the filter must be empty or %q", q.State, state)
 	}
@@ -45,19 +31,22 @@ func (in *Inspector) changeAll(ctx context.Context, q tasktype.WorkflowFilter, s
 		if err != nil {
 			return n, errors.Join(append(errs, err)...)
 		}
-		results := make(chan error, len(page))
-		for part := range slices.Chunk(page, max(1, (len(page)+allAtOnce-1)/allAtOnce)) {
-			go func() {
-				for i := range part {
-					results <- change(ctx, part[i].Ref)
-				}
-			}()
+		results := make([]error, len(page))
+		var group errgroup.Group
+		group.SetLimit(allAtOnce)
+		for i := range page {
+			group.Go(func() error {
+				results[i] = change(ctx, page[i].Ref)
+				return nil
+			})
 		}
-		for range page {
-			switch err := <-results; {
+		_ = group.Wait()
+		for _, err := range results {
+			switch {
 			case err == nil:
 				n++
-			case errors.Is(err, ErrUnknown) || needless(err):
+			case errors.Is(err, ErrUnknown) || errors.Is(err, ErrEnded) || errors.Is(err, ErrSucceeded) || errors.Is(err, tasktype.ErrRevoked),
+				errors.Is(err, ErrRunning) && !errors.Is(err, errBusy): // of a retry
 			default:
 				if failed++; failed <= allErrors {
 					errs = append(errs, err)

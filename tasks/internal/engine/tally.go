@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // tallyEvery is how often a worker stores its counts: if it is killed, the counts since then are lost.
@@ -71,4 +72,33 @@ func (t *tally) once(ctx context.Context) {
 	if err := t.store.Counts.Add(ctx, counts); err != nil {
 		t.log.WarnContext(ctx, "counts of tasks were not stored", "tasks", len(counts), "error", err)
 	}
+}
+
+// history stores the depths of queues every minute. One of the workers stores those of a minute.
+type history struct {
+	*local
+	inspector *Inspector
+	minute    int64 // last minute that this worker has tried to claim, in unix minutes
+}
+
+// once stores the current values, unless another worker stores those of the minute.
+func (h *history) once(ctx context.Context) error {
+	now := h.clock.Now()
+	minute := now.Unix() / 60
+	if minute == h.minute {
+		return nil
+	}
+	h.minute = minute
+	if first, err := h.store.History.Claim(ctx, h.cfg.Name, now); err != nil || !first {
+		return err
+	}
+	queues, err := h.inspector.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	pending, active := map[string]int64{}, map[string]int64{}
+	for _, q := range queues {
+		pending[q.Name], active[q.Name] = q.Pending, q.Active
+	}
+	return h.store.History.Add(ctx, now, map[tasktype.Measure]map[string]int64{tasktype.PendingTasks: pending, tasktype.ActiveTasks: active})
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,4 +156,122 @@ func raw(v any) []byte {
 		return []byte(s)
 	}
 	return nil
+}
+
+// Refused reports whether err means that Redis replied but currently rejects writes: its disk or its memory is full,
+// it has become a replica, or it has too few replicas.
+func Refused(err error) bool {
+	return Full(err) || refusedAs(err, "READONLY") || refusedAs(err, "NOREPLICAS")
+}
+
+// Full reports whether err is a refusal that ends when there is room again, on the disk of Redis or in its memory.
+func Full(err error) bool { return refusedAs(err, "MISCONF") || refusedAs(err, "OOM") }
+
+// refusedAs reports whether err is a refusal of a kind: of a command, or of one inside a script, which
+// Redis before 7 reports as "ERR Error running script (…): -OOM …".
+func refusedAs(err error, kind string) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), kind+" ") || strings.Contains(reply.Error(), ": -"+kind+" "))
+}
+
+// Unavailable reports whether err means that Redis was unreachable, timed out or returned an error.
+func Unavailable(err error) bool {
+	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return reply != redis.Nil
+	}
+	return errors.As(err, new(net.Error))
+}
+
+// Writable makes a write that changes nothing and needs no memory. Its error is the reason why Redis rejects writes.
+func (s *Store) Writable(ctx context.Context) error {
+	return s.Explain(ctx, s.rdb.ZRem(ctx, s.workersKey(), "").Err())
+}
+
+// Explain adds the cause and the remedy to the error of a rejected write. It returns other errors unchanged.
+func (s *Store) Explain(ctx context.Context, err error) error {
+	switch {
+	case !Refused(err):
+		return err
+	case refusedAs(err, "MISCONF"):
+		where := "its disk"
+		if one, ok := s.rdb.(*redis.Client); ok { // any node of a cluster may reply
+			if got, cerr := one.ConfigGet(ctx, "dir").Result(); cerr == nil && got["dir"] != "" {
+				where = "the disk of its folder " + got["dir"]
+			}
+		}
+		return fmt.Errorf("redis cannot write to %s; make room there, and it continues by itself: %w", where, err)
+	case refusedAs(err, "OOM"):
+		return fmt.Errorf("redis rejects writes because it has reached its maxmemory; raise it or delete data: %w", err)
+	}
+	return fmt.Errorf("redis takes no writes: %w", err)
+}
+
+// ErrEvicts means that Redis may evict keys.
+var ErrEvicts = errors.New("redis evicts keys when its memory is full, and a workflow that loses one may never end: set maxmemory-policy noeviction, with CONFIG SET and in the configuration of the server")
+
+// MemoryPolicy is the behaviour of a Redis, or of the worst master of a cluster, when its memory is full.
+type MemoryPolicy struct {
+	Name    string // "" if Redis does not report it
+	Limited bool   // its memory has a limit: without one nothing is evicted
+}
+
+// Evicts reports whether keys may be evicted. All policies except noeviction can evict our keys: the volatile
+// policies evict keys with an expiry, such as finished workflows, locks and live workers.
+func (p MemoryPolicy) Evicts() bool { return p.Limited && p.WouldEvict() }
+
+// WouldEvict reports whether keys may be lost once there is a limit.
+func (p MemoryPolicy) WouldEvict() bool { return p.Name != "" && p.Name != noEviction }
+
+// MemoryPolicy reads the policy of Redis, on a cluster of each master.
+func (s *Store) MemoryPolicy(ctx context.Context) (MemoryPolicy, error) {
+	cluster, ok := s.rdb.(*redis.ClusterClient)
+	if !ok {
+		return memoryPolicy(ctx, s.rdb)
+	}
+	var mu sync.Mutex // guards the fields below: masters are asked at once
+	var all []MemoryPolicy
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+		p, err := memoryPolicy(ctx, c)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, p)
+		return err
+	})
+	for _, worse := range []func(MemoryPolicy) bool{MemoryPolicy.Evicts, MemoryPolicy.WouldEvict, func(p MemoryPolicy) bool { return p.Name == "" }} {
+		if i := slices.IndexFunc(all, worse); i >= 0 {
+			return all[i], err
+		}
+	}
+	return MemoryPolicy{Name: noEviction}, err
+}
+
+const noEviction = "noeviction"
+
+// memoryPolicy asks one Redis. A managed one can forbid both questions.
+func memoryPolicy(ctx context.Context, rdb redis.Cmdable) (MemoryPolicy, error) {
+	settings := map[string]string{}
+	text, err := rdb.Info(ctx, "memory").Result()
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			settings[strings.ReplaceAll(name, "_", "-")] = value
+		}
+	}
+	switch {
+	case err != nil && !errors.As(err, new(redis.Error)):
+		return MemoryPolicy{}, fmt.Errorf("read the maxmemory-policy of Redis: %w", err)
+	case err != nil && strings.Contains(err.Error(), "not supported"): // miniredis, which evicts nothing
+		return MemoryPolicy{Name: noEviction}, nil
+	case settings["maxmemory-policy"] == "":
+		if settings, err = rdb.ConfigGet(ctx, "maxmemory*").Result(); err != nil {
+			settings = nil
+		}
+	}
+	limit, _ := strconv.ParseInt(settings["maxmemory"], 10, 64)
+	return MemoryPolicy{Name: settings["maxmemory-policy"], Limited: limit > 0}, nil
 }

@@ -3,14 +3,19 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/clip"
+	"muster/tasks/tasktype"
 )
 
 // Flow is the address of a workflow, with the data that scripts need.
@@ -290,4 +295,95 @@ func thousandths(done, total int) int {
 		return 0
 	}
 	return int(1000 * min(1, max(0, float64(done)/float64(total))))
+}
+
+// Reset is how the fields of an ended workflow change when it is retried.
+type Reset struct {
+	Revision string            // of the workflow that the other fields were computed from
+	Call     string            // id of the call: a repeated call has no further effect
+	Delete   []string          // fields
+	Set      map[string]string // values by field
+	Plans    []string          // planned nodes whose plan has ended
+	Failed   []string          // nodes that had failed
+	Lanes    []string          // of the workflow
+	First    string            // span of its first nodes, if it is one; else empty
+	Source   string            // reference of the workflow to copy; empty to retry the workflow itself
+	Roots    []Release         // nodes that can run
+}
+
+// The responses of [Flows.Retry].
+const (
+	RetryOK      = "ok"
+	RetryChanged = "changed" // the workflow has another revision
+	RetryBusy    = "busy"    // a worker has leases of nodes of the workflow
+	RetryRunning = "running"
+	RetryRevoked = "revoked"
+	RetryDamaged = "damaged"
+	RetryUnknown = "unknown"
+)
+
+// Retry resets nodes of an ended workflow, or of a new copy of the workflow Source in the same shard, and releases nodes that can run.
+func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, error) {
+	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First, r.Source)
+	add := func(list []string) {
+		for _, s := range list {
+			args = append(args, s)
+		}
+	}
+	add(r.Delete)
+	for _, field := range slices.Sorted(maps.Keys(r.Set)) {
+		args = append(args, field, r.Set[field])
+	}
+	add(r.Plans)
+	add(r.Failed)
+	add(r.Lanes)
+	grow := Grow{Roots: r.Roots}
+	res, err := s.call(ctx, "retry", f.shard, grow.roots(args)...)
+	if err != nil {
+		return "", Todo{}, fmt.Errorf("reset workflow: %w", err)
+	}
+	if len(res) < 2 {
+		return text(res[0]), Todo{}, nil
+	}
+	return text(res[0]), todo(res[1]), nil
+}
+
+// maxMessage is the limit of the message that is kept of a run, in bytes.
+const maxMessage = 300
+
+// EncodeRun returns the form in which scripts store a run that was followed by another; the scripts add its number.
+func EncodeRun(a *tasktype.NodeAttempt) []byte {
+	out := strconv.AppendInt(nil, int64(a.Attempt), 10)
+	for _, at := range [...]time.Time{a.Started, a.Ended} {
+		out = append(out, '|')
+		if !at.IsZero() {
+			out = strconv.AppendInt(out, at.UnixMilli(), 10)
+		}
+	}
+	failure, _ := json.Marshal([2]string{a.Code, clip.Bytes(a.Message, maxMessage)}) // strings have no error
+	out = append(out, '|')
+	out = append(out, a.Outcome...)
+	out = append(out, '|')
+	out = append(out, a.Worker...)
+	out = append(out, '|')
+	return append(out, failure...)
+}
+
+// ParseRuns reads the field of [FieldRuns]. It omits damaged lines.
+func ParseRuns(lines []byte) (out []tasktype.NodeAttempt) {
+	for line := range bytes.Lines(lines) {
+		p := strings.SplitN(string(line), "|", 7)
+		var failure [2]string
+		if len(p) < 7 || json.Unmarshal([]byte(p[6]), &failure) != nil {
+			continue
+		}
+		a := tasktype.NodeAttempt{Run: int(toInt(p[0])), Attempt: int(toInt(p[1])), Outcome: tasktype.Outcome(p[4]), Worker: p[5], Code: failure[0], Message: failure[1]}
+		for i, at := range [...]*time.Time{&a.Started, &a.Ended} {
+			if p[2+i] != "" {
+				*at = time.UnixMilli(toInt(p[2+i]))
+			}
+		}
+		out = append(out, a)
+	}
+	return out
 }
