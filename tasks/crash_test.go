@@ -383,7 +383,7 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 // kills, and another least time until a kill in ms: a node whose workers have died 11 times fails.
 func TestKilledWorkersRunStoredStepsOnce(t *testing.T) {
 	t.Parallel()
-	handlers, kills, life := 200, 8, 100
+	handlers, kills, life := 60, 4, 100
 	_, _ = fmt.Sscan(os.Getenv("MUSTER_TEST_STEPS"), &handlers, &kills, &life)
 	const steps = 20
 	url := redistest.URL(t)

@@ -313,25 +313,6 @@ func TestExternalFailureIsRetried(t *testing.T) {
 	})
 }
 
-// An open member keeps its place of AtMost.
-func TestOpenMembersKeepTheirPlaces(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		ctx := limited(t)
-		run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, 5), review, tasks.AtMost(2)), verdicts))
-		beside := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, 5), fragile), verdicts))
-		opened(t, d.client, fragile.Name(), 5)
-		for left := 5; left > 0; left-- {
-			all := opened(t, d.client, review.Name(), min(2, left))
-			testutil.Ok(t, tasks.Complete(ctx, d.client, review, tokenOf(t, d.client, all[0]), opinion{true}))
-		}
-		wantValue(t, run, 5)
-		testutil.Ok(t, beside.Revoke(ctx))
-		if left := allOpen(t, d.client, fragile.Name()); len(left) > 0 {
-			t.Errorf("open after the revocation: %+v", left)
-		}
-	})
-}
-
 // Whatever ends an open node ends its token.
 func TestRevocationEndsAToken(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
@@ -563,16 +544,6 @@ func signals(t *testing.T, c *tasks.Client, id string, n int) {
 	for i := range n {
 		testutil.Ok(t, tasks.Signal(t.Context(), c, id, score, i+1))
 	}
-}
-
-func TestEarlySignalsAreReceivedInOrder(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		run := started(t, d.client, tasks.Chain3(score.S("loan", tasks.In(100*time.Millisecond)), nextScore, nextScore))
-		signals(t, d.client, run.ID(), 3)
-		if got, err := run.Wait(limited(t)); got != 3 || err != nil {
-			t.Errorf("value of the third task: got %d, %v, want the third signal", got, err)
-		}
-	})
 }
 
 func TestEachSignalIsReceivedOnce(t *testing.T) {
