@@ -355,15 +355,6 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// past stores values, each a minute after the other, so that the last one is of this minute.
-func past(t *testing.T, s *store.Store, until time.Time, measure tasktype.Measure, name string, values ...int64) {
-	t.Helper()
-	for i, v := range values {
-		at := until.Add(time.Duration(i-len(values)+1) * time.Minute)
-		testutil.Ok(t, s.History.Add(t.Context(), at, map[tasktype.Measure]map[string]int64{measure: {name: v}}))
-	}
-}
-
 func TestPagesHaveHistory(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
@@ -374,7 +365,9 @@ func TestPagesHaveHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, now := store.New(f.Client().Redis(), store.DefaultNamespace), time.Now()
-	past(t, s, now, tasktype.PendingTasks, "gpu", 4, 0, 0, 3, 1200)
+	for i, n := range []int64{4, 0, 0, 3, 1200} {
+		testutil.Ok(t, s.History.Add(t.Context(), now.Add(time.Duration(i-4)*time.Minute), map[tasktype.Measure]map[string]int64{tasktype.PendingTasks: {"gpu": n}}))
+	}
 	for _, path := range []string{"/", "/queues", "/queues/gpu"} {
 		wantIn(t, h, path, `aria-label="Waiting tasks in the last hour: 0 to 1`+"\u202f"+`200"`)
 	}

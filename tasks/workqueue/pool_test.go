@@ -190,39 +190,6 @@ func TestHeartbeatStopsAtTheDeadline(t *testing.T) {
 	}
 }
 
-// A pool of n workers runs n items at a time: it takes 1/n of the rounds.
-func TestPoolScalesWithItsWorkers(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	for _, workers := range []int{1, 4, 8} {
-		k := &kit{workqueue.New(rdb, fmt.Sprint("of", workers), workqueue.Config{}), t, rdb}
-		k.enqueue(numbered(40)...)
-		var mu sync.Mutex // guards the rest
-		here, rounds, round := 0, 0, make(chan struct{})
-		k.run(k.pool(workqueue.PoolConfig{Workers: workers, Drain: true},
-			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
-				mu.Lock()
-				mine := round
-				// Handlers wait until as many run as there are workers.
-				if here++; here == workers {
-					here, rounds, round = 0, rounds+1, make(chan struct{})
-					close(mine)
-				}
-				mu.Unlock()
-				select {
-				case <-mine:
-					return workqueue.Done(), nil
-				case <-ctx.Done():
-					return workqueue.Outcome{}, ctx.Err()
-				}
-			}))
-		k.wantStats("0 0 40 0 0")
-		if rounds != 40/workers {
-			t.Errorf("%d workers took %d rounds, want %d", workers, rounds, 40/workers)
-		}
-	}
-}
-
 func TestPoolConfig(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.Mini(t), workqueue.Config{})
