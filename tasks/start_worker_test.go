@@ -262,7 +262,7 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- worker.Run(ctx) }()
-		run := sent(t, w, tasks.Join(Slow.S(AB{1, 2000}, tasks.Queue("away")), must.S(1, tasks.Queue("away"))))
+		run := sent(t, w, tasks.Join(Slow.S(AB{1, 600_000}, tasks.Queue("away")), must.S(1, tasks.Queue("away"))))
 		testutil.Eventually(t, "both run", func() bool {
 			as, err := w.client.Inspect().Active(t.Context())
 			return err == nil && len(as) == 2 && as[0].Worker == "leaver"
