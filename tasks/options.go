@@ -245,10 +245,28 @@ var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 // returns [ErrDuplicate] and the handle of the first, unless [Overlap] sets another policy. The key is free when the workflow
 // ends, and after ttl in any case: choose a ttl longer than the longest run. The key has up to 1024 bytes.
 func Unique(key string, ttl time.Duration) SendOption {
+	return unique("Unique", "ttl", key, ttl, false)
+}
+
+// Once lets work with this key succeed once in a window, which begins with the send: another send returns [ErrDuplicate] and the handle of
+// the first workflow, while this one is running and after its success. After a failure, a cancellation, a revocation or [Workflow.Delete]
+// the key is free. A success is kept for at least the window, whatever [Retention] is. The key has up to 1024 bytes. Use another one for
+// [Unique], which the option excludes, as it does [Overlap]. An [ID] beside it is taken while its workflow is kept, also after a failure.
+func Once(key string, window time.Duration) SendOption {
+	return unique("Once", "window", key, window, true)
+}
+
+// unique sets the option Unique or Once.
+func unique(name, span, key string, ttl time.Duration, once bool) SendOption {
 	if key == "" || len(key) > 1024 {
-		return bad("Unique: a key has 1 to 1024 bytes, not %d", len(key))
+		return bad("%s: a key has 1 to 1024 bytes, not %d", name, len(key))
 	}
-	return lasting("Unique: ttl", ttl, time.Millisecond, func(o *graph.Opts) { o.Unique, o.UniqueTTL = key, ttl })
+	return lasting(name+": "+span, ttl, time.Millisecond, func(o *graph.Opts) {
+		if o.Unique != "" && o.Once != once {
+			bad("Once: the send has tasks.Unique too; give one of them")(o)
+		}
+		o.Unique, o.UniqueTTL, o.Once = key, ttl, once
+	})
 }
 
 // FairnessKey names the owner of the work, such as a customer. Workers take the ready tasks of a queue from each key in

@@ -37,7 +37,7 @@ func TestOptionsActWhereTheyAreAllowed(t *testing.T) {
 			tasks.ConstantBackoff, tasks.In, tasks.At, tasks.Expires},
 		"task":  {tasks.Alias, tasks.Limited[int], tasks.Choice},
 		"group": {tasks.AtMost, tasks.FailFast},
-		"send":  {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.Name, tasks.Labels, tasks.ProgressKeys},
+		"send":  {tasks.ID, tasks.Unique, tasks.Once, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.Name, tasks.Labels, tasks.ProgressKeys},
 	} {
 		for i, f := range options {
 			of := reflect.TypeOf(f).Out(0)
@@ -101,6 +101,7 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 			"At":           {tasks.At(time.Time{}), tasks.At(time.UnixMilli(math.MaxInt64))},
 			"ID":           {tasks.ID(""), tasks.ID("a b"), tasks.ID(strings.Repeat("x", 101))},
 			"Unique":       {tasks.Unique("", time.Second), tasks.Unique("k", 0), tasks.Unique("k", -1), tasks.Unique(strings.Repeat("k", 1025), time.Second)},
+			"Once":         {tasks.Once("", time.Second), tasks.Once("k", 0), tasks.Once("k", never), tasks.Once(strings.Repeat("k", 1025), time.Second)},
 			"FairnessKey":  {tasks.FairnessKey(""), tasks.FairnessKey("a/b"), tasks.FairnessKey("{a}")},
 			"Retention":    {tasks.Retention(-1), tasks.Retention(never)},
 			"ProgressKeys": {tasks.ProgressKeys(""), tasks.ProgressKeys("{x}")},

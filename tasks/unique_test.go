@@ -41,6 +41,63 @@ func TestUniqueWithID(t *testing.T) {
 	})
 }
 
+// A key of Once stays taken after a success, and is free after any other end.
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		held := Hold.S("never")
+		for name, tc := range map[string]struct {
+			first tasks.Signature[int]
+			stop  func(*tasks.Workflow, context.Context) error
+			taken bool
+		}{
+			"success":            {first: ID.S(1), taken: true},
+			"success of a chain": {first: tasks.Chain(ID.S(0), Inc), taken: true},
+			"running":            {first: held, taken: true},
+			"window is over":     {first: held},
+			"failure":            {first: Fail.S(1)},
+			"skipped":            {first: tasks.Chain(Fail.S(1), Inc)},
+			"cancelled":          {first: held, stop: (*tasks.Workflow).Cancel},
+			"revoked":            {first: held, stop: (*tasks.Workflow).Revoke},
+			"deleted":            {first: ID.S(1), stop: (*tasks.Workflow).Delete},
+		} {
+			window := time.Hour
+			if name == "window is over" {
+				window = 200 * time.Millisecond
+			}
+			opts := []tasks.SendOption{tasks.Once(name, window), tasks.Retention(0)}
+			first := sent(t, w, tc.first, opts...)
+			if tc.first != held {
+				ended(t, w, first.ID())
+			}
+			if tc.stop != nil {
+				testutil.Ok(t, tc.stop(&first.Workflow, t.Context()))
+			}
+			again := func() error {
+				out, err := w.client.SendMany(t.Context(), []tasks.Sending{{Work: ID.S(2), Options: opts}})
+				if err != nil && (!errors.Is(err, tasks.ErrDuplicate) || out[0].ID != first.ID()) {
+					t.Errorf("%s: got %+v, %v, want the first workflow", name, out, err)
+				}
+				return err
+			}
+			switch {
+			case !tc.taken:
+				testutil.Eventually(t, name+": the key is free", func() bool { return again() == nil })
+			case again() == nil:
+				t.Errorf("%s: sent twice", name)
+			case tc.first != held:
+				wantValue(t, first, 1)
+			}
+		}
+		for _, o := range []tasks.SendOption{tasks.Unique("k", time.Hour), tasks.Overlap(tasks.OverlapQueue)} {
+			if err := refusal(t, w, ID.S(1), tasks.Once("k", time.Hour), o); !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), "Once") {
+				t.Errorf("with another option: got %v", err)
+			}
+		}
+	})
+}
+
 // A sender that dies between its claim and its workflow holds a unique key for seconds only.
 func TestUniqueClaimedInVain(t *testing.T) {
 	t.Parallel()

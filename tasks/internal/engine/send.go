@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -258,12 +259,12 @@ func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph
 	if o.Unique == "" {
 		return nil
 	}
-	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.Ref, o.UniqueTTL, grow.After)
+	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.Ref, o.UniqueTTL, o.Once, grow.After)
 	switch ends := time.UnixMilli(fl.Created).Add(store.ClaimTime); {
 	case err != nil:
 		return err
 	case !elsewhere:
-		grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
+		grow.Unique, grow.UniqueTTL, grow.Once = o.Unique, o.UniqueTTL, o.Once
 	case grow.Late.IsZero() || ends.Before(grow.Late):
 		grow.Late = ends
 	}
@@ -300,8 +301,11 @@ func compile(sig *graph.Sig, o *graph.Opts, overdue time.Duration) (*graph.Graph
 	}
 	g.Behind = max(0, overdue.Milliseconds())
 	g.Progress = o.Progress
-	if o.Overlap != "" && o.Unique == "" {
+	switch {
+	case o.Overlap != "" && o.Unique == "":
 		return nil, fmt.Errorf("%w: Overlap(%q) needs a unique key: add tasks.Unique", graph.ErrInvalid, o.Overlap)
+	case o.Overlap != "" && o.Once:
+		return nil, fmt.Errorf("%w: Overlap(%q) needs tasks.Unique, not tasks.Once", graph.ErrInvalid, o.Overlap)
 	}
 	g.Overlap = o.Overlap
 	size := 0
@@ -321,6 +325,9 @@ func compile(sig *graph.Sig, o *graph.Opts, overdue time.Duration) (*graph.Graph
 	}
 	if o.Retention != nil {
 		g.Retention = max(1, o.Retention.Milliseconds())
+	}
+	if o.Once {
+		g.Retention = max(cmp.Or(g.Retention, DefaultRetention.Milliseconds()), o.UniqueTTL.Milliseconds())
 	}
 	if o.FailureRetention != nil {
 		g.FailureRetention = max(1, o.FailureRetention.Milliseconds())

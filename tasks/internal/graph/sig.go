@@ -69,6 +69,7 @@ type Opts struct {
 	Progress         string
 	Unique           string
 	UniqueTTL        time.Duration
+	Once             bool // a success keeps the unique key
 	FairnessKey      string
 	Headers          map[string]string
 	Name             string
@@ -159,7 +160,7 @@ func (o *Opts) Over(top *Opts) *Opts {
 		m.Progress = top.Progress
 	}
 	if top.Unique != "" {
-		m.Unique, m.UniqueTTL = top.Unique, top.UniqueTTL
+		m.Unique, m.UniqueTTL, m.Once = top.Unique, top.UniqueTTL, top.Once
 	}
 	if top.Overlap != "" {
 		m.Overlap = top.Overlap

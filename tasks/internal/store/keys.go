@@ -59,7 +59,7 @@ func (k Keys) storeKey() string { return string(k) + ":store" }
 //	                they are ready> <expiry, unix ms; empty for never> <lane>"
 //	D               its deadline, unix ms; none once it was retried after that
 //	f               its fairness key, if that is not its id
-//	r               letter of the root's outcome, while others are not terminal
+//	r               letter of the root's outcome
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it
 //	u               number of the parts of the inputs that are stored, until the workflow is submitted
 //	x               1 once the workflow is revoked, c once a client has cancelled it, d once its deadline has, p while it is paused,

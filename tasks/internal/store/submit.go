@@ -47,6 +47,7 @@ type Grow struct {
 	Roots         []Release
 	Unique        string
 	UniqueTTL     time.Duration
+	Once          bool      // a success of a workflow keeps the unique key
 	Late          time.Time // from then on, by Redis's clock, Submit returns ErrLate; zero for no limit
 	Key           string    // fairness key; empty for the id of the workflow
 	Deadline      time.Time // of the workflow; zero for none
@@ -169,13 +170,16 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) (script string, ar
 	if !g.Deadline.IsZero() {
 		deadline = strconv.FormatInt(g.Deadline.UnixMilli(), 10)
 	}
-	replaceable := ""
-	if g.Replaceable {
-		replaceable = "1"
+	how := ""
+	switch {
+	case g.Replaceable:
+		how = "replaceable"
+	case g.Once:
+		how = "once"
 	}
 	args = f.facts(make([]any, 0, 21+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && strings.HasPrefix(g.Roots[0].Lane, "n:")
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last), len(g.Roots), plain, deadline, strings.Join(g.After, " "), replaceable)
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last), len(g.Roots), plain, deadline, strings.Join(g.After, " "), how)
 	return "submit", g.roots(literals(args, last))
 }
 

@@ -657,7 +657,7 @@ local function flow(onLane, onMost, on)
       end
     end
     local over = changed and have[2] >= have[1] and have[4] >= have[3]
-    if rooted and not over then
+    if rooted then
       puts[#puts + 1] = ROOT
       puts[#puts + 1] = rooted
     end

@@ -4,9 +4,9 @@
 -- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
 -- fairness key or '', [13] number of parts of the inputs that piece has stored, [14] number of inputs k, [15]
 -- number of roots r, [16] 1 if the only root is a span of normal priority that is ready at once, [17] deadline, unix ms, or '', [18] references of the
--- workflows with the unique key that must end before this one begins, separated by spaces, or '', [19] 1 if another workflow may replace it until it begins; then k times field,
+-- workflows with the unique key that must end before this one begins, separated by spaces, or '', [19] replaceable: another workflow may replace it until it begins; once: a workflow that has succeeded has the unique key, too; or ''; then k times field,
 -- input; then r times span, lane, delay, lim
--- returns {'ok', todo or false}; {'dup', reference of the workflow with the id, or of all running workflows with the unique key}; {'late'}; or {'expired'} if the
+-- returns {'ok', todo or false}; {'dup', reference of the workflow with the id, or of all workflows that have the unique key}; {'late'}; or {'expired'} if the
 -- inputs that were stored before have expired
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 local wf = P .. 'w:' .. ARGV[1]
@@ -18,7 +18,7 @@ if ARGV[10] ~= '' then
   local live = {}
   for ref in string.gmatch(redis.call('GET', unique) or '', '%S+') do
     local theirs = P .. 'w:' .. ref
-    if redis.call('EXISTS', theirs) == 1 and redis.call('PTTL', theirs) < 0 then live[#live + 1] = ref end
+    if redis.call('EXISTS', theirs) == 1 and (redis.call('PTTL', theirs) < 0 or ARGV[19] == 'once' and redis.call('HGET', theirs, ROOT) == SUCCEEDED) then live[#live + 1] = ref end
   end
   for _, ref in ipairs(live) do
     if not string.find(' ' .. ARGV[18] .. ' ', ' ' .. ref .. ' ', 1, true) then return {'dup', table.concat(live, ' ')} end
@@ -39,7 +39,7 @@ end
 if ARGV[18] ~= '' then
   for _, v in ipairs({BEFORE, ARGV[18], STOPPED, BY_ORDER}) do puts[#puts + 1] = v end
 end
-if ARGV[19] ~= '' then
+if ARGV[19] == 'replaceable' then
   puts[#puts + 1] = UNBEGUN
   puts[#puts + 1] = '1'
 end
