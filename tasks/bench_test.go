@@ -196,6 +196,34 @@ func sendAtRate(b *testing.B, client *tasks.Client, rate int, ran <-chan struct{
 	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "tasks/s")
 }
 
+// BenchmarkBatch has the cost of a task in batches of 100 on four workers, the calls of the handler for 100 tasks, and the longest time that a
+// task waited in addition to the Wait of the batch: of tasks that are sent together, and at a rate.
+func BenchmarkBatch(b *testing.B) {
+	const size, wait = 100, 500 * time.Millisecond
+	for name, pause := range map[string]time.Duration{"together": 0, "2000-per-second": 50 * time.Millisecond} {
+		b.Run(name, func(b *testing.B) {
+			p := newPost(b, redistest.Server(b).Client())
+			for range 4 {
+				p.work(b, tasks.Batch[letter]{Size: size, Wait: wait})
+			}
+			redistest.Measured(b, p.client.Redis(), func() {
+				var runs []*tasks.Run[int]
+				for left := b.N; left > 0; left -= size {
+					runs = append(runs, p.send(b, "mail", ints(min(left, size)))...)
+					time.Sleep(pause)
+				}
+				for _, run := range runs {
+					if _, err := run.Wait(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(len(p.sizes("mail")))*size/float64(b.N), "calls/100")
+			b.ReportMetric(max(0, p.late-wait).Seconds(), "late-s")
+		})
+	}
+}
+
 // BenchmarkLongestScript has the longest time in ms for which one command blocks Redis, for groups of 100,000.
 func BenchmarkLongestScript(b *testing.B) {
 	const size = 100_000

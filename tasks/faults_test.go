@@ -26,14 +26,24 @@ func TestWorkerSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
 		redistest.Refused: 20, redistest.ReplyLost: 20, redistest.Repeated: 12, redistest.Crash: 12, redistest.CrashAfter: 12, redistest.Slow: 6, redistest.Frozen: 8,
-	}, workWithFault)
+	}, func(t *testing.T, f *redistest.Fault) { workWithFault(t, f, &cutWorld{}) })
 }
 
-func workWithFault(t *testing.T, f *redistest.Fault) {
+// The same holds for tasks in batches.
+func TestBatchesSurviveAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 8, redistest.ReplyLost: 12, redistest.Repeated: 8, redistest.Crash: 8, redistest.CrashAfter: 12, redistest.Frozen: 8,
+	}, func(t *testing.T, f *redistest.Fault) {
+		workWithFault(t, f, &cutWorld{batch: tasks.Batch[int]{Size: 2, Wait: 30 * time.Millisecond}})
+	})
+}
+
+func workWithFault(t *testing.T, f *redistest.Fault, world *cutWorld) {
 	ctx := limited(t)
 	url := redistest.URL(t)
 	c := connect(t, url)
-	world := &cutWorld{runs: map[ran]int{}}
+	world.runs = map[ran]int{}
 	run := started(t, c, witness())
 	fails, err := skipper().Send(ctx, c)
 	testutil.Ok(t, err)
@@ -268,6 +278,8 @@ type cutWorld struct {
 	mu   sync.Mutex // guards runs
 	runs map[ran]int
 	last atomic.Int64
+
+	batch tasks.Batch[int] // of the task Unique; it has a handler of single nodes without a Size
 }
 
 func (c *cutWorld) mux() *tasks.Mux {
@@ -279,7 +291,16 @@ func (c *cutWorld) mux() *tasks.Mux {
 		c.runs[ran{i.Workflow + "." + i.Node, i.Worker}]++
 		return c.last.Add(1)
 	}
-	tasks.Handle(m, Unique, func(ctx context.Context, _ int) (int64, error) { return run(ctx), nil })
+	if c.batch.Size > 0 {
+		tasks.HandleBatch(m, Unique, c.batch, func(ctx context.Context, _ []int) (out []tasks.Outcome[int64]) {
+			for _, ctx := range tasks.NodeContexts(ctx) {
+				out = append(out, tasks.Outcome[int64]{Value: run(ctx)})
+			}
+			return out
+		})
+	} else {
+		tasks.Handle(m, Unique, func(ctx context.Context, _ int) (int64, error) { return run(ctx), nil })
+	}
 	tasks.HandlePlan(m, UniquePlan, func(ctx context.Context, n int) (tasks.Signature[int64], error) {
 		run(ctx)
 		return Unique.S(n), nil

@@ -49,13 +49,16 @@ func Handle[I, O any](m *Mux, t Task[I, O], h func(context.Context, I) (O, error
 		if err != nil {
 			return engine.HandlerResult{}, err
 		}
-		value, err := json.Marshal(out)
-		if err != nil {
-			return engine.HandlerResult{}, &engine.Verdict{
-				Err: fmt.Errorf("result does not marshal to JSON: %w", err), Permanent: true, Code: tasktype.CodeResult}
-		}
-		return engine.HandlerResult{Value: value}, nil
+		return encode(out)
 	})
+}
+
+func encode(out any) (engine.HandlerResult, error) {
+	value, err := json.Marshal(out)
+	if err != nil {
+		err = &engine.Verdict{Err: fmt.Errorf("result does not marshal to JSON: %w", err), Permanent: true, Code: tasktype.CodeResult}
+	}
+	return engine.HandlerResult{Value: value}, err
 }
 
 // HandleAction binds a task without a result to h, as [Handle] does.
@@ -79,7 +82,7 @@ func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (S
 	})
 }
 
-func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byte) (engine.HandlerResult, error)) {
+func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byte) (engine.HandlerResult, error)) (bound []*engine.Handler) {
 	if err := graph.CheckTask(name); err != nil {
 		panic(fmt.Sprintf("tasks: %v", err))
 	}
@@ -91,7 +94,9 @@ func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byt
 			panic(fmt.Sprintf("tasks: %s is bound twice", n))
 		}
 		m.handlers[n] = &engine.Handler{Name: n, Opts: opts, Run: run, Wrap: m.base.Wrap}
+		bound = append(bound, m.handlers[n])
 	}
+	return bound
 }
 
 func decode[I any](name string, raw []byte) (I, error) {

@@ -107,27 +107,30 @@ func (f *Fleet) recorded(h *engine.Handler) *engine.Handler {
 		if info := tasks.InfoFrom(ctx); f.dies(info.Task, info.Worker) {
 			return engine.HandlerResult{}, errDied // not stored: the worker has lost its batch
 		}
-		f.turn.Lock()
-		defer f.turn.Unlock()
+		if h.Batch == nil { // the nodes of a batch run together
+			f.turn.Lock()
+			defer f.turn.Unlock()
+		}
 		c := Call{Info: tasks.InfoFrom(ctx), At: f.Now(), Input: slices.Clone(input)}
-		f.mu.Lock()
-		f.steps = nil
-		f.mu.Unlock()
 		defer func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			c.Steps = f.steps
-			f.calls = append(f.calls, c)
+			c.Steps = f.steps[c.Key]
+			delete(f.steps, c.Key)
+			if h.Batch == nil || !errors.Is(c.Err, engine.ErrShutdown) { // else the worker was killed before the call
+				f.calls = append(f.calls, c)
+			}
 		}()
 		a, err := h.Run(ctx, input)
 		c.Output, c.Err = a.Value, err
 		return a, err
 	}
 	out.Stepped = func(ctx context.Context, name string) error {
+		info := tasks.InfoFrom(ctx)
 		f.mu.Lock()
-		f.steps = append(f.steps, name)
+		f.steps[info.Key] = append(f.steps[info.Key], name)
 		f.mu.Unlock()
-		if info := tasks.InfoFrom(ctx); f.dies(info.Task+" "+name, info.Worker) {
+		if f.dies(info.Task+" "+name, info.Worker) {
 			return errDied
 		}
 		return nil

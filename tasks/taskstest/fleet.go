@@ -29,14 +29,14 @@ type Fleet struct {
 
 	handlers map[string]*engine.Handler
 	driving  sync.Mutex // held by the goroutine that runs tasks
-	turn     sync.Mutex // held by the running task
+	turn     sync.Mutex // held by the running task, unless it is in a batch
 
 	mu      sync.Mutex         // guards the fields below
 	workers map[string]*worker // by queue
 	deaths  map[string]int     // remaining deaths by task, or by task and step; see Dies
 	now     time.Time
 	calls   []Call
-	steps   []string                   // of the running task
+	steps   map[string][]string        // of the running tasks, by key
 	bound   map[string]*engine.Handler // of the last worker that package tasks created
 }
 
@@ -59,7 +59,7 @@ func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 // NewFunc is like [New] for handlers that use the client of the fleet: build receives the client and returns the mux.
 func NewFunc(tb testing.TB, build func(*tasks.Client) *tasks.Mux, opts ...Option) *Fleet {
 	tb.Helper()
-	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), workers: map[string]*worker{}, deaths: map[string]int{}, now: time.Now().Truncate(time.Millisecond)}
+	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), workers: map[string]*worker{}, deaths: map[string]int{}, steps: map[string][]string{}, now: time.Now().Truncate(time.Millisecond)}
 	if err := f.redis.Start(); err != nil {
 		tb.Fatalf("start miniredis: %v", err)
 	}
@@ -310,9 +310,6 @@ func (f *Fleet) serve(e engine.RingEntry) error {
 		return nil
 	case <-w.died:
 	}
-	f.mu.Lock()
-	delete(f.workers, e.Queue)
-	f.mu.Unlock()
 	w.Kill()
 	err := f.client.ExpireLeases(ctx, w.Name())
 	close(w.buried)
@@ -324,17 +321,17 @@ func (f *Fleet) serve(e engine.RingEntry) error {
 func (f *Fleet) dies(task, name string) bool {
 	f.mu.Lock()
 	var of *worker
-	for _, w := range f.workers {
-		if w.Name() == name {
+	for q, w := range f.workers {
+		if w.Name() == name && f.deaths[task] > 0 {
 			of = w
+			f.deaths[task]--
+			delete(f.workers, q)
 		}
 	}
-	if f.deaths[task] == 0 || of == nil {
-		f.mu.Unlock()
+	f.mu.Unlock()
+	if of == nil {
 		return false
 	}
-	f.deaths[task]--
-	f.mu.Unlock()
 	close(of.died)
 	<-of.buried
 	return true

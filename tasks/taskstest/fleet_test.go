@@ -373,3 +373,32 @@ func TestLostLimitKeepsNoTaskWaiting(t *testing.T) {
 		t.Fatalf("got %v, %v", got, err)
 	}
 }
+
+// Nodes of a batch run together once the clock has jumped by its Wait, and each is a call. A worker that dies in a batch calls no handler.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]taskstest.Option{"plain": nil, "dies": {taskstest.Dies(inc, 1)}} {
+		var sizes []int
+		mux := tasks.NewMux()
+		tasks.HandleBatch(mux, inc, tasks.Batch[int]{Size: 3, Wait: time.Minute}, func(ctx context.Context, ns []int) []tasks.Outcome[int] {
+			sizes = append(sizes, len(ns))
+			out := make([]tasks.Outcome[int], len(ns))
+			for i, ctx := range tasks.NodeContexts(ctx) {
+				out[i].Value, _ = tasks.Step(ctx, "add", func(context.Context) (int, error) { return ns[i] + 1, nil })
+			}
+			return out
+		})
+		f := taskstest.New(t, mux, opts...)
+		began := f.Now()
+		got, err := taskstest.Do(f, tasks.Each([]int{0, 1, 2, 3, 4}, inc))
+		if err != nil || !slices.Equal(got, []int{1, 2, 3, 4, 5}) {
+			t.Fatalf("%s: got %v, %v", name, got, err)
+		}
+		if calls := f.Calls(inc.Name()); !slices.Equal(sizes, []int{3, 2}) || len(calls) != 5 || !slices.Equal(calls[4].Steps, []string{"add"}) {
+			t.Errorf("%s: got batches of %v and the calls %+v", name, sizes, calls)
+		}
+		if took := f.Now().Sub(began); took < time.Minute || took > 2*time.Minute {
+			t.Errorf("%s: took %s, want a minute", name, took)
+		}
+	}
+}

@@ -14,6 +14,7 @@ type Failure struct {
 	Message  string          `json:"message"`         // message of the last error, truncated to 4096 bytes
 	Code     string          `json:"code"`            // a code below, or one chosen by the handler
 	Input    json.RawMessage `json:"input,omitempty"` // input of the task, only in the input of a handler of the failure
+	Cause    error           `json:"-"`               // error of a node, only in an outcome that the handler of a batch returns
 }
 
 // ErrRevoked matches the failure of a workflow or task that was revoked, or that expired before its start.

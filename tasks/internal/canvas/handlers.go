@@ -84,7 +84,13 @@ func Handle(m *tasks.Mux, other func() bool, mended func(id string) bool, limits
 		return 0, fmt.Errorf("bad %d", n)
 	})
 	tasks.Handle(m, pSum, func(_ context.Context, ns []int) (int, error) { return sum(ns), nil })
-	tasks.Handle(m, pPlus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
+	tasks.HandleBatch(m, pPlus, tasks.Batch[tasks.Pair[int, int]]{Size: 2, Wait: 5 * time.Millisecond}, func(_ context.Context, ps []tasks.Pair[int, int]) []tasks.Outcome[int] {
+		out := make([]tasks.Outcome[int], len(ps))
+		for i, p := range ps {
+			out[i].Value = p.First + p.Second
+		}
+		return out
+	})
 	tasks.Handle(m, pTry, func(_ context.Context, o tasks.Outcome[int]) (int, error) { return numberOf(o), nil })
 	tasks.Handle(m, pCount, func(_ context.Context, os []tasks.Outcome[int]) (int, error) {
 		n := 0

@@ -50,13 +50,22 @@ func (r *Run) call(h *Handler, input []byte) callResult {
 	}
 }
 
+// compute calls a function of the user as a handler is called. It returns the outcome of the run if that fails.
+func (r *Run) compute(h *Handler, f func()) *callResult {
+	a := r.call(&Handler{Opts: h.Opts, Run: func(context.Context, []byte) (HandlerResult, error) { f(); return HandlerResult{}, nil }}, nil)
+	if a.err != nil || a.ended != nil {
+		return &a
+	}
+	return nil
+}
+
 // keys computes the limits of a run. It returns the outcome of the run if a key function fails, as a handler would.
 func (r *Run) keys(h *Handler, limits []*graph.Limit, input []byte) *callResult {
 	if r.keyed {
 		return nil
 	}
 	var out []store.Limit
-	a := r.call(&Handler{Opts: h.Opts, Run: func(context.Context, []byte) (HandlerResult, error) {
+	a := r.compute(h, func() {
 		for _, l := range limits {
 			key := ""
 			if l.Key != nil {
@@ -67,10 +76,9 @@ func (r *Run) keys(h *Handler, limits []*graph.Limit, input []byte) *callResult 
 			}
 			out = append(out, store.Limit{Name: l.Name, Key: key, N: l.N, Per: l.Per})
 		}
-		return HandlerResult{}, nil
-	}}, input)
-	if a.err != nil || a.ended != nil {
-		return &a
+	})
+	if a != nil {
+		return a
 	}
 	r.limits, r.keyed, r.owner = out, true, r.w.leases.lend(r.it).Call
 	return nil

@@ -162,7 +162,7 @@ func (w *whole) cancellable(running map[string]*store.NodeLease) (ready []graph.
 			continue
 		}
 		switch rec.State {
-		case store.StateDelayed, store.StateRetrying, store.StateLimited, store.StateUnhandled, store.StateReady, store.StateOpen:
+		case store.StateDelayed, store.StateRetrying, store.StateLimited, store.StateUnhandled, store.StateGathering, store.StateReady, store.StateOpen:
 			ready = append(ready, id)
 		case 0:
 			if id.Inst >= 0 || k == graph.Task && w.succeeded(id, g.Preds(id.Index)) {

@@ -164,27 +164,37 @@ func (d *dispatcher) run(it *item, sl *slot) {
 		if !ok {
 			r = result{item: it}
 		}
-		it = d.end(r, ok, sl)
+		d.gather(&r)
+		it = d.end(sl, r)
 	}
 }
 
-// end adds a result to the outbox of its shard. It returns the next item for the slot, or nil if the slot is left to a call.
-func (d *dispatcher) end(r result, ok bool, sl *slot) *item {
+// end adds results of one shard to its outbox, unless they were stored. It returns the next item for a slot, or nil if there is no slot, or it is
+// left to a call.
+func (d *dispatcher) end(sl *slot, done ...result) (next *item) {
+	if len(done) == 0 {
+		return nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	o := d.outboxLocked(r.lease.Shard)
+	o := d.outboxLocked(done[0].lease.Shard)
+	killed := false
 	select {
 	case <-d.killed:
+		killed = true
 	default:
-		ok = true
 	}
-	if ok { // else the worker was killed before it could run the node, which keeps its lease
-		o.done = append(o.done, r)
-		o.bytes += len(r.body)
+	for _, r := range done {
+		// A worker that was killed before it could run a node keeps its lease.
+		if r.list == "" && (r.kind != "" || !killed) {
+			o.done = append(o.done, r)
+			o.bytes += len(r.body)
+		}
 	}
-	next := d.nextLocked(sl)
-	if next == nil {
-		o.slots = append(o.slots, sl)
+	if sl != nil {
+		if next = d.nextLocked(sl); next == nil {
+			o.slots = append(o.slots, sl)
+		}
 	}
 	d.callLocked(o)
 	return next
@@ -279,7 +289,7 @@ func (d *dispatcher) call(o *outbox) bool {
 	if e.RingEntry != nil && t.Most == 0 {
 		_ = d.insist(func() error { return d.store.Queues.PutBack(within(context.Background()), d.cfg.Name, e.RingEntry) })
 	}
-	res := d.turn(t, done)
+	res, items := d.turn(t, done)
 	if res != nil && e.RingEntry != nil {
 		e.consumed()
 	}
@@ -287,6 +297,7 @@ func (d *dispatcher) call(o *outbox) bool {
 		d.rings.hold(e.Queue)
 	}
 	d.mu.Lock()
+	d.ahead = append(d.ahead, items...)
 	for _, sl := range slots {
 		if it := d.nextLocked(sl); it != nil {
 			d.startLocked(func() { d.run(it, sl) })
@@ -356,7 +367,7 @@ func (d *dispatcher) mostLocked(queue string, free int, slots []*slot) int {
 }
 
 // turn stores results and takes nodes. It repeats the call until Redis has replied, or returns nil if the worker is killed.
-func (d *dispatcher) turn(t *store.Turn, done []result) *store.Turned {
+func (d *dispatcher) turn(t *store.Turn, done []result) (*store.Turned, []*item) {
 	t.ID, t.Known = d.leases.begin(), d.graphs.recentRefs()
 	res := &store.Turned{}
 	var ended []store.NodeLease
@@ -377,7 +388,7 @@ func (d *dispatcher) turn(t *store.Turn, done []result) *store.Turned {
 		})
 		if err != nil {
 			d.leases.end(t.ID, nil)
-			return nil
+			return nil, nil
 		}
 		if res.Status != store.TurnGone || len(res.Gone) == len(done) && calls > 1 { // all leases have ended: with the first call
 			break
@@ -401,8 +412,7 @@ func (d *dispatcher) turn(t *store.Turn, done []result) *store.Turned {
 	d.leases.end(t.ID, taken, ended...)
 	d.count(done)
 	d.limiter.parked(context.Background(), done)
-	d.read(res, taken, followed(done))
-	return res
+	return res, d.read(res, taken, followed(done))
 }
 
 // count adds stored results to the statistics of the worker.
@@ -434,8 +444,8 @@ func followed(done []result) map[string][]byte {
 	return out
 }
 
-// read lets the nodes that a turn has taken wait for slots.
-func (d *dispatcher) read(res *store.Turned, taken []store.NodeLease, values map[string][]byte) {
+// read returns the nodes that a turn has taken.
+func (d *dispatcher) read(res *store.Turned, taken []store.NodeLease, values map[string][]byte) (items []*item) {
 	clock := clockReading{res.Now, d.clock.Now()}
 	for i := range res.Nodes {
 		el := &res.Nodes[i]
@@ -445,22 +455,23 @@ func (d *dispatcher) read(res *store.Turned, taken []store.NodeLease, values map
 			return err
 		})
 		if err != nil {
-			return
+			return items
 		}
 		for j := range el.Nodes {
 			k := slices.IndexFunc(some, func(it *item) bool { return it.node == el.Nodes[j] })
-			d.mu.Lock()
-			if k < 0 { // there is nothing to run
-				o := d.outboxLocked(taken[j].Shard)
-				o.done = append(o.done, result{item: &item{lease: taken[j]}})
-			} else {
+			if k >= 0 {
 				some[k].clock, some[k].values = clock, values
-				d.ahead = append(d.ahead, some[k])
+				items = append(items, some[k])
+				continue
 			}
+			d.mu.Lock() // there is nothing to run
+			o := d.outboxLocked(taken[j].Shard)
+			o.done = append(o.done, result{item: &item{lease: taken[j]}})
 			d.mu.Unlock()
 		}
 		taken = taken[len(el.Nodes):]
 	}
+	return items
 }
 
 // items returns the nodes of an element that can run. It fails or returns nodes that it cannot read.
@@ -684,7 +695,8 @@ func (d *dispatcher) single(e *store.RingEntry, sl *slot) (next *store.RingEntry
 	if !ok {
 		r = result{item: it}
 	}
-	if other := d.end(r, ok, sl); other != nil {
+	d.gather(&r)
+	if other := d.end(sl, r); other != nil {
 		d.run(other, sl)
 	}
 	return nil, nil

@@ -35,6 +35,8 @@ type Handler struct {
 	Run  func(ctx context.Context, input []byte) (HandlerResult, error)
 	Wrap []func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error // the outermost first
 
+	Batch *Batch // how nodes are collected for one call; nil if each has its own. Run then calls [Run.Join]
+
 	Stepped func(ctx context.Context, name string) error // called when a step was stored; nil in programs
 
 	Builtin bool // every worker has it: it is not listed

@@ -29,6 +29,7 @@ type item struct {
 	single *single // of a workflow of one node that was taken without a lease
 	clock  clockReading
 	values map[string][]byte // results that were stored when it was taken, by workflow and node
+	batch  *batch            // that it was taken with; nil if it may have to wait for one
 }
 
 // single is the entry of a workflow of one node.
@@ -61,6 +62,8 @@ type result struct {
 	plan *store.Grow // of kind P
 
 	place *store.Place // of a node that waits for a limit
+	list  string       // of a node that waits for its batch of this list and size
+	size  int
 }
 
 // lock is a mutex that can be held during a call to Redis. It is a channel, because testing/synctest takes a goroutine

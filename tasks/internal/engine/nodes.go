@@ -233,6 +233,8 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 		}
 	case store.StateDelayed, store.StateRetrying, store.StateUnhandled:
 		n.Due = time.UnixMilli(rec.At)
+	case store.StateGathering:
+		n.Due, n.Waits = time.UnixMilli(rec.At), "it waits for others of its batch"
 	case store.StateLimited:
 		n.Waits = "the limit of its key is reached"
 	case store.StateOpen:

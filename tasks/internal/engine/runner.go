@@ -53,7 +53,7 @@ func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
 		return res, false // the worker is killed
 	}
 	rn.limiter.release(ctx, r)
-	if !ok || res.place == nil {
+	if !ok || res.place == nil && res.list == "" {
 		rn.stats.begun.Add(1)
 	}
 	if ok {
@@ -104,6 +104,12 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 			return r.again(jitter(suspectPause), ""), true, nil
 		}
 		defer leave()
+	}
+	if !outside && h.Batch != nil && r.it.batch == nil {
+		if r.it.lost < store.Suspect {
+			return rn.gather(ctx, r, h)
+		}
+		r.it.batch = newBatch(1)
 	}
 	var input []byte
 	if limits := h.limits(); limits != nil && !r.spec.External {

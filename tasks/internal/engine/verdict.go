@@ -101,6 +101,9 @@ type handlerError struct {
 	message string
 }
 
+// verdict returns e as an error of a handler.
+func (e *handlerError) verdict() error { return &Verdict{Err: errors.New(e.message), Code: e.code} }
+
 // goexited is the error of a handler that called runtime.Goexit.
 func goexited() *handlerError {
 	return &handlerError{marks: marks{code: tasktype.CodeError}, message: "the handler ended its goroutine instead of returning"}

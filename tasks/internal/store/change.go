@@ -45,6 +45,7 @@ const (
 
 	AgainLimited   = string(StateLimited)   // it waits for a limit, as when delayed
 	AgainUnhandled = string(StateUnhandled) // it waits for a handler, likewise
+	AgainGathering = string(StateGathering) // it waits for others of its batch, likewise; see [Turn]
 )
 
 // Change is one change of several nodes of a workflow, which have the same edges. Its parts are the arguments of the

@@ -294,7 +294,7 @@ func TestConstantsOfScripts(t *testing.T) {
 	}
 
 	const script = "put(id, FAILED) string.find('^[{WAITING}]|', {SPANS, 'FAILED', OTHER})"
-	if got, want := WithConstants(script), "put(id, 'F') string.find('^[DTLHQ]|', {'d', 'FAILED', OTHER})"; got != want {
+	if got, want := WithConstants(script), "put(id, 'F') string.find('^[DTLHGQ]|', {'d', 'FAILED', OTHER})"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

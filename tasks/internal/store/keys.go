@@ -226,6 +226,10 @@ func (k Keys) scheduleDueKey(name string) string { return string(k) + ":{schedul
 //	                 those for all keys, in each shard
 func (k Keys) limitKey(shard int, part string) string { return k.Prefix(shard) + "limit:" + part }
 
+// batchKey is the sorted set of the nodes that wait for a batch, "<workflow>/<node>", by when they are due (unix ms). Its name is that of
+// [BatchName]. Nodes leave the set with a batch; those that have ended or are ready meanwhile are found then. Expires a minute after the last is due.
+func (k Keys) batchKey(shard int, name string) string { return k.Prefix(shard) + "batch:" + name }
+
 // unhandledKey is, for the name "<queue> <task>", the sorted set of the nodes that wait for a worker with a handler,
 // "<workflow>/<node>", by the end of their wait (unix ms). For an empty name it is the sorted set of these names, by the end of the
 // last wait. Both expire two hours after that end.

@@ -58,12 +58,12 @@ const (
 
 // constants are the names that the scripts use for stored letters.
 var constants = map[string]string{
-	"DELAYED": string(StateDelayed), "RETRYING": string(StateRetrying), "LIMITED": string(StateLimited), "UNHANDLED": string(StateUnhandled), "READY": string(StateReady), "OPEN": string(StateOpen),
+	"DELAYED": string(StateDelayed), "RETRYING": string(StateRetrying), "LIMITED": string(StateLimited), "UNHANDLED": string(StateUnhandled), "GATHERING": string(StateGathering), "READY": string(StateReady), "OPEN": string(StateOpen),
 	"PLANNED": string(StatePlanned), "MAPPING": string(StateMapping), "MAPPED": string(StateMapped), "SKIPPING": string(StateSkipping),
 	"SKIPPED": string(StateSkipped), "SUCCEEDED": string(StateSucceeded), "FAILED": string(StateFailed), "REVOKED": string(StateRevoked),
 	"TERMINAL": string([]byte{StateSucceeded, StateFailed, StateRevoked, StateSkipped, StateSkipping}),
 	"RAN":      string([]byte{StateSucceeded, StateFailed, StateRevoked}),
-	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateReady}),
+	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateGathering, StateReady}),
 
 	"TASKS": FieldTasks, "TASKS_ENDED": FieldTasksEnded, "STEPS": FieldSteps, "STEPS_ENDED": FieldStepsEnded, "MEMBERS": FieldMembers,
 	"MEMBERS_ENDED": FieldMembersEnded, "STOPPED": FieldStopped, "UNBEGUN": FieldUnbegun, "BEFORE": FieldBefore, "NEXT": FieldNext, "ABORTED": FieldAborted, "DEADLINE": FieldDeadline, "FAIRNESS": FieldFairness, "OUTSIDE": FieldOutside, "OUTPUT": FieldOutput,

@@ -11,6 +11,7 @@ const (
 	StateRetrying  = 'T' // likewise, after a failure
 	StateLimited   = 'L' // waits for a limit per key
 	StateUnhandled = 'H' // waits for a worker with a handler
+	StateGathering = 'G' // waits for others of its batch
 	StateReady     = 'Q'
 	StateOpen      = 'W' // waits for an external result
 	StatePlanned   = 'P' // its plan runs
@@ -28,8 +29,8 @@ type Record struct {
 	State    byte // as above; 0 without a record
 	Attempts int
 	Lost     int
-	At       int64 // of D, T, L and H when it is due: unix ms
-	Expires  int64 // of D, T, L, H and Q when it expires: unix ms; 0 for never
+	At       int64 // of D, T, L, H and G when it is due: unix ms; of Q when it was due as one of a batch
+	Expires  int64 // of D, T, L, H, G and Q when it expires: unix ms; 0 for never
 	Owner    string
 	Began    time.Time // of P, of W when it began to wait, and of a terminal node that ran
 	Deadline time.Time // of W; zero for none
@@ -70,7 +71,7 @@ func ParseRecord(raw []byte, created int64) Record {
 		r.Ended = time.UnixMilli(created + toInt(p[3]))
 		r.Owner = p[4]
 		r.Body = raw[len(raw)-len(p[5]):]
-	case StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateReady:
+	case StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateGathering, StateReady:
 		p := strings.SplitN(string(raw), "|", 6)
 		if len(p) < 6 {
 			return r

@@ -9,7 +9,8 @@
 //	T|attempts|deaths|due|expires|lane        the same, after a failure
 //	L|attempts|deaths|due|expires|lane        the same, for a limit per key
 //	H|attempts|deaths|due|expires|lane        the same, for a worker with a handler
-//	Q|attempts|deaths|0|expires|lane          ready to run, or to run again
+//	G|attempts|deaths|due|expires|lane        the same, for others of its batch
+//	Q|attempts|deaths|0|expires|lane          ready to run, or to run again; after G with the time at which it was due
 //	W|attempt|started|deadline                open: waits for an external result
 //	P|attempts|deaths|started|worker          its plan runs
 //	E                                         a map that has its members

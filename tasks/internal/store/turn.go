@@ -16,6 +16,10 @@ type Turn struct {
 	ID     string // of the call
 	Again  bool   // it may have been made before: its reply was lost
 
+	// Batch is the list of the batch for which the node of the first of Done waits since this call. If the batch is complete, its nodes
+	// are taken, at most Most, and nothing else is.
+	Batch string
+
 	Queues []Room // to take from, in order
 	Entry  string // of the ring of the first queue, which the worker has taken; else empty
 	Most   int    // nodes to take; 0 for none
@@ -75,7 +79,10 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	if t.Again {
 		flags = "again"
 	}
-	known := ""
+	entry, known := t.Entry, ""
+	if t.Batch != "" {
+		entry, flags = s.batchKey(t.Shard, t.Batch), flags+" batch"
+	}
 	if len(t.Known) > 0 {
 		known = " " + strings.Join(t.Known, " ") + " "
 	}
@@ -84,7 +91,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 		queues[i] = strconv.Itoa(r.Most) + ":" + r.Queue
 	}
 	args := make([]any, 0, 64)
-	args = append(args, t.Worker, strings.Join(queues, " "), t.Entry, flags, t.Most, t.ID, known, t.Lane, len(t.Done), len(t.Back))
+	args = append(args, t.Worker, strings.Join(queues, " "), entry, flags, t.Most, t.ID, known, t.Lane, len(t.Done), len(t.Back))
 	args = append(leaseArgs(leaseArgs(args, t.Done), t.Back), len(t.Changes))
 	for i := range t.Changes {
 		args = t.Changes[i].args(args)
@@ -99,6 +106,9 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	}
 	return turned(t.Shard, res)
 }
+
+// BatchName returns the name of the list of the nodes of a task that wait in a lane for others with the same key.
+func BatchName(lane, task, key string) string { return lane + " " + limitName(task, key) }
 
 // Advance makes changes of nodes of which the caller has no leases. For an unknown workflow it does nothing. If a change
 // is of nodes in a plan that Redis lost, it and the later ones are not made.

@@ -47,7 +47,7 @@ for _, line in ipairs(lines) do
     end
   elseif state and lane ~= '-' then
     over[#over + 1] = line
-    if have[5] ~= BY_REVOKE and state ~= READY then wake(id, node, have, '{WAITING}') end
+    if have[5] ~= BY_REVOKE and state ~= READY then wake(id, node, have, '{WAITING}', state == GATHERING) end
   else
     claims[#claims + 1] = claim
     claims[#claims + 1] = line

@@ -6,7 +6,8 @@
 -- has (' id id '), [8] lane or '': nodes that become ready in it are taken first, [9] number of leases that end, [10] number of leases
 -- whose nodes go back; then field and value of each; then the number of workflows, and of each its five facts, the number of arguments of
 -- its changes, and these, as in flow
--- flags are words: again: it may be a repeated call; direct: the changes are of nodes without leases
+-- flags are words: again: it may be a repeated call; direct: the changes are of nodes without leases; batch: [3] is the key of a batch, from
+-- which at most [5] nodes of lane [8] are taken, if they are enough or one of them is due. The node of the first lease that ends is added before
 -- returns {status, now, todos, '<lane> <unix µs at which the nodes were taken> <cancelled workflow, with ! if by its deadline>…', then the elements that were taken}.
 -- status is ok, gone (the worker has lost leases that end: nothing was changed or taken, and todos has their positions) or paused (the
 -- queue of the entry is paused: nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or
@@ -252,6 +253,54 @@ elseif #before == 0 then
   end
 end
 
+-- gather takes nodes that wait for a batch: those that have waited the longest, if there are enough or the node of the first lease is due. Only
+-- the first node of a list becomes ready when it is due, and takes the others; these become ready later, should it not come.
+local LATER = 500 -- ms
+local function gather(list)
+  local size, some, due = left, {}, false
+
+  -- waits returns the node of a member that waits, or nil. One of a paused workflow is parked once it is due.
+  local function waits(member)
+    local wf, node = string.match(member, '^([^/]+)/(.+)$')
+    local have = redis.call('HMGET', P .. 'w:' .. wf, node, STOPPED)
+    local lost, at = string.match(have[1] or '', '^{GATHERING}|%d*|(%d*)|(%d*)|')
+    if not at or have[2] == BY_PAUSE or have[2] == BY_ORDER then return nil end
+    return {member = member, wf = wf, node = node, rec = have[1], lost = lost ~= '0' and lost or '', at = tonumber(at)}
+  end
+
+  local new = finished > 0 and waits(ARGV[11])
+  if new then
+    due = new.at <= now + 1
+    if not due and redis.call('EXISTS', list) == 1 then redis.call('ZADD', P .. 'agenda', whole(new.at + LATER), new.member) end
+    redis.call('ZADD', list, whole(new.at), new.member)
+    local ttl = math.max(0, new.at - now) + 60000
+    if redis.call('PTTL', list) < ttl then redis.call('PEXPIRE', list, whole(ttl)) end
+  end
+  if not due and redis.call('ZCARD', list) < size then return end
+  for _, member in ipairs(redis.call('ZRANGE', list, 0, 2 * size)) do
+    local n = waits(member)
+    if not n then
+      redis.call('ZREM', list, member)
+    elseif #some < size then
+      some[#some + 1] = n
+    end
+  end
+  if not due and #some < size then return end
+  for _, n in ipairs(some) do
+    local taken = add(n.wf, n.node, nil, nil, n.lost)
+    if taken == 0 then break end -- there is no room for it
+    redis.call('ZREM', list, n.member)
+    if taken then -- else the workflow is gone
+      local rec = READY .. string.sub(n.rec, 2)
+      elements[#elements][4] = rec
+      redis.call('HSET', P .. 'w:' .. n.wf, n.node, rec)
+      redis.call('ZREM', P .. 'agenda', n.member)
+    end
+  end
+  takenFrom = ARGV[8]
+  if #elements > 0 then keep(takenFrom) end
+end
+
 if #before > 0 then
   local lane
   stamp, lane = string.match(before[1][2], '^(%d+) %S+ (%S+)')
@@ -262,6 +311,8 @@ if #before > 0 then
     add(wf, node, nil, nil, deaths ~= '0' and deaths or '')
   end
   takenFrom = #elements > 0 and lane or ''
+elseif has('batch') then
+  if status == 'ok' then gather(ARGV[3]) end
 elseif #on > 0 then
   for _, o in ipairs(on) do
     local wf, node = read(o[1])
