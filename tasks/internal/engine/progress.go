@@ -52,6 +52,9 @@ func (pr *progress) publish(ctx context.Context, fl *flow, pairs ...string) erro
 
 // dispatched writes the progress keys of a workflow that was just sent.
 func (pr *progress) dispatched(ctx context.Context, fl *flow) error {
+	if fl.g.Progress == "" {
+		return nil
+	}
 	if err := pr.store.Agenda.Add(ctx, fl.Flow, progressNote, keepAlive); err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ var (
 	// ErrCompensated means that a retry would repeat a step whose compensation has failed.
 	ErrCompensated = errors.New("a compensation has failed: its step would run twice; complete it, and send a new workflow")
 
+	errRetryRevoked = fmt.Errorf("the workflow was %w: send it again", tasktype.ErrRevoked)
+
 	errBusy = fmt.Errorf("%w: workers have not returned some of its tasks; retry in a few seconds", ErrRunning)
 )
 
@@ -58,44 +60,8 @@ func (r *Operator) Retry(ctx context.Context, refOrID string, how *Rerun) error 
 	if err != nil {
 		return err
 	}
-	for call := byOutside + encodeToken(randomBytes(6)); ; {
-		w, err := r.retriable(ctx, f)
-		if err != nil {
-			return err
-		}
-		reset, err := newResetter(w, how).reset()
-		if err != nil {
-			return err
-		}
-		reset.Call = call
-		state, todo, err := r.store.Flows.Retry(ctx, w.Flow, reset)
-		if err != nil {
-			return err
-		}
-		switch state {
-		case store.RetryOK:
-			// From here on the workflow runs in any case: workers do what fails here.
-			todo.Plans = reset.Plans
-			if err := errors.Join(r.progress.reopened(ctx, w.flow), r.advancer.settle(ctx, w.flow, todo)); err != nil {
-				r.log.WarnContext(ctx, "workflow is retried; workers take the rest of its first steps", "workflow", w.ID(), "error", err)
-			}
-			return nil
-		case store.RetryChanged:
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-		case store.RetryBusy:
-			return errBusy
-		case store.RetryRunning:
-			return ErrRunning
-		case store.RetryRevoked:
-			return fmt.Errorf("the workflow was %w: send it again", tasktype.ErrRevoked)
-		case store.RetryDamaged:
-			return ErrDamaged
-		default:
-			return ErrUnknown
-		}
-	}
+	_, err = r.rerun(ctx, f, how, func(w *whole, _ *store.Reset) (*flow, error) { return w.flow, nil })
+	return err
 }
 
 // RunAgain runs nodes of an ended workflow in a new workflow, and returns its reference.
@@ -111,55 +77,75 @@ func (r *Operator) RunAgain(ctx context.Context, refOrID string, how *Rerun) (st
 		}
 	}
 	how.Copy = true
-	for {
-		w, err := r.ended(ctx, f)
-		if err != nil {
-			return "", err
-		}
+	fl, err := r.rerun(ctx, f, how, func(w *whole, reset *store.Reset) (*flow, error) {
 		created, err := r.redisTime(ctx, f.Shard())
 		if err != nil {
-			return "", err
-		}
-		reset, err := newResetter(w, how).reset()
-		if err != nil {
-			return "", err
+			return nil, err
 		}
 		g := &graph.Graph{Header: w.g.Header, Template: w.g.Template}
 		g.Created, g.Origin = created.UnixMilli(), w.ID()
 		raw, err := g.Encode()
+		reset.Set[store.FieldGraph], reset.Source = string(raw), f.Ref
+		return newFlow(to, g), err
+	})
+	if err != nil {
+		return "", err
+	}
+	return fl.Ref, nil
+}
+
+// rerun runs nodes of an ended workflow again, in the workflow that target returns.
+func (r *Operator) rerun(ctx context.Context, f store.Flow, how *Rerun, target func(*whole, *store.Reset) (*flow, error)) (*flow, error) {
+	for call := byOutside + encodeToken(randomBytes(6)); ; {
+		w, err := r.ended(ctx, f, !how.Copy)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		reset.Set[store.FieldGraph], reset.Source, reset.Call = string(raw), f.Ref, byOutside+encodeToken(randomBytes(6))
-		fl := newFlow(to, g)
+		reset, err := newResetter(w, how).reset()
+		if err != nil {
+			return nil, err
+		}
+		reset.Call = call
+		fl, err := target(w, reset)
+		if err != nil {
+			return nil, err
+		}
 		state, todo, err := r.store.Flows.Retry(ctx, fl.Flow, reset)
 		switch {
 		case err != nil:
-			return "", err
+			return nil, err
 		case state == store.RetryOK:
-			r.graphs.keep(fl.Ref, "", g)
+			// From here on the workflow runs in any case: workers do what fails here.
 			todo.Plans = reset.Plans
-			if g.Progress != "" {
-				err = r.progress.dispatched(ctx, fl)
+			progress := r.progress.reopened
+			if how.Copy {
+				r.graphs.keep(fl.Ref, "", fl.g)
+				progress = r.progress.dispatched
 			}
-			if err := errors.Join(err, r.advancer.settle(ctx, fl, todo)); err != nil {
-				r.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
+			if err := errors.Join(progress(ctx, fl), r.advancer.settle(ctx, fl, todo)); err != nil {
+				r.log.WarnContext(ctx, "workflow runs again; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
 			}
-			return fl.Ref, nil
+			return fl, nil
+		case state == store.RetryChanged && ctx.Err() == nil:
+			continue
+		case state == store.RetryChanged:
+			return nil, ctx.Err()
+		case state == store.RetryBusy:
+			return nil, errBusy
 		case state == store.RetryRunning:
-			return "", ErrRunning
+			return nil, ErrRunning
+		case state == store.RetryRevoked:
+			return nil, errRetryRevoked
 		case state == store.RetryDamaged:
-			return "", ErrDamaged
-		case state != store.RetryChanged:
-			return "", ErrUnknown
-		case ctx.Err() != nil:
-			return "", ctx.Err()
+			return nil, ErrDamaged
+		default:
+			return nil, ErrUnknown
 		}
 	}
 }
 
-// ended reads a workflow, and returns an error unless it has ended.
-func (r *Operator) ended(ctx context.Context, f store.Flow) (*whole, error) {
+// ended reads a workflow, and returns an error unless it has ended and, to retry it, has not succeeded.
+func (r *Operator) ended(ctx context.Context, f store.Flow, retry bool) (*whole, error) {
 	aborted, err := r.graphs.aborted(ctx, f)
 	if err != nil {
 		return nil, err
@@ -168,25 +154,18 @@ func (r *Operator) ended(ctx context.Context, f store.Flow) (*whole, error) {
 		return nil, ErrDamaged
 	}
 	w, err := r.graphs.whole(ctx, f.Ref)
-	if errors.Is(err, errUnreadable) {
+	switch {
+	case errors.Is(err, errUnreadable):
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if err == nil && !over(w.field) && w.field(store.FieldStopped) != store.StoppedByRevoke {
-		err = ErrRunning
-	}
-	return w, err
-}
-
-// retriable reads a workflow, and returns an error unless it can be retried.
-func (r *Operator) retriable(ctx context.Context, f store.Flow) (*whole, error) {
-	w, err := r.ended(ctx, f)
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
-	switch {
-	case w.field(store.FieldStopped) == store.StoppedByRevoke:
-		return nil, fmt.Errorf("the workflow was %w: send it again", tasktype.ErrRevoked)
-	case w.field(store.FieldStopped) == "" && strings.HasPrefix(w.field(w.Root), string(rune(store.StateSucceeded))):
+	switch stopped := w.field(store.FieldStopped); {
+	case stopped == store.StoppedByRevoke && retry:
+		return nil, errRetryRevoked
+	case stopped != store.StoppedByRevoke && !over(w.field):
+		return nil, ErrRunning
+	case retry && stopped == "" && strings.HasPrefix(w.field(w.Root), string(rune(store.StateSucceeded))):
 		return nil, ErrSucceeded
 	}
 	return w, nil
@@ -524,7 +503,10 @@ var ofNode = regexp.MustCompile(`^([a-z]*)(\d[\d:.]*)(?:!|/\d+)?$`)
 
 // clear deletes the fields of nodes that are deleted or reset.
 func (r *resetter) clear() {
-	del := []string{store.FieldStopped, store.FieldRoot, store.FieldSpans, store.FieldProgress}
+	del := []string{store.FieldStopped, store.FieldSpans, store.FieldProgress}
+	if r.again[r.Root] {
+		del = append(del, store.FieldRoot)
+	}
 	for _, field := range slices.Sorted(maps.Keys(r.fields)) {
 		m := ofNode.FindStringSubmatch(field)
 		switch {
@@ -548,7 +530,7 @@ func (r *resetter) clear() {
 }
 
 // keptByCopy are the fields of a whole workflow that a copy has, beside its counts, which are computed.
-var keptByCopy = []string{store.FieldGraph, store.FieldFairness}
+var keptByCopy = []string{store.FieldGraph, store.FieldFairness, store.FieldRoot}
 
 // backdate sets the times in a field of a node that a copy keeps to the time at which the copy is sent.
 func (r *resetter) backdate(field, kind string) {

@@ -165,10 +165,8 @@ func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, err e
 		return err
 	}
 	s.graphs.keep(ref, "", p.g)
-	if p.g.Progress != "" {
-		if err := s.progress.dispatched(ctx, fl); err != nil {
-			s.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
-		}
+	if err := s.progress.dispatched(ctx, fl); err != nil {
+		s.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
 	}
 	// From here on the workflow runs in any case: workers complete the steps that fail here.
 	if !p.grow.Deadline.IsZero() {

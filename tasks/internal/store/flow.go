@@ -230,15 +230,19 @@ func (s Flows) DropPlaces(ctx context.Context, f Flow, groups []string) error {
 
 // Fields reads fields of a workflow; missing ones are nil.
 func (s Flows) Fields(ctx context.Context, f Flow, fields []string) ([][]byte, error) {
+	return s.fieldsOf(ctx, s.Key(f), fields)
+}
+
+func (s Flows) fieldsOf(ctx context.Context, key string, fields []string) ([][]byte, error) {
 	out := make([][]byte, 0, len(fields))
 	for part := range slices.Chunk(fields, 1000) {
-		vs, err := s.rdb.HMGet(ctx, s.Key(f), part...).Result()
+		vs, err := s.rdb.HMGet(ctx, key, part...).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read workflow %s: %w", f.ID(), err)
+			return nil, fmt.Errorf("read %s: %w", key, err)
 		}
 		for _, v := range vs {
 			if str, ok := v.(string); ok {
-				out = append(out, []byte(str))
+				out = append(out, []byte(str)) // not nil, if it is empty
 			} else {
 				out = append(out, nil)
 			}

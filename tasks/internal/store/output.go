@@ -71,13 +71,13 @@ func (s Flows) Output(ctx context.Context, r *OutputReader) (out []tasktype.Chun
 	}
 	nodes := []string{r.Node}
 	if r.Node == "" {
-		raws, err := s.outputFields(ctx, r.Flow, []string{"nodes"})
+		raws, err := s.fieldsOf(ctx, s.outputKey(r.Flow), []string{"nodes"})
 		if err != nil || raws[0] == nil {
 			return nil, err
 		}
 		nodes = strings.Fields(string(raws[0]))
 	}
-	heads, err := s.outputFields(ctx, r.Flow, nodes)
+	heads, err := s.fieldsOf(ctx, s.outputKey(r.Flow), nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s Flows) Output(ctx context.Context, r *OutputReader) (out []tasktype.Chun
 		for n := max(first, at.n+1); n <= last; n++ {
 			fields = append(fields, node+"/"+strconv.Itoa(n))
 		}
-		raws, err := s.outputFields(ctx, r.Flow, fields)
+		raws, err := s.fieldsOf(ctx, s.outputKey(r.Flow), fields)
 		if err != nil {
 			return nil, err
 		}
@@ -105,22 +105,6 @@ func (s Flows) Output(ctx context.Context, r *OutputReader) (out []tasktype.Chun
 			at.run = c.Run
 			r.after[node] = place{n, c.Run}
 		}
-	}
-	return out, nil
-}
-
-// outputFields reads fields of the output of a workflow; missing ones are nil.
-func (s Flows) outputFields(ctx context.Context, f Flow, fields []string) ([][]byte, error) {
-	if len(fields) == 0 {
-		return nil, nil
-	}
-	vs, err := s.rdb.HMGet(ctx, s.outputKey(f), fields...).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read output of workflow %s: %w", f.ID(), err)
-	}
-	out := make([][]byte, len(vs))
-	for i, v := range vs {
-		out[i] = raw(v)
 	}
 	return out, nil
 }
