@@ -187,9 +187,12 @@ func (g *gate) wantActiveAndReserved(t *testing.T, group string) {
 	if active[0] != want {
 		t.Errorf("active: got %+v, want %+v", active[0], want)
 	}
-	reserved, err := g.client.Inspect().Reserved(t.Context(), 10)
+	reserved, err := g.client.Inspect().Reserved(t.Context(), "", 10)
 	if err != nil || len(reserved) != 2 {
 		t.Errorf("reserved: got %+v, %v, want two nodes", reserved, err)
+	}
+	if other, err := g.client.Inspect().Reserved(t.Context(), "late", 10); err != nil || len(other) != 0 {
+		t.Errorf("reserved in another queue: got %+v, %v, want none", other, err)
 	}
 	for _, r := range reserved {
 		want := tasktype.ReservedNode{Workflow: group, Node: r.Node, Task: "gate.wait", Queue: "default"}

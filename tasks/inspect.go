@@ -20,7 +20,8 @@ func (c *Client) Inspect() *Inspector { return &Inspector{c.eng} }
 // others follow it.
 //
 // All running workflows are listed. Of the ended workflows, the last 100,000 failed ones and the last 10,000 of each other
-// state are listed (on a Redis Cluster, of each shard), for as long as their results are kept.
+// state are listed (on a Redis Cluster, of each shard), for as long as their results are kept. A workflow that ends between two
+// pages moves to the beginning of the list: to miss none, list the running ones, and then those that ended since.
 func (i *Inspector) Workflows(ctx context.Context, f tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
 	page, next, err = i.eng.Inspector.Workflows(ctx, f)
 	return page, next, wrap(err, "list workflows")
@@ -64,9 +65,9 @@ func (i *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, err
 	return ds, wrap(err, "list scheduled nodes")
 }
 
-// Reserved returns at most limit nodes of each queue that are ready and that no worker has taken yet.
-func (i *Inspector) Reserved(ctx context.Context, limit int) ([]tasktype.ReservedNode, error) {
-	rs, err := i.eng.Inspector.Reserved(ctx, limit)
+// Reserved returns at most limit nodes of a queue, or of each queue if queue is "", that are ready and that no worker has taken yet.
+func (i *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]tasktype.ReservedNode, error) {
+	rs, err := i.eng.Inspector.Reserved(ctx, queue, limit)
 	return rs, wrap(err, "list reserved nodes")
 }
 

@@ -58,7 +58,7 @@ func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 // wantReady checks the number of ready nodes of a queue.
 func wantReady(t *testing.T, client *tasks.Client, queue string, want int) {
 	t.Helper()
-	ready, err := client.Inspect().Reserved(t.Context(), 10)
+	ready, err := client.Inspect().Reserved(t.Context(), "", 10)
 	ready = slices.DeleteFunc(ready, func(n tasktype.ReservedNode) bool { return n.Queue != queue })
 	queues, qerr := client.Inspect().Queues(t.Context())
 	if err != nil || qerr != nil || len(ready) != want || !slices.ContainsFunc(queues, func(q tasktype.Queue) bool { return q.Name == queue && q.Pending == int64(want) }) {

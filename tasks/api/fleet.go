@@ -192,7 +192,7 @@ func (s *service) tasks(ctx context.Context, in *TaskFilter) (out Page[Task], er
 	list := []Task{}
 	switch in.State {
 	case "ready":
-		nodes, err := s.Client.Inspect().Reserved(ctx, in.Limit)
+		nodes, err := s.Client.Inspect().Reserved(ctx, "", in.Limit)
 		if err != nil {
 			return out, err
 		}

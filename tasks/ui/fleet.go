@@ -99,14 +99,8 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 		return webui.View{}, err
 	}
 	d.Hour = newChart("Completed tasks of the queue in the last hour, by minute", points, since, last.now, time.Minute)
-	ready, err := s.client.Inspect().Reserved(ctx, mostReserved)
-	if err != nil {
+	if d.Ready, err = s.client.Inspect().Reserved(ctx, name, mostReserved); err != nil {
 		return webui.View{}, err
-	}
-	for _, n := range ready {
-		if n.Queue == d.Name {
-			d.Ready = append(d.Ready, n)
-		}
 	}
 	live, err := s.client.Inspect().Workers(ctx)
 	if err != nil {

@@ -187,11 +187,10 @@ func (s *site) failed(ctx context.Context, f flowFilter) (found []flowRow, next 
 
 // waiting returns running workflows with a task that waits in a queue, the longest waiting first. It reads the first mostWaiting tasks.
 func (s *site) waiting(ctx context.Context, f flowFilter) (found []flowRow, next string, read int, err error) {
-	ready, err := s.client.Inspect().Reserved(ctx, mostWaiting)
+	ready, err := s.client.Inspect().Reserved(ctx, f.Queue, mostWaiting)
 	if err != nil {
 		return nil, "", 0, err
 	}
-	ready = slices.DeleteFunc(ready, func(n tasktype.ReservedNode) bool { return n.Queue != f.Queue })
 	seen := map[string]bool{}
 	for i, n := range ready {
 		if seen[n.Workflow] {

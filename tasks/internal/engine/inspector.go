@@ -114,11 +114,14 @@ func (in *Inspector) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 	return tasktype.Outbox{Entries: entries, Overdue: overdue}, err
 }
 
-// Reserved returns up to limit nodes of each queue that are ready.
-func (in *Inspector) Reserved(ctx context.Context, limit int) ([]tasktype.ReservedNode, error) {
-	queues, err := in.fleet.queues(ctx)
-	if err != nil {
-		return nil, err
+// Reserved returns up to limit nodes of a queue, or of each queue if queue is "", that are ready.
+func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]tasktype.ReservedNode, error) {
+	queues := []string{queue}
+	if queue == "" {
+		var err error
+		if queues, err = in.fleet.queues(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var out []tasktype.ReservedNode
 	for _, q := range queues {
