@@ -100,6 +100,10 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 		return Permit{b: b, key: key}, true, 0, nil
 	case 2:
 		return Permit{b: b, key: key, token: token}, true, 0, nil
+	case 4: // the process that opened the breaker may have died before it listed the breaker
+		if err := b.list(ctx, key, v[2]); err != nil {
+			b.warn.open(err)
+		}
 	}
 	return Permit{trialsRunning: v[0] == 3}, false, time.Duration(v[1]) * time.Millisecond, nil
 }
@@ -147,11 +151,16 @@ func (b *Breaker) noteOpened(ctx context.Context, key, block string, v []any) er
 	until, _ := v[3].(int64)
 	s := BreakerState{Key: key, State: "open", Failures: b.cfg.Threshold, OpenedAt: time.UnixMilli(at), Since: time.UnixMilli(at), Until: time.UnixMilli(until), LastBlock: block, Now: time.UnixMilli(at)}
 	b.warn.log.Warn("breaker opened after repeated failures", "key", key, "block", block, "for", s.Until.Sub(s.OpenedAt))
-	err := b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(at), Member: key}).Err()
+	err := b.list(ctx, key, at)
 	if failed == 0 {
 		b.notifyChanged(ctx, s)
 	}
 	return err
+}
+
+// list adds a breaker that opened at a time in unix ms to the list of breakers.
+func (b *Breaker) list(ctx context.Context, key string, at int64) error {
+	return b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(at), Member: key}).Err()
 }
 
 // notifyChanged calls BreakerConfig.Changed.

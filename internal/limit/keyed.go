@@ -189,17 +189,16 @@ func (l *KeyedLimiter) attempt(ctx context.Context, key, holder string, wait boo
 	l.mu.Unlock()
 	got, err := scripts["acquire"].Run(ctx, l.rdb, slotKeys(key),
 		holder, limit, l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Bool()
-	if err != nil {
-		if l.cfg.FailOpen && ctx.Err() == nil {
-			l.warn.open(err)
-			return &Slot{l: l, key: key}, nil
+	switch { // after an error the slot may have been acquired, if only the reply was lost
+	case err == nil:
+		if !got {
+			return nil, nil
 		}
-		// The slot may have been acquired if only the reply was lost.
+	case l.cfg.FailOpen && ctx.Err() == nil:
+		l.warn.open(err)
+	default:
 		l.quit(key, holder)
 		return nil, fmt.Errorf("acquire slot of %s: %w", key, err)
-	}
-	if !got {
-		return nil, nil
 	}
 	s := &Slot{l: l, key: key, holder: holder}
 	l.hold(s)
@@ -219,16 +218,18 @@ func (l *KeyedLimiter) free(ctx context.Context, key, holder string) (int, error
 }
 
 // Release releases the slot, even if ctx is done. Further calls do nothing. If Redis is unreachable, the slot
-// expires.
+// expires; that is an error without FailOpen.
 func (s *Slot) Release(ctx context.Context) error {
-	if !s.l.drop(s) || s.holder == "" {
+	if !s.l.drop(s) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_, err := s.l.free(ctx, s.key, s.holder)
 	s.l.wake(s.key)
-	if err != nil {
+	if err != nil && s.l.cfg.FailOpen {
+		s.l.warn.open(err)
+	} else if err != nil {
 		return fmt.Errorf("release slot of %s: %w", s.key, err)
 	}
 	return nil

@@ -56,6 +56,19 @@ func TestWithoutRedis(t *testing.T) {
 		t.Errorf("slots: %v", err)
 	}
 
+	// A slot whose reply was lost is released like any.
+	lost := redistest.NewFault(redistest.ReplyLost, 1)
+	slots = limit.NewKeyedLimiter(lost.Client(t, redistest.URL(t)), limit.KeyedConfig{FailOpen: true})
+	for _, key := range []string{"loaded", "lost"} { // the first call of a script is two calls
+		if key == "lost" {
+			lost.Arm()
+		}
+		testutil.Ok(t, must[*limit.Slot](t)(slots.Acquire(ctx, key)).Release(ctx))
+		if s := must[*limit.Slot](t)(slots.TryAcquire(ctx, key)); s == nil || s.Release(ctx) != nil {
+			t.Errorf("slot of %s: not released", key)
+		}
+	}
+
 	// Without FailOpen, all limits return an error.
 	if got, err := limit.NewTokenBucket(rdb, limit.BucketConfig{}).Take(ctx, "h", 1); got.OK || err == nil {
 		t.Errorf("bucket without FailOpen: got %v, %v; want an error", got, err)

@@ -1,8 +1,9 @@
 -- Decides whether a request is allowed.
 -- KEYS: breaker, trials. ARGV: token, cooldown ms, maximum cooldown ms after
 -- failed trials, number of trials, trial ttl ms.
--- Returns {0 blocked | 1 allowed | 2 allowed as a trial | 3 trials are running,
--- ms until the next call is useful}. Counts the calls while the breaker is not closed.
+-- Returns {0 blocked | 1 allowed | 2 allowed as a trial | 3 trials are running |
+-- 4 blocked for the first time, ms until the next call is useful, unix ms of the
+-- opening}. Counts the calls while the breaker is not closed.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
@@ -25,8 +26,8 @@ if state == "open" then
   end
   local left = opened + cooldown - now
   if left > 0 then
-    redis.call("HINCRBY", KEYS[1], "blocked", 1)
-    return { 0, left }
+    local first = redis.call("HINCRBY", KEYS[1], "blocked", 1) == 1
+    return { first and 4 or 0, left, opened }
   end
   redis.call("HSET", KEYS[1], "state", "half_open")
   redis.call("DEL", KEYS[2])
