@@ -1,7 +1,10 @@
 package orchestrator
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +24,13 @@ func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 	if len(j.WaitsFor) > 0 {
 		state = "waits for " + strings.Join(j.WaitsFor, ", ")
 	}
-	if state == "" && j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open() {
-		state = "backs off"
+	waits := j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open()
+	if state == "" && waits {
+		state = "waits to retry"
+		if len(j.Delays) > 0 { // the most frequent reason first
+			why := slices.SortedFunc(maps.Keys(j.Delays), func(a, b string) int { return cmp.Or(j.Delays[b]-j.Delays[a], strings.Compare(a, b)) })
+			state = "waits: " + strings.Join(why, ", ")
+		}
 	}
 	p.Brief = fmt.Sprintf("%d ok %d err %d q %d rec %.1f/s", j.Pages.Done, j.Pages.Error, j.Pages.Open(), written(j), rate)
 	p.Note = fmt.Sprintf("%d ok, %d errors, %d queued", j.Pages.Done, j.Pages.Error, j.Pages.Open())
@@ -31,7 +39,7 @@ func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 	}
 	p.Note += fmt.Sprintf(", %d records, %.1f/s", written(j), rate)
 	// The estimate is a lower bound, because the crawl may find more pages.
-	if left := j.Pages.Open(); done > 0 && left > 0 && took >= 3*time.Second {
+	if left := j.Pages.Open(); !waits && done > 0 && left > 0 && took >= 3*time.Second {
 		if eta := float64(took) / float64(done) * float64(left); eta < float64(1000*time.Hour) {
 			d := time.Duration(eta).Round(time.Second)
 			p.Note += fmt.Sprintf(", %s left", d)

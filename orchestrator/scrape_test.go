@@ -55,7 +55,8 @@ func TestLiveProgressShowsPagesRecordsAndState(t *testing.T) {
 	}{
 		{sites.Job{Status: sites.JobRunning, Pages: pages, Records: map[string]int{"a": 7, "b": 5}}, "58 ok, 1 errors, 100 queued, 12 records, 2.0/s, 50s left", "58 ok 1 err 100 q 12 rec 2.0/s 50s"},
 		{sites.Job{Status: sites.JobPaused, Pages: pages}, "paused, 58 ok, 1 errors, 100 queued, 0 records, 2.0/s, 50s left", "paused 58 ok 1 err 100 q 0 rec 2.0/s 50s"},
-		{sites.Job{Status: sites.JobRunning, Pages: delayed}, "backs off, 58 ok, 0 errors, 2 queued (2 delayed), 0 records, 2.0/s, 1s left", "backs off 58 ok 0 err 2 q 0 rec 2.0/s 1s"},
+		{sites.Job{Status: sites.JobRunning, Pages: delayed}, "waits to retry, 58 ok, 0 errors, 2 queued (2 delayed), 0 records, 2.0/s", "waits to retry 58 ok 0 err 2 q 0 rec 2.0/s"},
+		{sites.Job{Status: sites.JobRunning, Pages: delayed, Delays: map[string]int{"pace": 2, "site down": 15}}, "waits: site down, pace, 58 ok, 0 errors, 2 queued (2 delayed), 0 records, 2.0/s", "waits: site down, pace 58 ok 0 err 2 q 0 rec 2.0/s"},
 		{sites.Job{Status: sites.JobWaiting, WaitsFor: []string{"a.example"}}, "waits for a.example, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a.example 0 ok 0 err 0 q 0 rec 2.0/s"},
 		{sites.Job{Status: sites.JobWaiting}, "waits for a worker, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a worker 0 ok 0 err 0 q 0 rec 2.0/s"},
 	} {

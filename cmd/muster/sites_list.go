@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"muster/orchestrator"
@@ -30,8 +31,13 @@ func listSites(env environment, cfg config.Config, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, listedSite{def.Site, def.BaseURL, def.File(), schedules[name], def.Description, nil})
+		file := def.File()
+		if def.IsShipped() {
+			file = ""
+		}
+		rows = append(rows, listedSite{def.Site, def.BaseURL, file, schedules[name], def.Description, nil})
 	}
+	slices.SortStableFunc(rows, func(a, b listedSite) int { return cmp.Compare(min(len(b.File), 1), min(len(a.File), 1)) }) // shipped ones last
 	for _, b := range registry.Broken() {
 		rows = append(rows, listedSite{b.Site, "", b.File, schedules[b.Site], "", strings.Split(b.Err.Error(), "\n")})
 	}

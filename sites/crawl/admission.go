@@ -30,7 +30,7 @@ const (
 	DelayDown    Delay = "site down"    // the circuit breaker of the site is open
 	DelayRecords Delay = "records"      // too many unwritten records
 	DelayLimited Delay = "rate limited" // the site asked for a pause
-	DelayProxies Delay = "proxies"      // all proxies are resting
+	DelayProxies Delay = "proxies"      // no proxy of the pool is usable
 )
 
 // decision is the result of admission for a page.

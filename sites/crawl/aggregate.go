@@ -51,7 +51,7 @@ func (c *crawler) countResponse(f fetched) {
 	}
 	if class := fetch.ClassOf(f.failure); via == "" {
 		return
-	} else if class == fetch.OK || class == fetch.Gone {
+	} else if class.SiteUp() || class == fetch.Server { // an error of the site is no failure of the proxy
 		c.usage.add("good " + via)
 	} else {
 		c.usage.add("bad " + via)

@@ -181,6 +181,9 @@ func (c *crawler) settleFailure(ctx context.Context, lease workqueue.Leased, f f
 	case class == fetch.NoProxy && after > 0:
 		return c.wait(ctx, lease, class, err, waitFor(DelayProxies, after))
 	case attempt <= policy.Retries:
+		if class == fetch.NoProxy {
+			c.delays.add(string(DelayProxies))
+		}
 		return c.leases.retry(ctx, lease, err, max(after, policy.Wait(attempt, c.def.Retries.Cap)), true)
 	}
 	return c.giveUp(ctx, lease, class, err)

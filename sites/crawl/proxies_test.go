@@ -26,6 +26,7 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 	site := sitetest.NewShop(t, 1, 6)
 	site.Faults["/item/2"] = []string{"soft", "404"}
 	site.Faults["/item/3"] = []string{"403"}
+	site.Faults["/item/4"] = []string{"500"} // of the site
 	via := func(r *http.Response) string {
 		switch r.Request.URL.Path {
 		case "/item/2":
@@ -37,14 +38,14 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 	}
 	s := process(t, Config{Via: via})
 	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	// The listing and 4 items; a refusal and a 404; a 403 and then the item.
+	// The listing and 3 items; a refusal and a 404; a 403 and then the item; a 500 and then the item.
 	if sum.Proxies == nil || len(sum.Proxies.Worst) != 2 || sum.Proxies.Worst[0] != (report.Proxy{Proxy: "http://bad.example:1", Responses: 2, Failures: 1}) || sum.Proxies.Worst[1].Proxy != "http://other.example:1" {
 		t.Errorf("got %+v as the worst, want the bad and the other one", sum.Proxies.Worst)
 	}
 	if sum.Breaker != "closed" {
 		t.Errorf("got breaker %q, want closed", sum.Breaker)
 	}
-	for _, want := range []string{"3 used, 9 responses, 2 of them failed; worst http://bad.example:1 with 1 of 2", "breaker"} {
+	for _, want := range []string{"3 used, 10 responses, 2 of them failed; worst http://bad.example:1 with 1 of 2", "breaker"} {
 		if !strings.Contains(sum.Text(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, sum.Text())
 		}
@@ -120,6 +121,9 @@ func TestProxiesThatRest(t *testing.T) {
 			}
 			collect(t, j)
 			crawl(t, j)
+			if delays, err := j.crawler.delays.all(t.Context()); err != nil || (delays[string(DelayProxies)] > 0) != (c.stall != "0s") {
+				t.Errorf("got delays %v, %v, want those of a page that waits for proxies", delays, err)
+			}
 			if _, err := j.sum(t.Context(), nil); !errors.Is(err, errNoStart) || !strings.Contains(err.Error(), "no_proxy") || !strings.Contains(err.Error(), c.problem) {
 				t.Errorf("got %v, want a failed start page: %s", err, c.problem)
 			}

@@ -262,7 +262,7 @@ type ProxyUsage struct {
 type Proxy struct {
 	Proxy     string `json:"proxy"`
 	Responses int    `json:"responses"`
-	Failures  int    `json:"failures"` // responses without a page: blocked, errors, unreadable bodies
+	Failures  int    `json:"failures"` // blocked, limited, truncated or empty responses
 }
 
 const maxWorst = 5
