@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/event"
@@ -21,6 +22,14 @@ import (
 func quiet(in string) (env environment, out, errs *bytes.Buffer) {
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
 	return environment{stdin: strings.NewReader(in), stdout: out, stderr: errs}, out, errs
+}
+
+// wrote writes facts.
+func wrote(t *testing.T, env environment, add func(facts)) {
+	t.Helper()
+	f := newFacts(env)
+	add(f)
+	testutil.Ok(t, f.Flush())
 }
 
 func TestListOfJobsFitsATerminal(t *testing.T) {
@@ -33,9 +42,7 @@ func TestListOfJobsFitsATerminal(t *testing.T) {
 			Items: jobs.Counts{Total: 120, Integrated: 80, Rejected: 10, Failed: 1}, Waiting: "no agent of role " + strings.Repeat("x", 100)}},
 		{Job: jobs.Job{ID: "scrape_shop_example_0123abcd", Name: "shop.example", Status: jobs.Completed, CreatedAt: time.Now().Add(-72 * time.Hour)}},
 	}
-	if err := printJobs(env, jobs); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, printJobs(env, jobs))
 	text := out.String()
 	for line := range strings.Lines(text) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
@@ -57,9 +64,7 @@ func TestStuckJobsAreListedWithTheReason(t *testing.T) {
 	env, out, _ := quiet("")
 	list := []jobs.Stuck{{JobID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "default", Stage: "validate", Reason: "no agent of role validator",
 		Since: time.Now().Add(-2 * time.Hour), Recoveries: 1}}
-	if err := printStuck(env, list); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, printStuck(env, list))
 	if got, want := out.String(), "default  validate  1           2h ago\n  no agent of role validator\n"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q in it", got, want)
 	}
@@ -87,10 +92,10 @@ func TestStatusNamesTheStagesOfTheDefaultPipelineByRole(t *testing.T) {
 		},
 		Items: jobs.Counts{Total: 10, Integrated: 4, Pending: 3, Validating: 1, Rejected: 1, Failed: 1}, ErrorMessage: "none"}
 	env, out, _ := quiet("")
-	printStatus(env, j)
+	wrote(t, env, func(f facts) { f.job(j) })
 	for _, want := range []string{
-		"Job ID: j1\n", "Status: processing\n", "Waiting: no agent of role validator\n", "Creator Status: completed (agent a1)\n",
-		"Validator Status: processing (3 items pending, 1 in work)\n", "Prompt: " + strings.Repeat("p", 79) + "…\n",
+		"Job ID:           j1\n", "Status:           processing\n", "Waiting:          no agent of role validator\n", "Creator Status:   completed (agent a1)\n",
+		"Validator Status: processing (3 items pending, 1 in work)\n", "Prompt:           " + strings.Repeat("p", 79) + "…\n",
 		"Items:\n  Total:      10\n  Integrated: 4\n  Pending:    3\n", "  Progress:   60.0%\n", "\nError: none\n",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -99,8 +104,8 @@ func TestStatusNamesTheStagesOfTheDefaultPipelineByRole(t *testing.T) {
 	}
 	j.Name = "compliance"
 	env, out, _ = quiet("")
-	printStatus(env, j)
-	if !strings.Contains(out.String(), "Create Status: completed") {
+	wrote(t, env, func(f facts) { f.job(j) })
+	if !strings.Contains(out.String(), "Create Status:   completed") {
 		t.Errorf("another pipeline: got\n%s\nwant its stages by name", out)
 	}
 }
@@ -110,8 +115,10 @@ func TestTextsOfOthersAreMadePrintable(t *testing.T) {
 	t.Parallel()
 	const evil = "\x1b]0;title\a\x1b[31mred\u009b\r\nnext"
 	env, out, _ := quiet("")
-	printStatus(env, jobs.Job{ID: "j1", Name: evil, Waiting: evil, Prompt: evil, ErrorMessage: evil, Labels: []string{evil}, Document: &jobs.Document{Name: evil},
-		Stages: []jobs.Stage{{Name: evil, Status: jobs.StageFailed, Agent: evil, Error: evil}}})
+	wrote(t, env, func(f facts) {
+		f.job(jobs.Job{ID: "j1", Name: evil, Waiting: evil, Prompt: evil, ErrorMessage: evil, Labels: []string{evil}, Document: &jobs.Document{Name: evil},
+			Stages: []jobs.Stage{{Name: evil, Status: jobs.StageFailed, Agent: evil, Error: evil}}})
+	})
 	for name, text := range map[string]string{"status": out.String(), "error": printableLines(evil)} {
 		if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 			t.Errorf("%s: got %q, want printable characters only", name, text)
@@ -123,12 +130,12 @@ func TestProgressHasAnEstimate(t *testing.T) {
 	t.Parallel()
 	eta := 5400.0
 	for want, p := range map[string]jobs.Progress{
-		"ETA: 1.5 hours\n":     {Status: jobs.Processing, ETASeconds: &eta, Percent: 12.34, ElapsedSeconds: 61},
-		"ETA: unknown\n":       {Status: jobs.Processing},
-		"Elapsed: 2.0 hours\n": {Status: jobs.Completed, ElapsedSeconds: 7200},
+		"ETA:          1.5 hours\n": {Status: jobs.Processing, ETASeconds: &eta, Percent: 12.34, ElapsedSeconds: 61},
+		"ETA:          unknown\n":   {Status: jobs.Processing},
+		"Elapsed:      2.0 hours\n": {Status: jobs.Completed, ElapsedSeconds: 7200},
 	} {
 		env, out, _ := quiet("")
-		printProgress(env, p)
+		wrote(t, env, func(f facts) { f.progress(p) })
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got\n%s\nwant %q in it", out, want)
 		}
@@ -189,9 +196,7 @@ func serving(t *testing.T, env environment, status jobs.Status, stored, added st
 		}
 	})
 	api, err := client.New(client.Config{URL: "http://localhost", Transport: client.Handler(mux)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return jobScope{apiScope{api: api, env: env}}
 }
 
@@ -206,9 +211,7 @@ func TestEventsAreFollowedUntilTheJobHasEnded(t *testing.T) {
 	stored := "event: gap\ndata: {}\n\n" + eventText(event.Event{ID: "1-0", Type: "job.created", Job: "j1"})
 	added := eventText(event.Event{ID: "2-0", Type: "job.completed", Job: "j1", Data: json.RawMessage(`{"n": 1}`)}) + eventText(event.Event{ID: "3-0", Type: "job.deleted"})
 	s := serving(t, env, jobs.Processing, stored, added)
-	if err := s.events(t.Context(), client.Job{Job: jobs.Job{ID: "j1"}}, "", true, true); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.events(t.Context(), client.Job{Job: jobs.Job{ID: "j1"}}, "", true, true))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[1], `"type":"job.completed"`) {
 		t.Errorf("got %q, want two events, each on a line", lines)
@@ -224,9 +227,7 @@ func TestEventsOfAJobFitATerminal(t *testing.T) {
 	long := json.RawMessage(`{"error": "` + strings.Repeat("x", 200) + `"}`)
 	stored := eventText(event.Event{ID: "1-0", Type: "job.started", Job: "j1"}) + eventText(event.Event{ID: "2-0", Type: "stage.completed", Job: "j1", Data: long})
 	s := serving(t, env, jobs.Completed, stored, "")
-	if err := s.events(t.Context(), client.Job{Job: jobs.Job{ID: "j1"}}, "", true, false); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.events(t.Context(), client.Job{Job: jobs.Job{ID: "j1"}}, "", true, false))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") {
 		t.Errorf("got %q, want two events, the data of the second cut", lines)

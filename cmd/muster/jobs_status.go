@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -92,57 +93,72 @@ func showStatus(ctx context.Context, c *cli.Context, s jobScope, j client.Job) e
 	if err != nil {
 		return noJobID(j.ID, err)
 	}
-	printStatus(s.env, j.Job)
-	fmt.Fprintln(s.env.stdout)
-	printTimes(s.env, p)
-	return nil
+	f := newFacts(s.env)
+	f.job(j.Job)
+	fmt.Fprintln(f)
+	f.times(p)
+	return f.Flush()
 }
 
-// printStatus prints the state of a job.
-func printStatus(env environment, j jobs.Job) {
-	paint := newPainter(env)
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(env.stdout, "%s: %s\n", name, printable(value))
-		}
+// facts writes lines of a name and a value, aligned. Flush writes the last ones.
+type facts struct {
+	*tabwriter.Writer
+	paint painter
+}
+
+func newFacts(env environment) facts {
+	return facts{tabwriter.NewWriter(env.stdout, 0, 0, 1, ' ', 0), newPainter(env)}
+}
+
+// line adds a line, unless the value is empty.
+func (f facts) line(name, value string) {
+	if value != "" {
+		fmt.Fprintf(f, "%s:\t%s\n", printable(name), value)
 	}
-	at := func(name string, t time.Time) {
-		if !t.IsZero() {
-			line(name, t.Local().Format("2006-01-02 15:04:05 MST"))
-		}
+}
+
+// at adds a line with a time, unless it is zero.
+func (f facts) at(name string, t time.Time) {
+	if !t.IsZero() {
+		f.line(name, t.Local().Format("2006-01-02 15:04:05 MST"))
 	}
-	line("Job ID", j.ID)
-	line("Pipeline", j.Name)
-	fmt.Fprintf(env.stdout, "Status: %s\n", paint.status(string(j.Status)))
-	line("Waiting", j.Waiting)
+}
+
+// job adds the state of a job.
+func (f facts) job(j jobs.Job) {
+	f.line("Job ID", j.ID)
+	f.line("Pipeline", printable(j.Name))
+	f.line("Status", f.paint.status(string(j.Status)))
+	f.line("Waiting", printable(j.Waiting))
 	for _, st := range j.Stages {
-		fmt.Fprintf(env.stdout, "%s Status: %s\n", printable(stageTitle(j.Name, st)), stageText(st, paint))
+		f.line(stageTitle(j.Name, st)+" Status", stageText(st, f.paint))
 	}
-	line("Prompt", cell(j.Prompt, shownPrompt))
+	f.line("Prompt", cell(j.Prompt, shownPrompt))
 	if d := j.Document; d != nil {
-		line("Document", fmt.Sprintf("%s (%d bytes)", d.Name, d.Size))
+		f.line("Document", fmt.Sprintf("%s (%d bytes)", printable(d.Name), d.Size))
 	}
 	if j.Priority != 0 {
-		line("Priority", fmt.Sprint(j.Priority))
+		f.line("Priority", fmt.Sprint(j.Priority))
 	}
-	line("Labels", strings.Join(j.Labels, ", "))
-	line("After", strings.Join(j.After, ", "))
-	line("Version of", j.VersionOf)
-	line("Cron", j.Cron)
-	at("Begins", j.At)
-	at("Created", j.CreatedAt)
-	at("Started", j.StartedAt)
-	at("Completed", j.CompletedAt)
-	fmt.Fprint(env.stdout, "\nItems:\n")
-	printCounts(env, j.Items)
+	f.line("Labels", printable(strings.Join(j.Labels, ", ")))
+	f.line("After", strings.Join(j.After, ", "))
+	f.line("Version of", j.VersionOf)
+	f.line("Cron", j.Cron)
+	f.at("Begins", j.At)
+	f.at("Created", j.CreatedAt)
+	f.at("Started", j.StartedAt)
+	f.at("Completed", j.CompletedAt)
+	fmt.Fprintln(f, "\nItems:")
+	f.counts(j.Items)
+	f.line("  Progress", fmt.Sprintf("%.1f%%", 100*float64(j.Items.Processed())/float64(max(j.Items.Total, 1))))
 	if j.ErrorMessage != "" {
-		fmt.Fprintln(env.stdout)
-		line("Error", j.ErrorMessage)
+		fmt.Fprintln(f)
+		f.line("Error", printable(j.ErrorMessage))
 	}
 }
 
-// printCounts prints the items of a job by state.
-func printCounts(env environment, n jobs.Counts) {
+// counts adds the items of a job by state.
+func (f facts) counts(n jobs.Counts) {
 	for _, c := range []struct {
 		name  string
 		n     int64
@@ -152,14 +168,9 @@ func printCounts(env environment, n jobs.Counts) {
 		{"Rejected", n.Rejected, true}, {"Failed", n.Failed, true}, {"Review", n.Review, n.Review > 0},
 	} {
 		if c.shown {
-			fmt.Fprintf(env.stdout, "  %-12s%d\n", c.name+":", c.n)
+			f.line("  "+c.name, fmt.Sprint(c.n))
 		}
 	}
-	percent := 0.0
-	if n.Total > 0 {
-		percent = 100 * float64(n.Processed()) / float64(n.Total)
-	}
-	fmt.Fprintf(env.stdout, "  %-12s%.1f%%\n", "Progress:", percent)
 }
 
 // stageTitle names a stage: by its role in the default pipeline.
@@ -205,41 +216,34 @@ func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j client.Job
 	if c.Bool("json") {
 		return printJSON(s.env.stdout, p)
 	}
-	printProgress(s.env, p)
-	return nil
+	f := newFacts(s.env)
+	f.progress(p)
+	return f.Flush()
 }
 
-func printProgress(env environment, p jobs.Progress) {
-	out := func(format string, args ...any) { fmt.Fprintf(env.stdout, format+"\n", args...) }
-	n := p.Items
-	out("Job ID: %s", p.JobID)
-	out("Status: %s", newPainter(env).status(string(p.Status)))
-	out("Progress: %.1f%%", p.Percent)
-	out("  Total: %d\n  Integrated: %d\n  Pending: %d\n  Validating: %d\n  Rejected: %d\n  Failed: %d", n.Total, n.Integrated, n.Pending, n.Validating, n.Rejected, n.Failed)
-	if n.Review > 0 {
-		out("  Review: %d", n.Review)
-	}
-	if p.Waiting != "" {
-		out("Waiting: %s", p.Waiting)
-	}
-	printTimes(env, p)
+func (f facts) progress(p jobs.Progress) {
+	f.line("Job ID", p.JobID)
+	f.line("Status", f.paint.status(string(p.Status)))
+	f.line("Progress", fmt.Sprintf("%.1f%%", p.Percent))
+	f.counts(p.Items)
+	f.line("Waiting", printable(p.Waiting))
+	f.times(p)
 }
 
-// printTimes prints the duration of a job, and the estimated rest.
-func printTimes(env environment, p jobs.Progress) {
-	out := func(format string, args ...any) { fmt.Fprintf(env.stdout, format+"\n", args...) }
-	out("Elapsed: %s", lasted(p.ElapsedSeconds))
+// times adds the duration of a job, and the estimated rest.
+func (f facts) times(p jobs.Progress) {
+	f.line("Elapsed", lasted(p.ElapsedSeconds))
 	switch {
 	case p.ETASeconds != nil:
-		out("ETA: %s", lasted(*p.ETASeconds))
+		f.line("ETA", lasted(*p.ETASeconds))
 	case !p.Status.Terminal():
-		out("ETA: unknown")
+		f.line("ETA", "unknown")
 	}
 	if p.PerMinute > 0 {
-		out("Pace: %.1f items a minute", p.PerMinute)
+		f.line("Pace", fmt.Sprintf("%.1f items a minute", p.PerMinute))
 	}
-	if p.Stuck != nil {
-		out("Stuck: in %s since %s: %s", p.Stuck.Stage, p.Stuck.Since.Format(time.RFC3339), p.Stuck.Reason)
+	if st := p.Stuck; st != nil {
+		f.line("Stuck", fmt.Sprintf("in %s since %s: %s", st.Stage, st.Since.Local().Format("2006-01-02 15:04:05 MST"), printable(st.Reason)))
 	}
 }
 

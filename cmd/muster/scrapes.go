@@ -221,39 +221,32 @@ func showScrape(env environment, c *cli.Context, j sites.Job) error {
 	if c.Bool("json") {
 		return printJSON(env.stdout, j)
 	}
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(env.stdout, "%-9s %s\n", name, fmt.Sprintf(format, args...))
-	}
-	line("scrape", "%s", j.ID)
-	line("site", "%s", j.Site)
-	line("status", "%s", statusOf(j))
-	line("started", "%s", j.Began.Format(time.RFC3339))
-	if j.Resumes != "" {
-		line("resumes", "%s", j.Resumes)
-	}
-	p := j.Pages
-	line("pages", "%d of %d: %d fetched, %d skipped, %d failed, %d in flight, %d delayed",
-		pagesDone(j), p.Total, p.Done, p.Skipped, p.Error, p.InProgress, p.Delayed)
-	var types []string
+	var types, delays []string
 	for _, typ := range slices.Sorted(maps.Keys(j.Records)) {
 		types = append(types, fmt.Sprintf("%d %s", j.Records[typ], typ))
 	}
-	line("records", "%s", strings.Join(types, ", "))
-	if len(j.Delays) > 0 && j.Summary == nil {
-		var delays []string
-		for _, why := range slices.Sorted(maps.Keys(j.Delays)) {
-			delays = append(delays, fmt.Sprintf("%s %d", why, j.Delays[why]))
-		}
-		line("delays", "%s", strings.Join(delays, ", "))
+	for _, why := range slices.Sorted(maps.Keys(j.Delays)) {
+		delays = append(delays, fmt.Sprintf("%s %d times", why, j.Delays[why]))
+	}
+	f, p := newFacts(env), j.Pages
+	f.line("Scrape", j.ID)
+	f.line("Site", j.Site)
+	f.line("Status", statusOf(j))
+	f.at("Started", j.Began)
+	f.line("Resumes", j.Resumes)
+	f.line("Pages", fmt.Sprintf("%d of %d: %d fetched, %d skipped, %d failed, %d in flight, %d delayed",
+		pagesDone(j), p.Total, p.Done, p.Skipped, p.Error, p.InProgress, p.Delayed))
+	f.line("Records", strings.Join(types, ", "))
+	if j.Summary == nil {
+		f.line("Delays", strings.Join(delays, ", "))
 	}
 	if p.Outputs > 0 {
-		line("unwritten", "%d records wait in Redis to be written", p.Outputs)
+		f.line("Unwritten", fmt.Sprintf("%d records wait in Redis to be written", p.Outputs))
 	}
-	if j.Trouble != "" {
-		line("trouble", "%s", j.Trouble)
-	}
-	if j.Error != "" {
-		line("error", "%s", j.Error)
+	f.line("Trouble", j.Trouble)
+	f.line("Error", j.Error)
+	if err := f.Flush(); err != nil {
+		return err
 	}
 	if j.Summary == nil {
 		return nil
