@@ -1,30 +1,25 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
 )
 
 // Agent is a push agent that needs no registration.
 type Agent struct {
-	Name     string   `yaml:"name,omitempty" json:"name,omitempty"` // unique; default: the host of URL
-	Role     string   `yaml:"role,omitempty" json:"role,omitempty"` // Role, Roles or both
-	Roles    []string `yaml:"roles,omitempty" json:"roles,omitempty"`
+	Name     string   `yaml:"name" json:"name,omitempty"` // unique; default: the host of URL
+	Role     string   `yaml:"role" json:"role,omitempty"` // Role, Roles or both
+	Roles    []string `yaml:"roles" json:"roles,omitempty"`
 	URL      string   `yaml:"url" json:"url"`
-	Capacity int      `yaml:"capacity,omitempty" json:"capacity,omitempty"` // concurrent assignments; default 1
-	Secret   string   `yaml:"secret,omitempty" json:"secret,omitempty"`     // signing key for pushes; empty: unsigned
-	Key      string   `yaml:"key,omitempty" json:"key,omitempty"`           // name of the API key that may act for it; empty: only operators
+	Capacity int      `yaml:"capacity" json:"capacity,omitempty"` // concurrent assignments; default 1
+	Secret   string   `yaml:"secret" json:"secret,omitempty"`     // signing key for pushes; empty: unsigned
+	Key      string   `yaml:"key" json:"key,omitempty"`           // name of the API key that may act for it; empty: only operators
 }
 
 // Owner returns the owner of the agent as access.Caller.Owner does, or "" without Key.
@@ -141,46 +136,6 @@ func checkAgents(agents []Agent) []error {
 		}
 	}
 	return errs
-}
-
-// readAgents parses a YAML list of mappings.
-func readAgents(items []ast.Node) ([]Agent, error) {
-	var out []Agent
-	for _, item := range items {
-		var a Agent
-		if err := yaml.NodeToValue(item, &a, yaml.Strict()); err != nil {
-			var at yaml.Error
-			if errors.As(err, &at) {
-				err = errors.New(at.GetMessage())
-			}
-			return nil, fmt.Errorf("invalid agent: set role and url, and optionally name, capacity, secret and key: %w", err)
-		}
-		out = append(out, a)
-	}
-	return out, nil
-}
-
-// parseAgents parses agents from JSON on one line.
-func parseAgents(text string) ([]Agent, error) {
-	var out []Agent
-	dec := json.NewDecoder(strings.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&out); err != nil {
-		return nil, fmt.Errorf("invalid agents: use JSON such as [{\"role\": …, \"url\": …}]: %w", err)
-	}
-	return out, nil
-}
-
-// agentsText returns agents in the format of parseAgents.
-func agentsText(agents []Agent) string {
-	if len(agents) == 0 {
-		return ""
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(agents) // cannot fail for strings and numbers
-	return strings.TrimSpace(b.String())
 }
 
 // addAgentURLs adds the agents of CREATOR_AGENT_URL and VALIDATOR_AGENT_URL unless they exist: a child process also receives

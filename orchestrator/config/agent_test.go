@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 func TestAgentsFromFileAndEnvironment(t *testing.T) {
@@ -58,14 +60,10 @@ func TestSecretsOfAgentsAreMasked(t *testing.T) {
 	const secret = "MDEyMzQ1Njc4OWFiY2RlZg=="
 	list := `[{"role":"creator","url":"http://creator:8001","secret":"` + secret + `"}]`
 	file := filepath.Join(t.TempDir(), "agents")
-	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(file, []byte(list), 0o600))
 	for _, from := range []string{"MUSTER_AGENTS__STATIC=" + list, "MUSTER_AGENTS__STATIC_FILE=" + file} {
 		l, err := Load(Sources{Environ: []string{from}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if len(l.Agents.Static) != 1 || l.Agents.Static[0].Secret != secret {
 			t.Errorf("got %d agents, want one with its secret", len(l.Agents.Static))
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 const example = "../../muster.example.yaml"
@@ -17,18 +19,14 @@ const example = "../../muster.example.yaml"
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "muster.yaml")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
 func read(t *testing.T, src Sources) *Loaded {
 	t.Helper()
 	l, err := Load(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return l
 }
 
@@ -58,9 +56,7 @@ func TestExample(t *testing.T) {
 func TestExampleStatesBounds(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	text := strings.Join(strings.Fields(strings.ReplaceAll(string(b), "#", "")), " ")
 	c := Default()
 	for _, s := range settings(&c) {
@@ -228,7 +224,7 @@ func TestErrorsNamePositionAndRemedy(t *testing.T) {
 		"worker:\n  concurrency: 3\n":                "muster.yaml:1:1: unknown setting worker, did you mean workers?",
 		"workers:\n  max_per_host: 3\n":              "muster.yaml:2:3: unknown setting workers.max_per_host, did you mean queue.max_per_host?",
 		"dashboard: {listen: x}\n":                   "muster.yaml:1:1: unknown setting dashboard; the section dashboard was renamed to api, and the default port is 8000",
-		"agents:\n  static: [{rol: x}]\n":            "muster.yaml:2:11: agents.static: invalid agent: set role and url",
+		"agents:\n  static: [{rol: x}]\n":            "muster.yaml:2:11: agents.static: invalid list: use mappings such as [{url: …}] with the keys name, role, roles, url, capacity, secret, key",
 		"workers:\n  zebra: 3\n":                     "muster.yaml:2:3: unknown setting workers.zebra; use one of concurrency, log_file, memory_limit_mb, metrics_listen, ping_timeout, processes",
 		"http: {listen: x}\n":                        "muster.yaml:1:1: unknown setting http; use one of agents, api, data_dir, jobs, ",
 		"workers:\n  concurrency: many\n":            `muster.yaml:2:16: workers.concurrency: invalid integer "many"`,
@@ -310,9 +306,7 @@ func TestUsualFile(t *testing.T) { // not parallel: changes the working director
 	if l := read(t, Sources{}); l.Path != "" || l.DataDir != "data" {
 		t.Errorf("without a file: path %q, data_dir %q", l.Path, l.DataDir)
 	}
-	if err := os.WriteFile(UsualFile, []byte("data_dir: here\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(UsualFile, []byte("data_dir: here\n"), 0o600))
 	if l := read(t, Sources{}); l.Path != UsualFile || l.DataDir != "here" {
 		t.Errorf("with one: path %q, data_dir %q", l.Path, l.DataDir)
 	}
@@ -321,9 +315,7 @@ func TestUsualFile(t *testing.T) { // not parallel: changes the working director
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("redis://u:s3same@host:1/0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(secret, []byte("redis://u:s3same@host:1/0\n"), 0o600))
 	l := read(t, Sources{File: example, Environ: []string{
 		"MUSTER_REDIS__URL_FILE=" + secret, "MUSTER_API__KEYS=s3same,s3same2", "MUSTER_PROXIES__JUDGE_KEY=s3same",
 	}})
@@ -331,9 +323,7 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("url is %q", l.Redis.URL)
 	}
 	b, err := json.Marshal(l.Settings())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if text := string(b) + fmt.Sprint(l.Settings()); strings.Contains(text, "s3same") {
 		t.Errorf("a secret is not masked: %s", text)
 	}
@@ -366,9 +356,7 @@ func TestSuspiciousEnvironment(t *testing.T) {
 
 func FuzzLoad(f *testing.F) {
 	b, err := os.ReadFile(example)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testutil.Ok(f, err)
 	f.Add(b)
 	f.Add([]byte("a: &x [*x]\n? b\n: c\n<<: {d: e}\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -80,9 +80,7 @@ func (s setting) facts(t *testing.T) string {
 		facts = append(facts, kind)
 	}
 	value, err := json.Marshal(s.shown())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if text := strings.Trim(string(value), `"`); text != "" && !s.isList() && !s.isMap() {
 		facts = append(facts, "`"+text+"`")
 	}

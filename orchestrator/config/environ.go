@@ -79,12 +79,6 @@ func (s setting) text() string {
 		return v.String()
 	case []string:
 		return strings.Join(v, ",")
-	case []Source:
-		return sourcesText(v)
-	case []Agent:
-		return agentsText(v)
-	case []Webhook:
-		return webhooksText(v)
 	case map[string]int:
 		return pairs(v, ",", ":")
 	case map[string]time.Duration:
@@ -92,7 +86,14 @@ func (s setting) text() string {
 	case map[string]string:
 		return pairs(v, ";", "=")
 	default:
-		return fmt.Sprint(v)
+		if !s.isObjects() {
+			return fmt.Sprint(v)
+		}
+		if s.v.Len() == 0 {
+			return ""
+		}
+		b, _ := json.Marshal(v) // cannot fail for strings and numbers
+		return string(b)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 func TestEnvironReproducesSettings(t *testing.T) {
@@ -32,22 +34,16 @@ func TestEnvironReproducesSettings(t *testing.T) {
 	file := write(t, "sites: {out: elsewhere}\n")
 	inherited := []string{"MUSTER_CONFIG=" + file, "MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9", "MUSTER_LOG__LEVEL=debug"}
 	shared := filepath.Join(t.TempDir(), "workers.yaml")
-	if err := want.WriteReloaded(shared); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, want.WriteReloaded(shared))
 	for _, file := range []string{"", shared} {
 		got, err := Load(Sources{Environ: append(inherited, want.Environ(file)...)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if !reflect.DeepEqual(got.Config, want) {
 			t.Errorf("with the file %q: got  %+v\nwant %+v", file, got.Config, want)
 		}
 	}
 	b, err := os.ReadFile(shared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if strings.Contains(string(b), "hush") {
 		t.Errorf("the file contains a secret: %s", b)
 	}

@@ -178,29 +178,8 @@ func (r *reader) set(s setting, node ast.Node) error {
 		if !ok {
 			return fmt.Errorf("%s: must be a list: [one, two], or one line \"- value\" per element", s.path)
 		}
-		if sources, ok := s.v.Addr().Interface().(*[]Source); ok {
-			list, err := readSources(seq.Values)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.path, err)
-			}
-			*sources = list
-			return nil
-		}
-		if agents, ok := s.v.Addr().Interface().(*[]Agent); ok {
-			list, err := readAgents(seq.Values)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.path, err)
-			}
-			*agents = list
-			return nil
-		}
-		if hooks, ok := s.v.Addr().Interface().(*[]Webhook); ok {
-			list, err := readWebhooks(seq.Values)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.path, err)
-			}
-			*hooks = list
-			return nil
+		if s.isObjects() {
+			return s.setObjects(seq)
 		}
 		var values []string
 		for _, item := range seq.Values {

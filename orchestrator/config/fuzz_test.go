@@ -15,26 +15,19 @@ func FuzzOneLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const hidden = "s3cr3tw0rd"
 		text := before + hidden + after
-		if list, err := parseSources(text); err == nil {
-			if again, err := parseSources(sourcesText(list)); err != nil || len(again) != len(list) && len(list) > 0 {
-				t.Errorf("%q: read %d sources, and %d, %v after a round trip", text, len(list), len(again), err)
+		c, again := Default(), Default()
+		for i, s := range settings(&c) {
+			if !s.isObjects() {
+				continue
 			}
-		} else if strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
-			t.Errorf("%q: the error is %v", text, err)
-		}
-		if list, err := parseAgents(text); err == nil && len(list) > 0 {
-			if again, err := parseAgents(agentsText(list)); err != nil || len(again) != len(list) {
-				t.Errorf("%q: read %d agents, and %d, %v after a round trip", text, len(list), len(again), err)
+			copied := settings(&again)[i]
+			if err := s.set(text); err == nil && s.v.Len() > 0 {
+				if err := copied.set(s.text()); err != nil || copied.v.Len() != s.v.Len() {
+					t.Errorf("%q: %s has %d elements, and %d, %v after a round trip", text, s.path, s.v.Len(), copied.v.Len(), err)
+				}
+			} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
+				t.Errorf("%q: the error is %v", text, err)
 			}
-		} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
-			t.Errorf("%q: the error is %v", text, err)
-		}
-		if list, err := parseWebhooks(text); err == nil && len(list) > 0 {
-			if again, err := parseWebhooks(webhooksText(list)); err != nil || len(again) != len(list) {
-				t.Errorf("%q: read %d webhooks, and %d, %v after a round trip", text, len(list), len(again), err)
-			}
-		} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
-			t.Errorf("%q: the error is %v", text, err)
 		}
 	})
 }

@@ -7,15 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // Secrets in a settings file can refer to variables and files.
 func TestReferencesToSecrets(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(key, []byte("s3same-key\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(key, []byte("s3same-key\n"), 0o600))
 	file := write(t, `
 redis: {url: "redis://u:${PASS}@host:1/0"}
 api:
@@ -45,9 +45,7 @@ queue: {user_agent: "${KEY}"}
 	if len(l.Warnings) != 0 {
 		t.Errorf("got the warnings %q, want none", l.Warnings)
 	}
-	if err := os.Chmod(key, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Chmod(key, 0o644))
 	l = read(t, Sources{File: file, Environ: []string{"PASS=s3same", "KEY=s3same-one"}})
 	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], key) {
 		t.Errorf("got the warnings %q, want one with the file", l.Warnings)

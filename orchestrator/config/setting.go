@@ -13,10 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 	"github.com/robfig/cron/v3"
 
 	"muster/internal/addressfilter"
 	"muster/internal/webhook"
+	"muster/internal/yamlstrict"
 )
 
 // setting is one leaf of a Config: a path and a field.
@@ -93,30 +96,42 @@ func (s setting) set(text string) error {
 		*p = d
 	case *[]string:
 		return s.setList(split(text, ","))
-	case *[]Source:
-		sources, err := parseSources(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.path, err)
-		}
-		*p = sources
-	case *[]Agent:
-		agents, err := parseAgents(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.path, err)
-		}
-		*p = agents
-	case *[]Webhook:
-		hooks, err := parseWebhooks(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.path, err)
-		}
-		*p = hooks
 	case *map[string]int, *map[string]string, *map[string]time.Duration:
 		return s.setMap(text)
 	default:
-		panic(fmt.Sprintf("setting %s has an unsupported type: %T", s.path, p))
+		if sources, ok := p.(*[]Source); ok && !strings.HasPrefix(strings.TrimSpace(text), "[") {
+			*sources = SourcesAt(split(text, ",")...)
+			return nil
+		}
+		doc, err := yamlstrict.Parse([]byte(text))
+		if err != nil || len(doc.Docs) != 1 || doc.Docs[0].Body == nil {
+			return s.badObjects(errors.New("not valid JSON"))
+		}
+		return s.setObjects(doc.Docs[0].Body)
 	}
 	return nil
+}
+
+// isObjects reports whether the value is a list of mappings.
+func (s setting) isObjects() bool { return s.isList() && s.v.Type().Elem().Kind() == reflect.Struct }
+
+// setObjects decodes a list of mappings.
+func (s setting) setObjects(node ast.Node) error {
+	list := reflect.New(s.v.Type())
+	if err := yaml.NodeToValue(node, list.Interface(), yaml.Strict()); err != nil {
+		var at yaml.Error
+		if errors.As(err, &at) { // its text has the lines of the file
+			err = errors.New(at.GetMessage())
+		}
+		return s.badObjects(err)
+	}
+	s.v.Set(list.Elem())
+	return nil
+}
+
+func (s setting) badObjects(err error) error {
+	keys := strings.Join(yamlstrict.KeysOf(s.v.Type().Elem()), ", ")
+	return fmt.Errorf("%s: invalid list: use mappings such as [{url: …}] with the keys %s: %w", s.path, keys, err)
 }
 
 // duration parses a Go duration such as 90s or 1.5h, or a number of seconds.
@@ -190,7 +205,7 @@ func (s setting) isMap() bool  { return s.v.Kind() == reflect.Map }
 // check returns all errors of the value.
 func (s setting) check() []error {
 	var errs []error
-	for _, problem := range slices.Concat(s.checkWord(), s.checkRange(), s.checkSources(), s.checkAgents(), s.checkWebhooks(), s.checkRule()) {
+	for _, problem := range slices.Concat(s.checkWord(), s.checkRange(), s.checkObjects(), s.checkRule()) {
 		errs = append(errs, fmt.Errorf("%s: %w", s.path, problem))
 	}
 	return errs
@@ -228,27 +243,31 @@ func (s setting) checkRange() []error {
 	return errs
 }
 
-func (s setting) checkSources() []error {
-	sources, _ := s.v.Interface().([]Source)
+func (s setting) checkObjects() []error {
 	var errs []error
-	for _, source := range sources {
-		errs = append(errs, source.check()...)
+	switch list := s.v.Interface().(type) {
+	case []Source:
+		for _, source := range list {
+			errs = append(errs, source.check()...)
+		}
+	case []Agent:
+		return checkAgents(list)
+	case []Webhook:
+		return checkWebhooks(list)
 	}
 	return errs
 }
 
-func (s setting) checkAgents() []error {
-	agents, _ := s.v.Interface().([]Agent)
-	return checkAgents(agents)
-}
-
-func (s setting) checkWebhooks() []error {
-	hooks, _ := s.v.Interface().([]Webhook)
-	return checkWebhooks(hooks)
-}
-
 // checkRule validates the value against the tag rule.
 func (s setting) checkRule() []error {
+	each := func(check func(string) error) (errs []error) {
+		for _, text := range s.v.Interface().([]string) {
+			if err := check(text); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		return errs
+	}
 	switch s.tag.Get("rule") {
 	case "required":
 		if strings.TrimSpace(s.v.String()) == "" {
@@ -272,13 +291,7 @@ func (s setting) checkRule() []error {
 	case "headers":
 		return checkHeaders(s.v.Interface().(map[string]string))
 	case "urls":
-		var errs []error
-		for _, text := range s.v.Interface().([]string) {
-			if err := agentURL(text); err != nil {
-				errs = append(errs, err)
-			}
-		}
-		return errs
+		return each(agentURL)
 	case "origins":
 		return checkOrigins(s.v.Interface().([]string))
 	case "secret":
@@ -288,21 +301,9 @@ func (s setting) checkRule() []error {
 			}
 		}
 	case "site":
-		var errs []error
-		for _, name := range s.v.Interface().([]string) {
-			if err := siteName(name); err != nil {
-				errs = append(errs, err)
-			}
-		}
-		return errs
+		return each(siteName)
 	case "queues":
-		var errs []error
-		for _, name := range s.v.Interface().([]string) {
-			if !queueName.MatchString(name) {
-				errs = append(errs, fmt.Errorf("invalid queue name %.120q: use up to 100 letters, digits, dots, hyphens and underscores, beginning with a letter or digit", name))
-			}
-		}
-		return errs
+		return each(checkQueueName)
 	case "cron":
 		return checkSchedule(s.v.Interface().(map[string]string))
 	case "jobs":
@@ -313,6 +314,13 @@ func (s setting) checkRule() []error {
 
 // queueName matches valid queue names.
 var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+func checkQueueName(name string) error {
+	if !queueName.MatchString(name) {
+		return fmt.Errorf("invalid queue name %.120q: use up to 100 letters, digits, dots, hyphens and underscores, beginning with a letter or digit", name)
+	}
+	return nil
+}
 
 // checkSchedule validates cron expressions by site.
 func checkSchedule(entries map[string]string) []error {
@@ -400,24 +408,6 @@ func (s setting) shown() any {
 			out[name] = short(d)
 		}
 		return out
-	case []Source:
-		out := make([]string, len(v))
-		for i, source := range v {
-			out[i] = source.shown()
-		}
-		return out
-	case []Agent:
-		out := make([]string, len(v))
-		for i, agent := range v {
-			out[i] = agent.shown()
-		}
-		return out
-	case []Webhook:
-		out := make([]string, len(v))
-		for i, hook := range v {
-			out[i] = hook.shown()
-		}
-		return out
 	case []string:
 		out := make([]string, len(v))
 		for i, text := range v {
@@ -431,7 +421,14 @@ func (s setting) shown() any {
 		}
 		return out
 	default:
-		return v
+		if !s.isObjects() {
+			return v
+		}
+		out := make([]string, s.v.Len())
+		for i := range out {
+			out[i] = s.v.Index(i).Interface().(interface{ shown() string }).shown()
+		}
+		return out
 	}
 }
 

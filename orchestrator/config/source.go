@@ -1,8 +1,6 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -21,17 +19,17 @@ import (
 // reads Headers and Auth from its own settings.
 type Source struct {
 	URL      string            `yaml:"url" json:"url"`
-	Name     string            `yaml:"name,omitempty" json:"name,omitempty"`         // name in reports; default: URL
-	Protocol string            `yaml:"protocol,omitempty" json:"protocol,omitempty"` // protocol of entries without one
-	Headers  map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"`
-	Auth     string            `yaml:"auth,omitempty" json:"auth,omitempty"`       // user:password
-	Max      int               `yaml:"max,omitempty" json:"max,omitempty"`         // maximum number of candidates
-	Timeout  string            `yaml:"timeout,omitempty" json:"timeout,omitempty"` // per read
-	Every    string            `yaml:"every,omitempty" json:"every,omitempty"`     // refresh interval of this source
+	Name     string            `yaml:"name" json:"name,omitempty"`         // name in reports; default: URL
+	Protocol string            `yaml:"protocol" json:"protocol,omitempty"` // protocol of entries without one
+	Headers  map[string]string `yaml:"headers" json:"headers,omitempty"`
+	Auth     string            `yaml:"auth" json:"auth,omitempty"`       // user:password
+	Max      int               `yaml:"max" json:"max,omitempty"`         // maximum number of candidates
+	Timeout  string            `yaml:"timeout" json:"timeout,omitempty"` // per read
+	Every    string            `yaml:"every" json:"every,omitempty"`     // refresh interval of this source
 	// Gateway is the address of a gateway with the placeholders {country} and {session}. It replaces URL; see source.Source.
-	Gateway   string   `yaml:"gateway,omitempty" json:"gateway,omitempty"`
-	Countries []string `yaml:"countries,omitempty" json:"countries,omitempty"`
-	Sessions  int      `yaml:"sessions,omitempty" json:"sessions,omitempty"`
+	Gateway   string   `yaml:"gateway" json:"gateway,omitempty"`
+	Countries []string `yaml:"countries" json:"countries,omitempty"`
+	Sessions  int      `yaml:"sessions" json:"sessions,omitempty"`
 }
 
 // SourcesAt returns sources without options.
@@ -41,13 +39,6 @@ func SourcesAt(urls ...string) []Source {
 		out = append(out, Source{URL: u})
 	}
 	return out
-}
-
-// plain reports whether only the URL is set.
-func (s Source) plain() bool {
-	s2 := s
-	s2.URL, s2.Headers = "", nil
-	return len(s.Headers) == 0 && fmt.Sprint(s2) == fmt.Sprint(Source{})
 }
 
 // TimeoutOr returns the timeout, or the default d. check validates it.
@@ -141,56 +132,12 @@ func (s Source) shown() string {
 	return text
 }
 
-// readSources parses a YAML list of strings or mappings.
-func readSources(items []ast.Node) ([]Source, error) {
-	var out []Source
-	for _, item := range items {
-		if text, ok := scalar(item); ok {
-			out = append(out, Source{URL: text})
-			continue
-		}
-		var s Source
-		if err := yaml.NodeToValue(item, &s, yaml.Strict()); err != nil {
-			var at yaml.Error
-			if errors.As(err, &at) {
-				err = errors.New(at.GetMessage())
-			}
-			if strings.Contains(err.Error(), "cidr") {
-				return nil, errors.New("cidr was removed; list each address of a network")
-			}
-			return nil, fmt.Errorf("invalid source: use a URL, a mapping with url and optionally name, protocol, headers, auth, max, timeout and every, or a mapping with gateway and optionally name, countries and sessions: %w", err)
-		}
-		out = append(out, s)
+// UnmarshalYAML decodes a URL, or a mapping.
+func (s *Source) UnmarshalYAML(node ast.Node) error {
+	if text, ok := scalar(node); ok {
+		s.URL = text
+		return nil
 	}
-	return out, nil
-}
-
-// parseSources parses sources from one line: URLs separated by commas, or the output of sourcesText.
-func parseSources(text string) ([]Source, error) {
-	if !strings.HasPrefix(strings.TrimSpace(text), "[") {
-		return SourcesAt(split(text, ",")...), nil
-	}
-	var out []Source
-	dec := json.NewDecoder(strings.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&out); err != nil {
-		return nil, fmt.Errorf("invalid sources: use JSON such as [{\"url\": …, \"every\": …}]: %w", err)
-	}
-	return out, nil
-}
-
-// sourcesText returns sources in the format of parseSources.
-func sourcesText(list []Source) string {
-	var urls []string
-	for _, s := range list {
-		if !s.plain() || strings.ContainsAny(s.URL, ",[") {
-			var b bytes.Buffer
-			enc := json.NewEncoder(&b)
-			enc.SetEscapeHTML(false)
-			_ = enc.Encode(list) // cannot fail for strings and numbers
-			return strings.TrimSpace(b.String())
-		}
-		urls = append(urls, s.URL)
-	}
-	return strings.Join(urls, ",")
+	type mapping Source
+	return yaml.NodeToValue(node, (*mapping)(s), yaml.Strict())
 }

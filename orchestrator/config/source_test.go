@@ -54,7 +54,6 @@ func TestWrongSources(t *testing.T) {
 	for text, want := range map[string]string{
 		"{url: a.txt, protocl: http}":                "protocl",
 		"{name: x}":                                  "without a url",
-		"{url: a.txt, cidr: true}":                   "cidr was removed",
 		"{gateway: 'http://u:s3same@h:1'}":           "a gateway requires a name",
 		"{name: x, sessions: 2}":                     "invalid gateway: use",
 		"{url: a.txt, protocol: sock5}":              "did you mean socks5?",
@@ -62,7 +61,7 @@ func TestWrongSources(t *testing.T) {
 		"{url: a.txt, timeout: soon}":                "use a duration from 1s to 10m",
 		"{url: a.txt, max: -1}":                      "out of range",
 		"{url: 'https://u:s3same@h/', auth: secret}": "invalid auth: use user:password",
-		"[nested]": "invalid source: use a URL",
+		"[nested]": "invalid list: use mappings",
 	} {
 		_, err := Load(Sources{File: write(t, "proxies:\n  sources:\n    - "+text+"\n")})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3same") {

@@ -15,9 +15,7 @@ import (
 func TestSettingsOfAnotherUserAreRejected(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("s3same\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(secret, []byte("s3same\n"), 0o600))
 	text := "redis: {mode: external, server: /tmp/evil.sh, url: 'redis://:${file:" + secret + "}@127.0.0.1:1/0'}"
 	refused := func(t *testing.T, file string) {
 		t.Helper()
@@ -35,9 +33,7 @@ func TestSettingsOfAnotherUserAreRejected(t *testing.T) {
 	t.Run("permissions", func(t *testing.T) {
 		t.Parallel()
 		file := write(t, text)
-		if err := os.Chmod(file, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.Chmod(file, 0o666))
 		refused(t, file)
 	})
 }

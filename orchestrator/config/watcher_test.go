@@ -73,12 +73,8 @@ func (w *watched) until(t *testing.T, text string, n int) {
 // rewrite replaces path with a new file.
 func rewrite(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path+".new", []byte(content), 0o600))
+	testutil.Ok(t, os.Rename(path+".new", path))
 }
 
 // T-119: a changed file changes the reloadable settings; an invalid one changes nothing.
@@ -126,9 +122,7 @@ func TestFileThatIsBeingWritten(t *testing.T) {
 		t.Error("an unmodified file has changed")
 	}
 	for i := range 5 {
-		if err := os.WriteFile(file, []byte(strings.Repeat("#", i+1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(file, []byte(strings.Repeat("#", i+1)), 0o600))
 		if look() {
 			t.Errorf("write %d: the file has changed, want it ignored", i)
 		}
@@ -155,17 +149,11 @@ func TestWatcherFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	link := func(to, at string) {
 		t.Helper()
-		if err := os.Symlink(to, at+".tmp"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(at+".tmp", at); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.Symlink(to, at+".tmp"))
+		testutil.Ok(t, os.Rename(at+".tmp", at))
 	}
 	for name, keys := range map[string]string{"one": "key-number-1", "two": "key-number-1\nkey-number-2\n"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		rewrite(t, filepath.Join(dir, name, "muster.yaml"), "workers: {concurrency: "+map[string]string{"one": "1", "two": "2"}[name]+"}\n")
 		rewrite(t, filepath.Join(dir, name, "keys"), keys)
 	}
@@ -194,14 +182,10 @@ func TestWatcherWatchesAllFiles(t *testing.T) {
 	w.until(t, "changed=api.keys", 1)
 	rewrite(t, key, "another-key\n")
 	w.until(t, "changed=api.keys", 2)
-	if err := os.Mkdir(filepath.Dir(site), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Mkdir(filepath.Dir(site), 0o700))
 	rewrite(t, site, "site: one\n")
 	w.until(t, "reloaded modified files", 1)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Remove(file))
 	w.until(t, "reload failed", 2)
 	rewrite(t, file, "data_dir: "+dir+"\nlog: {level: debug}\n")
 	w.until(t, "log.level: info → debug", 1)

@@ -1,17 +1,11 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
 
 	"muster/internal/webhook"
 )
@@ -29,9 +23,9 @@ func defaultWebhooks() Webhooks { return Webhooks{Timeout: 15 * time.Second, Kee
 type Webhook struct {
 	Name    string   `yaml:"name" json:"name"`
 	URL     string   `yaml:"url" json:"url"`
-	Events  []string `yaml:"events,omitempty" json:"events,omitempty"` // event types, or prefixes such as job.*; default: all
-	Format  string   `yaml:"format,omitempty" json:"format,omitempty"` // json, text, slack or teams; default: json
-	Secrets []string `yaml:"secrets" json:"secrets"`                   // one secret, two during a rotation
+	Events  []string `yaml:"events" json:"events,omitempty"` // event types, or prefixes such as job.*; default: all
+	Format  string   `yaml:"format" json:"format,omitempty"` // json, text, slack or teams; default: json
+	Secrets []string `yaml:"secrets" json:"secrets"`         // one secret, two during a rotation
 }
 
 // shown returns a description of the endpoint without secrets.
@@ -73,44 +67,4 @@ func checkWebhooks(list []Webhook) []error {
 		}
 	}
 	return errs
-}
-
-// readWebhooks parses a YAML list of mappings.
-func readWebhooks(items []ast.Node) ([]Webhook, error) {
-	var out []Webhook
-	for i, item := range items {
-		var w Webhook
-		if err := yaml.NodeToValue(item, &w, yaml.Strict()); err != nil {
-			var at yaml.Error
-			if errors.As(err, &at) {
-				err = errors.New(at.GetMessage())
-			}
-			return nil, fmt.Errorf("webhook %d: set name, url and secrets, and optionally events: %w", i+1, err)
-		}
-		out = append(out, w)
-	}
-	return out, nil
-}
-
-// parseWebhooks parses endpoints from JSON on one line.
-func parseWebhooks(text string) ([]Webhook, error) {
-	var out []Webhook
-	dec := json.NewDecoder(strings.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&out); err != nil {
-		return nil, fmt.Errorf("invalid webhooks: use JSON such as [{\"name\": …, \"url\": …, \"secrets\": […]}]: %w", err)
-	}
-	return out, nil
-}
-
-// webhooksText returns endpoints in the format of parseWebhooks.
-func webhooksText(list []Webhook) string {
-	if len(list) == 0 {
-		return ""
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(list) // cannot fail for strings
-	return strings.TrimSpace(b.String())
 }
