@@ -124,6 +124,17 @@ func invalidRequest(err error) error {
 	return usageError{errors.New(cmp.Or(strings.Join(text, "\n"), p.Detail))}
 }
 
+// listAll is the action of a command that lists what an operation returns; see showPage.
+func listAll[T any](env environment, op client.Operation[client.None, client.Page[T]], none string, columns []string, row func(T) []string, less ...string) cli.ActionFunc {
+	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+		list, err := client.All(ctx, api, op, client.None{}, 0)
+		if err != nil {
+			return err
+		}
+		return showPage(env, c, list, none, columns, row, less...)
+	})
+}
+
 // showPage prints a list of the API: with --json as the API responds, otherwise as a table, or none if it is empty. A narrow
 // terminal omits the columns less.
 func showPage[T any](env environment, c *cli.Context, list []T, none string, columns []string, row func(T) []string, less ...string) error {

@@ -25,13 +25,7 @@ host:NAME for a host of the work queue, agent:ID for an agent with a URL.`,
 				Usage:       "list the breakers that are not closed",
 				Description: "TRIALS and BLOCKED count the requests since it opened that were allowed and not.",
 				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
-				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					list, err := client.All(ctx, api, client.ListBreakers, client.None{}, 0)
-					if err != nil {
-						return err
-					}
-					return showPage(env, c, list, "All breakers are closed", []string{"KEY", "STATE", "OPEN SINCE", "NEXT TRIAL", "TRIALS", "BLOCKED", "LAST FAILURE"}, breakerRow)
-				}),
+				Action:      listAll(env, client.ListBreakers, "All breakers are closed", []string{"KEY", "STATE", "OPEN SINCE", "NEXT TRIAL", "TRIALS", "BLOCKED", "LAST FAILURE"}, breakerRow),
 			},
 			{
 				Name:      "reset",

@@ -44,14 +44,8 @@ shown again.
 			},
 			{
 				Name: "list", Usage: "list all keys, including revoked and expired ones",
-				Flags: []cli.Flag{serverFlag(), jsonFlag()},
-				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					list, err := client.All(ctx, api, client.ListKeys, client.None{}, 0)
-					if err != nil {
-						return err
-					}
-					return showPage(env, c, list, "No keys found", []string{"ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "USED"}, keyRow)
-				}),
+				Flags:  []cli.Flag{serverFlag(), jsonFlag()},
+				Action: listAll(env, client.ListKeys, "No keys found", []string{"ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "USED"}, keyRow),
 			},
 			{
 				Name: "revoke", Usage: "revoke a key; within two seconds no process accepts it", ArgsUsage: "ID|NAME",

@@ -21,11 +21,8 @@ type pausable struct {
 // pausables are the kinds of muster pause and muster resume.
 var pausables = []pausable{
 	{"job", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
-		change := client.ResumeJob
-		if pause {
-			change = client.PauseJob
-		}
-		return "", noJobID(id, change.Do(ctx, api, client.JobPath{ID: id}))
+		note, err := pair(client.PauseJob, client.ResumeJob, func(id string) client.JobPath { return client.JobPath{ID: id} })(ctx, api, id, pause)
+		return note, noJobID(id, err)
 	}},
 	{"agent", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
 		a, err := findAgent(ctx, api, name)
@@ -37,20 +34,10 @@ var pausables = []pausable{
 		}
 		return "", client.ResumeAgent.Do(ctx, api, client.AgentPath{ID: a.ID})
 	}},
-	{"site", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
-		change := client.ResumeSite
-		if pause {
-			change = client.PauseSite
-		}
-		return "", change.Do(ctx, api, client.SiteChange{Site: name})
-	}},
-	{"workflow", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
-		change := client.ResumeWorkflow
-		if pause {
-			change = client.PauseWorkflow
-		}
-		return "", change.Do(ctx, api, tasksapi.WorkflowChange{Reference: tasksapi.Reference{ID: id}})
-	}},
+	{"site", pair(client.PauseSite, client.ResumeSite, func(name string) client.SiteChange { return client.SiteChange{Site: name} })},
+	{"workflow", pair(client.PauseWorkflow, client.ResumeWorkflow, func(id string) tasksapi.WorkflowChange {
+		return tasksapi.WorkflowChange{Reference: tasksapi.Reference{ID: id}}
+	})},
 	{"queue", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
 		change := client.ResumeTaskQueue
 		if pause {
@@ -62,20 +49,22 @@ var pausables = []pausable{
 		}
 		return "", err
 	}},
-	{"schedule", func(ctx context.Context, api *client.Client, name string, pause bool) (string, error) {
-		change := client.ResumeSchedule
-		if pause {
-			change = client.PauseSchedule
+	{"schedule", pair(client.PauseSchedule, client.ResumeSchedule, func(name string) tasksapi.ScheduleChange {
+		return tasksapi.ScheduleChange{ScheduleReference: tasksapi.ScheduleReference{Name: name}}
+	})},
+	{"artifacts", pair(client.PauseQueue, client.ResumeQueue, func(queue string) client.QueueChange {
+		return client.QueueChange{QueuePath: client.QueuePath{Queue: queue}}
+	})},
+}
+
+// pair returns the change of a kind with two operations, of the object that in names.
+func pair[I, O any](pause, resume client.Operation[I, O], in func(name string) I) func(context.Context, *client.Client, string, bool) (string, error) {
+	return func(ctx context.Context, api *client.Client, name string, paused bool) (string, error) {
+		if paused {
+			return "", pause.Do(ctx, api, in(name))
 		}
-		return "", change.Do(ctx, api, tasksapi.ScheduleChange{ScheduleReference: tasksapi.ScheduleReference{Name: name}})
-	}},
-	{"artifacts", func(ctx context.Context, api *client.Client, queue string, pause bool) (string, error) {
-		change := client.ResumeQueue
-		if pause {
-			change = client.PauseQueue
-		}
-		return "", change.Do(ctx, api, client.QueueChange{QueuePath: client.QueuePath{Queue: queue}})
-	}},
+		return "", resume.Do(ctx, api, in(name))
+	}
 }
 
 func pauseCommand(env environment) *cli.Command {

@@ -46,14 +46,8 @@ network.allow.
 				Name: "list", Usage: "list the webhooks, with their state",
 				Description: "    muster webhooks list",
 				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
-				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					list, err := client.All(ctx, api, client.ListWebhooks, client.None{}, 0)
-					if err != nil {
-						return err
-					}
-					return showPage(env, c, list, "No webhooks; create one with muster webhooks create URL",
-						[]string{"WEBHOOK", "URL", "EVENTS", "STATE", "PENDING", "DELIVERED", "GIVEN UP", "LAST"}, webhookRow)
-				}),
+				Action: listAll(env, client.ListWebhooks, "No webhooks; create one with muster webhooks create URL",
+					[]string{"WEBHOOK", "URL", "EVENTS", "STATE", "PENDING", "DELIVERED", "GIVEN UP", "LAST"}, webhookRow),
 			},
 			{
 				Name: "get", Usage: "show a webhook and its deliveries, newest first", ArgsUsage: "WEBHOOK",

@@ -116,14 +116,8 @@ func queuesCommand(env environment) *cli.Command {
 			{
 				Name: "list", Usage: "list queues with their ready and running tasks and the time since a task was taken",
 				Flags: []cli.Flag{serverFlag(), jsonFlag()},
-				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-					list, err := client.All(ctx, s, client.ListTaskQueues, client.None{}, 0)
-					if err != nil {
-						return err
-					}
-					return showPage(env, c, list, "No queues found", []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED", "NO HANDLER"}, func(q tasktype.Queue) []string {
-						return []string{q.Name, fmt.Sprint(q.Pending), fmt.Sprint(q.Active), q.Latency.Round(time.Millisecond).String(), fmt.Sprint(q.Archived), fmt.Sprint(q.Paused), q.UnhandledTasks()}
-					})
+				Action: listAll(env, client.ListTaskQueues, "No queues found", []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED", "NO HANDLER"}, func(q tasktype.Queue) []string {
+					return []string{q.Name, fmt.Sprint(q.Pending), fmt.Sprint(q.Active), q.Latency.Round(time.Millisecond).String(), fmt.Sprint(q.Archived), fmt.Sprint(q.Paused), q.UnhandledTasks()}
 				}),
 			},
 		},

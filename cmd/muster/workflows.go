@@ -176,15 +176,7 @@ func runAgain(env environment) cli.ActionFunc {
 			return err
 		}
 		sent, err := client.RunWorkflowAgain.Call(ctx, s, api.WorkflowRunAgain{Reference: api.Reference{ID: c.Args().First()}, Body: &api.RunAgain{From: c.String("from"), Inputs: inputs}})
-		switch {
-		case err != nil:
-			return err
-		case c.Bool("wait"):
-			return waitForResult(ctx, env, c, s, sent.ID)
-		case c.Bool("json"):
-			return printJSON(env.stdout, sent)
-		}
-		return done(env, nil, "%s", sent.ID)
+		return showSent(ctx, env, c, s, sent, err)
 	})
 }
 
@@ -391,17 +383,17 @@ func sendWorkflow(env environment) cli.ActionFunc {
 				}
 			}
 			sent, err := client.SendWorkflow.Call(ctx, s, client.With[api.NewWorkflow]{Body: w})
-			switch {
-			case err != nil:
-				return err
-			case c.Bool("wait"):
-				return waitForResult(ctx, env, c, s, sent.ID)
-			case c.Bool("json"):
-				return printJSON(env.stdout, sent)
-			}
-			return done(env, nil, "%s", sent.ID)
+			return showSent(ctx, env, c, s, sent, err)
 		})(c)
 	}
+}
+
+// showSent prints the ID of a new workflow, or waits for its result with --wait.
+func showSent(ctx context.Context, env environment, c *cli.Context, s *client.Client, sent api.SentWorkflow, err error) error {
+	if err == nil && c.Bool("wait") {
+		return waitForResult(ctx, env, c, s, sent.ID)
+	}
+	return showDone(env, c, sent, err, "%s", sent.ID)
 }
 
 // valueOf returns the JSON of an argument, or of standard input if it is -.
