@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -19,9 +20,7 @@ func TestJobsUseTheClockOfRedis(t *testing.T) {
 			w := newWorld(t, rdb, nil)
 			w.roles = map[string]int{"creator": 1, "validator": 1}
 			now, err := rdb.Time(w.ctx).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			schedule := w.create(jobs.Request{Cron: "@hourly", Prompt: "each hour"})
 			if next, err := rdb.ZScore(w.ctx, "muster:{jobs}:todo", schedule.ID).Result(); err != nil || time.UnixMilli(int64(next)).Sub(now) > time.Hour {
 				t.Errorf("next tick: got %v, %v, want it within an hour of %v", time.UnixMilli(int64(next)), err, now)
@@ -32,9 +31,7 @@ func TestJobsUseTheClockOfRedis(t *testing.T) {
 			if left := work.Deadline.Sub(now); left < 59*time.Minute || left > 61*time.Minute {
 				t.Errorf("deadline: got %v from now, want an hour", left)
 			}
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			if p, err := w.Progress(w.ctx, j.ID); err != nil || p.Stuck != nil || p.ElapsedSeconds > 60 {
 				t.Errorf("progress: got %+v, %v, want a job that has just begun", p, err)
 			}

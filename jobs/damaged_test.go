@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/tasks/workqueue"
 )
@@ -48,17 +49,11 @@ func TestDamagedItemIsListedAsFailed(t *testing.T) {
 func TestAgentsGetTheEditedContext(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		other, err := jobs.New(jobs.Config{Client: w.client, Pipelines: named})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		j := w.create(jobs.Request{Context: json.RawMessage(`{"year":1}`)})
-		if err := w.Release(w.ctx, w.take("creator", "c")); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Release(w.ctx, w.take("creator", "c")))
 		j, err = w.Get(w.ctx, j.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if _, err := other.Edit(w.ctx, j.ID, j.Version, jobs.Edit{Context: json.RawMessage(`{"year":2}`)}); err != nil {
 			t.Fatal(err)
 		}
@@ -72,18 +67,14 @@ func TestAgentsGetTheEditedContext(t *testing.T) {
 func TestJobAfterADeletedFailedOneIsCancelled(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		other, err := jobs.New(jobs.Config{Client: w.client, Pipelines: named}) // does not wake w
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		first := w.create(jobs.Request{})
 		next := w.create(jobs.Request{After: []string{first.ID}})
 		anyway := w.create(jobs.Request{After: []string{first.ID}, OnFailure: jobs.OnFailureRun})
 		if _, _, err := other.Cancel(w.ctx, first.ID, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := other.Delete(w.ctx, first.ID); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, other.Delete(w.ctx, first.ID))
 		if got := w.until(next.ID, jobs.Cancelled); !strings.Contains(got.ErrorMessage, "is cancelled") {
 			t.Errorf("error: got %q", got.ErrorMessage)
 		}

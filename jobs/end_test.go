@@ -10,6 +10,7 @@ import (
 
 	"muster/internal/logctx"
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/tasks/workqueue"
 )
@@ -19,9 +20,7 @@ func (w *world) failOne(j jobs.Job) {
 	w.t.Helper()
 	w.emit("a", "b")
 	w.complete(w.take("enricher", "e"), jobs.Answer{})
-	if err := w.Fail(w.ctx, w.take("enricher", "e"), permanent{errors.New("no")}, 0, true); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, w.Fail(w.ctx, w.take("enricher", "e"), permanent{errors.New("no")}, 0, true))
 	w.complete(w.take("validator", "v"), jobs.Answer{Verdict: "good"})
 }
 
@@ -95,9 +94,7 @@ func (w *world) endWhileAgentsSettle(end func(w *world, id string) error) {
 	}
 	err := end(w, j.ID)
 	agents.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	got, err := w.Get(w.ctx, j.ID)
 	if err != nil || !got.Status.Terminal() {
 		t.Fatalf("job: got %s, %v, want an ended one", got.Status, err)
@@ -127,9 +124,7 @@ func TestJobCanBeCancelledAndDeletedInAFullRedis(t *testing.T) {
 	j := w.create(jobs.Request{})
 	held := w.take("creator", "c")
 	w.add(held, "a")
-	if err := s.Client().ConfigSet(w.ctx, "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Client().ConfigSet(w.ctx, "maxmemory", "1").Err())
 	if _, _, err := w.Create(w.ctx, jobs.Request{Prompt: "more"}); err == nil {
 		t.Fatal("create in a full Redis: got no error")
 	}
@@ -152,9 +147,7 @@ func TestRecoveryLeavesACancelledJobSealed(t *testing.T) {
 		for range 20 {
 			j := w.create(jobs.Request{StuckAfter: time.Second})
 			w.take("creator", "silent")
-			if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "progressed", 1).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "progressed", 1).Err())
 			var sweep sync.WaitGroup
 			sweep.Go(func() { _ = w.Sweep(w.ctx) })
 			if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
@@ -177,9 +170,7 @@ func TestEndIsLoggedWithTheRequestOfTheJob(t *testing.T) {
 		c.Logger = slog.New(logctx.Handler(slog.NewTextHandler(lineWriter(lines), nil)))
 	})
 	j, _, err := w.Create(logctx.With(w.ctx, logctx.RequestID, "order-7"), jobs.Request{Pipeline: "long", Prompt: "p"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 		t.Fatal(err)
 	}

@@ -27,9 +27,7 @@ func TestFailuresAndReviews(t *testing.T) {
 				if work.JobID != id {
 					t.Fatalf("got work of job %s, want of %s", work.JobID, id)
 				}
-				if err := w.Fail(w.ctx, work, fmt.Errorf("unclear %d", i), 0, true); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, w.Fail(w.ctx, work, fmt.Errorf("unclear %d", i), 0, true))
 			}
 		}
 		first := w.create(jobs.Request{Pipeline: "review"})
@@ -91,18 +89,12 @@ func TestSweepListsReviews(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{Pipeline: "review"})
 		w.emit("a", "b")
-		if err := w.Fail(w.ctx, w.take("validator", "v1"), fmt.Errorf("unclear"), 0, true); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Fail(w.ctx, w.take("validator", "v1"), fmt.Errorf("unclear"), 0, true))
 		list := func() []string {
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			return w.client.Redis().ZRange(w.ctx, "muster:{jobs}:reviews", 0, -1).Val()
 		}
-		if err := w.client.Redis().Del(w.ctx, "muster:{jobs}:reviews").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.client.Redis().Del(w.ctx, "muster:{jobs}:reviews").Err())
 		if got := list(); len(got) != 1 || got[0] != j.ID {
 			t.Errorf("got %v, want the job", got)
 		}
@@ -150,17 +142,13 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 func newReader(t *testing.T) (*world, *jobs.Service, *commands) {
 	t.Helper()
 	options, err := redis.ParseURL(redistest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	w := newWorld(t, redis.NewClient(options), nil)
 	rdb := redis.NewClient(options)
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	reader, err := jobs.New(jobs.Config{Client: client, Pipelines: named})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	c := &commands{}
 	rdb.AddHook(c)
 	return w, reader, c
@@ -174,14 +162,10 @@ func TestCallsReadWhatTheyReturn(t *testing.T) {
 	var j jobs.Job
 	for i := range 10 {
 		j = w.create(jobs.Request{Pipeline: "review", Prompt: fmt.Sprint(i, large), Context: json.RawMessage(`{"n":"` + large + `"}`)})
-		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "progressed", 1).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "progressed", 1).Err())
 	}
 	w.emit("a")
-	if err := w.Fail(w.ctx, w.take("validator", "v"), errors.New("unclear"), 0, true); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, w.Fail(w.ctx, w.take("validator", "v"), errors.New("unclear"), 0, true))
 	for name, row := range map[string]struct {
 		call    func() error
 		records int

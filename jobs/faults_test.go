@@ -37,9 +37,7 @@ func jobWithFault(t *testing.T, f *redistest.Fault) {
 		Roles: func(context.Context) (map[string]int, error) { return nil, nil }}
 	change(&cfg)
 	s, err := jobs.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	first, second := &visitor{world: w, s: s, name: "first"}, &visitor{world: w, s: w.Service, name: "second"}
 	for _, visit := range []func(*visitor) error{(*visitor).run, (*visitor).remove} {
 		second.id = first.id
@@ -59,9 +57,7 @@ func jobWithFault(t *testing.T, f *redistest.Fault) {
 				over <- err
 			}
 		}
-		if err := <-over; err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, <-over)
 		id := first.id
 		if first.removed {
 			rdb := w.client.Redis()
@@ -87,16 +83,12 @@ func (w *world) sameEvents(id string) {
 		}
 		return nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	if !slices.Contains(want, "item.review b") {
 		w.t.Error("item b fails, and no person has decided on it")
 	}
 	entries, err := w.client.Redis().XRange(w.ctx, eventsKey(id), "-", "+").Result()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	var got []string
 	for _, e := range entries {
 		var data struct{ Key string }

@@ -92,9 +92,7 @@ func TestJobThatFailedSaysInWhichStage(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})
 		for range 2 {
-			if err := w.Fail(w.ctx, w.take("creator", "c1"), errors.New("cannot be read"), 0, true); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Fail(w.ctx, w.take("creator", "c1"), errors.New("cannot be read"), 0, true))
 		}
 		failed := w.until(j.ID, jobs.Failed)
 		var got struct {
@@ -156,9 +154,7 @@ func TestItemKeepsItsFields(t *testing.T) {
 			ExternalID: "neo-1", Priority: "low", Data: json.RawMessage(`{"m":2}`),
 		}
 		raw, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		w.complete(work, jobs.Answer{Patch: raw})
 		if got, err = w.Item(w.ctx, j.ID, emitted.Key); err != nil || got.Status != jobs.ItemIntegrated {
 			t.Fatalf("an item that was accepted: %+v, %v", got, err)
@@ -184,13 +180,9 @@ func TestItemOfASilentAgentGoesBackAndFailsAtLast(t *testing.T) {
 			if _, _, err := w.Take(w.ctx, "validator", "other", 1); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			got, err := w.Get(w.ctx, j.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return got.Status == jobs.Completed && got.Items.Failed == 1
 		})
 		if it, err := w.Item(w.ctx, j.ID, "a"); err != nil || it.Status != jobs.ItemFailed || it.RetryCount != 1 || it.LastError == "" {

@@ -95,9 +95,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change func(*jobs.Config)
 		change(&cfg)
 	}
 	s, err := jobs.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	w.Service = s
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	w.ctx = ctx
@@ -137,13 +135,9 @@ func (w *world) take(role, agent string) jobs.Work {
 	})
 	// Work can be stored and read back.
 	raw, err := json.Marshal(got[0])
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	var back jobs.Work
-	if err := json.Unmarshal(raw, &back); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, json.Unmarshal(raw, &back))
 	return back
 }
 
@@ -196,9 +190,7 @@ func (w *world) until(id string, want jobs.Status) jobs.Job {
 func (w *world) types(id string) []string {
 	w.t.Helper()
 	entries, err := w.client.Redis().XRange(w.ctx, eventsKey(id), "-", "+").Result()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	var list []string
 	for _, e := range entries {
 		list = append(list, fmt.Sprint(e.Values["type"]))

@@ -33,9 +33,7 @@ func TestFindReturnsTheWorkOfALease(t *testing.T) {
 			t.Errorf("completed: got %+v, %v, want done", got, err)
 		}
 		work = w.take("validator", "v")
-		if err := w.Fail(w.ctx, work, errors.New("no"), 0, true); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Fail(w.ctx, work, errors.New("no"), 0, true))
 		if _, err := find(); !errors.Is(err, jobs.ErrLeaseLost) {
 			t.Errorf("failed: got %v, want %v", err, jobs.ErrLeaseLost)
 		}
@@ -87,9 +85,7 @@ func TestAJobContinuesWhenItsLastAttemptExpires(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := w.Get(w.ctx, j.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return got.Status == jobs.Completed && got.Items.Failed == 1
 		})
 	})

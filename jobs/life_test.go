@@ -116,9 +116,7 @@ func TestMaxRetries(t *testing.T) {
 				if got, err := w.Get(w.ctx, j.ID); err != nil || got.Status.Terminal() {
 					t.Fatalf("got %s, %v before the last attempt", got.Status, err)
 				}
-				if err := w.Fail(w.ctx, w.take("creator", "c"), errors.New("no luck"), 0, true); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, w.Fail(w.ctx, w.take("creator", "c"), errors.New("no luck"), 0, true))
 			}
 			w.until(j.ID, jobs.Failed)
 		})
@@ -135,9 +133,7 @@ func TestFailedWorkIsTriedAgainThenFails(t *testing.T) {
 			if work.Attempt != i+1 {
 				t.Errorf("attempt: got %d, want %d", work.Attempt, i+1)
 			}
-			if err := w.Fail(w.ctx, work, cause, 0, true); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Fail(w.ctx, work, cause, 0, true))
 		}
 		w.until(j.ID, jobs.Completed)
 		it, err := w.Item(w.ctx, j.ID, "a")
@@ -150,9 +146,7 @@ func TestFailedWorkIsTriedAgainThenFails(t *testing.T) {
 
 		j = w.create(jobs.Request{})
 		for range 2 {
-			if err := w.Fail(w.ctx, w.take("creator", "c"), cause, 0, true); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Fail(w.ctx, w.take("creator", "c"), cause, 0, true))
 		}
 		failed := w.until(j.ID, jobs.Failed)
 		if !strings.Contains(failed.ErrorMessage, cause.Error()) || failed.Stages[0].Status != jobs.StageFailed || failed.CompletedAt.IsZero() {
@@ -169,9 +163,7 @@ func (permanent) Permanent() bool { return true }
 func TestPermanentFailureIsNotTriedAgain(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})
-		if err := w.Fail(w.ctx, w.take("creator", "c"), permanent{errors.New("cannot be read")}, 0, true); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Fail(w.ctx, w.take("creator", "c"), permanent{errors.New("cannot be read")}, 0, true))
 		if got := w.until(j.ID, jobs.Failed); !strings.Contains(got.ErrorMessage, "cannot be read") {
 			t.Errorf("error: got %q", got.ErrorMessage)
 		}
@@ -186,14 +178,10 @@ func TestFailureThatDoesNotCountUsesUpNoAttempt(t *testing.T) {
 			if work.Attempt != 1 {
 				t.Fatalf("attempt: got %d, want 1", work.Attempt)
 			}
-			if err := w.Fail(w.ctx, work, errors.New("busy"), 0, false); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Fail(w.ctx, work, errors.New("busy"), 0, false))
 		}
 		work := w.take("creator", "c")
-		if err := w.Release(w.ctx, work); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Release(w.ctx, work))
 		if again := w.take("creator", "d"); again.Attempt != 1 || again.Fence == work.Fence {
 			t.Errorf("after a release: %+v", again)
 		}
@@ -205,9 +193,7 @@ func TestPersonDecidesOnWhatFailedForTheLastTime(t *testing.T) {
 		j := w.create(jobs.Request{Pipeline: "review"})
 		w.emit("a", "b", "c")
 		for range 2 {
-			if err := w.Fail(w.ctx, w.take("validator", "v"), errors.New("unclear"), 0, true); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Fail(w.ctx, w.take("validator", "v"), errors.New("unclear"), 0, true))
 		}
 		w.complete(w.take("validator", "v"), jobs.Answer{})
 		var waiting jobs.Job
@@ -250,9 +236,7 @@ func TestItemWhoseLeaseExpiresIsInTheEventsOnce(t *testing.T) {
 		for times := 1; times <= 2; times++ {
 			w.take("validator", "gone")
 			testutil.Eventually(t, "the expiry of the lease is an event", func() bool {
-				if err := w.Sweep(w.ctx); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, w.Sweep(w.ctx))
 				return reviews() >= times
 			})
 			if err := w.Sweep(w.ctx); err != nil || reviews() != times {
@@ -265,9 +249,7 @@ func TestItemWhoseLeaseExpiresIsInTheEventsOnce(t *testing.T) {
 			}
 		}
 		// Without the place that it has come to, the job sends them again and continues.
-		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "endings", "damaged").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "endings", "damaged").Err())
 		if err := w.Sweep(w.ctx); err != nil || reviews() != 4 {
 			t.Errorf("after damage: got %d events item.review, want 4; %v", reviews(), err)
 		}
@@ -338,22 +320,14 @@ func TestSweepCompletesUnfinishedSteps(t *testing.T) {
 		rdb := w.client.Redis()
 		j := w.create(jobs.Request{})
 		w.take("creator", "c") // and the process that took it dies: it is on no list
-		if err := rdb.Del(w.ctx, "muster:{jobs}:ready:creator", "muster:{jobs}:due:creator").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.Del(w.ctx, "muster:{jobs}:ready:creator", "muster:{jobs}:due:creator").Err())
 		other := w.create(jobs.Request{})
-		if err := rdb.Del(w.ctx, "muster:{jobs}:ready:creator", "muster:{jobs}:due:creator").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.Del(w.ctx, "muster:{jobs}:ready:creator", "muster:{jobs}:due:creator").Err())
 		w.until(other.ID, jobs.Processing)
 		testutil.Eventually(t, "the sweep announces the work again", func() bool {
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			work, _, err := w.Take(w.ctx, "creator", "d", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return len(work) == 1 && work[0].JobID == other.ID
 		})
 		w.until(j.ID, jobs.Processing)
@@ -381,9 +355,7 @@ func TestSweepKeepsTheLead(t *testing.T) {
 			}
 		})
 		<-sweeps
-		if err := rdb.PExpire(w.ctx, lead, time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.PExpire(w.ctx, lead, time.Hour).Err())
 		testutil.Eventually(t, "the lead is renewed during the sweep", func() bool { return rdb.PTTL(w.ctx, lead).Val() < time.Minute })
 		close(end)
 	})
@@ -393,13 +365,9 @@ func TestJobThatTakesTooLongFails(t *testing.T) {
 	both(t, func(c *jobs.Config) { c.Timeout = 10 * time.Millisecond }, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})
 		testutil.Eventually(t, "the job fails", func() bool {
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			got, err := w.Get(w.ctx, j.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return got.Status == jobs.Failed && strings.Contains(got.ErrorMessage, "10ms")
 		})
 	})
@@ -424,22 +392,16 @@ func TestStuckJobIsRecoveredThenFails(t *testing.T) {
 			if stuck[0].JobID != j.ID || stuck[0].Stage != "validate" || !strings.Contains(stuck[0].Reason, "held") || stuck[0].Recoveries != i {
 				t.Errorf("stuck for the %d. time: %+v", i+1, stuck[0])
 			}
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			if err := w.Complete(w.ctx, held, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
 				t.Errorf("result after a recovery: %v, want %v", err, jobs.ErrLeaseLost)
 			}
 		}
 		w.take("validator", "silent")
 		testutil.Eventually(t, "the job fails", func() bool {
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			got, err := w.Get(w.ctx, j.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return got.Status == jobs.Failed && strings.Contains(got.ErrorMessage, "stuck in stage validate")
 		})
 		if got := strings.Join(w.types(j.ID), " "); strings.Count(got, "job.recovered") != 3 {
@@ -468,22 +430,16 @@ func TestJobWithoutAgentsWaitsAndSaysSo(t *testing.T) {
 		j := w.create(jobs.Request{StuckAfter: time.Second})
 		testutil.Eventually(t, "the job names the role", func() bool {
 			got, err := w.Get(w.ctx, j.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return got.Waiting == "no agent of role creator"
 		})
 		testutil.Eventually(t, "it is listed as stuck", func() bool {
 			stuck, err := w.Stuck(w.ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return len(stuck) == 1 && stuck[0].Reason == "no agent of role creator"
 		})
 		for range 5 {
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 		}
 		if got := w.until(j.ID, jobs.Processing); got.Recoveries != 0 {
 			t.Errorf("recoveries of a job that waits for agents: got %d, want 0", got.Recoveries)
@@ -496,9 +452,7 @@ func TestUsageIsSummedByAgent(t *testing.T) {
 		j := w.create(jobs.Request{})
 		for _, tokens := range []int64{90, 1 << 53, 10} { // one would be too large
 			for _, agent := range []string{"agent 0", "agent 1"} {
-				if err := w.AddUsage(w.ctx, j.ID, agent, map[string]int64{"tokens": tokens, "requests": 1, "assignments": 1}); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, w.AddUsage(w.ctx, j.ID, agent, map[string]int64{"tokens": tokens, "requests": 1, "assignments": 1}))
 			}
 		}
 		got, err := w.Get(w.ctx, j.ID)

@@ -9,19 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
 // numbers returns the counters after a sweep.
 func (w *world) numbers() jobs.Numbers {
 	w.t.Helper()
-	if err := w.Sweep(w.ctx); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, w.Sweep(w.ctx))
 	n, err := w.Numbers(w.ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	return n
 }
 
@@ -65,9 +62,7 @@ func TestItemsOfAllJobsAreCounted(t *testing.T) {
 			t.Errorf("all jobs have ended: got %v, %v, want 13 pending and 1 integrated", n.Items, err)
 		}
 		for _, id := range ids {
-			if err := w.Delete(w.ctx, id); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Delete(w.ctx, id))
 		}
 		w.wantItems("all jobs are deleted", nil)
 	})
@@ -93,9 +88,7 @@ func TestJobsAndItemsAreTimed(t *testing.T) {
 		w.complete(w.take("validator", "v"), jobs.Answer{Verdict: "reject", Reason: "old"})
 		for range 2 { // attempts
 			work := w.take("validator", "v")
-			if err := w.Fail(w.ctx, work, fmt.Errorf("no"), 0, true); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Fail(w.ctx, work, fmt.Errorf("no"), 0, true))
 		}
 		w.until(j.ID, jobs.Completed)
 		mu.Lock()

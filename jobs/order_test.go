@@ -14,17 +14,13 @@ import (
 // created makes a job as old as age, as far as the order of work goes.
 func (w *world) created(id string, age time.Duration) {
 	w.t.Helper()
-	if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+id, "created", time.Now().Add(-age).UnixMilli()).Err(); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+id, "created", time.Now().Add(-age).UnixMilli()).Err())
 }
 
 // progressed makes the last progress of a job as old as age.
 func (w *world) progressed(id string, age time.Duration) {
 	w.t.Helper()
-	if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+id, "progressed", time.Now().Add(-age).UnixMilli()).Err(); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+id, "progressed", time.Now().Add(-age).UnixMilli()).Err())
 }
 
 // High priority goes first, equal ones the oldest first, and a low one that has waited for long before a new high one.
@@ -46,13 +42,9 @@ func TestWorkIsTakenByPriorityAndAge(t *testing.T) {
 		}
 		rdb := w.client.Redis()
 		testutil.Eventually(t, "all jobs are announced", func() bool {
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			n, err := rdb.ZCard(w.ctx, "muster:{jobs}:ready:creator").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return n == int64(len(names))
 		})
 		var got []string
@@ -100,9 +92,7 @@ func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
 		w.until(j.ID, jobs.Processing)
 		w.progressed(j.ID, 2*time.Hour)
 		for range 3 {
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			if stuck, err := w.Stuck(w.ctx); err != nil || len(stuck) != 1 || stuck[0].Reason != "no agent of role creator" {
 				t.Fatalf("stuck jobs: got %+v, %v; want the job that waits", stuck, err)
 			}
@@ -112,9 +102,7 @@ func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
 		}
 		w.roles = map[string]int{"creator": 1, "validator": 1}
 		work := w.take("creator", "c1")
-		if err := w.Sweep(w.ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Sweep(w.ctx))
 		if stuck, err := w.Stuck(w.ctx); err != nil || len(stuck) != 0 {
 			t.Errorf("stuck jobs once an agent has come: got %+v, %v; want none", stuck, err)
 		}
@@ -129,15 +117,11 @@ func TestWaitingForAgentsIsNoTimeWithoutProgress(t *testing.T) {
 		j := w.create(jobs.Request{})
 		w.until(j.ID, jobs.Processing)
 		w.progressed(j.ID, 59*time.Minute)
-		if err := w.Sweep(w.ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Sweep(w.ctx))
 		w.roles = map[string]int{"creator": 1, "validator": 1}
 		work := w.take("creator", "c1")
 		w.progressed(j.ID, 61*time.Minute)
-		if err := w.Sweep(w.ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Sweep(w.ctx))
 		w.complete(work, jobs.Answer{}) // it was not taken away
 		if got := w.until(j.ID, jobs.Completed); got.Recoveries != 0 {
 			t.Errorf("got %d recoveries, want 0", got.Recoveries)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -43,9 +44,7 @@ func TestALargePromptHasAKeyOfItsOwn(t *testing.T) {
 		if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Delete(w.ctx, j.ID); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Delete(w.ctx, j.ID))
 		if n := w.client.Redis().Exists(w.ctx, "muster:{jobs}:prompt:"+j.ID).Val(); n != 0 {
 			t.Error("the prompt is there after its job was deleted")
 		}
@@ -63,9 +62,7 @@ func TestALargeContextHasAKeyOfItsOwn(t *testing.T) {
 		find := func(year string) []jobs.Job {
 			t.Helper()
 			list, err := w.List(w.ctx, jobs.Filter{Context: map[string]string{"customer": "acme", "year": year}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return list.Jobs
 		}
 		if found := find("1"); len(found) != 1 || found[0].ID != j.ID || len(found[0].Context) > 0 {
@@ -91,9 +88,7 @@ func TestALargeContextHasAKeyOfItsOwn(t *testing.T) {
 		}
 		for _, context := range []json.RawMessage{large(3), json.RawMessage(`{"customer":"acme","year":3}`), large(4)} {
 			now, err := w.Get(w.ctx, j.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if now, err = w.Edit(w.ctx, j.ID, now.Version, jobs.Edit{Context: context}); err != nil || string(now.Context) != string(context) {
 				t.Errorf("edit: got a context of %d bytes, %v, want %d", len(now.Context), err, len(context))
 			}
@@ -107,9 +102,7 @@ func TestALargeContextHasAKeyOfItsOwn(t *testing.T) {
 		if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Delete(w.ctx, j.ID); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Delete(w.ctx, j.ID))
 		if n := w.client.Redis().Exists(w.ctx, "muster:{jobs}:ctx:"+j.ID).Val(); n != 0 {
 			t.Error("the context is there after its job was deleted")
 		}
@@ -127,18 +120,14 @@ func TestAPipelineIsStoredOnceForItsJobs(t *testing.T) {
 				t.Errorf("before the deletion of job %d: the pipeline has %d jobs, %v", i, n, err)
 			}
 			other, err := jobs.New(jobs.Config{Client: w.client, Pipelines: named}) // without a cache
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if j, err := other.Get(w.ctx, id); err != nil || len(j.Stages) != 2 {
 				t.Errorf("job %d: got %d stages, %v, want 2", i, len(j.Stages), err)
 			}
 			if _, _, err := w.Cancel(w.ctx, id, false); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Delete(w.ctx, id); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Delete(w.ctx, id))
 		}
 		if n := rdb.Exists(w.ctx, key).Val(); n != 0 {
 			t.Error("the pipeline is there after its jobs were deleted")

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -13,14 +14,10 @@ func TestJobsAreReadWhileRedisRefusesWrites(t *testing.T) {
 	w := newWorld(t, rdb, nil)
 	w.until(w.create(jobs.Request{}).ID, jobs.Processing)
 	w.emit("a", "b", "c")
-	if err := rdb.ConfigSet(w.ctx, "min-replicas-to-write", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.ConfigSet(w.ctx, "min-replicas-to-write", "1").Err())
 	page, err := w.List(w.ctx, jobs.Filter{})
 	if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Status != jobs.Processing || page.Jobs[0].Items.Total != 3 {
 		t.Errorf("list: got %+v, %v; want the job as it is", page.Jobs, err)
 	}
-	if err := rdb.ConfigSet(w.ctx, "min-replicas-to-write", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.ConfigSet(w.ctx, "min-replicas-to-write", "0").Err())
 }

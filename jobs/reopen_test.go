@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -15,9 +16,7 @@ func (w *world) endedWithFailures() jobs.Job {
 	j := w.create(jobs.Request{})
 	w.emit("a", "b", "c")
 	for range 2 {
-		if err := w.Fail(w.ctx, w.take("validator", "v"), permanent{errors.New("no")}, 0, true); err != nil {
-			w.t.Fatal(err)
-		}
+		testutil.Ok(w.t, w.Fail(w.ctx, w.take("validator", "v"), permanent{errors.New("no")}, 0, true))
 	}
 	w.complete(w.take("validator", "v"), jobs.Answer{})
 	return w.until(j.ID, jobs.Completed)
@@ -58,9 +57,7 @@ func TestRetryReopensAnEndedJob(t *testing.T) {
 func TestRetryReopensAJobWhoseStageFailed(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{Pipeline: "once"})
-		if err := w.Fail(w.ctx, w.take("creator", "c"), errors.New("no"), 0, true); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Fail(w.ctx, w.take("creator", "c"), errors.New("no"), 0, true))
 		w.until(j.ID, jobs.Failed)
 		next := w.create(jobs.Request{Pipeline: "once", After: []string{j.ID}})
 		w.until(next.ID, jobs.Cancelled)
@@ -91,9 +88,7 @@ func TestPausedJobGivesNoWork(t *testing.T) {
 		}
 		w.add(held, "b")
 		w.complete(held, jobs.Answer{})
-		if err := w.Sweep(w.ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Sweep(w.ctx))
 		if work, _, err := w.Take(w.ctx, "validator", "v", 5); err != nil || len(work) > 0 {
 			t.Errorf("work of a paused job: got %+v, %v", work, err)
 		}
@@ -115,9 +110,7 @@ func TestPausedJobGivesNoWork(t *testing.T) {
 		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+later.ID, "at", 1).Err(); err != nil { // its time has come
 			t.Fatal(err)
 		}
-		if err := w.Sweep(w.ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Sweep(w.ctx))
 		if got, err := w.Get(w.ctx, later.ID); err != nil || got.Status != jobs.Created {
 			t.Errorf("a paused job at its time: got %s, %v, want created", got.Status, err)
 		}

@@ -200,9 +200,7 @@ func TestOneOfManyEditsOfAVersionWins(t *testing.T) {
 			t.Errorf("edits: %d won and %d were stale, want 1 and 49", won.Load(), stale.Load())
 		}
 		now, err := w.Get(w.ctx, j.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		labels := []string{"audit"}
 		if now, err = w.Edit(w.ctx, j.ID, now.Version, jobs.Edit{Context: json.RawMessage(`{"customer":"umbrella"}`), Labels: &labels}); err != nil {
 			t.Fatal(err)
@@ -232,9 +230,7 @@ func TestJobIsFoundByAnyKeyOfItsContext(t *testing.T) {
 		find := func(key, value string) int {
 			t.Helper()
 			page, err := w.List(w.ctx, jobs.Filter{Context: map[string]string{key: value}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return len(page.Jobs)
 		}
 		for _, c := range []struct {
@@ -267,9 +263,7 @@ func TestJobComesAfterOthers(t *testing.T) {
 		second := w.create(jobs.Request{After: []string{first.ID}})
 		testutil.Eventually(t, "the second waits for the first", func() bool {
 			got, err := w.Get(w.ctx, second.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return got.Status == jobs.Created && strings.Contains(got.Waiting, first.ID)
 		})
 		w.emit()
@@ -297,12 +291,8 @@ func TestScheduleCreatesJobs(t *testing.T) {
 		rdb := w.client.Redis()
 		const tick = 1_700_000_000_000
 		for range 2 { // the second time, the process died before it noted the next time
-			if err := rdb.HSet(w.ctx, "muster:{jobs}:j:"+s.ID, "next", tick).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, rdb.HSet(w.ctx, "muster:{jobs}:j:"+s.ID, "next", tick).Err())
+			testutil.Ok(t, w.Sweep(w.ctx))
 		}
 		page, err := w.List(w.ctx, jobs.Filter{Label: "nightly"})
 		if err != nil || len(page.Jobs) != 2 || page.Jobs[0].Parent != s.ID {
@@ -329,9 +319,7 @@ func TestJobBeginsAtItsTime(t *testing.T) {
 		}
 		soon := w.create(jobs.Request{At: time.Now().Add(50 * time.Millisecond)})
 		w.until(soon.ID, jobs.Processing)
-		if err := w.Sweep(w.ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, w.Sweep(w.ctx))
 		w.until(later.ID, jobs.Created)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -18,9 +19,7 @@ import (
 func keysOf(t *testing.T, rdb redis.UniversalClient, id string) []string {
 	t.Helper()
 	all, err := rdb.Keys(t.Context(), "muster:*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return slices.DeleteFunc(all, func(key string) bool { return !strings.Contains(key, id) })
 }
 
@@ -58,13 +57,9 @@ func TestJobsAreKeptByState(t *testing.T) {
 			}
 			w.until(failed.ID, jobs.Failed)
 			jump(week)
-			if err := w.Sweep(w.ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Sweep(w.ctx))
 			page, err := w.List(w.ctx, jobs.Filter{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			var kept []string
 			for _, j := range page.Jobs {
 				kept = append(kept, string(j.Status))
@@ -88,9 +83,7 @@ func TestNothingOfADeletedJobIsLeft(t *testing.T) {
 		w.emit("one", "two")
 		for range 2 {
 			work := w.take("validator", "v")
-			if err := w.AddUsage(w.ctx, first.ID, "v", map[string]int64{"tokens": 1, "assignments": 1}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.AddUsage(w.ctx, first.ID, "v", map[string]int64{"tokens": 1, "assignments": 1}))
 			w.complete(work, jobs.Answer{})
 		}
 		w.until(first.ID, jobs.Completed)
@@ -101,9 +94,7 @@ func TestNothingOfADeletedJobIsLeft(t *testing.T) {
 				w.until(id, jobs.Completed)
 			}
 			for range 2 { // the second sweep finds the rest of the first one
-				if err := w.Sweep(w.ctx); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, w.Sweep(w.ctx))
 			}
 			if _, err := w.Get(w.ctx, id); !errors.Is(err, jobs.ErrNotFound) {
 				t.Errorf("got %v, want that the job is gone", err)

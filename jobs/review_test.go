@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 )
@@ -23,9 +24,7 @@ func init() {
 func (w *world) failAll(role string, n int) {
 	w.t.Helper()
 	for range n {
-		if err := w.Fail(w.ctx, w.take(role, "f"), permanent{errors.New("unclear")}, 0, true); err != nil {
-			w.t.Fatal(err)
-		}
+		testutil.Ok(w.t, w.Fail(w.ctx, w.take(role, "f"), permanent{errors.New("unclear")}, 0, true))
 	}
 }
 
@@ -54,9 +53,7 @@ func TestAcceptedItemGoesToItsNextStage(t *testing.T) {
 			t.Errorf("the accepted item: got %+v, %v", it, err)
 		}
 		entries, err := w.client.Redis().XRange(w.ctx, eventsKey(j.ID), "-", "+").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		var decided []string
 		for _, e := range entries {
 			if e.Values["type"] == "item.decided" {

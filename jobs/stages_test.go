@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -76,9 +77,7 @@ func TestFailedItemsOfARunningJobAreTriedAgain(t *testing.T) {
 		creator := w.take("creator", "c1") // keeps the job open
 		w.add(creator, "a", "b")
 		for range 2 {
-			if err := w.Fail(w.ctx, w.take("validator", "v"), permanent{errors.New("no model")}, 0, true); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Fail(w.ctx, w.take("validator", "v"), permanent{errors.New("no model")}, 0, true))
 		}
 		if n, err := w.Retry(w.ctx, j.ID); err != nil || n != 2 {
 			t.Fatalf("retry: got %d items, %v; want 2", n, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/tasks"
@@ -20,28 +21,18 @@ func TestAgentsOfLongLeasesAreHealthy(t *testing.T) {
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	all, err := jobs.New(jobs.Config{Client: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	agents, err := agent.New(agent.Config{Client: client, Jobs: all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	a, _, err := agents.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	seen := redis.Z{Member: a.ID, Score: float64(time.Now().Add(-2 * time.Minute).UnixMilli())}
-	if err := rdb.ZAdd(t.Context(), "muster:{agents}:seen", seen).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.ZAdd(t.Context(), "muster:{agents}:seen", seen).Err())
 	for lease, want := range map[time.Duration]string{30 * time.Second: agent.StateUnavailable, 5 * time.Minute: agent.StateHealthy} {
 		cfg := settings(t)
 		cfg.Jobs.Lease = lease
 		system, err := NewSystem(cfg, client, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		got, err := system.Agents.List(t.Context())
 		if err != nil || len(got) != 1 || got[0].State != want {
 			t.Errorf("lease %v: got %+v, %v, want it %s", lease, got, err, want)

@@ -32,9 +32,7 @@ func TestAsynqClientsStartScrapesAndRefreshes(t *testing.T) {
 		{"muster:scrape", ``, asynq.TaskStateArchived, "payload of muster:scrape"},
 	} {
 		sent, err := client.Enqueue(asynq.NewTask(c.kind, []byte(c.payload)), asynq.Retention(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		testutil.Eventually(t, fmt.Sprintf("%s %s has the state %v and %q", c.kind, c.payload, c.state, c.says), func() bool {
 			info, err := inspector.GetTaskInfo("default", sent.ID)
 			return err == nil && info.State == c.state && strings.Contains(string(info.Result)+info.LastErr, c.says)

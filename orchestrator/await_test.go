@@ -189,9 +189,7 @@ func TestRefreshReturnsReportAtEveryStage(t *testing.T) {
 			t.Parallel()
 			cfg, world := worldSettings(t)
 			listed, err := os.ReadFile(cfg.Proxies.Sources[0].URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			n := strings.Count(string(listed), "\n")
 			var got proxies.Report
 			log := fallBack(t, cfg, prefix, remove, func(ctx context.Context, o *Orchestrator) (err error) {
@@ -251,9 +249,7 @@ func TestWaitEndsAfterRedisWasFlushed(t *testing.T) {
 			cfg.Proxies.Sources, cfg.Proxies.AllowLocal = config.SourcesAt(server.URL), true
 			cfg.Sites.Dir = t.TempDir()
 			definition := "site: slow\nbase_url: " + server.URL + "\nstart: [/]\npoliteness: {robots: false}\nproxy: {fallback: direct}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-			if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "slow.yaml"), []byte(definition), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "slow.yaml"), []byte(definition), 0o600))
 			cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), redistest.URL(t)
 			wait := func(ctx context.Context, o *Orchestrator) error {
 				emptied := make(chan error, 1)

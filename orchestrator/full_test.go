@@ -54,9 +54,7 @@ func TestWorkersAreAliveWhileTheDiskOfRedisIsFull(t *testing.T) {
 			return nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 func TestMissingWorkersAreReported(t *testing.T) {
@@ -75,9 +73,7 @@ func TestMissingWorkersAreReported(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 func TestRejectedWritesDoNotCountAsAttempts(t *testing.T) {

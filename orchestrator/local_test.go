@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/config"
 )
 
@@ -16,9 +17,7 @@ func TestLocalAPIOfAnotherRedisIsNotUsed(t *testing.T) {
 	}
 	w := serveSystem(t)
 	remove, err := publishAPI(cfg, w.url, "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if info, err := os.Stat(localAPIFile(cfg)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got %v, %v, want mode 0600", info.Mode(), err)
 	}
@@ -31,9 +30,7 @@ func TestLocalAPIOfAnotherRedisIsNotUsed(t *testing.T) {
 		t.Errorf("with another Redis: got %v, %v, want no client", c, err)
 	}
 	removeOfSecond, err := publishAPI(cfg, "http://127.0.0.1:1", "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if c, err := LocalAPI(t.Context(), cfg); c != nil || err != nil {
 		t.Errorf("nothing listens: got %v, %v, want no client", c, err)
 	}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 func TestContainerMemory(t *testing.T) {
@@ -23,12 +25,8 @@ func TestContainerMemory(t *testing.T) {
 		root := t.TempDir()
 		for path, text := range c.files {
 			path = filepath.Join(root, path)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			testutil.Ok(t, os.WriteFile(path, []byte(text), 0o644))
 		}
 		if got := containerMemory(root); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)

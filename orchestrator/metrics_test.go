@@ -39,22 +39,16 @@ func everyMetric(t *testing.T) prometheus.Collector {
 	w := serveSystem(t)
 	served := api.Config{Client: w.system.Client, Jobs: w.system.Jobs, Agents: w.system.Agents, Timing: api.NewTiming(), Write: true}
 	h, err := api.Handler(served)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/agents", http.NoBody))
 	queue := workqueue.New(w.system.Client.Redis(), "shop", workqueue.Config{})
 	mux := workqueue.NewMux()
 	pool, err := workqueue.NewPool(queue, mux, workqueue.PoolConfig{Workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	measured := metrics.NewQueue(queue)
 	measured.Watch(pool)
 	front, err := gateway.New(gateway.Config{Pool: w.system.Pool, Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	hosts := limit.NewKeyedLimiter(w.system.Client.Redis(), limit.KeyedConfig{Default: 1})
 	w.system.queues = append(w.system.queues, measured)
 	return all{w.system.metrics(served), &limitUse{slots: map[string]*limit.KeyedLimiter{"host": hosts}}, front}
@@ -114,9 +108,7 @@ func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	const file = "../docs/reference/metrics.md"
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	head, _, ok := strings.Cut(string(raw), metricsMark)
 	if !ok {
 		t.Fatalf("%s has no line %s", file, metricsMark)
@@ -160,9 +152,7 @@ func TestMetricsPage(t *testing.T) {
 	testutil.Page(t, file, page.Bytes(), *update, "go generate ./orchestrator")
 
 	problems, err := promlint.New(w.Body).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	// These names predate the naming rules.
 	kept := []string{"orchestrator_jobs_total"}
 	for _, p := range problems {

@@ -44,9 +44,7 @@ func settings(t *testing.T) config.Config {
 // worldSettings returns settings for a world whose proxy list contains only proxies that respond.
 func worldSettings(t *testing.T) (config.Config, *demo.World) {
 	world, err := demo.Start(t.Context(), demo.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = world.Close() })
 	var list strings.Builder
 	for _, p := range world.Proxies {
@@ -56,9 +54,7 @@ func worldSettings(t *testing.T) (config.Config, *demo.World) {
 	}
 	cfg := settings(t)
 	cfg.Proxies.Sources = config.SourcesAt(filepath.Join(t.TempDir(), "list.txt"))
-	if err := os.WriteFile(cfg.Proxies.Sources[0].URL, []byte(list.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(cfg.Proxies.Sources[0].URL, []byte(list.String()), 0o600))
 	cfg.Proxies.Judges, cfg.Proxies.JudgeKey, cfg.Proxies.AllowLocal = []string{world.Judge}, world.JudgeKey, true
 	cfg.Sites.Dir = world.Definitions
 	return cfg, world
@@ -105,9 +101,7 @@ func TestRunDoesNotStopAForeignRedis(t *testing.T) {
 	server := redistest.Server(t)
 	cfg := settings(t)
 	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), server.URL()
-	if err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error { return o.Workers.Start(ctx) }); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error { return o.Workers.Start(ctx) }))
 	if err := redisd.Ping(t.Context(), cfg.Redis.URL, time.Second); err != nil {
 		t.Errorf("Run stopped a Redis that it did not start: %v", err)
 	}
@@ -117,9 +111,7 @@ func TestDataDirectoryIsAFile(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	cfg.DataDir = filepath.Join(cfg.DataDir, "file")
-	if err := os.WriteFile(cfg.DataDir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(cfg.DataDir, nil, 0o600))
 	err := Run(t.Context(), cfg, Options{}, func(context.Context, *Orchestrator) error { t.Error("it ran"); return nil })
 	if err == nil || !strings.Contains(err.Error(), "--data-dir") {
 		t.Errorf("got %v, want advice", err)
@@ -155,23 +147,17 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // Proxies have the country and the network of their exit address, from a database.
 func TestCountriesFromADatabase(t *testing.T) {
 	t.Parallel()
 	judge, err := probe.StartJudge(probe.JudgeConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { judge.Close() })
 	proxy, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: netip.MustParseAddr("127.7.7.7")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(proxy.Close)
 	cfg := settings(t)
 	cfg.Proxies.Judges = judge.URLs
@@ -192,9 +178,7 @@ func TestCountriesFromADatabase(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	cfg.Proxies.MMDB = []string{"/nowhere.mmdb"}
 	if err := Run(t.Context(), cfg, Options{}, nil); err == nil || !strings.Contains(err.Error(), "proxies.mmdb") || !strings.Contains(err.Error(), "/nowhere.mmdb") {
 		t.Errorf("got %v, want an error that names the setting and the file", err)
@@ -230,9 +214,7 @@ func TestKeepRefillsThePool(t *testing.T) {
 		testutil.Eventually(t, "the pool is filled", enough)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 func TestEnsureReturnsTheCauseOfAnEmptyPool(t *testing.T) {
@@ -277,13 +259,9 @@ func testFailingSite(t *testing.T, parallel bool) {
 	t.Helper()
 	cfg, world := worldSettings(t)
 	broken := "site: broken\nbase_url: http://nowhere.example\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte(broken), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte(broken), 0o600))
 	dependent := "site: dependent\nbase_url: http://news.example\nstart: [/]\ndepends_on: [broken]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "dependent.yaml"), []byte(dependent), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "dependent.yaml"), []byte(dependent), 0o600))
 	var round *Round
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) (err error) {
 		o.cfg().Sites.Parallel = parallel
@@ -317,17 +295,13 @@ func TestSoftBlockCountsForProxyAndSite(t *testing.T) {
 	}))
 	t.Cleanup(wall.Close)
 	proxy, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(proxy.Close)
 	cfg := settings(t)
 	cfg.Proxies.MinUsable = 1
 	cfg.Sites.Dir = t.TempDir()
 	definition := "site: wall\nbase_url: " + wall.URL + "\nstart: [/]\nretries: {attempts: 0}\npoliteness: {robots: false}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "wall.yaml"), []byte(definition), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "wall.yaml"), []byte(definition), 0o600))
 	err = Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		address := netip.MustParseAddrPort(proxy.URL.Host)
 		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: address.Addr().String(), Port: address.Port()}); err != nil {
@@ -353,22 +327,16 @@ func TestSoftBlockCountsForProxyAndSite(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 func TestScheduleOfTheSettings(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	cfg.Sites.Dir = t.TempDir()
-	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte("site: broken.example\nstartt: /\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte("site: broken.example\nstartt: /\n"), 0o600))
 	timed := "site: timed.example\nbase_url: http://timed.example\nstart: [/]\nschedule: '@every 2h'\nrecords: {r: {fields: {v: b}}}\n"
-	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "timed.yaml"), []byte(timed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "timed.yaml"), []byte(timed), 0o600))
 	cfg.Sites.Schedule = map[string]string{"quotes.toscrape.com": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {
@@ -393,9 +361,7 @@ func TestScheduleOfTheSettings(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 func TestReuseUsesRunningWorkers(t *testing.T) {
@@ -422,9 +388,7 @@ func TestReuseUsesRunningWorkers(t *testing.T) {
 			return err
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // A killed worker is listed until its heartbeat expires. A new orchestrator starts a worker meanwhile.
@@ -456,9 +420,7 @@ func TestReuseIgnoresDeadWorkers(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // The child Redis requires a password. Commands of the same user read it from the data directory.
@@ -485,9 +447,7 @@ func TestConnectRequiresThePassword(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // Commands that check no proxies open no listeners: the judge starts with the first check.
@@ -504,7 +464,5 @@ func TestJudgeStartsWithTheFirstCheck(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }

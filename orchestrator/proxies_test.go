@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 )
@@ -24,9 +25,7 @@ func TestRefreshProgressCountsProbes(t *testing.T) {
 		return err
 	})
 	display.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	partly := 0
 	for _, m := range regexp.MustCompile(`(?m)^\[PROGRESS\] .*: (\d+)/(\d+) (\w+)`).FindAllStringSubmatch(out.String(), -1) {
 		if m[2] != fmt.Sprint(len(world.Proxies)) || m[3] != "proxies" {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/proxies"
 	"muster/tasks"
@@ -77,9 +78,7 @@ func TestReloadsDoNotLoseTasks(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // Invalid settings are rejected as a whole.
@@ -117,7 +116,5 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/orchestrator/config"
 )
@@ -16,16 +17,12 @@ func TestConnectChecksTheSchema(t *testing.T) {
 	cfg := config.Default()
 	cfg.Redis.URL = redistest.URL(t)
 	client, err := Connect(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer client.Close()
 	if v, err := NewStore(client, nil).Version(t.Context()); err != nil || v != len(migrations) {
 		t.Errorf("fresh store: got schema %d, %v, want %d", v, err, len(migrations))
 	}
-	if err := client.Redis().HSet(t.Context(), "muster:schema", "version", 1000).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, client.Redis().HSet(t.Context(), "muster:schema", "version", 1000).Err())
 	if _, err := Connect(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "upgrade this program") {
 		t.Errorf("newer store: got %v, want that this program must be upgraded", err)
 	}

@@ -92,9 +92,7 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 			sender.Redis.Mode, sender.Redis.URL = string(redisd.External), redistest.Server(t).URL()
 			sender.Sites.Dir = t.TempDir()
 			definition := "site: toy\nbase_url: " + site.URL + "\nstart: [/]\nretries: {attempts: 0}\npoliteness: {robots: false}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-			if err := os.WriteFile(filepath.Join(sender.Sites.Dir, "toy.yaml"), []byte(definition), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.WriteFile(filepath.Join(sender.Sites.Dir, "toy.yaml"), []byte(definition), 0o600))
 			worker := sender
 			c.worker(&worker.Proxies)
 			err := Run(t.Context(), worker, Options{}, func(ctx context.Context, w *Orchestrator) error {
@@ -112,9 +110,7 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 					return nil
 				})
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 		})
 	}
 }
@@ -126,9 +122,7 @@ func TestScheduledScrapeWaitsForTheSiteItDependsOn(t *testing.T) {
 	cfg.Sites.Dir = t.TempDir()
 	for site, rest := range map[string]string{"a-dependent": "depends_on: [z-first]\n", "z-first": ""} {
 		definition := "site: " + site + "\nbase_url: http://127.0.0.1:1\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n" + rest
-		if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, site+".yaml"), []byte(definition), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, site+".yaml"), []byte(definition), 0o600))
 	}
 	cfg.Sites.Schedule = map[string]string{"a-dependent": "@every 1s", "z-first": "@every 1s"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
@@ -146,7 +140,5 @@ func TestScheduledScrapeWaitsForTheSiteItDependsOn(t *testing.T) {
 		stop()
 		return <-ended
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }

@@ -36,9 +36,7 @@ func (l *logged) has(text string) bool {
 func TestServeWithAPortInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	serve := func(t *testing.T, need bool, during func(out *logged)) error {
 		cfg := settings(t)

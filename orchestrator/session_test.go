@@ -93,9 +93,7 @@ func TestSessionsThroughProxies(t *testing.T) {
 	definition := "site: club\nbase_url: http://club.example\nstart: [/]\nlisting: {links: a.to}\npoliteness: {robots: false, delay: 0, max_per_domain: 1}\nretries: {base: 10ms}\n" +
 		"records:\n  page: {key: [name], fields: {name: {css: h1, required: true}}}\n" +
 		"session: {start: /door}\n"
-	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "club.yaml"), []byte(definition), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "club.yaml"), []byte(definition), 0o600))
 	hosts := proxytest.Hosts{"club.example:80": server.Listener.Addr().String()}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		for i := range 20 {
@@ -119,9 +117,7 @@ func TestSessionsThroughProxies(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, b := range c.broken {
@@ -155,7 +151,5 @@ func TestDeadProxiesDoNotCountForTheSite(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/orchestrator/redisd"
 )
 
@@ -84,9 +85,7 @@ func TestRedisOfAKilledOrchestratorIsNotUsed(t *testing.T) {
 	dying := redistest.Server(t)
 	cfg := settings(t)
 	text := fmt.Sprintf(`{"url": %q, "mode": "child", "owner": {"pid": 1, "start": "before", "exe": "/bin/muster"}, "id": "killed"}`, dying.URL())
-	if err := os.WriteFile(filepath.Join(cfg.DataDir, "redis.json"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.DataDir, "redis.json"), []byte(text), 0o600))
 	err := Run(t.Context(), cfg, Options{Reuse: true}, func(_ context.Context, o *Orchestrator) error {
 		if o.redis.URL() == dying.URL() || o.redis.Mode() != redisd.Embedded {
 			t.Errorf("got the Redis %s, mode %s, want an embedded one", o.redis.URL(), o.redis.Mode())

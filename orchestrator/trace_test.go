@@ -102,9 +102,7 @@ func (w *web) runChecks() {
 	})
 	ready := make(chan struct{})
 	worker, err := tasks.NewWorker(w.system.Client, mux, tasks.WorkerConfig{Name: "checks", Ready: func() { close(ready) }})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	testutil.Background(w.t, worker.Run)
 	<-ready
 }

@@ -87,9 +87,7 @@ func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web 
 	writePipeline(t, cfg, "careful", "stages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item, review: true}]\n")
 	client := tasks.NewClient(redistest.New(t))
 	s, err := NewSystem(cfg, client, logger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -97,9 +95,7 @@ func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web 
 		_ = client.Close()
 	})
 	worker, err := s.NewWorker("worker", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ready := make(chan string, 1)
 	testutil.Background(t, worker.Run)
 	testutil.Background(t, s.Jobs.Run)
@@ -115,9 +111,7 @@ func writePipeline(t *testing.T, cfg config.Config, name, text string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(cfg.Pipelines(), name+".yaml"), []byte(text), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // ask sends a request. The body is sent as JSON unless it is a string.
@@ -130,15 +124,11 @@ func (w *web) ask(method, path string, body any, head ...string) reply {
 		from = strings.NewReader(body)
 	default:
 		data, err := json.Marshal(body)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		testutil.Ok(w.t, err)
 		from = bytes.NewReader(data)
 	}
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, from)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	if from != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -146,14 +136,10 @@ func (w *web) ask(method, path string, body any, head ...string) reply {
 		r.Header.Set(head[i], head[i+1])
 	}
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	out := reply{code: resp.StatusCode, head: resp.Header, raw: string(data)}
 	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
 		if err := json.Unmarshal(data, &out.json); err != nil {
@@ -170,23 +156,17 @@ func form(t *testing.T, document string, before, after map[string]string) (body,
 	m := multipart.NewWriter(&b)
 	write := func(fields map[string]string) {
 		for name, value := range fields {
-			if err := m.WriteField(name, value); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, m.WriteField(name, value))
 		}
 	}
 	write(before)
 	part, err := m.CreateFormFile("document", `C:\docs\spec.md`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := io.WriteString(part, document); err != nil {
 		t.Fatal(err)
 	}
 	write(after)
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, m.Close())
 	return b.String(), m.FormDataContentType()
 }
 
@@ -243,16 +223,12 @@ func (w *web) events(id, after, until string) (ids, types []string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/jobs/"+id+"/events", http.NoBody)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	if after != "" {
 		r.Header.Set("Last-Event-ID", after)
 	}
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {

@@ -76,9 +76,7 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	judged := otherEvents{w.system.Events, w.system.logger}.siteJudged
 	h := report.Health{Site: "shop.example", JobID: "scrape-1", Outcome: "INCOMPLETE", Status: report.Degraded, Alerts: []string{"too slow"}}
 	for range 2 { // the second call is a duplicate
-		if err := judged(t.Context(), h, ""); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, judged(t.Context(), h, ""))
 	}
 	var got report.Health
 	if m := has("site.unhealthy scrape-1"); json.Unmarshal(m.Data.Details, &got) != nil || got.Site != h.Site || len(got.Alerts) != 1 {
@@ -87,14 +85,10 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	has("scrape.failed scrape-1")
 	healthy := report.Health{Site: "shop.example", JobID: "scrape-2", Outcome: report.StatusComplete, Status: report.Healthy}
 	for _, before := range []report.HealthStatus{"", report.Healthy} { // neither is an event
-		if err := judged(t.Context(), healthy, before); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, judged(t.Context(), healthy, before))
 	}
 	healthy.JobID = "scrape-3"
-	if err := judged(t.Context(), healthy, report.Critical); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, judged(t.Context(), healthy, report.Critical))
 	has("site.recovered scrape-3")
 	has("scrape.completed scrape-2")
 	mu.Lock()
@@ -116,9 +110,7 @@ func TestBreakerChangesAreEvents(t *testing.T) {
 	if err == nil {
 		err = w.system.Breakers.Hosts.Reset(t.Context(), "shop@shop.example")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	got, err := w.system.Events.Read(t.Context(), "", "0-0", 100, 0)
 	if err != nil || len(got.Events) != 2 || got.Events[0].Type != "breaker.opened" || got.Events[1].Type != "breaker.closed" {
 		t.Fatalf("got %+v, %v, want the events opened and closed", got.Events, err)

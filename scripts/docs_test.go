@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // The documentation builds in a new clone, without broken links.
@@ -26,9 +28,7 @@ func TestDocsBuildInAClone(t *testing.T) {
 		t.Fatalf("got %q and %v, want only the name of the first page", got, err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "dist/site/docs/reference/cli.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if strings.Contains(string(page), "–") {
 		t.Error("cli.html: got a dash for the two hyphens of a flag")
 	}
@@ -71,9 +71,7 @@ func worksOffline(t *testing.T, site string) {
 func TestDocsNameMissingPackages(t *testing.T) {
 	t.Parallel()
 	tools := t.TempDir()
-	if err := os.WriteFile(filepath.Join(tools, "python3"), []byte("#!/bin/sh\n[ \"$2\" = 'import furo' ]\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(tools, "python3"), []byte("#!/bin/sh\n[ \"$2\" = 'import furo' ]\n"), 0o700))
 	out, err := sh(t, checkout(t), "env", "PYTHON="+filepath.Join(tools, "python3"), "scripts/docs.sh")
 	const want = "docs: needed and not installed: python3-sphinx python3-myst-parser. On Debian: apt-get install python3-sphinx python3-myst-parser\n"
 	if err == nil || out != want {

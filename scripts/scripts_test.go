@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // sh runs a command in dir and returns its output.
@@ -42,16 +44,10 @@ func checkout(t *testing.T) string {
 			continue // removed but not committed
 		}
 		content, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		target := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(target, content, info.Mode().Perm()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.MkdirAll(filepath.Dir(target), 0o700))
+		testutil.Ok(t, os.WriteFile(target, content, info.Mode().Perm()))
 	}
 	mustRun(t, dir, "git", "init", "--quiet")
 	mustRun(t, dir, "git", "add", "--all")

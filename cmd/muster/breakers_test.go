@@ -13,6 +13,7 @@ import (
 
 	"muster/internal/limit"
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/orchestrator/api/client"
 )
 
@@ -21,9 +22,7 @@ func TestBreakersAreListedAndReset(t *testing.T) {
 	t.Parallel()
 	address, dir := redistest.URL(t), t.TempDir()
 	opts, err := redis.ParseURL(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	rdb := redis.NewClient(opts)
 	t.Cleanup(func() { _ = rdb.Close() })
 	muster := func(want int, args ...string) (stdout, stderr string) {
@@ -49,17 +48,13 @@ func TestBreakersAreListedAndReset(t *testing.T) {
 		if err == nil {
 			_, _, _, err = b.Allow(t.Context(), key)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 	}
 	keys := func() []string {
 		t.Helper()
 		var list client.Page[limit.BreakerState]
 		out, _ := muster(0, "list", "--json")
-		if err := json.Unmarshal([]byte(out), &list); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, json.Unmarshal([]byte(out), &list))
 		var keys []string
 		for _, s := range list.Data {
 			keys = append(keys, s.Key)

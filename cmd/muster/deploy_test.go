@@ -17,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/config"
 )
 
@@ -24,9 +25,7 @@ import (
 func rootFile(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return string(text)
 }
 
@@ -82,9 +81,7 @@ type composed struct {
 func composeFile(t *testing.T) map[string]composed {
 	t.Helper()
 	var file struct{ Services map[string]composed }
-	if err := yaml.Unmarshal([]byte(rootFile(t, "docker-compose.yml")), &file); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, yaml.Unmarshal([]byte(rootFile(t, "docker-compose.yml")), &file))
 	return file.Services
 }
 
@@ -113,9 +110,7 @@ func pods(t *testing.T) map[string]pod {
 	files, _ := filepath.Glob("../../deploy/kubernetes/*/*.yaml")
 	for _, name := range files {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for dec := yaml.NewDecoder(bytes.NewReader(text)); filepath.Base(name) != "muster.yaml"; {
 			var m struct {
 				Kind     string
@@ -151,9 +146,7 @@ func TestDeploymentFilesLoad(t *testing.T) {
 			e = required.ReplaceAllString(defaults.ReplaceAllString(e, "$1"), "a key of .env")
 			if key, _, _ := strings.Cut(e, "="); strings.HasSuffix(key, "_FILE") {
 				secret := filepath.Join(t.TempDir(), "secret")
-				if err := os.WriteFile(secret, []byte("redis://:a-key-of-thirty-two-characters@redis:6379/0\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, os.WriteFile(secret, []byte("redis://:a-key-of-thirty-two-characters@redis:6379/0\n"), 0o600))
 				e = key + "=" + secret
 			}
 			environ[i] = e
@@ -202,9 +195,7 @@ func TestDeploymentFilesLoad(t *testing.T) {
 		dir := t.TempDir()
 		for _, name := range []string{"muster.service", "muster-worker@.service"} {
 			text := strings.ReplaceAll(rootFile(t, "deploy", "systemd", name), "/usr/local/bin/muster", "/bin/true") // it must exist
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", dir+"/muster.service", dir+"/muster-worker@.service").CombinedOutput()
 		if err != nil || len(bytes.TrimSpace(out)) > 0 {

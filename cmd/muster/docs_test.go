@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"muster/internal/testutil"
 	"muster/internal/yamlstrict"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/config"
@@ -24,9 +25,7 @@ func TestDocumentedYAMLLoads(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		pages = append(pages, found...)
 	}
 	sections := map[string]bool{}
@@ -36,9 +35,7 @@ func TestDocumentedYAMLLoads(t *testing.T) {
 	loaded := map[string]int{}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatchIndex(string(text), -1) {
 			block := string(text[m[2]:m[3]])
 			where := fmt.Sprintf("%s:%d", page, strings.Count(string(text[:m[2]]), "\n")+1)
@@ -81,9 +78,7 @@ func loadDocumented(t *testing.T, sections map[string]bool, block string) (kind 
 		return "pipeline", err
 	case settings:
 		file := filepath.Join(t.TempDir(), "muster.yaml")
-		if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(file, []byte(block), 0o600))
 		var environ []string // a value for each variable
 		for _, m := range regexp.MustCompile(`\$\{(\w+)\}`).FindAllStringSubmatch(block, -1) {
 			environ = append(environ, m[1]+"="+secret)

@@ -14,9 +14,7 @@ import (
 // hangup sends SIGHUP and waits until the command has printed want n times.
 func hangup(t *testing.T, cmd *exec.Cmd, out *output, want string, n int) {
 	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Signal(syscall.SIGHUP))
 	if !testutil.Becomes(func() bool { return strings.Count(out.String(), want) >= n }) {
 		t.Fatalf("got no %q after SIGHUP:\n%s", want, out)
 	}
@@ -31,9 +29,7 @@ func finish(t *testing.T, cmd *exec.Cmd, out *output) {
 // endsWith sends a signal to a command and checks its exit code.
 func endsWith(t *testing.T, cmd *exec.Cmd, out *output, signal os.Signal, code int) {
 	t.Helper()
-	if err := cmd.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Signal(signal))
 	_ = cmd.Wait() // checked by the exit code
 	if got := cmd.ProcessState.ExitCode(); got != code {
 		t.Errorf("got exit code %d after %v, want %d:\n%s", got, signal, code, out)
@@ -98,9 +94,7 @@ func TestHangupReloads(t *testing.T) {
 	t.Parallel()
 	const site = "site: %s\nbase_url: http://127.0.0.1:%d\nstart: [/]\nproxy: {fallback: direct}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
 	k, port := newCommand(t), testutil.FreePort(t)
-	if err := os.MkdirAll(k.dir+"/sites", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.MkdirAll(k.dir+"/sites", 0o755))
 	k.write("muster.yaml", "sites: {dir: sites}\n")
 	k.write("sites/one.yaml", fmt.Sprintf(site, "one", port))
 	start, out := k.start("start", "--log-format", "text")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 // wantUsage checks that err is a usage error that contains the given texts.
@@ -53,9 +55,7 @@ func TestTimeIsATimeOrADuration(t *testing.T) {
 func TestContextIsAnObject(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "context.json")
-	if err := os.WriteFile(file, []byte(" {\"a\": 1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(file, []byte(" {\"a\": 1}\n"), 0o600))
 	for text, want := range map[string]string{"": "", `{"a":{"b":[1]}}`: `{"a":{"b":[1]}}`, "{}": "{}", "@" + file: `{"a": 1}`} {
 		if got, err := contextOf(text); err != nil || string(got) != want {
 			t.Errorf("%q: got %s, %v, want %s", text, got, err, want)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/config"
 )
 
@@ -29,9 +30,7 @@ func TestReferencesOnPagesExist(t *testing.T) {
 	t.Parallel()
 	settings, sections := map[string]bool{}, map[string]bool{}
 	loaded, err := config.Load(config.Sources{File: filepath.Join("..", "..", "muster.example.yaml")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, s := range loaded.Settings() {
 		settings[s.Path], settings[s.Env] = true, true
 		for at := range s.Path {
@@ -82,16 +81,12 @@ func handwritten(t *testing.T) []string {
 	var found []string
 	for _, pattern := range []string{"*.md", filepath.Join("*", "*.md")} {
 		in, err := filepath.Glob(filepath.Join(root, "docs", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		found = append(found, in...)
 	}
 	for _, path := range found {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if name, _ := filepath.Rel(root, path); !strings.Contains(string(text), "\nMade by `go generate") {
 			pages = append(pages, name)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies/proxytest"
 )
 
@@ -36,9 +37,7 @@ func TestCheckAgainstTarget(t *testing.T) {
 	var names []string
 	for _, o := range []proxytest.Options{{Kind: proxytest.SOCKS5}, {Kind: proxytest.Elite, User: "me", Password: "topsecret"}, {Kind: proxytest.Parking}, {Kind: proxytest.Dead}} {
 		proxy, err := proxytest.Start(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		t.Cleanup(proxy.Close)
 		names = append(names, proxy.URL.String())
 	}

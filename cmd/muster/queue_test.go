@@ -53,9 +53,7 @@ type command struct {
 func newCommand(t *testing.T) *command {
 	dir := t.TempDir()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	// The test binary runs the command when its name is muster, and so do its worker
 	// processes: with a symbolic link they would run the tests, without end.
 	program := filepath.Join(dir, "muster")
@@ -64,9 +62,7 @@ func newCommand(t *testing.T) *command {
 		if err == nil {
 			err = os.WriteFile(program, b, 0o700)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 	}
 	redis := redistest.URL(t)
 	return &command{t, dir, program, redis, append(os.Environ(),
@@ -76,9 +72,7 @@ func newCommand(t *testing.T) *command {
 func (c *command) write(name, content string) string {
 	c.t.Helper()
 	name = filepath.Join(c.dir, name)
-	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-		c.t.Fatal(err)
-	}
+	testutil.Ok(c.t, os.WriteFile(name, []byte(content), 0o644))
 	return name
 }
 
@@ -88,9 +82,7 @@ func (c *command) start(args ...string) (*exec.Cmd, *output) {
 	out := &output{}
 	cmd := exec.Command(c.program, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.dir, c.environ, out, out
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	testutil.Ok(c.t, cmd.Start())
 	c.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return cmd, out
 }
@@ -188,9 +180,7 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 
 	hup := func(want string) {
 		t.Helper()
-		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, cmd.Process.Signal(syscall.SIGHUP))
 		testutil.Eventually(t, "the output "+want, func() bool { return strings.Contains(out.String(), want) })
 	}
 	settings("queue: {max_per_host: 3}\n")
@@ -215,9 +205,7 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 
 	close(pages.release)
 	testutil.Eventually(t, "all to be done", func() bool { return strings.Contains(c.run("queue", "stats", "--json"), `"done": 9`) })
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Errorf("an interrupted run ends with %d\n%s", code, out)
@@ -237,20 +225,14 @@ func TestImportGoesOn(t *testing.T) {
 	in, out := io.Pipe()
 	cmd := exec.Command(c.program, "queue", "import", "-")
 	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, c.environ, in
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Start())
 	go func() { _, _ = io.WriteString(out, lines[:len(lines)/2]) }() // the rest never comes
 	total := func() (s struct{ Total, Queued int }) {
-		if err := json.Unmarshal([]byte(c.run("queue", "stats", "--json")), &s); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, json.Unmarshal([]byte(c.run("queue", "stats", "--json")), &s))
 		return s
 	}
 	testutil.Eventually(t, "some artifacts to be in", func() bool { return total().Total >= 2000 })
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Kill())
 	_ = in.Close()
 	_ = cmd.Wait()
 	had := total().Total
@@ -275,13 +257,9 @@ func TestNewerQueueIsRefused(t *testing.T) {
 	c := newCommand(t)
 	c.run("queue", "enqueue", "a")
 	client, err := tasks.Connect(t.Context(), c.redis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer func() { _ = client.Close() }()
-	if err := client.Redis().HSet(t.Context(), "muster:wq:{default}:meta", "v", 99).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, client.Redis().HSet(t.Context(), "muster:wq:{default}:meta", "v", 99).Err())
 	for _, args := range [][]string{
 		{"enqueue", "b"}, {"import", c.write("b.jsonl", `{"id":"b"}`)}, {"run", "--drain"}, {"stats"}, {"retry-failed"}, {"pause"}, {"resume"},
 	} {
@@ -300,17 +278,13 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 	c, pages := newCommand(t), newCrowd(t)
 	c.run("queue", "import", c.write("a.jsonl", artifacts(pages.URL, 9)))
 	stats := func() (s struct{ Queued, In_progress, Done int }) {
-		if err := json.Unmarshal([]byte(c.run("queue", "stats", "--json")), &s); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, json.Unmarshal([]byte(c.run("queue", "stats", "--json")), &s))
 		return s
 	}
 	cmd, out := c.start("queue", "run", "--drain", "--workers", "2")
 	testutil.Eventually(t, "two pages to be fetched", pages.is(2))
 	interrupt := func() {
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, cmd.Process.Signal(os.Interrupt))
 	}
 	interrupt()
 	testutil.Eventually(t, "the items that have not begun to be returned", func() bool { return stats().Queued == 7 })
@@ -327,9 +301,7 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 	cmd, out = c.start("queue", "run", "--drain", "--workers", "2")
 	testutil.Eventually(t, "two pages to be fetched before SIGTERM", pages.is(2))
 	for range 2 {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, cmd.Process.Signal(syscall.SIGTERM))
 		testutil.Eventually(t, "the items that have not begun to be returned", func() bool { return stats().Queued >= 7 })
 	}
 	_ = cmd.Wait()
@@ -339,9 +311,7 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 
 	cmd, _ = c.start("queue", "run", "--drain", "--workers", "2")
 	testutil.Eventually(t, "two pages to be fetched again", pages.is(2))
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if s := stats(); s.In_progress == 0 {
 		t.Errorf("after a kill: got %+v, want items in progress", s)
@@ -371,9 +341,7 @@ func TestStatusIsWatched(t *testing.T) {
 		cmd, out := c.start(append([]string{"status", "--watch"}, r.args...)...)
 		began := time.Now()
 		testutil.Eventually(t, "three responses", func() bool { return strings.Count(out.String(), r.answer) >= 3 })
-		if err := cmd.Process.Signal(r.sig); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, cmd.Process.Signal(r.sig))
 		_ = cmd.Wait()
 		took := time.Since(began)
 		if n := strings.Count(out.String(), r.answer); n > int(took/time.Second)+1 {

@@ -45,9 +45,7 @@ func TestChangedFileReloads(t *testing.T) {
 			}
 			await(c.ready)
 			k.write("other.yaml", always+"jobs: {stuck_after: 5m, lease: 40s}\n")
-			if err := os.Rename(filepath.Join(k.dir, "other.yaml"), filepath.Join(k.dir, "muster.yaml")); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.Rename(filepath.Join(k.dir, "other.yaml"), filepath.Join(k.dir, "muster.yaml")))
 			await("jobs.stuck_after: 1h → 5m")
 			await("jobs.lease")
 			await("needs_restart")
@@ -70,23 +68,17 @@ func TestKeysRotate(t *testing.T) {
 	t.Parallel()
 	k := newCommand(t)
 	key := k.write("key", "the-old-key-that-is-long-enough-0\n")
-	if err := os.Chmod(key, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Chmod(key, 0o600))
 	k.write("muster.yaml", "api: {listen: '127.0.0.1:0', keys: ['${file:key}']}\nworkers: {processes: 2}\n")
 	cmd, out := k.start("start", "--log-format", "text")
 	testutil.Eventually(t, "the interface to be served", func() bool { return strings.Contains(out.String(), "HTTP interface is up") })
 	base := regexp.MustCompile(`url=(http://[0-9.:]+)`).FindStringSubmatch(out.String())[1]
 	asks := func(key string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/v1/pipelines", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		req.Header.Set("Authorization", "Bearer "+key)
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		defer res.Body.Close()
 		return res.StatusCode
 	}
@@ -119,9 +111,7 @@ func TestLogLevelReloads(t *testing.T) {
 	testutil.Eventually(t, "the worker to be ready", func() bool { _, err := os.Stat(filepath.Join(k.dir, "up")); return err == nil })
 	k.write("muster.yaml", "log: {level: debug}\n")
 	testutil.Eventually(t, "the log to have the new level", func() bool { return strings.Contains(out.String(), "error → debug") })
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait() // the log has it
 	if text := out.String(); strings.Contains(text, "worker started") || !strings.Contains(text, "worker has stopped") {
 		t.Errorf("got\n%s\nwant levels below error only after the reload", text)
@@ -159,9 +149,7 @@ func TestMissingSecretsAreNamedBeforeTheStart(t *testing.T) {
 	k.environ = append(k.environ, "MUSTER_REDIS__URL=") // of the file
 	k.write("muster.yaml", "redis: {url: '${MISSING_URL}'}\nproxies: {judge_key: '${file:/none/judge}', sources: [{url: 'https://list.test/', auth: 'u:${MISSING_AUTH}'}]}\n"+
 		"sites: {dir: sites}\nworkers: {concurrency: 999}\n")
-	if err := os.Mkdir(filepath.Join(k.dir, "sites"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Mkdir(filepath.Join(k.dir, "sites"), 0o700))
 	for i, name := range []string{"one", "two"} {
 		k.write("sites/"+name+".yaml", fmt.Sprintf("site: %s\nbase_url: http://127.0.0.1:1\nstart: [/]\nheaders: {X-Token: '${MISSING_%d}'}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n", name, i))
 	}

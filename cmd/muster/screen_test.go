@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 )
@@ -33,9 +34,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	for columns, whole := range map[int]bool{80: false, 100: false, 40: false, 0: true} {
 		s, out := terminalOf(columns)
 		s.terminal = columns > 0
-		if err := fillTable(s); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, fillTable(s))
 		if columns >= 80 {
 			for line := range strings.Lines(out.String()) {
 				if n := widthOf(strings.TrimRight(line, "\n")); n > columns {
@@ -59,16 +58,12 @@ func TestStatesOfTablesHaveColours(t *testing.T) {
 	t.Parallel()
 	s, out := terminalOf(80)
 	s.color = true
-	if err := fillTable(s); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, fillTable(s))
 	if want := "\x1b[32mcompleted\x1b[0m"; !strings.Contains(out.String(), want) {
 		t.Errorf("got %q, want %q in it", out, want)
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer null.Close()
 	for _, environ := range [][]string{nil, {"FORCE_COLOR=1", "CLICOLOR_FORCE=1"}, {"NO_COLOR=1"}} {
 		if newScreen(null, environ).color {
@@ -82,9 +77,7 @@ func TestWatchedPagesFitTheTerminal(t *testing.T) {
 	t.Parallel()
 	s, out := terminalOf(80)
 	for n, page := range []string{"one\n", "two\n"} {
-		if err := s.draw(out, n, page); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, s.draw(out, n, page))
 	}
 	if got, want := out.String(), "\x1b[2J\x1b[Hone\x1b[K\n\x1b[J\x1b[Htwo\x1b[K\n\x1b[J"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -116,9 +109,7 @@ func TestWideListingsFitATerminal(t *testing.T) {
 	t.Parallel()
 	round := &orchestrator.Round{Sites: []orchestrator.Scraped{{Site: "quotes.toscrape.com", JobID: "scrape_quotes_toscrape_com_0123abcd", Status: "INTERRUPTED", Pages: 12345, Records: 123456}}}
 	s, out := terminalOf(80)
-	if err := printRound(environment{stdout: s}, round, false); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, printRound(environment{stdout: s}, round, false))
 	if !strings.Contains(out.String(), "SITE  ") || strings.Contains(out.String(), "SITE     quotes") {
 		t.Errorf("got\n%s\nwant a table", out)
 	}
@@ -126,9 +117,7 @@ func TestWideListingsFitATerminal(t *testing.T) {
 	wide.less = []string{"EXIT", "REQUESTS", "SCORE"}
 	wide.row("socks5://198.51.100.170:10800", "anonymous", "198.51.100.171", "BG", "yes", "12345 ms", "100%", "12345", "0.99", "rests 12 min", "59m ago")
 	out.Reset()
-	if err := wide.flush(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, wide.flush())
 	if got := out.String(); strings.Count(got, "\n") != 2 || strings.Contains(got, "SCORE") || !strings.Contains(got, "socks5://198.51.100.170:10800") {
 		t.Errorf("got\n%s\nwant a row with its proxy, without its score", got)
 	}

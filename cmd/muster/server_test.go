@@ -113,9 +113,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		return code == 1
 	})
 	list := filepath.Join(t.TempDir(), "list.jsonl")
-	if err := os.WriteFile(list, []byte(`{"artifact_id":"b"}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(list, []byte(`{"artifact_id":"b"}`+"\n"), 0o600))
 	code, out, errs := programWith(t, keys[access.Operator], "", "jobs", "start", "default", "--prompt", "letters", "--server", server)
 	id := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).FindString(out)
 	if code != 0 || id == "" {
@@ -130,9 +128,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		flows[i] = strings.TrimSpace(out)
 	}
 	register, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/agents", strings.NewReader(`{"name": "one", "roles": ["creator"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	register.Header.Set("Authorization", "Bearer "+keys[access.Operator])
 	register.Header.Set("Content-Type", "application/json")
 	registered, err := http.DefaultClient.Do(register)
@@ -231,9 +227,7 @@ func TestServersThatAreNoOrchestratorAreNamed(t *testing.T) {
 			srv := httptest.NewServer(c.answer)
 			defer srv.Close()
 			u, err := url.Parse(srv.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			for _, command := range []string{"jobs list", "jobs cancel x", "keys list", "queue stats", "sites list --health", "workflows list", "workers list"} {
 				args := append(strings.Fields(command), "--server", srv.URL)
 				code, out, errs := programWith(t, "a secret key", "", args...)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 )
 
@@ -13,13 +14,9 @@ func TestNewerStoreIsRefused(t *testing.T) {
 	c := newCommand(t)
 	c.run("jobs", "list")
 	client, err := tasks.Connect(t.Context(), c.redis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer func() { _ = client.Close() }()
-	if err := client.Redis().HSet(t.Context(), "muster:schema", "version", 99).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, client.Redis().HSet(t.Context(), "muster:schema", "version", 99).Err())
 	for _, args := range []string{
 		"start --once", "worker", "jobs list", "workflows list", "queue stats", "agents list", "jobs start --file -",
 	} {

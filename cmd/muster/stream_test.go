@@ -56,9 +56,7 @@ func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 // site writes the definition of a gate under a name into the folder "sites".
 func (c *command) site(name string, g *gate) {
 	c.t.Helper()
-	if err := os.MkdirAll(c.dir+"/sites", 0o755); err != nil {
-		c.t.Fatal(err)
-	}
+	testutil.Ok(c.t, os.MkdirAll(c.dir+"/sites", 0o755))
 	c.write("sites/"+name+".yaml", fmt.Sprintf(`site: %s
 base_url: %s
 start: [/]
@@ -79,12 +77,8 @@ func (c *command) stream(args ...string) (*exec.Cmd, *bufio.Reader, io.Closer, *
 	printed := &output{}
 	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, printed
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	testutil.Ok(c.t, err)
+	testutil.Ok(c.t, cmd.Start())
 	c.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return cmd, bufio.NewReader(out), out, printed
 }
@@ -128,9 +122,7 @@ func TestReaderGoesAway(t *testing.T) {
 	if _, err := out.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	if err := pipe.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, pipe.Close())
 	g.open <- struct{}{} // the next record shows the command that the pipe is closed
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitNoReader || strings.Contains(printed.String(), "muster:") {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks/api"
 	"muster/tasks/tasktype"
 )
@@ -22,9 +23,7 @@ func TestListingsOfTheIndexFitATerminal(t *testing.T) {
 	rates := newTable(terminal, rateColumns...)
 	rates.row(rateRow(tasktype.RatePoint{Time: begun, Queue: long, Task: long, Succeeded: 1e6, Failed: 1e5, Busy: 99 * time.Hour})...)
 	for _, table := range []*table{flows, rates} {
-		if err := table.flush(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, table.flush())
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 4 {
@@ -52,9 +51,7 @@ func TestNodesOfAWorkflowAreIndentedAndCounted(t *testing.T) {
 	}
 	nodes[700].Status, nodes[700].Attempts, nodes[700].Failure = tasktype.Failed, 3, &tasktype.Failure{Message: "status\n503"}
 	var out bytes.Buffer
-	if err := writeNodes(&out, nodes, false); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, writeNodes(&out, nodes, false))
 	want := strings.Join([]string{
 		"TASK     NODE      STATUS   TOOK   AFTER  ",
 		"fetch    0         SUCCESS  120ms  -      ",

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"muster/internal/dnstest"
+	"muster/internal/testutil"
 )
 
 func TestCheckRejectsInternalAddresses(t *testing.T) {
@@ -52,9 +53,7 @@ func TestNewRejectsInvalidAddresses(t *testing.T) {
 func listen(t *testing.T) (port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	_, port, _ = net.SplitHostPort(l.Addr().String())
 	return port
@@ -83,13 +82,9 @@ func TestDialConnectsOnlyToAllowedAddresses(t *testing.T) {
 		{[]string{"localhost:" + port}, "localhost", false},
 	} {
 		base, err := New(c.allow...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		f, err := base.With("192.0.2.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		conn, err := f.Dial(&net.Dialer{})(t.Context(), "tcp", net.JoinHostPort(c.host, port))
 		if err == nil {
 			conn.Close()
@@ -115,9 +110,7 @@ func TestDialChecksTheAddressOfTheConnection(t *testing.T) {
 		return netip.MustParseAddr("127.0.0.1")
 	})}
 	f, err := New("192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := d.Resolver.LookupNetIP(t.Context(), "ip4", "shop.example"); err != nil {
 		t.Fatal(err)
 	}
@@ -178,18 +171,14 @@ func TestIsLoopback(t *testing.T) {
 func TestURLsWithAddressesAreChecked(t *testing.T) {
 	t.Parallel()
 	f, err := New("10.0.0.0/8", "127.0.0.1:9000", "localhost:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for text, ok := range map[string]bool{
 		"https://example.org/": true, "https://internal.example/": true, "https://1.1.1.1/": true, "http://10.1.2.3/": true,
 		"http://127.0.0.1:9000/": true, "http://127.0.0.1:9001/": false, "http://localhost/": true, "http://localhost:8080/": false,
 		"http://169.254.169.254/latest": false, "http://[::1]:9000/": false, "http://192.168.0.1/": false,
 	} {
 		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if err := f.CheckURL(u); (err == nil) != ok || err != nil && !Is(err) {
 			t.Errorf("%s: got %v, want success: %v", text, err, ok)
 		}
@@ -211,9 +200,7 @@ func TestErrorsHideInternalAddresses(t *testing.T) {
 		return nil, &net.OpError{Op: "dial", Net: "udp", Addr: &net.UDPAddr{IP: net.IPv4(10, 255, 255, 53), Port: 53}, Err: syscall.ECONNREFUSED}
 	}}
 	allowed, err := New("127.0.0.0/8")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for name, c := range map[string]struct {
 		filter   *Filter
 		resolver *net.Resolver

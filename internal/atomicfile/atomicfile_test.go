@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 func text(s string) func(io.Writer) error {
@@ -20,9 +22,7 @@ func TestWriteReplacesTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.json")
 	for _, want := range []string{"one", "two, longer"} {
-		if err := Write(path, 0o600, text(want)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, Write(path, 0o600, text(want)))
 		got, err := os.ReadFile(path)
 		if err != nil || string(got) != want {
 			t.Fatalf("got %q, %v, want %q", got, err, want)
@@ -38,9 +38,7 @@ func TestFailedWriteKeepsTheOldFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.json")
-	if err := Write(path, 0o600, text("old")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, Write(path, 0o600, text("old")))
 	boom := errors.New("boom")
 	err := Write(path, 0o600, func(w io.Writer) error {
 		_, _ = io.WriteString(w, "half of the n")
@@ -61,9 +59,7 @@ func TestAbandonedWriteKeepsTheOldFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.json")
-	if err := Write(path, 0o600, text("old")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, Write(path, 0o600, text("old")))
 	err := Write(path, 0o600, func(w io.Writer) error {
 		if err := text("of a suspended process")(w); err != nil {
 			return err

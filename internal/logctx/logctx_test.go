@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"muster/internal/logctx"
+	"muster/internal/testutil"
 )
 
 func TestLinesContainTheIDsOfTheirContext(t *testing.T) {
@@ -70,9 +71,7 @@ func TestHandlerKeepsTheRulesOfSlog(t *testing.T) {
 		var lines []map[string]any
 		for line := range strings.Lines(b.String()) {
 			var m map[string]any
-			if err := json.Unmarshal([]byte(line), &m); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, json.Unmarshal([]byte(line), &m))
 			lines = append(lines, m)
 		}
 		return lines

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -40,9 +41,7 @@ func moves() []Migration { return []Migration{move(1, listOne, listTwo), move(2,
 
 func fill(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	if err := rdb.RPush(t.Context(), listOne, 1, 2, 3).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.RPush(t.Context(), listOne, 1, 2, 3).Err())
 }
 
 // isMigrated checks that all migrations have run.
@@ -62,9 +61,7 @@ func TestProcessesThatStartAtOnceMigrateOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		fill(t, rdb)
-		if err := New(rdb, moves()[:1], nil).Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, New(rdb, moves()[:1], nil).Open(t.Context()))
 		var runs atomic.Int64
 		list := moves()
 		run := list[1].Run
@@ -96,13 +93,9 @@ func TestOpenOfACurrentStoreIsOneCommand(t *testing.T) {
 	t.Parallel()
 	f := redistest.NewFault(redistest.Refused, 0)
 	rdb := f.Client(t, redistest.URL(t))
-	if err := New(rdb, moves(), nil).Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, New(rdb, moves(), nil).Open(t.Context()))
 	f.Arm()
-	if err := New(rdb, moves(), nil).Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, New(rdb, moves(), nil).Open(t.Context()))
 	if n := f.Calls(); n != 1 {
 		t.Errorf("got %d commands, want 1", n)
 	}
@@ -116,9 +109,7 @@ func TestStoreOfAnotherSchemaIsRejected(t *testing.T) {
 		"-1":   "is it the right Redis?",
 	} {
 		rdb := redistest.Mini(t)
-		if err := rdb.HSet(t.Context(), schemaKey, "version", version).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.HSet(t.Context(), schemaKey, "version", version).Err())
 		err := New(rdb, moves(), nil).Open(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("schema %q: got %v, want %q", version, err, want)
@@ -158,9 +149,7 @@ func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 func TestWaitForTheLockEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Mini(t)
-	if err := rdb.Set(t.Context(), lockKey, "other.1", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Set(t.Context(), lockKey, "other.1", 0).Err())
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	err := New(rdb, moves(), nil).Open(ctx)

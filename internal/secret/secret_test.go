@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"muster/internal/secret"
+	"muster/internal/testutil"
 )
 
 func write(t *testing.T, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, []byte(text), mode))
 	return path
 }
 
@@ -79,9 +78,7 @@ func TestExposed(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true} {
 		path := write(t, "x", 0o600)
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.Chmod(path, mode))
 		if got := secret.Exposed(path); got != want {
 			t.Errorf("mode %o: got %v, want %v", mode, got, want)
 		}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/internal/logctx"
+	"muster/internal/testutil"
 	"muster/internal/tracing"
 	"muster/internal/tracing/otlp"
 	"muster/internal/tracing/tracingtest"
@@ -29,9 +30,7 @@ func open(t *testing.T, change func(*tracing.Config), log io.Writer) *tracing.Tr
 	cfg := tracing.Config{Sample: 1, Service: "muster", Timeout: 5 * time.Second}
 	change(&cfg)
 	tr, err := otlp.Open(cfg, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return tr
 }
 
@@ -153,9 +152,7 @@ func TestSpansOfCalls(t *testing.T) {
 	client := &http.Client{Transport: tr.Client(&http.Transport{DisableKeepAlives: true})}
 	call := func(ctx context.Context, url string) {
 		req, err := http.NewRequestWithContext(ctx, "GET", url, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		resp, err := client.Do(req)
 		if err == nil {
 			_ = resp.Body.Close()

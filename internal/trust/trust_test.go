@@ -15,22 +15,14 @@ func TestFilesWritableByOthersAreNotOpened(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(path, nil, 0o600))
+		testutil.Ok(t, os.Chmod(path, mode))
 		return path
 	}
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(file("target", 0o646), link); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Symlink(file("target", 0o646), link))
 	mounted := filepath.Join(dir, "..data") // like a mounted ConfigMap in Kubernetes
-	if err := os.Symlink(file("mounted", 0o644), mounted); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Symlink(file("mounted", 0o644), mounted))
 	for path, ok := range map[string]bool{
 		file("private", 0o600):      true,
 		file("public", 0o644):       true,
@@ -52,9 +44,7 @@ func TestFilesWritableByOthersAreNotOpened(t *testing.T) {
 		t.Errorf("missing file: %v, want ErrNotExist", err)
 	}
 	inMemory, err := fstest.MapFS{"f": {Mode: 0o666}}.Stat("f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if err := Check("f", inMemory); err != nil {
 		t.Errorf("file without an owner: %v", err)
 	}
@@ -63,9 +53,7 @@ func TestFilesWritableByOthersAreNotOpened(t *testing.T) {
 func TestFileOfAnotherUserIsNotOpened(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, nil, 0o600))
 	testutil.GiveToNobody(t, path)
 	if f, err := Open(path); !errors.Is(err, ErrUntrusted) {
 		t.Errorf("Open = %v, %v; want ErrUntrusted", f, err)

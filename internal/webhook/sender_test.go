@@ -13,15 +13,14 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/testutil"
 )
 
 // local returns a sender that may connect to this machine.
 func local(t *testing.T, timeout time.Duration) *Sender {
 	t.Helper()
 	f, err := addressfilter.New(addressfilter.Local()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	s := NewSender(f, timeout)
 	t.Cleanup(s.Close)
 	return s

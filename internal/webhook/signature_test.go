@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 // The example in the specification of Standard Webhooks.
@@ -20,9 +22,7 @@ var exampleTime = time.Unix(1614265330, 0)
 func TestSignatureMatchesTheSpecification(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
-	if err := Sign(h, exampleID, exampleTime, []byte(exampleBody), exampleSecret); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, Sign(h, exampleID, exampleTime, []byte(exampleBody), exampleSecret))
 	want := map[string]string{"webhook-id": exampleID, "webhook-timestamp": "1614265330", "webhook-signature": exampleSignature}
 	for name, value := range want {
 		if got := h.Get(name); got != value {
@@ -69,9 +69,7 @@ func TestTwoSecretsAreTwoSignatures(t *testing.T) {
 	t.Parallel()
 	old, now := NewSecret(), NewSecret()
 	h := http.Header{}
-	if err := Sign(h, "1-0", time.Now(), []byte("{}"), now, old); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, Sign(h, "1-0", time.Now(), []byte("{}"), now, old))
 	for name, secret := range map[string]string{"the new secret": now, "the old secret": old} {
 		if err := Verify(h, []byte("{}"), time.Now(), secret); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -18,6 +18,8 @@ import (
 	"testing/fstest"
 	"testing/synctest"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 type userKey struct{}
@@ -229,27 +231,19 @@ func TestPagesAreCompressed(t *testing.T) {
 	t.Cleanup(server.Close)
 	for _, encoding := range []string{"gzip", "identity"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		r.Header.Set("Accept-Encoding", encoding)
 		res, err := server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		defer res.Body.Close()
 		raw, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if compressed := res.Header.Get("Content-Encoding") == "gzip"; compressed != (encoding == "gzip") || compressed == (len(raw) > len(text)) {
 			t.Errorf("%s: got %v and %d bytes", encoding, res.Header, len(raw))
 		}
 		if encoding == "gzip" {
 			z, err := gzip.NewReader(strings.NewReader(string(raw)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if raw, err = io.ReadAll(z); err != nil {
 				t.Fatal(err)
 			}

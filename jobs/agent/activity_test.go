@@ -23,19 +23,11 @@ func TestActivityIsCountedByHourAndAgent(t *testing.T) {
 		r.jobs.put("creator", 1)
 		first, second, other := r.leaseOne(one), r.leaseOne(one), r.leaseOne(two)
 		usage := map[string]int64{"tokens": 100, "requests": 2, "seconds": 9}
-		if err := r.Complete(t.Context(), first.ID, one, first.Fence, jobs.Answer{Usage: usage}); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Fail(t.Context(), second.ID, one, second.Fence, "no", nil, true, usage); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Release(t.Context(), other.ID, two, other.Fence); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.Complete(t.Context(), first.ID, one, first.Fence, jobs.Answer{Usage: usage}))
+		testutil.Ok(t, r.Fail(t.Context(), second.ID, one, second.Fence, "no", nil, true, usage))
+		testutil.Ok(t, r.Release(t.Context(), other.ID, two, other.Fence))
 		got, err := r.Activity(t.Context(), agent.MaxHours)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		sums := map[string]agent.Activity{}
 		for _, a := range got {
 			if a.Hour.Minute() != 0 || time.Since(a.Hour) > 2*time.Hour || a.AverageSeconds < 0 || a.AverageSeconds > 60 {
@@ -64,13 +56,9 @@ func TestActivityExpires(t *testing.T) {
 	id := r.register("one", 1, "validator")
 	r.jobs.put("validator", 1)
 	a := r.leaseOne(id)
-	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}))
 	keys, err := rdb.Keys(t.Context(), "muster:{agents}:*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	seen := 0
 	for _, key := range keys {
 		if !strings.Contains(key, ":hour:") {

@@ -29,9 +29,7 @@ var commandCalls = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`)
 func costsOf(ctx context.Context, b *testing.B, rdb redis.UniversalClient) redisCosts {
 	b.Helper()
 	info, err := rdb.Info(ctx, "cpu", "commandstats").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	var c redisCosts
 	for _, m := range commandCalls.FindAllStringSubmatch(info, -1) {
 		n, _ := strconv.ParseFloat(m[2], 64)
@@ -62,19 +60,13 @@ func BenchmarkSettledItem(b *testing.B) {
 			}}
 			all, err := jobs.New(jobs.Config{Client: client, Pipelines: func(string) (*pipeline.Pipeline, error) { return p, nil },
 				Limits: jobs.Limits{Dedupe: jobs.DedupeAllow}, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testutil.Ok(b, err)
 			testutil.Background(b, all.Run)
 			s, err := agent.New(agent.Config{Client: client, Jobs: all, TaskRoles: func(context.Context) ([]string, error) { return nil, nil }})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testutil.Ok(b, err)
 			testutil.Background(b, s.Run)
 			a, _, err := s.Register(ctx, agent.Registration{Name: "one", Roles: []string{"creator", "validator"}})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testutil.Ok(b, err)
 			if _, _, err := all.Create(ctx, jobs.Request{Prompt: strings.Repeat("p", size)}); err != nil {
 				b.Fatal(err)
 			}
@@ -86,9 +78,7 @@ func BenchmarkSettledItem(b *testing.B) {
 				return got[0]
 			}
 			answer := func(w agent.Assignment, answer jobs.Answer) {
-				if err := s.Complete(ctx, w.ID, a.ID, w.Fence, answer); err != nil {
-					b.Fatal(err)
-				}
+				testutil.Ok(b, s.Complete(ctx, w.ID, a.ID, w.Fence, answer))
 			}
 			work := lease()
 			var n atomic.Int64

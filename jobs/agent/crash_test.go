@@ -24,9 +24,7 @@ import (
 func connect(t *testing.T, address string) redis.UniversalClient {
 	t.Helper()
 	opts, err := tasks.ParseURL(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	rdb := redis.NewUniversalClient(opts)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
@@ -92,9 +90,7 @@ func TestAPushOfADeadProcessIsRepeatedWhenItsLeaseExpires(t *testing.T) {
 			fake.put("validator", 1)
 			testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
 			process.dead.Store(true)
-			if err := dies.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, dies.Close())
 			second := newRigOn(t, connect(t, address), fake, allowAll(p))
 			testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
 			got := p.requests()
@@ -116,9 +112,7 @@ func TestAnotherProcessServesTheAssignmentsOfADeadOne(t *testing.T) {
 	id := first.register("one", 2, "validator")
 	fake.put("validator", 2)
 	a, b := first.leaseOne(id), first.leaseOne(id)
-	if err := dies.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, dies.Close())
 	second := newRigOn(t, connect(t, address), fake, nil)
 	if err := second.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
 		t.Errorf("complete: got %v", err)
@@ -172,9 +166,7 @@ func TestEveryItemIsSettledOnceAlthoughAgentsVanish(t *testing.T) {
 		}
 		testutil.Eventually(t, "no agent holds anything", func() bool {
 			all, err := rigs[0].List(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			for _, a := range all {
 				if a.Held > 0 {
 					return false

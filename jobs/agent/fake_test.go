@@ -358,9 +358,7 @@ func newRigOn(t *testing.T, rdb redis.UniversalClient, fake *fakeJobs, change fu
 		change(&cfg)
 	}
 	s, err := agent.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return &rig{Service: s, t: t, jobs: fake, rdb: rdb, cfg: cfg, stop: testutil.Background(t, s.Run)}
 }
 
@@ -368,9 +366,7 @@ func newRigOn(t *testing.T, rdb redis.UniversalClient, fake *fakeJobs, change fu
 func (r *rig) register(name string, capacity int, roles ...string) string {
 	r.t.Helper()
 	a, _, err := r.Register(r.t.Context(), agent.Registration{Name: name, Roles: roles, Capacity: capacity})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Ok(r.t, err)
 	return a.ID
 }
 
@@ -378,9 +374,7 @@ func (r *rig) register(name string, capacity int, roles ...string) string {
 func (r *rig) lease(id string, n int) []agent.Assignment {
 	r.t.Helper()
 	got, err := r.Lease(r.t.Context(), id, nil, n, 30*time.Second)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Ok(r.t, err)
 	return got
 }
 
@@ -398,8 +392,6 @@ func (r *rig) leaseOne(id string) agent.Assignment {
 func (r *rig) get(id string) agent.Agent {
 	r.t.Helper()
 	a, err := r.Get(r.t.Context(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Ok(r.t, err)
 	return a
 }

@@ -37,9 +37,7 @@ func TestAHealthCheckSaysWhatFailed(t *testing.T) {
 			p.set(func(p *pushed) { p.health = c.health })
 			testutil.Eventually(t, "the check reports "+c.want, func() bool {
 				got, err := r.Check(t.Context(), id)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				return got.Health == c.want && got.State == c.state
 			})
 		}
@@ -106,9 +104,7 @@ func TestAnAgentThatIsSilentIsUnavailable(t *testing.T) {
 		a := r.leaseOne(id)
 		gone := func() bool {
 			roles, err := r.Roles(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return r.get(id).State == agent.StateUnavailable && roles["validator"] == 0
 		}
 		for call, do := range map[string]func() error{
@@ -119,9 +115,7 @@ func TestAnAgentThatIsSilentIsUnavailable(t *testing.T) {
 		} {
 			testutil.Eventually(t, "it is unavailable", gone)
 			testutil.Eventually(t, "after a "+call+" it is healthy", func() bool {
-				if err := do(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, do())
 				return r.get(id).State == agent.StateHealthy
 			})
 		}

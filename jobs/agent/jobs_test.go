@@ -50,9 +50,7 @@ func newJobs(t *testing.T, rdb redis.UniversalClient, roles *atomic.Pointer[agen
 			return nil, nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	mux := tasks.NewMux()
 	tasks.Handle(mux, tasks.New[agent.Body, agent.Reply]("my.publish"), func(_ context.Context, b agent.Body) (agent.Reply, error) {
 		if b.Takes != pipeline.TakesJob || b.Stage != "publish" {
@@ -61,9 +59,7 @@ func newJobs(t *testing.T, rdb redis.UniversalClient, roles *atomic.Pointer[agen
 		return agent.Reply{Result: []byte(`{"published":true}`), Usage: map[string]int64{"published": 1}}, nil
 	})
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	testutil.Background(t, worker.Run)
 	testutil.Background(t, s.Run)
@@ -118,9 +114,7 @@ func completeJobs(t *testing.T, rdb redis.UniversalClient) {
 	for range 2 {
 		s, err := agent.New(agent.Config{Client: client, Jobs: fleet, Allow: []string{p.URL}, Tick: 100 * time.Millisecond,
 			TaskRoles: func(context.Context) ([]string, error) { return []string{"my.publish"}, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		testutil.Background(t, s.Run)
 		all = append(all, s)
 	}
@@ -148,9 +142,7 @@ func completeJobs(t *testing.T, rdb redis.UniversalClient) {
 	var ids []string
 	for i := range jobsN {
 		j, _, err := fleet.Create(ctx, jobs.Request{Prompt: fmt.Sprint("job ", i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		ids = append(ids, j.ID)
 	}
 	for _, id := range ids {

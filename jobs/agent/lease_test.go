@@ -172,9 +172,7 @@ func TestAPollThatIsCancelledLosesNoWork(t *testing.T) {
 	}
 	for range 20 {
 		a := r.leaseOne(other)
-		if err := r.Complete(t.Context(), a.ID, other, a.Fence, jobs.Answer{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.Complete(t.Context(), a.ID, other, a.Fence, jobs.Answer{}))
 	}
 	testutil.Eventually(t, "the agent that has gone holds nothing", func() bool { return r.get(id).Held == 0 })
 }
@@ -345,9 +343,7 @@ func TestADrainedAgentGetsNothingNewAndMayFinish(t *testing.T) {
 		id := r.register("one", 5, "validator")
 		r.jobs.put("validator", 1)
 		a := r.leaseOne(id)
-		if err := r.Drain(t.Context(), id, true); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.Drain(t.Context(), id, true))
 		r.jobs.put("validator", 1)
 		if got, err := r.Lease(t.Context(), id, nil, 1, 200*time.Millisecond); err != nil || len(got) != 0 {
 			t.Errorf("drained: got %d assignments, %v, want none", len(got), err)
@@ -361,9 +357,7 @@ func TestADrainedAgentGetsNothingNewAndMayFinish(t *testing.T) {
 		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
 			t.Errorf("complete: got %v", err)
 		}
-		if err := r.Drain(t.Context(), id, false); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.Drain(t.Context(), id, false))
 		r.leaseOne(id)
 		if err := r.Drain(t.Context(), "x", true); !errors.Is(err, agent.ErrNoAgent) {
 			t.Errorf("no such agent: got %v, want %v", err, agent.ErrNoAgent)
@@ -384,9 +378,7 @@ func TestAgentsWorkOnTheJobsOfTheirAssignments(t *testing.T) {
 		var commands commandCount
 		rdb.AddHook(&commands)
 		a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, Owner: "key:mine"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		works := func(owner, job string) bool {
 			t.Helper()
 			before := commands.marked.Load()
@@ -394,9 +386,7 @@ func TestAgentsWorkOnTheJobsOfTheirAssignments(t *testing.T) {
 			if n := commands.marked.Load() - before; n > 4 {
 				t.Errorf("WorksOn sent %d commands, want at most 4", n)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return got
 		}
 		if works("key:mine", "job-1") {
@@ -415,9 +405,7 @@ func TestAgentsWorkOnTheJobsOfTheirAssignments(t *testing.T) {
 		if !works("key:mine", "job-1") || works("key:mine", "job-2") || works("key:other", "job-1") {
 			t.Error("want the owner of the agent to work on job-1 only, and no other owner")
 		}
-		if err := r.Complete(t.Context(), got.ID, a.ID, got.Fence, jobs.Answer{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.Complete(t.Context(), got.ID, a.ID, got.Fence, jobs.Answer{}))
 		if works("key:mine", "job-1") {
 			t.Error("an agent whose assignment has ended works on its job")
 		}

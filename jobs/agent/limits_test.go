@@ -44,15 +44,11 @@ func TestConcurrencyOfARole(t *testing.T) {
 			next <- len(got)
 		}()
 		testutil.Eventually(t, "the poll waits", func() bool { return other.Waiting() == 1 })
-		if err := r.Complete(t.Context(), first.ID, one, first.Fence, jobs.Answer{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.Complete(t.Context(), first.ID, one, first.Fence, jobs.Answer{}))
 		if n := <-next; n != 1 {
 			t.Errorf("after the end of one: got %d assignments, want 1", n)
 		}
-		if err := other.Reload(nil, nil, agent.Limits{}, 0); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, other.Reload(nil, nil, agent.Limits{}, 0))
 		if got := other.lease(two, 10); len(got) != 1 {
 			t.Errorf("without a limit: got %d assignments, want 1", len(got))
 		}

@@ -115,9 +115,7 @@ func allowAll(agents ...*pushed) func(cfg *agent.Config) {
 func (r *rig) registerPush(p *pushed, name string, capacity int) string {
 	r.t.Helper()
 	a, secret, err := r.Register(r.t.Context(), agent.Registration{Name: name, Roles: []string{"validator"}, Capacity: capacity, URL: p.URL})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Ok(r.t, err)
 	p.set(func(p *pushed) { p.secret = secret })
 	return a.ID
 }
@@ -145,14 +143,10 @@ func TestPushesStopWhenTheAgentMayNoLongerWork(t *testing.T) {
 				cfg.OwnerActive = func(_ context.Context, owner string) (bool, error) { return owner != "key:push" || active.Load(), nil }
 			})
 			a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, URL: p.URL, Owner: "key:push"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			r.jobs.put("validator", 2)
 			<-working
-			if err := stop(r, &active); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, stop(r, &active))
 			close(finish) // its response does not count any more
 			testutil.Eventually(t, "the agent is unavailable, and its work goes to another", func() bool {
 				return r.get(a.ID).State == agent.StateUnavailable && r.jobs.states()["pending"] == 2
@@ -463,9 +457,7 @@ func TestMetricsCountAgentsAndPushes(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(agent.NewMetrics(r.Service))
 	found, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	values := map[string]float64{}
 	for _, family := range found {
 		for _, m := range family.GetMetric() {

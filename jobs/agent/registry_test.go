@@ -100,13 +100,9 @@ func TestTheSameNameIsTheSameAgent(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
 		first, _, err := r.Register(t.Context(), agent.Registration{Name: "Über-Agent 1", Roles: []string{"b", "a", "b"}, Labels: map[string]string{"x": "y"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		again, _, err := r.Register(t.Context(), agent.Registration{Name: "Über-Agent 1", Roles: []string{"c"}, Capacity: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if again.ID != first.ID {
 			t.Errorf("got ids %s and %s, want the same", first.ID, again.ID)
 		}
@@ -147,9 +143,7 @@ func TestANameBelongsToItsOwner(t *testing.T) {
 			t.Errorf("after %q: got owner %q, %v, want %q", c.owner, owner, err, c.want)
 		}
 	}
-	if err := r.Remove(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, r.Remove(t.Context(), id))
 	if owner, err := r.Owner(t.Context(), id); err != nil || owner != "" {
 		t.Errorf("a removed agent has the owner %q, %v", owner, err)
 	}
@@ -167,9 +161,7 @@ func TestAnOwnerHasNoMoreAgentsThanAllowed(t *testing.T) {
 		return err
 	}
 	for _, name := range []string{"a", "b", "a"} { // a third registration that replaces the first
-		if err := register(name, "key:one"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, register(name, "key:one"))
 	}
 	if err := register("c", "key:one"); !errors.Is(err, agent.ErrTooMany) || !strings.Contains(err.Error(), "2 agents") {
 		t.Errorf("a third agent of an owner: got %v, want %v with the limit", err, agent.ErrTooMany)
@@ -253,9 +245,7 @@ func TestOnlyAgentsWithAURLHaveASecret(t *testing.T) {
 	var secrets []string
 	for _, url := range []string{"http://127.0.0.1:1", "http://127.0.0.1:1", ""} {
 		_, secret, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"r"}, URL: url})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		secrets = append(secrets, secret)
 	}
 	if secrets[0] == "" || secrets[1] == "" || secrets[0] == secrets[1] || secrets[2] != "" {
@@ -272,19 +262,13 @@ func TestSecretsAreNotShown(t *testing.T) {
 		cfg.Logger = slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	a, secret, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"r"}, URL: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	r.jobs.put("r", 1)
 	testutil.Eventually(t, "the agent is unavailable", func() bool { return r.get(a.ID).State == agent.StateUnavailable })
 	all, err := r.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	raw, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	r.stop()
 	if text := string(raw) + logged.String(); strings.Contains(text, secret) || strings.Contains(text, strings.TrimPrefix(secret, "whsec_")) {
 		t.Errorf("the secret is in the list or the log: %s", text)
@@ -310,9 +294,7 @@ func TestHealthIsTheCauseOfUnavailability(t *testing.T) {
 		t.Errorf("roles: got %v, %v, want none of a healthy", roles, err)
 	}
 	pushed, _, err := r.Register(t.Context(), agent.Registration{Name: "pushed", Roles: []string{"b"}, URL: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	testutil.Eventually(t, "the health check has failed", func() bool { return r.get(pushed.ID).Health == "connection refused" })
 	for _, id := range []string{pulls, pushed.ID} {
 		testutil.Eventually(t, "the agent is healthy again, without a cause", func() bool {
@@ -334,9 +316,7 @@ func TestSilentAgentsAreForgotten(t *testing.T) {
 		r := newRig(t, rdb, func(cfg *agent.Config) { cfg.ForgetAfter = 100 * time.Millisecond })
 		testutil.Eventually(t, "the agent is forgotten", func() bool {
 			all, err := r.List(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			return len(all) == 0
 		})
 		if keys, err := rdb.Keys(t.Context(), "*"+id+"*").Result(); err != nil || len(keys) != 0 {
@@ -395,9 +375,7 @@ func TestTheWorkOfARemovedAgentGoesToOthers(t *testing.T) {
 		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
 		r.jobs.put("validator", 1)
 		a := r.leaseOne(id)
-		if err := r.Remove(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.Remove(t.Context(), id))
 		if b := r.leaseOne(other); b.Key != a.Key || b.Attempt != 1 {
 			t.Errorf("the other got %s in attempt %d, want %s in attempt 1", b.Key, b.Attempt, a.Key)
 		}
@@ -444,16 +422,10 @@ func TestRegistrationAndRemovalAreAnnounced(t *testing.T) {
 			t.Errorf("%s: registered %s, last seen %s, want now", what, a.Registered, a.LastSeen)
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	a, _, err := s.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Remove(t.Context(), a.ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, s.Remove(t.Context(), a.ID))
 	if want := []string{"agent.registered one", "agent.removed one"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

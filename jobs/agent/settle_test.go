@@ -41,9 +41,7 @@ func TestAnAssignmentIsTakenExtendedAndCompleted(t *testing.T) {
 		if n, err := r.AddItems(t.Context(), a.ID, id, a.Fence, []jobs.Item{{Key: "k", Text: "t"}}); n != 0 || err != nil {
 			t.Errorf("add it again: got %d, %v, want 0", n, err)
 		}
-		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}))
 		got := r.get(id)
 		if got.Held != 0 || got.Done != 1 || got.Failed != 0 || got.Usage["tokens"] != 5 {
 			t.Errorf("got agent %+v, want none held, 1 done, 5 tokens", got)
@@ -235,9 +233,7 @@ func TestCompletionLostWithItsProcessCanBeRepeated(t *testing.T) {
 		id := r.register("one", 1, "validator")
 		r.jobs.put("validator", 1)
 		a := r.leaseOne(id)
-		if err := r.jobs.Complete(t.Context(), a.Work, jobs.Answer{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, r.jobs.Complete(t.Context(), a.Work, jobs.Answer{}))
 		testutil.Eventually(t, "it holds nothing", func() bool { return r.get(id).Held == 0 })
 		for range 2 {
 			if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
@@ -337,9 +333,7 @@ func TestUsageAndFailuresAreBounded(t *testing.T) {
 			t.Errorf("%s: got %v, want a *job.FieldError", name, err)
 		}
 	}
-	if err := r.Fail(t.Context(), a.ID, id, a.Fence, "a\x00b"+string([]byte{0xff})+strings.Repeat("x", 5000), nil, true, maps.Clone(map[string]int64{"n": 1e12})); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, r.Fail(t.Context(), a.ID, id, a.Fence, "a\x00b"+string([]byte{0xff})+strings.Repeat("x", 5000), nil, true, maps.Clone(map[string]int64{"n": 1e12})))
 	it := r.jobs.item(0)
 	if it.state != "failed" || len(it.last) > 2100 || (strings.Contains(it.last, "\x00") || !utf8.ValidString(it.last)) {
 		t.Errorf("got %s with an error of %d bytes, want failed with at most 2100 plain ones", it.state, len(it.last))

@@ -27,9 +27,7 @@ func work(t *testing.T, rdb redis.UniversalClient, queue string, handle func(con
 	mux := tasks.NewMux()
 	tasks.Handle(mux, checkTask, handle)
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 4, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	testutil.Background(t, worker.Run)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"muster/internal/addressfilter"
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -55,9 +56,7 @@ func serve(t *testing.T) (string, *addressfilter.Filter) {
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
 	filter, err := addressfilter.New(srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return srv.URL, filter
 }
 

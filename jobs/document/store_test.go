@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -22,9 +23,7 @@ import (
 func storeOf(t *testing.T, change ...func(*Config)) *Store {
 	t.Helper()
 	s := at(filepath.Join(t.TempDir(), "documents"), "store-1", change...)
-	if err := s.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Check(t.Context()))
 	return s
 }
 
@@ -50,9 +49,7 @@ func contents(t *testing.T, s *Store) (files []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return files
 }
 
@@ -75,9 +72,7 @@ func TestPutKeepsTheSameContentOnce(t *testing.T) {
 		t.Errorf("got the files %v, want one", got)
 	}
 	r, err := s.Open(hashOf("content"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer r.Close()
 	if got, err := io.ReadAll(r); string(got) != "content" || err != nil {
 		t.Errorf("got %q, %v, want the content", got, err)
@@ -94,19 +89,13 @@ func TestPutRepairsADamagedContent(t *testing.T) {
 	s := storeOf(t)
 	for range 2 {
 		doc, err := s.Put(t.Context(), "a", strings.NewReader("content"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		path, err := s.path(doc.Hash)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if got, err := os.ReadFile(path); string(got) != "content" || err != nil {
 			t.Errorf("got %q, %v, want the content", got, err)
 		}
-		if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(path, []byte("damaged"), 0o600))
 	}
 }
 
@@ -205,12 +194,8 @@ func TestRemoveRemoves(t *testing.T) {
 	t.Parallel()
 	s := storeOf(t)
 	doc, err := s.Put(t.Context(), "a", strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Remove(doc.Hash, unused); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, s.Remove(doc.Hash, unused))
 	if got := contents(t, s); len(got) != 0 {
 		t.Errorf("got the files %v, want none", got)
 	}
@@ -260,21 +245,15 @@ func TestTwoStoresCannotMarkAFolderAtOnce(t *testing.T) {
 func TestCheckFindsALostFolder(t *testing.T) {
 	t.Parallel()
 	s := storeOf(t)
-	if err := s.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Check(t.Context()))
 	if got := contents(t, s); len(got) != 0 {
 		t.Errorf("Check left the files %v", got)
 	}
-	if err := os.WriteFile(filepath.Join(s.cfg.Dir, markFile), []byte("other\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(s.cfg.Dir, markFile), []byte("other\n"), 0o600))
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `belongs to the store "other"`) {
 		t.Errorf("another mark: got %v", err)
 	}
-	if err := os.RemoveAll(s.cfg.Dir); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.RemoveAll(s.cfg.Dir))
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("no folder: got %v", err)
 	}
@@ -295,9 +274,7 @@ func TestRemoveKeepsWhatIsUsedAgain(t *testing.T) {
 	} {
 		s := storeOf(t)
 		doc, err := s.Put(t.Context(), "a", strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		err = s.Remove(doc.Hash, func() (bool, error) {
 			if _, err := s.Open(doc.Hash); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s: open while it is decided: got %v, want %v", name, err, fs.ErrNotExist)

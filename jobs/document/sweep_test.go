@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -17,13 +18,9 @@ import (
 func putAged(t *testing.T, s *Store, text string, age time.Duration) jobs.Document {
 	t.Helper()
 	doc, err := s.Put(t.Context(), "a", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	path, err := s.path(doc.Hash)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	makeOld(t, path, age)
 	return doc
 }
@@ -31,9 +28,7 @@ func putAged(t *testing.T, s *Store, text string, age time.Duration) jobs.Docume
 func makeOld(t *testing.T, file string, age time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-age)
-	if err := os.Chtimes(file, at, at); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Chtimes(file, at, at))
 }
 
 func TestSweepRemovesWhatIsOldAndNotUsed(t *testing.T) {
@@ -42,9 +37,7 @@ func TestSweepRemovesWhatIsOldAndNotUsed(t *testing.T) {
 	used, _, young := putAged(t, s, "used", 25*time.Hour), putAged(t, s, "unused", 25*time.Hour), putAged(t, s, "young", 23*time.Hour)
 	for name, age := range map[string]time.Duration{"old.part": 25 * time.Hour, "new.part": 0} {
 		part := filepath.Join(s.cfg.Dir, partFolder, name)
-		if err := os.WriteFile(part, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(part, nil, 0o600))
 		makeOld(t, part, age)
 	}
 	n, err := s.Sweep(t.Context(), func(_ context.Context, hash string) (bool, error) { return hash == used.Hash, nil })

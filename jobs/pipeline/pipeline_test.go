@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
 )
 
 func TestParseFillsInDefaults(t *testing.T) {
@@ -32,9 +34,7 @@ stages:
     review: true
   - {name: file, role: filer, takes: item}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	want := &Pipeline{
 		Name: "papers", Description: "Reads papers.", StuckAfter: 30 * time.Minute, Timeout: 24 * time.Hour,
 		Labels: []string{"gobd"}, Context: []string{"customer", "year"},
@@ -155,17 +155,13 @@ func TestValidateBoundsPipelinesInGo(t *testing.T) {
 func TestPipelineSurvivesJSON(t *testing.T) {
 	t.Parallel()
 	r, err := Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	full := plain()
 	full.Timeout, full.StuckAfter, full.Labels, full.Context = time.Hour, time.Minute, []string{"l"}, []string{"c"}
 	full.SetDefaults()
 	for _, want := range append(r.List(), full) {
 		text, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		got := &Pipeline{}
 		if err := json.Unmarshal(text, got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
@@ -176,9 +172,7 @@ func TestPipelineSurvivesJSON(t *testing.T) {
 func TestDefaultPipelineIsShipped(t *testing.T) {
 	t.Parallel()
 	r, err := Load(filepath.Join(t.TempDir(), "missing"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	got, err := r.Get("")
 	want := &Pipeline{Name: "default", Description: "Create items from a document, then validate each of them.", Labels: []string{"gobd", "gdpr"}, Context: []string{AnyContext}, Stages: []Stage{
 		{Name: "create", Role: "creator", Takes: TakesJob, Timeout: time.Hour},
@@ -196,9 +190,7 @@ func TestDefaultPipelineIsShipped(t *testing.T) {
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 }
 
@@ -210,13 +202,9 @@ func TestBrokenFilesDoNotStopTheOthers(t *testing.T) {
 		"good.yaml": stage, "other.yml": stage, "bad.yaml": "stages: 3\nnmae: x\n", "default.yaml": "stages: []\n",
 		"twice.yaml": stage, "twice.yml": stage, "notes.txt": "not read", ".hidden.yaml": "not read",
 	})
-	if err := os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700))
 	r, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var names []string
 	for _, p := range r.List() {
 		names = append(names, p.Name)
@@ -248,13 +236,9 @@ func TestUnreadableFilesAreBroken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"public.yaml": stage})
-	if err := errors.Join(os.Chmod(filepath.Join(dir, "public.yaml"), 0o666), os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, errors.Join(os.Chmod(filepath.Join(dir, "public.yaml"), 0o666), os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700)))
 	r, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	want := map[string]string{"public": "cannot be read: untrusted", "folder": "cannot be read: not a regular file"}
 	for _, b := range r.Broken() {
 		if !strings.Contains(b.Error(), want[b.Name]) || strings.Count(b.Error(), b.File) != 1 {
@@ -271,13 +255,9 @@ func TestUnknownNameSuggestsTheNearest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"papers.yaml": stage, "public.yaml": stage})
-	if err := os.Chmod(filepath.Join(dir, "public.yaml"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Chmod(filepath.Join(dir, "public.yaml"), 0o666))
 	r, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for name, want := range map[string]string{
 		"paper":    `no pipeline "paper"; did you mean "papers"? (known: default, papers)`,
 		"whatever": `no pipeline "whatever" (known: default, papers)`,
@@ -293,14 +273,10 @@ func TestReplaceIsAtomicAndPipelinesAreCopies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	write(t, dir, map[string]string{"a.yaml": stage, "b.yaml": stage})
 	next, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -311,9 +287,7 @@ func TestReplaceIsAtomicAndPipelinesAreCopies(t *testing.T) {
 	<-done
 
 	p, err := r.Get("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	p.Stages[1].States["accept"], p.Labels[0], p.Stages[0].Name = Rejected, "x", "x"
 	again, err := r.Get("default")
 	if err != nil || again.Stages[1].States["accept"] != Integrated || again.Labels[0] != "gobd" || again.Stages[0].Name != "create" {
@@ -333,9 +307,7 @@ func TestFolderThatCannotBeReadIsAnError(t *testing.T) {
 // Parse returns a valid pipeline or problems with places, whatever it reads.
 func FuzzParse(f *testing.F) {
 	shipped, err := shipped.ReadFile("shipped/default.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	testutil.Ok(f, err)
 	for _, s := range []string{string(shipped), stage, "stages: &a [*a]", "stages: [{}]", "<<: {}", "a: [", "labels: {a: b}\n" + stage, "- - -"} {
 		f.Add([]byte(s))
 	}
@@ -357,9 +329,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("Parse accepts an invalid pipeline: %v", err)
 		}
 		text, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		var back Pipeline
 		if err := json.Unmarshal(text, &back); err != nil || validate(&back) != nil {
 			t.Errorf("%s: got %v after JSON", text, err)

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 )
@@ -92,9 +93,7 @@ func TestSummarizeCounts(t *testing.T) {
 	t.Parallel()
 	f := ordinary()
 	s, err := Summarize(t.Context(), f, f.job.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	// Of 60 items, the state repeats every 6 and the priority every 4.
 	wantPriority := Priorities{
 		High:   jobs.Counts{Total: 15, Integrated: 5, Rejected: 5, Failed: 5},
@@ -127,17 +126,11 @@ func TestTextOfASummary(t *testing.T) {
 	t.Parallel()
 	f := ordinary()
 	s, err := Summarize(t.Context(), f, f.job.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var got bytes.Buffer
-	if err := s.Text(&got); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Text(&got))
 	want, err := os.ReadFile("testdata/summary.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if got.String() != string(want) {
 		t.Errorf("got\n%s\nwant testdata/summary.txt:\n%s", got.String(), want)
 	}
@@ -151,9 +144,7 @@ func TestTextOfAnotherPipeline(t *testing.T) {
 		ByPriority: Priorities{Medium: jobs.Counts{Total: 4, Integrated: 4}},
 	}
 	var got strings.Builder
-	if err := s.Text(&got); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Text(&got))
 	for text, want := range map[string]bool{
 		"\nITEMS\n": true, "\nLabels\n": true, "\nBy Priority\n": true, "REQUIREMENTS": false, "Compliance": false, "Citations": false,
 	} {
@@ -178,9 +169,7 @@ func TestTextKeepsItsWidth(t *testing.T) {
 		s.UsageByAgent[fmt.Sprint("agent-", i)] = map[string]int64{"tokens": 1}
 	}
 	var got strings.Builder
-	if err := s.Text(&got); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Text(&got))
 	for line := range strings.Lines(got.String()) {
 		line = strings.TrimSuffix(line, "\n")
 		if n := utf8.RuneCountInString(line); n > width || strings.TrimRight(line, " ") != line || strings.ContainsAny(line, "\x1b\r\t") {
@@ -217,9 +206,7 @@ func TestJSONHasTheSummaryAndAllItems(t *testing.T) {
 		f := ordinary()
 		f.n = n
 		var out bytes.Buffer
-		if err := WriteJSON(t.Context(), &out, f, f.job.ID); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, WriteJSON(t.Context(), &out, f, f.job.ID))
 		var got struct {
 			Summary
 			List []jobs.Item `json:"item_list"`
@@ -228,9 +215,7 @@ func TestJSONHasTheSummaryAndAllItems(t *testing.T) {
 			t.Fatalf("%d items: %v in\n%s", n, err, out.String())
 		}
 		want, err := Summarize(t.Context(), f, f.job.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if !reflect.DeepEqual(got.Summary, want) {
 			t.Errorf("%d items: got %+v, want %+v", n, got.Summary, want)
 		}
@@ -244,9 +229,7 @@ func TestCSVHasARowForEachItem(t *testing.T) {
 	t.Parallel()
 	f := ordinary()
 	var out bytes.Buffer
-	if err := WriteCSV(t.Context(), &out, f, f.job.ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, WriteCSV(t.Context(), &out, f, f.job.ID))
 	if got := strings.Count(out.String(), "\r\n"); got != 61 {
 		t.Errorf("got %d lines that end in CRLF, want 61", got)
 	}
@@ -359,9 +342,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		"CSV":  func() error { return WriteCSV(t.Context(), io.Discard, f, "j") },
 	} {
 		before, peak = heap(), 0
-		if err := write(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, write())
 		if grown := int64(peak) - int64(before); grown > most {
 			t.Errorf("%s: got %d MB of heap, want at most %d MB", name, grown>>20, most>>20)
 		} else {

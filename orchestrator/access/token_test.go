@@ -23,6 +23,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"muster/internal/testutil"
 )
 
 // issuer issues tokens.
@@ -34,21 +36,13 @@ type issuer struct {
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
 	r, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	e, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return &issuer{
 		keys: map[string]any{"rsa": r, "small": small, "ec": e, "ed": ed, "shared": []byte(strings.Repeat("s", 32))},
 		algs: map[string]jose.SignatureAlgorithm{"rsa": jose.RS256, "small": jose.RS256, "ec": jose.ES256, "ed": jose.EdDSA, "shared": jose.HS256},
@@ -67,9 +61,7 @@ func (i *issuer) set(t *testing.T, kids ...string) []byte {
 		set.Keys = append(set.Keys, jose.JSONWebKey{Key: key, KeyID: kid, Algorithm: string(i.algs[kid]), Use: "sig"})
 	}
 	data, err := json.Marshal(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return data
 }
 
@@ -77,13 +69,9 @@ func (i *issuer) set(t *testing.T, kids ...string) []byte {
 func (i *issuer) sign(t *testing.T, kid string, claims map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: i.algs[kid], Key: jose.JSONWebKey{Key: i.keys[kid], KeyID: kid}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	text, err := jwt.Signed(signer).Claims(claims).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return text
 }
 
@@ -107,13 +95,9 @@ func TestOnlyValidTokensAreAccepted(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	path := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(path, i.set(t, "rsa", "ec", "ed", "small", "shared"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, i.set(t, "rsa", "ec", "ed", "small", "shared"), 0o600))
 	tokens, err := NewTokens(tokensConfig(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	now := time.Now()
 	tokens.now = func() time.Time { return now }
 	for _, kid := range []string{"rsa", "ec", "ed"} {
@@ -168,9 +152,7 @@ func TestKeysAreRenewedFromTheURL(t *testing.T) {
 	}))
 	defer srv.Close()
 	tokens, err := NewTokens(tokensConfig(srv.URL + "/keys"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	now := time.Now()
 	tokens.now = func() time.Time { return now }
 	check := func(kid, want string, reads int64) {
@@ -215,21 +197,13 @@ func TestOnlyAccessTokensAreAccepted(t *testing.T) {
 	}
 	i := newIssuer(t)
 	path := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(path, i.set(t, "ec"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, i.set(t, "ec"), 0o600))
 	tokens, err := NewTokens(tokensConfig(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.keys["ec"], KeyID: "ec"}}, (&jose.SignerOptions{}).WithType("logout+jwt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	text, err := jwt.Signed(signer).Claims(claims(time.Now(), nil)).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := tokens.verify(t.Context(), text); !strings.Contains(denied(err), "not an access token") {
 		t.Errorf("got %v, want the token denied", err)
 	}
@@ -249,9 +223,7 @@ func TestTokenIsUnknownBeforeKeysAreRead(t *testing.T) {
 	} {
 		srv := httptest.NewServer(answer)
 		tokens, err := NewTokens(tokensConfig(srv.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if _, err := tokens.verify(t.Context(), i.sign(t, "ec", claims(time.Now(), nil))); err == nil || denied(err) != "" {
 			t.Errorf("%s: got %v, want an error that the keys are not readable", name, err)
 		}
@@ -291,9 +263,7 @@ func TestGateTellsCredentialsApart(t *testing.T) {
 	}
 	first, second := strings.Repeat("first-key ", 4), "muster_"+strings.Repeat("second.key.", 3)
 	g, err := NewGate([]string{first, second}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for text, want := range map[string]string{first: "settings-1", second: "settings-2", first + "x": "", "": "", "a.b.c": "", "muster_x_y": ""} {
 		c, err := g.Identify(t.Context(), text)
 		if c.ID != want || (denied(err) != "") != (want == "") || want != "" && c.Role != Admin {

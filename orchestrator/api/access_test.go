@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/orchestrator/access"
 	"muster/tasks"
 )
@@ -36,9 +37,7 @@ func closed(t *testing.T, cfg *Config) callers {
 			n.Expires = time.Time{}
 		}
 		key, text, err := keys.Create(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if role == "revoked" {
 			if _, err := keys.Revoke(t.Context(), key.ID); err != nil {
 				t.Fatal(err)
@@ -50,9 +49,7 @@ func closed(t *testing.T, cfg *Config) callers {
 		}
 	}
 	g, err := access.NewGate([]string{"a key that is long enough for tests"}, keys, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	cfg.Gate = g
 	return all
 }
@@ -521,9 +518,7 @@ func TestChangesAreAudited(t *testing.T) {
 	all := w.Body.String() + rest.Body.String()
 	var got []string
 	for _, body := range []string{w.Body.String(), rest.Body.String()} {
-		if err := json.Unmarshal([]byte(body), &page); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, json.Unmarshal([]byte(body), &page))
 		for _, e := range page.Data {
 			got = append(got, fmt.Sprint(e.Caller, " ", e.Role, " ", e.Operation, " ", e.Path, " ", e.Status, " ", e.Created))
 			if e.Address != "192.0.2.7" || e.Request != "r-"+e.Caller || e.CallerID == "" || e.Time.IsZero() {
@@ -564,25 +559,19 @@ func TestOnlyAdminsSeeInputsOnLivePages(t *testing.T) {
 	cfg := everything(t)
 	keys := closed(t, &cfg)
 	run, err := tasks.New[string, int]("shop.order", tasks.External()).S("a-secret").Send(t.Context(), cfg.Client, tasks.Headers(map[string]string{"token": "a-secret"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	server := httptest.NewServer(handler(t, cfg))
 	t.Cleanup(server.Close)
 	for role, shown := range map[string]bool{"viewer": false, "admin": true, "operator": false} {
 		for _, tag := range []string{"", "none"} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/tasks/workflows/"+run.ID()+"/nodes/0", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			bearer(keys[role])(r)
 			if tag != "" {
 				r.Header.Set("If-None-Match", tag)
 			}
 			res, err := server.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			body, err := io.ReadAll(res.Body)
 			_ = res.Body.Close()
 			text := string(body)

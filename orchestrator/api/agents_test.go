@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/jobs/agent"
 )
 
@@ -137,9 +138,7 @@ func TestAssignmentsAreLeasedAndSettled(t *testing.T) {
 	}
 	a = got.Assignments[0]
 	post(t, h, "POST", "/v1/assignments/"+a.ID+"/fail", holder(a.Fence, fieldsOf{"error": "hopeless", "permanent": true}))
-	if err := cfg.Jobs.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cfg.Jobs.Sweep(t.Context()))
 	if got := decode(t, ask(t, h, "GET", "/jobs/"+f.job)); got["status"] != "failed" || !strings.Contains(got["error_message"].(string), "hopeless") {
 		t.Errorf("a permanent failure: got %v, want a failed job", got)
 	}

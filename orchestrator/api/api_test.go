@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/orchestrator/access"
 	"muster/tasks"
 )
@@ -53,9 +54,7 @@ func enqueue(t *testing.T, rdb redis.UniversalClient) {
 func handler(t *testing.T, cfg Config) http.Handler {
 	t.Helper()
 	h, err := Handler(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return h
 }
 
@@ -75,9 +74,7 @@ func ask(t *testing.T, h http.Handler, method, path string, change ...func(*http
 func gate(t *testing.T, keys ...string) *access.Gate {
 	t.Helper()
 	g, err := access.NewGate(keys, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return g
 }
 
@@ -280,9 +277,7 @@ func TestOpenToOthersNeedsAKey(t *testing.T) {
 	// A stored key closes the interface, even if it is revoked.
 	keys := access.NewKeys(cfg.Client.Redis())
 	stored, err := access.NewGate(nil, keys, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	cfg.Listen, cfg.Gate = "0.0.0.0:0", stored
 	if _, _, err := keys.Create(t.Context(), access.NewKey{Name: "one", Role: access.Admin}); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/document"
@@ -162,9 +163,7 @@ func TestErrorsOfTheServices(t *testing.T) {
 	if err == nil {
 		_, _, err = cfg.Jobs.Cancel(t.Context(), ended.ID, false)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	job1, end1 := "/v1/jobs/"+f.job, "/v1/jobs/"+ended.ID
 	for _, c := range []struct {
 		method, path, body string
@@ -266,16 +265,12 @@ func formOf(t *testing.T, parts ...part) ([]byte, func(*http.Request)) {
 			create = func(name string) (io.Writer, error) { return m.CreateFormFile(name, p.file) }
 		}
 		w, err := create(p.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		if _, err := io.WriteString(w, p.text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, m.Close())
 	return b.Bytes(), header("Content-Type", m.FormDataContentType())
 }
 
@@ -287,9 +282,7 @@ func stored(t *testing.T, cfg Config, content string) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	_ = f.Close()
 	return hash
 }
@@ -487,9 +480,7 @@ func TestStreamThatFailsIsCutOff(t *testing.T) {
 			}), nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer func() {
 		if r := recover(); r != http.ErrAbortHandler {
 			t.Errorf("got %v, want an aborted response", r)

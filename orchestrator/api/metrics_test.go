@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks/metrics"
 )
 
@@ -54,14 +55,10 @@ func TestServeMetrics(t *testing.T) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	r.Header.Set("Authorization", "Bearer a key that is long enough for tests")
 	resp, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), "muster_worker_slots 0") {
@@ -69,9 +66,7 @@ func TestServeMetrics(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/health": `200 {"status":"healthy","component":"worker"`, "/ready": `200 {"ready":true`, "/metrics": "401 "} {
 		resp, err := client.Get(strings.TrimSuffix(url, "/metrics") + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if got := fmt.Sprintf("%d %s", resp.StatusCode, body); err != nil || !strings.HasPrefix(got, want) {

@@ -30,16 +30,12 @@ func everything(t *testing.T) Config {
 	t.Helper()
 	cfg := served(t)
 	s, err := sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	cfg.Proxies, err = proxies.NewService(proxies.Config{
 		Pool: proxies.NewPool(proxies.PoolConfig{Redis: cfg.Client.Redis()}), Client: cfg.Client,
 		Settings: func() proxies.Settings { return proxies.Settings{Sources: source.Public(), CanCheck: true} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
 	cfg.Check = func(context.Context) health.Report { return health.Report{Status: health.OK} }
@@ -103,12 +99,8 @@ func readSpec(t *testing.T) openapi {
 	t.Helper()
 	var o openapi
 	data := spec(t)
-	if err := json.Unmarshal(data, &o); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &o.doc); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, json.Unmarshal(data, &o))
+	testutil.Ok(t, json.Unmarshal(data, &o.doc))
 	return o
 }
 
@@ -215,9 +207,7 @@ func TestUnversionedOperations(t *testing.T) {
 func TestCodesOfProblemsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/reference/api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var codes []string
 	for _, known := range serviceProblems {
 		codes = append(codes, known.Code)

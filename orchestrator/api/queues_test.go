@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/api/client"
 	"muster/tasks/workqueue"
 )
@@ -16,9 +17,7 @@ import (
 func apiClient(t *testing.T, cfg Config) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{URL: "http://localhost", Transport: client.Handler(handler(t, cfg))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return c
 }
 
@@ -67,9 +66,7 @@ func TestQueuesOverHTTP(t *testing.T) {
 		t.Fatalf("got %v, %v", leased, err)
 	}
 	for _, l := range leased {
-		if err := q.Settle(ctx, l, workqueue.Failed(errors.New("broken"))); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, q.Settle(ctx, l, workqueue.Failed(errors.New("broken"))))
 	}
 	for _, r := range []struct {
 		retry client.ItemRetry
@@ -99,9 +96,7 @@ func TestQueuesOverHTTP(t *testing.T) {
 	if _, err := client.DeleteQueue.Call(ctx, c, files); err == nil || !strings.Contains(err.Error(), "1 items of the queue are in progress") {
 		t.Errorf("got %v, want an error about the item in progress", err)
 	}
-	if err := q.Settle(ctx, leased[0], workqueue.Done()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, q.Settle(ctx, leased[0], workqueue.Done()))
 	if _, err := client.DeleteQueue.Call(ctx, c, files); err != nil {
 		t.Error(err)
 	}

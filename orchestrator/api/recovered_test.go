@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // A panic leads to a problem as response; a response that has begun is aborted.
@@ -21,9 +23,7 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 		panic("a bug")
 	}))
 	h, err := cfg.layered(served)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	w := ask(t, h, "GET", "/a-secret", header("X-Request-Id", "r-1"))
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"status":500`) {
 		t.Errorf("got %d %s, want a problem 500", w.Code, w.Body)

@@ -13,6 +13,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/document"
@@ -41,9 +42,7 @@ func servedOn(t *testing.T, rdb redis.UniversalClient, allow ...string) Config {
 		Client: cfg.Client, Pipelines: cfg.Pipelines.Get, Documents: cfg.Documents, Emit: jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Lease: time.Hour, Limits: jobs.Limits{MaxRetries: 3},
 	})
 	cfg.Agents, err2 = agent.New(agent.Config{Client: cfg.Client, Jobs: cfg.Jobs, Allow: []string{"https://one.example/"}, Max: 3, MaxOwned: 3})
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, errors.Join(err, err2))
 	return cfg
 }
 
@@ -63,9 +62,7 @@ func populate(t *testing.T, cfg Config, owner string) sample {
 	ctx := t.Context()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 	}
 	one, _, err := cfg.Agents.Register(ctx, agent.Registration{Name: "one", Roles: []string{"creator", "validator"}, Capacity: 100, Owner: owner})
 	must(err)
@@ -115,9 +112,7 @@ func pipelines(t *testing.T) *pipeline.Registry {
 	t.Helper()
 	dir := t.TempDir()
 	const text = "context: [customer, a.b]\nstages:\n- {name: create, role: creator, takes: job, timeout: 1h}\n- {name: validate, role: validator, takes: item, max_retries: 0, review: true}\n"
-	if err := os.WriteFile(filepath.Join(dir, "default.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "default.yaml"), []byte(text), 0o600))
 	r, err := pipeline.Load(dir)
 	if err != nil || len(r.Broken()) > 0 {
 		t.Fatalf("got %v, %v, want a pipeline", r.Broken(), err)
@@ -129,9 +124,7 @@ func pipelines(t *testing.T) *pipeline.Registry {
 func documents(t *testing.T, allow ...string) *document.Store {
 	t.Helper()
 	filter, err := addressfilter.New(allow...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return document.New(document.Config{
 		Dir: filepath.Join(t.TempDir(), "documents"), Limit: 1000, Filter: filter, Owner: func(context.Context) (string, error) { return "store-1", nil },
 	})

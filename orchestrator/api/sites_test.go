@@ -50,16 +50,12 @@ records: {item: {fields: {name: h1, price: .price}}}
 politeness: {delay: 0s, robots: false}
 retries: {attempts: 1}
 `, name, site.URL, start)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		defs = append(defs, def)
 	}
 	client := tasks.NewClient(redistest.New(t))
 	s, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(s.Close(), client.Close()); err != nil {
 			t.Error(err)
@@ -68,9 +64,7 @@ retries: {attempts: 1}
 	mux := tasks.NewMux()
 	s.Register(mux)
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
@@ -84,9 +78,7 @@ retries: {attempts: 1}
 		return err == nil && len(jobs) == 2 && jobs[0].Over() && jobs[1].Over()
 	})
 	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, <-ended)
 	return Config{Client: client, Sites: s, Check: func(context.Context) health.Report {
 		return health.Report{Status: health.Failed, Checks: []health.Result{{Name: "workers", Status: health.Failed, Error: "none is up"}}}
 	}}
@@ -176,9 +168,7 @@ func TestSitesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
 	s, err := sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer s.Close()
 	cfg.Sites = s
 	h := handler(t, cfg)
@@ -221,14 +211,10 @@ func TestSitesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	client, err := tasks.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer client.Close()
 	s, err := sites.NewService(nil, sites.Config{Client: client, OutDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer s.Close()
 	h := handler(t, Config{Client: client, Sites: s})
 	server.Kill()
@@ -244,9 +230,7 @@ func TestScrapesOverHTTP(t *testing.T) {
 	cfg := setup(t)
 	cfg.Write = true
 	s, err := sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites = s
 	c, ctx, site := apiClient(t, cfg), t.Context(), "quotes.toscrape.com"

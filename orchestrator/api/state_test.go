@@ -14,6 +14,7 @@ import (
 
 	"muster/internal/logctx"
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/document"
 	"muster/orchestrator/health"
@@ -25,9 +26,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	client, err := tasks.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer client.Close()
 	cfg := served(t)
 	dir := t.TempDir()
@@ -41,9 +40,7 @@ func TestHealthAndReadiness(t *testing.T) {
 		t.Errorf("got %v, want ready", got)
 	}
 	mark := func(owner string) {
-		if err := os.WriteFile(filepath.Join(dir, ".store"), []byte(owner), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(filepath.Join(dir, ".store"), []byte(owner), 0o600))
 	}
 	mark("another store")
 	key := bearer("a key that is long enough for tests")

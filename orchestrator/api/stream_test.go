@@ -39,9 +39,7 @@ func TestEventsAsAStream(t *testing.T) {
 		t.Fatalf("got %v, %v, want events", all, err)
 	}
 	last, before := all[0], all[len(all)-1]
-	if err := cfg.Client.Redis().XTrimMaxLen(t.Context(), event.JobKey(f.job), 1).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cfg.Client.Redis().XTrimMaxLen(t.Context(), event.JobKey(f.job), 1).Err())
 	want := begin + "event: gap\ndata: {\"after\":\"" + before.ID + "\"}\n\nid: " + last.ID + "\nevent: " + last.Type + "\n"
 	if got := read("/v1/jobs/"+f.job+of, header("Last-Event-ID", before.ID)); !strings.HasPrefix(got, want) {
 		t.Errorf("Last-Event-ID: got %q, want %q", got, want)
@@ -106,9 +104,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{Gate: gate(t, "a key that is long enough for tests")}.withDefaults()
 		h, err := only(cfg, func(s *server) { addEvents(s, quiet) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan struct{})
@@ -121,9 +117,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 			t.Fatal("the stream ended while its key counts")
 		case <-time.After(time.Minute):
 		}
-		if err := cfg.Gate.SetStatic([]string{"another key that is long enough, too"}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, cfg.Gate.SetStatic([]string{"another key that is long enough, too"}))
 		select {
 		case <-ended:
 		case <-time.After(2 * heartbeat):
@@ -140,9 +134,7 @@ func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 		cfg := Config{}.withDefaults()
 		cfg.closing = ctx
 		h, err := only(cfg, func(s *server) { addEvents(s, quiet) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- serveOn(ctx, l, cfg, h, "HTTP interface", "/") }()
@@ -150,9 +142,7 @@ func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 		defer client.CloseIdleConnections()
 
 		stream, err := client.Get("http://localhost/v1/events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		defer stream.Body.Close()
 		lines, beats := bufio.NewScanner(stream.Body), 0
 		for begun := time.Now(); time.Since(begun) < 5*time.Minute && lines.Scan(); {
@@ -182,9 +172,7 @@ func TestPollsEndAtShutdown(t *testing.T) {
 	cfg := served(t)
 	cfg.closing, cfg.Timing = ctx, NewTiming()
 	a, _, err := cfg.Agents.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	h, polled := handler(t, cfg), make(chan string, 1)
 	go func() {
 		w := askWith(t, h, "POST", "/v1/agents/"+a.ID+"/lease", `{"wait_seconds": 30}`)
@@ -239,17 +227,13 @@ func TestSlowResponsesAreComplete(t *testing.T) {
 				return &createOutput{Status: http.StatusCreated}, nil
 			})
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- serveOn(ctx, l, cfg, h, "HTTP interface", "/") }()
 		client := &http.Client{Transport: &http.Transport{DialContext: l.dial}}
 		resp, err := client.Get("http://localhost/report")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		begun := time.Now()
 		beside, err := client.Get("http://localhost/job")
 		if err != nil || beside.StatusCode/100 != 2 || time.Since(begun) > 100*time.Millisecond { // the clock is stopped

@@ -92,9 +92,7 @@ func TestWaitingRequestsAreCountedAndNotTimed(t *testing.T) {
 	cfg := served(t)
 	cfg.Timing = NewTiming()
 	a, _, err := cfg.Agents.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	h := handler(t, cfg)
 	waiting := func() float64 { return samples(t, cfg.Timing)["muster_http_requests_in_flight{state=waiting}"] }
 	ctx, cancel := context.WithCancel(t.Context())

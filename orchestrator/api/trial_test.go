@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // trial is a request for an operation of the description.
@@ -37,9 +39,7 @@ func (tr *trial) send(t *testing.T, h http.Handler) *httptest.ResponseRecorder {
 	}
 	r := httptest.NewRequestWithContext(t.Context(), tr.method, "http://localhost/", bytes.NewReader(data))
 	u, err := url.Parse("http://localhost" + path + "?" + tr.query.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	r.URL, r.Header = u, tr.header.Clone()
 	if tr.body != nil {
 		r.Header.Set("Content-Type", "application/json")

@@ -15,16 +15,12 @@ import (
 func webhooks(t *testing.T, cfg Config, url string, allow ...string) *webhook.Service {
 	t.Helper()
 	filter, err := addressfilter.New(allow...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	hooks, err := webhook.New(webhook.Config{
 		Redis: cfg.Client.Redis(), Filter: filter, Max: 2,
 		Static: []webhook.Static{{Name: "fixed", URL: url, Events: []string{"job.deleted"}, Secrets: []string{"whsec_" + strings.Repeat("A", 32)}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, _, err := hooks.Create(t.Context(), webhook.NewEndpoint{Name: "ops", URL: url}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
 )
@@ -24,9 +25,7 @@ func TestDefinitionsExtractTheTruth(t *testing.T) {
 			t.Parallel()
 			s.Calm()
 			def, err := definition.Load(filepath.Join("definitions", s.Name+".yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 
 			var out bytes.Buffer
 			written, visited := map[string]bool{}, map[string]bool{}
@@ -53,9 +52,7 @@ func TestDefinitionsExtractTheTruth(t *testing.T) {
 					}
 					written[r.Type+r.Key] = true
 					line, err := r.JSON()
-					if err != nil {
-						t.Fatal(err)
-					}
+					testutil.Ok(t, err)
 					out.Write(append(line, '\n'))
 				}
 				for _, l := range res.Links {
@@ -86,15 +83,11 @@ func TestFaultPagesAreNotAccepted(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*Site{newShop(), newNews()} {
 		def, err := definition.Load(filepath.Join("definitions", s.Name+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for _, body := range [][]byte{challengePage, nil} {
 			for _, kind := range []string{definition.KindListing, definition.KindDetail} {
 				d, err := extract.Parse(def, page200(t, s, "/", kind, htmlUTF8, body))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				if extract.MustHave(def, d) {
 					t.Errorf("%s: a %s page with %q is accepted", s.Name, kind, body)
 				}
@@ -110,9 +103,7 @@ func TestCheckReportsDifferences(t *testing.T) {
 	var lines []string
 	for _, r := range s.Truth() {
 		raw, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		lines = append(lines, string(raw))
 	}
 	check := func(lines ...string) error { return s.Check(strings.NewReader(strings.Join(lines, "\n"))) }
@@ -142,18 +133,14 @@ func TestCheckReportsDifferences(t *testing.T) {
 func extractPage(t *testing.T, s *Site, def *definition.Definition, link extract.Link) extract.Result {
 	t.Helper()
 	u, err := url.Parse(link.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, link.URL, nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("%s: status %d", link.URL, w.Code)
 	}
 	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	d, err := extract.Parse(def, page200(t, s, u.RequestURI(), link.Kind, w.Header().Get("Content-Type"), body))
 	if err != nil {
 		t.Fatalf("%s: %v", link.URL, err)
@@ -171,9 +158,7 @@ func extractPage(t *testing.T, s *Site, def *definition.Definition, link extract
 func page200(t *testing.T, s *Site, uri, kind, contentType string, body []byte) extract.Page {
 	t.Helper()
 	u, err := url.Parse("http://" + s.Host + uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return extract.Page{
 		URL: u, Requested: u.String(), Kind: kind, Status: http.StatusOK,
 		Header: http.Header{"Content-Type": {contentType}}, Body: body, FetchedAt: time.Unix(0, 0),

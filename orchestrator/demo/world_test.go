@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"muster/internal/testutil"
 	"muster/proxies/proxytest"
 	"muster/sites/definition"
 )
@@ -22,13 +23,9 @@ import (
 func TestClosedWorldLeavesNoGoroutines(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w, err := Start(t.Context(), Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	where := w.URL(w.Shop)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, w.Close())
 	if res, err := http.Get(where); err == nil {
 		res.Body.Close()
 		t.Errorf("%s still answers", where)
@@ -104,16 +101,12 @@ func TestListsContainAllProxies(t *testing.T) {
 	for _, source := range w.Sources {
 		if !strings.HasPrefix(source, "http") {
 			raw, err := os.ReadFile(source)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			lists = append(lists, string(raw))
 			continue
 		}
 		body, err := fetch(t.Context(), source, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		lists = append(lists, body)
 	}
 	for _, p := range w.Proxies {
@@ -134,9 +127,7 @@ func TestJudgeResponds(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	res, err := http.Get(w.Judge)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer res.Body.Close()
 	if res.StatusCode >= 500 {
 		t.Errorf("judge: got status %d", res.StatusCode)
@@ -171,9 +162,7 @@ func TestStartRequiresADirectory(t *testing.T) {
 func start(t *testing.T) *World {
 	t.Helper()
 	w, err := Start(t.Context(), Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("close the world: %v", err)

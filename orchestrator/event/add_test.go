@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 )
 
 func TestAddedEventsAreInTheStreamOfAll(t *testing.T) {
@@ -13,9 +14,7 @@ func TestAddedEventsAreInTheStreamOfAll(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		s := New(rdb)
 		first, err := s.Add(t.Context(), "site.unhealthy", "j1", "j1", map[string]string{"site": "shop.example"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		again, err := s.Add(t.Context(), "site.unhealthy", "j1", "j1", map[string]string{"site": "other"})
 		if err != nil || again != first {
 			t.Errorf("added again: got %s, %v, want %s", again, err, first)
@@ -37,13 +36,9 @@ func TestEventsAreKeptForWebhooks(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		s := New(rdb)
 		for _, relayed := range []bool{true, false} {
-			if err := rdb.Del(t.Context(), RelayedKey(), AllKey()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, rdb.Del(t.Context(), RelayedKey(), AllKey()).Err())
 			if relayed {
-				if err := rdb.Set(t.Context(), RelayedKey(), "0-0", 0).Err(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, rdb.Set(t.Context(), RelayedKey(), "0-0", 0).Err())
 			}
 			for range 13 {
 				if _, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {

@@ -31,9 +31,7 @@ func add(t *testing.T, rdb redis.UniversalClient, id, job string, keep int64) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // ids are the ids of the events of a batch.

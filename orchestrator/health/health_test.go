@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/embedded"
 	"muster/tasks/tasktype"
@@ -125,9 +126,7 @@ func TestRedisResponds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, err := tasks.Connect(t.Context(), c.url(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if got := one(t, Redis(client.Ping, 0)); got.Status != OK {
 				t.Errorf("redis: got %+v, want ok", got)
 			}
@@ -145,9 +144,7 @@ func TestRedisDoesNotRespond(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c, err := tasks.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer c.Close()
 	server.Freeze()
 	got := one(t, Redis(c.Ping, 200*time.Millisecond)) // before Thaw
@@ -165,9 +162,7 @@ func TestMemoryOfARealRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "maxmemory", "1gb")
 	c, err := tasks.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer c.Close()
 	if got := one(t, Memory(MemoryInfo(c))); got.Status != OK || !strings.Contains(got.Detail, "of 1024 MB used") {
 		t.Errorf("memory: got %+v, want ok, of 1024 MB used", got)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // A damaged append-only file causes an error with its name and advice, or is truncated with a warning. Redis never starts
@@ -49,17 +51,13 @@ func TestDamagedAppendOnlyFile(t *testing.T) {
 			stop(t, s)
 			path := filepath.Join(cfg.DataDir, "redis", "appendonlydir", c.file)
 			if c.damage == nil {
-				if err := os.Remove(path); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, os.Remove(path))
 			} else {
 				text, err := os.ReadFile(path)
 				if err != nil {
 					t.Skipf("NOT COVERED: this Redis has no such file: %v", err)
 				}
-				if err := os.WriteFile(path, c.damage(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, os.WriteFile(path, c.damage(text), 0o600))
 			}
 			if !c.starts {
 				s, err := Start(t.Context(), cfg)
@@ -95,16 +93,10 @@ func TestAdviceAppearsOnlyForDamage(t *testing.T) {
 			cfg := config(t)
 			cfg.Mode = Child
 			cfg.Server = filepath.Join(t.TempDir(), "redis-server")
-			if err := os.WriteFile(cfg.Server, []byte("#!/bin/sh\necho \""+c.says+"\"\nexit 1\n"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.WriteFile(cfg.Server, []byte("#!/bin/sh\necho \""+c.says+"\"\nexit 1\n"), 0o700))
 			file := cfg.folder().logFile()
-			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte("* Calling fsync() on the AOF file.\n# Bad file format reading the append only file x\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.MkdirAll(filepath.Dir(file), 0o700))
+			testutil.Ok(t, os.WriteFile(file, []byte("* Calling fsync() on the AOF file.\n# Bad file format reading the append only file x\n"), 0o600))
 			_, err := Start(t.Context(), cfg)
 			wantError(t, err, c.says)
 			if got := strings.Contains(err.Error(), "redis-check-aof"); got != c.damage {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/tasks"
 )
 
@@ -14,16 +15,12 @@ func TestBoundedCommandsTimeOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c, err := tasks.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer c.Close()
 	rdb := c.Redis()
 	Bound(rdb)
 	ctx := Bounded(t.Context())
-	if err := rdb.Set(ctx, "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Set(ctx, "k", "v", 0).Err())
 	server.Freeze()
 	if err := rdb.Get(ctx, "k").Err(); !errors.Is(err, ErrSilent) {
 		t.Errorf("got %v, want ErrSilent", err)

@@ -78,16 +78,12 @@ func TestChildIsRestartedWithItsData(t *testing.T) {
 	s := start(t, childConfig(t))
 	rdb := client(t, s.URL())
 	for i := range 100 {
-		if err := rdb.Set(t.Context(), "k"+strconv.Itoa(i), i, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.Set(t.Context(), "k"+strconv.Itoa(i), i, 0).Err())
 	}
 	testutil.Eventually(t, "the writes are in the file", func() bool { // delayed while the disk is busy
 		return parseInfo(rdb.Info(t.Context(), "persistence").Val())["aof_buffer_length"] == "0"
 	})
-	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, syscall.Kill(s.PID(), syscall.SIGKILL))
 	testutil.Eventually(t, "it is back", func() bool { return s.Restarts() == 1 && s.Ping(t.Context()) == nil })
 	if n := client(t, s.URL()).DBSize(t.Context()).Val(); n != 100 {
 		t.Fatalf("got %d of 100 keys", n)
@@ -104,9 +100,7 @@ func TestHungChildIsRestarted(t *testing.T) {
 	s := start(t, cfg)
 	set(t, s.URL(), "k", "v")
 	hung := s.PID()
-	if err := syscall.Kill(hung, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, syscall.Kill(hung, syscall.SIGSTOP))
 	testutil.Eventually(t, "a new process replies", func() bool { return s.Restarts() > 0 && s.PID() != hung && s.Ping(t.Context()) == nil })
 	wantValue(t, s.URL(), "k", "v")
 	if text := log.String(); strings.Count(text, "does not reply") < maxSilentPings || !strings.Contains(text, "hung, restarting it") {
@@ -121,9 +115,7 @@ func TestCrashedOrchestratorLosesNothing(t *testing.T) {
 	h, cmd := holder(t, cfg)
 	left := identify(t, h.PID)
 	set(t, h.URL, "k", "v")
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 
 	s := start(t, cfg)
@@ -146,21 +138,15 @@ func TestLeftoverIsStopped(t *testing.T) {
 	// A script keeps it busy, so that it cannot handle the signal of its parent's exit. A stopped process could: the kernel
 	// continues stopped orphans.
 	o, err := redis.ParseURL(h.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	conn, err := net.Dial("tcp", o.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "AUTH "+o.Password+"\r\n"+`EVAL "while true do end" 0`+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	testutil.Eventually(t, "it is busy", func() bool { return Ping(t.Context(), h.URL, 200*time.Millisecond) != nil })
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if !left.Alive() {
 		t.Fatal("the busy process exited")
@@ -185,9 +171,7 @@ func TestStrayServerInTheDirectoryIsStopped(t *testing.T) {
 	_ = syscall.Kill(h.PID, syscall.SIGSTOP)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	if err := os.RemoveAll(filepath.Join(cfg.DataDir, "redis", "run")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.RemoveAll(filepath.Join(cfg.DataDir, "redis", "run")))
 	// After SIGCONT it handles the exit of its parent. It may stop because of that or because of Start, but must not
 	// remain.
 	_ = syscall.Kill(h.PID, syscall.SIGCONT)
@@ -200,15 +184,11 @@ func TestStrayServerInTheDirectoryIsStopped(t *testing.T) {
 	// A redis-server that outlives the orchestrator, without a password.
 	stop(t, s)
 	path, err := findServer(testServer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	// Older versions started it without a password.
 	alone := exec.Command(path, "--bind", "127.0.0.1", "--port", portOf(t, s.URL()), "--appendonly", "yes", "--save", "")
 	alone.Dir = filepath.Join(cfg.DataDir, "redis")
-	if err := alone.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, alone.Start())
 	t.Cleanup(func() { _ = alone.Process.Kill(); _ = alone.Wait() })
 	open := withoutPassword(s.URL())
 	testutil.Eventually(t, "it is up", func() bool { return Ping(t.Context(), open, time.Second) == nil })
@@ -277,9 +257,7 @@ func TestFixedPort(t *testing.T) {
 	t.Parallel()
 	port := testutil.FreePort(t)
 	l, err := net.Listen("tcp", testutil.LoopbackAddr(port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer l.Close()
 	for _, mode := range []Mode{Child, Embedded} {
 		cfg := config(t)
@@ -338,16 +316,12 @@ func TestPortIsTakenDuringStart(t *testing.T) {
 func portIsTaken(t *testing.T, take func(t *testing.T, address string) (end func(), err error)) {
 	cfg := childConfig(t)
 	path, err := findServer(testServer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	// The first start of this redis-server only writes its port to a file.
 	file := filepath.Join(t.TempDir(), "port")
 	cfg.Server = filepath.Join(t.TempDir(), "slow-redis-server")
 	script := fmt.Sprintf("#!/bin/sh\nif ! [ -e '%[1]s' ]; then echo \"$5\" >'%[1]s.new'; mv '%[1]s.new' '%[1]s'; exec sleep 600; fi\nexec '%[2]s' \"$@\"\n", file, path)
-	if err := os.WriteFile(cfg.Server, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(cfg.Server, []byte(script), 0o700))
 	asked, address := make(chan struct{}), ""
 	go func() {
 		defer close(asked)
@@ -378,12 +352,8 @@ func TestBrokenServerShowsItsLog(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
 	dir := filepath.Join(cfg.DataDir, "redis", "appendonlydir")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "appendonly.aof.manifest"), []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.MkdirAll(dir, 0o700))
+	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "appendonly.aof.manifest"), []byte("nonsense\n"), 0o600))
 	_, err := Start(t.Context(), cfg)
 	wantError(t, err, "redis.log", "manifest")
 }
@@ -411,17 +381,13 @@ func TestUnreadablePIDFileIsIgnored(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
 	_, crashed := holder(t, cfg)
-	if err := crashed.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, crashed.Process.Kill())
 	_ = crashed.Wait()
 	files, err := filepath.Glob(filepath.Join(cfg.folder().pidDir(), "*.pid"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("got pid files %q, %v, want one", files, err)
 	}
-	if err := os.Truncate(files[0], 0); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Truncate(files[0], 0))
 	var log logbook
 	cfg.Logger = log.logger()
 	s := start(t, cfg)

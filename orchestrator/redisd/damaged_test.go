@@ -49,9 +49,7 @@ func TestDamagedFilesOfTheDataDirectory(t *testing.T) {
 				h, cmd := holder(t, cfg)
 				set(t, h.URL, "k", "v")
 				left := identify(t, h.PID)
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, cmd.Process.Kill())
 				_ = cmd.Wait()
 				testutil.Eventually(t, "its Redis has exited", func() bool { return !left.Alive() })
 				wantKnownFiles(t, cfg.DataDir)
@@ -63,17 +61,13 @@ func TestDamagedFilesOfTheDataDirectory(t *testing.T) {
 				if err == nil {
 					err = damage(found[0], text)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				s, err := Start(t.Context(), cfg)
 				if err != nil {
 					if !strings.Contains(err.Error(), found[0]) {
 						t.Errorf("%s is damaged: got the error %q, want one with its name", pattern, err)
 					}
-					if err := os.RemoveAll(found[0]); err != nil {
-						t.Fatal(err)
-					}
+					testutil.Ok(t, os.RemoveAll(found[0]))
 					if s, err = Start(t.Context(), cfg); err != nil {
 						t.Errorf("%s was damaged and is removed: got %v", pattern, err)
 						continue
@@ -102,9 +96,7 @@ func wantKnownFiles(t *testing.T, dir string) {
 		t.Errorf("got a file %s that this test does not know; add it to filesOfRedis", path)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 }
 
 // An unreadable address of the jobs is an error, because another Redis would start without them.
@@ -116,9 +108,7 @@ func TestDamagedAddressOfTheJobs(t *testing.T) {
 	cfg.URL = ""
 	file := cfg.folder().externalFile()
 	for name, text := range map[string]string{"emptied": "", "no address": "redis://127.0.\x80.1:1/0\n"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(file, []byte(text), 0o600))
 		s, err := Start(t.Context(), cfg)
 		if err == nil {
 			stop(t, s)

@@ -45,8 +45,6 @@ func TestEmbeddedExpiresKeys(t *testing.T) {
 	cfg := config(t)
 	cfg.Mode = Embedded
 	rdb := client(t, start(t, cfg).URL())
-	if err := rdb.Set(t.Context(), "short", "v", 100*time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rdb.Set(t.Context(), "short", "v", 100*time.Millisecond).Err())
 	testutil.Eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
 }

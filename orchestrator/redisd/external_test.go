@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 )
 
 func TestExternalIsUsedAndNeverStopped(t *testing.T) {
@@ -69,9 +70,7 @@ func TestWaitsForARedisThatComesUp(t *testing.T) {
 		got <- err
 	}()
 	server.Start()
-	if err := <-got; err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, <-got)
 }
 
 func TestStartFailsAfterAllAttempts(t *testing.T) {
@@ -103,9 +102,7 @@ func TestStartObeysItsContext(t *testing.T) {
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var conns sync.WaitGroup
 	conns.Go(func() {
 		for {
@@ -157,9 +154,7 @@ func TestWrongAddresses(t *testing.T) {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	if err := server.Client().ConfigSet(t.Context(), "requirepass", "sesame").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, server.Client().ConfigSet(t.Context(), "requirepass", "sesame").Err())
 	for _, url := range []string{server.URL(), "redis://:wr0ng@" + server.Addr} {
 		cfg := config(t)
 		cfg.URL, cfg.Interval = url, time.Hour
@@ -204,9 +199,7 @@ func TestReplicaIsRejected(t *testing.T) {
 	master := redistest.Server(t)
 	host, port, _ := net.SplitHostPort(master.Addr)
 	replica := redistest.Server(t)
-	if err := replica.Client().SlaveOf(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, replica.Client().SlaveOf(t.Context(), host, port).Err())
 	cfg := config(t)
 	cfg.URL = replica.URL()
 	if _, err := Start(t.Context(), cfg); !errors.Is(err, ErrReplica) {
@@ -332,9 +325,7 @@ func TestDiscoverNothing(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Discover(t.Context(), dir)
 	wantError(t, err, dir, "muster start", "--redis")
-	if err := os.WriteFile(filepath.Join(dir, "redis.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "redis.json"), []byte("{"), 0o600))
 	_, err = Discover(t.Context(), dir)
 	wantError(t, err, "redis.json")
 }
@@ -342,9 +333,7 @@ func TestDiscoverNothing(t *testing.T) {
 func TestUnwritableDataDirectory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(file, nil, 0o600))
 	cfg := config(t)
 	cfg.DataDir = filepath.Join(file, "data")
 	_, err := Start(t.Context(), cfg)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // FuzzRedact checks that redacted addresses contain no password.
@@ -34,9 +36,7 @@ func FuzzFiles(f *testing.F) {
 	f.Add([]byte("redis_version:7.0.15\r\nrole:master\r\n:\r\n"))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if err := os.WriteFile(addressPath(dir), raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(addressPath(dir), raw, 0o600))
 		if a, err := readAddress(dir); err == nil && len(a.URL) > len(raw) {
 			t.Errorf("%q is read as %+v", raw, a)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"muster/internal/testutil"
 )
 
 // A forked child shares all files until its exec.
@@ -14,18 +16,12 @@ func TestLockIsReleasedDespiteSharedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := tryLock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	fd, err := unix.Dup(int(first.f.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer unix.Close(fd)
 	first.release()
 	second, err := tryLock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	second.release()
 }

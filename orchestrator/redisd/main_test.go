@@ -105,16 +105,12 @@ func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	t.Helper()
 	conf, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	file := filepath.Join(t.TempDir(), "held")
 	cmd := exec.Command(os.Args[0], file)
 	cmd.Env = append(append(os.Environ(), holdEnv+"="+string(conf)), env...)
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var h held
 	testutil.Eventually(t, "an orchestrator is up", func() bool {
@@ -134,21 +130,15 @@ func config(t *testing.T) Config {
 		Server:   testServer(),
 		Attempts: 4, Interval: 100 * time.Millisecond, Grace: 10 * time.Second,
 	}
-	if err := os.MkdirAll(cfg.folder().redisDir(), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(cfg.folder().portFile(), []byte(strconv.Itoa(testutil.FreePort(t))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.MkdirAll(cfg.folder().redisDir(), 0o700))
+	testutil.Ok(t, os.WriteFile(cfg.folder().portFile(), []byte(strconv.Itoa(testutil.FreePort(t))), 0o600))
 	return cfg
 }
 
 func start(t *testing.T, cfg Config) *Server {
 	t.Helper()
 	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { stop(t, s) })
 	return s
 }
@@ -163,18 +153,14 @@ func stop(t *testing.T, s *Server) {
 func client(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
 	rdb, err := connect(url, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
 func set(t *testing.T, url, key, value string) {
 	t.Helper()
-	if err := client(t, url).Set(t.Context(), key, value, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, client(t, url).Set(t.Context(), key, value, 0).Err())
 }
 
 func wantValue(t *testing.T, url, key, want string) {
@@ -205,22 +191,16 @@ func needServer(t *testing.T) {
 func portOf(t *testing.T, url string) string {
 	t.Helper()
 	opt, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	_, port, err := net.SplitHostPort(opt.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return port
 }
 
 func identify(t *testing.T, pid int) supervise.Identity {
 	t.Helper()
 	id, err := supervise.Identify(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return id
 }
 

@@ -37,9 +37,7 @@ func eachOwn(t *testing.T, test func(*testing.T, Config)) {
 func password(t *testing.T, cfg Config) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(cfg.DataDir, "redis", "password"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return strings.TrimSpace(string(text))
 }
 
@@ -90,14 +88,10 @@ func TestPasswordStaysInPrivateFiles(t *testing.T) {
 		args := filepath.Join(t.TempDir(), "args")
 		if cfg.Mode == Child { // redis-server later changes its process title
 			path, err := findServer(testServer())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			cfg.Server = filepath.Join(t.TempDir(), "redis-server")
 			script := fmt.Sprintf("#!/bin/sh\ntr '\\0' ' ' </proc/$$/cmdline >'%s'\nexec '%s' \"$@\"\n", args, path)
-			if err := os.WriteFile(cfg.Server, []byte(script), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.WriteFile(cfg.Server, []byte(script), 0o700))
 		}
 		s := start(t, cfg)
 		word := password(t, cfg)
@@ -174,9 +168,7 @@ func TestExposedPasswordIsReplaced(t *testing.T) {
 		"a link": {func(t *testing.T, file string) {
 			other := filepath.Join(t.TempDir(), "other")
 			write(t, other, word, 0o600)
-			if err := os.Symlink(other, file); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.Symlink(other, file))
 		}, "file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,9 +182,7 @@ func TestExposedPasswordIsReplaced(t *testing.T) {
 			set(t, s.URL(), "k", "v")
 			got := password(t, cfg)
 			info, err := os.Lstat(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			if c.want == "" {
 				if got != word || strings.Contains(log.String(), "new password") {
 					t.Errorf("the password was replaced; log: %s", log.String())
@@ -216,12 +206,8 @@ func TestExposedPasswordIsReplaced(t *testing.T) {
 
 func write(t *testing.T, file, text string, mode os.FileMode) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(file, mode); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(file, []byte(text), 0o600))
+	testutil.Ok(t, os.Chmod(file, mode))
 }
 
 // The redis-server of a crashed run is stopped although its password file is missing, with or without its PID file.
@@ -236,15 +222,11 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			old := s.URL()
 			// It keeps running, as after a crash on a system without parent death signals.
 			path, err := findServer(testServer())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			stop(t, s)
 			left := exec.Command(path, "auth.conf", "--bind", "127.0.0.1", "--port", portOf(t, old), "--appendonly", "yes", "--save", "")
 			left.Dir, left.SysProcAttr = cfg.folder().redisDir(), &syscall.SysProcAttr{Setpgid: true}
-			if err := left.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, left.Start())
 			done := make(chan error, 1)
 			go func() { done <- left.Wait() }()
 			t.Cleanup(func() { _ = left.Process.Kill(); <-done })
@@ -253,16 +235,12 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			gone := supervise.Identity{PID: 1 << 30, Start: "never", Exe: "/none"}
 			if pidFile {
 				text, err := json.Marshal(map[string]any{"name": "redis", "process": identify(t, left.Process.Pid), "owner": gone})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Ok(t, err)
 				write(t, filepath.Join(cfg.folder().pidDir(), "redis.1.pid"), string(text), 0o600)
 			} else if err := (address{URL: old, Mode: Child, Owner: gone}).write(cfg.DataDir); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Remove(filepath.Join(cfg.folder().redisDir(), "password")); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, os.Remove(filepath.Join(cfg.folder().redisDir(), "password")))
 			s = start(t, cfg)
 			if err := <-done; err != nil {
 				t.Errorf("the leftover did not shut down: %v", err)

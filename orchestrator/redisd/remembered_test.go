@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 )
 
 const nowhere = "redis://127.0.0.1:1/0"
@@ -188,9 +189,7 @@ func TestAutoFailsWithoutTheServerWithTheJobs(t *testing.T) {
 func TestRememberedAddressHasNoPassword(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	if err := server.Client().ConfigSet(t.Context(), "requirepass", "sesame").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, server.Client().ConfigSet(t.Context(), "requirepass", "sesame").Err())
 	cfg := config(t)
 	for _, url := range []string{"redis://:sesame@" + server.Addr + "/0", "redis://default:sesame@" + server.Addr + "/0"} {
 		cfg.URL = url

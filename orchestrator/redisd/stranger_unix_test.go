@@ -23,13 +23,9 @@ func TestOtherUsersCannotUseOwnRedis(t *testing.T) {
 	eachOwn(t, func(t *testing.T, cfg Config) {
 		// A directory that other users can read, unlike t.TempDir.
 		dir, err := os.MkdirTemp("", "muster-shared-*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.Chmod(dir, 0o755))
 		program := filepath.Join(dir, "stranger")
 		copyProgram(t, program)
 		cfg.DataDir = filepath.Join(dir, "data")
@@ -97,9 +93,7 @@ func TestDataOfAnotherUserIsRejected(t *testing.T) {
 		t.Parallel()
 		cfg := config(t)
 		cfg.Mode = Auto
-		if err := (address{URL: redistest.URL(t), Mode: External}).write(cfg.DataDir); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, (address{URL: redistest.URL(t), Mode: External}).write(cfg.DataDir))
 		testutil.GiveToNobody(t, addressPath(cfg.DataDir))
 		if url, err := Discover(t.Context(), cfg.DataDir); !errors.Is(err, trust.ErrUntrusted) {
 			t.Errorf("Discover = %s, %v; want ErrUntrusted", url, err)
@@ -113,22 +107,16 @@ func TestDataOfAnotherUserIsRejected(t *testing.T) {
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
 	from, err := os.Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer from.Close()
 	// A process forked in the meantime keeps the file open for writing until its exec, which would fail the execution of the
 	// copy (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if _, err := io.Copy(f, from); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, f.Close())
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"muster/internal/testutil"
 )
 
 // FuzzPIDFile checks that a damaged PID file is rejected, or names a process that is not taken for a child.
@@ -14,9 +16,7 @@ func FuzzPIDFile(f *testing.F) {
 	f.Add([]byte(`{"name":"x"`))
 	path := filepath.Join(f.TempDir(), "x.1.pid")
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(path, raw, 0o600))
 		file, err := readPIDFile(path)
 		if err != nil {
 			return

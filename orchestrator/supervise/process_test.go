@@ -91,18 +91,14 @@ func readyPID(t *testing.T, file string) int {
 		pid, err = strconv.Atoi(string(b))
 		return err == nil
 	})
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Remove(file))
 	return pid
 }
 
 func identify(t *testing.T, pid int) Identity {
 	t.Helper()
 	id, err := Identify(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return id
 }
 
@@ -121,9 +117,7 @@ func child(t *testing.T, role string) (Config, string) {
 func start(t *testing.T, cfg Config) *Process {
 	t.Helper()
 	p, err := Start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
@@ -137,9 +131,7 @@ func TestFiveCyclesLeaveNoProcess(t *testing.T) {
 		if got := p.Status().PID; got != id.PID {
 			t.Fatalf("got Status PID %d, want %d", got, id.PID)
 		}
-		if err := p.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, p.Stop(t.Context()))
 		if id.Alive() {
 			t.Fatal("child is alive after Stop")
 		}
@@ -171,9 +163,7 @@ func TestExitedChildIsRestarted(t *testing.T) {
 	p := start(t, cfg)
 
 	first := identify(t, readyPID(t, file))
-	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, syscall.Kill(first.PID, syscall.SIGKILL))
 	exit := <-exits
 	if exit.PID != first.PID || exit.Err == nil || exit.Stopping || exit.Name != "kid" {
 		t.Fatalf("OnExit got %+v, want the exit of %d", exit, first.PID)
@@ -186,9 +176,7 @@ func TestExitedChildIsRestarted(t *testing.T) {
 		t.Fatalf("status %+v, want one restart and pid %d", s, second.PID)
 	}
 
-	if err := p.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, p.Stop(t.Context()))
 	if exit := <-exits; !exit.Stopping || exit.Err != nil || exit.PID != second.PID {
 		t.Fatalf("OnExit got %+v, want the stop of %d", exit, second.PID)
 	}
@@ -217,9 +205,7 @@ func TestDelayDoublesAndStopCancelsIt(t *testing.T) {
 		}
 		return p.Status().Restarts >= 8 && p.Status().PID == 0
 	})
-	if err := p.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, p.Stop(t.Context()))
 }
 
 func TestStopKillsAStubbornGroup(t *testing.T) {
@@ -229,9 +215,7 @@ func TestStopKillsAStubbornGroup(t *testing.T) {
 	p := start(t, cfg)
 	grandchild := identify(t, readyPID(t, file))
 
-	if err := p.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, p.Stop(t.Context()))
 	testutil.Eventually(t, "grandchild is gone", func() bool { return !grandchild.Alive() })
 }
 
@@ -241,13 +225,9 @@ func TestExitKillsTheGroup(t *testing.T) {
 		cfg, file := child(t, "parent")
 		p := start(t, cfg)
 		orphan := identify(t, readyPID(t, file))
-		if err := syscall.Kill(p.Status().PID, sig); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, syscall.Kill(p.Status().PID, sig))
 		testutil.Eventually(t, "orphan is gone", func() bool { return !orphan.Alive() })
-		if err := p.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, p.Kill())
 	}
 }
 
@@ -259,9 +239,7 @@ func TestStopObeysItsContext(t *testing.T) {
 	id := identify(t, readyPID(t, file))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, p.Stop(ctx))
 	if id.Alive() {
 		t.Fatal("child is alive after Stop")
 	}
@@ -274,9 +252,7 @@ func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	blocked := filepath.Join(dir, "file")
-	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(blocked, nil, 0o600))
 	for name, c := range map[string]struct {
 		cfg  Config
 		want string
@@ -299,9 +275,7 @@ func TestStartErrors(t *testing.T) {
 func TestLogTail(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.log")
-	if err := os.WriteFile(path, []byte("one\ntwo\nthree\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(path, []byte("one\ntwo\nthree\n"), 0o600))
 	for n, want := range map[int64]string{100: "one\ntwo\nthree\n", 12: "two\nthree\n", 7: "three\n", 1: ""} {
 		if got := LogTail(path, n); got != want {
 			t.Errorf("last %d: %q, want %q", n, got, want)
@@ -325,9 +299,7 @@ func crash(t *testing.T) (Identity, string) {
 	file := filepath.Join(dir, "ready")
 	supervisor := exec.Command(os.Args[0], file)
 	supervisor.Env = append(os.Environ(), childEnv+"=supervisor")
-	if err := supervisor.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, supervisor.Start())
 	left := identify(t, readyPID(t, file))
 	t.Cleanup(func() {
 		if left.Alive() {
@@ -343,9 +315,7 @@ func crash(t *testing.T) (Identity, string) {
 	if found, err := CleanStale(t.Context(), run, time.Second, slog.New(slog.DiscardHandler)); err != nil || len(found) != 0 {
 		t.Fatalf("CleanStale found %v, %v while the supervisor runs", found, err)
 	}
-	if err := supervisor.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, supervisor.Process.Kill())
 	_ = supervisor.Wait()
 	if !left.Alive() {
 		t.Fatal("the stubborn child exited with its supervisor")
@@ -357,9 +327,7 @@ func TestCleanStaleFindsTheLeftovers(t *testing.T) {
 	t.Parallel()
 	left, run := crash(t)
 	found, err := CleanStale(t.Context(), run, 50*time.Millisecond, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	if len(found) != 1 || found[0].Name != "kid" || found[0].PID != left.PID || !found[0].Running || found[0].Owner == 0 {
 		t.Fatalf("found %+v, want kid, %d, running", found, left.PID)
 	}
@@ -377,9 +345,7 @@ func TestCleanStaleDoesNotStopOtherProcesses(t *testing.T) {
 	left, run := crash(t)
 	path := pidFiles(run)[0]
 	f, err := readPIDFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for name, alter := range map[string]func(*Identity){
 		"another start time": func(id *Identity) { id.Start += "1" },
 		"another executable": func(id *Identity) { id.Exe = "/bin/other" },
@@ -387,9 +353,7 @@ func TestCleanStaleDoesNotStopOtherProcesses(t *testing.T) {
 	} {
 		g := f
 		alter(&g.Process)
-		if err := writePIDFile(path, g); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, writePIDFile(path, g))
 		found, err := CleanStale(t.Context(), run, 50*time.Millisecond, slog.New(slog.DiscardHandler))
 		if err != nil || len(found) != 1 || found[0].Running {
 			t.Errorf("%s: found %v, %v; want one that is not running", name, found, err)
@@ -407,12 +371,8 @@ func TestCleanStaleBadInput(t *testing.T) {
 		t.Fatalf("missing directory: %v, %v", found, err)
 	}
 	junk := filepath.Join(dir, "junk.pid")
-	if err := os.WriteFile(junk, []byte("1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(junk, []byte("1"), 0o600))
+	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("1"), 0o600))
 	var log strings.Builder
 	if found, err := CleanStale(t.Context(), dir, time.Second, slog.New(slog.NewTextHandler(&log, nil))); err != nil || len(found) != 0 {
 		t.Fatalf("got %v, %v, want nothing found and no error", found, err)
@@ -435,9 +395,7 @@ func TestIdentityMatchesOnlyItsProcess(t *testing.T) {
 		t.Fatal("an identity without start time and executable counts as alive")
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, cmd.Start())
 	testutil.Eventually(t, "the child is a zombie and counts as gone", func() bool {
 		_, err := Identify(cmd.Process.Pid)
 		return err != nil && !errors.Is(err, ErrUnknown)

@@ -23,9 +23,7 @@ func TestPagesOfAgents(t *testing.T) {
 	})
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 	}
 	register := func(r agent.Registration) string {
 		t.Helper()

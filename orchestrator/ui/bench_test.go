@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/internal/webui/webuitest"
 	"muster/jobs"
 	"muster/jobs/pipeline"
@@ -31,27 +32,21 @@ func BenchmarkOpenPages(b *testing.B) {
 	tasks.Handle(mux, one, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(mux, bad, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("no stock of %d", n) })
 	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "slow": 1, "fast": 1}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	var flow string
 	for i := range 200 {
 		run, err := tasks.Chain(one.S(i), one).Send(ctx, client, tasks.Labels(map[string]string{"customer": strconv.Itoa(i % 7)}))
 		if i%10 == 0 {
 			_, err = bad.S(i).Send(ctx, client)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Ok(b, err)
 		if i > 190 {
 			_, _ = run.Wait(ctx)
 		}
 	}
 	for range 20 {
 		run, err := tasks.Chain(waits.S(1), one).Send(ctx, client)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testutil.Ok(b, err)
 		flow = run.ID()
 	}
 	jw := &world{Service: w.cfg.Jobs, t: b, ctx: ctx}
@@ -59,14 +54,10 @@ func BenchmarkOpenPages(b *testing.B) {
 		jw.create(pipeline.Default, "p")
 	}
 	list, err := w.cfg.Jobs.List(ctx, jobs.Filter{Limit: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	job := "/ui/jobs/" + list.Jobs[0].ID
 	nodes, err := client.Workflow(flow).Nodes(ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	if err := worker.Stop(); err != nil { // only pages send commands now
 		b.Fatal(err)
 	}
@@ -107,9 +98,7 @@ func (w *system) measure(b *testing.B, h http.Handler, open time.Duration, reade
 func (w *system) load(b *testing.B) (commands, sent int64) {
 	b.Helper()
 	info, err := w.server.Client().InfoMap(b.Context(), "stats").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, err)
 	if commands, err = strconv.ParseInt(info["Stats"]["total_commands_processed"], 10, 64); err != nil {
 		b.Fatal(err)
 	}

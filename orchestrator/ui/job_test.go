@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 )
@@ -184,9 +185,7 @@ func TestPageOfAJobThatIsDeleted(t *testing.T) {
 	w.until(j.ID, jobs.Cancelled)
 	until := follow(t, w.h, "/jobs/"+j.ID)
 	until("cancelled")
-	if err := w.Delete(w.ctx, j.ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, w.Delete(w.ctx, j.ID))
 	until("Job not found")
 }
 

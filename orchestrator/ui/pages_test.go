@@ -79,9 +79,7 @@ func TestSearchLeadsToWhatHasTheId(t *testing.T) {
 	w := newSystem(t)
 	w.addProxies(3)
 	run, err := tasks.New[string, string]("test.sent").S("x").Send(t.Context(), w.cfg.Client, tasks.ID("a-workflow"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for q, want := range map[string]string{
 		"shop.example": siteURL("shop.example"), w.scrape: scrapeURL(w.scrape), w.failed: "/ui/jobs/" + w.failed,
 		run.ID(): "/ui/tasks/workflows/a-workflow", run.ID() + "/0": "/ui/tasks/workflows/a-workflow/nodes/0",
@@ -186,15 +184,11 @@ func TestLongListsAreCut(t *testing.T) {
 	var defs []*definition.Definition
 	for i := range 300 {
 		def, err := definition.Parse("x.yaml", fmt.Appendf(nil, "site: s%d.example\nbase_url: http://s%d.example\nstart: [/]\nlisting: {links: a}\nrecords: {item: {fields: {name: h1}}}\n", i, i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		defs = append(defs, def)
 	}
 	service, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(service.Close(), client.Close()); err != nil {
 			t.Error(err)
@@ -205,9 +199,7 @@ func TestLongListsAreCut(t *testing.T) {
 		w.mux.Handle(r.Pattern, r.Handler)
 	}
 	for i := range 130 {
-		if err := service.PauseSite(t.Context(), fmt.Sprintf("s%d.example", i)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, service.PauseSite(t.Context(), fmt.Sprintf("s%d.example", i)))
 	}
 	for path, rows := range map[string]int{"/ui/sites": sitesAtOnce + idleAtOnce, "/ui/sites?from=120": 10 + idleAtOnce} {
 		if body := w.shows(path, http.StatusOK, " more"); strings.Count(body, "<tr")-strings.Count(body, "<thead>") != rows {

@@ -40,15 +40,11 @@ func someJobs(t testing.TB, client *tasks.Client) (s *jobs.Service, failed strin
 	t.Helper()
 	ctx := t.Context()
 	s, err := jobs.New(jobs.Config{Client: client, Pipelines: pipelines(t).Get, Limits: jobs.Limits{StuckAfter: time.Second}, Roles: func(context.Context) (map[string]int, error) { return nil, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	w := &world{Service: s, t: t, ctx: ctx}
 	create := func(name string) string {
 		id := w.create(name, "p").ID
-		if err := s.Sweep(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, s.Sweep(ctx))
 		return id
 	}
 	create("careful")
@@ -59,9 +55,7 @@ func someJobs(t testing.TB, client *tasks.Client) (s *jobs.Service, failed strin
 		t.Fatal(err)
 	}
 	create(pipeline.Default)
-	if err := s.Sweep(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.Sweep(ctx))
 	return s, failed
 }
 
@@ -105,17 +99,13 @@ records: {item: {fields: {name: h1, text: p, price: .price}}}
 politeness: {delay: 0s, robots: false}
 retries: {attempts: 1}
 `, name, shop.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		defs = append(defs, def)
 	}
 	server := redistest.Server(t)
 	client := tasks.NewClient(server.Client())
 	service, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(service.Close(), client.Close()); err != nil {
 			t.Error(err)
@@ -129,9 +119,7 @@ retries: {attempts: 1}
 			return proxies.Settings{Sources: []source.Source{{URL: "https://lists.example/", Name: "list.txt " + harmful}}, CanCheck: w.judge.Load()}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	w.cfg = Config{
 		Client: client, Sites: service, Proxies: pool, Jobs: index,
 		Write: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -153,9 +141,7 @@ func (w *system) runScrape(service *sites.Service) {
 	mux := tasks.NewMux()
 	service.Register(mux)
 	worker, err := tasks.NewWorker(w.cfg.Client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: 4})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	ctx, stop := context.WithCancel(w.t.Context())
 	over := make(chan error, 1)
 	go func() { over <- worker.Run(ctx) }()
@@ -168,9 +154,7 @@ func (w *system) runScrape(service *sites.Service) {
 		})
 	}
 	stop()
-	if err := errors.Join(err, <-over); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, errors.Join(err, <-over))
 }
 
 // ask sends a request as a caller with the role of the system.

@@ -46,9 +46,7 @@ func pipelines(t testing.TB) *pipeline.Registry {
 		"default": "labels: [gdpr]\nstages:\n- {name: create, role: creator, takes: job}\n- {name: validate, role: validator, takes: item, max_retries: 0}\n",
 		"careful": fmt.Sprintf("description: %+q\nstages:\n- {name: create, role: creator, takes: job}\n- {name: validate, role: validator, takes: item, max_retries: 0, review: true}\n", hostile),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600))
 	}
 	r, err := pipeline.Load(dir)
 	if err != nil || len(r.Broken()) > 0 {
@@ -73,9 +71,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "pages") }))
 	t.Cleanup(files.Close)
 	filter, err := addressfilter.New(files.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	docs := document.New(document.Config{Dir: t.TempDir(), Limit: 1 << 20, Filter: filter, Owner: func(context.Context) (string, error) { return "store-1", nil }})
 	w, plans := &world{t: t, docs: files.URL}, pipelines(t)
 	if w.Service, err = jobs.New(jobs.Config{Client: client, Pipelines: plans.Get, Emit: jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Documents: docs, Limits: jobs.Limits{CheckEvery: time.Hour}}); err != nil {
@@ -84,9 +80,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	w.ctx = ctx
 	agents, err := agent.New(agent.Config{Client: client, Jobs: w.Service})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) })
 	t.Cleanup(func() {
@@ -187,9 +181,7 @@ func (w *world) refused(path string, fields url.Values, code int, says string) {
 func (w *world) create(name, prompt string) jobs.Job {
 	w.t.Helper()
 	j, _, err := w.Create(w.ctx, jobs.Request{Pipeline: name, Prompt: prompt, Dedupe: jobs.DedupeAllow, Labels: []string{hostile}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, err)
 	return j
 }
 
@@ -210,18 +202,14 @@ func (w *world) take(role string) jobs.Work {
 // emit runs the first stage of a job, which adds items.
 func (w *world) emit(items ...jobs.Item) {
 	w.t.Helper()
-	if err := w.Complete(w.ctx, w.take("creator"), jobs.Answer{Items: items}); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, w.Complete(w.ctx, w.take("creator"), jobs.Answer{Items: items}))
 }
 
 // fail lets an item fail for the last time.
 func (w *world) fail(why string) jobs.Work {
 	w.t.Helper()
 	work := w.take("validator")
-	if err := w.Fail(w.ctx, work, errors.New(why), 0, true); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Ok(w.t, w.Fail(w.ctx, work, errors.New(why), 0, true))
 	return work
 }
 

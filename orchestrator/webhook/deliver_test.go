@@ -35,9 +35,7 @@ func TestEventsAreDelivered(t *testing.T) {
 		var ids []string
 		for _, ev := range [][2]string{{"job.completed", "j1"}, {"site.recovered", "j1"}, {"site.unhealthy", "j2"}, {"job.deleted", "gone"}} {
 			id, err := k.events.Add(t.Context(), ev[0], ev[1], "", map[string]string{"a": "b"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			ids = append(ids, id)
 		}
 		ids = slices.Delete(ids, 1, 2) // it is not wanted
@@ -47,9 +45,7 @@ func TestEventsAreDelivered(t *testing.T) {
 				t.Errorf("got request %s, verified %v, want one of %v", g.id, g.verified(secret), ids)
 			}
 			var m Message
-			if err := json.Unmarshal([]byte(g.body), &m); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, json.Unmarshal([]byte(g.body), &m))
 			job := map[string]string{"j1": `{"id":"j1","status":"completed"}`, "j2": `{"id":"j2","status":"completed"}`}[m.Data.JobID]
 			if m.Data.EventID != g.id || string(m.Data.Details) != `{"a":"b"}` || string(m.Data.Job) != job || time.Since(m.Timestamp).Abs() > time.Minute {
 				t.Errorf("got %s", g.body)
@@ -148,9 +144,7 @@ func TestGoneDisablesAnEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := k.Test(t.Context(), e.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	testutil.Eventually(t, "both to be delivered", func() bool {
 		page, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{State: DeliveryDelivered})
 		return err == nil && len(page.Deliveries) == 2 && page.Deliveries[0].ID == d.ID && page.Deliveries[0].Type == TestType

@@ -54,9 +54,7 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 	if err != nil || len(list) != 3 || list[0].Name != "n0" {
 		t.Fatalf("got %+v, %v, want three", list, err)
 	}
-	if err := k.Remove(t.Context(), list[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, k.Remove(t.Context(), list[0].ID))
 	if _, _, err := k.Create(t.Context(), NewEndpoint{URL: "https://example.org/", Name: "n1"}); !errors.As(err, new(*jobs.FieldError)) {
 		t.Errorf("a name that is taken: got %v, want a *job.FieldError", err)
 	}
@@ -99,9 +97,7 @@ func TestEventsArePassedOnWhileThereAreEndpoints(t *testing.T) {
 			t.Errorf("got %d events, %v, want 3", n, err)
 		}
 		for i, e := range []Endpoint{a, b} {
-			if err := k.Remove(t.Context(), e.ID); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, k.Remove(t.Context(), e.ID))
 			if want := i == 0; exists() != want {
 				t.Errorf("after %d removals: passed on %v, want %v", i+1, exists(), want)
 			}
@@ -194,9 +190,7 @@ func TestRemovedEndpointLeavesNothing(t *testing.T) {
 	if n, err := rel.round(t.Context()); err != nil || n != 20 {
 		t.Fatalf("got %d, %v, want 20 events", n, err)
 	}
-	if err := k.Remove(t.Context(), e.ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, k.Remove(t.Context(), e.ID))
 	k.run(t)
 	k.settled(t, kept.ID, "map[delivered:20]")
 	testutil.Eventually(t, "the deliveries to end", func() bool { s, err := k.core.queue.Stats(t.Context()); return err == nil && s.Skipped == 20 })
@@ -204,12 +198,8 @@ func TestRemovedEndpointLeavesNothing(t *testing.T) {
 		t.Errorf("got %d requests, want the requests of the remaining endpoint", n)
 	}
 	now, err := k.core.now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rel.trim(t.Context(), e.ID, now.Add(2*fresh), 0); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, rel.trim(t.Context(), e.ID, now.Add(2*fresh), 0))
 	if n := rdb.ZCard(t.Context(), logKey(e.ID)).Val(); n != 0 {
 		t.Errorf("got %d entries in the log, want none", n)
 	}
@@ -273,9 +263,7 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 func TestEndpointThatCannotBeDecodedNamesItsKey(t *testing.T) {
 	t.Parallel()
 	k := open(t, quick(t, redistest.New(t)))
-	if err := k.rdb.HSet(t.Context(), endpointsKey, "wh-1", "{").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, k.rdb.HSet(t.Context(), endpointsKey, "wh-1", "{").Err())
 	if _, err := k.Get(t.Context(), "wh-1"); err == nil || !strings.Contains(err.Error(), endpointsKey) {
 		t.Errorf("got %v, want an error with the key %s", err, endpointsKey)
 	}

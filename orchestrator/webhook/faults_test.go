@@ -30,9 +30,7 @@ func deliverWithFault(t *testing.T, f *redistest.Fault) {
 	})
 	cfg := quick(t, f.Client(t, url))
 	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	// The next heartbeat, after a third of a lease, detects a lost reply of a lease.
 	s.core.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 3 * time.Second, MaxPayload: maxBody, CountLanes: true, Logger: s.core.log})
 	e, _ := k.create(t, r.URL)

@@ -92,9 +92,7 @@ type kit struct {
 func quick(t *testing.T, rdb redis.UniversalClient) Config {
 	t.Helper()
 	f, err := addressfilter.New(addressfilter.Local()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return Config{
 		Redis: rdb, Filter: f, Tick: 5 * time.Millisecond, Retry: 5 * time.Millisecond, MaxRetry: 50 * time.Millisecond,
 		Timeout: 5 * time.Second, Attempts: 4,
@@ -105,9 +103,7 @@ func quick(t *testing.T, rdb redis.UniversalClient) Config {
 func open(t *testing.T, cfg Config) kit {
 	t.Helper()
 	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return kit{s, cfg.Redis, event.New(cfg.Redis)}
 }
 
@@ -121,9 +117,7 @@ func (k kit) run(t *testing.T) {
 func (k kit) create(t *testing.T, url string, events ...string) (Endpoint, string) {
 	t.Helper()
 	e, secret, err := k.Create(t.Context(), NewEndpoint{URL: url, Events: events})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return e, secret
 }
 
@@ -132,9 +126,7 @@ func (k kit) emit(t *testing.T, eventType string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
 		id, err := k.events.Add(t.Context(), eventType, "", "", map[string]int{"n": i})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		ids = append(ids, id)
 	}
 	return ids
@@ -153,9 +145,7 @@ func (k kit) states(t *testing.T, endpoint string) string {
 	counts := map[string]int{}
 	for cursor := ""; ; {
 		page, err := k.Deliveries(context.Background(), endpoint, DeliveryFilter{Cursor: cursor, Limit: 500})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for _, d := range page.Deliveries {
 			counts[d.State]++
 		}

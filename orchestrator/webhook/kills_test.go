@@ -45,9 +45,7 @@ func startProcess(t *testing.T, url string, deliveries int) *process {
 	cfg.Attempts, cfg.KeepCount = 0, deliveries // the default, and all
 	cfg.Retry, cfg.MaxRetry = 10*time.Millisecond, 300*time.Millisecond
 	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
 	go func() {

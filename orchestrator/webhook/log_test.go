@@ -38,9 +38,7 @@ func TestDeliveriesAreListedInPages(t *testing.T) {
 	cursor := ""
 	for page := range 3 {
 		p, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{Limit: 10, Cursor: cursor})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		for _, d := range p.Deliveries {
 			if d.State != DeliveryPending || d.Created.IsZero() {
 				t.Errorf("got %+v, want it pending", d)
@@ -79,9 +77,7 @@ func TestLogIsBounded(t *testing.T) {
 		k.settled(t, e.ID, "map[delivered:30]")
 		// One that has not ended, the oldest of all.
 		body, err := Message{Type: TestType}.encode("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		waiting := item("1-1", e.ID, TestType, body)
 		waiting.NotBefore = time.Now().Add(time.Hour)
 		rdb.ZAdd(t.Context(), logKey(e.ID), redis.Z{Score: 1, Member: "1-1"})
@@ -89,9 +85,7 @@ func TestLogIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		now, err := k.core.now(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		check := func(what string, want int) {
 			t.Helper()
 			stats, err := k.core.queue.Stats(t.Context())
@@ -99,21 +93,15 @@ func TestLogIsBounded(t *testing.T) {
 				t.Errorf("%s: got %d items, %d entries, %v, want %d", what, stats.Total, log, err, want)
 			}
 		}
-		if err := rel.trim(t.Context(), e.ID, now, 5); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rel.trim(t.Context(), e.ID, now, 5))
 		check("they have just ended", 31)
-		if err := rel.trim(t.Context(), e.ID, now.Add(2*fresh), 5); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rel.trim(t.Context(), e.ID, now.Add(2*fresh), 5))
 		check("too many", 6)
 		page, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{})
 		if err != nil || page.Deliveries[0].ID != ids[29] || page.Deliveries[4].ID != ids[25] || page.Deliveries[5].ID != "1-1" {
 			t.Errorf("got %+v, %v, want the newest five and the waiting one", page, err)
 		}
-		if err := rel.trim(t.Context(), e.ID, now.Add(k.core.cfg.Keep+time.Minute), 5); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rel.trim(t.Context(), e.ID, now.Add(k.core.cfg.Keep+time.Minute), 5))
 		check("too old", 1)
 	})
 }
@@ -125,9 +113,7 @@ func TestTooManyPendingDeliveriesDisableAnEndpoint(t *testing.T) {
 	cfg.MaxPending = 10
 	k := open(t, cfg)
 	e, _, rel := relayed(t, k, "http://127.0.0.1:1/", 11)
-	if err := rel.tidy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, rel.tidy(t.Context()))
 	if is, err := k.Get(t.Context(), e.ID); err != nil || is.State != StateDisabled || !strings.Contains(is.Reason, "11 waiting deliveries") {
 		t.Errorf("got %+v, %v, want it disabled", is, err)
 	}
@@ -142,9 +128,7 @@ func TestRelayMayRepeatItself(t *testing.T) {
 	e, _ := k.create(t, r.URL)
 	k.emit(t, "job.completed", 20)
 	before, err := rdb.Get(t.Context(), event.RelayedKey()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	rel := &relay{core: k.core, endpoints: k.endpoints, me: "test"}
 	for range 3 {
 		if _, err := rel.round(t.Context()); err != nil {
@@ -169,9 +153,7 @@ func TestDamagedEventIsPassedOver(t *testing.T) {
 	k := open(t, quick(t, rdb))
 	e, _ := k.create(t, r.URL)
 	for _, values := range [][]any{{"a", "b"}, {"type", "job.completed", "at", "x"}, {"type", "job.completed", "at", time.Now().UnixMilli(), "data", "{"}} {
-		if err := rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: event.AllKey(), Values: values}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: event.AllKey(), Values: values}).Err())
 	}
 	k.emit(t, "job.completed", 1)
 	k.run(t)
@@ -261,9 +243,7 @@ func TestMetrics(t *testing.T) {
 	k.run(t)
 	k.settled(t, e.ID, "map[failed:2]")
 	body, err := Message{Type: TestType}.encode("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	waiting := item("2-1", e.ID, TestType, body)
 	waiting.NotBefore = time.Now().Add(time.Hour)
 	if _, err := k.core.queue.Enqueue(t.Context(), waiting); err != nil {
@@ -272,9 +252,7 @@ func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(NewMetrics(k.Service))
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	values := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -82,9 +82,7 @@ func (e *endless) scrape(t *testing.T, dir string) *run {
 	file := filepath.Join(dir, "endless.yaml")
 	yaml := "site: endless.example\nbase_url: " + e.URL + "\nstart: [/p/0]\nlisting: {links: [{css: a, as: listing}]}\npoliteness: {delay: 0, robots: false, max_per_domain: 4}\n" +
 		"records: {page: {from: listing, key: [name], fields: {name: {css: h1, required: true}}}}\n"
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(file, []byte(yaml), 0o600))
 	conf := filepath.Join(dir, "muster.yaml")
 	settings, err := json.Marshal(map[string]any{
 		"data_dir": filepath.Join(dir, "data"), "redis": map[string]any{"mode": "child", "server": redisServer(t)},
@@ -93,9 +91,7 @@ func (e *endless) scrape(t *testing.T, dir string) *run {
 	if err == nil {
 		err = os.WriteFile(conf, settings, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return muster(t, os.Environ(), "scrape", "--config", conf, "--wait", "--direct", file)
 }
 
@@ -109,9 +105,7 @@ func TestStopOfACrawl(t *testing.T) {
 			site := newEndless(t)
 			r := site.scrape(t, t.TempDir())
 			r.until(t, "listing pages being fetched", func() bool { n, _ := site.since(time.Time{}); return n > 50 })
-			if err := syscall.Kill(r.cmd.Process.Pid, signal); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, syscall.Kill(r.cmd.Process.Pid, signal))
 			sent := time.Now()
 			select {
 			case <-r.done:
@@ -132,9 +126,7 @@ func TestCrawlAfterAKill(t *testing.T) {
 	site, dir := newEndless(t), t.TempDir()
 	first := site.scrape(t, dir)
 	first.until(t, "listing pages being fetched", func() bool { n, _ := site.since(time.Time{}); return n > 100 })
-	if err := syscall.Kill(-first.cmd.Process.Pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, syscall.Kill(-first.cmd.Process.Pid, syscall.SIGKILL))
 	<-first.done
 	testutil.Eventually(t, "its Redis exits, too", func() bool {
 		_, err := redisd.Discover(t.Context(), filepath.Join(dir, "data"))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/demo"
 )
 
@@ -31,9 +32,7 @@ func TestDemoOnABareMachine(t *testing.T) {
 	}
 	// All worlds have the same sites: this one only provides the truth.
 	truth, err := demo.Start(t.Context(), demo.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer truth.Close()
 	wantAll(t, truth, s)
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 )
 
@@ -26,9 +27,7 @@ type disk struct {
 // mountDisk mounts a disk of some megabytes, which requires root.
 func mountDisk(t *testing.T, path string, size string) disk {
 	t.Helper()
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.MkdirAll(path, 0o700))
 	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, "mode=0700,size="+size); err != nil {
 		t.Skipf("NOT COVERED: a full disk: no small disk can be mounted (%v); run as root", err)
 	}
@@ -46,9 +45,7 @@ func (d disk) ballast() string { return filepath.Join(d.path, "ballast") }
 func (d disk) fill() {
 	d.t.Helper()
 	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	testutil.Ok(d.t, err)
 	defer f.Close()
 	for zeros := make([]byte, 64<<10); err == nil; {
 		_, err = f.Write(zeros)
@@ -64,9 +61,7 @@ func (d disk) fill() {
 // free removes the file that fills the disk.
 func (d disk) free() {
 	d.t.Helper()
-	if err := os.Remove(d.ballast()); err != nil {
-		d.t.Fatal(err)
-	}
+	testutil.Ok(d.t, os.Remove(d.ballast()))
 }
 
 // command runs a command while the run continues, and returns its output and exit code.

@@ -44,12 +44,8 @@ func newFleet(t *testing.T, more map[string]any) *fleet {
 	}
 	maps.Copy(settings, more)
 	text, err := json.MarshalIndent(settings, "", "  ") // JSON is YAML
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(f.conf, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, os.WriteFile(f.conf, text, 0o600))
 	return f
 }
 
@@ -166,9 +162,7 @@ func interpreter(t *testing.T, name string) string {
 func exampleAgent(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", "examples", "agents", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return path
 }
 
@@ -204,9 +198,7 @@ func TestHungRedisIsRestarted(t *testing.T) {
 	if len(hung) != 1 {
 		t.Fatalf("got %v, want one redis-server", hung)
 	}
-	if err := syscall.Kill(hung[0], syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, syscall.Kill(hung[0], syscall.SIGSTOP))
 	var calls sync.WaitGroup
 	for _, c := range []struct{ method, path string }{
 		{http.MethodGet, "/jobs"}, {http.MethodGet, "/jobs/" + j.ID}, {http.MethodPost, "/jobs"}, {http.MethodPost, "/jobs/" + j.ID + "/cancel"}, {http.MethodGet, "/v1/agents"},

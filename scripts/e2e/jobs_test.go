@@ -22,9 +22,7 @@ func TestAgentsDoAJob(t *testing.T) {
 	f := newFleet(t, nil)
 	document := filepath.Join(f.dir, "requirements.txt")
 	text := "Invoices must be kept for ten years. Hello there.\n\n- Personal data shall be erased on request.\n"
-	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(document, []byte(text), 0o600))
 	main := f.start(t)
 	waiting := muster(t, os.Environ(), "jobs", "start", "--config", f.conf, "--document", document, "--prompt", "List the requirements", "--wait")
 
@@ -139,13 +137,9 @@ func TestLateResultsAreRejected(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil)
 	pipelines := filepath.Join(f.dir, "data", "pipelines")
-	if err := os.MkdirAll(pipelines, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.MkdirAll(pipelines, 0o700))
 	late := "stages:\n  - {name: make, role: maker, takes: job}\n  - {name: check, role: checker, takes: item, timeout: 2s}\n"
-	if err := os.WriteFile(filepath.Join(pipelines, "late.yaml"), []byte(late), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.WriteFile(filepath.Join(pipelines, "late.yaml"), []byte(late), 0o600))
 	f.start(t)
 	var j agentJob
 	f.do(t, http.MethodPost, "/jobs", map[string]any{"pipeline": "late", "prompt": "one item"}, &j)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/orchestrator/demo"
 	"muster/orchestrator/redisd"
 	"muster/tasks"
@@ -62,9 +63,7 @@ func setup(t *testing.T) *bench {
 	t.Helper()
 	dir := t.TempDir()
 	w, err := demo.Start(t.Context(), demo.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("close the world: %v", err)
@@ -87,12 +86,8 @@ func setup(t *testing.T) *bench {
 		"wait":     map[string]any{"poll": "500ms"},
 		"shutdown": map[string]any{"drain": "10s"},
 	}, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(b.conf, settings, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, os.WriteFile(b.conf, settings, 0o600))
 	return b
 }
 
@@ -149,9 +144,7 @@ func launch(t *testing.T, env []string, cmd *exec.Cmd) *run {
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.cmd.WaitDelay = 5 * time.Second
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, r.cmd.Start())
 	go func() {
 		defer close(r.done)
 		_ = r.cmd.Wait() // the exit status is in ProcessState
@@ -226,18 +219,14 @@ func (r *run) until(t *testing.T, what string, fact func() bool) {
 func pids(t *testing.T, dir, prefix string) []int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	var found []int
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // the process has exited
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		var pid struct {
 			Name    string `json:"name"`
 			Process struct {
@@ -263,14 +252,10 @@ func (b *bench) redis(t *testing.T) []int {
 func (b *bench) client(t *testing.T) *tasks.Client {
 	t.Helper()
 	url, err := redisd.Discover(t.Context(), b.data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	b.noPasswordInArguments(t)
 	c, err := tasks.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -279,9 +264,7 @@ func (b *bench) client(t *testing.T) *tasks.Client {
 func (b *bench) noPasswordInArguments(t *testing.T) {
 	t.Helper()
 	password, err := os.ReadFile(filepath.Join(b.data, "redis", "password"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, pid := range append(b.workers(t), b.redis(t)...) {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err == nil && bytes.Contains(args, bytes.TrimSpace(password)) { // without an error, the process runs on Linux
@@ -372,9 +355,7 @@ func (b *bench) wantQuiet(t *testing.T) {
 	}
 	var left []string
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	for _, file := range entries {
 		raw, err := os.ReadFile(file)
 		if err != nil {

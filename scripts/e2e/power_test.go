@@ -218,8 +218,6 @@ func (b *bench) cutLog(t *testing.T, random *rand.Rand, synced int64) [2]int64 {
 	size := logSize(file)
 	synced = min(synced, size) // Redis truncates an incomplete end at startup
 	to := synced + random.Int64N(size-synced+1)
-	if err := os.Truncate(file, to); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Truncate(file, to))
 	return [2]int64{size, to}
 }

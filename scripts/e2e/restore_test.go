@@ -26,9 +26,7 @@ func TestCopyOfRedisIsRestored(t *testing.T) {
 	interpreter(t, "redis-cli")
 	from, to := newFleet(t, nil), newFleet(t, nil)
 	dir := filepath.Join(to.dir, "data", "redis")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.MkdirAll(dir, 0o700))
 
 	main := from.start(t)
 	creator, validator := from.agent(t, "python3", "creator.py"), from.agent(t, "python3", "validator.py")
@@ -49,13 +47,9 @@ func TestCopyOfRedisIsRestored(t *testing.T) {
 		t.Fatalf("redis.json: %s, %v", text, err)
 	}
 	opts, err := redis.ParseURL(info.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	password, err := os.ReadFile(filepath.Join(from.dir, "data", "redis", "password"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	redisCLI := func(address string, args ...string) string {
 		t.Helper()
 		host, port, _ := strings.Cut(address, ":")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/redisd"
 )
 
@@ -17,12 +18,8 @@ func TestFirstOfTwoStops(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	conf, err := os.ReadFile(b.conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(b.conf, bytes.Replace(conf, []byte(`"mode": "child"`), []byte(`"mode": "auto"`), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
+	testutil.Ok(t, os.WriteFile(b.conf, bytes.Replace(conf, []byte(`"mode": "child"`), []byte(`"mode": "auto"`), 1), 0o600))
 	first := b.once(t)
 	first.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 10 })
 	c := b.client(t)

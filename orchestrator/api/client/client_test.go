@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/api/client"
 )
 
@@ -23,9 +24,7 @@ func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	c, err := client.New(client.Config{URL: server.URL, Key: "secret-key", Transport: server.Client().Transport})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return c
 }
 
@@ -126,13 +125,9 @@ func TestHandlerStreamsResponses(t *testing.T) {
 	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/x", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	res, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	buf := make([]byte, 5)
 	if n, err := res.Body.Read(buf); err != nil || string(buf[:n]) != "first" {
 		t.Errorf("got %q, %v before the handler has ended", buf[:n], err)

@@ -52,9 +52,7 @@ func (a *audit) ended(runs []*tasks.Run[int]) {
 			}
 		}
 		nodes, err := a.c.Workflow(run.ID()).Nodes(a.ctx)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		testutil.Ok(a.t, err)
 		for _, n := range nodes {
 			if !n.Status.Terminal() {
 				a.t.Errorf("node %s of workflow %s is %s", n.ID, run.ID(), n.Status)
@@ -110,9 +108,7 @@ func (a *audit) runsOnce(results []*tasks.Run[int]) {
 	}
 	for _, run := range results {
 		nodes, err := a.c.Workflow(run.ID()).Nodes(a.ctx)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		testutil.Ok(a.t, err)
 		a.nodes += len(nodes)
 		for _, n := range nodes {
 			if strings.HasPrefix(n.Task, "(") || n.Status != tasktype.Success && n.Status != tasktype.Failed {
@@ -140,9 +136,7 @@ func (a *audit) noLeftovers() {
 	rdb := a.c.Redis()
 	ctx := a.t.Context()
 	w, err := a.f.start("")
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testutil.Ok(a.t, err)
 	var left []string
 	if !testutil.Becomes(func() bool {
 		left = unexpiring(ctx, a.t, rdb)
@@ -182,8 +176,6 @@ func unexpiring(ctx context.Context, t *testing.T, rdb redis.UniversalClient) []
 			return look(ctx, node)
 		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return left
 }

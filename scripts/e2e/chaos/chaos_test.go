@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/tasks"
 )
 
@@ -66,9 +67,7 @@ func (s storm) rage(t *testing.T, url string) {
 	var last []*worker
 	for range s.lanes {
 		w, err := f.start("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		last = append(last, w)
 	}
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)

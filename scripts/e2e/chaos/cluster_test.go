@@ -223,9 +223,7 @@ func TestSlowClusterNode(t *testing.T) {
 		for i := range 90 {
 			one := sent{wanted: growRoot(r)}
 			run, err := one.sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("slow-%d-%03d", round, i)), tasks.Retention(10*time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, err)
 			one.run = run
 			some, runs = append(some, one), append(runs, run)
 		}

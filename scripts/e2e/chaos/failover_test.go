@@ -31,9 +31,7 @@ func TestFailover(t *testing.T) {
 	for i := range all {
 		all[i].wanted = growRoot(r)
 		run, err := all[i].sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("failover-%03d", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, err)
 		all[i].run, runs = run, append(runs, run)
 	}
 	// A write that was acknowledged before its replication is lost with the master. This is a property of Redis.
@@ -130,9 +128,7 @@ func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *task
 			t.Fatalf("got %d acknowledged sends, %d after the failover, %d refused; want 40 after it", len(p.acked), p.after, p.refused)
 		}
 		if i == 40 {
-			if err := w.Failover(ctx); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, w.Failover(ctx))
 			p.began = time.Now()
 		}
 		if p.promoted.IsZero() && !p.began.IsZero() && master(t, replica) {
@@ -168,9 +164,7 @@ func connectWorkers(t *testing.T, url string) (*tasks.Client, *fleet) {
 // waitReplicated waits until the replica has all previous writes.
 func waitReplicated(t *testing.T, c *tasks.Client, replica redis.UniversalClient) {
 	t.Helper()
-	if err := c.Redis().Set(t.Context(), "sent", 1, time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, c.Redis().Set(t.Context(), "sent", 1, time.Hour).Err())
 	testutil.Eventually(t, "the replica to have every write", func() bool { return replica.Exists(t.Context(), "sent").Val() == 1 })
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 )
 
@@ -147,9 +148,7 @@ func seed(t *testing.T) *rand.Rand {
 func connect(t *testing.T, url string) *tasks.Client {
 	t.Helper()
 	c, err := tasks.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

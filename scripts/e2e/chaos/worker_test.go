@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -116,9 +117,7 @@ func readJournal(t *testing.T, dir, name string) []entry {
 	if os.IsNotExist(err) {
 		return nil // it died before its first run
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	defer f.Close()
 	var out []entry
 	lines := bufio.NewScanner(f)
