@@ -142,28 +142,6 @@ func TestSitesOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestPagesOfSitesAndJobs(t *testing.T) {
-	t.Parallel()
-	h := handler(t, scraped(t))
-	for path, want := range map[string][]string{
-		"/ui/":      {"down.example", "last job failed: no start page could be fetched", "none is up"},
-		"/ui/sites": {"down.example", "shop.example", "idle.example"},
-	} {
-		w := ask(t, h, "GET", path)
-		for _, text := range want {
-			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
-				t.Errorf("%s: got %d, want 200 and %q:\n%s", path, w.Code, text, w.Body)
-			}
-		}
-		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
-			t.Errorf("%s: got policy %q, want default-src 'none'", path, csp)
-		}
-	}
-	if w := ask(t, h, "GET", "/ui/assets/style.css"); w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
-		t.Errorf("style: got %d %s, want 200 text/css", w.Code, w.Header().Get("Content-Type"))
-	}
-}
-
 func TestSitesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)

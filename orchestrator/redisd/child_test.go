@@ -65,14 +65,6 @@ func TestChildKeepsItsData(t *testing.T) {
 	wantValue(t, second.URL(), "k", "v")
 }
 
-func TestChildInADirectoryWithSpaces(t *testing.T) {
-	t.Parallel()
-	cfg := childConfig(t)
-	cfg.DataDir = filepath.Join(cfg.DataDir, `my "data" ü`)
-	s := start(t, cfg)
-	set(t, s.URL(), "k", "v")
-}
-
 func TestChildIsRestartedWithItsData(t *testing.T) {
 	t.Parallel()
 	s := start(t, childConfig(t))
@@ -179,24 +171,6 @@ func TestStrayServerInTheDirectoryIsStopped(t *testing.T) {
 	wantValue(t, s.URL(), "k", "v")
 	if stray.Alive() {
 		t.Fatal("two redis-servers run on one directory")
-	}
-
-	// A redis-server that outlives the orchestrator, without a password.
-	stop(t, s)
-	path, err := findServer(testServer())
-	testutil.Ok(t, err)
-	// Older versions started it without a password.
-	alone := exec.Command(path, "--bind", "127.0.0.1", "--port", portOf(t, s.URL()), "--appendonly", "yes", "--save", "")
-	alone.Dir = filepath.Join(cfg.DataDir, "redis")
-	testutil.Ok(t, alone.Start())
-	t.Cleanup(func() { _ = alone.Process.Kill(); _ = alone.Wait() })
-	open := withoutPassword(s.URL())
-	testutil.Eventually(t, "it is up", func() bool { return Ping(t.Context(), open, time.Second) == nil })
-	set(t, open, "k", "w")
-	s = start(t, cfg)
-	wantValue(t, s.URL(), "k", "w")
-	if err := alone.Wait(); err != nil {
-		t.Errorf("it did not shut down: %v", err)
 	}
 }
 
@@ -348,16 +322,6 @@ func portIsTaken(t *testing.T, take func(t *testing.T, address string) (end func
 	set(t, s.URL(), "k", "v")
 }
 
-func TestBrokenServerShowsItsLog(t *testing.T) {
-	t.Parallel()
-	cfg := childConfig(t)
-	dir := filepath.Join(cfg.DataDir, "redis", "appendonlydir")
-	testutil.Ok(t, os.MkdirAll(dir, 0o700))
-	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "appendonly.aof.manifest"), []byte("nonsense\n"), 0o600))
-	_, err := Start(t.Context(), cfg)
-	wantError(t, err, "redis.log", "manifest")
-}
-
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
@@ -373,28 +337,5 @@ func TestNoServer(t *testing.T) {
 	}
 	if url, err := Discover(t.Context(), cfg.DataDir); err != nil || url != h.URL {
 		t.Fatalf("another process finds %q, %v; want %s", url, err, h.URL)
-	}
-}
-
-// An empty PID file, as after a power failure, does not prevent the start.
-func TestUnreadablePIDFileIsIgnored(t *testing.T) {
-	t.Parallel()
-	cfg := childConfig(t)
-	_, crashed := holder(t, cfg)
-	testutil.Ok(t, crashed.Process.Kill())
-	_ = crashed.Wait()
-	files, err := filepath.Glob(filepath.Join(cfg.folder().pidDir(), "*.pid"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("got pid files %q, %v, want one", files, err)
-	}
-	testutil.Ok(t, os.Truncate(files[0], 0))
-	var log logbook
-	cfg.Logger = log.logger()
-	s := start(t, cfg)
-	if err := s.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(log.String(), files[0]) {
-		t.Errorf("the log does not contain %s:\n%s", files[0], log.String())
 	}
 }

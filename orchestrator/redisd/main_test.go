@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -125,7 +124,7 @@ func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 func config(t *testing.T) Config {
 	t.Helper()
 	cfg := Config{
-		DataDir:  filepath.Join(t.TempDir(), "data"),
+		DataDir:  filepath.Join(t.TempDir(), `my "data" ü`),
 		LocalURL: nowhere,
 		Server:   testServer(),
 		Attempts: 4, Interval: 100 * time.Millisecond, Grace: 10 * time.Second,
@@ -204,23 +203,8 @@ func identify(t *testing.T, pid int) supervise.Identity {
 	return id
 }
 
-// logbook is a log writer with a readable buffer.
-type logbook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+// logbook is a log with a logger.
+type logbook struct{ testutil.Output }
 
 func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 

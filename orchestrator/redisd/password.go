@@ -92,8 +92,8 @@ func (d folder) writeAuthFile(password string) error {
 	return atomicfile.WriteBytes(filepath.Join(d.redisDir(), authFile), 0o600, []byte(text))
 }
 
-// leftoverPasswords returns the possible passwords of a redis-server of a crashed run: from the password file, from the address
-// file in case the password file was removed, and none.
+// leftoverPasswords returns the possible passwords of a redis-server of a crashed run: from the password file, and from the
+// address file in case the password file was removed.
 func (d folder) leftoverPasswords() []string {
 	var known []string
 	if password, err := d.readPassword(); err == nil {
@@ -104,7 +104,7 @@ func (d folder) leftoverPasswords() []string {
 			known = append(known, opt.Password)
 		}
 	}
-	return append(known, "")
+	return known
 }
 
 // ownURL returns the address of a child or embedded Redis.

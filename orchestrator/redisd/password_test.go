@@ -192,7 +192,7 @@ func TestExposedPasswordIsReplaced(t *testing.T) {
 			if got == word || len(got) != 64 || info.Mode() != 0o600 {
 				t.Errorf("got the old password: %v, of %d characters, mode %v; want a new one of 64 in a file of mode 0600", got == word, len(got), info.Mode())
 			}
-			for _, part := range []string{"new password", file, c.want} {
+			for _, part := range []string{"new password", strconv.Quote(file), c.want} {
 				if !strings.Contains(log.String(), part) {
 					t.Errorf("log is %s, want %q in it", log.String(), part)
 				}
