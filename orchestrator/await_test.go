@@ -88,30 +88,12 @@ func unlink(t *testing.T, rdb redis.UniversalClient, patterns ...string) {
 	}
 }
 
-// logbook is a log writer with a readable buffer.
-type logbook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // fallBack runs fn with an orchestrator that uses the workers of another one. Calls with the context of fn use a slow
 // connection.
 func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remove func(redis.UniversalClient, string), fn func(context.Context, *Orchestrator) error) (log string) {
 	t.Helper()
 	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), redistest.URL(t)
-	var book logbook
+	var book testutil.Output
 	logger := slog.New(slog.NewTextHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, workers *Orchestrator) error {
 		if err := workers.Workers.Start(ctx); err != nil {

@@ -58,7 +58,7 @@ func TestRequestAndAgentsShareATrace(t *testing.T) {
 	cfg := settings(t)
 	cfg.Tracing.Endpoint, cfg.Agents.Allow = c.URL, []string{server.URL}
 	writePipeline(t, cfg, "mixed", "stages: [{name: create, role: creator, takes: job}, {name: check, task: trace.check, takes: item}, {name: validate, role: pushed, takes: item}]\n")
-	var log logbook
+	var log testutil.Output
 	w := serveSystemWith(t, cfg, slog.New(logctx.Handler(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	w.runChecks()
 	w.ask("POST", "/v1/agents", map[string]any{"name": "p", "roles": []string{"pushed"}, "url": server.URL}).has(t, "register", 201, nil)

@@ -129,7 +129,7 @@ func TestBreakerChangesAreEvents(t *testing.T) {
 // The log of an orchestrator has the events of all processes: problems as warnings, with the reason.
 func TestOrchestratorLogsEvents(t *testing.T) {
 	t.Parallel()
-	var book logbook
+	var book testutil.Output
 	err := Run(t.Context(), settings(t), Options{Logger: slog.New(slog.NewTextHandler(&book, nil))}, func(ctx context.Context, o *Orchestrator) error {
 		ctx, stop := context.WithCancel(ctx)
 		var logging sync.WaitGroup

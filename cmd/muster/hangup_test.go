@@ -12,7 +12,7 @@ import (
 )
 
 // hangup sends SIGHUP and waits until the command has printed want n times.
-func hangup(t *testing.T, cmd *exec.Cmd, out *output, want string, n int) {
+func hangup(t *testing.T, cmd *exec.Cmd, out *testutil.Output, want string, n int) {
 	t.Helper()
 	testutil.Ok(t, cmd.Process.Signal(syscall.SIGHUP))
 	if !testutil.Becomes(func() bool { return strings.Count(out.String(), want) >= n }) {
@@ -21,13 +21,13 @@ func hangup(t *testing.T, cmd *exec.Cmd, out *output, want string, n int) {
 }
 
 // finish interrupts a command. It fails if the command has ended before.
-func finish(t *testing.T, cmd *exec.Cmd, out *output) {
+func finish(t *testing.T, cmd *exec.Cmd, out *testutil.Output) {
 	t.Helper()
 	endsWith(t, cmd, out, os.Interrupt, exitInterrupted)
 }
 
 // endsWith sends a signal to a command and checks its exit code.
-func endsWith(t *testing.T, cmd *exec.Cmd, out *output, signal os.Signal, code int) {
+func endsWith(t *testing.T, cmd *exec.Cmd, out *testutil.Output, signal os.Signal, code int) {
 	t.Helper()
 	testutil.Ok(t, cmd.Process.Signal(signal))
 	_ = cmd.Wait() // checked by the exit code

@@ -22,24 +22,6 @@ import (
 	"muster/tasks"
 )
 
-// output collects the output of a process.
-type output struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // command runs the real command as a process, on a Redis and a data folder of
 // the test.
 type command struct {
@@ -77,9 +59,9 @@ func (c *command) write(name, content string) string {
 }
 
 // start starts the command, and returns it and its output.
-func (c *command) start(args ...string) (*exec.Cmd, *output) {
+func (c *command) start(args ...string) (*exec.Cmd, *testutil.Output) {
 	c.t.Helper()
-	out := &output{}
+	out := &testutil.Output{}
 	cmd := exec.Command(c.program, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.dir, c.environ, out, out
 	testutil.Ok(c.t, cmd.Start())
@@ -90,7 +72,7 @@ func (c *command) start(args ...string) (*exec.Cmd, *output) {
 // run runs the command, which must succeed, and returns its output.
 func (c *command) run(args ...string) string {
 	c.t.Helper()
-	printed := &output{}
+	printed := &testutil.Output{}
 	cmd := exec.Command(c.program, args...)
 	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, printed
 	answer, err := cmd.Output()

@@ -71,10 +71,10 @@ politeness: {delay: 0}
 }
 
 // stream starts a scrape that prints its records.
-func (c *command) stream(args ...string) (*exec.Cmd, *bufio.Reader, io.Closer, *output) {
+func (c *command) stream(args ...string) (*exec.Cmd, *bufio.Reader, io.Closer, *testutil.Output) {
 	c.t.Helper()
 	cmd := exec.Command(c.program, append([]string{"scrape", "--out", "-", "--sites-dir", "sites", "--progress", "lines"}, args...)...)
-	printed := &output{}
+	printed := &testutil.Output{}
 	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, printed
 	out, err := cmd.StdoutPipe()
 	testutil.Ok(c.t, err)

@@ -2,7 +2,6 @@
 package agents_test
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -37,34 +36,16 @@ func item(n int, text string) map[string]any {
 	}
 }
 
-// output collects the output of a program.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // start starts an agent. stop interrupts it and fails the test if it exits with an error.
-func start(t *testing.T, env []string, program ...string) (out *output, stop func(os.Signal)) {
+func start(t *testing.T, env []string, program ...string) (out *testutil.Output, stop func(os.Signal)) {
 	t.Helper()
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		t.Skipf("NOT COVERED: no %s to run %s (%v)", program[0], strings.Join(program[1:], " "), err)
 	}
 	cmd := exec.Command(path, program[1:]...)
-	out = &output{}
-	var stderr output
+	out = &testutil.Output{}
+	var stderr testutil.Output
 	cmd.Stdout, cmd.Stderr = out, &stderr
 	cmd.Env = append(os.Environ(), append(env, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...)
 	if err := cmd.Start(); err != nil {

@@ -2,36 +2,16 @@
 package webhooks_test
 
 import (
-	"bytes"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"muster/internal/testutil"
 	"muster/internal/webhook"
 )
-
-// output collects the output of a program.
-type output struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
 
 // The receiver accepts requests signed with its secret, prints each event once, and rejects others.
 func TestReceiverChecksSignatures(t *testing.T) {
@@ -41,7 +21,7 @@ func TestReceiverChecksSignatures(t *testing.T) {
 		t.Skipf("NOT COVERED: no python3 to run receiver.py (%v)", err)
 	}
 	secret, addr := webhook.NewSecret(), testutil.FreeAddr(t)
-	var out output
+	var out testutil.Output
 	cmd := exec.Command(python, "receiver.py")
 	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret, "WEBHOOK_LISTEN="+addr, "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Stdout, cmd.Stderr = &out, &out

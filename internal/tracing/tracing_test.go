@@ -1,7 +1,6 @@
 package tracing_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -208,24 +207,6 @@ func TestUnsampledTraces(t *testing.T) {
 	}
 }
 
-// lines is a log writer with a readable buffer.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // hang starts a collector that does not respond until release is called.
 func hang(t *testing.T) (url string, release func()) {
 	t.Helper()
@@ -249,7 +230,7 @@ func hang(t *testing.T) (url string, release func()) {
 func TestRequestsDoNotWaitForTheCollector(t *testing.T) {
 	t.Parallel()
 	url, release := hang(t)
-	var log lines
+	var log testutil.Output
 	tr := open(t, func(cfg *tracing.Config) { cfg.Endpoint, cfg.Timeout = url, time.Minute }, &log)
 	h := tr.Server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(*http.Request) string { return "/" })
 	for range 10000 { // more than the queue holds
@@ -269,7 +250,7 @@ func TestCloseDoesNotWaitForTheCollector(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	for name, url := range map[string]string{"hangs": hangs, "away": gone.URL} {
-		var log lines
+		var log testutil.Output
 		tr := open(t, func(cfg *tracing.Config) {
 			cfg.Endpoint, cfg.Timeout, cfg.Headers = url, 200*time.Millisecond, map[string]string{"X-Key": "hush"}
 		}, &log)

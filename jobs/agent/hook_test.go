@@ -2,9 +2,7 @@ package agent_test
 
 import (
 	"context"
-	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -42,18 +40,6 @@ func (c *commandCount) add(ctx context.Context, cmds ...redis.Cmder) {
 			c.marked.Add(1)
 		}
 	}
-}
-
-// lockedWriter may be written by many goroutines.
-type lockedWriter struct {
-	mu *sync.Mutex
-	w  io.Writer
-}
-
-func (l lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
 }
 
 // afterMarked calls do after each command whose context has the key marked.

@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -255,11 +254,10 @@ func TestOnlyAgentsWithAURLHaveASecret(t *testing.T) {
 
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
-	var logged bytes.Buffer
-	var mu sync.Mutex
+	var logged testutil.Output
 	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
 		cfg.Allow = []string{"http://127.0.0.1:1"}
-		cfg.Logger = slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		cfg.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	a, secret, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"r"}, URL: "http://127.0.0.1:1"})
 	testutil.Ok(t, err)

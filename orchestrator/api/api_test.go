@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -305,24 +303,6 @@ func TestPageURL(t *testing.T) {
 	}
 }
 
-// syncBuffer is a buffer for concurrent use.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 func TestServe(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
@@ -330,7 +310,7 @@ func TestServe(t *testing.T) {
 	release := make(chan struct{})
 	entered := make(chan struct{})
 	cfg.Listen, cfg.Ready = "127.0.0.1:0", func(url string) { ready <- url }
-	log := &syncBuffer{}
+	log := &testutil.Output{}
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 	cfg.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)

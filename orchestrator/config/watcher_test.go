@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -18,23 +17,11 @@ import (
 
 // watched runs a Watcher and records its log and settings.
 type watched struct {
+	testutil.Output
 	now chan os.Signal
 
-	mu      sync.Mutex // guards the fields below
-	log     bytes.Buffer
+	mu      sync.Mutex // guards applied
 	applied []Config
-}
-
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.Write(p)
-}
-
-func (w *watched) output() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.String()
 }
 
 func (w *watched) configs() []Config {
@@ -65,8 +52,8 @@ func watching(t *testing.T, src Sources, every time.Duration) *watched {
 
 func (w *watched) until(t *testing.T, text string, n int) {
 	t.Helper()
-	if !testutil.Becomes(func() bool { return strings.Count(w.output(), text) >= n }) {
-		t.Fatalf("got\n%s\nwant %q %d times", w.output(), text, n)
+	if !testutil.Becomes(func() bool { return strings.Count(w.String(), text) >= n }) {
+		t.Fatalf("got\n%s\nwant %q %d times", w.String(), text, n)
 	}
 }
 
@@ -86,8 +73,8 @@ func TestWatcherReloads(t *testing.T) {
 	rewrite(t, file, "queue: {max_per_host: 7}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
 	w.until(t, "level=WARN", 1)
 	for _, want := range []string{"queue.max_per_host: 3 → 7", "api.keys", "needs_restart=redis.url"} {
-		if !strings.Contains(w.output(), want) {
-			t.Errorf("got %s, want %s in it", w.output(), want)
+		if !strings.Contains(w.String(), want) {
+			t.Errorf("got %s, want %s in it", w.String(), want)
 		}
 	}
 	if c := w.configs()[0]; c.Queue.MaxPerHost != 7 || c.Redis.URL != "" || !slices.Equal(c.API.Keys, []string{"hush-hush"}) {
@@ -97,18 +84,18 @@ func TestWatcherReloads(t *testing.T) {
 	// A partial file causes one error with its position.
 	rewrite(t, file, "queue: {max_per_host: 8}\nlog: {level: \"deb")
 	w.until(t, "reload failed", 1)
-	if !strings.Contains(w.output(), file+":2:") {
-		t.Errorf("got %s, want the line of the mistake", w.output())
+	if !strings.Contains(w.String(), file+":2:") {
+		t.Errorf("got %s, want the line of the mistake", w.String())
 	}
 	rewrite(t, file, "queue: {max_per_host: 9}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
 	w.until(t, "queue.max_per_host: 7 → 9", 1)
-	if n := strings.Count(w.output(), "reload failed"); n != 1 {
+	if n := strings.Count(w.String(), "reload failed"); n != 1 {
 		t.Errorf("the invalid file was reported %d times, want once", n)
 	}
 	w.now <- os.Interrupt
 	w.until(t, "reloaded; the changes need a restart", 1) // still pending
-	if strings.Contains(w.output(), "hush") {
-		t.Errorf("the log contains a secret: %s", w.output())
+	if strings.Contains(w.String(), "hush") {
+		t.Errorf("the log contains a secret: %s", w.String())
 	}
 }
 

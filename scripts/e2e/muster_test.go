@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -108,26 +107,8 @@ func redisServer(t *testing.T) string {
 // run is a running or exited muster.
 type run struct {
 	cmd            *exec.Cmd
-	stdout, stderr output
+	stdout, stderr testutil.Output
 	done           chan struct{}
-}
-
-// output is the output of a process.
-type output struct {
-	mu      sync.Mutex // guards the fields below
-	printed bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.printed.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.printed.String()
 }
 
 // muster starts the binary. It is killed at the end of the test.
