@@ -6,7 +6,8 @@
 //	Fetch, one per source ─▶ Merge: deduplicate, in chunks of 100 ─▶ Check, one per chunk, on all workers ─▶ Publish
 //
 // [Pool.Transport] sends each request through a proxy of the pool and retries with another one. Failures are
-// attributed to the proxy or to the site.
+// attributed to the proxy or to the site. Requests through proxies use HTTP/1.1, even to sites that direct requests
+// reach by HTTP/2, so a site can tell the two apart.
 package proxies
 
 import (

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -129,14 +128,10 @@ func TestLeftoverIsStopped(t *testing.T) {
 	set(t, h.URL, "k", "v")
 	// A script keeps it busy, so that it cannot handle the signal of its parent's exit. A stopped process could: the kernel
 	// continues stopped orphans.
-	o, err := redis.ParseURL(h.URL)
-	testutil.Ok(t, err)
-	conn, err := net.Dial("tcp", o.Addr)
-	testutil.Ok(t, err)
+	o := testutil.Must(redis.ParseURL(h.URL))(t)
+	conn := testutil.Must(net.Dial("tcp", o.Addr))(t)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "AUTH "+o.Password+"\r\n"+`EVAL "while true do end" 0`+"\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(io.WriteString(conn, "AUTH "+o.Password+"\r\n"+`EVAL "while true do end" 0`+"\r\n"))(t)
 	testutil.Eventually(t, "it is busy", func() bool { return Ping(t.Context(), h.URL, 200*time.Millisecond) != nil })
 	testutil.Ok(t, cmd.Process.Kill())
 	_ = cmd.Wait()
@@ -230,8 +225,7 @@ func TestOneOwnerAmongMany(t *testing.T) {
 func TestFixedPort(t *testing.T) {
 	t.Parallel()
 	port := testutil.FreePort(t)
-	l, err := net.Listen("tcp", testutil.LoopbackAddr(port))
-	testutil.Ok(t, err)
+	l := testutil.Must(net.Listen("tcp", testutil.LoopbackAddr(port)))(t)
 	defer l.Close()
 	for _, mode := range []Mode{Child, Embedded} {
 		cfg := config(t)
@@ -289,8 +283,7 @@ func TestPortIsTakenDuringStart(t *testing.T) {
 // portIsTaken takes the port of the first start of a Redis.
 func portIsTaken(t *testing.T, take func(t *testing.T, address string) (end func(), err error)) {
 	cfg := childConfig(t)
-	path, err := findServer(testServer())
-	testutil.Ok(t, err)
+	path := testutil.Must(findServer(testServer()))(t)
 	// The first start of this redis-server only writes its port to a file.
 	file := filepath.Join(t.TempDir(), "port")
 	cfg.Server = filepath.Join(t.TempDir(), "slow-redis-server")
