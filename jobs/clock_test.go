@@ -19,8 +19,7 @@ func TestJobsUseTheClockOfRedis(t *testing.T) {
 			jump(skew)
 			w := newWorld(t, rdb, nil)
 			w.roles = map[string]int{"creator": 1, "validator": 1}
-			now, err := rdb.Time(w.ctx).Result()
-			testutil.Ok(t, err)
+			now := testutil.Must(rdb.Time(w.ctx).Result())(t)
 			schedule := w.create(jobs.Request{Cron: "@hourly", Prompt: "each hour"})
 			if next, err := rdb.ZScore(w.ctx, "muster:{jobs}:todo", schedule.ID).Result(); err != nil || time.UnixMilli(int64(next)).Sub(now) > time.Hour {
 				t.Errorf("next tick: got %v, %v, want it within an hour of %v", time.UnixMilli(int64(next)), err, now)

@@ -20,9 +20,7 @@ func TestDamagedItemIsListedAsFailed(t *testing.T) {
 		w.take("creator", "c")
 		q := workqueue.New(w.client.Redis(), "job:"+j.ID, workqueue.Config{CountLanes: true})
 		for id, payload := range map[string]string{"item/good": `{"key":"good","text":"x"}`, "item/bad": `{"key":1`} {
-			if _, err := q.Enqueue(w.ctx, workqueue.Item{ID: id, Kind: "validate", ResourceKeys: []string{"stage:validate"}, Payload: []byte(payload)}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(q.Enqueue(w.ctx, workqueue.Item{ID: id, Kind: "validate", ResourceKeys: []string{"stage:validate"}, Payload: []byte(payload)}))(t)
 		}
 		page, err := w.Items(w.ctx, j.ID, jobs.ItemFilter{})
 		if err != nil || len(page.Items) != 2 {
@@ -54,9 +52,7 @@ func TestAgentsGetTheEditedContext(t *testing.T) {
 		testutil.Ok(t, w.Release(w.ctx, w.take("creator", "c")))
 		j, err = w.Get(w.ctx, j.ID)
 		testutil.Ok(t, err)
-		if _, err := other.Edit(w.ctx, j.ID, j.Version, jobs.Edit{Context: json.RawMessage(`{"year":2}`)}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(other.Edit(w.ctx, j.ID, j.Version, jobs.Edit{Context: json.RawMessage(`{"year":2}`)}))(t)
 		if work := w.take("creator", "c"); string(work.Context) != `{"year":2}` {
 			t.Errorf("context: got %s, want the edited one", work.Context)
 		}

@@ -68,9 +68,7 @@ func TestFailuresAndReviews(t *testing.T) {
 // endReviews checks that a decision removes an item, and the end of a job all of them.
 func endReviews(w *world, first, second string) {
 	w.t.Helper()
-	if _, err := w.Decide(w.ctx, second, "d", jobs.Decision{Accept: true}); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Must(w.Decide(w.ctx, second, "d", jobs.Decision{Accept: true}))(w.t)
 	w.until(second, jobs.Completed)
 	if _, _, err := w.Cancel(w.ctx, first, false); err != nil {
 		w.t.Fatal(err)
@@ -102,9 +100,7 @@ func TestSweepListsReviews(t *testing.T) {
 		if err != nil || len(got.Items) != 1 {
 			t.Fatalf("got %+v, %v, want an item", got, err)
 		}
-		if _, err := w.Decide(w.ctx, j.ID, got.Items[0].Key, jobs.Decision{Accept: true}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(w.Decide(w.ctx, j.ID, got.Items[0].Key, jobs.Decision{Accept: true}))(t)
 		if got := list(); len(got) != 0 {
 			t.Errorf("got %v, want none", got)
 		}
@@ -141,14 +137,12 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // newReader returns a world, and a service on the same Redis with its own client, whose commands are counted.
 func newReader(t *testing.T) (*world, *jobs.Service, *commands) {
 	t.Helper()
-	options, err := redis.ParseURL(redistest.URL(t))
-	testutil.Ok(t, err)
+	options := testutil.Must(redis.ParseURL(redistest.URL(t)))(t)
 	w := newWorld(t, redis.NewClient(options), nil)
 	rdb := redis.NewClient(options)
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
-	reader, err := jobs.New(jobs.Config{Client: client, Pipelines: named})
-	testutil.Ok(t, err)
+	reader := testutil.Must(jobs.New(jobs.Config{Client: client, Pipelines: named}))(t)
 	c := &commands{}
 	rdb.AddHook(c)
 	return w, reader, c

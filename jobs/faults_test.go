@@ -36,8 +36,7 @@ func jobWithFault(t *testing.T, f *redistest.Fault) {
 	cfg := jobs.Config{Client: tasks.NewClient(f.Client(t, url)), Pipelines: named, Emit: emit, Documents: w.docs, Limits: jobs.Limits{MaxRetries: 5, Dedupe: jobs.DedupeAllow}, Backoff: time.Millisecond,
 		Roles: func(context.Context) (map[string]int, error) { return nil, nil }}
 	change(&cfg)
-	s, err := jobs.New(cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(jobs.New(cfg))(t)
 	first, second := &visitor{world: w, s: s, name: "first"}, &visitor{world: w, s: w.Service, name: "second"}
 	for _, visit := range []func(*visitor) error{(*visitor).run, (*visitor).remove} {
 		second.id = first.id
@@ -87,8 +86,7 @@ func (w *world) sameEvents(id string) {
 	if !slices.Contains(want, "item.review b") {
 		w.t.Error("item b fails, and no person has decided on it")
 	}
-	entries, err := w.client.Redis().XRange(w.ctx, eventsKey(id), "-", "+").Result()
-	testutil.Ok(w.t, err)
+	entries := testutil.Must(w.client.Redis().XRange(w.ctx, eventsKey(id), "-", "+").Result())(w.t)
 	var got []string
 	for _, e := range entries {
 		var data struct{ Key string }

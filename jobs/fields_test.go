@@ -181,8 +181,7 @@ func TestItemOfASilentAgentGoesBackAndFailsAtLast(t *testing.T) {
 				t.Fatal(err)
 			}
 			testutil.Ok(t, w.Sweep(w.ctx))
-			got, err := w.Get(w.ctx, j.ID)
-			testutil.Ok(t, err)
+			got := testutil.Must(w.Get(w.ctx, j.ID))(t)
 			return got.Status == jobs.Completed && got.Items.Failed == 1
 		})
 		if it, err := w.Item(w.ctx, j.ID, "a"); err != nil || it.Status != jobs.ItemFailed || it.RetryCount != 1 || it.LastError == "" {

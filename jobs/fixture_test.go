@@ -94,8 +94,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change func(*jobs.Config)
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := jobs.New(cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(jobs.New(cfg))(t)
 	w.Service = s
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	w.ctx = ctx
@@ -134,8 +133,7 @@ func (w *world) take(role, agent string) jobs.Work {
 		return len(got) == 1
 	})
 	// Work can be stored and read back.
-	raw, err := json.Marshal(got[0])
-	testutil.Ok(w.t, err)
+	raw := testutil.Must(json.Marshal(got[0]))(w.t)
 	var back jobs.Work
 	testutil.Ok(w.t, json.Unmarshal(raw, &back))
 	return back
@@ -189,8 +187,7 @@ func (w *world) until(id string, want jobs.Status) jobs.Job {
 // types returns the types of the events of a job.
 func (w *world) types(id string) []string {
 	w.t.Helper()
-	entries, err := w.client.Redis().XRange(w.ctx, eventsKey(id), "-", "+").Result()
-	testutil.Ok(w.t, err)
+	entries := testutil.Must(w.client.Redis().XRange(w.ctx, eventsKey(id), "-", "+").Result())(w.t)
 	var list []string
 	for _, e := range entries {
 		list = append(list, fmt.Sprint(e.Values["type"]))

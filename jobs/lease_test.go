@@ -84,8 +84,7 @@ func TestAJobContinuesWhenItsLastAttemptExpires(t *testing.T) {
 			if _, _, err := w.Take(w.ctx, "validator", "other", 1); err != nil {
 				t.Fatal(err)
 			}
-			got, err := w.Get(w.ctx, j.ID)
-			testutil.Ok(t, err)
+			got := testutil.Must(w.Get(w.ctx, j.ID))(t)
 			return got.Status == jobs.Completed && got.Items.Failed == 1
 		})
 	})

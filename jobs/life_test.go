@@ -243,9 +243,7 @@ func TestItemWhoseLeaseExpiresIsInTheEventsOnce(t *testing.T) {
 				t.Errorf("got %d events item.review, want %d; %v", reviews(), times, err)
 			}
 			if times == 1 {
-				if _, err := w.Retry(w.ctx, j.ID); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(w.Retry(w.ctx, j.ID))(t)
 			}
 		}
 		// Without the place that it has come to, the job sends them again and continues.
@@ -366,8 +364,7 @@ func TestJobThatTakesTooLongFails(t *testing.T) {
 		j := w.create(jobs.Request{})
 		testutil.Eventually(t, "the job fails", func() bool {
 			testutil.Ok(t, w.Sweep(w.ctx))
-			got, err := w.Get(w.ctx, j.ID)
-			testutil.Ok(t, err)
+			got := testutil.Must(w.Get(w.ctx, j.ID))(t)
 			return got.Status == jobs.Failed && strings.Contains(got.ErrorMessage, "10ms")
 		})
 	})
@@ -400,8 +397,7 @@ func TestStuckJobIsRecoveredThenFails(t *testing.T) {
 		w.take("validator", "silent")
 		testutil.Eventually(t, "the job fails", func() bool {
 			testutil.Ok(t, w.Sweep(w.ctx))
-			got, err := w.Get(w.ctx, j.ID)
-			testutil.Ok(t, err)
+			got := testutil.Must(w.Get(w.ctx, j.ID))(t)
 			return got.Status == jobs.Failed && strings.Contains(got.ErrorMessage, "stuck in stage validate")
 		})
 		if got := strings.Join(w.types(j.ID), " "); strings.Count(got, "job.recovered") != 3 {
@@ -429,13 +425,11 @@ func TestJobWithoutAgentsWaitsAndSaysSo(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{StuckAfter: time.Second})
 		testutil.Eventually(t, "the job names the role", func() bool {
-			got, err := w.Get(w.ctx, j.ID)
-			testutil.Ok(t, err)
+			got := testutil.Must(w.Get(w.ctx, j.ID))(t)
 			return got.Waiting == "no agent of role creator"
 		})
 		testutil.Eventually(t, "it is listed as stuck", func() bool {
-			stuck, err := w.Stuck(w.ctx)
-			testutil.Ok(t, err)
+			stuck := testutil.Must(w.Stuck(w.ctx))(t)
 			return len(stuck) == 1 && stuck[0].Reason == "no agent of role creator"
 		})
 		for range 5 {

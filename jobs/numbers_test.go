@@ -17,8 +17,7 @@ import (
 func (w *world) numbers() jobs.Numbers {
 	w.t.Helper()
 	testutil.Ok(w.t, w.Sweep(w.ctx))
-	n, err := w.Numbers(w.ctx)
-	testutil.Ok(w.t, err)
+	n := testutil.Must(w.Numbers(w.ctx))(w.t)
 	return n
 }
 

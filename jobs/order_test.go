@@ -43,8 +43,7 @@ func TestWorkIsTakenByPriorityAndAge(t *testing.T) {
 		rdb := w.client.Redis()
 		testutil.Eventually(t, "all jobs are announced", func() bool {
 			testutil.Ok(t, w.Sweep(w.ctx))
-			n, err := rdb.ZCard(w.ctx, "muster:{jobs}:ready:creator").Result()
-			testutil.Ok(t, err)
+			n := testutil.Must(rdb.ZCard(w.ctx, "muster:{jobs}:ready:creator").Result())(t)
 			return n == int64(len(names))
 		})
 		var got []string

@@ -61,8 +61,7 @@ func TestALargeContextHasAKeyOfItsOwn(t *testing.T) {
 		w.create(jobs.Request{Context: json.RawMessage(`{"customer":"acme","year":2}`)})
 		find := func(year string) []jobs.Job {
 			t.Helper()
-			list, err := w.List(w.ctx, jobs.Filter{Context: map[string]string{"customer": "acme", "year": year}})
-			testutil.Ok(t, err)
+			list := testutil.Must(w.List(w.ctx, jobs.Filter{Context: map[string]string{"customer": "acme", "year": year}}))(t)
 			return list.Jobs
 		}
 		if found := find("1"); len(found) != 1 || found[0].ID != j.ID || len(found[0].Context) > 0 {

@@ -104,9 +104,7 @@ func TestPausedJobGivesNoWork(t *testing.T) {
 		}
 
 		later := w.create(jobs.Request{At: time.Now().Add(time.Hour)})
-		if _, err := w.Pause(w.ctx, later.ID); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(w.Pause(w.ctx, later.ID))(t)
 		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+later.ID, "at", 1).Err(); err != nil { // its time has come
 			t.Fatal(err)
 		}
@@ -114,9 +112,7 @@ func TestPausedJobGivesNoWork(t *testing.T) {
 		if got, err := w.Get(w.ctx, later.ID); err != nil || got.Status != jobs.Created {
 			t.Errorf("a paused job at its time: got %s, %v, want created", got.Status, err)
 		}
-		if _, err := w.Resume(w.ctx, later.ID); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(w.Resume(w.ctx, later.ID))(t)
 		w.until(later.ID, jobs.Processing)
 	})
 }

@@ -229,8 +229,7 @@ func TestJobIsFoundByAnyKeyOfItsContext(t *testing.T) {
 		j := w.create(jobs.Request{Pipeline: "open", Context: context})
 		find := func(key, value string) int {
 			t.Helper()
-			page, err := w.List(w.ctx, jobs.Filter{Context: map[string]string{key: value}})
-			testutil.Ok(t, err)
+			page := testutil.Must(w.List(w.ctx, jobs.Filter{Context: map[string]string{key: value}}))(t)
 			return len(page.Jobs)
 		}
 		for _, c := range []struct {
@@ -241,9 +240,7 @@ func TestJobIsFoundByAnyKeyOfItsContext(t *testing.T) {
 				t.Errorf("%s=%s: got %d jobs, want %d", c.key, c.value, n, c.want)
 			}
 		}
-		if _, err := w.Edit(w.ctx, j.ID, w.until(j.ID, jobs.Processing).Version, jobs.Edit{Context: json.RawMessage(`{"zone":8}`)}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(w.Edit(w.ctx, j.ID, w.until(j.ID, jobs.Processing).Version, jobs.Edit{Context: json.RawMessage(`{"zone":8}`)}))(t)
 		if before, now := find("key 000", "0"), find("zone", "8"); before != 0 || now != 1 {
 			t.Errorf("after an edit: got %d jobs by the key before and %d by the new one, want 0 and 1", before, now)
 		}
@@ -262,8 +259,7 @@ func TestJobComesAfterOthers(t *testing.T) {
 		first := w.create(jobs.Request{})
 		second := w.create(jobs.Request{After: []string{first.ID}})
 		testutil.Eventually(t, "the second waits for the first", func() bool {
-			got, err := w.Get(w.ctx, second.ID)
-			testutil.Ok(t, err)
+			got := testutil.Must(w.Get(w.ctx, second.ID))(t)
 			return got.Status == jobs.Created && strings.Contains(got.Waiting, first.ID)
 		})
 		w.emit()

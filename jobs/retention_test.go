@@ -18,8 +18,7 @@ import (
 // keysOf returns the keys that have an id in their names.
 func keysOf(t *testing.T, rdb redis.UniversalClient, id string) []string {
 	t.Helper()
-	all, err := rdb.Keys(t.Context(), "muster:*").Result()
-	testutil.Ok(t, err)
+	all := testutil.Must(rdb.Keys(t.Context(), "muster:*").Result())(t)
 	return slices.DeleteFunc(all, func(key string) bool { return !strings.Contains(key, id) })
 }
 
@@ -52,14 +51,11 @@ func TestJobsAreKeptByState(t *testing.T) {
 				t.Fatal(err)
 			}
 			failed := w.create(jobs.Request{Pipeline: "setting"})
-			if _, err := w.CompleteStage(w.ctx, failed.ID, "create", "broken"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(w.CompleteStage(w.ctx, failed.ID, "create", "broken"))(t)
 			w.until(failed.ID, jobs.Failed)
 			jump(week)
 			testutil.Ok(t, w.Sweep(w.ctx))
-			page, err := w.List(w.ctx, jobs.Filter{})
-			testutil.Ok(t, err)
+			page := testutil.Must(w.List(w.ctx, jobs.Filter{}))(t)
 			var kept []string
 			for _, j := range page.Jobs {
 				kept = append(kept, string(j.Status))

@@ -40,9 +40,7 @@ func TestAcceptedItemGoesToItsNextStage(t *testing.T) {
 		if _, err := w.Decide(w.ctx, j.ID, "a", jobs.Decision{Accept: true}); !errors.Is(err, jobs.ErrNotReview) {
 			t.Errorf("a second decision: got %v, want %v", err, jobs.ErrNotReview)
 		}
-		if _, err := w.Decide(w.ctx, j.ID, "b", jobs.Decision{Reason: "no", By: "bob"}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(w.Decide(w.ctx, j.ID, "b", jobs.Decision{Reason: "no", By: "bob"}))(t)
 		work := w.take("checker", "v")
 		if work.Item.Text != "corrected" || work.Attempt != 1 {
 			t.Errorf("work of the next stage: got attempt %d of %+v", work.Attempt, work.Item)
@@ -52,8 +50,7 @@ func TestAcceptedItemGoesToItsNextStage(t *testing.T) {
 		if it, err := w.Item(w.ctx, j.ID, "a"); err != nil || it.Status != jobs.ItemIntegrated || it.Agent != "v" || it.ReviewedBy != "ada" {
 			t.Errorf("the accepted item: got %+v, %v", it, err)
 		}
-		entries, err := w.client.Redis().XRange(w.ctx, eventsKey(j.ID), "-", "+").Result()
-		testutil.Ok(t, err)
+		entries := testutil.Must(w.client.Redis().XRange(w.ctx, eventsKey(j.ID), "-", "+").Result())(t)
 		var decided []string
 		for _, e := range entries {
 			if e.Values["type"] == "item.decided" {

@@ -26,9 +26,7 @@ func TestStageIsEndedByHand(t *testing.T) {
 		if _, err := w.Beat(w.ctx, creator); !errors.Is(err, jobs.ErrLeaseLost) {
 			t.Errorf("its agent: got %v, want %v", err, jobs.ErrLeaseLost)
 		}
-		if _, err := w.CompleteStage(w.ctx, j.ID, "validate", ""); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(w.CompleteStage(w.ctx, j.ID, "validate", ""))(t)
 		done := w.until(j.ID, jobs.Completed)
 		if want := (jobs.Counts{Total: 2, Integrated: 1, Rejected: 1}); done.Items != want {
 			t.Errorf("items: got %+v, want %+v", done.Items, want)

@@ -31,8 +31,7 @@ func TestAsynqClientsStartScrapesAndRefreshes(t *testing.T) {
 		{"muster:scrape", `{"site": "shop", "limit": -1}`, asynq.TaskStateArchived, "limit: must not be negative"},
 		{"muster:scrape", ``, asynq.TaskStateArchived, "payload of muster:scrape"},
 	} {
-		sent, err := client.Enqueue(asynq.NewTask(c.kind, []byte(c.payload)), asynq.Retention(time.Hour))
-		testutil.Ok(t, err)
+		sent := testutil.Must(client.Enqueue(asynq.NewTask(c.kind, []byte(c.payload)), asynq.Retention(time.Hour)))(t)
 		testutil.Eventually(t, fmt.Sprintf("%s %s has the state %v and %q", c.kind, c.payload, c.state, c.says), func() bool {
 			info, err := inspector.GetTaskInfo("default", sent.ID)
 			return err == nil && info.State == c.state && strings.Contains(string(info.Result)+info.LastErr, c.says)

@@ -16,8 +16,7 @@ func TestLocalAPIOfAnotherRedisIsNotUsed(t *testing.T) {
 		t.Errorf("without a file: got %v, %v, want no client", c, err)
 	}
 	w := serveSystem(t)
-	remove, err := publishAPI(cfg, w.url, "key")
-	testutil.Ok(t, err)
+	remove := testutil.Must(publishAPI(cfg, w.url, "key"))(t)
 	if info, err := os.Stat(localAPIFile(cfg)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got %v, %v, want mode 0600", info.Mode(), err)
 	}
@@ -29,8 +28,7 @@ func TestLocalAPIOfAnotherRedisIsNotUsed(t *testing.T) {
 	if c, err := LocalAPI(t.Context(), other); c != nil || err != nil {
 		t.Errorf("with another Redis: got %v, %v, want no client", c, err)
 	}
-	removeOfSecond, err := publishAPI(cfg, "http://127.0.0.1:1", "key")
-	testutil.Ok(t, err)
+	removeOfSecond := testutil.Must(publishAPI(cfg, "http://127.0.0.1:1", "key"))(t)
 	if c, err := LocalAPI(t.Context(), cfg); c != nil || err != nil {
 		t.Errorf("nothing listens: got %v, %v, want no client", c, err)
 	}

@@ -43,8 +43,7 @@ func settings(t *testing.T) config.Config {
 
 // worldSettings returns settings for a world whose proxy list contains only proxies that respond.
 func worldSettings(t *testing.T) (config.Config, *demo.World) {
-	world, err := demo.Start(t.Context(), demo.Config{Dir: t.TempDir()})
-	testutil.Ok(t, err)
+	world := testutil.Must(demo.Start(t.Context(), demo.Config{Dir: t.TempDir()}))(t)
 	t.Cleanup(func() { _ = world.Close() })
 	var list strings.Builder
 	for _, p := range world.Proxies {
@@ -153,8 +152,7 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 // Proxies have the country and the network of their exit address, from a database.
 func TestCountriesFromADatabase(t *testing.T) {
 	t.Parallel()
-	judge, err := probe.StartJudge(probe.JudgeConfig{})
-	testutil.Ok(t, err)
+	judge := testutil.Must(probe.StartJudge(probe.JudgeConfig{}))(t)
 	t.Cleanup(func() { judge.Close() })
 	proxy, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: netip.MustParseAddr("127.7.7.7")})
 	testutil.Ok(t, err)

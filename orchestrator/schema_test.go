@@ -16,8 +16,7 @@ func TestConnectChecksTheSchema(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.Redis.URL = redistest.URL(t)
-	client, err := Connect(t.Context(), cfg)
-	testutil.Ok(t, err)
+	client := testutil.Must(Connect(t.Context(), cfg))(t)
 	defer client.Close()
 	if v, err := NewStore(client, nil).Version(t.Context()); err != nil || v != len(migrations) {
 		t.Errorf("fresh store: got schema %d, %v, want %d", v, err, len(migrations))

@@ -15,8 +15,7 @@ import (
 // A port in use is an error only if Options.NeedAPI is set.
 func TestServeWithAPortInUse(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Ok(t, err)
+	l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	serve := func(t *testing.T, need bool, during func(out *testutil.Output)) error {
 		cfg := settings(t)

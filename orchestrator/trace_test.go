@@ -101,8 +101,7 @@ func (w *web) runChecks() {
 		return json.RawMessage(`{}`), nil
 	})
 	ready := make(chan struct{})
-	worker, err := tasks.NewWorker(w.system.Client, mux, tasks.WorkerConfig{Name: "checks", Ready: func() { close(ready) }})
-	testutil.Ok(w.t, err)
+	worker := testutil.Must(tasks.NewWorker(w.system.Client, mux, tasks.WorkerConfig{Name: "checks", Ready: func() { close(ready) }}))(w.t)
 	testutil.Background(w.t, worker.Run)
 	<-ready
 }

@@ -86,16 +86,14 @@ func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web 
 	writePipeline(t, cfg, "default", "context: [customer]\nstages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item}]\n")
 	writePipeline(t, cfg, "careful", "stages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item, review: true}]\n")
 	client := tasks.NewClient(redistest.New(t))
-	s, err := NewSystem(cfg, client, logger)
-	testutil.Ok(t, err)
+	s := testutil.Must(NewSystem(cfg, client, logger))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		_ = client.Close()
 	})
-	worker, err := s.NewWorker("worker", nil)
-	testutil.Ok(t, err)
+	worker := testutil.Must(s.NewWorker("worker", nil))(t)
 	ready := make(chan string, 1)
 	testutil.Background(t, worker.Run)
 	testutil.Background(t, s.Jobs.Run)
@@ -123,23 +121,19 @@ func (w *web) ask(method, path string, body any, head ...string) reply {
 	case string:
 		from = strings.NewReader(body)
 	default:
-		data, err := json.Marshal(body)
-		testutil.Ok(w.t, err)
+		data := testutil.Must(json.Marshal(body))(w.t)
 		from = bytes.NewReader(data)
 	}
-	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, from)
-	testutil.Ok(w.t, err)
+	r := testutil.Must(http.NewRequestWithContext(w.t.Context(), method, w.url+path, from))(w.t)
 	if from != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i+1 < len(head); i += 2 {
 		r.Header.Set(head[i], head[i+1])
 	}
-	resp, err := http.DefaultClient.Do(r)
-	testutil.Ok(w.t, err)
+	resp := testutil.Must(http.DefaultClient.Do(r))(w.t)
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	testutil.Ok(w.t, err)
+	data := testutil.Must(io.ReadAll(resp.Body))(w.t)
 	out := reply{code: resp.StatusCode, head: resp.Header, raw: string(data)}
 	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
 		if err := json.Unmarshal(data, &out.json); err != nil {
@@ -160,11 +154,8 @@ func form(t *testing.T, document string, before, after map[string]string) (body,
 		}
 	}
 	write(before)
-	part, err := m.CreateFormFile("document", `C:\docs\spec.md`)
-	testutil.Ok(t, err)
-	if _, err := io.WriteString(part, document); err != nil {
-		t.Fatal(err)
-	}
+	part := testutil.Must(m.CreateFormFile("document", `C:\docs\spec.md`))(t)
+	testutil.Must(io.WriteString(part, document))(t)
 	write(after)
 	testutil.Ok(t, m.Close())
 	return b.String(), m.FormDataContentType()
@@ -222,13 +213,11 @@ func (w *web) events(id, after, until string) (ids, types []string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/jobs/"+id+"/events", http.NoBody)
-	testutil.Ok(w.t, err)
+	r := testutil.Must(http.NewRequestWithContext(ctx, "GET", w.url+"/v1/jobs/"+id+"/events", http.NoBody))(w.t)
 	if after != "" {
 		r.Header.Set("Last-Event-ID", after)
 	}
-	resp, err := http.DefaultClient.Do(r)
-	testutil.Ok(w.t, err)
+	resp := testutil.Must(http.DefaultClient.Do(r))(w.t)
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {

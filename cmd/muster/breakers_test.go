@@ -21,8 +21,7 @@ import (
 func TestBreakersAreListedAndReset(t *testing.T) {
 	t.Parallel()
 	address, dir := redistest.URL(t), t.TempDir()
-	opts, err := redis.ParseURL(address)
-	testutil.Ok(t, err)
+	opts := testutil.Must(redis.ParseURL(address))(t)
 	rdb := redis.NewClient(opts)
 	t.Cleanup(func() { _ = rdb.Close() })
 	muster := func(want int, args ...string) (stdout, stderr string) {

@@ -24,8 +24,7 @@ import (
 // rootFile reads a file below the root of the module.
 func rootFile(t *testing.T, path ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
-	testutil.Ok(t, err)
+	text := testutil.Must(os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...)))(t)
 	return string(text)
 }
 
@@ -109,8 +108,7 @@ func pods(t *testing.T) map[string]pod {
 	all := map[string]pod{}
 	files, _ := filepath.Glob("../../deploy/kubernetes/*/*.yaml")
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		testutil.Ok(t, err)
+		text := testutil.Must(os.ReadFile(name))(t)
 		for dec := yaml.NewDecoder(bytes.NewReader(text)); filepath.Base(name) != "muster.yaml"; {
 			var m struct {
 				Kind     string

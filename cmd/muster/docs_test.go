@@ -24,8 +24,7 @@ func TestDocumentedYAMLLoads(t *testing.T) {
 	t.Parallel()
 	var pages []string
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		testutil.Ok(t, err)
+		found := testutil.Must(filepath.Glob(pattern))(t)
 		pages = append(pages, found...)
 	}
 	sections := map[string]bool{}
@@ -34,8 +33,7 @@ func TestDocumentedYAMLLoads(t *testing.T) {
 	}
 	loaded := map[string]int{}
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		testutil.Ok(t, err)
+		text := testutil.Must(os.ReadFile(page))(t)
 		for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatchIndex(string(text), -1) {
 			block := string(text[m[2]:m[3]])
 			where := fmt.Sprintf("%s:%d", page, strings.Count(string(text[:m[2]]), "\n")+1)

@@ -195,8 +195,7 @@ func serving(t *testing.T, env environment, status jobs.Status, stored, added st
 			fmt.Fprint(w, stored)
 		}
 	})
-	api, err := client.New(client.Config{URL: "http://localhost", Transport: client.Handler(mux)})
-	testutil.Ok(t, err)
+	api := testutil.Must(client.New(client.Config{URL: "http://localhost", Transport: client.Handler(mux)}))(t)
 	return jobScope{apiScope{api: api, env: env}}
 }
 

@@ -29,8 +29,7 @@ var (
 func TestReferencesOnPagesExist(t *testing.T) {
 	t.Parallel()
 	settings, sections := map[string]bool{}, map[string]bool{}
-	loaded, err := config.Load(config.Sources{File: filepath.Join("..", "..", "muster.example.yaml")})
-	testutil.Ok(t, err)
+	loaded := testutil.Must(config.Load(config.Sources{File: filepath.Join("..", "..", "muster.example.yaml")}))(t)
 	for _, s := range loaded.Settings() {
 		settings[s.Path], settings[s.Env] = true, true
 		for at := range s.Path {
@@ -80,13 +79,11 @@ func handwritten(t *testing.T) []string {
 	root := filepath.Join("..", "..")
 	var found []string
 	for _, pattern := range []string{"*.md", filepath.Join("*", "*.md")} {
-		in, err := filepath.Glob(filepath.Join(root, "docs", pattern))
-		testutil.Ok(t, err)
+		in := testutil.Must(filepath.Glob(filepath.Join(root, "docs", pattern)))(t)
 		found = append(found, in...)
 	}
 	for _, path := range found {
-		text, err := os.ReadFile(path)
-		testutil.Ok(t, err)
+		text := testutil.Must(os.ReadFile(path))(t)
 		if name, _ := filepath.Rel(root, path); !strings.Contains(string(text), "\nMade by `go generate") {
 			pages = append(pages, name)
 		}

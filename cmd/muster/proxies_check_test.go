@@ -36,8 +36,7 @@ func TestCheckAgainstTarget(t *testing.T) {
 	t.Cleanup(site.Close)
 	var names []string
 	for _, o := range []proxytest.Options{{Kind: proxytest.SOCKS5}, {Kind: proxytest.Elite, User: "me", Password: "topsecret"}, {Kind: proxytest.Parking}, {Kind: proxytest.Dead}} {
-		proxy, err := proxytest.Start(o)
-		testutil.Ok(t, err)
+		proxy := testutil.Must(proxytest.Start(o))(t)
 		t.Cleanup(proxy.Close)
 		names = append(names, proxy.URL.String())
 	}

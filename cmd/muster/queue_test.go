@@ -34,8 +34,7 @@ type command struct {
 
 func newCommand(t *testing.T) *command {
 	dir := t.TempDir()
-	self, err := os.Executable()
-	testutil.Ok(t, err)
+	self := testutil.Must(os.Executable())(t)
 	// The test binary runs the command when its name is muster, and so do its worker
 	// processes: with a symbolic link they would run the tests, without end.
 	program := filepath.Join(dir, "muster")
@@ -238,8 +237,7 @@ func TestNewerQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)
 	c.run("queue", "enqueue", "a")
-	client, err := tasks.Connect(t.Context(), c.redis)
-	testutil.Ok(t, err)
+	client := testutil.Must(tasks.Connect(t.Context(), c.redis))(t)
 	defer func() { _ = client.Close() }()
 	testutil.Ok(t, client.Redis().HSet(t.Context(), "muster:wq:{default}:meta", "v", 99).Err())
 	for _, args := range [][]string{

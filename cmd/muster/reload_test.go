@@ -74,11 +74,9 @@ func TestKeysRotate(t *testing.T) {
 	testutil.Eventually(t, "the interface to be served", func() bool { return strings.Contains(out.String(), "HTTP interface is up") })
 	base := regexp.MustCompile(`url=(http://[0-9.:]+)`).FindStringSubmatch(out.String())[1]
 	asks := func(key string) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/v1/pipelines", nil)
-		testutil.Ok(t, err)
+		req := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/v1/pipelines", nil))(t)
 		req.Header.Set("Authorization", "Bearer "+key)
-		res, err := http.DefaultClient.Do(req)
-		testutil.Ok(t, err)
+		res := testutil.Must(http.DefaultClient.Do(req))(t)
 		defer res.Body.Close()
 		return res.StatusCode
 	}

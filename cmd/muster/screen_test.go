@@ -62,8 +62,7 @@ func TestStatesOfTablesHaveColours(t *testing.T) {
 	if want := "\x1b[32mcompleted\x1b[0m"; !strings.Contains(out.String(), want) {
 		t.Errorf("got %q, want %q in it", out, want)
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	testutil.Ok(t, err)
+	null := testutil.Must(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(t)
 	defer null.Close()
 	for _, environ := range [][]string{nil, {"FORCE_COLOR=1", "CLICOLOR_FORCE=1"}, {"NO_COLOR=1"}} {
 		if newScreen(null, environ).color {

@@ -127,8 +127,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		}
 		flows[i] = strings.TrimSpace(out)
 	}
-	register, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/agents", strings.NewReader(`{"name": "one", "roles": ["creator"]}`))
-	testutil.Ok(t, err)
+	register := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/agents", strings.NewReader(`{"name": "one", "roles": ["creator"]}`)))(t)
 	register.Header.Set("Authorization", "Bearer "+keys[access.Operator])
 	register.Header.Set("Content-Type", "application/json")
 	registered, err := http.DefaultClient.Do(register)
@@ -226,8 +225,7 @@ func TestServersThatAreNoOrchestratorAreNamed(t *testing.T) {
 			t.Parallel()
 			srv := httptest.NewServer(c.answer)
 			defer srv.Close()
-			u, err := url.Parse(srv.URL)
-			testutil.Ok(t, err)
+			u := testutil.Must(url.Parse(srv.URL))(t)
 			for _, command := range []string{"jobs list", "jobs cancel x", "keys list", "queue stats", "sites list --health", "workflows list", "workers list"} {
 				args := append(strings.Fields(command), "--server", srv.URL)
 				code, out, errs := programWith(t, "a secret key", "", args...)

@@ -13,8 +13,7 @@ func TestNewerStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)
 	c.run("jobs", "list")
-	client, err := tasks.Connect(t.Context(), c.redis)
-	testutil.Ok(t, err)
+	client := testutil.Must(tasks.Connect(t.Context(), c.redis))(t)
 	defer func() { _ = client.Close() }()
 	testutil.Ok(t, client.Redis().HSet(t.Context(), "muster:schema", "version", 99).Err())
 	for _, args := range []string{

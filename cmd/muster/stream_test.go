@@ -76,8 +76,7 @@ func (c *command) stream(args ...string) (*exec.Cmd, *bufio.Reader, io.Closer, *
 	cmd := exec.Command(c.program, append([]string{"scrape", "--out", "-", "--sites-dir", "sites", "--progress", "lines"}, args...)...)
 	printed := &testutil.Output{}
 	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, printed
-	out, err := cmd.StdoutPipe()
-	testutil.Ok(c.t, err)
+	out := testutil.Must(cmd.StdoutPipe())(c.t)
 	testutil.Ok(c.t, cmd.Start())
 	c.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return cmd, bufio.NewReader(out), out, printed
@@ -119,9 +118,7 @@ func TestReaderGoesAway(t *testing.T) {
 	c, g := newCommand(t), newGate(t, 6, 3)
 	c.site("a.example", g)
 	cmd, out, pipe, printed := c.stream("a.example")
-	if _, err := out.ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(out.ReadString('\n'))(t)
 	testutil.Ok(t, pipe.Close())
 	g.open <- struct{}{} // the next record shows the command that the pipe is closed
 	_ = cmd.Wait()

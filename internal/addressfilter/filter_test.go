@@ -52,8 +52,7 @@ func TestNewRejectsInvalidAddresses(t *testing.T) {
 // listen opens a port on loopback until the end of the test.
 func listen(t *testing.T) (port string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Ok(t, err)
+	l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	_, port, _ = net.SplitHostPort(l.Addr().String())
 	return port
@@ -81,10 +80,8 @@ func TestDialConnectsOnlyToAllowedAddresses(t *testing.T) {
 		{[]string{"LocalHost"}, "localhost", false},
 		{[]string{"localhost:" + port}, "localhost", false},
 	} {
-		base, err := New(c.allow...)
-		testutil.Ok(t, err)
-		f, err := base.With("192.0.2.1")
-		testutil.Ok(t, err)
+		base := testutil.Must(New(c.allow...))(t)
+		f := testutil.Must(base.With("192.0.2.1"))(t)
 		conn, err := f.Dial(&net.Dialer{})(t.Context(), "tcp", net.JoinHostPort(c.host, port))
 		if err == nil {
 			conn.Close()
@@ -109,11 +106,8 @@ func TestDialChecksTheAddressOfTheConnection(t *testing.T) {
 		}
 		return netip.MustParseAddr("127.0.0.1")
 	})}
-	f, err := New("192.0.2.1")
-	testutil.Ok(t, err)
-	if _, err := d.Resolver.LookupNetIP(t.Context(), "ip4", "shop.example"); err != nil {
-		t.Fatal(err)
-	}
+	f := testutil.Must(New("192.0.2.1"))(t)
+	testutil.Must(d.Resolver.LookupNetIP(t.Context(), "ip4", "shop.example"))(t)
 	asked.Store(2)
 	for range 2 {
 		if _, err := f.Dial(d)(t.Context(), "tcp", net.JoinHostPort("shop.example", port)); !Is(err) {
@@ -170,15 +164,13 @@ func TestIsLoopback(t *testing.T) {
 
 func TestURLsWithAddressesAreChecked(t *testing.T) {
 	t.Parallel()
-	f, err := New("10.0.0.0/8", "127.0.0.1:9000", "localhost:80")
-	testutil.Ok(t, err)
+	f := testutil.Must(New("10.0.0.0/8", "127.0.0.1:9000", "localhost:80"))(t)
 	for text, ok := range map[string]bool{
 		"https://example.org/": true, "https://internal.example/": true, "https://1.1.1.1/": true, "http://10.1.2.3/": true,
 		"http://127.0.0.1:9000/": true, "http://127.0.0.1:9001/": false, "http://localhost/": true, "http://localhost:8080/": false,
 		"http://169.254.169.254/latest": false, "http://[::1]:9000/": false, "http://192.168.0.1/": false,
 	} {
-		u, err := url.Parse(text)
-		testutil.Ok(t, err)
+		u := testutil.Must(url.Parse(text))(t)
 		if err := f.CheckURL(u); (err == nil) != ok || err != nil && !Is(err) {
 			t.Errorf("%s: got %v, want success: %v", text, err, ok)
 		}
@@ -199,8 +191,7 @@ func TestErrorsHideInternalAddresses(t *testing.T) {
 	broken := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "udp", Addr: &net.UDPAddr{IP: net.IPv4(10, 255, 255, 53), Port: 53}, Err: syscall.ECONNREFUSED}
 	}}
-	allowed, err := New("127.0.0.0/8")
-	testutil.Ok(t, err)
+	allowed := testutil.Must(New("127.0.0.0/8"))(t)
 	for name, c := range map[string]struct {
 		filter   *Filter
 		resolver *net.Resolver

@@ -59,8 +59,7 @@ func TestURLIsIsolated(t *testing.T) {
 	if a == b {
 		t.Fatalf("got %s twice", a)
 	}
-	opt, err := redis.ParseURL(a)
-	testutil.Ok(t, err)
+	opt := testutil.Must(redis.ParseURL(a))(t)
 	rdb := redis.NewClient(opt)
 	defer func() { _ = rdb.Close() }()
 	testutil.Ok(t, rdb.Ping(t.Context()).Err())
@@ -142,12 +141,10 @@ func TestClusterIsIsolated(t *testing.T) {
 func TestServerDiesWithItsTestRun(t *testing.T) {
 	t.Parallel()
 	redistest.Server(t) // skips without a redis-server
-	self, err := os.Executable()
-	testutil.Ok(t, err)
+	self := testutil.Must(os.Executable())(t)
 	cmd := exec.Command(self, "-test.run=^TestHang$", "-test.v")
 	cmd.Env = append(os.Environ(), "REDISTEST_HANG=1")
-	out, err := cmd.StdoutPipe()
-	testutil.Ok(t, err)
+	out := testutil.Must(cmd.StdoutPipe())(t)
 	testutil.Ok(t, cmd.Start())
 	var pid int
 	if _, err := fmt.Fscanf(out, "server %d\n", &pid); err != nil {

@@ -28,8 +28,7 @@ func open(t *testing.T, change func(*tracing.Config), log io.Writer) *tracing.Tr
 	t.Helper()
 	cfg := tracing.Config{Sample: 1, Service: "muster", Timeout: 5 * time.Second}
 	change(&cfg)
-	tr, err := otlp.Open(cfg, slog.New(slog.NewTextHandler(log, nil)))
-	testutil.Ok(t, err)
+	tr := testutil.Must(otlp.Open(cfg, slog.New(slog.NewTextHandler(log, nil))))(t)
 	return tr
 }
 
@@ -150,8 +149,7 @@ func TestSpansOfCalls(t *testing.T) {
 	defer server.Close()
 	client := &http.Client{Transport: tr.Client(&http.Transport{DisableKeepAlives: true})}
 	call := func(ctx context.Context, url string) {
-		req, err := http.NewRequestWithContext(ctx, "GET", url, http.NoBody)
-		testutil.Ok(t, err)
+		req := testutil.Must(http.NewRequestWithContext(ctx, "GET", url, http.NoBody))(t)
 		resp, err := client.Do(req)
 		if err == nil {
 			_ = resp.Body.Close()

@@ -43,8 +43,7 @@ func TestFilesWritableByOthersAreNotOpened(t *testing.T) {
 	if _, err := Open(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v, want ErrNotExist", err)
 	}
-	inMemory, err := fstest.MapFS{"f": {Mode: 0o666}}.Stat("f")
-	testutil.Ok(t, err)
+	inMemory := testutil.Must(fstest.MapFS{"f": {Mode: 0o666}}.Stat("f"))(t)
 	if err := Check("f", inMemory); err != nil {
 		t.Errorf("file without an owner: %v", err)
 	}

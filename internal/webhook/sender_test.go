@@ -19,8 +19,7 @@ import (
 // local returns a sender that may connect to this machine.
 func local(t *testing.T, timeout time.Duration) *Sender {
 	t.Helper()
-	f, err := addressfilter.New(addressfilter.Local()...)
-	testutil.Ok(t, err)
+	f := testutil.Must(addressfilter.New(addressfilter.Local()...))(t)
 	s := NewSender(f, timeout)
 	t.Cleanup(s.Close)
 	return s

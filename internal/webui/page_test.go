@@ -230,14 +230,11 @@ func TestPagesAreCompressed(t *testing.T) {
 	server := httptest.NewServer(served(silent, func(context.Context, *http.Request) (View, error) { return View{Data: text}, nil }))
 	t.Cleanup(server.Close)
 	for _, encoding := range []string{"gzip", "identity"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-		testutil.Ok(t, err)
+		r := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
 		r.Header.Set("Accept-Encoding", encoding)
-		res, err := server.Client().Do(r)
-		testutil.Ok(t, err)
+		res := testutil.Must(server.Client().Do(r))(t)
 		defer res.Body.Close()
-		raw, err := io.ReadAll(res.Body)
-		testutil.Ok(t, err)
+		raw := testutil.Must(io.ReadAll(res.Body))(t)
 		if compressed := res.Header.Get("Content-Encoding") == "gzip"; compressed != (encoding == "gzip") || compressed == (len(raw) > len(text)) {
 			t.Errorf("%s: got %v and %d bytes", encoding, res.Header, len(raw))
 		}

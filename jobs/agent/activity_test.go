@@ -26,8 +26,7 @@ func TestActivityIsCountedByHourAndAgent(t *testing.T) {
 		testutil.Ok(t, r.Complete(t.Context(), first.ID, one, first.Fence, jobs.Answer{Usage: usage}))
 		testutil.Ok(t, r.Fail(t.Context(), second.ID, one, second.Fence, "no", nil, true, usage))
 		testutil.Ok(t, r.Release(t.Context(), other.ID, two, other.Fence))
-		got, err := r.Activity(t.Context(), agent.MaxHours)
-		testutil.Ok(t, err)
+		got := testutil.Must(r.Activity(t.Context(), agent.MaxHours))(t)
 		sums := map[string]agent.Activity{}
 		for _, a := range got {
 			if a.Hour.Minute() != 0 || time.Since(a.Hour) > 2*time.Hour || a.AverageSeconds < 0 || a.AverageSeconds > 60 {
@@ -57,8 +56,7 @@ func TestActivityExpires(t *testing.T) {
 	r.jobs.put("validator", 1)
 	a := r.leaseOne(id)
 	testutil.Ok(t, r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}))
-	keys, err := rdb.Keys(t.Context(), "muster:{agents}:*").Result()
-	testutil.Ok(t, err)
+	keys := testutil.Must(rdb.Keys(t.Context(), "muster:{agents}:*").Result())(t)
 	seen := 0
 	for _, key := range keys {
 		if !strings.Contains(key, ":hour:") {

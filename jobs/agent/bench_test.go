@@ -28,8 +28,7 @@ var commandCalls = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`)
 
 func costsOf(ctx context.Context, b *testing.B, rdb redis.UniversalClient) redisCosts {
 	b.Helper()
-	info, err := rdb.Info(ctx, "cpu", "commandstats").Result()
-	testutil.Ok(b, err)
+	info := testutil.Must(rdb.Info(ctx, "cpu", "commandstats").Result())(b)
 	var c redisCosts
 	for _, m := range commandCalls.FindAllStringSubmatch(info, -1) {
 		n, _ := strconv.ParseFloat(m[2], 64)
@@ -62,8 +61,7 @@ func BenchmarkSettledItem(b *testing.B) {
 				Limits: jobs.Limits{Dedupe: jobs.DedupeAllow}, Logger: slog.New(slog.DiscardHandler)})
 			testutil.Ok(b, err)
 			testutil.Background(b, all.Run)
-			s, err := agent.New(agent.Config{Client: client, Jobs: all, TaskRoles: func(context.Context) ([]string, error) { return nil, nil }})
-			testutil.Ok(b, err)
+			s := testutil.Must(agent.New(agent.Config{Client: client, Jobs: all, TaskRoles: func(context.Context) ([]string, error) { return nil, nil }}))(b)
 			testutil.Background(b, s.Run)
 			a, _, err := s.Register(ctx, agent.Registration{Name: "one", Roles: []string{"creator", "validator"}})
 			testutil.Ok(b, err)
@@ -87,9 +85,7 @@ func BenchmarkSettledItem(b *testing.B) {
 				for i := range items {
 					items[i] = jobs.Item{Key: fmt.Sprint("k", n.Add(1)), Text: "text"}
 				}
-				if _, err := s.AddItems(ctx, work.ID, a.ID, work.Fence, items); err != nil {
-					b.Fatal(err)
-				}
+				testutil.Must(s.AddItems(ctx, work.ID, a.ID, work.Fence, items))(b)
 			}
 			answer(work, jobs.Answer{})
 			before := costsOf(ctx, b, rdb)

@@ -23,8 +23,7 @@ import (
 // process: it can change nothing any more.
 func connect(t *testing.T, address string) redis.UniversalClient {
 	t.Helper()
-	opts, err := tasks.ParseURL(address)
-	testutil.Ok(t, err)
+	opts := testutil.Must(tasks.ParseURL(address))(t)
 	rdb := redis.NewUniversalClient(opts)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
@@ -165,8 +164,7 @@ func TestEveryItemIsSettledOnceAlthoughAgentsVanish(t *testing.T) {
 			t.Errorf("the usage is %d of %d items, want at least %d of %d", usage["n"], n, items, items)
 		}
 		testutil.Eventually(t, "no agent holds anything", func() bool {
-			all, err := rigs[0].List(t.Context())
-			testutil.Ok(t, err)
+			all := testutil.Must(rigs[0].List(t.Context()))(t)
 			for _, a := range all {
 				if a.Held > 0 {
 					return false

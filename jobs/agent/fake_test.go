@@ -357,8 +357,7 @@ func newRigOn(t *testing.T, rdb redis.UniversalClient, fake *fakeJobs, change fu
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := agent.New(cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(agent.New(cfg))(t)
 	return &rig{Service: s, t: t, jobs: fake, rdb: rdb, cfg: cfg, stop: testutil.Background(t, s.Run)}
 }
 
@@ -373,8 +372,7 @@ func (r *rig) register(name string, capacity int, roles ...string) string {
 // lease polls for up to n assignments, until the test's time is over.
 func (r *rig) lease(id string, n int) []agent.Assignment {
 	r.t.Helper()
-	got, err := r.Lease(r.t.Context(), id, nil, n, 30*time.Second)
-	testutil.Ok(r.t, err)
+	got := testutil.Must(r.Lease(r.t.Context(), id, nil, n, 30*time.Second))(r.t)
 	return got
 }
 
@@ -391,7 +389,6 @@ func (r *rig) leaseOne(id string) agent.Assignment {
 // get reads an agent.
 func (r *rig) get(id string) agent.Agent {
 	r.t.Helper()
-	a, err := r.Get(r.t.Context(), id)
-	testutil.Ok(r.t, err)
+	a := testutil.Must(r.Get(r.t.Context(), id))(r.t)
 	return a
 }

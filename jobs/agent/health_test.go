@@ -36,8 +36,7 @@ func TestAHealthCheckSaysWhatFailed(t *testing.T) {
 		} {
 			p.set(func(p *pushed) { p.health = c.health })
 			testutil.Eventually(t, "the check reports "+c.want, func() bool {
-				got, err := r.Check(t.Context(), id)
-				testutil.Ok(t, err)
+				got := testutil.Must(r.Check(t.Context(), id))(t)
 				return got.Health == c.want && got.State == c.state
 			})
 		}
@@ -103,8 +102,7 @@ func TestAnAgentThatIsSilentIsUnavailable(t *testing.T) {
 		r.jobs.put("validator", 1)
 		a := r.leaseOne(id)
 		gone := func() bool {
-			roles, err := r.Roles(t.Context())
-			testutil.Ok(t, err)
+			roles := testutil.Must(r.Roles(t.Context()))(t)
 			return r.get(id).State == agent.StateUnavailable && roles["validator"] == 0
 		}
 		for call, do := range map[string]func() error{

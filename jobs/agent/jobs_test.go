@@ -58,8 +58,7 @@ func newJobs(t *testing.T, rdb redis.UniversalClient, roles *atomic.Pointer[agen
 		}
 		return agent.Reply{Result: []byte(`{"published":true}`), Usage: map[string]int64{"published": 1}}, nil
 	})
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 8})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 8}))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	testutil.Background(t, worker.Run)
 	testutil.Background(t, s.Run)

@@ -35,9 +35,7 @@ func TestConcurrencyOfARole(t *testing.T) {
 		if got := r.lease(one, 10); len(got) != 1 || got[0].Role != "creator" {
 			t.Errorf("another role: got %d assignments, want 1", len(got))
 		}
-		if _, err := r.Beat(t.Context(), first.ID, one, first.Fence, nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(r.Beat(t.Context(), first.ID, one, first.Fence, nil))(t)
 		next := make(chan int, 1)
 		go func() {
 			got, _ := other.Lease(t.Context(), two, nil, 10, 30*time.Second)

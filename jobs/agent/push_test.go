@@ -249,9 +249,7 @@ func TestAcceptedWorkIsEndedByCalls(t *testing.T) {
 	a := p.requests()[0]
 	began := time.Now()
 	testutil.Eventually(t, "two leases have passed", func() bool {
-		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, nil))(t)
 		return time.Since(began) > 2*time.Second
 	})
 	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
@@ -396,9 +394,7 @@ func TestTheBreakerOfAnAgentOpens(t *testing.T) {
 		cfg.BreakerChanged = func(_ context.Context, s limit.BreakerState) { changes <- s.State + " " + s.Key }
 	})
 	id := r.registerPush(p, "one", 1)
-	if _, err := r.Check(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(r.Check(t.Context(), id))(t)
 	r.jobs.put("validator", 10)
 	testutil.Eventually(t, "the breaker is open", func() bool { return r.get(id).Breaker == "open" })
 	if n := len(p.requests()); n != 5 {
@@ -456,8 +452,7 @@ func TestMetricsCountAgentsAndPushes(t *testing.T) {
 	testutil.Eventually(t, "both are done", func() bool { return r.get(id).Done == 2 })
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(agent.NewMetrics(r.Service))
-	found, err := reg.Gather()
-	testutil.Ok(t, err)
+	found := testutil.Must(reg.Gather())(t)
 	values := map[string]float64{}
 	for _, family := range found {
 		for _, m := range family.GetMetric() {
@@ -524,9 +519,7 @@ func TestWorkOfAnAgentThatIsNotThereUsesUpNoAttempt(t *testing.T) {
 		cfg.HealthEvery = time.Hour // so that only pushes notice
 	})
 	id := r.registerPush(p, "one", 1)
-	if _, err := r.Check(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(r.Check(t.Context(), id))(t)
 	p.Close()
 	r.jobs.put("validator", 1)
 	testutil.Eventually(t, "it was tried", func() bool { return strings.Contains(r.jobs.item(0).last, "connection refused") })

@@ -229,9 +229,7 @@ func TestAHeartbeatIsOneCommand(t *testing.T) {
 	}
 	count := &commandCount{}
 	rdb.AddHook(count)
-	if _, err := r.Heartbeat(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(r.Heartbeat(t.Context(), id))(t)
 	if got := count.n.Load(); got != 1 {
 		t.Errorf("a heartbeat sent %d commands, want 1", got)
 	}
@@ -263,10 +261,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 	testutil.Ok(t, err)
 	r.jobs.put("r", 1)
 	testutil.Eventually(t, "the agent is unavailable", func() bool { return r.get(a.ID).State == agent.StateUnavailable })
-	all, err := r.List(t.Context())
-	testutil.Ok(t, err)
-	raw, err := json.Marshal(all)
-	testutil.Ok(t, err)
+	all := testutil.Must(r.List(t.Context()))(t)
+	raw := testutil.Must(json.Marshal(all))(t)
 	r.stop()
 	if text := string(raw) + logged.String(); strings.Contains(text, secret) || strings.Contains(text, strings.TrimPrefix(secret, "whsec_")) {
 		t.Errorf("the secret is in the list or the log: %s", text)
@@ -296,9 +292,7 @@ func TestHealthIsTheCauseOfUnavailability(t *testing.T) {
 	testutil.Eventually(t, "the health check has failed", func() bool { return r.get(pushed.ID).Health == "connection refused" })
 	for _, id := range []string{pulls, pushed.ID} {
 		testutil.Eventually(t, "the agent is healthy again, without a cause", func() bool {
-			if _, err := r.Heartbeat(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(r.Heartbeat(t.Context(), id))(t)
 			a := r.get(id)
 			return a.State == agent.StateHealthy && a.Health == ""
 		})
@@ -313,8 +307,7 @@ func TestSilentAgentsAreForgotten(t *testing.T) {
 		first.stop()
 		r := newRig(t, rdb, func(cfg *agent.Config) { cfg.ForgetAfter = 100 * time.Millisecond })
 		testutil.Eventually(t, "the agent is forgotten", func() bool {
-			all, err := r.List(t.Context())
-			testutil.Ok(t, err)
+			all := testutil.Must(r.List(t.Context()))(t)
 			return len(all) == 0
 		})
 		if keys, err := rdb.Keys(t.Context(), "*"+id+"*").Result(); err != nil || len(keys) != 0 {

@@ -80,9 +80,7 @@ func TestRepeatedCallsSucceedAndCountOnce(t *testing.T) {
 				id := r.register("one", 1, "validator")
 				r.jobs.put("validator", 1)
 				a := r.leaseOne(id)
-				if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": 1}); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": 1}))(t)
 				errs := make(chan error, 8)
 				for range cap(errs) {
 					go func() { errs <- c.call(r, a) }()
@@ -210,9 +208,7 @@ func TestHeartbeatsKeepALeaseBeyondItsEnd(t *testing.T) {
 	r.jobs.put("validator", 1)
 	a := r.leaseOne(id)
 	testutil.Eventually(t, "three leases have passed", func() bool {
-		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, nil))(t)
 		return time.Since(a.Expires) > 2*time.Second
 	})
 	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
@@ -375,9 +371,7 @@ func TestUsageThatGrowsIsProgress(t *testing.T) {
 	r.jobs.put("validator", 1)
 	a := r.leaseOne(id)
 	for i, tokens := range []int64{1, 2, 2, 1} {
-		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": tokens}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": tokens}))(t)
 		if want := min(i+1, 2); r.jobs.progressed != want {
 			t.Errorf("after %d tokens: the job made progress %d times, want %d", tokens, r.jobs.progressed, want)
 		}

@@ -26,8 +26,7 @@ func work(t *testing.T, rdb redis.UniversalClient, queue string, handle func(con
 	client := tasks.NewClient(rdb)
 	mux := tasks.NewMux()
 	tasks.Handle(mux, checkTask, handle)
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 4, Logger: slog.New(slog.DiscardHandler)})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 4, Logger: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	testutil.Background(t, worker.Run)
 }

@@ -55,8 +55,7 @@ func serve(t *testing.T) (string, *addressfilter.Filter) {
 	})
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
-	filter, err := addressfilter.New(srv.Listener.Addr().String())
-	testutil.Ok(t, err)
+	filter := testutil.Must(addressfilter.New(srv.Listener.Addr().String()))(t)
 	return srv.URL, filter
 }
 

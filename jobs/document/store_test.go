@@ -71,8 +71,7 @@ func TestPutKeepsTheSameContentOnce(t *testing.T) {
 	if got := contents(t, s); len(got) != 1 || got[0] != hashOf("content") {
 		t.Errorf("got the files %v, want one", got)
 	}
-	r, err := s.Open(hashOf("content"))
-	testutil.Ok(t, err)
+	r := testutil.Must(s.Open(hashOf("content")))(t)
 	defer r.Close()
 	if got, err := io.ReadAll(r); string(got) != "content" || err != nil {
 		t.Errorf("got %q, %v, want the content", got, err)
@@ -88,10 +87,8 @@ func TestPutRepairsADamagedContent(t *testing.T) {
 	t.Parallel()
 	s := storeOf(t)
 	for range 2 {
-		doc, err := s.Put(t.Context(), "a", strings.NewReader("content"))
-		testutil.Ok(t, err)
-		path, err := s.path(doc.Hash)
-		testutil.Ok(t, err)
+		doc := testutil.Must(s.Put(t.Context(), "a", strings.NewReader("content")))(t)
+		path := testutil.Must(s.path(doc.Hash))(t)
 		if got, err := os.ReadFile(path); string(got) != "content" || err != nil {
 			t.Errorf("got %q, %v, want the content", got, err)
 		}
@@ -193,8 +190,7 @@ func TestHashesAreNoPaths(t *testing.T) {
 func TestRemoveRemoves(t *testing.T) {
 	t.Parallel()
 	s := storeOf(t)
-	doc, err := s.Put(t.Context(), "a", strings.NewReader("x"))
-	testutil.Ok(t, err)
+	doc := testutil.Must(s.Put(t.Context(), "a", strings.NewReader("x")))(t)
 	testutil.Ok(t, s.Remove(doc.Hash, unused))
 	if got := contents(t, s); len(got) != 0 {
 		t.Errorf("got the files %v, want none", got)

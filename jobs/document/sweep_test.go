@@ -17,10 +17,8 @@ import (
 // putAged stores a text that was written as long ago as age.
 func putAged(t *testing.T, s *Store, text string, age time.Duration) jobs.Document {
 	t.Helper()
-	doc, err := s.Put(t.Context(), "a", strings.NewReader(text))
-	testutil.Ok(t, err)
-	path, err := s.path(doc.Hash)
-	testutil.Ok(t, err)
+	doc := testutil.Must(s.Put(t.Context(), "a", strings.NewReader(text)))(t)
+	path := testutil.Must(s.path(doc.Hash))(t)
 	makeOld(t, path, age)
 	return doc
 }

@@ -154,14 +154,12 @@ func TestValidateBoundsPipelinesInGo(t *testing.T) {
 // A job keeps its pipeline as JSON.
 func TestPipelineSurvivesJSON(t *testing.T) {
 	t.Parallel()
-	r, err := Load("")
-	testutil.Ok(t, err)
+	r := testutil.Must(Load(""))(t)
 	full := plain()
 	full.Timeout, full.StuckAfter, full.Labels, full.Context = time.Hour, time.Minute, []string{"l"}, []string{"c"}
 	full.SetDefaults()
 	for _, want := range append(r.List(), full) {
-		text, err := json.Marshal(want)
-		testutil.Ok(t, err)
+		text := testutil.Must(json.Marshal(want))(t)
 		got := &Pipeline{}
 		if err := json.Unmarshal(text, got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
@@ -171,8 +169,7 @@ func TestPipelineSurvivesJSON(t *testing.T) {
 
 func TestDefaultPipelineIsShipped(t *testing.T) {
 	t.Parallel()
-	r, err := Load(filepath.Join(t.TempDir(), "missing"))
-	testutil.Ok(t, err)
+	r := testutil.Must(Load(filepath.Join(t.TempDir(), "missing")))(t)
 	got, err := r.Get("")
 	want := &Pipeline{Name: "default", Description: "Create items from a document, then validate each of them.", Labels: []string{"gobd", "gdpr"}, Context: []string{AnyContext}, Stages: []Stage{
 		{Name: "create", Role: "creator", Takes: TakesJob, Timeout: time.Hour},
@@ -237,8 +234,7 @@ func TestUnreadableFilesAreBroken(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"public.yaml": stage})
 	testutil.Ok(t, errors.Join(os.Chmod(filepath.Join(dir, "public.yaml"), 0o666), os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700)))
-	r, err := Load(dir)
-	testutil.Ok(t, err)
+	r := testutil.Must(Load(dir))(t)
 	want := map[string]string{"public": "cannot be read: untrusted", "folder": "cannot be read: not a regular file"}
 	for _, b := range r.Broken() {
 		if !strings.Contains(b.Error(), want[b.Name]) || strings.Count(b.Error(), b.File) != 1 {
@@ -256,8 +252,7 @@ func TestUnknownNameSuggestsTheNearest(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"papers.yaml": stage, "public.yaml": stage})
 	testutil.Ok(t, os.Chmod(filepath.Join(dir, "public.yaml"), 0o666))
-	r, err := Load(dir)
-	testutil.Ok(t, err)
+	r := testutil.Must(Load(dir))(t)
 	for name, want := range map[string]string{
 		"paper":    `no pipeline "paper"; did you mean "papers"? (known: default, papers)`,
 		"whatever": `no pipeline "whatever" (known: default, papers)`,
@@ -272,11 +267,9 @@ func TestUnknownNameSuggestsTheNearest(t *testing.T) {
 func TestReplaceIsAtomicAndPipelinesAreCopies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r, err := Load(dir)
-	testutil.Ok(t, err)
+	r := testutil.Must(Load(dir))(t)
 	write(t, dir, map[string]string{"a.yaml": stage, "b.yaml": stage})
-	next, err := Load(dir)
-	testutil.Ok(t, err)
+	next := testutil.Must(Load(dir))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -286,8 +279,7 @@ func TestReplaceIsAtomicAndPipelinesAreCopies(t *testing.T) {
 	r.Replace(next)
 	<-done
 
-	p, err := r.Get("default")
-	testutil.Ok(t, err)
+	p := testutil.Must(r.Get("default"))(t)
 	p.Stages[1].States["accept"], p.Labels[0], p.Stages[0].Name = Rejected, "x", "x"
 	again, err := r.Get("default")
 	if err != nil || again.Stages[1].States["accept"] != Integrated || again.Labels[0] != "gobd" || again.Stages[0].Name != "create" {
@@ -306,8 +298,7 @@ func TestFolderThatCannotBeReadIsAnError(t *testing.T) {
 
 // Parse returns a valid pipeline or problems with places, whatever it reads.
 func FuzzParse(f *testing.F) {
-	shipped, err := shipped.ReadFile("shipped/default.yaml")
-	testutil.Ok(f, err)
+	shipped := testutil.Must(shipped.ReadFile("shipped/default.yaml"))(f)
 	for _, s := range []string{string(shipped), stage, "stages: &a [*a]", "stages: [{}]", "<<: {}", "a: [", "labels: {a: b}\n" + stage, "- - -"} {
 		f.Add([]byte(s))
 	}
@@ -328,8 +319,7 @@ func FuzzParse(f *testing.F) {
 		if err := validate(p); err != nil {
 			t.Errorf("Parse accepts an invalid pipeline: %v", err)
 		}
-		text, err := json.Marshal(p)
-		testutil.Ok(t, err)
+		text := testutil.Must(json.Marshal(p))(t)
 		var back Pipeline
 		if err := json.Unmarshal(text, &back); err != nil || validate(&back) != nil {
 			t.Errorf("%s: got %v after JSON", text, err)

@@ -92,8 +92,7 @@ func ordinary() fake {
 func TestSummarizeCounts(t *testing.T) {
 	t.Parallel()
 	f := ordinary()
-	s, err := Summarize(t.Context(), f, f.job.ID)
-	testutil.Ok(t, err)
+	s := testutil.Must(Summarize(t.Context(), f, f.job.ID))(t)
 	// Of 60 items, the state repeats every 6 and the priority every 4.
 	wantPriority := Priorities{
 		High:   jobs.Counts{Total: 15, Integrated: 5, Rejected: 5, Failed: 5},
@@ -125,12 +124,10 @@ func TestSummarizeCounts(t *testing.T) {
 func TestTextOfASummary(t *testing.T) {
 	t.Parallel()
 	f := ordinary()
-	s, err := Summarize(t.Context(), f, f.job.ID)
-	testutil.Ok(t, err)
+	s := testutil.Must(Summarize(t.Context(), f, f.job.ID))(t)
 	var got bytes.Buffer
 	testutil.Ok(t, s.Text(&got))
-	want, err := os.ReadFile("testdata/summary.txt")
-	testutil.Ok(t, err)
+	want := testutil.Must(os.ReadFile("testdata/summary.txt"))(t)
 	if got.String() != string(want) {
 		t.Errorf("got\n%s\nwant testdata/summary.txt:\n%s", got.String(), want)
 	}
@@ -214,8 +211,7 @@ func TestJSONHasTheSummaryAndAllItems(t *testing.T) {
 		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 			t.Fatalf("%d items: %v in\n%s", n, err, out.String())
 		}
-		want, err := Summarize(t.Context(), f, f.job.ID)
-		testutil.Ok(t, err)
+		want := testutil.Must(Summarize(t.Context(), f, f.job.ID))(t)
 		if !reflect.DeepEqual(got.Summary, want) {
 			t.Errorf("%d items: got %+v, want %+v", n, got.Summary, want)
 		}

@@ -35,12 +35,9 @@ type issuer struct {
 
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
-	r, err := rsa.GenerateKey(rand.Reader, 2048)
-	testutil.Ok(t, err)
-	small, err := rsa.GenerateKey(rand.Reader, 1024)
-	testutil.Ok(t, err)
-	e, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testutil.Ok(t, err)
+	r := testutil.Must(rsa.GenerateKey(rand.Reader, 2048))(t)
+	small := testutil.Must(rsa.GenerateKey(rand.Reader, 1024))(t)
+	e := testutil.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
 	testutil.Ok(t, err)
 	return &issuer{
@@ -60,18 +57,15 @@ func (i *issuer) set(t *testing.T, kids ...string) []byte {
 		}
 		set.Keys = append(set.Keys, jose.JSONWebKey{Key: key, KeyID: kid, Algorithm: string(i.algs[kid]), Use: "sig"})
 	}
-	data, err := json.Marshal(set)
-	testutil.Ok(t, err)
+	data := testutil.Must(json.Marshal(set))(t)
 	return data
 }
 
 // sign returns a token with claims, signed with the key kid.
 func (i *issuer) sign(t *testing.T, kid string, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: i.algs[kid], Key: jose.JSONWebKey{Key: i.keys[kid], KeyID: kid}}, nil)
-	testutil.Ok(t, err)
-	text, err := jwt.Signed(signer).Claims(claims).Serialize()
-	testutil.Ok(t, err)
+	signer := testutil.Must(jose.NewSigner(jose.SigningKey{Algorithm: i.algs[kid], Key: jose.JSONWebKey{Key: i.keys[kid], KeyID: kid}}, nil))(t)
+	text := testutil.Must(jwt.Signed(signer).Claims(claims).Serialize())(t)
 	return text
 }
 
@@ -96,8 +90,7 @@ func TestOnlyValidTokensAreAccepted(t *testing.T) {
 	i := newIssuer(t)
 	path := filepath.Join(t.TempDir(), "keys.json")
 	testutil.Ok(t, os.WriteFile(path, i.set(t, "rsa", "ec", "ed", "small", "shared"), 0o600))
-	tokens, err := NewTokens(tokensConfig(path))
-	testutil.Ok(t, err)
+	tokens := testutil.Must(NewTokens(tokensConfig(path)))(t)
 	now := time.Now()
 	tokens.now = func() time.Time { return now }
 	for _, kid := range []string{"rsa", "ec", "ed"} {
@@ -151,8 +144,7 @@ func TestKeysAreRenewedFromTheURL(t *testing.T) {
 		http.Error(w, "away", http.StatusBadGateway)
 	}))
 	defer srv.Close()
-	tokens, err := NewTokens(tokensConfig(srv.URL + "/keys"))
-	testutil.Ok(t, err)
+	tokens := testutil.Must(NewTokens(tokensConfig(srv.URL + "/keys")))(t)
 	now := time.Now()
 	tokens.now = func() time.Time { return now }
 	check := func(kid, want string, reads int64) {
@@ -198,12 +190,9 @@ func TestOnlyAccessTokensAreAccepted(t *testing.T) {
 	i := newIssuer(t)
 	path := filepath.Join(t.TempDir(), "keys.json")
 	testutil.Ok(t, os.WriteFile(path, i.set(t, "ec"), 0o600))
-	tokens, err := NewTokens(tokensConfig(path))
-	testutil.Ok(t, err)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.keys["ec"], KeyID: "ec"}}, (&jose.SignerOptions{}).WithType("logout+jwt"))
-	testutil.Ok(t, err)
-	text, err := jwt.Signed(signer).Claims(claims(time.Now(), nil)).Serialize()
-	testutil.Ok(t, err)
+	tokens := testutil.Must(NewTokens(tokensConfig(path)))(t)
+	signer := testutil.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.keys["ec"], KeyID: "ec"}}, (&jose.SignerOptions{}).WithType("logout+jwt")))(t)
+	text := testutil.Must(jwt.Signed(signer).Claims(claims(time.Now(), nil)).Serialize())(t)
 	if _, err := tokens.verify(t.Context(), text); !strings.Contains(denied(err), "not an access token") {
 		t.Errorf("got %v, want the token denied", err)
 	}
@@ -222,8 +211,7 @@ func TestTokenIsUnknownBeforeKeysAreRead(t *testing.T) {
 		},
 	} {
 		srv := httptest.NewServer(answer)
-		tokens, err := NewTokens(tokensConfig(srv.URL))
-		testutil.Ok(t, err)
+		tokens := testutil.Must(NewTokens(tokensConfig(srv.URL)))(t)
 		if _, err := tokens.verify(t.Context(), i.sign(t, "ec", claims(time.Now(), nil))); err == nil || denied(err) != "" {
 			t.Errorf("%s: got %v, want an error that the keys are not readable", name, err)
 		}
@@ -262,8 +250,7 @@ func TestGateTellsCredentialsApart(t *testing.T) {
 		t.Errorf("a short key: got %v", err)
 	}
 	first, second := strings.Repeat("first-key ", 4), "muster_"+strings.Repeat("second.key.", 3)
-	g, err := NewGate([]string{first, second}, nil, nil)
-	testutil.Ok(t, err)
+	g := testutil.Must(NewGate([]string{first, second}, nil, nil))(t)
 	for text, want := range map[string]string{first: "settings-1", second: "settings-2", first + "x": "", "": "", "a.b.c": "", "muster_x_y": ""} {
 		c, err := g.Identify(t.Context(), text)
 		if c.ID != want || (denied(err) != "") != (want == "") || want != "" && c.Role != Admin {

@@ -39,17 +39,14 @@ func closed(t *testing.T, cfg *Config) callers {
 		key, text, err := keys.Create(t.Context(), n)
 		testutil.Ok(t, err)
 		if role == "revoked" {
-			if _, err := keys.Revoke(t.Context(), key.ID); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(keys.Revoke(t.Context(), key.ID))(t)
 		}
 		all[role] = text
 		if role == "expired" {
 			<-time.After(time.Until(key.Expires))
 		}
 	}
-	g, err := access.NewGate([]string{"a key that is long enough for tests"}, keys, nil)
-	testutil.Ok(t, err)
+	g := testutil.Must(access.NewGate([]string{"a key that is long enough for tests"}, keys, nil))(t)
 	cfg.Gate = g
 	return all
 }
@@ -558,20 +555,17 @@ func TestOnlyAdminsSeeInputsOnLivePages(t *testing.T) {
 	t.Parallel()
 	cfg := everything(t)
 	keys := closed(t, &cfg)
-	run, err := tasks.New[string, int]("shop.order", tasks.External()).S("a-secret").Send(t.Context(), cfg.Client, tasks.Headers(map[string]string{"token": "a-secret"}))
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.New[string, int]("shop.order", tasks.External()).S("a-secret").Send(t.Context(), cfg.Client, tasks.Headers(map[string]string{"token": "a-secret"})))(t)
 	server := httptest.NewServer(handler(t, cfg))
 	t.Cleanup(server.Close)
 	for role, shown := range map[string]bool{"viewer": false, "admin": true, "operator": false} {
 		for _, tag := range []string{"", "none"} {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/tasks/workflows/"+run.ID()+"/nodes/0", nil)
-			testutil.Ok(t, err)
+			r := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/tasks/workflows/"+run.ID()+"/nodes/0", nil))(t)
 			bearer(keys[role])(r)
 			if tag != "" {
 				r.Header.Set("If-None-Match", tag)
 			}
-			res, err := server.Client().Do(r)
-			testutil.Ok(t, err)
+			res := testutil.Must(server.Client().Do(r))(t)
 			body, err := io.ReadAll(res.Body)
 			_ = res.Body.Close()
 			text := string(body)

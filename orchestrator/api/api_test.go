@@ -44,15 +44,12 @@ func setupOn(t *testing.T, rdb redis.UniversalClient) Config {
 func enqueue(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	c := asynq.NewClientFromRedisClient(rdb)
-	if _, err := c.EnqueueContext(t.Context(), asynq.NewTask("greet", []byte(`{"name":"Ada"}`)), asynq.TaskID("t1")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(c.EnqueueContext(t.Context(), asynq.NewTask("greet", []byte(`{"name":"Ada"}`)), asynq.TaskID("t1")))(t)
 }
 
 func handler(t *testing.T, cfg Config) http.Handler {
 	t.Helper()
-	h, err := Handler(cfg)
-	testutil.Ok(t, err)
+	h := testutil.Must(Handler(cfg))(t)
 	return h
 }
 
@@ -71,8 +68,7 @@ func ask(t *testing.T, h http.Handler, method, path string, change ...func(*http
 // gate is a gate for keys of the settings.
 func gate(t *testing.T, keys ...string) *access.Gate {
 	t.Helper()
-	g, err := access.NewGate(keys, nil, nil)
-	testutil.Ok(t, err)
+	g := testutil.Must(access.NewGate(keys, nil, nil))(t)
 	return g
 }
 
@@ -274,15 +270,12 @@ func TestOpenToOthersNeedsAKey(t *testing.T) {
 	}
 	// A stored key closes the interface, even if it is revoked.
 	keys := access.NewKeys(cfg.Client.Redis())
-	stored, err := access.NewGate(nil, keys, nil)
-	testutil.Ok(t, err)
+	stored := testutil.Must(access.NewGate(nil, keys, nil))(t)
 	cfg.Listen, cfg.Gate = "0.0.0.0:0", stored
 	if _, _, err := keys.Create(t.Context(), access.NewKey{Name: "one", Role: access.Admin}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keys.Revoke(t.Context(), "one"); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(keys.Revoke(t.Context(), "one"))(t)
 	if closed, err := cfg.checkAccess(t.Context()); err != nil || !closed {
 		t.Errorf("with a stored key: closed %v, %v", closed, err)
 	}

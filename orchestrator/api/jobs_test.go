@@ -264,11 +264,8 @@ func formOf(t *testing.T, parts ...part) ([]byte, func(*http.Request)) {
 		if p.file != "" {
 			create = func(name string) (io.Writer, error) { return m.CreateFormFile(name, p.file) }
 		}
-		w, err := create(p.name)
-		testutil.Ok(t, err)
-		if _, err := io.WriteString(w, p.text); err != nil {
-			t.Fatal(err)
-		}
+		w := testutil.Must(create(p.name))(t)
+		testutil.Must(io.WriteString(w, p.text))(t)
 	}
 	testutil.Ok(t, m.Close())
 	return b.Bytes(), header("Content-Type", m.FormDataContentType())

@@ -54,19 +54,16 @@ func TestServeMetrics(t *testing.T) {
 	url := <-ready
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	testutil.Ok(t, err)
+	r := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
 	r.Header.Set("Authorization", "Bearer a key that is long enough for tests")
-	resp, err := client.Do(r)
-	testutil.Ok(t, err)
+	resp := testutil.Must(client.Do(r))(t)
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), "muster_worker_slots 0") {
 		t.Errorf("%s: %d %v\n%s", url, resp.StatusCode, err, body)
 	}
 	for path, want := range map[string]string{"/health": `200 {"status":"healthy","component":"worker"`, "/ready": `200 {"ready":true`, "/metrics": "401 "} {
-		resp, err := client.Get(strings.TrimSuffix(url, "/metrics") + path)
-		testutil.Ok(t, err)
+		resp := testutil.Must(client.Get(strings.TrimSuffix(url, "/metrics") + path))(t)
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if got := fmt.Sprintf("%d %s", resp.StatusCode, body); err != nil || !strings.HasPrefix(got, want) {

@@ -206,8 +206,7 @@ func TestUnversionedOperations(t *testing.T) {
 
 func TestCodesOfProblemsAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/reference/api.md")
-	testutil.Ok(t, err)
+	page := testutil.Must(os.ReadFile("../../docs/reference/api.md"))(t)
 	var codes []string
 	for _, known := range serviceProblems {
 		codes = append(codes, known.Code)

@@ -16,8 +16,7 @@ import (
 // apiClient returns a client of a handler.
 func apiClient(t *testing.T, cfg Config) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Config{URL: "http://localhost", Transport: client.Handler(handler(t, cfg))})
-	testutil.Ok(t, err)
+	c := testutil.Must(client.New(client.Config{URL: "http://localhost", Transport: client.Handler(handler(t, cfg))}))(t)
 	return c
 }
 

@@ -22,8 +22,7 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 		_, _ = io.WriteString(w, "half")
 		panic("a bug")
 	}))
-	h, err := cfg.layered(served)
-	testutil.Ok(t, err)
+	h := testutil.Must(cfg.layered(served))(t)
 	w := ask(t, h, "GET", "/a-secret", header("X-Request-Id", "r-1"))
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"status":500`) {
 		t.Errorf("got %d %s, want a problem 500", w.Code, w.Body)

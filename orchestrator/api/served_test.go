@@ -123,8 +123,7 @@ func pipelines(t *testing.T) *pipeline.Registry {
 // documents returns a store that fetches from public and the allowed addresses.
 func documents(t *testing.T, allow ...string) *document.Store {
 	t.Helper()
-	filter, err := addressfilter.New(allow...)
-	testutil.Ok(t, err)
+	filter := testutil.Must(addressfilter.New(allow...))(t)
 	return document.New(document.Config{
 		Dir: filepath.Join(t.TempDir(), "documents"), Limit: 1000, Filter: filter, Owner: func(context.Context) (string, error) { return "store-1", nil },
 	})

@@ -54,8 +54,7 @@ retries: {attempts: 1}
 		defs = append(defs, def)
 	}
 	client := tasks.NewClient(redistest.New(t))
-	s, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
-	testutil.Ok(t, err)
+	s := testutil.Must(sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()}))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(s.Close(), client.Close()); err != nil {
 			t.Error(err)
@@ -63,15 +62,12 @@ retries: {attempts: 1}
 	})
 	mux := tasks.NewMux()
 	s.Register(mux)
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: 4})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: 4}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
 	for _, name := range []string{"shop.example", "down.example"} {
-		if _, err := s.Send(ctx, name, sites.ScrapeOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(s.Send(ctx, name, sites.ScrapeOptions{}))(t)
 	}
 	testutil.Eventually(t, "both jobs are over", func() bool {
 		jobs, err := s.Jobs(ctx, "", 10)
@@ -145,8 +141,7 @@ func TestSitesOfTheAPI(t *testing.T) {
 func TestSitesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
-	s, err := sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
-	testutil.Ok(t, err)
+	s := testutil.Must(sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()}))(t)
 	defer s.Close()
 	cfg.Sites = s
 	h := handler(t, cfg)
@@ -188,11 +183,9 @@ func TestSitesThatAreNotThere(t *testing.T) {
 func TestSitesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	client, err := tasks.Connect(t.Context(), server.URL())
-	testutil.Ok(t, err)
+	client := testutil.Must(tasks.Connect(t.Context(), server.URL()))(t)
 	defer client.Close()
-	s, err := sites.NewService(nil, sites.Config{Client: client, OutDir: t.TempDir()})
-	testutil.Ok(t, err)
+	s := testutil.Must(sites.NewService(nil, sites.Config{Client: client, OutDir: t.TempDir()}))(t)
 	defer s.Close()
 	h := handler(t, Config{Client: client, Sites: s})
 	server.Kill()

@@ -25,8 +25,7 @@ import (
 func TestHealthAndReadiness(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	client, err := tasks.Connect(t.Context(), server.URL())
-	testutil.Ok(t, err)
+	client := testutil.Must(tasks.Connect(t.Context(), server.URL()))(t)
 	defer client.Close()
 	cfg := served(t)
 	dir := t.TempDir()

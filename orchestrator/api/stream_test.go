@@ -103,8 +103,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{Gate: gate(t, "a key that is long enough for tests")}.withDefaults()
-		h, err := only(cfg, func(s *server) { addEvents(s, quiet) })
-		testutil.Ok(t, err)
+		h := testutil.Must(only(cfg, func(s *server) { addEvents(s, quiet) }))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan struct{})
@@ -133,16 +132,14 @@ func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 		ctx, shutdown := context.WithCancel(t.Context())
 		cfg := Config{}.withDefaults()
 		cfg.closing = ctx
-		h, err := only(cfg, func(s *server) { addEvents(s, quiet) })
-		testutil.Ok(t, err)
+		h := testutil.Must(only(cfg, func(s *server) { addEvents(s, quiet) }))(t)
 		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- serveOn(ctx, l, cfg, h, "HTTP interface", "/") }()
 		client := &http.Client{Transport: &http.Transport{DialContext: l.dial}}
 		defer client.CloseIdleConnections()
 
-		stream, err := client.Get("http://localhost/v1/events")
-		testutil.Ok(t, err)
+		stream := testutil.Must(client.Get("http://localhost/v1/events"))(t)
 		defer stream.Body.Close()
 		lines, beats := bufio.NewScanner(stream.Body), 0
 		for begun := time.Now(); time.Since(begun) < 5*time.Minute && lines.Scan(); {
@@ -232,8 +229,7 @@ func TestSlowResponsesAreComplete(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- serveOn(ctx, l, cfg, h, "HTTP interface", "/") }()
 		client := &http.Client{Transport: &http.Transport{DialContext: l.dial}}
-		resp, err := client.Get("http://localhost/report")
-		testutil.Ok(t, err)
+		resp := testutil.Must(client.Get("http://localhost/report"))(t)
 		begun := time.Now()
 		beside, err := client.Get("http://localhost/job")
 		if err != nil || beside.StatusCode/100 != 2 || time.Since(begun) > 100*time.Millisecond { // the clock is stopped

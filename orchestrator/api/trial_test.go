@@ -38,8 +38,7 @@ func (tr *trial) send(t *testing.T, h http.Handler) *httptest.ResponseRecorder {
 		path = strings.ReplaceAll(path, "{"+name+"}", value)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), tr.method, "http://localhost/", bytes.NewReader(data))
-	u, err := url.Parse("http://localhost" + path + "?" + tr.query.Encode())
-	testutil.Ok(t, err)
+	u := testutil.Must(url.Parse("http://localhost" + path + "?" + tr.query.Encode()))(t)
 	r.URL, r.Header = u, tr.header.Clone()
 	if tr.body != nil {
 		r.Header.Set("Content-Type", "application/json")

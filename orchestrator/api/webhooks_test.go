@@ -14,8 +14,7 @@ import (
 // webhooks returns a service with the webhook ops, which sends to public addresses and those allowed.
 func webhooks(t *testing.T, cfg Config, url string, allow ...string) *webhook.Service {
 	t.Helper()
-	filter, err := addressfilter.New(allow...)
-	testutil.Ok(t, err)
+	filter := testutil.Must(addressfilter.New(allow...))(t)
 	hooks, err := webhook.New(webhook.Config{
 		Redis: cfg.Client.Redis(), Filter: filter, Max: 2,
 		Static: []webhook.Static{{Name: "fixed", URL: url, Events: []string{"job.deleted"}, Secrets: []string{"whsec_" + strings.Repeat("A", 32)}}},

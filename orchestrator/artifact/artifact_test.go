@@ -203,19 +203,16 @@ func TestRetryAfterOfAnItemIsBounded(t *testing.T) {
 	})
 	w := newWorld(t, 2)
 	w.enqueue("busy", `{"url":"`+busy.URL+`"}`)
-	f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: w.dir, Filter: local})
-	testutil.Ok(t, err)
+	f := testutil.Must(artifact.NewFetcher(artifact.FetcherConfig{Dir: w.dir, Filter: local}))(t)
 	mux := workqueue.NewMux()
 	mux.Handle(artifact.FetchKind, f.Handle)
-	p, err := workqueue.NewPool(w.q, mux, workqueue.PoolConfig{})
-	testutil.Ok(t, err)
+	p := testutil.Must(workqueue.NewPool(w.q, mux, workqueue.PoolConfig{}))(t)
 	testutil.Background(t, p.Run)
 	testutil.Eventually(t, "the item to be delayed", func() bool {
 		s, err := w.q.Stats(t.Context())
 		return err == nil && s.InProgress == 0 && s.Delayed == 1
 	})
-	got, err := w.q.Get(t.Context(), "busy")
-	testutil.Ok(t, err)
+	got := testutil.Must(w.q.Get(t.Context(), "busy"))(t)
 	if in := time.Until(got[0].Available); in < 14*time.Minute || in > 15*time.Minute || !strings.Contains(got[0].Note, "429") {
 		t.Errorf("got %q, next attempt in %v, want 429 and 15 minutes", got[0].Note, in)
 	}

@@ -62,8 +62,7 @@ func TestSecretsOfAgentsAreMasked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agents")
 	testutil.Ok(t, os.WriteFile(file, []byte(list), 0o600))
 	for _, from := range []string{"MUSTER_AGENTS__STATIC=" + list, "MUSTER_AGENTS__STATIC_FILE=" + file} {
-		l, err := Load(Sources{Environ: []string{from}})
-		testutil.Ok(t, err)
+		l := testutil.Must(Load(Sources{Environ: []string{from}}))(t)
 		if len(l.Agents.Static) != 1 || l.Agents.Static[0].Secret != secret {
 			t.Errorf("got %d agents, want one with its secret", len(l.Agents.Static))
 		}

@@ -25,8 +25,7 @@ func write(t *testing.T, content string) string {
 
 func read(t *testing.T, src Sources) *Loaded {
 	t.Helper()
-	l, err := Load(src)
-	testutil.Ok(t, err)
+	l := testutil.Must(Load(src))(t)
 	return l
 }
 
@@ -55,8 +54,7 @@ func TestExample(t *testing.T) {
 // The example documents the bounds of all settings.
 func TestExampleStatesBounds(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile(example)
-	testutil.Ok(t, err)
+	b := testutil.Must(os.ReadFile(example))(t)
 	text := strings.Join(strings.Fields(strings.ReplaceAll(string(b), "#", "")), " ")
 	c := Default()
 	for _, s := range settings(&c) {
@@ -322,8 +320,7 @@ func TestSecrets(t *testing.T) {
 	if l.Redis.URL != "redis://u:s3same@host:1/0" {
 		t.Errorf("url is %q", l.Redis.URL)
 	}
-	b, err := json.Marshal(l.Settings())
-	testutil.Ok(t, err)
+	b := testutil.Must(json.Marshal(l.Settings()))(t)
 	if text := string(b) + fmt.Sprint(l.Settings()); strings.Contains(text, "s3same") {
 		t.Errorf("a secret is not masked: %s", text)
 	}
@@ -355,8 +352,7 @@ func TestSuspiciousEnvironment(t *testing.T) {
 }
 
 func FuzzLoad(f *testing.F) {
-	b, err := os.ReadFile(example)
-	testutil.Ok(f, err)
+	b := testutil.Must(os.ReadFile(example))(f)
 	f.Add(b)
 	f.Add([]byte("a: &x [*x]\n? b\n: c\n<<: {d: e}\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -79,8 +79,7 @@ func (s setting) facts(t *testing.T) string {
 	} else if s.isList() || s.isMap() {
 		facts = append(facts, kind)
 	}
-	value, err := json.Marshal(s.shown())
-	testutil.Ok(t, err)
+	value := testutil.Must(json.Marshal(s.shown()))(t)
 	if text := strings.Trim(string(value), `"`); text != "" && !s.isList() && !s.isMap() {
 		facts = append(facts, "`"+text+"`")
 	}

@@ -36,14 +36,12 @@ func TestEnvironReproducesSettings(t *testing.T) {
 	shared := filepath.Join(t.TempDir(), "workers.yaml")
 	testutil.Ok(t, want.WriteReloaded(shared))
 	for _, file := range []string{"", shared} {
-		got, err := Load(Sources{Environ: append(inherited, want.Environ(file)...)})
-		testutil.Ok(t, err)
+		got := testutil.Must(Load(Sources{Environ: append(inherited, want.Environ(file)...)}))(t)
 		if !reflect.DeepEqual(got.Config, want) {
 			t.Errorf("with the file %q: got  %+v\nwant %+v", file, got.Config, want)
 		}
 	}
-	b, err := os.ReadFile(shared)
-	testutil.Ok(t, err)
+	b := testutil.Must(os.ReadFile(shared))(t)
 	if strings.Contains(string(b), "hush") {
 		t.Errorf("the file contains a secret: %s", b)
 	}

@@ -12,8 +12,7 @@ const aSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 func TestWebhooksAreRead(t *testing.T) {
 	t.Parallel()
-	l, err := Load(Sources{File: write(t, "webhooks:\n  static:\n    - {name: ops, url: 'https://ops.example.org/in?token=hush', events: [site.*], secrets: ["+aSecret+"]}\n")})
-	testutil.Ok(t, err)
+	l := testutil.Must(Load(Sources{File: write(t, "webhooks:\n  static:\n    - {name: ops, url: 'https://ops.example.org/in?token=hush', events: [site.*], secrets: ["+aSecret+"]}\n")}))(t)
 	want := []Webhook{{Name: "ops", URL: "https://ops.example.org/in?token=hush", Events: []string{"site.*"}, Secrets: []string{aSecret}}}
 	if !reflect.DeepEqual(l.Webhooks.Static, want) {
 		t.Errorf("got %+v, want %+v", l.Webhooks.Static, want)

@@ -24,8 +24,7 @@ func TestDefinitionsExtractTheTruth(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			s.Calm()
-			def, err := definition.Load(filepath.Join("definitions", s.Name+".yaml"))
-			testutil.Ok(t, err)
+			def := testutil.Must(definition.Load(filepath.Join("definitions", s.Name+".yaml")))(t)
 
 			var out bytes.Buffer
 			written, visited := map[string]bool{}, map[string]bool{}
@@ -51,8 +50,7 @@ func TestDefinitionsExtractTheTruth(t *testing.T) {
 						continue // the pick of the week is on several pages
 					}
 					written[r.Type+r.Key] = true
-					line, err := r.JSON()
-					testutil.Ok(t, err)
+					line := testutil.Must(r.JSON())(t)
 					out.Write(append(line, '\n'))
 				}
 				for _, l := range res.Links {
@@ -82,12 +80,10 @@ func TestDefinitionsExtractTheTruth(t *testing.T) {
 func TestFaultPagesAreNotAccepted(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*Site{newShop(), newNews()} {
-		def, err := definition.Load(filepath.Join("definitions", s.Name+".yaml"))
-		testutil.Ok(t, err)
+		def := testutil.Must(definition.Load(filepath.Join("definitions", s.Name+".yaml")))(t)
 		for _, body := range [][]byte{challengePage, nil} {
 			for _, kind := range []string{definition.KindListing, definition.KindDetail} {
-				d, err := extract.Parse(def, page200(t, s, "/", kind, htmlUTF8, body))
-				testutil.Ok(t, err)
+				d := testutil.Must(extract.Parse(def, page200(t, s, "/", kind, htmlUTF8, body)))(t)
 				if extract.MustHave(def, d) {
 					t.Errorf("%s: a %s page with %q is accepted", s.Name, kind, body)
 				}
@@ -102,8 +98,7 @@ func TestCheckReportsDifferences(t *testing.T) {
 	s := newShop()
 	var lines []string
 	for _, r := range s.Truth() {
-		raw, err := json.Marshal(r)
-		testutil.Ok(t, err)
+		raw := testutil.Must(json.Marshal(r))(t)
 		lines = append(lines, string(raw))
 	}
 	check := func(lines ...string) error { return s.Check(strings.NewReader(strings.Join(lines, "\n"))) }
@@ -132,15 +127,13 @@ func TestCheckReportsDifferences(t *testing.T) {
 
 func extractPage(t *testing.T, s *Site, def *definition.Definition, link extract.Link) extract.Result {
 	t.Helper()
-	u, err := url.Parse(link.URL)
-	testutil.Ok(t, err)
+	u := testutil.Must(url.Parse(link.URL))(t)
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, link.URL, nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("%s: status %d", link.URL, w.Code)
 	}
-	body, err := io.ReadAll(w.Body)
-	testutil.Ok(t, err)
+	body := testutil.Must(io.ReadAll(w.Body))(t)
 	d, err := extract.Parse(def, page200(t, s, u.RequestURI(), link.Kind, w.Header().Get("Content-Type"), body))
 	if err != nil {
 		t.Fatalf("%s: %v", link.URL, err)
@@ -157,8 +150,7 @@ func extractPage(t *testing.T, s *Site, def *definition.Definition, link extract
 
 func page200(t *testing.T, s *Site, uri, kind, contentType string, body []byte) extract.Page {
 	t.Helper()
-	u, err := url.Parse("http://" + s.Host + uri)
-	testutil.Ok(t, err)
+	u := testutil.Must(url.Parse("http://" + s.Host + uri))(t)
 	return extract.Page{
 		URL: u, Requested: u.String(), Kind: kind, Status: http.StatusOK,
 		Header: http.Header{"Content-Type": {contentType}}, Body: body, FetchedAt: time.Unix(0, 0),

@@ -22,8 +22,7 @@ import (
 // TestClosedWorldLeavesNoGoroutines starts and closes a world: no goroutine and no listener remains.
 func TestClosedWorldLeavesNoGoroutines(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	w, err := Start(t.Context(), Config{Dir: t.TempDir()})
-	testutil.Ok(t, err)
+	w := testutil.Must(Start(t.Context(), Config{Dir: t.TempDir()}))(t)
 	where := w.URL(w.Shop)
 	testutil.Ok(t, w.Close())
 	if res, err := http.Get(where); err == nil {
@@ -100,13 +99,11 @@ func TestListsContainAllProxies(t *testing.T) {
 	var lists []string
 	for _, source := range w.Sources {
 		if !strings.HasPrefix(source, "http") {
-			raw, err := os.ReadFile(source)
-			testutil.Ok(t, err)
+			raw := testutil.Must(os.ReadFile(source))(t)
 			lists = append(lists, string(raw))
 			continue
 		}
-		body, err := fetch(t.Context(), source, nil)
-		testutil.Ok(t, err)
+		body := testutil.Must(fetch(t.Context(), source, nil))(t)
 		lists = append(lists, body)
 	}
 	for _, p := range w.Proxies {
@@ -126,8 +123,7 @@ func TestListsContainAllProxies(t *testing.T) {
 func TestJudgeResponds(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	res, err := http.Get(w.Judge)
-	testutil.Ok(t, err)
+	res := testutil.Must(http.Get(w.Judge))(t)
 	defer res.Body.Close()
 	if res.StatusCode >= 500 {
 		t.Errorf("judge: got status %d", res.StatusCode)
@@ -161,8 +157,7 @@ func TestStartRequiresADirectory(t *testing.T) {
 
 func start(t *testing.T) *World {
 	t.Helper()
-	w, err := Start(t.Context(), Config{Dir: t.TempDir()})
-	testutil.Ok(t, err)
+	w := testutil.Must(Start(t.Context(), Config{Dir: t.TempDir()}))(t)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("close the world: %v", err)

@@ -13,8 +13,7 @@ func TestAddedEventsAreInTheStreamOfAll(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		s := New(rdb)
-		first, err := s.Add(t.Context(), "site.unhealthy", "j1", "j1", map[string]string{"site": "shop.example"})
-		testutil.Ok(t, err)
+		first := testutil.Must(s.Add(t.Context(), "site.unhealthy", "j1", "j1", map[string]string{"site": "shop.example"}))(t)
 		again, err := s.Add(t.Context(), "site.unhealthy", "j1", "j1", map[string]string{"site": "other"})
 		if err != nil || again != first {
 			t.Errorf("added again: got %s, %v, want %s", again, err, first)
@@ -50,9 +49,7 @@ func TestEventsAreKeptForWebhooks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := s.Add(t.Context(), "site.recovered", "", "", nil); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(s.Add(t.Context(), "site.recovered", "", "", nil))(t)
 			n := rdb.XLen(t.Context(), AllKey()).Val()
 			if relayed && n != 13001 || !relayed && n > Keep+200 {
 				t.Errorf("with webhooks %v: got %d events, want all, or some %d without", relayed, n, Keep)

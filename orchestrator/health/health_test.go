@@ -125,8 +125,7 @@ func TestRedisResponds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client, err := tasks.Connect(t.Context(), c.url(t))
-			testutil.Ok(t, err)
+			client := testutil.Must(tasks.Connect(t.Context(), c.url(t)))(t)
 			if got := one(t, Redis(client.Ping, 0)); got.Status != OK {
 				t.Errorf("redis: got %+v, want ok", got)
 			}
@@ -143,8 +142,7 @@ func TestRedisResponds(t *testing.T) {
 func TestRedisDoesNotRespond(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c, err := tasks.Connect(t.Context(), server.URL())
-	testutil.Ok(t, err)
+	c := testutil.Must(tasks.Connect(t.Context(), server.URL()))(t)
 	defer c.Close()
 	server.Freeze()
 	got := one(t, Redis(c.Ping, 200*time.Millisecond)) // before Thaw
@@ -161,8 +159,7 @@ func TestRedisDoesNotRespond(t *testing.T) {
 func TestMemoryOfARealRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "maxmemory", "1gb")
-	c, err := tasks.Connect(t.Context(), server.URL())
-	testutil.Ok(t, err)
+	c := testutil.Must(tasks.Connect(t.Context(), server.URL()))(t)
 	defer c.Close()
 	if got := one(t, Memory(MemoryInfo(c))); got.Status != OK || !strings.Contains(got.Detail, "of 1024 MB used") {
 		t.Errorf("memory: got %+v, want ok, of 1024 MB used", got)

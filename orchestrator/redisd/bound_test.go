@@ -14,8 +14,7 @@ import (
 func TestBoundedCommandsTimeOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	c, err := tasks.Connect(t.Context(), server.URL())
-	testutil.Ok(t, err)
+	c := testutil.Must(tasks.Connect(t.Context(), server.URL()))(t)
 	defer c.Close()
 	rdb := c.Redis()
 	Bound(rdb)

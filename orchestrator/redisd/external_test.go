@@ -101,8 +101,7 @@ func TestStartObeysItsContext(t *testing.T) {
 // silent is a server that accepts connections and does not reply.
 func silent(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Ok(t, err)
+	l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var conns sync.WaitGroup
 	conns.Go(func() {
 		for {
@@ -251,9 +250,7 @@ func TestStaleAddress(t *testing.T) {
 	cfg := config(t)
 	cfg.Mode = Embedded
 	h, cmd := holder(t, cfg)
-	if _, err := Discover(t.Context(), cfg.DataDir); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(Discover(t.Context(), cfg.DataDir))(t)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	_, err := Discover(t.Context(), cfg.DataDir)

@@ -15,13 +15,10 @@ import (
 func TestLockIsReleasedDespiteSharedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := tryLock(path)
-	testutil.Ok(t, err)
-	fd, err := unix.Dup(int(first.f.Fd()))
-	testutil.Ok(t, err)
+	first := testutil.Must(tryLock(path))(t)
+	fd := testutil.Must(unix.Dup(int(first.f.Fd())))(t)
 	defer unix.Close(fd)
 	first.release()
-	second, err := tryLock(path)
-	testutil.Ok(t, err)
+	second := testutil.Must(tryLock(path))(t)
 	second.release()
 }

@@ -103,8 +103,7 @@ func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 // tryHolder is like holder for an orchestrator that may fail to start.
 func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	t.Helper()
-	conf, err := json.Marshal(cfg)
-	testutil.Ok(t, err)
+	conf := testutil.Must(json.Marshal(cfg))(t)
 	file := filepath.Join(t.TempDir(), "held")
 	cmd := exec.Command(os.Args[0], file)
 	cmd.Env = append(append(os.Environ(), holdEnv+"="+string(conf)), env...)
@@ -136,8 +135,7 @@ func config(t *testing.T) Config {
 
 func start(t *testing.T, cfg Config) *Server {
 	t.Helper()
-	s, err := Start(t.Context(), cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(Start(t.Context(), cfg))(t)
 	t.Cleanup(func() { stop(t, s) })
 	return s
 }
@@ -151,8 +149,7 @@ func stop(t *testing.T, s *Server) {
 
 func client(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	rdb, err := connect(url, 10*time.Second)
-	testutil.Ok(t, err)
+	rdb := testutil.Must(connect(url, 10*time.Second))(t)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -189,8 +186,7 @@ func needServer(t *testing.T) {
 // portOf returns the port of the Redis at url.
 func portOf(t *testing.T, url string) string {
 	t.Helper()
-	opt, err := redis.ParseURL(url)
-	testutil.Ok(t, err)
+	opt := testutil.Must(redis.ParseURL(url))(t)
 	_, port, err := net.SplitHostPort(opt.Addr)
 	testutil.Ok(t, err)
 	return port
@@ -198,8 +194,7 @@ func portOf(t *testing.T, url string) string {
 
 func identify(t *testing.T, pid int) supervise.Identity {
 	t.Helper()
-	id, err := supervise.Identify(pid)
-	testutil.Ok(t, err)
+	id := testutil.Must(supervise.Identify(pid))(t)
 	return id
 }
 

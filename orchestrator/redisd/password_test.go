@@ -36,8 +36,7 @@ func eachOwn(t *testing.T, test func(*testing.T, Config)) {
 // password returns the content of the password file.
 func password(t *testing.T, cfg Config) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(cfg.DataDir, "redis", "password"))
-	testutil.Ok(t, err)
+	text := testutil.Must(os.ReadFile(filepath.Join(cfg.DataDir, "redis", "password")))(t)
 	return strings.TrimSpace(string(text))
 }
 
@@ -87,8 +86,7 @@ func TestPasswordStaysInPrivateFiles(t *testing.T) {
 		cfg.Logger = log.logger()
 		args := filepath.Join(t.TempDir(), "args")
 		if cfg.Mode == Child { // redis-server later changes its process title
-			path, err := findServer(testServer())
-			testutil.Ok(t, err)
+			path := testutil.Must(findServer(testServer()))(t)
 			cfg.Server = filepath.Join(t.TempDir(), "redis-server")
 			script := fmt.Sprintf("#!/bin/sh\ntr '\\0' ' ' </proc/$$/cmdline >'%s'\nexec '%s' \"$@\"\n", args, path)
 			testutil.Ok(t, os.WriteFile(cfg.Server, []byte(script), 0o700))
@@ -181,8 +179,7 @@ func TestExposedPasswordIsReplaced(t *testing.T) {
 			s := start(t, cfg)
 			set(t, s.URL(), "k", "v")
 			got := password(t, cfg)
-			info, err := os.Lstat(file)
-			testutil.Ok(t, err)
+			info := testutil.Must(os.Lstat(file))(t)
 			if c.want == "" {
 				if got != word || strings.Contains(log.String(), "new password") {
 					t.Errorf("the password was replaced; log: %s", log.String())
@@ -221,8 +218,7 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			set(t, s.URL(), "k", "v")
 			old := s.URL()
 			// It keeps running, as after a crash on a system without parent death signals.
-			path, err := findServer(testServer())
-			testutil.Ok(t, err)
+			path := testutil.Must(findServer(testServer()))(t)
 			stop(t, s)
 			left := exec.Command(path, "auth.conf", "--bind", "127.0.0.1", "--port", portOf(t, old), "--appendonly", "yes", "--save", "")
 			left.Dir, left.SysProcAttr = cfg.folder().redisDir(), &syscall.SysProcAttr{Setpgid: true}
@@ -234,8 +230,7 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			set(t, old, "k", "w")
 			gone := supervise.Identity{PID: 1 << 30, Start: "never", Exe: "/none"}
 			if pidFile {
-				text, err := json.Marshal(map[string]any{"name": "redis", "process": identify(t, left.Process.Pid), "owner": gone})
-				testutil.Ok(t, err)
+				text := testutil.Must(json.Marshal(map[string]any{"name": "redis", "process": identify(t, left.Process.Pid), "owner": gone}))(t)
 				write(t, filepath.Join(cfg.folder().pidDir(), "redis.1.pid"), string(text), 0o600)
 			} else if err := (address{URL: old, Mode: Child, Owner: gone}).write(cfg.DataDir); err != nil {
 				t.Fatal(err)

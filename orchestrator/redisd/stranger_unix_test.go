@@ -22,8 +22,7 @@ func TestOtherUsersCannotUseOwnRedis(t *testing.T) {
 	uid, gid := testutil.Nobody(t)
 	eachOwn(t, func(t *testing.T, cfg Config) {
 		// A directory that other users can read, unlike t.TempDir.
-		dir, err := os.MkdirTemp("", "muster-shared-*")
-		testutil.Ok(t, err)
+		dir := testutil.Must(os.MkdirTemp("", "muster-shared-*"))(t)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		testutil.Ok(t, os.Chmod(dir, 0o755))
 		program := filepath.Join(dir, "stranger")
@@ -106,17 +105,13 @@ func TestDataOfAnotherUserIsRejected(t *testing.T) {
 
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
-	from, err := os.Open(os.Args[0])
-	testutil.Ok(t, err)
+	from := testutil.Must(os.Open(os.Args[0]))(t)
 	defer from.Close()
 	// A process forked in the meantime keeps the file open for writing until its exec, which would fail the execution of the
 	// copy (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	testutil.Ok(t, err)
-	if _, err := io.Copy(f, from); err != nil {
-		t.Fatal(err)
-	}
+	f := testutil.Must(os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755))(t)
+	testutil.Must(io.Copy(f, from))(t)
 	testutil.Ok(t, f.Close())
 }

@@ -97,8 +97,7 @@ func readyPID(t *testing.T, file string) int {
 
 func identify(t *testing.T, pid int) Identity {
 	t.Helper()
-	id, err := Identify(pid)
-	testutil.Ok(t, err)
+	id := testutil.Must(Identify(pid))(t)
 	return id
 }
 
@@ -116,8 +115,7 @@ func child(t *testing.T, role string) (Config, string) {
 
 func start(t *testing.T, cfg Config) *Process {
 	t.Helper()
-	p, err := Start(cfg)
-	testutil.Ok(t, err)
+	p := testutil.Must(Start(cfg))(t)
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
@@ -344,8 +342,7 @@ func TestCleanStaleDoesNotStopOtherProcesses(t *testing.T) {
 	t.Parallel()
 	left, run := crash(t)
 	path := pidFiles(run)[0]
-	f, err := readPIDFile(path)
-	testutil.Ok(t, err)
+	f := testutil.Must(readPIDFile(path))(t)
 	for name, alter := range map[string]func(*Identity){
 		"another start time": func(id *Identity) { id.Start += "1" },
 		"another executable": func(id *Identity) { id.Exe = "/bin/other" },

@@ -31,8 +31,7 @@ func BenchmarkOpenPages(b *testing.B) {
 	mux := tasks.NewMux()
 	tasks.Handle(mux, one, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(mux, bad, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("no stock of %d", n) })
-	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "slow": 1, "fast": 1}})
-	testutil.Ok(b, err)
+	worker := testutil.Must(tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "slow": 1, "fast": 1}}))(b)
 	var flow string
 	for i := range 200 {
 		run, err := tasks.Chain(one.S(i), one).Send(ctx, client, tasks.Labels(map[string]string{"customer": strconv.Itoa(i % 7)}))
@@ -45,19 +44,16 @@ func BenchmarkOpenPages(b *testing.B) {
 		}
 	}
 	for range 20 {
-		run, err := tasks.Chain(waits.S(1), one).Send(ctx, client)
-		testutil.Ok(b, err)
+		run := testutil.Must(tasks.Chain(waits.S(1), one).Send(ctx, client))(b)
 		flow = run.ID()
 	}
 	jw := &world{Service: w.cfg.Jobs, t: b, ctx: ctx}
 	for range 40 {
 		jw.create(pipeline.Default, "p")
 	}
-	list, err := w.cfg.Jobs.List(ctx, jobs.Filter{Limit: 1})
-	testutil.Ok(b, err)
+	list := testutil.Must(w.cfg.Jobs.List(ctx, jobs.Filter{Limit: 1}))(b)
 	job := "/ui/jobs/" + list.Jobs[0].ID
-	nodes, err := client.Workflow(flow).Nodes(ctx)
-	testutil.Ok(b, err)
+	nodes := testutil.Must(client.Workflow(flow).Nodes(ctx))(b)
 	if err := worker.Stop(); err != nil { // only pages send commands now
 		b.Fatal(err)
 	}

@@ -78,8 +78,7 @@ func TestSearchLeadsToWhatHasTheId(t *testing.T) {
 	t.Parallel()
 	w := newSystem(t)
 	w.addProxies(3)
-	run, err := tasks.New[string, string]("test.sent").S("x").Send(t.Context(), w.cfg.Client, tasks.ID("a-workflow"))
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.New[string, string]("test.sent").S("x").Send(t.Context(), w.cfg.Client, tasks.ID("a-workflow")))(t)
 	for q, want := range map[string]string{
 		"shop.example": siteURL("shop.example"), w.scrape: scrapeURL(w.scrape), w.failed: "/ui/jobs/" + w.failed,
 		run.ID(): "/ui/tasks/workflows/a-workflow", run.ID() + "/0": "/ui/tasks/workflows/a-workflow/nodes/0",
@@ -171,9 +170,7 @@ func TestProxiesAreChanged(t *testing.T) {
 			t.Errorf("ban with %s: got %d", name, rec.Code)
 		}
 	}
-	if _, err := w.cfg.Proxies.Remove(t.Context(), w.first().ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(w.cfg.Proxies.Remove(t.Context(), w.first().ID))(t)
 	w.shows(at+"/ban", http.StatusNotFound)
 }
 
@@ -183,12 +180,10 @@ func TestLongListsAreCut(t *testing.T) {
 	client := tasks.NewClient(redistest.New(t))
 	var defs []*definition.Definition
 	for i := range 300 {
-		def, err := definition.Parse("x.yaml", fmt.Appendf(nil, "site: s%d.example\nbase_url: http://s%d.example\nstart: [/]\nlisting: {links: a}\nrecords: {item: {fields: {name: h1}}}\n", i, i))
-		testutil.Ok(t, err)
+		def := testutil.Must(definition.Parse("x.yaml", fmt.Appendf(nil, "site: s%d.example\nbase_url: http://s%d.example\nstart: [/]\nlisting: {links: a}\nrecords: {item: {fields: {name: h1}}}\n", i, i)))(t)
 		defs = append(defs, def)
 	}
-	service, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
-	testutil.Ok(t, err)
+	service := testutil.Must(sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()}))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(service.Close(), client.Close()); err != nil {
 			t.Error(err)

@@ -39,8 +39,7 @@ const (
 func someJobs(t testing.TB, client *tasks.Client) (s *jobs.Service, failed string) {
 	t.Helper()
 	ctx := t.Context()
-	s, err := jobs.New(jobs.Config{Client: client, Pipelines: pipelines(t).Get, Limits: jobs.Limits{StuckAfter: time.Second}, Roles: func(context.Context) (map[string]int, error) { return nil, nil }})
-	testutil.Ok(t, err)
+	s = testutil.Must(jobs.New(jobs.Config{Client: client, Pipelines: pipelines(t).Get, Limits: jobs.Limits{StuckAfter: time.Second}, Roles: func(context.Context) (map[string]int, error) { return nil, nil }}))(t)
 	w := &world{Service: s, t: t, ctx: ctx}
 	create := func(name string) string {
 		id := w.create(name, "p").ID
@@ -51,9 +50,7 @@ func someJobs(t testing.TB, client *tasks.Client) (s *jobs.Service, failed strin
 	w.emit(jobs.Item{Key: "a", Text: "t"})
 	w.fail("unclear")
 	failed = create(pipeline.Default)
-	if _, err := s.CompleteStage(ctx, failed, "create", "no creator "+harmful); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(s.CompleteStage(ctx, failed, "create", "no creator "+harmful))(t)
 	create(pipeline.Default)
 	testutil.Ok(t, s.Sweep(ctx))
 	return s, failed
@@ -104,8 +101,7 @@ retries: {attempts: 1}
 	}
 	server := redistest.Server(t)
 	client := tasks.NewClient(server.Client())
-	service, err := sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()})
-	testutil.Ok(t, err)
+	service := testutil.Must(sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()}))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(service.Close(), client.Close()); err != nil {
 			t.Error(err)
@@ -140,8 +136,7 @@ func (w *system) runScrape(service *sites.Service) {
 	w.t.Helper()
 	mux := tasks.NewMux()
 	service.Register(mux)
-	worker, err := tasks.NewWorker(w.cfg.Client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: 4})
-	testutil.Ok(w.t, err)
+	worker := testutil.Must(tasks.NewWorker(w.cfg.Client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: 4}))(w.t)
 	ctx, stop := context.WithCancel(w.t.Context())
 	over := make(chan error, 1)
 	go func() { over <- worker.Run(ctx) }()
@@ -232,9 +227,7 @@ func (w *system) addProxies(n int) {
 	for i := range n - 1 {
 		list = append(list, proxies.Proxy{Protocol: "socks5", Host: fmt.Sprintf("198.51.%d.%d", i>>8, i&255), Port: 1080, Anonymity: "anonymous", Country: "FR", LatencyMS: float64(500 + i)})
 	}
-	if _, err := w.cfg.Proxies.Add(w.t.Context(), list...); err != nil {
-		w.t.Fatal(err)
-	}
+	testutil.Must(w.cfg.Proxies.Add(w.t.Context(), list...))(w.t)
 }
 
 // first returns the member with a password.

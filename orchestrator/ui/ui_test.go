@@ -79,8 +79,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	w.ctx = ctx
-	agents, err := agent.New(agent.Config{Client: client, Jobs: w.Service})
-	testutil.Ok(t, err)
+	agents := testutil.Must(agent.New(agent.Config{Client: client, Jobs: w.Service}))(t)
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) })
 	t.Cleanup(func() {

@@ -34,8 +34,7 @@ func TestEventsAreDelivered(t *testing.T) {
 		e, secret := k.create(t, r.URL, "job.*", "site.unhealthy")
 		var ids []string
 		for _, ev := range [][2]string{{"job.completed", "j1"}, {"site.recovered", "j1"}, {"site.unhealthy", "j2"}, {"job.deleted", "gone"}} {
-			id, err := k.events.Add(t.Context(), ev[0], ev[1], "", map[string]string{"a": "b"})
-			testutil.Ok(t, err)
+			id := testutil.Must(k.events.Add(t.Context(), ev[0], ev[1], "", map[string]string{"a": "b"}))(t)
 			ids = append(ids, id)
 		}
 		ids = slices.Delete(ids, 1, 2) // it is not wanted
@@ -137,14 +136,9 @@ func TestGoneDisablesAnEndpoint(t *testing.T) {
 	}
 	r.set(200)
 	off := false
-	if _, err := k.Edit(t.Context(), e.ID, Edit{Disabled: &off}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.Redeliver(t.Context(), e.ID, ids[29]); err != nil {
-		t.Fatal(err)
-	}
-	d, err := k.Test(t.Context(), e.ID)
-	testutil.Ok(t, err)
+	testutil.Must(k.Edit(t.Context(), e.ID, Edit{Disabled: &off}))(t)
+	testutil.Must(k.Redeliver(t.Context(), e.ID, ids[29]))(t)
+	d := testutil.Must(k.Test(t.Context(), e.ID))(t)
 	testutil.Eventually(t, "both to be delivered", func() bool {
 		page, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{State: DeliveryDelivered})
 		return err == nil && len(page.Deliveries) == 2 && page.Deliveries[0].ID == d.ID && page.Deliveries[0].Type == TestType

@@ -161,9 +161,7 @@ func TestRequestsAreSignedWithAllSecrets(t *testing.T) {
 	e, first := k.create(t, r.URL)
 	second := webhook.NewSecret()
 	for i, secrets := range [][]string{{second, first}, {second}} {
-		if _, err := k.Edit(t.Context(), e.ID, Edit{Secrets: &secrets}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(k.Edit(t.Context(), e.ID, Edit{Secrets: &secrets}))(t)
 		k.emit(t, "job.completed", 1)
 		k.settled(t, e.ID, fmt.Sprintf("map[delivered:%d]", i+1))
 		if g := r.requests()[i]; !g.verified(second) || g.verified(first) != (i == 0) {
@@ -197,8 +195,7 @@ func TestRemovedEndpointLeavesNothing(t *testing.T) {
 	if n := len(r.requests()); n != 20 {
 		t.Errorf("got %d requests, want the requests of the remaining endpoint", n)
 	}
-	now, err := k.core.now(t.Context())
-	testutil.Ok(t, err)
+	now := testutil.Must(k.core.now(t.Context()))(t)
 	testutil.Ok(t, rel.trim(t.Context(), e.ID, now.Add(2*fresh), 0))
 	if n := rdb.ZCard(t.Context(), logKey(e.ID)).Val(); n != 0 {
 		t.Errorf("got %d entries in the log, want none", n)
@@ -237,9 +234,7 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 		t.Errorf("the same name: got %v, want a *job.FieldError", err)
 	}
 	for _, disabled := range []bool{off, !off} {
-		if _, err := k.Edit(t.Context(), id, Edit{Disabled: &disabled}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(k.Edit(t.Context(), id, Edit{Disabled: &disabled}))(t)
 		if is, err := open(t, cfg).Get(t.Context(), id); err != nil || (is.State == StateDisabled) != disabled || !is.Static {
 			t.Errorf("another process: got %+v, %v, want disabled %v", is, err, disabled)
 		}

@@ -91,8 +91,7 @@ type kit struct {
 // quick is a configuration that waits no longer than it must, and may send to this machine.
 func quick(t *testing.T, rdb redis.UniversalClient) Config {
 	t.Helper()
-	f, err := addressfilter.New(addressfilter.Local()...)
-	testutil.Ok(t, err)
+	f := testutil.Must(addressfilter.New(addressfilter.Local()...))(t)
 	return Config{
 		Redis: rdb, Filter: f, Tick: 5 * time.Millisecond, Retry: 5 * time.Millisecond, MaxRetry: 50 * time.Millisecond,
 		Timeout: 5 * time.Second, Attempts: 4,
@@ -102,8 +101,7 @@ func quick(t *testing.T, rdb redis.UniversalClient) Config {
 // open returns a service that does not run.
 func open(t *testing.T, cfg Config) kit {
 	t.Helper()
-	s, err := New(cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(New(cfg))(t)
 	return kit{s, cfg.Redis, event.New(cfg.Redis)}
 }
 
@@ -125,8 +123,7 @@ func (k kit) create(t *testing.T, url string, events ...string) (Endpoint, strin
 func (k kit) emit(t *testing.T, eventType string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
-		id, err := k.events.Add(t.Context(), eventType, "", "", map[string]int{"n": i})
-		testutil.Ok(t, err)
+		id := testutil.Must(k.events.Add(t.Context(), eventType, "", "", map[string]int{"n": i}))(t)
 		ids = append(ids, id)
 	}
 	return ids
@@ -144,8 +141,7 @@ func (k kit) states(t *testing.T, endpoint string) string {
 	t.Helper()
 	counts := map[string]int{}
 	for cursor := ""; ; {
-		page, err := k.Deliveries(context.Background(), endpoint, DeliveryFilter{Cursor: cursor, Limit: 500})
-		testutil.Ok(t, err)
+		page := testutil.Must(k.Deliveries(context.Background(), endpoint, DeliveryFilter{Cursor: cursor, Limit: 500}))(t)
 		for _, d := range page.Deliveries {
 			counts[d.State]++
 		}

@@ -44,8 +44,7 @@ func startProcess(t *testing.T, url string, deliveries int) *process {
 	cfg := quick(t, p.rdb)
 	cfg.Attempts, cfg.KeepCount = 0, deliveries // the default, and all
 	cfg.Retry, cfg.MaxRetry = 10*time.Millisecond, 300*time.Millisecond
-	s, err := New(cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(New(cfg))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
 	go func() {

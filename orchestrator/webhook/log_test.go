@@ -37,8 +37,7 @@ func TestDeliveriesAreListedInPages(t *testing.T) {
 	var got []string
 	cursor := ""
 	for page := range 3 {
-		p, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{Limit: 10, Cursor: cursor})
-		testutil.Ok(t, err)
+		p := testutil.Must(k.Deliveries(t.Context(), e.ID, DeliveryFilter{Limit: 10, Cursor: cursor}))(t)
 		for _, d := range p.Deliveries {
 			if d.State != DeliveryPending || d.Created.IsZero() {
 				t.Errorf("got %+v, want it pending", d)
@@ -76,16 +75,12 @@ func TestLogIsBounded(t *testing.T) {
 		k.run(t)
 		k.settled(t, e.ID, "map[delivered:30]")
 		// One that has not ended, the oldest of all.
-		body, err := Message{Type: TestType}.encode("")
-		testutil.Ok(t, err)
+		body := testutil.Must(Message{Type: TestType}.encode(""))(t)
 		waiting := item("1-1", e.ID, TestType, body)
 		waiting.NotBefore = time.Now().Add(time.Hour)
 		rdb.ZAdd(t.Context(), logKey(e.ID), redis.Z{Score: 1, Member: "1-1"})
-		if _, err := k.core.queue.Enqueue(t.Context(), waiting); err != nil {
-			t.Fatal(err)
-		}
-		now, err := k.core.now(t.Context())
-		testutil.Ok(t, err)
+		testutil.Must(k.core.queue.Enqueue(t.Context(), waiting))(t)
+		now := testutil.Must(k.core.now(t.Context()))(t)
 		check := func(what string, want int) {
 			t.Helper()
 			stats, err := k.core.queue.Stats(t.Context())
@@ -127,13 +122,10 @@ func TestRelayMayRepeatItself(t *testing.T) {
 	k := open(t, quick(t, rdb))
 	e, _ := k.create(t, r.URL)
 	k.emit(t, "job.completed", 20)
-	before, err := rdb.Get(t.Context(), event.RelayedKey()).Result()
-	testutil.Ok(t, err)
+	before := testutil.Must(rdb.Get(t.Context(), event.RelayedKey()).Result())(t)
 	rel := &relay{core: k.core, endpoints: k.endpoints, me: "test"}
 	for range 3 {
-		if _, err := rel.round(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(rel.round(t.Context()))(t)
 		if err := rdb.Set(t.Context(), event.RelayedKey(), before, 0).Err(); err != nil { // as if the call had failed
 			t.Fatal(err)
 		}
@@ -168,15 +160,11 @@ func TestNewEndpointGetsTheNextEvent(t *testing.T) {
 	r := newReceiver(t, nil)
 	adds, sends := open(t, quick(t, rdb)), open(t, quick(t, rdb))
 	adds.create(t, r.URL+"/first")
-	if _, err := sends.endpoints.records(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(sends.endpoints.records(t.Context()))(t)
 	second, _ := adds.create(t, r.URL+"/second")
 	adds.emit(t, "job.completed", 1)
 	rel := &relay{core: sends.core, endpoints: sends.endpoints, me: "test"}
-	if _, err := rel.round(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(rel.round(t.Context()))(t)
 	if got, want := adds.states(t, second.ID), "map[pending:1]"; got != want {
 		t.Errorf("got deliveries %s, want %s", got, want)
 	}
@@ -202,9 +190,7 @@ func TestUnreadableJobsHoldUpNothing(t *testing.T) {
 	r := newReceiver(t, nil)
 	e, _ := k.create(t, r.URL)
 	for _, id := range []string{"bad", "good"} {
-		if _, err := k.events.Add(t.Context(), "job.completed", id, "", nil); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(k.events.Add(t.Context(), "job.completed", id, "", nil))(t)
 	}
 	k.run(t)
 	k.settled(t, e.ID, "map[delivered:2]")
@@ -242,17 +228,13 @@ func TestMetrics(t *testing.T) {
 	e, _, _ := relayed(t, k, r.URL, 2)
 	k.run(t)
 	k.settled(t, e.ID, "map[failed:2]")
-	body, err := Message{Type: TestType}.encode("")
-	testutil.Ok(t, err)
+	body := testutil.Must(Message{Type: TestType}.encode(""))(t)
 	waiting := item("2-1", e.ID, TestType, body)
 	waiting.NotBefore = time.Now().Add(time.Hour)
-	if _, err := k.core.queue.Enqueue(t.Context(), waiting); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(k.core.queue.Enqueue(t.Context(), waiting))(t)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(NewMetrics(k.Service))
-	families, err := reg.Gather()
-	testutil.Ok(t, err)
+	families := testutil.Must(reg.Gather())(t)
 	values := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -31,8 +31,7 @@ func TestDemoOnABareMachine(t *testing.T) {
 		t.Errorf("%d candidates, want at least 40", s.Proxies.Candidates)
 	}
 	// All worlds have the same sites: this one only provides the truth.
-	truth, err := demo.Start(t.Context(), demo.Config{Dir: t.TempDir()})
-	testutil.Ok(t, err)
+	truth := testutil.Must(demo.Start(t.Context(), demo.Config{Dir: t.TempDir()}))(t)
 	defer truth.Close()
 	wantAll(t, truth, s)
 }

@@ -101,9 +101,7 @@ func (f *fleet) call(method, path string, body, v any, header ...string) (status
 // do calls the API and fails the test on an error.
 func (f *fleet) do(t *testing.T, method, path string, body, v any) {
 	t.Helper()
-	if _, err := f.call(method, path, body, v); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(f.call(method, path, body, v))(t)
 }
 
 // muster runs a command with the settings and returns its output.
@@ -161,8 +159,7 @@ func interpreter(t *testing.T, name string) string {
 // exampleAgent returns the path of a file in examples/agents.
 func exampleAgent(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "..", "examples", "agents", name))
-	testutil.Ok(t, err)
+	path := testutil.Must(filepath.Abs(filepath.Join("..", "..", "examples", "agents", name)))(t)
 	return path
 }
 

@@ -61,8 +61,7 @@ const concurrency = 4
 func setup(t *testing.T) *bench {
 	t.Helper()
 	dir := t.TempDir()
-	w, err := demo.Start(t.Context(), demo.Config{Dir: dir})
-	testutil.Ok(t, err)
+	w := testutil.Must(demo.Start(t.Context(), demo.Config{Dir: dir}))(t)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("close the world: %v", err)
@@ -199,8 +198,7 @@ func (r *run) until(t *testing.T, what string, fact func() bool) {
 // pids returns the children of a run with a PID file in a directory and a name that starts with prefix.
 func pids(t *testing.T, dir, prefix string) []int {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
-	testutil.Ok(t, err)
+	files := testutil.Must(filepath.Glob(filepath.Join(dir, "*.pid")))(t)
 	var found []int
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
@@ -232,11 +230,9 @@ func (b *bench) redis(t *testing.T) []int {
 // client returns a client of the Redis of a run, closed at the end of the test.
 func (b *bench) client(t *testing.T) *tasks.Client {
 	t.Helper()
-	url, err := redisd.Discover(t.Context(), b.data)
-	testutil.Ok(t, err)
+	url := testutil.Must(redisd.Discover(t.Context(), b.data))(t)
 	b.noPasswordInArguments(t)
-	c, err := tasks.Connect(t.Context(), url)
-	testutil.Ok(t, err)
+	c := testutil.Must(tasks.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -244,8 +240,7 @@ func (b *bench) client(t *testing.T) *tasks.Client {
 // noPasswordInArguments checks that the password of Redis is not visible to other users.
 func (b *bench) noPasswordInArguments(t *testing.T) {
 	t.Helper()
-	password, err := os.ReadFile(filepath.Join(b.data, "redis", "password"))
-	testutil.Ok(t, err)
+	password := testutil.Must(os.ReadFile(filepath.Join(b.data, "redis", "password")))(t)
 	for _, pid := range append(b.workers(t), b.redis(t)...) {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err == nil && bytes.Contains(args, bytes.TrimSpace(password)) { // without an error, the process runs on Linux
@@ -335,8 +330,7 @@ func (b *bench) wantQuiet(t *testing.T) {
 		return // no /proc on this system
 	}
 	var left []string
-	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	testutil.Ok(t, err)
+	entries := testutil.Must(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	for _, file := range entries {
 		raw, err := os.ReadFile(file)
 		if err != nil {

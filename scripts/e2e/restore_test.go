@@ -46,10 +46,8 @@ func TestCopyOfRedisIsRestored(t *testing.T) {
 	if err != nil || json.Unmarshal(text, &info) != nil {
 		t.Fatalf("redis.json: %s, %v", text, err)
 	}
-	opts, err := redis.ParseURL(info.URL)
-	testutil.Ok(t, err)
-	password, err := os.ReadFile(filepath.Join(from.dir, "data", "redis", "password"))
-	testutil.Ok(t, err)
+	opts := testutil.Must(redis.ParseURL(info.URL))(t)
+	password := testutil.Must(os.ReadFile(filepath.Join(from.dir, "data", "redis", "password")))(t)
 	redisCLI := func(address string, args ...string) string {
 		t.Helper()
 		host, port, _ := strings.Cut(address, ":")

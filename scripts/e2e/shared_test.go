@@ -17,8 +17,7 @@ import (
 func TestFirstOfTwoStops(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	conf, err := os.ReadFile(b.conf)
-	testutil.Ok(t, err)
+	conf := testutil.Must(os.ReadFile(b.conf))(t)
 	testutil.Ok(t, os.WriteFile(b.conf, bytes.Replace(conf, []byte(`"mode": "child"`), []byte(`"mode": "auto"`), 1), 0o600))
 	first := b.once(t)
 	first.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 10 })

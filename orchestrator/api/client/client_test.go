@@ -23,8 +23,7 @@ func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	c, err := client.New(client.Config{URL: server.URL, Key: "secret-key", Transport: server.Client().Transport})
-	testutil.Ok(t, err)
+	c := testutil.Must(client.New(client.Config{URL: server.URL, Key: "secret-key", Transport: server.Client().Transport}))(t)
 	return c
 }
 
@@ -124,10 +123,8 @@ func TestHandlerStreamsResponses(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/x", nil)
-	testutil.Ok(t, err)
-	res, err := (&http.Client{Transport: transport}).Do(req)
-	testutil.Ok(t, err)
+	req := testutil.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/x", nil))(t)
+	res := testutil.Must((&http.Client{Transport: transport}).Do(req))(t)
 	buf := make([]byte, 5)
 	if n, err := res.Body.Read(buf); err != nil || string(buf[:n]) != "first" {
 		t.Errorf("got %q, %v before the handler has ended", buf[:n], err)

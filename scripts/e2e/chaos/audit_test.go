@@ -51,8 +51,7 @@ func (a *audit) ended(runs []*tasks.Run[int]) {
 			case <-time.After(20 * time.Millisecond):
 			}
 		}
-		nodes, err := a.c.Workflow(run.ID()).Nodes(a.ctx)
-		testutil.Ok(a.t, err)
+		nodes := testutil.Must(a.c.Workflow(run.ID()).Nodes(a.ctx))(a.t)
 		for _, n := range nodes {
 			if !n.Status.Terminal() {
 				a.t.Errorf("node %s of workflow %s is %s", n.ID, run.ID(), n.Status)
@@ -107,8 +106,7 @@ func (a *audit) runsOnce(results []*tasks.Run[int]) {
 		}
 	}
 	for _, run := range results {
-		nodes, err := a.c.Workflow(run.ID()).Nodes(a.ctx)
-		testutil.Ok(a.t, err)
+		nodes := testutil.Must(a.c.Workflow(run.ID()).Nodes(a.ctx))(a.t)
 		a.nodes += len(nodes)
 		for _, n := range nodes {
 			if strings.HasPrefix(n.Task, "(") || n.Status != tasktype.Success && n.Status != tasktype.Failed {
@@ -135,8 +133,7 @@ func (a *audit) noLeftovers() {
 	a.t.Helper()
 	rdb := a.c.Redis()
 	ctx := a.t.Context()
-	w, err := a.f.start("")
-	testutil.Ok(a.t, err)
+	w := testutil.Must(a.f.start(""))(a.t)
 	var left []string
 	if !testutil.Becomes(func() bool {
 		left = unexpiring(ctx, a.t, rdb)

@@ -66,8 +66,7 @@ func (s storm) rage(t *testing.T, url string) {
 
 	var last []*worker
 	for range s.lanes {
-		w, err := f.start("")
-		testutil.Ok(t, err)
+		w := testutil.Must(f.start(""))(t)
 		last = append(last, w)
 	}
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)

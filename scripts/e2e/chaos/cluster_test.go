@@ -222,8 +222,7 @@ func TestSlowClusterNode(t *testing.T) {
 		var some []sent
 		for i := range 90 {
 			one := sent{wanted: growRoot(r)}
-			run, err := one.sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("slow-%d-%03d", round, i)), tasks.Retention(10*time.Minute))
-			testutil.Ok(t, err)
+			run := testutil.Must(one.sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("slow-%d-%03d", round, i)), tasks.Retention(10*time.Minute)))(t)
 			one.run = run
 			some, runs = append(some, one), append(runs, run)
 		}

@@ -30,8 +30,7 @@ func TestFailover(t *testing.T) {
 	var runs []*tasks.Run[int]
 	for i := range all {
 		all[i].wanted = growRoot(r)
-		run, err := all[i].sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("failover-%03d", i)))
-		testutil.Ok(t, err)
+		run := testutil.Must(all[i].sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("failover-%03d", i))))(t)
 		all[i].run, runs = run, append(runs, run)
 	}
 	// A write that was acknowledged before its replication is lost with the master. This is a property of Redis.
@@ -154,9 +153,7 @@ func connectWorkers(t *testing.T, url string) (*tasks.Client, *fleet) {
 	t.Helper()
 	f := newFleet(t, url)
 	for range 2 {
-		if _, err := f.start(""); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(f.start(""))(t)
 	}
 	return connect(t, url), f
 }

@@ -147,8 +147,7 @@ func seed(t *testing.T) *rand.Rand {
 
 func connect(t *testing.T, url string) *tasks.Client {
 	t.Helper()
-	c, err := tasks.Connect(t.Context(), url)
-	testutil.Ok(t, err)
+	c := testutil.Must(tasks.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
