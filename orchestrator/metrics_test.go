@@ -166,7 +166,6 @@ var unseenKinds = map[string]string{
 	"muster_proxies_by_protocol":             "gauge",
 	"muster_queue_run_seconds":               "histogram",
 	"muster_schedule_last_timestamp_seconds": "gauge",
-	"muster_schedule_led":                    "gauge",
 	"muster_schedule_next_timestamp_seconds": "gauge",
 	"muster_scrape_response_seconds":         "histogram",
 	"muster_site_health":                     "gauge",

@@ -3,7 +3,7 @@
 // [Run] starts Redis and passes an [Orchestrator] to a function, which starts workers and sends jobs. When the function
 // returns or panics, Run stops the parts that it started, dependents first:
 //
-//	intake (schedule, HTTP API) → sites → workers → worker log → Redis
+//	intake (HTTP API) → sites → workers → worker log → Redis
 //
 // Run uses a part that is already running and leaves it running.
 package orchestrator
@@ -73,10 +73,9 @@ type Orchestrator struct {
 	Proxies *ProxyKeeper
 	Scraper *Scraper
 
-	opts      Options
-	redis     *redisd.Server
-	scope     scope
-	schedules chan *tasks.Scheduler // from Reload to Serve
+	opts  Options
+	redis *redisd.Server
+	scope scope
 
 	reloading sync.Mutex // guards onReload
 	onReload  []func(config.Config)
@@ -87,7 +86,7 @@ type Orchestrator struct {
 // orchestrator that owns the Redis has exited; fn must then return. Running tasks may continue for the drain time of the
 // settings, or until Options.Hard is done.
 func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.Context, *Orchestrator) error) (err error) {
-	o := &Orchestrator{opts: opts.withDefaults(), schedules: make(chan *tasks.Scheduler, 1)}
+	o := &Orchestrator{opts: opts.withDefaults()}
 	o.scope.logger = o.opts.Logger
 	defer func() {
 		err = errors.Join(err, o.scope.close(o.opts.Hard))

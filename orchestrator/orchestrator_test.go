@@ -337,8 +337,9 @@ func TestScheduleOfTheSettings(t *testing.T) {
 	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "timed.yaml"), []byte(timed), 0o600))
 	cfg.Sites.Schedule = map[string]string{"quotes.toscrape.com": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {
-			t.Errorf("a valid schedule: %v", err)
+		testutil.Ok(t, o.syncSchedules(ctx))
+		if list, _, err := o.Client.Inspect().Schedules(ctx, tasktype.ScheduleFilter{Prefix: scrapeSchedule}); err != nil || len(list) != 3 || list[0].Name != "scrape.books.toscrape.com" || list[0].Spec != "0 3 * * *" {
+			t.Errorf("got %+v, %v, want the schedules of three sites", list, err)
 		}
 		for spec, want := range map[string]string{"": "map[timed.example:@every 2h]", "off": "map[]", "@every 3h": "map[timed.example:@every 3h]"} {
 			settings := map[string]string{"timed.example": spec}
@@ -350,11 +351,11 @@ func TestScheduleOfTheSettings(t *testing.T) {
 			}
 		}
 		o.cfg().Sites.Schedule = map[string]string{"broken.example": "@every 1h", "books.toscrape.com": "0 3 * * *"}
-		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {
+		if _, err := schedules(o.Config(), o.Sites.Registry()); err != nil {
 			t.Errorf("an invalid site: got %v, want the others scheduled", err)
 		}
 		o.cfg().Sites.Schedule = map[string]string{"qoutes.toscrape.com": "@every 1h"}
-		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
+		if _, err := schedules(o.Config(), o.Sites.Registry()); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
 			t.Errorf("an unknown site: got %v, want an error with the nearest name", err)
 		}
 		return nil

@@ -14,7 +14,6 @@ import (
 	"muster/orchestrator/access"
 	"muster/orchestrator/config"
 	"muster/sites"
-	"muster/tasks"
 )
 
 // Watch calls apply with new settings, one call at a time, until ctx is done. apply returns the changed sites and pipelines,
@@ -25,10 +24,8 @@ type Watch func(ctx context.Context, apply func(config.Config) (changed []string
 // Running tasks, jobs and requests continue. It returns the changed sites and pipelines. If it returns an error, nothing
 // has changed. It must not be called concurrently.
 func (o *Orchestrator) Reload(cfg config.Config) (changed []string, err error) {
-	var schedule *tasks.Scheduler
-	before := o.Config()
-	changed, err = reload(o.System, cfg, func(registry *sites.Registry) (err error) {
-		schedule, err = o.schedule(cfg, registry)
+	changed, err = reload(o.System, cfg, func(registry *sites.Registry) error {
+		_, err := schedules(cfg, registry)
 		return err
 	})
 	if err != nil {
@@ -37,12 +34,8 @@ func (o *Orchestrator) Reload(cfg config.Config) (changed []string, err error) {
 	if !o.opts.Reuse {
 		o.logBroken()
 	}
-	if len(changed) > 0 || scheduled(before) != scheduled(cfg) {
-		select {
-		case <-o.schedules: // drop a schedule that Serve has not received
-		default:
-		}
-		o.schedules <- schedule
+	if err := o.syncSchedules(context.Background()); err != nil { // the other settings are applied
+		o.opts.Logger.Error("cannot change the schedules; they are changed by the next reload or start", "err", err)
 	}
 	o.reloading.Lock()
 	defer o.reloading.Unlock()
@@ -60,11 +53,6 @@ func (o *Orchestrator) OnReload(fn func(config.Config)) {
 	o.reloading.Lock()
 	defer o.reloading.Unlock()
 	o.onReload = append(o.onReload, fn)
-}
-
-// scheduled returns a string of all settings on which the schedule depends, except sites.
-func scheduled(cfg config.Config) string {
-	return fmt.Sprint(cfg.Sites.Schedule, cfg.Proxies.RefreshEvery, cfg.Proxies.RecheckEvery)
 }
 
 // reload implements Orchestrator.Reload for the parts of a System. check returns an error if the process cannot use the

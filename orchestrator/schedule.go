@@ -2,10 +2,12 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"muster/orchestrator/config"
@@ -14,114 +16,116 @@ import (
 	"muster/tasks"
 )
 
-// recheckEntry is the schedule entry for the continuous check of the pool.
-var recheckEntry = proxies.Recheck.Name()
+// The group of the schedules of the settings and the definitions of sites, and the queue of their tasks.
+const (
+	scheduleGroup = "orchestrator"
+	scheduleQueue = "orchestrator"
+)
 
-// refreshEntry is the schedule entry for the refresh from all sources, and the prefix of the entries for single sources.
-const refreshEntry = "proxies.refresh"
+// Names of schedules: the check of the pool, the refresh from all sources, which is also a prefix of the names for single sources, and the
+// prefix of the names for sites.
+const (
+	recheckSchedule = "proxies.recheck"
+	refreshSchedule = "proxies.refresh"
+	scrapeSchedule  = "scrape."
+)
 
-// runSchedule runs s, or the schedule with which Reload replaces it, until ctx is done.
-func (o *Orchestrator) runSchedule(ctx context.Context, s *tasks.Scheduler) error {
-	for {
-		running, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func(s *tasks.Scheduler) { ended <- s.Run(running) }(s) // s is replaced below
-		select {
-		case err := <-ended:
-			stop()
-			return err
-		case s = <-o.schedules:
-			stop()
-			if err := <-ended; err != nil {
-				return err
-			}
+// scheduled sends the scrape or refresh of the schedule that is its input, and returns the ID of its workflow. Only the workers of the
+// orchestrator take it: they have its definitions and files. While it is not running, ticks expire.
+var scheduled = tasks.New[string, string]("orchestrator.scheduled", tasks.Queue(scheduleQueue), tasks.Expires(time.Minute), tasks.Timeout(5*time.Minute), tasks.MaxRetry(3))
+
+// schedules returns the schedules of cfg for the sites of registry.
+func schedules(cfg config.Config, registry *sites.Registry) (list []tasks.Schedule, err error) {
+	if every := cfg.Proxies.RecheckEvery; every > 0 && cfg.Proxies.CanCheck() {
+		list = append(list, tasks.Schedule{Name: recheckSchedule, Spec: "@every " + every.String(), Work: proxies.Recheck.S(proxies.RecheckInput{}),
+			Options: []tasks.SendOption{tasks.Unique(recheckSchedule, time.Hour)}}) // at most one at a time
+	}
+	add := func(name, spec string) {
+		list = append(list, tasks.Schedule{Name: name, Spec: spec, Work: scheduled.S(name), Options: []tasks.SendOption{tasks.Name(name)}})
+	}
+	if cfg.Proxies.RefreshEvery > 0 && cfg.Proxies.HasSources() {
+		add(refreshSchedule, "@every "+cfg.Proxies.RefreshEvery.String())
+	}
+	for i, from := range cfg.Proxies.Sources {
+		if every := from.EveryOr(0); every > 0 {
+			add(fmt.Sprintf("%s.%d", refreshSchedule, i+1), "@every "+every.String())
 		}
 	}
+	specs := registry.Schedules(cfg.Sites.Schedule)
+	if _, err := registry.Order(slices.Sorted(maps.Keys(specs))...); err != nil {
+		return nil, fmt.Errorf("sites.schedule: %w", err)
+	}
+	for site, spec := range specs {
+		if _, err := registry.Definition(site); err == nil { // an invalid definition has been logged
+			add(scrapeSchedule+site, spec)
+		}
+	}
+	return list, nil
 }
 
-// schedule returns the schedule of cfg for the sites of registry. Each tick is sent once, even if several orchestrators run
-// the schedule.
-func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*tasks.Scheduler, error) {
-	scrapes := map[string]func(ctx context.Context, id string){} // by entry; called after its tick was sent
-	s := tasks.NewScheduler(o.Client, tasks.SchedulerConfig{
-		Logger: o.opts.Logger,
-		Sent: func(name, id string) {
-			if sent := scrapes[name]; sent != nil {
-				sent(context.Background(), id)
-			}
-			level := slog.LevelInfo
-			if name == recheckEntry { // every minute
-				level = slog.LevelDebug
-			}
-			o.opts.Logger.Log(context.Background(), level, "scheduled job sent", "schedule", name, "job", id)
-		},
-	})
-	if err := o.scheduleProxies(s, cfg.Proxies); err != nil {
-		return nil, err
-	}
-	if err := o.scheduleScrapes(s, registry.Schedules(cfg.Sites.Schedule), registry, scrapes); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// scheduleProxies adds refreshes from all sources, refreshes of the sources with an interval, and the check of the members.
-func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) error {
-	add := func(name string, every time.Duration, refresh func() tasks.Work) error {
-		return s.AddFunc(name, "@every "+every.String(), func(time.Time) tasks.Work { return refresh() },
-			tasks.Name(proxies.RefreshName), tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every))
-	}
-	if every := cfg.RecheckEvery; every > 0 && cfg.CanCheck() {
-		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func(time.Time) tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{}) },
-			tasks.Unique(recheckEntry, time.Hour)); err != nil { // at most one at a time
-			return err
-		}
-	}
-	if cfg.RefreshEvery > 0 && cfg.HasSources() {
-		if err := add(refreshEntry, cfg.RefreshEvery, func() tasks.Work { return o.Refresh(context.Background()) }); err != nil {
-			return err
-		}
-	}
-	for i, from := range cfg.Sources {
-		every := from.EveryOr(0)
-		if every <= 0 {
-			continue
-		}
-		one := o.source(from)
-		if err := add(fmt.Sprintf("%s.%d", refreshEntry, i+1), every, func() tasks.Work { return o.proxies.Refresh(context.Background(), one) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// scheduleScrapes adds the scrapes of sites. It sets sent[entry] to the function to call after the entry was sent.
-func (o *Orchestrator) scheduleScrapes(s *tasks.Scheduler, specs map[string]string, registry *sites.Registry, sent map[string]func(context.Context, string)) error {
-	order, err := registry.Order(slices.Sorted(maps.Keys(specs))...)
+// syncSchedules makes the schedules in Redis equal to those of the settings.
+func (o *Orchestrator) syncSchedules(ctx context.Context) error {
+	list, err := schedules(o.Config(), o.Sites.Registry())
 	if err != nil {
-		return fmt.Errorf("sites.schedule: %w", err)
+		return err
 	}
-	for _, name := range order { // dependencies first, if they are due at the same time
-		spec, scheduled := specs[name]
-		if _, err := registry.Definition(name); !scheduled || err != nil { // an invalid definition has been logged
+	return o.Client.SyncSchedules(ctx, scheduleGroup, list)
+}
+
+// runScheduled is the handler of scheduled.
+func (s *System) runScheduled(ctx context.Context, name string) (id string, err error) {
+	if site, ok := strings.CutPrefix(name, scrapeSchedule); ok {
+		id, err = s.scrapeAt(ctx, site, tasks.InfoFrom(ctx).Tick)
+	} else {
+		id, err = s.refreshNow(ctx, name)
+	}
+	if err == nil {
+		s.logger.InfoContext(ctx, "scheduled job sent", "schedule", name, "job", id)
+	}
+	return id, err
+}
+
+// scrapeAt sends the scrape of a site for a tick, and before it those of the sites that it depends on and that have the same tick. It
+// returns the running one, if any.
+func (s *System) scrapeAt(ctx context.Context, site string, tick time.Time) (string, error) {
+	def, err := s.Sites.Registry().Definition(site)
+	if err != nil {
+		return "", tasks.Permanent(err)
+	}
+	specs, after := s.Sites.Registry().Schedules(s.cfg().Sites.Schedule), map[string]string{}
+	for _, first := range def.DependsOn {
+		if at, err := tasks.NextTick(specs[first], tick.Add(-1)); err != nil || !at.Equal(tick) {
 			continue
 		}
-		entry := "scrape." + name
-		var opts []tasks.ScheduleOption
-		for _, o := range o.Sites.SendOptions(name) {
-			opts = append(opts, o)
-		}
-		if err := s.AddFunc(entry, spec, func(time.Time) tasks.Work {
-			work, whenSent, err := o.Sites.Scrape(context.Background(), name, sites.ScrapeOptions{})
-			if err != nil {
-				o.opts.Logger.Error("cannot scrape as scheduled", "site", name, "err", err)
-				return nil
-			}
-			sent[entry] = whenSent
-			return work
-		}, opts...); err != nil {
-			return err
+		if after[first], err = s.scrapeAt(ctx, first, tick); err != nil {
+			return "", err
 		}
 	}
-	return nil
+	run, err := s.Sites.Send(ctx, site, sites.ScrapeOptions{After: after, Tick: tick})
+	if running, ok := errors.AsType[*sites.RunningError](err); ok {
+		return running.JobID, nil
+	}
+	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+		return "", err
+	}
+	return run.ID(), nil
+}
+
+// refreshNow sends the refresh of a schedule. It returns the running one, if any.
+func (s *System) refreshNow(ctx context.Context, name string) (string, error) {
+	cfg := s.cfg().Proxies
+	from, every := s.Sources(), cfg.RefreshEvery
+	if number, one := strings.CutPrefix(name, refreshSchedule+"."); one {
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || n > len(cfg.Sources) {
+			return "", tasks.Permanent(fmt.Errorf("no source %s in proxies.sources", number))
+		}
+		from, every = from[n-1:n], cfg.Sources[n-1].EveryOr(0)
+	}
+	run, err := s.proxies.Refresh(ctx, from...).Send(ctx, s.Client, tasks.Name(proxies.RefreshName), tasks.ProgressKeys(proxies.ProgressPrefix),
+		tasks.Unique(proxies.ProgressPrefix, max(every, time.Minute)))
+	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+		return "", err
+	}
+	return run.ID(), nil
 }

@@ -126,19 +126,18 @@ func TestScheduledScrapeWaitsForTheSiteItDependsOn(t *testing.T) {
 	}
 	cfg.Sites.Schedule = map[string]string{"a-dependent": "@every 1s", "z-first": "@every 1s"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		schedule, err := o.schedule(o.Config(), o.Sites.Registry()) // without workers, sent jobs stay queued
-		if err != nil {
-			return err
+		for _, site := range []string{"a-dependent", "z-first", "a-dependent"} { // without workers, sent jobs stay queued
+			if _, err := o.scrapeAt(ctx, site, time.UnixMilli(5000)); err != nil {
+				return err
+			}
 		}
-		ctx, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- schedule.Run(ctx) }()
-		testutil.Eventually(t, "the scrape of a-dependent waits for z-first", func() bool {
-			jobs, err := o.Sites.Jobs(ctx, "a-dependent", 1)
-			return err == nil && len(jobs) == 1 && strings.Join(jobs[0].WaitsFor, " ") == "z-first"
-		})
-		stop()
-		return <-ended
+		for site, waitsFor := range map[string]string{"a-dependent": "z-first", "z-first": ""} {
+			jobs, err := o.Sites.Jobs(ctx, site, 9)
+			if err != nil || len(jobs) != 1 || strings.Join(jobs[0].WaitsFor, " ") != waitsFor || !strings.HasSuffix(jobs[0].ID, "_5000") {
+				t.Errorf("got the jobs %+v of %s, %v, want one that waits for %q", jobs, site, err, waitsFor)
+			}
+		}
+		return nil
 	})
 	testutil.Ok(t, err)
 }

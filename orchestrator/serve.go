@@ -9,14 +9,13 @@ import (
 	"muster/orchestrator/api"
 )
 
-// Serve sends scheduled jobs, processes the queues of the setting queue.run and serves the HTTP API if it is enabled, until
+// Serve puts the schedules of the settings, processes the queues of the setting queue.run and serves the HTTP API if it is enabled, until
 // ctx is done.
 func (o *Orchestrator) Serve(ctx context.Context) error {
 	if err := o.Workers.Start(ctx); err != nil {
 		return err
 	}
-	schedule, err := o.schedule(o.Config(), o.Sites.Registry())
-	if err != nil {
+	if err := o.syncSchedules(ctx); err != nil {
 		return err
 	}
 	pools, err := o.queuePools()
@@ -24,7 +23,6 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 		return err
 	}
 	intake, running := errgroup.WithContext(ctx)
-	intake.Go(func() error { return o.runSchedule(running, schedule) })
 	if o.cfg().API.Enabled {
 		intake.Go(func() error {
 			err := o.serveAPI(running, true, o.opts.Ready)

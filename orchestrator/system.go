@@ -286,16 +286,22 @@ func (s *System) transport(def *definition.Definition) http.RoundTripper {
 	})
 }
 
-// NewWorker returns a worker that runs the tasks of the system. ready, if not nil, is called when the worker accepts tasks.
-func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
+// NewWorker returns a worker that runs the tasks of the system, and if it belongs to an orchestrator those of its schedules. ready, if not
+// nil, is called when the worker accepts tasks.
+func (s *System) NewWorker(name string, ofOrchestrator bool, ready func()) (*tasks.Worker, error) {
 	mux := tasks.NewMux()
 	s.useTracing(mux)
 	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
+	queues := map[string]int{"default": 1, "probe": 1, sites.Queue: 1}
+	if ofOrchestrator {
+		queues[scheduleQueue] = 1
+		tasks.Handle(mux, scheduled, s.runScheduled)
+	}
 	setMemoryLimit(memoryLimit(s.Config()))
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{Release: Version,
-		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1},
+		Queues:      queues,
 		Concurrency: s.cfg().Workers.Concurrency, Grace: s.cfg().Shutdown.Drain,
 		Name: name, Logger: s.logger, Ready: ready, Observe: s.Metrics.Observe, Asynq: s.asynqTasks(),
 	})

@@ -93,7 +93,7 @@ func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web 
 		}
 		_ = client.Close()
 	})
-	worker := testutil.Must(s.NewWorker("worker", nil))(t)
+	worker := testutil.Must(s.NewWorker("worker", true, nil))(t)
 	ready := make(chan string, 1)
 	testutil.Background(t, worker.Run)
 	testutil.Background(t, s.Jobs.Run)

@@ -22,6 +22,8 @@ type WorkerOptions struct {
 	Hard   context.Context // aborts the drain when done. Default: never
 	Logger *slog.Logger    // Default: no logging
 	Ready  func()          // called when the worker accepts tasks; optional
+	// OfOrchestrator makes the worker run the tasks of the orchestrator's schedules, with its definitions and files.
+	OfOrchestrator bool
 	// Watch supplies new settings while the worker runs. Optional.
 	Watch Watch
 }
@@ -77,7 +79,7 @@ func runWorker(ctx context.Context, cfg config.Config, url string, opts WorkerOp
 		return err
 	}
 	defer system.Close()
-	worker, err := system.NewWorker(opts.Name, opts.Ready)
+	worker, err := system.NewWorker(opts.Name, opts.OfOrchestrator, opts.Ready)
 	if err != nil {
 		return err
 	}

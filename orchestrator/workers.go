@@ -135,7 +135,7 @@ func (s *System) expireGone(ctx context.Context) {
 // startInProcess runs a worker in this process.
 func (w *Workers) startInProcess(ctx context.Context) error {
 	ready := make(chan struct{})
-	worker, err := w.system.NewWorker("", func() { close(ready) })
+	worker, err := w.system.NewWorker("", !w.opts.Reuse, func() { close(ready) })
 	if err != nil {
 		return err
 	}
@@ -194,6 +194,9 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 		fleet := workerName(os.Getpid(), name)
 		names = append(names, fleet)
 		args := []string{"worker", "--name", fleet}
+		if !w.opts.Reuse {
+			args = append(args, "--of-orchestrator")
+		}
 		if first := w.system.cfg().Workers.Metrics; first != "" {
 			address, err := nthAddress(first, i)
 			if err != nil {

@@ -15,7 +15,9 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"muster/internal/logctx"
 	"muster/sites/crawl"
@@ -114,20 +116,8 @@ type ScrapeOptions struct {
 	// Sinks are addresses of sinks for records, in addition to the files. Defaults to the service's. Only this process and
 	// processes configured with the same sinks open them; any process opens sqlite: files below the records directory.
 	Sinks []string
-}
-
-// Scrape returns the signature of a scrape, for callers that send it themselves, with SendOptions. They must then call sent with
-// the ID of the workflow, which is the ID of the job.
-func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[report.Summary], sent func(ctx context.Context, id string), err error) {
-	def, err := s.registry.Definition(name)
-	if err != nil {
-		return work, nil, err
-	}
-	req, err := s.request(ctx, def, o)
-	if err != nil {
-		return work, nil, err
-	}
-	return store.Scrape(req), func(ctx context.Context, id string) { s.storeSent(ctx, req, id) }, nil
+	// Tick is the time of the schedule that sends the scrape: its job has the ID of the site and the tick. Defaults to a random ID.
+	Tick time.Time
 }
 
 func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (store.Request, error) {
@@ -209,7 +199,7 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	if err != nil {
 		return nil, err
 	}
-	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
+	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(sendOptions(name), newID(name, o.Tick), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if errors.Is(err, tasks.ErrDuplicate) {
 		if other := s.different(ctx, run.ID(), req); other != nil {
 			return nil, other
@@ -266,8 +256,11 @@ func (e *RunningError) Error() string {
 	return fmt.Sprintf("job %[2]s is scraping site %[1]s with a different %[3]s; wait for it or cancel it with muster scrapes cancel %[2]s", e.Site, e.JobID, strings.Join(e.Different, ", "), e.JobID)
 }
 
-// newID returns the id of a new job.
-func newID(site string) tasks.SendOption {
+// newID returns the id of a new job, for a tick if that is not zero.
+func newID(site string, tick time.Time) tasks.SendOption {
+	if !tick.IsZero() {
+		return tasks.ID(idOf(site) + strconv.FormatInt(tick.UnixMilli(), 10))
+	}
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return tasks.ID(idOf(site) + hex.EncodeToString(id[:]))
@@ -299,7 +292,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.Run[report.Summ
 	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
 		return nil, err
 	}
-	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
+	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(sendOptions(req.Site), newID(req.Site, time.Time{}), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if err == nil {
 		s.storeSent(ctx, req, run.ID())
 		err = store.Close(ctx, s.cfg.Client.Redis(), id) // the new workflow writes the remaining records
@@ -307,9 +300,9 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.Run[report.Summ
 	return run, err
 }
 
-// SendOptions returns the options for sending a scrape of a site: its name, progress keys with the prefix scrape_{site}, and one
+// sendOptions returns the options for sending a scrape of a site: its name, progress keys with the prefix scrape_{site}, and one
 // job per site at a time.
-func (s *Service) SendOptions(name string) []tasks.SendOption {
+func sendOptions(name string) []tasks.SendOption {
 	return []tasks.SendOption{tasks.Name(name), tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
 }
 

@@ -96,7 +96,7 @@ func TestConnectErrorNamesMissingDatabase(t *testing.T) {
 	}
 }
 
-// tenant is a client and a worker of a namespace, and the entry "hourly" of a schedule.
+// tenant is a client and a worker of a namespace with the schedule "hourly".
 type tenant struct {
 	client *tasks.Client
 	plain  chan string // types of the tasks of asynq's clients that ran
@@ -119,9 +119,7 @@ func newTenant(t *testing.T, rdb redis.UniversalClient, name string) *tenant {
 	})})
 	testutil.Ok(t, err)
 	during(t, worker.Run)
-	s := tasks.NewScheduler(n.client, tasks.SchedulerConfig{})
-	testutil.Ok(t, s.Add("hourly", "@hourly", who.S(nil)))
-	during(t, s.Run)
+	testutil.Ok(t, n.client.PutSchedule(t.Context(), tasks.Schedule{Name: "hourly", Spec: "@hourly", Work: who.S(nil)}))
 	return n
 }
 
@@ -174,7 +172,7 @@ func TestNamespaces(t *testing.T) {
 			testutil.Ok(t, shop.client.PauseQueue(t.Context(), "default"))
 			testutil.Ok(t, shop.client.PauseSchedule(t.Context(), "hourly"))
 			if entry, err := blog.client.Inspect().Schedule(t.Context(), "hourly"); err != nil || !entry.Paused.IsZero() {
-				t.Errorf("got %+v, %v, want an entry that runs", entry, err)
+				t.Errorf("got %+v, %v, want a schedule that runs", entry, err)
 			}
 			clients := asynq.NewClientFromRedisClient(rdb)
 			for _, queue := range []string{"shop:default", "b:default"} {
@@ -219,7 +217,7 @@ func TestInvalidNamespace(t *testing.T) {
 		testutil.Ok(t, err)
 		calls := map[string]error{"Run": worker.Run(t.Context()), "PauseQueue": c.PauseQueue(t.Context(), "q"), "Ping": c.Ping(t.Context())}
 		_, calls["Send"] = who.S(nil).Send(t.Context(), c)
-		_, calls["Schedules"] = c.Inspect().Schedules(t.Context())
+		calls["PutSchedule"] = c.PutSchedule(t.Context(), tasks.Schedule{Name: "s", Spec: "@hourly", Work: who.S(nil)})
 		for call, err := range calls {
 			if !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), "tasks.Namespace") || len(err.Error()) > 500 {
 				t.Errorf("%s with namespace %.20q: got %v, want ErrInvalid with the option", call, name, err)

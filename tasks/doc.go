@@ -171,7 +171,7 @@
 //
 // [Client.Workflow] is the handle of a workflow, as Send returns it: it reads, pauses, cancels, revokes, retries and deletes.
 // [Client.Inspect] lists workflows, queues, workers and schedules. [Client.PauseQueue] stops a queue; [Client.SetConcurrency]
-// changes how many tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps handlers.
+// changes how many tasks run at once. A [Schedule] sends work at given times, see [Client.PutSchedule]. [Mux.Use] wraps handlers.
 // [WorkerConfig].Observe is called after every attempt.
 //
 // Package tasktype has the structs that these return, the states of a node and the codes of failures. Package taskstest

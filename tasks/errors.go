@@ -14,11 +14,11 @@ import (
 // The errors that callers test for with errors.Is.
 var (
 	// ErrNotFound means that there is no such workflow, node, schedule or worker. A workflow was never sent, its retention is over,
-	// or Redis has lost it. A node has not been added yet. No scheduler had the schedule in the last week. A worker is not running.
+	// or Redis has lost it. A node has not been added yet. A worker is not running.
 	ErrNotFound = store.ErrNotFound
 	// ErrDuplicate means that a send found a workflow with the same id or unique key.
 	ErrDuplicate = engine.ErrDuplicate
-	// ErrInvalid means that a signature or a signal cannot be sent, an option is out of range or does not fit the node that it is for,
+	// ErrInvalid means that a signature or a signal cannot be sent, a schedule cannot be put, an option is out of range or does not fit the node that it is for,
 	// a worker cannot run this number of tasks at once, or the period of a backfill is invalid or has too many ticks.
 	ErrInvalid = graph.ErrInvalid
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
@@ -28,11 +28,10 @@ var (
 	ErrCancelled = tasktype.ErrCancelled
 	// ErrDeadline is an ErrCancelled that only matches after a [Deadline].
 	ErrDeadline = tasktype.ErrDeadline
-	// ErrRunning means that the workflow has not ended, so that it cannot be retried, or that a running scheduler has the entry, so
-	// that it cannot be deleted.
+	// ErrRunning means that the workflow has not ended, so that it cannot be retried.
 	ErrRunning = engine.ErrRunning
-	// ErrFull means that the workflow keeps 1,000 signals of the task, or 16 MiB of them, that no node has received yet, or that an
-	// entry of the schedule has 1,000 requested ticks that were not sent yet.
+	// ErrFull means that the workflow keeps 1,000 signals of the task, or 16 MiB of them, that no node has received yet, or that a
+	// schedule has 1,000 requested ticks that were not sent yet.
 	ErrFull = store.ErrFull
 	// ErrCompensated means that a retry would repeat a step of [Compensate] whose compensation has failed.
 	ErrCompensated = engine.ErrCompensated

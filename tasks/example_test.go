@@ -329,21 +329,20 @@ func ExampleClient_SendMany() {
 	// hello eve
 }
 
-func ExampleScheduler() {
+// A schedule per customer: the handler that creates a customer puts it, and the one that deletes the customer deletes it.
+func ExampleClient_PutSchedule() {
 	client, stop := exampleFleet()
 	defer stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	sent := make(chan string, 8)
-	s := tasks.NewScheduler(client, tasks.SchedulerConfig{Sent: func(_, id string) { sent <- id }})
-	must(s.Add("greeting", "@every 20ms", Greet.S("ann")))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	out, err := tasks.Attach[string](client, <-sent).Wait(context.Background())
+	ctx := context.Background()
+	must(client.PutSchedule(ctx, tasks.Schedule{
+		Name: "customer/ann", Spec: "CRON_TZ=Europe/Berlin 0 7 * * MON", Work: Greet.S("ann"),
+		Options: []tasks.SendOption{tasks.Overlap(tasks.OverlapSkip), tasks.Labels(map[string]string{"customer": "ann"})},
+	}))
+	s, err := client.Inspect().Schedule(ctx, "customer/ann")
 	must(err)
-	cancel()
-	must(<-done)
-	fmt.Println(out)
-	// Output: hello ann
+	fmt.Println(s.Tasks, s.Next.After(time.Now()), s.Labels)
+	must(client.DeleteSchedule(ctx, "customer/ann"))
+	// Output: hello.greet true map[customer:ann]
 }
 
 // A loan waits for two events of other systems, which may come early.

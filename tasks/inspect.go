@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"muster/tasks/internal/engine"
-	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -131,23 +130,18 @@ func (i *Inspector) OpenTokens(ctx context.Context, task, cursor string) (page [
 	return page, next, wrap(err, "open tokens of task %s", task)
 }
 
-// Schedules returns the entries of all schedulers that were running in the last week, the least recently claimed
-// first.
-func (i *Inspector) Schedules(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
-	list, err := i.eng.Schedule.Entries(ctx)
-	return list, wrap(err, "read schedule")
+// Schedules returns a page of the schedules that f selects, by name, and the cursor of the next page: call again with it in f.Cursor until it
+// is empty. With labels, a page can be short, or empty, although others follow it.
+func (i *Inspector) Schedules(ctx context.Context, f tasktype.ScheduleFilter) (page []tasktype.ScheduleEntry, next string, err error) {
+	page, next, err = i.eng.Schedules.List(ctx, f)
+	return page, next, wrap(err, "list schedules")
 }
 
-// Schedule returns the entry with this name. It returns [ErrNotFound].
+// Schedule returns the schedule with this name. It returns [ErrNotFound].
 func (i *Inspector) Schedule(ctx context.Context, name string) (tasktype.ScheduleEntry, error) {
-	list, err := i.Schedules(ctx)
-	for _, e := range list {
-		if e.Name == name {
-			return e, nil
-		}
+	st, _, err := i.eng.Schedules.Get(ctx, name)
+	if err != nil {
+		return tasktype.ScheduleEntry{}, changeError("read", name, err)
 	}
-	if err == nil {
-		err = changeError("read", name, store.ErrNoEntry)
-	}
-	return tasktype.ScheduleEntry{}, err
+	return st.ScheduleEntry, nil
 }

@@ -27,13 +27,8 @@ type (
 	// GroupOption is for [Each], [Map] and [Signature.With]: [AtMost] and [FailFast] are for the group, the map or the join as a
 	// whole, a CallOption is for every member.
 	GroupOption interface{ forGroup(o *graph.Opts) }
-	// SendOption is for Send and [Scheduler.Add].
-	SendOption interface {
-		ScheduleOption
-		forSend(o *graph.Opts)
-	}
-	// ScheduleOption is for [Scheduler.Add].
-	ScheduleOption interface{ forSchedule(o *graph.Opts) }
+	// SendOption is for Send and for a [Schedule].
+	SendOption interface{ forSend(o *graph.Opts) }
 	// ClientOption is for [Connect] and [NewClient].
 	ClientOption interface{ forClient(o *graph.Opts) }
 
@@ -57,8 +52,6 @@ func (f option) forCall(o *graph.Opts)   { f(o) }
 func (f option) forGroup(o *graph.Opts)  { f(o) }
 func (f option) forSend(o *graph.Opts)   { f(o) }
 func (f option) forClient(o *graph.Opts) { f(o) }
-
-func (f option) forSchedule(o *graph.Opts) { f(o) }
 
 // collect applies opts in their order; nil ones are skipped.
 func collect[T any](opts []T, apply func(T, *graph.Opts)) *graph.Opts {
@@ -176,7 +169,7 @@ func ConstantBackoff(d time.Duration) Option {
 }
 
 // In delays a task by d, counted from when it could run: from the send, or from the end of the tasks that it comes
-// after. In a [Scheduler] the send is at the time of the tick.
+// after. In a [Schedule] the send is at the time of the tick.
 //
 // In and [At] in one list of options are an error of Send; of two lists the later one applies.
 func In(d time.Duration) Option {
@@ -192,7 +185,7 @@ func start(o *graph.Opts, in *time.Duration, at *time.Time) {
 }
 
 // Expires revokes a task, with [tasktype.CodeExpired], that has not started d after it could run: after the send or the
-// end of the tasks that it comes after, and after its own delay. In a [Scheduler] the send is at the time of the tick.
+// end of the tasks that it comes after, and after its own delay. In a [Schedule] the send is at the time of the tick.
 // The worker that takes the task revokes it; while its queue has no worker it stays PENDING. A task that failed and
 // whose next attempt would be after that time fails with its last error. A task that asks with [Again] for a call after
 // that time is revoked: so Expires limits how long a task polls.
@@ -365,14 +358,14 @@ type OverlapPolicy string
 
 // The policies for overlapping workflows.
 const (
-	// OverlapAllow sends the workflow. It is the default of a schedule, and is not for Unique keys.
+	// OverlapAllow is the default of a schedule: both workflows run. It is not for Unique keys.
 	OverlapAllow OverlapPolicy = ""
 	// OverlapSkip does not send the workflow. It is the default of Unique.
 	OverlapSkip OverlapPolicy = engine.OverlapSkip
 	// OverlapQueue lets the workflow wait for the end of the earlier one; if another one waits, it is not sent.
 	OverlapQueue OverlapPolicy = engine.OverlapQueue
 	// OverlapReplace is OverlapQueue, but revokes an earlier workflow of which no task has begun, such as one that waits or has a
-	// delay: the latest is the one that runs. It is not for schedules.
+	// delay: the latest is the one that runs.
 	OverlapReplace OverlapPolicy = engine.OverlapReplace
 	// OverlapCancel cancels the earlier workflow, as [Workflow.Cancel] does, and lets the new one wait for its end.
 	OverlapCancel OverlapPolicy = engine.OverlapCancel
@@ -383,34 +376,15 @@ const (
 // cancelled, revoked and paused; the tasks that handle its failures do not wait. All senders of a key should have the same
 // policy. OverlapReplace replaces only workflows that were sent with it, or that wait.
 //
-// In [Scheduler.Add] it sets the policy for ticks that are due while the workflow of an earlier tick is running; it does not
-// apply to Unique keys there. A skipped tick counts as missed. A tick that was requested with [Client.TriggerSchedule] or
-// [Client.BackfillSchedule] is never skipped: unless the policy is OverlapAllow, it waits for the end of the workflow, which
-// OverlapCancel cancels for a trigger.
+// In a [Schedule] it sets the policy for ticks that are due while the workflow of an earlier tick is running; no Unique key is needed. A
+// tick that is not sent counts as missed. A tick that was requested with [Client.TriggerSchedule] or [Client.BackfillSchedule] is never
+// skipped: it waits, or with OverlapCancel a trigger cancels the earlier workflow.
 func Overlap(p OverlapPolicy) SendOption {
 	switch p {
 	case OverlapAllow:
-		return allowOverlap{}
+		return bad("Overlap(OverlapAllow): leave the option out: a send without a policy overlaps, a Unique key does not")
 	case OverlapSkip, OverlapQueue, OverlapReplace, OverlapCancel:
 		return option(func(o *graph.Opts) { o.Overlap = string(p) })
 	}
 	return bad("Overlap(%.50q): unknown policy", string(p))
-}
-
-// allowOverlap is the option Overlap(OverlapAllow).
-type allowOverlap struct{}
-
-func (allowOverlap) forSchedule(o *graph.Opts) { o.Overlap = string(OverlapAllow) }
-func (allowOverlap) forSend(o *graph.Opts) {
-	bad("Overlap(OverlapAllow): a send without a policy overlaps; a Unique key does not")(o)
-}
-
-// EachMissed sends each tick that was due while no scheduler was running, the oldest first, instead of only the latest: at
-// most the latest n, 1 to 1000, of the last seven days. The CatchUp of the [SchedulerConfig] does not limit them. With
-// [OverlapQueue] or [OverlapCancel], n ticks can be queued.
-func EachMissed(n int) ScheduleOption {
-	if n < 1 || n > 1000 {
-		return bad("EachMissed(%d): give a number from 1 to 1000", n)
-	}
-	return option(func(o *graph.Opts) { o.EachMissed = n })
 }

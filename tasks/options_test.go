@@ -108,7 +108,7 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 		} {
 			for _, o := range opts {
 				wants(name, refusal(t, w, ID.S(1), o))
-				wants(name, tasks.NewScheduler(w.client, tasks.SchedulerConfig{}).Add("entry", "@daily", ID.S(1), o))
+				wants(name, w.client.PutSchedule(t.Context(), tasks.Schedule{Name: "schedule", Spec: "@daily", Work: ID.S(1), Options: []tasks.SendOption{o}}))
 			}
 		}
 		many := make([]tasks.SendOption, 10_000)
@@ -125,17 +125,6 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 func refusal[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.SendOption) error {
 	_, err := s.Send(t.Context(), w.client, opts...)
 	return err
-}
-
-// Options that a schedule sets for each tick are rejected for an entry.
-func TestScheduleRefusesIDsAndTimes(t *testing.T) {
-	t.Parallel()
-	s := tasks.NewScheduler(nil, tasks.SchedulerConfig{})
-	for _, o := range []tasks.SendOption{tasks.ID("mine"), tasks.At(time.Now())} {
-		if err := s.Add("entry", "@daily", ID.S(1), o); err == nil {
-			t.Error("got no error, want an error about the ID and time of ticks")
-		}
-	}
 }
 
 // A limit below a millisecond is a limit.

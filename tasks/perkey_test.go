@@ -527,3 +527,18 @@ func TestRevokeWhileAKeyIsComputed(t *testing.T) {
 		t.Fatal("the context of the handler was not cancelled")
 	}
 }
+
+// After the clock of Redis was set back, a rate lets tasks start again within its span.
+func TestRateSurvivesASetClock(t *testing.T) {
+	t.Parallel()
+	rdb, jump := redistest.Clock(t)
+	o := newOffice(rdb)
+	deliver := tasks.New[delivery, int]("deliver", tasks.Limited[delivery](tasks.NewLimit("rate", tasks.Rate(1, 50*time.Millisecond)), nil))
+	o.work(t, deliver)
+	for _, step := range []time.Duration{0, -time.Hour, 2 * time.Hour, -time.Hour} {
+		jump(step)
+		if got, err := deliver.S(delivery{N: 1}).Do(limited(t), o.client); got != 1 || err != nil {
+			t.Fatalf("after a step of %v: got %v, %v, want 1", step, got, err)
+		}
+	}
+}

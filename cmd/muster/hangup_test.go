@@ -107,7 +107,7 @@ func TestHangupReloads(t *testing.T) {
 	k.write("sites/two.yaml", fmt.Sprintf(site, "two", port))
 	hangup(t, start, out, "workers.concurrency: 8 → 3", 1)
 	testutil.Eventually(t, "the new site to be scraped on the new schedule", func() bool {
-		return strings.Contains(out.String(), "schedule=scrape.two job=")
+		return strings.Contains(k.run("scrapes", "list"), "scrape_two_")
 	})
 	hangup(t, worker, printed, "workers.concurrency: 8 → 3", 1)
 	testutil.Eventually(t, "both workers to have the new concurrency", func() bool {

@@ -78,7 +78,7 @@ func pauseCommand(env environment) *cli.Command {
     site       no process fetches pages of the site
     workflow   no worker starts tasks of the workflow with this ID
     queue      no worker starts tasks of the queue
-    schedule   no runs of the entry are sent
+    schedule   no runs of the schedule are sent
     artifacts  no process starts items of the artifact queue
 
     muster pause site books.toscrape.com

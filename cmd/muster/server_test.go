@@ -143,7 +143,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"scrapes get":   "none", "scrapes retry": "none", "scrapes cancel": "none",
 		"proxies delete": "192.0.2.1:1", "proxies ban": "192.0.2.1:1", "proxies unban": "192.0.2.1:1",
 		"workflows get": "none", "workflows send": "a.task 1 --external", "workflows cancel": flows[0], "workflows retry": "none", "workflows run-again": "none", "workflows output": "none", "workflows revoke": flows[1],
-		"schedules trigger": "none", "schedules delete": "none",
+		"schedules put": "other @daily a.task 1 --force", "schedules trigger": "none", "schedules delete": "none",
 		"tasks complete": "none 0 --result 1", "workflows delete": "none",
 		"queue enqueue": "a", "queue import": list, "queue forget": "none", "limits set": "none 1", "limits hold": "none 1s", "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
 	}

@@ -83,6 +83,7 @@ func workerCommand(env environment) *cli.Command {
 with muster start.`,
 		Flags: append(flagsOf(metricsListen),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
+			&cli.BoolFlag{Name: "of-orchestrator", Hidden: true, Usage: "run the tasks of the schedules of the orchestrator that starts it"},
 			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
 		Action: server(func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
@@ -95,7 +96,7 @@ with muster start.`,
 			outliveReaders()
 			log := newLogger(env, env.stderr, loaded.Log)
 			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
-				Name: c.String("name"), Hard: env.hard, Logger: log, Watch: env.watch(loaded, env.stderr),
+				Name: c.String("name"), OfOrchestrator: c.Bool("of-orchestrator"), Hard: env.hard, Logger: log, Watch: env.watch(loaded, env.stderr),
 				Ready: func() {
 					sayWorking(env, loaded.Config)
 					touch(c.String("ready"))

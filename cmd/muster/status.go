@@ -78,7 +78,7 @@ func readStatus(ctx context.Context, c *client.Client) (s systemStatus, err erro
 	if s.Breakers, err = client.All(ctx, c, client.ListBreakers, client.None{}, 0); err != nil {
 		return s, err
 	}
-	s.Schedules, err = client.All(ctx, c, client.ListSchedules, client.None{}, 0)
+	s.Schedules, err = client.All(ctx, c, client.ListSchedules, api.ScheduleFilter{Prefix: "scrape."}, 0)
 	return s, err
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,21 +204,33 @@ func limitRow(l tasktype.Limit) []string {
 func schedulesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "schedules",
-		Usage: "list, trigger and delete the entries of schedulers",
+		Usage: "list, create, trigger and delete schedules of tasks",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list schedule entries with their last and next run",
-				Flags: []cli.Flag{serverFlag(), jsonFlag()},
-				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-					list, err := client.All(ctx, s, client.ListSchedules, client.None{}, 0)
+				Name: "list", Usage: "list schedules with their last and next run", ArgsUsage: "[PREFIX]",
+				Flags: []cli.Flag{&cli.StringSliceFlag{Name: "label", Usage: "only schedules whose workflows have the label `KEY=VALUE`; may be repeated"}, serverFlag(), jsonFlag()},
+				Action: onAPI(env, 0, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					list, err := client.All(ctx, s, client.ListSchedules, api.ScheduleFilter{Prefix: c.Args().First(), Labels: c.StringSlice("label")}, 0)
 					if err != nil {
 						return err
 					}
-					return showPage(env, c, list, "No entries found", []string{"ENTRY", "SPEC", "NEXT IN", "LAST", "WORKFLOW", "SENT", "MISSED", "SCHEDULER", "ERROR"}, scheduleRow, "WORKFLOW", "SCHEDULER")
+					return showPage(env, c, list, "No schedules found", []string{"SCHEDULE", "SPEC", "TASKS", "NEXT IN", "LAST", "WORKFLOW", "SENT", "MISSED", "ERROR"}, scheduleRow, "WORKFLOW")
 				}),
 			},
 			{
-				Name: "trigger", Usage: "send a run of an entry now, or the runs of a past period", ArgsUsage: "ENTRY",
+				Name: "put", Usage: "create or change a schedule that sends a task", ArgsUsage: "SCHEDULE SPEC TASK INPUT",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "queue", Usage: "send it to the queue `NAME`", Value: "default"},
+					&cli.StringSliceFlag{Name: "label", Usage: "add the label `KEY=VALUE` to the workflows; may be repeated"},
+					&cli.StringFlag{Name: "overlap", Usage: "while an earlier workflow is running: skip, queue, replace or cancel (`POLICY`)", DefaultText: "both run"},
+					&cli.IntFlag{Name: "catch-up", Usage: "send up to `N` runs that were due while no worker was running"},
+					&cli.DurationFlag{Name: "jitter", Usage: "delay each run by a random time up to `D`"},
+					&cli.BoolFlag{Name: "force", Usage: "also if no worker has a handler for the task"}, serverFlag(),
+				},
+				Action: putSchedule(env),
+			},
+			{
+				Name: "trigger", Usage: "send a run of a schedule now, or the runs of a past period", ArgsUsage: "SCHEDULE",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "from", Usage: "send the runs that were due from `TIME` on, as in 2027-01-31T00:00:00Z"},
 					&cli.StringFlag{Name: "to", Usage: "with --from, the last due time is `TIME`", DefaultText: "now"}, serverFlag(),
@@ -227,12 +238,35 @@ func schedulesCommand(env environment) *cli.Command {
 				Action: triggerSchedule(env),
 			},
 			{
-				Name: "delete", Usage: "forget an entry that no running scheduler has", ArgsUsage: "ENTRY", Flags: []cli.Flag{serverFlag()},
+				Name: "delete", Usage: "delete a schedule; its workflows continue", ArgsUsage: "SCHEDULE", Flags: []cli.Flag{serverFlag()},
 				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 					return done(env, client.DeleteSchedule.Do(ctx, s, api.ScheduleReference{Name: c.Args().First()}), "deleted: %s", c.Args().First())
 				}),
 			},
 		},
+	}
+}
+
+func putSchedule(env environment) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := arguments(c, 4, 4); err != nil {
+			return err
+		}
+		input, err := valueOf(env, "input", c.Args().Get(3))
+		if err != nil {
+			return err
+		}
+		put := api.SchedulePut{ScheduleReference: api.ScheduleReference{Name: c.Args().First()}, Body: api.NewSchedule{Spec: c.Args().Get(1), CatchUp: c.Int("catch-up"),
+			Jitter: c.Duration("jitter").String(), Send: api.NewWorkflow{Task: c.Args().Get(2), Input: input, Queue: c.String("queue"), Overlap: c.String("overlap")}}}
+		if put.Body.Send.Labels, err = tasktype.ParseLabels(c.StringSlice("label")); err != nil {
+			return usageError{err}
+		}
+		return onAPI(env, 4, 4, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+			if err := known(ctx, env, s, put.Body.Send.Task, put.Body.Send.Queue); err != nil && !c.Bool("force") {
+				return fmt.Errorf("%w, or put it with --force", err)
+			}
+			return done(env, client.PutSchedule.Do(ctx, s, put), "put: %s", put.Name)
+		})(c)
 	}
 }
 
@@ -251,23 +285,20 @@ func triggerSchedule(env environment) cli.ActionFunc {
 			return usageError{errors.New("schedules trigger: --to needs --from")}
 		}
 		return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-			entry := api.ScheduleReference{Name: c.Args().First()}
+			schedule := api.ScheduleReference{Name: c.Args().First()}
 			if b.From.IsZero() {
-				return done(env, client.TriggerSchedule.Do(ctx, s, api.ScheduleChange{ScheduleReference: entry}), "triggered: %s", entry.Name)
+				return done(env, client.TriggerSchedule.Do(ctx, s, api.ScheduleChange{ScheduleReference: schedule}), "triggered: %s", schedule.Name)
 			}
-			sent, err := client.BackfillSchedule.Call(ctx, s, api.ScheduleBackfill{ScheduleReference: entry, Body: b})
-			return done(env, err, "triggered: %s, %d runs", entry.Name, sent.Ticks)
+			sent, err := client.BackfillSchedule.Call(ctx, s, api.ScheduleBackfill{ScheduleReference: schedule, Body: b})
+			return done(env, err, "triggered: %s, %d runs", schedule.Name, sent.Ticks)
 		})(c)
 	}
 }
 
 func scheduleRow(e api.Schedule) []string {
-	next := "-"
-	switch {
-	case !e.PausedAt.IsZero():
-		next = "paused"
-	case e.Scheduler != "":
+	next := "paused"
+	if e.PausedAt.IsZero() {
 		next = until(e.NextAt)
 	}
-	return []string{e.Name, e.Spec, next, age(e.LastAt), orDash(e.Workflow), fmt.Sprint(e.Sent), fmt.Sprint(e.Missed), cmp.Or(e.Scheduler, "none"), orDash(e.Error)}
+	return []string{e.Name, e.Spec, e.Tasks, next, age(e.LastAt), orDash(e.Workflow), fmt.Sprint(e.Sent), fmt.Sprint(e.Missed), orDash(e.Error)}
 }

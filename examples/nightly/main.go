@@ -1,5 +1,5 @@
-// Nightly creates a sales report every night; a night is 200 ms here. Two machines run the same schedule, so that one may
-// be down, and each report is created once. A report that was due while both were down is created late.
+// Nightly creates a sales report every night; a night is 200 ms here. Any number of machines run the same program: each report is created
+// once, and a report that was due while all were down is created late.
 package main
 
 import (
@@ -8,62 +8,47 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"sync"
 	"time"
 
 	"muster/tasks"
 )
 
-var Report = tasks.New[time.Time, string]("sales.report", tasks.MaxRetry(5))
+var Report = tasks.New[string, string]("sales.report", tasks.MaxRetry(5))
 
-// schedule returns the schedule of a machine. It sends the ids of its reports to sent.
-func schedule(client *tasks.Client, machine string, sent chan<- string) (*tasks.Scheduler, error) {
-	s := tasks.NewScheduler(client, tasks.SchedulerConfig{
-		Name:    machine,
-		CatchUp: 12 * time.Hour,
-		Sent:    func(_, id string) { sent <- id },
-	})
-	night := func(tick time.Time) tasks.Work { return Report.S(tick.Add(-200 * time.Millisecond)) } // the night before the tick
-	return s, s.AddFunc("sales.report", "@every 200ms", night)
-}
+const night = 200 * time.Millisecond
 
 func main() {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx := context.Background()
 	client, err := tasks.Connect(ctx, cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
+	reports := make(chan string, 100)
 	mux := tasks.NewMux()
-	tasks.Handle(mux, Report, func(_ context.Context, night time.Time) (string, error) {
-		return "report of the night of " + night.Format(time.StampMilli), nil
+	tasks.Handle(mux, Report, func(ctx context.Context, shop string) (string, error) {
+		before := tasks.InfoFrom(ctx).Tick.Add(-night) // the night before the tick
+		reports <- shop + " " + before.Format(time.StampMilli)
+		return "", nil
 	})
-	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
-	if err != nil {
+	for range 2 {
+		worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer worker.Stop()
+	}
+	if err := client.SyncSchedules(ctx, "nightly", []tasks.Schedule{{Name: "sales.report", Spec: "@every " + night.String(), Work: Report.S("Berlin"), CatchUp: 1}}); err != nil {
 		log.Fatal(err)
 	}
-	defer worker.Stop()
-
-	var machines sync.WaitGroup
-	sent := make(chan string, 100)
-	for _, machine := range []string{"first", "second"} {
-		s, err := schedule(client, machine, sent)
-		if err != nil {
-			log.Fatal(err)
-		}
-		machines.Go(func() { _ = s.Run(ctx) }) // returns nil when ctx is cancelled
-	}
-	reports := map[string]bool{}
+	different := map[string]bool{}
 	for range 4 {
-		report, err := tasks.Attach[string](client, <-sent).Wait(ctx)
-		if err != nil {
-			log.Fatal(err)
-		}
-		reports[report] = true
+		different[<-reports] = true
 	}
-	stop()
-	machines.Wait()
-	fmt.Println(len(reports), "different reports")
+	if err := client.SyncSchedules(ctx, "nightly", nil); err != nil { // only for this example
+		log.Fatal(err)
+	}
+	fmt.Println(len(different), "different reports")
 }
 
 // Output:

@@ -177,15 +177,9 @@ func TestFullPages(t *testing.T) {
 	}
 	begin(t, s, approval())
 	begin(t, s, delayed.S(1, tasks.In(time.Hour)))
-	schedule := tasks.NewScheduler(s.client, tasks.SchedulerConfig{})
-	if err := schedule.Add("nightly", "0 3 * * *", inc.S(1)); err != nil {
+	if err := s.client.PutSchedule(t.Context(), tasks.Schedule{Name: "nightly", Spec: "0 3 * * *", Work: inc.S(1)}); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Background(t, schedule.Run)
-	testutil.Eventually(t, "the entry is scheduled", func() bool {
-		entries, err := s.client.Inspect().Schedules(t.Context())
-		return err == nil && len(entries) == 1
-	})
 	past(t, s)
 	c := walk(open(t, s.URL), "full", "", "")
 	if len(c.questions) == 0 {
@@ -273,7 +267,7 @@ func TestWithoutJavaScript(t *testing.T) {
 	b := open(t, s.URL)
 	send(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	for path, want := range map[string]string{
-		"/": id, "/workflows": id, flow(id): "4 of 4", flow(id) + "/nodes/0": "Result", "/names": "shop.inc", "/queues": "default", "/workers": "worker-1", "/schedule": "empty",
+		"/": id, "/workflows": id, flow(id): "4 of 4", flow(id) + "/nodes/0": "Result", "/names": "shop.inc", "/queues": "default", "/workers": "worker-1", "/schedule": "No schedules found",
 	} {
 		got := ""
 		if !testutil.Becomes(func() bool { // workers store their counts once a second

@@ -187,8 +187,7 @@ func route[In, R any](s *service, d Declaration, handle func(context.Context, *I
 // known are the errors of package tasks that a client can act on. The first that matches counts.
 var known = []httpproblem.Known{
 	{Err: engine.ErrNoNode, Status: http.StatusNotFound, Code: "node_not_found"},
-	{Err: store.ErrNoEntry, Status: http.StatusNotFound, Code: "schedule_not_found"},
-	{Err: store.ErrLed, Status: http.StatusConflict, Code: "schedule_running"},
+	{Err: store.ErrNoSchedule, Status: http.StatusNotFound, Code: "schedule_not_found"},
 	{Err: engine.ErrSignals, Status: http.StatusConflict, Code: "too_many_signals"},
 	{Err: store.ErrFull, Status: http.StatusConflict, Code: "too_many_ticks"},
 	{Err: engine.ErrUnknown, Status: http.StatusNotFound, Code: "workflow_not_found"},

@@ -473,14 +473,22 @@ func TestSchedulesAreOperated(t *testing.T) {
 	for _, op := range []string{"/pause", "/resume", "/trigger"} {
 		s.call(http.MethodPost, path+op, "", http.StatusNotFound, nil)
 	}
-	schedule := tasks.NewScheduler(s.client, tasks.SchedulerConfig{Lease: 150 * time.Millisecond})
-	testutil.Ok(t, schedule.Add("mail/nightly", "0 3 * * *", count.S("it was dark"), tasks.Overlap(tasks.OverlapQueue)))
-	stop := testutil.Background(t, schedule.Run)
+	for body, want := range map[string]string{
+		`{"spec": "0 3 * * *", "send": {"task": "text.count", "input": "it was dark", "id": "mine"}}`:           "drop tasks.ID",
+		`{"spec": "0 3 30 2 *", "send": {"task": "text.count", "input": "it was dark"}}`:                        "Spec",
+		`{"spec": "0 3 * * *", "jitter": "soon", "send": {"task": "text.count", "input": "it was dark"}}`:       "body.jitter",
+		`{"spec": "0 3 * * *", "send": {"task": "text.count", "input": "` + strings.Repeat("x", 10<<20) + `"}}`: "pass a key",
+	} {
+		if got := fmt.Sprint(s.wantProblem(http.MethodPut, path, body, http.StatusBadRequest, "invalid_request")); !strings.Contains(got, want) {
+			t.Errorf("got %.300s, want a problem with %s", got, want)
+		}
+	}
+	s.call(http.MethodPut, path, `{"spec": "0 3 * * *", "catch_up": 2, "jitter": "5m", "send": {"task": "text.count", "input": "it was dark", "overlap": "queue", "labels": {"k": "v"}}}`, http.StatusNoContent, nil)
 	var list struct{ Data []api.Schedule }
-	testutil.Eventually(t, "the entry is listed", func() bool {
-		s.call(http.MethodGet, "/v1/schedules", "", http.StatusOK, &list)
-		return len(list.Data) == 1 && list.Data[0].Scheduler != ""
-	})
+	s.call(http.MethodGet, "/v1/schedules?prefix=mail&label=k=v", "", http.StatusOK, &list)
+	if len(list.Data) != 1 || list.Data[0].CatchUp != 2 || list.Data[0].Jitter != "5m0s" || list.Data[0].Tasks != "text.count" {
+		t.Errorf("got %+v, want the schedule", list.Data)
+	}
 	s.call(http.MethodPost, path+"/pause", "", http.StatusNoContent, nil)
 	var sent api.SentWorkflow
 	s.call(http.MethodPost, path+"/trigger", "", http.StatusAccepted, &sent)
@@ -500,8 +508,6 @@ func TestSchedulesAreOperated(t *testing.T) {
 		t.Errorf("got %d ticks of two days, want 2", filled.Ticks)
 	}
 	s.call(http.MethodPost, path+"/backfill", `{"from": "2020-01-01T00:00:00Z", "to": "2019-01-01T00:00:00Z"}`, http.StatusBadRequest, nil)
-	s.call(http.MethodDelete, path, "", http.StatusConflict, nil)
-	stop()
 	s.call(http.MethodDelete, path, "", http.StatusNoContent, nil)
 	s.call(http.MethodGet, path, "", http.StatusNotFound, nil)
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -11,24 +12,54 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Schedule is an entry of a scheduler.
+// Schedule is a schedule with its ticks.
 type Schedule struct {
-	Name      string    `json:"name"`
-	Spec      string    `json:"spec" doc:"its times, as a cron expression; UTC unless it begins with CRON_TZ" example:"CRON_TZ=Europe/Berlin 0 3 * * *"`
-	NextAt    time.Time `json:"next_at,omitzero" doc:"next tick"`
-	LastAt    time.Time `json:"last_at,omitzero" doc:"last tick that was sent"`
-	Workflow  string    `json:"workflow,omitempty" doc:"ID of the workflow of the last tick"`
-	Sent      int64     `json:"sent" doc:"ticks that were sent"`
-	Missed    int64     `json:"missed" doc:"ticks that were skipped"`
-	Requested int64     `json:"requested,omitempty" doc:"ticks that were triggered, backfilled or queued and not yet sent"`
-	Overlap   string    `json:"overlap,omitempty" enum:"skip,queue,cancel" doc:"policy for ticks while an earlier workflow is running; absent if overlaps are allowed"`
-	PausedAt  time.Time `json:"paused_at,omitzero" doc:"since when it is paused"`
-	Scheduler string    `json:"scheduler,omitempty" doc:"name of the running scheduler that leads it; absent without one"`
-	Error     string    `json:"error,omitempty" doc:"why the last tick was not sent"`
+	Name      string            `json:"name"`
+	Group     string            `json:"group,omitempty" doc:"set of a program that it belongs to"`
+	Spec      string            `json:"spec" doc:"its times, as a cron expression; UTC unless it begins with CRON_TZ" example:"CRON_TZ=Europe/Berlin 0 3 * * *"`
+	Tasks     string            `json:"tasks" doc:"first and last task of its workflows"`
+	Labels    map[string]string `json:"labels,omitempty" doc:"labels of its workflows"`
+	NextAt    time.Time         `json:"next_at,omitzero" doc:"next tick"`
+	LastAt    time.Time         `json:"last_at,omitzero" doc:"last tick that was sent"`
+	Workflow  string            `json:"workflow,omitempty" doc:"ID of the workflow of the last tick"`
+	Sent      int64             `json:"sent" doc:"ticks that were sent"`
+	Missed    int64             `json:"missed" doc:"ticks that were skipped"`
+	Requested int64             `json:"requested,omitempty" doc:"ticks that were triggered, backfilled or caught up with and not yet sent"`
+	Overlap   string            `json:"overlap,omitempty" enum:"skip,queue,replace,cancel" doc:"policy for ticks while an earlier workflow is running; absent if overlaps are allowed"`
+	CatchUp   int               `json:"catch_up,omitempty" doc:"how many missed ticks are sent"`
+	Jitter    string            `json:"jitter,omitempty" doc:"longest random delay of a tick" example:"5m0s"`
+	PausedAt  time.Time         `json:"paused_at,omitzero" doc:"since when it is paused"`
+	Error     string            `json:"error,omitempty" doc:"why the last tick was not sent"`
 }
 
 func scheduleOf(e *tasktype.ScheduleEntry) Schedule {
-	return Schedule{e.Name, e.Spec, utc(e.Next), utc(e.Last), e.Workflow, e.Sent, e.Missed, e.Requested, e.Overlap, utc(e.Paused), e.Leader, e.Error}
+	s := Schedule{e.Name, e.Group, e.Spec, e.Tasks, e.Labels, utc(e.Next), utc(e.Last), e.Workflow, e.Sent, e.Missed, e.Requested, e.Overlap, e.CatchUp, "", utc(e.Paused), e.Error}
+	if e.Jitter > 0 {
+		s.Jitter = e.Jitter.String()
+	}
+	return s
+}
+
+// NewSchedule is the content of a schedule to put.
+type NewSchedule struct {
+	Spec    string      `json:"spec" minLength:"1" maxLength:"200" doc:"times, as a cron expression, @every 90s or @daily; UTC unless it begins with CRON_TZ" example:"CRON_TZ=Europe/Berlin 0 3 * * *"`
+	Send    NewWorkflow `json:"send" doc:"what each tick sends, without id, start_at and deadline_at; overlap needs no unique key"`
+	CatchUp int         `json:"catch_up,omitempty" minimum:"0" maximum:"1000" doc:"how many ticks are sent that were due while no worker was running, the latest"`
+	Jitter  string      `json:"jitter,omitempty" maxLength:"50" doc:"longest random delay of a tick" example:"5m"`
+}
+
+// ScheduleFilter selects schedules.
+type ScheduleFilter struct {
+	Prefix string   `query:"prefix" maxLength:"200" doc:"only schedules whose names begin with this text"`
+	Labels []string `query:"label,explode" maxItems:"20" doc:"only schedules whose workflows have this label, KEY=VALUE; may be repeated"`
+	Limit  int      `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"schedules per page"`
+	Cursor string   `query:"cursor" maxLength:"600" doc:"next of the previous page"`
+}
+
+// SchedulePut is the input of PutSchedule.
+type SchedulePut struct {
+	ScheduleReference
+	Body NewSchedule
 }
 
 // Backfill is a period whose ticks are to be sent.
@@ -42,12 +73,12 @@ type Backfilled struct {
 	Ticks int `json:"ticks" doc:"number of requested ticks"`
 }
 
-// ScheduleReference names an entry in a path.
+// ScheduleReference names a schedule in a path.
 type ScheduleReference struct {
-	Name string `path:"name" minLength:"1" maxLength:"200" doc:"name of the entry"`
+	Name string `path:"name" minLength:"1" maxLength:"200" doc:"name of the schedule"`
 }
 
-// ScheduleChange is a change of an entry without parameters.
+// ScheduleChange is a change of a schedule without parameters.
 type ScheduleChange struct {
 	ScheduleReference
 	Body *struct{}
@@ -59,27 +90,33 @@ type ScheduleBackfill struct {
 	Body Backfill
 }
 
-// Operations on entries of schedulers.
+// Operations on schedules.
 var (
-	ListSchedules    = declare[None, Page[Schedule]](Read, "GET /v1/schedules", "listSchedules", "List the entries of all schedulers")
-	GetSchedule      = declare[ScheduleReference, Schedule](Read, "GET /v1/schedules/{name}", "getSchedule", "Get an entry of a scheduler", http.StatusNotFound)
-	PauseSchedule    = declare[ScheduleChange, None](Change, "POST /v1/schedules/{name}/pause", "pauseSchedule", "Send no further ticks of an entry, except requested ticks", http.StatusNotFound)
+	ListSchedules    = declare[ScheduleFilter, Page[Schedule]](Read, "GET /v1/schedules", "listSchedules", "List schedules by name")
+	GetSchedule      = declare[ScheduleReference, Schedule](Read, "GET /v1/schedules/{name}", "getSchedule", "Get a schedule", http.StatusNotFound)
+	PutSchedule      = declare[SchedulePut, None](Change, "PUT /v1/schedules/{name}", "putSchedule", "Create or change a schedule; with the same spec and jitter, it keeps the time of its next tick")
+	PauseSchedule    = declare[ScheduleChange, None](Change, "POST /v1/schedules/{name}/pause", "pauseSchedule", "Send no further ticks of a schedule, except requested ticks", http.StatusNotFound)
 	ResumeSchedule   = declare[ScheduleChange, None](Change, "POST /v1/schedules/{name}/resume", "resumeSchedule", "End a pause; the ticks that were due in it are not sent", http.StatusNotFound)
 	TriggerSchedule  = declare[ScheduleChange, SentWorkflow](Change, "POST /v1/schedules/{name}/trigger", "triggerSchedule", "Request a tick now", http.StatusNotFound, http.StatusConflict)
 	BackfillSchedule = declare[ScheduleBackfill, Backfilled](Change, "POST /v1/schedules/{name}/backfill", "backfillSchedule", "Request the ticks of a period in the past", http.StatusNotFound, http.StatusConflict)
-	DeleteSchedule   = declare[ScheduleReference, None](Change, "DELETE /v1/schedules/{name}", "deleteSchedule", "Forget an entry that no running scheduler has", http.StatusNotFound, http.StatusConflict)
+	DeleteSchedule   = declare[ScheduleReference, None](Change, "DELETE /v1/schedules/{name}", "deleteSchedule", "Delete a schedule; its workflows continue", http.StatusNotFound)
 )
 
-// addSchedules adds the operations on entries of schedulers.
+// addSchedules adds the operations on schedules.
 func (s *service) addSchedules() {
-	serve(s, ListSchedules, func(ctx context.Context, _ *None) (out Page[Schedule], err error) {
-		list, err := s.Client.Inspect().Schedules(ctx)
-		out.Data = make([]Schedule, 0, len(list))
+	serve(s, ListSchedules, func(ctx context.Context, in *ScheduleFilter) (out Page[Schedule], err error) {
+		labels, err := tasktype.ParseLabels(in.Labels)
+		if err != nil {
+			return out, httpproblem.BadField("query.label", "%v", err)
+		}
+		list, next, err := s.Client.Inspect().Schedules(ctx, tasktype.ScheduleFilter{Prefix: in.Prefix, Labels: labels, Limit: in.Limit, Cursor: in.Cursor})
+		out = Page[Schedule]{Data: make([]Schedule, 0, len(list)), Next: next}
 		for i := range list {
 			out.Data = append(out.Data, scheduleOf(&list[i]))
 		}
 		return out, err
 	})
+	serveNone(s, PutSchedule, s.putSchedule)
 	serve(s, GetSchedule, func(ctx context.Context, in *ScheduleReference) (Schedule, error) {
 		e, err := s.Client.Inspect().Schedule(ctx, in.Name)
 		return scheduleOf(&e), err
@@ -98,4 +135,21 @@ func (s *service) addSchedules() {
 		return Backfilled{n}, err
 	})
 	serveNone(s, DeleteSchedule, func(ctx context.Context, in *ScheduleReference) error { return s.Client.DeleteSchedule(ctx, in.Name) })
+}
+
+func (s *service) putSchedule(ctx context.Context, in *SchedulePut) error {
+	declared, opts, err := in.Body.Send.options()
+	if err != nil {
+		return err
+	}
+	jitter, err := durationOf("body.jitter", in.Body.Jitter)
+	if err != nil {
+		return err
+	}
+	err = s.Client.PutSchedule(ctx, tasks.Schedule{Name: in.Name, Spec: in.Body.Spec, CatchUp: in.Body.CatchUp, Jitter: jitter, Options: opts,
+		Work: tasks.New[json.RawMessage, json.RawMessage](in.Body.Send.Task, declared...).S(in.Body.Send.Input)})
+	if errors.Is(err, tasks.ErrInvalid) {
+		return httpproblem.BadField("body", "%v", err)
+	}
+	return err
 }

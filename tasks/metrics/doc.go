@@ -1,6 +1,6 @@
 // Package metrics exports the state of a fleet and the work of its workers to Prometheus.
 //
-// A [Fleet] reads the state of queues, workers, scheduled tasks and the schedule from Redis on each scrape. One per
+// A [Fleet] reads the state of queues, workers, scheduled tasks and schedules from Redis on each scrape. One per
 // Redis is sufficient. A [Process] counts the work of the workers in its own process. Each process has one:
 //
 //	process := metrics.NewProcess()
@@ -10,7 +10,7 @@
 //
 // A [Queue] has the metrics of a work queue, and of a pool that works on it.
 //
-// Label values are the names of queues, schedule entries, outcomes, and tasks with a handler. Inputs of tasks are
+// Label values are the names of queues, schedules, outcomes, and tasks with a handler. Inputs of tasks are
 // never label values. Each label has at most [MaxLabels] values; further values are combined as "(other)".
 package metrics
 

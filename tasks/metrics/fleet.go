@@ -3,11 +3,11 @@ package metrics
 import (
 	"context"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // scrapeTimeout limits the Redis calls of a scrape.
@@ -17,20 +17,19 @@ const scrapeTimeout = 5 * time.Second
 const maxDue = 2000
 
 var (
-	fleetUp       = desc("fleet_up", "1 if the state of the fleet is readable in Redis, otherwise 0.")
-	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state, including asynq's own tasks. Pending tasks are ready to run. Active tasks are those that workers have. Scheduled and retry tasks wait for their time, before the first attempt or after a failed one; for workflows, at most 2000 of both are counted.", "queue", "state")
-	fleetLatency  = desc("fleet_latency_seconds", "Time since a worker last took a task from the queue while tasks are pending; for tasks of asynq's own client, the age of the oldest pending task.", "queue")
-	fleetPaused   = desc("fleet_paused", "1 if the queue is paused, otherwise 0.", "queue")
-	fleetWorkers  = desc("fleet_workers", "Live workers.")
-	fleetSlots    = desc("fleet_slots", "Slots of all workers.")
-	fleetBusy     = desc("fleet_slots_busy", "Slots in use.")
-	fleetOutbox   = desc("fleet_outbox_entries", "Entries of the outbox: scheduled tasks, and steps of workflows to repeat after the death of a process. Pending tasks are not included.")
-	fleetOverdue  = desc("fleet_outbox_age_seconds", "Age of the earliest due entry of the outbox. More than a few seconds mean that no workers are running or that they are overloaded.")
-	scheduleNext  = desc("schedule_next_timestamp_seconds", "Next tick of the schedule entry.", "entry")
-	scheduleLast  = desc("schedule_last_timestamp_seconds", "Last sent tick of the schedule entry.", "entry")
-	scheduleSent  = desc("schedule_sent_total", "Sent ticks of the schedule entry.", "entry")
-	scheduleMiss  = desc("schedule_missed_total", "Missed ticks of the schedule entry.", "entry")
-	scheduleAlive = desc("schedule_led", "1 if a running scheduler leads the schedule entry, otherwise 0.", "entry")
+	fleetUp      = desc("fleet_up", "1 if the state of the fleet is readable in Redis, otherwise 0.")
+	fleetTasks   = desc("fleet_tasks", "Tasks by queue and state, including asynq's own tasks. Pending tasks are ready to run. Active tasks are those that workers have. Scheduled and retry tasks wait for their time, before the first attempt or after a failed one; for workflows, at most 2000 of both are counted.", "queue", "state")
+	fleetLatency = desc("fleet_latency_seconds", "Time since a worker last took a task from the queue while tasks are pending; for tasks of asynq's own client, the age of the oldest pending task.", "queue")
+	fleetPaused  = desc("fleet_paused", "1 if the queue is paused, otherwise 0.", "queue")
+	fleetWorkers = desc("fleet_workers", "Live workers.")
+	fleetSlots   = desc("fleet_slots", "Slots of all workers.")
+	fleetBusy    = desc("fleet_slots_busy", "Slots in use.")
+	fleetOutbox  = desc("fleet_outbox_entries", "Entries of the outbox: scheduled tasks, and steps of workflows to repeat after the death of a process. Pending tasks are not included.")
+	fleetOverdue = desc("fleet_outbox_age_seconds", "Age of the earliest due entry of the outbox. More than a few seconds mean that no workers are running or that they are overloaded.")
+	scheduleNext = desc("schedule_next_timestamp_seconds", "Next tick of the schedule; none while it is paused.", "schedule")
+	scheduleLast = desc("schedule_last_timestamp_seconds", "Last sent tick of the schedule.", "schedule")
+	scheduleSent = desc("schedule_sent_total", "Sent ticks of the schedule.", "schedule")
+	scheduleMiss = desc("schedule_missed_total", "Missed ticks of the schedule.", "schedule")
 )
 
 // A Fleet collects the state of a fleet from Redis. It is safe for concurrent use.
@@ -42,7 +41,7 @@ func NewFleet(client *tasks.Client) *Fleet { return &Fleet{client} }
 // Describe implements prometheus.Collector.
 func (f *Fleet) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{fleetUp, fleetTasks, fleetLatency, fleetPaused, fleetWorkers, fleetSlots, fleetBusy,
-		fleetOutbox, fleetOverdue, scheduleNext, scheduleLast, scheduleSent, scheduleMiss, scheduleAlive} {
+		fleetOutbox, fleetOverdue, scheduleNext, scheduleLast, scheduleSent, scheduleMiss} {
 		ch <- d
 	}
 }
@@ -135,20 +134,19 @@ func (f *Fleet) outbox(ctx context.Context, _ chan<- prometheus.Metric, gauge fu
 }
 
 func (f *Fleet) schedule(ctx context.Context, ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
-	entries, err := f.client.Inspect().Schedules(ctx)
+	entries, _, err := f.client.Inspect().Schedules(ctx, tasktype.ScheduleFilter{Limit: MaxLabels})
 	if err != nil {
 		return err
 	}
-	for _, e := range entries[:min(len(entries), MaxLabels)] {
-		if !utf8.ValidString(e.Name) {
-			continue
+	for _, e := range entries {
+		if !e.Paused.IsZero() {
+			e.Next = time.Time{}
 		}
 		for d, t := range map[*prometheus.Desc]time.Time{scheduleNext: e.Next, scheduleLast: e.Last} {
 			if !t.IsZero() {
 				gauge(d, float64(t.UnixMilli())/1000, e.Name)
 			}
 		}
-		gauge(scheduleAlive, yes(e.Leader != ""), e.Name)
 		for d, n := range map[*prometheus.Desc]int64{scheduleSent: e.Sent, scheduleMiss: e.Missed} {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), e.Name)
 		}

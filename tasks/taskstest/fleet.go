@@ -164,13 +164,13 @@ func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.SendOption) (O, err
 	return run.Wait(ctx)
 }
 
-// Drain runs all tasks, including scheduled ones, however far in the future.
+// Drain runs all tasks, including scheduled ones, however far in the future. While there are some, schedules tick, too.
 func (f *Fleet) Drain() {
 	f.tb.Helper()
 	f.run(time.Time{}, func() bool { return false })
 }
 
-// Advance runs the tasks that are due within d by the fleet's clock, and advances the clock by d.
+// Advance runs the tasks and sends the ticks of schedules that are due within d by the fleet's clock, and advances the clock by d.
 func (f *Fleet) Advance(d time.Duration) {
 	f.tb.Helper()
 	end := f.Now().Add(d)
@@ -220,9 +220,12 @@ func (f *Fleet) until(end time.Time, done func() bool) error {
 		if done() {
 			return nil
 		}
-		did, next, err := f.worker().Tend(context.Background())
+		did, next, tick, err := f.worker().Tend(context.Background())
 		if err != nil {
 			return fmt.Errorf("advance workflows: %w", err)
+		}
+		if !tick.IsZero() && (tick.Before(next) || next.IsZero() && !end.IsZero()) {
+			next = tick
 		}
 		switch {
 		case did > 0:

@@ -12,6 +12,9 @@ type Info struct {
 	Attempt  int    // 1 for the first
 	Worker   string // name of the worker
 
+	// Tick is the time of the tick of the schedule that sent the workflow, in UTC; zero for others.
+	Tick time.Time
+
 	// Key is an idempotency key. All attempts of this node have the same key, and no other node has it, not even in a
 	// later workflow with the same ID.
 	Key string

@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +17,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// act is an action on a workflow, a queue or an entry of the schedule.
+// act is an action on a workflow, a queue or a schedule.
 type act struct {
 	on, verb, text string
 	button         string // Defaults to the verb and the kind of object.
@@ -31,9 +32,9 @@ func (s *site) actions() map[string]webui.Action {
 		return func(ctx context.Context, id string) error { return do(s.client.Workflow(id), ctx) }
 	}
 	ended := []error{tasks.ErrEnded, tasks.ErrRevoked, tasks.ErrCancelled}
-	busy := []error{tasks.ErrRunning, tasks.ErrFull}
 	all := map[string]webui.Action{
 		"/todo/decide":                  {Class: webui.Operate, Confirm: s.askDecision, Do: s.decide},
+		"/schedule/put":                 {Class: webui.Operate, Confirm: s.askSchedule, Do: s.putSchedule},
 		"/workers/{worker}/concurrency": {Class: webui.Operate, Confirm: s.askConcurrency, Do: s.setConcurrency},
 	}
 	for _, a := range []act{
@@ -49,18 +50,18 @@ func (s *site) actions() map[string]webui.Action {
 			text: "Pending tasks will not run, running tasks are canceled, and completed tasks are unchanged. This cannot be undone."},
 		{on: "queue", verb: "Pause", do: s.client.PauseQueue, text: "Workers take no further tasks from the queue until it is resumed. Running tasks continue."},
 		{on: "queue", verb: "Resume", do: s.client.ResumeQueue, text: "Workers resume taking tasks from the queue."},
-		{on: "schedule", verb: "Pause", button: "Pause", do: s.client.PauseSchedule, refused: busy,
+		{on: "schedule", verb: "Pause", button: "Pause", do: s.client.PauseSchedule,
 			text: "No ticks are sent until the schedule is resumed, except triggered ticks. Running workflows continue."},
-		{on: "schedule", verb: "Resume", button: "Resume", do: s.client.ResumeSchedule, refused: busy,
+		{on: "schedule", verb: "Resume", button: "Resume", do: s.client.ResumeSchedule,
 			text: "Ticks are sent again. Ticks that were due during the pause are not sent."},
-		{on: "schedule", verb: "Trigger", button: "Trigger now", refused: busy,
+		{on: "schedule", verb: "Trigger", button: "Trigger now", refused: []error{tasks.ErrFull},
 			do: func(ctx context.Context, name string) error {
 				_, err := s.client.TriggerSchedule(ctx, name)
 				return err
 			},
-			text: "The running scheduler sends a tick in a few seconds, also if the schedule is paused."},
-		{on: "schedule", verb: "Delete", button: "Delete", do: s.client.DeleteSchedule, refused: busy,
-			text: "The counts, the pause and the requested ticks are deleted. Workflows that were sent continue. A schedule of a running scheduler cannot be deleted."},
+			text: "A worker sends a tick in a few seconds, also if the schedule is paused."},
+		{on: "schedule", verb: "Delete", button: "Delete", danger: true, do: s.client.DeleteSchedule,
+			text: "The schedule is deleted with its counts and requested ticks. Workflows that were sent continue. A program that syncs it creates it again."},
 	} {
 		list := map[string]string{"workflow": "/workflows/{id}/", "queue": "/queues/{queue}/", "schedule": "/schedule/{entry}/"}[a.on]
 		all[list+strings.ToLower(a.verb)] = s.action(a, list)
@@ -110,6 +111,37 @@ func (s *site) action(a act, path string) webui.Action {
 			return webui.Result{To: back(r)}, err
 		},
 	}
+}
+
+func (s *site) askSchedule(context.Context, *http.Request) (webui.Question, error) {
+	back := s.cfg.Prefix + "/schedule"
+	return webui.Question{Title: "New schedule", Text: "A schedule with the same name is changed.", Button: "Save the schedule", Back: back, At: back, Fields: []webui.Field{
+		{Name: "name", Label: "Name", Type: "text", Max: 200, Required: true},
+		{Name: "spec", Label: "Times", Type: "text", Max: 200, Required: true, Hint: "Minute, hour, day, month, weekday in UTC, as in CRON_TZ=Europe/Berlin 0 3 * * *, or @every 90s."},
+		{Name: "task", Label: "Task", Type: "text", Max: 100, Required: true},
+		{Name: "input", Label: "Input", Type: "textarea", Value: "null", Required: true, Hint: "JSON."},
+		{Name: "queue", Label: "Queue", Type: "text", Max: 100, Value: "default", Required: true},
+		{Name: "overlap", Label: "While an earlier workflow is running", Type: "select", Options: []webui.Option{{Text: "run both"}, {Value: "skip", Text: "skip the tick"}, {Value: "queue", Text: "wait for its end"}, {Value: "cancel", Text: "cancel it"}}},
+		{Name: "catch_up", Label: "Missed ticks to send", Type: "number", Value: "0", Max: 1000, Hint: "Ticks that were due while no worker was running, the latest."},
+	}}, nil
+}
+
+func (s *site) putSchedule(ctx context.Context, r *http.Request) (webui.Result, error) {
+	input := json.RawMessage(r.PostFormValue("input"))
+	catchUp, err := strconv.Atoi(r.PostFormValue("catch_up"))
+	if err != nil || !json.Valid(input) {
+		return webui.Result{}, webui.Invalid("Missed ticks must be a number, and the input JSON.")
+	}
+	opts := []tasks.SendOption{tasks.Queue(r.PostFormValue("queue"))}
+	if policy := r.PostFormValue("overlap"); policy != "" {
+		opts = append(opts, tasks.Overlap(tasks.OverlapPolicy(policy)))
+	}
+	err = s.client.PutSchedule(ctx, tasks.Schedule{Name: r.PostFormValue("name"), Spec: r.PostFormValue("spec"), CatchUp: catchUp, Options: opts,
+		Work: tasks.New[json.RawMessage, json.RawMessage](r.PostFormValue("task")).S(input)})
+	if errors.Is(err, tasks.ErrInvalid) {
+		err = webui.Invalid("%v", err)
+	}
+	return webui.Result{To: s.cfg.Prefix + "/schedule"}, err
 }
 
 // findQueue returns an error if the queue of a request has no tasks and no workers.

@@ -150,24 +150,42 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d}, nil
 }
 
-// mostEntries is the number of schedule entries whose last result is shown.
-const mostEntries = 50
+// mostSchedules is the number of schedules on a page.
+const mostSchedules = 50
 
-// scheduleRow is a schedule entry with the workflow of its last tick.
+type schedulesData struct {
+	Prefix, Label, Next string
+	Rows                []scheduleRow
+}
+
+// scheduleRow is a schedule with the workflow of its last tick.
 type scheduleRow struct {
 	tasktype.ScheduleEntry
 	Result *tasktype.Workflow // nil if unknown
 }
 
 func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error) {
-	entries, err := s.client.Inspect().Schedules(ctx)
+	q := r.URL.Query()
+	d := schedulesData{Prefix: q.Get("prefix"), Label: q.Get("label")}
+	f := tasktype.ScheduleFilter{Prefix: d.Prefix, Limit: mostSchedules, Cursor: q.Get("after")}
+	var err error
+	if d.Label != "" {
+		if f.Labels, err = tasktype.ParseLabels([]string{d.Label}); err != nil {
+			return webui.View{}, webui.Invalid("%v", err)
+		}
+	}
+	entries, next, err := s.client.Inspect().Schedules(ctx, f)
 	if err != nil {
 		return webui.View{}, err
 	}
-	rows := make([]scheduleRow, len(entries))
+	if next != "" {
+		q.Set("after", next)
+		d.Next = "?" + q.Encode()
+	}
+	d.Rows = make([]scheduleRow, len(entries))
 	for i, e := range entries {
-		rows[i].ScheduleEntry = e
-		if e.Workflow == "" || i >= mostEntries {
+		d.Rows[i].ScheduleEntry = e
+		if e.Workflow == "" {
 			continue
 		}
 		w, err := s.client.Workflow(e.Workflow).Info(ctx)
@@ -177,7 +195,7 @@ func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error
 		if err != nil {
 			return webui.View{}, err
 		}
-		rows[i].Result = &w.Workflow
+		d.Rows[i].Result = &w.Workflow
 	}
-	return webui.View{Name: "Schedule", At: s.cfg.Prefix + "/schedule", Data: rows}, nil
+	return webui.View{Name: "Schedule", At: s.cfg.Prefix + "/schedule", Data: d}, nil
 }

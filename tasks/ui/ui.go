@@ -186,7 +186,7 @@ func explain(err error) (status int, title string, ok bool) {
 		return http.StatusNotFound, "Workflow not found", true
 	case errors.Is(err, engine.ErrNoNode):
 		return http.StatusNotFound, "Node not found", true
-	case errors.Is(err, store.ErrNoEntry):
+	case errors.Is(err, store.ErrNoSchedule):
 		return http.StatusNotFound, "Schedule not found", true
 	case errors.Is(err, tasks.ErrCursor):
 		return http.StatusBadRequest, "Invalid request", true

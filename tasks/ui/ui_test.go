@@ -93,7 +93,7 @@ func TestPages(t *testing.T) {
 		"/names":                                {"u.inc", "u.sum"},
 		"/queues":                               {"Queues", "billing-api", "acme", ">nothing</span> <small>set</small>"},
 		"/workers":                              {"Workers"},
-		"/schedule":                             {"The schedule is empty"},
+		"/schedule":                             {"No schedules found"},
 		"/assets/style.css":                     {"color-scheme"},
 		"/assets/live.js":                       {"If-None-Match"},
 	} {
@@ -401,6 +401,17 @@ func wantPosted(t *testing.T, h http.Handler, want int, path string, fields ...s
 		t.Errorf("POST %s: got %d, want %d: %.1000s", path, w.Code, want, w.Body)
 	}
 	return w.Body.String()
+}
+
+func TestScheduleIsPut(t *testing.T) {
+	t.Parallel()
+	_, h := fleet(t, anyone)
+	wantIn(t, h, "/schedule", "No schedules found", "New schedule…")
+	wantIn(t, h, "/schedule/put", "Times", "CRON_TZ=Europe/Berlin")
+	for spec, want := range map[string]int{"0 3 * *": http.StatusBadRequest, "0 3 * * *": http.StatusSeeOther} {
+		wantPosted(t, h, want, "/schedule/put", "name", "nightly", "spec", spec, "task", inc.Name(), "input", "1", "queue", "default", "overlap", "skip", "catch_up", "3")
+	}
+	wantIn(t, h, "/schedule?prefix=night", "nightly", "0 3 * * *", inc.Name(), "overlap: skip", "/tasks/schedule/nightly/delete")
 }
 
 // Open tasks are listed with their choices, and decided one by one or together. Who is late is told the earlier decision.

@@ -44,6 +44,7 @@ var (
 	ListTasks         = ofTasks(api.ListTasks)
 	ListTaskRates     = ofTasks(api.ListTaskRates)
 	ListSchedules     = ofTasks(api.ListSchedules)
+	PutSchedule       = ofTasks(api.PutSchedule)
 	PauseSchedule     = ofTasks(api.PauseSchedule)
 	ResumeSchedule    = ofTasks(api.ResumeSchedule)
 	TriggerSchedule   = ofTasks(api.TriggerSchedule)

@@ -17,9 +17,10 @@ const (
 	sweepEvery = 4 * time.Second // at the latest: the message that a timer was set can be lost
 	claimFor   = 5 * time.Second // how long no other worker gets the due entries that this one has claimed
 	sweepMost  = 500             // entries of a shard in one sweep
+	ticksMost  = 64              // schedules of a shard that a worker has claimed and not begun to handle
 )
 
-// agenda handles entries that are due: delayed nodes, steps that a process may have missed, and notes.
+// agenda handles entries that are due: delayed nodes, steps that a process may have missed, notes, and schedules.
 type agenda struct {
 	*local
 	graphs    *graphs
@@ -27,6 +28,7 @@ type agenda struct {
 	progress  *progress
 	completer *Completer
 	limiter   *limiter
+	schedules *Schedules
 	timer     chan time.Time // times at which entries are due, by the clock of this machine
 }
 
@@ -56,11 +58,11 @@ func (ag *agenda) run(ctx context.Context, shards int) {
 
 // runShard handles due entries of a shard until ctx is done: at intervals, and when a timer is due.
 func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Time) {
-	beside := &attendants{agenda: ag, have: map[string]bool{}}
+	beside := &attendants{agenda: ag, have: map[string]*store.Entry{}, idle: make(chan struct{}, 1)}
 	defer beside.running.Wait()
 	next := time.NewTimer(0)
 	defer next.Stop()
-	planned := time.Now()
+	planned, last := time.Now(), time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,47 +73,55 @@ func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Tim
 				next.Reset(time.Until(at))
 			}
 			continue
+		case <-beside.idle:
 		case <-next.C:
 		}
-		lines, _, wait, err := ag.due(ctx, shard)
+		ticks := beside.room()
+		d, wait, err := ag.due(ctx, shard, ticks)
+		if back := last.Sub(d.Now); err == nil && back > time.Second {
+			ag.log.WarnContext(ctx, "the clock of Redis was set back", "by", back)
+			err = ag.store.Schedules.Recheck(ctx, shard, d.Now)
+			wait = 0
+		}
 		if err != nil && ctx.Err() == nil {
 			ag.log.WarnContext(ctx, "sweep of the agenda failed", "error", err)
 		}
-		beside.attend(ctx, lines)
+		last = d.Now
+		beside.attend(ctx, d.Lines, len(d.Lines) >= ticks)
 		planned = time.Now().Add(wait)
 		next.Reset(wait)
 	}
 }
 
-// due makes the delayed nodes of a shard ready that are due, and claims the other due entries of its agenda. It returns those, how
-// many were due in all, and how long to wait for the next ones.
-func (ag *agenda) due(ctx context.Context, shard int) (lines []store.Entry, did int, wait time.Duration, err error) {
+// due makes the delayed nodes of a shard ready that are due, and claims the other due entries of its agenda and so many schedules. It
+// also returns how long to wait for the next ones.
+func (ag *agenda) due(ctx context.Context, shard, schedules int) (d store.Due, wait time.Duration, err error) {
 	wait = cmp.Or(ag.cfg.SweepEvery, sweepEvery)
-	d, err := ag.store.Agenda.Due(ctx, shard, claimFor, sweepMost)
+	d, err = ag.store.Agenda.Due(ctx, shard, claimFor, sweepMost, schedules)
 	if err != nil {
-		return nil, 0, wait, err
+		return d, wait, err
 	}
 	if d.Count >= sweepMost {
 		wait = 0
 	} else if !d.Next.IsZero() {
 		wait = min(wait, max(0, d.Next.Sub(d.Now)))
 	}
-	return d.Lines, d.Count, wait, nil
+	return d, wait, nil
 }
 
 // once handles the due entries of a shard. It returns how many there were.
 func (ag *agenda) once(ctx context.Context, shard int) (int, error) {
-	lines, did, _, err := ag.due(ctx, shard)
+	d, _, err := ag.due(ctx, shard, ticksMost)
 	errs := []error{err}
-	for _, en := range lines {
+	for _, en := range d.Lines {
 		errs = append(errs, ag.attend(ctx, en))
 	}
-	return did, errors.Join(errs...)
+	return max(d.Count, len(d.Lines)), errors.Join(errs...)
 }
 
 // How many entries of a shard are handled at a time, and how many can wait for that. The others are due again when their claims end.
 const (
-	attendAtOnce = 4
+	attendAtOnce = 8
 	attendMost   = 2 * sweepMost
 )
 
@@ -123,16 +133,31 @@ type attendants struct {
 	mu    sync.Mutex // guards the rest
 	n     int        // that run
 	lines []store.Entry
-	have  map[string]bool // the entries that wait or are handled; their claims can end meanwhile
+	have  map[string]*store.Entry // the entries that wait or are handled; their claims can end meanwhile. A schedule that was due again is handled again
+	more  bool                    // more schedules may be due
+
+	idle chan struct{} // has a value if more is set and no entries wait
 }
 
-// attend handles entries soon.
-func (a *attendants) attend(ctx context.Context, lines []store.Entry) {
+// room returns how many schedules can be claimed.
+func (a *attendants) room() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return max(0, ticksMost-len(a.lines))
+}
+
+// attend handles entries soon. With more, it reports when no entries wait.
+func (a *attendants) attend(ctx context.Context, lines []store.Entry, more bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.more = more
 	for _, en := range lines {
-		if name := en.Flow.Ref + "/" + en.Node; !a.have[name] && len(a.have) < attendMost {
-			a.have[name] = true
+		name := en.Flow.Ref + "/" + en.Node
+		switch _, have := a.have[name]; {
+		case have && en.Flow.Ref == store.ScheduleRef:
+			a.have[name] = &en
+		case !have && len(a.have) < attendMost:
+			a.have[name] = nil
 			a.lines = append(a.lines, en)
 		}
 	}
@@ -153,12 +178,21 @@ func (a *attendants) run(ctx context.Context) {
 		}
 		en := a.lines[0]
 		a.lines = a.lines[1:]
+		if len(a.lines) == 0 && a.more {
+			signal(a.idle)
+		}
 		a.mu.Unlock()
 		if err := a.agenda.attend(ctx, en); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "an entry of the agenda was not handled", "error", err)
 		}
 		a.mu.Lock()
-		delete(a.have, en.Flow.Ref+"/"+en.Node)
+		name := en.Flow.Ref + "/" + en.Node
+		if again := a.have[name]; again != nil {
+			a.have[name] = nil
+			a.lines = append(a.lines, *again)
+		} else {
+			delete(a.have, name)
+		}
 		a.mu.Unlock()
 	}
 }
@@ -170,6 +204,9 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	if errors.Is(err, errUnreadable) {
 		err = ag.giveUp(ctx, en, err)
 	}
+	if err != nil && en.Flow.Ref == store.ScheduleRef {
+		return fmt.Errorf("schedule %s: %w", en.Node, err)
+	}
 	if err != nil {
 		return fmt.Errorf("workflow %s node %s: %w", en.Flow.ID(), en.Node, err)
 	}
@@ -178,8 +215,25 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 
 // step is attend for a workflow that can be read.
 func (ag *agenda) step(ctx context.Context, en store.Entry) error {
-	if en.Flow.Ref == store.LimitRef {
+	switch en.Flow.Ref {
+	case store.LimitRef:
 		return ag.limiter.expire(ctx, en)
+	case store.ScheduleRef:
+		var now, since int64
+		if _, err := fmt.Sscan(string(en.Record), &now, &since); err != nil {
+			return err
+		}
+		t, err := ag.schedules.tick(ctx, en.Flow.Shard(), en.Node, time.UnixMilli(now), time.UnixMilli(since))
+		if err != nil || t == nil {
+			return err
+		}
+		if t.Missed > 0 {
+			ag.log.WarnContext(ctx, "ticks were missed", "schedule", en.Node, "ticks", t.Missed, "cause", t.Error)
+		}
+		if t.UntilDue >= 0 && t.UntilDue < sweepEvery {
+			ag.setTimer(t.UntilDue)
+		}
+		return nil
 	}
 	fl, err := ag.graphs.load(ctx, en.Flow.Ref)
 	switch {

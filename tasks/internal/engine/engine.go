@@ -19,7 +19,7 @@
 //	store/change.go   stores them (finish1.lua, turn.lua, flow.lua), makes nodes ready, and publishes the end
 //	results.go        Wait receives the message (notifier.go) and reads the record
 //
-// agenda.go handles due entries, watcher.go heartbeats and dead workers, tally.go counts, unhandled.go nodes without a handler.
+// agenda.go handles due entries, schedule.go schedules, watcher.go heartbeats and dead workers, tally.go counts, unhandled.go nodes without a handler.
 // docs/concepts/engine.md has the glossary.
 package engine
 
@@ -52,7 +52,7 @@ type Engine struct {
 	Completer *Completer
 	Inspector *Inspector
 	Fleet     *Fleet
-	Schedule  store.Schedule
+	Schedules *Schedules
 
 	graphs   *graphs
 	progress *progress
@@ -81,10 +81,10 @@ func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine 
 		Completer: &Completer{shared, gs, a},
 		Inspector: &Inspector{shared, gs, p, f, newWholes()},
 		Fleet:     f,
-		Schedule:  st.Schedule,
 		graphs:    gs, progress: p, advancer: a, notifier: b,
 		workers: map[*Worker]chan struct{}{},
 	}
+	e.Schedules = &Schedules{shared, e.Sender}
 	if h, ok := rdb.(Hook); ok {
 		h.EngineMade(e)
 	}

@@ -37,6 +37,9 @@ func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
 	r := &Run{w: rn, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}),
 		Info: tasktype.Info{Workflow: it.fl.ID(), Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
 			Attempt: it.rec.Attempts + 1, Worker: rn.cfg.Name, Key: it.fl.Ref + "." + it.node, Headers: it.fl.g.Headers}}
+	if at := it.fl.g.Tick; at > 0 {
+		r.Info.Tick = time.UnixMilli(at).UTC()
+	}
 	handlerCtx, cancel := context.WithCancelCause(context.Background())
 	r.ctx, r.cancel = context.WithValue(handlerCtx, runKey{}, r), cancel
 	defer cancel(nil)

@@ -26,41 +26,16 @@ type Sender struct {
 // Send stores sig, releases the nodes that can run and returns the reference of the workflow. With [ErrDuplicate] it
 // returns the reference of the workflow that has the ID or the unique key.
 func (s *Sender) Send(ctx context.Context, sig *graph.Sig, o *graph.Opts) (string, error) {
-	ref, err := s.send(ctx, sig, o, 0, time.Time{})
+	ref, err := s.send(ctx, o, func(after []string) (*prepared, error) { return s.prepare(ctx, sig, o, after) })
 	return ref, s.store.Explain(ctx, err)
 }
 
-// TickSend is the result of the send of a tick.
-type TickSend int
-
-// The outcomes of ticks.
-const (
-	TickSent    TickSend = iota // it was sent
-	TickKnown                   // it had been sent before
-	TickBlocked                 // something else that has its unique key is under way
-)
-
-// SendTick sends sig with the ID of o, which is the same for all senders of this tick, and returns the ID of the
-// workflow, or of the workflow that blocks it. It returns [store.ErrLate] once Redis's clock has reached until.
-// Durations in sig count from the time of the tick; overdue is the time since then.
-func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, until time.Time) (string, TickSend, error) {
-	ref, err := s.send(ctx, sig, o, overdue, until)
-	id := store.IDOf(ref)
-	switch {
-	case errors.Is(err, ErrDuplicate) && id == o.ID:
-		return id, TickKnown, nil
-	case errors.Is(err, ErrDuplicate):
-		return id, TickBlocked, nil
-	}
-	return id, TickSent, err
-}
-
-// send is Send, and also sends a tick: overdue is the time since the tick. It fails once Redis's clock has reached late,
-// unless that is zero.
-func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time) (string, error) {
-	var after []string // the workflows with the unique key that have to end first
+// send stores the workflow that prepare returns. The argument of prepare has the references of the workflows with the unique key that have
+// to end first.
+func (s *Sender) send(ctx context.Context, o *graph.Opts, prepare func(after []string) (*prepared, error)) (string, error) {
+	var after []string
 	for tries := 1; ; tries++ {
-		p, err := s.prepare(ctx, sig, o, overdue, late, after)
+		p, err := prepare(after)
 		prepared := err == nil
 		if prepared {
 			var todo store.Todo
@@ -70,7 +45,7 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdu
 		if err == nil {
 			return p.fl.Ref, nil
 		}
-		if errors.Is(err, store.ErrLate) && !p.grow.Late.Equal(late) && tries < orderTries { // too late for its claim
+		if errors.Is(err, store.ErrLate) && tries < orderTries { // too late for its claim
 			continue
 		}
 		dup := (*store.DuplicateError)(nil)
@@ -109,16 +84,21 @@ type prepared struct {
 	grow store.Grow
 }
 
-// prepare compiles a send, and claims its unique key if that is in another shard. after has the references of the workflows with
-// the key that have to end first.
-func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, overdue time.Duration, late time.Time, after []string) (*prepared, error) {
+// prepare compiles a send for [Sender.place].
+func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, after []string) (*prepared, error) {
 	if s.Defaults != nil {
 		o = s.Defaults.Over(o)
 	}
-	g, err := compile(sig, o, overdue)
+	g, err := compile(sig, o)
 	if err != nil {
 		return nil, err
 	}
+	return s.place(ctx, g, o, after)
+}
+
+// place chooses the reference of a workflow, and claims its unique key if that is in another shard. after has the references of the
+// workflows with the key that have to end first.
+func (s *Sender) place(ctx context.Context, g *graph.Graph, o *graph.Opts, after []string) (*prepared, error) {
 	if err := s.refuseEviction(ctx); err != nil {
 		return nil, err
 	}
@@ -147,7 +127,7 @@ func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, ove
 		grow.Deadline = *o.Deadline
 	}
 	p := &prepared{newFlow(f, g), g, grow}
-	p.grow.Late, p.grow.After, p.grow.Replaceable = late, after, o.Overlap == OverlapReplace
+	p.grow.After, p.grow.Replaceable = after, o.Overlap == OverlapReplace
 	if len(g.Nodes) == 1 && len(g.Specs) == 1 && g.Progress == "" {
 		sp := &g.Specs[0]
 		p.grow.Single = !sp.External && sp.Sub == 0
@@ -213,10 +193,10 @@ func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
 	var stored []store.Submission
 	all := make([]*prepared, len(sends))
 	for i, send := range sends {
-		p, err := s.prepare(ctx, send.Sig, send.Opts, 0, time.Time{}, nil)
+		p, err := s.prepare(ctx, send.Sig, send.Opts, nil)
 		if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) { // of its unique key
-			ref, err := s.send(ctx, send.Sig, send.Opts, 0, time.Time{})
-			out[i] = Sent{ref, s.store.Explain(ctx, err)}
+			ref, err := s.Send(ctx, send.Sig, send.Opts)
+			out[i] = Sent{ref, err}
 			continue
 		} else if err != nil {
 			out[i] = s.sent(ctx, send, "", err)
@@ -237,7 +217,8 @@ func (s *Sender) sent(ctx context.Context, send Sending, ref string, err error) 
 	dup := (*store.DuplicateError)(nil)
 	switch {
 	case errors.As(err, &dup) && waitsForOthers(send.Opts), errors.Is(err, store.ErrLate):
-		ref, err = s.send(ctx, send.Sig, send.Opts, 0, time.Time{})
+		ref, err = s.Send(ctx, send.Sig, send.Opts)
+		return Sent{ref, err}
 	case errors.As(err, &dup):
 		ref, err = dup.Refs[0], ErrDuplicate
 	case err != nil:
@@ -258,13 +239,13 @@ func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph
 		return nil
 	}
 	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.Ref, o.UniqueTTL, o.Once, grow.After)
-	switch ends := time.UnixMilli(fl.Created).Add(store.ClaimTime); {
+	switch {
 	case err != nil:
 		return err
 	case !elsewhere:
 		grow.Unique, grow.UniqueTTL, grow.Once = o.Unique, o.UniqueTTL, o.Once
-	case grow.Late.IsZero() || ends.Before(grow.Late):
-		grow.Late = ends
+	default:
+		grow.Late = time.UnixMilli(fl.Created).Add(store.ClaimTime)
 	}
 	return nil
 }
@@ -286,7 +267,7 @@ func (s *Sender) refuseEviction(ctx context.Context) error {
 }
 
 // compile returns the graph of a send, except for when it was created.
-func compile(sig *graph.Sig, o *graph.Opts, overdue time.Duration) (*graph.Graph, error) {
+func compile(sig *graph.Sig, o *graph.Opts) (*graph.Graph, error) {
 	if o.Err != nil {
 		return nil, fmt.Errorf("%w: %w", graph.ErrInvalid, o.Err)
 	}
@@ -297,7 +278,6 @@ func compile(sig *graph.Sig, o *graph.Opts, overdue time.Duration) (*graph.Graph
 	if o.Every != (graph.Every{}) {
 		g.Every = &o.Every
 	}
-	g.Behind = max(0, overdue.Milliseconds())
 	g.Progress = o.Progress
 	switch {
 	case o.Overlap != "" && o.Unique == "":

@@ -77,7 +77,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() { signal(wake) })
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: func(name string) bool { return w.slots.full(e.store.OwnQueue(name)) }, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
-	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, make(chan time.Time, 64)}
+	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, e.Schedules, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
 	d := newDispatcher(l, w.slots)
 	w.dispatcher, w.rings = d, newRings(l, w.slots, d)
@@ -301,18 +301,18 @@ func (w *Worker) Serve(ctx context.Context, e RingEntry) {
 func (w *Worker) Hear(message string) { w.bus.hear(message) }
 
 // Tend performs the periodic work of a worker once: it sends a heartbeat and handles the agenda, dead workers and
-// ready nodes that no worker takes. It returns the number of due entries of the agenda, and the time of the next one,
-// or zero if there are none.
-func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
+// ready nodes that no worker takes. It returns the number of due entries of the agenda and schedules, and the times of the next entry and
+// the next tick of a schedule, or zero if there are none.
+func (w *Worker) Tend(ctx context.Context) (did int, next, tick time.Time, err error) {
 	w.projector.once(ctx)
 	w.dispatcher.tally.once(ctx)
 	w.logs.once(ctx)
 	if err := w.watcher.once(ctx); err != nil {
-		return 0, next, err
+		return 0, next, tick, err
 	}
 	shards, err := w.store.Shards(ctx)
 	if err != nil {
-		return 0, next, err
+		return 0, next, tick, err
 	}
 	var errs []error
 	for shard := range shards {
@@ -320,10 +320,10 @@ func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) 
 		did, errs = did+n, append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return did, next, err
+		return did, next, tick, err
 	}
-	next, err = w.agenda.store.Agenda.Next(ctx)
-	return did, next, err
+	next, tick, err = w.agenda.store.Agenda.Next(ctx)
+	return did, next, tick, err
 }
 
 // quiet passes asynq's log on.

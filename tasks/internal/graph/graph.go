@@ -110,6 +110,7 @@ type Header struct {
 	Every            *Every `json:"e,omitempty"` // options of the send, for the tasks of plans
 	Drops            bool   `json:"y,omitempty"` // literal inputs are deleted when their nodes succeed
 	Behind           int64  `json:"-"`           // ms from the time that durations count from to the send
+	Tick             int64  `json:"k,omitempty"` // of the schedule that sent it, unix ms
 	Planned          string `json:"-"`           // of a plan: the time at which it was stored, which distinguishes it from a plan that Redis lost
 	// Headers are passed to every task.
 	Headers map[string]string `json:"h,omitempty"`
@@ -230,6 +231,9 @@ func (g *Graph) Input(i int) (json.RawMessage, bool) {
 	raw, ok := g.inputs[i]
 	return raw, ok
 }
+
+// SetInputs sets the literal inputs of a decoded graph, by node.
+func (g *Graph) SetInputs(inputs map[int]json.RawMessage) { g.inputs = inputs }
 
 // ForgetInputs drops the literal inputs.
 func (g *Graph) ForgetInputs() { g.inputs = nil }

@@ -74,10 +74,7 @@ type Opts struct {
 	Headers          map[string]string
 	Name             string
 	Labels           map[string]string
-
-	// Of an entry of the schedule.
-	Overlap    string // name of the policy; empty to allow overlaps
-	EachMissed int
+	Overlap          string // name of the policy for its unique key
 
 	// Of a declaration, used by workers only.
 	Alias  []string

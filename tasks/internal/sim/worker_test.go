@@ -193,7 +193,7 @@ func (h *history) tend() {
 func (h *history) startTend(w *worker) {
 	w.tending = true
 	h.spawn(func() {
-		_, next, err := w.w.Tend(w.ctx)
+		_, next, _, err := w.w.Tend(w.ctx)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		w.tending, w.due = false, next

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,24 +24,24 @@ func entry(shard int, member string) Entry {
 	return Entry{Flow: Flow{Ref: id, shard: shard}, Node: node}
 }
 
-// Due has the due entries of a shard.
+// Due has the due entries of a shard, and schedules as entries of [ScheduleRef].
 type Due struct {
 	Now   time.Time // by Redis
-	Next  time.Time // when the next entry is due; zero if there is none
-	Count int       // entries that were due
+	Next  time.Time // when the next one is due; zero if there is none
+	Count int       // entries of the agenda that were due
 	Lines []Entry   // entries that the caller has claimed, and must handle
 }
 
 // Due makes nodes of a shard ready whose time has come, and claims the other entries that are due: for the time claim, no other
-// call returns them. It looks at up to most entries.
-func (s Agenda) Due(ctx context.Context, shard int, claim time.Duration, most int) (Due, error) {
-	res, err := s.call(ctx, "due", shard, claim.Milliseconds(), most)
+// call returns them. It looks at up to most entries, and claims so many schedules.
+func (s Agenda) Due(ctx context.Context, shard int, claim time.Duration, most, schedules int) (Due, error) {
+	res, err := s.call(ctx, "due", shard, claim.Milliseconds(), most, schedules)
 	if err != nil {
 		return Due{}, fmt.Errorf("look through the agenda: %w", err)
 	}
 	d := Due{Now: time.UnixMilli(toInt(res[0])), Count: int(toInt(res[2]))}
-	if at := toInt(res[1]); at > 0 {
-		d.Next = time.UnixMilli(at)
+	if at, err := strconv.ParseFloat(text(res[1]), 64); err == nil && at > 0 {
+		d.Next = time.UnixMilli(int64(math.Ceil(at)))
 	}
 	for i := 3; i+1 < len(res); i += 2 {
 		e := entry(shard, text(res[i]))
@@ -116,24 +118,26 @@ func (s Agenda) Waiting(ctx context.Context, most int) ([]Waiting, error) {
 	return out, nil
 }
 
-// Next returns when the earliest entry of all shards is due; zero if there is none.
-func (s Agenda) Next(ctx context.Context) (next time.Time, err error) {
+// Next returns when the earliest entry of all shards is due, and the earliest schedule; zero if there is none.
+func (s Agenda) Next(ctx context.Context) (next, tick time.Time, err error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
-		return next, err
+		return next, tick, err
 	}
 	for shard := range n {
-		first, err := s.rdb.ZRangeWithScores(ctx, s.agendaKey(shard), 0, 0).Result()
-		if err != nil {
-			return next, fmt.Errorf("read agenda: %w", err)
-		}
-		for _, z := range first {
-			if at := time.UnixMilli(int64(z.Score)); next.IsZero() || at.Before(next) {
-				next = at
+		for key, earliest := range map[string]*time.Time{s.agendaKey(shard): &next, s.schedulesKey(shard): &tick} {
+			first, err := s.rdb.ZRangeWithScores(ctx, key, 0, 0).Result()
+			if err != nil {
+				return next, tick, fmt.Errorf("read agenda: %w", err)
+			}
+			for _, z := range first {
+				if at := time.UnixMilli(int64(math.Ceil(z.Score))); earliest.IsZero() || at.Before(*earliest) {
+					*earliest = at
+				}
 			}
 		}
 	}
-	return next, nil
+	return next, tick, nil
 }
 
 // Overdue returns how many entries the agendas of all shards have, and how long the earliest has been due.

@@ -69,13 +69,21 @@ func (c Caption) matches(q *tasktype.WorkflowFilter) bool {
 	if q.Origin != "" && q.Origin != c.Origin {
 		return false
 	}
-	for k, v := range q.Labels {
-		if got, ok := c.Labels[k]; !ok || got != v {
-			return false
-		}
+	if !containsAll(c.Labels, q.Labels) {
+		return false
 	}
 	contains := func(s string) bool { return strings.Contains(strings.ToLower(s), q.Contains) }
 	return (q.Name == "" || q.Name == c.Name || titled(c.Tasks, q.Name)) && (q.Contains == "" || contains(c.Name) || contains(c.Tasks))
+}
+
+// containsAll reports whether labels has all of want.
+func containsAll(labels, want map[string]string) bool {
+	for k, v := range want {
+		if have, ok := labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
 }
 
 // Title returns the tasks of a workflow: "first → last", or one of both if they are equal.

@@ -193,26 +193,31 @@ func (k Keys) workersKey() string { return string(k) + ":workers" }
 // workerKey is the string with a worker's tasktype.Worker as JSON. Expires without beats.
 func (k Keys) workerKey(name string) string { return string(k) + ":worker:" + name }
 
-// schedulesKey is the sorted set of the names of the schedule's entries, by when they are forgotten in
-// unix ms. Expires with the last of them.
-func (k Keys) schedulesKey() string { return string(k) + ":{schedule}:names" }
+// schedulesKey is the sorted set of the names of schedules by when a worker handles them: when the next tick is due (unix ms; half a
+// millisecond earlier if they tick often), later while a worker has claimed them. A paused one without requested ticks is not in it.
+func (k Keys) schedulesKey(shard int) string { return k.Prefix(shard) + "schedules" }
 
-// scheduleKey is the hash of an entry of the schedule. Expires a week after a scheduler last had it.
+// scheduleKey is another key of the schedules of a shard. A schedule lives in the shard of its name. No expiry.
 //
-//	holder until token  its leader, the end of the lease (unix ms), and the fence token of the leader
-//	lease               duration of the lease in ms
-//	spec next           its spec; the next tick
-//	last                the last tick that was handled
-//	ran workflow sent   the last tick that was sent, its workflow, and the number of sent ticks
-//	missed error        the number of missed ticks, and the reason of the last one
-//	overlap             policy for overlapping ticks; none to allow them
-//	paused              since when it is paused (unix ms); none while it is not
-func (k Keys) scheduleKey(name string) string { return string(k) + ":{schedule}:e:" + name }
-
-// scheduleDueKey is the sorted set of the requested ticks of an entry: a letter and the unix ms of the tick, by these ms. The
-// letter is t for a trigger, b for a backfill, and q for a tick that waits for the workflow of an earlier one. It has at most
-// 1,000 members, unless ticks are queued beside them, and expires with the entry.
-func (k Keys) scheduleDueKey(name string) string { return string(k) + ":{schedule}:due:" + name }
+//	seen          hash: when a worker looked last, and since when one has looked at least every 15 s (unix ms); there since the first schedule
+//	names         sorted set of all names, with the score 0
+//	group:<group> set of the names of the members of a group
+//	work:<name>   string: what a tick sends, as engine.work
+//	due:<name>    sorted set of the requested ticks: a letter and the unix ms of the tick, by these ms. The letter is t for a trigger and b
+//	              for a backfill or missed ticks. At most 1,000 members, unless missed ticks are requested beside them.
+//	e:<name>      hash:
+//	  spec jitter      times of the ticks, and the longest random delay (ms)
+//	  next due         the next tick (unix ms), and when it is due, as in schedulesKey
+//	  overlap catchup  policy for overlapping ticks, if any, and how many missed ticks are sent
+//	  group            if it is a member of one
+//	  labels tasks     of its workflows: labels as JSON, and names of tasks
+//	  ran workflow     the last tick that was sent, and its workflow
+//	  sent missed      numbers of ticks
+//	  error            why the last tick was not sent
+//	  paused           since when it is paused (unix ms); none while it is not
+func (k Keys) scheduleKey(shard int, part string) string {
+	return k.Prefix(shard) + "schedule:" + part
+}
 
 // limitKey is a part of the state of the limits of a shard. The name of a limit for a key is "<limit>\t<key>", with the hash of a key of more
 // than 100 bytes. It lives in the shard of its name, and nothing is left of an idle one. A node is "<shard> <workflow>/<node>".

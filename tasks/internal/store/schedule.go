@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,200 +15,283 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// ErrLate means that a fenced change came after its time.
-var ErrLate = errors.New("came after the lease it was made under")
+// ScheduleRef takes the place of the workflow in entries for schedules, see [Due].
+const ScheduleRef = "!schedule"
 
-// keepSchedule is how long an entry is remembered that no scheduler has.
-const keepSchedule = 7 * 24 * time.Hour
-
-// leadAtOnce bounds the entries of one script.
-const leadAtOnce = 200
-
-// Claim is a request to lead an entry of the schedule, with the data to display.
-type Claim struct {
-	Name, Spec string
-	Next       time.Time
-	Overlap    string // policy for overlapping ticks
-}
-
-// Lease is the reply to a [Claim].
-type Lease struct {
-	Token int64     // of this leadership; 0 when someone else leads
-	Until time.Time // of whoever leads, by Redis's clock
-	Last  time.Time // the tick up to which all is decided
-
-	Paused   bool
-	Request  string // the first requested tick; empty for none
-	Workflow string // of the last tick that was sent
-}
-
-// Lead claims entries for a scheduler, or renews its claims, and returns the time by Redis's clock.
-func (s Schedule) Lead(ctx context.Context, me string, lease time.Duration, claims []Claim) (leases []Lease, now time.Time, err error) {
-	leases = make([]Lease, 0, len(claims))
-	for len(leases) < len(claims) || now.IsZero() {
-		part := claims[len(leases):min(len(claims), len(leases)+leadAtOnce)]
-		keys := []string{s.schedulesKey()}
-		args := []any{me, lease.Milliseconds(), keepSchedule.Milliseconds()}
-		for _, c := range part {
-			keys = append(keys, s.scheduleKey(c.Name))
-			args = append(args, c.Name, c.Spec, c.Next.UnixMilli(), c.Overlap)
-		}
-		res, err := s.scripts["lead"].Run(ctx, s.rdb, keys, args...).Slice()
-		if err != nil {
-			return nil, now, fmt.Errorf("lead schedule: %w", err)
-		}
-		const size = 6
-		if len(res) != 1+size*len(part) {
-			return nil, now, fmt.Errorf("lead schedule: script returned %v", res)
-		}
-		now = time.UnixMilli(toInt(res[0]))
-		for i := range part {
-			r := res[1+size*i:]
-			leases = append(leases, Lease{toInt(r[0]), time.UnixMilli(toInt(r[1])), time.UnixMilli(toInt(r[2])), toInt(r[3]) == 1, text(r[4]), text(r[5])})
-		}
-	}
-	return leases, now, nil
-}
-
-// Tick is the decision about a tick.
-type Tick struct {
-	At, Next time.Time
-	Workflow string // the workflow that was sent; empty if the tick was missed
-	Missed   int    // ticks passed over before it, or with it
-	Error    string // why nothing was sent
-	Request  string // the request, if the tick was requested
-	Queue    int    // above 0: queue the tick, unless so many ticks were requested
-}
-
-// Ticked records a decision of the leader with a token, and returns the first requested tick that remains. ok is false if it
-// leads no more.
-func (s Schedule) Ticked(ctx context.Context, name string, token int64, t Tick) (request string, ok bool, err error) {
-	res, err := s.scripts["tick"].Run(ctx, s.rdb, []string{s.scheduleKey(name), s.scheduleDueKey(name)}, token, t.At.UnixMilli(), t.Next.UnixMilli(),
-		t.Workflow, t.Missed, t.Error, t.Request, t.Queue, keepSchedule.Milliseconds()).Slice()
-	if err != nil {
-		return "", false, fmt.Errorf("record tick of %s: %w", name, err)
-	}
-	if len(res) == 0 {
-		return "", false, nil
-	}
-	return text(res[0]), true, nil
-}
-
-// The errors of changes to entries.
+// The errors of changes to schedules.
 var (
-	ErrNoEntry = Kind(ErrNotFound, "no scheduler had an entry with this name in the last week")
-	ErrLed     = Kind(ErrRunning, "a running scheduler has the entry")
-	ErrFull    = fmt.Errorf("an entry has at most %d requested ticks", MaxRequests)
+	ErrNoSchedule = Kind(ErrNotFound, "no schedule has this name")
+	ErrFull       = fmt.Errorf("a schedule has at most %d requested ticks", MaxRequests)
+	ErrDecided    = errors.New("the tick was decided before, or the schedule has changed")
 )
 
-// MaxRequests is the maximum number of requested ticks of an entry.
+// MaxRequests is the maximum number of requested ticks of a schedule.
 const MaxRequests = 1000
 
-// Pause stops the ticks of an entry.
-func (s Schedule) Pause(ctx context.Context, name string) error {
-	_, err := s.change(ctx, "pause", name)
+// ScheduleState is a schedule as it is stored.
+type ScheduleState struct {
+	tasktype.ScheduleEntry
+	Work    []byte
+	Request string // the first requested tick; empty for none
+}
+
+// ScheduleChange is the new state of a schedule.
+type ScheduleChange struct {
+	tasktype.ScheduleEntry
+	Work []byte
+	Due  string // of Next, see [DueScore]
+}
+
+// DueScore writes when a tick is due. A schedule that ticks often comes before others that are due at the same time.
+func DueScore(at time.Time, often bool) string {
+	if often {
+		return strconv.FormatInt(at.UnixMilli()-1, 10) + ".5"
+	}
+	return strconv.FormatInt(at.UnixMilli(), 10)
+}
+
+// Put creates or changes a schedule. Its next tick is kept if its spec and jitter are unchanged. With a group, it becomes a member of it,
+// unless it is in another one. It returns how long until something is due, negative for never.
+func (s Schedules) Put(ctx context.Context, c *ScheduleChange) (time.Duration, error) {
+	labels, err := json.Marshal(c.Labels)
+	if err != nil {
+		return 0, err
+	}
+	_, wait, err := s.change(ctx, "put", c.Name, c.Group, c.Next.UnixMilli(), c.Due, c.Work, "spec", c.Spec, "jitter", c.Jitter.Milliseconds(),
+		"overlap", c.Overlap, "catchup", c.CatchUp, "labels", labels, "tasks", c.Tasks)
+	return wait, err
+}
+
+// Delete deletes a schedule. With a group, it deletes it only if it is a member.
+func (s Schedules) Delete(ctx context.Context, name, group string) error {
+	_, _, err := s.change(ctx, "delete", name, group)
 	return err
 }
 
-// Resume ends a pause; the ticks that were due in it are not sent.
-func (s Schedule) Resume(ctx context.Context, name string) error {
-	_, err := s.change(ctx, "resume", name)
+// Pause stops the ticks of a schedule.
+func (s Schedules) Pause(ctx context.Context, name string) error {
+	_, _, err := s.change(ctx, "pause", name)
 	return err
 }
 
-// Delete forgets an entry that no scheduler leads.
-func (s Schedule) Delete(ctx context.Context, name string) error {
-	_, err := s.change(ctx, "delete", name)
-	return err
+// Resume ends a pause. c has the spec and the jitter of which the next tick was computed; ErrDecided means that they have changed.
+func (s Schedules) Resume(ctx context.Context, c *ScheduleChange) (time.Duration, error) {
+	_, wait, err := s.change(ctx, "resume", c.Name, c.Spec, c.Jitter.Milliseconds(), c.Next.UnixMilli(), c.Due)
+	return wait, err
 }
 
 // Trigger requests a tick now, and returns its time.
-func (s Schedule) Trigger(ctx context.Context, name string) (time.Time, error) {
-	at, err := s.change(ctx, "trigger", name)
+func (s Schedules) Trigger(ctx context.Context, name string) (time.Time, error) {
+	at, _, err := s.change(ctx, "trigger", name, MaxRequests)
 	return time.UnixMilli(at), err
 }
 
 // Backfill requests ticks.
-func (s Schedule) Backfill(ctx context.Context, name string, ticks []time.Time) error {
-	args := make([]any, len(ticks))
-	for i, t := range ticks {
-		args[i] = t.UnixMilli()
+func (s Schedules) Backfill(ctx context.Context, name string, ticks []time.Time) error {
+	args := []any{MaxRequests}
+	for _, t := range ticks {
+		args = append(args, t.UnixMilli())
 	}
-	_, err := s.change(ctx, "backfill", name, args...)
+	_, _, err := s.change(ctx, "backfill", name, args...)
 	return err
 }
 
-func (s Schedule) change(ctx context.Context, op, name string, ticks ...any) (int64, error) {
-	args := append([]any{op, name, MaxRequests, keepSchedule.Milliseconds()}, ticks...)
-	res, err := s.scripts["entry"].Run(ctx, s.rdb, []string{s.scheduleKey(name), s.scheduleDueKey(name), s.schedulesKey()}, args...).Slice()
+func (s Schedules) change(ctx context.Context, op, name string, args ...any) (tick int64, wait time.Duration, err error) {
+	shard, err := s.Shard(ctx, name)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
+	}
+	res, err := s.call(ctx, "schedule", shard, append([]any{op, name}, args...)...)
+	if err != nil {
+		return 0, 0, err
 	}
 	switch text(res[0]) {
 	case "unknown":
-		return 0, ErrNoEntry
+		return 0, 0, ErrNoSchedule
 	case "full":
-		return 0, ErrFull
-	case "led":
-		return 0, fmt.Errorf("%w: %s; pause the entry, or remove it from the program", ErrLed, text(res[1]))
+		return 0, 0, ErrFull
+	case "changed":
+		return 0, 0, ErrDecided
+	case "group":
+		return 0, 0, fmt.Errorf("it is in the group %q: choose another name, or delete it", text(res[1]))
 	}
-	return toInt(res[1]), nil
+	return toInt(res[1]), untilDue(res), nil
 }
 
-// Resign releases the entries that a scheduler leads, so that others can lead them immediately.
-func (s Schedule) Resign(ctx context.Context, me string, names []string) error {
-	for len(names) > 0 {
-		part := names[:min(len(names), leadAtOnce)]
-		names = names[len(part):]
-		keys := make([]string, len(part))
-		for i, n := range part {
-			keys[i] = s.scheduleKey(n)
-		}
-		if err := s.scripts["resign"].Run(ctx, s.rdb, keys, me).Err(); err != nil {
-			return fmt.Errorf("resign from schedule: %w", err)
-		}
+// untilDue returns the third value of a reply, a time in ms; negative for none.
+func untilDue(res []any) time.Duration {
+	if len(res) < 3 || res[2] == nil {
+		return -1
 	}
+	return time.Duration(toInt(res[2])) * time.Millisecond
+}
+
+// Shard returns the shard of a schedule.
+func (s Schedules) Shard(ctx context.Context, name string) (int, error) {
+	n, err := s.shardCount(ctx)
+	return shardOf(name, n), err
+}
+
+// Align returns the ID of a workflow in the shard of a schedule: id, if necessary with a suffix. It is the same in all processes.
+func (s Schedules) Align(ctx context.Context, name, id string) (string, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return "", err
+	}
+	aligned := id
+	for k := 0; shardOf(aligned, n) != shardOf(name, n); k++ {
+		aligned = id + "_" + strconv.Itoa(k)
+	}
+	return aligned, nil
+}
+
+// Tick is a decision about a tick of a schedule.
+type Tick struct {
+	Name     string
+	Tick     string    // the field next of the schedule, unix ms, or its first requested tick
+	Next     time.Time // the tick after it; zero for a requested tick
+	Due      string    // of Next, see [DueScore]
+	Keep     bool      // a requested tick is decided later, after Wait
+	Wait     time.Duration
+	Missed   int           // ticks passed over
+	Error    string        // why
+	Requests []time.Time   // ticks to request
+	UntilDue time.Duration // the result: how long until something is due, negative for never
+}
+
+func (t *Tick) args() []any {
+	next, due := "", t.Due
+	switch {
+	case !t.Next.IsZero():
+		next = strconv.FormatInt(t.Next.UnixMilli(), 10)
+	case !t.Keep:
+		due = "done"
+	}
+	requests := make([]string, len(t.Requests))
+	for i, at := range t.Requests {
+		requests[i] = strconv.FormatInt(at.UnixMilli(), 10)
+	}
+	return []any{t.Name, t.Tick, next, due, t.Missed, t.Error, strings.Join(requests, " "), t.Wait.Milliseconds()}
+}
+
+// Decide records a tick that sends nothing.
+func (s Schedules) Decide(ctx context.Context, shard int, t *Tick) error {
+	res, err := s.call(ctx, "tick", shard, t.args()...)
+	switch {
+	case err != nil:
+		return err
+	case text(res[0]) == "stale":
+		return ErrDecided
+	}
+	t.UntilDue = untilDue(res)
 	return nil
 }
 
-// Entries returns the entries that schedulers had in the last days.
-func (s Schedule) Entries(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
-	now, err := s.rdb.Time(ctx).Result()
+// Get returns a schedule.
+func (s Schedules) Get(ctx context.Context, name string) (*ScheduleState, error) {
+	shard, err := s.Shard(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("read time: %w", err)
-	}
-	names, err := s.rdb.ZRangeByScore(ctx, s.schedulesKey(), &redis.ZRangeBy{Min: strconv.FormatInt(now.UnixMilli(), 10), Max: "+inf"}).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list schedule: %w", err)
+		return nil, err
 	}
 	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.MapStringStringCmd, len(names))
-	requests := make([]*redis.IntCmd, len(names))
-	for i, n := range names {
-		cmds[i], requests[i] = pipe.HGetAll(ctx, s.scheduleKey(n)), pipe.ZCard(ctx, s.scheduleDueKey(n))
+	fields, work := pipe.HGetAll(ctx, s.scheduleKey(shard, "e:"+name)), pipe.Get(ctx, s.scheduleKey(shard, "work:"+name))
+	first, count := pipe.ZRange(ctx, s.scheduleKey(shard, "due:"+name), 0, 0), pipe.ZCard(ctx, s.scheduleKey(shard, "due:"+name))
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read schedule %s: %w", name, err)
 	}
-	if len(names) > 0 {
-		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, fmt.Errorf("read schedule: %w", err)
+	h := fields.Val()
+	if len(h) == 0 {
+		return nil, ErrNoSchedule
+	}
+	st := &ScheduleState{ScheduleEntry: scheduleEntry(name, h, count.Val()), Work: []byte(work.Val())}
+	if some := first.Val(); len(some) > 0 {
+		st.Request = some[0]
+	}
+	return st, nil
+}
+
+func scheduleEntry(name string, h map[string]string, requested int64) tasktype.ScheduleEntry {
+	e := tasktype.ScheduleEntry{Name: name, Group: h["group"], Spec: h["spec"], Tasks: h["tasks"], Overlap: h["overlap"], Workflow: h["workflow"], Error: h["error"],
+		Jitter: time.Duration(toInt(h["jitter"])) * time.Millisecond, CatchUp: int(toInt(h["catchup"])), Sent: toInt(h["sent"]), Missed: toInt(h["missed"]),
+		Next: unixMilli(h["next"]), Last: unixMilli(h["ran"]), Paused: unixMilli(h["paused"]), Requested: requested}
+	_ = json.Unmarshal([]byte(h["labels"]), &e.Labels) // Put has written it
+	return e
+}
+
+// List returns a page of the schedules that f selects, by name, and the cursor of the next page.
+func (s Schedules) List(ctx context.Context, f tasktype.ScheduleFilter) (page []tasktype.ScheduleEntry, next string, err error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	from := "[" + f.Prefix
+	if f.Cursor >= f.Prefix && f.Cursor != "" {
+		from = "(" + f.Cursor
+	}
+	var names []string
+	for shard := range n {
+		some, err := s.rdb.ZRangeByLex(ctx, s.scheduleKey(shard, "names"), &redis.ZRangeBy{Min: from, Max: "[" + f.Prefix + "\xff", Count: int64(f.Limit) + 1}).Result()
+		if err != nil {
+			return nil, "", fmt.Errorf("list schedules: %w", err)
+		}
+		names = append(names, some...)
+	}
+	slices.Sort(names)
+	if len(names) > f.Limit {
+		names = names[:f.Limit]
+		next = names[f.Limit-1]
+	}
+	if len(names) == 0 {
+		return nil, "", nil
+	}
+	pipe := s.rdb.Pipeline()
+	fields, requests := make([]*redis.MapStringStringCmd, len(names)), make([]*redis.IntCmd, len(names))
+	for i, name := range names {
+		shard := shardOf(name, n)
+		fields[i], requests[i] = pipe.HGetAll(ctx, s.scheduleKey(shard, "e:"+name)), pipe.ZCard(ctx, s.scheduleKey(shard, "due:"+name))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, "", fmt.Errorf("list schedules: %w", err)
+	}
+	for i, name := range names {
+		h := fields[i].Val() // empty if it was deleted meanwhile
+		if e := scheduleEntry(name, h, requests[i].Val()); len(h) > 0 && containsAll(e.Labels, f.Labels) {
+			page = append(page, e)
 		}
 	}
-	out := make([]tasktype.ScheduleEntry, 0, len(names))
-	for i, n := range names {
-		h := cmds[i].Val()
-		if len(h) == 0 {
-			continue
-		}
-		e := tasktype.ScheduleEntry{Name: n, Spec: h["spec"], Next: unixMilli(h["next"]),
-			Last: unixMilli(h["ran"]), Workflow: h["workflow"], Error: h["error"],
-			Overlap: h["overlap"], Paused: unixMilli(h["paused"]), Requested: requests[i].Val()}
-		if unixMilli(h["until"]).After(now) {
-			e.Leader = h["holder"]
-		}
-		e.Sent, _ = strconv.ParseInt(h["sent"], 10, 64)
-		e.Missed, _ = strconv.ParseInt(h["missed"], 10, 64)
-		out = append(out, e)
+	return page, next, nil
+}
+
+// Group returns the names of the schedules of a group.
+func (s Schedules) Group(ctx context.Context, group string) (names []string, err error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	for shard := range n {
+		some, err := s.rdb.SMembers(ctx, s.scheduleKey(shard, "group:"+group)).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read group %s of schedules: %w", group, err)
+		}
+		names = append(names, some...)
+	}
+	return names, nil
+}
+
+// Recheck makes all schedules of a shard due, so that workers compute their next ticks again: after the clock of Redis was set back.
+func (s Schedules) Recheck(ctx context.Context, shard int, now time.Time) error {
+	for {
+		some, err := s.rdb.ZRevRangeByScoreWithScores(ctx, s.schedulesKey(shard), &redis.ZRangeBy{Min: "(" + strconv.FormatInt(now.UnixMilli(), 10), Max: "+inf", Count: 1000}).Result()
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		for i := range some {
+			some[i].Score = float64(now.UnixMilli())
+		}
+		if err := s.rdb.ZAddXX(ctx, s.schedulesKey(shard), some...).Err(); err != nil {
+			return err
+		}
+	}
 }
 
 // unixMilli reads a time; the zero time when there is none.

@@ -20,7 +20,7 @@ func shardScripts() map[string][]string {
 	ofIndex, ofSignals, ofLimit, ofWaiting := []string{"lib", "index"}, []string{"lib", "firstopen"}, []string{"lib", "places"}, []string{"lib", "wake"}
 	return map[string][]string{
 		"turn": {"lib", "remember", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"}, "abort": ofIndex, "tally": ofIndex,
-		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofWaiting, "hasten": ofWaiting, "look": ofShard, "hold": ofShard, "reap": ofLease, "putback": ofShard, "adopt": ofShard,
+		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofWaiting, "schedule": {"lib", "arrange"}, "tick": {"lib", "arrange", "nosubmit"}, "fire": {"lib", "arrange", "holder", "index", "flow", "submit"}, "hasten": ofWaiting, "look": ofShard, "hold": ofShard, "reap": ofLease, "putback": ofShard, "adopt": ofShard,
 		"log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard, "drop": ofShard,
 		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "limit": ofShard,
 		"unhandled": ofShard, "clock": ofShard, "note": ofShard,
@@ -42,17 +42,24 @@ func NewScripts(rewrite func(name, source string) string) Scripts {
 		return files[name]
 	}
 	all := Scripts{}
-	for _, name := range []string{"beat", "remove", "claim", "lead", "tick", "entry", "resign", "project", "submit1", "finish1", "step", "emit"} { // they use separate keys, or need no part
+	for _, name := range []string{"beat", "remove", "claim", "project", "submit1", "finish1", "step", "emit"} { // they use separate keys, or need no part
 		all[name] = redis.NewScript(source(name))
 	}
 	for name, parts := range shardScripts() {
 		var b strings.Builder
 		for _, p := range parts {
-			b.WriteString(source(p))
+			if p == "submit" { // another script calls it
+				b.WriteString("local function submit()\n" + source(p) + "end\n")
+			} else {
+				b.WriteString(source(p))
+			}
 		}
-		if name == "take" {
+		switch name {
+		case "take":
 			b.WriteString(source("turn"))
-		} else {
+		case "fire":
+			b.WriteString(source("tick"))
+		default:
 			b.WriteString(source(name))
 		}
 		all[name] = redis.NewScript(b.String())

@@ -63,7 +63,7 @@ type Store struct {
 	Index     Index
 	Counts    Counts
 	History   History
-	Schedule  Schedule
+	Schedules Schedules
 	Progress  ProgressKeys
 	Starts    Starts
 	Limits    Limits
@@ -82,7 +82,7 @@ type (
 	Index        struct{ *db } // the listing of workflows
 	Counts       struct{ *db } // how many tasks ended, over time
 	History      struct{ *db } // queues and workers, over time
-	Schedule     struct{ *db } // the entries of schedulers
+	Schedules    struct{ *db } // schedules, whose ticks send workflows
 	ProgressKeys struct{ *db } // the public progress keys of workflows
 	Starts       struct{ *db } // rate limits of tasks
 	Limits       struct{ *db } // limits per key
@@ -92,7 +92,7 @@ type (
 // New returns the Store of a namespace on rdb.
 func New(rdb redis.UniversalClient, namespace string) *Store {
 	d := &db{Keys: Keys(namespace), rdb: rdb, scripts: plain()}
-	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Leases{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedule{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
+	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Leases{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedules{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
 }
 
 // Redis returns the connection of the store.

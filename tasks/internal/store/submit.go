@@ -54,6 +54,7 @@ type Grow struct {
 	After         []string  // references of the workflows with the unique key that must end before this one begins
 	Replaceable   bool      // until it begins, another workflow with the unique key may replace it
 	Single        bool      // its only node needs no more than a worker
+	Tick          *Tick     // the tick of a schedule that sends it; with it, Submit can return ErrDecided
 }
 
 // DuplicateError means that workflows with the ID or unique key exist.
@@ -63,6 +64,9 @@ type DuplicateError struct {
 
 // Error implements error.
 func (e *DuplicateError) Error() string { return "workflow " + IDOf(e.Refs[0]) + " exists" }
+
+// ErrLate means that the claim to the unique key of a workflow has ended.
+var ErrLate = errors.New("came after the claim to its unique key had ended")
 
 // errExpired means that inputs expired before the workflow was submitted.
 var errExpired = fmt.Errorf("store workflow: its inputs expired, because the sender paused for more than %s", pieceTTL)
@@ -144,12 +148,15 @@ func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stor
 	if err != nil {
 		return Todo{}, fmt.Errorf("store workflow: %w", err)
 	}
+	if g.Tick != nil {
+		g.Tick.UntilDue = untilDue(res)
+	}
 	return submitted(res)
 }
 
 // single reports whether a workflow is one that the script submit1 can store.
 func (g *Grow) single(f Flow, inputs []Literal, stored int) bool {
-	return g.Single && stored == 0 && len(g.Roots) == 1 && len(inputs) == 1 && g.Work == 1 && g.Virtual == 0 && strings.HasSuffix(f.Ref, referenceMark) &&
+	return g.Single && g.Tick == nil && stored == 0 && len(g.Roots) == 1 && len(inputs) == 1 && g.Work == 1 && g.Virtual == 0 && strings.HasSuffix(f.Ref, referenceMark) &&
 		g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && strings.HasPrefix(g.Roots[0].Lane, "n:") &&
 		g.Unique == "" && g.Late.IsZero() && g.Key == "" && g.Deadline.IsZero() && len(g.After) == 0 && !g.Replaceable
 }
@@ -180,7 +187,11 @@ func (g *Grow) submission(f Flow, last []Literal, stored int) (script string, ar
 	args = f.facts(make([]any, 0, 21+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0].Delay == "" && g.Roots[0].Lim == "" && strings.HasPrefix(g.Roots[0].Lane, "n:")
 	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last), len(g.Roots), plain, deadline, strings.Join(g.After, " "), how)
-	return "submit", g.roots(literals(args, last))
+	args = g.roots(literals(args, last))
+	if g.Tick != nil {
+		return "fire", append(args, g.Tick.args()...)
+	}
+	return "submit", args
 }
 
 // submitted returns the result of the script submit.
@@ -192,6 +203,8 @@ func submitted(res []any) (Todo, error) {
 		return Todo{}, ErrLate
 	case text(res[0]) == "expired":
 		return Todo{}, errExpired
+	case text(res[0]) == "stale":
+		return Todo{}, ErrDecided
 	case len(res) < 2: // of submit1
 		return Todo{}, nil
 	}

@@ -1,40 +1,41 @@
--- tick records the result of the leader of an entry for a tick.
--- KEYS[1] entry, KEYS[2] its requested ticks
--- ARGV[1] token of the leader, [2] tick unix ms, [3] next tick unix ms, [4] workflow sent or '',
--- [5] ticks that were missed, [6] error or '', [7] the request, if the tick was requested, or '', [8] number of ticks that
--- may be queued, to queue the tick, or 0, [9] ms until the requests expire
--- returns {} if another scheduler leads the entry now, or {first requested tick or ''}
-local e, due = KEYS[1], KEYS[2]
-local had = redis.call('HMGET', e, 'token', 'last', 'ran', 'paused')
-if had[1] ~= ARGV[1] then return {} end
-local at, missed, cause = tonumber(ARGV[2]), tonumber(ARGV[5]), ARGV[6]
-redis.call('HSET', e, 'next', ARGV[3])
-if ARGV[7] ~= '' then
-  redis.call('ZREM', due, ARGV[7])
-elseif at > tonumber(had[2] or '0') then -- else the entry was resumed since
-  redis.call('HSET', e, 'last', ARGV[2])
+-- tick decides about a tick of a schedule. Behind the parts of the script fire it sends the workflow of the tick, too.
+-- KEYS as in lib
+-- ARGV: of fire, those of submit; then 8 others: [1] name, [2] the tick: as in the field next, or as a requested one, [3] the next tick
+-- after it (unix ms), or '' for a requested tick, which is kept if [4] is ''; [4] due time of that next tick, [5] number of missed ticks,
+-- [6] cause or '', [7] ticks to request, separated by spaces, [8] ms until requested ticks are looked at
+-- returns {'ok', todo or false, ms until something is due or false}; {'stale'} if it was decided before, deleted or paused; or a result
+-- of submit
+local a = #ARGV - 7
+local name, tick, after, due = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3]
+local e, requests = P .. 'schedule:e:' .. name, P .. 'schedule:due:' .. name
+local requested = string.match(tick, '^%a(%d+)')
+local had = redis.call('HMGET', e, 'next', 'paused', 'ran')
+local valid = had[1] == tick and not had[2]
+if requested then valid = had[1] and redis.call('ZSCORE', requests, tick) end
+if not valid then
+  arrange(name, now)
+  return {'stale'}
 end
-if ARGV[8] ~= '0' then
-  if had[4] then -- since the leader read the entry
-    missed = missed + 1
-    cause = 'the entry was paused'
-  elseif redis.call('ZCARD', due) < tonumber(ARGV[8]) then
-    redis.call('ZADD', due, at, 'q' .. ARGV[2])
-    redis.call('PEXPIRE', due, ARGV[9])
-  else
-    missed = missed + 1
-    cause = 'an earlier workflow is still running, and another tick is queued'
-  end
-end
-if ARGV[4] ~= '' then
-  redis.call('HSET', e, 'workflow', ARGV[4])
-  if at > tonumber(had[3] or '0') then redis.call('HSET', e, 'ran', ARGV[2]) end
+local out = {'ok', false}
+if submit then
+  out = submit()
+  if out[1] ~= 'ok' then return out end
+  redis.call('HSET', e, 'workflow', string.match(ARGV[1], '^[^~]+'))
   redis.call('HINCRBY', e, 'sent', 1)
+  local at = requested or tick
+  if tonumber(at) > tonumber(had[3] or '0') then redis.call('HSET', e, 'ran', at) end
 end
-if missed > 0 then redis.call('HINCRBY', e, 'missed', missed) end
-if cause ~= '' then
-  redis.call('HSET', e, 'error', cause)
-else
+if after ~= '' then
+  redis.call('HSET', e, 'next', after, 'due', due)
+elseif due ~= '' then
+  redis.call('ZREM', requests, tick)
+end
+for at in string.gmatch(ARGV[a + 6], '%d+') do redis.call('ZADD', requests, at, 'b' .. at) end
+if ARGV[a + 4] ~= '0' then redis.call('HINCRBY', e, 'missed', ARGV[a + 4]) end
+if ARGV[a + 5] ~= '' then
+  redis.call('HSET', e, 'error', ARGV[a + 5])
+elseif submit then
   redis.call('HDEL', e, 'error')
 end
-return {redis.call('ZRANGE', due, 0, 0)[1] or ''}
+out[3] = arrange(name, now + ARGV[a + 7])
+return out

@@ -1,4 +1,4 @@
-package tasks
+package engine
 
 import (
 	"strings"
@@ -13,38 +13,35 @@ func TestSpecs(t *testing.T) {
 	t.Parallel()
 	const layout = "2006-01-02 15:04:05 MST"
 	for _, c := range []struct {
-		spec, zone, from string
-		want             []string
+		spec, from string
+		want       []string
 	}{
-		{"*/20 * * * * *", "UTC", "2026-03-01 10:00:05 UTC", []string{"2026-03-01 10:00:20 UTC", "2026-03-01 10:00:40 UTC", "2026-03-01 10:01:00 UTC"}},
-		{"0 12 * * MON", "UTC", "2026-03-01 13:00:00 UTC", []string{"2026-03-02 12:00:00 UTC", "2026-03-09 12:00:00 UTC"}},
-		{"CRON_TZ=America/New_York 30 6 * * *", "UTC", "2026-03-01 00:00:00 UTC", []string{"2026-03-01 11:30:00 UTC"}},
-		{"30 6 * * *", "America/New_York", "2026-03-01 00:00:00 UTC", []string{"2026-03-01 11:30:00 UTC"}},
-		{"@daily", "Asia/Tokyo", "2026-03-01 00:00:00 UTC", []string{"2026-03-01 15:00:00 UTC", "2026-03-02 15:00:00 UTC"}},
-		{"@every 90s", "UTC", "2026-03-01 00:00:01 UTC", []string{"2026-03-01 00:01:30 UTC", "2026-03-01 00:03:00 UTC"}},
-		{"CRON_TZ=Asia/Tokyo @every 90s", "UTC", "2026-03-01 00:00:01 UTC", []string{"2026-03-01 00:01:30 UTC"}},
+		{"*/20 * * * * *", "2026-03-01 10:00:05 UTC", []string{"2026-03-01 10:00:20 UTC", "2026-03-01 10:00:40 UTC", "2026-03-01 10:01:00 UTC"}},
+		{"0 12 * * MON", "2026-03-01 13:00:00 UTC", []string{"2026-03-02 12:00:00 UTC", "2026-03-09 12:00:00 UTC"}},
+		{"CRON_TZ=America/New_York 30 6 * * *", "2026-03-01 00:00:00 UTC", []string{"2026-03-01 11:30:00 UTC"}},
+		{"CRON_TZ=Asia/Tokyo @daily", "2026-03-01 00:00:00 UTC", []string{"2026-03-01 15:00:00 UTC", "2026-03-02 15:00:00 UTC"}},
+		{"@every 90s", "2026-03-01 00:00:01 UTC", []string{"2026-03-01 00:01:30 UTC", "2026-03-01 00:03:00 UTC"}},
+		{"CRON_TZ=Asia/Tokyo @every 90s", "2026-03-01 00:00:01 UTC", []string{"2026-03-01 00:01:30 UTC"}},
 		// In Berlin 2 to 3 o'clock came twice on 2026-10-25, and not at all on 2026-03-29.
-		{"30 2 * * *", "Europe/Berlin", "2026-10-24 12:00:00 UTC", []string{"2026-10-25 01:30:00 UTC", "2026-10-26 01:30:00 UTC"}},
-		{"30 2 * * *", "Europe/Berlin", "2026-03-28 12:00:00 UTC", []string{"2026-03-29 01:30:00 UTC", "2026-03-30 00:30:00 UTC"}},
-		{"0 */2 * * *", "Europe/Berlin", "2026-10-24 21:00:00 UTC", []string{"2026-10-24 22:00:00 UTC", "2026-10-25 01:00:00 UTC", "2026-10-25 03:00:00 UTC"}},
-		{"*/15 2 * * *", "Europe/Berlin", "2026-03-28 12:00:00 UTC", []string{"2026-03-29 01:00:00 UTC", "2026-03-29 01:15:00 UTC", "2026-03-29 01:30:00 UTC", "2026-03-29 01:45:00 UTC", "2026-03-30 00:00:00 UTC"}},
-		{"30 2 * * *", "America/New_York", "2027-03-13 12:00:00 UTC", []string{"2027-03-14 07:30:00 UTC", "2027-03-15 06:30:00 UTC"}},
-		{"0 0 * * *", "America/Santiago", "2027-09-04 05:00:00 UTC", []string{"2027-09-05 04:00:00 UTC", "2027-09-06 03:00:00 UTC"}},
-		{"30 23 * * *", "America/Nuuk", "2027-03-27 12:00:00 UTC", []string{"2027-03-28 00:30:00 UTC", "2027-03-29 00:30:00 UTC"}},
-		{"15,40 2 * * *", "Australia/Lord_Howe", "2026-10-03 12:00:00 UTC", []string{"2026-10-03 15:40:00 UTC", "2026-10-03 15:45:00 UTC"}},
-		{"0 2 * * *", "Antarctica/Troll", "2028-03-26 01:55:00 UTC", []string{"2028-03-26 02:00:00 UTC", "2028-03-27 00:00:00 UTC"}},
-		{"0 0 29 2 *", "UTC", "2096-03-01 00:00:00 UTC", []string{"2104-02-29 00:00:00 UTC"}},
-		{"* * 29 2 *", "UTC", "2096-03-01 00:00:00 UTC", []string{"2104-02-29 00:00:00 UTC"}},
-		{"0 0 * * 7", "UTC", "2026-03-01 12:00:00 UTC", []string{"2026-03-08 00:00:00 UTC", "2026-03-15 00:00:00 UTC"}},
-		{"0 0 * * 5-7/2", "UTC", "2026-03-01 12:00:00 UTC", []string{"2026-03-06 00:00:00 UTC", "2026-03-08 00:00:00 UTC"}},
-		{"0 0 * * MON,7", "UTC", "2026-03-02 12:00:00 UTC", []string{"2026-03-08 00:00:00 UTC", "2026-03-09 00:00:00 UTC"}},
+		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-10-24 12:00:00 UTC", []string{"2026-10-25 01:30:00 UTC", "2026-10-26 01:30:00 UTC"}},
+		{"CRON_TZ=Europe/Berlin 30 2 * * *", "2026-03-28 12:00:00 UTC", []string{"2026-03-29 01:30:00 UTC", "2026-03-30 00:30:00 UTC"}},
+		{"CRON_TZ=Europe/Berlin 0 */2 * * *", "2026-10-24 21:00:00 UTC", []string{"2026-10-24 22:00:00 UTC", "2026-10-25 01:00:00 UTC", "2026-10-25 03:00:00 UTC"}},
+		{"CRON_TZ=Europe/Berlin */15 2 * * *", "2026-03-28 12:00:00 UTC", []string{"2026-03-29 01:00:00 UTC", "2026-03-29 01:15:00 UTC", "2026-03-29 01:30:00 UTC", "2026-03-29 01:45:00 UTC", "2026-03-30 00:00:00 UTC"}},
+		{"CRON_TZ=America/New_York 30 2 * * *", "2027-03-13 12:00:00 UTC", []string{"2027-03-14 07:30:00 UTC", "2027-03-15 06:30:00 UTC"}},
+		{"CRON_TZ=America/Santiago 0 0 * * *", "2027-09-04 05:00:00 UTC", []string{"2027-09-05 04:00:00 UTC", "2027-09-06 03:00:00 UTC"}},
+		{"CRON_TZ=America/Nuuk 30 23 * * *", "2027-03-27 12:00:00 UTC", []string{"2027-03-28 00:30:00 UTC", "2027-03-29 00:30:00 UTC"}},
+		{"CRON_TZ=Australia/Lord_Howe 15,40 2 * * *", "2026-10-03 12:00:00 UTC", []string{"2026-10-03 15:40:00 UTC", "2026-10-03 15:45:00 UTC"}},
+		{"CRON_TZ=Antarctica/Troll 0 2 * * *", "2028-03-26 01:55:00 UTC", []string{"2028-03-26 02:00:00 UTC", "2028-03-27 00:00:00 UTC"}},
+		{"0 0 29 2 *", "2096-03-01 00:00:00 UTC", []string{"2104-02-29 00:00:00 UTC"}},
+		{"* * 29 2 *", "2096-03-01 00:00:00 UTC", []string{"2104-02-29 00:00:00 UTC"}},
+		{"0 0 * * 7", "2026-03-01 12:00:00 UTC", []string{"2026-03-08 00:00:00 UTC", "2026-03-15 00:00:00 UTC"}},
+		{"0 0 * * 5-7/2", "2026-03-01 12:00:00 UTC", []string{"2026-03-06 00:00:00 UTC", "2026-03-08 00:00:00 UTC"}},
+		{"0 0 * * MON,7", "2026-03-02 12:00:00 UTC", []string{"2026-03-08 00:00:00 UTC", "2026-03-09 00:00:00 UTC"}},
 		// A spec without a given hour ticks through both.
-		{"0 * * * *", "Europe/Berlin", "2026-10-24 23:30:00 UTC", []string{"2026-10-25 00:00:00 UTC", "2026-10-25 01:00:00 UTC", "2026-10-25 02:00:00 UTC"}},
-		{"0 * * * *", "Europe/Berlin", "2026-03-28 23:30:00 UTC", []string{"2026-03-29 00:00:00 UTC", "2026-03-29 01:00:00 UTC", "2026-03-29 02:00:00 UTC"}},
+		{"CRON_TZ=Europe/Berlin 0 * * * *", "2026-10-24 23:30:00 UTC", []string{"2026-10-25 00:00:00 UTC", "2026-10-25 01:00:00 UTC", "2026-10-25 02:00:00 UTC"}},
+		{"CRON_TZ=Europe/Berlin 0 * * * *", "2026-03-28 23:30:00 UTC", []string{"2026-03-29 00:00:00 UTC", "2026-03-29 01:00:00 UTC", "2026-03-29 02:00:00 UTC"}},
 	} {
-		loc, err := time.LoadLocation(c.zone)
-		testutil.Ok(t, err)
-		when, err := parseSpec(c.spec, loc)
+		when, err := ParseSpec(c.spec)
 		if err != nil {
 			t.Errorf("%s: got %v, want no error", c.spec, err)
 			continue
@@ -53,7 +50,7 @@ func TestSpecs(t *testing.T) {
 		testutil.Ok(t, err)
 		for _, want := range c.want {
 			if at = when.Next(at); at.UTC().Format(layout) != want {
-				t.Errorf("%s in %s from %s: %s, expected %s", c.spec, c.zone, c.from, at.UTC().Format(layout), want)
+				t.Errorf("%s from %s: %s, expected %s", c.spec, c.from, at.UTC().Format(layout), want)
 				break
 			}
 		}
@@ -91,7 +88,7 @@ func TestEachDayHasOneTick(t *testing.T) {
 // oneTickADay wants a tick of spec on each of three days around a change of the clocks.
 func oneTickADay(t *testing.T, loc *time.Location, change time.Time, spec string) {
 	t.Helper()
-	when, err := parseSpec(spec, loc)
+	when, err := ParseSpec("CRON_TZ=" + loc.String() + " " + spec)
 	testutil.Ok(t, err)
 	year, month, day := change.In(loc).Date()
 	noon := func(days int) time.Time { return time.Date(year, month, day+days, 12, 0, 0, 0, loc) }
@@ -109,7 +106,7 @@ func oneTickADay(t *testing.T, loc *time.Location, change time.Time, spec string
 // ticksAgree wants the same ticks of spec around a change of the clocks from whatever time they are computed.
 func ticksAgree(t *testing.T, loc *time.Location, change time.Time, spec string) {
 	t.Helper()
-	when, err := parseSpec(spec, loc)
+	when, err := ParseSpec("CRON_TZ=" + loc.String() + " " + spec)
 	testutil.Ok(t, err)
 	next := when.Next(change.Add(-27 * time.Hour))
 	for at := change.Add(-4 * time.Hour); at.Before(change.Add(4 * time.Hour)); at = at.Add(5 * time.Minute) {
@@ -129,9 +126,10 @@ func TestTicksHaveTheZoneOfTheirSpec(t *testing.T) {
 	for spec, want := range map[string]string{
 		"0 3 * * *": "UTC", "@hourly": "UTC", "@every 90s": "UTC", "CRON_TZ=Asia/Tokyo 0 3 * * *": "JST", "CRON_TZ=Asia/Tokyo @hourly": "JST", "CRON_TZ=Asia/Tokyo @every 90s": "JST",
 	} {
-		tick, err := NextTick(spec, now)
-		if zone, _ := tick.Zone(); err != nil || zone != want {
-			t.Errorf("%s: got a tick in %s, %v, want one in %s", spec, zone, err, want)
+		when, err := ParseSpec(spec)
+		testutil.Ok(t, err)
+		if zone, _ := when.Next(now).Zone(); zone != want {
+			t.Errorf("%s: got a tick in %s, want one in %s", spec, zone, want)
 		}
 	}
 }
@@ -158,7 +156,7 @@ func TestBadSpecsAreTold(t *testing.T) {
 		"@every -5s":                   "at least",
 		"@sometimes":                   "@sometimes",
 	} {
-		_, err := parseSpec(spec, time.UTC)
+		_, err := ParseSpec(spec)
 		if err == nil {
 			t.Errorf("%q: got no error, want one", spec)
 			continue

@@ -1,4 +1,4 @@
-package tasks
+package engine
 
 import (
 	"cmp"
@@ -14,20 +14,20 @@ import (
 // parser reads five fields or six with leading seconds, and descriptors such as @hourly.
 var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSpec parses the spec of an entry. The ticks of the result depend only on the spec and the location, so that
-// all schedulers compute the same ones.
-func parseSpec(spec string, loc *time.Location) (cron.Schedule, error) {
-	when, err := readSpec(strings.TrimSpace(spec), loc)
+// ParseSpec parses the spec of a schedule. The ticks of the result depend only on the spec, so that all workers compute the same ones.
+func ParseSpec(spec string) (cron.Schedule, error) {
+	when, err := readSpec(strings.TrimSpace(spec))
 	if err == nil && when.Next(time.Now()).IsZero() {
 		err = errors.New("no date matches")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("spec %q: %w", spec, err)
+		return nil, fmt.Errorf("spec %.200q: %w", spec, err)
 	}
 	return when, nil
 }
 
-func readSpec(spec string, loc *time.Location) (cron.Schedule, error) {
+func readSpec(spec string) (cron.Schedule, error) {
+	loc := time.UTC
 	if zone, ok := cutAny(spec, "CRON_TZ=", "TZ="); ok {
 		zone, rest, _ := strings.Cut(zone, " ")
 		var err error
@@ -44,7 +44,7 @@ func readSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 		if err != nil || d < 10*time.Millisecond || d%time.Millisecond != 0 {
 			return nil, errors.New("expected @every and a duration of at least 10ms in whole milliseconds, as in @every 90s")
 		}
-		return schedule{interval(d), loc}, nil
+		return inZone{interval(d), loc}, nil
 	}
 	when, err := parser.Parse(sundays(spec))
 	if err != nil {
@@ -57,9 +57,9 @@ func readSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 	fields.Location = loc
 	if fields.Hour&anyHour == 0 {
 		fields.Location = time.UTC
-		return schedule{wall{fields, loc}, loc}, nil
+		return inZone{wall{fields, loc}, loc}, nil
 	}
-	return schedule{fields, loc}, nil
+	return inZone{fields, loc}, nil
 }
 
 // namedZone returns the time zone with this name. Local is none: it differs between machines.
@@ -101,23 +101,14 @@ func cutAny(s string, prefixes ...string) (rest string, ok bool) {
 	return s, false
 }
 
-// zoned returns a spec with the time zone loc in it, for other programs.
-func zoned(spec string, loc *time.Location) string {
-	spec = strings.TrimSpace(spec)
-	if _, ok := cutAny(spec, "CRON_TZ=", "TZ="); ok || loc == time.UTC || strings.HasPrefix(spec, "@every") {
-		return spec
-	}
-	return "CRON_TZ=" + loc.String() + " " + spec
-}
-
-// schedule returns the ticks of times in the zone loc.
-type schedule struct {
+// inZone returns the ticks of times in the zone loc.
+type inZone struct {
 	times cron.Schedule
 	loc   *time.Location
 }
 
 // Next implements cron.Schedule.
-func (s schedule) Next(t time.Time) time.Time {
+func (s inZone) Next(t time.Time) time.Time {
 	next := s.times.Next(t)
 	if next.IsZero() { // cron searches five years, and 29 February can be eight years away
 		next = s.times.Next(t.AddDate(5, 0, 0))
@@ -197,14 +188,4 @@ func change(t time.Time) time.Duration {
 		length = max(length, (offset(end) - offset(t)).Abs())
 	}
 	return length
-}
-
-// NextTick returns the first time after t at which a schedule with this spec ticks, in UTC unless the spec names a
-// time zone. See [Scheduler.AddFunc] for specs.
-func NextTick(spec string, t time.Time) (time.Time, error) {
-	when, err := parseSpec(spec, time.UTC)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return when.Next(t), nil
 }
