@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/redistest"
+	"muster/internal/testutil"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -31,9 +32,7 @@ func newStore(t *testing.T, rdb redis.UniversalClient) (*Keys, *clock) {
 func create(t *testing.T, k *Keys, n NewKey) (Key, string) {
 	t.Helper()
 	key, text, err := k.Create(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, err)
 	return key, text
 }
 
@@ -112,9 +111,7 @@ func TestOwnerIsActiveWithAKeyOfItsName(t *testing.T) {
 	want("key:one", true)
 	want("key:other", false)
 	want("token:other", true) // it cannot be revoked
-	if _, err := k.Revoke(t.Context(), one.ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(k.Revoke(t.Context(), one.ID))(t)
 	want("key:one", true)
 	at.at = at.at.Add(time.Hour)
 	want("key:one", false)
@@ -154,9 +151,7 @@ func TestRevocationTakesEffectInTwoSeconds(t *testing.T) {
 	if why := verify(); why != "" {
 		t.Fatalf("got %q, want it accepted", why)
 	}
-	if _, err := here.Revoke(t.Context(), "one"); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(here.Revoke(t.Context(), "one"))(t)
 	clock.at = clock.at.Add(cacheFor - time.Millisecond)
 	if why := verify(); why != "" {
 		t.Errorf("got %q before the cache entry is two seconds old", why)
@@ -174,9 +169,7 @@ func TestUsedKeyIsValidWhileRedisIsUnavailable(t *testing.T) {
 	k, clock := newStore(t, rdb)
 	_, text := create(t, k, NewKey{Name: "one", Role: Admin})
 	away, cancel := context.WithCancel(t.Context())
-	if _, err := k.verify(t.Context(), text); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(k.verify(t.Context(), text))(t)
 	cancel() // Redis commands fail
 	clock.at = clock.at.Add(staleFor - time.Second)
 	if _, err := k.verify(away, text); err != nil {
@@ -195,13 +188,8 @@ func TestUseIsRecordedOnceAMinute(t *testing.T) {
 	k, clock := newStore(t, rdb)
 	_, text := create(t, k, NewKey{Name: "one", Role: Admin})
 	used := func() time.Time {
-		if _, err := k.verify(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
-		list, err := k.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(k.verify(t.Context(), text))(t)
+		list := testutil.Must(k.List(t.Context()))(t)
 		return list[0].Used
 	}
 	first := used()
@@ -252,9 +240,7 @@ func TestNumberOfKeysIsBounded(t *testing.T) {
 	if _, _, err := k.Create(t.Context(), NewKey{Name: "more", Role: Viewer}); !errors.Is(err, ErrTooManyKeys) {
 		t.Errorf("got %v, want ErrTooManyKeys", err)
 	}
-	if _, err := k.Revoke(t.Context(), first.ID); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(k.Revoke(t.Context(), first.ID))(t)
 	create(t, k, NewKey{Name: "more", Role: Viewer})
 	list, err := k.List(t.Context())
 	if err != nil || len(list) != maxKeys || list[0].ID == first.ID {
@@ -271,16 +257,11 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 			if i%2 == 1 {
 				e.Caller, e.CallerID = "bob", "2"
 			}
-			if err := a.Add(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Ok(t, a.Add(t.Context(), e))
 		}
 		list := func(f AuditFilter) (string, AuditPage) {
 			t.Helper()
-			page, err := a.List(t.Context(), f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := testutil.Must(a.List(t.Context(), f))(t)
 			got := ""
 			for _, e := range page.Entries {
 				got += e.Operation
@@ -320,9 +301,7 @@ func TestKeyWithAnExpiryThatCannotBeDecodedIsDenied(t *testing.T) {
 		rdb := redistest.New(t)
 		k, _ := newStore(t, rdb)
 		key, text := create(t, k, NewKey{Name: "one", Role: Admin})
-		if err := rdb.HSet(t.Context(), newKeys().record(key.ID), field, "17x").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.HSet(t.Context(), newKeys().record(key.ID), field, "17x").Err())
 		if got, err := k.verify(t.Context(), text); denied(err) == "" {
 			t.Errorf("%s: got %+v, %v, want the key denied", field, got, err)
 		}

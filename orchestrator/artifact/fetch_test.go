@@ -46,13 +46,8 @@ func newWorld(t *testing.T, attempts int) *world {
 
 func (w *world) enqueue(id, payload string) {
 	w.t.Helper()
-	it, err := artifact.Item(id, []byte(payload))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := w.q.Enqueue(w.t.Context(), it); err != nil {
-		w.t.Fatal(err)
-	}
+	it := testutil.Must(artifact.Item(id, []byte(payload)))(w.t)
+	testutil.Must(w.q.Enqueue(w.t.Context(), it))(w.t)
 }
 
 // drain fetches until no item is open.
@@ -62,16 +57,10 @@ func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
 	if cfg.Filter == nil {
 		cfg.Filter = local
 	}
-	f, err := artifact.NewFetcher(cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	f := testutil.Must(artifact.NewFetcher(cfg))(w.t)
 	mux := workqueue.NewMux()
 	mux.Handle(artifact.FetchKind, f.Handle)
-	p, err := workqueue.NewPool(w.q, mux, workqueue.PoolConfig{Workers: workers, Drain: true})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	p := testutil.Must(workqueue.NewPool(w.q, mux, workqueue.PoolConfig{Workers: workers, Drain: true}))(w.t)
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	if err := p.Run(ctx); err != nil || ctx.Err() != nil {
@@ -284,18 +273,12 @@ func TestContentsAreComplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	incoming := filepath.Join(w.dir, "incoming")
-	if err := os.MkdirAll(incoming, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.MkdirAll(incoming, 0o755))
 	old, young := filepath.Join(incoming, "old.part"), filepath.Join(incoming, "young.part")
 	for _, name := range []string{old, young} {
-		if err := os.WriteFile(name, []byte("x"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(name, []byte("x"), 0o644))
 	}
-	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.Chtimes(old, time.Time{}, time.Now().Add(-2*time.Hour)))
 	inside := make(chan struct{})
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "begin ")
@@ -353,10 +336,7 @@ func TestItemsDoNotReachPrivateAddresses(t *testing.T) {
 		}
 		http.Redirect(w, r, "http://"+strings.TrimPrefix(r.URL.Path, "/"), http.StatusFound)
 	})
-	allowed, err := addressfilter.New(open.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	allowed := testutil.Must(addressfilter.New(open.Listener.Addr().String()))(t)
 	urls := []string{
 		inside.URL, "http://file.test:" + port, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port,
 		open.URL + "/127.0.0.1:" + port, open.URL + "/file.test:" + port, open.URL + "/169.254.169.254", open.URL + "/[::ffff:169.254.169.254]",
@@ -374,10 +354,7 @@ func TestItemsDoNotReachPrivateAddresses(t *testing.T) {
 		if n := len(inside.times); n != 0 {
 			t.Errorf("with robots.txt %v: got %d requests, want none", robots, n)
 		}
-		states, err := b.States(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		states := testutil.Must(b.States(t.Context()))(t)
 		for _, s := range states {
 			if s.State != "closed" {
 				t.Errorf("with robots.txt %v: the breaker of %s is %s, want closed", robots, s.Key, s.State)
