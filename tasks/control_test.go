@@ -283,3 +283,57 @@ func TestHeadersReachEveryTaskAndAreBounded(t *testing.T) {
 		t.Errorf("headers of 9000 bytes: got %v, want an error that names the headers", err)
 	}
 }
+
+// A workflow runs again in its shard, wherever that is on a Cluster, and its output is read from the start.
+func TestRunAgainWithOutput(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		client := newClient(t, rdb)
+		say := tasks.New[int, int]("step.say")
+		mux := tasks.NewMux()
+		tasks.Handle(mux, say, func(ctx context.Context, n int) (int, error) {
+			return n + 1, errors.Join(tasks.Emit(ctx, n), tasks.Emit(ctx, n+1))
+		})
+		runWorker(t, client, mux, tasks.WorkerConfig{})
+		for range 5 { // on several shards
+			run := started(t, client, tasks.Chain(say.S(1), say))
+			for i, want := range []string{"1 2 2 3", "1 2 2 3", "2 3"} {
+				var err error
+				switch i {
+				case 1:
+					run, err = run.RunAgain(t.Context())
+				case 2:
+					run, err = run.RunAgain(t.Context(), tasks.FromNode("1"))
+				}
+				testutil.Ok(t, err)
+				wantValue(t, run, 3)
+				testutil.Ok(t, run.WaitAll(t.Context()))
+				var got []string
+				for c, err := range run.Output(limited(t)) {
+					testutil.Ok(t, err)
+					got = append(got, string(c.Value))
+				}
+				if strings.Join(got, " ") != want {
+					t.Errorf("run %d: got the output %q, want %s", i+1, got, want)
+				}
+			}
+		}
+	})
+}
+
+// A retry of a cancelled workflow that has its value ends as a success.
+func TestRetryKeepsTheOutcome(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.OnSuccess(ID.S(1), Note.With(tasks.In(time.Hour))))
+		wantValue(t, run, 1)
+		testutil.Ok(t, run.Cancel(t.Context()))
+		_ = run.WaitAll(limited(t))
+		testutil.Ok(t, run.Retry(t.Context()))
+		testutil.Ok(t, run.WaitAll(limited(t)))
+		list, _, err := w.client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{})
+		if err != nil || len(list) != 1 || list[0].State != tasktype.WorkflowSucceeded {
+			t.Errorf("got %+v, %v, want a success", list, err)
+		}
+	})
+}
