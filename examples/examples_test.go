@@ -108,6 +108,7 @@ func run(t *testing.T, program string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
+	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "REDIS_URL="+redistest.URL(t))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/internal/redistest"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -234,10 +233,8 @@ func ExampleFairnessKey() {
 // Zoe, they do not delay it.
 func ExampleLimited() {
 	ctx := context.Background()
-	rdb, end := redistest.Example()
+	client, end := exampleClient()
 	defer end()
-	client := tasks.NewClient(rdb)
-	defer client.Close()
 	customer := func(parcel string) string {
 		name, _, _ := strings.Cut(parcel, ":")
 		return name
@@ -270,10 +267,8 @@ func ExampleLimited() {
 // inOrder sends tasks, then starts a worker that runs one at a time and prints their inputs.
 func inOrder(send func(context.Context, *tasks.Client, tasks.Task[string, bool]) []*tasks.Run[bool]) {
 	ctx := context.Background()
-	rdb, end := redistest.Example()
+	client, end := exampleClient()
 	defer end()
-	client := tasks.NewClient(rdb)
-	defer client.Close()
 	task := tasks.New[string, bool]("shop.work")
 	runs := send(ctx, client, task)
 	mux := tasks.NewMux()

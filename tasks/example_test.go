@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"muster/internal/redistest"
 	"muster/tasks"
+	"muster/tasks/embedded"
 	"muster/tasks/tasktype"
 )
 
@@ -46,10 +46,24 @@ func exampleFleet() (*tasks.Client, func()) {
 	return exampleWorker(mux)
 }
 
+// exampleClient returns a client of a Redis in this process, whose data is deleted at the end.
+func exampleClient() (client *tasks.Client, end func()) {
+	dir, err := os.MkdirTemp("", "example")
+	must(err)
+	server, err := embedded.Start(embedded.Config{Dir: dir})
+	must(err)
+	client, err = tasks.Connect(context.Background(), server.URL())
+	must(err)
+	return client, func() {
+		must(client.Close())
+		must(server.Close())
+		must(os.RemoveAll(dir))
+	}
+}
+
 // exampleWorker starts a worker that runs the tasks of mux.
 func exampleWorker(mux *tasks.Mux) (*tasks.Client, func()) {
-	rdb, end := redistest.Example()
-	client := tasks.NewClient(rdb) // a program calls tasks.Connect
+	client, end := exampleClient()
 	ready := make(chan struct{})
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Ready: func() { close(ready) }})
 	must(err)
@@ -60,7 +74,6 @@ func exampleWorker(mux *tasks.Mux) (*tasks.Client, func()) {
 	return client, func() {
 		cancel()
 		must(<-done)
-		must(client.Close())
 		end()
 	}
 }

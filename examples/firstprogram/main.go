@@ -3,14 +3,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log"
-	"os"
 	"strings"
 
 	"muster/tasks"
+	"muster/tasks/embedded"
 )
 
 // A program that only sends work needs these declarations, but not the handlers.
@@ -21,7 +20,9 @@ var (
 
 func main() {
 	ctx := context.Background()
-	client, err := tasks.Connect(ctx, cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0"))
+	server, err := embedded.Start(embedded.Config{Dir: "data"}) // a Redis in this program, which keeps its data in a directory
+	check(err)
+	client, err := tasks.Connect(ctx, server.URL()) // or redis://host:6379/0, redis-cluster://, redis-sentinel://
 	check(err)
 	mux := tasks.NewMux()
 	tasks.Handle(mux, Count, func(_ context.Context, text string) (int, error) { return len(strings.Fields(text)), nil })
@@ -39,6 +40,8 @@ func main() {
 	check(err)
 	fmt.Println(words, "words")
 	check(worker.Stop()) // waits for running tasks
+	check(client.Close())
+	check(server.Close())
 }
 
 func check(err error) {

@@ -16,7 +16,7 @@ func TestMostHit(t *testing.T) {
 	}{
 		"all":            {[]int{1, 2, 3, 4}, "<nil>"},
 		"half":           {[]int{1, 4, 5, 9}, "<nil>"},
-		"less than half": {[]int{1, 5, 6}, "refused: 1 faults occurred and 2 did not: the scenario makes fewer calls with a fault than without"},
+		"less than half": {[]int{1, 5, 6, 7}, "refused: 1 faults occurred and 3 did not: the scenario makes fewer calls with a fault than without"},
 		"none":           {[]int{7}, "refused: 0 faults occurred and 1 did not: the scenario makes fewer calls with a fault than without"},
 	} {
 		faults := []*Fault{NewFault(ReplyLost, 3), NewFault(Refused, 1)} // another kind, and a fault without calls
