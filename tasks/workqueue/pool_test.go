@@ -297,7 +297,7 @@ func (h tries) Handle(_ context.Context, r slog.Record) error {
 // A pool whose Redis has gone stops, although more items have ended than can wait for their storage.
 func TestPoolStopsWithoutRedis(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.New(t).(*redis.Client).Options().Addr})
+	rdb := redistest.New(t)
 	k := newKit(t, rdb, workqueue.Config{})
 	k.enqueue(numbered(50)...)
 	const workers = 4
