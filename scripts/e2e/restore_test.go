@@ -65,7 +65,7 @@ func TestCopyOfRedisIsRestored(t *testing.T) {
 
 	address := fmt.Sprintf("127.0.0.1:%d", testutil.FreePort(t))
 	_, port, _ := strings.Cut(address, ":")
-	server := launch(t, os.Environ(), exec.Command(redisServer(t), "--dir", dir, "--appendonly", "no", "--save", "", "--port", port))
+	server := launch(t, os.Environ(), exec.Command(redisServer(t), "--dir", dir, "--appendonly", "no", "--save", "", "--bind", "127.0.0.1", "--port", port))
 	server.until(t, "a Redis with the copy", func() bool {
 		out, err := exec.Command("redis-cli", "-p", port, "ping").Output()
 		return err == nil && strings.HasPrefix(string(out), "PONG")
