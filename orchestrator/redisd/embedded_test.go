@@ -8,7 +8,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// The embedded Redis keeps its data in the data directory, which mode auto uses from then on. It says what a crash loses.
+// The embedded Redis keeps its data in the data directory, and mode auto uses it from then on. The guarantee names the interval of the writes.
 func TestEmbeddedKeepsItsData(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)

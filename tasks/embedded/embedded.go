@@ -258,7 +258,7 @@ func (s *Server) arrived(c *server.Peer, cmd string, args ...string) bool {
 	case slices.Contains([]string{"RENAME", "RENAMENX", "COPY", "SMOVE", "LMOVE", "RPOPLPUSH", "BLMOVE", "BRPOPLPUSH"}, cmd):
 		keys = args[:min(2, len(args))]
 	case slices.Contains([]string{"DEL", "UNLINK", "MSET", "MSETNX", "BITOP", "LMPOP", "ZMPOP", "BZMPOP", "BLPOP", "BRPOP", "BZPOPMIN", "BZPOPMAX"}, cmd):
-		keys = args // what is no key is read as one that does not exist
+		keys = args // an argument that is not a key reads as a missing key
 	default:
 		keys = args[:min(1, len(args))]
 	}

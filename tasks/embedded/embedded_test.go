@@ -251,9 +251,16 @@ func TestGrownFileIsWrittenAnew(t *testing.T) {
 	if s.file.size > 8<<20 {
 		t.Errorf("got a file of %d bytes for one key of 1 MiB", s.file.size)
 	}
-	again, _ := start(t, image(t, dir, -1))
-	if got := content(t, again); got != content(t, s) {
-		t.Errorf("got %.40q", got)
+	crashed := image(t, dir, -1)
+	testutil.Ok(t, os.Rename(filepath.Join(crashed, dataFile), filepath.Join(crashed, previousFile))) // between the two renames
+	for _, dir := range []string{image(t, dir, -1), crashed} {
+		if !Exists(dir) {
+			t.Error("the data is not found")
+		}
+		again, _ := start(t, dir)
+		if got := content(t, again); got != content(t, s) {
+			t.Errorf("got %.40q", got)
+		}
 	}
 }
 

@@ -143,7 +143,8 @@ func (r record) copyTo(ctx context.Context, to redis.UniversalClient) error {
 // Exists reports whether a directory has data of an embedded Redis.
 func Exists(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, dataFile))
-	return err == nil
+	_, previous := os.Stat(filepath.Join(dir, previousFile)) // alone after a crash between two renames
+	return err == nil || previous == nil
 }
 
 // load returns the keys of a directory that have not expired, by name.

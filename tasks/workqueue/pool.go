@@ -23,7 +23,7 @@ type PoolConfig struct {
 	Drain     bool            // end when no item is open, instead of waiting for more. Defaults to false.
 
 	// MaxPerKey returns how many items of a resource key this pool works on at a time, so that the items of a slow one leave room
-	// for others; 0 is no bound. The key "" stands for keys of which the pool has no item. Defaults to no bound.
+	// for others; 0 is no bound. The key "" means a key without an item in the pool. Defaults to no bound.
 	MaxPerKey func(key string) int
 
 	// Observe, if set, is called after each call of a handler, by many goroutines at once. It must not block.
