@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,8 +32,11 @@ func (s seeded) Int(lo, hi int, _ string) int { return lo + s.IntN(hi-lo+1) }
 func canvasFleet(t *testing.T, mended func(id string) bool) (*taskstest.Fleet, map[string]int) {
 	mux := tasks.NewMux()
 	runs := map[string]int{}
+	var mu sync.Mutex // the nodes of a batch run together
 	mux.Use(func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
+		mu.Lock()
 		runs[info.Task]++
+		mu.Unlock()
 		return next(ctx)
 	})
 	canvas.Handle(mux, nil, mended)

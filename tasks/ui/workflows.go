@@ -25,8 +25,9 @@ var workflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype
 var spans = []webui.Option{{Value: "", Text: "any time"}, {Value: "1h", Text: "last hour"}, {Value: "24h", Text: "last day"}, {Value: "168h", Text: "last week"}}
 
 const (
-	mostWaiting = 500 // workflows that a filter by queue selects
-	mostFailed  = 300 // failed workflows whose errors a filter by error reads at once
+	mostWaiting = 500             // workflows that a filter by queue selects
+	mostFailed  = 300             // failed workflows whose errors a filter by error reads at once
+	failedTime  = 2 * time.Second // for reading them, half of the timeout of a page
 )
 
 // flowFilter selects workflows. The index of workflows has no errors and queues, so a filter by one of them selects only failed or
@@ -157,11 +158,12 @@ func (s *site) find(ctx context.Context, f flowFilter) (found []flowRow, next st
 	return found, next, 0, err
 }
 
-// failed returns failed workflows with an error: a full page of at most twice the limit, or those among the first mostFailed.
+// failed returns failed workflows with an error: a full page of at most twice the limit, or those among the first mostFailed or, if Redis
+// is slow, fewer.
 func (s *site) failed(ctx context.Context, f flowFilter) (found []flowRow, next string, read int, err error) {
 	want, limit := strings.ToLower(f.Error), f.Limit
 	f.Limit = pageSize
-	for {
+	for began := time.Now(); ; {
 		list, after, err := s.client.Inspect().Workflows(ctx, f.WorkflowFilter)
 		if err != nil {
 			return nil, "", 0, err
@@ -179,7 +181,7 @@ func (s *site) failed(ctx context.Context, f flowFilter) (found []flowRow, next 
 		if f.Cursor = after; after == "" {
 			return found, "", 0, nil
 		}
-		if len(found) >= limit || read >= mostFailed {
+		if len(found) >= limit || read >= mostFailed || time.Since(began) > failedTime {
 			return found, after, read, nil
 		}
 	}
