@@ -35,6 +35,7 @@ func (s *site) actions() map[string]webui.Action {
 	all := map[string]webui.Action{
 		"/todo/decide":                  {Class: webui.Operate, Confirm: s.askDecision, Do: s.decide},
 		"/schedule/put":                 {Class: webui.Operate, Confirm: s.askSchedule, Do: s.putSchedule},
+		"/workflows/{id}/run-again":     {Class: webui.Operate, Confirm: s.askRunAgain, Do: s.runAgain},
 		"/workers/{worker}/concurrency": {Class: webui.Operate, Confirm: s.askConcurrency, Do: s.setConcurrency},
 	}
 	for _, a := range []act{
@@ -111,6 +112,29 @@ func (s *site) action(a act, path string) webui.Action {
 			return webui.Result{To: back(r)}, err
 		},
 	}
+}
+
+func (s *site) askRunAgain(_ context.Context, r *http.Request) (webui.Question, error) {
+	list, id := s.cfg.Prefix+"/workflows", r.PathValue("id")
+	return webui.Question{Title: "Run workflow " + id + " again", Button: "Run again", Back: list + "/" + url.PathEscape(id), At: list,
+		Text: "A new workflow runs the tasks with the same inputs. This one stays as it is.",
+		Fields: []webui.Field{{Name: "from", Label: "From node", Type: "text", Max: 200, Value: r.URL.Query().Get("from"),
+			Hint: "Only this node runs, and the nodes that depend on it or have no success. Empty for all."}}}, nil
+}
+
+func (s *site) runAgain(ctx context.Context, r *http.Request) (webui.Result, error) {
+	var opts []tasks.RetryOption
+	if from := strings.TrimSpace(r.PostFormValue("from")); from != "" {
+		opts = append(opts, tasks.FromNode(from))
+	}
+	again, err := s.client.Workflow(r.PathValue("id")).RunAgain(ctx, opts...)
+	switch {
+	case errors.Is(err, tasks.ErrRunning), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrInvalid):
+		return webui.Result{}, webui.Invalid("%v", err)
+	case err != nil:
+		return webui.Result{}, err
+	}
+	return webui.Result{To: s.cfg.Prefix + "/workflows/" + again.ID()}, nil
 }
 
 func (s *site) askSchedule(context.Context, *http.Request) (webui.Question, error) {

@@ -39,7 +39,7 @@ type nodeData struct {
 	Trace         string // trace ID of the workflow, or empty
 	Last          *lastAttempt
 	Hidden        bool // the client may not see inputs and results
-	over          bool // the workflow has completed
+	Over          bool // the workflow has completed
 }
 
 // storedValue is a stored step, or without a name the saved value.
@@ -115,7 +115,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	}
 	d.setLast(time.Now())
 	view := webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}
-	if d.over {
+	if d.Over {
 		view.Every = endedEvery
 	}
 	return view, nil
@@ -163,7 +163,7 @@ func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 	if err != nil {
 		return err
 	}
-	d.over = p.Ended
+	d.Over = p.Ended
 	if d.Alone = p.Total > mostRead; d.Alone {
 		return nil
 	}
