@@ -18,6 +18,7 @@ import (
 type Place struct {
 	At    Pos
 	Short bool // a scalar, not a mapping or a list
+	File  string
 }
 
 // Decoder decodes a parsed file into Go values. It works like yaml.Unmarshal in strict mode, but continues after an error to find all
@@ -28,9 +29,10 @@ type Decoder struct {
 	Custom func(v any, n ast.Node, key string) bool
 	// Removed has the ways out for unknown keys that earlier versions had, by path or, as *.key, at any place.
 	Removed map[string]string
+	File    string // of the next document, for Problems and Places
 
-	Problems []Problem
-	Places   map[string]Place // positions of all keys in the file
+	Problems Problems
+	Places   map[string]Place // last positions of all keys
 
 	anchors map[string]ast.Node
 	depth   int
@@ -42,9 +44,12 @@ var (
 )
 
 // Decode decodes the only document in data into v, a pointer to a struct with yaml tags. It sets a field At of a type like Pos to the
-// position of its mapping. It adds all errors to d.Problems and reports whether the document is a mapping.
+// position of its mapping. It adds all errors to d.Problems and reports whether the document is a mapping. A further document
+// overrides values of v.
 func (d *Decoder) Decode(data []byte, v any) bool {
-	d.Places = map[string]Place{}
+	if d.Places == nil {
+		d.Places = map[string]Place{}
+	}
 	root := d.parse(data)
 	if root == nil {
 		return false
@@ -57,7 +62,7 @@ func (d *Decoder) Decode(data []byte, v any) bool {
 func (d *Decoder) parse(data []byte) ast.Node {
 	f, err := Parse(data)
 	if err != nil {
-		p := Problem{At: Pos{1, 1}, Text: "not valid YAML: " + err.Error()}
+		p := &Problem{File: d.File, At: Pos{1, 1}, Text: "not valid YAML: " + err.Error()}
 		if e, ok := errors.AsType[*Error](err); ok && e.Line > 0 {
 			p.At, p.Text = Pos{e.Line, e.Column}, "not valid YAML: "+e.Message
 		}
@@ -88,7 +93,7 @@ func (d *Decoder) Fail(n ast.Node, key, format string, args ...any) {
 
 // FailAt adds a problem at a position.
 func (d *Decoder) FailAt(at Pos, key, format string, args ...any) {
-	d.Problems = append(d.Problems, Problem{At: at, Key: key, Text: fmt.Sprintf(format, args...)})
+	d.Problems = append(d.Problems, &Problem{File: d.File, At: at, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
 // At returns the start of a node. For a block mapping, whose token in goccy is the first colon, it is the position of the first key.
@@ -253,7 +258,7 @@ func (d *Decoder) into(n ast.Node, v reflect.Value, key string) {
 		return
 	}
 	defer func() { d.depth-- }()
-	d.Places[key] = Place{At(n), d.IsScalar(n)}
+	d.Places[key] = Place{At(n), d.IsScalar(n), d.File}
 
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

@@ -36,7 +36,7 @@ func TestDecodeFillsStructs(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got, want := d.Places["maybe.wait"], (Place{Pos{7, 9}, true}); got != want {
+	if got, want := d.Places["maybe.wait"], (Place{At: Pos{7, 9}, Short: true}); got != want {
 		t.Errorf("got the place %v, want %v", got, want)
 	}
 }

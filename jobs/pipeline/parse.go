@@ -18,12 +18,9 @@ func Parse(file string, data []byte) (*Pipeline, error) {
 		return nil, Problems{{File: file, At: firstLine, Text: fmt.Sprintf("longer than the limit of %d KiB", maxFile>>10)}}
 	}
 	p, name := &Pipeline{}, nameOf(file)
-	var d yamlstrict.Decoder
+	d := yamlstrict.Decoder{File: file}
 	isMapping := d.Decode(data, p)
-	c := checker{file: file, places: d.Places}
-	for _, q := range d.Problems {
-		c.problems = append(c.problems, &Problem{File: file, At: q.At, Key: q.Key, Text: q.Text})
-	}
+	c := checker{file: file, places: d.Places, problems: d.Problems}
 	if isMapping {
 		if p.Name != name && c.isSet("name", false) {
 			c.fail("name", "is %q, but the pipeline has the name of its file, %q; take the key out or rename the file", p.Name, name)

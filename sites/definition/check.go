@@ -28,22 +28,16 @@ type checker struct {
 	file     string
 	places   map[string]yamlstrict.Place
 	problems Problems
-
-	shared     map[string]bool // keys with positions in sharedFile
-	sharedFile string
 }
 
 // problemAt adds a problem of a key. Its position is the value's position in the file, or at if that is more precise or the key
 // is missing.
 func (c *checker) problemAt(at Pos, key, format string, args ...any) {
-	if c.shared[key] {
-		c.problems = append(c.problems, &Problem{File: c.sharedFile, At: c.places[key].At, Key: key, Text: fmt.Sprintf(format, args...)})
-		return
+	file := c.file
+	if w, ok := c.places[key]; ok && (w.File != file || w.At.Line > at.Line || w.At.Line == at.Line && w.At.Col > at.Col) {
+		at, file = w.At, w.File
 	}
-	if w, ok := c.places[key]; ok && (w.At.Line > at.Line || w.At.Line == at.Line && w.At.Col > at.Col) {
-		at = w.At
-	}
-	c.problems = append(c.problems, &Problem{File: c.file, At: at, Key: key, Text: fmt.Sprintf(format, args...)})
+	c.problems = append(c.problems, &Problem{File: file, At: at, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
 // check validates the definition and sets derived fields.

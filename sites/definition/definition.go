@@ -46,14 +46,12 @@ type Definition struct {
 	Render      Render            `yaml:"render"`
 	DependsOn   []string          `yaml:"depends_on"`
 
-	file       string
-	source     []byte
-	places     map[string]yamlstrict.Place
-	shared     map[string]bool // keys with positions in sharedFile, the defaults of the directory
-	sharedFile string
-	shipped    bool
-	rebase     *url.URL // replaces BaseURL
-	zone       *time.Location
+	file    string
+	source  []byte
+	places  map[string]yamlstrict.Place
+	shipped bool
+	rebase  *url.URL // replaces BaseURL
+	zone    *time.Location
 }
 
 // Scope restricts the URLs of the site, in addition to its hosts. It applies to every link and again after every redirect.
@@ -389,10 +387,7 @@ func (d *Definition) File() string { return d.file }
 func (d *Definition) Problem(key, text string) *Problem {
 	at, file := d.At, d.file
 	if w, ok := d.places[key]; ok {
-		at = w.At
-	}
-	if d.shared[key] {
-		file = d.sharedFile
+		at, file = w.At, w.File
 	}
 	return &Problem{File: file, At: at, Key: key, Text: text}
 }

@@ -159,20 +159,18 @@ func parseWith(file string, data []byte, s *shared) (*Definition, error) {
 	}
 	def := defaults()
 	def.file, def.source = file, s.join(data)
-	places, problems := s.decode(def)
 	d := decoder()
+	s.decode(d, def)
+	d.File = file
 	isMapping := d.Decode(data, def)
-	if s != nil {
-		def.shared, def.sharedFile = mergePlaces(d.Places, places), s.file
-	}
-	c := &checker{file: file, places: d.Places, shared: def.shared, sharedFile: def.sharedFile, problems: append(problems, problemsOf(file, d.Problems)...)}
+	def.places = d.Places
+	c := &checker{file: file, places: d.Places, problems: d.Problems}
 	if isMapping {
 		c.check(def)
 	}
 	if len(c.problems) > 0 {
 		return nil, c.problems.Sorted()
 	}
-	def.places = d.Places
 	return def, nil
 }
 

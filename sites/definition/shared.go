@@ -61,50 +61,20 @@ func readShared(fsys fs.FS, root, shown string) (*shared, error) {
 	return &shared{file, data}, nil
 }
 
-// decode decodes defaults into a definition and returns their positions.
-func (s *shared) decode(def *Definition) (map[string]yamlstrict.Place, Problems) {
+// decode decodes the defaults, if there are any, into a definition.
+func (s *shared) decode(d *yamlstrict.Decoder, def *Definition) {
 	if s == nil {
-		return nil, nil
+		return
 	}
-	d := decoder()
-	isMapping := d.Decode(s.data, def)
-	problems := problemsOf(s.file, d.Problems)
-	if !isMapping && len(problems) == 0 {
-		problems = append(problems, &Problem{File: s.file, At: Pos{Line: 1, Col: 1}, Text: "want a mapping, such as politeness: {delay: 5s}"})
+	d.File = s.file
+	if !d.Decode(s.data, def) && len(d.Problems) == 0 {
+		d.FailAt(Pos{Line: 1, Col: 1}, "", "want a mapping, such as politeness: {delay: 5s}")
 	}
 	for _, key := range ofOneSite {
 		if at, ok := d.Places[key]; ok {
-			problems = append(problems, &Problem{File: s.file, At: at.At, Key: key, Text: "is specific to a site; move it to the file of the site"})
+			d.FailAt(at.At, key, "is specific to a site; move it to the file of the site")
 		}
 	}
-	return d.Places, problems
-}
-
-// mergePlaces adds the positions of inherited defaults to the positions in a definition, and returns the inherited keys. Lists,
-// headers and cookies are inherited or replaced as a whole.
-func mergePlaces(own, defaults map[string]yamlstrict.Place) map[string]bool {
-	added := map[string]bool{}
-	for key := range defaults {
-		if _, ok := own[key]; !ok && key != "" && !isReplaced(key, own) {
-			added[key] = true
-		}
-	}
-	for key := range added {
-		own[key] = defaults[key]
-	}
-	return added
-}
-
-// isReplaced reports whether a key is part of a list, of headers or of cookies that the definition sets itself.
-func isReplaced(key string, own map[string]yamlstrict.Place) bool {
-	for i, r := range key {
-		if at := key[:i]; r == '[' || r == '.' && (at == "headers" || at == "cookies") {
-			if _, ok := own[at]; ok {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // LoadDefaults checks the defaults in a directory. It returns Problems if the file is readable but invalid.
@@ -116,18 +86,17 @@ func LoadDefaults(fsys fs.FS, dir, shown string) error {
 	if err != nil {
 		return err
 	}
-	def := defaults()
-	places, problems := s.decode(def)
-	if len(problems) == 0 {
-		c := &checker{file: s.file, places: places}
+	def, d := defaults(), decoder()
+	s.decode(d, def)
+	c := &checker{file: s.file, places: d.Places, problems: d.Problems}
+	if len(c.problems) == 0 {
 		c.checkRequest(def)
 		c.checkSession(def, nil)
 		c.checkRender(&def.Render)
 		c.checkBounds(def)
-		problems = c.problems
 	}
-	if len(problems) > 0 {
-		return problems.Sorted()
+	if len(c.problems) > 0 {
+		return c.problems.Sorted()
 	}
 	return nil
 }

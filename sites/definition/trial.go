@@ -1,7 +1,6 @@
 package definition
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -17,7 +16,7 @@ func ParseField(d *Definition, text, format string) (Field, error) {
 	dec := decoder()
 	dec.Decode([]byte(text), &f)
 	f.Name = name
-	c := &checker{places: map[string]yamlstrict.Place{}, problems: problemsOf("", dec.Problems)}
+	c := &checker{places: map[string]yamlstrict.Place{}, problems: dec.Problems}
 	for key, at := range dec.Places {
 		c.places["."+yamlstrict.Join(name, key)] = at
 	}
@@ -88,13 +87,4 @@ var removed = map[string]string{
 	"session.max_age":            "a visitor ends when the site blocks it",
 	"session.max_errors":         "a visitor ends when the site blocks it",
 	"session.profiles":           "set headers, in one definition per profile",
-}
-
-// problemsOf converts the problems of a decoder to problems of a file.
-func problemsOf(file string, found []yamlstrict.Problem) Problems {
-	list := slices.Grow(Problems{}, len(found))
-	for _, p := range found {
-		list = append(list, &Problem{File: file, At: p.At, Key: p.Key, Text: p.Text})
-	}
-	return list
 }
