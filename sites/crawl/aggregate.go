@@ -193,6 +193,7 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 			missing("listing page %s has the same links as %s, so its next page was not fetched", r.url, r.first)
 		}
 	}
+	sum.Response = sum.Percentiles()
 	slices.Sort(sum.Missing)
 	maps.DeleteFunc(deep, func(id string, _ bool) bool { return known[id] }) // found on a shorter path
 	if len(deep) > 0 {

@@ -34,8 +34,8 @@ func TestReport(t *testing.T) {
 	site.Faults = map[string][]string{"/item/1": forever, "/item/2": forever, "/item/3": strings.Fields(strings.Repeat("soft ", 50)), "/item/4": {"404"}}
 	s := newWorker(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if len(sum.Groups) != 2 || sum.Groups[0].Pages+sum.Groups[1].Pages != 3 || sum.Extracted != 36 || len(sum.Times) == 0 {
-		t.Errorf("got groups %+v, %d extracted, times %v, want 3 pages in 2 groups, 36 extracted", sum.Groups, sum.Extracted, sum.Times)
+	if len(sum.Groups) != 2 || sum.Groups[0].Pages+sum.Groups[1].Pages != 3 || sum.Extracted != 36 || sum.Response == nil {
+		t.Errorf("got groups %+v, %d extracted, times %v, want 3 pages in 2 groups, 36 extracted", sum.Groups, sum.Extracted, sum.Response)
 	}
 	if want := map[fetch.Class]int{fetch.OK: 17, fetch.Server: 2, fetch.SoftBlock: 1, fetch.Gone: 1}; !maps.Equal(sum.ByClass, want) {
 		t.Errorf("got %v, want %v", sum.ByClass, want)

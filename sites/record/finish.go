@@ -228,7 +228,6 @@ func (w *writer) writeCSV(ctx context.Context, sum *report.Summary) error {
 
 // judge adds the health of the site to the summary and stores it for comparison with the next job.
 func (w *writer) judge(ctx context.Context, sum *report.Summary) error {
-	sum.Response = sum.Times.Percentiles()
 	sum.Seconds = time.Since(time.UnixMilli(w.req.Began)).Seconds()
 	before, err := store.HealthOf(ctx, w.rdb, w.def.Site)
 	if err != nil {

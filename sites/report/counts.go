@@ -26,7 +26,6 @@ type Counts struct {
 	ByClass map[fetch.Class]int `json:"by_class,omitempty"`
 	Samples []Failure           `json:"samples,omitempty"`
 	Groups  []Group             `json:"groups,omitempty"` // failed pages by reason
-	Times   Times               `json:"times,omitempty"`  // response times of pages
 	// Extracted counts the valid records of the pages, including duplicates.
 	Extracted int   `json:"extracted"`
 	Bytes     int64 `json:"bytes"` // of the decompressed pages
@@ -37,6 +36,8 @@ type Counts struct {
 	Fields map[string]map[string]int `json:"fields,omitempty"`
 	// Faults has the faults by type.field, including pages that failed because all their records are invalid.
 	Faults extract.Faults `json:"faults,omitempty"`
+
+	took []time.Duration // response times of pages
 }
 
 // Failure is a failed page.
@@ -107,7 +108,7 @@ func (c *Counts) Add(p Page) {
 		c.Extracted += n
 	}
 	if p.Took > 0 {
-		c.Times.Add(p.Took)
+		c.took = append(c.took, p.Took)
 	}
 	if p.State == workqueue.StateError {
 		c.group(Group{Class: p.Class, Error: strings.TrimPrefix(p.Note, string(p.Class)+": "), Pages: 1, Example: p.URL})
@@ -200,54 +201,20 @@ func (c *Counts) Drifted() []string {
 	return fields
 }
 
-// Times is a histogram of response times by the logarithm of milliseconds, so that chunks can be merged. Nil is empty.
-type Times map[int]int
-
-const timesBase = 1.1
-
-// Add counts a response time.
-func (t *Times) Add(d time.Duration) {
-	if *t == nil {
-		*t = Times{}
-	}
-	(*t)[int(math.Ceil(math.Log(max(float64(d)/1e6, 1))/math.Log(timesBase)))]++
-}
-
-// Quantile returns the q-quantile of the times, accurate to 10 %.
-func (t Times) Quantile(q float64) time.Duration {
-	all := 0
-	for _, n := range t {
-		all += n
-	}
-	left := int(math.Ceil(q * float64(all)))
-	for _, b := range slices.Sorted(maps.Keys(t)) {
-		if left -= t[b]; left <= 0 {
-			return time.Duration(math.Pow(timesBase, float64(b)) * 1e6)
-		}
-	}
-	return 0
-}
-
-// Percentiles returns the percentiles of the times, or nil if there are none.
-func (t Times) Percentiles() *Percentiles {
-	if len(t) == 0 {
+// Percentiles returns the percentiles of the response times, or nil if there are none.
+func (c *Counts) Percentiles() *Percentiles {
+	n := len(c.took)
+	if n == 0 {
 		return nil
 	}
-	seconds := func(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
-	return &Percentiles{seconds(t.Mean()), seconds(t.Quantile(0.5)), seconds(t.Quantile(0.95)), seconds(t.Quantile(0.99))}
-}
-
-// Mean returns the mean time, accurate to 10 %.
-func (t Times) Mean() time.Duration {
-	sum, n := 0.0, 0
-	for b, of := range t {
-		sum += float64(of) * math.Pow(timesBase, float64(b))
-		n += of
+	slices.Sort(c.took)
+	sum := 0.0
+	for _, d := range c.took {
+		sum += d.Seconds()
 	}
-	if n == 0 {
-		return 0
-	}
-	return time.Duration(sum / float64(n) * 1e6)
+	rounded := func(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
+	at := func(percent int) float64 { return rounded(c.took[(percent*n-1)/100].Seconds()) }
+	return &Percentiles{rounded(sum / float64(n)), at(50), at(95), at(99)}
 }
 
 // ProxyUsage counts the responses of a job by proxy. The pool counts requests without a response.

@@ -119,7 +119,9 @@ func measure(s *Summary, limited bool, at time.Time) Health {
 		h.Gone = float64(s.ByClass[fetch.Gone]-s.Ends) / n
 		h.Blocks = float64(s.ByClass[fetch.Blocked]+s.ByClass[fetch.SoftBlock]) / n
 	}
-	h.Mean = float64(s.Times.Mean()) / 1e6
+	if s.Response != nil {
+		h.Mean = s.Response.Mean * 1000
+	}
 	return h
 }
 

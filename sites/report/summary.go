@@ -34,15 +34,14 @@ type Summary struct {
 	Proxies *ProxyUsage    `json:"proxies,omitempty"` // nil if no proxy was used
 	// Sessions counts ended sessions by reason; nil if the site has none.
 	Sessions map[string]int `json:"sessions,omitempty"`
-	Delays   map[string]int `json:"delays,omitempty"`  // number of waits of pages, by crawl.Delay
-	Breaker  string         `json:"breaker,omitempty"` // at the end of the job: closed, open or half_open
-	Reason   string         `json:"reason,omitempty"`  // NO_URLS if there was nothing to fetch
-	// Response has the percentiles of Times, in seconds.
-	Response *Percentiles `json:"response_seconds,omitempty"`
+	Delays   map[string]int `json:"delays,omitempty"`           // number of waits of pages, by crawl.Delay
+	Breaker  string         `json:"breaker,omitempty"`          // at the end of the job: closed, open or half_open
+	Reason   string         `json:"reason,omitempty"`           // NO_URLS if there was nothing to fetch
+	Response *Percentiles   `json:"response_seconds,omitempty"` // nil without a fetched page
 	Counts
 }
 
-// Percentiles are response times in seconds, accurate to 10 %.
+// Percentiles are response times in seconds.
 type Percentiles struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
