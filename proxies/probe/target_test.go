@@ -115,7 +115,7 @@ func TestTargetValidation(t *testing.T) {
 		{URL: "http://shop.example/"}:                   "requires an expected string",
 		{URL: "https://me:hunter2@shop.example/"}:       "must not contain credentials",
 		{URL: "https://shop.example:70000/"}:            "port must be from 1 to 65535",
-		{URL: "http://shop..example/", Expect: "x"}:     "host name has an empty label",
+		{URL: "http://shop..example/", Expect: "x"}:     "host name is invalid",
 		{URL: "https://shop.example/%zz", Expect: "ok"}: "must be an http or https URL",
 	} {
 		if _, err := probe.New(probe.Config{Target: &target}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -275,21 +276,10 @@ func checkHost(host string) error {
 		}
 		return nil
 	}
-	name := strings.TrimSuffix(host, ".")
-	if len(name) > 253 {
-		return errors.New("host name is longer than 253 bytes")
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" {
-			return errors.New("host name has an empty label")
-		}
-		for i := range len(label) {
-			switch c := label[i]; {
-			case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c >= 0x80:
-			default:
-				return fmt.Errorf("host name contains %q", c)
-			}
-		}
+	if name := strings.TrimSuffix(host, "."); len(name) > 253 || !hostName.MatchString(name) {
+		return errors.New("host name is invalid or longer than 253 bytes")
 	}
 	return nil
 }
+
+var hostName = regexp.MustCompile(`^[0-9A-Za-z_\x{80}-\x{10ffff}-]+(?:\.[0-9A-Za-z_\x{80}-\x{10ffff}-]+)*$`)

@@ -22,7 +22,7 @@ func (d *Doc) reference(ref string) (*url.URL, error) {
 		at = len(ref)
 	}
 	path, rest := ref[:at], ref[at:]
-	scheme := schemeOf(path)
+	scheme := schemeForm.FindString(path)
 	if scheme == "" || strings.EqualFold(scheme, "http:") || strings.EqualFold(scheme, "https:") {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
@@ -40,15 +40,8 @@ func (d *Doc) reference(ref string) (*url.URL, error) {
 	return u, nil
 }
 
-// schemeOf returns the scheme of a reference, with its colon, or "".
-func schemeOf(ref string) string {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	name, _, ok := strings.Cut(ref, ":")
-	if !ok || name == "" || !strings.Contains(letters, name[:1]) || strings.Trim(name, letters+"0123456789+.-") != "" {
-		return ""
-	}
-	return name + ":"
-}
+// schemeForm matches the scheme of a reference, with its colon.
+var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
 // query escapes the characters of a query that browsers escape, those beyond ASCII in the charset of the page.
 func (d *Doc) query(q string) string {

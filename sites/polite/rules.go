@@ -3,6 +3,7 @@ package polite
 import (
 	"bytes"
 	"cmp"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -104,7 +105,7 @@ func (p *rulesParser) rule(pattern string, allow bool) {
 
 // delay processes a crawl delay. It is not part of the RFC, so its line must not split a group.
 func (p *rulesParser) delay(value string) {
-	f, err := strconv.ParseFloat(leadingNumber(value), 64)
+	f, err := strconv.ParseFloat(leadingNumber.FindString(value), 64)
 	if err != nil || f > 1e6 {
 		return
 	}
@@ -157,25 +158,13 @@ func cutField(line string) (key, value string, ok bool) {
 	return strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value), ok
 }
 
-// productToken returns the leading letters, dashes and underscores of an agent.
-func productToken(agent string) string {
-	agent = strings.TrimSpace(agent)
-	end := strings.IndexFunc(agent, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == '_')
-	})
-	if end < 0 {
-		end = len(agent)
-	}
-	return agent[:end]
-}
+var (
+	leadingNumber = regexp.MustCompile(`^[0-9.]*`)
+	leadingToken  = regexp.MustCompile(`^[A-Za-z_-]*`)
+)
 
-func leadingNumber(s string) string {
-	end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
-	if end < 0 {
-		end = len(s)
-	}
-	return s[:end]
-}
+// productToken returns the leading letters, dashes and underscores of an agent.
+func productToken(agent string) string { return leadingToken.FindString(strings.TrimSpace(agent)) }
 
 // matches reports whether a pattern with * and a final $ matches the beginning of a path. Its time is at most proportional to the
 // product of the lengths.
