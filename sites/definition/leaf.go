@@ -121,6 +121,12 @@ func MustSelector(text string) Selector {
 	return s
 }
 
+// UnmarshalText parses a selector.
+func (s *Selector) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSelector(string(text))
+	return err
+}
+
 type selectorError struct{ text, why string }
 
 func (e *selectorError) Error() string {

@@ -3,6 +3,7 @@ package fetch
 import (
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -158,17 +159,16 @@ func TestSignaturesAreWellFormed(t *testing.T) {
 			t.Errorf("vendor %q: got source %q, want a distinct vendor and an https URL", s.Vendor, s.Source)
 		}
 		vendors[s.Vendor] = true
-		texts := [][]string{s.Headers, s.Cookies, s.Titles, s.Elements, s.Markup, s.Alone}
-		n := 0
-		for _, list := range texts {
-			for _, text := range list {
-				n++
-				if len(text) < 5 || text != strings.TrimSpace(text) {
-					t.Errorf("%s: got %q, want at least 5 characters without space around them", s.Vendor, text)
-				}
+		texts := slices.Concat(s.Headers, s.Cookies, s.Titles, s.Markup)
+		for _, sel := range slices.Concat(s.Elements, s.Alone) {
+			texts = append(texts, sel.Text)
+		}
+		for _, text := range texts {
+			if len(text) < 5 || text != strings.TrimSpace(text) {
+				t.Errorf("%s: got %q, want at least 5 characters without space around them", s.Vendor, text)
 			}
 		}
-		if n == 0 {
+		if len(texts) == 0 {
 			t.Errorf("%s: got no evidence, want some", s.Vendor)
 		}
 		for _, h := range s.Headers {

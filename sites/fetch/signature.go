@@ -34,45 +34,21 @@ type signatures struct {
 
 // signature describes the block pages of a vendor; see signatures.yaml.
 type signature struct {
-	Vendor   string   `yaml:"vendor"`
-	Source   string   `yaml:"source"`
-	Headers  []string `yaml:"headers"`
-	Cookies  []string `yaml:"cookies"`
-	Titles   []string `yaml:"titles"`
-	Elements []string `yaml:"elements"`
-	Markup   []string `yaml:"markup"`
-	Alone    []string `yaml:"alone"`
-
-	elements, alone []definition.Selector
+	Vendor   string                `yaml:"vendor"`
+	Source   string                `yaml:"source"`
+	Headers  []string              `yaml:"headers"`
+	Cookies  []string              `yaml:"cookies"`
+	Titles   []string              `yaml:"titles"`
+	Elements []definition.Selector `yaml:"elements"`
+	Markup   []string              `yaml:"markup"`
+	Alone    []definition.Selector `yaml:"alone"`
 }
 
-func parseSignatures(data []byte) (signatures, error) {
-	var all signatures
-	if err := yaml.UnmarshalWithOptions(data, &all, yaml.Strict()); err != nil {
-		return all, fmt.Errorf("read signatures: %w", err)
+func parseSignatures(data []byte) (all signatures, err error) {
+	if err = yaml.UnmarshalWithOptions(data, &all, yaml.Strict()); err != nil {
+		err = fmt.Errorf("read signatures: %w", err)
 	}
-	for _, s := range all.Signatures {
-		var err error
-		if s.elements, err = selectors(s.Elements); err == nil {
-			s.alone, err = selectors(s.Alone)
-		}
-		if err != nil {
-			return all, fmt.Errorf("signature of %s: %w", s.Vendor, err)
-		}
-	}
-	return all, nil
-}
-
-func selectors(css []string) ([]definition.Selector, error) {
-	var parsed []definition.Selector
-	for _, text := range css {
-		s, err := definition.ParseSelector(text)
-		if err != nil {
-			return nil, err
-		}
-		parsed = append(parsed, s)
-	}
-	return parsed, nil
+	return all, err
 }
 
 // in returns the matching part of the signature, or "".
@@ -106,7 +82,7 @@ func (s *signature) in(page pageView) string {
 	if page.doc.Root == nil {
 		return ""
 	}
-	for _, e := range s.elements {
+	for _, e := range s.Elements {
 		if e.First(page.doc.Root) != nil {
 			return "the element " + e.Text
 		}
@@ -114,7 +90,7 @@ func (s *signature) in(page pageView) string {
 	if page.chars > nearlyEmpty || page.form || elements.app.First(page.doc.Root) != nil {
 		return ""
 	}
-	for _, e := range s.alone {
+	for _, e := range s.Alone {
 		if e.First(page.doc.Root) != nil {
 			return fmt.Sprintf("the element %s on a page of %d characters", e.Text, page.chars)
 		}
