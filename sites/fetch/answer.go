@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,26 +81,16 @@ func readAll(res *http.Response, limit int64) ([]byte, error) {
 	if res.ContentLength > limit {
 		return nil, tooBig(res.ContentLength, limit)
 	}
-	body := make([]byte, 0, min(max(res.ContentLength+1, 512), firstRead))
-	for {
-		if len(body) == cap(body) {
-			next := int64(cap(body)) * 2
-			if known := res.ContentLength + 1; known > int64(cap(body)) {
-				next = min(next, known)
-			}
-			body = append(make([]byte, 0, min(next, limit+1)), body...)
-		}
-		n, err := res.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case int64(len(body)) > limit:
-			return nil, tooBig(int64(len(body)), limit)
-		case errors.Is(err, io.EOF):
-			return body, nil
-		case err != nil:
-			return nil, bodyError(res, fmt.Errorf("read body after %d bytes: %w", len(body), err))
-		}
+	var body bytes.Buffer
+	body.Grow(int(min(max(res.ContentLength, 0), firstRead)) + bytes.MinRead)
+	n, err := body.ReadFrom(io.LimitReader(res.Body, limit+1))
+	switch {
+	case n > limit:
+		return nil, tooBig(n, limit)
+	case err != nil:
+		return nil, bodyError(res, fmt.Errorf("read body after %d bytes: %w", n, err))
 	}
+	return body.Bytes(), nil
 }
 
 // bodyError returns the *Error of a body that cannot be read.
