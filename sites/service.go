@@ -49,8 +49,8 @@ type Visited = crawl.Visited
 // A Service scrapes sites. It is safe for concurrent use. Close releases its resources.
 type Service struct {
 	*Reader
-	cfg    Config
-	worker *crawl.Worker
+	*crawl.Worker
+	cfg Config
 }
 
 // NewService returns a Service for the sites of a registry, by default the shipped sites.
@@ -71,23 +71,8 @@ func NewService(registry *Registry, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{
-		Reader: &Reader{client: cfg.Client, registry: registry, recorder: worker.Recorder(), log: cfg.Logger},
-		cfg:    cfg,
-		worker: worker,
-	}, nil
+	return &Service{&Reader{client: cfg.Client, registry: registry, recorder: worker.Recorder(), log: cfg.Logger}, worker, cfg}, nil
 }
-
-// Run writes the records of all jobs with a directory that this process may write to, until ctx is done. Unwritten records wait
-// in Redis. Call Run in processes that run the tasks of scrapes, and in processes that send scrapes with their own OutDir or
-// Sinks.
-func (s *Service) Run(ctx context.Context) error { return s.worker.Run(ctx) }
-
-// Close releases the resources of the service. Call it after Run has returned.
-func (s *Service) Close() error { return s.worker.Close() }
-
-// Register binds the tasks of scrapes to their handlers.
-func (s *Service) Register(mux *tasks.Mux) { s.worker.Register(mux) }
 
 // Registry returns the sites of the service.
 func (s *Service) Registry() *Registry { return s.registry }
@@ -156,7 +141,7 @@ func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, 
 	if asked {
 		return report.DirectAsked, nil
 	}
-	unproxied, err := s.worker.Unproxied(ctx, def)
+	unproxied, err := s.Unproxied(ctx, def)
 	if err != nil || !unproxied {
 		return "", err
 	}

@@ -130,7 +130,9 @@ func (w *Worker) Recorder() *record.Recorder { return w.recorder }
 // Register binds the tasks of scrapes to their handlers.
 func (w *Worker) Register(mux *tasks.Mux) { w.handlers.register(mux) }
 
-// Run writes records until ctx is done; see sites.Service.Run.
+// Run writes the records of all jobs with a directory that this process may write to, until ctx is done. Unwritten records wait
+// in Redis. Call Run in processes that run the tasks of scrapes, and in processes that send scrapes with their own OutDir or
+// Sinks.
 func (w *Worker) Run(ctx context.Context) error { return w.recorder.Run(ctx) }
 
 // Close releases the resources of the worker. Call it after Run has returned.
