@@ -14,7 +14,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// advance does the next step of a job, if it is due: it creates the job of a schedule, starts a job, opens its next stage,
+// advance does the next step of a job, if it is due: it starts a job, opens its next stage,
 // ends it, or stops the work of a job that has ended. Each step may be repeated, by many processes at once.
 func (s *Service) advance(ctx context.Context, id string) error {
 	r, err := s.read(ctx, id)
@@ -32,10 +32,6 @@ func (s *Service) advanceFrom(ctx context.Context, id string, r record) error {
 	switch {
 	case r.status().Terminal():
 		return s.close(ctx, id, r)
-	case r["cron"] != "" && r["paused"] != "":
-		return nil
-	case r["cron"] != "":
-		return s.tick(ctx, id, r)
 	case r.status() == Created && r["paused"] != "":
 		return nil
 	case r.status() == Created:

@@ -273,18 +273,15 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 		return false, err
 	}
 	none := recordKey(id)
-	dedupe, doc, plan := none, none, none
+	doc, plan := none, none
 	if hash := r["pipeline_sha256"]; hash != "" {
 		plan = pipelineKey(hash)
-	}
-	if r["work"] != "" {
-		dedupe = dedupeKey(r["work"])
 	}
 	if d := r.document(); d != nil {
 		doc = documentKey(d.Hash)
 	}
 	keys := append([]string{none}, s.eventKeys(id)...)
-	keys = append(keys, usageKey(id), dependentsKey(id), endedKey(r.status()), todoKey, dedupe, doc, promptKey(id), largeContextKey(id), plan)
+	keys = append(keys, usageKey(id), dependentsKey(id), endedKey(r.status()), todoKey, dedupeKey(r["work"]), doc, promptKey(id), largeContextKey(id), plan)
 	keys = append(keys, indexes(p, r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
 	reply, err := s.run(ctx, "delete job "+id, "remove", append(keys, reviewsKey, itemsKey), id, prefix+"j:")
 	if err != nil {

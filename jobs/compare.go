@@ -3,9 +3,7 @@ package jobs
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -104,10 +102,4 @@ func content(it Item) []byte {
 		return nil
 	}
 	return raw
-}
-
-// tickID returns the id of the job that a schedule creates at a time.
-func tickID(schedule string, at int64) string {
-	sum := sha256.Sum256([]byte(fmt.Sprintf("%s %d", schedule, at)))
-	return uuid([16]byte(sum[:16]), 8)
 }

@@ -22,7 +22,6 @@ import (
 	"muster/internal/logctx"
 	"muster/internal/tracing"
 	"muster/jobs/pipeline"
-	"muster/tasks"
 )
 
 // Limits of a request.
@@ -41,10 +40,10 @@ const (
 // for the same work with DedupeJoin, returns the job that there is. Errors are a *FieldError, ErrMismatch, ErrExists,
 // or of Redis: then call it again with the same IdempotencyKey.
 func (s *Service) Create(ctx context.Context, req Request) (Job, bool, error) {
-	return s.create(ctx, newID(), req, "")
+	return s.create(ctx, newID(), req)
 }
 
-func (s *Service) create(ctx context.Context, id string, req Request, parent string) (Job, bool, error) {
+func (s *Service) create(ctx context.Context, id string, req Request) (Job, bool, error) {
 	ctx = logctx.With(ctx, logctx.Job, id)
 	p, err := s.check(&req)
 	if err != nil {
@@ -62,14 +61,14 @@ func (s *Service) create(ctx context.Context, id string, req Request, parent str
 		generation = max(1, before.int("generation")) + 1
 		req.Dedupe = DedupeAllow
 	}
-	reply, err := s.put(ctx, id, req, p, parent, generation)
+	reply, err := s.put(ctx, id, req, p, generation)
 	if err != nil {
 		return Job{}, false, err
 	}
 	switch answer, other := toString(reply[0]), toString(reply[1]); answer {
 	case "created":
 	case "repeat", "joined":
-		if other == id && parent == "" {
+		if other == id {
 			break // the reply to the first call was lost, and the Redis client repeated it
 		}
 		j, err := s.Get(ctx, other)
@@ -121,7 +120,7 @@ func (s *Service) checkDocument(ctx context.Context, id string, d *Document) err
 const promptBeginning = 200
 
 // put stores a new job.
-func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.Pipeline, parent string, generation int64) ([]any, error) {
+func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.Pipeline, generation int64) ([]any, error) {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("create a job: %w", err)
@@ -131,11 +130,11 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 		prompt, largePrompt, promptHash = clip.Bytes(req.Prompt, promptBeginning)+"…", req.Prompt, digest(req.Prompt)
 	}
 	context, largeContext, contextHash := splitContext(req.Context)
-	planHash := digest(string(raw))
+	planHash, work := digest(string(raw)), workOf(req, string(raw))
 	fields := []any{
 		"name", p.Name, "status", string(Created), "prompt", prompt, "context", context,
 		"priority", req.Priority, "on_failure", req.OnFailure, "generation", generation, "pipeline_sha256", planHash,
-		"stuck_after", req.StuckAfter.Milliseconds(), "timeout", p.Timeout.Milliseconds(),
+		"stuck_after", req.StuckAfter.Milliseconds(), "timeout", p.Timeout.Milliseconds(), "work", work,
 	}
 	optional := func(name, value string) {
 		if value != "" {
@@ -146,22 +145,14 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	optional("context_sha256", contextHash)
 	optional("labels", encode(req.Labels))
 	optional("after", encode(req.After))
-	optional("cron", req.Cron)
 	optional("headers", encode(tracing.Headers(ctx)))
-	optional("parent", parent)
 	optional("version_of", req.VersionOf)
 	if !req.At.IsZero() {
 		fields = append(fields, "at", req.At.UnixMilli())
 	}
-	none := recordKey(id)
-	idem, dedupe, doc := none, none, none
-	work := workOf(req, string(raw))
+	idem, doc := recordKey(id), recordKey(id)
 	if req.IdempotencyKey != "" {
 		idem = idempotencyKey(req.IdempotencyKey)
-	}
-	if parent == "" && req.Cron == "" {
-		dedupe = dedupeKey(work)
-		fields = append(fields, "work", work)
 	}
 	if req.Document != nil {
 		doc = documentKey(req.Document.Hash)
@@ -175,12 +166,7 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	if s.running.Load() {
 		first = now.Add(s.limits.Load().CheckEvery) // until then, Create has started it
 	}
-	if req.Cron != "" {
-		if first, err = nextTick(req.Cron, now); err != nil {
-			return nil, err
-		}
-		fields = append(fields, "next", first.UnixMilli())
-	} else if req.At.After(now) {
+	if req.At.After(now) {
 		first = req.At
 	}
 	args := []any{id, prefix + "j:", requestHash(req, string(raw)), req.Dedupe, prefix + "after:", first.UnixMilli(), `{"name":` + encode(p.Name) + `}`, largePrompt, largeContext, raw, len(req.After)}
@@ -188,7 +174,7 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 		args = append(args, other)
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, seqKey, dayKey(now), todoKey, idem, dedupe, doc, promptKey(id), largeContextKey(id), pipelineKey(planHash))
+	keys = append(keys, seqKey, dayKey(now), todoKey, idem, dedupeKey(work), doc, promptKey(id), largeContextKey(id), pipelineKey(planHash))
 	keys = append(keys, indexes(p, p.Name, Created, req.Labels, req.Context)...)
 	return s.run(ctx, "create a job", "create", keys, append(args, fields...)...)
 }
@@ -321,22 +307,7 @@ func checkRest(dedupe string, req *Request) error {
 	if len(req.IdempotencyKey) > 200 {
 		return bad("Idempotency-Key", "has %d bytes; at most 200 are allowed", len(req.IdempotencyKey))
 	}
-	if req.Cron == "" {
-		return nil
-	}
-	if !req.At.IsZero() || len(req.After) > 0 {
-		return bad("cron", "cannot be used together with at or after")
-	}
-	_, err := nextTick(req.Cron, time.Now())
-	return err
-}
-
-func nextTick(spec string, now time.Time) (time.Time, error) {
-	at, err := tasks.NextTick(spec, now)
-	if err != nil {
-		return at, bad("cron", "%v", err)
-	}
-	return at, nil
+	return nil
 }
 
 func checkLabels(labels []string) error {
@@ -434,7 +405,7 @@ func requestHash(req Request, pipeline string) string {
 	if !req.At.IsZero() {
 		at = req.At.UTC().Format(time.RFC3339Nano)
 	}
-	return hash(workOf(req, pipeline), strconv.Itoa(req.Priority), encode(req.Labels), encode(req.After), req.OnFailure, at, req.Cron,
+	return hash(workOf(req, pipeline), strconv.Itoa(req.Priority), encode(req.Labels), encode(req.After), req.OnFailure, at,
 		req.StuckAfter.String(), req.VersionOf, req.Dedupe)
 }
 

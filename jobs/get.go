@@ -240,8 +240,6 @@ func (s *Service) waiting(ctx context.Context, j *Job, r record) (string, error)
 	switch {
 	case j.Paused:
 		return "until it is resumed", nil
-	case j.Cron != "":
-		return "for its next scheduled run", nil
 	case j.Status == Created && !j.At.IsZero():
 		if now, err := s.now(ctx); err != nil || j.At.After(now) {
 			return "until " + j.At.Format("2006-01-02 15:04:05 MST"), err
@@ -324,14 +322,13 @@ func joinSorted(list []string) string {
 //	name status version seq created updated started ended (unix ms)
 //	prompt                       its beginning, if it is above MaxInline; then prompt_sha256 is set and the whole has a key
 //	context                      empty if it is above MaxInline; then context_sha256 is set and it has a key
-//	doc priority labels after on_failure at cron parent version_of generation
+//	doc priority labels after on_failure at version_of generation
 //	pipeline_sha256              of the pipeline when the job was created; see pipelineKey. The field pipeline, its
 //	                             JSON, is added when a record is read.
 //	stuck_after timeout          ms
 //	headers                      as JSON: its trace and the id of the request that created it
 //	work                         hash of the request, for dedupe
 //	turn                         when its work was last taken, with fractions of a ms
-//	next                         of a schedule: when it creates a job
 //	after:JOB                    final state of a deleted dependency
 //	done:STAGE                   when a stage was completed
 //	failed_stage failed_stage_error  the stage that an operator failed, and why
@@ -474,8 +471,8 @@ func (r record) job(id string) (Job, error) {
 		ID: id, Kind: KindPipeline, Name: r["name"], Status: r.status(), Version: r.int("version"),
 		Prompt: r["prompt"], Document: r.document(), Priority: int(r.int("priority")), Labels: r.list("labels"),
 		CreatedAt: r.time("created"), UpdatedAt: r.time("updated"), StartedAt: r.time("started"), CompletedAt: r.time("ended"),
-		ErrorMessage: r["error"], After: r.list("after"), OnFailure: r["on_failure"], At: r.time("at"), Cron: r["cron"],
-		Parent: r["parent"], VersionOf: r["version_of"], Generation: int(max(1, r.int("generation"))), Recoveries: int(r.int("recoveries")), Paused: r["paused"] != "",
+		ErrorMessage: r["error"], After: r.list("after"), OnFailure: r["on_failure"], At: r.time("at"),
+		VersionOf: r["version_of"], Generation: int(max(1, r.int("generation"))), Recoveries: int(r.int("recoveries")), Paused: r["paused"] != "",
 		StuckAfter: r.millis("stuck_after"), Timeout: r.millis("timeout"), Pipeline: p,
 	}
 	if r["context"] != "" {

@@ -81,8 +81,7 @@ func endedKey(status Status) string { return endedPrefix + string(status) }
 
 const endedPrefix = prefix + "ended:"
 
-// todoKey is a sorted set of jobs, by when they must be advanced (unix ms): start times, the next times of schedules,
-// jobs whose dependencies have ended, and steps that a process that died has left undone.
+// todoKey is a sorted set of jobs, by when they must be advanced (unix ms): start times, jobs whose dependencies have ended, and steps that a process that died has left undone.
 const todoKey = prefix + "todo"
 
 // readyKey is a sorted set of the jobs that may have work for a role or Go task, by their rank: the unix ms of their last

@@ -25,7 +25,7 @@ type monitor struct {
 // maxFutile is how often a job is recovered without any progress before it fails.
 const maxFutile = 3
 
-// Run advances due jobs, creates scheduled jobs, recovers stuck jobs, and deletes old jobs, until ctx is
+// Run advances due jobs, recovers stuck jobs, and deletes old jobs, until ctx is
 // done. It should run in at least one process, and may run in many. Errors are logged.
 func (s *Service) Run(ctx context.Context) error {
 	m := &monitor{Service: s}
@@ -183,7 +183,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // look advances, times out or recovers an open job.
 func (m *monitor) look(ctx context.Context, id string, r record) error {
-	if err := m.advanceFrom(ctx, id, r); err != nil || r["cron"] != "" {
+	if err := m.advanceFrom(ctx, id, r); err != nil {
 		return err
 	}
 	now, err := m.now(ctx)
@@ -288,41 +288,6 @@ func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now t
 	_, err = m.note(ctx, j.ID, "", "job.recovered", string(data),
 		"progressed", now.UnixMilli(), "futile", futile+1, "recoveries", r.int("recoveries")+1)
 	return err
-}
-
-// tick creates the job of a schedule whose time has come. Its id is made of the schedule and the time: a repeat changes
-// nothing. One job makes up for all missed times.
-func (s *Service) tick(ctx context.Context, id string, r record) error {
-	now, err := s.now(ctx)
-	if err != nil {
-		return err
-	}
-	at := r.time("next")
-	if at.After(now) {
-		return s.later(ctx, id, at.Sub(now))
-	}
-	if err := s.addLarge(ctx, id, r); err != nil {
-		return err
-	}
-	j, err := r.job(id)
-	if err != nil {
-		return err
-	}
-	_, _, err = s.create(ctx, tickID(id, at.UnixMilli()), Request{
-		Pipeline: j.Name, Prompt: j.Prompt, Document: j.Document, Context: j.Context, Priority: j.Priority, Labels: j.Labels,
-		StuckAfter: j.StuckAfter, Dedupe: DedupeAllow,
-	}, id)
-	if err != nil {
-		return fmt.Errorf("create the job of %s: %w", at.Format(time.RFC3339), err)
-	}
-	next, err := nextTick(j.Cron, now)
-	if err != nil {
-		return err
-	}
-	if _, err := s.note(ctx, id, "", "", "", "next", next.UnixMilli()); err != nil {
-		return err
-	}
-	return s.later(ctx, id, next.Sub(now))
 }
 
 // terminal are the states in which a job has ended.

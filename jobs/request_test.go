@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/pipeline"
@@ -41,8 +39,6 @@ func TestBadRequestNamesItsField(t *testing.T) {
 			{jobs.Request{Prompt: "x", After: []string{"nosuchjob"}}, "after"},
 			{jobs.Request{Prompt: "x", OnFailure: "explode"}, "on_failure"},
 			{jobs.Request{Prompt: "x", Dedupe: "maybe"}, "dedupe"},
-			{jobs.Request{Prompt: "x", Cron: "every day"}, "cron"},
-			{jobs.Request{Prompt: "x", Cron: "@daily", At: time.Now()}, "cron"},
 			{jobs.Request{Prompt: "x", StuckAfter: time.Millisecond}, "stuck_after"},
 			{jobs.Request{Prompt: "x", VersionOf: "nosuchjob"}, "version_of"},
 			{jobs.Request{Prompt: "x", IdempotencyKey: strings.Repeat("k", 201)}, "Idempotency-Key"},
@@ -275,35 +271,6 @@ func TestJobComesAfterOthers(t *testing.T) {
 			t.Errorf("why it was cancelled: %q", got.ErrorMessage)
 		}
 		w.until(runs.ID, jobs.Processing)
-	})
-}
-
-func TestScheduleCreatesJobs(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		s := w.create(jobs.Request{Cron: "0 3 * * *", Labels: []string{"nightly"}})
-		if s.Status != jobs.Created || s.Cron == "" {
-			t.Fatalf("a schedule: %+v", s)
-		}
-		rdb := w.client.Redis()
-		const tick = 1_700_000_000_000
-		for range 2 { // the second time, the process died before it noted the next time
-			testutil.Ok(t, rdb.HSet(w.ctx, "muster:{jobs}:j:"+s.ID, "next", tick).Err())
-			testutil.Ok(t, w.Sweep(w.ctx))
-		}
-		page, err := w.List(w.ctx, jobs.Filter{Label: "nightly"})
-		if err != nil || len(page.Jobs) != 2 || page.Jobs[0].Parent != s.ID {
-			t.Fatalf("jobs of a tick that came twice: got %+v, %v; want one beside its schedule", page.Jobs, err)
-		}
-		next, err := rdb.ZScore(w.ctx, "muster:{jobs}:todo", s.ID).Result()
-		if err != nil || int64(next) <= time.Now().UnixMilli() {
-			t.Errorf("next tick: %v, %v; want one to come", next, err)
-		}
-		if _, _, err := w.Cancel(w.ctx, s.ID, false); err != nil {
-			t.Fatal(err)
-		}
-		if err := rdb.ZScore(w.ctx, "muster:{jobs}:todo", s.ID).Err(); !errors.Is(err, redis.Nil) {
-			t.Errorf("a cancelled schedule is still due: %v", err)
-		}
 	})
 }
 

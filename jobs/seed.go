@@ -59,7 +59,6 @@ func (s *Service) seed(ctx context.Context, line []byte) (bool, error) {
 		After     []string        `json:"after"`
 		OnFailure string          `json:"on_failure"`
 		At        time.Time       `json:"at"`
-		Cron      string          `json:"cron"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
@@ -77,7 +76,7 @@ func (s *Service) seed(ctx context.Context, line []byte) (bool, error) {
 	}
 	_, created, err := s.create(ctx, l.ID, Request{
 		Pipeline: l.Pipeline, Prompt: l.Prompt, Context: l.Context, Priority: l.Priority, Labels: l.Labels,
-		After: l.After, OnFailure: l.OnFailure, At: l.At, Cron: l.Cron, Dedupe: DedupeAllow,
-	}, "")
+		After: l.After, OnFailure: l.OnFailure, At: l.At, Dedupe: DedupeAllow,
+	})
 	return created, err
 }

@@ -117,7 +117,6 @@ type Request struct {
 	After      []string        // jobs that must have ended before it begins. Defaults to none.
 	OnFailure  string          // OnFailureCancel or OnFailureRun. Defaults to cancel.
 	At         time.Time       // when it begins. Defaults to now.
-	Cron       string          // creates a job with this request at these times. Defaults to never.
 	StuckAfter time.Duration   // Defaults to the pipeline's.
 	VersionOf  string          // the job whose next version it is. Defaults to none.
 	Dedupe     string          // DedupeAllow, DedupeJoin or DedupeReject. Defaults to the setting jobs.dedupe.
@@ -182,8 +181,6 @@ type Job struct {
 	After        []string                    `json:"after,omitempty"`
 	OnFailure    string                      `json:"on_failure,omitempty"`
 	At           time.Time                   `json:"at,omitzero"`
-	Cron         string                      `json:"cron,omitempty"`
-	Parent       string                      `json:"parent,omitempty"`     // the job whose cron created it
 	VersionOf    string                      `json:"version_of,omitempty"` // the job whose next version it is
 	Generation   int                         `json:"generation"`           // 1, and one more than the job that it is the next version of
 	Recoveries   int                         `json:"recoveries,omitempty"` // how often it was stuck and recovered

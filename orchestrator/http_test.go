@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
+	"muster/tasks"
 	"muster/tasks/metrics"
 )
 
@@ -37,6 +39,32 @@ func TestJobOverHTTP(t *testing.T) {
 	t.Run("ended", func(t *testing.T) { w.ended(t, id) })
 }
 
+// Each tick of a schedule of jobs creates a job, also with the work of an earlier job.
+func TestScheduleCreatesJobs(t *testing.T) {
+	t.Parallel()
+	w := serveSystem(t)
+	trigger := func(prompt string) (workflow string) {
+		w.ask("PUT", "/v1/schedules/nightly", map[string]any{"spec": "@yearly", "send": map[string]any{
+			"task": "jobs.create", "queue": "orchestrator", "input": map[string]any{"prompt": prompt, "labels": []string{"nightly"}},
+		}}).has(t, "put", 204, nil)
+		got := w.ask("POST", "/v1/schedules/nightly/trigger", nil)
+		got.has(t, "trigger", 202, nil)
+		return got.text("id")
+	}
+	trigger("List them")
+	trigger("List them")
+	testutil.Eventually(t, "two jobs", func() bool {
+		list, _ := w.ask("GET", "/v1/jobs?label=nightly", nil).at("data").([]any)
+		return len(list) == 2
+	})
+	run := tasks.Attach[string](w.system.Client, trigger(" "))
+	testutil.Eventually(t, "the failure of an invalid request", func() bool {
+		_, err := run.Wait(t.Context())
+		f, failed := errors.AsType[*tasks.Failure](err)
+		return failed && f.Attempts == 1 && strings.Contains(f.Message, "prompt: must not be empty")
+	})
+}
+
 // again repeats the request that created a job.
 func (w *web) again(t *testing.T, id, body, media string) {
 	t.Helper()
@@ -46,7 +74,6 @@ func (w *web) again(t *testing.T, id, body, media string) {
 	rejected, media := form(t, "# Requirements\n", map[string]string{"prompt": "List them", "context": `{"customer": "acme"}`, "dedupe": "reject"}, nil)
 	w.ask("POST", "/jobs", rejected, "Content-Type", media).has(t, "the same work, to be refused", 409, nil)
 	w.ask("POST", "/jobs", map[string]any{"prompt": "p", "pipeline": "nowhere"}).has(t, "no pipeline", 400, map[string]string{"errors.0.location": "body.pipeline"})
-	w.ask("POST", "/jobs", map[string]any{"prompt": "p", "cron": "now and then"}).has(t, "no cron", 400, map[string]string{"errors.0.location": "body.cron"})
 	w.ask("POST", "/jobs", map[string]any{"prompt": "p", "after": []string{"x"}}).has(t, "no job", 400, map[string]string{"errors.0.location": "body.after"})
 	large, media := form(t, strings.Repeat("x", 1<<20+1), map[string]string{"prompt": "p"}, nil)
 	w.ask("POST", "/jobs", large, "Content-Type", media).has(t, "a large document", 413, map[string]string{"errors.0.location": "body.document"})

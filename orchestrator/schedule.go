@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"muster/jobs"
+	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/proxies"
 	"muster/sites"
@@ -33,6 +36,19 @@ const (
 // scheduled sends the scrape or refresh of the schedule that is its input, and returns the ID of its workflow. Only the workers of the
 // orchestrator take it: they have its definitions and files. While it is not running, ticks expire.
 var scheduled = tasks.New[string, string]("orchestrator.scheduled", tasks.Queue(scheduleQueue), tasks.Expires(time.Minute), tasks.Timeout(5*time.Minute), tasks.MaxRetry(3))
+
+// createJob creates a job with the input of POST /v1/jobs, and returns its ID. It is the work of schedules of jobs.
+var createJob = tasks.New[api.NewJob, string]("jobs.create", tasks.Queue(scheduleQueue))
+
+// runCreateJob is the handler of createJob. Attempts of one workflow create one job.
+func (s *System) runCreateJob(ctx context.Context, n api.NewJob) (string, error) {
+	n.Dedupe = cmp.Or(n.Dedupe, jobs.DedupeAllow)
+	j, _, err := api.CreateJob(ctx, s.Jobs, s.Documents, n, nil, tasks.InfoFrom(ctx).Key)
+	if errors.As(err, new(*jobs.FieldError)) || errors.Is(err, jobs.ErrExists) {
+		err = tasks.Permanent(err)
+	}
+	return j.ID, err
+}
 
 // schedules returns the schedules of cfg for the sites of registry.
 func schedules(cfg config.Config, registry *sites.Registry) (list []tasks.Schedule, err error) {

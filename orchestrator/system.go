@@ -298,6 +298,7 @@ func (s *System) NewWorker(name string, ofOrchestrator bool, ready func()) (*tas
 	if ofOrchestrator {
 		queues[scheduleQueue] = 1
 		tasks.Handle(mux, scheduled, s.runScheduled)
+		tasks.Handle(mux, createJob, s.runCreateJob)
 	}
 	setMemoryLimit(memoryLimit(s.Config()))
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{Release: Version,

@@ -32,7 +32,6 @@ type jobSummary struct {
 	CompletedAt time.Time   `json:"completed_at,omitzero"`
 	Error       string      `json:"error_message,omitempty"`
 	Waiting     string      `json:"waiting,omitempty"`
-	Parent      string      `json:"parent,omitempty"`
 	VersionOf   string      `json:"version_of,omitempty"`
 }
 
@@ -48,6 +47,6 @@ func summarize(ctx context.Context, service *jobs.Service, id string) (any, erro
 	return jobSummary{
 		ID: j.ID, Kind: j.Kind, Name: j.Name, Status: j.Status, Labels: j.Labels, Items: j.Items,
 		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, CompletedAt: j.CompletedAt, Error: j.ErrorMessage, Waiting: j.Waiting,
-		Parent: j.Parent, VersionOf: j.VersionOf,
+		VersionOf: j.VersionOf,
 	}, nil
 }

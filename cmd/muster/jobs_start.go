@@ -38,8 +38,8 @@ interface of muster start.
     muster jobs start --prompt 'and again' --after JOB --priority high --at 2h
     muster jobs start --file list.jsonl
 
-With --file, each line is a job: an object like {"id": "weekly", "prompt": "Check
-all contracts", "cron": "0 3 * * 1"}. Jobs whose ID exists are skipped, so the command
+With --file, each line is a job: an object like {"id": "first", "prompt": "Check
+all contracts", "priority": 5}. Jobs whose ID exists are skipped, so the command
 can run at each start of a system.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "file", Usage: "create the jobs of `FILE`; - is standard input"},
@@ -49,7 +49,6 @@ can run at each start of a system.`,
 			&cli.StringSliceFlag{Name: "after", Usage: "start when `JOB` has ended; may be repeated"},
 			&cli.StringFlag{Name: "on-failure", Usage: "`ACTION` if a job of --after does not complete: cancel or run", DefaultText: jobs.OnFailureCancel},
 			&cli.StringFlag{Name: "at", Usage: "start at `TIME`, as in 2027-01-31T15:04:05Z, or after a duration such as 2h", DefaultText: "now"},
-			&cli.StringFlag{Name: "cron", Usage: "create a job at each time of the cron `SPEC`, as in '0 6 * * 1'"},
 			&cli.StringFlag{Name: "priority", Usage: "high, normal, low or `N` from -100 to 100; a step is worth a minute of waiting", DefaultText: "normal"},
 			&cli.StringSliceFlag{Name: "label", Usage: "add `LABEL` to the job; may be repeated"},
 			&cli.StringFlag{Name: "version-of", Usage: "make it the next version of `JOB`, for jobs items --compare"},
@@ -80,7 +79,7 @@ can run at each start of a system.`,
 func requestOf(c *cli.Context) (req client.NewJob, err error) {
 	req = client.NewJob{
 		Pipeline: c.Args().First(), Prompt: c.String("prompt"), After: c.StringSlice("after"), OnFailure: c.String("on-failure"),
-		Cron: c.String("cron"), Labels: c.StringSlice("label"), VersionOf: c.String("version-of"), Dedupe: c.String("dedupe"),
+		Labels: c.StringSlice("label"), VersionOf: c.String("version-of"), Dedupe: c.String("dedupe"),
 	}
 	if strings.TrimSpace(req.Prompt) == "" {
 		return req, usageError{errors.New("prompt cannot be empty; set it with --prompt TEXT")}
@@ -103,9 +102,6 @@ func requestOf(c *cli.Context) (req client.NewJob, err error) {
 		return req, usageError{fmt.Errorf("--force is --dedupe allow; leave --dedupe %s out", req.Dedupe)}
 	case c.Bool("force"):
 		req.Dedupe = jobs.DedupeAllow
-	}
-	if req.Cron != "" && c.Bool("wait") {
-		return req, usageError{errors.New("--wait waits for a job to end, and one with --cron does not end")}
 	}
 	if path := c.String("document"); path != "" {
 		if _, err := os.Stat(path); err != nil {

@@ -143,7 +143,6 @@ func (f facts) job(j jobs.Job) {
 	f.line("Labels", printable(strings.Join(j.Labels, ", ")))
 	f.line("After", strings.Join(j.After, ", "))
 	f.line("Version of", j.VersionOf)
-	f.line("Cron", j.Cron)
 	f.at("Begins", j.At)
 	f.at("Created", j.CreatedAt)
 	f.at("Started", j.StartedAt)

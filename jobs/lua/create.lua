@@ -4,7 +4,7 @@
 -- ARGV: id, prefix of records, hash of the request, dedupe mode (allow, join or reject), prefix of dependents, when it is
 -- first advanced in unix ms, event data, prompt and context for their own keys or "", pipeline as JSON or "", number of jobs it comes after,
 -- these jobs, then the fields of the record and their values.
--- Keys 8 to 10 that are the record mean none.
+-- Keys 8 and 10 that are the record mean none.
 -- Returns {"created", id}, {"repeat", id}, {"mismatch", ""}, {"joined", id}, {"exists", id} or {"unknown", id of a job
 -- that it should come after}.
 local id, records, request, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -17,7 +17,7 @@ if KEYS[8] ~= RECORD then
   if made[1] then return { "mismatch", "" } end
 end
 if redis.call("EXISTS", RECORD) == 1 then return { "repeat", id } end
-if KEYS[9] ~= RECORD and mode ~= "allow" then
+if mode ~= "allow" then
   local other = redis.call("GET", KEYS[9])
   local status = other and redis.call("HGET", records .. other, "status")
   if status and status ~= "failed" and status ~= "cancelled" then
@@ -42,7 +42,7 @@ if KEYS[8] ~= RECORD then
   redis.call("HSET", KEYS[8], "job", id, "request", request)
   redis.call("EXPIRE", KEYS[8], 86400)
 end
-if KEYS[9] ~= RECORD then redis.call("SET", KEYS[9], id) end
+redis.call("SET", KEYS[9], id)
 if KEYS[10] ~= RECORD then redis.call("SADD", KEYS[10], id) end
 emit("job.created", id, data)
 return { "created", id }

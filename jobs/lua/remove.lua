@@ -1,7 +1,7 @@
 -- Deletes a job that has ended.
 -- KEYS: common.lua, then 5 usage, 6 dependents, 7 ended, 8 todo, 9 dedupe, 10 document, 11 prompt, 12 context, 13 pipeline, then the
 -- indexes and reviews, then items.
--- ARGV: id, prefix of records. KEYS[9], KEYS[10] and KEYS[13] are the record if there is none.
+-- ARGV: id, prefix of records. KEYS[10] and KEYS[13] are the record if there is none.
 -- The jobs that come after it remember how it ended, in the field "after:" with its id.
 -- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if the job does not exist.
 local id = ARGV[1]
@@ -16,7 +16,7 @@ for i = 14, #KEYS - 1 do redis.call("ZREM", KEYS[i], id) end
 redis.call("ZREM", KEYS[7], id)
 redis.call("ZREM", KEYS[8], id)
 tally(KEYS[#KEYS], RECORD, "")
-if KEYS[9] ~= RECORD and redis.call("GET", KEYS[9]) == id then redis.call("DEL", KEYS[9]) end
+if redis.call("GET", KEYS[9]) == id then redis.call("DEL", KEYS[9]) end
 for _, other in ipairs(redis.call("SMEMBERS", KEYS[6])) do
   if redis.call("EXISTS", ARGV[2] .. other) == 1 then redis.call("HSET", ARGV[2] .. other, "after:" .. id, status) end
 end

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -23,12 +24,12 @@ type NewJob = client.NewJob
 func requestOf(n NewJob, idempotency string) (jobs.Request, error) {
 	r := jobs.Request{
 		Pipeline: n.Pipeline, Prompt: n.Prompt, Context: json.RawMessage(n.Context), Priority: n.Priority, Labels: n.Labels, After: n.After,
-		OnFailure: n.OnFailure, At: n.At, Cron: n.Cron, VersionOf: n.VersionOf, Dedupe: n.Dedupe, IdempotencyKey: idempotency,
+		OnFailure: n.OnFailure, At: n.At, VersionOf: n.VersionOf, Dedupe: n.Dedupe, IdempotencyKey: idempotency,
 	}
 	if n.StuckAfter != "" {
 		d, err := time.ParseDuration(n.StuckAfter)
 		if err != nil || d < time.Second || d > 168*time.Hour {
-			return r, badField("body.stuck_after", "invalid duration %q: must be between 1s and 168h", n.StuckAfter)
+			return r, &jobs.FieldError{Field: "stuck_after", Why: fmt.Sprintf("invalid duration %q: must be between 1s and 168h", n.StuckAfter)}
 		}
 		r.StuckAfter = d
 	}
@@ -113,14 +114,7 @@ func (c creation) create(ctx context.Context, in *createInput) (*createOutput, e
 			return nil, err
 		}
 	}
-	req, err := requestOf(n, in.Key)
-	if err != nil {
-		return nil, err
-	}
-	if req.Document, err = c.documentOf(ctx, n, uploaded); err != nil {
-		return nil, err
-	}
-	j, created, err := c.jobs.Create(ctx, req)
+	j, created, err := CreateJob(ctx, c.jobs, c.documents, n, uploaded, in.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -150,20 +144,26 @@ func (c creation) newJob(data []byte) (n NewJob, err error) {
 	return n, huma.NewError(http.StatusBadRequest, "", res.Errors...)
 }
 
-// documentOf returns the uploaded or fetched document of a request, or nil.
-func (c creation) documentOf(ctx context.Context, n NewJob, uploaded *jobs.Document) (*jobs.Document, error) {
-	if n.DocumentURL == "" {
-		return uploaded, nil
-	}
-	if uploaded != nil {
-		return nil, errTwoDocuments()
-	}
-	if c.documents == nil {
-		return nil, badField("body.document_url", "documents are not stored here")
-	}
-	fetched, err := c.documents.Fetch(ctx, strings.TrimSpace(n.DocumentURL))
+// CreateJob creates the job of a request with its uploaded document, or with that of its URL, as [jobs.Service.Create]. key is its
+// idempotency key.
+func CreateJob(ctx context.Context, service *jobs.Service, documents *document.Store, n NewJob, uploaded *jobs.Document, key string) (j jobs.Job, created bool, err error) {
+	req, err := requestOf(n, key)
 	if err != nil {
-		return nil, err
+		return j, false, err
 	}
-	return &fetched, nil
+	req.Document = uploaded
+	if n.DocumentURL != "" {
+		if uploaded != nil {
+			return j, false, errTwoDocuments()
+		}
+		if documents == nil {
+			return j, false, &jobs.FieldError{Field: "document_url", Why: "documents are not stored here"}
+		}
+		fetched, err := documents.Fetch(ctx, strings.TrimSpace(n.DocumentURL))
+		if err != nil {
+			return j, false, err
+		}
+		req.Document = &fetched
+	}
+	return service.Create(ctx, req)
 }

@@ -39,7 +39,6 @@ type NewJob struct {
 	After       []string  `json:"after,omitempty" maxItems:"100" maxLength:"100" doc:"IDs of jobs that must end before this job starts"`
 	OnFailure   string    `json:"on_failure,omitempty" enum:"cancel,run" doc:"action if a job of after does not complete. Defaults to cancel."`
 	At          time.Time `json:"at,omitzero" doc:"time at which the job begins. Defaults to now."`
-	Cron        string    `json:"cron,omitempty" maxLength:"200" doc:"creates a job with this request at these times, in UTC without the prefix CRON_TZ=" example:"CRON_TZ=Europe/Sofia 0 6 * * 1"`
 	StuckAfter  string    `json:"stuck_after,omitempty" maxLength:"20" doc:"duration without progress after which the job is stuck" example:"5m"`
 	VersionOf   string    `json:"version_of,omitempty" maxLength:"100" doc:"the job of which this is the next version"`
 	Dedupe      string    `json:"dedupe,omitempty" enum:"allow,join,reject" doc:"action if an unfinished job has the same work. Defaults to the setting jobs.dedupe."`
