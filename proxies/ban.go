@@ -11,14 +11,10 @@ import (
 // Ban excludes proxies from a site, or from all sites if site is "", for d. A d of 0 means forever. Checks and
 // requests do not end a ban. The proxies stay in the pool and become available when the ban expires.
 func (p *Pool) Ban(ctx context.Context, site string, d time.Duration, ids ...string) error {
-	defer p.view.expire()
-	return p.store.ban(ctx, site, d, ids)
-}
-
-func (s *store) ban(ctx context.Context, site string, d time.Duration, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
+	defer p.view.expire()
 	until := int64(0)
 	if d > 0 {
 		until = time.Now().Add(d).UnixMilli()
@@ -27,7 +23,7 @@ func (s *store) ban(ctx context.Context, site string, d time.Duration, ids []str
 	for _, id := range ids {
 		values = append(values, banField(id, site), until)
 	}
-	if err := s.rdb.HSet(ctx, bansKey(s.name), values...).Err(); err != nil {
+	if err := p.rdb.HSet(ctx, bansKey(p.name), values...).Err(); err != nil {
 		return fmt.Errorf("ban proxies: %w", err)
 	}
 	return nil
@@ -35,19 +31,15 @@ func (s *store) ban(ctx context.Context, site string, d time.Duration, ids []str
 
 // Unban removes bans from a site, or the bans from all sites if site is "". It returns the number of bans removed.
 func (p *Pool) Unban(ctx context.Context, site string, ids ...string) (int, error) {
-	defer p.view.expire()
-	return p.store.unban(ctx, site, ids)
-}
-
-func (s *store) unban(ctx context.Context, site string, ids []string) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
+	defer p.view.expire()
 	fields := make([]string, len(ids))
 	for i, id := range ids {
 		fields[i] = banField(id, site)
 	}
-	n, err := s.rdb.HDel(ctx, bansKey(s.name), fields...).Result()
+	n, err := p.rdb.HDel(ctx, bansKey(p.name), fields...).Result()
 	if err != nil {
 		return 0, fmt.Errorf("remove bans: %w", err)
 	}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,20 +72,18 @@ func (c PoolConfig) withDefaults() PoolConfig {
 // picks from its own view, which is updated when it is too old, and queues reports, which Run writes. A Pool is safe
 // for concurrent use. Stop it with Close.
 type Pool struct {
+	*store
 	cfg        PoolConfig
-	store      *store
 	view       *view
 	picker     *picker
 	leases     *leases
 	transports *transports
-	yields     yields
 }
 
 // NewPool returns a pool. It does no I/O.
 func NewPool(cfg PoolConfig) *Pool {
 	cfg = cfg.withDefaults()
 	p := &Pool{cfg: cfg, store: &store{rdb: cfg.Redis, name: cfg.Name, random: rand.Float64}, transports: newTransports(cfg)}
-	p.yields = yields{p.store, cfg.Logger}
 	p.view = newView(p.store, cfg, p.transports.evict)
 	p.leases = newLeases(p.view, p.store, cfg)
 	p.view.flush = p.leases.flush
@@ -123,16 +123,24 @@ func (p *Pool) put(ctx context.Context, proxies []Proxy) (added int, err error) 
 // Remove removes proxies by ID. It returns the number of removed proxies.
 func (p *Pool) Remove(ctx context.Context, ids ...string) (removed int, err error) {
 	defer p.view.expire()
-	return p.store.remove(ctx, ids)
+	for chunk := range slices.Chunk(ids, 500) {
+		var n *redis.IntCmd
+		if _, err := p.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			n = pipe.HDel(ctx, recordsKey(p.name), chunk...)
+			return pipe.HDel(ctx, healthKey(p.name, ""), chunk...).Err()
+		}); err != nil {
+			return removed, fmt.Errorf("remove proxies: %w", err)
+		}
+		removed += int(n.Val())
+	}
+	return removed, nil
 }
 
 // Count returns the number of proxies in the pool.
-func (p *Pool) Count(ctx context.Context) (int, error) { return p.store.count(ctx) }
-
-// Status returns the status of the pool.
-func (p *Pool) Status(ctx context.Context) (Status, error) { return p.store.status(ctx) }
-
-// Report returns the report of a refresh. ok is false if Redis does not have it; reports expire after a day.
-func (p *Pool) Report(ctx context.Context, job string) (report Report, ok bool, err error) {
-	return p.store.refreshReport(ctx, job)
+func (p *Pool) Count(ctx context.Context) (int, error) {
+	n, err := p.rdb.HLen(ctx, recordsKey(p.name)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("count proxies: %w", err)
+	}
+	return int(n), nil
 }

@@ -245,7 +245,7 @@ func TestMetrics(t *testing.T) {
 	pool := newPool(t, redistest.New(t), nil)
 	mustPublish(t, pool, result(1, nil), result(2, nil), result(3, func(r *probe.Result) { r.Anonymity = probe.Transparent }))
 	testutil.Ok(t, pool.Ban(t.Context(), "", 0, proxyOf(result(2, nil)).ID))
-	testutil.Ok(t, pool.yields.record(t.Context(), "1", map[string]Yield{"a": {Candidates: 1}}))
+	testutil.Ok(t, pool.recordYields(t.Context(), "1", map[string]Yield{"a": {Candidates: 1}}))
 	w := httptest.NewRecorder()
 	metrics.Handler(NewMetrics(pool)).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text, _ := io.ReadAll(w.Body)

@@ -142,7 +142,7 @@ func (s *Service) keepReport(ctx context.Context, report Report) error {
 			return fmt.Errorf("write refresh report: %w", err)
 		}
 	}
-	return s.cfg.Pool.store.setRefreshReport(ctx, report.JobID, data)
+	return s.cfg.Pool.setRefreshReport(ctx, report.JobID, data)
 }
 
 // ReadReport is like [Pool.Report], but reads the export directory, which has only the report of the last refresh.
@@ -258,7 +258,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 
 func (s *Service) fetch(ctx context.Context, in FetchInput) (source.List, error) {
 	list, err := s.read(ctx, in)
-	if failed := s.cfg.Pool.yields.recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); failed != nil {
+	if failed := s.cfg.Pool.recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); failed != nil {
 		s.cfg.Logger.WarnContext(ctx, "cannot record the yield of a source", "source", list.Source, "err", failed)
 	}
 	if err != nil {
@@ -413,10 +413,10 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 	if report.Stale {
 		s.cfg.Logger.WarnContext(ctx, "the refresh found no proxies; keeping the old pool, marked stale", "live", live)
 	}
-	if err := pool.store.setStatus(ctx, status); err != nil {
+	if err := pool.setStatus(ctx, status); err != nil {
 		return report, err
 	}
-	if err := pool.yields.record(ctx, tasks.InfoFrom(ctx).Workflow, report.Sources); err != nil {
+	if err := pool.recordYields(ctx, tasks.InfoFrom(ctx).Workflow, report.Sources); err != nil {
 		return report, err
 	}
 	if s.cfg.ExportDir != "" && !report.Stale {

@@ -339,14 +339,14 @@ func TestYields(t *testing.T) {
 	record := func(run string, sources map[string]Yield) {
 		t.Helper()
 		for range 2 { // a task may run twice
-			testutil.Ok(t, pool.yields.record(t.Context(), run, sources))
+			testutil.Ok(t, pool.recordYields(t.Context(), run, sources))
 		}
 	}
 	good := Yield{Candidates: 10, Unique: 4, Alive: 3, Usable: 2, Elite: 1}
 	record("1", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	record("2", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	for range 2 { // two attempts of one refresh
-		testutil.Ok(t, pool.yields.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty))
+		testutil.Ok(t, pool.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty))
 	}
 	yields, err := pool.Yields(t.Context())
 	testutil.Ok(t, err)

@@ -34,7 +34,7 @@ type Percentiles struct {
 
 // Stats returns the statistics of the pool.
 func (p *Pool) Stats(ctx context.Context) (Stats, error) {
-	status, err := p.store.status(ctx)
+	status, err := p.Status(ctx)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -44,7 +44,7 @@ func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 		return s, err
 	}
 	s.Live = len(members)
-	bans, err := p.store.bans(ctx)
+	bans, err := p.bans(ctx)
 	if err != nil {
 		return s, err
 	}

@@ -54,21 +54,6 @@ func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err er
 	return added, nil
 }
 
-// remove deletes proxies. It returns the number of removed proxies.
-func (s *store) remove(ctx context.Context, ids []string) (removed int, err error) {
-	for chunk := range slices.Chunk(ids, 500) {
-		var n *redis.IntCmd
-		if _, err := s.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-			n = pipe.HDel(ctx, recordsKey(s.name), chunk...)
-			return pipe.HDel(ctx, healthKey(s.name, ""), chunk...).Err()
-		}); err != nil {
-			return removed, fmt.Errorf("remove proxies: %w", err)
-		}
-		removed += int(n.Val())
-	}
-	return removed, nil
-}
-
 // maxFails is the number of consecutive failures after which a proxy is removed. A timeout counts half.
 const maxFails = 3
 
@@ -94,15 +79,6 @@ func (s *store) report(ctx context.Context, scope string, reports []report) (dea
 		dead = append(dead, ids...)
 	}
 	return dead, nil
-}
-
-// count returns the number of proxies in the pool.
-func (s *store) count(ctx context.Context) (int, error) {
-	n, err := s.rdb.HLen(ctx, recordsKey(s.name)).Result()
-	if err != nil {
-		return 0, fmt.Errorf("count proxies: %w", err)
-	}
-	return int(n), nil
 }
 
 // members returns the records of the pool and the healths over all sites, by proxy ID.
@@ -153,8 +129,9 @@ type Status struct {
 	Usable      int       `json:"usable"`
 }
 
-func (s *store) status(ctx context.Context) (Status, error) {
-	values, err := s.rdb.HGetAll(ctx, statusKey(s.name)).Result()
+// Status returns the status of the pool.
+func (p *Pool) Status(ctx context.Context) (Status, error) {
+	values, err := p.rdb.HGetAll(ctx, statusKey(p.name)).Result()
 	if err != nil {
 		return Status{}, fmt.Errorf("read pool status: %w", err)
 	}
@@ -188,9 +165,9 @@ func (s *store) setRefreshReport(ctx context.Context, job string, report []byte)
 	return nil
 }
 
-// refreshReport returns the report of a refresh. ok is false if Redis does not have it.
-func (s *store) refreshReport(ctx context.Context, job string) (report Report, ok bool, err error) {
-	data, err := s.rdb.Get(ctx, reportKey(s.name, job)).Bytes()
+// Report returns the report of a refresh. ok is false if Redis does not have it; reports expire after a day.
+func (p *Pool) Report(ctx context.Context, job string) (report Report, ok bool, err error) {
+	data, err := p.rdb.Get(ctx, reportKey(p.name, job)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return Report{}, false, nil
 	}

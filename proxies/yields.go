@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -62,17 +61,7 @@ func (y SourceYield) State() string {
 
 // Yields returns the yields of all sources by name.
 func (p *Pool) Yields(ctx context.Context) (map[string]SourceYield, error) {
-	return p.yields.all(ctx)
-}
-
-// yields accesses the yields of sources in Redis.
-type yields struct {
-	*store
-	logger *slog.Logger
-}
-
-func (ys yields) all(ctx context.Context) (map[string]SourceYield, error) {
-	texts, err := ys.rdb.HGetAll(ctx, yieldsKey(ys.name)).Result()
+	texts, err := p.rdb.HGetAll(ctx, yieldsKey(p.name)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read yields of sources: %w", err)
 	}
@@ -86,10 +75,10 @@ func (ys yields) all(ctx context.Context) (map[string]SourceYield, error) {
 	return out, nil
 }
 
-// recordRead records the result of reading a source in a refresh. record adds the yield of its candidates.
-func (ys yields) recordRead(ctx context.Context, run string, list source.List, failure error) error {
+// recordRead records the result of reading a source in a refresh. recordYields adds the yield of its candidates.
+func (p *Pool) recordRead(ctx context.Context, run string, list source.List, failure error) error {
 	var y SourceYield
-	text, err := ys.rdb.HGet(ctx, yieldsKey(ys.name), list.Source).Result()
+	text, err := p.rdb.HGet(ctx, yieldsKey(p.name), list.Source).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("read yield of %s: %w", list.Source, err)
 	}
@@ -100,18 +89,18 @@ func (ys yields) recordRead(ctx context.Context, run string, list source.List, f
 		y.Last, y.LastAt = Yield{}, time.Now().UTC()
 		if y.Run != run { // a retry belongs to the same refresh
 			y.Run = run
-			ys.dry(list.Source, &y)
+			p.countDry(list.Source, &y)
 		}
 	}
-	return ys.write(ctx, map[string]SourceYield{list.Source: y})
+	return p.writeYields(ctx, map[string]SourceYield{list.Source: y})
 }
 
-// record records the yield of each source in a refresh.
-func (ys yields) record(ctx context.Context, run string, sources map[string]Yield) error {
+// recordYields records the yield of each source in a refresh.
+func (p *Pool) recordYields(ctx context.Context, run string, sources map[string]Yield) error {
 	if len(sources) == 0 {
 		return nil
 	}
-	known, err := ys.all(ctx)
+	known, err := p.Yields(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,21 +114,21 @@ func (ys yields) record(ctx context.Context, run string, sources map[string]Yiel
 		if last.Usable > 0 {
 			y.DryFor = 0
 		} else {
-			ys.dry(name, &y)
+			p.countDry(name, &y)
 		}
 		changed[name] = y
 	}
-	return ys.write(ctx, changed)
+	return p.writeYields(ctx, changed)
 }
 
-// dry counts a refresh without a usable proxy and logs when the source becomes dry.
-func (ys yields) dry(name string, y *SourceYield) {
+// countDry counts a refresh without a usable proxy and logs when the source becomes dry.
+func (p *Pool) countDry(name string, y *SourceYield) {
 	if y.DryFor++; y.DryFor == dryAfter {
-		ys.logger.Warn("no usable proxies from a source in three refreshes; see muster proxies list --sources", "source", name)
+		p.cfg.Logger.Warn("no usable proxies from a source in three refreshes; see muster proxies list --sources", "source", name)
 	}
 }
 
-func (ys yields) write(ctx context.Context, all map[string]SourceYield) error {
+func (p *Pool) writeYields(ctx context.Context, all map[string]SourceYield) error {
 	values := map[string]any{}
 	for name, y := range all {
 		text, err := json.Marshal(y)
@@ -151,7 +140,7 @@ func (ys yields) write(ctx context.Context, all map[string]SourceYield) error {
 	if len(values) == 0 {
 		return nil
 	}
-	if err := ys.rdb.HSet(ctx, yieldsKey(ys.name), values).Err(); err != nil {
+	if err := p.rdb.HSet(ctx, yieldsKey(p.name), values).Err(); err != nil {
 		return fmt.Errorf("record yields of sources: %w", err)
 	}
 	return nil
