@@ -138,9 +138,6 @@ func (b *Book) load() error {
 	return nil
 }
 
-// Len returns the number of records in the book.
-func (b *Book) Len() int { return len(b.index) }
-
 // Close closes the book.
 func (b *Book) Close() error {
 	if b.f == nil {
@@ -361,14 +358,4 @@ func (b *Book) missing(met map[[16]byte]struct{}, job Job, enc *json.Encoder, go
 		}
 	}
 	return nil
-}
-
-// Show returns the entry of a record and whether the book has it.
-func (b *Book) Show(key string) (Entry, bool, error) {
-	p, ok := b.index[keyID(key)]
-	if !ok {
-		return Entry{}, false, nil
-	}
-	e, err := b.entry(p)
-	return e, true, err
 }

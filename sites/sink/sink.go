@@ -29,8 +29,6 @@ type Sink interface {
 	// Put stores records and returns how many of them, from the first one, are stored: all if the error is nil. Records that are
 	// put again, after an error or a crash, are stored once. It may block until ctx is done.
 	Put(ctx context.Context, records []Record) (int, error)
-	// Name returns the address without secrets.
-	Name() string
 	Close() error
 }
 

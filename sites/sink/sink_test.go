@@ -340,7 +340,7 @@ func TestWebhook(t *testing.T) {
 	if len(h.ids) != 4 || h.ids[0] == "" || h.ids[0] != h.ids[1] || h.ids[1] != h.ids[2] || h.ids[3] == h.ids[0] {
 		t.Errorf("got ids %v, want one for a batch however often it is posted", h.ids)
 	}
-	if strings.Contains(s.Name(), "hush") {
+	if strings.Contains(s.name, "hush") {
 		t.Error("got a name with the token, want it without")
 	}
 }

@@ -138,9 +138,6 @@ func insert(ctx context.Context, tx *sql.Tx, head, tail string, columns int, arg
 	return err
 }
 
-// Name implements Sink.
-func (d *database) Name() string { return d.name }
-
 // Close implements Sink.
 func (d *database) Close() error {
 	if err := d.db.Close(); err != nil {

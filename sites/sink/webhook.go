@@ -110,9 +110,6 @@ func (h *poster) post(ctx context.Context, body []byte) error {
 	}
 }
 
-// Name implements Sink.
-func (h *poster) Name() string { return h.name }
-
 // Close implements Sink.
 func (h *poster) Close() error {
 	h.sender.Close()
