@@ -32,15 +32,6 @@ func invalidIn(res extract.Result, err error) error {
 	return &invalidPage{err, len(res.Invalid), res.Hits, res.Faults}
 }
 
-// pageOf converts a terminal page for the counts of the summary.
-func pageOf(url string, info workqueue.Info, y yield) report.Page {
-	return report.Page{
-		URL: url, State: info.State, Attempts: info.Attempts, Note: info.Note, Class: y.Class,
-		Records: y.Records, Invalid: y.Invalid, Hits: y.Hits, Faults: y.Faults, Bytes: y.Bytes, Outside: y.Outside, Duplicate: y.Duplicate,
-		Took: time.Duration(y.Took) * time.Millisecond,
-	}
-}
-
 // countResponse counts a response through a proxy for the report of the job.
 func (c *crawler) countResponse(f fetched) {
 	via := ""
@@ -166,7 +157,7 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 				v.URL = info.ID
 			}
 			y := yieldOf(info)
-			p := pageOf(v.URL, info, y)
+			p := report.Page{URL: v.URL, State: info.State, Attempts: info.Attempts, Note: info.Note, Yield: y.Yield}
 			p.End = v.N > 0 && y.Class == fetch.Gone // a numbered listing page after the last one
 			sum.Add(p)
 			if info.Kind != definition.KindDetail && info.State != workqueue.StateDone && !p.End {

@@ -11,6 +11,7 @@ import (
 	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/sites/polite"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/workqueue"
 )
@@ -212,7 +213,7 @@ func (c *crawler) stallMax(class fetch.Class) time.Duration {
 
 // giveUp settles a page as failed.
 func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error) error {
-	y := yield{Class: class}
+	y := yield{Yield: report.Yield{Class: class}}
 	if p, ok := errors.AsType[*invalidPage](err); ok {
 		y.Invalid, y.Hits, y.Faults = p.invalid, p.hits, p.faults
 	}

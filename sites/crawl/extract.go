@@ -9,6 +9,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/report"
 )
 
 // maxSitemaps is the maximum nesting of sitemaps.
@@ -82,7 +83,7 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 	if err != nil {
 		return nil, err
 	}
-	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via, Broken: res.Broken, Outside: res.Outside}
+	y := &yield{Yield: report.Yield{Class: fetch.OK, Bytes: len(page.Body), Outside: res.Outside}, via: page.Via, Broken: res.Broken}
 	for _, l := range res.Links {
 		if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
 			to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1}
@@ -120,10 +121,10 @@ func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, er
 
 // yield returns the result of a page and its records as JSON.
 func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield, [][]byte, error) {
-	y := &yield{
-		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1),
-		counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
-	}
+	y := &yield{via: doc.Page.Via, counted: res.Counted, Yield: report.Yield{
+		Class: fetch.OK, Bytes: len(doc.Page.Body), Took: max(doc.Page.Took.Milliseconds(), 1),
+		Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
+	}}
 	if doc.Original != nil {
 		y.Duplicate = doc.Original.String()
 	}

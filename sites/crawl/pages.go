@@ -14,8 +14,8 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/extract"
-	"muster/sites/fetch"
 	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks/workqueue"
 )
 
@@ -47,21 +47,10 @@ type visit struct {
 
 // yield is the result of a page, stored with its item.
 type yield struct {
-	Class   fetch.Class    `json:"class"`
-	Records map[string]int `json:"records,omitempty"` // by type
-	Invalid int            `json:"invalid,omitempty"`
-	Took    int64          `json:"took,omitempty"` // milliseconds; see extract.Page
-	// Hits and Faults are the field coverage of the page; see extract.Result.
-	Hits   map[string]map[string]int `json:"hits,omitempty"`
-	Faults extract.Faults            `json:"faults,omitempty"`
-	Bytes  int                       `json:"bytes,omitempty"` // of the decompressed page
-	// Broken and Outside are of a sitemap; see extract.Result.
-	Broken  string `json:"broken,omitempty"`
-	Outside int    `json:"outside,omitempty"`
+	report.Yield
+	Broken string `json:"broken,omitempty"` // of a sitemap; see extract.Result
 	// RetryAfter is the time from which the site allows the next request for a failed page, if known.
 	RetryAfter time.Time `json:"retry_after,omitzero"`
-	// Duplicate is the canonical address of the page, if that is another page of the job, or "".
-	Duplicate string `json:"duplicate,omitempty"`
 	// Repeats is the address of an earlier listing page with the same links and records, if any. Unfollowed is the ID of the next
 	// page after this one.
 	Repeats    string `json:"repeats,omitempty"`

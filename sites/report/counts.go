@@ -63,20 +63,26 @@ const (
 
 // Page is a fetched, skipped or failed page.
 type Page struct {
-	URL       string
-	State     workqueue.State
-	Attempts  int
-	Note      string // reason of a failure or skip
-	Class     fetch.Class
-	Records   map[string]int            // valid records by type
-	Invalid   int                       // records
-	Hits      map[string]map[string]int // as Counts.Fields
-	Faults    extract.Faults
-	Bytes     int
-	Outside   int           // see Counts.Outside
-	End       bool          // see Counts.Ends
-	Duplicate string        // canonical address of the page, if it is another page, or ""
-	Took      time.Duration // response time; 0 without a response
+	URL      string
+	State    workqueue.State
+	Attempts int
+	Note     string // reason of a failure or skip
+	End      bool   // see Counts.Ends
+	Yield
+}
+
+// Yield is the result of a page.
+type Yield struct {
+	Class   fetch.Class    `json:"class"`
+	Records map[string]int `json:"records,omitempty"` // valid records by type
+	Invalid int            `json:"invalid,omitempty"` // records
+	Took    int64          `json:"took,omitempty"`    // response time in milliseconds; 0 without a response
+	// Hits and Faults are the field coverage of the page; see extract.Result.
+	Hits      map[string]map[string]int `json:"hits,omitempty"`
+	Faults    extract.Faults            `json:"faults,omitempty"`
+	Bytes     int                       `json:"bytes,omitempty"`     // of the decompressed page
+	Outside   int                       `json:"outside,omitempty"`   // of a sitemap; see extract.Result
+	Duplicate string                    `json:"duplicate,omitempty"` // canonical address, if that is another page of the job, or ""
 }
 
 // Add counts a page.
@@ -108,7 +114,7 @@ func (c *Counts) Add(p Page) {
 		c.Extracted += n
 	}
 	if p.Took > 0 {
-		c.took = append(c.took, p.Took)
+		c.took = append(c.took, time.Duration(p.Took)*time.Millisecond)
 	}
 	if p.State == workqueue.StateError {
 		c.group(Group{Class: p.Class, Error: strings.TrimPrefix(p.Note, string(p.Class)+": "), Pages: 1, Example: p.URL})

@@ -160,7 +160,7 @@ func TestPercentiles(t *testing.T) {
 		t.Errorf("of no pages: got %+v, want nil", *p)
 	}
 	for i := range 100 {
-		c.Add(Page{Took: time.Duration(100-i) * 10 * time.Millisecond})
+		c.Add(Page{Yield: Yield{Took: int64(100-i) * 10}})
 	}
 	if p := c.Percentiles(); *p != (Percentiles{0.505, 0.5, 0.95, 0.99}) {
 		t.Errorf("got %+v, want the mean and the quantiles", *p)
