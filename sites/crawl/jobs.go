@@ -2,7 +2,6 @@ package crawl
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -88,9 +87,6 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 	def, err := req.Definition()
 	if err != nil {
 		return nil, err
-	}
-	if def.Site != req.Site {
-		return nil, fmt.Errorf("the definition is for site %s, but the request for %q: %w", def.Site, req.Site, store.ErrNames)
 	}
 	if def, err = l.cfg.Secrets(def, req.BaseURL != ""); err != nil {
 		return nil, err

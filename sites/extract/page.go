@@ -17,25 +17,25 @@ import (
 	"muster/sites/definition"
 )
 
-// Page is a fetched page.
+// Page is a fetched page. The JSON has what a cache keeps, without the body and the URL.
 type Page struct {
-	URL       *url.URL // after redirects
-	Requested string
-	Kind      string            // definition.KindListing or KindDetail
-	Post      definition.Post   // form of the request, after redirects
-	N         int               // number of a numbered listing page, from 0
-	Start     int               // sitemap; see definition.InSitemap
-	Carry     map[string]string // values from the link; see definition.Link
-	Status    int
-	Header    http.Header
-	Body      []byte
-	FetchedAt time.Time
-	Took      time.Duration // response time of the site, without waits before the request
-	Via       string        // proxy of the response, or ""
-	OnBlocked func()        // reports to the proxy pool that the page is blocked; may be nil
-	Parsed    *Doc          // the result of Parse, if the page was parsed before; may be nil
+	URL       *url.URL          `json:"-"` // after redirects
+	Requested string            `json:"requested"`
+	Kind      string            `json:"kind"`            // definition.KindListing or KindDetail
+	Post      definition.Post   `json:"post,omitzero"`   // form of the request, after redirects
+	N         int               `json:"n,omitempty"`     // number of a numbered listing page, from 0
+	Start     int               `json:"start,omitempty"` // sitemap; see definition.InSitemap
+	Carry     map[string]string `json:"carry,omitempty"` // values from the link; see definition.Link
+	Status    int               `json:"status"`
+	Header    http.Header       `json:"header"`
+	Body      []byte            `json:"-"`
+	FetchedAt time.Time         `json:"fetched_at"`
+	Took      time.Duration     `json:"-"` // response time of the site, without waits before the request
+	Via       string            `json:"-"` // proxy of the response, or ""
+	OnBlocked func()            `json:"-"` // reports to the proxy pool that the page is blocked; may be nil
+	Parsed    *Doc              `json:"-"` // the result of Parse, if the page was parsed before; may be nil
 	// Keep stores a page that is not blocked in the cache. Nil without a cache, and for a page of the cache.
-	Keep func(Page) error
+	Keep func(Page) error `json:"-"`
 }
 
 // Doc is a parsed page.

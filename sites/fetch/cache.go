@@ -12,25 +12,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"time"
 
 	"muster/internal/atomicfile"
-	"muster/sites/definition"
 	"muster/sites/extract"
 )
 
 // cachedPage is the head of a page in a cache: JSON in the first line of its file. The body follows.
 type cachedPage struct {
-	URL       string            `json:"url"`
-	Requested string            `json:"requested"`
-	Kind      string            `json:"kind"`
-	Post      definition.Post   `json:"post,omitzero"`
-	N         int               `json:"n,omitempty"`
-	Start     int               `json:"start,omitempty"`
-	Carry     map[string]string `json:"carry,omitempty"`
-	Status    int               `json:"status"`
-	Header    http.Header       `json:"header"`
-	FetchedAt time.Time         `json:"fetched_at"`
+	URL string `json:"url"`
+	extract.Page
 }
 
 // cacheFile returns the file of a request in the cache of a site. A cache has one directory per site.
@@ -41,7 +31,8 @@ func cacheFile(dir, site string, r request) string {
 
 // keep stores a page that was fetched for a request.
 func (c *Client) keep(r request, p extract.Page) error {
-	head := cachedPage{p.URL.String(), p.Requested, p.Kind, p.Post, p.N, p.Start, p.Carry, p.Status, http.Header{}, p.FetchedAt.UTC()}
+	head := cachedPage{p.URL.String(), p}
+	head.Header, head.FetchedAt = http.Header{}, p.FetchedAt.UTC()
 	for _, name := range []string{"Content-Type", "Link"} { // cookies may be secret
 		head.Header[name] = p.Header.Values(name)
 	}
@@ -70,14 +61,11 @@ func readCached(path string) (extract.Page, error) {
 	if err := json.Unmarshal(line, &head); err != nil {
 		return extract.Page{}, fmt.Errorf("%s of the cache: %w", path, err)
 	}
-	u, err := url.Parse(head.URL)
-	if err != nil {
+	if head.Page.URL, err = url.Parse(head.URL); err != nil {
 		return extract.Page{}, fmt.Errorf("%s of the cache: %w", path, err)
 	}
-	return extract.Page{
-		URL: u, Requested: head.Requested, Kind: head.Kind, Post: head.Post, N: head.N, Start: head.Start, Carry: head.Carry,
-		Status: head.Status, Header: head.Header, Body: body, FetchedAt: head.FetchedAt,
-	}, nil
+	head.Body = body
+	return head.Page, nil
 }
 
 // CachedPages calls fn with each page of a site in a cache. A cache without pages of the site is an error.

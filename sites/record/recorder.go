@@ -289,9 +289,6 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if def.Site != req.Site {
-		return nil, fmt.Errorf("the definition is for site %s, but the request for %q: %w", def.Site, req.Site, store.ErrNames)
-	}
 	id := req.PagesOf(run)
 	watch := map[string][]string{}
 	for _, t := range def.Records {

@@ -46,6 +46,9 @@ type Request struct {
 // Definition parses the definition of the site.
 func (r Request) Definition() (*definition.Definition, error) {
 	def, err := definition.Parse(r.File, []byte(r.YAML))
+	if err == nil && def.Site != r.Site {
+		err = fmt.Errorf("the definition is for site %s, but the request for %q: %w", def.Site, r.Site, ErrNames)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -79,21 +82,14 @@ func (r Request) CheckNames(id string) error {
 
 // ReadRequest reads the request of a job. The error is ErrNoJob if the job does not exist.
 func ReadRequest(ctx context.Context, rdb redis.UniversalClient, id string) (Request, error) {
-	data, err := rdb.Get(ctx, RequestKey(id)).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return Request{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
+	req, ok, err := ReadJSON[Request](ctx, rdb, RequestKey(id))
+	switch {
+	case err != nil:
+		return req, err
+	case !ok:
+		return req, fmt.Errorf("job %s: %w", id, ErrNoJob)
 	}
-	var req Request
-	if err == nil {
-		err = json.Unmarshal(data, &req)
-	}
-	if err == nil {
-		err = req.CheckNames(id)
-	}
-	if err != nil {
-		return Request{}, fmt.Errorf("read job %s: %w", id, err)
-	}
-	return req, nil
+	return req, req.CheckNames(id)
 }
 
 // AddJob stores the request of a job and lists the job, unless it is already stored. It sets req.Began.
