@@ -1,14 +1,11 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
-	"net/netip"
-	"strconv"
+	"strings"
 	"time"
 
 	"muster/proxies"
@@ -68,15 +65,15 @@ func (g *Gateway) socks(ctx context.Context, c *clientConn) {
 
 // socksAuth negotiates the authentication method and reads the user name and password.
 func (g *Gateway) socksAuth(c net.Conn, client string) (proxies.PickOptions, error) {
-	methods, err := readShort(c)
+	methods, err := tunnel.ReadShort(c)
 	if err != nil {
 		return proxies.PickOptions{}, err
 	}
 	method := byte(socksNoMethod)
 	switch {
-	case bytes.IndexByte(methods, socksUserAndPassword) >= 0:
+	case strings.IndexByte(methods, socksUserAndPassword) >= 0:
 		method = socksUserAndPassword
-	case bytes.IndexByte(methods, socksNoAuth) >= 0 && !g.logins.required():
+	case strings.IndexByte(methods, socksNoAuth) >= 0 && !g.logins.required():
 		method = socksNoAuth
 	default:
 		g.refused.Add(1)
@@ -91,15 +88,15 @@ func (g *Gateway) socksAuth(c net.Conn, client string) (proxies.PickOptions, err
 	if _, err := io.ReadFull(c, version[:]); err != nil || version[0] != 1 {
 		return proxies.PickOptions{}, errSOCKS
 	}
-	user, err := readShort(c)
+	user, err := tunnel.ReadShort(c)
 	if err != nil {
 		return proxies.PickOptions{}, err
 	}
-	password, err := readShort(c)
+	password, err := tunnel.ReadShort(c)
 	if err != nil {
 		return proxies.PickOptions{}, err
 	}
-	options, err := g.authorize(client, string(user), string(password))
+	options, err := g.authorize(client, user, password)
 	status := byte(0)
 	if err != nil {
 		status = 1
@@ -126,50 +123,21 @@ func reply(c net.Conn, code byte) error {
 	return err
 }
 
-// readShort reads a string with a length prefix of one byte.
-func readShort(r io.Reader) ([]byte, error) {
-	var length [1]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return nil, err
-	}
-	text := make([]byte, length[0])
-	_, err := io.ReadFull(r, text)
-	return text, err
-}
-
 // readTarget reads a request. code is the reply for an unsupported request.
 func readTarget(c net.Conn) (addr string, code byte) {
-	var head [4]byte // version, command, reserved, type of address
+	var head [3]byte // version, command, reserved
 	if _, err := io.ReadFull(c, head[:]); err != nil || head[0] != 5 {
 		return "", socksFailure
 	}
 	if head[1] != 1 {
 		return "", socksNoSuchCommand
 	}
-	var host string
-	switch head[3] {
-	case 1, 4:
-		raw := make([]byte, 4)
-		if head[3] == 4 {
-			raw = make([]byte, 16)
-		}
-		if _, err := io.ReadFull(c, raw); err != nil {
-			return "", socksFailure
-		}
-		ip, _ := netip.AddrFromSlice(raw)
-		host = ip.Unmap().String()
-	case 3:
-		name, err := readShort(c)
-		if err != nil || len(name) == 0 {
-			return "", socksFailure
-		}
-		host = string(name)
-	default:
+	addr, err := tunnel.ReadAddress(c)
+	switch {
+	case tunnel.ReasonOf(err) == tunnel.Garbage:
 		return "", socksNoSuchAddress
-	}
-	var port [2]byte
-	if _, err := io.ReadFull(c, port[:]); err != nil {
+	case err != nil:
 		return "", socksFailure
 	}
-	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))), socksOK
+	return addr, socksOK
 }

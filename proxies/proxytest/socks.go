@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"muster/proxies/tunnel"
 )
 
 func (p *Proxy) socks5(conn net.Conn) {
@@ -15,8 +17,12 @@ func (p *Proxy) socks5(conn net.Conn) {
 	if !p.greet(conn, in) {
 		return
 	}
-	addr, ok := readTarget(in)
-	if !ok {
+	var request [3]byte
+	if _, err := io.ReadFull(in, request[:]); err != nil || request[1] != 1 {
+		return
+	}
+	addr, err := tunnel.ReadAddress(in)
+	if err != nil {
 		return
 	}
 	target, err := p.dialTarget(p.ctx, "tcp", addr)
@@ -44,7 +50,7 @@ func (p *Proxy) greet(conn net.Conn, in *bufio.Reader) bool {
 	if err != nil || version != 5 {
 		return false
 	}
-	methods, err := readShort(in)
+	methods, err := tunnel.ReadShort(in)
 	if err != nil || !p.pause() {
 		return false
 	}
@@ -60,8 +66,8 @@ func (p *Proxy) greet(conn net.Conn, in *bufio.Reader) bool {
 		return err == nil
 	}
 	version, err = in.ReadByte()
-	user, err1 := readShort(in)
-	password, err2 := readShort(in)
+	user, err1 := tunnel.ReadShort(in)
+	password, err2 := tunnel.ReadShort(in)
 	if err != nil || err1 != nil || err2 != nil || version != 1 {
 		return false
 	}
@@ -71,47 +77,6 @@ func (p *Proxy) greet(conn net.Conn, in *bufio.Reader) bool {
 	}
 	_, err = conn.Write([]byte{1, 0})
 	return err == nil
-}
-
-// readTarget reads a CONNECT request.
-func readTarget(in *bufio.Reader) (addr string, ok bool) {
-	var request [4]byte
-	if _, err := io.ReadFull(in, request[:]); err != nil || request[1] != 1 {
-		return "", false
-	}
-	var host string
-	switch request[3] {
-	case 1, 4:
-		raw := make([]byte, map[byte]int{1: 4, 4: 16}[request[3]])
-		if _, err := io.ReadFull(in, raw); err != nil {
-			return "", false
-		}
-		ip, _ := netip.AddrFromSlice(raw)
-		host = ip.String()
-	case 3:
-		name, err := readShort(in)
-		if err != nil {
-			return "", false
-		}
-		host = name
-	default:
-		return "", false
-	}
-	var port [2]byte
-	if _, err := io.ReadFull(in, port[:]); err != nil {
-		return "", false
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))), true
-}
-
-func readShort(in *bufio.Reader) (string, error) {
-	length, err := in.ReadByte()
-	if err != nil {
-		return "", err
-	}
-	raw := make([]byte, length)
-	_, err = io.ReadFull(in, raw)
-	return string(raw), err
 }
 
 func (p *Proxy) socks4(conn net.Conn) {

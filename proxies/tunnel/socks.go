@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"muster/internal/addressfilter"
@@ -62,7 +63,7 @@ func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 		return err
 	}
 
-	var head [4]byte
+	var head [3]byte
 	if _, err := io.ReadFull(conn, head[:]); err != nil {
 		return err
 	}
@@ -72,23 +73,46 @@ func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 	if head[1] != 0 {
 		return socks5Refusal(head[1])
 	}
-	bound := 0
-	switch head[3] {
-	case 1:
-		bound = 4
-	case 4:
-		bound = 16
-	case 3:
-		var length [1]byte
-		if _, err := io.ReadFull(conn, length[:]); err != nil {
-			return err
-		}
-		bound = int(length[0])
-	default:
-		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS5 address type %#x", head[3])}
-	}
-	_, err := io.CopyN(io.Discard, conn, int64(bound)+2)
+	_, err := ReadAddress(conn)
 	return err
+}
+
+// ReadAddress reads a SOCKS5 address, its type first. The error of an unknown type has the reason Garbage.
+func ReadAddress(r io.Reader) (hostport string, err error) {
+	var kind [1]byte
+	if _, err := io.ReadFull(r, kind[:]); err != nil {
+		return "", err
+	}
+	var host string
+	switch size := map[byte]int{1: 4, 4: 16}[kind[0]]; {
+	case size > 0:
+		raw := make([]byte, size)
+		if _, err := io.ReadFull(r, raw); err != nil {
+			return "", err
+		}
+		ip, _ := netip.AddrFromSlice(raw)
+		host = ip.Unmap().String()
+	case kind[0] == 3:
+		if host, err = ReadShort(r); err != nil {
+			return "", err
+		}
+	default:
+		return "", &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS5 address type %#x", kind[0])}
+	}
+	var port [2]byte
+	_, err = io.ReadFull(r, port[:])
+	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))), err
+}
+
+// ReadShort reads a string with a length prefix of one byte.
+func ReadShort(r io.Reader) (string, error) {
+	var length [1]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return "", err
+	}
+	text := make([]byte, length[0])
+	_, err := io.ReadFull(r, text)
+	return string(text), err
 }
 
 func socks5Login(conn *Conn, user, password string) error {
