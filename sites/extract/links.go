@@ -207,43 +207,24 @@ func anyTrue(vs []any) bool {
 	})
 }
 
-// linkValue matches the target at the beginning of a Link header, and linkParam a parameter after it. Quoted values may contain
-// any character.
+// linkForm matches a link in a Link header, and linkParam a parameter of it. Quoted values may contain any character.
 var (
-	linkValue = regexp.MustCompile(`^[\s,]*<([^>]*)>`)
-	linkParam = regexp.MustCompile(`^\s*;\s*([^\s=;,]*)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^\s;,]*))?`)
+	linkForm  = regexp.MustCompile(`<([^>]*)>((?:` + linkParam.String() + `)*)`)
+	linkParam = regexp.MustCompile(`\s*;\s*([^\s=;,]*)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^\s;,]*))?`)
 )
 
 // headerNext returns the target of rel=next in Link headers (RFC 8288), or "". It ignores links with an anchor, which belong to
 // another page.
 func headerNext(headers []string) string {
-	for _, h := range headers {
-		for h != "" {
-			m := linkValue.FindStringSubmatch(h)
-			if m == nil { // skip to the next link
-				i := strings.IndexByte(h, ',')
-				if i < 0 {
-					break
-				}
-				h = h[i+1:]
-				continue
+	for _, m := range linkForm.FindAllStringSubmatch(strings.Join(headers, ", "), -1) {
+		params := map[string]string{}
+		for _, p := range linkParam.FindAllStringSubmatch(m[2], -1) {
+			if name := strings.ToLower(strings.TrimSuffix(p[1], "*")); params[name] == "" { // the first one applies
+				params[name] = strings.Trim(p[2], `"' `)
 			}
-			h = h[len(m[0]):]
-			rel, anchored := "", false
-			for p := linkParam.FindStringSubmatch(h); p != nil; p = linkParam.FindStringSubmatch(h) {
-				h = h[len(p[0]):]
-				switch value := strings.Trim(p[2], `"' `); strings.ToLower(strings.TrimSuffix(p[1], "*")) {
-				case "rel":
-					if rel == "" { // the first one applies
-						rel = value
-					}
-				case "anchor":
-					anchored = value != ""
-				}
-			}
-			if target := strings.TrimSpace(m[1]); target != "" && !anchored && slices.Contains(strings.Fields(strings.ToLower(rel)), "next") {
-				return target
-			}
+		}
+		if target := strings.TrimSpace(m[1]); target != "" && params["anchor"] == "" && slices.Contains(strings.Fields(strings.ToLower(params["rel"])), "next") {
+			return target
 		}
 	}
 	return ""
