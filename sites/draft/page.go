@@ -59,7 +59,7 @@ func findList(doc *extract.Doc) (each string, items []*html.Node) {
 			found := selectAll(css, doc.Root)
 			size, texts := 0, map[string]bool{}
 			for i, item := range found {
-				if i > 0 && isInside(item, found[i-1]) || selectFirst("a[href], h1, h2, h3, h4, h5, h6, img", item) == nil {
+				if i > 0 && slices.Contains(slices.Collect(item.Ancestors()), found[i-1]) || selectFirst("a[href], h1, h2, h3, h4, h5, h6, img", item) == nil {
 					clear(texts)
 					break
 				}
@@ -75,39 +75,31 @@ func findList(doc *extract.Doc) (each string, items []*html.Node) {
 	return each, items
 }
 
-// mainLink returns a selector for the link to an item's page: in a heading, or else the only link of its kind in most items with
-// the longest text. If the items are links, it is "". ok is false if there is none.
+// mainLink returns a selector for the link to an item's page, which selects one address in most items, in a heading if possible. If
+// the items are links, it is "". ok is false if there is none.
 func mainLink(items []*html.Node) (css string, ok bool) {
 	if items[0].Data == "a" {
 		return "", true
 	}
-	longest := 0
-	for _, item := range items {
-		for _, a := range selectAll("a[href]", item) {
-			candidate, score := "a:not([class])", 1+len(extract.Text(a))
-			if list := classes(a); len(list) > 0 {
-				candidate = "a." + list[0]
-			}
-			for p := a.Parent; p != item; p = p.Parent {
-				if len(p.Data) == 2 && p.Data[0] == 'h' && p.Data != "hr" {
-					candidate, score = p.Data+" a", 1000
-				}
-			}
-			if score > longest && most(items, func(n *html.Node) bool { return targets(candidate, n) == 1 }) {
-				css, ok, longest = candidate, true, score
-			}
+	candidates := []string{"h1 a", "h2 a", "h3 a", "h4 a", "h5 a", "h6 a"}
+	for _, a := range selectAll("a[href]", items[0]) {
+		candidates = append(candidates, "a:not([class])")
+		if list := classes(a); len(list) > 0 {
+			candidates[len(candidates)-1] = "a." + list[0]
 		}
 	}
-	return css, ok
-}
-
-// targets counts the addresses of the links that css selects in an item.
-func targets(css string, item *html.Node) int {
-	to := map[string]bool{}
-	for _, a := range selectAll(css, item) {
-		to[value(a, "href")] = true
+	for _, css := range candidates {
+		if most(items, func(item *html.Node) bool {
+			to := map[string]bool{}
+			for _, a := range selectAll(css, item) {
+				to[value(a, "href")] = true
+			}
+			return len(to) == 1 && !to[""]
+		}) {
+			return css, true
+		}
 	}
-	return len(to)
+	return "", false
 }
 
 // findNext returns listing.next for a link to the next page that is marked as one.
@@ -177,10 +169,15 @@ func addClasses(fields []field, items []*html.Node) []field {
 	return fields
 }
 
-// properties are properties of schema.org that become fields.
-var properties = []string{
-	"name", "headline", "offers.price", "offers.lowPrice", "datePublished", "datePosted", "author.name", "brand.name", "sku", "gtin13", "mpn", "isbn",
-	"offers.availability", "aggregateRating.ratingValue", "category", "description", "image",
+// properties are fields for properties of schema.org, whose paths are the sources.
+var properties = []field{
+	{name: "title", source: "name"}, {name: "headline", source: "headline"},
+	{name: "price", source: "offers.price", typ: "price"}, {name: "low_price", source: "offers.lowPrice", typ: "price"},
+	{name: "date_published", source: "datePublished", typ: "date"}, {name: "date_posted", source: "datePosted", typ: "date"},
+	{name: "author", source: "author.name"}, {name: "brand", source: "brand.name"},
+	{name: "sku", source: "sku"}, {name: "gtin13", source: "gtin13"}, {name: "mpn", source: "mpn"}, {name: "isbn", source: "isbn"},
+	{name: "availability", source: "offers.availability"}, {name: "rating_value", source: "aggregateRating.ratingValue"},
+	{name: "category", source: "category"}, {name: "description", source: "description"}, {name: "image", source: "image", typ: "url"},
 }
 
 // structuredFields returns fields from the JSON-LD or microdata object that the page's heading names, or nil.
@@ -195,32 +192,19 @@ func structuredFields(doc *extract.Doc) (fields []field) {
 			if name = extract.Fold(name); name == "" || typ == "" || !strings.Contains(heading, name) {
 				continue
 			}
-			for _, path := range properties {
+			for _, f := range properties {
 				v := o
-				for name := range strings.SplitSeq(path, ".") {
+				for name := range strings.SplitSeq(f.source, ".") {
 					if list, ok := v.([]any); ok && len(list) > 0 {
 						v = list[0]
 					}
 					in, _ := v.(map[string]any)
 					v = in[name]
 				}
-				if v == nil {
-					continue
+				if v != nil {
+					f.source = []string{"jsonld: ", "microdata: "}[i] + quote(typ+"."+f.source)
+					fields = append(fields, f)
 				}
-				f := field{name: fieldName(path[strings.LastIndex(path, ".")+1:]), source: []string{"jsonld: ", "microdata: "}[i] + quote(typ+"."+path)}
-				switch {
-				case path == "name":
-					f.name = "title"
-				case strings.HasSuffix(path, ".name"):
-					f.name = strings.TrimSuffix(path, ".name")
-				case strings.HasSuffix(f.name, "price"):
-					f.typ = "price"
-				case strings.HasPrefix(f.name, "date"):
-					f.typ = "date"
-				case f.name == "image":
-					f.typ = "url"
-				}
-				fields = append(fields, f)
 			}
 			return fields
 		}
@@ -336,15 +320,6 @@ func firstText(css string, in *html.Node) string {
 		return extract.Text(n)
 	}
 	return ""
-}
-
-func isInside(n, outer *html.Node) bool {
-	for p := n.Parent; p != nil; p = p.Parent {
-		if p == outer {
-			return true
-		}
-	}
-	return false
 }
 
 func selectAll(css string, n *html.Node) []*html.Node {
