@@ -87,15 +87,7 @@ func (ls *leases) failChecks(ctx context.Context, ids []string) error {
 
 // settle records the failures of a recheck and exports the pool.
 func (s *Service) settle(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
-	var report Report
-	for _, o := range outcomes {
-		if o.Err != nil {
-			report.Errors++
-			continue
-		}
-		report.Merge(o.Value)
-	}
-	report.Candidates = report.Checked
+	report, _ := sumUp(outcomes)
 	pool := s.cfg.Pool
 	live, err := pool.Count(ctx)
 	if err != nil {

@@ -372,22 +372,26 @@ func (s *Service) take(ctx context.Context, r probe.Result) error {
 	return err
 }
 
-// publish finishes a refresh: it merges the tallies, removes failed members, exports the pool and stores the report.
-func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
-	var report Report
-	var lost []string
+// sumUp merges the tallies of chunks. lost is the error of one that failed, or "".
+func sumUp(outcomes []tasks.Outcome[Tally]) (report Report, lost string) {
 	for _, o := range outcomes {
 		if o.Err != nil {
 			report.Errors++
-			lost = append(lost, o.Err.Message)
+			lost = cmp.Or(lost, o.Err.Message)
 			continue
 		}
 		report.Merge(o.Value)
 	}
 	report.Candidates = report.Checked
+	return report, lost
+}
+
+// publish finishes a refresh: it merges the tallies, removes failed members, exports the pool and stores the report.
+func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
+	report, lost := sumUp(outcomes)
 	tasks.PublishKey(ctx, "error_count", strconv.Itoa(report.Errors))
 	if len(outcomes) > 0 && report.Errors == len(outcomes) {
-		return report, tasks.Permanent(fmt.Errorf("all chunks of candidates failed: %s", lost[0]))
+		return report, tasks.Permanent(fmt.Errorf("all chunks of candidates failed: %s", lost))
 	}
 	tasks.PublishKey(ctx, "status", "AGGREGATING")
 
