@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muster/internal/wrap"
 )
 
 // Ban excludes proxies from a site, or from all sites if site is "", for d. A d of 0 means forever. Checks and
@@ -23,10 +25,7 @@ func (p *Pool) Ban(ctx context.Context, site string, d time.Duration, ids ...str
 	for _, id := range ids {
 		values = append(values, banField(id, site), until)
 	}
-	if err := p.rdb.HSet(ctx, bansKey(p.name), values...).Err(); err != nil {
-		return fmt.Errorf("ban proxies: %w", err)
-	}
-	return nil
+	return wrap.Err(p.rdb.HSet(ctx, bansKey(p.name), values...).Err(), "ban proxies")
 }
 
 // Unban removes bans from a site, or the bans from all sites if site is "". It returns the number of bans removed.
@@ -40,10 +39,7 @@ func (p *Pool) Unban(ctx context.Context, site string, ids ...string) (int, erro
 		fields[i] = banField(id, site)
 	}
 	n, err := p.rdb.HDel(ctx, bansKey(p.name), fields...).Result()
-	if err != nil {
-		return 0, fmt.Errorf("remove bans: %w", err)
-	}
-	return int(n), nil
+	return int(n), wrap.Err(err, "remove bans")
 }
 
 // A Ban excludes a proxy from a site or from all sites.

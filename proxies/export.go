@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"muster/internal/atomicfile"
+	"muster/internal/wrap"
 )
 
 // Export writes the usable proxies of the pool to files in dir, in the given formats or in all of Formats. Proxies
@@ -57,10 +58,7 @@ func (p *Pool) ExportTo(ctx context.Context, w io.Writer, format string) error {
 	if err == nil {
 		_, err = w.Write(content)
 	}
-	if err != nil {
-		return fmt.Errorf("export proxies as %s: %w", format, err)
-	}
-	return nil
+	return wrap.Err(err, "export proxies as %s", format)
 }
 
 // exportProxies returns the proxies to export.

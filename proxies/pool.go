@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/addressfilter"
+	"muster/internal/wrap"
 	"muster/proxies/tunnel"
 )
 
@@ -139,8 +140,5 @@ func (p *Pool) Remove(ctx context.Context, ids ...string) (removed int, err erro
 // Count returns the number of proxies in the pool.
 func (p *Pool) Count(ctx context.Context) (int, error) {
 	n, err := p.rdb.HLen(ctx, recordsKey(p.name)).Result()
-	if err != nil {
-		return 0, fmt.Errorf("count proxies: %w", err)
-	}
-	return int(n), nil
+	return int(n), wrap.Err(err, "count proxies")
 }

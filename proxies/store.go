@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/wrap"
 )
 
 //go:embed lua/publish.lua
@@ -149,20 +151,14 @@ func (s *store) setStatus(ctx context.Context, status Status) error {
 	if !status.Stale {
 		fields["stale"], fields["refreshed_at"] = "0", status.RefreshedAt.Unix()
 	}
-	if err := s.rdb.HSet(ctx, statusKey(s.name), fields).Err(); err != nil {
-		return fmt.Errorf("record refresh: %w", err)
-	}
-	return nil
+	return wrap.Err(s.rdb.HSet(ctx, statusKey(s.name), fields).Err(), "record refresh")
 }
 
 // reportExpiry is the lifetime of refresh reports in Redis.
 const reportExpiry = 24 * time.Hour
 
 func (s *store) setRefreshReport(ctx context.Context, job string, report []byte) error {
-	if err := s.rdb.Set(ctx, reportKey(s.name, job), report, reportExpiry).Err(); err != nil {
-		return fmt.Errorf("store refresh report: %w", err)
-	}
-	return nil
+	return wrap.Err(s.rdb.Set(ctx, reportKey(s.name, job), report, reportExpiry).Err(), "store refresh report")
 }
 
 // Report returns the report of a refresh. ok is false if Redis does not have it; reports expire after a day.
@@ -174,8 +170,5 @@ func (p *Pool) Report(ctx context.Context, job string) (report Report, ok bool, 
 	if err == nil {
 		err = json.Unmarshal(data, &report)
 	}
-	if err != nil {
-		return Report{}, false, fmt.Errorf("read the report of refresh %s: %w", job, err)
-	}
-	return report, true, nil
+	return report, err == nil, wrap.Err(err, "read the report of refresh %s", job)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/wrap"
 	"muster/proxies/source"
 )
 
@@ -140,8 +141,5 @@ func (p *Pool) writeYields(ctx context.Context, all map[string]SourceYield) erro
 	if len(values) == 0 {
 		return nil
 	}
-	if err := p.rdb.HSet(ctx, yieldsKey(p.name), values).Err(); err != nil {
-		return fmt.Errorf("record yields of sources: %w", err)
-	}
-	return nil
+	return wrap.Err(p.rdb.HSet(ctx, yieldsKey(p.name), values).Err(), "record yields of sources")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/limit"
+	"muster/internal/wrap"
 	"muster/sites/crawl"
 	"muster/sites/definition"
 	"muster/sites/internal/lines"
@@ -137,10 +138,7 @@ func (r *Reader) Resumable(ctx context.Context, id string) error {
 // PausedSites returns the paused sites in no particular order.
 func (r *Reader) PausedSites(ctx context.Context) ([]string, error) {
 	sites, err := r.client.Redis().SMembers(ctx, store.PausedSitesKey).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list paused sites: %w", err)
-	}
-	return sites, nil
+	return sites, wrap.Err(err, "list paused sites")
 }
 
 // Stalled is a running scrape without a fetched or failed page for at least two minutes.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"muster/internal/logctx"
+	"muster/internal/wrap"
 	"muster/sites/crawl"
 	"muster/sites/definition"
 	"muster/sites/internal/store"
@@ -82,10 +83,7 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 	if _, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id); err != nil {
 		return err
 	}
-	if err := s.cfg.Client.Workflow(id).Revoke(ctx); err != nil {
-		return fmt.Errorf("cancel job %s: %w", id, err)
-	}
-	return nil
+	return wrap.Err(s.cfg.Client.Workflow(id).Revoke(ctx), "cancel job %s", id)
 }
 
 // ScrapeOptions are the options of one scrape.

@@ -20,6 +20,7 @@ import (
 	"muster/internal/addressfilter"
 	"muster/internal/contentencoding"
 	"muster/internal/secret"
+	"muster/internal/wrap"
 )
 
 // Source configures a list of proxies.
@@ -117,10 +118,7 @@ func (f *Fetcher) Fetch(ctx context.Context, s Source) (List, error) {
 	label := s.Label()
 	list, err := f.fetch(ctx, s)
 	list.Source = label
-	if err != nil {
-		return list, fmt.Errorf("source %s: %w", label, err)
-	}
-	return list, nil
+	return list, wrap.Err(err, "source %s", label)
 }
 
 func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/internal/limit"
+	"muster/internal/wrap"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
@@ -223,10 +224,7 @@ func (b *budget) grant(ctx context.Context, page string, records, bytes int) (in
 		return records, nil
 	}
 	n, err := store.Grant(ctx, b.rdb, store.SpentKey(b.job), store.Page{ID: page, Records: records, Bytes: bytes}, b.records)
-	if err != nil {
-		return 0, fmt.Errorf("count records and bytes of job %s: %w", b.job, err)
-	}
-	return n, nil
+	return n, wrap.Err(err, "count records and bytes of job %s", b.job)
 }
 
 // reached returns the exceeded limits.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/internal/wrap"
 	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/report"
@@ -124,10 +125,7 @@ func (j *job) requeue(ctx context.Context) error {
 		return fmt.Errorf("requeue the failed pages of job %s: %w", j.id, err)
 	}
 	j.log.InfoContext(ctx, "requeued failed pages", "pages", len(ids))
-	if err := j.rdb.Set(ctx, store.ResumedKey(j.run), len(ids), store.Keep).Err(); err != nil {
-		return fmt.Errorf("resume job %s: %w", j.id, err)
-	}
-	return nil
+	return wrap.Err(j.rdb.Set(ctx, store.ResumedKey(j.run), len(ids), store.Keep).Err(), "resume job %s", j.id)
 }
 
 // crawlersFor returns the crawlers of a job: one per eight pages that may be in flight, and at most one per slot of the live

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/wrap"
 	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/report"
@@ -204,10 +205,7 @@ func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.R
 	if err != nil {
 		return fmt.Errorf("encode job %s: %w", id, err)
 	}
-	if err := h.rdb.Set(ctx, store.RequestKey(id), spec, store.Keep).Err(); err != nil {
-		return fmt.Errorf("store job %s: %w", id, err)
-	}
-	return nil
+	return wrap.Err(h.rdb.Set(ctx, store.RequestKey(id), spec, store.Keep).Err(), "store job %s", id)
 }
 
 // outcome returns the status of a job and whether it has terminated. Unlike Reader.Job it needs no stored request: the sender may

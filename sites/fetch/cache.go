@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"muster/internal/atomicfile"
+	"muster/internal/wrap"
 	"muster/sites/extract"
 )
 
@@ -44,10 +45,7 @@ func (c *Client) keep(r request, p extract.Page) error {
 	if err == nil {
 		err = atomicfile.WriteBytes(path, 0o600, append(append(data, '\n'), p.Body...))
 	}
-	if err != nil {
-		return fmt.Errorf("store %s in the cache: %w", p.Requested, err)
-	}
-	return nil
+	return wrap.Err(err, "store %s in the cache", p.Requested)
 }
 
 // readCached reads a page of a cache. The error is fs.ErrNotExist if there is none.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"muster/internal/atomicfile"
+	"muster/internal/wrap"
 	"muster/sites/internal/lines"
 )
 
@@ -143,10 +144,7 @@ func (b *Book) Close() error {
 	if b.f == nil {
 		return nil
 	}
-	if err := b.f.Close(); err != nil {
-		return fmt.Errorf("close %s: %w", b.path, err)
-	}
-	return nil
+	return wrap.Err(b.f.Close(), "close %s", b.path)
 }
 
 func (b *Book) entry(p place) (Entry, error) {

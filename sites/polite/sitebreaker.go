@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/limit"
+	"muster/internal/wrap"
 )
 
 const (
@@ -60,10 +61,7 @@ func NewSiteBreaker(rdb redis.UniversalClient, site string, patience time.Durati
 // Forget deletes the failures of a site since its last fetched page, so that the next failure alone does not open its breaker.
 // Call it when the breaker is reset.
 func Forget(ctx context.Context, rdb redis.UniversalClient, site string) error {
-	if err := rdb.Del(ctx, failuresKey(site)).Err(); err != nil {
-		return fmt.Errorf("delete the failures of %s: %w", site, err)
-	}
-	return nil
+	return wrap.Err(rdb.Del(ctx, failuresKey(site)).Err(), "delete the failures of %s", site)
 }
 
 // Outcome is the result of a request for a page.
@@ -136,10 +134,7 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 // State returns the state of the breaker.
 func (b *SiteBreaker) State(ctx context.Context) (limit.BreakerState, error) {
 	state, err := b.limit.State(ctx, b.site)
-	if err != nil {
-		return state, fmt.Errorf("read the circuit breaker of %s: %w", b.site, err)
-	}
-	return state, nil
+	return state, wrap.Err(err, "read the circuit breaker of %s", b.site)
 }
 
 func (b *SiteBreaker) set(calm bool) {

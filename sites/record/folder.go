@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/gofrs/flock"
+
+	"muster/internal/wrap"
 )
 
 // nameFile is the file with the name of its directory.
@@ -124,8 +126,5 @@ func (l *locks) release(dir, job, run string) error {
 		return nil
 	}
 	delete(l.held, dir)
-	if err := d.file.Close(); err != nil {
-		return fmt.Errorf("unlock %s: %w", dir, err)
-	}
-	return nil
+	return wrap.Err(d.file.Close(), "unlock %s", dir)
 }

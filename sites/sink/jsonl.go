@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 
 	"muster/internal/atomicfile"
+	"muster/internal/wrap"
 	"muster/sites/internal/lines"
 )
 
@@ -164,10 +165,7 @@ func (s *JSONL) Path() string { return s.path }
 
 // Close closes the file. Records put since the last Sync may be lost.
 func (s *JSONL) Close() error {
-	if err := s.f.Close(); err != nil {
-		return fmt.Errorf("close %s: %w", s.path, err)
-	}
-	return nil
+	return wrap.Err(s.f.Close(), "close %s", s.path)
 }
 
 // isAt reports whether f is the file at path.

@@ -18,6 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver: SQLite without cgo
+
+	"muster/internal/wrap"
 )
 
 // database is a sink in the tables of an SQL database:
@@ -140,10 +142,7 @@ func insert(ctx context.Context, tx *sql.Tx, head, tail string, columns int, arg
 
 // Close implements Sink.
 func (d *database) Close() error {
-	if err := d.db.Close(); err != nil {
-		return fmt.Errorf("close %s: %w", d.name, err)
-	}
-	return nil
+	return wrap.Err(d.db.Close(), "close %s", d.name)
 }
 
 // maxKey is the longest key that PostgreSQL can index.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/wrap"
 	"muster/sites/report"
 )
 
@@ -62,10 +63,7 @@ func SaveHealth(ctx context.Context, rdb redis.UniversalClient, h report.Health,
 		p.SAdd(ctx, HealthSitesKey, h.Site)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("store health of %s: %w", h.Site, err)
-	}
-	return nil
+	return wrap.Err(err, "store health of %s", h.Site)
 }
 
 // LastHealth returns the health of each site in its last job, by name. It omits sites without a job in the last seven days.

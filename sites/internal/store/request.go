@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/wrap"
 	"muster/sites/definition"
 	"muster/sites/report"
 	"muster/tasks"
@@ -106,26 +107,17 @@ func AddJob(ctx context.Context, rdb redis.UniversalClient, id string, req Reque
 		p.ZRemRangeByScore(ctx, JobsKey, "-inf", fmt.Sprint(now.Add(-Keep).UnixMilli()))
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("store job %s: %w", id, err)
-	}
-	return nil
+	return wrap.Err(err, "store job %s", id)
 }
 
 // Open records that a job will have records to write. It is idempotent.
 func Open(ctx context.Context, rdb redis.UniversalClient, run string) error {
-	if err := rdb.SAdd(ctx, OpenJobsKey, run).Err(); err != nil {
-		return fmt.Errorf("store job %s: %w", run, err)
-	}
-	return nil
+	return wrap.Err(rdb.SAdd(ctx, OpenJobsKey, run).Err(), "store job %s", run)
 }
 
 // Close records that a job will have no more records to write.
 func Close(ctx context.Context, rdb redis.UniversalClient, run string) error {
-	if err := rdb.SRem(ctx, OpenJobsKey, run).Err(); err != nil {
-		return fmt.Errorf("close job %s: %w", run, err)
-	}
-	return nil
+	return wrap.Err(rdb.SRem(ctx, OpenJobsKey, run).Err(), "close job %s", run)
 }
 
 // Queue is the task queue of scrapes.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/wrap"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/report"
@@ -31,10 +32,7 @@ func ReadJSON[T any](ctx context.Context, rdb redis.UniversalClient, key string)
 	if err == nil {
 		err = json.Unmarshal(data, &v)
 	}
-	if err != nil {
-		return v, false, fmt.Errorf("read %s: %w", key, err)
-	}
-	return v, true, nil
+	return v, err == nil, wrap.Err(err, "read %s", key)
 }
 
 var (
@@ -54,10 +52,7 @@ type Page struct {
 // maxRecords; 0 is no limit. Grant is idempotent per page.
 func Grant(ctx context.Context, rdb redis.UniversalClient, key string, p Page, maxRecords int64) (int, error) {
 	n, err := grantCmd.Run(ctx, rdb, []string{key}, p.ID, p.Records, p.Bytes, maxRecords, Keep.Milliseconds()).Int()
-	if err != nil {
-		return 0, fmt.Errorf("count a page in %s: %w", key, err)
-	}
-	return n, nil
+	return n, wrap.Err(err, "count a page in %s", key)
 }
 
 // The writer of a job stores notes with the outputs of its queue: the number of written records by type, and the notes below.
