@@ -249,9 +249,11 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	if j.Records, j.Trouble, err = store.Written(ctx, q.Outputs()); err != nil {
 		return Job{}, err
 	}
-	if j.Delays, err = crawl.Counts(ctx, rdb, store.DelaysKey(req.PagesOf(id))); err != nil {
+	counts, err := crawl.Counts(ctx, rdb, store.CountsKey(req.PagesOf(id)))
+	if err != nil {
 		return Job{}, err
 	}
+	j.Delays = counts["delay"]
 	if sum, ok, err := store.ReadJSON[report.Summary](ctx, rdb, store.SummaryKey(id)); err != nil {
 		return Job{}, err
 	} else if ok {

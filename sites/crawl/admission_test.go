@@ -116,8 +116,8 @@ func TestDelaysAreReported(t *testing.T) {
 	rdb := redistest.New(t)
 	one := begin(t, newWorker(t, rdb), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	two := begin(t, newWorker(t, rdb), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	two.crawler.delays.add(string(DelaySlots))
-	testutil.Ok(t, two.crawler.delays.flush(t.Context()))
+	two.crawler.counts.add("delay", string(DelaySlots))
+	testutil.Ok(t, two.crawler.counts.flush(t.Context()))
 	sum := run(t, one)
 	if sum.Delays["rate limited"] != 1 || sum.Delays["page slots"] != 1 {
 		t.Errorf("got %v, want that a page waited for the site and one for a slot", sum.Delays)

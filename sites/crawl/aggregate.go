@@ -43,9 +43,9 @@ func (c *crawler) countResponse(f fetched) {
 	if class := fetch.ClassOf(f.failure); via == "" {
 		return
 	} else if class.SiteUp() || class == fetch.Server { // an error of the site is no failure of the proxy
-		c.usage.add("good " + via)
+		c.counts.add("good", via)
 	} else {
-		c.usage.add("bad " + via)
+		c.counts.add("bad", via)
 	}
 }
 
@@ -98,20 +98,15 @@ func (j *job) sum(ctx context.Context, lost []string) (report.Summary, error) {
 	if err := j.addLimits(ctx, &sum, lost); err != nil {
 		return report.Summary{}, err
 	}
-	var err error
-	if j.def.Session != nil {
-		if sum.Sessions, err = j.crawler.ends.all(ctx); err != nil {
-			return report.Summary{}, err
-		}
-	}
-	if sum.Delays, err = j.crawler.delays.all(ctx); err != nil {
-		return report.Summary{}, err
-	}
-	usage, err := j.crawler.usage.all(ctx)
+	counts, err := j.crawler.counts.all(ctx)
 	if err != nil {
 		return report.Summary{}, err
 	}
-	sum.Proxies = report.UsageOf(usage)
+	if j.def.Session != nil {
+		sum.Sessions = map[string]int{}
+		maps.Copy(sum.Sessions, counts["session"])
+	}
+	sum.Delays, sum.Proxies = counts["delay"], report.UsageOf(counts["good"], counts["bad"])
 	breaker, err := j.crawler.breaker.State(ctx)
 	if err != nil {
 		j.log.WarnContext(ctx, "the report has no state of the site's circuit breaker", "error", err)

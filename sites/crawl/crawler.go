@@ -33,9 +33,7 @@ type crawler struct {
 	breaker   *polite.SiteBreaker
 	extractor *extractor
 	observe   func(context.Context, Visit) (context.Context, func(Visited)) // may be nil
-	delays    *counters                                                     // of pages, by Delay
-	ends      *counters                                                     // of sessions, by reason
-	usage     *counters                                                     // of responses through proxies; see store.ProxyUsageKey
+	counts    *counters
 }
 
 // visited is a leased page after its visit.
@@ -84,7 +82,7 @@ func (c *crawler) countDelay(d decision) error {
 	if d.action != wait {
 		return nil
 	}
-	c.delays.add(string(d.delay))
+	c.counts.add("delay", string(d.delay))
 	return later{d.after}
 }
 
@@ -183,7 +181,7 @@ func (c *crawler) settleFailure(ctx context.Context, lease workqueue.Leased, f f
 		return c.wait(ctx, lease, class, err, waitFor(DelayProxies, after))
 	case attempt <= policy.Retries:
 		if class == fetch.NoProxy {
-			c.delays.add(string(DelayProxies))
+			c.counts.add("delay", string(DelayProxies))
 		}
 		return c.leases.retry(ctx, lease, err, max(after, policy.Wait(attempt, c.def.Retries.Cap)), true)
 	}
@@ -199,7 +197,7 @@ func (c *crawler) wait(ctx context.Context, lease workqueue.Leased, class fetch.
 	if time.Since(since)+d.after > c.stallMax(class) {
 		return c.giveUp(ctx, lease, class, fmt.Errorf("delayed too long: %w", err))
 	}
-	c.delays.add(string(d.delay))
+	c.counts.add("delay", string(d.delay))
 	return c.leases.retry(ctx, lease, fmt.Errorf("%s%s: %w", delayNote, since.UTC().Format(time.RFC3339), err), d.after, false)
 }
 

@@ -118,8 +118,8 @@ func TestStalledScrape(t *testing.T) {
 		}
 		stalled("at first", 0)
 		age()
-		j.crawler.delays.add(string(DelayProxies))
-		testutil.Ok(t, j.crawler.delays.flush(t.Context()))
+		j.crawler.counts.add("delay", string(DelayProxies))
+		testutil.Ok(t, j.crawler.counts.flush(t.Context()))
 		if list := stalled("after three minutes", 1); len(list) == 1 && !regexp.MustCompile(`^shop\.example \(job .*\): no page for 3m\d+s; delays so far: proxies \(1\)$`).MatchString(list[0].String()) {
 			t.Errorf("got %s, want the site, the time and the delays", list[0])
 		}

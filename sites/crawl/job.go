@@ -37,10 +37,8 @@ func (j *job) publish(ctx context.Context) {
 		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(n))
 	}
-	for _, c := range []*counters{j.crawler.delays, j.crawler.ends, j.crawler.usage} {
-		if err := c.flush(ctx); err != nil {
-			j.log.WarnContext(ctx, "cannot store counts for the report", "error", err)
-		}
+	if err := j.crawler.counts.flush(ctx); err != nil {
+		j.log.WarnContext(ctx, "cannot store counts for the report", "error", err)
 	}
 	if stats, err := j.queue.Stats(ctx); err == nil {
 		total, completed := chunks(j.def, stats)

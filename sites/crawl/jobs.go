@@ -120,9 +120,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		pages: p, leases: &leases{queue: p.queue, log: p.log}, observe: l.cfg.Observe,
 		breaker:   polite.NewSiteBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: l.cfg.Logger, Changed: l.cfg.BreakerChanged}),
 		extractor: &extractor{def: p.def, memory: l.memory, siblings: &siblings{pages: p, kinds: map[string]fieldsOf{}}},
-		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
-		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
-		usage:     &counters{rdb: p.rdb, key: store.ProxyUsageKey(p.id)},
+		counts:    &counters{rdb: p.rdb, key: store.CountsKey(p.id)},
 	}
 	c.client = fetch.NewClient(fetch.Config{
 		Definition: p.def, Filter: l.cfg.Filter, Transport: transport, NoProxy: l.cfg.NoProxy, OnBlocked: l.cfg.Refused, Robots: &l.robots, Logger: l.cfg.Logger,
@@ -132,7 +130,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		Via:      l.cfg.Via,
 		Cache:    l.cfg.Cache,
 		Route:    l.cfg.Route,
-		Ended:    c.ends.add,
+		Ended:    func(why string) { c.counts.add("session", why) },
 		Patience: min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 	})
 	c.admission = &admission{

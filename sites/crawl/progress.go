@@ -88,11 +88,11 @@ func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 		if pages.Paused {
 			continue
 		}
-		delays, err := Counts(ctx, rdb, store.DelaysKey(req.PagesOf(id)))
+		counts, err := Counts(ctx, rdb, store.CountsKey(req.PagesOf(id)))
 		if err != nil {
 			return nil, err
 		}
-		stalled = append(stalled, Stalled{JobID: id, Site: req.Site, For: idle, Delays: delays})
+		stalled = append(stalled, Stalled{JobID: id, Site: req.Site, For: idle, Delays: counts["delay"]})
 	}
 	slices.SortFunc(stalled, func(a, b Stalled) int { return cmp.Compare(b.For, a.For) })
 	return stalled, nil
@@ -124,7 +124,7 @@ func (l *localJobs) warnStalled(ctx context.Context) {
 	l.stalled = still
 }
 
-// counters counts events of a job by name, first in memory. flush adds the counts to a hash in Redis. It is safe for concurrent
+// counters counts events of a job by kind and name, first in memory. flush adds the counts to a hash in Redis. It is safe for concurrent
 // use.
 type counters struct {
 	rdb redis.UniversalClient
@@ -134,13 +134,13 @@ type counters struct {
 	by map[string]int64
 }
 
-func (c *counters) add(name string) {
+func (c *counters) add(kind, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by == nil {
 		c.by = map[string]int64{}
 	}
-	c.by[name]++
+	c.by[kind+" "+name]++
 }
 
 // flush adds the counts of this process to the counts in Redis.
@@ -164,22 +164,26 @@ func (c *counters) flush(ctx context.Context) error {
 }
 
 // all returns the flushed counts of all processes plus the counts of this one.
-func (c *counters) all(ctx context.Context) (map[string]int, error) {
+func (c *counters) all(ctx context.Context) (map[string]map[string]int, error) {
 	if err := c.flush(ctx); err != nil {
 		return nil, err
 	}
 	return Counts(ctx, c.rdb, c.key)
 }
 
-// Counts returns the flushed counts at a key.
-func Counts(ctx context.Context, rdb redis.UniversalClient, key string) (map[string]int, error) {
+// Counts returns the flushed counts at a key, by kind and name.
+func Counts(ctx context.Context, rdb redis.UniversalClient, key string) (map[string]map[string]int, error) {
 	stored, err := rdb.HGetAll(ctx, key).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read counts: %w", err)
 	}
-	by := map[string]int{}
-	for name, text := range stored {
-		by[name], _ = strconv.Atoi(text) // 0 for an invalid value
+	by := map[string]map[string]int{}
+	for field, text := range stored {
+		kind, name, _ := strings.Cut(field, " ")
+		if by[kind] == nil {
+			by[kind] = map[string]int{}
+		}
+		by[kind][name], _ = strconv.Atoi(text) // 0 for an invalid value
 	}
 	return by, nil
 }

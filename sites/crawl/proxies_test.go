@@ -121,7 +121,7 @@ func TestProxiesThatRest(t *testing.T) {
 			}
 			collect(t, j)
 			crawl(t, j)
-			if delays, err := j.crawler.delays.all(t.Context()); err != nil || (delays[string(DelayProxies)] > 0) != (c.stall != "0s") {
+			if delays, err := j.crawler.counts.all(t.Context()); err != nil || (delays["delay"][string(DelayProxies)] > 0) != (c.stall != "0s") {
 				t.Errorf("got delays %v, %v, want those of a page that waits for proxies", delays, err)
 			}
 			if _, err := j.sum(t.Context(), nil); !errors.Is(err, errNoStart) || !strings.Contains(err.Error(), "no_proxy") || !strings.Contains(err.Error(), c.problem) {

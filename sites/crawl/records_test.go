@@ -95,8 +95,8 @@ func TestBackPressureOfBytes(t *testing.T) {
 		if _, err := crawlOnce(t.Context(), j, "crawler"); !errors.As(err, new(later)) {
 			t.Fatalf("got %v, want later", err)
 		}
-		delays, err := j.crawler.delays.all(t.Context())
-		return err == nil && delays[string(DelayRecords)] > 0
+		delays, err := j.crawler.counts.all(t.Context())
+		return err == nil && delays["delay"][string(DelayRecords)] > 0
 	})
 	n, bytes, err := j.queue.Outputs().Backlog(t.Context())
 	if err != nil || bytes < room || bytes > room+4*size+64<<10 {

@@ -240,19 +240,15 @@ type Proxy struct {
 
 const maxWorst = 5
 
-// UsageOf sums up the usage of proxies, or returns nil if there are none. counts are numbers of responses by "good PROXY" and
-// "bad PROXY".
-func UsageOf(counts map[string]int) *ProxyUsage {
+// UsageOf sums up the usage of proxies, or returns nil if there are none. good and bad are numbers of responses with and without a
+// page, by proxy.
+func UsageOf(good, bad map[string]int) *ProxyUsage {
 	proxies := map[string]Proxy{}
-	for name, n := range counts {
-		kind, proxy, _ := strings.Cut(name, " ")
-		p := proxies[proxy]
-		p.Proxy = proxy
-		p.Responses += n
-		if kind == "bad" {
-			p.Failures += n
-		}
-		proxies[proxy] = p
+	for proxy, n := range good {
+		proxies[proxy] = Proxy{Proxy: proxy, Responses: n}
+	}
+	for proxy, n := range bad {
+		proxies[proxy] = Proxy{proxy, good[proxy] + n, n}
 	}
 	if len(proxies) == 0 {
 		return nil

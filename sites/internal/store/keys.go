@@ -41,12 +41,6 @@ const PausedSitesKey = "muster:sites:paused-sites"
 // expires like the request.
 func SpentKey(job string) string { return "muster:sites:" + job + ":spent" }
 
-// ProxyUsageKey is a hash: "good PROXY" and "bad PROXY" → number of responses of a job through that proxy with and without a
-// page. It expires like the request.
-func ProxyUsageKey(job string) string { return "muster:sites:" + job + ":proxy-usage" }
-
-// SessionEndsKey is a hash: reason of the end of a session → number of sessions of a job. It expires like the request.
-func SessionEndsKey(job string) string { return "muster:sites:" + job + ":session-ends" }
-
-// DelaysKey is a hash: reason of a delay → number of delays of pages of a job. It expires like the request.
-func DelaysKey(job string) string { return "muster:sites:" + job + ":delays" }
+// CountsKey is a hash of counts of a job: "delay REASON" of delays of pages, "session REASON" of ended sessions, and "good PROXY" and
+// "bad PROXY" of responses through a proxy with and without a page. It expires like the request.
+func CountsKey(job string) string { return "muster:sites:" + job + ":counts" }
