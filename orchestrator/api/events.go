@@ -55,6 +55,12 @@ type eventStreams struct {
 	open          *shares
 }
 
+// AllEvents is the input of the stream of all events.
+type AllEvents struct {
+	EventPlace
+	Source string `query:"source" enum:"jobs,workflows" default:"jobs" doc:"jobs: of jobs, sites and agents; workflows: ends of workflows, with the types workflow.success, workflow.failure and workflow.revoked"`
+}
+
 type jobEventsInput struct {
 	client.JobPath
 	EventPlace
@@ -68,10 +74,16 @@ func addEvents(s *server, read readEvents) {
 	streams := &eventStreams{read, s.untilShutdown, s.cfg.identify, s.cfg.Logger, s.streams}
 	const what = "Server-sent events: id, event (the type) and data (the event as JSON). " +
 		"A comment is sent every 15 seconds, and the event gap where events were already deleted. The stream ends when the key is revoked or expires."
-	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "Stream the events of all jobs", http.StatusTooManyRequests)
+	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "Stream the events of all jobs, or of workflows", http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
 	op.Metadata[waitsKey] = true
-	route(s, op, 0, func(ctx context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream(ctx, "", *in) })
+	route(s, op, 0, func(ctx context.Context, in *AllEvents) (*streamOutput, error) {
+		from := *streams
+		if in.Source == "workflows" {
+			from.read = s.readEnds
+		}
+		return from.stream(ctx, "", in.EventPlace)
+	})
 
 	op = describe(s, http.MethodGet, "/v1/jobs/{id}/events", "streamJobEvents", tagEvents, "Stream the events of a job", http.StatusNotFound, http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
@@ -84,6 +96,36 @@ func addEvents(s *server, read readEvents) {
 		}
 		return streams.stream(ctx, in.ID, in.EventPlace)
 	})
+}
+
+// endsEvery is how often the stream of workflows looks for ends.
+const endsEvery = 200 * time.Millisecond
+
+// readEnds reads ends of workflows as event.Stream.Read reads the events of jobs.
+func (s *server) readEnds(ctx context.Context, _, after string, limit int, block time.Duration) (event.Batch, error) {
+	if after == "" {
+		after = "$"
+	}
+	for end := time.Now().Add(block); ; {
+		ends, next, gap, err := s.cfg.Client.Inspect().Ended(ctx, after, limit)
+		if err != nil {
+			return event.Batch{}, err
+		}
+		b := event.Batch{Gap: gap, Next: next}
+		for _, e := range ends {
+			data, _ := json.Marshal(e.Workflow) // never fails
+			b.Events = append(b.Events, event.Event{ID: e.Position, Type: "workflow." + string(e.State), Time: e.Ended, Data: data})
+		}
+		if len(b.Events) > 0 || gap || time.Until(end) <= 0 {
+			return b, nil
+		}
+		after = next
+		select {
+		case <-ctx.Done():
+			return b, context.Cause(ctx)
+		case <-time.After(endsEvery):
+		}
+	}
 }
 
 // stream streams the events of a job, or of all, until the client disconnects, its key is revoked or expires, or the server

@@ -18,6 +18,7 @@ import (
 	"muster/internal/testutil"
 	"muster/jobs/agent"
 	"muster/orchestrator/event"
+	"muster/tasks"
 )
 
 func TestEventsAsAStream(t *testing.T) {
@@ -52,6 +53,29 @@ func TestEventsAsAStream(t *testing.T) {
 	}
 	if w := ask(t, h, "GET", "/v1/jobs/"+noJob+"/events"); w.Code != http.StatusNotFound {
 		t.Errorf("events of no job: got %d, want 404", w.Code)
+	}
+}
+
+// Ends of workflows are a source of events.
+func TestEndsOfWorkflowsAsAStream(t *testing.T) {
+	t.Parallel()
+	cfg := served(t)
+	h := handler(t, cfg)
+	const path = "/v1/events?source=workflows&follow=false"
+	run := testutil.Must(tasks.NewAction[int]("none").S(1).Send(t.Context(), cfg.Client, tasks.Name("nightly"), tasks.In(time.Hour)))(t)
+	testutil.Ok(t, run.Revoke(t.Context()))
+	var got string
+	testutil.Eventually(t, "the end", func() bool {
+		got = ask(t, h, "GET", path).Body.String()
+		return strings.Contains(got, "\nevent: workflow.revoked\ndata: {\"id\":\"") && strings.Contains(got, `"name":"nightly"`)
+	})
+	_, id, _ := strings.Cut(got, "\nid: ")
+	id, _, _ = strings.Cut(id, "\n")
+	if after := ask(t, h, "GET", path+"&after="+id).Body.String(); after != ": events follow\n\n" {
+		t.Errorf("after the last event: got %q, want none", after)
+	}
+	if w := ask(t, h, "GET", path+"&after=x"); w.Code != http.StatusBadRequest {
+		t.Errorf("an invalid position: got %d", w.Code)
 	}
 }
 

@@ -15,6 +15,12 @@ type Workflow struct {
 	Queued  bool              `json:"queued"`         // no task begins until an earlier workflow with the same unique key has ended
 }
 
+// WorkflowEvent is the end of a workflow.
+type WorkflowEvent struct {
+	Workflow
+	Position string `json:"position"` // in the order of these events, "<unix ms>-<number>"
+}
+
 // WorkflowState is the state of a workflow in a listing.
 type WorkflowState string
 

@@ -710,7 +710,7 @@ func (d *dispatcher) finish(r *result, sl *slot) (next *store.RingEntry, stored 
 	if one.leased {
 		return nil, false
 	}
-	s := store.Single{Entry: one.entry, Flow: r.fl.Flow, Record: d.record(r), Now: r.clock.redis(d.clock.Now())}
+	s := store.Single{Entry: one.entry, Flow: r.fl.Flow, Record: d.record(r)}
 	if !d.over(sl) {
 		s.Queues = d.rings.backlog(one.entry.Shard, d.rings.order(sl.queue, false))
 	}

@@ -226,10 +226,26 @@ func (in *Inspector) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (
 	if err != nil {
 		return nil, "", err
 	}
-	for _, w := range list {
-		page = append(page, tasktype.Workflow{ID: store.IDOf(w.Ref), Name: cmp.Or(w.Name, w.Tasks), Labels: w.Labels, Origin: w.Origin, State: w.State, Created: w.Created, Ended: w.Ended, Paused: w.Paused, Queued: w.Queued})
+	for i := range list {
+		page = append(page, listed(&list[i]))
 	}
 	return page, next, nil
+}
+
+func listed(w *store.Indexed) tasktype.Workflow {
+	return tasktype.Workflow{ID: store.IDOf(w.Ref), Name: cmp.Or(w.Name, w.Tasks), Labels: w.Labels, Origin: w.Origin, State: w.State, Created: w.Created, Ended: w.Ended, Paused: w.Paused, Queued: w.Queued}
+}
+
+// Ended returns workflows that ended after a position, as [store.Index.Ended] does.
+func (in *Inspector) Ended(ctx context.Context, after string, limit int) (events []tasktype.WorkflowEvent, next string, gap bool, err error) {
+	if limit < 1 || limit > maxPage {
+		return nil, after, false, fmt.Errorf("limit %d must be 1 to %d", limit, maxPage)
+	}
+	list, next, gap, err := in.store.Index.Ended(ctx, after, limit)
+	for i := range list {
+		events = append(events, tasktype.WorkflowEvent{Workflow: listed(&list[i].Indexed), Position: list[i].Position})
+	}
+	return events, next, gap, err
 }
 
 // Counts returns how many workflows the index has in each state.

@@ -235,8 +235,7 @@ type Single struct {
 	Entry  *RingEntry
 	Flow   Flow
 	Record []byte
-	Now    time.Time // by Redis
-	Queues []string  // to take the next entry from, in order; none to take none
+	Queues []string // to take the next entry from, in order; none to take none
 }
 
 // The results of [Turns.Finish].
@@ -249,7 +248,7 @@ const (
 // Finish stores the success of a workflow of one node, and takes the next entry. It can be repeated if its reply was lost.
 func (s Turns) Finish(ctx context.Context, worker string, d *Single) (state int, next *RingEntry, err error) {
 	e := d.Entry
-	res, err := s.call(ctx, "finish1", e.Shard, worker, e.Queue, e.Text, d.Now.UnixMilli(), d.Flow.Ref, d.Record, d.Flow.Retention, d.Flow.Created, d.Flow.Caption, strings.Join(d.Queues, " "))
+	res, err := s.call(ctx, "finish1", e.Shard, worker, e.Queue, e.Text, d.Flow.Ref, d.Record, d.Flow.Retention, d.Flow.Created, d.Flow.Caption, strings.Join(d.Queues, " "))
 	if err != nil {
 		return 0, nil, fmt.Errorf("finish workflow %s: %w", d.Flow.ID(), err)
 	}
