@@ -45,7 +45,7 @@ const SaveEvery = 5 * time.Second
 var saveEvery = SaveEvery // less in tests
 
 const (
-	mostChanged = 2000 // changed keys after which they are written at once: the server stands still while they are read
+	mostChanged = 2000 // changed keys after which they are written at once: the server stands still while they are copied
 	expireEvery = 50 * time.Millisecond
 )
 
@@ -76,10 +76,11 @@ type Server struct {
 	mu      sync.Mutex
 	changed map[string]bool // keys to write
 	conns   map[*server.Peer]*conn
-	failed  error // of the last write
+	failed  error        // of the last write
+	copier  *server.Peer // which copies keys to the database scratch
 
 	saving sync.Mutex        // guards the following
-	batch  []record          // to write
+	copied map[string]bool   // keys to write, whose copies are in the database scratch
 	known  map[string]record // what was written last of the keys in conns
 
 	full chan struct{} // there are mostChanged keys to write
@@ -133,7 +134,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err := s.mini.StartAddr(s.cfg.Addr); err != nil {
 		return nil, errors.Join(err, s.file.Close())
 	}
-	if err := s.mini.Server().Register(saveCommand, s.read); err != nil {
+	if err := s.mini.Server().Register(saveCommand, s.copy); err != nil {
 		return nil, err
 	}
 	s.mini.Server().SetPreHook(s.arrived)
@@ -245,7 +246,11 @@ func (s *Server) arrived(c *server.Peer, cmd string, args ...string) bool {
 	switch {
 	case s.mini.IsReadOnlyCommand(cmd):
 	case cmd == "INFO" && len(args) == 1 && strings.EqualFold(args[0], "memory"): // which miniredis does not know
-		if _, err := s.reply(c, "PING"); err != nil {
+		var reply bytes.Buffer
+		inner := server.NewPeer(bufio.NewWriter(&reply))
+		inner.Ctx = c.Ctx
+		s.mini.Server().Dispatch(inner, []string{"PING"})
+		if inner.Flush(); reply.String() != "+PONG\r\n" {
 			return false // without the password
 		}
 		c.WriteBulk(s.memory())
@@ -264,6 +269,9 @@ func (s *Server) arrived(c *server.Peer, cmd string, args ...string) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c == s.copier {
+		return false
+	}
 	from := s.conns[c]
 	if from == nil && (cmd == "AUTH" || cmd == "HELLO") { // the first command of each connection; commands of scripts have a peer of their own
 		s.conns[c] = &conn{}
@@ -306,16 +314,6 @@ func (s *Server) isClient(c *server.Peer) bool {
 	return s.conns[c] != nil
 }
 
-// reply runs a command like one of c.
-func (s *Server) reply(c *server.Peer, args ...string) (any, error) {
-	var buf bytes.Buffer
-	inner := server.NewPeer(bufio.NewWriter(&buf))
-	inner.Ctx = c.Ctx // which has the lock in a script, and the rights
-	s.mini.Server().Dispatch(inner, args)
-	inner.Flush()
-	return server.ParseReply(bufio.NewReader(&buf))
-}
-
 // keyless are commands that change no keys, although they are not marked as reading only.
 var keyless = []string{"EVAL", "EVALSHA", "SCRIPT", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE", "PUBSUB", "PING", "ECHO", "HELLO", "AUTH",
 	"CLIENT", "CLUSTER", "SELECT", "INFO", "TIME", "COMMAND", "MEMORY", "OBJECT", "WAIT", "WATCH", "UNWATCH", "MULTI", "EXEC", "DISCARD", "QUIT", saveCommand}
@@ -333,93 +331,69 @@ func (s *Server) change(keys []string) {
 	}
 }
 
-// saveCommand reads the changed keys. It is called by a script, so that no other command runs.
-const saveCommand = "MUSTER.SAVE"
+// saveCommand copies the changed keys to the database scratch. It is called by a script, so that no other command runs: the server stands
+// still until it ends, so the copies are read and written later.
+const (
+	saveCommand = "MUSTER.SAVE"
+	scratch     = 16
+)
 
 // save writes the changed keys, as they are at one moment. If that fails, they count as changed again.
 func (s *Server) save(ctx context.Context) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	if err := s.rdb.Eval(ctx, "return redis.call('"+saveCommand+"')", nil).Err(); err != nil {
-		return fmt.Errorf("read changed keys: %w", err)
+	defer s.mini.DB(scratch).FlushDB()
+	err := s.rdb.Eval(ctx, "return redis.call('"+saveCommand+"')", nil).Err()
+	if err == nil {
+		err = s.file.append(s.read())
 	}
-	err := s.file.append(s.batch)
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, r := range s.batch {
-			s.changed[r.Key] = true
-			delete(s.known, r.Key)
+		for key := range s.copied {
+			s.changed[key] = true
+			delete(s.known, key)
 		}
 	}
 	return err
 }
 
-// read is the handler of saveCommand: it puts the changed keys into batch.
-func (s *Server) read(c *server.Peer, _ string, _ []string) {
+// copy is the handler of saveCommand.
+func (s *Server) copy(c *server.Peer, _ string, _ []string) {
+	inner := server.NewPeer(bufio.NewWriter(io.Discard))
+	inner.Ctx = c.Ctx // which has the lock
 	s.mu.Lock()
-	keys := s.changed
-	s.changed = map[string]bool{}
-	running := map[string]record{} // keys that commands which have arrived can change again
+	s.copied, s.changed = s.changed, map[string]bool{}
+	known := s.known
+	s.known = map[string]record{} // of keys that commands which have arrived can change again
 	for _, from := range s.conns {
 		for _, key := range from.keys {
-			running[key] = s.known[key]
-			keys[key] = true
+			s.known[key] = known[key]
+			s.copied[key] = true
 		}
 	}
+	s.copier = inner
 	s.mu.Unlock()
-
-	s.batch = nil
-	do := func(args ...string) any {
-		reply, _ := s.reply(c, args...)
-		return reply
+	for key := range s.copied {
+		s.mini.Server().Dispatch(inner, []string{"COPY", key, key, "DB", strconv.Itoa(scratch)})
 	}
-	now := time.Now()
-	for key := range keys {
-		r := record{Key: key}
-		if kind, _ := do("TYPE", key).(server.Simple); kinds[string(kind)] != nil {
-			read := kinds[string(kind)]
-			r.Type, r.Values = string(kind), flat(do(slices.Concat([]string{read[0], key}, read[1:])...))
-			if ttl, _ := do("PTTL", key).(int); ttl >= 0 {
-				r.Expires = now.Add(time.Duration(ttl) * time.Millisecond).UnixMilli()
-			}
-		}
-		before, runs := running[key]
-		if runs && r.equal(before) {
-			continue
-		}
-		if s.batch = append(s.batch, r); runs {
-			running[key] = r
-		}
-	}
-	s.known = running
 	c.WriteOK()
 }
 
-// kinds has the command that reads a key of each type.
-var kinds = map[string][]string{
-	"string": {"GET"}, "hash": {"HGETALL"}, "list": {"LRANGE", "0", "-1"}, "set": {"SMEMBERS"}, "zset": {"ZRANGE", "0", "-1", "WITHSCORES"}, "stream": {"XRANGE", "-", "+"},
-}
-
-// flat returns the texts in a reply, in order. An entry of a stream is its id, the number of its fields and values, and these.
-func flat(reply any) (out []string) {
-	switch v := reply.(type) {
-	case string:
-		return []string{v}
-	case []byte:
-		return []string{string(v)}
-	case []any:
-		for _, e := range v {
-			if pair, ok := e.([]any); ok && len(pair) == 2 {
-				values := flat(pair[1])
-				out = append(append(out, flat(pair[0])...), strconv.Itoa(len(values)))
-				out = append(out, values...)
+// read returns the keys that copy has copied, except those that are as before.
+func (s *Server) read() (batch []record) {
+	db := s.mini.DB(scratch)
+	for key := range s.copied {
+		r := newRecord(db, key)
+		if before, runs := s.known[key]; runs {
+			if r.equal(before) {
 				continue
 			}
-			out = append(out, flat(e)...)
+			s.known[key] = r
 		}
+		batch = append(batch, r)
 	}
-	return out
+	return batch
 }
 
 // Copy writes the data of a directory, which no process may use, into an empty database of a Redis, and returns the number of

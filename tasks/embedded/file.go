@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,7 +47,42 @@ type record struct {
 	Key     string
 	Type    string   // as of TYPE; empty for a key that does not exist
 	Expires int64    // unix ms; 0 for never
-	Values  []string // a string; fields and values, elements, members, members and scores; of a stream see flat
+	Values  []string // a string; fields and values, elements, members, members and scores; for entries of a stream their ID, a number and as many fields and values
+}
+
+// newRecord reads a key. The errors are those of keys that have expired.
+func newRecord(db *miniredis.RedisDB, key string) record {
+	r := record{Key: key, Type: db.Type(key)}
+	switch r.Type {
+	case "string":
+		value, _ := db.Get(key)
+		r.Values = []string{value}
+	case "hash":
+		fields, _ := db.HKeys(key)
+		for _, f := range fields {
+			r.Values = append(r.Values, f, db.HGet(key, f))
+		}
+	case "list":
+		r.Values, _ = db.List(key)
+	case "set":
+		r.Values, _ = db.Members(key)
+	case "zset":
+		scores, _ := db.SortedSet(key)
+		for _, m := range slices.Sorted(maps.Keys(scores)) {
+			r.Values = append(r.Values, m, strconv.FormatFloat(scores[m], 'g', -1, 64))
+		}
+	case "stream":
+		entries, _ := db.Stream(key)
+		for _, e := range entries {
+			r.Values = append(append(r.Values, e.ID, strconv.Itoa(len(e.Values))), e.Values...)
+		}
+	default:
+		r.Type = ""
+	}
+	if ttl := db.TTL(key); ttl > 0 {
+		r.Expires = time.Now().Add(ttl).UnixMilli()
+	}
+	return r
 }
 
 func (r record) equal(o record) bool {
