@@ -3,6 +3,8 @@ package redisd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,9 @@ func TestWatchReturnsWhenTheSharedRedisEnds(t *testing.T) {
 	t.Parallel()
 	eachOwn(t, func(t *testing.T, cfg Config) {
 		first := start(t, cfg)
+		if _, err := Start(t.Context(), cfg); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), fmt.Sprintf("process %d,", os.Getpid())) {
+			t.Errorf("without Auto: got %v, want ErrInUse with the process", err)
+		}
 		cfg.Mode = Auto
 		second := start(t, cfg)
 		if second.Owned() || second.URL() != first.URL() || !strings.Contains(second.Guarantee(), "stops with that orchestrator") {

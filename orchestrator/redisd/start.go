@@ -87,7 +87,8 @@ func (s *Server) lockData(ctx context.Context) (shared bool, err error) {
 	case errors.Is(err, errLocked) && s.cfg.Mode == Auto:
 		return true, s.awaitShared(ctx)
 	case errors.Is(err, errLocked):
-		return false, fmt.Errorf("%w: another orchestrator runs a Redis on %s; stop it, or choose another directory with --data-dir", ErrInUse, s.cfg.DataDir)
+		a, _ := readAddress(s.cfg.DataDir) // 0 while the other one starts
+		return false, fmt.Errorf("%w: another orchestrator, process %d, runs a Redis on %s; stop it, or choose another directory with --data-dir", ErrInUse, a.Owner.PID, s.cfg.DataDir)
 	case errors.Is(err, errors.ErrUnsupported):
 		s.cfg.Logger.Warn("cannot lock the data directory on this system; make sure that only one orchestrator uses it", "err", err)
 	case err != nil:
