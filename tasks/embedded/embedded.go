@@ -36,6 +36,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/atomicfile"
 	"muster/internal/trust"
 )
 
@@ -110,6 +111,9 @@ func Start(cfg Config) (_ *Server, err error) {
 		}
 	}()
 	if s.lock, err = lockDir(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := atomicfile.Abandon(cfg.Dir); err != nil { // files of killed processes
 		return nil, err
 	}
 	records, err := load(cfg.Dir, s.log)

@@ -190,11 +190,22 @@ func TestUnusableDirectories(t *testing.T) {
 	start(t, used)
 	newer := t.TempDir()
 	testutil.Ok(t, os.WriteFile(filepath.Join(newer, dataFile), []byte("muster store 2\n???"), 0o600))
-	open := t.TempDir()
+	open, writable := t.TempDir(), t.TempDir()
 	testutil.Ok(t, os.Chmod(open, 0o777))
-	for dir, want := range map[string]string{
-		"": "Dir is empty", used: fmt.Sprintf("process %d", os.Getpid()), newer: "newer release", open: "writ", filepath.Join(newer, dataFile): "not a directory",
-	} {
+	testutil.Ok(t, os.WriteFile(filepath.Join(writable, dataFile), nil, 0o600))
+	testutil.Ok(t, os.Chmod(filepath.Join(writable, dataFile), 0o666))
+	wants := map[string]string{
+		"": "Dir is empty", used: fmt.Sprintf("process %d", os.Getpid()), newer: "newer release", filepath.Join(newer, dataFile): "not a directory",
+		open: "world-writable", writable: "world-writable",
+	}
+	if other := t.TempDir(); os.Geteuid() == 0 {
+		testutil.GiveToNobody(t, other)
+		wants[other] = "belongs to user"
+	} else {
+		testutil.Ok(t, os.Chmod(other, 0o500))
+		wants[other] = "permission denied"
+	}
+	for dir, want := range wants {
 		if _, err := Start(Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", dir, err, want)
 		}
@@ -244,11 +255,16 @@ func TestGrownFileIsWrittenAnew(t *testing.T) {
 	}
 	crashed := image(t, dir, -1)
 	testutil.Ok(t, os.Rename(filepath.Join(crashed, dataFile), filepath.Join(crashed, previousFile))) // between the two renames
+	abandoned := filepath.Join(crashed, "."+dataFile+".next.1.tmp")
+	testutil.Ok(t, os.WriteFile(abandoned, nil, 0o600)) // while it was written
 	for _, dir := range []string{image(t, dir, -1), crashed} {
 		if !Exists(dir) {
 			t.Error("the data is not found")
 		}
 		again, _ := start(t, dir)
+		if _, err := os.Stat(abandoned); dir == crashed && !os.IsNotExist(err) {
+			t.Errorf("an incomplete file remains: %v", err)
+		}
 		if got := content(t, again); got != content(t, s) {
 			t.Errorf("got %.40q", got)
 		}

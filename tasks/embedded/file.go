@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/atomicfile"
+	"muster/internal/trust"
 )
 
 // The data of a directory is one file: a line with the version, then batches, each the length and the CRC-32C of its content, and
@@ -187,10 +188,16 @@ func Exists(dir string) bool {
 func load(dir string, log *slog.Logger) ([]record, error) {
 	for _, name := range []string{dataFile, previousFile} {
 		path := filepath.Join(dir, name)
-		keys, good, err := readFile(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		f, err := trust.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		keys, good, err := readFile(f)
+		err = errors.Join(err, f.Close())
+		switch {
 		case errors.Is(err, ErrNewer):
 			return nil, err
 		case errors.Is(err, io.ErrUnexpectedEOF):
@@ -219,12 +226,8 @@ func load(dir string, log *slog.Logger) ([]record, error) {
 
 // readFile returns the keys of a file up to its end or its first damage, and the offset of that. The error is io.ErrUnexpectedEOF if the
 // last batch is incomplete.
-func readFile(path string) (keys map[string]record, good int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer f.Close()
+func readFile(f *os.File) (keys map[string]record, good int64, err error) {
+	path := f.Name()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, 0, err
@@ -275,7 +278,7 @@ type file struct {
 	begin, size int64 // bytes: when it was written anew, and now
 }
 
-// create writes the file of a directory anew, and keeps the one before.
+// create writes the file of a directory anew, and keeps the one before. The file is in use if it is not nil, even with an error.
 func create(dir string, records []record) (*file, error) {
 	path := filepath.Join(dir, dataFile)
 	next := path + ".next"
@@ -297,24 +300,20 @@ func create(dir string, records []record) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Rename(path, filepath.Join(dir, previousFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if err := os.Rename(next, path); err != nil {
-		return nil, err
-	}
-	if err := atomicfile.SyncDir(dir); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
+	f, err := os.OpenFile(next, os.O_RDWR, 0o600) // before the renames: the file with the name dataFile is always the one that append writes to
 	if err != nil {
 		return nil, err
 	}
 	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		if err = os.Rename(path, filepath.Join(dir, previousFile)); err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = os.Rename(next, path)
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &file{f, dir, size, size}, nil
+	return &file{f, dir, size, size}, atomicfile.SyncDir(dir)
 }
 
 func encode(records []record) ([]byte, error) {
@@ -352,10 +351,12 @@ func (f *file) append(records []record) error {
 		return err
 	}
 	next, err := create(f.dir, all)
+	if next != nil {
+		err = errors.Join(err, f.Close())
+		*f = *next
+	}
 	if err != nil {
 		return fmt.Errorf("write the data anew: %w", err)
 	}
-	err = f.Close()
-	*f = *next
-	return err
+	return nil
 }
