@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
 	"muster/internal/yamlstrict"
@@ -141,44 +142,14 @@ func (j *JSONText) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		*j = JSONText(text)
 		return
 	}
-	before := len(d.Problems)
-	if v := valueOf(d, n, key, 0); len(d.Problems) == before {
-		body, _ := lines.JSON(v) // such values always encode
+	var v any
+	err := yaml.NodeToValue(n, &v)
+	if err == nil {
+		var body []byte
+		body, err = lines.JSON(v)
 		*j = JSONText(body)
 	}
-}
-
-// valueOf converts a YAML value to the types of encoding/json.
-func valueOf(d *yamlstrict.Decoder, n ast.Node, key string, depth int) any {
-	if depth > yamlstrict.MaxDepth {
-		d.Fail(n, key, "nested too deeply")
-		return nil
+	if err != nil {
+		d.Fail(n, key, "is not JSON: %s", err)
 	}
-	switch m := d.Plain(n).(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		pairs, _ := d.Mapping(n, key, "a mapping")
-		object := map[string]any{}
-		for _, p := range pairs {
-			object[p.Key] = valueOf(d, p.Node, yamlstrict.Join(key, p.Key), depth+1)
-		}
-		return object
-	case *ast.SequenceNode:
-		list := []any{}
-		for i, e := range m.Values {
-			list = append(list, valueOf(d, e, fmt.Sprintf("%s[%d]", key, i), depth+1))
-		}
-		return list
-	case *ast.BoolNode:
-		return m.Value
-	case *ast.IntegerNode, *ast.FloatNode:
-		if text := m.GetToken().Value; json.Valid([]byte(text)) {
-			return json.Number(text)
-		}
-		d.Fail(n, key, "%s is not a JSON number; write it in decimal digits or quote it", m.GetToken().Value)
-		return nil
-	case nil:
-		return nil
-	}
-	text, _ := d.Scalar(n, key, "a JSON value")
-	return text
 }
