@@ -194,9 +194,6 @@ func (c *checker) checkLinks(def *Definition, links []Link, format, key string) 
 		if l.Template != "" && !strings.Contains(l.Template, "{value}") {
 			c.problemAt(l.At, key+".template", "%q does not contain {value}", l.Template)
 		}
-		if l.CSS.Attr != "" && l.Attr == "" {
-			l.Attr = l.CSS.Attr
-		}
 		l.As = c.oneOf(l.As, KindDetail, words[Link]("as"), l.At, key+".as")
 		c.checkCarry(def, l, format, key)
 	}
@@ -244,9 +241,6 @@ func (c *checker) checkNext(x *Next) {
 	}
 	if x.Template != "" && !strings.Contains(x.Template, "{n}") {
 		c.problemAt(x.At, key+".template", "%q does not contain {n}", x.Template)
-	}
-	if x.CSS.Attr != "" && x.Attr == "" {
-		x.Attr = x.CSS.Attr
 	}
 	counted := x.Template != "" || (x.Param != "" && x.Cursor.IsZero())
 	if !counted && (x.From != nil || x.To != 0 || x.Step != 0) {

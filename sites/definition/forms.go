@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -31,12 +32,12 @@ func (s *Start) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 
 // decodeNode reads a selector or the full form.
 func (l *Link) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	selectorOr(d, n, key, l, &l.At, &l.CSS)
+	selectorOr(d, n, key, l, &l.At, &l.CSS, &l.Attr)
 }
 
 // decodeNode reads a selector or the full form.
 func (x *Next) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	selectorOr(d, n, key, x, &x.At, &x.CSS)
+	selectorOr(d, n, key, x, &x.At, &x.CSS, &x.Attr)
 }
 
 // decodeNode reads a mapping of names to records and keeps their order.
@@ -110,17 +111,18 @@ func (f *Field) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 
 // decodeNode reads a selector or the full form.
 func (s *Source) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	selectorOr(d, n, key, s, &s.At, &s.CSS)
+	selectorOr(d, n, key, s, &s.At, &s.CSS, &s.Attr)
 }
 
-// selectorOr reads the short form of a value, a selector, or its full form.
-func selectorOr(d *yamlstrict.Decoder, n ast.Node, key string, full any, at *Pos, css *Selector) {
+// selectorOr reads the short form of a value, a selector, or its full form. The selector may name the attribute.
+func selectorOr(d *yamlstrict.Decoder, n ast.Node, key string, full any, at *Pos, css *Selector, attr *string) {
 	if d.IsMapping(n) {
 		d.Full(n, full, key)
-		return
+	} else {
+		*at = yamlstrict.At(n)
+		css.decodeNode(d, n, key)
 	}
-	*at = yamlstrict.At(n)
-	css.decodeNode(d, n, key)
+	*attr = cmp.Or(*attr, css.Attr)
 }
 
 // fill replaces {n} in a URL template.
