@@ -2,6 +2,7 @@ package polite
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -23,17 +24,15 @@ type SharedClock struct {
 	Pacer *limit.Pacer
 
 	held LocalClock // holds of this process, effective before Redis stores them
-
-	mu   sync.Mutex           // guards free
-	free map[string]time.Time // by key without an interval: end of the validity of the last read
+	free LocalClock // holds keys without an interval while their last read is valid
 }
 
 // freeFor is the delay with which a process may notice another process's hold on a key without an interval. It saves most Redis
 // calls of fast sites and is shorter than most response times.
 const freeFor = 10 * time.Millisecond
 
-// freeKeys limits the keys that a clock caches.
-const freeKeys = 10_000
+// clockKeys is the number of keys from which a clock forgets those whose turn has come.
+const clockKeys = 10_000
 
 // Take implements Clock.
 func (c *SharedClock) Take(ctx context.Context, key string, interval time.Duration) (time.Duration, error) {
@@ -41,7 +40,7 @@ func (c *SharedClock) Take(ctx context.Context, key string, interval time.Durati
 		return wait, nil
 	}
 	quick := interval <= 0 && c.Pacer.Interval() <= 0
-	if !quick || !c.isFree(key) {
+	if valid, _ := c.free.Take(ctx, key, 0); !quick || valid <= 0 {
 		wait, ok, err := c.Pacer.Reserve(ctx, key, interval)
 		if err != nil {
 			return 0, err
@@ -50,7 +49,7 @@ func (c *SharedClock) Take(ctx context.Context, key string, interval time.Durati
 			return max(wait, time.Microsecond), nil
 		}
 		if quick {
-			c.setFree(key, time.Now().Add(freeFor))
+			_ = c.free.Hold(ctx, key, freeFor)
 		}
 	}
 	return c.held.Take(ctx, key, 0) // a hold may have begun during the call
@@ -60,21 +59,6 @@ func (c *SharedClock) Take(ctx context.Context, key string, interval time.Durati
 func (c *SharedClock) Hold(ctx context.Context, key string, d time.Duration) error {
 	_ = c.held.Hold(ctx, key, d)
 	return c.Pacer.NotBefore(ctx, key, time.Now().Add(d))
-}
-
-func (c *SharedClock) isFree(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Before(c.free[key])
-}
-
-func (c *SharedClock) setFree(key string, until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.free == nil || len(c.free) >= freeKeys {
-		c.free = map[string]time.Time{}
-	}
-	c.free[key] = until
 }
 
 // LocalClock is a clock of one process. The zero value is ready to use.
@@ -113,6 +97,9 @@ func (c *LocalClock) Hold(_ context.Context, key string, d time.Duration) error 
 func (c *LocalClock) set(key string, t time.Time) {
 	if c.next == nil {
 		c.next = map[string]time.Time{}
+	}
+	if now := time.Now(); len(c.next) >= clockKeys {
+		maps.DeleteFunc(c.next, func(_ string, t time.Time) bool { return t.Before(now) })
 	}
 	c.next[key] = t
 }
