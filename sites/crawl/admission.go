@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"muster/internal/limit"
-	"muster/internal/wrap"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
@@ -223,8 +222,7 @@ func (b *budget) grant(ctx context.Context, page string, records, bytes int) (in
 	if !b.hasLimits() {
 		return records, nil
 	}
-	n, err := store.Grant(ctx, b.rdb, store.SpentKey(b.job), store.Page{ID: page, Records: records, Bytes: bytes}, b.records)
-	return n, wrap.Err(err, "count records and bytes of job %s", b.job)
+	return store.Grant(ctx, b.rdb, store.SpentKey(b.job), page, records, bytes, b.records)
 }
 
 // reached returns the exceeded limits.
