@@ -140,19 +140,18 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	defer body.Close()
 
 	limit := cmp.Or(f.MaxBytes, DefaultMaxBytes)
-	counted := &countingReader{r: body}
-	parsed, err := Parse(counted, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, Max: s.Max, MaxBytes: limit, Name: s.Label()})
+	parsed, err := Parse(body, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, Max: s.Max, MaxBytes: limit, Name: s.Label()})
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return List{}, fmt.Errorf("list was not received within %s", cmp.Or(s.Timeout, 30*time.Second))
 	case errors.Is(err, errTooLarge):
 		return List{}, fmt.Errorf("list is larger than %s; increase proxies.max_list_mb", size(limit))
 	case err != nil:
-		return List{}, fmt.Errorf("list is truncated after %d bytes: %w", counted.n, err)
+		return List{}, fmt.Errorf("list is truncated after %d bytes: %w", parsed.Bytes, err)
 	}
-	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Rejected: parsed.Describe("line"), Bytes: counted.n}
+	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Rejected: parsed.Describe("line"), Bytes: parsed.Bytes}
 	switch {
-	case counted.n == 0:
+	case list.Bytes == 0:
 		return list, fmt.Errorf("list is empty: %w", ErrEmpty)
 	case len(list.Candidates) == 0 && parsed.HTML:
 		return list, fmt.Errorf("a web page instead of a list: %w", ErrEmpty)
@@ -290,17 +289,6 @@ func (p Parsed) Describe(unit string) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
-}
-
-type countingReader struct {
-	r io.Reader
-	n int64
-}
-
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
 }
 
 // Merge merges lists: each endpoint occurs once, with the names of all lists that contain it. Entries with and

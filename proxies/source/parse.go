@@ -64,13 +64,14 @@ type Parsed struct {
 	Rejects    map[Reject]int
 	Lines      map[Reject][]int // first rejected lines of a text, the last of maxLines stands for more
 	HTML       bool             // the list is a web page
+	Bytes      int64            // read, before decompression
 }
 
 // Parse reads a list and detects its format. It returns an error of r, or an error if the list is larger than
 // MaxBytes or cannot be decompressed. An empty list yields no candidates.
 func Parse(r io.Reader, o Options) (Parsed, error) {
-	body, err := readPlain(r, cmp.Or(o.MaxBytes, DefaultMaxBytes))
 	p := newParser(o)
+	body, err := p.readPlain(r, cmp.Or(o.MaxBytes, DefaultMaxBytes))
 	start := bytes.TrimLeft(body, " \t\r\n")
 	switch {
 	case len(start) > 0 && (start[0] == '{' || start[0] == '[') && p.json(start):
@@ -294,8 +295,9 @@ func (p *parser) line(line string) bool {
 var errTooLarge = errors.New("list is too large")
 
 // readPlain reads a list as UTF-8 text with "\n" line endings. It decompresses gzip.
-func readPlain(r io.Reader, limit int64) ([]byte, error) {
+func (p *parser) readPlain(r io.Reader, limit int64) ([]byte, error) {
 	body, err := readAll(r, limit)
+	p.out.Bytes = int64(len(body))
 	if err != nil {
 		return body, err
 	}
