@@ -92,20 +92,9 @@ func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
 			return []Member{m}, nil
 		}
 	}
-	name = strings.ToLower(name)
-	scheme, rest, ok := strings.Cut(name, "://")
-	if !ok {
-		scheme, rest = "", name
-	}
-	at := strings.LastIndexByte(rest, '@')
-	address := rest[at+1:]
-	user, _, _ := strings.Cut(rest[:max(at, 0)], ":")
-	if plain, err := url.PathUnescape(user); err == nil {
-		user = strings.ToLower(plain)
-	}
 	return slices.DeleteFunc(members, func(m Member) bool {
-		endpoint := strings.ToLower(m.Candidate().Address())
-		return scheme != "" && scheme != m.Protocol || user != "" && user != strings.ToLower(m.Username) ||
-			address != endpoint && address != strings.ToLower(m.Host)
+		address, scheme := m.Candidate().Address(), m.Protocol+"://"
+		forms := []string{address, m.Host, scheme + address, scheme + url.User(m.Username).String() + "@" + address, m.URL().String()}
+		return !slices.ContainsFunc(forms, func(form string) bool { return strings.EqualFold(form, name) })
 	}), nil
 }
