@@ -173,15 +173,6 @@ func (v *view) readScope(ctx context.Context, name string, s *scope, begun time.
 	return nil
 }
 
-// healthOr returns the parsed health, or unknownHealth if text is missing or damaged.
-func healthOr(text string) Health {
-	h, err := parseHealth(text)
-	if err != nil {
-		return unknownHealth()
-	}
-	return h
-}
-
 // apply replaces the members. Records that cannot be decoded are ignored. The caller holds mu.
 func (v *view) apply(records, healths map[string]string) {
 	for id := range v.members {
@@ -204,7 +195,7 @@ func (v *view) apply(records, healths map[string]string) {
 			}
 			m.Proxy, m.record = proxy, record
 		}
-		m.all = healthOr(healths[id])
+		m.all, _ = parseHealth(healths[id])
 	}
 }
 
@@ -285,27 +276,25 @@ type Health struct {
 	Latency  float64   `json:"latency_ms"`         // moving average of the time to the first byte
 }
 
-// unknownHealth returns the health of a proxy without reports.
-func unknownHealth() Health { return Health{OK: 0.5} }
-
 // maxHealth limits stored numbers, the largest of which are times in milliseconds, to the range of time.Time in JSON:
 // the year 9892.
 const maxHealth = 250e12
 
-// parseHealth parses the format of report.lua.
+// parseHealth parses the format of report.lua. With an error it returns the health of a proxy without reports.
 func parseHealth(text string) (Health, error) {
 	var n [8]float64 // the last number is optional and used by the script only
 	i := 0
 	for field := range strings.FieldsSeq(text) {
 		v, err := strconv.ParseFloat(field, 64)
 		if err != nil || i == len(n) || math.IsNaN(v) || math.Abs(v) > maxHealth {
-			return unknownHealth(), fmt.Errorf("parse health %q", text)
+			i = 0
+			break
 		}
 		n[i] = v
 		i++
 	}
 	if i < len(n)-1 {
-		return unknownHealth(), fmt.Errorf("parse health %q", text)
+		return Health{OK: 0.5}, fmt.Errorf("parse health %q", text)
 	}
 	return Health{OK: n[0], Requests: int(n[1]), Fails: n[2], LastOK: unixMilli(n[3]), LastFail: unixMilli(n[4]), Until: unixMilli(n[5]), Latency: n[6]}, nil
 }

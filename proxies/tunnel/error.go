@@ -3,7 +3,6 @@ package tunnel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -47,15 +46,14 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	switch {
-	case e.Err != nil && e.Detail != "":
-		return fmt.Sprintf("%s: %s: %v", e.Reason, e.Detail, e.Err)
-	case e.Err != nil:
-		return fmt.Sprintf("%s: %v", e.Reason, e.Err)
-	case e.Detail != "":
-		return fmt.Sprintf("%s: %s", e.Reason, e.Detail)
+	text := string(e.Reason)
+	if e.Detail != "" {
+		text += ": " + e.Detail
 	}
-	return string(e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
 }
 
 func (e *Error) Unwrap() error { return e.Err }
