@@ -91,12 +91,13 @@ func (s *Service) InReview(ctx context.Context) (items int64, jobs int, err erro
 	if err != nil {
 		return 0, 0, err
 	}
-	lanes, err := s.lanesOf(ctx, ids, records)
+	glances, err := s.glances(ctx, ids, records)
 	if err != nil {
 		return 0, 0, err
 	}
 	for i, id := range ids {
-		if records[i]["status"] == "" || records[i].status().Terminal() {
+		glance := glances[id]
+		if glance == nil || records[i].status().Terminal() {
 			continue
 		}
 		p, err := s.plan(ctx, id)
@@ -109,7 +110,7 @@ func (s *Service) InReview(ctx context.Context) (items int64, jobs int, err erro
 		var n int64
 		for _, st := range p.Stages {
 			if st.Review {
-				n += lanes[id][lane(st.Name)].Error
+				n += glance.Lanes[lane(st.Name)].Error
 			}
 		}
 		if n > 0 {

@@ -107,15 +107,21 @@ func TestSweepListsReviews(t *testing.T) {
 	})
 }
 
-// commands counts commands to Redis, and records those that read a whole record, prompt or context.
+// commands counts commands and round trips to Redis, and records those that read a whole record, prompt or context.
 type commands struct {
 	n     atomic.Int64
+	trips atomic.Int64
+	read  func()     // called before records are read, if it is set
 	mu    sync.Mutex // guards whole
 	whole []string
 }
 
 func (c *commands) note(cmds ...redis.Cmder) {
 	c.n.Add(int64(len(cmds)))
+	c.trips.Add(1)
+	if c.read != nil && cmds[0].Name() == "hgetall" {
+		c.read()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, cmd := range cmds {
@@ -183,5 +189,25 @@ func TestCallsReadWhatTheyReturn(t *testing.T) {
 		if err := row.call(); err != nil || len(c.whole) > row.records {
 			t.Errorf("%s: read %d whole values, %v, want at most %d: %v", name, len(c.whole), err, row.records, c.whole)
 		}
+	}
+}
+
+// A list reads its jobs in a few round trips, however many they are, and omits a job that is deleted meanwhile.
+func TestListTakesFewRoundTrips(t *testing.T) {
+	t.Parallel()
+	w, reader, c := newReader(t)
+	var last jobs.Job
+	for range 30 {
+		last = w.create(jobs.Request{})
+	}
+	testutil.Must(reader.List(w.ctx, jobs.Filter{}))(t) // reads the pipeline, too
+	c.trips.Store(0)
+	page, err := reader.List(w.ctx, jobs.Filter{})
+	if n := c.trips.Load(); err != nil || len(page.Jobs) != 30 || page.Total != 30 || n > 4 {
+		t.Errorf("got %d of %d jobs in %d round trips, %v, want all in 4", len(page.Jobs), page.Total, n, err)
+	}
+	c.read = func() { testutil.Ok(t, w.client.Redis().Del(w.ctx, "muster:{jobs}:j:"+last.ID).Err()) }
+	if page, err = reader.List(w.ctx, jobs.Filter{}); err != nil || len(page.Jobs) != 29 {
+		t.Errorf("got %d jobs, %v, want all but the deleted one", len(page.Jobs), err)
 	}
 }

@@ -35,12 +35,9 @@ func (s *Service) Summary(ctx context.Context, id string) (Job, error) {
 	return s.whole(ctx, id, r, true, nil)
 }
 
-// lanes are the counts of a job's stages by lane.
-type lanes map[string]workqueue.Counts
-
 // whole returns a job with its data outside its record. A brief one lacks its usage, the rest of a large prompt, a large context, and the agents
-// of stages that are completed. Its counts are those given, or read if they are nil.
-func (s *Service) whole(ctx context.Context, id string, r record, brief bool, counts lanes) (Job, error) {
+// of stages that are completed. It is made from the glance, which is read if it is nil.
+func (s *Service) whole(ctx context.Context, id string, r record, brief bool, glance *workqueue.Glance) (Job, error) {
 	if !brief {
 		if err := s.addLarge(ctx, id, r); err != nil {
 			return Job{}, err
@@ -50,7 +47,7 @@ func (s *Service) whole(ctx context.Context, id string, r record, brief bool, co
 	if err != nil {
 		return Job{}, err
 	}
-	if err := s.fill(ctx, &j, r, brief, counts); err != nil {
+	if err := s.fill(ctx, &j, r, brief, glance); err != nil {
 		return Job{}, err
 	}
 	if !brief {
@@ -65,7 +62,7 @@ func (s *Service) whole(ctx context.Context, id string, r record, brief bool, co
 }
 
 // fill adds the stages and counts of a job; see whole.
-func (s *Service) fill(ctx context.Context, j *Job, r record, brief bool, counts lanes) error {
+func (s *Service) fill(ctx context.Context, j *Job, r record, brief bool, glance *workqueue.Glance) error {
 	if r["final"] != "" {
 		var f final
 		if err := json.Unmarshal([]byte(r["final"]), &f); err != nil {
@@ -81,30 +78,18 @@ func (s *Service) fill(ctx context.Context, j *Job, r record, brief bool, counts
 		}
 		return err
 	}
-	var ids []string
-	for _, st := range j.Pipeline.Stages {
-		if st.Takes == pipeline.TakesJob && (!brief || r["done:"+st.Name] == "") {
-			ids = append(ids, stageID(st.Name))
-		}
-	}
-	q := s.queue(j.ID)
-	infos, err := q.Get(ctx, ids...)
-	if err != nil {
-		return err
-	}
-	if counts == nil {
-		if counts, err = q.LaneStats(ctx); err != nil {
+	if glance == nil {
+		var err error
+		if glance, err = s.glance(ctx, j.ID, r, brief); err != nil {
 			return err
 		}
 	}
+	infos, counts := glance.Items, glance.Lanes
 	for _, st := range j.Pipeline.Stages {
 		stage := Stage{Name: st.Name, Role: st.Role, Task: st.Task, Takes: st.Takes, Status: StagePending, CompletedAt: r.time("done:" + st.Name)}
 		if st.Takes == pipeline.TakesJob {
 			if i := slices.IndexFunc(infos, func(in workqueue.Info) bool { return in.ID == stageID(st.Name) }); i >= 0 {
 				stage.ofJob(infos[i])
-				if brief {
-					stage.Result = nil
-				}
 			} else if !stage.CompletedAt.IsZero() {
 				stage.Status = StageCompleted
 			}
@@ -123,6 +108,41 @@ func (s *Service) fill(ctx context.Context, j *Job, r record, brief bool, counts
 		j.Stages = append(j.Stages, stage)
 	}
 	return nil
+}
+
+// glance reads the counts and the stages that take the job. A brief one lacks the results and agents of completed stages.
+func (s *Service) glance(ctx context.Context, id string, r record, brief bool) (*workqueue.Glance, error) {
+	ids, err := r.stageIDs(brief)
+	if err != nil {
+		return nil, err
+	}
+	q, g := s.queue(id), &workqueue.Glance{}
+	if brief {
+		all, err := workqueue.Glances(ctx, workqueue.Wanted{Queue: q, IDs: ids})
+		if err != nil {
+			return nil, err
+		}
+		return &all[0], nil
+	}
+	if g.Items, err = q.Get(ctx, ids...); err != nil {
+		return nil, err
+	}
+	g.Lanes, err = q.LaneStats(ctx)
+	return g, err
+}
+
+// stageIDs returns the items of the stages that take the job; a brief list lacks completed stages.
+func (r record) stageIDs(brief bool) (ids []string, err error) {
+	p, err := r.pipeline()
+	if p == nil {
+		return nil, err
+	}
+	for _, st := range p.Stages {
+		if st.Takes == pipeline.TakesJob && (!brief || r["done:"+st.Name] == "") {
+			ids = append(ids, stageID(st.Name))
+		}
+	}
+	return ids, nil
 }
 
 // results returns the results of the completed stages among stages that take the job, by stage name.

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 
 	"muster/jobs/pipeline"
 	"muster/tasks/workqueue"
@@ -31,70 +31,21 @@ func (s *Service) List(ctx context.Context, f Filter) (Page, error) {
 	if err := f.check(); err != nil {
 		return Page{}, err
 	}
-	indexes, exact := f.indexes()
 	page := Page{Jobs: []Job{}, Total: -1}
-	if len(indexes) == 0 { // no state is selected
-		page.Total = 0
-		return page, nil
-	}
-	var err error
-	if exact {
-		n, err := s.count(ctx, indexes)
-		if err != nil {
-			return Page{}, err
-		}
-		page.Total = n
-	}
-	limit, skip, from := f.Limit, f.Offset, f.Cursor
-	if limit == 0 {
-		limit = 50
-	}
-	chunk := min(limit+1, listChunk) // one more, to know whether a page follows
-	if !exact || skip > 0 {
-		chunk = listChunk
-	}
-	var chosen []string
-	last := ""
-	for len(page.Next) == 0 {
-		var ids []string
-		ids, from, err = s.below(ctx, indexes, from, chunk)
-		if err != nil {
-			return Page{}, err
-		}
-		if len(ids) == 0 {
-			break
-		}
-		records, err := s.fields(ctx, ids, "seq", "name", "status", "labels")
-		if err != nil {
-			return Page{}, err
-		}
-		inContext, err := s.withContext(ctx, ids, f.Context)
-		if err != nil {
-			return Page{}, err
-		}
-		for i, r := range records {
-			if r["seq"] == "" { // it was deleted meanwhile
-				continue
-			}
-			if !f.selects(r) || !inContext[i] {
-				continue
-			}
-			if skip > 0 {
-				skip--
-				continue
-			}
-			if len(chosen) == limit {
-				page.Next = last
-				break
-			}
-			chosen, last = append(chosen, ids[i]), r["seq"]
-		}
-	}
-	found, err := s.records(ctx, chosen)
+	chosen, err := s.choose(ctx, f, &page)
 	if err != nil {
 		return Page{}, err
 	}
-	if page.Jobs, err = s.wholes(ctx, chosen, found); err != nil || f.NoUsage {
+	records, err := s.records(ctx, chosen)
+	if err != nil {
+		return Page{}, err
+	}
+	for _, r := range records {
+		if !f.selects(r) { // it has changed meanwhile
+			clear(r)
+		}
+	}
+	if page.Jobs, err = s.briefs(ctx, chosen, records); err != nil || f.NoUsage {
 		return page, err
 	}
 	all := make([]*Job, len(page.Jobs))
@@ -104,47 +55,108 @@ func (s *Service) List(ctx context.Context, f Filter) (Page, error) {
 	return page, s.usage(ctx, all)
 }
 
-// wholes returns complete jobs except for their usage, and omits jobs that were deleted meanwhile.
-func (s *Service) wholes(ctx context.Context, ids []string, records []record) ([]Job, error) {
-	jobs := make([]Job, len(ids))
-	lanes, err := s.lanesOf(ctx, ids, records)
-	if err != nil {
-		return nil, err
+// choose returns the IDs of the jobs of a page, and sets its total and cursor.
+func (s *Service) choose(ctx context.Context, f Filter, page *Page) (chosen []string, err error) {
+	indexes, exact := f.indexes()
+	limit, skip, from, last := cmp.Or(f.Limit, 50), f.Offset, f.Cursor, ""
+	chunk, all := listChunk, exact && skip == 0 // all: of the indexes are chosen
+	if all {
+		chunk = limit + 1 // one more, to know whether a page follows
 	}
-	var reads errgroup.Group
-	reads.SetLimit(atOnce)
-	for i, id := range ids {
-		reads.Go(func() error {
-			j, err := s.whole(ctx, id, records[i], true, lanes[id])
-			if errors.Is(err, ErrNotFound) {
-				return nil
+	for more := true; more && page.Next == ""; {
+		found, total, err := s.below(ctx, indexes, from, chunk)
+		if err != nil {
+			return nil, err
+		}
+		if exact {
+			page.Total = total
+		}
+		more = len(found) == chunk
+		selected, err := s.selected(ctx, f, found, all)
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range found {
+			from = e.seq
+			switch {
+			case !selected[i]:
+			case skip > 0:
+				skip--
+			case len(chosen) == limit:
+				page.Next = last
+			default:
+				chosen, last = append(chosen, e.id), e.seq
 			}
-			jobs[i] = j
-			return err
-		})
-	}
-	if err := reads.Wait(); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(jobs, func(j Job) bool { return j.ID == "" }), nil
-}
-
-// lanesOf reads the counts of jobs without stored final counts, in one round trip.
-func (s *Service) lanesOf(ctx context.Context, ids []string, records []record) (map[string]lanes, error) {
-	var open []string
-	var queues []*workqueue.Queue
-	for i, r := range records {
-		if r["status"] != "" && r["final"] == "" {
-			open, queues = append(open, ids[i]), append(queues, s.queue(ids[i]))
 		}
 	}
-	all, err := workqueue.LaneStatsOf(ctx, queues...)
+	return chosen, nil
+}
+
+// selected reports which jobs a filter selects. It reads nothing if that is all.
+func (s *Service) selected(ctx context.Context, f Filter, found []entry, all bool) ([]bool, error) {
+	selected := make([]bool, len(found))
+	if all || len(found) == 0 {
+		for i := range selected {
+			selected[i] = true
+		}
+		return selected, nil
+	}
+	ids := idsOf(found)
+	records, err := s.fields(ctx, ids, "seq", "name", "status", "labels")
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]lanes{}
+	inContext, err := s.withContext(ctx, ids, f.Context)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range records {
+		selected[i] = r["seq"] != "" && f.selects(r) && inContext[i]
+	}
+	return selected, nil
+}
+
+// briefs returns jobs without their usage, and omits jobs that were deleted meanwhile. See whole for what else is missing.
+func (s *Service) briefs(ctx context.Context, ids []string, records []record) ([]Job, error) {
+	glances, err := s.glances(ctx, ids, records)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]Job, 0, len(ids))
+	for i, id := range ids {
+		if records[i]["status"] == "" {
+			continue
+		}
+		j, err := s.whole(ctx, id, records[i], true, glances[id])
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// glances reads the counts and the stages that take the job of jobs without stored final counts, in one round trip.
+func (s *Service) glances(ctx context.Context, ids []string, records []record) (map[string]*workqueue.Glance, error) {
+	var open []string
+	var wanted []workqueue.Wanted
+	for i, r := range records {
+		if r["status"] == "" || r["final"] != "" {
+			continue
+		}
+		stages, err := r.stageIDs(true)
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", ids[i], err)
+		}
+		open, wanted = append(open, ids[i]), append(wanted, workqueue.Wanted{Queue: s.queue(ids[i]), IDs: stages})
+	}
+	all, err := workqueue.Glances(ctx, wanted...)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*workqueue.Glance{}
 	for i, id := range open {
-		out[id] = all[i]
+		out[id] = &all[i]
 	}
 	return out, nil
 }
@@ -254,52 +266,47 @@ func (s *Service) withContext(ctx context.Context, ids []string, values map[stri
 	return in, nil
 }
 
-func (s *Service) count(ctx context.Context, indexes []string) (int64, error) {
-	counts := make([]*redis.IntCmd, len(indexes))
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+// entry is a job in an index, with its number.
+type entry struct{ id, seq string }
+
+func idsOf(list []entry) []string {
+	ids := make([]string, len(list))
+	for i, e := range list {
+		ids[i] = e.id
+	}
+	return ids
+}
+
+// below returns up to n jobs of indexes with a number below a cursor, the newest first, and the number of jobs in the indexes.
+func (s *Service) below(ctx context.Context, indexes []string, cursor string, n int) (found []entry, total int64, err error) {
+	top := "+inf"
+	if cursor != "" {
+		top = "(" + cursor
+	}
+	parts, counts := make([]*redis.ZSliceCmd, len(indexes)), make([]*redis.IntCmd, len(indexes))
+	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range indexes {
+			parts[i] = p.ZRevRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: top, Count: int64(n)})
 			counts[i] = p.ZCard(ctx, key)
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count jobs: %w", err)
-	}
-	var n int64
-	for _, c := range counts {
-		n += c.Val()
-	}
-	return n, nil
-}
-
-// below returns up to n jobs of indexes with a number below a cursor, the newest first, and the number of the last.
-func (s *Service) below(ctx context.Context, indexes []string, cursor string, n int) (ids []string, last string, err error) {
-	top := "+inf"
-	if cursor != "" {
-		top = "(" + cursor
-	}
-	parts := make([]*redis.ZSliceCmd, len(indexes))
-	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, key := range indexes {
-			parts[i] = p.ZRevRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: top, Count: int64(n)})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("list jobs: %w", err)
+		return nil, 0, fmt.Errorf("list jobs: %w", err)
 	}
 	var all []redis.Z
-	for _, part := range parts {
+	for i, part := range parts {
 		all = append(all, part.Val()...)
+		total += counts[i].Val()
 	}
 	slices.SortFunc(all, func(a, b redis.Z) int { return int(b.Score - a.Score) })
 	// A job that changes its state meanwhile can be in two indexes.
 	all = slices.CompactFunc(all, func(a, b redis.Z) bool { return a.Score == b.Score })
 	for _, z := range all[:min(len(all), n)] {
 		id, _ := z.Member.(string)
-		ids, last = append(ids, id), strconv.FormatFloat(z.Score, 'f', -1, 64)
+		found = append(found, entry{id, strconv.FormatFloat(z.Score, 'f', -1, 64)})
 	}
-	return ids, last, nil
+	return found, total, nil
 }
 
 // records reads records in one round trip. Missing ones are empty.
@@ -350,13 +357,19 @@ func (s *Service) fields(ctx context.Context, ids []string, names ...string) ([]
 
 // Totals returns how many jobs there are in each state.
 func (s *Service) Totals(ctx context.Context) (map[Status]int64, error) {
-	totals := map[Status]int64{}
-	for _, st := range Statuses {
-		n, err := s.count(ctx, []string{statusKey(st)})
-		if err != nil {
-			return nil, err
+	counts := map[Status]*redis.IntCmd{}
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, st := range Statuses {
+			counts[st] = p.ZCard(ctx, statusKey(st))
 		}
-		totals[st] = n
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count jobs: %w", err)
+	}
+	totals := map[Status]int64{}
+	for st, n := range counts {
+		totals[st] = n.Val()
 	}
 	return totals, nil
 }

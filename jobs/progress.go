@@ -138,10 +138,11 @@ func (s *Service) Stuck(ctx context.Context) ([]Stuck, error) {
 // eachOpen calls fn with the records of all jobs in a state.
 func (s *Service) eachOpen(ctx context.Context, in Status, fn func(id string, r record) error) error {
 	for cursor := ""; ; {
-		ids, last, err := s.below(ctx, []string{statusKey(in)}, cursor, listChunk)
-		if err != nil || len(ids) == 0 {
+		found, _, err := s.below(ctx, []string{statusKey(in)}, cursor, listChunk)
+		if err != nil || len(found) == 0 {
 			return err
 		}
+		ids := idsOf(found)
 		records, err := s.records(ctx, ids)
 		if err != nil {
 			return err
@@ -154,7 +155,7 @@ func (s *Service) eachOpen(ctx context.Context, in Status, fn func(id string, r 
 				return err
 			}
 		}
-		cursor = last
+		cursor = found[len(found)-1].seq
 	}
 }
 

@@ -33,7 +33,7 @@ func setup(t *testing.T) Config {
 	return setupOn(t, redistest.New(t))
 }
 
-func setupOn(t *testing.T, rdb redis.UniversalClient) Config {
+func setupOn(t testing.TB, rdb redis.UniversalClient) Config {
 	t.Helper()
 	enqueue(t, rdb)
 	client := tasks.NewClient(rdb)
@@ -41,13 +41,13 @@ func setupOn(t *testing.T, rdb redis.UniversalClient) Config {
 	return Config{Client: client}
 }
 
-func enqueue(t *testing.T, rdb redis.UniversalClient) {
+func enqueue(t testing.TB, rdb redis.UniversalClient) {
 	t.Helper()
 	c := asynq.NewClientFromRedisClient(rdb)
 	testutil.Must(c.EnqueueContext(t.Context(), asynq.NewTask("greet", []byte(`{"name":"Ada"}`)), asynq.TaskID("t1")))(t)
 }
 
-func handler(t *testing.T, cfg Config) http.Handler {
+func handler(t testing.TB, cfg Config) http.Handler {
 	t.Helper()
 	h := testutil.Must(Handler(cfg))(t)
 	return h

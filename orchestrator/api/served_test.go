@@ -25,13 +25,13 @@ import (
 const noJob = "2f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d13"
 
 // served returns a config with the services of jobs on an empty Redis. Their Run methods are not called.
-func served(t *testing.T) Config {
+func served(t testing.TB) Config {
 	t.Helper()
 	return servedOn(t, redistest.New(t))
 }
 
 // servedOn is served on a Redis. Documents come from public addresses and those allowed.
-func servedOn(t *testing.T, rdb redis.UniversalClient, allow ...string) Config {
+func servedOn(t testing.TB, rdb redis.UniversalClient, allow ...string) Config {
 	t.Helper()
 	cfg := setupOn(t, rdb)
 	cfg.Write = true
@@ -108,7 +108,7 @@ func populate(t *testing.T, cfg Config, owner string) sample {
 }
 
 // pipelines returns the default pipeline, which declares two keys of the context.
-func pipelines(t *testing.T) *pipeline.Registry {
+func pipelines(t testing.TB) *pipeline.Registry {
 	t.Helper()
 	dir := t.TempDir()
 	const text = "context: [customer, a.b]\nstages:\n- {name: create, role: creator, takes: job, timeout: 1h}\n- {name: validate, role: validator, takes: item, max_retries: 0, review: true}\n"
@@ -121,7 +121,7 @@ func pipelines(t *testing.T) *pipeline.Registry {
 }
 
 // documents returns a store that fetches from public and the allowed addresses.
-func documents(t *testing.T, allow ...string) *document.Store {
+func documents(t testing.TB, allow ...string) *document.Store {
 	t.Helper()
 	filter := testutil.Must(addressfilter.New(allow...))(t)
 	return document.New(document.Config{

@@ -12,7 +12,7 @@ import (
 )
 
 // webhooks returns a service with the webhook ops, which sends to public addresses and those allowed.
-func webhooks(t *testing.T, cfg Config, url string, allow ...string) *webhook.Service {
+func webhooks(t testing.TB, cfg Config, url string, allow ...string) *webhook.Service {
 	t.Helper()
 	filter := testutil.Must(addressfilter.New(allow...))(t)
 	hooks, err := webhook.New(webhook.Config{

@@ -140,7 +140,7 @@ func (k *kit) wantLanes(want map[string]string) {
 	k.t.Helper()
 	lanes, err := k.LaneStats(k.t.Context())
 	testutil.Ok(k.t, err)
-	if many, err := workqueue.LaneStatsOf(k.t.Context(), k.Queue, k.Queue); err != nil || !maps.Equal(many[0], lanes) || !maps.Equal(many[1], lanes) {
+	if many, err := workqueue.Glances(k.t.Context(), workqueue.Wanted{Queue: k.Queue}, workqueue.Wanted{Queue: k.Queue}); err != nil || !maps.Equal(many[0].Lanes, lanes) || !maps.Equal(many[1].Lanes, lanes) {
 		k.t.Fatalf("of two queues: got %v, %v, want %v twice", many, err, lanes)
 	}
 	got := map[string]string{}

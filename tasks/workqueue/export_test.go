@@ -24,7 +24,7 @@ func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 		if err != nil {
 			return Stats{}, err
 		}
-		lanes, err := readLanes(ctx, &q.store)
+		lanes, err := q.LaneStats(ctx)
 		byLane := !errors.Is(err, ErrLanesNotCounted)
 		if err != nil && byLane {
 			return Stats{}, err

@@ -221,32 +221,39 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	f := strings.SplitN(toString(v[0]), " ", recordFields)
-	if len(f) != recordFields {
-		return Info{}, fmt.Errorf("item %q has the invalid record %q", id, toString(v[0]))
-	}
-	var n [6]int64
-	for i := range n {
-		if n[i], err = strconv.ParseInt(f[i+1], 10, 64); err != nil {
-			return Info{}, fmt.Errorf("item %q is stored as %q: %w", id, toString(v[0]), err)
-		}
-	}
-	it.Priority = MaxPriority - int(n[3])
-	it.MaxAttempts = int(n[5])
-	info := Info{
-		Item: it, State: stateOf(f[0]), Attempts: int(n[0]), Retried: int(n[1]), Token: n[2], Passed: passed,
-		Worker: toString(v[2]), Note: toString(v[3]),
+	info := Info{Item: it, Passed: passed, Worker: toString(v[2]), Note: toString(v[3])}
+	record := toString(v[0])
+	if err := info.setRecord(record); err != nil {
+		return Info{}, err
 	}
 	if toInt(v[4]) == 1 {
 		info.Result = []byte(toString(v[5]))
 	}
-	if f[0] == "w" {
+	if record[0] == 'w' {
 		info.Available = now.Add(time.Duration(toInt(v[6])) * time.Millisecond)
 	}
-	if f[0] == "i" {
+	if record[0] == 'i' {
 		info.Expires = now.Add(time.Duration(toInt(v[7])) * time.Millisecond)
 	}
 	return info, nil
+}
+
+// setRecord sets the values that the record of an item has.
+func (i *Info) setRecord(record string) error {
+	f := strings.SplitN(record, " ", recordFields)
+	if len(f) != recordFields {
+		return fmt.Errorf("item %q has the invalid record %q", i.ID, record)
+	}
+	var n [6]int64
+	for k := range n {
+		var err error
+		if n[k], err = strconv.ParseInt(f[k+1], 10, 64); err != nil {
+			return fmt.Errorf("item %q is stored as %q: %w", i.ID, record, err)
+		}
+	}
+	i.State, i.Attempts, i.Retried, i.Token = stateOf(f[0]), int(n[0]), int(n[1]), n[2]
+	i.Priority, i.MaxAttempts = MaxPriority-int(n[3]), int(n[5])
+	return nil
 }
 
 // setTimes sets Ready and Updated from an item of get.lua's reply that parseInfo has read, and Redis's time in unix

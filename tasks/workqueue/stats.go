@@ -92,60 +92,96 @@ var ErrLanesNotCounted = errors.New("the queue does not count by lane; set Confi
 // ErrLanesNotCounted unless Config.CountLanes was set when the first item was
 // added.
 func (q *Queue) LaneStats(ctx context.Context) (map[string]Counts, error) {
-	return readLanes(ctx, &q.store)
-}
-
-func readLanes(ctx context.Context, s *store) (map[string]Counts, error) {
-	v, err := s.run(ctx, "read statistics of lanes", "lanestats")
+	all, err := Glances(ctx, Wanted{Queue: q})
 	if err != nil {
 		return nil, err
 	}
-	return parseLanes(s, v)
+	return all[0].Lanes, nil
 }
 
-func parseLanes(s *store, v any) (map[string]Counts, error) {
-	list, _ := v.([]any)
-	if toInt(list[0]) == 0 {
-		return nil, fmt.Errorf("read statistics of lanes in queue %s: %w", s.name, ErrLanesNotCounted)
-	}
-	lanes := make(map[string]Counts)
-	for at := range slices.Chunk(list[1:], 3) {
-		name := laneName(toString(at[1]))
-		counts := lanes[name]
-		if n := counts.of(State(toString(at[0]))); n != nil {
-			*n = toInt(at[2])
-		}
-		lanes[name] = counts
-	}
-	return lanes, nil
+// Wanted are the items of a queue that Glances reads.
+type Wanted struct {
+	Queue *Queue
+	IDs   []string
 }
 
-// LaneStatsOf is LaneStats of several queues of one Redis, in one round trip.
-// The counters of each are of one moment.
-func LaneStatsOf(ctx context.Context, queues ...*Queue) ([]map[string]Counts, error) {
-	if len(queues) == 0 {
+// A Glance is a part of the state of a queue.
+type Glance struct {
+	Lanes map[string]Counts // as LaneStats returns them
+	Items []Info            // those wanted that exist, with their state, attempts, token, worker and note only
+}
+
+// Glances reads the counters by lane and some items of queues of one Redis, without a script and in one round trip: lists are cheap.
+// The counters of a queue are of one moment, but an item may be of another.
+func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
+	if len(wanted) == 0 {
 		return nil, nil
 	}
-	cmds := make([]*redis.Cmd, len(queues))
-	_, _ = queues[0].rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, q := range queues {
-			cmds[i] = p.EvalSha(ctx, scripts["lanestats"].Hash(), q.keys.all())
+	type reads struct {
+		counts                   *redis.MapStringStringCmd
+		meta, worker, note, item *redis.SliceCmd
+	}
+	cmds := make([]reads, len(wanted))
+	for _, w := range wanted {
+		if w.Queue.err != nil {
+			return nil, w.Queue.err
+		}
+	}
+	if _, err := wanted[0].Queue.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, w := range wanted {
+			k := w.Queue.keys
+			cmds[i] = reads{meta: p.HMGet(ctx, k.meta, "v", "lanes"), counts: p.HGetAll(ctx, k.counts)}
+			if len(w.IDs) > 0 {
+				cmds[i].worker, cmds[i].note, cmds[i].item = p.HMGet(ctx, k.worker, w.IDs...), p.HMGet(ctx, k.note, w.IDs...), p.HMGet(ctx, k.rec, w.IDs...)
+			}
 		}
 		return nil
-	})
-	all := make([]map[string]Counts, len(queues))
-	for i, q := range queues {
-		v, err := cmds[i].Result()
-		if err == nil && q.err == nil {
-			all[i], err = parseLanes(&q.store, v)
-		} else { // also if Redis does not know the script yet
-			all[i], err = q.LaneStats(ctx)
+	}); err != nil {
+		return nil, fmt.Errorf("read queue %s and %d others: %w", wanted[0].Queue.name, len(wanted)-1, err)
+	}
+	all := make([]Glance, len(wanted))
+	for i, w := range wanted {
+		meta := cmds[i].meta.Val()
+		if v, _ := strconv.Atoi(toString(meta[0])); v > version {
+			return nil, fmt.Errorf("read queue %s: %w", w.Queue.name, ErrNewer)
 		}
-		if err != nil {
-			return nil, err
+		all[i].Lanes = lanesOf(cmds[i].counts.Val())
+		if toString(meta[1]) == "" && len(cmds[i].counts.Val()) > 0 {
+			return nil, fmt.Errorf("read statistics of lanes in queue %s: %w", w.Queue.name, ErrLanesNotCounted)
+		}
+		for k, id := range w.IDs {
+			rec := toString(cmds[i].item.Val()[k])
+			if rec == "" {
+				continue
+			}
+			info := Info{Item: Item{ID: id}, Note: toString(cmds[i].note.Val()[k])}
+			if err := info.setRecord(rec); err != nil {
+				return nil, err
+			}
+			if info.State == StateInProgress {
+				info.Worker = toString(cmds[i].worker.Val()[k])
+			}
+			all[i].Items = append(all[i].Items, info)
 		}
 	}
 	return all, nil
+}
+
+// lanesOf returns the counters of lanes among those of a queue.
+func lanesOf(counts map[string]string) map[string]Counts {
+	lanes := map[string]Counts{}
+	for field, text := range counts {
+		state, lane, ok := strings.Cut(field, "\x00")
+		if !ok {
+			continue
+		}
+		of := lanes[laneName(lane)]
+		if n := of.of(State(state)); n != nil {
+			*n, _ = strconv.ParseInt(text, 10, 64)
+		}
+		lanes[laneName(lane)] = of
+	}
+	return lanes
 }
 
 // laneName is how LaneStats names a lane of a record.
@@ -220,6 +256,9 @@ func readScanned(ctx context.Context, q *Queue, kv []string) ([]Info, error) {
 	})
 	return q.Get(ctx, ids...)
 }
+
+// version is the newest version of a queue that this program can use, see lua/common.lua.
+const version = 2
 
 // recordFields is how many fields a record has, see lua/common.lua; the last is
 // the lane, which may hold spaces.
