@@ -24,8 +24,9 @@ type shared struct {
 	data []byte
 }
 
-// sharedLine separates a definition from its defaults in the joined text, and names the file of the defaults.
-var sharedLine = regexp.MustCompile(`(?m)^--- # defaults of (.+)\n`)
+// sharedLine separates a definition from its defaults in the joined text, and names the file of the defaults. Above the first key it
+// is a comment of the user.
+var sharedLine = regexp.MustCompile(`(?m)^[^#%\s-](?s:.*?)^(--- # defaults of ([^\n]+)\n)`)
 
 // join appends the defaults to a definition. split reverses it.
 func (s *shared) join(data []byte) []byte {
@@ -42,7 +43,7 @@ func split(data []byte) ([]byte, *shared) {
 	if at == nil {
 		return data, nil
 	}
-	return data[:at[0]], &shared{string(data[at[2]:at[3]]), data[at[1]:]}
+	return data[:at[2]], &shared{string(data[at[4]:at[5]]), data[at[1]:]}
 }
 
 // readShared reads the defaults of a directory, or nil if there are none.

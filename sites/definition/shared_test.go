@@ -34,7 +34,7 @@ func folder(t *testing.T, files map[string]string) string {
 func TestDefaultsOfAFolder(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{
-		DefaultsFile: sharedText, "other.yaml": strings.Replace(good, "shop.example", "other.example", 1),
+		DefaultsFile: "--- # defaults of all\n" + sharedText, "other.yaml": "# X\n\n--- # defaults of other\n" + strings.Replace(good, "shop.example", "other.example", 1),
 		"shop.yaml": good + "politeness: {delay: 1s}\nscope: {drop_params: [c]}\nheaders: {X-C: own}\nsession: {login: {url: /l, fields: {a: b}, signed_in: a}}\n",
 	})
 	defs, wrong, err := LoadDir(dir)
