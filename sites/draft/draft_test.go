@@ -66,8 +66,8 @@ var writes = []struct {
 		"    each: div.quote", `  next: {css: 'a:contains("Next")'}`, "  links: div.quote a:not([class])", `      tag: {css: a.tag}  # "x1 is a long tag"`,
 		`      author_born_date: {css: span.author-born-date, type: date, required: true}  # "1879-03-14"`,
 	}, []string{"The shop"}},
-	{"an API with a cursor", web{"/api": `{"paging":{"next":"20"},"items":[{"id":1,"posted":"2026-11-01","rating":"2020"},{"id":2,"posted":"2026-11-02","rating":"2021"}]}`}, "/api", []string{
-		"  next: {param: cursor, cursor: paging.next}", "    key: [id]", `      posted: {json: posted, type: date, required: true}  # "2026-11-01"`,
+	{"an API with a cursor", web{"/api": `{"paging":{"next":20},"items":[{"id":1,"posted":"2026-11-01","rating":"2020"},{"id":2,"posted":"2026-11-02","rating":"2021"}]}`}, "/api", []string{
+		"  next: {param: cursor, cursor: paging.next}  # cursor is a guess: name the parameter of the API", "    key: [id]", `      posted: {json: posted, type: date, required: true}  # "2026-11-01"`,
 	}, nil},
 	{"an API", web{"/api": `{"paging":{"next":"/api?page=2"},"items":[{"id":1,"name":"Lamp","tags":["a"],"price":{"value":1.5}},{"id":2,"name":"Chair"}]}`}, "/api", []string{
 		"  format: json", "  next: {json: paging.next}", "    each_json: 'items[*]'", "      id: {json: id, type: number, required: true}  # 1", "      price_value: {json: price.value, type: number}  # 1.5", `      tags: {json: tags, type: list}  # ["a"]`,

@@ -127,7 +127,7 @@ func objectFields(objects []map[string]any, path string, depth int) []field {
 	return fields
 }
 
-// jsonNext returns listing.next for the next response, or "": an address, or a cursor for a guessed parameter.
+// jsonNext returns listing.next for the next response, or "": an address, or a cursor for a parameter, whose name is a guess.
 func jsonNext(top map[string]any) string {
 	for _, path := range []string{"", "paging", "pagination", "meta", "links"} {
 		in, _ := top[path].(map[string]any)
@@ -135,13 +135,16 @@ func jsonNext(top map[string]any) string {
 			in = top
 		}
 		for _, k := range []string{"next", "next_page_url", "next_url", "next_cursor", "cursor", "nextPageToken"} {
-			s, ok := in[k].(string)
+			s, _ := in[k].(string)
+			if n, ok := in[k].(json.Number); ok {
+				s = n.String()
+			}
 			switch {
-			case !ok || s == "":
+			case s == "":
 			case strings.HasPrefix(s, "/") || strings.HasPrefix(s, "http") || strings.HasPrefix(s, "?"):
 				return "{json: " + step(path, k) + "}"
 			default:
-				return "{param: cursor, cursor: " + step(path, k) + "}"
+				return "{param: cursor, cursor: " + step(path, k) + "}  # cursor is a guess: name the parameter of the API"
 			}
 		}
 	}
