@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -18,6 +19,9 @@ func OutcomeOf(err error) polite.Outcome {
 	o := polite.Outcome{SiteUp: ClassOf(err).SiteUp()}
 	if e, ok := errors.AsType[*Error](err); ok {
 		o.OfSite, o.Blocked, o.Class, o.Via = e.OfSite(), e.Class == Blocked, string(e.Class), e.Via
+		if e.Status == http.StatusInternalServerError { // of a broken page more often than of a site that is down
+			o.Via = "status 500"
+		}
 	}
 	return o
 }

@@ -20,7 +20,7 @@ const (
 	breakerMaxCooldown = 2 * time.Minute
 	breakerPages       = 5  // pages that must fail without a fetched page in between
 	breakerProxies     = 3  // distinct proxies of the failures
-	breakerFewProxies  = 15 // pages that must fail through fewer proxies
+	breakerFewProxies  = 15 // pages that must fail through fewer proxies, or with status 500
 	failuresTTL        = 10 * time.Minute
 	breakerLook        = time.Second
 )
@@ -32,7 +32,8 @@ var failuresCmd = redis.NewScript(failuresLua)
 
 // SiteBreaker stops requests to a site that is down, in all processes. A site is down if the first attempts of five pages fail
 // because of the site, without a fetched page in between. The failures must occur without a proxy or through three proxies, since
-// a failure through one may be the proxy's. Through fewer proxies, 15 pages must fail: there may be no others. While the breaker is open, pages wait in the queue, and single pages are tried at
+// a failure through one may be the proxy's. Through fewer proxies, 15 pages must fail: there may be no others. So must 15 pages with
+// status 500, which may be errors of single pages. While the breaker is open, pages wait in the queue, and single pages are tried at
 // increasing intervals. After patience, the site's outage is a DownError.
 type SiteBreaker struct {
 	rdb      redis.UniversalClient
@@ -70,7 +71,7 @@ type Outcome struct {
 	OfSite  bool   // the whole site may have failed
 	Blocked bool   // the site blocked the request, so the failure is also the page's
 	Class   string // class of the failure
-	Via     string // proxy of the request; "": none
+	Via     string // proxy of the request, or another cause that is not the site; "": none
 }
 
 var errDown = errors.New("circuit breaker open: the site is down")

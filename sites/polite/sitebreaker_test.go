@@ -35,6 +35,9 @@ func TestSiteBreakerOpens(t *testing.T) {
 		"server errors through three proxies":      {func(n int) error { return failure(fetch.Server, fmt.Sprint("proxy", n%3)) }, 20, 5},
 		"server errors, directly":                  {func(int) error { return failure(fetch.Server, "") }, 20, 5},
 		"server errors through two proxies":        {func(n int) error { return failure(fetch.Server, fmt.Sprint("proxy", n%2)) }, 20, 15},
+		"pages with status 500, directly": {func(int) error {
+			return &fetch.Error{Class: fetch.Server, Status: 500, Direct: true, Err: errors.New("x")}
+		}, 20, 15},
 		"closed connections, directly":             {func(int) error { return failure(fetch.Connect, "") }, 20, 5},
 		"closed connections through three proxies": {func(n int) error { return failure(fetch.Connect, fmt.Sprint("proxy", n%3)) }, 20, 5},
 		"closed connections through one proxy":     {func(int) error { return failure(fetch.Connect, "proxy") }, 20, 15},
