@@ -113,14 +113,34 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 		if n := nodes(t, w, run.ID()); n[0].Status != tasktype.Failed || n[1].Status != tasktype.Skipped || w.ran(run.ID()+".1") != 0 {
 			t.Errorf("the late result changed it: %+v", n)
 		}
-		if err := (func() (err error) {
-			defer func() { err = fmt.Errorf("%v", recover()) }()
-			tasks.Handle(m, slow, func(context.Context, int) (int, error) { return 0, nil })
-			return nil
-		})(); !strings.Contains(err.Error(), "bound twice") {
-			t.Errorf("a name bound twice: %v", err)
-		}
 	})
+}
+
+// A handler that a worker would ignore panics where it is bound or wrapped.
+func TestMuxPanicsInsteadOfIgnoringAHandler(t *testing.T) {
+	t.Parallel()
+	m, one, two := tasks.NewMux(), tasks.New[int, int]("mux.one"), tasks.New[int, int]("mux.two")
+	binds := func(task tasks.Task[int, int]) func() {
+		return func() { tasks.Handle(m, task, func(context.Context, int) (int, error) { return 0, nil }) }
+	}
+	binds(one)()
+	panics := func(want string, do func()) {
+		t.Helper()
+		defer func() {
+			if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
+				t.Errorf("got the panic %q, want %q", got, want)
+			}
+		}()
+		do()
+	}
+	panics("mux.one is bound twice", binds(one))
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	for range 2 { // several workers can share a Mux
+		testutil.Must(tasks.NewWorker(client, m, tasks.WorkerConfig{}))(t)
+	}
+	panics("mux.two is bound after a worker was made", binds(two))
+	panics("Use is called after a worker was made", func() { m.Use() })
 }
 
 // A goroutine that outlives its handler is harmless: its context is done, and the progress that it reports is

@@ -4,17 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
 	"muster/tasks/tasktype"
 )
 
-// Mux binds tasks to handlers. Bind and wrap them all before a worker is made with it. It is not safe for use by many
-// goroutines at once.
+// Mux binds tasks to handlers. Bind and wrap them all before a worker is made with it; later, [Handle], its variants and
+// [Mux.Use] panic. It is not safe for use by many goroutines at once, but several workers can be made with it.
 type Mux struct {
 	handlers map[string]*engine.Handler
 	base     engine.Handler // has the middleware of handlers that are bound later
+	sealed   atomic.Bool    // a worker was made with it
 }
 
 // NewMux returns a Mux without handlers, except for the task of [Compensate].
@@ -29,11 +31,19 @@ type Middleware func(ctx context.Context, info tasktype.Info, next func(context.
 
 // Use wraps all handlers of m, including handlers that are bound later. The first middleware given is the outermost.
 func (m *Mux) Use(mw ...Middleware) {
+	m.checkOpen("Use is called")
 	for _, f := range mw {
 		m.base.Use(f)
 		for _, h := range m.handlers {
 			h.Use(f)
 		}
+	}
+}
+
+// checkOpen panics if a worker has been made with m, because it would ignore what is done.
+func (m *Mux) checkOpen(done string) {
+	if m.sealed.Load() {
+		panic("tasks: " + done + " after a worker was made with the Mux; do it before NewWorker or StartWorker")
 	}
 }
 
@@ -86,6 +96,7 @@ func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byt
 	if err := graph.CheckTask(name); err != nil {
 		panic(fmt.Sprintf("tasks: %v", err))
 	}
+	m.checkOpen(name + " is bound")
 	if len(opts.Bind) > 0 {
 		panic(fmt.Sprintf("tasks: %s has a part of its input from Bind; bind the handler to the task as it was declared", name))
 	}

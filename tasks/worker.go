@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"time"
 
@@ -131,7 +130,8 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	if err := checkRules(mux.handlers); err != nil {
 		return nil, err
 	}
-	return &Worker{w: engine.NewWorker(c.eng, maps.Clone(mux.handlers), engine.WorkerConfig{
+	mux.sealed.Store(true)
+	return &Worker{w: engine.NewWorker(c.eng, mux.handlers, engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
 		Grace: cfg.Grace, HandlerWait: cfg.HandlerWait, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,
 		QueueLimits: cfg.QueueLimits, PID: os.Getpid(), Release: cfg.Release,

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -21,14 +22,21 @@ import (
 type Handler func(ctx context.Context, it Leased) (Outcome, error)
 
 // Mux finds the handler of an item by its kind.
-type Mux struct{ handlers map[string]Handler }
+type Mux struct {
+	handlers map[string]Handler
+	sealed   atomic.Bool // a pool was made with it
+}
 
 // NewMux returns an empty Mux.
 func NewMux() *Mux { return &Mux{handlers: make(map[string]Handler)} }
 
-// Handle registers the handler of a kind. It must not be called while a pool
-// runs.
-func (m *Mux) Handle(kind string, h Handler) { m.handlers[kind] = h }
+// Handle registers the handler of a kind. It panics if a pool has been made with m.
+func (m *Mux) Handle(kind string, h Handler) {
+	if m.sealed.Load() {
+		panic("workqueue: kind " + kind + " is bound after a pool was made with the Mux; bind it before NewPool")
+	}
+	m.handlers[kind] = h
+}
 
 // Kinds lists the kinds that have a handler.
 func (m *Mux) Kinds() []string { return slices.Sorted(maps.Keys(m.handlers)) }

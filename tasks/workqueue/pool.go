@@ -98,6 +98,7 @@ func NewPool(q *Queue, mux *Mux, cfg PoolConfig) (*Pool, error) {
 	if err := cfg.validate(q.cfg.LeaseTTL); err != nil {
 		return nil, fmt.Errorf("pool of queue %s: %w", q.name, err)
 	}
+	mux.sealed.Store(true)
 	p := &Pool{q: q, mux: mux, cfg: cfg}
 	p.held.Store(newHeld(cfg))
 	return p, nil

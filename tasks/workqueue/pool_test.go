@@ -190,6 +190,18 @@ func TestHeartbeatStopsAtTheDeadline(t *testing.T) {
 	}
 }
 
+func TestMuxOfAPoolIsClosed(t *testing.T) {
+	t.Parallel()
+	mux := workqueue.NewMux()
+	testutil.Must(workqueue.NewPool(workqueue.New(redistest.New(t), "q", workqueue.Config{}), mux, workqueue.PoolConfig{}))(t)
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "kind late is bound after a pool was made") {
+			t.Errorf("got the panic %q, want one that names the kind", got)
+		}
+	}()
+	mux.Handle("late", nil)
+}
+
 func TestPoolConfig(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.Mini(t), workqueue.Config{})
