@@ -290,7 +290,7 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// A worker that vanishes with its machine is missed by the others.
+// A task says that the worker that ran it has vanished with its machine, and another worker runs it.
 func TestKilledWorkerIsFoundDead(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
@@ -300,8 +300,16 @@ func TestKilledWorkerIsFoundDead(t *testing.T) {
 	testutil.Eventually(t, "the step runs", func() bool {
 		return c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
 	})
-	child(t, url, "second")
+	lost := func() bool {
+		ns, err := c.Workflow(held.ID()).Nodes(t.Context())
+		return err == nil && ns[0].Waits == "its worker first is lost; another one will run it"
+	}
+	if lost() {
+		t.Error("a task of a live worker says that its worker is lost")
+	}
 	kill(t, first)
+	testutil.Eventually(t, "the task says that its worker is lost", lost)
+	child(t, url, "second")
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // less than a lease of asynq's
 	defer cancel()

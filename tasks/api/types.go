@@ -123,7 +123,7 @@ type Node struct {
 	DueAt     time.Time         `json:"due_at,omitzero" doc:"end of its delay, or deadline of its external completion"`
 	Failure   *tasktype.Failure `json:"failure,omitempty"`
 	Message   string            `json:"message,omitempty" doc:"error of the last failed attempt"`
-	Waits     string            `json:"waits,omitempty" doc:"why no live worker can run it"`
+	Waits     string            `json:"waits,omitempty" doc:"why no live worker can run it, or that its worker is lost"`
 	Done      int               `json:"done,omitempty" doc:"progress reported by its handler, out of total"`
 	Total     int               `json:"total,omitempty"`
 	Needs     []string          `json:"needs,omitempty" doc:"IDs of its dependencies"`

@@ -25,7 +25,7 @@ type Node struct {
 	Due       time.Time `json:"due,omitzero"`       // end of the current delay, or deadline of external completion; zero without one
 	Failure   *Failure  `json:"failure,omitempty"`  // reason of a failure or revocation; nil otherwise
 	Message   string    `json:"message,omitempty"`  // error message of the last failed attempt
-	Waits     string    `json:"waits,omitempty"`    // why it waits although its dependencies have completed; empty otherwise
+	Waits     string    `json:"waits,omitempty"`    // why it waits although its dependencies have completed, or that its worker is lost; empty otherwise
 	Open      bool      `json:"open,omitempty"`     // whether it waits for external completion
 	Done      int       `json:"done,omitempty"`     // progress reported by the handler, out of Total
 	Total     int       `json:"total,omitempty"`    // 0 if the handler reported no progress

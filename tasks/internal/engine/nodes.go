@@ -103,7 +103,7 @@ func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*st
 		out = append(out, n)
 	}
 	w.schedule(out)
-	return out, in.waitsFor(ctx, w, out, external)
+	return out, in.waitsFor(ctx, w, out, external, running)
 }
 
 // needs returns the dependencies of each node. A member of a map has the dependencies of the map, and the map depends
@@ -286,22 +286,38 @@ func setRuns(n *tasktype.Node, before []tasktype.NodeAttempt, began time.Time) {
 	}
 }
 
-// waitsFor sets Waits of the nodes that could run but that no live worker will take. External ones need no handler.
-func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.Node, external map[string]bool) error {
+// waitsFor sets Waits of the nodes that could run but that no live worker will take, and of those running on a worker that is not
+// live. External ones need no handler.
+func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.Node, external map[string]bool, running map[string]*store.NodeLease) error {
 	now, err := in.redisTime(ctx, w.Shard())
 	if err != nil {
 		return err
 	}
-	var ready []*tasktype.Node
+	var ready, leased []*tasktype.Node
 	for i := range nodes {
 		n := &nodes[i]
 		due := !n.Due.After(now) || strings.HasPrefix(w.field(n.ID), store.AgainUnhandled)
 		if n.Queue != "" && n.Waits == "" && (n.Status == tasktype.Pending || n.Status == tasktype.Retry) && !n.Ready.IsZero() && due {
 			ready = append(ready, n)
 		}
+		if n.Status == tasktype.Started && running[n.ID] != nil {
+			leased = append(leased, n)
+		}
 	}
-	if len(ready) == 0 {
+	if len(ready)+len(leased) == 0 {
 		return nil
+	}
+	live, err := in.fleet.Workers(ctx)
+	if store.Refused(err) { // no heartbeats can be stored: which workers are live is unknown
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, n := range leased {
+		if !slices.ContainsFunc(live, func(w tasktype.Worker) bool { return w.Name == n.Worker }) {
+			n.Waits = fmt.Sprintf("its worker %s is lost; another one will run it", n.Worker)
+		}
 	}
 	if why := map[string]string{store.StoppedByPause: "the workflow is paused",
 		store.StoppedByOrder: "an earlier workflow with the same unique key has not ended"}[w.field(store.FieldStopped)]; why != "" {
@@ -309,10 +325,6 @@ func (in *Inspector) waitsFor(ctx context.Context, w *whole, nodes []tasktype.No
 			n.Waits = why
 		}
 		return nil
-	}
-	live, err := in.fleet.Workers(ctx)
-	if err != nil {
-		return err
 	}
 	paused := map[string]bool{}
 	for _, n := range ready {
