@@ -29,3 +29,14 @@ func TestQuantilesAreWithinTheirBucket(t *testing.T) {
 		t.Errorf("1000 hours: got bucket %d, want the last", got)
 	}
 }
+
+func TestRemainingTimeIsEstimated(t *testing.T) {
+	t.Parallel()
+	for p, want := range map[Progress]time.Duration{
+		{Percent: 20}: 40 * time.Second, {Percent: 100}: 0, {}: 0, {Percent: 50, Ended: true}: 0, {Percent: 1e-12}: 1 << 62,
+	} {
+		if got := p.Left(10 * time.Second); got != want {
+			t.Errorf("%+v after 10 s: got %s, want %s", p, got, want)
+		}
+	}
+}

@@ -88,6 +88,15 @@ type Progress struct {
 	Deadline   time.Time `json:"deadline_at,omitzero"` // when the workflow is cancelled unless it has ended; zero for no deadline
 }
 
+// Left estimates the remaining time of a workflow from Percent and the time since it was sent. It returns 0 if that is unknown,
+// because no progress was made, and for a workflow that has ended.
+func (p Progress) Left(sinceSent time.Duration) time.Duration {
+	if p.Percent <= 0 || p.Ended {
+		return 0
+	}
+	return time.Duration(min(float64(sinceSent)*(100-p.Percent)/p.Percent, 1<<62))
+}
+
 // OpenToken is a node that waits for external completion. It does not contain the token; see
 // [muster/tasks.Workflow.NewToken].
 type OpenToken struct {

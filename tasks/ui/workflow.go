@@ -150,8 +150,8 @@ func (d *workflowData) sum(nodes []tasktype.Node, now time.Time) {
 		}
 	}
 	// The duration of external tasks and of queues without workers cannot be extrapolated.
-	if done := d.Progress.Done; done > 0 && d.State == tasktype.WorkflowRunning && d.Opens == 0 && len(d.Waits) == 0 {
-		d.Left = now.Sub(d.Created) / time.Duration(done) * time.Duration(d.Progress.Total-done)
+	if d.State == tasktype.WorkflowRunning && d.Opens == 0 && len(d.Waits) == 0 {
+		d.Left = d.Progress.Left(now.Sub(d.Created))
 	}
 }
 
