@@ -26,49 +26,44 @@ type letter struct {
 	Sent time.Time
 }
 
-func kindOfLetter(l letter) string { return l.Kind }
-
 // post is the state of handlers of batches.
 type post struct {
 	client *tasks.Client
 	task   tasks.Task[letter, int]
 
-	mu    sync.Mutex // guards the fields below
-	calls [][]letter
-	late  time.Duration // longest wait of a letter
+	mu    sync.Mutex       // guards the fields below
+	calls map[string][]int // numbers of letters, by kind
+	late  time.Duration    // longest wait of a letter
 }
 
-func newPost(tb testing.TB, rdb redis.UniversalClient, opts ...tasks.TaskOption) *post {
-	p := &post{client: tasks.NewClient(rdb), task: tasks.New[letter, int]("post.send", opts...)}
+func newPost(tb testing.TB, rdb redis.UniversalClient) *post {
+	p := &post{client: tasks.NewClient(rdb), task: tasks.New[letter, int]("post.send"), calls: map[string][]int{}}
 	tb.Cleanup(func() { _ = p.client.Close() })
 	return p
 }
 
-// work starts a worker whose handler is called with batches.
-func (p *post) work(tb testing.TB, b tasks.Batch[letter], change ...func(*tasks.WorkerConfig)) {
+// work starts workers whose handler is called with batches, until the test ends.
+func (p *post) work(tb testing.TB, workers int, b tasks.Batch[letter]) {
 	tb.Helper()
-	mux := tasks.NewMux()
-	tasks.HandleBatch(mux, p.task, b, p.handle)
-	tasks.Handle(mux, ID, func(_ context.Context, n int) (int, error) { return n, nil })
-	cfg := tasks.WorkerConfig{Grace: 100 * time.Millisecond}
-	for _, c := range change {
-		c(&cfg)
+	for range workers {
+		mux := tasks.NewMux()
+		tasks.HandleBatch(mux, p.task, b, p.handle)
+		w, err := tasks.StartWorker(tb.Context(), p.client, mux, tasks.WorkerConfig{Grace: 100 * time.Millisecond})
+		testutil.Ok(tb, err)
+		tb.Cleanup(func() { testutil.Ok(tb, w.Stop()) })
 	}
-	w, err := tasks.StartWorker(tb.Context(), p.client, mux, cfg)
-	testutil.Ok(tb, err)
-	tb.Cleanup(func() { testutil.Ok(tb, w.Stop()) })
 }
 
 func (p *post) handle(ctx context.Context, ls []letter) []tasks.Outcome[int] {
 	p.mu.Lock()
-	p.calls = append(p.calls, slices.Clone(ls))
+	p.calls[ls[0].Kind] = append(p.calls[ls[0].Kind], len(ls))
 	for _, l := range ls {
 		p.late = max(p.late, time.Since(l.Sent))
 	}
 	p.mu.Unlock()
-	out, ctxs := make([]tasks.Outcome[int], len(ls)), tasks.NodeContexts(ctx)
-	for i, l := range ls {
-		first := tasks.InfoFrom(ctxs[i]).Attempt == 1
+	out, torn := make([]tasks.Outcome[int], len(ls)), errors.New("torn")
+	for i, ctx := range tasks.NodeContexts(ctx) {
+		l := ls[i]
 		switch out[i].Value = l.N; {
 		case l.Kind == "panic":
 			panic("spilled")
@@ -79,50 +74,52 @@ func (p *post) handle(ctx context.Context, ls []letter) []tasks.Outcome[int] {
 		case l.Kind == "exit":
 			runtime.Goexit()
 		case l.Kind == "ended":
-			<-ctxs[i].Done()
-			out[i] = tasks.Failed[int](ctxs[i].Err())
+			<-ctx.Done()
+			out[i] = tasks.Failed[int](ctx.Err())
 		case l.N >= 0:
 		case l.Kind == "failed":
-			out[i] = tasks.Failed[int](errors.New("torn"))
+			out[i] = tasks.Failed[int](torn)
 		case l.Kind == "permanent":
-			out[i] = tasks.Failed[int](tasks.Permanent(errors.New("torn")))
+			out[i] = tasks.Failed[int](tasks.Permanent(torn))
 		case l.Kind == "failure":
 			out[i].Err = &tasks.Failure{Message: "torn", Code: "paper"}
-		case l.Kind == "retried" && first:
-			out[i] = tasks.Failed[int](tasks.RetryIn(time.Millisecond, errors.New("torn")))
-		case l.Kind == "steps":
-			out[i].Value, _ = tasks.Step(ctxs[i], "number", func(context.Context) (int, error) { return l.N, nil })
+		case l.Kind == "retried" && tasks.InfoFrom(ctx).Attempt == 1:
+			out[i] = tasks.Failed[int](tasks.RetryIn(time.Millisecond, torn))
 		}
 	}
 	return out
 }
 
-func (p *post) sizes(kind string) (out []int) {
+// sizes returns the sizes of the calls for a kind.
+func (p *post) sizes(kind string) []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range p.calls {
-		if c[0].Kind == kind {
-			out = append(out, len(c))
-		}
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(slices.Values(p.calls[kind]))
 }
 
 // send sends letters of a kind, each in a workflow, and returns their handles.
-func (p *post) send(tb testing.TB, kind string, numbers []int, opts ...tasks.SendOption) []*tasks.Run[int] {
+func (p *post) send(tb testing.TB, kind string, numbers []int, opts ...tasks.SendOption) (runs []*tasks.Run[int]) {
 	tb.Helper()
-	sends := make([]tasks.Sending, len(numbers))
-	for i, n := range numbers {
-		sends[i] = tasks.Sending{Work: p.task.S(letter{kind, n, time.Now()}), Options: opts}
+	var sends []tasks.Sending
+	for _, n := range numbers {
+		sends = append(sends, tasks.Sending{Work: p.task.S(letter{kind, n, time.Now()}), Options: opts})
 	}
 	sent, err := p.client.SendMany(tb.Context(), sends)
 	testutil.Ok(tb, err)
-	runs := make([]*tasks.Run[int], len(sent))
-	for i := range sent {
-		runs[i] = tasks.Attach[int](p.client, sent[i].ID)
+	for _, s := range sent {
+		runs = append(runs, tasks.Attach[int](p.client, s.ID))
 	}
 	return runs
+}
+
+// outcome returns the value of a workflow, or the code, message and number of attempts of its failure.
+func outcome(t *testing.T, run *tasks.Run[int]) string {
+	t.Helper()
+	n, err := run.Wait(limited(t))
+	if f, failed := errors.AsType[*tasks.Failure](err); failed {
+		return fmt.Sprintf("%s %s %d", f.Code, f.Message, f.Attempts)
+	}
+	return fmt.Sprint(n)
 }
 
 // Nodes of one key run in calls of at most Size, over all workers, and each has its own result.
@@ -130,12 +127,9 @@ func TestBatches(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		p := newPost(t, rdb)
-		for range 3 {
-			p.work(t, tasks.Batch[letter]{Size: 5, Wait: 100 * time.Millisecond, Key: kindOfLetter})
-		}
-		for kind, want := range map[string]string{ // of the number -1
+		p.work(t, 3, tasks.Batch[letter]{Size: 5, Wait: 100 * time.Millisecond, Key: func(l letter) string { return l.Kind }})
+		for kind, want := range map[string]string{ // of the number -1, or of all
 			"plain":     "-1",
-			"steps":     "-1",
 			"failed":    "error torn 3",
 			"permanent": "permanent torn 1",
 			"failure":   "paper torn 3",
@@ -147,36 +141,26 @@ func TestBatches(t *testing.T) {
 		} {
 			t.Run(kind, func(t *testing.T) {
 				t.Parallel()
-				all := slices.Contains([]string{"panic", "exit", "short", "long"}, kind)
-				runs := p.send(t, kind, []int{-1, 1, 2, 3, 4, 5, 6}, tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
-				for i, run := range runs {
-					if i > 0 && !all {
-						wantValue(t, run, i)
-						continue
+				for i, run := range p.send(t, kind, []int{-1, 1, 2, 3, 4, 5, 6}, tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond)) {
+					if i > 0 && !slices.Contains([]string{"panic", "exit", "short", "long"}, kind) {
+						want = fmt.Sprint(i)
 					}
-					n, err := run.Wait(limited(t))
-					got := fmt.Sprint(n)
-					if f := (*tasks.Failure)(nil); errors.As(err, &f) {
-						got = fmt.Sprintf("%s %s %d", f.Code, f.Message, f.Attempts)
-					}
-					if !strings.HasPrefix(got, want) {
+					if got := outcome(t, run); !strings.HasPrefix(got, want) {
 						t.Errorf("node %d: got %q, want %q", i, got, want)
 					}
 				}
-				if sizes := p.sizes(kind); sizes[len(sizes)-1] > 5 {
-					t.Errorf("got batches of %v, want at most 5", sizes)
+				if most := slices.Max(p.sizes(kind)); most > 5 {
+					t.Errorf("got a batch of %d, want at most 5", most)
 				}
 			})
 		}
 		t.Run("workflow", func(t *testing.T) {
 			t.Parallel()
-			ls := []letter{{"group", 1, time.Now()}, {"group", 2, time.Now()}, {"group", 3, time.Now()}}
-			sum, err := tasks.Each(ls, p.task).Do(limited(t), p.client)
-			if err != nil || !slices.Equal(sum, []int{1, 2, 3}) {
-				t.Errorf("got %v, %v", sum, err)
+			ls := []letter{{Kind: "group", N: 1}, {Kind: "group", N: 2}, {Kind: "group", N: 3}}
+			if got, err := tasks.Each(ls, p.task).Do(limited(t), p.client); err != nil || !slices.Equal(got, []int{1, 2, 3}) {
+				t.Errorf("got %v, %v", got, err)
 			}
-			bad := tasks.New[string, int](p.task.Name())
-			if _, err := bad.S("no letter").Do(limited(t), p.client); err == nil || !strings.Contains(err.Error(), "does not decode") {
+			if _, err := tasks.New[string, int](p.task.Name()).S("no letter").Do(limited(t), p.client); err == nil || !strings.Contains(err.Error(), "does not decode") {
 				t.Errorf("input of another type: got %v", err)
 			}
 		})
@@ -188,12 +172,9 @@ func TestBatchesAreFull(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		p := newPost(t, rdb)
-		for range 3 {
-			p.work(t, tasks.Batch[letter]{Size: 20, Wait: time.Hour})
-		}
-		for _, run := range p.send(t, "full", ints(400)) {
-			_, err := run.Wait(limited(t))
-			testutil.Ok(t, err)
+		p.work(t, 3, tasks.Batch[letter]{Size: 20, Wait: time.Hour})
+		for i, run := range p.send(t, "full", ints(400)) {
+			wantValue(t, run, i)
 		}
 		if got := p.sizes("full"); !slices.Equal(got, slices.Repeat([]int{20}, 20)) {
 			t.Errorf("got batches of %v, want 20 of 20", got)
@@ -201,60 +182,47 @@ func TestBatchesAreFull(t *testing.T) {
 	})
 }
 
-// A call does not end because a node of it does.
+// A call does not end because a node of it does, and nodes that wait for one end with their workflow.
 func TestNodesOfABatchEndAlone(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		p := newPost(t, rdb)
-		p.work(t, tasks.Batch[letter]{Size: 4, Wait: time.Hour})
-		l := letter{"ended", 1, time.Now()}
-		var runs []*tasks.Run[int]
-		for _, o := range [][]tasks.CallOption{{tasks.Timeout(50 * time.Millisecond)}, {tasks.Timeout(0), tasks.HardTimeout(50 * time.Millisecond)}, nil, nil} {
-			runs = append(runs, started(t, p.client, p.task.S(l, o...)))
-		}
-		testutil.Eventually(t, "the call has begun", func() bool { return len(p.sizes("ended")) == 1 })
-		_, err := runs[1].Wait(limited(t))
-		if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != tasktype.CodeHardTimeout {
-			t.Errorf("hard time limit: got %v", err)
-		}
-		testutil.Ok(t, runs[2].Revoke(t.Context()))
-		testutil.Ok(t, runs[3].Cancel(t.Context()))
-		for i, want := range []string{tasktype.CodeTimeout, tasktype.CodeHardTimeout, tasktype.CodeRevoked, tasktype.CodeCancelled} {
-			_, err := runs[i].Wait(limited(t))
-			if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != want {
-				t.Errorf("node %d: got %v, want code %s", i, err, want)
-			}
-		}
-	})
-}
-
-// Nodes that wait for a batch end with their workflow, and leave nothing.
-func TestNodesThatWaitForABatchEnd(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		p := newPost(t, rdb)
-		p.work(t, tasks.Batch[letter]{Size: 10, Wait: time.Hour})
-		runs := p.send(t, "waits", ints(4))
+		p.work(t, 1, tasks.Batch[letter]{Size: 5, Wait: time.Hour, Key: func(l letter) string { return l.Kind }})
+		waits := p.send(t, "waits", ints(4))
 		testutil.Eventually(t, "all wait", func() bool {
-			return !slices.ContainsFunc(runs, func(run *tasks.Run[int]) bool {
+			return !slices.ContainsFunc(waits, func(run *tasks.Run[int]) bool {
 				ns, err := run.Nodes(t.Context())
 				return err != nil || len(ns) != 1 || ns[0].Status != tasktype.Pending || !strings.Contains(ns[0].Waits, "batch")
 			})
 		})
-		testutil.Ok(t, runs[0].Revoke(t.Context()))
-		testutil.Ok(t, runs[1].Cancel(t.Context()))
-		testutil.Ok(t, runs[2].Pause(t.Context()))
-		for _, run := range append(p.send(t, "waits", ints(9)), runs[3]) { // which do not wait for the others
-			_, err := run.Wait(limited(t))
-			testutil.Ok(t, err)
+		var runs []*tasks.Run[int]
+		const soon = 50 * time.Millisecond
+		for _, o := range [][]tasks.CallOption{{tasks.Timeout(soon)}, {tasks.Timeout(0), tasks.HardTimeout(soon)}, nil, nil, {tasks.Timeout(soon)}} {
+			runs = append(runs, started(t, p.client, p.task.S(letter{Kind: "ended"}, o...)))
 		}
-		for i, want := range []error{tasks.ErrRevoked, tasks.ErrCancelled} {
-			if _, err := runs[i].Wait(limited(t)); !errors.Is(err, want) {
-				t.Errorf("node %d: got %v, want %v", i, err, want)
+		testutil.Eventually(t, "the call has begun", func() bool { return len(p.sizes("ended")) == 1 })
+		if got := outcome(t, runs[1]); !strings.HasPrefix(got, tasktype.CodeHardTimeout) {
+			t.Errorf("hard time limit: got %s", got)
+		}
+		for _, of := range [][]*tasks.Run[int]{runs[2:], waits} {
+			testutil.Ok(t, of[0].Revoke(t.Context()))
+			testutil.Ok(t, of[1].Cancel(t.Context()))
+		}
+		testutil.Ok(t, waits[2].Pause(t.Context()))
+		for i, run := range append(waits[3:], p.send(t, "waits", ints(8)[4:])...) { // which do not wait for the others
+			wantValue(t, run, 3+i)
+		}
+		for code, of := range map[string][]*tasks.Run[int]{
+			tasktype.CodeTimeout: {runs[0], runs[4]}, tasktype.CodeRevoked: {runs[2], waits[0]}, tasktype.CodeCancelled: {runs[3], waits[1]},
+		} {
+			for i, run := range of {
+				if got := outcome(t, run); !strings.HasPrefix(got, code) {
+					t.Errorf("run %d: got %s, want code %s", i, got, code)
+				}
 			}
 		}
-		if got := p.sizes("waits"); !slices.Equal(got, []int{10}) {
-			t.Errorf("got batches of %v, want one of 10", got)
+		if got := p.sizes("waits"); !slices.Equal(got, []int{5}) {
+			t.Errorf("got batches of %v, want one of 5", got)
 		}
 	})
 }
@@ -280,14 +248,10 @@ func TestBatchesOfTwoPrograms(t *testing.T) {
 		plain := tasks.NewMux()
 		tasks.Handle(plain, p.task, func(_ context.Context, l letter) (int, error) { return l.N, nil })
 		runWorker(t, p.client, plain, tasks.WorkerConfig{Concurrency: 1})
-		p.work(t, tasks.Batch[letter]{Size: 10, Wait: 50 * time.Millisecond})
-		for i, run := range append(runs, p.send(t, "shared", ints(60))...) {
-			got, err := run.Wait(limited(t))
-			if err != nil || i >= len(runs) && got != i-len(runs) {
-				t.Errorf("node %d: got %d, %v", i, got, err)
-			}
-			nodes, err := run.Nodes(t.Context())
-			if err != nil || nodes[0].Attempts != 1 {
+		p.work(t, 1, tasks.Batch[letter]{Size: 10, Wait: 50 * time.Millisecond})
+		for i, run := range append(runs, p.send(t, "shared", ints(65)[5:])...) {
+			wantValue(t, run, i)
+			if nodes, err := run.Nodes(t.Context()); err != nil || nodes[0].Attempts != 1 {
 				t.Errorf("node %d: got %+v, %v, want one attempt", i, nodes, err)
 			}
 		}
@@ -297,25 +261,22 @@ func TestBatchesOfTwoPrograms(t *testing.T) {
 func TestInvalidBatches(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Mini(t))
-	good := tasks.Batch[letter]{Size: 1, Wait: time.Second}
-	for want, tc := range map[string]struct {
-		batch tasks.Batch[letter]
-		opts  []tasks.TaskOption
-	}{
-		"size 0 of its":      {batch: tasks.Batch[letter]{Wait: time.Second}},
-		"size 100000 of its": {batch: tasks.Batch[letter]{Size: 100_000, Wait: time.Second}},
-		"wait 0s of its":     {batch: tasks.Batch[letter]{Size: 1}},
-		"wait 25h0m0s":       {batch: tasks.Batch[letter]{Size: 1, Wait: 25 * time.Hour}},
-		"external or":        {batch: good, opts: []tasks.TaskOption{tasks.External()}},
-		"has limits":         {batch: good, opts: []tasks.TaskOption{tasks.Limited[letter](tasks.NewLimit("a", tasks.Concurrency(1)), nil)}},
-		"tasks.Queue":        {batch: good, opts: []tasks.TaskOption{tasks.Queue("")}},
-	} {
+	check := func(want string, b tasks.Batch[letter], opts ...tasks.TaskOption) {
+		t.Helper()
 		m := tasks.NewMux()
-		tasks.HandleBatch(m, tasks.New[letter, int]("t", tc.opts...), tc.batch, func(context.Context, []letter) []tasks.Outcome[int] { return nil })
+		tasks.HandleBatch(m, tasks.New[letter, int]("t", opts...), b, func(context.Context, []letter) []tasks.Outcome[int] { return nil })
 		if _, err := tasks.NewWorker(c, m, tasks.WorkerConfig{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
+	check("size 0 of its", tasks.Batch[letter]{Wait: time.Second})
+	check("size 100000 of its", tasks.Batch[letter]{Size: 100_000, Wait: time.Second})
+	check("wait 0s of its", tasks.Batch[letter]{Size: 1})
+	check("wait 25h0m0s", tasks.Batch[letter]{Size: 1, Wait: 25 * time.Hour})
+	good := tasks.Batch[letter]{Size: 1, Wait: time.Second}
+	check("external or", good, tasks.External())
+	check("has limits", good, tasks.Limited[letter](tasks.NewLimit("a", tasks.Concurrency(1)), nil))
+	check("tasks.Queue", good, tasks.Queue(""))
 	if got := tasks.NodeContexts(t.Context()); got != nil {
 		t.Errorf("contexts without a batch: got %v", got)
 	}

@@ -203,9 +203,7 @@ func BenchmarkBatch(b *testing.B) {
 	for name, pause := range map[string]time.Duration{"together": 0, "2000-per-second": 50 * time.Millisecond} {
 		b.Run(name, func(b *testing.B) {
 			p := newPost(b, redistest.Server(b).Client())
-			for range 4 {
-				p.work(b, tasks.Batch[letter]{Size: size, Wait: wait})
-			}
+			p.work(b, 4, tasks.Batch[letter]{Size: size, Wait: wait})
 			redistest.Measured(b, p.client.Redis(), func() {
 				var runs []*tasks.Run[int]
 				for left := b.N; left > 0; left -= size {

@@ -26,24 +26,14 @@ func TestWorkerSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
 		redistest.Refused: 20, redistest.ReplyLost: 20, redistest.Repeated: 12, redistest.Crash: 12, redistest.CrashAfter: 12, redistest.Slow: 6, redistest.Frozen: 8,
-	}, func(t *testing.T, f *redistest.Fault) { workWithFault(t, f, &cutWorld{}) })
+	}, workWithFault)
 }
 
-// The same holds for tasks in batches.
-func TestBatchesSurviveAFaultAtAnyCall(t *testing.T) {
-	t.Parallel()
-	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 8, redistest.ReplyLost: 12, redistest.Repeated: 8, redistest.Crash: 8, redistest.CrashAfter: 12, redistest.Frozen: 8,
-	}, func(t *testing.T, f *redistest.Fault) {
-		workWithFault(t, f, &cutWorld{batch: tasks.Batch[int]{Size: 2, Wait: 30 * time.Millisecond}})
-	})
-}
-
-func workWithFault(t *testing.T, f *redistest.Fault, world *cutWorld) {
+func workWithFault(t *testing.T, f *redistest.Fault) {
 	ctx := limited(t)
 	url := redistest.URL(t)
 	c := connect(t, url)
-	world.runs = map[ran]int{}
+	world := &cutWorld{runs: map[ran]int{}}
 	run := started(t, c, witness())
 	fails, err := skipper().Send(ctx, c)
 	testutil.Ok(t, err)
@@ -264,11 +254,12 @@ func answerOpen(ctx context.Context, c *tasks.Client, id string) (err error) {
 // The tasks of the cut-off tests. Unique yields another value each time it runs, so that two uses of
 // its value show whether they got the same.
 var (
-	Unique     = tasks.New[int, int64]("cut.unique")
-	UniquePlan = tasks.New[int, int64]("cut.plan")
-	UniqueList = tasks.New[int, []int]("cut.list")
-	UniqueFail = tasks.New[int, int64]("cut.fail")
-	UniqueErr  = tasks.New[tasks.Failure, int64]("cut.err")
+	Unique      = tasks.New[int, int64]("cut.unique")
+	UniqueBatch = tasks.New[int, int64]("cut.batch")
+	UniquePlan  = tasks.New[int, int64]("cut.plan")
+	UniqueList  = tasks.New[int, []int]("cut.list")
+	UniqueFail  = tasks.New[int, int64]("cut.fail")
+	UniqueErr   = tasks.New[tasks.Failure, int64]("cut.err")
 )
 
 // ran is a node that ran on a worker.
@@ -278,8 +269,6 @@ type cutWorld struct {
 	mu   sync.Mutex // guards runs
 	runs map[ran]int
 	last atomic.Int64
-
-	batch tasks.Batch[int] // of the task Unique; it has a handler of single nodes without a Size
 }
 
 func (c *cutWorld) mux() *tasks.Mux {
@@ -291,16 +280,13 @@ func (c *cutWorld) mux() *tasks.Mux {
 		c.runs[ran{i.Workflow + "." + i.Node, i.Worker}]++
 		return c.last.Add(1)
 	}
-	if c.batch.Size > 0 {
-		tasks.HandleBatch(m, Unique, c.batch, func(ctx context.Context, _ []int) (out []tasks.Outcome[int64]) {
-			for _, ctx := range tasks.NodeContexts(ctx) {
-				out = append(out, tasks.Outcome[int64]{Value: run(ctx)})
-			}
-			return out
-		})
-	} else {
-		tasks.Handle(m, Unique, func(ctx context.Context, _ int) (int64, error) { return run(ctx), nil })
-	}
+	tasks.Handle(m, Unique, func(ctx context.Context, _ int) (int64, error) { return run(ctx), nil })
+	tasks.HandleBatch(m, UniqueBatch, tasks.Batch[int]{Size: 2, Wait: 30 * time.Millisecond}, func(ctx context.Context, _ []int) (out []tasks.Outcome[int64]) {
+		for _, ctx := range tasks.NodeContexts(ctx) {
+			out = append(out, tasks.Outcome[int64]{Value: run(ctx)})
+		}
+		return out
+	})
 	tasks.HandlePlan(m, UniquePlan, func(ctx context.Context, n int) (tasks.Signature[int64], error) {
 		run(ctx)
 		return Unique.S(n), nil
@@ -317,8 +303,8 @@ func (c *cutWorld) mux() *tasks.Mux {
 
 // witness is a workflow that yields the same string twice if every node had one value only.
 func witness() tasks.Signature[tasks.Pair[string, string]] {
-	h := tasks.Group(Unique.S(1), UniquePlan.S(2), tasks.After(Unique.S(3), Unique.S(4, tasks.In(20*time.Millisecond)))).With(tasks.AtMost(2))
-	list := tasks.Map(UniqueList.S(2), Unique, tasks.AtMost(1))
+	h := tasks.Group(Unique.S(1), UniquePlan.S(2), tasks.After(UniqueBatch.S(3), Unique.S(4, tasks.In(20*time.Millisecond)))).With(tasks.AtMost(2))
+	list := tasks.Map(UniqueList.S(2), UniqueBatch, tasks.AtMost(2))
 	both := tasks.Join(h, list)
 	show := Show[tasks.Pair[[]int64, []int64]]()
 	return tasks.Join(tasks.Chain(both, show), tasks.Chain(both, show))
@@ -326,7 +312,7 @@ func witness() tasks.Signature[tasks.Pair[string, string]] {
 
 // skipper is a workflow that skips the successors of a failure and revokes its siblings.
 func skipper() tasks.Signature[[]int64] {
-	return tasks.Group(tasks.OnError(UniqueFail.S(1), UniqueErr), Unique.S(2), Unique.S(3, tasks.In(time.Hour))).With(tasks.FailFast())
+	return tasks.Group(tasks.OnError(UniqueFail.S(1), UniqueErr), UniqueBatch.S(2), Unique.S(3, tasks.In(time.Hour))).With(tasks.FailFast())
 }
 
 // cutValues checks the results of the workflows of a cut-off test.
