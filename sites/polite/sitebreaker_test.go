@@ -32,9 +32,9 @@ func TestSiteBreakerOpens(t *testing.T) {
 		pages   int // different pages
 		opens   int // after how many requests; 0: never
 	}{
-		"server errors through three proxies":      {func(n int) error { return failure(fetch.Server, fmt.Sprint("proxy", n%3)) }, 20, 5},
-		"server errors, directly":                  {func(int) error { return failure(fetch.Server, "") }, 20, 5},
-		"server errors through two proxies":        {func(n int) error { return failure(fetch.Server, fmt.Sprint("proxy", n%2)) }, 20, 15},
+		"server errors through three proxies": {func(n int) error { return failure(fetch.Server, fmt.Sprint("proxy", n%3)) }, 20, 5},
+		"server errors, directly":             {func(int) error { return failure(fetch.Server, "") }, 20, 5},
+		"server errors through two proxies":   {func(n int) error { return failure(fetch.Server, fmt.Sprint("proxy", n%2)) }, 20, 15},
 		"pages with status 500, directly": {func(int) error {
 			return &fetch.Error{Class: fetch.Server, Status: 500, Direct: true, Err: errors.New("x")}
 		}, 20, 15},
