@@ -92,6 +92,7 @@ var canvasRows = []row{
 		return tasks.Group(tasks.Each([]int{42, 42}, ID))
 	}, [][]int{{42, 42}}),
 	value("empty group", func() tasks.Signature[[]int] { return tasks.Group[int]() }, []int{}),
+	value("plan of an empty group", func() tasks.Signature[[]int] { return ToAll.S([]int{}) }, []int{}),
 	value("chunks", func() tasks.Signature[string] {
 		return tasks.Chain(tasks.Each(slices.Collect(slices.Chunk(ints(5), 2)), DoubleAll), Show[[][]int]())
 	}, "[[0,2],[4,6],[8]]"),

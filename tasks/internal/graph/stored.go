@@ -26,6 +26,9 @@ func (g *Graph) Encode() ([]byte, error) {
 // packed returns g with adjacent equal nodes merged into one.
 func packed(g *Graph) *Graph {
 	c := *g
+	if c.Specs == nil {
+		c.Specs = []Spec{} // Peek looks for the list
+	}
 	c.Subs = slices.Clone(g.Subs)
 	for i := range c.Subs {
 		c.Subs[i].Graph = packed(c.Subs[i].Graph)
