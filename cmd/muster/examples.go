@@ -62,7 +62,7 @@ var examples = map[string]string{
 	"limits set":          "muster limits set billing-api 5 --key acme",
 	"limits hold":         "muster limits hold billing-api 30s",
 	"schedules list":      "muster schedules list\nmuster schedules list customer- --label region=eu",
-	"schedules put":       "muster schedules put nightly '0 3 * * *' report.build '\"all\"' --overlap queue --jitter 5m",
+	"schedules put":       "muster schedules put nightly '0 3 * * *' report.build '\"all\"' --overlap queue --jitter 5m\nmuster schedules put weekly '0 6 * * 1' jobs.create '{\"prompt\": \"Check all\"}' --queue orchestrator",
 	"schedules trigger":   "muster schedules trigger nightly\nmuster schedules trigger nightly --from 2027-01-01T00:00:00Z",
 	"schedules delete":    "muster schedules delete nightly",
 	"workflows delete":    "muster workflows delete ID",
