@@ -47,14 +47,14 @@ const (
 func (l *Lease) Release() { l.from.end(l, nil) }
 
 // Report ends the lease with the outcome of the request and, for a success, the time to the first byte.
-func (l *Lease) Report(o Outcome, latency time.Duration) {
-	l.from.end(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, latency: latency, cooldown: -1})
+func (l *Lease) Report(o Outcome, latency time.Duration) { l.from.end(l, l.report(o, latency, -1)) }
+
+func (l *Lease) report(o Outcome, latency, cooldown time.Duration) *report {
+	return &report{l.Proxy.ID, o, l.begun, latency, cooldown}
 }
 
 // Pause ends the lease and suspends the proxy at the site for d.
-func (l *Lease) Pause(o Outcome, d time.Duration) {
-	l.from.end(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: d})
-}
+func (l *Lease) Pause(o Outcome, d time.Duration) { l.from.end(l, l.report(o, 0, d)) }
 
 // reportBan reports that the site bans the proxy, even if the lease has ended as a success.
 func (l *Lease) reportBan() {
@@ -72,9 +72,7 @@ func (l *Lease) reportBan() {
 }
 
 // reportLate reports an outcome that became known after the end of the lease.
-func (l *Lease) reportLate(o Outcome) {
-	l.from.report(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: -1})
-}
+func (l *Lease) reportLate(o Outcome) { l.from.report(l, l.report(o, 0, -1)) }
 
 // A report is the outcome of one request, to be written to Redis.
 type report struct {

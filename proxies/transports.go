@@ -133,9 +133,3 @@ func (t *transports) close() {
 		t.remove(t.used.Back())
 	}
 }
-
-func (t *transports) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.used.Len()
-}
