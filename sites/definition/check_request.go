@@ -48,20 +48,10 @@ func validCookie(value string) bool {
 	return httpguts.ValidHeaderFieldValue(value) && !strings.Contains(value, ";")
 }
 
-// whyNot returns the reason why a header cannot be set: the transport or another key sets it. It returns "" if the header is
-// allowed.
-func whyNot(header string) string {
-	switch http.CanonicalHeaderKey(header) {
-	case "Accept-Encoding":
-		return "the transport negotiates compression"
-	case "Cookie":
-		return "write cookies instead"
-	case "Connection":
-		return "the transport manages connections"
-	case "Content-Length", "Transfer-Encoding":
-		return "the transport sets it"
-	}
-	return ""
+// fixedHeaders are headers that the transport or another key sets.
+var fixedHeaders = map[string]string{
+	"Accept-Encoding": "the transport negotiates compression", "Cookie": "write cookies instead", "Connection": "the transport manages connections",
+	"Content-Length": "the transport sets it", "Transfer-Encoding": "the transport sets it",
 }
 
 func (c *checker) checkHeaders(headers map[string]string, at Pos, key string) {
@@ -69,7 +59,7 @@ func (c *checker) checkHeaders(headers map[string]string, at Pos, key string) {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(headers[name]) {
 			c.problemAt(at, key+"."+name, "is not a valid HTTP header")
 		}
-		if why := whyNot(name); why != "" {
+		if why := fixedHeaders[http.CanonicalHeaderKey(name)]; why != "" {
 			c.problemAt(at, key+"."+name, "cannot be set: %s", why)
 		}
 	}

@@ -92,12 +92,7 @@ func (s *Start) post(n int) Post {
 
 // hasNumber reports whether the URL or the body of a start contains {n}.
 func (s *Start) hasNumber() bool {
-	for _, value := range s.Form {
-		if strings.Contains(value, "{n}") {
-			return true
-		}
-	}
-	return strings.Contains(s.Template, "{n}") || strings.Contains(string(s.JSON), "{n}")
+	return strings.Contains(fmt.Sprint(s.Template, s.Form, s.JSON), "{n}")
 }
 
 // checkPost checks the method and the body of a start page.
