@@ -139,13 +139,7 @@ func (c *checker) checkStart(def *Definition, base *url.URL) {
 	}
 	for i := range def.Start {
 		s := &def.Start[i]
-		given := 0
-		for _, ref := range []string{s.URL, s.Template, s.Sitemap} {
-			if ref != "" {
-				given++
-			}
-		}
-		if given != 1 {
+		if len(keysIn(map[string]bool{"url": s.URL != "", "template": s.Template != "", "sitemap": s.Sitemap != ""})) != 1 {
 			c.problemAt(s.At, "start", "give one of url, template and sitemap")
 			continue
 		}
@@ -222,13 +216,7 @@ func (c *checker) checkNext(x *Next) {
 	if x == nil {
 		return
 	}
-	var given []string
-	for name, set := range map[string]bool{"css": !x.CSS.IsZero(), "rel": x.Rel != "", "json": !x.JSON.IsZero(), "template": x.Template != "", "param": x.Param != ""} {
-		if set {
-			given = append(given, name)
-		}
-	}
-	slices.Sort(given)
+	given := keysIn(map[string]bool{"css": !x.CSS.IsZero(), "rel": x.Rel != "", "json": !x.JSON.IsZero(), "template": x.Template != "", "param": x.Param != ""})
 	const key = "listing.next"
 	switch {
 	case len(given) == 0 && !c.failedAt(x.At):

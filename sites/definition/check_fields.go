@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -214,18 +215,16 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 
 // selectorKeys returns the selector keys of a source that are set.
 func (s *Source) selectorKeys() []string {
-	var given []string
-	for _, k := range []struct {
-		name string
-		set  bool
-	}{{"css", !s.CSS.IsZero()}, {"json", !s.JSON.IsZero() && s.CSS.IsZero()},
-		{"jsonld", s.JSONLD != ""}, {"microdata", s.Microdata != ""}, {"meta", s.Meta != ""}, {"label", s.Label != ""},
-		{"column", s.Column != ""}, {"page", s.Page != ""}, {"carry", s.Carry != ""}, {"value", s.Value != nil}, {"exists", !s.Exists.IsZero()}} {
-		if k.set {
-			given = append(given, k.name)
-		}
-	}
-	return given
+	return keysIn(map[string]bool{
+		"css": !s.CSS.IsZero(), "json": !s.JSON.IsZero() && s.CSS.IsZero(), "jsonld": s.JSONLD != "", "microdata": s.Microdata != "", "meta": s.Meta != "",
+		"label": s.Label != "", "column": s.Column != "", "page": s.Page != "", "carry": s.Carry != "", "value": s.Value != nil, "exists": !s.Exists.IsZero(),
+	})
+}
+
+// keysIn returns the members of a set, sorted.
+func keysIn(set map[string]bool) []string {
+	maps.DeleteFunc(set, func(_ string, in bool) bool { return !in })
+	return sortedKeys(set)
 }
 
 func (c *checker) checkTake(s *Source, f *Field, key string) {

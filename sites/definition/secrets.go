@@ -98,11 +98,7 @@ func (d *Definition) LoginURL() string {
 	if d.Session == nil || d.Session.Login == nil {
 		return ""
 	}
-	u, err := d.Base().Parse(d.Session.Login.URL)
-	if err != nil {
-		return "" // checked at load
-	}
-	return d.Move(u).String()
+	return d.resolve(d.Session.Login.URL)
 }
 
 func (l *Login) check(c *checker, def *Definition, base *url.URL) {

@@ -66,16 +66,21 @@ func (d *Definition) Move(u *url.URL) *url.URL {
 	return &moved
 }
 
-// SessionStart returns the first URL of a session, or "".
-func (d *Definition) SessionStart() string {
-	if d.Session == nil || d.Session.Start == "" {
-		return ""
-	}
-	u, err := d.Base().Parse(d.Session.Start)
-	if err != nil {
+// resolve returns the URL of a reference in the definition, or "" without one.
+func (d *Definition) resolve(ref string) string {
+	u, err := d.Base().Parse(ref)
+	if err != nil || ref == "" {
 		return "" // checked at load
 	}
 	return d.Move(u).String()
+}
+
+// SessionStart returns the first URL of a session, or "".
+func (d *Definition) SessionStart() string {
+	if d.Session == nil {
+		return ""
+	}
+	return d.resolve(d.Session.Start)
 }
 
 // StartPage is a start page.
@@ -90,12 +95,9 @@ type StartPage struct {
 func (d *Definition) StartPages() []StartPage {
 	var pages []StartPage
 	add := func(start int, ref, kind string, post Post) {
-		u, err := d.Base().Parse(ref)
-		if err != nil {
-			return // checked at load
+		if at := d.resolve(ref); at != "" {
+			pages = append(pages, StartPage{at, cmp.Or(kind, KindListing), post, start + 1})
 		}
-		kind = cmp.Or(kind, KindListing)
-		pages = append(pages, StartPage{d.Move(u).String(), kind, post, start + 1})
 	}
 	for i, s := range d.Start {
 		if s.Sitemap != "" {
@@ -159,16 +161,10 @@ func (d *Definition) OwnURLs() []string {
 		if s.Template != "" {
 			ref = fill(s.Template, s.From)
 		}
-		if u, err := d.Base().Parse(ref); err == nil { // checked at load
-			urls = append(urls, d.Move(u).String())
-		}
+		urls = append(urls, d.resolve(ref))
 	}
-	for _, at := range []string{d.SessionStart(), d.LoginURL()} {
-		if at != "" {
-			urls = append(urls, at)
-		}
-	}
-	return urls
+	urls = append(urls, d.SessionStart(), d.LoginURL())
+	return slices.DeleteFunc(urls, func(at string) bool { return at == "" })
 }
 
 // OwnsHost reports whether u is an http or https URL whose host and port are in Hosts.
