@@ -83,12 +83,6 @@ type place struct {
 	print uint64
 }
 
-func keyID(key string) (id [16]byte) {
-	sum := sha256.Sum256([]byte(key))
-	copy(id[:], sum[:])
-	return id
-}
-
 // Open opens a book. A missing file is an empty book. A record counts as changed if a field in watch differs, or any field if
 // watch is empty.
 func Open(path string, watch ...string) (*Book, error) {
@@ -128,7 +122,7 @@ func (b *Book) load() error {
 			if err != nil {
 				return fmt.Errorf("byte %d: %w", at, err)
 			}
-			b.index[keyID(e.Key)] = place{at: at, size: int32(len(line)), gone: e.Missed > 0, print: print}
+			b.index[lines.KeyID(e.Key)] = place{at: at, size: int32(len(line)), gone: e.Missed > 0, print: print}
 		}
 		at += int64(len(line)) + 1
 	}
@@ -162,7 +156,7 @@ func (b *Book) entry(p place) (Entry, error) {
 // Compare returns the change of a record, and for a changed record the old and new values of the fields that differ; a missing
 // value is null. It ignores fields whose names begin with _, which describe the extraction.
 func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.RawMessage, error) {
-	p, ok := b.index[keyID(key)]
+	p, ok := b.index[lines.KeyID(key)]
 	if !ok || p.gone {
 		return New, nil, nil
 	}
@@ -286,7 +280,7 @@ func (b *Book) update(records io.Reader, w io.Writer, job Job, gone func(Entry) 
 		if err := json.Unmarshal(line, &r); err != nil {
 			return fmt.Errorf("read %s: %w", job.Records, err)
 		}
-		id := keyID(r.Key)
+		id := lines.KeyID(r.Key)
 		if _, again := met[id]; again || r.Key == "" {
 			continue
 		}
@@ -306,7 +300,7 @@ func (b *Book) update(records io.Reader, w io.Writer, job Job, gone func(Entry) 
 func (b *Book) next(key string, record []byte, job Job) (Entry, error) {
 	at := job.At.Unix()
 	e := Entry{Key: key, First: at, Last: at, Record: slices.Clone(record)}
-	p, ok := b.index[keyID(key)]
+	p, ok := b.index[lines.KeyID(key)]
 	if !ok {
 		return e, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/internal/testutil"
+	"muster/sites/internal/lines"
 )
 
 // site is a site with records that change from job to job.
@@ -59,7 +60,7 @@ func (s *site) show(key string) Entry {
 	s.t.Helper()
 	b := s.open()
 	defer b.Close()
-	p, ok := b.index[keyID(key)]
+	p, ok := b.index[lines.KeyID(key)]
 	e, err := b.entry(p)
 	if err != nil || !ok {
 		s.t.Fatalf("%s: got %v, %v", key, ok, err)
@@ -176,7 +177,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = b.entry(b.index[keyID("k")])
+		_, _ = b.entry(b.index[lines.KeyID("k")])
 		_, _, _ = b.Compare("k", records)
 		testutil.Ok(t, b.Close())
 		if Update(book, Job{Run: "r", Records: found, Complete: true}, func(Entry) error { return nil }) != nil {

@@ -7,7 +7,6 @@ package sink
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,12 +33,6 @@ type JSONL struct {
 // head is the identifying part of a line.
 type head struct {
 	Key string `json:"_key"`
-}
-
-// keyID returns the hash of a key, which takes less memory than the key.
-func keyID(key string) [16]byte {
-	sum := sha256.Sum256([]byte(key))
-	return [16]byte(sum[:16])
 }
 
 // OpenJSONL opens a file for appending and creates it and its directory if they do not exist. Records in the file count as put. A
@@ -83,7 +76,7 @@ func (s *JSONL) load() error {
 		}
 		good = end
 		if h.Key != "" {
-			s.keys[keyID(h.Key)] = struct{}{}
+			s.keys[lines.KeyID(h.Key)] = struct{}{}
 		}
 	}
 	info, err := s.f.Stat()
@@ -107,7 +100,7 @@ func (s *JSONL) Put(key string, record []byte) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}
-	id := keyID(key)
+	id := lines.KeyID(key)
 	if _, ok := s.keys[id]; ok && key != "" {
 		return false, nil
 	}

@@ -4,6 +4,7 @@ package lines
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"io"
 	"iter"
@@ -28,6 +29,12 @@ func Of(r io.Reader) iter.Seq2[[]byte, error] {
 			}
 		}
 	}
+}
+
+// KeyID returns the hash of the key of a record, which takes less memory than the key.
+func KeyID(key string) [16]byte {
+	sum := sha256.Sum256([]byte(key))
+	return [16]byte(sum[:16])
 }
 
 // JSON encodes a value on one line without escaping < > &.
