@@ -86,7 +86,7 @@ func TestFieldsByLabel(t *testing.T) {
 		{"label that is a word before", "{label: Size}", "<p><i>size</i> <i>matters</i></p><table><tr><th><a>Size:</a></th><td>L</td></tr></table>", `"L"`},
 		{"label among several", "{label: Rooms}", "<dl><dt>Rooms<dt>Chambers<dd>3</dl>", `"3"`},
 		{"column after a wide one", "{css: tbody tr, type: list, of: object, fields: {p: {column: Price}}}", "<table><thead><tr><th colspan=2>Name<th>Price<tbody><tr><td>a<td>b<td>1<tr><td colspan=2>c<td>2</table>", `[{"p":"1"},{"p":"2"}]`},
-		{"column of a table with cells over rows", "{css: tbody tr, type: list, of: object, fields: {p: {column: Price}}}", "<table><thead><tr><th>Name<th>Price<tbody><tr><td rowspan=2>a<td>1<tr><td>2</table>", ``},
+		{"column of a table with cells over rows", "{css: tbody tr, type: list, of: object, fields: {p: {column: Price}}}", "<table><thead><tr><th>Name<th>Price<tbody><tr><td rowspan=2>a<td>1<tr><td>2</table>", `[{"p":"1"}]`},
 		{"label of a form", "{label: Size}", "<label>Size</label> <select><option>S<option selected>L</select><label for=s>Size</label><input id=s value=L>", ``},
 		{"label beside span", "{label: Size}", "<div><span>Size</span><span>L</span></div>", `"L"`},
 		{"column", "{css: tr, type: list, of: object, fields: {p: {column: Price, type: number}}}", "<table><tr><th>Name<th>Price<tr><td>a<td>1.5<tr><td>b<td>2</table>", `[{"p":1.5},{"p":2}]`},

@@ -119,10 +119,7 @@ func (x *run) raw(s *definition.Source, p at) []found {
 		}
 		return findLabelValue(p.node, s.Label)
 	case s.Column != "":
-		if p.node == nil {
-			return nil
-		}
-		return x.doc.inColumn(p.node, s.Column)
+		return inColumn(p.node, s.Column)
 	case s.Page != "":
 		return text(x.fact(s.Page))
 	case s.Carry != "":

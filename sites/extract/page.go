@@ -53,8 +53,7 @@ type Doc struct {
 	ldDone   bool
 	items    []any // microdata, computed on first use
 	itemsOK  bool
-	tables   map[*html.Node]map[string]int // see headings
-	lang     *string                       // see Language; nil until first use
+	lang     *string // see Language; nil until first use
 }
 
 // Parse decodes and parses a page. XML other than XHTML becomes a document with its elements. Broken HTML is repaired as in
