@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,11 +13,9 @@ import (
 // requests fail, because the site must see one address per session. Create a new session in that case. A Session is
 // safe for concurrent use.
 type Session struct {
-	first chan struct{} // has a token while no goroutine sends the first request
-
-	mu     sync.Mutex // guards the fields below
-	proxy  string     // "" until a proxy has served a request
-	direct bool       // the session connects directly, as configured
+	first  chan struct{}          // has a token while no goroutine sends the first request
+	proxy  atomic.Pointer[string] // nil until a proxy has served a request
+	direct atomic.Bool            // the session connects directly, as configured
 }
 
 // NewSession returns a new session.
@@ -57,47 +55,33 @@ const sessionWait = 10 * time.Second
 
 // inSession sends a request through the proxy of its session.
 func (t *transport) inSession(request *http.Request, s *Session) (*http.Response, error) {
-	proxy, direct := s.route()
-	if proxy == "" && !direct { // one request selects the proxy while the others wait
+	if !s.hasProxy() && !s.direct.Load() { // one request selects the proxy while the others wait
 		select {
 		case <-s.first:
 		case <-request.Context().Done():
 			return nil, closeBody(request, context.Cause(request.Context()))
 		}
 		defer func() { s.first <- struct{}{} }()
-		proxy, direct = s.route()
 	}
 	switch {
-	case direct:
+	case s.direct.Load():
 		return t.options.Direct.RoundTrip(request)
-	case proxy == "":
+	case !s.hasProxy():
 		return t.send(request, s, t.options.Tries)
 	}
 	return t.send(request, s, 1)
 }
 
-// route returns the proxy of the session, or direct. Both are zero before the first response.
-func (s *Session) route() (proxy string, direct bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proxy, s.direct
-}
-
 // hasProxy reports whether the session has a proxy. s may be nil.
-func (s *Session) hasProxy() bool {
-	if s == nil {
-		return false
-	}
-	proxy, _ := s.route()
-	return proxy != ""
-}
+func (s *Session) hasProxy() bool { return s != nil && s.proxy.Load() != nil }
 
 // pick returns a lease for a request, in a session or without one.
 func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease, error) {
 	if s == nil {
 		return t.pool.Pick(ctx, o)
 	}
-	if o.requiredID, _ = s.route(); o.requiredID != "" {
+	if proxy := s.proxy.Load(); proxy != nil {
+		o.requiredID = *proxy
 		o.Except, o.Wait = nil, max(o.Wait, sessionWait)
 		return t.pool.Pick(ctx, o)
 	}
@@ -111,21 +95,14 @@ func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease
 
 // setProxy sets the proxy of a session that has none. s may be nil.
 func (s *Session) setProxy(proxy string) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proxy == "" {
-		s.proxy = proxy
+	if s != nil {
+		s.proxy.CompareAndSwap(nil, &proxy)
 	}
 }
 
 // setDirect makes the session connect directly. s may be nil.
 func (s *Session) setDirect() {
 	if s != nil {
-		s.mu.Lock()
-		s.direct = true
-		s.mu.Unlock()
+		s.direct.Store(true)
 	}
 }
