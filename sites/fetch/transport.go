@@ -175,7 +175,7 @@ func cutPath(ref string) (path, rest string) {
 func (c *carrier) sendAs(req *http.Request) (*http.Response, error) {
 	ctx, u := req.Context(), useOf(req.Context())
 	if u != nil {
-		if c.visitors.isDirect(u.visitor) {
+		if u.direct.Load() {
 			return c.send(c.directly, req)
 		}
 		if u.route != nil {
@@ -194,7 +194,7 @@ func (c *carrier) sendAs(req *http.Request) (*http.Response, error) {
 			c.cfg.Logger.WarnContext(ctx, "no proxy available; sending direct requests because of proxy.fallback", "site", c.def.Site)
 		})
 		if u != nil && c.def.Session != nil {
-			c.visitors.setDirect(u.visitor)
+			u.direct.Store(true)
 		}
 		return c.send(c.directly, req)
 	}

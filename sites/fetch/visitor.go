@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"muster/sites/definition"
 )
@@ -25,7 +26,8 @@ const maxVisitors = 5
 
 // A visitor is how a site sees the requests of a client: cookies, a route and a login that are used together and end together.
 type visitor struct {
-	route Route // nil: the definition has no session, or Config.Route is not set
+	route  Route       // nil: the definition has no session, or Config.Route is not set
+	direct atomic.Bool // further requests are sent without a proxy
 
 	// The holder of visitors.gate guards the fields below.
 	jar     http.CookieJar // nil: no cookies are kept
@@ -33,9 +35,7 @@ type visitor struct {
 	ready   bool           // start page and login are done
 	logins  int
 
-	// The fields below are guarded by visitors.mu.
-	direct bool // further requests are sent without a proxy
-	ended  bool // no more requests
+	ended bool // no more requests; guarded by visitors.mu
 }
 
 // use is one use of a visitor, with its cookies and the number of its login at that time.
@@ -176,19 +176,6 @@ func (p *visitors) release(u *use, err error, loggedOut bool) {
 			p.block(u.visitor, string(class))
 		}
 	}
-}
-
-// isDirect reports whether a visitor's requests are sent without a proxy.
-func (p *visitors) isDirect(v *visitor) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return v.direct
-}
-
-func (p *visitors) setDirect(v *visitor) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	v.direct = true
 }
 
 // close ends the current visitor. A later request gets a new one.
