@@ -6,7 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,9 +42,8 @@ type SiteBreaker struct {
 	patience time.Duration
 	began    time.Time // earliest start of patience
 
-	mu     sync.Mutex // guards the fields below
-	looked time.Time
-	calm   bool // no failures at the time looked
+	looked atomic.Int64 // unix nanoseconds
+	calm   atomic.Bool  // no failures at the time looked
 }
 
 // NewSiteBreaker returns the circuit breaker of a site for a job that started at began. It does no I/O. The cooldowns of cfg have
@@ -90,13 +89,10 @@ func (e *DownError) Error() string {
 // Allow returns a permit to fetch a page, or a *WaitError or a *DownError. The caller must Report the result of the request.
 // While the site has no failures, Allow reads Redis once a second.
 func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
-	b.mu.Lock()
-	fresh := time.Since(b.looked) < breakerLook
-	if fresh && b.calm {
-		b.mu.Unlock()
+	fresh := time.Since(time.Unix(0, b.looked.Load())) < breakerLook
+	if fresh && b.calm.Load() {
 		return limit.Permit{}, nil
 	}
-	b.mu.Unlock()
 	if !fresh {
 		state, err := b.limit.State(ctx, b.site)
 		if err != nil {
@@ -139,9 +135,8 @@ func (b *SiteBreaker) State(ctx context.Context) (limit.BreakerState, error) {
 }
 
 func (b *SiteBreaker) set(calm bool) {
-	b.mu.Lock()
-	b.looked, b.calm = time.Now(), calm
-	b.mu.Unlock()
+	b.calm.Store(calm)
+	b.looked.Store(time.Now().UnixNano())
 }
 
 // Report records the result of a request for a page. first means that it was the page's first attempt. Report returns how long
@@ -161,10 +156,7 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, first boo
 		}
 		return b.timeLeft(ctx)
 	case o.SiteUp:
-		b.mu.Lock()
-		calm := b.calm
-		b.mu.Unlock()
-		if calm && !permit.Trial() {
+		if b.calm.Load() && !permit.Trial() {
 			return 0, nil
 		}
 		if err := permit.Success(ctx); err != nil {
