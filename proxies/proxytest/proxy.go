@@ -14,9 +14,9 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"maps"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -261,8 +261,6 @@ func (p *Proxy) pause() bool {
 	}
 }
 
-var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
-
 func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.pause() {
 		return
@@ -300,52 +298,35 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "use CONNECT", http.StatusBadRequest)
 		return
 	}
-	out := r.Clone(r.Context())
-	out.RequestURI = ""
-	out.Close = false
-	for _, name := range hopHeaders {
-		out.Header.Del(name)
+	proxy := httputil.ReverseProxy{Transport: p.transport, Rewrite: p.addHeaders, ModifyResponse: p.alter, ErrorLog: p.server.ErrorLog,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			w.Header().Set("Proxy-Status", "proxytest; error=connection_refused")
+			http.Error(w, "target unreachable", http.StatusBadGateway)
+		}}
+	proxy.ServeHTTP(w, r)
+}
+
+func (p *Proxy) addHeaders(r *httputil.ProxyRequest) {
+	if p.Kind == Transparent {
+		client, _, _ := net.SplitHostPort(r.In.RemoteAddr)
+		r.Out.Header.Set("X-Forwarded-For", client)
 	}
-	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = nil // prevents the transport's default
+	if p.Kind == Transparent || p.Kind == Anonymous {
+		r.Out.Header.Add("Via", "1.1 proxytest")
 	}
-	switch p.Kind {
-	case Transparent:
-		client, _, _ := net.SplitHostPort(r.RemoteAddr)
-		out.Header.Add("X-Forwarded-For", client)
-		out.Header.Add("Via", "1.1 proxytest")
-	case Anonymous:
-		out.Header.Add("Via", "1.1 proxytest")
-	}
-	response, err := p.transport.RoundTrip(out)
-	if err != nil {
-		w.Header().Set("Proxy-Status", "proxytest; error=connection_refused")
-		http.Error(w, "target unreachable", http.StatusBadGateway)
-		return
-	}
-	defer response.Body.Close()
+}
+
+func (p *Proxy) alter(response *http.Response) error {
 	if p.Alter != nil {
 		p.Alter(response)
 	}
-	header := w.Header()
-	maps.Copy(header, response.Header)
-	for _, name := range hopHeaders {
-		header.Del(name)
+	if p.Kind != Injector || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
+		return nil
 	}
-	if p.Kind == Injector && strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		header.Del("Content-Length")
-		w.WriteHeader(response.StatusCode)
-		_, _ = io.WriteString(w, strings.Replace(string(body), "</body>", `<script src="//ads.example/a.js"></script></body>`, 1))
-		return
-	}
-	w.WriteHeader(response.StatusCode)
-	if _, err := io.Copy(w, response.Body); err != nil {
-		panic(http.ErrAbortHandler) // the client must detect the truncated body
-	}
+	body, err := io.ReadAll(response.Body)
+	response.Body = io.NopCloser(strings.NewReader(strings.Replace(string(body), "</body>", `<script src="//ads.example/a.js"></script></body>`, 1)))
+	response.Header.Del("Content-Length")
+	return err
 }
 
 func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
