@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"log/slog"
@@ -69,15 +68,8 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 
 // credentials returns the user name and password of a request, or empty strings.
 func credentials(r *http.Request) (user, password string) {
-	scheme, text, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
-	if !strings.EqualFold(scheme, "Basic") {
-		return "", ""
-	}
-	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-	if err != nil {
-		return "", ""
-	}
-	user, password, _ = strings.Cut(string(plain), ":")
+	one := strings.Join(strings.Fields(r.Header.Get("Proxy-Authorization")), " ")
+	user, password, _ = (&http.Request{Header: http.Header{"Authorization": {one}}}).BasicAuth()
 	return user, password
 }
 
@@ -212,17 +204,12 @@ func (u *upload) linger() {
 }
 
 // buffers holds the copy buffers of ReverseProxy.
-var buffers bufferPool
+var buffers = bufferPool{sync.Pool{New: func() any { return new([32 << 10]byte) }}}
 
 type bufferPool struct{ sync.Pool }
 
 // Get implements httputil.BufferPool.
-func (p *bufferPool) Get() []byte {
-	if b, ok := p.Pool.Get().(*[]byte); ok {
-		return *b
-	}
-	return make([]byte, 32<<10)
-}
+func (p *bufferPool) Get() []byte { return p.Pool.Get().(*[32 << 10]byte)[:] }
 
 // Put implements httputil.BufferPool.
-func (p *bufferPool) Put(b []byte) { p.Pool.Put(&b) }
+func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[32 << 10]byte)(b)) }
