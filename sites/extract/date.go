@@ -43,8 +43,11 @@ func Date(text string, o DateOptions) (string, error) {
 	if d, err := firstDate(shape, o); err != nil || d.year != 0 {
 		return d.write(shape, o.Zone, err)
 	}
-	if s, err := relativeDate(text, o); err != nil || s != "" {
-		return s, err
+	if s := relativeDate(text, o); s != "" {
+		if o.Now.IsZero() {
+			return "", fmt.Errorf("%q is relative to an unknown time", clip(text))
+		}
+		return s, nil
 	}
 	if s := timestamp(text, o.Zone); s != "" {
 		return s, nil
@@ -135,31 +138,10 @@ type clock struct {
 var clockForm = regexp.MustCompile(`(?i)(?:^|[^\d:])(?:(午後|下午|오후|午前|上午|오전)\s?)?(\d{1,2})(?:[:h.](\d{2})(?:[:.](\d{2})(?:[.,]\d{1,9})?)?|\s?[時时点시]\s?(\d{0,2}))` +
 	`\s*(?:([ap])\.?m\b\.?)?\s*(z\b|[a-z]{3,4}\b)?\s*([+-]\d{1,2}:?\d{2}\b)?`)
 
-// zoneHours returns the offset of an unambiguous abbreviation of a time zone.
-func zoneHours(name string) (hours int, ok bool) {
-	switch strings.ToLower(name) {
-	case "z", "utc", "gmt", "wet":
-		return 0, true
-	case "cet", "west":
-		return 1, true
-	case "cest", "eet":
-		return 2, true
-	case "eest", "msk":
-		return 3, true
-	case "jst", "kst":
-		return 9, true
-	case "edt":
-		return -4, true
-	case "cdt", "est":
-		return -5, true
-	case "mdt":
-		return -6, true
-	case "pdt", "mst":
-		return -7, true
-	case "pst":
-		return -8, true
-	}
-	return 0, false
+// zones has the offsets of unambiguous abbreviations of time zones, in hours.
+var zones = map[string]int{
+	"z": 0, "utc": 0, "gmt": 0, "wet": 0, "cet": 1, "west": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3, "jst": 9, "kst": 9,
+	"edt": -4, "cdt": -5, "est": -5, "mdt": -6, "pdt": -7, "mst": -7, "pst": -8,
 }
 
 // clockIn parses a time of day that begins within the first bytes of a text.
@@ -186,7 +168,7 @@ func clockIn(text string, within int) (clock, bool) {
 			c.hour += 12
 		}
 	}
-	if hours, ok := zoneHours(m[7]); ok {
+	if hours, ok := zones[strings.ToLower(m[7])]; ok {
 		c.zone = offset(hours * 60)
 	}
 	if off := strings.ReplaceAll(m[8], ":", ""); off != "" {
@@ -361,10 +343,10 @@ func dateParts(text, locale string) []part {
 
 // relativeDate parses "2 hours ago", "yesterday", "in 3 days" and similar forms, or returns "". Units up to hours include a time
 // of day.
-func relativeDate(text string, o DateOptions) (string, error) {
+func relativeDate(text string, o DateOptions) string {
 	t := bare(text)
 	if len(t) > 100 {
-		return "", nil
+		return ""
 	}
 	for _, l := range languagesOf(o.Locale) {
 		for i, names := range l.days {
@@ -372,9 +354,11 @@ func relativeDate(text string, o DateOptions) (string, error) {
 				continue
 			}
 			if i == 3 {
-				return o.since(text, 0, 1)
+				return o.since(0, 1)
 			}
-			return o.onDay(text, i-1)
+			at := o.Now.In(o.Zone).AddDate(0, 0, i-1)
+			s, _ := day{year: at.Year(), month: int(at.Month()), day: at.Day()}.write(text, o.Zone, nil)
+			return s
 		}
 		for _, span := range l.spans {
 			m := span.form.FindStringSubmatch(t)
@@ -389,11 +373,11 @@ func relativeDate(text string, o DateOptions) (string, error) {
 				if err != nil {
 					n = 1 // an hour ago
 				}
-				return o.since(text, span.sign*n, unit)
+				return o.since(span.sign*n, unit)
 			}
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // atEdge reports whether a text begins or ends with a word.
@@ -404,37 +388,14 @@ func atEdge(text, w string) bool {
 	return strings.HasSuffix(text, " "+w)
 }
 
-// onDay returns the date a number of days from now, with the time of day in the text.
-func (o DateOptions) onDay(text string, days int) (string, error) {
-	if o.Now.IsZero() {
-		return "", o.noNow(text)
-	}
-	t := o.Now.In(o.Zone).AddDate(0, 0, days)
-	return day{year: t.Year(), month: int(t.Month()), day: t.Day()}.write(text, o.Zone, nil)
-}
-
 // since returns the time n units from now. The units are seconds (0), minutes, hours, days, weeks, months, years (6).
-func (o DateOptions) since(text string, n, unit int) (string, error) {
-	if o.Now.IsZero() {
-		return "", o.noNow(text)
-	}
+func (o DateOptions) since(n, unit int) string {
 	t := o.Now.In(o.Zone)
-	switch unit {
-	case 0, 1, 2:
-		t = t.Add(time.Duration(n) * []time.Duration{time.Second, time.Minute, time.Hour}[unit]).Truncate(time.Minute)
-		return t.Format(time.RFC3339), nil
-	case 3, 4:
-		t = t.AddDate(0, 0, n*[]int{1, 7}[unit-3])
-	case 5:
-		t = t.AddDate(0, n, 0)
-	case 6:
-		t = t.AddDate(n, 0, 0)
+	if unit < 3 {
+		return t.Add(time.Duration(n) * []time.Duration{time.Second, time.Minute, time.Hour}[unit]).Truncate(time.Minute).Format(time.RFC3339)
 	}
-	return t.Format(time.DateOnly), nil
-}
-
-func (o DateOptions) noNow(text string) error {
-	return fmt.Errorf("%q is relative to an unknown time", clip(text))
+	step := [][3]int{{0, 0, 1}, {0, 0, 7}, {0, 1, 0}, {1, 0, 0}}[unit-3]
+	return t.AddDate(n*step[0], n*step[1], n*step[2]).Format(time.DateOnly)
 }
 
 // timestamp parses the Unix seconds or milliseconds that APIs use, or returns "".

@@ -220,18 +220,11 @@ func plainRune(r rune) rune {
 }
 
 // digitOf returns the value of a digit in any script. Each script has ten consecutive digits.
-func digitOf(r rune) rune {
-	for _, t := range unicode.Nd.R16 {
-		if r >= rune(t.Lo) && r <= rune(t.Hi) {
-			return (r - rune(t.Lo)) % 10
-		}
+func digitOf(r rune) (value rune) {
+	for unicode.Is(unicode.Nd, r-1-value) {
+		value++
 	}
-	for _, t := range unicode.Nd.R32 {
-		if r >= rune(t.Lo) && r <= rune(t.Hi) {
-			return (r - rune(t.Lo)) % 10
-		}
-	}
-	return 0
+	return value % 10
 }
 
 // truths are words for booleans: of JSON and HTML, and the availabilities of schema.org.
