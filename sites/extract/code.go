@@ -12,29 +12,14 @@ import (
 // part that the definition describes. It must not do I/O and must be deterministic: a page may be extracted more than once.
 type Func func(def *definition.Definition, d *Doc) (Result, error)
 
-var code struct {
-	mu    sync.RWMutex // guards funcs
-	funcs map[string]Func
-}
+var code sync.Map // Func by site
 
 // Register makes Run extract the pages of a site with fn. Call it before any page is extracted, in every program with workers.
 // Registering a site twice panics.
 func Register(site string, fn Func) {
-	code.mu.Lock()
-	defer code.mu.Unlock()
-	if code.funcs[site] != nil {
+	if _, twice := code.LoadOrStore(site, fn); twice {
 		panic("extract: site " + site + " is registered twice")
 	}
-	if code.funcs == nil {
-		code.funcs = map[string]Func{}
-	}
-	code.funcs[site] = fn
-}
-
-func registered(site string) Func {
-	code.mu.RLock()
-	defer code.mu.RUnlock()
-	return code.funcs[site]
 }
 
 // Add adds a record from a Func to the result. As for declared records, the definition of records of that name determines checks,
@@ -52,20 +37,11 @@ func (res *Result) Add(def *definition.Definition, d *Doc, name string, values .
 	rec := Record{Type: name, URL: d.Page.URL.String()}
 	for _, f := range def.Records[i].Fields {
 		var v any
-		hit := "none"
 		if at := slices.IndexFunc(values, func(v Value) bool { return v.Name == f.Name }); at >= 0 && !isNothing(values[at].Value) {
-			v, hit = values[at].Value, "0"
-		}
-		x.countHit(name+"."+f.Name, hit)
-		why := ""
-		switch {
-		case v == nil && f.Required:
-			why = missing
-		case v != nil:
-			why = wrong(&f, v)
+			v = values[at].Value
 			rec.Fields = append(rec.Fields, Value{f.Name, v})
 		}
-		if why != "" {
+		if why := x.check(&f, v, "0", name+"."+f.Name); why != "" {
 			x.invalid(&rec, problem{f.Name, why})
 		}
 	}

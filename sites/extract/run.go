@@ -81,8 +81,8 @@ func (fs *Faults) Add(name string, f Fault) {
 // Run extracts records and links from a page with the site's registered Func, or according to its definition. An invalid record
 // with on_invalid: fail is an error; the result then has everything extracted before it.
 func Run(def *definition.Definition, d *Doc) (Result, error) {
-	if fn := registered(def.Site); fn != nil {
-		return fn(def, d)
+	if fn, ok := code.Load(def.Site); ok {
+		return fn.(Func)(def, d)
 	}
 	return Declared(def, d)
 }
@@ -201,12 +201,22 @@ func (x *run) keep(r *definition.Record, rec Record) error {
 	return nil
 }
 
-// countHit counts the alternative that produced the value of a field.
-func (x *run) countHit(name, hit string) {
+// check counts the alternative that produced the value of a field, and returns the reason why the value is invalid, or "".
+func (x *run) check(f *definition.Field, v any, hit, name string) string {
+	if v == nil {
+		hit = "none"
+	}
 	if x.res.Hits[name] == nil {
 		x.res.Hits[name] = map[string]int{}
 	}
 	x.res.Hits[name][hit]++
+	switch {
+	case v != nil:
+		return wrong(f, v)
+	case f.Required:
+		return "is missing"
+	}
+	return ""
 }
 
 // key returns the hash of a record's key fields, or of all fields if all key fields are missing, so that different records have
@@ -263,20 +273,16 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 			v, err = x.convert(f, f.Type, found{text: *f.Default}, nil, name)
 			hit = "default"
 		}
-		if err != nil || v == nil {
-			v, hit = nil, "none"
+		if err != nil {
+			v = nil
 		}
-		x.countHit(name, hit)
-		why := ""
+		why := x.check(f, v, hit, name)
 		switch {
 		case err != nil && f.Required:
 			why = err.Error()
 		case err != nil:
 			x.res.Faults.Add(name, Fault{Unparsed: 1, Example: clipTo(maxExample, err.Error())})
-		case v == nil && f.Required:
-			why = missing
 		case v != nil:
-			why = wrong(f, v)
 			values = append(values, Value{f.Name, v})
 		}
 		if why != "" {
@@ -290,9 +296,6 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 type problem struct{ field, why string }
 
 func (p problem) String() string { return p.field + ": " + p.why }
-
-// missing is the problem of a required field without a value.
-const missing = "is missing"
 
 // maxExample is the maximum length of a Fault's Example, in characters.
 const maxExample = 200
@@ -312,38 +315,28 @@ func (x *run) field(f *definition.Field, p at, path string) (v any, hit string, 
 		v, err := x.convert(f, f.Type, found{at: p}, nil, path)
 		return v, "0", err
 	}
+	isList, typ := f.Type == definition.TypeList, f.Type
+	if isList {
+		typ = f.Of
+	}
 	for i := range f.Any {
-		s := &f.Any[i]
-		finds := x.find(s, f, p)
-		if f.Type == definition.TypeList {
-			list := []any{}
-			for _, fd := range finds {
-				m, cerr := x.convert(f, f.Of, fd, s, path)
-				if cerr != nil {
-					err = cerr
-					continue
-				}
-				if m != nil {
-					list = append(list, m)
-				}
-			}
-			if len(list) > 0 {
-				return list, strconv.Itoa(i), nil
-			}
-			continue
-		}
-		for n, fd := range finds {
-			if n >= maxCandidates {
+		var list []any
+		for n, fd := range x.find(&f.Any[i], f, p) {
+			if n >= maxCandidates && !isList {
 				break
 			}
-			m, cerr := x.convert(f, f.Type, fd, s, path)
-			if cerr != nil {
+			m, cerr := x.convert(f, typ, fd, &f.Any[i], path)
+			switch {
+			case cerr != nil:
 				err = cerr
-				continue
-			}
-			if m != nil {
+			case m != nil && !isList:
 				return m, strconv.Itoa(i), nil
+			case m != nil:
+				list = append(list, m)
 			}
+		}
+		if len(list) > 0 {
+			return list, strconv.Itoa(i), nil
 		}
 	}
 	return nil, "none", err
