@@ -55,14 +55,27 @@ func (d *Doc) Form(sel definition.Selector) (*Form, error) {
 		}
 		typ, _ := Attr(c, "type")
 		typ = strings.ToLower(strings.TrimSpace(typ))
-		if submits := typ == "submit" || c.Data == "button" && typ == ""; submits {
+		switch {
+		case typ == "submit" || c.Data == "button" && typ == "":
 			if !button {
 				button = true
 				f.add(c, name, "")
 			}
 			continue
+		case c.Data == "button" || typ == "image" || typ == "reset" || typ == "button" || typ == "file":
+			continue
+		case c.Data == "textarea":
+			f.values.Add(name, raw(c))
+		case c.Data == "select":
+			f.option(c, name)
+		case typ == "checkbox" || typ == "radio":
+			if _, checked := Attr(c, "checked"); checked {
+				f.add(c, name, "on")
+			}
+		default:
+			f.add(c, name, "")
 		}
-		f.control(c, name, typ)
+		f.names[name] = true
 	}
 	return f, nil
 }
@@ -83,26 +96,6 @@ func (d *Doc) formNode(sel definition.Selector) (*html.Node, error) {
 		return nil, fmt.Errorf("the page has no form with %s", what)
 	}
 	return n, nil
-}
-
-// control adds the value of a control that the user has not changed.
-func (f *Form) control(c *html.Node, name, typ string) {
-	f.names[name] = true
-	_, checked := Attr(c, "checked")
-	switch {
-	case c.Data == "button" || typ == "image" || typ == "reset" || typ == "button" || typ == "file":
-		delete(f.names, name)
-	case c.Data == "textarea":
-		f.values.Add(name, raw(c))
-	case c.Data == "select":
-		f.option(c, name)
-	case typ == "checkbox" || typ == "radio":
-		if checked {
-			f.add(c, name, "on")
-		}
-	default:
-		f.add(c, name, "")
-	}
 }
 
 // add adds the value of a control, or missing if it has none.
