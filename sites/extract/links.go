@@ -107,11 +107,6 @@ func (x *run) resolve(ref string) *url.URL {
 }
 
 func (x *run) next(n *definition.Next) {
-	to := func(ref string) {
-		if u := x.resolve(ref); u != nil {
-			x.res.Next = &Link{URL: u.String(), Kind: definition.KindListing}
-		}
-	}
 	if !n.While.IsZero() && !anyTrue(n.While.Eval(x.doc.JSON)) {
 		return
 	}
@@ -119,7 +114,7 @@ func (x *run) next(n *definition.Next) {
 	switch {
 	case n.Rel != "":
 		if ref := headerNext(page.Header.Values("Link")); ref != "" {
-			to(ref)
+			x.to(ref, definition.Post{})
 			return
 		}
 		if x.doc.Root == nil {
@@ -127,7 +122,7 @@ func (x *run) next(n *definition.Next) {
 		}
 		for _, l := range relSelector.All(x.doc.Root) {
 			if href, ok := Attr(l, "href"); ok {
-				to(href)
+				x.to(href, definition.Post{})
 				return
 			}
 		}
@@ -141,9 +136,7 @@ func (x *run) next(n *definition.Next) {
 			return
 		}
 		if n.Template != "" {
-			if to(n.PageURL(count)); x.res.Next != nil {
-				x.res.Next.Post = page.Post
-			}
+			x.to(n.PageURL(count), page.Post)
 		} else {
 			x.nextBy(n.Param, strconv.Itoa(count), count)
 		}
@@ -153,8 +146,15 @@ func (x *run) next(n *definition.Next) {
 		}
 	default:
 		if refs := refsAt(x.root(), n.CSS, n.Attr, n.JSON); len(refs) > 0 {
-			to(refs[0])
+			x.to(refs[0], definition.Post{})
 		}
+	}
+}
+
+// to sets the next page, if it is within the site.
+func (x *run) to(ref string, post definition.Post) {
+	if u := x.resolve(ref); u != nil {
+		x.res.Next = &Link{URL: u.String(), Kind: definition.KindListing, Post: post}
 	}
 }
 
@@ -163,14 +163,9 @@ func (x *run) next(n *definition.Next) {
 func (x *run) nextBy(param, text string, value any) {
 	page := x.doc.Page
 	if page.Post.IsZero() {
-		if u := x.resolve(withParam(page.URL, param, text)); u != nil {
-			x.res.Next = &Link{URL: u.String(), Kind: definition.KindListing}
-		}
-		return
-	}
-	post, err := page.Post.With(param, text, value)
-	if u := x.resolve(page.URL.String()); u != nil && err == nil { // With is validated at load
-		x.res.Next = &Link{URL: u.String(), Kind: definition.KindListing, Post: post}
+		x.to(withParam(page.URL, param, text), page.Post)
+	} else if post, err := page.Post.With(param, text, value); err == nil { // validated at load
+		x.to(page.URL.String(), post)
 	}
 }
 
