@@ -10,8 +10,7 @@ import (
 // Microdata returns the items of the page (HTML itemscope and itemprop), including nested items, in the form of JSON-LD: objects
 // with @type.
 func (d *Doc) Microdata() []any {
-	if !d.itemsOK && d.Root != nil {
-		d.itemsOK = true
+	if d.items == nil && d.Root != nil {
 		d.items = microdataIn(d.Root)
 	}
 	return d.items
@@ -19,7 +18,7 @@ func (d *Doc) Microdata() []any {
 
 // microdataIn returns the items in a part of a page.
 func microdataIn(root *html.Node) []any {
-	var items []any
+	items := []any{}
 	var walk func(n *html.Node, item map[string]any)
 	walk = func(n *html.Node, item map[string]any) {
 		if n.Type == html.ElementNode {

@@ -50,10 +50,8 @@ type Doc struct {
 	plain    *string    // Text, computed on first use
 	base     *url.URL   // base of relative links
 	ld       []any      // JSON-LD objects, computed on first use
-	ldDone   bool
-	items    []any // microdata, computed on first use
-	itemsOK  bool
-	lang     *string // see Language; nil until first use
+	items    []any      // microdata, computed on first use
+	lang     *string    // see Language; nil until first use
 }
 
 // Parse decodes and parses a page. XML other than XHTML becomes a document with its elements. Broken HTML is repaired as in
@@ -196,10 +194,10 @@ var (
 // Linked returns the JSON-LD objects of the page, including nested ones. It skips scripts with invalid JSON, so that one broken
 // script does not hide the others.
 func (d *Doc) Linked() []any {
-	if d.ldDone || d.Root == nil {
+	if d.ld != nil || d.Root == nil {
 		return d.ld
 	}
-	d.ldDone = true
+	d.ld = []any{}
 	for _, n := range ldSelector.All(d.Root) {
 		if n.FirstChild == nil {
 			continue
