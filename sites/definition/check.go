@@ -313,10 +313,8 @@ func number(t reflect.Type, text string) int64 {
 		d, err = time.ParseDuration(text)
 		n = int64(d)
 	case reflect.TypeFor[Size]():
-		size, ok := parseSize(text)
-		if !ok {
-			err = strconv.ErrSyntax
-		}
+		var size Size
+		size, err = parseSize(text)
 		n = int64(size)
 	default:
 		n, err = strconv.ParseInt(text, 10, 64)

@@ -177,15 +177,8 @@ func (s step) from(out []any, v any) []any {
 }
 
 func (p *Path) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	text, ok := d.Scalar(n, key, "a JSON path")
-	if !ok {
-		return
+	if path, ok := parsed(d, n, key, "a JSON path", ParsePath); ok {
+		*p = path
+		p.At = yamlstrict.At(n)
 	}
-	path, err := ParsePath(text)
-	if err != nil {
-		d.Fail(n, key, "%s", err)
-		return
-	}
-	*p = path
-	p.At = yamlstrict.At(n)
 }

@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -135,17 +136,23 @@ func (e *selectorError) Error() string {
 }
 
 func (s *Selector) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	text, ok := d.Scalar(n, key, "a CSS selector or an XPath expression")
-	if !ok {
-		return
+	if sel, ok := parsed(d, n, key, "a CSS selector or an XPath expression", ParseSelector); ok {
+		*s = sel
+		s.At = yamlstrict.At(n)
 	}
-	sel, err := ParseSelector(text)
+}
+
+// parsed decodes a scalar with a parse function.
+func parsed[T any](d *yamlstrict.Decoder, n ast.Node, key, want string, parse func(string) (T, error)) (v T, ok bool) {
+	text, ok := d.Scalar(n, key, want)
+	if !ok {
+		return v, false
+	}
+	v, err := parse(text)
 	if err != nil {
 		d.Fail(n, key, "%s", err)
-		return
 	}
-	*s = sel
-	s.At = yamlstrict.At(n)
+	return v, err == nil
 }
 
 // Pattern is a regular expression, compiled when the definition is loaded.
@@ -192,46 +199,42 @@ func group(s string, m []int) (string, bool) {
 }
 
 func (p *Pattern) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	text, ok := d.Scalar(n, key, "a regular expression")
-	if !ok {
-		return
+	if re, ok := parsed(d, n, key, "a regular expression", compile); ok {
+		p.Regexp, p.At = re, yamlstrict.At(n)
 	}
+}
+
+func compile(text string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(text)
 	if err != nil {
-		d.Fail(n, key, "bad regular expression %q: %s; the syntax is RE2, which has no look-around and no back-references", text, err)
-		return
+		return nil, fmt.Errorf("bad regular expression %q: %w; the syntax is RE2, which has no look-around and no back-references", text, err)
 	}
-	p.Regexp, p.At = re, yamlstrict.At(n)
+	return re, nil
 }
 
 // Size is a number of bytes, written as 500kB, 16MiB or a bare number.
 type Size int64
 
 func (s *Size) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
-	text, ok := d.Scalar(n, key, "a size such as 16MiB")
-	if !ok {
-		return
+	if size, ok := parsed(d, n, key, "a size such as 16MiB", parseSize); ok {
+		*s = size
 	}
-	size, ok := parseSize(text)
-	if !ok {
-		d.Fail(n, key, "want a size such as 500kB or 16MiB, got %q", text)
-		return
-	}
-	*s = size
 }
 
-// parseSize parses a size and reports whether it is valid.
-func parseSize(text string) (Size, bool) {
-	unit := int64(1)
+func parseSize(text string) (Size, error) {
+	number, unit := text, int64(1)
 	for _, u := range []struct {
 		suffix string
 		bytes  int64
 	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}} {
 		if rest, found := strings.CutSuffix(text, u.suffix); found {
-			text, unit = strings.TrimSpace(rest), u.bytes
+			number, unit = strings.TrimSpace(rest), u.bytes
 			break
 		}
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	return Size(f * float64(unit)), err == nil && f >= 0 && f*float64(unit) <= 1<<53
+	f, err := strconv.ParseFloat(number, 64)
+	if f *= float64(unit); err != nil || !(f >= 0 && f <= 1<<53) {
+		return 0, fmt.Errorf("want a size such as 500kB or 16MiB, got %q", text)
+	}
+	return Size(f), nil
 }
