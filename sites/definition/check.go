@@ -165,17 +165,21 @@ func (c *checker) checkStart(def *Definition, base *url.URL) {
 		} else if s.From != 0 || s.To != 0 || s.Step != 0 {
 			c.problemAt(s.At, "start", "from, to and step require template; replace url by a template with {n}")
 		}
-		if base == nil {
-			continue
-		}
-		u, err := base.Parse(ref)
-		if err != nil {
-			c.problemAt(s.At, "start", "invalid URL %q: %s", ref, err)
-		} else if u.User != nil && base.User == nil {
-			c.problemAt(s.At, "start", withLogin)
-		} else if !def.InScope(u) {
-			c.problemAt(s.At, "start", "%s is outside the site's scope; add %q to hosts, or check scope", u, hostOf(u))
-		}
+		c.checkOwn(def, base, ref, s.At, "start")
+	}
+}
+
+// checkOwn checks a reference to a page of the site. base is nil if it is invalid.
+func (c *checker) checkOwn(def *Definition, base *url.URL, ref string, at Pos, key string) {
+	if base == nil {
+		return
+	}
+	if u, err := base.Parse(ref); err != nil {
+		c.problemAt(at, key, "invalid URL %q: %s", ref, err)
+	} else if u.User != nil && base.User == nil {
+		c.problemAt(at, key, withLogin)
+	} else if !def.InScope(u) {
+		c.problemAt(at, key, "%s is outside the site's scope; add %q to hosts, or check scope", u, hostOf(u))
 	}
 }
 

@@ -73,12 +73,8 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 	if s.Login != nil {
 		s.Login.check(c, def, base)
 	}
-	if s.Start != "" && base != nil {
-		if u, err := base.Parse(s.Start); err == nil && u.User != nil && base.User == nil {
-			c.problemAt(s.At, "session.start", withLogin)
-		} else if err != nil || !def.InScope(u) {
-			c.problemAt(s.At, "session.start", "%q is outside the site's scope; check hosts and scope", s.Start)
-		}
+	if s.Start != "" {
+		c.checkOwn(def, base, s.Start, s.At, "session.start")
 	}
 }
 

@@ -103,13 +103,10 @@ func (d *Definition) LoginURL() string {
 
 func (l *Login) check(c *checker, def *Definition, base *url.URL) {
 	const key = "session.login"
-	switch {
-	case l.URL == "":
+	if l.URL == "" {
 		c.problemAt(l.At, key+".url", "is missing; set the URL of the page with the form")
-	case base != nil:
-		if u, err := base.Parse(l.URL); err != nil || !def.InScope(u) {
-			c.problemAt(l.At, key+".url", "%q is outside the site's scope; check hosts and scope", l.URL)
-		}
+	} else {
+		c.checkOwn(def, base, l.URL, l.At, key+".url")
 	}
 	if len(l.Fields) == 0 {
 		c.problemAt(l.At, key+".fields", "is missing; set the form's fields and their values, such as password: ${SHOP_PASSWORD}")
