@@ -3,6 +3,7 @@ package definition
 import (
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/idna"
@@ -112,32 +113,20 @@ func NormalEscapes(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
-			c = byte(unhex(s[i+1])<<4 | unhex(s[i+2]))
-			i += 2
-			if !unreserved(c) {
-				b.WriteByte('%')
-				b.WriteByte(hex[c>>4])
-				b.WriteByte(hex[c&15])
-				continue
+		escape := c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>'
+		if c == '%' && i+2 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				c, escape = byte(n), !unreserved(byte(n))
+				i += 2
 			}
 		}
-		if c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' {
-			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
-			continue
+		if escape {
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		} else {
+			b.WriteByte(c)
 		}
-		b.WriteByte(c)
 	}
 	return b.String()
-}
-
-func unhex(c byte) int {
-	if c >= 'A' && c <= 'F' {
-		c |= 0x20
-	}
-	return strings.IndexByte("0123456789abcdef", c)
 }
 
 func unreserved(c byte) bool {
