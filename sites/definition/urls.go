@@ -39,12 +39,7 @@ func (d *Definition) WithBase(base string) (*Definition, error) {
 	c := *d
 	old, _ := url.Parse(d.BaseURL)
 	c.rebase = u
-	c.Hosts = nil
-	for _, h := range d.Hosts {
-		if old == nil || h != hostOf(old) {
-			c.Hosts = append(c.Hosts, h)
-		}
-	}
+	c.Hosts = slices.DeleteFunc(slices.Clone(d.Hosts), func(h string) bool { return old != nil && h == hostOf(old) })
 	c.Hosts = append(c.Hosts, hostOf(u))
 	return &c, nil
 }

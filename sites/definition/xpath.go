@@ -2,7 +2,6 @@ package definition
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -127,40 +126,20 @@ func (h *xpathHit) at(n *html.Node) (nodes []*html.Node) {
 
 // inOrder removes the hits at n and below it from hits and returns their nodes in document order.
 func inOrder(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) (nodes []*html.Node) {
-	for at := range preorder(n) {
+	visit := func(at *html.Node) {
+		if hit := hits[at]; hit != nil && (aside || !Aside(at, n)) {
+			nodes = append(nodes, hit.at(at)...)
+		}
+		delete(hits, at)
+	}
+	visit(n)
+	for at := range n.Descendants() {
 		if len(hits) == 0 {
 			break
 		}
-		hit := hits[at]
-		if hit == nil {
-			continue
-		}
-		delete(hits, at)
-		if !aside && Aside(at, n) {
-			continue
-		}
-		nodes = append(nodes, hit.at(at)...)
+		visit(at)
 	}
 	return nodes
-}
-
-// preorder yields n and all nodes below it.
-func preorder(n *html.Node) iter.Seq[*html.Node] {
-	return func(yield func(*html.Node) bool) {
-		for at := n; at != nil && yield(at); {
-			if at.FirstChild != nil {
-				at = at.FirstChild
-				continue
-			}
-			for at != n && at.NextSibling == nil {
-				at = at.Parent
-			}
-			if at == n {
-				return
-			}
-			at = at.NextSibling
-		}
-	}
 }
 
 func textNode(s string) *html.Node { return &html.Node{Type: html.TextNode, Data: s} }
