@@ -53,7 +53,7 @@ func TestReloadsDoNotLoseTasks(t *testing.T) {
 		all.Go(func() error {
 			var sent []*tasks.Run[proxies.Report]
 			for range workflows {
-				run, err := proxies.Recheck.S(proxies.RecheckInput{}).Send(ctx, o.Client)
+				run, err := proxies.Recheck.S(struct{}{}).Send(ctx, o.Client)
 				if err != nil {
 					return err
 				}

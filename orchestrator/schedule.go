@@ -53,7 +53,7 @@ func (s *System) runCreateJob(ctx context.Context, n api.NewJob) (string, error)
 // schedules returns the schedules of cfg for the sites of registry.
 func schedules(cfg config.Config, registry *sites.Registry) (list []tasks.Schedule, err error) {
 	if every := cfg.Proxies.RecheckEvery; every > 0 && cfg.Proxies.CanCheck() {
-		list = append(list, tasks.Schedule{Name: recheckSchedule, Spec: "@every " + every.String(), Work: proxies.Recheck.S(proxies.RecheckInput{}),
+		list = append(list, tasks.Schedule{Name: recheckSchedule, Spec: "@every " + every.String(), Work: proxies.Recheck.S(struct{}{}),
 			Options: []tasks.SendOption{tasks.Unique(recheckSchedule, time.Hour)}}) // at most one at a time
 	}
 	add := func(name, spec string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -267,11 +268,7 @@ func (s *search) stickyMember() *member {
 func (s *search) setSticky(m *member) {
 	const most = 10_000
 	if len(s.stickies) >= most {
-		for key, last := range s.stickies {
-			if !s.now.Before(last.until) {
-				delete(s.stickies, key)
-			}
-		}
+		maps.DeleteFunc(s.stickies, func(_ string, last *sticky) bool { return !s.now.Before(last.until) })
 		if len(s.stickies) >= most {
 			clear(s.stickies)
 		}

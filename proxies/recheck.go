@@ -12,12 +12,10 @@ import (
 // Recheck checks the members that are due, in chunks distributed over the workers. A new proxy is due every minute, one
 // without failures every half hour. A member that fails a check is suspended until its next check and removed after
 // three consecutive failures. Send it about once a minute.
-var Recheck = tasks.New[RecheckInput, Report]("proxies.recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute))
+var Recheck = tasks.New[struct{}, Report]("proxies.recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute))
 
-// RecheckInput limits a recheck.
-type RecheckInput struct {
-	Max int `json:"max"` // maximum number of proxies. Defaults to 1000
-}
+// maxRecheck is the maximum number of proxies of a recheck.
+const maxRecheck = 1000
 
 // recheckCandidate returns the candidate for a recheck, which does not count for its sources.
 func (m Member) recheckCandidate() Candidate {
@@ -38,11 +36,8 @@ func recheckEvery(h Health) time.Duration {
 	return min(max(time.Duration(float64(h.Requests)*h.OK)*time.Minute, time.Minute), 30*time.Minute)
 }
 
-func (s *Service) recheck(ctx context.Context, in RecheckInput) (tasks.Signature[Report], error) {
-	if in.Max <= 0 {
-		in.Max = 1000
-	}
-	due, err := s.dueCandidates(ctx, in, time.Now())
+func (s *Service) recheck(ctx context.Context, _ struct{}) (tasks.Signature[Report], error) {
+	due, err := s.dueCandidates(ctx, time.Now())
 	if err != nil {
 		return tasks.Signature[Report]{}, err
 	}
@@ -51,7 +46,7 @@ func (s *Service) recheck(ctx context.Context, in RecheckInput) (tasks.Signature
 }
 
 // dueCandidates returns the candidates that are due for a recheck, the most overdue first.
-func (s *Service) dueCandidates(ctx context.Context, in RecheckInput, now time.Time) ([]Candidate, error) {
+func (s *Service) dueCandidates(ctx context.Context, now time.Time) ([]Candidate, error) {
 	members, err := s.cfg.Pool.List(ctx, Filter{Anonymity: probe.Transparent})
 	if err != nil {
 		return nil, err
@@ -69,7 +64,7 @@ func (s *Service) dueCandidates(ctx context.Context, in RecheckInput, now time.T
 	for _, m := range members {
 		due = append(due, m.recheckCandidate())
 	}
-	return due[:min(len(due), in.Max)], nil
+	return due[:min(len(due), maxRecheck)], nil
 }
 
 // untilNextCheck is the suspension after a failed check. The next check ends it earlier.

@@ -317,12 +317,11 @@ func (s *Service) withMembers(ctx context.Context, candidates []Candidate) ([]Ca
 		at[c.Endpoint()] = i
 	}
 	for _, m := range members {
-		c := m.Candidate()
+		c := m.recheckCandidate()
 		if i, ok := at[c.Endpoint()]; ok {
 			candidates[i].Protocol, candidates[i].Known = c.Protocol, true
 			continue
 		}
-		c.Known, c.Unlisted = true, true
 		candidates = append(candidates, c)
 	}
 	return candidates, nil
@@ -469,7 +468,7 @@ func (s *Service) StartRecheck(ctx context.Context) (id string, err error) {
 	if !s.cfg.Settings().CanCheck {
 		return "", ErrNoJudges
 	}
-	return s.start(ctx, Recheck.S(RecheckInput{}), tasks.Unique(Recheck.Name(), time.Hour))
+	return s.start(ctx, Recheck.S(struct{}{}), tasks.Unique(Recheck.Name(), time.Hour))
 }
 
 // RecheckProxy sends a workflow that rechecks one proxy and returns its ID.

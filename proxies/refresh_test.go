@@ -250,7 +250,7 @@ func TestRecheck(t *testing.T) {
 	dead, good, fresh := add(proxytest.HangsUp, old), add(proxytest.Elite, old), add(proxytest.Parking, time.Now())
 	recheck := func() Report {
 		t.Helper()
-		run, err := Recheck.S(RecheckInput{}).Send(t.Context(), f.client)
+		run, err := Recheck.S(struct{}{}).Send(t.Context(), f.client)
 		testutil.Ok(t, err)
 		report, err := run.Wait(t.Context())
 		testutil.Ok(t, err)
