@@ -92,28 +92,15 @@ func (r *Reader) Folder(ctx context.Context, id string) (string, error) {
 // Site returns nil if a site exists, either in the registry or in Redis with a job or a pause, which may come from another
 // machine's registry. Otherwise it returns an *UnknownError.
 func (r *Reader) Site(ctx context.Context, name string) error {
-	_, unknown := r.registry.Definition(name)
-	if !errors.As(unknown, new(*UnknownError)) {
-		return nil
-	}
-	rdb := r.client.Redis()
-	for _, set := range []string{store.HealthSitesKey, store.PausedSitesKey} {
-		there, err := rdb.SIsMember(ctx, set, name).Result()
-		if err != nil {
-			return fmt.Errorf("look for site %s: %w", name, err)
-		}
-		if there {
-			return nil
-		}
-	}
-	jobs, err := r.Jobs(ctx, name, 1)
-	if err != nil {
+	names, err := r.Names(ctx)
+	if err != nil || slices.Contains(names, name) {
 		return err
 	}
-	if len(jobs) == 0 {
-		return unknown
+	jobs, err := r.Jobs(ctx, name, 1)
+	if err != nil || len(jobs) > 0 {
+		return err
 	}
-	return nil
+	return r.registry.Unknown(name)
 }
 
 // ErrNothingLeft is the error of Resumable for a job without pages to fetch.

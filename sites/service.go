@@ -148,16 +148,11 @@ func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, 
 
 // destination returns the directory and the sinks of a scrape.
 func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err error) {
-	if dir = o.OutDir; dir == "" {
-		dir = s.cfg.OutDir
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return "", nil, fmt.Errorf("output directory: %w", err)
-	}
 	if sinks = o.Sinks; sinks == nil {
 		sinks = s.cfg.Sinks
 	}
-	return dir, sinks, nil
+	dir, err = filepath.Abs(cmp.Or(o.OutDir, s.cfg.OutDir))
+	return dir, sinks, wrap.Err(err, "output directory")
 }
 
 // WrittenElsewhere reports whether another process writes the records of a scrape with these options. If not, this process must
@@ -182,23 +177,26 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	if err != nil {
 		return nil, err
 	}
-	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(sendOptions(name), newID(name, o.Tick), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
+	run, err := s.send(ctx, req, o.Tick)
 	if errors.Is(err, tasks.ErrDuplicate) {
 		if other := s.different(ctx, run.ID(), req); other != nil {
 			return nil, other
 		}
 	}
-	if err == nil {
-		s.storeSent(ctx, req, run.ID())
-	}
 	return run, err
 }
 
-// storeSent stores a job that was sent. A worker that starts the job does the same.
-func (s *Service) storeSent(ctx context.Context, req store.Request, id string) {
-	if err := store.AddJob(ctx, s.cfg.Client.Redis(), id, req); err != nil {
-		s.cfg.Logger.WarnContext(ctx, "cannot list the job before it begins", "job", id, "error", err)
+// send sends a scrape, of which a site has one at a time, and stores its job, as a worker that starts the job does.
+func (s *Service) send(ctx context.Context, req store.Request, tick time.Time) (*tasks.Run[report.Summary], error) {
+	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, newID(req.Site, tick), tasks.Name(req.Site), tasks.ProgressKeys(ProgressPrefix(req.Site)),
+		tasks.Unique("scrape:"+req.Site, store.Keep), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))
+	if err != nil {
+		return run, err
 	}
+	if err := store.AddJob(ctx, s.cfg.Client.Redis(), run.ID(), req); err != nil {
+		s.cfg.Logger.WarnContext(ctx, "cannot list the job before it begins", "job", run.ID(), "error", err)
+	}
+	return run, nil
 }
 
 // different returns an error if a request differs from the request of the running job. It assumes no difference if that job has
@@ -275,18 +273,11 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.Run[report.Summ
 	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
 		return nil, err
 	}
-	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(sendOptions(req.Site), newID(req.Site, time.Time{}), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
+	run, err := s.send(ctx, req, time.Time{})
 	if err == nil {
-		s.storeSent(ctx, req, run.ID())
 		err = store.Close(ctx, s.cfg.Client.Redis(), id) // the new workflow writes the remaining records
 	}
 	return run, err
-}
-
-// sendOptions returns the options for sending a scrape of a site: its name, progress keys with the prefix scrape_{site}, and one
-// job per site at a time.
-func sendOptions(name string) []tasks.SendOption {
-	return []tasks.SendOption{tasks.Name(name), tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
 }
 
 // ProgressPrefix returns the prefix of the progress keys of a site's jobs.
