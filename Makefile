@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: openapi help build release test short miniredis test-servers race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
+.PHONY: openapi render help build release test short miniredis test-servers race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ browser: ## the web pages in a real browser; says so where there is none
 	@browser=$$(scripts/browser.sh) || { echo "browser: the web pages are NOT tested in a browser" >&2; exit 0; }; \
 	echo "browser: $$($$browser --version)" >&2; \
 	MUSTER_TEST_BROWSER=$$browser MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) -C scripts/browser test $(SHORT) -count=1 .
+
+render: ## the renderer of sites in a real browser, which needs an idle machine
+	MUSTER_TEST_BROWSER=$$(scripts/browser.sh) MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -run 'Browser|Render|Page|Session' ./sites/render ./sites/crawl
 
 openapi: ## check the OpenAPI document, and compile clients generated from it; says so where npm is missing
 	scripts/openapi.sh

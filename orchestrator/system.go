@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/polite"
+	"muster/sites/render"
 	"muster/tasks"
 	"muster/tasks/metrics"
 	"muster/tasks/tasktype"
@@ -67,6 +69,8 @@ type System struct {
 	gates   gates
 	logger  *slog.Logger
 	proxies *proxies.Service
+	browser *render.Browser
+	through browserProxies                    // of browser
 	judge   atomic.Pointer[probe.JudgeServer] // nil before the first check, and if proxies.judges is set
 	alone   bool                              // no other process uses the Redis, and this one does not run Serve
 	direct  sync.Once                         // guards the warning about direct scrapes
@@ -108,6 +112,8 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		_, err := registry.Definition(site)
 		return err == nil
 	})
+	s.through.gateways = map[proxies.Fallback]url.URL{}
+	s.browser = render.New(render.Config{Browser: cfg.Sites.Browser, Filter: cfg.Network.Filter(), Logger: logger})
 	s.Sites, err = sites.NewService(registry, sites.Config{
 		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages, Cache: cfg.Sites.Cache,
 		Client: client, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
@@ -117,7 +123,8 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		Transport:      func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 		Filter:         cfg.Network.Filter(),
 		Unproxied:      s.unproxied,
-		Observe:        s.observePage,
+		Browser:        s.browser, BrowserProxy: s.browserProxy,
+		Observe: s.observePage,
 	})
 	if err != nil {
 		return nil, err
@@ -382,6 +389,10 @@ func (s *System) Close() error {
 	if s.Pool != nil {
 		errs = append(errs, s.Pool.Close())
 	}
+	if s.browser != nil {
+		s.browser.Close()
+	}
+	s.through.close()
 	if judge := s.judge.Load(); judge != nil {
 		errs = append(errs, judge.Close())
 	}

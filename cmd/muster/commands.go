@@ -22,6 +22,7 @@ func commands(env environment) []*cli.Command {
 		sitesCommand(env),
 		proxiesCommand(env),
 		judgeCommand(env),
+		renderCommand(env),
 		queueCommand(env),
 		pauseCommand(env),
 		resumeCommand(env),

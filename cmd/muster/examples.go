@@ -42,6 +42,7 @@ var examples = map[string]string{
 	"queue retry-failed": "muster queue retry-failed --dry-run\nmuster queue retry-failed --max-attempts 5",
 
 	"judge":     "muster judge --listen 0.0.0.0:8088",
+	"render":    "muster render --listen 0.0.0.0:8090 --key-file render.key",
 	"dashboard": "muster dashboard --redis redis://host:6379/0",
 	"keys list": "muster keys list",
 	"health":    "muster health\nmuster health --url http://localhost:8000/health",

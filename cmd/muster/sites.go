@@ -12,6 +12,7 @@ import (
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/render"
 )
 
 // sitesSetting is the directory of definitions, in addition to the built-in ones.
@@ -89,19 +90,26 @@ func baseURLFlag() cli.Flag {
 }
 
 // patientClient fetches pages one by one, and waits as long as the site's pace requires. The secrets of the definition
-// are sent to the site itself only.
-func patientClient(env environment, c *cli.Context, def *definition.Definition) (*fetch.Client, error) {
+// are sent to the site itself only. The caller must call closeIt.
+func patientClient(env environment, c *cli.Context, def *definition.Definition) (client *fetch.Client, closeIt func(), err error) {
 	loaded, err := loadConfig(env, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if def.Refers() {
 		if def.Rebased() != "" {
-			return nil, usageError{fmt.Errorf("site %s: its secrets are not sent to another base URL: take ${…} out of the definition, or leave out --base-url", def.Site)}
+			return nil, nil, usageError{fmt.Errorf("site %s: its secrets are not sent to another base URL: take ${…} out of the definition, or leave out --base-url", def.Site)}
 		}
 		if def, err = def.WithSecrets(os.LookupEnv); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return fetch.NewClient(fetch.Config{Definition: def, Filter: loaded.Network.Filter(), Patience: time.Hour}), nil
+	browser := render.New(render.Config{Browser: loaded.Sites.Browser})
+	if def.NeedsBrowser() {
+		if err := browser.Check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	client = fetch.NewClient(fetch.Config{Definition: def, Filter: loaded.Network.Filter(), Patience: time.Hour, Browser: browser})
+	return client, func() { client.Close(); browser.Close() }, nil
 }

@@ -128,7 +128,7 @@ func checkLive(env environment, c *cli.Context) error {
 		if def, err = def.WithBase(c.String("base-url")); err != nil {
 			return usageError{err}
 		}
-		client, err := patientClient(env, c, def)
+		client, closeIt, err := patientClient(env, c, def)
 		if err != nil {
 			return err
 		}
@@ -145,6 +145,7 @@ func checkLive(env environment, c *cli.Context) error {
 			}
 			fmt.Fprintln(env.stdout)
 		})
+		closeIt()
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", def.Site, err))

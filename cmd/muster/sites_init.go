@@ -49,10 +49,11 @@ func initSite(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := patientClient(env, c, bare)
+	client, closeIt, err := patientClient(env, c, bare)
 	if err != nil {
 		return err
 	}
+	defer closeIt()
 	d, err := draft.Write(c.Context, client.Get, u)
 	if err != nil {
 		return fmt.Errorf("guess a definition from %s: %w", u, err)

@@ -131,12 +131,16 @@ func (s *siteTry) kind(u *url.URL) string {
 
 // open fetches the page at a URL.
 func (s *siteTry) open(ctx context.Context, u *url.URL) error {
-	client, err := patientClient(s.env, s.c, s.def)
+	client, closeIt, err := patientClient(s.env, s.c, s.def)
 	if err != nil {
 		return err
 	}
+	defer closeIt()
 	kind := s.kind(u)
 	page, err := client.Fetch(ctx, u.String(), kind, sample.PostOf(s.def, u.String(), kind))
+	if err == nil && client.CanRender(page) {
+		page, err = client.Render(ctx, page)
+	}
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", u.Redacted(), err)
 	}

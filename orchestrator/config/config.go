@@ -195,6 +195,7 @@ type Sites struct {
 	Parallel bool              `yaml:"parallel" reload:"yes"`
 	MaxPages int               `yaml:"max_pages_at_once" range:"1 1000000" zero:"the number of workers"`
 	Cache    string            `yaml:"cache"`
+	Browser  string            `yaml:"browser"`
 	Sinks    []string          `yaml:"sinks" secret:"url"`
 	Secret   string            `yaml:"webhook_secret" secret:"all" rule:"secret"`
 }

@@ -110,9 +110,18 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		}()
 	}
 	page, f.failure = c.client.Fetch(ctx, v.URL, v.Kind, v.Post)
-	landed()
+	again := f.failure == nil && c.client.CanRender(page)
+	if !again { // otherwise the page stays in flight
+		landed()
+	}
 	if f.failure == nil {
 		f.yield, f.records, f.failure = c.extractor.extract(ctx, v, page, lease.Attempts)
+	}
+	if again && f.lacks() {
+		if page, f.failure = c.client.Render(ctx, page); f.failure == nil {
+			f.yield, f.records, f.failure = c.extractor.extract(ctx, v, page, lease.Attempts)
+			c.client.Learn(ctx, v.Kind, !f.lacks())
+		}
 	}
 	down, err := c.breaker.Report(ctx, d.permit, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
 	if err != nil {
@@ -121,6 +130,12 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 	f.down = down
 	c.countResponse(f)
 	return f
+}
+
+// lacks reports whether a page lacks its required parts, or has nothing that the definition looks for.
+func (f *fetched) lacks() bool {
+	class, y := fetch.ClassOf(f.failure), f.yield
+	return class == fetch.Validate || class == fetch.Empty || class == fetch.OK && len(f.records)+len(y.links) == 0 && (y.next == nil || y.counted)
 }
 
 // settlePage settles a page with its records and links. Until that succeeds, the page may be fetched again.

@@ -14,6 +14,7 @@ import (
 	"muster/sites/internal/store"
 	"muster/sites/polite"
 	"muster/sites/record"
+	"muster/sites/render"
 	"muster/sites/report"
 	"muster/tasks/workqueue"
 
@@ -97,6 +98,14 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 			return nil, err
 		}
 	}
+	if def.NeedsBrowser() {
+		if l.cfg.Browser == nil {
+			return nil, render.ErrUnavailable
+		}
+		if err := l.cfg.Browser.Check(); err != nil {
+			return nil, err
+		}
+	}
 	var transport http.RoundTripper // nil: direct
 	if l.cfg.Transport != nil && !direct {
 		transport = l.cfg.Transport(def)
@@ -122,7 +131,12 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		extractor: &extractor{def: p.def, memory: l.memory, siblings: &siblings{pages: p, kinds: map[string]fieldsOf{}}},
 		counts:    &counters{rdb: p.rdb, key: store.CountsKey(p.id)},
 	}
+	var browserProxy func(string) (string, error)
+	if transport != nil && l.cfg.BrowserProxy != nil {
+		browserProxy = func(visitor string) (string, error) { return l.cfg.BrowserProxy(p.def, visitor) }
+	}
 	c.client = fetch.NewClient(fetch.Config{
+		Browser: l.cfg.Browser, BrowserProxy: browserProxy,
 		Definition: p.def, Filter: l.cfg.Filter, Transport: transport, NoProxy: l.cfg.NoProxy, OnBlocked: l.cfg.Refused, Robots: &l.robots, Logger: l.cfg.Logger,
 		Clock:    &polite.SharedClock{Pacer: l.pacer},
 		Key:      site,

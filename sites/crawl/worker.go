@@ -34,6 +34,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/record"
+	"muster/sites/render"
 	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
@@ -59,10 +60,14 @@ type Config struct {
 	// Observe is called before each fetch, and the returned function after it. The fetch uses the returned context. Defaults to
 	// none.
 	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
-	MaxPages int          // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
-	Cache    string       // directory of a cache of pages for the development of definitions; see fetch.Config. Defaults to none.
-	Memory   int64        // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
-	Logger   *slog.Logger // Defaults to none.
+	MaxPages int // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
+	// Browser renders the pages of definitions with render and without render.url; BrowserProxy returns the URL of its proxy for a visitor
+	// of a site. Default to none.
+	Browser      render.Renderer
+	BrowserProxy func(site *definition.Definition, visitor string) (string, error)
+	Cache        string       // directory of a cache of pages for the development of definitions; see fetch.Config. Defaults to none.
+	Memory       int64        // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
+	Logger       *slog.Logger // Defaults to none.
 	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
 	// called again if it returns an error or the process crashes. Defaults to none.
 	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error

@@ -48,6 +48,7 @@ func (c *checker) check(def *Definition) {
 			c.problemAt(def.At, "schedule", "%s", err)
 		}
 	}
+	c.checkRender(&def.Render)
 	c.checkStart(def, base)
 	c.checkLinks(def, def.Listing.Links, def.Listing.Format, "listing.links")
 	c.checkLinks(def, def.Detail.Links, def.Detail.Format, "detail.links")
@@ -68,7 +69,6 @@ func (c *checker) check(def *Definition) {
 	c.checkRecords(def)
 	c.checkRequest(def)
 	c.checkSession(def, base)
-	c.checkRender(&def.Render)
 	c.checkBounds(def)
 }
 

@@ -79,15 +79,19 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 }
 
 func (c *checker) checkRender(r *Render) {
-	if r.URL == "" {
-		if r.At.Line > 0 && !c.failedAt(r.At) {
-			c.problemAt(r.At, "render.url", "is missing; set the address of the renderer, such as http://127.0.0.1:3000/render")
+	if r.When == "" {
+		r.When = RenderNever
+		if r.At.Line > 0 {
+			r.When = RenderAlways
 		}
-		return
 	}
+	c.oneOf(r.When, "", words[Render]("when"), r.At, "render.when")
 	u, err := url.Parse(r.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+	if r.URL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil) {
 		c.problemAt(r.At, "render.url", "must be an http or https URL with a host and without a password")
+	}
+	if r.URL == "" && r.Key != "" {
+		c.problemAt(r.At, "render.key", "needs render.url, the renderer that gets it")
 	}
 	if len(r.Kinds) == 0 {
 		r.Kinds = slices.Clone(kinds)

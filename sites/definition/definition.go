@@ -330,13 +330,35 @@ type Session struct {
 	Login *Login `yaml:"login"`
 }
 
-// Render is the HTTP endpoint of a renderer: it runs the JavaScript of pages and returns their HTML.
+// Render selects the pages whose JavaScript a browser runs. URL is the HTTP endpoint of a renderer, which gets Key.
 type Render struct {
 	At      Pos
-	URL     string        `yaml:"url"`
+	When    string        `yaml:"when" oneof:"never always auto"`
 	Kinds   []string      `yaml:"kinds" oneof:"listing detail"`
+	Wait    string        `yaml:"wait"`
 	Timeout time.Duration `yaml:"timeout" range:"100ms 1h"`
+	URL     string        `yaml:"url"`
+	Key     string        `yaml:"key"`
 }
+
+// Values of Render.When.
+const (
+	RenderNever  = "never"
+	RenderAlways = "always"
+	RenderAuto   = "auto" // if the page without JavaScript lacks its required parts
+)
+
+// decodeNode reads a value of When or the full form.
+func (r *Render) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	if d.IsMapping(n) {
+		d.Full(n, r, key)
+	} else if s, ok := d.Scalar(n, key, "never, always, auto, or a mapping"); ok {
+		r.At, r.When = Pos(yamlstrict.At(n)), s
+	}
+}
+
+// NeedsBrowser reports whether a browser of this program may render pages.
+func (d *Definition) NeedsBrowser() bool { return d.Render.When != RenderNever && d.Render.URL == "" }
 
 // Values of Fallback. The default is a setting of the program.
 const (

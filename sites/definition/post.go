@@ -114,7 +114,7 @@ func (s *Start) checkPost(c *checker, def *Definition) {
 		c.problemAt(s.At, "start", "has ${…}: jobs store the requests of pages, so secrets are not allowed here; use them in headers, cookies and session.login")
 	case len(post.Text) > maxPost:
 		c.problemAt(s.At, "start", "has a body of more than %d bytes", maxPost)
-	case def.Render.URL != "" && (len(def.Render.Kinds) == 0 || slices.Contains(def.Render.Kinds, s.As)):
+	case def.Render.When == RenderAlways && slices.Contains(def.Render.Kinds, s.As):
 		c.problemAt(s.At, "start", "a renderer fetches pages by GET; remove %s from render.kinds", s.As)
 	}
 	if next := def.Listing.Next; next != nil && next.Param != "" && s.As == KindListing {

@@ -26,9 +26,8 @@ func (d *Definition) Refers() bool {
 // package secret. The error lists all secrets that are missing or invalid, by key and without their values. YAML still returns
 // the references.
 func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Definition, error) {
-	with := *d
 	var problems Problems
-	with.Headers, with.Cookies.Values, with.Session = d.secretTexts(func(key, text string) string {
+	with := d.secretTexts(func(key, text string) string {
 		value, err := secret.Expand(text, getenv)
 		if err == nil && secret.Refers(text) {
 			err = sendable(key, value)
@@ -41,7 +40,7 @@ func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Defi
 	if len(problems) > 0 {
 		return nil, problems.Sorted()
 	}
-	return &with, nil
+	return with, nil
 }
 
 // sendable returns an error if a secret is invalid in a header or a cookie.
@@ -59,8 +58,10 @@ func sendable(key, value string) error {
 	return nil
 }
 
-// secretTexts returns copies of the headers, cookies and login fields with each string replaced by the result of each.
-func (d *Definition) secretTexts(each func(key, text string) string) (headers, cookies map[string]string, session *Session) {
+// secretTexts returns a copy of the definition with each string of the headers, cookies, login fields and render.key replaced by the
+// result of each.
+func (d *Definition) secretTexts(each func(key, text string) string) *Definition {
+	with := *d
 	replaced := func(key string, m map[string]string) map[string]string {
 		m = maps.Clone(m)
 		for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -68,7 +69,7 @@ func (d *Definition) secretTexts(each func(key, text string) string) (headers, c
 		}
 		return m
 	}
-	headers, cookies = replaced("headers", d.Headers), replaced("cookies", d.Cookies.Values)
+	with.Headers, with.Cookies.Values, with.Render.Key = replaced("headers", d.Headers), replaced("cookies", d.Cookies.Values), each("render.key", d.Render.Key)
 	if d.Session != nil {
 		s := *d.Session
 		if s.Login != nil {
@@ -76,9 +77,9 @@ func (d *Definition) secretTexts(each func(key, text string) string) (headers, c
 			login.Fields = replaced("session.login.fields", login.Fields)
 			s.Login = &login
 		}
-		session = &s
+		with.Session = &s
 	}
-	return headers, cookies, session
+	return &with
 }
 
 // Login describes the login of a session: it fetches a page, fills in the form on it and submits the form.

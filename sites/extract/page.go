@@ -30,10 +30,11 @@ type Page struct {
 	Header    http.Header       `json:"header"`
 	Body      []byte            `json:"-"`
 	FetchedAt time.Time         `json:"fetched_at"`
-	Took      time.Duration     `json:"-"` // response time of the site, without waits before the request
-	Via       string            `json:"-"` // proxy of the response, or ""
-	OnBlocked func()            `json:"-"` // reports to the proxy pool that the page is blocked; may be nil
-	Parsed    *Doc              `json:"-"` // the result of Parse, if the page was parsed before; may be nil
+	Took      time.Duration     `json:"-"`                  // response time of the site, without waits before the request
+	Via       string            `json:"-"`                  // proxy of the response, or ""
+	Rendered  bool              `json:"rendered,omitempty"` // the page is the result of its scripts in a browser
+	OnBlocked func()            `json:"-"`                  // reports to the proxy pool that the page is blocked; may be nil
+	Parsed    *Doc              `json:"-"`                  // the result of Parse, if the page was parsed before; may be nil
 	// Keep stores a page that is not blocked in the cache. Nil without a cache, and for a page of the cache.
 	Keep func(Page) error `json:"-"`
 }

@@ -69,7 +69,7 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 // noteVia records the proxy of the response in an error.
 func (c *Client) noteVia(res *http.Response, e *Error) *Error {
 	e.Via = c.cfg.Via(res)
-	e.Direct = e.Via == ""
+	e.Direct = e.Via == "" && (c.render.proxy == nil || !isRendered(res))
 	return e
 }
 

@@ -37,6 +37,7 @@ const (
 	Address     Class = "address"   // the address is not public and not allowed
 	Parse       Class = "parse"     // the page cannot be parsed
 	Validate    Class = "validate"  // all records of the page fail their checks
+	Renderer    Class = "renderer"  // the browser failed, not the site
 	Login       Class = "login"     // the site rejects the login, or pages lack session.login.signed_in
 	Throttled   Class = "throttled" // the request rate delays the request
 	Canceled    Class = "canceled"  // the context was canceled
@@ -67,7 +68,7 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 		return Policy{Retries: max(5, r.Attempts), Base: r.Base}
 	case Timeout:
 		return Policy{Retries: r.Attempts, Base: r.Base / 2}
-	case Connect, Truncated, Server, Empty:
+	case Connect, Truncated, Server, Empty, Renderer:
 		return Policy{Retries: r.Attempts, Base: r.Base}
 	case RateLimited, Throttled, Canceled:
 		return Policy{Free: true}

@@ -24,6 +24,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/polite"
+	"muster/sites/render"
 )
 
 // Config configures a Client.
@@ -48,8 +49,11 @@ type Config struct {
 	Ended    func(why string)    // called at the end of a session's visitor; it must not block. Defaults to none.
 	Patience time.Duration       // maximum wait of Get for the request rate. Defaults to 250 ms.
 	Robots   *polite.RobotsCache // Defaults to a separate cache.
-	Cache    string              // directory of a cache of pages; its pages are not fetched, whatever their age. Defaults to none.
-	Logger   *slog.Logger        // Defaults to none.
+	Browser  render.Renderer     // renders pages if the definition has render and no render.url. Defaults to none, which fails these pages.
+	// BrowserProxy returns the URL of a proxy for the browser of a visitor. Defaults to none: the browser connects directly.
+	BrowserProxy func(visitor string) (string, error)
+	Cache        string       // directory of a cache of pages; its pages are not fetched, whatever their age. Defaults to none.
+	Logger       *slog.Logger // Defaults to none.
 }
 
 // Client fetches pages of one site. It is safe for concurrent use.
@@ -63,6 +67,7 @@ type Client struct {
 	tls      bool              // the definition has only https URLs; see withIdentity
 
 	visitors *visitors
+	render   *renderer
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -91,8 +96,8 @@ func NewClient(cfg Config) *Client {
 		cfg.Robots = &polite.RobotsCache{}
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	cfg.Transport = newRenderer(cfg.Definition, filter, contentencoding.Transport(cfg.Transport))
-	c := &Client{cfg: cfg, def: cfg.Definition, own: own, directly: contentencoding.Transport(directly)}
+	cfg.Transport = contentencoding.Transport(cfg.Transport)
+	c := &Client{cfg: cfg, def: cfg.Definition, own: own, directly: contentencoding.Transport(directly), render: newRenderer(cfg.Definition, cfg, filter)}
 	c.http = &http.Client{Transport: c.stack(), CheckRedirect: c.checkRedirect}
 	c.tls = !slices.ContainsFunc(c.def.OwnURLs(), func(u string) bool { return strings.HasPrefix(u, "http:") })
 	c.visitors = newVisitors(c)
@@ -103,9 +108,7 @@ func NewClient(cfg Config) *Client {
 func (c *Client) Close() {
 	c.visitors.close()
 	c.own.CloseIdleConnections()
-	if r, ok := c.cfg.Transport.(*renderer); ok {
-		r.CloseIdleConnections()
-	}
+	c.render.idle()
 }
 
 // Get is Fetch with GET.
@@ -222,7 +225,7 @@ func (c *Client) setHead(page *extract.Page, res *http.Response, u *use) {
 	if res.Request.Method == http.MethodGet {
 		page.Post = definition.Post{} // a redirect led to another page
 	}
-	page.Via = c.cfg.Via(res)
+	page.Via, page.Rendered = c.cfg.Via(res), isRendered(res)
 	page.OnBlocked = func() {
 		if c.cfg.OnBlocked != nil {
 			c.cfg.OnBlocked(res)

@@ -400,7 +400,7 @@ func TestPagesAreRenderedByKind(t *testing.T) {
 	if page, err = c.Get(t.Context(), base+"/moved", definition.KindDetail); err != nil || page.URL.Path != "/here" {
 		t.Errorf("a page that has moved: got %v, %v, want /here", page.URL, err)
 	}
-	for path, want := range map[string]Class{"/gone": Gone, "/away": Redirect, "/broken": Connect, "/big": TooBig, "/secret": Robots} {
+	for path, want := range map[string]Class{"/gone": Gone, "/away": Redirect, "/broken": Renderer, "/big": TooBig, "/secret": Robots} {
 		if _, err := c.Get(t.Context(), base+path, definition.KindDetail); ClassOf(err) != want {
 			t.Errorf("%s: got %v, want %s", path, err, want)
 		}

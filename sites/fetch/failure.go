@@ -12,6 +12,7 @@ import (
 	"muster/internal/addressfilter"
 	"muster/sites/definition"
 	"muster/sites/polite"
+	"muster/sites/render"
 )
 
 // OutcomeOf returns the result of a request for the site's circuit breaker. err is from Get or from reading the page.
@@ -49,6 +50,10 @@ func (c *Client) requestError(ctx context.Context, rawURL string, err error) *Er
 		err = ue.Err
 	}
 	class := classOfNetwork(err)
+	rendering, failed := errors.AsType[*render.Error](err)
+	if failed {
+		class = Class(rendering.Class)
+	}
 	switch {
 	case errors.As(err, new(*redirectError)):
 		class = Redirect
@@ -71,6 +76,9 @@ func (c *Client) requestError(ctx context.Context, rawURL string, err error) *Er
 	}
 	if measure, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		e.Direct = e.Via == "" && measure.asked.Load() != nil
+	}
+	if failed {
+		e.Direct = c.render.proxy == nil
 	}
 	return e
 }

@@ -1,117 +1,140 @@
 package fetch
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"net/url"
 	"slices"
-	"strconv"
-	"time"
+	"sync"
 
 	"muster/internal/addressfilter"
 	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/polite"
+	"muster/sites/render"
 )
 
 // kindKey is the context key for the kind of the requested page.
 type kindKey struct{}
 
-// renderer fetches pages that need JavaScript from an HTTP endpoint, usually a browser. It sends requests for other kinds of
-// pages and for robots.txt with next.
+// renderKey is the context key of requests and responses that are rendered although the definition does not say so for their kind.
+type renderKey struct{}
+
+// maxVain is the number of pages of a kind that render: auto renders in vain before it stops.
+const maxVain = 3
+
+// renderer fetches the pages of a definition that need JavaScript.
 type renderer struct {
-	def  *definition.Definition
-	next http.RoundTripper
-	http *http.Client
+	def    *definition.Definition
+	by     render.Renderer
+	filter *addressfilter.Filter
+	proxy  func(visitor string) (string, error) // nil: none
+	idle   func()                               // closes unused connections
+
+	mu   sync.Mutex
+	auto map[string]int // by kind: pages rendered in vain; -1: pages of the kind need it
 }
 
-// CloseIdleConnections closes the unused connections to the endpoint.
-func (r *renderer) CloseIdleConnections() { r.http.CloseIdleConnections() }
-
-// newRenderer returns a renderer if the definition has one, and next otherwise.
-func newRenderer(def *definition.Definition, filter *addressfilter.Filter, next http.RoundTripper) http.RoundTripper {
-	if def.Render.URL == "" {
-		return next
-	}
-	return &renderer{def: def, next: next, http: &http.Client{
-		Transport:     DirectTransport(filter.WithURLs(def.Render.URL)),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the renderer redirects") },
-	}}
-}
-
-// RoundTrip implements http.RoundTripper. It sends the endpoint a POST with
-//
-//	{"url": "…", "headers": {"User-Agent": "…"}, "timeout_ms": 30000}
-//
-// and expects 200 with the page's HTML. Two response headers are optional: X-Page-Status, the status of the
-// site's response, and X-Page-URL, the URL after redirects, which must be on the site.
-func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
-	kind, _ := req.Context().Value(kindKey{}).(string)
-	if !slices.Contains(r.def.Render.Kinds, kind) {
-		return r.next.RoundTrip(req)
-	}
-	headers := map[string]string{}
-	for name := range req.Header {
-		headers[name] = req.Header.Get(name)
-	}
-	body, err := json.Marshal(map[string]any{"url": req.URL.String(), "headers": headers, "timeout_ms": r.def.Render.Timeout.Milliseconds()})
-	if err != nil {
-		return nil, fmt.Errorf("create request to the renderer: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(req.Context(), r.def.Render.Timeout+time.Second)
-	rendering, err := http.NewRequestWithContext(ctx, http.MethodPost, r.def.Render.URL, bytes.NewReader(body))
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("create request to the renderer: %w", err)
-	}
-	rendering.Header.Set("Content-Type", "application/json")
-	res, err := r.http.Do(rendering)
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("request to render.url: %w", err)
-	}
-	res.Body = &cancelBody{res.Body, cancel}
-	if res.StatusCode != http.StatusOK {
-		_ = res.Body.Close()
-		return nil, fmt.Errorf("renderer: HTTP status %d; see its log", res.StatusCode)
-	}
-	return r.page(req, res)
-}
-
-// page converts the renderer's response to the site's response.
-func (r *renderer) page(req *http.Request, res *http.Response) (*http.Response, error) {
-	if s := res.Header.Get("X-Page-Status"); s != "" {
-		status, err := strconv.Atoi(s)
-		if err != nil || status < 200 || status > 599 {
-			_ = res.Body.Close()
-			return nil, fmt.Errorf("renderer: invalid X-Page-Status %q", s)
+func newRenderer(def *definition.Definition, cfg Config, filter *addressfilter.Filter) *renderer {
+	r := &renderer{def: def, by: cfg.Browser, filter: filter, proxy: cfg.BrowserProxy, idle: func() {}, auto: map[string]int{}}
+	if def.Render.URL != "" {
+		carrier := DirectTransport(filter.WithURLs(def.Render.URL))
+		carrier.ResponseHeaderTimeout = 0
+		r.idle = carrier.CloseIdleConnections
+		r.by = &render.Client{URL: def.Render.URL, Key: def.Render.Key, HTTP: &http.Client{
+			Transport:     carrier,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the renderer redirects") },
+		}}
+		if u, err := url.Parse(def.Render.URL); err == nil && !addressfilter.IsLoopback(u.Hostname()) {
+			r.proxy = nil // it cannot reach the proxies of this process
 		}
-		res.StatusCode = status
 	}
-	res.Request = req
+	return r
+}
+
+// wants reports whether a request is rendered. Requests for robots.txt, sitemaps and logins have no kind.
+func (r *renderer) wants(req *http.Request) bool {
+	kind, _ := req.Context().Value(kindKey{}).(string)
+	if req.Method != http.MethodGet || !slices.Contains(r.def.Render.Kinds, kind) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.def.Render.When == definition.RenderAlways || r.auto[kind] < 0 || req.Context().Value(renderKey{}) != nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
+	if r.by == nil {
+		return nil, &render.Error{Class: render.Failed, Err: render.ErrUnavailable}
+	}
+	q := render.Request{
+		URL: req.URL.String(), Headers: map[string]string{}, Milliseconds: r.def.Render.Timeout.Milliseconds(), Wait: r.def.Render.Wait,
+		MaxBytes: int64(r.def.Limits.MaxBytes), Filter: r.filter,
+	}
+	for name := range req.Header {
+		q.Headers[name] = req.Header.Get(name)
+	}
+	visitor := rand.Text()
+	if u := useOf(req.Context()); u != nil && u.jar != nil { // without a jar each page has its own cookies
+		visitor = fmt.Sprint(u.id, u.login)
+		q.Session = visitor
+	}
+	if r.proxy != nil {
+		var err error
+		if q.Proxy, err = r.proxy(visitor); err != nil {
+			return nil, err
+		}
+	}
+	res, err := r.by.Render(req.Context(), q)
+	if err != nil {
+		return nil, err
+	}
+	final := req.WithContext(context.WithValue(req.Context(), renderKey{}, true))
 	if at := res.Header.Get("X-Page-URL"); at != "" {
 		u, err := req.URL.Parse(at)
 		if err != nil || !r.def.InScope(r.def.Move(u)) {
-			_ = res.Body.Close()
 			return nil, &redirectError{"renderer: X-Page-URL is outside the site; add its host to hosts if it belongs to the site"}
 		}
-		final := *req
 		final.URL = r.def.Move(u)
-		res.Request = &final
 	}
+	res.Request = final
 	return res, nil
 }
 
-// cancelBody calls cancel when a body is closed.
-type cancelBody struct {
-	io.ReadCloser
-	cancel context.CancelFunc
+// isRendered reports whether a response is from a renderer.
+func isRendered(res *http.Response) bool { return res.Request.Context().Value(renderKey{}) != nil }
+
+// CanRender reports whether Render may return more than a page has: the definition has render: auto, the page was not rendered, and
+// rendering others of its kind was not in vain.
+func (c *Client) CanRender(p extract.Page) bool {
+	r := c.render
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.def.Render.When == definition.RenderAuto && !p.Rendered && p.Post.IsZero() && slices.Contains(r.def.Render.Kinds, p.Kind) && r.auto[p.Kind] < maxVain
 }
 
-// Close implements io.Closer.
-func (e *cancelBody) Close() error {
-	defer e.cancel()
-	return e.ReadCloser.Close()
+// Render fetches a page again, rendered. Then call Learn.
+func (c *Client) Render(ctx context.Context, p extract.Page) (extract.Page, error) {
+	page, err := c.visit(context.WithValue(polite.Patient(ctx), renderKey{}, true), request{url: p.Requested, kind: p.Kind})
+	page.Keep = p.Keep
+	return page, err
+}
+
+// Learn stores whether a rendered page had what the page without JavaScript lacked: the next pages of its kind are rendered at once.
+func (c *Client) Learn(ctx context.Context, kind string, helped bool) {
+	r := c.render
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.auto[kind] < 0:
+	case helped:
+		r.auto[kind] = -1
+		c.cfg.Logger.InfoContext(ctx, "pages need JavaScript and are rendered", "site", r.def.Site, "kind", kind)
+	default:
+		r.auto[kind]++
+	}
 }

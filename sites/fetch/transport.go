@@ -174,6 +174,9 @@ func cutPath(ref string) (path, rest string) {
 // sendAs sends a request through the route of its visitor.
 func (c *carrier) sendAs(req *http.Request) (*http.Response, error) {
 	ctx, u := req.Context(), useOf(req.Context())
+	if c.render.wants(req) {
+		return c.send(c.render, req)
+	}
 	if u != nil {
 		if u.direct.Load() {
 			return c.send(c.directly, req)

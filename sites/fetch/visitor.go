@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ const maxVisitors = 5
 
 // A visitor is how a site sees the requests of a client: cookies, a route and a login that are used together and end together.
 type visitor struct {
+	id     string
 	route  Route       // nil: the definition has no session, or Config.Route is not set
 	direct atomic.Bool // further requests are sent without a proxy
 
@@ -97,7 +99,7 @@ func (p *visitors) current() *use {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.now == nil {
-		p.now = &visitor{jar: newJar(p.def, p.client.tls)}
+		p.now = &visitor{id: rand.Text(), jar: newJar(p.def, p.client.tls)}
 		if p.def.Session != nil && p.client.cfg.Route != nil {
 			p.now.route = p.client.cfg.Route()
 		}

@@ -213,6 +213,18 @@ type live struct {
 	first  error
 }
 
+// render fetches a page again with its JavaScript.
+func (l *live) render(ctx context.Context, plain extract.Page) (View, error) {
+	page, err := l.client.Render(ctx, plain)
+	if err != nil {
+		return View{URL: plain.Requested, Kind: plain.Kind}, err
+	}
+	page.Start, page.Carry, page.N = plain.Start, plain.Carry, plain.N
+	v, err := Of(l.def, page)
+	l.client.Learn(ctx, page.Kind, err == nil && len(v.Records)+len(v.to) > 0)
+	return v, err
+}
+
 // visit fetches a page and its links, unless there were enough pages of its sort, which is its kind or "next".
 func (l *live) visit(ctx context.Context, to extract.Link, sort string, depth int) {
 	level := fmt.Sprint(sort, " ", depth)
@@ -230,6 +242,9 @@ func (l *live) visit(ctx context.Context, to extract.Link, sort string, depth in
 			page.N = 1 // the second numbered page
 		}
 		v, err = Of(l.def, page)
+		if (err != nil || len(v.Records)+len(v.to) == 0) && l.client.CanRender(page) {
+			v, err = l.render(ctx, page)
+		}
 	}
 	l.show(v, err)
 	if err != nil {
