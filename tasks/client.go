@@ -165,11 +165,43 @@ func wrap(err error, operation string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(operation, args...), err)
 }
 
-// Sending is a workflow for [Client.SendMany].
+// Sending is a workflow for [Client.SendMany]. It is data: json.Marshal compiles it, and json.Unmarshal returns one that sends the same, also
+// in another program of the release. Package outbox stores it in a database.
 type Sending struct {
 	Work    Work
 	Options []SendOption
 }
+
+func (s Sending) parts() (*graph.Sig, *graph.Opts) {
+	if s.Work == nil {
+		return &graph.Sig{Shape: graph.Value, Err: errors.New("it has no work")}, graph.NoOpts
+	}
+	return s.Work.work(), collect(s.Options, SendOption.forSend)
+}
+
+// MarshalJSON returns an object of at most 1 MiB, whose "id" is the ID of the workflow: that of [ID], or a generated one. Each time the object
+// is sent, it is the same workflow: SendMany returns [ErrDuplicate] or no error. [SendDefaults] do not apply. The error is [ErrInvalid].
+func (s Sending) MarshalJSON() ([]byte, error) {
+	return engine.Pack(s.parts())
+}
+
+// UnmarshalJSON implements json.Unmarshaler. No options can be added to the result. The error is [ErrInvalid].
+func (s *Sending) UnmarshalJSON(data []byte) error {
+	sig, opts, err := engine.Unpack(data)
+	if err != nil {
+		return err
+	}
+	if id := cmp.Or(opts.ID, opts.NewID); !validID.MatchString(id) {
+		return fmt.Errorf("%w: id %.110q of a stored send", ErrInvalid, id)
+	}
+	s.Work, s.Options = packed{sig}, []SendOption{option(func(o *graph.Opts) { *o = *opts })}
+	return nil
+}
+
+// packed is the work of a decoded Sending.
+type packed struct{ sig *graph.Sig }
+
+func (p packed) work() *graph.Sig { return p.sig }
 
 // Sent is the result of a [Sending].
 type Sent struct {
@@ -183,12 +215,7 @@ type Sent struct {
 func (c *Client) SendMany(ctx context.Context, sends []Sending) (results []Sent, err error) {
 	list := make([]engine.Sending, len(sends))
 	for i, s := range sends {
-		list[i].Opts = collect(s.Options, SendOption.forSend)
-		if s.Work != nil {
-			list[i].Sig = s.Work.work()
-		} else {
-			list[i].Sig = &graph.Sig{Shape: graph.Value, Err: fmt.Errorf("send %d has no work", i)}
-		}
+		list[i].Sig, list[i].Opts = s.parts()
 	}
 	results = make([]Sent, len(sends))
 	failed := 0

@@ -54,6 +54,27 @@ type choices struct{ t *rapid.T }
 
 func (c choices) Int(lo, hi int, what string) int { return rapid.IntRange(lo, hi).Draw(c.t, what) }
 
+// sendData sends s twice after a way through JSON.
+func sendData(ctx context.Context, client *tasks.Client, s tasks.Sending) (*tasks.Run[int], error) {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	s = tasks.Sending{}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	var head struct{ ID string }
+	err = json.Unmarshal(raw, &head)
+	for range 2 {
+		sent, serr := client.SendMany(ctx, []tasks.Sending{s})
+		if serr != nil && !errors.Is(serr, tasks.ErrDuplicate) || sent[0].ID != head.ID {
+			return nil, fmt.Errorf("sent %+v with ID %s: %w", sent, head.ID, serr)
+		}
+	}
+	return tasks.Attach[int](client, head.ID), err
+}
+
 // Any combination of combinators has the value of its plain evaluation, and every task runs as often as the
 // evaluation calls it: once if it is reached, and never after a failure. If a group ends with its first failure, or
 // the workflow is revoked, timing decides which tasks still run; each node ends anyway, and runs at most once.
@@ -69,7 +90,11 @@ func TestAnyCanvasAgreesWithItsReference(t *testing.T) {
 		res := canvas.Evaluate(s, want)
 		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 		defer cancel()
-		run, err := s.Signature().Send(ctx, w.client)
+		send := func() (*tasks.Run[int], error) { return s.Signature().Send(ctx, w.client) }
+		if rapid.Bool().Draw(rt, "as data") {
+			send = func() (*tasks.Run[int], error) { return sendData(ctx, w.client, tasks.Sending{Work: s.Signature()}) }
+		}
+		run, err := send()
 		if err != nil {
 			rt.Fatalf("send: %v", err)
 		}

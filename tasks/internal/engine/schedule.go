@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -38,20 +37,9 @@ type Schedule struct {
 	Jitter            time.Duration
 }
 
-// work is what the ticks of a schedule send, as it is stored.
-type work struct {
-	Graph     json.RawMessage         `json:"g"`
-	Inputs    map[int]json.RawMessage `json:"i,omitempty"`
-	Unique    string                  `json:"u,omitempty"`
-	UniqueTTL time.Duration           `json:"t,omitempty"`
-	Once      bool                    `json:"o,omitempty"`
-	Fairness  string                  `json:"f,omitempty"`
-}
-
 // Limits of schedules.
 const (
 	maxScheduleName = 200
-	maxWork         = 1 << 20 // bytes of a work
 	maxJitter       = 24 * time.Hour
 	maxMissed       = 7 * 24 * time.Hour   // age of the oldest tick that is caught up with
 	restartTime     = 15 * time.Second     // how late a tick is sent that is not caught up with, after an outage
@@ -85,30 +73,18 @@ func (s *Schedules) compile(ctx context.Context, c *Schedule) (*store.ScheduleCh
 	if o.ID != "" || o.At != nil || o.Deadline != nil {
 		return invalid("Options: drop tasks.ID, tasks.At and tasks.Deadline: each tick has its own ID and time; use tasks.In or tasks.Timeout")
 	}
-	w := work{Unique: o.Unique, UniqueTTL: o.UniqueTTL, Once: o.Once, Fairness: o.FairnessKey, Inputs: map[int]json.RawMessage{}}
 	if o.Overlap != "" && o.Unique == "" {
 		own := *o
 		own.Unique, own.UniqueTTL = ScheduleKey(c.Name), overlapTTL
-		o, w.Unique, w.UniqueTTL = &own, own.Unique, own.UniqueTTL
+		o = &own
 	}
 	g, err := compile(c.Sig, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: Work: %w", ErrSchedule, err)
 	}
-	for i := range g.Nodes {
-		if in, ok := g.Input(i); ok {
-			w.Inputs[i] = in
-		}
-	}
-	if w.Graph, err = g.Encode(); err != nil {
-		return nil, err
-	}
-	raw, err := json.Marshal(w)
+	raw, err := packed(g, o)
 	if err != nil {
-		return nil, err
-	}
-	if len(raw) > maxWork {
-		return invalid("Work: its tasks and inputs have %d bytes, more than %d: store the data and pass a key", len(raw), maxWork)
+		return nil, fmt.Errorf("%w: Work: %w", ErrSchedule, err)
 	}
 	shard, err := s.store.Schedules.Shard(ctx, c.Name)
 	if err != nil {
@@ -394,34 +370,28 @@ func (s *Schedules) fire(ctx context.Context, shard int, st *store.ScheduleState
 		return err
 	}
 	requested := t.Next.IsZero()
-	o := &graph.Opts{ID: id, Overlap: st.Overlap}
-	var w work
-	ref, err := s.sender.send(ctx, o, func(after []string) (*prepared, error) {
-		w = work{}
-		if err := json.Unmarshal(st.Work, &w); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrSchedule, err)
-		}
-		g, err := graph.Decode(w.Graph)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrSchedule, err)
-		}
-		o.Unique, o.UniqueTTL, o.Once, o.FairnessKey = w.Unique, w.UniqueTTL, w.Once, w.Fairness
-		if requested && w.Unique != "" && !w.Once && (st.Overlap != OverlapCancel || t.Tick[0] == 'b') { // it is not skipped, and a backfill cancels nothing
+	ref := ""
+	sig, o, err := Unpack(st.Work)
+	if err == nil {
+		o.ID = id
+		if requested && o.Unique != "" && !o.Once && (st.Overlap != OverlapCancel || t.Tick[0] == 'b') { // it is not skipped, and a backfill cancels nothing
 			o.Overlap = OverlapQueue
 		}
-		g.SetInputs(w.Inputs)
-		g.Tick, g.Behind, g.Overlap = tick.UnixMilli(), max(0, overdue.Milliseconds()), o.Overlap
-		p, err := s.sender.place(ctx, g, o, after)
-		if err == nil {
-			p.grow.Tick = t
-		}
-		return p, err
-	})
+		ref, err = s.sender.send(ctx, o, func(after []string) (*prepared, error) {
+			g := *sig.Compiled
+			g.Tick, g.Behind, g.Overlap = tick.UnixMilli(), max(0, overdue.Milliseconds()), o.Overlap
+			p, err := s.sender.place(ctx, &g, o, after)
+			if err == nil {
+				p.grow.Tick = t
+			}
+			return p, err
+		})
+	}
 	switch other := store.IDOf(ref); {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrDuplicate) && other == id: // before the clock of Redis was set back, or by an earlier backfill
-	case errors.Is(err, ErrDuplicate) && requested && !w.Once:
+	case errors.Is(err, ErrDuplicate) && requested && !o.Once:
 		t.Keep, t.Wait = true, blockedTick
 	case errors.Is(err, ErrDuplicate):
 		t.Missed, t.Error = 1, "an earlier workflow is still running: "+other

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -102,7 +103,7 @@ func (s *Sender) place(ctx context.Context, g *graph.Graph, o *graph.Opts, after
 	if err := s.refuseEviction(ctx); err != nil {
 		return nil, err
 	}
-	ref := store.GeneratedReference(s.newID())
+	ref := store.GeneratedReference(cmp.Or(o.NewID, s.newID()))
 	if o.ID != "" {
 		ref = store.NewReference(o.ID)
 	}
@@ -271,6 +272,10 @@ func compile(sig *graph.Sig, o *graph.Opts) (*graph.Graph, error) {
 	if o.Err != nil {
 		return nil, fmt.Errorf("%w: %w", graph.ErrInvalid, o.Err)
 	}
+	if sig != nil && sig.Compiled != nil {
+		g := *sig.Compiled
+		return &g, nil
+	}
 	g, err := graph.Compile(sig.ForSend(o))
 	if err != nil {
 		return nil, err
@@ -318,6 +323,75 @@ func compile(sig *graph.Sig, o *graph.Opts) (*graph.Graph, error) {
 	}
 	return g, nil
 }
+
+// work is a compiled send as data: what the ticks of a schedule send, or a send that is stored elsewhere.
+type work struct {
+	ID        string                  `json:"id,omitempty"`
+	New       bool                    `json:"n,omitempty"` // the ID was generated
+	Graph     json.RawMessage         `json:"g"`
+	Inputs    map[int]json.RawMessage `json:"i,omitempty"`
+	Unique    string                  `json:"u,omitempty"`
+	UniqueTTL time.Duration           `json:"t,omitempty"`
+	Once      bool                    `json:"o,omitempty"`
+	Fairness  string                  `json:"f,omitempty"`
+	Deadline  *time.Time              `json:"d,omitempty"`
+}
+
+// maxWork is the maximum size of a work in bytes.
+const maxWork = 1 << 20
+
+// Pack compiles a send and returns its stored form. A send without an ID gets one, so that it can be repeated.
+func Pack(sig *graph.Sig, o *graph.Opts) ([]byte, error) {
+	g, err := compile(sig, o)
+	if err != nil {
+		return nil, err
+	}
+	own := *o
+	if own.ID == "" {
+		own.NewID = newID()
+	}
+	return packed(g, &own)
+}
+
+func packed(g *graph.Graph, o *graph.Opts) ([]byte, error) {
+	w := work{ID: cmp.Or(o.ID, o.NewID), New: o.NewID != "", Unique: o.Unique, UniqueTTL: o.UniqueTTL, Once: o.Once, Fairness: o.FairnessKey, Deadline: o.Deadline,
+		Inputs: map[int]json.RawMessage{}}
+	for i := range g.Nodes {
+		if in, ok := g.Input(i); ok {
+			w.Inputs[i] = in
+		}
+	}
+	var err error
+	if w.Graph, err = g.Encode(); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(w)
+	if len(raw) > maxWork {
+		return nil, fmt.Errorf("%w: its tasks and inputs have %d bytes, more than %d: store the data and pass a key", graph.ErrInvalid, len(raw), maxWork)
+	}
+	return raw, err
+}
+
+// Unpack returns the send with a stored form.
+func Unpack(raw []byte) (*graph.Sig, *graph.Opts, error) {
+	var w work
+	if err := json.Unmarshal(raw, &w); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errWork, err)
+	}
+	g, err := graph.Decode(w.Graph)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errWork, err)
+	}
+	g.SetInputs(w.Inputs)
+	o := &graph.Opts{ID: w.ID, Unique: w.Unique, UniqueTTL: w.UniqueTTL, Once: w.Once, FairnessKey: w.Fairness, Deadline: w.Deadline, Overlap: g.Overlap}
+	if w.New {
+		o.ID, o.NewID = "", w.ID
+	}
+	return &graph.Sig{Compiled: g}, o, nil
+}
+
+// errWork means that a stored send cannot be decoded.
+var errWork = store.Kind(graph.ErrInvalid, "invalid stored work")
 
 // newID returns a random ID.
 func newID() string {

@@ -47,6 +47,8 @@ type Sig struct {
 
 	Body *Sig // of a MapFunc
 	Hole *Sig // the Value in Body for the element
+
+	Compiled *Graph // of a stored send, which has nothing else
 }
 
 // Opts are the options of a task, a group or a send; a nil or zero field is unset.
@@ -63,6 +65,7 @@ type Opts struct {
 
 	// Of a whole workflow.
 	ID               string
+	NewID            string // a generated id, in place of a new one
 	Deadline         *time.Time
 	Retention        *time.Duration // of a success
 	FailureRetention *time.Duration
@@ -149,6 +152,9 @@ func (o *Opts) Over(top *Opts) *Opts {
 	}
 	if top.ID != "" {
 		m.ID = top.ID
+	}
+	if top.NewID != "" {
+		m.NewID = top.NewID
 	}
 	pick(&m.Deadline, top.Deadline)
 	pick(&m.Retention, top.Retention)
