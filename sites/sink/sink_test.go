@@ -9,12 +9,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -153,50 +150,9 @@ func mustOpen(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-// postgres starts a PostgreSQL server for the test and returns its address.
-func postgres(t *testing.T) string {
-	t.Helper()
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if len(found) == 0 {
-		t.Skip("no PostgreSQL in /usr/lib/postgresql: its sink is NOT TESTED here")
-	}
-	bin := filepath.Dir(found[len(found)-1])
-	dir, err := os.MkdirTemp("", "muster-pg-") // a socket's path must be short
-	testutil.Ok(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	as := &syscall.SysProcAttr{}
-	name := "postgres"
-	if os.Getuid() == 0 { // PostgreSQL does not run as root
-		u, err := user.Lookup("postgres")
-		if err != nil {
-			if u, err = user.Lookup("nobody"); err != nil {
-				t.Skip("root, and no other user to run PostgreSQL as: its sink is NOT TESTED here")
-			}
-		}
-		var uid, gid int
-		_, _ = fmt.Sscan(u.Uid+" "+u.Gid, &uid, &gid)
-		as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		testutil.Ok(t, os.Chown(dir, uid, gid))
-	}
-	data := filepath.Join(dir, "data")
-	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", name, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8")
-	cmd.SysProcAttr, cmd.Dir = as, dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
-	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
-	server.SysProcAttr, server.Dir = as, dir
-	testutil.Ok(t, server.Start())
-	t.Cleanup(func() {
-		_ = server.Process.Signal(syscall.SIGQUIT)
-		_ = server.Wait()
-	})
-	return "postgres:///postgres?user=" + name + "&host=" + dir
-}
-
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	address := postgres(t)
+	address := testutil.Postgres(t)
 	db, err := sql.Open("pgx", address)
 	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })
@@ -221,7 +177,7 @@ func TestPostgres(t *testing.T) {
 // A process that is stopped inside a transaction does not block another writer of the same records.
 func TestStoppedTransactionEnds(t *testing.T) {
 	t.Parallel()
-	address := postgres(t)
+	address := testutil.Postgres(t)
 	sinks := [2]Sink{}
 	for i := range sinks {
 		testutil.Eventually(t, "PostgreSQL answers", func() bool {
