@@ -70,7 +70,7 @@
 //	run, err := tasks.Chord(pages, Index).Send(ctx, client) // indexes the pages once all are fetched
 //	report, err := run.Wait(ctx)
 //
-// [Client.SendMany] sends many workflows in few round trips.
+// [Client.SendMany] sends many workflows in few round trips. Package outbox sends in the transactions of a database.
 //
 // A task of the wrong type does not compile. [Task.S] is the signature of one task, [Value] that of a constant. [Chain],
 // [After], [Group], [Each], [Chord], [Map], [MapFunc] and [Join] combine signatures; [Bind] gives a task the second half of
