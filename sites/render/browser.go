@@ -183,7 +183,7 @@ func Find(name string) (path string, remote bool, err error) {
 			return path, false, nil
 		}
 	}
-	return "", false, errors.New("Chromium was not found; install it (Debian, Ubuntu: apt-get install chromium; macOS: brew install --cask chromium), " +
+	return "", false, errors.New("no Chromium was found; install it (Debian, Ubuntu: apt-get install chromium; macOS: brew install --cask chromium), " +
 		"or set sites.browser to its path or to the URL of a running one, such as http://127.0.0.1:9222")
 }
 
