@@ -66,7 +66,7 @@ type step struct {
 // newProcess returns a process whose connection the scheduler controls.
 func (h *history) newProcess(name string, skew time.Duration) *process {
 	p := &process{h: h, name: name, skew: skew, took: map[string][]int{}}
-	p.rdb = redis.NewClient(&redis.Options{Addr: "simulated", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, Dialer: func(context.Context, string, string) (net.Conn, error) {
+	p.rdb = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, Dialer: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("a process of the simulation has dialed: subscriptions are not simulated")
 	}})
 	p.rdb.AddHook(p)
