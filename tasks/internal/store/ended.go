@@ -52,7 +52,7 @@ func parseEnded(s string) (endedPosition, error) {
 	return p, nil
 }
 
-// Kept is how many ended workflows of a state the index of a shard has at least, as in index.lua.
+// kept is how many of the last ended workflows of a state the index of a shard keeps, as DONE in index.lua.
 func kept(state tasktype.WorkflowState) int64 {
 	if state == tasktype.WorkflowFailed {
 		return 100_000
