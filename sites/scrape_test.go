@@ -57,6 +57,26 @@ func TestScrapeOnWorkers(t *testing.T) {
 	}
 }
 
+// A worker waits for the writer of a job to load the known pages.
+func TestScrapeSkipsKnownPages(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 20)
+	s := configured(t, redistest.New(t), NewRegistry(site.Definition(t, "refetch: 7d\n")), Config{})
+	work(t, s.cfg.Client, s)
+	for range 2 {
+		res, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
+		testutil.Ok(t, err)
+		sum, err := res.Wait(t.Context())
+		testutil.Ok(t, err)
+		site.IsWhole(t, sum)
+	}
+	for _, path := range []string{"/item/0", "/item/19"} {
+		if asked, _ := site.Counts(path); asked != 1 {
+			t.Errorf("%s: got %d requests, want 1", path, asked)
+		}
+	}
+}
+
 // A site without a reachable start page fails its job with the reason, and no other job.
 func TestSitesFailAlone(t *testing.T) {
 	t.Parallel()

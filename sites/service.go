@@ -96,6 +96,7 @@ type ScrapeOptions struct {
 	// have ended; for other dependencies it waits for the running job. Defaults to none.
 	After map[string]string
 	CSV   bool // also writes a CSV file per type of record at the end. Defaults to false.
+	Full  bool // fetches all pages, whatever refetch of the definition says. Defaults to false.
 	// Sinks are addresses of sinks for records, in addition to the files. Defaults to the service's. Only this process and
 	// processes configured with the same sinks open them; any process opens sqlite: files below the records directory.
 	Sinks []string
@@ -131,7 +132,7 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	if err := s.recorder.Allow(o.OutDir, o.Sinks); err != nil {
 		return store.Request{}, err
 	}
-	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Direct: direct, After: after}, nil
+	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, Full: o.Full, OutDir: dir, Home: home, Sinks: to, Direct: direct, After: after}, nil
 }
 
 // decideDirect returns the reason for sending a scrape without proxies, or "".
@@ -214,6 +215,7 @@ func (s *Service) different(ctx context.Context, id string, req store.Request) e
 		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
 		"choice of --direct": (under.Direct == report.DirectAsked) != (req.Direct == report.DirectAsked),
 		"records directory":  under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV,
+		"choice of --full": under.Full != req.Full,
 	} {
 		if differs {
 			what = append(what, name)

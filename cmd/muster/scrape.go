@@ -55,6 +55,7 @@ slow responses alone are not a failure.`,
 			&cli.BoolFlag{Name: "direct", Usage: "use no proxies, whatever is configured: the sites see the address of this machine"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` records of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "also write the records as CSV"},
+			&cli.BoolFlag{Name: "full", Usage: "fetch all pages, whatever refetch of the definition says"},
 			&cli.StringSliceFlag{Name: "sink", Usage: "also write the records to `ADDRESS`: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
 			&cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` instead of the site, for example from a local copy"},
 			failOnFlag(), progressFlag(), jsonFlag()),
@@ -84,7 +85,7 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 	a := scrapeArgs{
 		names: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
 	}
-	a.opts.ScrapeOptions = sites.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv")}
+	a.opts.ScrapeOptions = sites.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Full: c.Bool("full")}
 	if c.IsSet("sink") {
 		a.opts.Sinks = c.StringSlice("sink")
 	}

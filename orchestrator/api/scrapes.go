@@ -19,7 +19,7 @@ type startedScrapeOutput struct {
 func addScrapes(s *server) {
 	scrapes := s.cfg.Sites
 	implementOutput(s, client.StartScrape, func(ctx context.Context, in *client.With[client.NewScrape]) (*startedScrapeOutput, error) {
-		run, err := scrapes.Send(ctx, in.Body.Site, sites.ScrapeOptions{Limit: in.Body.Limit, Direct: in.Body.Direct, CSV: in.Body.CSV})
+		run, err := scrapes.Send(ctx, in.Body.Site, sites.ScrapeOptions{Limit: in.Body.Limit, Direct: in.Body.Direct, CSV: in.Body.CSV, Full: in.Body.Full})
 		joined := errors.Is(err, tasks.ErrDuplicate)
 		if err != nil && !joined {
 			return nil, err

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/sites/polite"
 	"muster/sites/report"
 	"muster/tasks"
@@ -51,11 +54,20 @@ func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func
 		return f
 	}
 	f.visit.Kind = lease.Kind
+	known, err := c.known(ctx, lease.ID, f.visit)
+	if err != nil {
+		f.err = err
+		return f
+	}
+	if known != nil && c.isCurrent(known, f.visit) {
+		f.fetched = c.keep(known, f.visit)
+		return f
+	}
 	if f.d, f.err = c.admission.page(ctx); f.err != nil || f.d.action != admit {
 		return f
 	}
 	defer f.d.release()
-	f.fetched = c.fetch(ctx, lease, f.visit, f.d, landed)
+	f.fetched = c.fetch(ctx, lease, f.visit, f.d, known, landed)
 	return f
 }
 
@@ -90,12 +102,14 @@ func (c *crawler) countDelay(d decision) error {
 type fetched struct {
 	yield   *yield
 	records [][]byte
+	known   *store.Page // for the ledger; nil: not stored there
 	failure error
 	down    time.Duration // time without requests to the site; 0: the site is up
 }
 
-// fetch fetches and extracts a page, and reports the result to the circuit breaker and the job.
-func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision, landed func()) (f fetched) {
+// fetch fetches and extracts a page, and reports the result to the circuit breaker and the job. known is nil or the state of the page
+// in the ledger.
+func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision, known *store.Page, landed func()) (f fetched) {
 	var page extract.Page
 	if c.observe != nil {
 		var visited func(Visited)
@@ -109,12 +123,18 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 			visited(end)
 		}()
 	}
-	page, f.failure = c.client.Fetch(ctx, v.URL, v.Kind, v.Post)
-	again := f.failure == nil && c.client.CanRender(page)
+	page, f.failure = c.client.FetchChanged(ctx, v.URL, v.Kind, v.Post, c.validators(known, v))
+	unchanged := f.failure == nil && page.Status == http.StatusNotModified
+	again := f.failure == nil && !unchanged && c.client.CanRender(page)
 	if !again { // otherwise the page stays in flight
 		landed()
 	}
-	if f.failure == nil {
+	switch {
+	case unchanged:
+		known.At = page.FetchedAt.UnixMilli()
+		f = c.keep(known, v)
+		f.yield.via, f.yield.Took = page.Via, max(page.Took.Milliseconds(), 1)
+	case f.failure == nil:
 		f.yield, f.records, f.failure = c.extractor.extract(ctx, v, page, lease.Attempts)
 	}
 	if again && f.lacks() {
@@ -128,6 +148,9 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		c.log.WarnContext(ctx, "cannot report the result of a page to the site's circuit breaker", "error", err)
 	}
 	f.down = down
+	if f.failure == nil && !unchanged {
+		f.known = c.stateOf(lease.ID, v, page, f)
+	}
 	c.countResponse(f)
 	return f
 }
@@ -144,6 +167,12 @@ func (c *crawler) settlePage(ctx context.Context, lease workqueue.Leased, v visi
 	var to []workqueue.Item
 	if err == nil {
 		to, err = c.follow(ctx, v, f.yield)
+	}
+	if err == nil && f.known != nil && len(records) == len(f.records) {
+		var state []byte
+		if state, err = json.Marshal(f.known); err == nil {
+			records = append(slices.Clone(records), state)
+		}
 	}
 	if err != nil {
 		return errors.Join(err, c.leases.giveBack(ctx, lease))

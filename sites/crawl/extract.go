@@ -86,7 +86,7 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 	y := &yield{Yield: report.Yield{Class: fetch.OK, Bytes: len(page.Body), Outside: res.Outside}, via: page.Via, Broken: res.Broken}
 	for _, l := range res.Links {
 		if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
-			to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1}
+			to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1, Modified: l.Modified}
 			if l.Kind == definition.KindSitemap {
 				to.Start = v.Start
 			}

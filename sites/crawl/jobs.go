@@ -116,7 +116,7 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 		id = req.Resume
 	}
 	q := workqueue.New(rdb, store.QueueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, MaxItems: def.Limits.MaxPages, Logger: l.cfg.Logger})
-	p := &pages{id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: l.cfg.Logger.With("site", def.Site, "job", id)}
+	p := &pages{id: id, run: run, req: req, def: def, extraction: def.Extraction(), rdb: rdb, queue: q, log: l.cfg.Logger.With("site", def.Site, "job", id)}
 	return &job{
 		pages: p, finish: l.recorder.Finish, crawler: l.newCrawler(p, transport),
 	}, nil

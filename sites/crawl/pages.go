@@ -21,13 +21,14 @@ import (
 
 // pages are the request of a job and its pages, the items of a work queue. Their state is in Redis.
 type pages struct {
-	id    string // job with the pages
-	run   string // workflow; differs from id if it resumes a job
-	req   store.Request
-	def   *definition.Definition
-	rdb   redis.UniversalClient
-	queue *workqueue.Queue
-	log   *slog.Logger
+	id         string // job with the pages
+	run        string // workflow; differs from id if it resumes a job
+	req        store.Request
+	def        *definition.Definition
+	extraction string // of def, if it has refetch
+	rdb        redis.UniversalClient
+	queue      *workqueue.Queue
+	log        *slog.Logger
 }
 
 // startTime returns the start time of the job.
@@ -40,6 +41,8 @@ type visit struct {
 	N     int    `json:"n,omitempty"`
 	Depth int    `json:"depth,omitempty"` // distance from the start page
 	Start int    `json:"start,omitempty"` // sitemap; see definition.InSitemap
+	// Modified is the lastmod of the page in a sitemap; see extract.Link.
+	Modified time.Time `json:"modified,omitzero"`
 
 	Post  definition.Post   `json:"post,omitzero"`   // body of the request
 	Carry map[string]string `json:"carry,omitempty"` // see extract.Page

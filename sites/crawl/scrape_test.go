@@ -31,7 +31,7 @@ import (
 type ScrapeOptions struct {
 	Limit           int
 	BaseURL, OutDir string
-	CSV             bool
+	CSV, Full       bool
 	Sinks           []string
 }
 
@@ -61,7 +61,7 @@ func requestOf(t *testing.T, def *definition.Definition, dir string, o ScrapeOpt
 	t.Helper()
 	home, err := record.FolderName(dir)
 	testutil.Ok(t, err)
-	return store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks}
+	return store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, Full: o.Full, OutDir: dir, Sinks: o.Sinks}
 }
 
 // work runs a worker until the test ends.

@@ -43,6 +43,9 @@ func (h *handlers) collect(ctx context.Context, req store.Request) (tasks.Signat
 	if err != nil {
 		return none, taskError(err)
 	}
+	if err := j.awaitKnown(ctx); err != nil {
+		return none, taskError(err)
+	}
 	if err := j.collect(ctx); err != nil {
 		return none, taskError(err)
 	}

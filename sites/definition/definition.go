@@ -6,10 +6,17 @@
 package definition
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
 	"muster/internal/yamlstrict"
@@ -44,6 +51,7 @@ type Definition struct {
 	Blocks      Blocks            `yaml:"blocks"`
 	Proxy       Proxy             `yaml:"proxy"`
 	Render      Render            `yaml:"render"`
+	Refetch     Refetch           `yaml:"refetch"`
 	DependsOn   []string          `yaml:"depends_on"`
 
 	file    string
@@ -359,6 +367,63 @@ func (r *Render) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 
 // NeedsBrowser reports whether a browser of this program may render pages.
 func (d *Definition) NeedsBrowser() bool { return d.Render.When != RenderNever && d.Render.URL == "" }
+
+// Refetch limits requests for detail pages that an earlier job has fetched. The zero value fetches them in every job.
+type Refetch struct {
+	After     time.Duration // time without requests for a page
+	IfChanged bool          // ask the site in every job whether a page has changed
+}
+
+// IsZero reports whether every job fetches all pages.
+func (r Refetch) IsZero() bool { return r == Refetch{} }
+
+func (r *Refetch) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	if v, ok := parsed(d, n, key, "always, if-changed or a time such as 7d", parseRefetch); ok {
+		*r = v
+	}
+}
+
+func parseRefetch(text string) (Refetch, error) {
+	switch text {
+	case "always":
+		return Refetch{}, nil
+	case "if-changed":
+		return Refetch{IfChanged: true}, nil
+	}
+	after, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, derr := strconv.ParseUint(days, 10, 16)
+		after, err = time.Duration(n)*24*time.Hour, derr
+	}
+	if err != nil || after <= 0 || after > maxRefetch {
+		return Refetch{}, fmt.Errorf("want always, if-changed or a time from 1s to 3650d, such as 7d or 12h, got %q", text)
+	}
+	return Refetch{After: after}, nil
+}
+
+const maxRefetch = 3650 * 24 * time.Hour
+
+// extraction are the keys that determine the records and links of a detail page.
+var extraction = []string{"detail", "records", "locale", "timezone", "encoding", "headers", "cookies", "render"}
+
+// Extraction returns a fingerprint of the keys in extraction.
+func (d *Definition) Extraction() string {
+	h := sha256.New()
+	own, below := split(d.source)
+	texts := [][]byte{own}
+	if below != nil {
+		texts = append(texts, below.data)
+	}
+	for _, data := range texts {
+		var keys map[string]any
+		_ = yaml.Unmarshal(data, &keys) // parsed before
+		for _, name := range extraction {
+			text, _ := json.Marshal(keys[name])
+			fmt.Fprintf(h, "%s %s\n", name, text)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
 
 // Values of Fallback. The default is a setting of the program.
 const (

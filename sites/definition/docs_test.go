@@ -148,7 +148,7 @@ func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) 
 		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "bool", reflect.TypeFor[int](): "integer", reflect.TypeFor[float64](): "number",
 		reflect.TypeFor[time.Duration](): "duration", reflect.TypeFor[Size](): "size", reflect.TypeFor[Pattern](): "regex", reflect.TypeFor[Selector](): "selector",
 		reflect.TypeFor[Path](): "JSON path", reflect.TypeFor[JSONText](): "JSON", reflect.TypeFor[map[string]string](): "texts by name",
-		reflect.TypeFor[Field](): "fields by name", reflect.TypeFor[Cookies](): "texts by name, or off",
+		reflect.TypeFor[Field](): "fields by name", reflect.TypeFor[Cookies](): "texts by name, or off", reflect.TypeFor[Refetch](): "`always`, `if-changed` or a duration, which may be in days",
 	}[memberType(f.Type)]
 	if kind == "" {
 		t.Errorf("%s: no name for type %s", f.Name, f.Type)

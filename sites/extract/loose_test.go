@@ -80,7 +80,7 @@ records:
     fields: {v: b, n: {scope: page, json: count, type: integer}}
 `)
 	for body, want := range map[string]string{
-		`{"data": [{"html": "<li><b>1</b><a href=/1>x</a>"}, {"html": "<li><b>2"}], "more": true, "count": 7}`: `[[{"Name":"v","Value":"1"},{"Name":"n","Value":7}],[{"Name":"v","Value":"2"},{"Name":"n","Value":7}]] [{http://shop.example/1 detail 0 0 { } map[]}] &{http://shop.example/p?page=2 listing 1 0 { } map[]}`,
+		`{"data": [{"html": "<li><b>1</b><a href=/1>x</a>"}, {"html": "<li><b>2"}], "more": true, "count": 7}`: `[[{"Name":"v","Value":"1"},{"Name":"n","Value":7}],[{"Name":"v","Value":"2"},{"Name":"n","Value":7}]] [{http://shop.example/1 detail 0 0 { } map[] 0001-01-01 00:00:00 +0000 UTC}] &{http://shop.example/p?page=2 listing 1 0 { } map[] 0001-01-01 00:00:00 +0000 UTC}`,
 		`{"data": [], "more": false}`: `[] [] <nil>`,
 	} {
 		res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/p", body))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/html"
 
@@ -39,6 +40,8 @@ type Link struct {
 	Start int // see Page
 	Post  definition.Post
 	Carry map[string]string // see Page
+	// Modified is the latest time that the lastmod of a sitemap may mean. Zero: unknown.
+	Modified time.Time
 }
 
 // Result is the result of extracting a page.

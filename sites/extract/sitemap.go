@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"muster/internal/contentencoding"
 	"muster/sites/definition"
@@ -63,10 +64,12 @@ type sitemap struct {
 	seen    map[string]bool
 	res     Result
 	entries int
+	added   bool // the last loc is the last link
 }
 
 func (s *sitemap) add(ref, kind string) {
 	s.entries++
+	s.added = false
 	u, err := s.doc.reference(ref)
 	if err != nil {
 		return
@@ -80,9 +83,25 @@ func (s *sitemap) add(ref, kind string) {
 		s.res.Outside++
 	case kind == definition.KindSitemap || s.def.InSitemap(s.start, u):
 		s.res.Links = append(s.res.Links, Link{URL: text, Kind: kind, Start: s.start})
+		s.added = true
 	}
 	s.seen[u.String()] = true
 }
+
+// lastModified returns the latest time that a lastmod may mean, in any time zone if it is a date, or the zero time if it is invalid.
+func lastModified(text string) time.Time {
+	for layout, precision := range map[string]time.Duration{
+		time.RFC3339: clockSkew, "2006-01-02T15:04Z07:00": time.Minute + clockSkew, time.DateOnly: 36 * time.Hour,
+	} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.Add(precision)
+		}
+	}
+	return time.Time{}
+}
+
+// clockSkew is the difference between the clocks of a site and of this machine that lastModified allows.
+const clockSkew = 10 * time.Minute
 
 // readText reads a text sitemap. Lines that are not URLs are comments.
 func (s *sitemap) readText(body []byte) error {
@@ -122,6 +141,7 @@ func (s *sitemap) readXML(body []byte) error {
 		switch t := tok.(type) {
 		case xml.StartElement:
 			name := strings.ToLower(t.Name.Local)
+			s.added = s.added && name != "url"
 			known = known || name == "urlset" || name == "sitemapindex"
 			if path = append(path, name); len(path) > 32 {
 				return errors.New("nested too deeply")
@@ -135,6 +155,9 @@ func (s *sitemap) readXML(body []byte) error {
 				case "sitemap":
 					s.add(loc.String(), definition.KindSitemap)
 				}
+			} else if n >= 2 && path[n-1] == "lastmod" && path[n-2] == "url" && s.added {
+				s.res.Links[len(s.res.Links)-1].Modified = lastModified(strings.TrimSpace(loc.String()))
+				s.added = false
 			}
 			path = path[:max(len(path)-1, 0)]
 			loc.Reset()

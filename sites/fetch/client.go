@@ -119,7 +119,12 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 // Fetch fetches a page of a kind. Every error is an *Error. Inspect detects blocked pages with a success status; it needs the
 // parsed page.
 func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition.Post) (extract.Page, error) {
-	r := request{url: rawURL, kind: kind, post: post}
+	return c.FetchChanged(ctx, rawURL, kind, post, Validators{})
+}
+
+// FetchChanged is like Fetch. If the site has the version of the page that known identifies, the page has the status 304 and no body.
+func (c *Client) FetchChanged(ctx context.Context, rawURL, kind string, post definition.Post, known Validators) (extract.Page, error) {
+	r := request{url: rawURL, kind: kind, post: post, known: known}
 	var keep func(extract.Page) error
 	if c.cfg.Cache != "" {
 		page, err := readCached(cacheFile(c.cfg.Cache, c.def.Site, r))
@@ -148,7 +153,7 @@ func (c *Client) visit(ctx context.Context, r request) (extract.Page, error) {
 			return extract.Page{Requested: r.url, Kind: r.kind, Post: r.post}, err
 		}
 		page, err := c.get(context.WithValue(ctx, useKey{}, u), r)
-		loggedOut := err == nil && c.visitors.isLoggedOut(&page)
+		loggedOut := err == nil && page.Status != http.StatusNotModified && c.visitors.isLoggedOut(&page)
 		c.visitors.release(u, err, loggedOut)
 		if !loggedOut {
 			return page, err
@@ -165,7 +170,7 @@ func (c *Client) visit(ctx context.Context, r request) (extract.Page, error) {
 // get fetches a page and follows redirects and refreshes.
 func (c *Client) get(ctx context.Context, r request) (extract.Page, error) {
 	page, err := c.getOnce(ctx, r)
-	for hops := 0; err == nil; hops++ {
+	for hops := 0; err == nil && page.Status != http.StatusNotModified; hops++ {
 		to, rerr := c.refreshTarget(page, hops)
 		if rerr != nil {
 			return page, c.requestError(ctx, r.url, rerr)
@@ -200,6 +205,10 @@ func (c *Client) getOnce(ctx context.Context, r request) (extract.Page, error) {
 		owner = nil
 	}
 	c.setHead(&page, res, owner)
+	if r.known != (Validators{}) && res.StatusCode == http.StatusNotModified {
+		page.Took = time.Duration(measure.took.Load())
+		return page, nil
+	}
 	if err := c.statusError(ctx, rawURL, kind, res); err != nil {
 		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // to reuse the connection
 		return page, err

@@ -36,6 +36,8 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 		}
 		return &redirectError{why}
 	}
+	req.Header.Del("If-None-Match") // the validators are of the first URL
+	req.Header.Del("If-Modified-Since")
 	req.URL.User = nil // a login is not sent, nor stored in records
 	if moved := c.def.Move(req.URL); moved != req.URL {
 		req.URL = moved

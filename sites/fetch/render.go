@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
 	"muster/internal/addressfilter"
@@ -76,6 +77,9 @@ func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
 		MaxBytes: int64(r.def.Limits.MaxBytes), Filter: r.filter,
 	}
 	for name := range req.Header {
+		if strings.HasPrefix(name, "If-") { // a browser needs the page
+			continue
+		}
 		q.Headers[name] = req.Header.Get(name)
 	}
 	visitor := rand.Text()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"muster/sites/definition"
+	"muster/sites/extract"
 )
 
 // request describes an HTTP request.
@@ -20,12 +21,40 @@ type request struct {
 	post      definition.Post
 	referer   string // page with the form, or ""
 	login     bool   // part of a login
+	known     Validators
+}
+
+// Validators identify the version of a page in a conditional request.
+type Validators struct {
+	ETag     string `json:"etag,omitempty"`
+	Modified string `json:"modified,omitempty"`
+}
+
+// set adds the validators to a request.
+func (v Validators) set(h http.Header) {
+	for name, value := range map[string]string{"If-None-Match": v.ETag, "If-Modified-Since": v.Modified} {
+		if value != "" {
+			h.Set(name, value)
+		}
+	}
+}
+
+// ValidatorsOf returns the validators of a page. A page that was redirected or rendered has none: they would be of another page.
+func ValidatorsOf(p extract.Page) Validators {
+	if p.Rendered || !p.Post.IsZero() || p.URL.String() != p.Requested {
+		return Validators{}
+	}
+	return Validators{p.Header.Get("ETag"), p.Header.Get("Last-Modified")}
 }
 
 // http returns the request without the headers that identified adds.
 func (r request) http(ctx context.Context) (*http.Request, error) {
 	if r.post.IsZero() {
-		return http.NewRequestWithContext(ctx, http.MethodGet, r.url, nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url, nil)
+		if err == nil {
+			r.known.set(req.Header)
+		}
+		return req, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(r.post.Text))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -151,6 +152,36 @@ func (b *Book) entry(p place) (Entry, error) {
 		return e, fmt.Errorf("read %s: byte %d: %w", b.path, p.at, err)
 	}
 	return e, nil
+}
+
+// Find returns the entry of a record. ok is false if the book has none.
+func (b *Book) Find(key string) (e Entry, ok bool, err error) {
+	p, ok := b.index[lines.KeyID(key)]
+	if !ok {
+		return e, false, nil
+	}
+	e, err = b.entry(p)
+	return e, err == nil, err
+}
+
+// Has reports whether the last complete job had a record.
+func (b *Book) Has(key string) bool {
+	p, ok := b.index[lines.KeyID(key)]
+	return ok && !p.gone
+}
+
+// All yields the entries of records that Has reports.
+func (b *Book) All() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for _, p := range b.index {
+			if p.gone {
+				continue
+			}
+			if e, err := b.entry(p); !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Compare returns the change of a record, and for a changed record the old and new values of the fields that differ; a missing

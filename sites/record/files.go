@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"muster/sites/internal/store"
 	"muster/sites/ledger"
 	"muster/sites/sink"
 )
@@ -54,6 +55,16 @@ func (f *files) put(r sink.Record) (bool, error) {
 	}
 	f.dirty[r.Type] = true
 	return fresh, f.putChange(r)
+}
+
+// putPage appends the state of a page to the file of pages.
+func (f *files) putPage(r sink.Record) error {
+	to, err := f.file(r.Type)
+	if err == nil {
+		_, err = to.Put(r.Key, r.Data)
+		f.dirty[r.Type] = true
+	}
+	return err
 }
 
 // compare adds the difference from the ledger to a record.
@@ -119,12 +130,13 @@ func (f *files) book(typ string) (*ledger.Book, error) {
 	return b, nil
 }
 
-// counts returns the number of records in each open file, by type.
+// counts returns the number of records in each open file, by type of record.
 func (f *files) counts() map[string]int {
 	n := make(map[string]int, len(f.records))
 	for typ, file := range f.records {
 		n[typ] = file.Count()
 	}
+	delete(n, store.PageType)
 	return n
 }
 

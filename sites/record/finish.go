@@ -51,6 +51,9 @@ func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary
 		if err := w.rdb.SetNX(ctx, store.SummaryKey(w.run), data, store.Keep).Err(); err != nil {
 			return fmt.Errorf("store the summary of job %s: %w", w.run, err)
 		}
+		if err := w.rdb.Del(ctx, store.KnownKey(w.id)).Err(); err != nil {
+			w.log.WarnContext(ctx, "the pages of the ledger remain in Redis for a week", "error", err)
+		}
 		return w.closeAll()
 	})
 	return sum, err
@@ -120,11 +123,14 @@ func (w *writer) countRecords(ctx context.Context, sum *report.Summary) error {
 
 // updateLedgers stores the records of the job for comparison with the next job.
 func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
-	for _, r := range w.def.Records {
-		if f := w.files.records[r.Name]; f != nil {
-			if err := f.Sync(); err != nil {
-				return err
-			}
+	if !w.def.Refetch.IsZero() {
+		if _, err := w.files.file(store.PageType); err != nil { // a job without detail pages has none
+			return err
+		}
+	}
+	for _, f := range w.files.records {
+		if err := f.Sync(); err != nil {
+			return err
 		}
 	}
 	if err := closeEach(w.files.books); err != nil {
@@ -137,7 +143,11 @@ func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 			return err
 		}
 	}
-	return nil
+	if w.def.Refetch.IsZero() {
+		return nil
+	}
+	job := ledger.Job{Run: w.run, At: time.Now(), Records: w.files.path(store.PageType), Watch: w.files.watch[store.PageType], Complete: complete}
+	return ledger.Update(w.files.ledgerPath(store.PageType), job, func(ledger.Entry) error { return nil })
 }
 
 // updateLedger updates the ledger of one type and writes the missing records to changes.jsonl and the sinks.

@@ -294,6 +294,9 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 	for _, t := range def.Records {
 		watch[t.Name] = t.Watch
 	}
+	if !def.Refetch.IsZero() {
+		watch[store.PageType] = []string{""} // no field: pages have no changes
+	}
 	queue := workqueue.New(r.rdb, store.QueueName(def.Site, id), workqueue.Config{Logger: r.cfg.Logger})
 	return &writer{
 		id: id, run: run, req: req, def: def, rdb: r.rdb, queue: queue, judged: r.cfg.Judged,

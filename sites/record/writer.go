@@ -42,6 +42,7 @@ type writer struct {
 
 	mu     sync.Mutex // guards the fields below; held while records are written
 	locked bool
+	known  bool // loadKnown has succeeded
 	files  files
 	sinks  sinks
 	rest   backOff
@@ -72,6 +73,9 @@ func (w *writer) drain(ctx context.Context) (int, error) {
 	defer w.mu.Unlock()
 	wrote := 0
 	err := w.hold(ctx, func(ctx context.Context) (err error) {
+		if err := w.loadKnown(ctx); err != nil {
+			return w.report(ctx, err)
+		}
 		wrote, err = w.writeAll(ctx)
 		return err
 	})
@@ -164,6 +168,12 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 		if err != nil {
 			return wrote, err
 		}
+		if r.Type == store.PageType {
+			if err := w.files.putPage(r); err != nil {
+				return wrote, err
+			}
+			continue
+		}
 		fresh, err := w.files.put(r)
 		if fresh {
 			wrote++
@@ -188,6 +198,7 @@ type head struct {
 	Type string `json:"_type"`
 	Key  string `json:"_key"`
 	URL  string `json:"_url"`
+	Same bool   `json:"_same"` // see store.Ref
 }
 
 // record decodes an output.
@@ -198,6 +209,14 @@ func (w *writer) record(o workqueue.Output) (sink.Record, error) {
 	}
 	if _, ok := w.files.watch[h.Type]; !ok { // the type is part of a file name
 		return sink.Record{}, fmt.Errorf("record %d of item %s has type %q, which is not in the definition", o.Index, o.Item, h.Type)
+	}
+	if h.Type == store.PageType {
+		return sink.Record{Type: h.Type, Key: h.Key, Data: o.Data}, nil
+	}
+	if h.Same {
+		if err := w.recall(&h, &o.Data); err != nil {
+			return sink.Record{}, err
+		}
 	}
 	r := sink.Record{Site: w.def.Site, Job: w.id, Type: h.Type, Key: h.Key, URL: h.URL, Data: o.Data, At: time.Now(), Change: string(ledger.New)}
 	return r, w.files.compare(&r)

@@ -17,7 +17,8 @@ import (
 
 // Counts are totals of pages. The zero value has no pages.
 type Counts struct {
-	Pages   int                 `json:"pages"`             // fetched and read
+	Pages   int                 `json:"pages"`             // fetched and read, or known
+	Known   int                 `json:"known,omitempty"`   // of Pages: unchanged since an earlier job, so their records are those of that job
 	Skipped int                 `json:"skipped"`           // gone, forbidden by robots.txt, or beyond the limits of the job
 	Errors  int                 `json:"errors"`            // not fetched
 	Ends    int                 `json:"ends,omitempty"`    // of Skipped: numbered listing pages after the last one
@@ -82,6 +83,7 @@ type Yield struct {
 	Faults    extract.Faults            `json:"faults,omitempty"`
 	Bytes     int                       `json:"bytes,omitempty"`     // of the decompressed page
 	Outside   int                       `json:"outside,omitempty"`   // of a sitemap; see extract.Result
+	Known     bool                      `json:"known,omitempty"`     // see Counts.Known
 	Duplicate string                    `json:"duplicate,omitempty"` // canonical address, if that is another page of the job, or ""
 }
 
@@ -97,6 +99,9 @@ func (c *Counts) Add(p Page) {
 		c.Skipped++
 	default:
 		c.Errors++
+	}
+	if p.Known {
+		c.Known++
 	}
 	c.ByClass[p.Class]++
 	if p.End {

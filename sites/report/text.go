@@ -28,7 +28,11 @@ func (s *Summary) writeTotals(w io.Writer) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("site", "%s, job %s: %s, %s", s.Site, s.JobID, s.Status, cmp.Or(string(s.Health.Status), "unknown health"))
 	row("time", "%.1f s, %.1f pages/s", s.Seconds, float64(s.Pages+s.Errors+s.Skipped)/max(s.Seconds, 0.001))
-	row("pages", "%d fetched (%.1f MB), %d skipped, %d errors", s.Pages, float64(s.Bytes)/1e6, s.Skipped, s.Errors)
+	known := ""
+	if s.Known > 0 {
+		known = fmt.Sprintf("%d known and unchanged, ", s.Known)
+	}
+	row("pages", "%d fetched (%.1f MB), %s%d skipped, %d errors", s.Pages-s.Known, float64(s.Bytes)/1e6, known, s.Skipped, s.Errors)
 	if p := s.Response; p != nil {
 		row("response", "p50 %.3f s, p95 %.3f s, p99 %.3f s", p.P50, p.P95, p.P99)
 	}

@@ -12,6 +12,7 @@ type NewScrape struct {
 	Limit  int    `json:"limit,omitempty" minimum:"0" maximum:"1000000000" doc:"maximum number of records. Defaults to the limit of the definition."`
 	Direct bool   `json:"direct,omitempty" doc:"use no proxies"`
 	CSV    bool   `json:"csv,omitempty" doc:"also write a CSV file of each type of record at the end"`
+	Full   bool   `json:"full,omitempty" doc:"fetch all pages, whatever refetch of the definition says"`
 }
 
 // StartedScrape is a scrape that was started or joined.

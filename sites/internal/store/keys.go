@@ -7,6 +7,10 @@ func RequestKey(job string) string { return "muster:sites:" + job + ":request" }
 // expires like the request.
 func PrintsKey(job string) string { return "muster:sites:" + job + ":prints" }
 
+// KnownKey is a hash: ID of a page of the site's ledger → its [Page] as JSON; and "", once all are there. It exists while a job with
+// refetch runs, and expires like the request.
+func KnownKey(job string) string { return "muster:sites:" + job + ":known" }
+
 // ResumedKey is a string that exists after a resuming job has requeued the failed pages. It expires like the request.
 func ResumedKey(run string) string { return "muster:sites:" + run + ":resumed" }
 

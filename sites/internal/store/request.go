@@ -34,6 +34,7 @@ type Request struct {
 	Limit   int           `json:"limit,omitempty"`
 	Direct  report.Direct `json:"direct,omitempty"`
 	CSV     bool          `json:"csv,omitempty"`
+	Full    bool          `json:"full,omitempty"`
 	OutDir  string        `json:"out_dir"`
 	Home    string        `json:"home"` // identifies OutDir among processes that may share it
 	Sinks   []string      `json:"sinks,omitempty"`
@@ -55,6 +56,9 @@ func (r Request) Definition() (*definition.Definition, error) {
 	}
 	return def.WithBase(r.BaseURL)
 }
+
+// SkipsKnown reports whether the job does not fetch known pages of its definition.
+func (r Request) SkipsKnown(def *definition.Definition) bool { return !r.Full && !def.Refetch.IsZero() }
 
 // PagesOf returns the job with the pages and records of a job: the resumed job, or the job itself.
 func (r Request) PagesOf(id string) string {

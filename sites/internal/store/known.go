@@ -1,0 +1,36 @@
+package store
+
+import (
+	"muster/sites/fetch"
+	"muster/sites/report"
+)
+
+// PageType is the type of a [Page] among the outputs of a job and the ledgers of its site. Types of records cannot have this name.
+const PageType = "_page"
+
+// Page is the state of a detail page in a site's ledger: what a later job needs to keep the records of the page without fetching it.
+type Page struct {
+	Type       string       `json:"_type"`           // PageType
+	ID         string       `json:"_key"`            // in the queues of jobs
+	Extraction string       `json:"extraction"`      // see definition.Extraction
+	At         int64        `json:"at"`              // last response, in unix milliseconds
+	Carry      string       `json:"carry,omitempty"` // hash of the carried values
+	Records    []Ref        `json:"records,omitempty"`
+	Links      []Link       `json:"links,omitempty"`
+	Yield      report.Yield `json:"yield"`
+	fetch.Validators
+}
+
+// Link is a link of a page.
+type Link struct {
+	URL   string            `json:"url"`
+	Kind  string            `json:"kind"`
+	Carry map[string]string `json:"carry,omitempty"`
+}
+
+// Ref is an output of a job: the record in the ledger of its type.
+type Ref struct {
+	Type string `json:"_type"`
+	Key  string `json:"_key"`
+	Same bool   `json:"_same,omitempty"` // distinguishes the output from a record
+}
