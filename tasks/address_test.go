@@ -96,6 +96,15 @@ func TestConnectErrorNamesMissingDatabase(t *testing.T) {
 	}
 }
 
+// Managed servers forbid CONFIG, and some of them INFO.
+func TestManagedRedis(t *testing.T) {
+	t.Parallel()
+	client := testutil.Must(tasks.Connect(t.Context(), redistest.Server(t).Managed()))(t)
+	w := newWorld(t, client.Redis())
+	wantValue(t, sent(t, w, tasks.Chord(tasks.Each([]int{1, 2}, ID), Sum)), 3)
+	testutil.Ok(t, client.Close())
+}
+
 // tenant is a client and a worker of a namespace with the schedule "hourly".
 type tenant struct {
 	client *tasks.Client

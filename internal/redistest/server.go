@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"syscall"
 	"testing"
@@ -38,6 +39,17 @@ func Server(tb testing.TB, directives ...string) *Instance {
 
 // URL returns the server's redis:// address.
 func (s *Instance) URL() string { return "redis://" + s.Addr + "/0" }
+
+// Managed returns the address for a user with the rights that managed servers give: without CONFIG, INFO and the like.
+func (s *Instance) Managed() string {
+	s.tb.Helper()
+	rdb := s.Client()
+	defer rdb.Close()
+	if err := rdb.Do(context.Background(), "ACL", "SETUSER", "managed", "on", ">pw", "~*", "&*", "+@all", "-@admin", "-@dangerous").Err(); err != nil {
+		s.tb.Fatalf("make a user: %v", err)
+	}
+	return "redis://managed:pw@" + s.Addr + "/0"
+}
 
 // Client returns a client of the server that is closed with the test.
 func (s *Instance) Client() redis.UniversalClient {
