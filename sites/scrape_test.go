@@ -77,6 +77,37 @@ func TestScrapeSkipsKnownPages(t *testing.T) {
 	}
 }
 
+func TestHistoryOfARecord(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 3)
+	s := configured(t, redistest.New(t), NewRegistry(site.Definition(t, "")), Config{})
+	work(t, s.cfg.Client, s)
+	for _, change := range []func(){func() {}, func() { site.Price(1, 777) }, func() { site.Hide(1) }} {
+		change()
+		res, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
+		testutil.Ok(t, err)
+		_, err = res.Wait(t.Context())
+		testutil.Ok(t, err)
+	}
+	got, err := s.History(t.Context(), "shop.example", site.URL+"/item/1?utm_source=list")
+	testutil.Ok(t, err)
+	if len(got) != 1 || got[0].Type != "item" || !got[0].Gone || got[0].Missed != 1 || got[0].First.IsZero() || got[0].Last.Before(got[0].First) {
+		t.Fatalf("got %+v, want an item that is gone", got)
+	}
+	if c := got[0].Changes; len(c) != 1 || !strings.Contains(string(c[0].Fields["price"][0]), "1001.5") || !strings.Contains(string(c[0].Fields["price"][1]), "1777.5") {
+		t.Errorf("got %+v, want the old and the new price", c)
+	}
+	if byKey, err := s.History(t.Context(), "shop.example", got[0].Key); err != nil || len(byKey) != 1 {
+		t.Errorf("by key: got %+v, %v, want the same record", byKey, err)
+	}
+	if _, err := s.History(t.Context(), "shop.example", "none"); !errors.Is(err, ErrNoRecord) {
+		t.Errorf("unknown key: got %v, want ErrNoRecord", err)
+	}
+	if _, err := s.History(t.Context(), "../shop.example", got[0].Key); !errors.As(err, new(*UnknownError)) {
+		t.Errorf("unknown site: got %v, want an UnknownError", err)
+	}
+}
+
 // A site without a reachable start page fails its job with the reason, and no other job.
 func TestSitesFailAlone(t *testing.T) {
 	t.Parallel()

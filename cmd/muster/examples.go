@@ -22,6 +22,8 @@ var examples = map[string]string{
 	"sites test":  "muster sites test shop.yaml --cache pages",
 	"sites try":   "muster sites try https://shop.example/lamps h3\nmuster sites try page.html --each .product h3 '{css: .price, type: price}'",
 
+	"sites history": "muster sites history shop.example https://shop.example/item/7",
+
 	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
 	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --stats\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
 	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'\nmuster proxies check --add http://198.51.100.7:8080",

@@ -140,7 +140,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"agents delete":   "one",
 		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
 		"webhooks send": "none",
-		"scrapes get":   "none", "scrapes retry": "none", "scrapes cancel": "none",
+		"sites history": "none a", "scrapes get": "none", "scrapes retry": "none", "scrapes cancel": "none",
 		"proxies delete": "192.0.2.1:1", "proxies ban": "192.0.2.1:1", "proxies unban": "192.0.2.1:1",
 		"workflows get": "none", "workflows send": "a.task 1 --external", "workflows cancel": flows[0], "workflows retry": "none", "workflows run-again": "none", "workflows output": "none", "workflows revoke": flows[1],
 		"schedules put": "other @daily a.task 1 --force", "schedules trigger": "none", "schedules delete": "none",
@@ -150,7 +150,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 	reads := []string{
 		"status", "scrapes list", "scrapes get", "scrapes retry", "scrapes cancel", // the latter fail at the scrape that does not exist
 		"jobs list", "jobs status", "jobs items", "jobs events", "agents list",
-		"sites list", "proxies list", "queue stats", "breakers list",
+		"sites list", "sites history", "proxies list", "queue stats", "breakers list",
 		"workflows list", "workflows get", "tasks list", "workers list", "queues list", "limits list", "schedules list", "health",
 	}
 	named := map[string]string{"job": id, "agent": "one", "site": "none", "workflow": flows[0], "queue": "default", "schedule": "none", "artifacts": "default"}

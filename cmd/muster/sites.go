@@ -29,6 +29,7 @@ func sitesCommand(env environment) *cli.Command {
 			checkSitesCommand(env),
 			testSitesCommand(env),
 			tryCommand(env),
+			historyCommand(env),
 		},
 	}
 }

@@ -74,6 +74,7 @@ func problemOf(err error, prefix string) *Problem {
 var serviceProblems = []httpproblem.Known{
 	{Err: jobs.ErrNotFound, Status: http.StatusNotFound, Code: "job_not_found"},
 	{Err: sites.ErrNoJob, Status: http.StatusNotFound, Code: "job_not_found"},
+	{Err: sites.ErrNoRecord, Status: http.StatusNotFound, Code: "record_not_found"},
 	{Err: sites.ErrNothingLeft, Status: http.StatusConflict, Code: "scrape_complete"},
 	{Err: jobs.ErrNoItem, Status: http.StatusNotFound, Code: "item_not_found"},
 	{Err: agent.ErrNoAgent, Status: http.StatusNotFound, Code: "agent_not_found"},

@@ -51,6 +51,10 @@ func addSites(s *server) {
 		}
 		return client.Page[sites.State]{Data: orEmpty(states)}, err
 	})
+	implement(s, client.GetHistory, func(ctx context.Context, in *client.HistoryFilter) (client.Page[sites.History], error) {
+		list, err := s.cfg.Sites.History(ctx, in.Site, in.Key)
+		return client.Page[sites.History]{Data: orEmpty(list)}, err
+	})
 	op := describe(s, http.MethodGet, "/v1/sites/{site}", "getSite", tagSites, "Get a site", http.StatusNotFound)
 	route(s, op, 0, func(ctx context.Context, in *siteInput) (*siteOutput, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTime)

@@ -134,6 +134,43 @@ func (b *Book) load() error {
 	return nil
 }
 
+// Search returns up to n entries of the book at path whose key or URL is text. It does not load the book.
+func Search(path, text string, n int) (found []Entry, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open ledger: %w", err)
+	}
+	defer f.Close()
+	quoted, err := lines.JSON(text)
+	if err != nil {
+		return nil, err
+	}
+	for line, err := range lines.Of(f) {
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if !bytes.Contains(line, quoted) {
+			continue
+		}
+		var e Entry
+		var r struct {
+			URL string `json:"_url"`
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if err := json.Unmarshal(e.Record, &r); err != nil && e.Record != nil {
+			return nil, fmt.Errorf("read %s: record %s: %w", path, e.Key, err)
+		}
+		if e.Key == text || r.URL == text {
+			if found = append(found, e); len(found) == n {
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
 // Close closes the book.
 func (b *Book) Close() error {
 	if b.f == nil {

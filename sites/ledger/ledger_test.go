@@ -58,14 +58,11 @@ func (s *site) open() *Book {
 
 func (s *site) show(key string) Entry {
 	s.t.Helper()
-	b := s.open()
-	defer b.Close()
-	p, ok := b.index[lines.KeyID(key)]
-	e, err := b.entry(p)
-	if err != nil || !ok {
-		s.t.Fatalf("%s: got %v, %v", key, ok, err)
+	found, err := Search(s.path, key, 10)
+	if err != nil || len(found) != 1 {
+		s.t.Fatalf("%s: got %v, %v, want one", key, found, err)
 	}
-	return e
+	return found[0]
 }
 
 func rec(key string, price int) string {
@@ -112,6 +109,9 @@ func TestLedgerReportsNewAndChangedRecords(t *testing.T) {
 	e := s.show("a")
 	if e.First != 1000 || e.Last != 5000 || len(e.History) != 2 || string(e.History[1].Fields["price"][1]) != "3" || e.History[0].At != 2000 {
 		t.Errorf("got %+v", e)
+	}
+	if found, err := Search(s.path, "http://x/3", 10); err != nil || len(found) != 1 || found[0].Key != "a" {
+		t.Errorf("by URL: got %v, %v, want the record a", found, err)
 	}
 	for i := range maxMissed + 2 {
 		s.update(fmt.Sprint("k", i), true, rec("a", 3))

@@ -38,6 +38,12 @@ type SiteChange struct {
 	Body *struct{} `nameHint:"SiteChange"`
 }
 
+// HistoryFilter selects records of a site's ledger.
+type HistoryFilter struct {
+	Site string `path:"site" maxLength:"100" doc:"name of the site" example:"quotes.toscrape.com"`
+	Key  string `query:"key" required:"true" minLength:"1" maxLength:"4096" doc:"the _key or the _url of a record"`
+}
+
 // ScrapeChange is the input of CancelScrape and ResumeScrape.
 type ScrapeChange struct {
 	ScrapePath
@@ -55,6 +61,8 @@ var (
 		Returns(http.StatusAccepted), Says("It fetches the pages that failed or were not fetched, and adds records to the same files."))
 
 	ListSites  = Declare[None, Page[sites.State]]("GET /v1/sites", "listSites", "sites", "List the sites")
+	GetHistory = Declare[HistoryFilter, Page[sites.History]]("GET /v1/sites/{site}/history", "getHistory", "sites", "Get the history of a record", Fails(http.StatusNotFound),
+		Says("It is updated at the end of each scrape."))
 	PauseSite  = Declare[SiteChange, None]("POST /v1/sites/{site}/pause", "pauseSite", "sites", "Stop fetching pages of a site, in all processes", Fails(http.StatusNotFound))
 	ResumeSite = Declare[SiteChange, None]("POST /v1/sites/{site}/resume", "resumeSite", "sites", "Fetch pages of a paused site again", Fails(http.StatusNotFound))
 )
