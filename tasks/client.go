@@ -79,6 +79,7 @@ func NewClient(rdb redis.UniversalClient, opts ...ClientOption) *Client {
 		c.rdb, c.owns = refusing(fmt.Errorf("%w: %w", ErrInvalid, defaults.Err)), true
 	}
 	c.eng = engine.New(c.rdb, cmp.Or(defaults.Namespace, store.DefaultNamespace), slog.New(slog.DiscardHandler))
+	c.eng.Leaser.Builtin = NewMux().handlers
 	if len(opts) > 0 {
 		c.eng.Sender.Defaults = defaults
 	}

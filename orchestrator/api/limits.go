@@ -98,8 +98,9 @@ func identityOf(caller access.Caller) string {
 
 // Limits of concurrently open requests per process, of one caller and of all callers together.
 const (
-	maxStreams, maxStreamsEach = 500, 50 // streams of events
-	maxBodies, maxBodiesEach   = 16, 4   // requests with a body above maxBody: they take memory until they are decoded
+	maxStreams, maxStreamsEach = 500, 50  // streams of events
+	maxLeases, maxLeasesEach   = 900, 500 // calls for leases of tasks
+	maxBodies, maxBodiesEach   = 16, 4    // requests with a body above maxBody: they take memory until they are decoded
 )
 
 // shares limits the concurrently open requests of callers.

@@ -18,13 +18,14 @@ type server struct {
 	api     huma.API
 	started time.Time
 	streams *shares // open streams of events
+	leases  *shares // open calls for leases of tasks
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // operations adds the operations of the services in cfg.
 func operations(served *routes, cfg Config) {
-	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now(), streams: newShares("streams of events", maxStreams, maxStreamsEach)}
+	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now(), streams: newShares("streams of events", maxStreams, maxStreamsEach), leases: newShares("calls for leases", maxLeases, maxLeasesEach)}
 	addState(s)
 	addWorkflows(s)
 	if cfg.Jobs != nil {

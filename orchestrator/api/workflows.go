@@ -37,14 +37,20 @@ func addWorkflows(s *server) {
 			op.Metadata[waitsKey] = true
 		case "getWorkflowResult", "listWorkers":
 			op.Metadata[waitsKey] = true
+		case "leaseTasks", "beatTask", "completeTask", "failTask":
+			op.Metadata[frequentKey], op.Metadata[waitsKey] = true, op.OperationID == "leaseTasks"
 		}
 	}})
 }
 
-// beginStream counts a stream of the caller. It ends with the request, with the server, and when the key of the
+// beginStream counts a stream or a call for leases of the caller. It ends with the request, with the server, and when the key of the
 // caller expires or is revoked.
 func (s *server) beginStream(ctx context.Context, r *http.Request) (context.Context, func(), error) {
-	release, err := s.streams.take(ctx)
+	open := s.streams
+	if r.Method == http.MethodPost {
+		open = s.leases
+	}
+	release, err := open.take(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -116,6 +116,7 @@ func Register(api huma.API, cfg Config) {
 	s.addWorkflows()
 	s.addEvents()
 	s.addExternal()
+	s.addLeases()
 	s.addSchedules()
 	s.addFleet()
 }

@@ -123,12 +123,8 @@ func (s *service) addExternal() {
 		}
 		return s.Client.Workflow(in.ID).ExtendNode(ctx, in.Node, d)
 	})
-	serveNone(s, CompleteToken, func(ctx context.Context, in *With[TokenResult]) error {
-		return s.Client.Complete(ctx, in.Body.Token, in.Body.Result)
-	})
-	serveNone(s, FailToken, func(ctx context.Context, in *With[TokenFailure]) error {
-		return s.Client.Fail(ctx, in.Body.Token, in.Body.cause())
-	})
+	serveNone(s, CompleteToken, s.completeToken)
+	serveNone(s, FailToken, s.failToken)
 	serveNone(s, ExtendToken, func(ctx context.Context, in *With[TokenExtension]) error {
 		d, err := in.Body.duration()
 		if err != nil {
@@ -136,6 +132,14 @@ func (s *service) addExternal() {
 		}
 		return s.Client.Extend(ctx, in.Body.Token, d)
 	})
+}
+
+func (s *service) completeToken(ctx context.Context, in *With[TokenResult]) error {
+	return s.Client.Complete(ctx, in.Body.Token, in.Body.Result)
+}
+
+func (s *service) failToken(ctx context.Context, in *With[TokenFailure]) error {
+	return s.Client.Fail(ctx, in.Body.Token, in.Body.cause())
 }
 
 func (s *service) open(ctx context.Context, in *OpenFilter) (out Page[OpenTask], err error) {

@@ -67,8 +67,8 @@ func (b *bus) hear(message string) {
 		}
 	case "c":
 		name, count, _ := strings.Cut(rest, " ")
-		if n, err := strconv.Atoi(count); err == nil && (name == "*" || name == b.cfg.Name) {
-			b.slots.setLimit(n)
+		if n, err := strconv.Atoi(count); err == nil && !b.cfg.OnDemand && (name == "*" || name == b.cfg.Name) {
+			b.slots.setLimit(max(n, 1))
 		}
 	}
 }

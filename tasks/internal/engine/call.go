@@ -18,6 +18,7 @@ type callResult struct {
 	err     *handlerError
 	ended   error
 	pending bool
+	leased  *leased // with pending; nil unless a program leases the node
 }
 
 // call runs the handler under its time limits. When it returns, the slot may be used again.
@@ -111,6 +112,7 @@ func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- 
 	}
 	if IsPending(err) {
 		a = callResult{pending: true}
+		_ = errors.As(err, &a.leased)
 		return
 	}
 	a.err = r.readError(ctx, h, err)

@@ -243,6 +243,30 @@ func (a *Completer) Extend(ctx context.Context, find Find, d time.Duration) erro
 	return a.guarded(ctx, o.fl, o.guard(true, ""), store.Extend(o.spec().Task, o.node, d))
 }
 
+// Beat extends the lease of an open node to d from now, but not beyond the time limit of its attempt.
+func (a *Completer) Beat(ctx context.Context, find Find, d time.Duration) error {
+	o, err := find(ctx, a)
+	if err != nil {
+		return err
+	}
+	rec, err := a.graphs.values(o.fl).record(ctx, o.node)
+	if err != nil {
+		return err
+	}
+	if soft, _ := limits(o.spec()); soft > 0 && rec.State == store.StateOpen {
+		now, err := a.redisTime(ctx, o.fl.Shard())
+		if err != nil {
+			return err
+		}
+		left := rec.Began.Add(soft).Sub(now)
+		if left < time.Millisecond {
+			return fmt.Errorf("%w: the attempt has reached its timeout of %s", ErrStale, soft)
+		}
+		d = min(d, left)
+	}
+	return a.guarded(ctx, o.fl, o.guard(true, ""), store.Extend(o.spec().Task, o.node, d))
+}
+
 // timeOut ends an attempt whose deadline may have passed.
 func (a *Completer) timeOut(ctx context.Context, fl *flow, node string, attempt int, longest bool) error {
 	o, err := a.outside(ctx, token{workflow: fl.Ref, node: node})

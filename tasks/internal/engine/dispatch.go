@@ -226,7 +226,7 @@ func (d *dispatcher) nextLocked(sl *slot) *item {
 // target returns how many nodes of a queue should wait for a slot: as many as run in a short time.
 func (d *dispatcher) target(queue string) int {
 	mean := d.means.of(queue)
-	if mean == 0 || mean >= aheadFor {
+	if d.cfg.OnDemand || mean == 0 || mean >= aheadFor {
 		return 0
 	}
 	_, limit := d.slots.use()
@@ -398,6 +398,8 @@ func (d *dispatcher) turn(t *store.Turn, done []result) (*store.Turned, []*item)
 		for i := range done {
 			if !slices.Contains(res.Gone, i) {
 				kept = append(kept, done[i])
+			} else if done[i].leased != nil {
+				done[i].leased.end(false)
 			}
 		}
 		done, res = kept, &store.Turned{}
@@ -415,11 +417,13 @@ func (d *dispatcher) turn(t *store.Turn, done []result) (*store.Turned, []*item)
 	return res, d.read(res, taken, followed(done))
 }
 
-// count adds stored results to the statistics of the worker.
+// count adds stored results to the statistics of the worker, and ends the making of leases.
 func (d *dispatcher) count(done []result) {
 	d.tally.add(done)
 	for i := range done {
 		switch r := &done[i]; {
+		case r.leased != nil:
+			r.leased.end(true)
 		case r.kind == store.ChangeSucceed:
 			d.stats.succeeded.Add(1)
 		case r.kind == store.ChangeFail || r.kind == store.ChangeRevoke:

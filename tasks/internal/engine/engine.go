@@ -19,7 +19,8 @@
 //	store/change.go   stores them (finish1.lua, turn.lua, flow.lua), makes nodes ready, and publishes the end
 //	results.go        Wait receives the message (notifier.go) and reads the record
 //
-// agenda.go handles due entries, schedule.go schedules, watcher.go heartbeats and dead workers, tally.go counts, unhandled.go nodes without a handler.
+// agenda.go handles due entries, schedule.go schedules, watcher.go heartbeats and dead workers, tally.go counts, unhandled.go nodes without a handler,
+// leaser.go nodes that other programs run.
 // docs/concepts/engine.md has the glossary.
 package engine
 
@@ -53,6 +54,7 @@ type Engine struct {
 	Inspector *Inspector
 	Fleet     *Fleet
 	Schedules *Schedules
+	Leaser    *Leaser
 
 	graphs   *graphs
 	progress *progress
@@ -85,6 +87,7 @@ func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine 
 		workers: map[*Worker]chan struct{}{},
 	}
 	e.Schedules = &Schedules{shared, e.Sender}
+	e.Leaser = &Leaser{e: e, takers: map[string]*taker{}}
 	if h, ok := rdb.(Hook); ok {
 		h.EngineMade(e)
 	}

@@ -59,7 +59,8 @@ type result struct {
 	code           string // of the failure that another attempt follows
 	outcome        tasktype.Outcome
 
-	plan *store.Grow // of kind P
+	plan   *store.Grow // of kind P
+	leased *leased     // of kind W; nil unless a program leases the node
 
 	place *store.Place // of a node that waits for a limit
 	list  string       // of a node that waits for its batch of this list and size

@@ -26,6 +26,12 @@ func (r *Run) resultOf(a callResult) (result, bool) {
 		return r.again(0, ""), true
 	case errors.Is(a.ended, errHard):
 		return r.failed(tasktype.CodeHardTimeout, "still running after its hard time limit"), true
+	case a.leased != nil:
+		res := r.open()
+		if res.leased = a.leased; res.delay == 0 || res.delay > a.leased.length {
+			res.delay = a.leased.length
+		}
+		return res, true
 	case a.pending:
 		return r.open(), true
 	case e == nil:

@@ -96,7 +96,7 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 		return rn.expand(ctx, r)
 	}
 	h := rn.handlers[r.spec.Task]
-	outside := r.spec.External && (h == nil || !rn.cfg.Manual) // in tests a handler may supply the external result
+	outside := r.spec.External && (h == nil || !rn.cfg.Manual && !rn.cfg.OnDemand) // in tests a handler may supply the external result, and a program can lease it
 	if h == nil && !outside {
 		res, err := rn.unhandled(ctx, r)
 		return res, err == nil, err

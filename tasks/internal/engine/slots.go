@@ -124,7 +124,7 @@ func (s *slots) crowded() bool {
 // setLimit changes the limit, as far as there may be so many slots.
 func (s *slots) setLimit(n int) {
 	s.mu.Lock()
-	s.limit = min(max(n, 1), s.most)
+	s.limit = min(n, s.most)
 	s.room.Broadcast()
 	s.mu.Unlock()
 	s.freed()

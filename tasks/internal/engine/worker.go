@@ -33,6 +33,7 @@ type WorkerConfig struct {
 	Ready          func()
 	Observe        func(tasktype.Attempt)
 	Plain          asynq.Handler
+	OnDemand       bool          // it has as many slots as its owner sets, at first none, and takes no more nodes than these
 	Manual         bool          // nothing is done at intervals; the caller calls Tend instead
 	SweepEvery     time.Duration // how often the agenda is read without a timer; 0 for the default
 }
@@ -278,7 +279,7 @@ func (w *Worker) Kill() { w.life.kill() }
 func (w *Worker) Name() string { return w.cfg.Name }
 
 // SetConcurrency changes how many tasks run at once.
-func (w *Worker) SetConcurrency(n int) { w.slots.setLimit(n) }
+func (w *Worker) SetConcurrency(n int) { w.slots.setLimit(max(n, 1)) }
 
 // Stats returns the counts of the worker since its start.
 func (w *Worker) Stats() tasktype.WorkerStats { return w.stats.read() }

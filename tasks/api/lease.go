@@ -1,0 +1,119 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muster/internal/httpproblem"
+	"muster/tasks"
+	"muster/tasks/internal/engine"
+	"muster/tasks/tasktype"
+)
+
+// TaskLease asks for tasks to run.
+type TaskLease struct {
+	Tasks []string `json:"tasks" minItems:"1" maxItems:"100" maxLength:"100" doc:"names of the tasks that the caller can run"`
+	Queue string   `json:"queue,omitempty" maxLength:"100" doc:"defaults to default"`
+	Max   int      `json:"max,omitempty" minimum:"1" maximum:"100" doc:"most tasks to lease; defaults to 1. Inputs of more than 1 MiB together can make them fewer."`
+	Wait  string   `json:"wait,omitempty" maxLength:"50" doc:"how long to wait for the first task, up to 1m; defaults to 30s" example:"30s"`
+	Lease string   `json:"lease,omitempty" maxLength:"50" doc:"time until the leases expire, from 1s to 1h; defaults to 30s" example:"30s"`
+}
+
+// LeasedTasks are tasks that the caller runs.
+type LeasedTasks struct {
+	Tasks []LeasedTask `json:"tasks" doc:"empty if no task was ready in time"`
+}
+
+// LeasedTask is a task that the caller runs.
+type LeasedTask struct {
+	Token    string            `json:"token" doc:"token of the lease, a secret"`
+	Workflow string            `json:"workflow" doc:"ID"`
+	Node     string            `json:"node" doc:"ID within the workflow"`
+	Task     string            `json:"task"`
+	Attempt  int               `json:"attempt" doc:"1 for the first"`
+	Key      string            `json:"key" doc:"idempotency key: the same in all attempts, and of no other task"`
+	Headers  map[string]string `json:"headers,omitempty"`
+	Input    json.RawMessage   `json:"input"`
+}
+
+// TaskBeat extends a lease.
+type TaskBeat struct {
+	Tokened
+	Lease string `json:"lease,omitempty" maxLength:"50" doc:"time until the lease expires, from 1s to 1h, at most until the timeout of the attempt; defaults to 30s" example:"30s"`
+}
+
+// Operations of programs that run tasks.
+var (
+	LeaseTasks   = declare[With[TaskLease], LeasedTasks](Change, "POST /v1/tasks/lease", "leaseTasks", "Take tasks to run, and wait for them", http.StatusTooManyRequests)
+	BeatTask     = declare[With[TaskBeat], None](Change, "POST /v1/tasks/beat", "beatTask", "Extend the lease of a task", http.StatusNotFound, http.StatusConflict)
+	CompleteTask = declare[With[TokenResult], None](Change, "POST /v1/tasks/complete", "completeTask", "Complete a leased task with its result", http.StatusNotFound, http.StatusConflict)
+	FailTask     = declare[With[TokenFailure], None](Change, "POST /v1/tasks/fail", "failTask", "Fail a leased task", http.StatusNotFound, http.StatusConflict)
+)
+
+// leaseTime returns the duration of a lease.
+func leaseTime(text string) (time.Duration, error) {
+	d, err := durationOf("body.lease", cmp.Or(text, "30s"))
+	if err == nil && (d < time.Second || d > time.Hour) {
+		err = httpproblem.BadField("body.lease", "must be from 1s to 1h, not %s", d)
+	}
+	return d, err
+}
+
+type leaseInput struct {
+	Body TaskLease
+
+	events eventsInput
+}
+
+// Resolve stores the request, for [Config.Stream].
+func (in *leaseInput) Resolve(ctx huma.Context) []error { return in.events.Resolve(ctx) }
+
+// addLeases adds the operations of programs that run tasks.
+func (s *service) addLeases() {
+	route(s, LeaseTasks.Declaration, s.lease)
+	serveNone(s, BeatTask, func(ctx context.Context, in *With[TaskBeat]) error {
+		d, err := leaseTime(in.Body.Lease)
+		if err != nil {
+			return err
+		}
+		return s.Client.Beat(ctx, in.Body.Token, d)
+	})
+	serveNone(s, CompleteTask, s.completeToken)
+	serveNone(s, FailTask, s.failToken)
+}
+
+func (s *service) lease(ctx context.Context, in *leaseInput) (*output[LeasedTasks], error) {
+	wait, err := durationOf("body.wait", cmp.Or(in.Body.Wait, "30s"))
+	if err != nil {
+		return nil, err
+	}
+	length, err := leaseTime(in.Body.Lease)
+	if err != nil {
+		return nil, err
+	}
+	waiting, end, err := s.Stream(ctx, in.events.r)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	leased, err := s.Client.Lease(waiting, tasktype.LeaseRequest{Queue: in.Body.Queue, Tasks: in.Body.Tasks, Max: in.Body.Max, Wait: min(wait, maxWait), For: length})
+	out := &output[LeasedTasks]{LeasedTasks{[]LeasedTask{}}}
+	for _, l := range leased {
+		out.Body.Tasks = append(out.Body.Tasks, LeasedTask{l.Token, l.Workflow, l.Node, l.Task, l.Attempt, l.Key, l.Headers, l.Input})
+	}
+	switch {
+	case errors.Is(err, tasks.ErrInvalid):
+		err = httpproblem.BadField("body", "%v", err)
+	case errors.Is(err, engine.ErrLeases):
+		err = httpproblem.New(http.StatusTooManyRequests, "%v", err)
+	case waiting.Err() != nil && ctx.Err() == nil: // the server stops
+		err = nil
+	}
+	return out, err
+}
