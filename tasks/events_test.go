@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,21 +74,119 @@ func TestEventsThatAreGone(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
-		for part := range 11 {
-			var members []redis.Z
-			for i := range 1000 {
-				members = append(members, redis.Z{Score: float64(1_700_000_000_000 + part*1000 + i), Member: fmt.Sprintf("%d-%d~ 1 t", part, i)})
-			}
-			testutil.Ok(t, rdb.ZAdd(t.Context(), "muster:{0}:done:S", members...).Err())
+		var members []redis.Z
+		for i := range 10 {
+			members = append(members, redis.Z{Score: float64(1_700_000_001_000 + i), Member: fmt.Sprintf("%d~ 1 t", i)})
 		}
-		testutil.Ok(t, rdb.ZRemRangeByRank(t.Context(), "muster:{0}:done:S", 0, -10001).Err())
+		testutil.Ok(t, rdb.ZAdd(t.Context(), "muster:{0}:done:S", members...).Err())
+		testutil.Ok(t, rdb.HSet(t.Context(), "muster:{0}:cut", "S", "1700000000999").Err())
 		for after, want := range map[string]error{"": nil, "1700000001000-0": nil, "1700000000998": tasks.ErrNotFound, "x": tasks.ErrCursor, "1-x": tasks.ErrCursor} {
 			for e, err := range c.Events(t.Context(), after) {
-				if !errors.Is(err, want) || err == nil && e.Ended.UnixMilli() < 1_700_000_001_000 {
+				if !errors.Is(err, want) || err == nil && e.Ended.UnixMilli() < 1_700_000_001_000 || errors.Is(err, tasks.ErrNotFound) && !strings.Contains(err.Error(), "oldest is 1700000001000-") {
 					t.Errorf("%q: got %+v, %v, want %v", after, e, err, want)
 				}
 				break
 			}
 		}
 	})
+}
+
+// A reader continues where another process has stopped, and gets workflows whose task no worker takes, once.
+func TestReaderOfEvents(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		c := tasks.NewClient(rdb)
+		next := func(want ...string) {
+			t.Helper()
+			var got []string
+			testutil.Eventually(t, "the events", func() bool {
+				events, missed, err := c.EventReader("r").Next(t.Context(), 10)
+				testutil.Ok(t, err)
+				if missed > 0 {
+					t.Fatalf("got %d missed, want none", missed)
+				}
+				got = got[:0]
+				for _, e := range events {
+					got = append(got, e.Type+" "+e.ID)
+				}
+				if len(got) >= len(want) && len(events) > 0 {
+					testutil.Ok(t, c.EventReader("r").Done(t.Context(), events[len(events)-1].Position))
+				}
+				return len(got) >= len(want)
+			})
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}
+		send := func(id string, opts ...tasks.SendOption) *tasks.Run[int] {
+			return testutil.Must(Double.S(1).Send(t.Context(), c, append(opts, tasks.ID(id))...))(t)
+		}
+		testutil.Ok(t, send("before").Revoke(t.Context()))
+		next() // it begins now
+		waiting := send("waiting")
+		testutil.Ok(t, send("paused").Pause(t.Context()))
+		send("later", tasks.In(time.Hour))
+		testutil.Ok(t, c.Inspect().FindStuck(t.Context(), time.Hour))
+		for range 2 {
+			testutil.Ok(t, c.Inspect().FindStuck(t.Context(), 0))
+		}
+		next("workflow.stuck waiting")
+		testutil.Ok(t, waiting.Revoke(t.Context()))
+		next("workflow.revoked waiting")
+		newWorker := testutil.Must(tasks.NewWorker(c, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"unserved": 1}}))(t)
+		testutil.Background(t, newWorker.Run)
+		send("unhandled", tasks.Queue("unserved"))
+		testutil.Eventually(t, "a task without a handler", func() bool {
+			testutil.Ok(t, c.Inspect().FindStuck(t.Context(), 0))
+			events, _, err := c.EventReader("r").Next(t.Context(), 1)
+			return err == nil && len(events) == 1
+		})
+		next("workflow.stuck unhandled")
+		testutil.Ok(t, c.EventReader("r").Delete(t.Context()))
+		next()
+	})
+}
+
+// A reader keeps up with 20,000 ends per second: each comes once, in their order. With MUSTER_TEST_EVENTS, which is the number of seconds.
+func TestReaderKeepsUp(t *testing.T) {
+	seconds, _ := strconv.Atoi(os.Getenv("MUSTER_TEST_EVENTS"))
+	if seconds == 0 {
+		t.Skip("NOT COVERED: set MUSTER_TEST_EVENTS to a number of seconds")
+	}
+	w := newWorld(t, redistest.New(t))
+	reader := w.client.EventReader("r")
+	_, _, err := reader.Next(t.Context(), 1)
+	testutil.Ok(t, err)
+	const rate, per = 20_000, 20
+	end := redis.NewScript(`local T = redis.call('TIME')
+for i = 1, ARGV[2] do redis.call('ZADD', KEYS[1], T[1] * 1000 + math.floor(T[2] / 1000), (ARGV[1] + i) .. '~ 1 task') end`)
+	var busy atomic.Int64
+	go func() {
+		began := time.Now()
+		for n := 0; n < seconds*rate; n += per {
+			time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / rate)))
+			_ = end.Run(t.Context(), w.client.Redis(), []string{"muster:{0}:done:S"}, n, per).Err()
+		}
+		busy.Store(int64(time.Since(began)))
+	}()
+	seen, last, took := map[string]bool{}, int64(0), time.Duration(0)
+	for len(seen) < seconds*rate {
+		began := time.Now()
+		events, missed, err := reader.Next(t.Context(), 1000)
+		testutil.Ok(t, err)
+		if len(events) > 0 {
+			testutil.Ok(t, reader.Done(t.Context(), events[len(events)-1].Position))
+		}
+		took += time.Since(began)
+		for _, e := range events {
+			if seen[e.ID] || e.Time.UnixMilli() < last || missed > 0 {
+				t.Fatalf("got %+v after %d, %d missed", e, last, missed)
+			}
+			seen[e.ID], last = true, e.Time.UnixMilli()
+		}
+		if len(events) < 1000 {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	t.Logf("%d ends in %s; the reader was busy for %s", len(seen), time.Duration(busy.Load()), took)
 }

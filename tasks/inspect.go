@@ -2,8 +2,6 @@ package tasks
 
 import (
 	"context"
-	"fmt"
-	"iter"
 	"time"
 
 	"muster/tasks/internal/engine"
@@ -26,50 +24,6 @@ func (c *Client) Inspect() *Inspector { return &Inspector{c.eng} }
 func (i *Inspector) Workflows(ctx context.Context, f tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
 	page, next, err = i.eng.Inspector.Workflows(ctx, f)
 	return page, next, wrap(err, "list workflows")
-}
-
-// Ended returns at most limit workflows, up to 1,000, that ended after a position, the earliest first, and the position for the next call, which
-// misses none and repeats none. "" is before all that the index keeps, and "$" is the present. A workflow that is retried ends again. gap means that
-// workflows that ended after the position may be missing: the index keeps the last 100,000 failed ones, and 10,000 of each other state.
-func (i *Inspector) Ended(ctx context.Context, after string, limit int) (events []tasktype.WorkflowEvent, next string, gap bool, err error) {
-	events, next, gap, err = i.eng.Inspector.Ended(ctx, after, limit)
-	return events, next, gap, wrap(err, "list ended workflows")
-}
-
-// eventsEvery is how often Events looks for workflows that have ended.
-const eventsEvery = 200 * time.Millisecond
-
-// Events yields workflows that end after a position, in the order of their ends, and waits for more until ctx is done. The positions are those of
-// [Inspector.Ended]: with that of the last event a program continues where it was. Readers cost nothing for each workflow. An error ends the
-// iteration; it is [ErrNotFound] if workflows after the position are no longer in the index.
-func (c *Client) Events(ctx context.Context, after string) iter.Seq2[tasktype.WorkflowEvent, error] {
-	return func(yield func(tasktype.WorkflowEvent, error) bool) {
-		for {
-			events, next, gap, err := c.Inspect().Ended(ctx, after, 1000)
-			if err == nil && gap {
-				err = fmt.Errorf("%w: events after %s are not kept any more; an empty position begins with the oldest, which ended after %s", ErrNotFound, after, next)
-			}
-			if err != nil {
-				yield(tasktype.WorkflowEvent{}, err)
-				return
-			}
-			for i := range events {
-				if !yield(events[i], nil) {
-					return
-				}
-			}
-			after = next
-			if len(events) > 0 {
-				continue
-			}
-			select {
-			case <-ctx.Done():
-				yield(tasktype.WorkflowEvent{}, context.Cause(ctx))
-				return
-			case <-time.After(eventsEvery):
-			}
-		}
-	}
 }
 
 // CountWorkflows returns how many workflows [Inspector.Workflows] can list in each state. The number of running workflows is

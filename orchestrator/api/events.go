@@ -58,7 +58,7 @@ type eventStreams struct {
 // AllEvents is the input of the stream of all events.
 type AllEvents struct {
 	EventPlace
-	Source string `query:"source" enum:"jobs,workflows" default:"jobs" doc:"jobs: of jobs, sites and agents; workflows: ends of workflows, with the types workflow.success, workflow.failure and workflow.revoked"`
+	Source string `query:"source" enum:"jobs,workflows" default:"jobs" doc:"jobs: of jobs, sites and agents; workflows: workflow.succeeded, workflow.failed, workflow.revoked and, if a webhook selects it, workflow.stuck"`
 }
 
 type jobEventsInput struct {
@@ -114,7 +114,7 @@ func (s *server) readEnds(ctx context.Context, _, after string, limit int, block
 		b := event.Batch{Gap: gap, Next: next}
 		for _, e := range ends {
 			data, _ := json.Marshal(e.Workflow) // never fails
-			b.Events = append(b.Events, event.Event{ID: e.Position, Type: "workflow." + string(e.State), Time: e.Ended, Data: data})
+			b.Events = append(b.Events, event.Event{ID: e.Position, Type: e.Type, Time: e.Time, Data: data})
 		}
 		if len(b.Events) > 0 || gap || time.Until(end) <= 0 {
 			return b, nil

@@ -15,11 +15,22 @@ type Workflow struct {
 	Queued  bool              `json:"queued"`         // no task begins until an earlier workflow with the same unique key has ended
 }
 
-// WorkflowEvent is the end of a workflow.
+// WorkflowEvent is the end of a workflow, or that it was found stuck.
 type WorkflowEvent struct {
 	Workflow
-	Position string `json:"position"` // in the order of these events, "<unix ms>-<number>"
+	Type     string    `json:"type"`     // one of the constants below
+	Tasks    string    `json:"tasks"`    // its task or, if there are several, "first → last"
+	Time     time.Time `json:"time"`     // when it ended or was found
+	Position string    `json:"position"` // in the order of these events, "<unix ms>-<number>"
 }
+
+// Types of events of workflows.
+const (
+	EventSucceeded = "workflow.succeeded"
+	EventFailed    = "workflow.failed"
+	EventRevoked   = "workflow.revoked"
+	EventStuck     = "workflow.stuck" // see tasks.Inspector.FindStuck
+)
 
 // WorkflowState is the state of a workflow in a listing.
 type WorkflowState string

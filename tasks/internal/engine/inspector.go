@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -242,10 +244,83 @@ func (in *Inspector) Ended(ctx context.Context, after string, limit int) (events
 		return nil, after, false, fmt.Errorf("limit %d must be 1 to %d", limit, maxPage)
 	}
 	list, next, gap, err := in.store.Index.Ended(ctx, after, limit)
+	types := map[tasktype.WorkflowState]string{tasktype.WorkflowSucceeded: tasktype.EventSucceeded, tasktype.WorkflowFailed: tasktype.EventFailed,
+		tasktype.WorkflowRevoked: tasktype.EventRevoked, tasktype.WorkflowRunning: tasktype.EventStuck}
 	for i := range list {
-		events = append(events, tasktype.WorkflowEvent{Workflow: listed(&list[i].Indexed), Position: list[i].Position})
+		e := &list[i]
+		events = append(events, tasktype.WorkflowEvent{Workflow: listed(&e.Indexed), Type: types[e.State], Tasks: e.Tasks, Time: e.At, Position: e.Position})
 	}
 	return events, next, gap, err
+}
+
+// Reader returns the position of a reader, as [store.Index.Reader] does.
+func (in *Inspector) Reader(ctx context.Context, name string) (position string, missed int64, err error) {
+	return in.store.Index.Reader(ctx, name)
+}
+
+// SetReader stores the position of a reader, or with an empty one removes it.
+func (in *Inspector) SetReader(ctx context.Context, name, position string) error {
+	return in.store.Index.SetReader(ctx, name, position, true)
+}
+
+// mostStuck bounds the ready nodes of a queue that a call of FindStuck looks at.
+const mostStuck = 1000
+
+// FindStuck adds events of workflows with a ready task that no live worker may take, because its queue is paused or has no worker, or no worker has
+// its handler, and that have not changed for a time.
+func (in *Inspector) FindStuck(ctx context.Context, after time.Duration) error {
+	queues, err := in.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	var blocked []store.Flow
+	for i := range queues {
+		q := &queues[i]
+		if q.Pending > 0 && (q.Paused || q.Workers == 0) {
+			els, err := in.store.Queues.Ready(ctx, q.Name, mostStuck)
+			if err != nil {
+				return err
+			}
+			for _, el := range els {
+				blocked = append(blocked, el.Flow)
+			}
+		}
+		for task := range q.Unhandled {
+			flows, err := in.store.Unhandled.Flows(ctx, store.UnhandledTask{Queue: q.Name, Task: task}, mostStuck)
+			if err != nil {
+				return err
+			}
+			blocked = append(blocked, flows...)
+		}
+	}
+	now, err := in.redisTime(ctx, 0)
+	if err != nil {
+		return err
+	}
+	var stuck []store.Flow
+	seen := map[string]bool{}
+	for _, f := range blocked {
+		if seen[f.Ref] {
+			continue
+		}
+		seen[f.Ref] = true
+		fields, err := in.store.Flows.Fields(ctx, f, []string{store.FieldRevision, store.FieldStopped})
+		if err != nil {
+			return err
+		}
+		fl, err := in.graphs.load(ctx, f.Ref)
+		if errors.Is(err, ErrUnknown) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		changed, _ := strconv.ParseInt(string(fields[0]), 10, 64)
+		if len(fields[1]) == 0 && now.Sub(time.UnixMilli(max(changed, fl.Created))) >= after {
+			stuck = append(stuck, fl.Flow)
+		}
+	}
+	return in.store.Index.Mark(ctx, stuck)
 }
 
 // Counts returns how many workflows the index has in each state.

@@ -3,23 +3,33 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/tasktype"
 )
 
-// Event is the end of a workflow, with its position "<unix ms>-<hash of the reference>".
+// Event is the end of a workflow, or that it was found stuck, with its position "<unix ms>-<hash of the reference>".
 type Event struct {
 	Indexed
+	At       time.Time
 	Position string
 }
+
+// eventStuck is the letter of stuck workflows in the index.
+const eventStuck = 'B'
+
+// eventLetters are the letters of the keys with events.
+var eventLetters = map[byte]tasktype.WorkflowState{StateSucceeded: tasktype.WorkflowSucceeded, StateFailed: tasktype.WorkflowFailed,
+	StateRevoked: tasktype.WorkflowRevoked, eventStuck: tasktype.WorkflowRunning}
 
 // endedPosition is a place in the order of ends, the earliest first.
 type endedPosition struct {
@@ -35,7 +45,7 @@ func (p endedPosition) compare(o endedPosition) int {
 
 func (e *Indexed) ended() endedPosition {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(e.Ref))
+	_, _ = h.Write([]byte(string(e.State) + e.Ref))
 	return endedPosition{e.at, int64(h.Sum64() >> 1)}
 }
 
@@ -50,14 +60,6 @@ func parseEnded(s string) (endedPosition, error) {
 		return p, fmt.Errorf("%w: %.100q", ErrCursor, s)
 	}
 	return p, nil
-}
-
-// kept is how many of the last ended workflows of a state the index of a shard keeps, as DONE in index.lua.
-func kept(state tasktype.WorkflowState) int64 {
-	if state == tasktype.WorkflowFailed {
-		return 100_000
-	}
-	return 10_000
 }
 
 // Ended returns at most limit workflows that ended after a position, the earliest first, and the position for the next call. "$" is the present, and ""
@@ -86,35 +88,42 @@ func (s Index) Ended(ctx context.Context, after string, limit int) (list []Event
 		}
 	}
 	type source struct {
-		state tasktype.WorkflowState
-		read  *redis.ZSliceCmd
-		first *redis.ZSliceCmd
-		size  *redis.IntCmd
+		letter byte
+		read   *redis.ZSliceCmd
+		cut    *redis.StringCmd
 	}
 	var sources []source
 	pipe := s.rdb.Pipeline()
 	for shard := range shards {
-		for _, state := range WorkflowStates[1:] {
-			key := s.indexKey(shard, state)
-			sources = append(sources, source{
-				state, pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: strconv.FormatInt(from.at, 10), Max: fmt.Sprintf("(%d", until), Count: int64(limit) + tiesMost}),
-				pipe.ZRangeWithScores(ctx, key, 0, 0), pipe.ZCard(ctx, key),
-			})
+		for letter := range eventLetters {
+			sources = append(sources, source{letter,
+				pipe.ZRangeByScoreWithScores(ctx, s.doneKey(shard, letter), &redis.ZRangeBy{Min: strconv.FormatInt(from.at, 10), Max: fmt.Sprintf("(%d", until), Count: int64(limit) + tiesMost}),
+				pipe.HGet(ctx, s.cutKey(shard), string(letter))})
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, after, false, fmt.Errorf("read the index of workflows: %w", err)
 	}
 	for _, src := range sources {
-		if first := src.first.Val(); len(first) > 0 && int64(first[0].Score) > from.at && src.size.Val() >= kept(src.state) && after != "" {
-			gap = true
+		if err := src.read.Err(); err != nil {
+			return nil, after, false, fmt.Errorf("read the index of workflows: %w", err)
 		}
+		cut, err := src.cut.Int64()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, after, false, fmt.Errorf("read the index of workflows: %w", err)
+		}
+		gap = gap || err == nil && cut >= from.at && after != ""
 		for _, z := range src.read.Val() {
 			member, _ := z.Member.(string)
-			e, ok := parseIndexed(member, src.state, int64(z.Score))
-			if e.State = src.state; ok && e.ended().compare(from) > 0 {
-				list = append(list, Event{e, e.ended().String()})
+			e, ok := parseIndexed(member, tasktype.WorkflowSucceeded, int64(z.Score))
+			if e.State = eventLetters[src.letter]; !ok || e.ended().compare(from) <= 0 {
+				continue
 			}
+			event := Event{Indexed: e, At: e.Ended, Position: e.ended().String()}
+			if src.letter == eventStuck {
+				event.Ended = time.Time{}
+			}
+			list = append(list, event)
 		}
 		if n := len(src.read.Val()); n == limit+tiesMost {
 			until = min(until, int64(src.read.Val()[n-1].Score)) // of this time not all were read
@@ -127,6 +136,84 @@ func (s Index) Ended(ctx context.Context, after string, limit int) (list []Event
 		next = list[len(list)-1].Position
 	}
 	return list, next, gap, nil
+}
+
+// Mark adds events of stuck workflows, each once.
+func (s Index) Mark(ctx context.Context, stuck []Flow) error {
+	entries := map[int][]any{}
+	for _, f := range stuck {
+		entries[f.shard] = append(entries[f.shard], fmt.Sprintf("%s %d %s", f.Ref, f.Created, f.Caption))
+	}
+	for shard, list := range entries {
+		if _, err := s.call(ctx, "stuck", shard, list...); err != nil {
+			return fmt.Errorf("mark stuck workflows: %w", err)
+		}
+	}
+	return nil
+}
+
+// Reader returns the position of a reader of events, which is the present for a new one, and how many events were cut from the index before it had
+// read them. It renews the claim of the reader.
+func (s Index) Reader(ctx context.Context, name string) (position string, missed int64, err error) {
+	key := s.readersKey(0)
+	values, err := s.rdb.HMGet(ctx, key, name).Result()
+	if err != nil {
+		return "", 0, fmt.Errorf("read the position of %s: %w", name, err)
+	}
+	now, err := s.Clock(ctx, 0)
+	if err != nil {
+		return "", 0, err
+	}
+	position, seen, _ := strings.Cut(text(values[0]), " ")
+	if position == "" {
+		if _, position, _, err = s.Ended(ctx, "$", 1); err != nil {
+			return "", 0, err
+		}
+		if added, err := s.rdb.HSetNX(ctx, key, name, position+" 0").Result(); err != nil || !added {
+			return position, 0, err // another process has added it, and the next call reads its position
+		}
+	}
+	if now.UnixMilli()-toInt(seen) > time.Minute.Milliseconds() {
+		if err := s.SetReader(ctx, name, position, false); err != nil {
+			return "", 0, err
+		}
+	}
+	shards, err := s.shardCount(ctx)
+	for shard := range shards {
+		n, readErr := s.rdb.HGet(ctx, s.readersKey(shard), "!"+name).Int64()
+		if readErr != nil && !errors.Is(readErr, redis.Nil) {
+			err = readErr
+		}
+		missed += n
+	}
+	return position, missed, err
+}
+
+// SetReader stores the position of a reader, and with reset begins to count cut events again. An empty position removes the reader.
+func (s Index) SetReader(ctx context.Context, name, position string, reset bool) error {
+	shards, err := s.shardCount(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := s.Clock(ctx, 0)
+	if err != nil {
+		return err
+	}
+	pipe := s.rdb.Pipeline()
+	for shard := range shards {
+		if position == "" {
+			pipe.HDel(ctx, s.readersKey(shard), name)
+		} else {
+			pipe.HSet(ctx, s.readersKey(shard), name, fmt.Sprintf("%s %d", position, now.UnixMilli()))
+		}
+		if reset {
+			pipe.HDel(ctx, s.readersKey(shard), "!"+name)
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("store the position of %s: %w", name, err)
+	}
+	return nil
 }
 
 // tiesMost is more than the workflows that end in a shard in one ms.

@@ -202,31 +202,47 @@ func TestWorkflowsThatEndBetweenPagesAreNotMissed(t *testing.T) {
 	})
 }
 
+// The index keeps 10,000 successes and what a reader has not read, and counts for it what it has to drop.
 func TestEndedWorkflowsAreBounded(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	x := newIndexed(t, rdb, 1)
-	const sent, kept, slack = 10_201, 10_000, 100
-	old := make([]redis.Z, kept)
-	for i := range old {
-		old[i] = redis.Z{Score: float64(t0.UnixMilli() + int64(i)), Member: fmt.Sprintf("%d %d n", i, t0.UnixMilli())}
+	x.s.scripts = NewScripts(func(_, text string) string { return strings.Replace(text, "UNREAD = 1000000", "UNREAD = 12000", 1) })
+	sent := 0
+	end := func(n int) {
+		for part := range slices.Chunk(make([]redis.Z, n), 1000) {
+			for i := range part {
+				part[i] = redis.Z{Score: float64(t0.UnixMilli() + int64(sent)), Member: fmt.Sprintf("%d %d n", sent, t0.UnixMilli())}
+				sent++
+			}
+			testutil.Ok(t, rdb.ZAdd(t.Context(), testKeys.doneKey(0, 'S'), part...).Err())
+		}
+		testutil.Ok(t, x.s.Queues.Look(t.Context(), []string{"q"}))
 	}
-	for part := range slices.Chunk(old, 1000) {
-		testutil.Ok(t, rdb.ZAdd(t.Context(), testKeys.doneKey(0, 'S'), part...).Err())
+	check := func(kept int, from string, missed int64, gap bool) {
+		t.Helper()
+		list, _, lost, err := x.s.Index.Ended(t.Context(), from, 5)
+		_, n, readErr := x.s.Index.Reader(t.Context(), "r")
+		if size := rdb.ZCard(t.Context(), testKeys.doneKey(0, 'S')).Val(); size != int64(kept) || n != missed || lost != gap || err != nil || readErr != nil || len(list) == 0 {
+			t.Errorf("got %d entries, %d missed, gap %t, %v, %v, %v, want %d, %d, %t", size, n, lost, list, err, readErr, kept, missed, gap)
+		}
 	}
-	var calls []any
-	for i := kept; i < sent; i++ {
-		calls = append(calls, "ended", strconv.Itoa(i), "n", "S", t0.UnixMilli())
-	}
-	x.at(0, t0.Add(time.Minute), calls...)
-	n := rdb.ZCard(t.Context(), testKeys.doneKey(0, 'S')).Val()
-	if n < kept || n > kept+slack {
-		t.Errorf("got %d entries, want %d to %d", n, kept, kept+slack)
-	}
-	for _, id := range []int{sent - 1, sent - kept} { // and expired ones do not hide the last one
+	at := func(i int) string { return strconv.FormatInt(t0.UnixMilli()+int64(i), 10) }
+	end(10_201)
+	for _, id := range []int{sent - 1, sent - 10_000} { // expired ones do not hide the last one
 		rdb.HSet(t.Context(), testKeys.flowKey(0, strconv.Itoa(id)), "n", 1)
 	}
-	x.want(tasktype.WorkflowFilter{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-kept))
+	x.want(tasktype.WorkflowFilter{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-10_000))
+	testutil.Ok(t, x.s.Index.SetReader(t.Context(), "r", at(300), true))
+	check(10_000, at(200), 0, true)
+	check(10_000, at(201), 0, false)
+	end(1_000)
+	check(sent-300, at(300), 0, false)
+	end(2_000)
+	check(12_000, at(300), int64(sent-12_000-300), true)
+	testutil.Ok(t, x.s.Index.SetReader(t.Context(), "r", at(sent-100), true))
+	end(1)
+	check(10_000, at(sent-100), 0, false)
 }
 
 func TestPageReadsABoundedPartOfTheIndex(t *testing.T) {

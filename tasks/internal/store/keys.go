@@ -148,9 +148,16 @@ func (k Keys) uniqueKey(shard int, key string) string { return k.Prefix(shard) +
 func (k Keys) liveKey(shard int) string { return k.Prefix(shard) + "live" }
 
 // doneKey is the sorted set of the last workflows of a shard that ended with a state (S success, F failure, X revoked):
-// "<reference> <sent, unix ms> <caption>" by when they ended, in unix ms. Some 10,000 at most, 100,000 for F, and no expiry; a workflow in it may
-// have expired.
+// "<reference> <sent, unix ms> <caption>" by when they ended, in unix ms. That of B has those that were found stuck. Workers cut it to 10,000, 100,000
+// for F, and those that a reader of events has not read. No expiry; a workflow in it may have expired.
 func (k Keys) doneKey(shard int, state byte) string { return k.Prefix(shard) + "done:" + string(state) }
+
+// cutKey is the hash of the time of the last entry that was cut from doneKey (unix ms), by the state. No expiry.
+func (k Keys) cutKey(shard int) string { return k.Prefix(shard) + "cut" }
+
+// readersKey is the hash of the readers of events: name to "<position> <last call, unix ms>", and "!<name>" to how many events were cut that it had
+// not read. No expiry. Shard 0 has the position; the others have a copy.
+func (k Keys) readersKey(shard int) string { return k.Prefix(shard) + "readers" }
 
 // minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <kind> <queue> <task>" to a number.
 // The kind is S, F or X for terminal nodes, "again" for attempts that are retried, and ms for the total duration of

@@ -62,6 +62,7 @@ var constants = map[string]string{
 	"PLANNED": string(StatePlanned), "MAPPING": string(StateMapping), "MAPPED": string(StateMapped), "SKIPPING": string(StateSkipping),
 	"SKIPPED": string(StateSkipped), "SUCCEEDED": string(StateSucceeded), "FAILED": string(StateFailed), "REVOKED": string(StateRevoked),
 	"TERMINAL": string([]byte{StateSucceeded, StateFailed, StateRevoked, StateSkipped, StateSkipping}),
+	"STUCK":    string(eventStuck),
 	"RAN":      string([]byte{StateSucceeded, StateFailed, StateRevoked}),
 	"WAITING":  string([]byte{StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateGathering, StateReady}),
 

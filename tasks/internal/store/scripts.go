@@ -20,7 +20,7 @@ func shardScripts() map[string][]string {
 	ofIndex, ofSignals, ofLimit, ofWaiting := []string{"lib", "index"}, []string{"lib", "firstopen"}, []string{"lib", "places"}, []string{"lib", "wake"}
 	return map[string][]string{
 		"turn": {"lib", "remember", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"}, "abort": ofIndex, "tally": ofIndex,
-		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofWaiting, "schedule": {"lib", "arrange"}, "tick": {"lib", "arrange", "nosubmit"}, "fire": {"lib", "arrange", "holder", "index", "flow", "submit"}, "hasten": ofWaiting, "look": ofShard, "hold": ofShard, "reap": ofLease, "putback": ofShard, "adopt": ofShard,
+		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofWaiting, "schedule": {"lib", "arrange"}, "tick": {"lib", "arrange", "nosubmit"}, "fire": {"lib", "arrange", "holder", "index", "flow", "submit"}, "hasten": ofWaiting, "look": ofShard, "stuck": ofShard, "hold": ofShard, "reap": ofLease, "putback": ofShard, "adopt": ofShard,
 		"log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard, "drop": ofShard,
 		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "limit": ofShard,
 		"unhandled": ofShard, "clock": ofShard, "note": ofShard,

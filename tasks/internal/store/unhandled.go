@@ -84,6 +84,22 @@ func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
 	return out, nil
 }
 
+// Flows returns the workflows of the first nodes of a task that wait for a handler.
+func (s Unhandled) Flows(ctx context.Context, u UnhandledTask, limit int) (out []Flow, err error) {
+	n, err := s.shardCount(ctx)
+	for shard := range n {
+		nodes, err := s.rdb.ZRange(ctx, s.unhandledKey(shard, u.key()), 0, int64(limit-1)).Result()
+		if err != nil {
+			return nil, fmt.Errorf("list nodes of %s: %w", u.Task, err)
+		}
+		for _, node := range nodes {
+			ref, _, _ := strings.Cut(node, "/")
+			out = append(out, Flow{Ref: ref, shard: shard})
+		}
+	}
+	return out, err
+}
+
 // releaseMost bounds the nodes of one call of [Unhandled.Release].
 const releaseMost = 1000
 

@@ -19,7 +19,6 @@ else
   redis.call('PEXPIRE', w, ARGV[6])
   redis.call('ZREM', P .. 'live', ARGV[4] .. ' ' .. ARGV[8])
   redis.call('ZADD', P .. 'done:' .. SUCCEEDED, now, ARGV[4] .. ' ' .. ARGV[7] .. ' ' .. ARGV[8])
-  if now % 16 == 0 then redis.call('ZREMRANGEBYRANK', P .. 'done:' .. SUCCEEDED, 0, -10001) end
   redis.call('PUBLISH', string.match(P, '^[^{]*') .. 'done:' .. ARGV[4], '1')
 end
 for q in string.gmatch(ARGV[9], '%S+') do

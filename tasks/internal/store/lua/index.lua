@@ -2,8 +2,6 @@
 -- and hour. Appended to lib, before the scripts that change workflows.
 -- KEYS and ARGV of the calling script; P, now and whole are of lib
 -- returns nothing: it defines functions
-local DONE = {[SUCCEEDED] = 10000, [FAILED] = 100000, [REVOKED] = 10000} -- ended workflows to keep of each state: about 10 MB
-local SLACK = 16 -- the set is cut in one of so many milliseconds
 local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond that, new tasks are counted together
 local FAILS = 100 -- failed nodes of a task
 local DAY = 24 * 3600
@@ -24,9 +22,7 @@ end
 -- ended lists a live workflow as ended: state is SUCCEEDED, FAILED or REVOKED, created is unix ms.
 local function ended(id, name, state, created)
   dropped(id, name)
-  local done = P .. 'done:' .. state
-  redis.call('ZADD', done, now, id .. ' ' .. created .. ' ' .. name)
-  if now % SLACK == 0 then redis.call('ZREMRANGEBYRANK', done, 0, -DONE[state] - 1) end
+  redis.call('ZADD', P .. 'done:' .. state, now, id .. ' ' .. created .. ' ' .. name)
 end
 
 -- reopened lists an ended workflow as live again, since it was sent.
