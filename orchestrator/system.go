@@ -174,7 +174,7 @@ func (s *System) openJobs() (err error) {
 	s.Breakers = &api.Breakers{Hosts: hosts, Agents: s.Agents.Breaker()}
 	hooks := s.cfg().Webhooks
 	s.Webhooks, err = webhook.New(webhook.Config{
-		Redis: s.Client.Redis(), Events: s.Events, Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg().Network.Filter(),
+		Redis: s.Client.Redis(), Events: s.Events, Workflows: s.Client, StuckAfter: func() time.Duration { return s.cfg().Jobs.StuckAfter }, Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg().Network.Filter(),
 		Timeout: hooks.Timeout, Keep: hooks.Keep, Logger: s.logger,
 	})
 	return err

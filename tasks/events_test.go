@@ -122,6 +122,7 @@ func TestReaderOfEvents(t *testing.T) {
 			return testutil.Must(Double.S(1).Send(t.Context(), c, append(opts, tasks.ID(id))...))(t)
 		}
 		testutil.Ok(t, send("before").Revoke(t.Context()))
+		time.Sleep(2 * time.Millisecond)
 		next() // it begins now
 		waiting := send("waiting")
 		testutil.Ok(t, send("paused").Pause(t.Context()))

@@ -17,7 +17,7 @@ import (
 func webhooksCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "webhooks",
-		Usage: "send events of jobs, sites and agents to URLs",
+		Usage: "send events of jobs, sites, agents and workflows to URLs",
 		Description: `muster start sends each event to the webhooks that want it, signed, until it is
 acknowledged, for a day. WEBHOOK is a name or an id.
 
@@ -35,10 +35,12 @@ network.allow.
 					&cli.StringFlag{Name: "name", Usage: "a unique `NAME`; the id by default"},
 					&cli.StringFlag{Name: "format", Value: webhook.FormatJSON, Usage: "`FORMAT` of the body: " + strings.Join(webhook.Formats, ", ")},
 					&cli.StringSliceFlag{Name: "event", Usage: "only events of `TYPE`, or with a prefix such as 'job.*'; may be repeated"},
+					&cli.StringSliceFlag{Name: "workflow", Usage: "of the events 'workflow.*', only those of workflows called `NAME`, or with a prefix such as 'billing-*'; may be repeated"},
+					labelFlag("of the events 'workflow.*', only those of workflows with the label `KEY=VALUE`; may be repeated"),
 					serverFlag(), jsonFlag(),
 				},
 				Action: onAPI(env.creating(), 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					w, err := client.CreateWebhook.Call(ctx, api, client.With[client.NewWebhook]{Body: client.NewWebhook{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event"), Format: c.String("format")}})
+					w, err := client.CreateWebhook.Call(ctx, api, client.With[client.NewWebhook]{Body: client.NewWebhook{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event"), Workflows: c.StringSlice("workflow"), Labels: c.StringSlice("label"), Format: c.String("format")}})
 					return showDone(env, c, w, err, "created: %s\nsecret, shown once: %s", w.Name, w.Secret)
 				}),
 			},

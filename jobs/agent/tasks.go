@@ -127,6 +127,9 @@ func runID(h *assigned) string {
 	return fmt.Sprintf("%s-%d-%d", h.IdempotencyKey, h.Retried, h.Attempt)
 }
 
+// WorkflowLabel is the label with the ID of the job of a workflow that runs the Go task of a stage.
+const WorkflowLabel = "muster.job"
+
 // sendTask sends the Go task of an assignment and waits for its value.
 func (s *Service) sendTask(ctx context.Context, h *assigned) (json.RawMessage, error) {
 	name := strings.TrimPrefix(h.Role, taskPrefix)
@@ -152,7 +155,7 @@ func (s *Service) sendTask(ctx context.Context, h *assigned) (json.RawMessage, e
 	}
 	task := tasks.New[json.RawMessage, json.RawMessage](name)
 	sent, err := task.S(input).Send(ctx, s.cfg.Client, tasks.ID(runID(h)),
-		tasks.Name(h.Stage+" "+h.JobID), tasks.Queue(queue), tasks.Retention(keepTask), tasks.Headers(tracing.Headers(ctx)),
+		tasks.Name(h.Stage+" "+h.JobID), tasks.Queue(queue), tasks.Retention(keepTask), tasks.Labels(map[string]string{WorkflowLabel: h.JobID}), tasks.Headers(tracing.Headers(ctx)),
 		tasks.Timeout(max(h.Deadline.Sub(h.Begun), time.Second)))
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		return nil, err

@@ -21,11 +21,13 @@ func defaultWebhooks() Webhooks { return Webhooks{Timeout: 15 * time.Second, Kee
 
 // Webhook is a static webhook endpoint.
 type Webhook struct {
-	Name    string   `yaml:"name" json:"name"`
-	URL     string   `yaml:"url" json:"url"`
-	Events  []string `yaml:"events" json:"events,omitempty"` // event types, or prefixes such as job.*; default: all
-	Format  string   `yaml:"format" json:"format,omitempty"` // json, text, slack or teams; default: json
-	Secrets []string `yaml:"secrets" json:"secrets"`         // one secret, two during a rotation
+	Name      string   `yaml:"name" json:"name"`
+	URL       string   `yaml:"url" json:"url"`
+	Events    []string `yaml:"events" json:"events,omitempty"`       // event types, or prefixes such as job.*; default: all
+	Workflows []string `yaml:"workflows" json:"workflows,omitempty"` // names of workflows, or prefixes such as billing-*, for events workflow.*
+	Labels    []string `yaml:"labels" json:"labels,omitempty"`       // their labels, KEY=VALUE
+	Format    string   `yaml:"format" json:"format,omitempty"`       // json, text, slack or teams; default: json
+	Secrets   []string `yaml:"secrets" json:"secrets"`               // one secret, two during a rotation
 }
 
 // shown returns a description of the endpoint without secrets.

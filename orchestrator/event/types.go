@@ -1,5 +1,7 @@
 package event
 
+import "muster/tasks/tasktype"
+
 // Types are the types of events.
 var Types = []string{
 	"job.created", "job.started", "job.edited", "job.retried", "job.reopened", "job.paused", "job.resumed", "job.stuck", "job.recovered",
@@ -8,4 +10,5 @@ var Types = []string{
 	"scrape.completed", "scrape.failed", "site.unhealthy", "site.recovered",
 	"breaker.opened", "breaker.closed",
 	"agent.registered", "agent.removed",
+	tasktype.EventSucceeded, tasktype.EventFailed, tasktype.EventRevoked, tasktype.EventStuck, // not in the streams: the index of workflows has them
 }

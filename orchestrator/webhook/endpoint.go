@@ -22,6 +22,7 @@ import (
 	"muster/internal/webhook"
 	"muster/jobs"
 	"muster/orchestrator/event"
+	"muster/tasks/tasktype"
 )
 
 // States of an endpoint.
@@ -44,6 +45,8 @@ type Static struct {
 	Events  []string // see NewEndpoint. Defaults to all.
 	Format  string   // see NewEndpoint
 	Secrets []string // one or two
+
+	Workflows, Labels []string // see NewEndpoint
 }
 
 // NewEndpoint is an endpoint to create.
@@ -52,14 +55,20 @@ type NewEndpoint struct {
 	URL    string   // http or https, to an address that Config.Filter allows.
 	Events []string // types of events, or beginnings as in job.*. Defaults to all.
 	Format string   // of the body, one of Formats. Defaults to FormatJSON.
+	// Workflows and Labels select events of workflows, which also need a type in Events that begins with workflow: names of workflows, or prefixes as
+	// in billing-*, and labels as KEY=VALUE, all of which the workflow has. Workflows defaults to all but the program's own.
+	Workflows, Labels []string
 }
 
 // Edit changes an endpoint. Nil fields remain unchanged.
 type Edit struct {
-	URL      *string
-	Events   *[]string
-	Format   *string
-	Secrets  *[]string // one or two; both sign
+	URL     *string
+	Events  *[]string
+	Format  *string
+	Secrets *[]string // one or two; both sign
+
+	Workflows, Labels *[]string
+
 	Disabled *bool
 }
 
@@ -69,6 +78,8 @@ type Endpoint struct {
 	Name          string    `json:"name"`
 	URL           string    `json:"url"`
 	Events        []string  `json:"events" doc:"types of events, or prefixes such as job.*; empty means all"`
+	Workflows     []string  `json:"workflows,omitempty" doc:"names of workflows, or prefixes, whose events it gets; empty means all but Muster's own"`
+	Labels        []string  `json:"labels,omitempty" doc:"labels of workflows, KEY=VALUE, whose events it gets"`
 	State         string    `json:"state" enum:"active,failing,disabled" doc:"failing: a delivery was given up, and none was acknowledged since"`
 	Reason        string    `json:"reason,omitempty" doc:"why it is disabled"`
 	Format        string    `json:"format" enum:"json,text,slack,teams"`
@@ -92,6 +103,9 @@ type record struct {
 	Disabled bool      `json:"disabled,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	Created  time.Time `json:"created"`
+
+	Workflows []string `json:"workflows,omitempty"`
+	Labels    []string `json:"labels,omitempty"`
 }
 
 // parseRecord decodes the record of an endpoint.
@@ -142,6 +156,14 @@ func checkEvents(patterns []string) error {
 	return nil
 }
 
+// checkLabels returns a *job.FieldError for labels that are not KEY=VALUE.
+func checkLabels(labels []string) error {
+	if _, err := tasktype.ParseLabels(labels); err != nil {
+		return bad("labels", "%v", err)
+	}
+	return nil
+}
+
 // checkSecrets returns a *job.FieldError unless there are one or two valid secrets.
 func checkSecrets(keys []string) error {
 	if len(keys) < 1 || len(keys) > 2 {
@@ -172,8 +194,8 @@ func (c *core) checkURL(text string) error {
 
 // record returns the record of an endpoint of the configuration.
 func (st Static) record() (record, error) {
-	r := record{Name: st.Name, URL: st.URL, Events: st.Events, Format: st.Format, Secrets: st.Secrets}
-	err := cmp.Or(checkSecrets(st.Secrets), webhook.CheckURL(st.URL), checkEvents(st.Events), checkFormat(st.Format))
+	r := record{Name: st.Name, URL: st.URL, Events: st.Events, Format: st.Format, Secrets: st.Secrets, Workflows: st.Workflows, Labels: st.Labels}
+	err := cmp.Or(checkSecrets(st.Secrets), webhook.CheckURL(st.URL), checkEvents(st.Events), checkFormat(st.Format), checkLabels(st.Labels))
 	if !endpointName.MatchString(st.Name) {
 		err = errors.New("a name is required")
 	}

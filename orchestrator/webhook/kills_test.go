@@ -13,6 +13,7 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/tasks"
 )
 
 // scale returns the number of deliveries of TestNoDeliveryIsLost: 2,000, or MUSTER_TEST_WEBHOOKS.
@@ -42,6 +43,8 @@ func startProcess(t *testing.T, url string, deliveries int) *process {
 	p := &process{dead: redistest.NewFault(redistest.Crash, 1), done: make(chan struct{})}
 	p.rdb = p.dead.Client(t, url)
 	cfg := quick(t, p.rdb)
+	cfg.Workflows = tasks.NewClient(p.rdb)
+	t.Cleanup(func() { _ = cfg.Workflows.Close() })
 	cfg.Attempts, cfg.KeepCount = 0, deliveries // the default, and all
 	cfg.Retry, cfg.MaxRetry = 10*time.Millisecond, 300*time.Millisecond
 	s := testutil.Must(New(cfg))(t)
@@ -83,12 +86,23 @@ func TestNoDeliveryIsLost(t *testing.T) {
 		}
 		return 200
 	})
-	k := open(t, quick(t, rdb))
-	e, secret := k.create(t, r.URL)
+	cfg := quick(t, rdb)
+	cfg.Workflows = tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = cfg.Workflows.Close() })
+	k := open(t, cfg)
+	e, secret := k.create(t, r.URL, "job.*", "workflow.revoked")
 	wg := sync.WaitGroup{}
 	wg.Go(func() {
-		for range n {
-			if _, err := k.events.Add(context.Background(), "job.completed", "", "", nil); err != nil {
+		for i := range n {
+			var err error
+			if i%2 == 0 {
+				_, err = k.events.Add(context.Background(), "job.completed", "", "", nil)
+			} else if run, sendErr := tasks.NewAction[int]("work").S(1).Send(context.Background(), cfg.Workflows); sendErr == nil {
+				err = run.Revoke(context.Background())
+			} else {
+				err = sendErr
+			}
+			if err != nil {
 				t.Error(err)
 				return
 			}
@@ -113,7 +127,7 @@ func TestNoDeliveryIsLost(t *testing.T) {
 	wg.Wait()
 	finished := func() bool {
 		is, err := k.Get(context.Background(), e.ID)
-		return err == nil && is.Pending == 0 && k.passed(t)
+		return err == nil && is.Pending == 0 && is.Delivered == int64(n) && k.passed(t)
 	}
 	for deadline := time.Now().Add(10 * time.Minute); !finished() && time.Now().Before(deadline); {
 		testutil.Becomes(finished)

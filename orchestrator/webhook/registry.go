@@ -44,7 +44,7 @@ func (s *Service) Get(ctx context.Context, id string) (Endpoint, error) {
 
 // endpoint converts a record to an endpoint.
 func (s *endpoints) endpoint(id string, r record) Endpoint {
-	e := Endpoint{ID: id, Name: r.Name, URL: r.URL, Events: append([]string{}, r.Events...), Format: cmp.Or(r.Format, FormatJSON), State: StateActive, Reason: r.Reason, Created: r.Created}
+	e := Endpoint{ID: id, Name: r.Name, URL: r.URL, Events: append([]string{}, r.Events...), Workflows: r.Workflows, Labels: r.Labels, Format: cmp.Or(r.Format, FormatJSON), State: StateActive, Reason: r.Reason, Created: r.Created}
 	_, e.Static = s.static[id]
 	if r.Disabled {
 		e.State = StateDisabled
@@ -134,14 +134,17 @@ func (s *endpoints) change(ctx context.Context, id string, edit func(*record)) e
 // Create stores a new endpoint and returns its secret, which is not shown again. It returns ErrTooMany or a *job.FieldError.
 func (s *Service) Create(ctx context.Context, n NewEndpoint) (Endpoint, string, error) {
 	id, key := "wh-"+newID(), webhook.NewSecret()
-	r := record{Name: cmp.Or(n.Name, id), URL: n.URL, Events: n.Events, Format: n.Format, Secrets: []string{key}, Created: time.Now().UTC().Truncate(time.Millisecond)}
+	r := record{Name: cmp.Or(n.Name, id), URL: n.URL, Events: n.Events, Workflows: n.Workflows, Labels: n.Labels, Format: n.Format, Secrets: []string{key}, Created: time.Now().UTC().Truncate(time.Millisecond)}
 	if !endpointName.MatchString(r.Name) {
 		return Endpoint{}, "", bad("name", "use up to 100 letters, digits, dots, hyphens and underscores")
 	}
 	if _, taken := s.static[staticID(r.Name)]; taken {
 		return Endpoint{}, "", bad("name", "a webhook of the configuration has the name %s", r.Name)
 	}
-	if err := cmp.Or(s.core.checkURL(n.URL), checkEvents(n.Events), checkFormat(n.Format)); err != nil {
+	if err := cmp.Or(s.core.checkURL(n.URL), checkEvents(n.Events), checkFormat(n.Format), checkLabels(n.Labels)); err != nil {
+		return Endpoint{}, "", err
+	}
+	if err := s.beginWorkflows(ctx, r); err != nil {
 		return Endpoint{}, "", err
 	}
 	if err := s.put(ctx, id, r, ""); err != nil {
@@ -154,7 +157,8 @@ func (s *Service) Create(ctx context.Context, n NewEndpoint) (Endpoint, string, 
 // of an endpoint of the configuration. Waiting deliveries are sent to the new URL; deliveries to a disabled endpoint
 // are skipped.
 func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error) {
-	if _, static := s.static[id]; static && (e.URL != nil || e.Events != nil || e.Format != nil || e.Secrets != nil) {
+	changed := e.URL != nil || e.Events != nil || e.Format != nil || e.Secrets != nil || e.Workflows != nil || e.Labels != nil
+	if _, static := s.static[id]; static && changed {
 		return Endpoint{}, fmt.Errorf("edit webhook %s: %w", id, ErrStatic)
 	}
 	var err error
@@ -170,12 +174,20 @@ func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error)
 	if e.Secrets != nil {
 		err = cmp.Or(err, checkSecrets(*e.Secrets))
 	}
-	if err == nil && (e.URL != nil || e.Events != nil || e.Format != nil || e.Secrets != nil) {
+	if e.Labels != nil {
+		err = cmp.Or(err, checkLabels(*e.Labels))
+	}
+	if err == nil && e.Events != nil {
+		err = s.beginWorkflows(ctx, record{Events: *e.Events})
+	}
+	if err == nil && changed {
 		err = s.change(ctx, id, func(r *record) {
 			set(&r.URL, e.URL)
 			set(&r.Events, e.Events)
 			set(&r.Format, e.Format)
 			set(&r.Secrets, e.Secrets)
+			set(&r.Workflows, e.Workflows)
+			set(&r.Labels, e.Labels)
 		})
 	}
 	if err == nil && e.Disabled != nil {

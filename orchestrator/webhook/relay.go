@@ -34,6 +34,8 @@ type relay struct {
 
 	last   string    // the last event that round has passed on; "" if there are no endpoints
 	tidied time.Time // last run of tidy
+	follow state     // of events of workflows
+	looked time.Time // last call of FindStuck
 }
 
 func (r *relay) run(ctx context.Context) {
@@ -42,6 +44,11 @@ func (r *relay) run(ctx context.Context) {
 		n := 0
 		if err == nil && mine {
 			if n, err = r.round(ctx); err == nil {
+				var ends int
+				ends, err = r.workflows(ctx)
+				n = max(n, ends)
+			}
+			if err == nil {
 				err = r.tidy(ctx)
 			}
 		}
@@ -52,7 +59,7 @@ func (r *relay) run(ctx context.Context) {
 			pause = max(pause, time.Second)
 		case n == relayBatch:
 			pause = 0
-		case n == 0 && r.last != "": // nothing to do until there is an event, or the lease must be extended
+		case n == 0 && r.last != "" && r.follow != following: // nothing to do until there is an event, or the lease must be extended
 			if _, err = r.cfg.Events.Read(ctx, "", r.last, 1, relayHold/3); err == nil {
 				continue
 			}

@@ -14,6 +14,7 @@ import (
 	"muster/internal/addressfilter"
 	"muster/internal/webhook"
 	"muster/orchestrator/event"
+	"muster/tasks"
 	"muster/tasks/workqueue"
 )
 
@@ -33,11 +34,15 @@ type Config struct {
 	Redis  redis.UniversalClient // Required.
 	Events *event.Stream         // of Redis. Defaults to a new one; share it, because it waits with one connection.
 	// Job returns the state of a job for messages, encodable as JSON, or nil if the job does not exist. Defaults to no states.
-	Job     func(ctx context.Context, id string) (any, error)
-	Static  []Static              // endpoints of the configuration. Defaults to none.
-	Filter  *addressfilter.Filter // allows non-public addresses, in addition to the addresses of Static. Defaults to none.
-	Timeout time.Duration         // of a response. Defaults to 15 seconds.
-	Keep    time.Duration         // retention of completed deliveries. Defaults to 72 hours.
+	Job func(ctx context.Context, id string) (any, error)
+	// Workflows is the client whose events of workflows are sent. Defaults to none.
+	Workflows *tasks.Client
+	// StuckAfter returns the time without a change after which a workflow can be stuck. Defaults to an hour.
+	StuckAfter func() time.Duration
+	Static     []Static              // endpoints of the configuration. Defaults to none.
+	Filter     *addressfilter.Filter // allows non-public addresses, in addition to the addresses of Static. Defaults to none.
+	Timeout    time.Duration         // of a response. Defaults to 15 seconds.
+	Keep       time.Duration         // retention of completed deliveries. Defaults to 72 hours.
 
 	KeepCount  int           // deliveries kept of each endpoint, beside open ones. Defaults to 10,000.
 	MaxPending int           // open deliveries with which an endpoint is disabled. Defaults to 200,000.
@@ -77,6 +82,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Job == nil {
 		c.Job = func(context.Context, string) (any, error) { return nil, nil }
+	}
+	if c.StuckAfter == nil {
+		c.StuckAfter = func() time.Duration { return time.Hour }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -136,8 +144,11 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	c := s.core
 	// Without endpoints this is all that webhooks cost.
-	for {
+	for first := true; ; first = false {
 		some, err := s.needed(ctx)
+		if first && !some && err == nil {
+			err = s.endWorkflows(ctx)
+		}
 		c.warn(ctx, "read the webhooks", err)
 		if some {
 			break
