@@ -45,6 +45,14 @@ func serve(t *testing.T) *served {
 		logger.InfoContext(ctx, "count words", "bytes", len(text))
 		return len(strings.Fields(text)), nil
 	})
+	tasks.Handle(mux, tasks.New[string, []string]("text.split"), func(_ context.Context, text string) ([]string, error) { return strings.Fields(text), nil })
+	tasks.Handle(mux, tasks.New[[]string, int]("text.size"), func(_ context.Context, list []string) (int, error) { return len(list), nil })
+	tasks.Handle(mux, tasks.New[[]int, int]("text.sum"), func(_ context.Context, list []int) (sum int, _ error) {
+		for _, n := range list {
+			sum += n
+		}
+		return sum, nil
+	})
 	tasks.Handle(mux, broken, func(context.Context, int) (int, error) { return 0, tasks.WithCode("odd", errors.New("out of order")) })
 	tasks.Handle(mux, talk, func(ctx context.Context, text string) (n int, err error) {
 		for _, word := range strings.Fields(text) {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -138,7 +137,7 @@ func (s *service) addSchedules() {
 }
 
 func (s *service) putSchedule(ctx context.Context, in *SchedulePut) error {
-	declared, opts, err := in.Body.Send.options()
+	sig, opts, err := s.signature(ctx, &in.Body.Send, "body.send")
 	if err != nil {
 		return err
 	}
@@ -146,8 +145,7 @@ func (s *service) putSchedule(ctx context.Context, in *SchedulePut) error {
 	if err != nil {
 		return err
 	}
-	err = s.Client.PutSchedule(ctx, tasks.Schedule{Name: in.Name, Spec: in.Body.Spec, CatchUp: in.Body.CatchUp, Jitter: jitter, Options: opts,
-		Work: tasks.New[json.RawMessage, json.RawMessage](in.Body.Send.Task, declared...).S(in.Body.Send.Input)})
+	err = s.Client.PutSchedule(ctx, tasks.Schedule{Name: in.Name, Spec: in.Body.Spec, CatchUp: in.Body.CatchUp, Jitter: jitter, Options: opts, Work: sig})
 	if errors.Is(err, tasks.ErrInvalid) {
 		return httpproblem.BadField("body", "%v", err)
 	}

@@ -7,10 +7,12 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// NewWorkflow is a task to send.
+// NewWorkflow is a task or work to send.
 type NewWorkflow struct {
-	Task             string            `json:"task" minLength:"1" maxLength:"100" doc:"name of the task" example:"text.count"`
-	Input            json.RawMessage   `json:"input" doc:"input of the task, any JSON value"`
+	Task             string            `json:"task,omitempty" maxLength:"100" doc:"name of the task; absent with work" example:"text.count"`
+	Input            json.RawMessage   `json:"input,omitempty" doc:"input of the task, any JSON value"`
+	Work             *Work             `json:"work,omitempty" doc:"several tasks, instead of task"`
+	RequireHandlers  bool              `json:"require_handlers,omitempty" doc:"400 unless a live worker has a handler for each task"`
 	Queue            string            `json:"queue,omitempty" maxLength:"100" doc:"defaults to default"`
 	ID               string            `json:"id,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9_-]+$" patternDescription:"letters, digits, _ and -" doc:"ID of the workflow; 409 if a workflow has it. Defaults to a random ID."`
 	Name             string            `json:"name,omitempty" maxLength:"200" doc:"name of the workflow in listings; defaults to the name of the task"`

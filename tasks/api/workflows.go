@@ -76,7 +76,7 @@ type WorkflowRunAgain struct {
 
 // Operations on workflows and their nodes.
 var (
-	SendWorkflow      = declare[With[NewWorkflow], SentWorkflow](Change, "POST /v1/workflows", "sendWorkflow", "Send a task by its name", http.StatusConflict)
+	SendWorkflow      = declare[With[NewWorkflow], SentWorkflow](Change, "POST /v1/workflows", "sendWorkflow", "Send a task by its name, or several tasks", http.StatusConflict)
 	ListWorkflows     = declare[WorkflowFilter, Page[ListedWorkflow]](Read, "GET /v1/workflows", "listWorkflows", "List workflows, the latest first")
 	GetWorkflow       = declare[Reference, WorkflowStatus](Read, "GET /v1/workflows/{id}", "getWorkflow", "Get the state and progress of a workflow", http.StatusNotFound)
 	GetWorkflowResult = declare[ResultWait, WorkflowResult](ReadValues, "GET /v1/workflows/{id}/result", "getWorkflowResult", "Get the result or the failure of a workflow", http.StatusNotFound)
@@ -128,12 +128,8 @@ func (s *service) addWorkflows() {
 }
 
 // options returns the options of a send.
-func (n *NewWorkflow) options() ([]tasks.TaskOption, []tasks.SendOption, error) {
-	var declared []tasks.TaskOption
+func (n *NewWorkflow) options() ([]tasks.SendOption, error) {
 	var opts []tasks.SendOption
-	if n.External {
-		declared = append(declared, tasks.External())
-	}
 	if n.Queue != "" {
 		opts = append(opts, tasks.Queue(n.Queue))
 	}
@@ -149,13 +145,16 @@ func (n *NewWorkflow) options() ([]tasks.TaskOption, []tasks.SendOption, error) 
 	if n.FairnessKey != "" {
 		opts = append(opts, tasks.FairnessKey(n.FairnessKey))
 	}
-	opts = append(opts, tasks.Labels(n.Labels), tasks.Headers(n.Headers), tasks.Priority(n.Priority), tasks.MaxRetry(n.MaxRetry))
+	opts = append(opts, tasks.Labels(n.Labels), tasks.Headers(n.Headers))
+	if n.Work == nil { // also for the tasks of its plans
+		opts = append(opts, tasks.Priority(n.Priority), tasks.MaxRetry(n.MaxRetry))
+	}
 	if (n.Unique == "") != (n.UniqueFor == "") {
-		return nil, nil, httpproblem.BadField("body.unique_for", "unique and unique_for need each other")
+		return nil, httpproblem.BadField("body.unique_for", "unique and unique_for need each other")
 	}
 	if !n.StartAt.IsZero() {
 		if n.Delay != "" {
-			return nil, nil, httpproblem.BadField("body.start_at", "delay is set too; give one of them")
+			return nil, httpproblem.BadField("body.start_at", "delay is set too; give one of them")
 		}
 		opts = append(opts, tasks.At(n.StartAt))
 	}
@@ -177,19 +176,19 @@ func (n *NewWorkflow) options() ([]tasks.TaskOption, []tasks.SendOption, error) 
 		}
 		value, err := durationOf(d.field, d.text)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		opts = append(opts, d.option(value))
 	}
-	return declared, opts, nil
+	return opts, nil
 }
 
 func (s *service) send(ctx context.Context, in *With[NewWorkflow]) (*sendOutput, error) {
-	declared, opts, err := in.Body.options()
+	sig, opts, err := s.signature(ctx, &in.Body, "body")
 	if err != nil {
 		return nil, err
 	}
-	run, err := tasks.New[json.RawMessage, json.RawMessage](in.Body.Task, declared...).S(in.Body.Input).Send(ctx, s.Client, opts...)
+	run, err := sig.Send(ctx, s.Client, opts...)
 	switch {
 	case errors.Is(err, tasks.ErrDuplicate):
 		p := httpproblem.New(http.StatusConflict, "workflow %s has this ID or unique key", run.ID())
