@@ -113,7 +113,7 @@ func TestRedisResponds(t *testing.T) {
 		memory string
 		status Status
 	}{
-		"redis": {func(t *testing.T) string { return redistest.Server(t).URL() }, "MB used", OK},
+		"redis":        {func(t *testing.T) string { return redistest.Server(t).URL() }, "MB used", OK},
 		"without INFO": {func(t *testing.T) string { return redistest.Server(t).Managed() }, "unknown", OK},
 		"embedded": {func(t *testing.T) string {
 			s, err := embedded.Start(embedded.Config{Dir: t.TempDir()})
