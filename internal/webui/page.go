@@ -132,7 +132,7 @@ func (s *Site) rights(r *http.Request) string {
 	if s.cfg.Reads != nil {
 		reads = s.cfg.Reads(r)
 	}
-	return fmt.Sprintf("%q %t %t %q", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer), s.cfg.areas(r))
+	return fmt.Sprintf("%q %t %t %q", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer), s.cfg.links(r))
 }
 
 // render renders a page for a request. Errors are rendered as pages.

@@ -43,7 +43,7 @@ func served(log *slog.Logger, ask Ask) http.Handler {
 		Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{.Data}}{{end}}`)}},
 		May:   func(*http.Request, Class) bool { return false },
 		Reads: func(r *http.Request) string { return fmt.Sprint(isAdmin(r.Context())) },
-		Menu:  []Area{{Link: Link{"Log of Ada", "/ada"}}},
+		Menu:  []Link{{Text: "Log of Ada", URL: "/ada"}},
 		Shows: func(r *http.Request, _ string) bool { u := userOf(r.Context()); return u != nil && u.name == "ada" },
 
 		Logger: log,
@@ -337,7 +337,7 @@ func TestNavigationHasCounts(t *testing.T) {
 		h := New(Config{
 			Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
 			May:   func(*http.Request, Class) bool { return false },
-			Menu:  []Area{{Link: Link{"To do", "/todo"}}, {Link: Link{"Workers", "/workers"}}},
+			Menu:  []Link{{Text: "To do", URL: "/todo"}, {Text: "Workers", URL: "/workers"}},
 			Counts: func(context.Context) (map[string]Count, error) {
 				return map[string]Count{"/todo": {n, "open", false}}, failed
 			},

@@ -43,10 +43,10 @@ type Config struct {
 	// Title is the title in the header of the pages, with a link to Home.
 	Title, Home string
 	// Menu is the navigation.
-	Menu []Area
-	// Shows reports whether the sender of a request sees the navigation area with a URL. Default: all areas.
+	Menu []Link
+	// Shows reports whether the sender of a request sees the link of the navigation with a URL. Default: all links.
 	Shows func(r *http.Request, url string) bool
-	// Counts returns counts that the navigation shows, by the URL of their areas. They are cached for some seconds. Optional.
+	// Counts returns counts that the navigation shows, by the URL of their links. They are cached for some seconds. Optional.
 	Counts func(context.Context) (map[string]Count, error)
 	// Search is the path of the search form, and SearchHint its placeholder. If Search is empty, there is no form.
 	Search, SearchHint string
@@ -69,14 +69,8 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// Link is a navigation link.
-type Link struct{ Text, URL string }
-
-// Area is a link of the navigation. Its pages are tabs while one of them is open.
-type Area struct {
-	Link
-	Pages []Link
-}
+// Link is a link of the navigation. Consecutive links of a group are shown under its name.
+type Link struct{ Text, URL, Group string }
 
 // Count is a count beside a link of the navigation.
 type Count struct {
@@ -135,29 +129,22 @@ func (v View) May(c Class) bool { return v.Config.May(v.request, c) }
 // Still reports whether the page does not change automatically.
 func (v View) Still() bool { return v.question || v.Fixed }
 
-// Areas returns the navigation that the reader sees.
-func (v View) Areas() []Area { return v.Config.areas(v.request) }
+// Groups returns the navigation that the reader sees.
+func (v View) Groups() (groups [][]Link) {
+	for _, l := range v.links(v.request) {
+		if n := len(groups); n == 0 || groups[n-1][0].Group != l.Group {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], l)
+	}
+	return groups
+}
 
-func (c Config) areas(r *http.Request) []Area {
+func (c Config) links(r *http.Request) []Link {
 	if c.Shows == nil {
 		return c.Menu
 	}
-	return slices.DeleteFunc(slices.Clone(c.Menu), func(a Area) bool { return !c.Shows(r, a.URL) })
-}
-
-// Area returns the area of the page.
-func (v View) Area() Area {
-	for _, a := range v.Menu {
-		if a.URL == v.At {
-			return a
-		}
-		for _, p := range a.Pages {
-			if p.URL == v.At {
-				return a
-			}
-		}
-	}
-	return Area{}
+	return slices.DeleteFunc(slices.Clone(c.Menu), func(l Link) bool { return !c.Shows(r, l.URL) })
 }
 
 // assets serves the assets. They may be cached for an hour, because a release may change them.

@@ -22,21 +22,6 @@ const (
 	pipelinesAt = prefix + "/pipelines"
 )
 
-// jobsArea returns the navigation of the pages of jobs, or nil without jobs.
-func jobsArea(cfg Config) []webui.Area {
-	if cfg.Jobs == nil {
-		return nil
-	}
-	area := webui.Area{Link: webui.Link{Text: "Jobs", URL: jobsAt}, Pages: []webui.Link{{Text: "Jobs", URL: jobsAt}}}
-	if cfg.Agents != nil {
-		area.Pages = append(area.Pages, webui.Link{Text: "Agents", URL: agentsAt})
-	}
-	if cfg.Pipelines != nil {
-		area.Pages = append(area.Pages, webui.Link{Text: "Pipelines", URL: pipelinesAt})
-	}
-	return []webui.Area{area}
-}
-
 // jobPages show jobs, items and pipelines.
 type jobPages struct{ Config }
 

@@ -28,14 +28,6 @@ var everything = proxies.Everything
 // proxyURL returns the URL of the list with one proxy.
 func proxyURL(m proxies.Member) string { return poolURL + "?name=" + url.QueryEscape(m.Proxy.String()) }
 
-// proxyAreas returns the menu areas of the pool.
-func (c Config) proxyAreas() []webui.Area {
-	if c.Proxies == nil {
-		return nil
-	}
-	return []webui.Area{{Link: webui.Link{Text: "Proxies", URL: poolURL}, Pages: []webui.Link{{Text: "Pool", URL: poolURL}, {Text: "Sources", URL: sourcesURL}}}}
-}
-
 // poolPages are the pages of the pool.
 type poolPages struct{ *pages }
 

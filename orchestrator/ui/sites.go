@@ -33,14 +33,6 @@ func siteURL(name string) string { return sitesURL + "/" + url.PathEscape(name) 
 
 func scrapeURL(id string) string { return scrapesURL + "/" + url.PathEscape(id) }
 
-// siteAreas returns the menu areas of sites.
-func (c Config) siteAreas() []webui.Area {
-	if c.Sites == nil {
-		return nil
-	}
-	return []webui.Area{{Link: webui.Link{Text: "Sites", URL: sitesURL}, Pages: []webui.Link{{Text: "Sites", URL: sitesURL}, {Text: "Scrapes", URL: scrapesURL}}}}
-}
-
 // sitePages are the pages of sites and scrapes.
 type sitePages struct{ *pages }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 
 	"muster/internal/webui"
 	"muster/jobs"
@@ -77,8 +76,12 @@ type pages struct {
 // Routes returns all routes below /ui/. The handlers are safe for concurrent use.
 func Routes(cfg Config) []Route {
 	p := &pages{cfg: cfg}
+	var nav []webui.Link
+	for _, l := range menu(cfg) {
+		nav = append(nav, webui.Link(l))
+	}
 	p.site = webui.New(webui.Config{
-		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
+		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: nav, Search: prefix + "/search", SearchHint: "Id or name",
 		Ping:  func(ctx context.Context) error { return cfg.Client.Redis().Ping(ctx).Err() },
 		Pages: files, Funcs: funcs, May: cfg.may, Reads: reads, OnAction: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
 		Counts: func(ctx context.Context) (map[string]webui.Count, error) {
@@ -105,12 +108,22 @@ func (c Config) may(r *http.Request, class webui.Class) bool {
 }
 
 // menu returns the navigation.
-func menu(cfg Config) []webui.Area {
-	all := []webui.Area{{Link: webui.Link{Text: "Overview", URL: prefix + "/"}}}
-	for _, l := range taskui.Links(fleet) {
-		all = append(all, webui.Area{Link: webui.Link(l)})
+func menu(cfg Config) []taskui.Link {
+	all := append([]taskui.Link{{Text: "Overview", URL: prefix + "/"}}, taskui.Links(fleet)...)
+	for _, l := range []struct {
+		group, text, url string
+		has              bool
+	}{
+		{"Scraping", "Scrapes", scrapesURL, cfg.Sites != nil}, {"Scraping", "Sites", sitesURL, cfg.Sites != nil},
+		{"Scraping", "Proxies", poolURL, cfg.Proxies != nil}, {"Scraping", "Sources", sourcesURL, cfg.Proxies != nil},
+		{"Jobs", "Jobs", jobsAt, cfg.Jobs != nil}, {"Jobs", "Agents", agentsAt, cfg.Jobs != nil && cfg.Agents != nil},
+		{"Jobs", "Pipelines", pipelinesAt, cfg.Jobs != nil && cfg.Pipelines != nil},
+	} {
+		if l.has {
+			all = append(all, taskui.Link{Text: l.text, URL: l.url, Group: l.group})
+		}
 	}
-	return slices.Concat(all, jobsArea(cfg), cfg.siteAreas(), cfg.proxyAreas())
+	return all
 }
 
 // reads identifies the read permissions of the caller of a request.
@@ -175,12 +188,8 @@ func (p *pages) decisions() taskui.Decisions {
 
 // tasks adds the pages of tasks/ui.
 func (p *pages) tasks() {
-	var nav []taskui.Link
-	for _, a := range menu(p.cfg) {
-		nav = append(nav, taskui.Link(a.Link))
-	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
-		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Logger: p.cfg.Logger,
+		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: menu(p.cfg), Search: prefix + "/search", SearchHint: "Id or name", Logger: p.cfg.Logger,
 		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
 		Asynq: asynqmon, Decisions: p.decisions(),
 		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },

@@ -33,7 +33,7 @@ type Config struct {
 	Prefix string
 	// Title is the title in the page header. Defaults to "Tasks".
 	Title string
-	// Nav lists links to other pages of the program, shown in the page header after the links to these pages. If it has one
+	// Nav lists links to other pages of the program, shown in the navigation after the links to these pages. If it has one
 	// of [Links], it is the whole navigation. Defaults to none.
 	Nav []Link
 	// Shows reports whether the client of a request sees the link of Nav with a URL. Defaults to all.
@@ -60,8 +60,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Link is a link in the page header.
-type Link struct{ Text, URL string }
+// Link is a link of the navigation. Consecutive links of a group are shown under its name.
+type Link struct{ Text, URL, Group string }
 
 func (c Config) withDefaults() Config {
 	c.Prefix = strings.TrimRight(c.Prefix, "/")
@@ -152,22 +152,23 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 // Links returns links to the pages other than the overview, for the navigation of a program that mounts them at prefix.
 func Links(prefix string) []Link {
 	prefix = strings.TrimRight(prefix, "/")
-	return []Link{
-		{"Workflows", prefix + "/workflows"}, {"Tasks", prefix + "/names"}, {"To do", prefix + "/todo"}, {"Queues", prefix + "/queues"},
-		{"Workers", prefix + "/workers"}, {"Schedule", prefix + "/schedule"},
+	var links []Link
+	for _, page := range [][2]string{{"Workflows", "/workflows"}, {"To do", "/todo"}, {"Tasks", "/names"}, {"Queues", "/queues"}, {"Workers", "/workers"}, {"Schedules", "/schedule"}} {
+		links = append(links, Link{page[0], prefix + page[1], "Tasks"})
 	}
+	return links
 }
 
 // frame returns the common configuration of the pages.
 func (c Config) frame() webui.Config {
-	own := append([]Link{{"Overview", c.Prefix + "/"}}, Links(c.Prefix)...)
+	own := append([]Link{{"Overview", c.Prefix + "/", ""}}, Links(c.Prefix)...)
 	all := c.Nav
 	if !slices.ContainsFunc(c.Nav, func(l Link) bool { return slices.Contains(own[1:], l) }) {
 		all = append(own, slices.DeleteFunc(slices.Clone(c.Nav), func(l Link) bool { return l.URL == own[0].URL })...)
 	}
-	var menu []webui.Area
+	var menu []webui.Link
 	for _, l := range all {
-		menu = append(menu, webui.Area{Link: webui.Link(l)})
+		menu = append(menu, webui.Link(l))
 	}
 	return webui.Config{
 		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
