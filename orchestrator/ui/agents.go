@@ -71,8 +71,7 @@ func (a agentRow) Does() string { return strings.Join(a.Roles, ", ") }
 
 type agentsData struct {
 	Counts []part // by state
-	Role   string
-	Roles  []string
+	Filter *webui.Filter
 	Rows   []agentRow
 	More   int
 	All    int
@@ -91,7 +90,8 @@ func (p agentPages) list(ctx context.Context, r *http.Request) (webui.View, erro
 	if err != nil {
 		return webui.View{}, err
 	}
-	d := agentsData{Role: r.URL.Query().Get("role"), All: len(list), Day: byHour("Assignments of agents that ended in the last day, by hour", did, time.Now())}
+	q := r.URL.Query()
+	d, role := agentsData{Filter: webui.NewFilter(q), All: len(list), Day: byHour("Assignments of agents that ended in the last day, by hour", did, time.Now())}, q.Get("role")
 	roles, states := map[string]bool{}, map[string]int64{}
 	for _, a := range list {
 		for _, role := range a.Roles {
@@ -101,14 +101,18 @@ func (p agentPages) list(ctx context.Context, r *http.Request) (webui.View, erro
 		if a.State == agent.StateHealthy {
 			d.Held, d.Slots = d.Held+a.Held, d.Slots+a.Capacity
 		}
-		if d.Role == "" || slices.Contains(a.Roles, d.Role) {
+		if role == "" || slices.Contains(a.Roles, role) {
 			d.Rows = append(d.Rows, agentRow{a})
 		}
 	}
 	for _, st := range agent.States {
 		d.Counts = append(d.Counts, part{State: st, N: states[st]})
 	}
-	d.Roles = slices.Sorted(maps.Keys(roles))
+	d.Filter.Name = "Role"
+	d.Filter.AddTab(q, "role", "", "All roles", -1)
+	for _, role := range slices.Sorted(maps.Keys(roles)) {
+		d.Filter.AddTab(q, "role", role, line(40, role), -1)
+	}
 	first := []string{agent.StateUnavailable, agent.StateDraining, agent.StateNew, agent.StateHealthy}
 	slices.SortStableFunc(d.Rows, func(a, b agentRow) int { return slices.Index(first, a.State) - slices.Index(first, b.State) })
 	if len(d.Rows) > agentsListed {

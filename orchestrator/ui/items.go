@@ -56,7 +56,7 @@ func rowsOf(items []jobs.Item) []itemRow {
 type itemsData struct {
 	Job    jobs.Job
 	State  jobs.ItemStatus
-	Counts []part // all states, with and without items
+	Filter *webui.Filter
 	Rows   []itemRow
 	First  bool
 	Next   string // "" on the last page
@@ -87,9 +87,13 @@ func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, noJob(id, err)
 	}
 	n := d.Job.Items
-	d.Counts = []part{
+	d.Filter = webui.NewFilter(q)
+	d.Filter.AddTab(q, "state", "", "All", n.Total)
+	for _, p := range []part{
 		{State: "pending", N: n.Pending}, {State: "validating", N: n.Validating}, {State: "integrated", N: n.Integrated},
 		{State: "rejected", N: n.Rejected}, {State: "failed", N: n.Failed}, {State: "review", N: n.Review},
+	} {
+		d.Filter.AddTab(q, "state", p.State, "", p.N)
 	}
 	d.Rows = rowsOf(items)
 	if next != "" {

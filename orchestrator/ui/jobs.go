@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -73,22 +72,11 @@ const (
 	maxCursor = 500
 )
 
-// stateCount is the number of jobs in a state.
-type stateCount struct {
-	State jobs.Status
-	N     int64
-	URL   string
-}
-
 type jobsData struct {
-	States       []stateCount
-	All          int64
-	State        string
-	Name, Label  string
-	Filtered     bool
-	Rows         []jobRow
-	First        bool
-	AllURL, Next string // Next is "" on the last page
+	Filter *webui.Filter
+	Rows   []jobRow
+	First  bool
+	Next   string // "" on the last page
 }
 
 // jobRow is a job of a list.
@@ -103,17 +91,17 @@ func (j jobRow) Bar() []part { return byState(j.Items) }
 // listJobs lists jobs, newest first.
 func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
-	d := jobsData{State: q.Get("status"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label"))}
-	after := q.Get("after")
-	if err := cmp.Or(checkLength(maxName, d.Name, d.Label), checkLength(maxCursor, after)); err != nil {
+	d := jobsData{Filter: webui.NewFilter(q, webui.Field{Name: "name", Label: "Name", Hint: "Pipeline"}, webui.Field{Name: "label", Label: "Label"})}
+	name, label, status, after := strings.TrimSpace(q.Get("name")), strings.TrimSpace(q.Get("label")), q.Get("status"), q.Get("after")
+	if err := cmp.Or(checkLength(maxName, name, label), checkLength(maxCursor, after)); err != nil {
 		return webui.View{}, err
 	}
-	f := jobs.Filter{Name: d.Name, Label: d.Label, Cursor: after, Limit: jobsShown, NoUsage: true}
+	f := jobs.Filter{Name: name, Label: label, Cursor: after, Limit: jobsShown, NoUsage: true}
 	switch {
-	case d.State == "pending":
+	case status == "pending":
 		f.Pending = true
-	case d.State != "":
-		f.Statuses = []jobs.Status{jobs.Status(d.State)}
+	case status != "":
+		f.Statuses = []jobs.Status{jobs.Status(status)}
 	}
 	page, err := c.Jobs.List(ctx, f)
 	if err != nil {
@@ -123,18 +111,9 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 	if err != nil {
 		return webui.View{}, err
 	}
-	with := func(name, value string) string {
-		u := url.Values{}
-		for key, v := range map[string]string{"status": d.State, "name": d.Name, "label": d.Label, name: value} {
-			if v != "" {
-				u.Set(key, v)
-			}
-		}
-		return "?" + u.Encode()
-	}
+	d.Filter.AddTab(q, "status", "", "All", -1)
 	for _, st := range jobs.Statuses {
-		d.All += counts[st]
-		d.States = append(d.States, stateCount{st, counts[st], with("status", string(st))})
+		d.Filter.AddTab(q, "status", string(st), "", counts[st])
 	}
 	every := 3 * time.Second
 	for _, j := range page.Jobs {
@@ -146,9 +125,9 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 		}
 		d.Rows = append(d.Rows, row)
 	}
-	d.Filtered, d.First, d.AllURL = d.State+d.Name+d.Label != "", after == "", with("status", "")
-	if page.Next != "" {
-		d.Next = with("after", page.Next)
+	if d.First = after == ""; page.Next != "" {
+		q.Set("after", page.Next)
+		d.Next = "?" + q.Encode()
 	}
 	return webui.View{Name: "Jobs", At: jobsAt, Data: d, Every: every}, nil
 }

@@ -9,20 +9,15 @@ import (
 	"muster/orchestrator/health"
 	"muster/proxies"
 	"muster/sites"
-	"muster/tasks/tasktype"
-	taskui "muster/tasks/ui"
 )
 
 // known caches data for all pages that takes many Redis commands. It is safe for concurrent use.
 type known struct {
-	failures taskui.Failures
-	history  taskui.History
-	checks   webui.Cache[health.Report]
-	stuck    webui.Cache[[]jobs.Stuck]
-	queues   webui.Cache[[]tasktype.Queue]
-	review   webui.Cache[reviewCount]
-	sites    webui.Cache[[]sites.State]
-	pool     webui.Cache[proxies.Stats]
+	checks webui.Cache[health.Report]
+	stuck  webui.Cache[[]jobs.Stuck]
+	review webui.Cache[reviewCount]
+	sites  webui.Cache[[]sites.State]
+	pool   webui.Cache[proxies.Stats]
 }
 
 // cached returns the only value of a cache, if it is not older than keep, or reads it.

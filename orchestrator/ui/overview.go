@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"muster/internal/webui"
@@ -16,52 +14,18 @@ import (
 	"muster/proxies"
 	"muster/sites"
 	"muster/sites/report"
-	"muster/tasks/tasktype"
 	taskui "muster/tasks/ui"
 )
 
 const (
 	newest        = 5                // failures per kind on the overview
 	newestScrapes = 25               // that are looked at for failures
+	mostAlerts    = 10               // sites, and jobs, among the problems
 	keepCounts    = 3 * time.Second  // age of cached counts
 	keepReviews   = 5 * time.Second  // age of the cached number of items in review, which reads their jobs
 	keepChecks    = 10 * time.Second // age of cached health checks
 	keepPool      = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
 )
-
-// overviewData is the first page: problems and the state of the system.
-type overviewData struct {
-	Attention         []attention
-	Workers           []tasktype.Worker
-	Slots, Busy       int
-	Redis             *health.Result    // nil without checks
-	Queues            []taskui.QueueRow // with waiting tasks
-	waiting           []tasktype.Queue
-	Waiting           int64       // tasks in them
-	Running           int64       // workflows
-	Open              int64       // open external tasks
-	Review            reviewCount // items in review
-	Failing           []taskui.FailingTask
-	Hour              webui.Chart
-	Lines             taskui.Hour
-	Succeeded, Failed int64 // in the last hour
-	Jobs              []jobCount
-	Sites             *siteCounts    // nil without sites
-	Pool              *proxies.Stats // nil without a pool
-	Failures          []failure
-}
-
-// attention is a problem with a link to its page.
-type attention struct {
-	Bad             bool // false: a warning
-	Subject, Reason string
-	URL             string // may be ""
-}
-
-type jobCount struct {
-	Status jobs.Status
-	Count  int64
-}
 
 // reviewCount is the number of items in review and of their jobs.
 type reviewCount struct {
@@ -69,184 +33,110 @@ type reviewCount struct {
 	Jobs  int
 }
 
-// People returns the number of open tasks and of items in review.
-func (d overviewData) People() int64 { return d.Open + d.Review.Items }
-
-// trouble adds the problems of queues and tasks.
-func (d *overviewData) trouble(list []taskui.Trouble) {
-	for _, t := range list {
-		d.Attention = append(d.Attention, attention{Bad: t.Bad, Subject: t.Subject, Reason: t.Reason, URL: strings.TrimSuffix(fleet, "/") + t.Path})
-	}
-}
-
-// siteCounts counts sites by health.
-type siteCounts struct{ Healthy, Degraded, Critical, Unknown, Paused int }
-
-// Trouble returns the number of unhealthy sites.
-func (s siteCounts) Trouble() int { return s.Critical + s.Degraded }
-
-// failure is a failed job or workflow.
-type failure struct {
-	Subject, URL, Reason string
-	At                   time.Time
-}
-
-// overviewPage is the first page.
-type overviewPage struct{ *pages }
-
-func (p overviewPage) serve() { p.page("/{$}", "overview", p.overview) }
-
-func (p overviewPage) overview(ctx context.Context, _ *http.Request) (webui.View, error) {
-	d := &overviewData{}
-	for _, read := range []func(context.Context, *overviewData) error{p.readChecks, p.readFleet, p.readRates, p.readJobs, p.readSites, p.readPool, p.readFailures} {
-		if err := read(ctx, d); err != nil {
-			return webui.View{}, err
+// overview returns what the orchestrator adds to the overview: health checks, jobs, sites and the pool.
+func (p *pages) overview(ctx context.Context) (d taskui.Extra, err error) {
+	for _, add := range []struct {
+		has bool
+		to  func(context.Context, *taskui.Extra) error
+	}{{p.cfg.Check != nil, p.addChecks}, {p.cfg.Sites != nil, p.addSites}, {p.cfg.Proxies != nil, p.addPool}, {p.cfg.Jobs != nil, p.addJobs}} {
+		if add.has && err == nil {
+			err = add.to(ctx, &d)
 		}
 	}
-	slices.SortStableFunc(d.Attention, func(a, b attention) int {
-		switch {
-		case a.Bad == b.Bad:
-			return 0
-		case a.Bad:
-			return -1
-		}
-		return 1
-	})
-	return webui.View{Name: "Overview", At: prefix + "/", Data: d, Every: 5 * time.Second}, nil
+	return d, err
 }
 
 // checkPages maps names of health checks to pages.
-var checkPages = map[string]string{"workers": fleet + "workers", "proxies": prefix + "/proxies", "agents": prefix + "/agents"}
+var checkPages = map[string]string{"workers": fleet + "workers", "proxies": poolURL, "agents": agentsAt, "scrapes": scrapesURL}
 
-func (p overviewPage) readChecks(ctx context.Context, d *overviewData) error {
-	if p.cfg.Check == nil {
-		return nil
-	}
+func (p *pages) addChecks(ctx context.Context, d *taskui.Extra) error {
 	r, err := cached(ctx, &p.known.checks, keepChecks, func(ctx context.Context) (health.Report, error) { return p.cfg.Check(ctx), nil })
 	for _, c := range r.Checks {
-		if c.Name == "redis" {
-			d.Redis = &c
-		}
 		if c.Status != health.OK {
-			d.Attention = append(d.Attention, attention{Bad: c.Status == health.Failed, Subject: c.Name, Reason: cmp.Or(c.Error, c.Detail), URL: checkPages[c.Name]})
+			d.Alerts = append(d.Alerts, taskui.Alert{Bad: c.Status == health.Failed, Subject: c.Name, Reason: cmp.Or(c.Error, c.Detail), URL: checkPages[c.Name]})
 		}
 	}
 	return err
 }
 
-func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error) {
-	if d.Workers, err = p.cfg.Client.Inspect().Workers(ctx); err != nil {
-		return err
-	}
-	for i := range d.Workers {
-		d.Slots += d.Workers[i].Concurrency
-		d.Busy += d.Workers[i].Active
-	}
-	queues, err := cached(ctx, &p.known.queues, keepCounts, p.cfg.Client.Inspect().Queues)
-	if err != nil {
-		return err
-	}
-	d.trouble(taskui.Queues(queues))
-	d.waiting, d.Waiting = taskui.Waiting(queues)
-	counts, err := p.cfg.Client.Inspect().CountWorkflows(ctx)
-	if err != nil {
-		return err
-	}
-	d.Running = counts[tasktype.WorkflowRunning]
-	d.Open, err = taskui.Open(ctx, p.cfg.Client)
-	return err
-}
-
-func (p overviewPage) readRates(ctx context.Context, d *overviewData) error {
-	now := time.Now()
-	points, err := p.cfg.Client.Inspect().Rates(ctx, tasktype.RateFilter{Since: now.Add(-time.Hour)})
-	if err != nil {
-		return err
-	}
-	all := make([]webui.Point, len(points))
-	for i, r := range points {
-		all[i] = webui.Point{At: r.Time, Succeeded: r.Succeeded, Failed: r.Failed}
-		d.Succeeded += r.Succeeded
-		d.Failed += r.Failed
-	}
-	d.Hour = webui.NewChart("Tasks that ended in the last hour, by minute", all, now.Add(-time.Hour), now, time.Minute)
-	if d.Lines, err = p.known.history.Hour(ctx, p.cfg.Client, points); err != nil {
-		return err
-	}
-	d.Queues = d.Lines.Rows(d.waiting)
-	failing, trouble, err := taskui.Failing(ctx, p.cfg.Client, points)
-	d.Failing = failing
-	d.trouble(trouble)
-	return err
-}
-
-func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
-	if p.cfg.Jobs == nil {
-		return nil
-	}
+// addJobs adds the jobs: how many run, the stuck ones, and those that failed last.
+func (p *pages) addJobs(ctx context.Context, d *taskui.Extra) error {
 	totals, err := p.cfg.Jobs.Totals(ctx)
-	for _, s := range jobs.Statuses {
-		if n := totals[s]; n > 0 {
-			d.Jobs = append(d.Jobs, jobCount{s, n})
-		}
-	}
 	if err != nil {
 		return err
 	}
-	if d.Review, err = p.known.inReview(ctx, p.cfg.Jobs); err != nil {
+	t := taskui.Tile{Title: "Running jobs", URL: jobsAt, Note: fmt.Sprintf("%d completed, %d failed", totals[jobs.Completed], totals[jobs.Failed])}
+	running := int64(0)
+	for _, s := range jobs.Statuses {
+		if !s.Terminal() {
+			running += totals[s]
+		}
+	}
+	t.Value = webui.Number(running)
+	d.Tiles = append(d.Tiles, t)
+	stuck, err := cached(ctx, &p.known.stuck, keepChecks, p.cfg.Jobs.Stuck)
+	if err != nil {
 		return err
 	}
-	stuck, err := cached(ctx, &p.known.stuck, keepChecks, p.cfg.Jobs.Stuck)
 	for _, s := range stuck[:min(len(stuck), mostAlerts)] {
 		why := fmt.Sprintf("it is stuck in %s: %s", s.Stage, s.Reason)
-		d.Attention = append(d.Attention, attention{Subject: "job " + webui.Short(s.JobID) + " of " + s.Name, Reason: why, URL: prefix + "/jobs/" + url.PathEscape(s.JobID)})
+		d.Alerts = append(d.Alerts, taskui.Alert{Subject: "job " + webui.Short(s.JobID) + " of " + s.Name, Reason: why, URL: jobURL(s.JobID)})
+	}
+	page, err := p.cfg.Jobs.List(ctx, jobs.Filter{Statuses: []jobs.Status{jobs.Failed}, Limit: newest, NoUsage: true})
+	for i := range page.Jobs {
+		j := &page.Jobs[i]
+		d.Failures = append(d.Failures, taskui.FailureGroup{Subject: "job of " + j.Name, URL: jobURL(j.ID), Error: j.ErrorMessage, Count: 1, Last: cmp.Or(j.CompletedAt, j.UpdatedAt)})
 	}
 	return err
 }
 
-// mostAlerts limits the sites and the jobs among the problems.
-const mostAlerts = 10
-
-func (p overviewPage) readSites(ctx context.Context, d *overviewData) error {
-	if p.cfg.Sites == nil {
-		return nil
-	}
+// addSites adds the sites by their health, and the scrapes that failed last.
+func (p *pages) addSites(ctx context.Context, d *taskui.Extra) error {
 	states, err := cached(ctx, &p.known.sites, keepCounts, p.cfg.Sites.States)
 	if err != nil {
 		return err
 	}
-	d.Sites = &siteCounts{}
 	states = slices.Clone(states)
 	slices.SortStableFunc(states, func(a, b sites.State) int { return b.Health.Severity() - a.Health.Severity() })
+	count, paused := map[report.HealthStatus]int{}, 0
 	for i := range states {
 		st := &states[i]
-		switch st.Health {
-		case report.Healthy:
-			d.Sites.Healthy++
-		case report.Degraded:
-			d.Sites.Degraded++
-		case report.Critical:
-			d.Sites.Critical++
-		default:
-			d.Sites.Unknown++
-		}
-		at := siteURL(st.Site)
+		count[st.Health]++
 		if st.Paused {
-			if d.Sites.Paused++; d.Sites.Paused <= mostAlerts {
-				d.Attention = append(d.Attention, attention{Subject: st.Site, Reason: "it is paused", URL: at})
+			if paused++; paused <= mostAlerts {
+				d.Alerts = append(d.Alerts, taskui.Alert{Subject: st.Site, Reason: "it is paused", URL: siteURL(st.Site)})
 			}
 		}
-		if len(st.Alerts) > 0 && d.Sites.Degraded+d.Sites.Critical <= mostAlerts {
-			d.Attention = append(d.Attention, attention{Bad: st.Health == report.Critical, Subject: st.Site, Reason: st.Alerts[0], URL: at})
+		if len(st.Alerts) > 0 && count[report.Critical]+count[report.Degraded] <= mostAlerts {
+			d.Alerts = append(d.Alerts, taskui.Alert{Bad: st.Health == report.Critical, Subject: st.Site, Reason: st.Alerts[0], URL: siteURL(st.Site)})
 		}
 	}
-	return nil
+	t := taskui.Tile{Title: "Sites in trouble", URL: sitesURL, Value: strconv.Itoa(count[report.Critical] + count[report.Degraded])}
+	t.Note = fmt.Sprintf("%d critical, %d degraded, %d healthy, %d not scraped lately", count[report.Critical], count[report.Degraded], count[report.Healthy],
+		len(states)-count[report.Critical]-count[report.Degraded]-count[report.Healthy])
+	switch {
+	case count[report.Critical] > 0:
+		t.Tone = "bad"
+	case count[report.Degraded] > 0:
+		t.Tone = "warn"
+	}
+	d.Tiles = append(d.Tiles, t)
+	scrapes, err := p.cfg.Sites.Jobs(ctx, "", newestScrapes)
+	for i := range scrapes {
+		j := &scrapes[i]
+		if !j.Over() || j.Status == report.StatusComplete || j.Status == sites.JobCanceled {
+			continue
+		}
+		f := taskui.FailureGroup{Subject: "scrape of " + j.Site, URL: scrapeURL(j.ID), Error: cmp.Or(j.Error, "it is "+j.Status), Count: 1, Last: j.Began}
+		if j.Summary != nil {
+			f.Last = j.Began.Add(time.Duration(j.Summary.Seconds * float64(time.Second)))
+		}
+		d.Failures = append(d.Failures, f)
+	}
+	return err
 }
 
-func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
-	if p.cfg.Proxies == nil {
-		return nil
-	}
+func (p *pages) addPool(ctx context.Context, d *taskui.Extra) error {
 	s, err := p.known.pool.Get(ctx, "", func(ctx context.Context) (proxies.Stats, time.Duration, error) {
 		ctx, cancel := context.WithTimeout(ctx, webui.AskTime)
 		defer cancel()
@@ -256,59 +146,11 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 	if err != nil {
 		return err
 	}
-	d.Pool = &s
+	t := taskui.Tile{Title: "Proxies ready", URL: poolURL, Value: webui.Number(int64(s.Ready)), Note: fmt.Sprintf("%d in the pool, %d cooling, %d banned", s.Live, s.Cooling, s.Banned)}
 	if s.Stale {
-		d.Attention = append(d.Attention, attention{Subject: "proxies", Reason: "the last refresh found no proxies; the previous pool is kept", URL: prefix + "/proxies/sources"})
+		t.Tone = "warn"
+		d.Alerts = append(d.Alerts, taskui.Alert{Subject: "proxies", Reason: "the last refresh found no proxies; the previous pool is kept", URL: sourcesURL})
 	}
-	return nil
-}
-
-// readFailures reads the last failed jobs, scrapes and workflows. A scrape, which is a workflow, is listed once.
-func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
-	listed := map[string]bool{}
-	if p.cfg.Jobs != nil {
-		page, err := p.cfg.Jobs.List(ctx, jobs.Filter{Statuses: []jobs.Status{jobs.Failed}, Limit: newest})
-		if err != nil {
-			return err
-		}
-		for i := range page.Jobs {
-			j := &page.Jobs[i]
-			at := prefix + "/jobs/" + url.PathEscape(j.ID)
-			d.Failures = append(d.Failures, failure{Subject: "job of " + j.Name, URL: at, Reason: j.ErrorMessage, At: cmp.Or(j.CompletedAt, j.UpdatedAt)})
-		}
-	}
-	if p.cfg.Sites != nil {
-		scrapes, err := p.cfg.Sites.Jobs(ctx, "", newestScrapes)
-		if err != nil {
-			return err
-		}
-		for i := range scrapes {
-			j := &scrapes[i]
-			if !j.Over() || j.Status == report.StatusComplete || j.Status == sites.JobCanceled || len(listed) == newest {
-				continue
-			}
-			listed[j.ID] = true
-			f := failure{Subject: "scrape of " + j.Site, URL: scrapeURL(j.ID), Reason: cmp.Or(j.Error, "it is "+j.Status), At: j.Began}
-			if j.Summary != nil {
-				f.At = j.Began.Add(time.Duration(j.Summary.Seconds * float64(time.Second)))
-			}
-			d.Failures = append(d.Failures, f)
-		}
-	}
-	list, _, err := p.cfg.Client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowFailed, Limit: newest})
-	if err != nil {
-		return err
-	}
-	for _, w := range list {
-		if listed[w.ID] {
-			continue
-		}
-		why, err := p.known.failures.Of(ctx, p.cfg.Client, w)
-		if err != nil {
-			return err
-		}
-		d.Failures = append(d.Failures, failure{Subject: cmp.Or(w.Name, "workflow"), URL: fleet + "workflows/" + url.PathEscape(w.ID), Reason: why.Message, At: w.Ended})
-	}
-	slices.SortStableFunc(d.Failures, func(a, b failure) int { return b.At.Compare(a.At) })
+	d.Tiles = append(d.Tiles, t)
 	return nil
 }

@@ -46,8 +46,7 @@ type poolData struct {
 	proxies.Stats
 	By       []shares
 	Latency  webui.Chart
-	Filter   poolFilter
-	Choices  poolChoices
+	Filter   *webui.Filter
 	Members  []memberRow
 	Selected int // number of filtered members
 	Newer    string
@@ -69,9 +68,6 @@ type portion struct {
 
 // poolFilter selects members by their properties; "" means all.
 type poolFilter struct{ Protocol, Anonymity, Country, State, Name string }
-
-// poolChoices has the filter values with members.
-type poolChoices struct{ Protocols, Anonymity, Countries, States []string }
 
 // memberRow is a member in a list.
 type memberRow struct {
@@ -114,7 +110,8 @@ func (p poolPages) pool(ctx context.Context, r *http.Request) (webui.View, error
 	if err != nil {
 		return webui.View{}, err
 	}
-	d := poolData{Filter: poolFilter{q.Get("protocol"), q.Get("anonymity"), q.Get("country"), q.Get("state"), strings.TrimSpace(q.Get("name"))}}
+	filter := poolFilter{q.Get("protocol"), q.Get("anonymity"), q.Get("country"), q.Get("state"), strings.TrimSpace(q.Get("name"))}
+	var d poolData
 	if d.Stats, err = p.cfg.Proxies.Stats(ctx); err != nil {
 		return webui.View{}, err
 	}
@@ -129,7 +126,7 @@ func (p poolPages) pool(ctx context.Context, r *http.Request) (webui.View, error
 		if m.LatencyMS > 0 {
 			latencies = append(latencies, m.LatencyMS)
 		}
-		if !d.Filter.selects(&row) {
+		if !filter.selects(&row) {
 			continue
 		}
 		if d.Selected >= from && len(d.Members) < proxiesOnPage {
@@ -139,13 +136,23 @@ func (p poolPages) pool(ctx context.Context, r *http.Request) (webui.View, error
 	}
 	d.Latency = latencyChart(latencies)
 	d.By = []shares{sharesOf("Protocol", d.Protocols, d.Live), sharesOf("Anonymity", d.Anonymity, d.Live), sharesOf("Country", d.Countries, d.Live)}
-	d.Choices = poolChoices{namesOf(d.Protocols), namesOf(d.Anonymity), namesOf(d.Countries), []string{ready, rests, banned, seen}}
+	d.Filter = webui.NewFilter(q, webui.Field{Name: "name", Label: "Name"}, choice("protocol", "Protocol", namesOf(d.Protocols)), choice("anonymity", "Anonymity", namesOf(d.Anonymity)),
+		choice("country", "Country", namesOf(d.Countries)), choice("state", "State", []string{ready, rests, banned, seen}))
 	d.Newer, d.Older = turns(q, from, proxiesOnPage, d.Selected)
 	return webui.View{Name: "Proxies", At: poolURL, Data: d, Every: poolEvery(d.Live)}, nil
 }
 
 // poolEvery returns the minimum interval of reading the complete pool, about 550 bytes per member: at most 50 kB/s.
 func poolEvery(members int) time.Duration { return time.Duration(members) * 12 * time.Millisecond }
+
+// choice returns a field of a filter for one of some values, or for all.
+func choice(name, label string, values []string) webui.Field {
+	f := webui.Field{Name: name, Label: label, Options: []webui.Option{{Text: "all"}}}
+	for _, v := range values {
+		f.Options = append(f.Options, webui.Option{Value: v, Text: v})
+	}
+	return f
+}
 
 func namesOf(by map[string]int) []string { return slices.Sorted(maps.Keys(by)) }
 

@@ -91,7 +91,7 @@ func Routes(cfg Config) []Route {
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
 	p.jobs()
-	for _, of := range []interface{ serve() }{overviewPage{p}, searchPage{p}, sitePages{p}, poolPages{p}} {
+	for _, of := range []interface{ serve() }{searchPage{p}, sitePages{p}, poolPages{p}} {
 		of.serve()
 	}
 	p.tasks()
@@ -191,9 +191,10 @@ func (p *pages) tasks() {
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: menu(p.cfg), Search: prefix + "/search", SearchHint: "Id or name", Logger: p.cfg.Logger,
 		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
-		Asynq: asynqmon, Decisions: p.decisions(),
+		Asynq: asynqmon, Decisions: p.decisions(), Overview: p.overview,
 		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
+	p.add("GET "+prefix+"/{$}", h, access.Viewer)
 	p.add("GET "+fleet, h, access.Viewer)
 	p.add("POST "+fleet, h, access.Operator)
 }

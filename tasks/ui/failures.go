@@ -73,7 +73,8 @@ func (f *Failures) Of(ctx context.Context, client *tasks.Client, w tasktype.Work
 // flowRow is a workflow of a list.
 type flowRow struct {
 	tasktype.Workflow
-	Failure tasktype.Failure // empty unless it has failed
+	Failure  tasktype.Failure  // empty unless it has failed
+	Progress tasktype.Progress // of a running one
 }
 
 // Error describes the failure in one line: the task, unless the workflow has its name, the code and the message.
@@ -96,7 +97,12 @@ func (s *site) rows(ctx context.Context, list []tasktype.Workflow) ([]flowRow, e
 		if err != nil {
 			return nil, err
 		}
-		out[i] = flowRow{w, failure}
+		out[i] = flowRow{Workflow: w, Failure: failure}
+		if w.State == tasktype.WorkflowRunning {
+			if out[i].Progress, err = s.client.Workflow(w.ID).Progress(ctx); err != nil && !errors.Is(err, tasks.ErrNotFound) {
+				return nil, err
+			}
+		}
 	}
 	return out, nil
 }

@@ -18,7 +18,7 @@ import (
 const mostReserved = 20
 
 type queuesData struct {
-	Queues []QueueRow
+	Queues []queueRow
 	Limits []tasktype.Limit // at most mostLimits
 	Due    []tasktype.DueNode
 	Outbox tasktype.Outbox
@@ -33,11 +33,13 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 	if err != nil {
 		return webui.View{}, err
 	}
-	hour, err := s.history.Hour(ctx, s.client, nil)
+	hour, err := s.lastHour(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	d.Queues = hour.Rows(all)
+	for _, q := range all {
+		d.Queues = append(d.Queues, hour.row(q))
+	}
 	if d.Limits, err = s.client.Inspect().Limits(ctx, ""); err != nil {
 		return webui.View{}, err
 	}
@@ -87,11 +89,11 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 	if s.cfg.Asynq != "" && d.Queue.Asynq > 0 {
 		d.Monitor = s.cfg.Asynq + "/queues/" + url.PathEscape(name)
 	}
-	hour, err := s.history.Hour(ctx, s.client, nil)
+	hour, err := s.lastHour(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	d.Line = hour.Rows([]tasktype.Queue{d.Queue})[0].Hour
+	d.Line = hour.row(d.Queue).Hour
 	d.Rows, d.Day = last.rows, newChart("Completed tasks of the queue in the last day, by hour", last.points, last.since, last.now, time.Hour)
 	since := last.now.Add(-time.Hour)
 	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Queue: d.Name, Since: since})
@@ -154,8 +156,9 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 const mostSchedules = 50
 
 type schedulesData struct {
-	Prefix, Label, Next string
-	Rows                []scheduleRow
+	Filter *webui.Filter
+	Next   string
+	Rows   []scheduleRow
 }
 
 // scheduleRow is a schedule with the workflow of its last tick.
@@ -166,11 +169,11 @@ type scheduleRow struct {
 
 func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
-	d := schedulesData{Prefix: q.Get("prefix"), Label: q.Get("label")}
-	f := tasktype.ScheduleFilter{Prefix: d.Prefix, Limit: mostSchedules, Cursor: q.Get("after")}
+	d := schedulesData{Filter: webui.NewFilter(q, webui.Field{Name: "prefix", Label: "Name", Hint: "its beginning"}, webui.Field{Name: "label", Label: "Label", Hint: "key=value", Max: 300})}
+	f := tasktype.ScheduleFilter{Prefix: q.Get("prefix"), Limit: mostSchedules, Cursor: q.Get("after")}
 	var err error
-	if d.Label != "" {
-		if f.Labels, err = tasktype.ParseLabels([]string{d.Label}); err != nil {
+	if label := q.Get("label"); label != "" {
+		if f.Labels, err = tasktype.ParseLabels([]string{label}); err != nil {
 			return webui.View{}, webui.Invalid("%v", err)
 		}
 	}
@@ -197,5 +200,5 @@ func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error
 		}
 		d.Rows[i].Result = &w.Workflow
 	}
-	return webui.View{Name: "Schedule", At: s.cfg.Prefix + "/schedule", Data: d}, nil
+	return webui.View{Name: "Schedules", At: s.cfg.Prefix + "/schedule", Data: d}, nil
 }

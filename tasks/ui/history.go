@@ -14,10 +14,6 @@ import (
 // keepHistory is the maximum age of cached series: workers store one value per minute.
 const keepHistory = 30 * time.Second
 
-// History caches the last hour of a fleet. Its zero value is an empty cache. It is safe for
-// concurrent use.
-type History struct{ cache webui.Cache[hours] }
-
 // hours are series of values by minute.
 type hours struct {
 	until   time.Time
@@ -25,42 +21,23 @@ type hours struct {
 	running []int64
 }
 
-// Hour is the last hour of a fleet as lines.
-type Hour struct {
-	Waiting, Running, Failed webui.Line
-	pending                  map[string][]int64
-}
-
-// QueueRow is a queue with the number of its waiting tasks in the last hour.
-type QueueRow struct {
+// queueRow is a queue with the number of its waiting tasks in the last hour.
+type queueRow struct {
 	tasktype.Queue
 	Hour webui.Line
 }
 
-// Hour returns the last hour. points are the outcomes of tasks by minute in it.
-func (h *History) Hour(ctx context.Context, client *tasks.Client, points []tasktype.RatePoint) (Hour, error) {
-	d, err := h.cache.Get(ctx, "", func(ctx context.Context) (hours, time.Duration, error) {
-		d, err := readHours(ctx, client)
-		return d, keepHistory, err
-	})
-	if err != nil {
-		return Hour{}, err
-	}
-	return Hour{
-		Waiting: hourLine("Waiting tasks", d.pending[""]),
-		Running: hourLine("Running tasks", d.running),
-		Failed:  hourLine("Failed tasks per minute", failures(points, d.until)),
-		pending: d.pending,
-	}, nil
+// row returns the row of a queue.
+func (h hours) row(q tasktype.Queue) queueRow {
+	return queueRow{q, hourLine("Waiting tasks", h.pending[q.Name])}
 }
 
-// Rows adds the last hour to queues.
-func (h Hour) Rows(queues []tasktype.Queue) []QueueRow {
-	var out []QueueRow
-	for _, q := range queues {
-		out = append(out, QueueRow{q, hourLine("Waiting tasks", h.pending[q.Name])})
-	}
-	return out
+// lastHour returns the series of the last hour from the cache or from Redis.
+func (s *site) lastHour(ctx context.Context) (hours, error) {
+	return s.history.Get(ctx, "", func(ctx context.Context) (hours, time.Duration, error) {
+		d, err := readHours(ctx, s.client)
+		return d, keepHistory, err
+	})
 }
 
 func readHours(ctx context.Context, client *tasks.Client) (hours, error) {

@@ -1,95 +1,277 @@
 package ui
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
+	"muster/internal/clip"
 	"muster/internal/webui"
+	"muster/tasks"
 	"muster/tasks/tasktype"
 )
 
-const newest = 10 // workflows per section of the overview
+const (
+	newest      = 8               // workflows on the overview
+	mostFailing = 10              // failures on it
+	keepQueues  = 3 * time.Second // age of the cached queues
+)
 
-// overviewData is the start page: the state and work of the fleet.
-type overviewData struct {
-	Workers                []tasktype.Worker
-	Slots, Busy            int
-	Trouble                []Trouble
-	Queues                 []QueueRow // with waiting tasks
-	Waiting                int64
-	Open                   int64 // tasks that wait for external completion
-	Live                   int64 // running workflows
-	FailingTasks           []FailingTask
-	Outbox                 tasktype.Outbox
-	Hour                   webui.Chart
-	Lines                  Hour
-	Succeeded, Failed      int64 // in the last hour
-	Running, Failing, Last []flowRow
+// Extra is what a program adds to the overview.
+type Extra struct {
+	Alerts   []Alert
+	Tiles    []Tile
+	Failures []FailureGroup
 }
 
-// Idle reports whether no workflow was ever sent.
-func (d overviewData) Idle() bool { return len(d.Running)+len(d.Failing)+len(d.Last) == 0 }
+// Alert is something that needs attention, with a link to the page where something can be done.
+type Alert struct {
+	Bad                  bool // otherwise a warning
+	Subject, Reason, URL string
+}
 
-func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error) {
+// Tile is a number of the overview with the URL of its page.
+type Tile struct {
+	Title, URL, Value, Note string
+	Tone                    string      // "bad", "warn" or "person"; else ""
+	Line                    *webui.Line // optional
+}
+
+// FailureGroup are failures with one cause.
+type FailureGroup struct {
+	Subject, URL, Error string
+	Count               int64
+	Last                time.Time // zero if unknown
+	LastURL             string    // may be ""
+}
+
+// overviewData is the start page: what needs attention, the state of the fleet, and its work.
+type overviewData struct {
+	Extra
+	Queues     []queueRow // with waiting tasks
+	Hour       webui.Chart
+	Half, Most time.Duration          // of the attempts of the last hours: the median and the 95th percentile; negative without any
+	Shown      tasktype.WorkflowState // of Flows: running, or "" for all if none is running
+	Flows      []flowRow              // the newest ones
+}
+
+func (s *site) overview(ctx context.Context, _ *http.Request) (webui.View, error) {
 	var d overviewData
-	var err error
-	if d.Workers, err = s.client.Inspect().Workers(ctx); err != nil {
-		return webui.View{}, err
+	for _, read := range []func(context.Context, *overviewData) error{s.readFleet, s.readHour, s.readFlows, s.readExtra} {
+		if err := read(ctx, &d); err != nil {
+			return webui.View{}, err
+		}
 	}
-	for i := range d.Workers {
-		d.Slots += d.Workers[i].Concurrency
-		d.Busy += d.Workers[i].Active
+	slices.SortStableFunc(d.Alerts, func(a, b Alert) int { return btoi(b.Bad) - btoi(a.Bad) })
+	slices.SortStableFunc(d.Failures, func(a, b FailureGroup) int { return b.Last.Compare(a.Last) })
+	d.Failures = d.Failures[:min(len(d.Failures), mostFailing)]
+	return webui.View{Name: "Overview", At: s.cfg.Home, Data: d, Every: 5 * time.Second}, nil
+}
+
+// tile adds a tile of a page below the prefix.
+func (s *site) tile(d *overviewData, title, path string, n int64, note, tone string, line *webui.Line) {
+	d.Tiles = append(d.Tiles, Tile{title, s.cfg.Prefix + path, webui.Number(n), note, tone, line})
+}
+
+// toned returns a tone if a condition holds.
+func toned(when bool, tone string) string {
+	if when {
+		return tone
 	}
-	queues, err := s.client.Inspect().Queues(ctx)
+	return ""
+}
+
+func (s *site) readFleet(ctx context.Context, d *overviewData) error {
+	workers, err := s.client.Inspect().Workers(ctx)
 	if err != nil {
-		return webui.View{}, err
+		return err
 	}
-	d.Trouble = Queues(queues)
-	waiting, n := Waiting(queues)
-	d.Waiting = n
-	if d.Open, err = Open(ctx, s.client); err != nil {
-		return webui.View{}, err
+	slots, busy := 0, 0
+	for i := range workers {
+		slots, busy = slots+workers[i].Concurrency, busy+workers[i].Active
 	}
+	queues, err := s.queueCache.Get(ctx, "", func(ctx context.Context) ([]tasktype.Queue, time.Duration, error) {
+		list, err := s.client.Inspect().Queues(ctx)
+		return list, keepQueues, err
+	})
+	if err != nil {
+		return err
+	}
+	d.Alerts = queueAlerts(s.cfg.Prefix, queues)
+	series, err := s.lastHour(ctx)
+	if err != nil {
+		return err
+	}
+	var waiting int64
+	for _, q := range queues {
+		if q.Pending > 0 {
+			waiting += q.Pending
+			d.Queues = append(d.Queues, series.row(q))
+		}
+	}
+	slices.SortStableFunc(d.Queues, func(a, b queueRow) int { return cmp.Or(cmp.Compare(b.Latency, a.Latency), cmp.Compare(a.Name, b.Name)) })
+	note := "all queues are empty"
+	if len(d.Queues) > 0 {
+		note = "longest in " + d.Queues[0].Name + ": " + webui.Took(d.Queues[0].Latency)
+	}
+	running, pending := hourLine("Running tasks", series.running), hourLine("Waiting tasks", series.pending[""])
+	if len(workers) == 0 {
+		s.tile(d, "Workers", "/workers", 0, "no live workers", "bad", &running)
+	} else {
+		s.tile(d, "Workers", "/workers", int64(len(workers)), fmt.Sprintf("%d of %d slots busy", busy, slots), "", &running)
+	}
+	s.tile(d, "Waiting tasks", "/queues", waiting, note, "", &pending)
+	return nil
+}
+
+// queueAlerts returns paused and stalled queues with waiting tasks, the longest first.
+func queueAlerts(prefix string, queues []tasktype.Queue) (alerts []Alert) {
+	queues = slices.Clone(queues)
+	slices.SortStableFunc(queues, func(a, b tasktype.Queue) int { return cmp.Compare(b.Pending, a.Pending) })
+	for _, q := range queues {
+		a := Alert{Subject: "Queue " + q.Name, URL: prefix + "/queues/" + url.PathEscape(q.Name)}
+		switch {
+		case q.Paused:
+			a.Reason = fmt.Sprintf("paused; %s waiting", tasksOf(q.Pending))
+		case q.Pending > 0 && q.Workers == 0:
+			a.Bad, a.Reason = true, fmt.Sprintf("no live workers; %s waiting, stalled for %s", tasksOf(q.Pending), webui.Took(q.Latency))
+		case len(q.Unhandled) > 0:
+			a.Bad, a.Reason = true, "no live worker has a handler for "+q.UnhandledTasks()
+		default:
+			continue
+		}
+		alerts = append(alerts, a)
+	}
+	return alerts
+}
+
+func tasksOf(n int64) string {
+	if n == 1 {
+		return "1 task"
+	}
+	return webui.Number(n) + " tasks"
+}
+
+// readHour reads the outcomes of the last hour: by minute, and the failing tasks. Tasks of which all nodes failed need attention.
+func (s *site) readHour(ctx context.Context, d *overviewData) error {
+	now := time.Now()
+	since := now.Add(-time.Hour)
+	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Since: since})
+	if err != nil {
+		return err
+	}
+	d.Hour = newChart("Completed tasks in the last hour, by minute", points, since, now, time.Minute)
+	durations, err := s.client.Inspect().Durations(ctx, tasktype.DurationFilter{Since: since})
+	if err != nil {
+		return err
+	}
+	var all taskRow
+	for _, p := range durations {
+		all.Durations.Add(p.Durations)
+	}
+	d.Half, d.Most = all.Quantile(50), all.Quantile(95)
+	byTask := map[string]*taskRow{}
+	for _, p := range points {
+		if byTask[p.Task] == nil {
+			byTask[p.Task] = &taskRow{Task: p.Task}
+		}
+		t := byTask[p.Task]
+		t.Failed, t.Succeeded = t.Failed+p.Failed, t.Succeeded+p.Succeeded
+		all.Failed, all.Succeeded = all.Failed+p.Failed, all.Succeeded+p.Succeeded
+	}
+	failed := hourLine("Failed tasks per minute", failures(points, now.Truncate(time.Minute)))
+	s.tile(d, "Failed tasks, last hour", "/workflows?state=failure", all.Failed, webui.Number(all.Succeeded)+" succeeded", toned(all.Failed > 0, "bad"), &failed)
+	var failing []*taskRow
+	for _, t := range byTask {
+		if t.Failed > 0 {
+			failing = append(failing, t)
+		}
+	}
+	slices.SortFunc(failing, func(a, b *taskRow) int { return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task)) })
+	for _, t := range failing[:min(len(failing), mostFailing)] {
+		last, err := s.client.Inspect().Failures(ctx, t.Task, 1)
+		if err != nil {
+			return err
+		}
+		g, why := FailureGroup{Subject: t.Task, URL: s.cfg.Prefix + t.URL(), Count: t.Failed}, ""
+		if len(last) > 0 {
+			n := last[0]
+			g.Error, g.Last = clip.Line(n.Failure.Code+": "+n.Failure.Message, 200), n.Ended
+			g.LastURL, why = s.cfg.Prefix+"/workflows/"+n.Workflow+"/nodes/"+n.Node, "; last error: "+g.Error
+		}
+		d.Failures = append(d.Failures, g)
+		if t.Succeeded == 0 {
+			d.Alerts = append(d.Alerts, Alert{true, t.Task, fmt.Sprintf("all of %s failed in the last hour%s", tasksOf(t.Failed), why), g.URL})
+		}
+	}
+	return nil
+}
+
+// readFlows reads the newest workflows and the number of open tasks.
+func (s *site) readFlows(ctx context.Context, d *overviewData) error {
 	counts, err := s.client.Inspect().CountWorkflows(ctx)
 	if err != nil {
-		return webui.View{}, err
+		return err
 	}
-	d.Live = counts[tasktype.WorkflowRunning]
-	if d.Outbox, err = s.client.Inspect().Outbox(ctx); err != nil {
-		return webui.View{}, err
-	}
-	now := time.Now()
-	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Since: now.Add(-time.Hour)})
+	outbox, err := s.client.Inspect().Outbox(ctx)
 	if err != nil {
-		return webui.View{}, err
+		return err
 	}
-	d.Hour = newChart("Completed tasks in the last hour, by minute", points, now.Add(-time.Hour), now, time.Minute)
-	for _, p := range points {
-		d.Succeeded += p.Succeeded
-		d.Failed += p.Failed
-	}
-	if d.Lines, err = s.history.Hour(ctx, s.client, points); err != nil {
-		return webui.View{}, err
-	}
-	d.Queues = d.Lines.Rows(waiting)
-	failing, trouble, err := Failing(ctx, s.client, points)
+	todo, err := toDos(ctx, s.client, s.cfg.Decisions)
 	if err != nil {
-		return webui.View{}, err
+		return err
 	}
-	d.FailingTasks, d.Trouble = failing, append(trouble, d.Trouble...)
-	slices.SortStableFunc(d.Trouble, func(a, b Trouble) int { return btoi(b.Bad) - btoi(a.Bad) })
-	for state, into := range map[tasktype.WorkflowState]*[]flowRow{
-		tasktype.WorkflowRunning: &d.Running, tasktype.WorkflowFailed: &d.Failing, tasktype.WorkflowSucceeded: &d.Last,
-	} {
-		list, _, err := s.client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{State: state, Limit: newest})
-		if err != nil {
-			return webui.View{}, err
-		}
-		if *into, err = s.rows(ctx, list); err != nil {
-			return webui.View{}, err
-		}
+	s.tile(d, "Running workflows", "/workflows?state=running", counts[tasktype.WorkflowRunning], webui.Number(int64(outbox.Entries))+" tasks scheduled for later", "", nil)
+	s.tile(d, "To do", "/todo", todo, "open tasks", toned(todo > 0, "person"), nil)
+	f := tasktype.WorkflowFilter{Limit: newest}
+	if counts[tasktype.WorkflowRunning] > 0 {
+		f.State = tasktype.WorkflowRunning
 	}
-	return webui.View{Name: "Overview", At: s.cfg.Prefix + "/", Data: d, Every: 5 * time.Second}, nil
+	list, _, err := s.client.Inspect().Workflows(ctx, f)
+	if err == nil {
+		d.Shown = f.State
+		d.Flows, err = s.rows(ctx, list)
+	}
+	return err
+}
+
+func (s *site) readExtra(ctx context.Context, d *overviewData) error {
+	if s.cfg.Overview == nil {
+		return nil
+	}
+	more, err := s.cfg.Overview(ctx)
+	d.Alerts, d.Tiles, d.Failures = append(d.Alerts, more.Alerts...), append(d.Tiles, more.Tiles...), append(d.Failures, more.Failures...)
+	return err
+}
+
+// toDos returns the number of nodes that wait for external completion, and of decisions of the program.
+func toDos(ctx context.Context, client *tasks.Client, d Decisions) (n int64, err error) {
+	list, err := client.Inspect().OpenTasks(ctx)
+	for _, t := range list {
+		n += t.Open
+	}
+	if err != nil || d == nil {
+		return n, err
+	}
+	more, err := d.Count(ctx)
+	return n + more, err
+}
+
+// Counts returns counts for the navigation by the URLs of [Links]: failed workflows, and open tasks with the decisions of the program.
+func Counts(ctx context.Context, client *tasks.Client, prefix string, d Decisions) (map[string]webui.Count, error) {
+	prefix = strings.TrimRight(prefix, "/")
+	open, err := toDos(ctx, client, d)
+	if err != nil {
+		return nil, err
+	}
+	flows, err := client.Inspect().CountWorkflows(ctx)
+	return map[string]webui.Count{
+		prefix + "/workflows": {N: flows[tasktype.WorkflowFailed], Unit: "failed", Bad: true},
+		prefix + "/todo":      {N: open, Unit: "open"},
+	}, err
 }

@@ -25,6 +25,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // Config configures the pages.
@@ -54,6 +55,8 @@ type Config struct {
 	Data func(*http.Request) bool
 	// Decisions are decisions of the program that the page "To do" lists with the open tasks. Defaults to none.
 	Decisions Decisions
+	// Overview adds to the overview, which the handler also serves at Home then. Defaults to nothing.
+	Overview func(context.Context) (Extra, error)
 	// OnAction is called after each change, for an audit log. It must return quickly. Defaults to none.
 	OnAction func(r *http.Request, action string, err error)
 	// Logger receives errors of pages. Defaults to none.
@@ -96,7 +99,8 @@ type site struct {
 	client *tasks.Client
 	known  Failures
 
-	history History
+	history    webui.Cache[hours]
+	queueCache webui.Cache[[]tasktype.Queue]
 }
 
 //go:embed pages
@@ -117,7 +121,6 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		name string
 		ask  webui.Ask
 	}{
-		"/{$}":                            {"overview", s.overview},
 		"/workflows":                      {"workflows", s.workflows},
 		"/workflows/{id}":                 {"workflow", s.workflow},
 		"/workflows/{id}/nodes/{node...}": {"node", s.node},
@@ -130,6 +133,10 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		"/schedule":                       {"schedule", s.schedule},
 	} {
 		mux.Handle("GET "+cfg.Prefix+path, s.Page(p.name, p.ask))
+	}
+	mux.Handle("GET "+cfg.Prefix+"/{$}", s.Page("overview", s.overview))
+	if cfg.Overview != nil {
+		mux.Handle("GET "+cfg.Home+"{$}", s.Page("overview", s.overview))
 	}
 	mux.HandleFunc("GET "+cfg.Prefix+"/search", s.search)
 	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/results/{node...}", s.downloadResult)

@@ -71,9 +71,7 @@ func (f flowFilter) query(within string) url.Values {
 
 type workflowsData struct {
 	flowFilter
-	Within string
-	Spans  []webui.Option
-	Tabs   []tab
+	Filter *webui.Filter
 	List   []flowRow
 	Next   string // URL of the next page; empty on the last
 	Action string // query of the actions on all workflows of the listing
@@ -82,23 +80,8 @@ type workflowsData struct {
 	Bound  int    // number of workflows that were read for a filter without an index; 0 if all were read
 }
 
-// Label returns the first label of the filter.
-func (d workflowsData) Label() string {
-	for _, label := range labelTexts(d.Labels) {
-		return label
-	}
-	return ""
-}
-
 // Filtered reports whether the listing has a filter.
-func (d workflowsData) Filtered() bool { return d.State != "" || d.Within != "" || d.String() != "" }
-
-// tab is a link to the workflows of a state.
-type tab struct {
-	State tasktype.WorkflowState // empty for all
-	Count int64                  // number in the index
-	URL   string
-}
+func (d workflowsData) Filtered() bool { return d.State != "" || len(d.Filter.Chips) > 0 }
 
 // filterOf returns the filter of a request.
 func filterOf(q url.Values, now time.Time) (flowFilter, error) {
@@ -237,7 +220,10 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		return webui.View{}, err
 	}
 	f.Limit = pageSize
-	d := workflowsData{flowFilter: f, Within: q.Get("within"), Spans: spans}
+	d := workflowsData{flowFilter: f, Filter: webui.NewFilter(q,
+		webui.Field{Name: "name", Label: "Name", Hint: "part of it", Max: 64}, webui.Field{Name: "label", Label: "Label", Hint: "key=value", Max: 300},
+		webui.Field{Name: "task", Label: "Task", Hint: "first or last task"}, webui.Field{Name: "error", Label: "Error", Hint: "code or text"},
+		webui.Field{Name: "queue", Label: "Queue", Hint: "name"}, webui.Field{Name: "within", Label: "Time", Options: spans})}
 	next := ""
 	if d.List, next, d.Bound, err = s.find(ctx, f); err != nil {
 		return webui.View{}, err
@@ -246,17 +232,17 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 	if err != nil {
 		return webui.View{}, err
 	}
-	own := f.query(d.Within)
+	own := f.query(q.Get("within"))
 	listed := func(state tasktype.WorkflowState) bool {
 		return counts[state] > 0 && (f.State == "" || f.State == state) && (f.Indexed() || len(d.List) > 0)
 	}
 	d.Action, d.Failed, d.Live = "?"+own.Encode(), listed(tasktype.WorkflowFailed), listed(tasktype.WorkflowRunning)
 	own.Del("error")
 	own.Del("queue")
-	d.Tabs = append(d.Tabs, tab{URL: s.cfg.Prefix + "/workflows?" + own.Encode()})
+	own.Set("state", string(f.State))
+	d.Filter.AddTab(own, "state", "", "All", -1)
 	for _, state := range workflowStates {
-		own.Set("state", string(state))
-		d.Tabs = append(d.Tabs, tab{state, counts[state], s.cfg.Prefix + "/workflows?" + own.Encode()})
+		d.Filter.AddTab(own, "state", string(state), workflowWord(state), counts[state])
 	}
 	if next != "" {
 		q.Set("after", next)

@@ -130,10 +130,14 @@
     const copy = e.target.closest("button.copy");
     if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; });
   });
+  // "/" goes to the search; in a list j and k go to the next and previous row, x selects it, and enter follows its link.
   document.addEventListener("keydown", (e) => {
-    if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName)) return;
+    if (!["/", "j", "k", "x"].includes(e.key) || e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input:not([type=checkbox]), textarea, select")) return;
     e.preventDefault();
-    document.getElementById("search").focus();
+    if (e.key === "/") return document.getElementById("search").focus();
+    const rows = [...main.querySelectorAll("tbody tr[id]")], at = rows.indexOf(e.target.closest("tr"));
+    if (e.key === "x") return rows[at]?.querySelector("input[type=checkbox]")?.click();
+    rows[at + (e.key === "j" ? 1 : at < 0 ? 0 : -1)]?.querySelector("a[href]")?.focus();
   });
 
   times();
