@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"muster/internal/redistest"
@@ -67,6 +69,41 @@ func TestRecordsAreComparedWithPreviousJob(t *testing.T) {
 		var got string
 		if err := db.QueryRow(query).Scan(&got); err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", query, got, err, want)
+		}
+	}
+}
+
+// A bucket receives each finished file of a job once, below the site and the job.
+func TestBucketReceivesFinishedFiles(t *testing.T) {
+	var mu sync.Mutex
+	objects := map[string]string{}
+	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch body, _ := io.ReadAll(r.Body); r.Method {
+		case http.MethodPut:
+			objects[r.URL.Path] += string(body)
+		case http.MethodPost:
+			fmt.Fprint(w, "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>")
+		default:
+			fmt.Fprint(w, "<ListMultipartUploadsResult></ListMultipartUploadsResult>")
+		}
+	}))
+	t.Cleanup(bucket.Close)
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": bucket.URL, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"} {
+		t.Setenv(name, value)
+	}
+	site := sitetest.NewShop(t, 1, 5)
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, CSV: true, Sinks: []string{"s3://data/all"}}))
+	if len(objects) != 5 {
+		t.Errorf("got %d objects, want the files of two types, as JSONL and CSV, and the changes", len(objects))
+	}
+	for _, file := range append(sum.Files, sum.Changes.File) {
+		data, err := os.ReadFile(file)
+		testutil.Ok(t, err)
+		if got := objects["/data/all/shop.example/j1/"+filepath.Base(file)]; got != string(data) {
+			t.Errorf("%s: got %q, want %q", filepath.Base(file), got, data)
 		}
 	}
 }

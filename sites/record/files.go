@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/sites/internal/store"
@@ -214,13 +215,9 @@ func (s *sinks) put(ctx context.Context, records []sink.Record) error {
 func (s *sinks) putTo(ctx context.Context, address string, records []sink.Record) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
 	defer cancel()
-	to, ok := s.open[address]
-	if !ok {
-		var err error
-		if to, err = sink.Open(ctx, address, s.options); err != nil {
-			return 0, err
-		}
-		s.open[address] = to
+	to, err := s.sink(ctx, address)
+	if err != nil {
+		return 0, err
 	}
 	n, err := to.Put(ctx, records)
 	if err != nil {
@@ -228,4 +225,32 @@ func (s *sinks) putTo(ctx context.Context, address string, records []sink.Record
 		err = errors.Join(err, to.Close())
 	}
 	return n, err
+}
+
+func (s *sinks) sink(ctx context.Context, address string) (sink.Sink, error) {
+	if to, ok := s.open[address]; ok {
+		return to, nil
+	}
+	to, err := sink.Open(ctx, address, s.options)
+	if err == nil {
+		s.open[address] = to
+	}
+	return to, err
+}
+
+// upload stores a finished file in the sinks for files.
+func (s *sinks) upload(ctx context.Context, file, name string) error {
+	for _, address := range s.addresses {
+		if !strings.HasPrefix(address, "s3:") { // the others are opened for records
+			continue
+		}
+		to, err := s.sink(ctx, address)
+		if err == nil {
+			err = to.(sink.Uploader).Upload(ctx, file, name)
+		}
+		if err != nil {
+			return sinkError{err}
+		}
+	}
+	return nil
 }

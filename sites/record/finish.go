@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -98,7 +99,7 @@ func (w *writer) announce(ctx context.Context, h report.Health) error {
 // complete writes the files at the end of a job and completes the summary.
 func (w *writer) complete(ctx context.Context, sum *report.Summary) error {
 	for _, step := range []func(context.Context, *report.Summary) error{
-		w.countRecords, w.updateLedgers, w.countChanges, w.writeCSV, w.writeFailed, w.judge, w.writeReport,
+		w.countRecords, w.updateLedgers, w.countChanges, w.writeCSV, w.upload, w.writeFailed, w.judge, w.writeReport,
 	} {
 		if err := step(ctx, sum); err != nil {
 			return err
@@ -232,6 +233,20 @@ func (w *writer) writeCSV(ctx context.Context, sum *report.Summary) error {
 			return err
 		}
 		sum.Files = append(sum.Files, path)
+	}
+	return nil
+}
+
+// upload stores the finished files in the sinks for files, below the site and the job.
+func (w *writer) upload(ctx context.Context, sum *report.Summary) error {
+	files := sum.Files
+	if sum.Changes.File != "" {
+		files = append(slices.Clone(files), sum.Changes.File)
+	}
+	for _, file := range files {
+		if err := w.sinks.upload(ctx, file, path.Join(w.def.Site, w.id, filepath.Base(file))); err != nil {
+			return err
+		}
 	}
 	return nil
 }

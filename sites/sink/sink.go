@@ -53,6 +53,7 @@ func Check(address string) error {
 //	sqlite:PATH                   a file; created if it does not exist
 //	postgres://USER@HOST/DB       tables in a PostgreSQL; the password comes from PGPASSWORD or ~/.pgpass
 //	http://… or https://…         a webhook, which gets batches of records
+//	s3://BUCKET/PREFIX            a bucket of an S3 store, which gets the finished files; see Uploader
 //
 // It creates tables, so it fails if the sink is not available.
 func Open(ctx context.Context, address string, o Options) (Sink, error) {
@@ -69,13 +70,16 @@ func Open(ctx context.Context, address string, o Options) (Sink, error) {
 	case "postgres":
 		return openPostgres(ctx, rest)
 	}
+	if kind == "s3" {
+		return openBucket(ctx, rest)
+	}
 	return newPoster(rest, o)
 }
 
 func parse(address string) (kind, rest string, err error) {
 	scheme, rest, ok := strings.Cut(address, ":")
 	if !ok {
-		return "", "", fmt.Errorf("sink %q: no scheme; use sqlite:PATH, postgres://USER@HOST/DB or https://HOST/PATH", address)
+		return "", "", fmt.Errorf("sink %q: no scheme; use "+kinds, address)
 	}
 	switch scheme {
 	case "sqlite":
@@ -83,6 +87,12 @@ func parse(address string) (kind, rest string, err error) {
 			return "", "", errors.New("sink sqlite: name a file, as in sqlite:records.db")
 		}
 		return "sqlite", rest, nil
+	case "s3":
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Port() != "" {
+			return "", "", errors.New("sink s3: want s3://BUCKET/PREFIX; keys, region and endpoint are in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL")
+		}
+		return "s3", address, nil
 	case "postgres", "postgresql", "http", "https":
 		u, err := url.Parse(address)
 		if err != nil || !strings.HasPrefix(rest, "//") { // the errors do not repeat an address, which may contain a password
@@ -99,8 +109,10 @@ func parse(address string) (kind, rest string, err error) {
 		}
 		return "postgres", address, nil
 	}
-	return "", "", fmt.Errorf("sink %q: unknown kind; use sqlite:PATH, postgres://USER@HOST/DB or https://HOST/PATH", scheme)
+	return "", "", fmt.Errorf("sink %q: unknown kind; use "+kinds, scheme)
 }
+
+const kinds = "sqlite:PATH, postgres://USER@HOST/DB, s3://BUCKET/PREFIX or https://HOST/PATH"
 
 // latest returns the last record of each type and key.
 func latest(records []Record) []Record {

@@ -36,6 +36,10 @@ func TestCheckFindsInvalidAddresses(t *testing.T) {
 		"postgres://me:hush@db/app":       "must not contain a password",
 		"postgres://db/app?password=hush": "must not contain a password",
 		"https://me:hush@hook.example/":   "must not contain a password",
+		"s3://data/a/b":                   "",
+		"s3:///a":                         "want s3://BUCKET/PREFIX",
+		"s3://id:hush@data/a":             "want s3://BUCKET/PREFIX",
+		"s3://data?secret=hush":           "want s3://BUCKET/PREFIX",
 		"postgres://%zz":                  "not a URL",
 	} {
 		err := Check(address)
