@@ -23,8 +23,7 @@ var formats = template.FuncMap{
 	"number": Number[int64],
 	"count":  Number[int],
 	"plain":  Plain,
-	"list":   func(words ...string) []string { return words },
-	"list2":  func(a, b any) []any { return []any{a, b} },
+	"list":   func(all ...any) []any { return all },
 }
 
 // When formats a time, or a dash for the zero time. live.js converts it to a form such as "3 min ago".

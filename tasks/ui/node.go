@@ -16,7 +16,7 @@ import (
 
 const (
 	// shownBytes is the displayed part of an input or result. The whole is available as a download.
-	shownBytes = 64 << 10
+	shownBytes = 16 << 10
 	stepBytes  = 4 << 10 // of a stored step
 	// mostRead is the maximum number of tasks of a workflow whose nodes are all read for a page.
 	mostRead       = 20_000
@@ -79,23 +79,19 @@ func (d nodeData) Waited(now time.Time) time.Duration {
 	return end.Sub(d.Scheduled) // negative before the scheduled start
 }
 
-// node shows a node. It makes about ten Redis reads and, unless the workflow is large, reads all its nodes.
-func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
-	id, node := r.PathValue("id"), r.PathValue("node")
-	d := nodeData{Workflow: id}
+// node reads a node of a workflow, in about ten Redis reads.
+func (s *site) node(ctx context.Context, r *http.Request, id, node string) (*nodeData, error) {
+	d := &nodeData{Workflow: id}
 	var err error
 	if d.NodeDetail, err = s.client.Workflow(id).Node(ctx, node); err != nil {
-		return webui.View{}, err
-	}
-	if err := s.neighbours(ctx, &d); err != nil {
-		return webui.View{}, err
+		return nil, err
 	}
 	d.In = webui.NewJSON(d.Input, shownBytes)
 	d.setStored()
 	if d.Status == tasktype.Success {
 		raw, err := s.result(ctx, id, node)
 		if err != nil {
-			return webui.View{}, err
+			return nil, err
 		}
 		d.Out = webui.NewJSON(raw, shownBytes)
 	}
@@ -110,15 +106,9 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	if d.Hidden = !s.cfg.Data(r); d.Hidden {
 		d.In, d.Out, d.Headers, d.Stored, d.Said = webui.Document{}, webui.Document{}, nil, nil, webui.Document{}
 	}
-	if d.Log, err = s.log(ctx, r, id, node); err != nil {
-		return webui.View{}, err
-	}
 	d.setLast(time.Now())
-	view := webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}
-	if d.Over {
-		view.Every = endedEvery
-	}
-	return view, nil
+	d.Log, err = s.log(ctx, r, id, node)
+	return d, err
 }
 
 // setStored sets the stored steps, the saved value and the output.
@@ -157,20 +147,8 @@ func (d *nodeData) setLast(now time.Time) {
 	}
 }
 
-// neighbours sets the dependencies, dependents, ready time and wait reason of a node.
-func (s *site) neighbours(ctx context.Context, d *nodeData) error {
-	p, err := s.client.Workflow(d.Workflow).Progress(ctx)
-	if err != nil {
-		return err
-	}
-	d.Over = p.Ended
-	if d.Alone = p.Total > mostRead; d.Alone {
-		return nil
-	}
-	nodes, err := s.client.Workflow(d.Workflow).Nodes(ctx)
-	if err != nil {
-		return err
-	}
+// neighbours sets the dependencies, dependents, ready time and wait reason of a node of a workflow with nodes.
+func (d *nodeData) neighbours(nodes []tasktype.Node) {
 	needs := map[string]bool{}
 	for i := range nodes {
 		if nodes[i].ID == d.ID {
@@ -192,7 +170,6 @@ func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 	}
 	d.MoreBefore, d.MoreAfter = max(len(d.Before)-mostNeighbours, 0), max(len(d.After)-mostNeighbours, 0)
 	d.Before, d.After = d.Before[:len(d.Before)-d.MoreBefore], d.After[:len(d.After)-d.MoreAfter]
-	return nil
 }
 
 // ToDo returns the choices of an open node.

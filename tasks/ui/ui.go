@@ -123,7 +123,7 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 	}{
 		"/workflows":                      {"workflows", s.workflows},
 		"/workflows/{id}":                 {"workflow", s.workflow},
-		"/workflows/{id}/nodes/{node...}": {"node", s.node},
+		"/workflows/{id}/nodes/{node...}": {"workflow", s.workflow},
 		"/todo":                           {"todo", s.toDo},
 		"/names":                          {"tasks", s.taskNames},
 		"/names/{task...}":                {"name", s.taskName},

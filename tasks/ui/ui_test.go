@@ -499,7 +499,7 @@ func TestNodePageHasInputAndAttempts(t *testing.T) {
 	run := sent(t, f, shaky.S(strings.Repeat("long ", 40_000)), tasks.Headers(map[string]string{"traceparent": "00-" + trace + "-b7ad6b7169203331-01"}))
 	f.Drain()
 	at := "/workflows/" + run.ID()
-	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "truncated to 64 KiB", trace, "traceparent",
+	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "truncated to 16 KiB", trace, "traceparent",
 		"kept &lt;b&gt;", ">&#34;of attempt one&#34;</pre>", ">&#34;saved attempt two&#34;</pre>", ">output of attempt two</pre>")
 	if _, body := get(t, h, at+"/nodes/0"); len(body) > 100<<10 {
 		t.Errorf("the page has %d bytes, want at most 100 KiB", len(body))
@@ -934,7 +934,7 @@ func TestPagesHaveLogs(t *testing.T) {
 	f.Drain()
 	at := "/workflows/" + run.ID()
 	line := func(node, s string) string {
-		return `class="warntext">WARN</td><td data-title="Task" class="nowrap"><a href="/tasks` + at + `/nodes/` + node + `">u.text</a></td><td data-title="Text">&lt;i&gt;got&lt;/i&gt; text=` + s + "</td>"
+		return `class="warntext">WARN</td><td data-title="Task" class="nowrap"><a data-soft href="/tasks` + at + `/nodes/` + node + `">u.text</a></td><td data-title="Text">&lt;i&gt;got&lt;/i&gt; text=` + s + "</td>"
 	}
 	for path, want := range map[string][2]bool{at: {true, true}, at + "/nodes/0": {true, false}, at + "/nodes/1": {false, true}} {
 		_, body := get(t, h, path)

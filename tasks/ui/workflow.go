@@ -43,7 +43,8 @@ type workflowData struct {
 	Line     *timeline
 	Table    table
 	Log      []tasktype.LogLine
-	Large    bool // it has more than mostRead tasks, and its nodes are not shown
+	Large    bool      // it has more than mostRead tasks, and its nodes are not shown
+	Node     *nodeData // the selected node, or nil
 }
 
 // failure is an error message with its nodes.
@@ -60,6 +61,7 @@ func (d workflowData) Took(now time.Time) time.Duration {
 	return now.Sub(d.Created)
 }
 
+// workflow shows a workflow and, beside it, the selected node.
 func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error) {
 	run := tasks.Attach[any](s.client, r.PathValue("id"))
 	p, err := run.Progress(ctx)
@@ -75,10 +77,17 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	d := workflowData{Workflow: w.Workflow, Progress: w.Progress, Large: large}
-	if d.Log, err = s.log(ctx, r, w.ID, ""); err != nil {
+	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows"}
+	if node := r.PathValue("node"); node != "" {
+		if d.Node, err = s.node(ctx, r, w.ID, node); err != nil {
+			return webui.View{}, err
+		}
+		d.Node.Over, d.Node.Alone = w.Progress.Ended, large
+		d.Node.neighbours(w.Nodes)
+		view.Name = d.Node.Task
+	} else if d.Log, err = s.log(ctx, r, w.ID, ""); err != nil {
 		return webui.View{}, err
 	}
-	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows"}
 	if w.Progress.Ended {
 		view.Every = endedEvery
 	}

@@ -43,14 +43,14 @@
   const heading = (of) => of.querySelector("h1")?.textContent.trim().replace(/\s+/g, " ") || "";
   // A list does not move while the reader points at it or has selected rows. Its updates wait.
   const holds = () => main.querySelector(".cards tbody:hover, .todo tbody:hover, td input:checked") !== null;
-  let held = null;
+  let held = null, turned = false; // turned: the reader has followed a link to another part of the page
   const show = (html) => {
     held = null;
     more.hidden = true;
     const title = heading(main), at = document.activeElement, href = at && main.contains(at) ? at.getAttribute("href") : null;
     Idiomorph.morph(main, html, {
       morphStyle: "innerHTML", ignoreActiveValue: true, restoreFocus: true,
-      callbacks: { beforeNodeMorphed: (node) => !edited.has(node), beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") },
+      callbacks: { beforeNodeMorphed: (node) => !edited.has(node), beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") && name !== "style" },
     });
     if (href !== null && document.activeElement.getAttribute("href") !== href) { // a row above it is new or gone
       const same = [...main.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === href);
@@ -102,7 +102,11 @@
     say("Live", false);
     document.title = page.title;
     for (const nav of document.querySelectorAll("header nav")) Idiomorph.morph(nav, page.querySelector("header nav")?.innerHTML ?? nav.innerHTML, { morphStyle: "innerHTML" }); // its counts
-    if (holds()) {
+    if (turned) {
+      turned = false;
+      show(now.innerHTML);
+      document.getElementById(location.hash.slice(1))?.scrollIntoView();
+    } else if (holds()) {
       held = now.innerHTML;
       const fresh = [...now.querySelectorAll("tr[id]")].filter((row) => !document.getElementById(row.id)).length;
       more.textContent = fresh ? fresh + " new" : "Show changes";
@@ -130,6 +134,23 @@
     const copy = e.target.closest("button.copy");
     if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; });
   });
+  // A link to another part of the same page changes what differs, without a load of the page.
+  const jump = () => { stop(); tag = "none"; turned = true; poll(); };
+  document.addEventListener("click", (e) => {
+    const link = e.target.closest("a[data-soft]");
+    if (!link || still || e.ctrlKey || e.metaKey || e.shiftKey || e.altKey) return;
+    e.preventDefault();
+    history.pushState(null, "", link.getAttribute("href"));
+    jump();
+  });
+  addEventListener("popstate", () => { if (!still) jump(); });
+  // Ctrl and the wheel zoom a graph.
+  main.addEventListener("wheel", (e) => {
+    const graph = e.ctrlKey && e.target.closest("svg.graph");
+    if (!graph) return;
+    e.preventDefault();
+    graph.style.zoom = Math.min(3, Math.max(0.2, (graph.style.zoom || 1) * (e.deltaY < 0 ? 1.15 : 0.87)));
+  }, { passive: false });
   // "/" goes to the search; in a list j and k go to the next and previous row, x selects it, and enter follows its link.
   document.addEventListener("keydown", (e) => {
     if (!["/", "j", "k", "x"].includes(e.key) || e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input:not([type=checkbox]), textarea, select")) return;
