@@ -267,7 +267,7 @@ func TestWithoutJavaScript(t *testing.T) {
 	b := open(t, s.URL)
 	send(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	for path, want := range map[string]string{
-		"/": id, "/workflows": id, flow(id): "4 of 4", flow(id) + "/nodes/0": "Result", "/names": "shop.inc", "/queues": "default", "/workers": "worker-1", "/schedule": "No schedules found",
+		"/": "shop.inc → shop.sum", "/workflows": "shop.inc → shop.sum", flow(id): "4 of 4", flow(id) + "/nodes/0": "Result", "/names": "shop.inc", "/queues": "default", "/workers": "worker-1", "/schedule": "No schedules found",
 	} {
 		got := ""
 		if !testutil.Becomes(func() bool { // workers store their counts once a second
@@ -283,6 +283,46 @@ func TestWithoutJavaScript(t *testing.T) {
 			t.Errorf("%s: got a button that has no effect without JavaScript", path)
 		}
 	}
+}
+
+// A task is shown beside its workflow without a load of the page, and the browser's back closes it.
+func TestTaskBesideItsWorkflow(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	id := over(t, s, tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum))
+	b := open(t, s.URL)
+	b.visit(flow(id))
+	b.status("Live")
+	eval[chromedp.Void](b, `window.loaded = true`)
+	panel := func() string { return eval[string](b, `(document.querySelector(".panel") || {innerText: ""}).innerText`) }
+	b.do(press(`tr[id="n-0"] a`))
+	testutil.Eventually(t, "the task is shown", func() bool { return strings.Contains(panel(), "Result") })
+	if got := eval[string](b, `window.loaded + " " + location.pathname`); got != "true "+flow(id)+"/nodes/0" {
+		t.Errorf("got %s, want the same page with the URL of the task", got)
+	}
+	eval[chromedp.Void](b, `history.back()`)
+	testutil.Eventually(t, "the task is closed", func() bool { return panel() == "" })
+}
+
+// In a list the keyboard moves between rows and selects them; actions appear with a selection, a link removes a filter.
+func TestListByKeyboard(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	over(t, s, inc.S(1))
+	id := over(t, s, inc.S(2))
+	b := open(t, s.URL)
+	b.visit("/workflows?name=inc&within=1h")
+	b.status("Live")
+	bulk := func() bool { return eval[bool](b, `document.querySelector(".bulk").checkVisibility()`) }
+	if bulk() {
+		t.Error("actions are shown without a selection")
+	}
+	b.do(chromedp.KeyEvent("jjkx"))
+	if !bulk() || !eval[bool](b, `document.querySelector("tr[id='w-`+id+`'] input").checked`) {
+		t.Error("the first row is not selected, or no actions are shown")
+	}
+	b.do(press(".chip"))
+	testutil.Eventually(t, "the filter is removed", func() bool { return eval[string](b, `location.search`) == "?within=1h" })
 }
 
 // Changes appear on the page unless updates are paused.
@@ -367,6 +407,7 @@ func TestUpdatesKeepTypedText(t *testing.T) {
 	b := open(t, s.URL)
 	b.visit("/workflows")
 	b.status("Live")
+	b.do(press("main .filter summary"))
 	b.do(chromedp.SendKeys("main input[name=name]", "refund"))
 	eval[chromedp.Void](b, `(e => { e.value = "24h"; e.dispatchEvent(new Event("input", {bubbles: true})); })(document.querySelector("main select[name=within]"))`)
 	b.do(chromedp.Focus("main form button"))
@@ -438,7 +479,7 @@ func TestCardsOnPhones(t *testing.T) {
 	b.look(light, 390)
 	b.visit("/workflows")
 	b.shows("closed")
-	if got := eval[[]string](b, `[...document.querySelectorAll("tbody tr:first-child td")].filter(e => e.checkVisibility() && e.getBoundingClientRect().right <= 390).map(e => e.dataset.title)`); !slices.Equal(got, []string{"Select", "State", "Workflow", "Id", "Sent", "Took"}) {
+	if got := eval[[]string](b, `[...document.querySelectorAll("tbody tr:first-child td")].filter(e => e.checkVisibility() && e.getBoundingClientRect().right <= 390).map(e => e.dataset.title)`); !slices.Equal(got, []string{"Select", "Workflow", "State", "Sent", "Took"}) {
 		t.Errorf("visible cells of the row: %q", got)
 	}
 	if got := eval[string](b, `getComputedStyle(document.querySelector("td[data-title=Sent]"), "::before").content`); got != `"Sent"` {
