@@ -8,6 +8,7 @@ import (
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -27,31 +28,36 @@ func (c *Client) Lease(ctx context.Context, req tasktype.LeaseRequest) ([]taskty
 	var err error
 	switch {
 	case !validQueue(req.Queue):
-		err = fmt.Errorf("queue %.110q: a name has 1 to 100 bytes, and no brace, colon, bar or white space", req.Queue)
+		err = badLease("queue %.110q: a name has 1 to 100 bytes, and no brace, colon, bar or white space", req.Queue)
 	case len(req.Tasks) == 0 || len(req.Tasks) > tasktype.MaxLeases:
-		err = fmt.Errorf("%d names of tasks: give 1 to %d", len(req.Tasks), tasktype.MaxLeases)
+		err = badLease("%d names of tasks: give 1 to %d", len(req.Tasks), tasktype.MaxLeases)
 	case req.Max < 1 || req.Max > tasktype.MaxLeases:
-		err = fmt.Errorf("max %d: give 1 to %d", req.Max, tasktype.MaxLeases)
+		err = badLease("max %d: give 1 to %d", req.Max, tasktype.MaxLeases)
 	case req.For < time.Second || req.For > longest || req.Wait < 0:
-		err = fmt.Errorf("lease for %s, wait %s: a lease lasts for a second or longer, and a wait is not negative", req.For, req.Wait)
+		err = badLease("lease for %s, wait %s: a lease lasts for a second or longer, and a wait is not negative", req.For, req.Wait)
 	}
 	for _, name := range req.Tasks {
-		if err == nil {
-			err = graph.CheckTask(name)
+		if bad := graph.CheckTask(name); bad != nil {
+			err = badLease("%v", bad)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lease tasks: %w: %w", ErrInvalid, err)
+		return nil, wrap(err, "lease tasks")
 	}
 	out, err := c.eng.Leaser.Lease(ctx, &req)
 	return out, wrap(err, "lease tasks")
+}
+
+// badLease returns an ErrInvalid.
+func badLease(format string, args ...any) error {
+	return store.Kind(ErrInvalid, fmt.Sprintf(format, args...))
 }
 
 // Beat extends the lease of a task to d from now, but not beyond the [Timeout] of the attempt. It returns the errors of
 // [Client.Extend]: after any of them except an error of Redis, the program should stop its work on the task.
 func (c *Client) Beat(ctx context.Context, token string, d time.Duration) error {
 	if d < time.Second || d > longest {
-		return fmt.Errorf("extend a lease by %s: %w: it must be a second or longer", d, ErrInvalid)
+		return badLease("extend a lease by %s: it must be a second or longer", d)
 	}
-	return wrap(c.eng.Completer.Beat(ctx, engine.ByToken(token, ""), d), "extend the lease of a task")
+	return wrap(c.eng.Completer.Extend(ctx, engine.ByToken(token, ""), d, true), "extend the lease of a task")
 }

@@ -161,7 +161,7 @@ func (w *Workflow) ExtendNode(ctx context.Context, node string, d time.Duration)
 }
 
 func extend(ctx context.Context, c *Client, find engine.Find, d time.Duration) error {
-	return wrap(c.eng.Completer.Extend(ctx, find, d), "extend the deadline of a task")
+	return wrap(c.eng.Completer.Extend(ctx, find, d, false), "extend the deadline of a task")
 }
 
 // NewToken creates a token for a node that waits for external completion. Earlier tokens of the node become stale. It returns

@@ -229,7 +229,7 @@ func TestLeaseOfALostWorkerExpires(t *testing.T) {
 	if first.Workflow != id || first.Attempt != 1 || string(first.Input) != "21" || first.Headers["trace"] != "t1" {
 		t.Errorf("got %+v, want the first attempt at the task", first)
 	}
-	second := s.lease(lease)[0]
+	second := s.lease(strings.Replace(lease, "1s", "5s", 1))[0]
 	if second.Attempt != 2 || second.Token == first.Token || second.Key != first.Key {
 		t.Errorf("got %+v after %+v, want another attempt", second, first)
 	}
@@ -247,7 +247,7 @@ func TestLeaseIsExtendedUntilTheTimeout(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	id := s.send(`{"task": "py.double", "queue": "py", "input": 21, "timeout": "4s"}`)
-	l := s.lease(`{"tasks": ["py.double"], "queue": "py", "lease": "2s"}`)[0]
+	l := s.lease(`{"tasks": ["py.double"], "queue": "py", "lease": "3s"}`)[0]
 	beats := 0
 	for {
 		res, err := http.Post(s.url+"/v1/tasks/beat", "application/json", strings.NewReader(fmt.Sprintf(`{"token": %q, "lease": "1h"}`, l.Token)))

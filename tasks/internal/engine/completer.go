@@ -231,8 +231,9 @@ func (a *Completer) guarded(ctx context.Context, fl *flow, guard, change store.C
 	return nil
 }
 
-// Extend moves the deadline of an open node to d from now. One that has none gets none.
-func (a *Completer) Extend(ctx context.Context, find Find, d time.Duration) error {
+// Extend moves the deadline of an open node to d from now, but for a lease not beyond the time limit of the attempt. One that has
+// none gets none.
+func (a *Completer) Extend(ctx context.Context, find Find, d time.Duration, lease bool) error {
 	if d < time.Millisecond {
 		return fmt.Errorf("extend a deadline by %s: it must be a millisecond at least", d)
 	}
@@ -240,29 +241,18 @@ func (a *Completer) Extend(ctx context.Context, find Find, d time.Duration) erro
 	if err != nil {
 		return err
 	}
-	return a.guarded(ctx, o.fl, o.guard(true, ""), store.Extend(o.spec().Task, o.node, d))
-}
-
-// Beat extends the lease of an open node to d from now, but not beyond the time limit of its attempt.
-func (a *Completer) Beat(ctx context.Context, find Find, d time.Duration) error {
-	o, err := find(ctx, a)
-	if err != nil {
-		return err
-	}
-	rec, err := a.graphs.values(o.fl).record(ctx, o.node)
-	if err != nil {
-		return err
-	}
-	if soft, _ := limits(o.spec()); soft > 0 && rec.State == store.StateOpen {
+	if soft, _ := limits(o.spec()); lease && soft > 0 {
+		rec, err := a.graphs.values(o.fl).record(ctx, o.node)
+		if err != nil {
+			return err
+		}
 		now, err := a.redisTime(ctx, o.fl.Shard())
 		if err != nil {
 			return err
 		}
-		left := rec.Began.Add(soft).Sub(now)
-		if left < time.Millisecond {
-			return fmt.Errorf("%w: the attempt has reached its timeout of %s", ErrStale, soft)
+		if left := rec.Began.Add(soft).Sub(now); rec.State == store.StateOpen {
+			d = max(time.Millisecond, min(d, left))
 		}
-		d = min(d, left)
 	}
 	return a.guarded(ctx, o.fl, o.guard(true, ""), store.Extend(o.spec().Task, o.node, d))
 }

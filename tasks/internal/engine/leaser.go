@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -31,32 +33,29 @@ type Leaser struct {
 	e       *Engine
 	Builtin map[string]*Handler // of every worker
 
-	mu     sync.Mutex // guards the fields below
-	takers map[string]*taker
-	calls  int
+	mu      sync.Mutex // guards the fields below, those of takers, and those of calls that wait
+	takers  map[string]*taker
+	waiting int // calls
 }
 
 // taker is the worker for a queue and a list of tasks.
 type taker struct {
+	*Leaser
 	worker *Worker
 	ended  chan struct{} // closed when the worker has stopped
 	err    error         // of the worker; read it only once ended is closed
-	stop   context.CancelFunc
+	idle   *time.Timer   // stops the worker
 
-	users int         // guarded by the mutex of the Leaser
-	idle  *time.Timer // stops the taker; likewise
-
-	mu     sync.Mutex // guards the fields below, and those of calls that are not final
 	calls  []*leaseCall
-	wanted int // by all calls
+	wanted int // leases, by all calls
 }
 
 // leaseCall is a call that waits.
 type leaseCall struct {
-	ctx    context.Context
-	length time.Duration
-	first  chan struct{} // closed when it has a lease
-	full   chan struct{} // closed when it gets no more
+	ctx   context.Context
+	req   *tasktype.LeaseRequest
+	first chan struct{} // closed when it has a lease
+	full  chan struct{} // closed when it gets no more
 
 	want   int // more leases
 	bytes  int // of inputs
@@ -86,94 +85,78 @@ func (leased) Error() string        { return ErrPending.Error() }
 func (leased) Is(target error) bool { return target == ErrPending }
 
 // Lease leases nodes of tasks, and waits for the first one.
-func (l *Leaser) Lease(ctx context.Context, req *tasktype.LeaseRequest) ([]tasktype.Lease, error) {
+func (l *Leaser) Lease(ctx context.Context, req *tasktype.LeaseRequest) (out []tasktype.Lease, err error) {
 	ends := time.Now().Add(max(leaseWait, req.Wait))
-	for {
-		t, err := l.enter(req)
-		if err != nil {
-			return nil, err
-		}
-		out, err := t.lease(ctx, req, ends)
-		l.leave(t)
-		if len(out) > 0 || err != nil || !time.Now().Before(ends) {
-			return out, err
+	for len(out) == 0 && err == nil && time.Now().Before(ends) {
+		c := &leaseCall{ctx: ctx, req: req, want: req.Max, first: make(chan struct{}), full: make(chan struct{})}
+		var t *taker
+		if t, err = l.enter(c); err == nil {
+			out, err = t.lease(c, ends)
 		}
 	}
+	return out, err
 }
 
-// enter returns the taker for a request, and keeps it until the caller leaves it.
-func (l *Leaser) enter(req *tasktype.LeaseRequest) (*taker, error) {
-	names := slices.Compact(slices.Sorted(slices.Values(req.Tasks)))
-	key := strings.Join(append([]string{req.Queue}, names...), "\n")
+// enter adds a call to the calls of its taker.
+func (l *Leaser) enter(c *leaseCall) (*taker, error) {
+	names := slices.Compact(slices.Sorted(slices.Values(c.req.Tasks)))
+	key := strings.Join(append([]string{c.req.Queue}, names...), "\n")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.takers[key]
-	if l.calls >= leaseCalls || t == nil && len(l.takers) >= mostTakers {
+	if l.waiting >= leaseCalls || t == nil && len(l.takers) >= mostTakers {
 		return nil, ErrLeases
 	}
 	if t == nil {
-		t = l.start(key, req.Queue, names)
+		t = l.start(key, c.req.Queue, names)
 		l.takers[key] = t
 	}
-	l.calls++
-	t.users++
+	l.waiting++
 	t.idle.Stop()
+	t.calls = append(t.calls, c)
+	t.demandLocked(c.want)
 	return t, nil
-}
-
-// leave ends the use of a taker by a caller.
-func (l *Leaser) leave(t *taker) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls--
-	if t.users--; t.users == 0 {
-		t.idle.Reset(takerIdleFor)
-	}
 }
 
 // start starts a taker.
 func (l *Leaser) start(key, queue string, names []string) *taker {
-	t := &taker{ended: make(chan struct{})}
-	handlers := make(map[string]*Handler, len(names)+len(l.Builtin))
+	t := &taker{Leaser: l, ended: make(chan struct{})}
+	handlers := maps.Clone(l.Builtin)
 	for _, name := range names {
-		handlers[name] = &Handler{Name: name, Run: t.handle}
-	}
-	for name, h := range l.Builtin {
-		handlers[name] = h
+		if handlers[name] == nil {
+			handlers[name] = &Handler{Name: name, Run: t.handle}
+		}
 	}
 	t.worker = NewWorker(l.e, handlers, WorkerConfig{
 		Queues: map[string]int{queue: 1}, OnDemand: true, MaxConcurrency: leaseCalls * tasktype.MaxLeases, MaxResult: maxCompletion,
-		HandlerWait: 24 * time.Hour, Grace: time.Second, Name: WorkerName(), Logger: l.e.log,
+		HandlerWait: 24 * time.Hour, Grace: time.Second, Name: "lease-" + WorkerName(), PID: os.Getpid(), Logger: l.e.log,
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	t.stop = stop
-	forget := func(unused bool) {
+	t.idle = time.AfterFunc(takerIdleFor, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.takers[key] == t && !(unused && t.users > 0) {
+		if l.takers[key] == t && len(t.calls) == 0 {
 			delete(l.takers, key)
 			stop()
 		}
-	}
-	t.idle = time.AfterFunc(takerIdleFor, func() { forget(true) })
+	})
 	go func() {
-		defer close(t.ended)
 		t.err = t.worker.Run(ctx)
-		forget(false)
+		stop()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.takers[key] == t {
+			delete(l.takers, key)
+		}
+		close(t.ended)
 	}()
 	return t
 }
 
-// lease waits for leases.
-func (t *taker) lease(ctx context.Context, req *tasktype.LeaseRequest, ends time.Time) (out []tasktype.Lease, err error) {
-	c := &leaseCall{ctx: ctx, length: req.For, want: req.Max, first: make(chan struct{}), full: make(chan struct{})}
-	t.mu.Lock()
-	t.calls = append(t.calls, c)
-	t.demandLocked(c.want)
-	t.mu.Unlock()
-
+// lease waits for the leases of a call.
+func (t *taker) lease(c *leaseCall, ends time.Time) (out []tasktype.Lease, err error) {
 	select {
-	case <-ctx.Done():
+	case <-c.ctx.Done():
 	case <-t.ended:
 	case <-time.After(time.Until(ends)):
 	case <-c.first:
@@ -186,7 +169,7 @@ func (t *taker) lease(ctx context.Context, req *tasktype.LeaseRequest, ends time
 	t.closeLocked(c)
 	t.mu.Unlock()
 
-	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseStored)
+	storing, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leaseStored)
 	defer cancel()
 	for _, l := range c.leases {
 		select {
@@ -209,7 +192,7 @@ func (t *taker) lease(ctx context.Context, req *tasktype.LeaseRequest, ends time
 	case <-t.ended:
 		return nil, t.err
 	default:
-		return nil, errors.Join(storing.Err(), ctx.Err())
+		return nil, errors.Join(storing.Err(), c.ctx.Err())
 	}
 }
 
@@ -228,6 +211,9 @@ func (t *taker) closeLocked(c *leaseCall) {
 	t.calls = slices.Delete(t.calls, i, i+1)
 	t.demandLocked(-c.want)
 	close(c.full)
+	if t.waiting--; len(t.calls) == 0 {
+		t.idle.Reset(takerIdleFor)
+	}
 }
 
 // assign returns the lease of a node with an input of so many bytes for the call that has waited for the longest time; nil if none waits.
@@ -268,5 +254,5 @@ func (t *taker) handle(ctx context.Context, input []byte) (HandlerResult, error)
 		return HandlerResult{}, again
 	}
 	l.Lease = tasktype.Lease{Info: r.Info, Token: token, Input: input}
-	return HandlerResult{}, &leased{c.length, l.end}
+	return HandlerResult{}, &leased{c.req.For, l.end}
 }
