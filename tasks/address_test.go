@@ -102,6 +102,9 @@ func TestManagedRedis(t *testing.T) {
 	client := testutil.Must(tasks.Connect(t.Context(), redistest.Server(t).Managed()))(t)
 	w := newWorld(t, client.Redis())
 	wantValue(t, sent(t, w, tasks.Chord(tasks.Each([]int{1, 2}, ID), Sum)), 3)
+	if queue, input, err := client.Inspect().Sample(t.Context(), Sum.Name()); err != nil || queue != "" || string(input) != "[0]" {
+		t.Errorf("sample: got %s %s, %v, want [0]", queue, input, err)
+	}
 	testutil.Ok(t, client.Close())
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"muster/tasks/internal/engine"
@@ -65,7 +66,7 @@ func HandleBatch[I, O any](m *Mux, t Task[I, O], b Batch[I], h func(ctx context.
 			return b.Key(in)
 		}
 	}
-	for _, handler := range bind(m, t.name, &opts, func(ctx context.Context, raw []byte) (engine.HandlerResult, error) {
+	for _, handler := range bind(m, t.name, &opts, reflect.TypeFor[I](), func(ctx context.Context, raw []byte) (engine.HandlerResult, error) {
 		in, err := decode[I](t.name, raw)
 		if err != nil {
 			return engine.HandlerResult{}, err

@@ -37,7 +37,7 @@ const compensateTask = engine.CompensateTask
 // bindCompensate binds the task that decides, once the steps after one have ended, whether that step is undone.
 func bindCompensate(m *Mux) {
 	type input = Pair[Pair[json.RawMessage, Outcome[json.RawMessage]], graph.Spec]
-	bind(m, compensateTask, graph.NoOpts, func(_ context.Context, raw []byte) (engine.HandlerResult, error) {
+	bind(m, compensateTask, graph.NoOpts, nil, func(_ context.Context, raw []byte) (engine.HandlerResult, error) {
 		in, err := decode[input](compensateTask, raw)
 		if err != nil {
 			return engine.HandlerResult{}, err

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"muster/tasks/internal/engine"
@@ -112,6 +113,13 @@ func (i *Inspector) History(ctx context.Context, f tasktype.HistoryFilter) ([]ta
 func (i *Inspector) Failures(ctx context.Context, task string, limit int) ([]tasktype.FailedNode, error) {
 	list, err := i.eng.Inspector.Failures(ctx, task, limit)
 	return list, wrap(err, "list failed nodes of task %s", task)
+}
+
+// Sample returns the default queue of a task, and an example of its input as JSON, with all fields of its type, which the last worker with
+// a handler stored at its start. input is nil if none did in the last 30 days.
+func (i *Inspector) Sample(ctx context.Context, task string) (queue string, input json.RawMessage, err error) {
+	s, err := i.eng.Inspector.Sample(ctx, task)
+	return s.Queue, s.Input, wrap(err, "read sample")
 }
 
 // OpenTasks returns the tasks with open nodes, which wait for an external result, by name and with the number of nodes:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 
 	"muster/tasks/internal/engine"
@@ -50,7 +51,7 @@ func (m *Mux) checkOpen(done string) {
 // Handle binds t to h. The context of h ends at the task's [Timeout], when the workflow is revoked
 // and when the worker must stop. Handle panics if the name is already bound.
 func Handle[I, O any](m *Mux, t Task[I, O], h func(context.Context, I) (O, error)) {
-	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.HandlerResult, error) {
+	bind(m, t.name, t.opts, reflect.TypeFor[I](), func(ctx context.Context, raw []byte) (engine.HandlerResult, error) {
 		in, err := decode[I](t.name, raw)
 		if err != nil {
 			return engine.HandlerResult{}, err
@@ -79,7 +80,7 @@ func HandleAction[I any](m *Mux, t Task[I, struct{}], h func(context.Context, I)
 // HandlePlan binds t to a planner: the signature that plan returns replaces the task, and its value is the value of
 // the task. HandlePlan panics if the name is already bound.
 func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (Signature[O], error)) {
-	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.HandlerResult, error) {
+	bind(m, t.name, t.opts, reflect.TypeFor[I](), func(ctx context.Context, raw []byte) (engine.HandlerResult, error) {
 		in, err := decode[I](t.name, raw)
 		if err != nil {
 			return engine.HandlerResult{}, err
@@ -92,7 +93,7 @@ func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (S
 	})
 }
 
-func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byte) (engine.HandlerResult, error)) (bound []*engine.Handler) {
+func bind(m *Mux, name string, opts *graph.Opts, in reflect.Type, run func(context.Context, []byte) (engine.HandlerResult, error)) (bound []*engine.Handler) {
 	if err := graph.CheckTask(name); err != nil {
 		panic(fmt.Sprintf("tasks: %v", err))
 	}
@@ -104,7 +105,7 @@ func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byt
 		if m.handlers[n] != nil {
 			panic(fmt.Sprintf("tasks: %s is bound twice", n))
 		}
-		m.handlers[n] = &engine.Handler{Name: n, Opts: opts, Run: run, Wrap: m.base.Wrap}
+		m.handlers[n] = &engine.Handler{Name: n, Opts: opts, In: in, Run: run, Wrap: m.base.Wrap}
 		bound = append(bound, m.handlers[n])
 	}
 	return bound

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -34,6 +35,7 @@ func (s *site) actions() map[string]webui.Action {
 	ended := []error{tasks.ErrEnded, tasks.ErrRevoked, tasks.ErrCancelled}
 	all := map[string]webui.Action{
 		"/todo/decide":                  {Class: webui.Operate, Confirm: s.askDecision, Do: s.decide},
+		"/send":                         {Class: webui.Operate, Confirm: s.askSend, Do: s.send},
 		"/schedule/put":                 {Class: webui.Operate, Confirm: s.askSchedule, Do: s.putSchedule},
 		"/workflows/{id}/run-again":     {Class: webui.Operate, Confirm: s.askRunAgain, Do: s.runAgain},
 		"/workers/{worker}/concurrency": {Class: webui.Operate, Confirm: s.askConcurrency, Do: s.setConcurrency},
@@ -135,6 +137,102 @@ func (s *site) runAgain(ctx context.Context, r *http.Request) (webui.Result, err
 		return webui.Result{}, err
 	}
 	return webui.Result{To: s.cfg.Prefix + "/workflows/" + again.ID()}, nil
+}
+
+// askSend returns a form with a field for each field of the input of a task, or for the whole input.
+func (s *site) askSend(ctx context.Context, r *http.Request) (webui.Question, error) {
+	task := r.URL.Query().Get("task")
+	queue, sample, err := s.client.Inspect().Sample(ctx, task)
+	if err != nil {
+		return webui.Question{}, err
+	}
+	back := s.cfg.Prefix + nameURL(task)
+	fields := []webui.Field{{Name: "task", Label: "Task", Type: "text", Max: 100, Value: task, Required: true}}
+	for _, name := range inputFields(sample) {
+		f := webui.Field{Name: "input." + name, Label: name, Type: "text", Max: 10_000}
+		var value any
+		_ = json.Unmarshal(fieldOf(sample, name), &value)
+		switch v := value.(type) {
+		case string:
+			f.Value = v
+		case bool:
+			f.Type = "checkbox"
+		case float64:
+			f.Value, f.Hint = "0", "A number."
+		default:
+			f.Type, f.Max, f.Value, f.Hint = "textarea", maxInput, string(fieldOf(sample, name)), "JSON."
+		}
+		fields = append(fields, f)
+	}
+	if len(fields) == 1 {
+		fields = append(fields, webui.Field{Name: "input", Label: "Input", Type: "textarea", Max: maxInput, Value: cmp.Or(string(sample), "null"), Required: true, Hint: "JSON."})
+	}
+	fields = append(fields, webui.Field{Name: "queue", Label: "Queue", Type: "text", Max: 100, Value: cmp.Or(queue, "default"), Required: true})
+	return webui.Question{Title: "Start a task", Text: "It runs with the default options of tasks, such as the number of retries.", Button: "Start", Back: back, At: s.cfg.Prefix + "/names", Fields: fields}, nil
+}
+
+// maxInput limits the length of an input of a form.
+const maxInput = 100_000
+
+// fieldOf returns a field of a JSON object.
+func fieldOf(object json.RawMessage, name string) json.RawMessage {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(object, &fields)
+	return fields[name]
+}
+
+// inputFields returns the names of the fields of a sample in their order; none if it is not an object.
+func inputFields(sample json.RawMessage) (names []string) {
+	d := json.NewDecoder(bytes.NewReader(sample))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil || d.Decode(new(json.RawMessage)) != nil {
+			return nil
+		}
+		names = append(names, name.(string)) //nolint:forcetypeassert // the decoder returns keys as strings
+	}
+	return names
+}
+
+// send starts a task with the values of the form of askSend: text where the sample has a text, else JSON.
+func (s *site) send(ctx context.Context, r *http.Request) (webui.Result, error) {
+	task := r.PostFormValue("task")
+	_, sample, err := s.client.Inspect().Sample(ctx, task)
+	if err != nil {
+		return webui.Result{}, err
+	}
+	input := json.RawMessage(r.PostFormValue("input"))
+	if !r.PostForm.Has("input") {
+		object := map[string]json.RawMessage{}
+		for _, name := range inputFields(sample) {
+			text := r.PostFormValue("input." + name)
+			value := json.RawMessage(text)
+			switch sampled := fieldOf(sample, name); {
+			case sampled[0] == '"':
+				value, _ = json.Marshal(text)
+			case sampled[0] == 't' || sampled[0] == 'f':
+				value, _ = json.Marshal(text != "")
+			case !json.Valid(value):
+				return webui.Result{}, webui.Invalid("%s must be JSON.", name)
+			}
+			object[name] = value
+		}
+		input, _ = json.Marshal(object)
+	}
+	if !json.Valid(input) {
+		return webui.Result{}, webui.Invalid("The input must be JSON.")
+	}
+	run, err := tasks.New[json.RawMessage, json.RawMessage](task).S(input, tasks.Queue(r.PostFormValue("queue"))).Send(ctx, s.client)
+	if errors.Is(err, tasks.ErrInvalid) {
+		return webui.Result{}, webui.Invalid("%v", err)
+	}
+	if err != nil {
+		return webui.Result{}, err
+	}
+	return webui.Result{To: s.cfg.Prefix + "/workflows/" + run.ID()}, nil
 }
 
 func (s *site) askSchedule(context.Context, *http.Request) (webui.Question, error) {

@@ -414,6 +414,29 @@ func TestScheduleIsPut(t *testing.T) {
 	wantIn(t, h, "/schedule?prefix=night", "nightly", "0 3 * * *", inc.Name(), "overlap: skip", "/tasks/schedule/nightly/delete")
 }
 
+// A task is started from a form with the fields of its input, or with JSON.
+func TestTaskIsStarted(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	samples := map[string]any{"u.order": `{"queue":"gpu","input":{"id":"","amount":0,"rush":false,"lines":[{"sku":""}]}}`, inc.Name(): `{"input":0}`}
+	testutil.Ok(t, store.New(f.Client().Redis(), store.DefaultNamespace).Workers.StoreSamples(t.Context(), samples))
+	wantIn(t, h, "/send?task=u.order", `name="input.id" type="text"`, `name="input.amount"`, `type="checkbox" name="input.rush"`, "{&#34;sku&#34;:&#34;&#34;}", `value="gpu"`)
+	wantIn(t, h, "/send?task="+inc.Name(), `name="input"`, ">0</textarea>", `value="default"`)
+	order := []string{"task", "u.order", "queue", "gpu", "input.id", `a "b"`, "input.amount", "1.5", "input.rush", "yes", "input.lines", "[]"}
+	wantPosted(t, h, http.StatusSeeOther, "/send", order...)
+	list, _, err := f.Client().Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("got %d workflows, %v, want 1", len(list), err)
+	}
+	n, err := f.Client().Workflow(list[0].ID).Node(t.Context(), "0")
+	if err != nil || n.Task != "u.order" || n.Queue != "gpu" || string(n.Input) != `{"amount":1.5,"id":"a \"b\"","lines":[],"rush":true}` {
+		t.Errorf("got %s in queue %s with %s, %v", n.Task, n.Queue, n.Input, err)
+	}
+	for _, wrong := range [][]string{{"task", "u.order", "queue", "gpu", "input.amount", "much"}, {"task", inc.Name(), "queue", "q", "input", "{"}, {"task", "", "queue", "q", "input", "1"}} {
+		wantPosted(t, h, http.StatusBadRequest, "/send", wrong...)
+	}
+}
+
 // Open tasks are listed with their choices, and decided one by one or together. Who is late is told the earlier decision.
 func TestOpenTasksAreDecided(t *testing.T) {
 	t.Parallel()

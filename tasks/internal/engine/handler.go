@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ var (
 type Handler struct {
 	Name string
 	Opts *graph.Opts
+	In   reflect.Type // of the inputs, or nil
 	Run  func(ctx context.Context, input []byte) (HandlerResult, error)
 	Wrap []func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error // the outermost first
 

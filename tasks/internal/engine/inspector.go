@@ -368,6 +368,15 @@ func (in *Inspector) Durations(ctx context.Context, queue, task string, since ti
 	return in.store.Counts.Durations(ctx, queue, task, since, in.clock.Now())
 }
 
+// Sample returns the sample of a task, or an empty one.
+func (in *Inspector) Sample(ctx context.Context, task string) (s Sample, err error) {
+	raw, err := in.store.Workers.Sample(ctx, task)
+	if err == nil && raw != nil {
+		err = json.Unmarshal(raw, &s)
+	}
+	return s, err
+}
+
 // Failures returns up to limit of the last nodes of a task that have failed, the newest first.
 func (in *Inspector) Failures(ctx context.Context, task string, limit int) ([]tasktype.FailedNode, error) {
 	list, err := in.store.Counts.Failures(ctx, task, min(max(limit, 1), defaultPage))

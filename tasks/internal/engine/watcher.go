@@ -43,6 +43,7 @@ type watcher struct {
 	runs    *runs
 	history *history
 	tasks   []string // that the worker has handlers for, sorted
+	samples map[string]any
 	started time.Time
 	listed  bool // signed on
 	beats   int
@@ -267,6 +268,9 @@ func (w *watcher) signOn(ctx context.Context) error {
 		return err
 	}
 	w.listed = true
+	if err := w.store.Workers.StoreSamples(ctx, w.samples); err != nil {
+		return err
+	}
 	return w.store.Queues.Join(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)), w.clock.Now())
 }
 

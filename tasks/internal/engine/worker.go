@@ -85,7 +85,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, w.rings, wake}
 	d.graphs, d.advancer, d.agenda, d.limiter, d.rings = e.graphs, e.advancer, w.agenda, limiter, w.rings
 	d.runner = &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs, d.leases}
-	w.watcher = &watcher{l, w.slots, limiter, w.agenda, d.leases, w.runs, &history{local: l, inspector: e.Inspector}, w.Tasks(), e.clock.Now(), false, 0}
+	w.watcher = &watcher{l, w.slots, limiter, w.agenda, d.leases, w.runs, &history{local: l, inspector: e.Inspector}, w.Tasks(), samples(w.handlers), e.clock.Now(), false, 0}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}

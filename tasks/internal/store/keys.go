@@ -200,6 +200,9 @@ func (k Keys) workersKey() string { return string(k) + ":workers" }
 // workerKey is the string with a worker's tasktype.Worker as JSON. Expires without beats.
 func (k Keys) workerKey(name string) string { return string(k) + ":worker:" + name }
 
+// samplesKey is the hash of engine.Sample as JSON, by task. Expires 30 days after the last start of a worker.
+func (k Keys) samplesKey() string { return string(k) + ":samples" }
+
 // schedulesKey is the sorted set of the names of schedules by when a worker handles them: when the next tick is due (unix ms; half a
 // millisecond earlier if they tick often), later while a worker has claimed them. A paused one without requested ticks is not in it.
 func (k Keys) schedulesKey(shard int) string { return k.Prefix(shard) + "schedules" }

@@ -78,6 +78,34 @@ func (s Workers) Bye(ctx context.Context, name string) error {
 	return s.rdb.Del(ctx, s.workerKey(name)).Err()
 }
 
+// StoreSamples stores samples of tasks by their names, for those who send one by hand.
+func (s Workers) StoreSamples(ctx context.Context, samples map[string]any) error {
+	if len(samples) == 0 {
+		return nil
+	}
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, s.samplesKey(), samples)
+		p.Expire(ctx, s.samplesKey(), samplesTTL)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store samples of tasks: %w", err)
+	}
+	return nil
+}
+
+// Sample reads the sample of a task; nil if there is none.
+func (s Workers) Sample(ctx context.Context, task string) ([]byte, error) {
+	raw, err := s.rdb.HGet(ctx, s.samplesKey(), task).Bytes()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read sample of task %s: %w", task, err)
+	}
+	return raw, nil
+}
+
+// samplesTTL is for how long samples are kept after a worker has started.
+const samplesTTL = 30 * 24 * time.Hour
+
 // Infos reads the infos of workers; missing ones are nil.
 func (s Workers) Infos(ctx context.Context, names []string) ([][]byte, error) {
 	out := make([][]byte, len(names))
