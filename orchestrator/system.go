@@ -115,7 +115,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	s.through.gateways = map[proxies.Fallback]url.URL{}
 	s.browser = render.New(render.Config{Browser: cfg.Sites.Browser, Filter: cfg.Network.Filter(), Logger: logger})
 	s.Sites, err = sites.NewService(registry, sites.Config{
-		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages, Cache: cfg.Sites.Cache,
+		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages, Cache: cfg.Sites.Cache, Extractors: cfg.Sites.Extractors,
 		Client: client, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: otherEvents{s.Events, logger}.siteJudged,
 		BreakerChanged: s.BreakerChanged,

@@ -111,6 +111,6 @@ func patientClient(env environment, c *cli.Context, def *definition.Definition) 
 			return nil, nil, err
 		}
 	}
-	client = fetch.NewClient(fetch.Config{Definition: def, Filter: loaded.Network.Filter(), Patience: time.Hour, Browser: browser})
+	client = fetch.NewClient(fetch.Config{Definition: def, Filter: loaded.Network.Filter(), Patience: time.Hour, Browser: browser, Extractors: loaded.Sites.Extractors})
 	return client, func() { client.Close(); browser.Close() }, nil
 }

@@ -53,9 +53,17 @@ func testSite(env environment, c *cli.Context, name, cache string) (pages []live
 	if err != nil {
 		return nil, err
 	}
+	client := &fetch.Client{}
+	if def.Extractor.IsSet() {
+		var closeIt func()
+		if client, closeIt, err = patientClient(env, c, def); err != nil {
+			return nil, err
+		}
+		defer closeIt()
+	}
 	total, at, failed := sample.View{Kind: def.Site, URL: cache}, map[string]int{}, 0
 	err = fetch.CachedPages(cache, def.Site, func(page extract.Page) error {
-		v, err := sample.Of(def, page)
+		v, err := sample.Of(c.Context, def, page, client.Extract)
 		pages = append(pages, livePage{v, oneLine(err)})
 		if err != nil || len(v.Invalid) > 0 {
 			failed++

@@ -188,16 +188,17 @@ func (p Proxies) CanCheck() bool {
 
 // Sites configures which sites are scraped, when, and the destination of records.
 type Sites struct {
-	Dir      string            `yaml:"dir" reload:"yes"`
-	Names    []string          `yaml:"names" rule:"site" reload:"yes"`
-	Schedule map[string]string `yaml:"schedule" rule:"cron" reload:"yes"`
-	Out      string            `yaml:"out"`
-	Parallel bool              `yaml:"parallel" reload:"yes"`
-	MaxPages int               `yaml:"max_pages_at_once" range:"1 1000000" zero:"the number of workers"`
-	Cache    string            `yaml:"cache"`
-	Browser  string            `yaml:"browser"`
-	Sinks    []string          `yaml:"sinks" secret:"url"`
-	Secret   string            `yaml:"webhook_secret" secret:"all" rule:"secret"`
+	Dir        string            `yaml:"dir" reload:"yes"`
+	Names      []string          `yaml:"names" rule:"site" reload:"yes"`
+	Schedule   map[string]string `yaml:"schedule" rule:"cron" reload:"yes"`
+	Out        string            `yaml:"out"`
+	Parallel   bool              `yaml:"parallel" reload:"yes"`
+	MaxPages   int               `yaml:"max_pages_at_once" range:"1 1000000" zero:"the number of workers"`
+	Cache      string            `yaml:"cache"`
+	Browser    string            `yaml:"browser"`
+	Extractors map[string]string `yaml:"extractors"`
+	Sinks      []string          `yaml:"sinks" secret:"url"`
+	Secret     string            `yaml:"webhook_secret" secret:"all" rule:"secret"`
 }
 
 // Wait configures how commands wait for a job. The timeout of a job with n chunks is ⌈n / workers⌉ × PerChunk × Buffer, but at

@@ -20,6 +20,7 @@ type extractor struct {
 	def      *definition.Definition
 	memory   *memory
 	siblings *siblings
+	external func(context.Context, *extract.Doc) (*extract.Doc, error) // see fetch.Client.Extract
 }
 
 // extract extracts records and links from a fetched page. tries is the number of earlier attempts. Every error except an error of
@@ -50,7 +51,13 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 		return nil, nil, err
 	}
 	x.keep(ctx, page)
-	doc.Original = x.siblings.original(ctx, v, doc)
+	original := x.siblings.original(ctx, v, doc)
+	if x.def.Extractor.Handles(v.Kind) && extract.MustHave(x.def, doc) { // otherwise check fails
+		if doc, err = x.external(ctx, doc); err != nil {
+			return nil, nil, err
+		}
+	}
+	doc.Original = original
 	res, err := extract.Run(x.def, doc)
 	if err := x.siblings.suspect(doc, &res, tries); err != nil {
 		return nil, nil, err

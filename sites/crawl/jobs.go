@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -106,6 +107,9 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 			return nil, err
 		}
 	}
+	if name := def.Extractor.Command; name != "" && l.cfg.Extractors[name] == "" {
+		return nil, fmt.Errorf("extractor %s: %w", name, fetch.ErrNoExtractor)
+	}
 	var transport http.RoundTripper // nil: direct
 	if l.cfg.Transport != nil && !direct {
 		transport = l.cfg.Transport(def)
@@ -138,15 +142,17 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	c.client = fetch.NewClient(fetch.Config{
 		Browser: l.cfg.Browser, BrowserProxy: browserProxy,
 		Definition: p.def, Filter: l.cfg.Filter, Transport: transport, NoProxy: l.cfg.NoProxy, OnBlocked: l.cfg.Refused, Robots: &l.robots, Logger: l.cfg.Logger,
-		Clock:    &polite.SharedClock{Pacer: l.pacer},
-		Key:      site,
-		Throttle: polite.NewThrottle(p.rdb, site, p.def.Politeness.AutoThrottle),
-		Via:      l.cfg.Via,
-		Cache:    l.cfg.Cache,
-		Route:    l.cfg.Route,
-		Ended:    func(why string) { c.counts.add("session", why) },
-		Patience: min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
+		Clock:      &polite.SharedClock{Pacer: l.pacer},
+		Key:        site,
+		Throttle:   polite.NewThrottle(p.rdb, site, p.def.Politeness.AutoThrottle),
+		Via:        l.cfg.Via,
+		Cache:      l.cfg.Cache,
+		Extractors: l.cfg.Extractors,
+		Route:      l.cfg.Route,
+		Ended:      func(why string) { c.counts.add("session", why) },
+		Patience:   min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 	})
+	c.extractor.external = c.client.Extract
 	c.admission = &admission{
 		limits: p.def.Limits, began: p.startTime, budget: newBudget(p.rdb, p.id, p.def.Limits, p.req.Limit), slots: l.slots,
 		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, log: p.log,

@@ -11,6 +11,7 @@ import (
 
 	"muster/internal/wrap"
 	"muster/sites/definition"
+	"muster/sites/fetch"
 	"muster/sites/internal/store"
 	"muster/sites/render"
 	"muster/sites/report"
@@ -158,7 +159,7 @@ func taskError(err error) error {
 		return tasks.Again(l.after)
 	}
 	_, wrong := errors.AsType[definition.Problems](err)
-	if wrong || errors.Is(err, store.ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errDepends) || errors.Is(err, render.ErrUnavailable) || errors.Is(err, store.ErrNames) {
+	if wrong || errors.Is(err, store.ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errDepends) || errors.Is(err, render.ErrUnavailable) || errors.Is(err, fetch.ErrNoExtractor) || errors.Is(err, store.ErrNames) {
 		return tasks.Permanent(err) // a retry would fail again
 	}
 	return err

@@ -65,9 +65,10 @@ type Config struct {
 	// of a site. Default to none.
 	Browser      render.Renderer
 	BrowserProxy func(site *definition.Definition, visitor string) (string, error)
-	Cache        string       // directory of a cache of pages for the development of definitions; see fetch.Config. Defaults to none.
-	Memory       int64        // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
-	Logger       *slog.Logger // Defaults to none.
+	Extractors   map[string]string // commands of extractors by name; see fetch.Config. Defaults to none.
+	Cache        string            // directory of a cache of pages for the development of definitions; see fetch.Config. Defaults to none.
+	Memory       int64             // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
+	Logger       *slog.Logger      // Defaults to none.
 	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
 	// called again if it returns an error or the process crashes. Defaults to none.
 	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error

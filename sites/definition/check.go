@@ -49,9 +49,10 @@ func (c *checker) check(def *Definition) {
 		}
 	}
 	c.checkRender(&def.Render)
+	c.checkExtractor(&def.Extractor)
 	c.checkStart(def, base)
-	c.checkLinks(def, def.Listing.Links, def.Listing.Format, "listing.links")
-	c.checkLinks(def, def.Detail.Links, def.Detail.Format, "detail.links")
+	c.checkLinks(def, def.Listing.Links, def.recordFormat(KindListing), "listing.links")
+	c.checkLinks(def, def.Detail.Links, def.recordFormat(KindDetail), "detail.links")
 	c.checkNext(def.Listing.Next)
 	def.Listing.Format = c.oneOf(def.Listing.Format, FormatHTML, words[Listing]("format"), def.Listing.At, "listing.format")
 	def.Detail.Format = c.oneOf(def.Detail.Format, FormatHTML, words[Detail]("format"), def.Detail.At, "detail.format")

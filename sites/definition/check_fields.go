@@ -22,8 +22,7 @@ func (c *checker) checkRecords(def *Definition) {
 		}
 		r.From = c.oneOf(r.From, KindDetail, words[Record]("from"), r.At, key+".from")
 		r.OnInvalid = c.oneOf(r.OnInvalid, OnInvalidDrop, words[Record]("on_invalid"), r.At, key+".on_invalid")
-		page := def.Page(r.From)
-		format := page.Format
+		format := def.recordFormat(r.From)
 		switch {
 		case !r.Each.IsZero() && !r.EachJSON.IsZero():
 			format = FormatJSON // in the elements of each

@@ -78,6 +78,26 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 	}
 }
 
+func (c *checker) checkExtractor(e *External) {
+	if e.At.Line > 0 && (e.URL == "") == (e.Command == "") {
+		c.problemAt(e.At, "extractor", "set either url, or command, a name in the setting sites.extractors")
+	}
+	c.checkServiceURL(e.URL, e.At, "extractor.url")
+	if e.URL == "" && e.Key != "" {
+		c.problemAt(e.At, "extractor.key", "needs extractor.url, which gets it")
+	}
+	for _, k := range e.Kinds {
+		c.oneOf(k, "", words[External]("kinds"), e.At, "extractor.kinds")
+	}
+}
+
+func (c *checker) checkServiceURL(text string, at Pos, key string) {
+	u, err := url.Parse(text)
+	if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil) {
+		c.problemAt(at, key, "must be an http or https URL with a host and without a password")
+	}
+}
+
 func (c *checker) checkRender(r *Render) {
 	if r.When == "" {
 		r.When = RenderNever
@@ -86,10 +106,7 @@ func (c *checker) checkRender(r *Render) {
 		}
 	}
 	c.oneOf(r.When, "", words[Render]("when"), r.At, "render.when")
-	u, err := url.Parse(r.URL)
-	if r.URL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil) {
-		c.problemAt(r.At, "render.url", "must be an http or https URL with a host and without a password")
-	}
+	c.checkServiceURL(r.URL, r.At, "render.url")
 	if r.URL == "" && r.Key != "" {
 		c.problemAt(r.At, "render.key", "needs render.url, the renderer that gets it")
 	}

@@ -52,6 +52,7 @@ type Definition struct {
 	Proxy       Proxy             `yaml:"proxy"`
 	Render      Render            `yaml:"render"`
 	Refetch     Refetch           `yaml:"refetch"`
+	Extractor   External          `yaml:"extractor"`
 	DependsOn   []string          `yaml:"depends_on"`
 
 	file    string
@@ -368,6 +369,25 @@ func (r *Render) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 // NeedsBrowser reports whether a browser of this program may render pages.
 func (d *Definition) NeedsBrowser() bool { return d.Render.When != RenderNever && d.Render.URL == "" }
 
+// External is an extractor outside of this program: it gets a page and returns JSON, which replaces the page. Exactly one of URL and
+// Command is set; Command is a name in the settings, because definitions must not run commands. Key is for URL.
+type External struct {
+	At      Pos
+	Kinds   []string      `yaml:"kinds" oneof:"listing detail"`
+	URL     string        `yaml:"url"`
+	Key     string        `yaml:"key"`
+	Command string        `yaml:"command"`
+	Timeout time.Duration `yaml:"timeout" range:"100ms 1h"`
+}
+
+// IsSet reports whether there is an extractor.
+func (e *External) IsSet() bool { return e.URL+e.Command != "" }
+
+// Handles reports whether the pages of a kind are extracted outside of this program.
+func (e *External) Handles(kind string) bool {
+	return e.IsSet() && slices.Contains(e.Kinds, kind)
+}
+
 // Refetch limits requests for detail pages that an earlier job has fetched. The zero value fetches them in every job.
 type Refetch struct {
 	After     time.Duration // time without requests for a page
@@ -404,7 +424,7 @@ func parseRefetch(text string) (Refetch, error) {
 const maxRefetch = 3650 * 24 * time.Hour
 
 // extraction are the keys that determine the records and links of a detail page.
-var extraction = []string{"detail", "records", "locale", "timezone", "encoding", "headers", "cookies", "render"}
+var extraction = []string{"detail", "records", "locale", "timezone", "encoding", "headers", "cookies", "render", "extractor"}
 
 // Extraction returns a fingerprint of the keys in extraction.
 func (d *Definition) Extraction() string {
@@ -459,8 +479,9 @@ func defaults() *Definition {
 			Cap:      time.Minute,
 			StallMax: 15 * time.Minute,
 		},
-		Proxy:  Proxy{Wait: 5 * time.Minute},
-		Render: Render{Timeout: 30 * time.Second},
+		Proxy:     Proxy{Wait: 5 * time.Minute},
+		Render:    Render{Timeout: 30 * time.Second},
+		Extractor: External{Kinds: []string{KindDetail}, Timeout: 30 * time.Second},
 	}
 }
 
@@ -491,6 +512,14 @@ func (d *Definition) Page(kind string) Detail {
 		return Detail{l.At, l.Links, l.MustHave, l.Format, l.HTML}
 	}
 	return d.Detail
+}
+
+// recordFormat returns the format of the pages of a kind from which records are extracted.
+func (d *Definition) recordFormat(kind string) string {
+	if d.Extractor.Handles(kind) {
+		return FormatJSON
+	}
+	return d.Page(kind).Format
 }
 
 // RecordsFrom returns the kinds of record of a kind of page.

@@ -68,6 +68,7 @@ session: {}
 		{"blocks", "blocks", def.Blocks},
 		{"proxy", "proxy", def.Proxy},
 		{"render", "render", def.Render},
+		{"extractor", "extractor", def.Extractor},
 	}
 }
 

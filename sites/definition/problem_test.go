@@ -55,6 +55,7 @@ func TestProblemsOfYAML(t *testing.T) {
 		{"unknown inner key", "  next: li.next a", "  nextt: li.next a", `5:3: listing: unknown key "nextt"; did you mean "next"?`},
 		{"unknown field key", "name: h1", "name: {cs: h1}", `11:14: records.product.fields.name: unknown key "cs"; did you mean "css"?`},
 		{"far off key", "start: [/]", "start: [/]\nzzzzzzzz: 1", `4:1: unknown key "zzzzzzzz"; known here: site, description`},
+		{"extractor of both", "start: [/]", "start: [/]\nextractor: {url: 'http://x.example', command: a}", `4:12: extractor: set either url, or command`},
 		{"refetch", "start: [/]", "start: [/]\nrefetch: 7 days", `4:10: refetch: want always, if-changed or a time from 1s to 3650d, such as 7d or 12h, got "7 days"`},
 		{"refetch of nothing", "start: [/]", "start: [/]\nrefetch: 0d", `4:10: refetch: want always, if-changed`},
 		{"empty value", "start: [/]", "start:", `3:1: start: has no value`},

@@ -58,7 +58,7 @@ func sendable(key, value string) error {
 	return nil
 }
 
-// secretTexts returns a copy of the definition with each string of the headers, cookies, login fields and render.key replaced by the
+// secretTexts returns a copy of the definition with each string of the headers, cookies, login fields, render.key and extractor.key replaced by the
 // result of each.
 func (d *Definition) secretTexts(each func(key, text string) string) *Definition {
 	with := *d
@@ -69,6 +69,7 @@ func (d *Definition) secretTexts(each func(key, text string) string) *Definition
 		}
 		return m
 	}
+	with.Extractor.Key = each("extractor.key", d.Extractor.Key)
 	with.Headers, with.Cookies.Values, with.Render.Key = replaced("headers", d.Headers), replaced("cookies", d.Cookies.Values), each("render.key", d.Render.Key)
 	if d.Session != nil {
 		s := *d.Session

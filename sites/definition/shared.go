@@ -94,6 +94,7 @@ func LoadDefaults(fsys fs.FS, dir, shown string) error {
 		c.checkRequest(def)
 		c.checkSession(def, nil)
 		c.checkRender(&def.Render)
+		c.checkExtractor(&def.Extractor)
 		c.checkBounds(def)
 	}
 	if len(c.problems) > 0 {

@@ -155,7 +155,7 @@ func (o *outline) finish(pages ...extract.Page) (*Draft, error) {
 		}
 		d.Notes, d.Views = o.notes, nil
 		for _, p := range pages {
-			v, err := sample.Of(d.Def, p)
+			v, err := sample.Of(context.Background(), d.Def, p, nil)
 			if err != nil {
 				d.Notes = append(d.Notes, fmt.Sprintf("%s: %v", p.URL, err))
 			}

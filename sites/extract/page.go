@@ -33,6 +33,7 @@ type Page struct {
 	Took      time.Duration     `json:"-"`                  // response time of the site, without waits before the request
 	Via       string            `json:"-"`                  // proxy of the response, or ""
 	Rendered  bool              `json:"rendered,omitempty"` // the page is the result of its scripts in a browser
+	Extracted bool              `json:"-"`                  // the body is the JSON of the definition's extractor
 	OnBlocked func()            `json:"-"`                  // reports to the proxy pool that the page is blocked; may be nil
 	Parsed    *Doc              `json:"-"`                  // the result of Parse, if the page was parsed before; may be nil
 	// Keep stores a page that is not blocked in the cache. Nil without a cache, and for a page of the cache.
@@ -64,13 +65,13 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 	}
 	d := &Doc{Page: p, base: p.URL}
 	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def)
-	if def.Page(p.Kind).Format == definition.FormatJSON {
+	if p.Extracted || def.Page(p.Kind).Format == definition.FormatJSON {
 		var err error
 		if d.JSON, err = PageJSON(d.text); err != nil {
 			return nil, fmt.Errorf("invalid JSON: %w", err)
 		}
 		at := def.Page(p.Kind).HTML
-		if at.IsZero() {
+		if at.IsZero() || p.Extracted {
 			return d, nil
 		}
 		var inside []byte
@@ -106,6 +107,9 @@ func (d *Doc) parseHTML(text []byte) error {
 	}
 	return nil
 }
+
+// Source returns the body of the page in UTF-8.
+func (d *Doc) Source() string { return string(d.text) }
 
 // Text returns the visible text of an HTML page.
 func (d *Doc) Text() string {

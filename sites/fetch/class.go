@@ -38,6 +38,7 @@ const (
 	Parse       Class = "parse"     // the page cannot be parsed
 	Validate    Class = "validate"  // all records of the page fail their checks
 	Renderer    Class = "renderer"  // the browser failed, not the site
+	Extractor   Class = "extractor" // the extractor of the definition failed, not the site
 	Login       Class = "login"     // the site rejects the login, or pages lack session.login.signed_in
 	Throttled   Class = "throttled" // the request rate delays the request
 	Canceled    Class = "canceled"  // the context was canceled
@@ -46,7 +47,7 @@ const (
 // SiteUp reports whether the class implies a response from a running site, even a useless one.
 func (c Class) SiteUp() bool {
 	switch c {
-	case OK, Gone, ClientError, Validate, Parse, BadType, TooBig, Redirect, Login:
+	case OK, Gone, ClientError, Validate, Parse, BadType, TooBig, Redirect, Login, Extractor:
 		return true
 	}
 	return false
@@ -68,7 +69,7 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 		return Policy{Retries: max(5, r.Attempts), Base: r.Base}
 	case Timeout:
 		return Policy{Retries: r.Attempts, Base: r.Base / 2}
-	case Connect, Truncated, Server, Empty, Renderer:
+	case Connect, Truncated, Server, Empty, Renderer, Extractor:
 		return Policy{Retries: r.Attempts, Base: r.Base}
 	case RateLimited, Throttled, Canceled:
 		return Policy{Free: true}

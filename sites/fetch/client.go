@@ -52,8 +52,9 @@ type Config struct {
 	Browser  render.Renderer     // renders pages if the definition has render and no render.url. Defaults to none, which fails these pages.
 	// BrowserProxy returns the URL of a proxy for the browser of a visitor. Defaults to none: the browser connects directly.
 	BrowserProxy func(visitor string) (string, error)
-	Cache        string       // directory of a cache of pages; its pages are not fetched, whatever their age. Defaults to none.
-	Logger       *slog.Logger // Defaults to none.
+	Extractors   map[string]string // commands of extractors by name, which definitions may use. Defaults to none.
+	Cache        string            // directory of a cache of pages; its pages are not fetched, whatever their age. Defaults to none.
+	Logger       *slog.Logger      // Defaults to none.
 }
 
 // Client fetches pages of one site. It is safe for concurrent use.
@@ -68,6 +69,8 @@ type Client struct {
 
 	visitors *visitors
 	render   *renderer
+
+	extractors *http.Client
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -97,7 +100,7 @@ func NewClient(cfg Config) *Client {
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.Transport = contentencoding.Transport(cfg.Transport)
-	c := &Client{cfg: cfg, def: cfg.Definition, own: own, directly: contentencoding.Transport(directly), render: newRenderer(cfg.Definition, cfg, filter)}
+	c := &Client{cfg: cfg, def: cfg.Definition, own: own, directly: contentencoding.Transport(directly), render: newRenderer(cfg.Definition, cfg, filter), extractors: extractorClient(cfg.Definition, filter)}
 	c.http = &http.Client{Transport: c.stack(), CheckRedirect: c.checkRedirect}
 	c.tls = !slices.ContainsFunc(c.def.OwnURLs(), func(u string) bool { return strings.HasPrefix(u, "http:") })
 	c.visitors = newVisitors(c)
@@ -109,6 +112,7 @@ func (c *Client) Close() {
 	c.visitors.close()
 	c.own.CloseIdleConnections()
 	c.render.idle()
+	c.extractors.CloseIdleConnections()
 }
 
 // Get is Fetch with GET.

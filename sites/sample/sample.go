@@ -58,8 +58,8 @@ func (f Field) Found() (n, of int) {
 	return n, of
 }
 
-// Of extracts a page. For a page that is blocked or lacks must_have it returns an error and a View of the extracted data.
-func Of(def *definition.Definition, page extract.Page) (View, error) {
+// Of extracts a page. external is fetch.Client.Extract for definitions with an extractor. For a page that is blocked or lacks must_have it returns an error and a View of the extracted data.
+func Of(ctx context.Context, def *definition.Definition, page extract.Page, external func(context.Context, *extract.Doc) (*extract.Doc, error)) (View, error) {
 	v := View{Bytes: len(page.Body), URL: page.URL.String(), Kind: page.Kind, Records: []json.RawMessage{}}
 	if page.Requested != v.URL {
 		v.Requested = page.Requested
@@ -84,6 +84,11 @@ func Of(def *definition.Definition, page extract.Page) (View, error) {
 	v.Charset, v.CharsetFrom = doc.Charset.Name, doc.Charset.From
 	if err := fetch.Inspect(def, doc); err != nil {
 		return v, err
+	}
+	if def.Extractor.Handles(page.Kind) && extract.MustHave(def, doc) {
+		if doc, err = external(ctx, doc); err != nil {
+			return v, err
+		}
 	}
 	res, err := extract.Run(def, doc)
 	if err != nil {
@@ -220,7 +225,7 @@ func (l *live) render(ctx context.Context, plain extract.Page) (View, error) {
 		return View{URL: plain.Requested, Kind: plain.Kind}, err
 	}
 	page.Start, page.Carry, page.N = plain.Start, plain.Carry, plain.N
-	v, err := Of(l.def, page)
+	v, err := Of(ctx, l.def, page, l.client.Extract)
 	l.client.Learn(ctx, page.Kind, err == nil && len(v.Records)+len(v.to) > 0)
 	return v, err
 }
@@ -241,7 +246,7 @@ func (l *live) visit(ctx context.Context, to extract.Link, sort string, depth in
 		if sort == "next" {
 			page.N = 1 // the second numbered page
 		}
-		v, err = Of(l.def, page)
+		v, err = Of(ctx, l.def, page, l.client.Extract)
 		if (err != nil || len(v.Records)+len(v.to) == 0) && l.client.CanRender(page) {
 			v, err = l.render(ctx, page)
 		}

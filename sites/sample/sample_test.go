@@ -72,7 +72,7 @@ func TestBlockPageNamesItsVendor(t *testing.T) {
 	t.Parallel()
 	def, _, _ := setup(t)
 	body := []byte("<title>Just a moment...</title><p>Checking your browser</p>")
-	_, err := Of(def, extract.Page{URL: def.Base(), Requested: def.Base().String(), Kind: definition.KindDetail, Status: 200, Header: http.Header{}, Body: body})
+	_, err := Of(t.Context(), def, extract.Page{URL: def.Base(), Requested: def.Base().String(), Kind: definition.KindDetail, Status: 200, Header: http.Header{}, Body: body}, nil)
 	if want := `Cloudflare: the title "Just a moment..."`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
