@@ -450,6 +450,12 @@ func TestInvalidRequestsNameTheirField(t *testing.T) {
 		{http.MethodPost, "/v1/task-queues/a%20b/pause", "", "path.queue"},
 		{http.MethodGet, "/v1/task-rates?since=2026-01-01T00:00:00Z", "", "query.since"},
 		{http.MethodPost, "/v1/tokens/extend", `{"token": "a", "for": "0s"}`, "body.for"},
+		{http.MethodPost, "/v1/tasks/lease", `{"tasks": []}`, "body.tasks"},
+		{http.MethodPost, "/v1/tasks/lease", `{"tasks": [""]}`, "body"},
+		{http.MethodPost, "/v1/tasks/lease", `{"tasks": ["a"], "queue": "a b"}`, "body"},
+		{http.MethodPost, "/v1/tasks/lease", `{"tasks": ["a"], "max": 101}`, "body.max"},
+		{http.MethodPost, "/v1/tasks/lease", `{"tasks": ["a"], "lease": "10ms"}`, "body.lease"},
+		{http.MethodPost, "/v1/tasks/lease", `{"tasks": ["a"], "wait": "soon"}`, "body.wait"},
 	} {
 		p := s.wantProblem(c.method, c.path, c.body, http.StatusBadRequest, "invalid_request")
 		if len(p.Errors) == 0 || p.Errors[0].Location != c.field {

@@ -287,6 +287,7 @@ func TestSeveralTasksAreLeasedAtOnce(t *testing.T) {
 		t.Fatalf("got %+v, want the results of the group", sum)
 	}
 	s.call(http.MethodPost, "/v1/workflows/"+run.ID()+"/cancel", "", http.StatusNoContent, nil)
+	s.wantProblem(http.MethodPost, "/v1/tasks/beat", `{"token": "x"}`, http.StatusNotFound, "workflow_not_found")
 	s.wantProblem(http.MethodPost, "/v1/tasks/beat", fmt.Sprintf(`{"token": %q}`, sum[0].Token), http.StatusConflict, "task_completed")
 }
 
@@ -315,25 +316,6 @@ func TestLeasesThatNobodyWaitsForReturn(t *testing.T) {
 	if slices.Sort(leased); !slices.Equal(leased, ids) {
 		t.Errorf("leased %v, want each of %v once", leased, ids)
 	}
-}
-
-func TestInvalidLeases(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	for body, want := range map[string]string{
-		`{"tasks": []}`:                        "tasks",
-		`{"tasks": [""]}`:                      "name",
-		`{"tasks": ["a"], "queue": "a b"}`:     "white space",
-		`{"tasks": ["a"], "max": 101}`:         "max",
-		`{"tasks": ["a"], "lease": "10ms"}`:    "lease",
-		`{"tasks": ["a"], "wait": "tomorrow"}`: "wait",
-	} {
-		p := s.wantProblem(http.MethodPost, "/v1/tasks/lease", body, http.StatusBadRequest, "invalid_request")
-		if text := fmt.Sprint(p); !strings.Contains(text, want) {
-			t.Errorf("%s: got %s, want %q in it", body, text, want)
-		}
-	}
-	s.wantProblem(http.MethodPost, "/v1/tasks/beat", `{"token": "x"}`, http.StatusNotFound, "workflow_not_found")
 }
 
 // BenchmarkIdleLease measures the time from a send until a call that waits has the task.
