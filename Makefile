@@ -111,8 +111,8 @@ render: ## the renderer of sites in a real browser, which needs an idle machine
 openapi: ## check the OpenAPI document, and compile clients generated from it; says so where npm is missing
 	scripts/openapi.sh
 
-pictures: ## docs/pictures, of the demo
-	$(GO) -C scripts/browser run ./pictures -browser $$(scripts/browser.sh)
+pictures: ## docs/pictures, of the demo; with EACH=DIR every page, at three widths, light and dark
+	$(GO) -C scripts/browser run ./pictures -browser $$(scripts/browser.sh) -each "$(EACH)"
 
 docs: ## dist/site: the documentation as web pages, with search; says which packages are missing
 	@scripts/docs.sh

@@ -1,11 +1,12 @@
 // Command pictures creates docs/pictures: it runs muster demo --keep, takes screenshots of the main pages and draws the output of
-// the demo.
+// the demo. With -each DIR it also takes every page of the navigation, and the first one that it links to, at three widths and in both colours.
 //
-//	go -C scripts/browser run ./pictures [-browser chromium] [-out ../../docs/pictures]
+//	go -C scripts/browser run ./pictures [-browser chromium] [-out ../../docs/pictures] [-each DIR]
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +36,7 @@ type picture struct {
 	name, path string
 	link       string // selector of a link to follow; optional
 	dark       bool
+	width      int64 // default: 1280
 }
 
 var pictures = []picture{
@@ -48,9 +51,10 @@ var pictures = []picture{
 func main() {
 	browser := flag.String("browser", "chromium", "browser executable")
 	out := flag.String("out", "../../docs/pictures", "output directory")
+	each := flag.String("each", "", "output directory of pictures of every page; empty for none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *browser, *out)
+	err := run(ctx, *browser, *out, *each)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)
@@ -58,7 +62,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, browser, out string) (err error) {
+func run(ctx context.Context, browser, out, each string) (err error) {
 	dir, err := os.MkdirTemp("", "muster-pictures-")
 	if err != nil {
 		return err
@@ -81,7 +85,7 @@ func run(ctx context.Context, browser, out string) (err error) {
 	if err := os.WriteFile(filepath.Join(out, "demo.svg"), drawTerminal(d.lines), 0o644); err != nil {
 		return err
 	}
-	if err := takePictures(ctx, browser, filepath.Join(dir, "profile"), d.base, out); err != nil {
+	if err := takePictures(ctx, browser, filepath.Join(dir, "profile"), d.base, out, each); err != nil {
 		return err
 	}
 	return checkSize(out)
@@ -140,12 +144,64 @@ func (d *demo) stop() error {
 }
 
 // takePictures writes screenshots of the pages of a server.
-func takePictures(ctx context.Context, browser, profile, base, out string) error {
+func takePictures(ctx context.Context, browser, profile, base, out, each string) error {
 	alloc, free := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(browser), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true))...)
 	defer free()
 	tab, cancel := chromedp.NewContext(alloc)
 	defer cancel()
+	if err := write(tab, base, out, pictures); err != nil {
+		return err
+	}
+	if each != "" {
+		if err := os.MkdirAll(each, 0o755); err != nil {
+			return err
+		}
+		all, err := everyPage(tab, base)
+		if err == nil {
+			err = write(tab, base, each, all)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return chromedp.Cancel(tab)
+}
+
+// everyPage returns pictures of the pages of the navigation, and of the first page that each of them links to.
+func everyPage(tab context.Context, base string) (all []picture, err error) {
+	const links = `[...new Set([...document.querySelectorAll("header nav a[href], main tbody tr:first-child a[href^='/']")].map((a) => a.getAttribute("href")))]`
+	paths := []string{"/ui/"}
+	for i, n := 0, 1; i < n; i++ {
+		more, err := chromedp.Run(tab, func(ctx context.Context, t *chromedp.Target) ([]string, error) {
+			if _, err := chromedp.NavigateResponse(base + paths[i])(ctx, t); err != nil {
+				return nil, err
+			}
+			return chromedp.Evaluate[[]string](links)(ctx, t)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range more {
+			if !slices.Contains(paths, path) {
+				paths = append(paths, path)
+			}
+		}
+		if i == 0 {
+			n = len(paths)
+		}
+	}
+	for _, path := range paths {
+		name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(path, "-"), "-")
+		for _, width := range []int64{390, 800, 1280} {
+			all = append(all, picture{name: fmt.Sprintf("%.60s-%d", name, width), path: path, width: width}, picture{name: fmt.Sprintf("%.60s-%d-dark", name, width), path: path, width: width, dark: true})
+		}
+	}
+	return all, nil
+}
+
+// write takes pictures and writes them to a directory.
+func write(tab context.Context, base, out string, pictures []picture) error {
 	for _, p := range pictures {
 		raw, err := chromedp.Run(tab, p.take(base))
 		if err != nil {
@@ -155,7 +211,7 @@ func takePictures(ctx context.Context, browser, profile, base, out string) error
 			return err
 		}
 	}
-	return chromedp.Cancel(tab)
+	return nil
 }
 
 // take opens the page and takes a screenshot of at most two screens.
@@ -169,7 +225,7 @@ func (p picture) take(base string) chromedp.Action[[]byte] {
 		if err != nil {
 			return nil, err
 		}
-		if err := resize(ctx, t, 800); err != nil {
+		if err := resize(ctx, t, cmp.Or(p.width, 1280), 800); err != nil {
 			return nil, err
 		}
 		path := base + p.path
@@ -193,15 +249,15 @@ func (p picture) take(base string) chromedp.Action[[]byte] {
 		if err != nil {
 			return nil, err
 		}
-		if err := resize(ctx, t, min(max(height, 500), 1100)); err != nil {
+		if err := resize(ctx, t, cmp.Or(p.width, 1280), min(max(height, 500), 1100)); err != nil {
 			return nil, err
 		}
 		return chromedp.CaptureScreenshot()(ctx, t)
 	}
 }
 
-func resize(ctx context.Context, t *chromedp.Target, height int64) error {
-	_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: height, DeviceScaleFactor: 1})
+func resize(ctx context.Context, t *chromedp.Target, width, height int64) error {
+	_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1})
 	return err
 }
 
