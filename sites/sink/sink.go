@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -62,18 +61,16 @@ func Open(ctx context.Context, address string, o Options) (Sink, error) {
 		return nil, err
 	}
 	switch kind {
-	case "sqlite":
-		if !filepath.IsAbs(rest) {
-			rest = filepath.Join(o.Dir, rest)
-		}
-		return openSQLite(ctx, rest)
-	case "postgres":
-		return openPostgres(ctx, rest)
-	}
-	if kind == "s3" {
+	case "s3":
 		return openBucket(ctx, rest)
+	case "webhook":
+		return newPoster(rest, o)
 	}
-	return newPoster(rest, o)
+	db, err := OpenDB(ctx, address, o.Dir, Tables{sqliteTables, postgresTables})
+	if err != nil {
+		return nil, err
+	}
+	return &database{db}, nil
 }
 
 func parse(address string) (kind, rest string, err error) {

@@ -115,10 +115,19 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 	}
 }
 
+func openFile(t *testing.T, path string) (Sink, error) {
+	t.Helper()
+	db, err := openSQLite(t.Context(), path, sqliteTables)
+	if err != nil {
+		return nil, err
+	}
+	return &database{db}, nil
+}
+
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a ?b", "records.db")
-	open := func() (Sink, error) { return openSQLite(t.Context(), path) }
+	open := func() (Sink, error) { return openFile(t, path) }
 	testutil.Ok(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	s, err := open()
 	testutil.Ok(t, err)
@@ -129,7 +138,7 @@ func TestSQLite(t *testing.T) {
 	db := mustOpen(t, path)
 	_, err = db.Exec("BEGIN EXCLUSIVE")
 	testutil.Ok(t, err)
-	if s, err = openSQLite(t.Context(), path); err == nil {
+	if s, err = openFile(t, path); err == nil {
 		_, err = s.Put(t.Context(), []Record{record("locked", "{}", "new", "")})
 	}
 	if err == nil || !strings.Contains(err.Error(), "locked") {
@@ -200,7 +209,7 @@ func TestStoppedTransactionEnds(t *testing.T) {
 		t.Fatalf("transactions begin with %q, want %q", frozen.each, idleStatement(idleLimit))
 	}
 	frozen.each = idleStatement(100 * time.Millisecond) // not to wait for long
-	tx, err := frozen.begin(t.Context())
+	tx, err := frozen.Begin(t.Context())
 	testutil.Ok(t, err)
 	defer tx.Rollback() //nolint:errcheck // it was ended by the server
 	if _, err := tx.ExecContext(t.Context(), `UPDATE muster_records SET data = '{"v":0}'`); err != nil {

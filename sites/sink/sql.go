@@ -28,12 +28,38 @@ import (
 //	muster_changes   new, changed and missing records by job, with the diffs
 //
 // Opening the database creates them.
-type database struct {
-	db   *sql.DB
-	name string
-	time func(time.Time) any // converts a time for the database
-	text func(string) string // replaces characters that the database cannot store; may be nil
-	each string              // first statement of every transaction; may be ""
+type database struct{ *DB }
+
+// DB is an SQL database for tables of the caller.
+type DB struct {
+	*sql.DB
+	Name string                  // address without user and password
+	Find string                  // function of a string and a part of it, whose result is above 0 if it has that part
+	Time func(time.Time) any     // converts a time for the database
+	Text func(string) string     // replaces characters that the database cannot store
+	JSON func(raw []byte) []byte // likewise in JSON
+	each string                  // first statement of every transaction; may be ""
+}
+
+// Tables are statements that create tables unless they exist, of SQLite and PostgreSQL.
+type Tables struct{ SQLite, Postgres []string }
+
+// OpenDB opens a database with an address of the first two forms of [Open], and creates tables.
+func OpenDB(ctx context.Context, address, dir string, t Tables) (*DB, error) {
+	kind, rest, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "sqlite":
+		if !filepath.IsAbs(rest) {
+			rest = filepath.Join(dir, rest)
+		}
+		return openSQLite(ctx, rest, t.SQLite)
+	case "postgres":
+		return openPostgres(ctx, rest, t.Postgres)
+	}
+	return nil, fmt.Errorf("sink of scheme %s: not a database", kind)
 }
 
 // create creates missing tables in one transaction.
@@ -65,14 +91,14 @@ const (
 // Put implements Sink in one transaction.
 func (d *database) Put(ctx context.Context, records []Record) (int, error) {
 	if err := d.put(ctx, records); err != nil {
-		return 0, fmt.Errorf("write to %s: %w", d.name, err)
+		return 0, fmt.Errorf("write to %s: %w", d.Name, err)
 	}
 	return len(records), nil
 }
 
-// begin begins a transaction.
-func (d *database) begin(ctx context.Context) (*sql.Tx, error) {
-	tx, err := d.db.BeginTx(ctx, nil)
+// Begin begins a transaction, which ends if its process stops.
+func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
+	tx, err := d.BeginTx(ctx, nil)
 	if err != nil || d.each == "" {
 		return tx, err
 	}
@@ -83,7 +109,7 @@ func (d *database) begin(ctx context.Context) (*sql.Tx, error) {
 }
 
 func (d *database) put(ctx context.Context, records []Record) error {
-	tx, err := d.begin(ctx)
+	tx, err := d.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +118,7 @@ func (d *database) put(ctx context.Context, records []Record) error {
 		var rows, changes []any
 		for _, r := range part {
 			r = d.fitting(r)
-			at := d.time(r.At)
+			at := d.Time(r.At)
 			var changed, gone any
 			if r.Change != "unchanged" {
 				changed = at
@@ -107,18 +133,18 @@ func (d *database) put(ctx context.Context, records []Record) error {
 			}
 			rows = append(rows, r.Site, r.Type, r.Key, r.Job, r.URL, string(r.Data), at, at, changed, gone)
 		}
-		if err := insert(ctx, tx, upsertRecord, onKnownRecord, 10, rows); err != nil {
+		if err := Insert(ctx, tx, upsertRecord, onKnownRecord, 10, rows); err != nil {
 			return err
 		}
-		if err := insert(ctx, tx, insertChange, onKnownChange, 7, changes); err != nil {
+		if err := Insert(ctx, tx, insertChange, onKnownChange, 7, changes); err != nil {
 			return err
 		}
 	}
 	return tx.Commit()
 }
 
-// insert inserts rows with a number of columns in one statement.
-func insert(ctx context.Context, tx *sql.Tx, head, tail string, columns int, args []any) error {
+// Insert inserts rows with a number of columns in one statement.
+func Insert(ctx context.Context, tx *sql.Tx, head, tail string, columns int, args []any) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -140,9 +166,9 @@ func insert(ctx context.Context, tx *sql.Tx, head, tail string, columns int, arg
 	return err
 }
 
-// Close implements Sink.
-func (d *database) Close() error {
-	return wrap.Err(d.db.Close(), "close %s", d.name)
+// Close closes the database.
+func (d *DB) Close() error {
+	return wrap.Err(d.DB.Close(), "close %s", d.Name)
 }
 
 // maxKey is the longest key that PostgreSQL can index.
@@ -150,10 +176,8 @@ const maxKey = 1024
 
 // fitting converts a record to a form that the database can store.
 func (d *database) fitting(r Record) Record {
-	if d.text != nil {
-		r.Key, r.URL = d.text(r.Key), d.text(r.URL)
-		r.Data, r.Diff = noNUL(r.Data), noNUL(r.Diff)
-	}
+	r.Key, r.URL = d.Text(r.Key), d.Text(r.URL)
+	r.Data, r.Diff = d.JSON(r.Data), d.JSON(r.Diff)
 	if len(r.Key) > maxKey {
 		sum := sha256.Sum256([]byte(r.Key))
 		r.Key = strings.ToValidUTF8(r.Key[:maxKey-100], "") + "#" + hex.EncodeToString(sum[:])
@@ -192,7 +216,7 @@ var sqliteTables = []string{`CREATE TABLE IF NOT EXISTS muster_records (
  PRIMARY KEY (site, type, record_key, job)) WITHOUT ROWID`}
 
 // openSQLite opens a database file. Other programs may read it concurrently; a write waits up to five seconds for another writer.
-func openSQLite(ctx context.Context, path string) (Sink, error) {
+func openSQLite(ctx context.Context, path string, tables []string) (*DB, error) {
 	name := "sqlite:" + path
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of %s: %w", name, err)
@@ -213,14 +237,19 @@ func openSQLite(ctx context.Context, path string) (Sink, error) {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	db.SetMaxOpenConns(1)
-	if err := create(ctx, db, sqliteTables...); err != nil {
+	if err := create(ctx, db, tables...); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
 	}
-	return &database{db: db, name: name, time: func(t time.Time) any { return t.UTC().Format("2006-01-02T15:04:05.000Z") }}, nil
+	return &DB{
+		DB: db, Name: name, Find: "instr", Time: func(t time.Time) any { return t.UTC().Format("2006-01-02T15:04:05.000Z") },
+		Text: func(s string) string { return s }, JSON: func(raw []byte) []byte { return raw },
+	}, nil
 }
 
-// The lock ensures that one process at a time creates the tables.
-var postgresTables = []string{`SELECT pg_advisory_xact_lock(7281936405528)`, `CREATE TABLE IF NOT EXISTS muster_records (
+// oneCreates ensures that one process at a time creates tables.
+const oneCreates = `SELECT pg_advisory_xact_lock(7281936405528)`
+
+var postgresTables = []string{`CREATE TABLE IF NOT EXISTS muster_records (
  site text NOT NULL, type text NOT NULL, record_key text NOT NULL, job text NOT NULL, url text NOT NULL,
  data jsonb NOT NULL, first_seen timestamptz NOT NULL, last_seen timestamptz NOT NULL, changed_at timestamptz, gone_at timestamptz,
  PRIMARY KEY (site, type, record_key))`, `CREATE TABLE IF NOT EXISTS muster_changes (
@@ -231,8 +260,8 @@ var postgresTables = []string{`SELECT pg_advisory_xact_lock(7281936405528)`, `CR
 // idleLimit aborts the transaction of a process that stopped inside it, because its locks would block all others.
 const idleLimit = 30 * time.Second
 
-// openPostgres opens the tables of a PostgreSQL database.
-func openPostgres(ctx context.Context, address string) (Sink, error) {
+// openPostgres opens a PostgreSQL database.
+func openPostgres(ctx context.Context, address string, tables []string) (*DB, error) {
 	name := "postgres"
 	if u, err := url.Parse(address); err == nil {
 		name = "postgres://" + u.Host + u.Path
@@ -247,12 +276,12 @@ func openPostgres(ctx context.Context, address string) (Sink, error) {
 	db := stdlib.OpenDB(*cfg)
 	db.SetMaxOpenConns(2)
 	db.SetConnMaxIdleTime(time.Minute)
-	if err := create(ctx, db, postgresTables...); err != nil {
+	if err := create(ctx, db, append([]string{oneCreates}, tables...)...); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
 	}
-	return &database{
-		db: db, name: name, each: idleStatement(idleLimit), time: func(t time.Time) any { return t.UTC() },
-		text: func(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd") },
+	return &DB{
+		DB: db, Name: name, Find: "strpos", each: idleStatement(idleLimit), Time: func(t time.Time) any { return t.UTC() },
+		Text: func(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd") }, JSON: noNUL,
 	}, nil
 }
 
