@@ -32,6 +32,7 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 	serving.Go(func() error { return s.Jobs.Run(running) })
 	serving.Go(func() error { return s.Agents.Run(running) })
 	serving.Go(func() error { return s.Webhooks.Run(running) })
+	serving.Go(func() error { return s.Archive.Run(running) })
 	serving.Go(func() error { return s.serveAPI(running, false, ready) })
 	err = serving.Wait()
 	stopWatch()
@@ -76,6 +77,7 @@ func (s *System) apiConfig() (api.Config, error) {
 		return served, err
 	}
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events
+	served.Archive = s.Archive
 	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, s.proxies, s.Breakers
 	served.Queue = s.ArtifactQueue
 	served.Lease = s.cfg().Jobs.Lease
@@ -112,6 +114,9 @@ func (s *System) health(ctx context.Context) health.Report {
 		}
 		return list, err
 	}))
+	if s.Archive.Set() {
+		checks = append(checks, health.Archive(s.Archive.Health))
+	}
 	if cfg.Proxies.HasSources() {
 		checks = append(checks, health.Proxies(s.Pool.Usable, func() int { return s.Config().Proxies.MinUsable }))
 	}

@@ -41,6 +41,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	intake.Go(func() error { return o.Jobs.Run(running) })
 	intake.Go(func() error { return o.Agents.Run(running) })
 	intake.Go(func() error { return o.Webhooks.Run(running) })
+	intake.Go(func() error { return o.Archive.Run(running) })
 	o.opts.Logger.InfoContext(ctx, "running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg().DataDir)
 	if err := intake.Wait(); err != nil {
 		return err

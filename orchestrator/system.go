@@ -22,6 +22,7 @@ import (
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api"
+	"muster/orchestrator/archive"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
 	"muster/orchestrator/webhook"
@@ -49,6 +50,8 @@ type System struct {
 	Jobs *jobs.Service
 	// Agents assigns work of pipelines to agents while Agents.Run runs.
 	Agents *agent.Service
+	// Archive archives workflows while Archive.Run runs.
+	Archive *archive.Archive
 	// Webhooks delivers events while Webhooks.Run runs.
 	Webhooks  *webhook.Service
 	Pipelines *pipeline.Registry
@@ -172,6 +175,7 @@ func (s *System) openJobs() (err error) {
 	}
 	hosts := limit.NewBreaker(s.Client.Redis(), limit.BreakerConfig{Changed: s.BreakerChanged, Logger: s.logger})
 	s.Breakers = &api.Breakers{Hosts: hosts, Agents: s.Agents.Breaker()}
+	s.Archive = archive.New(archive.Config{Client: s.Client, Address: s.cfg().Archive, Dir: s.cfg().DataDir, Logger: s.logger})
 	hooks := s.cfg().Webhooks
 	s.Webhooks, err = webhook.New(webhook.Config{
 		Redis: s.Client.Redis(), Events: s.Events, Workflows: s.Client, StuckAfter: func() time.Duration { return s.cfg().Jobs.StuckAfter }, Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg().Network.Filter(),
@@ -388,6 +392,9 @@ func (s *System) Close() error {
 	}
 	if s.Pool != nil {
 		errs = append(errs, s.Pool.Close())
+	}
+	if s.Archive != nil {
+		errs = append(errs, s.Archive.Close())
 	}
 	if s.browser != nil {
 		s.browser.Close()

@@ -68,17 +68,17 @@ func (c *Client) Events(ctx context.Context, after string) iter.Seq2[tasktype.Wo
 // EventReader reads events of workflows for a part of a program whose position is in Redis. Unlike for [Client.Events], the index keeps what it has not
 // read: 1,000,000 events of each type, until a day after its last call. Its processes should take turns: each would get all events.
 type EventReader struct {
-	client *Client
-	name   string
+	client     *Client
+	name, from string
 }
 
-// EventReader returns the reader with a name. Delete one that is not used any more.
-func (c *Client) EventReader(name string) *EventReader { return &EventReader{c, name} }
+// EventReader returns the reader with a name. A new one begins after a position, as [Client.Events]. Delete one that is not used any more.
+func (c *Client) EventReader(name, from string) *EventReader { return &EventReader{c, name, from} }
 
-// Next returns at most limit events, up to 1,000, after the position, the earliest first; none if there are none yet. A new reader begins with the
-// next event. missed is how many, about, were dropped before they were read; Next continues with the oldest then.
+// Next returns at most limit events, up to 1,000, after the position, the earliest first; none if there are none yet.
+// missed is how many, about, were dropped before they were read; Next continues with the oldest then.
 func (r *EventReader) Next(ctx context.Context, limit int) (events []tasktype.WorkflowEvent, missed int64, err error) {
-	position, missed, err := r.client.eng.Inspector.Reader(ctx, r.name)
+	position, missed, err := r.client.eng.Inspector.Reader(ctx, r.name, r.from)
 	if err != nil {
 		return nil, 0, wrap(err, "read events")
 	}

@@ -100,7 +100,7 @@ func TestReaderOfEvents(t *testing.T) {
 			t.Helper()
 			var got []string
 			testutil.Eventually(t, "the events", func() bool {
-				events, missed, err := c.EventReader("r").Next(t.Context(), 10)
+				events, missed, err := c.EventReader("r", "$").Next(t.Context(), 10)
 				testutil.Ok(t, err)
 				if missed > 0 {
 					t.Fatalf("got %d missed, want none", missed)
@@ -110,7 +110,7 @@ func TestReaderOfEvents(t *testing.T) {
 					got = append(got, e.Type+" "+e.ID)
 				}
 				if len(got) >= len(want) && len(events) > 0 {
-					testutil.Ok(t, c.EventReader("r").Done(t.Context(), events[len(events)-1].Position))
+					testutil.Ok(t, c.EventReader("r", "$").Done(t.Context(), events[len(events)-1].Position))
 				}
 				return len(got) >= len(want)
 			})
@@ -124,6 +124,9 @@ func TestReaderOfEvents(t *testing.T) {
 		testutil.Ok(t, send("before").Revoke(t.Context()))
 		time.Sleep(2 * time.Millisecond)
 		next() // it begins now
+		if all, missed, err := c.EventReader("all", "").Next(t.Context(), 10); err != nil || missed > 0 || len(all) != 1 || all[0].ID != "before" {
+			t.Errorf("a reader from the oldest: got %v, %d missed, %v", all, missed, err)
+		}
 		waiting := send("waiting")
 		testutil.Ok(t, send("paused").Pause(t.Context()))
 		send("later", tasks.In(time.Hour))
@@ -139,11 +142,11 @@ func TestReaderOfEvents(t *testing.T) {
 		send("unhandled", tasks.Queue("unserved"))
 		testutil.Eventually(t, "a task without a handler", func() bool {
 			testutil.Ok(t, c.Inspect().FindStuck(t.Context(), 0))
-			events, _, err := c.EventReader("r").Next(t.Context(), 1)
+			events, _, err := c.EventReader("r", "$").Next(t.Context(), 1)
 			return err == nil && len(events) == 1
 		})
 		next("workflow.stuck unhandled")
-		testutil.Ok(t, c.EventReader("r").Delete(t.Context()))
+		testutil.Ok(t, c.EventReader("r", "$").Delete(t.Context()))
 		next()
 	})
 }
@@ -155,7 +158,7 @@ func TestReaderKeepsUp(t *testing.T) {
 		t.Skip("NOT COVERED: set MUSTER_TEST_EVENTS to a number of seconds")
 	}
 	w := newWorld(t, redistest.New(t))
-	reader := w.client.EventReader("r")
+	reader := w.client.EventReader("r", "$")
 	_, _, err := reader.Next(t.Context(), 1)
 	testutil.Ok(t, err)
 	const rate, per = 20_000, 20

@@ -62,7 +62,7 @@ keeps the result for the next one that opens.`,
 
 // listRates prints the outcomes of tasks over time.
 func listRates(env environment, c *cli.Context) error {
-	since, err := sinceOf(c)
+	since, err := agoOf(c, "since")
 	if err != nil {
 		return err
 	}

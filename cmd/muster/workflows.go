@@ -38,6 +38,8 @@ If no orchestrator is running, they use the Redis of the data directory, or of -
 					&cli.StringFlag{Name: "name", Usage: "only workflows with this name, or whose first or last task is `NAME`"},
 					labelFlag("only workflows with the label `KEY=VALUE`; may be repeated"),
 					&cli.DurationFlag{Name: "since", Usage: "only workflows that ended in the last `D`, or were sent in it and run"},
+					&cli.DurationFlag{Name: "until", Usage: "only workflows that ended, or were sent and run, longer than `D` ago"},
+					&cli.BoolFlag{Name: "archive", Usage: "list archived workflows; see the setting archive"},
 					limitFlag(), serverFlag(), jsonFlag(),
 				},
 				Action: listWorkflows(env),
@@ -49,6 +51,7 @@ state, only the first are listed. --result waits for the end and exits with 1 if
 workflow failed.`,
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "all", Usage: "list all tasks"},
+					&cli.BoolFlag{Name: "archive", Usage: "show an archived workflow, which may have expired in Redis"},
 					&cli.BoolFlag{Name: "result", Usage: "wait for the result and print it"}, timeout(),
 					serverFlag(), jsonFlag(),
 				},
@@ -183,11 +186,11 @@ func runAgain(env environment) cli.ActionFunc {
 // labelFlag is the flag that workflows are labelled or filtered with.
 func labelFlag(usage string) cli.Flag { return &cli.StringSliceFlag{Name: "label", Usage: usage} }
 
-// sinceOf returns the time that --since ago was.
-func sinceOf(c *cli.Context) (time.Time, error) {
-	d := c.Duration("since")
+// agoOf returns the time that the duration of a flag ago was.
+func agoOf(c *cli.Context, name string) (time.Time, error) {
+	d := c.Duration(name)
 	if d <= 0 {
-		return time.Time{}, usageError{fmt.Errorf("--since %s must be more than 0", d)}
+		return time.Time{}, usageError{fmt.Errorf("--%s %s must be more than 0", name, d)}
 	}
 	return time.Now().Add(-d), nil
 }
@@ -209,12 +212,21 @@ func listWorkflows(env environment) cli.ActionFunc {
 			return err
 		}
 		f.Limit = min(limit, 1000)
-		if c.IsSet("since") {
-			if f.After, err = sinceOf(c); err != nil {
-				return err
+		for name, at := range map[string]*time.Time{"since": &f.After, "until": &f.Before} {
+			if c.IsSet(name) {
+				if *at, err = agoOf(c, name); err != nil {
+					return err
+				}
 			}
 		}
 		return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+			if c.Bool("archive") {
+				list, err := client.All(ctx, s, client.ListArchive, f, limit)
+				if err != nil {
+					return err
+				}
+				return showPage(env, c, list, "No archived workflows found", workflowColumns, func(w api.Workflow) []string { return workflowRow(api.ListedWorkflow{Workflow: w}) })
+			}
 			list, err := client.All(ctx, s, client.ListWorkflows, f, limit)
 			if err != nil {
 				return err
@@ -254,6 +266,21 @@ type workflowNodes struct {
 func getWorkflow(ctx context.Context, env environment, c *cli.Context, s *client.Client) error {
 	if c.Bool("result") {
 		return waitForResult(ctx, env, c, s, c.Args().First())
+	}
+	if c.Bool("archive") {
+		w, err := client.GetArchived.Call(ctx, s, api.Reference{ID: c.Args().First()})
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			return printJSON(env.stdout, w)
+		}
+		var nodes []api.Node
+		for i := range w.Nodes {
+			nodes = append(nodes, w.Nodes[i].Node)
+		}
+		fmt.Fprintf(env.stdout, "%s  %s  %s  archived, with values in --json\n\n", w.ID, printable(w.Name), w.State)
+		return writeNodes(env.stdout, nodes, c.Bool("all"))
 	}
 	w, err := client.GetWorkflow.Call(ctx, s, api.Reference{ID: c.Args().First()})
 	if err != nil {
@@ -530,7 +557,7 @@ func changeAll(env environment, c *cli.Context, past string, change client.Opera
 	}
 	f := api.SelectWorkflows{Name: c.String("name"), Labels: labels, Limit: 1000}
 	if c.IsSet("since") {
-		if f.After, err = sinceOf(c); err != nil {
+		if f.After, err = agoOf(c, "since"); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
+	"muster/orchestrator/archive"
 	"muster/orchestrator/event"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
@@ -42,7 +43,7 @@ import (
 type Config struct {
 	// Client is the connection to the Redis of the jobs and workflows. Required.
 	Client *tasks.Client
-	// Jobs, Events, Pipelines, Documents, Agents and Webhooks implement the operations. The operations of a nil
+	// Jobs, Events, Pipelines, Documents, Agents, Webhooks and Archive implement the operations. The operations of a nil
 	// service are omitted.
 	Jobs      *jobs.Service
 	Events    *event.Stream
@@ -50,6 +51,7 @@ type Config struct {
 	Documents *document.Store
 	Agents    *agent.Service
 	Webhooks  *webhook.Service
+	Archive   *archive.Archive
 	// Lease is how long agents hold work without a heartbeat. Defaults to 30 s.
 	Lease time.Duration
 	// Listen is the address. Beyond loopback requests must need a key. Defaults to

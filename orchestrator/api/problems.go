@@ -10,6 +10,7 @@ import (
 	"muster/jobs/agent"
 	"muster/jobs/document"
 	"muster/orchestrator/access"
+	"muster/orchestrator/archive"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/sites"
@@ -79,6 +80,9 @@ var serviceProblems = []httpproblem.Known{
 	{Err: jobs.ErrNoItem, Status: http.StatusNotFound, Code: "item_not_found"},
 	{Err: agent.ErrNoAgent, Status: http.StatusNotFound, Code: "agent_not_found"},
 	{Err: agent.ErrNoneSuch, Status: http.StatusNotFound, Code: "assignment_not_found"},
+	{Err: archive.ErrNone, Status: http.StatusNotFound, Code: "no_archive"},
+	{Err: archive.ErrNoWorkflow, Status: http.StatusNotFound, Code: "workflow_not_found"},
+	{Err: archive.ErrUnavailable, Status: http.StatusServiceUnavailable, Code: "unavailable"},
 	{Err: webhook.ErrNoEndpoint, Status: http.StatusNotFound, Code: "webhook_not_found"},
 	{Err: webhook.ErrNoDelivery, Status: http.StatusNotFound, Code: "delivery_not_found"},
 	{Err: errNoBreaker, Status: http.StatusNotFound, Code: "breaker_not_found"},

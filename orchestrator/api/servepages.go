@@ -8,7 +8,7 @@ import (
 func servePages(served *routes, cfg Config) {
 	shown := ui.Config{
 		Client: cfg.Client, Jobs: cfg.Jobs, Agents: cfg.Agents, Pipelines: cfg.Pipelines, Documents: cfg.Documents, Events: cfg.Events,
-		Sites: cfg.Sites, Proxies: cfg.Proxies, Check: cfg.Check,
+		Sites: cfg.Sites, Proxies: cfg.Proxies, Archive: cfg.Archive, Check: cfg.Check,
 		Write: cfg.Write, Logger: cfg.Logger,
 	}
 	for _, r := range ui.Routes(shown) {

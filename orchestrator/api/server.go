@@ -53,6 +53,9 @@ func operations(served *routes, cfg Config) {
 	if cfg.Webhooks != nil {
 		addWebhooks(s)
 	}
+	if cfg.Archive != nil {
+		addArchive(s)
+	}
 	if cfg.Sites != nil {
 		addSites(s)
 		addScrapes(s)

@@ -9,6 +9,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
+	"muster/orchestrator/archive"
+	"muster/tasks"
 	tasksapi "muster/tasks/api"
 )
 
@@ -41,6 +44,24 @@ func addWorkflows(s *server) {
 			op.Metadata[frequentKey], op.Metadata[waitsKey] = true, op.OperationID == "leaseTasks"
 		}
 	}})
+}
+
+// addArchive adds the operations on archived workflows.
+func addArchive(s *server) {
+	implement(s, client.ListArchive, func(ctx context.Context, in *tasksapi.WorkflowFilter) (client.Page[tasksapi.Workflow], error) {
+		f, err := in.Filter()
+		if err != nil {
+			return client.Page[tasksapi.Workflow]{}, err
+		}
+		page, next, err := s.cfg.Archive.List(ctx, f)
+		if errors.Is(err, tasks.ErrCursor) {
+			err = badField("query.cursor", "%v", err)
+		}
+		return client.Page[tasksapi.Workflow]{Data: orEmpty(page), Next: next}, err
+	})
+	implement(s, client.GetArchived, func(ctx context.Context, in *tasksapi.Reference) (archive.ArchivedWorkflow, error) {
+		return s.cfg.Archive.Get(ctx, in.ID)
+	})
 }
 
 // beginStream counts a stream or a call for leases of the caller. It ends with the request, with the server, and when the key of the

@@ -39,6 +39,7 @@ type Config struct {
 	Jobs     Jobs     `yaml:"jobs"`
 	Agents   Agents   `yaml:"agents"`
 	Webhooks Webhooks `yaml:"webhooks"`
+	Archive  string   `yaml:"archive" rule:"archive" secret:"url"`
 	Shutdown Shutdown `yaml:"shutdown"`
 }
 

@@ -224,7 +224,7 @@ func TestErrorsNamePositionAndRemedy(t *testing.T) {
 		"dashboard: {listen: x}\n":                   "muster.yaml:1:1: unknown setting dashboard; the section dashboard was renamed to api, and the default port is 8000",
 		"agents:\n  static: [{rol: x}]\n":            "muster.yaml:2:11: agents.static: invalid list: use mappings such as [{url: …}] with the keys name, role, roles, url, capacity, secret, key",
 		"workers:\n  zebra: 3\n":                     "muster.yaml:2:3: unknown setting workers.zebra; use one of concurrency, log_file, memory_limit_mb, metrics_listen, ping_timeout, processes",
-		"http: {listen: x}\n":                        "muster.yaml:1:1: unknown setting http; use one of agents, api, data_dir, jobs, ",
+		"http: {listen: x}\n":                        "muster.yaml:1:1: unknown setting http; use one of agents, api, archive, data_dir, ",
 		"workers:\n  concurrency: many\n":            `muster.yaml:2:16: workers.concurrency: invalid integer "many"`,
 		"workers: 3\n":                               "muster.yaml:1:10: workers: must be a mapping of settings",
 		"workers:\n  concurrency: [1]\n":             "muster.yaml:2:16: workers.concurrency: must be a single value",

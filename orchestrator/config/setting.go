@@ -20,6 +20,7 @@ import (
 	"muster/internal/addressfilter"
 	"muster/internal/webhook"
 	"muster/internal/yamlstrict"
+	"muster/orchestrator/archive"
 )
 
 // setting is one leaf of a Config: a path and a field.
@@ -279,6 +280,13 @@ func (s setting) checkRule() []error {
 		}
 		if _, _, err := net.SplitHostPort(s.v.String()); err != nil {
 			return []error{fmt.Errorf("invalid listen address %q: use host:port, for example 127.0.0.1:8000", s.v.String())}
+		}
+	case "archive":
+		if s.v.String() == "" {
+			return nil
+		}
+		if err := archive.Check(s.v.String()); err != nil {
+			return []error{err}
 		}
 	case "addresses":
 		if _, err := addressfilter.New(s.v.Interface().([]string)...); err != nil {

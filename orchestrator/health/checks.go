@@ -127,6 +127,14 @@ func Scrapes(stalled func(context.Context) ([]string, error)) Check {
 	}}
 }
 
+// Archive checks that ended workflows can be archived. The result is degraded if not, because they wait.
+func Archive(state func(context.Context) (string, error)) Check {
+	return Check{Name: "archive", Needs: []string{"redis", "orchestrator"}, Run: func(ctx context.Context) (string, error) {
+		text, err := state(ctx)
+		return text, Degrade(err)
+	}}
+}
+
 // The percentages of maxmemory at which Memory reports a problem.
 const (
 	memoryDegraded = 70

@@ -5,6 +5,7 @@ package ui
 import (
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -15,11 +16,13 @@ import (
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
+	"muster/orchestrator/archive"
 	"muster/orchestrator/event"
 	"muster/orchestrator/health"
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
+	"muster/tasks/tasktype"
 	taskui "muster/tasks/ui"
 )
 
@@ -38,6 +41,8 @@ type Config struct {
 	Sites *sites.Service
 	// Proxies is the pool.
 	Proxies *proxies.Service
+	// Archive has workflows that have expired. Optional.
+	Archive *archive.Archive
 	// Check runs the health checks for the overview.
 	Check func(context.Context) health.Report
 	// Write allows changes by callers with the required role. Defaults to read-only.
@@ -186,12 +191,43 @@ func (p *pages) decisions() taskui.Decisions {
 	return reviews{p.cfg.Jobs, &p.known}
 }
 
+// archive returns the archive for the pages of tasks/ui; nil if none is set.
+func (p *pages) archive() taskui.Archive {
+	if p.cfg.Archive == nil || !p.cfg.Archive.Set() {
+		return nil
+	}
+	return archived{p.cfg.Archive}
+}
+
+type archived struct{ *archive.Archive }
+
+// List implements taskui.Archive.
+func (a archived) List(ctx context.Context, f tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
+	list, next, err := a.Archive.List(ctx, f)
+	for _, w := range list {
+		page = append(page, tasktype.Workflow{ID: w.ID, Name: w.Name, Labels: w.Labels, Origin: w.Origin, State: tasktype.WorkflowState(w.State), Created: w.CreatedAt, Ended: w.EndedAt})
+	}
+	return page, next, err
+}
+
+// Get implements taskui.Archive.
+func (a archived) Get(ctx context.Context, id string) (json.RawMessage, error) {
+	d, err := a.Archive.Get(ctx, id)
+	if errors.Is(err, archive.ErrNoWorkflow) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(d)
+}
+
 // tasks adds the pages of tasks/ui.
 func (p *pages) tasks() {
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: menu(p.cfg), Search: prefix + "/search", SearchHint: "Id or name", Logger: p.cfg.Logger,
 		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
-		Asynq: asynqmon, Decisions: p.decisions(), Overview: p.overview,
+		Asynq: asynqmon, Decisions: p.decisions(), Overview: p.overview, Archive: p.archive(),
 		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
 	p.add("GET "+prefix+"/{$}", h, access.Viewer)

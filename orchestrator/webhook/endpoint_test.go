@@ -184,7 +184,7 @@ func TestRemovedEndpointLeavesNothing(t *testing.T) {
 	kept, _ := k.create(t, r.URL)
 	e, _ := k.create(t, r.URL+"/removed")
 	k.emit(t, "job.completed", 20)
-	rel := &relay{core: k.core, endpoints: k.endpoints, me: "test"}
+	rel := &relay{core: k.core, endpoints: k.endpoints}
 	if n, err := rel.round(t.Context()); err != nil || n != 20 {
 		t.Fatalf("got %d, %v, want 20 events", n, err)
 	}

@@ -22,7 +22,7 @@ func relayed(t *testing.T, k kit, url string, n int) (Endpoint, []string, *relay
 	t.Helper()
 	e, _ := k.create(t, url)
 	ids := k.emit(t, "job.completed", n)
-	r := &relay{core: k.core, endpoints: k.endpoints, me: "test"}
+	r := &relay{core: k.core, endpoints: k.endpoints}
 	if got, err := r.round(t.Context()); err != nil || got != n {
 		t.Fatalf("got %d, %v, want %d events", got, err, n)
 	}
@@ -123,7 +123,7 @@ func TestRelayMayRepeatItself(t *testing.T) {
 	e, _ := k.create(t, r.URL)
 	k.emit(t, "job.completed", 20)
 	before := testutil.Must(rdb.Get(t.Context(), event.RelayedKey()).Result())(t)
-	rel := &relay{core: k.core, endpoints: k.endpoints, me: "test"}
+	rel := &relay{core: k.core, endpoints: k.endpoints}
 	for range 3 {
 		testutil.Must(rel.round(t.Context()))(t)
 		if err := rdb.Set(t.Context(), event.RelayedKey(), before, 0).Err(); err != nil { // as if the call had failed
@@ -163,7 +163,7 @@ func TestNewEndpointGetsTheNextEvent(t *testing.T) {
 	testutil.Must(sends.endpoints.records(t.Context()))(t)
 	second, _ := adds.create(t, r.URL+"/second")
 	adds.emit(t, "job.completed", 1)
-	rel := &relay{core: sends.core, endpoints: sends.endpoints, me: "test"}
+	rel := &relay{core: sends.core, endpoints: sends.endpoints}
 	testutil.Must(rel.round(t.Context()))(t)
 	if got, want := adds.states(t, second.ID), "map[pending:1]"; got != want {
 		t.Errorf("got deliveries %s, want %s", got, want)

@@ -30,7 +30,7 @@ const (
 type relay struct {
 	*core
 	endpoints *endpoints
-	me        string
+	turn      *event.Turn
 
 	last   string    // the last event that round has passed on; "" if there are no endpoints
 	tidied time.Time // last run of tidy
@@ -40,7 +40,7 @@ type relay struct {
 
 func (r *relay) run(ctx context.Context) {
 	for {
-		mine, err := r.hold(ctx)
+		mine, err := r.turn.Take(ctx)
 		n := 0
 		if err == nil && mine {
 			if n, err = r.round(ctx); err == nil {
@@ -67,29 +67,12 @@ func (r *relay) run(ctx context.Context) {
 			pause = max(pause, time.Second)
 		}
 		if !sleep(ctx, pause) {
-			if mine { // the next one does not have to wait
-				free, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-				defer cancel()
-				if owner, err := r.rdb.Get(free, relayKey).Result(); err == nil && owner == r.me {
-					_ = r.rdb.Del(free, relayKey).Err() // it expires
-				}
+			if mine {
+				r.turn.Free(ctx)
 			}
 			return
 		}
 	}
-}
-
-// hold reports whether this process relays.
-func (r *relay) hold(ctx context.Context) (bool, error) {
-	mine, err := r.rdb.SetNX(ctx, relayKey, r.me, relayHold).Result()
-	if err != nil || mine {
-		return mine, err
-	}
-	owner, err := r.rdb.Get(ctx, relayKey).Result()
-	if err != nil || owner != r.me {
-		return false, ignoreNil(err)
-	}
-	return true, r.rdb.Expire(ctx, relayKey, relayHold).Err()
 }
 
 func ignoreNil(err error) error {

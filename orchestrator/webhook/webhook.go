@@ -175,7 +175,9 @@ func (s *Service) Run(ctx context.Context) error {
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { (&relay{core: c, endpoints: s.endpoints, me: newID()}).run(sending) })
+	wg.Go(func() {
+		(&relay{core: c, endpoints: s.endpoints, turn: event.NewTurn(c.rdb, relayKey, relayHold)}).run(sending)
+	})
 	err = pool.Run(ctx)
 	stop()
 	wg.Wait()

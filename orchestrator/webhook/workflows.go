@@ -26,7 +26,7 @@ const (
 const lookEvery = time.Minute
 
 // reader returns the reader of events of workflows for all endpoints.
-func (c *core) reader() *tasks.EventReader { return c.cfg.Workflows.EventReader("webhooks") }
+func (c *core) reader() *tasks.EventReader { return c.cfg.Workflows.EventReader("webhooks", "$") }
 
 // beginWorkflows begins to keep events of workflows for an endpoint, unless it gets none.
 func (c *core) beginWorkflows(ctx context.Context, r record) error {

@@ -86,7 +86,8 @@ type Workflow struct {
 	EndedAt   time.Time         `json:"ended_at,omitzero"`
 }
 
-func workflowOf(w tasktype.Workflow) Workflow {
+// WorkflowOf returns a listed workflow as the API has it.
+func WorkflowOf(w tasktype.Workflow) Workflow {
 	return Workflow{w.ID, w.Name, w.Labels, w.Origin, string(w.State), w.Created.UTC(), utc(w.Ended)}
 }
 
@@ -132,7 +133,8 @@ type Node struct {
 	Within    string            `json:"within,omitempty" doc:"ID of the map or planned task that contains it"`
 }
 
-func nodeOf(n *tasktype.Node) Node {
+// NodeOf returns a node as the API has it.
+func NodeOf(n *tasktype.Node) Node {
 	return Node{
 		ID: n.ID, Task: n.Task, Queue: n.Queue, Status: n.Status, Attempts: n.Attempts, Worker: n.Worker, ReadyAt: utc(n.Ready), StartedAt: utc(n.Started),
 		OpenedAt: utc(n.Opened), EndedAt: utc(n.Ended), DueAt: utc(n.Due), Failure: n.Failure, Message: n.Message, Waits: n.Waits, Done: n.Done, Total: n.Total,

@@ -202,16 +202,25 @@ func (s *service) send(ctx context.Context, in *With[NewWorkflow]) (*sendOutput,
 	return &sendOutput{"/v1/workflows/" + run.ID(), http.StatusCreated, SentWorkflow{run.ID()}}, nil
 }
 
-func (s *service) list(ctx context.Context, in *WorkflowFilter) (out Page[ListedWorkflow], err error) {
-	labels, err := tasktype.ParseLabels(in.Labels)
+// Filter returns the filter as package tasks has it.
+func (f *WorkflowFilter) Filter() (tasktype.WorkflowFilter, error) {
+	labels, err := tasktype.ParseLabels(f.Labels)
 	if err != nil {
-		return out, httpproblem.BadField("query.label", "%v", err)
+		err = httpproblem.BadField("query.label", "%v", err)
 	}
-	found, next, err := s.Client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowState(in.State), Name: in.Name, Contains: in.Contains,
-		Labels: labels, Origin: in.Origin, After: in.After, Before: in.Before, Cursor: in.Cursor, Limit: in.Limit})
+	return tasktype.WorkflowFilter{State: tasktype.WorkflowState(f.State), Name: f.Name, Contains: f.Contains,
+		Labels: labels, Origin: f.Origin, After: f.After, Before: f.Before, Cursor: f.Cursor, Limit: f.Limit}, err
+}
+
+func (s *service) list(ctx context.Context, in *WorkflowFilter) (out Page[ListedWorkflow], err error) {
+	f, err := in.Filter()
+	if err != nil {
+		return out, err
+	}
+	found, next, err := s.Client.Inspect().Workflows(ctx, f)
 	out = Page[ListedWorkflow]{Data: []ListedWorkflow{}, Next: next}
 	for _, w := range found {
-		out.Data = append(out.Data, ListedWorkflow{workflowOf(w), w.Paused, w.Queued})
+		out.Data = append(out.Data, ListedWorkflow{WorkflowOf(w), w.Paused, w.Queued})
 	}
 	return out, err
 }
@@ -221,7 +230,7 @@ func (s *service) status(ctx context.Context, in *Reference) (WorkflowStatus, er
 	if err != nil {
 		return WorkflowStatus{}, err
 	}
-	return WorkflowStatus{workflowOf(d.Workflow), d.Progress}, nil
+	return WorkflowStatus{WorkflowOf(d.Workflow), d.Progress}, nil
 }
 
 // attach returns the handle of a workflow.
@@ -264,19 +273,24 @@ func (s *service) nodes(ctx context.Context, in *Reference) (out Page[Node], err
 	list, err := s.Client.Workflow(in.ID).Nodes(ctx)
 	out.Data = make([]Node, 0, len(list))
 	for i := range list {
-		out.Data = append(out.Data, nodeOf(&list[i]))
+		out.Data = append(out.Data, NodeOf(&list[i]))
 	}
 	return out, err
 }
 
 func (s *service) node(ctx context.Context, in *NodeReference) (out NodeValues, err error) {
-	d, err := s.Client.Workflow(in.ID).Node(ctx, in.Node)
+	return ReadNode(ctx, s.Client.Workflow(in.ID), in.Node)
+}
+
+// ReadNode returns a node of a workflow with its values.
+func ReadNode(ctx context.Context, w *tasks.Workflow, node string) (out NodeValues, err error) {
+	d, err := w.Node(ctx, node)
 	if err != nil {
 		return out, err
 	}
-	out = NodeValues{Node: nodeOf(&d.Node), Input: d.Input, Headers: d.Headers, Steps: d.Steps, Saved: d.Saved, Output: d.Output}
+	out = NodeValues{Node: NodeOf(&d.Node), Input: d.Input, Headers: d.Headers, Steps: d.Steps, Saved: d.Saved, Output: d.Output}
 	if d.Status == tasktype.Success {
-		out.Result, err = s.Client.Workflow(in.ID).NodeValue(ctx, in.Node)
+		out.Result, err = w.NodeValue(ctx, node)
 	}
 	return out, err
 }

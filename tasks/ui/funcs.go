@@ -25,8 +25,9 @@ var funcs = template.FuncMap{
 	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
 	"labels":   newLabels,
 	"flows": func(prefix string, selectable bool, list []flowRow) any {
-		return flows{prefix, selectable, list}
+		return flows{prefix, selectable, list, "workflows"}
 	},
+	"archived": func(prefix string, list []flowRow) any { return flows{prefix, false, list, "archive"} },
 }
 
 // flows is a list of workflows with the prefix of the pages.
@@ -34,6 +35,7 @@ type flows struct {
 	Prefix string
 	Select bool // with checkboxes
 	List   []flowRow
+	Page   string // of a workflow
 }
 
 // mebibytes formats a number of bytes.

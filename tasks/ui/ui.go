@@ -13,6 +13,7 @@ package ui
 import (
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -57,10 +58,20 @@ type Config struct {
 	Decisions Decisions
 	// Overview adds to the overview, which the handler also serves at Home then. Defaults to nothing.
 	Overview func(context.Context) (Extra, error)
+	// Archive has workflows that Redis has no longer. Defaults to none.
+	Archive Archive
 	// OnAction is called after each change, for an audit log. It must return quickly. Defaults to none.
 	OnAction func(r *http.Request, action string, err error)
 	// Logger receives errors of pages. Defaults to none.
 	Logger *slog.Logger
+}
+
+// Archive finds workflows that have ended.
+type Archive interface {
+	// List returns a page of the workflows that a filter selects, the latest first, and the cursor of the next page.
+	List(ctx context.Context, f tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error)
+	// Get returns a workflow with its nodes; nil for none.
+	Get(ctx context.Context, id string) (json.RawMessage, error)
 }
 
 // Link is a link of the navigation. Consecutive links of a group are shown under its name.
@@ -124,6 +135,7 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		"/workflows":                      {"workflows", s.workflows},
 		"/workflows/{id}":                 {"workflow", s.workflow},
 		"/workflows/{id}/nodes/{node...}": {"workflow", s.workflow},
+		"/archive/{id}":                   {"archived", s.archived},
 		"/todo":                           {"todo", s.toDo},
 		"/names":                          {"tasks", s.taskNames},
 		"/names/{task...}":                {"name", s.taskName},

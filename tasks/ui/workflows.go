@@ -12,6 +12,7 @@ import (
 
 	"muster/internal/webui"
 	"muster/tasks"
+	"muster/tasks/internal/engine"
 	"muster/tasks/tasktype"
 )
 
@@ -78,6 +79,8 @@ type workflowsData struct {
 	Failed bool   // some may be retried
 	Live   bool   // some may be cancelled
 	Bound  int    // number of workflows that were read for a filter without an index; 0 if all were read
+
+	Archived bool // the list is of the archive
 }
 
 // Filtered reports whether the listing has a filter.
@@ -220,6 +223,9 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		return webui.View{}, err
 	}
 	f.Limit = pageSize
+	if s.cfg.Archive != nil && q.Get("archive") != "" {
+		return s.archive(ctx, q, f)
+	}
 	d := workflowsData{flowFilter: f, Filter: webui.NewFilter(q,
 		webui.Field{Name: "name", Label: "Name", Hint: "part of it", Max: 64}, webui.Field{Name: "label", Label: "Label", Hint: "key=value", Max: 300},
 		webui.Field{Name: "task", Label: "Task", Hint: "first or last task"}, webui.Field{Name: "error", Label: "Error", Hint: "code or text"},
@@ -244,6 +250,9 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 	for _, state := range workflowStates {
 		d.Filter.AddTab(own, "state", string(state), workflowWord(state), counts[state])
 	}
+	if s.cfg.Archive != nil {
+		d.Filter.AddTab(own, "archive", "1", "Archive", -1)
+	}
 	if next != "" {
 		q.Set("after", next)
 		d.Next = "?" + q.Encode()
@@ -253,6 +262,62 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		every = 30 * time.Second
 	}
 	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Every: every}, nil
+}
+
+// archive lists archived workflows that ended from one day to another, in UTC.
+func (s *site) archive(ctx context.Context, q url.Values, f flowFilter) (webui.View, error) {
+	if !f.Indexed() {
+		return webui.View{}, webui.Invalid("The archive has no filter by error or queue.")
+	}
+	for _, day := range []struct {
+		name  string
+		at    *time.Time
+		after int
+	}{{"start", &f.After, 0}, {"end", &f.Before, 1}} {
+		text := q.Get(day.name)
+		if text == "" {
+			continue
+		}
+		at, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			return webui.View{}, webui.Invalid("Invalid day %.40q: use a form such as 2026-01-31.", text)
+		}
+		*day.at = at.AddDate(0, 0, day.after)
+	}
+	list, next, err := s.cfg.Archive.List(ctx, f.WorkflowFilter)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d := workflowsData{flowFilter: f, Archived: true, Filter: webui.NewFilter(q,
+		webui.Field{Name: "name", Label: "Name", Hint: "part of it", Max: 64}, webui.Field{Name: "label", Label: "Label", Hint: "key=value", Max: 300},
+		webui.Field{Name: "task", Label: "Task", Hint: "first or last task"},
+		webui.Field{Name: "start", Label: "From", Hint: "2026-01-31", Max: 10}, webui.Field{Name: "end", Label: "Until", Hint: "2026-01-31", Max: 10})}
+	for _, w := range list {
+		d.List = append(d.List, flowRow{Workflow: w})
+	}
+	d.Filter.AddTab(q, "archive", "", "In Redis", -1)
+	d.Filter.AddTab(q, "state", "", "Archive", -1)
+	for _, state := range workflowStates[1:] {
+		d.Filter.AddTab(q, "state", string(state), workflowWord(state), -1)
+	}
+	if next != "" {
+		q.Set("after", next)
+		d.Next = "?" + q.Encode()
+	}
+	return webui.View{Name: "Archived workflows", At: s.cfg.Prefix + "/workflows", Data: d}, nil
+}
+
+// archived shows an archived workflow.
+func (s *site) archived(ctx context.Context, r *http.Request) (webui.View, error) {
+	id := r.PathValue("id")
+	if s.cfg.Archive == nil || !s.cfg.Data(r) {
+		return webui.View{}, engine.ErrUnknown
+	}
+	raw, err := s.cfg.Archive.Get(ctx, id)
+	if err == nil && raw == nil {
+		err = engine.ErrUnknown
+	}
+	return webui.View{Name: "Archived workflow " + id, At: s.cfg.Prefix + "/workflows", Data: webui.NewJSON(raw, 2<<20)}, err
 }
 
 // search redirects to the workflow with an ID, or to the list of workflows with a name.

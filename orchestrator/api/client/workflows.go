@@ -1,7 +1,10 @@
 package client
 
 import (
+	"net/http"
+
 	"muster/orchestrator/access"
+	"muster/orchestrator/archive"
 	"muster/tasks/api"
 )
 
@@ -54,4 +57,10 @@ var (
 	TriggerSchedule   = ofTasks(api.TriggerSchedule)
 	BackfillSchedule  = ofTasks(api.BackfillSchedule)
 	DeleteSchedule    = ofTasks(api.DeleteSchedule)
+)
+
+// Operations on archived workflows.
+var (
+	ListArchive = Declare[api.WorkflowFilter, Page[api.Workflow]]("GET /v1/archive", "listArchive", "workflows", "List archived workflows, the latest first", Fails(http.StatusNotFound))
+	GetArchived = Declare[api.Reference, archive.ArchivedWorkflow]("GET /v1/archive/{id}", "getArchived", "workflows", "Get an archived workflow with its nodes and their values", Roles(access.Operator), Fails(http.StatusNotFound))
 )

@@ -254,8 +254,8 @@ func (in *Inspector) Ended(ctx context.Context, after string, limit int) (events
 }
 
 // Reader returns the position of a reader, as [store.Index.Reader] does.
-func (in *Inspector) Reader(ctx context.Context, name string) (position string, missed int64, err error) {
-	return in.store.Index.Reader(ctx, name)
+func (in *Inspector) Reader(ctx context.Context, name, from string) (position string, missed int64, err error) {
+	return in.store.Index.Reader(ctx, name, from)
 }
 
 // SetReader stores the position of a reader, or with an empty one removes it.

@@ -152,9 +152,9 @@ func (s Index) Mark(ctx context.Context, stuck []Flow) error {
 	return nil
 }
 
-// Reader returns the position of a reader of events, which is the present for a new one, and how many events were cut from the index before it had
+// Reader returns the position of a reader of events, which is from for a new one, as for [Index.Ended], and how many events were cut from the index before it had
 // read them. It renews the claim of the reader.
-func (s Index) Reader(ctx context.Context, name string) (position string, missed int64, err error) {
+func (s Index) Reader(ctx context.Context, name, from string) (position string, missed int64, err error) {
 	key := s.readersKey(0)
 	values, err := s.rdb.HMGet(ctx, key, name).Result()
 	if err != nil {
@@ -166,9 +166,16 @@ func (s Index) Reader(ctx context.Context, name string) (position string, missed
 	}
 	position, seen, _ := strings.Cut(text(values[0]), " ")
 	if position == "" {
-		if _, position, _, err = s.Ended(ctx, "$", 1); err != nil {
+		list, next, _, err := s.Ended(ctx, from, 1)
+		if err == nil && from == "" {
+			if _, next, _, err = s.Ended(ctx, "$", 1); len(list) > 0 {
+				next = endedPosition{at: list[0].at}.String()
+			}
+		}
+		if err != nil {
 			return "", 0, err
 		}
+		position = next
 		if added, err := s.rdb.HSetNX(ctx, key, name, position+" 0").Result(); err != nil || !added {
 			return position, 0, err // another process has added it, and the next call reads its position
 		}

@@ -222,7 +222,7 @@ func TestEndedWorkflowsAreBounded(t *testing.T) {
 	check := func(kept int, from string, missed int64, gap bool) {
 		t.Helper()
 		list, _, lost, err := x.s.Index.Ended(t.Context(), from, 5)
-		_, n, readErr := x.s.Index.Reader(t.Context(), "r")
+		_, n, readErr := x.s.Index.Reader(t.Context(), "r", "$")
 		if size := rdb.ZCard(t.Context(), testKeys.doneKey(0, 'S')).Val(); size != int64(kept) || n != missed || lost != gap || err != nil || readErr != nil || len(list) == 0 {
 			t.Errorf("got %d entries, %d missed, gap %t, %v, %v, %v, want %d, %d, %t", size, n, lost, list, err, readErr, kept, missed, gap)
 		}
