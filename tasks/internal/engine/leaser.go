@@ -16,7 +16,7 @@ import (
 // The limits of leases.
 const (
 	leaseBytes   = 1 << 20                // of the inputs of a call, beyond the first
-	leaseLinger  = 2 * time.Millisecond   // how long a call that has one task waits for more
+	leaseLinger  = 2 * time.Millisecond   // how long a call that has a task waits for another one
 	leaseWait    = 100 * time.Millisecond // least wait of a call
 	leaseStored  = 10 * time.Second       // how long a call waits for Redis to store its leases
 	leaseCalls   = 1000                   // that wait
@@ -52,10 +52,10 @@ type taker struct {
 
 // leaseCall is a call that waits.
 type leaseCall struct {
-	ctx   context.Context
-	req   *tasktype.LeaseRequest
-	first chan struct{} // closed when it has a lease
-	full  chan struct{} // closed when it gets no more
+	ctx  context.Context
+	req  *tasktype.LeaseRequest
+	more chan struct{} // gets a value with each lease
+	full chan struct{} // closed when it gets no more
 
 	want   int // more leases
 	bytes  int // of inputs
@@ -88,7 +88,7 @@ func (leased) Is(target error) bool { return target == ErrPending }
 func (l *Leaser) Lease(ctx context.Context, req *tasktype.LeaseRequest) (out []tasktype.Lease, err error) {
 	ends := time.Now().Add(max(leaseWait, req.Wait))
 	for len(out) == 0 && err == nil && time.Now().Before(ends) {
-		c := &leaseCall{ctx: ctx, req: req, want: req.Max, first: make(chan struct{}), full: make(chan struct{})}
+		c := &leaseCall{ctx: ctx, req: req, want: req.Max, more: make(chan struct{}, 1), full: make(chan struct{})}
 		var t *taker
 		if t, err = l.enter(c); err == nil {
 			out, err = t.lease(c, ends)
@@ -159,10 +159,15 @@ func (t *taker) lease(c *leaseCall, ends time.Time) (out []tasktype.Lease, err e
 	case <-c.ctx.Done():
 	case <-t.ended:
 	case <-time.After(time.Until(ends)):
-	case <-c.first:
-		select {
-		case <-c.full:
-		case <-time.After(leaseLinger):
+	case <-c.more:
+		for more := true; more; {
+			select {
+			case <-c.more:
+			case <-c.full:
+				more = false
+			case <-time.After(leaseLinger):
+				more = false
+			}
 		}
 	}
 	t.mu.Lock()
@@ -227,9 +232,8 @@ func (t *taker) assign(size int) (*leaseCall, *leasing) {
 			continue
 		}
 		l := &leasing{made: make(chan struct{})}
-		if c.leases = append(c.leases, l); len(c.leases) == 1 {
-			close(c.first)
-		}
+		c.leases = append(c.leases, l)
+		signal(c.more)
 		c.want--
 		t.demandLocked(-1)
 		if c.bytes += size; c.want == 0 || c.bytes > leaseBytes {
