@@ -155,7 +155,7 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 			p := report.Page{URL: v.URL, State: info.State, Attempts: info.Attempts, Note: info.Note, Yield: y.Yield}
 			p.End = v.N > 0 && y.Class == fetch.Gone // a numbered listing page after the last one
 			sum.Add(p)
-			if info.Kind != definition.KindDetail && info.State != workqueue.StateDone && !p.End {
+			if info.Kind != definition.KindDetail && info.Kind != definition.KindFile && info.State != workqueue.StateDone && !p.End {
 				missing("listing page %s failed: %s", v.URL, info.Note)
 			}
 			if y.Broken != "" {

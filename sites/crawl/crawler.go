@@ -168,10 +168,11 @@ func (c *crawler) settlePage(ctx context.Context, lease workqueue.Leased, v visi
 	if err == nil {
 		to, err = c.follow(ctx, v, f.yield)
 	}
-	if err == nil && f.known != nil && len(records) == len(f.records) {
+	records = append(slices.Clip(records), f.yield.outputs...)
+	if err == nil && f.known != nil && len(records) == len(f.records)+len(f.yield.outputs) {
 		var state []byte
 		if state, err = json.Marshal(f.known); err == nil {
-			records = append(slices.Clone(records), state)
+			records = append(records, state)
 		}
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/sites/report"
 )
 
@@ -34,6 +36,9 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 	page.N, page.Carry, page.Start = v.N, v.Carry, v.Start
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
 		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Via: page.Via, Err: err}
+	}
+	if v.Kind == definition.KindFile {
+		return downloaded(v, page)
 	}
 	if v.Kind == definition.KindSitemap {
 		y, err := x.sitemap(v, page)
@@ -73,6 +78,13 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 		return fail(fetch.Validate, err)
 	}
 	return y, records, nil
+}
+
+// downloaded returns the result of a file, an output for the writer of the job.
+func downloaded(v visit, page extract.Page) (*yield, [][]byte, error) {
+	line, err := json.Marshal(store.File{Type: store.FileType, Name: extract.FileName(v.URL), Data: page.Body})
+	took := max(page.Took.Milliseconds(), 1)
+	return &yield{Yield: report.Yield{Class: fetch.OK, Bytes: len(page.Body), Took: took}, via: page.Via, outputs: [][]byte{line}}, nil, err
 }
 
 // keep stores a page in the cache, if there is one.

@@ -29,7 +29,7 @@ func (p *pages) awaitKnown(ctx context.Context) error {
 
 // known returns the state of a page in the ledger, or nil.
 func (p *pages) known(ctx context.Context, id string, v visit) (*store.Page, error) {
-	if v.Kind != definition.KindDetail || !p.req.SkipsKnown(p.def) {
+	if !isKept(v) || !p.req.SkipsKnown(p.def) {
 		return nil, nil
 	}
 	data, err := p.rdb.HGet(ctx, store.KnownKey(p.id), id).Bytes()
@@ -45,6 +45,9 @@ func (p *pages) known(ctx context.Context, id string, v visit) (*store.Page, err
 	}
 	return &known, nil
 }
+
+// isKept reports whether the ledger has pages of this kind.
+func isKept(v visit) bool { return v.Kind == definition.KindDetail || v.Kind == definition.KindFile }
 
 // carryOf returns a hash of the values that a link carries, or "".
 func carryOf(carry map[string]string) string {
@@ -98,7 +101,7 @@ func (p *pages) keep(known *store.Page, v visit) fetched {
 
 // stateOf returns the state of a fetched page for the ledger, or nil if the ledger has no such pages.
 func (p *pages) stateOf(id string, v visit, page extract.Page, f fetched) *store.Page {
-	if v.Kind != definition.KindDetail || p.def.Refetch.IsZero() {
+	if !isKept(v) || p.def.Refetch.IsZero() {
 		return nil
 	}
 	s := &store.Page{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/tasks/workqueue"
 )
@@ -34,6 +35,9 @@ func (c *crawler) follow(ctx context.Context, v visit, y *yield) ([]workqueue.It
 	}
 	if deepest := c.def.Limits.MaxDepth; deepest > 0 {
 		to = slices.DeleteFunc(to, func(to visit) bool {
+			if to.Kind == definition.KindFile {
+				return false
+			}
 			if to.Depth > deepest && len(y.Deep) < maxDeep {
 				y.Deep = append(y.Deep, c.itemID(to))
 			}

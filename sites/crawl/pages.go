@@ -66,6 +66,7 @@ type yield struct {
 	links   []visit  // without the next page
 	print   string   // of the set of links and records of a listing page, or ""
 	via     string   // proxy of the response
+	outputs [][]byte // besides records
 	types   []string // of the records, in order
 }
 

@@ -207,6 +207,11 @@ func TestRecordCannotNameAnotherFile(t *testing.T) {
 	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "which is not in the definition") {
 		t.Errorf("got %v, want an error that names the type", err)
 	}
+	j = begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	settleWith(t, j, []byte(`{"_type": "_file", "_key": "../../x.jsonl", "_data": "eA=="}`))
+	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "invalid file") {
+		t.Errorf("got %v, want an error that names the file", err)
+	}
 	if _, err := os.Stat(elsewhere); err == nil {
 		t.Errorf("got a file %s, want none", elsewhere)
 	}

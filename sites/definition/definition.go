@@ -113,7 +113,11 @@ const (
 	KindListing = "listing"
 	KindDetail  = "detail"
 	KindSitemap = "sitemap" // lists detail pages and other sitemaps
+	KindFile    = "file"    // the value of a field of type file
 )
+
+// IsRaw reports whether the pages of a kind are read as they are: any content type, no redirects in markup.
+func IsRaw(kind string) bool { return kind == KindSitemap || kind == KindFile }
 
 // Formats of a page.
 const (
@@ -184,8 +188,8 @@ type Fields []Field
 type Field struct {
 	At       Pos
 	Name     string
-	Type     string   `yaml:"type" oneof:"text html number integer price bool date url list object"`
-	Of       string   `yaml:"of" oneof:"text html number integer price bool date url list object"`
+	Type     string   `yaml:"type" oneof:"text html number integer price bool date url file list object"`
+	Of       string   `yaml:"of" oneof:"text html number integer price bool date url file list object"`
 	Locale   string   `yaml:"locale"`
 	Currency string   `yaml:"currency"`
 	Layout   []string `yaml:"layout"`
@@ -257,6 +261,7 @@ const (
 	TypeBool    = "bool"
 	TypeDate    = "date"
 	TypeURL     = "url"
+	TypeFile    = "file" // downloads what the URL names
 	TypeList    = "list"
 	TypeObject  = "object"
 )

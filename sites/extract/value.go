@@ -3,9 +3,13 @@ package extract
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,6 +66,9 @@ func (x *run) object(f *definition.Field, fd found, path string) (any, error) {
 // textFor returns the text of a match. For a schema.org object that is its name or URL, without markup.
 func textFor(typ string, fd found) string {
 	text := fd.text
+	if typ == definition.TypeFile {
+		typ = definition.TypeURL
+	}
 	if obj, ok := fd.json.(map[string]any); ok && fd.org && typ != definition.TypePrice {
 		text = textOf(obj, typ)
 	}
@@ -114,7 +121,7 @@ func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definiti
 		return p, err
 	case definition.TypeDate:
 		return Date(text, x.dates(f))
-	case definition.TypeURL:
+	case definition.TypeURL, definition.TypeFile:
 		if s != nil && strings.HasSuffix(s.Attr, "srcset") {
 			text = largest(text)
 		}
@@ -122,10 +129,36 @@ func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definiti
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a URL", clip(text))
 		}
+		if typ == definition.TypeFile {
+			return x.download(u)
+		}
 		return u.String(), nil
 	}
 	return text, nil
 }
+
+// download adds a link to a file and returns the name of the file.
+func (x *run) download(u *url.URL) (string, error) {
+	u = x.def.Move(u)
+	u.Fragment, u.RawFragment = "", ""
+	if !x.def.OwnsHost(u) {
+		return "", fmt.Errorf("the file is on another host, %s; add it to hosts", u.Host)
+	}
+	to := Link{URL: u.String(), Kind: definition.KindFile}
+	if !slices.ContainsFunc(x.res.Links, func(l Link) bool { return l.URL == to.URL && l.Kind == to.Kind }) {
+		x.res.Links = append(x.res.Links, to)
+	}
+	return "files/" + FileName(to.URL), nil
+}
+
+// FileName returns the name of a downloaded file: the hash of its URL and the extension.
+func FileName(rawURL string) string {
+	sum := sha256.Sum256([]byte(rawURL))
+	at, _, _ := strings.Cut(rawURL, "?")
+	return hex.EncodeToString(sum[:16]) + extension.FindString(strings.ToLower(at))
+}
+
+var extension = regexp.MustCompile(`\.[a-z0-9]{1,5}$`)
 
 // dates returns the notation of dates on the page, by the locale or the language of the page.
 func (x *run) dates(f *definition.Field) DateOptions {

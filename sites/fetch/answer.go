@@ -53,7 +53,7 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 	case s >= 300:
 		return c.noteVia(res, &Error{Class: Redirect, URL: rawURL, Status: s, Err: fmt.Errorf("HTTP status %d %s without a Location to follow", s, http.StatusText(s))})
 	}
-	if kind == definition.KindSitemap {
+	if definition.IsRaw(kind) {
 		return nil // any type is allowed
 	}
 	if mt, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil {

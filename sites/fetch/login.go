@@ -102,7 +102,7 @@ func (p *visitors) parseLogin(page extract.Page) (*extract.Doc, error) {
 // isLoggedOut parses a page and reports whether it fails to match session.login.signed_in. Sitemaps, JSON and blocked pages never count: they
 // do not depend on the login, and Inspect reports blocked pages to the caller.
 func (p *visitors) isLoggedOut(page *extract.Page) bool {
-	if p.def.Session == nil || p.def.Session.Login == nil || page.Kind == definition.KindSitemap || p.def.Page(page.Kind).Format == definition.FormatJSON {
+	if p.def.Session == nil || p.def.Session.Login == nil || definition.IsRaw(page.Kind) || p.def.Page(page.Kind).Format == definition.FormatJSON {
 		return false
 	}
 	doc, err := extract.Parse(p.def, *page)

@@ -66,7 +66,7 @@ func setsCookies(res *http.Response) bool {
 // refreshTarget returns the target of a page's refresh, or nil. Each refresh counts as a redirect; hops is the number of earlier
 // redirects.
 func (c *Client) refreshTarget(page extract.Page, hops int) (*url.URL, error) {
-	if page.Kind == definition.KindSitemap || c.def.Page(page.Kind).Format == definition.FormatJSON {
+	if definition.IsRaw(page.Kind) || c.def.Page(page.Kind).Format == definition.FormatJSON {
 		return nil, nil
 	}
 	to := page.Refresh()

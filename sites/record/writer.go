@@ -6,6 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -168,6 +172,12 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 		if err != nil {
 			return wrote, err
 		}
+		if r.Type == store.FileType {
+			if err := w.putFile(ctx, r); err != nil {
+				return wrote, err
+			}
+			continue
+		}
 		if r.Type == store.PageType {
 			if err := w.files.putPage(r); err != nil {
 				return wrote, err
@@ -193,6 +203,25 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 	return wrote, w.sinks.put(ctx, records)
 }
 
+// fileName matches names of downloaded files.
+var fileName = regexp.MustCompile(`^[0-9a-f]{32}(\.[a-z0-9]{1,5})?$`)
+
+// putFile writes a downloaded file to the directory of the site and to the sinks for files.
+func (w *writer) putFile(ctx context.Context, r sink.Record) error {
+	var f store.File
+	if err := json.Unmarshal(r.Data, &f); err != nil || !fileName.MatchString(f.Name) {
+		return fmt.Errorf("invalid file %.100q in Redis: %v", r.Key, err)
+	}
+	file := filepath.Join(w.siteDir, "files", f.Name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("create the directory of files: %w", err)
+	}
+	if err := atomicfile.WriteBytes(file, 0o600, f.Data); err != nil {
+		return fmt.Errorf("store a file: %w", err)
+	}
+	return w.sinks.upload(ctx, file, path.Join(w.def.Site, "files", f.Name))
+}
+
 // head is the identifying part of a record.
 type head struct {
 	Type string `json:"_type"`
@@ -206,6 +235,9 @@ func (w *writer) record(o workqueue.Output) (sink.Record, error) {
 	var h head
 	if err := json.Unmarshal(o.Data, &h); err != nil {
 		return sink.Record{}, fmt.Errorf("decode record %d of item %s: %w", o.Index, o.Item, err)
+	}
+	if h.Type == store.FileType {
+		return sink.Record{Type: h.Type, Key: h.Key, Data: o.Data}, nil
 	}
 	if _, ok := w.files.watch[h.Type]; !ok { // the type is part of a file name
 		return sink.Record{}, fmt.Errorf("record %d of item %s has type %q, which is not in the definition", o.Index, o.Item, h.Type)

@@ -118,6 +118,7 @@ func Of(ctx context.Context, def *definition.Definition, page extract.Page, exte
 }
 
 func (v *View) links(res extract.Result) {
+	res.Links = slices.DeleteFunc(res.Links, func(l extract.Link) bool { return l.Kind == definition.KindFile })
 	v.to = res.Links
 	for _, l := range res.Links {
 		v.Links = append(v.Links, l.Kind+" "+l.URL)

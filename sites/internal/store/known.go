@@ -21,6 +21,16 @@ type Page struct {
 	fetch.Validators
 }
 
+// FileType is the type of a [File] among the outputs of a job.
+const FileType = "_file"
+
+// File is a downloaded file.
+type File struct {
+	Type string `json:"_type"` // FileType
+	Name string `json:"_key"`
+	Data []byte `json:"_data"`
+}
+
 // Link is a link of a page.
 type Link struct {
 	URL   string            `json:"url"`
