@@ -56,7 +56,7 @@ type Queue struct {
 }
 
 // UnhandledTasks lists the tasks that wait for a worker with a handler, such as "mail.send (3), mail.sort (1)".
-func (q *Queue) UnhandledTasks() string {
+func (q Queue) UnhandledTasks() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(q.Unhandled)) {
 		out = append(out, fmt.Sprintf("%s (%d)", name, q.Unhandled[name]))

@@ -355,6 +355,20 @@ func TestQueues(t *testing.T) {
 	}
 }
 
+func TestQueueWithoutHandler(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	worker := testutil.Must(tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{}))(t)
+	h := Handler(client, Config{Prefix: "/tasks"})
+	testutil.Must(inc.S(1).Send(t.Context(), client))(t)
+	testutil.Eventually(t, "the page names the task", func() bool {
+		_, body := get(t, h, "/queues/default")
+		return strings.Contains(body, "No live worker has a handler for "+inc.Name()+" (1)")
+	})
+	testutil.Ok(t, worker.Stop())
+	testutil.Ok(t, client.Close())
+}
+
 func TestPagesHaveHistory(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
