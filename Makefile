@@ -114,7 +114,7 @@ openapi: ## check the OpenAPI document, and compile clients generated from it; s
 pictures: ## docs/pictures, of the demo; with EACH=DIR every page, at three widths, light and dark
 	$(GO) -C scripts/browser run ./pictures -browser $$(scripts/browser.sh) -each "$(EACH)"
 
-docs: ## dist/site: the documentation as web pages, with search; says which packages are missing
+docs: ## dist/site: the documentation as web pages, with search, and llms.txt; says which packages are missing
 	@scripts/docs.sh
 
 e2e: ## the real binary: kill -9, outages, Ctrl-C

@@ -67,6 +67,40 @@ func worksOffline(t *testing.T, site string) {
 	}
 }
 
+// llms.txt links to each page, and llms-full.txt has them all. They are made without Sphinx too.
+func TestTextForLanguageModelsIsComplete(t *testing.T) {
+	t.Parallel()
+	dir := checkout(t)
+	_, _ = sh(t, dir, "env", "PYTHON=false", "scripts/docs.sh")
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		testutil.Ok(t, err)
+		return string(text)
+	}
+	links, full := read("dist/site/llms.txt"), read("dist/site/llms-full.txt")
+	if !strings.HasPrefix(links, "# Muster\n\n> Durable workflows") || strings.Contains(links, "](../") {
+		t.Errorf("got %.300s", links)
+	}
+	for _, m := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllStringSubmatch(links, -1) {
+		if _, err := os.Stat(filepath.Join(dir, "dist/site", m[1])); err != nil && !strings.HasPrefix(m[1], "http") {
+			t.Errorf("llms.txt: %v", err)
+		}
+	}
+	pages := []string{"sites/README.md", "examples/agents/README.md"}
+	testutil.Ok(t, filepath.WalkDir(filepath.Join(dir, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" && filepath.Base(path) != "README.md" {
+			path, err = filepath.Rel(dir, path)
+			pages = append(pages, path)
+		}
+		return err
+	}))
+	for _, page := range pages {
+		if !strings.Contains(links, "]("+page+")") || !strings.Contains(full, "<!-- "+page+" -->\n\n"+read(page)) {
+			t.Errorf("%s is missing", page)
+		}
+	}
+}
+
 // Without Sphinx, the error lists the missing packages.
 func TestDocsNameMissingPackages(t *testing.T) {
 	t.Parallel()

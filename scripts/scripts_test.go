@@ -1,4 +1,3 @@
-// Package scripts tests the shell scripts in its directory.
 package scripts
 
 import (

@@ -1,0 +1,2 @@
+// Package scripts tests the shell scripts in its directory.
+package scripts
