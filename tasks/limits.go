@@ -48,9 +48,12 @@ func Rate(n int, per time.Duration) LimitRule {
 	return LimitRule{n, per, err}
 }
 
+// errLimit means that a change of a limit is out of range.
+var errLimit = store.Kind(ErrInvalid, "invalid limit")
+
 func checkLimit(n int) error {
 	if n < 0 || n > mostLimit {
-		return fmt.Errorf("number %d: give 0 to %d", n, mostLimit)
+		return fmt.Errorf("%w: number %d: give 0 to %d", errLimit, n, mostLimit)
 	}
 	return nil
 }
@@ -67,7 +70,7 @@ func NewLimit(name string, rule LimitRule) Limit {
 
 func checkLimitName(name string) error {
 	if name == "" || graph.CheckTask(name) != nil {
-		return fmt.Errorf("name %.40q: give 1 to 100 bytes of UTF-8 without control characters", name)
+		return fmt.Errorf("%w: name %.40q: give 1 to 100 bytes of UTF-8 without control characters", errLimit, name)
 	}
 	return nil
 }
@@ -162,7 +165,7 @@ func hold(ctx context.Context, f *engine.Fleet, name, key string, until time.Tim
 	value := ""
 	switch left := time.Until(until); {
 	case left > 366*24*time.Hour:
-		return fmt.Errorf("hold limit %s until %s: give at most a year", name, until.Format(time.RFC3339))
+		return fmt.Errorf("%w: hold limit %s until %s: give at most a year", errLimit, name, until.Format(time.RFC3339))
 	case left > 0:
 		value = strconv.FormatInt(until.UnixMilli(), 10)
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"muster/internal/webui"
 	"muster/tasks"
@@ -36,6 +37,8 @@ func (s *site) actions() map[string]webui.Action {
 	all := map[string]webui.Action{
 		"/todo/decide":                  {Class: webui.Operate, Confirm: s.askDecision, Do: s.decide},
 		"/send":                         {Class: webui.Operate, Confirm: s.askSend, Do: s.send},
+		"/limits/set":                   {Class: webui.Operate, Confirm: s.askLimit("Set the limit", webui.Field{Name: "n", Label: "Number", Type: "number", Max: 1_000_000, Hint: "With 0 nothing starts. Empty: as the program says."}), Do: s.setLimit},
+		"/limits/hold":                  {Class: webui.Operate, Confirm: s.askLimit("Hold the limit", webui.Field{Name: "for", Label: "For", Type: "text", Max: 20, Value: "10m", Required: true, Hint: "Nothing starts for so long, such as 30s or 2h; 0s ends a hold."}), Do: s.holdLimit},
 		"/schedule/put":                 {Class: webui.Operate, Confirm: s.askSchedule, Do: s.putSchedule},
 		"/workflows/{id}/run-again":     {Class: webui.Operate, Confirm: s.askRunAgain, Do: s.runAgain},
 		"/workers/{worker}/concurrency": {Class: webui.Operate, Confirm: s.askConcurrency, Do: s.setConcurrency},
@@ -137,6 +140,47 @@ func (s *site) runAgain(ctx context.Context, r *http.Request) (webui.Result, err
 		return webui.Result{}, err
 	}
 	return webui.Result{To: s.cfg.Prefix + "/workflows/" + again.ID()}, nil
+}
+
+// askLimit returns the form of a change of a limit, for one key or all.
+func (s *site) askLimit(title string, change webui.Field) func(context.Context, *http.Request) (webui.Question, error) {
+	return func(_ context.Context, r *http.Request) (webui.Question, error) {
+		q, back := r.URL.Query(), s.cfg.Prefix+"/queues"
+		return webui.Question{Title: title, Text: "Running tasks are not stopped.", Button: title, Back: back, At: back, Fields: []webui.Field{
+			{Name: "limit", Label: "Limit", Type: "text", Max: 200, Value: q.Get("limit"), Required: true},
+			{Name: "key", Label: "Key", Type: "text", Max: 1000, Value: q.Get("key"), Hint: tasks.AllKeys + " is all keys."}, change,
+		}}, nil
+	}
+}
+
+func (s *site) setLimit(ctx context.Context, r *http.Request) (webui.Result, error) {
+	name, key, text := r.PostFormValue("limit"), r.PostFormValue("key"), r.PostFormValue("n")
+	n, err := strconv.Atoi(text)
+	switch {
+	case text == "":
+		err = s.client.ResetLimit(ctx, name, key)
+	case err != nil:
+		err = webui.Invalid("Number must be a number.")
+	default:
+		err = s.client.SetLimit(ctx, name, key, n)
+	}
+	return s.limited(err)
+}
+
+func (s *site) holdLimit(ctx context.Context, r *http.Request) (webui.Result, error) {
+	d, err := time.ParseDuration(r.PostFormValue("for"))
+	if err != nil {
+		return webui.Result{}, webui.Invalid("For must be a duration such as 10m.")
+	}
+	return s.limited(s.client.HoldLimit(ctx, r.PostFormValue("limit"), r.PostFormValue("key"), time.Now().Add(d)))
+}
+
+// limited returns the result of a change of a limit.
+func (s *site) limited(err error) (webui.Result, error) {
+	if errors.Is(err, tasks.ErrInvalid) {
+		err = webui.Invalid("%v", err)
+	}
+	return webui.Result{To: s.cfg.Prefix + "/queues"}, err
 }
 
 // askSend returns a form with a field for each field of the input of a task, or for the whole input.

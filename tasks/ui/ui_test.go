@@ -355,6 +355,27 @@ func TestQueues(t *testing.T) {
 	}
 }
 
+func TestLimitIsSetAndHeld(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	wantPosted(t, h, http.StatusSeeOther, "/limits/set", "limit", "api", "key", "c1", "n", "3")
+	wantPosted(t, h, http.StatusSeeOther, "/limits/hold", "limit", "api", "key", "c1", "for", "1h")
+	got, err := f.Client().Inspect().Limits(t.Context(), "api")
+	if err != nil || len(got) != 1 || got[0].N != 3 || got[0].Held.IsZero() {
+		t.Errorf("got %+v, %v, want 3 and a hold", got, err)
+	}
+	wantIn(t, h, "/queues", "/limits/set?limit=api&amp;key=c1", "/limits/hold?limit=api&amp;key=c1")
+	wantIn(t, h, "/limits/hold?limit=api&key=c1", `value="c1"`, `value="10m"`)
+	wantPosted(t, h, http.StatusSeeOther, "/limits/hold", "limit", "api", "key", "c1", "for", "0s")
+	wantPosted(t, h, http.StatusSeeOther, "/limits/set", "limit", "api", "key", "c1", "n", "")
+	if got, err := f.Client().Inspect().Limits(t.Context(), "api"); err != nil || len(got) != 0 {
+		t.Errorf("after the reset: got %+v, %v, want none", got, err)
+	}
+	for _, wrong := range [][]string{{"/limits/set", "n", "many"}, {"/limits/set", "n", "-1"}, {"/limits/hold", "for", "soon"}, {"/limits/hold", "for", "10000h"}} {
+		wantPosted(t, h, http.StatusBadRequest, wrong[0], append(wrong[1:], "limit", "api", "key", "")...)
+	}
+}
+
 func TestQueueWithoutHandler(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
