@@ -51,7 +51,7 @@ state, only the first are listed. --result waits for the end and exits with 1 if
 workflow failed.`,
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "all", Usage: "list all tasks"},
-					&cli.BoolFlag{Name: "archive", Usage: "show an archived workflow, which may have expired in Redis"},
+					&cli.BoolFlag{Name: "archive", Usage: "print an archived workflow, which may have expired in Redis, as JSON"},
 					&cli.BoolFlag{Name: "result", Usage: "wait for the result and print it"}, timeout(),
 					serverFlag(), jsonFlag(),
 				},
@@ -272,15 +272,7 @@ func getWorkflow(ctx context.Context, env environment, c *cli.Context, s *client
 		if err != nil {
 			return err
 		}
-		if c.Bool("json") {
-			return printJSON(env.stdout, w)
-		}
-		var nodes []api.Node
-		for i := range w.Nodes {
-			nodes = append(nodes, w.Nodes[i].Node)
-		}
-		fmt.Fprintf(env.stdout, "%s  %s  %s  archived, with values in --json\n\n", w.ID, printable(w.Name), w.State)
-		return writeNodes(env.stdout, nodes, c.Bool("all"))
+		return printJSON(env.stdout, w)
 	}
 	w, err := client.GetWorkflow.Call(ctx, s, api.Reference{ID: c.Args().First()})
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 
 // Errors for callers to compare.
 var (
-	ErrNone        = errors.New("there is no archive; see the setting archive")
+	ErrNone        = errors.New("there is no archive in a database; see the setting archive")
 	ErrNoWorkflow  = errors.New("no such workflow in the archive")
 	ErrUnavailable = errors.New("the archive is unavailable")
 )
@@ -46,14 +46,12 @@ type Archive struct {
 	cfg Config
 
 	mu   sync.Mutex // guards read
-	read store
+	read *database
 }
 
 // store is a database or a file.
 type store interface {
 	put(ctx context.Context, list []ArchivedWorkflow) error
-	list(ctx context.Context, f tasktype.WorkflowFilter) (page []api.Workflow, next string, err error)
-	get(ctx context.Context, id string) (ArchivedWorkflow, error)
 	Close() error
 }
 
@@ -80,6 +78,9 @@ func New(cfg Config) *Archive {
 // Set reports whether there is an archive.
 func (a *Archive) Set() bool { return a.cfg.Address != "" }
 
+// Listed reports whether List and Get find workflows: a file is read with other tools.
+func (a *Archive) Listed() bool { return a.Set() && !strings.HasPrefix(a.cfg.Address, "jsonl:") }
+
 // Close closes connections.
 func (a *Archive) Close() error {
 	a.mu.Lock()
@@ -90,14 +91,22 @@ func (a *Archive) Close() error {
 	return a.read.Close()
 }
 
-// open opens the sink, for writing too or not.
-func (a *Archive) open(ctx context.Context, write bool) (store, error) {
+// open opens the sink for writing.
+func (a *Archive) open(ctx context.Context) (store, error) {
 	if path, ok := strings.CutPrefix(a.cfg.Address, "jsonl:"); ok {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(a.cfg.Dir, path)
 		}
-		return openFile(path, write)
+		return openFile(path)
 	}
+	d, err := a.database(ctx)
+	if err != nil {
+		return nil, err // a nil *database is not a nil store
+	}
+	return d, nil
+}
+
+func (a *Archive) database(ctx context.Context) (*database, error) {
 	db, err := sink.OpenDB(ctx, a.cfg.Address, a.cfg.Dir, tables)
 	if err != nil {
 		return nil, err
@@ -105,15 +114,15 @@ func (a *Archive) open(ctx context.Context, write bool) (store, error) {
 	return &database{db}, nil
 }
 
-// reader returns the store that List and Get read.
-func (a *Archive) reader(ctx context.Context) (store, error) {
+// reader returns the database that List and Get read.
+func (a *Archive) reader(ctx context.Context) (*database, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.Set() {
+	if !a.Listed() {
 		return nil, ErrNone
 	}
 	if a.read == nil {
-		s, err := a.open(ctx, false)
+		s, err := a.database(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
@@ -254,7 +263,7 @@ func (w *writer) round(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if w.store == nil {
-		w.store, err = w.open(ctx, true)
+		w.store, err = w.open(ctx)
 	}
 	if err == nil && len(list) > 0 {
 		err = w.store.put(ctx, list)

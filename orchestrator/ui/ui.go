@@ -193,7 +193,7 @@ func (p *pages) decisions() taskui.Decisions {
 
 // archive returns the archive for the pages of tasks/ui; nil if none is set.
 func (p *pages) archive() taskui.Archive {
-	if p.cfg.Archive == nil || !p.cfg.Archive.Set() {
+	if p.cfg.Archive == nil || !p.cfg.Archive.Listed() {
 		return nil
 	}
 	return archived{p.cfg.Archive}
