@@ -275,6 +275,10 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.Run[report.Summ
 	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
 		return nil, err
 	}
+	// The ledger may have changed since the job loaded its pages.
+	if err := s.cfg.Client.Redis().Del(ctx, store.KnownKey(req.Resume)).Err(); err != nil {
+		return nil, fmt.Errorf("resume job %s: %w", id, err)
+	}
 	run, err := s.send(ctx, req, time.Time{})
 	if err == nil {
 		err = store.Close(ctx, s.cfg.Client.Redis(), id) // the new workflow writes the remaining records

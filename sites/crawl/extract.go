@@ -77,6 +77,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 	if err != nil {
 		return fail(fetch.Validate, err)
 	}
+	y.Bytes = len(page.Body) // not of the extractor's JSON
 	return y, records, nil
 }
 
@@ -141,7 +142,7 @@ func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, er
 // yield returns the result of a page and its records as JSON.
 func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield, [][]byte, error) {
 	y := &yield{via: doc.Page.Via, counted: res.Counted, Yield: report.Yield{
-		Class: fetch.OK, Bytes: len(doc.Page.Body), Took: max(doc.Page.Took.Milliseconds(), 1),
+		Class: fetch.OK, Took: max(doc.Page.Took.Milliseconds(), 1),
 		Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
 	}}
 	if doc.Original != nil {

@@ -120,6 +120,36 @@ func broken(mux *http.ServeMux) {
 }
 
 // Each failure has a class. Retry-After sets the delay in an error; 429 without it means one minute.
+// A redirect carries no validators: they are of the first URL, and the version of another page would count as unchanged.
+func TestValidatorsStayWithTheirURL(t *testing.T) {
+	t.Parallel()
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"1"`)
+		switch {
+		case r.URL.Path == "/moved":
+			http.Redirect(w, r, "/page", http.StatusFound)
+		case r.Header.Get("If-None-Match") != "":
+			w.WriteHeader(http.StatusNotModified)
+		default:
+			fmt.Fprint(w, "<h1>whole</h1>"+strings.Repeat("words ", 20))
+		}
+	}, quick)
+	c := NewClient(Config{Definition: def})
+	t.Cleanup(c.Close)
+	for path, want := range map[string]int{"/page": http.StatusNotModified, "/moved": http.StatusOK} {
+		page, err := c.FetchChanged(t.Context(), base+path, definition.KindDetail, definition.Post{}, Validators{ETag: `"1"`})
+		if err != nil || page.Status != want {
+			t.Errorf("%s: got %d, %v, want %d", path, page.Status, err, want)
+		}
+		if v := ValidatorsOf(page); (v.ETag == "") != (path == "/moved") {
+			t.Errorf("%s: got validators %v", path, v)
+		}
+	}
+	if _, err := c.Get(t.Context(), base+"/page", definition.KindDetail); err != nil {
+		t.Errorf("without validators: got %v", err)
+	}
+}
+
 func TestResponsesAreClassified(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, faulty().ServeHTTP, quick+"limits: {page_timeout: 8s, max_bytes: 4096, redirects: 3}\n")

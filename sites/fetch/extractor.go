@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/wrap"
 	"muster/sites/definition"
 	"muster/sites/extract"
 )
@@ -60,7 +61,7 @@ func (c *Client) Extract(ctx context.Context, d *extract.Doc) (*extract.Doc, err
 		case err == nil && !json.Valid(page.Body):
 			err = fmt.Errorf("invalid JSON: %.100q", page.Body)
 		}
-		err = wrapNamed(err, name)
+		err = wrap.Err(err, "extractor %s", name)
 	}
 	if err == nil {
 		page.Header, page.Parsed, page.Extracted = maps.Clone(page.Header), nil, true
@@ -75,13 +76,6 @@ func (c *Client) Extract(ctx context.Context, d *extract.Doc) (*extract.Doc, err
 		return nil, &Error{Class: class, URL: page.Requested, Status: page.Status, Via: page.Via, Err: err}
 	}
 	return d, nil
-}
-
-func wrapNamed(err error, name string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("extractor %s: %w", name, err)
 }
 
 // postPage posts a page to the URL of the extractor.
