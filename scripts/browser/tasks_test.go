@@ -294,7 +294,9 @@ func TestTaskBesideItsWorkflow(t *testing.T) {
 	b.visit(flow(id))
 	b.status("Live")
 	eval[chromedp.Void](b, `window.loaded = true`)
-	panel := func() string { return eval[string](b, `(document.querySelector(".panel") || {innerText: ""}).innerText`) }
+	panel := func() string {
+		return eval[string](b, `(document.querySelector(".panel") || {innerText: ""}).innerText`)
+	}
 	b.do(press(`tr[id="n-0"] a`))
 	testutil.Eventually(t, "the task is shown", func() bool { return strings.Contains(panel(), "Result") })
 	if got := eval[string](b, `window.loaded + " " + location.pathname`); got != "true "+flow(id)+"/nodes/0" {

@@ -203,6 +203,8 @@ func (s *site) askSend(ctx context.Context, r *http.Request) (webui.Question, er
 			f.Type = "checkbox"
 		case float64:
 			f.Value, f.Hint = "0", "A number."
+		case []any:
+			f.Type, f.Max, f.Value, f.Hint = "textarea", maxInput, "[]", "JSON, such as "+string(fieldOf(sample, name))+"."
 		default:
 			f.Type, f.Max, f.Value, f.Hint = "textarea", maxInput, string(fieldOf(sample, name)), "JSON."
 		}

@@ -174,7 +174,7 @@ func everyPage(tab context.Context, base string) (all []picture, err error) {
 	paths := []string{"/ui/"}
 	for i, n := 0, 1; i < n; i++ {
 		more, err := chromedp.Run(tab, func(ctx context.Context, t *chromedp.Target) ([]string, error) {
-			if _, err := chromedp.NavigateResponse(base + paths[i])(ctx, t); err != nil {
+			if _, err := chromedp.NavigateResponse(base+paths[i])(ctx, t); err != nil {
 				return nil, err
 			}
 			return chromedp.Evaluate[[]string](links)(ctx, t)
