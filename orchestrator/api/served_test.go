@@ -39,6 +39,7 @@ func servedOn(t testing.TB, rdb redis.UniversalClient, allow ...string) Config {
 	cfg.Pipelines, cfg.Documents, cfg.Events = pipelines(t), documents(t, allow...), event.New(cfg.Client.Redis())
 	cfg.Webhooks = webhooks(t, cfg, "https://ops.example/")
 	cfg.Archive = archive.New(archive.Config{Client: cfg.Client, Address: "sqlite:" + filepath.Join(t.TempDir(), "archive.db")})
+	t.Cleanup(func() { testutil.Ok(t, cfg.Archive.Close()) })
 	var err, err2 error
 	cfg.Jobs, err = jobs.New(jobs.Config{
 		Client: cfg.Client, Pipelines: cfg.Pipelines.Get, Documents: cfg.Documents, Emit: jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Lease: time.Hour, Limits: jobs.Limits{MaxRetries: 3},
