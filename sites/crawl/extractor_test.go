@@ -65,7 +65,7 @@ detail: {must_have: h1.name}
 records: {lamp: {each_json: 'items[*]', key: [name], fields: {name: {json: name, required: true}, size: {json: size, type: integer}}}}
 politeness: {delay: 0, robots: false, max_per_domain: 4}
 retries: {attempts: 1, base: 1ms, cap: 5ms}
-extractor: {timeout: 2s, %s}
+extractor: {%s}
 `
 
 // An extractor in another process gets each page, and its JSON has the records of the page. One that fails fails its pages.
@@ -73,7 +73,7 @@ func TestExtractors(t *testing.T) {
 	t.Parallel()
 	shop := sitetest.NewShop(t, 2, 3)
 	for how, want := range map[string]string{
-		"": "", "no JSON": `invalid JSON: "<html>"`, "long": "more than 8 MiB", "fail": "no such lamp", "hang": "no JSON within extractor.timeout (2s)",
+		"": "", "no JSON": `invalid JSON: "<html>"`, "long": "more than 8 MiB", "fail": "no such lamp", "hang": "no JSON within extractor.timeout (1s)",
 	} {
 		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var in struct{ Body string }
@@ -95,6 +95,10 @@ func TestExtractors(t *testing.T) {
 		for by, keys := range map[string]string{"url": "key: key, url: '" + service.URL + "'", "command": "command: lamps"} {
 			t.Run(strings.TrimSpace(by+" "+how), func(t *testing.T) {
 				t.Parallel()
+				keys := keys + ", timeout: 1m"
+				if how == "hang" {
+					keys = strings.Replace(keys, "1m", "1s", 1)
+				}
 				command := "/usr/bin/env " + asExtractor + "=" + strings.ReplaceAll(how, " ", "_") + " " + testutil.Must(os.Executable())(t)
 				sum := scrapeOn(t, 1, fmt.Sprintf(extractorYAML, shop.URL, keys), func(cfg *Config) { cfg.Extractors = map[string]string{"lamps": command} })
 				if want == "" {
