@@ -39,7 +39,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 	proxy := proxyURL(w.first())
 	for path, texts := range map[string][]string{
 		"/ui/": {"workers", "none is up", "shop.example", "errors: 20 %", "it is stuck in create: no agent of role creator", "no creator &lt;script&gt;", "1 failed",
-			"Proxies ready", "1 items in review", `To do <span class="count">1<`, "0 open tasks", `href="/ui/jobs/` + w.failed + `"`},
+			"Proxies ready", `<span>To do</span><b>1</b>`, `To do <span class="count">1<`, `href="/ui/jobs/` + w.failed + `"`},
 		"/ui/sites":                     {"shop.example", "idle.example", "critical", "5 of 5", scrapeURL(w.scrape), "errors: 20 %"},
 		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<path d="M2.0,`, "Pages/s", "Scrape now…"},
 		"/ui/sites/idle.example":        {"not known", "muster scrape idle.example"},

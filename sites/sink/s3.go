@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path"
@@ -45,7 +46,7 @@ func openBucket(ctx context.Context, address string) (*bucket, error) {
 		region = "us-east-1" // otherwise the client looks it up, which a key may forbid
 	}
 	keys := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}})
-	if v, err := keys.Get(); err != nil || v.AccessKeyID == "" {
+	if v, err := keys.GetWithContext(&credentials.CredContext{Client: http.DefaultClient}); err != nil || v.AccessKeyID == "" {
 		return nil, fmt.Errorf("%s: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE of ~/.aws/credentials", address)
 	}
 	b := &bucket{name: u.Host, prefix: strings.Trim(u.Path, "/"), partSize: 16 << 20}

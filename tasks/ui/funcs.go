@@ -21,7 +21,7 @@ var funcs = template.FuncMap{
 	"bytes":    mebibytes,
 	"ran":      ran,
 	"outcome":  outcomeWord,
-	"line":     func(text string) string { return clip.Line(text, 300) },
+	"line":     func(text string) string { return webui.Plain(clip.Line(text, 300)) },
 	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
 	"labels":   newLabels,
 	"flows": func(prefix string, selectable bool, list []flowRow) any {
