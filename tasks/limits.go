@@ -48,12 +48,9 @@ func Rate(n int, per time.Duration) LimitRule {
 	return LimitRule{n, per, err}
 }
 
-// errLimit means that a change of a limit is out of range.
-var errLimit = store.Kind(ErrInvalid, "invalid limit")
-
 func checkLimit(n int) error {
 	if n < 0 || n > mostLimit {
-		return fmt.Errorf("%w: number %d: give 0 to %d", errLimit, n, mostLimit)
+		return fmt.Errorf("number %d: give 0 to %d", n, mostLimit)
 	}
 	return nil
 }
@@ -70,7 +67,7 @@ func NewLimit(name string, rule LimitRule) Limit {
 
 func checkLimitName(name string) error {
 	if name == "" || graph.CheckTask(name) != nil {
-		return fmt.Errorf("%w: name %.40q: give 1 to 100 bytes of UTF-8 without control characters", errLimit, name)
+		return fmt.Errorf("name %.40q: give 1 to 100 bytes of UTF-8 without control characters", name)
 	}
 	return nil
 }
@@ -131,12 +128,15 @@ func rule(l *graph.Limit) string {
 // AllKeys is the key of a change of a limit for all its keys.
 const AllKeys = store.AllKeys
 
+// errLimit means that a change of a limit is out of range.
+var errLimit = store.Kind(ErrInvalid, "invalid limit")
+
 // SetLimit changes the number of a limit for one key, or for [AllKeys], from the next moment until [Client.ResetLimit]; that of a key goes
 // before that of all keys. With 0 nothing starts. Tasks that wait and are allowed now start within a second; tasks that run are not
 // stopped. The limit does not have to exist. The keys are those of the functions of [Limited]; that of a limit without one is "".
 func (c *Client) SetLimit(ctx context.Context, name, key string, n int) error {
 	if err := checkLimit(n); err != nil {
-		return fmt.Errorf("set limit %s: %w", name, err)
+		return fmt.Errorf("%w %s: %w", errLimit, name, err)
 	}
 	return c.changeLimit(ctx, name, key, store.LimitN, strconv.Itoa(n))
 }
@@ -165,7 +165,7 @@ func hold(ctx context.Context, f *engine.Fleet, name, key string, until time.Tim
 	value := ""
 	switch left := time.Until(until); {
 	case left > 366*24*time.Hour:
-		return fmt.Errorf("%w: hold limit %s until %s: give at most a year", errLimit, name, until.Format(time.RFC3339))
+		return fmt.Errorf("%w %s: hold until %s: give at most a year", errLimit, name, until.Format(time.RFC3339))
 	case left > 0:
 		value = strconv.FormatInt(until.UnixMilli(), 10)
 	}
@@ -178,7 +178,7 @@ func (c *Client) changeLimit(ctx context.Context, name, key, what, value string)
 
 func changeLimit(ctx context.Context, f *engine.Fleet, name, key, what, value string) error {
 	if err := checkLimitName(name); err != nil {
-		return fmt.Errorf("change limit: %w", err)
+		return fmt.Errorf("%w: %w", errLimit, err)
 	}
 	one := &key
 	if key == AllKeys {
