@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -145,6 +146,36 @@ func TestSetConcurrencyTellsWhatItCannotDo(t *testing.T) {
 	idle := tasks.NewClient(redistest.New(t))
 	if err := idle.SetConcurrency(t.Context(), "", 2); err == nil || !strings.Contains(err.Error(), "no worker") {
 		t.Errorf("without workers: got %v, want an error with no worker", err)
+	}
+}
+
+// Channels of Redis are shared by its databases: a change in one does not reach a worker of the same name, or a workflow of the same ID, in another.
+func TestDatabasesShareNoMessages(t *testing.T) {
+	t.Parallel()
+	address := "redis://" + redistest.Server(t).Addr
+	var gates []*gate
+	for db := range 2 {
+		client := testutil.Must(tasks.Connect(t.Context(), fmt.Sprintf("%s/%d", address, db)))(t)
+		t.Cleanup(func() { _ = client.Close() })
+		gates = append(gates, newGate(t, client.Redis(), tasks.WorkerConfig{Name: "gate", Concurrency: 1, MaxConcurrency: 4}))
+	}
+	var runs []*tasks.Run[int]
+	for _, g := range gates {
+		runs = append(runs, started(t, g.client, g.task.S(1), tasks.ID("same")))
+		started(t, g.client, g.task.S(2))
+		testutil.Eventually(t, "one runs", func() bool { return g.now.Load() == 1 })
+	}
+	testutil.Ok(t, gates[0].client.SetConcurrency(t.Context(), "gate", 2))
+	testutil.Ok(t, runs[0].Revoke(t.Context()))
+	if pongs, err := gates[1].client.Inspect().PingWorkers(t.Context(), 20*time.Second); err != nil || len(pongs) != 1 { // it hears messages in their order
+		t.Errorf("ping: got %+v, %v", pongs, err)
+	}
+	if n := gates[1].now.Load(); n != 1 {
+		t.Errorf("%d tasks run at once in the other database, want 1", n)
+	}
+	gates[1].open <- struct{}{}
+	if _, err := runs[1].Wait(limited(t)); err != nil {
+		t.Errorf("the workflow of the other database: got %v, want a success", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func (c conn) EngineMade(e *engine.Engine) {
 // Publish implements redis.Cmdable. Workers have received bus messages when it returns.
 func (c conn) Publish(ctx context.Context, channel string, message any) *redis.IntCmd {
 	cmd := c.UniversalClient.Publish(ctx, channel, message)
-	if text, ok := message.(string); ok && channel == store.Keys(store.DefaultNamespace).BusChannel() {
+	if text, ok := message.(string); ok && channel == store.Keys(store.DefaultNamespace).BusChannel(0) {
 		for _, w := range c.f.live() {
 			w.Hear(text)
 		}

@@ -165,7 +165,7 @@ func (w *Worker) work(ctx context.Context) error {
 // for them.
 func (w *Worker) background(ctx context.Context) (end func(), err error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	messages := w.store.Redis().Subscribe(running, w.store.BusChannel())
+	messages := w.store.Redis().Subscribe(running, w.store.Bus())
 	if _, err := messages.Receive(ctx); err != nil {
 		stop()
 		_ = messages.Close()

@@ -29,6 +29,14 @@ type db struct {
 	shards atomic.Int32
 }
 
+// database returns the number of the database; 0 on a Cluster, which has no other.
+func (d *db) database() int {
+	if one, ok := d.rdb.(*redis.Client); ok {
+		return one.Options().DB
+	}
+	return 0
+}
+
 // clusterShards is how many shards a new cluster gets; a single Redis needs one.
 const clusterShards = 12
 

@@ -255,8 +255,8 @@ func (k Keys) unhandledKey(shard int, name string) string {
 	return k.Prefix(shard) + "unhandled" + name
 }
 
-// BusChannel is the channel on which processes wake each other.
-func (k Keys) BusChannel() string { return string(k) + ":bus" }
+// BusChannel is the channel on which the processes of a database wake each other. Redis shares channels between its databases.
+func (k Keys) BusChannel(db int) string { return string(k) + ":bus:" + strconv.Itoa(db) }
 
 // DoneChannel is the channel of the message that a workflow has its value or has ended.
 func (k Keys) DoneChannel(ref string) string { return string(k) + ":done:" + ref }
@@ -264,8 +264,7 @@ func (k Keys) DoneChannel(ref string) string { return string(k) + ":done:" + ref
 // ChangedChannel is the channel of the other messages that tasks of a workflow have ended or were added.
 func (k Keys) ChangedChannel(ref string) string { return string(k) + ":changed:" + ref }
 
-// pongChannel is the channel on which workers reply to a ping. Channels are shared by all databases of a Redis, but
-// the workers of a ping belong to one.
+// pongChannel is the channel on which the workers of a database reply to a ping.
 func (k Keys) pongChannel(token string, db int) string {
 	return string(k) + ":pong:" + token + ":" + strconv.Itoa(db)
 }

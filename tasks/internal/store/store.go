@@ -104,6 +104,9 @@ func (s *Store) Shards(ctx context.Context) (int, error) { return s.shardCount(c
 // UseScripts replaces the scripts. Call it before anything else. It is for tests that give scripts another clock, or a fault.
 func (s *Store) UseScripts(x Scripts) { s.scripts = x }
 
+// Bus returns the channel of [Store.Tell].
+func (s *Store) Bus() string { return s.BusChannel(s.database()) }
+
 // Tell publishes a message to all processes. On a Cluster it is published on the server of a shard, because the server with the slot
 // of the channel can be slow. Use shard 0 for a message that concerns no shard.
 func (s *Store) Tell(ctx context.Context, shard int, message string) error {
@@ -112,7 +115,7 @@ func (s *Store) Tell(ctx context.Context, shard int, message string) error {
 		if err != nil {
 			return err
 		}
-		return server.Publish(ctx, s.BusChannel(), message).Err()
+		return server.Publish(ctx, s.Bus(), message).Err()
 	}
-	return s.rdb.Publish(ctx, s.BusChannel(), message).Err()
+	return s.rdb.Publish(ctx, s.Bus(), message).Err()
 }

@@ -130,11 +130,7 @@ func (s Workers) Infos(ctx context.Context, names []string) ([][]byte, error) {
 
 // PongChannel is the channel on which the workers of this database reply to a ping.
 func (s Workers) PongChannel(token string) string {
-	db := 0 // of a cluster, which has no other
-	if one, ok := s.rdb.(*redis.Client); ok {
-		db = one.Options().DB
-	}
-	return s.pongChannel(token, db)
+	return s.pongChannel(token, s.database())
 }
 
 // Pong replies to a ping as a worker.
