@@ -107,7 +107,7 @@ func (f *Fleet) queues(ctx context.Context) ([]string, error) {
 
 // Take takes entries of the ring of a queue for a manual worker, which must serve them.
 func (f *Fleet) Take(ctx context.Context, worker, queue string) ([]store.RingEntry, error) {
-	return f.store.Queues.Take(ctx, worker, queue, f.clock.Now())
+	return f.store.Queues.Take(ctx, worker, queue)
 }
 
 // Queues returns the queues that work was sent to or that a live worker serves, sorted.

@@ -153,7 +153,7 @@ func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error
 	return errors.Join(err,
 		brief(func(ctx context.Context) error {
 			queues := slices.Sorted(maps.Keys(w.cfg.Queues))
-			return errors.Join(w.store.Queues.Look(ctx, queues), w.store.Queues.Join(ctx, w.cfg.Name, queues, w.clock.Now()))
+			return errors.Join(w.store.Queues.Look(ctx, queues), w.store.Queues.Join(ctx, w.cfg.Name, queues))
 		}),
 		brief(func(ctx context.Context) error { return w.findMissing(ctx, live, dead) }),
 		brief(w.returnStrays),
@@ -271,7 +271,7 @@ func (w *watcher) signOn(ctx context.Context) error {
 	if err := w.store.Workers.StoreSamples(ctx, w.samples); err != nil {
 		return err
 	}
-	return w.store.Queues.Join(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)), w.clock.Now())
+	return w.store.Queues.Join(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
 }
 
 // firstBeat beats for the first time. It waits while the memory or the disk of Redis is full, and for the heartbeat of a

@@ -134,11 +134,16 @@ func (r *Rings) Close() error { return r.close() }
 // ring can take an entry after its worker has died, until Redis learns that the connection is lost.
 const takerTTL = time.Minute
 
-// Join lists the worker among the workers that may have taken entries of queues.
-func (s Queues) Join(ctx context.Context, worker string, queues []string, now time.Time) error {
+// Join lists the worker among the workers that may have taken entries of queues, by the clock of Redis: with that of a worker that is minutes late,
+// an entry that it takes after it was found dead would stay in its list.
+func (s Queues) Join(ctx context.Context, worker string, queues []string) error {
 	n, err := s.shardCount(ctx)
 	if err != nil || len(queues) == 0 {
 		return err
+	}
+	now, err := s.rdb.Time(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("list worker: %w", err)
 	}
 	members := make([]redis.Z, len(queues))
 	for i, q := range queues {
@@ -175,8 +180,8 @@ func (r *Rings) Next(ctx context.Context, shard int, queue string, wait time.Dur
 }
 
 // Take takes an entry of a queue in each shard for a worker, without waiting, unless the queue is paused.
-func (s Queues) Take(ctx context.Context, worker, queue string, now time.Time) ([]RingEntry, error) {
-	if err := s.Join(ctx, worker, []string{queue}, now); err != nil {
+func (s Queues) Take(ctx context.Context, worker, queue string) ([]RingEntry, error) {
+	if err := s.Join(ctx, worker, []string{queue}); err != nil {
 		return nil, err
 	}
 	r := &Rings{db: s.db, worker: worker}
