@@ -190,3 +190,6 @@ func TestLeaseWithoutAStoredOutcomeIsNoStray(t *testing.T) {
 		t.Errorf("got %v, want no lease that has expired", got)
 	}
 }
+
+// AliveChannel returns the channel on which a pool listens.
+func (q *Queue) AliveChannel(pool string) string { return q.keys.alive(pool) }

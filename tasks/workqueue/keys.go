@@ -1,5 +1,11 @@
 package workqueue
 
+import (
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+)
+
 // keys are the Redis keys of a queue. The queue's name is their hash tag, so that they share a slot. They expire only
 // after [Queue.Expire].
 type keys struct {
@@ -20,15 +26,21 @@ type keys struct {
 	refused string // set of ids that were not added because the queue was full, up to 10,000
 	ended   string // sorted set of ids by the unix ms at which they ended, if meta has keep
 	reader  string // hash of the reader of the outputs: note:NAME, see Outputs.Ack
+
+	db int // the database: Redis shares channels between its databases
 }
 
-func newKeys(namespace, name string) keys {
+func newKeys(rdb redis.UniversalClient, namespace, name string) keys {
+	db := 0
+	if one, ok := rdb.(*redis.Client); ok {
+		db = one.Options().DB
+	}
 	p := namespace + ":wq:{" + name + "}:"
 	return keys{
 		spec: p + "spec", rec: p + "rec", ready: p + "ready", lanes: p + "lanes",
 		delayed: p + "delayed", leased: p + "leased", worker: p + "worker", note: p + "note",
 		result: p + "result", failed: p + "failed", counts: p + "counts", meta: p + "meta", out: p + "out",
-		pools: p + "pools", reader: p + "reader", refused: p + "refused", ended: p + "ended",
+		pools: p + "pools", reader: p + "reader", refused: p + "refused", ended: p + "ended", db: db,
 	}
 }
 
@@ -45,4 +57,4 @@ func (k keys) wake() string { return k.meta }
 
 // alive is the pub/sub channel that a running pool listens on, so that others
 // see when its connections end.
-func (k keys) alive(worker string) string { return k.pools + ":" + worker }
+func (k keys) alive(worker string) string { return k.pools + ":" + strconv.Itoa(k.db) + ":" + worker }

@@ -509,3 +509,17 @@ func BenchmarkDrain(b *testing.B) {
 		b.Fatalf("got %+v, error %v, want %d items done", s, err, b.N)
 	}
 }
+
+// Redis shares channels between its databases: a pool does not count as alive because one of its name in another database does.
+func TestDatabasesShareNoChannels(t *testing.T) {
+	t.Parallel()
+	channels := map[string]bool{}
+	for db := range 2 {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DB: db})
+		channels[workqueue.New(rdb, "q", workqueue.Config{}).AliveChannel("pool")] = true
+		testutil.Ok(t, rdb.Close())
+	}
+	if len(channels) != 2 {
+		t.Errorf("got %v, want a channel for each database", channels)
+	}
+}

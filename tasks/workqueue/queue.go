@@ -120,7 +120,7 @@ func New(rdb redis.UniversalClient, name string, cfg Config) *Queue {
 		cfg.Logger = slog.Default()
 	}
 	err := errors.Join(checkName("queue name", name), checkName("namespace", cfg.Namespace), cfg.check())
-	return &Queue{store{rdb, name, newKeys(cfg.Namespace, name), err}, cfg}
+	return &Queue{store{rdb, name, newKeys(rdb, cfg.Namespace, name), err}, cfg}
 }
 
 func (c Config) check() error {
