@@ -122,7 +122,7 @@ func TestReaderOfEvents(t *testing.T) {
 			return testutil.Must(Double.S(1).Send(t.Context(), c, append(opts, tasks.ID(id))...))(t)
 		}
 		testutil.Ok(t, send("before").Revoke(t.Context()))
-		time.Sleep(2 * time.Millisecond)
+		redistest.NextMillisecond(t, c.Redis())
 		next() // it begins now
 		if all, missed, err := c.EventReader("all", "").Next(t.Context(), 10); err != nil || missed > 0 || len(all) != 1 || all[0].ID != "before" {
 			t.Errorf("a reader from the oldest: got %v, %d missed, %v", all, missed, err)

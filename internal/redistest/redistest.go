@@ -27,6 +27,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"muster/internal/testutil"
 )
 
 // databases is the maximum number of tests of a binary that use a database concurrently. An empty database takes a
@@ -54,6 +56,13 @@ func Mini(tb testing.TB) redis.UniversalClient {
 	opt := options(tb, MiniURL(tb))
 	opt.ReadTimeout = 30 * time.Second // its Lua is slow: hundreds of scripts in a pipeline take seconds on a busy machine
 	return open(tb, opt)
+}
+
+// NextMillisecond waits for the next millisecond of the clock of a Redis, which orders what happens in it.
+func NextMillisecond(tb testing.TB, rdb redis.UniversalClient) {
+	tb.Helper()
+	at := rdb.Time(tb.Context()).Val().UnixMilli()
+	testutil.Eventually(tb, "the clock of Redis goes on", func() bool { return rdb.Time(tb.Context()).Val().UnixMilli() > at })
 }
 
 // URL returns the redis:// address of an empty database for tb only, for programs that connect themselves.

@@ -79,7 +79,7 @@ func TestArchive(t *testing.T) {
 			send := func(id, in string, opts ...tasks.SendOption) {
 				run := testutil.Must(work.S(in).Send(t.Context(), client, append(opts, tasks.ID(id))...))(t)
 				testutil.Ok(t, run.WaitAll(t.Context()))
-				time.Sleep(2 * time.Millisecond) // the order of the ends
+				redistest.NextMillisecond(t, client.Redis()) // the order of the ends
 			}
 			send("before", "a") // an archive begins with the oldest
 			a := New(Config{Client: client, Address: address(t)})
@@ -242,21 +242,16 @@ func TestArchiveSurvivesKills(t *testing.T) {
 				testutil.Must(client.SendMany(t.Context(), part))(t)
 			}
 			for i := range kills {
-				for rows := 0; rows < (i+1)*n/(kills+1); rows, _ = count() {
-					time.Sleep(20 * time.Millisecond)
-				}
+				testutil.Eventually(t, "more are archived", func() bool { rows, _ := count(); return rows >= (i+1)*n/(kills+1) })
 				kill(cmd)
 				cmd = start()
 			}
-			for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-				if rows, different := count(); rows != different || rows == n || time.Now().After(deadline) {
-					kill(cmd)
-					t.Logf("%d of %d workflows in %s with %d kills", rows, n, time.Since(began).Round(time.Millisecond), kills)
-					if text, err := a.Health(t.Context()); rows != n || different != n || err != nil || text != "up to date" {
-						t.Errorf("got %d workflows with %d IDs, %s, %v, want %d", rows, different, text, err, n)
-					}
-					return
-				}
+			rows, different := 0, 0
+			testutil.Eventually(t, "all are archived", func() bool { rows, different = count(); return rows != different || rows == n })
+			kill(cmd)
+			t.Logf("%d of %d workflows in %s with %d kills", rows, n, time.Since(began).Round(time.Millisecond), kills)
+			if text, err := a.Health(t.Context()); rows != n || different != n || err != nil || text != "up to date" {
+				t.Errorf("got %d workflows with %d IDs, %s, %v, want %d", rows, different, text, err, n)
 			}
 		})
 	}
