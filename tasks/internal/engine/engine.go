@@ -87,7 +87,7 @@ func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine 
 		workers: map[*Worker]chan struct{}{},
 	}
 	e.Schedules = &Schedules{shared, e.Sender}
-	e.Leaser = &Leaser{e: e, takers: map[string]*taker{}}
+	e.Leaser = &Leaser{e: e, pools: map[string]*leasePool{}}
 	if h, ok := rdb.(Hook); ok {
 		h.EngineMade(e)
 	}

@@ -15,13 +15,13 @@ import (
 
 // The limits of leases.
 const (
-	leaseBytes   = 1 << 20                // of the inputs of a call, beyond the first
-	leaseLinger  = 2 * time.Millisecond   // how long a call that has a task waits for another one
-	leaseWait    = 100 * time.Millisecond // least wait of a call
-	leaseStored  = 10 * time.Second       // how long a call waits for Redis to store its leases
-	leaseCalls   = 1000                   // that wait
-	mostTakers   = 100
-	takerIdleFor = time.Minute // then a taker stops
+	leaseBytes  = 1 << 20                // of the inputs of a call, beyond the first
+	leaseLinger = 2 * time.Millisecond   // how long a call that has a task waits for another one
+	leaseWait   = 100 * time.Millisecond // least wait of a call
+	leaseStored = 10 * time.Second       // how long a call waits for Redis to store its leases
+	leaseCalls  = 1000                   // that wait
+	mostPools   = 100
+	poolIdleFor = time.Minute // then a pool stops
 )
 
 // ErrLeases means that a client has as many calls for leases as it may have.
@@ -33,13 +33,13 @@ type Leaser struct {
 	e       *Engine
 	Builtin map[string]*Handler // of every worker
 
-	mu      sync.Mutex // guards the fields below, those of takers, and those of calls that wait
-	takers  map[string]*taker
+	mu      sync.Mutex // guards the fields below, those of pools, and those of calls that wait
+	pools   map[string]*leasePool
 	waiting int // calls
 }
 
-// taker is the worker for a queue and a list of tasks.
-type taker struct {
+// leasePool is the worker for a queue and a list of tasks.
+type leasePool struct {
 	*Leaser
 	worker *Worker
 	ended  chan struct{} // closed when the worker has stopped
@@ -75,7 +75,7 @@ func (l *leasing) end(ok bool) {
 	close(l.made)
 }
 
-// leased is the error of the handler of a taker: the node is open, and has a deadline.
+// leased is the error of the handler of a pool: the node is open, and has a deadline.
 type leased struct {
 	length time.Duration
 	end    func(stored bool)
@@ -89,75 +89,75 @@ func (l *Leaser) Lease(ctx context.Context, req *tasktype.LeaseRequest) (out []t
 	ends := time.Now().Add(max(leaseWait, req.Wait))
 	for len(out) == 0 && err == nil && time.Now().Before(ends) {
 		c := &leaseCall{ctx: ctx, req: req, want: req.Max, more: make(chan struct{}, 1), full: make(chan struct{})}
-		var t *taker
-		if t, err = l.enter(c); err == nil {
-			out, err = t.lease(c, ends)
+		var p *leasePool
+		if p, err = l.enter(c); err == nil {
+			out, err = p.lease(c, ends)
 		}
 	}
 	return out, err
 }
 
-// enter adds a call to the calls of its taker.
-func (l *Leaser) enter(c *leaseCall) (*taker, error) {
+// enter adds a call to the calls of its pool.
+func (l *Leaser) enter(c *leaseCall) (*leasePool, error) {
 	names := slices.Compact(slices.Sorted(slices.Values(c.req.Tasks)))
 	key := strings.Join(append([]string{c.req.Queue}, names...), "\n")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.takers[key]
-	if l.waiting >= leaseCalls || t == nil && len(l.takers) >= mostTakers {
+	p := l.pools[key]
+	if l.waiting >= leaseCalls || p == nil && len(l.pools) >= mostPools {
 		return nil, ErrLeases
 	}
-	if t == nil {
-		t = l.start(key, c.req.Queue, names)
-		l.takers[key] = t
+	if p == nil {
+		p = l.start(key, c.req.Queue, names)
+		l.pools[key] = p
 	}
 	l.waiting++
-	t.idle.Stop()
-	t.calls = append(t.calls, c)
-	t.demandLocked(c.want)
-	return t, nil
+	p.idle.Stop()
+	p.calls = append(p.calls, c)
+	p.demandLocked(c.want)
+	return p, nil
 }
 
-// start starts a taker.
-func (l *Leaser) start(key, queue string, names []string) *taker {
-	t := &taker{Leaser: l, ended: make(chan struct{})}
+// start starts a pool.
+func (l *Leaser) start(key, queue string, names []string) *leasePool {
+	p := &leasePool{Leaser: l, ended: make(chan struct{})}
 	handlers := maps.Clone(l.Builtin)
 	for _, name := range names {
 		if handlers[name] == nil {
-			handlers[name] = &Handler{Name: name, Run: t.handle}
+			handlers[name] = &Handler{Name: name, Run: p.handle}
 		}
 	}
-	t.worker = NewWorker(l.e, handlers, WorkerConfig{
+	p.worker = NewWorker(l.e, handlers, WorkerConfig{
 		Queues: map[string]int{queue: 1}, OnDemand: true, MaxConcurrency: leaseCalls * tasktype.MaxLeases, MaxResult: maxCompletion,
 		HandlerWait: 24 * time.Hour, Grace: time.Second, Name: "lease-" + WorkerName(), PID: os.Getpid(), Logger: l.e.log,
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	t.idle = time.AfterFunc(takerIdleFor, func() {
+	p.idle = time.AfterFunc(poolIdleFor, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.takers[key] == t && len(t.calls) == 0 {
-			delete(l.takers, key)
+		if l.pools[key] == p && len(p.calls) == 0 {
+			delete(l.pools, key)
 			stop()
 		}
 	})
 	go func() {
-		t.err = t.worker.Run(ctx)
+		p.err = p.worker.Run(ctx)
 		stop()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.takers[key] == t {
-			delete(l.takers, key)
+		if l.pools[key] == p {
+			delete(l.pools, key)
 		}
-		close(t.ended)
+		close(p.ended)
 	}()
-	return t
+	return p
 }
 
 // lease waits for the leases of a call.
-func (t *taker) lease(c *leaseCall, ends time.Time) (out []tasktype.Lease, err error) {
+func (p *leasePool) lease(c *leaseCall, ends time.Time) (out []tasktype.Lease, err error) {
 	select {
 	case <-c.ctx.Done():
-	case <-t.ended:
+	case <-p.ended:
 	case <-time.After(time.Until(ends)):
 	case <-c.more:
 		for more := true; more; {
@@ -170,16 +170,16 @@ func (t *taker) lease(c *leaseCall, ends time.Time) (out []tasktype.Lease, err e
 			}
 		}
 	}
-	t.mu.Lock()
-	t.closeLocked(c)
-	t.mu.Unlock()
+	p.mu.Lock()
+	p.closeLocked(c)
+	p.mu.Unlock()
 
 	storing, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leaseStored)
 	defer cancel()
 	for _, l := range c.leases {
 		select {
 		case <-l.made:
-		case <-t.ended:
+		case <-p.ended:
 		case <-storing.Done():
 		}
 		select {
@@ -194,60 +194,60 @@ func (t *taker) lease(c *leaseCall, ends time.Time) (out []tasktype.Lease, err e
 		return out, nil
 	}
 	select {
-	case <-t.ended:
-		return nil, t.err
+	case <-p.ended:
+		return nil, p.err
 	default:
 		return nil, errors.Join(storing.Err(), c.ctx.Err())
 	}
 }
 
 // demandLocked adds to the number of nodes that the calls want.
-func (t *taker) demandLocked(n int) {
-	t.wanted += n
-	t.worker.slots.setLimit(t.wanted)
+func (p *leasePool) demandLocked(n int) {
+	p.wanted += n
+	p.worker.slots.setLimit(p.wanted)
 }
 
 // closeLocked ends a call: it gets no more leases.
-func (t *taker) closeLocked(c *leaseCall) {
-	i := slices.Index(t.calls, c)
+func (p *leasePool) closeLocked(c *leaseCall) {
+	i := slices.Index(p.calls, c)
 	if i < 0 {
 		return
 	}
-	t.calls = slices.Delete(t.calls, i, i+1)
-	t.demandLocked(-c.want)
+	p.calls = slices.Delete(p.calls, i, i+1)
+	p.demandLocked(-c.want)
 	close(c.full)
-	if t.waiting--; len(t.calls) == 0 {
-		t.idle.Reset(takerIdleFor)
+	if p.waiting--; len(p.calls) == 0 {
+		p.idle.Reset(poolIdleFor)
 	}
 }
 
 // assign returns the lease of a node with an input of so many bytes for the call that has waited for the longest time; nil if none waits.
-func (t *taker) assign(size int) (*leaseCall, *leasing) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for len(t.calls) > 0 {
-		c := t.calls[0]
+func (p *leasePool) assign(size int) (*leaseCall, *leasing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.calls) > 0 {
+		c := p.calls[0]
 		if c.ctx.Err() != nil {
-			t.closeLocked(c)
+			p.closeLocked(c)
 			continue
 		}
 		l := &leasing{made: make(chan struct{})}
 		c.leases = append(c.leases, l)
 		signal(c.more)
 		c.want--
-		t.demandLocked(-1)
+		p.demandLocked(-1)
 		if c.bytes += size; c.want == 0 || c.bytes > leaseBytes {
-			t.closeLocked(c)
+			p.closeLocked(c)
 		}
 		return c, l
 	}
 	return nil, nil
 }
 
-// handle is the handler of all tasks of a taker. A node for which no call waits returns to its queue.
-func (t *taker) handle(ctx context.Context, input []byte) (HandlerResult, error) {
+// handle is the handler of all tasks of a pool. A node for which no call waits returns to its queue.
+func (p *leasePool) handle(ctx context.Context, input []byte) (HandlerResult, error) {
 	again := &Verdict{Again: true, Delay: new(time.Duration)}
-	c, l := t.assign(len(input))
+	c, l := p.assign(len(input))
 	if l == nil {
 		return HandlerResult{}, again
 	}
