@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func (s *Service) Items(ctx context.Context, id string, f ItemFilter) (ItemPage,
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
-	if f.Status != "" && !containsStatus(f.Status) {
+	if f.Status != "" && !slices.Contains(ItemStatuses, f.Status) {
 		return ItemPage{}, bad("status", "%.20q is not a state of an item; there are pending, validating, integrated, rejected, failed and review", string(f.Status))
 	}
 	p, err := s.planOf(ctx, id)
@@ -102,15 +103,6 @@ func cursorError(err error, cursor string) error {
 		return bad("cursor", "%.40q is not a cursor of this list", cursor)
 	}
 	return err
-}
-
-func containsStatus(st ItemStatus) bool {
-	for _, known := range ItemStatuses {
-		if known == st {
-			return true
-		}
-	}
-	return false
 }
 
 // matchItem returns an item of the queue, and whether it is an item of the job in the state.
@@ -388,7 +380,7 @@ func (it *Item) check(field string, p *pipeline.Pipeline) error {
 		}
 	}
 	for label := range it.Labels {
-		if !contains(p.Labels, label) {
+		if !slices.Contains(p.Labels, label) {
 			return bad(field+".labels", "the pipeline has no label %.40q; it has %s", label, strings.Join(p.Labels, ", "))
 		}
 	}
@@ -402,15 +394,6 @@ func (it *Item) check(field string, p *pipeline.Pipeline) error {
 		return CheckJSON(field+".data", it.Data, MaxItem)
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // queueItem returns the queue item that waits for a stage.
@@ -525,61 +508,30 @@ func (it *Item) fill(p *pipeline.Pipeline) {
 	it.Labels = labels
 }
 
-// patchable are the fields of an item that an agent may set when it ends its work.
-type patchable struct {
-	Text              *string         `json:"text"`
-	Name              *string         `json:"name"`
-	Type              *string         `json:"type"`
-	SourceDocument    *string         `json:"source_document"`
-	SourceLocation    *string         `json:"source_location"`
-	Labels            map[string]bool `json:"labels"`
-	ResearchNotes     *string         `json:"research_notes"`
-	Citations         []string        `json:"citations"`
-	MentionedObjects  []string        `json:"mentioned_objects"`
-	MentionedMessages []string        `json:"mentioned_messages"`
-	Confidence        *float64        `json:"confidence_score"`
-	ExternalID        *string         `json:"external_id"`
-	Priority          *string         `json:"priority"`
-	Data              json.RawMessage `json:"data"`
-}
-
-// apply sets the fields of a patch. Labels are merged, lists replaced.
+// apply sets the fields of a patch that an agent may set when it ends its work. Labels are merged, lists replaced.
 func (it *Item) apply(raw json.RawMessage) error {
-	if len(raw) == 0 || string(raw) == "null" {
+	if len(raw) == 0 {
 		return nil
 	}
-	var p patchable
+	p := *it
+	p.Labels, p.Citations, p.MentionedObjects, p.MentionedMessages, p.Data = maps.Clone(it.Labels), nil, nil, nil, nil // other items may share them
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return bad("item", "cannot be read: %v", err)
 	}
-	for to, from := range map[*string]*string{
-		&it.Text: p.Text, &it.Name: p.Name, &it.Type: p.Type, &it.SourceDocument: p.SourceDocument, &it.SourceLocation: p.SourceLocation,
-		&it.ResearchNotes: p.ResearchNotes, &it.ExternalID: p.ExternalID, &it.Priority: p.Priority,
-	} {
-		if from != nil {
-			*to = *from
+	for list, before := range map[*[]string][]string{&p.Citations: it.Citations, &p.MentionedObjects: it.MentionedObjects, &p.MentionedMessages: it.MentionedMessages} {
+		if *list == nil {
+			*list = before
 		}
 	}
-	for to, from := range map[*[]string][]string{&it.Citations: p.Citations, &it.MentionedObjects: p.MentionedObjects, &it.MentionedMessages: p.MentionedMessages} {
-		if from != nil {
-			*to = from
-		}
+	if p.Labels == nil {
+		p.Labels = it.Labels
 	}
-	if len(p.Labels) > 0 {
-		labels := map[string]bool{}
-		for name, on := range it.Labels {
-			labels[name] = on
-		}
-		for name, on := range p.Labels {
-			labels[name] = on
-		}
-		it.Labels = labels
+	if len(p.Data) == 0 {
+		p.Data = it.Data
 	}
-	if p.Confidence != nil {
-		it.Confidence = p.Confidence
-	}
-	if len(p.Data) > 0 {
-		it.Data = p.Data
-	}
+	p.Confidence = cmp.Or(p.Confidence, it.Confidence)
+	p.Key, p.ID, p.JobID, p.Status, p.Stage, p.Agent, p.ReviewedBy = it.Key, it.ID, it.JobID, it.Status, it.Stage, it.Agent, it.ReviewedBy
+	p.RejectionReason, p.RetryCount, p.LastError, p.CreatedAt, p.UpdatedAt = it.RejectionReason, it.RetryCount, it.LastError, it.CreatedAt, it.UpdatedAt
+	*it = p
 	return nil
 }
