@@ -7,62 +7,37 @@ import (
 	"strings"
 )
 
-// typeOf returns the media type of an extension in lower case, or "". Unlike mime.TypeByExtension, it is the same on
-// all machines.
-func typeOf(ext string) string {
-	switch ext {
-	case ".pdf":
-		return "application/pdf"
-	case ".txt", ".text", ".log":
-		return "text/plain"
-	case ".md", ".markdown":
-		return "text/markdown"
-	case ".csv":
-		return "text/csv"
-	case ".tsv":
-		return "text/tab-separated-values"
-	case ".htm", ".html":
-		return "text/html"
-	case ".xml":
-		return "application/xml"
-	case ".json":
-		return "application/json"
-	case ".jsonl", ".ndjson":
-		return "application/x-ndjson"
-	case ".yaml", ".yml":
-		return "application/yaml"
-	case ".rtf":
-		return "application/rtf"
-	case ".doc":
-		return "application/msword"
-	case ".docx":
-		return "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-	case ".xls":
-		return "application/vnd.ms-excel"
-	case ".xlsx":
-		return "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-	case ".ppt":
-		return "application/vnd.ms-powerpoint"
-	case ".pptx":
-		return "application/vnd.openxmlformats-officedocument.presentationml.presentation"
-	case ".odt":
-		return "application/vnd.oasis.opendocument.text"
-	case ".ods":
-		return "application/vnd.oasis.opendocument.spreadsheet"
-	case ".odp":
-		return "application/vnd.oasis.opendocument.presentation"
-	case ".epub":
-		return "application/epub+zip"
-	case ".eml":
-		return "message/rfc822"
-	}
-	return ""
+// typeOf are the media types of extensions in lower case. Unlike those of mime.TypeByExtension, they are the same on all
+// machines.
+var typeOf = map[string]string{
+	".pdf": "application/pdf",
+	".txt": "text/plain", ".text": "text/plain", ".log": "text/plain",
+	".md": "text/markdown", ".markdown": "text/markdown",
+	".csv": "text/csv",
+	".tsv": "text/tab-separated-values",
+	".htm": "text/html", ".html": "text/html",
+	".xml":   "application/xml",
+	".json":  "application/json",
+	".jsonl": "application/x-ndjson", ".ndjson": "application/x-ndjson",
+	".yaml": "application/yaml", ".yml": "application/yaml",
+	".rtf":  "application/rtf",
+	".doc":  "application/msword",
+	".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".xls":  "application/vnd.ms-excel",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	".ppt":  "application/vnd.ms-powerpoint",
+	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+	".odt":  "application/vnd.oasis.opendocument.text",
+	".ods":  "application/vnd.oasis.opendocument.spreadsheet",
+	".odp":  "application/vnd.oasis.opendocument.presentation",
+	".epub": "application/epub+zip",
+	".eml":  "message/rfc822",
 }
 
 // mediaType is the type of a document, by the extension of its name or else by its first bytes. It has no parameters:
 // a charset would be a guess.
 func mediaType(name string, head []byte) string {
-	if t := typeOf(strings.ToLower(path.Ext(name))); t != "" {
+	if t := typeOf[strings.ToLower(path.Ext(name))]; t != "" {
 		return t
 	}
 	return withoutParameters(http.DetectContentType(head))

@@ -1,7 +1,7 @@
 package document
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -60,11 +60,15 @@ func (s *Store) put(ctx context.Context, in incoming) (doc jobs.Document, err er
 		_ = f.Close() // closed already, unless it failed
 		_ = os.Remove(f.Name())
 	}()
-	sum, head := sha256.New(), &head{}
-	from := &source{ctx: ctx, r: in.from}
-	n, err := io.Copy(io.MultiWriter(f, sum, head), io.LimitReader(from, s.cfg.Limit))
-	if err == nil && n == s.cfg.Limit && from.hasMore() {
-		return doc, &TooLargeError{Name: in.name, Limit: s.cfg.Limit}
+	sum, from := sha256.New(), &source{ctx: ctx, r: in.from}
+	buffered := bufio.NewReader(from)
+	head, _ := buffered.Peek(512) // all that http.DetectContentType reads; a read returns the error again
+	in.mediaType = cmp.Or(in.mediaType, mediaType(in.name, head))
+	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(buffered, s.cfg.Limit))
+	if err == nil && n == s.cfg.Limit {
+		if more, _ := buffered.Peek(1); len(more) > 0 {
+			return doc, &TooLargeError{Name: in.name, Limit: s.cfg.Limit}
+		}
 	}
 	switch {
 	case from.err != nil:
@@ -79,10 +83,7 @@ func (s *Store) put(ctx context.Context, in incoming) (doc jobs.Document, err er
 	if err := s.keep(f, hash); err != nil {
 		return doc, s.storeError(in.name, err)
 	}
-	return jobs.Document{
-		Name: in.name, Hash: hash, Size: n, Source: in.source,
-		Type: cmp.Or(in.mediaType, mediaType(in.name, head.Bytes())),
-	}, nil
+	return jobs.Document{Name: in.name, Hash: hash, Size: n, Source: in.source, Type: in.mediaType}, nil
 }
 
 // keep makes a written file the content with a hash, in one step. One that is there already is replaced by its equal:
@@ -131,24 +132,6 @@ func (s *source) Read(p []byte) (int, error) {
 		s.err = err
 	}
 	return n, err
-}
-
-// hasMore reports whether there is a byte more to read.
-func (s *source) hasMore() bool {
-	n, _ := io.ReadFull(s, make([]byte, 1))
-	return n > 0
-}
-
-// head keeps the first bytes that are written to it.
-type head struct{ bytes.Buffer }
-
-const headSize = 512 // read by http.DetectContentType
-
-func (h *head) Write(p []byte) (int, error) {
-	if room := headSize - h.Len(); room > 0 {
-		_, _ = h.Buffer.Write(p[:min(room, len(p))]) // never fails
-	}
-	return len(p), nil
 }
 
 const maxName = 200 // bytes
