@@ -46,9 +46,8 @@ type form struct {
 	write string // advice
 }
 
-// SetDefaults sets the timeouts of stages without one, and the states of stages that take items.
-// Parse and Load have done so.
-func (p *Pipeline) SetDefaults() {
+// setDefaults sets the timeouts of stages without one, and the states of stages that take items.
+func (p *Pipeline) setDefaults() {
 	for i := range p.Stages {
 		s := &p.Stages[i]
 		if s.Takes != TakesItem {
@@ -69,7 +68,7 @@ func (p *Pipeline) SetDefaults() {
 // checker finds the mistakes in a pipeline.
 type checker struct {
 	file     string
-	places   map[string]yamlstrict.Place // of the keys in the file; nil for a pipeline made in Go
+	places   map[string]yamlstrict.Place // of the keys in the file
 	problems Problems
 }
 
@@ -93,11 +92,8 @@ func (c *checker) place(key string) yamlstrict.Pos {
 	}
 }
 
-// isSet reports whether the file contains a key. In a pipeline built in Go, nonzero fields are set.
-func (c *checker) isSet(key string, zero bool) bool {
-	if c.places == nil {
-		return !zero
-	}
+// isSet reports whether the file contains a key.
+func (c *checker) isSet(key string) bool {
 	_, ok := c.places[key]
 	return ok
 }
@@ -126,7 +122,7 @@ func (c *checker) check(p *Pipeline) {
 		s, key := &p.Stages[i], fmt.Sprintf("stages[%d]", i)
 		c.stage(s, key)
 		// An agent that works for longer would be taken for a stuck one.
-		if stuck := cmp.Or(p.StuckAfter, defaultStuckAfter); c.isSet(key+".timeout", s.Timeout == 0) && s.Timeout > stuck {
+		if stuck := cmp.Or(p.StuckAfter, defaultStuckAfter); c.isSet(key+".timeout") && s.Timeout > stuck {
 			c.fail(key+".timeout", "%v is above stuck_after, which is %v; lower it, or write stuck_after: %v", s.Timeout, stuck, s.Timeout)
 		}
 		if other, ok := first[s.Name]; ok && s.Name != "" {
@@ -146,7 +142,7 @@ func (c *checker) stage(s *Stage, key string) {
 	} else {
 		c.name(key+".name", s.Name, nameForm)
 	}
-	role, task := c.isSet(key+".role", s.Role == ""), c.isSet(key+".task", s.Task == "")
+	role, task := c.isSet(key+".role"), c.isSet(key+".task")
 	switch {
 	case role && task:
 		c.fail(key+".task", "role and task exclude each other; take one out")
@@ -207,7 +203,7 @@ func (c *checker) states(key string, states map[string]string) {
 }
 
 func (c *checker) duration(key string, d time.Duration) {
-	if c.isSet(key, d == 0) && (d < minTime || d > maxTime) {
+	if c.isSet(key) && (d < minTime || d > maxTime) {
 		c.fail(key, "want a time from 1s to 168h, got %s", d)
 	}
 }

@@ -22,7 +22,7 @@ func Parse(file string, data []byte) (*Pipeline, error) {
 	isMapping := d.Decode(data, p)
 	c := checker{file: file, places: d.Places, problems: d.Problems}
 	if isMapping {
-		if p.Name != name && c.isSet("name", false) {
+		if p.Name != name && c.isSet("name") {
 			c.fail("name", "is %q, but the pipeline has the name of its file, %q; take the key out or rename the file", p.Name, name)
 		}
 		p.Name = name
@@ -32,7 +32,7 @@ func Parse(file string, data []byte) (*Pipeline, error) {
 		c.problems.Sorted()
 		return nil, c.problems
 	}
-	p.SetDefaults()
+	p.setDefaults()
 	return p, nil
 }
 

@@ -1,8 +1,7 @@
 // Package pipeline has the definitions of pipelines: the stages that a job
 // goes through, and who does the work of each.
 //
-// A pipeline is a YAML file, read strictly, or a [Pipeline] in Go. A job keeps
-// the pipeline that it was created with, whatever becomes of the file.
+// A pipeline is a YAML file, read strictly. A job keeps the pipeline that it was created with, whatever becomes of the file.
 package pipeline
 
 import "time"

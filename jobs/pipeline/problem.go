@@ -2,8 +2,7 @@ package pipeline
 
 import "muster/internal/yamlstrict"
 
-// Problem is one mistake in a pipeline, and Problems are all, as an error. A pipeline made in Go has no places, and a
-// file that cannot be read neither.
+// Problem is one mistake in a pipeline, and Problems are all, as an error. A file that cannot be read has no places.
 type (
 	Problem  = yamlstrict.Problem
 	Problems = yamlstrict.Problems
