@@ -85,14 +85,13 @@ type Jobs interface {
 
 // Config configures a Service.
 type Config struct {
-	Client    *tasks.Client  // Required.
-	Jobs      Jobs           // Required.
-	Namespace string         // prefix of all keys. Defaults to "muster".
-	Static    []Registration // agents defined in the configuration. Defaults to none.
-	Allow     []string       // URL prefixes to which work may be pushed. Agents in Static are exempt. Defaults to none.
-	Limits    Limits         // limits by role. Defaults to none.
-	Max       int            // maximum number of registered agents, not counting Static. Defaults to 1000.
-	MaxOwned  int            // maximum number of registered agents per owner. Defaults to a quarter of Max.
+	Client   *tasks.Client  // Required.
+	Jobs     Jobs           // Required.
+	Static   []Registration // agents defined in the configuration. Defaults to none.
+	Allow    []string       // URL prefixes to which work may be pushed. Agents in Static are exempt. Defaults to none.
+	Limits   Limits         // limits by role. Defaults to none.
+	Max      int            // maximum number of registered agents, not counting Static. Defaults to 1000.
+	MaxOwned int            // maximum number of registered agents per owner. Defaults to a quarter of Max.
 
 	Heartbeat     time.Duration // interval at which agents should call. Defaults to 15 s.
 	ForgetAfter   time.Duration // time after which a silent agent is removed. Defaults to 24 h.
@@ -107,9 +106,6 @@ type Config struct {
 
 	// TaskRoles returns the names of the Go tasks that stages may use. Defaults to the tasks of all live workers.
 	TaskRoles func(ctx context.Context) ([]string, error)
-	TaskSlots int    // maximum number of Go tasks for which this process waits. Defaults to 64.
-	PushSlots int    // maximum number of open requests of this process to agents. Defaults to 256.
-	PublicURL string // prefix of the URLs in assignments. Defaults to "": the URLs are paths.
 
 	// Changed is called with the event agent.registered or agent.removed. Defaults to none.
 	Changed func(ctx context.Context, event string, a Agent)
@@ -134,18 +130,8 @@ func (cfg Config) withDefaults() Config {
 	set(&cfg.HealthTimeout, 5*time.Second)
 	set(&cfg.Tick, 2*time.Second)
 	cfg.HealthMost = max(cfg.HealthMost, cfg.HealthEvery)
-	number := func(n *int, value int) {
-		if *n <= 0 {
-			*n = value
-		}
-	}
-	number(&cfg.Max, 1000)
-	number(&cfg.MaxOwned, max(1, cfg.Max/4))
-	number(&cfg.TaskSlots, 64)
-	number(&cfg.PushSlots, 256)
-	if cfg.Namespace == "" {
-		cfg.Namespace = "muster"
-	}
+	cfg.Max = cmp.Or(cfg.Max, 1000)
+	cfg.MaxOwned = cmp.Or(cfg.MaxOwned, max(1, cfg.Max/4))
 	if cfg.Changed == nil {
 		cfg.Changed = func(context.Context, string, Agent) {}
 	}
@@ -191,14 +177,14 @@ func New(cfg Config) (*Service, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Service{
-		cfg: cfg, rdb: cfg.Client.Redis(), keys: newKeys(cfg.Namespace), log: cfg.Logger, counts: newCounts(),
+		cfg: cfg, rdb: cfg.Client.Redis(), keys: newKeys(), log: cfg.Logger, counts: newCounts(),
 		announceNow: make(chan struct{}, 1), transport: newTransport(), stopped: make(chan struct{}),
 	}
 	if err := s.Reload(cfg.Static, cfg.Allow, cfg.Limits, cfg.HealthEvery); err != nil {
 		return nil, err
 	}
 	s.breaker = limit.NewBreaker(s.rdb, limit.BreakerConfig{
-		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
+		Namespace: "muster:agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
 		Trials: 2, Changed: cfg.BreakerChanged, Logger: cfg.Logger,
 	})
 	// Redirects are not followed, because they could lead to a URL outside of Config.Allow.

@@ -162,13 +162,13 @@ func (s *Service) assignment(w jobs.Work) Assignment {
 	sum := sha256.Sum256([]byte(w.JobID + "\x00" + w.Stage + "\x00" + w.Key))
 	a := Assignment{ID: refOf(w).id(), Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
 	if w.PromptSHA256 != "" || w.ContextSHA256 != "" {
-		a.JobURL = s.cfg.PublicURL + "/v1/jobs/" + w.JobID
+		a.JobURL = "/v1/jobs/" + w.JobID
 	}
 	if w.Takes == pipeline.TakesJob {
-		a.ItemsURL = s.cfg.PublicURL + "/v1/jobs/" + w.JobID + "/items"
+		a.ItemsURL = "/v1/jobs/" + w.JobID + "/items"
 	}
 	if w.Document != nil {
-		a.DocumentURL = s.cfg.PublicURL + "/v1/jobs/" + w.JobID + "/document"
+		a.DocumentURL = "/v1/jobs/" + w.JobID + "/document"
 	}
 	return a
 }

@@ -11,7 +11,7 @@ import (
 // unless their comment states one.
 type keys struct{ prefix string }
 
-func newKeys(namespace string) keys { return keys{namespace + ":{agents}:"} }
+func newKeys() keys { return keys{"muster:{agents}:"} }
 
 // agents is a hash: id of an agent → its record as JSON.
 func (k keys) agents() string { return k.prefix + "agents" }

@@ -506,7 +506,7 @@ func (s *Service) newLimits(l Limits) *Limits {
 	for role, n := range l.PerMinute {
 		rates[role] = limit.PerMinute(float64(n))
 	}
-	l.rates = limit.NewTokenBucket(s.rdb, limit.BucketConfig{Namespace: s.cfg.Namespace + ":roles", PerKey: rates, Logger: s.log})
+	l.rates = limit.NewTokenBucket(s.rdb, limit.BucketConfig{Namespace: "muster:roles", PerKey: rates, Logger: s.log})
 	return &l
 }
 

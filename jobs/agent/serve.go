@@ -13,6 +13,12 @@ import (
 	"muster/jobs"
 )
 
+// Limits of this process.
+const (
+	pushSlots = 256 // open requests to agents
+	taskSlots = 64  // Go tasks for which it waits
+)
+
 // Causes of the cancellation of an assignment in this process, in addition to the end of Run.
 var (
 	errDeadline = errors.New("the deadline of the assignment has passed")
@@ -34,7 +40,7 @@ type server struct {
 }
 
 func newServer(s *Service) *server {
-	return &server{s: s, push: &slots{s.cfg.PushSlots}, tasks: &slots{s.cfg.TaskSlots}, serving: map[string]context.CancelFunc{}, waiting: map[string]*waiter{}}
+	return &server{s: s, push: &slots{pushSlots}, tasks: &slots{taskSlots}, serving: map[string]context.CancelFunc{}, waiting: map[string]*waiter{}}
 }
 
 // run serves all agents with a URL and all Go tasks until ctx is done.
@@ -268,7 +274,7 @@ func (v *server) refreshTasks(ctx context.Context) error {
 	for _, task := range live {
 		role := taskPrefix + task.name
 		now[role] = true
-		v.serve(ctx, &waiter{agent: role, roles: []string{role}, capacity: v.s.cfg.TaskSlots, slots: v.tasks, mode: modeTask})
+		v.serve(ctx, &waiter{agent: role, roles: []string{role}, capacity: taskSlots, slots: v.tasks, mode: modeTask})
 	}
 	v.unserve(modeTask, now)
 	return nil
