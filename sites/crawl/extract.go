@@ -106,11 +106,7 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 	y := &yield{Yield: report.Yield{Class: fetch.OK, Bytes: len(page.Body), Outside: res.Outside}, via: page.Via, Broken: res.Broken}
 	for _, l := range res.Links {
 		if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
-			to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1, Modified: l.Modified}
-			if l.Kind == definition.KindSitemap {
-				to.Start = v.Start
-			}
-			y.links = append(y.links, to)
+			y.links = append(y.links, visit{l, v.Depth + 1})
 		}
 	}
 	return y, nil
@@ -162,12 +158,12 @@ func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield
 		records = append(records, line)
 	}
 	for _, l := range res.Links {
-		to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1, Carry: l.Carry}
 		found = append(found, l.URL)
-		y.links = append(y.links, to)
+		y.links = append(y.links, visit{l, v.Depth + 1})
 	}
 	if res.Next != nil {
-		y.next = &visit{URL: res.Next.URL, Kind: definition.KindListing, N: res.Next.N, Depth: v.Depth + 1, Post: res.Next.Post}
+		y.next = &visit{*res.Next, v.Depth + 1}
+		y.next.Kind = definition.KindListing
 		y.print = printOf(found)
 	}
 	return y, records, nil

@@ -9,6 +9,7 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/extract"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/tasks"
@@ -71,7 +72,7 @@ func enqueue(t *testing.T, j *job, urls ...string) (ids []string) {
 	t.Helper()
 	var pages []visit
 	for _, u := range urls {
-		pages = append(pages, visit{URL: u, Kind: definition.KindDetail})
+		pages = append(pages, visit{Link: extract.Link{URL: u, Kind: definition.KindDetail}})
 	}
 	items, err := j.items(pages)
 	testutil.Ok(t, err)

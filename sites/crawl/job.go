@@ -8,6 +8,7 @@ import (
 
 	"muster/internal/wrap"
 	"muster/sites/definition"
+	"muster/sites/extract"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
@@ -90,7 +91,7 @@ func (j *job) collect(ctx context.Context) error {
 	}
 	var starts []visit
 	for _, p := range j.def.StartPages() {
-		v := visit{URL: p.URL, Kind: p.Kind, Post: p.Post}
+		v := visit{Link: extract.Link{URL: p.URL, Kind: p.Kind, Post: p.Post}}
 		if p.Kind == definition.KindSitemap {
 			v.Start = p.Start
 		}

@@ -94,7 +94,7 @@ func (p *pages) keep(known *store.Page, v visit) fetched {
 		f.records, y.types = append(f.records, line), append(y.types, r.Type)
 	}
 	for _, l := range known.Links {
-		y.links = append(y.links, visit{URL: l.URL, Kind: l.Kind, Carry: l.Carry, Depth: v.Depth + 1})
+		y.links = append(y.links, visit{l, v.Depth + 1})
 	}
 	return f
 }
@@ -115,7 +115,7 @@ func (p *pages) stateOf(id string, v visit, page extract.Page, f fetched) *store
 		s.Records = append(s.Records, r)
 	}
 	for _, l := range f.yield.links {
-		s.Links = append(s.Links, store.Link{URL: l.URL, Kind: l.Kind, Carry: l.Carry})
+		s.Links = append(s.Links, l.Link)
 	}
 	return s
 }

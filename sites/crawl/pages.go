@@ -36,16 +36,8 @@ func (p *pages) startTime() time.Time { return time.UnixMilli(p.req.Began) }
 
 // visit is a page to fetch: the payload of an item.
 type visit struct {
-	URL   string `json:"url"`
-	Kind  string `json:"-"` // of the item
-	N     int    `json:"n,omitempty"`
-	Depth int    `json:"depth,omitempty"` // distance from the start page
-	Start int    `json:"start,omitempty"` // sitemap; see definition.InSitemap
-	// Modified is the lastmod of the page in a sitemap; see extract.Link.
-	Modified time.Time `json:"modified,omitzero"`
-
-	Post  definition.Post   `json:"post,omitzero"`   // body of the request
-	Carry map[string]string `json:"carry,omitempty"` // see extract.Page
+	extract.Link
+	Depth int `json:"depth,omitempty"` // distance from the start page
 }
 
 // yield is the result of a page, stored with its item.
@@ -97,7 +89,7 @@ func (p *pages) original(ctx context.Context, v visit, doc *extract.Doc) *url.UR
 	if to == nil || p.def.Canonical(to) == p.def.Canonical(doc.Page.URL) {
 		return nil
 	}
-	id := p.itemID(visit{URL: to.String(), Kind: v.Kind})
+	id := p.itemID(visit{Link: extract.Link{URL: to.String(), Kind: v.Kind}})
 	infos, err := p.queue.Get(ctx, id)
 	if err != nil {
 		p.log.WarnContext(ctx, "cannot check a canonical URL; a duplicate page may be counted", "page", v.URL, "original", to.String(), "error", err)
@@ -113,11 +105,12 @@ func (p *pages) original(ctx context.Context, v visit, doc *extract.Doc) *url.UR
 func (p *pages) items(visits []visit) ([]workqueue.Item, error) {
 	items := make([]workqueue.Item, len(visits))
 	for i, v := range visits {
-		payload, err := json.Marshal(v)
-		if err != nil {
+		items[i] = workqueue.Item{ID: p.itemID(v), Kind: v.Kind}
+		v.Kind = "" // the item has it
+		var err error
+		if items[i].Payload, err = json.Marshal(v); err != nil {
 			return nil, fmt.Errorf("encode page: %w", err)
 		}
-		items[i] = workqueue.Item{ID: p.itemID(v), Kind: v.Kind, Payload: payload}
 	}
 	return items, nil
 }

@@ -97,7 +97,7 @@ func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
 	p := &twoProxies{}
 	def := fickle(t, items)
 	j := begin(t, p.service(t), "j", def, ScrapeOptions{})
-	_, _, err := scrapePage(t, j, visit{URL: def.Base().String() + "/item/0", Kind: definition.KindDetail}, 0)
+	_, _, err := scrapePage(t, j, visit{Link: extract.Link{URL: def.Base().String() + "/item/0", Kind: definition.KindDetail}}, 0)
 	testutil.Ok(t, err)
 	sum := run(t, j)
 	if got, want := sum.ByType["item"], items-1; got != want {
@@ -141,7 +141,7 @@ func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 		def := fickle(t, items)
 		j := begin(t, p.service(t), "j", def, ScrapeOptions{})
 		for i, step := range steps {
-			_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), step.item), Kind: definition.KindDetail}, step.tries)
+			_, _, err := scrapePage(t, j, visit{Link: extract.Link{URL: fmt.Sprintf("%s/item/%d", def.Base(), step.item), Kind: definition.KindDetail}}, step.tries)
 			if got := fetch.ClassOf(err); got != step.want || len(p.resting) != step.rest {
 				t.Fatalf("%d items, step %d: got %s and %v at rest, want %s and %d", items, i, got, p.resting, step.want, step.rest)
 			}

@@ -34,14 +34,14 @@ type Value struct {
 
 // Link is a link to another page.
 type Link struct {
-	URL   string
-	Kind  string
-	N     int // see Page
-	Start int // see Page
-	Post  definition.Post
-	Carry map[string]string // see Page
+	URL   string            `json:"url"`
+	Kind  string            `json:"kind,omitempty"`
+	N     int               `json:"n,omitempty"`     // see Page
+	Start int               `json:"start,omitempty"` // see Page
+	Post  definition.Post   `json:"post,omitzero"`   // body of the request
+	Carry map[string]string `json:"carry,omitempty"` // see Page
 	// Modified is the latest time that the lastmod of a sitemap may mean. Zero: unknown.
-	Modified time.Time
+	Modified time.Time `json:"modified,omitzero"`
 }
 
 // Result is the result of extracting a page.

@@ -82,7 +82,11 @@ func (s *sitemap) add(ref, kind string) {
 	case !s.def.InScope(u):
 		s.res.Outside++
 	case kind == definition.KindSitemap || s.def.InSitemap(s.start, u):
-		s.res.Links = append(s.res.Links, Link{URL: text, Kind: kind, Start: s.start})
+		l := Link{URL: text, Kind: kind}
+		if kind == definition.KindSitemap {
+			l.Start = s.start
+		}
+		s.res.Links = append(s.res.Links, l)
 		s.added = true
 	}
 	s.seen[u.String()] = true

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/sites/report"
 )
@@ -10,14 +11,14 @@ const PageType = "_page"
 
 // Page is the state of a detail page in a site's ledger: what a later job needs to keep the records of the page without fetching it.
 type Page struct {
-	Type       string       `json:"_type"`           // PageType
-	ID         string       `json:"_key"`            // in the queues of jobs
-	Extraction string       `json:"extraction"`      // see definition.Extraction
-	At         int64        `json:"at"`              // last response, in unix milliseconds
-	Carry      string       `json:"carry,omitempty"` // hash of the carried values
-	Records    []Ref        `json:"records,omitempty"`
-	Links      []Link       `json:"links,omitempty"`
-	Yield      report.Yield `json:"yield"`
+	Type       string         `json:"_type"`           // PageType
+	ID         string         `json:"_key"`            // in the queues of jobs
+	Extraction string         `json:"extraction"`      // see definition.Extraction
+	At         int64          `json:"at"`              // last response, in unix milliseconds
+	Carry      string         `json:"carry,omitempty"` // hash of the carried values
+	Records    []Ref          `json:"records,omitempty"`
+	Links      []extract.Link `json:"links,omitempty"`
+	Yield      report.Yield   `json:"yield"`
 	fetch.Validators
 }
 
@@ -29,13 +30,6 @@ type File struct {
 	Type string `json:"_type"` // FileType
 	Name string `json:"_key"`
 	Data []byte `json:"_data"`
-}
-
-// Link is a link of a page.
-type Link struct {
-	URL   string            `json:"url"`
-	Kind  string            `json:"kind"`
-	Carry map[string]string `json:"carry,omitempty"`
 }
 
 // Ref is an output of a job: the record in the ledger of its type.
