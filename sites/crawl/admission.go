@@ -12,7 +12,6 @@ import (
 
 	"muster/internal/limit"
 	"muster/sites/definition"
-	"muster/sites/fetch"
 	"muster/sites/internal/store"
 	"muster/sites/polite"
 	"muster/tasks/workqueue"
@@ -33,32 +32,6 @@ const (
 	DelayProxies Delay = "proxies"      // no proxy of the pool is usable
 )
 
-// decision is the result of admission for a page.
-type decision struct {
-	action action
-	// Set with wait:
-	delay Delay
-	after time.Duration
-	// Set with refuse: the failure class of the page.
-	class fetch.Class
-	err   error
-	// Set with admit. The caller must call release after the fetch and report the result to the circuit breaker with permit.
-	release func()
-	permit  limit.Permit
-}
-
-type action int
-
-const (
-	admit  action = iota // fetch the page now
-	wait                 // fetch the page later
-	refuse               // fail the page
-)
-
-func waitFor(delay Delay, after time.Duration) decision {
-	return decision{action: wait, delay: delay, after: after}
-}
-
 // admission decides whether to fetch a page of a job now, and whether the job may start more pages. It is safe for concurrent
 // use.
 //
@@ -78,27 +51,25 @@ type admission struct {
 	heavy    atomic.Bool   // a page produced large records since the last call of backlog
 }
 
-// page decides on one page.
-func (a *admission) page(ctx context.Context) (decision, error) {
+// page admits one page. The caller must call release after the fetch and report the result to the circuit breaker with permit. The
+// error is later for a page that must wait, and a *polite.DownError for one that fails.
+func (a *admission) page(ctx context.Context) (release func(), permit limit.Permit, err error) {
 	if a.heavy.Load() {
-		if d, err := a.backlog(ctx); err != nil || d.action != admit {
-			return d, err
+		if err := a.backlog(ctx); err != nil {
+			return nil, permit, err
 		}
 	}
-	release, err := a.slot(ctx)
+	if release, err = a.slot(ctx); err != nil {
+		return nil, permit, err
+	}
+	permit, err = a.breaker.Allow(ctx)
+	if w, ok := errors.AsType[*polite.WaitError](err); ok {
+		err = later{w.After, DelayDown}
+	}
 	if err != nil {
-		return decision{}, err
-	}
-	if release == nil {
-		return waitFor(DelaySlots, slotAway), nil
-	}
-	d, err := a.site(ctx)
-	if err != nil || d.action != admit {
 		release()
-		return d, err
 	}
-	d.release = release
-	return d, nil
+	return release, permit, err
 }
 
 // reachedLimits returns the limits that the job has reached. It starts no page after that.
@@ -135,25 +106,22 @@ const (
 // next lease.
 const heavyPage = 256 << 10
 
-// backlog delays pages while too many records are unwritten or their writer fails.
-func (a *admission) backlog(ctx context.Context) (decision, error) {
+// backlog returns later while too many records are unwritten or their writer fails.
+func (a *admission) backlog(ctx context.Context) error {
 	n, bytes, err := a.out.Backlog(ctx)
 	a.heavy.Store(false)
 	if err != nil {
-		return decision{}, fmt.Errorf("count unwritten records: %w", err)
+		return fmt.Errorf("count unwritten records: %w", err)
 	}
 	if n == 0 {
-		return decision{}, nil
+		return nil
 	}
 	_, trouble, err := store.Written(ctx, a.out)
-	if err != nil {
-		return decision{}, err
-	}
-	if n < maxUnwritten && bytes < a.room && trouble == "" {
-		return decision{}, nil
+	if err != nil || n < maxUnwritten && bytes < a.room && trouble == "" {
+		return err
 	}
 	a.log.DebugContext(ctx, "too many unwritten records; fetching is paused", "waiting", n, "bytes", bytes, "trouble", trouble)
-	return waitFor(DelayRecords, time.Second), nil
+	return later{time.Second, DelayRecords}
 }
 
 // slotsName is the key of the slots of Config.MaxPages in the KeyedLimiter.
@@ -165,7 +133,7 @@ const (
 	slotAway     = 100 * time.Millisecond
 )
 
-// slot acquires one of the page slots that all processes share. release is nil if no slot became free in time.
+// slot acquires one of the page slots that all processes share. The error is later if no slot became free in time.
 func (a *admission) slot(ctx context.Context) (release func(), err error) {
 	if a.slots == nil {
 		return func() {}, nil
@@ -175,25 +143,13 @@ func (a *admission) slot(ctx context.Context) (release func(), err error) {
 		return nil, fmt.Errorf("wait for a page slot: %w", err)
 	}
 	if slot == nil {
-		return nil, nil
+		return nil, later{slotAway, DelaySlots}
 	}
 	return func() {
 		if err := slot.Release(ctx); err != nil {
 			a.log.WarnContext(ctx, "cannot release a page slot; it expires later", "error", err)
 		}
 	}, nil
-}
-
-// site checks the circuit breaker of the site.
-func (a *admission) site(ctx context.Context) (decision, error) {
-	permit, err := a.breaker.Allow(ctx)
-	if down, ok := errors.AsType[*polite.DownError](err); ok {
-		return decision{action: refuse, class: fetch.Class(down.Class), err: err}, nil
-	}
-	if w, ok := errors.AsType[*polite.WaitError](err); ok {
-		return waitFor(DelayDown, w.After), nil
-	}
-	return decision{permit: permit}, err
 }
 
 // budget counts the records and bytes of a job in all processes against limits.max_records, the limit of the scrape, and

@@ -24,20 +24,19 @@ func TestAdmissionAdmitsOrDelaysPages(t *testing.T) {
 	down := &fetch.Error{Class: fetch.Server, Direct: true, Err: errors.New("down")}
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, j *job, a *admission)
-		action  action
 		delay   Delay
 		class   fetch.Class
 	}{
-		"a page":               {func(*testing.T, *job, *admission) {}, admit, "", ""},
-		"records wait":         {func(t *testing.T, j *job, a *admission) { flood(t, j, 2); a.room = 1; a.heavy.Store(true) }, wait, DelayRecords, ""},
-		"no page slot is free": {takeSlot, wait, DelaySlots, ""},
+		"a page":               {func(*testing.T, *job, *admission) {}, "", ""},
+		"records wait":         {func(t *testing.T, j *job, a *admission) { flood(t, j, 2); a.room = 1; a.heavy.Store(true) }, DelayRecords, ""},
+		"no page slot is free": {takeSlot, DelaySlots, ""},
 		"the site is down": {func(t *testing.T, _ *job, a *admission) {
 			openBreaker(t, a, down)
-		}, wait, DelayDown, ""},
+		}, DelayDown, ""},
 		"the site is down for too long": {func(t *testing.T, j *job, a *admission) {
 			a.breaker = polite.NewSiteBreaker(j.rdb, SiteKey(j.def), time.Nanosecond, time.Now().Add(-time.Hour), limit.BreakerConfig{Cooldown: time.Hour, Logger: noLog})
 			openBreaker(t, a, down)
-		}, refuse, "", fetch.Server},
+		}, "", fetch.Server},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,15 +45,17 @@ func TestAdmissionAdmitsOrDelaysPages(t *testing.T) {
 			j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 			a := j.crawler.admission
 			c.prepare(t, j, a)
-			d, err := a.page(t.Context())
-			if err != nil || d.action != c.action || d.delay != c.delay || d.class != c.class {
-				t.Fatalf("got %d, %q, %q, %v; want %d, %q, %q", d.action, d.delay, d.class, err, c.action, c.delay, c.class)
+			release, _, err := a.page(t.Context())
+			if err == nil {
+				release()
 			}
-			if d.action == admit {
-				d.release()
+			wait, delayed := errors.AsType[later](err)
+			down, failed := errors.AsType[*polite.DownError](err)
+			if delayed != (c.delay != "") || wait.delay != c.delay || delayed && wait.after <= 0 {
+				t.Errorf("got %v with the delay %+v, want %q", err, wait, c.delay)
 			}
-			if (d.action == wait) != (d.after > 0) || (d.action == refuse) != (d.err != nil) {
-				t.Errorf("got action %v, a wait of %s and the error %v, want a wait only to wait, and an error only to refuse", d.action, d.after, d.err)
+			if failed != (c.class != "") || failed && down.Class != string(c.class) || err != nil && !delayed && !failed {
+				t.Errorf("got %v, want a site that is down: %q", err, c.class)
 			}
 		})
 	}

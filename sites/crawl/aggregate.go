@@ -72,10 +72,10 @@ func (j *job) aggregate(ctx context.Context, lost []string) (report.Summary, err
 		}
 		switch sum, err = j.finish(ctx, j.run, sum); {
 		case errors.Is(err, record.ErrNotWriter):
-			return report.Summary{}, later{100 * time.Millisecond}
+			return report.Summary{}, later{after: 100 * time.Millisecond}
 		case err != nil && ctx.Err() == nil:
 			// The writer reports the error and closes the job as soon as possible.
-			return report.Summary{}, later{record.RetryAfter}
+			return report.Summary{}, later{after: record.RetryAfter}
 		case err != nil:
 			return report.Summary{}, err
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/limit"
 	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
@@ -42,10 +43,9 @@ type crawler struct {
 // visited is a leased page after its visit.
 type visited struct {
 	visit   visit
-	invalid error    // invalid payload
-	d       decision // admission
-	err     error    // failed admission
-	fetched          // set if admitted
+	invalid error // invalid payload
+	err     error // of admission
+	fetched       // set if admitted
 }
 
 // visit fetches and extracts a page if admission allows it. It calls landed after it has read the response. The lease remains.
@@ -63,39 +63,38 @@ func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func
 		f.fetched = c.keep(known, f.visit)
 		return f
 	}
-	if f.d, f.err = c.admission.page(ctx); f.err != nil || f.d.action != admit {
+	release, permit, err := c.admission.page(ctx)
+	if f.err = err; err != nil {
 		return f
 	}
-	defer f.d.release()
-	f.fetched = c.fetch(ctx, lease, f.visit, f.d, known, landed)
+	defer release()
+	f.fetched = c.fetch(ctx, lease, f.visit, permit, known, landed)
 	return f
 }
 
 // conclude settles or returns a page after its visit. It returns later, or an error of ctx or Redis. An error of the page itself
 // is stored with the page.
 func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visited) error {
+	down, isDown := errors.AsType[*polite.DownError](f.err)
 	switch {
 	case f.invalid != nil:
 		return c.leases.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", f.invalid)))
+	case isDown:
+		return c.giveUp(ctx, lease, fetch.Class(down.Class), f.err)
 	case f.err != nil:
-		return errors.Join(c.leases.giveBack(ctx, lease), f.err)
-	case f.d.action == wait:
-		return errors.Join(c.leases.giveBack(ctx, lease), c.countDelay(f.d))
-	case f.d.action == refuse:
-		return c.giveUp(ctx, lease, f.d.class, f.d.err)
+		return errors.Join(c.leases.giveBack(ctx, lease), c.counted(f.err))
 	case f.failure != nil:
 		return c.settleFailure(ctx, lease, f.fetched)
 	}
 	return c.settlePage(ctx, lease, f.visit, f.fetched)
 }
 
-// countDelay counts a delay and returns later, or nil without a delay.
-func (c *crawler) countDelay(d decision) error {
-	if d.action != wait {
-		return nil
+// counted returns err after it has counted the delay of a page, if err is one.
+func (c *crawler) counted(err error) error {
+	if l, ok := errors.AsType[later](err); ok {
+		c.counts.add("delay", string(l.delay))
 	}
-	c.counts.add("delay", string(d.delay))
-	return later{d.after}
+	return err
 }
 
 // fetched is the result of fetching a page.
@@ -109,7 +108,7 @@ type fetched struct {
 
 // fetch fetches and extracts a page, and reports the result to the circuit breaker and the job. known is nil or the state of the page
 // in the ledger.
-func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision, known *store.Page, landed func()) (f fetched) {
+func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, permit limit.Permit, known *store.Page, landed func()) (f fetched) {
 	var page extract.Page
 	if c.observe != nil {
 		var visited func(Visited)
@@ -143,7 +142,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 			c.client.Learn(ctx, v.Kind, !f.lacks())
 		}
 	}
-	down, err := c.breaker.Report(ctx, d.permit, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
+	down, err := c.breaker.Report(ctx, permit, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
 	if err != nil {
 		c.log.WarnContext(ctx, "cannot report the result of a page to the site's circuit breaker", "error", err)
 	}
@@ -212,18 +211,18 @@ func (c *crawler) settleFailure(ctx context.Context, lease workqueue.Leased, f f
 		after = fe.After
 	}
 	if class == fetch.Throttled {
-		return errors.Join(c.leases.giveBack(ctx, lease), c.countDelay(waitFor(DelayPace, after)))
+		return errors.Join(c.leases.giveBack(ctx, lease), c.counted(later{after, DelayPace}))
 	}
 	policy := fetch.PolicyFor(class, c.def.Retries)
 	attempt := lease.Attempts + 1
 	c.log.DebugContext(ctx, "page failed", "page", lease.ID, "class", class, "attempt", attempt, "down", f.down, "error", err)
 	switch {
 	case f.down > 0: // after the outage other pages are tried first
-		return c.wait(ctx, lease, class, err, waitFor(DelayDown, max(after, f.down+policy.Wait(1, c.def.Retries.Cap))))
+		return c.wait(ctx, lease, class, err, later{max(after, f.down+policy.Wait(1, c.def.Retries.Cap)), DelayDown})
 	case policy.Free:
-		return c.wait(ctx, lease, class, err, waitFor(DelayLimited, after))
+		return c.wait(ctx, lease, class, err, later{after, DelayLimited})
 	case class == fetch.NoProxy && after > 0:
-		return c.wait(ctx, lease, class, err, waitFor(DelayProxies, after))
+		return c.wait(ctx, lease, class, err, later{after, DelayProxies})
 	case attempt <= policy.Retries:
 		if class == fetch.NoProxy {
 			c.counts.add("delay", string(DelayProxies))
@@ -234,16 +233,16 @@ func (c *crawler) settleFailure(ctx context.Context, lease workqueue.Leased, f f
 }
 
 // wait delays a page, which does not count as an attempt. A page that has waited too long fails.
-func (c *crawler) wait(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error, d decision) error {
+func (c *crawler) wait(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error, l later) error {
 	since := time.Now()
 	if infos, gerr := c.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
 		since = delayedSince(infos[0].Note, since)
 	}
-	if time.Since(since)+d.after > c.stallMax(class) {
+	if time.Since(since)+l.after > c.stallMax(class) {
 		return c.giveUp(ctx, lease, class, fmt.Errorf("delayed too long: %w", err))
 	}
-	c.counts.add("delay", string(d.delay))
-	return c.leases.retry(ctx, lease, fmt.Errorf("%s%s: %w", delayNote, since.UTC().Format(time.RFC3339), err), d.after, false)
+	c.counts.add("delay", string(l.delay))
+	return c.leases.retry(ctx, lease, fmt.Errorf("%s%s: %w", delayNote, since.UTC().Format(time.RFC3339), err), l.after, false)
 }
 
 // stallMax returns the maximum delay of a page. While all proxies are resting, that is the time limit of the job, if it has one.

@@ -25,7 +25,10 @@ type job struct {
 }
 
 // later is the error of a step that must run again after a delay.
-type later struct{ after time.Duration }
+type later struct {
+	after time.Duration
+	delay Delay // of a page
+}
 
 func (l later) Error() string { return fmt.Sprintf("retry after %s", l.after) }
 

@@ -22,7 +22,7 @@ func (p *pages) awaitKnown(ctx context.Context) error {
 	}
 	ok, err := p.rdb.HExists(ctx, store.KnownKey(p.id), "").Result()
 	if err == nil && !ok {
-		return later{100 * time.Millisecond}
+		return later{after: 100 * time.Millisecond}
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func (s *slot) run(ctx context.Context) error {
 				if !ok || wait > maxSleep {
 					s.stop(ctx, nil)
 					if ok {
-						s.reason = later{wait}
+						s.reason = later{after: wait}
 					}
 					continue
 				}
@@ -233,8 +233,7 @@ func (s *slot) lease(ctx context.Context) {
 	go func() {
 		e := event{leased: &workqueue.Batch{Next: -1}, wanted: want}
 		if count {
-			d, err := s.admission.backlog(ctx)
-			e.err = errors.Join(err, s.countDelay(d))
+			e.err = s.counted(s.admission.backlog(ctx))
 		}
 		if e.err == nil {
 			var got workqueue.Batch

@@ -203,7 +203,7 @@ func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.R
 		}
 	}
 	if wait {
-		return later{waitForOthers}
+		return later{after: waitForOthers}
 	}
 	stored.After, stored.Began = nil, time.Now().UnixMilli() // the duration of the job counts from here
 	spec, err := json.Marshal(stored)
