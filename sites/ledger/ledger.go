@@ -7,8 +7,6 @@ package ledger
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,12 +74,11 @@ type Book struct {
 	index map[[16]byte]place
 }
 
-// place is the position of an entry in the file and the fingerprint of its record.
+// place is the position of an entry in the file.
 type place struct {
-	at    int64
-	size  int32
-	gone  bool
-	print uint64
+	at   int64
+	size int32
+	gone bool
 }
 
 // Open opens a book. A missing file is an empty book. A record counts as changed if a field in watch differs, or any field if
@@ -119,11 +116,7 @@ func (b *Book) load() error {
 			if err := json.Unmarshal(line, &e); err != nil {
 				return fmt.Errorf("byte %d: %w", at, err)
 			}
-			print, err := b.fingerprint(e.Record)
-			if err != nil {
-				return fmt.Errorf("byte %d: %w", at, err)
-			}
-			b.index[lines.KeyID(e.Key)] = place{at: at, size: int32(len(line)), gone: e.Missed > 0, print: print}
+			b.index[lines.KeyID(e.Key)] = place{at: at, size: int32(len(line)), gone: e.Missed > 0}
 		}
 		at += int64(len(line)) + 1
 	}
@@ -228,13 +221,6 @@ func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.Ra
 	if !ok || p.gone {
 		return New, nil, nil
 	}
-	print, err := b.fingerprint(record)
-	if err != nil {
-		return "", nil, fmt.Errorf("record %s: %w", key, err)
-	}
-	if print == p.print {
-		return Unchanged, nil, nil
-	}
 	e, err := b.entry(p)
 	if err != nil {
 		return "", nil, err
@@ -259,19 +245,6 @@ func (b *Book) fields(record []byte) (map[string]json.RawMessage, error) {
 		return strings.HasPrefix(name, "_") || len(b.watch) > 0 && !slices.Contains(b.watch, name)
 	})
 	return m, nil
-}
-
-func (b *Book) fingerprint(record []byte) (uint64, error) {
-	m, err := b.fields(record)
-	if err != nil {
-		return 0, err
-	}
-	h := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		fmt.Fprintf(h, "%d %s%d ", len(name), name, len(m[name]))
-		h.Write(m[name])
-	}
-	return binary.BigEndian.Uint64(h.Sum(nil)), nil
 }
 
 func (b *Book) differ(was, is []byte) (map[string][2]json.RawMessage, error) {
