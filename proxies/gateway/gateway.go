@@ -206,7 +206,12 @@ func (g *Gateway) greet(ctx context.Context, c *clientConn, web *webListener) {
 		return
 	}
 	c.first = first
-	if first[0] == 4 || first[0] == 5 {
+	switch first[0] {
+	case 4: // SOCKS4 has no field for a key
+		defer c.end()
+		_, _ = c.Write([]byte{0, 91, 0, 0, 0, 0, 0, 0}) // request rejected
+		return
+	case 5:
 		defer c.end()
 		g.socks(ctx, c)
 		return

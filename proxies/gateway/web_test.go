@@ -18,7 +18,6 @@ import (
 	"muster/internal/testutil"
 	"muster/proxies"
 	"muster/proxies/proxytest"
-	"muster/proxies/tunnel"
 )
 
 // talk sends text verbatim and returns the connection and a reader of the response.
@@ -200,26 +199,6 @@ func FuzzSOCKS(f *testing.F) {
 		g.socks(context.Background(), &clientConn{Conn: c, idle: time.Minute})
 		if g.tunnels.Load() != 0 || c.got.Len() > 16 || bytes.Contains(c.got.Bytes(), []byte(key)) {
 			t.Errorf("%q: got reply %q and %d tunnels", sent, c.got.Bytes(), g.tunnels.Load())
-		}
-	})
-}
-
-// FuzzSOCKSTarget checks that a request results in a valid target or in a reply with an error.
-func FuzzSOCKSTarget(f *testing.F) {
-	f.Add([]byte("\x05\x01\x00\x01\x01\x02\x03\x04\x00\x50"))
-	f.Add([]byte("\x05\x01\x00\x03\x09a.example\x01\xbb"))
-	f.Add([]byte("\x05\x01\x00\x04" + strings.Repeat("\x00", 16) + "\x00\x00"))
-	f.Add([]byte("\x05\x02\x00\x01"))
-	f.Fuzz(func(t *testing.T, sent []byte) {
-		addr, code := readTarget(&client{Reader: bytes.NewReader(sent)})
-		if code != socksOK {
-			if addr != "" {
-				t.Errorf("%q: got %q and the reply %d", sent, addr, code)
-			}
-			return
-		}
-		if tunnel.CheckTarget(addr) == nil && strings.ContainsAny(addr, " \r\n\x00") {
-			t.Errorf("%q: got the target %q", sent, addr)
 		}
 	})
 }

@@ -3,31 +3,32 @@ package proxytest
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 
 	"muster/proxies/tunnel"
 )
 
 func (p *Proxy) socks5(conn net.Conn) {
 	in := bufio.NewReader(conn)
-	if !p.greet(conn, in) {
+	if _, err := in.Peek(1); err != nil || !p.pause() {
 		return
 	}
-	var request [3]byte
-	if _, err := io.ReadFull(in, request[:]); err != nil || request[1] != 1 {
-		return
-	}
-	addr, err := tunnel.ReadAddress(in)
+	addr, err := tunnel.AcceptSOCKS5(&readFrom{conn, in}, p.User != "", func(user, password string) error {
+		if p.User != "" && (user != p.User || password != p.Password) {
+			return errors.New("wrong credentials")
+		}
+		return nil
+	})
 	if err != nil {
 		return
 	}
 	target, err := p.dialTarget(p.ctx, "tcp", addr)
 	if err != nil {
-		_, _ = conn.Write([]byte{5, 5, 0, 1, 0, 0, 0, 0, 0, 0})
+		_ = tunnel.ReplySOCKS5(conn, 5)
 		return
 	}
 	p.connected(conn, in, target, []byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
@@ -42,41 +43,6 @@ func (p *Proxy) connected(conn net.Conn, in *bufio.Reader, target net.Conn, repl
 	if _, err := conn.Write(reply); err == nil {
 		relay(conn, in, target)
 	}
-}
-
-// greet negotiates the authentication method and checks the credentials. It returns false on failure.
-func (p *Proxy) greet(conn net.Conn, in *bufio.Reader) bool {
-	version, err := in.ReadByte()
-	if err != nil || version != 5 {
-		return false
-	}
-	methods, err := tunnel.ReadShort(in)
-	if err != nil || !p.pause() {
-		return false
-	}
-	want := byte(0)
-	if p.User != "" {
-		want = 2
-	}
-	if strings.IndexByte(methods, want) < 0 {
-		_, _ = conn.Write([]byte{5, 0xff})
-		return false
-	}
-	if _, err := conn.Write([]byte{5, want}); err != nil || want == 0 {
-		return err == nil
-	}
-	version, err = in.ReadByte()
-	user, err1 := tunnel.ReadShort(in)
-	password, err2 := tunnel.ReadShort(in)
-	if err != nil || err1 != nil || err2 != nil || version != 1 {
-		return false
-	}
-	if user != p.User || password != p.Password {
-		_, _ = conn.Write([]byte{1, 1})
-		return false
-	}
-	_, err = conn.Write([]byte{1, 0})
-	return err == nil
 }
 
 func (p *Proxy) socks4(conn net.Conn) {

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -73,12 +74,12 @@ func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 	if head[1] != 0 {
 		return socks5Refusal(head[1])
 	}
-	_, err := ReadAddress(conn)
+	_, err := readAddress(conn)
 	return err
 }
 
-// ReadAddress reads a SOCKS5 address, its type first. The error of an unknown type has the reason Garbage.
-func ReadAddress(r io.Reader) (hostport string, err error) {
+// readAddress reads a SOCKS5 address, its type first. The error of an unknown type has the reason Garbage.
+func readAddress(r io.Reader) (hostport string, err error) {
 	var kind [1]byte
 	if _, err := io.ReadFull(r, kind[:]); err != nil {
 		return "", err
@@ -93,7 +94,7 @@ func ReadAddress(r io.Reader) (hostport string, err error) {
 		ip, _ := netip.AddrFromSlice(raw)
 		host = ip.Unmap().String()
 	case kind[0] == 3:
-		if host, err = ReadShort(r); err != nil {
+		if host, err = readShort(r); err != nil {
 			return "", err
 		}
 	default:
@@ -104,8 +105,20 @@ func ReadAddress(r io.Reader) (hostport string, err error) {
 	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))), err
 }
 
-// ReadShort reads a string with a length prefix of one byte.
-func ReadShort(r io.Reader) (string, error) {
+// readVersion reads a version and a string with a length prefix.
+func readVersion(r io.Reader, want byte) (string, error) {
+	var version [1]byte
+	if _, err := io.ReadFull(r, version[:]); err != nil {
+		return "", err
+	}
+	if version[0] != want {
+		return "", &Error{Reason: Garbage, Detail: fmt.Sprintf("unexpected version %#x", version[0])}
+	}
+	return readShort(r)
+}
+
+// readShort reads a string with a length prefix of one byte.
+func readShort(r io.Reader) (string, error) {
 	var length [1]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return "", err
@@ -113,6 +126,72 @@ func ReadShort(r io.Reader) (string, error) {
 	text := make([]byte, length[0])
 	_, err := io.ReadFull(r, text)
 	return string(text), err
+}
+
+// AcceptSOCKS5 negotiates with a SOCKS5 client (RFC 1928 and 1929) and returns the address of its CONNECT request, to which the
+// caller must reply with ReplySOCKS5. login checks the user name and password, which are empty if the client offers none. Such a client
+// is rejected with the reason AuthRequired if required is set.
+func AcceptSOCKS5(conn io.ReadWriter, required bool, login func(user, password string) error) (addr string, err error) {
+	methods, err := readVersion(conn, 5)
+	if err != nil {
+		return "", err
+	}
+	const none, byPassword, noMethod = "\x00", "\x02", "\xff"
+	method := noMethod
+	if strings.Contains(methods, byPassword) {
+		method = byPassword
+	} else if strings.Contains(methods, none) && !required {
+		method = none
+	}
+	if _, err := io.WriteString(conn, "\x05"+method); err != nil {
+		return "", err
+	}
+	switch method {
+	case noMethod:
+		return "", &Error{Reason: AuthRequired, Detail: "no common SOCKS5 method"}
+	case none:
+		err = login("", "")
+	case byPassword:
+		err = acceptLogin(conn, login)
+	}
+	if err != nil {
+		return "", err
+	}
+	var head [3]byte // version, command, reserved
+	if _, err := io.ReadFull(conn, head[:]); err != nil {
+		return "", err
+	}
+	if head[0] != 5 || head[1] != 1 {
+		err = &Error{Reason: Unsupported, Detail: "SOCKS5 command"}
+		return "", errors.Join(err, ReplySOCKS5(conn, 7))
+	}
+	if addr, err = readAddress(conn); ReasonOf(err) == Garbage {
+		err = errors.Join(err, ReplySOCKS5(conn, 8))
+	}
+	return addr, err
+}
+
+func acceptLogin(conn io.ReadWriter, login func(user, password string) error) error {
+	user, err := readVersion(conn, 1)
+	if err != nil {
+		return err
+	}
+	password, err := readShort(conn)
+	if err != nil {
+		return err
+	}
+	status := []byte{1, 0}
+	if err = login(user, password); err != nil {
+		status[1] = 1
+	}
+	_, werr := conn.Write(status)
+	return errors.Join(err, werr)
+}
+
+// ReplySOCKS5 sends the reply to a request.
+func ReplySOCKS5(conn io.Writer, code byte) error {
+	_, err := conn.Write([]byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0})
+	return err
 }
 
 func socks5Login(conn *Conn, user, password string) error {
