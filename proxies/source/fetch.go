@@ -294,34 +294,30 @@ func (p Parsed) Describe(unit string) string {
 // Merge merges lists: each endpoint occurs once, with the names of all lists that contain it. Entries with and
 // without a label for the same endpoint are merged into one with the label.
 func Merge(lists []List) []Candidate {
-	var out []Candidate
-	at := map[string]int{}
-	labelled := map[string]int{} // index of an entry with a label, by endpoint
+	labelled := map[string]Candidate{} // an entry with a label, by endpoint
 	for _, list := range lists {
 		for _, c := range list.Candidates {
-			if i, ok := at[c.Key()]; ok {
-				out[i].Sources = addSources(out[i].Sources, c.Sources)
-				continue
-			}
-			endpoint := c.Endpoint()
-			if i, ok := labelled[endpoint]; ok && c.Protocol == "" {
-				out[i].Sources = addSources(out[i].Sources, c.Sources)
-				continue
-			}
-			bare := c
-			bare.Protocol = ""
-			if i, ok := at[bare.Key()]; ok && c.Protocol != "" {
-				delete(at, bare.Key())
-				c.Sources = addSources(slices.Clone(out[i].Sources), c.Sources)
-				out[i], at[c.Key()], labelled[endpoint] = c, i, i
-				continue
-			}
-			c.Sources = slices.Clone(c.Sources)
-			at[c.Key()] = len(out)
 			if c.Protocol != "" {
-				labelled[endpoint] = len(out)
+				labelled[c.Endpoint()] = c
 			}
-			out = append(out, c)
+		}
+	}
+	var out []Candidate
+	at := map[string]int{}
+	for _, list := range lists {
+		for _, c := range list.Candidates {
+			sources := c.Sources
+			if other, ok := labelled[c.Endpoint()]; ok && c.Protocol == "" {
+				c = other
+			}
+			i, ok := at[c.Key()]
+			if !ok {
+				i = len(out)
+				at[c.Key()] = i
+				c.Sources = nil
+				out = append(out, c)
+			}
+			out[i].Sources = addSources(out[i].Sources, sources)
 		}
 	}
 	return out
