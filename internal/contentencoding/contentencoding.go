@@ -130,6 +130,22 @@ func NewReader(encoding string, r io.Reader) (io.Reader, error) {
 	return d, nil
 }
 
+// ErrTooLarge means that content exceeds a limit.
+var ErrTooLarge = errors.New("the content is too large")
+
+// Gunzip returns the content of a gzip file, which may have at most limit bytes.
+func Gunzip(file []byte, limit int64) ([]byte, error) {
+	z, err := NewReader("gzip", bytes.NewReader(file))
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(z, limit+1))
+	if err == nil && int64(len(out)) > limit {
+		err = ErrTooLarge
+	}
+	return out, err
+}
+
 // decoder reads the streams of an encoding up to the first byte that belongs to none.
 type decoder struct {
 	in   *bufio.Reader

@@ -144,7 +144,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return List{}, fmt.Errorf("list was not received within %s", cmp.Or(s.Timeout, 30*time.Second))
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, contentencoding.ErrTooLarge):
 		return List{}, fmt.Errorf("list is larger than %s; increase proxies.max_list_mb", size(limit))
 	case err != nil:
 		return List{}, fmt.Errorf("list is truncated after %d bytes: %w", parsed.Bytes, err)

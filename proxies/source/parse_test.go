@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/contentencoding"
 	"muster/internal/testutil"
 )
 
@@ -187,7 +188,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		parsed, err := Parse(strings.NewReader(text), Options{Max: 1000, MaxBytes: 1 << 20})
-		if err != nil && (len(parsed.Candidates) > 0 || !errors.Is(err, errTooLarge) && !strings.HasPrefix(err.Error(), "decompress list")) {
+		if err != nil && (len(parsed.Candidates) > 0 || !errors.Is(err, contentencoding.ErrTooLarge) && !strings.HasPrefix(err.Error(), "decompress list")) {
 			t.Fatalf("%q gives %v and %v", text, parsed.Candidates, err)
 		}
 		for _, c := range parsed.Candidates {

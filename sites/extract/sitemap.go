@@ -19,9 +19,12 @@ import (
 func Sitemap(def *definition.Definition, p Page) (Result, error) {
 	body := p.Body
 	for times := 0; times < 2 && bytes.HasPrefix(body, []byte{0x1f, 0x8b}); times++ {
-		unpacked, err := gunzip(body, int64(def.Limits.MaxBytes))
+		unpacked, err := contentencoding.Gunzip(body, int64(def.Limits.MaxBytes))
+		if errors.Is(err, contentencoding.ErrTooLarge) {
+			err = fmt.Errorf("it exceeds limits.max_bytes (%d)", def.Limits.MaxBytes)
+		}
 		if err != nil {
-			return Result{}, err
+			return Result{}, fmt.Errorf("decompress sitemap: %w", err)
 		}
 		body = unpacked
 	}
@@ -40,21 +43,6 @@ func Sitemap(def *definition.Definition, p Page) (Result, error) {
 		s.res.Broken = fmt.Sprintf("the sitemap ends after %d entries: %v", s.entries, err)
 	}
 	return s.res, nil
-}
-
-func gunzip(body []byte, limit int64) ([]byte, error) {
-	z, err := contentencoding.NewReader("gzip", bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("decompress sitemap: %w", err)
-	}
-	out, err := io.ReadAll(io.LimitReader(z, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("decompress sitemap: %w", err)
-	}
-	if int64(len(out)) > limit {
-		return nil, fmt.Errorf("decompressed sitemap exceeds limits.max_bytes (%d)", limit)
-	}
-	return out, nil
 }
 
 type sitemap struct {
