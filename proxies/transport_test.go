@@ -423,7 +423,7 @@ func TestOneTransportPerProxy(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := b.pool.transports.used.Len(); n > 4 {
+	if n := len(b.pool.transports.byID); n > 4 {
 		t.Errorf("got %d cached transports, want at most 4", n)
 	}
 	seen := 0

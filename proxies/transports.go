@@ -1,11 +1,12 @@
 package proxies
 
 import (
-	"container/list"
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,21 +20,21 @@ type transports struct {
 	cfg      PoolConfig
 	warnedAt atomic.Int64 // Unix time of the last warning about direct connections
 
-	mu    sync.Mutex // guards the fields below
-	used  *list.List // of *pair, most recently used first
-	byKey map[string]*list.Element
+	mu   sync.Mutex // guards byID and pair.usedAt
+	byID map[string]*pair
 }
 
 // A pair holds the two transports of a proxy.
 type pair struct {
 	id      string
+	usedAt  time.Time
 	address string          // of the proxy, with credentials; a change replaces the transports
 	forward *http.Transport // for http requests in absolute form
 	tunnel  *http.Transport // for all other requests
 }
 
 func newTransports(cfg PoolConfig) *transports {
-	return &transports{cfg: cfg, used: list.New(), byKey: map[string]*list.Element{}}
+	return &transports{cfg: cfg, byID: map[string]*pair{}}
 }
 
 // of returns the transport for a request with the given scheme through the proxy.
@@ -41,20 +42,16 @@ func (t *transports) of(proxy Proxy, scheme string) (transport *http.Transport, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	address := proxy.URL().String()
-	element := t.byKey[proxy.ID]
-	if element != nil && element.Value.(*pair).address != address {
-		t.remove(element)
-		element = nil
-	}
-	if element == nil {
-		element = t.used.PushFront(t.newPair(proxy, address))
-		t.byKey[proxy.ID] = element
-		for t.used.Len() > t.cfg.MaxTransports {
-			t.remove(t.used.Back())
+	p := t.byID[proxy.ID]
+	if p == nil || p.address != address {
+		t.remove(p)
+		if len(t.byID) >= t.cfg.MaxTransports {
+			t.remove(slices.MinFunc(slices.Collect(maps.Values(t.byID)), func(a, b *pair) int { return a.usedAt.Compare(b.usedAt) }))
 		}
+		p = t.newPair(proxy, address)
+		t.byID[proxy.ID] = p
 	}
-	t.used.MoveToFront(element)
-	p := element.Value.(*pair)
+	p.usedAt = time.Now()
 	if scheme == "http" && canForward(proxy) {
 		return p.forward, true
 	}
@@ -115,21 +112,21 @@ func (t *transports) newPair(proxy Proxy, address string) *pair {
 func (t *transports) evict(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if element := t.byKey[id]; element != nil {
-		t.remove(element)
-	}
+	t.remove(t.byID[id])
 }
 
-func (t *transports) remove(element *list.Element) {
-	p := t.used.Remove(element).(*pair)
-	delete(t.byKey, p.id)
-	p.close()
+// remove removes and closes a pair, which may be nil. The caller holds mu.
+func (t *transports) remove(p *pair) {
+	if p != nil {
+		delete(t.byID, p.id)
+		p.close()
+	}
 }
 
 func (t *transports) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.used.Len() > 0 {
-		t.remove(t.used.Back())
+	for _, p := range t.byID {
+		t.remove(p)
 	}
 }

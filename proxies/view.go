@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,13 +120,8 @@ func (v *view) useScope(name string) *scope {
 	s := v.scopes[name]
 	if s == nil {
 		if len(v.scopes) >= maxScopes {
-			oldest := name
-			for other, o := range v.scopes {
-				if oldest == name || o.usedAt.Before(v.scopes[oldest].usedAt) {
-					oldest = other
-				}
-			}
-			delete(v.scopes, oldest)
+			byUse := func(a, b string) int { return v.scopes[a].usedAt.Compare(v.scopes[b].usedAt) }
+			delete(v.scopes, slices.MinFunc(slices.Collect(maps.Keys(v.scopes)), byUse))
 		}
 		s = &scope{failed: map[string]time.Time{}}
 		v.scopes[name] = s
