@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+	"golang.org/x/net/html/charset"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/simplifiedchinese"
 	xunicode "golang.org/x/text/encoding/unicode"
 
@@ -94,15 +94,15 @@ func headerCharset(contentType string) string {
 }
 
 // declaredCharset returns the charset declared in the head of a page, in a meta element or as XML.
-func declaredCharset(head []byte) (charset string) {
+func declaredCharset(head []byte) (label string) {
 	z := html.NewTokenizer(bytes.NewReader(head))
-	for charset == "" {
+	for label == "" {
 		switch z.Next() {
 		case html.ErrorToken:
-			return charset
+			return label
 		case html.CommentToken: // in HTML an XML declaration is a comment
 			if m := xmlEncoding.FindSubmatch(z.Raw()); m != nil {
-				charset = string(m[1])
+				label = string(m[1])
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			n := z.Token()
@@ -113,33 +113,26 @@ func declaredCharset(head []byte) (charset string) {
 			switch {
 			case n.DataAtom != atom.Meta:
 			case attrs["charset"] != "":
-				charset = attrs["charset"]
+				label = attrs["charset"]
 			case strings.EqualFold(attrs["http-equiv"], "content-type"):
-				charset = headerCharset(attrs["content"])
+				label = headerCharset(attrs["content"])
 			}
 		}
 	}
-	if strings.HasPrefix(strings.ToLower(charset), "utf-16") {
-		charset = "utf-8" // readable as ASCII, so not UTF-16
+	if strings.HasPrefix(strings.ToLower(label), "utf-16") {
+		label = "utf-8" // readable as ASCII, so not UTF-16
 	}
-	return charset
+	return label
 }
 
 var xmlEncoding = regexp.MustCompile(`(?is)^<\?xml\s[^>]*encoding\s*=\s*["']([a-z0-9_:.-]+)`)
 
 func lookup(label string) (encoding.Encoding, string) {
-	if label == "" {
+	enc, name := charset.Lookup(label)
+	switch name {
+	case "replacement":
 		return nil, ""
-	}
-	enc, err := htmlindex.Get(strings.TrimSpace(label))
-	if err != nil {
-		return nil, ""
-	}
-	name, err := htmlindex.Name(enc)
-	if err != nil || name == "replacement" {
-		return nil, ""
-	}
-	if name == "gbk" {
+	case "gbk":
 		enc = simplifiedchinese.GB18030 // a superset of GBK, which the standard prescribes
 	}
 	return enc, name
