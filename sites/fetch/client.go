@@ -100,7 +100,7 @@ func NewClient(cfg Config) *Client {
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.Transport = contentencoding.Transport(cfg.Transport)
-	c := &Client{cfg: cfg, def: cfg.Definition, own: own, directly: contentencoding.Transport(directly), render: newRenderer(cfg.Definition, cfg, filter), extractors: extractorClient(cfg.Definition, filter)}
+	c := &Client{cfg: cfg, def: cfg.Definition, own: own, directly: contentencoding.Transport(directly), render: newRenderer(cfg.Definition, cfg, filter), extractors: serviceClient(cfg.Definition.Extractor.URL, filter)}
 	c.http = &http.Client{Transport: c.stack(), CheckRedirect: c.checkRedirect}
 	c.tls = !slices.ContainsFunc(c.def.OwnURLs(), func(u string) bool { return strings.HasPrefix(u, "http:") })
 	c.visitors = newVisitors(c)

@@ -16,7 +16,6 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/wrap"
-	"muster/sites/definition"
 	"muster/sites/extract"
 )
 
@@ -103,11 +102,11 @@ func (c *Client) postPage(ctx context.Context, input []byte) ([]byte, error) {
 	return out.buf.Bytes(), nil
 }
 
-// extractorClient returns the HTTP client for the URL of the extractor.
-func extractorClient(def *definition.Definition, filter *addressfilter.Filter) *http.Client {
-	carrier := DirectTransport(filter.WithURLs(def.Extractor.URL))
+// serviceClient returns the HTTP client for the URL of an extractor or a renderer. It does not follow redirects.
+func serviceClient(at string, filter *addressfilter.Filter) *http.Client {
+	carrier := DirectTransport(filter.WithURLs(at))
 	carrier.ResponseHeaderTimeout = 0
-	return &http.Client{Transport: carrier, CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("it redirects") }}
+	return &http.Client{Transport: carrier, CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the service redirects") }}
 }
 
 // runCommand runs the command of the extractor with a page as its standard input, without a shell.

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,10 @@ func (p *visitors) logIn(ctx context.Context) error {
 	switch e.Class {
 	case Login, Gone, Robots, Redirect, ClientError, TooBig, BadType, Parse, Address:
 		e.Class = Login
-		p.refuse(e)
+		stop := *e
+		p.mu.Lock()
+		p.refused = cmp.Or(p.refused, &stop)
+		p.mu.Unlock()
 	}
 	return e
 }
@@ -132,9 +136,7 @@ func (p *visitors) expire(ctx context.Context, u *use) error {
 		return nil
 	}
 	if fetched := p.credit; !p.mayLogInAgain() {
-		if p.refused == nil {
-			p.refused = &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site logged out a session again after %d pages; check whether the account is used elsewhere or by several jobs", fetched)}
-		}
+		p.refused = cmp.Or(p.refused, &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site logged out a session again after %d pages; check whether the account is used elsewhere or by several jobs", fetched)})
 		e := *p.refused
 		return &e
 	}
@@ -167,14 +169,4 @@ func (p *visitors) refusal() error {
 	}
 	e := *p.refused
 	return &e
-}
-
-// refuse stops all logins.
-func (p *visitors) refuse(why *Error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.refused == nil {
-		e := *why
-		p.refused = &e
-	}
 }

@@ -3,7 +3,6 @@ package fetch
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -42,13 +41,9 @@ type renderer struct {
 func newRenderer(def *definition.Definition, cfg Config, filter *addressfilter.Filter) *renderer {
 	r := &renderer{def: def, by: cfg.Browser, filter: filter, proxy: cfg.BrowserProxy, idle: func() {}, auto: map[string]int{}}
 	if def.Render.URL != "" {
-		carrier := DirectTransport(filter.WithURLs(def.Render.URL))
-		carrier.ResponseHeaderTimeout = 0
-		r.idle = carrier.CloseIdleConnections
-		r.by = &render.Client{URL: def.Render.URL, Key: def.Render.Key, HTTP: &http.Client{
-			Transport:     carrier,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the renderer redirects") },
-		}}
+		service := serviceClient(def.Render.URL, filter)
+		r.idle = service.CloseIdleConnections
+		r.by = &render.Client{URL: def.Render.URL, Key: def.Render.Key, HTTP: service}
 		if u, err := url.Parse(def.Render.URL); err == nil && !addressfilter.IsLoopback(u.Hostname()) {
 			r.proxy = nil // it cannot reach the proxies of this process
 		}
