@@ -115,7 +115,9 @@ func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	}
 	r := NewRegistry(append(shipped, own...)...)
 	r.breakSites(broken)
-	r.breakSites(r.wrongDepends())
+	for range 2 { // an unknown dependency hides a cycle
+		r.breakSites(r.wrongDepends())
+	}
 	return r, nil
 }
 
@@ -141,29 +143,12 @@ func (r *Registry) wrongDepends() []*definition.BrokenError {
 				problem(err.Error())
 			}
 		}
-		if circle := r.circle(name, name, nil); circle != nil {
-			problem("dependency cycle: " + strings.Join(circle, " → ") + "; remove one depends_on")
+		_, err := r.Order(name)
+		if cycle, ok := errors.AsType[cycleError](err); ok && cycle[0] == name {
+			problem(cycle.Error())
 		}
 	}
 	return wrong
-}
-
-// circle returns a path of dependencies between two sites, or nil.
-func (r *Registry) circle(from, to string, path []string) []string {
-	d := r.sites.Load().defs[from]
-	if d == nil || slices.Contains(path, from) {
-		return nil
-	}
-	path = append(slices.Clip(path), from)
-	for _, on := range d.DependsOn {
-		if on == to {
-			return append(path, to)
-		}
-		if found := r.circle(on, to, path); found != nil {
-			return found
-		}
-	}
-	return nil
 }
 
 // Schedules returns the schedules of the sites in their definitions and in settings, which have precedence and may be off.
@@ -232,6 +217,13 @@ func (r *Registry) Unknown(name string) error {
 	return &UnknownError{Name: name, Nearest: nearest.Word(name, r.Names())}
 }
 
+// cycleError is the error of a path of dependencies from a site to itself.
+type cycleError []string
+
+func (e cycleError) Error() string {
+	return "dependency cycle: " + strings.Join(e, " → ") + "; remove one depends_on"
+}
+
 // Order sorts sites so that each follows its dependencies. Broken sites have none.
 func (r *Registry) Order(names ...string) ([]string, error) {
 	var out, path []string
@@ -241,7 +233,7 @@ func (r *Registry) Order(names ...string) ([]string, error) {
 			return nil
 		}
 		if i := slices.Index(path, name); i >= 0 {
-			return fmt.Errorf("dependency cycle: %s; remove one depends_on", strings.Join(append(path[i:], name), " → "))
+			return cycleError(append(path[i:], name))
 		}
 		d, err := r.Definition(name)
 		if errors.As(err, new(*definition.BrokenError)) {
