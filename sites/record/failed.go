@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"muster/internal/atomicfile"
@@ -41,27 +42,17 @@ func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 	return atomicfile.Write(path, 0o600, func(to io.Writer) error {
 		enc := json.NewEncoder(to)
 		enc.SetEscapeHTML(false)
-		list := failedList{w.queue, enc}
-		if err := list.writePages(ctx); err != nil {
+		if err := w.writePages(ctx, enc); err != nil || before == nil {
 			return err
 		}
-		if before == nil {
-			return nil
-		}
-		return list.writeResolved(ctx, before)
+		return w.writeResolved(ctx, enc, before)
 	})
 }
 
-// failedList writes pages of a queue.
-type failedList struct {
-	queue *workqueue.Queue
-	to    *json.Encoder
-}
-
 // writePages writes the failed pages.
-func (l failedList) writePages(ctx context.Context) error {
+func (w *writer) writePages(ctx context.Context, to *json.Encoder) error {
 	for offset := 0; ; {
-		ids, err := l.queue.Failed(ctx, offset, failedBatch)
+		ids, err := w.queue.Failed(ctx, offset, failedBatch)
 		if err != nil {
 			return fmt.Errorf("list failed pages: %w", err)
 		}
@@ -69,7 +60,7 @@ func (l failedList) writePages(ctx context.Context) error {
 			return nil
 		}
 		offset += len(ids)
-		infos, err := l.queue.Get(ctx, ids...)
+		infos, err := w.queue.Get(ctx, ids...)
 		if err != nil {
 			return fmt.Errorf("read failed pages: %w", err)
 		}
@@ -78,7 +69,7 @@ func (l failedList) writePages(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			if err := l.to.Encode(f); err != nil {
+			if err := to.Encode(f); err != nil {
 				return err
 			}
 		}
@@ -86,58 +77,42 @@ func (l failedList) writePages(ctx context.Context) error {
 }
 
 // writeResolved writes the pages of an earlier list that have not failed again. It skips damaged lines.
-func (l failedList) writeResolved(ctx context.Context, before io.Reader) error {
-	var batch []report.FailedPage
+func (w *writer) writeResolved(ctx context.Context, to *json.Encoder, before io.Reader) error {
+	var pages []report.FailedPage
 	for line, err := range lines.Of(before) {
 		if err != nil {
 			return fmt.Errorf("read the failed pages of earlier runs: %w", err)
 		}
 		var f report.FailedPage
 		if json.Unmarshal(line, &f) == nil && f.Item != "" {
-			batch = append(batch, f)
+			pages = append(pages, f)
 		}
-		if len(batch) == failedBatch {
-			if err := l.resolve(ctx, batch); err != nil {
+	}
+	for batch := range slices.Chunk(pages, failedBatch) {
+		byID, ids := map[string]report.FailedPage{}, make([]string, len(batch))
+		for i, f := range batch {
+			byID[f.Item], ids[i] = f, f.Item
+		}
+		infos, err := w.queue.Get(ctx, ids...)
+		if err != nil {
+			return fmt.Errorf("read the pages that failed in earlier runs: %w", err)
+		}
+		for _, info := range infos {
+			f, ok := byID[info.ID], true
+			switch info.State {
+			case workqueue.StateDone:
+				f.Status, f.RetryAfter = report.PageResolved, time.Time{}
+			case workqueue.StateSkipped:
+				f, ok = store.FailureOf(info)
+			default:
+				continue // in the new list
+			}
+			if !ok {
+				continue
+			}
+			if err := to.Encode(f); err != nil {
 				return err
 			}
-			batch = nil
-		}
-	}
-	return l.resolve(ctx, batch)
-}
-
-// resolve writes the pages that have not failed again.
-func (l failedList) resolve(ctx context.Context, pages []report.FailedPage) error {
-	ids := make([]string, len(pages))
-	for i, f := range pages {
-		ids[i] = f.Item
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	infos, err := l.queue.Get(ctx, ids...)
-	if err != nil {
-		return fmt.Errorf("read the pages that failed in earlier runs: %w", err)
-	}
-	now := map[string]workqueue.Info{}
-	for _, info := range infos {
-		now[info.ID] = info
-	}
-	for _, f := range pages {
-		info, listed := now[f.Item]
-		switch info.State {
-		case workqueue.StateDone:
-			f.Status, f.RetryAfter = report.PageResolved, time.Time{}
-		case workqueue.StateSkipped:
-			f, listed = store.FailureOf(info)
-		default:
-			listed = false // in the new list, or of another job
-		}
-		if !listed {
-			continue
-		}
-		if err := l.to.Encode(f); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -58,16 +58,6 @@ func (f *files) put(r sink.Record) (bool, error) {
 	return fresh, f.putChange(r)
 }
 
-// putPage appends the state of a page to the file of pages.
-func (f *files) putPage(r sink.Record) error {
-	to, err := f.file(r.Type)
-	if err == nil {
-		_, err = to.Put(r.Key, r.Data)
-		f.dirty[r.Type] = true
-	}
-	return err
-}
-
 // compare adds the difference from the ledger to a record.
 func (f *files) compare(r *sink.Record) error {
 	b, err := f.book(r.Type)
@@ -87,9 +77,9 @@ func (f *files) compare(r *sink.Record) error {
 	return nil
 }
 
-// putChange appends a record to changes.jsonl if it has changed.
+// putChange appends a record to changes.jsonl if it has changed. The states of pages have no change.
 func (f *files) putChange(r sink.Record) error {
-	if r.Change == string(ledger.Unchanged) {
+	if r.Change == string(ledger.Unchanged) || r.Type == store.PageType {
 		return nil
 	}
 	if f.changes == nil {

@@ -178,18 +178,15 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 			}
 			continue
 		}
-		if r.Type == store.PageType {
-			if err := w.files.putPage(r); err != nil {
-				return wrote, err
-			}
-			continue
-		}
 		fresh, err := w.files.put(r)
-		if fresh {
-			wrote++
-		}
 		if err != nil {
 			return wrote, err
+		}
+		if r.Type == store.PageType {
+			continue
+		}
+		if fresh {
+			wrote++
 		}
 		records = append(records, r)
 	}
@@ -236,13 +233,10 @@ func (w *writer) record(o workqueue.Output) (sink.Record, error) {
 	if err := json.Unmarshal(o.Data, &h); err != nil {
 		return sink.Record{}, fmt.Errorf("decode record %d of item %s: %w", o.Index, o.Item, err)
 	}
-	if h.Type == store.FileType {
-		return sink.Record{Type: h.Type, Key: h.Key, Data: o.Data}, nil
-	}
-	if _, ok := w.files.watch[h.Type]; !ok { // the type is part of a file name
+	if _, ok := w.files.watch[h.Type]; !ok && h.Type != store.FileType { // the type is part of a file name
 		return sink.Record{}, fmt.Errorf("record %d of item %s has type %q, which is not in the definition", o.Index, o.Item, h.Type)
 	}
-	if h.Type == store.PageType {
+	if h.Type == store.FileType || h.Type == store.PageType {
 		return sink.Record{Type: h.Type, Key: h.Key, Data: o.Data}, nil
 	}
 	if h.Same {
