@@ -24,32 +24,9 @@ func serverFlag() cli.Flag {
 	return &cli.StringFlag{Name: "server", Usage: "call the orchestrator at `URL`, with the key in " + apiKeyVariable}
 }
 
-// apiScope is the environment of a command that calls the HTTP API.
-type apiScope struct {
-	api     *client.Client
-	own     *orchestrator.Orchestrator // serves the API in this process; nil: another process serves it
-	display *monitor.Display
-	env     environment
-}
-
-// onAPI returns the action of a command that calls the HTTP API, with least to most arguments; -1 means any number. The API
-// belongs to --server, or to the orchestrator that runs on the data directory. Without either, the command serves the API
-// to itself, on the Redis of the data directory.
-func onAPI(env environment, least, most int, fn func(context.Context, *cli.Context, *client.Client) error) cli.ActionFunc {
-	return onScope(env, least, most, func(ctx context.Context, c *cli.Context, s apiScope) error { return fn(ctx, c, s.api) })
-}
-
-// onScope is onAPI for a command that needs more than the client.
-func onScope(env environment, least, most int, fn func(context.Context, *cli.Context, apiScope) error) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		if err := arguments(c, least, most); err != nil {
-			return err
-		}
-		return invalidRequest(withAPI(env, c, fn))
-	}
-}
-
-func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Context, apiScope) error) error {
+// withAPI calls fn with the API of --server, or of the orchestrator that runs on the data directory. Without either, the
+// command serves the API to itself, on the Redis of the data directory.
+func withAPI(env environment, c *cli.Context, fn func(scope) error) error {
 	if server, ok := flagValue(c, "server"); ok {
 		for _, name := range []string{"data-dir", "redis"} {
 			if _, both := flagValue(c, name); both {
@@ -78,17 +55,17 @@ func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Cont
 }
 
 // onServer calls fn with the API of another process.
-func onServer(env environment, c *cli.Context, api *client.Client, fn func(context.Context, *cli.Context, apiScope) error) error {
+func onServer(env environment, c *cli.Context, api *client.Client, fn func(scope) error) error {
 	display, err := newDisplay(env, c)
 	if err != nil {
 		return err
 	}
 	defer display.Close()
-	return fn(c.Context, c, apiScope{api: api, display: display, env: env})
+	return fn(scope{Context: c, ctx: c.Context, env: env, api: api, display: display})
 }
 
 // withOwnAPI calls fn with the API in this process.
-func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(context.Context, *cli.Context, apiScope) error) error {
+func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(scope) error) error {
 	if _, ok := flagValue(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
@@ -100,7 +77,7 @@ func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(
 		if err != nil {
 			return err
 		}
-		return fn(ctx, c, apiScope{api: api, own: o, display: display, env: env})
+		return fn(scope{Context: c, ctx: ctx, env: env, api: api, own: o, display: display})
 	})
 }
 
@@ -124,29 +101,17 @@ func invalidRequest(err error) error {
 	return usageError{errors.New(cmp.Or(strings.Join(text, "\n"), p.Detail))}
 }
 
-// listAll is the action of a command that lists what an operation returns; see showPage.
-func listAll[T any](env environment, op client.Operation[client.None, client.Page[T]], none string, columns []string, row func(T) []string, less ...string) cli.ActionFunc {
-	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-		list, err := client.All(ctx, api, op, client.None{}, 0)
-		if err != nil {
-			return err
-		}
-		return showPage(env, c, list, none, columns, row, less...)
-	})
-}
-
-// showPage prints a list of the API: with --json as the API responds, otherwise as a table, or none if it is empty. A narrow
-// terminal omits the columns less.
-func showPage[T any](env environment, c *cli.Context, list []T, none string, columns []string, row func(T) []string, less ...string) error {
+// showPage prints a list of the API: with --json as the API responds, otherwise as a table with a head of words, in which _ is
+// a space, or none if it is empty.
+func showPage[T any](s scope, list []T, none, head string, row func(T) []any) error {
 	switch {
-	case c.Bool("json"):
-		return printJSON(env.stdout, client.Page[T]{Data: list})
+	case s.Bool("json"):
+		return printJSON(s.env.stdout, client.Page[T]{Data: list})
 	case len(list) == 0:
-		fmt.Fprintln(env.stdout, none)
+		fmt.Fprintln(s.env.stdout, none)
 		return nil
 	}
-	t := newTable(env.stdout, columns...)
-	t.less = less
+	t := newTable(s.env.stdout, head)
 	for _, item := range list {
 		t.row(row(item)...)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -226,13 +227,25 @@ func flagWords(flags []cli.Flag, args []string) int {
 	return 1
 }
 
-// arguments checks the number of words after the command and its flags.
-func arguments(c *cli.Context, least, most int) error {
-	n := c.NArg()
+// arguments checks the number of arguments of a command by its usage: [X] may be absent, and X… may be repeated. The flag
+// --job-id is another way to write one.
+func arguments(c *cli.Context) error {
+	least, most, n := 0, 0, c.NArg()
+	for _, word := range strings.Fields(c.Command.ArgsUsage) {
+		if most++; !strings.HasPrefix(word, "[") {
+			least++
+		}
+		if strings.Contains(word, "…") {
+			most = math.MaxInt16
+		}
+	}
+	if c.String("job-id") != "" {
+		n++
+	}
 	switch {
 	case n < least:
 		return usageError{fmt.Errorf("not enough arguments; usage: %s", usageOf(c.Command))}
-	case most >= 0 && n > most:
+	case n > most:
 		return usageError{fmt.Errorf("unexpected argument %q; usage: %s", withoutPassword(c.Args().Get(most)), usageOf(c.Command))}
 	}
 	return nil

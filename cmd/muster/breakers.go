@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,38 +18,26 @@ func breakersCommand(env environment) *cli.Command {
 a few trials, and closes when one succeeds. Its KEY is site@host for a site,
 host:NAME for a host of the work queue, agent:ID for an agent with a URL.`,
 		Subcommands: []*cli.Command{
-			{
-				Name:        "list",
-				Usage:       "list the breakers that are not closed",
-				Description: "TRIALS and BLOCKED count the requests since it opened that were allowed and not.",
-				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
-				Action:      listAll(env, client.ListBreakers, "All breakers are closed", []string{"KEY", "STATE", "OPEN SINCE", "NEXT TRIAL", "TRIALS", "BLOCKED", "LAST FAILURE"}, breakerRow),
-			},
-			{
-				Name:      "reset",
-				Usage:     "close breakers and reset their failure counts",
-				ArgsUsage: "[NAME…]",
+			list(env, &cli.Command{Name: "list", Usage: "list the breakers that are not closed",
+				Description: "TRIALS and BLOCKED count the requests since it opened that were allowed and not."},
+				client.ListBreakers, "All breakers are closed", "KEY "+breakerColumns, breakerRow),
+			act(env, &cli.Command{
+				Name: "reset", Usage: "close breakers and reset their failure counts", ArgsUsage: "[NAME…]", Before: namedOr("all"),
 				Description: `A NAME is a KEY, or the site, host or id in it. Blocked work is
 retried within two minutes. If requests still fail, the breaker opens again.`,
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "close all"}, serverFlag(), jsonFlag()},
-				Action: func(c *cli.Context) error {
-					if c.Bool("all") == (c.NArg() > 0) {
-						return usageError{errors.New("breakers reset: name breakers, or close all with --all; see muster breakers list")}
-					}
-					return onAPI(env, 0, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-						closed, err := client.ResetBreakers.Call(ctx, api, client.With[client.BreakerReset]{Body: client.BreakerReset{Names: c.Args().Slice(), All: c.Bool("all")}})
-						return showDone(env, c, closed, err, "%d closed", len(closed.Data))
-					})(c)
-				},
-			},
+			}, client.ResetBreakers, func(_ client.With[client.BreakerReset], closed client.Page[string]) string {
+				return fmt.Sprintf("%d closed", len(closed.Data))
+			}),
 		},
 	}
 }
 
-func breakerRow(s limit.BreakerState) []string {
+const breakerColumns = "STATE OPEN_SINCE NEXT_TRIAL TRIALS BLOCKED LAST_FAILURE"
+
+func breakerRow(s limit.BreakerState) []any {
 	next := "now"
 	if left := time.Until(s.Until); left > 0 {
 		next = "in " + left.Round(time.Second).String()
 	}
-	return []string{cell(s.Key, 60), s.State, age(s.Since), next, fmt.Sprint(s.Allowed), fmt.Sprint(s.Blocked), cell(orDash(s.LastBlock), 40)}
+	return []any{cell(s.Key, 60), s.State, s.Since, next, s.Allowed, s.Blocked, cell(s.LastBlock, 40)}
 }

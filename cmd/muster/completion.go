@@ -52,9 +52,6 @@ func completionCommand(env environment) *cli.Command {
     muster completion zsh > "${fpath[1]}/_muster"
     muster completion fish > ~/.config/fish/completions/muster.fish`,
 		Action: func(c *cli.Context) (err error) {
-			if err := arguments(c, 1, 1); err != nil {
-				return err
-			}
 			script, ok := shells[c.Args().First()]
 			if c.Args().First() == "fish" {
 				script, err = newApp(env).ToFishCompletion()

@@ -26,9 +26,6 @@ and files that the settings and the definitions of sites refer to. Then the exit
 			if c.Bool("check") {
 				return checkConfig(env, c)
 			}
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
 			loaded, err := loadConfig(env, c)
 			if err != nil {
 				return err
@@ -37,7 +34,7 @@ and files that the settings and the definitions of sites refer to. Then the exit
 			if c.Bool("json") {
 				return printJSON(env.stdout, settings)
 			}
-			t := newTable(env.stdout, "SETTING", "VALUE", "RELOAD", "FROM")
+			t := newTable(env.stdout, "SETTING VALUE RELOAD FROM")
 			for _, s := range settings {
 				reload := "restart"
 				if s.Reload {
@@ -52,9 +49,6 @@ and files that the settings and the definitions of sites refer to. Then the exit
 
 // checkConfig checks the settings of the command, or of a file.
 func checkConfig(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 1); err != nil {
-		return err
-	}
 	var loaded *config.Loaded
 	var err error
 	if file := c.Args().First(); file != "" {

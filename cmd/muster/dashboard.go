@@ -21,9 +21,6 @@ can be served. /asynqmon/ shows the tasks of asynq's own clients; for tasks of
 workflows see muster workflows.`,
 		Flags: flagsOf(listenSetting),
 		Action: server(func(c *cli.Context) error {
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
 			loaded, err := loadConfig(env, c, listenSetting)
 			if err != nil {
 				return err

@@ -38,9 +38,6 @@ With --keep everything runs until Ctrl-C, even after a failure.`,
 			progressFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
 			dir, err := demoDir(c.String("dir"))
 			if err != nil {
 				return err

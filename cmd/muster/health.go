@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -12,12 +12,18 @@ import (
 )
 
 func healthCommand(env environment) *cli.Command {
-	system := onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-		report, err := client.GetHealthReport.Call(ctx, api, client.None{})
+	c := apiCommand(env, &cli.Command{
+		Name:  "health",
+		Usage: "check Redis, workers, agents and the proxy pool; exit 1 if one has failed",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "url", Usage: "only check that `URL` returns 200, as in http://localhost:8000/health"}, jsonFlag(),
+		},
+	}, func(s scope, _ client.None) error {
+		report, err := client.GetHealthReport.Call(s.ctx, s.api, client.None{})
 		if err != nil {
 			return err
 		}
-		if err := printHealth(env, report, c.Bool("json")); err != nil {
+		if err := printHealth(env, report, s.Bool("json")); err != nil {
 			return err
 		}
 		if report.Status == health.Failed {
@@ -25,36 +31,23 @@ func healthCommand(env environment) *cli.Command {
 		}
 		return nil
 	})
-	return &cli.Command{
-		Name:  "health",
-		Usage: "check Redis, workers, agents and the proxy pool; exit 1 if one has failed",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "url", Usage: "only check that `URL` returns 200, as in http://localhost:8000/health"},
-			serverFlag(), jsonFlag(),
-		},
-		Action: func(c *cli.Context) error {
-			if !c.IsSet("url") {
-				return system(c)
-			}
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
+	system := c.Action
+	c.Action = func(c *cli.Context) error {
+		if c.IsSet("url") {
 			return probeURL(c.Context, c.String("url"))
-		},
+		}
+		return system(c)
 	}
+	return c
 }
 
 func printHealth(env environment, report health.Report, asJSON bool) error {
 	if asJSON {
 		return printJSON(env.stdout, report)
 	}
-	t := newTable(env.stdout, "PART", "STATUS", "TIME", "")
+	t := newTable(env.stdout, "PART STATUS TIME _")
 	for _, r := range report.Checks {
-		text := r.Detail
-		if r.Error != "" {
-			text = r.Error
-		}
-		t.row(r.Name, string(r.Status), fmt.Sprintf("%d ms", r.Millis), text)
+		t.row(r.Name, r.Status, fmt.Sprintf("%d ms", r.Millis), cmp.Or(r.Error, r.Detail))
 	}
 	return t.flush()
 }

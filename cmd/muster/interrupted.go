@@ -34,6 +34,18 @@ func server(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
+// requires returns a check of a command that accepts the flags called names only with the flag called with.
+func requires(with string, names ...string) cli.BeforeFunc {
+	return func(c *cli.Context) error {
+		for _, name := range names {
+			if c.IsSet(name) && !c.IsSet(with) {
+				return usageError{fmt.Errorf("--%s requires --%s", name, with)}
+			}
+		}
+		return nil
+	}
+}
+
 // withState adds the state of the work to the error of an interrupted command.
 // It returns other errors as they are.
 func withState(ctx context.Context, err error, format string, args ...any) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,31 +36,16 @@ Exit codes: 0 done, 1 failed or no such job, 2 wrong usage.`,
 	}
 }
 
-// jobScope is an apiScope with functions for jobs.
-type jobScope struct{ apiScope }
-
-// onJobs is the action of a command on jobs, with least to most arguments; -1 means any number.
-func onJobs(env environment, least, most int, fn func(context.Context, *cli.Context, jobScope) error) cli.ActionFunc {
-	return onScope(env, least, most, func(ctx context.Context, c *cli.Context, s apiScope) error {
-		return fn(ctx, c, jobScope{s})
-	})
-}
-
-// onJob is the action of a command on one job, which is its argument or the value of --job-id.
-func onJob(env environment, fn func(context.Context, *cli.Context, jobScope, client.Job) error) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		id, least := c.String("job-id"), 0
-		if id == "" {
-			id, least = c.Args().First(), 1
+// jobCommand makes c a command on one job, which is its argument or the value of --job-id.
+func jobCommand(env environment, c *cli.Command, fn func(scope, client.Job) error) *cli.Command {
+	c.Flags = append(c.Flags, jobIDFlag())
+	return apiCommand(env, c, func(s scope, in client.JobPath) error {
+		j, err := s.find(in.ID)
+		if err != nil {
+			return err
 		}
-		return onJobs(env, least, least, func(ctx context.Context, c *cli.Context, s jobScope) error {
-			j, err := s.find(ctx, id)
-			if err != nil {
-				return err
-			}
-			return fn(ctx, c, s, j)
-		})(c)
-	}
+		return fn(s, j)
+	})
 }
 
 // jobIDFlag is another way to name the job of a command.
@@ -70,8 +54,8 @@ func jobIDFlag() cli.Flag {
 }
 
 // find returns a job.
-func (s jobScope) find(ctx context.Context, id string) (client.Job, error) {
-	j, err := client.GetJob.Call(ctx, s.api, client.JobPath{ID: id})
+func (s scope) find(id string) (client.Job, error) {
+	j, err := client.GetJob.Call(s.ctx, s.api, client.JobPath{ID: id})
 	return j, noJobID(id, err)
 }
 

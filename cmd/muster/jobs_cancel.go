@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,7 @@ import (
 )
 
 func jobsCancelCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return apiCommand(env, &cli.Command{
 		Name: "cancel", ArgsUsage: "JOB…",
 		Usage: "cancel jobs; finished work is kept",
 		Description: `Asks for confirmation, because a cancelled job cannot continue.
@@ -23,37 +22,30 @@ func jobsCancelCommand(env environment) *cli.Command {
     muster jobs cancel JOB --force`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Usage: "do not ask for confirmation"},
-			&cli.BoolFlag{Name: "cleanup", Usage: "delete the document too, unless another job has it"},
-			jobIDFlag(), serverFlag(),
-			&cli.BoolFlag{Name: "json", Usage: "output JSON, and do not ask for confirmation"},
+			jobIDFlag(), &cli.BoolFlag{Name: "json", Usage: "output JSON, and do not ask for confirmation"},
 		},
-		Action: func(c *cli.Context) error {
-			names, least := c.Args().Slice(), 1
-			if id := c.String("job-id"); id != "" {
-				names, least = append(names, id), 0
+	}, func(s scope, in client.JobCancel) error {
+		input := bufio.NewReader(env.stdin)
+		var errs []error
+		for _, id := range append(s.Args().Slice(), s.String("job-id")) {
+			if in.ID = id; id != "" {
+				errs = append(errs, s.cancel(input, in))
 			}
-			return onJobs(env, least, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
-				input := bufio.NewReader(env.stdin)
-				var errs []error
-				for _, name := range names {
-					errs = append(errs, s.cancel(ctx, c, input, name))
-				}
-				return errors.Join(errs...)
-			})(c)
-		},
-	}
+		}
+		return errors.Join(errs...)
+	})
 }
 
-// cancel ends the job of this id.
-func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reader, id string) error {
-	j, err := s.find(ctx, id)
+// cancel ends a job.
+func (s scope) cancel(input *bufio.Reader, in client.JobCancel) error {
+	j, err := s.find(in.ID)
 	if err != nil {
 		return err
 	}
 	if j.Status.Terminal() {
-		return s.notCancelled(c, j)
+		return s.notCancelled(j)
 	}
-	if !c.Bool("force") && !c.Bool("json") {
+	if !s.Bool("force") && !s.Bool("json") {
 		yes, err := s.confirm(input, "Are you sure you want to cancel this job?")
 		if err != nil {
 			return err
@@ -63,32 +55,29 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 			return nil
 		}
 	}
-	cancelled, err := client.CancelJob.Call(ctx, s.api, client.JobCancel{JobPath: client.JobPath{ID: id}, Cleanup: c.Bool("cleanup")})
+	cancelled, err := client.CancelJob.Call(s.ctx, s.api, in)
 	if hasCode(err, "job_ended") { // meanwhile
-		if j, err = s.find(ctx, id); err == nil {
-			return s.notCancelled(c, j)
+		if j, err = s.find(in.ID); err == nil {
+			return s.notCancelled(j)
 		}
 	}
-	if err != nil {
-		return noJobID(id, err)
+	if err != nil || s.Bool("json") {
+		return showDone(s, cancelled, noJobID(in.ID, err), "")
 	}
-	if c.Bool("json") {
-		return printJSON(s.env.stdout, cancelled)
-	}
-	fmt.Fprintf(s.env.stdout, "Job %s cancelled successfully\n", id)
+	fmt.Fprintf(s.env.stdout, "Job %s cancelled successfully\n", in.ID)
 	switch {
 	case cancelled.Cleanup:
 		fmt.Fprintln(s.env.stdout, "Workspace files cleaned up")
-	case c.Bool("cleanup") && j.Document != nil:
+	case in.Cleanup && j.Document != nil:
 		fmt.Fprintln(s.env.stdout, "Document kept: another job has it")
 	}
 	return nil
 }
 
 // notCancelled is the error for a job that has already finished.
-func (s jobScope) notCancelled(c *cli.Context, j client.Job) error {
+func (s scope) notCancelled(j client.Job) error {
 	err := fmt.Errorf("job %s: %w: it is %s", j.ID, jobs.ErrTerminal, j.Status)
-	if c.Bool("json") {
+	if s.Bool("json") {
 		return errors.Join(printJSON(s.env.stdout, client.CancelledJob{JobID: j.ID, Status: j.Status}), err)
 	}
 	return err
@@ -96,7 +85,7 @@ func (s jobScope) notCancelled(c *cli.Context, j client.Job) error {
 
 // confirm asks a question, and reports whether the user typed yes. At the end of the input
 // it returns an error that names --force.
-func (s jobScope) confirm(input *bufio.Reader, question string) (bool, error) {
+func (s scope) confirm(input *bufio.Reader, question string) (bool, error) {
 	fmt.Fprintf(s.env.stderr, "%s [y/N] ", question)
 	line, err := input.ReadString('\n')
 	if err != nil && (line == "" || !errors.Is(err, io.EOF)) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +17,7 @@ import (
 const allJobs = "all"
 
 func jobsEventsCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return apiCommand(env, &cli.Command{
 		Name: "events", Usage: "list the events of a job, or of all jobs", ArgsUsage: "JOB|all",
 		Description: `With --follow it continues until it is interrupted or the job has ended. For all
 jobs, --follow shows new events only; --after sets another start.
@@ -28,23 +27,22 @@ jobs, --follow shows new events only; --after sets another start.
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue with new events"},
 			&cli.StringFlag{Name: "after", Usage: "only events after the one of `ID`", DefaultText: "the oldest that is kept"},
-			serverFlag(), &cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
+			&cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
 		},
-		Action: onJobs(env, 1, 1, func(ctx context.Context, c *cli.Context, s jobScope) error {
-			var j client.Job
-			if name := c.Args().First(); name != allJobs {
-				var err error
-				if j, err = s.find(ctx, name); err != nil {
-					return err
-				}
+	}, func(s scope, in client.JobPath) error {
+		var j client.Job
+		if in.ID != allJobs {
+			var err error
+			if j, err = s.find(in.ID); err != nil {
+				return err
 			}
-			after := c.String("after")
-			if after == "" && j.ID == "" && c.Bool("follow") {
-				after = "$"
-			}
-			return s.events(ctx, j, after, c.Bool("follow"), c.Bool("json"))
-		}),
-	}
+		}
+		after := s.String("after")
+		if after == "" && j.ID == "" && s.Bool("follow") {
+			after = "$"
+		}
+		return s.events(j, after, s.Bool("follow"), s.Bool("json"))
+	})
 }
 
 // errJobEnded stops the events of a job.
@@ -52,7 +50,7 @@ var errJobEnded = errors.New("the job has ended")
 
 // events prints the events of a job, or of all jobs if it has no ID: the stored ones, and with follow also new ones until
 // the job has ended.
-func (s jobScope) events(ctx context.Context, j client.Job, after string, follow, asJSON bool) error {
+func (s scope) events(j client.Job, after string, follow, asJSON bool) error {
 	print := func(e event.Event, gap bool) error {
 		if gap {
 			fmt.Fprintln(s.env.stderr, "muster: earlier events have been deleted")
@@ -61,13 +59,13 @@ func (s jobScope) events(ctx context.Context, j client.Job, after string, follow
 		return s.printEvent(e, j.ID == "", asJSON)
 	}
 	if j.ID == "" {
-		return s.api.Events(ctx, "", after, follow, print)
+		return s.api.Events(s.ctx, "", after, follow, print)
 	}
 	for {
-		if err := s.api.Events(ctx, j.ID, after, false, print); err != nil || !follow {
+		if err := s.api.Events(s.ctx, j.ID, after, false, print); err != nil || !follow {
 			return err
 		}
-		now, err := s.find(ctx, j.ID)
+		now, err := s.find(j.ID)
 		if err != nil {
 			return err
 		}
@@ -76,7 +74,7 @@ func (s jobScope) events(ctx context.Context, j client.Job, after string, follow
 		}
 		follow = false // an event may have come after the first call
 	}
-	err := s.api.Events(ctx, j.ID, after, true, func(e event.Event, gap bool) error {
+	err := s.api.Events(s.ctx, j.ID, after, true, func(e event.Event, gap bool) error {
 		if err := print(e, gap); err != nil || !endedBy(e) {
 			return err
 		}
@@ -97,7 +95,7 @@ func endedBy(e event.Event) bool {
 	return false
 }
 
-func (s jobScope) printEvent(e event.Event, withJob, asJSON bool) error {
+func (s scope) printEvent(e event.Event, withJob, asJSON bool) error {
 	if asJSON {
 		line, err := json.Marshal(e)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
 
 	"muster/internal/testutil"
 	"muster/jobs"
@@ -22,6 +25,11 @@ import (
 func quiet(in string) (env environment, out, errs *bytes.Buffer) {
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
 	return environment{stdin: strings.NewReader(in), stdout: out, stderr: errs}, out, errs
+}
+
+// unset is a command without flags.
+func unset(env environment) scope {
+	return scope{Context: cli.NewContext(nil, flag.NewFlagSet("", flag.ContinueOnError), nil), env: env}
 }
 
 // wrote writes facts.
@@ -42,7 +50,7 @@ func TestListOfJobsFitsATerminal(t *testing.T) {
 			Items: jobs.Counts{Total: 120, Integrated: 80, Rejected: 10, Failed: 1}, Waiting: "no agent of role " + strings.Repeat("x", 100)}},
 		{Job: jobs.Job{ID: "scrape_shop_example_0123abcd", Name: "shop.example", Status: jobs.Completed, CreatedAt: time.Now().Add(-72 * time.Hour)}},
 	}
-	testutil.Ok(t, printJobs(env, jobs))
+	testutil.Ok(t, showPage(unset(env), jobs, "", jobColumns, jobRow))
 	text := out.String()
 	for line := range strings.Lines(text) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
@@ -64,7 +72,7 @@ func TestStuckJobsAreListedWithTheReason(t *testing.T) {
 	env, out, _ := quiet("")
 	list := []jobs.Stuck{{JobID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "default", Stage: "validate", Reason: "no agent of role validator",
 		Since: time.Now().Add(-2 * time.Hour), Recoveries: 1}}
-	testutil.Ok(t, printStuck(env, list))
+	testutil.Ok(t, showPage(unset(env), list, "", "JOB NAME STAGE RECOVERIES SINCE", stuckRow))
 	if got, want := out.String(), "default  validate  1           2h ago\n  no agent of role validator\n"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q in it", got, want)
 	}
@@ -149,7 +157,7 @@ func TestConfirmWantsAYes(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]bool{"y\n": true, "YES\n": true, "y": true, "n\n": false, "\n": false, "maybe\n": false} {
 		env, _, errs := quiet(in)
-		got, err := jobScope{apiScope{env: env}}.confirm(bufio.NewReader(env.stdin), "Are you sure you want to cancel this job?")
+		got, err := scope{env: env}.confirm(bufio.NewReader(env.stdin), "Are you sure you want to cancel this job?")
 		if err != nil || got != want {
 			t.Errorf("%q: got %v, %v, want %v", in, got, err, want)
 		}
@@ -158,7 +166,7 @@ func TestConfirmWantsAYes(t *testing.T) {
 		}
 	}
 	env, _, _ := quiet("")
-	_, err := jobScope{apiScope{env: env}}.confirm(bufio.NewReader(env.stdin), "?")
+	_, err := scope{env: env}.confirm(bufio.NewReader(env.stdin), "?")
 	wantUsage(t, "no answer", err, "--force")
 }
 
@@ -179,7 +187,7 @@ func TestComparisonCountsTheDifferences(t *testing.T) {
 }
 
 // serving returns a scope whose API serves a job and its events: stored ones, and new ones.
-func serving(t *testing.T, env environment, status jobs.Status, stored, added string) jobScope {
+func serving(t *testing.T, env environment, status jobs.Status, stored, added string) scope {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/jobs/j1", func(w http.ResponseWriter, _ *http.Request) {
@@ -196,7 +204,7 @@ func serving(t *testing.T, env environment, status jobs.Status, stored, added st
 		}
 	})
 	api := testutil.Must(client.New(client.Config{URL: "http://localhost", Transport: client.Handler(mux)}))(t)
-	return jobScope{apiScope{api: api, env: env}}
+	return scope{ctx: t.Context(), api: api, env: env}
 }
 
 func eventText(e event.Event) string {
@@ -210,7 +218,7 @@ func TestEventsAreFollowedUntilTheJobHasEnded(t *testing.T) {
 	stored := "event: gap\ndata: {}\n\n" + eventText(event.Event{ID: "1-0", Type: "job.created", Job: "j1"})
 	added := eventText(event.Event{ID: "2-0", Type: "job.completed", Job: "j1", Data: json.RawMessage(`{"n": 1}`)}) + eventText(event.Event{ID: "3-0", Type: "job.deleted"})
 	s := serving(t, env, jobs.Processing, stored, added)
-	testutil.Ok(t, s.events(t.Context(), client.Job{Job: jobs.Job{ID: "j1"}}, "", true, true))
+	testutil.Ok(t, s.events(client.Job{Job: jobs.Job{ID: "j1"}}, "", true, true))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[1], `"type":"job.completed"`) {
 		t.Errorf("got %q, want two events, each on a line", lines)
@@ -226,7 +234,7 @@ func TestEventsOfAJobFitATerminal(t *testing.T) {
 	long := json.RawMessage(`{"error": "` + strings.Repeat("x", 200) + `"}`)
 	stored := eventText(event.Event{ID: "1-0", Type: "job.started", Job: "j1"}) + eventText(event.Event{ID: "2-0", Type: "stage.completed", Job: "j1", Data: long})
 	s := serving(t, env, jobs.Completed, stored, "")
-	testutil.Ok(t, s.events(t.Context(), client.Job{Job: jobs.Job{ID: "j1"}}, "", true, false))
+	testutil.Ok(t, s.events(client.Job{Job: jobs.Job{ID: "j1"}}, "", true, false))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") {
 		t.Errorf("got %q, want two events, the data of the second cut", lines)

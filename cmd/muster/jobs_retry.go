@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -11,7 +10,7 @@ import (
 )
 
 func jobsRetryCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return jobCommand(env, &cli.Command{
 		Name: "retry", Usage: "retry failed items of a job", ArgsUsage: "JOB",
 		Description: `Failed items return to their stages, and stages that failed are retried. A
 finished job is reopened; its finished items stay. --again creates its next
@@ -23,27 +22,24 @@ version instead, which repeats all items.
 			&cli.StringSliceFlag{Name: "item", Usage: "only the item `KEY`; may be repeated"},
 			&cli.BoolFlag{Name: "again", Usage: "create the next version of a finished job"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished"},
-			jobIDFlag(), serverFlag(), progressFlag(), jsonFlag(),
+			progressFlag(), jsonFlag(),
 		},
-		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
-			return s.retry(ctx, c, j)
-		}),
-	}
+	}, scope.retry)
 }
 
 // retry gives failed items of a job new attempts, or creates its next version.
-func (s jobScope) retry(ctx context.Context, c *cli.Context, j client.Job) error {
-	if c.Bool("again") && j.Status.Terminal() {
-		next, err := client.RerunJob.Call(ctx, s.api, client.JobPath{ID: j.ID})
+func (s scope) retry(j client.Job) error {
+	if s.Bool("again") && j.Status.Terminal() {
+		next, err := client.RerunJob.Call(s.ctx, s.api, client.JobPath{ID: j.ID})
 		if err != nil {
 			return noJobID(j.ID, err)
 		}
-		if !c.Bool("json") {
+		if !s.Bool("json") {
 			fmt.Fprintf(s.env.stdout, "Created job: %s\nVersion of: %s\n", next.ID, j.ID)
 		}
-		return s.retriedAs(ctx, c, next, 0)
+		return s.retriedAs(next, 0)
 	}
-	r, err := client.RetryJob.Call(ctx, s.api, client.JobRetrial{JobPath: client.JobPath{ID: j.ID}, Body: &client.JobRetry{Keys: c.StringSlice("item")}})
+	r, err := client.RetryJob.Call(s.ctx, s.api, client.JobRetrial{JobPath: client.JobPath{ID: j.ID}, Body: &client.JobRetry{Keys: s.StringSlice("item")}})
 	if hasCode(err, "job_ended") {
 		return fmt.Errorf("retry job %s: %w: muster jobs retry %s --again", j.ID, err, j.ID)
 	}
@@ -51,28 +47,28 @@ func (s jobScope) retry(ctx context.Context, c *cli.Context, j client.Job) error
 		return noJobID(j.ID, err)
 	}
 	if r.Retried == 0 && j.Status.Terminal() {
-		return s.nothingLeft(c, client.RetriedJob{JobID: j.ID}, fmt.Sprintf("job %s has no failed items; create its next version with muster jobs retry %s --again", j.ID, j.ID))
+		return s.nothingLeft(client.RetriedJob{JobID: j.ID}, fmt.Sprintf("job %s has no failed items; create its next version with muster jobs retry %s --again", j.ID, j.ID))
 	}
-	if !c.Bool("json") && !c.Bool("wait") {
+	if !s.Bool("json") && !s.Bool("wait") {
 		fmt.Fprintf(s.env.stdout, "%s of job %s: run again\n", count(r.Retried, "item"), j.ID)
 	}
-	return s.retriedAs(ctx, c, j, r.Retried)
+	return s.retriedAs(j, r.Retried)
 }
 
 // retriedAs waits for a retried job with --wait, and prints JSON.
-func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j client.Job, n int) error {
+func (s scope) retriedAs(j client.Job, n int) error {
 	var failed error
-	if c.Bool("wait") {
-		ended, err := s.work(ctx, j)
+	if s.Bool("wait") {
+		ended, err := s.work(j)
 		if err != nil {
 			return err
 		}
 		failed = notCompleted(ended)
-		if !c.Bool("json") {
+		if !s.Bool("json") {
 			fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", ended.Status)
 		}
 	}
-	if c.Bool("json") {
+	if s.Bool("json") {
 		return errors.Join(printJSON(s.env.stdout, client.RetriedJob{JobID: j.ID, Retried: n}), failed)
 	}
 	return failed

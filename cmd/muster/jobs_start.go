@@ -25,7 +25,7 @@ import (
 const shownPrompt = 80
 
 func jobsStartCommand(env environment) *cli.Command {
-	return &cli.Command{
+	c := apiCommand(env.creating(), &cli.Command{
 		Name: "start", Usage: "create a job of a pipeline", ArgsUsage: "[PIPELINE]",
 		Description: `Prints the id of the job and returns; with --wait it shows the progress and exits
 with 1 unless the job is completed. Agents and workers of a running orchestrator
@@ -55,24 +55,26 @@ can run at each start of a system.`,
 			&cli.StringFlag{Name: "dedupe", Usage: "`ACTION` if an unfinished job has the same work: allow, join or reject", DefaultText: "the setting jobs.dedupe"},
 			&cli.BoolFlag{Name: "force", Usage: "create it even if an unfinished job has the same work: --dedupe allow"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended, and show its progress"},
-			serverFlag(), progressFlag(), jsonFlag(),
+			progressFlag(), jsonFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			if file := c.String("file"); file != "" {
-				return seedJobs(env, c, file)
-			}
-			if err := arguments(c, 0, 1); err != nil {
-				return err
-			}
-			req, err := requestOf(c)
-			if err != nil {
-				return err
-			}
-			return onJobs(env.creating(), 0, 1, func(ctx context.Context, c *cli.Context, s jobScope) error {
-				return s.start(ctx, c, req)
-			})(c)
-		},
+	}, func(s scope, _ client.None) error {
+		req, err := requestOf(s.Context)
+		if err != nil {
+			return err
+		}
+		return s.start(req)
+	})
+	create := c.Action
+	c.Action = func(c *cli.Context) error {
+		if file := c.String("file"); file != "" {
+			return seedJobs(env, c, file)
+		}
+		if _, err := requestOf(c); err != nil {
+			return err
+		}
+		return create(c)
 	}
+	return c
 }
 
 // requestOf returns the request that the flags of jobs start describe, without the document.
@@ -90,7 +92,7 @@ func requestOf(c *cli.Context) (req client.NewJob, err error) {
 	}
 	req.Context = client.Object(raw)
 	if at := c.String("at"); at != "" {
-		if req.At, err = timeOf("at", at, time.Now()); err != nil {
+		if req.At, err = timeOf("--at", at, time.Now()); err != nil {
 			return req, err
 		}
 	}
@@ -123,37 +125,37 @@ type startResult struct {
 }
 
 // start creates a job, prints it, and waits for it with --wait.
-func (s jobScope) start(ctx context.Context, c *cli.Context, req client.NewJob) error {
+func (s scope) start(req client.NewJob) error {
 	others := true
 	if s.own != nil {
 		var err error
-		if others, err = s.own.Workers.Elsewhere(ctx); err != nil {
+		if others, err = s.own.Workers.Elsewhere(s.ctx); err != nil {
 			return err
 		}
 	}
-	path := c.String("document")
-	j, err := s.create(ctx, req, path)
+	path := s.String("document")
+	j, err := s.create(req, path)
 	if err != nil {
 		return err
 	}
 	result := startResult{JobID: j.ID, Status: j.Status, Prompt: j.Prompt, Document: path, Duplicate: j.Duplicate}
-	if !c.Bool("json") {
+	if !s.Bool("json") {
 		printStarted(s.env, result)
 	}
-	if !others && !c.Bool("wait") {
+	if !others && !s.Bool("wait") {
 		fmt.Fprintln(s.env.stderr, "muster: no workers are running; the job begins when an orchestrator does: muster start")
 	}
-	if !c.Bool("wait") {
-		if c.Bool("json") {
+	if !s.Bool("wait") {
+		if s.Bool("json") {
 			return printJSON(s.env.stdout, result)
 		}
 		return nil
 	}
-	return s.startAndWait(ctx, c, j, result)
+	return s.startAndWait(j, result)
 }
 
 // create creates a job with the document of a file; "" means none.
-func (s jobScope) create(ctx context.Context, req client.NewJob, path string) (client.Job, error) {
+func (s scope) create(req client.NewJob, path string) (client.Job, error) {
 	var content io.Reader
 	if path != "" {
 		file, err := os.Open(path)
@@ -163,7 +165,7 @@ func (s jobScope) create(ctx context.Context, req client.NewJob, path string) (c
 		defer file.Close()
 		content = file
 	}
-	j, err := s.api.CreateJob(ctx, req, "", filepath.Base(path), content)
+	j, err := s.api.CreateJob(s.ctx, req, "", filepath.Base(path), content)
 	switch {
 	case hasCode(err, "job_exists"):
 		err = fmt.Errorf("%w; create another with --force, or join it with --dedupe join", err)
@@ -185,17 +187,17 @@ func printStarted(env environment, r startResult) {
 }
 
 // startAndWait waits for a job that was created, on workers of other processes or of this one.
-func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j client.Job, result startResult) error {
-	if !c.Bool("json") {
+func (s scope) startAndWait(j client.Job, result startResult) error {
+	if !s.Bool("json") {
 		fmt.Fprintln(s.env.stdout, "Waiting for completion...")
 	}
-	ended, err := s.work(ctx, j)
+	ended, err := s.work(j)
 	if err != nil {
 		return err
 	}
 	result.Final = ended.Status
-	if c.Bool("json") {
-		p, err := client.GetJobProgress.Call(ctx, s.api, client.JobPath{ID: j.ID})
+	if s.Bool("json") {
+		p, err := client.GetJobProgress.Call(s.ctx, s.api, client.JobPath{ID: j.ID})
 		if err != nil {
 			return err
 		}
@@ -207,44 +209,44 @@ func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j client.Job
 }
 
 // work waits for a job, and does its work in this process unless other processes have workers.
-func (s jobScope) work(ctx context.Context, j client.Job) (client.Job, error) {
-	stop, err := s.serve(ctx)
+func (s scope) work(j client.Job) (client.Job, error) {
+	stop, err := s.serve()
 	if err != nil {
 		return j, err
 	}
-	ended, err := s.wait(ctx, j)
+	ended, err := s.wait(j)
 	if err = errors.Join(err, stop()); err != nil {
-		return j, s.interrupted(ctx, err, j.ID)
+		return j, s.interrupted(err, j.ID)
 	}
 	return ended, nil
 }
 
 // interrupted returns the error of a command that waited for a job, with the state of the job if a signal stopped the command.
-func (s jobScope) interrupted(ctx context.Context, err error, id string) error {
+func (s scope) interrupted(err error, id string) error {
 	if s.own == nil {
-		return withState(ctx, err, "the job continues; wait for it with muster jobs status %s --wait, or end it with muster jobs cancel %s", id, id)
+		return withState(s.ctx, err, "the job continues; wait for it with muster jobs status %s --wait, or end it with muster jobs cancel %s", id, id)
 	}
 	var ids []string
 	if id != "" {
 		ids = []string{id}
 	}
-	return withJobState(ctx, s.own, err, "jobs", ids, "muster jobs retry "+id+" --wait")
+	return withJobState(s.ctx, s.own, err, "jobs", ids, "muster jobs retry "+id+" --wait")
 }
 
 // serve does the work of jobs in this process until stop is called, unless other processes have workers.
-func (s jobScope) serve(ctx context.Context) (stop func() error, err error) {
+func (s scope) serve() (stop func() error, err error) {
 	none := func() error { return nil }
 	if s.own == nil {
 		return none, nil
 	}
-	others, err := s.own.Workers.Elsewhere(ctx)
+	others, err := s.own.Workers.Elsewhere(s.ctx)
 	if err != nil || others {
 		return none, err
 	}
-	if err := s.own.Workers.Start(ctx); err != nil {
+	if err := s.own.Workers.Start(s.ctx); err != nil {
 		return nil, err
 	}
-	running, cancel := context.WithCancel(ctx)
+	running, cancel := context.WithCancel(s.ctx)
 	parts, running := errgroup.WithContext(running)
 	for _, run := range []func(context.Context) error{s.own.Jobs.Run, s.own.Agents.Run} {
 		parts.Go(func() error {
@@ -259,8 +261,8 @@ func (s jobScope) serve(ctx context.Context) (stop func() error, err error) {
 
 // seedJobs creates the jobs of a file.
 func seedJobs(env environment, c *cli.Context, file string) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
+	if c.NArg() > 0 {
+		return usageError{errors.New("jobs start: --file takes no pipeline; its lines name theirs")}
 	}
 	for _, f := range c.Command.Flags {
 		if name := f.Names()[0]; c.IsSet(name) && name != "file" && name != "json" && !isGlobal(f) {

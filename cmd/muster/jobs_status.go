@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -17,7 +16,7 @@ import (
 )
 
 func jobsStatusCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return jobCommand(env, &cli.Command{
 		Name: "status", ArgsUsage: "JOB",
 		Usage: "show the progress of a job",
 		Description: `    muster jobs status JOB
@@ -37,59 +36,47 @@ A job without progress for its time stuck_after ends the wait; it is not cancell
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended"},
 			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, give up after `D`", DefaultText: "never"},
 			&cli.StringFlag{Name: "fail-on", Value: "failed", Usage: "with --wait, exit 1 on `WHAT`: failed for failed items, never to ignore them"},
-			jobIDFlag(), serverFlag(), jsonFlag(),
+			jsonFlag(),
 		},
-		Action: forWait(onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
-			if c.Bool("wait") {
-				return s.waited(ctx, c, j)
-			}
-			return showStatus(ctx, c, s, j)
-		}), "timeout", "fail-on"),
-	}
-}
-
-// forWait returns action, for a command that accepts the flags called names only with --wait.
-func forWait(action cli.ActionFunc, names ...string) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		for _, name := range names {
-			if c.IsSet(name) && !c.Bool("wait") {
-				return usageError{fmt.Errorf("--%s requires --wait", name)}
-			}
+		Before: requires("wait", "timeout", "fail-on"),
+	}, func(s scope, j client.Job) error {
+		if s.Bool("wait") {
+			return s.waited(j)
 		}
-		return action(c)
-	}
+		return s.showStatus(j)
+	})
 }
 
 // showStatus prints the parts of a job that the flags of jobs status select.
-func showStatus(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
+func (s scope) showStatus(j client.Job) error {
 	parts := 0
 	for _, name := range []string{"progress", "report", "csv", "rejected", "failed"} {
-		if c.Bool(name) {
+		if s.Bool(name) {
 			parts++
 		}
 	}
 	switch {
 	case parts > 1:
 		return usageError{errors.New("jobs status: use one of --progress, --report, --csv, --rejected and --failed")}
-	case c.Bool("progress"):
-		return s.showProgress(ctx, c, j)
-	case c.Bool("report"):
+	case s.Bool("progress"):
+		return s.showProgress(j)
+	case s.Bool("report"):
 		format := "text"
-		if c.Bool("json") {
+		if s.Bool("json") {
 			format = "json"
 		}
-		return s.api.WriteJobReport(ctx, s.env.stdout, j.ID, format)
-	case c.Bool("csv"):
-		return s.api.WriteJobReport(ctx, s.env.stdout, j.ID, "csv")
-	case c.Bool("rejected"):
-		return s.showEnded(ctx, c, j, jobs.ItemRejected)
-	case c.Bool("failed"):
-		return s.showEnded(ctx, c, j, jobs.ItemFailed)
+		return s.api.WriteJobReport(s.ctx, s.env.stdout, j.ID, format)
+	case s.Bool("csv"):
+		return s.api.WriteJobReport(s.ctx, s.env.stdout, j.ID, "csv")
+	case s.Bool("rejected"):
+		return s.showEnded(j, jobs.ItemRejected)
+	case s.Bool("failed"):
+		return s.showEnded(j, jobs.ItemFailed)
 	}
-	if c.Bool("json") {
+	if s.Bool("json") {
 		return printJSON(s.env.stdout, j)
 	}
-	p, err := client.GetJobProgress.Call(ctx, s.api, client.JobPath{ID: j.ID})
+	p, err := client.GetJobProgress.Call(s.ctx, s.api, client.JobPath{ID: j.ID})
 	if err != nil {
 		return noJobID(j.ID, err)
 	}
@@ -207,12 +194,12 @@ func stageText(st jobs.Stage, paint painter) string {
 }
 
 // showProgress prints how far a job is, and how long the rest may take.
-func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j client.Job) error {
-	p, err := client.GetJobProgress.Call(ctx, s.api, client.JobPath{ID: j.ID})
+func (s scope) showProgress(j client.Job) error {
+	p, err := client.GetJobProgress.Call(s.ctx, s.api, client.JobPath{ID: j.ID})
 	if err != nil {
 		return noJobID(j.ID, err)
 	}
-	if c.Bool("json") {
+	if s.Bool("json") {
 		return printJSON(s.env.stdout, p)
 	}
 	f := newFacts(s.env)
@@ -255,12 +242,12 @@ func lasted(seconds float64) string {
 }
 
 // showEnded lists the items of a job that ended in a state.
-func (s jobScope) showEnded(ctx context.Context, c *cli.Context, j client.Job, status jobs.ItemStatus) error {
-	items, _, err := s.api.Items(ctx, j.ID, status, "", math.MaxInt)
+func (s scope) showEnded(j client.Job, status jobs.ItemStatus) error {
+	items, _, err := s.api.Items(s.ctx, j.ID, status, "", math.MaxInt)
 	if err != nil {
 		return noJobID(j.ID, err)
 	}
-	if c.Bool("json") {
+	if s.Bool("json") {
 		return printJSON(s.env.stdout, client.Page[jobs.Item]{Data: items})
 	}
 	printEnded(s.env, status, items)

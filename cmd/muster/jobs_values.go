@@ -11,9 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/urfave/cli/v2"
 )
 
 // The priorities that have names. A step is worth a minute of waiting.
@@ -29,18 +26,6 @@ func priorityOf(text string) (int, error) {
 		return 0, usageError{fmt.Errorf("--priority %q: use high, normal, low or a number from -100 to 100", text)}
 	}
 	return n, nil
-}
-
-// timeOf reads a time: in RFC 3339, or a duration from now.
-func timeOf(flag, text string, now time.Time) (time.Time, error) {
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return time.Time{}, usageError{fmt.Errorf("--%s %q: use a time such as %s, or a duration from now such as 2h", flag, text, now.Add(time.Hour).Format(time.RFC3339))}
-	}
-	return now.Add(d), nil
 }
 
 // maxContext limits the size of a context file in bytes; the service has
@@ -87,15 +72,6 @@ func oneOf[T ~string](flag, value string, values []T) error {
 		known[i] = string(v)
 	}
 	return usageError{fmt.Errorf("--%s %q%s: use one of %s", flag, value, suggest(value, known), strings.Join(known, ", "))}
-}
-
-// within checks the value of a flag that is a number.
-func within(c *cli.Context, flag string, least, most int) (int, error) {
-	n := c.Int(flag)
-	if n < least || n > most {
-		return 0, usageError{fmt.Errorf("--%s %d: use %d to %d", flag, n, least, most)}
-	}
-	return n, nil
 }
 
 // missingFile names a document that does not exist.

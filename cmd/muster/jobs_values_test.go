@@ -40,15 +40,16 @@ func TestTimeIsATimeOrADuration(t *testing.T) {
 		"0s":                        now,
 		"90m":                       now.Add(90 * time.Minute),
 		"2027-01-31T15:04:05Z":      time.Date(2027, 1, 31, 15, 4, 5, 0, time.UTC),
+		"2027-01-31":                time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC),
 		"2027-01-31T15:04:05+02:00": time.Date(2027, 1, 31, 13, 4, 5, 0, time.UTC),
 	} {
-		if got, err := timeOf("at", text, now); err != nil || !got.Equal(want) {
+		if got, err := timeOf("--at", text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "2", "-2h", "tomorrow", "2027-01-31", "15:04"} {
-		_, err := timeOf("at", text, now)
-		wantUsage(t, text, err, "--at "+`"`+text+`": use a time such as 2026-11-23T13:00:00Z, or a duration`)
+	for _, text := range []string{"", "2", "-2h", "tomorrow", "2027-01", "15:04"} {
+		_, err := timeOf("--at", text, now)
+		wantUsage(t, text, err, "--at "+`"`+text+`": use a time such as 2026-11-23T12:00:00Z, a date, or a duration`)
 	}
 }
 

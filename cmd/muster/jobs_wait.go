@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
 	"muster/jobs"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/monitor"
@@ -18,22 +16,22 @@ const waitEvery = 2 * time.Second
 
 // waited waits for a job and shows it. It returns an error unless the job is completed and, depending on --fail-on, without
 // failed items.
-func (s jobScope) waited(ctx context.Context, c *cli.Context, j client.Job) error {
-	failOn := c.String("fail-on")
+func (s scope) waited(j client.Job) error {
+	failOn := s.String("fail-on")
 	if err := oneOf("fail-on", failOn, []string{"failed", "never"}); err != nil {
 		return err
 	}
-	if d := c.Duration("timeout"); d > 0 {
+	if d := s.Duration("timeout"); d > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("not ended after %s", d))
+		s.ctx, cancel = context.WithTimeoutCause(s.ctx, d, fmt.Errorf("not ended after %s", d))
 		defer cancel()
 	}
 	id := j.ID
-	j, err := s.wait(ctx, j)
+	j, err := s.wait(j)
 	if err != nil {
-		return withState(ctx, err, "the job is not cancelled; wait again with muster jobs status %s --wait, or end it with muster jobs cancel %s", id, id)
+		return withState(s.ctx, err, "the job is not cancelled; wait again with muster jobs status %s --wait, or end it with muster jobs cancel %s", id, id)
 	}
-	err = errors.Join(showStatus(ctx, c, s, j), notCompleted(j))
+	err = errors.Join(s.showStatus(j), notCompleted(j))
 	if failOn == "failed" && j.Status == jobs.Completed && j.Items.Failed > 0 {
 		err = errors.Join(err, fmt.Errorf("job %s: %d items failed; see muster jobs status --failed %s, or ignore them with --fail-on never", id, j.Items.Failed, id))
 	}
@@ -48,10 +46,10 @@ func (e *stuckError) Error() string {
 }
 
 // wait shows the progress of a job until it has ended or is stuck.
-func (s jobScope) wait(ctx context.Context, j client.Job) (client.Job, error) {
+func (s scope) wait(j client.Job) (client.Job, error) {
 	defer s.display.Close()
 	track := s.display.Track(trackName(j))
-	ended, err := s.api.WaitJob(ctx, j.ID, waitEvery, func(p jobs.Progress) error {
+	ended, err := s.api.WaitJob(s.ctx, j.ID, waitEvery, func(p jobs.Progress) error {
 		if track.Update(trackOf(p)); p.Stuck != nil {
 			return &stuckError{*p.Stuck}
 		}
@@ -60,8 +58,8 @@ func (s jobScope) wait(ctx context.Context, j client.Job) (client.Job, error) {
 	switch {
 	case errors.As(err, new(*stuckError)):
 		track.Fail("stuck; the job is not cancelled")
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
+	case s.ctx.Err() != nil:
+		err = context.Cause(s.ctx)
 		track.Fail(err.Error() + "; the job is not cancelled")
 		err = fmt.Errorf("wait for job %s: %w; the job is not cancelled, see muster jobs status %s", j.ID, err, j.ID)
 	case err != nil:

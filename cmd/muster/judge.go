@@ -36,9 +36,6 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 			&cli.StringFlag{Name: "key-file", Usage: "sign responses with the key in `FILE`; required beyond loopback"},
 		},
 		Action: server(func(c *cli.Context) error {
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
 			cfg := probe.JudgeConfig{Listen: c.StringSlice("listen"), ListenTLS: c.String("listen-tls")}
 			if c.IsSet("tls-port") {
 				if n := c.Int("tls-port"); n < 1 || n > 65535 {

@@ -15,9 +15,6 @@ func manCommand(env environment) *cli.Command {
 		Description: `    muster man > /usr/local/share/man/man1/muster.1
     muster man | man -l -`,
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
 			app := newApp(env) // the library changes the flags of the running one
 			withUsageText(app.Commands)
 			page, err := app.ToManWithSection(1)

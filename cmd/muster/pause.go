@@ -68,7 +68,7 @@ func pair[I, O any](pause, resume client.Operation[I, O], in func(name string) I
 }
 
 func pauseCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return apiCommand(env, &cli.Command{
 		Name: "pause", ArgsUsage: "KIND NAME…",
 		Usage: "pause jobs, agents, sites, workflows, queues of tasks, schedules or artifact queues",
 		Description: `Work that has begun continues. Until muster resume, nothing new begins, by KIND:
@@ -83,24 +83,20 @@ func pauseCommand(env environment) *cli.Command {
 
     muster pause site books.toscrape.com
     muster pause queue default`,
-		Flags:        []cli.Flag{serverFlag()},
 		BashComplete: completePausables(env),
-		Action:       changePaused(env, true),
-	}
+	}, func(s scope, _ client.None) error { return s.changePaused(true) })
 }
 
 func resumeCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return apiCommand(env, &cli.Command{
 		Name: "resume", ArgsUsage: "KIND NAME…",
 		Usage: "resume paused objects",
 		Description: `KIND is one of muster pause. Runs of a schedule that were due in the pause are not
 sent.
 
     muster resume site books.toscrape.com`,
-		Flags:        []cli.Flag{serverFlag()},
 		BashComplete: completePausables(env),
-		Action:       changePaused(env, false),
-	}
+	}, func(s scope, _ client.None) error { return s.changePaused(false) })
 }
 
 // completePausables prints the kinds, and after the kind site the names of sites.
@@ -118,31 +114,24 @@ func completePausables(env environment) cli.BashCompleteFunc {
 }
 
 // changePaused pauses or resumes the objects of the arguments.
-func changePaused(env environment, pause bool) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		if err := arguments(c, 2, -1); err != nil {
+func (s scope) changePaused(pause bool) error {
+	var kinds []string
+	for _, p := range pausables {
+		kinds = append(kinds, p.kind)
+	}
+	kind := slices.Index(kinds, s.Args().First())
+	if kind < 0 {
+		return usageError{fmt.Errorf("unknown kind %q%s: use one of %s", s.Args().First(), suggest(s.Args().First(), kinds), strings.Join(kinds, ", "))}
+	}
+	result := "resumed"
+	if pause {
+		result = "paused"
+	}
+	for _, name := range s.Args().Tail() {
+		note, err := pausables[kind].change(s.ctx, s.api, name, pause)
+		if err := done(s.env, err, "%s: %s%s", result, name, note); err != nil {
 			return err
 		}
-		kinds := make([]string, len(pausables))
-		for i, p := range pausables {
-			kinds[i] = p.kind
-		}
-		kind := slices.Index(kinds, c.Args().First())
-		if kind < 0 {
-			return usageError{fmt.Errorf("unknown kind %q%s: use one of %s", c.Args().First(), suggest(c.Args().First(), kinds), strings.Join(kinds, ", "))}
-		}
-		result := "resumed"
-		if pause {
-			result = "paused"
-		}
-		return onAPI(env, 2, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			for _, name := range c.Args().Tail() {
-				note, err := pausables[kind].change(ctx, api, name, pause)
-				if err := done(env, err, "%s: %s%s", result, name, note); err != nil {
-					return err
-				}
-			}
-			return nil
-		})(c)
 	}
+	return nil
 }

@@ -27,7 +27,7 @@ func pipelinesCommand(env environment) *cli.Command {
 
     muster pipelines list`,
 				Flags:  []cli.Flag{jsonFlag()},
-				Action: withPipelines(env, 0, 0, listPipelines),
+				Action: withPipelines(env, listPipelines),
 			},
 			{
 				Name: "get", Usage: "print a pipeline with all defaults, as YAML", ArgsUsage: "NAME-OR-FILE",
@@ -36,18 +36,15 @@ func pipelinesCommand(env environment) *cli.Command {
     muster pipelines get default
     muster pipelines get mine.yaml`,
 				Flags:  []cli.Flag{jsonFlag()},
-				Action: withPipelines(env, 1, 1, showPipeline),
+				Action: withPipelines(env, showPipeline),
 			},
 		},
 	}
 }
 
 // withPipelines is the action of a command on pipelines. It needs no Redis.
-func withPipelines(env environment, least, most int, fn func(environment, *cli.Context, config.Config) error) cli.ActionFunc {
+func withPipelines(env environment, fn func(environment, *cli.Context, config.Config) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if err := arguments(c, least, most); err != nil {
-			return err
-		}
 		loaded, err := loadConfig(env, c)
 		if err != nil {
 			return err
@@ -61,12 +58,12 @@ func listPipelines(env environment, c *cli.Context, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	err = showPage(env, c, registry.List(), "No pipelines found", []string{"PIPELINE", "STAGES", "FILE"}, func(p *pipeline.Pipeline) []string {
+	err = showPage(scope{Context: c, env: env}, registry.List(), "No pipelines found", "PIPELINE STAGES FILE", func(p *pipeline.Pipeline) []any {
 		var stages []string
 		for _, st := range p.Stages {
 			stages = append(stages, st.Name+" ("+st.Worker()+")")
 		}
-		return []string{p.Name, strings.Join(stages, " → "), cmp.Or(registry.File(p.Name), "shipped")}
+		return []any{p.Name, strings.Join(stages, " → "), cmp.Or(registry.File(p.Name), "shipped")}
 	})
 	return errors.Join(err, brokenPipelines(registry))
 }

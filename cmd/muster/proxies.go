@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/monitor"
 	"muster/proxies"
 )
@@ -15,6 +17,9 @@ var (
 	localSetting  = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "accept loopback and private addresses", isBool: true}
 	sourceSetting = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; separate several with commas"}
 )
+
+const proxyArguments = `PROXY is a name from the list, without a password, or host:port, or a host for all
+of its ports.`
 
 func proxiesCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -32,9 +37,24 @@ there, and the next refresh continues where this one stopped.`,
 			listCommand(env),
 			countCommand(env),
 			checkCommand(env),
-			deleteCommand(env),
-			banCommand(env),
-			unbanCommand(env),
+			act(env, &cli.Command{
+				Name: "delete", Usage: "remove proxies from the pool", ArgsUsage: "PROXY…",
+				Description: proxyArguments + ` A working proxy that a source still lists returns with
+the next refresh; use ban to exclude it.`,
+			}, client.DeleteProxies, func(_ client.With[client.ProxySelection], out client.ChangedProxies) string {
+				return fmt.Sprintf("%d deleted", out.Changed)
+			}),
+			act(env, &cli.Command{
+				Name: "ban", Usage: "exclude proxies from a site, or from all sites", ArgsUsage: "PROXY…",
+				Description: proxyArguments + ` muster proxies list --site SITE --banned
+lists the bans from a site.`,
+			}, client.BanProxies, func(_ client.With[client.ProxyBan], out client.ChangedProxies) string {
+				return fmt.Sprintf("%d banned", out.Changed)
+			}),
+			act(env, &cli.Command{Name: "unban", Usage: "lift bans of proxies", ArgsUsage: "PROXY…", Description: proxyArguments},
+				client.UnbanProxies, func(_ client.With[client.ProxyUnban], out client.ChangedProxies) string {
+					return fmt.Sprintf("%d no longer banned", out.Changed)
+				}),
 			exportCommand(env),
 			serveCommand(env),
 		},

@@ -16,7 +16,7 @@ func exportCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "export",
 		Usage:     "write the usable proxies to files in DIR, or to standard output with -",
-		ArgsUsage: "[DIR | -]",
+		ArgsUsage: "[DIR|-]",
 		Description: `Without --format it writes a file of each format to DIR, which defaults to the
 current directory, and URLs to standard output. The files contain the passwords
 of the proxies.`,
@@ -29,9 +29,6 @@ of the proxies.`,
 }
 
 func exportProxies(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 1); err != nil {
-		return err
-	}
 	formats := strings.FieldsFunc(c.String("format"), isComma)
 	if _, err := proxies.FormatsOf(formats); err != nil {
 		return usageError{err}

@@ -13,9 +13,6 @@ import (
 )
 
 func refreshProxies(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
-	}
 	loaded, err := loadConfig(env, c, sourceSetting, judgeSetting, localSetting)
 	if err != nil {
 		return err

@@ -48,9 +48,6 @@ func keyLines(text string) []string {
 }
 
 func serveProxies(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
-	}
 	var keys []string
 	if path := c.String("key-file"); path != "" {
 		text, err := secret.Read(path)

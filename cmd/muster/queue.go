@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/tasks/workqueue"
@@ -18,38 +20,30 @@ var queueSettings = []settingFlag{
 }
 
 func queueCommand(env environment) *cli.Command {
-	common := func(flags ...cli.Flag) []cli.Flag {
-		return append(flags,
-			&cli.StringFlag{Name: "queue", Usage: "use the queue `NAME`", Value: "default"}, jsonFlag())
-	}
 	return &cli.Command{
 		Name:  "queue",
 		Usage: "manage the artifact queue, which fetches each artifact once",
 		Subcommands: []*cli.Command{
-			{
-				Name: "enqueue", ArgsUsage: "ID [JSON]", Flags: common(serverFlag()),
-				Usage: "add an artifact, unless it is in the queue",
+			apiCommand(env.creating(), &cli.Command{
+				Name: "enqueue", ArgsUsage: "ID [JSON]", Usage: "add an artifact, unless it is in the queue", Flags: []cli.Flag{jsonFlag()},
 				Description: `JSON is an object, usually with a "url", and where they are known with the
 "type", "size" and "sha256" of the content. "resolver" names the service that
 found the artifact, for --max-per-resolver.`,
-				Action: enqueueArtifact(env),
-			},
-			{
-				Name: "import", ArgsUsage: "FILE", Flags: common(&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}, serverFlag(), progressFlag()),
-				Usage: "add the artifacts of a file, one JSON object with an \"id\" a line",
+			}, enqueueArtifact),
+			apiCommand(env.creating(), &cli.Command{
+				Name: "import", ArgsUsage: "FILE", Usage: "add the artifacts of a file, one JSON object with an \"id\" a line",
+				Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}, jsonFlag(), progressFlag()},
 				Description: `FILE may be gzipped; - is standard input. Invalid lines are reported
 and skipped. An interrupted import can be run again.`,
-				Action: importArtifacts(env),
-			},
+			}, importArtifacts),
 			{
 				Name: "run",
-				Flags: append(common(
-					progressFlag(),
+				Flags: append(flagsOf(queueSettings...),
+					&cli.StringFlag{Name: "queue", Usage: "use the queue `NAME`", Value: "default"}, jsonFlag(), progressFlag(),
 					&cli.BoolFlag{Name: "drain", Usage: "exit when all items have finished, including retries"},
 					&cli.DurationFlag{Name: "drain-timeout", Usage: "with --drain, give up after `D`"},
 					&cli.StringFlag{Name: "content", Usage: "store fetched content in `DIR`", DefaultText: "content in the data directory"},
-					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
-				), flagsOf(queueSettings...)...),
+					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs a key"}),
 				Usage: "process the queue until interrupted, or with --drain until it is empty",
 				Description: `Several processes can run one queue, on one or many machines; they share the
 limits. SIGHUP and changes of the settings file
@@ -62,33 +56,28 @@ reload the limits.`,
 					return server(run)(c)
 				},
 			},
-			{
-				Name: "stats",
-				Flags: common(
-					&cli.StringFlag{Name: "format", Usage: "print a `FORMAT`: table or json", Value: "table"},
-					serverFlag()),
-				Usage:  "count the items by state",
-				Action: queueStats(env),
-			},
-			{
-				Name: "retry-failed",
-				Flags: common(
+			apiCommand(env, &cli.Command{
+				Name: "stats", Usage: "count the items by state",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "format", Usage: "print a `FORMAT`: table or json", Value: "table"}, jsonFlag()},
+			}, queueStats),
+			apiCommand(env, &cli.Command{
+				Name: "retry-failed", Usage: "requeue failed items with all their attempts",
+				Flags: []cli.Flag{
 					&cli.IntFlag{Name: "max-attempts", Usage: "skip items that were retried `N` times", Value: 3},
 					&cli.BoolFlag{Name: "force", Usage: "retry all of them"},
-					&cli.BoolFlag{Name: "dry-run", Usage: "list them without a change"}, serverFlag()),
-				Usage:  "requeue failed items with all their attempts",
-				Action: retryFailed(env),
-			},
-			{
-				Name: "forget", ArgsUsage: "[ID]...",
-				Flags:  common(&cli.StringFlag{Name: "ended-for", Usage: "delete all items that ended longer ago than `D`, as in 168h"}, serverFlag()),
-				Usage:  "delete ended items, which can then be added again",
-				Action: forgetItems(env),
-			},
-			{Name: "delete", Flags: common(serverFlag()), Usage: "delete the queue with all its items", Action: deleteQueue(env)},
+					&cli.BoolFlag{Name: "dry-run", Usage: "list them without a change"}, jsonFlag(),
+				},
+			}, retryFailed),
+			act(env, &cli.Command{Name: "forget", ArgsUsage: "[ID…]", Before: namedOr("ended-for"), Usage: "delete ended items, which can then be added again"},
+				client.ForgetItems, func(_ client.QueueForget, f client.ForgottenItems) string {
+					return fmt.Sprintf("✓ Deleted: %d items", f.Forgotten)
+				}),
+			apiCommand(env, &cli.Command{Name: "delete", Usage: "delete the queue with all its items", Flags: []cli.Flag{jsonFlag()}}, func(s scope, in client.QueuePath) error {
+				return showDone(s, map[string]string{"queue": in.Queue}, client.DeleteQueue.Do(s.ctx, s.api, in), "✓ Deleted: %s", in.Queue)
+			}),
 			// Names of the first design; see muster pause.
-			{Name: "pause", Hidden: true, Flags: common(serverFlag()), Action: pauseQueue(env, true)},
-			{Name: "resume", Hidden: true, Flags: common(serverFlag()), Action: pauseQueue(env, false)},
+			act(env, &cli.Command{Name: "pause", Hidden: true}, client.PauseQueue, func(in client.QueueChange, _ client.PausedQueue) string { return "✓ Paused: " + in.Queue }),
+			act(env, &cli.Command{Name: "resume", Hidden: true}, client.ResumeQueue, func(in client.QueueChange, _ client.PausedQueue) string { return "✓ Resumed: " + in.Queue }),
 		},
 	}
 }

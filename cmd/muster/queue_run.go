@@ -27,9 +27,6 @@ type queueRun struct {
 }
 
 func runQueue(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
-	}
 	return withQueue(env.creating(), c, queueSettings, func(ctx context.Context, q queueScope) error {
 		pool, err := q.system.NewQueuePool(q.Name(), c.String("content"), c.Bool("drain"))
 		if err != nil {

@@ -32,9 +32,6 @@ its URL. It serves until interrupted.`,
 }
 
 func serveBrowser(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
-	}
 	loaded, err := loadConfig(env, c, browserSetting)
 	if err != nil {
 		return err

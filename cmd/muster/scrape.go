@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,9 +74,6 @@ type scrapeArgs struct {
 }
 
 func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
-	if err := arguments(c, 1, -1); err != nil {
-		return scrapeArgs{}, err
-	}
 	failOn, err := failOnOf(c)
 	if err != nil {
 		return scrapeArgs{}, err
@@ -222,11 +218,9 @@ func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 	} else {
 		fmt.Fprintf(env.stdout, "proxies: %d candidates, %d alive, %d usable\n\n", round.Proxies.Candidates, round.Proxies.Alive, round.Proxies.Usable)
 	}
-	t := newTable(env.stdout, "SITE", "STATUS", "HEALTH", "PAGES", "RECORDS", "NEW", "CHANGED", "GONE", "ERRORS")
-	t.less = []string{"GONE"}
+	t := newTable(env.stdout, "SITE STATUS HEALTH PAGES RECORDS NEW CHANGED GONE ERRORS")
 	for _, s := range round.Sites {
-		t.row(s.Site, s.Status, cmp.Or(string(s.Health), "-"), fmt.Sprint(s.Pages), fmt.Sprint(s.Records),
-			fmt.Sprint(s.Changes.New), fmt.Sprint(s.Changes.Changed), fmt.Sprint(s.Changes.Gone), fmt.Sprint(s.Errors))
+		t.row(s.Site, s.Status, s.Health, s.Pages, s.Records, s.Changes.New, s.Changes.Changed, s.Changes.Gone, s.Errors)
 	}
 	if err := t.flush(); err != nil {
 		return err

@@ -32,49 +32,39 @@ func scrapesCommand(env environment) *cli.Command {
 }
 
 func scrapesListCommand(env environment) *cli.Command {
-	return &cli.Command{
-		Name: "list", Usage: "list scrapes, newest first: all, or those of a site", ArgsUsage: "[SITE]",
-		Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50}, serverFlag(), jsonFlag()},
-		Action: func(c *cli.Context) error {
-			limit, err := within(c, "limit", 1, 1000)
-			if err != nil {
-				return err
-			}
-			return onAPI(env, 0, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-				list, err := client.All(ctx, api, client.ListScrapes, client.ScrapeFilter{Site: c.Args().First(), Limit: limit}, limit)
-				if err != nil {
-					return err
-				}
-				return showPage(env, c, list, "No scrapes found", []string{"SCRAPE", "SITE", "STATUS", "PAGES", "RECORDS", "STARTED"}, func(j sites.Job) []string {
-					records := 0
-					for _, n := range j.Records {
-						records += n
-					}
-					return []string{j.ID, j.Site, statusOf(j), fmt.Sprintf("%d/%d", pagesDone(j), j.Pages.Total), fmt.Sprint(records), age(j.Began)}
-				})
-			})(c)
-		},
-	}
+	return list(env, &cli.Command{Name: "list", Usage: "list scrapes, newest first: all, or those of a site", ArgsUsage: "[SITE]"},
+		client.ListScrapes, "No scrapes found", "SCRAPE SITE STATUS PAGES RECORDS STARTED", func(j sites.Job) []any {
+			return []any{j.ID, j.Site, statusOf(j), fmt.Sprintf("%d/%d", pagesDone(j), j.Pages.Total), recordsOf(j), j.Began}
+		})
 }
 
-// onScrape is the action of a command on one scrape, which its argument names by ID or by site.
-func onScrape(env environment, fn func(context.Context, *cli.Context, apiScope, sites.Job) error) cli.ActionFunc {
-	return onScope(env, 1, 1, func(ctx context.Context, c *cli.Context, s apiScope) error {
-		j, err := s.scrape(ctx, c.Args().First())
+// recordsOf returns the number of records of a scrape.
+func recordsOf(j sites.Job) (n int) {
+	for _, records := range j.Records {
+		n += records
+	}
+	return n
+}
+
+// onScrape makes c a command on one scrape, which its argument names by ID or by site.
+func onScrape(env environment, c *cli.Command, fn func(scope, sites.Job) error) *cli.Command {
+	c.Flags = append(c.Flags, jsonFlag())
+	return apiCommand(env, c, func(s scope, in client.ScrapePath) error {
+		j, err := s.scrape(in.ID)
 		if err != nil {
 			return err
 		}
-		return fn(ctx, c, s, j)
+		return fn(s, j)
 	})
 }
 
 // scrape returns the last scrape of a site, or else the scrape with an ID.
-func (s apiScope) scrape(ctx context.Context, name string) (sites.Job, error) {
-	list, err := client.All(ctx, s.api, client.ListScrapes, client.ScrapeFilter{Site: name, Limit: 1}, 1)
+func (s scope) scrape(name string) (sites.Job, error) {
+	list, err := client.All(s.ctx, s.api, client.ListScrapes, client.ScrapeFilter{Site: name, Limit: 1}, 1)
 	if err == nil && len(list) > 0 {
 		return list[0], nil
 	}
-	j, err := client.GetScrape.Call(ctx, s.api, client.ScrapePath{ID: name})
+	j, err := client.GetScrape.Call(s.ctx, s.api, client.ScrapePath{ID: name})
 	if err != nil {
 		return j, fmt.Errorf("scrape %s: %w; see muster scrapes list", cell(name, 110), err)
 	}
@@ -82,34 +72,30 @@ func (s apiScope) scrape(ctx context.Context, name string) (sites.Job, error) {
 }
 
 func scrapesGetCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return onScrape(env, &cli.Command{
 		Name: "get", Usage: "show the pages of a scrape, and its report once it has ended", ArgsUsage: "SCRAPE|SITE",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended; exit 1 unless it is COMPLETE"},
-			serverFlag(), jsonFlag(),
-		},
-		Action: onScrape(env, func(ctx context.Context, c *cli.Context, s apiScope, j sites.Job) error {
-			if c.Bool("wait") {
-				return s.waitedScrape(ctx, c, j)
-			}
-			return showScrape(env, c, j)
-		}),
-	}
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended; exit 1 unless it is COMPLETE"}},
+	}, func(s scope, j sites.Job) error {
+		if s.Bool("wait") {
+			return s.waitedScrape(j)
+		}
+		return s.showScrape(j)
+	})
 }
 
 // waitedScrape waits for a scrape and shows it. It returns an error unless the scrape is COMPLETE.
-func (s apiScope) waitedScrape(ctx context.Context, c *cli.Context, j sites.Job) (err error) {
+func (s scope) waitedScrape(j sites.Job) (err error) {
 	track := s.display.Track(j.Site)
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()
 	for id := j.ID; !j.Over(); {
 		track.Update(monitor.Progress{Done: pagesDone(j), Total: j.Pages.Total, Unit: "pages", Note: statusOf(j)})
 		select {
-		case <-ctx.Done():
-			return withState(ctx, context.Cause(ctx), "the scrape continues; wait for it with muster scrapes get %s --wait, or end it with muster scrapes cancel %s", id, id)
+		case <-s.ctx.Done():
+			return withState(s.ctx, context.Cause(s.ctx), "the scrape continues; wait for it with muster scrapes get %s --wait, or end it with muster scrapes cancel %s", id, id)
 		case <-tick.C:
 		}
-		if j, err = client.GetScrape.Call(ctx, s.api, client.ScrapePath{ID: id}); err != nil {
+		if j, err = client.GetScrape.Call(s.ctx, s.api, client.ScrapePath{ID: id}); err != nil {
 			return err
 		}
 	}
@@ -120,106 +106,104 @@ func (s apiScope) waitedScrape(ctx context.Context, c *cli.Context, j sites.Job)
 		err = fmt.Errorf("scrape %s is %s", j.ID, j.Status)
 	}
 	s.display.Close()
-	return errors.Join(showScrape(s.env, c, j), err)
+	return errors.Join(s.showScrape(j), err)
 }
 
 func scrapesRetryCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return onScrape(env, &cli.Command{
 		Name: "retry", Usage: "fetch the failed and unfinished pages of a finished scrape", ArgsUsage: "SCRAPE|SITE",
 		Description: `Starts a scrape that appends its records to the same files, and prints its ID.
 Running workers do the work; --wait waits for the result. If no worker is
 running, the command starts one and waits.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended, and print the report"},
-			serverFlag(), progressFlag(), jsonFlag(),
+			progressFlag(),
 		},
-		Action: onScrape(env, func(ctx context.Context, c *cli.Context, s apiScope, j sites.Job) error {
-			if s.own != nil {
-				others, err := s.own.Workers.Elsewhere(ctx)
-				if err != nil {
-					return err
-				}
-				if !others {
-					return s.scrapeAgain(ctx, c, j)
-				}
-			}
-			started, err := client.ResumeScrape.Call(ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
-			if hasCode(err, "scrape_complete") {
-				return s.nothingLeft(c, client.StartedScrape{}, err)
-			}
-			if err != nil || !c.Bool("wait") {
-				return showDone(env, c, started, err, "%s", started.JobID)
-			}
-			next, err := client.GetScrape.Call(ctx, s.api, client.ScrapePath{ID: started.JobID})
+	}, func(s scope, j sites.Job) error {
+		if s.own != nil {
+			others, err := s.own.Workers.Elsewhere(s.ctx)
 			if err != nil {
 				return err
 			}
-			return s.waitedScrape(ctx, c, next)
-		}),
-	}
+			if !others {
+				return s.scrapeAgain(j)
+			}
+		}
+		started, err := client.ResumeScrape.Call(s.ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
+		if hasCode(err, "scrape_complete") {
+			return s.nothingLeft(client.StartedScrape{}, err)
+		}
+		if err != nil || !s.Bool("wait") {
+			return showDone(s, started, err, "%s", started.JobID)
+		}
+		next, err := client.GetScrape.Call(s.ctx, s.api, client.ScrapePath{ID: started.JobID})
+		if err != nil {
+			return err
+		}
+		return s.waitedScrape(next)
+	})
 }
 
 // nothingLeft prints why a job or scrape is not retried.
-func (s apiScope) nothingLeft(c *cli.Context, object, why any) error {
+func (s scope) nothingLeft(object, why any) error {
 	fmt.Fprintln(s.env.stderr, "muster:", why)
-	if c.Bool("json") {
+	if s.Bool("json") {
 		return printJSON(s.env.stdout, object)
 	}
 	return nil
 }
 
 // scrapeAgain resumes a scrape with workers of this process.
-func (s apiScope) scrapeAgain(ctx context.Context, c *cli.Context, j sites.Job) error {
-	if err := s.own.Sites.Resumable(ctx, j.ID); errors.Is(err, sites.ErrNothingLeft) {
-		return s.nothingLeft(c, client.StartedScrape{}, err)
+func (s scope) scrapeAgain(j sites.Job) error {
+	if err := s.own.Sites.Resumable(s.ctx, j.ID); errors.Is(err, sites.ErrNothingLeft) {
+		return s.nothingLeft(client.StartedScrape{}, err)
 	}
-	scraped, err := s.own.Scraper.Scrape(ctx, j.Site, orchestrator.ScrapeOptions{Resume: j.ID})
+	scraped, err := s.own.Scraper.Scrape(s.ctx, j.Site, orchestrator.ScrapeOptions{Resume: j.ID})
 	s.display.Close()
-	if ctx.Err() != nil {
+	if s.ctx.Err() != nil {
 		var ids []string
 		if scraped.JobID != "" {
 			ids = []string{scraped.JobID}
 		}
-		return withJobState(ctx, s.own, err, "scrapes", ids, "muster scrapes retry "+j.ID+" --wait")
+		return withJobState(s.ctx, s.own, err, "scrapes", ids, "muster scrapes retry "+j.ID+" --wait")
 	}
 	if scraped.JobID == "" {
 		return err
 	}
-	next, jobErr := client.GetScrape.Call(ctx, s.api, client.ScrapePath{ID: scraped.JobID})
+	next, jobErr := client.GetScrape.Call(s.ctx, s.api, client.ScrapePath{ID: scraped.JobID})
 	if jobErr != nil {
 		return errors.Join(err, jobErr)
 	}
-	return errors.Join(err, showScrape(s.env, c, next))
+	return errors.Join(err, s.showScrape(next))
 }
 
 func scrapesCancelCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return apiCommand(env, &cli.Command{
 		Name: "cancel", Usage: "cancel running scrapes; their records are written", ArgsUsage: "SCRAPE|SITE…",
 		Description: "muster scrapes retry fetches the other pages.",
-		Flags:       []cli.Flag{serverFlag(), jsonFlag()},
-		Action: onScope(env, 1, -1, func(ctx context.Context, c *cli.Context, s apiScope) error {
-			var errs []error
-			for _, name := range c.Args().Slice() {
-				j, err := s.scrape(ctx, name)
-				if err == nil && j.Over() {
-					err = fmt.Errorf("no scrape of %s is running; the last was %s, %s", j.Site, j.ID, j.Status)
-				} else if err == nil {
-					j, err = client.CancelScrape.Call(ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
-				}
-				errs = append(errs, showDone(env, c, j, err, "Scrape %s cancelled", j.ID))
+		Flags:       []cli.Flag{jsonFlag()},
+	}, func(s scope, _ client.None) error {
+		var errs []error
+		for _, name := range s.Args().Slice() {
+			j, err := s.scrape(name)
+			if err == nil && j.Over() {
+				err = fmt.Errorf("no scrape of %s is running; the last was %s, %s", j.Site, j.ID, j.Status)
+			} else if err == nil {
+				j, err = client.CancelScrape.Call(s.ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
 			}
-			return errors.Join(errs...)
-		}),
-	}
+			errs = append(errs, showDone(s, j, err, "Scrape %s cancelled", j.ID))
+		}
+		return errors.Join(errs...)
+	})
 }
 
 // pagesDone returns the number of finished pages of a scrape.
 func pagesDone(j sites.Job) int64 { return j.Pages.Done + j.Pages.Skipped + j.Pages.Error }
 
 // showScrape prints the state of a scrape, and its report if it has ended.
-func showScrape(env environment, c *cli.Context, j sites.Job) error {
-	if c.Bool("json") {
-		return printJSON(env.stdout, j)
+func (s scope) showScrape(j sites.Job) error {
+	if s.Bool("json") {
+		return printJSON(s.env.stdout, j)
 	}
 	var types, delays []string
 	for _, typ := range slices.Sorted(maps.Keys(j.Records)) {
@@ -228,7 +212,7 @@ func showScrape(env environment, c *cli.Context, j sites.Job) error {
 	for _, why := range slices.Sorted(maps.Keys(j.Delays)) {
 		delays = append(delays, fmt.Sprintf("%s %d times", why, j.Delays[why]))
 	}
-	f, p := newFacts(env), j.Pages
+	f, p := newFacts(s.env), j.Pages
 	f.line("Scrape", j.ID)
 	f.line("Site", j.Site)
 	f.line("Status", statusOf(j))
@@ -251,7 +235,7 @@ func showScrape(env environment, c *cli.Context, j sites.Job) error {
 	if j.Summary == nil {
 		return nil
 	}
-	_, err := fmt.Fprint(env.stdout, "\n"+j.Summary.Text())
+	_, err := fmt.Fprint(s.env.stdout, "\n"+j.Summary.Text())
 	return err
 }
 

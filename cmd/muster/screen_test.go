@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/testutil"
 	"muster/orchestrator"
@@ -20,8 +21,8 @@ func terminalOf(columns int) (*screen, *bytes.Buffer) {
 
 // fillTable writes a table whose texts are long.
 func fillTable(s *screen) error {
-	t := newTable(s, "JOB", "NAME", "STATUS", "ERROR")
-	t.add("waiting: no agent of role "+strings.Repeat("x", 90), "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", "商店の商品の一覧ページ", "failed", strings.Repeat("no reply ", 9)+"end")
+	t := newTable(s, "JOB NAME STATUS ERROR")
+	t.row("0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", "商店の商品の一覧ページ", "failed", strings.Repeat("no reply ", 9)+"end", note("waiting: no agent of role "+strings.Repeat("x", 90)))
 	t.row("1", "a\tb\x1b[2J", "completed", "")
 	return t.flush()
 }
@@ -112,9 +113,8 @@ func TestWideListingsFitATerminal(t *testing.T) {
 	if !strings.Contains(out.String(), "SITE  ") || strings.Contains(out.String(), "SITE     quotes") {
 		t.Errorf("got\n%s\nwant a table", out)
 	}
-	wide := newTable(s, "PROXY", "ANONYMITY", "EXIT", "COUNTRY", "HTTPS", "LATENCY", "OK", "REQUESTS", "SCORE", "STATE", "CHECKED")
-	wide.less = []string{"EXIT", "REQUESTS", "SCORE"}
-	wide.row("socks5://198.51.100.170:10800", "anonymous", "198.51.100.171", "BG", "yes", "12345 ms", "100%", "12345", "0.99", "rests 12 min", "59m ago")
+	wide := newTable(s, proxyColumns)
+	wide.row("socks5://198.51.100.170:10800", "anonymous", "BG", "yes", "12345 ms", "100%", "rests 12 min", "59m ago", "12345", "0.99", "198.51.100.171")
 	out.Reset()
 	testutil.Ok(t, wide.flush())
 	if got := out.String(); strings.Count(got, "\n") != 2 || strings.Contains(got, "SCORE") || !strings.Contains(got, "socks5://198.51.100.170:10800") {
@@ -147,5 +147,18 @@ func TestWorkerSaysWhereItWorks(t *testing.T) {
 		if got := out.String(); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") || strings.Contains(got, "hush") {
 			t.Errorf("%+v: got %q", c, got)
 		}
+	}
+}
+
+// A time is shown by its age, in one unit; one ahead of the clock is now.
+func TestTimesAreShownByAge(t *testing.T) {
+	t.Parallel()
+	for ago, want := range map[time.Duration]string{-time.Second: "0s ago", 3 * time.Second: "3s ago", 5 * time.Minute: "5m ago", 7 * time.Hour: "7h ago", 73 * time.Hour: "3d ago"} {
+		if got := textOf(time.Now().Add(-ago)); got != want {
+			t.Errorf("%s ago: got %q, want %q", ago, got, want)
+		}
+	}
+	if got := textOf(time.Time{}); got != "never" {
+		t.Errorf("got %q, want never", got)
 	}
 }

@@ -18,6 +18,9 @@ func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
 		if value, ok := flagValue(c, "quiet"); ok && value != "false" {
 			screenOf(env.stderr).mute()
 		}
+		if err := arguments(c); err != nil {
+			return err
+		}
 		if c.Bool("watch") {
 			return watch(env, c, watchEvery, action)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/api/client"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/fetch"
@@ -35,27 +36,24 @@ func sitesCommand(env environment) *cli.Command {
 }
 
 func sitesListCommand(env environment) *cli.Command {
-	return &cli.Command{
-		Name:  "list",
-		Usage: "list the sites, or with --health compare the last scrape of each with the seven days before",
-		Flags: append(flagsOf(sitesSetting), &cli.BoolFlag{Name: "health", Usage: "show the health of each site that was scraped"}, serverFlag(), jsonFlag()),
-		Action: func(c *cli.Context) error {
-			if c.Bool("health") {
-				return listHealth(env)(c)
-			}
-			if c.IsSet("server") {
-				return usageError{errors.New("sites list: --server belongs to --health")}
-			}
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
-			loaded, err := loadConfig(env, c, sitesSetting)
-			if err != nil {
-				return err
-			}
-			return listSites(env, loaded.Config, c.Bool("json"))
-		},
+	c := apiCommand(env, &cli.Command{
+		Name:   "list",
+		Usage:  "list the sites, or with --health compare the last scrape of each with the seven days before",
+		Flags:  append(flagsOf(sitesSetting), &cli.BoolFlag{Name: "health", Usage: "show the health of each site that was scraped"}, jsonFlag()),
+		Before: requires("health", "server"),
+	}, func(s scope, _ client.None) error { return listHealth(s) })
+	health := c.Action
+	c.Action = func(c *cli.Context) error {
+		if c.Bool("health") {
+			return health(c)
+		}
+		loaded, err := loadConfig(env, c, sitesSetting)
+		if err != nil {
+			return err
+		}
+		return listSites(env, loaded.Config, c.Bool("json"))
 	}
+	return c
 }
 
 // siteOf is the definition of the site, or of the file, of this name.

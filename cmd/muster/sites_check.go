@@ -33,9 +33,6 @@ was found, by which alternative of its chain, and its first value.`,
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			if c.Bool("live") {
-				if err := arguments(c, 1, -1); err != nil {
-					return err
-				}
 				return checkLive(env, c)
 			}
 			if c.Bool("json") || c.String("base-url") != "" {

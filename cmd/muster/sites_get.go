@@ -10,9 +10,6 @@ func showSiteCommand(env environment) *cli.Command {
 		Flags:        flagsOf(sitesSetting),
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 1, 1); err != nil {
-				return err
-			}
 			def, err := siteOf(env, c, c.Args().First())
 			if err != nil {
 				return err

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator/api/client"
 	"muster/sites"
@@ -14,18 +11,15 @@ import (
 )
 
 // listHealth prints the last scrape of each site, compared with its scrapes of the seven days before.
-func listHealth(env environment) cli.ActionFunc {
-	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-		states, err := client.All(ctx, api, client.ListSites, client.None{}, 0)
-		if err != nil {
-			return err
-		}
-		head := []string{"SITE", "HEALTH", "SUCCESS", "ERRORS", "BLOCKED", "RESPONSE", "RECORDS", "AT", "WHY"}
-		return showPage(env, c, healthOf(states), "No site has a finished scrape", head, func(h report.Health) []string {
-			share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
-			return []string{h.Site, string(h.Status), share(h.Success), share(h.Errors), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean),
-				fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(slices.Concat(h.Alerts, h.Notices), "; ")}
-		}, "BLOCKED", "RESPONSE")
+func listHealth(s scope) error {
+	states, err := client.All(s.ctx, s.api, client.ListSites, client.None{}, 0)
+	if err != nil {
+		return err
+	}
+	return showPage(s, healthOf(states), "No site has a finished scrape", "SITE HEALTH SUCCESS ERRORS RECORDS AT WHY BLOCKED RESPONSE", func(h report.Health) []any {
+		share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
+		return []any{h.Site, h.Status, share(h.Success), share(h.Errors), h.Records, h.At.Format("01-02 15:04"),
+			strings.Join(slices.Concat(h.Alerts, h.Notices), "; "), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean)}
 	})
 }
 

@@ -26,9 +26,6 @@ pages to standard error. Review the definition before you use it.`,
 			&cli.StringFlag{Name: "out", Usage: "write the definition to `FILE`, which must not exist"},
 		},
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 1, 1); err != nil {
-				return err
-			}
 			return initSite(env, c)
 		},
 	}

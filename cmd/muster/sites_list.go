@@ -44,7 +44,7 @@ func listSites(env environment, cfg config.Config, asJSON bool) error {
 	if asJSON {
 		return printJSON(env.stdout, rows)
 	}
-	t := newTable(env.stdout, "SITE", "START", "SCHEDULE", "FROM", "DESCRIPTION")
+	t := newTable(env.stdout, "SITE START SCHEDULE FROM DESCRIPTION")
 	var problems []string
 	for _, r := range rows {
 		if len(r.Problems) > 0 {

@@ -23,9 +23,6 @@ fail or have invalid records. Exits with 1 if there are such pages.`,
 		Flags:        append(flagsOf(sitesSetting, cacheSetting), jsonFlag()),
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 1, -1); err != nil {
-				return err
-			}
 			loaded, err := loadConfig(env, c, sitesSetting, cacheSetting)
 			if err != nil {
 				return err

@@ -37,9 +37,6 @@ braces, as in a definition.`,
 			&cli.StringFlag{Name: "kind", Usage: "the page is of `KIND` listing or detail", DefaultText: "by the start pages"},
 			&cli.StringFlag{Name: "url", Usage: "the file is the page at `URL`", DefaultText: "http://localhost/FILE"}),
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 1, -1); err != nil {
-				return err
-			}
 			t := &siteTry{env: env, c: c}
 			if err := t.begin(c.Args().First()); err != nil {
 				return err

@@ -44,7 +44,7 @@ func printView(w io.Writer, v sample.View) {
 	if len(v.Fields) == 0 {
 		return
 	}
-	t := newTable(w, "  FIELD", "FOUND", "BY", "FIRST VALUE")
+	t := newTable(w, "__FIELD FOUND BY FIRST_VALUE")
 	for _, f := range v.Fields {
 		n, of := f.Found()
 		t.row("  "+f.Name, fmt.Sprintf("%d of %d", n, of), alternatives(f.Hits), string(f.First))

@@ -40,9 +40,6 @@ incomplete or lost data, as with muster scrape --wait.`,
 			&cli.BoolFlag{Name: "once", Usage: "run one round, then exit"},
 			failOnFlag(), progressFlag(), jsonFlag()),
 		Action: server(func(c *cli.Context) error {
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
 			failOn, err := failOnOf(c)
 			if err != nil {
 				return err
@@ -86,9 +83,6 @@ with muster start.`,
 			&cli.BoolFlag{Name: "of-orchestrator", Hidden: true, Usage: "run the tasks of the schedules of the orchestrator that starts it"},
 			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
 		Action: server(func(c *cli.Context) error {
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
 			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, metricsListen)
 			if err != nil {
 				return err

@@ -18,25 +18,24 @@ import (
 )
 
 func statusCommand(env environment) *cli.Command {
-	return &cli.Command{
+	return apiCommand(env, &cli.Command{
 		Name:  "status",
 		Usage: "show the system on one screen: health, running work, sites, proxies, open breakers",
 		Description: `Parts without content are omitted. For the details of a part, see muster health,
 scrapes list, jobs list, sites list, proxies list and breakers list.
 
     muster status --watch`,
-		Flags: []cli.Flag{serverFlag(), &cli.BoolFlag{Name: "watch", Usage: "print again every 2 seconds, until Ctrl-C; with --json one line at a time"}, jsonFlag()},
-		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			s, err := readStatus(ctx, api)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return printJSON(env.stdout, s)
-			}
-			return s.print(env)
-		}),
-	}
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "watch", Usage: "print again every 2 seconds, until Ctrl-C; with --json one line at a time"}, jsonFlag()},
+	}, func(s scope, _ client.None) error {
+		status, err := readStatus(s.ctx, s.api)
+		if err != nil {
+			return err
+		}
+		if s.Bool("json") {
+			return printJSON(env.stdout, status)
+		}
+		return status.print(env)
+	})
 }
 
 // systemStatus is the state of a system, as muster status shows it.
@@ -93,17 +92,13 @@ func (s systemStatus) print(env environment) error {
 			next[site] = "in " + until(e.NextAt)
 		}
 	}
-	running, work, known := newTable(env.stdout, "SCRAPE", "STATUS", "PAGES", "RECORDS", "ERRORS", "SINCE"),
-		newTable(env.stdout, "JOB", "PIPELINE", "ITEMS", "DONE", "FAILED", "REVIEW"), newTable(env.stdout, "SITE", "HEALTH", "LAST", "NEXT", "WHY")
+	running, work, known := newTable(env.stdout, "SCRAPE STATUS PAGES RECORDS ERRORS SINCE"),
+		newTable(env.stdout, "JOB PIPELINE ITEMS DONE FAILED REVIEW"), newTable(env.stdout, "SITE HEALTH LAST NEXT WHY")
 	for _, j := range s.Scrapes {
-		records := 0
-		for _, n := range j.Records {
-			records += n
-		}
-		running.row(j.ID, j.Status, fmt.Sprintf("%d/%d", j.Pages.Done+j.Pages.Skipped+j.Pages.Error, j.Pages.Total), fmt.Sprint(records), fmt.Sprint(j.Pages.Error), age(j.Began))
+		running.row(j.ID, j.Status, fmt.Sprintf("%d/%d", pagesDone(j), j.Pages.Total), recordsOf(j), j.Pages.Error, j.Began)
 	}
 	for _, j := range s.Jobs {
-		work.row(j.ID, j.Name, fmt.Sprint(j.Items.Total), fmt.Sprintf("%.0f%%", j.Percent), fmt.Sprint(j.Items.Failed), fmt.Sprint(j.Items.Review))
+		work.row(j.ID, j.Name, j.Items.Total, fmt.Sprintf("%.0f%%", j.Percent), j.Items.Failed, j.Items.Review)
 	}
 	for _, st := range s.Sites {
 		last, state := "-", cmp.Or(string(st.Health), "-")
@@ -114,10 +109,10 @@ func (s systemStatus) print(env environment) error {
 			state += ", paused"
 		}
 		if last != "-" || next[st.Site] != "" {
-			known.row(st.Site, state, last, orDash(next[st.Site]), strings.Join(st.Alerts, "; "))
+			known.row(st.Site, state, last, next[st.Site], strings.Join(st.Alerts, "; "))
 		}
 	}
-	alarms := newTable(env.stdout, "BREAKER", "STATE", "OPEN SINCE", "NEXT TRIAL", "TRIALS", "BLOCKED", "LAST FAILURE")
+	alarms := newTable(env.stdout, "BREAKER "+breakerColumns)
 	for _, b := range s.Breakers {
 		alarms.row(breakerRow(b)...)
 	}

@@ -21,9 +21,6 @@ func storeCommand(env environment) *cli.Command {
 need --redis URL, or redis.url in the settings. The data directory stays as it is.`,
 			Flags: []cli.Flag{&cli.StringFlag{Name: "to", Usage: "the `URL` of the Redis, as for --redis"}},
 			Action: func(c *cli.Context) error {
-				if err := arguments(c, 0, 0); err != nil {
-					return err
-				}
 				if !c.IsSet("to") {
 					return usageError{errors.New("--to is missing: name the Redis, for example --to redis://host:6379/0")}
 				}

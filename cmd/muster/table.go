@@ -9,61 +9,83 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
-	"github.com/urfave/cli/v2"
 )
 
-// table prints rows under a head, in columns. On a terminal the widest columns
-// are cut until a line fits, but not the first, which names the row. Where that
-// does not suffice, less important columns are omitted. Elsewhere nothing is cut.
+// table prints rows under a head, in columns. On a terminal the widest columns but the first, which names the row, are cut
+// until a line fits, and the last ones are omitted where that does not suffice. Elsewhere nothing is cut.
 type table struct {
 	w     io.Writer
 	rows  [][]string // the first is the head
 	notes []string   // below the rows; "" for none
-	less  []string   // heads of columns that matter less
 }
 
-// leastColumn is how much is left of a column that is cut, in columns of the terminal.
-const leastColumn = 6
+// leastColumn is the width of a column that is cut, gap the space between columns, in columns of the terminal.
+const leastColumn, gap = 6, 2
 
-func newTable(w io.Writer, head ...string) *table {
-	return &table{w: w, rows: [][]string{head}, notes: []string{""}}
+// newTable returns a table with a head of words, in which _ is a space.
+func newTable(w io.Writer, head string) *table {
+	t := &table{w: w, rows: [][]string{strings.Fields(head)}, notes: []string{""}}
+	for i, word := range t.rows[0] {
+		t.rows[0][i] = strings.TrimRight(strings.ReplaceAll(word, "_", " "), " ")
+	}
+	return t
 }
+
+// note is a line below a row, given as its last cell; none if it is empty.
+type note string
 
 // row adds a row.
-func (t *table) row(cells ...string) { t.add("", cells...) }
-
-// add adds a row, and a line below it if note is not empty.
-func (t *table) add(note string, cells ...string) {
-	row := make([]string, len(cells))
-	for i, text := range cells {
-		row[i] = printable(text)
+func (t *table) row(cells ...any) {
+	below, ok := cells[len(cells)-1].(note)
+	if ok {
+		cells = cells[:len(cells)-1]
 	}
-	t.rows, t.notes = append(t.rows, row), append(t.notes, printable(note))
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		if row[i] = printable(textOf(c)); row[i] == "" && i < len(cells)-1 {
+			row[i] = "-"
+		}
+	}
+	t.rows, t.notes = append(t.rows, row), append(t.notes, printable(string(below)))
+}
+
+// textOf returns a value as tables show it: a time by its age, a list without brackets.
+func textOf(v any) string {
+	switch v := v.(type) {
+	case time.Time:
+		return age(v)
+	case time.Duration:
+		return v.Round(time.Millisecond).String()
+	case []string:
+		return strings.Join(v, ",")
+	}
+	return fmt.Sprint(v)
 }
 
 // flush writes the table.
 func (t *table) flush() error {
-	widths, room, gap := t.widths(), columnsOf(t.w), 2
-	if room > 0 && !shrink(widths, room, gap) {
-		short := t.withoutLess()
-		widths, gap = short.widths(), 1
-		shrink(widths, room, gap)
-		t = short
+	widths, room := make([]int, len(t.rows[0])), columnsOf(t.w)
+	for _, row := range t.rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], widthOf(text))
+		}
+	}
+	if room > 0 {
+		widths = shrink(widths, room)
 	}
 	var b strings.Builder
 	paint := painterOf(t.w)
 	for r, row := range t.rows {
-		for i, text := range row {
-			text = runewidth.Truncate(text, widths[i], "…")
-			pad := strings.Repeat(" ", widths[i]-widthOf(text)+gap)
-			if r > 0 {
-				text = t.paint(paint, i, text)
+		for i, width := range widths {
+			text := runewidth.Truncate(row[i], width, "…")
+			pad := strings.Repeat(" ", width-widthOf(text)+gap)
+			if head := t.rows[0][i]; r > 0 && (head == "STATUS" || head == "STATE" || head == "HEALTH") {
+				text = paint.status(text)
 			}
 			b.WriteString(text)
-			if i < len(row)-1 {
+			if i < len(widths)-1 {
 				b.WriteString(pad)
 			}
 		}
@@ -79,61 +101,24 @@ func (t *table) flush() error {
 	return err
 }
 
-// withoutLess returns a table without the columns that matter less.
-func (t *table) withoutLess() *table {
-	short := &table{w: t.w, notes: t.notes}
-	for _, row := range t.rows {
-		var cells []string
-		for i, text := range row {
-			if !slices.Contains(t.less, t.rows[0][i]) {
-				cells = append(cells, text)
-			}
-		}
-		short.rows = append(short.rows, cells)
-	}
-	return short
-}
-
-// widths returns how wide each column is.
-func (t *table) widths() []int {
-	widths := make([]int, len(t.rows[0]))
-	for _, row := range t.rows {
-		for i, text := range row {
-			widths[i] = max(widths[i], widthOf(text))
-		}
-	}
-	return widths
-}
-
-// shrink makes the widest columns but the first narrower until a line has room,
-// with gaps between the columns, and reports whether it has.
-func shrink(widths []int, room, gap int) bool {
+// shrink returns the widths of the columns that a line of a terminal has room for.
+func shrink(widths []int, room int) []int {
 	total := gap * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
 	}
-	for ; total > room; total-- {
-		widest := 0
-		for i := 1; i < len(widths); i++ {
-			if widest == 0 || widths[i] > widths[widest] {
-				widest = i
-			}
+	for ; total > room && len(widths) > 1; total-- {
+		rest := widths[1:]
+		widest := slices.Index(rest, slices.Max(rest))
+		if rest[widest] <= leastColumn {
+			break
 		}
-		if widest == 0 || widths[widest] <= leastColumn {
-			return false
-		}
-		widths[widest]--
+		rest[widest]--
 	}
-	return true
-}
-
-// paint colours the states of a table.
-func (t *table) paint(p painter, column int, text string) string {
-	switch t.rows[0][column] {
-	case "STATUS", "STATE", "HEALTH":
-		return p.status(text)
+	for ; total > room && len(widths) > 1; widths = widths[:len(widths)-1] {
+		total -= widths[len(widths)-1] + gap
 	}
-	return text
+	return widths
 }
 
 // printJSON writes v as JSON: indented, or on one line if a command
@@ -146,6 +131,14 @@ func printJSON(w io.Writer, v any) error {
 	}
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// showFields prints an object: with --json as the API responds, otherwise by its fields.
+func (s scope) showFields(object any) error {
+	if s.Bool("json") {
+		return printJSON(s.env.stdout, object)
+	}
+	return printFields(s.env.stdout, object)
 }
 
 // printFields prints the fields of an object that have a value, one a line, in the order of its JSON.
@@ -185,11 +178,11 @@ func fieldText(value json.RawMessage) string {
 }
 
 // showDone prints a changed object: with --json as the API responds, otherwise a line.
-func showDone(env environment, c *cli.Context, object any, err error, format string, args ...any) error {
-	if err == nil && c.Bool("json") {
-		return printJSON(env.stdout, object)
+func showDone(s scope, object any, err error, format string, args ...any) error {
+	if err == nil && s.Bool("json") {
+		return printJSON(s.env.stdout, object)
 	}
-	return done(env, err, format, args...)
+	return done(s.env, err, format, args...)
 }
 
 // elapsed returns the time since t, for things that still run.
@@ -227,14 +220,8 @@ func printableLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// cell returns a text in one line, shortened to a number of characters.
-func cell(text string, width int) string {
-	text = printable(text)
-	if utf8.RuneCountInString(text) > width {
-		text = string([]rune(text)[:width-1]) + "…"
-	}
-	return text
-}
+// cell returns a text in one line, shortened to a width.
+func cell(text string, width int) string { return runewidth.Truncate(printable(text), width, "…") }
 
 // age formats the time since at in its largest unit, as in "3m ago", and the zero time as "never".
 func age(at time.Time) string {

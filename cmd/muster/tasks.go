@@ -2,11 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +19,7 @@ func tasksCommand(env environment) *cli.Command {
 		Name:  "tasks",
 		Usage: "list tasks by state, complete external tasks",
 		Subcommands: []*cli.Command{
-			{
+			apiCommand(env, &cli.Command{
 				Name: "list", Usage: "list running, ready, scheduled or open tasks, or count outcomes",
 				Description: `An open task waits for muster tasks complete, or a program that does the same.
 --stats counts outcomes by minute, which are kept for 24 hours, or by hour, kept for
@@ -30,21 +27,10 @@ func tasksCommand(env environment) *cli.Command {
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "state", Usage: "tasks in `STATE`: running, which includes prefetched ones, ready, scheduled or open", Value: "running"},
 					&cli.StringFlag{Name: "task", Usage: "only open tasks or outcomes of `TASK`"},
-					limitFlag(),
-					&cli.BoolFlag{Name: "stats", Usage: "count outcomes"},
-					&cli.StringFlag{Name: "queue", Usage: "with --stats, only outcomes of tasks in `QUEUE`"},
-					&cli.DurationFlag{Name: "since", Usage: "with --stats, outcomes of the last `D`", Value: time.Hour},
-					&cli.StringFlag{Name: "step", Usage: "with --stats, count by `STEP`: minute or hour", Value: "minute"},
-					serverFlag(), jsonFlag(),
+					&cli.BoolFlag{Name: "stats", Usage: "count outcomes"}, jsonFlag(),
 				},
-				Action: func(c *cli.Context) error {
-					if c.Bool("stats") {
-						return listRates(env, c)
-					}
-					return listTasks(env)(c)
-				},
-			},
-			{
+			}, listTasks),
+			apiCommand(env, &cli.Command{
 				Name: "complete", Usage: "complete an open task with its result, or fail it with --error", ArgsUsage: "WORKFLOW NODE|TASK",
 				Description: `A result for a TASK goes to the first of its open nodes. If none is open, the workflow
 keeps the result for the next one that opens.`,
@@ -52,91 +38,59 @@ keeps the result for the next one that opens.`,
 					&cli.StringFlag{Name: "result", Usage: "the result as `JSON`, or - for standard input"},
 					&cli.StringFlag{Name: "error", Usage: "fail the task with `MESSAGE`"},
 					&cli.StringFlag{Name: "code", Usage: "with --error, the `CODE` of the failure", DefaultText: "error"},
-					&cli.BoolFlag{Name: "permanent", Usage: "with --error, do not retry the task"}, serverFlag(),
+					&cli.BoolFlag{Name: "permanent", Usage: "with --error, do not retry the task"},
 				},
-				Action: completeTask(env),
-			},
+			}, completeTask),
 		},
 	}
-}
-
-// listRates prints the outcomes of tasks over time.
-func listRates(env environment, c *cli.Context) error {
-	since, err := agoOf(c, "since")
-	if err != nil {
-		return err
-	}
-	return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-		points, err := client.All(ctx, s, client.ListTaskRates, api.RateFilter{Queue: c.String("queue"), Task: c.String("task"), Step: c.String("step"), Since: since}, 0)
-		if err != nil {
-			return err
-		}
-		return showPage(env, c, points, "No task has ended", rateColumns, rateRow)
-	})(c)
 }
 
 // isNode reports whether text has the form of a node ID, such as 2 or 1:0.3; else it is the name of a task.
 func isNode(text string) bool { return text != "" && strings.Trim(text, "0123456789.:") == "" }
 
 // completeTask completes or fails a node of a workflow, or sends a result to a task of it.
-func completeTask(env environment) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		failure := api.NodeFailure{Message: c.String("error"), Code: c.String("code"), Permanent: c.Bool("permanent")}
-		if c.IsSet("result") == c.IsSet("error") {
-			return usageError{errors.New("tasks complete: use one of --result JSON and --error MESSAGE")}
-		}
-		result := json.RawMessage("null")
-		if c.IsSet("result") {
-			var err error
-			if result, err = valueOf(env, "result", c.String("result")); err != nil {
-				return err
-			}
-		}
-		return onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-			id, node := c.Args().Get(0), c.Args().Get(1)
-			workflow := api.Reference{ID: id}
-			of := api.NodeReference{Reference: workflow, Node: node}
-			if c.IsSet("error") {
-				return done(env, client.FailNode.Do(ctx, s, api.NodeFailing{NodeReference: of, Body: failure}), "failed: node %s of %s", node, id)
-			}
-			if !isNode(node) {
-				return done(env, client.SignalWorkflow.Do(ctx, s, api.WorkflowSignal{Reference: workflow, Body: api.Signal{Task: node, NodeResult: api.NodeResult{Result: result}}}), "sent to task %s of %s", node, id)
-			}
-			return done(env, client.CompleteNode.Do(ctx, s, api.NodeCompletion{NodeReference: of, Body: api.NodeResult{Result: result}}), "completed: node %s of %s", node, id)
-		})(c)
+func completeTask(s scope, _ client.None) error {
+	if s.IsSet("result") == s.IsSet("error") {
+		return usageError{errors.New("tasks complete: use one of --result JSON and --error MESSAGE")}
 	}
+	of := api.NodeReference{Reference: api.Reference{ID: s.Args().Get(0)}, Node: s.Args().Get(1)}
+	if s.IsSet("error") {
+		failure := api.NodeFailure{Message: s.String("error"), Code: s.String("code"), Permanent: s.Bool("permanent")}
+		return done(s.env, client.FailNode.Do(s.ctx, s.api, api.NodeFailing{NodeReference: of, Body: failure}), "failed: node %s of %s", of.Node, of.ID)
+	}
+	raw, err := valueOf(s.env, "result", s.String("result"))
+	if err != nil {
+		return err
+	}
+	result := api.NodeResult{Result: raw}
+	if !isNode(of.Node) {
+		return done(s.env, client.SignalWorkflow.Do(s.ctx, s.api, api.WorkflowSignal{Reference: of.Reference, Body: api.Signal{Task: of.Node, NodeResult: result}}), "sent to task %s of %s", of.Node, of.ID)
+	}
+	return done(s.env, client.CompleteNode.Do(s.ctx, s.api, api.NodeCompletion{NodeReference: of, Body: result}), "completed: node %s of %s", of.Node, of.ID)
 }
 
-func listTasks(env environment) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		limit, err := within(c, "limit", 1, 10_000)
-		if err != nil {
-			return err
-		}
-		state := c.String("state")
-		if err := oneOf("state", state, []string{"running", "ready", "scheduled", "open"}); err != nil {
-			return err
-		}
-		return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
-			none := "No tasks are " + state
-			if state == "open" {
-				list, err := client.All(ctx, s, client.ListOpenTasks, api.OpenFilter{Task: c.String("task")}, limit)
-				if err != nil {
-					return err
-				}
-				return showPage(env, c, list, none, []string{"WORKFLOW", "NODE", "TASK", "ATTEMPT", "FOR", "DUE IN", "INPUT"}, func(o api.OpenTask) []string {
-					return []string{o.Workflow, o.Node, o.Task, fmt.Sprint(o.Attempt), elapsed(o.OpenedAt), until(o.DeadlineAt), onLine(o.Input)}
-				})
-			}
-			list, err := client.All(ctx, s, client.ListTasks, api.TaskFilter{State: state, Limit: limit}, limit)
-			if err != nil {
-				return err
-			}
-			return showPage(env, c, list, none, []string{"WORKFLOW", "NODE", "TASK", "QUEUE", "STATUS", "WORKER", "FOR", "DUE IN"}, func(n api.Task) []string {
-				return []string{n.Workflow, n.Node, n.Task, n.Queue, string(n.Status), orDash(n.Worker), elapsed(n.StartedAt), until(n.DueAt)}
-			})
-		})(c)
+// taskLists is the input of the lists of tasks and of outcomes.
+type taskLists struct {
+	api.TaskFilter
+	api.RateFilter
+}
+
+func listTasks(s scope, in taskLists) error {
+	if s.Bool("stats") {
+		return printAll(s, client.ListTaskRates, in.RateFilter, "No task has ended", rateColumns, rateRow)
 	}
+	if err := oneOf("state", in.State, []string{"running", "ready", "scheduled", "open"}); err != nil {
+		return err
+	}
+	none := "No tasks are " + in.State
+	if in.State == "open" {
+		return printAll(s, client.ListOpenTasks, api.OpenFilter{Task: in.Task}, none, "WORKFLOW NODE TASK ATTEMPT FOR DUE_IN INPUT", func(o api.OpenTask) []any {
+			return []any{o.Workflow, o.Node, o.Task, o.Attempt, elapsed(o.OpenedAt), until(o.DeadlineAt), onLine(o.Input)}
+		})
+	}
+	return printAll(s, client.ListTasks, in.TaskFilter, none, "WORKFLOW NODE TASK QUEUE STATUS WORKER FOR DUE_IN", func(n api.Task) []any {
+		return []any{n.Workflow, n.Node, n.Task, n.Queue, n.Status, n.Worker, elapsed(n.StartedAt), until(n.DueAt)}
+	})
 }
 
 // until returns the time until at.
@@ -149,21 +103,15 @@ func until(at time.Time) string {
 
 // onLine returns JSON for a column of a table.
 func onLine(raw json.RawMessage) string {
-	const most = 60
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
 		return "-"
 	}
-	if r := []rune(b.String()); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return b.String()
+	return cell(b.String(), 60)
 }
 
-var rateColumns = []string{"TIME", "QUEUE", "TASK", "SUCCEEDED", "FAILED", "REVOKED", "RETRIED", "BUSY"}
+const rateColumns = "TIME QUEUE TASK SUCCEEDED FAILED REVOKED RETRIED BUSY"
 
-func rateRow(p tasktype.RatePoint) []string {
-	n := func(i int64) string { return strconv.FormatInt(i, 10) }
-	return []string{p.Time.Local().Format("01-02 15:04"), p.Queue, p.Task, n(p.Succeeded), n(p.Failed), n(p.Revoked),
-		n(p.Retried), p.Busy.Round(time.Millisecond).String()}
+func rateRow(p tasktype.RatePoint) []any {
+	return []any{p.Time.Local().Format("01-02 15:04"), p.Queue, p.Task, p.Succeeded, p.Failed, p.Revoked, p.Retried, p.Busy}
 }

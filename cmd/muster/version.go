@@ -35,9 +35,6 @@ func versionCommand(env environment) *cli.Command {
 		Name: "version", Usage: "print the version",
 		Description: "    muster version",
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 0, 0); err != nil {
-				return err
-			}
 			_, err := fmt.Fprintln(env.stdout, "muster version "+thisVersion())
 			return err
 		},

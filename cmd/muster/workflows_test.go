@@ -17,10 +17,10 @@ func TestListingsOfTheIndexFitATerminal(t *testing.T) {
 	begun := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	long := strings.Repeat("long.ñame\t\n", 8)
 	terminal, out := terminalOf(100)
-	flows := newTable(terminal, workflowColumns...)
+	flows := newTable(terminal, workflowColumns)
 	flows.row(workflowRow(api.ListedWorkflow{Workflow: api.Workflow{ID: strings.Repeat("0", 24), Name: long, State: "success",
 		CreatedAt: begun, EndedAt: begun.Add(99*time.Hour + 59*time.Minute + 58*time.Second)}})...)
-	rates := newTable(terminal, rateColumns...)
+	rates := newTable(terminal, rateColumns)
 	rates.row(rateRow(tasktype.RatePoint{Time: begun, Queue: long, Task: long, Succeeded: 1e6, Failed: 1e5, Busy: 99 * time.Hour})...)
 	for _, table := range []*table{flows, rates} {
 		testutil.Ok(t, table.flush())

@@ -49,7 +49,7 @@ const maxTasks = 10_000
 
 // Ping is the input of ListWorkers.
 type Ping struct {
-	For string `query:"ping" maxLength:"50" doc:"ping the workers and wait so long for their replies, up to 1m" example:"2s"`
+	For string `query:"ping" cli:"timeout=2s" maxLength:"50" doc:"ping the workers and wait so long for their replies, up to 1m" example:"2s"`
 }
 
 // QueueChange is a change of a queue without parameters.
@@ -66,14 +66,14 @@ type TaskFilter struct {
 
 // LimitFilter selects limits.
 type LimitFilter struct {
-	Limit string `query:"limit" maxLength:"100" doc:"only this limit"`
+	Limit string `query:"limit" cli:"arg" maxLength:"100" doc:"only this limit"`
 }
 
 // LimitChange is a change of a limit.
 type LimitChange struct {
 	Limit string `path:"limit" minLength:"1" maxLength:"100" doc:"name of the limit"`
 	Body  struct {
-		Key       string     `json:"key" maxLength:"10000" doc:"key whose limit changes; * for all keys, empty for a limit without keys"`
+		Key       string     `json:"key" cli:"key=*" maxLength:"10000" doc:"key whose limit changes; * for all keys, empty for a limit without keys"`
 		N         *int       `json:"n,omitempty" minimum:"0" maximum:"1000000" doc:"what it allows from now on; with 0 nothing starts"`
 		Reset     bool       `json:"reset,omitempty" doc:"end the change of the number"`
 		HoldUntil *time.Time `json:"hold_until,omitempty" doc:"nothing starts until then, at most a year ahead; a time that has passed ends the hold"`

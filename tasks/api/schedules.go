@@ -49,9 +49,9 @@ type NewSchedule struct {
 
 // ScheduleFilter selects schedules.
 type ScheduleFilter struct {
-	Prefix string   `query:"prefix" maxLength:"200" doc:"only schedules whose names begin with this text"`
+	Prefix string   `query:"prefix" cli:"arg" maxLength:"200" doc:"only schedules whose names begin with this text"`
 	Labels []string `query:"label,explode" maxItems:"20" doc:"only schedules whose workflows have this label, KEY=VALUE; may be repeated"`
-	Limit  int      `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"schedules per page"`
+	Limit  int      `query:"limit" cli:"-" default:"100" minimum:"1" maximum:"1000" doc:"schedules per page"`
 	Cursor string   `query:"cursor" maxLength:"600" doc:"next of the previous page"`
 }
 

@@ -9,14 +9,14 @@ import (
 
 // NewWorkflow is a task or work to send.
 type NewWorkflow struct {
-	Task             string            `json:"task,omitempty" maxLength:"100" doc:"name of the task; absent with work" example:"text.count"`
-	Input            json.RawMessage   `json:"input,omitempty" doc:"input of the task, any JSON value"`
+	Task             string            `json:"task,omitempty" cli:"arg" maxLength:"100" doc:"name of the task; absent with work" example:"text.count"`
+	Input            json.RawMessage   `json:"input,omitempty" cli:"arg" doc:"input of the task, any JSON value"`
 	Work             *Work             `json:"work,omitempty" doc:"several tasks, instead of task"`
 	RequireHandlers  bool              `json:"require_handlers,omitempty" doc:"400 unless a live worker has a handler for each task"`
-	Queue            string            `json:"queue,omitempty" maxLength:"100" doc:"defaults to default"`
+	Queue            string            `json:"queue,omitempty" cli:"queue=default" maxLength:"100" doc:"defaults to default"`
 	ID               string            `json:"id,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9_-]+$" patternDescription:"letters, digits, _ and -" doc:"ID of the workflow; 409 if a workflow has it. Defaults to a random ID."`
-	Name             string            `json:"name,omitempty" maxLength:"200" doc:"name of the workflow in listings; defaults to the name of the task"`
-	Labels           map[string]string `json:"labels,omitempty" doc:"labels by which the workflow is found, 1 KiB in total"`
+	Name             string            `json:"name,omitempty" cli:"name" maxLength:"200" doc:"name of the workflow in listings; defaults to the name of the task"`
+	Labels           map[string]string `json:"labels,omitempty" cli:"label" doc:"labels by which the workflow is found, 1 KiB in total"`
 	Headers          map[string]string `json:"headers,omitempty" doc:"values for the handler, 8 KiB in total"`
 	FairnessKey      string            `json:"fairness_key,omitempty" maxLength:"100" doc:"owner of the work; owners take turns"`
 	Unique           string            `json:"unique,omitempty" maxLength:"1024" doc:"one running workflow with this key; another send returns 409, unless overlap says otherwise. Needs unique_for."`
@@ -25,33 +25,33 @@ type NewWorkflow struct {
 	Priority         int               `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"above 0: before all others of its queue"`
 	MaxRetry         int               `json:"max_retry,omitempty" minimum:"0" maximum:"1000" doc:"attempts after the first"`
 	Timeout          string            `json:"timeout,omitempty" maxLength:"50" doc:"time limit of an attempt" example:"30s"`
-	Delay            string            `json:"delay,omitempty" maxLength:"50" doc:"time until its start" example:"5m"`
+	Delay            string            `json:"delay,omitempty" cli:"in" maxLength:"50" doc:"time until its start" example:"5m"`
 	StartAt          time.Time         `json:"start_at,omitzero" doc:"time of its start, instead of delay"`
-	DeadlineAt       time.Time         `json:"deadline_at,omitzero" doc:"time at which the workflow is cancelled unless it has ended"`
+	DeadlineAt       time.Time         `json:"deadline_at,omitzero" cli:"deadline" doc:"time at which the workflow is cancelled unless it has ended"`
 	Retention        string            `json:"retention,omitempty" maxLength:"50" doc:"how long the result is kept; defaults to 24h" example:"1h"`
 	FailureRetention string            `json:"failure_retention,omitempty" maxLength:"50" doc:"how long the workflow is kept after a failure; defaults to 168h" example:"72h"`
-	External         bool              `json:"external,omitempty" doc:"no worker runs it: it is completed externally"`
+	External         bool              `json:"external,omitempty" cli:"external" doc:"no worker runs it: it is completed externally"`
 }
 
 // Retry has the corrected inputs of a retry.
 type Retry struct {
-	Inputs map[string]json.RawMessage `json:"inputs,omitempty" doc:"inputs by ID of the node, any JSON values; each node must run again"`
+	Inputs map[string]json.RawMessage `json:"inputs,omitempty" cli:"input" doc:"inputs by ID of the node, any JSON values; each node must run again"`
 
-	DropSteps map[string][]string `json:"drop_steps,omitempty" doc:"names of stored steps to delete, by ID of a node that runs again; an empty list means all steps and the saved value"`
+	DropSteps map[string][]string `json:"drop_steps,omitempty" cli:"drop-steps" doc:"names of stored steps to delete, by ID of a node that runs again; an empty list means all steps and the saved value"`
 }
 
 // RunAgain has the options of another run.
 type RunAgain struct {
-	From   string                     `json:"from,omitempty" maxLength:"4000" doc:"ID of a node: only it and the nodes that depend on it or have not succeeded run; defaults to all"`
-	Inputs map[string]json.RawMessage `json:"inputs,omitempty" doc:"inputs by ID of the node, any JSON values; each node must run"`
+	From   string                     `json:"from,omitempty" cli:"from" maxLength:"4000" doc:"ID of a node: only it and the nodes that depend on it or have not succeeded run; defaults to all"`
+	Inputs map[string]json.RawMessage `json:"inputs,omitempty" cli:"input" doc:"inputs by ID of the node, any JSON values; each node must run"`
 }
 
 // SelectWorkflows selects workflows to retry or to cancel.
 type SelectWorkflows struct {
-	Name     string            `json:"name,omitempty" maxLength:"200" doc:"only workflows with this name, or whose first or last task it is"`
+	Name     string            `json:"name,omitempty" cli:"name" maxLength:"200" doc:"only workflows with this name, or whose first or last task it is"`
 	Contains string            `json:"contains,omitempty" maxLength:"200" doc:"only workflows with this text in their name or task names"`
-	Labels   map[string]string `json:"labels,omitempty" doc:"only workflows with these labels"`
-	After    time.Time         `json:"after,omitzero" doc:"only workflows that ended, or if they run were sent, at this time or later"`
+	Labels   map[string]string `json:"labels,omitempty" cli:"label" doc:"only workflows with these labels"`
+	After    time.Time         `json:"after,omitzero" cli:"since" doc:"only workflows that ended, or if they run were sent, at this time or later"`
 	Before   time.Time         `json:"before,omitzero" doc:"only workflows that ended, or if they run were sent, before this time"`
 	Limit    int               `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"workflows per call; defaults to 100"`
 	Cursor   string            `json:"cursor,omitempty" maxLength:"300" doc:"next of the previous call"`

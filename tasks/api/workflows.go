@@ -38,8 +38,8 @@ type WorkflowFilter struct {
 	Contains string    `query:"contains" maxLength:"200" doc:"only workflows with this text in their name or task names"`
 	Labels   []string  `query:"label,explode" maxItems:"20" doc:"only workflows with this label, KEY=VALUE; may be repeated"`
 	Origin   string    `query:"origin" maxLength:"100" doc:"only workflows that run the workflow with this ID again"`
-	After    time.Time `query:"after" doc:"only workflows that ended, or if they run were sent, at this time or later"`
-	Before   time.Time `query:"before" doc:"only workflows that ended, or if they run were sent, before this time"`
+	After    time.Time `query:"after" cli:"since" doc:"only workflows that ended, or if they run were sent, at this time or later"`
+	Before   time.Time `query:"before" cli:"until" doc:"only workflows that ended, or if they run were sent, before this time"`
 	Limit    int       `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"workflows per page"`
 	Cursor   string    `query:"cursor" maxLength:"300" doc:"next of the previous page"`
 }

@@ -40,10 +40,10 @@ type Key struct {
 
 // NewKey is a key to create.
 type NewKey struct {
-	Name       string     `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:@-]*$" patternDescription:"1 to 60 letters, digits, or . _ : @ - after the first" maxLength:"60" doc:"name of the user or program. Keys of the same name are the same owner of agents." example:"ci"`
-	Role       string     `json:"role" enum:"viewer,operator,admin,agent"`
-	AgentRoles []string   `json:"agent_roles,omitempty" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"of a key of the role agent: roles that its agents may have. Defaults to any." example:"validator"`
-	Expires    *time.Time `json:"expires_at,omitempty" doc:"when the key expires. Defaults to never."`
+	Name       string     `json:"name" cli:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:@-]*$" patternDescription:"1 to 60 letters, digits, or . _ : @ - after the first" maxLength:"60" doc:"name of the user or program. Keys of the same name are the same owner of agents." example:"ci"`
+	Role       string     `json:"role" cli:"role" enum:"viewer,operator,admin,agent"`
+	AgentRoles []string   `json:"agent_roles,omitempty" cli:"agent-role" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"of a key of the role agent: roles that its agents may have. Defaults to any." example:"validator"`
+	Expires    *time.Time `json:"expires_at,omitempty" cli:"expires" doc:"when the key expires. Defaults to never."`
 }
 
 // CreatedKey is a key with its secret.

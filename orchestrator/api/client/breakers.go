@@ -8,8 +8,8 @@ import (
 
 // BreakerReset selects the circuit breakers to close: Names or All.
 type BreakerReset struct {
-	Names []string `json:"names,omitempty" maxItems:"1000" maxLength:"300" doc:"keys of breakers, or the site, host or id in keys" example:"quotes.toscrape.com"`
-	All   bool     `json:"all,omitempty" doc:"close all breakers"`
+	Names []string `json:"names,omitempty" cli:"args" maxItems:"1000" maxLength:"300" doc:"keys of breakers, or the site, host or id in keys" example:"quotes.toscrape.com"`
+	All   bool     `json:"all,omitempty" cli:"all" doc:"close all breakers"`
 }
 
 // Operations on circuit breakers.

@@ -61,7 +61,7 @@ type CancelledJob struct {
 
 // JobRetry selects the failed items of a job that are retried.
 type JobRetry struct {
-	Keys []string `json:"keys,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all that failed."`
+	Keys []string `json:"keys,omitempty" cli:"item" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all that failed."`
 }
 
 // RetriedJob is the result of a retry.
@@ -111,9 +111,9 @@ type JobPath struct {
 // JobFilter selects jobs.
 type JobFilter struct {
 	Status  []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
-	Name    string   `query:"name" maxLength:"200" doc:"name of the pipeline"`
+	Name    string   `query:"name" cli:"arg" maxLength:"200" doc:"name of the pipeline"`
 	Label   string   `query:"label" maxLength:"100"`
-	Context []string `query:"context,explode" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
+	Context []string `query:"context,explode" cli:"where" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
 	Cursor  string   `query:"cursor" maxLength:"500" doc:"next of the previous page"`
 	Offset  int      `query:"offset" default:"0" minimum:"0" maximum:"10000" doc:"number of jobs to skip; use a cursor for more"`
 	Limit   int      `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"jobs of a page"`

@@ -22,20 +22,20 @@ type ProxyFilter struct {
 
 // ProxySelection names proxies of the pool.
 type ProxySelection struct {
-	Proxies []string `json:"proxies" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"2000" doc:"ids, URLs, host:port, or a host for all of its ports" example:"http://192.0.2.7:8080"`
+	Proxies []string `json:"proxies" cli:"args" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"2000" doc:"ids, URLs, host:port, or a host for all of its ports" example:"http://192.0.2.7:8080"`
 }
 
 // ProxyBan bans proxies.
 type ProxyBan struct {
 	ProxySelection
-	Site string `json:"site,omitempty" maxLength:"100" doc:"ban them from this site only. Defaults to all sites."`
-	For  string `json:"for,omitempty" maxLength:"20" doc:"duration, such as 1h. Defaults to no end." example:"1h"`
+	Site string `json:"site,omitempty" cli:"site" maxLength:"100" doc:"ban them from this site only. Defaults to all sites."`
+	For  string `json:"for,omitempty" cli:"for" maxLength:"20" doc:"duration, such as 1h. Defaults to no end." example:"1h"`
 }
 
 // ProxyUnban selects the bans to lift.
 type ProxyUnban struct {
 	ProxySelection
-	Site string `json:"site,omitempty" maxLength:"100" doc:"lift the bans from this site only. Defaults to all bans."`
+	Site string `json:"site,omitempty" cli:"site" maxLength:"100" doc:"lift the bans from this site only. Defaults to all bans."`
 }
 
 // ChangedProxies is the result of an operation on proxies.

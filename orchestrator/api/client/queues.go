@@ -12,7 +12,7 @@ import (
 
 // QueuePath is the path of an artifact queue.
 type QueuePath struct {
-	Queue string `path:"queue" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
+	Queue string `path:"queue" cli:"queue=default" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
 }
 
 // Enqueue is the input of EnqueueArtifact.
@@ -41,8 +41,8 @@ type QueueForget struct {
 
 // ItemForget selects ended items of a queue: IDs, EndedFor or both.
 type ItemForget struct {
-	IDs      []string `json:"ids,omitempty" maxItems:"1000" maxLength:"2048" doc:"items to delete; those that have not ended stay"`
-	EndedFor string   `json:"ended_for,omitempty" maxLength:"20" doc:"delete all items that ended longer ago than this duration" example:"168h"`
+	IDs      []string `json:"ids,omitempty" cli:"args" maxItems:"1000" maxLength:"2048" doc:"items to delete; those that have not ended stay"`
+	EndedFor string   `json:"ended_for,omitempty" cli:"ended-for" maxLength:"20" doc:"delete all items that ended longer ago than this duration" example:"168h"`
 }
 
 // ForgottenItems is the result of ForgetItems.
@@ -63,7 +63,7 @@ var (
 
 // NewArtifact is an artifact to add to a queue.
 type NewArtifact struct {
-	ID   string `json:"id" minLength:"1" maxLength:"2048" doc:"unique in the queue" example:"doi:10.1000/1"`
+	ID   string `json:"id" cli:"arg" minLength:"1" maxLength:"2048" doc:"unique in the queue" example:"doi:10.1000/1"`
 	Data Object `json:"data,omitempty" doc:"an object, usually with url, and where they are known with type, size and sha256 of the content"`
 }
 

@@ -23,7 +23,7 @@ type StartedScrape struct {
 
 // ScrapeFilter selects scrapes.
 type ScrapeFilter struct {
-	Site  string `query:"site" maxLength:"100" doc:"only scrapes of this site"`
+	Site  string `query:"site" cli:"arg" maxLength:"100" doc:"only scrapes of this site"`
 	Limit int    `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"the newest of the last seven days"`
 }
 
@@ -41,7 +41,7 @@ type SiteChange struct {
 // HistoryFilter selects records of a site's ledger.
 type HistoryFilter struct {
 	Site string `path:"site" maxLength:"100" doc:"name of the site" example:"quotes.toscrape.com"`
-	Key  string `query:"key" required:"true" minLength:"1" maxLength:"4096" doc:"the _key or the _url of a record"`
+	Key  string `query:"key" cli:"arg" required:"true" minLength:"1" maxLength:"4096" doc:"the _key or the _url of a record"`
 }
 
 // ScrapeChange is the input of CancelScrape and ResumeScrape.

@@ -8,12 +8,12 @@ import (
 
 // NewWebhook is a webhook to create.
 type NewWebhook struct {
-	Name      string   `json:"name,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"unique name. Defaults to the id." example:"ops"`
-	URL       string   `json:"url" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"that receives the events. Its address must be public, or in the setting network.allow." example:"https://ops.example.org/muster"`
-	Events    []string `json:"events,omitempty" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*" doc:"types of events to send. Defaults to all." example:"job.completed"`
-	Workflows []string `json:"workflows,omitempty" maxItems:"50" maxLength:"200" doc:"for events that begin with workflow: names of workflows, or prefixes as in billing-*. Defaults to all but Muster's own." example:"billing-*"`
-	Labels    []string `json:"labels,omitempty" maxItems:"20" maxLength:"1024" doc:"for events that begin with workflow: labels that the workflow has, KEY=VALUE" example:"team=billing"`
-	Format    string   `json:"format,omitempty" enum:"json,text,slack,teams" doc:"of the body. Defaults to json."`
+	Name      string   `json:"name,omitempty" cli:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"unique name. Defaults to the id." example:"ops"`
+	URL       string   `json:"url" cli:"arg" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"that receives the events. Its address must be public, or in the setting network.allow." example:"https://ops.example.org/muster"`
+	Events    []string `json:"events,omitempty" cli:"event" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*" doc:"types of events to send. Defaults to all." example:"job.completed"`
+	Workflows []string `json:"workflows,omitempty" cli:"workflow" maxItems:"50" maxLength:"200" doc:"for events that begin with workflow: names of workflows, or prefixes as in billing-*. Defaults to all but Muster's own." example:"billing-*"`
+	Labels    []string `json:"labels,omitempty" cli:"label" maxItems:"20" maxLength:"1024" doc:"for events that begin with workflow: labels that the workflow has, KEY=VALUE" example:"team=billing"`
+	Format    string   `json:"format,omitempty" cli:"format" enum:"json,text,slack,teams" doc:"of the body. Defaults to json."`
 }
 
 // WebhookEdit changes a webhook. Absent fields are unchanged.
