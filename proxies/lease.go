@@ -3,7 +3,6 @@ package proxies
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -58,7 +57,7 @@ func (l *Lease) Pause(o Outcome, d time.Duration) { l.from.end(l, l.report(o, 0,
 
 // reportBan reports that the site bans the proxy, even if the lease has ended as a success.
 func (l *Lease) reportBan() {
-	v := l.from.view
+	v := l.from.pool.view
 	v.mu.Lock()
 	done, known := l.done, l.ban
 	l.ban = l.ban || done
@@ -86,24 +85,13 @@ type report struct {
 // leases manages the leases on members of a view and collects the reports. It has the lifetime of the Pool; run
 // writes the reports.
 type leases struct {
-	view    *view
-	store   *store
-	logger  *slog.Logger
-	every   time.Duration // PoolConfig.FlushEvery
-	maxAge  time.Duration // PoolConfig.SyncEvery
+	pool    *Pool
 	pending chan struct{} // has a token if there are reports to write
 	writing sync.Mutex    // held while reports are written
 
 	mu      sync.Mutex          // guards the fields below
 	reports map[string][]report // by scope
 	count   int                 // number of reports
-}
-
-func newLeases(v *view, s *store, cfg PoolConfig) *leases {
-	return &leases{
-		view: v, store: s, logger: cfg.Logger, every: cfg.FlushEvery, maxAge: cfg.SyncEvery,
-		pending: make(chan struct{}, 1), reports: map[string][]report{},
-	}
 }
 
 // run writes each report within FlushEvery until ctx is done, then the remaining ones.
@@ -114,7 +102,7 @@ func (ls *leases) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		select {
-		case <-time.After(ls.every):
+		case <-time.After(ls.pool.cfg.FlushEvery):
 		case <-ctx.Done():
 			ls.flushNow()
 			return
@@ -126,7 +114,7 @@ func (ls *leases) run(ctx context.Context) {
 // acquire creates a lease on a member. The caller holds the view's mu.
 func (ls *leases) acquire(m *member, scope string) *Lease {
 	m.inFlight++
-	there := ls.view.scopeOf(scope).health[m.ID]
+	there := ls.pool.view.scopeOf(scope).health[m.ID]
 	// The start must be later than known failures, even if their times are from another clock or in the same
 	// millisecond: report.lua compares these times.
 	begun := time.Now()
@@ -140,7 +128,7 @@ func (ls *leases) acquire(m *member, scope string) *Lease {
 
 // end ends a lease, with a report if r is not nil. Further calls do nothing.
 func (ls *leases) end(l *Lease, r *report) {
-	v := ls.view
+	v := ls.pool.view
 	v.mu.Lock()
 	if l.done {
 		v.mu.Unlock()
@@ -156,14 +144,14 @@ func (ls *leases) end(l *Lease, r *report) {
 		ls.report(l, r)
 	}
 	if l.trial {
-		ls.store.endTrial(l.site, l.Proxy.ID)
+		ls.pool.store.endTrial(l.site, l.Proxy.ID)
 	}
 }
 
 // report queues a report for run. It flushes when many reports are queued.
 func (ls *leases) report(l *Lease, r *report) {
 	const many, most = 512, 100_000
-	v := ls.view
+	v := ls.pool.view
 	v.mu.Lock()
 	if m := v.members[l.Proxy.ID]; m != nil {
 		ls.suspend(m, v.scopeOf(l.site), r)
@@ -208,7 +196,7 @@ func (ls *leases) flushNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := ls.flush(ctx); err != nil {
-		ls.logger.WarnContext(ctx, "failed to write proxy reports", "err", err)
+		ls.pool.cfg.Logger.WarnContext(ctx, "failed to write proxy reports", "err", err)
 	}
 }
 
@@ -235,10 +223,10 @@ func (ls *leases) flush(ctx context.Context) error {
 
 // write writes the reports of a scope. Members removed from the pool by them are removed from the view.
 func (ls *leases) write(ctx context.Context, scope string, list []report) error {
-	dead, err := ls.store.report(ctx, scope, list)
+	dead, err := ls.pool.store.report(ctx, scope, list)
 	if len(dead) > 0 {
-		ls.logger.InfoContext(ctx, "removed failed proxies from the pool", "count", len(dead))
-		ls.view.dropAll(dead)
+		ls.pool.cfg.Logger.InfoContext(ctx, "removed failed proxies from the pool", "count", len(dead))
+		ls.pool.view.dropAll(dead)
 	}
 	return err
 }

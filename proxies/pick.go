@@ -56,7 +56,7 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 			}
 			return nil, err
 		}
-		lease, why := p.picker.pick(&o)
+		lease, why := p.pick(&o)
 		switch {
 		case lease != nil && lease.trial && !p.store.startTrial(ctx, lease.site, lease.Proxy.ID):
 			lease.trial = false // another process runs the trial
@@ -138,27 +138,15 @@ func (e *restError) Unwrap() error { return e.error }
 // Resting returns the time until one of the proxies is expected to be available.
 func (e *restError) Resting() time.Duration { return e.after }
 
-// picker selects members of a view. It has the lifetime of the Pool; its maps are guarded by the view's mu.
-type picker struct {
-	view        *view
-	leases      *leases
-	maxInFlight int // PoolConfig.MaxInFlight
-	stickies    map[string]*sticky
-}
-
 // sticky is the proxy assigned to a sticky key.
 type sticky struct {
 	id    string
 	until time.Time
 }
 
-func newPicker(v *view, ls *leases, maxInFlight int) *picker {
-	return &picker{view: v, leases: ls, maxInFlight: maxInFlight, stickies: map[string]*sticky{}}
-}
-
 // A search selects a proxy for one pick.
 type search struct {
-	*picker
+	*Pool
 	options   *PickOptions
 	site, own *scope // the site, and the scope of the outcome
 	now       time.Time
@@ -166,10 +154,10 @@ type search struct {
 }
 
 // pick returns a lease on an available member that matches o, or nil and the reason.
-func (p *picker) pick(o *PickOptions) (*Lease, *shortage) {
+func (p *Pool) pick(o *PickOptions) (*Lease, *shortage) {
 	p.view.mu.Lock()
 	defer p.view.mu.Unlock()
-	s := &search{picker: p, options: o, site: p.view.scopeOf(o.Site), own: p.view.scopeOf(o.scope()), now: time.Now()}
+	s := &search{Pool: p, options: o, site: p.view.scopeOf(o.Site), own: p.view.scopeOf(o.scope()), now: time.Now()}
 	s.why.total = len(p.view.order)
 	m := s.choose()
 	if m == nil {
@@ -236,7 +224,7 @@ func (s *search) member(id string) *member {
 func (s *search) fits(m *member) bool {
 	past := s.own.health[m.ID]
 	failed := slices.MaxFunc([]time.Time{m.failed, s.own.failed[m.ID], s.site.failed[m.ID]}, time.Time.Compare)
-	until := slices.MaxFunc([]time.Time{m.all.Until, past.Until, s.site.health[m.ID].Until, failed.Add(s.leases.every + s.leases.maxAge)}, time.Time.Compare)
+	until := slices.MaxFunc([]time.Time{m.all.Until, past.Until, s.site.health[m.ID].Until, failed.Add(s.cfg.FlushEvery + s.cfg.SyncEvery)}, time.Time.Compare)
 	_, banned := s.view.bannedUntil(m.ID, s.options.Site, s.now)
 	switch {
 	case !s.options.Filter.matches(&m.Proxy):
@@ -247,7 +235,7 @@ func (s *search) fits(m *member) bool {
 		s.why.banned++
 	case s.now.Before(until):
 		s.why.addCooling(until)
-	case m.inFlight >= s.maxInFlight, m.inFlight > 0 && (m.all.Fails > 0 || past.Fails > 0): // one trial at a time
+	case m.inFlight >= s.cfg.MaxInFlight, m.inFlight > 0 && (m.all.Fails > 0 || past.Fails > 0): // one trial at a time
 		s.why.busy++
 	default:
 		return true

@@ -76,19 +76,17 @@ type Pool struct {
 	*store
 	cfg        PoolConfig
 	view       *view
-	picker     *picker
 	leases     *leases
 	transports *transports
+	stickies   map[string]*sticky // by key; guarded by view.mu
 }
 
 // NewPool returns a pool. It does no I/O.
 func NewPool(cfg PoolConfig) *Pool {
 	cfg = cfg.withDefaults()
-	p := &Pool{cfg: cfg, store: &store{rdb: cfg.Redis, name: cfg.Name, random: rand.Float64}, transports: newTransports(cfg)}
-	p.view = newView(p.store, cfg, p.transports.evict)
-	p.leases = newLeases(p.view, p.store, cfg)
-	p.view.flush = p.leases.flush
-	p.picker = newPicker(p.view, p.leases, cfg.MaxInFlight)
+	p := &Pool{cfg: cfg, store: &store{rdb: cfg.Redis, name: cfg.Name, random: rand.Float64}, transports: newTransports(cfg), stickies: map[string]*sticky{}}
+	p.view = &view{pool: p, members: map[string]*member{}, scopes: map[string]*scope{}}
+	p.leases = &leases{pool: p, pending: make(chan struct{}, 1), reports: map[string][]report{}}
 	return p
 }
 

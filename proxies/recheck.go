@@ -76,7 +76,7 @@ func (ls *leases) failChecks(ctx context.Context, ids []string) error {
 	for i, id := range ids {
 		reports[i] = report{id: id, outcome: Failed, begun: time.Now().Add(time.Millisecond), cooldown: untilNextCheck}
 	}
-	defer ls.view.expire()
+	defer ls.pool.view.expire()
 	return ls.write(ctx, "", reports)
 }
 

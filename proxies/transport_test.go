@@ -94,7 +94,7 @@ func (b *bench) add(t *testing.T, options ...proxytest.Options) []string {
 
 // first returns options that pick the proxy with an ID first.
 func (b *bench) first(id string) PickOptions {
-	b.pool.picker.stickies["first"] = &sticky{id: id, until: time.Now().Add(time.Hour)}
+	b.pool.stickies["first"] = &sticky{id: id, until: time.Now().Add(time.Hour)}
 	return PickOptions{Sticky: "first"}
 }
 

@@ -18,13 +18,10 @@ import (
 // Pool. Each part is read from Redis on use if it is too old: the members, and the health at each of the most recently
 // used sites.
 type view struct {
-	store  *store
-	maxAge time.Duration               // PoolConfig.SyncEvery
-	onDrop func(id string)             // called when a member is removed
-	flush  func(context.Context) error // writes the reports of this process
-	pool   reading                     // of the members and bans
+	pool *Pool
+	all  reading // of the members and bans
 
-	mu      sync.Mutex // guards the fields below, the members, and the state of the picker and of leases
+	mu      sync.Mutex // guards the fields below, the members, and the state of picks and of leases
 	members map[string]*member
 	order   []*member            // in no particular order, for random access; changed on removal
 	scopes  map[string]*scope    // at most maxScopes
@@ -58,20 +55,16 @@ type scope struct {
 // maxScopes limits the scopes of a view: a gateway meets any number of hosts.
 const maxScopes = 1000
 
-func newView(s *store, cfg PoolConfig, onDrop func(id string)) *view {
-	return &view{store: s, maxAge: cfg.SyncEvery, onDrop: onDrop, members: map[string]*member{}, scopes: map[string]*scope{}}
-}
-
 // expire makes the next refresh read the members and bans.
 func (v *view) expire() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.pool.at = time.Time{}
+	v.all.at = time.Time{}
 }
 
-// refresh reads the members and the named scopes if they are older than maxAge or now is set.
+// refresh reads the members and the named scopes if they are older than SyncEvery or now is set.
 func (v *view) refresh(ctx context.Context, scopes []string, now bool) error {
-	if err := v.renew(ctx, &v.pool, now, v.readPool); err != nil {
+	if err := v.renew(ctx, &v.all, now, v.readPool); err != nil {
 		return err
 	}
 	for _, name := range scopes {
@@ -86,13 +79,13 @@ func (v *view) refresh(ctx context.Context, scopes []string, now bool) error {
 	return nil
 }
 
-// renew writes the reports of this process and reads a part of the view if it is older than maxAge or now is set. Of
+// renew writes the reports of this process and reads a part of the view if it is older than SyncEvery or now is set. Of
 // concurrent callers one reads it; the others use the current part, except before the first read.
 func (v *view) renew(ctx context.Context, r *reading, now bool, read func(ctx context.Context, begun time.Time) error) error {
 	last := func() (at time.Time, fresh bool) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		return r.at, !now && time.Since(r.at) < v.maxAge
+		return r.at, !now && time.Since(r.at) < v.pool.cfg.SyncEvery
 	}
 	switch at, fresh := last(); {
 	case fresh:
@@ -107,7 +100,7 @@ func (v *view) renew(ctx context.Context, r *reading, now bool, read func(ctx co
 		return nil
 	}
 	begun := time.Now()
-	if err := v.flush(ctx); err != nil {
+	if err := v.pool.Flush(ctx); err != nil {
 		return err
 	}
 	return read(ctx, begun)
@@ -132,11 +125,11 @@ func (v *view) useScope(name string) *scope {
 
 // readPool reads the members and bans.
 func (v *view) readPool(ctx context.Context, begun time.Time) error {
-	records, healths, err := v.store.members(ctx)
+	records, healths, err := v.pool.store.members(ctx)
 	if err != nil {
 		return err
 	}
-	list, err := v.store.bans(ctx)
+	list, err := v.pool.bans(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,13 +145,13 @@ func (v *view) readPool(ctx context.Context, begun time.Time) error {
 			m.failed = time.Time{}
 		}
 	}
-	v.pool.at = begun
+	v.all.at = begun
 	return nil
 }
 
 // readScope reads the health in a scope.
 func (v *view) readScope(ctx context.Context, name string, s *scope, begun time.Time) error {
-	healths, err := v.store.health(ctx, name)
+	healths, err := v.pool.store.health(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -205,7 +198,7 @@ func (v *view) drop(id string) {
 	last := v.order[len(v.order)-1]
 	v.order[m.at], last.at = last, m.at
 	v.order = v.order[:len(v.order)-1]
-	v.onDrop(id)
+	v.pool.transports.evict(id)
 }
 
 // dropAll removes members from the view.
