@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"strconv"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/polite"
-	"muster/tasks/workqueue"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -38,14 +36,11 @@ const (
 // It does not enforce the request rate of the site: a page may need several requests, for redirects and robots.txt, and package
 // fetch delays each of them.
 type admission struct {
-	limits  definition.Limits
-	began   func() time.Time // start of the job
+	*pages
 	budget  *budget
 	slots   *limit.KeyedLimiter // pages in flight in all processes; nil: no limit
-	out     *workqueue.Outputs  // unwritten records
 	room    int64               // limit of unwritten records, in bytes
 	breaker *polite.SiteBreaker
-	log     *slog.Logger
 
 	patience time.Duration // maximum wait for a slot
 	heavy    atomic.Bool   // a page produced large records since the last call of backlog
@@ -76,7 +71,7 @@ func (a *admission) page(ctx context.Context) (release func(), permit limit.Perm
 func (a *admission) reachedLimits(ctx context.Context) ([]limitReached, error) {
 	reached, err := a.budget.reached(ctx)
 	if a.timeLeft() == 0 {
-		reached = append(reached, limitReached{text: fmt.Sprintf("limits.max_duration (%s) was reached", a.limits.MaxDuration)})
+		reached = append(reached, limitReached{text: fmt.Sprintf("limits.max_duration (%s) was reached", a.def.Limits.MaxDuration)})
 	}
 	return reached, err
 }
@@ -89,10 +84,10 @@ type limitReached struct {
 
 // timeLeft returns the time until the job may start no more pages.
 func (a *admission) timeLeft() time.Duration {
-	if a.limits.MaxDuration == 0 {
+	if a.def.Limits.MaxDuration == 0 {
 		return math.MaxInt64
 	}
-	return max(a.limits.MaxDuration-time.Since(a.began()), 0)
+	return max(a.def.Limits.MaxDuration-time.Since(a.startTime()), 0)
 }
 
 // Limits of unwritten records in Redis, in number and bytes. No more pages are fetched above them; pages in flight still add
@@ -108,7 +103,7 @@ const heavyPage = 256 << 10
 
 // backlog returns later while too many records are unwritten or their writer fails.
 func (a *admission) backlog(ctx context.Context) error {
-	n, bytes, err := a.out.Backlog(ctx)
+	n, bytes, err := a.queue.Outputs().Backlog(ctx)
 	a.heavy.Store(false)
 	if err != nil {
 		return fmt.Errorf("count unwritten records: %w", err)
@@ -116,7 +111,7 @@ func (a *admission) backlog(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	_, trouble, err := store.Written(ctx, a.out)
+	_, trouble, err := store.Written(ctx, a.queue.Outputs())
 	if err != nil || n < maxUnwritten && bytes < a.room && trouble == "" {
 		return err
 	}

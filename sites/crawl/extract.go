@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -19,10 +20,12 @@ const maxSitemaps = 3
 
 // extractor extracts records and links from the pages of a job. It is safe for concurrent use.
 type extractor struct {
-	def      *definition.Definition
+	*pages
 	memory   *memory
-	siblings *siblings
 	external func(context.Context, *extract.Doc) (*extract.Doc, error) // see fetch.Client.Extract
+
+	mu    sync.Mutex          // guards kinds
+	kinds map[string]fieldsOf // see suspect
 }
 
 // extract extracts records and links from a fetched page. tries is the number of earlier attempts. Every error except an error of
@@ -56,7 +59,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 		return nil, nil, err
 	}
 	x.keep(ctx, page)
-	original := x.siblings.original(ctx, v, doc)
+	original := x.original(ctx, v, doc)
 	if x.def.Extractor.Handles(v.Kind) && extract.MustHave(x.def, doc) { // otherwise check fails
 		if doc, err = x.external(ctx, doc); err != nil {
 			return nil, nil, err
@@ -64,7 +67,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 	}
 	doc.Original = original
 	res, err := extract.Run(x.def, doc)
-	if err := x.siblings.suspect(doc, &res, tries); err != nil {
+	if err := x.suspect(doc, &res, tries); err != nil {
 		return nil, nil, err
 	}
 	if err != nil {
@@ -94,7 +97,7 @@ func (x *extractor) keep(ctx context.Context, page extract.Page) {
 		return
 	}
 	if err := page.Keep(page); err != nil {
-		x.siblings.log.WarnContext(ctx, "cannot cache a page", "error", err)
+		x.log.WarnContext(ctx, "cannot cache a page", "error", err)
 	}
 }
 
@@ -114,12 +117,8 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 
 // check returns an error if a page cannot be a page of the definition.
 func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, error) {
-	if !extract.MustHave(x.def, doc) {
-		why := "no element matches must_have"
-		if fetch.NeedsScript(doc) {
-			why += "; the page probably requires JavaScript; see render in the definition"
-		}
-		return fetch.Validate, errors.New(why)
+	if err := fetch.CheckMustHave(x.def, doc); err != nil {
+		return fetch.Validate, err
 	}
 	if len(res.Records)+len(res.Links) > 0 || res.Next != nil {
 		return fetch.OK, nil

@@ -130,9 +130,9 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	site := SiteKey(p.def)
 	c := &crawler{
-		pages: p, leases: &leases{queue: p.queue, log: p.log}, observe: l.cfg.Observe,
+		pages: p, leases: &leases{pages: p}, observe: l.cfg.Observe,
 		breaker:   polite.NewSiteBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: l.cfg.Logger, Changed: l.cfg.BreakerChanged}),
-		extractor: &extractor{def: p.def, memory: l.memory, siblings: &siblings{pages: p, kinds: map[string]fieldsOf{}}},
+		extractor: &extractor{pages: p, memory: l.memory, kinds: map[string]fieldsOf{}},
 		counts:    &counters{rdb: p.rdb, key: store.CountsKey(p.id)},
 	}
 	var browserProxy func(string) (string, error)
@@ -154,8 +154,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	})
 	c.extractor.external = c.client.Extract
 	c.admission = &admission{
-		limits: p.def.Limits, began: p.startTime, budget: newBudget(p.rdb, p.id, p.def.Limits, p.req.Limit), slots: l.slots,
-		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, log: p.log,
+		pages: p, budget: newBudget(p.rdb, p.id, p.def.Limits, p.req.Limit), slots: l.slots, patience: slotPatience, room: maxUnwrittenBytes, breaker: c.breaker,
 	}
 	return c
 }

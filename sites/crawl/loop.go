@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -263,8 +262,7 @@ func (s *slot) idle() (wait time.Duration, ok bool) {
 //
 // A lease that cannot be ended because Redis rejects writes is pending and returned later: its expiry would count as an attempt.
 type leases struct {
-	queue *workqueue.Queue
-	log   *slog.Logger
+	*pages
 
 	mu      sync.Mutex // guards pending
 	pending []workqueue.Leased

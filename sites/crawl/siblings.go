@@ -2,7 +2,6 @@ package crawl
 
 import (
 	"errors"
-	"sync"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -15,15 +14,6 @@ var errFieldsMissing = errors.New("required fields missing where siblings have t
 // normal.
 const maxWithout = 3
 
-// siblings recognizes pages that lack their required fields although other pages of their kind that this process has fetched have
-// them. It is safe for concurrent use.
-type siblings struct {
-	*pages
-
-	mu    sync.Mutex // guards kinds
-	kinds map[string]fieldsOf
-}
-
 // fieldsOf counts the pages of a kind.
 type fieldsOf struct {
 	found   bool // a page had the fields
@@ -33,15 +23,15 @@ type fieldsOf struct {
 // suspect returns a *fetch.Error of class SoftBlock, and calls page.OnBlocked, if a page from a proxy has none of its required
 // fields although another page of its kind in this job has them. tries is the number of earlier attempts. It accepts a page at
 // its last attempt, a page without a proxy, and all pages after maxWithout pages without fields through any proxy.
-func (s *siblings) suspect(doc *extract.Doc, res *extract.Result, tries int) error {
-	found, wanted := requiredFields(s.def, doc, res)
-	if !wanted || s.def.Blocks.Off {
+func (x *extractor) suspect(doc *extract.Doc, res *extract.Result, tries int) error {
+	found, wanted := requiredFields(x.def, doc, res)
+	if !wanted || x.def.Blocks.Off {
 		return nil
 	}
 	page := doc.Page
-	last := tries >= fetch.PolicyFor(fetch.SoftBlock, s.def.Retries).Retries
-	s.mu.Lock()
-	of := s.kinds[page.Kind]
+	last := tries >= fetch.PolicyFor(fetch.SoftBlock, x.def.Retries).Retries
+	x.mu.Lock()
+	of := x.kinds[page.Kind]
 	ok := found || page.Via == "" || !of.found || last || of.without >= maxWithout
 	switch {
 	case found && tries > 0:
@@ -51,8 +41,8 @@ func (s *siblings) suspect(doc *extract.Doc, res *extract.Result, tries int) err
 	case page.Via != "" && of.found && last:
 		of.without++
 	}
-	s.kinds[page.Kind] = of
-	s.mu.Unlock()
+	x.kinds[page.Kind] = of
+	x.mu.Unlock()
 	if ok {
 		return nil
 	}

@@ -149,6 +149,17 @@ func isChallenge(u *url.URL) bool {
 	return strings.Contains(s, "captcha") || strings.Contains(s, "challenge")
 }
 
+// CheckMustHave returns an error for a page without the elements of must_have.
+func CheckMustHave(def *definition.Definition, d *extract.Doc) error {
+	switch {
+	case extract.MustHave(def, d):
+		return nil
+	case NeedsScript(d):
+		return errors.New("no element matches must_have; the page probably requires JavaScript; see render in the definition")
+	}
+	return errors.New("no element matches must_have")
+}
+
 // NeedsScript reports whether a page is an empty application shell that scripts fill in a browser.
 func NeedsScript(d *extract.Doc) bool {
 	return d.Root != nil && len(d.Text()) < 300 && elements.app.First(d.Root) != nil && elements.script.First(d.Root) != nil

@@ -107,14 +107,7 @@ func Of(ctx context.Context, def *definition.Definition, page extract.Page, exte
 	}
 	v.fields(def, res)
 	v.setUnparsed(res)
-	if !extract.MustHave(def, doc) {
-		why := "no element matches must_have"
-		if fetch.NeedsScript(doc) {
-			why += "; the page probably requires JavaScript; see render in the definition"
-		}
-		return v, errors.New(why)
-	}
-	return v, nil
+	return v, fetch.CheckMustHave(def, doc)
 }
 
 func (v *View) links(res extract.Result) {
