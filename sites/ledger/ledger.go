@@ -129,16 +129,11 @@ func (b *Book) load() error {
 
 // Search returns up to n entries of the book at path whose key or URL is text. It does not load the book.
 func Search(path, text string, n int) (found []Entry, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open ledger: %w", err)
-	}
-	defer f.Close()
 	quoted, err := lines.JSON(text)
 	if err != nil {
 		return nil, err
 	}
-	for line, err := range lines.Of(f) {
+	for line, err := range lines.File(path) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		}

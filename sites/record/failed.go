@@ -3,11 +3,8 @@ package record
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -25,16 +22,18 @@ const failedBatch = 500
 // writeFailed atomically writes the file of failed pages with their reasons, followed by the resolved pages of earlier runs.
 func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 	path := filepath.Join(w.files.dir, "failed.jsonl")
-	before, err := os.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if sum.Errors == 0 {
-			return nil
+	var before []report.FailedPage
+	for line, err := range lines.File(path) {
+		if err != nil {
+			return fmt.Errorf("read the failed pages of earlier runs: %w", err)
 		}
-	case err != nil:
-		return fmt.Errorf("read the failed pages of earlier runs: %w", err)
-	default:
-		defer before.Close()
+		var f report.FailedPage
+		if json.Unmarshal(line, &f) == nil && f.Item != "" { // damaged lines are skipped
+			before = append(before, f)
+		}
+	}
+	if sum.Errors == 0 && len(before) == 0 {
+		return nil
 	}
 	if sum.Errors > 0 {
 		sum.Failed = path
@@ -42,7 +41,7 @@ func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 	return atomicfile.Write(path, 0o600, func(to io.Writer) error {
 		enc := json.NewEncoder(to)
 		enc.SetEscapeHTML(false)
-		if err := w.writePages(ctx, enc); err != nil || before == nil {
+		if err := w.writePages(ctx, enc); err != nil {
 			return err
 		}
 		return w.writeResolved(ctx, enc, before)
@@ -76,19 +75,9 @@ func (w *writer) writePages(ctx context.Context, to *json.Encoder) error {
 	}
 }
 
-// writeResolved writes the pages of an earlier list that have not failed again. It skips damaged lines.
-func (w *writer) writeResolved(ctx context.Context, to *json.Encoder, before io.Reader) error {
-	var pages []report.FailedPage
-	for line, err := range lines.Of(before) {
-		if err != nil {
-			return fmt.Errorf("read the failed pages of earlier runs: %w", err)
-		}
-		var f report.FailedPage
-		if json.Unmarshal(line, &f) == nil && f.Item != "" {
-			pages = append(pages, f)
-		}
-	}
-	for batch := range slices.Chunk(pages, failedBatch) {
+// writeResolved writes the pages of an earlier list that have not failed again.
+func (w *writer) writeResolved(ctx context.Context, to *json.Encoder, before []report.FailedPage) error {
+	for batch := range slices.Chunk(before, failedBatch) {
 		byID, ids := map[string]report.FailedPage{}, make([]string, len(batch))
 		for i, f := range batch {
 			byID[f.Item], ids[i] = f, f.Item

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -191,16 +190,8 @@ func (w *writer) writeGone(ctx context.Context, gone []sink.Record) error {
 // countChanges counts the changes in changes.jsonl.
 func (w *writer) countChanges(_ context.Context, sum *report.Summary) error {
 	sum.Changes = report.Changes{Unchanged: sum.Records}
-	f, err := os.Open(w.files.changesPath())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("count changes: %w", err)
-	}
-	defer f.Close()
-	sum.Changes.File = f.Name()
-	for line, err := range lines.Of(f) {
+	for line, err := range lines.File(w.files.changesPath()) {
+		sum.Changes.File = w.files.changesPath()
 		var c changeLine
 		if err == nil {
 			err = json.Unmarshal(line, &c)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -55,11 +54,6 @@ func (c Column) value(record map[string]any) any {
 // WriteCSV atomically converts a JSONL file to a CSV file (RFC 4180) with a header. Lists and objects are written as JSON, except
 // that a list of plain values is joined by "; ". Strings are written unchanged, even if a spreadsheet would run them as formulas.
 func WriteCSV(jsonl, path string, columns []Column) error {
-	in, err := os.Open(jsonl)
-	if err != nil {
-		return fmt.Errorf("open records: %w", err)
-	}
-	defer in.Close()
 	return atomicfile.Write(path, 0o600, func(to io.Writer) error {
 		w := csv.NewWriter(to)
 		w.UseCRLF = true
@@ -70,7 +64,7 @@ func WriteCSV(jsonl, path string, columns []Column) error {
 		if err := w.Write(head); err != nil {
 			return err
 		}
-		for line, err := range lines.Of(in) {
+		for line, err := range lines.File(jsonl) {
 			if err != nil {
 				return fmt.Errorf("read %s: %w", jsonl, err)
 			}

@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"iter"
+	"os"
 )
 
 // Of yields the lines of r without newlines. The caller may keep them. A last line without a newline is skipped: it is
@@ -27,6 +30,21 @@ func Of(r io.Reader) iter.Seq2[[]byte, error] {
 			if !yield(line[:len(line)-1], nil) {
 				return
 			}
+		}
+	}
+}
+
+// File yields the lines of a file, none if it does not exist; see Of.
+func File(path string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		f, err := os.Open(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			yield(nil, err)
+		default:
+			defer f.Close()
+			Of(f)(yield)
 		}
 	}
 }
