@@ -90,6 +90,11 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(s.parts, id)
 		w.WriteHeader(http.StatusNoContent)
 	case r.Method == http.MethodPut && q.Has("uploadId"):
+		if s.parts[id] == nil { // removed by the upload after the one that was killed
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, "<Error><Code>NoSuchUpload</Code></Error>")
+			return
+		}
 		s.parts[id][q.Get("partNumber")] = body
 		if s.left--; s.left == 0 {
 			s.kill()

@@ -50,7 +50,7 @@ func Check(address string) error {
 // Open opens the sink with an address:
 //
 //	sqlite:PATH                   a file; created if it does not exist
-//	postgres://USER@HOST/DB       tables in a PostgreSQL; the password comes from PGPASSWORD or ~/.pgpass
+//	postgres://USER@HOST/DB       tables in a PostgreSQL, by TLS unless ?sslmode=disable; the password comes from PGPASSWORD or ~/.pgpass
 //	http://… or https://…         a webhook, which gets batches of records
 //	s3://BUCKET/PREFIX            a bucket of an S3 store, which gets the finished files; see Uploader
 //

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -166,7 +167,7 @@ func mustOpen(t *testing.T, path string) *sql.DB {
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	address := testutil.Postgres(t)
-	db, err := sql.Open("pgx", address)
+	db, err := sql.Open("postgres", address)
 	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	testutil.Eventually(t, "PostgreSQL answers", func() bool { return db.Ping() == nil })
@@ -231,6 +232,20 @@ func TestMissingPostgresIsAnError(t *testing.T) {
 	_, err := Open(t.Context(), "postgres://me@127.0.0.1:1/app?sslmode=disable", Options{})
 	if err == nil || !strings.Contains(err.Error(), "postgres://127.0.0.1:1/app") {
 		t.Errorf("got %v, want which could not be reached", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testutil.Ok(t, err)
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, _ = c.Read(make([]byte, 8))
+			_, _ = c.Write([]byte("N")) // no TLS
+			_ = c.Close()
+		}
+	}()
+	if _, err := Open(t.Context(), "postgres://me@"+l.Addr().String()+"/app", Options{}); err == nil || !strings.Contains(err.Error(), "append ?sslmode=disable") {
+		t.Errorf("server without TLS: got %v, want the remedy", err)
 	}
 }
 

@@ -15,8 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/lib/pq"
 	_ "modernc.org/sqlite" // the driver: SQLite without cgo
 
 	"muster/internal/wrap"
@@ -262,21 +261,29 @@ const idleLimit = 30 * time.Second
 
 // openPostgres opens a PostgreSQL database.
 func openPostgres(ctx context.Context, address string, tables []string) (*DB, error) {
-	name := "postgres"
-	if u, err := url.Parse(address); err == nil {
-		name = "postgres://" + u.Host + u.Path
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("open postgres: invalid address; use postgres://USER@HOST:PORT/DB")
 	}
-	cfg, err := pgx.ParseConfig(address)
+	name := "postgres://" + u.Host + u.Path
+	cfg, err := pq.NewConfig(address)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: invalid address; use postgres://USER@HOST:PORT/DB", name)
 	}
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = 10 * time.Second
 	}
-	db := stdlib.OpenDB(*cfg)
+	connector, err := pq.NewConnectorConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(2)
 	db.SetConnMaxIdleTime(time.Minute)
 	if err := create(ctx, db, append([]string{oneCreates}, tables...)...); err != nil {
+		if errors.Is(err, pq.ErrSSLNotSupported) {
+			err = fmt.Errorf("%w; append ?sslmode=disable if the network is trusted", err)
+		}
 		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
 	}
 	return &DB{

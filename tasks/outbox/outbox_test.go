@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/lib/pq"
 	"github.com/redis/go-redis/v9"
 	"modernc.org/sqlite"
 
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 func open(dialect, dsn string) *sql.DB {
 	name := "sqlite"
 	if dialect == string(outbox.PostgreSQL) {
-		name = "pgx"
+		name = "postgres"
 	}
 	db, err := sql.Open(name, dsn)
 	must(err)
