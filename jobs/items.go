@@ -318,7 +318,7 @@ func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, i
 	if err := errors.Join(err, s.tellEndings(ctx, id)); err != nil {
 		return err
 	}
-	s.progressed(ctx, id)
+	s.Progressed(ctx, id)
 	s.advanceAfter(ctx, id, pipeline.Stage{})
 	return nil
 }

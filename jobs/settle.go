@@ -73,7 +73,7 @@ func (s *Service) Add(ctx context.Context, w Work, items []Item) (int, error) {
 		if next != nil {
 			err = errors.Join(err, s.announceWork(ctx, w.JobID, next.Worker(), 0))
 		}
-		s.progressed(ctx, w.JobID)
+		s.Progressed(ctx, w.JobID)
 	}
 	return added, asLeaseLost(err)
 }
@@ -97,7 +97,7 @@ func asLeaseLost(err error) error {
 	return err
 }
 
-// Complete completes work. Repeating the call under the same lease succeeds and changes nothing. It returns
+// Complete completes work; AddUsage then records the progress. Repeating the call under the same lease succeeds and changes nothing. It returns
 // ErrLeaseLost if another agent has the work or the job has ended, and a *FieldError for an invalid result.
 func (s *Service) Complete(ctx context.Context, w Work, a Answer) error {
 	p, err := s.plan(ctx, w.JobID)
@@ -161,11 +161,7 @@ func (s *Service) completeJobStage(ctx context.Context, w Work, a Answer) error 
 	if err != nil {
 		return err
 	}
-	if err := s.queue(w.JobID).Settle(ctx, w.lease(), workqueue.Done().With(result)); err != nil {
-		return err
-	}
-	s.progressed(ctx, w.JobID)
-	return nil
+	return s.queue(w.JobID).Settle(ctx, w.lease(), workqueue.Done().With(result))
 }
 
 // settledBy reports whether work has been completed by its lease.
@@ -202,7 +198,6 @@ func (s *Service) completeItem(ctx context.Context, p *pipeline.Pipeline, st pip
 		if err := q.Pass(ctx, w.lease(), item); err != nil {
 			return false, err
 		}
-		s.progressed(ctx, w.JobID)
 		return true, s.announceWork(ctx, w.JobID, next.Worker(), 0)
 	}
 	result, err := json.Marshal(outcome{Agent: w.Agent, Verdict: a.Verdict, Reason: a.Reason, At: time.Now().UnixMilli(), Patch: a.Patch})
@@ -216,7 +211,7 @@ func (s *Service) completeItem(ctx context.Context, p *pipeline.Pipeline, st pip
 	if last, err = q.SettleLast(ctx, w.lease(), o.With(result)); err != nil {
 		return false, err
 	}
-	s.itemEnded(ctx, w, ItemStatus(to))
+	s.itemEnded(w, ItemStatus(to))
 	return last, nil
 }
 
@@ -281,7 +276,8 @@ func (s *Service) noteExhausted(ctx context.Context, st pipeline.Stage, w Work) 
 		if err := s.tellEndings(ctx, w.JobID); err != nil {
 			return err
 		}
-		s.itemEnded(ctx, w, state)
+		s.Progressed(ctx, w.JobID)
+		s.itemEnded(w, state)
 	}
 	s.advanceAfter(ctx, w.JobID, st)
 	return nil
@@ -305,30 +301,26 @@ func (s *Service) Release(ctx context.Context, w Work) error {
 // maxUsage bounds the usage counters of a job, over all agents.
 const maxUsage = 5000
 
-// AddUsage adds the usage of an assignment to a job, by name; the name "assignments" counts the assignments that an agent has
-// completed. It does nothing if the job was deleted.
+// AddUsage adds the usage of an assignment to a job, by name, and records progress; the name "assignments" counts the
+// assignments that an agent has completed. It does nothing if the job was deleted.
 func (s *Service) AddUsage(ctx context.Context, id, agent string, usage map[string]int64) error {
 	args := []any{maxUsage}
 	for name, n := range usage {
 		args = append(args, agent+" "+name, n)
 	}
-	_, err := s.run(ctx, "add the usage of job "+id, "usage", []string{recordKey(id), usageKey(id)}, args...)
+	_, err := s.run(ctx, "note the progress and usage of job "+id, "usage", []string{recordKey(id), usageKey(id)}, args...)
 	return err
 }
 
 // Progressed records progress of a job, for example growing usage that its agents report.
-func (s *Service) Progressed(ctx context.Context, id string) { s.progressed(ctx, id) }
-
-// progressed records progress of a job.
-func (s *Service) progressed(ctx context.Context, id string) {
-	if _, err := s.run(ctx, "note progress", "progress", []string{recordKey(id)}); err != nil && ctx.Err() == nil {
+func (s *Service) Progressed(ctx context.Context, id string) {
+	if err := s.AddUsage(ctx, id, "", nil); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "the progress of the job is not noted", "job", id, "err", err)
 	}
 }
 
-// itemEnded notes that an item has ended.
-func (s *Service) itemEnded(ctx context.Context, w Work, state ItemStatus) {
-	s.progressed(ctx, w.JobID)
+// itemEnded measures the time of an item that has ended.
+func (s *Service) itemEnded(w Work, state ItemStatus) {
 	if s.cfg.Took != nil {
 		s.cfg.Took("item", string(state), max(0, time.Since(w.Item.CreatedAt)))
 	}

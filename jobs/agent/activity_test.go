@@ -19,8 +19,8 @@ func TestActivityIsCountedByHourAndAgent(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
 		one, two := r.register("one", 2, "validator"), r.register("two", 2, "creator")
-		r.jobs.put("validator", 2)
-		r.jobs.put("creator", 1)
+		r.put("validator", 2)
+		r.put("creator", 1)
 		first, second, other := r.leaseOne(one), r.leaseOne(one), r.leaseOne(two)
 		usage := map[string]int64{"tokens": 100, "requests": 2, "seconds": 9}
 		testutil.Ok(t, r.Complete(t.Context(), first.ID, one, first.Fence, jobs.Answer{Usage: usage}))
@@ -53,7 +53,7 @@ func TestActivityExpires(t *testing.T) {
 	rdb := redistest.New(t)
 	r := newRig(t, rdb, nil)
 	id := r.register("one", 1, "validator")
-	r.jobs.put("validator", 1)
+	r.put("validator", 1)
 	a := r.leaseOne(id)
 	testutil.Ok(t, r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}))
 	keys := testutil.Must(rdb.Keys(t.Context(), "muster:{agents}:*").Result())(t)
@@ -70,30 +70,4 @@ func TestActivityExpires(t *testing.T) {
 	if seen != 1 {
 		t.Errorf("got %d counters of %v, want one of the hour", seen, keys)
 	}
-}
-
-// The process dies after it has settled the work, before it has ended the assignment.
-func TestUsageOfTheLastCallCountsOnce(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		fake := newFakeJobs()
-		fake.lease, fake.cut = 3*time.Second, errors.New("the connection is lost")
-		r := newRigOn(t, rdb, fake, nil)
-		id := r.register("one", 1, "validator")
-		r.jobs.put("validator", 1)
-		a := r.leaseOne(id)
-		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err == nil {
-			t.Fatal("got no error, want the error of the connection")
-		}
-		testutil.Eventually(t, "the assignment has ended", func() bool {
-			usage, _ := r.jobs.totals()
-			return r.get(id).Held == 0 && usage["tokens"] == 7
-		})
-		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err != nil {
-			t.Errorf("repeated: got %v, want success", err)
-		}
-		if usage, n := r.jobs.totals(); usage["tokens"] != 7 || n != 1 || r.get(id).Usage["tokens"] != 7 {
-			t.Errorf("got %v of %d items and agent %v, want 7 tokens of 1", usage, n, r.get(id).Usage)
-		}
-	})
 }

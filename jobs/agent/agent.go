@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,27 +65,10 @@ type Agent struct {
 	Activity   string            `json:"last_activity,omitempty"`  // from its health check
 }
 
-// Jobs leases work and receives its results. *jobs.Service implements it.
-type Jobs interface {
-	Take(ctx context.Context, worker, agent string, n int) (work []jobs.Work, next time.Duration, err error)
-	Find(ctx context.Context, jobID, queueItem string, fence int64) (jobs.Work, error)
-	Beat(ctx context.Context, w jobs.Work) (until time.Time, err error)
-	Add(ctx context.Context, w jobs.Work, items []jobs.Item) (added int, err error)
-	Complete(ctx context.Context, w jobs.Work, a jobs.Answer) error
-	Fail(ctx context.Context, w jobs.Work, cause error, after time.Duration, counts bool) error
-	Release(ctx context.Context, w jobs.Work) error
-	Progressed(ctx context.Context, jobID string)
-	Headers(ctx context.Context, jobID string) (map[string]string, error)
-	AddUsage(ctx context.Context, jobID, agent string, usage map[string]int64) error
-	WaitForWork(ctx context.Context, workers []string, d time.Duration) (worker string, err error)
-	PassOn(ctx context.Context, worker string) error
-	Input(ctx context.Context, jobID string) (prompt string, context json.RawMessage, err error)
-}
-
 // Config configures a Service.
 type Config struct {
 	Client   *tasks.Client  // Required.
-	Jobs     Jobs           // Required.
+	Jobs     *jobs.Service  // leases work and receives its results. Required.
 	Static   []Registration // agents defined in the configuration. Defaults to none.
 	Allow    []string       // URL prefixes to which work may be pushed. Agents in Static are exempt. Defaults to none.
 	Limits   Limits         // limits by role. Defaults to none.
@@ -162,9 +144,6 @@ type Service struct {
 	waiters     *waiters // polls, agents and Go tasks that wait for work
 	server      *server
 	live        taskList
-
-	mu    sync.Mutex           // guards given
-	given map[string]jobs.Work // that this process has given, by assignment, with the fields that Jobs.Find returns
 
 	running atomic.Bool
 	stopped chan struct{} // closed when Run ends its work

@@ -185,40 +185,9 @@ type assigned struct {
 
 func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
 
-// Bounds of Service.given.
-const (
-	maxGiven     = 1000
-	maxGivenText = 16 << 10 // bytes of the text of an item
-)
-
-// cacheWork caches the work of an assignment, so that its completion need not read it from Redis.
-func (s *Service) cacheWork(a Assignment) {
-	if a.Item != nil && len(a.Item.Text)+len(a.Item.ResearchNotes) > maxGivenText {
-		return
-	}
-	w := a.Work
-	w.Prompt, w.PromptSHA256, w.Context, w.ContextSHA256, w.Document, w.Results = "", "", nil, "", nil, nil
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.given == nil || len(s.given) >= maxGiven {
-		s.given = map[string]jobs.Work{}
-	}
-	s.given[a.ID] = w
-}
-
-// takeCachedWork returns the cached work of an assignment and removes it from the cache.
-func (s *Service) takeCachedWork(id string) (jobs.Work, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w, ok := s.given[id]
-	delete(s.given, id)
-	return w, ok
-}
-
 // load reads an assignment. caller is the calling agent, or "" for a server process. usage is the usage of the assignment
-// so far; nil means no change. With completes, load may return cached work without checking the lease, because Jobs.Complete
-// checks it. The error is ErrNoneSuch, or jobs.ErrLeaseLost together with the known fields.
-func (s *Service) load(ctx context.Context, id, caller string, usage map[string]int64, completes bool) (*assigned, error) {
+// so far; nil means no change. The error is ErrNoneSuch, or jobs.ErrLeaseLost together with the known fields.
+func (s *Service) load(ctx context.Context, id, caller string, usage map[string]int64) (*assigned, error) {
 	r, err := parseID(id)
 	if err != nil {
 		return nil, err
@@ -243,12 +212,6 @@ func (s *Service) load(ctx context.Context, id, caller string, usage map[string]
 	}
 	if h.outcome != "" && h.outcome != endLost {
 		return h, nil
-	}
-	if until, _ := strconv.ParseInt(v[4], 10, 64); completes && h.outcome == "" && ms < until {
-		if w, ok := s.takeCachedWork(id); ok {
-			h.Assignment = s.assignment(w)
-			return h, nil
-		}
 	}
 	w, err := s.cfg.Jobs.Find(ctx, r.job, r.item, r.fence)
 	err = asLost(err)
@@ -360,11 +323,6 @@ func (s *Service) hold(ctx context.Context, agent, role, mode string, capacity i
 		}
 	} else {
 		now = room{int(v[0]), int(v[1]), time.Duration(v[2]) * time.Millisecond}
-	}
-	if mode == modePull {
-		for _, a := range all[:now.got] {
-			s.cacheWork(a)
-		}
 	}
 	for _, w := range work[now.got:] {
 		s.warn(ctx, "release work", s.cfg.Jobs.Release(ctx, w), "job", w.JobID)
@@ -507,7 +465,7 @@ func (s *Service) endLapsed(ctx context.Context) error {
 	ids, err := s.heldBy(ctx, agents, strconv.FormatInt(now.Add(-late).UnixMilli(), 10))
 	for _, z := range ids {
 		id, _ := z.Member.(string)
-		h, found := s.load(ctx, id, "", nil, false)
+		h, found := s.load(ctx, id, "", nil)
 		switch {
 		case h == nil:
 			err = errors.Join(err, found)

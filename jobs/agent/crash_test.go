@@ -1,8 +1,6 @@
 package agent_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -29,40 +27,6 @@ func connect(t *testing.T, address string) redis.UniversalClient {
 	return rdb
 }
 
-// mortal are jobs that a process cannot change once it is dead.
-type mortal struct {
-	*fakeJobs
-	dead atomic.Bool
-}
-
-func (m *mortal) err() error {
-	if m.dead.Load() {
-		return errors.New("the process is dead")
-	}
-	return nil
-}
-
-func (m *mortal) Take(ctx context.Context, role, id string, n int) ([]jobs.Work, time.Duration, error) {
-	if err := m.err(); err != nil {
-		return nil, -1, err
-	}
-	return m.fakeJobs.Take(ctx, role, id, n)
-}
-
-func (m *mortal) Beat(ctx context.Context, w jobs.Work) (time.Time, error) {
-	if err := m.err(); err != nil {
-		return time.Time{}, err
-	}
-	return m.fakeJobs.Beat(ctx, w)
-}
-
-func (m *mortal) Release(ctx context.Context, w jobs.Work) error {
-	if err := m.err(); err != nil {
-		return err
-	}
-	return m.fakeJobs.Release(ctx, w)
-}
-
 // A process that dies extends the lease of a push no more: the work is pushed again when the lease has expired.
 func TestAPushOfADeadProcessIsRepeatedWhenItsLeaseExpires(t *testing.T) {
 	t.Parallel()
@@ -78,19 +42,17 @@ func TestAPushOfADeadProcessIsRepeatedWhenItsLeaseExpires(t *testing.T) {
 				}
 				fmt.Fprint(w, "{}")
 			}
-			fake := newFakeJobs()
-			fake.lease = 2 * time.Second
-			dies, process := connect(t, address), &mortal{fakeJobs: fake}
-			first := newRigOn(t, dies, fake, func(cfg *agent.Config) {
+			change := func(cfg *setup) {
 				allowAll(p)(cfg)
-				cfg.Jobs = process
-			})
+				cfg.lease = 2 * time.Second
+			}
+			dies := connect(t, address)
+			first := newRig(t, dies, change)
 			id := first.registerPush(p, "one", 1)
-			fake.put("validator", 1)
+			first.put("validator", 1)
 			testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
-			process.dead.Store(true)
 			testutil.Ok(t, dies.Close())
-			second := newRigOn(t, connect(t, address), fake, allowAll(p))
+			second := newRigOn(t, connect(t, address), first.items, change)
 			testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
 			got := p.requests()
 			if len(got) != 2 || got[0].IdempotencyKey != got[1].IdempotencyKey || got[1].Attempt != 2 {
@@ -104,15 +66,14 @@ func TestAPushOfADeadProcessIsRepeatedWhenItsLeaseExpires(t *testing.T) {
 func TestAnotherProcessServesTheAssignmentsOfADeadOne(t *testing.T) {
 	t.Parallel()
 	address := redistest.URL(t)
-	fake := newFakeJobs()
-	fake.lease = 3 * time.Second
+	change := func(cfg *setup) { cfg.lease = 3 * time.Second }
 	dies := connect(t, address)
-	first := newRigOn(t, dies, fake, nil)
+	first := newRig(t, dies, change)
 	id := first.register("one", 2, "validator")
-	fake.put("validator", 2)
+	first.put("validator", 2)
 	a, b := first.leaseOne(id), first.leaseOne(id)
 	testutil.Ok(t, dies.Close())
-	second := newRigOn(t, connect(t, address), fake, nil)
+	second := newRigOn(t, connect(t, address), first.items, change)
 	if err := second.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
 		t.Errorf("complete: got %v", err)
 	}
@@ -127,10 +88,10 @@ func TestEveryItemIsSettledOnceAlthoughAgentsVanish(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const items, agents = 60, 8
-		fake := newFakeJobs()
-		fake.lease = 500 * time.Millisecond
-		rigs := []*rig{newRigOn(t, rdb, fake, nil), newRigOn(t, rdb, fake, nil)}
-		fake.put("validator", items)
+		change := func(cfg *setup) { cfg.lease = 500 * time.Millisecond }
+		first := newRig(t, rdb, change)
+		rigs := []*rig{first, newRigOn(t, rdb, first.items, change)}
+		first.put("validator", items)
 		var wg sync.WaitGroup
 		var settled atomic.Int64
 		for i := range agents {
@@ -156,10 +117,10 @@ func TestEveryItemIsSettledOnceAlthoughAgentsVanish(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if got := fake.states()["done"]; got != items || settled.Load() != items {
+		if got := first.counts().Integrated; got != items || settled.Load() != items {
 			t.Errorf("%d items are done and %d were settled, want %d", got, settled.Load(), items)
 		}
-		usage, n := fake.totals()
+		usage, n := first.usage()
 		if n != items || usage["n"] < items { // usage of a lost attempt counts, too
 			t.Errorf("the usage is %d of %d items, want at least %d of %d", usage["n"], n, items, items)
 		}

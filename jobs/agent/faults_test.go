@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -24,13 +23,15 @@ func TestAgentsSurviveAFaultAtAnyCall(t *testing.T) {
 func agentsWithFault(t *testing.T, f *redistest.Fault) {
 	const items = 4
 	ctx, url := t.Context(), redistest.URL(t)
-	fake := newFakeJobs()
-	fake.lease = 3 * time.Second // lost work is assigned again after it
+	change := func(cfg *setup) { // few calls whose number depends on the time that the scenario takes
+		cfg.Tick, cfg.HealthEvery = time.Second, time.Minute
+		cfg.lease = 3 * time.Second // lost work is assigned again after it
+	}
+	good := newRig(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), change)
+	good.put("validator", items)
 	rdb := f.Client(t, url)
 	f.Arm()
-	r := newRigOn(t, rdb, fake, func(cfg *agent.Config) { // few calls whose number depends on the time that the scenario takes
-		cfg.Tick, cfg.HealthEvery = time.Second, time.Minute
-	})
+	r := newRigOn(t, rdb, good.items, change)
 	again := func(what string, call func() error) {
 		t.Helper()
 		testutil.Eventually(t, what, func() bool {
@@ -47,7 +48,6 @@ func agentsWithFault(t *testing.T, f *redistest.Fault) {
 		id = a.ID
 		return err
 	})
-	fake.put("validator", items)
 	testutil.Eventually(t, "all items are done", func() bool {
 		var got []agent.Assignment
 		again("lease", func() (err error) {
@@ -60,12 +60,11 @@ func agentsWithFault(t *testing.T, f *redistest.Fault) {
 				return r.Complete(ctx, a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 1}})
 			})
 		}
-		return fake.states()["done"] == items
+		return good.counts().Integrated == items
 	})
 	f.Release()
-	good := newRigOn(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), fake, nil)
 	testutil.Eventually(t, "the agent holds nothing", func() bool { return good.get(id).Held == 0 })
-	if got := fmt.Sprint(fake.states()); got != fmt.Sprintf("map[done:%d]", items) {
-		t.Errorf("items: got %s, want %d done", got, items)
+	if got := good.counts(); got != (jobs.Counts{Integrated: items}) {
+		t.Errorf("items: got %+v, want %d integrated", got, items)
 	}
 }

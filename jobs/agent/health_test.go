@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/jobs"
 	"muster/jobs/agent"
 )
 
@@ -17,7 +19,7 @@ func TestAHealthCheckSaysWhatFailed(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		p := newPushed(t)
-		r := newRig(t, rdb, func(cfg *agent.Config) {
+		r := newRig(t, rdb, func(cfg *setup) {
 			allowAll(p)(cfg)
 			cfg.Heartbeat, cfg.HealthTimeout = 20*time.Millisecond, 200*time.Millisecond
 		})
@@ -47,7 +49,7 @@ func TestAHealthCheckSaysWhatFailed(t *testing.T) {
 func TestChecksBackOffAndAnAgentReturns(t *testing.T) {
 	t.Parallel()
 	p := newPushed(t)
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
 		allowAll(p)(cfg)
 		cfg.HealthMost = 800 * time.Millisecond
 		cfg.Heartbeat = 20 * time.Millisecond
@@ -65,7 +67,7 @@ func TestChecksBackOffAndAnAgentReturns(t *testing.T) {
 	if n := count() - before; n > 5 { // without back-off there were 32
 		t.Errorf("%d checks in %v, want at most 5", n, time.Since(began))
 	}
-	r.jobs.put("validator", 1)
+	r.put("validator", 1)
 	p.set(func(p *pushed) { p.health = nil })
 	testutil.Eventually(t, "it works again", func() bool { return r.get(id).Done == 1 && r.get(id).Breaker == "closed" })
 }
@@ -75,7 +77,7 @@ func TestProcessesShareHealthChecks(t *testing.T) {
 	t.Parallel()
 	p := newPushed(t)
 	rdb := redistest.New(t)
-	slow := func(cfg *agent.Config) {
+	slow := func(cfg *setup) {
 		allowAll(p)(cfg)
 		cfg.HealthEvery, cfg.HealthMost = 500*time.Millisecond, time.Second
 	}
@@ -97,9 +99,9 @@ func TestProcessesShareHealthChecks(t *testing.T) {
 func TestAnAgentThatIsSilentIsUnavailable(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, func(cfg *agent.Config) { cfg.Heartbeat = 100 * time.Millisecond })
+		r := newRig(t, rdb, func(cfg *setup) { cfg.Heartbeat = 100 * time.Millisecond })
 		id := r.register("one", 1, "validator")
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		a := r.leaseOne(id)
 		gone := func() bool {
 			roles := testutil.Must(r.Roles(t.Context()))(t)
@@ -109,7 +111,12 @@ func TestAnAgentThatIsSilentIsUnavailable(t *testing.T) {
 			"heartbeat of the assignment": func() error { _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); return err },
 			"heartbeat":                   func() error { _, err := r.Heartbeat(t.Context(), id); return err },
 			"poll":                        func() error { _, err := r.Lease(t.Context(), id, nil, 1, 0); return err },
-			"items":                       func() error { _, err := r.AddItems(t.Context(), a.ID, id, a.Fence, nil); return err },
+			"items": func() error {
+				if _, err := r.AddItems(t.Context(), a.ID, id, a.Fence, nil); !errors.As(err, new(*jobs.FieldError)) { // the stage emits none
+					return err
+				}
+				return nil
+			},
 		} {
 			testutil.Eventually(t, "it is unavailable", gone)
 			testutil.Eventually(t, "after a "+call+" it is healthy", func() bool {

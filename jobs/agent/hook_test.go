@@ -2,60 +2,26 @@ package agent_test
 
 import (
 	"context"
-	"net"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// commandCount counts the commands of a client.
-type commandCount struct{ n, marked atomic.Int64 } // marked: with the key marked in their context
+// hook is called with the commands of a client, which next sends.
+type hook func(ctx context.Context, next func() error, cmds ...redis.Cmder) error
 
-func (c *commandCount) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (c *commandCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.add(ctx, cmd)
-		return next(ctx, cmd)
+		return h(ctx, func() error { return next(ctx, cmd) }, cmd)
 	}
 }
 
-func (c *commandCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.add(ctx, cmds...)
-		return next(ctx, cmds)
+		return h(ctx, func() error { return next(ctx, cmds) }, cmds...)
 	}
 }
 
-// add counts commands, without those of a new connection.
-func (c *commandCount) add(ctx context.Context, cmds ...redis.Cmder) {
-	for _, cmd := range cmds {
-		if name := cmd.Name(); name == "hello" || name == "client" {
-			continue
-		}
-		c.n.Add(1)
-		if ctx.Value(marked{}) != nil {
-			c.marked.Add(1)
-		}
-	}
-}
-
-// afterMarked calls do after each command whose context has the key marked.
-type afterMarked struct {
-	commandCount
-	do func()
-}
-
+// marked is a key of a context.
 type marked struct{}
-
-func (a *afterMarked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && ctx.Value(marked{}) != nil {
-			a.do()
-		}
-		return err
-	}
-}

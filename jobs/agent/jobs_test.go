@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,51 +16,7 @@ import (
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/pipeline"
-	"muster/tasks"
 )
-
-// noDocuments are the documents of jobs without any.
-type noDocuments struct{}
-
-func (noDocuments) Open(string) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader("")), nil
-}
-func (noDocuments) Remove(string, func() (bool, error)) error { return nil }
-
-// newJobs starts a real jobs.Service with a pipeline of three stages: agents create and validate items, and a Go task
-// publishes.
-func newJobs(t *testing.T, rdb redis.UniversalClient, roles *atomic.Pointer[agent.Service]) *jobs.Service {
-	t.Helper()
-	p := &pipeline.Pipeline{Name: "default", Stages: []pipeline.Stage{
-		{Name: "create", Role: "creator", Takes: pipeline.TakesJob},
-		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(4)},
-		{Name: "publish", Task: "my.publish", Takes: pipeline.TakesJob},
-	}}
-	client := tasks.NewClient(rdb)
-	s, err := jobs.New(jobs.Config{
-		Client: client, Pipelines: func(string) (*pipeline.Pipeline, error) { return p, nil }, Documents: noDocuments{},
-		Limits: jobs.Limits{MaxRetries: 5, Dedupe: jobs.DedupeAllow, CheckEvery: 200 * time.Millisecond},
-		Roles: func(ctx context.Context) (map[string]int, error) {
-			if s := roles.Load(); s != nil {
-				return s.Roles(ctx)
-			}
-			return nil, nil
-		},
-	})
-	testutil.Ok(t, err)
-	mux := tasks.NewMux()
-	tasks.Handle(mux, tasks.New[agent.Body, agent.Reply]("my.publish"), func(_ context.Context, b agent.Body) (agent.Reply, error) {
-		if b.Takes != pipeline.TakesJob || b.Stage != "publish" {
-			t.Errorf("the Go task got %+v", b)
-		}
-		return agent.Reply{Result: []byte(`{"published":true}`), Usage: map[string]int64{"published": 1}}, nil
-	})
-	worker := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 8}))(t)
-	t.Cleanup(func() { _ = client.Close() })
-	testutil.Background(t, worker.Run)
-	testutil.Background(t, s.Run)
-	return s
-}
 
 // pullFrom polls services in turn, as an agent does, until ctx ends.
 func pullFrom(ctx context.Context, t *testing.T, all []*agent.Service, id string, do func(a agent.Assignment, s *agent.Service) error) {
@@ -79,7 +32,7 @@ func pullFrom(ctx context.Context, t *testing.T, all []*agent.Service, id string
 	}
 }
 
-// Agents that pull, an agent that is pushed to and a Go task do the jobs of a real jobs.Service, in two processes.
+// Agents that pull, an agent that is pushed to and a Go task do the stages of jobs, in two processes.
 func TestAgentsAndGoTasksCompleteJobs(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, completeJobs)
@@ -101,24 +54,22 @@ func TestAgentsLiveByTheClockOfRedis(t *testing.T) {
 func completeJobs(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	const jobsN, itemsN = 3, 5
-	var service atomic.Pointer[agent.Service]
-	fleet := newJobs(t, rdb, &service)
 	p := newPushed(t)
 	p.answer = func(w http.ResponseWriter, _ *http.Request, b agent.Body) {
 		fmt.Fprintf(w, `{"verdict":"accept","item":{"external_id":"x-%s"},"usage":{"tokens":2}}`, b.Item.Key)
 	}
-	client := tasks.NewClient(rdb)
-	t.Cleanup(func() { _ = client.Close() })
-	var all []*agent.Service
-	for range 2 {
-		s, err := agent.New(agent.Config{Client: client, Jobs: fleet, Allow: []string{p.URL}, Tick: 100 * time.Millisecond,
-			TaskRoles: func(context.Context) ([]string, error) { return []string{"my.publish"}, nil }})
-		testutil.Ok(t, err)
-		testutil.Background(t, s.Run)
-		all = append(all, s)
+	work(t, rdb, "default", func(_ context.Context, b agent.Body) (agent.Reply, error) {
+		if b.Takes != pipeline.TakesJob || b.Stage != "publish" {
+			t.Errorf("the Go task got %+v", b)
+		}
+		return agent.Reply{Result: []byte(`{"published":true}`), Usage: map[string]int64{"published": 1}}, nil
+	})
+	change := func(cfg *setup) {
+		allowAll(p)(cfg)
+		cfg.TaskRoles = func(context.Context) ([]string, error) { return []string{"my.check"}, nil }
 	}
-	service.Store(all[0])
-	r := &rig{Service: all[0], t: t}
+	r := newRig(t, rdb, change)
+	fleet, all := r.jobs, []*agent.Service{r.Service, newRigOn(t, rdb, r.items, change).Service}
 	r.registerPush(p, "push", 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -140,7 +91,7 @@ func completeJobs(t *testing.T, rdb redis.UniversalClient) {
 	})
 	var ids []string
 	for i := range jobsN {
-		j, _, err := fleet.Create(ctx, jobs.Request{Prompt: fmt.Sprint("job ", i)})
+		j, _, err := fleet.Create(ctx, jobs.Request{Pipeline: "three", Prompt: fmt.Sprint("job ", i)})
 		testutil.Ok(t, err)
 		ids = append(ids, j.ID)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"muster/internal/limit"
-	"muster/jobs"
 )
 
 // Limits of Lease.
@@ -133,8 +132,6 @@ func (s *Service) releaseAll(ctx context.Context, all []Assignment) {
 		s.warn(ctx, "release an assignment that its agent did not get", s.release(ctx, &assigned{Assignment: a, now: a.Begun}), "assignment", a.ID)
 	}
 }
-
-var _ Jobs = (*jobs.Service)(nil)
 
 const (
 	maxPolls  = 16                     // maximum number of concurrent polls of an agent

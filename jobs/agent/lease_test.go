@@ -32,8 +32,8 @@ func TestAPollGetsWorkThatArrivesLater(t *testing.T) {
 			}
 			got <- all
 		}()
-		testutil.Eventually(t, "the poll has looked", func() bool { return r.jobs.looksFor("validator") > 0 })
-		r.jobs.put("validator", 1)
+		testutil.Eventually(t, "the poll waits", func() bool { return r.Waiting() == 1 })
+		r.put("validator", 1)
 		if all := <-got; len(all) != 1 {
 			t.Errorf("got %d assignments, want 1", len(all))
 		}
@@ -43,7 +43,16 @@ func TestAPollGetsWorkThatArrivesLater(t *testing.T) {
 // A process waits for work with one connection, however many roles its agents have, and also for roles that are added later.
 func TestOneConnectionWaitsForAllRoles(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), nil)
+	rdb := redistest.New(t)
+	var waits atomic.Int64
+	rdb.AddHook(hook(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+		if cmds[0].Name() == "blpop" {
+			waits.Add(1)
+			defer waits.Add(-1)
+		}
+		return next()
+	}))
+	r := newRig(t, rdb, nil)
 	var polls sync.WaitGroup
 	for a := range 2 {
 		var roles []string
@@ -56,13 +65,13 @@ func TestOneConnectionWaitsForAllRoles(t *testing.T) {
 				t.Errorf("got work of %s, want %s", got.Role, roles[17])
 			}
 		})
-		testutil.Eventually(t, "the agent waits", func() bool { return r.Waiting() == a+1 && r.jobs.waits.Load() > 0 })
-		if n := r.jobs.waits.Load(); n > 1 {
+		testutil.Eventually(t, "the agent waits", func() bool { return r.Waiting() == a+1 && waits.Load() > 0 })
+		if n := waits.Load(); n > 1 {
 			t.Errorf("%d waits at once, want 1", n)
 		}
 	}
 	for a := range 2 {
-		r.jobs.put(fmt.Sprintf("role-%d-17", a), 1)
+		r.put(fmt.Sprintf("role-%d-17", a), 1)
 	}
 	polls.Wait()
 }
@@ -72,7 +81,7 @@ func TestAPollWithoutWaitingGetsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
 	id := r.register("one", 5, "validator")
-	r.jobs.put("validator", 3)
+	r.put("validator", 3)
 	for i, want := range []int{3, 0} {
 		all, err := r.Lease(t.Context(), id, []string{"validator"}, 5, 0)
 		if err != nil || len(all) != want {
@@ -85,10 +94,10 @@ func TestAPollWithoutWaitingGetsWhatThereIs(t *testing.T) {
 func TestNoAgentHoldsMoreThanItsCapacity(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		fake := newFakeJobs()
-		rigs := []*rig{newRigOn(t, rdb, fake, nil), newRigOn(t, rdb, fake, nil)}
-		id := rigs[0].register("greedy", 3, "validator")
-		fake.put("validator", 50)
+		first := newRig(t, rdb, nil)
+		rigs := []*rig{first, newRigOn(t, rdb, first.items, nil)}
+		id := first.register("greedy", 3, "validator")
+		first.put("validator", 50)
 		var mu sync.Mutex
 		total := 0
 		var wg sync.WaitGroup
@@ -166,7 +175,7 @@ func TestAPollThatIsCancelledLosesNoWork(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		go r.jobs.put("validator", 1)
+		go r.put("validator", 1)
 		cancel()
 		<-ended
 	}
@@ -191,7 +200,7 @@ func TestTheEndOfTheServiceEndsPolls(t *testing.T) {
 			got <- len(all)
 		}()
 	}
-	testutil.Eventually(t, "the polls have looked", func() bool { return r.jobs.looksFor("validator") > 0 })
+	testutil.Eventually(t, "the polls wait", func() bool { return r.Waiting() == cap(got) })
 	r.stop()
 	for range cap(got) {
 		if n := <-got; n != 0 {
@@ -203,7 +212,15 @@ func TestTheEndOfTheServiceEndsPolls(t *testing.T) {
 // However many polls wait, one look asks for all.
 func TestManyWaitingPollsMakeFewLooks(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) { cfg.Tick = 500 * time.Millisecond })
+	rdb := redistest.New(t)
+	var all atomic.Int64
+	rdb.AddHook(hook(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+		if args := cmds[0].Args(); len(args) > 3 && args[3] == "muster:{jobs}:ready:validator" {
+			all.Add(1)
+		}
+		return next()
+	}))
+	r := newRig(t, rdb, func(cfg *setup) { cfg.Tick = 500 * time.Millisecond })
 	const polls = 500
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -212,7 +229,6 @@ func TestManyWaitingPollsMakeFewLooks(t *testing.T) {
 	for i := range ids {
 		ids[i] = r.register(fmt.Sprint("agent ", i), 1, "validator")
 	}
-	began, before := time.Now(), r.jobs.looksFor("validator")
 	for _, id := range ids {
 		wg.Go(func() {
 			if got, err := r.Lease(ctx, id, nil, 1, 30*time.Second); err != nil && ctx.Err() == nil {
@@ -220,8 +236,10 @@ func TestManyWaitingPollsMakeFewLooks(t *testing.T) {
 			}
 		})
 	}
+	testutil.Eventually(t, "all polls wait", func() bool { return r.Waiting() == polls })
+	began, before := time.Now(), all.Load()
 	testutil.Eventually(t, "time for some ticks has passed", func() bool { return time.Since(began) > 3*time.Second })
-	looks, ticks := r.jobs.looksFor("validator")-before, int(time.Since(began)/(250*time.Millisecond))
+	looks, ticks := all.Load()-before, int64(time.Since(began)/(250*time.Millisecond))
 	if looks == 0 || looks > 2*ticks {
 		t.Errorf("%d polls made %d looks in %v, want at most %d", polls, looks, time.Since(began), 2*ticks)
 	}
@@ -234,7 +252,7 @@ func TestWorkIsBalancedByCapacity(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		// No tick wakes an agent while an item is put: it would not wait then, and another one would get the item.
-		r := newRig(t, rdb, func(cfg *agent.Config) { cfg.Tick = time.Hour })
+		r := newRig(t, rdb, func(cfg *setup) { cfg.Tick = time.Hour })
 		capacities := []int{1, 2, 4, 8}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -251,8 +269,8 @@ func TestWorkIsBalancedByCapacity(t *testing.T) {
 		// Half of their total capacity, one at a time.
 		for i := range 30 {
 			testutil.Eventually(t, "all agents wait", func() bool { return r.Waiting() == len(ids) })
-			r.jobs.put("validator", 1)
-			testutil.Eventually(t, "the item is taken", func() bool { return r.jobs.states()["leased"] == i+1 })
+			r.put("validator", 1)
+			testutil.Eventually(t, "the item is taken", func() bool { return r.counts().Validating == int64(i+1) })
 		}
 		for i, n := range capacities {
 			if got := r.get(ids[i]).Held; got < 2*n-2 || got > 2*n+2 {
@@ -268,7 +286,7 @@ func TestWorkIsBalancedByCapacity(t *testing.T) {
 func TestARecountKeepsWhatWasTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
-	r := newRig(t, rdb, func(c *agent.Config) { c.Tick = time.Hour })
+	r := newRig(t, rdb, func(c *setup) { c.Tick = time.Hour })
 	id := r.register("one", 4, "validator")
 	ctx, cancel := context.WithCancel(t.Context())
 	polls := make(chan int, 2)
@@ -280,15 +298,17 @@ func TestARecountKeepsWhatWasTakenMeanwhile(t *testing.T) {
 	}
 	testutil.Eventually(t, "both polls wait", func() bool { return r.Waiting() == 2 })
 	taken := false
-	rdb.AddHook(&afterMarked{do: func() {
-		if !taken {
+	rdb.AddHook(hook(func(ctx context.Context, next func() error, _ ...redis.Cmder) error {
+		err := next()
+		if err == nil && ctx.Value(marked{}) != nil && !taken {
 			taken = true
-			r.jobs.put("validator", 1)
+			r.put("validator", 1)
 			if n := <-polls; n != 1 {
 				t.Errorf("the poll got %d assignments, want 1", n)
 			}
 		}
-	}})
+		return err
+	}))
 	if err := r.Recount(context.WithValue(ctx, marked{}, true)); err != nil || !taken {
 		t.Fatalf("recount: taken %v, %v", taken, err)
 	}
@@ -324,7 +344,7 @@ func TestTheLongestIdleGetsTheNextWork(t *testing.T) {
 	}
 	counts := map[int]int{}
 	for range 40 {
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		counts[<-order]++
 	}
 	for i := range agents {
@@ -341,10 +361,10 @@ func TestADrainedAgentGetsNothingNewAndMayFinish(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
 		id := r.register("one", 5, "validator")
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		a := r.leaseOne(id)
 		testutil.Ok(t, r.Drain(t.Context(), id, true))
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		if got, err := r.Lease(t.Context(), id, nil, 1, 200*time.Millisecond); err != nil || len(got) != 0 {
 			t.Errorf("drained: got %d assignments, %v, want none", len(got), err)
 		}
@@ -373,26 +393,31 @@ func TestAgentsWorkOnTheJobsOfTheirAssignments(t *testing.T) {
 		for i := range 50 {
 			r.register(fmt.Sprint("other-", i), 1, "creator") // without an owner
 		}
-		r.jobs.put("creator", 1)
+		r.put("creator", 1)
 		r.leaseOne(r.register("other-1", 1, "creator"))
-		var commands commandCount
-		rdb.AddHook(&commands)
+		var commands atomic.Int64
+		rdb.AddHook(hook(func(ctx context.Context, next func() error, cmds ...redis.Cmder) error {
+			if ctx.Value(marked{}) != nil {
+				commands.Add(int64(len(cmds)))
+			}
+			return next()
+		}))
 		a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, Owner: "key:mine"})
 		testutil.Ok(t, err)
 		works := func(owner, job string) bool {
 			t.Helper()
-			before := commands.marked.Load()
+			before := commands.Load()
 			got, err := r.WorksOn(context.WithValue(t.Context(), marked{}, true), owner, job)
-			if n := commands.marked.Load() - before; n > 4 {
+			if n := commands.Load() - before; n > 4 {
 				t.Errorf("WorksOn sent %d commands, want at most 4", n)
 			}
 			testutil.Ok(t, err)
 			return got
 		}
-		if works("key:mine", "job-1") {
+		if works("key:mine", r.items.jobs[0]) {
 			t.Error("an agent works on the job of an agent without an owner")
 		}
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		got := r.leaseOne(a.ID)
 		if holder, err := r.Holder(t.Context(), got.ID); holder != a.ID || err != nil {
 			t.Errorf("Holder = %q, %v; want %s", holder, err, a.ID)
@@ -402,11 +427,11 @@ func TestAgentsWorkOnTheJobsOfTheirAssignments(t *testing.T) {
 				t.Errorf("Holder(%q) = %q, %v; want ErrNoneSuch", id, holder, err)
 			}
 		}
-		if !works("key:mine", "job-1") || works("key:mine", "job-2") || works("key:other", "job-1") {
-			t.Error("want the owner of the agent to work on job-1 only, and no other owner")
+		if !works("key:mine", got.JobID) || works("key:mine", r.items.jobs[0]) || works("key:other", got.JobID) {
+			t.Error("want the owner of the agent to work on the job of its assignment only, and no other owner")
 		}
 		testutil.Ok(t, r.Complete(t.Context(), got.ID, a.ID, got.Fence, jobs.Answer{}))
-		if works("key:mine", "job-1") {
+		if works("key:mine", got.JobID) {
 			t.Error("an agent whose assignment has ended works on its job")
 		}
 	})

@@ -17,13 +17,13 @@ import (
 func TestConcurrencyOfARole(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		limited := func(c *agent.Config) {
+		limited := func(c *setup) {
 			c.Tick, c.Limits = time.Hour, agent.Limits{Concurrency: map[string]int{"validator": 2}}
 		}
 		r := newRig(t, rdb, limited)
-		other := newRigOn(t, rdb, r.jobs, limited)
+		other := newRigOn(t, rdb, r.items, limited)
 		one, two := r.register("one", 10, "validator", "creator"), other.register("two", 10, "validator")
-		r.jobs.put("validator", 4)
+		r.put("validator", 4)
 		first := r.leaseOne(one)
 		if got := other.lease(two, 10); len(got) != 1 {
 			t.Errorf("the other process: got %d assignments, want 1", len(got))
@@ -31,7 +31,7 @@ func TestConcurrencyOfARole(t *testing.T) {
 		if got, err := other.Lease(t.Context(), two, nil, 10, 0); err != nil || len(got) != 0 {
 			t.Errorf("over the limit: got %d assignments, %v, want none", len(got), err)
 		}
-		r.jobs.put("creator", 1)
+		r.put("creator", 1)
 		if got := r.lease(one, 10); len(got) != 1 || got[0].Role != "creator" {
 			t.Errorf("another role: got %d assignments, want 1", len(got))
 		}
@@ -57,14 +57,14 @@ func TestConcurrencyOfARole(t *testing.T) {
 func TestRateOfARole(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, func(c *agent.Config) { c.Limits = agent.Limits{PerMinute: map[string]int{"validator": 3}} })
+		r := newRig(t, rdb, func(c *setup) { c.Limits = agent.Limits{PerMinute: map[string]int{"validator": 3}} })
 		id := r.register("one", 10, "validator")
 		for range 5 {
 			if got, err := r.Lease(t.Context(), id, nil, 10, 0); err != nil || len(got) != 0 {
 				t.Fatalf("without work: got %d assignments, %v", len(got), err)
 			}
 		}
-		r.jobs.put("validator", 5)
+		r.put("validator", 5)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		n := 0

@@ -104,8 +104,8 @@ func pushRig(t *testing.T, rdb redis.UniversalClient, agents ...*pushed) *rig {
 	return newRig(t, rdb, allowAll(agents...))
 }
 
-func allowAll(agents ...*pushed) func(cfg *agent.Config) {
-	return func(cfg *agent.Config) {
+func allowAll(agents ...*pushed) func(cfg *setup) {
+	return func(cfg *setup) {
 		for _, p := range agents {
 			cfg.Allow = append(cfg.Allow, p.URL)
 		}
@@ -138,18 +138,18 @@ func TestPushesStopWhenTheAgentMayNoLongerWork(t *testing.T) {
 				<-finish
 				fmt.Fprint(w, `{}`)
 			}
-			r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+			r := newRig(t, redistest.New(t), func(cfg *setup) {
 				allowAll(p)(cfg)
 				cfg.OwnerActive = func(_ context.Context, owner string) (bool, error) { return owner != "key:push" || active.Load(), nil }
 			})
 			a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, URL: p.URL, Owner: "key:push"})
 			testutil.Ok(t, err)
-			r.jobs.put("validator", 2)
+			r.put("validator", 2)
 			<-working
 			testutil.Ok(t, stop(r, &active))
 			close(finish) // its response does not count any more
 			testutil.Eventually(t, "the agent is unavailable, and its work goes to another", func() bool {
-				return r.get(a.ID).State == agent.StateUnavailable && r.jobs.states()["pending"] == 2
+				return r.get(a.ID).State == agent.StateUnavailable && r.counts().Pending == 2
 			})
 			other := r.register("two", 2, "validator")
 			if got := r.lease(other, 2); len(got) == 0 {
@@ -171,14 +171,14 @@ func TestPushedWorkIsSignedAndCompletedByTheAnswer(t *testing.T) {
 		}
 		r := pushRig(t, rdb, p)
 		id := r.registerPush(p, "one", 2)
-		r.jobs.put("validator", 5)
-		testutil.Eventually(t, "all are done", func() bool { return r.jobs.states()["done"] == 5 && r.get(id).Done == 5 })
-		if it := r.jobs.item(0); it.answer.Verdict != "reject" || it.answer.Reason != "old" || string(it.answer.Patch) != `{"name":"n"}` {
-			t.Errorf("got answer %+v", it.answer)
+		r.put("validator", 5)
+		testutil.Eventually(t, "all are done", func() bool { return r.counts().Rejected == 5 && r.get(id).Done == 5 })
+		if it := r.item(0); it.RejectionReason != "old" || it.Name != "n" {
+			t.Errorf("got item %+v", it)
 		}
-		testutil.Eventually(t, "the usage is added", func() bool { usage, n := r.jobs.totals(); return usage["tokens"] == 15 && n == 5 })
+		testutil.Eventually(t, "the usage is added", func() bool { usage, n := r.usage(); return usage["tokens"] == 15 && n == 5 })
 		body := p.requests()[0]
-		if body.Job.ID != "job-1" || body.Job.Document.URL != "/v1/jobs/job-1/document" || body.Item.Text == "" || body.Fence == 0 || string(body.Job.Context) != `{"a":1}` {
+		if body.Job.ID != r.items.jobs[0] || body.Job.Document.URL != "/v1/jobs/"+body.Job.ID+"/document" || body.Item.Text == "" || body.Fence == 0 || string(body.Job.Context) != `{"a":1}` {
 			t.Errorf("got body %+v", body)
 		}
 		if len(p.wrong) > 0 {
@@ -226,9 +226,9 @@ func TestAnswersThatAreNoUseAreFailedAttempts(t *testing.T) {
 			p.answer = func(w http.ResponseWriter, r *http.Request, _ agent.Body) { c.answer(w, r) }
 			r := pushRig(t, redistest.New(t), p)
 			id := r.registerPush(p, "one", 1)
-			r.jobs.put("validator", 1)
-			testutil.Eventually(t, "an attempt has failed", func() bool { return r.jobs.item(0).attempts > 0 })
-			if got := r.jobs.item(0).last; !strings.Contains(got, c.message) || len(got) > 400 {
+			r.put("validator", 1)
+			testutil.Eventually(t, "an attempt has failed", func() bool { return r.item(0).LastError != "" })
+			if got := r.item(0).LastError; !strings.Contains(got, c.message) || len(got) > 400 {
 				t.Errorf("got error %q, want one with %q", got, c.message)
 			}
 			testutil.Eventually(t, "the agent has the error", func() bool { return strings.Contains(r.get(id).LastError, c.message) })
@@ -241,10 +241,12 @@ func TestAcceptedWorkIsEndedByCalls(t *testing.T) {
 	t.Parallel()
 	p := newPushed(t)
 	p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) { w.WriteHeader(http.StatusAccepted) }
-	r := pushRig(t, redistest.New(t), p)
-	r.jobs.lease = 3 * time.Second
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
+		allowAll(p)(cfg)
+		cfg.lease = 3 * time.Second
+	})
 	id := r.registerPush(p, "one", 1)
-	r.jobs.put("validator", 1)
+	r.put("validator", 1)
 	testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
 	a := p.requests()[0]
 	began := time.Now()
@@ -282,12 +284,12 @@ func TestABusyAgentRestsWithoutAnAttempt(t *testing.T) {
 				}
 				r := pushRig(t, rdb, p)
 				r.registerPush(p, "one", 1)
-				r.jobs.put("validator", 1)
-				testutil.Eventually(t, "it is done", func() bool { return r.jobs.states()["done"] == 1 })
+				r.put("validator", 1)
+				testutil.Eventually(t, "it is done", func() bool { return r.counts().Integrated == 1 })
 				p.mu.Lock()
 				defer p.mu.Unlock()
-				if len(times) != 2 || times[1].Sub(times[0]) < 900*time.Millisecond || r.jobs.item(0).attempts != 0 {
-					t.Errorf("pushed at %v with %d failed attempts, want twice, a second apart, and 0", times, r.jobs.item(0).attempts)
+				if len(times) != 2 || times[1].Sub(times[0]) < 900*time.Millisecond || r.item(0).RetryCount != 0 {
+					t.Errorf("pushed at %v with %d failed attempts, want twice, a second apart, and 0", times, r.item(0).RetryCount)
 				}
 			})
 		})
@@ -303,18 +305,20 @@ func TestSilentAgentLosesTheWorkAtTheDeadline(t *testing.T) {
 		<-r.Context().Done()
 		ended <- struct{}{}
 	}
-	r := pushRig(t, redistest.New(t), p)
-	r.jobs.lease, r.jobs.timeout = time.Second, 1500*time.Millisecond
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
+		allowAll(p)(cfg)
+		cfg.lease, cfg.timeout = time.Second, 1500*time.Millisecond
+	})
 	began := time.Now()
 	r.registerPush(p, "one", 1)
-	r.jobs.put("validator", 1)
+	r.put("validator", 1)
 	<-ended
 	if took := time.Since(began); took < 1400*time.Millisecond {
 		t.Errorf("the request ended after %v, want the deadline", took)
 	}
 	testutil.Eventually(t, "an attempt has failed by the deadline", func() bool {
-		it := r.jobs.item(0)
-		return it.attempts >= 1 && strings.Contains(it.last, "deadline")
+		it := r.item(0)
+		return it.RetryCount >= 1 && strings.Contains(it.LastError, "deadline")
 	})
 }
 
@@ -326,7 +330,7 @@ func TestTheWorkOfADeadAgentGoesToOthers(t *testing.T) {
 		dies.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) { w.WriteHeader(http.StatusAccepted) }
 		r := pushRig(t, rdb, dies, lives)
 		id := r.registerPush(dies, "dies", 3)
-		r.jobs.put("validator", 3)
+		r.put("validator", 3)
 		testutil.Eventually(t, "it holds all", func() bool { return len(dies.requests()) == 3 && r.get(id).Held == 3 })
 		other := r.registerPush(lives, "lives", 3)
 		dies.Close()
@@ -336,7 +340,7 @@ func TestTheWorkOfADeadAgentGoesToOthers(t *testing.T) {
 			return a.State == agent.StateUnavailable && a.Health == "connection refused" && a.Held == 0
 		})
 		for i := range 3 {
-			if got := r.jobs.item(i).attempts; got != 0 {
+			if got := r.item(i).RetryCount; got != 0 {
 				t.Errorf("item %d has %d failed attempts, want 0", i, got)
 			}
 		}
@@ -363,21 +367,20 @@ func TestAnotherProcessPushesTheSameWorkAgain(t *testing.T) {
 			}
 			<-r.Context().Done()
 		}
-		fake := newFakeJobs()
-		first := newRigOn(t, rdb, fake, allowAll(p))
+		first := pushRig(t, rdb, p)
 		id := first.registerPush(p, "one", 1)
-		fake.put("validator", 1)
+		first.put("validator", 1)
 		testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
 		p.set(func(*pushed) { repeated = true })
 		first.stop()
-		second := newRigOn(t, rdb, fake, allowAll(p))
+		second := newRigOn(t, rdb, first.items, allowAll(p))
 		testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
 		got := p.requests()
 		if len(got) != 2 || got[0].IdempotencyKey != got[1].IdempotencyKey || got[0].ID == got[1].ID {
 			t.Errorf("got requests %+v, want two with one idempotency key and two ids", got)
 		}
-		if it := fake.item(0); it.attempts != 0 || it.state != "done" {
-			t.Errorf("the item is %s with %d failed attempts, want done with 0", it.state, it.attempts)
+		if it := second.item(0); it.RetryCount != 0 || it.Status != jobs.ItemIntegrated {
+			t.Errorf("the item is %s with %d failed attempts, want integrated with 0", it.Status, it.RetryCount)
 		}
 	})
 }
@@ -388,20 +391,20 @@ func TestTheBreakerOfAnAgentOpens(t *testing.T) {
 	changes := make(chan string, 10)
 	p := newPushed(t)
 	p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) { http.Error(w, "no", 500) }
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
 		allowAll(p)(cfg)
 		cfg.HealthEvery, cfg.HealthMost = 2*time.Second, time.Minute
 		cfg.BreakerChanged = func(_ context.Context, s limit.BreakerState) { changes <- s.State + " " + s.Key }
 	})
 	id := r.registerPush(p, "one", 1)
 	testutil.Must(r.Check(t.Context(), id))(t)
-	r.jobs.put("validator", 10)
+	r.put("validator", 10)
 	testutil.Eventually(t, "the breaker is open", func() bool { return r.get(id).Breaker == "open" })
 	if n := len(p.requests()); n != 5 {
 		t.Errorf("it was pushed %d times, want 5", n)
 	}
 	p.set(func(p *pushed) { p.answer = nil })
-	testutil.Eventually(t, "all are done", func() bool { return r.jobs.states()["done"] == 10 })
+	testutil.Eventually(t, "all are done", func() bool { return r.counts().Integrated == 10 })
 	if got := r.get(id).Breaker; got != "closed" {
 		t.Errorf("the breaker is %s, want closed", got)
 	}
@@ -430,8 +433,8 @@ func TestPullAndPushAgentsShareTheWork(t *testing.T) {
 		}
 	})
 	for i := range 6 {
-		r.jobs.put("validator", 1)
-		testutil.Eventually(t, "the item is taken", func() bool { return r.jobs.states()["leased"] == i+1 })
+		r.put("validator", 1)
+		testutil.Eventually(t, "the item is taken", func() bool { return r.counts().Validating == int64(i+1) })
 	}
 	a, b := r.get(push).Held, r.get(pull).Held
 	if a < 2 || b < 2 || a+b != 6 {
@@ -448,7 +451,7 @@ func TestMetricsCountAgentsAndPushes(t *testing.T) {
 	r := pushRig(t, redistest.New(t), p)
 	id := r.registerPush(p, "one", 1)
 	r.register("two", 1, "x")
-	r.jobs.put("validator", 2)
+	r.put("validator", 2)
 	testutil.Eventually(t, "both are done", func() bool { return r.get(id).Done == 2 })
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(agent.NewMetrics(r.Service))
@@ -487,7 +490,7 @@ func TestWorkThatKillsItsAgentsUsesUpAttempts(t *testing.T) {
 		p.Config.ErrorLog = log.New(io.Discard, "", 0)
 		r := pushRig(t, rdb, p)
 		r.registerPush(p, "one", 2)
-		r.jobs.put("validator", 2)
+		r.put("validator", 2)
 		pushes := func() (n int) {
 			for _, b := range p.requests() {
 				if b.Item.Key == "item-0" {
@@ -496,15 +499,15 @@ func TestWorkThatKillsItsAgentsUsesUpAttempts(t *testing.T) {
 			}
 			return n
 		}
-		testutil.Eventually(t, "it has failed twice", func() bool { return r.jobs.item(0).attempts >= 2 })
+		testutil.Eventually(t, "it has failed twice", func() bool { return r.item(0).RetryCount >= 2 })
 		if n := pushes(); n < 4 {
 			t.Errorf("got %d pushes, want at least 4", n)
 		}
-		if last := r.jobs.item(0).last; !strings.Contains(last, "has gone while it worked on this") {
+		if last := r.item(0).LastError; !strings.Contains(last, "has gone while it worked on this") {
 			t.Errorf("got the error %q, want that agents have gone", last)
 		}
-		testutil.Eventually(t, "the other is done", func() bool { return r.jobs.item(1).state == "done" })
-		if n := r.jobs.item(1).attempts; n != 0 {
+		testutil.Eventually(t, "the other is done", func() bool { return r.item(1).Status == jobs.ItemIntegrated })
+		if n := r.item(1).RetryCount; n != 0 {
 			t.Errorf("the other item: got %d failed attempts, want 0", n)
 		}
 	})
@@ -514,16 +517,16 @@ func TestWorkThatKillsItsAgentsUsesUpAttempts(t *testing.T) {
 func TestWorkOfAnAgentThatIsNotThereUsesUpNoAttempt(t *testing.T) {
 	t.Parallel()
 	p := newPushed(t)
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
 		allowAll(p)(cfg)
 		cfg.HealthEvery = time.Hour // so that only pushes notice
 	})
 	id := r.registerPush(p, "one", 1)
 	testutil.Must(r.Check(t.Context(), id))(t)
 	p.Close()
-	r.jobs.put("validator", 1)
-	testutil.Eventually(t, "it was tried", func() bool { return strings.Contains(r.jobs.item(0).last, "connection refused") })
-	if n := r.jobs.item(0).attempts; n != 0 {
+	r.put("validator", 1)
+	testutil.Eventually(t, "it was tried", func() bool { return strings.Contains(r.item(0).LastError, "connection refused") })
+	if n := r.item(0).RetryCount; n != 0 {
 		t.Errorf("got %d failed attempts, want 0", n)
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 func TestBadRegistrationsAreRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) { cfg.Allow = []string{"http://10.0.0.7:8001/agents"} })
+	r := newRig(t, redistest.New(t), func(cfg *setup) { cfg.Allow = []string{"http://10.0.0.7:8001/agents"} })
 	roles := []string{"validator"}
 	many := map[string]string{}
 	for i := range 21 {
@@ -70,7 +70,7 @@ func TestBadRegistrationsAreRefused(t *testing.T) {
 
 func TestOnlyAllowedURLsAreRegistered(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
 		cfg.Allow = []string{"http://127.0.0.1:1/agents/", "https://Example.com"}
 	})
 	for address, allowed := range map[string]bool{
@@ -154,7 +154,7 @@ func TestANameBelongsToItsOwner(t *testing.T) {
 // One key cannot use all the places of agents.
 func TestAnOwnerHasNoMoreAgentsThanAllowed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), func(c *agent.Config) { c.Max = 8 })
+	r := newRig(t, redistest.New(t), func(c *setup) { c.Max = 8 })
 	register := func(name, owner string) error {
 		_, _, err := r.Register(t.Context(), agent.Registration{Name: name, Roles: []string{"r"}, Owner: owner})
 		return err
@@ -223,22 +223,26 @@ func TestAHeartbeatIsOneCommand(t *testing.T) {
 	rdb := redistest.New(t)
 	r := newRig(t, rdb, nil)
 	id := r.register("one", 1, "r")
-	r.stop()                                                // its own work would be counted, too
 	if _, err := r.Heartbeat(t.Context(), id); err != nil { // loads the script
 		t.Fatal(err)
 	}
-	count := &commandCount{}
-	rdb.AddHook(count)
-	testutil.Must(r.Heartbeat(t.Context(), id))(t)
-	if got := count.n.Load(); got != 1 {
-		t.Errorf("a heartbeat sent %d commands, want 1", got)
+	n := 0
+	rdb.AddHook(hook(func(ctx context.Context, next func() error, cmds ...redis.Cmder) error {
+		if ctx.Value(marked{}) != nil {
+			n += len(cmds)
+		}
+		return next()
+	}))
+	testutil.Must(r.Heartbeat(context.WithValue(t.Context(), marked{}, true), id))(t)
+	if n != 1 {
+		t.Errorf("a heartbeat sent %d commands, want 1", n)
 	}
 }
 
 // Each registration of an agent with a URL has another secret; an agent that pulls has none.
 func TestOnlyAgentsWithAURLHaveASecret(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) { cfg.Allow = []string{"http://127.0.0.1:1"} })
+	r := newRig(t, redistest.New(t), func(cfg *setup) { cfg.Allow = []string{"http://127.0.0.1:1"} })
 	var secrets []string
 	for _, url := range []string{"http://127.0.0.1:1", "http://127.0.0.1:1", ""} {
 		_, secret, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"r"}, URL: url})
@@ -253,13 +257,13 @@ func TestOnlyAgentsWithAURLHaveASecret(t *testing.T) {
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	var logged testutil.Output
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
 		cfg.Allow = []string{"http://127.0.0.1:1"}
 		cfg.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	a, secret, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"r"}, URL: "http://127.0.0.1:1"})
 	testutil.Ok(t, err)
-	r.jobs.put("r", 1)
+	r.put("r", 1)
 	testutil.Eventually(t, "the agent is unavailable", func() bool { return r.get(a.ID).State == agent.StateUnavailable })
 	all := testutil.Must(r.List(t.Context()))(t)
 	raw := testutil.Must(json.Marshal(all))(t)
@@ -275,7 +279,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 // Health has the cause while an agent is unavailable, and is empty otherwise, whatever failed before.
 func TestHealthIsTheCauseOfUnavailability(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
 		cfg.Heartbeat = 100 * time.Millisecond
 		cfg.Allow = []string{"http://127.0.0.1:1"}
 	})
@@ -305,7 +309,7 @@ func TestSilentAgentsAreForgotten(t *testing.T) {
 		first := newRig(t, rdb, nil)
 		id := first.register("old", 1, "r")
 		first.stop()
-		r := newRig(t, rdb, func(cfg *agent.Config) { cfg.ForgetAfter = 100 * time.Millisecond })
+		r := newRig(t, rdb, func(cfg *setup) { cfg.ForgetAfter = 100 * time.Millisecond })
 		testutil.Eventually(t, "the agent is forgotten", func() bool {
 			all := testutil.Must(r.List(t.Context()))(t)
 			return len(all) == 0
@@ -320,7 +324,7 @@ func TestAgentsOfTheConfigurationAreThere(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		address := fmt.Sprintf("http://%s", testutil.FreeAddr(t))
-		r := newRig(t, rdb, func(cfg *agent.Config) {
+		r := newRig(t, rdb, func(cfg *setup) {
 			cfg.Static = []agent.Registration{{Roles: []string{"creator"}, URL: address}, {Name: "puller", Roles: []string{"r"}, Owner: "key:puller"}}
 			cfg.ForgetAfter = 10 * time.Millisecond
 		})
@@ -364,7 +368,7 @@ func TestTheWorkOfARemovedAgentGoesToOthers(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
 		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		a := r.leaseOne(id)
 		testutil.Ok(t, r.Remove(t.Context(), id))
 		if b := r.leaseOne(other); b.Key != a.Key || b.Attempt != 1 {
@@ -383,16 +387,17 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
+	all := testutil.Must(jobs.New(jobs.Config{Client: client}))(t)
 	for name, c := range map[string]struct {
 		cfg  agent.Config
 		want string
 	}{
 		"no client": {agent.Config{}, "required"},
-		"allow":     {agent.Config{Client: client, Jobs: newFakeJobs(), Allow: []string{"10.0.0.7"}}, "agents.allow[0]"},
-		"role":      {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{{Name: "a", Roles: []string{"A"}}}}, "agents[0]: roles[0]"},
-		"twice": {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{
+		"allow":     {agent.Config{Client: client, Jobs: all, Allow: []string{"10.0.0.7"}}, "agents.allow[0]"},
+		"role":      {agent.Config{Client: client, Jobs: all, Static: []agent.Registration{{Name: "a", Roles: []string{"A"}}}}, "agents[0]: roles[0]"},
+		"twice": {agent.Config{Client: client, Jobs: all, Static: []agent.Registration{
 			{Name: "a", Roles: []string{"r"}}, {Name: "a", Roles: []string{"r"}}}}, "duplicate name"},
-		"secret": {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{
+		"secret": {agent.Config{Client: client, Jobs: all, Static: []agent.Registration{
 			{Name: "a", Roles: []string{"r"}, URL: "http://127.0.0.1:1", Secret: "short"}}}, "secret"},
 	} {
 		if _, err := agent.New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -407,7 +412,7 @@ func TestRegistrationAndRemovalAreAnnounced(t *testing.T) {
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
 	var got []string
-	s, err := agent.New(agent.Config{Client: client, Jobs: newFakeJobs(), Changed: func(_ context.Context, what string, a agent.Agent) {
+	s, err := agent.New(agent.Config{Client: client, Jobs: testutil.Must(jobs.New(jobs.Config{Client: client}))(t), Changed: func(_ context.Context, what string, a agent.Agent) {
 		got = append(got, what+" "+a.Name)
 		if time.Since(a.Registered) > time.Minute || time.Since(a.LastSeen) > time.Minute {
 			t.Errorf("%s: registered %s, last seen %s, want now", what, a.Registered, a.LastSeen)

@@ -189,7 +189,7 @@ func (s *Service) settle(ctx context.Context, h *assigned, usage map[string]int6
 	if checkUsage(usage) != nil {
 		usage = nil
 	}
-	fresh, err := s.load(ctx, h.ID, "", usage, false)
+	fresh, err := s.load(ctx, h.ID, "", usage)
 	if fresh != nil && errors.Is(err, jobs.ErrLeaseLost) {
 		err = s.endIfLost(ctx, fresh, err)
 	}

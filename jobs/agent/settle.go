@@ -55,8 +55,8 @@ func cleanLine(text string, n int) string {
 
 // loadOwned reads an assignment of the calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
 // fence of another lease and for a lost lease. An ended assignment is returned. usage is its usage so far, nil
-// for no change; for completes see load.
-func (s *Service) loadOwned(ctx context.Context, id, agent string, fence int64, usage map[string]int64, completes bool) (*assigned, error) {
+// for no change.
+func (s *Service) loadOwned(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*assigned, error) {
 	r, err := parseID(id)
 	switch {
 	case err != nil:
@@ -66,7 +66,7 @@ func (s *Service) loadOwned(ctx context.Context, id, agent string, fence int64, 
 	case r.fence != fence:
 		return nil, fmt.Errorf("assignment %s has another fence: %w", id, jobs.ErrLeaseLost)
 	}
-	h, err := s.load(ctx, id, agent, usage, completes)
+	h, err := s.load(ctx, id, agent, usage)
 	switch {
 	case h != nil && errors.Is(err, jobs.ErrLeaseLost):
 		return nil, s.endIfLost(ctx, h, err)
@@ -96,7 +96,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 	if err := checkUsage(usage); err != nil {
 		return Assignment{}, err
 	}
-	h, err := s.loadOwned(ctx, assignment, agent, fence, nil, false)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, nil)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -118,7 +118,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 // AddItems adds up to jobs.MaxItems items to the job of an assignment and returns the number of added items. Items whose
 // keys exist are ignored. It returns the same errors as Beat.
 func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
-	h, err := s.loadOwned(ctx, assignment, agent, fence, nil, false)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -138,7 +138,7 @@ func (s *Service) Complete(ctx context.Context, assignment, agent string, fence 
 	if err := checkUsage(a.Usage); err != nil {
 		return err
 	}
-	h, err := s.loadOwned(ctx, assignment, agent, fence, a.Usage, true)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, a.Usage)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 			return bad("retry_after_seconds", "give a number from 0 to %.0f", maxRetryAfter.Seconds())
 		}
 	}
-	h, err := s.loadOwned(ctx, assignment, agent, fence, usage, false)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, usage)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (s *Service) fail(ctx context.Context, h *assigned, cause error, after time
 // Release returns the work of an assignment to the queue without counting an attempt. A repeated call succeeds. It returns
 // the same errors as Beat.
 func (s *Service) Release(ctx context.Context, assignment, agent string, fence int64) error {
-	h, err := s.loadOwned(ctx, assignment, agent, fence, nil, false)
+	h, err := s.loadOwned(ctx, assignment, agent, fence, nil)
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (s *Service) abandon(ctx context.Context, agent string, cause error, died b
 	}
 	for _, z := range ids {
 		id, _ := z.Member.(string)
-		h, err := s.load(ctx, id, "", nil, false)
+		h, err := s.load(ctx, id, "", nil)
 		switch {
 		case h != nil && errors.Is(err, jobs.ErrLeaseLost):
 			err = s.endIfLost(ctx, h, err)

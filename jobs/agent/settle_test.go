@@ -23,7 +23,7 @@ func TestAnAssignmentIsTakenExtendedAndCompleted(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
 		id := r.register("one", 2, "validator")
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		a := r.leaseOne(id)
 		if a.Role != "validator" || a.Item == nil || a.Fence == 0 || len(a.ID) > 200 || a.IdempotencyKey == "" {
 			t.Errorf("got assignment %+v", a)
@@ -35,19 +35,13 @@ func TestAnAssignmentIsTakenExtendedAndCompleted(t *testing.T) {
 		if err != nil || extended.Expires.Before(a.Expires.Add(-50*time.Millisecond)) {
 			t.Errorf("beat: got lease until %v, %v, want not before %v", extended.Expires, err, a.Expires)
 		}
-		if n, err := r.AddItems(t.Context(), a.ID, id, a.Fence, []jobs.Item{{Key: "k", Text: "t"}}); n != 1 || err != nil {
-			t.Errorf("add an item: got %d, %v, want 1", n, err)
-		}
-		if n, err := r.AddItems(t.Context(), a.ID, id, a.Fence, []jobs.Item{{Key: "k", Text: "t"}}); n != 0 || err != nil {
-			t.Errorf("add it again: got %d, %v, want 0", n, err)
-		}
 		testutil.Ok(t, r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}))
 		got := r.get(id)
 		if got.Held != 0 || got.Done != 1 || got.Failed != 0 || got.Usage["tokens"] != 5 {
 			t.Errorf("got agent %+v, want none held, 1 done, 5 tokens", got)
 		}
-		if it := r.jobs.item(0); it.state != "done" || it.answer.Verdict != "accept" {
-			t.Errorf("got item %+v, want it done", it)
+		if it := r.item(0); it.Status != jobs.ItemIntegrated {
+			t.Errorf("got item %+v, want it integrated", it)
 		}
 	})
 }
@@ -58,27 +52,27 @@ func TestRepeatedCallsSucceedAndCountOnce(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		call  func(r *rig, a agent.Assignment) error
-		state string
+		state jobs.ItemStatus
 		usage int64
-		items int
+		items int64
 	}{
 		{"complete", func(r *rig, a agent.Assignment) error {
 			return r.Complete(t.Context(), a.ID, a.Agent, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}})
-		}, "done", 7, 1},
+		}, jobs.ItemIntegrated, 7, 1},
 		{"fail", func(r *rig, a agent.Assignment) error {
 			wait := time.Hour
 			return r.Fail(t.Context(), a.ID, a.Agent, a.Fence, "no", &wait, false, map[string]int64{"tokens": 3})
-		}, "pending", 3, 0},
+		}, jobs.ItemPending, 3, 0},
 		{"release", func(r *rig, a agent.Assignment) error {
 			return r.Release(t.Context(), a.ID, a.Agent, a.Fence)
-		}, "pending", 1, 0},
+		}, jobs.ItemPending, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 				r := newRig(t, rdb, nil)
 				id := r.register("one", 1, "validator")
-				r.jobs.put("validator", 1)
+				r.put("validator", 1)
 				a := r.leaseOne(id)
 				testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": 1}))(t)
 				errs := make(chan error, 8)
@@ -94,14 +88,14 @@ func TestRepeatedCallsSucceedAndCountOnce(t *testing.T) {
 				if err := c.call(r, a); err != nil {
 					t.Errorf("repeated: got %v, want success", err)
 				}
-				usage, items := r.jobs.totals()
+				usage, items := r.usage()
 				if usage["tokens"] != c.usage || items != c.items {
 					t.Errorf("the job got %d tokens and %d items, want %d and %d", usage["tokens"], items, c.usage, c.items)
 				}
 				if got := r.get(id).Usage["tokens"]; got != c.usage {
 					t.Errorf("the agent has %d tokens, want %d", got, c.usage)
 				}
-				if got := r.jobs.item(0).state; got != c.state {
+				if got := r.item(0).Status; got != c.state {
 					t.Errorf("the item is %s, want %s", got, c.state)
 				}
 			})
@@ -114,7 +108,7 @@ func TestCallsOfOthersChangeNothing(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
 		id, other := r.register("one", 1, "validator"), r.register("two", 1, "creator")
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		a := r.leaseOne(id)
 		for _, c := range []struct {
 			name, assignment, agent string
@@ -141,39 +135,8 @@ func TestCallsOfOthersChangeNothing(t *testing.T) {
 				}
 			}
 		}
-		if got := r.jobs.item(0).state; got != "leased" || len(r.jobs.added) != 0 {
-			t.Errorf("the item is %s with %d others, want leased with none", got, len(r.jobs.added))
-		}
-	})
-}
-
-// A late result changes nothing, and the work goes to another agent.
-func TestResultAfterTheDeadlineIsRejected(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, nil)
-		r.jobs.timeout = time.Second // so that a loaded machine gets its work in time
-		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
-		r.jobs.put("validator", 1)
-		a := r.leaseOne(id)
-		r.jobs.mu.Lock()
-		r.jobs.timeout = time.Hour
-		r.jobs.mu.Unlock()
-		b := r.leaseOne(other)
-		if b.Key != a.Key || b.Attempt != 2 || b.ID == a.ID {
-			t.Errorf("the other got %+v, want attempt 2 of %s", b, a.Key)
-		}
-		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "reject"}); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("late result: got %v, want %v", err, jobs.ErrLeaseLost)
-		}
-		if err := r.Complete(t.Context(), b.ID, other, b.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
-			t.Error(err)
-		}
-		if got := r.jobs.item(0).answer.Verdict; got != "accept" {
-			t.Errorf("the verdict is %q, want the verdict of the other agent", got)
-		}
-		if got := r.get(id); got.Held != 0 || got.Failed != 1 || !strings.Contains(got.LastError, "deadline") {
-			t.Errorf("got agent %+v, want none held and one that failed by its deadline", got)
+		if got := r.counts(); got != (jobs.Counts{Validating: 1}) {
+			t.Errorf("got the items %+v, want one that is leased", got)
 		}
 	})
 }
@@ -181,10 +144,9 @@ func TestResultAfterTheDeadlineIsRejected(t *testing.T) {
 func TestTheWorkOfASilentAgentGoesToOthers(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, nil)
-		r.jobs.lease = 400 * time.Millisecond
+		r := newRig(t, rdb, func(cfg *setup) { cfg.lease = 400 * time.Millisecond })
 		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		a := r.leaseOne(id)
 		b := r.leaseOne(other)
 		if b.Key != a.Key {
@@ -202,10 +164,9 @@ func TestTheWorkOfASilentAgentGoesToOthers(t *testing.T) {
 
 func TestHeartbeatsKeepALeaseBeyondItsEnd(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), nil)
-	r.jobs.lease = 3 * time.Second
+	r := newRig(t, redistest.New(t), func(cfg *setup) { cfg.lease = 3 * time.Second })
 	id := r.register("one", 1, "validator")
-	r.jobs.put("validator", 1)
+	r.put("validator", 1)
 	a := r.leaseOne(id)
 	testutil.Eventually(t, "three leases have passed", func() bool {
 		testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, nil))(t)
@@ -214,7 +175,7 @@ func TestHeartbeatsKeepALeaseBeyondItsEnd(t *testing.T) {
 	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
 		t.Error(err)
 	}
-	if got := r.jobs.item(0).attempts; got != 0 {
+	if got := r.item(0).RetryCount; got != 0 {
 		t.Errorf("%d attempts have failed, want 0", got)
 	}
 }
@@ -224,59 +185,44 @@ func TestHeartbeatsKeepALeaseBeyondItsEnd(t *testing.T) {
 func TestCompletionLostWithItsProcessCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, nil)
-		r.jobs.lease = 3 * time.Second
+		r := newRig(t, rdb, func(cfg *setup) { cfg.lease = 3 * time.Second })
 		id := r.register("one", 1, "validator")
-		r.jobs.put("validator", 1)
+		r.put("validator", 1)
 		a := r.leaseOne(id)
+		testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": 7}))(t)
 		testutil.Ok(t, r.jobs.Complete(t.Context(), a.Work, jobs.Answer{}))
 		testutil.Eventually(t, "it holds nothing", func() bool { return r.get(id).Held == 0 })
 		for range 2 {
-			if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
+			if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err != nil {
 				t.Errorf("repeated: got %v, want success", err)
 			}
 		}
-		if got := r.get(id); got.Done != 1 || got.Failed != 0 {
-			t.Errorf("got %d done and %d failed, want 1 and 0", got.Done, got.Failed)
+		if got := r.get(id); got.Done != 1 || got.Failed != 0 || got.Usage["tokens"] != 7 {
+			t.Errorf("got %d done, %d failed and usage %v, want 1, 0 and 7 tokens", got.Done, got.Failed, got.Usage)
 		}
-		if _, n := r.jobs.totals(); n != 1 {
-			t.Errorf("%d items were counted, want 1", n)
+		if usage, n := r.usage(); usage["tokens"] != 7 || n != 1 {
+			t.Errorf("got %v of %d items, want 7 tokens of 1", usage, n)
 		}
 	})
 }
 
-// The records of a job that was deleted are gone.
-func TestTheAssignmentsOfADeletedJobEnd(t *testing.T) {
+// The assignments of a job that was cancelled are lost, also once its records are gone.
+func TestTheAssignmentsOfACancelledAndDeletedJobEnd(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), nil)
-	r.jobs.lease = 3 * time.Second
-	id := r.register("one", 2, "validator")
-	r.jobs.put("validator", 2)
-	all := r.lease(id, 2)
-	r.jobs.mu.Lock()
-	r.jobs.gone = jobs.ErrNotFound
-	r.jobs.mu.Unlock()
-	if err := r.Complete(t.Context(), all[0].ID, id, all[0].Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
+	r := newRig(t, redistest.New(t), func(cfg *setup) { cfg.lease = 3 * time.Second })
+	id := r.register("one", 3, "validator")
+	r.put("validator", 3)
+	all := r.lease(id, 3)
+	_, _, err := r.jobs.Cancel(t.Context(), all[0].JobID, false)
+	testutil.Ok(t, err)
+	if _, err := r.Beat(t.Context(), all[0].ID, id, all[0].Fence, nil); !errors.Is(err, jobs.ErrLeaseLost) || r.get(id).Held != 2 {
+		t.Errorf("heartbeat: got %v with %d held, want %v with 2", err, r.get(id).Held, jobs.ErrLeaseLost)
+	}
+	testutil.Ok(t, r.jobs.Delete(t.Context(), all[1].JobID))
+	if err := r.Complete(t.Context(), all[1].ID, id, all[1].Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
 		t.Errorf("complete: got %v, want %v", err, jobs.ErrLeaseLost)
 	}
 	testutil.Eventually(t, "it holds nothing", func() bool { return r.get(id).Held == 0 })
-}
-
-func TestAnAssignmentOfACancelledJobIsLost(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.New(t), nil)
-	id := r.register("one", 1, "validator")
-	r.jobs.put("validator", 1)
-	a := r.leaseOne(id)
-	r.jobs.mu.Lock()
-	r.jobs.items[0].state = "cancelled"
-	r.jobs.mu.Unlock()
-	if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); !errors.Is(err, jobs.ErrLeaseLost) {
-		t.Errorf("heartbeat: got %v, want %v", err, jobs.ErrLeaseLost)
-	}
-	if got := r.get(id).Held; got != 0 {
-		t.Errorf("held: got %d, want 0", got)
-	}
 }
 
 // An agent can correct an invalid result.
@@ -284,18 +230,12 @@ func TestInvalidResultLeavesTheAssignmentOpen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
 	id := r.register("one", 1, "validator")
-	r.jobs.put("validator", 1)
+	r.put("validator", 1)
 	a := r.leaseOne(id)
-	r.jobs.mu.Lock()
-	r.jobs.strict = &jobs.FieldError{Field: "verdict", Why: "unknown"}
-	r.jobs.mu.Unlock()
 	var wrong *jobs.FieldError
 	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "x"}); !errors.As(err, &wrong) {
 		t.Errorf("got %v, want a *job.FieldError", err)
 	}
-	r.jobs.mu.Lock()
-	r.jobs.strict = nil
-	r.jobs.mu.Unlock()
 	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
 		t.Errorf("corrected result: got %v", err)
 	}
@@ -305,7 +245,7 @@ func TestUsageAndFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
 	id := r.register("one", 1, "validator")
-	r.jobs.put("validator", 1)
+	r.put("validator", 1)
 	a := r.leaseOne(id)
 	many := map[string]int64{}
 	for i := range 21 {
@@ -330,9 +270,9 @@ func TestUsageAndFailuresAreBounded(t *testing.T) {
 		}
 	}
 	testutil.Ok(t, r.Fail(t.Context(), a.ID, id, a.Fence, "a\x00b"+string([]byte{0xff})+strings.Repeat("x", 5000), nil, true, maps.Clone(map[string]int64{"n": 1e12})))
-	it := r.jobs.item(0)
-	if it.state != "failed" || len(it.last) > 2100 || (strings.Contains(it.last, "\x00") || !utf8.ValidString(it.last)) {
-		t.Errorf("got %s with an error of %d bytes, want failed with at most 2100 plain ones", it.state, len(it.last))
+	it := r.item(0)
+	if it.Status != jobs.ItemFailed || len(it.LastError) > 2100 || (strings.Contains(it.LastError, "\x00") || !utf8.ValidString(it.LastError)) {
+		t.Errorf("got %s with an error of %d bytes, want failed with at most 2100 plain ones", it.Status, len(it.LastError))
 	}
 }
 
@@ -342,7 +282,7 @@ func TestAnotherAnswerIsRejected(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
 		id := r.register("one", 4, "validator")
-		r.jobs.put("validator", 4)
+		r.put("validator", 4)
 		for range 4 {
 			a := r.leaseOne(id)
 			answers := []jobs.Answer{{Verdict: "accept"}, {Verdict: "reject", Reason: "no"}}
@@ -368,12 +308,14 @@ func TestUsageThatGrowsIsProgress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
 	id := r.register("one", 1, "validator")
-	r.jobs.put("validator", 1)
+	r.put("validator", 1)
 	a := r.leaseOne(id)
+	record := "muster:{jobs}:j:" + a.JobID
 	for i, tokens := range []int64{1, 2, 2, 1} {
+		testutil.Ok(t, r.rdb.HSet(t.Context(), record, "progressed", 1).Err())
 		testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": tokens}))(t)
-		if want := min(i+1, 2); r.jobs.progressed != want {
-			t.Errorf("after %d tokens: the job made progress %d times, want %d", tokens, r.jobs.progressed, want)
+		if got := r.rdb.HGet(t.Context(), record, "progressed").Val() != "1"; got != (i < 2) {
+			t.Errorf("beat %d with %d tokens: progress %v, want %v", i, tokens, got, i < 2)
 		}
 	}
 }
@@ -382,33 +324,37 @@ func TestUsageThatGrowsIsProgress(t *testing.T) {
 func TestALargeInputIsNamedByURLAndHash(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
-	r.jobs.promptHash = "abc"
+	r.input.Prompt = strings.Repeat("p", jobs.MaxInline+1)
+	r.input.Context = []byte(`{"a":"` + r.input.Prompt + `"}`)
 	id := r.register("one", 1, "validator")
-	r.jobs.put("validator", 1)
-	if b := r.leaseOne(id).Body(); b.Job.Prompt != "" || b.Job.PromptURL != "/v1/jobs/job-1" || b.Job.PromptSHA256 != "abc" {
-		t.Errorf("got %+v, want a URL and a hash in place of the prompt", b.Job)
-	} else if string(b.Job.Context) != "{}" || b.Job.ContextURL != "/v1/jobs/job-1" || b.Job.ContextSHA256 != "abc" {
-		t.Errorf("got %+v, want a URL and a hash in place of the context", b.Job)
+	r.put("validator", 1)
+	a := r.leaseOne(id)
+	url := "/v1/jobs/" + a.JobID
+	if b := a.Body().Job; b.Prompt != "" || b.PromptURL != url || len(b.PromptSHA256) != 64 || string(b.Context) != "{}" || b.ContextURL != url || len(b.ContextSHA256) != 64 {
+		t.Errorf("got %+v, want a URL and hashes in place of the prompt and the context", b)
 	}
 }
 
-// Once a call of its agent has found the deadline passed, an assignment cannot be completed, and its work goes to others.
-func TestAnAnswerAfterALateHeartbeatIsRejected(t *testing.T) {
+// Once its deadline has passed, an assignment cannot be completed, and its work goes to others.
+func TestAnAnswerAfterTheDeadlineIsRejected(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), nil)
-	r.jobs.timeout = 300 * time.Millisecond
-	id := r.register("one", 1, "validator")
-	r.jobs.put("validator", 1)
-	a := r.leaseOne(id)
-	testutil.Eventually(t, "the deadline", func() bool {
-		_, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil)
-		return errors.Is(err, jobs.ErrLeaseLost)
-	})
-	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
-		t.Errorf("complete: got %v, want %v", err, jobs.ErrLeaseLost)
-	}
-	testutil.Eventually(t, "the item waits with a failed attempt", func() bool { // the service finds the deadline, too
-		it := r.jobs.item(0)
-		return it.state == "pending" && it.attempts == 1
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, func(cfg *setup) { cfg.timeout = time.Second }) // so that a loaded machine gets its work in time
+		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
+		r.put("validator", 1)
+		a := r.leaseOne(id)
+		testutil.Eventually(t, "the deadline", func() bool {
+			_, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil)
+			return errors.Is(err, jobs.ErrLeaseLost)
+		})
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("complete: got %v, want %v", err, jobs.ErrLeaseLost)
+		}
+		if b := r.leaseOne(other); b.Key != a.Key || b.Attempt != 2 || b.ID == a.ID {
+			t.Errorf("the other got %+v, want attempt 2 of %s", b, a.Key)
+		}
+		if got := r.get(id); got.Held != 0 || got.Failed != 1 || !strings.Contains(got.LastError, "deadline") {
+			t.Errorf("got agent %+v, want none held and one that failed by its deadline", got)
+		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/tasks"
 )
@@ -35,24 +36,21 @@ func TestGoTasksDoWork(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
-		r.jobs.promptHash = "abc" // of a large prompt, which the task gets nevertheless
-		r.jobs.put("task:my.check", 10)
+		r.input.Prompt = strings.Repeat("p", jobs.MaxInline+1) // the task gets it nevertheless
+		r.put("task:my.check", 10)
 		if roles, err := r.Roles(t.Context()); err != nil || roles["task:my.check"] != 0 {
 			t.Errorf("without a worker: got roles %v, %v, want none", roles, err)
 		}
-		if n := r.jobs.looksFor("task:my.check"); n != 0 {
-			t.Errorf("without a worker: %d looks for its work, want none", n)
-		}
 		work(t, rdb, "other", func(_ context.Context, b agent.Body) (agent.Reply, error) {
-			if b.Item == nil || b.Item.Text == "" || b.Job.ID != "job-1" || b.Role != "task:my.check" || b.Job.Prompt != "the whole prompt" || string(b.Job.Context) != `{"whole":true}` {
+			if b.Item == nil || b.Item.Text == "" || b.Job.ID != r.items.jobs[0] || b.Role != "task:my.check" || b.Job.Prompt != r.input.Prompt || string(b.Job.Context) != `{"a":1}` {
 				t.Errorf("got body %+v", b)
 			}
 			return agent.Reply{Verdict: "accept", Usage: map[string]int64{"n": 1}, Item: json.RawMessage(`{"name":"x"}`)}, nil
 		})
-		testutil.Eventually(t, "all are done", func() bool { return r.jobs.states()["done"] == 10 })
-		testutil.Eventually(t, "the usage is added", func() bool { usage, n := r.jobs.totals(); return usage["n"] == 10 && n == 10 })
-		if it := r.jobs.item(0); it.answer.Verdict != "accept" || string(it.answer.Patch) != `{"name":"x"}` {
-			t.Errorf("got answer %+v", it.answer)
+		testutil.Eventually(t, "all are done", func() bool { return r.counts().Integrated == 10 })
+		testutil.Eventually(t, "the usage is added", func() bool { usage, n := r.usage(); return usage["n"] == 10 && n == 10 })
+		if it := r.item(0); it.Name != "x" {
+			t.Errorf("got item %+v", it)
 		}
 		if roles, err := r.Roles(t.Context()); err != nil || roles["task:my.check"] != 1 {
 			t.Errorf("got roles %v, %v, want one worker for the task", roles, err)
@@ -66,9 +64,9 @@ func TestAGoTaskThatFailsIsAFailedAttempt(t *testing.T) {
 	work(t, r.rdb, "default", func(context.Context, agent.Body) (agent.Reply, error) {
 		return agent.Reply{}, errors.New("it is broken")
 	})
-	r.jobs.put("task:my.check", 1)
-	testutil.Eventually(t, "an attempt has failed", func() bool { return r.jobs.item(0).attempts > 0 })
-	if got := r.jobs.item(0).last; !strings.Contains(got, "it is broken") {
+	r.put("task:my.check", 1)
+	testutil.Eventually(t, "an attempt has failed", func() bool { return r.item(0).RetryCount > 0 })
+	if got := r.item(0).LastError; !strings.Contains(got, "it is broken") {
 		t.Errorf("got error %q, want the error of the handler", got)
 	}
 }
@@ -76,17 +74,16 @@ func TestAGoTaskThatFailsIsAFailedAttempt(t *testing.T) {
 // A Go task that runs for too long is revoked at the deadline.
 func TestAGoTaskEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), nil)
-	r.jobs.lease, r.jobs.timeout = time.Second, 1500*time.Millisecond
+	r := newRig(t, redistest.New(t), func(cfg *setup) { cfg.lease, cfg.timeout = time.Second, 1500*time.Millisecond })
 	ended := make(chan struct{}, 10)
 	work(t, r.rdb, "default", func(ctx context.Context, _ agent.Body) (agent.Reply, error) {
 		<-ctx.Done()
 		ended <- struct{}{}
 		return agent.Reply{}, ctx.Err()
 	})
-	r.jobs.put("task:my.check", 1)
+	r.put("task:my.check", 1)
 	<-ended
-	testutil.Eventually(t, "an attempt has failed", func() bool { return r.jobs.item(0).attempts > 0 })
+	testutil.Eventually(t, "an attempt has failed", func() bool { return r.item(0).RetryCount > 0 })
 }
 
 // Another process waits for the Go task that one has left, and does not run it again.
@@ -100,16 +97,15 @@ func TestAnotherProcessWaitsForTheSameGoTask(t *testing.T) {
 			<-finish
 			return agent.Reply{Verdict: "accept"}, nil
 		})
-		fake := newFakeJobs()
-		first := newRigOn(t, rdb, fake, nil)
-		fake.put("task:my.check", 1)
+		first := newRig(t, rdb, nil)
+		first.put("task:my.check", 1)
 		testutil.Eventually(t, "it runs", func() bool { return runs.Load() == 1 })
 		first.stop()
-		newRigOn(t, rdb, fake, nil)
+		second := newRigOn(t, rdb, first.items, nil)
 		close(finish)
-		testutil.Eventually(t, "it is done", func() bool { return fake.states()["done"] == 1 })
-		if runs.Load() != 1 || fake.item(0).attempts != 0 {
-			t.Errorf("the task ran %d times with %d failed attempts, want once with 0", runs.Load(), fake.item(0).attempts)
+		testutil.Eventually(t, "it is done", func() bool { return second.counts().Integrated == 1 })
+		if runs.Load() != 1 || second.item(0).RetryCount != 0 {
+			t.Errorf("the task ran %d times with %d failed attempts, want once with 0", runs.Load(), second.item(0).RetryCount)
 		}
 	})
 }
@@ -118,20 +114,20 @@ func TestOnlyTasksOfPipelinesAreRoles(t *testing.T) {
 	t.Parallel()
 	var names atomic.Value
 	names.Store([]string{})
-	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+	r := newRig(t, redistest.New(t), func(cfg *setup) {
 		cfg.TaskRoles = func(context.Context) ([]string, error) { return names.Load().([]string), nil }
 	})
 	work(t, r.rdb, "default", func(context.Context, agent.Body) (agent.Reply, error) { return agent.Reply{}, nil })
-	r.jobs.put("task:my.check", 1)
+	r.put("task:my.check", 1)
 	testutil.Eventually(t, "the worker is live", func() bool {
-		all, err := r.cfg.Client.Inspect().Workers(t.Context())
+		all, err := r.client.Inspect().Workers(t.Context())
 		return err == nil && len(all) == 1
 	})
 	if roles, err := r.Roles(t.Context()); err != nil || len(roles) != 0 {
 		t.Errorf("got roles %v, %v, want none", roles, err)
 	}
 	names.Store([]string{"my.check", "another"})
-	testutil.Eventually(t, "it is done", func() bool { return r.jobs.states()["done"] == 1 })
+	testutil.Eventually(t, "it is done", func() bool { return r.counts().Integrated == 1 })
 	if roles, err := r.Roles(t.Context()); err != nil || len(roles) != 1 || roles["task:my.check"] != 1 {
 		t.Errorf("got roles %v, %v, want one worker for the task", roles, err)
 	}

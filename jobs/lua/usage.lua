@@ -1,7 +1,8 @@
--- Adds usage to a job. A total that would be too large stays, and a new field beyond the limit is left out.
+-- Notes that a job made progress, and adds usage to it. A total that would be too large stays, and a new field beyond the limit is left out.
 -- KEYS: 1 record, 2 usage. ARGV: most fields, then fields and numbers.
 -- Returns 1, or 0 if the job does not exist.
 if redis.call("EXISTS", KEYS[1]) == 0 then return 0 end
+redis.call("HSET", KEYS[1], "progressed", stamp, "futile", 0)
 local fields, set, room = {}, {}, nil
 for i = 2, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
 if #fields == 0 then return 1 end
