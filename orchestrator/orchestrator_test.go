@@ -95,28 +95,6 @@ func TestRunAlwaysStopsItsRedis(t *testing.T) {
 	}
 }
 
-func TestRunDoesNotStopAForeignRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	cfg := settings(t)
-	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), server.URL()
-	testutil.Ok(t, Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error { return o.Workers.Start(ctx) }))
-	if err := redisd.Ping(t.Context(), cfg.Redis.URL, time.Second); err != nil {
-		t.Errorf("Run stopped a Redis that it did not start: %v", err)
-	}
-}
-
-func TestDataDirectoryIsAFile(t *testing.T) {
-	t.Parallel()
-	cfg := settings(t)
-	cfg.DataDir = filepath.Join(cfg.DataDir, "file")
-	testutil.Ok(t, os.WriteFile(cfg.DataDir, nil, 0o600))
-	err := Run(t.Context(), cfg, Options{}, func(context.Context, *Orchestrator) error { t.Error("it ran"); return nil })
-	if err == nil || !strings.Contains(err.Error(), "--data-dir") {
-		t.Errorf("got %v, want advice", err)
-	}
-}
-
 func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 	t.Parallel()
 	cfg, _ := worldSettings(t)

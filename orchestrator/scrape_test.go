@@ -19,48 +19,27 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// The progress shows the remaining time at the rate of this run. Pages of a resumed job do not count.
-func TestProgressShowsRemainingTime(t *testing.T) {
-	t.Parallel()
-	job := sites.Job{Status: sites.JobRunning, Pages: workqueue.Stats{Total: 160, Done: 58, Skipped: 1, Error: 1, Queued: 100}}
-	for want, c := range map[string]struct {
-		done int64
-		took time.Duration
-	}{
-		", 50s left": {20, 10 * time.Second},
-		"":           {0, 10 * time.Second},
-	} {
-		note := live(job, c.done, c.took).Note
-		if want == "" && strings.Contains(note, "left") || !strings.HasSuffix(note, want) {
-			t.Errorf("got %q, want it to end with %q", note, want)
-		}
-	}
-	if note := live(job, 20, 10*time.Second).Note; !strings.Contains(note, " 2.0/s") {
-		t.Errorf("got %q, want the rate of this run", note)
-	}
-	job.Pages.Done, job.Pages.Queued = 158, 0
-	if note := live(job, 118, 10*time.Second).Note; strings.Contains(note, "left") {
-		t.Errorf("got %q for a job without open pages, want no remaining time", note)
-	}
-}
-
-// The progress shows fetched, failed and queued pages, records, and the reason why a job waits.
+// The progress shows fetched, failed and queued pages, records, the remaining time at the rate of this run, in which the
+// pages of a job that it continues do not count, and the reason why a job waits.
 func TestLiveProgressShowsPagesRecordsAndState(t *testing.T) {
 	t.Parallel()
 	pages := workqueue.Stats{Total: 160, Done: 58, Skipped: 1, Error: 1, Queued: 98, InProgress: 2}
 	delayed := workqueue.Stats{Total: 60, Done: 58, Queued: 2, Delayed: 2}
 	for _, c := range []struct {
 		job         sites.Job
+		done        int64
 		note, brief string
 	}{
-		{sites.Job{Status: sites.JobRunning, Pages: pages, Records: map[string]int{"a": 7, "b": 5}}, "58 ok, 1 errors, 100 queued, 12 records, 2.0/s, 50s left", "58 ok 1 err 100 q 12 rec 2.0/s 50s"},
-		{sites.Job{Status: sites.JobPaused, Pages: pages}, "paused, 58 ok, 1 errors, 100 queued, 0 records, 2.0/s, 50s left", "paused 58 ok 1 err 100 q 0 rec 2.0/s 50s"},
-		{sites.Job{Status: sites.JobRunning, Pages: delayed}, "waits to retry, 58 ok, 0 errors, 2 queued (2 delayed), 0 records, 2.0/s", "waits to retry 58 ok 0 err 2 q 0 rec 2.0/s"},
-		{sites.Job{Status: sites.JobRunning, Pages: delayed, Delays: map[string]int{"pace": 2, "site down": 15}}, "waits: site down, pace, 58 ok, 0 errors, 2 queued (2 delayed), 0 records, 2.0/s", "waits: site down, pace 58 ok 0 err 2 q 0 rec 2.0/s"},
-		{sites.Job{Status: sites.JobWaiting, WaitsFor: []string{"a.example"}}, "waits for a.example, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a.example 0 ok 0 err 0 q 0 rec 2.0/s"},
-		{sites.Job{Status: sites.JobWaiting}, "waits for a worker, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a worker 0 ok 0 err 0 q 0 rec 2.0/s"},
+		{sites.Job{Status: sites.JobRunning, Pages: pages, Records: map[string]int{"a": 7, "b": 5}}, 20, "58 ok, 1 errors, 100 queued, 12 records, 2.0/s, 50s left", "58 ok 1 err 100 q 12 rec 2.0/s 50s"},
+		{sites.Job{Status: sites.JobRunning, Pages: pages}, 0, "58 ok, 1 errors, 100 queued, 0 records, 0.0/s", "58 ok 1 err 100 q 0 rec 0.0/s"},
+		{sites.Job{Status: sites.JobRunning, Pages: workqueue.Stats{Total: 60, Done: 60}}, 20, "60 ok, 0 errors, 0 queued, 0 records, 2.0/s", "60 ok 0 err 0 q 0 rec 2.0/s"},
+		{sites.Job{Status: sites.JobPaused, Pages: pages}, 20, "paused, 58 ok, 1 errors, 100 queued, 0 records, 2.0/s, 50s left", "paused 58 ok 1 err 100 q 0 rec 2.0/s 50s"},
+		{sites.Job{Status: sites.JobRunning, Pages: delayed}, 20, "waits to retry, 58 ok, 0 errors, 2 queued (2 delayed), 0 records, 2.0/s", "waits to retry 58 ok 0 err 2 q 0 rec 2.0/s"},
+		{sites.Job{Status: sites.JobRunning, Pages: delayed, Delays: map[string]int{"pace": 2, "site down": 15}}, 20, "waits: site down, pace, 58 ok, 0 errors, 2 queued (2 delayed), 0 records, 2.0/s", "waits: site down, pace 58 ok 0 err 2 q 0 rec 2.0/s"},
+		{sites.Job{Status: sites.JobWaiting, WaitsFor: []string{"a.example"}}, 20, "waits for a.example, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a.example 0 ok 0 err 0 q 0 rec 2.0/s"},
+		{sites.Job{Status: sites.JobWaiting}, 20, "waits for a worker, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a worker 0 ok 0 err 0 q 0 rec 2.0/s"},
 	} {
-		p := live(c.job, 20, 10*time.Second)
+		p := live(c.job, c.done, 10*time.Second)
 		if p.Note != c.note || p.Brief != c.brief {
 			t.Errorf("%s: got %q and %q, want %q and %q", c.job.Status, p.Note, p.Brief, c.note, c.brief)
 		}

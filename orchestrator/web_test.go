@@ -1,14 +1,12 @@
 package orchestrator
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -84,7 +82,6 @@ func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web 
 	cfg.API.Listen, cfg.API.ReadOnly = "127.0.0.1:0", false
 	cfg.Jobs.CheckEvery, cfg.Jobs.MaxDocumentMB = 200*time.Millisecond, 1
 	writePipeline(t, cfg, "default", "context: [customer]\nstages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item}]\n")
-	writePipeline(t, cfg, "careful", "stages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item, review: true}]\n")
 	client := tasks.NewClient(redistest.New(t))
 	s := testutil.Must(NewSystem(cfg, client, logger))(t)
 	t.Cleanup(func() {
@@ -143,24 +140,6 @@ func (w *web) ask(method, path string, body any, head ...string) reply {
 	return out
 }
 
-// form returns a multipart form with a document and its media type. The fields in after follow the document.
-func form(t *testing.T, document string, before, after map[string]string) (body, media string) {
-	t.Helper()
-	var b bytes.Buffer
-	m := multipart.NewWriter(&b)
-	write := func(fields map[string]string) {
-		for name, value := range fields {
-			testutil.Ok(t, m.WriteField(name, value))
-		}
-	}
-	write(before)
-	part := testutil.Must(m.CreateFormFile("document", `C:\docs\spec.md`))(t)
-	testutil.Must(io.WriteString(part, document))(t)
-	write(after)
-	testutil.Ok(t, m.Close())
-	return b.String(), m.FormDataContentType()
-}
-
 // register registers an agent and returns its id.
 func (w *web) register(role string) string {
 	w.t.Helper()
@@ -206,29 +185,4 @@ func (w *web) becomes(id, status string) reply {
 		return got.text("status") == status
 	})
 	return got
-}
-
-// events reads the event stream of a job up to an event of type until, and returns IDs and types.
-func (w *web) events(id, after, until string) (ids, types []string) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
-	defer cancel()
-	r := testutil.Must(http.NewRequestWithContext(ctx, "GET", w.url+"/v1/jobs/"+id+"/events", http.NoBody))(w.t)
-	if after != "" {
-		r.Header.Set("Last-Event-ID", after)
-	}
-	resp := testutil.Must(http.DefaultClient.Do(r))(w.t)
-	defer resp.Body.Close()
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
-			ids = append(ids, id)
-		}
-		if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
-			if types = append(types, kind); kind == until {
-				return ids, types
-			}
-		}
-	}
-	w.t.Fatalf("events of job %s after %q: got %v, want one of type %s", id, after, types, until)
-	return nil, nil
 }
