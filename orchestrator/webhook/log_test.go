@@ -114,29 +114,6 @@ func TestTooManyPendingDeliveriesDisableAnEndpoint(t *testing.T) {
 	}
 }
 
-// A relay that crashed before it stored its progress repeats a round without harm; so do two concurrent relays.
-func TestRelayMayRepeatItself(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	r := newReceiver(t, nil)
-	k := open(t, quick(t, rdb))
-	e, _ := k.create(t, r.URL)
-	k.emit(t, "job.completed", 20)
-	before := testutil.Must(rdb.Get(t.Context(), event.RelayedKey()).Result())(t)
-	rel := &relay{core: k.core, endpoints: k.endpoints}
-	for range 3 {
-		testutil.Must(rel.round(t.Context()))(t)
-		if err := rdb.Set(t.Context(), event.RelayedKey(), before, 0).Err(); err != nil { // as if the call had failed
-			t.Fatal(err)
-		}
-	}
-	k.run(t)
-	k.settled(t, e.ID, "map[delivered:20]")
-	if n := len(r.requests()); n != 20 {
-		t.Errorf("got %d requests, want 20", n)
-	}
-}
-
 // An entry that cannot be read does not stop the relay.
 func TestDamagedEventIsPassedOver(t *testing.T) {
 	t.Parallel()
