@@ -242,27 +242,6 @@ func TestChangesOfPagesAreAudited(t *testing.T) {
 	}
 }
 
-// The roles themselves, by the requests that people think of.
-func TestRolesMayWhatTheirNamesSay(t *testing.T) {
-	t.Parallel()
-	cfg := everything(t)
-	keys := closed(t, &cfg)
-	h, f := handler(t, cfg), populate(t, cfg, "key:agent")
-	for request, want := range map[string]int{
-		"viewer GET /jobs": 200, "viewer POST /jobs/" + f.job + "/cancel": 403, "viewer GET /v1/keys": 403, "viewer GET /v1/pipelines": 200,
-		"operator POST /jobs/" + f.job + "/cancel": 200, "operator POST /v1/agents/" + f.agent + "/pause": 200, "operator GET /v1/keys": 403, "operator GET /v1/audit": 403,
-		"admin GET /v1/keys": 200, "admin GET /v1/audit": 200,
-		"viewer GET /v1/queues/q": 200,
-		"agent GET /jobs":         403, "agent GET /v1/pipelines": 200, "agent POST /v1/agents/" + f.agent + "/pause": 403,
-		"agent POST /v1/agents/" + f.agent + "/heartbeat": 200, "agent GET /metrics": 403, "none GET /health": 200, "none GET /ready": 200, "none GET /jobs": 401,
-	} {
-		part := strings.Fields(request)
-		if w := ask(t, h, part[1], part[2], bearer(keys[part[0]])); w.Code != want {
-			t.Errorf("%s: got %d %s, want %d", request, w.Code, w.Body, want)
-		}
-	}
-}
-
 // An agent reads the jobs that it works on, and no others.
 func TestAgentReadsTheJobsOfItsAssignments(t *testing.T) {
 	t.Parallel()

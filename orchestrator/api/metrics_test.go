@@ -14,29 +14,6 @@ import (
 	"muster/tasks/metrics"
 )
 
-func TestMetricsAreForThoseWhoMaySeeThePages(t *testing.T) {
-	t.Parallel()
-	cfg := setup(t)
-	cfg.Metrics = metrics.Handler(metrics.NewFleet(cfg.Client))
-	if w := ask(t, handler(t, cfg), "GET", "/metrics"); w.Code != 200 || !strings.Contains(w.Body.String(), `muster_fleet_tasks{queue="default",state="pending"} 1`) {
-		t.Errorf("without keys: %d\n%s", w.Code, w.Body)
-	}
-	if w := ask(t, handler(t, cfg), "POST", "/metrics"); w.Code == 200 {
-		t.Errorf("got status %d for a POST", w.Code)
-	}
-	cfg.Gate = gate(t, "a key that is long enough for tests")
-	h := handler(t, cfg)
-	if w := ask(t, h, "GET", "/metrics"); w.Code != 401 || strings.Contains(w.Body.String(), "muster_fleet") {
-		t.Errorf("without the key: %d %s", w.Code, w.Body)
-	}
-	if w := ask(t, h, "GET", "/metrics", header("Authorization", "Bearer a key that is long enough for tests")); w.Code != 200 {
-		t.Errorf("with the key: %d", w.Code)
-	}
-	if w := ask(t, h, "GET", "/metrics", host("evil.example")); w.Code != 421 {
-		t.Errorf("under a foreign name: %d", w.Code)
-	}
-}
-
 func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)

@@ -12,16 +12,14 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
-	"muster/jobs"
 	"muster/orchestrator/api/client"
-	"muster/orchestrator/health"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/report"
 	"muster/tasks"
 )
 
-// scraped returns a config on a Redis where one site was scraped, with one page in four failed; another site failed, and one was never scraped.
+// scraped returns a config on a Redis where a site was scraped, with one page in four failed.
 func scraped(t *testing.T) Config {
 	t.Helper()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,29 +30,22 @@ func scraped(t *testing.T) Config {
 			}
 		case "/item/0":
 			http.Error(w, "no", http.StatusTeapot)
-		case "/gone":
-			http.NotFound(w, r)
 		default:
 			fmt.Fprintf(w, `<h1>The thing of %s</h1><p>Some words on %s</p>`, r.URL.Path, r.URL.Path)
 		}
 	}))
 	t.Cleanup(site.Close)
-	var defs []*definition.Definition
-	for name, start := range map[string]string{"shop.example": "/list", "down.example": "/gone", "idle.example": "/list"} {
-		def, err := definition.Parse(name+".yaml", []byte(fmt.Sprintf(`
-site: %s
-base_url: %s
-start: [%s]
+	def := testutil.Must(definition.Parse("shop.example.yaml", []byte(`
+site: shop.example
+base_url: `+site.URL+`
+start: [/list]
 listing: {links: a}
 records: {item: {fields: {name: h1, price: .price}}}
 politeness: {delay: 0s, robots: false}
 retries: {attempts: 1}
-`, name, site.URL, start)))
-		testutil.Ok(t, err)
-		defs = append(defs, def)
-	}
+`)))(t)
 	client := tasks.NewClient(redistest.New(t))
-	s := testutil.Must(sites.NewService(sites.NewRegistry(defs...), sites.Config{Client: client, OutDir: t.TempDir()}))(t)
+	s := testutil.Must(sites.NewService(sites.NewRegistry(def), sites.Config{Client: client, OutDir: t.TempDir()}))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(s.Close(), client.Close()); err != nil {
 			t.Error(err)
@@ -66,18 +57,14 @@ retries: {attempts: 1}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
-	for _, name := range []string{"shop.example", "down.example"} {
-		testutil.Must(s.Send(ctx, name, sites.ScrapeOptions{}))(t)
-	}
-	testutil.Eventually(t, "both jobs are over", func() bool {
+	testutil.Must(s.Send(ctx, "shop.example", sites.ScrapeOptions{}))(t)
+	testutil.Eventually(t, "the job is over", func() bool {
 		jobs, err := s.Jobs(ctx, "", 10)
-		return err == nil && len(jobs) == 2 && jobs[0].Over() && jobs[1].Over()
+		return err == nil && len(jobs) == 1 && jobs[0].Over()
 	})
 	stop()
 	testutil.Ok(t, <-ended)
-	return Config{Client: client, Sites: s, Check: func(context.Context) health.Report {
-		return health.Report{Status: health.Failed, Checks: []health.Result{{Name: "workers", Status: health.Failed, Error: "none is up"}}}
-	}}
+	return Config{Client: client, Sites: s}
 }
 
 // getJSON decodes the response to a GET of path.
@@ -92,47 +79,25 @@ func getJSON(t *testing.T, h http.Handler, path string, into any) {
 	}
 }
 
-// apiAnswers are the responses of the API about the sites of scraped.
-type apiAnswers struct {
-	all  struct{ Data []sites.State }
-	shop Site
-}
-
-func readAPI(t *testing.T, h http.Handler) (a apiAnswers) {
-	t.Helper()
-	getJSON(t, h, "/v1/sites", &a.all)
-	getJSON(t, h, "/v1/sites/shop.example?limit=1", &a.shop)
-	if len(a.all.Data) != 3 || len(a.shop.Jobs) != 1 {
-		t.Fatalf("got %d sites and %d jobs; want 3 and 1", len(a.all.Data), len(a.shop.Jobs))
-	}
-	return a
-}
-
 func TestSitesOfTheAPI(t *testing.T) {
 	t.Parallel()
-	cfg := scraped(t)
-	var err error
-	if cfg.Jobs, err = jobs.New(jobs.Config{Client: cfg.Client}); err != nil {
-		t.Fatal(err)
+	h := handler(t, scraped(t))
+	var all struct{ Data []sites.State }
+	var shop Site
+	getJSON(t, h, "/v1/sites", &all)
+	getJSON(t, h, "/v1/sites/shop.example?limit=1", &shop)
+	if len(all.Data) != 1 || all.Data[0].Health != report.Critical || all.Data[0].Job.Summary != nil || len(shop.Jobs) != 1 {
+		t.Fatalf("got %+v and %d jobs, want a critical site without a summary, and a job", all.Data, len(shop.Jobs))
 	}
-	h := handler(t, cfg)
-	a := readAPI(t, h)
-	down, idle, shop := a.all.Data[0], a.all.Data[1], a.all.Data[2]
-	if down.Site != "down.example" || down.Health != report.Critical || len(down.Alerts) == 0 {
-		t.Errorf("got %+v, want down.example critical, with alerts", down)
+	fields := shop.Fields
+	if len(fields) != 2 || fields[0].Field != "item.name" || fields[0].Found != 1 || fields[1].Found != 0 || len(shop.Runs) != 1 {
+		t.Errorf("got fields %+v, %d runs; want item.name in all records, a second in none, 1 run", fields, len(shop.Runs))
 	}
-	if idle.Health != "" || shop.Health != report.Critical || shop.Job.Summary != nil {
-		t.Errorf("got health %q and %q, a summary %v; want none, critical, none", idle.Health, shop.Health, shop.Job.Summary != nil)
-	}
-	fields := a.shop.Fields
-	if len(fields) != 2 || fields[0].Field != "item.name" || fields[0].Found != 1 || fields[1].Found != 0 || len(a.shop.Runs) != 1 {
-		t.Errorf("got fields %+v, %d runs; want item.name in all records, a second in none, 1 run", fields, len(a.shop.Runs))
-	}
-	if alerts := strings.Join(a.shop.Alerts, "; "); !strings.Contains(alerts, "errors: 20 %") {
+	if alerts := strings.Join(shop.Alerts, "; "); !strings.Contains(alerts, "errors: 20 %") {
 		t.Errorf("got alerts %q, want the share of errors", alerts)
 	}
 	var got sites.Job
-	getJSON(t, h, "/v1/scrapes/"+a.shop.Jobs[0].ID, &got)
+	getJSON(t, h, "/v1/scrapes/"+shop.Jobs[0].ID, &got)
 	if got.Summary == nil || got.Summary.Records != 3 || got.Summary.Errors != 1 {
 		t.Errorf("got %+v, want a summary of 3 records and 1 error", got)
 	}

@@ -128,15 +128,3 @@ func TestWaitingRequestsAreCountedAndNotTimed(t *testing.T) {
 		t.Errorf("got %v polls for work, want 1", polls)
 	}
 }
-
-func TestTimingCanBeServed(t *testing.T) {
-	t.Parallel()
-	cfg := setup(t)
-	cfg.Timing = NewTiming()
-	cfg.Metrics = metrics.Handler(cfg.Timing)
-	h := handler(t, cfg)
-	ask(t, h, "GET", "/health")
-	if w := ask(t, h, "GET", "/metrics"); !strings.Contains(w.Body.String(), `muster_http_requests_total{code="200",method="get",route="/health"} 1`) {
-		t.Errorf("got %d %s, want the request", w.Code, w.Body)
-	}
-}
