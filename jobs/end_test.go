@@ -2,13 +2,10 @@ package jobs_test
 
 import (
 	"errors"
-	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"muster/internal/logctx"
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
@@ -160,41 +157,4 @@ func TestRecoveryLeavesACancelledJobSealed(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The log line of the end of a job has the id of the request that created it, whoever ends it.
-func TestEndIsLoggedWithTheRequestOfTheJob(t *testing.T) {
-	t.Parallel()
-	lines := make(chan string, 100)
-	w := newWorld(t, redistest.New(t), func(c *jobs.Config) {
-		c.Logger = slog.New(logctx.Handler(slog.NewTextHandler(lineWriter(lines), nil)))
-	})
-	j, _, err := w.Create(logctx.With(w.ctx, logctx.RequestID, "order-7"), jobs.Request{Pipeline: "long", Prompt: "p"})
-	testutil.Ok(t, err)
-	if _, _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		select {
-		case line := <-lines:
-			if !strings.Contains(line, "a job has ended") {
-				continue
-			}
-			if !strings.Contains(line, "request_id=order-7") {
-				t.Errorf("got %s, want the id of the request", line)
-			}
-			return
-		case <-w.ctx.Done():
-			t.Fatal("the end of the job was not logged")
-		}
-	}
-}
-
-// lineWriter is a writer of log lines.
-type lineWriter chan string
-
-// Write implements io.Writer.
-func (l lineWriter) Write(line []byte) (int, error) {
-	l <- string(line)
-	return len(line), nil
 }

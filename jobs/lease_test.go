@@ -66,30 +66,6 @@ func TestALeaseEndsAtTheDeadline(t *testing.T) {
 	})
 }
 
-// A lease of the last attempt that expires ends its item, and the job continues, without a sweep.
-func TestAJobContinuesWhenItsLastAttemptExpires(t *testing.T) {
-	both(t, func(cfg *jobs.Config) {
-		cfg.Lease = 300 * time.Millisecond
-		cfg.Pipelines = func(string) (*pipeline.Pipeline, error) {
-			return &pipeline.Pipeline{Name: "default", Stages: []pipeline.Stage{
-				{Name: "create", Role: "creator", Takes: pipeline.TakesJob, MaxRetries: new(9)},
-				{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(0)},
-			}}, nil
-		}
-	}, func(t *testing.T, w *world) {
-		j := w.create(jobs.Request{})
-		w.emit("a")
-		w.take("validator", "dies")
-		testutil.Eventually(t, "the job is completed", func() bool {
-			if _, _, err := w.Take(w.ctx, "validator", "other", 1); err != nil {
-				t.Fatal(err)
-			}
-			got := testutil.Must(w.Get(w.ctx, j.ID))(t)
-			return got.Status == jobs.Completed && got.Items.Failed == 1
-		})
-	})
-}
-
 // New work wakes one of the processes that wait for it, and work that is left wakes the next one.
 func TestWorkWakesOneAfterTheOther(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {

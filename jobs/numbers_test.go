@@ -2,13 +2,8 @@ package jobs_test
 
 import (
 	"fmt"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
 )
@@ -64,41 +59,5 @@ func TestItemsOfAllJobsAreCounted(t *testing.T) {
 			testutil.Ok(t, w.Delete(w.ctx, id))
 		}
 		w.wantItems("all jobs are deleted", nil)
-	})
-}
-
-func TestJobsAndItemsAreTimed(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		var mu sync.Mutex // guards got
-		got := map[string]int{}
-		w := newWorld(t, rdb, func(c *jobs.Config) {
-			c.Took = func(what, state string, d time.Duration) {
-				mu.Lock()
-				defer mu.Unlock()
-				if got[what+"."+state]++; d < 0 || d > time.Minute {
-					t.Errorf("%s %s took %s", what, state, d)
-				}
-			}
-		})
-		j := w.create(jobs.Request{})
-		w.emit("a", "b", "c")
-		w.complete(w.take("validator", "v"), jobs.Answer{})
-		w.complete(w.take("validator", "v"), jobs.Answer{Verdict: "reject", Reason: "old"})
-		for range 2 { // attempts
-			work := w.take("validator", "v")
-			testutil.Ok(t, w.Fail(w.ctx, work, fmt.Errorf("no"), 0, true))
-		}
-		w.until(j.ID, jobs.Completed)
-		mu.Lock()
-		defer mu.Unlock()
-		for _, name := range []string{"job.completed", "item.integrated", "item.rejected", "item.failed"} {
-			if got[name] != 1 {
-				t.Errorf("%s: got %d, want 1; all: %v", name, got[name], got)
-			}
-		}
-		if len(got) != 4 {
-			t.Errorf("got %v, want 4 names", got)
-		}
 	})
 }

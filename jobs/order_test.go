@@ -88,7 +88,9 @@ func TestJobIsStuckAfterItsThreshold(t *testing.T) {
 func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})
-		w.until(j.ID, jobs.Processing)
+		if got := w.until(j.ID, jobs.Processing); got.Waiting != "no agent of role creator" {
+			t.Errorf("it waits %q, want the role", got.Waiting)
+		}
 		w.progressed(j.ID, 2*time.Hour)
 		for range 3 {
 			testutil.Ok(t, w.Sweep(w.ctx))
@@ -106,7 +108,9 @@ func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
 			t.Errorf("stuck jobs once an agent has come: got %+v, %v; want none", stuck, err)
 		}
 		w.complete(work, jobs.Answer{}) // it was not taken away
-		w.until(j.ID, jobs.Completed)
+		if got := w.until(j.ID, jobs.Completed); got.Recoveries != 0 {
+			t.Errorf("recoveries of a job that waits for agents: got %d, want 0", got.Recoveries)
+		}
 	})
 }
 

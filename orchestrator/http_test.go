@@ -51,7 +51,7 @@ func TestJobOverHTTP(t *testing.T) {
 		text string
 		want []string
 	}{
-		"metrics":  {rec.Body.String(), []string{`muster_jobs_duration_seconds_count{status="completed"} 1`, `muster_jobs_item_duration_seconds_count{state="rejected"} 1`, `muster_jobs_item_duration_seconds_count{state="failed"} 1`}},
+		"metrics":  {rec.Body.String(), []string{`muster_jobs_duration_seconds_count{status="completed"} 1`, `muster_jobs_item_duration_seconds_count{state="integrated"} 1`, `muster_jobs_item_duration_seconds_count{state="rejected"} 1`, `muster_jobs_item_duration_seconds_count{state="failed"} 1`}},
 		"document": {w.ask("GET", job+"/document", nil).raw, []string{text}},
 		"report":   {w.ask("GET", job+"/report?format=text", nil).raw, []string{"List them", "x-a/1"}},
 		"events":   {w.ask("GET", job+"/events?follow=false", nil).raw, []string{"event: job.created", "event: item.failed", "event: job.completed"}},
