@@ -85,7 +85,7 @@ func (o *Orchestrator) syncSchedules(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.Client.SyncSchedules(ctx, scheduleGroup, list)
+	return o.Client.Schedules().Sync(ctx, scheduleGroup, list)
 }
 
 // runScheduled is the handler of scheduled.

@@ -131,7 +131,7 @@ func newTenant(t *testing.T, rdb redis.UniversalClient, name string) *tenant {
 	})})
 	testutil.Ok(t, err)
 	during(t, worker.Run)
-	testutil.Ok(t, n.client.PutSchedule(t.Context(), tasks.Schedule{Name: "hourly", Spec: "@hourly", Work: who.S(nil)}))
+	testutil.Ok(t, n.client.Schedules().Put(t.Context(), tasks.Schedule{Name: "hourly", Spec: "@hourly", Work: who.S(nil)}))
 	return n
 }
 
@@ -182,7 +182,7 @@ func TestNamespaces(t *testing.T) {
 
 			// A pause is of one queue, also for asynq.
 			testutil.Ok(t, shop.client.PauseQueue(t.Context(), "default"))
-			testutil.Ok(t, shop.client.PauseSchedule(t.Context(), "hourly"))
+			testutil.Ok(t, shop.client.Schedules().Pause(t.Context(), "hourly"))
 			if entry, err := blog.client.Inspect().Schedule(t.Context(), "hourly"); err != nil || !entry.Paused.IsZero() {
 				t.Errorf("got %+v, %v, want a schedule that runs", entry, err)
 			}
@@ -229,7 +229,7 @@ func TestInvalidNamespace(t *testing.T) {
 		testutil.Ok(t, err)
 		calls := map[string]error{"Run": worker.Run(t.Context()), "PauseQueue": c.PauseQueue(t.Context(), "q"), "Ping": c.Ping(t.Context())}
 		_, calls["Send"] = who.S(nil).Send(t.Context(), c)
-		calls["PutSchedule"] = c.PutSchedule(t.Context(), tasks.Schedule{Name: "s", Spec: "@hourly", Work: who.S(nil)})
+		calls["Schedules.Put"] = c.Schedules().Put(t.Context(), tasks.Schedule{Name: "s", Spec: "@hourly", Work: who.S(nil)})
 		for call, err := range calls {
 			if !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), "tasks.Namespace") || len(err.Error()) > 500 {
 				t.Errorf("%s with namespace %.20q: got %v, want ErrInvalid with the option", call, name, err)

@@ -275,7 +275,7 @@ func TestInvalidBatches(t *testing.T) {
 	check("wait 25h0m0s", tasks.Batch[letter]{Size: 1, Wait: 25 * time.Hour})
 	good := tasks.Batch[letter]{Size: 1, Wait: time.Second}
 	check("external or", good, tasks.External())
-	check("has limits", good, tasks.Limited[letter](tasks.NewLimit("a", tasks.Concurrency(1)), nil))
+	check("has limits", good, tasks.Limited[letter](tasks.Concurrency("a", 1), nil))
 	check("tasks.Queue", good, tasks.Queue(""))
 	if got := tasks.NodeContexts(t.Context()); got != nil {
 		t.Errorf("contexts without a batch: got %v", got)

@@ -104,7 +104,7 @@ var canvasRows = []row{
 	value("groups in a group", func() tasks.Signature[[][]int] {
 		return tasks.Group(tasks.Each([]int{1, 2}, ID), tasks.Group[int](), tasks.Group(tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum)))
 	}, [][]int{{1, 2}, {}, {7}}),
-	value("chain of three", func() tasks.Signature[int] { return tasks.Chain3(Add.S(AB{4, 4}), Inc, Double) }, 18),
+	value("chain of three", func() tasks.Signature[int] { return tasks.Chain(tasks.Chain(Add.S(AB{4, 4}), Inc), Double) }, 18),
 	value("priority of a step", func() tasks.Signature[int] {
 		return tasks.Chain(Prio.S(0, tasks.Priority(3)), Prio, tasks.Priority(5))
 	}, 5),

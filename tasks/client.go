@@ -195,14 +195,9 @@ func (s *Sending) UnmarshalJSON(data []byte) error {
 	if id := cmp.Or(opts.ID, opts.NewID); !validID.MatchString(id) {
 		return fmt.Errorf("%w: id %.110q of a stored send", ErrInvalid, id)
 	}
-	s.Work, s.Options = packed{sig}, []SendOption{option(func(o *graph.Opts) { *o = *opts })}
+	s.Work, s.Options = Signature[any]{sig}, []SendOption{option(func(o *graph.Opts) { *o = *opts })}
 	return nil
 }
-
-// packed is the work of a decoded Sending.
-type packed struct{ sig *graph.Sig }
-
-func (p packed) work() *graph.Sig { return p.sig }
 
 // Sent is the result of a [Sending].
 type Sent struct {

@@ -31,8 +31,8 @@ var (
 	Reserve = tasks.New[string, string]("order.reserve")
 	Charge  = tasks.New[string, string]("order.charge")
 	Ship    = tasks.New[string, string]("order.ship")
-	Release = tasks.NewAction[string]("order.release", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
-	Refund  = tasks.NewAction[string]("order.refund", tasks.Queue("money"), tasks.Timeout(time.Minute))
+	Release = tasks.New[string, struct{}]("order.release", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
+	Refund  = tasks.New[string, struct{}]("order.refund", tasks.Queue("money"), tasks.Timeout(time.Minute))
 )
 
 // order sends an order; the part of its name before a colon is the step that fails.
@@ -141,7 +141,7 @@ func TestRetryRepeatsStepsThatAreUndone(t *testing.T) {
 			_, err = run.Wait(limited(t))
 			wantFailure(t, err, "ship refused")
 			testutil.Ok(t, run.WaitAll(limited(t)))
-			opts := []tasks.RetryOption{tasks.RetryInput(Ship, "", "a.reserve.charge")}
+			opts := []tasks.RetryOption{Ship.RetryInput("", "a.reserve.charge")}
 			if undone == 1 {
 				opts = nil
 			}
@@ -204,7 +204,7 @@ func TestCompensateAfterCancel(t *testing.T) {
 func TestCompensationsAreChecked(t *testing.T) {
 	t.Parallel()
 	rest := func(s tasks.Signature[string]) tasks.Signature[string] { return s }
-	s := tasks.Compensate(Reserve.S("a"), tasks.NewAction[string]("t.undo", tasks.MaxRetry(-2)), rest)
+	s := tasks.Compensate(Reserve.S("a"), tasks.New[string, struct{}]("t.undo", tasks.MaxRetry(-2)), rest)
 	if _, err := s.Send(t.Context(), tasks.NewClient(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))); !errors.Is(err, tasks.ErrInvalid) ||
 		!strings.Contains(err.Error(), "t.undo") {
 		t.Errorf("got %v, want an error that names the task", err)

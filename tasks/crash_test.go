@@ -39,7 +39,7 @@ var (
 	stepTask  = tasks.New[string, string]("crash.step")
 	joinTask  = tasks.New[[]string, string]("crash.join")
 	dieTask   = tasks.New[string, string]("crash.die")
-	keyTask   = tasks.New[string, string]("crash.key", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(string) string { return "key" }))
+	keyTask   = tasks.New[string, string]("crash.key", tasks.Limited(tasks.Concurrency("concurrency", 1), func(string) string { return "key" }))
 	slowTask  = tasks.New[int, int]("crash.slow")
 	manySteps = tasks.New[int, int]("crash.steps") // so many
 )

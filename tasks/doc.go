@@ -113,8 +113,8 @@
 //
 // A task that is [External] is completed by a person, or by a program in any language. A handler can make its own task wait
 // in the same way, with [TokenFrom] and [ResultPending]. Such a task is STARTED and occupies no slot of a worker. The
-// program that completes it finds it with [Inspector.OpenTokens], gets a token from [Workflow.NewToken], and calls [Complete] or
-// [Client.Fail]; [Client.Extend] moves the deadline. A program that knows the ID of the workflow needs no token: [Signal]
+// program that completes it finds it with [Inspector.OpenTokens], gets a token from [Workflow.NewToken], and calls [Task.Complete] or
+// [Client.Fail]; [Client.Extend] moves the deadline. A program that knows the ID of the workflow needs no token: [Task.Signal]
 // completes the task by its name, also before it is open. Package api does the same over HTTP.
 //
 // # States
@@ -174,7 +174,7 @@
 //
 // [Client.Workflow] is the handle of a workflow, as Send returns it: it reads, pauses, cancels, revokes, retries and deletes.
 // [Client.Inspect] lists workflows, queues, workers and schedules. [Client.PauseQueue] stops a queue; [Client.SetConcurrency]
-// changes how many tasks run at once. A [Schedule] sends work at given times, see [Client.PutSchedule]. [Mux.Use] wraps handlers.
+// changes how many tasks run at once. A [Schedule] sends work at given times, see [Schedules.Put]. [Mux.Use] wraps handlers.
 // [WorkerConfig].Observe is called after every attempt.
 //
 // Package tasktype has the structs that these return, the states of a node and the codes of failures. Package taskstest

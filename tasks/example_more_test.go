@@ -90,7 +90,7 @@ func ExampleLabels() {
 
 // An action is a task without a result.
 func ExampleHandleAction() {
-	notify := tasks.NewAction[string]("mail.notify")
+	notify := tasks.New[string, struct{}]("mail.notify")
 	mux := tasks.NewMux()
 	tasks.HandleAction(mux, notify, func(_ context.Context, to string) error {
 		fmt.Println("mail to", to)
@@ -239,7 +239,7 @@ func ExampleLimited() {
 		name, _, _ := strings.Cut(parcel, ":")
 		return name
 	}
-	deliver := tasks.New[string, string]("shop.deliver", tasks.Limited(tasks.NewLimit("shop.customer", tasks.Concurrency(1)), customer))
+	deliver := tasks.New[string, string]("shop.deliver", tasks.Limited(tasks.Concurrency("shop.customer", 1), customer))
 	zoe := make(chan struct{})
 	mux := tasks.NewMux()
 	tasks.Handle(mux, deliver, func(_ context.Context, parcel string) (string, error) {

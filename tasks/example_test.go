@@ -311,7 +311,7 @@ func ExampleWorkflow_Retry() {
 	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Hour))
 	must(err)
 	must(run.Cancel(ctx))
-	must(run.Retry(ctx, tasks.RetryInput(Greet, "0", "bob"))) // it runs at once
+	must(run.Retry(ctx, Greet.RetryInput("0", "bob"))) // it runs at once
 	fmt.Println(run.Wait(ctx))
 	// Output: hello bob <nil>
 }
@@ -343,18 +343,18 @@ func ExampleClient_SendMany() {
 }
 
 // A schedule per customer: the handler that creates a customer puts it, and the one that deletes the customer deletes it.
-func ExampleClient_PutSchedule() {
+func ExampleSchedules_Put() {
 	client, stop := exampleFleet()
 	defer stop()
 	ctx := context.Background()
-	must(client.PutSchedule(ctx, tasks.Schedule{
+	must(client.Schedules().Put(ctx, tasks.Schedule{
 		Name: "customer/ann", Spec: "CRON_TZ=Europe/Berlin 0 7 * * MON", Work: Greet.S("ann"),
 		Options: []tasks.SendOption{tasks.Overlap(tasks.OverlapSkip), tasks.Labels(map[string]string{"customer": "ann"})},
 	}))
 	s, err := client.Inspect().Schedule(ctx, "customer/ann")
 	must(err)
 	fmt.Println(s.Tasks, s.Next.After(time.Now()), s.Labels)
-	must(client.DeleteSchedule(ctx, "customer/ann"))
+	must(client.Schedules().Delete(ctx, "customer/ann"))
 	// Output: hello.greet true map[customer:ann]
 }
 
@@ -365,14 +365,14 @@ var (
 )
 
 // An event of another system is a signal: it needs the ID of the workflow and the task.
-func ExampleSignal() {
+func ExampleTask_Signal() {
 	client, end := exampleWorker(tasks.NewMux())
 	defer end()
 	ctx := context.Background()
 	run, err := tasks.Chain(Score.S("ann"), Offer).Send(ctx, client, tasks.ID("loan-17"))
 	must(err)
-	must(tasks.Signal(ctx, client, "loan-17", Offer, 5000)) // it is early, so it is kept
-	must(tasks.Signal(ctx, client, "loan-17", Score, 700))
+	must(Offer.Signal(ctx, client, "loan-17", 5000)) // it is early, so it is kept
+	must(Score.Signal(ctx, client, "loan-17", 700))
 	fmt.Println(run.Wait(ctx))
 	// Output: 5000 <nil>
 }
@@ -402,8 +402,8 @@ func ExampleExternal() {
 	fmt.Println("to decide:", string(open[0].Input))
 	token, err := client.Workflow(open[0].Workflow).NewToken(ctx, open[0].Node)
 	must(err)
-	must(tasks.Complete(ctx, client, Approve, token, true))
-	fmt.Println("twice:", errors.Is(tasks.Complete(ctx, client, Approve, token, false), tasks.ErrCompleted))
+	must(Approve.Complete(ctx, client, token, true))
+	fmt.Println("twice:", errors.Is(Approve.Complete(ctx, client, token, false), tasks.ErrCompleted))
 
 	out, err := run.Wait(ctx)
 	must(err)

@@ -177,11 +177,11 @@ func callWithFault(t *testing.T, f *redistest.Fault) {
 		step("answer", func() error { return answerOpen(ctx, c, asks) }, tasks.ErrCompleted)
 		step("wait", func() error { _, err := tasks.Attach[opinion](c, asks).Wait(ctx); return err })
 		step("send one that waits for signals", func() error {
-			_, err := tasks.Chain3(score.S("loan"), nextScore, nextScore).Send(ctx, c, tasks.ID("signalled"))
+			_, err := tasks.Chain(tasks.Chain(score.S("loan"), nextScore), nextScore).Send(ctx, c, tasks.ID("signalled"))
 			return err
 		}, tasks.ErrDuplicate)
 		for i := range 3 {
-			step("signal", func() error { return tasks.Signal(ctx, c, "signalled", score, i+1) }, tasks.ErrEnded)
+			step("signal", func() error { return score.Signal(ctx, c, "signalled", i+1) }, tasks.ErrEnded)
 		}
 		return err
 	}
@@ -248,7 +248,7 @@ func answerOpen(ctx context.Context, c *tasks.Client, id string) (err error) {
 	if err := c.Extend(ctx, token, time.Hour); err != nil {
 		return err
 	}
-	return tasks.Complete(ctx, c, review, token, opinion{true})
+	return review.Complete(ctx, c, token, opinion{true})
 }
 
 // The tasks of the cut-off tests. Unique yields another value each time it runs, so that two uses of
@@ -422,7 +422,7 @@ func TestPlanThatRedisLost(t *testing.T) {
 			planning <- calls
 			<-planned
 			if calls == 1 {
-				return tasks.Chain3(hold.S("order"), charge, charge), nil
+				return tasks.Chain(tasks.Chain(hold.S("order"), charge), charge), nil
 			}
 			return tasks.Chord(tasks.Each([]string{"a", "b", "c", "d"}, refund), words), nil
 		})

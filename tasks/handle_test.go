@@ -249,7 +249,7 @@ func TestMembersComeInTheOrderOfTheirEnds(t *testing.T) {
 			if i == 0 {
 				err = w.client.Fail(ctx, token, errors.New("declined"))
 			} else {
-				err = tasks.Complete(ctx, w.client, ask, token, input)
+				err = ask.Complete(ctx, w.client, token, input)
 			}
 			testutil.Ok(t, err)
 			completed := redisMilli(t, w.client.Redis()) // a node ends at this time at the latest

@@ -17,7 +17,10 @@ import (
 )
 
 // Limit limits how many tasks run at once, or start in a period, over all workers: for each key, or altogether. Declare it once with
-// [NewLimit], and use it with [Limited] in any number of tasks, which then share it.
+// [Concurrency] or [Rate], and use it with [Limited] in any number of tasks, which then share it.
+//
+// The name of a limit, of the characters of names of tasks, identifies it in Redis: all programs that use it must declare the same limit,
+// until it is changed by [Client.SetLimit]. If the name or a number is invalid, sends of the tasks that use it fail.
 type Limit struct {
 	name string
 	n    int
@@ -25,27 +28,22 @@ type Limit struct {
 	err  error
 }
 
-// LimitRule is what a limit allows.
-type LimitRule struct {
-	n   int
-	per time.Duration
-	err error
-}
-
 // mostLimit bounds the number of a limit.
 const mostLimit = 1_000_000
 
-// Concurrency allows n tasks to run at once, from 0 to 1,000,000; with 0 none.
-func Concurrency(n int) LimitRule { return LimitRule{n: n, err: checkLimit(n)} }
+// Concurrency declares a limit that allows n tasks to run at once, from 0 to 1,000,000; with 0 none.
+func Concurrency(name string, n int) Limit {
+	return Limit{name: name, n: n, err: errors.Join(checkLimitName(name), checkLimit(n))}
+}
 
-// Rate allows n starts in any period of length per, from 0 to 1,000,000 and from a millisecond to a year; with 0 none. After a pause, n
-// can start together. Repeated attempts count. A rate of more than 1000 is limited in equal parts of per.
-func Rate(n int, per time.Duration) LimitRule {
-	err := checkLimit(n)
-	if per < time.Millisecond || per > 365*24*time.Hour {
-		err = errors.Join(err, fmt.Errorf("period %s: give 1ms to a year", per))
+// Rate declares a limit that allows n starts in any period of length per, from 0 to 1,000,000 and from a millisecond to a year; with 0 none. After a
+// pause, n can start together. Repeated attempts count. A rate of more than 1000 is limited in equal parts of per.
+func Rate(name string, n int, per time.Duration) Limit {
+	l := Concurrency(name, n)
+	if l.per = per; per < time.Millisecond || per > 365*24*time.Hour {
+		l.err = errors.Join(l.err, fmt.Errorf("period %s: give 1ms to a year", per))
 	}
-	return LimitRule{n, per, err}
+	return l
 }
 
 func checkLimit(n int) error {
@@ -53,16 +51,6 @@ func checkLimit(n int) error {
 		return fmt.Errorf("number %d: give 0 to %d", n, mostLimit)
 	}
 	return nil
-}
-
-// NewLimit declares a limit. Its name, of the characters of names of tasks, identifies it in Redis: all programs that use it must declare
-// the same rule, until it is changed by [Client.SetLimit]. If the name or the rule is invalid, sends of the tasks that use it fail.
-func NewLimit(name string, rule LimitRule) Limit {
-	l := Limit{name: name, n: rule.n, per: rule.per, err: rule.err}
-	if err := checkLimitName(name); err != nil {
-		l.err = errors.Join(err, l.err)
-	}
-	return l
 }
 
 func checkLimitName(name string) error {
@@ -88,7 +76,7 @@ func (l Limit) Name() string { return l.name }
 // turn has come.
 func Limited[In any](l Limit, key func(In) string) TaskOption {
 	if l.err != nil || l.name == "" {
-		return bad("Limited: limit %q: %w", l.name, cmp.Or(l.err, errors.New("declare it with NewLimit")))
+		return bad("Limited: limit %q: %w", l.name, cmp.Or(l.err, errors.New("declare it with Concurrency or Rate")))
 	}
 	limit := &graph.Limit{Name: l.name, N: l.n, Per: l.per, In: reflect.TypeFor[In]()}
 	if key != nil {
@@ -125,13 +113,10 @@ func rule(l *graph.Limit) string {
 	return fmt.Sprintf("%d at once", l.N)
 }
 
-// AllKeys is the key of a change of a limit for all its keys.
-const AllKeys = store.AllKeys
-
 // errLimit means that a change of a limit is out of range.
 var errLimit = store.Kind(ErrInvalid, "invalid limit")
 
-// SetLimit changes the number of a limit for one key, or for [AllKeys], from the next moment until [Client.ResetLimit]; that of a key goes
+// SetLimit changes the number of a limit for one key, or for [tasktype.AllKeys], from the next moment until [Client.ResetLimit]; that of a key goes
 // before that of all keys. With 0 nothing starts. Tasks that wait and are allowed now start within a second; tasks that run are not
 // stopped. The limit does not have to exist. The keys are those of the functions of [Limited]; that of a limit without one is "".
 func (c *Client) SetLimit(ctx context.Context, name, key string, n int) error {
@@ -146,22 +131,9 @@ func (c *Client) ResetLimit(ctx context.Context, name, key string) error {
 	return c.changeLimit(ctx, name, key, store.LimitN, "")
 }
 
-// HoldLimit lets no task under a limit start until a time, for one key or [AllKeys]: an API has replied 429, for example. A time that is
+// HoldLimit lets no task under a limit start until a time, for one key or [tasktype.AllKeys]: an API has replied 429, for example. A time that is
 // not in the future ends it. Tasks that run are not stopped. The time is at most a year ahead.
 func (c *Client) HoldLimit(ctx context.Context, name, key string, until time.Time) error {
-	return hold(ctx, c.eng.Fleet, name, key, until)
-}
-
-// Hold is [Client.HoldLimit] for a handler. The attempt that calls it continues.
-func Hold(ctx context.Context, l Limit, key string, until time.Time) error {
-	r := engine.RunFrom(ctx)
-	if r == nil {
-		return fmt.Errorf("hold limit %s: the context does not belong to a handler; use Client.HoldLimit", l.name)
-	}
-	return hold(ctx, r.Fleet(), l.name, key, until)
-}
-
-func hold(ctx context.Context, f *engine.Fleet, name, key string, until time.Time) error {
 	value := ""
 	switch left := time.Until(until); {
 	case left > 366*24*time.Hour:
@@ -169,22 +141,18 @@ func hold(ctx context.Context, f *engine.Fleet, name, key string, until time.Tim
 	case left > 0:
 		value = strconv.FormatInt(until.UnixMilli(), 10)
 	}
-	return changeLimit(ctx, f, name, key, store.LimitHold, value)
+	return c.changeLimit(ctx, name, key, store.LimitHold, value)
 }
 
 func (c *Client) changeLimit(ctx context.Context, name, key, what, value string) error {
-	return changeLimit(ctx, c.eng.Fleet, name, key, what, value)
-}
-
-func changeLimit(ctx context.Context, f *engine.Fleet, name, key, what, value string) error {
 	if err := checkLimitName(name); err != nil {
 		return fmt.Errorf("%w: %w", errLimit, err)
 	}
 	one := &key
-	if key == AllKeys {
+	if key == tasktype.AllKeys {
 		one = nil
 	}
-	if err := f.ChangeLimit(ctx, name, one, what, value); err != nil {
+	if err := c.eng.Fleet.ChangeLimit(ctx, name, one, what, value); err != nil {
 		return fmt.Errorf("change limit %s: %w", name, err)
 	}
 	return nil

@@ -377,7 +377,7 @@ const (
 // policy. OverlapReplace replaces only workflows that were sent with it, or that wait.
 //
 // In a [Schedule] it sets the policy for ticks that are due while the workflow of an earlier tick is running; no Unique key is needed. A
-// tick that is not sent counts as missed. A tick that was requested with [Client.TriggerSchedule] or [Client.BackfillSchedule] is never
+// tick that is not sent counts as missed. A tick that was requested with [Schedules.Trigger] or [Schedules.Backfill] is never
 // skipped: it waits, or with OverlapCancel a trigger cancels the earlier workflow.
 func Overlap(p OverlapPolicy) SendOption {
 	switch p {

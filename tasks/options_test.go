@@ -81,8 +81,8 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 			}
 		}
 		for name, o := range map[string]tasks.TaskOption{
-			`Limited: limit "a": number -1`: tasks.Limited[int](tasks.NewLimit("a", tasks.Concurrency(-1)), nil), `Limited: limit "a": number 1000001`: tasks.Limited[int](tasks.NewLimit("a", tasks.Rate(1_000_001, time.Second)), nil),
-			`Limited: limit "a": period 0s`: tasks.Limited[int](tasks.NewLimit("a", tasks.Rate(1, 0)), nil), `Limited: limit ""`: tasks.Limited[int](tasks.Limit{}, nil),
+			`Limited: limit "a": number -1`: tasks.Limited[int](tasks.Concurrency("a", -1), nil), `Limited: limit "a": number 1000001`: tasks.Limited[int](tasks.Rate("a", 1_000_001, time.Second), nil),
+			`Limited: limit "a": period 0s`: tasks.Limited[int](tasks.Rate("a", 1, 0), nil), `Limited: limit ""`: tasks.Limited[int](tasks.Limit{}, nil),
 			"Alias": tasks.Alias("old", ""), "Choice": tasks.Choice("", 1),
 		} {
 			declared := tasks.New[int, int]("t.other", o)
@@ -108,7 +108,7 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 		} {
 			for _, o := range opts {
 				wants(name, refusal(t, w, ID.S(1), o))
-				wants(name, w.client.PutSchedule(t.Context(), tasks.Schedule{Name: "schedule", Spec: "@daily", Work: ID.S(1), Options: []tasks.SendOption{o}}))
+				wants(name, w.client.Schedules().Put(t.Context(), tasks.Schedule{Name: "schedule", Spec: "@daily", Work: ID.S(1), Options: []tasks.SendOption{o}}))
 			}
 		}
 		many := make([]tasks.SendOption, 10_000)
@@ -226,7 +226,6 @@ func TestWrongCodeDoesNotCompile(t *testing.T) {
 	check := typeChecker(t)
 	for code, want := range map[string][]string{
 		`tasks.Chain(Number.S(1), Upper)`:                                    {"tasks.Task[string, string]", "tasks.Task[int,"},
-		`tasks.Chain3(Text.S(1), Upper, Number)`:                             {"tasks.Task[int, int]", "tasks.Task[string,"},
 		`tasks.Chord(tasks.Each([]int{1}, Number), Upper)`:                   {"tasks.Task[string, string]", "tasks.Task[[]int,"},
 		`tasks.Chord(Number.S(1), Sum)`:                                      {"tasks.Signature[int]", "tasks.Signature[[]"},
 		`tasks.Map(Number.S(1), Number)`:                                     {"tasks.Signature[int]", "tasks.Signature[[]"},

@@ -177,7 +177,7 @@ func TestSlowCustomerDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(2)), customerOf))
+		deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.Concurrency("concurrency", 2), customerOf))
 		release := o.hold("slow")
 		o.work(t, deliver)
 		slow := sendEach(t, o, deliver, deliveries(20, "slow"))
@@ -230,7 +230,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
-		deliver := tasks.New[delivery, int]("deliver", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(d delivery) string {
+		deliver := tasks.New[delivery, int]("deliver", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.Limited(tasks.Concurrency("concurrency", 1), func(d delivery) string {
 			switch d.Customer {
 			case "panic":
 				panic("no such customer")
@@ -286,7 +286,7 @@ func TestLimitIsChangedWhileNodesWait(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
 		limit := func(n int) tasks.Task[delivery, int] {
-			return tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(n)), customerOf))
+			return tasks.New[delivery, int]("deliver", tasks.Limited(tasks.Concurrency("concurrency", n), customerOf))
 		}
 		release := o.hold("c")
 		o.work(t, limit(1))
@@ -336,7 +336,7 @@ func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 			t.Parallel()
 			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 				o := newOffice(rdb)
-				deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), customerOf))
+				deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.Concurrency("concurrency", 1), customerOf))
 				release := o.hold("c")
 				defer release()
 				o.work(t, deliver)
@@ -376,7 +376,7 @@ func TestLimitIsChangedAtRunTime(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := newOffice(rdb)
-		limit := tasks.NewLimit("customers", tasks.Concurrency(1))
+		limit := tasks.Concurrency("customers", 1)
 		deliver, remind := tasks.New[delivery, int]("deliver", tasks.Limited(limit, customerOf)), tasks.New[delivery, int]("remind", tasks.Limited(limit, customerOf))
 		o.work(t, deliver)
 		o.work(t, remind)
@@ -390,7 +390,7 @@ func TestLimitIsChangedAtRunTime(t *testing.T) {
 		runs("a", 1)
 		testutil.Ok(t, o.client.SetLimit(ctx, "customers", "a", 5))
 		runs("a", 5)
-		testutil.Ok(t, o.client.SetLimit(ctx, "customers", tasks.AllKeys, 0))
+		testutil.Ok(t, o.client.SetLimit(ctx, "customers", tasktype.AllKeys, 0))
 		third := sendAll(t, o, deliver, deliveries(3, "b"))
 		states := func() (out []string) {
 			all, err := o.client.Inspect().Limits(ctx, "customers")
@@ -403,7 +403,7 @@ func TestLimitIsChangedAtRunTime(t *testing.T) {
 		want := []string{"* 0 true running 0 waiting 0 held false", "a 5 true running 5 waiting 3 held false", "b 0 true running 0 waiting 3 held false"}
 		testutil.Eventually(t, "all wait", func() bool { return slices.Equal(states(), want) })
 		testutil.Ok(t, o.client.HoldLimit(ctx, "customers", "b", time.Now().Add(time.Hour)))
-		testutil.Ok(t, o.client.ResetLimit(ctx, "customers", tasks.AllKeys))
+		testutil.Ok(t, o.client.ResetLimit(ctx, "customers", tasktype.AllKeys))
 		want = []string{"a 5 true running 5 waiting 3 held false", "b 1 false running 0 waiting 3 held true"}
 		testutil.Eventually(t, "a is held", func() bool { return slices.Equal(states(), want) })
 		testutil.Ok(t, o.client.HoldLimit(ctx, "customers", "b", time.Now().Add(200*time.Millisecond)))
@@ -428,12 +428,12 @@ func TestLimitIsChangedAtRunTime(t *testing.T) {
 func TestHandlerHoldsALimit(t *testing.T) {
 	t.Parallel()
 	var f *taskstest.Fleet
-	limit := tasks.NewLimit("api", tasks.Concurrency(1))
+	limit := tasks.Concurrency("api", 1)
 	call := tasks.New[int, time.Time]("call", tasks.Limited[int](limit, nil))
 	mux := tasks.NewMux()
 	tasks.Handle(mux, call, func(ctx context.Context, n int) (time.Time, error) {
 		if n == 0 {
-			return f.Now(), tasks.Hold(ctx, limit, "", time.Now().Add(time.Hour))
+			return f.Now(), f.Client().HoldLimit(ctx, limit.Name(), "", time.Now().Add(time.Hour))
 		}
 		return f.Now(), nil
 	})
@@ -442,9 +442,6 @@ func TestHandlerHoldsALimit(t *testing.T) {
 	testutil.Ok(t, err)
 	if d := at[1].Sub(at[0]).Round(time.Minute); d != time.Hour {
 		t.Errorf("the second call began %s after the first, want 1h", d)
-	}
-	if err := tasks.Hold(t.Context(), limit, "", time.Time{}); err == nil || !strings.Contains(err.Error(), "handler") {
-		t.Errorf("outside of a handler: got %v", err)
 	}
 }
 
@@ -467,8 +464,8 @@ func TestInvalidChangesOfLimits(t *testing.T) {
 
 func twoRules(c *tasks.Client) error {
 	m := tasks.NewMux()
-	for name, rule := range map[string]tasks.LimitRule{"one": tasks.Concurrency(1), "two": tasks.Rate(1, time.Second)} {
-		tasks.Handle(m, tasks.New[int, int](name, tasks.Limited[int](tasks.NewLimit("a", rule), nil)), func(context.Context, int) (int, error) { return 0, nil })
+	for name, limit := range map[string]tasks.Limit{"one": tasks.Concurrency("a", 1), "two": tasks.Rate("a", 1, time.Second)} {
+		tasks.Handle(m, tasks.New[int, int](name, tasks.Limited[int](limit, nil)), func(context.Context, int) (int, error) { return 0, nil })
 	}
 	_, err := tasks.NewWorker(c, m, tasks.WorkerConfig{})
 	return err
@@ -477,7 +474,7 @@ func twoRules(c *tasks.Client) error {
 // A limit whose function takes another type than the task is an error.
 func TestFunctionOfALimitTakesTheInput(t *testing.T) {
 	t.Parallel()
-	task := tasks.New[int, int]("t", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), customerOf))
+	task := tasks.New[int, int]("t", tasks.Limited(tasks.Concurrency("concurrency", 1), customerOf))
 	c := tasks.NewClient(redistest.Mini(t))
 	if _, err := task.S(1).Send(t.Context(), c); err == nil || !strings.Contains(err.Error(), "takes a tasks_test.delivery, not the input type int") {
 		t.Errorf("send: got %v", err)
@@ -495,7 +492,7 @@ func TestRevokeWhileAKeyIsComputed(t *testing.T) {
 	c := tasks.NewClient(redistest.New(t))
 	beside := tasks.New[int, int]("beside")
 	begun, heard, ended := make(chan string), make(chan struct{}), make(chan struct{})
-	deliver := tasks.New[int, int]("deliver", tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(1)), func(int) string {
+	deliver := tasks.New[int, int]("deliver", tasks.Limited(tasks.Concurrency("concurrency", 1), func(int) string {
 		begun <- "key"
 		<-heard
 		return "" // has no limit
@@ -533,7 +530,7 @@ func TestRateSurvivesASetClock(t *testing.T) {
 	t.Parallel()
 	rdb, jump := redistest.Clock(t)
 	o := newOffice(rdb)
-	deliver := tasks.New[delivery, int]("deliver", tasks.Limited[delivery](tasks.NewLimit("rate", tasks.Rate(1, 50*time.Millisecond)), nil))
+	deliver := tasks.New[delivery, int]("deliver", tasks.Limited[delivery](tasks.Rate("rate", 1, 50*time.Millisecond), nil))
 	o.work(t, deliver)
 	for _, step := range []time.Duration{0, -time.Hour, 2 * time.Hour, -time.Hour} {
 		jump(step)

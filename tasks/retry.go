@@ -39,7 +39,7 @@ func (w *Workflow) Retry(ctx context.Context, opts ...RetryOption) error {
 // returns its handle. The [tasktype.Workflow] of the new one has the Origin. Of the options of Send, a delay, an [ID], a [Deadline] and a unique key do not
 // apply: the tasks run at once.
 //
-// All tasks run, or with [FromNode] some. [RetryInput] and [RetryInputJSON] change inputs. Inputs of more than 4 KiB together are deleted when their tasks
+// All tasks run, or with [FromNode] some. [Task.RetryInput] and [RetryInputJSON] change inputs. Inputs of more than 4 KiB together are deleted when their tasks
 // have succeeded: give these again. Stored steps are not copied for tasks that run.
 //
 // It returns [ErrNotFound] for an unknown or expired workflow, [ErrRunning], [ErrDamaged], and [ErrInvalid] for an invalid option or a missing input. A second call
@@ -68,7 +68,7 @@ func (r *Run[O]) RunAgain(ctx context.Context, opts ...RetryOption) (*Run[O], er
 }
 
 // FromNode is an option of [Workflow.RunAgain]: only this node runs, and the nodes that depend on it or have no success. The others keep their results. The
-// node can be in a plan that ran. A member of a map that has succeeded needs a [RetryInput]: its input is not kept.
+// node can be in a plan that ran. A member of a map that has succeeded needs a [Task.RetryInput]: its input is not kept.
 func FromNode(node string) RetryOption {
 	return func(how *engine.Rerun) error {
 		how.From = node
@@ -85,7 +85,7 @@ func (c *Client) RetryAll(ctx context.Context, f tasktype.WorkflowFilter) (retri
 	return retried, wrap(err, "retry workflows")
 }
 
-// RetryOption is an option of [Workflow.Retry] and [Workflow.RunAgain]: [RetryInput], [RetryInputJSON], [DropSteps] and [FromNode].
+// RetryOption is an option of [Workflow.Retry] and [Workflow.RunAgain]: [Task.RetryInput], [RetryInputJSON], [DropSteps] and [FromNode].
 type RetryOption func(*engine.Rerun) error
 
 // DropSteps lets a node that runs again begin without the stored values of these steps or, without names, of all its steps and without
@@ -100,7 +100,7 @@ func DropSteps(node string, names ...string) RetryOption {
 // RetryInput gives a node that runs again another input. The node, as [Workflow.Nodes] lists it, must be of task t; without a
 // node, it is the only node of t that has failed. If the workflow uses a [Bind] of the task, the second half of the input must
 // be the bound one; t may also be the bound task.
-func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
+func (t Task[I, O]) RetryInput(node string, input I) RetryOption {
 	return func(how *engine.Rerun) error {
 		raw, err := marshal(input)
 		if err != nil {
@@ -111,7 +111,7 @@ func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
 	}
 }
 
-// RetryInputJSON is [RetryInput] with the whole input in JSON, as [Workflow.Node] returns it. If the worker cannot decode the input, the node fails again.
+// RetryInputJSON is [Task.RetryInput] with the whole input in JSON, as [Workflow.Node] returns it. If the worker cannot decode the input, the node fails again.
 func RetryInputJSON(node string, input json.RawMessage) RetryOption {
 	return func(how *engine.Rerun) error {
 		switch {

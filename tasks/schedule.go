@@ -10,7 +10,7 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// Schedule sends work at the times of a spec, see [Client.PutSchedule].
+// Schedule sends work at the times of a spec, see [Schedules.Put].
 type Schedule struct {
 	// Name identifies the schedule, in 1 to 200 bytes.
 	Name string
@@ -27,7 +27,7 @@ type Schedule struct {
 	// ID, At and Deadline are not for schedules.
 	Options []SendOption
 	// CatchUp is how many ticks are sent that were due while no worker was running: the latest, of the last seven days, one after the other
-	// as by [Client.BackfillSchedule]. Defaults to 0: ticks are skipped that were due more than 15 s
+	// as by [Schedules.Backfill]. Defaults to 0: ticks are skipped that were due more than 15 s
 	// before a worker ran again.
 	CatchUp int
 	// Jitter delays each tick by a random time up to this, so that schedules with equal times do not start at once. It is shorter than the
@@ -43,63 +43,69 @@ func (s *Schedule) put() *engine.Schedule {
 	return c
 }
 
-// PutSchedule creates a schedule, or changes the one with the same name. While spec and jitter are unchanged, the time of the next tick is kept,
+// Schedules changes schedules. [Inspector.Schedules] lists them.
+type Schedules struct{ eng *engine.Schedules }
+
+// Schedules returns the Schedules of c.
+func (c *Client) Schedules() *Schedules { return &Schedules{c.eng.Schedules} }
+
+// Put creates a schedule, or changes the one with the same name. While spec and jitter are unchanged, the time of the next tick is kept,
 // in any case a pause, counts and requested ticks. The schedule is in Redis: any worker of the namespace sends a tick when it is due, and each
 // tick is sent once. Times are by the clock of Redis. While no worker is running, no tick is sent. It returns [ErrInvalid] with the field.
-func (c *Client) PutSchedule(ctx context.Context, s Schedule) error {
-	return changeError("put", s.Name, c.eng.Schedules.Put(ctx, s.put()))
+func (s *Schedules) Put(ctx context.Context, schedule Schedule) error {
+	return changeError("put", schedule.Name, s.eng.Put(ctx, schedule.put()))
 }
 
-// SyncSchedules makes the schedules of a group equal to a list: it puts all of them, and deletes those that were in the group and are not in
+// Sync makes the schedules of a group equal to a list: it puts all of them, and deletes those that were in the group and are not in
 // the list. Call it when a program is deployed or starts. Each program needs a group of its own: of two with one group, each deletes the schedules
 // of the other. A schedule without a group becomes a member; one of another group is an error. If a schedule is invalid, nothing is changed.
-func (c *Client) SyncSchedules(ctx context.Context, group string, list []Schedule) error {
+func (s *Schedules) Sync(ctx context.Context, group string, list []Schedule) error {
 	all := make([]*engine.Schedule, len(list))
 	for i := range list {
 		all[i] = list[i].put()
 	}
-	return wrap(c.eng.Schedules.Sync(ctx, group, all), "sync schedules of group %.200q", group)
+	return wrap(s.eng.Sync(ctx, group, all), "sync schedules of group %.200q", group)
 }
 
-// DeleteSchedule deletes a schedule with its counts and requested ticks. Workflows that were sent continue. It returns [ErrNotFound].
-func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
-	return changeError("delete", name, c.eng.Schedules.Delete(ctx, name))
+// Delete deletes a schedule with its counts and requested ticks. Workflows that were sent continue. It returns [ErrNotFound].
+func (s *Schedules) Delete(ctx context.Context, name string) error {
+	return changeError("delete", name, s.eng.Delete(ctx, name))
 }
 
-// PauseSchedule pauses a schedule: its ticks are neither sent nor counted as missed until [Client.ResumeSchedule]. Requested ticks are sent
+// Pause pauses a schedule: its ticks are neither sent nor counted as missed until [Schedules.Resume]. Requested ticks are sent
 // during a pause. It does nothing if the schedule is paused, and returns [ErrNotFound].
-func (c *Client) PauseSchedule(ctx context.Context, name string) error {
-	return changeError("pause", name, c.eng.Schedules.Pause(ctx, name))
+func (s *Schedules) Pause(ctx context.Context, name string) error {
+	return changeError("pause", name, s.eng.Pause(ctx, name))
 }
 
-// ResumeSchedule ends a pause. The ticks that were due during the pause are not sent; request them with
-// [Client.BackfillSchedule]. It does nothing if the schedule is not paused, and returns [ErrNotFound].
-func (c *Client) ResumeSchedule(ctx context.Context, name string) error {
-	return changeError("resume", name, c.eng.Schedules.Resume(ctx, name))
+// Resume ends a pause. The ticks that were due during the pause are not sent; request them with
+// [Schedules.Backfill]. It does nothing if the schedule is not paused, and returns [ErrNotFound].
+func (s *Schedules) Resume(ctx context.Context, name string) error {
+	return changeError("resume", name, s.eng.Resume(ctx, name))
 }
 
-// TriggerSchedule requests a tick of a schedule now, also while it is paused, and returns the id of the workflow that a worker will send.
+// Trigger requests a tick of a schedule now, also while it is paused, and returns the id of the workflow that a worker will send.
 // Until then no workflow has the id, and a Wait for it returns [ErrNotFound]. See [Overlap] for a trigger while an earlier
 // workflow is running. It returns [ErrNotFound] and [ErrFull].
-func (c *Client) TriggerSchedule(ctx context.Context, name string) (id string, err error) {
-	id, err = c.eng.Schedules.Trigger(ctx, name)
+func (s *Schedules) Trigger(ctx context.Context, name string) (id string, err error) {
+	id, err = s.eng.Trigger(ctx, name)
 	return id, changeError("trigger", name, err)
 }
 
-// BackfillSchedule requests the ticks of a schedule from from to to, inclusive, such as the ticks of a pause or an outage, and
+// Backfill requests the ticks of a schedule from from to to, inclusive, such as the ticks of a pause or an outage, and
 // returns their number, at most 1,000. They are sent in their order; with an [Overlap] policy, each waits for the end of the workflow
 // before it. A tick is not sent again while the results of its workflow are kept. It returns [ErrNotFound], [ErrFull] and, for an invalid
 // period, [ErrInvalid].
-func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to time.Time) (int, error) {
-	ticks, err := c.backfill(ctx, name, from, to)
+func (s *Schedules) Backfill(ctx context.Context, name string, from, to time.Time) (int, error) {
+	ticks, err := s.backfill(ctx, name, from, to)
 	if err == nil {
-		err = c.eng.Schedules.Backfill(ctx, name, ticks)
+		err = s.eng.Backfill(ctx, name, ticks)
 	}
 	return len(ticks), changeError("backfill", name, err)
 }
 
-func (c *Client) backfill(ctx context.Context, name string, from, to time.Time) (ticks []time.Time, err error) {
-	_, when, err := c.eng.Schedules.Get(ctx, name)
+func (s *Schedules) backfill(ctx context.Context, name string, from, to time.Time) (ticks []time.Time, err error) {
+	_, when, err := s.eng.Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func scheduleOf(t *testing.T, c *tasks.Client, name string) tasktype.ScheduleEnt
 // put puts a schedule of the task of these tests with its name as input.
 func put(t *testing.T, c *tasks.Client, name, spec string, opts ...tasks.SendOption) {
 	t.Helper()
-	testutil.Ok(t, c.PutSchedule(t.Context(), tasks.Schedule{Name: name, Spec: spec, Work: scheduled.S(name), Options: opts}))
+	testutil.Ok(t, c.Schedules().Put(t.Context(), tasks.Schedule{Name: name, Spec: spec, Work: scheduled.S(name), Options: opts}))
 }
 
 // hourly is a fleet whose clock is at a full hour. Its worker notes the inputs with the hour of the tick, and the minutes from it.
@@ -160,7 +160,7 @@ func TestSchedules(t *testing.T) {
 				return tasks.Value(s + tasks.InfoFrom(ctx).Tick.Format(" 15:04")), nil
 			})
 			f := taskstest.New(h.T, mux)
-			testutil.Ok(h.T, f.Client().PutSchedule(h.Context(), tasks.Schedule{Name: "p", Spec: "0 3 * * *", Work: plan.S("at")}))
+			testutil.Ok(h.T, f.Client().Schedules().Put(h.Context(), tasks.Schedule{Name: "p", Spec: "0 3 * * *", Work: plan.S("at")}))
 			f.Advance(24 * time.Hour)
 			if got, err := tasks.Attach[string](f.Client(), scheduleOf(h.T, f.Client(), "p").Workflow).Wait(h.Context()); got != "at 03:00" || err != nil {
 				h.Errorf("got %q, %v, want the time of the tick", got, err)
@@ -175,7 +175,7 @@ func TestSchedules(t *testing.T) {
 			if !e.Next.Equal(h.begun.Add(time.Hour - time.Second)) {
 				h.Errorf("got the next tick %s", e.Next)
 			}
-			testutil.Ok(h.T, h.Client().PauseSchedule(h.Context(), "a"))
+			testutil.Ok(h.T, h.Client().Schedules().Pause(h.Context(), "a"))
 			put(h.T, h.Client(), "a", "@every 2h")
 			if e = scheduleOf(h.T, h.Client(), "a"); e.Next.Sub(h.Now()) > 2*time.Hour || e.Next.Sub(h.Now())%time.Hour != 0 || e.Paused.IsZero() {
 				h.Errorf("got %+v, want a next tick of the new spec, and the pause", e)
@@ -191,7 +191,7 @@ func TestSchedules(t *testing.T) {
 			}
 		},
 		"the latest missed ticks are caught up with": func(h *hourly) {
-			testutil.Ok(h.T, h.Client().PutSchedule(h.Context(), tasks.Schedule{Name: "a", Spec: "@every 1h", Work: scheduled.S("a"), CatchUp: 3}))
+			testutil.Ok(h.T, h.Client().Schedules().Put(h.Context(), tasks.Schedule{Name: "a", Spec: "@every 1h", Work: scheduled.S("a"), CatchUp: 3}))
 			h.outage("a", 200*time.Hour)
 			h.Advance(time.Second)
 			h.wants("a 197+180", "a 198+120", "a 199+60", "a 200+0")
@@ -217,17 +217,17 @@ func TestSchedules(t *testing.T) {
 		},
 		"a pause sends only requested ticks": func(h *hourly) {
 			put(h.T, h.Client(), "a", "@every 1h")
-			testutil.Ok(h.T, h.Client().PauseSchedule(h.Context(), "a"))
+			testutil.Ok(h.T, h.Client().Schedules().Pause(h.Context(), "a"))
 			h.Advance(2*time.Hour + 30*time.Minute)
 			h.wants()
-			id, err := h.Client().TriggerSchedule(h.Context(), "a")
+			id, err := h.Client().Schedules().Trigger(h.Context(), "a")
 			testutil.Ok(h.T, err)
 			h.Advance(time.Second)
 			if out, err := tasks.Attach[string](h.Client(), id).Wait(h.Context()); out != "a" || err != nil {
 				h.Errorf("got %q, %v of a triggered tick", out, err)
 			}
 			h.wants("a 2+0")
-			testutil.Ok(h.T, h.Client().ResumeSchedule(h.Context(), "a"))
+			testutil.Ok(h.T, h.Client().Schedules().Resume(h.Context(), "a"))
 			h.Advance(time.Hour)
 			h.wants("a 3+0")
 			if e := scheduleOf(h.T, h.Client(), "a"); e.Missed != 0 || e.Sent != 2 || !e.Paused.IsZero() {
@@ -245,7 +245,7 @@ func TestSchedules(t *testing.T) {
 			if e := scheduleOf(h.T, h.Client(), "a"); e.Sent != 1 || e.Missed != 1 || !strings.Contains(e.Error, e.Workflow) {
 				h.Errorf("got %+v, want a missed tick, with the workflow", e)
 			}
-			_, err := h.Client().TriggerSchedule(h.Context(), "a") // it waits
+			_, err := h.Client().Schedules().Trigger(h.Context(), "a") // it waits
 			testutil.Ok(h.T, err)
 			h.Advance(2 * time.Hour)
 			h.wants("a 1+90", "a 2+90")
@@ -261,7 +261,7 @@ func TestSchedules(t *testing.T) {
 		"a tick cancels": func(h *hourly) {
 			put(h.T, h.Client(), "a", "@every 1h", long, tasks.Overlap(tasks.OverlapCancel))
 			h.Advance(2*time.Hour + time.Minute)
-			testutil.Ok(h.T, h.Client().PauseSchedule(h.Context(), "a"))
+			testutil.Ok(h.T, h.Client().Schedules().Pause(h.Context(), "a"))
 			h.Advance(3 * time.Hour)
 			h.wants("a 2+90")
 		},
@@ -276,7 +276,7 @@ func TestSchedules(t *testing.T) {
 		"a backfill is sent in order and once": func(h *hourly) {
 			put(h.T, h.Client(), "a", "@every 1h", tasks.Overlap(tasks.OverlapCancel), tasks.In(time.Minute))
 			for range 2 {
-				n, err := h.Client().BackfillSchedule(h.Context(), "a", time.Now().Add(-3*time.Hour), time.Now())
+				n, err := h.Client().Schedules().Backfill(h.Context(), "a", time.Now().Add(-3*time.Hour), time.Now())
 				if n != 3 || err != nil {
 					h.Fatalf("got %d, %v, want 3 ticks", n, err)
 				}
@@ -286,22 +286,22 @@ func TestSchedules(t *testing.T) {
 				h.Errorf("got %q and %+v, want three runs", h.ran, e)
 			}
 			for what, to := range map[string]time.Time{"too many": time.Now(), "reversed": time.Now().Add(-9999 * time.Hour), "future": time.Now().Add(time.Hour)} {
-				if _, err := h.Client().BackfillSchedule(h.Context(), "a", time.Now().Add(-2000*time.Hour), to); !errors.Is(err, tasks.ErrInvalid) {
+				if _, err := h.Client().Schedules().Backfill(h.Context(), "a", time.Now().Add(-2000*time.Hour), to); !errors.Is(err, tasks.ErrInvalid) {
 					h.Errorf("%s: got %v, want ErrInvalid", what, err)
 				}
 			}
 		},
 		"requested ticks are limited": func(h *hourly) {
 			put(h.T, h.Client(), "a", "@every 1h")
-			_, err := h.Client().BackfillSchedule(h.Context(), "a", time.Now().Add(-1000*time.Hour).Add(time.Second), time.Now())
+			_, err := h.Client().Schedules().Backfill(h.Context(), "a", time.Now().Add(-1000*time.Hour).Add(time.Second), time.Now())
 			testutil.Ok(h.T, err)
-			if _, err := h.Client().TriggerSchedule(h.Context(), "a"); !errors.Is(err, tasks.ErrFull) {
+			if _, err := h.Client().Schedules().Trigger(h.Context(), "a"); !errors.Is(err, tasks.ErrFull) {
 				h.Errorf("got %v, want ErrFull", err)
 			}
 		},
 		"jitter delays within its limit": func(h *hourly) {
 			for i := range 20 {
-				testutil.Ok(h.T, h.Client().PutSchedule(h.Context(), tasks.Schedule{Name: fmt.Sprint(i), Spec: "@every 1h", Work: scheduled.S("a"), Jitter: 30 * time.Minute}))
+				testutil.Ok(h.T, h.Client().Schedules().Put(h.Context(), tasks.Schedule{Name: fmt.Sprint(i), Spec: "@every 1h", Work: scheduled.S("a"), Jitter: 30 * time.Minute}))
 			}
 			h.Advance(time.Hour + 30*time.Minute)
 			slices.Sort(h.ran)
@@ -311,13 +311,13 @@ func TestSchedules(t *testing.T) {
 		},
 		"a deleted schedule sends nothing": func(h *hourly) {
 			put(h.T, h.Client(), "a", "@every 1h", tasks.Labels(map[string]string{"k": "v"}))
-			testutil.Ok(h.T, h.Client().DeleteSchedule(h.Context(), "a"))
+			testutil.Ok(h.T, h.Client().Schedules().Delete(h.Context(), "a"))
 			h.Advance(2 * time.Hour)
 			h.wants()
 			c, ctx := h.Client(), h.Context()
 			for what, err := range map[string]error{
-				"get": second(c.Inspect().Schedule(ctx, "a")), "pause": c.PauseSchedule(ctx, "a"), "resume": c.ResumeSchedule(ctx, "a"), "trigger": second(c.TriggerSchedule(ctx, "a")),
-				"backfill": second(c.BackfillSchedule(ctx, "a", time.Now(), time.Now())), "delete": c.DeleteSchedule(ctx, "a"),
+				"get": second(c.Inspect().Schedule(ctx, "a")), "pause": c.Schedules().Pause(ctx, "a"), "resume": c.Schedules().Resume(ctx, "a"), "trigger": second(c.Schedules().Trigger(ctx, "a")),
+				"backfill": second(c.Schedules().Backfill(ctx, "a", time.Now(), time.Now())), "delete": c.Schedules().Delete(ctx, "a"),
 			} {
 				if !errors.Is(err, tasks.ErrNotFound) {
 					h.Errorf("%s: got %v, want ErrNotFound", what, err)
@@ -333,7 +333,7 @@ func TestSchedules(t *testing.T) {
 				for _, name := range names {
 					list = append(list, tasks.Schedule{Name: name, Spec: "@daily", Work: scheduled.S(name)})
 				}
-				return h.Client().SyncSchedules(h.Context(), group, list)
+				return h.Client().Schedules().Sync(h.Context(), group, list)
 			}
 			put(h.T, h.Client(), "customer", "@daily")
 			put(h.T, h.Client(), "b", "@daily") // it becomes a member
@@ -416,11 +416,11 @@ func TestInvalidSchedules(t *testing.T) {
 	} {
 		s := valid
 		change(&s)
-		if err := client.PutSchedule(t.Context(), s); !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if err := client.Schedules().Put(t.Context(), s); !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want ErrInvalid with %q", err, want)
 		}
 	}
-	testutil.Ok(t, client.PutSchedule(t.Context(), valid))
+	testutil.Ok(t, client.Schedules().Put(t.Context(), valid))
 }
 
 // Several workers send each tick once, on a cluster into the shard of the schedule.
@@ -444,12 +444,12 @@ func TestWorkersShareTicks(t *testing.T) {
 			}
 		}
 		sent(10)
-		id, err := client.TriggerSchedule(t.Context(), "a/b")
+		id, err := client.Schedules().Trigger(t.Context(), "a/b")
 		testutil.Ok(t, err)
 		testutil.Eventually(t, "the requested tick runs", func() bool { return count.seen()[id] == 1 })
 		var all int64
 		for _, name := range names {
-			testutil.Ok(t, client.PauseSchedule(t.Context(), name))
+			testutil.Ok(t, client.Schedules().Pause(t.Context(), name))
 			all += scheduleOf(t, client, name).Sent
 		}
 		testutil.Eventually(t, "all have run", func() bool { return int64(len(count.seen())) == all })
@@ -461,8 +461,8 @@ func TestWorkersShareTicks(t *testing.T) {
 func TestChangeDuringATick(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, c *tasks.Client){
-		"pause":  func(t *testing.T, c *tasks.Client) { testutil.Ok(t, c.PauseSchedule(t.Context(), "a")) },
-		"delete": func(t *testing.T, c *tasks.Client) { testutil.Ok(t, c.DeleteSchedule(t.Context(), "a")) },
+		"pause":  func(t *testing.T, c *tasks.Client) { testutil.Ok(t, c.Schedules().Pause(t.Context(), "a")) },
+		"delete": func(t *testing.T, c *tasks.Client) { testutil.Ok(t, c.Schedules().Delete(t.Context(), "a")) },
 		"put":    func(t *testing.T, c *tasks.Client) { put(t, c, "a", "@yearly") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -571,7 +571,7 @@ func TestTicksOfKilledWorkers(t *testing.T) {
 	more()
 	testutil.Ok(t, procs[1].Signal(syscall.SIGCONT))
 	more()
-	testutil.Ok(t, client.PauseSchedule(t.Context(), "often"))
+	testutil.Ok(t, client.Schedules().Pause(t.Context(), "often"))
 	e := scheduleOf(t, client, "often")
 	var ran []string
 	testutil.Eventually(t, "all ticks run", func() bool {

@@ -255,7 +255,7 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
 		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
-		must, mux := tasks.NewAction[int]("t.must"), other.mux()
+		must, mux := tasks.New[int, struct{}]("t.must"), other.mux()
 		tasks.HandleAction(mux, must, func(ctx context.Context, _ int) error { <-ctx.Done(); panic(ctx.Err()) })
 		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
 		testutil.Ok(t, err)

@@ -42,12 +42,7 @@ func checkLimits[I any](o *graph.Opts) {
 	}
 }
 
-// NewAction declares a task without a result, for [HandleAction]. Its value is an empty object.
-func NewAction[I any](name string, opts ...TaskOption) Task[I, struct{}] {
-	return New[I, struct{}](name, opts...)
-}
-
-// With returns a copy of t whose uses have opts, such as a step of a [Chain3].
+// With returns a copy of t whose uses have opts, such as the element of a [Map].
 func (t Task[I, O]) With(opts ...CallOption) Task[I, O] {
 	t.opts = t.opts.Over(collect(opts, CallOption.forCall))
 	return t
@@ -88,15 +83,9 @@ func (s Signature[O]) With(opts ...GroupOption) Signature[O] {
 	return Signature[O]{s.sig.With(collect(opts, GroupOption.forGroup))}
 }
 
-// Chain runs next on the value of s, and yields what next returns.
+// Chain runs next on the value of s, and yields the value of next. Further steps follow by another Chain.
 func Chain[A, B any](s Signature[A], next Task[A, B], opts ...CallOption) Signature[B] {
 	return Signature[B]{step(graph.Chain, s.sig, next.name, next.opts, collect(opts, CallOption.forCall))}
-}
-
-// Chain3 is [Chain] for three steps, in the order in which they run; further steps follow by Chain. The options of a step are given to its task: see
-// [Task.With].
-func Chain3[A, B, C any](s Signature[A], b Task[A, B], c Task[B, C]) Signature[C] {
-	return Chain(Chain(s, b), c)
 }
 
 // Value yields v, which is stored with the workflow, without running a task.

@@ -99,7 +99,7 @@ func ResultPending[O any](ctx context.Context) (O, error) {
 }
 
 // Complete ends the node of a token with the value out. The node must be one of task t. See [Client.Complete].
-func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token string, out O) error {
+func (t Task[I, O]) Complete(ctx context.Context, c *Client, token string, out O) error {
 	value, err := marshal(out)
 	if err != nil {
 		return fmt.Errorf("encode result of task %s as JSON: %w", t.name, err)
@@ -108,7 +108,7 @@ func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token stri
 }
 
 // Complete ends the node of a token with a value in JSON, of at most 16 MiB. It does not check that the value has the
-// type of the task; the function [Complete] does. Only the first result is stored: later calls return [ErrCompleted],
+// type of the task; [Task.Complete] does. Only the first result is stored: later calls return [ErrCompleted],
 // [ErrStale] or [ErrNotFound].
 func (c *Client) Complete(ctx context.Context, token string, value json.RawMessage) error {
 	if !json.Valid(value) {
@@ -171,9 +171,9 @@ func (w *Workflow) NewToken(ctx context.Context, node string) (string, error) {
 	return token, wrap(err, "new token for node %s of workflow %s", node, w.ID())
 }
 
-// Signal completes an external task of a workflow with the value out. The sender needs the ID of the workflow, but no token. See
+// Signal completes task t of a workflow, which waits for an external result, with the value out. The sender needs the ID of the workflow, but no token. See
 // [Workflow.Signal].
-func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], out O) error {
+func (t Task[I, O]) Signal(ctx context.Context, c *Client, id string, out O) error {
 	value, err := marshal(out)
 	if err != nil {
 		return fmt.Errorf("encode signal for task %s as JSON: %w", t.name, err)
@@ -182,7 +182,7 @@ func Signal[I, O any](ctx context.Context, c *Client, id string, t Task[I, O], o
 }
 
 // Signal completes a task of the workflow that waits for an external result, by the name of the task. value is the result in JSON,
-// of at most 16 MiB; whether it has the type of the task is not checked: the function [Signal] does.
+// of at most 16 MiB; whether it has the type of the task is not checked: [Task.Signal] does.
 //
 // A signal may come early: if no node of the task waits, the workflow keeps the signal, and the next node of the task that opens
 // receives it. So a chain of three nodes receives three signals in the order in which they were sent. If several nodes wait,

@@ -143,10 +143,10 @@ func TestExternalTaskIsCompletedExternally(t *testing.T) {
 		d.wantWaiting(t, run, o)
 		d.wantOpenTasks(t, tasktype.OpenTask{Task: review.Name(), Open: 1})
 		token := tokenOf(t, d.client, o)
-		if err := tasks.Complete(ctx, d.client, publish, token, "no"); err == nil || !strings.Contains(err.Error(), review.Name()) {
+		if err := publish.Complete(ctx, d.client, token, "no"); err == nil || !strings.Contains(err.Error(), review.Name()) {
 			t.Errorf("result of another type: got %v, want an error that names %s", err, review.Name())
 		}
-		testutil.Ok(t, tasks.Complete(ctx, d.client, review, token, opinion{true}))
+		testutil.Ok(t, review.Complete(ctx, d.client, token, opinion{true}))
 		wantValue(t, run, "published true")
 		d.wantOpenTasks(t)
 		d.wantCompleted(t, run.ID(), token)
@@ -190,7 +190,7 @@ func (d *desk) wantWaiting(t *testing.T, run *tasks.Run[string], o tasktype.Open
 func (d *desk) wantCompleted(t *testing.T, id, token string) {
 	t.Helper()
 	ctx := limited(t)
-	wantError(t, "second answer", tasks.Complete(ctx, d.client, review, token, opinion{true}), tasks.ErrCompleted)
+	wantError(t, "second answer", review.Complete(ctx, d.client, token, opinion{true}), tasks.ErrCompleted)
 	wantError(t, "failure after it", d.client.Fail(ctx, token, errors.New("no")), tasks.ErrCompleted)
 	wantError(t, "extension after it", d.client.Extend(ctx, token, time.Hour), tasks.ErrCompleted)
 	_, err := d.client.Workflow(id).NewToken(ctx, "1")
@@ -492,7 +492,7 @@ func TestNoTimeoutMeansNoDeadline(t *testing.T) {
 	if o = opened(t, c, review.Name(), 1)[0]; !o.Deadline.IsZero() {
 		t.Errorf("got deadline %s, want none", o.Deadline)
 	}
-	testutil.Ok(t, tasks.Complete(t.Context(), c, review, token, opinion{true}))
+	testutil.Ok(t, review.Complete(t.Context(), c, token, opinion{true}))
 	if got, err := run.Wait(t.Context()); err != nil || !got.OK {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -542,7 +542,7 @@ var (
 func signals(t *testing.T, c *tasks.Client, id string, n int) {
 	t.Helper()
 	for i := range n {
-		testutil.Ok(t, tasks.Signal(t.Context(), c, id, score, i+1))
+		testutil.Ok(t, score.Signal(t.Context(), c, id, i+1))
 	}
 }
 
@@ -553,7 +553,7 @@ func TestEachSignalIsReceivedOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
-				if err := tasks.Signal(t.Context(), d.client, run.ID(), score, i); err != nil {
+				if err := score.Signal(t.Context(), d.client, run.ID(), i); err != nil {
 					t.Error(err)
 				}
 			})
@@ -590,20 +590,20 @@ func TestSignalsReachNodesOfPlans(t *testing.T) {
 func TestSignalErrors(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
-		wantError(t, "unknown workflow", tasks.Signal(ctx, d.client, "none", score, 1), tasks.ErrNotFound)
+		wantError(t, "unknown workflow", score.Signal(ctx, d.client, "none", 1), tasks.ErrNotFound)
 		run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
 		for want, err := range map[string]error{
 			"not JSON":          run.Signal(ctx, score.Name(), []byte("{")),
 			"16777216":          run.Signal(ctx, score.Name(), fmt.Appendf(nil, "%q", strings.Repeat("x", 16<<20))),
 			"control character": run.Signal(ctx, "a\nb", []byte("1")),
-			"tasks.External":    tasks.Signal(ctx, d.client, started(t, d.client, publish.S(opinion{}, tasks.In(time.Hour))).ID(), publish, ""),
+			"tasks.External":    publish.Signal(ctx, d.client, started(t, d.client, publish.S(opinion{}, tasks.In(time.Hour))).ID(), ""),
 		} {
 			if !errors.Is(err, tasks.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want ErrInvalid with %q", err, want)
 			}
 		}
 		testutil.Ok(t, run.Revoke(ctx))
-		wantError(t, "revoked workflow", tasks.Signal(ctx, d.client, run.ID(), score, 1), tasks.ErrEnded)
+		wantError(t, "revoked workflow", score.Signal(ctx, d.client, run.ID(), 1), tasks.ErrEnded)
 	})
 }
 
@@ -612,7 +612,7 @@ func TestSignalsOfATaskAreLimited(t *testing.T) {
 	d := newDesk(t, redistest.New(t))
 	run := started(t, d.client, score.S("loan", tasks.In(time.Hour)))
 	signals(t, d.client, run.ID(), 1000)
-	wantError(t, "signal 1001", tasks.Signal(t.Context(), d.client, run.ID(), score, 1), tasks.ErrFull)
+	wantError(t, "signal 1001", score.Signal(t.Context(), d.client, run.ID(), 1), tasks.ErrFull)
 }
 
 // A handler passes its token on, and its slot runs other tasks while the result is pending.
@@ -632,13 +632,13 @@ func TestPendingResultFreesItsSlot(t *testing.T) {
 			token := <-d.passed
 			if i == 0 { // the first reports a failure, and its next attempt passes on another token
 				testutil.Ok(t, d.client.Fail(ctx, token, errors.New("once more")))
-				wantError(t, "completion after a failure", tasks.Complete(ctx, d.client, handed, token, opinion{}), tasks.ErrStale)
+				wantError(t, "completion after a failure", handed.Complete(ctx, d.client, token, opinion{}), tasks.ErrStale)
 				continue
 			}
 			wantAnswer++
-			testutil.Ok(t, tasks.Complete(ctx, d.client, handed, token, opinion{true}))
+			testutil.Ok(t, handed.Complete(ctx, d.client, token, opinion{true}))
 		}
-		testutil.Ok(t, tasks.Complete(ctx, d.client, handed, <-d.passed, opinion{false}))
+		testutil.Ok(t, handed.Complete(ctx, d.client, <-d.passed, opinion{false}))
 		wantValue(t, run, wantAnswer)
 		if all[0].Attempt != 1 {
 			t.Errorf("got %+v", all[0])
@@ -655,7 +655,7 @@ func TestResultBeforeTheHandlerReturnsCounts(t *testing.T) {
 			if err := d.client.Extend(ctx, token, time.Hour); !errors.Is(err, tasks.ErrNotOpen) {
 				t.Errorf("extension of a node that is not open: got %v, want %v", err, tasks.ErrNotOpen)
 			}
-			err := tasks.Complete(ctx, d.client, handed, token, opinion{true})
+			err := handed.Complete(ctx, d.client, token, opinion{true})
 			early.Store(&err)
 		}
 		run := started(t, d.client, tasks.Chain(handed.S(draft{"a"}), publish))
@@ -668,7 +668,7 @@ func TestResultBeforeTheHandlerReturnsCounts(t *testing.T) {
 		if left := allOpen(t, d.client, handed.Name()); len(left) > 0 {
 			t.Errorf("still open: %+v", left)
 		}
-		wantError(t, "second answer", tasks.Complete(ctx, d.client, handed, token, opinion{}), tasks.ErrCompleted)
+		wantError(t, "second answer", handed.Complete(ctx, d.client, token, opinion{}), tasks.ErrCompleted)
 		p, err := run.Progress(ctx)
 		if err != nil || p.Done != 2 || p.Total != 2 {
 			t.Errorf("got %+v, %v, want 2 of 2", p, err)

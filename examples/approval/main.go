@@ -66,7 +66,7 @@ func main() {
 		log.Fatal(err)
 	}
 	verdict := Verdict{Approved: false, Remark: "write more about milk"}
-	if err := tasks.Complete(ctx, client, Review, <-mailbox, verdict); err != nil { // the editor's program, days later
+	if err := Review.Complete(ctx, client, <-mailbox, verdict); err != nil { // the editor's program, days later
 		log.Fatal(err)
 	}
 	result, err := run.Wait(ctx)

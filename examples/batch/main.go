@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	mails = tasks.NewLimit("newsletter.mails", tasks.Rate(100, time.Second/2))
+	mails = tasks.Rate("newsletter.mails", 100, time.Second/2)
 	Mail  = tasks.New[string, bool]("newsletter.mail", tasks.Limited[string](mails, nil), tasks.MaxRetry(3))
 	Count = tasks.New[[]bool, int]("newsletter.count")
 )

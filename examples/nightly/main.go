@@ -38,14 +38,14 @@ func main() {
 		}
 		defer worker.Stop()
 	}
-	if err := client.SyncSchedules(ctx, "nightly", []tasks.Schedule{{Name: "sales.report", Spec: "@every " + night.String(), Work: Report.S("Berlin"), CatchUp: 1}}); err != nil {
+	if err := client.Schedules().Sync(ctx, "nightly", []tasks.Schedule{{Name: "sales.report", Spec: "@every " + night.String(), Work: Report.S("Berlin"), CatchUp: 1}}); err != nil {
 		log.Fatal(err)
 	}
 	different := map[string]bool{}
 	for range 4 {
 		different[<-reports] = true
 	}
-	if err := client.SyncSchedules(ctx, "nightly", nil); err != nil { // only for this example
+	if err := client.Schedules().Sync(ctx, "nightly", nil); err != nil { // only for this example
 		log.Fatal(err)
 	}
 	fmt.Println(len(different), "different reports")

@@ -19,8 +19,8 @@ var (
 	Flight       = tasks.New[string, Booking]("flight.book")
 	Hotel        = tasks.New[Booking, Booking]("hotel.book")
 	Car          = tasks.New[Booking, Booking]("car.book")
-	CancelFlight = tasks.NewAction[Booking]("flight.cancel", tasks.MaxRetry(10))
-	CancelHotel  = tasks.NewAction[Booking]("hotel.cancel", tasks.MaxRetry(10))
+	CancelFlight = tasks.New[Booking, struct{}]("flight.cancel", tasks.MaxRetry(10))
+	CancelHotel  = tasks.New[Booking, struct{}]("hotel.cancel", tasks.MaxRetry(10))
 )
 
 // trip books everything for a traveller, or nothing.

@@ -62,7 +62,7 @@ func TestEndsOfWorkflowsAsAStream(t *testing.T) {
 	cfg := served(t)
 	h := handler(t, cfg)
 	const path = "/v1/events?source=workflows&follow=false"
-	run := testutil.Must(tasks.NewAction[int]("none").S(1).Send(t.Context(), cfg.Client, tasks.Name("nightly"), tasks.In(time.Hour)))(t)
+	run := testutil.Must(tasks.New[int, struct{}]("none").S(1).Send(t.Context(), cfg.Client, tasks.Name("nightly"), tasks.In(time.Hour)))(t)
 	testutil.Ok(t, run.Revoke(t.Context()))
 	var got string
 	testutil.Eventually(t, "the end", func() bool {

@@ -89,7 +89,7 @@ func TestArchive(t *testing.T) {
 			testutil.Background(t, a.Run)
 			send("bad", "bad", tasks.Name("billing"), tasks.Labels(map[string]string{"team": "x", "a": "%_'"}))
 			send("large", "large")
-			testutil.Ok(t, client.Workflow("bad").Retry(t.Context(), tasks.RetryInput(work, "0", "good")))
+			testutil.Ok(t, client.Workflow("bad").Retry(t.Context(), work.RetryInput("0", "good")))
 			testutil.Ok(t, client.Workflow("bad").WaitAll(t.Context()))
 			all := []string{"bad", "large", "before"}
 			testutil.Eventually(t, "all workflows", func() bool { return slices.Equal(ids(t, a, tasktype.WorkflowFilter{State: "success"}), all) })

@@ -97,7 +97,7 @@ func TestNoDeliveryIsLost(t *testing.T) {
 			var err error
 			if i%2 == 0 {
 				_, err = k.events.Add(context.Background(), "job.completed", "", "", nil)
-			} else if run, sendErr := tasks.NewAction[int]("work").S(1).Send(context.Background(), cfg.Workflows); sendErr == nil {
+			} else if run, sendErr := tasks.New[int, struct{}]("work").S(1).Send(context.Background(), cfg.Workflows); sendErr == nil {
 				err = run.Revoke(context.Background())
 			} else {
 				err = sendErr

@@ -47,14 +47,14 @@ func TestEventsOfWorkflows(t *testing.T) {
 		create(NewEndpoint{Events: []string{"workflow.failed"}, Labels: []string{"team=x"}}, "workflow.failed failed")
 		off := create(NewEndpoint{Events: []string{"workflow.revoked"}, Workflows: []string{"*"}}, "workflow.revoked job", "workflow.revoked named", "workflow.revoked plain", "workflow.revoked scrape")
 		send := func(task, id string, opts ...tasks.SendOption) *tasks.Run[struct{}] {
-			return testutil.Must(tasks.NewAction[int](task).S(1).Send(t.Context(), client, append(opts, tasks.ID(id))...))(t)
+			return testutil.Must(tasks.New[int, struct{}](task).S(1).Send(t.Context(), client, append(opts, tasks.ID(id))...))(t)
 		}
 		for _, run := range []*tasks.Run[struct{}]{send("work", "named", tasks.Name("billing-7")), send("work", "plain"), send("sites.crawl", "scrape"),
 			send("work", "job", tasks.Labels(map[string]string{agent.WorkflowLabel: "j1"}))} {
 			testutil.Ok(t, run.Revoke(t.Context()))
 		}
 		mux := tasks.NewMux()
-		tasks.HandleAction(mux, tasks.NewAction[int]("work"), func(context.Context, int) error { return tasks.Permanent(errors.New("no money")) })
+		tasks.HandleAction(mux, tasks.New[int, struct{}]("work"), func(context.Context, int) error { return tasks.Permanent(errors.New("no money")) })
 		worker := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"served": 1}}))(t)
 		testutil.Background(t, worker.Run)
 		testutil.Ok(t, send("work", "failed", tasks.Queue("served"), tasks.Labels(map[string]string{"team": "x"})).WaitAll(t.Context()))

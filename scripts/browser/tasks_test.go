@@ -177,7 +177,7 @@ func TestFullPages(t *testing.T) {
 	}
 	begin(t, s, approval())
 	begin(t, s, delayed.S(1, tasks.In(time.Hour)))
-	if err := s.client.PutSchedule(t.Context(), tasks.Schedule{Name: "nightly", Spec: "0 3 * * *", Work: inc.S(1)}); err != nil {
+	if err := s.client.Schedules().Put(t.Context(), tasks.Schedule{Name: "nightly", Spec: "0 3 * * *", Work: inc.S(1)}); err != nil {
 		t.Fatal(err)
 	}
 	past(t, s)

@@ -120,20 +120,22 @@ func (s *service) addSchedules() {
 		e, err := s.Client.Inspect().Schedule(ctx, in.Name)
 		return scheduleOf(&e), err
 	})
-	serveNone(s, PauseSchedule, func(ctx context.Context, in *ScheduleChange) error { return s.Client.PauseSchedule(ctx, in.Name) })
-	serveNone(s, ResumeSchedule, func(ctx context.Context, in *ScheduleChange) error { return s.Client.ResumeSchedule(ctx, in.Name) })
+	serveNone(s, PauseSchedule, func(ctx context.Context, in *ScheduleChange) error { return s.Client.Schedules().Pause(ctx, in.Name) })
+	serveNone(s, ResumeSchedule, func(ctx context.Context, in *ScheduleChange) error { return s.Client.Schedules().Resume(ctx, in.Name) })
 	route(s, TriggerSchedule.Declaration, func(ctx context.Context, in *ScheduleChange) (*sendOutput, error) {
-		id, err := s.Client.TriggerSchedule(ctx, in.Name)
+		id, err := s.Client.Schedules().Trigger(ctx, in.Name)
 		return &sendOutput{"/v1/workflows/" + id, http.StatusAccepted, SentWorkflow{id}}, err
 	})
 	serve(s, BackfillSchedule, func(ctx context.Context, in *ScheduleBackfill) (Backfilled, error) {
-		n, err := s.Client.BackfillSchedule(ctx, in.Name, in.Body.From, in.Body.To)
+		n, err := s.Client.Schedules().Backfill(ctx, in.Name, in.Body.From, in.Body.To)
 		if errors.Is(err, tasks.ErrInvalid) {
 			err = httpproblem.BadField("body", "%v", err)
 		}
 		return Backfilled{n}, err
 	})
-	serveNone(s, DeleteSchedule, func(ctx context.Context, in *ScheduleReference) error { return s.Client.DeleteSchedule(ctx, in.Name) })
+	serveNone(s, DeleteSchedule, func(ctx context.Context, in *ScheduleReference) error {
+		return s.Client.Schedules().Delete(ctx, in.Name)
+	})
 }
 
 func (s *service) putSchedule(ctx context.Context, in *SchedulePut) error {
@@ -145,7 +147,7 @@ func (s *service) putSchedule(ctx context.Context, in *SchedulePut) error {
 	if err != nil {
 		return err
 	}
-	err = s.Client.PutSchedule(ctx, tasks.Schedule{Name: in.Name, Spec: in.Body.Spec, CatchUp: in.Body.CatchUp, Jitter: jitter, Options: opts, Work: sig})
+	err = s.Client.Schedules().Put(ctx, tasks.Schedule{Name: in.Name, Spec: in.Body.Spec, CatchUp: in.Body.CatchUp, Jitter: jitter, Options: opts, Work: sig})
 	if errors.Is(err, tasks.ErrInvalid) {
 		return httpproblem.BadField("body", "%v", err)
 	}

@@ -15,7 +15,7 @@ import (
 // A new workflow runs all tasks of the old one, or a node with what depends on it and has no success. The old one stays as it is.
 func TestRunAgain(t *testing.T) {
 	t.Parallel()
-	chain := tasks.Chain3(retryWork.S("a"), retryNext, retryNext)
+	chain := tasks.Chain(tasks.Chain(retryWork.S("a"), retryNext), retryNext)
 	group := tasks.Chord(tasks.Group(retryWork.S("a"), retryWork.S("bad")), retryJoin)
 	plan := tasks.Chain(retryPlan.S("b"), retryNext)
 	for name, tc := range map[string]struct {
@@ -28,12 +28,12 @@ func TestRunAgain(t *testing.T) {
 		"chain":                {sig: chain, want: "a!!: work a, next a, next a!", done: 3},
 		"end of a chain":       {sig: chain, opts: []tasks.RetryOption{tasks.FromNode("2")}, want: "a!!: next a!", done: 3},
 		"middle of a chain":    {sig: chain, opts: []tasks.RetryOption{tasks.FromNode("1")}, want: "a!!: next a, next a!", done: 3},
-		"input":                {sig: chain, opts: []tasks.RetryOption{tasks.RetryInput(retryWork, "0", "b")}, want: "b!!: work b, next b, next b!", done: 3},
+		"input":                {sig: chain, opts: []tasks.RetryOption{retryWork.RetryInput("0", "b")}, want: "b!!: work b, next b, next b!", done: 3},
 		"failure":              {sig: group, want: "a bad: work a, work bad, join", done: 3},
 		"node beside failure":  {sig: group, opts: []tasks.RetryOption{tasks.FromNode("0")}, want: "a bad: work a, work bad, join", done: 3},
 		"node without failure": {sig: group, fixed: true, opts: []tasks.RetryOption{tasks.FromNode("1")}, want: "a bad: work bad, join", done: 3},
 		"map":                  {sig: tasks.Chord(tasks.Map(retryList.S("a b"), retryWork), retryJoin), want: "a b: list, work a, work b, join", done: 4},
-		"member of a map":      {sig: tasks.Chord(tasks.Map(retryList.S("a b"), retryWork), retryJoin), opts: []tasks.RetryOption{tasks.FromNode("1.1"), tasks.RetryInput(retryWork, "1.1", "b")}, want: "a b: work b, join", done: 4},
+		"member of a map":      {sig: tasks.Chord(tasks.Map(retryList.S("a b"), retryWork), retryJoin), opts: []tasks.RetryOption{tasks.FromNode("1.1"), retryWork.RetryInput("1.1", "b")}, want: "a b: work b, join", done: 4},
 		"plan":                 {sig: plan, want: "fine b!: plan, work fine, work b, join, next fine b", done: 5},
 		"node of a plan":       {sig: plan, opts: []tasks.RetryOption{tasks.FromNode("0:1")}, want: "fine b!: work b, join, next fine b", done: 5},
 		"after a plan":         {sig: plan, opts: []tasks.RetryOption{tasks.FromNode("1")}, want: "fine b!: next fine b", done: 5},
@@ -128,10 +128,10 @@ func TestRunAgainErrors(t *testing.T) {
 		"no such node":           {run: done, opts: []tasks.RetryOption{tasks.FromNode("7")}, want: tasks.ErrInvalid, text: "the workflow has no task 7"},
 		"no node":                {run: done, opts: []tasks.RetryOption{tasks.FromNode("x")}, want: tasks.ErrInvalid, text: "the workflow has no task x"},
 		"plan that did not run":  {run: unplanned, opts: []tasks.RetryOption{tasks.FromNode("1:0")}, want: tasks.ErrInvalid, text: "or it did not run"},
-		"input of another node":  {run: done, opts: []tasks.RetryOption{tasks.RetryInput(retryWork, "0", "x")}, want: tasks.ErrInvalid},
+		"input of another node":  {run: done, opts: []tasks.RetryOption{retryWork.RetryInput("0", "x")}, want: tasks.ErrInvalid},
 		"input that was deleted": {run: large, want: tasks.ErrInvalid, text: "give it with RetryInput"},
 		"revoked":                {run: revoked},
-		"input given again":      {run: large, opts: []tasks.RetryOption{tasks.RetryInput(retryWork, "0", "x")}},
+		"input given again":      {run: large, opts: []tasks.RetryOption{retryWork.RetryInput("0", "x")}},
 		"reused id":              {run: done},
 	} {
 		if _, err := tc.run.RunAgain(t.Context(), tc.opts...); !errors.Is(err, tc.want) || err != nil && !strings.Contains(err.Error(), tc.text) {

@@ -316,14 +316,14 @@ func TestFleetWithoutHandlers(t *testing.T) {
 // A rate is enforced by the clock of the fleet. A task that another limit refuses takes no token of its key.
 func TestRateIsAdvancedByTheClock(t *testing.T) {
 	t.Parallel()
-	perKey := tasks.Limited(tasks.NewLimit("key", tasks.Rate(2, time.Hour)), func(to string) string { return to })
+	perKey := tasks.Limited(tasks.Rate("key", 2, time.Hour), func(to string) string { return to })
 	for name, test := range map[string]struct {
 		send tasks.Task[string, time.Time]
 		to   []string
 		want []int // minutes after the send
 	}{
 		"alone":       {tasks.New[string, time.Time]("send", perKey), []string{"a", "a", "a", "a", "b"}, []int{0, 0, 60, 60, 0}},
-		"with a rate": {tasks.New[string, time.Time]("send", perKey, tasks.Limited[string](tasks.NewLimit("all", tasks.Rate(1, 10*time.Minute)), nil)), []string{"a", "b", "b"}, []int{0, 10, 20}},
+		"with a rate": {tasks.New[string, time.Time]("send", perKey, tasks.Limited[string](tasks.Rate("all", 1, 10*time.Minute), nil)), []string{"a", "b", "b"}, []int{0, 10, 20}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -350,7 +350,7 @@ func TestRateIsAdvancedByTheClock(t *testing.T) {
 // A task that waits for a limit runs although Redis has lost the limit.
 func TestLostLimitKeepsNoTaskWaiting(t *testing.T) {
 	t.Parallel()
-	send := tasks.New[string, string]("send", tasks.Limited(tasks.NewLimit("send", tasks.Rate(1, time.Hour)), func(to string) string { return to }))
+	send := tasks.New[string, string]("send", tasks.Limited(tasks.Rate("send", 1, time.Hour), func(to string) string { return to }))
 	mux := tasks.NewMux()
 	tasks.Handle(mux, send, func(_ context.Context, to string) (string, error) { return to, nil })
 	f := taskstest.New(t, mux)

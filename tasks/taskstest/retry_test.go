@@ -136,11 +136,11 @@ func TestRetryWithAnotherInput(t *testing.T) {
 	testutil.Ok(t, err)
 	f.Drain()
 	for want, opt := range map[string]tasks.RetryOption{
-		"node 1: it is of task retry.work, not retry.next": tasks.RetryInput(retryNext, "1", "x"),
-		"node 0 does not run again":                        tasks.RetryInput(retryWork, "0", "x"),
-		"node 9 does not exist":                            tasks.RetryInput(retryWork, "9", "x"),
+		"node 1: it is of task retry.work, not retry.next": retryNext.RetryInput("1", "x"),
+		"node 0 does not run again":                        retryWork.RetryInput("0", "x"),
+		"node 9 does not exist":                            retryWork.RetryInput("9", "x"),
 		`node id "x": expected an index`:                   tasks.RetryInputJSON("x", []byte("1")),
-		"0 nodes of task retry.next have failed":           tasks.RetryInput(retryNext, "", "x"),
+		"0 nodes of task retry.next have failed":           retryNext.RetryInput("", "x"),
 		"the node of an input is missing":                  tasks.RetryInputJSON("", []byte("1")),
 		"node 1: it is not JSON":                           tasks.RetryInputJSON("1", []byte("{")),
 		"node 1: it has 16777219 bytes":                    tasks.RetryInputJSON("1", []byte(`"`+strings.Repeat("x", 16<<20+1)+`"`)),
@@ -150,7 +150,7 @@ func TestRetryWithAnotherInput(t *testing.T) {
 		}
 	}
 	*ran = nil
-	testutil.Ok(t, run.Retry(t.Context(), tasks.RetryInput(retryWork, "", "good")))
+	testutil.Ok(t, run.Retry(t.Context(), retryWork.RetryInput("", "good")))
 	d, err := run.Node(t.Context(), "1")
 	if err != nil || string(d.Input) != `"good"` || len(d.Tried) != 1 || d.Tried[0].Message != "broken" || d.Tried[0].Outcome != tasktype.OutcomeFailure {
 		t.Errorf("node: got %+v, %v, want the new input and the failed run", d, err)
@@ -177,15 +177,15 @@ func TestRetryInputOfABoundTask(t *testing.T) {
 		return p.First + p.Second, nil
 	})
 	for name, opt := range map[string]tasks.RetryOption{
-		"task":       tasks.RetryInput(add, "0", tasks.Pair[int, int]{First: 1, Second: 10}),
-		"bound task": tasks.RetryInput(bound, "0", 1),
+		"task":       add.RetryInput("0", tasks.Pair[int, int]{First: 1, Second: 10}),
+		"bound task": bound.RetryInput("0", 1),
 		"JSON":       tasks.RetryInputJSON("0", []byte(`{"second": 10, "first": 1}`)),
 	} {
 		f := taskstest.New(t, mux)
 		run, err := bound.S(-1).Send(t.Context(), f.Client())
 		testutil.Ok(t, err)
 		f.Drain()
-		other := tasks.RetryInput(add, "0", tasks.Pair[int, int]{First: 1, Second: 2})
+		other := add.RetryInput("0", tasks.Pair[int, int]{First: 1, Second: 2})
 		if err := run.Retry(t.Context(), other); !errors.Is(err, tasks.ErrInvalid) {
 			t.Fatalf("another second half: got %v, want %v", err, tasks.ErrInvalid)
 		}

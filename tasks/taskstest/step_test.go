@@ -56,7 +56,7 @@ func TestSteps(t *testing.T) {
 		"chain":                   {s: tasks.After(stepsTask.S(""), stepsTask.S("")), fails: 1, want: []int{2, 2, 2}, steps: "[[a b] [c] [a b c]]"},
 		"death after a step":      {s: stepsTask.S(""), opts: []taskstest.Option{taskstest.DiesAfterStep(stepsTask, "b")}, want: []int{1, 1, 1}, steps: "[[a b] [c]]"},
 		"retry":                   {s: stepsTask.S(""), fails: 2, retry: []tasks.RetryOption{}, want: []int{1, 1, 1}, steps: "[[a b] [] [c]]"},
-		"retry with a new input":  {s: stepsTask.S(""), fails: 2, retry: []tasks.RetryOption{tasks.RetryInput(stepsTask, "", "x")}, want: []int{1, 1, 1}, steps: "[[a b] [] [c]]"},
+		"retry with a new input":  {s: stepsTask.S(""), fails: 2, retry: []tasks.RetryOption{stepsTask.RetryInput("", "x")}, want: []int{1, 1, 1}, steps: "[[a b] [] [c]]"},
 		"retry without a step":    {s: stepsTask.S(""), fails: 2, retry: []tasks.RetryOption{tasks.DropSteps("0", "b")}, want: []int{1, 2, 1}, steps: "[[a b] [] [b c]]"},
 		"retry without all steps": {s: stepsTask.S(""), fails: 2, retry: []tasks.RetryOption{tasks.DropSteps("0")}, want: []int{2, 2, 1}, steps: "[[a b] [] [a b c]]"},
 	} {

@@ -5,7 +5,7 @@ import "time"
 // ScheduleEntry is a schedule with its ticks.
 type ScheduleEntry struct {
 	Name      string            `json:"name"`
-	Group     string            `json:"group,omitzero"`     // group of SyncSchedules that it belongs to
+	Group     string            `json:"group,omitzero"`     // group of Schedules.Sync that it belongs to
 	Spec      string            `json:"spec"`               // times, in UTC unless it begins with CRON_TZ
 	Tasks     string            `json:"tasks"`              // its first and last task
 	Labels    map[string]string `json:"labels,omitzero"`    // of its workflows

@@ -56,17 +56,17 @@ func (s *site) actions() map[string]webui.Action {
 			text: "Pending tasks will not run, running tasks are canceled, and completed tasks are unchanged. This cannot be undone."},
 		{on: "queue", verb: "Pause", do: s.client.PauseQueue, text: "Workers take no further tasks from the queue until it is resumed. Running tasks continue."},
 		{on: "queue", verb: "Resume", do: s.client.ResumeQueue, text: "Workers resume taking tasks from the queue."},
-		{on: "schedule", verb: "Pause", button: "Pause", do: s.client.PauseSchedule,
+		{on: "schedule", verb: "Pause", button: "Pause", do: s.client.Schedules().Pause,
 			text: "No ticks are sent until the schedule is resumed, except triggered ticks. Running workflows continue."},
-		{on: "schedule", verb: "Resume", button: "Resume", do: s.client.ResumeSchedule,
+		{on: "schedule", verb: "Resume", button: "Resume", do: s.client.Schedules().Resume,
 			text: "Ticks are sent again. Ticks that were due during the pause are not sent."},
 		{on: "schedule", verb: "Trigger", button: "Trigger now", refused: []error{tasks.ErrFull},
 			do: func(ctx context.Context, name string) error {
-				_, err := s.client.TriggerSchedule(ctx, name)
+				_, err := s.client.Schedules().Trigger(ctx, name)
 				return err
 			},
 			text: "A worker sends a tick in a few seconds, also if the schedule is paused."},
-		{on: "schedule", verb: "Delete", button: "Delete", danger: true, do: s.client.DeleteSchedule,
+		{on: "schedule", verb: "Delete", button: "Delete", danger: true, do: s.client.Schedules().Delete,
 			text: "The schedule is deleted with its counts and requested ticks. Workflows that were sent continue. A program that syncs it creates it again."},
 	} {
 		list := map[string]string{"workflow": "/workflows/{id}/", "queue": "/queues/{queue}/", "schedule": "/schedule/{entry}/"}[a.on]
@@ -148,7 +148,7 @@ func (s *site) askLimit(title string, change webui.Field) func(context.Context, 
 		q, back := r.URL.Query(), s.cfg.Prefix+"/queues"
 		return webui.Question{Title: title, Text: "Running tasks are not stopped.", Button: title, Back: back, At: back, Fields: []webui.Field{
 			{Name: "limit", Label: "Limit", Type: "text", Max: 200, Value: q.Get("limit"), Required: true},
-			{Name: "key", Label: "Key", Type: "text", Max: 1000, Value: q.Get("key"), Hint: tasks.AllKeys + " is all keys."}, change,
+			{Name: "key", Label: "Key", Type: "text", Max: 1000, Value: q.Get("key"), Hint: tasktype.AllKeys + " is all keys."}, change,
 		}}, nil
 	}
 }
@@ -304,7 +304,7 @@ func (s *site) putSchedule(ctx context.Context, r *http.Request) (webui.Result, 
 	if policy := r.PostFormValue("overlap"); policy != "" {
 		opts = append(opts, tasks.Overlap(tasks.OverlapPolicy(policy)))
 	}
-	err = s.client.PutSchedule(ctx, tasks.Schedule{Name: r.PostFormValue("name"), Spec: r.PostFormValue("spec"), CatchUp: catchUp, Options: opts,
+	err = s.client.Schedules().Put(ctx, tasks.Schedule{Name: r.PostFormValue("name"), Spec: r.PostFormValue("spec"), CatchUp: catchUp, Options: opts,
 		Work: tasks.New[json.RawMessage, json.RawMessage](r.PostFormValue("task")).S(input)})
 	if errors.Is(err, tasks.ErrInvalid) {
 		err = webui.Invalid("%v", err)

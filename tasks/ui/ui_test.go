@@ -599,7 +599,7 @@ func TestWorkflowsAreFilteredAndCancelled(t *testing.T) {
 	for i := range pageSize + 10 {
 		s := inc.S(i, tasks.In(time.Hour))
 		if i == 0 {
-			s = tasks.Chain3(inc.S(0, tasks.In(time.Hour)), inc, bad)
+			s = tasks.Chain(tasks.Chain(inc.S(0, tasks.In(time.Hour)), inc), bad)
 		}
 		run := sent(t, f, s)
 		all = append(all, run)
@@ -635,7 +635,7 @@ func TestWorkflowsAreFilteredByError(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
 	var ids []string
-	for _, s := range []tasks.Signature[string]{fails.S("the card was declined"), tasks.Chain3(text.S("no stock"), fails, text), text.S("no stock")} {
+	for _, s := range []tasks.Signature[string]{fails.S("the card was declined"), tasks.Chain(tasks.Chain(text.S("no stock"), fails), text), text.S("no stock")} {
 		run := sent(t, f, s, tasks.Name("order"))
 		ids = append(ids, run.ID())
 	}

@@ -33,7 +33,7 @@ var (
 	poll  = tasks.New[int, int]("clock.poll")                                                                 // asks four times to be called again
 	flaky = tasks.New[int, int]("clock.flaky", tasks.MaxRetry(2), tasks.ConstantBackoff(20*time.Millisecond)) // fails twice
 	later = tasks.New[int, int]("clock.later", tasks.In(30*time.Millisecond), tasks.Expires(time.Minute))
-	often = tasks.New[int, int]("clock.often", tasks.Limited[int](tasks.NewLimit("rate", tasks.Rate(1, 20*time.Millisecond)), nil))
+	often = tasks.New[int, int]("clock.often", tasks.Limited[int](tasks.Rate("rate", 1, 20*time.Millisecond), nil))
 	ask   = tasks.New[int, int]("clock.ask", tasks.External(), tasks.Timeout(30*time.Millisecond))
 	held  = tasks.New[int, int]("clock.held")
 )

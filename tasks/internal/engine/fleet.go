@@ -18,9 +18,6 @@ import (
 // Fleet reads and controls the live workers and their queues.
 type Fleet struct{ *env }
 
-// Fleet returns the fleet of the worker.
-func (r *Run) Fleet() *Fleet { return &Fleet{r.w.env} }
-
 // Writable returns why Redis takes no writes, or nil.
 func (f *Fleet) Writable(ctx context.Context) error { return f.store.Writable(ctx) }
 

@@ -88,10 +88,10 @@ func (p *plan) limits() (out []tasks.TaskOption) {
 		return fmt.Sprint("key ", n%2)
 	}
 	if p.concurrency > 0 {
-		out = append(out, tasks.Limited(tasks.NewLimit("concurrency", tasks.Concurrency(p.concurrency)), key))
+		out = append(out, tasks.Limited(tasks.Concurrency("concurrency", p.concurrency), key))
 	}
 	if p.rate > 0 {
-		out = append(out, tasks.Limited(tasks.NewLimit("rate", tasks.Rate(p.rate, 30*time.Millisecond)), key))
+		out = append(out, tasks.Limited(tasks.Rate("rate", p.rate, 30*time.Millisecond), key))
 	}
 	return out
 }

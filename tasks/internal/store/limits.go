@@ -271,9 +271,6 @@ func (s Limits) Change(ctx context.Context, limit string, key *string, what, val
 	return shards, nil
 }
 
-// AllKeys is the key of a change for all keys.
-const AllKeys = "*"
-
 // List returns the states of a limit, or of all limits if it is empty: at most so many, sorted.
 func (s Limits) List(ctx context.Context, limit string, most int) ([]tasktype.Limit, error) {
 	shards, err := s.shardCount(ctx)
@@ -290,7 +287,7 @@ func (s Limits) List(ctx context.Context, limit string, most int) ([]tasktype.Li
 		at := func(name string) *tasktype.Limit {
 			of, key, ok := strings.Cut(name, "\t")
 			if !ok {
-				key = AllKeys
+				key = tasktype.AllKeys
 			}
 			if limit != "" && of != limit {
 				return nil
@@ -334,7 +331,7 @@ func (s Limits) List(ctx context.Context, limit string, most int) ([]tasktype.Li
 	}
 	out := make([]tasktype.Limit, 0, len(all))
 	for _, l := range all {
-		if every := all[[2]string{l.Limit, AllKeys}]; every != nil && l != every {
+		if every := all[[2]string{l.Limit, tasktype.AllKeys}]; every != nil && l != every {
 			if every.Changed && !l.Changed {
 				l.N, l.Changed = every.N, true
 			}
