@@ -72,9 +72,9 @@ type limitUse struct {
 
 var (
 	slotsUsed = prometheus.NewDesc("muster_limit_slots_used",
-		"Slots held by this process, by limiter: host or resolver.", []string{"limiter"}, nil)
+		"Slots held by this process: host or resolver.", []string{"limiter"}, nil)
 	slotsWaiting = prometheus.NewDesc("muster_limit_slots_waiting",
-		"Callers in this process waiting for a slot, by limiter.", []string{"limiter"}, nil)
+		"Callers in this process that wait for a slot.", []string{"limiter"}, nil)
 	breakersOpen = prometheus.NewDesc("muster_limit_breakers",
 		"Breakers of sites and hosts that are open or half-open, in all processes.", []string{"state"}, nil)
 )

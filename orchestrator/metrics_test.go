@@ -134,12 +134,15 @@ func TestMetricsPage(t *testing.T) {
 		if at < 0 {
 			t.Fatalf("%s is in no group", name)
 		}
-		facts := kind
+		facts := ""
+		if kind == "histogram" || kind == "summary" {
+			facts = " (" + kind + ")"
+		}
 		if labels := described[name].labels; labels != "" {
 			facts += " by `" + strings.ReplaceAll(labels, ", ", "`, `") + "`"
 		}
 		help, _, _ := strings.Cut(strings.NewReplacer("; ", ". ", " of this process", "", " in this process", "", " that this process ended", "").Replace(described[name].help), ". ")
-		rows[metricGroups[at].title] += fmt.Sprintf("* `%s` (%s): %s.\n", name, facts, strings.TrimSuffix(help, "."))
+		rows[metricGroups[at].title] += fmt.Sprintf("* `%s`%s: %s.\n", name, facts, strings.TrimSuffix(help, "."))
 	}
 	page := bytes.NewBufferString(head + metricsMark)
 	for _, g := range metricGroups {

@@ -26,7 +26,7 @@ func newScrapeMetrics(known func(site string) bool) *scrapeMetrics {
 	return &scrapeMetrics{
 		known: known,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_scrape_pages_total", Help: "Attempts to fetch and parse a page, by outcome: ok or the class of the error, such as gone, blocked, soft_block, rate_limited, timeout, parse or robots. Delayed pages are not counted. Sites without a definition in the process are labeled other.",
+			Name: "muster_scrape_pages_total", Help: "Attempts to fetch and parse a page: ok or the class of the error, such as gone, blocked, soft_block, rate_limited, timeout, parse or robots. Delayed pages are not counted. Sites without a definition in the process are labeled other.",
 		}, []string{"site", "outcome"}),
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muster_scrape_records_total", Help: "Records extracted from fetched pages.",
@@ -44,11 +44,11 @@ type jobMetrics struct{ jobs, items *prometheus.HistogramVec }
 func newJobMetrics() *jobMetrics {
 	m := &jobMetrics{
 		prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "muster_jobs_duration_seconds", Help: "Time from the start of the first stage to the end of the job, by status, of jobs that this process ended.",
+			Name: "muster_jobs_duration_seconds", Help: "Time of jobs that this process ended, from the start of their first stage.",
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 43200, 86400, 259200, 604800},
 		}, []string{"status"}),
 		prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "muster_jobs_item_duration_seconds", Help: "Time from the creation of an item to its end in this process, by state; items that wait for a decision have the state review.",
+			Name: "muster_jobs_item_duration_seconds", Help: "Time from the creation of an item to its end in this process; items that wait for a decision have the state review.",
 			Buckets: []float64{0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400},
 		}, []string{"state"}),
 	}

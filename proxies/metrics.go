@@ -8,12 +8,12 @@ import (
 )
 
 var (
-	metricUp        = prometheus.NewDesc("muster_proxies_up", "1 if the pool is readable, otherwise 0.", nil, nil)
-	metricProxies   = prometheus.NewDesc("muster_proxies", "Proxies in the pool by state: ready, resting, banned, or unusable (they reveal our address).", []string{"state"}, nil)
-	metricProtocol  = prometheus.NewDesc("muster_proxies_by_protocol", "Proxies in the pool by protocol.", []string{"protocol"}, nil)
-	metricAnonymity = prometheus.NewDesc("muster_proxies_by_anonymity", "Proxies in the pool by anonymity grade.", []string{"anonymity"}, nil)
-	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Measured latency of usable proxies by percentile: 50, 90 or 99.", []string{"percentile"}, nil)
-	metricStale     = prometheus.NewDesc("muster_proxies_stale", "1 if the last refresh found no proxies and kept the old pool, otherwise 0.", nil, nil)
+	metricUp        = prometheus.NewDesc("muster_proxies_up", "1 if the pool is readable.", nil, nil)
+	metricProxies   = prometheus.NewDesc("muster_proxies", "Proxies in the pool: ready, resting, banned, or unusable (they reveal our address).", []string{"state"}, nil)
+	metricProtocol  = prometheus.NewDesc("muster_proxies_by_protocol", "Proxies in the pool.", []string{"protocol"}, nil)
+	metricAnonymity = prometheus.NewDesc("muster_proxies_by_anonymity", "Proxies in the pool.", []string{"anonymity"}, nil)
+	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Latency of usable proxies: percentile 50, 90 or 99.", []string{"percentile"}, nil)
+	metricStale     = prometheus.NewDesc("muster_proxies_stale", "1 if the last refresh found no proxies and kept the old pool.", nil, nil)
 	metricRefreshed = prometheus.NewDesc("muster_proxies_refreshed_timestamp_seconds", "Time of the last refresh that found proxies; 0 if there is none.", nil, nil)
 	metricDry       = prometheus.NewDesc("muster_proxies_sources_dry", "Sources without a usable proxy in three consecutive refreshes.", nil, nil)
 )

@@ -244,7 +244,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 	checkExpr := func(name, expr string) {
 		for _, metric := range regexp.MustCompile(`\b(?:muster|orchestrator)_[a-z0-9_]+`).FindAllString(expr, -1) {
 			base := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(metric, "")
-			if !strings.Contains(metrics, "`"+metric+"` (") && !strings.Contains(metrics, "`"+base+"` (histogram") {
+			if !strings.Contains(metrics, "\n* `"+metric+"`") && !strings.Contains(metrics, "`"+base+"` (histogram") {
 				t.Errorf("%s: docs/reference/metrics.md has no metric %s", name, metric)
 			}
 		}

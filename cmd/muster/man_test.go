@@ -29,13 +29,13 @@ func leaves(fn func(path string, c *cli.Command)) {
 	walk("muster", newApp(environment{}).Commands)
 }
 
-// docs/reference/cli.md has a line per command: its usage, and an example of its options. go generate writes it.
+// docs/reference/cli.md has a line per command: its usage. go generate writes it.
 func TestManual(t *testing.T) {
 	t.Parallel()
 	page := new(strings.Builder)
 	page.WriteString(`# Commands
 
-Made by ` + "`go generate ./cmd/muster`" + ` from the help of the program. ` + "`muster COMMAND --help`" + ` lists its options and explains more; ` + "`muster man`" + ` prints a manual page.
+Made by ` + "`go generate ./cmd/muster`" + ` from the help of the program. ` + "`muster COMMAND --help`" + ` has its options and examples; ` + "`muster man`" + ` prints a manual page.
 
 Results are on standard output, everything else is on standard error. On a terminal, tables are cut to its width and states have colours unless ` + "`NO_COLOR`" + ` is set.
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a server received SIGTERM), 141 closed pipe.
@@ -56,16 +56,7 @@ All commands have `)
 		if rows[group] == "" {
 			groups = append(groups, group)
 		}
-		row := fmt.Sprintf("* `%s`: %s.", strings.TrimSpace(path+" "+c.ArgsUsage), c.Usage)
-		for line := range strings.Lines(c.Description) {
-			if line, _, _ = strings.Cut(strings.TrimSpace(line), "  #"); strings.Contains(line, path) {
-				if line = strings.TrimSpace(line); strings.Contains(line, " --") || strings.ContainsAny(line, "'|<>") { // it shows more than the usage
-					row += " `" + line + "`"
-				}
-				break
-			}
-		}
-		rows[group] += row + "\n"
+		rows[group] += fmt.Sprintf("* `%s`: %s.\n", strings.TrimSpace(strings.TrimPrefix(path, group+" ")+" "+c.ArgsUsage), c.Usage)
 	})
 	for _, group := range groups {
 		fmt.Fprintf(page, "\n## %s\n\n%s", group, rows[group])

@@ -80,13 +80,24 @@ func Remarks(t testing.TB, file string) (remarks map[string]string, used map[str
 	return remarks, used
 }
 
-// itemWords is the number of words of an item that further sentences may fill.
-const itemWords = 20
+// itemWords is the number of words that further sentences of a text may fill.
+const itemWords = 12
 
-// Item returns a remark as the text of a list item, with its list below. A long remark is cut, except for the default; the example file
-// has all of it.
+// Item returns a remark as the text of a list item, with its list below. Long texts are cut, except for the default; the example file has all of them.
 func Item(remark string) string {
 	text, list, _ := strings.Cut("\n"+strings.TrimSpace(remark), "\n* ")
+	kept := brief(text)
+	if list != "" {
+		list, _, _ = strings.Cut(list, "\n\n")
+		for member := range strings.SplitSeq(list, "\n* ") {
+			kept += "\n  * " + brief(member)
+		}
+	}
+	return kept
+}
+
+// brief returns the first sentence of a text, those that follow within itemWords, and the default.
+func brief(text string) string {
 	kept, full := "", false
 	for sentence := range strings.SplitAfterSeq(strings.Join(strings.Fields(text), " "), ". ") {
 		full = full || kept != "" && len(strings.Fields(kept+sentence)) > itemWords
@@ -94,12 +105,7 @@ func Item(remark string) string {
 			kept += sentence
 		}
 	}
-	kept = strings.TrimSpace(kept)
-	if list != "" {
-		list, _, _ = strings.Cut(list, "\n\n")
-		kept += "\n  * " + strings.ReplaceAll(list, "\n", "\n  ")
-	}
-	return kept
+	return strings.TrimSpace(kept)
 }
 
 // paragraphs converts the lines of a comment to Markdown. A word followed by spaces and text is a list item; indented text continues

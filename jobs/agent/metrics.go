@@ -8,10 +8,10 @@ import (
 )
 
 var (
-	metricUp      = prometheus.NewDesc("muster_agents_up", "1 if the agents could be read, else 0.", nil, nil)
-	metricAgents  = prometheus.NewDesc("muster_agents", "Agents by state: healthy, unavailable, draining or new.", []string{"state"}, nil)
+	metricUp      = prometheus.NewDesc("muster_agents_up", "1 if the agents could be read.", nil, nil)
+	metricAgents  = prometheus.NewDesc("muster_agents", "Agents: healthy, unavailable, draining or new.", []string{"state"}, nil)
 	metricHeld    = prometheus.NewDesc("muster_agents_assignments_held", "Assignments that agents work on.", nil, nil)
-	metricBreaker = prometheus.NewDesc("muster_agents_breakers", "Breakers of agents with a URL by state: closed, open or half_open.", []string{"state"}, nil)
+	metricBreaker = prometheus.NewDesc("muster_agents_breakers", "Breakers of agents with a URL: closed, open or half_open.", []string{"state"}, nil)
 )
 
 // counts holds the metrics of this process.
@@ -22,9 +22,9 @@ type counts struct {
 
 func newCounts() counts {
 	c := counts{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "muster_agents_pushes_total", Help: "Requests of this process that pushed an assignment, by outcome.",
+		Name: "muster_agents_pushes_total", Help: "Requests of this process that pushed an assignment.",
 	}, []string{"outcome"}), prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "muster_agents_assignment_duration_seconds", Help: "Duration of assignments that this process ended, by outcome: completed, failed, released, expired (their deadline passed), lost (their lease or job ended) or moved (their agent was gone). Includes Go tasks.",
+		Name: "muster_agents_assignment_duration_seconds", Help: "Duration of assignments that this process ended: completed, failed, released, expired (their deadline passed), lost (their lease or job ended) or moved (their agent was gone). Includes Go tasks.",
 		Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400},
 	}, []string{"outcome"})}
 	for _, outcome := range outcomes {

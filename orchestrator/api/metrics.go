@@ -26,9 +26,9 @@ func NewMetrics(cfg Config) *Metrics {
 	return &Metrics{
 		cfg: cfg.withDefaults(), started: time.Now(),
 		uptime: desc("orchestrator_uptime_seconds", "Time since the HTTP interface started.", nil, nil),
-		jobs:   desc("orchestrator_jobs_total", "Jobs by status.", []string{"status"}, nil),
-		ready:  desc("orchestrator_ready", "1 if requests can be served, else 0; see /ready.", nil, nil),
-		items:  desc("muster_jobs_items", "Items of jobs by state. Items of unfinished jobs are counted every jobs.check_every.", []string{"state"}, nil),
+		jobs:   desc("orchestrator_jobs_total", "Jobs.", []string{"status"}, nil),
+		ready:  desc("orchestrator_ready", "1 if requests can be served; see /ready.", nil, nil),
+		items:  desc("muster_jobs_items", "Items of jobs. Items of unfinished jobs are counted every jobs.check_every.", []string{"state"}, nil),
 		stuck:  desc("muster_jobs_stuck", "Jobs without progress, counted every jobs.check_every.", nil, nil),
 	}
 }

@@ -24,14 +24,14 @@ func NewTiming() *Timing {
 	labels := []string{"method", "route", "code"}
 	t := &Timing{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "muster_http_request_duration_seconds", Help: "Duration of requests by method, route and status, except for requests that wait for work or events. Paths without a route have the route other.",
+			Name: "muster_http_request_duration_seconds", Help: "Duration of requests, except requests that wait for work or events. Paths without a route have the route other.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, labels),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_http_requests_total", Help: "Completed requests by method, route and status.",
+			Name: "muster_http_requests_total", Help: "Completed requests.",
 		}, labels),
 		size: prometheus.NewSummaryVec(prometheus.SummaryOpts{
-			Name: "muster_http_response_size_bytes", Help: "Bytes of responses, by method, route and status.",
+			Name: "muster_http_response_size_bytes", Help: "Bytes of responses.",
 		}, labels),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "muster_http_requests_in_flight", Help: "Requests in progress; requests that wait for work or events have the state waiting.",

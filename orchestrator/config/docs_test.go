@@ -17,10 +17,10 @@ var update = flag.Bool("update", false, "write docs/reference/settings.md")
 
 const settingsHead = `# Settings
 
-Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), a template that explains all settings in full.
+Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), a template that explains all settings in full, with their ranges.
 [Install](../how-to/install.md#settings) explains files, environment variables, secrets and reloads.
 
-` + "`workers.concurrency`" + ` is the key ` + "`concurrency`" + ` in the section ` + "`workers`, and `MUSTER_WORKERS__CONCURRENCY`" + ` in the environment. In parentheses are the valid values, then the default, and:
+` + "`workers.concurrency`" + ` is the key ` + "`concurrency`" + ` in the section ` + "`workers`, and `MUSTER_WORKERS__CONCURRENCY`" + ` in the environment. In parentheses are the type or the values, the default, and:
 
 * *reload*: a change takes effect while Muster runs; other settings need a restart.
 * *secret*: the variable with ` + "`_FILE`" + ` reads it from a file, and it may contain references to secrets.
@@ -41,13 +41,13 @@ func TestSettingsPage(t *testing.T) {
 		}
 		if head != section {
 			section = head
-			fmt.Fprintf(&page, "\n## %s\n%s\n", head, remarks[head])
+			fmt.Fprintf(&page, "\n## %s\n\n%s", head, strings.TrimLeft(testutil.Item(remarks[head])+"\n\n", "\n"))
 		}
 		if remarks[s.path] == "" {
 			t.Errorf("muster.example.yaml has no comment on %s", s.path)
 		}
 		remark := remarks[s.path]
-		if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 { // the facts have them
+		if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 { // the example has them
 			remark = strings.Replace(remark, " ("+bounds[0]+" to "+bounds[1]+")", "", 1)
 		}
 		fmt.Fprintf(&page, "* `%s`%s: %s\n", s.path, s.facts(t), testutil.Item(remark))
@@ -70,12 +70,8 @@ func (s setting) facts(t *testing.T) string {
 	var facts []string
 	if words := strings.Fields(s.tag.Get("oneof")); len(words) > 0 {
 		facts = append(facts, "`"+strings.Join(words, "`, `")+"`")
-	} else if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 {
-		kind = fmt.Sprintf("%s to %s", bounds[0], bounds[1])
-		if zero := s.tag.Get("zero"); zero != "" {
-			kind += ", or 0 for " + zero
-		}
-		facts = append(facts, kind)
+	} else if zero := s.tag.Get("zero"); zero != "" {
+		facts = append(facts, "0 for "+zero)
 	} else if s.isList() || s.isMap() {
 		facts = append(facts, kind)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	metricUp        = prometheus.NewDesc("muster_webhooks_up", "1 if the webhooks could be read, else 0.", nil, nil)
-	metricEndpoints = prometheus.NewDesc("muster_webhooks", "Webhooks by state: active, failing or disabled.", []string{"state"}, nil)
+	metricUp        = prometheus.NewDesc("muster_webhooks_up", "1 if the webhooks could be read.", nil, nil)
+	metricEndpoints = prometheus.NewDesc("muster_webhooks", "Webhooks: active, failing or disabled.", []string{"state"}, nil)
 	metricPending   = prometheus.NewDesc("muster_webhook_deliveries_pending", "Deliveries that wait or are being sent.", nil, nil)
 	metricBehind    = prometheus.NewDesc("muster_webhook_waiting_events", "Events of which no deliveries have been queued yet; 1000 for more.", nil, nil)
 )
@@ -28,10 +28,10 @@ type counts struct {
 func newCounts() counts {
 	c := counts{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_webhook_attempts_total", Help: "Requests of this process to webhooks, by outcome: delivered, gone, refused, failed or unreachable.",
+			Name: "muster_webhook_attempts_total", Help: "Requests of this process to webhooks: delivered, gone, refused, failed or unreachable.",
 		}, []string{"outcome"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_webhook_deliveries_total", Help: "Deliveries that this process ended, by outcome: delivered, given_up or skipped.",
+			Name: "muster_webhook_deliveries_total", Help: "Deliveries that this process ended: delivered, given_up or skipped.",
 		}, []string{"outcome"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "muster_webhook_attempt_seconds", Help: "Response times of webhooks to this process.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 8),

@@ -234,7 +234,7 @@ func siteOf(hostport string) string {
 var (
 	requestsTotal = prometheus.NewDesc("muster_gateway_requests_total", "Plain HTTP requests of authorized clients.", nil, nil)
 	tunnelsTotal  = prometheus.NewDesc("muster_gateway_tunnels_total", "Tunnels requested by CONNECT or SOCKS5.", nil, nil)
-	failuresTotal = prometheus.NewDesc("muster_gateway_failures_total", "Failed requests and tunnels by reason: refused (wrong credentials), no_proxy (no usable proxy) or failed (all attempted proxies failed).", []string{"reason"}, nil)
+	failuresTotal = prometheus.NewDesc("muster_gateway_failures_total", "Failed requests and tunnels: refused (wrong credentials), no_proxy (no usable proxy) or failed (all attempted proxies failed).", []string{"reason"}, nil)
 	clientsNow    = prometheus.NewDesc("muster_gateway_clients", "Open client connections.", nil, nil)
 )
 

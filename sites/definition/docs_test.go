@@ -88,7 +88,7 @@ func TestKeysPage(t *testing.T) {
 		} else if required[s.name] {
 			page.WriteString("\nRequired.\n")
 		}
-		page.WriteString(remarks[strings.TrimSuffix(s.at, ".product")] + "\n")
+		page.WriteString("\n" + strings.TrimLeft(testutil.Item(remarks[strings.TrimSuffix(s.at, ".product")])+"\n\n", "\n"))
 		v := reflect.ValueOf(s.value)
 		for f, v := range v.Fields() {
 			key := f.Tag.Get("yaml")

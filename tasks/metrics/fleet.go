@@ -17,10 +17,10 @@ const scrapeTimeout = 5 * time.Second
 const maxDue = 2000
 
 var (
-	fleetUp      = desc("fleet_up", "1 if the state of the fleet is readable in Redis, otherwise 0.")
-	fleetTasks   = desc("fleet_tasks", "Tasks by queue and state, including asynq's own tasks. Pending tasks are ready to run. Active tasks are those that workers have. Scheduled and retry tasks wait for their time, before the first attempt or after a failed one; for workflows, at most 2000 of both are counted.", "queue", "state")
+	fleetUp      = desc("fleet_up", "1 if the state of the fleet is readable in Redis.")
+	fleetTasks   = desc("fleet_tasks", "Tasks, including asynq's own tasks. Pending tasks are ready to run. Active tasks are those that workers have. Scheduled and retry tasks wait for their time, before the first attempt or after a failed one; for workflows, at most 2000 of both are counted.", "queue", "state")
 	fleetLatency = desc("fleet_latency_seconds", "Time since a worker last took a task from the queue while tasks are pending; for tasks of asynq's own client, the age of the oldest pending task.", "queue")
-	fleetPaused  = desc("fleet_paused", "1 if the queue is paused, otherwise 0.", "queue")
+	fleetPaused  = desc("fleet_paused", "1 if the queue is paused.", "queue")
 	fleetWorkers = desc("fleet_workers", "Live workers.")
 	fleetSlots   = desc("fleet_slots", "Slots of all workers.")
 	fleetBusy    = desc("fleet_slots_busy", "Slots in use.")

@@ -33,9 +33,9 @@ type Process struct {
 func NewProcess() *Process {
 	return &Process{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_task_attempts_total",
-			Help: "Attempts by outcome."}, []string{"task", "outcome"}),
+			Help: "Attempts."}, []string{"task", "outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_task_errors_total",
-			Help: "Failed attempts by failure code, whether retried or not."}, []string{"task", "code"}),
+			Help: "Failed attempts, whether retried or not."}, []string{"task", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "muster_task_duration_seconds",
 			Help: "Run time of handlers.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}, []string{"task"}),
 		known: map[string]bool{}, tasks: newLabel(), codes: newLabel(),

@@ -23,11 +23,11 @@ func queueDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descUp      = queueDesc("up", "1 if Redis could be asked for the queue, else 0.")
-	descItems   = queueDesc("items", "Items by state: queued, in_progress, done, skipped or error.", "state")
+	descUp      = queueDesc("up", "1 if Redis could be asked for the queue.")
+	descItems   = queueDesc("items", "Items: queued, in_progress, done, skipped or error.", "state")
 	descDelayed = queueDesc("delayed_items", "Queued items that wait for their time.")
 	descWaiting = queueDesc("next_waiting_seconds", "How long the next item has been ready for a worker.")
-	descPaused  = queueDesc("paused", "1 if the queue is paused, else 0.")
+	descPaused  = queueDesc("paused", "1 if the queue is paused.")
 	descOutputs = queueDesc("outputs", "Outputs of items that were not yet read and acknowledged.")
 	descExpired = queueDesc("leases_expired_total", "Leases that ran out, or whose worker died.")
 	descEnded   = queueDesc("runs_total", "Runs in this process by how they ended: done, skipped, error, retried, returned or lost.", "outcome")
@@ -43,7 +43,7 @@ func NewQueue(q *workqueue.Queue) *Queue {
 		waited: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_queue_wait_seconds",
 			Help: "How long items were ready before this process leased them.", ConstLabels: labels, Buckets: buckets}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "muster_queue_run_seconds",
-			Help: "How long handlers took in this process, by kind of item.", ConstLabels: labels, Buckets: buckets}, []string{"kind"}),
+			Help: "How long handlers took in this process.", ConstLabels: labels, Buckets: buckets}, []string{"kind"}),
 	}
 }
 
