@@ -25,22 +25,22 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// language is a worker of docs/how-to/other-languages.md.
+// language is a worker: the code after a fence of a page, or a file.
 type language struct {
-	queue, program, fence, file string
-	changes                     []string
+	queue, program, fence, page, file string
+	changes                           []string
 }
 
 var languages = []language{
-	{"python", "python3", "```python\n", "worker.py", []string{"LEASE = 30", "LEASE = 3",
+	{"python", "python3", "```python\n", "../../docs/how-to/other-languages.md", "worker.py", []string{"LEASE = 30", "LEASE = 3",
 		"len(text.split())", `(time.sleep(5 if text == "slow" else 0.01), len(text.split()))[1]`}},
-	{"node", "node", "```ts\n", "worker.mjs", []string{"lease = 30", "lease = 3",
+	{"node", "node", "", "../../examples/workers/worker.mjs", "worker.mjs", []string{"lease = 30", "lease = 3",
 		`text.split(/\s+/).length`, `(await sleep(text === "slow" ? 5 : 0.01), text.split(/\s+/).length)`}},
 }
 
 // source returns the program of the page, with short leases and slow tasks.
 func (l *language) source(t *testing.T) string {
-	page, err := os.ReadFile("../../docs/how-to/other-languages.md")
+	page, err := os.ReadFile(l.page)
 	testutil.Ok(t, err)
 	_, rest, _ := strings.Cut(string(page), l.fence)
 	text, _, _ := strings.Cut(rest, "\n```\n")
