@@ -138,6 +138,9 @@ func (p param) flag() cli.Flag {
 		return nil
 	}
 	usage := p.field.Tag.Get("doc")
+	if p.name == "limit" { // not of a page
+		usage = "at most `N`"
+	}
 	if enum := p.field.Tag.Get("enum"); enum != "" {
 		usage = strings.TrimPrefix(usage+"; one of "+strings.ReplaceAll(enum, ",", ", "), "; ")
 	}

@@ -112,7 +112,7 @@ type JobPath struct {
 type JobFilter struct {
 	Status  []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
 	Name    string   `query:"name" cli:"arg" maxLength:"200" doc:"name of the pipeline"`
-	Label   string   `query:"label" maxLength:"100"`
+	Label   string   `query:"label" maxLength:"100" doc:"only jobs with this label"`
 	Context []string `query:"context,explode" cli:"where" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
 	Cursor  string   `query:"cursor" maxLength:"500" doc:"next of the previous page"`
 	Offset  int      `query:"offset" default:"0" minimum:"0" maximum:"10000" doc:"number of jobs to skip; use a cursor for more"`
