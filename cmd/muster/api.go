@@ -56,10 +56,7 @@ func withAPI(env environment, c *cli.Context, fn func(scope) error) error {
 
 // onServer calls fn with the API of another process.
 func onServer(env environment, c *cli.Context, api *client.Client, fn func(scope) error) error {
-	display, err := newDisplay(env, c)
-	if err != nil {
-		return err
-	}
+	display := env.display()
 	defer display.Close()
 	return fn(scope{Context: c, ctx: c.Context, env: env, api: api, display: display})
 }

@@ -161,8 +161,8 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 		}
 		name = strings.TrimLeft(name, "-")
 		err = fmt.Errorf("no flag --%s", name)
-		if name == "watch" {
-			hint = "; use watch(1), as in watch muster jobs list, or muster status --watch"
+		if hint = removedFlags[name]; hint != "" {
+			hint = "; " + hint
 		} else if setting := movedTo(path, name); setting != "" {
 			hint = fmt.Sprintf("; use --setting %s=VALUE", setting)
 		} else if near := nearest.Word(name, names); near != "" {

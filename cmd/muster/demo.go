@@ -35,7 +35,7 @@ With --keep everything runs until Ctrl-C, even after a failure.`,
 			&cli.StringFlag{Name: "dir", Usage: "keep everything in `DIR`", DefaultText: "a new temporary directory"},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the sites, proxies and web UI running until Ctrl-C"},
 			&cli.IntFlag{Name: "worker-processes", Usage: "run `N` workers as supervised processes"},
-			progressFlag(), jsonFlag(),
+			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			dir, err := demoDir(c.String("dir"))

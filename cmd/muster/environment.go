@@ -61,13 +61,13 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// display returns a display on standard error, which shows nothing with --quiet.
-func (e environment) display(format monitor.Format) *monitor.Display {
+// display returns a display on standard error: bars on a terminal, lines elsewhere, and nothing with --quiet.
+func (e environment) display() *monitor.Display {
 	switch {
 	case screenOf(e.stderr).muted:
 		return monitor.New(e.stderr, monitor.None)
-	case format == monitor.Auto && !e.terminal():
-		format = monitor.Lines
+	case e.terminal():
+		return monitor.New(raw(e.stderr), monitor.Bars)
 	}
-	return monitor.New(raw(e.stderr), format)
+	return monitor.New(raw(e.stderr), monitor.Lines)
 }

@@ -22,7 +22,7 @@ version instead, which repeats all items.
 			&cli.StringSliceFlag{Name: "item", Usage: "only the item `KEY`; may be repeated"},
 			&cli.BoolFlag{Name: "again", Usage: "create the next version of a finished job"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished"},
-			progressFlag(), jsonFlag(),
+			jsonFlag(),
 		},
 	}, scope.retry)
 }

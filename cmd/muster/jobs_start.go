@@ -55,7 +55,7 @@ can run at each start of a system.`,
 			&cli.StringFlag{Name: "dedupe", Usage: "`ACTION` if an unfinished job has the same work: allow, join or reject", DefaultText: "the setting jobs.dedupe"},
 			&cli.BoolFlag{Name: "force", Usage: "create it even if an unfinished job has the same work: --dedupe allow"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended, and show its progress"},
-			progressFlag(), jsonFlag(),
+			jsonFlag(),
 		},
 	}, func(s scope, _ client.None) error {
 		req, err := requestOf(s.Context)

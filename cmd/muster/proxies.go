@@ -31,7 +31,7 @@ func proxiesCommand(env environment) *cli.Command {
 				Usage: "collect candidates from the sources, check them, and publish working proxies",
 				Description: `Working proxies are in the pool as soon as they are found. After Ctrl-C they stay
 there, and the next refresh continues where this one stopped.`,
-				Flags:  append(flagsOf(sourceSetting, judgeSetting, localSetting), progressFlag(), jsonFlag()),
+				Flags:  append(flagsOf(sourceSetting, judgeSetting, localSetting), jsonFlag()),
 				Action: func(c *cli.Context) error { return refreshProxies(env, c) },
 			},
 			listCommand(env),

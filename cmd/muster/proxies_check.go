@@ -35,7 +35,7 @@ certificate. Redirects are not followed. Without a list it checks the pool.`,
 			&cli.BoolFlag{Name: "add", Usage: "add working proxies to the pool"},
 			&cli.BoolFlag{Name: "no-check", Usage: "with --add, add them without a check; one without a scheme is http"},
 			&cli.BoolFlag{Name: "alive", Usage: "print only working proxies"},
-			progressFlag(), jsonFlag()),
+			jsonFlag()),
 		Action: func(c *cli.Context) error { return checkProxies(env, c) },
 	}
 }
@@ -86,10 +86,7 @@ func checkProxies(env environment, c *cli.Context) error {
 	if err := prober.Start(c.Context); err != nil {
 		return err
 	}
-	display, err := newDisplay(env, c)
-	if err != nil {
-		return err
-	}
+	display := env.display()
 	defer display.Close()
 	return showResults(env, c, display, judgedResults("check"), len(candidates), func(report func(probe.Result)) error {
 		return prober.Each(c.Context, slices.Values(candidates), func(r probe.Result) {
@@ -109,10 +106,7 @@ func checkTarget(env environment, c *cli.Context, cfg config.Config, named bool)
 		return usageError{err}
 	}
 	check := func(ctx context.Context, candidates []source.Candidate) error {
-		display, err := newDisplay(env, c)
-		if err != nil {
-			return err
-		}
+		display := env.display()
 		defer display.Close()
 		return showResults(env, c, display, targetResults, len(candidates), func(report func(probe.Result)) error {
 			return prober.Each(ctx, slices.Values(candidates), report)

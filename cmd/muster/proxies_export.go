@@ -22,7 +22,6 @@ current directory, and URLs to standard output. The files contain the passwords
 of the proxies.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Usage: "only in the formats `F,…`: " + strings.Join(proxies.FormatNames(), ", ")},
-			progressFlag(),
 		},
 		Action: func(c *cli.Context) error { return exportProxies(env, c) },
 	}

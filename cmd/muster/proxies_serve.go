@@ -30,7 +30,6 @@ If the settings name sources, the pool is refilled when few proxies are left.`,
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
 			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password; a line is one key of at least 8 characters"},
-			progressFlag(),
 		},
 		Action: server(func(c *cli.Context) error { return serveProxies(env, c) }),
 	}

@@ -32,14 +32,14 @@ found the artifact, for --max-per-resolver.`,
 			}, enqueueArtifact),
 			apiCommand(env.creating(), &cli.Command{
 				Name: "import", ArgsUsage: "FILE", Usage: "add the artifacts of a file, one JSON object with an \"id\" a line",
-				Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}, jsonFlag(), progressFlag()},
+				Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}, jsonFlag()},
 				Description: `FILE may be gzipped; - is standard input. Invalid lines are reported
 and skipped. An interrupted import can be run again.`,
 			}, importArtifacts),
 			{
 				Name: "run",
 				Flags: append(flagsOf(queueSettings...),
-					&cli.StringFlag{Name: "queue", Usage: "use the queue `NAME`", Value: "default"}, jsonFlag(), progressFlag(),
+					&cli.StringFlag{Name: "queue", Usage: "use the queue `NAME`", Value: "default"}, jsonFlag(),
 					&cli.BoolFlag{Name: "drain", Usage: "exit when all items have finished, including retries"},
 					&cli.DurationFlag{Name: "drain-timeout", Usage: "with --drain, give up after `D`"},
 					&cli.StringFlag{Name: "content", Usage: "store fetched content in `DIR`", DefaultText: "content in the data directory"},

@@ -57,7 +57,7 @@ slow responses alone are not a failure.`,
 			&cli.BoolFlag{Name: "full", Usage: "fetch all pages, whatever refetch of the definition says"},
 			&cli.StringSliceFlag{Name: "sink", Usage: "also write the records to `ADDRESS`: sqlite:FILE, postgres://USER@HOST/DB, https://…, or s3://BUCKET/PREFIX for the finished files"},
 			&cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` instead of the site, for example from a local copy"},
-			failOnFlag(), progressFlag(), jsonFlag()),
+			failOnFlag(), jsonFlag()),
 		BashComplete: completeSites(env),
 		Action:       func(c *cli.Context) error { return scrape(env, c) },
 	}

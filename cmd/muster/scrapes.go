@@ -117,7 +117,6 @@ Running workers do the work; --wait waits for the result. If no worker is
 running, the command starts one and waits.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended, and print the report"},
-			progressFlag(),
 		},
 	}, func(s scope, j sites.Job) error {
 		if s.own != nil {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -13,7 +11,6 @@ import (
 	"muster/internal/logctx"
 	"muster/orchestrator"
 	"muster/orchestrator/config"
-	"muster/orchestrator/monitor"
 	"muster/tasks"
 )
 
@@ -48,6 +45,12 @@ var movedFlags = map[string]string{
 	"at-once": "proxies.concurrency", "timeout": "proxies.check_timeout", "connect-timeout": "proxies.check_connect_timeout", "tries": "proxies.check_tries",
 	"max-list-mb": "proxies.max_list_mb", "mmdb": "proxies.mmdb", "public": "proxies.public", "fallback": "proxies.fallback", "wait": "proxies.serve.wait",
 	"handshake-timeout": "proxies.serve.handshake_timeout", "first-byte-timeout": "proxies.serve.first_byte_timeout",
+}
+
+// removedFlags maps other flags of earlier versions to what replaces them.
+var removedFlags = map[string]string{
+	"watch":    "use watch(1), as in watch muster jobs list, or muster status --watch",
+	"progress": "progress is bars on a terminal and lines elsewhere; --quiet omits it",
 }
 
 // movedTo returns the setting that replaces a flag of a command, or "".
@@ -180,27 +183,6 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 		return a
 	}
 	return slog.New(tasks.LogHandler(logctx.Handler(slog.NewTextHandler(w, opts))))
-}
-
-// progressFlag is for commands that show their progress.
-func progressFlag() cli.Flag {
-	return &cli.StringFlag{Name: "progress", Usage: "show progress as `FORMAT`: auto, bars, lines or none", Value: string(monitor.Auto)}
-}
-
-// newDisplay returns the display that the progress flag asks for, on standard error. Of
-// a command whose progress flag is something else it is the usual one.
-func newDisplay(env environment, c *cli.Context) (*monitor.Display, error) {
-	if slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool {
-		_, isBool := f.(*cli.BoolFlag)
-		return isBool && slices.Contains(f.Names(), "progress")
-	}) {
-		return env.display(monitor.Auto), nil
-	}
-	format, err := monitor.ParseFormat(cmp.Or(c.String("progress"), string(monitor.Auto))) // not every command has the flag
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return env.display(format), nil
 }
 
 // oneLine returns the first line of an error.

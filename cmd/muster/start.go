@@ -38,7 +38,7 @@ configured site, prints the results and exits. The exit code is 1 if a job is
 incomplete or lost data, as with muster scrape --wait.`,
 		Flags: append(flagsOf(startSettings...),
 			&cli.BoolFlag{Name: "once", Usage: "run one round, then exit"},
-			failOnFlag(), progressFlag(), jsonFlag()),
+			failOnFlag(), jsonFlag()),
 		Action: server(func(c *cli.Context) error {
 			failOn, err := failOnOf(c)
 			if err != nil {
@@ -117,10 +117,7 @@ func sayWorking(env environment, cfg config.Config) {
 func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bool,
 	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
 	outliveReaders() // else its child processes would be left running
-	display, err := newDisplay(env, c)
-	if err != nil {
-		return err
-	}
+	display := env.display()
 	defer display.Close()
 	log := newLogger(env, display, loaded.Log)
 	say := func(line string) { fmt.Fprintln(display, line) }

@@ -7,36 +7,19 @@ package monitor
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // A Format is an output format of progress.
 type Format string
 
-// The formats. Auto is Bars on a terminal and Lines otherwise.
+// The formats.
 const (
-	Auto  Format = "auto"
 	Bars  Format = "bars"
 	Lines Format = "lines"
 	None  Format = "none"
 )
-
-// Formats lists the formats that ParseFormat accepts.
-var Formats = []Format{Auto, Bars, Lines, None}
-
-// ParseFormat returns the format called s.
-func ParseFormat(s string) (Format, error) {
-	for _, f := range Formats {
-		if string(f) == s {
-			return f, nil
-		}
-	}
-	return "", fmt.Errorf("unknown progress format %q; use one of %v", s, Formats)
-}
 
 // Progress is the progress of a job.
 type Progress struct {
@@ -75,12 +58,6 @@ type painter interface {
 
 // New returns a display that writes to w. The caller must close it.
 func New(w io.Writer, format Format) *Display {
-	if format == Auto {
-		format = Lines
-		if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			format = Bars
-		}
-	}
 	d := &Display{}
 	switch format {
 	case Bars:

@@ -14,7 +14,7 @@ func TestLinesAreRateLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		d := New(&out, Auto) // a buffer is not a terminal
+		d := New(&out, Lines)
 		track := d.Track("shop")
 		for i := range int64(100) {
 			track.Update(Progress{Done: i + 1, Total: 100, Unit: "pages"})
@@ -98,16 +98,6 @@ func TestDoneShowsTheTotal(t *testing.T) {
 	d.Close()
 	if !strings.Contains(out.String(), "[DONE] shop: ") || !strings.Contains(out.String(), "4/4 pages (100%)") {
 		t.Errorf("got %s, want done with 4 of 4", out.String())
-	}
-}
-
-func TestParseFormat(t *testing.T) {
-	t.Parallel()
-	if f, err := ParseFormat("bars"); err != nil || f != Bars {
-		t.Errorf("got %q, %v, want %q", f, err, Bars)
-	}
-	if _, err := ParseFormat("fancy"); err == nil || !strings.Contains(err.Error(), "lines") {
-		t.Errorf("got %v, want an error with the formats", err)
 	}
 }
 

@@ -130,7 +130,7 @@ func TestDemo(t *testing.T) {
 		t.Skip("long: it crawls all pages")
 	}
 	t.Parallel()
-	p := run(t, "demo", "--keep", "--dir", "world", "--progress", "lines")
+	p := run(t, "demo", "--keep", "--dir", "world")
 	base := p.until(address)
 	p.until(regexp.MustCompile(`(Press Ctrl-C to stop everything)`))
 	admins, viewer := p.keys("world/data", "admin", 4), p.keys("world/data", "viewer", 1)[0]

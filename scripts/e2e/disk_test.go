@@ -92,7 +92,7 @@ func TestDiskFull(t *testing.T) {
 			d := mountDisk(t, b.data, "48m")
 			b.out = filepath.Join(b.data, "records")
 			r := muster(t, append(os.Environ(), "MUSTER_SITES__OUT="+b.out),
-				append([]string{"scrape", "shop", "news", "--config", b.conf, "--wait", "--json", "--progress", "lines", "--log-level", "debug"}, args...)...)
+				append([]string{"scrape", "shop", "news", "--config", b.conf, "--wait", "--json", "--log-level", "debug"}, args...)...)
 			r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 60 })
 			d.fill()
 			c := b.client(t)

@@ -52,7 +52,7 @@ func newFleet(t *testing.T, more map[string]any) *fleet {
 // start starts muster and waits for its API.
 func (f *fleet) start(t *testing.T) *run {
 	t.Helper()
-	r := muster(t, os.Environ(), "start", "--config", f.conf, "--progress", "none")
+	r := muster(t, os.Environ(), "start", "--config", f.conf)
 	r.until(t, "its API", func() bool { return f.get("/ready", nil) == nil })
 	return r
 }

@@ -150,7 +150,7 @@ func (b *bench) once(t *testing.T, args ...string) *run {
 }
 
 func (b *bench) onceArgs(args ...string) []string {
-	return append([]string{"start", "--config", b.conf, "--once", "--json", "--progress", "lines", "--log-level", "debug"}, args...)
+	return append([]string{"start", "--config", b.conf, "--once", "--json", "--log-level", "debug"}, args...)
 }
 
 // wait waits for the exit and checks the exit code.

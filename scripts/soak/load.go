@@ -215,7 +215,7 @@ func (l *load) sendItems(n int) error {
 	if err := os.WriteFile(file, lines.Bytes(), 0o600); err != nil {
 		return err
 	}
-	if _, err := l.s.cli(l.ctx, "queue", "import", file, "--queue", queueName, "--progress", "none"); err != nil {
+	if _, err := l.s.cli(l.ctx, "queue", "import", file, "--queue", queueName); err != nil {
 		return err
 	}
 	l.sent(kindItem, len(want))
@@ -265,7 +265,7 @@ func (l *load) sendJob(n int) error {
 // sendScrape sends the scrape of a site with the CLI. It joins a running scrape.
 func (l *load) sendScrape(n int) error {
 	site := l.s.world.Sites()[n%2]
-	out, err := l.s.cli(l.ctx, "scrape", site.Name, "--json", "--progress", "none")
+	out, err := l.s.cli(l.ctx, "scrape", site.Name, "--json")
 	if err != nil {
 		return err
 	}

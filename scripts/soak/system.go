@@ -81,7 +81,7 @@ func startSystem(ctx context.Context, dir string, r *report) (_ *system, err err
 		return nil, err
 	}
 	if r.Resumed > 0 { // the proxies of before are gone
-		if _, err := s.cli(ctx, "proxies", "refresh", "--progress", "none"); err != nil {
+		if _, err := s.cli(ctx, "proxies", "refresh"); err != nil {
 			return nil, err
 		}
 	}
@@ -162,11 +162,11 @@ func (s *system) startProcesses() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.muster, err = respawn.Start(s.dir, "muster", s.command(nil, s.binary, "start", "--config", s.conf, "--progress", "none", "--log-format", "text")); err != nil {
+	if s.muster, err = respawn.Start(s.dir, "muster", s.command(nil, s.binary, "start", "--config", s.conf, "--log-format", "text")); err != nil {
 		return err
 	}
 	if s.queue, err = respawn.Start(s.dir, "queue", s.command(nil, s.binary, "queue", "run", "--config", s.conf,
-		"--queue", queueName, "--metrics-listen", s.metrics["queue run"], "--progress", "none")); err != nil {
+		"--queue", queueName, "--metrics-listen", s.metrics["queue run"])); err != nil {
 		return err
 	}
 	s.worker, err = respawn.Start(s.dir, "worker", s.command([]string{

@@ -108,7 +108,7 @@ var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/ui/`)
 
 // startDemo starts the demo and returns when its round is finished.
 func startDemo(ctx context.Context, file string) (*demo, error) {
-	d := &demo{cmd: exec.CommandContext(ctx, file, "demo", "--keep", "--progress", "lines")}
+	d := &demo{cmd: exec.CommandContext(ctx, file, "demo", "--keep")}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
