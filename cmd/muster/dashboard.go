@@ -8,7 +8,7 @@ import (
 	"muster/orchestrator"
 )
 
-var listenSetting = settingFlag{name: "listen", path: "api.listen", usage: "serve the HTTP API at `ADDR`; beyond loopback it needs a key"}
+var listenSetting = settingFlag{"listen", "api.listen", "serve the HTTP API at `ADDR`; beyond loopback it needs a key"}
 
 func dashboardCommand(env environment) *cli.Command {
 	return &cli.Command{

@@ -6,7 +6,7 @@ import "strings"
 // They are printed at the end of the command's help.
 var examples = map[string]string{
 	"demo":   "muster demo\nmuster demo --keep              # and explore the web UI",
-	"start":  "muster start\nmuster start --worker-processes 4\nmuster start --once --json > round.json",
+	"start":  "muster start\nmuster start --setting workers.processes=4\nmuster start --once --json > round.json",
 	"worker": "muster worker --redis redis://host:6379/0 --setting workers.concurrency=20",
 	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv",
 

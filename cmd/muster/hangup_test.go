@@ -79,7 +79,7 @@ func TestSignalsOfServers(t *testing.T) {
 		t.Parallel()
 		k, g := newCommand(t), newGate(t, 3, 1)
 		k.site("gate", g)
-		cmd, out := k.start("scrape", "gate", "--wait", "--sites-dir", "sites")
+		cmd, out := k.start("scrape", "gate", "--wait", "--setting", "sites.dir=sites")
 		testutil.Eventually(t, "the scrape to run", func() bool { return strings.Contains(k.run("scrapes", "list"), "RUNNING") })
 		hangup(t, cmd, out, nothing, 1)
 		g.release()

@@ -12,11 +12,7 @@ import (
 	"muster/proxies"
 )
 
-var (
-	judgeSetting  = settingFlag{name: "judge", path: "proxies.judges", usage: "check proxies with the judge at `URL`; separate several with commas"}
-	localSetting  = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "accept loopback and private addresses", isBool: true}
-	sourceSetting = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; separate several with commas"}
-)
+var sourceSetting = settingFlag{"source", "proxies.sources", "read candidates from `FILE-OR-URL`; separate several with commas"}
 
 const proxyArguments = `PROXY is a name from the list, without a password, or host:port, or a host for all
 of its ports.`
@@ -31,7 +27,7 @@ func proxiesCommand(env environment) *cli.Command {
 				Usage: "collect candidates from the sources, check them, and publish working proxies",
 				Description: `Working proxies are in the pool as soon as they are found. After Ctrl-C they stay
 there, and the next refresh continues where this one stopped.`,
-				Flags:  append(flagsOf(sourceSetting, judgeSetting, localSetting), jsonFlag()),
+				Flags:  append(flagsOf(sourceSetting), jsonFlag()),
 				Action: func(c *cli.Context) error { return refreshProxies(env, c) },
 			},
 			listCommand(env),

@@ -22,26 +22,27 @@ func checkCommand(env environment) *cli.Command {
 		Name:      "check",
 		Usage:     "check the proxies of a list and print each result at once; --add adds working ones to the pool",
 		ArgsUsage: "[PROXY…]",
-		Description: `Without --judge it starts a judge on loopback, which only proxies on this machine
+		Description: `Without proxies.judges it starts a judge on loopback, which only proxies on this machine
 can reach; see muster judge. Ctrl-C stops it and prints the results so far.
 
 With --target it uses no judge: a proxy works if it returns that page with a
 status of 2xx, the text of --expect in the first MiB, and over https a valid
 certificate. Redirects are not followed. Without a list it checks the pool.`,
-		Flags: append(flagsOf(judgeSetting, localSetting),
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "target", Usage: "fetch `URL` through each proxy"},
 			&cli.StringFlag{Name: "expect", Usage: "with --target, the page must contain `TEXT`; required for an http URL"},
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
 			&cli.BoolFlag{Name: "add", Usage: "add working proxies to the pool"},
 			&cli.BoolFlag{Name: "no-check", Usage: "with --add, add them without a check; one without a scheme is http"},
 			&cli.BoolFlag{Name: "alive", Usage: "print only working proxies"},
-			jsonFlag()),
+			jsonFlag(),
+		},
 		Action: func(c *cli.Context) error { return checkProxies(env, c) },
 	}
 }
 
 func checkProxies(env environment, c *cli.Context) error {
-	loaded, err := loadConfig(env, c, judgeSetting, localSetting)
+	loaded, err := loadConfig(env, c)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func TestCheckReadsLongListsWhole(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	env := environment{stdin: strings.NewReader(list.String()), stdout: &out, stderr: &errs, hard: t.Context()}
-	run(t.Context(), env, []string{"muster", "proxies", "check", "--allow-local", "--judge", "http://127.0.0.1:1", "--file", "-"})
+	run(t.Context(), env, []string{"muster", "proxies", "check", "--setting", "proxies.allow_local=true", "--setting", "proxies.judges=http://127.0.0.1:1", "--file", "-"})
 	if got := errs.String(); !strings.Contains(got, "no judge is reachable") || strings.Contains(got, "left out") {
 		t.Errorf("got %q, want the judge's error and nothing left out", got)
 	}

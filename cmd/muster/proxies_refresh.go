@@ -13,7 +13,7 @@ import (
 )
 
 func refreshProxies(env environment, c *cli.Context) error {
-	loaded, err := loadConfig(env, c, sourceSetting, judgeSetting, localSetting)
+	loaded, err := loadConfig(env, c, sourceSetting)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 var queueSettings = []settingFlag{
-	{name: "workers", path: "queue.max_workers", usage: "process `N` items at once"},
-	{name: "max-per-host", path: "queue.max_per_host", usage: "fetch at most `N` items at once from a host"},
-	{name: "max-per-resolver", path: "queue.max_per_resolver", usage: "process at most so many items of a resolver at once: `LIMITS` as in unpaywall:2,crossref:3"},
+	{"workers", "queue.max_workers", "process `N` items at once"},
+	{"max-per-host", "queue.max_per_host", "fetch at most `N` items at once from a host"},
+	{"max-per-resolver", "queue.max_per_resolver", "process at most so many items of a resolver at once: `LIMITS` as in unpaywall:2,crossref:3"},
 }
 
 func queueCommand(env environment) *cli.Command {

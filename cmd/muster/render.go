@@ -14,8 +14,6 @@ import (
 	"muster/sites/render"
 )
 
-var browserSetting = settingFlag{name: "browser", path: "sites.browser", usage: "use the Chromium at `PATH`, or a running one by the URL of its debugging port"}
-
 func renderCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "render",
@@ -23,16 +21,17 @@ func renderCommand(env environment) *cli.Command {
 		Description: `Scrapes start a browser themselves if a definition has render: auto or always.
 This command serves one to several workers: set render.url in the definitions to
 its URL. It serves until interrupted.`,
-		Flags: append(flagsOf(browserSetting),
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8090"},
 			&cli.StringFlag{Name: "key-file", Usage: "require the key in `FILE`, which is render.key in definitions"},
-			&cli.IntFlag{Name: "tabs", Usage: "render at most `N` pages at the same time", Value: 4}),
+			&cli.IntFlag{Name: "tabs", Usage: "render at most `N` pages at the same time", Value: 4},
+		},
 		Action: server(func(c *cli.Context) error { return serveBrowser(env, c) }),
 	}
 }
 
 func serveBrowser(env environment, c *cli.Context) error {
-	loaded, err := loadConfig(env, c, browserSetting)
+	loaded, err := loadConfig(env, c)
 	if err != nil {
 		return err
 	}

@@ -18,16 +18,11 @@ import (
 )
 
 // cacheSetting is the directory of the cache of pages.
-var cacheSetting = settingFlag{name: "cache", path: "sites.cache", usage: "take pages from the cache in `DIR`, and store fetched ones there, to try a definition without new requests"}
+var cacheSetting = settingFlag{"cache", "sites.cache", "take pages from the cache in `DIR`, and store fetched ones there, to try a definition without new requests"}
 
 // scrapeSettings are the settings that scrape has flags for.
-func scrapeSettings() []settingFlag {
-	return []settingFlag{
-		{name: "out", path: "sites.out", usage: "write records below `DIR`; - writes to the default directory, and also to standard output"},
-		{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
-		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if no workers are running"},
-		cacheSetting, sourceSetting, judgeSetting, localSetting,
-	}
+var scrapeSettings = []settingFlag{
+	{"out", "sites.out", "write records below `DIR`; - writes to the default directory, and also to standard output"}, cacheSetting, sourceSetting,
 }
 
 func scrapeCommand(env environment) *cli.Command {
@@ -49,7 +44,7 @@ fetches directly.
 A command that waits exits with 1 if a job is incomplete or lost data: no
 records, missing required fields, failed pages. --fail-on sets the threshold;
 slow responses alone are not a failure.`,
-		Flags: append(flagsOf(scrapeSettings()...),
+		Flags: append(flagsOf(scrapeSettings...),
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished, and print the result"},
 			&cli.BoolFlag{Name: "direct", Usage: "use no proxies, whatever is configured: the sites see the address of this machine"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` records of each site"},
@@ -106,7 +101,7 @@ func scrape(env environment, c *cli.Context) error {
 			return err
 		}
 	}
-	loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets(args.names...)}, scrapeSettings()...)
+	loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets(args.names...)}, scrapeSettings...)
 	if err != nil {
 		return err
 	}

@@ -16,26 +16,20 @@ import (
 
 // globalSettings can be set by flags of every command.
 var globalSettings = []settingFlag{
-	{name: "redis", path: "redis.url", usage: "use the Redis at `URL`, as in redis://host:6379/0"},
-	{name: "data-dir", path: "data_dir", usage: "keep everything in `DIR`"},
-	{name: "log-level", path: "log.level", usage: "debug, info, warn or error"},
-	{name: "log-format", path: "log.format", usage: "auto, text or json"},
+	{"redis", "redis.url", "use the Redis at `URL`, as in redis://host:6379/0"},
+	{"data-dir", "data_dir", "keep everything in `DIR`"},
+	{"log-level", "log.level", "debug, info, warn or error"},
+	{"log-format", "log.format", "auto, text or json"},
 }
 
 // settingFlag is a flag that sets a setting.
-type settingFlag struct {
-	name, path, usage string
-	isBool            bool
-}
+type settingFlag struct{ name, path, usage string }
 
 // globalFlags returns the flags that every command has, new ones at each call:
 // the library keeps state in them.
 func globalFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "read settings from `FILE`", DefaultText: config.UsualFile + ", if any"}}
-	for _, s := range globalSettings {
-		flags = append(flags, s.flag())
-	}
-	return append(flags, &cli.StringSliceFlag{Name: "setting", Usage: "set the setting `PATH=VALUE`, as in workers.concurrency=20; may be repeated"},
+	return append(append(flags, flagsOf(globalSettings...)...), &cli.StringSliceFlag{Name: "setting", Usage: "set the setting `PATH=VALUE`, as in workers.concurrency=20; may be repeated"},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print results and errors only"})
 }
 
@@ -44,6 +38,7 @@ var movedFlags = map[string]string{
 	"concurrency": "workers.concurrency", "max-pages": "sites.max_pages_at_once", "memory-limit": "workers.memory_limit_mb", "pipelines-dir": "jobs.pipelines", "read-only": "api.read_only",
 	"at-once": "proxies.concurrency", "timeout": "proxies.check_timeout", "connect-timeout": "proxies.check_connect_timeout", "tries": "proxies.check_tries",
 	"max-list-mb": "proxies.max_list_mb", "mmdb": "proxies.mmdb", "public": "proxies.public", "fallback": "proxies.fallback", "wait": "proxies.serve.wait",
+	"sites-dir": "sites.dir", "worker-processes": "workers.processes", "browser": "sites.browser", "judge": "proxies.judges", "allow-local": "proxies.allow_local",
 	"handshake-timeout": "proxies.serve.handshake_timeout", "first-byte-timeout": "proxies.serve.first_byte_timeout",
 }
 
@@ -57,7 +52,7 @@ var removedFlags = map[string]string{
 func movedTo(command, flag string) string {
 	path := movedFlags[flag]
 	switch {
-	case strings.HasPrefix(path, "proxies.") && !strings.HasPrefix(command, "muster proxies "):
+	case strings.HasPrefix(path, "proxies.") && !strings.HasPrefix(command, "muster proxies ") && command != "muster scrape":
 		return ""
 	case command == "muster proxies serve":
 		return strings.Replace(path, "check_", "serve.", 1)
@@ -65,18 +60,11 @@ func movedTo(command, flag string) string {
 	return path
 }
 
-func (s settingFlag) flag() cli.Flag {
-	if s.isBool {
-		return &cli.BoolFlag{Name: s.name, Usage: s.usage}
-	}
-	return &cli.StringFlag{Name: s.name, Usage: s.usage}
-}
-
 // flagsOf returns the flags of settings.
 func flagsOf(settings ...settingFlag) []cli.Flag {
 	var flags []cli.Flag
 	for _, s := range settings {
-		flags = append(flags, s.flag())
+		flags = append(flags, &cli.StringFlag{Name: s.name, Usage: s.usage})
 	}
 	return flags
 }

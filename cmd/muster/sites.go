@@ -16,9 +16,6 @@ import (
 	"muster/sites/render"
 )
 
-// sitesSetting is the directory of definitions, in addition to the built-in ones.
-var sitesSetting = settingFlag{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"}
-
 func sitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "sites",
@@ -39,7 +36,7 @@ func sitesListCommand(env environment) *cli.Command {
 	c := apiCommand(env, &cli.Command{
 		Name:   "list",
 		Usage:  "list the sites, or with --health compare the last scrape of each with the seven days before",
-		Flags:  append(flagsOf(sitesSetting), &cli.BoolFlag{Name: "health", Usage: "show the health of each site that was scraped"}, jsonFlag()),
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "health", Usage: "show the health of each site that was scraped"}, jsonFlag()},
 		Before: requires("health", "server"),
 	}, func(s scope, _ client.None) error { return listHealth(s) })
 	health := c.Action
@@ -47,7 +44,7 @@ func sitesListCommand(env environment) *cli.Command {
 		if c.Bool("health") {
 			return health(c)
 		}
-		loaded, err := loadConfig(env, c, sitesSetting)
+		loaded, err := loadConfig(env, c)
 		if err != nil {
 			return err
 		}
@@ -61,7 +58,7 @@ func siteOf(env environment, c *cli.Context, name string) (*definition.Definitio
 	if isDefinitionFile(name) {
 		return loadDefinition(name)
 	}
-	loaded, err := loadConfig(env, c, sitesSetting)
+	loaded, err := loadConfig(env, c)
 	if err != nil {
 		return nil, err
 	}

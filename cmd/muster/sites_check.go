@@ -28,8 +28,9 @@ With --live the arguments are sites or files. It follows the definition from its
 start pages, through sitemaps and listing pages at any depth, until a page has a
 record, directly and without a proxy. For each page it shows how often each field
 was found, by which alternative of its chain, and its first value.`,
-		Flags: append(flagsOf(sitesSetting),
-			&cli.BoolFlag{Name: "live", Usage: "follow the definition until a record is found, and show records and links"}, baseURLFlag(), jsonFlag()),
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "live", Usage: "follow the definition until a record is found, and show records and links"}, baseURLFlag(), jsonFlag(),
+		},
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			if c.Bool("live") {
@@ -38,7 +39,7 @@ was found, by which alternative of its chain, and its first value.`,
 			if c.Bool("json") || c.String("base-url") != "" {
 				return usageError{errors.New("sites check: --json and --base-url belong to --live")}
 			}
-			loaded, err := loadConfig(env, c, sitesSetting)
+			loaded, err := loadConfig(env, c)
 			if err != nil {
 				return err
 			}

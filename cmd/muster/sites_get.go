@@ -7,7 +7,6 @@ func showSiteCommand(env environment) *cli.Command {
 		Name:         "get",
 		Usage:        "print the definition of a site",
 		ArgsUsage:    "SITE-OR-FILE",
-		Flags:        flagsOf(sitesSetting),
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			def, err := siteOf(env, c, c.Args().First())

@@ -20,10 +20,10 @@ func testSitesCommand(env environment) *cli.Command {
 		Description: `Extracts the pages that muster scrape --cache DIR stored, without network. Shows how
 often each field was found, by which alternative of its chain, and the pages that
 fail or have invalid records. Exits with 1 if there are such pages.`,
-		Flags:        append(flagsOf(sitesSetting, cacheSetting), jsonFlag()),
+		Flags:        append(flagsOf(cacheSetting), jsonFlag()),
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
-			loaded, err := loadConfig(env, c, sitesSetting, cacheSetting)
+			loaded, err := loadConfig(env, c, cacheSetting)
 			if err != nil {
 				return err
 			}

@@ -31,11 +31,12 @@ func tryCommand(env environment) *cli.Command {
 		Description: `Fetches the page as a scrape would, but without a proxy, or reads it from a file.
 A selector is CSS or XPath, or a path on a page that is JSON. A field is in
 braces, as in a definition.`,
-		Flags: append(flagsOf(sitesSetting),
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "each", Usage: "search inside each match of `SELECTOR`, like each of a record", DefaultText: "the whole page"},
 			&cli.StringFlag{Name: "site", Usage: "fetch and read the page by the definition of `SITE-OR-FILE`", DefaultText: "none but the defaults"},
 			&cli.StringFlag{Name: "kind", Usage: "the page is of `KIND` listing or detail", DefaultText: "by the start pages"},
-			&cli.StringFlag{Name: "url", Usage: "the file is the page at `URL`", DefaultText: "http://localhost/FILE"}),
+			&cli.StringFlag{Name: "url", Usage: "the file is the page at `URL`", DefaultText: "http://localhost/FILE"},
+		},
 		Action: func(c *cli.Context) error {
 			t := &siteTry{env: env, c: c}
 			if err := t.begin(c.Args().First()); err != nil {

@@ -14,14 +14,9 @@ import (
 )
 
 // metricsListen is for workers that are started by themselves.
-var metricsListen = settingFlag{name: "metrics-listen", path: "workers.metrics_listen", usage: "serve Prometheus metrics at `ADDR`/metrics, with /health and /ready; beyond loopback they need a key"}
+var metricsListen = settingFlag{"metrics-listen", "workers.metrics_listen", "serve Prometheus metrics at `ADDR`/metrics, with /health and /ready; beyond loopback they need a key"}
 
-var startSettings = []settingFlag{
-	listenSetting,
-	{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, instead of one in this process"},
-	{name: "sites-dir", path: "sites.dir", usage: "also read site definitions from `DIR`"},
-	{name: "out", path: "sites.out", usage: "write records below `DIR`"},
-}
+var startSettings = []settingFlag{listenSetting, {"out", "sites.out", "write records below `DIR`"}}
 
 func startCommand(env environment) *cli.Command {
 	return &cli.Command{

@@ -73,7 +73,7 @@ politeness: {delay: 0}
 // stream starts a scrape that prints its records.
 func (c *command) stream(args ...string) (*exec.Cmd, *bufio.Reader, io.Closer, *testutil.Output) {
 	c.t.Helper()
-	cmd := exec.Command(c.program, append([]string{"scrape", "--out", "-", "--sites-dir", "sites"}, args...)...)
+	cmd := exec.Command(c.program, append([]string{"scrape", "--out", "-", "--setting", "sites.dir=sites"}, args...)...)
 	printed := &testutil.Output{}
 	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, printed
 	out := testutil.Must(cmd.StdoutPipe())(c.t)

@@ -158,7 +158,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	case len(list.Candidates) == 0:
 		remedy := "use lines with protocol://host:port, JSON or CSV"
 		if list.Rejects[Private] > 0 {
-			remedy = "private addresses need proxies.allow_local or --allow-local"
+			remedy = "private addresses need proxies.allow_local"
 		}
 		return list, fmt.Errorf("%d bytes, rejected %s; %s: %w", list.Bytes, cmp.Or(list.Rejected, "nothing"), remedy, ErrEmpty)
 	}

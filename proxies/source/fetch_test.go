@@ -111,7 +111,7 @@ func TestFetchInvalidSources(t *testing.T) {
 		"redirects":    {Source{URL: server.URL + "/loop"}, "more than 5 redirects"},
 		"hangs":        {Source{URL: server.URL + "/hang", Timeout: 200 * time.Millisecond}, "deadline"},
 		"unreachable":  {Source{URL: "http://127.0.0.1:1/x?key=secret"}, "refused"},
-		"only private": {Source{URL: server.URL + "/private"}, "rejected private 2 (lines 1, 2); private addresses need proxies.allow_local or --allow-local"},
+		"only private": {Source{URL: server.URL + "/private"}, "rejected private 2 (lines 1, 2); private addresses need proxies.allow_local"},
 		"only text":    {Source{URL: server.URL + "/text"}, "rejected single_label 1 (line 6), unparsed 4 (lines 1, 3, 4, …); use lines with protocol://host:port, JSON or CSV"},
 		"binary":       {Source{URL: server.URL + "/binary"}, "no proxies found"},
 		"no file":      {Source{URL: filepath.Join(folder, "none")}, "no such file"},

@@ -14,7 +14,7 @@ func TestOnCluster(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	env := append(os.Environ(), "MUSTER_REDIS__URL="+redistest.ClusterURL(t), "MUSTER_REDIS__MODE=auto")
-	r := muster(t, env, b.onceArgs("--worker-processes", "2")...)
+	r := muster(t, env, b.onceArgs("--setting", "workers.processes=2")...)
 	r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 30 && len(b.workers(t)) > 0 })
 	kill9(t, b.workers(t)[0])
 	r.wait(t, 0)

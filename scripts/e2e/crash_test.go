@@ -18,7 +18,7 @@ import (
 func TestWorkersKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	r := b.once(t, "--worker-processes", "2")
+	r := b.once(t, "--setting", "workers.processes=2")
 
 	kills := []int{30, 80, 130}
 	for _, asked := range kills {
@@ -75,12 +75,12 @@ func (b *bench) killBusy(t *testing.T, r *run) {
 func TestEverythingKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	first := b.once(t, "--worker-processes", "2")
+	first := b.once(t, "--setting", "workers.processes=2")
 	first.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 60 })
 	kill9(t, first.cmd.Process.Pid)
 	<-first.done
 
-	second := b.once(t, "--worker-processes", "2")
+	second := b.once(t, "--setting", "workers.processes=2")
 	second.wait(t, 0)
 	wantAll(t, b.World, second.summary(t))
 	b.wantFetchedOnce(t, 2*concurrency)

@@ -84,7 +84,7 @@ func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"worker in the process": nil,
-		"worker processes":      {"--worker-processes", "2"},
+		"worker processes":      {"--setting", "workers.processes=2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

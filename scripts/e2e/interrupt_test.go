@@ -34,7 +34,7 @@ func TestInterrupted(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			first := b.once(t, "--worker-processes", "2")
+			first := b.once(t, "--setting", "workers.processes=2")
 			first.until(t, p.name, func() bool { return p.reached(t, b) })
 			for range p.presses {
 				first.interrupt(t)
@@ -55,7 +55,7 @@ func TestInterrupted(t *testing.T) {
 				}
 			}
 
-			second := b.once(t, "--worker-processes", "2")
+			second := b.once(t, "--setting", "workers.processes=2")
 			second.wait(t, 0)
 			wantAll(t, b.World, second.summary(t))
 			// A drain completes running pages; the second signal aborts them.

@@ -54,7 +54,7 @@ func powerCut(t *testing.T, random *rand.Rand) {
 	jobs := map[string]bool{}
 	for cut := range 1 + random.IntN(3) {
 		before := b.look()
-		r := b.once(t, "--worker-processes", "2")
+		r := b.once(t, "--setting", "workers.processes=2")
 		history := b.watch(r, before)
 		moment := random.IntN(60)
 		if cut > 0 || random.IntN(4) > 0 { // otherwise during the proxy check
@@ -82,7 +82,7 @@ func powerCut(t *testing.T, random *rand.Rand) {
 		}
 		t.Logf("cut %d after %d pages: the log was truncated from %d to %d bytes, at least %d; %d pages in that time", cut, b.pagesAsked(), now[0], now[1], synced.log, asked)
 	}
-	r := b.once(t, "--worker-processes", "2")
+	r := b.once(t, "--setting", "workers.processes=2")
 	r.wait(t, 0)
 	s := r.summary(t)
 	wantAll(t, b.World, s)
