@@ -3,7 +3,6 @@ package crawl
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -31,9 +30,7 @@ type localJobs struct {
 	pacer    *limit.Pacer
 	slots    *limit.KeyedLimiter // pages in flight; nil: no limit
 	memory   *memory             // for parsing pages
-
-	mu   sync.Mutex // guards jobs
-	jobs map[string]*job
+	jobs     sync.Map            // *job by ID
 
 	// Only tidy uses the fields below.
 	looked  time.Time       // when stalled jobs were last looked for
@@ -41,7 +38,7 @@ type localJobs struct {
 }
 
 func newLocalJobs(cfg Config) *localJobs {
-	l := &localJobs{cfg: cfg, memory: newMemory(cfg.Memory), jobs: map[string]*job{}}
+	l := &localJobs{cfg: cfg, memory: newMemory(cfg.Memory)}
 	rdb := cfg.Client.Redis()
 	l.pacer = limit.NewPacer(rdb, limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	if cfg.MaxPages > 0 {
@@ -52,37 +49,29 @@ func newLocalJobs(cfg Config) *localJobs {
 
 // close closes the clients of the jobs.
 func (l *localJobs) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, j := range l.jobs {
-		j.crawler.client.Close()
+	for _, j := range l.all() {
+		l.drop(j)
 	}
-	clear(l.jobs)
 }
 
 // get returns a job that some process has started.
 func (l *localJobs) get(ctx context.Context, id string) (*job, error) {
-	l.mu.Lock()
-	j, ok := l.jobs[id]
-	l.mu.Unlock()
-	if ok {
-		return j, nil
+	if j, ok := l.jobs.Load(id); ok {
+		return j.(*job), nil
 	}
 	req, err := store.ReadRequest(ctx, l.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
-	if j, err = l.make(ctx, id, req); err != nil {
+	j, err := l.make(ctx, id, req)
+	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if other, ok := l.jobs[id]; ok {
-		return other, nil
+	first, loaded := l.jobs.LoadOrStore(id, j)
+	if !loaded {
+		l.recorder.Wake()
 	}
-	l.jobs[id] = j
-	l.recorder.Wake()
-	return j, nil
+	return first.(*job), nil
 }
 
 func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*job, error) {
@@ -177,10 +166,11 @@ func (l *localJobs) tidy(ctx context.Context, open []string) {
 	}
 }
 
-func (l *localJobs) all() []*job {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.jobs))
+func (l *localJobs) all() (jobs []*job) {
+	for _, j := range l.jobs.Range {
+		jobs = append(jobs, j.(*job))
+	}
+	return jobs
 }
 
 // forget drops a terminated job and closes its record files.
@@ -190,10 +180,7 @@ func (l *localJobs) forget(j *job) {
 }
 
 func (l *localJobs) drop(j *job) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.jobs[j.run] == j {
-		delete(l.jobs, j.run)
+	if l.jobs.CompareAndDelete(j.run, j) {
 		j.crawler.client.Close()
 	}
 }

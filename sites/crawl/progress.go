@@ -113,9 +113,7 @@ func (l *localJobs) warnStalled(ctx context.Context) {
 	}
 	still := map[string]bool{}
 	for _, s := range stalled {
-		l.mu.Lock()
-		_, mine := l.jobs[s.JobID]
-		l.mu.Unlock()
+		_, mine := l.jobs.Load(s.JobID)
 		if mine && !l.stalled[s.JobID] {
 			l.cfg.Logger.WarnContext(ctx, "a scrape makes no progress", "site", s.Site, "job", s.JobID, "for", s.For.Round(time.Second), "delays", s.Delays)
 		}

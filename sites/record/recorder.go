@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,9 +58,8 @@ type Recorder struct {
 	announcedAt time.Time     // likewise
 	wake        chan struct{} // signals that a job may have records to write
 	errors      sync.Map      // the last logged error by job
-
-	mu      sync.Mutex // guards writers
-	writers map[string]*writer
+	busy        sync.Map      // jobs whose records Run writes
+	writers     sync.Map      // *writer by job
 }
 
 // New returns a Recorder.
@@ -69,7 +67,7 @@ func New(cfg Config) (*Recorder, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	host, _ := os.Hostname()
 	r := &Recorder{
-		cfg: cfg, rdb: cfg.Client.Redis(), sees: readName, wake: make(chan struct{}, 1), writers: map[string]*writer{},
+		cfg: cfg, rdb: cfg.Client.Redis(), sees: readName, wake: make(chan struct{}, 1),
 		owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()),
 	}
 	return r, r.permits.allow(cfg.OutDir, cfg.Sinks)
@@ -101,10 +99,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	defer r.retract(ctx)
 	var writing sync.WaitGroup
 	defer writing.Wait()
-	busy := map[string]chan struct{}{} // by job; closed after its records are written
 	for {
 		wait := roundIdle
-		if r.round(ctx, busy, &writing) > 0 {
+		if r.round(ctx, &writing) > 0 {
 			wait = roundBusy
 		}
 		t := time.NewTimer(wait)
@@ -128,14 +125,7 @@ func (r *Recorder) Wake() {
 }
 
 // round starts to write the records of open jobs that are not busy, and returns the number of open jobs.
-func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, writing *sync.WaitGroup) int {
-	for id, done := range busy {
-		select {
-		case <-done:
-			delete(busy, id)
-		default:
-		}
-	}
+func (r *Recorder) round(ctx context.Context, writing *sync.WaitGroup) int {
 	if err := r.announce(ctx); err != nil && ctx.Err() == nil {
 		r.cfg.Logger.WarnContext(ctx, "cannot announce this process as a writer of records", "error", err)
 	}
@@ -146,22 +136,20 @@ func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, wri
 		}
 		return 0
 	}
-	for _, id := range r.openJobs() {
-		if busy[id] == nil && !slices.Contains(open, id) { // closed, here or elsewhere
-			r.Forget(id)
+	for id := range r.writers.Range {
+		if _, busy := r.busy.Load(id); !busy && !slices.Contains(open, id.(string)) { // closed, here or elsewhere
+			r.Forget(id.(string))
 		}
 	}
 	if r.cfg.Round != nil {
 		r.cfg.Round(ctx, open)
 	}
 	for _, id := range open {
-		if busy[id] != nil {
+		if _, busy := r.busy.LoadOrStore(id, true); busy {
 			continue
 		}
-		done := make(chan struct{})
-		busy[id] = done
 		writing.Go(func() {
-			defer close(done)
+			defer r.busy.Delete(id)
 			r.writeJob(ctx, id)
 		})
 	}
@@ -261,27 +249,19 @@ func (r *Recorder) Finish(ctx context.Context, id string, sum report.Summary) (r
 
 // writer returns the writer of a job without opening files.
 func (r *Recorder) writer(ctx context.Context, id string) (*writer, error) {
-	r.mu.Lock()
-	w, ok := r.writers[id]
-	r.mu.Unlock()
-	if ok {
-		return w, nil
+	if w, ok := r.writers.Load(id); ok {
+		return w.(*writer), nil
 	}
 	req, err := store.ReadRequest(ctx, r.rdb, id)
 	if err != nil {
 		return nil, err
 	}
-	w, err = r.newWriter(id, req)
+	w, err := r.newWriter(id, req)
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if other, ok := r.writers[id]; ok {
-		return other, nil
-	}
-	r.writers[id] = w
-	return w, nil
+	first, _ := r.writers.LoadOrStore(id, w)
+	return first.(*writer), nil
 }
 
 func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
@@ -319,35 +299,23 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 	}, nil
 }
 
-// openJobs returns the jobs with a writer in this process.
-func (r *Recorder) openJobs() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.writers))
-}
-
 // Forget drops the writer of a terminated job and closes its files.
 func (r *Recorder) Forget(id string) {
-	r.mu.Lock()
-	w := r.writers[id]
-	delete(r.writers, id)
-	r.mu.Unlock()
-	if w == nil {
+	w, ok := r.writers.LoadAndDelete(id)
+	if !ok {
 		return
 	}
-	if err := w.close(); err != nil {
+	if err := w.(*writer).close(); err != nil {
 		r.cfg.Logger.Warn("cannot close records", "job", id, "error", err)
 	}
 }
 
 // Close closes the files. Call it after Run has returned.
 func (r *Recorder) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var errs []error
-	for _, w := range r.writers {
-		errs = append(errs, w.close())
+	for _, w := range r.writers.Range {
+		errs = append(errs, w.(*writer).close())
 	}
-	clear(r.writers)
+	r.writers.Clear()
 	return errors.Join(errs...)
 }

@@ -1,6 +1,0 @@
-//go:build !race
-
-package probe_test
-
-// crowd is the number of concurrent probes.
-const crowd = 1000
