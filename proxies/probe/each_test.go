@@ -19,11 +19,12 @@ import (
 	"muster/proxies/source"
 )
 
-// Results of a thousand concurrent probes are not mixed up: exit, kind and number belong to the same candidate.
+// Results of concurrent probes are not mixed up: exit, kind and number belong to the same candidate.
 func TestConcurrentResultsAreNotMixed(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	cfg := patient(judge, "k")
+	const crowd = 300
 	cfg.Concurrency = crowd
 	prober := newProber(t, cfg)
 	// No kind that waits for the rest of a greeting: with these timeouts it takes a minute.
