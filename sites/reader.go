@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -33,21 +32,13 @@ import (
 )
 
 // Progress counts the pages of a job by state. Total grows while listing pages are fetched.
-func (r *Reader) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
-	return workqueue.New(r.client.Redis(), store.QueueName(site, id), workqueue.Config{}).Stats(ctx)
-}
-
-// A Reader reads the state of jobs and sites from Redis and never changes it. It is safe for concurrent use.
-type Reader struct {
-	client   *tasks.Client
-	registry *Registry
-	recorder *record.Recorder
-	log      *slog.Logger
+func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
+	return workqueue.New(s.cfg.Client.Redis(), store.QueueName(site, id), workqueue.Config{}).Stats(ctx)
 }
 
 // JobDefinition returns the definition of a job: a copy of the site's definition, made when the job was sent.
-func (r *Reader) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
-	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
+func (s *Service) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +46,11 @@ func (r *Reader) JobDefinition(ctx context.Context, id string) (*definition.Defi
 }
 
 // Stored returns the summary of a completed job and whether Redis still has it. Summaries expire after a week.
-func (r *Reader) Stored(ctx context.Context, id string) (report.Summary, bool, error) {
-	return store.ReadJSON[report.Summary](ctx, r.client.Redis(), store.SummaryKey(id))
+func (s *Service) Stored(ctx context.Context, id string) (report.Summary, bool, error) {
+	return store.ReadJSON[report.Summary](ctx, s.cfg.Client.Redis(), store.SummaryKey(id))
 }
 
-// Reported is like [Reader.Stored] but reads the report in a job's directory. The directory has the report of the last job that
+// Reported is like [Service.Stored] but reads the report in a job's directory. The directory has the report of the last job that
 // wrote to it.
 func Reported(folder, id string) (report.Summary, bool, error) {
 	data, err := os.ReadFile(filepath.Join(folder, record.ReportFile))
@@ -81,8 +72,8 @@ func Reported(folder, id string) (report.Summary, bool, error) {
 
 // Folder returns the directory of a job's records and report on the machine that writes them. The error is ErrNoJob if the job
 // does not exist.
-func (r *Reader) Folder(ctx context.Context, id string) (string, error) {
-	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
+func (s *Service) Folder(ctx context.Context, id string) (string, error) {
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return "", err
 	}
@@ -91,24 +82,24 @@ func (r *Reader) Folder(ctx context.Context, id string) (string, error) {
 
 // Site returns nil if a site exists, either in the registry or in Redis with a job or a pause, which may come from another
 // machine's registry. Otherwise it returns an *UnknownError.
-func (r *Reader) Site(ctx context.Context, name string) error {
-	names, err := r.Names(ctx)
+func (s *Service) Site(ctx context.Context, name string) error {
+	names, err := s.Names(ctx)
 	if err != nil || slices.Contains(names, name) {
 		return err
 	}
-	jobs, err := r.Jobs(ctx, name, 1)
+	jobs, err := s.Jobs(ctx, name, 1)
 	if err != nil || len(jobs) > 0 {
 		return err
 	}
-	return r.registry.Unknown(name)
+	return s.registry.Unknown(name)
 }
 
 // ErrNothingLeft is the error of Resumable for a job without pages to fetch.
 var ErrNothingLeft = errors.New("all pages are fetched; nothing to resume")
 
 // Resumable returns nil if Resume would fetch pages of a job, and ErrNothingLeft or ErrNoJob otherwise.
-func (r *Reader) Resumable(ctx context.Context, id string) error {
-	j, err := r.Job(ctx, id)
+func (s *Service) Resumable(ctx context.Context, id string) error {
+	j, err := s.Job(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -123,8 +114,8 @@ func (r *Reader) Resumable(ctx context.Context, id string) error {
 }
 
 // PausedSites returns the paused sites in no particular order.
-func (r *Reader) PausedSites(ctx context.Context) ([]string, error) {
-	sites, err := r.client.Redis().SMembers(ctx, store.PausedSitesKey).Result()
+func (s *Service) PausedSites(ctx context.Context) ([]string, error) {
+	sites, err := s.cfg.Client.Redis().SMembers(ctx, store.PausedSitesKey).Result()
 	return sites, wrap.Err(err, "list paused sites")
 }
 
@@ -171,8 +162,8 @@ func (j *Job) Over() bool {
 
 // Jobs returns up to n scrapes of a site, or of all sites if site is "", newest first. Redis keeps the scrapes that began in the
 // last week.
-func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
-	listed, err := r.JobsSince(ctx, time.Time{})
+func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
+	listed, err := s.JobsSince(ctx, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +175,7 @@ func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 		if site != "" && l.Site != site {
 			continue
 		}
-		j, err := r.Job(ctx, l.ID)
+		j, err := s.Job(ctx, l.ID)
 		if errors.Is(err, store.ErrNoJob) {
 			continue
 		}
@@ -204,9 +195,9 @@ type JobBegan struct {
 }
 
 // JobsSince returns the newest 10,000 scrapes that began at or after a time, newest first, without their states.
-func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobBegan, error) {
+func (s *Service) JobsSince(ctx context.Context, since time.Time) ([]JobBegan, error) {
 	since = slices.MaxFunc([]time.Time{since, time.Now().Add(-store.Keep)}, time.Time.Compare)
-	listed, err := r.client.Redis().ZRevRangeByScoreWithScores(ctx, store.JobsKey, &redis.ZRangeBy{
+	listed, err := s.cfg.Client.Redis().ZRevRangeByScoreWithScores(ctx, store.JobsKey, &redis.ZRangeBy{
 		Min: fmt.Sprint(since.UnixMilli()), Max: "+inf", Count: 10_000,
 	}).Result()
 	if err != nil {
@@ -222,8 +213,8 @@ func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobBegan, er
 }
 
 // Job returns the state or the result of a scrape. The error is ErrNoJob if it does not exist.
-func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
-	rdb := r.client.Redis()
+func (s *Service) Job(ctx context.Context, id string) (Job, error) {
+	rdb := s.cfg.Client.Redis()
 	req, err := store.ReadRequest(ctx, rdb, id)
 	if err != nil {
 		return Job{}, err
@@ -247,7 +238,7 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 		j.Summary, j.Status = &sum, sum.Status
 		return j, nil
 	}
-	status, err := r.client.Workflow(id).Status(ctx)
+	status, err := s.cfg.Client.Workflow(id).Status(ctx)
 	switch {
 	case errors.Is(err, tasks.ErrNotFound):
 		j.Status, j.Error = JobFailed, "it terminated without a stored result"
@@ -257,9 +248,9 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 		j.Status = JobCanceled
 	case status == tasktype.Failed || status == tasktype.Skipped:
 		j.Status = JobFailed
-		j.Error, err = r.failure(ctx, id)
+		j.Error, err = s.failure(ctx, id)
 	default:
-		j.Status, err = r.progress(ctx, &j, req, status)
+		j.Status, err = s.progress(ctx, &j, req, status)
 	}
 	if err != nil {
 		return Job{}, err
@@ -268,7 +259,7 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 }
 
 // progress returns the status of a job that has not failed and sets Trouble or WaitsFor.
-func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status tasktype.Status) (string, error) {
+func (s *Service) progress(ctx context.Context, j *Job, req store.Request, status tasktype.Status) (string, error) {
 	if len(req.After) > 0 {
 		j.WaitsFor = slices.Sorted(maps.Keys(req.After))
 		return JobWaiting, nil
@@ -277,7 +268,7 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 		return JobBlocked, nil
 	}
 	if !status.Terminal() { // the writer cannot report that Redis rejects writes
-		if err := r.client.Writable(ctx); tasks.Refused(err) {
+		if err := s.cfg.Client.Writable(ctx); tasks.Refused(err) {
 			j.Trouble = err.Error()
 			return JobBlocked, nil
 		}
@@ -287,14 +278,14 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 	}
 	if j.Pages.Outputs > 0 {
 		var err error
-		if j.Trouble, err = r.recorder.Unwritten(ctx, req); err != nil {
+		if j.Trouble, err = s.recorder.Unwritten(ctx, req); err != nil {
 			return "", err
 		}
 		if j.Trouble != "" {
 			return JobBlocked, nil
 		}
 	}
-	served, err := r.hasWorker(ctx)
+	served, err := s.hasWorker(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -306,8 +297,8 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 }
 
 // hasWorker reports whether a running worker takes tasks of scrapes.
-func (r *Reader) hasWorker(ctx context.Context) (bool, error) {
-	workers, err := r.client.Inspect().Workers(ctx)
+func (s *Service) hasWorker(ctx context.Context) (bool, error) {
+	workers, err := s.cfg.Client.Inspect().Workers(ctx)
 	if err != nil {
 		return false, fmt.Errorf("list workers: %w", err)
 	}
@@ -315,8 +306,8 @@ func (r *Reader) hasWorker(ctx context.Context) (bool, error) {
 }
 
 // failure returns the error of a failed job.
-func (r *Reader) failure(ctx context.Context, id string) (string, error) {
-	_, err := tasks.Attach[report.Summary](r.client, id).Wait(ctx) // does not block: the job has ended
+func (s *Service) failure(ctx context.Context, id string) (string, error) {
+	_, err := tasks.Attach[report.Summary](s.cfg.Client, id).Wait(ctx) // does not block: the job has ended
 	if f, ok := errors.AsType[*tasks.Failure](err); ok {
 		return f.Message, nil
 	}
@@ -340,14 +331,14 @@ type State struct {
 }
 
 // States returns the states of all sites in the registry or with jobs in Redis, sorted by name.
-func (r *Reader) States(ctx context.Context) ([]State, error) {
-	all, err := r.allSites(ctx)
+func (s *Service) States(ctx context.Context) ([]State, error) {
+	all, err := s.allSites(ctx)
 	if err != nil {
 		return nil, err
 	}
 	states := []State{}
 	for _, name := range all.names {
-		st, err := r.state(ctx, name, all)
+		st, err := s.state(ctx, name, all)
 		if err != nil {
 			return nil, err
 		}
@@ -358,19 +349,19 @@ func (r *Reader) States(ctx context.Context) ([]State, error) {
 
 // State returns the state of a site, and its health in the jobs of the last seven days, newest first. The error is an
 // *UnknownError if the site does not exist.
-func (r *Reader) State(ctx context.Context, name string) (State, []report.Health, error) {
-	all, err := r.allSites(ctx)
+func (s *Service) State(ctx context.Context, name string) (State, []report.Health, error) {
+	all, err := s.allSites(ctx)
 	if err != nil {
 		return State{}, nil, err
 	}
 	if !slices.Contains(all.names, name) {
-		return State{}, nil, r.registry.Unknown(name)
+		return State{}, nil, s.registry.Unknown(name)
 	}
-	st, err := r.state(ctx, name, all)
+	st, err := s.state(ctx, name, all)
 	if err != nil {
 		return State{}, nil, err
 	}
-	health, err := store.HealthOf(ctx, r.client.Redis(), name)
+	health, err := store.HealthOf(ctx, s.cfg.Client.Redis(), name)
 	if err != nil {
 		return State{}, nil, err
 	}
@@ -379,8 +370,8 @@ func (r *Reader) State(ctx context.Context, name string) (State, []report.Health
 }
 
 // Health returns the health of each site in its last job, sorted by name. It omits sites without a job in the last seven days.
-func (r *Reader) Health(ctx context.Context) ([]report.Health, error) {
-	return store.LastHealth(ctx, r.client.Redis())
+func (s *Service) Health(ctx context.Context) ([]report.Health, error) {
+	return store.LastHealth(ctx, s.cfg.Client.Redis())
 }
 
 // allSites has the data for the states of all sites.
@@ -391,20 +382,20 @@ type allSites struct {
 	paused []string
 }
 
-func (r *Reader) allSites(ctx context.Context) (*allSites, error) {
-	newest, err := r.newest(ctx)
+func (s *Service) allSites(ctx context.Context) (*allSites, error) {
+	newest, err := s.newest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	health, err := r.Health(ctx)
+	health, err := s.Health(ctx)
 	if err != nil {
 		return nil, err
 	}
-	paused, err := r.PausedSites(ctx)
+	paused, err := s.PausedSites(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := &allSites{r.registry.Names(), newest, map[string]*report.Health{}, paused}
+	all := &allSites{s.registry.Names(), newest, map[string]*report.Health{}, paused}
 	for name := range newest {
 		all.names = append(all.names, name)
 	}
@@ -418,8 +409,8 @@ func (r *Reader) allSites(ctx context.Context) (*allSites, error) {
 }
 
 // newest returns the ID of each site's newest job.
-func (r *Reader) newest(ctx context.Context) (map[string]string, error) {
-	jobs, err := r.JobsSince(ctx, time.Time{})
+func (s *Service) newest(ctx context.Context) (map[string]string, error) {
+	jobs, err := s.JobsSince(ctx, time.Time{})
 	newest := map[string]string{}
 	for _, j := range jobs {
 		if newest[j.Site] == "" {
@@ -429,9 +420,9 @@ func (r *Reader) newest(ctx context.Context) (map[string]string, error) {
 	return newest, err
 }
 
-func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, error) {
+func (s *Service) state(ctx context.Context, name string, all *allSites) (State, error) {
 	st := State{Site: name, Alerts: []string{}, Paused: slices.Contains(all.paused, name), Last: all.last[name]}
-	if def, err := r.registry.Definition(name); err == nil {
+	if def, err := s.registry.Definition(name); err == nil {
 		st.BaseURL, st.Description = def.BaseURL, def.Description
 	}
 	if st.Last != nil {
@@ -441,7 +432,7 @@ func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, 
 	if newest == "" {
 		return st, nil
 	}
-	j, err := r.Job(ctx, newest)
+	j, err := s.Job(ctx, newest)
 	if errors.Is(err, store.ErrNoJob) {
 		return st, nil
 	}
@@ -449,7 +440,7 @@ func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, 
 		return State{}, err
 	}
 	st.Job = &j
-	open, err := r.breakerOpen(ctx, j)
+	open, err := s.breakerOpen(ctx, j)
 	if err != nil {
 		return State{}, err
 	}
@@ -480,11 +471,11 @@ func (st *State) addJob(breakerOpen bool) {
 }
 
 // breakerOpen reports whether a circuit breaker blocks the requests of a running job.
-func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
+func (s *Service) breakerOpen(ctx context.Context, j Job) (bool, error) {
 	if j.Over() {
 		return false, nil
 	}
-	rdb := r.client.Redis()
+	rdb := s.cfg.Client.Redis()
 	req, err := store.ReadRequest(ctx, rdb, j.ID)
 	if errors.Is(err, store.ErrNoJob) {
 		return false, nil
@@ -496,16 +487,16 @@ func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
 	if err != nil { // another release wrote it, and the job will fail
 		return false, nil
 	}
-	b := polite.NewSiteBreaker(rdb, crawl.SiteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: r.log})
+	b := polite.NewSiteBreaker(rdb, crawl.SiteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger})
 	state, err := b.State(ctx)
 	return state.State == "open", err
 }
 
 // Names returns the sites in the registry and those with a health or a pause in Redis, sorted.
-func (r *Reader) Names(ctx context.Context) ([]string, error) {
-	rdb := r.client.Redis()
-	names := r.registry.Names()
-	for _, b := range r.registry.Broken() {
+func (s *Service) Names(ctx context.Context) ([]string, error) {
+	rdb := s.cfg.Client.Redis()
+	names := s.registry.Names()
+	for _, b := range s.registry.Broken() {
 		names = append(names, b.Site)
 	}
 	for _, set := range []string{store.HealthSitesKey, store.PausedSitesKey} {
@@ -531,8 +522,8 @@ type RecordHead struct {
 
 // Head returns the first n records of each type of a job, in the order of the definition. It omits types without records and
 // reads up to 1 MiB of each file. The records directory must be on this machine.
-func Head(ctx context.Context, r *Reader, id string, n int) ([]RecordHead, error) {
-	files, err := r.filesOf(ctx, id)
+func Head(ctx context.Context, s *Service, id string, n int) ([]RecordHead, error) {
+	files, err := s.filesOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -588,15 +579,15 @@ const followEvery = 150 * time.Millisecond
 // existing records. It blocks until the job has terminated and all records are delivered, ctx is done, or each returns an error,
 // which Follow then returns. Each record is delivered once and is valid until each returns. The records directory must be on this
 // machine.
-func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte) error) error {
+func (s *Service) Follow(ctx context.Context, id string, each func(record []byte) error) error {
 	var files []string
 	read := map[string]int64{} // bytes by file
 	for {
-		j, err := r.Job(ctx, id)
+		j, err := s.Job(ctx, id)
 		over := false
 		switch {
 		case errors.Is(err, store.ErrNoJob): // it has not begun
-			over, err = r.hasEnded(ctx, id)
+			over, err = s.hasEnded(ctx, id)
 		case err != nil:
 		case j.Status == JobFailed, j.Status == JobCanceled:
 			over = j.Pages.Outputs == 0 || j.Trouble != ""
@@ -604,7 +595,7 @@ func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte)
 			over = j.Summary != nil
 		}
 		if err == nil && files == nil && j.ID != "" {
-			files, err = r.filesOf(ctx, id)
+			files, err = s.filesOf(ctx, id)
 		}
 		if err != nil {
 			return err
@@ -628,8 +619,8 @@ func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte)
 }
 
 // hasEnded reports whether the workflow of a job has terminated or does not exist.
-func (r *Reader) hasEnded(ctx context.Context, id string) (bool, error) {
-	status, err := r.client.Workflow(id).Status(ctx)
+func (s *Service) hasEnded(ctx context.Context, id string) (bool, error) {
+	status, err := s.cfg.Client.Workflow(id).Status(ctx)
 	if errors.Is(err, tasks.ErrNotFound) {
 		return true, nil
 	}
@@ -640,15 +631,15 @@ func (r *Reader) hasEnded(ctx context.Context, id string) (bool, error) {
 }
 
 // filesOf returns the files of a job's records.
-func (r *Reader) filesOf(ctx context.Context, id string) ([]string, error) {
-	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
+func (s *Service) filesOf(ctx context.Context, id string) ([]string, error) {
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.recorder.Check(req); err != nil {
+	if err := s.recorder.Check(req); err != nil {
 		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
-	if !r.recorder.Sees(req) {
+	if !s.recorder.Sees(req) {
 		return nil, fmt.Errorf("the records of job %s are in %s on another machine", id, req.OutDir)
 	}
 	def, err := req.Definition()

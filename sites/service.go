@@ -1,6 +1,6 @@
 // Package sites scrapes web sites and writes records.
 //
-// A Service sends scrapes of the sites in a Registry. A Reader reads their progress and results. A scrape is a workflow of tasks,
+// A Service sends scrapes of the sites in a Registry, and reads their progress and results. A scrape is a workflow of tasks,
 // which package crawl implements. To follow a scrape through the code, start with Service.Send in service.go, then read the
 // package comment of sites/crawl.
 package sites
@@ -49,9 +49,10 @@ type Visited = crawl.Visited
 
 // A Service scrapes sites. It is safe for concurrent use. Close releases its resources.
 type Service struct {
-	*Reader
 	*crawl.Worker
-	cfg Config
+	cfg      Config
+	registry *Registry
+	recorder *record.Recorder
 }
 
 // NewService returns a Service for the sites of a registry, by default the shipped sites.
@@ -72,7 +73,7 @@ func NewService(registry *Registry, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{&Reader{client: cfg.Client, registry: registry, recorder: worker.Recorder(), log: cfg.Logger}, worker, cfg}, nil
+	return &Service{worker, cfg, registry, worker.Recorder()}, nil
 }
 
 // Registry returns the sites of the service.

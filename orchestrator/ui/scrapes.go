@@ -143,7 +143,7 @@ func (p sitePages) scrape(ctx context.Context, r *http.Request) (webui.View, err
 		sum.Groups = groups[:len(groups)-d.More]
 		d.Summary = &sum
 	}
-	heads, err := sites.Head(ctx, p.cfg.Sites.Reader, id, shownRecords)
+	heads, err := sites.Head(ctx, p.cfg.Sites, id, shownRecords)
 	if err != nil {
 		d.NoTable = err.Error()
 	}

@@ -213,7 +213,7 @@ func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.R
 	return wrap.Err(h.rdb.Set(ctx, store.RequestKey(id), spec, store.Keep).Err(), "store job %s", id)
 }
 
-// outcome returns the status of a job and whether it has terminated. Unlike Reader.Job it needs no stored request: the sender may
+// outcome returns the status of a job and whether it has terminated. Unlike Service.Job of package sites it needs no stored request: the sender may
 // have crashed before it stored one.
 func (h *handlers) outcome(ctx context.Context, id string) (status string, over bool, err error) {
 	sum, closed, err := store.ReadJSON[report.Summary](ctx, h.rdb, store.SummaryKey(id))
