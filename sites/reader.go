@@ -331,59 +331,11 @@ type State struct {
 }
 
 // States returns the states of all sites in the registry or with jobs in Redis, sorted by name.
-func (s *Service) States(ctx context.Context) ([]State, error) {
-	all, err := s.allSites(ctx)
-	if err != nil {
-		return nil, err
-	}
-	states := []State{}
-	for _, name := range all.names {
-		st, err := s.state(ctx, name, all)
-		if err != nil {
-			return nil, err
-		}
-		states = append(states, st)
-	}
-	return states, nil
-}
+func (s *Service) States(ctx context.Context) ([]State, error) { return s.states(ctx, "") }
 
-// State returns the state of a site, and its health in the jobs of the last seven days, newest first. The error is an
-// *UnknownError if the site does not exist.
-func (s *Service) State(ctx context.Context, name string) (State, []report.Health, error) {
-	all, err := s.allSites(ctx)
-	if err != nil {
-		return State{}, nil, err
-	}
-	if !slices.Contains(all.names, name) {
-		return State{}, nil, s.registry.Unknown(name)
-	}
-	st, err := s.state(ctx, name, all)
-	if err != nil {
-		return State{}, nil, err
-	}
-	health, err := store.HealthOf(ctx, s.cfg.Client.Redis(), name)
-	if err != nil {
-		return State{}, nil, err
-	}
-	health = slices.DeleteFunc(health, func(h report.Health) bool { return time.Since(h.At) > report.Baseline })
-	return st, health, nil
-}
-
-// Health returns the health of each site in its last job, sorted by name. It omits sites without a job in the last seven days.
-func (s *Service) Health(ctx context.Context) ([]report.Health, error) {
-	return store.LastHealth(ctx, s.cfg.Client.Redis())
-}
-
-// allSites has the data for the states of all sites.
-type allSites struct {
-	names  []string                  // sorted
-	newest map[string]string         // jobs by site
-	last   map[string]*report.Health // by site
-	paused []string
-}
-
-func (s *Service) allSites(ctx context.Context) (*allSites, error) {
-	newest, err := s.newest(ctx)
+// states is States for one site, or for all if only is "".
+func (s *Service) states(ctx context.Context, only string) ([]State, error) {
+	jobs, err := s.JobsSince(ctx, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -395,57 +347,75 @@ func (s *Service) allSites(ctx context.Context) (*allSites, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &allSites{s.registry.Names(), newest, map[string]*report.Health{}, paused}
-	for name := range newest {
-		all.names = append(all.names, name)
+	newest, last := map[string]string{}, map[string]*report.Health{}
+	for _, name := range s.registry.Names() {
+		newest[name] = ""
 	}
-	for i := range health {
-		all.last[health[i].Site] = &health[i]
-		all.names = append(all.names, health[i].Site)
+	for _, h := range health {
+		newest[h.Site], last[h.Site] = "", &h
 	}
-	slices.Sort(all.names)
-	all.names = slices.Compact(all.names)
-	return all, nil
-}
-
-// newest returns the ID of each site's newest job.
-func (s *Service) newest(ctx context.Context) (map[string]string, error) {
-	jobs, err := s.JobsSince(ctx, time.Time{})
-	newest := map[string]string{}
-	for _, j := range jobs {
-		if newest[j.Site] == "" {
-			newest[j.Site] = j.ID
+	for _, j := range slices.Backward(jobs) {
+		newest[j.Site] = j.ID
+	}
+	states := []State{}
+	for _, name := range slices.Sorted(maps.Keys(newest)) {
+		if only != "" && name != only {
+			continue
 		}
+		st := State{Site: name, Alerts: []string{}, Paused: slices.Contains(paused, name), Last: last[name]}
+		if def, err := s.registry.Definition(name); err == nil {
+			st.BaseURL, st.Description = def.BaseURL, def.Description
+		}
+		if st.Last != nil {
+			st.Health, st.Alerts = st.Last.Status, append(st.Alerts, st.Last.Alerts...)
+		}
+		if err := s.addNewest(ctx, &st, newest[name]); err != nil {
+			return nil, err
+		}
+		states = append(states, st)
 	}
-	return newest, err
+	return states, nil
 }
 
-func (s *Service) state(ctx context.Context, name string, all *allSites) (State, error) {
-	st := State{Site: name, Alerts: []string{}, Paused: slices.Contains(all.paused, name), Last: all.last[name]}
-	if def, err := s.registry.Definition(name); err == nil {
-		st.BaseURL, st.Description = def.BaseURL, def.Description
+// State returns the state of a site, and its health in the jobs of the last seven days, newest first. The error is an
+// *UnknownError if the site does not exist.
+func (s *Service) State(ctx context.Context, name string) (State, []report.Health, error) {
+	states, err := s.states(ctx, name)
+	if err != nil {
+		return State{}, nil, err
 	}
-	if st.Last != nil {
-		st.Health, st.Alerts = st.Last.Status, append(st.Alerts, st.Last.Alerts...)
+	if len(states) == 0 {
+		return State{}, nil, s.registry.Unknown(name)
 	}
-	newest := all.newest[name]
-	if newest == "" {
-		return st, nil
+	health, err := store.HealthOf(ctx, s.cfg.Client.Redis(), name)
+	if err != nil {
+		return State{}, nil, err
 	}
-	j, err := s.Job(ctx, newest)
+	health = slices.DeleteFunc(health, func(h report.Health) bool { return time.Since(h.At) > report.Baseline })
+	return states[0], health, nil
+}
+
+// Health returns the health of each site in its last job, sorted by name. It omits sites without a job in the last seven days.
+func (s *Service) Health(ctx context.Context) ([]report.Health, error) {
+	return store.LastHealth(ctx, s.cfg.Client.Redis())
+}
+
+// addNewest adds the newest job to the state, if there is one.
+func (s *Service) addNewest(ctx context.Context, st *State, id string) error {
+	if id == "" {
+		return nil
+	}
+	j, err := s.Job(ctx, id)
 	if errors.Is(err, store.ErrNoJob) {
-		return st, nil
+		return nil
 	}
 	if err != nil {
-		return State{}, err
+		return err
 	}
 	st.Job = &j
 	open, err := s.breakerOpen(ctx, j)
-	if err != nil {
-		return State{}, err
-	}
 	st.addJob(open)
-	return st, nil
+	return err
 }
 
 // addJob adds the newest job to the state if the job failed or has no health yet. breakerOpen is whether the site's circuit
