@@ -310,22 +310,9 @@ func bounds(f reflect.StructField) (low, high int64, ok bool) {
 
 // number parses a bound of a type. It panics if the tag is invalid; tests check all tags.
 func number(t reflect.Type, text string) int64 {
-	var n int64
-	var err error
-	switch t {
-	case reflect.TypeFor[time.Duration]():
-		var d time.Duration
-		d, err = time.ParseDuration(text)
-		n = int64(d)
-	case reflect.TypeFor[Size]():
-		var size Size
-		size, err = parseSize(text)
-		n = int64(size)
-	default:
-		n, err = strconv.ParseInt(text, 10, 64)
-	}
-	if err != nil {
+	v, d := reflect.New(t), decoder()
+	if d.Decode([]byte(text), v.Interface()); len(d.Problems) > 0 {
 		panic("definition: " + text + " is not of type " + t.String())
 	}
-	return n
+	return v.Elem().Int()
 }
