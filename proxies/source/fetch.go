@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/goccy/go-yaml"
 
 	"muster/internal/addressfilter"
@@ -145,7 +146,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return List{}, fmt.Errorf("list was not received within %s", cmp.Or(s.Timeout, 30*time.Second))
 	case errors.Is(err, contentencoding.ErrTooLarge):
-		return List{}, fmt.Errorf("list is larger than %s; increase proxies.max_list_mb", size(limit))
+		return List{}, fmt.Errorf("list is larger than %s; increase proxies.max_list_mb", humanize.IBytes(uint64(limit)))
 	case err != nil:
 		return List{}, fmt.Errorf("list is truncated after %d bytes: %w", parsed.Bytes, err)
 	}
@@ -163,14 +164,6 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 		return list, fmt.Errorf("%d bytes, rejected %s; %s: %w", list.Bytes, cmp.Or(list.Rejected, "nothing"), remedy, ErrEmpty)
 	}
 	return list, nil
-}
-
-// size formats a number of bytes.
-func size(bytes int64) string {
-	if bytes%(1<<20) == 0 {
-		return fmt.Sprintf("%d MiB", bytes>>20)
-	}
-	return fmt.Sprintf("%d bytes", bytes)
 }
 
 // Local reports whether a source is a file or standard input, as far as it is known without the variables.

@@ -164,8 +164,8 @@ func TestMaxBytes(t *testing.T) {
 		limit int64
 		want  string
 	}{
-		"compressed":     {"/bomb", 2 << 20, "list is larger than 2 MiB"},
-		"one byte more":  {"/plain", size - 1, "list is larger than 1048598 bytes"},
+		"compressed":     {"/bomb", 2 << 20, "list is larger than 2.0 MiB"},
+		"one byte more":  {"/plain", size - 1, "list is larger than 1.0 MiB"},
 		"equal to limit": {"/plain", size, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/andybalholm/cascadia"
+	"github.com/dustin/go-humanize"
 	"github.com/goccy/go-yaml/ast"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -222,19 +223,9 @@ func (s *Size) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 }
 
 func parseSize(text string) (Size, error) {
-	number, unit := text, int64(1)
-	for _, u := range []struct {
-		suffix string
-		bytes  int64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}} {
-		if rest, found := strings.CutSuffix(text, u.suffix); found {
-			number, unit = strings.TrimSpace(rest), u.bytes
-			break
-		}
-	}
-	f, err := strconv.ParseFloat(number, 64)
-	if f *= float64(unit); err != nil || !(f >= 0 && f <= 1<<53) {
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > 1<<53 {
 		return 0, fmt.Errorf("want a size such as 500kB or 16MiB, got %q", text)
 	}
-	return Size(f), nil
+	return Size(n), nil
 }
