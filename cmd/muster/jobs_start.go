@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
@@ -43,74 +42,49 @@ all contracts", "priority": 5}. Jobs whose ID exists are skipped, so the command
 can run at each start of a system.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "file", Usage: "create the jobs of `FILE`; - is standard input"},
-			&cli.StringFlag{Name: "prompt", Usage: "instructions for the agents, as `TEXT`"},
 			&cli.StringFlag{Name: "document", Aliases: []string{"document-path"}, Usage: "`FILE` is the document for the agents"},
-			&cli.StringFlag{Name: "context", Usage: "data for the agents: a JSON object, or `@FILE` with one"},
-			&cli.StringSliceFlag{Name: "after", Usage: "start when `JOB` has ended; may be repeated"},
-			&cli.StringFlag{Name: "on-failure", Usage: "`ACTION` if a job of --after does not complete: cancel or run", DefaultText: jobs.OnFailureCancel},
-			&cli.StringFlag{Name: "at", Usage: "start at `TIME`, as in 2027-01-31T15:04:05Z, or after a duration such as 2h", DefaultText: "now"},
-			&cli.StringFlag{Name: "priority", Usage: "high, normal, low or `N` from -100 to 100; a step is worth a minute of waiting", DefaultText: "normal"},
-			&cli.StringSliceFlag{Name: "label", Usage: "add `LABEL` to the job; may be repeated"},
-			&cli.StringFlag{Name: "version-of", Usage: "make it the next version of `JOB`, for jobs items --compare"},
-			&cli.StringFlag{Name: "dedupe", Usage: "`ACTION` if an unfinished job has the same work: allow, join or reject", DefaultText: "the setting jobs.dedupe"},
+			&cli.StringFlag{Name: "priority", Usage: "high, normal, low or `N` from -100 to 100; a step is worth a minute of waiting", Value: "normal"},
 			&cli.BoolFlag{Name: "force", Usage: "create it even if an unfinished job has the same work: --dedupe allow"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended, and show its progress"},
-			jsonFlag(),
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended, and show its progress"}, jsonFlag(),
 		},
-	}, func(s scope, _ client.None) error {
-		req, err := requestOf(s.Context)
-		if err != nil {
+		Before: checkJob,
+	}, func(s scope, in client.With[client.NewJob]) (err error) {
+		if s.Bool("force") {
+			in.Body.Dedupe = jobs.DedupeAllow
+		}
+		if in.Body.Priority, err = priorityOf(s.String("priority")); err != nil {
 			return err
 		}
-		return s.start(req)
+		return s.start(in.Body)
 	})
 	create := c.Action
 	c.Action = func(c *cli.Context) error {
 		if file := c.String("file"); file != "" {
 			return seedJobs(env, c, file)
 		}
-		if _, err := requestOf(c); err != nil {
-			return err
-		}
 		return create(c)
 	}
 	return c
 }
 
-// requestOf returns the request that the flags of jobs start describe, without the document.
-func requestOf(c *cli.Context) (req client.NewJob, err error) {
-	req = client.NewJob{
-		Pipeline: c.Args().First(), Prompt: c.String("prompt"), After: c.StringSlice("after"), OnFailure: c.String("on-failure"),
-		Labels: c.StringSlice("label"), VersionOf: c.String("version-of"), Dedupe: c.String("dedupe"),
+// checkJob checks flags of jobs start.
+func checkJob(c *cli.Context) error {
+	if c.IsSet("file") {
+		return nil
 	}
-	if strings.TrimSpace(req.Prompt) == "" {
-		return req, usageError{errors.New("prompt cannot be empty; set it with --prompt TEXT")}
+	if strings.TrimSpace(c.String("prompt")) == "" {
+		return usageError{errors.New("prompt cannot be empty; set it with --prompt TEXT")}
 	}
-	raw, err := contextOf(c.String("context"))
-	if err != nil {
-		return req, err
-	}
-	req.Context = client.Object(raw)
-	if at := c.String("at"); at != "" {
-		if req.At, err = timeOf("--at", at, time.Now()); err != nil {
-			return req, err
-		}
-	}
-	if req.Priority, err = priorityOf(cmp.Or(c.String("priority"), "normal")); err != nil {
-		return req, err
-	}
-	switch {
-	case c.Bool("force") && req.Dedupe != "" && req.Dedupe != jobs.DedupeAllow:
-		return req, usageError{fmt.Errorf("--force is --dedupe allow; leave --dedupe %s out", req.Dedupe)}
-	case c.Bool("force"):
-		req.Dedupe = jobs.DedupeAllow
+	if dedupe := c.String("dedupe"); c.Bool("force") && dedupe != "" && dedupe != jobs.DedupeAllow {
+		return usageError{fmt.Errorf("--force is --dedupe allow; leave --dedupe %s out", dedupe)}
 	}
 	if path := c.String("document"); path != "" {
 		if _, err := os.Stat(path); err != nil {
-			return req, missingFile(path, err)
+			return missingFile(path, err)
 		}
 	}
-	return req, nil
+	_, err := priorityOf(c.String("priority"))
+	return err
 }
 
 // startResult is the JSON result of jobs start.

@@ -57,16 +57,16 @@ func TestContextIsAnObject(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "context.json")
 	testutil.Ok(t, os.WriteFile(file, []byte(" {\"a\": 1}\n"), 0o600))
-	for text, want := range map[string]string{"": "", `{"a":{"b":[1]}}`: `{"a":{"b":[1]}}`, "{}": "{}", "@" + file: `{"a": 1}`} {
-		if got, err := contextOf(text); err != nil || string(got) != want {
+	for text, want := range map[string]string{`{"a":{"b":[1]}}`: `{"a":{"b":[1]}}`, "{}": "{}", "@" + file: `{"a": 1}`} {
+		if got, err := objectOf(environment{}, "context", text); err != nil || string(got) != want {
 			t.Errorf("%q: got %s, %v, want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"{", "[]", "null", `"a"`, "1", "{}x", "context.json"} {
-		_, err := contextOf(text)
-		wantUsage(t, text, err, "error parsing context JSON")
+		_, err := objectOf(environment{}, "context", text)
+		wantUsage(t, text, err, "the context is not")
 	}
-	if _, err := contextOf("@" + file + ".none"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := objectOf(environment{}, "context", "@"+file+".none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is missing: got %v, want %v", err, os.ErrNotExist)
 	}
 }

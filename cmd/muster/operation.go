@@ -212,7 +212,9 @@ func (p param) set(env environment, c *cli.Context, in reflect.Value, args *[]st
 		value, err = inputsOf(words)
 	case map[string][]string:
 		value = dropped(words)
-	case json.RawMessage, client.Object:
+	case client.Object:
+		value, err = objectOf(env, strings.ToLower(p.field.Name), words[0])
+	case json.RawMessage:
 		value, err = valueOf(env, strings.ToLower(p.field.Name), words[0])
 	default:
 		value = words[0]

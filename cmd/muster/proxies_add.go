@@ -27,7 +27,7 @@ func addProxies(env environment, c *cli.Context, loaded *config.Loaded) error {
 	}
 	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		if !c.Bool("no-check") {
-			return showResults(env, c, display, judgedResults("add"), len(candidates), func(report func(probe.Result)) error {
+			return showResults(env, c, display, len(candidates), func(report func(probe.Result)) error {
 				return o.CheckProxies(ctx, candidates, report)
 			})
 		}

@@ -89,7 +89,7 @@ func checkProxies(env environment, c *cli.Context) error {
 	}
 	display := env.display()
 	defer display.Close()
-	return showResults(env, c, display, judgedResults("check"), len(candidates), func(report func(probe.Result)) error {
+	return showResults(env, c, display, len(candidates), func(report func(probe.Result)) error {
 		return prober.Each(c.Context, slices.Values(candidates), func(r probe.Result) {
 			r.Candidate.Country = cmp.Or(places.Lookup(r.Exit).Country, r.Candidate.Country)
 			report(r)
@@ -109,7 +109,7 @@ func checkTarget(env environment, c *cli.Context, cfg config.Config, named bool)
 	check := func(ctx context.Context, candidates []source.Candidate) error {
 		display := env.display()
 		defer display.Close()
-		return showResults(env, c, display, targetResults, len(candidates), func(report func(probe.Result)) error {
+		return showResults(env, c, display, len(candidates), func(report func(probe.Result)) error {
 			return prober.Each(ctx, slices.Values(candidates), report)
 		})
 	}

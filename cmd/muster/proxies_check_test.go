@@ -53,7 +53,7 @@ func TestCheckAgainstTarget(t *testing.T) {
 	}
 	target := []string{"check", "--target", site.URL + "/", "--expect", "our catalogue"}
 	out, errs := muster(0, append(target, names...)...)
-	for _, want := range []string{"works   socks5 ", "works   http     http://me:***@", "no      http ", "200  ", "unexpected: status 200, without the expected string", "dead    http ", "refused: "} {
+	for _, want := range []string{"alive   socks5 ", "alive   http     http://me:***@", "no      http ", "200  ", "unexpected: status 200, without the expected string", "dead    http ", "refused: "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%s\nwant %s in it", out, want)
 		}

@@ -17,29 +17,9 @@ import (
 	"muster/proxies/probe"
 )
 
-// results is the output format of a kind of check.
-type results struct {
-	name    string // of the progress bar
-	header  string // of the lines
-	line    func(probe.Result) string
-	summary func(proxies.Tally) string
-}
-
-// judgedResults shows checks by a judge.
-func judgedResults(name string) results {
-	return results{name, fmt.Sprintf(resultFormat, "RESULT", "TYPE", "PROXY", "ANONYMITY", "HTTPS", "EXIT", "CC", "LATENCY") + "  REASON", resultLine, func(t proxies.Tally) string {
-		return fmt.Sprintf("%d alive, %d usable, %d elite", t.Alive, t.Usable, t.Elite)
-	}}
-}
-
-// targetResults shows checks against a target.
-var targetResults = results{"check", fmt.Sprintf(targetFormat, "RESULT", "TYPE", "PROXY", "STATUS", "LATENCY") + "  REASON", targetLine, func(t proxies.Tally) string {
-	return fmt.Sprintf("%d bring the target, %d do not", t.Accepted, t.Checked-t.Accepted)
-}}
-
 // showResults prints results as run reports them, above a progress bar, and a summary when run returns.
-func showResults(env environment, c *cli.Context, display *monitor.Display, shown results, total int, run func(report func(probe.Result)) error) error {
-	track := display.Track(shown.name)
+func showResults(env environment, c *cli.Context, display *monitor.Display, total int, run func(report func(probe.Result)) error) error {
+	track := display.Track("check")
 	var out io.Writer = env.stdout
 	if env.terminal() && isTerminal(env.stdout) { // print above the bar
 		out = display
@@ -48,7 +28,7 @@ func showResults(env environment, c *cli.Context, display *monitor.Display, show
 	enc := json.NewEncoder(out)
 	began := time.Now()
 	if !c.Bool("json") {
-		fmt.Fprintln(out, shown.header)
+		fmt.Fprintf(out, resultFormat, "RESULT", "TYPE", "PROXY", "ANONYMITY", "HTTPS", "EXIT", "CC", "STATUS", "LATENCY", "REASON")
 	}
 	err := run(func(r probe.Result) {
 		tally.Add(r)
@@ -58,10 +38,13 @@ func showResults(env environment, c *cli.Context, display *monitor.Display, show
 		case c.Bool("json"):
 			_ = enc.Encode(r) // a reader that went away ends the command by its signal
 		default:
-			fmt.Fprintln(out, shown.line(r))
+			printResult(out, r)
 		}
 	})
-	summary := fmt.Sprintf("%d of %d checked: %s", tally.Checked, total, shown.summary(tally))
+	summary := fmt.Sprintf("%d of %d checked: %d alive, %d usable, %d elite", tally.Checked, total, tally.Alive, tally.Usable, tally.Elite)
+	if c.String("target") != "" {
+		summary = fmt.Sprintf("%d of %d checked: %d bring the target, %d do not", tally.Checked, total, tally.Accepted, tally.Checked-tally.Accepted)
+	}
 	if err != nil {
 		track.Fail(summary)
 	} else {
@@ -84,56 +67,36 @@ func pace(t proxies.Tally, total int, took time.Duration) string {
 	return note
 }
 
-// The columns of lines with results, of fixed width: results are printed as they are found.
-const (
-	resultFormat = "%-6s  %-7s  %-34s  %-15s  %-9s  %-15s  %-2s  %8s"
-	targetFormat = "%-6s  %-7s  %-34s  %-6s  %8s"
-)
+// resultFormat has the columns of lines with results, of fixed width: results are printed as they are found.
+const resultFormat = "%-6s  %-7s  %-34s  %-15s  %-5s  %-15s  %-2s  %-6s  %8s  %s\n"
 
-// withReason adds why a proxy was rejected to the line of its result.
-func withReason(line string, r probe.Result) string {
-	if r.Reason != "" {
-		line += "  " + strings.TrimSuffix(string(r.Reason)+": "+cell(r.Detail, 100), ": ")
-	}
-	return line
-}
-
-// resultLine is a result as a line.
-func resultLine(r probe.Result) string {
-	state, grade, https, exit, took := "dead", "-", "-", "-", "-"
+// printResult prints a result as a line.
+func printResult(w io.Writer, r probe.Result) {
+	state, https, exit, status, took := "dead", "-", "-", "-", "-"
 	if r.Alive {
-		state, grade, https, took = "alive", cmp.Or(r.Anonymity, "-"), "https "+httpsWord(r.Can), fmt.Sprintf("%.0f ms", r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)
-		if r.Reason != "" {
-			state = "no"
-		}
-		if r.Tunnel {
-			grade += " (tunnel)"
-		}
-	}
-	if r.Exit.IsValid() {
-		exit = r.Exit.String()
-	}
-	line := fmt.Sprintf(resultFormat, state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, https, exit, cmp.Or(r.Candidate.Country, "-"), took)
-	line = withReason(line, r)
-	if len(r.Tampering) > 0 {
-		line += "  tampers: " + strings.Join(r.Tampering, ", ")
-	}
-	return strings.TrimRight(line, " ")
-}
-
-// targetLine is the result of a check against a target as a line, like resultLine.
-func targetLine(r probe.Result) string {
-	state, status, took := "dead", "-", "-"
-	if r.Alive {
-		state, took = "works", fmt.Sprintf("%.0f ms", r.Latency.Total)
+		state, https, took = "alive", httpsWord(r.Can), fmt.Sprintf("%.0f ms", r.Latency.Total)
 	}
 	if r.Alive && r.Reason != "" {
 		state = "no"
 	}
+	grade := cmp.Or(r.Anonymity, "-")
+	if r.Tunnel {
+		grade += " (tunnel)"
+	}
+	if r.Exit.IsValid() {
+		exit = r.Exit.String()
+	}
 	if r.Status > 0 {
 		status = fmt.Sprint(r.Status)
 	}
-	return withReason(fmt.Sprintf(targetFormat, state, cmp.Or(r.Protocol, "-"), r.Candidate, status, took), r)
+	why := "-"
+	if r.Reason != "" {
+		why = strings.TrimSuffix(string(r.Reason)+": "+cell(r.Detail, 100), ": ")
+	}
+	if len(r.Tampering) > 0 {
+		why += "  tampers: " + strings.Join(r.Tampering, ", ")
+	}
+	fmt.Fprintf(w, resultFormat, state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, https, exit, cmp.Or(r.Candidate.Country, "-"), status, took, why)
 }
 
 // httpsWord is whether a proxy can tunnel https: yes, no, or "?" if that could not be checked.

@@ -19,7 +19,6 @@ type screen struct {
 	color     bool
 	fixed     int  // how wide it is, in columns; 0 to ask the terminal
 	again     bool // a command prints to it again and again: muster --watch
-	asJSON    bool // it was JSON
 	muted     bool // by --quiet
 }
 

@@ -72,18 +72,6 @@ func TestStatesOfTablesHaveColours(t *testing.T) {
 	}
 }
 
-// A page that is watched replaces the last one, and is not longer than the terminal.
-func TestWatchedPagesFitTheTerminal(t *testing.T) {
-	t.Parallel()
-	s, out := terminalOf(80)
-	for n, page := range []string{"one\n", "two\n"} {
-		testutil.Ok(t, s.draw(out, n, page))
-	}
-	if got, want := out.String(), "\x1b[2J\x1b[Hone\x1b[K\n\x1b[J\x1b[Htwo\x1b[K\n\x1b[J"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // A log on a terminal has one format at every level.
 func TestLogOnATerminal(t *testing.T) {
 	t.Parallel()

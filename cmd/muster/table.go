@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/goccy/go-yaml"
 	"github.com/mattn/go-runewidth"
 )
 
@@ -124,9 +124,8 @@ func shrink(widths []int, room int) []int {
 // printJSON writes v as JSON: indented, or on one line if a command
 // prints repeatedly.
 func printJSON(w io.Writer, v any) error {
-	s := screenOf(w)
 	enc := json.NewEncoder(w)
-	if s.asJSON = true; !s.again {
+	if !screenOf(w).again {
 		enc.SetIndent("", "  ")
 	}
 	enc.SetEscapeHTML(false)
@@ -141,40 +140,16 @@ func (s scope) showFields(object any) error {
 	return printFields(s.env.stdout, object)
 }
 
-// printFields prints the fields of an object that have a value, one a line, in the order of its JSON.
+// printFields prints the fields of an object that have a value as YAML, in the order of its JSON.
 func printFields(w io.Writer, object any) error {
 	data, err := json.Marshal(object)
-	if err != nil {
-		return err
+	if err == nil {
+		data, err = yaml.JSONToYAML(data)
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	_, err = dec.Token() // the opening brace
-	for err == nil && dec.More() {
-		var name json.Token
-		var value json.RawMessage
-		if name, err = dec.Token(); err == nil {
-			err = dec.Decode(&value)
-		}
-		if text := fieldText(value); text != "" {
-			fmt.Fprintf(w, "%-18s %s\n", strings.ReplaceAll(fmt.Sprint(name), "_", " "), printable(text))
-		}
+	if err == nil {
+		_, err = io.WriteString(w, printableLines(string(data)))
 	}
 	return err
-}
-
-// fieldText returns a JSON value as a table shows it, "" for an empty one.
-func fieldText(value json.RawMessage) string {
-	var text string
-	var list []string
-	switch {
-	case json.Unmarshal(value, &text) == nil:
-		return text
-	case json.Unmarshal(value, &list) == nil:
-		return strings.Join(list, ", ")
-	case slices.Contains([]string{"{}", "[]", "false"}, string(value)):
-		return ""
-	}
-	return string(value)
 }
 
 // showDone prints a changed object: with --json as the API responds, otherwise a line.

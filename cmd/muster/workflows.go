@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -308,12 +310,20 @@ func (s scope) showSent(sent api.SentWorkflow, err error) error {
 	return showDone(s, sent, err, "%s", sent.ID)
 }
 
-// valueOf returns the JSON of an argument, or of standard input if it is -.
+// valueOf returns the JSON of an argument, of the file after an @, or of standard input if it is -.
 func valueOf(env environment, name, text string) (json.RawMessage, error) {
-	value := []byte(text)
+	value, from := []byte(text), env.stdin
+	if path, ok := strings.CutPrefix(text, "@"); ok {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the %s: %w", name, err)
+		}
+		defer file.Close()
+		text, from = "-", file
+	}
 	if text == "-" {
 		var err error
-		if value, err = io.ReadAll(io.LimitReader(env.stdin, maxInput+1)); err != nil {
+		if value, err = io.ReadAll(io.LimitReader(from, maxInput+1)); err != nil {
 			return nil, fmt.Errorf("read the %s: %w", name, err)
 		}
 	}
@@ -324,6 +334,15 @@ func valueOf(env environment, name, text string) (json.RawMessage, error) {
 		return nil, usageError{fmt.Errorf("the %s is not JSON: %.40q; a string needs its own quotes: '\"text\"'", name, value)}
 	}
 	return value, nil
+}
+
+// objectOf is valueOf for an object, without the white space around it.
+func objectOf(env environment, name, text string) (client.Object, error) {
+	value, err := valueOf(env, name, text)
+	if value = bytes.TrimSpace(value); err == nil && value[0] != '{' {
+		err = usageError{fmt.Errorf("the %s is not a JSON object such as '{\"customer\": \"acme\"}', or @FILE", name)}
+	}
+	return client.Object(value), err
 }
 
 // waitForResult waits for a workflow, for at most --timeout, and prints its result.

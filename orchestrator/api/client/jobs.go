@@ -30,18 +30,18 @@ type Job struct {
 
 // NewJob is a job to create.
 type NewJob struct {
-	Prompt      string    `json:"prompt" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"1048576" doc:"instructions for the agents" example:"List the requirements of this document"`
-	Pipeline    string    `json:"pipeline,omitempty" maxLength:"100" doc:"Defaults to default." example:"default"`
-	Context     Object    `json:"context,omitempty" doc:"data for the agents; lists of jobs can be filtered by the keys that the pipeline declares"`
+	Prompt      string    `json:"prompt" cli:"prompt" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"1048576" doc:"instructions for the agents" example:"List the requirements of this document"`
+	Pipeline    string    `json:"pipeline,omitempty" cli:"arg" maxLength:"100" doc:"Defaults to default." example:"default"`
+	Context     Object    `json:"context,omitempty" cli:"context" doc:"data for the agents; lists of jobs can be filtered by the keys that the pipeline declares"`
 	DocumentURL string    `json:"document_url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"address from which the document is downloaded"`
 	Priority    int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"a step is worth a minute of waiting"`
-	Labels      []string  `json:"labels,omitempty" maxItems:"20" minLength:"1" maxLength:"100" doc:"labels by which lists of jobs can be filtered"`
-	After       []string  `json:"after,omitempty" maxItems:"100" maxLength:"100" doc:"IDs of jobs that must end before this job starts"`
-	OnFailure   string    `json:"on_failure,omitempty" enum:"cancel,run" doc:"action if a job of after does not complete. Defaults to cancel."`
-	At          time.Time `json:"at,omitzero" doc:"time at which the job begins. Defaults to now."`
+	Labels      []string  `json:"labels,omitempty" cli:"label" maxItems:"20" minLength:"1" maxLength:"100" doc:"labels by which lists of jobs can be filtered"`
+	After       []string  `json:"after,omitempty" cli:"after" maxItems:"100" maxLength:"100" doc:"IDs of jobs that must end before this job starts"`
+	OnFailure   string    `json:"on_failure,omitempty" cli:"on-failure" enum:"cancel,run" doc:"action if a job of after does not complete. Defaults to cancel."`
+	At          time.Time `json:"at,omitzero" cli:"at" doc:"time at which the job begins. Defaults to now."`
 	StuckAfter  string    `json:"stuck_after,omitempty" maxLength:"20" doc:"duration without progress after which the job is stuck" example:"5m"`
-	VersionOf   string    `json:"version_of,omitempty" maxLength:"100" doc:"the job of which this is the next version"`
-	Dedupe      string    `json:"dedupe,omitempty" enum:"allow,join,reject" doc:"action if an unfinished job has the same work. Defaults to the setting jobs.dedupe."`
+	VersionOf   string    `json:"version_of,omitempty" cli:"version-of" maxLength:"100" doc:"the job of which this is the next version"`
+	Dedupe      string    `json:"dedupe,omitempty" cli:"dedupe" enum:"allow,join,reject" doc:"action if an unfinished job has the same work. Defaults to the setting jobs.dedupe."`
 }
 
 // JobEdit changes a job. Absent fields are not changed.
