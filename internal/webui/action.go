@@ -1,13 +1,21 @@
 package webui
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -17,29 +25,24 @@ const (
 	maxForm   = 4 << 20
 )
 
-// Action is an operation of a page. GET shows a confirmation page; POST performs the action.
-type Action struct {
-	Class Class
-	// Confirm returns the content of the confirmation page.
-	Confirm func(ctx context.Context, r *http.Request) (Question, error)
-	// Do performs the action. The fields of the form are in r.PostFormValue.
-	Do func(ctx context.Context, r *http.Request) (Result, error)
-}
+// Action returns the question of a request. GET shows it; POST checks the fields of its form and calls its Do.
+type Action func(ctx context.Context, r *http.Request) (Question, error)
 
-// Question is the content of a confirmation page.
+// Question is an action with the content of its confirmation page.
 type Question struct {
 	Title, Text string
 	Button      string // label of the button
 	Danger      bool   // it cannot be undone
 	Fields      []Field
 	Back        string // the URL of the page to return to
-	At          string // the URL of its navigation entry
+	// Do performs the action.
+	Do func(ctx context.Context, f Form) (Result, error)
 }
 
 // Field is a form field of a confirmation page.
 type Field struct {
 	Name, Label, Hint string
-	Type              string // text, number, password, textarea, select or checkbox
+	Type              string // text, number, duration, password, textarea, json, select or checkbox
 	Value             string
 	Options           []Option // options of a select
 	Min, Max          int      // bounds of a number; Max > 0 is the maximum length of a text
@@ -49,13 +52,67 @@ type Field struct {
 // Option is an option of a select.
 type Option struct{ Value, Text string }
 
-// Result is the result of an action: the URL of the next page or, with a title, a result page.
-type Result struct {
-	To          string
-	Title, Text string
-	Secret      string // shown once, to be copied
-	Created     string // with a title: the path of the created resource
+// Form contains the values of the fields of a question. They are valid. Only texts of several lines may have space around them.
+type Form map[string]string
+
+// Int returns the value of a number; 0 for none.
+func (f Form) Int(name string) int {
+	n, _ := strconv.Atoi(f[name])
+	return n
 }
+
+// Duration returns the value of a duration; 0 for none.
+func (f Form) Duration(name string) time.Duration {
+	d, _ := time.ParseDuration(f[name])
+	return d
+}
+
+// form returns the values of a submitted form.
+func (q Question) form(r *http.Request) (Form, error) {
+	f := Form{}
+	for _, field := range q.Fields {
+		v, err := field.parse(r.PostFormValue(field.Name))
+		if err != nil {
+			return nil, err
+		}
+		f[field.Name] = v
+	}
+	return f, nil
+}
+
+// parse checks a submitted value.
+func (f Field) parse(v string) (string, error) {
+	trimmed := strings.TrimSpace(v)
+	if f.Type != "textarea" {
+		v = trimmed
+	}
+	n, notNumber := strconv.Atoi(v)
+	d, notDuration := time.ParseDuration(v)
+	switch {
+	case f.Type == "select":
+		v = cmp.Or(v, f.Value)
+		if !slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == v }) {
+			return "", Invalid("Choose an option: %s.", f.Label)
+		}
+	case trimmed == "" && f.Required:
+		return "", Invalid("Required: %s.", f.Label)
+	case trimmed == "", f.Type == "checkbox":
+	case f.Type == "number":
+		if notNumber != nil || n < f.Min || f.Max > 0 && n > f.Max {
+			return "", Invalid("%s must be a number from %d to %d.", f.Label, f.Min, f.Max)
+		}
+	case f.Type == "duration" && (notDuration != nil || d < 0):
+		return "", Invalid("%s must be a duration such as 10m.", f.Label)
+	case f.Type == "json" && !json.Valid([]byte(v)):
+		return "", Invalid(`%s must be JSON. A string requires quotes: "yes".`, f.Label)
+	case f.Max > 0 && utf8.RuneCountInString(v) > f.Max:
+		return "", Invalid("%s is too long: at most %d characters are allowed.", f.Label, f.Max)
+	}
+	return v, nil
+}
+
+// Result is the result of an action: the URL of the next page, Back of the question by default. With a title it is shown on a page.
+type Result struct{ To, Title, Text string }
 
 // form is the template data of a confirmation page.
 type form struct {
@@ -63,34 +120,63 @@ type form struct {
 	Token, Path string
 }
 
-// Action returns handlers for the GET and the POST requests of an action.
-func (s *Site) Action(a Action) (ask, do http.Handler) {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ask(w, r, a) }),
-		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.perform(w, r, a) })
-}
-
 var errMay = Forbidden("You do not have permission for this action.")
 
-// ask serves the confirmation page.
-func (s *Site) ask(w http.ResponseWriter, r *http.Request, a Action) {
-	if !s.cfg.May(r, a.Class) {
-		s.Fail(w, r, errMay)
-		return
+// Action serves an action.
+func (s *Site) Action(a Action) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), AskTime)
+		defer cancel()
+		if err := s.act(ctx, w, r, a); err != nil {
+			s.Fail(w, r, err)
+		}
+	})
+}
+
+// act shows the question of an action, or performs it.
+func (s *Site) act(ctx context.Context, w http.ResponseWriter, r *http.Request, a Action) error {
+	if !s.cfg.May(r) {
+		return errMay
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), AskTime)
-	defer cancel()
-	q, err := a.Confirm(ctx, r)
+	submitted := r.Method == http.MethodPost
+	if submitted {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		if err := genuine(r); err != nil {
+			return err
+		}
+	}
+	q, err := a(ctx, r)
 	if err != nil {
-		s.Fail(w, r, err)
-		return
+		return err
 	}
-	path := r.URL.EscapedPath()
-	if r.URL.RawQuery != "" {
-		path += "?" + r.URL.RawQuery
+	if !submitted {
+		s.write(w, s.still(r, s.confirm, q.Title, q.Back, form{q, s.token(w, r), r.URL.RequestURI()}))
+		return nil
 	}
-	v := s.counted(r.Context(), s.framed(r, View{Name: q.Title, At: q.At, Data: form{q, s.token(w, r), path}}))
-	v.question = true
-	s.write(w, s.execute(http.StatusOK, s.confirm, v))
+	f, err := q.form(r)
+	if err != nil {
+		return err
+	}
+	done, err := q.Do(ctx, f)
+	if s.cfg.OnAction != nil {
+		s.cfg.OnAction(r, r.Pattern, err)
+	}
+	done.To = cmp.Or(done.To, q.Back)
+	switch {
+	case err != nil:
+		return err
+	case done.Title != "":
+		s.write(w, s.still(r, s.done, done.Title, done.To, done))
+	default:
+		http.Redirect(w, r, done.To, http.StatusSeeOther)
+	}
+	return nil
+}
+
+// still renders a page of an action.
+func (s *Site) still(r *http.Request, show func() *template.Template, name, back string, data any) response {
+	v := s.framed(r, View{Name: name, At: s.cfg.at(back), Data: data, Fixed: true})
+	return s.execute(http.StatusOK, show, s.counted(r.Context(), v))
 }
 
 // token returns the CSRF token of the browser, and sets the cookie if necessary.
@@ -105,46 +191,20 @@ func (s *Site) token(w http.ResponseWriter, r *http.Request) string {
 	return t
 }
 
-// perform performs the action of a submitted form.
-func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if !s.cfg.May(r, a.Class) {
-		s.Fail(w, r, errMay)
-		return
-	}
+// genuine returns an error unless a form was submitted by a page of the site.
+func genuine(r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		if errors.As(err, new(*http.MaxBytesError)) {
-			s.Fail(w, r, &pageError{http.StatusRequestEntityTooLarge, "Request too large", fmt.Sprintf("The form is larger than %d MiB. Use the command line or the API instead.", maxForm>>20)})
-			return
+			return &pageError{http.StatusRequestEntityTooLarge, "Request too large", fmt.Sprintf("The form is larger than %d MiB. Use the command line or the API instead.", maxForm>>20)}
 		}
-		s.Fail(w, r, Invalid("Invalid form: %v.", err))
-		return
+		return Invalid("Invalid form: %v.", err)
 	}
 	cookie, err := r.Cookie(tokenName)
 	if err == nil {
 		err = http.NewCrossOriginProtection().Check(r)
 	}
 	if err != nil || len(cookie.Value) != 32 || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(r.PostFormValue(tokenName))) != 1 {
-		s.Fail(w, r, Forbidden("The form is from another site or outdated. Go back, reload the page and try again."))
-		return
+		return Forbidden("The form is from another site or outdated. Go back, reload the page and try again.")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), AskTime)
-	defer cancel()
-	done, err := a.Do(ctx, r)
-	s.cfg.OnAction(r, r.Pattern, err)
-	switch {
-	case err != nil:
-		s.Fail(w, r, err)
-	case done.Title != "":
-		v := s.counted(r.Context(), s.framed(r, View{Name: done.Title, Data: done}))
-		v.question = true
-		status := http.StatusOK
-		if done.Created != "" {
-			status = http.StatusCreated
-			w.Header().Set("Location", done.Created)
-		}
-		s.write(w, s.execute(status, s.done, v))
-	default:
-		http.Redirect(w, r, done.To, http.StatusSeeOther)
-	}
+	return nil
 }

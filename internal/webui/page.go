@@ -2,6 +2,7 @@ package webui
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -132,7 +133,7 @@ func (s *Site) rights(r *http.Request) string {
 	if s.cfg.Reads != nil {
 		reads = s.cfg.Reads(r)
 	}
-	return fmt.Sprintf("%q %t %t %q", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer), s.cfg.links(r))
+	return fmt.Sprintf("%q %t", reads, s.cfg.May(r))
 }
 
 // render renders a page for a request. Errors are rendered as pages.
@@ -171,7 +172,7 @@ func (s *Site) counted(ctx context.Context, v View) View {
 
 // framed adds the data of the frame to a view.
 func (s *Site) framed(r *http.Request, v View) View {
-	v.Config, v.Now, v.request = s.cfg, time.Now(), r
+	v.Config, v.Now, v.May, v.At = s.cfg, time.Now(), s.cfg.May(r), cmp.Or(v.At, s.cfg.at(r.URL.Path))
 	return v
 }
 

@@ -41,10 +41,8 @@ func isAdmin(ctx context.Context) bool { u := userOf(ctx); return u != nil && u.
 func served(log *slog.Logger, ask Ask) http.Handler {
 	return New(Config{
 		Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{.Data}}{{end}}`)}},
-		May:   func(*http.Request, Class) bool { return false },
+		May:   func(*http.Request) bool { return false },
 		Reads: func(r *http.Request) string { return fmt.Sprint(isAdmin(r.Context())) },
-		Menu:  []Link{{Text: "Log of Ada", URL: "/ada"}},
-		Shows: func(r *http.Request, _ string) bool { u := userOf(r.Context()); return u != nil && u.name == "ada" },
 
 		Logger: log,
 	}).Page("shown", ask)
@@ -162,7 +160,7 @@ func TestIntervalOfPolls(t *testing.T) {
 	})
 }
 
-// A page is rendered with the context of the request, and shared only between readers with equal permissions and navigation.
+// A page is rendered with the context of the request, and shared only between readers with equal permissions.
 // Changed permissions apply to the next poll.
 func TestPollsHaveThePermissionsOfTheirReader(t *testing.T) {
 	t.Parallel()
@@ -183,7 +181,7 @@ func TestPollsHaveThePermissionsOfTheirReader(t *testing.T) {
 	for range 2 {
 		for u, want := range map[*user]string{ada: "secret", grace: "secret", eve: "public", nil: "public"} {
 			w := get(t.Context(), h, "/", "none", u)
-			if got := w.Body.String(); !strings.Contains(got, want) || strings.Contains(got, "Log of Ada") != (u == ada) {
+			if got := w.Body.String(); !strings.Contains(got, want) {
 				t.Errorf("%+v: got %s, want %s", u, got, want)
 			}
 		}
@@ -279,7 +277,7 @@ func TestUnresponsiveRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Config{
 			Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
-			May:   func(*http.Request, Class) bool { return false }, Logger: silent,
+			May:   func(*http.Request) bool { return false }, Logger: silent,
 			Explain: func(err error) (int, string, bool) {
 				return http.StatusServiceUnavailable, "Redis is unavailable", errors.Is(err, context.DeadlineExceeded)
 			},
@@ -305,7 +303,7 @@ func TestPollNoticesOutage(t *testing.T) {
 		var outage atomic.Bool
 		h := New(Config{
 			Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
-			May:   func(*http.Request, Class) bool { return false }, Logger: silent,
+			May:   func(*http.Request) bool { return false }, Logger: silent,
 			Ping: func(ctx context.Context) error {
 				pings.Add(1)
 				if outage.Load() {
@@ -336,7 +334,7 @@ func TestNavigationHasCounts(t *testing.T) {
 		var failed error
 		h := New(Config{
 			Pages: fstest.MapFS{"pages/shown.html": {Data: []byte(`{{define "main"}}{{end}}`)}},
-			May:   func(*http.Request, Class) bool { return false },
+			May:   func(*http.Request) bool { return false },
 			Menu:  []Link{{Text: "To do", URL: "/todo"}, {Text: "Workers", URL: "/workers"}},
 			Counts: func(context.Context) (map[string]Count, error) {
 				return map[string]Count{"/todo": {n, "open", false}}, failed
@@ -390,7 +388,7 @@ func TestCellsHaveTitles(t *testing.T) {
 func TestDisconnectIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	s := New(Config{May: func(*http.Request, Class) bool { return false }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := New(Config{May: func(*http.Request) bool { return false }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for left, want := range map[bool]string{false: "page failed", true: ""} {
 		log.Reset()
 		ctx, leave := context.WithCancel(t.Context())

@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -27,15 +26,6 @@ var files = templates{embedded}
 // AskTime is the timeout of an action.
 const AskTime = 10 * time.Second
 
-// Class is a class of actions.
-type Class string
-
-// The classes of actions.
-const (
-	Operate    Class = "operate"    // changes of work: revoke, pause, retry, decide
-	Administer Class = "administer" // changes of permissions
-)
-
 // Config is the common configuration of the pages of a site.
 type Config struct {
 	// Prefix is the mount path of the site, such as "/tasks", or "" for the root. It includes the assets.
@@ -44,8 +34,6 @@ type Config struct {
 	Title, Home string
 	// Menu is the navigation.
 	Menu []Link
-	// Shows reports whether the sender of a request sees the link of the navigation with a URL. Default: all links.
-	Shows func(r *http.Request, url string) bool
 	// Counts returns counts that the navigation shows, by the URL of their links. They are cached for some seconds. Optional.
 	Counts func(context.Context) (map[string]Count, error)
 	// Search is the path of the search form, and SearchHint its placeholder. If Search is empty, there is no form.
@@ -54,15 +42,15 @@ type Config struct {
 	Pages fs.FS
 	// Funcs are additional template functions.
 	Funcs template.FuncMap
-	// May reports whether the sender of a request may perform actions of a class.
-	May func(*http.Request, Class) bool
+	// May reports whether the sender of a request may perform actions.
+	May func(*http.Request) bool
 	// Reads returns a name for the read permissions of the sender of a request: senders with the same name see the same content,
 	// except for actions. Default: the same content for all.
 	Reads func(*http.Request) string
 	// Ping reports whether the data is available, at most once a second for polls of pages that are not rendered again yet.
 	// Optional.
 	Ping func(context.Context) error
-	// OnAction is called after each action. It must return quickly.
+	// OnAction is called after each action. It must return quickly. Optional.
 	OnAction func(r *http.Request, action string, err error)
 	// Explain returns the status and the title of the page of an error, or false for unknown errors.
 	Explain func(error) (status int, title string, ok bool)
@@ -106,32 +94,25 @@ func (s *Site) Assets() http.Handler { return s.assetHandler }
 // View is the data of a template.
 type View struct {
 	Name string // page title
-	At   string // the URL of its navigation entry
+	At   string // the URL of its navigation entry; by default the entry whose URL the path of the page begins with
 	Data any
 	// Every is the minimum interval between renderings of the open page. Default: 1 s.
 	Every time.Duration
 	// Fixed means that the page does not change automatically.
 	Fixed bool
 
-	Config                    // configuration of the site
-	Now      time.Time        // time of the request
-	Numbers  map[string]Count // of the navigation, by URL; nil if unknown
-	request  *http.Request
-	question bool // does not change automatically
+	Config                   // configuration of the site
+	Now     time.Time        // time of the request
+	Numbers map[string]Count // of the navigation, by URL; nil if unknown
+	May     bool             // the reader may perform actions
 }
 
-// Ask returns the data of a page: Name, At and Data of a view.
+// Ask returns the data of a page: Name and Data of a view.
 type Ask func(ctx context.Context, r *http.Request) (View, error)
 
-// May reports whether the reader may perform actions of a class.
-func (v View) May(c Class) bool { return v.Config.May(v.request, c) }
-
-// Still reports whether the page does not change automatically.
-func (v View) Still() bool { return v.question || v.Fixed }
-
-// Groups returns the navigation that the reader sees.
-func (v View) Groups() (groups [][]Link) {
-	for _, l := range v.links(v.request) {
+// Groups returns the navigation by groups.
+func (c Config) Groups() (groups [][]Link) {
+	for _, l := range c.Menu {
 		if n := len(groups); n == 0 || groups[n-1][0].Group != l.Group {
 			groups = append(groups, nil)
 		}
@@ -140,11 +121,15 @@ func (v View) Groups() (groups [][]Link) {
 	return groups
 }
 
-func (c Config) links(r *http.Request) []Link {
-	if c.Shows == nil {
-		return c.Menu
+// at returns the URL of the navigation entry of a page.
+func (c Config) at(page string) (entry string) {
+	path, _, _ := strings.Cut(page, "?")
+	for _, l := range c.Menu {
+		if (path == l.URL || strings.HasPrefix(path, l.URL+"/")) && len(l.URL) > len(entry) {
+			entry = l.URL
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(c.Menu), func(l Link) bool { return !c.Shows(r, l.URL) })
+	return entry
 }
 
 // assets serves the assets. They may be cached for an hour, because a release may change them.
@@ -217,7 +202,7 @@ func (s *Site) failed(r *http.Request, err error) response {
 		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "page", r.URL.Path, "error", err)
 	}
 	v := s.framed(r, View{Name: content.Title, Data: content})
-	v.question = !content.Retry && code != http.StatusNotFound // it may exist later
+	v.Fixed = !content.Retry && code != http.StatusNotFound // it may exist later
 	return s.execute(code, s.errors, v)
 }
 

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,7 @@ func (p *pages) agents() {
 	show := agentPages{p.cfg.Agents, &webui.Cache[[]agent.Activity]{}}
 	p.page("/agents", "agents", show.list)
 	p.page("/agents/{agent}", "agent", show.one)
-	for path, a := range show.changes() {
-		a.Class = webui.Operate
-		p.action(path, a)
-	}
+	p.actions(show.changes())
 }
 
 // activity returns the activity of agents, which is read every few seconds.
@@ -118,7 +116,7 @@ func (p agentPages) list(ctx context.Context, r *http.Request) (webui.View, erro
 	if len(d.Rows) > agentsListed {
 		d.Rows, d.More = d.Rows[:agentsListed], len(d.Rows)-agentsListed
 	}
-	return webui.View{Name: "Agents", At: agentsAt, Data: d}, nil
+	return webui.View{Name: "Agents", Data: d}, nil
 }
 
 type agentData struct {
@@ -148,7 +146,7 @@ func (p agentPages) one(ctx context.Context, r *http.Request) (webui.View, error
 	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
 		d.Labels = append(d.Labels, field{name, a.Labels[name]})
 	}
-	return webui.View{Name: "Agent " + webui.Plain(a.Name), At: agentsAt, Data: d}, nil
+	return webui.View{Name: "Agent " + webui.Plain(a.Name), Data: d}, nil
 }
 
 // noAgent returns the error of an agent that does not exist.
@@ -161,8 +159,7 @@ func noAgent(err error) error {
 
 // changes returns the actions on agents by path.
 func (p agentPages) changes() map[string]webui.Action {
-	at := func(r *http.Request) string { return agentsAt + "/" + url.PathEscape(r.PathValue("agent")) }
-	confirm := func(q func(agent.Agent) webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
+	action := func(q func(agent.Agent) webui.Question, do func(ctx context.Context, id string) error) webui.Action {
 		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
 			a, err := p.agents.Get(ctx, r.PathValue("agent"))
 			if err != nil {
@@ -170,40 +167,27 @@ func (p agentPages) changes() map[string]webui.Action {
 			}
 			a.Name = webui.Plain(a.Name)
 			ask := q(a)
-			ask.Back, ask.At = at(r), agentsAt
+			ask.Back = cmp.Or(ask.Back, agentsAt+"/"+url.PathEscape(a.ID))
+			ask.Do = func(ctx context.Context, _ webui.Form) (webui.Result, error) {
+				return webui.Result{}, noAgent(do(ctx, a.ID))
+			}
 			return ask, nil
 		}
 	}
-	drain := func(on bool) func(context.Context, *http.Request) (webui.Result, error) {
-		return func(ctx context.Context, r *http.Request) (webui.Result, error) {
-			return webui.Result{To: at(r)}, noAgent(p.agents.Drain(ctx, r.PathValue("agent"), on))
-		}
-	}
 	return map[string]webui.Action{
-		"/agents/{agent}/drain": {
-			Confirm: confirm(func(a agent.Agent) webui.Question {
-				return webui.Question{Title: "Drain agent " + a.Name, Button: "Drain the agent", Text: fmt.Sprintf("The agent gets no new work until it is resumed. Its %d current assignments continue.", a.Held)}
-			}),
-			Do: drain(true),
-		},
-		"/agents/{agent}/undrain": {
-			Confirm: confirm(func(a agent.Agent) webui.Question {
-				return webui.Question{Title: "Give agent " + a.Name + " work again", Button: "Give it work", Text: "It gets new work as before it was drained."}
-			}),
-			Do: drain(false),
-		},
-		"/agents/{agent}/remove": {
-			Confirm: confirm(func(a agent.Agent) webui.Question {
-				q := webui.Question{Title: "Remove agent " + a.Name, Button: "Remove the agent", Danger: true}
-				q.Text = fmt.Sprintf("It is forgotten, and the %d assignments that it works on go to others. If it still runs it must register again.", a.Held)
-				if a.Static {
-					q.Text += " It is in the setting agents.static, and comes back from there."
-				}
-				return q
-			}),
-			Do: func(ctx context.Context, r *http.Request) (webui.Result, error) {
-				return webui.Result{To: agentsAt}, noAgent(p.agents.Remove(ctx, r.PathValue("agent")))
-			},
-		},
+		"/agents/{agent}/drain": action(func(a agent.Agent) webui.Question {
+			return webui.Question{Title: "Drain agent " + a.Name, Button: "Drain the agent", Text: fmt.Sprintf("The agent gets no new work until it is resumed. Its %d current assignments continue.", a.Held)}
+		}, func(ctx context.Context, id string) error { return p.agents.Drain(ctx, id, true) }),
+		"/agents/{agent}/undrain": action(func(a agent.Agent) webui.Question {
+			return webui.Question{Title: "Give agent " + a.Name + " work again", Button: "Give it work", Text: "It gets new work as before it was drained."}
+		}, func(ctx context.Context, id string) error { return p.agents.Drain(ctx, id, false) }),
+		"/agents/{agent}/remove": action(func(a agent.Agent) webui.Question {
+			q := webui.Question{Title: "Remove agent " + a.Name, Button: "Remove the agent", Danger: true, Back: agentsAt}
+			q.Text = fmt.Sprintf("It is forgotten, and the %d assignments that it works on go to others. If it still runs it must register again.", a.Held)
+			if a.Static {
+				q.Text += " It is in the setting agents.static, and comes back from there."
+			}
+			return q
+		}, p.agents.Remove),
 	}
 }

@@ -99,7 +99,7 @@ func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error
 	if next != "" {
 		d.Next = "?" + url.Values{"state": {string(d.State)}, "after": {next}}.Encode()
 	}
-	return webui.View{Name: "Items of " + webui.Plain(d.Job.Name), At: jobsAt, Data: d}, nil
+	return webui.View{Name: "Items of " + webui.Plain(d.Job.Name), Data: d}, nil
 }
 
 // failures returns a page of items that failed or are in review.
@@ -206,7 +206,7 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 			}
 		}
 	}
-	return webui.View{Name: "Item", At: jobsAt, Data: d}, nil
+	return webui.View{Name: "Item", Data: d}, nil
 }
 
 type compareData struct {

@@ -119,7 +119,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 			d.Events = append(d.Events, rowOf(e))
 		}
 	}
-	view := webui.View{Name: webui.Plain(j.Name) + " " + string(j.Status), At: jobsAt, Every: 2 * time.Second}
+	view := webui.View{Name: webui.Plain(j.Name) + " " + string(j.Status), Every: 2 * time.Second}
 	if other := r.URL.Query().Get("compare"); other != "" {
 		if d.Compared, err = c.compare(ctx, other, id); err != nil {
 			return webui.View{}, err

@@ -79,10 +79,10 @@ func TestPagesOfWhatThereIsNot(t *testing.T) {
 func TestChangesOfJobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.refused("/jobs/start", url.Values{"pipeline": {"default"}, "prompt": {" "}}, 400, "Enter a prompt")
-	w.refused("/jobs/start", url.Values{"pipeline": {"none"}, "prompt": {"p"}}, 400, "none")
-	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"high"}}, 400, "priority")
-	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"1000"}}, 400, "priority")
+	w.refused("/jobs/start", url.Values{"pipeline": {"default"}, "prompt": {" "}}, 400, "Required: Prompt")
+	w.refused("/jobs/start", url.Values{"pipeline": {"none"}, "prompt": {"p"}}, 400, "Choose an option: Pipeline")
+	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"high"}}, 400, "Priority must be")
+	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"1000"}}, 400, "Priority must be")
 	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "url": {"file:///etc/passwd"}}, 400, "want an http or https URL")
 	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "url": {w.docs + "/a.pdf"}, "document": {"text"}}, 400, "not both")
 	first := url.Values{"pipeline": {"default"}, "prompt": {"List them"}, "document": {"a text"}, "priority": {"7"}}
@@ -108,7 +108,7 @@ func TestChangesOfJobs(t *testing.T) {
 	w.done(at+"/resume", nil, "/ui"+at)
 	showsText(t, w.h, at, at+"/pause")
 	w.refused(at+"/stages/validate/end", url.Values{"how": {"fail"}}, 400, "Enter a reason")
-	w.refused(at+"/stages/validate/end", url.Values{"how": {"wrong"}}, 400, "Choose a result")
+	w.refused(at+"/stages/validate/end", url.Values{"how": {"wrong"}}, 400, "Choose an option: Result")
 	w.done(at+"/stages/validate/end", url.Values{"how": {"complete"}}, "/ui"+at)
 	w.until(id, jobs.Completed)
 	w.refused(at+"/cancel", nil, 409, "has ended")
@@ -166,7 +166,7 @@ func TestDecisions(t *testing.T) {
 	w.fail("unclear")
 	w.fail("unclear")
 	showsText(t, w.h, at, at+"/accept-all", at+"/reject-all")
-	w.refused(at+"/reject-all", url.Values{"reason": {" "}}, 400, "give a reason")
+	w.refused(at+"/reject-all", url.Values{"reason": {" "}}, 400, "Required: Reason")
 	w.done(at+"/accept-all", nil, "/ui"+at)
 	w.until(j.ID, jobs.Completed)
 	if done, err := w.Get(w.ctx, j.ID); err != nil || done.Items.Integrated != 2 {

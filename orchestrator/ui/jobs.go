@@ -34,15 +34,13 @@ func (p *pages) jobs() {
 	p.page("/jobs/{job}", "job", show.oneJob)
 	p.page("/jobs/{job}/items", "items", show.items)
 	p.page("/jobs/{job}/item", "item", show.item)
-	for path, a := range (jobChanges{p.cfg}).all() {
-		p.action(path, a)
-	}
+	p.actions(show.jobActions())
 	if p.cfg.Agents != nil {
 		p.agents()
 	}
 	if p.cfg.Pipelines != nil {
 		p.page("/pipelines", "pipelines", func(context.Context, *http.Request) (webui.View, error) {
-			return webui.View{Name: "Pipelines", At: pipelinesAt, Data: p.cfg.Pipelines.List()}, nil
+			return webui.View{Name: "Pipelines", Data: p.cfg.Pipelines.List()}, nil
 		})
 	}
 }
@@ -129,5 +127,5 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 		q.Set("after", page.Next)
 		d.Next = "?" + q.Encode()
 	}
-	return webui.View{Name: "Jobs", At: jobsAt, Data: d, Every: every}, nil
+	return webui.View{Name: "Jobs", Data: d, Every: every}, nil
 }

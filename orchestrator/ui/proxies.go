@@ -37,9 +37,7 @@ func (p poolPages) serve() {
 	}
 	p.page("/proxies", "proxies", p.pool)
 	p.page("/proxies/sources", "sources", p.sources)
-	for path, a := range p.proxyActions() {
-		p.action(path, a)
-	}
+	p.actions(p.proxyActions())
 }
 
 type poolData struct {
@@ -139,7 +137,7 @@ func (p poolPages) pool(ctx context.Context, r *http.Request) (webui.View, error
 	d.Filter = webui.NewFilter(q, webui.Field{Name: "name", Label: "Name"}, choice("protocol", "Protocol", namesOf(d.Protocols)), choice("anonymity", "Anonymity", namesOf(d.Anonymity)),
 		choice("country", "Country", namesOf(d.Countries)), choice("state", "State", []string{ready, rests, banned, seen}))
 	d.Newer, d.Older = turns(q, from, proxiesOnPage, d.Selected)
-	return webui.View{Name: "Proxies", At: poolURL, Data: d, Every: poolEvery(d.Live)}, nil
+	return webui.View{Name: "Proxies", Data: d, Every: poolEvery(d.Live)}, nil
 }
 
 // poolEvery returns the minimum interval of reading the complete pool, about 550 bytes per member: at most 50 kB/s.
@@ -232,5 +230,5 @@ func (p poolPages) sources(ctx context.Context, _ *http.Request) (webui.View, er
 	})
 	d.More = max(len(d.Sources)-mostSources, 0)
 	d.Sources = d.Sources[:len(d.Sources)-d.More]
-	return webui.View{Name: "Sources", At: sourcesURL, Data: d}, nil
+	return webui.View{Name: "Sources", Data: d}, nil
 }

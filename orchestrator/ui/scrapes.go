@@ -54,7 +54,7 @@ func (p sitePages) scrapes(ctx context.Context, r *http.Request) (webui.View, er
 	began = began[min(from, len(began)):]
 	jobs, err := p.scrapesOf(ctx, began[:min(len(began), scrapesOnPage)])
 	d.Jobs = jobs
-	return webui.View{Name: "Scrapes", At: scrapesURL, Data: d}, err
+	return webui.View{Name: "Scrapes", Data: d}, err
 }
 
 // offset returns the position of a page in its list.
@@ -151,7 +151,7 @@ func (p sitePages) scrape(ctx context.Context, r *http.Request) (webui.View, err
 	for _, h := range heads[:len(heads)-d.MoreTypes] {
 		d.Tables = append(d.Tables, tableOf(h))
 	}
-	return webui.View{Name: id, At: scrapesURL, Data: &d}, nil
+	return webui.View{Name: id, Data: &d}, nil
 }
 
 // tableOf converts records to a table. Its columns are the fields of the first record, followed by fields of other records.

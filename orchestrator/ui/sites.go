@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,9 +43,7 @@ func (p sitePages) serve() {
 	p.page("/sites/{site}", "site", p.siteOf)
 	p.page("/scrapes", "scrapes", p.scrapes)
 	p.page("/scrapes/{job}", "scrape", p.scrape)
-	for path, a := range p.siteActions() {
-		p.action(path, a)
-	}
+	p.actions(p.siteActions())
 }
 
 type sitesData struct {
@@ -121,7 +118,7 @@ func (p sitePages) sites(ctx context.Context, r *http.Request) (webui.View, erro
 	d.Sites = d.Sites[:min(len(d.Sites), sitesAtOnce)]
 	d.MoreIdle = max(len(d.Idle)-idleAtOnce, 0)
 	d.Idle = d.Idle[:len(d.Idle)-d.MoreIdle]
-	return webui.View{Name: "Sites", At: sitesURL, Data: d}, nil
+	return webui.View{Name: "Sites", Data: d}, nil
 }
 
 type siteData struct {
@@ -165,7 +162,7 @@ func (p sitePages) siteOf(ctx context.Context, r *http.Request) (webui.View, err
 	st.Alerts = st.Alerts[:min(len(st.Alerts), siteAlerts)]
 	d := siteData{State: st, Pace: paceOf(st.Job, time.Now()), Jobs: jobs}
 	d.Fields, d.MoreFields = fieldRows(runs[:min(len(runs), siteJobs)], jobs)
-	return webui.View{Name: name, At: sitesURL, Data: d}, nil
+	return webui.View{Name: name, Data: d}, nil
 }
 
 // fieldRows returns the fields of the last jobs of a site, lowest coverage first. runs begins with the newest job.
@@ -227,85 +224,73 @@ func (p sitePages) scrapesOf(ctx context.Context, began []sites.JobBegan) (rows 
 
 // siteActions returns the actions on sites and scrapes by path.
 func (p sitePages) siteActions() map[string]webui.Action {
-	site := func(r *http.Request) string { return r.PathValue("site") }
-	ask := func(q webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
+	site := func(q webui.Question, do func(ctx context.Context, site string, f webui.Form) (webui.Result, error)) webui.Action {
 		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
-			q := q
-			q.Title, q.Back, q.At = q.Title+" "+line(60, site(r)), siteURL(site(r)), sitesURL
-			return q, p.cfg.Sites.Site(ctx, site(r))
+			name, q := r.PathValue("site"), q
+			q.Title, q.Back = q.Title+" "+line(60, name), siteURL(name)
+			q.Do = func(ctx context.Context, f webui.Form) (webui.Result, error) {
+				done, err := do(ctx, name, f)
+				return done, p.refused(ctx, err)
+			}
+			return q, p.cfg.Sites.Site(ctx, name)
 		}
 	}
-	change := func(do func(context.Context, string) error) func(context.Context, *http.Request) (webui.Result, error) {
-		return func(ctx context.Context, r *http.Request) (webui.Result, error) {
-			err := p.cfg.Sites.Site(ctx, site(r))
-			if err == nil {
-				err = do(ctx, site(r))
+	scrape := func(q webui.Question, do func(ctx context.Context, id string) (webui.Result, error)) webui.Action {
+		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
+			id, q := r.PathValue("job"), q
+			q.Title, q.Back = q.Title+" "+id, scrapeURL(id)
+			q.Do = func(ctx context.Context, _ webui.Form) (webui.Result, error) {
+				done, err := do(ctx, id)
+				return done, p.refused(ctx, err)
 			}
-			return webui.Result{To: siteURL(site(r))}, p.refused(ctx, err)
+			_, err := p.cfg.Sites.Job(ctx, id)
+			return q, err
 		}
 	}
 	return map[string]webui.Action{
-		"/sites/{site}/run": {Class: webui.Operate, Do: p.runSite, Confirm: ask(webui.Question{
+		"/sites/{site}/run": site(webui.Question{
 			Title: "Scrape", Button: "Scrape it now", Text: "Starts a scrape of the site. If one is running, it is shown instead.",
 			Fields: []webui.Field{
 				{Name: "limit", Type: "number", Label: "At most so many records, 0 for all", Value: "0", Max: 1_000_000_000},
 				{Name: "direct", Type: "checkbox", Label: "Use no proxies", Hint: "The site sees the address of the worker."},
 			},
-		})},
-		"/sites/{site}/pause": {Class: webui.Operate, Do: change(p.cfg.Sites.PauseSite), Confirm: ask(webui.Question{
+		}, func(ctx context.Context, site string, f webui.Form) (webui.Result, error) {
+			run, err := p.cfg.Sites.Send(ctx, site, sites.ScrapeOptions{Limit: f.Int("limit"), Direct: f["direct"] != ""})
+			if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+				return webui.Result{}, err
+			}
+			return webui.Result{To: scrapeURL(run.ID())}, nil
+		}),
+		"/sites/{site}/pause": site(webui.Question{
 			Title: "Pause", Button: "Pause the site", Text: "No more pages of the site are fetched until it is resumed, also by scrapes that begin meanwhile. Pages in flight are completed.",
-		})},
-		"/sites/{site}/resume": {Class: webui.Operate, Do: change(p.cfg.Sites.ResumeSite), Confirm: ask(webui.Question{
-			Title: "Resume", Button: "Resume the site", Text: "Pages of the site are fetched again.",
-		})},
-		"/scrapes/{job}/cancel": {Class: webui.Operate, Do: p.cancelScrape, Confirm: p.askScrape(webui.Question{
+		}, func(ctx context.Context, site string, _ webui.Form) (webui.Result, error) {
+			return webui.Result{}, p.cfg.Sites.PauseSite(ctx, site)
+		}),
+		"/sites/{site}/resume": site(webui.Question{Title: "Resume", Button: "Resume the site", Text: "Pages of the site are fetched again."},
+			func(ctx context.Context, site string, _ webui.Form) (webui.Result, error) {
+				return webui.Result{}, p.cfg.Sites.ResumeSite(ctx, site)
+			}),
+		"/scrapes/{job}/cancel": scrape(webui.Question{
 			Title: "Cancel", Button: "Cancel the scrape", Danger: true, Text: "Stops fetching pages and writes the records of the fetched pages. A retry continues from there.",
-		})},
-		"/scrapes/{job}/retry": {Class: webui.Operate, Do: p.retryScrape, Confirm: p.askScrape(webui.Question{
+		}, func(ctx context.Context, id string) (webui.Result, error) {
+			return webui.Result{}, p.cfg.Sites.Cancel(ctx, id)
+		}),
+		"/scrapes/{job}/retry": scrape(webui.Question{
 			Title: "Retry the failed pages of", Button: "Retry them", Text: "A new job fetches the failed and the remaining pages. Records are added to the same files.",
-		})},
+		}, p.retryScrape),
 	}
 }
 
-func (p sitePages) runSite(ctx context.Context, r *http.Request) (webui.Result, error) {
-	limit, err := strconv.Atoi(r.PostFormValue("limit"))
-	if err != nil || limit < 0 {
-		return webui.Result{}, webui.Invalid("Give a number of pages from 0 on.")
-	}
-	run, err := p.cfg.Sites.Send(ctx, r.PathValue("site"), sites.ScrapeOptions{Limit: limit, Direct: r.PostFormValue("direct") != ""})
-	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
-		return webui.Result{}, p.refused(ctx, err)
-	}
-	return webui.Result{To: scrapeURL(run.ID())}, nil
-}
-
-func (p sitePages) askScrape(q webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
-	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
-		id := r.PathValue("job")
-		q := q
-		q.Title, q.Back, q.At = q.Title+" "+id, scrapeURL(id), scrapesURL
-		_, err := p.cfg.Sites.Job(ctx, id)
-		return q, err
-	}
-}
-
-func (p sitePages) cancelScrape(ctx context.Context, r *http.Request) (webui.Result, error) {
-	id := r.PathValue("job")
-	return webui.Result{To: scrapeURL(id)}, p.refused(ctx, p.cfg.Sites.Cancel(ctx, id))
-}
-
-func (p sitePages) retryScrape(ctx context.Context, r *http.Request) (webui.Result, error) {
-	id := r.PathValue("job")
-	err := p.cfg.Sites.Resumable(ctx, id)
-	if err != nil {
-		return webui.Result{}, p.refused(ctx, err)
+func (p sitePages) retryScrape(ctx context.Context, id string) (webui.Result, error) {
+	if err := p.cfg.Sites.Resumable(ctx, id); err != nil {
+		return webui.Result{}, err
 	}
 	run, err := p.cfg.Sites.Resume(ctx, id)
 	if errors.Is(err, tasks.ErrDuplicate) {
-		return webui.Result{}, webui.Invalid("Job %s of this site is running. Wait until it ends, or cancel it.", run.ID())
+		err = webui.Invalid("Job %s of this site is running. Wait until it ends, or cancel it.", run.ID())
 	}
 	if err != nil {
-		return webui.Result{}, p.refused(ctx, err)
+		return webui.Result{}, err
 	}
 	return webui.Result{To: scrapeURL(run.ID())}, nil
 }

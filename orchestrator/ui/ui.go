@@ -88,7 +88,7 @@ func Routes(cfg Config) []Route {
 	p.site = webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: nav, Search: prefix + "/search", SearchHint: "Id or name",
 		Ping:  func(ctx context.Context) error { return cfg.Client.Redis().Ping(ctx).Err() },
-		Pages: files, Funcs: funcs, May: cfg.may, Reads: reads, OnAction: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, May: cfg.may, Reads: reads, Explain: explain, Logger: cfg.Logger,
 		Counts: func(ctx context.Context) (map[string]webui.Count, error) {
 			return taskui.Counts(ctx, cfg.Client, fleet, p.decisions())
 		},
@@ -103,13 +103,9 @@ func Routes(cfg Config) []Route {
 	return p.routes
 }
 
-// may reports whether the caller of a request may perform actions of a class.
-func (c Config) may(r *http.Request, class webui.Class) bool {
-	needs := access.Operator
-	if class == webui.Administer {
-		needs = access.Admin
-	}
-	return c.Write && access.CallerOf(r.Context()).Role.May(needs)
+// may reports whether the caller of a request may perform actions.
+func (c Config) may(r *http.Request) bool {
+	return c.Write && access.CallerOf(r.Context()).Role.May(access.Operator)
 }
 
 // menu returns the navigation.
@@ -146,7 +142,7 @@ func explain(err error) (status int, title string, ok bool) {
 		return http.StatusNotFound, "Site not found", true
 	case errors.Is(err, tasks.ErrNotFound):
 		return http.StatusNotFound, "Workflow not found", true
-	case errors.Is(err, access.ErrTooManyKeys), errors.As(err, new(*access.KeyError)), errors.Is(err, access.ErrCursor), errors.Is(err, tasks.ErrCursor):
+	case errors.Is(err, tasks.ErrCursor):
 		return http.StatusBadRequest, "Invalid request", true
 	case tasks.Unavailable(err):
 		return http.StatusServiceUnavailable, "Redis is unavailable", true
@@ -172,15 +168,13 @@ func (p *pages) page(path, name string, ask webui.Ask) {
 	p.add("GET "+prefix+path, p.site.Page(name, ask), access.Viewer)
 }
 
-// action adds an action and its confirmation page.
-func (p *pages) action(path string, a webui.Action) {
-	ask, do := p.site.Action(a)
-	role := access.Operator
-	if a.Class == webui.Administer {
-		role = access.Admin
+// actions adds actions with their confirmation pages.
+func (p *pages) actions(all map[string]webui.Action) {
+	for path, a := range all {
+		for _, method := range []string{"GET ", "POST "} {
+			p.add(method+prefix+path, p.site.Action(a), access.Operator)
+		}
 	}
-	p.add("GET "+prefix+path, ask, role)
-	p.add("POST "+prefix+path, do, role)
 }
 
 // decisions returns the decisions about items in review; nil without jobs.
@@ -228,7 +222,7 @@ func (p *pages) tasks() {
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: menu(p.cfg), Search: prefix + "/search", SearchHint: "Id or name", Logger: p.cfg.Logger,
 		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
 		Asynq: asynqmon, Decisions: p.decisions(), Overview: p.overview, Archive: p.archive(),
-		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
+		May: p.cfg.may,
 	})
 	p.add("GET "+prefix+"/{$}", h, access.Viewer)
 	p.add("GET "+fleet, h, access.Viewer)

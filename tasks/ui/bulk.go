@@ -42,7 +42,7 @@ func (s *site) bulks() map[string]webui.Action {
 		{s, "Cancel", "Cancelled", "Their running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.", tasktype.WorkflowRunning, true, (*tasks.Workflow).Cancel, s.client.CancelAll},
 		{s, "Revoke", "Revoked", "Their pending tasks will not run and their running tasks are canceled. This cannot be undone.", tasktype.WorkflowRunning, true, (*tasks.Workflow).Revoke, nil},
 	} {
-		out["/"+strings.ToLower(b.Name)] = webui.Action{Class: webui.Operate, Confirm: b.ask, Do: b.perform}
+		out["/"+strings.ToLower(b.Name)] = b.ask
 	}
 	return out
 }
@@ -153,39 +153,42 @@ func (b bulk) countAll(ctx context.Context, f tasktype.WorkflowFilter) (n int, m
 	}
 }
 
-// pauses returns the queue that is paused before the action, or "".
-func pauses(r *http.Request) string {
-	if q := r.URL.Query(); q.Has("pause") {
-		return q.Get("queue")
-	}
-	return ""
-}
-
 func (b bulk) ask(ctx context.Context, r *http.Request) (webui.Question, error) {
 	sel, err := b.choose(ctx, r)
-	if queue := pauses(r); queue != "" {
+	queue := "" // paused first
+	if q := r.URL.Query(); q.Has("pause") {
+		queue = q.Get("queue")
+	}
+	if queue != "" {
 		b.Text += fmt.Sprintf(" The queue %q is paused first.", queue)
+		if r.Method == http.MethodPost && webui.Refused(err) { // workers took the last task after the question
+			err = nil
+		}
 	}
 	return webui.Question{
-		Title: b.Name + " workflows", Button: b.Name + " workflows", Danger: b.Danger, Back: sel.back, At: b.cfg.Prefix + "/workflows",
+		Title: b.Name + " workflows", Button: b.Name + " workflows", Danger: b.Danger, Back: sel.back,
 		Text: fmt.Sprintf("Selection: %s: %s. %s", sel.which, sel.count, b.Text),
+		Do: func(ctx context.Context, _ webui.Form) (webui.Result, error) {
+			if queue == "" {
+				return b.perform(ctx, sel)
+			}
+			err := b.client.PauseQueue(ctx, queue)
+			if err == nil {
+				sel, err = b.choose(ctx, r)
+			}
+			switch {
+			case webui.Refused(err):
+				return webui.Result{To: b.cfg.Prefix + "/queues/" + url.PathEscape(queue), Title: "Queue paused", Text: fmt.Sprintf("The queue %q is paused. Nothing was waiting in it.", queue)}, nil
+			case err != nil:
+				return webui.Result{}, err
+			}
+			return b.perform(ctx, sel)
+		},
 	}, err
 }
 
-func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error) {
-	queue := pauses(r)
-	if queue != "" {
-		if err := b.client.PauseQueue(ctx, queue); err != nil {
-			return webui.Result{}, err
-		}
-	}
-	sel, err := b.choose(ctx, r)
-	if queue != "" && webui.Refused(err) { // workers took the last task after the question
-		return webui.Result{To: b.cfg.Prefix + "/queues/" + url.PathEscape(queue), Title: "Queue paused", Text: fmt.Sprintf("The queue %q is paused. Nothing was waiting in it.", queue)}, nil
-	}
-	if err != nil {
-		return webui.Result{}, err
-	}
+// perform changes the workflows of a selection.
+func (b bulk) perform(ctx context.Context, sel selection) (done webui.Result, err error) {
 	changed, skipped := 0, ""
 	if sel.filter != nil {
 		changing, cancel := context.WithTimeout(ctx, changeTime)
@@ -211,7 +214,7 @@ func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error
 			return webui.Result{}, fmt.Errorf("%s %d of %d workflows: %w", strings.ToLower(b.Past), i, len(sel.ids), err)
 		}
 	}
-	done := webui.Result{To: sel.back, Title: "Workflows " + strings.ToLower(b.Past), Text: fmt.Sprintf("%s %s workflows.", b.Past, webui.Number(changed))}
+	done = webui.Result{Title: "Workflows " + strings.ToLower(b.Past), Text: fmt.Sprintf("%s %s workflows.", b.Past, webui.Number(changed))}
 	if changed == 1 {
 		done.Text = b.Past + " 1 workflow."
 	}
@@ -219,8 +222,10 @@ func (b bulk) perform(ctx context.Context, r *http.Request) (webui.Result, error
 	return done, nil
 }
 
-// unchanged reports whether an error means that an action does not apply to a workflow in its current state.
+// inapplicable are errors of actions that do not apply to a workflow in its current state.
+var inapplicable = []error{tasks.ErrRunning, tasks.ErrRevoked, tasks.ErrEnded, tasks.ErrDamaged, tasks.ErrCompensated, tasks.ErrInvalid}
+
+// unchanged reports whether an error means that an action does not apply to a workflow.
 func unchanged(err error) bool {
-	return slices.ContainsFunc([]error{tasks.ErrNotFound, tasks.ErrRunning, tasks.ErrRevoked, tasks.ErrEnded, tasks.ErrDamaged, tasks.ErrCompensated, tasks.ErrInvalid},
-		func(known error) bool { return errors.Is(err, known) })
+	return slices.ContainsFunc(append(inapplicable, tasks.ErrNotFound), func(known error) bool { return errors.Is(err, known) })
 }

@@ -51,7 +51,7 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 	if d.Outbox, err = s.client.Inspect().Outbox(ctx); err != nil {
 		return webui.View{}, err
 	}
-	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d, Every: 4 * time.Second}, nil
+	return webui.View{Name: "Queues", Data: d, Every: 4 * time.Second}, nil
 }
 
 // queueData is a queue with its waiting tasks and its statistics.
@@ -113,7 +113,7 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 			d.Workers = append(d.Workers, live[i])
 		}
 	}
-	return webui.View{Name: "Queue " + d.Name, At: s.cfg.Prefix + "/queues", Data: d, Every: 5 * time.Second}, nil
+	return webui.View{Name: "Queue " + d.Name, Data: d, Every: 5 * time.Second}, nil
 }
 
 type workersData struct {
@@ -149,7 +149,7 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 		row.Runs = row.Runs[:len(row.Runs)-row.More]
 		d.Workers = append(d.Workers, row)
 	}
-	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d}, nil
+	return webui.View{Name: "Workers", Data: d}, nil
 }
 
 // mostSchedules is the number of schedules on a page.
@@ -200,5 +200,5 @@ func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error
 		}
 		d.Rows[i].Result = &w.Workflow
 	}
-	return webui.View{Name: "Schedules", At: s.cfg.Prefix + "/schedule", Data: d}, nil
+	return webui.View{Name: "Schedules", Data: d}, nil
 }

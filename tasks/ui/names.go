@@ -103,7 +103,7 @@ func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, erro
 	d := tasksData{Rows: all.rows, Day: newChart("Completed tasks in the last day, by hour", all.points, all.since, all.now, time.Hour)}
 	d.More = max(len(d.Rows)-mostNames, 0)
 	d.Rows = d.Rows[:len(d.Rows)-d.More]
-	return webui.View{Name: "Tasks", At: s.cfg.Prefix + "/names", Data: d, Every: 5 * time.Second}, nil
+	return webui.View{Name: "Tasks", Data: d, Every: 5 * time.Second}, nil
 }
 
 // lastFailures is the maximum number of failed nodes read for a task.
@@ -206,7 +206,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 			d.Open = o.Open
 		}
 	}
-	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/names", Data: d, Every: 5 * time.Second}, nil
+	return webui.View{Name: d.Task, Data: d, Every: 5 * time.Second}, nil
 }
 
 // grouped groups failures, the most frequent first.

@@ -134,7 +134,7 @@ func (s *site) toDo(ctx context.Context, r *http.Request) (webui.View, error) {
 			}
 		}
 	}
-	return webui.View{Name: "To do", At: s.cfg.Prefix + "/todo", Data: d, Every: 5 * time.Second}, nil
+	return webui.View{Name: "To do", Data: d, Every: 5 * time.Second}, nil
 }
 
 // listOpen adds the open nodes of the selected task, from a cursor, or some of each task.
@@ -240,83 +240,75 @@ func refused(err error) bool {
 	return known && status < http.StatusInternalServerError || webui.Refused(err)
 }
 
-// askDecision returns the question before a choice is made for the selected decisions.
-func (s *site) askDecision(ctx context.Context, r *http.Request) (webui.Question, error) {
+// decide makes a choice for the selected decisions.
+func (s *site) decide(ctx context.Context, r *http.Request) (webui.Question, error) {
 	list, label, err := s.selected(r)
 	if err != nil {
 		return webui.Question{}, err
 	}
-	var first ToDo
-	var choice Choice
+	type chosen struct {
+		decision
+		ToDo
+		Choice
+	}
+	var found []chosen
 	var skipped error
-	found := 0
+	// skip notes an error that concerns one of several decisions.
+	skip := func(err error) error {
+		if err != nil && len(list) > 1 && refused(err) {
+			skipped, err = err, nil
+		}
+		return err
+	}
 	for _, d := range list {
 		t, c, err := d.choice(ctx, label)
-		if err != nil && (len(list) == 1 || !refused(err)) {
+		if err == nil {
+			found = append(found, chosen{d, t, c})
+		}
+		if err := skip(err); err != nil {
 			return webui.Question{}, err
 		}
-		if err != nil {
-			skipped = err
-			continue
-		}
-		if found++; found == 1 {
-			first, choice = t, c
-		} else if c.Effect != choice.Effect {
-			choice.Effect = ""
-		}
 	}
-	if found == 0 {
+	if len(found) == 0 {
 		return webui.Question{}, skipped
 	}
+	first := found[0]
 	q := webui.Question{
-		Title: label + ": " + clip.Line(first.Subject, 100), Button: label, Danger: choice.Danger, Back: s.cfg.Prefix + "/todo", At: s.cfg.Prefix + "/todo",
-		Text: choice.Effect + " Input: " + clip.Line(first.Text, 2000),
+		Title: label + ": " + clip.Line(first.Subject, 100), Button: label, Danger: first.Danger, Back: s.cfg.Prefix + "/todo",
+		Text: first.Effect + " Input: " + clip.Line(first.Text, 2000),
 	}
 	if len(list) > 1 {
-		q.Title, q.Text = fmt.Sprintf("%s: %d selected", label, found), choice.Effect
+		q.Title, q.Text = fmt.Sprintf("%s: %d selected", label, len(found)), first.Effect
+		if slices.ContainsFunc(found, func(c chosen) bool { return c.Effect != first.Effect }) {
+			q.Text = ""
+		}
 	}
 	if skipped != nil {
-		q.Text += fmt.Sprintf(" Not included: %d, for example: %.300s", len(list)-found, skipped)
+		q.Text += fmt.Sprintf(" Not included: %d, for example: %.300s", len(list)-len(found), skipped)
 	}
-	if choice.Comment != "" {
-		q.Fields = []webui.Field{{Name: "comment", Type: "textarea", Label: choice.Comment, Required: choice.Required}}
+	if first.Comment != "" {
+		q.Fields = []webui.Field{{Name: "comment", Type: "textarea", Label: first.Comment, Required: first.Required}}
 		if label == otherResult {
 			q.Fields[0].Hint = `A string requires quotes: "yes".`
 		}
 	}
+	q.Do = func(ctx context.Context, f webui.Form) (done webui.Result, err error) {
+		decided := 0
+		for _, c := range found {
+			err := c.decider.Decide(ctx, c.id, c.Choice, strings.TrimSpace(f["comment"]))
+			if err == nil {
+				decided++
+			}
+			if err := skip(err); err != nil {
+				return done, err
+			}
+		}
+		if skipped != nil {
+			done.Title, done.Text = "Decisions", fmt.Sprintf("%s: %d. Unchanged: %d, for example: %.500s", label, decided, len(list)-decided, skipped)
+		}
+		return done, nil
+	}
 	return q, nil
-}
-
-// decide makes a choice for the selected decisions.
-func (s *site) decide(ctx context.Context, r *http.Request) (webui.Result, error) {
-	list, label, err := s.selected(r)
-	if err != nil {
-		return webui.Result{}, err
-	}
-	back, decided := webui.Result{To: s.cfg.Prefix + "/todo"}, 0
-	var skipped error
-	for _, d := range list {
-		_, c, err := d.choice(ctx, label)
-		comment := strings.TrimSpace(r.PostFormValue("comment"))
-		if err == nil && c.Required && comment == "" {
-			return webui.Result{}, webui.Invalid("Required: %s.", c.Comment)
-		}
-		if err == nil {
-			err = d.Decide(ctx, d.id, c, comment)
-		}
-		if err != nil && (len(list) == 1 || !refused(err)) {
-			return webui.Result{}, err
-		}
-		if err != nil {
-			skipped = err
-		} else {
-			decided++
-		}
-	}
-	if skipped != nil {
-		back.Title, back.Text = "Decisions", fmt.Sprintf("%s: %d. Unchanged: %d, for example: %.500s", label, decided, len(list)-decided, skipped)
-	}
-	return back, nil
 }
 
 // openTasks are the decisions about open nodes. Their IDs are WORKFLOW/NODE.

@@ -38,8 +38,6 @@ type Config struct {
 	// Nav lists links to other pages of the program, shown in the navigation after the links to these pages. If it has one
 	// of [Links], it is the whole navigation. Defaults to none.
 	Nav []Link
-	// Shows reports whether the client of a request sees the link of Nav with a URL. Defaults to all.
-	Shows func(r *http.Request, url string) bool
 	// Home is the link target of the title. Defaults to the overview.
 	Home string
 	// Search is the path of a search page of the program, called with the parameter q. SearchHint describes its
@@ -93,9 +91,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Data == nil {
 		c.Data = func(*http.Request) bool { return true }
-	}
-	if c.OnAction == nil {
-		c.OnAction = func(*http.Request, string, error) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -157,9 +152,9 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 	actions := s.actions()
 	maps.Copy(actions, s.bulks())
 	for path, a := range actions {
-		ask, do := s.Action(a)
-		mux.Handle("GET "+cfg.Prefix+path, ask)
-		mux.Handle("POST "+cfg.Prefix+path, do)
+		for _, method := range []string{"GET ", "POST "} {
+			mux.Handle(method+cfg.Prefix+path, s.Action(a))
+		}
 	}
 	mux.Handle(cfg.Prefix+"/", s.Nothing())
 	if cfg.Prefix != "" {
@@ -191,27 +186,27 @@ func (c Config) frame() webui.Config {
 	}
 	return webui.Config{
 		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
-		Shows: c.Shows, Pages: pages, Funcs: funcs, OnAction: c.OnAction, Explain: explain, Logger: c.Logger,
-		Reads: func(r *http.Request) string { return strconv.FormatBool(c.Data(r)) },
-		May:   func(r *http.Request, class webui.Class) bool { return class == webui.Operate && c.May(r) },
+		Pages: pages, Funcs: funcs, OnAction: c.OnAction, Explain: explain, Logger: c.Logger,
+		Reads: func(r *http.Request) string { return strconv.FormatBool(c.Data(r)) }, May: c.May,
 	}
 }
 
 // explain returns the status and title of an error page.
 func explain(err error) (status int, title string, ok bool) {
-	switch {
-	case errors.Is(err, ErrDecided):
-		return http.StatusConflict, "Already decided", true
-	case errors.Is(err, engine.ErrUnknown):
-		return http.StatusNotFound, "Workflow not found", true
-	case errors.Is(err, engine.ErrNoNode):
-		return http.StatusNotFound, "Node not found", true
-	case errors.Is(err, store.ErrNoSchedule):
-		return http.StatusNotFound, "Schedule not found", true
-	case errors.Is(err, tasks.ErrCursor):
-		return http.StatusBadRequest, "Invalid request", true
-	case tasks.Unavailable(err):
-		return http.StatusServiceUnavailable, "Redis is unavailable", true
+	for _, known := range []struct {
+		status int
+		title  string
+		errs   []error
+	}{
+		{http.StatusConflict, "Already decided", []error{ErrDecided}},
+		{http.StatusNotFound, "Workflow not found", []error{engine.ErrUnknown}},
+		{http.StatusNotFound, "Node not found", []error{engine.ErrNoNode}},
+		{http.StatusNotFound, "Schedule not found", []error{store.ErrNoSchedule}},
+		{http.StatusBadRequest, "Invalid request", append(inapplicable, tasks.ErrCursor, tasks.ErrFull)},
+	} {
+		if slices.ContainsFunc(known.errs, func(e error) bool { return errors.Is(err, e) }) {
+			return known.status, known.title, true
+		}
 	}
-	return 0, "", false
+	return http.StatusServiceUnavailable, "Redis is unavailable", tasks.Unavailable(err)
 }

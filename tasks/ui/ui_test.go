@@ -458,7 +458,7 @@ func TestTaskIsStarted(t *testing.T) {
 	wantIn(t, h, "/send?task=u.order", `name="input.id" type="text"`, `name="input.amount"`, `type="checkbox" name="input.rush"`, "{&#34;sku&#34;:&#34;&#34;}", `value="gpu"`)
 	wantIn(t, h, "/send?task="+inc.Name(), `name="input"`, ">0</textarea>", `value="default"`)
 	order := []string{"task", "u.order", "queue", "gpu", "input.id", `a "b"`, "input.amount", "1.5", "input.rush", "yes", "input.lines", "[]"}
-	wantPosted(t, h, http.StatusSeeOther, "/send", order...)
+	wantPosted(t, h, http.StatusSeeOther, "/send?task=u.order", order...)
 	list, _, err := f.Client().Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("got %d workflows, %v, want 1", len(list), err)
@@ -467,8 +467,8 @@ func TestTaskIsStarted(t *testing.T) {
 	if err != nil || n.Task != "u.order" || n.Queue != "gpu" || string(n.Input) != `{"amount":1.5,"id":"a \"b\"","lines":[],"rush":true}` {
 		t.Errorf("got %s in queue %s with %s, %v", n.Task, n.Queue, n.Input, err)
 	}
-	for _, wrong := range [][]string{{"task", "u.order", "queue", "gpu", "input.amount", "much"}, {"task", inc.Name(), "queue", "q", "input", "{"}, {"task", "", "queue", "q", "input", "1"}} {
-		wantPosted(t, h, http.StatusBadRequest, "/send", wrong...)
+	for _, wrong := range [][]string{{"?task=u.order", "task", "u.order", "queue", "gpu", "input.amount", "much"}, {"", "task", inc.Name(), "queue", "q", "input", "{"}, {"", "task", "", "queue", "q", "input", "1"}} {
+		wantPosted(t, h, http.StatusBadRequest, "/send"+wrong[0], wrong[1:]...)
 	}
 }
 

@@ -77,7 +77,7 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	d := workflowData{Workflow: w.Workflow, Progress: w.Progress, Large: large}
-	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows"}
+	view := webui.View{Name: w.Name}
 	if node := r.PathValue("node"); node != "" {
 		if d.Node, err = s.node(ctx, r, w.ID, node); err != nil {
 			return webui.View{}, err
