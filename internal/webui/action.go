@@ -150,8 +150,7 @@ func (s *Site) act(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 		return err
 	}
 	if !submitted {
-		s.write(w, s.still(r, s.confirm, q.Title, q.Back, form{q, s.token(w, r), r.URL.RequestURI()}))
-		return nil
+		return s.still(w, r, s.confirm, q.Title, q.Back, form{q, s.token(w, r), r.URL.RequestURI()})
 	}
 	f, err := q.form(r)
 	if err != nil {
@@ -166,17 +165,21 @@ func (s *Site) act(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 	case err != nil:
 		return err
 	case done.Title != "":
-		s.write(w, s.still(r, s.done, done.Title, done.To, done))
+		return s.still(w, r, s.done, done.Title, done.To, done)
 	default:
 		http.Redirect(w, r, done.To, http.StatusSeeOther)
+		return nil
 	}
-	return nil
 }
 
-// still renders a page of an action.
-func (s *Site) still(r *http.Request, show func() *template.Template, name, back string, data any) response {
+// still serves a page of an action.
+func (s *Site) still(w http.ResponseWriter, r *http.Request, show func() *template.Template, name, back string, data any) error {
 	v := s.framed(r, View{Name: name, At: s.cfg.at(back), Data: data, Fixed: true})
-	return s.execute(http.StatusOK, show, s.counted(r.Context(), v))
+	res, err := s.execute(http.StatusOK, show, s.counted(r.Context(), v))
+	if err == nil {
+		s.write(w, res)
+	}
+	return err
 }
 
 // token returns the CSRF token of the browser, and sets the cookie if necessary.

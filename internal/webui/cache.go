@@ -1,13 +1,14 @@
 package webui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
 )
 
-// maxCached is the maximum number of values in a cache. Further values are read for each caller.
+// maxCached is the default of [Cache.Max].
 const maxCached = 200
 
 // errInternal replaces a panic. Its text is shown to readers.
@@ -16,6 +17,9 @@ var errInternal = errors.New("internal server error; see the server log")
 // Cache keeps values for some seconds, and reads each once for all concurrent callers. The zero value is an empty cache. It is
 // safe for concurrent use and starts no goroutines.
 type Cache[V any] struct {
+	// Max is the maximum number of values. Further values are read for each caller. Default: 200.
+	Max int
+
 	mu      sync.Mutex // guards entries and until of its values
 	entries map[string]*entry[V]
 }
@@ -87,7 +91,7 @@ func (c *Cache[V]) add(key string, e *entry[V], now time.Time) {
 			delete(c.entries, k)
 		}
 	}
-	if len(c.entries) < maxCached {
+	if len(c.entries) < cmp.Or(c.Max, maxCached) {
 		c.entries[key] = e
 	}
 }

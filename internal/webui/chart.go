@@ -11,69 +11,42 @@ import (
 type Chart struct {
 	Title string // accessible description
 	Bars  []Bar
+	since time.Time
+	step  time.Duration
 }
 
 // Bar is a bar of a chart.
 type Bar struct {
-	Label     string // tooltip
+	Label     string // tooltip, without the numbers
 	Good, Bad int64
 }
 
+// NewChart returns a chart of successes and failures by time with one bar per step.
+func NewChart(title string, since, until time.Time, step time.Duration) *Chart {
+	c := &Chart{Title: title, since: since.Truncate(step), step: step}
+	for at := c.since; !at.After(until); at = at.Add(step) {
+		c.Bars = append(c.Bars, Bar{Label: at.UTC().Format("15:04 UTC")})
+	}
+	return c
+}
+
+// Add adds successes and failures at a time.
+func (c *Chart) Add(at time.Time, succeeded, failed int64) {
+	if i := int(at.Sub(c.since) / c.step); i >= 0 && i < len(c.Bars) {
+		c.Bars[i].Good += succeeded
+		c.Bars[i].Bad += failed
+	}
+}
+
+// ByTime reports whether the chart is by time.
+func (c *Chart) ByTime() bool { return c.step > 0 }
+
 // Most returns the height of the highest bar.
-func (c Chart) Most() int64 {
-	var most int64
+func (c *Chart) Most() (most int64) {
 	for _, b := range c.Bars {
 		most = max(most, b.Good+b.Bad)
 	}
 	return most
-}
-
-// drawn is a bar in coordinates of a drawing with height 100 and width 1 per bar.
-type drawn struct {
-	Bar
-	Top, Height, BadTop, BadHeight float64
-}
-
-// Drawn returns the bars in drawing coordinates.
-func (c Chart) Drawn() []drawn {
-	most := float64(max(c.Most(), 1))
-	var all []drawn
-	for _, b := range c.Bars {
-		good, bad := 100*float64(b.Good)/most, 100*float64(b.Bad)/most
-		all = append(all, drawn{Bar: b, Top: 100 - good - bad, Height: good, BadTop: 100 - bad, BadHeight: bad})
-	}
-	return all
-}
-
-// Tooltip returns the tooltip of a bar with successes and failures.
-func Tooltip(at string, succeeded, failed int64) string {
-	return fmt.Sprintf("%s: %d succeeded, %d failed", at, succeeded, failed)
-}
-
-// Point contains the numbers of successes and failures at a time.
-type Point struct {
-	At                time.Time
-	Succeeded, Failed int64
-}
-
-// NewChart returns a chart of successes and failures with one bar per step.
-func NewChart(title string, points []Point, since, until time.Time, step time.Duration) Chart {
-	c := Chart{Title: title}
-	since = since.Truncate(step)
-	for at := since; !at.After(until); at = at.Add(step) {
-		c.Bars = append(c.Bars, Bar{})
-	}
-	for _, p := range points {
-		if i := int(p.At.Sub(since) / step); i >= 0 && i < len(c.Bars) {
-			c.Bars[i].Good += p.Succeeded
-			c.Bars[i].Bad += p.Failed
-		}
-	}
-	for i := range c.Bars {
-		b := &c.Bars[i]
-		b.Label = Tooltip(since.Add(time.Duration(i)*step).UTC().Format("15:04 UTC"), b.Good, b.Bad)
-	}
-	return c
 }
 
 // Line is a sparkline of a share, drawn by the template "line".

@@ -7,8 +7,9 @@ import (
 	"html/template"
 	"io/fs"
 	"muster/internal/clip"
+	"net/url"
+	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -20,10 +21,19 @@ var formats = template.FuncMap{
 	"when":   When,
 	"took":   Took,
 	"short":  Short,
-	"number": Number[int64],
-	"count":  Number[int],
+	"number": Number,
 	"plain":  Plain,
+	"line":   OneLine,
+	"seg":    url.PathEscape,
 	"list":   func(all ...any) []any { return all },
+	// head returns at most n elements of a list, and rest the number of the others.
+	"head": func(n int, list any) any {
+		v := reflect.ValueOf(list)
+		return v.Slice(0, min(n, v.Len())).Interface()
+	},
+	"rest": func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
+	"text": NewDocument,
+	"json": NewJSON,
 }
 
 // When formats a time, or a dash for the zero time. live.js converts it to a form such as "3 min ago".
@@ -57,14 +67,15 @@ func Took(d time.Duration) string {
 }
 
 // Short returns the beginning of a long ID.
-func Short(id string) string { return cut(id, 20) }
-
-func cut(s string, most int) string {
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+func Short(id string) string {
+	if runes := []rune(id); len(runes) > 20 {
+		return string(runes[:19]) + "…"
 	}
-	return s
+	return id
 }
+
+// OneLine returns the beginning of an untrusted string on one line, at most n characters, safe for display.
+func OneLine(n int, s string) string { return Plain(clip.Line(s, n)) }
 
 // Plain makes an untrusted string safe for display: characters that are invisible or change the text direction are written as
 // \u202e. Line breaks and tabs remain.
@@ -86,19 +97,13 @@ func Plain(s string) string {
 	return b.String()
 }
 
-// Number formats a count with a space between groups of thousands.
-func Number[N int | int64](n N) string {
-	digits := strconv.FormatInt(int64(n), 10)
-	sign := ""
-	if digits[0] == '-' {
-		sign, digits = "-", digits[1:]
+// Number formats an integer with a space between groups of thousands.
+func Number(n any) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "\u202f" + digits[i:]
 	}
-	var parts []string
-	for len(digits) > 3 {
-		parts = append([]string{digits[len(digits)-3:]}, parts...)
-		digits = digits[:len(digits)-3]
-	}
-	return sign + strings.Join(append([]string{digits}, parts...), "\u202f")
+	return digits
 }
 
 // templates is a file system of templates. Tables without a class that have a head get the class cards, and their cells the title of the
@@ -152,16 +157,16 @@ type Document struct {
 }
 
 // NewDocument returns a text of which at most n bytes are shown.
-func NewDocument(s string, n int) Document {
+func NewDocument(n int, s string) Document {
 	head := clip.Bytes(s, n)
 	return Document{Plain(head), len(s), len(head) < len(s)}
 }
 
 // NewJSON is like NewDocument for JSON, which is indented unless it is truncated.
-func NewJSON(raw json.RawMessage, n int) Document {
+func NewJSON(n int, raw json.RawMessage) Document {
 	var b bytes.Buffer
 	if len(raw) > n || json.Indent(&b, raw, "", "  ") != nil {
-		return NewDocument(string(raw), n)
+		return NewDocument(n, string(raw))
 	}
 	return Document{Plain(b.String()), len(raw), false}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"html/template"
 	"maps"
@@ -45,6 +46,7 @@ func (s *Site) parse(name string) *template.Template {
 	all := template.FuncMap{}
 	maps.Copy(all, formats)
 	maps.Copy(all, s.cfg.Funcs)
+	all["prefix"] = func() string { return s.cfg.Prefix }
 	t := template.Must(template.New("frame.html").Funcs(all).ParseFS(files, "pages/frame.html", "pages/parts.html"))
 	own := "pages/" + name + ".html"
 	if _, err := files.Open(own); err == nil {
@@ -147,10 +149,13 @@ func (s *Site) render(ctx context.Context, r *http.Request, p page, timeout time
 		}
 	}()
 	v, err := p.ask(ctx, r.WithContext(ctx))
+	if err == nil {
+		res, err = s.execute(http.StatusOK, p.show, s.counted(ctx, s.framed(r.WithContext(ctx), v)))
+	}
 	if err != nil {
 		return s.failed(r, err)
 	}
-	return s.execute(http.StatusOK, p.show, s.counted(ctx, s.framed(r, v)))
+	return res
 }
 
 // counted adds the counts of the navigation to a view, if they are available.
@@ -172,14 +177,17 @@ func (s *Site) counted(ctx context.Context, v View) View {
 
 // framed adds the data of the frame to a view.
 func (s *Site) framed(r *http.Request, v View) View {
-	v.Config, v.Now, v.May, v.At = s.cfg, time.Now(), s.cfg.May(r), cmp.Or(v.At, s.cfg.at(r.URL.Path))
+	v.Config, v.Ctx, v.Now, v.May, v.At = s.cfg, r.Context(), time.Now(), s.cfg.May(r), cmp.Or(v.At, s.cfg.at(r.URL.Path))
 	return v
 }
 
-// execute executes a template.
-func (s *Site) execute(status int, show func() *template.Template, v View) response {
+// execute executes a template. It returns the error of a method or function that the template calls.
+func (s *Site) execute(status int, show func() *template.Template, v View) (response, error) {
 	var out bytes.Buffer
 	if err := show().Execute(&out, v); err != nil {
+		if cause := errors.Unwrap(errors.Unwrap(err)); cause != nil { // in the position in the template, in "error calling"
+			return response{}, cause
+		}
 		s.cfg.Logger.Error("cannot render page", "page", v.Name, "error", err)
 		status = http.StatusInternalServerError
 		out.Reset()
@@ -193,7 +201,7 @@ func (s *Site) execute(status int, show func() *template.Template, v View) respo
 		_ = z.Close()
 		return all.Bytes()
 	})
-	return response{status, out.Bytes(), zipped, `W/"` + hex.EncodeToString(sum[:8]) + `"`, v.Every}
+	return response{status, out.Bytes(), zipped, `W/"` + hex.EncodeToString(sum[:8]) + `"`, v.Every}, nil
 }
 
 // write serves a page that is not polled.

@@ -42,6 +42,8 @@ type Config struct {
 	Pages fs.FS
 	// Funcs are additional template functions.
 	Funcs template.FuncMap
+	// Model has methods that read values for templates. If one returns an error, the page of that error is shown instead.
+	Model any
 	// May reports whether the sender of a request may perform actions.
 	May func(*http.Request) bool
 	// Reads returns a name for the read permissions of the sender of a request: senders with the same name see the same content,
@@ -102,6 +104,7 @@ type View struct {
 	Fixed bool
 
 	Config                   // configuration of the site
+	Ctx     context.Context  // of the request
 	Now     time.Time        // time of the request
 	Numbers map[string]Count // of the navigation, by URL; nil if unknown
 	May     bool             // the reader may perform actions
@@ -203,7 +206,8 @@ func (s *Site) failed(r *http.Request, err error) response {
 	}
 	v := s.framed(r, View{Name: content.Title, Data: content})
 	v.Fixed = !content.Retry && code != http.StatusNotFound // it may exist later
-	return s.execute(code, s.errors, v)
+	res, _ := s.execute(code, s.errors, v)
+	return res
 }
 
 // Nothing serves the page for unknown URLs.

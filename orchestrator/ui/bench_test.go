@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"muster/internal/testutil"
-	"muster/internal/webui/webuitest"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
@@ -79,7 +81,7 @@ func BenchmarkOpenPages(b *testing.B) {
 func (w *system) measure(b *testing.B, h http.Handler, open time.Duration, readers int, paths ...string) {
 	for b.Loop() {
 		var before, beforeSent int64
-		page, polls := webuitest.Open(b, h, readers, open, func() { before, beforeSent = w.load(b) }, paths...)
+		page, polls := openPages(b, h, readers, open, func() { before, beforeSent = w.load(b) }, paths...)
 		after, sent := w.load(b)
 		seconds := open.Seconds()
 		b.ReportMetric(float64(after-before)/seconds, "commands/s")
@@ -102,4 +104,60 @@ func (w *system) load(b *testing.B) (commands, sent int64) {
 		b.Fatal(err)
 	}
 	return commands, sent
+}
+
+// openPages opens pages like browsers, with a number of readers in total, who poll for a time as live.js does, and calls opened before their first
+// poll. It returns the compressed size of the largest page and of all responses to polls.
+func openPages(tb testing.TB, h http.Handler, readers int, d time.Duration, opened func(), paths ...string) (page, polls int64) {
+	tb.Helper()
+	ctx := tb.Context()
+	var total atomic.Int64
+	get := func(path, tag string) http.Header {
+		r := httptest.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, path, nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		if tag != "" {
+			r.Header.Set("If-None-Match", tag)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		switch {
+		case w.Code != http.StatusOK && w.Code != http.StatusNotModified:
+			tb.Errorf("%s: got %d %.500s", path, w.Code, w.Body)
+		case tag == "":
+			page = max(page, int64(w.Body.Len()))
+		default:
+			total.Add(int64(w.Body.Len()))
+		}
+		return w.Header()
+	}
+	for _, path := range paths {
+		get(path, "")
+	}
+	opened()
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var open sync.WaitGroup
+	for i := range readers {
+		open.Go(func() {
+			path, tag, unchanged := paths[i%len(paths)], "none", 0
+			pause := time.Second + time.Second*time.Duration(i)/time.Duration(readers)
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(pause):
+				}
+				h := get(path, tag)
+				if h.Get("ETag") != tag {
+					tag, unchanged = h.Get("ETag"), 0
+				} else {
+					unchanged++
+				}
+				interval, _ := strconv.Atoi(h.Get("X-Poll-Interval"))
+				pause = max(time.Duration(interval)*time.Second, min(time.Second+time.Duration(unchanged)*100*time.Millisecond, 2*time.Second))
+			}
+		})
+	}
+	open.Wait()
+	return page, total.Load()
 }

@@ -28,15 +28,14 @@ var itemChoices = []taskui.Choice{
 }
 
 // reviews are the decisions about items in review, on the page "To do" of tasks/ui. Their IDs are JOB/KEY.
-type reviews struct {
-	jobs  *jobs.Service
-	known *known
-}
+type reviews struct{ *pages }
 
 // Count returns the number of items in review.
-func (c reviews) Count(ctx context.Context) (int64, error) {
-	n, err := c.known.inReview(ctx, c.jobs)
-	return n.Items, err
+func (p reviews) Count(ctx context.Context) (int64, error) {
+	return cached(ctx, &p.known.review, keepReviews, func(ctx context.Context) (int64, error) {
+		items, _, err := p.Jobs.InReview(ctx)
+		return items, err
+	})
 }
 
 // decideURL returns the page of a choice for an item.
@@ -45,8 +44,8 @@ func decideURL(label, job, key string) string {
 }
 
 // List returns the items in review of all jobs.
-func (c reviews) List(ctx context.Context, most int) (list []taskui.ToDo, more bool, err error) {
-	found, err := c.jobs.Reviews(ctx, most)
+func (p reviews) List(ctx context.Context, most int) (list []taskui.ToDo, more bool, err error) {
+	found, err := p.Jobs.Reviews(ctx, most)
 	for _, it := range found.Items {
 		list = append(list, toDo(it))
 	}
@@ -61,14 +60,11 @@ func toDo(it jobs.Item) taskui.ToDo {
 }
 
 // Get returns the decision about an item.
-func (c reviews) Get(ctx context.Context, id string) (taskui.ToDo, error) {
+func (p reviews) Get(ctx context.Context, id string) (taskui.ToDo, error) {
 	job, key, _ := strings.Cut(id, "/")
-	it, err := c.jobs.Item(ctx, job, key)
-	if errors.Is(err, jobs.ErrNoItem) {
-		err = webui.NotFound("Item not found.")
-	}
+	it, err := p.itemOf(ctx, job, key)
 	if err != nil {
-		return taskui.ToDo{}, noJob(job, err)
+		return taskui.ToDo{}, err
 	}
 	if it.Status == jobs.ItemReview {
 		return toDo(it), nil
@@ -81,19 +77,19 @@ func (c reviews) Get(ctx context.Context, id string) (taskui.ToDo, error) {
 }
 
 // Decide accepts, rejects or retries an item.
-func (c reviews) Decide(ctx context.Context, id string, choice taskui.Choice, comment string) error {
+func (p reviews) Decide(ctx context.Context, id string, choice taskui.Choice, comment string) error {
 	if len(comment) > maxReason {
 		return webui.Invalid("The comment is too long: at most %d bytes are kept.", maxReason)
 	}
 	job, key, _ := strings.Cut(id, "/")
 	var err error
 	if choice.Label == retryItem {
-		_, err = c.jobs.Retry(ctx, job, key)
+		_, err = p.Jobs.Retry(ctx, job, key)
 	} else {
-		_, err = c.jobs.Decide(ctx, job, key, jobs.Decision{Accept: choice.Label == acceptItem, Reason: comment, By: access.CallerOf(ctx).Name})
+		_, err = p.Jobs.Decide(ctx, job, key, jobs.Decision{Accept: choice.Label == acceptItem, Reason: comment, By: access.CallerOf(ctx).Name})
 	}
 	if errors.Is(err, jobs.ErrNotReview) {
-		if _, decided := c.Get(ctx, id); decided != nil {
+		if _, decided := p.Get(ctx, id); decided != nil {
 			return decided
 		}
 	}

@@ -24,12 +24,12 @@ const (
 )
 
 // jobActions returns the actions on jobs and items by path.
-func (c jobPages) jobActions() map[string]webui.Action {
+func (p *pages) jobActions() map[string]webui.Action {
 	// of returns an action on a job that leads to its page. q may reject the job.
 	of := func(q func(*http.Request, jobs.Job) (webui.Question, error), do func(ctx context.Context, id string, f webui.Form) error) webui.Action {
 		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
 			id := r.PathValue("job")
-			j, err := c.Jobs.Get(ctx, id)
+			j, err := p.Jobs.Get(ctx, id)
 			if err != nil {
 				return webui.Question{}, noJob(id, err)
 			}
@@ -44,42 +44,42 @@ func (c jobPages) jobActions() map[string]webui.Action {
 	}
 	actions := map[string]webui.Action{
 		"/jobs/{job}/cancel": of(askCancel, func(ctx context.Context, id string, f webui.Form) error {
-			_, _, err := c.Jobs.Cancel(ctx, id, f["cleanup"] != "")
+			_, _, err := p.Jobs.Cancel(ctx, id, f["cleanup"] != "")
 			return err
 		}),
 		"/jobs/{job}/retry": of(askRetry, func(ctx context.Context, id string, _ webui.Form) error {
-			_, err := c.Jobs.Retry(ctx, id)
+			_, err := p.Jobs.Retry(ctx, id)
 			return err
 		}),
 		"/jobs/{job}/pause": of(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
 			return webui.Question{Title: "Pause the " + named(j), Button: "Pause", Text: "No agent gets its work until you resume it. Agents complete the assignments that they hold."}, nil
-		}, func(ctx context.Context, id string, _ webui.Form) error { _, err := c.Jobs.Pause(ctx, id); return err }),
+		}, func(ctx context.Context, id string, _ webui.Form) error { _, err := p.Jobs.Pause(ctx, id); return err }),
 		"/jobs/{job}/resume": of(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
 			return webui.Question{Title: "Resume the " + named(j), Button: "Resume", Text: "Agents get its work again."}, nil
-		}, func(ctx context.Context, id string, _ webui.Form) error { _, err := c.Jobs.Resume(ctx, id); return err }),
-		"/jobs/{job}/delete":             of(askDelete, func(ctx context.Context, id string, _ webui.Form) error { return c.Jobs.Delete(ctx, id) }),
-		"/jobs/{job}/stages/{stage}/end": of(c.endStage, nil),
+		}, func(ctx context.Context, id string, _ webui.Form) error { _, err := p.Jobs.Resume(ctx, id); return err }),
+		"/jobs/{job}/delete":             of(askDelete, func(ctx context.Context, id string, _ webui.Form) error { return p.Jobs.Delete(ctx, id) }),
+		"/jobs/{job}/stages/{stage}/end": of(p.endStage, nil),
 		"/jobs/{job}/accept-all": of(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
 			return webui.Question{
 				Title: "Accept all " + inReview(j), Button: "Accept them", Text: "They go to their next stage, or are integrated by their last one.",
 				Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Comment", Max: maxReason}},
 			}, nil
-		}, c.decideAll(true)),
+		}, p.decideAll(true)),
 		"/jobs/{job}/reject-all": of(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
 			return webui.Question{
 				Title: "Reject all " + inReview(j), Button: "Reject them", Danger: true, Text: "The items fail and are not integrated.",
 				Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Reason", Max: maxReason, Required: true}},
 			}, nil
-		}, c.decideAll(false)),
+		}, p.decideAll(false)),
 	}
-	if c.Pipelines != nil {
-		actions["/jobs/start"] = c.startJob
+	if p.Pipelines != nil {
+		actions["/jobs/start"] = p.startJob
 		actions["/jobs/{job}/again"] = of(func(_ *http.Request, j jobs.Job) (webui.Question, error) {
 			return webui.Question{
 				Title: "Run the " + named(j) + " again", Button: "Create the next version",
 				Text: "A new job is created with the same prompt, document and context. It is the next version of this job. You can compare the two.",
 				Do: func(ctx context.Context, _ webui.Form) (webui.Result, error) {
-					next, err := c.Jobs.Rerun(ctx, j.ID)
+					next, err := p.Jobs.Rerun(ctx, j.ID)
 					return webui.Result{To: jobURL(next.ID)}, noJob(j.ID, err)
 				},
 			}, nil
@@ -140,7 +140,7 @@ func askDelete(_ *http.Request, j jobs.Job) (webui.Question, error) {
 }
 
 // endStage ends a stage of a job.
-func (c jobPages) endStage(r *http.Request, j jobs.Job) (webui.Question, error) {
+func (p *pages) endStage(r *http.Request, j jobs.Job) (webui.Question, error) {
 	stage := r.PathValue("stage")
 	i := slices.IndexFunc(j.Stages, func(st jobs.Stage) bool { return st.Name == stage })
 	if i < 0 {
@@ -163,38 +163,38 @@ func (c jobPages) endStage(r *http.Request, j jobs.Job) (webui.Question, error) 
 					return webui.Result{}, webui.Invalid("Enter a reason.")
 				}
 			}
-			_, err := c.Jobs.CompleteStage(ctx, j.ID, stage, failure)
+			_, err := p.Jobs.CompleteStage(ctx, j.ID, stage, failure)
 			return webui.Result{}, noJob(j.ID, err)
 		},
 	}, nil
 }
 
 // decideAll returns the change that accepts or rejects all items of a job in review.
-func (c jobPages) decideAll(accept bool) func(context.Context, string, webui.Form) error {
+func (p *pages) decideAll(accept bool) func(context.Context, string, webui.Form) error {
 	return func(ctx context.Context, id string, f webui.Form) error {
-		_, err := c.Jobs.DecideAll(ctx, id, nil, jobs.Decision{Accept: accept, Reason: strings.TrimSpace(f["reason"]), By: access.CallerOf(ctx).Name})
+		_, err := p.Jobs.DecideAll(ctx, id, nil, jobs.Decision{Accept: accept, Reason: strings.TrimSpace(f["reason"]), By: access.CallerOf(ctx).Name})
 		return err
 	}
 }
 
-func (c jobPages) startJob(_ context.Context, r *http.Request) (webui.Question, error) {
+func (p *pages) startJob(_ context.Context, r *http.Request) (webui.Question, error) {
 	var options []webui.Option
-	for _, p := range c.Pipelines.List() {
-		text := p.Name
-		if p.Description != "" {
-			text += ": " + clip.Line(p.Description, 80)
+	for _, pl := range p.Pipelines.List() {
+		text := pl.Name
+		if pl.Description != "" {
+			text += ": " + clip.Line(pl.Description, 80)
 		}
-		options = append(options, webui.Option{Value: p.Name, Text: webui.Plain(text)})
+		options = append(options, webui.Option{Value: pl.Name, Text: webui.Plain(text)})
 	}
 	q := webui.Question{
-		Title: "Start a job", Button: "Start the job", Back: jobsAt, Do: c.start,
+		Title: "Start a job", Button: "Start the job", Back: jobsAt, Do: p.start,
 		Text: "The agents of the pipeline's stages do the work. If a job with the same work exists, jobs.dedupe decides whether that job is shown or a new one is created.",
 		Fields: []webui.Field{
 			{Name: "pipeline", Type: "select", Label: "Pipeline", Value: cmp.Or(r.URL.Query().Get("pipeline"), pipeline.Default), Options: options},
 			{Name: "prompt", Type: "textarea", Label: "Prompt", Hint: "The request for the agents.", Required: true, Max: maxPrompt},
 		},
 	}
-	if c.Documents != nil {
+	if p.Documents != nil {
 		q.Fields = append(q.Fields,
 			webui.Field{Name: "url", Type: "text", Label: "URL of the document", Hint: "Where the document is fetched from, or leave it empty.", Max: maxURL},
 			webui.Field{Name: "document", Type: "textarea", Label: "Text of the document", Hint: "Instead of a URL. For a file use muster jobs start --document FILE.", Max: maxText})
@@ -203,7 +203,7 @@ func (c jobPages) startJob(_ context.Context, r *http.Request) (webui.Question, 
 	return q, nil
 }
 
-func (c jobPages) start(ctx context.Context, f webui.Form) (webui.Result, error) {
+func (p *pages) start(ctx context.Context, f webui.Form) (webui.Result, error) {
 	req := jobs.Request{Pipeline: f["pipeline"], Prompt: f["prompt"], Priority: f.Int("priority")}
 	address, text := f["url"], f["document"]
 	var d jobs.Document
@@ -212,16 +212,16 @@ func (c jobPages) start(ctx context.Context, f webui.Form) (webui.Result, error)
 	case address != "" && strings.TrimSpace(text) != "":
 		err = webui.Invalid("Give the document as a URL or as a text, not both.")
 	case address != "":
-		d, err = c.Documents.Fetch(ctx, address)
+		d, err = p.Documents.Fetch(ctx, address)
 		req.Document = &d
 	case strings.TrimSpace(text) != "":
-		d, err = c.Documents.Put(ctx, "document.txt", strings.NewReader(text))
+		d, err = p.Documents.Put(ctx, "document.txt", strings.NewReader(text))
 		req.Document = &d
 	}
 	if err != nil {
 		return webui.Result{}, err
 	}
-	j, created, err := c.Jobs.Create(ctx, req)
+	j, created, err := p.Jobs.Create(ctx, req)
 	done := webui.Result{To: jobURL(j.ID)}
 	if err == nil && !created {
 		done.Title, done.Text = "Existing job", "A job with the same work exists, so no other job was created. See the setting jobs.dedupe."

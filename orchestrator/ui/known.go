@@ -6,6 +6,7 @@ import (
 
 	"muster/internal/webui"
 	"muster/jobs"
+	"muster/jobs/agent"
 	"muster/orchestrator/health"
 	"muster/proxies"
 	"muster/sites"
@@ -13,11 +14,12 @@ import (
 
 // known caches data for all pages that takes many Redis commands. It is safe for concurrent use.
 type known struct {
-	checks webui.Cache[health.Report]
-	stuck  webui.Cache[[]jobs.Stuck]
-	review webui.Cache[reviewCount]
-	sites  webui.Cache[[]sites.State]
-	pool   webui.Cache[proxies.Stats]
+	checks   webui.Cache[health.Report]
+	activity webui.Cache[[]agent.Activity]
+	stuck    webui.Cache[[]jobs.Stuck]
+	review   webui.Cache[int64]
+	sites    webui.Cache[[]sites.State]
+	pool     webui.Cache[proxies.Stats]
 }
 
 // cached returns the only value of a cache, if it is not older than keep, or reads it.
@@ -27,13 +29,5 @@ func cached[T any](ctx context.Context, c *webui.Cache[T], keep time.Duration, r
 		defer cancel()
 		v, err := read(ctx)
 		return v, keep, err
-	})
-}
-
-// inReview returns the number of items in review and of their jobs.
-func (k *known) inReview(ctx context.Context, of *jobs.Service) (reviewCount, error) {
-	return cached(ctx, &k.review, keepReviews, func(ctx context.Context) (reviewCount, error) {
-		items, jobs, err := of.InReview(ctx)
-		return reviewCount{items, jobs}, err
 	})
 }

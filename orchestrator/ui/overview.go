@@ -27,18 +27,12 @@ const (
 	keepPool      = 25 * time.Second // age of the cached statistics of the pool, which reads all of it
 )
 
-// reviewCount is the number of items in review and of their jobs.
-type reviewCount struct {
-	Items int64
-	Jobs  int
-}
-
 // overview returns what the orchestrator adds to the overview: health checks, jobs, sites and the pool.
 func (p *pages) overview(ctx context.Context) (d taskui.Extra, err error) {
 	for _, add := range []struct {
 		has bool
 		to  func(context.Context, *taskui.Extra) error
-	}{{p.cfg.Check != nil, p.addChecks}, {p.cfg.Sites != nil, p.addSites}, {p.cfg.Proxies != nil, p.addPool}, {p.cfg.Jobs != nil, p.addJobs}} {
+	}{{p.Check != nil, p.addChecks}, {p.Sites != nil, p.addSites}, {p.Proxies != nil, p.addPool}, {p.Jobs != nil, p.addJobs}} {
 		if add.has && err == nil {
 			err = add.to(ctx, &d)
 		}
@@ -50,7 +44,7 @@ func (p *pages) overview(ctx context.Context) (d taskui.Extra, err error) {
 var checkPages = map[string]string{"workers": fleet + "workers", "proxies": poolURL, "agents": agentsAt, "scrapes": scrapesURL}
 
 func (p *pages) addChecks(ctx context.Context, d *taskui.Extra) error {
-	r, err := cached(ctx, &p.known.checks, keepChecks, func(ctx context.Context) (health.Report, error) { return p.cfg.Check(ctx), nil })
+	r, err := cached(ctx, &p.known.checks, keepChecks, func(ctx context.Context) (health.Report, error) { return p.Check(ctx), nil })
 	for _, c := range r.Checks {
 		if c.Status != health.OK {
 			d.Alerts = append(d.Alerts, taskui.Alert{Bad: c.Status == health.Failed, Subject: c.Name, Reason: cmp.Or(c.Error, c.Detail), URL: checkPages[c.Name]})
@@ -61,7 +55,7 @@ func (p *pages) addChecks(ctx context.Context, d *taskui.Extra) error {
 
 // addJobs adds the jobs: how many run, the stuck ones, and those that failed last.
 func (p *pages) addJobs(ctx context.Context, d *taskui.Extra) error {
-	totals, err := p.cfg.Jobs.Totals(ctx)
+	totals, err := p.Jobs.Totals(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,7 +68,7 @@ func (p *pages) addJobs(ctx context.Context, d *taskui.Extra) error {
 	}
 	t.Value = webui.Number(running)
 	d.Tiles = append(d.Tiles, t)
-	stuck, err := cached(ctx, &p.known.stuck, keepChecks, p.cfg.Jobs.Stuck)
+	stuck, err := cached(ctx, &p.known.stuck, keepChecks, p.Jobs.Stuck)
 	if err != nil {
 		return err
 	}
@@ -82,7 +76,7 @@ func (p *pages) addJobs(ctx context.Context, d *taskui.Extra) error {
 		why := fmt.Sprintf("it is stuck in %s: %s", s.Stage, s.Reason)
 		d.Alerts = append(d.Alerts, taskui.Alert{Subject: "job " + webui.Short(s.JobID) + " of " + s.Name, Reason: why, URL: jobURL(s.JobID)})
 	}
-	page, err := p.cfg.Jobs.List(ctx, jobs.Filter{Statuses: []jobs.Status{jobs.Failed}, Limit: newest, NoUsage: true})
+	page, err := p.Jobs.List(ctx, jobs.Filter{Statuses: []jobs.Status{jobs.Failed}, Limit: newest, NoUsage: true})
 	for i := range page.Jobs {
 		j := &page.Jobs[i]
 		d.Failures = append(d.Failures, taskui.FailureGroup{Subject: "job of " + j.Name, URL: jobURL(j.ID), Error: j.ErrorMessage, Count: 1, Last: cmp.Or(j.CompletedAt, j.UpdatedAt)})
@@ -92,7 +86,7 @@ func (p *pages) addJobs(ctx context.Context, d *taskui.Extra) error {
 
 // addSites adds the sites by their health, and the scrapes that failed last.
 func (p *pages) addSites(ctx context.Context, d *taskui.Extra) error {
-	states, err := cached(ctx, &p.known.sites, keepCounts, p.cfg.Sites.States)
+	states, err := cached(ctx, &p.known.sites, keepCounts, p.Sites.States)
 	if err != nil {
 		return err
 	}
@@ -121,7 +115,7 @@ func (p *pages) addSites(ctx context.Context, d *taskui.Extra) error {
 		t.Tone = "warn"
 	}
 	d.Tiles = append(d.Tiles, t)
-	scrapes, err := p.cfg.Sites.Jobs(ctx, "", newestScrapes)
+	scrapes, err := p.Sites.Jobs(ctx, "", newestScrapes)
 	for i := range scrapes {
 		j := &scrapes[i]
 		if !j.Over() || j.Status == report.StatusComplete || j.Status == sites.JobCanceled {
@@ -140,7 +134,7 @@ func (p *pages) addPool(ctx context.Context, d *taskui.Extra) error {
 	s, err := p.known.pool.Get(ctx, "", func(ctx context.Context) (proxies.Stats, time.Duration, error) {
 		ctx, cancel := context.WithTimeout(ctx, webui.AskTime)
 		defer cancel()
-		s, err := p.cfg.Proxies.Stats(ctx)
+		s, err := p.Proxies.Stats(ctx)
 		return s, max(keepPool, poolEvery(s.Live)), err
 	})
 	if err != nil {

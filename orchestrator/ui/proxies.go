@@ -3,7 +3,6 @@ package ui
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -13,7 +12,6 @@ import (
 
 	"muster/internal/webui"
 	"muster/proxies"
-	"muster/proxies/source"
 )
 
 const (
@@ -28,27 +26,13 @@ var everything = proxies.Everything
 // proxyURL returns the URL of the list with one proxy.
 func proxyURL(m proxies.Member) string { return poolURL + "?name=" + url.QueryEscape(m.Proxy.String()) }
 
-// poolPages are the pages of the pool.
-type poolPages struct{ *pages }
-
-func (p poolPages) serve() {
-	if p.cfg.Proxies == nil {
-		return
-	}
-	p.page("/proxies", "proxies", p.pool)
-	p.page("/proxies/sources", "sources", p.sources)
-	p.actions(p.proxyActions())
-}
-
 type poolData struct {
 	proxies.Stats
-	By       []shares
-	Latency  webui.Chart
-	Filter   *webui.Filter
-	Members  []memberRow
-	Selected int // number of filtered members
-	Newer    string
-	Older    string
+	webui.Part
+	By        []shares
+	Latencies *webui.Chart
+	Filter    *webui.Filter
+	Members   []memberRow
 }
 
 // shares counts the members of a pool by value, most frequent first.
@@ -63,9 +47,6 @@ type portion struct {
 	Count int
 	Share float64
 }
-
-// poolFilter selects members by their properties; "" means all.
-type poolFilter struct{ Protocol, Anonymity, Country, State, Name string }
 
 // memberRow is a member in a list.
 type memberRow struct {
@@ -96,47 +77,43 @@ func memberOf(m proxies.Member, now time.Time) memberRow {
 	return row
 }
 
-func (f poolFilter) selects(m *memberRow) bool {
-	is := func(want, got string) bool { return want == "" || want == cmp.Or(got, "unknown") }
-	return is(f.Protocol, m.Protocol) && is(f.Anonymity, m.Anonymity) && is(f.Country, m.Country) && is(f.State, m.State) &&
-		(f.Name == "" || strings.Contains(strings.ToLower(m.Proxy.String()), strings.ToLower(f.Name)))
-}
-
-func (p poolPages) pool(ctx context.Context, r *http.Request) (webui.View, error) {
+func (p *pages) pool(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
-	from, err := offset(q)
-	if err != nil {
-		return webui.View{}, err
-	}
-	filter := poolFilter{q.Get("protocol"), q.Get("anonymity"), q.Get("country"), q.Get("state"), strings.TrimSpace(q.Get("name"))}
 	var d poolData
-	if d.Stats, err = p.cfg.Proxies.Stats(ctx); err != nil {
+	var err error
+	if d.Stats, err = p.Proxies.Stats(ctx); err != nil {
 		return webui.View{}, err
 	}
-	members, err := p.cfg.Proxies.List(ctx, everything)
+	members, err := p.Proxies.List(ctx, everything)
 	if err != nil {
 		return webui.View{}, err
 	}
-	now := time.Now()
+	d.Filter, err = webui.NewFilter(q, webui.Field{Name: "name", Label: "Name"}, choice("protocol", "Protocol", namesOf(d.Protocols)), choice("anonymity", "Anonymity", namesOf(d.Anonymity)),
+		choice("country", "Country", namesOf(d.Countries)), choice("state", "State", []string{ready, rests, banned, seen}))
+	if err != nil {
+		return webui.View{}, err
+	}
+	is := func(name, got string) bool {
+		want := d.Filter.Get(name)
+		return want == "" || want == cmp.Or(got, "unknown")
+	}
+	now, name := time.Now(), strings.ToLower(d.Filter.Get("name"))
 	var latencies []float64
 	for _, m := range members {
-		row := memberOf(m, now)
 		if m.LatencyMS > 0 {
 			latencies = append(latencies, m.LatencyMS)
 		}
-		if !filter.selects(&row) {
-			continue
-		}
-		if d.Selected >= from && len(d.Members) < proxiesOnPage {
+		row := memberOf(m, now)
+		if is("protocol", m.Protocol) && is("anonymity", m.Anonymity) && is("country", m.Country) && is("state", row.State) && strings.Contains(strings.ToLower(m.Proxy.String()), name) {
 			d.Members = append(d.Members, row)
 		}
-		d.Selected++
 	}
-	d.Latency = latencyChart(latencies)
+	if d.Part, err = webui.NewPart(q, proxiesOnPage, len(d.Members)); err != nil {
+		return webui.View{}, err
+	}
+	d.Members = d.Members[d.From:d.To]
+	d.Latencies = latencyChart(latencies)
 	d.By = []shares{sharesOf("Protocol", d.Protocols, d.Live), sharesOf("Anonymity", d.Anonymity, d.Live), sharesOf("Country", d.Countries, d.Live)}
-	d.Filter = webui.NewFilter(q, webui.Field{Name: "name", Label: "Name"}, choice("protocol", "Protocol", namesOf(d.Protocols)), choice("anonymity", "Anonymity", namesOf(d.Anonymity)),
-		choice("country", "Country", namesOf(d.Countries)), choice("state", "State", []string{ready, rests, banned, seen}))
-	d.Newer, d.Older = turns(q, from, proxiesOnPage, d.Selected)
 	return webui.View{Name: "Proxies", Data: d, Every: poolEvery(d.Live)}, nil
 }
 
@@ -157,7 +134,7 @@ func namesOf(by map[string]int) []string { return slices.Sorted(maps.Keys(by)) }
 // sharesOf counts the members of a pool.
 func sharesOf(title string, by map[string]int, all int) shares {
 	s := shares{Title: title}
-	for _, name := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) }) {
+	for _, name := range byCount(by) {
 		if len(s.List) == shownShares {
 			s.Rest += by[name]
 			continue
@@ -171,17 +148,17 @@ func sharesOf(title string, by map[string]int, all int) shares {
 var latencySteps = []float64{100, 200, 400, 800, 1600, 3200, 6400}
 
 // latencyChart returns a histogram of latencies.
-func latencyChart(latencies []float64) webui.Chart {
-	c := webui.Chart{Title: "Proxies by latency"}
+func latencyChart(latencies []float64) *webui.Chart {
+	c := &webui.Chart{Title: "Proxies by latency"}
 	counts := make([]int64, len(latencySteps)+1)
 	for _, ms := range latencies {
 		i, _ := slices.BinarySearch(latencySteps, ms)
 		counts[i]++
 	}
 	for i, n := range counts {
-		label := fmt.Sprintf("over %s: %d", millis(latencySteps[len(latencySteps)-1]), n)
+		label := "over " + millis(latencySteps[len(latencySteps)-1])
 		if i < len(latencySteps) {
-			label = fmt.Sprintf("up to %s: %d", millis(latencySteps[i]), n)
+			label = "up to " + millis(latencySteps[i])
 		}
 		c.Bars = append(c.Bars, webui.Bar{Label: label, Good: n})
 	}
@@ -193,42 +170,26 @@ type sourceRow struct {
 	proxies.SourceYield
 }
 
-// Left returns the number of skipped entries of the last list.
-func (s sourceRow) Left() string {
-	var parts []string
-	for _, reason := range slices.SortedFunc(maps.Keys(s.Rejects), func(a, b source.Reject) int { return s.Rejects[b] - s.Rejects[a] }) {
-		parts = append(parts, fmt.Sprintf("%s %d", reason, s.Rejects[reason]))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// mostSources limits the sources on a page.
-const mostSources = 200
-
-type sourcesData struct {
-	Sources []sourceRow
-	More    int
-}
+// Left returns the number of skipped entries of the last list by reason.
+func (s sourceRow) Left() string { return counted(s.Rejects) }
 
 // sources lists the configured sources and earlier ones; sources without proxies come first.
-func (p poolPages) sources(ctx context.Context, _ *http.Request) (webui.View, error) {
-	yields, err := p.cfg.Proxies.Yields(ctx)
+func (p *pages) sources(ctx context.Context, _ *http.Request) (webui.View, error) {
+	yields, err := p.Proxies.Yields(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	for _, name := range p.cfg.Proxies.SourceNames() {
+	for _, name := range p.Proxies.SourceNames() {
 		if _, ok := yields[name]; !ok {
 			yields[name] = proxies.SourceYield{}
 		}
 	}
-	var d sourcesData
+	var all []sourceRow
 	for name, y := range yields {
-		d.Sources = append(d.Sources, sourceRow{name, y})
+		all = append(all, sourceRow{name, y})
 	}
-	slices.SortFunc(d.Sources, func(a, b sourceRow) int {
+	slices.SortFunc(all, func(a, b sourceRow) int {
 		return cmp.Or(b.DryFor-a.DryFor, strings.Compare(b.Error, a.Error), strings.Compare(a.Name, b.Name))
 	})
-	d.More = max(len(d.Sources)-mostSources, 0)
-	d.Sources = d.Sources[:len(d.Sources)-d.More]
-	return webui.View{Name: "Sources", Data: d}, nil
+	return webui.View{Name: "Sources", Data: all}, nil
 }

@@ -1,14 +1,14 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,82 +19,47 @@ import (
 
 const (
 	scrapesOnPage = 25
-	shownTypes    = 3  // types of records
 	shownRecords  = 8  // records per type
 	shownColumns  = 10 // columns of records
 	shownCell     = 80 // characters
-	shownGroups   = 20
 )
 
 type scrapesData struct {
-	Site  string // "": all
-	Jobs  []scrapeRow
-	Total int
-	Newer string // URL of the previous page; "" on the first one
-	Older string
+	webui.Part
+	Site string // "": all
+	Jobs []sites.Job
 }
 
 // scrapes lists the scrapes of the last week.
-func (p sitePages) scrapes(ctx context.Context, r *http.Request) (webui.View, error) {
+func (p *pages) scrapes(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
-	from, err := offset(q)
-	if err != nil {
-		return webui.View{}, err
-	}
-	began, err := p.cfg.Sites.JobsSince(ctx, time.Time{})
+	began, err := p.Sites.JobsSince(ctx, time.Time{})
 	if err != nil {
 		return webui.View{}, err
 	}
 	d := scrapesData{Site: q.Get("site")}
-	if d.Site != "" {
-		began = slices.DeleteFunc(began, func(j sites.JobBegan) bool { return j.Site != d.Site })
+	began = slices.DeleteFunc(began, func(j sites.JobBegan) bool { return d.Site != "" && j.Site != d.Site })
+	if d.Part, err = webui.NewPart(q, scrapesOnPage, len(began)); err != nil {
+		return webui.View{}, err
 	}
-	d.Total = len(began)
-	d.Newer, d.Older = turns(q, from, scrapesOnPage, d.Total)
-	began = began[min(from, len(began)):]
-	jobs, err := p.scrapesOf(ctx, began[:min(len(began), scrapesOnPage)])
-	d.Jobs = jobs
-	return webui.View{Name: "Scrapes", Data: d}, err
-}
-
-// offset returns the position of a page in its list.
-func offset(q url.Values) (int, error) {
-	text := q.Get("from")
-	if text == "" {
-		return 0, nil
+	for _, b := range began[d.From:d.To] {
+		j, err := p.Sites.Job(ctx, b.ID)
+		if errors.Is(err, sites.ErrNoJob) {
+			continue
+		}
+		if err != nil {
+			return webui.View{}, err
+		}
+		d.Jobs = append(d.Jobs, j)
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0, webui.Invalid("Invalid page position %.20q.", text)
-	}
-	return n, nil
-}
-
-// turns returns the URLs of the previous and the next page of a list, or "".
-func turns(q url.Values, from, size, all int) (before, after string) {
-	at := func(n int) string {
-		to := maps.Clone(q)
-		to.Set("from", strconv.Itoa(n))
-		return "?" + to.Encode()
-	}
-	if from > 0 {
-		before = at(max(from-size, 0))
-	}
-	if from+size < all {
-		after = at(from + size)
-	}
-	return before, after
+	return webui.View{Name: "Scrapes", Data: d}, nil
 }
 
 type scrapeData struct {
 	sites.Job
-	Pace    *pace
-	Elapsed time.Duration
+	Groups  []report.Group // of errors, the most frequent first
 	Tables  []recordTable
 	NoTable string // reason for showing no records, or ""
-	More    int    // hidden groups of errors
-	// MoreTypes is the number of hidden types of records.
-	MoreTypes int
 }
 
 // recordTable has some records of a type as strings.
@@ -107,18 +72,20 @@ type recordTable struct {
 }
 
 // Waited returns the reasons for waits of pages, most frequent first.
-func (d *scrapeData) Waited() string {
-	names := slices.SortedFunc(maps.Keys(d.Delays), func(a, b string) int {
-		if n := d.Delays[b] - d.Delays[a]; n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
-	})
+func (d *scrapeData) Waited() string { return counted(d.Delays) }
+
+// counted returns names with their numbers, the most frequent first.
+func counted[K ~string](of map[K]int) string {
 	var parts []string
-	for _, name := range names {
-		parts = append(parts, fmt.Sprintf("%s %d", name, d.Delays[name]))
+	for _, name := range byCount(of) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, of[name]))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// byCount returns names by their numbers, the most frequent first.
+func byCount[K ~string](of map[K]int) []K {
+	return slices.SortedFunc(maps.Keys(of), func(a, b K) int { return cmp.Or(of[b]-of[a], cmp.Compare(a, b)) })
 }
 
 // Retry reports whether the job ended with missing pages.
@@ -126,32 +93,25 @@ func (d *scrapeData) Retry() bool {
 	return d.Over() && (d.Status != "COMPLETE" || d.Pages.Error > 0 || d.Pages.Open() > 0)
 }
 
-func (p sitePages) scrape(ctx context.Context, r *http.Request) (webui.View, error) {
+func (p *pages) scrape(ctx context.Context, r *http.Request) (webui.View, error) {
 	id := r.PathValue("job")
-	j, err := p.cfg.Sites.Job(ctx, id)
+	j, err := p.Sites.Job(ctx, id)
 	if err != nil {
 		return webui.View{}, err
 	}
-	now := time.Now()
-	d := scrapeData{Job: j, Pace: paceOf(&j, now), Elapsed: now.Sub(j.Began)}
+	d := &scrapeData{Job: j}
 	if j.Summary != nil {
-		d.Elapsed = time.Duration(j.Summary.Seconds * float64(time.Second))
-		sum := *j.Summary // shared with others
-		groups := slices.Clone(sum.Groups)
-		slices.SortStableFunc(groups, func(a, b report.Group) int { return b.Pages - a.Pages })
-		d.More = max(len(groups)-shownGroups, 0)
-		sum.Groups = groups[:len(groups)-d.More]
-		d.Summary = &sum
+		d.Groups = slices.Clone(j.Summary.Groups)
+		slices.SortStableFunc(d.Groups, func(a, b report.Group) int { return b.Pages - a.Pages })
 	}
-	heads, err := sites.Head(ctx, p.cfg.Sites, id, shownRecords)
+	heads, err := sites.Head(ctx, p.Sites, id, shownRecords)
 	if err != nil {
 		d.NoTable = err.Error()
 	}
-	d.MoreTypes = max(len(heads)-shownTypes, 0)
-	for _, h := range heads[:len(heads)-d.MoreTypes] {
+	for _, h := range heads {
 		d.Tables = append(d.Tables, tableOf(h))
 	}
-	return webui.View{Name: id, Data: &d}, nil
+	return webui.View{Name: id, Data: d}, nil
 }
 
 // tableOf converts records to a table. Its columns are the fields of the first record, followed by fields of other records.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"muster/internal/webui"
 	"muster/jobs"
-	"muster/orchestrator/access"
 	"muster/sites"
 	"muster/tasks"
 )
@@ -17,72 +17,53 @@ import (
 // maxQuery is the maximum length of a query, in bytes.
 const maxQuery = 200
 
-// searchPage is the search.
-type searchPage struct{ *pages }
-
-// serve adds the search. It redirects to the object with the ID or full name, or links to the filters of lists.
-func (p searchPage) serve() {
-	list := p.site.Page("search", p.search)
-	p.add("GET "+prefix+"/search", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
-		defer cancel()
-		q, err := query(r)
-		to := ""
-		if err == nil && q != "" {
-			to, err = p.whole(ctx, q)
-		}
-		switch {
-		case err != nil:
-			p.site.Fail(w, r, err)
-		case to != "":
-			http.Redirect(w, r, to, http.StatusSeeOther)
-		default:
-			list.ServeHTTP(w, r)
-		}
-	}), access.Viewer)
-}
-
-func query(r *http.Request) (string, error) {
-	q := strings.TrimSpace(r.URL.Query().Get("q"))
+// search redirects to the object with an ID or a full name, or links to the filters of lists.
+func (p *pages) search(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
+	defer cancel()
+	q, to := strings.TrimSpace(r.URL.Query().Get("q")), ""
+	var err error
 	if len(q) > maxQuery {
-		return "", webui.Invalid("Search for at most %d characters.", maxQuery)
+		err = webui.Invalid("Search for at most %d characters.", maxQuery)
 	}
-	return q, nil
-}
-
-// whole returns the URL of the object with an ID or full name, or "".
-func (p searchPage) whole(ctx context.Context, q string) (to string, err error) {
 	for _, find := range []func(context.Context, string) (string, error){p.wholeSite, p.wholeJob, p.wholeWorkflow, p.wholeProxy} {
-		if to, err = find(ctx, q); err != nil || to != "" {
-			return to, err
+		if q != "" && err == nil && to == "" {
+			to, err = find(ctx, q)
 		}
 	}
-	return "", nil
+	switch {
+	case err != nil:
+		p.site.Fail(w, r, err)
+	case to != "":
+		http.Redirect(w, r, to, http.StatusSeeOther)
+	default: // lists that can be filtered by a part of a name
+		p.site.Page("search", func(context.Context, *http.Request) (webui.View, error) {
+			return webui.View{Name: "Search", Data: q, Fixed: true}, nil
+		}).ServeHTTP(w, r)
+	}
 }
 
-func (p searchPage) wholeSite(ctx context.Context, q string) (string, error) {
-	if p.cfg.Sites == nil {
+func (p *pages) wholeSite(ctx context.Context, q string) (string, error) {
+	if p.Sites == nil {
 		return "", nil
 	}
-	if _, err := p.cfg.Sites.Folder(ctx, q); err == nil {
+	if _, err := p.Sites.Folder(ctx, q); err == nil {
 		return scrapeURL(q), nil
-	} else if !errors.Is(err, sites.ErrNoJob) && p.cfg.Client.Writable(ctx) != nil { // otherwise no job can have this name
+	} else if !errors.Is(err, sites.ErrNoJob) && p.Client.Writable(ctx) != nil { // otherwise no job can have this name
 		return "", err
 	}
-	names, err := p.cfg.Sites.Names(ctx)
-	for _, name := range names {
-		if name == q {
-			return siteURL(name), nil
-		}
+	names, err := p.Sites.Names(ctx)
+	if slices.Contains(names, q) {
+		return siteURL(q), nil
 	}
 	return "", err
 }
 
-func (p searchPage) wholeJob(ctx context.Context, q string) (string, error) {
-	if p.cfg.Jobs == nil {
+func (p *pages) wholeJob(ctx context.Context, q string) (string, error) {
+	if p.Jobs == nil {
 		return "", nil
 	}
-	_, err := p.cfg.Jobs.Summary(ctx, q)
+	_, err := p.Jobs.Summary(ctx, q)
 	switch {
 	case err == nil:
 		return prefix + "/jobs/" + url.PathEscape(q), nil
@@ -93,9 +74,9 @@ func (p searchPage) wholeJob(ctx context.Context, q string) (string, error) {
 }
 
 // wholeWorkflow finds a workflow by its ID, and a node as WORKFLOW/NODE.
-func (p searchPage) wholeWorkflow(ctx context.Context, q string) (string, error) {
+func (p *pages) wholeWorkflow(ctx context.Context, q string) (string, error) {
 	id, node, _ := strings.Cut(q, "/")
-	_, err := p.cfg.Client.Workflow(id).Progress(ctx)
+	_, err := p.Client.Workflow(id).Progress(ctx)
 	if errors.Is(err, tasks.ErrNotFound) || id == "" {
 		return "", nil
 	}
@@ -106,19 +87,13 @@ func (p searchPage) wholeWorkflow(ctx context.Context, q string) (string, error)
 	return to, err
 }
 
-func (p searchPage) wholeProxy(ctx context.Context, q string) (string, error) {
-	if p.cfg.Proxies == nil {
+func (p *pages) wholeProxy(ctx context.Context, q string) (string, error) {
+	if p.Proxies == nil {
 		return "", nil
 	}
-	members, err := p.cfg.Proxies.Find(ctx, q)
+	members, err := p.Proxies.Find(ctx, q)
 	if len(members) == 1 {
 		return proxyURL(members[0]), nil
 	}
 	return "", err
-}
-
-// search links to the lists that can be filtered by a part of a name.
-func (p searchPage) search(_ context.Context, r *http.Request) (webui.View, error) {
-	q, err := query(r)
-	return webui.View{Name: "Search", Data: q, Fixed: true}, err
 }

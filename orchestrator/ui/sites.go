@@ -1,13 +1,13 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"muster/internal/webui"
@@ -23,43 +23,11 @@ const (
 	siteJobs    = 20 // jobs on the page of a site
 	sitesAtOnce = 40 // sites per page
 	idleAtOnce  = 100
-	rowAlerts   = 3  // alerts per site in the list
-	siteAlerts  = 30 // alerts on the page of a site
-	siteFields  = 60 // fields on the page of a site
 )
 
 func siteURL(name string) string { return sitesURL + "/" + url.PathEscape(name) }
 
 func scrapeURL(id string) string { return scrapesURL + "/" + url.PathEscape(id) }
-
-// sitePages are the pages of sites and scrapes.
-type sitePages struct{ *pages }
-
-func (p sitePages) serve() {
-	if p.cfg.Sites == nil {
-		return
-	}
-	p.page("/sites", "sites", p.sites)
-	p.page("/sites/{site}", "site", p.siteOf)
-	p.page("/scrapes", "scrapes", p.scrapes)
-	p.page("/scrapes/{job}", "scrape", p.scrape)
-	p.actions(p.siteActions())
-}
-
-type sitesData struct {
-	Sites    []siteRow // sites with a job or a pause, worst first
-	Idle     []sites.State
-	MoreIdle int
-	Broken   []*definition.BrokenError // at most rowAlerts
-	Newer    string                    // URLs of the previous and the next page, or ""
-	Older    string
-}
-
-type siteRow struct {
-	sites.State
-	Pace *pace // of the newest job; may be nil
-	More int   // hidden alerts
-}
 
 // pace is the progress of a job.
 type pace struct {
@@ -69,16 +37,13 @@ type pace struct {
 	Left   time.Duration // estimated time left; -1 if unknown or terminated
 }
 
-// paceOf returns the progress of a job at a time.
-func paceOf(j *sites.Job, now time.Time) *pace {
-	if j == nil {
-		return nil
-	}
+// paceOf returns the progress of a job.
+func paceOf(j *sites.Job) *pace {
 	p := &pace{Settle: j.Pages.Done + j.Pages.Skipped + j.Pages.Error, Left: -1}
 	if j.Pages.Total > 0 {
 		p.Share = float64(p.Settle) / float64(j.Pages.Total)
 	}
-	took := now.Sub(j.Began).Seconds()
+	took := time.Since(j.Began).Seconds()
 	if j.Summary != nil {
 		took = j.Summary.Seconds
 	}
@@ -91,42 +56,37 @@ func paceOf(j *sites.Job, now time.Time) *pace {
 	return p
 }
 
-func (p sitePages) sites(ctx context.Context, r *http.Request) (webui.View, error) {
-	from, err := offset(r.URL.Query())
+type sitesData struct {
+	webui.Part
+	Sites  []sites.State // sites with a job or a pause, worst first
+	Idle   []sites.State
+	Broken []*definition.BrokenError
+}
+
+func (p *pages) listSites(ctx context.Context, r *http.Request) (webui.View, error) {
+	all, err := p.Sites.States(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	states, err := p.cfg.Sites.States(ctx)
-	if err != nil {
-		return webui.View{}, err
-	}
-	d := sitesData{Broken: p.cfg.Sites.Registry().Broken()}
-	d.Broken = d.Broken[:min(len(d.Broken), rowAlerts)]
-	now := time.Now()
-	for _, st := range states {
+	d := sitesData{Broken: p.Sites.Registry().Broken()}
+	for _, st := range all {
 		if st.Job == nil && st.Last == nil && !st.Paused {
 			d.Idle = append(d.Idle, st)
-			continue
+		} else {
+			d.Sites = append(d.Sites, st)
 		}
-		row := siteRow{st, paceOf(st.Job, now), max(len(st.Alerts)-rowAlerts, 0)}
-		row.Alerts = st.Alerts[:len(st.Alerts)-row.More]
-		d.Sites = append(d.Sites, row)
 	}
-	slices.SortStableFunc(d.Sites, func(a, b siteRow) int { return b.Health.Severity() - a.Health.Severity() })
-	d.Newer, d.Older = turns(r.URL.Query(), from, sitesAtOnce, len(d.Sites))
-	d.Sites = d.Sites[min(from, len(d.Sites)):]
-	d.Sites = d.Sites[:min(len(d.Sites), sitesAtOnce)]
-	d.MoreIdle = max(len(d.Idle)-idleAtOnce, 0)
-	d.Idle = d.Idle[:len(d.Idle)-d.MoreIdle]
-	return webui.View{Name: "Sites", Data: d}, nil
+	slices.SortStableFunc(d.Sites, func(a, b sites.State) int { return b.Health.Severity() - a.Health.Severity() })
+	if d.Part, err = webui.NewPart(r.URL.Query(), sitesAtOnce, len(d.Sites)); err == nil {
+		d.Sites = d.Sites[d.From:d.To]
+	}
+	return webui.View{Name: "Sites", Data: d}, err
 }
 
 type siteData struct {
 	sites.State
-	Pace       *pace
-	Fields     []fieldRow
-	MoreFields int
-	Jobs       []scrapeRow
+	Fields []fieldRow
+	Jobs   []sites.Job
 }
 
 // fieldRow has the coverage of a field in the last jobs.
@@ -138,37 +98,20 @@ type fieldRow struct {
 	Drifted bool     // mostly from a fallback: the first selector is outdated
 }
 
-// scrapeRow is a scrape in a list.
-type scrapeRow struct {
-	sites.Job
-	Pace *pace
-}
-
-func (p sitePages) siteOf(ctx context.Context, r *http.Request) (webui.View, error) {
+func (p *pages) oneSite(ctx context.Context, r *http.Request) (webui.View, error) {
 	name := r.PathValue("site")
-	st, runs, err := p.cfg.Sites.State(ctx, name)
+	st, runs, err := p.Sites.State(ctx, name)
 	if err != nil {
 		return webui.View{}, err
 	}
-	began, err := p.cfg.Sites.JobsSince(ctx, time.Time{})
-	if err != nil {
-		return webui.View{}, err
-	}
-	began = slices.DeleteFunc(began, func(j sites.JobBegan) bool { return j.Site != name })
-	jobs, err := p.scrapesOf(ctx, began[:min(len(began), siteJobs)])
-	if err != nil {
-		return webui.View{}, err
-	}
-	st.Alerts = st.Alerts[:min(len(st.Alerts), siteAlerts)]
-	d := siteData{State: st, Pace: paceOf(st.Job, time.Now()), Jobs: jobs}
-	d.Fields, d.MoreFields = fieldRows(runs[:min(len(runs), siteJobs)], jobs)
-	return webui.View{Name: name, Data: d}, nil
+	jobs, err := p.Sites.Jobs(ctx, name, siteJobs)
+	return webui.View{Name: name, Data: siteData{st, fieldRows(runs[:min(len(runs), siteJobs)], jobs), jobs}}, err
 }
 
 // fieldRows returns the fields of the last jobs of a site, lowest coverage first. runs begins with the newest job.
-func fieldRows(runs []report.Health, jobs []scrapeRow) (rows []fieldRow, more int) {
+func fieldRows(runs []report.Health, jobs []sites.Job) (rows []fieldRow) {
 	if len(runs) == 0 {
-		return nil, 0
+		return nil
 	}
 	last := runs[0]
 	var drifted []string
@@ -190,40 +133,15 @@ func fieldRows(runs []report.Health, jobs []scrapeRow) (rows []fieldRow, more in
 		row.Line.Title = fmt.Sprintf("%s in %d jobs: %.0f %% of the records at first, %.0f %% now", line(60, field), len(row.Line.Shares), 100*row.Line.Shares[0], 100*found)
 		rows = append(rows, row)
 	}
+	drift := map[bool]int{true: -1}
 	slices.SortFunc(rows, func(a, b fieldRow) int {
-		if a.Drifted != b.Drifted {
-			if a.Drifted {
-				return -1
-			}
-			return 1
-		}
-		if a.Found != b.Found {
-			return int(1000*a.Found) - int(1000*b.Found)
-		}
-		return strings.Compare(a.Field, b.Field)
+		return cmp.Or(drift[a.Drifted]-drift[b.Drifted], cmp.Compare(a.Found, b.Found), cmp.Compare(a.Field, b.Field))
 	})
-	more = max(len(rows)-siteFields, 0)
-	return rows[:len(rows)-more], more
-}
-
-// scrapesOf reads jobs.
-func (p sitePages) scrapesOf(ctx context.Context, began []sites.JobBegan) (rows []scrapeRow, err error) {
-	now := time.Now()
-	for _, b := range began {
-		j, err := p.cfg.Sites.Job(ctx, b.ID)
-		if errors.Is(err, sites.ErrNoJob) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, scrapeRow{j, paceOf(&j, now)})
-	}
-	return rows, nil
+	return rows
 }
 
 // siteActions returns the actions on sites and scrapes by path.
-func (p sitePages) siteActions() map[string]webui.Action {
+func (p *pages) siteActions() map[string]webui.Action {
 	site := func(q webui.Question, do func(ctx context.Context, site string, f webui.Form) (webui.Result, error)) webui.Action {
 		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
 			name, q := r.PathValue("site"), q
@@ -232,7 +150,7 @@ func (p sitePages) siteActions() map[string]webui.Action {
 				done, err := do(ctx, name, f)
 				return done, p.refused(ctx, err)
 			}
-			return q, p.cfg.Sites.Site(ctx, name)
+			return q, p.Sites.Site(ctx, name)
 		}
 	}
 	scrape := func(q webui.Question, do func(ctx context.Context, id string) (webui.Result, error)) webui.Action {
@@ -243,7 +161,7 @@ func (p sitePages) siteActions() map[string]webui.Action {
 				done, err := do(ctx, id)
 				return done, p.refused(ctx, err)
 			}
-			_, err := p.cfg.Sites.Job(ctx, id)
+			_, err := p.Sites.Job(ctx, id)
 			return q, err
 		}
 	}
@@ -255,7 +173,7 @@ func (p sitePages) siteActions() map[string]webui.Action {
 				{Name: "direct", Type: "checkbox", Label: "Use no proxies", Hint: "The site sees the address of the worker."},
 			},
 		}, func(ctx context.Context, site string, f webui.Form) (webui.Result, error) {
-			run, err := p.cfg.Sites.Send(ctx, site, sites.ScrapeOptions{Limit: f.Int("limit"), Direct: f["direct"] != ""})
+			run, err := p.Sites.Send(ctx, site, sites.ScrapeOptions{Limit: f.Int("limit"), Direct: f["direct"] != ""})
 			if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 				return webui.Result{}, err
 			}
@@ -264,16 +182,16 @@ func (p sitePages) siteActions() map[string]webui.Action {
 		"/sites/{site}/pause": site(webui.Question{
 			Title: "Pause", Button: "Pause the site", Text: "No more pages of the site are fetched until it is resumed, also by scrapes that begin meanwhile. Pages in flight are completed.",
 		}, func(ctx context.Context, site string, _ webui.Form) (webui.Result, error) {
-			return webui.Result{}, p.cfg.Sites.PauseSite(ctx, site)
+			return webui.Result{}, p.Sites.PauseSite(ctx, site)
 		}),
 		"/sites/{site}/resume": site(webui.Question{Title: "Resume", Button: "Resume the site", Text: "Pages of the site are fetched again."},
 			func(ctx context.Context, site string, _ webui.Form) (webui.Result, error) {
-				return webui.Result{}, p.cfg.Sites.ResumeSite(ctx, site)
+				return webui.Result{}, p.Sites.ResumeSite(ctx, site)
 			}),
 		"/scrapes/{job}/cancel": scrape(webui.Question{
 			Title: "Cancel", Button: "Cancel the scrape", Danger: true, Text: "Stops fetching pages and writes the records of the fetched pages. A retry continues from there.",
 		}, func(ctx context.Context, id string) (webui.Result, error) {
-			return webui.Result{}, p.cfg.Sites.Cancel(ctx, id)
+			return webui.Result{}, p.Sites.Cancel(ctx, id)
 		}),
 		"/scrapes/{job}/retry": scrape(webui.Question{
 			Title: "Retry the failed pages of", Button: "Retry them", Text: "A new job fetches the failed and the remaining pages. Records are added to the same files.",
@@ -281,11 +199,11 @@ func (p sitePages) siteActions() map[string]webui.Action {
 	}
 }
 
-func (p sitePages) retryScrape(ctx context.Context, id string) (webui.Result, error) {
-	if err := p.cfg.Sites.Resumable(ctx, id); err != nil {
+func (p *pages) retryScrape(ctx context.Context, id string) (webui.Result, error) {
+	if err := p.Sites.Resumable(ctx, id); err != nil {
 		return webui.Result{}, err
 	}
-	run, err := p.cfg.Sites.Resume(ctx, id)
+	run, err := p.Sites.Resume(ctx, id)
 	if errors.Is(err, tasks.ErrDuplicate) {
 		err = webui.Invalid("Job %s of this site is running. Wait until it ends, or cancel it.", run.ID())
 	}

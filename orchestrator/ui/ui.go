@@ -72,7 +72,7 @@ var files embed.FS
 
 // pages are the pages of an orchestrator.
 type pages struct {
-	cfg    Config
+	Config
 	site   *webui.Site
 	routes []Route
 	known  known
@@ -80,24 +80,44 @@ type pages struct {
 
 // Routes returns all routes below /ui/. The handlers are safe for concurrent use.
 func Routes(cfg Config) []Route {
-	p := &pages{cfg: cfg}
-	var nav []webui.Link
-	for _, l := range menu(cfg) {
-		nav = append(nav, webui.Link(l))
-	}
+	p := &pages{Config: cfg}
 	p.site = webui.New(webui.Config{
-		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: nav, Search: prefix + "/search", SearchHint: "Id or name",
+		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
 		Ping:  func(ctx context.Context) error { return cfg.Client.Redis().Ping(ctx).Err() },
-		Pages: files, Funcs: funcs, May: cfg.may, Reads: reads, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, Model: p, May: cfg.may, Reads: reads, Explain: explain, Logger: cfg.Logger,
 		Counts: func(ctx context.Context) (map[string]webui.Count, error) {
 			return taskui.Counts(ctx, cfg.Client, fleet, p.decisions())
 		},
 	})
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
-	p.jobs()
-	for _, of := range []interface{ serve() }{searchPage{p}, sitePages{p}, poolPages{p}} {
-		of.serve()
+	p.add("GET "+prefix+"/search", http.HandlerFunc(p.search), access.Viewer)
+	if cfg.Jobs != nil {
+		p.page("/jobs", "jobs", p.listJobs)
+		p.page("/jobs/{job}", "job", p.oneJob)
+		p.page("/jobs/{job}/items", "items", p.items)
+		p.page("/jobs/{job}/item", "item", p.item)
+		p.actions(p.jobActions())
+	}
+	if cfg.Jobs != nil && cfg.Agents != nil {
+		p.page("/agents", "agents", p.listAgents)
+		p.page("/agents/{agent}", "agent", p.oneAgent)
+		p.actions(p.agentActions())
+	}
+	if cfg.Jobs != nil && cfg.Pipelines != nil {
+		p.page("/pipelines", "pipelines", func(context.Context, *http.Request) (webui.View, error) { return webui.View{Name: "Pipelines"}, nil })
+	}
+	if cfg.Sites != nil {
+		p.page("/sites", "sites", p.listSites)
+		p.page("/sites/{site}", "site", p.oneSite)
+		p.page("/scrapes", "scrapes", p.scrapes)
+		p.page("/scrapes/{job}", "scrape", p.scrape)
+		p.actions(p.siteActions())
+	}
+	if cfg.Proxies != nil {
+		p.page("/proxies", "proxies", p.pool)
+		p.page("/proxies/sources", "sources", p.sources)
+		p.actions(p.proxyActions())
 	}
 	p.tasks()
 	return p.routes
@@ -152,7 +172,7 @@ func explain(err error) (status int, title string, ok bool) {
 
 // refused converts the error of an action for its page. Errors of Redis stay errors; all others are reasons for a rejection.
 func (p *pages) refused(ctx context.Context, err error) error {
-	if _, _, known := explain(err); err == nil || known || p.cfg.Client.Writable(ctx) != nil {
+	if _, _, known := explain(err); err == nil || known || p.Client.Writable(ctx) != nil {
 		return err
 	}
 	return webui.Invalid("%v", err)
@@ -179,18 +199,18 @@ func (p *pages) actions(all map[string]webui.Action) {
 
 // decisions returns the decisions about items in review; nil without jobs.
 func (p *pages) decisions() taskui.Decisions {
-	if p.cfg.Jobs == nil {
+	if p.Jobs == nil {
 		return nil
 	}
-	return reviews{p.cfg.Jobs, &p.known}
+	return reviews{p}
 }
 
-// archive returns the archive for the pages of tasks/ui; nil if none is set.
-func (p *pages) archive() taskui.Archive {
-	if p.cfg.Archive == nil || !p.cfg.Archive.Listed() {
+// shelf returns the archive for the pages of tasks/ui; nil if none is set.
+func (p *pages) shelf() taskui.Archive {
+	if p.Archive == nil || !p.Archive.Listed() {
 		return nil
 	}
-	return archived{p.cfg.Archive}
+	return archived{p.Archive}
 }
 
 type archived struct{ *archive.Archive }
@@ -218,11 +238,11 @@ func (a archived) Get(ctx context.Context, id string) (json.RawMessage, error) {
 
 // tasks adds the pages of tasks/ui.
 func (p *pages) tasks() {
-	h := taskui.Handler(p.cfg.Client, taskui.Config{
-		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: menu(p.cfg), Search: prefix + "/search", SearchHint: "Id or name", Logger: p.cfg.Logger,
+	h := taskui.Handler(p.Client, taskui.Config{
+		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: menu(p.Config), Search: prefix + "/search", SearchHint: "Id or name", Logger: p.Logger,
 		Data:  func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
-		Asynq: asynqmon, Decisions: p.decisions(), Overview: p.overview, Archive: p.archive(),
-		May: p.cfg.may,
+		Asynq: asynqmon, Decisions: p.decisions(), Overview: p.overview, Archive: p.shelf(),
+		May: p.may,
 	})
 	p.add("GET "+prefix+"/{$}", h, access.Viewer)
 	p.add("GET "+fleet, h, access.Viewer)

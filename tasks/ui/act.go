@@ -92,9 +92,9 @@ func (s *site) action(a act, path string) webui.Action {
 		case "workflow":
 			back += "/" + url.PathEscape(name)
 		case "queue":
-			err = findQueue(ctx, s.client, name)
+			err = s.findQueue(ctx, name)
 		case "schedule":
-			_, err = s.client.Inspect().Schedule(ctx, name)
+			_, err = s.Schedule(ctx, name)
 		}
 		return webui.Question{
 			Title: a.verb + " " + a.on + " " + name, Button: cmp.Or(a.button, a.verb+" the "+a.on), Text: a.text, Danger: a.danger, Back: back,
@@ -143,7 +143,7 @@ func (s *site) limit(title string, field webui.Field, change func(context.Contex
 // Without a sample it has one field for the whole input.
 func (s *site) send(ctx context.Context, r *http.Request) (webui.Question, error) {
 	task := r.URL.Query().Get("task")
-	queue, sample, err := s.client.Inspect().Sample(ctx, task)
+	queue, sample, err := s.Sample(ctx, task)
 	if err != nil {
 		return webui.Question{}, err
 	}
@@ -244,20 +244,20 @@ func (s *site) putSchedule(context.Context, *http.Request) (webui.Question, erro
 }
 
 // findQueue returns an error if a queue has no tasks and no workers.
-func findQueue(ctx context.Context, client *tasks.Client, name string) error {
-	all, err := client.Inspect().Queues(ctx)
-	if err != nil || slices.ContainsFunc(all, func(q tasktype.Queue) bool { return q.Name == name }) {
+func (s *site) findQueue(ctx context.Context, name string) error {
+	q, err := s.queueOf(ctx, name)
+	if err != nil || q.Name != "" {
 		return err
 	}
-	live, err := client.Inspect().Workers(ctx)
-	if err != nil || slices.ContainsFunc(live, func(w tasktype.Worker) bool { return w.Queues[name] > 0 }) {
-		return err
+	live, err := s.WorkersOf(ctx, name)
+	if err == nil && len(live) == 0 {
+		err = webui.NotFound("Queue not found.")
 	}
-	return webui.NotFound("Queue not found.")
+	return err
 }
 
 func (s *site) setConcurrency(ctx context.Context, r *http.Request) (webui.Question, error) {
-	live, err := s.client.Inspect().Workers(ctx)
+	live, err := s.Workers(ctx)
 	i := slices.IndexFunc(live, func(w tasktype.Worker) bool { return w.Name == r.PathValue("worker") })
 	if err == nil && i < 0 {
 		err = webui.NotFound("No live worker has this name.")

@@ -291,7 +291,7 @@ func (b *box) Summary() string {
 			add(b.Open, "waiting for completion")
 			s.Count -= b.Open
 		}
-		add(s.Count, stateWord(s.Status))
+		add(s.Count, word(s.Status))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -90,10 +91,10 @@ func TestBoxes(t *testing.T) {
 		for _, b := range d.Boxes {
 			shown += len(b.Nodes)
 		}
-		table, err := newTable(d, nil)
+		table, err := newTable(d, url.Values{})
 		testutil.Ok(t, err)
-		if shown != w.Progress.Total || table.Total != w.Progress.Total || w.Progress.Done != w.Progress.Total {
-			t.Errorf("%s: got %d tasks in boxes, %d in the table and a progress of %d of %d, want equal numbers", name, shown, table.Total, w.Progress.Done, w.Progress.Total)
+		if shown != w.Progress.Total || table.All != w.Progress.Total || w.Progress.Done != w.Progress.Total {
+			t.Errorf("%s: got %d tasks in boxes, %d in the table and a progress of %d of %d, want equal numbers", name, shown, table.All, w.Progress.Done, w.Progress.Total)
 		}
 	}
 }

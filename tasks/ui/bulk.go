@@ -98,15 +98,15 @@ func (b bulk) choose(ctx context.Context, r *http.Request) (selection, error) {
 
 // filtered returns the workflows that the filter of a query selects.
 func (b bulk) filtered(ctx context.Context, q url.Values) (selection, error) {
-	f, err := filterOf(q, time.Now())
+	f, err := b.filterOf(selecting(q))
 	if err != nil {
 		return selection{}, err
 	}
 	if !f.Indexed() && f.State != b.State {
-		return selection{}, webui.Invalid("The filter selects %s workflows.", workflowWord(f.State))
+		return selection{}, webui.Invalid("The filter selects %s workflows.", word(f.State))
 	}
-	f.State, f.Cursor = b.State, ""
-	sel := selection{which: workflowWord(b.State) + " workflows" + f.String(), back: b.cfg.Prefix + "/workflows?" + f.query(q.Get("within")).Encode()}
+	f.State, f.Limit = b.State, 0
+	sel := selection{which: word(b.State) + " workflows" + f.String(), back: b.cfg.Prefix + "/workflows?" + selecting(q).Encode()}
 	if f.After.IsZero() && f.String() == "" {
 		sel.which = "all " + sel.which
 	}
@@ -142,7 +142,7 @@ func (b bulk) filtered(ctx context.Context, q url.Values) (selection, error) {
 // countAll counts the workflows that a filter selects. It stops at mostCounted, with more set.
 func (b bulk) countAll(ctx context.Context, f tasktype.WorkflowFilter) (n int, more bool, err error) {
 	for f.Limit = 1000; ; {
-		list, next, err := b.client.Inspect().Workflows(ctx, f)
+		list, next, err := b.Workflows(ctx, f)
 		if err != nil {
 			return 0, false, err
 		}

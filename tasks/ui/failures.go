@@ -3,7 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
 	"time"
 
 	"muster/internal/clip"
@@ -12,62 +12,33 @@ import (
 )
 
 const (
-	mostCached  = 2000            // failures in a cache
+	keepFailure = time.Hour       // age of a cached failure
 	failureTime = 2 * time.Second // timeout for reading a failure of a workflow that may run again
 )
 
-// Failures caches the errors of failed workflows, which do not change until a retry. Its zero value is an empty cache. It is safe for
-// concurrent use.
-type Failures struct {
-	mu  sync.Mutex // guards all
-	all map[failedRun]tasktype.Failure
-}
-
-// failedRun identifies a run of a workflow. A retry ends at another time.
-type failedRun struct {
-	id    string
-	ended int64
-}
-
-// Of returns the failure of a workflow with one line of its message. It is empty if the workflow has not failed or its result has
-// expired.
-func (f *Failures) Of(ctx context.Context, client *tasks.Client, w tasktype.Workflow) (tasktype.Failure, error) {
+// failure returns the failure of a workflow with one line of its message. It is empty if the workflow has not failed or its result has
+// expired. A failure does not change until a retry, which ends at another time, so it is cached.
+func (s *site) failure(ctx context.Context, w tasktype.Workflow) (f tasktype.Failure, err error) {
 	if w.State != tasktype.WorkflowFailed {
-		return tasktype.Failure{}, nil
+		return f, nil
 	}
-	run := failedRun{w.ID, w.Ended.UnixMilli()}
-	f.mu.Lock()
-	known, ok := f.all[run]
-	f.mu.Unlock()
-	if ok {
-		return known, nil
-	}
-	reading, cancel := context.WithTimeout(ctx, failureTime)
-	defer cancel()
-	attached := tasks.Attach[any](client, w.ID)
-	p, err := attached.Progress(reading)
-	if err == nil && !p.Ended {
-		return tasktype.Failure{}, nil // retried since the listing: a wait would last
-	}
-	if err == nil {
-		_, err = attached.Wait(reading)
-	}
-	failure, ok := errors.AsType[*tasks.Failure](err)
-	switch {
-	case ok:
-		known = tasktype.Failure{Task: failure.Task, Code: clip.Line(failure.Code, 200), Message: clip.Line(failure.Message, 200)}
-	case err == nil, errors.Is(err, tasks.ErrNotFound), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return tasktype.Failure{}, nil // retried or expired since the listing
-	default:
-		return tasktype.Failure{}, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.all == nil || len(f.all) >= mostCached {
-		f.all = map[failedRun]tasktype.Failure{}
-	}
-	f.all[run] = known
-	return known, nil
+	return s.causes.Get(ctx, fmt.Sprint(w.ID, " ", w.Ended.UnixMilli()), func(ctx context.Context) (f tasktype.Failure, keep time.Duration, err error) {
+		ctx, cancel := context.WithTimeout(ctx, failureTime)
+		defer cancel()
+		attached := tasks.Attach[any](s.client, w.ID)
+		p, err := attached.Progress(ctx)
+		if err == nil && p.Ended { // else a retry since the listing, and a wait would last
+			_, err = attached.Wait(ctx)
+		}
+		failure, ok := errors.AsType[*tasks.Failure](err)
+		switch {
+		case ok:
+			return tasktype.Failure{Task: failure.Task, Code: clip.Line(failure.Code, 200), Message: clip.Line(failure.Message, 200)}, keepFailure, nil
+		case errors.Is(err, tasks.ErrNotFound), errors.Is(err, context.DeadlineExceeded): // retried or expired since the listing
+			err = nil
+		}
+		return f, 0, err
+	})
 }
 
 // flowRow is a workflow of a list.
@@ -93,7 +64,7 @@ func (r flowRow) Error() string {
 func (s *site) rows(ctx context.Context, list []tasktype.Workflow) ([]flowRow, error) {
 	out := make([]flowRow, len(list))
 	for i, w := range list {
-		failure, err := s.known.Of(ctx, s.client, w)
+		failure, err := s.failure(ctx, w)
 		if err != nil {
 			return nil, err
 		}

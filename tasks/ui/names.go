@@ -34,76 +34,71 @@ func (t taskRow) Quantile(percent int) time.Duration {
 	return t.Durations.Quantile(float64(percent) / 100)
 }
 
-// URL returns the path of the task's page without the prefix.
-func (t taskRow) URL() string { return nameURL(t.Task) }
-
 func nameURL(task string) string { return "/names/" + url.PathEscape(task) }
 
-// day holds the statistics of tasks for the last day.
+// day holds the statistics of tasks for the last 24 hours.
 type day struct {
-	points []tasktype.RatePoint
-	since  time.Time
-	now    time.Time
-	rows   []taskRow // sorted by activity
+	Rows  []taskRow // sorted by activity
+	Chart *webui.Chart
 }
 
-// lastDay reads the statistics of one or all tasks for the last 24 hours. It reads about 50 hashes in a few round
-// trips.
-func (s *site) lastDay(ctx context.Context, queue, task string) (day, error) {
-	d := day{now: time.Now()}
-	d.since = d.now.Add(-23 * time.Hour).Truncate(time.Hour)
-	var err error
-	if d.points, err = s.client.Inspect().Rates(ctx, tasktype.RateFilter{Queue: queue, Task: task, Since: d.since, Step: time.Hour}); err != nil {
-		return d, err
-	}
-	times, err := s.client.Inspect().Durations(ctx, tasktype.DurationFilter{Queue: queue, Task: task, Since: d.since})
+// Day reads the statistics of one or all tasks of one or all queues. It reads about 50 hashes in a few round trips.
+func (s *site) Day(ctx context.Context, queue, task string) (d day, err error) {
+	now := time.Now()
+	since := now.Add(-23 * time.Hour).Truncate(time.Hour)
+	points, err := s.Rates(ctx, tasktype.RateFilter{Queue: queue, Task: task, Since: since, Step: time.Hour})
 	if err != nil {
 		return d, err
 	}
-	rows := map[[2]string]*taskRow{}
-	row := func(task, queue string) *taskRow {
-		t := rows[[2]string{task, queue}]
-		if t == nil {
-			t = &taskRow{Task: task, Queue: queue}
-			rows[[2]string{task, queue}] = t
-		}
-		return t
+	times, err := s.Durations(ctx, tasktype.DurationFilter{Queue: queue, Task: task, Since: since})
+	if err != nil {
+		return d, err
 	}
-	for _, p := range d.points {
+	d.Chart = newChart("Completed tasks in the last day, by hour", points, since, now, time.Hour)
+	d.Rows = tally(points, times)
+	return d, nil
+}
+
+// tally returns the statistics of tasks by queue, the most active first.
+func tally(points []tasktype.RatePoint, times []tasktype.DurationPoint) (all []taskRow) {
+	at := map[[2]string]int{}
+	row := func(task, queue string) *taskRow {
+		i, ok := at[[2]string{task, queue}]
+		if !ok {
+			i = len(all)
+			at[[2]string{task, queue}] = i
+			all = append(all, taskRow{Task: task, Queue: queue})
+		}
+		return &all[i]
+	}
+	for _, p := range points {
 		t := row(p.Task, p.Queue)
 		t.Succeeded, t.Failed, t.Revoked, t.Retried, t.Busy = t.Succeeded+p.Succeeded, t.Failed+p.Failed, t.Revoked+p.Revoked, t.Retried+p.Retried, t.Busy+p.Busy
 	}
 	for _, p := range times {
 		row(p.Task, p.Queue).Durations.Add(p.Durations)
 	}
-	for _, t := range rows {
-		d.rows = append(d.rows, *t)
-	}
-	slices.SortFunc(d.rows, func(a, b taskRow) int {
+	slices.SortFunc(all, func(a, b taskRow) int {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Queue, b.Queue))
 	})
-	return d, nil
+	return all
 }
 
-// mostNames is the maximum number of listed tasks.
-const mostNames = 500
-
-type tasksData struct {
-	Rows []taskRow
-	More int
-	Day  webui.Chart
+// Hour returns a chart of the completed tasks of the last hour.
+func (s *site) Hour(ctx context.Context, queue, task string) (*webui.Chart, error) {
+	now := time.Now()
+	since := now.Add(-time.Hour)
+	points, err := s.Rates(ctx, tasktype.RateFilter{Queue: queue, Task: task, Since: since})
+	return newChart("Completed tasks in the last hour, by minute", points, since, now, time.Minute), err
 }
 
-// taskNames lists the tasks of the last day, the most active first.
-func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, error) {
-	all, err := s.lastDay(ctx, "", "")
-	if err != nil {
-		return webui.View{}, err
+// newChart returns a chart of completed tasks with a bar for each step.
+func newChart(title string, points []tasktype.RatePoint, since, until time.Time, step time.Duration) *webui.Chart {
+	c := webui.NewChart(title, since, until, step)
+	for _, p := range points {
+		c.Add(p.Time, p.Succeeded, p.Failed)
 	}
-	d := tasksData{Rows: all.rows, Day: newChart("Completed tasks in the last day, by hour", all.points, all.since, all.now, time.Hour)}
-	d.More = max(len(d.Rows)-mostNames, 0)
-	d.Rows = d.Rows[:len(d.Rows)-d.More]
-	return webui.View{Name: "Tasks", Data: d, Every: 5 * time.Second}, nil
+	return c
 }
 
 // lastFailures is the maximum number of failed nodes read for a task.
@@ -113,16 +108,10 @@ const lastFailures = 100
 const rateName = 100
 
 type nameData struct {
-	Task     string
-	Rows     []taskRow // by queue
-	Day      webui.Chart
-	Hour     webui.Chart
-	Errors   []errorGroup
-	Failures int                   // number of grouped failures
-	Error    string                // key of the selected group; empty for all
-	List     []tasktype.FailedNode // failures of the selected group
-	Workers  int                   // live workers with a handler
-	Open     int64
+	Task   string
+	Day    day
+	Failed []tasktype.FailedNode // the last ones
+	Error  string                // key of the selected group; empty for all
 }
 
 // errorGroup is a group of failures of a task with the same code and similar messages.
@@ -154,7 +143,7 @@ func (s *site) failures(ctx context.Context, task, group string) ([]tasktype.Fai
 	if len(task) > 200 || len(group) > 200 {
 		return nil, webui.Invalid("The name of the task or the error is too long.")
 	}
-	list, err := s.client.Inspect().Failures(ctx, task, lastFailures)
+	list, err := s.Failures(ctx, task, lastFailures)
 	if group != "" {
 		list = slices.DeleteFunc(list, func(n tasktype.FailedNode) bool { return groupOf(n.Failure) != group })
 	}
@@ -167,52 +156,46 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 	if len(d.Task) > 200 {
 		return webui.View{}, webui.Invalid("The name is too long.")
 	}
-	all, err := s.lastDay(ctx, "", d.Task)
-	if err != nil {
+	var err error
+	if d.Day, err = s.Day(ctx, "", d.Task); err != nil {
 		return webui.View{}, err
 	}
-	d.Rows, d.Day = all.rows, newChart("Completed tasks in the last day, by hour", all.points, all.since, all.now, time.Hour)
-	since := all.now.Add(-time.Hour)
-	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Task: d.Task, Since: since})
-	if err != nil {
-		return webui.View{}, err
-	}
-	d.Hour = newChart("Completed tasks in the last hour, by minute", points, since, all.now, time.Minute)
-	failed, err := s.failures(ctx, d.Task, "")
-	if err != nil {
-		return webui.View{}, err
-	}
-	d.Errors, d.Failures, d.Error = grouped(failed), len(failed), r.URL.Query().Get("error")
-	for _, n := range failed {
-		if d.Error == "" || groupOf(n.Failure) == d.Error {
-			d.List = append(d.List, n)
-		}
-	}
-	live, err := s.client.Inspect().Workers(ctx)
-	if err != nil {
-		return webui.View{}, err
-	}
-	for i := range live {
-		if slices.ContainsFunc(live[i].Tasks, func(task string) bool { return task == d.Task || clip.Bytes(task, rateName) == d.Task }) {
-			d.Workers++
-		}
-	}
-	open, err := s.client.Inspect().OpenTasks(ctx)
-	if err != nil {
-		return webui.View{}, err
-	}
-	for _, o := range open {
-		if o.Task == d.Task {
-			d.Open = o.Open
-		}
-	}
-	return webui.View{Name: d.Task, Data: d, Every: 5 * time.Second}, nil
+	d.Failed, err = s.failures(ctx, d.Task, "")
+	d.Error = r.URL.Query().Get("error")
+	return webui.View{Name: d.Task, Data: d, Every: 5 * time.Second}, err
 }
 
-// grouped groups failures, the most frequent first.
-func grouped(failed []tasktype.FailedNode) (out []errorGroup) {
+// List returns the failures of the selected group.
+func (d nameData) List() []tasktype.FailedNode {
+	return slices.DeleteFunc(slices.Clone(d.Failed), func(n tasktype.FailedNode) bool { return d.Error != "" && groupOf(n.Failure) != d.Error })
+}
+
+// Handlers returns the number of live workers with a handler of a task.
+func (s *site) Handlers(ctx context.Context, name string) (n int, err error) {
+	live, err := s.Workers(ctx)
+	for i := range live {
+		if slices.ContainsFunc(live[i].Tasks, func(task string) bool { return task == name || clip.Bytes(task, rateName) == name }) {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Open returns the number of nodes of a task that wait for external completion; "" for all tasks.
+func (s *site) Open(ctx context.Context, task string) (n int64, err error) {
+	all, err := s.OpenTasks(ctx)
+	for _, o := range all {
+		if task == "" || o.Task == task {
+			n += o.Open
+		}
+	}
+	return n, err
+}
+
+// Groups groups failures, the most frequent first.
+func (d nameData) Groups() (out []errorGroup) {
 	at := map[string]int{}
-	for _, n := range failed {
+	for _, n := range d.Failed {
 		key := groupOf(n.Failure)
 		i, ok := at[key]
 		if !ok {

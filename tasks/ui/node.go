@@ -86,14 +86,14 @@ func (s *site) node(ctx context.Context, r *http.Request, id, node string) (*nod
 	if d.NodeDetail, err = s.client.Workflow(id).Node(ctx, node); err != nil {
 		return nil, err
 	}
-	d.In = webui.NewJSON(d.Input, shownBytes)
+	d.In = webui.NewJSON(shownBytes, d.Input)
 	d.setStored()
 	if d.Status == tasktype.Success {
 		raw, err := s.result(ctx, id, node)
 		if err != nil {
 			return nil, err
 		}
-		d.Out = webui.NewJSON(raw, shownBytes)
+		d.Out = webui.NewJSON(shownBytes, raw)
 	}
 	for name, value := range d.Headers {
 		if parts := strings.Split(value, "-"); strings.EqualFold(name, "traceparent") && len(parts) == 4 {
@@ -118,7 +118,7 @@ func (d *nodeData) setStored() {
 		steps = append(steps, *d.Saved)
 	}
 	for _, st := range steps {
-		d.Stored = append(d.Stored, storedValue{st, webui.NewJSON(st.Value, stepBytes)})
+		d.Stored = append(d.Stored, storedValue{st, webui.NewJSON(stepBytes, st.Value)})
 	}
 	var said strings.Builder
 	for _, c := range d.Output {

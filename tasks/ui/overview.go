@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	newest      = 8               // workflows on the overview
-	mostFailing = 10              // failures on it
-	keepQueues  = 3 * time.Second // age of the cached queues
+	newest      = 8  // workflows on the overview
+	mostFailing = 10 // failures on it
 )
 
 // Extra is what a program adds to the overview.
@@ -53,8 +52,8 @@ type FailureGroup struct {
 // overviewData is the start page: what needs attention, the state of the fleet, and its work.
 type overviewData struct {
 	Extra
-	Queues     []queueRow // with waiting tasks
-	Hour       webui.Chart
+	Queues     []tasktype.Queue // with waiting tasks
+	Hour       *webui.Chart
 	Half, Most time.Duration          // of the attempts of the last hours: the median and the 95th percentile; negative without any
 	Shown      tasktype.WorkflowState // of Flows: running, or "" for all if none is running
 	Flows      []flowRow              // the newest ones
@@ -87,7 +86,7 @@ func toned(when bool, tone string) string {
 }
 
 func (s *site) readFleet(ctx context.Context, d *overviewData) error {
-	workers, err := s.client.Inspect().Workers(ctx)
+	workers, err := s.Workers(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,10 +94,7 @@ func (s *site) readFleet(ctx context.Context, d *overviewData) error {
 	for i := range workers {
 		slots, busy = slots+workers[i].Concurrency, busy+workers[i].Active
 	}
-	queues, err := s.queueCache.Get(ctx, "", func(ctx context.Context) ([]tasktype.Queue, time.Duration, error) {
-		list, err := s.client.Inspect().Queues(ctx)
-		return list, keepQueues, err
-	})
+	queues, err := s.Inspector.Queues(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,10 +107,12 @@ func (s *site) readFleet(ctx context.Context, d *overviewData) error {
 	for _, q := range queues {
 		if q.Pending > 0 {
 			waiting += q.Pending
-			d.Queues = append(d.Queues, series.row(q))
+			d.Queues = append(d.Queues, q)
 		}
 	}
-	slices.SortStableFunc(d.Queues, func(a, b queueRow) int { return cmp.Or(cmp.Compare(b.Latency, a.Latency), cmp.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(d.Queues, func(a, b tasktype.Queue) int {
+		return cmp.Or(cmp.Compare(b.Latency, a.Latency), cmp.Compare(a.Name, b.Name))
+	})
 	note := "all queues are empty"
 	if len(d.Queues) > 0 {
 		note = "longest in " + d.Queues[0].Name + ": " + webui.Took(d.Queues[0].Latency)
@@ -161,44 +159,41 @@ func tasksOf(n int64) string {
 func (s *site) readHour(ctx context.Context, d *overviewData) error {
 	now := time.Now()
 	since := now.Add(-time.Hour)
-	points, err := s.client.Inspect().Rates(ctx, tasktype.RateFilter{Since: since})
+	points, err := s.Rates(ctx, tasktype.RateFilter{Since: since})
+	if err != nil {
+		return err
+	}
+	durations, err := s.Durations(ctx, tasktype.DurationFilter{Since: since})
 	if err != nil {
 		return err
 	}
 	d.Hour = newChart("Completed tasks in the last hour, by minute", points, since, now, time.Minute)
-	durations, err := s.client.Inspect().Durations(ctx, tasktype.DurationFilter{Since: since})
-	if err != nil {
-		return err
+	var byMinute []int64
+	for _, b := range d.Hour.Bars {
+		byMinute = append(byMinute, b.Bad)
+	}
+	for i := range points { // of all queues
+		points[i].Queue = ""
 	}
 	var all taskRow
 	for _, p := range durations {
 		all.Durations.Add(p.Durations)
 	}
 	d.Half, d.Most = all.Quantile(50), all.Quantile(95)
-	byTask := map[string]*taskRow{}
-	for _, p := range points {
-		if byTask[p.Task] == nil {
-			byTask[p.Task] = &taskRow{Task: p.Task}
-		}
-		t := byTask[p.Task]
-		t.Failed, t.Succeeded = t.Failed+p.Failed, t.Succeeded+p.Succeeded
-		all.Failed, all.Succeeded = all.Failed+p.Failed, all.Succeeded+p.Succeeded
+	failing := tally(points, nil)
+	for _, t := range failing {
+		all.Failed, all.Succeeded = all.Failed+t.Failed, all.Succeeded+t.Succeeded
 	}
-	failed := hourLine("Failed tasks per minute", failures(points, now.Truncate(time.Minute)))
-	s.tile(d, "Failed tasks, last hour", "/workflows?state=failure", all.Failed, webui.Number(all.Succeeded)+" succeeded", toned(all.Failed > 0, "bad"), &failed)
-	var failing []*taskRow
-	for _, t := range byTask {
-		if t.Failed > 0 {
-			failing = append(failing, t)
-		}
-	}
-	slices.SortFunc(failing, func(a, b *taskRow) int { return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task)) })
+	line := hourLine("Failed tasks per minute", byMinute)
+	s.tile(d, "Failed tasks, last hour", "/workflows?state=failure", all.Failed, webui.Number(all.Succeeded)+" succeeded", toned(all.Failed > 0, "bad"), &line)
+	failing = slices.DeleteFunc(failing, func(t taskRow) bool { return t.Failed == 0 })
+	slices.SortStableFunc(failing, func(a, b taskRow) int { return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task)) })
 	for _, t := range failing[:min(len(failing), mostFailing)] {
-		last, err := s.client.Inspect().Failures(ctx, t.Task, 1)
+		last, err := s.Failures(ctx, t.Task, 1)
 		if err != nil {
 			return err
 		}
-		g, why := FailureGroup{Subject: t.Task, URL: s.cfg.Prefix + t.URL(), Count: t.Failed}, ""
+		g, why := FailureGroup{Subject: t.Task, URL: s.cfg.Prefix + nameURL(t.Task), Count: t.Failed}, ""
 		if len(last) > 0 {
 			n := last[0]
 			g.Error, g.Last = clip.Line(n.Failure.Code+": "+n.Failure.Message, 200), n.Ended
@@ -214,25 +209,25 @@ func (s *site) readHour(ctx context.Context, d *overviewData) error {
 
 // readFlows reads the newest workflows and the number of open tasks.
 func (s *site) readFlows(ctx context.Context, d *overviewData) error {
-	counts, err := s.client.Inspect().CountWorkflows(ctx)
+	counts, err := s.CountWorkflows(ctx)
 	if err != nil {
 		return err
 	}
-	outbox, err := s.client.Inspect().Outbox(ctx)
+	outbox, err := s.Outbox(ctx)
 	if err != nil {
 		return err
 	}
-	todo, err := toDos(ctx, s.client, s.cfg.Decisions)
+	todo, err := s.toDos(ctx)
 	if err != nil {
 		return err
 	}
-	s.tile(d, "Running workflows", "/workflows?state=running", counts[tasktype.WorkflowRunning], webui.Number(int64(outbox.Entries))+" tasks scheduled for later", "", nil)
+	s.tile(d, "Running workflows", "/workflows?state=running", counts[tasktype.WorkflowRunning], webui.Number(outbox.Entries)+" tasks scheduled for later", "", nil)
 	s.tile(d, "To do", "/todo", todo, "open tasks", toned(todo > 0, "person"), nil)
 	f := tasktype.WorkflowFilter{Limit: newest}
 	if counts[tasktype.WorkflowRunning] > 0 {
 		f.State = tasktype.WorkflowRunning
 	}
-	list, _, err := s.client.Inspect().Workflows(ctx, f)
+	list, _, err := s.Workflows(ctx, f)
 	if err == nil {
 		d.Shown = f.State
 		d.Flows, err = s.rows(ctx, list)
@@ -250,26 +245,24 @@ func (s *site) readExtra(ctx context.Context, d *overviewData) error {
 }
 
 // toDos returns the number of nodes that wait for external completion, and of decisions of the program.
-func toDos(ctx context.Context, client *tasks.Client, d Decisions) (n int64, err error) {
-	list, err := client.Inspect().OpenTasks(ctx)
-	for _, t := range list {
-		n += t.Open
-	}
-	if err != nil || d == nil {
+func (s *site) toDos(ctx context.Context) (int64, error) {
+	n, err := s.Open(ctx, "")
+	if err != nil || s.cfg.Decisions == nil {
 		return n, err
 	}
-	more, err := d.Count(ctx)
+	more, err := s.cfg.Decisions.Count(ctx)
 	return n + more, err
 }
 
 // Counts returns counts for the navigation by the URLs of [Links]: failed workflows, and open tasks with the decisions of the program.
 func Counts(ctx context.Context, client *tasks.Client, prefix string, d Decisions) (map[string]webui.Count, error) {
-	prefix = strings.TrimRight(prefix, "/")
-	open, err := toDos(ctx, client, d)
+	s := &site{Inspector: client.Inspect(), cfg: Config{Decisions: d}}
+	open, err := s.toDos(ctx)
 	if err != nil {
 		return nil, err
 	}
-	flows, err := client.Inspect().CountWorkflows(ctx)
+	flows, err := s.CountWorkflows(ctx)
+	prefix = strings.TrimRight(prefix, "/")
 	return map[string]webui.Count{
 		prefix + "/workflows": {N: flows[tasktype.WorkflowFailed], Unit: "failed", Bad: true},
 		prefix + "/todo":      {N: open, Unit: "open"},

@@ -139,7 +139,7 @@ func (s *site) toDo(ctx context.Context, r *http.Request) (webui.View, error) {
 
 // listOpen adds the open nodes of the selected task, from a cursor, or some of each task.
 func (s *site) listOpen(ctx context.Context, r *http.Request, d *toDoData, after string) error {
-	all, err := s.client.Inspect().OpenTasks(ctx)
+	all, err := s.OpenTasks(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *site) listOpen(ctx context.Context, r *http.Request, d *toDoData, after
 			d.More = append(d.More, t)
 			continue
 		}
-		nodes, next, err := s.client.Inspect().OpenTokens(ctx, t.Task, after)
+		nodes, next, err := s.OpenTokens(ctx, t.Task, after)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (s *site) openTask(r *http.Request, n tasktype.OpenToken) ToDo {
 		ID: n.Workflow + "/" + n.Node, Subject: n.Task, URL: workflow + "/nodes/" + url.PathEscape(n.Node),
 		Of: n.Workflow, OfURL: workflow, Since: n.Opened, Deadline: n.Deadline, Choices: openChoices(n.Choices),
 	}
-	t.Text = webui.NewJSON(s.given(r, n.Input), shownBytes).Text
+	t.Text = webui.NewJSON(shownBytes, s.given(r, n.Input)).Text
 	return t
 }
 
@@ -327,9 +327,9 @@ func (o openTasks) Get(ctx context.Context, id string) (ToDo, error) {
 	case d.Open:
 		return o.openTask(o.r, tasktype.OpenToken{Workflow: workflow, Node: node, Task: d.Task, Input: d.Input, Opened: d.Opened, Choices: d.Choices}), nil
 	case d.Ended.IsZero():
-		return ToDo{}, webui.Invalid("%s of workflow %s is not open: it is %s.", clip.Line(d.Task, 100), workflow, stateWord(d.Status))
+		return ToDo{}, webui.Invalid("%s of workflow %s is not open: it is %s.", clip.Line(d.Task, 100), workflow, word(d.Status))
 	}
-	text := fmt.Sprintf("%s of workflow %s has %s at %s", clip.Line(d.Task, 100), workflow, stateWord(d.Status), d.Ended.UTC().Format("15:04:05 UTC"))
+	text := fmt.Sprintf("%s of workflow %s has %s at %s", clip.Line(d.Task, 100), workflow, word(d.Status), d.Ended.UTC().Format("15:04:05 UTC"))
 	if d.Status == tasktype.Success && o.cfg.Data(o.r) {
 		raw, err := o.result(ctx, workflow, node)
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"muster/internal/webui"
 	"muster/tasks"
@@ -73,7 +74,7 @@ type Archive interface {
 }
 
 // Link is a link of the navigation. Consecutive links of a group are shown under its name.
-type Link struct{ Text, URL, Group string }
+type Link = webui.Link
 
 func (c Config) withDefaults() Config {
 	c.Prefix = strings.TrimRight(c.Prefix, "/")
@@ -101,12 +102,12 @@ func (c Config) withDefaults() Config {
 // site serves the pages.
 type site struct {
 	*webui.Site
+	*tasks.Inspector
 	cfg    Config
 	client *tasks.Client
-	known  Failures
 
-	history    webui.Cache[hours]
-	queueCache webui.Cache[[]tasktype.Queue]
+	causes  webui.Cache[tasktype.Failure]
+	history webui.Cache[hours]
 }
 
 //go:embed pages
@@ -121,7 +122,15 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		return Counts(ctx, client, cfg.Prefix, cfg.Decisions)
 	}
 	frame.Ping = func(ctx context.Context) error { return client.Redis().Ping(ctx).Err() }
-	s := &site{Site: webui.New(frame), cfg: cfg, client: client}
+	s := &site{Inspector: client.Inspect(), cfg: cfg, client: client}
+	frame.Model = s
+	s.Site, s.causes.Max = webui.New(frame), 2000
+	// reads returns a page whose template reads everything itself.
+	reads := func(name string, every time.Duration) webui.Ask {
+		return func(context.Context, *http.Request) (webui.View, error) {
+			return webui.View{Name: name, Every: every}, nil
+		}
+	}
 	mux := http.NewServeMux()
 	for path, p := range map[string]struct {
 		name string
@@ -132,11 +141,11 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		"/workflows/{id}/nodes/{node...}": {"workflow", s.workflow},
 		"/archive/{id}":                   {"archived", s.archived},
 		"/todo":                           {"todo", s.toDo},
-		"/names":                          {"tasks", s.taskNames},
+		"/names":                          {"tasks", reads("Tasks", 5*time.Second)},
 		"/names/{task...}":                {"name", s.taskName},
-		"/queues":                         {"queues", s.queues},
+		"/queues":                         {"queues", reads("Queues", 4*time.Second)},
 		"/queues/{queue}":                 {"queue", s.queue},
-		"/workers":                        {"workers", s.workers},
+		"/workers":                        {"workers", reads("Workers", 0)},
 		"/schedule":                       {"schedule", s.schedule},
 	} {
 		mux.Handle("GET "+cfg.Prefix+path, s.Page(p.name, p.ask))
@@ -168,24 +177,20 @@ func Links(prefix string) []Link {
 	prefix = strings.TrimRight(prefix, "/")
 	var links []Link
 	for _, page := range [][2]string{{"Workflows", "/workflows"}, {"To do", "/todo"}, {"Tasks", "/names"}, {"Queues", "/queues"}, {"Workers", "/workers"}, {"Schedules", "/schedule"}} {
-		links = append(links, Link{page[0], prefix + page[1], "Tasks"})
+		links = append(links, Link{Text: page[0], URL: prefix + page[1], Group: "Tasks"})
 	}
 	return links
 }
 
 // frame returns the common configuration of the pages.
 func (c Config) frame() webui.Config {
-	own := append([]Link{{"Overview", c.Prefix + "/", ""}}, Links(c.Prefix)...)
+	own := append([]Link{{Text: "Overview", URL: c.Prefix + "/"}}, Links(c.Prefix)...)
 	all := c.Nav
 	if !slices.ContainsFunc(c.Nav, func(l Link) bool { return slices.Contains(own[1:], l) }) {
 		all = append(own, slices.DeleteFunc(slices.Clone(c.Nav), func(l Link) bool { return l.URL == own[0].URL })...)
 	}
-	var menu []webui.Link
-	for _, l := range all {
-		menu = append(menu, webui.Link(l))
-	}
 	return webui.Config{
-		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
+		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: all, Search: c.Search, SearchHint: c.SearchHint,
 		Pages: pages, Funcs: funcs, OnAction: c.OnAction, Explain: explain, Logger: c.Logger,
 		Reads: func(r *http.Request) string { return strconv.FormatBool(c.Data(r)) }, May: c.May,
 	}

@@ -910,7 +910,7 @@ func TestFailuresAreGroupedAndRetried(t *testing.T) {
 	}
 	f.Drain()
 	const group = "?error=error%3A+the+card+of+%E2%80%A6+was+declined+%28request+%E2%80%A6%29"
-	wantIn(t, h, "/names/u.fails", `<td data-title="Times" class="n">2</td>`, strings.ReplaceAll(group, "+", "&#43;")+"#failures", ids[2], "error: timeout")
+	wantIn(t, h, "/names/u.fails", `<td data-title="Times" class="n">2</td>`, strings.ToLower(strings.ReplaceAll(group, "+", "%20"))+"#failures", ids[2], "error: timeout")
 	wantIn(t, h, "/names/u.fails"+group, ids[0], ids[1])
 	if _, body := get(t, h, "/names/u.fails"+group); strings.Contains(body, ids[2]) {
 		t.Error("the list of a group has a failure of another group")

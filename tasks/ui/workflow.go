@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -275,60 +274,25 @@ func btoi(b bool) int {
 
 // A table is a page of the nodes.
 type table struct {
-	Nodes  []tasktype.Node
-	State  tasktype.Status // filter by state; empty for all
-	Box    string          // filter by box: the ID of its first node; empty for all
-	Total  int
-	From   int
-	Before string // URL of the previous page, or empty
-	After  string
+	webui.Part
+	Nodes []tasktype.Node
+	State tasktype.Status // filter by state; empty for all
+	Box   string          // filter by box: the ID of its first node; empty for all
 }
 
-// Last returns the number of the last node of the page.
-func (t table) Last() int { return t.From + len(t.Nodes) }
-
-// First returns the number of the first node of the page.
-func (t table) First() int { return min(t.From+1, t.Total) }
-
-func newTable(d *drawing, q url.Values) (table, error) {
-	t := table{State: tasktype.Status(q.Get("state")), Box: q.Get("box")}
+func newTable(d *drawing, q url.Values) (t table, err error) {
+	t.State, t.Box = tasktype.Status(q.Get("state")), q.Get("box")
 	if t.State != "" && !slices.Contains(worstFirst, t.State) {
 		return t, webui.Invalid("Unknown state %.40q.", t.State)
 	}
-	from, err := strconv.Atoi(q.Get("from"))
-	if q.Get("from") != "" && (err != nil || from < 0) {
-		return t, webui.Invalid("Invalid parameter from: must be the number of a node.")
-	}
-	only := -1
-	for b := range d.Boxes {
-		if t.Box != "" && d.Boxes[b].ID == t.Box {
-			only = b
-		}
-	}
-	var found []tasktype.Node
+	only := slices.IndexFunc(d.Boxes, func(b box) bool { return b.ID == t.Box })
 	for i := range d.Nodes {
 		if d.boxOf[i] >= 0 && (t.State == "" || d.Nodes[i].Status == t.State) && (t.Box == "" || d.boxOf[i] == only) {
-			found = append(found, d.Nodes[i])
+			t.Nodes = append(t.Nodes, d.Nodes[i])
 		}
 	}
-	t.Total = len(found)
-	t.From = min(from, max(t.Total-1, 0))
-	t.Nodes = found[t.From:min(t.From+nodesPage, t.Total)]
-	address := func(from int) string {
-		to := url.Values{}
-		for name, v := range map[string]string{"state": string(t.State), "box": t.Box} {
-			if v != "" {
-				to.Set(name, v)
-			}
-		}
-		to.Set("from", strconv.Itoa(from))
-		return "?" + to.Encode() + "#nodes"
+	if t.Part, err = webui.NewPart(q, nodesPage, len(t.Nodes)); err == nil {
+		t.Nodes = t.Nodes[t.From:t.To]
 	}
-	if t.From > 0 {
-		t.Before = address(max(t.From-nodesPage, 0))
-	}
-	if t.Last() < t.Total {
-		t.After = address(t.Last())
-	}
-	return t, nil
+	return t, err
 }
