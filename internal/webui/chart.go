@@ -1,11 +1,6 @@
 package webui
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // Chart is a bar chart, drawn by the template "chart". Each bar has a good part above a bad part.
 type Chart struct {
@@ -49,41 +44,21 @@ func (c *Chart) Most() (most int64) {
 	return most
 }
 
-// Line is a sparkline of a share, drawn by the template "line".
+// Line is a sparkline, drawn by the template "line".
 type Line struct {
 	Title  string    // accessible description
-	Shares []float64 // from 0 to 1, oldest first; negative for no value
+	Values []float64 // oldest first; negative for unknown values
+	Top    float64   // value at the upper end
 }
 
-// Path returns the line as an SVG path in a drawing with width 100 and height 24.
-func (l Line) Path() string {
-	var out strings.Builder
-	step := 96 / float64(max(len(l.Shares)-1, 1))
-	gap := true
-	for i, share := range l.Shares {
-		if share < 0 {
-			gap = true
-			continue
-		}
-		x, y := 2+step*float64(i), 22-20*min(share, 1)
-		if gap { // a dot, if no value follows
-			fmt.Fprintf(&out, "M%.1f,%.1fh.1", x, y)
-		} else {
-			fmt.Fprintf(&out, "L%.1f,%.1f", x, y)
-		}
-		gap = false
-	}
-	if len(l.Shares) == 1 {
-		out.WriteString("H98")
-	}
-	return out.String()
-}
+// Last returns the position of the last value.
+func (l Line) Last() int { return max(len(l.Values)-1, 1) }
 
 // NewLine returns a line of counts. Negative counts are unknown.
 func NewLine(title string, counts []int64) Line {
-	l, most := Line{Title: title}, slices.Max(append([]int64{1}, counts...))
+	l := Line{Title: title, Top: 1}
 	for _, n := range counts {
-		l.Shares = append(l.Shares, float64(n)/float64(most))
+		l.Values, l.Top = append(l.Values, float64(n)), max(l.Top, float64(n))
 	}
 	return l
 }

@@ -41,7 +41,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 		"/ui/": {"workers", "none is up", "shop.example", "errors: 20 %", "it is stuck in create: no agent of role creator", "no creator &lt;script&gt;", "1 failed",
 			"Proxies ready", `<span>To do</span><b>1</b>`, `To do <span class="count">1<`, `href="/ui/jobs/` + w.failed + `"`},
 		"/ui/sites":                     {"shop.example", "idle.example", "critical", "5 of 5", scrapeURL(w.scrape), "errors: 20 %"},
-		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<path d="M2.0,`, "Pages/s", "Scrape now…"},
+		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `d="M0,`, "Pages/s", "Scrape now…"},
 		"/ui/sites/idle.example":        {"not known", "muster scrape idle.example"},
 		"/ui/scrapes":                   {w.scrape, `<tr id="s-` + w.scrape + `">`, "1 in the last week"},
 		"/ui/scrapes?site=idle.example": {"None in the last week", `<a href="/ui/scrapes">show all</a>`},

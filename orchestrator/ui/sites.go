@@ -121,16 +121,16 @@ func fieldRows(runs []report.Health, jobs []sites.Job) (rows []fieldRow) {
 		}
 	}
 	for field, found := range last.Fields {
-		row := fieldRow{Field: field, Found: found, Drifted: slices.Contains(drifted, field)}
+		row := fieldRow{Field: field, Line: webui.Line{Top: 1}, Found: found, Drifted: slices.Contains(drifted, field)}
 		if before, ok := last.Before[field]; ok {
 			row.Before = &before
 		}
 		for _, run := range slices.Backward(runs) {
 			if share, ok := run.Fields[field]; ok {
-				row.Line.Shares = append(row.Line.Shares, share)
+				row.Line.Values = append(row.Line.Values, share)
 			}
 		}
-		row.Line.Title = fmt.Sprintf("%s in %d jobs: %.0f %% of the records at first, %.0f %% now", line(60, field), len(row.Line.Shares), 100*row.Line.Shares[0], 100*found)
+		row.Line.Title = fmt.Sprintf("%s in %d jobs: %.0f %% of the records at first, %.0f %% now", line(60, field), len(row.Line.Values), 100*row.Line.Values[0], 100*found)
 		rows = append(rows, row)
 	}
 	drift := map[bool]int{true: -1}

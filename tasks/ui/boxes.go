@@ -145,23 +145,19 @@ func (d *drawing) group(class []int) {
 		d.Boxes[d.boxOf[i]].Path = true
 	}
 	for b := range d.Boxes {
-		box := &d.Boxes[b]
-		box.States = d.states(box.Nodes)
-		box.Status = box.States[0].Status
+		box, count := &d.Boxes[b], map[tasktype.Status]int{}
 		for _, i := range box.Nodes {
-			if d.Nodes[i].Open {
+			if count[d.Nodes[i].Status]++; d.Nodes[i].Open {
 				box.Open++
 			}
 		}
+		box.States = counted(count)
+		box.Status = box.States[0].Status
 	}
 }
 
-// states counts the states of nodes, the most urgent first.
-func (d *drawing) states(nodes []int) (out []stateCount) {
-	count := map[tasktype.Status]int{}
-	for _, i := range nodes {
-		count[d.Nodes[i].Status]++
-	}
+// counted returns the states of nodes, the most urgent first.
+func counted(count map[tasktype.Status]int) (out []stateCount) {
 	for _, s := range worstFirst {
 		if count[s] > 0 {
 			out = append(out, stateCount{s, count[s]})
@@ -274,9 +270,8 @@ func (d *drawing) place() {
 	}
 }
 
-// Summary describes the states of the box.
-func (b *box) Summary() string {
-	var parts []string
+// Parts describes the states of the box.
+func (b *box) Parts() (parts []string) {
 	add := func(count int, word string) {
 		switch {
 		case count == 0:
@@ -293,50 +288,8 @@ func (b *box) Summary() string {
 		}
 		add(s.Count, word(s.Status))
 	}
-	return strings.Join(parts, ", ")
+	return parts
 }
 
-// fit truncates text in the middle to a width in pixels, in the widest common font at size 13.
-func fit(text string, width float64) string {
-	if widthOf(text) <= width {
-		return text
-	}
-	runes := []rune(text)
-	left, right := 0, len(runes)
-	for room := width - runeWidth('…'); left < right; {
-		k := left
-		if left > len(runes)-right {
-			k = right - 1
-		}
-		if room -= runeWidth(runes[k]); room < 0 {
-			break
-		}
-		if k == left {
-			left++
-		} else {
-			right--
-		}
-	}
-	return string(runes[:left]) + "…" + string(runes[right:])
-}
-
-// widthOf returns the approximate width of text in pixels, in DejaVu Sans at size 13.
-func widthOf(text string) (sum float64) {
-	for _, r := range text {
-		sum += runeWidth(r)
-	}
-	return sum
-}
-
-// runeWidth returns the approximate width of a character.
-func runeWidth(r rune) float64 {
-	switch {
-	case strings.ContainsRune("ijl.,:;'|!ft()[] ", r):
-		return 5.2
-	case r > 0x2ff, strings.ContainsRune("mwMW@%", r):
-		return 13
-	case 'A' <= r && r <= 'Z':
-		return 10
-	}
-	return 8.3
-}
+// Summary describes the states of the box in one line.
+func (b *box) Summary() string { return strings.Join(b.Parts(), ", ") }

@@ -123,33 +123,6 @@ func TestFailuresAreVisibleInGroupedBox(t *testing.T) {
 	}
 }
 
-func TestBoxHasCompleteCounts(t *testing.T) {
-	t.Parallel()
-	b := drawnBox{box: &box{Task: "a", Nodes: make([]int, 40), States: []stateCount{{tasktype.Retry, 3}, {tasktype.Started, 4}, {tasktype.Pending, 13}, {tasktype.Success, 20}}}}
-	if got := b.Sub(); got != "3 retrying, 4 running, …" {
-		t.Errorf("got %q", got)
-	}
-	b.States = b.States[2:]
-	if got := b.Sub(); got != "13 pending, 20 succeeded" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestFit(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"short": "short", "": "", "billing.refund_after_failure_of_card": "billing.refun…lure_of_card",
-		strings.Repeat("W", 40): "WWWWWWW…WWWWWWW", "プロキシを更新するタスクの名前が長い": "プロキシを更新…クの名前が長い",
-	} {
-		if got := fit(text, 200); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-	if got := fit("a long text", 1); got != "…" {
-		t.Errorf("got %q, want an ellipsis", got)
-	}
-}
-
 func TestPhases(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }

@@ -17,35 +17,24 @@ import (
 const (
 	// shownBytes is the displayed part of an input or result. The whole is available as a download.
 	shownBytes = 16 << 10
-	stepBytes  = 4 << 10 // of a stored step
 	// mostRead is the maximum number of tasks of a workflow whose nodes are all read for a page.
-	mostRead       = 20_000
-	mostNeighbours = 20
-	mostHeaders    = 50
+	mostRead    = 20_000
+	mostHeaders = 50
 )
 
 // nodeData is a node of a workflow.
 type nodeData struct {
 	Workflow string
 	tasktype.NodeDetail
-	Before, After []tasktype.Node // dependencies and dependents; at most mostNeighbours
-	MoreBefore    int
-	MoreAfter     int
-	Alone         bool // the workflow is too large to find the dependencies
-	In, Out       webui.Document
-	Stored        []storedValue
+	Before, After []tasktype.Node // dependencies and dependents
+	Alone         bool            // the workflow is too large to find the dependencies
+	Result        json.RawMessage
 	Said          webui.Document // output of the last run
 	Log           []tasktype.LogLine
 	Trace         string // trace ID of the workflow, or empty
 	Last          *lastAttempt
 	Hidden        bool // the client may not see inputs and results
 	Over          bool // the workflow has completed
-}
-
-// storedValue is a stored step, or without a name the saved value.
-type storedValue struct {
-	tasktype.Step
-	webui.Document
 }
 
 // lastAttempt is the run after the runs in Tried.
@@ -86,15 +75,10 @@ func (s *site) node(ctx context.Context, r *http.Request, id, node string) (*nod
 	if d.NodeDetail, err = s.client.Workflow(id).Node(ctx, node); err != nil {
 		return nil, err
 	}
-	d.In = webui.NewJSON(shownBytes, d.Input)
-	d.setStored()
-	if d.Status == tasktype.Success {
-		raw, err := s.result(ctx, id, node)
-		if err != nil {
-			return nil, err
-		}
-		d.Out = webui.NewJSON(shownBytes, raw)
+	if d.Saved != nil { // a step without a name
+		d.Steps = append(d.Steps, *d.Saved)
 	}
+	d.setSaid()
 	for name, value := range d.Headers {
 		if parts := strings.Split(value, "-"); strings.EqualFold(name, "traceparent") && len(parts) == 4 {
 			d.Trace = parts[1]
@@ -103,23 +87,22 @@ func (s *site) node(ctx context.Context, r *http.Request, id, node string) (*nod
 	if len(d.Headers) > mostHeaders {
 		d.Headers = nil
 	}
-	if d.Hidden = !s.cfg.Data(r); d.Hidden {
-		d.In, d.Out, d.Headers, d.Stored, d.Said = webui.Document{}, webui.Document{}, nil, nil, webui.Document{}
-	}
 	d.setLast(time.Now())
+	if d.Hidden = !s.cfg.Data(r); d.Hidden {
+		d.Input, d.Headers, d.Steps, d.Said = nil, nil, nil, webui.Document{}
+		return d, nil
+	}
+	if d.Status == tasktype.Success {
+		if d.Result, err = s.result(ctx, id, node); err != nil {
+			return nil, err
+		}
+	}
 	d.Log, err = s.log(ctx, r, id, node)
 	return d, err
 }
 
-// setStored sets the stored steps, the saved value and the output.
-func (d *nodeData) setStored() {
-	steps := d.Steps
-	if d.Saved != nil {
-		steps = append(steps, *d.Saved)
-	}
-	for _, st := range steps {
-		d.Stored = append(d.Stored, storedValue{st, webui.NewJSON(stepBytes, st.Value)})
-	}
+// setSaid sets the output of the last run.
+func (d *nodeData) setSaid() {
 	var said strings.Builder
 	for _, c := range d.Output {
 		if c.Begin {
@@ -168,8 +151,6 @@ func (d *nodeData) neighbours(nodes []tasktype.Node) {
 			}
 		}
 	}
-	d.MoreBefore, d.MoreAfter = max(len(d.Before)-mostNeighbours, 0), max(len(d.After)-mostNeighbours, 0)
-	d.Before, d.After = d.Before[:len(d.Before)-d.MoreBefore], d.After[:len(d.After)-d.MoreAfter]
 }
 
 // ToDo returns the choices of an open node.
@@ -184,38 +165,30 @@ func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, er
 	return raw, err
 }
 
-// downloadResult serves the complete result of a node.
-func (s *site) downloadResult(w http.ResponseWriter, r *http.Request) {
-	s.download(w, r, "result.json", s.result)
+// input returns the input of a node as JSON.
+func (s *site) input(ctx context.Context, id, node string) (json.RawMessage, error) {
+	d, err := s.client.Workflow(id).Node(ctx, node)
+	return d.Input, err
 }
-
-// downloadInput serves the complete input of a node.
-func (s *site) downloadInput(w http.ResponseWriter, r *http.Request) {
-	s.download(w, r, "input.json", func(ctx context.Context, id, node string) (json.RawMessage, error) {
-		d, err := s.client.Workflow(id).Node(ctx, node)
-		return d.Input, err
-	})
-}
-
-var errHidden = webui.Forbidden("Inputs and results of tasks may contain secrets; you do not have permission to see them.")
 
 // download serves JSON of a node as a file.
-func (s *site) download(w http.ResponseWriter, r *http.Request, name string, of func(ctx context.Context, id, node string) (json.RawMessage, error)) {
-	if !s.cfg.Data(r) {
-		s.Fail(w, r, errHidden)
-		return
+func (s *site) download(name string, of func(ctx context.Context, id, node string) (json.RawMessage, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
+		defer cancel()
+		raw, err := json.RawMessage(nil), webui.Forbidden("Inputs and results of tasks may contain secrets; you do not have permission to see them.")
+		if s.cfg.Data(r) {
+			raw, err = of(ctx, r.PathValue("id"), r.PathValue("node"))
+		}
+		if err != nil {
+			s.Fail(w, r, err)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(name))
+		h.Set("Content-Length", strconv.Itoa(len(raw)))
+		_, _ = w.Write(raw)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
-	defer cancel()
-	raw, err := of(ctx, r.PathValue("id"), r.PathValue("node"))
-	if err != nil {
-		s.Fail(w, r, err)
-		return
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(name))
-	h.Set("Content-Length", strconv.Itoa(len(raw)))
-	_, _ = w.Write(raw)
 }

@@ -155,8 +155,8 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		mux.Handle("GET "+cfg.Home+"{$}", s.Page("overview", s.overview))
 	}
 	mux.HandleFunc("GET "+cfg.Prefix+"/search", s.search)
-	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/results/{node...}", s.downloadResult)
-	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/inputs/{node...}", s.downloadInput)
+	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/results/{node...}", s.download("result.json", s.result))
+	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/inputs/{node...}", s.download("input.json", s.input))
 	mux.Handle("GET "+cfg.Prefix+"/assets/", s.Assets())
 	actions := s.actions()
 	maps.Copy(actions, s.bulks())

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"muster/internal/webui"
@@ -152,11 +151,7 @@ func (d *workflowData) sum(nodes []tasktype.Node, now time.Time) {
 			d.Failures = append(d.Failures, failure{n, 1})
 		}
 	}
-	for _, s := range worstFirst {
-		if count[s] > 0 {
-			d.States = append(d.States, stateCount{s, count[s]})
-		}
-	}
+	d.States = counted(count)
 	// The duration of external tasks and of queues without workers cannot be extrapolated.
 	if d.State == tasktype.WorkflowRunning && d.Opens == 0 && len(d.Waits) == 0 {
 		d.Left = d.Progress.Left(now.Sub(d.Created))
@@ -176,28 +171,6 @@ type drawnBox struct {
 	X, Y     int
 	Segments []segment
 }
-
-// Width returns the width of the box.
-func (drawnBox) Width() int { return boxWidth }
-
-// Title returns the task name, truncated to the width of the box.
-func (b drawnBox) Title() string { return fit(b.Task, boxWidth-20) }
-
-// Sub returns the second line of the box: as many states as fit, without truncated counts.
-func (b drawnBox) Sub() string {
-	const width = (boxWidth - 20) * 13 / 11.5
-	text := b.Summary()
-	shown := text
-	for end := len(text); widthOf(shown) > width; shown = text[:end] + ", …" {
-		if end = strings.LastIndex(text[:end], ", "); end < 0 {
-			return fit(text, width)
-		}
-	}
-	return shown
-}
-
-// Label returns the text of the box for screen readers and tooltips.
-func (b drawnBox) Label() string { return b.Task + ": " + b.Summary() }
 
 // segment is the part of a bar for one state.
 type segment struct {
