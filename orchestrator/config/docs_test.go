@@ -20,10 +20,8 @@ const settingsHead = `# Settings
 Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), a template that explains all settings in full, with their ranges.
 [Install](../how-to/install.md#settings) explains files, environment variables, secrets and reloads.
 
-` + "`workers.concurrency`" + ` is the key ` + "`concurrency`" + ` in the section ` + "`workers`, and `MUSTER_WORKERS__CONCURRENCY`" + ` in the environment. In parentheses are the type or the values, the default, and:
-
-* *reload*: a change takes effect while Muster runs; other settings need a restart.
-* *secret*: the variable with ` + "`_FILE`" + ` reads it from a file, and it may contain references to secrets.
+` + "`workers.concurrency`" + ` is the key ` + "`concurrency`" + ` in the section ` + "`workers`, and `MUSTER_WORKERS__CONCURRENCY`" + ` in the environment. In parentheses are the type or the values, and the default. The variable of a *secret*
+with ` + "`_FILE`" + ` reads it from a file, and it may contain references to secrets. ` + "`muster config`" + ` shows which settings need no restart.
 `
 
 // docs/reference/settings.md lists all settings with the comments of the example. go generate writes it.
@@ -78,9 +76,6 @@ func (s setting) facts(t *testing.T) string {
 	value := testutil.Must(json.Marshal(s.shown()))(t)
 	if text := strings.Trim(string(value), `"`); text != "" && !s.isList() && !s.isMap() {
 		facts = append(facts, "`"+text+"`")
-	}
-	if s.reloads() {
-		facts = append(facts, "*reload*")
 	}
 	if s.secret() {
 		facts = append(facts, "*secret*")
