@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -257,4 +260,435 @@ func usageOf(c *cli.Command) string {
 		return c.HelpName + " COMMAND [options]"
 	}
 	return strings.TrimSpace(c.HelpName + " [options] " + c.ArgsUsage)
+}
+
+// commands is the command tree, in the order in which a new user needs it.
+func commands(env environment) []*cli.Command {
+	return append([]*cli.Command{
+		demoCommand(env),
+		startCommand(env),
+		statusCommand(env),
+		workerCommand(env),
+		scrapeCommand(env),
+		scrapesCommand(env),
+		jobsCommand(env),
+		pipelinesCommand(env),
+		agentsCommand(env),
+		webhooksCommand(env),
+		sitesCommand(env),
+		proxiesCommand(env),
+		judgeCommand(env),
+		renderCommand(env),
+		queueCommand(env),
+		pauseCommand(env),
+		resumeCommand(env),
+		breakersCommand(env),
+		dashboardCommand(env),
+		keysCommand(env),
+		auditCommand(env),
+		healthCommand(env),
+		workflowsCommand(env),
+		tasksCommand(env),
+		workersCommand(env),
+		queuesCommand(env),
+		limitsCommand(env),
+		schedulesCommand(env),
+		configCommand(env),
+		storeCommand(env),
+		completionCommand(env),
+		versionCommand(env),
+		manCommand(env),
+		helpCommand(),
+	}, hiddenCommands(env)...)
+}
+
+// touch creates an empty file, for scripts that wait for it; none if path is empty.
+func touch(path string) {
+	if path != "" {
+		_ = os.WriteFile(path, nil, 0o600) // a script that waits for the file times out
+	}
+}
+
+// hiddenCommands are other names of commands, which help, completion and the manual omit: muster orchestrator start, muster api serve,
+// muster job for muster jobs, and muster site scrape, status and list.
+func hiddenCommands(env environment) []*cli.Command {
+	job, status := jobsCommand(env), scrapesGetCommand(env)
+	status.Name = "status"
+	job.Name = "job"
+	serve := dashboardCommand(env)
+	serve.Name = "serve"
+	list := []*cli.Command{
+		job,
+		{Name: "orchestrator", Subcommands: []*cli.Command{startCommand(env)}},
+		{Name: "api", Subcommands: []*cli.Command{serve}},
+		{Name: "site", Subcommands: []*cli.Command{scrapeCommand(env), status, sitesListCommand(env)}},
+	}
+	for _, c := range list {
+		c.Hidden, c.Usage = true, "another name"
+	}
+	return list
+}
+
+// instead names the way to do what commands of other programs do.
+var instead = map[string]string{
+	"backup":   "see docs/how-to/operating.md; while muster start is stopped, a copy of the data directory is complete",
+	"doctor":   "use muster health",
+	"init":     "use muster start, which creates the data directory, or muster sites init URL for the definition of a site",
+	"logs":     "muster start logs to standard error; its worker processes log to logs/worker.log in the data directory",
+	"ps":       "use muster workers list",
+	"reload":   "send SIGHUP to muster start, or change its files",
+	"restart":  "stop muster start with Ctrl-C or SIGTERM and start it again; no work is lost",
+	"run":      "use muster start",
+	"schedule": "use muster sites list for the schedules of sites, and muster schedules list for those of workflows",
+	"serve":    "use muster start",
+	"stop":     "stop muster start with Ctrl-C or SIGTERM",
+}
+
+// suggest returns ", did you mean X?" when one of names is close to word.
+func suggest(word string, names []string) string {
+	if near := nearest.Word(word, names); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}
+
+// helpWidth is the width of help at most, in characters.
+const helpWidth = 80
+
+// helpTemplate is the help of the program and of each command.
+const helpTemplate = `NAME:
+   {{wrap (print .HelpName " - " .Usage) 3}}
+
+USAGE:
+   {{.HelpName}}{{if .VisibleCommands}} COMMAND{{end}} [options]{{with .ArgsUsage}} {{.}}{{end}}{{with .Description}}
+
+DESCRIPTION:
+   {{wrap (flow .) 3}}{{end}}{{if .VisibleCommands}}
+
+COMMANDS:{{template "visibleCommandTemplate" .}}{{end}}{{range $title, $flags := flags .VisibleFlags}}
+
+{{$title}}:{{range $flags}}
+   {{index . 0}}
+      {{wrap (index . 1) 6}}{{end}}{{end}}
+`
+
+// printHelp replaces cli.HelpPrinter, which does not wrap lines.
+func printHelp(w io.Writer, _ string, about any) {
+	width := helpWidth
+	if columns := columnsOf(w); columns > 0 {
+		width = max(20, min(columns, helpWidth))
+	}
+	cli.HelpPrinterCustom(w, helpTemplate, about, map[string]any{"wrapAt": func() int { return width }, "flow": flow, "flags": flagTexts})
+}
+
+// flow joins the lines of paragraphs without columns, for wrapping.
+func flow(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if !strings.Contains(p, "  ") {
+			paragraphs[i] = strings.ReplaceAll(p, "\n", " ")
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
+
+// helpCommand is "muster help COMMAND", the same as --help.
+func helpCommand() *cli.Command {
+	return &cli.Command{
+		Name: "help", Aliases: []string{"h"}, Hidden: true,
+		Usage:     "describe a command",
+		ArgsUsage: "[COMMAND…]",
+		Action: func(c *cli.Context) error {
+			var at *cli.Command
+			list, path := c.App.Commands, c.App.HelpName
+			for _, word := range c.Args().Slice() {
+				i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
+				if i < 0 {
+					return noCommand(word, path, list)
+				}
+				at = list[i]
+				list, path = at.Subcommands, at.HelpName
+			}
+			if at == nil {
+				return cli.ShowAppHelp(c)
+			}
+			cli.HelpPrinter(c.App.Writer, "", at)
+			return nil
+		},
+	}
+}
+
+// isGlobal reports whether every command has the flag.
+func isGlobal(f cli.Flag) bool {
+	name := f.Names()[0]
+	return slices.ContainsFunc(globalFlags(), func(g cli.Flag) bool { return g.Names()[0] == name })
+}
+
+// flagTexts returns the names of flags and their usage, by title.
+func flagTexts(list []cli.Flag) map[string][][2]string {
+	texts := map[string][][2]string{}
+	for _, f := range list {
+		title := "OPTIONS"
+		if isGlobal(f) {
+			title = "OPTIONS OF ALL COMMANDS"
+		}
+		if name, usage := flagText(f); f != cli.HelpFlag { // the library may have added it yet or not
+			texts[title] = append(texts[title], [2]string{name, usage})
+		}
+	}
+	return texts
+}
+
+// flagText returns the names of a flag and its usage.
+func flagText(f cli.Flag) (name, usage string) {
+	name, usage, _ = strings.Cut(f.String(), "\t")
+	name, _, _ = strings.Cut(name, " [ ") // the library shows that a flag may be repeated by its repetition
+	for _, none := range []string{" (default: 0)", " (default: 0s)", " (default: false)"} {
+		usage = strings.TrimSuffix(usage, none)
+	}
+	return name, usage
+}
+
+// completionFlag is the last argument of a command line that asks for completions.
+const completionFlag = "--generate-bash-completion"
+
+// shells are the scripts that completion prints.
+var shells = map[string]string{
+	"bash": `_muster() {
+	local cur="${COMP_WORDS[COMP_CWORD]}" words=("${COMP_WORDS[@]:0:COMP_CWORD}")
+	[[ "$cur" == -* ]] && words+=("$cur")
+	COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
+}
+complete -o bashdefault -o default -F _muster muster
+`,
+	"zsh": `#compdef muster
+_muster() {
+	local -a asked found
+	asked=("${(@)words[1,CURRENT-1]}")
+	[[ "$words[CURRENT]" == -* ]] && asked+=("$words[CURRENT]")
+	found=("${(@f)$("${(@)asked}" --generate-bash-completion 2>/dev/null)}")
+	if [[ -n "$found[1]" ]]; then
+		_describe command found
+	else
+		_files
+	fi
+}
+if [[ "$funcstack[1]" == _muster ]]; then
+	_muster "$@"
+else
+	compdef _muster muster
+fi
+`,
+}
+
+func completionCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "completion", Usage: "print a shell completion script", ArgsUsage: "bash|zsh|fish",
+		Description: `Put it where the shell reads it, or read it now:
+
+    source <(muster completion bash)
+    muster completion bash > ~/.local/share/bash-completion/completions/muster
+    muster completion zsh > "${fpath[1]}/_muster"
+    muster completion fish > ~/.config/fish/completions/muster.fish`,
+		Action: func(c *cli.Context) (err error) {
+			script, ok := shells[c.Args().First()]
+			if c.Args().First() == "fish" {
+				script, err = newApp(env).ToFishCompletion()
+			} else if !ok {
+				err = usageError{fmt.Errorf("no completion for %q; use bash, zsh or fish", c.Args().First())}
+			}
+			if err == nil {
+				_, err = fmt.Fprint(env.stdout, script)
+			}
+			return err
+		},
+	}
+}
+
+// completeSites prints the names of the sites, one a line, after the flags of the command if the last word begins with a
+// dash: the shell selects the matching ones.
+func completeSites(env environment) cli.BashCompleteFunc {
+	return func(c *cli.Context) {
+		if n := len(os.Args); n > 2 && strings.HasPrefix(os.Args[n-2], "-") {
+			cli.DefaultCompleteWithFlags(c.Command)(c)
+		}
+		loaded, err := loadConfig(env, c)
+		if err != nil {
+			return
+		}
+		registry, err := orchestrator.LoadSites(loaded.Config)
+		if err != nil {
+			return
+		}
+		for _, name := range registry.Names() {
+			fmt.Fprintln(c.App.Writer, name)
+		}
+	}
+}
+
+//go:generate go test -run TestManual -update .
+
+func manCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "man", Hidden: true, Usage: "print the manual page",
+		Description: `    muster man > /usr/local/share/man/man1/muster.1
+    muster man | man -l -`,
+		Action: func(c *cli.Context) error {
+			app := newApp(env) // the library changes the flags of the running one
+			withUsageText(app.Commands)
+			page, err := app.ToManWithSection(1)
+			if err == nil {
+				_, err = fmt.Fprint(env.stdout, page)
+			}
+			return err
+		},
+	}
+}
+
+// withUsageText makes the descriptions of commands the usage texts that the manual page prints, and removes the flags that
+// all commands have.
+func withUsageText(commands []*cli.Command) {
+	for _, c := range commands {
+		c.UsageText = c.Description
+		c.Flags = slices.DeleteFunc(c.Flags, isGlobal)
+		withUsageText(c.Subcommands)
+	}
+}
+
+// version is set by the linker of a release. Without it, it is the version of the
+// module that go install has built.
+var version string
+
+// versionOf returns the version of the program, or "dev".
+func versionOf(linked string, module debug.Module) string {
+	switch {
+	case linked != "":
+		return linked
+	case module.Version != "" && module.Version != "(devel)":
+		return module.Version
+	}
+	return "dev"
+}
+
+func thisVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return versionOf(version, info.Main)
+}
+
+func versionCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "version", Usage: "print the version",
+		Description: "    muster version",
+		Action: func(c *cli.Context) error {
+			_, err := fmt.Fprintln(env.stdout, "muster version "+thisVersion())
+			return err
+		},
+	}
+}
+
+// shared wraps the action of a command with the behaviour that all commands share.
+func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if value, ok := flagValue(c, "quiet"); ok && value != "false" {
+			screenOf(env.stderr).mute()
+		}
+		if err := arguments(c); err != nil {
+			return err
+		}
+		return action(c)
+	}
+}
+
+// examples lists example command lines for commands whose description has none.
+// They are printed at the end of the command's help.
+var examples = map[string]string{
+	"demo":   "muster demo\nmuster demo --keep              # and explore the web UI",
+	"start":  "muster start\nmuster start --setting workers.processes=4\nmuster start --once --json > round.json",
+	"worker": "muster worker --redis redis://host:6379/0 --setting workers.concurrency=20",
+	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv",
+
+	"scrapes list":   "muster scrapes list books.toscrape.com",
+	"scrapes get":    "muster scrapes get books.toscrape.com --wait",
+	"scrapes retry":  "muster scrapes retry books.toscrape.com --wait",
+	"scrapes cancel": "muster scrapes cancel books.toscrape.com",
+
+	"sites list":  "muster sites list",
+	"sites init":  "muster sites init https://shop.example/lamps --out shop.yaml",
+	"sites get":   "muster sites get books.toscrape.com > mine.yaml",
+	"sites check": "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
+	"sites test":  "muster sites test shop.yaml --cache pages",
+	"sites try":   "muster sites try https://shop.example/lamps h3\nmuster sites try page.html --each .product h3 '{css: .price, type: price}'",
+
+	"sites history": "muster sites history shop.example https://shop.example/item/7",
+
+	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
+	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --stats\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
+	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'\nmuster proxies check --add http://198.51.100.7:8080",
+	"proxies delete":  "muster proxies delete 198.51.100.7",
+	"proxies unban":   "muster proxies unban 198.51.100.7:8080",
+	"proxies ban":     "muster proxies ban 198.51.100.7:8080 --site shop.example --for 24h",
+	"proxies export":  "muster proxies export backup\nmuster proxies export - | shuf -n 1\nmuster proxies export --format csv - > pool.csv",
+	"proxies serve":   "muster proxies serve --listen 127.0.0.1:8089\ncurl -x http://127.0.0.1:8089 https://shop.example/",
+
+	"store copy": "muster store copy --to redis://host:6379/0",
+
+	"queue enqueue":      "muster queue enqueue doi:10.1/x '{\"url\": \"https://example.org/x.pdf\"}'",
+	"queue import":       "muster queue import artifacts.jsonl --queue papers",
+	"queue run":          "muster queue run --drain --workers 8",
+	"queue stats":        "muster queue stats\nwatch muster queue stats",
+	"queue forget":       "muster queue forget --ended-for 168h\nmuster queue forget doi:10.1/x",
+	"queue delete":       "muster queue delete --queue papers",
+	"queue retry-failed": "muster queue retry-failed --dry-run\nmuster queue retry-failed --max-attempts 5",
+
+	"judge":            "muster judge --listen 0.0.0.0:8088",
+	"render":           "muster render --listen 0.0.0.0:8090 --key-file render.key",
+	"dashboard":        "muster dashboard --redis redis://host:6379/0",
+	"keys list":        "muster keys list",
+	"keys revoke":      "muster keys revoke ci",
+	"audit":            "muster audit --caller ci --since 24h",
+	"agents delete":    "muster agents delete reviewer-1",
+	"webhooks list":    "muster webhooks list",
+	"webhooks get":     "muster webhooks get ops --state failed",
+	"webhooks delete":  "muster webhooks delete ops",
+	"webhooks enable":  "muster webhooks enable ops",
+	"webhooks disable": "muster webhooks disable ops",
+	"webhooks send":    "muster webhooks send ops\nmuster webhooks send ops 1735689600000-0",
+	"health":           "muster health\nmuster health --url http://localhost:8000/health",
+
+	"workflows list":      "muster workflows list --state failure --since 1h\nmuster workflows list --label book=owls",
+	"workflows get":       "muster workflows get ID\nmuster workflows get ID --result | jq .",
+	"workflows send":      "muster workflows send mail.send '{\"to\": \"ops\"}'\nmuster workflows send report.build '\"2027-01\"' --wait --timeout 5m",
+	"workflows cancel":    "muster workflows cancel ID\nmuster workflows cancel --all --name import",
+	"workflows retry":     "muster workflows retry ID --input '2={\"amount\": 100}'\nmuster workflows retry --all --name import --since 24h",
+	"workflows run-again": "muster workflows run-again ID --from 2 --input '2={\"amount\": 90}'",
+	"workflows output":    "muster workflows output ID --node 2",
+	"workflows revoke":    "muster workflows revoke ID --node 3",
+	"tasks list":          "muster tasks list --state open --task article.review\nmuster tasks list --stats --since 24h --step hour",
+	"tasks complete":      "muster tasks complete WORKFLOW NODE --result '{\"approved\": true}'\nmuster tasks complete WORKFLOW NODE --error 'not approved' --permanent",
+	"workers list":        "muster workers list --timeout 5s\nmuster workers list --tasks",
+	"queues list":         "muster queues list",
+	"limits list":         "muster limits list",
+	"limits set":          "muster limits set billing-api 5 --key acme",
+	"limits hold":         "muster limits hold billing-api 30s",
+	"schedules list":      "muster schedules list\nmuster schedules list customer- --label region=eu",
+	"schedules put":       "muster schedules put nightly '0 3 * * *' report.build '\"all\"' --overlap queue --jitter 5m\nmuster schedules put weekly '0 6 * * 1' jobs.create '{\"prompt\": \"Check all\"}' --queue orchestrator",
+	"schedules trigger":   "muster schedules trigger nightly\nmuster schedules trigger nightly --from 2027-01-01T00:00:00Z",
+	"schedules delete":    "muster schedules delete nightly",
+	"workflows delete":    "muster workflows delete ID",
+
+	"config":         "muster config | grep '^sites'\nmuster config --check muster.yaml",
+	"breakers list":  "muster breakers list",
+	"breakers reset": "muster breakers reset shop.example\nmuster breakers reset --all",
+}
+
+// withExample appends the example of a command to its description.
+func withExample(path, text string) string {
+	example := examples[strings.TrimPrefix(path, "muster ")]
+	if example == "" {
+		return text
+	}
+	return strings.TrimPrefix(text+"\n\n    "+strings.ReplaceAll(example, "\n", "\n    "), "\n\n")
 }

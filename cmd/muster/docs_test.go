@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"github.com/urfave/cli/v2"
 
 	"muster/internal/testutil"
 	"muster/internal/yamlstrict"
@@ -90,4 +92,104 @@ func loadDocumented(t *testing.T, sections map[string]bool, block string) (kind 
 	lines := strings.SplitAfter(strings.TrimRight(block, "\n"), "\n")
 	_, err = definition.Parse("block", []byte(head+"      "+strings.Join(lines, "      ")+"\n"))
 	return "fields", err
+}
+
+var (
+	codeOnPage  = regexp.MustCompile("(?ms)^```.*?^```|`[^`\n]+`")
+	nextCommand = regexp.MustCompile(`\s*(?:&&|\|\||[|;\n])\s*|\\\n\s*`)
+	flagOfUse   = regexp.MustCompile(`(?:^|\s)(--?[a-z][a-z-]*)`)
+	settingName = regexp.MustCompile(`^[a-z]+(?:\.[a-z_]+)+$`)
+	settingEnv  = regexp.MustCompile(`\bMUSTER_[A-Z]+(?:__[A-Z_]+)?\b`)
+	fileName    = regexp.MustCompile(`\.(go|conf|json|pac|md)$`)
+	makeTarget  = regexp.MustCompile(`^make ([a-z0-9]+)`)
+)
+
+// The commands, flags, settings, variables and make targets on handwritten pages exist.
+func TestReferencesOnPagesExist(t *testing.T) {
+	t.Parallel()
+	settings, sections := map[string]bool{}, map[string]bool{}
+	loaded := testutil.Must(config.Load(config.Sources{File: filepath.Join("..", "..", "muster.example.yaml")}))(t)
+	for _, s := range loaded.Settings() {
+		settings[s.Path], settings[s.Env] = true, true
+		for at := range s.Path {
+			if s.Path[at] == '.' {
+				sections[s.Path[:at]] = true
+			}
+		}
+	}
+	makefile := rootFile(t, "Makefile")
+	seen := 0
+	for _, page := range handwritten(t) {
+		text := rootFile(t, page)
+		for _, name := range settingEnv.FindAllString(text, -1) {
+			if name = strings.TrimSuffix(name, "_FILE"); strings.Contains(name, "__") && !strings.HasSuffix(name, "_") && !settings[name] {
+				t.Errorf("%s: no setting has the variable %s", page, name)
+			}
+		}
+		for _, code := range codeOnPage.FindAllString(text, -1) {
+			code = strings.Trim(code, "`")
+			section, _, _ := strings.Cut(code, ".")
+			if settingName.MatchString(code) && sections[section] && !settings[code] && !sections[code] && !fileName.MatchString(code) {
+				t.Errorf("%s: unknown setting %s", page, code)
+			}
+			for _, line := range nextCommand.Split(code, -1) {
+				line = strings.NewReplacer("go run ./cmd/muster", "muster", "bin/muster", "muster").Replace(strings.TrimPrefix(line, "$ "))
+				if m := makeTarget.FindStringSubmatch(line); m != nil && !strings.Contains(makefile, "\n"+m[1]+":") {
+					t.Errorf("%s: the Makefile has no target %s", page, m[1])
+				}
+				if args, ok := strings.CutPrefix(line, "muster "); ok {
+					seen++
+					if err := typable(newApp(environment{}), args); err != nil {
+						t.Errorf("%s: %s: %v", page, line, err)
+					}
+				}
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("saw %d commands; are they read as they should be?", seen)
+	}
+}
+
+// handwritten lists the pages of the tree that no program makes.
+func handwritten(t *testing.T) []string {
+	t.Helper()
+	pages := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "sites/README.md", "examples/README.md", "examples/agents/README.md"}
+	root := filepath.Join("..", "..")
+	var found []string
+	for _, pattern := range []string{"*.md", filepath.Join("*", "*.md")} {
+		in := testutil.Must(filepath.Glob(filepath.Join(root, "docs", pattern)))(t)
+		found = append(found, in...)
+	}
+	for _, path := range found {
+		text := testutil.Must(os.ReadFile(path))(t)
+		if name, _ := filepath.Rel(root, path); !strings.Contains(string(text), "\nMade by `go generate") {
+			pages = append(pages, name)
+		}
+	}
+	return pages
+}
+
+// typable returns an error if the program has no such command, or the command no such flag.
+func typable(app *cli.App, args string) error {
+	args, _, _ = strings.Cut(args, " #")
+	words, list, flags := strings.Fields(args), app.Commands, app.Flags
+	path := "muster"
+	for len(words) > 0 && len(list) > 0 {
+		at := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(words[0]) })
+		if at < 0 {
+			break
+		}
+		path, words, flags, list = path+" "+words[0], words[1:], list[at].Flags, list[at].Subcommands
+	}
+	if len(list) > 0 && len(words) > 0 && regexp.MustCompile(`^[a-z][a-z-]*$`).MatchString(words[0]) {
+		return fmt.Errorf("%s has no command %s", path, words[0])
+	}
+	for _, m := range flagOfUse.FindAllStringSubmatch(args, -1) {
+		name := strings.TrimLeft(m[1], "-")
+		if name != "help" && name != "version" && !slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
+			return fmt.Errorf("%s has no flag %s", path, m[1])
+		}
+	}
+	return nil
 }

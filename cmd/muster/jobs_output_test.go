@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +22,8 @@ import (
 	"muster/jobs"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/event"
+	"muster/tasks/api"
+	"muster/tasks/tasktype"
 )
 
 // quiet is an environment with standard input, and its output.
@@ -258,5 +263,128 @@ func TestStageSaysWhyItFailed(t *testing.T) {
 		if got := stageText(st, painter{}); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// wantUsage checks that err is a usage error that contains the given texts.
+func wantUsage(t *testing.T, what string, err error, text string) {
+	t.Helper()
+	if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: got %v, want wrong usage with %q", what, err, text)
+	}
+}
+
+func TestPriorityIsANameOrANumber(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"high": 100, "normal": 0, "low": -100, "7": 7, "-100": -100, "100": 100, "+5": 5} {
+		if got, err := priorityOf(text); err != nil || got != want {
+			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "urgent", "101", "-101", "1.5", "9999999999999999999"} {
+		_, err := priorityOf(text)
+		wantUsage(t, text, err, "high, normal, low or a number")
+	}
+}
+
+func TestTimeIsATimeOrADuration(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"2h":                        now.Add(2 * time.Hour),
+		"0s":                        now,
+		"90m":                       now.Add(90 * time.Minute),
+		"2027-01-31T15:04:05Z":      time.Date(2027, 1, 31, 15, 4, 5, 0, time.UTC),
+		"2027-01-31":                time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC),
+		"2027-01-31T15:04:05+02:00": time.Date(2027, 1, 31, 13, 4, 5, 0, time.UTC),
+	} {
+		if got, err := timeOf("--at", text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "2", "-2h", "tomorrow", "2027-01", "15:04"} {
+		_, err := timeOf("--at", text, now)
+		wantUsage(t, text, err, "--at "+`"`+text+`": use a time such as 2026-11-23T12:00:00Z, a date, or a duration`)
+	}
+}
+
+func TestContextIsAnObject(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "context.json")
+	testutil.Ok(t, os.WriteFile(file, []byte(" {\"a\": 1}\n"), 0o600))
+	for text, want := range map[string]string{`{"a":{"b":[1]}}`: `{"a":{"b":[1]}}`, "{}": "{}", "@" + file: `{"a": 1}`} {
+		if got, err := objectOf(environment{}, "context", text); err != nil || string(got) != want {
+			t.Errorf("%q: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"{", "[]", "null", `"a"`, "1", "{}x", "context.json"} {
+		_, err := objectOf(environment{}, "context", text)
+		wantUsage(t, text, err, "the context is not")
+	}
+	if _, err := objectOf(environment{}, "context", "@"+file+".none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is missing: got %v, want %v", err, os.ErrNotExist)
+	}
+}
+
+func TestListingsOfTheIndexFitATerminal(t *testing.T) {
+	t.Parallel()
+	begun := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	long := strings.Repeat("long.ñame\t\n", 8)
+	terminal, out := terminalOf(100)
+	flows := newTable(terminal, workflowColumns)
+	flows.row(workflowRow(api.ListedWorkflow{Workflow: api.Workflow{ID: strings.Repeat("0", 24), Name: long, State: "success",
+		CreatedAt: begun, EndedAt: begun.Add(99*time.Hour + 59*time.Minute + 58*time.Second)}})...)
+	rates := newTable(terminal, rateColumns)
+	rates.row(rateRow(tasktype.RatePoint{Time: begun, Queue: long, Task: long, Succeeded: 1e6, Failed: 1e5, Busy: 99 * time.Hour})...)
+	for _, table := range []*table{flows, rates} {
+		testutil.Ok(t, table.flush())
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if len(lines) != 4 {
+		t.Errorf("got %d lines, want 4:\n%s", len(lines), out.String())
+	}
+	for _, line := range lines {
+		if n := widthOf(line); n > 100 {
+			t.Errorf("got %d characters, want at most 100: %q", n, line)
+		}
+	}
+}
+
+// A node within another one is below it. Of many nodes with the same name and state, the first are printed with the number
+// of the others; those in another state are all printed.
+func TestNodesOfAWorkflowAreIndentedAndCounted(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_000_000).UTC()
+	nodes := []api.Node{
+		{ID: "0", Task: "fetch", Status: tasktype.Success, StartedAt: at, EndedAt: at.Add(120 * time.Millisecond)},
+		{ID: "1", Task: "(map)", Status: tasktype.Started, Needs: []string{"0"}},
+		{ID: "2", Task: "merge", Status: tasktype.Pending, Needs: []string{"1"}},
+	}
+	for i := range 1000 {
+		nodes = append(nodes, api.Node{ID: fmt.Sprintf("1:%d", i), Task: "check", Within: "1", Status: tasktype.Success})
+	}
+	nodes[700].Status, nodes[700].Attempts, nodes[700].Failure = tasktype.Failed, 3, &tasktype.Failure{Message: "status\n503"}
+	var out bytes.Buffer
+	testutil.Ok(t, writeNodes(&out, nodes, false))
+	want := strings.Join([]string{
+		"TASK     NODE      STATUS   TOOK   AFTER  ",
+		"fetch    0         SUCCESS  120ms  -      ",
+		"(map)    1         STARTED  -      0      ",
+		"  check  1:0       SUCCESS  -      -      ",
+		"  check  1:1       SUCCESS  -      -      ",
+		"  check  1:2       SUCCESS  -      -      ",
+		"  check  1:3       SUCCESS  -      -      ",
+		"  check  1:4       SUCCESS  -      -      ",
+		"  check  1:697     FAILURE  -      -      3 attempts, status?503",
+		"  check  994 more  SUCCESS                ",
+		"merge    2         PENDING  -      1      ",
+		"",
+	}, "\n")
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	out.Reset()
+	if err := writeNodes(&out, nodes, true); err != nil || strings.Count(out.String(), "\n") != 1004 {
+		t.Errorf("all: got %d lines, %v, want 1004", strings.Count(out.String(), "\n"), err)
 	}
 }

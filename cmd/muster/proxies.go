@@ -1,15 +1,28 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/secret"
 	"muster/orchestrator"
 	"muster/orchestrator/api/client"
+	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/proxies"
+	"muster/proxies/gateway"
+	"muster/tasks/metrics"
 )
 
 var sourceSetting = settingFlag{"source", "proxies.sources", "read candidates from `FILE-OR-URL`; separate several with commas"}
@@ -69,5 +82,304 @@ func withPool(env environment, c *cli.Context, fn func(context.Context, *proxies
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		return fn(ctx, o.Pool)
+	})
+}
+
+// stateOf is the state of a proxy, and when it can be used again.
+func stateOf(m proxies.Member, now time.Time) string {
+	until := m.Health.Until
+	if there := m.ShownHealth().Until; there.After(until) {
+		until = there
+	}
+	left := func(until time.Time) string { return until.Sub(now).Round(time.Second).String() }
+	switch {
+	case m.Banned && m.BannedUntil.IsZero():
+		return "banned until lifted"
+	case m.Banned:
+		return "banned " + left(m.BannedUntil)
+	case now.Before(until):
+		return "rests " + left(until)
+	}
+	return "ready"
+}
+
+func listCommand(env environment) *cli.Command {
+	return apiCommand(env, &cli.Command{
+		Name:  "list",
+		Usage: "list the pool, fastest first, or print statistics of the pool or of its sources",
+		Description: `With --sources, UNIQUE counts the candidates that no other source has. A source
+without a usable proxy for three refreshes is DRY: it costs probes and finds nothing.`,
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "limit", Usage: "at most `N`"},
+			&cli.BoolFlag{Name: "stats", Usage: "print statistics of the pool instead"},
+			&cli.BoolFlag{Name: "sources", Usage: "list the sources and their yield instead"}, jsonFlag(),
+		},
+	}, func(s scope, f client.ProxyFilter) error {
+		switch {
+		case s.Bool("stats"):
+			return showPool(s, client.None{})
+		case s.Bool("sources"):
+			return listSources(s)
+		}
+		now := time.Now()
+		return printAll(s, client.ListProxies, f, "No proxies found", proxyColumns, func(m proxies.Member) []any { return proxyRow(m, now) })
+	})
+}
+
+const proxyColumns = "PROXY ANONYMITY COUNTRY HTTPS LATENCY OK STATE CHECKED REQUESTS SCORE EXIT"
+
+func isComma(r rune) bool { return r == ',' || r == ' ' }
+
+func proxyRow(m proxies.Member, now time.Time) []any {
+	exit := ""
+	if m.Exit.IsValid() {
+		exit = m.Exit.String()
+	}
+	health := m.ShownHealth()
+	return []any{m.String(), m.Anonymity, m.Country, httpsWord(m.Can), fmt.Sprintf("%.0f ms", m.LatencyMS), fmt.Sprintf("%.0f%%", 100*health.OK),
+		stateOf(m, now), m.CheckedAt, health.Requests, fmt.Sprintf("%.2f", m.Score), exit}
+}
+
+// countCommand is proxies list --stats by another name.
+func countCommand(env environment) *cli.Command {
+	return apiCommand(env, &cli.Command{Name: "count", Hidden: true, Usage: "print statistics of the pool", Flags: []cli.Flag{jsonFlag()}}, showPool)
+}
+
+// showPool prints statistics of the pool.
+func showPool(s scope, _ client.None) error {
+	stats, err := client.GetProxyStats.Call(s.ctx, s.api, client.None{})
+	switch {
+	case err != nil:
+		return err
+	case s.Bool("json"):
+		return printJSON(s.env.stdout, stats)
+	}
+	return printPool(s.env, stats)
+}
+
+func printPool(env environment, s proxies.Stats) error {
+	t := newTable(env.stdout, "POOL _")
+	t.row("live", s.Live)
+	t.row("usable", fmt.Sprintf("%d (%d ready, %d rest)", s.Usable, s.Ready, s.Cooling))
+	t.row("banned from all sites", s.Banned)
+	t.row("banned from a site", counts(s.SiteBans))
+	t.row("protocols", counts(s.Protocols))
+	t.row("anonymity", counts(s.Anonymity))
+	t.row("countries", counts(s.Countries))
+	t.row("https", s.HTTPS)
+	t.row("rotating exits", s.Rotating)
+	t.row("latency", fmt.Sprintf("median %.0f ms, 90%% %.0f ms, 99%% %.0f ms", s.Latency.P50, s.Latency.P90, s.Latency.P99))
+	t.row("requests", s.Requests)
+	refreshed := age(s.RefreshedAt)
+	if s.Stale {
+		refreshed += ", STALE: the last refresh found nothing"
+	}
+	t.row("refreshed", refreshed)
+	return t.flush()
+}
+
+// counts lists numbers by name, the largest first, and the small ones as one.
+func counts[K ~string](by map[K]int) string {
+	names := slices.SortedFunc(maps.Keys(by), func(a, b K) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) })
+	var words []string
+	rest := 0
+	for i, name := range names {
+		if i >= 8 {
+			rest += by[name]
+			continue
+		}
+		words = append(words, fmt.Sprintf("%s %d", name, by[name]))
+	}
+	if rest > 0 {
+		words = append(words, fmt.Sprintf("others %d", rest))
+	}
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, ", ")
+}
+
+// listSources prints the sources and their yield.
+func listSources(s scope) error {
+	list, err := client.All(s.ctx, s.api, client.ListProxySources, client.None{}, 0)
+	if err != nil {
+		return err
+	}
+	return showPage(s, list, "No sources; name some in proxies.sources", "SOURCE STATE CANDIDATES ALIVE USABLE READ LEFT_OUT UNIQUE ELITE", func(y client.ProxySource) []any {
+		return []any{y.Name, y.State(), y.Last.Candidates, y.Last.Alive, y.Last.Usable, y.LastAt, counts(y.Rejects), y.Last.Unique, y.Last.Elite, note(y.Error)}
+	})
+}
+
+func refreshProxies(env environment, c *cli.Context) error {
+	loaded, err := loadConfig(env, c, sourceSetting)
+	if err != nil {
+		return err
+	}
+	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+		report, err := o.Proxies.Refresh(ctx)
+		if err != nil && ctx.Err() != nil {
+			return withState(ctx, errors.Join(err, printKept(env, o)), "continue with muster proxies refresh")
+		}
+		if err != nil {
+			return err
+		}
+		display.Close()
+		if c.Bool("json") {
+			return printJSON(env.stdout, report)
+		}
+		fmt.Fprintf(env.stdout, "%d candidates, %d alive, %d usable; %d in the pool\n", report.Candidates, report.Alive, report.Usable, report.Live)
+		printReasons(env, report.Reasons)
+		return nil
+	})
+}
+
+// printKept prints the proxies that an interrupted refresh added to the pool.
+func printKept(env environment, o *orchestrator.Orchestrator) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	usable, err := o.Pool.Usable(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err = o.Pool.Export(ctx, o.Config().DataDir); err == nil {
+		fmt.Fprintf(env.stderr, "%d usable proxies are in the pool; the next refresh continues\n", usable)
+	}
+	return err
+}
+
+func exportCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "export",
+		Usage:     "write the usable proxies to files in DIR, or to standard output with -",
+		ArgsUsage: "[DIR|-]",
+		Description: `Without --format it writes a file of each format to DIR, which defaults to the
+current directory, and URLs to standard output. The files contain the passwords
+of the proxies.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "format", Usage: "only in the formats `F,…`: " + strings.Join(proxies.FormatNames(), ", ")},
+		},
+		Action: func(c *cli.Context) error { return exportProxies(env, c) },
+	}
+}
+
+func exportProxies(env environment, c *cli.Context) error {
+	formats := strings.FieldsFunc(c.String("format"), isComma)
+	if _, err := proxies.FormatsOf(formats); err != nil {
+		return usageError{err}
+	}
+	dir := cmp.Or(c.Args().First(), ".")
+	if dir == "-" && len(formats) > 1 {
+		return usageError{errors.New("proxies export: standard output takes one format")}
+	}
+	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
+		if dir == "-" {
+			return pool.ExportTo(ctx, env.stdout, cmp.Or(strings.Join(formats, ""), "text"))
+		}
+		n, err := pool.Export(ctx, dir, formats...)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(env.stdout, "%d proxies written to %s\n", n, dir)
+		return nil
+	})
+}
+
+// withoutPassword returns a proxy argument for a message, without a possible password.
+func withoutPassword(word string) string {
+	scheme, rest, ok := strings.Cut(word, "://")
+	if !ok {
+		scheme, rest = "", word
+	} else {
+		scheme += "://"
+	}
+	if i := strings.LastIndex(rest, "@"); i >= 0 {
+		address := rest[i+1:]
+		if host, _, _ := strings.Cut(address, ":"); !strings.ContainsAny(host, ".[") { // host:port@user:password
+			address = "***"
+		}
+		return scheme + "***@" + address
+	}
+	if _, err := netip.ParseAddr(rest); err == nil {
+		return word
+	}
+	if host, more, ok := strings.Cut(rest, ":"); ok && strings.Contains(more, ":") && !strings.ContainsAny(rest, "[/") {
+		return scheme + host + ":***" // host:port:user:password
+	}
+	return word
+}
+
+func serveCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "serve the pool as one rotating proxy, until interrupted",
+		Description: `Supports HTTP, CONNECT and SOCKS5. Options are part of the user name:
+user-session-abc keeps one proxy for a session, user-country-bg selects a country.
+Sessions exist in this process only, and end with it.
+If the settings name sources, the pool is refilled when few proxies are left.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
+			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password; a line is one key of at least 8 characters"},
+		},
+		Action: server(func(c *cli.Context) error { return serveProxies(env, c) }),
+	}
+}
+
+// keyLines returns the keys in the text of a key file: its lines, without empty ones and white space around them.
+func keyLines(text string) []string {
+	var keys []string
+	for line := range strings.Lines(text) {
+		if key := strings.TrimSpace(line); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func serveProxies(env environment, c *cli.Context) error {
+	var keys []string
+	if path := c.String("key-file"); path != "" {
+		text, err := secret.Read(path)
+		if err != nil {
+			return usageError{fmt.Errorf("read the keys: %w", err)}
+		}
+		if keys = keyLines(text); len(keys) == 0 {
+			return usageError{fmt.Errorf("read the keys: %s has none; write one key per line", path)}
+		}
+	}
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly, Check: config.Config.MissingForSources})
+	if err != nil {
+		return err
+	}
+	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		var running sync.WaitGroup
+		running.Go(func() { o.Proxies.Keep(ctx) })
+		logger := newLogger(env, env.stderr, loaded.Log)
+		cfg := loaded.Proxies
+		pool := proxies.NewPool(proxies.PoolConfig{
+			Redis: o.Client.Redis(), MaxInFlight: cfg.MaxInFlight, Filter: loaded.ProxyFilter(), Logger: logger,
+			ConnectTimeout: cfg.Serve.ConnectTimeout, HandshakeTimeout: cfg.Serve.HandshakeTimeout, HeaderTimeout: cfg.Serve.FirstByteTimeout,
+		})
+		defer pool.Close()
+		running.Go(func() { pool.Run(ctx) })
+		defer running.Wait()
+		defer cancel(nil)
+		front, err := gateway.New(gateway.Config{
+			Pool: pool, Listen: c.String("listen"), Keys: keys, Tries: cfg.Serve.Tries, Logger: logger,
+			Fallback: proxies.Fallback(config.PoolFallback(cfg.Fallback)), Options: proxies.PickOptions{Wait: cfg.Serve.Wait}, Filter: loaded.ProxyFilter(),
+		})
+		if err != nil {
+			return err
+		}
+		defer env.watchKey(ctx, c.String("key-file"), func(text string) error { return front.SetKeys(keyLines(text)) })()
+		if address := c.String("metrics-listen"); address != "" {
+			stop, err := serveMetrics(address, "gateway", o.System, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
+			if err != nil {
+				return err
+			}
+			defer stop()
+		}
+		return front.Run(ctx, func(addr net.Addr) { fmt.Fprintf(env.stderr, "proxy: %s\n", addr) })
 	})
 }

@@ -2,7 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -10,6 +18,7 @@ import (
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
+	"muster/tasks/metrics"
 	"muster/tasks/workqueue"
 )
 
@@ -99,4 +108,250 @@ func withQueue(env environment, c *cli.Context, settings []settingFlag, fn func(
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		return fn(ctx, queueScope{o.ArtifactQueue(c.String("queue")), o, display, loaded.Config})
 	})
+}
+
+func enqueueArtifact(s scope, in client.Enqueue) error {
+	if data := []byte(s.Args().Get(1)); len(data) > 0 {
+		if err := json.Unmarshal(data, new(map[string]json.RawMessage)); err != nil {
+			return fmt.Errorf("✗ Invalid JSON: %w", err)
+		}
+		in.Body.Data = data
+	}
+	e, err := client.EnqueueArtifact.Call(s.ctx, s.api, in)
+	if err == nil && e.Warning != "" {
+		fmt.Fprintf(s.env.stderr, "warning: %s\n", e.Warning)
+	}
+	text := "ⓘ Already queued (idempotent)"
+	if e.New {
+		text = "✓ Enqueued"
+	}
+	return showDone(s, e, err, "%s: %s", text, e.ID)
+}
+
+func queueStats(s scope, in client.QueuePath) error {
+	format := s.String("format")
+	if err := oneOf("format", format, []string{"table", "json"}); err != nil {
+		return err
+	}
+	stats, err := client.GetQueue.Call(s.ctx, s.api, in)
+	if err != nil {
+		return err
+	}
+	if format == "json" || s.Bool("json") {
+		return printJSON(s.env.stdout, stats)
+	}
+	return printQueue(s.env, in.Queue, stats)
+}
+
+func printQueue(env environment, name string, s workqueue.Stats) error {
+	state := ""
+	if s.Paused {
+		state = " (paused)"
+	}
+	fmt.Fprintf(env.stdout, "Queue Statistics: %s%s\n", name, state)
+	t := newTable(env.stdout, "STATE ITEMS")
+	for _, r := range []struct {
+		state string
+		n     int64
+	}{
+		{"queued", s.Queued}, {"  of these delayed", s.Delayed}, {"in_progress", s.InProgress},
+		{"done", s.Done}, {"skipped", s.Skipped}, {"error", s.Error}, {"total", s.Total},
+	} {
+		t.row(r.state, r.n)
+	}
+	return t.flush()
+}
+
+func retryFailed(s scope, in client.QueueRetry) error {
+	most := s.Int("max-attempts")
+	if most < 1 {
+		return usageError{fmt.Errorf("--max-attempts is %d; it must be at least 1", most)}
+	}
+	in.Body = client.ItemRetry{MaxRetried: most, DryRun: s.Bool("dry-run")}
+	if s.Bool("force") {
+		in.Body.MaxRetried = 0
+	}
+	done, err := client.RetryItems.Call(s.ctx, s.api, in)
+	switch {
+	case err != nil:
+		return err
+	case s.Bool("json"):
+		return printJSON(s.env.stdout, done)
+	case done.Found == 0 && done.Left > 0:
+		fmt.Fprintf(s.env.stdout, "No failed jobs to retry: all %d were retried %d times; --force retries them again\n", done.Left, most)
+		return nil
+	case done.Found == 0:
+		fmt.Fprintln(s.env.stdout, "No failed jobs to retry")
+		return nil
+	}
+	fmt.Fprintf(s.env.stdout, "Found %d failed jobs:\n", done.Found)
+	for _, it := range done.Items {
+		fmt.Fprintf(s.env.stdout, "  %s: %s\n", it.ID, it.Note)
+	}
+	if more := done.Found - len(done.Items); more > 0 {
+		fmt.Fprintf(s.env.stdout, "  and %d more\n", more)
+	}
+	if !in.Body.DryRun {
+		fmt.Fprintf(s.env.stdout, "✓ Retried %d jobs\n", done.Retried)
+	}
+	return nil
+}
+
+func importArtifacts(s scope, in client.QueuePath) error {
+	if s.Int("limit") < 0 {
+		return usageError{fmt.Errorf("--limit is %d; it must be 0 or more", s.Int("limit"))}
+	}
+	name, from, size := s.Args().First(), s.env.stdin, int64(0)
+	if name != "-" {
+		file, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("✗ File not found: %s", name)
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		if info, err := file.Stat(); err == nil {
+			size = info.Size()
+		}
+		from = file
+	}
+	track := s.display.Track("import " + filepath.Base(name))
+	counted := &countingReader{r: from, onRead: func(n int64) {
+		track.Update(monitor.Progress{Done: n, Total: size, Unit: "bytes"})
+	}}
+	rep, err := s.api.Import(s.ctx, in.Queue, counted, s.Int("limit"))
+	note := fmt.Sprintf("%d new, %d duplicate, %d errors", rep.New, rep.Duplicate, rep.Errors)
+	if err != nil {
+		track.Fail(oneLine(err))
+		return withState(s.ctx, err, "the lines read so far are in the queue; import the file again for the rest: muster queue import %s --queue %s", name, in.Queue)
+	}
+	track.Done(note)
+	for _, p := range rep.Problems {
+		kind := ""
+		if p.Warning {
+			kind = "warning: "
+		}
+		fmt.Fprintf(s.display, "%s:%d: %s%s\n", name, p.Line, kind, p.Message)
+	}
+	s.display.Close()
+	return showDone(s, rep, nil, "✓ Import complete: %s", note)
+}
+
+// countingReader calls onRead with the number of bytes read so far.
+type countingReader struct {
+	r      io.Reader
+	n      int64
+	onRead func(n int64)
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	c.onRead(c.n)
+	return n, err
+}
+
+// queueRun is the JSON result of "queue run".
+type queueRun struct {
+	Seconds   float64         `json:"seconds"`
+	PerSecond float64         `json:"per_second"`
+	Done      int64           `json:"done"`
+	Skipped   int64           `json:"skipped"`
+	Failed    int64           `json:"failed"`
+	Retried   int64           `json:"retried"`
+	Queue     workqueue.Stats `json:"queue"`
+}
+
+func runQueue(env environment, c *cli.Context) error {
+	return withQueue(env.creating(), c, queueSettings, func(ctx context.Context, q queueScope) error {
+		pool, err := q.system.NewQueuePool(q.Name(), c.String("content"), c.Bool("drain"))
+		if err != nil {
+			return err
+		}
+		if address := c.String("metrics-listen"); address != "" {
+			stop, err := serveMetrics(address, "queue", q.system.System, q.display, metrics.Handler(append(pool.Collectors(), orchestrator.RuntimeMetrics())...))
+			if err != nil {
+				return err
+			}
+			defer stop()
+		}
+		run := ctx
+		if d := c.Duration("drain-timeout"); d > 0 {
+			var cancel context.CancelFunc
+			run, cancel = context.WithTimeout(ctx, d)
+			defer cancel()
+		}
+		watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var watchers sync.WaitGroup
+		track := q.display.Track("queue " + q.Name())
+		watchers.Go(func() { q.show(watch, track, pool) })
+		start := time.Now()
+		err = pool.Run(run)
+		stop()
+		watchers.Wait()
+		return errors.Join(err, q.report(ctx, env, c, track, pool, time.Since(start)))
+	})
+}
+
+// show updates a track until ctx is done.
+func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *orchestrator.QueuePool) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	var last int64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s, err := q.Stats(ctx)
+		if err != nil {
+			continue // the pool reports the error
+		}
+		p := pool.Stats()
+		ended := p.Done + p.Skipped + p.Failed
+		track.Update(monitor.Progress{
+			Done: s.Done + s.Skipped + s.Error, Total: s.Total, Unit: "items",
+			Note: fmt.Sprintf("%d/s, queued=%d, delayed=%d, in_progress=%d, done=%d, error=%d", 2*(ended-last), s.Queued, s.Delayed, s.InProgress, s.Done, s.Error),
+		})
+		last = ended
+	}
+}
+
+// report prints how a run ended. A drain that left items is an error, unless it
+// was interrupted.
+func (q queueScope) report(ctx context.Context, env environment, c *cli.Context, track *monitor.Track, pool *orchestrator.QueuePool, took time.Duration) error {
+	s, err := q.Stats(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	note := fmt.Sprintf("queued=%d, in_progress=%d, done=%d, skipped=%d, error=%d", s.Queued, s.InProgress, s.Done, s.Skipped, s.Error)
+	track.Update(monitor.Progress{Done: s.Done + s.Skipped + s.Error, Total: s.Total, Unit: "items"})
+	if s.Open() > 0 {
+		track.Fail(note)
+	} else {
+		track.Done(note)
+	}
+	q.display.Close()
+	p := pool.Stats()
+	ended := p.Done + p.Skipped + p.Failed
+	if c.Bool("json") {
+		err = printJSON(env.stdout, queueRun{
+			Seconds: took.Seconds(), PerSecond: float64(ended) / took.Seconds(),
+			Done: p.Done, Skipped: p.Skipped, Failed: p.Failed, Retried: p.Retried, Queue: s,
+		})
+	} else {
+		fmt.Fprintf(env.stdout, "Queue: %s\n", note)
+		if s.Open() == 0 && c.Bool("drain") {
+			fmt.Fprintln(env.stdout, "✓ Queue empty, exiting")
+		}
+	}
+	if s.Open() > 0 && ctx.Err() != nil {
+		return withState(ctx, err, "%s left; continue with muster queue run --queue %s", count(int(s.Open()), "item"), q.Name())
+	}
+	if c.Bool("drain") && s.Open() > 0 {
+		err = errors.Join(err, fmt.Errorf("the queue is not empty: %d items are left; run it again", s.Open()))
+	}
+	return err
 }

@@ -4,7 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -240,4 +246,146 @@ func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 	}
 	fmt.Fprintf(env.stdout, "done in %.1f s (Redis: %s)\n", round.Seconds, round.Redis)
 	return nil
+}
+
+// resolve turns the arguments of scrape into site names: a definition file is
+// added to the registry, and a URL selects the site that it belongs to.
+func (a *scrapeArgs) resolve(env environment, registry *sites.Registry) error {
+	for i, name := range a.names {
+		switch {
+		case isDefinitionFile(name):
+			def, err := loadDefinition(name)
+			if err != nil {
+				return err
+			}
+			a.defs = append(a.defs, def)
+			registry.Add(def)
+			a.names[i] = def.Site
+		case strings.Contains(name, "://"):
+			site, err := siteOfPage(registry, name)
+			if err != nil {
+				return usageError{err}
+			}
+			fmt.Fprintf(env.stderr, "muster: %s is of the site %s, which is scraped from its start\n", withoutPassword(name), site)
+			a.names[i] = site
+		default:
+			if _, err := registry.Definition(name); err != nil {
+				return noSite(err)
+			}
+		}
+	}
+	if errs := registry.MissingSecrets(os.LookupEnv, a.names...); len(errs) > 0 && len(a.names) > 0 {
+		return usageError{errors.Join(errs...)}
+	}
+	return nil
+}
+
+// isDefinitionFile reports whether an argument is a file rather than the name of a site.
+func isDefinitionFile(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// loadDefinition reads a definition that the user has named.
+func loadDefinition(file string) (*definition.Definition, error) {
+	if _, err := os.Stat(file); err != nil {
+		return nil, usageError{fmt.Errorf("read site definition: %w", err)}
+	}
+	return definition.Load(file)
+}
+
+// siteOfPage returns the site that starts at the host of a page.
+func siteOfPage(registry *sites.Registry, page string) (string, error) {
+	u, err := url.Parse(page)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%q is neither a site, nor a definition in a .yaml file, nor an http or https URL", withoutPassword(page))
+	}
+	var found []string
+	for _, name := range registry.Names() {
+		def, err := registry.Definition(name)
+		if err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(def.StartPages(), func(p definition.StartPage) bool {
+			start, err := url.Parse(p.URL)
+			return err == nil && strings.EqualFold(start.Host, u.Host)
+		}) {
+			found = append(found, name)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("no site starts at %s; draft a definition with muster sites init %s --out FILE.yaml, then muster scrape FILE.yaml", u.Host, u.Redacted())
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%d sites start at %s: name one of %s", len(found), u.Host, strings.Join(found, ", "))
+}
+
+// streamRecords scrapes sites and prints their records as they are found, one a
+// line. The scrapes end when the reader closes standard output.
+func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, args scrapeArgs) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := startLines(ctx, env.stdout, cancel)
+	args.opts.Each = out.put
+	round, err := o.Scraper.Round(ctx, args.names, args.opts)
+	if outErr := out.end(); err == nil {
+		err = outErr
+	}
+	if round == nil {
+		return err
+	}
+	return withJobState(ctx, o, errors.Join(err, round.Lost(args.failOn)), "scrapes", jobsOf(round), sameCommand)
+}
+
+// lineWriter prints the lines of many goroutines. While its reader does not read
+// they wait, until ctx is done.
+type lineWriter struct {
+	ctx   context.Context
+	lines chan []byte
+	done  chan struct{} // closed when all lines are written, or none will be
+}
+
+// startLines prints to w, until a write fails: then it calls failed.
+func startLines(ctx context.Context, w io.Writer, failed context.CancelCauseFunc) *lineWriter {
+	l := &lineWriter{ctx: ctx, lines: make(chan []byte), done: make(chan struct{})}
+	// A write to a pipe whose reader does not read cannot be canceled: then
+	// this goroutine ends with the process.
+	go func() {
+		defer close(l.done)
+		for line := range l.lines {
+			if _, err := w.Write(line); err != nil {
+				if errors.Is(err, syscall.EPIPE) {
+					err = orchestrator.ErrNoReader
+				} else {
+					err = fmt.Errorf("print records: %w; they are also in the directory of the job", err)
+				}
+				failed(err)
+				return
+			}
+		}
+	}()
+	return l
+}
+
+// put prints a line.
+func (l *lineWriter) put(line []byte) error {
+	select {
+	case l.lines <- append(slices.Clip(line), '\n'): // a copy
+		return nil
+	case <-l.ctx.Done():
+		return context.Cause(l.ctx)
+	}
+}
+
+// end waits until all lines are printed, and returns why they were not. Do not
+// call put after it.
+func (l *lineWriter) end() error {
+	close(l.lines)
+	select {
+	case <-l.done:
+	case <-l.ctx.Done():
+	}
+	return context.Cause(l.ctx)
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -11,7 +14,9 @@ import (
 	"muster/internal/logctx"
 	"muster/orchestrator"
 	"muster/orchestrator/config"
+	"muster/orchestrator/redisd"
 	"muster/tasks"
+	"muster/tasks/embedded"
 )
 
 // globalSettings can be set by flags of every command.
@@ -187,3 +192,102 @@ func oneLine(err error) string {
 
 // jsonFlag is for commands with a result.
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "output JSON"} }
+
+func configCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "config",
+		Usage:     "list every setting with its value and origin, or check them; secrets are masked",
+		ArgsUsage: "[FILE]",
+		Description: `RELOAD is yes for a setting that a running command takes over when its files
+change, or at SIGHUP. Others take a restart.
+
+With --check it lists all errors in the settings, or in FILE, and all missing variables
+and files that the settings and the definitions of sites refer to. Then the exit code is 1.`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "check", Usage: "check the settings instead"}, jsonFlag()},
+		Action: func(c *cli.Context) error {
+			if c.Bool("check") {
+				return checkConfig(env, c)
+			}
+			loaded, err := loadConfig(env, c)
+			if err != nil {
+				return err
+			}
+			settings := loaded.Settings()
+			if c.Bool("json") {
+				return printJSON(env.stdout, settings)
+			}
+			t := newTable(env.stdout, "SETTING VALUE RELOAD FROM")
+			for _, s := range settings {
+				reload := "restart"
+				if s.Reload {
+					reload = "yes"
+				}
+				t.row(s.Path, fmt.Sprint(s.Value), reload, s.Origin.String())
+			}
+			return t.flush()
+		},
+	}
+}
+
+// checkConfig checks the settings of the command, or of a file.
+func checkConfig(env environment, c *cli.Context) error {
+	var loaded *config.Loaded
+	var err error
+	if file := c.Args().First(); file != "" {
+		loaded, err = config.Load(config.Sources{File: file, Environ: secretsOf(env), Check: checkSecrets()})
+	} else {
+		loaded, err = loadSources(env, c, config.Sources{Check: checkSecrets()})
+	}
+	if err != nil {
+		if wrong := (usageError{}); errors.As(err, &wrong) {
+			err = wrong.error // invalid settings are the result of the check, not wrong usage
+		}
+		return err
+	}
+	for _, w := range loaded.Warnings {
+		fmt.Fprintln(env.stderr, "warning:", w)
+	}
+	if loaded.Path == "" {
+		fmt.Fprintln(env.stdout, "ok: no file, defaults and environment")
+	} else {
+		fmt.Fprintf(env.stdout, "ok: %s\n", loaded.Path)
+	}
+	return nil
+}
+
+// secretsOf is the environment without settings: those in a file alone are checked.
+func secretsOf(env environment) []string {
+	return slices.DeleteFunc(slices.Clone(env.environ), func(e string) bool { return strings.HasPrefix(e, "MUSTER_") })
+}
+
+func storeCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "store", Usage: "the data of the embedded Redis",
+		Subcommands: []*cli.Command{{
+			Name: "copy", Usage: "copy the data directory's embedded Redis into a Redis server",
+			Description: `Stop muster start and the workers first. The Redis must be empty, and later commands
+need --redis URL, or redis.url in the settings. The data directory stays as it is.`,
+			Flags: []cli.Flag{&cli.StringFlag{Name: "to", Usage: "the `URL` of the Redis, as for --redis"}},
+			Action: func(c *cli.Context) error {
+				if !c.IsSet("to") {
+					return usageError{errors.New("--to is missing: name the Redis, for example --to redis://host:6379/0")}
+				}
+				loaded, err := loadConfig(env, c)
+				if err != nil {
+					return err
+				}
+				client, err := tasks.Connect(c.Context, c.String("to"))
+				if err != nil {
+					return err
+				}
+				defer func() { _ = client.Close() }()
+				n, err := embedded.Copy(c.Context, filepath.Join(loaded.DataDir, "redis"), client.Redis())
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(env.stdout, "copied %d keys; continue with muster start --redis %s\n", n, redisd.Redact(c.String("to")))
+				return err
+			},
+		}},
+	}
+}

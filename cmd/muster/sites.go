@@ -1,19 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/clip"
 	"muster/orchestrator"
 	"muster/orchestrator/api/client"
+	"muster/orchestrator/config"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/render"
+	"muster/sites/report"
 )
 
 func sitesCommand(env environment) *cli.Command {
@@ -108,4 +115,146 @@ func patientClient(env environment, c *cli.Context, def *definition.Definition) 
 	}
 	client = fetch.NewClient(fetch.Config{Definition: def, Filter: loaded.Network.Filter(), Patience: time.Hour, Browser: browser, Extractors: loaded.Sites.Extractors})
 	return client, func() { client.Close(); browser.Close() }, nil
+}
+
+func showSiteCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:         "get",
+		Usage:        "print the definition of a site",
+		ArgsUsage:    "SITE-OR-FILE",
+		BashComplete: completeSites(env),
+		Action: func(c *cli.Context) error {
+			def, err := siteOf(env, c, c.Args().First())
+			if err != nil {
+				return err
+			}
+			_, err = env.stdout.Write(def.YAML())
+			return err
+		},
+	}
+}
+
+// listedSite is a row of sites list.
+type listedSite struct {
+	Site        string   `json:"site"`
+	BaseURL     string   `json:"base_url"`
+	File        string   `json:"file,omitempty"` // empty for a shipped one
+	Schedule    string   `json:"schedule,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Problems    []string `json:"problems,omitempty"` // of one that cannot be scraped
+}
+
+func listSites(env environment, cfg config.Config, asJSON bool) error {
+	registry, err := orchestrator.LoadSites(cfg)
+	if err != nil {
+		return err
+	}
+	rows, schedules := []listedSite{}, registry.Schedules(cfg.Sites.Schedule)
+	for _, name := range registry.Names() {
+		def, err := registry.Definition(name)
+		if err != nil {
+			return err
+		}
+		file := def.File()
+		if def.IsShipped() {
+			file = ""
+		}
+		rows = append(rows, listedSite{def.Site, def.BaseURL, file, schedules[name], def.Description, nil})
+	}
+	slices.SortStableFunc(rows, func(a, b listedSite) int { return cmp.Compare(min(len(b.File), 1), min(len(a.File), 1)) }) // shipped ones last
+	for _, b := range registry.Broken() {
+		rows = append(rows, listedSite{b.Site, "", b.File, schedules[b.Site], "", strings.Split(b.Err.Error(), "\n")})
+	}
+	if asJSON {
+		return printJSON(env.stdout, rows)
+	}
+	t := newTable(env.stdout, "SITE START SCHEDULE FROM DESCRIPTION")
+	var problems []string
+	for _, r := range rows {
+		if len(r.Problems) > 0 {
+			r.BaseURL, r.Description = "-", "cannot be scraped, see below"
+			problems = append(problems, r.Problems...)
+		}
+		t.row(r.Site, r.BaseURL, cmp.Or(r.Schedule, "-"), cmp.Or(r.File, "shipped"), strings.TrimSpace(r.Description))
+	}
+	if err := t.flush(); err != nil || len(problems) == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, "\n%s\n", strings.Join(problems, "\n"))
+	return err
+}
+
+// listHealth prints the last scrape of each site, compared with its scrapes of the seven days before.
+func listHealth(s scope) error {
+	states, err := client.All(s.ctx, s.api, client.ListSites, client.None{}, 0)
+	if err != nil {
+		return err
+	}
+	return showPage(s, healthOf(states), "No site has a finished scrape", "SITE HEALTH SUCCESS ERRORS RECORDS AT WHY BLOCKED RESPONSE", func(h report.Health) []any {
+		share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
+		return []any{h.Site, h.Status, share(h.Success), share(h.Errors), h.Records, h.At.Format("01-02 15:04"),
+			strings.Join(slices.Concat(h.Alerts, h.Notices), "; "), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean)}
+	})
+}
+
+// healthOf is the health of the sites that have one: the numbers of the last job that ended, the status and alerts of
+// a later job too.
+func healthOf(states []sites.State) []report.Health {
+	list := []report.Health{}
+	for _, st := range states {
+		if st.Health == "" {
+			continue
+		}
+		h := report.Health{Site: st.Site, JobID: st.Job.ID, At: st.Job.Began}
+		if st.Last != nil {
+			h = *st.Last
+		}
+		h.Status, h.Alerts = st.Health, st.Alerts
+		list = append(list, h)
+	}
+	return list
+}
+
+func historyCommand(env environment) *cli.Command {
+	return apiCommand(env, &cli.Command{
+		Name:        "history",
+		Usage:       "show when a record was first and last seen, its last ten changes, and whether it is gone",
+		ArgsUsage:   "SITE KEY",
+		Description: `KEY is the _key or the _url of a record in the files of a scrape.`,
+		Flags:       []cli.Flag{jsonFlag()},
+	}, func(s scope, in client.HistoryFilter) error {
+		page, err := client.GetHistory.Call(s.ctx, s.api, in)
+		if err != nil {
+			return err
+		}
+		if s.Bool("json") {
+			return printJSON(env.stdout, page)
+		}
+		t := newTable(env.stdout, "TYPE KEY AT EVENT FIELD BEFORE AFTER")
+		for _, h := range page.Data {
+			historyRows(h, t.row)
+		}
+		return t.flush()
+	})
+}
+
+// historyRows calls row with the events of a record, oldest first.
+func historyRows(h sites.History, row func(...any)) {
+	event := func(at, name string, more ...any) {
+		row(append(append([]any{h.Type, clip.Line(h.Key, 40), at, name}, more...), make([]any, 3-len(more))...)...)
+	}
+	event(h.First.Local().Format(time.DateTime), "first seen")
+	for _, c := range h.Changes {
+		for _, field := range slices.Sorted(maps.Keys(c.Fields)) {
+			more := []any{field}
+			for _, value := range c.Fields[field] {
+				more = append(more, clip.Line(string(value), 60))
+			}
+			event(c.At.Local().Format(time.DateTime), "changed", more[:min(len(more), 3)]...)
+		}
+	}
+	event(h.Last.Local().Format(time.DateTime), "last seen")
+	if h.Gone {
+		event("", fmt.Sprintf("gone from %d scrapes", h.Missed))
+	}
 }

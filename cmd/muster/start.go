@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/redisd"
@@ -137,4 +141,63 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 		defer o.Watch(ctx, env.watch(loaded, display))()
 		return fn(ctx, o, display)
 	})
+}
+
+var listenSetting = settingFlag{"listen", "api.listen", "serve the HTTP API at `ADDR`; beyond loopback it needs a key"}
+
+func dashboardCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "dashboard",
+		Usage: "serve the HTTP interface and the web pages, until interrupted",
+		Description: `Serves the HTTP interface of muster start for workers that run elsewhere: jobs,
+pipelines, agents and sites as JSON, described at /openapi.json, and the pages
+below /ui/. Prometheus metrics are at /metrics; /ready reports whether requests
+can be served. /asynqmon/ shows the tasks of asynq's own clients; for tasks of
+workflows see muster workflows.`,
+		Flags: flagsOf(listenSetting),
+		Action: server(func(c *cli.Context) error {
+			loaded, err := loadConfig(env, c, listenSetting)
+			if err != nil {
+				return err
+			}
+			client, err := orchestrator.Connect(c.Context, loaded.Config)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			outliveReaders()
+			return orchestrator.ServeDashboard(c.Context, loaded.Config, client, newLogger(env, env.stderr, loaded.Log),
+				env.watch(loaded, env.stderr),
+				func(url string) { fmt.Fprintf(env.stderr, "dashboard: %s\n", url) })
+		}),
+	}
+}
+
+// serveMetrics serves h as /metrics of a component, with its /health and /ready, under the guard of the HTTP
+// interface, and prints its address, until stop is called.
+func serveMetrics(address, component string, system *orchestrator.System, out io.Writer, h http.Handler) (stop func(), err error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, usageError{fmt.Errorf("--metrics-listen: %q is not an address to listen at; write host:port, as in 127.0.0.1:9090", address)}
+	}
+	served, err := orchestrator.Guarded(system)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	served.Component, served.Listen, served.Metrics, served.Ready = component, address, h, func(url string) { ready <- url }
+	go func() { ended <- api.ServeMetrics(ctx, served) }()
+	select {
+	case err := <-ended:
+		cancel()
+		return nil, fmt.Errorf("--metrics-listen: %w", err)
+	case url := <-ready:
+		fmt.Fprintf(out, "metrics are at %s\n", url)
+	}
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			fmt.Fprintf(out, "metrics ended early: %v\n", err)
+		}
+	}, nil
 }

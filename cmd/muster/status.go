@@ -3,13 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/clip"
 	"muster/internal/limit"
 	"muster/jobs"
 	"muster/orchestrator/api/client"
@@ -152,6 +156,77 @@ func (s systemStatus) print(env environment) error {
 	}
 	if s.Proxies.Live > 0 {
 		fmt.Fprintf(env.stdout, "\nproxies: %d ready, %d usable, %d cooling down, %d banned\n", s.Proxies.Ready, s.Proxies.Usable, s.Proxies.Cooling, s.Proxies.Banned)
+	}
+	return nil
+}
+
+func healthCommand(env environment) *cli.Command {
+	c := apiCommand(env, &cli.Command{
+		Name:  "health",
+		Usage: "check Redis, workers, agents and the proxy pool; exit 1 if one has failed",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "url", Usage: "only check that `URL` returns 200, as in http://localhost:8000/health"}, jsonFlag(),
+		},
+	}, func(s scope, _ client.None) error {
+		report, err := client.GetHealthReport.Call(s.ctx, s.api, client.None{})
+		if err != nil {
+			return err
+		}
+		if err := printHealth(env, report, s.Bool("json")); err != nil {
+			return err
+		}
+		if report.Status == health.Failed {
+			return errors.New("not healthy")
+		}
+		return nil
+	})
+	system := c.Action
+	c.Action = func(c *cli.Context) error {
+		if c.IsSet("url") {
+			return probeURL(c.Context, c.String("url"))
+		}
+		return system(c)
+	}
+	return c
+}
+
+func printHealth(env environment, report health.Report, asJSON bool) error {
+	if asJSON {
+		return printJSON(env.stdout, report)
+	}
+	t := newTable(env.stdout, "PART STATUS TIME _")
+	for _, r := range report.Checks {
+		t.row(r.Name, r.Status, fmt.Sprintf("%d ms", r.Millis), cmp.Or(r.Error, r.Detail))
+	}
+	return t.flush()
+}
+
+// probeTime is the timeout of an HTTP health check. It is below the timeout of the container's health check.
+const probeTime = 5 * time.Second
+
+// probeURL wants the status 200 from a URL.
+func probeURL(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return usageError{fmt.Errorf("--url %.200q: give an http or https URL, as in http://localhost:8000/health", address)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return usageError{fmt.Errorf("--url: %w", err)}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("not healthy: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err != nil {
+		return fmt.Errorf("not healthy: read the response of %s: %w", u.Redacted(), err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("not healthy: %s returned %s: %s", u.Redacted(), resp.Status, clip.Line(string(body), 300))
 	}
 	return nil
 }
