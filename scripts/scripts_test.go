@@ -70,7 +70,9 @@ func TestRenamedModuleBuilds(t *testing.T) {
 			t.Errorf("%s is still imported", strings.TrimSpace(path))
 		}
 	}
-	mustRun(t, dir, "go", "build", "./tasks/tasktype", "./internal/addressfilter")
+	if out := mustRun(t, dir, "go", "run", "./examples/firstprogram"); !strings.HasSuffix(out, "10 words\n") {
+		t.Errorf("the program of the README prints %q, want 10 words", out)
+	}
 	if out := mustRun(t, dir, "gofmt", "-l", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "examples"); out != "" {
 		t.Errorf("these are not formatted:\n%s", out)
 	}
