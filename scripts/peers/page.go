@@ -150,7 +150,7 @@ func sums(lists ...[]float64) []float64 {
 	return out
 }
 
-// weaknesses lists the measures in which another system did better than Muster, with the best value.
+// weaknesses lists the measures in which another system did better than Muster, by table, with the best value.
 func weaknesses(res *results) []string {
 	i := slices.IndexFunc(res.Systems, isMuster)
 	if i < 0 {
@@ -163,6 +163,7 @@ func weaknesses(res *results) []string {
 		return []float64{o.Recovered.Seconds()}
 	}, 0.5, false}
 	var all []string
+	table := ""
 	for _, m := range append(measures(), recovered) {
 		ours := m.value(res.Systems[i])
 		best, system := ours, ""
@@ -172,7 +173,13 @@ func weaknesses(res *results) []string {
 			}
 		}
 		if system != "" {
-			all = append(all, fmt.Sprintf("%s, %s: %s %s; %s %s", m.table, m.head, number(ours), m.unit, system, number(best)))
+			item := fmt.Sprintf(" %s %s %s (%s %s)", m.head, number(ours), m.unit, system, number(best))
+			if len(all) == 0 || m.table != table {
+				all = append(all, m.table+":")
+			} else {
+				item = ";" + item
+			}
+			table, all[len(all)-1] = m.table, all[len(all)-1]+item
 		}
 	}
 	return all

@@ -124,7 +124,7 @@ func TestPageHasARowForEachSystem(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| Muster | 40.0 | none | none | 10.0 |", "| Other | 80.0 | none | none | 20.0 |",
-		"| Muster | 10.0 |  |", "| Other 1.2 | > 100 |  |", "| Loser | lost |  |", "the best system:\n\n* rates, run: 10.0 tasks/s; Other 20.0\n", "| Muster | 4.00 | none |", "* a peer: its reason",
+		"| Muster | 10.0 |  |", "| Other 1.2 | > 100 |  |", "| Loser | lost |  |", "the best system in parentheses:\n\n* rates: run 10.0 tasks/s (Other 20.0)\n", "| Muster | 4.00 | none |", "* a peer: its reason",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q:\n%s", want, text)
