@@ -136,11 +136,6 @@ func (r agentRegistry) register(ctx context.Context, in *client.With[client.NewA
 	if err := mayHave(ctx, n.Roles); err != nil {
 		return out, err
 	}
-	for key, value := range n.Labels {
-		if len(key) > 100 || len(value) > 1000 {
-			return out, badField("body.labels."+keyOf([]byte(key)), "a label has a name of up to 100 bytes and a text of up to 1000")
-		}
-	}
 	a, secret, err := r.agents.Register(ctx, agent.Registration{Name: n.Name, Roles: n.Roles, Capacity: n.Capacity, URL: n.URL, Labels: n.Labels, Owner: ownerOf(ctx)})
 	if err != nil {
 		return out, err
