@@ -368,7 +368,7 @@ func (s *Service) move(ctx context.Context, id string, to Status, from []Status,
 		ended = endedPrefix
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, dayKey(now), todoKey, dependentsKey(id), pendingKey)
+	keys = append(keys, dayKey(now), todoKey, dependentsKey(id))
 	reply, err := s.run(ctx, "change job "+id, "move", keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data, reopened}, fields...)...)
 	if err != nil {
 		return err

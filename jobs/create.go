@@ -189,11 +189,7 @@ func splitContext(context json.RawMessage) (inline, large, hash string) {
 
 // indexes are the keys of the indexes that a job is in.
 func indexes(p *pipeline.Pipeline, name string, status Status, labels []string, context json.RawMessage) []string {
-	keys := []string{allKey, nameKey(name), statusKey(status)}
-	if !status.Terminal() {
-		keys = append(keys, pendingKey)
-	}
-	return append(keys, soft(p, labels, context)...)
+	return append([]string{allKey, nameKey(name), statusKey(status)}, soft(p, labels, context)...)
 }
 
 // soft are the keys of the indexes that an edit can change.

@@ -68,9 +68,6 @@ func dayKey(day time.Time) string { return prefix + "day:" + day.UTC().Format(ti
 // stuck: jobs without progress, as the last sweep has seen them.
 const itemsKey = prefix + "items"
 
-// pendingKey is a sorted set of the jobs that have not ended, scored by their numbers.
-const pendingKey = prefix + "pending"
-
 // reviewsKey is a sorted set of the jobs with items that wait for a decision, by when the first of these was noticed (unix
 // ms). A job whose items were all decided on stays in it until a sweep or its end.
 const reviewsKey = prefix + "reviews"

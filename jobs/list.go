@@ -164,7 +164,7 @@ func (s *Service) glances(ctx context.Context, ids []string, records []record) (
 func (f Filter) check() error {
 	for _, st := range f.Statuses {
 		if !slices.Contains(Statuses, st) {
-			return bad("status", "%.20q is not a state; there are created, processing, completed, failed, cancelled, and pending for jobs with a stage that is pending", string(st))
+			return bad("status", "%.20q is not a state; there are created, processing, completed, failed, cancelled", string(st))
 		}
 	}
 	if f.Limit < 0 || f.Limit > 1000 {
@@ -208,9 +208,8 @@ func (f Filter) CheckContext(pipelines []*pipeline.Pipeline) error {
 // indexes returns the indexes to read, whose jobs together are all that the filter can select, and whether they hold no
 // others.
 func (f Filter) indexes() (keys []string, exact bool) {
-	statuses := f.Statuses
 	one := len(f.Context)
-	for _, on := range []bool{f.Name != "", f.Label != "", len(statuses) > 0, f.Pending} {
+	for _, on := range []bool{f.Name != "", f.Label != "", len(f.Statuses) > 0} {
 		if on {
 			one++
 		}
@@ -225,11 +224,11 @@ func (f Filter) indexes() (keys []string, exact bool) {
 		return []string{labelKey(f.Label)}, exact
 	case f.Name != "":
 		return []string{nameKey(f.Name)}, exact
-	case f.Pending:
-		return []string{pendingKey}, exact
-	case len(statuses) > 0:
-		for _, st := range statuses {
-			keys = append(keys, statusKey(st))
+	case len(f.Statuses) > 0:
+		for _, st := range Statuses {
+			if slices.Contains(f.Statuses, st) {
+				keys = append(keys, statusKey(st))
+			}
 		}
 		return keys, exact
 	}
@@ -238,11 +237,7 @@ func (f Filter) indexes() (keys []string, exact bool) {
 
 // selects reports whether the filter selects a job, apart from its context.
 func (f Filter) selects(r record) bool {
-	statuses := f.Statuses
-	if f.Pending && r.status().Terminal() {
-		return false
-	}
-	if len(statuses) > 0 && !slices.Contains(statuses, r.status()) {
+	if len(f.Statuses) > 0 && !slices.Contains(f.Statuses, r.status()) {
 		return false
 	}
 	return (f.Name == "" || r["name"] == f.Name) && (f.Label == "" || slices.Contains(r.list("labels"), f.Label))

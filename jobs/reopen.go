@@ -78,7 +78,7 @@ func (s *Service) reopen(ctx context.Context, id string, r record, options workq
 		}
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, todoKey, pendingKey, endedKey(r.status()))
+	keys = append(keys, todoKey, endedKey(r.status()))
 	reply, err := s.run(ctx, "reopen job "+id, "reopen", keys, args...)
 	if err != nil {
 		return 0, err

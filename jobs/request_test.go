@@ -381,7 +381,7 @@ func TestListsFilterAndPage(t *testing.T) {
 			{jobs.Filter{Context: map[string]string{"customer": "acme"}}, 25},
 			{jobs.Filter{Context: map[string]string{"customer": "acme", "year": "2003"}}, 5},
 			{jobs.Filter{Context: map[string]string{"customer": "none"}}, 0},
-			{jobs.Filter{Pending: true}, 25},
+			{jobs.Filter{Statuses: jobs.Open}, 25},
 			{jobs.Filter{Offset: 20}, 6},
 		} {
 			page, err := w.List(w.ctx, c.filter)

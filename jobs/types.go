@@ -24,6 +24,9 @@ const (
 // Statuses are all states of a job.
 var Statuses = []Status{Created, Processing, Completed, Failed, Cancelled}
 
+// Open are the states of a job that has not ended.
+var Open = []Status{Created, Processing}
+
 // Terminal reports whether a job in this state has ended.
 func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
 
@@ -251,7 +254,6 @@ type Item struct {
 type Filter struct {
 	Name     string            // of the pipeline
 	Statuses []Status          // any of these
-	Pending  bool              // only jobs with a stage that is pending
 	Context  map[string]string // values of declared keys of the context
 	Label    string
 	Cursor   string // next of the page before

@@ -1,5 +1,5 @@
 -- Moves a job to another state, if it is in one of those given.
--- KEYS: common.lua, then 5 day, 6 todo, 7 the jobs that come after it, 8 pending.
+-- KEYS: common.lua, then 5 day, 6 todo, 7 the jobs that come after it.
 -- ARGV: id, prefix of the indexes by status, states that it may be in (joined with a space on both sides), new state,
 -- prefix of the ended jobs if the new state is terminal or else "", type of the event or "", its data,
 -- when it was last reopened or * for any time, then fields and values to set.
@@ -29,7 +29,6 @@ if was ~= to then
     day(KEYS[5], to)
     redis.call("ZADD", ARGV[5] .. to, now, id)
     redis.call("ZADD", KEYS[6], now, id)
-    redis.call("ZREM", KEYS[8], id)
     local started = redis.call("HGET", RECORD, "started")
     if started then took = string.format("%.0f", math.max(0, now - tonumber(started))) end
     for _, other in ipairs(redis.call("SMEMBERS", KEYS[7])) do

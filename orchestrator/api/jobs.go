@@ -56,7 +56,7 @@ func filterOf(in *client.JobFilter) (jobs.Filter, error) {
 func statusFilter(words []string) (f jobs.Filter) {
 	for _, word := range words {
 		if word == "pending" {
-			f.Pending = true
+			f.Statuses = append(f.Statuses, jobs.Open...)
 			continue
 		}
 		f.Statuses = append(f.Statuses, jobs.Status(word))

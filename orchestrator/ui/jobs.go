@@ -57,7 +57,7 @@ func (p *pages) listJobs(ctx context.Context, r *http.Request) (webui.View, erro
 	switch status := q.Get("status"); status {
 	case "":
 	case "pending":
-		f.Pending = true
+		f.Statuses = jobs.Open
 	default:
 		f.Statuses = []jobs.Status{jobs.Status(status)}
 	}
