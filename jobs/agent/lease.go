@@ -603,7 +603,7 @@ func parseRecord(id, text string) (record, error) {
 		err = errors.New("it has no name")
 	}
 	if err != nil {
-		return record{Name: id}, fmt.Errorf("the record of the agent is damaged (%w): it must register again, or be removed", err)
+		return record{Registration: Registration{Name: id}}, fmt.Errorf("the record of the agent is damaged (%w): it must register again, or be removed", err)
 	}
 	return rec, nil
 }

@@ -29,27 +29,22 @@ const (
 
 // Registration is a request to register an agent.
 type Registration struct {
-	Name     string            // unique name of up to MaxName characters. Required, except in Config.Static: there it defaults to role and URL.
-	Roles    []string          // 1 to MaxRoles roles of up to 40 lower-case letters, digits, _ and -
-	Capacity int               // maximum number of concurrent assignments, up to MaxCapacity. Defaults to 1.
-	URL      string            // http or https URL; work is pushed to URL/assignments. Defaults to none: the agent polls.
-	Labels   map[string]string // up to 20 labels for display. Defaults to none.
-	Secret   string            // key for signing requests; only in Config.Static. Defaults to none: requests are not signed.
+	Name     string            `json:"name"`             // unique name of up to MaxName characters. Required, except in Config.Static: there it defaults to role and URL.
+	Roles    []string          `json:"roles"`            // 1 to MaxRoles roles of up to 40 lower-case letters, digits, _ and -
+	Capacity int               `json:"capacity"`         // maximum number of concurrent assignments, up to MaxCapacity. Defaults to 1.
+	URL      string            `json:"url,omitempty"`    // http or https URL; work is pushed to URL/assignments. Defaults to none: the agent polls.
+	Labels   map[string]string `json:"labels,omitempty"` // up to 20 labels for display. Defaults to none.
+	Secret   string            `json:"secret,omitempty"` // key for signing requests; only in Config.Static. Defaults to none: requests are not signed.
 	// Owner is the only agent key that may replace the registration, act for the agent and read its jobs. Defaults to the current
 	// owner, and in Config.Static to none: only operators act for the agent.
-	Owner string
+	Owner string `json:"owner,omitempty"`
 }
 
-// record is the JSON form of an agent in Redis. The ID is the field of the hash.
+// record is the JSON form of an agent in Redis. The ID is the field of the hash. An agent with a URL has a secret, and one of
+// the configuration its owner; see keys.owners.
 type record struct {
-	Name       string            `json:"name"`
-	Roles      []string          `json:"roles"`
-	Capacity   int               `json:"capacity"`
-	URL        string            `json:"url,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	Secret     string            `json:"secret,omitempty"` // of an agent with a URL: it signs requests
-	Owner      string            `json:"owner,omitempty"`  // of an agent of the configuration; see keys.owners
-	Registered time.Time         `json:"registered"`
+	Registration
+	Registered time.Time `json:"registered"`
 }
 
 var roleName = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
@@ -91,12 +86,9 @@ func (r Registration) check() (record, error) {
 	if err := checkURL(r.URL); err != nil {
 		return none, err
 	}
-	roles := slices.Clone(r.Roles)
-	slices.Sort(roles)
-	return record{
-		Name: r.Name, Roles: slices.Compact(roles), Capacity: max(r.Capacity, 1), URL: strings.TrimRight(r.URL, "/"),
-		Labels: maps.Clone(r.Labels),
-	}, nil
+	r.Roles = slices.Compact(slices.Sorted(slices.Values(r.Roles)))
+	r.Capacity, r.URL, r.Labels, r.Secret, r.Owner = max(r.Capacity, 1), strings.TrimRight(r.URL, "/"), maps.Clone(r.Labels), "", ""
+	return record{Registration: r}, nil
 }
 
 func checkURL(text string) error {

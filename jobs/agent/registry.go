@@ -24,7 +24,6 @@ const missed = 3
 // returns a new secret, which cannot be read later. The error is ErrTooMany, ErrNotAllowed, ErrNotOwner or a
 // *jobs.FieldError.
 func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, error) {
-	r.Secret = ""
 	rec, err := r.check()
 	if err != nil {
 		return Agent{}, "", err
@@ -391,55 +390,38 @@ func (s *Service) Roles(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// announceEvery is how often the agents of the configuration are compared with Redis, and silent ones are forgotten.
+// announceEvery is how often silent agents are forgotten.
 const announceEvery = time.Minute
 
-// keepRoster keeps the agents of the configuration in Redis, and forgets silent ones, until ctx is done.
+// keepRoster stores the agents of each configuration in Redis, and forgets silent ones, until ctx is done.
 func (s *Service) keepRoster(ctx context.Context) {
 	tick := time.NewTicker(min(announceEvery, max(s.cfg.ForgetAfter/4, 10*time.Millisecond)))
 	defer tick.Stop()
-	for {
+	for stored := false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.announceNow: // New has filled it
+			stored = false
 		case <-tick.C:
 		}
-		s.warn(ctx, "store the agents of the configuration", s.announce(ctx))
+		if !stored {
+			err := s.announce(ctx)
+			s.warn(ctx, "store the agents of the configuration", err)
+			stored = err == nil
+		}
 		s.warn(ctx, "forget agents", s.forget(ctx))
 	}
 }
 
-// announce stores the agents of the configuration that are not there or differ.
+// announce stores the agents of the configuration.
 func (s *Service) announce(ctx context.Context) error {
 	for _, rec := range s.policy.Load().static {
-		id, err := s.rdb.HGet(ctx, s.keys.names(), rec.Name).Result()
-		if errors.Is(err, redis.Nil) {
-			id, err = staticID(rec.Name), nil
-		}
-		if err != nil {
+		if _, err := s.store(ctx, &rec, staticID(rec.Name), rec.Owner, true); err != nil {
 			return err
-		}
-		text, err := s.rdb.HGet(ctx, s.keys.agents(), id).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return err
-		}
-		var old record
-		if json.Unmarshal([]byte(text), &old) != nil || !equalRecords(old, rec) {
-			if _, err := s.store(ctx, &rec, id, rec.Owner, true); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
-}
-
-// equalRecords reports whether two records are equal apart from the times at which they were stored.
-func equalRecords(a, b record) bool {
-	a.Registered, b.Registered = time.Time{}, time.Time{}
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && string(x) == string(y)
 }
 
 // forget removes agents that have not called for long, except those of the configuration.

@@ -17,8 +17,6 @@ local first = not before[1]
 if first and outcome == "lost" and held == 0 then return { 0, outcome, "", "" } end
 redis.call("HSET", RECORD, "outcome", outcome, "digest", digest)
 redis.call("EXPIRE", RECORD, ARGV[5])
-local time = redis.call("TIME")
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 -- add adds numbers to fields of a hash with at most so many. A total that is too large stays. A hash with a
 -- new field expires after so many seconds, if these are given.

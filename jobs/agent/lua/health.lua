@@ -10,8 +10,6 @@ if redis.call("HEXISTS", KEYS[1], id) == 0 then
   redis.call("ZREM", KEYS[3], id)
   return { 0, 0, 0, 0, 0 }
 end
-local time = redis.call("TIME")
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local last = redis.call("HGET", KEYS[4], id)
 local before = tonumber(string.match(last or "", "^%d+ (%d+)") or 0)
 local failures = 0

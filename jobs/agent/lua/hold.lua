@@ -5,8 +5,6 @@
 -- assignment and the unix ms at which its lease expires.
 -- Returns {how many of them it has got, how many it holds, ms for which it takes
 -- no work or -1 if that is not known}.
-local time = redis.call("TIME")
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local held = redis.call("ZCOUNT", KEYS[4], "(" .. string.format("%.0f", now), "+inf")
 if ARGV[3] == "1" then
   if redis.call("HEXISTS", KEYS[1], ARGV[1]) == 0 or redis.call("SISMEMBER", KEYS[2], ARGV[1]) == 1 then

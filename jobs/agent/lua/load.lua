@@ -5,8 +5,7 @@
 -- process dies.
 -- Returns {unix ms of now, outcome, digest, usage before, unix ms at which its lease
 -- expires or "" if the agent does not hold it}.
-local time = redis.call("TIME")
-local now = string.format("%.0f", tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
+now = string.format("%.0f", now)
 if ARGV[2] ~= "" then redis.call("ZADD", KEYS[2], "XX", now, ARGV[2]) end
 local r = redis.call("HMGET", KEYS[1], "outcome", "digest", "usage")
 local held = redis.call("ZSCORE", KEYS[3], ARGV[1])

@@ -5,8 +5,6 @@
 -- is of the configuration), most agents of an owner.
 -- Returns {1, id}; {0, ""} if there are too many agents; {4, ""} if the owner has too
 -- many; {3, id} if it has another owner or none.
-local time = redis.call("TIME")
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local static = ARGV[5] == "1"
 local id = redis.call("HGET", KEYS[2], ARGV[1])
 if id and not static and ARGV[7] ~= "" then

@@ -5,8 +5,6 @@
 -- which it is idle, unix ms of now}, or {} if the agent does not exist.
 local record = redis.call("HGET", KEYS[1], ARGV[1])
 if not record then return {} end
-local time = redis.call("TIME")
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 redis.call("ZADD", KEYS[2], string.format("%.0f", now), ARGV[1])
 local held = redis.call("ZCOUNT", KEYS[4], "(" .. string.format("%.0f", now), "+inf")
 local idle = tonumber(redis.call("HGET", KEYS[5], "idle") or 0) or 0
