@@ -17,7 +17,7 @@ func webhooks(t testing.TB, cfg Config, url string, allow ...string) *webhook.Se
 	filter := testutil.Must(addressfilter.New(allow...))(t)
 	hooks, err := webhook.New(webhook.Config{
 		Redis: cfg.Client.Redis(), Filter: filter, Max: 2,
-		Static: []webhook.Static{{Name: "fixed", URL: url, Events: []string{"job.deleted"}, Secrets: []string{"whsec_" + strings.Repeat("A", 32)}}},
+		Static: []webhook.Static{{NewEndpoint: webhook.NewEndpoint{Name: "fixed", URL: url, Events: []string{"job.deleted"}}, Secrets: []string{"whsec_" + strings.Repeat("A", 32)}}},
 	})
 	testutil.Ok(t, err)
 	if _, _, err := hooks.Create(t.Context(), webhook.NewEndpoint{Name: "ops", URL: url}); err != nil {

@@ -40,24 +40,20 @@ const maxEvents = 50
 
 // Static is an endpoint of the configuration.
 type Static struct {
-	Name    string
-	URL     string
-	Events  []string // see NewEndpoint. Defaults to all.
-	Format  string   // see NewEndpoint
+	NewEndpoint
 	Secrets []string // one or two
-
-	Workflows, Labels []string // see NewEndpoint
 }
 
 // NewEndpoint is an endpoint to create.
 type NewEndpoint struct {
-	Name   string   // unique, of up to 100 letters, digits, ., _ and -. Defaults to the id.
-	URL    string   // http or https, to an address that Config.Filter allows.
-	Events []string // types of events, or beginnings as in job.*. Defaults to all.
-	Format string   // of the body, one of Formats. Defaults to FormatJSON.
+	Name   string   `json:"name"`             // unique, of up to 100 letters, digits, ., _ and -. Defaults to the id.
+	URL    string   `json:"url"`              // http or https, to an address that Config.Filter allows.
+	Events []string `json:"events,omitempty"` // types of events, or beginnings as in job.*. Defaults to all.
+	Format string   `json:"format,omitempty"` // of the body, one of Formats. Defaults to FormatJSON.
 	// Workflows and Labels select events of workflows, which also need a type in Events that begins with workflow: names of workflows, or prefixes as
 	// in billing-*, and labels as KEY=VALUE, all of which the workflow has. Workflows defaults to all but the program's own.
-	Workflows, Labels []string
+	Workflows []string `json:"workflows,omitempty"`
+	Labels    []string `json:"labels,omitempty"`
 }
 
 // Edit changes an endpoint. Nil fields remain unchanged.
@@ -95,17 +91,11 @@ type Endpoint struct {
 
 // record is an endpoint as stored in Redis, without its ID.
 type record struct {
-	Name     string    `json:"name"`
-	URL      string    `json:"url"`
-	Events   []string  `json:"events,omitempty"`
-	Format   string    `json:"format,omitempty"`
+	NewEndpoint
 	Secrets  []string  `json:"secrets"`
 	Disabled bool      `json:"disabled,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	Created  time.Time `json:"created"`
-
-	Workflows []string `json:"workflows,omitempty"`
-	Labels    []string `json:"labels,omitempty"`
 }
 
 // parseRecord decodes the record of an endpoint.
@@ -156,6 +146,11 @@ func checkEvents(patterns []string) error {
 	return nil
 }
 
+// check returns a *job.FieldError for what selects and forms the messages of an endpoint.
+func (n NewEndpoint) check() error {
+	return cmp.Or(checkEvents(n.Events), checkFormat(n.Format), checkLabels(n.Labels))
+}
+
 // checkLabels returns a *job.FieldError for labels that are not KEY=VALUE.
 func checkLabels(labels []string) error {
 	if _, err := tasktype.ParseLabels(labels); err != nil {
@@ -194,8 +189,8 @@ func (c *core) checkURL(text string) error {
 
 // record returns the record of an endpoint of the configuration.
 func (st Static) record() (record, error) {
-	r := record{Name: st.Name, URL: st.URL, Events: st.Events, Format: st.Format, Secrets: st.Secrets, Workflows: st.Workflows, Labels: st.Labels}
-	err := cmp.Or(checkSecrets(st.Secrets), webhook.CheckURL(st.URL), checkEvents(st.Events), checkFormat(st.Format), checkLabels(st.Labels))
+	r := record{NewEndpoint: st.NewEndpoint, Secrets: st.Secrets}
+	err := cmp.Or(checkSecrets(st.Secrets), webhook.CheckURL(st.URL), st.check())
 	if !endpointName.MatchString(st.Name) {
 		err = errors.New("a name is required")
 	}

@@ -213,7 +213,7 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 	secret := webhook.NewSecret()
 	cfg := quick(t, rdb)
 	cfg.Filter = nil // its address is allowed since the configuration names it
-	cfg.Static = []Static{{Name: "ops", URL: r.URL, Events: []string{"site.*"}, Secrets: []string{secret}}}
+	cfg.Static = []Static{{NewEndpoint{Name: "ops", URL: r.URL, Events: []string{"site.*"}}, []string{secret}}}
 	k := open(t, cfg)
 	k.run(t)
 	id := staticID("ops")
@@ -247,8 +247,9 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 	if some, err := after.needed(t.Context()); some || err != nil || rdb.Exists(t.Context(), event.RelayedKey()).Val() == 1 {
 		t.Errorf("got needed %v, %v, want the relay ended", some, err)
 	}
-	for _, bad := range []Static{{Name: "a", URL: "https://x.example"}, {Name: "a", URL: "x", Secrets: []string{secret}}, {Name: "a", URL: "https://x.example", Secrets: []string{"short"}},
-		{Name: "a", URL: "https://x.example", Secrets: []string{secret}, Events: []string{"nothing"}}, {Name: "a", URL: "https://x.example", Secrets: []string{secret}, Format: "mail"}} {
+	const fine = "https://x.example"
+	for _, bad := range []Static{{NewEndpoint{Name: "a", URL: fine}, nil}, {NewEndpoint{Name: "a", URL: "x"}, []string{secret}}, {NewEndpoint{Name: "a", URL: fine}, []string{"short"}},
+		{NewEndpoint{Name: "a", URL: fine, Events: []string{"nothing"}}, []string{secret}}, {NewEndpoint{Name: "a", URL: fine, Format: "mail"}, []string{secret}}} {
 		if _, err := New(Config{Redis: rdb, Static: []Static{bad}}); err == nil {
 			t.Errorf("%+v: got no error", bad)
 		}

@@ -134,14 +134,15 @@ func (s *endpoints) change(ctx context.Context, id string, edit func(*record)) e
 // Create stores a new endpoint and returns its secret, which is not shown again. It returns ErrTooMany or a *job.FieldError.
 func (s *Service) Create(ctx context.Context, n NewEndpoint) (Endpoint, string, error) {
 	id, key := "wh-"+newID(), webhook.NewSecret()
-	r := record{Name: cmp.Or(n.Name, id), URL: n.URL, Events: n.Events, Workflows: n.Workflows, Labels: n.Labels, Format: n.Format, Secrets: []string{key}, Created: time.Now().UTC().Truncate(time.Millisecond)}
+	n.Name = cmp.Or(n.Name, id)
+	r := record{NewEndpoint: n, Secrets: []string{key}, Created: time.Now().UTC().Truncate(time.Millisecond)}
 	if !endpointName.MatchString(r.Name) {
 		return Endpoint{}, "", bad("name", "use up to 100 letters, digits, dots, hyphens and underscores")
 	}
 	if _, taken := s.static[staticID(r.Name)]; taken {
 		return Endpoint{}, "", bad("name", "a webhook of the configuration has the name %s", r.Name)
 	}
-	if err := cmp.Or(s.core.checkURL(n.URL), checkEvents(n.Events), checkFormat(n.Format), checkLabels(n.Labels)); err != nil {
+	if err := cmp.Or(s.core.checkURL(n.URL), n.check()); err != nil {
 		return Endpoint{}, "", err
 	}
 	if err := s.beginWorkflows(ctx, r); err != nil {
@@ -161,34 +162,28 @@ func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error)
 	if _, static := s.static[id]; static && changed {
 		return Endpoint{}, fmt.Errorf("edit webhook %s: %w", id, ErrStatic)
 	}
-	var err error
+	edit := func(r *record) {
+		set(&r.URL, e.URL)
+		set(&r.Events, e.Events)
+		set(&r.Format, e.Format)
+		set(&r.Secrets, e.Secrets)
+		set(&r.Workflows, e.Workflows)
+		set(&r.Labels, e.Labels)
+	}
+	var edited record // what is edited only
+	edit(&edited)
+	err := edited.check()
 	if e.URL != nil {
-		err = s.core.checkURL(*e.URL)
-	}
-	if e.Events != nil {
-		err = cmp.Or(err, checkEvents(*e.Events))
-	}
-	if e.Format != nil {
-		err = cmp.Or(err, checkFormat(*e.Format))
+		err = cmp.Or(s.core.checkURL(*e.URL), err)
 	}
 	if e.Secrets != nil {
 		err = cmp.Or(err, checkSecrets(*e.Secrets))
 	}
-	if e.Labels != nil {
-		err = cmp.Or(err, checkLabels(*e.Labels))
-	}
-	if err == nil && e.Events != nil {
-		err = s.beginWorkflows(ctx, record{Events: *e.Events})
+	if err == nil {
+		err = s.beginWorkflows(ctx, edited)
 	}
 	if err == nil && changed {
-		err = s.change(ctx, id, func(r *record) {
-			set(&r.URL, e.URL)
-			set(&r.Events, e.Events)
-			set(&r.Format, e.Format)
-			set(&r.Secrets, e.Secrets)
-			set(&r.Workflows, e.Workflows)
-			set(&r.Labels, e.Labels)
-		})
+		err = s.change(ctx, id, edit)
 	}
 	if err == nil && e.Disabled != nil {
 		reason := ""

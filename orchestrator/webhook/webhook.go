@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -58,25 +59,15 @@ type Config struct {
 // many attempts as the three days of the schedule that Standard Webhooks proposes.
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#deliverability-and-reliability
 func (c Config) withDefaults() Config {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d <= 0 {
-			*d = to
-		}
-	}
-	set(&c.Timeout, 15*time.Second)
-	set(&c.Keep, 72*time.Hour)
-	set(&c.Retry, 5*time.Second)
-	set(&c.MaxRetry, 3*time.Hour)
-	set(&c.Tick, 200*time.Millisecond)
-	number := func(n *int, to int) {
-		if *n <= 0 {
-			*n = to
-		}
-	}
-	number(&c.KeepCount, 10_000)
-	number(&c.MaxPending, 200_000)
-	number(&c.Max, 100)
-	number(&c.Attempts, 19)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), 15*time.Second)
+	c.Keep = cmp.Or(max(c.Keep, 0), 72*time.Hour)
+	c.Retry = cmp.Or(c.Retry, 5*time.Second)
+	c.MaxRetry = cmp.Or(c.MaxRetry, 3*time.Hour)
+	c.Tick = cmp.Or(c.Tick, 200*time.Millisecond)
+	c.KeepCount = cmp.Or(c.KeepCount, 10_000)
+	c.MaxPending = cmp.Or(c.MaxPending, 200_000)
+	c.Max = cmp.Or(c.Max, 100)
+	c.Attempts = cmp.Or(c.Attempts, 19)
 	if c.Events == nil {
 		c.Events = event.New(c.Redis)
 	}
