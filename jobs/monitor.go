@@ -16,39 +16,32 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// monitor looks after open jobs.
-type monitor struct {
-	*Service
-	found atomic.Int64 // stuck jobs
-}
-
 // maxFutile is how often a job is recovered without any progress before it fails.
 const maxFutile = 3
 
 // Run advances due jobs, recovers stuck jobs, and deletes old jobs, until ctx is
 // done. It should run in at least one process, and may run in many. Errors are logged.
 func (s *Service) Run(ctx context.Context) error {
-	m := &monitor{Service: s}
 	s.running.Store(true)
 	defer s.running.Store(false)
 	var both errgroup.Group
-	both.Go(func() error { m.runTodo(ctx); return nil })
-	both.Go(func() error { m.runSweeps(ctx); return nil })
+	both.Go(func() error { s.runTodo(ctx); return nil })
+	both.Go(func() error { s.runSweeps(ctx); return nil })
 	return both.Wait()
 }
 
 // runTodo advances jobs when their time has come.
-func (m *monitor) runTodo(ctx context.Context) {
+func (s *Service) runTodo(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait, err := m.todo(ctx)
+		wait, err := s.todo(ctx)
 		if err != nil && ctx.Err() == nil {
-			m.cfg.Logger.WarnContext(ctx, "jobs are not advanced", "err", err)
+			s.cfg.Logger.WarnContext(ctx, "jobs are not advanced", "err", err)
 			wait = time.Second
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-m.wake:
+		case <-s.wake:
 		case <-t.C:
 		}
 		t.Stop()
@@ -56,16 +49,16 @@ func (m *monitor) runTodo(ctx context.Context) {
 }
 
 // todo advances the jobs that are due and returns how long until the next.
-func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
+func (s *Service) todo(ctx context.Context) (time.Duration, error) {
 	for {
-		reply, err := m.run(ctx, "read the jobs to advance", "due", []string{todoKey}, 100, m.limits.Load().CheckEvery.Milliseconds())
+		reply, err := s.run(ctx, "read the jobs to advance", "due", []string{todoKey}, 100, s.limits.Load().CheckEvery.Milliseconds())
 		if err != nil {
 			return 0, err
 		}
 		for _, v := range reply[2:] {
 			id := toString(v)
-			if err := m.advanceOnce(ctx, id, toString(reply[0])); err != nil {
-				m.cfg.Logger.WarnContext(ctx, "a job is not advanced", "job", id, "err", err)
+			if err := s.advanceOnce(ctx, id, toString(reply[0])); err != nil {
+				s.cfg.Logger.WarnContext(ctx, "a job is not advanced", "job", id, "err", err)
 			}
 		}
 		if len(reply) > 2 {
@@ -80,68 +73,68 @@ func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
 }
 
 // advanceOnce advances a job, and removes it from the list unless it was added again.
-func (m *monitor) advanceOnce(ctx context.Context, id, score string) error {
-	if err := m.advance(ctx, id); err != nil {
+func (s *Service) advanceOnce(ctx context.Context, id, score string) error {
+	if err := s.advance(ctx, id); err != nil {
 		return err
 	}
-	_, err := m.run(ctx, "advance job "+id, "done", []string{todoKey}, id, score)
+	_, err := s.run(ctx, "advance job "+id, "done", []string{todoKey}, id, score)
 	return err
 }
 
 // runSweeps looks at all open jobs every CheckEvery, in one process at a time.
-func (m *monitor) runSweeps(ctx context.Context) {
+func (s *Service) runSweeps(ctx context.Context) {
 	me := newID()
-	look := time.NewTicker(m.limits.Load().CheckEvery)
+	look := time.NewTicker(s.limits.Load().CheckEvery)
 	defer look.Stop()
-	if _, err := m.lead(ctx, me); err != nil && ctx.Err() == nil { // isRunning looks for it
-		m.cfg.Logger.WarnContext(ctx, "open jobs are not looked at", "err", err)
+	if _, err := s.lead(ctx, me); err != nil && ctx.Err() == nil { // isRunning looks for it
+		s.cfg.Logger.WarnContext(ctx, "open jobs are not looked at", "err", err)
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			if m.rdb.Get(context.WithoutCancel(ctx), sweepKey).Val() == me {
-				m.rdb.Del(context.WithoutCancel(ctx), sweepKey)
+			if s.rdb.Get(context.WithoutCancel(ctx), sweepKey).Val() == me {
+				s.rdb.Del(context.WithoutCancel(ctx), sweepKey)
 			}
 			return
-		case <-m.tuned:
-			look.Reset(m.limits.Load().CheckEvery)
+		case <-s.tuned:
+			look.Reset(s.limits.Load().CheckEvery)
 			continue
 		case <-look.C:
 		}
-		mine, err := m.lead(ctx, me)
+		mine, err := s.lead(ctx, me)
 		if err == nil && mine {
 			renewing, stop := context.WithCancel(ctx)
 			var renewals errgroup.Group
-			renewals.Go(func() error { m.keepLead(renewing, me); return nil })
-			err = m.Sweep(ctx)
+			renewals.Go(func() error { s.keepLead(renewing, me); return nil })
+			err = s.Sweep(ctx)
 			stop()
 			_ = renewals.Wait()
 		}
 		if err != nil && ctx.Err() == nil {
-			m.cfg.Logger.WarnContext(ctx, "open jobs were not looked at", "err", err)
+			s.cfg.Logger.WarnContext(ctx, "open jobs were not looked at", "err", err)
 		}
 	}
 }
 
 // lead reports whether this process is the one that sweeps.
-func (m *monitor) lead(ctx context.Context, me string) (bool, error) {
-	ok, err := m.rdb.SetNX(ctx, sweepKey, me, 2*m.limits.Load().CheckEvery).Result()
+func (s *Service) lead(ctx context.Context, me string) (bool, error) {
+	ok, err := s.rdb.SetNX(ctx, sweepKey, me, 2*s.limits.Load().CheckEvery).Result()
 	if err != nil || ok {
 		return ok, err
 	}
-	holder, err := m.rdb.Get(ctx, sweepKey).Result()
+	holder, err := s.rdb.Get(ctx, sweepKey).Result()
 	if errors.Is(err, redis.Nil) || err == nil && holder != me {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return true, m.rdb.PExpire(ctx, sweepKey, 2*m.limits.Load().CheckEvery).Err()
+	return true, s.rdb.PExpire(ctx, sweepKey, 2*s.limits.Load().CheckEvery).Err()
 }
 
 // keepLead renews the lead of this process until ctx is done, because a sweep can last longer than the lead.
-func (m *monitor) keepLead(ctx context.Context, me string) {
-	tick := time.NewTicker(m.limits.Load().CheckEvery)
+func (s *Service) keepLead(ctx context.Context, me string) {
+	tick := time.NewTicker(s.limits.Load().CheckEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -149,8 +142,8 @@ func (m *monitor) keepLead(ctx context.Context, me string) {
 			return
 		case <-tick.C:
 		}
-		if _, err := m.lead(ctx, me); err != nil && ctx.Err() == nil {
-			m.cfg.Logger.WarnContext(ctx, "the lead of the sweep is not renewed", "err", err)
+		if _, err := s.lead(ctx, me); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.WarnContext(ctx, "the lead of the sweep is not renewed", "err", err)
 		}
 	}
 }
@@ -158,8 +151,8 @@ func (m *monitor) keepLead(ctx context.Context, me string) {
 // Sweep visits all open jobs once: it advances them, fails jobs over their timeout, recovers stuck jobs, and deletes old
 // ones. Run calls it.
 func (s *Service) Sweep(ctx context.Context) error {
-	m := &monitor{Service: s}
 	var errs []error
+	var stuck atomic.Int64
 	if s.cfg.Reconcile != nil {
 		errs = append(errs, s.cfg.Reconcile(ctx))
 	}
@@ -168,7 +161,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		looks.SetLimit(atOnce)
 		errs = append(errs, s.eachOpen(ctx, in, func(id string, r record) error {
 			looks.Go(func() error {
-				if err := m.look(ctx, id, r); err != nil && ctx.Err() == nil {
+				if err := s.examine(ctx, id, r, &stuck); err != nil && ctx.Err() == nil {
 					s.cfg.Logger.WarnContext(ctx, "a job was not looked at", "job", id, "err", err)
 				}
 				return nil
@@ -177,16 +170,16 @@ func (s *Service) Sweep(ctx context.Context) error {
 		}))
 		_ = looks.Wait()
 	}
-	errs = append(errs, s.storeStuck(ctx, m.found.Load()), m.forget(ctx))
+	errs = append(errs, s.storeStuck(ctx, stuck.Load()), s.forget(ctx))
 	return errors.Join(errs...)
 }
 
-// look advances, times out or recovers an open job.
-func (m *monitor) look(ctx context.Context, id string, r record) error {
-	if err := m.advanceFrom(ctx, id, r); err != nil {
+// examine advances, times out or recovers an open job, and counts it if it is stuck.
+func (s *Service) examine(ctx context.Context, id string, r record, stuck *atomic.Int64) error {
+	if err := s.advanceFrom(ctx, id, r); err != nil {
 		return err
 	}
-	now, err := m.now(ctx)
+	now, err := s.now(ctx)
 	if err != nil {
 		return err
 	}
@@ -198,57 +191,57 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 		begun = at
 	}
 	if timeout := r.millis("timeout"); timeout > 0 && now.Sub(begun) > timeout {
-		return m.end(ctx, id, r, Failed, "job.failed", "it did not end within "+timeout.String())
+		return s.end(ctx, id, r, Failed, "job.failed", "it did not end within "+timeout.String())
 	}
 	if r.status() != Processing {
 		return nil
 	}
 	// A queue notices leases that have expired when work is taken: without agents, here. This takes nothing.
-	batch, err := m.queue(id).LeaseWithin(ctx, "sweep", 1, workqueue.Budget{})
+	batch, err := s.queue(id).LeaseWithin(ctx, "sweep", 1, workqueue.Budget{})
 	if err != nil {
 		return err
 	}
 	if batch.Paused { // by a process that died while it ended or recovered the job
-		if err := m.unseal(ctx, id); err != nil {
+		if err := s.unseal(ctx, id); err != nil {
 			return err
 		}
 	}
-	if err := m.tellEndings(ctx, id); err != nil { // also of processes that have died
+	if err := s.tellEndings(ctx, id); err != nil { // also of processes that have died
 		return err
 	}
 	j, err := r.job(id)
 	if err != nil {
 		return err
 	}
-	if err := m.fill(ctx, &j, r, false, nil); err != nil {
+	if err := s.fill(ctx, &j, r, false, nil); err != nil {
 		return err
 	}
-	if err := m.tally(ctx, &j, r); err != nil {
+	if err := s.tally(ctx, &j, r); err != nil {
 		return err
 	}
-	if j.Waiting, err = m.waiting(ctx, &j, r); err != nil {
+	if j.Waiting, err = s.waiting(ctx, &j, r); err != nil {
 		return err
 	}
-	if err := m.announce(ctx, &j); err != nil {
+	if err := s.announce(ctx, &j); err != nil {
 		return err
 	}
 	if j.Waiting != "" && now.Sub(r.time("waited")) >= j.StuckAfter/2 {
-		if _, err := m.note(ctx, id, "", "", "", "waited", now.UnixMilli()); err != nil {
+		if _, err := s.note(ctx, id, "", "", "", "waited", now.UnixMilli()); err != nil {
 			return err
 		}
 	}
-	if st, is := m.stuck(j, r, now); is {
-		m.found.Add(1)
-		return m.recover(ctx, &j, r, st, now)
+	if st, is := s.stuck(j, r, now); is {
+		stuck.Add(1)
+		return s.recover(ctx, &j, r, st, now)
 	}
 	return nil
 }
 
 // announce puts a job into the lists of the roles that it has work for, if an announcement was lost.
-func (m *monitor) announce(ctx context.Context, j *Job) error {
+func (s *Service) announce(ctx context.Context, j *Job) error {
 	for i, st := range j.Stages {
 		if st.Pending > 0 || st.Takes == "job" && st.Status != StageCompleted && st.Agent == "" {
-			if err := m.announceWork(ctx, j.ID, j.Pipeline.Stages[i].Worker(), 0); err != nil {
+			if err := s.announceWork(ctx, j.ID, j.Pipeline.Stages[i].Worker(), 0); err != nil {
 				return err
 			}
 		}
@@ -258,34 +251,34 @@ func (m *monitor) announce(ctx context.Context, j *Job) error {
 
 // recover takes the work of a stuck job from whoever holds it. A job that waits for agents is left alone. One that was
 // recovered too often fails.
-func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now time.Time) error {
+func (s *Service) recover(ctx context.Context, j *Job, r record, st Stuck, now time.Time) error {
 	if j.Waiting != "" { // the event is appended once for each time without progress
-		_, err := m.note(ctx, j.ID, "stuck:"+r["progressed"], "job.stuck", encode(st))
+		_, err := s.note(ctx, j.ID, "stuck:"+r["progressed"], "job.stuck", encode(st))
 		return err
 	}
 	futile := r.int("futile")
 	if futile >= maxFutile {
-		return m.end(ctx, j.ID, r, Failed, "job.failed", fmt.Sprintf("stuck in stage %s, also after %d recoveries: %s", st.Stage, futile, st.Reason))
+		return s.end(ctx, j.ID, r, Failed, "job.failed", fmt.Sprintf("stuck in stage %s, also after %d recoveries: %s", st.Stage, futile, st.Reason))
 	}
 	data, err := json.Marshal(st)
 	if err != nil {
 		return err
 	}
-	if _, err := m.note(ctx, j.ID, "", "job.stuck", string(data)); err != nil {
+	if _, err := s.note(ctx, j.ID, "", "job.stuck", string(data)); err != nil {
 		return err
 	}
 	// Sealing ends all leases, so that late completions change nothing.
-	if err := m.queue(j.ID).Seal(ctx); err != nil {
+	if err := s.queue(j.ID).Seal(ctx); err != nil {
 		return err
 	}
-	if err := m.unseal(ctx, j.ID); err != nil {
+	if err := s.unseal(ctx, j.ID); err != nil {
 		return err
 	}
-	if err := m.announce(ctx, j); err != nil {
+	if err := s.announce(ctx, j); err != nil {
 		return err
 	}
-	m.cfg.Logger.WarnContext(ctx, "a stuck job was recovered", "job", j.ID, "stage", st.Stage, "reason", st.Reason)
-	_, err = m.note(ctx, j.ID, "", "job.recovered", string(data),
+	s.cfg.Logger.WarnContext(ctx, "a stuck job was recovered", "job", j.ID, "stage", st.Stage, "reason", st.Reason)
+	_, err = s.note(ctx, j.ID, "", "job.recovered", string(data),
 		"progressed", now.UnixMilli(), "futile", futile+1, "recoveries", r.int("recoveries")+1)
 	return err
 }
@@ -302,33 +295,33 @@ func (c *Limits) retention(status Status) time.Duration {
 }
 
 // forget deletes jobs whose retention has expired. It continues with the next job after an error.
-func (m *monitor) forget(ctx context.Context) error {
-	now, err := m.now(ctx)
+func (s *Service) forget(ctx context.Context) error {
+	now, err := s.now(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, status := range terminal {
-		if keep := m.limits.Load().retention(status); keep > 0 {
-			errs = append(errs, m.forgetBefore(ctx, endedKey(status), now.Add(-keep)))
+		if keep := s.limits.Load().retention(status); keep > 0 {
+			errs = append(errs, s.forgetBefore(ctx, endedKey(status), now.Add(-keep)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // forgetBefore deletes up to 1000 jobs of an index of ended jobs that ended before a time.
-func (m *monitor) forgetBefore(ctx context.Context, index string, before time.Time) error {
-	ids, err := m.rdb.ZRangeByScore(ctx, index, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: 1000}).Result()
+func (s *Service) forgetBefore(ctx context.Context, index string, before time.Time) error {
+	ids, err := s.rdb.ZRangeByScore(ctx, index, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: 1000}).Result()
 	if err != nil {
 		return fmt.Errorf("look for old jobs: %w", err)
 	}
 	var errs []error
 	for _, id := range ids {
-		r, err := m.read(ctx, id)
+		r, err := s.read(ctx, id)
 		if errors.Is(err, ErrNotFound) {
-			err = m.rdb.ZRem(ctx, index, id).Err()
+			err = s.rdb.ZRem(ctx, index, id).Err()
 		} else if err == nil {
-			err = m.remove(ctx, id, r)
+			err = s.remove(ctx, id, r)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -44,13 +45,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d <= 0 {
-			*d = to
-		}
-	}
-	set(&c.Lease, 30*time.Second)
-	set(&c.Backoff, 5*time.Second)
+	c.Lease = cmp.Or(max(c.Lease, 0), 30*time.Second)
+	c.Backoff = cmp.Or(max(c.Backoff, 0), 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -71,20 +67,11 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d <= 0 {
-			*d = to
-		}
-	}
-	set(&l.StuckAfter, time.Hour)
-	set(&l.Timeout, 168*time.Hour)
-	set(&l.CheckEvery, 30*time.Second)
-	if l.Keep == 0 {
-		l.Keep = 30 * 24 * time.Hour
-	}
-	if l.Dedupe == "" {
-		l.Dedupe = DedupeJoin
-	}
+	l.StuckAfter = cmp.Or(max(l.StuckAfter, 0), time.Hour)
+	l.Timeout = cmp.Or(max(l.Timeout, 0), 168*time.Hour)
+	l.CheckEvery = cmp.Or(max(l.CheckEvery, 0), 30*time.Second)
+	l.Keep = cmp.Or(l.Keep, 30*24*time.Hour)
+	l.Dedupe = cmp.Or(l.Dedupe, DedupeJoin)
 	return l
 }
 

@@ -100,18 +100,12 @@ type Config struct {
 
 // withDefaults returns cfg with defaults for unset fields.
 func (cfg Config) withDefaults() Config {
-	set := func(d *time.Duration, value time.Duration) {
-		if *d <= 0 {
-			*d = value
-		}
-	}
-	set(&cfg.Heartbeat, 15*time.Second)
-	set(&cfg.ForgetAfter, 24*time.Hour)
-	set(&cfg.HealthEvery, 15*time.Second)
-	set(&cfg.HealthMost, 5*time.Minute)
-	set(&cfg.HealthTimeout, 5*time.Second)
-	set(&cfg.Tick, 2*time.Second)
-	cfg.HealthMost = max(cfg.HealthMost, cfg.HealthEvery)
+	cfg.Heartbeat = cmp.Or(max(cfg.Heartbeat, 0), 15*time.Second)
+	cfg.ForgetAfter = cmp.Or(max(cfg.ForgetAfter, 0), 24*time.Hour)
+	cfg.HealthEvery = cmp.Or(max(cfg.HealthEvery, 0), 15*time.Second)
+	cfg.HealthMost = max(cmp.Or(cfg.HealthMost, 5*time.Minute), cfg.HealthEvery)
+	cfg.HealthTimeout = cmp.Or(max(cfg.HealthTimeout, 0), 5*time.Second)
+	cfg.Tick = cmp.Or(max(cfg.Tick, 0), 2*time.Second)
 	cfg.Max = cmp.Or(cfg.Max, 1000)
 	cfg.MaxOwned = cmp.Or(cfg.MaxOwned, max(1, cfg.Max/4))
 	if cfg.Changed == nil {
