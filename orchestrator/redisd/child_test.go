@@ -99,26 +99,6 @@ func TestHungChildIsRestarted(t *testing.T) {
 	}
 }
 
-// A crash of the orchestrator stops its Redis. The next start restores the data.
-func TestCrashedOrchestratorLosesNothing(t *testing.T) {
-	t.Parallel()
-	cfg := childConfig(t)
-	h, cmd := holder(t, cfg)
-	left := identify(t, h.PID)
-	set(t, h.URL, "k", "v")
-	testutil.Ok(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-
-	s := start(t, cfg)
-	wantValue(t, s.URL(), "k", "v")
-	if left.Alive() {
-		t.Fatal("two redis-servers run on one directory")
-	}
-	if s.URL() != h.URL {
-		t.Errorf("address was %s and is %s, want the same", h.URL, s.URL())
-	}
-}
-
 // A redis-server that outlives its orchestrator is found by its PID file and stopped before another one opens the same files.
 func TestLeftoverIsStopped(t *testing.T) {
 	t.Parallel()
@@ -146,27 +126,6 @@ func TestLeftoverIsStopped(t *testing.T) {
 		t.Fatalf("leftover alive: %v; log: %s", left.Alive(), log.String())
 	}
 	wantValue(t, s.URL(), "k", "v")
-}
-
-// A leftover without a PID file is stopped too.
-func TestStrayServerInTheDirectoryIsStopped(t *testing.T) {
-	t.Parallel()
-	cfg := childConfig(t)
-	h, cmd := holder(t, cfg)
-	stray := identify(t, h.PID)
-	set(t, h.URL, "k", "v")
-	_ = syscall.Kill(h.PID, syscall.SIGSTOP)
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	testutil.Ok(t, os.RemoveAll(filepath.Join(cfg.DataDir, "redis", "run")))
-	// After SIGCONT it handles the exit of its parent. It may stop because of that or because of Start, but must not
-	// remain.
-	_ = syscall.Kill(h.PID, syscall.SIGCONT)
-	s := start(t, cfg)
-	wantValue(t, s.URL(), "k", "v")
-	if stray.Alive() {
-		t.Fatal("two redis-servers run on one directory")
-	}
 }
 
 func TestOneOwnerAmongMany(t *testing.T) {
