@@ -66,10 +66,8 @@ func parseAttempt(text string) (a attempt) {
 
 // deliverer sends the deliveries of the queue.
 type deliverer struct {
-	*core
-	endpoints *endpoints
-	sender    *webhook.Sender
-	counts    counts
+	*Service
+	sender *webhook.Sender
 
 	mu     sync.Mutex     // guards silent
 	silent map[string]int // by endpoint: consecutive attempts without a response
@@ -109,13 +107,13 @@ func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue
 // endpoint returns the record of an endpoint, and false if it was removed. It notices endpoints that another process has just
 // added or enabled.
 func (d *deliverer) endpoint(ctx context.Context, id string) (rec record, there bool, err error) {
-	known, err := d.endpoints.records(ctx)
+	known, err := d.records(ctx)
 	if err != nil {
 		return record{}, false, err
 	}
 	if rec, there = known[id]; !there || rec.Disabled {
-		d.endpoints.forgetKnown()
-		if known, err = d.endpoints.records(ctx); err != nil {
+		d.forgetKnown()
+		if known, err = d.records(ctx); err != nil {
 			return record{}, false, err
 		}
 		rec, there = known[id]
@@ -133,7 +131,7 @@ func (d *deliverer) outcomeOf(ctx context.Context, it workqueue.Leased, a webhoo
 		return workqueue.Outcome{State: workqueue.StateDone, Result: []byte(last.Error())}, nil
 	}
 	if a.Outcome == webhook.Gone {
-		if err := d.endpoints.disable(ctx, endpoint, "the endpoint responded with 410 Gone"); err != nil {
+		if err := d.disable(ctx, endpoint, "the endpoint responded with 410 Gone"); err != nil {
 			return workqueue.Outcome{}, workqueue.Postpone(time.Second, err)
 		}
 	}

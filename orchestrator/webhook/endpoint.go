@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -173,7 +172,7 @@ func checkSecrets(keys []string) error {
 }
 
 // checkURL returns a *job.FieldError for a URL that cannot receive requests.
-func (c *core) checkURL(text string) error {
+func (s *Service) checkURL(text string) error {
 	if err := webhook.CheckURL(text); err != nil {
 		return bad("url", "%v", err)
 	}
@@ -181,7 +180,7 @@ func (c *core) checkURL(text string) error {
 	if err != nil {
 		return bad("url", "invalid URL")
 	}
-	if err := c.cfg.Filter.CheckURL(u); err != nil { // names are checked on connection
+	if err := s.cfg.Filter.CheckURL(u); err != nil { // names are checked on connection
 		return bad("url", "%v", err)
 	}
 	return nil
@@ -213,23 +212,13 @@ func newID() string {
 	return hex.EncodeToString(b)
 }
 
-// endpoints are the records of endpoints: those of the configuration, and those in Redis.
-type endpoints struct {
-	*core
-	static map[string]record // of the configuration, by ID
-
-	mu    sync.Mutex // guards the fields below, and lets one caller read
-	read  time.Time
-	cache map[string]record
-}
-
 // staleFor is the maximum age of a cached record.
 const staleFor = time.Second
 
 // records returns the records of all endpoints by ID, at most a second old. Callers must not change them.
-func (s *endpoints) records(ctx context.Context) (map[string]record, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Service) records(ctx context.Context) (map[string]record, error) {
+	s.known.Lock()
+	defer s.known.Unlock()
 	if s.cache != nil && time.Since(s.read) < staleFor {
 		return s.cache, nil
 	}
@@ -257,7 +246,7 @@ func (s *endpoints) records(ctx context.Context) (map[string]record, error) {
 }
 
 // record returns the current record of an endpoint. It returns ErrNoEndpoint.
-func (s *endpoints) record(ctx context.Context, id string) (record, error) {
+func (s *Service) record(ctx context.Context, id string) (record, error) {
 	s.forgetKnown()
 	all, err := s.records(ctx)
 	r, ok := all[id]
@@ -268,8 +257,8 @@ func (s *endpoints) record(ctx context.Context, id string) (record, error) {
 }
 
 // forgetKnown invalidates the cache of records.
-func (s *endpoints) forgetKnown() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Service) forgetKnown() {
+	s.known.Lock()
+	defer s.known.Unlock()
 	s.cache = nil
 }

@@ -184,23 +184,23 @@ func TestRemovedEndpointLeavesNothing(t *testing.T) {
 	kept, _ := k.create(t, r.URL)
 	e, _ := k.create(t, r.URL+"/removed")
 	k.emit(t, "job.completed", 20)
-	rel := &relay{core: k.core, endpoints: k.endpoints}
+	rel := &relay{Service: k.Service}
 	if n, err := rel.round(t.Context()); err != nil || n != 20 {
 		t.Fatalf("got %d, %v, want 20 events", n, err)
 	}
 	testutil.Ok(t, k.Remove(t.Context(), e.ID))
 	k.run(t)
 	k.settled(t, kept.ID, "map[delivered:20]")
-	testutil.Eventually(t, "the deliveries to end", func() bool { s, err := k.core.queue.Stats(t.Context()); return err == nil && s.Skipped == 20 })
+	testutil.Eventually(t, "the deliveries to end", func() bool { s, err := k.queue.Stats(t.Context()); return err == nil && s.Skipped == 20 })
 	if n := len(r.requests()); n != 20 {
 		t.Errorf("got %d requests, want the requests of the remaining endpoint", n)
 	}
-	now := testutil.Must(k.core.now(t.Context()))(t)
+	now := testutil.Must(k.now(t.Context()))(t)
 	testutil.Ok(t, rel.trim(t.Context(), e.ID, now.Add(2*fresh), 0))
 	if n := rdb.ZCard(t.Context(), logKey(e.ID)).Val(); n != 0 {
 		t.Errorf("got %d entries in the log, want none", n)
 	}
-	if s, err := k.core.queue.Stats(t.Context()); err != nil || s.Total != 20 {
+	if s, err := k.queue.Stats(t.Context()); err != nil || s.Total != 20 {
 		t.Errorf("got %+v, %v, want the items of the other endpoint", s, err)
 	}
 }

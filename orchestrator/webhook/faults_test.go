@@ -32,7 +32,7 @@ func deliverWithFault(t *testing.T, f *redistest.Fault) {
 	s, err := New(cfg)
 	testutil.Ok(t, err)
 	// The next heartbeat, after a third of a lease, detects a lost reply of a lease.
-	s.core.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 3 * time.Second, MaxPayload: maxBody, CountLanes: true, Logger: s.core.log})
+	s.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 3 * time.Second, MaxPayload: maxBody, CountLanes: true, Logger: s.log})
 	e, _ := k.create(t, r.URL)
 	k.emit(t, "job.completed", n)
 	f.Arm()
@@ -51,7 +51,7 @@ func deliverWithFault(t *testing.T, f *redistest.Fault) {
 		t.Errorf("endpoint: got %+v, want %d deliveries, none given up", is, n)
 	}
 	k.settled(t, e.ID, "map[delivered:4]")
-	st, err := k.core.queue.Stats(t.Context())
+	st, err := k.queue.Stats(t.Context())
 	if err != nil || st.Done != n || st.Total != n {
 		t.Errorf("queue: got %+v, %v, want %d done", st, err, n)
 	}

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"hash/fnv"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,20 +14,6 @@ import (
 	"muster/internal/testutil"
 	"muster/tasks"
 )
-
-// scale returns the number of deliveries of TestNoDeliveryIsLost: 2,000, or MUSTER_TEST_WEBHOOKS.
-func scale(t *testing.T) int {
-	t.Helper()
-	text := os.Getenv("MUSTER_TEST_WEBHOOKS")
-	if text == "" {
-		return 2000
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 100 {
-		t.Fatalf("MUSTER_TEST_WEBHOOKS=%s: write a number of deliveries from 100", text)
-	}
-	return n
-}
 
 // process is a Service with a separate connection that can crash.
 type process struct {
@@ -74,7 +59,7 @@ func (p *process) end() {
 // arrives, with one id and one body, and the queue and the log agree that it was delivered.
 func TestNoDeliveryIsLost(t *testing.T) {
 	t.Parallel()
-	n := scale(t)
+	const n, kills = 2000, 6
 	server := redistest.Server(t)
 	url, rdb := server.URL(), server.Client()
 
@@ -112,7 +97,6 @@ func TestNoDeliveryIsLost(t *testing.T) {
 	a, b := startProcess(t, url, n), startProcess(t, url, n)
 	var dead []*process
 	arrived := func() int { r.mu.Lock(); defer r.mu.Unlock(); return len(r.all) }
-	kills := min(6+n/4000, 30)
 	for i := range kills {
 		testutil.Eventually(t, "more requests", func() bool { return arrived() >= (i+1)*n/(kills+1) })
 		if i%2 == 0 {
@@ -138,7 +122,7 @@ func TestNoDeliveryIsLost(t *testing.T) {
 	for _, p := range dead {
 		p.end()
 	}
-	s, err := k.core.queue.Stats(t.Context())
+	s, err := k.queue.Stats(t.Context())
 	if err != nil || s.Done != int64(n) || s.Open() > 0 || s.Error > 0 || s.Skipped > 0 {
 		t.Errorf("got %+v, %v, want %d deliveries done", s, err, n)
 	}

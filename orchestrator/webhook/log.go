@@ -77,7 +77,7 @@ func (s *Service) Deliveries(ctx context.Context, endpoint string, f DeliveryFil
 	f.Limit = min(max(f.Limit, 1), 500)
 	start := int64(0)
 	if f.Cursor != "" {
-		at, err := s.core.rdb.ZRevRank(ctx, logKey(endpoint), f.Cursor).Result()
+		at, err := s.rdb.ZRevRank(ctx, logKey(endpoint), f.Cursor).Result()
 		if errors.Is(err, redis.Nil) {
 			return page, bad("cursor", "the delivery is no longer in the log; start with the first page")
 		}
@@ -91,7 +91,7 @@ func (s *Service) Deliveries(ctx context.Context, endpoint string, f DeliveryFil
 		if f.State != "" {
 			n = 500
 		}
-		zs, err := s.core.rdb.ZRevRangeWithScores(ctx, logKey(endpoint), start, start+int64(n)-1).Result()
+		zs, err := s.rdb.ZRevRangeWithScores(ctx, logKey(endpoint), start, start+int64(n)-1).Result()
 		if err != nil {
 			return page, fmt.Errorf("list the deliveries to webhook %s: %w", endpoint, err)
 		}
@@ -127,7 +127,7 @@ func (s *Service) deliveries(ctx context.Context, endpoint string, zs []redis.Z)
 		ids[i] = itemID(message, endpoint)
 		at[ids[i]] = i
 	}
-	infos, err := s.core.queue.Get(ctx, ids...)
+	infos, err := s.queue.Get(ctx, ids...)
 	for _, info := range infos {
 		i := at[info.ID]
 		d := Delivery{
@@ -153,7 +153,7 @@ func (s *Service) deliveries(ctx context.Context, endpoint string, zs []redis.Z)
 
 // delivery returns a delivery. It returns ErrNoEndpoint or ErrNoDelivery.
 func (s *Service) delivery(ctx context.Context, endpoint, message string) (Delivery, error) {
-	score, err := s.core.rdb.ZScore(ctx, logKey(endpoint), message).Result()
+	score, err := s.rdb.ZScore(ctx, logKey(endpoint), message).Result()
 	if errors.Is(err, redis.Nil) {
 		return Delivery{}, fmt.Errorf("%w: %.100q", ErrNoDelivery, message)
 	}
@@ -184,7 +184,7 @@ func (s *Service) Redeliver(ctx context.Context, endpoint, message string) (Deli
 		return Delivery{}, err
 	}
 	id := itemID(message, endpoint)
-	again, err := s.core.queue.Requeue(ctx, workqueue.RequeueOptions{
+	again, err := s.queue.Requeue(ctx, workqueue.RequeueOptions{
 		IDs: []string{id}, States: []workqueue.State{workqueue.StateDone, workqueue.StateError, workqueue.StateSkipped},
 	})
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Service) Test(ctx context.Context, endpoint string) (Delivery, error) {
 	if rec.Disabled {
 		return Delivery{}, ErrDisabled
 	}
-	now, err := s.core.now(ctx)
+	now, err := s.now(ctx)
 	if err != nil {
 		return Delivery{}, err
 	}
@@ -218,7 +218,7 @@ func (s *Service) Test(ctx context.Context, endpoint string) (Delivery, error) {
 	if err != nil {
 		return Delivery{}, err
 	}
-	err = s.core.add(ctx, []workqueue.Item{item(id, endpoint, TestType, body)}, map[string][]redis.Z{endpoint: {{Score: float64(now.UnixMilli()), Member: id}}})
+	err = s.add(ctx, []workqueue.Item{item(id, endpoint, TestType, body)}, map[string][]redis.Z{endpoint: {{Score: float64(now.UnixMilli()), Member: id}}})
 	if err != nil {
 		return Delivery{}, err
 	}

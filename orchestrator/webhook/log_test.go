@@ -22,7 +22,7 @@ func relayed(t *testing.T, k kit, url string, n int) (Endpoint, []string, *relay
 	t.Helper()
 	e, _ := k.create(t, url)
 	ids := k.emit(t, "job.completed", n)
-	r := &relay{core: k.core, endpoints: k.endpoints}
+	r := &relay{Service: k.Service}
 	if got, err := r.round(t.Context()); err != nil || got != n {
 		t.Fatalf("got %d, %v, want %d events", got, err, n)
 	}
@@ -79,11 +79,11 @@ func TestLogIsBounded(t *testing.T) {
 		waiting := item("1-1", e.ID, TestType, body)
 		waiting.NotBefore = time.Now().Add(time.Hour)
 		rdb.ZAdd(t.Context(), logKey(e.ID), redis.Z{Score: 1, Member: "1-1"})
-		testutil.Must(k.core.queue.Enqueue(t.Context(), waiting))(t)
-		now := testutil.Must(k.core.now(t.Context()))(t)
+		testutil.Must(k.queue.Enqueue(t.Context(), waiting))(t)
+		now := testutil.Must(k.now(t.Context()))(t)
 		check := func(what string, want int) {
 			t.Helper()
-			stats, err := k.core.queue.Stats(t.Context())
+			stats, err := k.queue.Stats(t.Context())
 			if log := rdb.ZCard(t.Context(), logKey(e.ID)).Val(); err != nil || stats.Total != int64(want) || log != int64(want) {
 				t.Errorf("%s: got %d items, %d entries, %v, want %d", what, stats.Total, log, err, want)
 			}
@@ -96,7 +96,7 @@ func TestLogIsBounded(t *testing.T) {
 		if err != nil || page.Deliveries[0].ID != ids[29] || page.Deliveries[4].ID != ids[25] || page.Deliveries[5].ID != "1-1" {
 			t.Errorf("got %+v, %v, want the newest five and the waiting one", page, err)
 		}
-		testutil.Ok(t, rel.trim(t.Context(), e.ID, now.Add(k.core.cfg.Keep+time.Minute), 5))
+		testutil.Ok(t, rel.trim(t.Context(), e.ID, now.Add(k.cfg.Keep+time.Minute), 5))
 		check("too old", 1)
 	})
 }
@@ -137,17 +137,17 @@ func TestNewEndpointGetsTheNextEvent(t *testing.T) {
 	r := newReceiver(t, nil)
 	adds, sends := open(t, quick(t, rdb)), open(t, quick(t, rdb))
 	adds.create(t, r.URL+"/first")
-	testutil.Must(sends.endpoints.records(t.Context()))(t)
+	testutil.Must(sends.records(t.Context()))(t)
 	second, _ := adds.create(t, r.URL+"/second")
 	adds.emit(t, "job.completed", 1)
-	rel := &relay{core: sends.core, endpoints: sends.endpoints}
+	rel := &relay{Service: sends.Service}
 	testutil.Must(rel.round(t.Context()))(t)
 	if got, want := adds.states(t, second.ID), "map[pending:1]"; got != want {
 		t.Errorf("got deliveries %s, want %s", got, want)
 	}
 
 	third, _ := adds.create(t, r.URL+"/third")
-	d := &deliverer{core: sends.core, endpoints: sends.endpoints}
+	d := &deliverer{Service: sends.Service}
 	if _, there, err := d.endpoint(t.Context(), third.ID); err != nil || !there {
 		t.Errorf("got %v, %v, want the endpoint", there, err)
 	}
@@ -208,7 +208,7 @@ func TestMetrics(t *testing.T) {
 	body := testutil.Must(Message{Type: TestType}.encode(""))(t)
 	waiting := item("2-1", e.ID, TestType, body)
 	waiting.NotBefore = time.Now().Add(time.Hour)
-	testutil.Must(k.core.queue.Enqueue(t.Context(), waiting))(t)
+	testutil.Must(k.queue.Enqueue(t.Context(), waiting))(t)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(NewMetrics(k.Service))
 	families := testutil.Must(reg.Gather())(t)

@@ -77,7 +77,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(metricUp, 0)
 		return
 	}
-	stats, err := m.s.core.queue.Stats(ctx)
+	stats, err := m.s.queue.Stats(ctx)
 	behind, err2 := m.s.backlog(ctx)
 	if err != nil || err2 != nil {
 		gauge(metricUp, 0)
@@ -97,11 +97,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 
 // backlog returns the number of events without deliveries, at most 1000.
 func (s *Service) backlog(ctx context.Context) (int, error) {
-	last, err := s.core.rdb.Get(ctx, event.RelayedKey()).Result()
+	last, err := s.rdb.Get(ctx, event.RelayedKey()).Result()
 	if err != nil {
 		return 0, ignoreNil(err)
 	}
-	read, err := s.core.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{event.AllKey(), last}, Count: 1000, Block: -1}).Result()
+	read, err := s.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{event.AllKey(), last}, Count: 1000, Block: -1}).Result()
 	if ignoreNil(err) != nil || len(read) == 0 {
 		return 0, ignoreNil(err)
 	}

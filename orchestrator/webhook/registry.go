@@ -28,7 +28,7 @@ func (s *Service) List(ctx context.Context) ([]Endpoint, error) {
 		out = append(out, s.endpoint(id, r))
 	}
 	slices.SortFunc(out, func(a, b Endpoint) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
-	return out, s.core.addNumbers(ctx, out)
+	return out, s.addNumbers(ctx, out)
 }
 
 // Get returns an endpoint, or ErrNoEndpoint.
@@ -38,12 +38,12 @@ func (s *Service) Get(ctx context.Context, id string) (Endpoint, error) {
 		return Endpoint{}, err
 	}
 	one := []Endpoint{s.endpoint(id, r)}
-	err = s.core.addNumbers(ctx, one)
+	err = s.addNumbers(ctx, one)
 	return one[0], err
 }
 
 // endpoint converts a record to an endpoint.
-func (s *endpoints) endpoint(id string, r record) Endpoint {
+func (s *Service) endpoint(id string, r record) Endpoint {
 	e := Endpoint{ID: id, Name: r.Name, URL: r.URL, Events: append([]string{}, r.Events...), Workflows: r.Workflows, Labels: r.Labels, Format: cmp.Or(r.Format, FormatJSON), State: StateActive, Reason: r.Reason, Created: r.Created}
 	_, e.Static = s.static[id]
 	if r.Disabled {
@@ -53,16 +53,16 @@ func (s *endpoints) endpoint(id string, r record) Endpoint {
 }
 
 // addNumbers adds the numbers of their deliveries to endpoints.
-func (c *core) addNumbers(ctx context.Context, list []Endpoint) error {
+func (s *Service) addNumbers(ctx context.Context, list []Endpoint) error {
 	if len(list) == 0 {
 		return nil
 	}
-	lanes, err := c.queue.LaneStats(ctx)
+	lanes, err := s.queue.LaneStats(ctx)
 	if err != nil {
 		return err
 	}
 	numbers := make([]*redis.MapStringStringCmd, len(list))
-	if _, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, e := range list {
 			numbers[i] = p.HGetAll(ctx, numbersKey(e.ID))
 		}
@@ -90,7 +90,7 @@ func (c *core) addNumbers(ctx context.Context, list []Endpoint) error {
 }
 
 // put stores a record in place of old, which is "" for a new endpoint.
-func (s *endpoints) put(ctx context.Context, id string, r record, old string) error {
+func (s *Service) put(ctx context.Context, id string, r record, old string) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("store webhook %s: %w", id, err)
@@ -111,7 +111,7 @@ func (s *endpoints) put(ctx context.Context, id string, r record, old string) er
 }
 
 // change edits the record of an endpoint in Redis, again after a concurrent change.
-func (s *endpoints) change(ctx context.Context, id string, edit func(*record)) error {
+func (s *Service) change(ctx context.Context, id string, edit func(*record)) error {
 	for try := 0; ; try++ {
 		old, err := s.rdb.HGet(ctx, endpointsKey, id).Result()
 		if errors.Is(err, redis.Nil) {
@@ -142,7 +142,7 @@ func (s *Service) Create(ctx context.Context, n NewEndpoint) (Endpoint, string, 
 	if _, taken := s.static[staticID(r.Name)]; taken {
 		return Endpoint{}, "", bad("name", "a webhook of the configuration has the name %s", r.Name)
 	}
-	if err := cmp.Or(s.core.checkURL(n.URL), n.check()); err != nil {
+	if err := cmp.Or(s.checkURL(n.URL), n.check()); err != nil {
 		return Endpoint{}, "", err
 	}
 	if err := s.beginWorkflows(ctx, r); err != nil {
@@ -174,7 +174,7 @@ func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error)
 	edit(&edited)
 	err := edited.check()
 	if e.URL != nil {
-		err = cmp.Or(s.core.checkURL(*e.URL), err)
+		err = cmp.Or(s.checkURL(*e.URL), err)
 	}
 	if e.Secrets != nil {
 		err = cmp.Or(err, checkSecrets(*e.Secrets))
@@ -206,7 +206,7 @@ func set[T any](field, value *T) {
 }
 
 // setReason disables an endpoint for a reason, or enables it if the reason is "".
-func (s *endpoints) setReason(ctx context.Context, id, reason string) error {
+func (s *Service) setReason(ctx context.Context, id, reason string) error {
 	defer s.forgetKnown()
 	if _, static := s.static[id]; !static {
 		return s.change(ctx, id, func(r *record) {
@@ -222,7 +222,7 @@ func (s *endpoints) setReason(ctx context.Context, id, reason string) error {
 }
 
 // disable disables an endpoint, which stops its deliveries.
-func (s *endpoints) disable(ctx context.Context, id, reason string) error {
+func (s *Service) disable(ctx context.Context, id, reason string) error {
 	if r, err := s.record(ctx, id); err != nil || r.Disabled {
 		return err
 	}

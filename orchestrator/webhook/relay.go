@@ -28,9 +28,8 @@ const (
 
 // relay creates deliveries of events. Several concurrent relays are harmless.
 type relay struct {
-	*core
-	endpoints *endpoints
-	turn      *event.Turn
+	*Service
+	turn *event.Turn
 
 	last   string    // the last event that round has passed on; "" if there are no endpoints
 	tidied time.Time // last run of tidy
@@ -91,7 +90,7 @@ type entry struct {
 // round creates the deliveries of a batch of events and returns the number of events.
 func (r *relay) round(ctx context.Context) (int, error) {
 	last, err := r.rdb.Get(ctx, event.RelayedKey()).Result()
-	if errors.Is(err, redis.Nil) && len(r.endpoints.static) > 0 {
+	if errors.Is(err, redis.Nil) && len(r.static) > 0 {
 		last, err = r.begin(ctx)
 	}
 	r.last = last
@@ -102,8 +101,8 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	if err != nil || len(raw) == 0 {
 		return 0, err
 	}
-	r.endpoints.forgetKnown() // an endpoint that was added before an event receives it
-	known, err := r.endpoints.records(ctx)
+	r.forgetKnown() // an endpoint that was added before an event receives it
+	known, err := r.records(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -255,11 +254,11 @@ func scoreOf(m Message) float64 {
 }
 
 // add adds deliveries, first to the log, so that each item is in it.
-func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string][]redis.Z) error {
+func (s *Service) add(ctx context.Context, items []workqueue.Item, logs map[string][]redis.Z) error {
 	if len(items) == 0 {
 		return nil
 	}
-	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for id, list := range logs {
 			for part := range slices.Chunk(list, relayBatch) {
 				p.ZAdd(ctx, logKey(id), part...)
@@ -270,7 +269,7 @@ func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string]
 	if err != nil {
 		return fmt.Errorf("log deliveries: %w", err)
 	}
-	_, err = c.queue.Enqueue(ctx, items...)
+	_, err = s.queue.Enqueue(ctx, items...)
 	return err
 }
 
@@ -287,7 +286,7 @@ func (r *relay) tidy(ctx context.Context) error {
 		return nil
 	}
 	r.tidied = time.Now()
-	known, err := r.endpoints.records(ctx)
+	known, err := r.records(ctx)
 	if err != nil {
 		return err
 	}
@@ -306,7 +305,7 @@ func (r *relay) tidy(ctx context.Context) error {
 			keep = r.cfg.KeepCount
 		}
 		if n.Queued > int64(r.cfg.MaxPending) && exists && !rec.Disabled {
-			if err := r.endpoints.disable(ctx, id, fmt.Sprintf("%d waiting deliveries", n.Queued)); err != nil {
+			if err := r.disable(ctx, id, fmt.Sprintf("%d waiting deliveries", n.Queued)); err != nil {
 				return err
 			}
 		}

@@ -90,21 +90,20 @@ const (
 	grace       = 5 * time.Second // for requests that run when the process stops
 )
 
-// core is shared by all parts of a Service.
-type core struct {
-	cfg   Config
-	rdb   redis.UniversalClient
-	log   *slog.Logger
-	queue *workqueue.Queue
-}
-
 // Service keeps endpoints and sends events to them. It may be used by many goroutines, and by any number of processes on
 // one Redis.
 type Service struct {
-	*endpoints
-	core    *core
+	cfg     Config
+	rdb     redis.UniversalClient
+	log     *slog.Logger
+	queue   *workqueue.Queue
+	static  map[string]record // endpoints of the configuration, by ID
 	counts  counts
 	running atomic.Bool
+
+	known sync.Mutex // guards the fields below, and lets one caller read
+	read  time.Time
+	cache map[string]record // of all endpoints, by ID
 }
 
 // New returns a Service. It does no I/O and starts nothing.
@@ -113,18 +112,17 @@ func New(cfg Config) (*Service, error) {
 		return nil, errors.New("webhooks: Config.Redis is missing")
 	}
 	cfg = cfg.withDefaults()
-	c := &core{cfg: cfg, rdb: cfg.Redis, log: cfg.Logger, queue: workqueue.New(cfg.Redis, queueName, workqueue.Config{
+	s := &Service{cfg: cfg, rdb: cfg.Redis, log: cfg.Logger, static: map[string]record{}, counts: newCounts(), queue: workqueue.New(cfg.Redis, queueName, workqueue.Config{
 		MaxAttempts: cfg.Attempts, LeaseTTL: lease, MaxPayload: maxBody, CountLanes: true, Logger: cfg.Logger,
 	})}
-	ends := &endpoints{core: c, static: map[string]record{}}
 	for _, st := range cfg.Static {
 		rec, err := st.record()
 		if err != nil {
 			return nil, err
 		}
-		ends.static[staticID(st.Name)] = rec
+		s.static[staticID(st.Name)] = rec
 	}
-	return &Service{endpoints: ends, core: c, counts: newCounts()}, nil
+	return s, nil
 }
 
 // Run relays events and sends deliveries until ctx is done. Requests in progress then have a few seconds to complete, and are
@@ -133,32 +131,31 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("webhooks: Run was called twice")
 	}
-	c := s.core
 	// Without endpoints this is all that webhooks cost.
 	for first := true; ; first = false {
 		some, err := s.needed(ctx)
 		if first && !some && err == nil {
 			err = s.endWorkflows(ctx)
 		}
-		c.warn(ctx, "read the webhooks", err)
+		s.warn(ctx, "read the webhooks", err)
 		if some {
 			break
 		}
-		if !sleep(ctx, 10*c.cfg.Tick) {
+		if !sleep(ctx, 10*s.cfg.Tick) {
 			return nil
 		}
 	}
-	urls := make([]string, len(c.cfg.Static))
-	for i, st := range c.cfg.Static {
+	urls := make([]string, len(s.cfg.Static))
+	for i, st := range s.cfg.Static {
 		urls[i] = st.URL
 	}
-	sender := webhook.NewSender(c.cfg.Filter.WithURLs(urls...), c.cfg.Timeout)
+	sender := webhook.NewSender(s.cfg.Filter.WithURLs(urls...), s.cfg.Timeout)
 	defer sender.Close()
 	mux := workqueue.NewMux()
-	d := &deliverer{core: c, endpoints: s.endpoints, sender: sender, counts: s.counts, silent: map[string]int{}}
+	d := &deliverer{Service: s, sender: sender, silent: map[string]int{}}
 	mux.Handle(itemKind, d.deliver)
-	pool, err := workqueue.NewPool(c.queue, mux, workqueue.PoolConfig{
-		Workers: workers, MaxPerKey: func(string) int { return perEndpoint }, Timeout: c.cfg.Timeout + time.Minute/2, Grace: grace, Logger: c.log,
+	pool, err := workqueue.NewPool(s.queue, mux, workqueue.PoolConfig{
+		Workers: workers, MaxPerKey: func(string) int { return perEndpoint }, Timeout: s.cfg.Timeout + time.Minute/2, Grace: grace, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -166,9 +163,7 @@ func (s *Service) Run(ctx context.Context) error {
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		(&relay{core: c, endpoints: s.endpoints, turn: event.NewTurn(c.rdb, relayKey, relayHold)}).run(sending)
-	})
+	wg.Go(func() { (&relay{Service: s, turn: event.NewTurn(s.rdb, relayKey, relayHold)}).run(sending) })
 	err = pool.Run(ctx)
 	stop()
 	wg.Wait()
@@ -182,7 +177,7 @@ func (s *Service) needed(ctx context.Context) (bool, error) {
 	if err != nil || len(known) > 0 {
 		return err == nil, err
 	}
-	stats, err := s.core.queue.Stats(ctx)
+	stats, err := s.queue.Stats(ctx)
 	if err != nil || stats.Open() > 0 {
 		return err == nil, err
 	}
@@ -202,14 +197,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // warn logs that something could not be done, unless ctx has ended.
-func (c *core) warn(ctx context.Context, doing string, err error, args ...any) {
+func (s *Service) warn(ctx context.Context, doing string, err error, args ...any) {
 	if err != nil && ctx.Err() == nil {
-		c.log.WarnContext(ctx, "webhooks: cannot "+doing+"; trying again", append(args, "err", err)...)
+		s.log.WarnContext(ctx, "webhooks: cannot "+doing+"; trying again", append(args, "err", err)...)
 	}
 }
 
 // now returns the time of Redis: the clocks of processes differ.
-func (c *core) now(ctx context.Context) (time.Time, error) { return c.rdb.Time(ctx).Result() }
+func (s *Service) now(ctx context.Context) (time.Time, error) { return s.rdb.Time(ctx).Result() }
 
 // delay returns the delay after the n-th attempt, n from 1. A tenth of it is random, so that simultaneous failures
 // are not retried simultaneously.

@@ -26,23 +26,23 @@ const (
 const lookEvery = time.Minute
 
 // reader returns the reader of events of workflows for all endpoints.
-func (c *core) reader() *tasks.EventReader { return c.cfg.Workflows.EventReader("webhooks", "$") }
+func (s *Service) reader() *tasks.EventReader { return s.cfg.Workflows.EventReader("webhooks", "$") }
 
 // beginWorkflows begins to keep events of workflows for an endpoint, unless it gets none.
-func (c *core) beginWorkflows(ctx context.Context, r record) error {
-	if c.cfg.Workflows == nil || !r.follows() {
+func (s *Service) beginWorkflows(ctx context.Context, r record) error {
+	if s.cfg.Workflows == nil || !r.follows() {
 		return nil
 	}
-	_, _, err := c.reader().Next(ctx, 1)
+	_, _, err := s.reader().Next(ctx, 1)
 	return err
 }
 
 // endWorkflows ends the keeping of events of workflows.
-func (c *core) endWorkflows(ctx context.Context) error {
-	if c.cfg.Workflows == nil {
+func (s *Service) endWorkflows(ctx context.Context) error {
+	if s.cfg.Workflows == nil {
 		return nil
 	}
-	return c.reader().Delete(ctx)
+	return s.reader().Delete(ctx)
 }
 
 // follows reports whether the endpoint gets events of workflows, which it has to name: there may be thousands of them a second.
@@ -102,7 +102,7 @@ func (r *relay) workflows(ctx context.Context) (int, error) {
 	if r.cfg.Workflows == nil {
 		return 0, nil
 	}
-	known, err := r.endpoints.records(ctx)
+	known, err := r.records(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -132,8 +132,8 @@ func (r *relay) workflows(ctx context.Context) (int, error) {
 	if missed > 0 {
 		r.log.WarnContext(ctx, "webhooks: events of workflows were dropped before they were sent", "about", missed)
 	}
-	r.endpoints.forgetKnown() // an endpoint that was added before an event receives it
-	if known, err = r.endpoints.records(ctx); err != nil {
+	r.forgetKnown() // an endpoint that was added before an event receives it
+	if known, err = r.records(ctx); err != nil {
 		return 0, err
 	}
 	var entries []entry
