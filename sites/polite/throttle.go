@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,9 +32,8 @@ type Throttle struct {
 	site string
 	auto bool
 
-	mu     sync.Mutex // guards the fields below
-	value  time.Duration
-	looked time.Time
+	value  atomic.Int64 // a time.Duration
+	looked atomic.Int64 // unix nanoseconds
 }
 
 // NewThrottle returns the throttle of a site. It does no I/O.
@@ -47,10 +46,7 @@ func NewThrottle(rdb redis.UniversalClient, site string, auto bool) *Throttle {
 func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) error {
 	if !t.auto {
 		latency = 0
-		t.mu.Lock()
-		skip := t.value == 0 && time.Since(t.looked) < limitedLook
-		t.mu.Unlock()
-		if skip {
+		if t.value.Load() == 0 && time.Since(time.Unix(0, t.looked.Load())) < limitedLook {
 			return nil
 		}
 	}
@@ -75,15 +71,10 @@ func (t *Throttle) update(ctx context.Context, latency int64, page int, interval
 	if err != nil {
 		return fmt.Errorf("store the pace of %s: %w", t.site, err)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.value, t.looked = time.Duration(us)*time.Microsecond, time.Now()
+	t.value.Store(int64(time.Duration(us) * time.Microsecond))
+	t.looked.Store(time.Now().UnixNano())
 	return nil
 }
 
 // Delay returns the current delay. It does no I/O.
-func (t *Throttle) Delay() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.value
-}
+func (t *Throttle) Delay() time.Duration { return time.Duration(t.value.Load()) }
