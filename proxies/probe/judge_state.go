@@ -21,9 +21,10 @@ type judge struct {
 
 // judgeState is the result of querying the judges directly. It is immutable.
 type judgeState struct {
-	judge    judge
-	baseline *Echo
-	real     []netip.Addr
+	judge     judge
+	baseline  *Echo
+	real      []netip.Addr
+	checkedAt time.Time // start of the query
 }
 
 // Start queries all judges directly to learn our public addresses and the baseline of headers. It returns an error if
@@ -40,14 +41,9 @@ func (p *Prober) Start(ctx context.Context) error {
 func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*judgeState, error) {
 	p.querying.Lock()
 	defer p.querying.Unlock()
-	p.mu.Lock()
-	current, checkedAt := p.current, p.checkedAt
-	p.mu.Unlock()
-	if current != nil && !checkedAt.Before(since) {
+	if current := p.current.Load(); current != nil && !current.checkedAt.Before(since) {
 		return current, nil
 	}
-
-	begin := time.Now()
 	next, err := p.queryJudges(ctx)
 	if err != nil && ctx.Err() == nil { // retry once: a packet may be lost
 		next, err = p.queryJudges(ctx)
@@ -56,18 +52,12 @@ func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*judgeState, 
 		time.Sleep(50 * time.Millisecond) // out of file descriptors; running probes will release some
 		next, err = p.queryJudges(ctx)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil {
-		p.current = nil
-		return nil, err
-	}
-	p.current, p.checkedAt = next, begin
-	return next, nil
+	p.current.Store(next)
+	return next, err
 }
 
 func (p *Prober) queryJudges(ctx context.Context) (*judgeState, error) {
-	found := &judgeState{}
+	found := &judgeState{checkedAt: time.Now()}
 	var reasons []string
 	var failures []error
 	for _, j := range p.judges {

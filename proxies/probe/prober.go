@@ -41,11 +41,8 @@ type Prober struct {
 
 	warned atomic.Bool // about a judge whose TLS port is refused by proxies
 
-	querying sync.Mutex // held while the judges are queried directly
-
-	mu        sync.Mutex // guards the fields below
-	current   *judgeState
-	checkedAt time.Time // time of the last successful query of the judges
+	querying sync.Mutex                 // held while the judges are queried directly
+	current  atomic.Pointer[judgeState] // nil if the last query failed
 }
 
 // New validates cfg and returns a Prober. It does no I/O; Start or the first probe queries the judges.
@@ -70,9 +67,7 @@ func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) 
 		result := (&visitor{p, u}).try(ctx, c)
 		return result, ctx.Err()
 	}
-	p.mu.Lock()
-	judged := p.current
-	p.mu.Unlock()
+	judged := p.current.Load()
 	if judged == nil {
 		var err error
 		if judged, err = p.judgeSince(ctx, time.Now()); err != nil {
