@@ -42,36 +42,22 @@ func (p *Pool) Unban(ctx context.Context, site string, ids ...string) (int, erro
 	return int(n), wrap.Err(err, "remove bans")
 }
 
-// A Ban excludes a proxy from a site or from all sites.
-type Ban struct {
-	ID    string    `json:"id"`
-	Site  string    `json:"site,omitempty"` // "" means all sites
-	Until time.Time `json:"until,omitzero"` // zero means forever
-}
-
-// bans returns the active bans and deletes expired ones.
-func (s *store) bans(ctx context.Context) ([]Ban, error) {
+// bans returns the end of each active ban by banField, zero for never, and deletes expired bans.
+func (s *store) bans(ctx context.Context) (map[string]time.Time, error) {
 	texts, err := s.rdb.HGetAll(ctx, bansKey(s.name)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read bans: %w", err)
 	}
-	now := time.Now()
-	var bans []Ban
-	var over []string
+	bans, over := make(map[string]time.Time, len(texts)), []string(nil)
 	for field, text := range texts {
-		id, site, _ := strings.Cut(field, " ")
 		ms, err := strconv.ParseInt(text, 10, 64)
-		switch ban := (Ban{ID: id, Site: site}); {
-		case err != nil:
+		switch until := time.UnixMilli(ms); {
+		case err != nil, ms != 0 && !time.Now().Before(until):
 			over = append(over, field)
 		case ms == 0:
-			bans = append(bans, ban)
+			bans[field] = time.Time{}
 		default:
-			if ban.Until = time.UnixMilli(ms); now.Before(ban.Until) {
-				bans = append(bans, ban)
-			} else {
-				over = append(over, field)
-			}
+			bans[field] = until
 		}
 	}
 	if len(over) > 0 {

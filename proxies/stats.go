@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -48,9 +49,9 @@ func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return s, err
 	}
-	for _, ban := range bans {
-		if ban.Site != "" && p.view.has(ban.ID) {
-			s.SiteBans[ban.Site]++
+	for field := range bans {
+		if id, site, ok := strings.Cut(field, " "); ok && p.view.has(id) {
+			s.SiteBans[site]++
 		}
 	}
 	now := time.Now()

@@ -129,16 +129,13 @@ func (v *view) readPool(ctx context.Context, begun time.Time) error {
 	if err != nil {
 		return err
 	}
-	list, err := v.pool.bans(ctx)
+	bans, err := v.pool.bans(ctx)
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.bans = make(map[string]time.Time, len(list))
-	for _, ban := range list {
-		v.bans[banField(ban.ID, ban.Site)] = ban.Until
-	}
+	v.bans = bans
 	v.apply(records, healths)
 	for _, m := range v.order {
 		if m.failed.Before(begun) {
