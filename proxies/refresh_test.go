@@ -346,7 +346,7 @@ func TestYields(t *testing.T) {
 	record("1", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	record("2", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	for range 2 { // two attempts of one refresh
-		testutil.Ok(t, pool.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty))
+		testutil.Ok(t, pool.recordRead(t.Context(), "3", source.List{Source: "b", Parsed: source.Parsed{Rejects: map[source.Reject]int{source.Private: 3}}}, source.ErrEmpty))
 	}
 	yields, err := pool.Yields(t.Context())
 	testutil.Ok(t, err)

@@ -158,8 +158,8 @@ func candidatesOf(env environment, c *cli.Context, cfg config.Config, local bool
 		if n := list.Rejects[source.Capped]; n > 0 {
 			return nil, fmt.Errorf("source %s: it has %d proxies more than the %d that are checked at once; split it", list.Source, n, maxChecked)
 		}
-		if list.Rejected != "" {
-			fmt.Fprintln(env.stderr, "rejected:", list.Rejected)
+		if rejected := list.Describe("line"); rejected != "" {
+			fmt.Fprintln(env.stderr, "rejected:", rejected)
 		}
 		lists = append(lists, list)
 	}
@@ -171,7 +171,7 @@ func candidatesOf(env environment, c *cli.Context, cfg config.Config, local bool
 		if len(parsed.Candidates) < c.NArg() {
 			return nil, usageError{fmt.Errorf("cannot read the proxies named: %s; write them as host:port or, with special characters %%-encoded, scheme://user:password@host:port", parsed.Describe("argument"))}
 		}
-		lists = append(lists, source.List{Candidates: parsed.Candidates})
+		lists = append(lists, source.List{Parsed: parsed})
 	}
 	return source.Merge(lists), nil
 }

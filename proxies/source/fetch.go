@@ -64,11 +64,8 @@ func (s Source) Label() string {
 
 // A List is the result of fetching a source.
 type List struct {
-	Source     string         `json:"source"` // the label of the source
-	Candidates []Candidate    `json:"candidates"`
-	Rejects    map[Reject]int `json:"rejects,omitempty"`
-	Rejected   string         `json:"-"` // Rejects with line numbers, as text; "" if there are none
-	Bytes      int64          `json:"bytes"`
+	Source string `json:"source"` // the label of the source
+	Parsed
 }
 
 // ErrEmpty is wrapped by errors for a source without usable endpoints.
@@ -128,7 +125,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	}
 	if s.Gateway != "" {
 		parsed, err := f.gateway(s)
-		return List{Candidates: parsed.Candidates, Rejects: parsed.Rejects}, err
+		return List{Parsed: parsed}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.Timeout, 30*time.Second))
 	defer cancel()
@@ -150,18 +147,18 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	case err != nil:
 		return List{}, fmt.Errorf("list is truncated after %d bytes: %w", parsed.Bytes, err)
 	}
-	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Rejected: parsed.Describe("line"), Bytes: parsed.Bytes}
+	list := List{Parsed: parsed}
 	switch {
 	case list.Bytes == 0:
 		return list, fmt.Errorf("list is empty: %w", ErrEmpty)
-	case len(list.Candidates) == 0 && parsed.HTML:
+	case len(list.Candidates) == 0 && list.HTML:
 		return list, fmt.Errorf("a web page instead of a list: %w", ErrEmpty)
 	case len(list.Candidates) == 0:
 		remedy := "use lines with protocol://host:port, JSON or CSV"
 		if list.Rejects[Private] > 0 {
 			remedy = "private addresses need proxies.allow_local"
 		}
-		return list, fmt.Errorf("%d bytes, rejected %s; %s: %w", list.Bytes, cmp.Or(list.Rejected, "nothing"), remedy, ErrEmpty)
+		return list, fmt.Errorf("%d bytes, rejected %s; %s: %w", list.Bytes, cmp.Or(list.Describe("line"), "nothing"), remedy, ErrEmpty)
 	}
 	return list, nil
 }

@@ -60,11 +60,11 @@ const (
 
 // Parsed is the content of a list.
 type Parsed struct {
-	Candidates []Candidate
-	Rejects    map[Reject]int
-	Lines      map[Reject][]int // first rejected lines of a text, the last of maxLines stands for more
-	HTML       bool             // the list is a web page
-	Bytes      int64            // read, before decompression
+	Candidates []Candidate      `json:"candidates"`
+	Rejects    map[Reject]int   `json:"rejects,omitempty"`
+	Lines      map[Reject][]int `json:"-"`     // first rejected lines of a text, the last of maxLines stands for more
+	HTML       bool             `json:"-"`     // the list is a web page
+	Bytes      int64            `json:"bytes"` // read, before decompression
 }
 
 // Parse reads a list and detects its format. It returns an error of r, or an error if the list is larger than

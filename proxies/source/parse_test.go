@@ -168,8 +168,8 @@ func TestMerge(t *testing.T) {
 		return Candidate{Protocol: protocol, Host: host, Port: 1, Username: user, Sources: []string{from}}
 	}
 	got := Merge([]List{
-		{Candidates: []Candidate{c("", "a.b", "", "1"), c("socks5", "c.d", "", "1"), c("http", "c.d", "", "1")}},
-		{Candidates: []Candidate{c("http", "a.b", "", "2"), c("", "c.d", "", "2"), c("http", "a.b", "u", "2"), c("http", "c.d", "", "2")}},
+		{Parsed: Parsed{Candidates: []Candidate{c("", "a.b", "", "1"), c("socks5", "c.d", "", "1"), c("http", "c.d", "", "1")}}},
+		{Parsed: Parsed{Candidates: []Candidate{c("http", "a.b", "", "2"), c("", "c.d", "", "2"), c("http", "a.b", "u", "2"), c("http", "c.d", "", "2")}}},
 	})
 	var text []string
 	for _, c := range got {
