@@ -16,40 +16,30 @@ func (x *run) meta(name string) []found {
 		return nil
 	}
 	var metas, items []found
-	var walk func(n *html.Node)
-	walk = func(n *html.Node) {
-		if definition.IsAside(n) {
-			return
+	for n := range x.doc.Root.Descendants() {
+		named := slices.ContainsFunc(n.Attr, func(a html.Attribute) bool {
+			known := a.Key == "itemprop" || n.Data == "meta" && (a.Key == "name" || a.Key == "property" || a.Key == "http-equiv")
+			return known && slices.ContainsFunc(strings.Fields(a.Val), func(w string) bool { return strings.EqualFold(w, name) })
+		})
+		if !named || definition.IsAside(n) || definition.Aside(n, x.doc.Root) {
+			continue
 		}
-		if n.Type == html.ElementNode {
-			for _, a := range n.Attr {
-				isMeta := n.Data == "meta" && (a.Key == "name" || a.Key == "property" || a.Key == "itemprop" || a.Key == "http-equiv")
-				if !isMeta && a.Key != "itemprop" || !slices.ContainsFunc(strings.Fields(a.Val), func(w string) bool { return strings.EqualFold(w, name) }) {
-					continue
-				}
-				v, ok := Attr(n, "content")
-				for _, k := range []string{"datetime", "href", "src"} {
-					if !ok && (k != "href" || n.Data == "a" || n.Data == "link") {
-						v, ok = Attr(n, k)
-					}
-				}
-				if !ok {
-					v = Text(n)
-				}
-				fd := found{at: at{node: n}, text: v, given: true}
-				if isMeta {
-					metas = append(metas, fd)
-				} else {
-					items = append(items, fd)
-				}
-				break
+		v, ok := Attr(n, "content")
+		for _, k := range []string{"datetime", "href", "src"} {
+			if !ok && (k != "href" || n.Data == "a" || n.Data == "link") {
+				v, ok = Attr(n, k)
 			}
 		}
-		for c := n.FirstChild; c != nil; c = c.NextSibling {
-			walk(c)
+		if !ok {
+			v = Text(n)
+		}
+		fd := found{at: at{node: n}, text: v, given: true}
+		if n.Data == "meta" {
+			metas = append(metas, fd)
+		} else {
+			items = append(items, fd)
 		}
 	}
-	walk(x.doc.Root)
 	return append(metas, items...)
 }
 
