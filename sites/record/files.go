@@ -31,12 +31,8 @@ type files struct {
 
 // changeLine is a line of changes.jsonl.
 type changeLine struct {
-	ID     string          `json:"_key"` // type and key
-	Type   string          `json:"type"`
-	Key    string          `json:"key"`
-	URL    string          `json:"url"`
-	Change ledger.Change   `json:"change"`
-	Diff   json.RawMessage `json:"diff,omitempty"`
+	ID string `json:"_key"` // type and key
+	sink.Record
 }
 
 func (f *files) path(typ string) string       { return filepath.Join(f.dir, typ+".jsonl") }
@@ -88,7 +84,8 @@ func (f *files) putChange(r sink.Record) error {
 			return err
 		}
 	}
-	line := changeLine{ID: r.Type + " " + r.Key, Type: r.Type, Key: r.Key, URL: r.URL, Change: ledger.Change(r.Change), Diff: r.Diff}
+	r.Data = nil
+	line := changeLine{r.Type + " " + r.Key, r}
 	data, err := json.Marshal(line)
 	if err != nil {
 		return fmt.Errorf("encode change of %s: %w", r.Key, err)

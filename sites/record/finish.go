@@ -199,7 +199,7 @@ func (w *writer) countChanges(_ context.Context, sum *report.Summary) error {
 		if err != nil {
 			return fmt.Errorf("count changes: %w", err)
 		}
-		switch c.Change {
+		switch ledger.Change(c.Change) {
 		case ledger.New:
 			sum.Changes.New++
 		case ledger.Changed:

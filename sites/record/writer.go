@@ -221,10 +221,8 @@ func (w *writer) putFile(ctx context.Context, r sink.Record) error {
 
 // head is the identifying part of a record.
 type head struct {
-	Type string `json:"_type"`
-	Key  string `json:"_key"`
-	URL  string `json:"_url"`
-	Same bool   `json:"_same"` // see store.Ref
+	store.Ref
+	URL string `json:"_url"`
 }
 
 // record decodes an output.

@@ -12,15 +12,17 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// Record is a record for a sink.
+// Record is a record for a sink. Site, Type and Key identify it. The JSON has what webhooks receive for each record.
 type Record struct {
-	Site, Job string
-	Type, Key string // identify the record, with Site
-	URL       string
-	Data      json.RawMessage // record as a JSON object
-	Change    string          // new, changed, unchanged or gone since the previous job
-	Diff      json.RawMessage // of a changed record: {"field": [old, new]}; or nil
-	At        time.Time       // first write in this job
+	Site   string          `json:"-"`
+	Job    string          `json:"-"`
+	Type   string          `json:"type"`
+	Key    string          `json:"key"`
+	URL    string          `json:"url"`
+	Change string          `json:"change"`           // new, changed, unchanged or gone since the previous job
+	Diff   json.RawMessage `json:"diff,omitempty"`   // of a changed record: {"field": [old, new]}; or nil
+	Data   json.RawMessage `json:"record,omitempty"` // record as a JSON object
+	At     time.Time       `json:"-"`                // first write in this job
 }
 
 // A Sink stores records outside the files of a job. It is not safe for concurrent use.

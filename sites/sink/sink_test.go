@@ -318,7 +318,7 @@ func TestWebhook(t *testing.T) {
 	if len(h.bad) > 0 || len(h.got) != 2 || len(h.got[0].Records) != 100 || len(h.got[1].Records) != 50 {
 		t.Fatalf("got %d batches, wrong %v", len(h.got), h.bad)
 	}
-	if r := h.got[0].Records[3]; h.got[0].Site != "shop.example" || r.Key != "k3" || r.Change != "changed" || string(r.Diff) != `{"a":[1,2]}` || string(r.Record) != `{"a":"<b>"}` {
+	if r := h.got[0].Records[3]; h.got[0].Site != "shop.example" || r.Key != "k3" || r.Change != "changed" || string(r.Diff) != `{"a":[1,2]}` || string(r.Data) != `{"a":"<b>"}` {
 		t.Errorf("got %+v", r)
 	}
 	if len(h.ids) != 4 || h.ids[0] == "" || h.ids[0] != h.ids[1] || h.ids[1] != h.ids[2] || h.ids[3] == h.ids[0] {

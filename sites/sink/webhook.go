@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"time"
@@ -47,18 +46,9 @@ func newPoster(address string, o Options) (*poster, error) {
 
 // hookBody is the body of a request.
 type hookBody struct {
-	Site    string       `json:"site"`
-	Job     string       `json:"job"`
-	Records []hookRecord `json:"records"`
-}
-
-type hookRecord struct {
-	Type   string          `json:"type"`
-	Key    string          `json:"key"`
-	URL    string          `json:"url"`
-	Change string          `json:"change"`
-	Diff   json.RawMessage `json:"diff,omitempty"`
-	Record json.RawMessage `json:"record"`
+	Site    string   `json:"site"`
+	Job     string   `json:"job"`
+	Records []Record `json:"records"`
 }
 
 // Put implements Sink.
@@ -68,11 +58,7 @@ func (h *poster) Put(ctx context.Context, records []Record) (took int, err error
 		for n < min(len(records), hookAtOnce) && records[n].Site == records[0].Site && records[n].Job == records[0].Job {
 			n++
 		}
-		body := hookBody{Site: records[0].Site, Job: records[0].Job}
-		for _, r := range latest(records[:n]) {
-			body.Records = append(body.Records, hookRecord{r.Type, r.Key, r.URL, r.Change, r.Diff, r.Data})
-		}
-		data, err := lines.JSON(body)
+		data, err := lines.JSON(hookBody{records[0].Site, records[0].Job, latest(records[:n])})
 		if err != nil {
 			return took, fmt.Errorf("encode records for %s: %w", h.name, err)
 		}
