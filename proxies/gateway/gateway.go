@@ -55,23 +55,13 @@ type Config struct {
 // maxConns is the maximum number of client connections.
 const maxConns = 4096
 
-// Stats holds the counters since the start.
-type Stats struct {
-	Requests int64 `json:"requests"` // plain HTTP
-	Tunnels  int64 `json:"tunnels"`  // CONNECT and SOCKS5
-	Refused  int64 `json:"refused"`  // wrong or missing credentials
-	NoProxy  int64 `json:"no_proxy"` // the pool had no proxy
-	Failed   int64 `json:"failed"`   // all attempted proxies failed
-	Active   int64 `json:"active"`   // open client connections
-}
-
 // A Gateway is a rotating proxy server. Start it with Run or Serve.
 type Gateway struct {
 	cfg    Config
 	direct *http.Transport // without a proxy
 	logins logins
 
-	requests, tunnels, refused, noProxy, failed, active atomic.Int64
+	requests, tunnels, refused, noProxy, failed, active atomic.Int64 // see Collect
 }
 
 // New validates cfg and returns a Gateway.
@@ -119,11 +109,6 @@ func (g *Gateway) dial(ctx context.Context, addr string, o proxies.PickOptions) 
 	o.Site = siteOf(addr)
 	conn, _, err := g.cfg.Pool.Dial(ctx, addr, proxies.DialOptions{PickOptions: o, Fallback: g.cfg.Fallback, Tries: g.cfg.Tries, Direct: g.direct.DialContext})
 	return conn, err
-}
-
-// Stats returns the counters.
-func (g *Gateway) Stats() Stats {
-	return Stats{Requests: g.requests.Load(), Tunnels: g.tunnels.Load(), Refused: g.refused.Load(), NoProxy: g.noProxy.Load(), Failed: g.failed.Load(), Active: g.active.Load()}
 }
 
 // Run listens and serves until ctx is done. If ready is not nil, it is called with the address when the listener is
@@ -247,14 +232,13 @@ func (g *Gateway) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *Gateway) Collect(ch chan<- prometheus.Metric) {
-	s := g.Stats()
-	count := func(d *prometheus.Desc, n int64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	count := func(d *prometheus.Desc, n *atomic.Int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n.Load()), labels...)
 	}
-	count(requestsTotal, s.Requests)
-	count(tunnelsTotal, s.Tunnels)
-	count(failuresTotal, s.Refused, "refused")
-	count(failuresTotal, s.NoProxy, "no_proxy")
-	count(failuresTotal, s.Failed, "failed")
-	ch <- prometheus.MustNewConstMetric(clientsNow, prometheus.GaugeValue, float64(s.Active))
+	count(requestsTotal, &g.requests)
+	count(tunnelsTotal, &g.tunnels)
+	count(failuresTotal, &g.refused, "refused")
+	count(failuresTotal, &g.noProxy, "no_proxy")
+	count(failuresTotal, &g.failed, "failed")
+	ch <- prometheus.MustNewConstMetric(clientsNow, prometheus.GaugeValue, float64(g.active.Load()))
 }

@@ -113,7 +113,7 @@ func newFront(t testing.TB, cfg Config, kinds ...proxytest.Options) *front {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if n := f.gateway.Stats().Active; n != 0 {
+		if n := f.gateway.active.Load(); n != 0 {
 			t.Errorf("%d connections are open", n)
 		}
 	})
@@ -167,9 +167,8 @@ func TestProtocolsRotate(t *testing.T) {
 			t.Errorf("%s %s: only %d of 6 proxies were used", scheme, target, len(seen))
 		}
 	}
-	stats := f.gateway.Stats()
-	if stats.Requests != 12 || stats.Tunnels != 36 || stats.Failed != 0 {
-		t.Errorf("got %+v, want 12 requests, 36 tunnels and no failure", stats)
+	if g := f.gateway; g.requests.Load() != 12 || g.tunnels.Load() != 36 || g.failed.Load() != 0 {
+		t.Errorf("got %d requests, %d tunnels and %d failures, want 12, 36 and none", g.requests.Load(), g.tunnels.Load(), g.failed.Load())
 	}
 }
 
@@ -384,7 +383,7 @@ func TestFallback(t *testing.T) {
 			}
 			fail := newFront(t, Config{Fallback: proxies.FallbackFail, Options: proxies.PickOptions{Wait: time.Minute}})
 			status, body := fetch(t, fail.client(t, front[0], nil), front[1])
-			if status == 200 || fail.gateway.Stats().NoProxy != 1 || name == "http" && (status != http.StatusServiceUnavailable || !strings.Contains(body, "muster proxies refresh")) {
+			if status == 200 || fail.gateway.noProxy.Load() != 1 || name == "http" && (status != http.StatusServiceUnavailable || !strings.Contains(body, "muster proxies refresh")) {
 				t.Errorf("fail: got %d %q, want a no-proxy error with advice", status, body)
 			}
 		})

@@ -129,9 +129,9 @@ func TestClientDisconnects(t *testing.T) {
 	f := newFront(t, Config{}, proxytest.Options{Kind: proxytest.Slow, Delay: time.Minute})
 	for _, text := range []string{"GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n", "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n"} {
 		conn, _ := f.talk(t, text)
-		testutil.Eventually(t, "the request is in progress", func() bool { s := f.gateway.Stats(); return s.Active == 1 && s.Requests+s.Tunnels > 0 })
+		testutil.Eventually(t, "the request is in progress", func() bool { g := f.gateway; return g.active.Load() == 1 && g.requests.Load()+g.tunnels.Load() > 0 })
 		conn.Close()
-		testutil.Eventually(t, "the request is canceled", func() bool { return f.gateway.Stats().Active == 0 })
+		testutil.Eventually(t, "the request is canceled", func() bool { return f.gateway.active.Load() == 0 })
 	}
 }
 
