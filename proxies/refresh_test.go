@@ -72,7 +72,7 @@ func (f *fleet) key(t *testing.T, id, name, want string) string {
 
 func newWorld(t *testing.T, n int) *proxytest.World {
 	t.Helper()
-	world, err := proxytest.NewWorld(proxytest.WorldConfig{Proxies: n})
+	world, err := proxytest.NewWorld(n, nil)
 	testutil.Ok(t, err)
 	t.Cleanup(world.Close)
 	return world

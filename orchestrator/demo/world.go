@@ -8,6 +8,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -80,7 +81,7 @@ func Start(ctx context.Context, cfg Config) (_ *World, err error) {
 		}
 		w.Hosts[s.Host] = addr
 	}
-	w.proxies, err = proxytest.NewWorld(proxytest.WorldConfig{Proxies: cfg.Proxies, Hosts: w.Hosts})
+	w.proxies, err = proxytest.NewWorld(cmp.Or(cfg.Proxies, 48), w.Hosts)
 	if err != nil {
 		return nil, fmt.Errorf("start the proxies: %w", err)
 	}

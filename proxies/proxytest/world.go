@@ -1,22 +1,12 @@
 package proxytest
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	"muster/proxies/probe"
 )
-
-// WorldConfig configures a World.
-type WorldConfig struct {
-	// Proxies is the number of proxies. The first 40 include each kind that a single check can detect. Defaults to
-	// 48.
-	Proxies int
-	// Hosts are the names that the proxies resolve.
-	Hosts Hosts
-}
 
 // A World is a judge and a mix of running proxies. Stop it with Close.
 type World struct {
@@ -39,22 +29,23 @@ var (
 	}
 )
 
-// NewWorld starts a world.
-func NewWorld(cfg WorldConfig) (*World, error) {
+// NewWorld starts a world of n proxies that resolve the names in hosts. The first 40 include each kind that a single
+// check can detect.
+func NewWorld(n int, hosts Hosts) (*World, error) {
 	const key = "world"
 	judge, err := probe.StartJudge(probe.JudgeConfig{Key: key})
 	if err != nil {
 		return nil, err
 	}
 	w := &World{Judge: judge, Key: key}
-	for i := range cmp.Or(cfg.Proxies, 48) {
+	for i := range n {
 		o := Options{}
 		if i < len(first) {
 			o = first[i]
 		} else {
 			o = rest[(i-len(first))%len(rest)]
 		}
-		o.Exit, o.Hosts = ExitAddress(i), cfg.Hosts
+		o.Exit, o.Hosts = ExitAddress(i), hosts
 		p, err := Start(o)
 		if err != nil {
 			w.Close()
