@@ -3,16 +3,19 @@ package orchestrator
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -21,6 +24,8 @@ import (
 	"muster/internal/testutil"
 	"muster/orchestrator/api"
 	"muster/proxies/gateway"
+	"muster/sites"
+	"muster/sites/report"
 	"muster/tasks/metrics"
 	"muster/tasks/workqueue"
 )
@@ -173,4 +178,78 @@ var unseenKinds = map[string]string{
 	"muster_scrape_response_seconds":         "histogram",
 	"muster_site_health":                     "gauge",
 	"muster_task_duration_seconds":           "histogram",
+}
+
+func TestScrapeMetrics(t *testing.T) {
+	t.Parallel()
+	m := newScrapeMetrics(func(site string) bool { return site == "shop" })
+	m.add("shop", sites.Visited{Status: 200, Took: 300 * time.Millisecond, Records: 7})
+	m.add("shop", sites.Visited{Status: 200, Took: 300 * time.Millisecond, Records: 5})
+	m.add("shop", sites.Visited{Class: "soft_block", Took: 10 * time.Millisecond})
+	m.add("shop", sites.Visited{Class: "throttled", Delayed: true})
+	m.add("a-foreign-site", sites.Visited{Class: "connect"})
+	w := httptest.NewRecorder()
+	metrics.Handler(m).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	got := w.Body.String()
+	for _, want := range []string{
+		`muster_scrape_pages_total{outcome="ok",site="shop"} 2`, `muster_scrape_pages_total{outcome="soft_block",site="shop"} 1`, `muster_scrape_pages_total{outcome="connect",site="other"} 1`,
+		`muster_scrape_records_total{site="shop"} 12`, `muster_scrape_response_seconds_count{site="shop"} 3`, `muster_scrape_response_seconds_bucket{site="shop",le="0.25"} 1`,
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("got no %s in\n%s", want, got)
+		}
+	}
+	for _, no := range []string{"throttled", "somebody"} {
+		if strings.Contains(got, no) {
+			t.Errorf("got %s, want no such metric", no)
+		}
+	}
+}
+
+// The health of sites is read at most twice a minute. Sites without a definition share the label other.
+func TestHealthOfSitesIsExported(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	h := &siteHealth{known: func(site string) bool { return site != "a-foreign-site" && site != "another" }, read: func(context.Context) ([]report.Health, error) {
+		reads++
+		return []report.Health{{Site: "shop", Status: report.Critical}, {Site: "news", Status: report.Healthy}, {Site: "a-foreign-site", Status: report.Degraded}, {Site: "another", Status: report.Healthy}}, nil
+	}}
+	for range 3 {
+		w := httptest.NewRecorder()
+		metrics.Handler(h).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+		for _, want := range []string{`muster_site_health{site="shop"} 2`, `muster_site_health{site="news"} 0`, `muster_site_health{site="other"} 1`} {
+			if !strings.Contains(w.Body.String(), want+"\n") {
+				t.Errorf("got no %s in\n%s", want, w.Body.String())
+			}
+		}
+	}
+	if reads != 1 {
+		t.Errorf("got %d reads, want 1", reads)
+	}
+}
+
+func TestContainerMemory(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"none":            {nil, 0},
+		"version 2":       {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000000\n"}, 1000000},
+		"version 2, none": {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 0},
+		"a group above":   {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "5000\n"}, 5000},
+		"version 1":       {map[string]string{"proc/self/cgroup": "4:memory:/x\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "7000\n"}, 7000},
+		"version 1, none": {map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0},
+		"invalid number":  {map[string]string{"sys/fs/cgroup/memory.max": "-3\n"}, 0},
+	} {
+		root := t.TempDir()
+		for path, text := range c.files {
+			path = filepath.Join(root, path)
+			testutil.Ok(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			testutil.Ok(t, os.WriteFile(path, []byte(text), 0o644))
+		}
+		if got := containerMemory(root); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -18,8 +20,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/demo"
 	"muster/orchestrator/redisd"
@@ -442,4 +450,149 @@ func TestJudgeStartsWithTheFirstCheck(t *testing.T) {
 		return err
 	})
 	testutil.Ok(t, err)
+}
+
+func TestScopeStopsPartsInReverseOrderOnce(t *testing.T) {
+	t.Parallel()
+	s := scope{logger: slog.New(slog.DiscardHandler)}
+	var stopped []string
+	for _, name := range []string{"redis", "log", "workers", "intake"} {
+		s.add(name, func(context.Context) error {
+			stopped = append(stopped, name)
+			if name == "log" {
+				return errors.New("disk full")
+			}
+			return nil
+		})
+	}
+	err := s.close(t.Context())
+	if want := []string{"intake", "workers", "log", "redis"}; !slices.Equal(stopped, want) {
+		t.Errorf("got stopped %v, want %v", stopped, want)
+	}
+	if err == nil || !strings.Contains(err.Error(), "stop log: disk full") {
+		t.Errorf("got error %v, want stop log: disk full", err)
+	}
+	if err := s.close(t.Context()); err != nil || len(stopped) != 4 {
+		t.Errorf("a second close: error %v, stopped %v", err, stopped)
+	}
+}
+
+// Every process checks the schema of the store when it connects.
+func TestConnectChecksTheSchema(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Redis.URL = redistest.URL(t)
+	client := testutil.Must(Connect(t.Context(), cfg))(t)
+	defer client.Close()
+	if v, err := NewStore(client, nil).Version(t.Context()); err != nil || v != len(migrations) {
+		t.Errorf("fresh store: got schema %d, %v, want %d", v, err, len(migrations))
+	}
+	testutil.Ok(t, client.Redis().HSet(t.Context(), "muster:schema", "version", 1000).Err())
+	if _, err := Connect(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "upgrade this program") {
+		t.Errorf("newer store: got %v, want that this program must be upgraded", err)
+	}
+}
+
+// The states in the setting jobs.keep_for match the package jobs.
+func TestSettingNamesAllStatesOfJobs(t *testing.T) {
+	t.Parallel()
+	var done []string
+	for _, st := range jobs.Statuses {
+		if st.Terminal() {
+			done = append(done, string(st))
+		}
+	}
+	if !slices.Equal(config.JobStates, done) {
+		t.Errorf("states: got %v, want %v", config.JobStates, done)
+	}
+}
+
+// A port in use is an error only if Options.NeedAPI is set.
+func TestServeWithAPortInUse(t *testing.T) {
+	t.Parallel()
+	l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	serve := func(t *testing.T, need bool, during func(out *testutil.Output)) error {
+		cfg := settings(t)
+		cfg.API.Listen = l.Addr().String()
+		out := &testutil.Output{}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			during(out)
+			stop()
+		}()
+		return Run(ctx, cfg, Options{Logger: slog.New(slog.NewTextHandler(out, nil)), NeedAPI: need},
+			func(ctx context.Context, o *Orchestrator) error { return o.Serve(ctx) })
+	}
+	t.Run("asked for", func(t *testing.T) {
+		t.Parallel()
+		done := make(chan struct{})
+		err := serve(t, true, func(*testutil.Output) { <-done })
+		close(done)
+		if !errors.Is(err, api.ErrTaken) || !strings.Contains(err.Error(), l.Addr().String()) {
+			t.Errorf("got %v, want an error with the address in use", err)
+		}
+	})
+	t.Run("default", func(t *testing.T) {
+		t.Parallel()
+		err := serve(t, false, func(out *testutil.Output) {
+			testutil.Eventually(t, "the warning contains advice", func() bool {
+				return strings.Contains(out.String(), "level=WARN") && strings.Contains(out.String(), "api.listen") && strings.Contains(out.String(), "api.enabled") && strings.Contains(out.String(), l.Addr().String())
+			})
+		})
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want it to run until it is stopped", err)
+		}
+	})
+}
+
+// Agents send three heartbeats per lease and are healthy, however long the lease is.
+func TestAgentsOfLongLeasesAreHealthy(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	all := testutil.Must(jobs.New(jobs.Config{Client: client}))(t)
+	agents := testutil.Must(agent.New(agent.Config{Client: client, Jobs: all}))(t)
+	a, _, err := agents.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
+	testutil.Ok(t, err)
+	seen := redis.Z{Member: a.ID, Score: float64(time.Now().Add(-2 * time.Minute).UnixMilli())}
+	testutil.Ok(t, rdb.ZAdd(t.Context(), "muster:{agents}:seen", seen).Err())
+	for lease, want := range map[time.Duration]string{30 * time.Second: agent.StateUnavailable, 5 * time.Minute: agent.StateHealthy} {
+		cfg := settings(t)
+		cfg.Jobs.Lease = lease
+		system := testutil.Must(NewSystem(cfg, client, slog.New(slog.DiscardHandler)))(t)
+		got, err := system.Agents.List(t.Context())
+		if err != nil || len(got) != 1 || got[0].State != want {
+			t.Errorf("lease %v: got %+v, %v, want it %s", lease, got, err, want)
+		}
+	}
+}
+
+// A program that has only asynq's client starts a scrape and a refresh, and learns of unusable payloads at once.
+func TestAsynqClientsStartScrapesAndRefreshes(t *testing.T) {
+	t.Parallel()
+	cfg, _ := worldSettings(t)
+	w := serveSystemWith(t, cfg, slog.New(slog.DiscardHandler))
+	rdb := w.system.Client.Redis()
+	client, inspector := asynq.NewClientFromRedisClient(rdb), asynq.NewInspectorFromRedisClient(rdb)
+	for _, c := range []struct {
+		kind, payload string
+		state         asynq.TaskState
+		says          string // part of the result or of the error
+	}{
+		{"muster:scrape", `{"site": "shop", "limit": 1}`, asynq.TaskStateCompleted, "shop"},
+		{"muster:refresh", "", asynq.TaskStateCompleted, ""},
+		{"muster:scrape", `{"site": "nowhere.example"}`, asynq.TaskStateArchived, "nowhere.example"},
+		{"muster:scrape", `{"site": "shop", "limits": 1}`, asynq.TaskStateArchived, `unknown field "limits"`},
+		{"muster:scrape", `{"site": "shop", "limit": -1}`, asynq.TaskStateArchived, "limit: must not be negative"},
+		{"muster:scrape", ``, asynq.TaskStateArchived, "payload of muster:scrape"},
+	} {
+		sent := testutil.Must(client.Enqueue(asynq.NewTask(c.kind, []byte(c.payload)), asynq.Retention(time.Hour)))(t)
+		testutil.Eventually(t, fmt.Sprintf("%s %s has the state %v and %q", c.kind, c.payload, c.state, c.says), func() bool {
+			info, err := inspector.GetTaskInfo("default", sent.ID)
+			return err == nil && info.State == c.state && strings.Contains(string(info.Result)+info.LastErr, c.says)
+		})
+	}
 }

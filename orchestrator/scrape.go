@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/refreshwait"
@@ -296,4 +300,144 @@ func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, op
 		return nil
 	}
 	return err
+}
+
+// Round is the result of one round.
+type Round struct {
+	Proxies ProxyCounts `json:"proxies"`
+	Sites   []Scraped   `json:"sites"`
+	Seconds float64     `json:"seconds"`
+	Redis   string      `json:"redis"` // the mode: external, child or embedded
+}
+
+// Lost joins the errors of Scraped.Lost for all sites.
+func (r *Round) Lost(limit report.HealthStatus) error {
+	var errs []error
+	for i := range r.Sites {
+		errs = append(errs, r.Sites[i].Lost(limit))
+	}
+	return errors.Join(errs...)
+}
+
+// RoundAll runs one round over all configured sites; see Round.
+func (s *Scraper) RoundAll(ctx context.Context) (*Round, error) {
+	names, err := s.Names()
+	if err != nil {
+		return nil, err
+	}
+	return s.Round(ctx, names, ScrapeOptions{})
+}
+
+// Round scrapes sites, concurrently unless sites.parallel is off. It ensures that there are enough proxies before each scrape.
+// The job of a site waits for the jobs of its dependencies in the round and fails unless they complete. A failed site does
+// not stop the others: Round returns the results of all sites and the joined errors.
+func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions) (*Round, error) {
+	start := time.Now()
+	order, err := s.order(names)
+	if err != nil {
+		return nil, err
+	}
+	round := &Round{Sites: make([]Scraped, len(order)), Redis: s.redisMode}
+	errs := make([]error, len(order))
+	jobs := make([]string, len(order))        // job IDs by site; "" if the scrape was not sent
+	sent := make([]chan struct{}, len(order)) // closed when the scrape was sent or has failed
+	for i := range sent {
+		sent[i] = make(chan struct{})
+	}
+	var scrapes errgroup.Group
+	if !s.system.cfg().Sites.Parallel {
+		scrapes.SetLimit(1)
+	}
+	for i, name := range order {
+		scrapes.Go(func() error {
+			known := sync.OnceFunc(func() { close(sent[i]) })
+			defer known()
+			after := map[string]string{}
+			for before := range i { // dependencies precede their dependents
+				if !s.dependsOn(name, order[before]) {
+					continue
+				}
+				<-sent[before]
+				if after[order[before]] = jobs[before]; jobs[before] == "" {
+					why := fmt.Errorf("not started: it depends on %s, whose scrape was not started", order[before])
+					round.Sites[i] = Scraped{Site: name, Status: string(refreshwait.Failed), Files: []string{}, Error: why.Error()}
+					errs[i] = fmt.Errorf("scrape %s: %w", name, why)
+					return nil
+				}
+			}
+			round.Sites[i], errs[i] = s.scrapeAfter(ctx, name, opts, after, func(id string) { jobs[i] = id; known() })
+			return nil
+		})
+	}
+	_ = scrapes.Wait() // the errors are in errs
+	round.Seconds = time.Since(start).Seconds()
+	return round, errors.Join(append(errs, s.proxies.count(context.WithoutCancel(ctx), &round.Proxies))...)
+}
+
+func (s *Scraper) dependsOn(name, other string) bool {
+	def, err := s.system.Sites.Registry().Definition(name)
+	return err == nil && slices.Contains(def.DependsOn, other)
+}
+
+// live returns the progress of a job that has fetched done pages in the duration took.
+func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
+	through := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
+	rate := float64(done) / max(took.Seconds(), 0.1)
+	p := monitor.Progress{Done: through, Total: j.Pages.Total, Unit: "pages"}
+	state := map[string]string{
+		sites.JobPaused: "paused", sites.JobBlocked: "waits: " + j.Trouble, sites.JobWaiting: "waits for a worker",
+	}[j.Status]
+	if len(j.WaitsFor) > 0 {
+		state = "waits for " + strings.Join(j.WaitsFor, ", ")
+	}
+	waits := j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open()
+	if state == "" && waits {
+		state = "waits to retry"
+		if len(j.Delays) > 0 { // the most frequent reason first
+			why := slices.SortedFunc(maps.Keys(j.Delays), func(a, b string) int { return cmp.Or(j.Delays[b]-j.Delays[a], strings.Compare(a, b)) })
+			state = "waits: " + strings.Join(why, ", ")
+		}
+	}
+	p.Brief = fmt.Sprintf("%d ok %d err %d q %d rec %.1f/s", j.Pages.Done, j.Pages.Error, j.Pages.Open(), written(j), rate)
+	p.Note = fmt.Sprintf("%d ok, %d errors, %d queued", j.Pages.Done, j.Pages.Error, j.Pages.Open())
+	if j.Pages.Delayed > 0 {
+		p.Note += fmt.Sprintf(" (%d delayed)", j.Pages.Delayed)
+	}
+	p.Note += fmt.Sprintf(", %d records, %.1f/s", written(j), rate)
+	// The estimate is a lower bound, because the crawl may find more pages.
+	if left := j.Pages.Open(); !waits && done > 0 && left > 0 && took >= 3*time.Second {
+		if eta := float64(took) / float64(done) * float64(left); eta < float64(1000*time.Hour) {
+			d := time.Duration(eta).Round(time.Second)
+			p.Note += fmt.Sprintf(", %s left", d)
+			p.Brief += fmt.Sprintf(" %s", d)
+		}
+	}
+	if state != "" {
+		p.Note, p.Brief = state+", "+p.Note, state+" "+p.Brief
+	}
+	return p
+}
+
+// written returns the number of records in the files of a job.
+func written(j sites.Job) int {
+	n := 0
+	for _, of := range j.Records {
+		n += of
+	}
+	return n
+}
+
+// reasons describes why a job is not complete.
+func reasons(s report.Summary) string {
+	text := ""
+	if len(s.Missing) > 0 {
+		text += fmt.Sprintf(", without %d listing pages, such as %s", len(s.Missing), s.Missing[0])
+	}
+	if len(s.Samples) > 0 {
+		text += fmt.Sprintf("; %s: %s", s.Samples[0].URL, s.Samples[0].Error)
+	}
+	if s.Failed != "" {
+		text += "; all are in " + s.Failed
+	}
+	return text
 }

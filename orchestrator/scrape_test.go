@@ -1,11 +1,16 @@
 package orchestrator
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +18,12 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
+	"muster/orchestrator/monitor"
 	"muster/orchestrator/redisd"
 	"muster/sites"
+	"muster/sites/definition"
 	"muster/sites/report"
+	"muster/tasks"
 	"muster/tasks/workqueue"
 )
 
@@ -119,4 +127,68 @@ func TestScheduledScrapeWaitsForTheSiteItDependsOn(t *testing.T) {
 		return nil
 	})
 	testutil.Ok(t, err)
+}
+
+// The progress of a refresh counts individual candidates while some of them do not respond.
+func TestRefreshProgressCountsProbes(t *testing.T) {
+	t.Parallel()
+	cfg, world := worldSettings(t)
+	cfg.Proxies.Sources, cfg.Proxies.CheckTimeout = config.SourcesAt(world.Sources...), 5*time.Second
+	var out bytes.Buffer
+	display := monitor.New(&out, monitor.Lines)
+	err := Run(t.Context(), cfg, Options{Display: display}, func(ctx context.Context, o *Orchestrator) error {
+		_, err := o.Proxies.Refresh(ctx)
+		return err
+	})
+	display.Close()
+	testutil.Ok(t, err)
+	partly := 0
+	for _, m := range regexp.MustCompile(`(?m)^\[PROGRESS\] .*: (\d+)/(\d+) (\w+)`).FindAllStringSubmatch(out.String(), -1) {
+		if m[2] != fmt.Sprint(len(world.Proxies)) || m[3] != "proxies" {
+			t.Errorf("got a total of %s %s, want %d proxies", m[2], m[3], len(world.Proxies))
+		}
+		if m[1] != "0" && m[1] != m[2] {
+			partly++
+		}
+	}
+	if partly == 0 {
+		t.Errorf("got no line with partial progress, want at least one:\n%s", out.String())
+	}
+}
+
+// The browser of this machine reaches the pool through a gateway that knows its visitors. One on another machine gets no proxy.
+func TestBrowserProxyIsAGateway(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
+	t.Cleanup(site.Close)
+	cfg := settings(t)
+	cfg.Network.Allow = []string{"127.0.0.1"}
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	s := testutil.Must(NewSystem(cfg, client, slog.New(slog.DiscardHandler)))(t)
+	t.Cleanup(func() { _ = s.Close() })
+	through := func(fallback, visitor string) (at *url.URL, status int) {
+		text := testutil.Must(s.browserProxy(&definition.Definition{Proxy: definition.Proxy{Fallback: fallback}}, visitor))(t)
+		at = testutil.Must(url.Parse(text))(t)
+		carrier := &http.Transport{Proxy: http.ProxyURL(at)}
+		defer carrier.CloseIdleConnections()
+		res := testutil.Must((&http.Client{Transport: carrier}).Get(site.URL))(t)
+		_ = res.Body.Close()
+		return at, res.StatusCode
+	}
+	one, status := through("direct", "ONE")
+	two, _ := through("direct", "TWO")
+	other, fails := through("fail", "ONE")
+	if one.Host != two.Host || one.User.Username() != "muster-session-ONE" || two.User.Username() != "muster-session-TWO" || other.Host == one.Host {
+		t.Errorf("got %s, %s and %s, want a gateway for each fallback, with the visitor in the user name", one, two, other)
+	}
+	if status != http.StatusOK || fails != http.StatusServiceUnavailable {
+		t.Errorf("got the status %d, and %d without a fallback, want 200 and 503", status, fails)
+	}
+	changed := s.Config()
+	changed.Sites.Browser = "http://chrome.example:9222"
+	s.settings.Store(&changed)
+	if at, err := s.browserProxy(&definition.Definition{}, "ONE"); at != "" || err != nil {
+		t.Errorf("got %q, %v for a browser on another machine, want no proxy", at, err)
+	}
 }

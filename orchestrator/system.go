@@ -3,17 +3,28 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"muster/internal/addressfilter"
+	"muster/internal/clip"
 	"muster/internal/limit"
+	"muster/internal/logctx"
 	"muster/internal/tracing"
 	"muster/internal/tracing/otlp"
 	"muster/jobs"
@@ -27,6 +38,7 @@ import (
 	"muster/orchestrator/event"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
+	"muster/proxies/gateway"
 	"muster/proxies/geo"
 	"muster/proxies/probe"
 	"muster/proxies/source"
@@ -37,6 +49,7 @@ import (
 	"muster/sites/render"
 	"muster/tasks"
 	"muster/tasks/metrics"
+	"muster/tasks/otel"
 	"muster/tasks/tasktype"
 )
 
@@ -408,4 +421,171 @@ func (s *System) Close() error {
 		return fmt.Errorf("close the services: %w", err)
 	}
 	return nil
+}
+
+// observePage counts the fetch of a page and starts its span if tracing is enabled.
+func (s *System) observePage(ctx context.Context, v sites.Visit) (context.Context, func(sites.Visited)) {
+	end := func(tracing.PageEnd) {}
+	if s.tracing != nil {
+		ctx, end = s.tracing.Page(ctx, tracing.Page{Site: v.Site, Kind: v.Kind, URL: v.URL, Item: v.Item, Attempt: v.Attempt})
+	}
+	return ctx, func(r sites.Visited) {
+		s.scrapes.add(v.Site, r)
+		end(tracing.PageEnd{Status: r.Status, Proxy: r.Via, Class: r.Class, Delayed: r.Delayed, Records: r.Records, Err: r.Err})
+	}
+}
+
+// sweepEvery is the interval between sweeps of the documents directory.
+const sweepEvery = time.Hour
+
+// sweepDocuments returns a function that removes documents without a job, at most once an hour. It must not be called
+// concurrently.
+func (s *System) sweepDocuments() func(context.Context) {
+	var last time.Time
+	return func(ctx context.Context) {
+		if time.Since(last) < sweepEvery {
+			return
+		}
+		last = time.Now()
+		switch n, err := s.Documents.Sweep(ctx, s.Jobs.HasDocument); {
+		case err != nil && ctx.Err() == nil:
+			s.logger.WarnContext(ctx, "cannot remove documents without a job", "err", err)
+		case n > 0:
+			s.logger.InfoContext(ctx, "removed documents without a job", "files", n)
+		}
+	}
+}
+
+// useTracing adds the middleware of tasks: log attributes for request, job, workflow and node, a span if tracing is enabled,
+// and a log line per attempt (level info for a failure, otherwise debug).
+func (s *System) useTracing(mux *tasks.Mux) {
+	mux.Use(identify)
+	if p := s.tracing.Provider(); p != nil {
+		mux.Use(otel.Middleware(s.Client, otel.Config{Provider: p, Logger: s.logger}))
+	}
+	mux.Use(logRuns(s.logger))
+}
+
+func identify(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
+	return next(logctx.Receive(ctx, info.Headers, logctx.Job, info.Workflow, logctx.Workflow, info.Workflow, logctx.Node, info.Node))
+}
+
+func logRuns(logger *slog.Logger) tasks.Middleware {
+	return func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
+		level, start := slog.LevelDebug, time.Now()
+		err := next(ctx)
+		if tasks.IsFailure(err) && ctx.Err() == nil {
+			level = slog.LevelInfo
+		}
+		if !logger.Enabled(ctx, level) {
+			return err
+		}
+		args := []any{"task", info.Task, "attempt", info.Attempt, "took", time.Since(start)}
+		if err != nil {
+			args = append(args, "err", clip.Line(err.Error(), 500))
+		}
+		logger.Log(ctx, level, "task ran", args...)
+		return err
+	}
+}
+
+// browserProxies serves the pool to the browser of this process: a gateway on loopback for each fallback.
+type browserProxies struct {
+	mu       sync.Mutex // guards the fields below
+	gateways map[proxies.Fallback]url.URL
+	stop     []context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// browserProxy returns the URL of a gateway to the pool for a visitor of a site, whose pages use one proxy. It returns "" if the
+// browser is on another machine and cannot reach the gateway.
+func (s *System) browserProxy(def *definition.Definition, visitor string) (string, error) {
+	if u, err := url.Parse(s.cfg().Sites.Browser); err == nil && u.Host != "" && !addressfilter.IsLoopback(u.Hostname()) {
+		return "", nil
+	}
+	fallback := proxies.Fallback(config.PoolFallback(cmp.Or(def.Proxy.Fallback, s.cfg().Proxies.Fallback)))
+	b := &s.through
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok := b.gateways[fallback]
+	if !ok {
+		key := rand.Text()
+		g, err := gateway.New(gateway.Config{Pool: s.Pool, Keys: []string{key}, Fallback: fallback, Filter: s.cfg().Network.Filter(), Logger: s.logger})
+		if err != nil {
+			return "", err
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", fmt.Errorf("serve proxies to the browser: %w", err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		b.running.Go(func() { _ = g.Serve(ctx, l) }) // until close; afterwards the browser has no proxies
+		b.stop = append(b.stop, cancel)
+		at = url.URL{Scheme: "http", Host: l.Addr().String(), User: url.UserPassword("", key)}
+		b.gateways[fallback] = at
+	}
+	key, _ := at.User.Password()
+	at.User = url.UserPassword("muster-session-"+visitor, key)
+	return at.String(), nil
+}
+
+func (b *browserProxies) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, stop := range b.stop {
+		stop()
+	}
+	b.running.Wait()
+}
+
+// memoryLimit returns the soft memory limit of this process in bytes: workers.memory_limit, GOMEMLIMIT, or four fifths of the
+// limit of the container, in this order; 0 means no limit.
+func memoryLimit(cfg config.Config) int64 {
+	if mb := cfg.Workers.MemoryLimit; mb > 0 {
+		return int64(mb) << 20
+	}
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return limit
+	}
+	return containerMemory("/") / 5 * 4
+}
+
+// containerMemory returns the memory limit of the control group (version 1 or 2) below root; 0 means no limit.
+func containerMemory(root string) int64 {
+	group := ""
+	if data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+				group = path
+			}
+		}
+	}
+	least := int64(math.MaxInt64)
+	look := func(path string) {
+		data, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && n > 0 { // "max" means no limit
+			least = min(least, n)
+		}
+	}
+	look("sys/fs/cgroup/memory/memory.limit_in_bytes")
+	for ; ; group = filepath.Dir(group) { // a parent group may have a lower limit
+		look(filepath.Join("sys/fs/cgroup", group, "memory.max"))
+		if group == "/" || group == "." || group == "" {
+			break
+		}
+	}
+	if least >= 1<<60 { // version 1 without a limit
+		return 0
+	}
+	return least
+}
+
+// setMemoryLimit sets the soft limit of the garbage collector to 90% of limit, unless GOMEMLIMIT is set.
+func setMemoryLimit(limit int64) {
+	if limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit / 10 * 9)
+	}
 }

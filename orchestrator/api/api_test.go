@@ -1,10 +1,14 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -19,6 +24,8 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
 	"muster/orchestrator/access"
 	"muster/tasks"
 )
@@ -360,4 +367,141 @@ func TestServe(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("Serve: %v", err)
 	}
+}
+
+// The schema allows a value if the service does: its limits are the constants of the services.
+func TestLimitsOfTheSchemaAreThoseOfTheServices(t *testing.T) {
+	t.Parallel()
+	o := readSpec(t)
+	for place, want := range map[string]int{
+		"NewJob/properties/prompt/maxLength": jobs.MaxPrompt, "NewJob/properties/priority/maximum": jobs.MaxPriority, "NewJob/properties/priority/minimum": -jobs.MaxPriority,
+		"NewJob/properties/labels/maxItems": jobs.MaxLabels, "NewJob/properties/labels/items/maxLength": jobs.MaxLabel, "NewJob/properties/after/maxItems": jobs.MaxAfter,
+		"JobEdit/properties/priority/maximum": jobs.MaxPriority, "JobEdit/properties/priority/minimum": -jobs.MaxPriority,
+		"JobEdit/properties/labels/maxItems": jobs.MaxLabels, "JobEdit/properties/labels/items/maxLength": jobs.MaxLabel,
+		"JobRetry/properties/keys/maxItems": jobs.MaxItems, "JobRetry/properties/keys/items/maxLength": jobs.MaxKey,
+		"Decisions/properties/keys/maxItems": jobs.MaxItems, "Decisions/properties/keys/items/maxLength": jobs.MaxKey,
+		"NewItems/properties/items/maxItems": jobs.MaxItems, "Completion/properties/items/maxItems": jobs.MaxItems, "NewItem/properties/key/maxLength": jobs.MaxKey,
+		"NewAgent/properties/name/maxLength": agent.MaxName, "NewAgent/properties/roles/maxItems": agent.MaxRoles,
+		"NewAgent/properties/capacity/maximum": agent.MaxCapacity, "NewAgent/properties/url/maxLength": agent.MaxURL,
+		"LeaseRequest/properties/max/maximum": agent.MaxLease, "LeaseRequest/properties/wait_seconds/maximum": int(agent.MaxWait.Seconds()),
+	} {
+		got := o.resolve("#/components/schemas/" + place)
+		if fmt.Sprint(got) != fmt.Sprint(float64(want)) {
+			t.Errorf("%s: got %v, want %d as in the service", strings.ReplaceAll(place, "/properties/", "."), got, want)
+		}
+	}
+}
+
+// Errors of a request whose client disconnected are not logged as failures; others are.
+func TestRequestsWhoseClientHasGoneAreNotLoggedAsFailures(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{true, false} {
+		cfg := served(t)
+		var out bytes.Buffer
+		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		if gone {
+			cancel()
+		}
+		broken := redistest.NewFault(redistest.Refused, redistest.EveryCall)
+		broken.Arm()
+		cfg.Client.Redis().AddHook(broken)
+		ask(t, handler(t, cfg), http.MethodGet, "/jobs", func(r *http.Request) { *r = *r.WithContext(ctx) })
+		if logged := strings.Contains(out.String(), "a request failed"); logged == gone {
+			t.Errorf("client gone %v: logged %v\n%s", gone, logged, out.String())
+		}
+		cancel()
+	}
+}
+
+// A panic leads to a problem as response; a response that has begun is aborted.
+func TestPanicIsAnsweredAndLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	cfg := Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults()
+	served := newRoutes()
+	served.handle("GET /{x}", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }))
+	served.handle("GET /begun", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "half")
+		panic("a bug")
+	}))
+	h := testutil.Must(cfg.layered(served))(t)
+	w := ask(t, h, "GET", "/a-secret", header("X-Request-Id", "r-1"))
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"status":500`) {
+		t.Errorf("got %d %s, want a problem 500", w.Code, w.Body)
+	}
+	for _, want := range []string{"request_id=r-1", `route="GET /{x}"`, "panic=\"a bug\"", "recovered_test.go"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %s: %s", want, log.String())
+		}
+	}
+	defer func() {
+		if got := recover(); got != http.ErrAbortHandler {
+			t.Errorf("the incomplete response ended with %v, want http.ErrAbortHandler", got)
+		}
+	}()
+	ask(t, h, "GET", "/begun")
+}
+
+// FuzzCursor checks that every accepted cursor was encoded by makeCursor from plain text.
+func FuzzCursor(f *testing.F) {
+	for _, s := range []string{"", makeCursor("jobs", "1700000000000-5"), makeCursor("items", "x"), "am9iczo", "==", "am9iczoA"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, cursor string) {
+		next, err := readCursor("jobs", cursor)
+		if err != nil {
+			return
+		}
+		if plainText(next) != "" || cursor != "" && !strings.HasPrefix(makeCursor("jobs", "x"+next), makeCursor("jobs", "")) {
+			t.Errorf("%q is read as %q", cursor, next)
+		}
+		if again, err := readCursor("jobs", makeCursor("jobs", next)); err != nil || again != next {
+			t.Errorf("%q: decoded %q, and decoded %q, %v after encoding again", cursor, next, again, err)
+		}
+	})
+}
+
+// FuzzForm wants a form to make the JSON that the same fields would be, with plain texts alone, or a refusal.
+func FuzzForm(f *testing.F) {
+	f.Add("b", []byte("--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\ndo it\r\n--b\r\nContent-Disposition: form-data; name=\"context\"\r\n\r\n{\"a\":1}\r\n--b--\r\n"))
+	f.Add("b", []byte("--b\r\nContent-Disposition: form-data; name=\"labels\"\r\n\r\n\xff\r\n--b--"))
+	f.Add("b", []byte("--b\r\nContent-Disposition: form-data; name=\"priority\"\r\n\r\n1e999\r\n--b--"))
+	f.Add("b", []byte("--b\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, boundary string, body []byte) {
+		parts := multipart.NewReader(bytes.NewReader(body), boundary)
+		values, left := map[string][]string{}, int64(1000)
+		for {
+			part, err := parts.NextPart()
+			if err != nil {
+				break
+			}
+			if left, err = readField(part, values, left); err != nil {
+				return
+			}
+			if left < 0 {
+				t.Fatalf("%q: %d bytes are left", body, left)
+			}
+		}
+		fields, err := fieldsAsJSON(values)
+		if err != nil {
+			return
+		}
+		if !json.Valid(fields) || !utf8.Valid(fields) {
+			t.Errorf("%q makes %q", body, fields)
+		}
+	})
+}
+
+// FuzzFileName checks that the name of an upload is a plain file name in any directory.
+func FuzzFileName(f *testing.F) {
+	for _, s := range []string{"a.pdf", "../../etc/passwd", `C:\x\y.txt`, "..", "\x00", strings.Repeat("ä", 300), "a\u202e.txt", "/"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		got := fileName(name)
+		if got == "" || got == "." || got == ".." || strings.ContainsAny(got, "/\\\x00\r\n") || !utf8.ValidString(got) || utf8.RuneCountInString(got) > 200 {
+			t.Errorf("%q becomes %q", name, got)
+		}
+	})
 }

@@ -4,8 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"mime/multipart"
 	"net/http"
+	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -166,4 +173,239 @@ func CreateJob(ctx context.Context, service *jobs.Service, documents *document.S
 		req.Document = &fetched
 	}
 	return service.Create(ctx, req)
+}
+
+const (
+	uploadPause = time.Minute // without a byte of an upload
+	uploadTime  = 30 * time.Minute
+	maxParts    = 300 // of a form
+)
+
+// isForm reports whether the body is a form with files.
+func isForm(r *http.Request) bool {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && media == "multipart/form-data"
+}
+
+// form is a request for a job that was sent as a form.
+type form struct {
+	fields   []byte // as JSON
+	document *jobs.Document
+}
+
+// readForm reads a form, and stores its document while it arrives.
+func (c creation) readForm(ctx context.Context, in *createInput) (*form, error) {
+	limit := c.documents.Limit() + 2*maxBody
+	slow := &slowReader{r: http.MaxBytesReader(in.w, in.r.Body, limit), control: http.NewResponseController(in.w), until: time.Now().Add(uploadTime)}
+	in.r.Body = slow
+	parts, err := in.r.MultipartReader()
+	if err != nil {
+		return nil, badField("body", "no form: %v", err)
+	}
+	f := &form{}
+	values := map[string][]string{}
+	left := int64(maxBody) // bytes of all fields
+	for n := 0; ; n++ {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			if !slow.ended(in.r) {
+				return nil, badField("body", "incomplete form")
+			}
+			break
+		}
+		if err != nil {
+			return nil, uploadProblem(err)
+		}
+		if n == maxParts {
+			return nil, badField("body", "the form has more than %d parts", maxParts)
+		}
+		if part.FormName() == "document" {
+			if err := c.checkFields(values); err != nil {
+				return nil, err
+			}
+			if err := c.putDocument(ctx, f, part); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if left, err = readField(part, values, left); err != nil {
+			return nil, err
+		}
+	}
+	if f.fields, err = fieldsAsJSON(values); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// checkFields refuses a form for the fields that come before its document, so that
+// a document is not stored for nothing.
+func (c creation) checkFields(values map[string][]string) error {
+	if values["prompt"] == nil { // it may follow
+		values = maps.Clone(values)
+		values["prompt"] = []string{"it follows"}
+	}
+	fields, err := fieldsAsJSON(values)
+	if err != nil {
+		return err
+	}
+	n, err := c.newJob(fields)
+	if err != nil {
+		return err
+	}
+	if n.DocumentURL != "" {
+		return errTwoDocuments()
+	}
+	_, err = requestOf(n, "")
+	return err
+}
+
+func errTwoDocuments() error {
+	return badField("body.document_url", "document and document_url exclude each other; omit one of them")
+}
+
+// uploadProblem is the problem of a body that cannot be read.
+func uploadProblem(err error) error {
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return err
+	}
+	return badField("body", "the form cannot be read: %v", err)
+}
+
+// readField reads a field of a form, and returns the number of bytes left for others.
+func readField(part *multipart.Part, values map[string][]string, left int64) (int64, error) {
+	name := part.FormName()
+	if name == "" || len(name) > 100 || plainText(name) != "" {
+		return left, badField("body", "a part of the form has no name that can be used")
+	}
+	data, err := io.ReadAll(io.LimitReader(part, left+1))
+	if err != nil {
+		return left, uploadProblem(err)
+	}
+	if int64(len(data)) > left {
+		p := problem(http.StatusRequestEntityTooLarge, "the fields of the form are too large: at most 1 MiB without the document")
+		p.Errors = []ProblemField{{Location: "body." + name, Message: "it is too large"}}
+		return left, p
+	}
+	if why := plainText(string(data)); why != "" {
+		return left, badField("body."+name, "%s", why)
+	}
+	values[name] = append(values[name], string(data))
+	return left - int64(len(data)), nil
+}
+
+// fieldsAsJSON converts the fields of a form to the equivalent JSON body.
+func fieldsAsJSON(values map[string][]string) ([]byte, error) {
+	fields := map[string]any{}
+	for name, list := range values {
+		switch name {
+		case "labels", "after":
+			fields[name] = list
+			continue
+		}
+		if len(list) > 1 {
+			return nil, badField("body."+name, "the form has it %d times", len(list))
+		}
+		text := list[0]
+		switch name {
+		case "context":
+			if !json.Valid([]byte(text)) {
+				return nil, badField("body.context", "invalid JSON")
+			}
+			fields[name] = json.RawMessage(text)
+		case "priority":
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return nil, badField("body.priority", "a whole number is expected")
+			}
+			fields[name] = n
+		default:
+			fields[name] = text
+		}
+	}
+	return json.Marshal(fields)
+}
+
+// putDocument stores the document of a form.
+func (c creation) putDocument(ctx context.Context, f *form, part *multipart.Part) error {
+	if f.document != nil {
+		return badField("body.document", "the form has more than one document")
+	}
+	d, err := c.documents.Put(ctx, part.FileName(), part)
+	var tooLarge *document.TooLargeError
+	switch {
+	case errors.As(err, &tooLarge):
+		p := problem(http.StatusRequestEntityTooLarge, "the document is too large; see the setting jobs.max_document_mb")
+		p.Errors = []ProblemField{{Location: "body.document", Message: "at most " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"}}
+		return p
+	case errors.As(err, new(*document.ReadError)):
+		return uploadProblem(err)
+	case err != nil:
+		return err
+	}
+	f.document = &d
+	return nil
+}
+
+// fileName returns the name of an uploaded file without directories and control characters.
+func fileName(name string) string {
+	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, ""))
+	if runes := []rune(name); len(runes) > 200 {
+		name = string(runes[len(runes)-200:])
+	}
+	if name == "" || name == "." || name == ".." || name == "/" {
+		return "document"
+	}
+	return name
+}
+
+// slowReader reads a long body: the client may pause for uploadPause at a time, within a total limit.
+type slowReader struct {
+	r       io.ReadCloser
+	control *http.ResponseController
+	until   time.Time
+	tail    []byte // the last bytes, up to tailSize
+}
+
+// tailSize is the largest distance between the last boundary of a form and its end.
+const tailSize = 8 << 10
+
+// ended reports whether the last boundary of the form was read. After the line of another boundary, multipart.Reader reports
+// the end of the body as the end of the form.
+func (s *slowReader) ended(r *http.Request) bool {
+	_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && bytes.Contains(s.tail, []byte("--"+params["boundary"]+"--"))
+}
+
+func (s *slowReader) Read(p []byte) (int, error) {
+	deadline := time.Now().Add(uploadPause)
+	if deadline.After(s.until) {
+		deadline = s.until
+	}
+	_ = s.control.SetReadDeadline(deadline) // not supported by a recorder
+	n, err := s.r.Read(p)
+	s.tail = append(s.tail, p[:n]...)
+	s.tail = s.tail[max(0, len(s.tail)-tailSize):]
+	return n, err
+}
+
+func (s *slowReader) Close() error { return s.r.Close() }
+
+// formSchema is the schema of the form for NewJob.
+func formSchema(registry huma.Registry, schema *huma.Schema) *huma.Schema {
+	of := registry.SchemaFromRef(schema.Ref)
+	properties := map[string]*huma.Schema{"document": {Type: huma.TypeString, ContentEncoding: "binary", Description: "the file"}}
+	for name, field := range of.Properties {
+		if name != "document_url" {
+			properties[name] = field
+		}
+	}
+	properties["context"] = &huma.Schema{Type: huma.TypeString, Description: "a JSON object"}
+	return &huma.Schema{Type: huma.TypeObject, Properties: properties, Required: of.Required}
 }

@@ -5,11 +5,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"muster/jobs"
 	"muster/jobs/pipeline"
+	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
 )
 
@@ -199,5 +202,195 @@ func exampleJob() Job {
 			{Name: "create", Role: "creator", Takes: pipeline.TakesJob, Status: jobs.StageCompleted},
 			{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, Status: jobs.StageProcessing, Pending: 6},
 		},
+	})
+}
+
+// NewItem is an item that an agent emits.
+type NewItem = client.NewItem
+
+// newItems converts items of a request to items of the job service.
+func newItems(list []NewItem) []jobs.Item {
+	out := make([]jobs.Item, len(list))
+	for i, n := range list {
+		out[i] = jobs.Item{
+			Key: n.Key, Text: n.Text, Name: n.Name, Type: n.Type, SourceDocument: n.SourceDocument, SourceLocation: n.SourceLocation,
+			Labels: n.Labels, ResearchNotes: n.ResearchNotes, Citations: n.Citations, MentionedObjects: n.MentionedObjects,
+			MentionedMessages: n.MentionedMessages, Confidence: n.Confidence, ExternalID: n.ExternalID, Priority: n.Priority, Data: n.Data,
+		}
+	}
+	return out
+}
+
+// addItems adds the operations on the items of jobs.
+func addItems(s *server) {
+	implement(s, client.ListItems, func(ctx context.Context, in *client.ItemFilter) (out client.Page[jobs.Item], err error) {
+		if err := s.reads(ctx, in.ID); err != nil {
+			return out, err
+		}
+		cursor, err := readCursor("items", in.Cursor)
+		if err != nil {
+			return out, err
+		}
+		page, err := s.cfg.Jobs.Items(ctx, in.ID, jobs.ItemFilter{Status: jobs.ItemStatus(in.Status), Cursor: cursor, Limit: in.Limit})
+		return client.Page[jobs.Item]{Data: orEmpty(page.Items), Next: makeCursor("items", page.Next)}, err
+	})
+	implement(s, client.GetItem, func(ctx context.Context, in *client.ItemPath) (out jobs.Item, err error) {
+		if err := s.reads(ctx, in.ID); err != nil {
+			return out, err
+		}
+		return s.cfg.Jobs.Item(ctx, in.ID, in.Key)
+	})
+	implement(s, client.DecideItem, func(ctx context.Context, in *client.ItemDecision) (jobs.Item, error) {
+		d := jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, Patch: json.RawMessage(in.Body.Item), By: access.CallerOf(ctx).Name}
+		return s.cfg.Jobs.Decide(ctx, in.ID, in.Key, d)
+	})
+	implement(s, client.DecideItems, func(ctx context.Context, in *client.ItemDecisions) (client.DecidedItems, error) {
+		n, err := s.cfg.Jobs.DecideAll(ctx, in.ID, in.Body.Keys, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
+		return client.DecidedItems{Decided: n}, err
+	})
+	implement(s, client.ListReviews, func(ctx context.Context, in *client.ReviewFilter) (client.Page[jobs.Item], error) {
+		reviews, err := s.cfg.Jobs.Reviews(ctx, in.Limit)
+		return pageOf(reviews.Items, err)
+	})
+}
+
+// jobCommands changes jobs.
+type jobCommands struct{ jobs *jobs.Service }
+
+// addJobCommands adds the operations that change jobs.
+func addJobCommands(s *server) {
+	c := jobCommands{s.cfg.Jobs}
+	implementOutput(s, client.EditJob, c.edit)
+	implementNone(s, client.DeleteJob, func(ctx context.Context, in *client.JobPath) error { return c.jobs.Delete(ctx, in.ID) })
+	op := describe(s, http.MethodDelete, "/jobs/{id}", "cancelJobByDelete", tagJobs, "Cancel a job", http.StatusNotFound, http.StatusConflict)
+	op.Description = "The same as POST /v1/jobs/{id}/cancel."
+	op.DefaultStatus = http.StatusOK
+	route(s, op, 0, body(c.cancel))
+	routeBoth(s, s.unversioned(client.CancelJob.Declaration), 0, body(c.cancel))
+	implement(s, client.RetryJob, c.retry)
+	implementOutput(s, client.RerunJob, func(ctx context.Context, in *client.JobPath) (*createOutput, error) {
+		j, err := c.jobs.Rerun(ctx, in.ID)
+		return &createOutput{Status: http.StatusCreated, Location: "/v1/jobs/" + j.ID, Body: viewOf(j)}, err
+	})
+	implementOutput(s, client.PauseJob, func(ctx context.Context, in *client.JobPath) (*jobOutput, error) {
+		return changed(c.jobs.Pause(ctx, in.ID))
+	})
+	implementOutput(s, client.ResumeJob, func(ctx context.Context, in *client.JobPath) (*jobOutput, error) {
+		return changed(c.jobs.Resume(ctx, in.ID))
+	})
+	implementOutput(s, client.CompleteStage, func(ctx context.Context, in *client.StagePath) (*jobOutput, error) {
+		return changed(c.jobs.CompleteStage(ctx, in.ID, in.Stage, ""))
+	})
+	implementOutput(s, client.FailStage, func(ctx context.Context, in *client.StageFail) (*jobOutput, error) {
+		return changed(c.jobs.CompleteStage(ctx, in.ID, in.Stage, in.Body.Error))
+	})
+}
+
+// entityTag is a version as the header If-Match has it.
+var entityTag = regexp.MustCompile(`^(?:W/)?"?([0-9]{1,18})"?$`)
+
+func (c jobCommands) edit(ctx context.Context, in *client.JobChange) (*jobOutput, error) {
+	tag := entityTag.FindStringSubmatch(in.IfMatch)
+	if tag == nil {
+		return nil, badField("header.If-Match", "the version of the job is expected, as in its ETag")
+	}
+	version, err := strconv.ParseInt(tag[1], 10, 64)
+	if err != nil {
+		return nil, badField("header.If-Match", "%v", err)
+	}
+	e := jobs.Edit{Priority: in.Body.Priority, Context: json.RawMessage(in.Body.Context), Labels: in.Body.Labels}
+	j, err := c.jobs.Edit(ctx, in.ID, version, e)
+	if err != nil {
+		return nil, err
+	}
+	return outputOf(j), nil
+}
+
+func (c jobCommands) cancel(ctx context.Context, in *client.JobCancel) (out client.CancelledJob, err error) {
+	j, cleaned, err := c.jobs.Cancel(ctx, in.ID, in.Cleanup)
+	return client.CancelledJob{Success: err == nil, JobID: in.ID, Status: j.Status, Cleanup: cleaned}, err
+}
+
+func (c jobCommands) retry(ctx context.Context, in *client.JobRetrial) (client.RetriedJob, error) {
+	var keys []string
+	if in.Body != nil {
+		keys = in.Body.Keys
+	}
+	n, err := c.jobs.Retry(ctx, in.ID, keys...)
+	return client.RetriedJob{JobID: in.ID, Retried: n}, err
+}
+
+// changed returns a job that was changed.
+func changed(j jobs.Job, err error) (*jobOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	return outputOf(j), nil
+}
+
+type daysOutput struct {
+	Body struct {
+		Days []jobs.Day `json:"days" doc:"the newest first, in UTC"`
+	} `nameHint:"DailyStatistics"`
+}
+
+// addNumbers adds the daily statistics.
+func addNumbers(s *server) {
+	implement(s, client.ListJobDays, func(ctx context.Context, in *client.DayFilter) (client.Page[jobs.Day], error) {
+		return pageOf(s.cfg.Jobs.Daily(ctx, in.Days))
+	})
+	op := describe(s, http.MethodGet, "/stats/daily", "getDailyStatistics", tagState, "Count the jobs of each day, by status")
+	route(s, op, 0, func(ctx context.Context, in *client.DayFilter) (*daysOutput, error) {
+		days, err := s.cfg.Jobs.Daily(ctx, in.Days)
+		if err != nil {
+			return nil, err
+		}
+		out := &daysOutput{}
+		out.Body.Days = orEmpty(days)
+		return out, nil
+	})
+}
+
+// orEmpty returns an empty list for nil, so that it is [] in JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func pipelineView(p *pipeline.Pipeline) client.Pipeline {
+	v := client.Pipeline{Name: p.Name, Description: p.Description, StuckAfter: duration(p.StuckAfter), Timeout: duration(p.Timeout), Labels: p.Labels, Context: p.Context}
+	for _, st := range p.Stages {
+		v.Stages = append(v.Stages, client.PipelineStage{
+			Name: st.Name, Role: st.Role, Task: st.Task, Takes: st.Takes, States: st.States, Timeout: duration(st.Timeout), MaxRetries: st.MaxRetries, Review: st.Review,
+		})
+	}
+	v.Stages = orEmpty(v.Stages)
+	return v
+}
+
+func duration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// addPipelines adds the operations that read pipelines.
+func addPipelines(s *server) {
+	implement(s, client.ListPipelines, func(context.Context, *client.None) (client.Page[client.Pipeline], error) {
+		var list []client.Pipeline
+		for _, p := range s.cfg.Pipelines.List() {
+			list = append(list, pipelineView(p))
+		}
+		return pageOf(list, nil)
+	})
+	implement(s, client.GetPipeline, func(_ context.Context, in *client.PipelinePath) (out client.Pipeline, err error) {
+		p, err := s.cfg.Pipelines.Get(in.Name)
+		if err != nil {
+			return out, problem(http.StatusNotFound, "%v", err)
+		}
+		return pipelineView(p), nil
 	})
 }

@@ -1,17 +1,30 @@
 package api
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
+	"mime"
 	"net/http"
 	"regexp"
+	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"muster/internal/logctx"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/redisd"
 )
 
@@ -209,3 +222,175 @@ func checkAddress(r *http.Request) *Problem {
 	}
 	return nil
 }
+
+// recovered logs panics of handlers and responds with a problem, unless the response has begun.
+func (c Config) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		watched := &statusWriter{ResponseWriter: w}
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if cause == http.ErrAbortHandler { // deliberate: the client must notice that the response is incomplete
+				panic(cause)
+			}
+			c.Logger.ErrorContext(r.Context(), "a request panicked", "request_id", RequestID(r.Context()),
+				"route", c.pattern(r), "panic", cause, "stack", string(debug.Stack()))
+			if watched.status != 0 {
+				panic(http.ErrAbortHandler)
+			}
+			writeProblem(w, problem(http.StatusInternalServerError, "internal server error; see the server log for this request ID"))
+		}()
+		next.ServeHTTP(watched, r)
+	})
+}
+
+// traced creates a span for each request, except for the frequent health checks.
+func (c Config) traced(next http.Handler) http.Handler {
+	spans := c.Tracing.Server(next, c.route)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/health", "/ready", "/metrics":
+			next.ServeHTTP(w, r)
+		default:
+			spans.ServeHTTP(w, r)
+		}
+	})
+}
+
+// route returns the path of the route of a request, as in /jobs/{id}, or "".
+func (c Config) route(r *http.Request) string {
+	pattern := c.pattern(r)
+	if _, path, ok := strings.Cut(pattern, " "); ok {
+		return path
+	}
+	return pattern
+}
+
+// Timing counts and times the requests of a Handler for Prometheus. The label route is the pattern of a route, as in
+// /jobs/{id}, and never a path. Requests that wait for something to happen, which are polls for work and streams, are
+// counted but not timed.
+type Timing struct {
+	duration *prometheus.HistogramVec
+	requests *prometheus.CounterVec
+	size     *prometheus.SummaryVec
+	open     *prometheus.GaugeVec
+}
+
+// NewTiming returns the collector of the requests of one process.
+func NewTiming() *Timing {
+	labels := []string{"method", "route", "code"}
+	t := &Timing{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "muster_http_request_duration_seconds", Help: "Duration of requests, except requests that wait for work or events. Paths without a route have the route other.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		}, labels),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muster_http_requests_total", Help: "Completed requests.",
+		}, labels),
+		size: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+			Name: "muster_http_response_size_bytes", Help: "Bytes of responses.",
+		}, labels),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "muster_http_requests_in_flight", Help: "Requests in progress; requests that wait for work or events have the state waiting.",
+		}, []string{"state"}),
+	}
+	t.open.WithLabelValues("waiting")
+	t.open.WithLabelValues("active")
+	return t
+}
+
+func (t *Timing) parts() []prometheus.Collector {
+	return []prometheus.Collector{t.duration, t.requests, t.size, t.open}
+}
+
+// Describe implements prometheus.Collector.
+func (t *Timing) Describe(ch chan<- *prometheus.Desc) {
+	for _, part := range t.parts() {
+		part.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (t *Timing) Collect(ch chan<- prometheus.Metric) {
+	for _, part := range t.parts() {
+		part.Collect(ch)
+	}
+}
+
+// timedRoute is the key of the label route in the context of a request.
+type timedRoute struct{}
+
+// timed counts and times the requests to next by the pattern of their route.
+func (c Config) timed(next http.Handler) http.Handler {
+	t := c.Timing
+	if t == nil {
+		return next
+	}
+	route := promhttp.WithLabelFromCtx("route", func(ctx context.Context) string {
+		label, _ := ctx.Value(timedRoute{}).(string)
+		return label
+	})
+	counted := promhttp.InstrumentHandlerCounter(t.requests, promhttp.InstrumentHandlerResponseSize(t.size, next, route), route)
+	waiting := promhttp.InstrumentHandlerInFlight(t.open.WithLabelValues("waiting"), counted)
+	active := promhttp.InstrumentHandlerInFlight(t.open.WithLabelValues("active"), promhttp.InstrumentHandlerDuration(t.duration, counted, route))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		label := cmp.Or(c.route(r), "other")
+		r = r.WithContext(context.WithValue(r.Context(), timedRoute{}, label))
+		if c.routeOf(r).waits {
+			waiting.ServeHTTP(w, r)
+			return
+		}
+		active.ServeHTTP(w, r)
+	})
+}
+
+const (
+	maxBody      = 1 << 20  // bytes of most requests
+	maxItemsBody = 16 << 20 // bytes of a request with items
+	bodyTime     = 30 * time.Second
+)
+
+// readJSON reads a JSON body, for operations whose body huma does not read.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
+	ct := r.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(ct); ct != "" && (err != nil || media != "application/json" && !strings.HasSuffix(media, "+json")) {
+		return nil, problem(http.StatusUnsupportedMediaType, "the body must be application/json, not %.100q", ct)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // not supported by a recorder
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return nil, bodyTooLarge(limit)
+	case err != nil:
+		return nil, badField("body", "read the body: %v", err)
+	case len(data) == 0:
+		return nil, badField("body", "a JSON object is required")
+	case !json.Valid(data):
+		return nil, badField("body", "invalid JSON")
+	}
+	return data, nil
+}
+
+// keyOf returns a key for a location, or a short form of a long one.
+func keyOf(raw []byte) string {
+	if len(raw) > 100 {
+		return string(bytes.ToValidUTF8(raw[:100], nil)) + "…"
+	}
+	return string(raw)
+}
+
+// plainText returns why a text of a query, path or form cannot be kept, or "".
+func plainText(text string) string {
+	switch {
+	case !utf8.ValidString(text):
+		return "the text is not valid UTF-8"
+	case strings.ContainsRune(text, 0):
+		return "the text has a NUL character"
+	}
+	return ""
+}
+
+// Object is a JSON object as it was sent.
+type Object = client.Object

@@ -2,15 +2,23 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"muster/internal/limit"
 	"muster/jobs"
+	"muster/jobs/agent"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/health"
+	"muster/sites/polite"
 )
 
 // readyTime limits the checks of /ready that decide about its status.
@@ -128,4 +136,143 @@ func (c Config) readiness(ctx context.Context, details bool) Readiness {
 		}
 	}
 	return r
+}
+
+// metricsTime bounds all questions of one scrape.
+const metricsTime = 5 * time.Second
+
+// Metrics collects the metrics of jobs. It is safe for concurrent use.
+type Metrics struct {
+	cfg     Config
+	started time.Time
+
+	uptime, jobs, ready, items, stuck *prometheus.Desc
+}
+
+// NewMetrics returns the collector for the services of cfg. Uptime is counted from now.
+func NewMetrics(cfg Config) *Metrics {
+	desc := prometheus.NewDesc
+	return &Metrics{
+		cfg: cfg.withDefaults(), started: time.Now(),
+		uptime: desc("orchestrator_uptime_seconds", "Time since the HTTP interface started.", nil, nil),
+		jobs:   desc("orchestrator_jobs_total", "Jobs.", []string{"status"}, nil),
+		ready:  desc("orchestrator_ready", "1 if requests can be served; see /ready.", nil, nil),
+		items:  desc("muster_jobs_items", "Items of jobs. Items of unfinished jobs are counted every jobs.check_every.", []string{"state"}, nil),
+		stuck:  desc("muster_jobs_stuck", "Jobs without progress, counted every jobs.check_every.", nil, nil),
+	}
+}
+
+// Describe lists the metrics.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.uptime, m.jobs, m.ready, m.items, m.stuck} {
+		ch <- d
+	}
+}
+
+// Collect reads the metrics and omits those that cannot be read.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), metricsTime)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(m.uptime, time.Since(m.started).Seconds())
+	ready := 0.0
+	if m.cfg.readiness(ctx, false).Ready {
+		ready = 1
+	}
+	gauge(m.ready, ready)
+	if m.cfg.Jobs != nil {
+		m.collectJobs(ctx, ch, gauge)
+	}
+}
+
+func (m *Metrics) collectJobs(ctx context.Context, ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) {
+	if totals, err := m.cfg.Jobs.Totals(ctx); err == nil {
+		for _, status := range jobs.Statuses {
+			gauge(m.jobs, float64(totals[status]), string(status))
+		}
+	}
+	n, err := m.cfg.Jobs.Numbers(ctx)
+	if err != nil {
+		return
+	}
+	gauge(m.stuck, float64(n.Stuck))
+	for _, state := range jobs.ItemStatuses {
+		gauge(m.items, float64(n.Items[state]), string(state))
+	}
+}
+
+// Breakers are the circuit breakers of a fleet. The key of a breaker is site@host for a site, host:NAME for a host of the work
+// queue and agent:ID for a push agent.
+type Breakers struct {
+	Hosts  *limit.Breaker // also of sites
+	Agents *limit.Breaker
+}
+
+var errNoBreaker = errors.New("no open breaker with this name")
+
+// addBreakers adds the operations on circuit breakers.
+func addBreakers(s *server) {
+	breakers := s.cfg.Breakers
+	list := func(ctx context.Context) ([]limit.BreakerState, error) {
+		list, err := breakers.Hosts.States(ctx)
+		if err != nil {
+			return nil, err
+		}
+		agents, err := breakers.Agents.States(ctx)
+		return append(list, agents...), err
+	}
+	implement(s, client.ListBreakers, func(ctx context.Context, _ *client.None) (client.Page[limit.BreakerState], error) {
+		return pageOf(list(ctx))
+	})
+	implement(s, client.ResetBreakers, func(ctx context.Context, in *client.With[client.BreakerReset]) (out client.Page[string], err error) {
+		if in.Body.All == (len(in.Body.Names) > 0) {
+			return out, badField("body.names", "give names, or all: true")
+		}
+		open, err := list(ctx)
+		if err != nil {
+			return out, err
+		}
+		var keys []string
+		if in.Body.All {
+			for _, b := range open {
+				keys = append(keys, b.Key)
+			}
+		}
+		for _, name := range in.Body.Names {
+			found := keysOf(open, name)
+			if len(found) == 0 {
+				return out, fmt.Errorf("breaker %.200s: %w", name, errNoBreaker)
+			}
+			keys = append(keys, found...)
+		}
+		slices.Sort(keys)
+		keys = slices.Compact(keys)
+		var errs []error
+		for _, key := range keys {
+			breaker := breakers.Hosts
+			if agent.IsBreaker(key) {
+				breaker = breakers.Agents
+			} else if err := polite.Forget(ctx, s.cfg.Client.Redis(), key); err != nil {
+				errs = append(errs, fmt.Errorf("reset the breaker of %s: %w", key, err))
+				continue
+			}
+			errs = append(errs, breaker.Reset(ctx, key))
+		}
+		return pageOf(keys, errors.Join(errs...))
+	})
+}
+
+// keysOf returns the keys of the breakers that a name matches: a key, or the site, host or ID in it.
+func keysOf(list []limit.BreakerState, name string) []string {
+	var keys []string
+	for _, b := range list {
+		site, host, isSite := strings.Cut(b.Key, "@")
+		_, plain, _ := strings.Cut(b.Key, ":")
+		if b.Key == name || isSite && (site == name || host == name) || !isSite && plain == name {
+			keys = append(keys, b.Key)
+		}
+	}
+	return keys
 }

@@ -4,11 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +24,7 @@ import (
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/document"
+	"muster/orchestrator/access"
 	"muster/orchestrator/health"
 	"muster/tasks"
 	"muster/tasks/metrics"
@@ -207,4 +215,167 @@ func TestReadOnlyAnswersReadsOnly(t *testing.T) {
 	if w := ask(t, h, "HEAD", "/jobs"); w.Code != http.StatusOK {
 		t.Errorf("HEAD /jobs: got %d, want 200", w.Code)
 	}
+}
+
+func TestServeMetrics(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	cfg.Metrics = metrics.Handler(metrics.NewProcess())
+	cfg.Component, cfg.Listen = "worker", "0.0.0.0:0"
+	if err := ServeMetrics(t.Context(), cfg); !errors.Is(err, ErrOpen) {
+		t.Errorf("open to others without a key: %v", err)
+	}
+	cfg.Gate = gate(t, "a key that is long enough for tests")
+	ready := make(chan string, 1)
+	cfg.Listen, cfg.Ready = "127.0.0.1:0", func(url string) { ready <- url }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- ServeMetrics(ctx, cfg) }()
+	url := <-ready
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	r := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
+	r.Header.Set("Authorization", "Bearer a key that is long enough for tests")
+	resp := testutil.Must(client.Do(r))(t)
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), "muster_worker_slots 0") {
+		t.Errorf("%s: %d %v\n%s", url, resp.StatusCode, err, body)
+	}
+	for path, want := range map[string]string{"/health": `200 {"status":"healthy","component":"worker"`, "/ready": `200 {"ready":true`, "/metrics": "401 "} {
+		resp := testutil.Must(client.Get(strings.TrimSuffix(url, "/metrics") + path))(t)
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if got := fmt.Sprintf("%d %s", resp.StatusCode, body); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%s without a key: got %s (%v), want %s", path, got, err, want)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// The operations without a version have the fields and statuses of the first release.
+func TestOperationsOfTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	cfg := everything(t)
+	h := handler(t, cfg)
+	f := populate(t, cfg, "")
+	job := "/jobs/" + f.job
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		fields             string // of the response, and of the first element of its list
+	}{
+		{"GET", "/health", ``, 200, "component status uptime_seconds"},
+		{"GET", "/ready", ``, 200, "message ready redis"},
+		{"POST", "/jobs", `{"prompt": "p", "context": {"a": 1}}`, 201, "id job_id status prompt creator_status validator_status"},
+		{"POST", "/jobs", `{"prompt": "p", "context": [1]}`, 400, "status detail errors"},
+		{"GET", "/jobs?status=created&limit=10&offset=0", ``, 200, "jobs total limit offset"},
+		{"GET", "/jobs?limit=101", ``, 400, "status detail errors"},
+		{"GET", "/jobs/stuck", ``, 200, "jobs"},
+		{"GET", job, ``, 200, "id job_id status creator_status validator_status total_tokens total_requests progress_percent"},
+		{"GET", "/jobs/" + noJob, ``, 404, "status detail"},
+		{"GET", "/jobs/no%20id", ``, 400, "status detail errors"},
+		{"GET", job + "/progress", ``, 200, "job_id status progress_percent eta_seconds"},
+		{"GET", job + "/report?format=text", ``, 200, ""},
+		{"DELETE", job + "?cleanup=true", ``, 200, "success job_id status cleanup"},
+		{"POST", "/jobs/" + f.other + "/cancel", ``, 200, "success job_id status cleanup"},
+		{"GET", "/agents/health", ``, 200, "agents"},
+		{"GET", "/stats/daily?days=7", ``, 200, "days"},
+		{"GET", "/stats/daily?days=31", ``, 400, "status detail errors"},
+		{"GET", "/status", ``, 200, "jobs stuck total uptime_seconds"},
+	} {
+		w := post(t, h, c.method, c.path, []byte(c.body))
+		if w.Code != c.status {
+			t.Errorf("%s %s: got %d %s, want %d", c.method, c.path, w.Code, w.Body, c.status)
+			continue
+		}
+		if c.fields == "" {
+			continue
+		}
+		got := slices.Sorted(maps.Keys(decode(t, w)))
+		for _, want := range strings.Fields(c.fields) {
+			if !slices.Contains(got, want) {
+				t.Errorf("%s %s: got the fields %q, want %s among them", c.method, c.path, got, want)
+			}
+		}
+	}
+	var days struct{ Days []map[string]json.RawMessage }
+	if err := json.Unmarshal(ask(t, h, http.MethodGet, "/stats/daily").Body.Bytes(), &days); err != nil || len(days.Days) == 0 {
+		t.Fatalf("got %v, %v, want days", days, err)
+	}
+	for _, want := range []string{"date", "jobs_created", "jobs_completed", "jobs_failed"} {
+		if days.Days[0][want] == nil {
+			t.Errorf("got the fields %v of a day, want %s among them", slices.Collect(maps.Keys(days.Days[0])), want)
+		}
+	}
+}
+
+func callerContext(t *testing.T, name string) context.Context {
+	t.Helper()
+	return access.WithCaller(t.Context(), access.Caller{ID: name, Name: name, Role: access.Viewer})
+}
+
+// One caller cannot take the places of others, and all callers together have a limit.
+func TestCallersShareWhatIsOpenAtATime(t *testing.T) {
+	t.Parallel()
+	s := newShares("streams", 5, 2)
+	take := func(name string) (func(), bool) {
+		release, err := s.take(callerContext(t, name))
+		if p, ok := errors.AsType[*Problem](err); err != nil && (!ok || p.Status != http.StatusTooManyRequests) {
+			t.Errorf("got %v, want a problem 429", err)
+		}
+		return release, err == nil
+	}
+	first, _ := take("a")
+	for _, c := range []struct {
+		name string
+		want bool
+	}{{"a", true}, {"a", false}, {"b", true}, {"b", true}, {"c", true}, {"d", false}} {
+		if _, ok := take(c.name); ok != c.want {
+			t.Errorf("a place for %s: got %v, want %v", c.name, ok, c.want)
+		}
+	}
+	first()
+	if _, ok := take("a"); !ok {
+		t.Error("a place that was released is not free")
+	}
+}
+
+// A caller sends few large bodies at a time; small ones are not limited.
+func TestLargeBodiesAreLimitedPerCaller(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	began := make(chan struct{})
+	h := Config{}.sized(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > maxBody || r.ContentLength < 0 {
+			began <- struct{}{}
+			<-end
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	send := func(name string, length int64) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(callerContext(t, name), "POST", "/v1/jobs", strings.NewReader("{}"))
+		r.ContentLength = length
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	var open sync.WaitGroup
+	defer open.Wait()
+	defer close(end)
+	for i := range maxBodiesEach {
+		open.Go(func() { send("a", []int64{maxBody + 1, -1}[i%2]) }) // -1: the length is unknown
+		<-began
+	}
+	if w := send("a", maxBody+1); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+		t.Errorf("a large body more: got %d %s, want 429 with Retry-After", w.Code, w.Body)
+	}
+	if w := send("a", maxBody); w.Code != http.StatusOK {
+		t.Errorf("a small body: got %d, want 200", w.Code)
+	}
+	open.Go(func() { send("b", maxBody+1) })
+	<-began // another caller has separate slots
 }

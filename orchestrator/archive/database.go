@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"muster/internal/clip"
 	"muster/sites/sink"
@@ -209,4 +213,114 @@ func (d *database) get(ctx context.Context, id string) (doc ArchivedWorkflow, er
 		err = json.Unmarshal(data, &doc)
 	}
 	return doc, err
+}
+
+// file is a JSONL file with an ArchivedWorkflow in each line. A workflow that was retried has a line for each end, the last of which counts.
+type file struct {
+	out  *sink.JSONL
+	lock *flock.Flock
+}
+
+// line is a document with the key by which the file has it once.
+type line struct {
+	Key string `json:"_key"`
+	ArchivedWorkflow
+}
+
+func openFile(path string) (store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("create the directory of the archive: %w", err)
+	}
+	lock := flock.New(path+".lock", flock.SetPermissions(0o600)) // a process that was suspended may still write
+	if ok, err := lock.TryLock(); err != nil || !ok {
+		return nil, errors.Join(err, fmt.Errorf("%s is locked by another process", path))
+	}
+	out, err := sink.OpenJSONL(path)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &file{out, lock}, nil
+}
+
+func (f *file) put(_ context.Context, list []ArchivedWorkflow) error {
+	for i := range list {
+		d := &list[i]
+		l := line{fmt.Sprintf("%s %d %d", d.ID, d.CreatedAt.UnixMilli(), d.EndedAt.UnixMilli()), *d}
+		raw, err := json.Marshal(l)
+		if err == nil {
+			_, err = f.out.Put(l.Key, raw)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return f.out.Sync()
+}
+
+// Close closes the file.
+func (f *file) Close() error {
+	return errors.Join(f.out.Close(), f.lock.Close())
+}
+
+// ArchivedWorkflow is an archived workflow with its nodes, which have the graph, inputs, results, failures, steps and times.
+type ArchivedWorkflow struct {
+	api.Workflow
+	Tasks   string           `json:"tasks" doc:"its task or, if there are several, the first and the last"`
+	Nodes   []api.NodeValues `json:"nodes"`
+	Omitted int              `json:"omitted,omitempty" doc:"number of values and nodes that were too large or too many"`
+	Expired bool             `json:"expired,omitempty" doc:"the workflow had expired before it was archived: there are no nodes"`
+}
+
+// Limits of a document.
+const (
+	mostNodes  = 10_000
+	mostValues = 1000     // nodes with values
+	maxValue   = 16 << 10 // bytes
+	maxValues  = 1 << 20  // bytes of all values
+)
+
+// read returns the document of a workflow that has ended. Its error means that Redis is unavailable.
+func read(ctx context.Context, client *tasks.Client, e *tasktype.WorkflowEvent) (ArchivedWorkflow, error) {
+	d := ArchivedWorkflow{Workflow: api.WorkflowOf(e.Workflow), Tasks: e.Tasks, Nodes: []api.NodeValues{}}
+	w := client.Workflow(e.ID)
+	info, err := w.Info(ctx)
+	if err == nil && !info.Created.Equal(e.Created) { // a later workflow has the ID
+		err = tasks.ErrNotFound
+	}
+	var nodes []tasktype.Node
+	if err == nil {
+		nodes, err = w.Nodes(ctx)
+	}
+	if d.Expired = errors.Is(err, tasks.ErrNotFound); d.Expired {
+		return d, nil
+	}
+	if tasks.Unavailable(err) || ctx.Err() != nil {
+		return d, err
+	}
+	left := maxValues
+	keep := func(raw *json.RawMessage) {
+		if len(*raw) > min(maxValue, left) {
+			*raw = nil
+			d.Omitted++
+		}
+		left -= len(*raw)
+	}
+	for i := range nodes[:min(len(nodes), mostNodes)] {
+		v := api.NodeValues{Node: api.NodeOf(&nodes[i])}
+		if i < mostValues {
+			values, err := api.ReadNode(ctx, w, v.ID)
+			if tasks.Unavailable(err) || ctx.Err() != nil {
+				return d, err
+			}
+			v.Input, v.Result, v.Steps = values.Input, values.Result, values.Steps
+			keep(&v.Input)
+			keep(&v.Result)
+			for i := range v.Steps {
+				keep(&v.Steps[i].Value)
+			}
+		}
+		d.Nodes = append(d.Nodes, v)
+	}
+	d.Omitted += max(len(nodes)-mostNodes, 0)
+	return d, nil
 }

@@ -14,7 +14,13 @@ package config
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"muster/internal/addressfilter"
@@ -355,4 +361,100 @@ func (c Config) Pipelines() string {
 // Documents returns the directory of the documents of jobs.
 func (c Config) Documents() string {
 	return cmp.Or(c.Jobs.Documents, filepath.Join(c.DataDir, "documents"))
+}
+
+// JobStates are the names in the setting jobs.keep_for: the final states of jobs.
+var JobStates = []string{"completed", "failed", "cancelled"}
+
+// checkKeepFor validates the names in jobs.keep_for.
+func checkKeepFor(keep map[string]time.Duration) []error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(keep)) {
+		if !slices.Contains(JobStates, name) {
+			errs = append(errs, fmt.Errorf("invalid name %q: use a final state of jobs, one of %s", name, strings.Join(JobStates, ", ")))
+		}
+	}
+	return errs
+}
+
+// JWT configures the JSON Web Tokens that the HTTP API accepts.
+type JWT struct {
+	JWKS      string        `yaml:"jwks"`
+	Issuer    string        `yaml:"issuer"`
+	Audience  string        `yaml:"audience"`
+	RoleClaim string        `yaml:"role_claim" rule:"required"`
+	Leeway    time.Duration `yaml:"leeway" range:"0s 10m"`
+}
+
+// Enabled reports whether the API accepts tokens.
+func (j JWT) Enabled() bool { return j.JWKS != "" }
+
+// check returns an error if required settings are missing.
+func (j JWT) check() error {
+	if j.Enabled() && (j.Issuer == "" || j.Audience == "") {
+		return errors.New("api.jwt: issuer and audience are required with jwks, to reject tokens for other services")
+	}
+	if !j.Enabled() && (j.Issuer != "" || j.Audience != "") {
+		return errors.New("api.jwt: jwks is required: the URL or file with the public keys of the issuer")
+	}
+	return nil
+}
+
+// checkOrigins validates the origins of web pages.
+func checkOrigins(origins []string) []error {
+	var errs []error
+	for _, text := range origins {
+		u, err := url.Parse(text)
+		switch {
+		case text == "*":
+			errs = append(errs, errors.New("invalid origin *: it would allow every web page to call the API; list the origins"))
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || text != u.Scheme+"://"+u.Host:
+			errs = append(errs, fmt.Errorf("invalid origin %q: use https://host or http://host:port without a path", maskURL(text)))
+		}
+	}
+	return errs
+}
+
+// Tracing configures the export of OpenTelemetry spans. Changes require a restart.
+type Tracing struct {
+	Endpoint string            `yaml:"endpoint" rule:"collector" secret:"url"`
+	Headers  map[string]string `yaml:"headers" rule:"headers" secret:"all"`
+	Sample   float64           `yaml:"sample" range:"0 1"`
+	Service  string            `yaml:"service" rule:"required"`
+	Timeout  time.Duration     `yaml:"timeout" range:"100ms 1m"`
+}
+
+// defaultTracing returns the defaults. Without an endpoint, tracing is disabled.
+func defaultTracing() Tracing {
+	return Tracing{Sample: 1, Service: "muster", Timeout: 5 * time.Second}
+}
+
+// checkCollector validates the URL of a collector. An empty string is valid.
+func checkCollector(text string) error {
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("invalid collector URL %q: use http://host:4318 or https://host/path; set credentials in tracing.headers", maskURL(text))
+	}
+	return nil
+}
+
+// checkHeaders validates request headers. The errors do not contain header values.
+func checkHeaders(headers map[string]string) []error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		switch {
+		case name == "" || strings.ContainsFunc(name, notInHeaderName):
+			errs = append(errs, fmt.Errorf("invalid header name %.50q", name))
+		case strings.ContainsFunc(headers[name], func(c rune) bool { return c < ' ' || c == 0x7f }):
+			errs = append(errs, fmt.Errorf("the value of header %.50s contains a control character", name))
+		}
+	}
+	return errs
+}
+
+func notInHeaderName(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
 }

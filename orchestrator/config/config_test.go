@@ -1,7 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"muster/internal/testutil"
+	"muster/internal/trust"
 )
 
 const example = "../../muster.example.yaml"
@@ -364,4 +368,328 @@ func FuzzLoad(f *testing.F) {
 		r := &reader{file: "x", byPath: byPath, origins: map[string]Origin{}, secrets: &secrets{files: files{}}}
 		r.readYAML(content) // must not panic
 	})
+}
+
+func TestEnvironReproducesSettings(t *testing.T) {
+	t.Parallel()
+	want := Default()
+	want.DataDir = t.TempDir()
+	want.Redis.URL = "redis://:secret@127.0.0.1:7000/3"
+	want.Workers.Processes = 3
+	want.Queue.MaxPerResolver = map[string]int{"crossref": 3, "unpaywall": 2}
+	want.Proxies.Sources = []Source{{URL: "http://127.0.0.1:1/a.txt", Headers: map[string]string{"X-A": "${B}"}, Every: "1h"}, {URL: "list.txt"}}
+	want.Proxies.MinUsable = 0
+	want.Proxies.RefreshEvery = 0
+	want.Sites.Schedule = map[string]string{"shop": "*/5 * * * *", "news": "@every 2h"}
+	want.Sites.Parallel = false
+	want.Jobs.KeepFor = map[string]time.Duration{"completed": 0, "failed": 90 * 24 * time.Hour}
+	want.Wait.Poll = 250 * time.Millisecond
+	want.API.Keys = []string{"hush-hush-1", "hush-hush-2"}
+	want.Agents.Static = []Agent{{Role: "creator", URL: "http://127.0.0.1:7", Capacity: 3}, {Name: "x", Roles: []string{"a", "b"}, URL: "https://b.example/<c>"}}
+	want.Queue.HostIntervalSeconds = 0.25
+	want.Jobs.Keep, want.Jobs.KeepFor = 0, map[string]time.Duration{"failed": 90 * time.Minute, "completed": 0}
+
+	// The environment of the child starts with the environment of its parent.
+	file := write(t, "sites: {out: elsewhere}\n")
+	inherited := []string{"MUSTER_CONFIG=" + file, "MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9", "MUSTER_LOG__LEVEL=debug"}
+	shared := filepath.Join(t.TempDir(), "workers.yaml")
+	testutil.Ok(t, want.WriteReloaded(shared))
+	for _, file := range []string{"", shared} {
+		got := testutil.Must(Load(Sources{Environ: append(inherited, want.Environ(file)...)}))(t)
+		if !reflect.DeepEqual(got.Config, want) {
+			t.Errorf("with the file %q: got  %+v\nwant %+v", file, got.Config, want)
+		}
+	}
+	b := testutil.Must(os.ReadFile(shared))(t)
+	if strings.Contains(string(b), "hush") {
+		t.Errorf("the file contains a secret: %s", b)
+	}
+	if info, err := os.Stat(shared); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)
+	}
+}
+
+// FuzzOneLine checks that lists of sources, agents and webhooks in the environment are parsed and survive a round trip, or are
+// rejected with an error without secrets.
+func FuzzOneLine(f *testing.F) {
+	for _, s := range []string{"list.txt,http://a.example/x", `[{"url":"http://a.example/?key=`, `[{"gateway":"http://u:`, `[{"name":"one","role":"creator","url":"http://creator:8001","secret":"`, `[{"name":"ops","url":"https://h","secrets":["`, `[{"auth":`, `[]`, "{"} {
+		f.Add(s, `"]}]`)
+		f.Add(s, `"}]`)
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const hidden = "s3cr3tw0rd"
+		text := before + hidden + after
+		c, again := Default(), Default()
+		for i, s := range settings(&c) {
+			if !s.isObjects() {
+				continue
+			}
+			copied := settings(&again)[i]
+			if err := s.set(text); err == nil && s.v.Len() > 0 {
+				if err := copied.set(s.text()); err != nil || copied.v.Len() != s.v.Len() {
+					t.Errorf("%q: %s has %d elements, and %d, %v after a round trip", text, s.path, s.v.Len(), copied.v.Len(), err)
+				}
+			} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
+				t.Errorf("%q: the error is %v", text, err)
+			}
+		}
+	})
+}
+
+// A settings file can name a program to execute and files whose content is sent to a server, so it must be trusted.
+func TestSettingsOfAnotherUserAreRejected(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	testutil.Ok(t, os.WriteFile(secret, []byte("s3same\n"), 0o600))
+	text := "redis: {mode: external, server: /tmp/evil.sh, url: 'redis://:${file:" + secret + "}@127.0.0.1:1/0'}"
+	refused := func(t *testing.T, file string) {
+		t.Helper()
+		l, err := Load(Sources{File: file})
+		if !errors.Is(err, trust.ErrUntrusted) || strings.Contains(err.Error(), "s3same") {
+			t.Errorf("got %+v, %v; want ErrUntrusted", l, err)
+		}
+	}
+	t.Run("owner", func(t *testing.T) {
+		t.Parallel()
+		file := write(t, text)
+		testutil.GiveToNobody(t, file)
+		refused(t, file)
+	})
+	t.Run("permissions", func(t *testing.T) {
+		t.Parallel()
+		file := write(t, text)
+		testutil.Ok(t, os.Chmod(file, 0o666))
+		refused(t, file)
+	})
+}
+
+func TestTracingSettings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, file, want string }{
+		{"no scheme", "tracing: {endpoint: collector:4318}", "invalid collector URL"},
+		{"password in the address", "tracing: {endpoint: 'http://u:hush@collector:4318'}", "invalid collector URL"},
+		{"query", "tracing: {endpoint: 'http://collector:4318?key=hush'}", "invalid collector URL"},
+		{"header name", "tracing: {headers: {'a b': hush}}", `invalid header name "a b"`},
+		{"header value", "tracing: {headers: {A: \"hush\\nB: c\"}}", "control character"},
+		{"sample", "tracing: {sample: 1.1}", "out of range"},
+		{"service", "tracing: {service: ''}", "must not be empty"},
+	} {
+		_, err := Load(Sources{File: write(t, c.file)})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: got error %v, want one with %q and without the secret", c.name, err, c.want)
+		}
+	}
+	_, err := Load(Sources{File: write(t, ""), Environ: []string{"MUSTER_TRACING__HEADERS=hush"}})
+	if err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("got error %v, want one without the secret", err)
+	}
+	l := read(t, Sources{
+		File:    write(t, "tracing: {endpoint: 'https://collector/otlp/v1/traces', headers: {Authorization: Bearer hush}}"),
+		Environ: []string{"MUSTER_TRACING__HEADERS=X-Key=hush;X-Other=a,b"},
+	})
+	if got := l.Tracing.Headers; got["X-Key"] != "hush" || got["X-Other"] != "a,b" || len(got) != 2 {
+		t.Errorf("headers are %v", got)
+	}
+	if text := fmt.Sprint(l.Settings()); strings.Contains(text, "hush") {
+		t.Errorf("a secret is not masked: %s", text)
+	}
+	again := read(t, Sources{Environ: l.Environ("")})
+	if fmt.Sprint(again.Tracing) != fmt.Sprint(l.Tracing) {
+		t.Errorf("a child has %v, want %v", again.Tracing, l.Tracing)
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/reference/settings.md")
+
+const settingsHead = `# Settings
+
+Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), a template that explains all settings in full, with their ranges.
+[Install](../how-to/install.md#settings) explains files, environment variables, secrets and reloads.
+
+` + "`workers.concurrency`" + ` is the key ` + "`concurrency`" + ` in the section ` + "`workers`, and `MUSTER_WORKERS__CONCURRENCY`" + ` in the environment. In parentheses are the type or the values, and the default. The variable of a *secret*
+with ` + "`_FILE`" + ` reads it from a file, and it may contain references to secrets. ` + "`muster config`" + ` shows which settings need no restart.
+`
+
+// docs/reference/settings.md lists all settings with the comments of the example. go generate writes it.
+func TestSettingsPage(t *testing.T) {
+	t.Parallel()
+	remarks, _ := testutil.Remarks(t, example)
+	var page bytes.Buffer
+	page.WriteString(settingsHead)
+	c := Default()
+	section := ""
+	for _, s := range settings(&c) {
+		head, _, ok := strings.Cut(s.path, ".")
+		if !ok {
+			head = "general"
+		}
+		if head != section {
+			section = head
+			fmt.Fprintf(&page, "\n## %s\n\n%s", head, strings.TrimLeft(testutil.Item(remarks[head])+"\n\n", "\n"))
+		}
+		if remarks[s.path] == "" {
+			t.Errorf("muster.example.yaml has no comment on %s", s.path)
+		}
+		remark := remarks[s.path]
+		if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 { // the example has them
+			remark = strings.Replace(remark, " ("+bounds[0]+" to "+bounds[1]+")", "", 1)
+		}
+		fmt.Fprintf(&page, "* `%s`%s: %s\n", s.path, s.facts(t), testutil.Item(remark))
+	}
+	testutil.Page(t, "../../docs/reference/settings.md", page.Bytes(), *update, "go generate ./orchestrator/config")
+}
+
+// facts returns the valid values and the default of a setting, as Markdown.
+func (s setting) facts(t *testing.T) string {
+	t.Helper()
+	kind := map[reflect.Type]string{
+		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "true or false", reflect.TypeFor[int](): "whole number", reflect.TypeFor[float64](): "number",
+		reflect.TypeFor[time.Duration](): "duration", reflect.TypeFor[[]string](): "list", reflect.TypeFor[map[string]int](): "numbers by name",
+		reflect.TypeFor[map[string]string](): "texts by name", reflect.TypeFor[map[string]time.Duration](): "durations by name",
+		reflect.TypeFor[[]Source](): "list of sources", reflect.TypeFor[[]Agent](): "list of agents", reflect.TypeFor[[]Webhook](): "list of endpoints",
+	}[s.v.Type()]
+	if kind == "" {
+		t.Errorf("%s: add a name for the type %s", s.path, s.v.Type())
+	}
+	var facts []string
+	if words := strings.Fields(s.tag.Get("oneof")); len(words) > 0 {
+		facts = append(facts, "`"+strings.Join(words, "`, `")+"`")
+	} else if zero := s.tag.Get("zero"); zero != "" {
+		facts = append(facts, "0 for "+zero)
+	} else if s.isList() || s.isMap() {
+		facts = append(facts, kind)
+	}
+	value := testutil.Must(json.Marshal(s.shown()))(t)
+	if text := strings.Trim(string(value), `"`); text != "" && !s.isList() && !s.isMap() {
+		facts = append(facts, "`"+text+"`")
+	}
+	if s.secret() {
+		facts = append(facts, "*secret*")
+	}
+	if len(facts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(facts, "; ") + ")"
+}
+
+const aSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+func TestWebhooksAreRead(t *testing.T) {
+	t.Parallel()
+	l := testutil.Must(Load(Sources{File: write(t, "webhooks:\n  static:\n    - {name: ops, url: 'https://ops.example.org/in?token=hush', events: [site.*], secrets: ["+aSecret+"]}\n")}))(t)
+	want := []Webhook{{Name: "ops", URL: "https://ops.example.org/in?token=hush", Events: []string{"site.*"}, Secrets: []string{aSecret}}}
+	if !reflect.DeepEqual(l.Webhooks.Static, want) {
+		t.Errorf("got %+v, want %+v", l.Webhooks.Static, want)
+	}
+	for _, s := range l.Settings() {
+		if s.Path == "webhooks.static" {
+			if got := s.Value.([]string); len(got) != 1 || got[0] != "ops https://ops.example.org/in?… (site.*)" {
+				t.Errorf("got %q, want no secrets", got)
+			}
+		}
+	}
+	child, err := Load(Sources{Environ: l.Environ("")})
+	if err != nil || !reflect.DeepEqual(child.Webhooks, l.Webhooks) {
+		t.Errorf("a child process reads %+v, %v, want the same", child, err)
+	}
+}
+
+func TestInvalidWebhooksAreReported(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{name: a, url: 'https://x.example/'}":                                         "webhook 1: secrets must contain one secret",
+		"{name: a, url: 'https://x.example/', secrets: [passphrase]}":                  "16 to 64 bytes as base64",
+		"{name: a, url: 'https://me:pw@x.example/', secrets: [" + aSecret + "]}":       "must not contain a user or a password",
+		"{url: 'https://x.example/', secrets: [" + aSecret + "]}":                      "webhook 1: a name",
+		"{name: a, url: 'https://x.example/', secrets: [" + aSecret + "], event: [a]}": `unknown field "event"`,
+	} {
+		_, err := Load(Sources{File: write(t, "webhooks:\n  static:\n    - "+text+"\n")})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "passphrase") || strings.Contains(err.Error(), "pw@") {
+			t.Errorf("%s: got %v, want %q, and no secret", text, err, want)
+		}
+	}
+}
+
+// Errors for removed settings name the replacement.
+func TestAlertsNameWebhooks(t *testing.T) {
+	t.Parallel()
+	if _, err := Load(Sources{File: write(t, "sites:\n  alerts: https://x.example/\n")}); err == nil || !strings.Contains(err.Error(), "webhooks.static") {
+		t.Errorf("file: got %v, want webhooks.static in it", err)
+	}
+	_, err := Load(Sources{Environ: []string{"MUSTER_CONFIG=/dev/null", "MUSTER_SITES__ALERTS=https://x.example/"}})
+	if err == nil || !strings.Contains(err.Error(), "webhooks.static") {
+		t.Errorf("environment: got %v, want webhooks.static in it", err)
+	}
+	if _, err := Load(Sources{File: write(t, "sites:\n  webhook_secret: a passphrase\n")}); err == nil || !strings.Contains(err.Error(), "base64") || strings.Contains(err.Error(), "passphrase") {
+		t.Errorf("secret: got %v, want the format of a secret without its value", err)
+	}
+}
+
+func TestAgentsFromFileAndEnvironment(t *testing.T) {
+	t.Parallel()
+	file := write(t, `
+agents:
+  static:
+    - {role: creator, url: "http://one:8001", capacity: 3}
+    - name: both
+      roles: [creator, validator]
+      url: https://two.example
+      key: validator
+`)
+	env := []string{"CREATOR_AGENT_URL=http://creator:8001", "VALIDATOR_AGENT_URL=https://two.example"}
+	l := read(t, Sources{File: file, Environ: env})
+	want := []Agent{
+		{Role: "creator", URL: "http://one:8001", Capacity: 3},
+		{Name: "both", Roles: []string{"creator", "validator"}, URL: "https://two.example", Key: "validator"},
+		{Name: "creator", Role: "creator", URL: "http://creator:8001"}, // the validator exists
+	}
+	if !reflect.DeepEqual(l.Agents.Static, want) {
+		t.Errorf("got %+v\nwant %+v", l.Agents.Static, want)
+	}
+
+	// A child process inherits the variables and receives the settings.
+	child := read(t, Sources{Environ: append(env, l.Environ("")...)})
+	if !reflect.DeepEqual(child.Agents.Static, want) {
+		t.Errorf("a child has %+v\nwant %+v", child.Agents.Static, want)
+	}
+	first := want[0]
+	if first.NameOr() != "one:8001" || first.CapacityOr() != 3 || want[1].CapacityOr() != 1 || len(want[1].AllRoles()) != 2 {
+		t.Errorf("name %s, capacities %d and %d, roles %v", first.NameOr(), first.CapacityOr(), want[1].CapacityOr(), want[1].AllRoles())
+	}
+	if _, err := Load(Sources{File: example, Environ: []string{"CREATOR_AGENT_URL=creator"}}); err == nil || !strings.Contains(err.Error(), "CREATOR_AGENT_URL") {
+		t.Errorf("CREATOR_AGENT_URL without a scheme: got %v, want an error with its name", err)
+	}
+}
+
+func TestGivenSettings(t *testing.T) {
+	t.Parallel()
+	l := read(t, Sources{File: write(t, "api: {listen: 127.0.0.1:8000}\n")})
+	if !l.IsSet("api.listen") || l.IsSet("api.enabled") {
+		t.Errorf("api.listen given: %v, want true; api.enabled given: %v, want false", l.IsSet("api.listen"), l.IsSet("api.enabled"))
+	}
+}
+
+func TestSecretsOfAgentsAreMasked(t *testing.T) {
+	t.Parallel()
+	const secret = "MDEyMzQ1Njc4OWFiY2RlZg=="
+	list := `[{"role":"creator","url":"http://creator:8001","secret":"` + secret + `"}]`
+	file := filepath.Join(t.TempDir(), "agents")
+	testutil.Ok(t, os.WriteFile(file, []byte(list), 0o600))
+	for _, from := range []string{"MUSTER_AGENTS__STATIC=" + list, "MUSTER_AGENTS__STATIC_FILE=" + file} {
+		l := testutil.Must(Load(Sources{Environ: []string{from}}))(t)
+		if len(l.Agents.Static) != 1 || l.Agents.Static[0].Secret != secret {
+			t.Errorf("got %d agents, want one with its secret", len(l.Agents.Static))
+		}
+		for _, s := range l.Settings() {
+			if strings.Contains(fmt.Sprint(s.Value), secret) {
+				t.Errorf("%s shows the secret", s.Path)
+			}
+		}
+	}
+	for _, bad := range []string{"short", "not base64 at all!", "MTIz"} {
+		_, err := Load(Sources{Environ: []string{`MUSTER_AGENTS__STATIC=[{"role":"creator","url":"http://creator:8001","secret":"` + bad + `"}]`}})
+		if err == nil || !strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), bad) {
+			t.Errorf("%s: got %v, want an error without the secret", bad, err)
+		}
+	}
 }

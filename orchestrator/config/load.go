@@ -2,14 +2,21 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/goccy/go-yaml/ast"
+
+	"muster/internal/atomicfile"
+	"muster/internal/secret"
 	"muster/internal/trust"
 )
 
@@ -290,4 +297,200 @@ func (l *Loaded) Settings() []Setting {
 		out = append(out, Setting{Path: s.path, Value: s.shown(), Origin: origin, Env: envName(s.path), Reload: s.reloads()})
 	}
 	return out
+}
+
+// secrets resolves references to secrets while the settings are loaded.
+type secrets struct {
+	env      map[string]string
+	files    files // records the files that are read
+	warnings []string
+}
+
+func (s *secrets) getenv(name string) (string, bool) {
+	value, ok := s.env[name]
+	return value, ok
+}
+
+// read returns the secret in a file.
+func (s *secrets) read(path string) (string, error) {
+	s.note(path)
+	return secret.Read(path)
+}
+
+// expand replaces the references in a string.
+func (s *secrets) expand(text string) (string, error) {
+	for _, path := range secret.Files(text) {
+		s.note(path)
+	}
+	return secret.Expand(text, s.getenv)
+}
+
+// note records that a file is read.
+func (s *secrets) note(path string) {
+	if _, known := s.files[path]; known {
+		return
+	}
+	s.files.look(path)
+	if secret.Exposed(path) {
+		s.warnings = append(s.warnings, fmt.Sprintf("secret file %s is readable by all users; run chmod o-r %[1]s", path))
+	}
+}
+
+// expand replaces the references to secrets in the strings of a value. It reports whether there were any and records an error
+// for each missing secret.
+func (r *reader) expand(s setting, node ast.Node) bool {
+	found := false
+	texts(node, func(n *ast.StringNode) {
+		if !secret.Refers(n.Value) {
+			return
+		}
+		found = true
+		value, err := r.secrets.expand(n.Value)
+		if err != nil {
+			r.fail(n.GetToken(), "%s: %w", s.path, oneLine(err))
+			return
+		}
+		n.Value = value
+	})
+	return found
+}
+
+// texts calls each for all string values in a node.
+func texts(node ast.Node, each func(*ast.StringNode)) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		each(n)
+	case *ast.LiteralNode:
+		each(n.Value)
+	case *ast.SequenceNode:
+		for _, v := range n.Values {
+			texts(v, each)
+		}
+	case *ast.MappingNode:
+		for _, v := range n.Values {
+			texts(v.Value, each)
+		}
+	case *ast.MappingValueNode:
+		texts(n.Value, each)
+	case *ast.AnchorNode:
+		texts(n.Value, each)
+	}
+}
+
+// oneLine returns err with its messages joined on one line.
+func oneLine(err error) error {
+	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// MissingForSources returns an error for each proxy source that refers to variables or files that this process lacks.
+func (c Config) MissingForSources(getenv func(string) (string, bool)) []error {
+	var errs []error
+	for _, s := range c.Proxies.Sources {
+		for _, text := range append([]string{s.URL, s.Gateway, s.Auth}, sorted(s.Headers)...) {
+			if _, err := secret.Expand(text, getenv); err != nil {
+				errs = append(errs, fmt.Errorf("proxies.sources: source %s: %w", s.shown(), oneLine(err)))
+			}
+		}
+	}
+	return errs
+}
+
+// sorted returns the values of a map in the order of its keys.
+func sorted(m map[string]string) []string {
+	var values []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		values = append(values, m[name])
+	}
+	return values
+}
+
+// Environ returns an environment from which Load in a child process produces the same settings. It contains secrets. Settings
+// that are reloadable and not secret are in file, which WriteReloaded writes; if file is "", they are in the environment.
+func (c Config) Environ(file string) []string {
+	// Neither the parent's settings file nor one in the working directory of the child may add settings.
+	env := []string{"MUSTER_CONFIG=" + cmp.Or(file, os.DevNull)}
+	for _, s := range settings(&c) {
+		text := s.text()
+		if file != "" && s.shared() {
+			text = "" // masks the variable of the parent
+		}
+		env = append(env, envName(s.path)+"="+text)
+		if s.secret() { // masks the file variable of the parent
+			env = append(env, envName(s.path)+"_FILE=")
+		}
+	}
+	return env
+}
+
+// shared reports whether a child process reads the setting from its file.
+func (s setting) shared() bool { return s.reloads() && !s.secret() }
+
+// WriteReloaded atomically writes the settings that Environ omits to a file that the child process watches.
+func (c Config) WriteReloaded(file string) error {
+	sections := map[string]map[string]any{}
+	for _, s := range settings(&c) {
+		if !s.shared() || s.text() == "" {
+			continue
+		}
+		section, name, _ := strings.Cut(s.path, ".")
+		if sections[section] == nil {
+			sections[section] = map[string]any{}
+		}
+		switch {
+		case s.isList():
+			sections[section][name] = s.v.Interface()
+		case s.isMap():
+			texts := map[string]string{}
+			for _, key := range s.v.MapKeys() {
+				texts[key.String()] = setting{v: s.v.MapIndex(key)}.text()
+			}
+			sections[section][name] = texts
+		default:
+			sections[section][name] = s.text()
+		}
+	}
+	b, err := json.Marshal(sections) // JSON is valid YAML
+	if err == nil {
+		err = atomicfile.Write(file, 0o600, func(w io.Writer) error {
+			_, err := w.Write(b)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("write the settings of worker processes: %w", err)
+	}
+	return nil
+}
+
+// text returns the value in the format of set.
+func (s setting) text() string {
+	switch v := s.v.Interface().(type) {
+	case time.Duration:
+		return v.String()
+	case []string:
+		return strings.Join(v, ",")
+	case map[string]int:
+		return pairs(v, ",", ":")
+	case map[string]time.Duration:
+		return pairs(v, ",", ":")
+	case map[string]string:
+		return pairs(v, ";", "=")
+	default:
+		if !s.isObjects() {
+			return fmt.Sprint(v)
+		}
+		if s.v.Len() == 0 {
+			return ""
+		}
+		b, _ := json.Marshal(v) // cannot fail for strings and numbers
+		return string(b)
+	}
+}
+
+func pairs[V any](m map[string]V, sep, is string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprint(name, is, m[name]))
+	}
+	return strings.Join(parts, sep)
 }

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
+	"muster/internal/webhook"
 	"muster/proxies/source"
 )
 
@@ -140,4 +144,219 @@ func (s *Source) UnmarshalYAML(node ast.Node) error {
 	}
 	type mapping Source
 	return yaml.NodeToValue(node, (*mapping)(s), yaml.Strict())
+}
+
+// Agent is a push agent that needs no registration.
+type Agent struct {
+	Name     string   `yaml:"name" json:"name,omitempty"` // unique; default: the host of URL
+	Role     string   `yaml:"role" json:"role,omitempty"` // Role, Roles or both
+	Roles    []string `yaml:"roles" json:"roles,omitempty"`
+	URL      string   `yaml:"url" json:"url"`
+	Capacity int      `yaml:"capacity" json:"capacity,omitempty"` // concurrent assignments; default 1
+	Secret   string   `yaml:"secret" json:"secret,omitempty"`     // signing key for pushes; empty: unsigned
+	Key      string   `yaml:"key" json:"key,omitempty"`           // name of the API key that may act for it; empty: only operators
+}
+
+// Owner returns the owner of the agent as access.Caller.Owner does, or "" without Key.
+func (a Agent) Owner() string {
+	if a.Key == "" {
+		return ""
+	}
+	return "key:" + a.Key
+}
+
+// AllRoles returns the union of Role and Roles.
+func (a Agent) AllRoles() []string {
+	var roles []string
+	for _, r := range append([]string{a.Role}, a.Roles...) {
+		if r != "" && !slices.Contains(roles, r) {
+			roles = append(roles, r)
+		}
+	}
+	return roles
+}
+
+// NameOr returns the name, by default the host of the URL.
+func (a Agent) NameOr() string {
+	if a.Name != "" {
+		return a.Name
+	}
+	if u, err := url.Parse(a.URL); err == nil {
+		return u.Host
+	}
+	return a.URL
+}
+
+// CapacityOr returns the number of concurrent assignments, by default 1.
+func (a Agent) CapacityOr() int { return cmp.Or(a.Capacity, 1) }
+
+// shown returns a description of the agent without secrets.
+func (a Agent) shown() string {
+	text := a.NameOr() + " " + maskURL(a.URL) + " (" + strings.Join(a.AllRoles(), ", ") + ")"
+	if a.Capacity > 1 {
+		text += fmt.Sprintf(" capacity %d", a.Capacity)
+	}
+	if a.Key != "" {
+		text += " key " + a.Key
+	}
+	if a.Secret != "" {
+		text += " secret " + masked
+	}
+	return text
+}
+
+// Patterns of agent names and roles.
+var (
+	agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:\[\]-]{0,99}$`)
+	agentKey  = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._:@-]{0,59})?$`) // as the names of keys
+	agentRole = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
+)
+
+// agentURL validates the URL of a push agent.
+func agentURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("invalid agent URL %q: use http://host:port or https://host", maskURL(text))
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("invalid agent URL %q: remove user, query and fragment", maskURL(text))
+	}
+	return nil
+}
+
+// agentSecret validates a signing secret. The error does not contain the secret.
+func agentSecret(secret string) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil || secret != "" && len(key) < 16 {
+		return errors.New("invalid secret: use at least 16 bytes as base64, for example from openssl rand -base64 32")
+	}
+	return nil
+}
+
+// checkAgents returns all errors in agents.
+func checkAgents(agents []Agent) []error {
+	var errs []error
+	seen := map[string]bool{}
+	for i, a := range agents {
+		bad := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("agent %d: "+format, append([]any{i + 1}, args...)...))
+		}
+		if a.URL == "" {
+			bad("url is required")
+		} else if err := agentURL(a.URL); err != nil {
+			bad("%w", err)
+		} else if name := a.NameOr(); !agentName.MatchString(name) {
+			bad("invalid name %q: use up to 100 letters, digits, dots, colons, hyphens and underscores", name)
+		} else if seen[name] {
+			bad("duplicate name %s; set a unique name", name)
+		} else {
+			seen[name] = true
+		}
+		if len(a.AllRoles()) == 0 {
+			bad("a role is required, for example role: creator")
+		}
+		for _, role := range a.AllRoles() {
+			if !agentRole.MatchString(role) {
+				bad("invalid role %q: use up to 40 lowercase letters, digits, hyphens and underscores", role)
+			}
+		}
+		if !agentKey.MatchString(a.Key) {
+			bad("invalid key %q: use the name of an API key, as in muster keys list", a.Key)
+		}
+		if err := agentSecret(a.Secret); err != nil {
+			bad("%w", err)
+		}
+		if a.Capacity < 0 || a.Capacity > 1000 {
+			bad("capacity %d is out of range; use 1 to 1000", a.Capacity)
+		}
+	}
+	return errs
+}
+
+// addAgentURLs adds the agents of CREATOR_AGENT_URL and VALIDATOR_AGENT_URL unless they exist: a child process also receives
+// them in its settings.
+func (l *Loaded) addAgentURLs(environ []string) []error {
+	var errs []error
+	for _, role := range []string{"creator", "validator"} {
+		var at string
+		name := strings.ToUpper(role) + "_AGENT_URL"
+		for _, e := range environ {
+			if value, ok := strings.CutPrefix(e, name+"="); ok {
+				at = value
+			}
+		}
+		there := slices.ContainsFunc(l.Agents.Static, func(a Agent) bool {
+			return a.URL == at && slices.Contains(a.AllRoles(), role)
+		})
+		if at == "" || there {
+			continue
+		}
+		if err := agentURL(at); err != nil {
+			errs = append(errs, fmt.Errorf("environment %s: %w", name, err))
+			continue
+		}
+		l.Agents.Static = append(slices.Clip(l.Agents.Static), Agent{Name: role, Role: role, URL: at})
+	}
+	return errs
+}
+
+// Webhooks configures webhook endpoints.
+type Webhooks struct {
+	Static  []Webhook     `yaml:"static" secret:"all"`
+	Timeout time.Duration `yaml:"timeout" range:"1s 1m"`
+	Keep    time.Duration `yaml:"keep" range:"10m 720h"`
+}
+
+func defaultWebhooks() Webhooks { return Webhooks{Timeout: 15 * time.Second, Keep: 72 * time.Hour} }
+
+// Webhook is a static webhook endpoint.
+type Webhook struct {
+	Name      string   `yaml:"name" json:"name"`
+	URL       string   `yaml:"url" json:"url"`
+	Events    []string `yaml:"events" json:"events,omitempty"`       // event types, or prefixes such as job.*; default: all
+	Workflows []string `yaml:"workflows" json:"workflows,omitempty"` // names of workflows, or prefixes such as billing-*, for events workflow.*
+	Labels    []string `yaml:"labels" json:"labels,omitempty"`       // their labels, KEY=VALUE
+	Format    string   `yaml:"format" json:"format,omitempty"`       // json, text, slack or teams; default: json
+	Secrets   []string `yaml:"secrets" json:"secrets"`               // one secret, two during a rotation
+}
+
+// shown returns a description of the endpoint without secrets.
+func (w Webhook) shown() string {
+	text := w.Name + " " + webhook.ShownURL(w.URL)
+	if len(w.Events) > 0 {
+		text += " (" + strings.Join(w.Events, ", ") + ")"
+	}
+	return text
+}
+
+var webhookName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// checkWebhooks returns all errors in endpoints.
+func checkWebhooks(list []Webhook) []error {
+	var errs []error
+	var seen []string
+	for i, w := range list {
+		bad := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("webhook %d: "+format, append([]any{i + 1}, args...)...))
+		}
+		switch {
+		case !webhookName.MatchString(w.Name):
+			bad("a name of up to 100 letters, digits, dots, hyphens and underscores is required")
+		case slices.Contains(seen, w.Name):
+			bad("duplicate name %s; set a unique name", w.Name)
+		}
+		seen = append(seen, w.Name)
+		if err := webhook.CheckURL(w.URL); err != nil {
+			bad("url: %w", err)
+		}
+		if len(w.Secrets) < 1 || len(w.Secrets) > 2 {
+			bad("secrets must contain one secret, or two during a rotation")
+		}
+		for _, secret := range w.Secrets {
+			if err := webhook.CheckSecret(secret); err != nil {
+				bad("secrets: %w", err)
+			}
+		}
+	}
+	return errs
 }

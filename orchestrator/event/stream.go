@@ -4,13 +4,20 @@ package event
 
 import (
 	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/luascript"
+	"muster/tasks/tasktype"
 )
 
 // An Event is a change of a job, a site or an agent.
@@ -187,4 +194,104 @@ func decode(m redis.XMessage) (Event, error) {
 		e.Data = json.RawMessage(data)
 	}
 	return e, nil
+}
+
+// Types are the types of events.
+var Types = []string{
+	"job.created", "job.started", "job.edited", "job.retried", "job.reopened", "job.paused", "job.resumed", "job.stuck", "job.recovered",
+	"job.completed", "job.failed", "job.cancelled", "job.deleted",
+	"stage.completed", "item.failed", "item.review", "item.decided",
+	"scrape.completed", "scrape.failed", "site.unhealthy", "site.recovered",
+	"breaker.opened", "breaker.closed",
+	"agent.registered", "agent.removed",
+	tasktype.EventSucceeded, tasktype.EventFailed, tasktype.EventRevoked, tasktype.EventStuck, // not in the streams: the index of workflows has them
+}
+
+const prefix = "muster:{jobs}:events"
+
+// AllKey is the key of the stream of all events: type, job, at (unix ms), data (JSON or ""). Adding an event trims the stream, or
+// the relay of webhooks does; it does not expire. The braces are the slot of all keys of jobs.
+func AllKey() string { return prefix }
+
+// JobKey is the key of the stream of a job's events. Its entries equal the entries of AllKey, with the same ids. Adding an event
+// trims the stream; it is removed with the job.
+func JobKey(id string) string { return prefix + ":" + id }
+
+// RelayedKey is a string: the id of the last event with queued webhook deliveries. Package webhook creates it with the first
+// endpoint and deletes it with the last. While it exists, the stream of all events is trimmed only up to this event.
+func RelayedKey() string { return "muster:{jobs}:relayed" }
+
+// onceKey is a string: the id of an event that may be added only once. Expires after a week.
+func onceKey(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "muster:{jobs}:once:" + hex.EncodeToString(sum[:16])
+}
+
+// IDError means that a string is not the ID of an event.
+type IDError struct{ ID string }
+
+// Error describes the format of an ID.
+func (e *IDError) Error() string {
+	return fmt.Sprintf("invalid event id %.60q: want the form 1735689600000-0", e.ID)
+}
+
+// position is a place in a stream: the two numbers of an id.
+type position struct{ ms, seq uint64 }
+
+// parse parses an ID. A missing second number is 0.
+func parse(id string) (position, error) {
+	first, second, both := strings.Cut(id, "-")
+	if !both {
+		second = "0"
+	}
+	ms, err := strconv.ParseUint(first, 10, 64)
+	if err != nil {
+		return position{}, &IDError{id}
+	}
+	seq, err := strconv.ParseUint(second, 10, 64)
+	if err != nil {
+		return position{}, &IDError{id}
+	}
+	return position{ms, seq}, nil
+}
+
+func (p position) String() string { return fmt.Sprintf("%d-%d", p.ms, p.seq) }
+
+func (p position) before(q position) bool {
+	return p.ms < q.ms || p.ms == q.ms && p.seq < q.seq
+}
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+var scripts = luascript.Read(sources)
+
+// Lua is the function record(all, of_job, relayed, type, job, at, data), by which scripts of other packages add events in
+// the step that makes them true. Keys returns the names of the streams.
+//
+//go:embed lua/common.lua
+var Lua string
+
+// Keys returns the keys of the streams for the events of a job.
+func Keys(job string) []string { return []string{AllKey(), JobKey(job), RelayedKey()} }
+
+// remembered is how long an event with a once name blocks its repetition.
+const remembered = 7 * 24 * time.Hour
+
+// Add adds an event that no script of jobs records to the stream of all events, and returns its ID. The job may be "". Data is
+// encoded as JSON. If once is not "", a second event of that name within a week is not added.
+func (s *Stream) Add(ctx context.Context, eventType, job, once string, data any) (id string, err error) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return "", fmt.Errorf("encode event %s: %w", eventType, err)
+	}
+	keys := []string{AllKey(), RelayedKey(), AllKey()}
+	if once != "" {
+		keys[2] = onceKey(eventType + " " + once)
+	}
+	id, err = scripts["add"].Run(ctx, s.rdb, keys, eventType, job, raw, remembered.Milliseconds()).Text()
+	if err != nil {
+		return "", fmt.Errorf("add event %s: %w", eventType, err)
+	}
+	return id, nil
 }

@@ -298,3 +298,114 @@ func TestDecodeReadsWhatItCan(t *testing.T) {
 		}
 	}
 }
+
+// FuzzPosition wants an id that is let through to be a place in a stream that is written as one.
+func FuzzPosition(f *testing.F) {
+	for _, s := range []string{"1735689600000-0", "5", "-", "18446744073709551616-1", "1-1-1", "+1-0", " 1"} {
+		f.Add(s, "2-3")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		p, err := parse(a)
+		if err != nil {
+			if len(err.Error()) > 400 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		if again, err := parse(p.String()); err != nil || again != p {
+			t.Errorf("%q: decoded %v, and %v, %v after encoding again", a, p, again, err)
+		}
+		if q, err := parse(b); err == nil && p.before(q) && q.before(p) {
+			t.Errorf("%v and %v are before each other", p, q)
+		}
+	})
+}
+
+// Adding events survives a fault at any call: after a retry, a named event exists once, and other events at least
+// once.
+func TestEventsSurviveAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 4, redistest.ReplyLost: 4, redistest.Repeated: 4,
+	}, func(t *testing.T, f *redistest.Fault) {
+		url := redistest.URL(t)
+		s := New(f.Client(t, url))
+		f.Arm()
+		var ids []string
+		for _, once := range []string{"one", "", "one", "two"} {
+			id, err := s.Add(t.Context(), "agent.lost", "", once, nil)
+			if errors.Is(err, redistest.ErrFault) {
+				id, err = s.Add(t.Context(), "agent.lost", "", once, nil)
+			}
+			if err != nil {
+				t.Fatalf("add: %v", err)
+			}
+			ids = append(ids, id)
+		}
+		if ids[0] != ids[2] {
+			t.Errorf("the same event again: got the id %s, want %s", ids[2], ids[0])
+		}
+		all, err := New(redistest.NewFault(redistest.Refused, 0).Client(t, url)).Last(t.Context(), "", 10)
+		if err != nil || len(all) < 3 || len(all) > 4 || len(all) == 4 && f.Kind == redistest.Refused {
+			t.Fatalf("got %d events, %v, want 3, or one twice", len(all), err)
+		}
+		times := map[string]int{}
+		for _, e := range all {
+			times[e.ID]++
+		}
+		for _, id := range ids {
+			if times[id] != 1 {
+				t.Errorf("event %s is there %d times, want once", id, times[id])
+			}
+		}
+	})
+}
+
+func TestAddedEventsAreInTheStreamOfAll(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		s := New(rdb)
+		first := testutil.Must(s.Add(t.Context(), "site.unhealthy", "j1", "j1", map[string]string{"site": "shop.example"}))(t)
+		again, err := s.Add(t.Context(), "site.unhealthy", "j1", "j1", map[string]string{"site": "other"})
+		if err != nil || again != first {
+			t.Errorf("added again: got %s, %v, want %s", again, err, first)
+		}
+		second, err := s.Add(t.Context(), "site.recovered", "j1", "j1", nil)
+		if err != nil || second == first {
+			t.Errorf("another type: got %s, %v, want another event", second, err)
+		}
+		b, err := s.Read(t.Context(), "", "0-0", 10, 0)
+		if err != nil || ids(b) != first+" "+second || string(b.Events[0].Data) != `{"site":"shop.example"}` || b.Events[0].Job != "j1" {
+			t.Errorf("got %+v, %v, want the two events", b.Events, err)
+		}
+	})
+}
+
+// Events that the relay of webhooks has not passed on are not trimmed.
+func TestEventsAreKeptForWebhooks(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		s := New(rdb)
+		for _, relayed := range []bool{true, false} {
+			testutil.Ok(t, rdb.Del(t.Context(), RelayedKey(), AllKey()).Err())
+			if relayed {
+				testutil.Ok(t, rdb.Set(t.Context(), RelayedKey(), "0-0", 0).Err())
+			}
+			for range 13 {
+				if _, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+					for range 1000 {
+						p.XAdd(t.Context(), &redis.XAddArgs{Stream: AllKey(), Values: []any{"type", "job.created", "at", 1}})
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			testutil.Must(s.Add(t.Context(), "site.recovered", "", "", nil))(t)
+			n := rdb.XLen(t.Context(), AllKey()).Val()
+			if relayed && n != 13001 || !relayed && n > Keep+200 {
+				t.Errorf("with webhooks %v: got %d events, want all, or some %d without", relayed, n, Keep)
+			}
+		}
+	})
+}

@@ -214,3 +214,85 @@ func wantError(t *testing.T, err error, parts ...string) {
 		}
 	}
 }
+
+// The embedded Redis keeps its data in the data directory, and mode auto uses it from then on. The guarantee names the interval of the writes.
+func TestEmbeddedKeepsItsData(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.Mode = Embedded
+	if Exists(t.Context(), cfg) == nil {
+		t.Error("got a store in a new directory")
+	}
+	first := start(t, cfg)
+	if first.Mode() != Embedded || !first.Owned() {
+		t.Fatalf("got mode %s, owned %v; want an owned embedded one", first.Mode(), first.Owned())
+	}
+	if !strings.Contains(first.Guarantee(), "every 5s") || len(first.Warnings()) > 0 {
+		t.Errorf("got %q and the warnings %q, want the interval of the writes", first.Guarantee(), first.Warnings())
+	}
+	set(t, first.URL(), "k", "v")
+	stop(t, first)
+	if Ping(t.Context(), first.URL(), time.Second) == nil {
+		t.Fatal("it responds after Stop")
+	}
+
+	cfg.Mode = Auto
+	testutil.Ok(t, Exists(t.Context(), cfg))
+	second := start(t, cfg)
+	if second.URL() != first.URL() || second.Mode() != Embedded {
+		t.Errorf("got %s at %s, want the embedded Redis at the same address as before, %s", second.Mode(), second.URL(), first.URL())
+	}
+	if got := client(t, second.URL()).Get(t.Context(), "k").Val(); got != "v" {
+		t.Errorf("got %q after a restart, want v", got)
+	}
+}
+
+func TestEmbeddedExpiresKeys(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.Mode = Embedded
+	rdb := client(t, start(t, cfg).URL())
+	testutil.Ok(t, rdb.Set(t.Context(), "short", "v", 100*time.Millisecond).Err())
+	testutil.Eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
+}
+
+// FuzzRedact checks that redacted addresses contain no password.
+func FuzzRedact(f *testing.F) {
+	for _, s := range []string{"redis://u:", "redis://:", "redis-cluster://u:", "redis://h/0?password=", "redis-sentinel://h?sentinel_password=", "rediss://u:a", "redis://u:%"} {
+		f.Add(s, "@h:1/0")
+		f.Add(s, "&x=1")
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const password = "s3cr3t-w0rd"
+		scheme, login, ok := strings.Cut(before, "://")
+		if !ok || strings.ContainsAny(scheme+login, "/?#@, %") || !strings.Contains(login, ":") || !strings.HasPrefix(after, "@") {
+			return // not a password position
+		}
+		text := before + password + after
+		for _, shown := range []string{Redact(text), withoutPassword(text)} {
+			if strings.Contains(shown, password) {
+				t.Errorf("%q is shown as %q", text, shown)
+			}
+		}
+	})
+}
+
+// FuzzFiles checks that damaged files of a data directory, and INFO of a server that is not a Redis, are parsed or rejected.
+func FuzzFiles(f *testing.F) {
+	f.Add([]byte(`{"url":"redis://127.0.0.1:1/0","mode":"child","owner":{"pid":1}}`))
+	f.Add([]byte(`{"url":1}`))
+	f.Add([]byte("redis_version:7.0.15\r\nrole:master\r\n:\r\n"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		testutil.Ok(t, os.WriteFile(addressPath(dir), raw, 0o600))
+		if a, err := readAddress(dir); err == nil && len(a.URL) > len(raw) {
+			t.Errorf("%q is read as %+v", raw, a)
+		}
+		for name, value := range parseInfo(string(raw)) {
+			if strings.ContainsAny(name+value, "\n") || strings.Contains(name, ":") {
+				t.Errorf("%q: got %q and %q", raw, name, value)
+			}
+		}
+		_ = old(parseInfo(string(raw))["redis_version"])
+	})
+}

@@ -25,12 +25,19 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"net"
+	"net/url"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"muster/orchestrator/supervise"
+	"muster/tasks"
 	"muster/tasks/embedded"
 )
 
@@ -260,4 +267,102 @@ func (s *Server) Stop(ctx context.Context) error {
 
 func unwritable(dir string, err error) error {
 	return fmt.Errorf("data directory %s is not writable: %w; choose another with --data-dir", dir, err)
+}
+
+// Redact returns the address with masked passwords, for logs and messages.
+func Redact(address string) string { return mask(address, "xxxxx") }
+
+// withoutPassword returns the address without passwords.
+func withoutPassword(address string) string { return mask(address, "") }
+
+// mask replaces the passwords in an address with password, or removes them if it is "".
+func mask(address, password string) string {
+	const unreadable = "(unreadable address)"
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return unreadable
+	}
+	cut := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		cut = i
+	}
+	hosts, tail := rest[:cut], rest[cut:]
+	login := ""
+	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
+		login, hosts = hosts[:i], hosts[i+1:]
+	}
+	u, err := url.Parse("x:" + tail)
+	if err != nil || strings.ContainsAny(hosts, " %") || strings.Contains(tail, "@") {
+		return unreadable // it may contain part of a password
+	}
+	if user, _, ok := strings.Cut(login, ":"); ok {
+		login = user
+		if password != "" {
+			login += ":" + password
+		}
+	}
+	if login != "" {
+		login += "@"
+	}
+	q := u.Query()
+	for key := range q {
+		if strings.Contains(strings.ToLower(key), "password") {
+			if q.Del(key); password != "" {
+				q.Set(key, password)
+			}
+		}
+	}
+	path, _, _ := strings.Cut(tail, "?")
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	return scheme + "://" + login + hosts + path
+}
+
+// folder is the absolute path of a data directory.
+type folder string
+
+func (d folder) redisDir() string { return filepath.Join(string(d), "redis") }
+func (d folder) pidDir() string   { return filepath.Join(d.redisDir(), "run") }
+func (d folder) portFile() string { return filepath.Join(d.redisDir(), "port") }
+func (d folder) lockFile() string { return filepath.Join(d.redisDir(), "lock") }
+func (d folder) logFile() string  { return filepath.Join(string(d), "logs", "redis.log") }
+
+// externalFile returns the path of the file with the address, without password, of the external Redis that stores the jobs.
+// Without that file they are in a child Redis, if its files exist.
+func (d folder) externalFile() string { return filepath.Join(d.redisDir(), "external") }
+
+// external returns the address of the external Redis that stores the jobs of the directory, or "".
+func (d folder) external() (string, error) {
+	text, err := os.ReadFile(d.externalFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the Redis address of data directory %s: %w", string(d), err)
+	}
+	address := strings.TrimSpace(string(text))
+	if _, err := tasks.ParseURL(address); address == "" || err != nil {
+		return "", fmt.Errorf("%s does not contain the address of the Redis with the jobs of the data directory: write it there (redis://host:port/0), or remove the file to continue without those jobs", d.externalFile())
+	}
+	return address, nil
+}
+
+// hasAppendOnly reports whether the directory contains data of a redis-server.
+func (d folder) hasAppendOnly() bool {
+	found, _ := filepath.Glob(filepath.Join(d.redisDir(), "appendonly*")) // the pattern is valid
+	return len(found) > 0
+}
+
+// hasEmbedded reports whether the directory contains data of an embedded Redis.
+func (d folder) hasEmbedded() bool { return embedded.Exists(d.redisDir()) }
+
+// isOwn reports whether the Redis at url is the child or embedded Redis of the data directory.
+func (d folder) isOwn(url string) bool {
+	port, err := d.lastPort()
+	if err != nil {
+		return false
+	}
+	opt, err := tasks.ParseURL(url)
+	return err == nil && len(opt.Addrs) == 1 && opt.Addrs[0] == net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }

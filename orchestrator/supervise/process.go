@@ -1,9 +1,20 @@
+// Package supervise keeps child processes running and stops all of them.
+//
+// A [Process] is a child that is restarted with exponential backoff when it exits, and stopped together with its process
+// group. A PID file identifies each child and its supervisor by PID, start time and executable. After a crash, [CleanStale]
+// in the next run stops exactly the leftover children, even if PIDs have been reused.
+//
+//	starting ──▶ up ──exits──▶ waiting ──delay──▶ up …
+//	              └────────── Stop: signal, grace, kill ──▶ stopped
+//
+// On Linux the kernel also signals the children when their supervisor exits.
 package supervise
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -307,4 +318,35 @@ func (p *Process) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
+}
+
+// LogTail returns at most the last max bytes of a log file, starting at a line. It returns "" if the file does not exist.
+func LogTail(path string, max int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	from := info.Size() - max
+	if from > 0 {
+		if _, err := f.Seek(from, io.SeekStart); err != nil {
+			return ""
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, max))
+	if err != nil {
+		return ""
+	}
+	if from > 0 {
+		for i, c := range b {
+			if c == '\n' {
+				return string(b[i+1:])
+			}
+		}
+	}
+	return string(b)
 }

@@ -4,7 +4,10 @@ import (
 	"net/http"
 	"time"
 
+	"muster/internal/limit"
 	"muster/orchestrator/access"
+	"muster/orchestrator/health"
+	"muster/orchestrator/webhook"
 )
 
 // KeyPath is the path of a key.
@@ -58,3 +61,91 @@ type Caller struct {
 	ID   string      `json:"id,omitempty" doc:"of the key or token"`
 	Role access.Role `json:"role"`
 }
+
+// NewWebhook is a webhook to create.
+type NewWebhook struct {
+	Name      string   `json:"name,omitempty" cli:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"unique name. Defaults to the id." example:"ops"`
+	URL       string   `json:"url" cli:"arg" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"that receives the events. Its address must be public, or in the setting network.allow." example:"https://ops.example.org/muster"`
+	Events    []string `json:"events,omitempty" cli:"event" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*" doc:"types of events to send. Defaults to all." example:"job.completed"`
+	Workflows []string `json:"workflows,omitempty" cli:"workflow" maxItems:"50" maxLength:"200" doc:"for events that begin with workflow: names of workflows, or prefixes as in billing-*. Defaults to all but Muster's own." example:"billing-*"`
+	Labels    []string `json:"labels,omitempty" cli:"label" maxItems:"20" maxLength:"1024" doc:"for events that begin with workflow: labels that the workflow has, KEY=VALUE" example:"team=billing"`
+	Format    string   `json:"format,omitempty" cli:"format" enum:"json,text,slack,teams" doc:"of the body. Defaults to json."`
+}
+
+// WebhookEdit changes a webhook. Absent fields are unchanged.
+type WebhookEdit struct {
+	URL       *string   `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"waiting deliveries are sent to it, too"`
+	Events    *[]string `json:"events,omitempty" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*"`
+	Workflows *[]string `json:"workflows,omitempty" maxItems:"50" maxLength:"200"`
+	Labels    *[]string `json:"labels,omitempty" maxItems:"20" maxLength:"1024"`
+	Format    *string   `json:"format,omitempty" enum:"json,text,slack,teams"`
+	Secrets   *[]string `json:"secrets,omitempty" minItems:"1" maxItems:"2" maxLength:"200" doc:"that sign the requests; to replace one, set the new and the old one until the receiver has the new one" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
+	Disabled  *bool     `json:"disabled,omitempty" doc:"true: it receives nothing, and its waiting deliveries are skipped"`
+}
+
+// WebhookSecret is a webhook with a new secret.
+type WebhookSecret struct {
+	webhook.Endpoint
+	Secret string `json:"secret" doc:"signs the requests. It is returned once." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
+}
+
+// WebhookPath is the path of a webhook.
+type WebhookPath struct {
+	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the id or the name of a webhook" doc:"id or name of the webhook" example:"wh-5c9d1f6e1f0b4d77"`
+}
+
+// WebhookChange is the input of EditWebhook.
+type WebhookChange struct {
+	WebhookPath
+	Body WebhookEdit
+}
+
+// WebhookTest is the input of TestWebhook.
+type WebhookTest struct {
+	WebhookPath
+	Body *struct{} `nameHint:"WebhookTest"`
+}
+
+// DeliveryFilter selects deliveries to a webhook.
+type DeliveryFilter struct {
+	WebhookPath
+	State  string `query:"state" enum:"pending,sending,delivered,failed,skipped" doc:"Defaults to all."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"deliveries on a page"`
+	Cursor string `query:"cursor" maxLength:"100" doc:"next of the previous page"`
+}
+
+// DeliveryChange is the input of Redeliver.
+type DeliveryChange struct {
+	WebhookPath
+	Delivery string    `path:"delivery" maxLength:"100" pattern:"^[A-Za-z0-9-]+$" patternDescription:"the id of a delivery" doc:"id of the delivery" example:"1735689600000-0"`
+	Body     *struct{} `nameHint:"Redelivery"`
+}
+
+// Operations on webhooks. They need the role admin, because the creator of a webhook can read all events.
+var (
+	ListWebhooks  = Declare[None, Page[webhook.Endpoint]]("GET /v1/webhooks", "listWebhooks", "webhooks", "List the webhooks", forAdmins)
+	CreateWebhook = Declare[With[NewWebhook], WebhookSecret]("POST /v1/webhooks", "createWebhook", "webhooks", "Create a webhook", forAdmins, Fails(http.StatusConflict), Returns(http.StatusCreated))
+	GetWebhook    = Declare[WebhookPath, webhook.Endpoint]("GET /v1/webhooks/{id}", "getWebhook", "webhooks", "Get a webhook", forAdmins, Fails(http.StatusNotFound))
+	EditWebhook   = Declare[WebhookChange, webhook.Endpoint]("PATCH /v1/webhooks/{id}", "editWebhook", "webhooks", "Change, disable or enable a webhook", forAdmins, ofEnded)
+	DeleteWebhook = Declare[WebhookPath, None]("DELETE /v1/webhooks/{id}", "deleteWebhook", "webhooks", "Delete a webhook; its waiting deliveries are not sent", forAdmins, ofEnded)
+
+	ListDeliveries = Declare[DeliveryFilter, Page[webhook.Delivery]]("GET /v1/webhooks/{id}/deliveries", "listDeliveries", "webhooks", "List the deliveries to a webhook, the newest first", forAdmins, Fails(http.StatusNotFound))
+	Redeliver      = Declare[DeliveryChange, webhook.Delivery]("POST /v1/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "webhooks", "Send a delivery that has ended again, with the same id", forAdmins, ofEnded)
+	TestWebhook    = Declare[WebhookTest, webhook.Delivery]("POST /v1/webhooks/{id}/test", "testWebhook", "webhooks", "Send an event of the type webhook.test to a webhook", forAdmins, ofEnded)
+)
+
+// BreakerReset selects the circuit breakers to close: Names or All.
+type BreakerReset struct {
+	Names []string `json:"names,omitempty" cli:"args" maxItems:"1000" maxLength:"300" doc:"keys of breakers, or the site, host or id in keys" example:"quotes.toscrape.com"`
+	All   bool     `json:"all,omitempty" cli:"all" doc:"close all breakers"`
+}
+
+// Operations on circuit breakers.
+var (
+	ListBreakers  = Declare[None, Page[limit.BreakerState]]("GET /v1/breakers", "listBreakers", "state", "List the circuit breakers that are not closed")
+	ResetBreakers = Declare[With[BreakerReset], Page[string]]("POST /v1/breakers/reset", "resetBreakers", "state", "Close circuit breakers and forget their failures",
+		Fails(http.StatusNotFound), Says("The response has the keys of the breakers that were closed."))
+)
+
+// GetHealthReport checks the parts of the system.
+var GetHealthReport = Declare[None, health.Report]("GET /v1/health", "getHealthReport", "state", "Check Redis, the workers, the agents, the scrapes and the proxies")
