@@ -6,7 +6,6 @@ import (
 	"flag"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -115,72 +114,6 @@ func (o openapi) resolve(ref string) any {
 		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
 	}
 	return at
-}
-
-// refs yields each $ref of the document.
-func refs(v any, yield func(string)) {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, value := range v {
-			if ref, ok := value.(string); ok && key == "$ref" {
-				yield(ref)
-			}
-			refs(value, yield)
-		}
-	case []any:
-		for _, value := range v {
-			refs(value, yield)
-		}
-	}
-}
-
-func TestOpenAPIIsSound(t *testing.T) {
-	t.Parallel()
-	o := readSpec(t)
-	if o.OpenAPI != "3.1.0" || len(o.Paths) < 30 {
-		t.Fatalf("got version %q and %d paths, want 3.1.0 and at least 30", o.OpenAPI, len(o.Paths))
-	}
-	refs(o.doc, func(ref string) {
-		if o.resolve(ref) == nil {
-			t.Errorf("%s leads to nothing", ref)
-		}
-	})
-	ids := map[string]string{}
-	inPath := regexp.MustCompile(`\{([^}]+)\}`)
-	for path, methods := range o.Paths {
-		for method, op := range methods {
-			name := strings.ToUpper(method) + " " + path
-			if op.OperationID == "" || op.Summary == "" || len(op.Tags) != 1 {
-				t.Errorf("%s: id %q, summary %q, tags %v; want all of them", name, op.OperationID, op.Summary, op.Tags)
-			}
-			if other := ids[op.OperationID]; other != "" {
-				t.Errorf("%s and %s have the id %s", name, other, op.OperationID)
-			}
-			ids[op.OperationID] = name
-			declared := map[string]bool{}
-			for _, p := range op.Parameters {
-				if declared[p.In+" "+p.Name] {
-					t.Errorf("%s declares %s twice", name, p.Name)
-				}
-				declared[p.In+" "+p.Name] = true
-				if p.In == "path" && (!p.Required || !strings.Contains(path, "{"+p.Name+"}")) {
-					t.Errorf("%s: %s is not part of the path, or is optional", name, p.Name)
-				}
-			}
-			for _, m := range inPath.FindAllStringSubmatch(path, -1) {
-				if !declared["path "+m[1]] {
-					t.Errorf("%s does not declare %s", name, m[1])
-				}
-			}
-			var good, bad bool
-			for status := range op.Responses {
-				good, bad = good || status[0] == '2', bad || status[0] == '4'
-			}
-			if !good || !bad {
-				t.Errorf("%s: responses %v, want a success and a problem", name, op.Responses)
-			}
-		}
-	}
 }
 
 // The unversioned operations are exactly the eleven fixed ones.
