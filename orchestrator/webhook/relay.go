@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 
 	"muster/orchestrator/event"
 	"muster/tasks/workqueue"
@@ -23,7 +20,6 @@ const (
 	relayBatch = 500              // events per round
 	relayHold  = 15 * time.Second // lease of the relay after a crash
 	tidyEvery  = 30 * time.Second
-	askAtOnce  = 8 // jobs that a relay reads concurrently
 )
 
 // relay creates deliveries of events. Several concurrent relays are harmless.
@@ -186,40 +182,24 @@ func parseEntry(x redis.XMessage) (entry, error) {
 
 // addJobs adds the states of their jobs to events.
 func (r *relay) addJobs(ctx context.Context, entries []entry) error {
-	jobs := map[string]json.RawMessage{}
-	for _, e := range entries {
-		if e.msg.Data.JobID != "" {
-			jobs[e.msg.Data.JobID] = nil
-		}
-	}
-	var mu sync.Mutex // guards the values of jobs
-	all, asking := errgroup.WithContext(ctx)
-	all.SetLimit(askAtOnce)
-	for _, id := range slices.Collect(maps.Keys(jobs)) { // the goroutines write to jobs
-		all.Go(func() error {
-			j, err := r.cfg.Job(asking, id)
-			var raw []byte
+	known := map[string]json.RawMessage{"": nil}
+	for i := range entries {
+		d := &entries[i].msg.Data
+		raw, ok := known[d.JobID]
+		if !ok {
+			j, err := r.cfg.Job(ctx, d.JobID)
 			if err == nil && j != nil {
 				raw, err = json.Marshal(j)
 			}
-			if err != nil && r.rdb.Ping(asking).Err() != nil {
+			if err != nil && r.rdb.Ping(ctx).Err() != nil {
 				return err // Redis is unavailable, or this process stops
 			}
 			if err != nil { // one unreadable job does not block the events of others
-				r.log.ErrorContext(asking, "webhooks: cannot read a job; sending its events without it", "job", id, "err", err)
-				return nil
+				r.log.ErrorContext(ctx, "webhooks: cannot read a job; sending its events without it", "job", d.JobID, "err", err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			jobs[id] = raw
-			return nil
-		})
-	}
-	if err := all.Wait(); err != nil {
-		return err
-	}
-	for i := range entries {
-		entries[i].msg.Data.Job = jobs[entries[i].msg.Data.JobID]
+			known[d.JobID] = raw
+		}
+		d.Job = raw
 	}
 	return nil
 }
