@@ -350,6 +350,15 @@ func (s *Service) fields(ctx context.Context, ids []string, names ...string) ([]
 	return out, nil
 }
 
+// field reads some fields of a record. A missing record is empty.
+func (s *Service) field(ctx context.Context, id string, names ...string) (record, error) {
+	records, err := s.fields(ctx, []string{id}, names...)
+	if err != nil {
+		return nil, err
+	}
+	return records[0], nil
+}
+
 // Totals returns how many jobs there are in each state.
 func (s *Service) Totals(ctx context.Context) (map[Status]int64, error) {
 	counts := map[Status]*redis.IntCmd{}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/jobs/pipeline"
 	"muster/tasks/workqueue"
 )
@@ -342,11 +340,11 @@ func (s *Service) tellEndings(ctx context.Context, id string) error {
 	}
 	keys := append(append([]string{recordKey(id)}, s.eventKeys(id)...), reviewsKey)
 	for {
-		after, err := s.rdb.HGet(ctx, recordKey(id), "endings").Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return fmt.Errorf("read job %s: %w", id, err)
+		r, err := s.field(ctx, id, "endings")
+		if err != nil {
+			return err
 		}
-		from := after
+		after, from := r["endings"], r["endings"]
 		if !seq.MatchString(from) { // damaged: events twice are better than none
 			from = ""
 		}

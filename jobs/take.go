@@ -96,7 +96,8 @@ func (s *Service) takeFrom(ctx context.Context, id, worker, agent string, n int,
 	if len(batch.Items) == 0 {
 		return nil, nil
 	}
-	brief, err := s.brief(ctx, id)
+	// They are not cached: the context can be edited.
+	r, err := s.field(ctx, id, "prompt", "context", "doc", "headers", "prompt_sha256", "context_sha256")
 	if err != nil {
 		return nil, errors.Join(err, s.queue(id).Return(ctx, batch.Items...))
 	}
@@ -116,7 +117,10 @@ func (s *Service) takeFrom(ctx context.Context, id, worker, agent string, n int,
 			continue
 		}
 		w.Expires = now.Add(lease).UTC()
-		w.Prompt, w.PromptSHA256, w.Context, w.ContextSHA256, w.Document, w.Headers = brief.prompt, brief.promptSHA256, brief.context, brief.contextSHA256, brief.document, brief.headers
+		w.Prompt, w.PromptSHA256, w.ContextSHA256, w.Document, w.Headers = r["prompt"], r["prompt_sha256"], r["context_sha256"], r.document(), r.headers()
+		if r["context"] != "" {
+			w.Context = json.RawMessage(r["context"])
+		}
 		for _, st := range p.Stages {
 			if st.Name == w.Stage {
 				break
@@ -235,38 +239,15 @@ func (w Work) lease() workqueue.Leased {
 	return workqueue.Leased{Item: workqueue.Item{ID: w.QueueItem}, Token: w.Fence, Worker: w.Agent, Attempts: max(0, w.Attempt-1)}
 }
 
-// brief is the part of a job that assignments contain.
-type brief struct {
-	prompt, promptSHA256, contextSHA256 string
-	context                             json.RawMessage
-	document                            *Document
-	headers                             map[string]string
-}
-
-// brief reads the fields of a job that assignments carry. They are not cached: the context can be edited.
-func (s *Service) brief(ctx context.Context, id string) (brief, error) {
-	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc", "headers", "prompt_sha256", "context_sha256").Result()
-	if err != nil {
-		return brief{}, fmt.Errorf("read job %s: %w", id, err)
-	}
-	r := record{"prompt": toString(values[0]), "context": toString(values[1]), "doc": toString(values[2]), "headers": toString(values[3])}
-	b := brief{prompt: r["prompt"], promptSHA256: toString(values[4]), contextSHA256: toString(values[5]), document: r.document(), headers: r.headers()}
-	if r["context"] != "" {
-		b.context = json.RawMessage(r["context"])
-	}
-	return b, nil
-}
-
 // plan returns the pipeline of a job.
 func (s *Service) plan(ctx context.Context, id string) (*pipeline.Pipeline, error) {
 	if p := s.plans.get(id); p != nil {
 		return p, nil
 	}
-	values, err := s.rdb.HMGet(ctx, recordKey(id), "status", "pipeline_sha256").Result()
+	r, err := s.field(ctx, id, "status", "pipeline_sha256")
 	if err != nil {
-		return nil, fmt.Errorf("read job %s: %w", id, err)
+		return nil, err
 	}
-	r := record{"status": toString(values[0]), "pipeline_sha256": toString(values[1])}
 	if r["status"] == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
@@ -304,11 +285,8 @@ func (s *Service) WaitForWork(ctx context.Context, workers []string, d time.Dura
 
 // Headers returns the trace and the IDs of the request that created a job; see tracing.Context.
 func (s *Service) Headers(ctx context.Context, id string) (map[string]string, error) {
-	text, err := s.rdb.HGet(ctx, recordKey(id), "headers").Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read job %s: %w", id, err)
-	}
-	return record{"headers": text}.headers(), nil
+	r, err := s.field(ctx, id, "headers")
+	return r.headers(), err
 }
 
 // Input returns the whole prompt and context of a job.
