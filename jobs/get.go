@@ -217,20 +217,11 @@ func (c *Counts) add(n workqueue.Counts, review bool) {
 
 // usage adds the reported usage to jobs, in one round trip.
 func (s *Service) usage(ctx context.Context, jobs []*Job) error {
-	got := make([]*redis.MapStringStringCmd, len(jobs))
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, j := range jobs {
-			got[i] = p.HGetAll(ctx, usageKey(j.ID))
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read the usage of jobs: %w", err)
+	got, err := pipelined(ctx, s, "read the usage of jobs", len(jobs), func(p redis.Pipeliner, i int) *redis.MapStringStringCmd { return p.HGetAll(ctx, usageKey(jobs[i].ID)) })
+	for i, cmd := range got {
+		jobs[i].addUsage(cmd.Val())
 	}
-	for i, j := range jobs {
-		j.addUsage(got[i].Val())
-	}
-	return nil
+	return err
 }
 
 // addUsage adds usage in the format of usageKey.

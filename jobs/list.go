@@ -306,15 +306,9 @@ func (s *Service) below(ctx context.Context, indexes []string, cursor string, n 
 
 // records reads records in one round trip. Missing ones are empty.
 func (s *Service) records(ctx context.Context, ids []string) ([]record, error) {
-	got := make([]*redis.MapStringStringCmd, len(ids))
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, id := range ids {
-			got[i] = p.HGetAll(ctx, recordKey(id))
-		}
-		return nil
-	})
+	got, err := pipelined(ctx, s, "read jobs", len(ids), func(p redis.Pipeliner, i int) *redis.MapStringStringCmd { return p.HGetAll(ctx, recordKey(ids[i])) })
 	if err != nil {
-		return nil, fmt.Errorf("read jobs: %w", err)
+		return nil, err
 	}
 	out := make([]record, len(ids))
 	for i := range got {
@@ -328,15 +322,9 @@ func (s *Service) records(ctx context.Context, ids []string) ([]record, error) {
 
 // fields reads some fields of records in one round trip. Missing records are empty.
 func (s *Service) fields(ctx context.Context, ids []string, names ...string) ([]record, error) {
-	got := make([]*redis.SliceCmd, len(ids))
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, id := range ids {
-			got[i] = p.HMGet(ctx, recordKey(id), names...)
-		}
-		return nil
-	})
+	got, err := pipelined(ctx, s, "read jobs", len(ids), func(p redis.Pipeliner, i int) *redis.SliceCmd { return p.HMGet(ctx, recordKey(ids[i]), names...) })
 	if err != nil {
-		return nil, fmt.Errorf("read jobs: %w", err)
+		return nil, err
 	}
 	out := make([]record, len(ids))
 	for i, values := range got {
@@ -361,21 +349,12 @@ func (s *Service) field(ctx context.Context, id string, names ...string) (record
 
 // Totals returns how many jobs there are in each state.
 func (s *Service) Totals(ctx context.Context) (map[Status]int64, error) {
-	counts := map[Status]*redis.IntCmd{}
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, st := range Statuses {
-			counts[st] = p.ZCard(ctx, statusKey(st))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count jobs: %w", err)
-	}
+	counts, err := pipelined(ctx, s, "count jobs", len(Statuses), func(p redis.Pipeliner, i int) *redis.IntCmd { return p.ZCard(ctx, statusKey(Statuses[i])) })
 	totals := map[Status]int64{}
-	for st, n := range counts {
-		totals[st] = n.Val()
+	for i, n := range counts {
+		totals[Statuses[i]] = n.Val()
 	}
-	return totals, nil
+	return totals, err
 }
 
 // MaxDays is how many days Daily can return.
@@ -386,22 +365,15 @@ func (s *Service) Daily(ctx context.Context, days int) ([]Day, error) {
 	if days < 1 || days > MaxDays {
 		return nil, bad("days", "%d is not within 1 and %d", days, MaxDays)
 	}
-	got := make([]*redis.MapStringStringCmd, days)
 	today, err := s.now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	today = today.UTC()
-	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i := range got {
-			got[i] = p.HGetAll(ctx, dayKey(today.AddDate(0, 0, -i)))
-		}
-		return nil
+	got, err := pipelined(ctx, s, "read daily statistics", days, func(p redis.Pipeliner, i int) *redis.MapStringStringCmd {
+		return p.HGetAll(ctx, dayKey(today.AddDate(0, 0, -i)))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read daily statistics: %w", err)
-	}
-	list := make([]Day, days)
+	list := make([]Day, len(got))
 	for i := range list {
 		r := record(got[i].Val())
 		list[i] = Day{
@@ -409,5 +381,5 @@ func (s *Service) Daily(ctx context.Context, days int) ([]Day, error) {
 			Failed: r.int(string(Failed)), Cancelled: r.int(string(Cancelled)),
 		}
 	}
-	return list, nil
+	return list, err
 }

@@ -227,6 +227,21 @@ func (s *Service) run(ctx context.Context, doing, script string, keys []string, 
 	return list, nil
 }
 
+// pipelined returns n commands that were sent in one round trip.
+func pipelined[C redis.Cmder](ctx context.Context, s *Service, doing string, n int, command func(redis.Pipeliner, int) C) ([]C, error) {
+	got := make([]C, n)
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range got {
+			got[i] = command(p, i)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	return got, nil
+}
+
 func toInt(v any) int64 {
 	n, _ := v.(int64)
 	return n
