@@ -232,7 +232,7 @@ func TestChangesOfPagesAreAudited(t *testing.T) {
 	keys := closed(t, &cfg)
 	h, f := handler(t, cfg), populate(t, cfg, "")
 	token := strings.Repeat("a", 32)
-	w := askWith(t, h, "POST", "/ui/jobs/"+f.job+"/cancel", "muster_form="+token, bearer(keys["operator"]), header("Content-Type", "application/x-www-form-urlencoded"), header("Cookie", "muster_form="+token))
+	w := post(t, h, "POST", "/ui/jobs/"+f.job+"/cancel", "muster_form="+token, bearer(keys["operator"]), header("Content-Type", "application/x-www-form-urlencoded"), header("Cookie", "muster_form="+token))
 	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/ui/jobs/"+f.job {
 		t.Fatalf("got %d to %q %s, want the page of the job", w.Code, w.Header().Get("Location"), w.Body)
 	}
@@ -306,7 +306,7 @@ func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 			{"DELETE", "/v1/agents/" + f.agent, ""},
 		} {
 			for _, as := range []string{"agent", "operator"} {
-				w := askWith(t, h, c[0], c[1], c[2], bearer(keys[as]))
+				w := post(t, h, c[0], c[1], c[2], bearer(keys[as]))
 				if forbidden := w.Code == http.StatusForbidden; forbidden != (as == "agent" && !may) || w.Code == http.StatusBadRequest || w.Code >= 500 {
 					t.Errorf("%v of %q as %s: got %d %s", c, owner, as, w.Code, w.Body)
 				}
@@ -317,25 +317,12 @@ func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 	keys := closed(t, &cfg)
 	h := handler(t, cfg)
 	for as, want := range map[string]string{"agent": "key:agent", "operator": "", "admin": ""} {
-		w := askWith(t, h, "POST", "/v1/agents", `{"name": "of-`+as+`", "roles": ["creator"]}`, bearer(keys[as]))
+		w := post(t, h, "POST", "/v1/agents", `{"name": "of-`+as+`", "roles": ["creator"]}`, bearer(keys[as]))
 		id, _ := decode(t, w)["id"].(string)
 		if owner, err := cfg.Agents.Owner(t.Context(), id); w.Code != http.StatusCreated || err != nil || owner != want {
 			t.Errorf("registered as %s: got %d, owner %q, %v, want %q", as, w.Code, owner, err, want)
 		}
 	}
-}
-
-// askWith is ask with a body.
-func askWith(t *testing.T, h http.Handler, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
-	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	for _, c := range change {
-		c(r)
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
 }
 
 // from is a request from an address.
@@ -465,7 +452,7 @@ func TestChangesAreAudited(t *testing.T) {
 	cfg.Audit, cfg.Keys = access.NewAudit(cfg.Client.Redis()), access.NewKeys(cfg.Client.Redis())
 	h, f := handler(t, cfg), populate(t, cfg, "")
 	send := func(as, method, path, body string) *httptest.ResponseRecorder {
-		return askWith(t, h, method, path, body, bearer(keys[as]), from("192.0.2.7:99"), header("X-Request-Id", "r-"+as), header("X-Forwarded-For", "6.6.6.6"))
+		return post(t, h, method, path, body, bearer(keys[as]), from("192.0.2.7:99"), header("X-Request-Id", "r-"+as), header("X-Forwarded-For", "6.6.6.6"))
 	}
 	send("viewer", "GET", "/jobs", "")
 	send("viewer", "POST", "/jobs/"+f.job+"/cancel", "")                                                                          // forbidden

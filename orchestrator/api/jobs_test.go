@@ -26,15 +26,17 @@ import (
 	"muster/jobs/document"
 )
 
-// post sends body as JSON, or unchanged if it is bytes.
+// post sends body as JSON, or unchanged if it is bytes or a string.
 func post(t *testing.T, h http.Handler, method, path string, body any, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
-	data, ok := body.([]byte)
-	if !ok {
-		var err error
-		if data, err = json.Marshal(body); err != nil {
-			t.Fatal(err)
-		}
+	var data []byte
+	switch body := body.(type) {
+	case []byte:
+		data = body
+	case string:
+		data = []byte(body)
+	default:
+		data = testutil.Must(json.Marshal(body))(t)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost:8000"+path, bytes.NewReader(data))
 	r.Header.Set("Content-Type", "application/json")

@@ -196,7 +196,7 @@ func TestPollsEndAtShutdown(t *testing.T) {
 	testutil.Ok(t, err)
 	h, polled := handler(t, cfg), make(chan string, 1)
 	go func() {
-		w := askWith(t, h, "POST", "/v1/agents/"+a.ID+"/lease", `{"wait_seconds": 30}`)
+		w := post(t, h, "POST", "/v1/agents/"+a.ID+"/lease", `{"wait_seconds": 30}`)
 		polled <- fmt.Sprint(w.Code, " ", strings.TrimSpace(w.Body.String()))
 	}()
 	testutil.Eventually(t, "the poll waits", func() bool { return samples(t, cfg.Timing)["muster_http_requests_in_flight{state=waiting}"] == 1 })
