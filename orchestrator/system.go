@@ -131,16 +131,17 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	s.through.gateways = map[proxies.Fallback]url.URL{}
 	s.browser = render.New(render.Config{Browser: cfg.Sites.Browser, Filter: cfg.Network.Filter(), Logger: logger})
 	s.Sites, err = sites.NewService(registry, sites.Config{
-		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages, Cache: cfg.Sites.Cache, Extractors: cfg.Sites.Extractors,
-		Client: client, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
+		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages, Client: client, OutDir: cfg.Records(), Logger: logger,
 		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: otherEvents{s.Events, logger}.siteJudged,
 		BreakerChanged: s.BreakerChanged,
-		Route:          func() fetch.Route { return proxies.NewSession() },
-		Transport:      func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
-		Filter:         cfg.Network.Filter(),
-		Unproxied:      s.unproxied,
-		Browser:        s.browser, BrowserProxy: s.browserProxy,
-		Observe: s.observePage,
+		Fetch: fetch.Config{
+			Filter: cfg.Network.Filter(), NoProxy: proxies.ErrNoProxy, OnBlocked: proxies.Blocked, Via: via, Route: func() fetch.Route { return proxies.NewSession() },
+			Browser: s.browser, Extractors: cfg.Sites.Extractors, Cache: cfg.Sites.Cache,
+		},
+		Transport:    func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
+		Unproxied:    s.unproxied,
+		BrowserProxy: s.browserProxy,
+		Observe:      s.observePage,
 	})
 	if err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func TestExtractors(t *testing.T) {
 					keys = strings.Replace(keys, "1m", "1s", 1)
 				}
 				command := "/usr/bin/env " + asExtractor + "=" + strings.ReplaceAll(how, " ", "_") + " " + testutil.Must(os.Executable())(t)
-				sum := scrapeOn(t, 1, fmt.Sprintf(extractorYAML, shop.URL, keys), func(cfg *Config) { cfg.Extractors = map[string]string{"lamps": command} })
+				sum := scrapeOn(t, 1, fmt.Sprintf(extractorYAML, shop.URL, keys), func(cfg *Config) { cfg.Fetch.Extractors = map[string]string{"lamps": command} })
 				if want == "" {
 					if names := sitetest.ReadKeys(t, sum.Files[0], "name"); sum.Records != 6 || !names["Item 5"] || sum.Invalid != 6 || sum.Errors != 0 {
 						t.Errorf("got %+v, want 6 records and 6 invalid ones", sum)
@@ -122,7 +122,7 @@ func TestDefinitionsRunOnlyCommandsOfTheSettings(t *testing.T) {
 	def := sitetest.Parse(t, []byte(fmt.Sprintf(extractorYAML, "http://127.0.0.1:1", "command: touch "+ran)))
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := New(Config{Client: client, OutDir: t.TempDir(), Logger: noLog, Extractors: map[string]string{"lamps": "true"}})
+	s, err := New(Config{Client: client, OutDir: t.TempDir(), Logger: noLog, Fetch: fetch.Config{Extractors: map[string]string{"lamps": "true"}}})
 	testutil.Ok(t, err)
 	work(t, client, s)
 	run, err := store.Scrape(requestOf(t, def, s.cfg.OutDir, ScrapeOptions{})).Send(t.Context(), client)

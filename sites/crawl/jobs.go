@@ -89,14 +89,14 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 		}
 	}
 	if def.NeedsBrowser() {
-		if l.cfg.Browser == nil {
+		if l.cfg.Fetch.Browser == nil {
 			return nil, render.ErrUnavailable
 		}
-		if err := l.cfg.Browser.Check(); err != nil {
+		if err := l.cfg.Fetch.Browser.Check(); err != nil {
 			return nil, err
 		}
 	}
-	if name := def.Extractor.Command; name != "" && l.cfg.Extractors[name] == "" {
+	if name := def.Extractor.Command; name != "" && l.cfg.Fetch.Extractors[name] == "" {
 		return nil, fmt.Errorf("extractor %s: %w", name, fetch.ErrNoExtractor)
 	}
 	var transport http.RoundTripper // nil: direct
@@ -124,23 +124,16 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		extractor: &extractor{pages: p, memory: l.memory, kinds: map[string]fieldsOf{}},
 		counts:    &counters{rdb: p.rdb, key: store.CountsKey(p.id)},
 	}
-	var browserProxy func(string) (string, error)
+	cfg := l.cfg.Fetch
 	if transport != nil && l.cfg.BrowserProxy != nil {
-		browserProxy = func(visitor string) (string, error) { return l.cfg.BrowserProxy(p.def, visitor) }
+		cfg.BrowserProxy = func(visitor string) (string, error) { return l.cfg.BrowserProxy(p.def, visitor) }
 	}
-	c.client = fetch.NewClient(fetch.Config{
-		Browser: l.cfg.Browser, BrowserProxy: browserProxy,
-		Definition: p.def, Filter: l.cfg.Filter, Transport: transport, NoProxy: l.cfg.NoProxy, OnBlocked: l.cfg.Refused, Robots: &l.robots, Logger: l.cfg.Logger,
-		Clock:      &polite.SharedClock{Pacer: l.pacer},
-		Key:        site,
-		Throttle:   polite.NewThrottle(p.rdb, site, p.def.Politeness.AutoThrottle),
-		Via:        l.cfg.Via,
-		Cache:      l.cfg.Cache,
-		Extractors: l.cfg.Extractors,
-		Route:      l.cfg.Route,
-		Ended:      func(why string) { c.counts.add("session", why) },
-		Patience:   min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
-	})
+	cfg.Definition, cfg.Transport, cfg.Robots, cfg.Logger = p.def, transport, &l.robots, l.cfg.Logger
+	cfg.Clock, cfg.Key = &polite.SharedClock{Pacer: l.pacer}, site
+	cfg.Throttle = polite.NewThrottle(p.rdb, site, p.def.Politeness.AutoThrottle)
+	cfg.Ended = func(why string) { c.counts.add("session", why) }
+	cfg.Patience = min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second)
+	c.client = fetch.NewClient(cfg)
 	c.extractor.external = c.client.Extract
 	c.admission = &admission{
 		pages: p, budget: newBudget(p.rdb, p.id, p.def.Limits, p.req.Limit), slots: l.slots, patience: slotPatience, room: maxUnwrittenBytes, breaker: c.breaker,

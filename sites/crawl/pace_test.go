@@ -94,7 +94,7 @@ func TestServiceConnectsOnlyToWhatIsAllowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			site := sitetest.NewShop(t, 1, 2)
-			s := process(t, Config{Filter: filter})
+			s := process(t, Config{Fetch: fetch.Config{Filter: filter}})
 			j := begin(t, s, "job", site.Definition(t, ""), ScrapeOptions{BaseURL: strings.Replace(site.URL, "127.0.0.1", "shop.test", 1)})
 			collect(t, j)
 			crawl(t, j)

@@ -36,7 +36,7 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 		}
 		return "http://good.example:1"
 	}
-	s := process(t, Config{Via: via})
+	s := process(t, Config{Fetch: fetch.Config{Via: via}})
 	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	// The listing and 3 items; a refusal and a 404; a 403 and then the item; a 500 and then the item.
 	if sum.Proxies == nil || len(sum.Proxies.Worst) != 2 || sum.Proxies.Worst[0] != (report.Proxy{Proxy: "http://bad.example:1", Responses: 2, Failures: 1}) || sum.Proxies.Worst[1].Proxy != "http://other.example:1" {
@@ -109,7 +109,7 @@ func TestProxiesThatRest(t *testing.T) {
 			t.Parallel()
 			site := sitetest.NewShop(t, 1, 2)
 			way := &sparse{times: c.times, why: c.why, had: map[string]int{}}
-			s := process(t, Config{NoProxy: errNoWay, Transport: func(*definition.Definition) http.RoundTripper { return way }})
+			s := process(t, Config{Fetch: fetch.Config{NoProxy: errNoWay}, Transport: func(*definition.Definition) http.RoundTripper { return way }})
 			yaml := strings.Replace(string(site.Definition(t, c.rest).YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 2, base: 1ms, cap: 1ms, stall_max: "+c.stall+"}", 1)
 			def := sitetest.Parse(t, []byte(yaml))
 			j := begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})

@@ -12,6 +12,7 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/render"
@@ -103,7 +104,7 @@ func TestScriptedShopIsRendered(t *testing.T) {
 	t.Cleanup(server.Close)
 	browser := render.New(render.Config{Browser: path})
 	t.Cleanup(browser.Close)
-	sum := scrapeOn(t, 1, fmt.Sprintf(scriptedShop, server.URL), func(cfg *Config) { cfg.Browser = browser })
+	sum := scrapeOn(t, 1, fmt.Sprintf(scriptedShop, server.URL), func(cfg *Config) { cfg.Fetch.Browser = browser })
 	if sum.Status != report.StatusComplete || sum.Records != shop.products || sum.Errors != 0 {
 		t.Fatalf("got %s with %d records and %d errors, want COMPLETE with %d and none", sum.Status, sum.Records, sum.Errors, shop.products)
 	}
@@ -126,7 +127,7 @@ func TestNoBrowserForAScrape(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
-	w, err := New(Config{Client: client, OutDir: t.TempDir(), Logger: noLog, Browser: render.New(render.Config{Browser: t.TempDir() + "/chromium"})})
+	w, err := New(Config{Client: client, OutDir: t.TempDir(), Logger: noLog, Fetch: fetch.Config{Browser: render.New(render.Config{Browser: t.TempDir() + "/chromium"})}})
 	testutil.Ok(t, err)
 	work(t, client, w)
 	def := sitetest.Parse(t, fmt.Appendf(nil, scriptedShop, server.URL))

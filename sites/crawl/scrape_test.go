@@ -318,7 +318,7 @@ func TestCachedPagesAreNotFetchedAgain(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 2, 3)
 	site.Faults = map[string][]string{"/item/1": {"soft"}, "/item/2": {"empty"}}
-	s := process(t, Config{Cache: t.TempDir()})
+	s := process(t, Config{Fetch: fetch.Config{Cache: t.TempDir()}})
 	def := site.Definition(t, "")
 	site.IsWhole(t, run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})))
 	pages := site.Sum()
@@ -327,10 +327,10 @@ func TestCachedPagesAreNotFetchedAgain(t *testing.T) {
 	if site.Sum() != pages || sum.Changes.Unchanged != 12 {
 		t.Errorf("got %d more requests and %+v, want none, and 12 unchanged records", site.Sum()-pages, sum.Changes)
 	}
-	damaged := filepath.Join(s.cfg.Cache, def.Site, "x")
+	damaged := filepath.Join(s.cfg.Fetch.Cache, def.Site, "x")
 	err := os.WriteFile(damaged, []byte("{\n"), 0o600)
 	if err == nil {
-		err = fetch.CachedPages(s.cfg.Cache, def.Site, func(extract.Page) error { return nil })
+		err = fetch.CachedPages(s.cfg.Fetch.Cache, def.Site, func(extract.Page) error { return nil })
 	}
 	if err == nil || !strings.Contains(err.Error(), damaged) {
 		t.Errorf("got %v, want an error that names %s", err, damaged)

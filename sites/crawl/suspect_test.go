@@ -64,7 +64,7 @@ func scrapePage(t *testing.T, j *job, v visit, tries int) (*yield, [][]byte, err
 
 func (p *twoProxies) service(t *testing.T) *Worker {
 	t.Helper()
-	return process(t, Config{Transport: func(*definition.Definition) http.RoundTripper { return p }, Via: p.via, Refused: p.blocked})
+	return process(t, Config{Transport: func(*definition.Definition) http.RoundTripper { return p }, Fetch: fetch.Config{Via: p.via, OnBlocked: p.blocked}})
 }
 
 // fickle is a site of items. The last one never has fields. The text of the block page differs from item to item.

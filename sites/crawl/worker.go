@@ -28,13 +28,11 @@ import (
 	"net/http"
 	"time"
 
-	"muster/internal/addressfilter"
 	"muster/internal/limit"
 	"muster/internal/webhook"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/record"
-	"muster/sites/render"
 	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
@@ -49,26 +47,20 @@ type Config struct {
 	Client    *tasks.Client                                       // stores jobs and their pages. Required.
 	OutDir    string                                              // directory for records, which go to {site}/{job}. Required here; sites.NewService has the default "out".
 	Transport func(site *definition.Definition) http.RoundTripper // sends the requests to a site. Defaults to a transport without proxies.
-	Filter    *addressfilter.Filter                               // allows non-public addresses for direct requests, in addition to addresses in definitions; see fetch.Config. Defaults to none.
-	NoProxy   error                                               // the error of Transport if no proxy is available. Defaults to none.
 	Unproxied func(context.Context) (bool, error)                 // reports whether this process scrapes without proxies because it has none; see report.Direct. Defaults to never.
-	Refused   func(*http.Response)                                // called with each response that is a block page with a success status. Defaults to none.
-	Via       func(*http.Response) string                         // returns the proxy of a response, or "". Defaults to none.
-	Route     func() fetch.Route                                  // returns the next route of a session through Transport; see fetch.Config. Defaults to none.
 	Sinks     []string                                            // addresses of sinks for records, in addition to the files; see sink.Open. Defaults to none.
 	Secret    string                                              // key that signs webhook requests; see sink.Options. Defaults to none.
 	// Observe is called before each fetch, and the returned function after it. The fetch uses the returned context. Defaults to
 	// none.
 	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
 	MaxPages int // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
-	// Browser renders the pages of definitions with render and without render.url; BrowserProxy returns the URL of its proxy for a visitor
-	// of a site. Default to none.
-	Browser      render.Renderer
+	// Fetch configures the clients of all jobs: Filter, which applies to webhooks too, NoProxy, OnBlocked, Via, Route, Browser,
+	// Extractors and Cache. Its other fields are those of a job.
+	Fetch fetch.Config
+	// BrowserProxy returns the URL of the proxy of Fetch.Browser for a visitor of a site. Defaults to none.
 	BrowserProxy func(site *definition.Definition, visitor string) (string, error)
-	Extractors   map[string]string // commands of extractors by name; see fetch.Config. Defaults to none.
-	Cache        string            // directory of a cache of pages for the development of definitions; see fetch.Config. Defaults to none.
-	Memory       int64             // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
-	Logger       *slog.Logger      // Defaults to none.
+	Memory       int64        // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
+	Logger       *slog.Logger // Defaults to none.
 	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
 	// called again if it returns an error or the process crashes. Defaults to none.
 	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
@@ -86,7 +78,7 @@ type Visit struct {
 // Visited is the result of a fetch.
 type Visited struct {
 	Status  int           // of HTTP; 0 without a response
-	Via     string        // proxy as returned by Config.Via
+	Via     string        // proxy as returned by fetch.Config.Via
 	Class   string        // of the error
 	Delayed bool          // not requested, because of the request rate or a stopping job
 	Took    time.Duration // response time; 0 without a page
@@ -121,7 +113,7 @@ func New(cfg Config) (*Worker, error) {
 	jobs := newLocalJobs(cfg)
 	recorder, err := record.New(record.Config{
 		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks,
-		Judged: cfg.Judged, Secret: cfg.Secret, Filter: cfg.Filter, Round: jobs.tidy, Logger: cfg.Logger,
+		Judged: cfg.Judged, Secret: cfg.Secret, Filter: cfg.Fetch.Filter, Round: jobs.tidy, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
