@@ -187,16 +187,6 @@ func TestHashesAreNoPaths(t *testing.T) {
 	}
 }
 
-func TestRemoveRemoves(t *testing.T) {
-	t.Parallel()
-	s := storeOf(t)
-	doc := testutil.Must(s.Put(t.Context(), "a", strings.NewReader("x")))(t)
-	testutil.Ok(t, s.Remove(doc.Hash, unused))
-	if got := contents(t, s); len(got) != 0 {
-		t.Errorf("got the files %v, want none", got)
-	}
-}
-
 func TestFolderBelongsToOneStore(t *testing.T) {
 	t.Parallel()
 	s := storeOf(t)
