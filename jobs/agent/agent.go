@@ -139,7 +139,6 @@ type Service struct {
 	server      *server
 	live        taskList
 
-	running atomic.Bool
 	stopped chan struct{} // closed when Run ends its work
 }
 
@@ -214,9 +213,6 @@ func (s *Service) Reload(static []Registration, allow []string, limits Limits, h
 // expired leases, until ctx is done. Then polls return without work, and the work of open requests to agents is released.
 // Any number of processes may call Run, each once per Service.
 func (s *Service) Run(ctx context.Context) error {
-	if s.running.Swap(true) {
-		return errors.New("agents: Run was called twice")
-	}
 	var wg sync.WaitGroup
 	for _, part := range []func(context.Context){
 		s.waiters.run, s.server.run, s.checkHealth, s.lookAfter, s.keepRoster,

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -93,13 +92,12 @@ const (
 // Service keeps endpoints and sends events to them. It may be used by many goroutines, and by any number of processes on
 // one Redis.
 type Service struct {
-	cfg     Config
-	rdb     redis.UniversalClient
-	log     *slog.Logger
-	queue   *workqueue.Queue
-	static  map[string]record // endpoints of the configuration, by ID
-	counts  counts
-	running atomic.Bool
+	cfg    Config
+	rdb    redis.UniversalClient
+	log    *slog.Logger
+	queue  *workqueue.Queue
+	static map[string]record // endpoints of the configuration, by ID
+	counts counts
 
 	known sync.Mutex // guards the fields below, and lets one caller read
 	read  time.Time
@@ -125,12 +123,9 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Run relays events and sends deliveries until ctx is done. Requests in progress then have a few seconds to complete, and are
+// Run, which is called once, relays events and sends deliveries until ctx is done. Requests in progress then have a few seconds to complete, and are
 // repeated otherwise.
 func (s *Service) Run(ctx context.Context) error {
-	if s.running.Swap(true) {
-		return errors.New("webhooks: Run was called twice")
-	}
 	// Without endpoints this is all that webhooks cost.
 	for first := true; ; first = false {
 		some, err := s.needed(ctx)
