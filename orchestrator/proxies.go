@@ -117,14 +117,11 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 		return proxies.Report{}, err
 	}
 	run := tasks.Attach[proxies.Report](k.system.Client, id)
-	report, err := await(ctx, k.waits, track, run, awaited[proxies.Report]{
-		name: "proxy refresh", prefix: proxies.ProgressPrefix,
-		enough: k.enough,
-		stored: func(ctx context.Context) (proxies.Report, bool, error) { return k.system.Pool.Report(ctx, id) },
-		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg().DataDir, id) },
-		progress: func(ctx context.Context, p tasktype.Progress) monitor.Progress {
-			return k.progress(ctx, id, p)
-		},
+	progress := func(ctx context.Context, p tasktype.Progress) monitor.Progress { return k.progress(ctx, id, p) }
+	report, err := await(ctx, k.waits, track, run, proxies.ProgressPrefix, progress, refreshwait.Job[proxies.Report]{
+		Name: "proxy refresh", Enough: k.enough,
+		Stored: func(ctx context.Context) (proxies.Report, bool, error) { return k.system.Pool.Report(ctx, id) },
+		File:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg().DataDir, id) },
 	})
 	switch {
 	case err == nil, errors.Is(err, refreshwait.ErrNotEnough):
@@ -184,16 +181,6 @@ func (k *ProxyKeeper) count(ctx context.Context, counts *ProxyCounts) error {
 	return err
 }
 
-// awaited describes a job to wait for, in addition to its handle; see refreshwait.Job.
-type awaited[O any] struct {
-	name, prefix string                                 // prefix is the prefix of the progress keys
-	stored       func(context.Context) (O, bool, error) // reads the result from Redis
-	file         func() (O, bool, error)                // reads the result from a file
-	enough       func(context.Context) (bool, error)
-	marker       func(context.Context) (string, error)
-	progress     func(context.Context, tasktype.Progress) monitor.Progress
-}
-
 // showEvery is the interval at which the progress of an awaited job is displayed.
 const showEvery = 250 * time.Millisecond
 
@@ -220,8 +207,8 @@ func (w *waits) waiter() refreshwait.Waiter {
 	}
 }
 
-// await displays the progress of a job until it finishes, and returns its result.
-func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *tasks.Run[O], a awaited[O]) (O, error) {
+// await waits for a job as job describes it, with the prefix of its progress keys, and displays its progress.
+func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *tasks.Run[O], prefix string, progress func(context.Context, tasktype.Progress) monitor.Progress, job refreshwait.Job[O]) (O, error) {
 	showing, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {
@@ -233,38 +220,34 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 				return
 			case <-look.C:
 				if p, err := run.Progress(showing); err == nil { // the wait reports errors
-					track.Update(a.progress(showing, p))
+					track.Update(progress(showing, p))
 				}
 			}
 		}
 	})
 	defer func() { stop(); shown.Wait() }()
 
-	out, stage, err := refreshwait.Wait(ctx, w.waiter(), refreshwait.Job[O]{
-		Name: a.name,
-		Event: func(ctx context.Context) (O, error) {
-			out, err := run.Wait(ctx)
-			return out, withoutTask(err)
-		},
-		Exists: func(ctx context.Context) (bool, error) {
-			_, err := run.Status(ctx)
-			if errors.Is(err, tasks.ErrNotFound) {
-				return false, nil
-			}
-			return err == nil, err
-		},
-		Keys: func(ctx context.Context) (refreshwait.Keys, error) {
-			return refreshwait.ReadKeys(ctx, w.system.Client.Redis(), a.prefix, run.ID())
-		},
-		Stored: func(ctx context.Context) (O, bool, error) {
-			out, ok, err := a.stored(ctx)
-			return out, ok, withoutTask(err)
-		},
-		File:   a.file,
-		Marker: a.marker,
-		Enough: a.enough,
-		Alive:  w.alive,
-	})
+	stored := job.Stored
+	job.Stored = func(ctx context.Context) (O, bool, error) {
+		out, ok, err := stored(ctx)
+		return out, ok, withoutTask(err)
+	}
+	job.Event = func(ctx context.Context) (O, error) {
+		out, err := run.Wait(ctx)
+		return out, withoutTask(err)
+	}
+	job.Exists = func(ctx context.Context) (bool, error) {
+		_, err := run.Status(ctx)
+		if errors.Is(err, tasks.ErrNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	job.Keys = func(ctx context.Context) (refreshwait.Keys, error) {
+		return refreshwait.ReadKeys(ctx, w.system.Client.Redis(), prefix, run.ID())
+	}
+	job.Alive = w.alive
+	out, stage, err := refreshwait.Wait(ctx, w.waiter(), job)
 	w.logger.DebugContext(ctx, "job wait finished", "job", run.ID(), "stage", stage, "err", err)
 	return out, err
 }

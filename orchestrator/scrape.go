@@ -184,28 +184,28 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	defer func() { scraped.Seconds = track.Took().Seconds() }()
 	first := int64(-1) // pages done by the resumed job, read at the first progress
 	var seen sites.Job // state at the last progress
-	summary, err := await(ctx, s.waits, track, run, awaited[report.Summary]{
-		name: run.ID(), prefix: sites.ProgressPrefix(name),
-		stored: func(ctx context.Context) (report.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
-		file:   func() (report.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
-		marker: func(ctx context.Context) (string, error) {
+	progress := func(ctx context.Context, _ tasktype.Progress) monitor.Progress {
+		j, err := s.system.Sites.Job(ctx, run.ID())
+		if err != nil {
+			return monitor.Progress{} // the wait reports errors
+		}
+		seen = j
+		done := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
+		if first < 0 {
+			first = done
+		}
+		return live(j, done-first, time.Since(start))
+	}
+	summary, err := await(ctx, s.waits, track, run, sites.ProgressPrefix(name), progress, refreshwait.Job[report.Summary]{
+		Name:   run.ID(),
+		Stored: func(ctx context.Context) (report.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
+		File:   func() (report.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
+		Marker: func(ctx context.Context) (string, error) {
 			j, err := s.system.Sites.Job(ctx, run.ID())
 			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // not stalled
 				return time.Now().String(), err
 			}
 			return fmt.Sprint(j.Pages.Total, j.Pages.Done, j.Pages.Skipped, j.Pages.Error, j.Pages.Outputs, j.Records), err
-		},
-		progress: func(ctx context.Context, _ tasktype.Progress) monitor.Progress {
-			j, err := s.system.Sites.Job(ctx, run.ID())
-			if err != nil {
-				return monitor.Progress{} // the wait reports errors
-			}
-			seen = j
-			done := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
-			if first < 0 {
-				first = done
-			}
-			return live(j, done-first, time.Since(start))
 		},
 	})
 	if err = follow(err); err != nil {

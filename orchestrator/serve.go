@@ -59,10 +59,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	}
 	intake.Go(func() error { o.Proxies.Keep(running); return nil })
 	intake.Go(func() error { o.logEvents(running); return nil })
-	intake.Go(func() error { return o.Jobs.Run(running) })
-	intake.Go(func() error { return o.Agents.Run(running) })
-	intake.Go(func() error { return o.Webhooks.Run(running) })
-	intake.Go(func() error { return o.Archive.Run(running) })
+	o.runServices(running, intake)
 	o.opts.Logger.InfoContext(ctx, "running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg().DataDir)
 	if err := intake.Wait(); err != nil {
 		return err
@@ -80,14 +77,18 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 	}
 	stopWatch := watchSystem(ctx, s, watch, func(config.Config) {})
 	serving, running := errgroup.WithContext(ctx)
-	serving.Go(func() error { return s.Jobs.Run(running) })
-	serving.Go(func() error { return s.Agents.Run(running) })
-	serving.Go(func() error { return s.Webhooks.Run(running) })
-	serving.Go(func() error { return s.Archive.Run(running) })
+	s.runServices(running, serving)
 	serving.Go(func() error { return s.serveAPI(running, false, ready) })
 	err = serving.Wait()
 	stopWatch()
 	return errors.Join(err, s.Close())
+}
+
+// runServices advances jobs, assigns work to agents, delivers webhooks and archives workflows, in a group until ctx is done.
+func (s *System) runServices(ctx context.Context, group *errgroup.Group) {
+	for _, run := range []func(context.Context) error{s.Jobs.Run, s.Agents.Run, s.Webhooks.Run, s.Archive.Run} {
+		group.Go(func() error { return run(ctx) })
+	}
 }
 
 // serveAPI serves the HTTP API, the pages and the metrics until ctx is done. With publish, it writes the address to the data
@@ -196,7 +197,7 @@ func Guarded(s *System) (api.Config, error) {
 		return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
 	}
 	return api.Config{
-		Client: client, Listen: cfg.Listen, HostsNow: func() []string { return s.cfg().API.Hosts }, Write: !cfg.ReadOnly, Logger: logger,
+		Client: client, Listen: cfg.Listen, Hosts: func() []string { return s.cfg().API.Hosts }, Write: !cfg.ReadOnly, Logger: logger,
 		Gate: gate, Rate: cfg.Rate, Burst: cfg.Burst, Origins: cfg.CORS,
 		Keys: s.Keys, Audit: s.Audit,
 	}, nil

@@ -78,11 +78,9 @@ type Config struct {
 	Queue func(name string) *workqueue.Queue
 	// Breakers are the circuit breakers. Defaults to none: their operations are left out.
 	Breakers *Breakers
-	// Hosts are further host names that requests may use, beside localhost,
-	// the host of Listen, and bare addresses. Defaults to none.
-	Hosts []string
-	// HostsNow returns further allowed host names, which may change at run time. Defaults to none.
-	HostsNow func() []string
+	// Hosts returns further host names that requests may use, beside localhost, the host of Listen, and bare addresses. It
+	// may change at run time. Defaults to none.
+	Hosts func() []string
 	// Sites are served below /ui/ and /sites. Without them, / redirects to the queues.
 	Sites *sites.Service
 	// Proxies is the pool. Defaults to none: its operations and pages are left out.
@@ -120,6 +118,9 @@ func (c Config) withDefaults() Config {
 		c.closing = context.Background()
 	}
 	c.Component = cmp.Or(c.Component, "orchestrator")
+	if c.Hosts == nil {
+		c.Hosts = func() []string { return nil }
+	}
 	if c.Grace <= 0 {
 		c.Grace = 5 * time.Second
 	}

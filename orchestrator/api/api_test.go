@@ -184,7 +184,7 @@ func TestForeignPagesAreRefused(t *testing.T) {
 func TestUnknownHostsAreRejected(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
-	cfg.Hosts = []string{"Muster.internal"}
+	cfg.Hosts = func() []string { return []string{"Muster.internal"} }
 	h := handler(t, cfg)
 	for name, want := range map[string]int{
 		"localhost": 200, "localhost:8080": 200, "LOCALHOST": 200, "localhost.": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200,

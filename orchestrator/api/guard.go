@@ -62,9 +62,8 @@ func (c Config) hardened(next http.Handler) http.Handler {
 
 // hosted blocks requests under a foreign name that points to our address.
 func (c Config) hosted(next http.Handler) http.Handler {
-	names := c.names(c.Hosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !known(r.Host, names) && (c.HostsNow == nil || !known(r.Host, c.names(c.HostsNow()))) {
+		if !known(r.Host, c.names(c.Hosts())) {
 			writeProblem(w, problem(http.StatusMisdirectedRequest, "the host name %.100q is not known here; if it should be, add it to api.hosts", r.Host))
 			return
 		}

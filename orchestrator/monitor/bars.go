@@ -12,12 +12,9 @@ import (
 )
 
 // bars draws a progress bar per track and redraws it in place.
-type bars struct {
-	progress *mpb.Progress
-	mu       sync.Mutex // guards bars
-	bars     map[*Track]*bar
-}
+type bars struct{ progress *mpb.Progress }
 
+// bar is the bar of a track.
 type bar struct {
 	*mpb.Bar
 	mu   sync.Mutex // guards the fields below; mpb calls decorators from its own goroutine
@@ -27,10 +24,7 @@ type bar struct {
 }
 
 func newBars(w io.Writer) *bars {
-	return &bars{
-		progress: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(120*time.Millisecond)),
-		bars:     map[*Track]*bar{},
-	}
+	return &bars{mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(120*time.Millisecond))}
 }
 
 func (b *bars) Write(p []byte) (int, error) {
@@ -41,7 +35,7 @@ func (b *bars) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (b *bars) start(t *Track) {
+func (b *bars) start(t *Track) view {
 	v := &bar{}
 	v.Bar = b.progress.New(0, mpb.BarStyle().Lbound("").Rbound("").Filler("━").Tip("━").Padding("─"),
 		mpb.BarWidth(28),
@@ -55,22 +49,10 @@ func (b *bars) start(t *Track) {
 			decor.Any(func(s decor.Statistics) string { return v.note(s.AvailableWidth) }),
 		),
 	)
-	b.mu.Lock()
-	b.bars[t] = v
-	b.mu.Unlock()
+	return v
 }
 
-func (b *bars) of(t *Track) *bar {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.bars[t]
-}
-
-func (b *bars) update(t *Track, p Progress) {
-	v := b.of(t)
-	if v == nil {
-		return
-	}
+func (v *bar) update(p Progress) {
 	v.mu.Lock()
 	v.now = p
 	v.mu.Unlock()
@@ -81,13 +63,9 @@ func (b *bars) update(t *Track, p Progress) {
 	v.SetCurrent(min(p.Done, max(p.Total, p.Done)))
 }
 
-func (b *bars) end(t *Track, p Progress, ok bool) {
-	v := b.of(t)
-	if v == nil {
-		return
-	}
+func (v *bar) end(p Progress, ok bool, took time.Duration) {
 	v.mu.Lock()
-	v.now, v.mark, v.took = p, "✓", short(t.took)
+	v.now, v.mark, v.took = p, "✓", short(took)
 	if !ok {
 		v.mark = "✗"
 	}
@@ -171,18 +149,17 @@ const lineEvery = 2 * time.Second
 
 // lines writes progress lines at intervals.
 type lines struct {
-	mu   sync.Mutex // guards w and last
-	w    io.Writer
-	last map[*Track]printed
+	mu sync.Mutex // guards w and the lines of tracks
+	w  io.Writer
 }
 
-// printed is the last line of a track.
-type printed struct {
-	at   time.Time
-	line string
+// trackLines are the lines of a track.
+type trackLines struct {
+	*lines
+	track *Track
+	at    time.Time // of the last line
+	line  string
 }
-
-func newLines(w io.Writer) *lines { return &lines{w: w, last: map[*Track]printed{}} }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
@@ -190,22 +167,21 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-func (l *lines) start(*Track) {}
-func (l *lines) close()       {}
+func (l *lines) start(t *Track) view { return &trackLines{lines: l, track: t} }
+func (l *lines) close()              {}
 
-func (l *lines) update(t *Track, p Progress) {
+func (l *trackLines) update(p Progress) {
 	line := counts(p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last := l.last[t]
-	if line == "" || line == last.line || time.Since(last.at) < lineEvery {
+	if line == "" || line == l.line || time.Since(l.at) < lineEvery {
 		return
 	}
-	l.last[t] = printed{time.Now(), line}
-	fmt.Fprintf(l.w, "[PROGRESS] %s: %s - %s\n", t.Name, line, t.elapsed())
+	l.at, l.line = time.Now(), line
+	fmt.Fprintf(l.w, "[PROGRESS] %s: %s - %s\n", l.track.Name, line, elapsed(time.Since(l.track.Started)))
 }
 
-func (l *lines) end(t *Track, p Progress, ok bool) {
+func (l *trackLines) end(p Progress, ok bool, took time.Duration) {
 	word := "DONE"
 	if !ok {
 		word = "FAILED"
@@ -216,8 +192,12 @@ func (l *lines) end(t *Track, p Progress, ok bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.last, t)
-	fmt.Fprintf(l.w, "[%s] %s: %s - %s\n", word, t.Name, line, t.elapsed())
+	fmt.Fprintf(l.w, "[%s] %s: %s - %s\n", word, l.track.Name, line, elapsed(took))
+}
+
+// elapsed formats the running time of a track.
+func elapsed(d time.Duration) string {
+	return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
 }
 
 // counts formats a progress without its time.

@@ -5,7 +5,6 @@
 package monitor
 
 import (
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -50,10 +49,14 @@ type Display struct {
 // painter renders tracks in one format.
 type painter interface {
 	io.Writer
-	start(t *Track)
-	update(t *Track, p Progress)
-	end(t *Track, p Progress, ok bool)
+	start(t *Track) view
 	close()
+}
+
+// view shows a track.
+type view interface {
+	update(p Progress)
+	end(p Progress, ok bool, took time.Duration)
 }
 
 // New returns a display that writes to w. The caller must close it.
@@ -65,7 +68,7 @@ func New(w io.Writer, format Format) *Display {
 	case None:
 		d.painter = nothing{w}
 	default:
-		d.painter = newLines(w)
+		d.painter = &lines{w: w}
 	}
 	return d
 }
@@ -75,12 +78,12 @@ func (d *Display) Write(p []byte) (int, error) { return d.painter.Write(p) }
 
 // Track adds a job with the given name.
 func (d *Display) Track(name string) *Track {
-	t := &Track{display: d, Name: name, Started: time.Now()}
+	t := &Track{view: nothing{}, Name: name, Started: time.Now()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed {
 		d.tracks = append(d.tracks, t)
-		d.painter.start(t)
+		t.view = d.painter.start(t)
 	}
 	return t
 }
@@ -106,11 +109,11 @@ type Track struct {
 	Name    string
 	Started time.Time
 
-	display *Display
-	mu      sync.Mutex // guards the fields below
-	now     Progress
-	ended   bool
-	took    time.Duration // set when ended
+	view  view
+	mu    sync.Mutex // guards the fields below
+	now   Progress
+	ended bool
+	took  time.Duration // set when ended
 }
 
 // Update displays p. Numbers may decrease, because a total may have been an estimate.
@@ -121,7 +124,7 @@ func (t *Track) Update(p Progress) {
 		return
 	}
 	t.now = p
-	t.display.painter.update(t, p)
+	t.view.update(p)
 }
 
 // Done marks the track as successful, with a final note.
@@ -152,7 +155,7 @@ func (t *Track) end(p Progress, ok bool) {
 		return
 	}
 	t.now, t.ended, t.took = p, true, time.Since(t.Started)
-	t.display.painter.end(t, p, ok)
+	t.view.end(p, ok, t.took)
 }
 
 // Took returns the running time of the track, as the display shows it.
@@ -165,19 +168,10 @@ func (t *Track) Took() time.Duration {
 	return time.Since(t.Started)
 }
 
-// elapsed formats the running time of the track. The caller holds mu.
-func (t *Track) elapsed() string {
-	d := t.took
-	if !t.ended {
-		d = time.Since(t.Started)
-	}
-	return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
-}
-
 // nothing shows no progress and writes log lines unchanged.
 type nothing struct{ io.Writer }
 
-func (nothing) start(*Track)               {}
-func (nothing) update(*Track, Progress)    {}
-func (nothing) end(*Track, Progress, bool) {}
-func (nothing) close()                     {}
+func (nothing) start(*Track) view                 { return nothing{} }
+func (nothing) update(Progress)                   {}
+func (nothing) end(Progress, bool, time.Duration) {}
+func (nothing) close()                            {}
