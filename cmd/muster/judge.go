@@ -47,14 +47,8 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 				}
 				cfg.TLSPort = strconv.Itoa(c.Int("tls-port"))
 			}
-			if path := c.String("key-file"); path != "" {
-				key, err := secret.Read(path)
-				if err == nil {
-					cfg.Key, err = judgeKey(key)
-				}
-				if err != nil {
-					return usageError{fmt.Errorf("read the judge's key in %s: %w", path, err)}
-				}
+			if err := readKey(c.String("key-file"), func(key string) { cfg.Key = key }); err != nil {
+				return err
 			}
 			for _, addr := range append(c.StringSlice("listen"), cfg.ListenTLS) {
 				if addr != "" && addr != "-" && !onLoopback(addr) && cfg.Key == "" {
@@ -66,13 +60,7 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 			if err != nil {
 				return err
 			}
-			defer env.watchKey(c.Context, c.String("key-file"), func(text string) error {
-				key, err := judgeKey(text)
-				if err == nil {
-					judge.SetKey(key)
-				}
-				return err
-			})()
+			defer env.watchKey(c.Context, c.String("key-file"), useKey(judge.SetKey))()
 			for _, url := range judge.URLs {
 				fmt.Fprintf(env.stderr, "judge: %s\n", url)
 			}
@@ -88,13 +76,31 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 	}
 }
 
-// judgeKey returns the key in the text of a file.
-func judgeKey(text string) (string, error) {
-	key := strings.TrimSpace(text)
-	if len(key) < 16 {
-		return "", errors.New("it is shorter than 16 characters; make one with: openssl rand -hex 32")
+// useKey returns a function that calls set with the key in the text of a file.
+func useKey(set func(key string)) func(text string) error {
+	return func(text string) error {
+		key := strings.TrimSpace(text)
+		if len(key) < 16 {
+			return errors.New("it is shorter than 16 characters; make one with: openssl rand -hex 32")
+		}
+		set(key)
+		return nil
 	}
-	return key, nil
+}
+
+// readKey calls set with the key in a file; not if path is empty.
+func readKey(path string, set func(key string)) error {
+	if path == "" {
+		return nil
+	}
+	text, err := secret.Read(path)
+	if err == nil {
+		err = useKey(set)(text)
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("read the key in %s: %w", path, err)}
+	}
+	return nil
 }
 
 // tlsWarning is the warning of a judge that is reached from outside and has no TLS on port 443; "" if it has.
@@ -147,22 +153,11 @@ func serveBrowser(env environment, c *cli.Context) error {
 	browser := render.New(render.Config{Browser: loaded.Sites.Browser, Tabs: c.Int("tabs"), Filter: loaded.Network.Filter(), Logger: logger})
 	defer browser.Close()
 	handler := &render.Handler{Renderer: browser, Logger: logger}
-	setKey := func(text string) error {
-		key, err := judgeKey(text)
-		if err == nil {
-			handler.Key.Store(&key)
-		}
+	setKey := func(key string) { handler.Key.Store(&key) }
+	if err := readKey(c.String("key-file"), setKey); err != nil {
 		return err
 	}
-	if path := c.String("key-file"); path != "" {
-		text, err := secret.Read(path)
-		if err == nil {
-			err = setKey(text)
-		}
-		if err != nil {
-			return usageError{fmt.Errorf("read the key in %s: %w", path, err)}
-		}
-	} else if !onLoopback(c.String("listen")) {
+	if c.String("key-file") == "" && !onLoopback(c.String("listen")) {
 		return usageError{fmt.Errorf("%s can be reached from outside: set a key with --key-file, or listen on 127.0.0.1", c.String("listen"))}
 	}
 	if err := browser.Check(); err != nil {
@@ -173,7 +168,7 @@ func serveBrowser(env environment, c *cli.Context) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	outliveReaders()
-	defer env.watchKey(c.Context, c.String("key-file"), setKey)()
+	defer env.watchKey(c.Context, c.String("key-file"), useKey(setKey))()
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(c.Context, func() { _ = server.Close() })()
 	fmt.Fprintf(env.stderr, "renderer: http://%s/render\n", l.Addr())

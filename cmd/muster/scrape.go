@@ -181,14 +181,11 @@ func failOnFlag() cli.Flag {
 
 // failOnOf is the least bad status that fails a scrape; "" if none does.
 func failOnOf(c *cli.Context) (report.HealthStatus, error) {
-	switch how := c.String("fail-on"); how {
-	case string(report.Degraded), string(report.Critical):
-		return report.HealthStatus(how), nil
-	case "never":
-		return "", nil
-	default:
-		return "", usageError{fmt.Errorf("--fail-on %s: must be degraded, critical or never", how)}
+	how := report.HealthStatus(c.String("fail-on"))
+	if err := oneOf("fail-on", string(how), []report.HealthStatus{report.Degraded, report.Critical, "never"}); err != nil || how == "never" {
+		return "", err
 	}
+	return how, nil
 }
 
 // sendScrapes sends the jobs to the workers, prints their ids and does not wait.
