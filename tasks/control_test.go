@@ -214,7 +214,7 @@ func (g *gate) wantActiveAndReserved(t *testing.T, group string) {
 	if err != nil || len(active) != 1 {
 		t.Fatalf("active: got %+v, %v, want one node", active, err)
 	}
-	want := tasktype.ActiveNode{Workflow: group, Node: active[0].Node, Task: "gate.wait", Queue: "default", Worker: "gate", Started: active[0].Started}
+	want := tasktype.Task{Workflow: group, Node: active[0].Node, Task: "gate.wait", Queue: "default", Status: tasktype.Started, Worker: "gate", Started: active[0].Started}
 	if active[0] != want {
 		t.Errorf("active: got %+v, want %+v", active[0], want)
 	}
@@ -226,7 +226,7 @@ func (g *gate) wantActiveAndReserved(t *testing.T, group string) {
 		t.Errorf("reserved in another queue: got %+v, %v, want none", other, err)
 	}
 	for _, r := range reserved {
-		want := tasktype.ReservedNode{Workflow: group, Node: r.Node, Task: "gate.wait", Queue: "default"}
+		want := tasktype.Task{Workflow: group, Node: r.Node, Task: "gate.wait", Queue: "default", Status: tasktype.Pending}
 		if r != want || r.Node == active[0].Node {
 			t.Errorf("reserved: got %+v, want %+v, not node %s", r, want, active[0].Node)
 		}
@@ -244,7 +244,7 @@ func (g *gate) wantDue(t *testing.T, workflow string) {
 	if want := []tasktype.DueCount{{Queue: "default"}, {Queue: "late", Scheduled: 1}}; err != nil || !slices.Equal(counts, want) {
 		t.Errorf("scheduled tasks by queue: got %+v, %v, want %+v", counts, err, want)
 	}
-	want := tasktype.DueNode{Workflow: workflow, Node: due[0].Node, Task: "gate.wait", Queue: "late", Status: tasktype.Pending, Due: due[0].Due}
+	want := tasktype.Task{Workflow: workflow, Node: due[0].Node, Task: "gate.wait", Queue: "late", Status: tasktype.Pending, Due: due[0].Due}
 	if due[0] != want || time.Until(due[0].Due) < 50*time.Minute {
 		t.Errorf("due: got %+v, want %+v, in an hour", due[0], want)
 	}

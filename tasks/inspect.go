@@ -54,19 +54,19 @@ func (i *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 }
 
 // Active returns the nodes that workers have, by worker. Each node is running, or waits briefly for a slot.
-func (i *Inspector) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
+func (i *Inspector) Active(ctx context.Context) ([]tasktype.Task, error) {
 	as, err := i.eng.Inspector.Active(ctx)
 	return as, wrap(err, "list active nodes")
 }
 
 // Due returns at most limit nodes that wait for their time, the earliest first.
-func (i *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error) {
+func (i *Inspector) Due(ctx context.Context, limit int) ([]tasktype.Task, error) {
 	ds, err := i.eng.Inspector.Due(ctx, limit)
 	return ds, wrap(err, "list scheduled nodes")
 }
 
 // Reserved returns at most limit nodes of a queue, or of each queue if queue is "", that are ready and that no worker has taken yet.
-func (i *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]tasktype.ReservedNode, error) {
+func (i *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]tasktype.Task, error) {
 	rs, err := i.eng.Inspector.Reserved(ctx, queue, limit)
 	return rs, wrap(err, "list reserved nodes")
 }

@@ -23,7 +23,7 @@ const defaultLease = 30 * time.Second
 //
 // The tasks need a queue without workers that have no handler for them, as tasks of different programs do. Their options count,
 // except for limits, which workers apply. A client waits for 1,000 calls at once, with 100 different lists of tasks.
-func (c *Client) Lease(ctx context.Context, req tasktype.LeaseRequest) ([]tasktype.Lease, error) {
+func (c *Client) Lease(ctx context.Context, req tasktype.LeaseRequest) ([]tasktype.LeasedTask, error) {
 	req.Queue, req.Max, req.For = cmp.Or(req.Queue, "default"), cmp.Or(req.Max, 1), cmp.Or(req.For, defaultLease)
 	var err error
 	switch {

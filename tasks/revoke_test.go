@@ -59,7 +59,7 @@ func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 func wantReady(t *testing.T, client *tasks.Client, queue string, want int) {
 	t.Helper()
 	ready, err := client.Inspect().Reserved(t.Context(), "", 10)
-	ready = slices.DeleteFunc(ready, func(n tasktype.ReservedNode) bool { return n.Queue != queue })
+	ready = slices.DeleteFunc(ready, func(n tasktype.Task) bool { return n.Queue != queue })
 	queues, qerr := client.Inspect().Queues(t.Context())
 	if err != nil || qerr != nil || len(ready) != want || !slices.ContainsFunc(queues, func(q tasktype.Queue) bool { return q.Name == queue && q.Pending == int64(want) }) {
 		t.Errorf("got ready nodes %v, %v, queues %+v, %v, want %d", ready, err, queues, qerr, want)

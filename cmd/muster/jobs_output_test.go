@@ -355,13 +355,13 @@ func TestListingsOfTheIndexFitATerminal(t *testing.T) {
 func TestNodesOfAWorkflowAreIndentedAndCounted(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_000_000).UTC()
-	nodes := []api.Node{
-		{ID: "0", Task: "fetch", Status: tasktype.Success, StartedAt: at, EndedAt: at.Add(120 * time.Millisecond)},
+	nodes := []tasktype.Node{
+		{ID: "0", Task: "fetch", Status: tasktype.Success, Started: at, Ended: at.Add(120 * time.Millisecond)},
 		{ID: "1", Task: "(map)", Status: tasktype.Started, Needs: []string{"0"}},
 		{ID: "2", Task: "merge", Status: tasktype.Pending, Needs: []string{"1"}},
 	}
 	for i := range 1000 {
-		nodes = append(nodes, api.Node{ID: fmt.Sprintf("1:%d", i), Task: "check", Within: "1", Status: tasktype.Success})
+		nodes = append(nodes, tasktype.Node{ID: fmt.Sprintf("1:%d", i), Task: "check", Within: "1", Status: tasktype.Success})
 	}
 	nodes[700].Status, nodes[700].Attempts, nodes[700].Failure = tasktype.Failed, 3, &tasktype.Failure{Message: "status\n503"}
 	var out bytes.Buffer

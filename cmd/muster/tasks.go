@@ -84,12 +84,12 @@ func listTasks(s scope, in taskLists) error {
 	}
 	none := "No tasks are " + in.State
 	if in.State == "open" {
-		return printAll(s, client.ListOpenTasks, api.OpenFilter{Task: in.Task}, none, "WORKFLOW NODE TASK ATTEMPT FOR DUE_IN INPUT", func(o api.OpenTask) []any {
-			return []any{o.Workflow, o.Node, o.Task, o.Attempt, elapsed(o.OpenedAt), until(o.DeadlineAt), onLine(o.Input)}
+		return printAll(s, client.ListOpenTasks, api.OpenFilter{Task: in.Task}, none, "WORKFLOW NODE TASK ATTEMPT FOR DUE_IN INPUT", func(o tasktype.OpenToken) []any {
+			return []any{o.Workflow, o.Node, o.Task, o.Attempt, elapsed(o.Opened), until(o.Deadline), onLine(o.Input)}
 		})
 	}
-	return printAll(s, client.ListTasks, in.TaskFilter, none, "WORKFLOW NODE TASK QUEUE STATUS WORKER FOR DUE_IN", func(n api.Task) []any {
-		return []any{n.Workflow, n.Node, n.Task, n.Queue, n.Status, n.Worker, elapsed(n.StartedAt), until(n.DueAt)}
+	return printAll(s, client.ListTasks, in.TaskFilter, none, "WORKFLOW NODE TASK QUEUE STATUS WORKER FOR DUE_IN", func(n tasktype.Task) []any {
+		return []any{n.Workflow, n.Node, n.Task, n.Queue, n.Status, n.Worker, elapsed(n.Started), until(n.Due)}
 	})
 }
 

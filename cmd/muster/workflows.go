@@ -182,7 +182,7 @@ func took(start, end time.Time) string {
 // workflowNodes is a workflow with its nodes.
 type workflowNodes struct {
 	api.WorkflowStatus
-	Nodes []api.Node `json:"nodes"`
+	Nodes []tasktype.Node `json:"nodes"`
 }
 
 func getWorkflow(s scope, in api.Reference) error {
@@ -228,8 +228,8 @@ func getWorkflow(s scope, in api.Reference) error {
 const listedNodes = 5
 
 // writeNodes prints the nodes of a workflow, those within another one below it.
-func writeNodes(w io.Writer, nodes []api.Node, all bool) error {
-	within := map[string][]api.Node{}
+func writeNodes(w io.Writer, nodes []tasktype.Node, all bool) error {
+	within := map[string][]tasktype.Node{}
 	for _, n := range nodes {
 		within[n.Within] = append(within[n.Within], n)
 	}
@@ -246,7 +246,7 @@ func writeNodes(w io.Writer, nodes []api.Node, all bool) error {
 			if count[k]++; count[k] > listedNodes && !all {
 				continue
 			}
-			t.row(margin+n.Task, n.ID, n.Status, took(n.StartedAt, n.EndedAt), cell(strings.Join(n.Needs, " "), 20), noteOf(n))
+			t.row(margin+n.Task, n.ID, n.Status, took(n.Started, n.Ended), cell(strings.Join(n.Needs, " "), 20), noteOf(n))
 			write(n.ID, margin+"  ")
 		}
 		for _, n := range within[id] {
@@ -262,7 +262,7 @@ func writeNodes(w io.Writer, nodes []api.Node, all bool) error {
 }
 
 // noteOf returns the remarks on a node.
-func noteOf(n api.Node) string {
+func noteOf(n tasktype.Node) string {
 	var notes []string
 	if n.Status == tasktype.Started && n.Worker != "" {
 		notes = append(notes, "on "+n.Worker)
@@ -270,8 +270,8 @@ func noteOf(n api.Node) string {
 	if n.Total > 0 {
 		notes = append(notes, fmt.Sprintf("%d of %d", n.Done, n.Total))
 	}
-	if !n.DueAt.IsZero() {
-		notes = append(notes, "due in "+max(0, time.Until(n.DueAt)).Round(time.Second).String())
+	if !n.Due.IsZero() {
+		notes = append(notes, "due in "+max(0, time.Until(n.Due)).Round(time.Second).String())
 	}
 	if n.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("%d attempts", n.Attempts))

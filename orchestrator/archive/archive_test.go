@@ -115,7 +115,7 @@ func TestArchive(t *testing.T) {
 				}
 			}
 			d := testutil.Must(a.Get(t.Context(), "bad"))(t)
-			if n := d.Nodes; len(n) != 1 || string(n[0].Result) != `"good!"` || len(n[0].Steps) != 1 || n[0].EndedAt.IsZero() || d.Labels["team"] != "x" || d.Tasks != "work" {
+			if n := d.Nodes; len(n) != 1 || string(n[0].Result) != `"good!"` || len(n[0].Steps) != 1 || n[0].Ended.IsZero() || d.Labels["team"] != "x" || d.Tasks != "work" {
 				t.Errorf("got %+v", d)
 			}
 			if d := testutil.Must(a.Get(t.Context(), "large"))(t); d.Omitted != 1 || d.Nodes[0].Result != nil || string(d.Nodes[0].Input) != `"large"` {

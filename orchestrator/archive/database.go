@@ -306,7 +306,7 @@ func read(ctx context.Context, client *tasks.Client, e *tasktype.WorkflowEvent) 
 		left -= len(*raw)
 	}
 	for i := range nodes[:min(len(nodes), mostNodes)] {
-		v := api.NodeValues{Node: api.NodeOf(&nodes[i])}
+		v := api.NodeValues{Node: nodes[i]}
 		if i < mostValues {
 			values, err := api.ReadNode(ctx, w, v.ID)
 			if tasks.Unavailable(err) || ctx.Err() != nil {

@@ -36,7 +36,7 @@ func TestWorkersKilled(t *testing.T) {
 func (b *bench) killBusy(t *testing.T, r *run) {
 	t.Helper()
 	c := b.client(t)
-	var at []tasktype.ActiveNode
+	var at []tasktype.Task
 	var pid int
 	r.until(t, "a busy worker", func() bool {
 		at = nil
@@ -61,7 +61,7 @@ func (b *bench) killBusy(t *testing.T, r *run) {
 	killed := time.Now()
 	r.until(t, "the release of its tasks", func() bool {
 		active, err := c.Inspect().Active(t.Context())
-		return err == nil && !slices.ContainsFunc(at, func(n tasktype.ActiveNode) bool { return slices.Contains(active, n) })
+		return err == nil && !slices.ContainsFunc(at, func(n tasktype.Task) bool { return slices.Contains(active, n) })
 	})
 	took := time.Since(killed)
 	t.Logf("the %d tasks of a killed worker were released after %s", len(at), took.Round(time.Millisecond))

@@ -148,7 +148,7 @@ func TestTaskIsSentAndItsResultRead(t *testing.T) {
 		return len(log.Data) == 1 && log.Data[0].Text == "count words bytes=11" && log.Data[0].Task == "text.count"
 	})
 	s.call(http.MethodGet, "/v1/workflows/none/log", "", http.StatusNotFound, nil)
-	var nodes struct{ Data []api.Node }
+	var nodes struct{ Data []tasktype.Node }
 	s.call(http.MethodGet, "/v1/workflows/"+id+"/nodes", "", http.StatusOK, &nodes)
 	if len(nodes.Data) != 1 || nodes.Data[0].Task != "text.count" || nodes.Data[0].Status != "SUCCESS" {
 		t.Fatalf("got %+v", nodes)
@@ -306,10 +306,10 @@ func TestRunningWorkflowIsRevokedThenDeleted(t *testing.T) {
 func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	open := func(n int) (list []api.OpenTask) {
+	open := func(n int) (list []tasktype.OpenToken) {
 		t.Helper()
 		testutil.Eventually(t, fmt.Sprintf("%d tasks are open", n), func() bool {
-			var page struct{ Data []api.OpenTask }
+			var page struct{ Data []tasktype.OpenToken }
 			s.call(http.MethodGet, "/v1/open-tasks?task=text.review", "", http.StatusOK, &page)
 			list = page.Data
 			return len(list) == n
@@ -564,20 +564,20 @@ func TestWorkersAndQueuesAreListedAndControlled(t *testing.T) {
 func TestTasksAreListedByState(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	list := func(state string) []api.Task {
-		var page pageOf[api.Task]
+	list := func(state string) []tasktype.Task {
+		var page pageOf[tasktype.Task]
 		s.call(http.MethodGet, "/v1/tasks?state="+state, "", http.StatusOK, &page)
 		return page.Data
 	}
 	slow := s.send(`{"task": "text.slow", "input": 1}`)
 	testutil.Eventually(t, "the task runs for a second, and has a start", func() bool {
 		all := list("running")
-		return len(all) == 1 && all[0].Workflow == slow && all[0].Worker != "" && !all[0].StartedAt.IsZero() && all[0].Status == tasktype.Started
+		return len(all) == 1 && all[0].Workflow == slow && all[0].Worker != "" && !all[0].Started.IsZero() && all[0].Status == tasktype.Started
 	})
 	close(s.release)
 	s.result(slow)
 	later := s.send(`{"task": "text.count", "input": "a", "delay": "1h"}`)
-	if got := list("scheduled"); len(got) != 1 || got[0].Workflow != later || got[0].DueAt.IsZero() {
+	if got := list("scheduled"); len(got) != 1 || got[0].Workflow != later || got[0].Due.IsZero() {
 		t.Errorf("scheduled: got %+v", got)
 	}
 	elsewhere := s.send(`{"task": "text.count", "input": "a", "queue": "elsewhere"}`)
@@ -595,7 +595,7 @@ func TestTasksAreListedByState(t *testing.T) {
 		}
 	}
 	testutil.Eventually(t, "the open nodes of all tasks are listed", func() bool {
-		var page pageOf[api.OpenTask]
+		var page pageOf[tasktype.OpenToken]
 		s.call(http.MethodGet, "/v1/open-tasks", "", http.StatusOK, &page)
 		var names []string
 		for _, o := range page.Data {

@@ -90,7 +90,7 @@ type TokenExtension struct {
 
 // Operations on tasks that are completed externally: by node, or by a token.
 var (
-	ListOpenTasks  = declare[OpenFilter, Page[OpenTask]](ReadValues, "GET /v1/open-tasks", "listOpenTasks", "List the nodes that wait for external completion")
+	ListOpenTasks  = declare[OpenFilter, Page[tasktype.OpenToken]](ReadValues, "GET /v1/open-tasks", "listOpenTasks", "List the nodes that wait for external completion")
 	CompleteNode   = declare[NodeCompletion, None](Change, "POST /v1/workflows/{id}/nodes/{node}/complete", "completeNode", "Complete an open task with its result", http.StatusNotFound, http.StatusConflict)
 	SignalWorkflow = declare[WorkflowSignal, None](Change, "POST /v1/workflows/{id}/signals", "signalWorkflow", "Complete the open task of a name, or the next one that opens", http.StatusNotFound, http.StatusConflict)
 	FailNode       = declare[NodeFailing, None](Change, "POST /v1/workflows/{id}/nodes/{node}/fail", "failNode", "Fail an open task", http.StatusNotFound, http.StatusConflict)
@@ -142,20 +142,16 @@ func (s *service) failToken(ctx context.Context, in *With[TokenFailure]) error {
 	return s.Client.Fail(ctx, in.Body.Token, in.Body.cause())
 }
 
-func (s *service) open(ctx context.Context, in *OpenFilter) (out Page[OpenTask], err error) {
-	var list []tasktype.OpenToken
-	var next string
-	if in.Task != "" {
-		list, next, err = s.Client.Inspect().OpenTokens(ctx, in.Task, in.Cursor)
-	} else if in.Cursor != "" {
+func (s *service) open(ctx context.Context, in *OpenFilter) (out Page[tasktype.OpenToken], err error) {
+	switch {
+	case in.Task != "":
+		out.Data, out.Next, err = s.Client.Inspect().OpenTokens(ctx, in.Task, in.Cursor)
+	case in.Cursor != "":
 		err = httpproblem.BadField("query.cursor", "needs task")
-	} else {
-		list, err = s.openOfAll(ctx)
+	default:
+		out.Data, err = s.openOfAll(ctx)
 	}
-	out = Page[OpenTask]{Data: []OpenTask{}, Next: next}
-	for _, t := range list {
-		out.Data = append(out.Data, OpenTask{t.Workflow, t.Node, t.Task, t.Input, t.Attempt, utc(t.Opened), utc(t.Deadline)})
-	}
+	out.Data = append([]tasktype.OpenToken{}, out.Data...)
 	return out, err
 }
 

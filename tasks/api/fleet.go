@@ -32,18 +32,6 @@ type TaskQueue struct {
 	Workers int    `json:"workers" doc:"running workers of the queue"`
 }
 
-// Task is a node that runs or waits for a worker or its time.
-type Task struct {
-	Workflow  string          `json:"workflow" doc:"ID"`
-	Node      string          `json:"node" doc:"ID within the workflow"`
-	Task      string          `json:"task"`
-	Queue     string          `json:"queue"`
-	Status    tasktype.Status `json:"status"`
-	Worker    string          `json:"worker,omitempty" doc:"that runs it, or will after the tasks it took before"`
-	StartedAt time.Time       `json:"started_at,omitzero" doc:"when the worker took it"`
-	DueAt     time.Time       `json:"due_at,omitzero" doc:"its earliest start"`
-}
-
 // maxTasks is the largest number of tasks in a list.
 const maxTasks = 10_000
 
@@ -97,7 +85,7 @@ var (
 	ResumeTaskQueue = declare[QueueChange, TaskQueue](Change, "POST /v1/task-queues/{queue}/resume", "resumeTaskQueue", "Resume a paused queue of tasks")
 	ListLimits      = declare[LimitFilter, Page[tasktype.Limit]](Read, "GET /v1/limits", "listLimits", "List the limits that tasks wait for or that were changed, by key")
 	ChangeLimit     = declare[LimitChange, None](Change, "PUT /v1/limits/{limit}", "changeLimit", "Change what a limit of tasks allows, or hold it")
-	ListTasks       = declare[TaskFilter, Page[Task]](Read, "GET /v1/tasks", "listTasks", "List running, ready or scheduled tasks")
+	ListTasks       = declare[TaskFilter, Page[tasktype.Task]](Read, "GET /v1/tasks", "listTasks", "List running, ready or scheduled tasks")
 	ListTaskRates   = declare[RateFilter, Page[tasktype.RatePoint]](Read, "GET /v1/task-rates", "listTaskRates", "Count the outcomes of tasks by minute or hour")
 )
 
@@ -188,35 +176,17 @@ func (s *service) changed(ctx context.Context, name string, paused bool, err err
 	return out, err
 }
 
-func (s *service) tasks(ctx context.Context, in *TaskFilter) (out Page[Task], err error) {
-	list := []Task{}
+func (s *service) tasks(ctx context.Context, in *TaskFilter) (out Page[tasktype.Task], err error) {
 	switch in.State {
 	case "ready":
-		nodes, err := s.Client.Inspect().Reserved(ctx, "", in.Limit)
-		if err != nil {
-			return out, err
-		}
-		for _, n := range nodes {
-			list = append(list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: tasktype.Pending})
-		}
+		out.Data, err = s.Client.Inspect().Reserved(ctx, "", in.Limit)
 	case "scheduled":
-		nodes, err := s.Client.Inspect().Due(ctx, in.Limit)
-		if err != nil {
-			return out, err
-		}
-		for _, n := range nodes {
-			list = append(list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: n.Status, DueAt: n.Due.UTC()})
-		}
+		out.Data, err = s.Client.Inspect().Due(ctx, in.Limit)
 	default:
-		nodes, err := s.Client.Inspect().Active(ctx)
-		if err != nil {
-			return out, err
-		}
-		for _, n := range nodes {
-			list = append(list, Task{Workflow: n.Workflow, Node: n.Node, Task: n.Task, Queue: n.Queue, Status: tasktype.Started, Worker: n.Worker, StartedAt: utc(n.Started)})
-		}
+		out.Data, err = s.Client.Inspect().Active(ctx)
 	}
-	return Page[Task]{Data: list[:min(in.Limit, len(list))]}, nil
+	out.Data = append([]tasktype.Task{}, out.Data[:min(in.Limit, len(out.Data))]...)
+	return out, err
 }
 
 func (s *service) rates(ctx context.Context, in *RateFilter) (out Page[tasktype.RatePoint], err error) {

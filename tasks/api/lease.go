@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -27,19 +26,7 @@ type TaskLease struct {
 
 // LeasedTasks are tasks that the caller runs.
 type LeasedTasks struct {
-	Tasks []LeasedTask `json:"tasks" doc:"empty if no task was ready in time"`
-}
-
-// LeasedTask is a task that the caller runs.
-type LeasedTask struct {
-	Token    string            `json:"token" doc:"token of the lease, a secret"`
-	Workflow string            `json:"workflow" doc:"ID"`
-	Node     string            `json:"node" doc:"ID within the workflow"`
-	Task     string            `json:"task"`
-	Attempt  int               `json:"attempt" doc:"1 for the first"`
-	Key      string            `json:"key" doc:"idempotency key: the same in all attempts, and of no other task"`
-	Headers  map[string]string `json:"headers,omitempty"`
-	Input    json.RawMessage   `json:"input"`
+	Tasks []tasktype.LeasedTask `json:"tasks" doc:"empty if no task was ready in time"`
 }
 
 // TaskBeat extends a lease.
@@ -103,10 +90,7 @@ func (s *service) lease(ctx context.Context, in *leaseInput) (*output[LeasedTask
 	}
 	defer end()
 	leased, err := s.Client.Lease(waiting, tasktype.LeaseRequest{Queue: in.Body.Queue, Tasks: in.Body.Tasks, Max: in.Body.Max, Wait: min(wait, maxWait), For: length})
-	out := &output[LeasedTasks]{LeasedTasks{[]LeasedTask{}}}
-	for _, l := range leased {
-		out.Body.Tasks = append(out.Body.Tasks, LeasedTask{l.Token, l.Workflow, l.Node, l.Task, l.Attempt, l.Key, l.Headers, l.Input})
-	}
+	out := &output[LeasedTasks]{LeasedTasks{append([]tasktype.LeasedTask{}, leased...)}}
 	switch {
 	case errors.Is(err, tasks.ErrInvalid):
 		err = httpproblem.BadField("body", "%v", err)

@@ -213,7 +213,7 @@ func TestLeasedTasksAreCompletedOnce(t *testing.T) {
 	}
 }
 
-func (s *served) lease(body string) []api.LeasedTask {
+func (s *served) lease(body string) []tasktype.LeasedTask {
 	s.t.Helper()
 	var out api.LeasedTasks
 	s.call(http.MethodPost, "/v1/tasks/lease", body, http.StatusOK, &out)

@@ -111,57 +111,15 @@ type WorkflowResult struct {
 	Failure *tasktype.Failure `json:"failure,omitempty"`
 }
 
-// Node is a task of a workflow, or a step that joins values.
-type Node struct {
-	ID        string            `json:"id" doc:"ID within the workflow"`
-	Task      string            `json:"task" doc:"name of the task; a name in parentheses is a step without a task"`
-	Queue     string            `json:"queue,omitempty"`
-	Status    tasktype.Status   `json:"status"`
-	Attempts  int               `json:"attempts,omitempty"`
-	Worker    string            `json:"worker,omitempty" doc:"last worker"`
-	ReadyAt   time.Time         `json:"ready_at,omitzero" doc:"when its dependencies had ended"`
-	StartedAt time.Time         `json:"started_at,omitzero" doc:"start of the last run"`
-	OpenedAt  time.Time         `json:"opened_at,omitzero" doc:"since when it waits for external completion"`
-	EndedAt   time.Time         `json:"ended_at,omitzero"`
-	DueAt     time.Time         `json:"due_at,omitzero" doc:"end of its delay, or deadline of its external completion"`
-	Failure   *tasktype.Failure `json:"failure,omitempty"`
-	Message   string            `json:"message,omitempty" doc:"error of the last failed attempt"`
-	Waits     string            `json:"waits,omitempty" doc:"why no live worker can run it, or that its worker is lost"`
-	Done      int               `json:"done,omitempty" doc:"progress reported by its handler, out of total"`
-	Total     int               `json:"total,omitempty"`
-	Needs     []string          `json:"needs,omitempty" doc:"IDs of its dependencies"`
-	Within    string            `json:"within,omitempty" doc:"ID of the map or planned task that contains it"`
-}
-
-// NodeOf returns a node as the API has it.
-func NodeOf(n *tasktype.Node) Node {
-	return Node{
-		ID: n.ID, Task: n.Task, Queue: n.Queue, Status: n.Status, Attempts: n.Attempts, Worker: n.Worker, ReadyAt: utc(n.Ready), StartedAt: utc(n.Started),
-		OpenedAt: utc(n.Opened), EndedAt: utc(n.Ended), DueAt: utc(n.Due), Failure: n.Failure, Message: n.Message, Waits: n.Waits, Done: n.Done, Total: n.Total,
-		Needs: n.Needs, Within: n.Within,
-	}
-}
-
 // NodeValues is a node with its input and result, as far as they are kept.
 type NodeValues struct {
-	Node
+	tasktype.Node
 	Input   json.RawMessage   `json:"input,omitempty"`
 	Result  json.RawMessage   `json:"result,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Steps   []tasktype.Step   `json:"steps,omitempty" doc:"stored steps of its handler"`
 	Saved   *tasktype.Step    `json:"saved,omitempty" doc:"saved value of its handler"`
 	Output  []tasktype.Chunk  `json:"output,omitempty" doc:"kept output of its handler"`
-}
-
-// OpenTask is a task that waits for external completion.
-type OpenTask struct {
-	Workflow   string          `json:"workflow" doc:"ID"`
-	Node       string          `json:"node" doc:"ID within the workflow"`
-	Task       string          `json:"task"`
-	Input      json.RawMessage `json:"input"`
-	Attempt    int             `json:"attempt"`
-	OpenedAt   time.Time       `json:"opened_at"`
-	DeadlineAt time.Time       `json:"deadline_at,omitzero"`
 }
 
 // Page is a list of which more may follow.

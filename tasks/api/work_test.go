@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"muster/tasks/api"
+	"muster/tasks/tasktype"
 )
 
 func TestWorkIsSent(t *testing.T) {
@@ -24,7 +25,7 @@ func TestWorkIsSent(t *testing.T) {
 		}
 	}
 	id := s.send(`{"work": {"max_retry": 2, "queue": "elsewhere", "group": [{"task": "a", "input": 1}, {"task": "b", "input": 1, "queue": "py"}]}}`)
-	var nodes api.Page[api.Node]
+	var nodes api.Page[tasktype.Node]
 	s.call(http.MethodGet, "/v1/workflows/"+id+"/nodes", "", http.StatusOK, &nodes)
 	if nodes.Data[0].Queue != "elsewhere" || nodes.Data[1].Queue != "py" {
 		t.Errorf("got %+v, want the queues of the group and of the second task", nodes.Data)

@@ -80,7 +80,7 @@ var (
 	ListWorkflows     = declare[WorkflowFilter, Page[ListedWorkflow]](Read, "GET /v1/workflows", "listWorkflows", "List workflows, the latest first")
 	GetWorkflow       = declare[Reference, WorkflowStatus](Read, "GET /v1/workflows/{id}", "getWorkflow", "Get the state and progress of a workflow", http.StatusNotFound)
 	GetWorkflowResult = declare[ResultWait, WorkflowResult](ReadValues, "GET /v1/workflows/{id}/result", "getWorkflowResult", "Get the result or the failure of a workflow", http.StatusNotFound)
-	ListNodes         = declare[Reference, Page[Node]](Read, "GET /v1/workflows/{id}/nodes", "listNodes", "List the nodes of a workflow", http.StatusNotFound)
+	ListNodes         = declare[Reference, Page[tasktype.Node]](Read, "GET /v1/workflows/{id}/nodes", "listNodes", "List the nodes of a workflow", http.StatusNotFound)
 	GetNode           = declare[NodeReference, NodeValues](ReadValues, "GET /v1/workflows/{id}/nodes/{node}", "getNode", "Get a node with its input and result", http.StatusNotFound)
 	GetWorkflowLog    = declare[Reference, Page[tasktype.LogLine]](ReadValues, "GET /v1/workflows/{id}/log", "getWorkflowLog", "List the last log lines of the tasks of a workflow, the oldest first", http.StatusNotFound)
 	CancelWorkflow    = declare[WorkflowChange, None](Change, "POST /v1/workflows/{id}/cancel", "cancelWorkflow", "Fail the tasks of a workflow that have not ended; tasks that handle failures run", http.StatusNotFound, http.StatusConflict)
@@ -269,13 +269,9 @@ func (s *service) result(ctx context.Context, in *ResultWait) (out WorkflowResul
 	return out, err
 }
 
-func (s *service) nodes(ctx context.Context, in *Reference) (out Page[Node], err error) {
+func (s *service) nodes(ctx context.Context, in *Reference) (Page[tasktype.Node], error) {
 	list, err := s.Client.Workflow(in.ID).Nodes(ctx)
-	out.Data = make([]Node, 0, len(list))
-	for i := range list {
-		out.Data = append(out.Data, NodeOf(&list[i]))
-	}
-	return out, err
+	return Page[tasktype.Node]{Data: append([]tasktype.Node{}, list...)}, err
 }
 
 func (s *service) node(ctx context.Context, in *NodeReference) (out NodeValues, err error) {
@@ -288,7 +284,7 @@ func ReadNode(ctx context.Context, w *tasks.Workflow, node string) (out NodeValu
 	if err != nil {
 		return out, err
 	}
-	out = NodeValues{Node: NodeOf(&d.Node), Input: d.Input, Headers: d.Headers, Steps: d.Steps, Saved: d.Saved, Output: d.Output}
+	out = NodeValues{Node: d.Node, Input: d.Input, Headers: d.Headers, Steps: d.Steps, Saved: d.Saved, Output: d.Output}
 	if d.Status == tasktype.Success {
 		out.Result, err = w.NodeValue(ctx, node)
 	}

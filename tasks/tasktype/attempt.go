@@ -4,22 +4,22 @@ import "time"
 
 // Info describes a run of a handler.
 type Info struct {
-	Workflow string // workflow ID
-	Node     string // ID of the node within the workflow
-	Task     string // task name
-	Queue    string // queue that the worker took the task from
-	Priority int    // 0 to 255: tasks above 0 run before others in their queue; defaults to 0
-	Attempt  int    // 1 for the first
-	Worker   string // name of the worker
+	Workflow string `json:"workflow" doc:"ID"`
+	Node     string `json:"node" doc:"ID within the workflow"`
+	Task     string `json:"task"`
+	Queue    string `json:"-"` // queue that the worker took the task from
+	Priority int    `json:"-"` // 0 to 255: tasks above 0 run before others in their queue; defaults to 0
+	Attempt  int    `json:"attempt" doc:"1 for the first"`
+	Worker   string `json:"-"` // name of the worker
 
 	// Tick is the time of the tick of the schedule that sent the workflow, in UTC; zero for others.
-	Tick time.Time
+	Tick time.Time `json:"-"`
 
 	// Key is an idempotency key. All attempts of this node have the same key, and no other node has it, not even in a
 	// later workflow with the same ID.
-	Key string
+	Key string `json:"key" doc:"idempotency key: the same in all attempts, and of no other task"`
 	// Headers are the headers of the workflow. They must not be modified.
-	Headers map[string]string
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // An Attempt is a completed attempt to run a task.

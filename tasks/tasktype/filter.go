@@ -100,14 +100,14 @@ func (p Progress) Left(sinceSent time.Duration) time.Duration {
 // OpenToken is a node that waits for external completion. It does not contain the token; see
 // [muster/tasks.Workflow.NewToken].
 type OpenToken struct {
-	Workflow string          `json:"workflow"`
-	Node     string          `json:"node"`
+	Workflow string          `json:"workflow" doc:"ID"`
+	Node     string          `json:"node" doc:"ID within the workflow"`
 	Task     string          `json:"task"`
 	Input    json.RawMessage `json:"input"`
-	Attempt  int             `json:"attempt"`           // 1 for the first
-	Opened   time.Time       `json:"opened"`            // time when it started to wait
-	Deadline time.Time       `json:"deadline,omitzero"` // deadline of the completion; zero without one
-	Choices  []Choice        `json:"choices,omitempty"` // results that its declaration offers
+	Attempt  int             `json:"attempt"` // 1 for the first
+	Opened   time.Time       `json:"opened_at"`
+	Deadline time.Time       `json:"deadline_at,omitzero"` // zero without one
+	Choices  []Choice        `json:"choices,omitempty" doc:"results that its declaration offers"`
 }
 
 // Choice is a declared result of an external task.

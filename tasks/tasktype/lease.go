@@ -19,9 +19,9 @@ type LeaseRequest struct {
 	For time.Duration
 }
 
-// Lease is a task that a program runs.
-type Lease struct {
+// LeasedTask is a task that a program runs.
+type LeasedTask struct {
 	Info
-	Token string // a secret, with which the program completes the task
-	Input json.RawMessage
+	Token string          `json:"token" doc:"token of the lease, a secret"` // with which the program completes the task
+	Input json.RawMessage `json:"input"`
 }

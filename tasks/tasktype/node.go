@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// A Node is a node of a workflow: a task, or a step that joins values.
+// A Node is a node of a workflow: a task, or a step that joins values. The HTTP API has the fields with a name in JSON.
 type Node struct {
-	ID        string    `json:"id"`              // ID within the workflow
-	Task      string    `json:"task"`            // task name; a name in parentheses denotes a step without a task
+	ID        string    `json:"id" doc:"ID within the workflow"`
+	Task      string    `json:"task" doc:"name of the task; a name in parentheses is a step without a task"`
 	Queue     string    `json:"queue,omitempty"` // empty for a step, which no worker runs
 	Status    Status    `json:"status"`
 	Attempts  int       `json:"attempts,omitempty"` // number of attempts, including the current one
-	Runs      int       `json:"runs,omitempty"`     // calls of the handler, including calls after Again and calls lost with their worker
-	Worker    string    `json:"worker,omitempty"`   // name of the last worker
-	Ready     time.Time `json:"ready,omitzero"`     // time when all dependencies had completed; zero before, or if the node can never run
-	Scheduled time.Time `json:"scheduled,omitzero"` // earliest start: Ready plus the delay; zero if Ready is zero
-	First     time.Time `json:"first,omitzero"`     // start of the first run; zero before
-	Started   time.Time `json:"started,omitzero"`   // start of the last run; zero before the first
-	Opened    time.Time `json:"opened,omitzero"`    // time when it started to wait for external completion; zero otherwise
-	Planned   time.Time `json:"planned,omitzero"`   // time when its plan replaced it; zero without a plan
-	Ended     time.Time `json:"ended,omitzero"`     // time when it reached a terminal state; zero before
-	Due       time.Time `json:"due,omitzero"`       // end of the current delay, or deadline of external completion; zero without one
-	Failure   *Failure  `json:"failure,omitempty"`  // reason of a failure or revocation; nil otherwise
-	Message   string    `json:"message,omitempty"`  // error message of the last failed attempt
-	Waits     string    `json:"waits,omitempty"`    // why it waits although its dependencies have completed, or that its worker is lost; empty otherwise
-	Open      bool      `json:"open,omitempty"`     // whether it waits for external completion
-	Done      int       `json:"done,omitempty"`     // progress reported by the handler, out of Total
-	Total     int       `json:"total,omitempty"`    // 0 if the handler reported no progress
-	Needs     []string  `json:"needs,omitempty"`    // IDs of its dependencies
-	Within    string    `json:"within,omitempty"`   // ID of the map or planned task that contains it
-	Side      bool      `json:"side,omitempty"`     // whether the value of the workflow does not depend on it
+	Worker    string    `json:"worker,omitempty" doc:"last worker"`
+	Ready     time.Time `json:"ready_at,omitzero" doc:"when its dependencies had ended"` // zero if the node can never run
+	Started   time.Time `json:"started_at,omitzero" doc:"start of the last run"`         // zero before the first
+	Opened    time.Time `json:"opened_at,omitzero" doc:"since when it waits for external completion"`
+	Ended     time.Time `json:"ended_at,omitzero"` // time when it reached a terminal state
+	Due       time.Time `json:"due_at,omitzero" doc:"end of its delay, or deadline of its external completion"`
+	Failure   *Failure  `json:"failure,omitempty"` // reason of a failure or revocation
+	Message   string    `json:"message,omitempty" doc:"error of the last failed attempt"`
+	Waits     string    `json:"waits,omitempty" doc:"why no live worker can run it, or that its worker is lost"`
+	Done      int       `json:"done,omitempty" doc:"progress reported by its handler, out of total"`
+	Total     int       `json:"total,omitempty"` // 0 if the handler reported no progress
+	Needs     []string  `json:"needs,omitempty" doc:"IDs of its dependencies"`
+	Within    string    `json:"within,omitempty" doc:"ID of the map or planned task that contains it"`
+	Runs      int       `json:"-"` // calls of the handler, including calls after Again and calls lost with their worker
+	Scheduled time.Time `json:"-"` // earliest start: Ready plus the delay; zero if Ready is zero
+	First     time.Time `json:"-"` // start of the first run; zero before
+	Planned   time.Time `json:"-"` // time when its plan replaced it; zero without a plan
+	Open      bool      `json:"-"` // whether it waits for external completion
+	Side      bool      `json:"-"` // whether the value of the workflow does not depend on it
 }
 
 // Step reports whether the node is a step without a task, which only joins or distributes values.
@@ -69,24 +69,16 @@ type NodeAttempt struct {
 	Message string    `json:"message,omitempty"` // truncated to 300 bytes
 }
 
-// ActiveNode is a node that a worker has. It is running, or waits briefly for a slot.
-type ActiveNode struct {
-	Workflow string    `json:"workflow"` // id
-	Node     string    `json:"node"`     // id within the workflow
-	Task     string    `json:"task"`     // name
-	Queue    string    `json:"queue"`    // name
-	Worker   string    `json:"worker"`   // name
-	Started  time.Time `json:"started"`  // time when it was taken
-}
-
-// DueNode is a node that waits for the time of its next attempt.
-type DueNode struct {
-	Workflow string    `json:"workflow"` // id
-	Node     string    `json:"node"`     // id within the workflow
-	Task     string    `json:"task"`     // name
-	Queue    string    `json:"queue"`    // name
-	Status   Status    `json:"status"`   // Pending, or Retry after a failed attempt
-	Due      time.Time `json:"due"`      // earliest start
+// Task is a node that runs or waits for a worker or its time.
+type Task struct {
+	Workflow string    `json:"workflow" doc:"ID"`
+	Node     string    `json:"node" doc:"ID within the workflow"`
+	Task     string    `json:"task"`
+	Queue    string    `json:"queue"`
+	Status   Status    `json:"status"`
+	Worker   string    `json:"worker,omitempty" doc:"that runs it, or will after the tasks it took before"`
+	Started  time.Time `json:"started_at,omitzero" doc:"when the worker took it"`
+	Due      time.Time `json:"due_at,omitzero" doc:"its earliest start"`
 }
 
 // DueCount is the number of tasks of a queue that wait for a scheduled time.
@@ -94,12 +86,4 @@ type DueCount struct {
 	Queue     string // name
 	Scheduled int64  // tasks before the first attempt
 	Retry     int64  // tasks after a failed attempt
-}
-
-// ReservedNode is a ready node in a queue.
-type ReservedNode struct {
-	Workflow string `json:"workflow"` // id
-	Node     string `json:"node"`     // id within the workflow
-	Task     string `json:"task"`     // name
-	Queue    string `json:"queue"`    // name
 }

@@ -27,8 +27,8 @@ func (s *site) WorkersOf(ctx context.Context, queue string) ([]tasktype.Worker, 
 }
 
 // RunsOf returns the nodes that a worker has.
-func (s *site) RunsOf(worker string, active []tasktype.ActiveNode) []tasktype.ActiveNode {
-	return slices.DeleteFunc(slices.Clone(active), func(n tasktype.ActiveNode) bool { return n.Worker != worker })
+func (s *site) RunsOf(worker string, active []tasktype.Task) []tasktype.Task {
+	return slices.DeleteFunc(slices.Clone(active), func(n tasktype.Task) bool { return n.Worker != worker })
 }
 
 // queueOf returns a queue by its name; the zero value if no task was sent to it.

@@ -25,12 +25,12 @@ type Inspector struct {
 }
 
 // Active returns the nodes that workers have: each one runs, or waits a short time for a slot. Started is when it was taken.
-func (in *Inspector) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
+func (in *Inspector) Active(ctx context.Context) ([]tasktype.Task, error) {
 	leases, err := in.store.Leases.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []tasktype.ActiveNode
+	var out []tasktype.Task
 	for _, l := range leases {
 		sp, err := in.graphs.spec(ctx, l.Flow, l.Node)
 		if err != nil {
@@ -39,23 +39,23 @@ func (in *Inspector) Active(ctx context.Context) ([]tasktype.ActiveNode, error) 
 		if sp == nil {
 			continue
 		}
-		out = append(out, tasktype.ActiveNode{Workflow: l.Flow.ID(), Node: l.Node, Task: sp.Task, Queue: sp.QueueName(),
+		out = append(out, tasktype.Task{Workflow: l.Flow.ID(), Node: l.Node, Task: sp.Task, Queue: sp.QueueName(), Status: tasktype.Started,
 			Worker: l.Worker, Started: l.Taken})
 	}
-	slices.SortFunc(out, func(a, b tasktype.ActiveNode) int {
+	slices.SortFunc(out, func(a, b tasktype.Task) int {
 		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
 	})
 	return out, nil
 }
 
 // Due returns nodes that wait for their time.
-func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error) {
+func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.Task, error) {
 	waiting, err := in.store.Agenda.Waiting(ctx, limit)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(waiting, func(a, b store.Waiting) int { return a.Due.Compare(b.Due) })
-	var out []tasktype.DueNode
+	var out []tasktype.Task
 	for _, w := range waiting {
 		if len(out) == limit {
 			break
@@ -71,7 +71,7 @@ func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, er
 		if w.Retry {
 			status = tasktype.Retry
 		}
-		out = append(out, tasktype.DueNode{Workflow: w.Flow.ID(), Node: w.Node, Task: sp.Task, Queue: sp.QueueName(), Status: status, Due: w.Due})
+		out = append(out, tasktype.Task{Workflow: w.Flow.ID(), Node: w.Node, Task: sp.Task, Queue: sp.QueueName(), Status: status, Due: w.Due})
 	}
 	return out, nil
 }
@@ -117,7 +117,7 @@ func (in *Inspector) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 }
 
 // Reserved returns up to limit nodes of a queue, or of each queue if queue is "", that are ready.
-func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]tasktype.ReservedNode, error) {
+func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]tasktype.Task, error) {
 	queues := []string{queue}
 	if queue == "" {
 		var err error
@@ -125,7 +125,7 @@ func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]t
 			return nil, err
 		}
 	}
-	var out []tasktype.ReservedNode
+	var out []tasktype.Task
 	for _, q := range queues {
 		els, err := in.store.Queues.Ready(ctx, q, limit)
 		if err != nil {
@@ -144,7 +144,7 @@ func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]t
 				if sp == nil {
 					continue
 				}
-				out = append(out, tasktype.ReservedNode{Workflow: el.Flow.ID(), Node: node, Task: sp.Task, Queue: q})
+				out = append(out, tasktype.Task{Workflow: el.Flow.ID(), Node: node, Task: sp.Task, Queue: q, Status: tasktype.Pending})
 			}
 		}
 	}

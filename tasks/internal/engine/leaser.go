@@ -64,7 +64,7 @@ type leaseCall struct {
 
 // leasing is a lease that is being made.
 type leasing struct {
-	tasktype.Lease
+	tasktype.LeasedTask
 	made chan struct{} // closed when it is known whether Redis has stored the lease
 	ok   bool          // it has
 }
@@ -85,7 +85,7 @@ func (leased) Error() string        { return ErrPending.Error() }
 func (leased) Is(target error) bool { return target == ErrPending }
 
 // Lease leases nodes of tasks, and waits for the first one.
-func (l *Leaser) Lease(ctx context.Context, req *tasktype.LeaseRequest) (out []tasktype.Lease, err error) {
+func (l *Leaser) Lease(ctx context.Context, req *tasktype.LeaseRequest) (out []tasktype.LeasedTask, err error) {
 	ends := time.Now().Add(max(leaseWait, req.Wait))
 	for len(out) == 0 && err == nil && time.Now().Before(ends) {
 		c := &leaseCall{ctx: ctx, req: req, want: req.Max, more: make(chan struct{}, 1), full: make(chan struct{})}
@@ -154,7 +154,7 @@ func (l *Leaser) start(key, queue string, names []string) *leasePool {
 }
 
 // lease waits for the leases of a call.
-func (p *leasePool) lease(c *leaseCall, ends time.Time) (out []tasktype.Lease, err error) {
+func (p *leasePool) lease(c *leaseCall, ends time.Time) (out []tasktype.LeasedTask, err error) {
 	select {
 	case <-c.ctx.Done():
 	case <-p.ended:
@@ -185,7 +185,7 @@ func (p *leasePool) lease(c *leaseCall, ends time.Time) (out []tasktype.Lease, e
 		select {
 		case <-l.made:
 			if l.ok {
-				out = append(out, l.Lease)
+				out = append(out, l.LeasedTask)
 			}
 		default: // it expires
 		}
@@ -257,6 +257,6 @@ func (p *leasePool) handle(ctx context.Context, input []byte) (HandlerResult, er
 		l.end(false)
 		return HandlerResult{}, again
 	}
-	l.Lease = tasktype.Lease{Info: r.Info, Token: token, Input: input}
+	l.LeasedTask = tasktype.LeasedTask{Info: r.Info, Token: token, Input: input}
 	return HandlerResult{}, &leased{c.req.For, l.end}
 }

@@ -161,7 +161,7 @@ func (w *whole) schedule(nodes []tasktype.Node) {
 			n.Ready, n.Scheduled = n.First, n.First
 			continue
 		}
-		at, first := time.UnixMilli(w.Created), true
+		at, first := time.UnixMilli(w.Created).UTC(), true
 		for _, need := range n.Needs {
 			d, end := byID[need], time.Time{}
 			if d != nil {
@@ -209,7 +209,7 @@ func (w *whole) delayOf(id graph.ID, first bool) (in time.Duration, at time.Time
 		ms, when = max(ms, g.Delay), max(when, g.At)
 	}
 	if when > 0 {
-		at = time.UnixMilli(when)
+		at = time.UnixMilli(when).UTC()
 	}
 	return time.Duration(ms) * time.Millisecond, at
 }
@@ -232,9 +232,9 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 			n.Due = store.DueInSpan(delayed, name)
 		}
 	case store.StateDelayed, store.StateRetrying, store.StateUnhandled:
-		n.Due = time.UnixMilli(rec.At)
+		n.Due = time.UnixMilli(rec.At).UTC()
 	case store.StateGathering:
-		n.Due, n.Waits = time.UnixMilli(rec.At), "it waits for others of its batch"
+		n.Due, n.Waits = time.UnixMilli(rec.At).UTC(), "it waits for others of its batch"
 	case store.StateLimited:
 		n.Waits = "the limit of its key is reached"
 	case store.StateOpen:
@@ -247,7 +247,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	}
 	if ms := fields[store.FieldPlannedAt+name]; ms != "" {
 		since, _ := strconv.ParseInt(ms, 10, 64)
-		n.Planned = time.UnixMilli(created + since)
+		n.Planned = time.UnixMilli(created + since).UTC()
 	}
 	began := rec.Began
 	if !began.IsZero() && n.Worker == "" {

@@ -109,7 +109,7 @@ func (s Agenda) Waiting(ctx context.Context, most int) ([]Waiting, error) {
 				}
 				_, queue, _ := strings.Cut(text(res[i+3]), ":")
 				for _, node := range el.Nodes[:min(len(el.Nodes), most-found)] {
-					out = append(out, Waiting{Flow: el.Flow, Node: node, Retry: text(res[i+1]) == string(StateRetrying), Due: time.UnixMilli(toInt(res[i+2])), Queue: queue})
+					out = append(out, Waiting{Flow: el.Flow, Node: node, Retry: text(res[i+1]) == string(StateRetrying), Due: time.UnixMilli(toInt(res[i+2])).UTC(), Queue: queue})
 					found++
 				}
 			}

@@ -54,7 +54,7 @@ func DueInSpan(delayed, node string) time.Time {
 			if at == "0" {
 				return time.Time{}
 			}
-			return time.UnixMilli(toInt(at))
+			return time.UnixMilli(toInt(at)).UTC()
 		}
 	}
 	return time.Time{}
@@ -384,7 +384,7 @@ func ParseRuns(lines []byte) (out []tasktype.NodeAttempt) {
 		a := tasktype.NodeAttempt{Run: int(toInt(p[0])), Attempt: int(toInt(p[1])), Outcome: tasktype.Outcome(p[4]), Worker: p[5], Code: failure[0], Message: failure[1]}
 		for i, at := range [...]*time.Time{&a.Started, &a.Ended} {
 			if p[2+i] != "" {
-				*at = time.UnixMilli(toInt(p[2+i]))
+				*at = time.UnixMilli(toInt(p[2+i])).UTC()
 			}
 		}
 		out = append(out, a)

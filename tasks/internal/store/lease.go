@@ -51,7 +51,7 @@ func parseLease(shard int, worker, field, value string) (NodeLease, bool) {
 		return NodeLease{}, false
 	}
 	return NodeLease{Shard: shard, Worker: worker, Flow: Flow{Ref: ref, shard: shard}, Node: node, Lost: int(toInt(p[3])),
-		Taken: time.UnixMicro(toInt(p[0])), Call: p[1], Lane: p[2]}, true
+		Taken: time.UnixMicro(toInt(p[0])).UTC(), Call: p[1], Lane: p[2]}, true
 }
 
 // All returns the leases of all workers. Damaged ones are left out.

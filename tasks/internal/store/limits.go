@@ -325,7 +325,7 @@ func (s Limits) List(ctx context.Context, limit string, most int) ([]tasktype.Li
 			case what == LimitN:
 				l.N, l.Changed = int(toInt(value)), true
 			case what == LimitHold && time.UnixMilli(toInt(value)).After(time.Now()):
-				l.Held = time.UnixMilli(toInt(value))
+				l.Held = time.UnixMilli(toInt(value)).UTC()
 			}
 		}
 	}

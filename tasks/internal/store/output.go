@@ -146,7 +146,7 @@ func ParseStep(raw []byte) (st tasktype.Step, ok bool) {
 	if !ok || len(p) < 3 {
 		return st, false
 	}
-	return tasktype.Step{Name: p[2], Started: time.UnixMilli(toInt(p[0])), Took: time.Duration(toInt(p[1])) * time.Millisecond, Value: []byte(value)}, true
+	return tasktype.Step{Name: p[2], Started: time.UnixMilli(toInt(p[0])).UTC(), Took: time.Duration(toInt(p[1])) * time.Millisecond, Value: []byte(value)}, true
 }
 
 // Steps returns the stored steps of a node up to number last, by number, with the saved value as number 0.

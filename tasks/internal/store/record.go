@@ -66,9 +66,9 @@ func ParseRecord(raw []byte, created int64) Record {
 		}
 		r.Attempts = int(toInt(p[1]))
 		if p[2] != "" {
-			r.Began = time.UnixMilli(created + toInt(p[2]))
+			r.Began = time.UnixMilli(created + toInt(p[2])).UTC()
 		}
-		r.Ended = time.UnixMilli(created + toInt(p[3]))
+		r.Ended = time.UnixMilli(created + toInt(p[3])).UTC()
 		r.Owner = p[4]
 		r.Body = raw[len(raw)-len(p[5]):]
 	case StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateGathering, StateReady:
@@ -82,9 +82,9 @@ func ParseRecord(raw []byte, created int64) Record {
 		if len(p) < 4 {
 			return r
 		}
-		r.Attempts, r.Began = int(toInt(p[1])), time.UnixMilli(created+toInt(p[2]))
+		r.Attempts, r.Began = int(toInt(p[1])), time.UnixMilli(created+toInt(p[2])).UTC()
 		if at := toInt(p[3]); at > 0 {
-			r.Deadline = time.UnixMilli(at)
+			r.Deadline = time.UnixMilli(at).UTC()
 		}
 	case StatePlanned:
 		p := strings.SplitN(string(raw), "|", 5)
@@ -93,7 +93,7 @@ func ParseRecord(raw []byte, created int64) Record {
 		}
 		r.Attempts, r.Lost, r.Owner = int(toInt(p[1])), int(toInt(p[2])), p[4]
 		if p[3] != "" {
-			r.Began = time.UnixMilli(created + toInt(p[3]))
+			r.Began = time.UnixMilli(created + toInt(p[3])).UTC()
 		}
 	}
 	return r
