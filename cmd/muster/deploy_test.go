@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
-	"github.com/urfave/cli/v2"
 
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
@@ -26,43 +24,6 @@ func rootFile(t *testing.T, path ...string) string {
 	t.Helper()
 	text := testutil.Must(os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...)))(t)
 	return string(text)
-}
-
-// flagNames returns all names of flags.
-func flagNames(flags []cli.Flag) []string {
-	var names []string
-	for _, f := range flags {
-		if hidden, ok := f.(cli.VisibleFlag); !ok || hidden.IsVisible() {
-			names = append(names, f.Names()...)
-		}
-	}
-	return append(names, "help", "version")
-}
-
-// knownCommand returns an error unless the arguments are a command of muster with flags that it has.
-func knownCommand(args []string) error {
-	app := newApp(environment{})
-	list, flags, named := app.Commands, flagNames(app.Flags), false
-	for _, arg := range args {
-		if name, ok := strings.CutPrefix(arg, "--"); ok {
-			if name, _, _ = strings.Cut(name, "="); !slices.Contains(flags, name) {
-				return fmt.Errorf("%q: unknown flag --%s", args, name)
-			}
-			continue
-		}
-		i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(arg) })
-		if i < 0 {
-			if !named {
-				return fmt.Errorf("%q: unknown command %s", args, arg)
-			}
-			continue // the value of a flag
-		}
-		flags, list, named = append(flags, flagNames(list[i].Flags)...), list[i].Subcommands, true
-	}
-	if !named {
-		return fmt.Errorf("%q names no command", args)
-	}
-	return nil
 }
 
 // composed is a service of docker-compose.yml.
@@ -136,7 +97,7 @@ func TestDeploymentFilesLoad(t *testing.T) {
 	check := func(name, file string, command, environ []string) {
 		t.Helper()
 		if len(command) > 0 {
-			if err := knownCommand(command); err != nil {
+			if err := typable(newApp(environment{}), strings.Join(command, " ")); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
