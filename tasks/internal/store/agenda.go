@@ -120,47 +120,36 @@ func (s Agenda) Waiting(ctx context.Context, most int) ([]Waiting, error) {
 
 // Next returns when the earliest entry of all shards is due, and the earliest schedule; zero if there is none.
 func (s Agenda) Next(ctx context.Context) (next, tick time.Time, err error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return next, tick, err
-	}
-	for shard := range n {
-		for key, earliest := range map[string]*time.Time{s.agendaKey(shard): &next, s.schedulesKey(shard): &tick} {
-			first, err := s.rdb.ZRangeWithScores(ctx, key, 0, 0).Result()
-			if err != nil {
-				return next, tick, fmt.Errorf("read agenda: %w", err)
-			}
-			for _, z := range first {
+	shards, err := onShards(ctx, s.db, "read agenda", func(pipe redis.Pipeliner, shard int) [2]*redis.ZSliceCmd {
+		return [2]*redis.ZSliceCmd{pipe.ZRangeWithScores(ctx, s.agendaKey(shard), 0, 0), pipe.ZRangeWithScores(ctx, s.schedulesKey(shard), 0, 0)}
+	})
+	for _, firsts := range shards {
+		for i, earliest := range [...]*time.Time{&next, &tick} {
+			for _, z := range firsts[i].Val() {
 				if at := time.UnixMilli(int64(math.Ceil(z.Score))); earliest.IsZero() || at.Before(*earliest) {
 					*earliest = at
 				}
 			}
 		}
 	}
-	return next, tick, nil
+	return next, tick, err
 }
 
 // Overdue returns how many entries the agendas of all shards have, and how long the earliest has been due.
 func (s Agenda) Overdue(ctx context.Context) (entries int64, overdue time.Duration, err error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return 0, 0, err
+	type read struct {
+		count *redis.IntCmd
+		first *redis.ZSliceCmd
+		now   *redis.TimeCmd
 	}
-	pipe := s.rdb.Pipeline()
-	now := pipe.Time(ctx)
-	counts, firsts := make([]*redis.IntCmd, n), make([]*redis.ZSliceCmd, n)
-	for shard := range n {
-		counts[shard] = pipe.ZCard(ctx, s.agendaKey(shard))
-		firsts[shard] = pipe.ZRangeWithScores(ctx, s.agendaKey(shard), 0, 0)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, 0, fmt.Errorf("read agenda: %w", err)
-	}
-	for shard := range n {
-		entries += counts[shard].Val()
-		for _, z := range firsts[shard].Val() {
-			overdue = max(overdue, now.Val().Sub(time.UnixMilli(int64(z.Score))))
+	shards, err := onShards(ctx, s.db, "read agenda", func(pipe redis.Pipeliner, shard int) read {
+		return read{pipe.ZCard(ctx, s.agendaKey(shard)), pipe.ZRangeWithScores(ctx, s.agendaKey(shard), 0, 0), pipe.Time(ctx)}
+	})
+	for _, r := range shards {
+		entries += r.count.Val()
+		for _, z := range r.first.Val() {
+			overdue = max(overdue, r.now.Val().Sub(time.UnixMilli(int64(z.Score))))
 		}
 	}
-	return entries, overdue, nil
+	return entries, overdue, err
 }

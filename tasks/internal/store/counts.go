@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,10 +74,6 @@ type RateQuery struct {
 // Rates returns the counts that q asks for, summed over the shards, by time, queue and task. There is none for a minute
 // or hour in which nothing was counted.
 func (s Counts) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
-	shards, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, err
-	}
 	key, step, span, kept := s.minutesKey, time.Minute, time.Hour, 24*time.Hour
 	if q.Hourly {
 		key, step, span, kept = s.hoursKey, time.Hour, 24*time.Hour, 30*24*time.Hour
@@ -84,100 +81,139 @@ func (s Counts) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, e
 	if oldest := q.Until.Add(-kept); q.Since.Before(oldest) {
 		q.Since = oldest
 	}
-	sum := rateSum{q: q, step: step, first: q.Since.Truncate(step), rates: map[rateID]*tasktype.RatePoint{}}
+	rates, first := sums[tasktype.RatePoint]{}, q.Since.Truncate(step)
+	err := s.read(ctx, &q, key, span, 4, func(start time.Time, slot, n int64, p []string) {
+		at := start.Add(time.Duration(slot) * step)
+		if at.Before(first) || at.After(q.Until) {
+			return
+		}
+		r := rates.of(at, p)
+		r.Time, r.Queue, r.Task = at, p[2], p[3]
+		switch p[1] {
+		case ChangeSucceed:
+			r.Succeeded += n
+		case ChangeFail:
+			r.Failed += n
+		case ChangeRevoke:
+			r.Revoked += n
+		case ChangeAgain:
+			r.Retried += n
+		case "ms":
+			r.Busy += time.Duration(n) * time.Millisecond
+		}
+	})
+	return rates.sorted(), err
+}
+
+// Durations returns how long handlers ran, by hour, queue and task; an empty queue or task is any.
+func (s Counts) Durations(ctx context.Context, queue, task string, since, until time.Time) ([]tasktype.DurationPoint, error) {
+	if oldest := until.Add(-24 * time.Hour); since.Before(oldest) {
+		since = oldest
+	}
+	times := sums[tasktype.DurationPoint]{}
+	err := s.read(ctx, &RateQuery{queue, task, since, until, true}, s.timesKey, time.Hour, 3, func(hour time.Time, bucket, n int64, p []string) {
+		if bucket >= 0 && bucket < tasktype.DurationBuckets {
+			d := times.of(hour, p)
+			d.Time, d.Queue, d.Task = hour, p[1], p[2]
+			d.Durations[bucket] += n
+		}
+	})
+	return times.sorted(), err
+}
+
+// read calls add with the counts of a queue and a task in hashes of all shards, each of a span. A field is a number, and others of so many parts,
+// of which the last two are queue and task.
+func (s Counts) read(ctx context.Context, q *RateQuery, key func(shard int, n int64) string, span time.Duration, parts int, add func(start time.Time, slot, n int64, p []string)) error {
 	width := int64(span / time.Second)
-	for n := q.Since.Unix() / width; n <= q.Until.Unix()/width; n++ {
-		hashes, err := s.hashes(ctx, shards, func(shard int) string { return key(shard, n) })
-		if err != nil {
-			return nil, err
+	first, last := q.Since.Unix()/width, q.Until.Unix()/width
+	hashes, err := onShards(ctx, s.db, "read counts", func(pipe redis.Pipeliner, shard int) (list []*redis.MapStringStringCmd) {
+		for n := first; n <= last; n++ {
+			list = append(list, pipe.HGetAll(ctx, key(shard, n)))
 		}
-		for _, fields := range hashes {
-			sum.add(fields, time.Unix(n*width, 0))
+		return list
+	})
+	for _, list := range hashes {
+		for i, hash := range list {
+			for field, value := range hash.Val() {
+				p := strings.SplitN(field, " ", parts)
+				slot, err := strconv.ParseInt(p[0], 10, 64)
+				n, err2 := strconv.ParseInt(value, 10, 64)
+				if err == nil && err2 == nil && len(p) == parts && (q.Queue == "" || q.Queue == p[parts-2]) && (q.Task == "" || q.Task == p[parts-1]) {
+					add(time.Unix((first+int64(i))*width, 0), slot, n, p)
+				}
+			}
 		}
 	}
-	return sum.sorted(), nil
+	return err
 }
 
-// hashes reads a hash of every shard.
-func (s Counts) hashes(ctx context.Context, shards int, key func(shard int) string) ([]map[string]string, error) {
-	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.MapStringStringCmd, shards)
-	for shard := range cmds {
-		cmds[shard] = pipe.HGetAll(ctx, key(shard))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read counts: %w", err)
-	}
-	out := make([]map[string]string, shards)
-	for shard, cmd := range cmds {
-		out[shard] = cmd.Val()
-	}
-	return out, nil
-}
-
-type rateID struct {
-	at          int64 // unix s
+// sumID is the time, in unix s, and the queue and task of a sum.
+type sumID struct {
+	at          int64
 	queue, task string
 }
 
-// rateSum adds up hashes of counts.
-type rateSum struct {
-	q     RateQuery
-	step  time.Duration
-	first time.Time
-	rates map[rateID]*tasktype.RatePoint
+// sums has sums by time, queue and task.
+type sums[P any] map[sumID]*P
+
+// of returns the sum for a time and a field whose last parts are queue and task.
+func (s sums[P]) of(at time.Time, p []string) *P {
+	id := sumID{at.Unix(), p[len(p)-2], p[len(p)-1]}
+	if s[id] == nil {
+		s[id] = new(P)
+	}
+	return s[id]
 }
 
-// add adds the counts of a hash. Its first slot begins at start, and each other one a step later.
-func (r *rateSum) add(fields map[string]string, start time.Time) {
-	for field, value := range fields {
-		parts := strings.SplitN(field, " ", 4)
-		if len(parts) != 4 {
-			continue
-		}
-		slot, err := strconv.Atoi(parts[0])
-		n, err2 := strconv.ParseInt(value, 10, 64)
-		if err != nil || err2 != nil {
-			continue
-		}
-		r.addOne(start.Add(time.Duration(slot)*r.step), parts[1], parts[2], parts[3], n)
+func (s sums[P]) sorted() []P {
+	out := make([]P, 0, len(s))
+	for _, id := range slices.SortedFunc(maps.Keys(s), func(a, b sumID) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.queue, b.queue), cmp.Compare(a.task, b.task))
+	}) {
+		out = append(out, *s[id])
 	}
-}
-
-func (r *rateSum) addOne(at time.Time, what, queue, task string, n int64) {
-	if at.Before(r.first) || at.After(r.q.Until) || r.q.Queue != "" && r.q.Queue != queue || r.q.Task != "" && r.q.Task != task {
-		return
-	}
-	id := rateID{at.Unix(), queue, task}
-	if r.rates[id] == nil {
-		r.rates[id] = &tasktype.RatePoint{Time: at, Queue: queue, Task: task}
-	}
-	addCount(r.rates[id], what, n)
-}
-
-// addCount adds a count with the name of a hash field to r.
-func addCount(r *tasktype.RatePoint, name string, n int64) {
-	switch name {
-	case ChangeSucceed:
-		r.Succeeded += n
-	case ChangeFail:
-		r.Failed += n
-	case ChangeRevoke:
-		r.Revoked += n
-	case ChangeAgain:
-		r.Retried += n
-	case "ms":
-		r.Busy += time.Duration(n) * time.Millisecond
-	}
-}
-
-func (r *rateSum) sorted() []tasktype.RatePoint {
-	out := make([]tasktype.RatePoint, 0, len(r.rates))
-	for _, v := range r.rates {
-		out = append(out, *v)
-	}
-	slices.SortFunc(out, func(a, b tasktype.RatePoint) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Task, b.Task))
-	})
 	return out
+}
+
+// Failed is a node that has failed, with its record.
+type Failed struct {
+	Flow   Flow // with the id only
+	Node   string
+	At     time.Time
+	Record []byte
+}
+
+// Failures returns up to limit of the latest failed nodes of a task, newest first. It omits nodes of expired
+// workflows.
+func (s Counts) Failures(ctx context.Context, task string, limit int) ([]Failed, error) {
+	lists, err := onShards(ctx, s.db, "list failed nodes", func(pipe redis.Pipeliner, shard int) *redis.StringSliceCmd {
+		return pipe.LRange(ctx, s.failsKey(shard, task), 0, int64(limit)-1)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []Failed
+	for shard, list := range lists {
+		for _, text := range list.Val() {
+			ms, member, _ := strings.Cut(text, " ")
+			if at, err := strconv.ParseInt(ms, 10, 64); err == nil {
+				e := entry(shard, member)
+				all = append(all, Failed{Flow: e.Flow, Node: e.Node, At: time.UnixMilli(at)})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Failed) int { return cmp.Compare(b.At.UnixMilli(), a.At.UnixMilli()) })
+	all = all[:min(limit, len(all))]
+	pipe := s.rdb.Pipeline()
+	records := make([]*redis.StringCmd, len(all))
+	for i := range all {
+		records[i] = pipe.HGet(ctx, s.Key(all[i].Flow), all[i].Node)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && len(all) > 0 && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read failed nodes: %w", err)
+	}
+	for i := range all {
+		all[i].Record, _ = records[i].Bytes() // without one it is left out
+	}
+	return slices.DeleteFunc(all, func(f Failed) bool { return len(f.Record) == 0 || f.Record[0] != StateFailed }), nil
 }

@@ -142,6 +142,28 @@ func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, e
 	return out, errors.Join(errs...)
 }
 
+// onShards adds commands for every shard to a pipeline, and returns them once they were made, by shard. what names them in errors.
+func onShards[C any](ctx context.Context, d *db, what string, add func(pipe redis.Pipeliner, shard int) C) ([]C, error) {
+	n, err := d.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, pipe := make([]C, n), d.rdb.Pipeline()
+	for shard := range out {
+		out[shard] = add(pipe, shard)
+	}
+	cmds, err := pipe.Exec(ctx)
+	for _, cmd := range cmds {
+		if err == nil || errors.Is(err, redis.Nil) {
+			err = cmd.Err()
+		}
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return out, nil
+}
+
 func toInt(v any) int64 {
 	switch v := v.(type) {
 	case int64:

@@ -185,42 +185,31 @@ func (s Index) Reader(ctx context.Context, name, from string) (position string, 
 			return "", 0, err
 		}
 	}
-	shards, err := s.shardCount(ctx)
-	for shard := range shards {
-		n, readErr := s.rdb.HGet(ctx, s.readersKey(shard), "!"+name).Int64()
-		if readErr != nil && !errors.Is(readErr, redis.Nil) {
-			err = readErr
-		}
-		missed += n
+	shards, err := onShards(ctx, s.db, "read the position of "+name, func(pipe redis.Pipeliner, shard int) *redis.StringCmd {
+		return pipe.HGet(ctx, s.readersKey(shard), "!"+name)
+	})
+	for _, cut := range shards {
+		missed += toInt(cut.Val())
 	}
 	return position, missed, err
 }
 
 // SetReader stores the position of a reader, and with reset begins to count cut events again. An empty position removes the reader.
 func (s Index) SetReader(ctx context.Context, name, position string, reset bool) error {
-	shards, err := s.shardCount(ctx)
-	if err != nil {
-		return err
-	}
 	now, err := s.Clock(ctx, 0)
 	if err != nil {
 		return err
 	}
-	pipe := s.rdb.Pipeline()
-	for shard := range shards {
-		if position == "" {
-			pipe.HDel(ctx, s.readersKey(shard), name)
-		} else {
-			pipe.HSet(ctx, s.readersKey(shard), name, fmt.Sprintf("%s %d", position, now.UnixMilli()))
-		}
+	_, err = onShards(ctx, s.db, "store the position of "+name, func(pipe redis.Pipeliner, shard int) *redis.IntCmd {
 		if reset {
 			pipe.HDel(ctx, s.readersKey(shard), "!"+name)
 		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("store the position of %s: %w", name, err)
-	}
-	return nil
+		if position == "" {
+			return pipe.HDel(ctx, s.readersKey(shard), name)
+		}
+		return pipe.HSet(ctx, s.readersKey(shard), name, fmt.Sprintf("%s %d", position, now.UnixMilli()))
+	})
+	return err
 }
 
 // tiesMost is more than the workflows that end in a shard in one ms.

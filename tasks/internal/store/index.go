@@ -390,24 +390,19 @@ func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]*st
 // Counts returns the number of workflows of the index in each state. It includes finished workflows that have
 // expired.
 func (s Index) Counts(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
-	shards, err := s.shardCount(ctx)
+	shards, err := onShards(ctx, s.db, "count workflows", func(pipe redis.Pipeliner, shard int) (counts []*redis.IntCmd) {
+		for _, state := range WorkflowStates {
+			counts = append(counts, pipe.ZCard(ctx, s.indexKey(shard, state)))
+		}
+		return counts
+	})
 	if err != nil {
 		return nil, err
 	}
-	pipe := s.rdb.Pipeline()
-	cmds := map[tasktype.WorkflowState][]*redis.IntCmd{}
-	for shard := range shards {
-		for _, state := range WorkflowStates {
-			cmds[state] = append(cmds[state], pipe.ZCard(ctx, s.indexKey(shard, state)))
-		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("count workflows: %w", err)
-	}
 	out := map[tasktype.WorkflowState]int64{}
-	for state, list := range cmds {
-		for _, cmd := range list {
-			out[state] += cmd.Val()
+	for _, counts := range shards {
+		for i, state := range WorkflowStates {
+			out[state] += counts[i].Val()
 		}
 	}
 	return out, nil

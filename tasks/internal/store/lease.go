@@ -175,26 +175,24 @@ func (s Leases) inShard(ctx context.Context, shard int, workers []string) ([]Nod
 
 // Holders returns the workers that may have leases, have entries of rings, or were takers of entries long ago.
 func (s Leases) Holders(ctx context.Context) ([]string, error) {
-	n, err := s.shardCount(ctx)
+	type read struct {
+		clock   *redis.TimeCmd
+		holders *redis.StringSliceCmd
+		takers  *redis.ZSliceCmd
+	}
+	shards, err := onShards(ctx, s.db, "list workers with leases", func(pipe redis.Pipeliner, shard int) read {
+		return read{pipe.Time(ctx), pipe.SMembers(ctx, s.holdersKey(shard)), pipe.ZRangeWithScores(ctx, s.takersKey(shard), 0, -1)}
+	})
 	if err != nil {
 		return nil, err
 	}
-	pipe := s.rdb.Pipeline()
-	clock, holders, takers := pipe.Time(ctx), make([]*redis.StringSliceCmd, n), make([]*redis.ZSliceCmd, n)
-	for shard := range n {
-		holders[shard], takers[shard] = pipe.SMembers(ctx, s.holdersKey(shard)), pipe.ZRangeWithScores(ctx, s.takersKey(shard), 0, -1)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("list workers with leases: %w", err)
-	}
-	long := float64(clock.Val().Add(-takerTTL).UnixMilli())
 	var out []string
-	sizes := map[string][]*redis.IntCmd{} // of the lists of taken entries, by worker
-	for shard := range n {
-		out = append(out, holders[shard].Val()...)
-		for _, t := range takers[shard].Val() {
+	pipe, sizes := s.rdb.Pipeline(), map[string][]*redis.IntCmd{} // of the lists of taken entries, by worker
+	for shard, r := range shards {
+		out = append(out, r.holders.Val()...)
+		for _, t := range r.takers.Val() {
 			queue, worker, _ := strings.Cut(t.Member.(string), ":")
-			if t.Score < long {
+			if t.Score < float64(r.clock.Val().Add(-takerTTL).UnixMilli()) {
 				out = append(out, worker)
 				continue
 			}
@@ -217,31 +215,24 @@ func (s Leases) Holders(ctx context.Context) ([]string, error) {
 
 // Taken returns the entries that a worker has taken from rings of queues.
 func (s Leases) Taken(ctx context.Context, worker string, queues []string) ([]RingEntry, error) {
-	n, err := s.shardCount(ctx)
-	if err != nil || len(queues) == 0 {
-		return nil, err
+	if len(queues) == 0 {
+		return nil, nil
 	}
-	pipe := s.rdb.Pipeline()
-	var out []RingEntry
-	var lists []*redis.StringSliceCmd
-	var of []RingEntry
-	for shard := range n {
+	shards, err := onShards(ctx, s.db, "list entries of worker "+worker, func(pipe redis.Pipeliner, shard int) (lists []*redis.StringSliceCmd) {
 		for _, q := range queues {
 			lists = append(lists, pipe.LRange(ctx, s.takenKey(shard, q, worker), 0, -1))
-			of = append(of, RingEntry{Shard: shard, Queue: q})
+		}
+		return lists
+	})
+	var out []RingEntry
+	for shard, lists := range shards {
+		for i, l := range lists {
+			for _, entry := range l.Val() {
+				out = append(out, RingEntry{Shard: shard, Queue: queues[i], Text: entry})
+			}
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("list entries of worker %s: %w", worker, err)
-	}
-	for i, l := range lists {
-		for _, entry := range l.Val() {
-			e := of[i]
-			e.Text = entry
-			out = append(out, e)
-		}
-	}
-	return out, nil
+	return out, err
 }
 
 // Return makes nodes of a worker in a shard ready again, as far as it still has these leases of them.

@@ -137,9 +137,8 @@ const takerTTL = time.Minute
 // Join lists the worker among the workers that may have taken entries of queues, by the clock of Redis: with that of a worker that is minutes late,
 // an entry that it takes after it was found dead would stay in its list.
 func (s Queues) Join(ctx context.Context, worker string, queues []string) error {
-	n, err := s.shardCount(ctx)
-	if err != nil || len(queues) == 0 {
-		return err
+	if len(queues) == 0 {
+		return nil
 	}
 	now, err := s.rdb.Time(ctx).Result()
 	if err != nil {
@@ -149,14 +148,10 @@ func (s Queues) Join(ctx context.Context, worker string, queues []string) error 
 	for i, q := range queues {
 		members[i] = redis.Z{Score: float64(now.UnixMilli()), Member: q + ":" + worker}
 	}
-	pipe := s.rdb.Pipeline()
-	for shard := range n {
-		pipe.ZAdd(ctx, s.takersKey(shard), members...)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("list worker: %w", err)
-	}
-	return nil
+	_, err = onShards(ctx, s.db, "list worker", func(pipe redis.Pipeliner, shard int) *redis.IntCmd {
+		return pipe.ZAdd(ctx, s.takersKey(shard), members...)
+	})
+	return err
 }
 
 // Next takes the next entry of a queue in a shard. It waits for one at most so long; without a wait it does not block. It returns nil

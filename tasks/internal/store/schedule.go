@@ -220,21 +220,16 @@ func scheduleEntry(name string, h map[string]string, requested int64) tasktype.S
 
 // List returns a page of the schedules that f selects, by name, and the cursor of the next page.
 func (s Schedules) List(ctx context.Context, f tasktype.ScheduleFilter) (page []tasktype.ScheduleEntry, next string, err error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, "", err
-	}
 	from := "[" + f.Prefix
 	if f.Cursor >= f.Prefix && f.Cursor != "" {
 		from = "(" + f.Cursor
 	}
+	shards, err := onShards(ctx, s.db, "list schedules", func(pipe redis.Pipeliner, shard int) *redis.StringSliceCmd {
+		return pipe.ZRangeByLex(ctx, s.scheduleKey(shard, "names"), &redis.ZRangeBy{Min: from, Max: "[" + f.Prefix + "\xff", Count: int64(f.Limit) + 1})
+	})
 	var names []string
-	for shard := range n {
-		some, err := s.rdb.ZRangeByLex(ctx, s.scheduleKey(shard, "names"), &redis.ZRangeBy{Min: from, Max: "[" + f.Prefix + "\xff", Count: int64(f.Limit) + 1}).Result()
-		if err != nil {
-			return nil, "", fmt.Errorf("list schedules: %w", err)
-		}
-		names = append(names, some...)
+	for _, some := range shards {
+		names = append(names, some.Val()...)
 	}
 	slices.Sort(names)
 	if len(names) > f.Limit {
@@ -242,12 +237,12 @@ func (s Schedules) List(ctx context.Context, f tasktype.ScheduleFilter) (page []
 		next = names[f.Limit-1]
 	}
 	if len(names) == 0 {
-		return nil, "", nil
+		return nil, "", err
 	}
 	pipe := s.rdb.Pipeline()
 	fields, requests := make([]*redis.MapStringStringCmd, len(names)), make([]*redis.IntCmd, len(names))
 	for i, name := range names {
-		shard := shardOf(name, n)
+		shard := shardOf(name, len(shards))
 		fields[i], requests[i] = pipe.HGetAll(ctx, s.scheduleKey(shard, "e:"+name)), pipe.ZCard(ctx, s.scheduleKey(shard, "due:"+name))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -264,18 +259,13 @@ func (s Schedules) List(ctx context.Context, f tasktype.ScheduleFilter) (page []
 
 // Group returns the names of the schedules of a group.
 func (s Schedules) Group(ctx context.Context, group string) (names []string, err error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, err
+	shards, err := onShards(ctx, s.db, "read group "+group+" of schedules", func(pipe redis.Pipeliner, shard int) *redis.StringSliceCmd {
+		return pipe.SMembers(ctx, s.scheduleKey(shard, "group:"+group))
+	})
+	for _, some := range shards {
+		names = append(names, some.Val()...)
 	}
-	for shard := range n {
-		some, err := s.rdb.SMembers(ctx, s.scheduleKey(shard, "group:"+group)).Result()
-		if err != nil {
-			return nil, fmt.Errorf("read group %s of schedules: %w", group, err)
-		}
-		names = append(names, some...)
-	}
-	return names, nil
+	return names, err
 }
 
 // Recheck makes all schedules of a shard due, so that workers compute their next ticks again: after the clock of Redis was set back.

@@ -31,17 +31,11 @@ func (s Unhandled) Wait(ctx context.Context, f Flow, node, queue, task string, w
 
 // Names returns the tasks with nodes that wait for a handler, without the number of nodes.
 func (s Unhandled) Names(ctx context.Context) ([]UnhandledTask, error) {
-	n, err := s.shardCount(ctx)
+	names, err := onShards(ctx, s.db, "list tasks without a handler", func(pipe redis.Pipeliner, shard int) *redis.StringSliceCmd {
+		return pipe.ZRange(ctx, s.unhandledKey(shard, ""), 0, -1)
+	})
 	if err != nil {
 		return nil, err
-	}
-	pipe := s.rdb.Pipeline()
-	names := make([]*redis.StringSliceCmd, n)
-	for shard := range n {
-		names[shard] = pipe.ZRange(ctx, s.unhandledKey(shard, ""), 0, -1)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("list tasks without a handler: %w", err)
 	}
 	var all []string
 	for _, c := range names {
@@ -62,39 +56,28 @@ func (s Unhandled) Tasks(ctx context.Context) ([]UnhandledTask, error) {
 	if err != nil || len(out) == 0 {
 		return nil, err
 	}
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pipe := s.rdb.Pipeline()
-	counts := make([][]*redis.IntCmd, len(out))
-	for i := range out {
-		for shard := range n {
-			counts[i] = append(counts[i], pipe.ZCard(ctx, s.unhandledKey(shard, out[i].key())))
+	shards, err := onShards(ctx, s.db, "count nodes without a handler", func(pipe redis.Pipeliner, shard int) (counts []*redis.IntCmd) {
+		for _, u := range out {
+			counts = append(counts, pipe.ZCard(ctx, s.unhandledKey(shard, u.key())))
 		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("count nodes without a handler: %w", err)
-	}
-	for i := range out {
-		for _, c := range counts[i] {
+		return counts
+	})
+	for _, counts := range shards {
+		for i, c := range counts {
 			out[i].Nodes += c.Val()
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // Flows returns the workflows of the first nodes of a task that wait for a handler.
 func (s Unhandled) Flows(ctx context.Context, u UnhandledTask, limit int) (out []Flow, err error) {
-	n, err := s.shardCount(ctx)
-	for shard := range n {
-		nodes, err := s.rdb.ZRange(ctx, s.unhandledKey(shard, u.key()), 0, int64(limit-1)).Result()
-		if err != nil {
-			return nil, fmt.Errorf("list nodes of %s: %w", u.Task, err)
-		}
-		for _, node := range nodes {
-			ref, _, _ := strings.Cut(node, "/")
-			out = append(out, Flow{Ref: ref, shard: shard})
+	shards, err := onShards(ctx, s.db, "list nodes of "+u.Task, func(pipe redis.Pipeliner, shard int) *redis.StringSliceCmd {
+		return pipe.ZRange(ctx, s.unhandledKey(shard, u.key()), 0, int64(limit-1))
+	})
+	for shard, nodes := range shards {
+		for _, node := range nodes.Val() {
+			out = append(out, entry(shard, node).Flow)
 		}
 	}
 	return out, err
