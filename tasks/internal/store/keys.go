@@ -182,8 +182,8 @@ func (k Keys) timesKey(shard int, hour int64) string {
 // most 100; a workflow in it may be gone. Expires a day after the last one.
 func (k Keys) failsKey(shard int, task string) string { return k.Prefix(shard) + "fails:" + task }
 
-// historyKey is the hash of the values of a measure in an hour (unix hours): the name of a queue or worker, and "" for the sum over
-// all, to "<minute>:<value> …". Memory is in MiB. At most 300 fields. Expires after 26 hours.
+// historyKey is the hash of the values of a measure in an hour (unix hours), by minute: the values by queue, and "" for the sum over all, as JSON.
+// At most 300 queues a minute. Expires after 3 hours.
 func (k Keys) historyKey(measure tasktype.Measure, hour int64) string {
 	return string(k) + ":{history}:" + string(measure) + ":" + strconv.FormatInt(hour, 10)
 }
