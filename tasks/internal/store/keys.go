@@ -289,31 +289,19 @@ func (k Keys) OwnQueue(name string) string {
 	return queue
 }
 
-// pausedKey is the string of asynq v0.26.0 that is there while a queue is paused.
-func (k Keys) pausedKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:paused" }
-
-// pendingKey is the list of asynq v0.26.0 of the ids of a queue's tasks that wait, the next to run last.
-func (k Keys) pendingKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:pending" }
-
-// activeKey is the list of asynq v0.26.0 of the ids of a queue's tasks that run.
-func (k Keys) activeKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:active" }
-
-// archivedKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that failed for the last time.
-func (k Keys) archivedKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:archived" }
-
-// scheduledKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that wait for their first attempt.
-func (k Keys) scheduledKey(queue string) string {
-	return "asynq:{" + k.AsynqQueue(queue) + "}:scheduled"
+// asynqKey is a key of asynq v0.26.0 for a queue.
+//
+//	paused     string that is there while the queue is paused
+//	pending    list of the ids of its tasks that wait, the next to run last
+//	active     list of the ids of its tasks that run
+//	archived   sorted set of the ids of its tasks that failed for the last time
+//	scheduled  sorted set of the ids of its tasks that wait for their first attempt
+//	retry      sorted set of the ids of its tasks that wait for another attempt
+//	groups     set of its groups that have tasks
+//	t:<id>     hash of a task, whose field pending_since is since when the task waits (unix ns)
+func (k Keys) asynqKey(queue, part string) string {
+	return "asynq:{" + k.AsynqQueue(queue) + "}:" + part
 }
-
-// retryKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that wait for another attempt.
-func (k Keys) retryKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:retry" }
-
-// groupsKey is the set of asynq v0.26.0 of the groups of a queue that have tasks.
-func (k Keys) groupsKey(queue string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:groups" }
-
-// taskKey is the hash of asynq v0.26.0 of a task. Its field pending_since is since when the task waits (unix ns).
-func (k Keys) taskKey(queue, id string) string { return "asynq:{" + k.AsynqQueue(queue) + "}:t:" + id }
 
 // queuesKey is the set of asynq v0.26.0 of the queues that its tools list. Workers add theirs.
 const queuesKey = "asynq:queues"

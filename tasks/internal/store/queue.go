@@ -53,7 +53,11 @@ func (s Queues) Forget(ctx context.Context, unused time.Duration) error {
 	for _, names := range shards {
 		for _, name := range names {
 			q := text(name)
-			n, err := s.rdb.Exists(ctx, s.pausedKey(q), s.groupsKey(q), s.pendingKey(q), s.activeKey(q), s.scheduledKey(q), s.retryKey(q), s.archivedKey(q)).Result()
+			var keys []string
+			for _, part := range []string{"paused", "groups", "pending", "active", "scheduled", "retry", "archived"} {
+				keys = append(keys, s.asynqKey(q, part))
+			}
+			n, err := s.rdb.Exists(ctx, keys...).Result()
 			if err == nil && n == 0 {
 				err = s.rdb.SRem(ctx, queuesKey, s.AsynqQueue(q)).Err()
 			}
@@ -67,7 +71,7 @@ func (s Queues) Forget(ctx context.Context, unused time.Duration) error {
 
 // Paused reports whether a queue is paused.
 func (s Queues) Paused(ctx context.Context, queue string) (bool, error) {
-	n, err := s.rdb.Exists(ctx, s.pausedKey(queue)).Result()
+	n, err := s.rdb.Exists(ctx, s.asynqKey(queue, "paused")).Result()
 	if err != nil {
 		return false, fmt.Errorf("read queue %s: %w", queue, err)
 	}
@@ -88,7 +92,7 @@ func (s Queues) Pause(ctx context.Context, queue string) error {
 	if err := checkName(queue); err != nil {
 		return err
 	}
-	if err := s.rdb.SetNX(ctx, s.pausedKey(queue), time.Now().Unix(), 0).Err(); err != nil {
+	if err := s.rdb.SetNX(ctx, s.asynqKey(queue, "paused"), time.Now().Unix(), 0).Err(); err != nil {
 		return fmt.Errorf("pause queue %s: %w", queue, err)
 	}
 	if _, err := s.callEach(ctx, "hold", queue, 1); err != nil {
@@ -102,7 +106,7 @@ func (s Queues) Resume(ctx context.Context, queue string) error {
 	if err := checkName(queue); err != nil {
 		return err
 	}
-	if err := s.rdb.Del(ctx, s.pausedKey(queue)).Err(); err != nil {
+	if err := s.rdb.Del(ctx, s.asynqKey(queue, "paused")).Err(); err != nil {
 		return fmt.Errorf("resume queue %s: %w", queue, err)
 	}
 	if _, err := s.callEach(ctx, "hold", queue, 0); err != nil {
@@ -177,7 +181,7 @@ func (s Queues) ForeignDue(ctx context.Context, queues []string) (map[string]tas
 	pipe := s.rdb.Pipeline()
 	scheduled, retry := make([]*redis.IntCmd, len(queues)), make([]*redis.IntCmd, len(queues))
 	for i, q := range queues {
-		scheduled[i], retry[i] = pipe.ZCard(ctx, s.scheduledKey(q)), pipe.ZCard(ctx, s.retryKey(q))
+		scheduled[i], retry[i] = pipe.ZCard(ctx, s.asynqKey(q, "scheduled")), pipe.ZCard(ctx, s.asynqKey(q, "retry"))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read queues: %w", err)
@@ -198,7 +202,7 @@ func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreig
 	pipe := s.rdb.Pipeline()
 	reads := make([]read, len(queues))
 	for i, q := range queues {
-		reads[i] = read{pipe.Exists(ctx, s.pausedKey(q)), pipe.ZCard(ctx, s.archivedKey(q)), pipe.LLen(ctx, s.pendingKey(q)), pipe.LLen(ctx, s.activeKey(q)), pipe.LIndex(ctx, s.pendingKey(q), -1)}
+		reads[i] = read{pipe.Exists(ctx, s.asynqKey(q, "paused")), pipe.ZCard(ctx, s.asynqKey(q, "archived")), pipe.LLen(ctx, s.asynqKey(q, "pending")), pipe.LLen(ctx, s.asynqKey(q, "active")), pipe.LIndex(ctx, s.asynqKey(q, "pending"), -1)}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read queues: %w", err)
@@ -208,7 +212,7 @@ func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreig
 		r := reads[i]
 		f := Foreign{Paused: r.paused.Val() == 1, Archived: r.archived.Val(), Pending: r.pending.Val(), Active: r.active.Val()}
 		if id := r.oldest.Val(); id != "" {
-			since, err := s.rdb.HGet(ctx, s.taskKey(q, id), "pending_since").Int64()
+			since, err := s.rdb.HGet(ctx, s.asynqKey(q, "t:"+id), "pending_since").Int64()
 			if err != nil && !errors.Is(err, redis.Nil) { // it has begun meanwhile
 				return nil, fmt.Errorf("read queue %s: %w", q, err)
 			}
@@ -281,7 +285,7 @@ func (s Queues) Look(ctx context.Context, queues []string) error {
 	paused := make([]*redis.IntCmd, len(queues))
 	for i, q := range queues {
 		pipe.SAdd(ctx, queuesKey, s.AsynqQueue(q))
-		paused[i] = pipe.Exists(ctx, s.pausedKey(q))
+		paused[i] = pipe.Exists(ctx, s.asynqKey(q, "paused"))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("look for paused queues: %w", err)
