@@ -323,7 +323,7 @@ func (c *compiler) after(first, next int, at mark) error {
 		c.sources = c.sources[:at.sources]
 		return nil
 	}
-	done, inside := c.g.closure(first), c.g.closure(next)
+	done, inside := walk(c.g.Preds, first), walk(c.g.Preds, next)
 	for i := range inside {
 		if done[i] {
 			delete(inside, i)

@@ -172,24 +172,17 @@ func (n *Node) preds() []int {
 func (g *Graph) Preds(i int) []int { return g.Nodes[i].preds() }
 
 // Result returns the nodes that the value of g needs, directly or not.
-func (g *Graph) Result() map[int]bool { return g.closure(g.Root) }
+func (g *Graph) Result() map[int]bool { return walk(g.Preds, g.Root) }
 
-// closure returns node from and all nodes that it needs, directly or not.
-func (g *Graph) closure(from int) map[int]bool { return g.reach(from, func(int) bool { return false }) }
-
-// reach is closure, but does not follow the inputs of nodes for which stop returns true.
-func (g *Graph) reach(from int, stop func(int) bool) map[int]bool {
+// walk returns nodes, and all that next leads to from them, directly or not.
+func walk(next func(int) []int, nodes ...int) map[int]bool {
 	seen := map[int]bool{}
-	stack := []int{from}
-	for len(stack) > 0 {
-		i := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if seen[i] {
-			continue
-		}
-		seen[i] = true
-		if !stop(i) {
-			stack = append(stack, g.Nodes[i].preds()...)
+	for len(nodes) > 0 {
+		i := nodes[len(nodes)-1]
+		nodes = nodes[:len(nodes)-1]
+		if !seen[i] {
+			seen[i] = true
+			nodes = append(nodes, next(i)...)
 		}
 	}
 	return seen
@@ -287,19 +280,14 @@ func (g *Graph) Roots() []int {
 
 // cannotSucceed returns node i and the nodes that can no longer succeed once it has failed.
 func (g *Graph) cannotSucceed(i int) map[int]bool {
-	seen := map[int]bool{i: true}
-	stack := []int{i}
-	for len(stack) > 0 {
-		k := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
+	return walk(func(k int) (out []int) {
 		for _, e := range g.succs[k] {
-			if e.Kind == Need && !seen[e.To] {
-				seen[e.To] = true
-				stack = append(stack, e.To)
+			if e.Kind == Need {
+				out = append(out, e.To)
 			}
 		}
-	}
-	return seen
+		return out
+	}, i)
 }
 
 // FailsFast reports whether a failure of a node of g may end others.
@@ -321,12 +309,14 @@ func (g *Graph) Doomers(i int) []int {
 		if !slices.ContainsFunc(n.Args, func(a int) bool { return failing[a] }) {
 			continue
 		}
-		others := g.reach(g.Root, func(k int) bool {
-			o := &g.Nodes[k]
-			return k == gi || (o.Kind == Outcomes || o.Kind == Catch) && slices.Equal(o.Args, n.Args)
-		})
+		others := walk(func(k int) []int {
+			if o := &g.Nodes[k]; k == gi || (o.Kind == Outcomes || o.Kind == Catch) && slices.Equal(o.Args, n.Args) {
+				return nil
+			}
+			return g.Preds(k)
+		}, g.Root)
 		for _, a := range n.Args {
-			for k := range g.closure(a) {
+			for k := range walk(g.Preds, a) {
 				if !others[k] && !failing[k] && !g.passive[k] && g.Nodes[k].Kind != Catch {
 					out = append(out, k)
 				}
@@ -346,19 +336,16 @@ func (g *Graph) Handles(i int) bool {
 	if g.need[i] == 0 {
 		return false
 	}
-	seen, stack := map[int]bool{}, g.Nodes[i].preds()
-	for len(stack) > 0 {
-		k := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if seen[k] {
-			continue
+	for k := range walk(func(k int) []int {
+		switch g.Nodes[k].Kind {
+		case List, Pair, Permit:
+			return g.Preds(k)
 		}
-		seen[k] = true
-		switch n := &g.Nodes[k]; n.Kind {
+		return nil
+	}, g.Preds(i)...) {
+		switch g.Nodes[k].Kind {
 		case Outcomes, Wrap, EachEnded:
 			return true
-		case List, Pair, Permit:
-			stack = append(stack, n.preds()...)
 		}
 	}
 	return false

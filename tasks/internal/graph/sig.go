@@ -6,6 +6,7 @@
 package graph
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -130,56 +131,38 @@ func (o *Opts) Over(top *Opts) *Opts {
 		return o
 	}
 	m := *o
-	if top.Queue != "" {
-		m.Queue = top.Queue
-	}
-	pick(&m.Priority, top.Priority)
-	pick(&m.Timeout, top.Timeout)
-	pick(&m.Hard, top.Hard)
-	pick(&m.MaxRetry, top.MaxRetry)
-	pick(&m.Backoff, top.Backoff)
+	m.Queue = cmp.Or(top.Queue, m.Queue)
+	m.Priority = cmp.Or(top.Priority, m.Priority)
+	m.Timeout = cmp.Or(top.Timeout, m.Timeout)
+	m.Hard = cmp.Or(top.Hard, m.Hard)
+	m.MaxRetry = cmp.Or(top.MaxRetry, m.MaxRetry)
+	m.Backoff = cmp.Or(top.Backoff, m.Backoff)
 	if top.In != nil || top.At != nil {
 		m.In, m.At = top.In, top.At
 	}
-	pick(&m.Expires, top.Expires)
+	m.Expires = cmp.Or(top.Expires, m.Expires)
 	m.FailFast = m.FailFast || top.FailFast
 	m.External = m.External || top.External
 	if top.Choices != nil {
 		m.Choices = top.Choices
 	}
-	if top.AtMost > 0 {
-		m.AtMost = top.AtMost
-	}
-	if top.ID != "" {
-		m.ID = top.ID
-	}
-	if top.NewID != "" {
-		m.NewID = top.NewID
-	}
-	pick(&m.Deadline, top.Deadline)
-	pick(&m.Retention, top.Retention)
-	pick(&m.FailureRetention, top.FailureRetention)
-	if top.Progress != "" {
-		m.Progress = top.Progress
-	}
+	m.AtMost = cmp.Or(top.AtMost, m.AtMost)
+	m.ID = cmp.Or(top.ID, m.ID)
+	m.NewID = cmp.Or(top.NewID, m.NewID)
+	m.Deadline = cmp.Or(top.Deadline, m.Deadline)
+	m.Retention = cmp.Or(top.Retention, m.Retention)
+	m.FailureRetention = cmp.Or(top.FailureRetention, m.FailureRetention)
+	m.Progress = cmp.Or(top.Progress, m.Progress)
 	if top.Unique != "" {
 		m.Unique, m.UniqueTTL, m.Once = top.Unique, top.UniqueTTL, top.Once
 	}
-	if top.Overlap != "" {
-		m.Overlap = top.Overlap
-	}
+	m.Overlap = cmp.Or(top.Overlap, m.Overlap)
 	m.Headers = merged(m.Headers, top.Headers)
 	m.Labels = merged(m.Labels, top.Labels)
-	if top.Name != "" {
-		m.Name = top.Name
-	}
-	if top.FairnessKey != "" {
-		m.FairnessKey = top.FairnessKey
-	}
+	m.Name = cmp.Or(top.Name, m.Name)
+	m.FairnessKey = cmp.Or(top.FairnessKey, m.FairnessKey)
 	m.Limits = slices.Concat(m.Limits, top.Limits)
-	if m.Err == nil {
-		m.Err = top.Err
-	}
+	m.Err = cmp.Or(m.Err, top.Err)
 	m.Alias = append(slices.Clone(m.Alias), top.Alias...)
 	return &m
 }
@@ -195,12 +178,6 @@ func merged(base, top map[string]string) map[string]string {
 	}
 	maps.Copy(out, top)
 	return out
-}
-
-func pick[T any](dst **T, src *T) {
-	if src != nil {
-		*dst = src
-	}
 }
 
 // With returns s with opts on the tasks that s itself adds: a task, the last step of a chain or chord, every member
