@@ -72,13 +72,12 @@ func (f *Fleet) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, 
 	if err := f.store.Tell(ctx, 0, "p "+token); err != nil {
 		return nil, fmt.Errorf("tell workers: %w", err)
 	}
-	over := time.NewTimer(wait)
-	defer over.Stop()
+	over := time.After(wait)
 	for left := len(live); left > 0 || len(live) == 0; {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-over.C:
+		case <-over:
 			return out, nil
 		case m, ok := <-sub.Channel():
 			if !ok {

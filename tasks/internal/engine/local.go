@@ -43,6 +43,20 @@ func (l *local) insist(step func() error) error {
 	}
 }
 
+// every calls f at intervals until ctx is done.
+func every(ctx context.Context, d time.Duration, f func(context.Context)) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f(ctx)
+		}
+	}
+}
+
 // jitter returns a random time from d to 2d.
 func jitter(d time.Duration) time.Duration { return d + rand.N(d) }
 

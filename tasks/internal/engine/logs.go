@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	logEvery   = time.Second
 	logTimeout = time.Second // for storing the lines of all workflows
 	maxPending = 5000        // lines of a worker that are not stored yet
 	maxLine    = 1000        // bytes
@@ -51,21 +50,6 @@ func (l *logs) add(f store.Flow, line tasktype.LogLine) {
 		l.pending++
 	}
 	l.lines[f] = append(lines, line)
-}
-
-// run stores the lines at intervals until ctx is done, and then once more.
-func (l *logs) run(ctx context.Context) {
-	tick := time.NewTicker(logEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			l.once(context.WithoutCancel(ctx))
-			return
-		case <-tick.C:
-			l.once(ctx)
-		}
-	}
 }
 
 // once stores the lines. It drops those that it cannot store in time.

@@ -100,10 +100,8 @@ func (a *advancer) stopEarlier(ctx context.Context, other store.Flow, policy str
 
 // pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -52,12 +52,10 @@ func (p *poller) EvalSha(ctx context.Context, sha string, keys []string, args ..
 }
 
 func (p *poller) sleep(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-p.wake:
 	case <-p.closed:
-	case <-t.C:
+	case <-time.After(d):
 	}
 }
 

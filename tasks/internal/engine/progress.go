@@ -208,20 +208,6 @@ func (w *progressWriter) touch(fl *flow) {
 	w.dirty[fl.Ref] = fl
 }
 
-// run writes the progress keys of marked workflows until ctx is done.
-func (w *progressWriter) run(ctx context.Context) {
-	tick := time.NewTicker(projectEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		w.once(ctx)
-	}
-}
-
 // once writes the progress keys of the workflows that were marked since the last time.
 func (w *progressWriter) once(ctx context.Context) {
 	w.mu.Lock()

@@ -205,10 +205,8 @@ func (r *rings) end() {
 		r.waiting.Wait()
 		r.dispatcher.wait()
 	}()
-	t := time.NewTimer(endFor)
-	defer t.Stop()
 	select {
 	case <-ended:
-	case <-t.C:
+	case <-time.After(endFor):
 	}
 }

@@ -3,14 +3,10 @@ package engine
 import (
 	"context"
 	"sync"
-	"time"
 
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
-
-// tallyEvery is how often a worker stores its counts: if it is killed, the counts since then are lost.
-const tallyEvery = time.Second
 
 // tally counts the attempts of a worker by task until it stores the counts.
 type tally struct {
@@ -42,21 +38,6 @@ func (t *tally) add(done []result) {
 			t.counts[key] = c
 		}
 		c.Add(r.kind, r.took, !r.began.IsZero())
-	}
-}
-
-// run stores the counts at intervals until ctx is done, and then once more.
-func (t *tally) run(ctx context.Context) {
-	tick := time.NewTicker(tallyEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			t.once(within(ctx))
-			return
-		case <-tick.C:
-			t.once(ctx)
-		}
 	}
 }
 

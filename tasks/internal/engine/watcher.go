@@ -298,15 +298,12 @@ func (w *watcher) firstBeat(ctx context.Context) error {
 		case !waits:
 			w.log.WarnContext(ctx, "worker starts when there is room", "worker", w.cfg.Name, "error", w.store.Explain(ctx, err))
 		}
-		t := time.NewTimer(fullPoll)
 		select {
 		case <-ctx.Done():
-			t.Stop()
 			return ctx.Err()
 		case <-w.killed:
-			t.Stop()
 			return err
-		case <-t.C:
+		case <-time.After(fullPoll):
 		}
 	}
 }

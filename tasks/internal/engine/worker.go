@@ -44,6 +44,9 @@ const (
 	delayedEvery = 5 * time.Second
 )
 
+// storeEvery is how often a worker stores its counts and log lines: if it is killed, those since then are lost.
+const storeEvery = time.Second
+
 // busPing is how often the subscription to the bus is checked; its messages can be lost.
 const busPing = 15 * time.Second
 
@@ -182,9 +185,13 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 	if !w.cfg.Manual {
 		loops.Go(func() { w.watcher.run(running) })
 		loops.Go(func() { w.agenda.run(running, shards) })
-		loops.Go(func() { w.projector.run(running) })
-		loops.Go(func() { w.dispatcher.tally.run(running) })
-		loops.Go(func() { w.logs.run(running) })
+		loops.Go(func() { every(running, projectEvery, w.projector.once) })
+		for _, store := range []func(context.Context){w.dispatcher.tally.once, w.logs.once} {
+			loops.Go(func() {
+				every(running, storeEvery, store)
+				store(within(running)) // the rest
+			})
+		}
 	}
 	return func() {
 		stop()
@@ -256,14 +263,12 @@ func (w *Worker) drain(stopServer func()) {
 
 // idle waits until no task runs, for at most d.
 func (w *Worker) idle(d time.Duration, stop <-chan struct{}) {
-	deadline := time.NewTimer(d)
-	defer deadline.Stop()
-	for {
+	for deadline := time.After(d); ; {
 		if active, _ := w.slots.use(); active == 0 {
 			return
 		}
 		select {
-		case <-deadline.C:
+		case <-deadline:
 			return
 		case <-stop:
 			return
