@@ -163,11 +163,10 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 	if ok, err := a.store.Flows.StoreInputs(ctx, fl.Flow, id.String(), id.Scope, g.Planned, inputs); err != nil || !ok {
 		return store.Change{}, err
 	}
-	var joins []store.MapJoin
-	for _, edge := range g.Members(id.Index) {
-		if edge.Kind == graph.Any {
-			joins = append(joins, store.MapJoin{Node: id.At(edge.To, -1).String(), Need: need(g, id, edge.To),
-				Delay: delay(g, edge.To, false), Lim: place(g, id, edge.To), Lane: lane(g, edge.To)})
+	var joins []store.Edge
+	for _, e := range g.Members(id.Index) {
+		if e.Kind == graph.Any {
+			joins = append(joins, edge(g, id, e))
 		}
 	}
 	wait, lim, members := memberDelay(g, id.Index), memberPlace(g, id), memberLane(g, id.Index)
@@ -276,16 +275,8 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 		if outcome == store.ChangeSucceed && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.NoMap) {
 			continue // they act on failures
 		}
-		inst := e.Inst
-		if inst == -2 {
-			inst = id.Inst
-		}
-		s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(e.Kind),
-			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
-		if e.Kind == graph.OfMap {
-			s.Need, s.Lane = "0+"+s.Node, store.NoLane
-		}
-		if plain := outcome == store.ChangeSucceed && e.Kind == graph.Need && inst == -1 && s.Need == "1" && s.Lim == "" && s.Lane != store.NoLane; plain {
+		s := edge(g, id, e)
+		if plain := outcome == store.ChangeSucceed && e.Kind == graph.Need && e.Inst == -1 && s.Need == "1" && s.Lim == "" && s.Lane != store.NoLane; plain {
 			if e.To == last+1 && s.Delay == c.Edges[len(c.Edges)-1].Delay && s.Lane == c.Edges[len(c.Edges)-1].Lane {
 				last = e.To
 				span := &c.Edges[len(c.Edges)-1]
@@ -302,6 +293,20 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 		c.Edges = append(c.Edges, store.Edge{Node: id.Scope, Kind: string(graph.Replaces), Need: "1", Lane: store.NoLane})
 	}
 	return c
+}
+
+// edge returns the stored form of an edge of node id.
+func edge(g *graph.Graph, id graph.ID, e graph.Edge) store.Edge {
+	inst := e.Inst
+	if inst == -2 {
+		inst = id.Inst
+	}
+	s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(e.Kind),
+		Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
+	if e.Kind == graph.OfMap {
+		s.Need, s.Lane = "0+"+s.Node, store.NoLane
+	}
+	return s
 }
 
 // sooner returns the shorter of two waits; 0 is none.

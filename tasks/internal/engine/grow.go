@@ -62,23 +62,35 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 // inputs are kept only for nodes without success.
 const maxKeptInputs = 4 << 10
 
-// releases returns the nodes that wait for nothing, as spans where possible.
+// releases returns the nodes that wait for nothing.
 func releases(g *graph.Graph, at graph.ID) []store.Release {
-	var out []store.Release
-	first, last := 0, -2 // of the span at the end of out
+	var out spans
 	for _, i := range g.Roots() {
-		r := store.Release{Span: at.At(i, -1).String(), Lane: lane(g, i), Delay: delay(g, i, true), Lim: place(g, at, i)}
-		if i == last+1 && r.Lane != store.NoLane {
-			if row := &out[len(out)-1]; row.Lane == r.Lane && row.Delay == r.Delay && row.Lim == r.Lim {
-				last = i
-				row.Span = at.At(first, -1).String() + "-" + strconv.Itoa(last)
-				continue
-			}
-		}
-		out = append(out, r)
-		first, last = i, i
+		out.add(at.At(i, -1), store.Release{Lane: lane(g, i), Delay: delay(g, i, true), Lim: place(g, at, i)})
 	}
-	return out
+	return out.list
+}
+
+// spans collects nodes that can run, as spans where possible.
+type spans struct {
+	list        []store.Release
+	first, last graph.ID // of the span at the end
+}
+
+// add adds a node.
+func (s *spans) add(id graph.ID, r store.Release) {
+	next, end := s.last.At(s.last.Index+1, -1), id.Index
+	if s.last.Inst >= 0 {
+		next, end = s.last.At(s.last.Index, s.last.Inst+1), id.Inst
+	}
+	if k := len(s.list) - 1; k >= 0 && id == next && r.Lane != store.NoLane {
+		if r.Span = s.list[k].Span; r == s.list[k] {
+			s.list[k].Span, s.last = s.first.String()+"-"+strconv.Itoa(end), id
+			return
+		}
+	}
+	r.Span = id.String()
+	s.list, s.first, s.last = append(s.list, r), id, id
 }
 
 // lane returns the lane of node i: where it waits when it is ready.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,9 @@ var (
 
 	errBusy = fmt.Errorf("%w: workers have not returned some of its tasks; retry in a few seconds", ErrRunning)
 )
+
+// retryErrors are the errors of the responses of Redis to a retry.
+var retryErrors = map[string]error{store.RetryBusy: errBusy, store.RetryRunning: ErrRunning, store.RetryRevoked: errRetryRevoked, store.RetryDamaged: ErrDamaged}
 
 // Corrected is an input for a node that is retried.
 type Corrected struct {
@@ -130,16 +134,8 @@ func (r *Operator) rerun(ctx context.Context, f store.Flow, how *Rerun, target f
 			continue
 		case state == store.RetryChanged:
 			return nil, ctx.Err()
-		case state == store.RetryBusy:
-			return nil, errBusy
-		case state == store.RetryRunning:
-			return nil, ErrRunning
-		case state == store.RetryRevoked:
-			return nil, errRetryRevoked
-		case state == store.RetryDamaged:
-			return nil, ErrDamaged
 		default:
-			return nil, ErrUnknown
+			return nil, cmp.Or(retryErrors[state], ErrUnknown)
 		}
 	}
 }
@@ -711,12 +707,12 @@ func (r *resetter) keepRun(id graph.ID, rec *store.Record) {
 	r.out.Set[field] = strings.Join(append(lines, strconv.Itoa(number)+"|"+string(store.EncodeRun(&run))), "\n")
 }
 
-// release adds the nodes that can run, as spans where possible.
+// release adds the nodes that can run.
 func (r *resetter) release(ready []graph.ID) {
-	var first, last graph.ID // of the span at the end
-	for i, id := range ready {
+	var out spans
+	for _, id := range ready {
 		g, n := r.graph(id), r.node(id)
-		rel := store.Release{Span: id.String(), Lane: lane(g, id.Index), Lim: place(g, id, id.Index)}
+		rel := store.Release{Lane: lane(g, id.Index), Lim: place(g, id, id.Index)}
 		if id.Inst >= 0 {
 			rel.Lane, rel.Lim = memberLane(g, id.Index), memberPlace(g, id)
 		}
@@ -727,24 +723,9 @@ func (r *resetter) release(ready []graph.ID) {
 			}
 			rel.Delay = store.Delay(0, at, g.Specs[n.Spec].Expires)
 		}
-		next := last.At(last.Index+1, -1)
-		if last.Inst >= 0 {
-			next = last.At(last.Index, last.Inst+1)
-		}
-		if i > 0 && id == next && rel.Lane != store.NoLane {
-			if row := &r.out.Roots[len(r.out.Roots)-1]; row.Lane == rel.Lane && row.Delay == rel.Delay && row.Lim == rel.Lim {
-				last = id
-				end := last.Index
-				if last.Inst >= 0 {
-					end = last.Inst
-				}
-				row.Span = first.String() + "-" + strconv.Itoa(end)
-				continue
-			}
-		}
-		r.out.Roots = append(r.out.Roots, rel)
-		first, last = id, id
+		out.add(id, rel)
 	}
+	r.out.Roots = out.list
 }
 
 // reopened writes the progress keys of a workflow that is retried.

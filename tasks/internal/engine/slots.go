@@ -39,6 +39,10 @@ func (s *slots) full(queue string) bool {
 func (s *slots) open(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.openLocked(queue)
+}
+
+func (s *slots) openLocked(queue string) bool {
 	for !s.closed && s.fullLocked(queue) {
 		s.room.Wait()
 	}
@@ -78,24 +82,17 @@ func (s *slots) free(queue string, used []*slot) int {
 func (s *slots) tryAcquire(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.fullLocked(queue) {
-		return false
-	}
-	s.active++
-	s.of[queue]++
-	return true
+	return !s.closed && !s.fullLocked(queue) && s.takeLocked(queue)
 }
 
 // acquire waits for a slot for a queue, and takes it. It returns false when the slots are closed.
 func (s *slots) acquire(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && s.fullLocked(queue) {
-		s.room.Wait()
-	}
-	if s.closed {
-		return false
-	}
+	return s.openLocked(queue) && s.takeLocked(queue)
+}
+
+func (s *slots) takeLocked(queue string) bool {
 	s.active++
 	s.of[queue]++
 	return true

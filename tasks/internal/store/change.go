@@ -110,16 +110,9 @@ func PlanChange(node, head string, g *Grow) Change {
 	return Change{Outcome: ChangePlan, Nodes: 1, Args: g.roots(args)}
 }
 
-// MapJoin is a join over the members of a map.
-type MapJoin struct{ Node, Need, Delay, Lim, Lane string }
-
-// ExtendChange returns the change that adds n members to a map. steps: the members are steps, not tasks.
-func ExtendChange(node string, n int, steps bool, lane, delay, lim string, joins []MapJoin) Change {
-	args := append(make([]any, 0, 7+5*len(joins)), node, n, steps, lane, delay, lim, len(joins))
-	for _, j := range joins {
-		args = append(args, j.Node, j.Need, j.Delay, j.Lim, j.Lane)
-	}
-	return Change{Outcome: ChangeExtend, Nodes: 1, Args: args}
+// ExtendChange returns the change that adds n members to a map. steps: the members are steps, not tasks. joins lead to the joins over the members.
+func ExtendChange(node string, n int, steps bool, lane, delay, lim string, joins []Edge) Change {
+	return Change{Outcome: ChangeExtend, Edges: joins, Nodes: 1, Args: []any{node, n, steps, lane, delay, lim}}
 }
 
 // Open makes a node wait for an external result during an attempt, at most for limit if that is not 0.

@@ -512,11 +512,11 @@ local function flow(onLane, onMost, on)
       return b + 1 + 4 * r
     end
 
-    -- extend adds the members of a map, whose inputs are stored already; see apply.
-    function extend(b)
-      local node, m, step, lane, delay, lim, joins = unpack(ARGV, b, b + 6)
-      m, joins = tonumber(m), tonumber(joins)
-      local after = b + 7 + 5 * joins
+    -- extend adds the members of a map, whose inputs are stored already, and looks at its n edges, which begin at ARGV[a]; see apply.
+    function extend(b, a, n)
+      local node, m, step, lane, delay, lim = unpack(ARGV, b, b + 5)
+      m = tonumber(m)
+      local after = b + 6
       if have[7] or record(node) or redis.call('HEXISTS', wf, MEMBERS_OF .. node) == 1 or not due(node) then return after end
       put(node, m == 0 and MAPPED or MAPPING)
       redis.call('HSET', wf, MEMBERS_OF .. node, m)
@@ -527,11 +527,11 @@ local function flow(onLane, onMost, on)
         more(MEMBERS, m)
         releaseSpan(m == 1 and node .. '.0' or node .. '.0-' .. whole(m - 1), lane, delay, lim)
       end
-      for a = b + 7, after - 5, 5 do
-        local c = tonumber(redis.call('HGET', wf, ARRIVED .. ARGV[a]) or 0)
-        if c >= wantedBy(ARGV[a + 1]) then
-          redis.call('HDEL', wf, ARRIVED .. ARGV[a])
-          ripen(ARGV[a], ARGV[a + 4], ARGV[a + 2], ARGV[a + 3])
+      for i = a, a + 6 * (n - 1), 6 do
+        local c = tonumber(redis.call('HGET', wf, ARRIVED .. ARGV[i]) or 0)
+        if c >= wantedBy(ARGV[i + 2]) then
+          redis.call('HDEL', wf, ARRIVED .. ARGV[i])
+          ripen(ARGV[i], ARGV[i + 5], ARGV[i + 3], ARGV[i + 4])
         end
       end
       return after
@@ -592,8 +592,7 @@ local function flow(onLane, onMost, on)
   --            again: node, attempts, deaths, delay ms, state while it waits, lane, error, the run that has ended (see remember) or ''
   --            plan: node, 'attempts|deaths|started|owner', graph, number of tasks, number of steps,
   --            number of inputs, then of each: field, value; number of roots, then of each: span, lane, delay, lim
-  --            extend: node, number of members, 1 if they are steps, lane, delay, lim, number of joins over the members, then of
-  --            each: node, need, delay, lim, lane
+  --            extend: node, number of members, 1 if they are steps, lane, delay, lim; the edges lead to the joins over the members
   --            open: node, attempt ('' for the current one), ms until its deadline or 0
   --            guard: node, condition, proof, name of the call or ''. The conditions are token: proof is the hash of the node's token;
   --            open-token: the same, and the node is open; overdue: proof is its attempt, whose deadline has passed; planned: proof
@@ -613,7 +612,7 @@ local function flow(onLane, onMost, on)
       if outcome == 'plan' then
         p = plan(b)
       elseif outcome == 'extend' then
-        p = extend(b)
+        p = extend(b, a, n)
       elseif outcome == 'again' then
         again(b, m, task)
         p = b + 8 * m
