@@ -120,7 +120,7 @@ func (rs *runs) cancel(workflow string, cause error) {
 		if r.fl.Ref != workflow {
 			continue
 		}
-		if handles, err := r.w.graphs.handles(ctx, r.fl.Flow, r.id); err == nil && !handles { // an error: the message is repeated
+		if handles, err := r.w.graphs.values(r.fl).handles(ctx, r.id); err == nil && !handles { // an error: the message is repeated
 			r.cancel(cause)
 		}
 	}

@@ -113,25 +113,8 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 		}
 		code, message := cancelledNode(cancelCause(stopped))
 		slices.Reverse(ready) // nodes that wait for a slot of a group before nodes that hold one
-		for part := range slices.Chunk(ready, changesAtOnce) {
-			changes := make([]store.Change, len(part))
-			for i, id := range part {
-				g := w.graph(id)
-				c := end(g, id, store.ChangeFail)
-				c.Flags = slices.DeleteFunc(c.Flags, func(flag string) bool { return flag == store.FlagFailFast }) // siblings in a group with FailFast are cancelled, too
-				c.End(id.String(), append([]byte{'?'}, encodeFailure(&tasktype.Failure{
-					Task: title(g, id), Node: id.String(), Code: code, Message: message})...))
-				c.Queue = counted(g, id)
-				c.Flags = append(c.Flags, store.FlagClear, store.FlagIfCancelled)
-				changes[i] = c
-			}
-			t, err := a.apply(ctx, w.flow, changes)
-			if err != nil {
-				return err
-			}
-			if err := a.settle(ctx, w.flow, t); err != nil {
-				return err
-			}
+		if err := a.endNodes(ctx, w.flow, ready, nil, store.ChangeFail, code, message, store.FlagIfCancelled); err != nil {
+			return err
 		}
 	}
 }
@@ -193,9 +176,9 @@ func (w *whole) succeeded(id graph.ID, nodes []int) bool {
 }
 
 // handles reports whether a node, or one of the nodes whose plan it is in, handles failures.
-func (gs *graphs) handles(ctx context.Context, f store.Flow, id graph.ID) (bool, error) {
+func (v *values) handles(ctx context.Context, id graph.ID) (bool, error) {
 	for {
-		g, err := gs.at(ctx, f, id)
+		g, err := v.graph(ctx, id)
 		if err != nil || g.Handles(id.Index) || id.Scope == "" {
 			return err == nil && g.Handles(id.Index), err
 		}

@@ -488,6 +488,10 @@ func (d *dispatcher) items(ctx context.Context, el *store.Element, leases []stor
 		return nil, err
 	}
 	var out []*item
+	var v *values
+	if err == nil {
+		v = d.graphs.values(fl)
+	}
 	for i, node := range el.Nodes {
 		it := &item{fl: fl, node: node, lost: el.Lost, lease: leases[i]}
 		switch {
@@ -503,7 +507,7 @@ func (d *dispatcher) items(ctx context.Context, el *store.Element, leases []stor
 			if it.rec.Terminal() || it.rec.State == store.StatePlanned || it.rec.State == store.StateMapping || it.rec.State == store.StateMapped || it.rec.State == store.StateOpen {
 				continue // it was ended or opened while it was ready
 			}
-			it.id, it.g, bad = d.graphs.node(ctx, fl, node)
+			it.id, it.g, bad = v.named(ctx, node)
 			if bad == nil && it.id.Inst < 0 && it.g.Virtual(it.id.Index) {
 				bad = errUnreadable
 			}

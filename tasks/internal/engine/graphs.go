@@ -84,26 +84,9 @@ func (gs *graphs) of(ctx context.Context, f store.Flow, scope string) (*graph.Gr
 	return gs.learn(f.Ref, scope, string(raws[1]), raws[0])
 }
 
-// at returns the graph that a node is in. Node ids come from Redis, so they may be damaged.
-func (gs *graphs) at(ctx context.Context, f store.Flow, id graph.ID) (*graph.Graph, error) {
-	g, err := gs.of(ctx, f, id.Scope)
-	if err != nil {
-		return nil, err
-	}
-	return g, hasNode(g, f.ID(), id)
-}
-
-// node returns a node by its name, with its graph.
+// node returns a node by its name, with its graph. Names come from Redis, so they may be damaged.
 func (gs *graphs) node(ctx context.Context, fl *flow, node string) (graph.ID, *graph.Graph, error) {
-	id, err := graph.ParseID(node)
-	if err != nil {
-		return id, nil, fmt.Errorf("workflow %s %w: %w", fl.ID(), errUnreadable, err)
-	}
-	if fl.plan != nil && fl.scope == id.Scope {
-		return id, fl.plan, hasNode(fl.plan, fl.ID(), id)
-	}
-	g, err := gs.at(ctx, fl.Flow, id)
-	return id, g, err
+	return gs.values(fl).named(ctx, node)
 }
 
 // spec returns how a node runs; nil if its workflow is gone or cannot be read.
@@ -120,14 +103,6 @@ func (gs *graphs) spec(ctx context.Context, f store.Flow, node string) (*graph.S
 		return nil, err
 	}
 	return &g.Specs[g.Nodes[id.Index].Spec], nil
-}
-
-// hasNode returns an error if the graph of a workflow has no such node.
-func hasNode(g *graph.Graph, workflow string, id graph.ID) error {
-	if id.Index >= len(g.Nodes) || id.Inst >= 0 && g.Nodes[id.Index].Kind != graph.Each && g.Nodes[id.Index].Kind != graph.Catch {
-		return fmt.Errorf("workflow %s %w: it has no node %s", workflow, errUnreadable, id)
-	}
-	return nil
 }
 
 // learn decodes a graph, and keeps it. planned is the time at which a plan was stored.

@@ -29,14 +29,9 @@ func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
 		if err != nil {
 			return nil, err
 		}
-		passed, err := l.store.Limits.Acquire(ctx, &p)
-		if err != nil {
-			return nil, err
-		}
+		passed, err := l.passed(l.store.Limits.Acquire(ctx, &p))
 		if passed.Has {
 			r.acquired++
-		}
-		if passed.Has {
 			r.places = append(r.places, p)
 		}
 		if passed.Has && !p.Rate() {
@@ -44,7 +39,7 @@ func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
 			l.held[p] = true
 			l.mu.Unlock()
 		}
-		if err := l.proceed(ctx, &p, passed); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		if !passed.Has {
@@ -56,13 +51,12 @@ func (l *limiter) acquire(ctx context.Context, r *Run) (*result, error) {
 	return nil, nil
 }
 
-// proceed makes the nodes ready for which places were reserved.
-func (l *limiter) proceed(ctx context.Context, p *store.Place, passed store.Passed) error {
-	passed, err := l.store.Limits.Continue(ctx, p, passed)
-	if passed.Timer >= 0 {
-		l.timer(passed.Timer)
+// passed makes the worker look at the agenda when a reply says so.
+func (l *limiter) passed(r store.Passed, err error) (store.Passed, error) {
+	if err == nil && r.Timer >= 0 {
+		l.timer(r.Timer)
 	}
-	return err
+	return r, err
 }
 
 // release returns the places of an attempt: those of rates only if it did not start.
@@ -76,11 +70,8 @@ func (l *limiter) release(ctx context.Context, r *Run) {
 		delete(l.held, *p)
 		l.mu.Unlock()
 		_ = l.insist(func() error { // if the worker is killed, the place expires
-			passed, err := l.store.Limits.Release(within(ctx), p)
-			if err != nil {
-				return err
-			}
-			return l.proceed(within(ctx), p, passed)
+			_, err := l.passed(l.store.Limits.Release(within(ctx), p))
+			return err
 		})
 	}
 }
@@ -96,10 +87,7 @@ func (l *limiter) parked(ctx context.Context, done []result) {
 
 // expire handles an entry of the agenda for a limit.
 func (l *limiter) expire(ctx context.Context, en store.Entry) error {
-	passed, err := l.store.Limits.Expire(ctx, en.Flow.Shard(), en.Node)
-	if passed.Timer >= 0 {
-		l.timer(passed.Timer)
-	}
+	_, err := l.passed(l.store.Limits.Expire(ctx, en.Flow.Shard(), en.Node))
 	return err
 }
 

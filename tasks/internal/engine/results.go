@@ -126,8 +126,10 @@ func (r *Results) find(ctx context.Context, refOrID string) (*flow, *tasktype.Fa
 	if err == nil {
 		return fl, nil, nil
 	}
-	if f := r.abortedID(ctx, refOrID); f != nil {
-		return nil, f, nil
+	if f, lost := r.store.Flows.Address(ctx, refOrID); lost == nil {
+		if fail, lost := r.graphs.aborted(ctx, f); lost == nil && fail != nil {
+			return nil, fail, nil
+		}
 	}
 	return nil, nil, endedBy(ctx, err)
 }
@@ -165,19 +167,6 @@ func endedBy(ctx context.Context, err error) error {
 		return context.DeadlineExceeded
 	}
 	return err
-}
-
-// abortedID is aborted for a workflow that cannot be read.
-func (r *Results) abortedID(ctx context.Context, refOrID string) *tasktype.Failure {
-	f, err := r.store.Flows.Address(ctx, refOrID)
-	if err != nil {
-		return nil
-	}
-	fail, err := r.graphs.aborted(ctx, f)
-	if err != nil {
-		return nil
-	}
-	return fail
 }
 
 // NodeValue blocks until a node of a workflow has a value or cannot have one any more.

@@ -133,9 +133,17 @@ const (
 	fastNote     = "!fast " // followed by the node that failed
 )
 
-// revokeNodes makes nodes terminal. Those with the leases running keep their attempt, worker and start. The nodes that need
-// them are skipped; the cause they name is the node failed or, if that is empty, the revoked node.
+// revokeNodes revokes nodes. The nodes that need them are skipped; the cause they name is the node failed or, if that is empty, the revoked node.
 func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, running map[string]*store.NodeLease, failed string) error {
+	flags := []string{store.FlagPlanned}
+	if failed != "" {
+		flags = append(flags, store.FlagCause+failed)
+	}
+	return a.endNodes(ctx, fl, ids, running, store.ChangeRevoke, tasktype.CodeRevoked, "revoked", flags...)
+}
+
+// endNodes makes nodes terminal that have not ended, and takes the steps that follow. Those with the leases running keep their attempt, worker and start.
+func (a *advancer) endNodes(ctx context.Context, fl *flow, ids []graph.ID, running map[string]*store.NodeLease, outcome, code, message string, flags ...string) error {
 	v := a.graphs.values(fl)
 	for part := range slices.Chunk(ids, changesAtOnce) {
 		changes := make([]store.Change, 0, len(part))
@@ -144,18 +152,15 @@ func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, ru
 			if err != nil {
 				return err
 			}
-			c := end(g, id, store.ChangeRevoke)
+			c := end(g, id, outcome)
 			head := "?"
 			if b := running[id.String()]; b != nil {
 				head = fmt.Sprintf("!%d|%s|", max(0, b.Taken.UnixMilli()-fl.Created), b.Worker)
 			}
-			c.End(id.String(), append([]byte(head), encodeFailure(&tasktype.Failure{
-				Task: title(g, id), Node: id.String(), Code: tasktype.CodeRevoked, Message: "revoked"})...))
+			c.End(id.String(), append([]byte(head), encodeFailure(&tasktype.Failure{Task: title(g, id), Node: id.String(), Code: code, Message: message})...))
 			c.Queue = counted(g, id)
-			c.Flags = append(c.Flags, store.FlagPlanned, store.FlagClear)
-			if failed != "" {
-				c.Flags = append(c.Flags, store.FlagCause+failed)
-			}
+			c.Flags = slices.DeleteFunc(c.Flags, func(flag string) bool { return flag == store.FlagFailFast }) // the siblings are ended, too
+			c.Flags = append(append(c.Flags, store.FlagClear), flags...)
 			changes = append(changes, c)
 		}
 		t, err := a.apply(ctx, fl, changes)

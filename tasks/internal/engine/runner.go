@@ -84,7 +84,7 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 		}
 	}
 	if r.it.cancelled != nil {
-		handles, err := rn.graphs.handles(ctx, r.fl.Flow, r.id)
+		handles, err := rn.graphs.values(r.fl).handles(ctx, r.id)
 		if err != nil {
 			return result{}, false, err
 		}

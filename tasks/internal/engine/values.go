@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,8 +18,14 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// values reads the results of nodes.
-type values struct{ *records }
+// values reads the records of a workflow, each once, and the results of nodes.
+type values struct {
+	all    *graphs
+	fl     *flow
+	recs   map[string]store.Record
+	counts map[string]int          // members of maps
+	graphs map[string]*graph.Graph // by scope
+}
 
 // values returns a reader of the results of a workflow.
 func (gs *graphs) values(fl *flow) *values {
@@ -25,7 +33,83 @@ func (gs *graphs) values(fl *flow) *values {
 	if fl.plan != nil {
 		known[fl.scope] = fl.plan
 	}
-	return &values{&records{all: gs, fl: fl, recs: map[string]store.Record{}, counts: map[string]int{}, graphs: known}}
+	return &values{all: gs, fl: fl, recs: map[string]store.Record{}, counts: map[string]int{}, graphs: known}
+}
+
+// graph returns the graph that a node is in. With errUnreadable it has no such node.
+func (v *values) graph(ctx context.Context, id graph.ID) (*graph.Graph, error) {
+	g := v.graphs[id.Scope]
+	if g == nil {
+		var err error
+		if g, err = v.all.of(ctx, v.fl.Flow, id.Scope); err != nil {
+			return nil, err
+		}
+		v.graphs[id.Scope] = g
+	}
+	if id.Index >= len(g.Nodes) || id.Inst >= 0 && g.Nodes[id.Index].Kind != graph.Each && g.Nodes[id.Index].Kind != graph.Catch {
+		return g, fmt.Errorf("workflow %s %w: it has no node %s", v.fl.ID(), errUnreadable, id)
+	}
+	return g, nil
+}
+
+// named returns a node by its name, with its graph, which is read once.
+func (v *values) named(ctx context.Context, node string) (graph.ID, *graph.Graph, error) {
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return id, nil, fmt.Errorf("workflow %s %w: %w", v.fl.ID(), errUnreadable, err)
+	}
+	g, err := v.graph(ctx, id)
+	return id, g, err
+}
+
+// refresh drops the records that may have changed since they were read: the records of nodes that were not terminal.
+func (v *values) refresh() {
+	maps.DeleteFunc(v.recs, func(_ string, r store.Record) bool { return !r.Terminal() })
+}
+
+// fetch reads the records of nodes that were not read before.
+func (v *values) fetch(ctx context.Context, ids []string) error {
+	var missing []string
+	for _, id := range ids {
+		if _, ok := v.recs[id]; !ok {
+			missing = append(missing, id)
+			v.recs[id] = store.Record{}
+		}
+	}
+	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, missing)
+	if err != nil {
+		return err
+	}
+	for i, id := range missing {
+		v.recs[id] = store.ParseRecord(raws[i], v.fl.Created)
+	}
+	return nil
+}
+
+// record returns the record of a node.
+func (v *values) record(ctx context.Context, id string) (store.Record, error) {
+	err := v.fetch(ctx, []string{id})
+	return v.recs[id], err
+}
+
+// members returns how many members a map has; -1 when that is not known yet.
+func (v *values) members(ctx context.Context, id string) (int, error) {
+	if n, ok := v.counts[id]; ok {
+		return n, nil
+	}
+	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, []string{store.FieldMembersOf + id})
+	if err != nil {
+		return 0, err
+	}
+	if raws[0] == nil {
+		return -1, nil
+	}
+	n, err := strconv.Atoi(string(raws[0]))
+	if err != nil {
+		return 0, fmt.Errorf("workflow %s %w: members of map %s: %w", v.fl.ID(), errUnreadable, id, err)
+	}
+	v.counts[id] = n
+	return n, nil
 }
 
 // parts returns the nodes that the value of a group, a join, a map or one of these settled is made of.

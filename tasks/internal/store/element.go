@@ -10,7 +10,6 @@ import (
 // Element is a part of a take: nodes of a workflow.
 type Element struct {
 	Flow      Flow // with the reference only
-	Text      string
 	Lost      int
 	Cancelled bool   // its workflow is; see [Flows.Cancel]
 	Overdue   bool   // likewise, by its deadline
@@ -55,7 +54,7 @@ func ParseElement(shard int, s string) (Element, error) {
 	if !ok {
 		return Element{}, fmt.Errorf("%w: %.100q", errElement, s)
 	}
-	el := Element{Flow: Flow{Ref: id, shard: shard}, Text: s}
+	el := Element{Flow: Flow{Ref: id, shard: shard}}
 	span, lost, _ := strings.Cut(span, "@")
 	el.Lost = int(toInt(lost))
 	dash := strings.LastIndexByte(span, '-')

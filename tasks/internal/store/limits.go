@@ -82,25 +82,25 @@ func passed(res []any) Passed {
 	return out
 }
 
-// Acquire takes a place of a limit, or lets the node wait for one. The caller delays a node that waits, with [AgainLimited], continues with
-// [Limits.Continue], and calls [Limits.Recheck] once the node is delayed.
+// Acquire takes a place of a limit, or lets the node wait for one. The caller delays a node that waits, with [AgainLimited], and calls
+// [Limits.Recheck] once the node is delayed. An error can come with a place.
 func (s Limits) Acquire(ctx context.Context, p *Place) (Passed, error) {
 	res, err := s.call(ctx, "acquire", p.shard, p.name, p.rule, p.node, p.owner)
 	if err != nil {
 		return Passed{}, fmt.Errorf("acquire a place of a limit: %w", err)
 	}
-	out := passed(res[1:])
+	out, err := s.proceed(ctx, p.shard, p.name, 0, passed(res[1:]))
 	out.Has = toInt(res[0]) == 1
-	return out, nil
+	return out, err
 }
 
-// Release returns a place: one of a rate only if the node did not start. The caller continues with [Limits.Continue].
+// Release returns a place: one of a rate only if the node did not start.
 func (s Limits) Release(ctx context.Context, p *Place) (Passed, error) {
 	res, err := s.call(ctx, "pass", p.shard, p.name, p.rule, p.member(), 0)
 	if err != nil {
 		return Passed{}, fmt.Errorf("release a place of a limit: %w", err)
 	}
-	return passed(res), nil
+	return s.proceed(ctx, p.shard, p.name, 0, passed(res))
 }
 
 // Expire handles the expired and the free places of a limit with an entry in the agenda.
@@ -112,15 +112,10 @@ func (s Limits) Expire(ctx context.Context, shard int, name string) (Passed, err
 	return s.proceed(ctx, shard, name, 1, passed(res))
 }
 
-// Continue makes the nodes ready for which places were reserved.
-func (s Limits) Continue(ctx context.Context, p *Place, r Passed) (Passed, error) {
-	return s.proceed(ctx, p.shard, p.name, 0, r)
-}
-
 // mostSteps bounds the steps of one call. The agenda has an entry for the rest.
 const mostSteps = 100
 
-// proceed takes the steps of a reply until there are none.
+// proceed takes the steps of a reply until there are none: it makes the nodes ready for which places were reserved.
 func (s Limits) proceed(ctx context.Context, shard int, name string, expire int, r Passed) (Passed, error) {
 	for range mostSteps {
 		if len(r.steps) == 0 {

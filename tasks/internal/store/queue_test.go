@@ -56,6 +56,7 @@ func TestPlaceOfALostBatchKeepsTheTurnOfTheNode(t *testing.T) {
 		s := store.New(rdb, store.DefaultNamespace)
 		f, err := s.Flows.Address(t.Context(), store.GeneratedReference("workflow"))
 		testutil.Ok(t, err)
+		testutil.Ok(t, rdb.HSet(t.Context(), s.Key(f), "n", 2).Err())
 		limit := store.Limit{Name: "a.task", Key: "key", N: 1}
 		place := func(node, batch string) store.Place {
 			p, err := s.Limits.NewPlace(t.Context(), &limit, f, node, batch)
