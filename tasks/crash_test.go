@@ -223,6 +223,8 @@ func kindOf(cmd redis.Cmder) string {
 	switch name := store.ScriptName(sha); {
 	case name == "turn" && said[8] == "direct":
 		return "advance"
+	case name == "turn" && said[13] == "0" && said[14] == "0": // no leases end
+		return "take"
 	case name != "":
 		return name
 	case strings.HasSuffix(said[3], ":active"):

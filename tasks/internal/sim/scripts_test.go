@@ -20,7 +20,7 @@ const clockKey = "sim:clock"
 const timeOfHistory = "(redis.call('HINCRBY', '" + clockKey + "', 'us', 1) and redis.call('HMGET', '" + clockKey + "', 's', 'us'))"
 
 // preludes are the files that scripts can begin with.
-var preludes = [][]string{nil, {"lib"}, {"lib", "nochanges"}, {"lib", "unpark"}, {"lib", "wake"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "remember", "giveback"}, {"lib", "remember", "giveback", "index", "flow"}, {"lib", "holder"}, {"lib", "firstopen"}, {"lib", "places"}, {"lib", "holder", "index", "flow"}}
+var preludes = [][]string{nil, {"lib"}, {"lib", "unpark"}, {"lib", "wake"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "remember", "giveback"}, {"lib", "remember", "giveback", "index", "flow"}, {"lib", "holder"}, {"lib", "firstopen"}, {"lib", "places"}, {"lib", "holder", "index", "flow"}}
 
 // limits matches the limits of scripts that random workflows do not reach.
 var limits = regexp.MustCompile(`(?m)^(local (MOST_BYTES|MOST_KEYS|MOST_NODES|HIGH_IN_A_ROW) *= *)\d+`)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -53,20 +52,20 @@ func (s Agenda) Due(ctx context.Context, shard int, claim time.Duration, most, s
 
 // Add adds an entry to the agenda, or changes when it is due.
 func (s Agenda) Add(ctx context.Context, f Flow, node string, wait time.Duration) error {
-	return s.note(ctx, f, node, wait, 0)
+	return s.note(ctx, f, node, wait, s.rdb.ZAdd)
 }
 
 // Move changes when an entry is due, if it is still there.
 func (s Agenda) Move(ctx context.Context, f Flow, node string, wait time.Duration) error {
-	return s.note(ctx, f, node, wait, 1)
+	return s.note(ctx, f, node, wait, s.rdb.ZAddXX)
 }
 
-func (s Agenda) note(ctx context.Context, f Flow, node string, wait time.Duration, existing int) error {
-	_, err := s.call(ctx, "note", f.shard, f.Ref+"/"+node, wait.Milliseconds(), existing)
-	if errors.Is(err, redis.Nil) {
-		return nil
+func (s Agenda) note(ctx context.Context, f Flow, node string, wait time.Duration, add func(context.Context, string, ...redis.Z) *redis.IntCmd) error {
+	now, err := s.Clock(ctx, f.shard)
+	if err != nil {
+		return err
 	}
-	return err
+	return add(ctx, s.agendaKey(f.shard), redis.Z{Score: float64(now.Add(wait).UnixMilli()), Member: f.Ref + "/" + node}).Err()
 }
 
 // Remove takes an entry out of the agenda.

@@ -95,10 +95,14 @@ func (s Queues) Pause(ctx context.Context, queue string) error {
 	if err := s.rdb.SetNX(ctx, s.asynqKey(queue, "paused"), time.Now().Unix(), 0).Err(); err != nil {
 		return fmt.Errorf("pause queue %s: %w", queue, err)
 	}
-	if _, err := s.callEach(ctx, "hold", queue, 1); err != nil {
-		return fmt.Errorf("pause queue %s: %w", queue, err)
+	now, err := s.Clock(ctx, 0)
+	if err != nil {
+		return err
 	}
-	return nil
+	_, err = onShards(ctx, s.db, "pause queue "+queue, func(pipe redis.Pipeliner, shard int) *redis.BoolCmd {
+		return pipe.HSetNX(ctx, s.queueKey(shard, queue), "paused", now.UnixMilli())
+	})
+	return err
 }
 
 // Resume undoes Pause.
@@ -109,10 +113,10 @@ func (s Queues) Resume(ctx context.Context, queue string) error {
 	if err := s.rdb.Del(ctx, s.asynqKey(queue, "paused")).Err(); err != nil {
 		return fmt.Errorf("resume queue %s: %w", queue, err)
 	}
-	if _, err := s.callEach(ctx, "hold", queue, 0); err != nil {
-		return fmt.Errorf("resume queue %s: %w", queue, err)
-	}
-	return nil
+	_, err := onShards(ctx, s.db, "resume queue "+queue, func(pipe redis.Pipeliner, shard int) *redis.IntCmd {
+		return pipe.HDel(ctx, s.queueKey(shard, queue), "paused")
+	})
+	return err
 }
 
 // Depth is how many nodes of a queue are ready, and since when none of them was taken or the first of them has waited; zero if none are

@@ -14,17 +14,14 @@ var sources embed.FS
 // Scripts holds the scripts by name.
 type Scripts map[string]*redis.Script
 
-// shardScripts returns, for each script that works on a shard, the files in front of it.
-func shardScripts() map[string][]string {
-	ofShard, ofLease := []string{"lib"}, []string{"lib", "remember", "giveback"}
-	ofIndex, ofSignals, ofLimit, ofWaiting := []string{"lib", "index"}, []string{"lib", "firstopen"}, []string{"lib", "places"}, []string{"lib", "wake"}
-	return map[string][]string{
-		"turn": {"lib", "remember", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"}, "abort": ofIndex, "tally": ofIndex,
-		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofWaiting, "schedule": {"lib", "arrange"}, "tick": {"lib", "arrange", "nosubmit"}, "fire": {"lib", "arrange", "holder", "index", "flow", "submit"}, "hasten": ofWaiting, "look": ofShard, "stuck": ofShard, "hold": ofShard, "reap": ofLease, "putback": ofShard, "adopt": ofShard,
-		"log": ofShard, "order": ofShard, "revoke": ofShard, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "signal": ofSignals, "signalled": ofSignals, "opened": ofShard, "scheduled": ofShard, "forget": ofShard, "drop": ofShard,
-		"acquire": ofLimit, "pass": ofLimit, "renew": ofShard, "limit": ofShard,
-		"unhandled": ofShard, "clock": ofShard, "note": ofShard,
-	}
+// parts are the files in front of a script; one that is not listed has lib. Without any, a call creates no functions.
+var parts = map[string][]string{
+	"submit1": nil, "finish1": nil, "step": nil, "project": nil,
+	"turn": {"lib", "remember", "giveback", "index", "flow"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"},
+	"fire": {"lib", "arrange", "holder", "index", "flow", "submit", "tick"}, "tick": {"lib", "arrange"}, "schedule": {"lib", "arrange"},
+	"abort": {"lib", "index"}, "tally": {"lib", "index"}, "piece": {"lib", "holder"}, "due": {"lib", "wake"}, "hasten": {"lib", "wake"},
+	"reap": {"lib", "remember", "giveback"}, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "signal": {"lib", "firstopen"},
+	"signalled": {"lib", "firstopen"}, "acquire": {"lib", "places"}, "pass": {"lib", "places"},
 }
 
 // NewScripts reads the scripts. Each file goes through rewrite, if that is not nil.
@@ -42,27 +39,28 @@ func NewScripts(rewrite func(name, source string) string) Scripts {
 		return files[name]
 	}
 	all := Scripts{}
-	for _, name := range []string{"beat", "remove", "claim", "project", "submit1", "finish1", "step", "emit"} { // they use separate keys, or need no part
-		all[name] = redis.NewScript(source(name))
+	names := []string{"fire"} // which has no file
+	dir, _ := sources.ReadDir("lua")
+	for _, f := range dir {
+		names = append(names, strings.TrimSuffix(f.Name(), ".lua"))
 	}
-	for name, parts := range shardScripts() {
-		var b strings.Builder
-		for _, p := range parts {
-			if p == "submit" { // another script calls it
-				b.WriteString("local function submit()\n" + source(p) + "end\n")
+	for _, name := range names {
+		list, listed := parts[name]
+		if !listed {
+			list = []string{"lib"}
+		}
+		text := ""
+		for _, p := range list {
+			if name == "fire" && p == "submit" { // tick calls it
+				text += "local function submit()\n" + source(p) + "end\n"
 			} else {
-				b.WriteString(source(p))
+				text += source(p)
 			}
 		}
-		switch name {
-		case "take":
-			b.WriteString(source("turn"))
-		case "fire":
-			b.WriteString(source("tick"))
-		default:
-			b.WriteString(source(name))
+		if name != "fire" {
+			text += source(name)
 		}
-		all[name] = redis.NewScript(b.String())
+		all[name] = redis.NewScript(text)
 	}
 	return all
 }

@@ -96,11 +96,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	for i := range t.Changes {
 		args = t.Changes[i].args(args)
 	}
-	script := "turn"
-	if len(t.Done)+len(t.Back) == 0 {
-		script = "take" // without the functions that end leases
-	}
-	res, err := s.call(ctx, script, t.Shard, args...)
+	res, err := s.call(ctx, "turn", t.Shard, args...)
 	if err != nil {
 		return nil, fmt.Errorf("take and finish nodes: %w", err)
 	}

@@ -1,4 +1,4 @@
--- Appended to lib, before the scripts that change schedules. KEYS and ARGV of the calling script. Returns nothing: it defines a function.
+-- Appended to lib, before the scripts that change schedules. KEYS and ARGV of the calling script. Returns nothing: it defines arrange and submit.
 
 -- arrange puts a schedule into the index of its shard: at the due time of its next tick unless it is paused or, if it has requested
 -- ticks, at look (unix ms) if that is earlier. It returns in how many ms something is due; nil for never.
@@ -13,3 +13,5 @@ local function arrange(name, look)
   redis.call('ZADD', P .. 'schedules', at, name)
   return whole(math.max(0, math.ceil(at - now)))
 end
+
+local submit -- stores the workflow of a tick; only the script fire has it

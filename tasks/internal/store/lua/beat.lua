@@ -4,9 +4,6 @@
 -- ARGV[1] name, or '' to only read, [2] ms without a beat after which a worker is silent, [3] least ms between the two
 -- calls that find it dead, [4] '1' for the first beat of a worker
 -- returns {'taken', its last beat} for the first beat if a worker of the name is live, else {number n of dead workers, n dead workers…, live workers…}; a dead one is returned until it is removed
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local function whole(n) return string.format('%d', n) end
 local me, silence = ARGV[1], tonumber(ARGV[2])
 if ARGV[4] == '1' then
   local last = redis.call('ZSCORE', KEYS[1], me)

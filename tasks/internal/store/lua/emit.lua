@@ -3,11 +3,10 @@
 -- ARGV[1] reference of the workflow, [2] node, [3] worker, [4] value of its lease, [5] number of chunks to keep, [6] number of their bytes, [7] number of
 -- chunks that were dropped before these, [8] and others: up to 1,000 chunks
 -- returns 1, or 0 if the worker has lost the lease or there is no such workflow
-local P, w, node = KEYS[1], KEYS[1] .. 'w:' .. ARGV[1], ARGV[2]
+local w, node = P .. 'w:' .. ARGV[1], ARGV[2]
 local ttl = redis.call('PTTL', w)
 if ttl == -2 or redis.call('HGET', P .. 'lease:' .. ARGV[3], ARGV[1] .. '/' .. node) ~= ARGV[4] then return 0 end
 local out = w .. ':out'
-local function whole(n) return string.format('%d', n) end
 local have = redis.call('HMGET', out, node, 'nodes')
 local first, last, bytes = string.match(have[1] or '1 0 0', '^(%d+) (%d+) (%d+)$')
 first, last, bytes = tonumber(first), tonumber(last), tonumber(bytes)
@@ -39,5 +38,5 @@ drop(last - ARGV[5])
 while bytes > tonumber(ARGV[6]) do drop(first) end
 redis.call('HSET', out, node, whole(first) .. ' ' .. whole(last) .. ' ' .. whole(bytes))
 if ttl >= 0 then redis.call('PEXPIRE', out, ttl) end
-redis.call('PUBLISH', string.match(P, '^[^{]*') .. 'changed:' .. ARGV[1], '')
+redis.call('PUBLISH', channel('changed:' .. ARGV[1]), '')
 return 1

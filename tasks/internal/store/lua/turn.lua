@@ -347,5 +347,5 @@ elseif left > 0 and status == 'ok' then -- else the call may be a late copy, who
   end
 end
 saveDepth()
-if counted then counted() end
+counted()
 return {status, whole(now), todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}
