@@ -223,7 +223,7 @@ func kindOf(cmd redis.Cmder) string {
 	switch name := store.ScriptName(sha); {
 	case name == "turn" && said[8] == "direct":
 		return "advance"
-	case name == "turn" && said[13] == "0" && said[14] == "0": // no leases end
+	case name == "turn" && said[12] == "0" && said[13] == "0": // no leases end
 		return "take"
 	case name != "":
 		return name

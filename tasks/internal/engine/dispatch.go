@@ -368,7 +368,7 @@ func (d *dispatcher) mostLocked(queue string, free int, slots []*slot) int {
 
 // turn stores results and takes nodes. It repeats the call until Redis has replied, or returns nil if the worker is killed.
 func (d *dispatcher) turn(t *store.Turn, done []result) (*store.Turned, []*item) {
-	t.ID, t.Known = d.leases.begin(), d.graphs.recentRefs()
+	t.ID = d.leases.begin()
 	res := &store.Turned{}
 	var ended []store.NodeLease
 	for first := true; len(done)+len(t.Back)+t.Most > 0; first = false {
@@ -545,9 +545,6 @@ func (d *dispatcher) flowOf(ctx context.Context, el *store.Element) (*flow, erro
 	}
 	if err != nil {
 		return nil, err
-	}
-	if len(g.Nodes) > 1 {
-		gs.used(el.Flow.Ref)
 	}
 	fl := newFlow(el.Flow, g)
 	if el.Planned == "" {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"muster/tasks/internal/graph"
@@ -21,26 +20,6 @@ type graphs struct {
 	mu        sync.Mutex // guards the fields below
 	kept      keptGraphs
 	templates keptGraphs // graphs by the key of their template
-	recent    []string   // references of the workflows with several nodes that were used last
-}
-
-// maxRecent is the number of workflows whose graphs Redis need not send again.
-const maxRecent = 8
-
-// used notes that Redis has sent the graph of a workflow.
-func (gs *graphs) used(ref string) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if !slices.Contains(gs.recent, ref) {
-		gs.recent = append(gs.recent[max(0, len(gs.recent)-maxRecent+1):], ref)
-	}
-}
-
-// recentRefs returns the workflows whose graphs Redis need not send.
-func (gs *graphs) recentRefs() []string {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	return slices.Clone(gs.recent)
 }
 
 func newGraphs(e *env) *graphs { return &graphs{env: e} }

@@ -13,7 +13,7 @@ type Element struct {
 	Lost      int
 	Cancelled bool   // its workflow is; see [Flows.Cancel]
 	Overdue   bool   // likewise, by its deadline
-	Graph     []byte // nil if the worker has it
+	Graph     []byte // nil if it is large, or in an earlier element
 	Planned   string // when the plan with the nodes was stored; empty if they are in none
 	Nodes     []string
 	Records   [][]byte

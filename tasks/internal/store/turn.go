@@ -27,8 +27,7 @@ type Turn struct {
 	Done []NodeLease // they end
 	Back []NodeLease // their nodes become ready again
 
-	Known []string // workflows whose graphs the worker has
-	Lane  string   // nodes that the changes make ready in this lane are taken first; empty for none
+	Lane string // nodes that the changes make ready in this lane are taken first; empty for none
 
 	Changes []Changes
 }
@@ -79,19 +78,16 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	if t.Again {
 		flags = "again"
 	}
-	entry, known := t.Entry, ""
+	entry := t.Entry
 	if t.Batch != "" {
 		entry, flags = s.batchKey(t.Shard, t.Batch), flags+" batch"
-	}
-	if len(t.Known) > 0 {
-		known = " " + strings.Join(t.Known, " ") + " "
 	}
 	queues := make([]string, len(t.Queues))
 	for i, r := range t.Queues {
 		queues[i] = strconv.Itoa(r.Most) + ":" + r.Queue
 	}
 	args := make([]any, 0, 64)
-	args = append(args, t.Worker, strings.Join(queues, " "), entry, flags, t.Most, t.ID, known, t.Lane, len(t.Done), len(t.Back))
+	args = append(args, t.Worker, strings.Join(queues, " "), entry, flags, t.Most, t.ID, t.Lane, len(t.Done), len(t.Back))
 	args = append(leaseArgs(leaseArgs(args, t.Done), t.Back), len(t.Changes))
 	for i := range t.Changes {
 		args = t.Changes[i].args(args)
@@ -120,7 +116,7 @@ func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 	}
 	c.List = list
 	args := make([]any, 0, 64)
-	args = append(args, "", "", "", "direct", 0, "", "", "", 0, 0, 1)
+	args = append(args, "", "", "", "direct", 0, "", "", 0, 0, 1)
 	res, err := s.call(ctx, "turn", c.Flow.shard, c.args(args)...)
 	if err != nil {
 		return nil, fmt.Errorf("advance workflow %s: %w", c.Flow.ID(), err)

@@ -2,21 +2,21 @@
 -- lost, changes nothing more and returns the nodes of the first one.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] queues to take from, in order, '<most>:<queue>' separated by spaces, [3] entry of the ring of the first of them that
--- the worker has taken, or '', [4] flags, [5] most nodes to take, 0 for none, [6] id of the call, [7] workflows whose graphs the worker
--- has (' id id '), [8] lane or '': nodes that become ready in it are taken first, [9] number of leases that end, [10] number of leases
--- whose nodes go back; then field and value of each; then the number of workflows, and of each its five facts, the number of arguments of
--- its changes, and these, as in flow
+-- the worker has taken, or '', [4] flags, [5] most nodes to take, 0 for none, [6] id of the call, [7] lane or '': nodes that become ready in
+-- it are taken first, [8] number of leases that end, [9] number of leases whose nodes go back; then field and value of each; then the
+-- number of workflows, and of each its five facts, the number of arguments of its changes, and these, as in flow
 -- flags are words: again: it may be a repeated call; direct: the changes are of nodes without leases; batch: [3] is the key of a batch, from
--- which at most [5] nodes of lane [8] are taken, if they are enough or one of them is due. The node of the first lease that ends is added before
+-- which at most [5] nodes of lane [7] are taken, if they are enough or one of them is due. The node of the first lease that ends is added before
 -- returns {status, now, todos, '<lane> <unix µs at which the nodes were taken> <cancelled workflow, with ! if by its deadline>…', then the elements that were taken}.
 -- status is ok, gone (the worker has lost leases that end: nothing was changed or taken, and todos has their positions) or paused (the
 -- queue of the entry is paused: nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or
 -- false, time at which the plan with its nodes was stored or false, then the record and the input of each node, each or false}. A graph is in the first
--- element of its workflow, unless the worker has it
+-- element of its workflow, unless it is large: the worker may have it
 local MOST_KEYS = 256         -- fairness keys that one take reads
 local AT_ONCE = 32            -- fairness keys read in one call
 local MOST_FIELDS = 2500      -- nodes read in one call
 local MOST_BYTES = 1048576    -- of records and inputs in a call; a node with more is taken alone
+local MOST_GRAPH = 4096       -- bytes of a graph in a reply
 local HIGH_IN_A_ROW = 8       -- takes of high priority after which one of normal priority is made
 local me, flags, id = ARGV[1], ARGV[4], ARGV[6]
 local lease = P .. 'lease:' .. me
@@ -32,8 +32,7 @@ local sent = {} -- the workflows whose graphs are in elements
 -- returns nil and true.
 local function add(wf, prefix, a, b, lost, new)
   local scope = string.match(prefix, '^(.*):')
-  local fields = {TASKS, STOPPED, GRAPH, PLANNED_AT .. (scope or ''), SPANS, UNBEGUN}
-  if sent[wf] or string.find(ARGV[7], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
+  local fields = {TASKS, STOPPED, sent[wf] and TASKS or GRAPH, PLANNED_AT .. (scope or ''), SPANS, UNBEGUN}
   for i = a or 0, b or 0 do
     local node = b and prefix .. whole(i) or prefix
     fields[#fields + 1] = node
@@ -43,7 +42,7 @@ local function add(wf, prefix, a, b, lost, new)
   if got.err or not got[1] or got[2] == BY_REVOKE then return nil end
   if new and (got[2] == BY_PAUSE or got[2] == BY_ORDER) then return nil, true end
   if (got[2] == BY_CANCEL or got[2] == BY_DEADLINE) and not sent[wf] then cancelled = cancelled .. ' ' .. wf .. (got[2] == BY_DEADLINE and '!' or '') end
-  local el = {'', fields[3] == GRAPH and got[3], scope and got[4] or false}
+  local el = {'', fields[3] == GRAPH and got[3] and #got[3] <= MOST_GRAPH and got[3], scope and got[4] or false}
   local n = 0
   for i = 7, #fields, 2 do
     if got[5] and not got[i] then
@@ -189,7 +188,7 @@ local function keep(lane)
   redis.call('SADD', P .. 'holders', me)
 end
 
-local finished, back = tonumber(ARGV[9]), tonumber(ARGV[10])
+local finished, back = tonumber(ARGV[8]), tonumber(ARGV[9])
 
 -- matching returns the fields of n leases in ARGV, from a position, that the worker has, their values, and the positions of the others.
 local function matching(from, n)
@@ -218,16 +217,16 @@ if has('again') then
   table.sort(before, function(x, y) return x[1] < y[1] end)
 end
 local on = {}
-local fields, _, lost = matching(11, #before == 0 and finished or 0)
+local fields, _, lost = matching(10, #before == 0 and finished or 0)
 if #lost > 0 then
   status, todos = 'gone', lost
 elseif #before == 0 then
   bulk('HDEL', lease, fields)
-  local p, f = 11 + 2 * (finished + back), nil
+  local p, f = 10 + 2 * (finished + back), nil
   local flows = tonumber(ARGV[p])
   p = p + 1
   for _ = 1, flows do
-    f = f or flow(ARGV[8], left, on)
+    f = f or flow(ARGV[7], left, on)
     local ok, todo = pcall(function()
       if not f.use(p) then return nil end
       f.apply(p + 6, not has('direct'))
@@ -245,7 +244,7 @@ elseif #before == 0 then
     p = p + 6 + ARGV[p + 5]
   end
   if back > 0 then
-    local some, values = matching(11 + 2 * finished, back)
+    local some, values = matching(10 + 2 * finished, back)
     local list = {}
     for i, field in ipairs(some) do list[2 * i - 1], list[2 * i] = field, values[i] end
     bulk('HDEL', lease, some)
@@ -268,7 +267,7 @@ local function gather(list)
     return {member = member, wf = wf, node = node, rec = have[1], lost = lost ~= '0' and lost or '', at = tonumber(at)}
   end
 
-  local new = finished > 0 and waits(ARGV[11])
+  local new = finished > 0 and waits(ARGV[10])
   if new then
     due = new.at <= now + 1
     if not due and redis.call('EXISTS', list) == 1 then redis.call('ZADD', P .. 'agenda', whole(new.at + LATER), new.member) end
@@ -297,7 +296,7 @@ local function gather(list)
       redis.call('ZREM', P .. 'agenda', n.member)
     end
   end
-  takenFrom = ARGV[8]
+  takenFrom = ARGV[7]
   if #elements > 0 then keep(takenFrom) end
 end
 
@@ -316,9 +315,9 @@ elseif has('batch') then
 elseif #on > 0 then
   for _, o in ipairs(on) do
     local wf, node = read(o[1])
-    if add(wf, node, nil, nil, '') == 0 then push(ARGV[8], o[2], {o[1]}) end -- there is no room for it
+    if add(wf, node, nil, nil, '') == 0 then push(ARGV[7], o[2], {o[1]}) end -- there is no room for it
   end
-  takenFrom = ARGV[8]
+  takenFrom = ARGV[7]
   if #elements > 0 then keep(takenFrom) end
 elseif left > 0 and status == 'ok' then -- else the call may be a late copy, whose nodes no worker would run
   local entry = ARGV[3] ~= '' and redis.call('LREM', P .. 'taken:' .. string.match(ARGV[2], '^%d+:(%S+)') .. ':' .. me, 1, ARGV[3]) == 1 and ARGV[3] or nil
