@@ -169,8 +169,8 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 			joins = append(joins, edge(g, id, e))
 		}
 	}
-	wait, lim, members := memberDelay(g, id.Index), memberPlace(g, id), memberLane(g, id.Index)
-	c := store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, members, wait, lim, joins)
+	members := release(g, id.At(id.Index, 0), false)
+	c := store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, &members, joins)
 	c.Scope, c.Planned = id.Scope, g.Planned
 	return c, nil
 }
@@ -301,8 +301,9 @@ func edge(g *graph.Graph, id graph.ID, e graph.Edge) store.Edge {
 	if inst == -2 {
 		inst = id.Inst
 	}
-	s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(e.Kind),
-		Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
+	to := id.At(e.To, inst)
+	r := release(g, to, false)
+	s := store.Edge{Node: to.String(), Kind: string(e.Kind), Need: need(g, id, e.To), Delay: r.Delay, Lim: r.Lim, Lane: r.Lane}
 	if e.Kind == graph.OfMap {
 		s.Need, s.Lane = "0+"+s.Node, store.NoLane
 	}

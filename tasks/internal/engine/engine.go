@@ -86,7 +86,7 @@ func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine 
 		graphs:    gs, progress: p, advancer: a, notifier: b,
 		workers: map[*Worker]chan struct{}{},
 	}
-	e.Schedules = &Schedules{shared, e.Sender}
+	e.Schedules = &Schedules{shared, st.Schedules, e.Sender}
 	e.Leaser = &Leaser{e: e, pools: map[string]*leasePool{}}
 	if h, ok := rdb.(Hook); ok {
 		h.EngineMade(e)

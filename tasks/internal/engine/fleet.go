@@ -96,18 +96,13 @@ func (f *Fleet) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, 
 	return out, nil
 }
 
-// queues returns the queues that work was sent to or that a live worker serves, sorted.
-func (f *Fleet) queues(ctx context.Context) ([]string, error) {
-	return f.store.Queues.Names(ctx)
-}
-
 // Take takes entries of the ring of a queue for a manual worker, which must serve them.
 func (f *Fleet) Take(ctx context.Context, worker, queue string) ([]store.RingEntry, error) {
 	return f.store.Queues.Take(ctx, worker, queue)
 }
 
 // Queues returns the queues that work was sent to or that a live worker serves, sorted.
-func (f *Fleet) Queues(ctx context.Context) ([]string, error) { return f.queues(ctx) }
+func (f *Fleet) Queues(ctx context.Context) ([]string, error) { return f.store.Queues.Names(ctx) }
 
 // Pause stops workers from taking from a queue.
 func (f *Fleet) Pause(ctx context.Context, queue string) error {

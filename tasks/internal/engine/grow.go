@@ -66,7 +66,8 @@ const maxKeptInputs = 4 << 10
 func releases(g *graph.Graph, at graph.ID) []store.Release {
 	var out spans
 	for _, i := range g.Roots() {
-		out.add(at.At(i, -1), store.Release{Lane: lane(g, i), Delay: delay(g, i, true), Lim: place(g, at, i)})
+		id := at.At(i, -1)
+		out.add(id, release(g, id, true))
 	}
 	return out.list
 }
@@ -93,18 +94,33 @@ func (s *spans) add(id graph.ID, r store.Release) {
 	s.list, s.first, s.last = append(s.list, r), id, id
 }
 
-// lane returns the lane of node i: where it waits when it is ready.
-func lane(g *graph.Graph, i int) string {
-	if g.Virtual(i) {
-		return store.NoLane
+// release returns where a node goes once it could run, how long it waits from then on, and the group whose place it needs, as "group cap".
+// root: it waits for no other node.
+func release(g *graph.Graph, id graph.ID, root bool) store.Release {
+	n := &g.Nodes[id.Index]
+	member := id.Inst >= 0 && n.Kind == graph.Each
+	r := store.Release{Lane: store.NoLane}
+	switch {
+	case member && n.AtMost > 0:
+		r.Lim = id.At(id.Index, -1).String() + " " + strconv.Itoa(n.AtMost)
+	case !member && n.Lim > 0:
+		r.Lim = id.At(n.Lim-1, -1).String() + " " + strconv.Itoa(g.Nodes[n.Lim-1].AtMost)
 	}
-	return memberLane(g, i)
-}
-
-// memberLane returns the lane of the members of map i.
-func memberLane(g *graph.Graph, i int) string {
-	sp := &g.Specs[g.Nodes[i].Spec]
-	return store.Lane(sp.QueueName(), sp.Priority)
+	var in, at, expires int64
+	if member || !g.Virtual(id.Index) {
+		sp := &g.Specs[n.Spec]
+		r.Lane = store.Lane(sp.QueueName(), sp.Priority)
+		in, at, expires = sp.In, sp.At, sp.Expires
+	}
+	if root {
+		in, at = max(in, g.Delay), max(at, g.At)
+		if expires > 0 {
+			expires = max(1, expires-max(0, g.Behind-in))
+		}
+		in = max(0, in-g.Behind)
+	}
+	r.Delay = store.Delay(in, at, expires)
+	return r
 }
 
 // constantsFit returns an error if a constant of g is too large.
@@ -135,44 +151,6 @@ func fits(in []byte, what string) error {
 		return fmt.Errorf("%s has %d bytes, more than %d: store it and pass a key", what, len(in), maxInput)
 	}
 	return nil
-}
-
-// delay returns how long node i waits once it could run, as the scripts read it.
-func delay(g *graph.Graph, i int, root bool) string {
-	var in, at, expires int64
-	if k := g.Nodes[i].Kind; k == graph.Task || k == graph.Catch {
-		sp := &g.Specs[g.Nodes[i].Spec]
-		in, at, expires = sp.In, sp.At, sp.Expires
-	}
-	if root {
-		in, at = max(in, g.Delay), max(at, g.At)
-		if expires > 0 {
-			expires = max(1, expires-max(0, g.Behind-in))
-		}
-		in = max(0, in-g.Behind)
-	}
-	return store.Delay(in, at, expires)
-}
-
-// memberDelay is delay for the members of the map i.
-func memberDelay(g *graph.Graph, i int) string {
-	sp := &g.Specs[g.Nodes[i].Spec]
-	return store.Delay(sp.In, sp.At, sp.Expires)
-}
-
-// place returns the group whose place node i needs, as "group cap".
-func place(g *graph.Graph, id graph.ID, i int) string {
-	if lim := g.Nodes[i].Lim; lim > 0 {
-		return id.At(lim-1, -1).String() + " " + strconv.Itoa(g.Nodes[lim-1].AtMost)
-	}
-	return ""
-}
-
-func memberPlace(g *graph.Graph, id graph.ID) string {
-	if n := g.Nodes[id.Index]; n.AtMost > 0 {
-		return id.At(id.Index, -1).String() + " " + strconv.Itoa(n.AtMost)
-	}
-	return ""
 }
 
 // need returns how many outcomes node i waits for, as the scripts read it.

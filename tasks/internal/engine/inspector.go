@@ -78,7 +78,7 @@ func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.Task, error
 
 // CountDue counts delayed tasks by queue: the first nodes of workflows up to the limit, and all of asynq's own tasks.
 func (in *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCount, error) {
-	names, err := in.fleet.queues(ctx)
+	names, err := in.fleet.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]t
 	queues := []string{queue}
 	if queue == "" {
 		var err error
-		if queues, err = in.fleet.queues(ctx); err != nil {
+		if queues, err = in.fleet.Queues(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +153,7 @@ func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]t
 
 // Queues returns the queues that work was sent to.
 func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
-	names, err := in.fleet.queues(ctx)
+	names, err := in.fleet.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -712,10 +712,8 @@ func (r *resetter) release(ready []graph.ID) {
 	var out spans
 	for _, id := range ready {
 		g, n := r.graph(id), r.node(id)
-		rel := store.Release{Lane: lane(g, id.Index), Lim: place(g, id, id.Index)}
-		if id.Inst >= 0 {
-			rel.Lane, rel.Lim = memberLane(g, id.Index), memberPlace(g, id)
-		}
+		rel := release(g, id, false)
+		rel.Delay = ""
 		if n.Kind == graph.Task || id.Inst >= 0 {
 			at := g.Specs[n.Spec].At
 			if id.Inst < 0 && g.Need(id.Index) == 0 {

@@ -242,7 +242,7 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 	testutil.Ok(t, e.store.Queues.Forget(ctx, time.Hour))
 	wantQueues := func(want ...string) {
 		t.Helper()
-		if got, err := e.Fleet.queues(ctx); err != nil || !slices.Equal(got, want) {
+		if got, err := e.Fleet.Queues(ctx); err != nil || !slices.Equal(got, want) {
 			t.Errorf("got the queues %v, %v, want %v", got, err, want)
 		}
 	}

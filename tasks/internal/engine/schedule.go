@@ -25,6 +25,7 @@ import (
 // Schedules changes schedules, and sends their ticks.
 type Schedules struct {
 	*env
+	store.Schedules
 	sender *Sender
 }
 
@@ -209,11 +210,6 @@ func (s *Schedules) Sync(ctx context.Context, group string, list []*Schedule) er
 // Delete deletes a schedule.
 func (s *Schedules) Delete(ctx context.Context, name string) error {
 	return s.store.Schedules.Delete(ctx, name, "")
-}
-
-// Pause stops the ticks of a schedule.
-func (s *Schedules) Pause(ctx context.Context, name string) error {
-	return s.store.Schedules.Pause(ctx, name)
 }
 
 // Resume ends a pause. The ticks that were due in it are not sent.

@@ -291,19 +291,17 @@ func compile(sig *graph.Sig, o *graph.Opts) (*graph.Graph, error) {
 		return nil, fmt.Errorf("%w: Overlap(%q) needs tasks.Unique, not tasks.Once", graph.ErrInvalid, o.Overlap)
 	}
 	g.Overlap = o.Overlap
-	size := 0
-	for k, v := range o.Headers {
-		size += len(k) + len(v)
+	size := func(m map[string]string) (n int) {
+		for k, v := range m {
+			n += len(k) + len(v)
+		}
+		return n
 	}
-	if size > maxHeaders {
+	if size := size(o.Headers); size > maxHeaders {
 		return nil, fmt.Errorf("%w: headers have %d bytes, more than %d: every task gets them", graph.ErrInvalid, size, maxHeaders)
 	}
 	g.Headers, g.Name, g.Labels = o.Headers, o.Name, o.Labels
-	size = 0
-	for k, v := range o.Labels {
-		size += len(k) + len(v)
-	}
-	if size > maxLabels {
+	if size := size(o.Labels); size > maxLabels {
 		return nil, fmt.Errorf("%w: labels have %d bytes, more than %d: they are in the index", graph.ErrInvalid, size, maxLabels)
 	}
 	if o.Retention != nil {

@@ -111,8 +111,8 @@ func PlanChange(node, head string, g *Grow) Change {
 }
 
 // ExtendChange returns the change that adds n members to a map. steps: the members are steps, not tasks. joins lead to the joins over the members.
-func ExtendChange(node string, n int, steps bool, lane, delay, lim string, joins []Edge) Change {
-	return Change{Outcome: ChangeExtend, Edges: joins, Nodes: 1, Args: []any{node, n, steps, lane, delay, lim}}
+func ExtendChange(node string, n int, steps bool, r *Release, joins []Edge) Change {
+	return Change{Outcome: ChangeExtend, Edges: joins, Nodes: 1, Args: []any{node, n, steps, r.Lane, r.Delay, r.Lim}}
 }
 
 // Open makes a node wait for an external result during an attempt, at most for limit if that is not 0.

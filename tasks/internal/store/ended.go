@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -92,27 +91,19 @@ func (s Index) Ended(ctx context.Context, after string, limit int) (list []Event
 		read   *redis.ZSliceCmd
 		cut    *redis.StringCmd
 	}
-	var sources []source
-	pipe := s.rdb.Pipeline()
-	for shard := range shards {
+	sources, err := onShards(ctx, s.db, "read the index of workflows", func(pipe redis.Pipeliner, shard int) (list []source) {
 		for letter := range eventLetters {
-			sources = append(sources, source{letter,
+			list = append(list, source{letter,
 				pipe.ZRangeByScoreWithScores(ctx, s.doneKey(shard, letter), &redis.ZRangeBy{Min: strconv.FormatInt(from.at, 10), Max: fmt.Sprintf("(%d", until), Count: int64(limit) + tiesMost}),
 				pipe.HGet(ctx, s.cutKey(shard), string(letter))})
 		}
+		return list
+	})
+	if err != nil {
+		return nil, after, false, err
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, after, false, fmt.Errorf("read the index of workflows: %w", err)
-	}
-	for _, src := range sources {
-		if err := src.read.Err(); err != nil {
-			return nil, after, false, fmt.Errorf("read the index of workflows: %w", err)
-		}
-		cut, err := src.cut.Int64()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, after, false, fmt.Errorf("read the index of workflows: %w", err)
-		}
-		gap = gap || err == nil && cut >= from.at && after != ""
+	for _, src := range slices.Concat(sources...) {
+		gap = gap || src.cut.Err() == nil && toInt(src.cut.Val()) >= from.at && after != ""
 		for _, z := range src.read.Val() {
 			member, _ := z.Member.(string)
 			e, ok := parseIndexed(member, tasktype.WorkflowSucceeded, int64(z.Score))

@@ -66,17 +66,23 @@ func (s Leases) All(ctx context.Context) ([]NodeLease, error) {
 	}
 	var out []NodeLease
 	for shard := range n {
-		list, err := s.inShard(ctx, shard, holders)
+		list, err := s.held(ctx, shard, holders)
 		if err != nil {
-			return nil, err
-		}
-		out = append(out, list...)
-		if list, err = s.taken(ctx, shard); err != nil {
 			return nil, err
 		}
 		out = append(out, list...)
 	}
 	return out, nil
+}
+
+// held returns the leases of workers in a shard, and the workflows of one node that any workers have taken.
+func (s Leases) held(ctx context.Context, shard int, workers []string) ([]NodeLease, error) {
+	leases, err := s.inShard(ctx, shard, workers)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := s.taken(ctx, shard)
+	return append(leases, taken...), err
 }
 
 // taken returns the workflows of one node that workers have taken from rings in a shard and that have no lease.
@@ -114,15 +120,10 @@ func (s Leases) OfFlow(ctx context.Context, f Flow) (map[string]*NodeLease, erro
 	if err != nil {
 		return nil, fmt.Errorf("list workers with leases: %w", err)
 	}
-	all, err := s.inShard(ctx, f.shard, holders)
+	all, err := s.held(ctx, f.shard, holders)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.taken(ctx, f.shard)
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, taken...)
 	out := map[string]*NodeLease{}
 	for i := range all {
 		if all[i].Flow.Ref == f.Ref {

@@ -268,17 +268,15 @@ func (s Limits) Change(ctx context.Context, limit string, key *string, what, val
 
 // List returns the states of a limit, or of all limits if it is empty: at most so many, sorted.
 func (s Limits) List(ctx context.Context, limit string, most int) ([]tasktype.Limit, error) {
-	shards, err := s.shardCount(ctx)
+	type read struct{ rules, set *redis.MapStringStringCmd }
+	shards, err := onShards(ctx, s.db, "read limits", func(pipe redis.Pipeliner, shard int) read {
+		return read{pipe.HGetAll(ctx, s.limitKey(shard, "rules")), pipe.HGetAll(ctx, s.limitKey(shard, "set"))}
+	})
 	if err != nil {
 		return nil, err
 	}
 	all := map[[2]string]*tasktype.Limit{}
-	for shard := range shards {
-		pipe := s.rdb.Pipeline()
-		rules, set := pipe.HGetAll(ctx, s.limitKey(shard, "rules")), pipe.HGetAll(ctx, s.limitKey(shard, "set"))
-		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, fmt.Errorf("read limits: %w", err)
-		}
+	for shard, r := range shards {
 		at := func(name string) *tasktype.Limit {
 			of, key, ok := strings.Cut(name, "\t")
 			if !ok {
@@ -293,27 +291,23 @@ func (s Limits) List(ctx context.Context, limit string, most int) ([]tasktype.Li
 			}
 			return all[id]
 		}
-		var counts [][2]*redis.IntCmd
-		var of []*tasktype.Limit
-		for name, rule := range rules.Val() {
+		pipe, counts := s.rdb.Pipeline(), map[*tasktype.Limit][2]*redis.IntCmd{}
+		for name, rule := range r.rules.Val() {
 			l := at(name)
 			if l == nil {
 				continue
 			}
 			n, per, _ := strings.Cut(rule, " ")
 			l.N, l.Per = int(toInt(n)), time.Duration(toInt(per))*time.Millisecond
-			of = append(of, l)
-			counts = append(counts, [2]*redis.IntCmd{pipe.ZCard(ctx, s.limitKey(shard, "places:"+name)), pipe.ZCard(ctx, s.limitKey(shard, "waiting:"+name))})
+			counts[l] = [2]*redis.IntCmd{pipe.ZCard(ctx, s.limitKey(shard, "places:"+name)), pipe.ZCard(ctx, s.limitKey(shard, "waiting:"+name))}
 		}
-		if len(of) > 0 {
-			if _, err := pipe.Exec(ctx); err != nil {
-				return nil, fmt.Errorf("read limits: %w", err)
-			}
+		if _, err := pipe.Exec(ctx); err != nil && len(counts) > 0 {
+			return nil, fmt.Errorf("read limits: %w", err)
 		}
-		for i, l := range of {
-			l.Running, l.Waiting = counts[i][0].Val(), counts[i][1].Val()
+		for l, n := range counts {
+			l.Running, l.Waiting = n[0].Val(), n[1].Val()
 		}
-		for field, value := range set.Val() {
+		for field, value := range r.set.Val() {
 			what, name, _ := strings.Cut(field, " ")
 			switch l := at(name); {
 			case l == nil:

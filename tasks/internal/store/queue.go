@@ -128,31 +128,22 @@ type Depth struct {
 
 // Depths returns the depths of queues.
 func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pipe := s.rdb.Pipeline()
 	type read struct {
+		queue  string
 		counts *redis.SliceCmd
 		ring   *redis.IntCmd
 		head   *redis.StringCmd
 	}
-	cmds := map[string][]read{}
-	for _, q := range queues {
-		for shard := range n {
-			cmds[q] = append(cmds[q], read{pipe.HMGet(ctx, s.queueKey(shard, q), "ready:n", "ready:h", "ready:k", "taken"), pipe.LLen(ctx, s.ringKey(shard, q)), pipe.LIndex(ctx, s.ringKey(shard, q), 0)})
+	shards, err := onShards(ctx, s.db, "read depths of queues", func(pipe redis.Pipeliner, shard int) (list []read) {
+		for _, q := range queues {
+			list = append(list, read{q, pipe.HMGet(ctx, s.queueKey(shard, q), "ready:n", "ready:h", "ready:k", "taken"), pipe.LLen(ctx, s.ringKey(shard, q)), pipe.LIndex(ctx, s.ringKey(shard, q), 0)})
 		}
-	}
-	if len(cmds) > 0 {
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("read depths of queues: %w", err)
-		}
-	}
+		return list
+	})
 	out := map[string]Depth{}
-	for q, list := range cmds {
-		var d Depth
+	for _, list := range shards {
 		for _, c := range list {
+			d := out[c.queue]
 			v := c.counts.Val()
 			if len(v) < 4 {
 				continue
@@ -166,10 +157,10 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 			if ready > 0 && at.Unix() > 0 && (d.Since.IsZero() || at.Before(d.Since)) {
 				d.Since = at
 			}
+			out[c.queue] = d
 		}
-		out[q] = d
 	}
-	return out, nil
+	return out, err
 }
 
 // Foreign has the numbers of asynq's own tasks in a queue. asynq's inspector would also measure the memory of the queue each time,

@@ -65,7 +65,6 @@ type Store struct {
 	History   History
 	Schedules Schedules
 	Progress  ProgressKeys
-	Starts    Starts
 	Limits    Limits
 	Unhandled Unhandled
 }
@@ -84,7 +83,6 @@ type (
 	History      struct{ *db } // queues and workers, over time
 	Schedules    struct{ *db } // schedules, whose ticks send workflows
 	ProgressKeys struct{ *db } // the public progress keys of workflows
-	Starts       struct{ *db } // rate limits of tasks
 	Limits       struct{ *db } // limits per key
 	Unhandled    struct{ *db } // nodes without a handler
 )
@@ -92,7 +90,7 @@ type (
 // New returns the Store of a namespace on rdb.
 func New(rdb redis.UniversalClient, namespace string) *Store {
 	d := &db{Keys: Keys(namespace), rdb: rdb, scripts: plain()}
-	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Leases{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedules{d}, ProgressKeys{d}, Starts{d}, Limits{d}, Unhandled{d}}
+	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Leases{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, History{d}, Schedules{d}, ProgressKeys{d}, Limits{d}, Unhandled{d}}
 }
 
 // Redis returns the connection of the store.

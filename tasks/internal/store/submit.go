@@ -251,33 +251,27 @@ func (s Flows) SubmitMany(ctx context.Context, all []Submission) []Submission {
 
 // submitTogether stores workflows in one round trip, and those whose Redis does not have the script in another one.
 func (s Flows) submitTogether(ctx context.Context, subs []*Submission) {
-	for len(subs) > 0 {
-		pipe := s.rdb.Pipeline()
-		cmds := make([]*redis.Cmd, len(subs))
-		for i, sub := range subs {
-			script, args := sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)
-			cmds[i] = s.scripts[script].EvalSha(ctx, pipe, s.scriptKeys(sub.Flow.shard), args...)
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.Cmd, len(subs))
+	for i, sub := range subs {
+		script, args := sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)
+		cmds[i] = s.scripts[script].EvalSha(ctx, pipe, s.scriptKeys(sub.Flow.shard), args...)
+	}
+	_, _ = pipe.Exec(ctx) // each has its own error
+	var again []*Submission
+	for i, sub := range subs {
+		switch reply, err := cmds[i].Result(); {
+		case redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "TRYAGAIN"):
+			again = append(again, sub)
+		case err != nil:
+			sub.Err = fmt.Errorf("store workflow: %w", err)
+		default:
+			sub.Todo, sub.Err = submitted(asList(reply))
 		}
-		_, _ = pipe.Exec(ctx) // each has its own error
-		var again []*Submission
-		loaded := map[string]bool{} // scripts of shards
-		for i, sub := range subs {
-			reply, err := cmds[i].Result()
-			res := asList(reply)
-			script := fmt.Sprint(sub.Flow.shard, sub.Grow.single(sub.Flow, sub.Grow.Inputs, 0))
-			switch {
-			case redis.HasErrorPrefix(err, "NOSCRIPT") && loaded[script]:
-				again = append(again, sub)
-			case redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "TRYAGAIN"):
-				loaded[script] = true
-				sub.Todo, sub.Err = s.submit(ctx, sub.Flow, sub.Grow, sub.Grow.Inputs, 0)
-			case err != nil:
-				sub.Err = fmt.Errorf("store workflow: %w", err)
-			default:
-				sub.Todo, sub.Err = submitted(res)
-			}
-		}
-		subs = again
+	}
+	if len(again) > 0 {
+		again[0].Todo, again[0].Err = s.submit(ctx, again[0].Flow, again[0].Grow, again[0].Grow.Inputs, 0) // which loads its script
+		s.submitTogether(ctx, again[1:])
 	}
 }
 
