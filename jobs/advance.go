@@ -79,7 +79,7 @@ func (s *Service) start(ctx context.Context, id string, r record) error {
 
 // work notes the stages that have ended, opens the next one, and ends the job after the last.
 func (s *Service) work(ctx context.Context, id string, r record) error {
-	p, err := r.pipeline()
+	p, err := s.pipeline(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s *Service) current(ctx context.Context, id string, stages []pipeline.Stag
 
 // complete ends a job whose stages have all been completed. If an item was given new attempts meanwhile, the job continues.
 func (s *Service) complete(ctx context.Context, id string, r record) error {
-	p, err := r.pipeline()
+	p, err := s.pipeline(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (s *Service) unseal(ctx context.Context, id string) error {
 // end moves a job to a terminal state. It does nothing if the job has ended. The consequences are handled by finalize
 // and close, which are repeated from the list of jobs to advance if this process dies.
 func (s *Service) end(ctx context.Context, id string, r record, to Status, event, message string) error {
-	j, err := r.job(id)
+	j, err := s.job(ctx, id, r)
 	if err == nil {
 		err = s.fill(ctx, &j, r, false, nil)
 	}
@@ -283,7 +283,7 @@ func (s *Service) finalize(ctx context.Context, id string) error {
 	if err := s.tellEndings(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	j, err := r.job(id)
+	j, err := s.job(ctx, id, r)
 	if err != nil {
 		return err
 	}

@@ -185,7 +185,7 @@ func (s *Service) Edit(ctx context.Context, id string, version int64, e Edit) (J
 	if err != nil {
 		return Job{}, err
 	}
-	p, err := r.pipeline()
+	p, err := s.pipeline(ctx, r)
 	if err != nil {
 		return Job{}, err
 	}
@@ -262,7 +262,7 @@ func (s *Service) remove(ctx context.Context, id string, r record) error {
 
 // drop removes a job that has ended. It reports whether no other job has its document, which stays.
 func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err error) {
-	p, err := r.pipeline()
+	p, err := s.pipeline(ctx, r)
 	if err != nil {
 		return false, err
 	}
@@ -273,15 +273,12 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 		return false, err
 	}
 	none := recordKey(id)
-	doc, plan := none, none
-	if hash := r["pipeline_sha256"]; hash != "" {
-		plan = pipelineKey(hash)
-	}
+	doc := none
 	if d := r.document(); d != nil {
 		doc = documentKey(d.Hash)
 	}
 	keys := append([]string{none}, s.eventKeys(id)...)
-	keys = append(keys, usageKey(id), dependentsKey(id), endedKey(r.status()), todoKey, dedupeKey(r["work"]), doc, promptKey(id), largeContextKey(id), plan)
+	keys = append(keys, usageKey(id), dependentsKey(id), endedKey(r.status()), todoKey, dedupeKey(r["work"]), doc, promptKey(id), largeContextKey(id), pipelineKey(r["pipeline_sha256"]))
 	keys = append(keys, indexes(p, r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
 	reply, err := s.run(ctx, "delete job "+id, "remove", append(keys, reviewsKey, itemsKey), id, prefix+"j:")
 	if err != nil {

@@ -51,7 +51,7 @@ func (s *Service) against(ctx context.Context, id, other string, fn func(Item, *
 	var part []Item
 	flush := func() error {
 		found := map[string]Item{}
-		if p != nil && len(part) > 0 {
+		if len(part) > 0 {
 			ids := make([]string, len(part))
 			for i, it := range part {
 				ids[i] = itemID(it.Key)

@@ -198,7 +198,7 @@ func soft(p *pipeline.Pipeline, labels []string, context json.RawMessage) []stri
 	for _, label := range labels {
 		keys = append(keys, labelKey(label))
 	}
-	if p == nil || len(p.Context) == 0 || len(context) == 0 {
+	if len(p.Context) == 0 || len(context) == 0 {
 		return keys
 	}
 	var values map[string]json.RawMessage

@@ -87,7 +87,7 @@ func (s *Service) InReview(ctx context.Context) (items int64, jobs int, err erro
 	if err != nil {
 		return 0, 0, fmt.Errorf("list jobs with items in review: %w", err)
 	}
-	records, err := s.fields(ctx, ids, "status", "final")
+	records, err := s.fields(ctx, ids, "status", "final", "pipeline_sha256")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -100,7 +100,7 @@ func (s *Service) InReview(ctx context.Context) (items int64, jobs int, err erro
 		if glance == nil || records[i].status().Terminal() {
 			continue
 		}
-		p, err := s.plan(ctx, id)
+		p, err := s.pipeline(ctx, records[i])
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}

@@ -43,7 +43,7 @@ func (s *Service) whole(ctx context.Context, id string, r record, brief bool, gl
 			return Job{}, err
 		}
 	}
-	j, err := r.job(id)
+	j, err := s.job(ctx, id, r)
 	if err != nil {
 		return Job{}, err
 	}
@@ -112,7 +112,7 @@ func (s *Service) fill(ctx context.Context, j *Job, r record, brief bool, glance
 
 // glance reads the counts and the stages that take the job. A brief one lacks the results and agents of completed stages.
 func (s *Service) glance(ctx context.Context, id string, r record, brief bool) (*workqueue.Glance, error) {
-	ids, err := r.stageIDs(brief)
+	ids, err := s.stageIDs(ctx, r, brief)
 	if err != nil {
 		return nil, err
 	}
@@ -132,9 +132,9 @@ func (s *Service) glance(ctx context.Context, id string, r record, brief bool) (
 }
 
 // stageIDs returns the items of the stages that take the job; a brief list lacks completed stages.
-func (r record) stageIDs(brief bool) (ids []string, err error) {
-	p, err := r.pipeline()
-	if p == nil {
+func (s *Service) stageIDs(ctx context.Context, r record, brief bool) (ids []string, err error) {
+	p, err := s.pipeline(ctx, r)
+	if err != nil {
 		return nil, err
 	}
 	for _, st := range p.Stages {
@@ -334,8 +334,7 @@ func joinSorted(list []string) string {
 //	prompt                       its beginning, if it is above MaxInline; then prompt_sha256 is set and the whole has a key
 //	context                      empty if it is above MaxInline; then context_sha256 is set and it has a key
 //	doc priority labels after on_failure at version_of generation
-//	pipeline_sha256              of the pipeline when the job was created; see pipelineKey. The field pipeline, its
-//	                             JSON, is added when a record is read.
+//	pipeline_sha256              of the pipeline when the job was created; see pipelineKey
 //	stuck_after timeout          ms
 //	headers                      as JSON: its trace and the id of the request that created it
 //	work                         hash of the request, for dedupe
@@ -369,47 +368,29 @@ func (s *Service) read(ctx context.Context, id string) (record, error) {
 	if r["status"] == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	return r, s.addPipelines(ctx, r)
+	return r, nil
 }
 
-// addPipelines adds their pipelines to records. A record whose pipeline is missing was deleted meanwhile: it becomes empty, and
-// the error is ErrNotFound.
-func (s *Service) addPipelines(ctx context.Context, records ...record) error {
-	missing := map[string]*redis.StringCmd{}
-	for _, r := range records {
-		if hash := r["pipeline_sha256"]; hash != "" && s.contents.get(hash) == "" {
-			missing[hash] = nil
-		}
+// pipeline returns the pipeline of a job, or ErrNotFound if the job was deleted since its record was read. It must not be
+// changed: other jobs have it, too.
+func (s *Service) pipeline(ctx context.Context, r record) (*pipeline.Pipeline, error) {
+	hash := r["pipeline_sha256"]
+	if p := s.plans.get(hash); p != nil {
+		return p, nil
 	}
-	if len(missing) > 0 {
-		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for hash := range missing {
-				missing[hash] = p.HGet(ctx, pipelineKey(hash), "json")
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return fmt.Errorf("read the pipelines of jobs: %w", err)
-		}
+	text, err := s.rdb.HGet(ctx, pipelineKey(hash), "json").Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("%w: it has no pipeline", ErrNotFound)
 	}
-	var lost error
-	for _, r := range records {
-		hash := r["pipeline_sha256"]
-		if hash == "" {
-			continue
-		}
-		text := s.contents.get(hash)
-		if text == "" {
-			if text = missing[hash].Val(); text == "" {
-				lost = ErrNotFound
-				clear(r)
-				continue
-			}
-			s.contents.put(hash, text)
-		}
-		r["pipeline"] = text
+	p := &pipeline.Pipeline{}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), p)
 	}
-	return lost
+	if err != nil {
+		return nil, fmt.Errorf("read the pipeline of a job: %w", err)
+	}
+	s.plans.put(hash, p)
+	return p, nil
 }
 
 func (r record) status() Status { return Status(r["status"]) }
@@ -436,25 +417,6 @@ func (r record) list(field string) []string {
 	return list
 }
 
-// parsed remembers pipelines by their JSON, which most jobs share.
-var parsed cache[*pipeline.Pipeline]
-
-// pipeline returns the pipeline of the job, or nil if it has none. It must not be changed: others have it, too.
-func (r record) pipeline() (*pipeline.Pipeline, error) {
-	if r["pipeline"] == "" {
-		return nil, nil
-	}
-	if p := parsed.get(r["pipeline"]); p != nil {
-		return p, nil
-	}
-	p := &pipeline.Pipeline{}
-	if err := json.Unmarshal([]byte(r["pipeline"]), p); err != nil {
-		return nil, fmt.Errorf("read the pipeline of a job: %w", err)
-	}
-	parsed.put(r["pipeline"], p)
-	return p, nil
-}
-
 func (r record) headers() map[string]string {
 	var h map[string]string
 	_ = json.Unmarshal([]byte(r["headers"]), &h)
@@ -473,8 +435,8 @@ func (r record) document() *Document {
 }
 
 // job returns the part of a job that is in its record.
-func (r record) job(id string) (Job, error) {
-	p, err := r.pipeline()
+func (s *Service) job(ctx context.Context, id string, r record) (Job, error) {
+	p, err := s.pipeline(ctx, r)
 	if err != nil {
 		return Job{}, fmt.Errorf("job %s: %w", id, err)
 	}

@@ -274,7 +274,7 @@ func (s *Service) openPlan(ctx context.Context, id string) (*pipeline.Pipeline, 
 	if r.status().Terminal() {
 		return nil, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
 	}
-	return r.pipeline()
+	return s.pipeline(ctx, r)
 }
 
 func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, it Item, d Decision) error {

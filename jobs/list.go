@@ -128,6 +128,9 @@ func (s *Service) briefs(ctx context.Context, ids []string, records []record) ([
 			continue
 		}
 		j, err := s.whole(ctx, id, records[i], true, glances[id])
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +147,10 @@ func (s *Service) glances(ctx context.Context, ids []string, records []record) (
 		if r["status"] == "" || r["final"] != "" {
 			continue
 		}
-		stages, err := r.stageIDs(true)
+		stages, err := s.stageIDs(ctx, r, true)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", ids[i], err)
 		}
@@ -313,9 +319,6 @@ func (s *Service) records(ctx context.Context, ids []string) ([]record, error) {
 	out := make([]record, len(ids))
 	for i := range got {
 		out[i] = got[i].Val()
-	}
-	if err := s.addPipelines(ctx, out...); err != nil && !errors.Is(err, ErrNotFound) {
-		return nil, err
 	}
 	return out, nil
 }

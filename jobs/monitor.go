@@ -209,7 +209,7 @@ func (s *Service) examine(ctx context.Context, id string, r record, stuck *atomi
 	if err := s.tellEndings(ctx, id); err != nil { // also of processes that have died
 		return err
 	}
-	j, err := r.job(id)
+	j, err := s.job(ctx, id, r)
 	if err != nil {
 		return err
 	}

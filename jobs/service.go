@@ -108,17 +108,16 @@ func (s *Service) StoreID(ctx context.Context) (string, error) {
 
 // Service keeps jobs. It may be used by many goroutines, and by any number of processes on one Redis.
 type Service struct {
-	cfg      Config
-	rdb      redis.UniversalClient
-	scripts  map[string]*redis.Script
-	plans    cache[*pipeline.Pipeline] // by job
-	contents cache[string]             // pipelines as JSON, by their SHA-256
-	roles    memo[map[string]int]      // live agents by role
-	runs     memo[bool]                // whether Run runs in a process
-	running  atomic.Bool               // Run runs in this process
-	wake     chan struct{}             // a job must be advanced soon
-	limits   atomic.Pointer[Limits]    // in force
-	tuned    chan struct{}             // CheckEvery may have changed
+	cfg     Config
+	rdb     redis.UniversalClient
+	scripts map[string]*redis.Script
+	plans   cache[*pipeline.Pipeline] // by job, and by their SHA-256
+	roles   memo[map[string]int]      // live agents by role
+	runs    memo[bool]                // whether Run runs in a process
+	running atomic.Bool               // Run runs in this process
+	wake    chan struct{}             // a job must be advanced soon
+	limits  atomic.Pointer[Limits]    // in force
+	tuned   chan struct{}             // CheckEvery may have changed
 }
 
 // queue returns the work queue of a job.

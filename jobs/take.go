@@ -251,18 +251,11 @@ func (s *Service) plan(ctx context.Context, id string) (*pipeline.Pipeline, erro
 	if r["status"] == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	if err := s.addPipelines(ctx, r); err != nil {
-		return nil, err
+	p, err := s.pipeline(ctx, r)
+	if err == nil {
+		s.plans.put(id, p)
 	}
-	p, err := r.pipeline()
-	if err != nil {
-		return nil, err
-	}
-	if p == nil {
-		return nil, fmt.Errorf("job %s has no pipeline", id)
-	}
-	s.plans.put(id, p)
-	return p, nil
+	return p, err
 }
 
 // WaitForWork waits up to d, rounded to seconds and at least one, until there may be work for one of several workers, each a

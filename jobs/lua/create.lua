@@ -2,7 +2,7 @@
 -- KEYS: common.lua, then 5 seq, 6 day, 7 todo, 8 idempotency, 9 dedupe, 10 document, 11 prompt, 12 context,
 -- 13 pipeline; then the indexes.
 -- ARGV: id, prefix of records, hash of the request, dedupe mode (allow, join or reject), prefix of dependents, when it is
--- first advanced in unix ms, event data, prompt and context for their own keys or "", pipeline as JSON or "", number of jobs it comes after,
+-- first advanced in unix ms, event data, prompt and context for their own keys or "", pipeline as JSON, number of jobs it comes after,
 -- these jobs, then the fields of the record and their values.
 -- Keys 8 and 10 that are the record mean none.
 -- Returns {"created", id}, {"repeat", id}, {"mismatch", ""}, {"joined", id}, {"exists", id} or {"unknown", id of a job
@@ -33,7 +33,7 @@ redis.call("HSET", RECORD, "seq", seq, "created", stamp, "updated", stamp, "vers
 for i = 8, 9 do
   if ARGV[i] ~= "" then redis.call("SET", KEYS[3 + i], ARGV[i]) end
 end
-if ARGV[10] ~= "" and redis.call("HINCRBY", KEYS[13], "jobs", 1) == 1 then redis.call("HSET", KEYS[13], "json", ARGV[10]) end
+if redis.call("HINCRBY", KEYS[13], "jobs", 1) == 1 then redis.call("HSET", KEYS[13], "json", ARGV[10]) end
 for i = 14, #KEYS do redis.call("ZADD", KEYS[i], seq, id) end
 for i = 12, 11 + n do redis.call("SADD", afterPrefix .. ARGV[i], id) end
 day(KEYS[6], "created")

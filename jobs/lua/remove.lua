@@ -1,7 +1,7 @@
 -- Deletes a job that has ended.
 -- KEYS: common.lua, then 5 usage, 6 dependents, 7 ended, 8 todo, 9 dedupe, 10 document, 11 prompt, 12 context, 13 pipeline, then the
 -- indexes and reviews, then items.
--- ARGV: id, prefix of records. KEYS[10] and KEYS[13] are the record if there is none.
+-- ARGV: id, prefix of records. KEYS[10] is the record if there is none.
 -- The jobs that come after it remember how it ended, in the field "after:" with its id.
 -- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if the job does not exist.
 local id = ARGV[1]
@@ -25,7 +25,7 @@ if KEYS[10] ~= RECORD then
   redis.call("SREM", KEYS[10], id)
   if redis.call("EXISTS", KEYS[10]) == 0 then last = 1 end
 end
-if KEYS[13] ~= RECORD and redis.call("HINCRBY", KEYS[13], "jobs", -1) <= 0 then redis.call("DEL", KEYS[13]) end
+if redis.call("HINCRBY", KEYS[13], "jobs", -1) <= 0 then redis.call("DEL", KEYS[13]) end
 redis.call("DEL", RECORD, KEYS[5], KEYS[6], KEYS[11], KEYS[12], EVENTS_OF_JOB)
 emit("job.deleted", id, "")
 redis.call("DEL", EVENTS_OF_JOB)
