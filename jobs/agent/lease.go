@@ -104,7 +104,8 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 			s.waiters.noteNoWork(role, next)
 			continue
 		}
-		work, next, err := s.cfg.Jobs.Take(ctx, role, w.agent, n)
+		// An agent that goes meanwhile does not keep what is leased: hold gives it to the agent, or releases it.
+		work, next, err := s.cfg.Jobs.Take(context.WithoutCancel(ctx), role, w.agent, n)
 		s.refund(ctx, role, n-len(work))
 		if err != nil && len(work) == 0 {
 			return nil, fmt.Errorf("take work of %s: %w", role, err)

@@ -344,6 +344,7 @@ func TestTheLongestIdleGetsTheNextWork(t *testing.T) {
 	}
 	counts := map[int]int{}
 	for range 40 {
+		testutil.Eventually(t, "all agents wait", func() bool { return r.Waiting() == agents })
 		r.put("validator", 1)
 		counts[<-order]++
 	}

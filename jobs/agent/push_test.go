@@ -434,7 +434,7 @@ func TestPullAndPushAgentsShareTheWork(t *testing.T) {
 	})
 	for i := range 6 {
 		r.put("validator", 1)
-		testutil.Eventually(t, "the item is taken", func() bool { return r.counts().Validating == int64(i+1) })
+		testutil.Eventually(t, "the item is held, and both wait", func() bool { return r.get(push).Held+r.get(pull).Held == i+1 && r.Waiting() == 2 })
 	}
 	a, b := r.get(push).Held, r.get(pull).Held
 	if a < 2 || b < 2 || a+b != 6 {
