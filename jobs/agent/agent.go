@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,10 +16,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/limit"
+	"muster/internal/luascript"
 	"muster/internal/tracing"
 	"muster/jobs"
 	"muster/tasks"
 )
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// scripts are the files of lua by name.
+var scripts = luascript.Read(sources)
 
 // The states of an agent.
 const (

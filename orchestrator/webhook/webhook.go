@@ -3,6 +3,7 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -12,11 +13,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/addressfilter"
+	"muster/internal/luascript"
 	"muster/internal/webhook"
 	"muster/orchestrator/event"
 	"muster/tasks"
 	"muster/tasks/workqueue"
 )
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// scripts are the files of lua by name.
+var scripts = luascript.Read(sources)
 
 // Errors for callers to compare.
 var (
