@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -21,12 +20,6 @@ import (
 )
 
 var canvases = flag.Uint64("canvases", 100, "number of random workflows that TestRandomWorkflows runs")
-
-// seeded is a source of random choices for a canvas.
-type seeded struct{ *rand.Rand }
-
-// Int implements canvas.Source.
-func (s seeded) Int(lo, hi int, _ string) int { return lo + s.IntN(hi-lo+1) }
 
 // canvasFleet returns a fleet for canvases and a map with the number of runs of each task.
 func canvasFleet(t *testing.T, mended func(id string) bool) (*taskstest.Fleet, map[string]int) {
@@ -43,15 +36,16 @@ func canvasFleet(t *testing.T, mended func(id string) bool) (*taskstest.Fleet, m
 	return taskstest.New(t, mux), runs
 }
 
-// A random workflow has the same result and runs the same tasks as its direct evaluation. One of four has a limit on
+// A random workflow has the same result and runs the same tasks as its direct evaluation, also if it begins later. One of four has a limit on
 // every group.
 func TestRandomWorkflows(t *testing.T) {
 	t.Parallel()
 	f, runs := canvasFleet(t, nil)
 	for seed := range *canvases {
-		s := canvas.Draw(seeded{rand.New(rand.NewPCG(seed, 0))}, 1)
+		s := canvas.Draw(canvas.Seeded(seed), 1)
 		clear(runs)
-		for _, problem := range differences(t, f, s, runs) {
+		opts := []tasks.SendOption{tasks.Name("now"), tasks.In(time.Second)}
+		for _, problem := range differences(t, f, s, runs, opts[seed%2]) {
 			raw, _ := json.Marshal(s)
 			t.Errorf("seed %d: %s\n%s", seed, problem, raw)
 		}
@@ -59,10 +53,10 @@ func TestRandomWorkflows(t *testing.T) {
 }
 
 // differences runs a canvas and returns the differences from the reference.
-func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[string]int) []string {
+func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[string]int, opts ...tasks.SendOption) []string {
 	want := canvas.NewRuns()
 	res := canvas.Evaluate(s, want)
-	run, err := s.Signature().Send(t.Context(), f.Client())
+	run, err := s.Signature().Send(t.Context(), f.Client(), opts...)
 	if err != nil {
 		return []string{"send: " + err.Error()}
 	}
@@ -88,6 +82,23 @@ func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[str
 	return out
 }
 
+// A workflow that begins with a map runs it when it is due, and if it may expire.
+func TestWorkflowBeginsWithAMap(t *testing.T) {
+	t.Parallel()
+	inc := tasks.New[int, int]("inc")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	f := taskstest.New(t, mux)
+	for _, o := range []tasks.SendOption{tasks.In(time.Hour), tasks.Expires(time.Hour)} {
+		run, err := tasks.Map(tasks.Value([]int{1}), inc).Send(t.Context(), f.Client(), o)
+		testutil.Ok(t, err)
+		f.Drain()
+		if got, err := run.Wait(t.Context()); err != nil || len(got) != 1 || got[0] != 2 {
+			t.Errorf("got %v, %v, want [2]", got, err)
+		}
+	}
+}
+
 // A failed or cancelled workflow has the result after a retry that it would have without failures. Tasks whose input is the same
 // do not run again.
 func TestRetriedWorkflows(t *testing.T) {
@@ -95,7 +106,7 @@ func TestRetriedWorkflows(t *testing.T) {
 	mended := ""
 	f, runs := canvasFleet(t, func(id string) bool { return id == mended })
 	for seed := range *canvases {
-		s := canvas.Draw(seeded{rand.New(rand.NewPCG(seed, 0))}, 1)
+		s := canvas.Draw(canvas.Seeded(seed), 1)
 		clear(runs)
 		want := canvas.NewRuns()
 		want.Mended = true

@@ -2,7 +2,10 @@
 // handlers of their tasks. Tests of the engine run them and compare.
 package canvas
 
-import "slices"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // Scope is a canvas: definitions that use earlier ones, the last of which is its result. A definition
 // used twice is one signature used twice.
@@ -49,6 +52,14 @@ type Source interface {
 	// Int returns a number from lo to hi; label names the choice.
 	Int(lo, hi int, label string) int
 }
+
+// Seeded returns a source of choices that are the same for the same seed.
+func Seeded(seed uint64) Source { return seeded{rand.New(rand.NewPCG(seed, 0))} }
+
+type seeded struct{ *rand.Rand }
+
+// Int implements Source.
+func (s seeded) Int(lo, hi int, _ string) int { return lo + s.IntN(hi-lo+1) }
 
 // kinds are the kinds that Draw chooses from; repetition raises the probability of the common ones.
 var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "try", "plan", "rescue", "after", "success", "error",

@@ -517,7 +517,8 @@ local function flow(onLane, onMost, on)
       local node, m, step, lane, delay, lim = unpack(ARGV, b, b + 5)
       m = tonumber(m)
       local after = b + 6
-      if have[7] or record(node) or redis.call('HEXISTS', wf, MEMBERS_OF .. node) == 1 or not due(node) then return after end
+      local begun = record(node) and not string.find(record(node), '^[{WAITING}]')
+      if have[7] or begun or redis.call('HEXISTS', wf, MEMBERS_OF .. node) == 1 or not due(node) then return after end
       put(node, m == 0 and MAPPED or MAPPING)
       redis.call('HSET', wf, MEMBERS_OF .. node, m)
       if m == 0 then

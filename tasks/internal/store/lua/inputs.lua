@@ -6,6 +6,7 @@
 -- returns 1, or 0 if it stored nothing
 local wf = P .. 'w:' .. ARGV[1]
 local have = redis.call('HMGET', wf, TASKS, STOPPED, ARGV[2], MEMBERS_OF .. ARGV[2], PLANNED_AT .. ARGV[3])
-if not have[1] or have[2] == BY_REVOKE or have[3] or have[4] or (have[5] or '') ~= ARGV[4] then return 0 end
+local begun = have[3] and not string.find(have[3], '^[{WAITING}]')
+if not have[1] or have[2] == BY_REVOKE or begun or have[4] or (have[5] or '') ~= ARGV[4] then return 0 end
 for i = 5, #ARGV, 1000 do redis.call('HSET', wf, unpack(ARGV, i, math.min(i + 999, #ARGV))) end
 return 1
