@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"mime/multipart"
 	"net/http"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/taskstest"
 	"muster/tasks/workqueue"
 )
 
@@ -167,9 +167,9 @@ func (l *load) account() []book {
 
 // sendFlow sends a workflow and starts a goroutine that waits for its result.
 func (l *load) sendFlow(n int) error {
-	f := newFlow(rand.New(rand.NewPCG(uint64(n), 2)))
+	f := taskstest.NewRandom(uint64(n))
 	id := fmt.Sprint("soak-", n)
-	run, err := f.sig.Send(l.ctx, l.s.client, tasks.ID(id), tasks.Retention(flowRetention))
+	run, err := f.Send(l.ctx, l.s.client, tasks.ID(id), tasks.Queue(flowQueue), tasks.Retention(flowRetention))
 	if errors.Is(err, tasks.ErrDuplicate) { // an earlier attempt succeeded, but its reply was lost
 		run, err = tasks.Attach[int](l.s.client, id), nil
 	}
@@ -184,10 +184,11 @@ func (l *load) sendFlow(n int) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), drainLimit)
 		defer cancel()
 		got, err := run.Wait(ctx)
-		if err == nil || !f.fails {
-			err = errors.Join(err, run.WaitAll(ctx))
+		wrong := f.Differs(got, err)
+		if err := run.WaitAll(ctx); wrong == "" && err != nil {
+			wrong = err.Error()
 		}
-		l.finished(kindFlow, f.wrong(got, err))
+		l.finished(kindFlow, wrong)
 		l.mu.Lock()
 		delete(l.flows, id)
 		l.mu.Unlock()

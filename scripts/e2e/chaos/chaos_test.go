@@ -100,10 +100,10 @@ func (s storm) send(t *testing.T, c *tasks.Client, r *rand.Rand) []sent {
 	began := time.Now()
 	all := make([]sent, s.workflows)
 	for i := range all {
-		all[i].wanted = growRoot(r)
+		all[i] = randomFlow(r)
 		err := insist(t.Context(), func(ctx context.Context) error {
 			id := fmt.Sprintf("chaos-%03d", i)
-			run, err := all[i].sig.Send(ctx, c, tasks.ID(id), tasks.Retention(s.inAll+10*time.Minute))
+			run, err := all[i].Send(ctx, c, tasks.ID(id), tasks.Retention(s.inAll+10*time.Minute))
 			if errors.Is(err, tasks.ErrDuplicate) { // an earlier attempt succeeded, but its reply was lost
 				run, err = tasks.Attach[int](c, id), nil
 			}

@@ -36,11 +36,11 @@ func startStream(t *testing.T, c *tasks.Client, r *rand.Rand) *stream {
 	s := &stream{stop: cancel}
 	s.ended.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			one := growRoot(r)
+			one := randomFlow(r)
 			id := fmt.Sprintf("stream-%04d", i)
 			err := insist(t.Context(), func(ctx context.Context) error {
 				began := time.Now()
-				run, err := one.sig.Send(ctx, c, tasks.ID(id), tasks.Unique(id, time.Hour), tasks.Retention(10*time.Minute))
+				run, err := one.Send(ctx, c, tasks.ID(id), tasks.Unique(id, time.Hour), tasks.Retention(10*time.Minute))
 				if errors.Is(err, tasks.ErrDuplicate) && run.ID() == id { // an earlier attempt succeeded, but its reply was lost
 					err = nil
 				}
@@ -49,7 +49,7 @@ func startStream(t *testing.T, c *tasks.Client, r *rand.Rand) *stream {
 					return err
 				}
 				s.mu.Lock()
-				s.sent = append(s.sent, ackedSend{sent: sent{one, run}, began: began, at: time.Now()})
+				s.sent = append(s.sent, ackedSend{sent: sent{one.Random, run}, began: began, at: time.Now()})
 				s.mu.Unlock()
 				return nil
 			})
@@ -221,8 +221,8 @@ func TestSlowClusterNode(t *testing.T) {
 		var waits sync.WaitGroup
 		var some []sent
 		for i := range 90 {
-			one := sent{wanted: growRoot(r)}
-			run := testutil.Must(one.sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("slow-%d-%03d", round, i)), tasks.Retention(10*time.Minute)))(t)
+			one := randomFlow(r)
+			run := testutil.Must(one.Send(t.Context(), c, tasks.ID(fmt.Sprintf("slow-%d-%03d", round, i)), tasks.Retention(10*time.Minute)))(t)
 			one.run = run
 			some, runs = append(some, one), append(runs, run)
 		}

@@ -29,8 +29,8 @@ func TestFailover(t *testing.T) {
 	all := make([]sent, most)
 	var runs []*tasks.Run[int]
 	for i := range all {
-		all[i].wanted = growRoot(r)
-		run := testutil.Must(all[i].sig.Send(t.Context(), c, tasks.ID(fmt.Sprintf("failover-%03d", i))))(t)
+		all[i] = randomFlow(r)
+		run := testutil.Must(all[i].Send(t.Context(), c, tasks.ID(fmt.Sprintf("failover-%03d", i)), tasks.In(time.Duration(i)*20*time.Millisecond)))(t)
 		all[i].run, runs = run, append(runs, run)
 	}
 	// A write that was acknowledged before its replication is lost with the master. This is a property of Redis.
@@ -134,13 +134,13 @@ func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *task
 			p.promoted = time.Now()
 		}
 		alone = alone || !p.promoted.IsZero() && !strings.Contains(replication(t, old), "min_slaves_good_slaves:1")
-		one, began := growRoot(r), time.Now()
-		run, err := one.sig.Send(ctx, c, tasks.ID(fmt.Sprintf("planned-%03d", i)))
+		one, began := randomFlow(r), time.Now()
+		run, err := one.Send(ctx, c, tasks.ID(fmt.Sprintf("planned-%03d", i)))
 		if err != nil {
 			p.refused++
 			continue
 		}
-		p.acked = append(p.acked, ackedSend{sent{one, run}, began, time.Now(), alone})
+		p.acked = append(p.acked, ackedSend{sent{one.Random, run}, began, time.Now(), alone})
 		if !p.promoted.IsZero() {
 			p.after++
 		}
