@@ -94,41 +94,33 @@ func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error
 func (a *advancer) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Change, error) {
 	var out []store.Change
 	v := a.graphs.values(fl)
-	for _, s := range t.Run {
-		id, g, err := v.named(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		c, err := a.virtual(ctx, fl, g, id)
-		if err != nil {
-			return nil, err
-		}
-		if c.Nodes > 0 {
-			out = append(out, c)
-		}
+	skip := func(_ context.Context, _ *values, g *graph.Graph, id graph.ID) (store.Change, error) {
+		return ended(g, id, store.ChangeSkip, nil), nil
 	}
-	for _, s := range t.Skips {
-		id, g, err := v.named(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ended(g, id, store.ChangeSkip, nil))
-	}
-	for _, s := range t.Plans {
-		c, err := a.planEnded(ctx, fl, s)
-		if err != nil {
-			return nil, err
-		}
-		if c.Nodes > 0 {
-			out = append(out, c)
+	for _, steps := range []struct {
+		nodes []string
+		take  func(context.Context, *values, *graph.Graph, graph.ID) (store.Change, error)
+	}{{t.Run, a.virtual}, {t.Skips, skip}, {t.Plans, a.planEnded}} {
+		for _, node := range steps.nodes {
+			id, g, err := v.named(ctx, node)
+			if err != nil {
+				return nil, err
+			}
+			c, err := steps.take(ctx, v, g, id)
+			if err != nil {
+				return nil, err
+			}
+			if c.Nodes > 0 {
+				out = append(out, c)
+			}
 		}
 	}
 	return out, nil
 }
 
 // virtual returns the change for a ready node that has no task: a map gets its members, any other node succeeds.
-func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) (store.Change, error) {
-	n := &g.Nodes[id.Index]
+func (a *advancer) virtual(ctx context.Context, v *values, g *graph.Graph, id graph.ID) (store.Change, error) {
+	fl, n := v.fl, &g.Nodes[id.Index]
 	if n.Kind != graph.Each || id.Inst >= 0 {
 		return ended(g, id, store.ChangeSucceed, nil), nil
 	}
@@ -142,7 +134,7 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 	case rec.State == store.StateMapping || rec.Terminal():
 		return store.Change{}, nil // another process has done it
 	}
-	list, err := a.graphs.values(fl).value(ctx, id.At(n.In-1, -1))
+	list, err := v.value(ctx, id.At(n.In-1, -1))
 	if err != nil {
 		return store.Change{}, err
 	}
@@ -176,16 +168,12 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 }
 
 // planEnded returns the change that gives a planned node the outcome of its plan.
-func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (store.Change, error) {
-	id, g, err := a.graphs.node(ctx, fl, planned)
+func (a *advancer) planEnded(ctx context.Context, v *values, g *graph.Graph, id graph.ID) (store.Change, error) {
+	planned := id.String()
+	sub, err := a.graphs.of(ctx, v.fl.Flow, planned)
 	if err != nil {
 		return store.Change{}, err
 	}
-	sub, err := a.graphs.of(ctx, fl.Flow, planned)
-	if err != nil {
-		return store.Change{}, err
-	}
-	v := a.graphs.values(fl)
 	root := graph.ID{Scope: planned, Index: sub.Root, Inst: -1}
 	rec, err := v.record(ctx, root.String())
 	if err != nil || !rec.Terminal() {

@@ -58,7 +58,7 @@ func (ag *agenda) run(ctx context.Context, shards int) {
 
 // runShard handles due entries of a shard until ctx is done: at intervals, and when a timer is due.
 func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Time) {
-	beside := &attendants{agenda: ag, have: map[string]*store.Entry{}, idle: make(chan struct{}, 1)}
+	beside := &attendants{agenda: ag, slots: make(chan struct{}, attendAtOnce), have: map[string]*store.Entry{}, idle: make(chan struct{}, 1)}
 	defer beside.running.Wait()
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -129,12 +129,12 @@ const (
 type attendants struct {
 	*agenda
 	running sync.WaitGroup
+	slots   chan struct{} // has a value for each entry that is handled
 
-	mu    sync.Mutex // guards the rest
-	n     int        // that run
-	lines []store.Entry
-	have  map[string]*store.Entry // the entries that wait or are handled; their claims can end meanwhile. A schedule that was due again is handled again
-	more  bool                    // more schedules may be due
+	mu      sync.Mutex              // guards the rest
+	waiting int                     // entries that are not handled yet
+	have    map[string]*store.Entry // the entries that wait or are handled; their claims can end meanwhile. A schedule that was due again is handled again
+	more    bool                    // more schedules may be due
 
 	idle chan struct{} // has a value if more is set and no entries wait
 }
@@ -143,7 +143,7 @@ type attendants struct {
 func (a *attendants) room() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return max(0, ticksMost-len(a.lines))
+	return max(0, ticksMost-a.waiting)
 }
 
 // attend handles entries soon. With more, it reports when no entries wait.
@@ -158,38 +158,31 @@ func (a *attendants) attend(ctx context.Context, lines []store.Entry, more bool)
 			a.have[name] = &en
 		case !have && len(a.have) < attendMost:
 			a.have[name] = nil
-			a.lines = append(a.lines, en)
+			a.waiting++
+			a.running.Go(func() { a.run(ctx, name, &en) })
 		}
-	}
-	for i := 0; i < len(a.lines) && a.n < attendAtOnce; i++ {
-		a.n++
-		a.running.Go(func() { a.run(ctx) })
 	}
 }
 
-// run handles entries until none wait.
-func (a *attendants) run(ctx context.Context) {
-	for {
+// run handles an entry, and again while it was due meanwhile.
+func (a *attendants) run(ctx context.Context, name string, en *store.Entry) {
+	for en != nil {
+		a.slots <- struct{}{}
 		a.mu.Lock()
-		if len(a.lines) == 0 || ctx.Err() != nil {
-			a.n--
-			a.mu.Unlock()
-			return
-		}
-		en := a.lines[0]
-		a.lines = a.lines[1:]
-		if len(a.lines) == 0 && a.more {
+		if a.waiting--; a.waiting == 0 && a.more {
 			signal(a.idle)
 		}
 		a.mu.Unlock()
-		if err := a.agenda.attend(ctx, en); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "an entry of the agenda was not handled", "error", err)
+		if ctx.Err() == nil {
+			if err := a.agenda.attend(ctx, *en); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "an entry of the agenda was not handled", "error", err)
+			}
 		}
+		<-a.slots
 		a.mu.Lock()
-		name := en.Flow.Ref + "/" + en.Node
-		if again := a.have[name]; again != nil {
+		if en = a.have[name]; en != nil {
 			a.have[name] = nil
-			a.lines = append(a.lines, *again)
+			a.waiting++
 		} else {
 			delete(a.have, name)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,19 +61,17 @@ func jitter(d time.Duration) time.Duration { return d + rand.N(d) }
 
 // life is how far a worker is towards its end: first no more tasks begin, then nothing waits for handlers any more.
 type life struct {
-	stop     chan struct{} // closed when no more tasks may begin
-	stopOnce sync.Once
-	killed   chan struct{} // closed when Run must return without waiting
-	killOnce sync.Once
+	stop   <-chan struct{} // closed when no more tasks may begin
+	killed <-chan struct{} // closed when Run must return without waiting
+	halt   func()          // closes stop
+	kill   func()          // closes killed
 }
 
-func newLife() *life { return &life{stop: make(chan struct{}), killed: make(chan struct{})} }
-
-// halt lets no more tasks begin.
-func (l *life) halt() { l.stopOnce.Do(func() { close(l.stop) }) }
-
-// kill lets Run return without waiting for handlers.
-func (l *life) kill() { l.killOnce.Do(func() { close(l.killed) }) }
+func newLife() *life {
+	stop, halt := context.WithCancel(context.Background())
+	killed, kill := context.WithCancel(context.Background())
+	return &life{stop.Done(), killed.Done(), halt, kill}
+}
 
 // stopping reports whether no more tasks may begin.
 func (l *life) stopping() bool {

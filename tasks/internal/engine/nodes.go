@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -416,6 +417,17 @@ func (w *whole) field(name string) string { return w.fields[name] }
 
 // graph returns the graph that one of the nodes is in.
 func (w *whole) graph(id graph.ID) *graph.Graph { return w.graphs[id.Scope] }
+
+// lanes returns the lanes of all tasks.
+func (w *whole) lanes() []string {
+	lanes := map[string]bool{}
+	for _, g := range w.graphs {
+		for i := range g.Specs {
+			lanes[store.Lane(g.Specs[i].QueueName(), g.Specs[i].Priority)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(lanes))
+}
 
 // walk adds the nodes of a scope, each followed by the nodes of its plan.
 func (w *whole) walk(gs *graphs, scope string) error {

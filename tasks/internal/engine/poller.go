@@ -22,7 +22,7 @@ type poller struct {
 	queues int                     // number of queues
 	every  time.Duration           // longest sleep
 	wake   chan struct{}           // gets a value when there may be work or a free slot
-	closed chan struct{}           // closed when the worker stops: nothing sleeps any more
+	closed <-chan struct{}         // closed when the worker stops: nothing sleeps any more
 
 	empty map[string]bool // queues found empty since the last sleep; used only by the goroutine of asynq's processor
 }

@@ -232,13 +232,7 @@ func (r *resetter) reset() (*store.Reset, error) {
 		}
 	}
 	r.release(ready)
-	lanes := map[string]bool{}
-	for _, g := range r.graphs {
-		for i := range g.Specs {
-			lanes[store.Lane(g.Specs[i].QueueName(), g.Specs[i].Priority)] = true
-		}
-	}
-	r.out.Lanes, r.out.First = slices.Sorted(maps.Keys(lanes)), firstSpan(r.flow.g)
+	r.out.Lanes, r.out.First = r.lanes(), firstSpan(r.flow.g)
 	return r.out, nil
 }
 
@@ -692,14 +686,11 @@ func (r *resetter) keepRun(id graph.ID, rec *store.Record) {
 		}
 	}
 	field := store.FieldRuns + id.String()
-	runs := store.ParseRuns([]byte(r.field(field)))
-	number := 1
-	if len(runs) > 0 {
+	number, lines := 1, strings.Split(r.field(field), "\n")
+	if runs := store.ParseRuns([]byte(r.field(field))); len(runs) > 0 {
 		number = runs[len(runs)-1].Run + 1
-	}
-	var lines []string
-	if have := r.field(field); have != "" {
-		lines = strings.Split(have, "\n")
+	} else {
+		lines = nil
 	}
 	if len(lines) >= mostRuns {
 		lines = slices.Delete(lines, 1, len(lines)-mostRuns+2)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,11 +97,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 			groups = append(groups, nid.String())
 		}
 	}
-	lanes := map[string]bool{}
 	for scope, g := range all.graphs {
-		for i := range g.Specs {
-			lanes[store.Lane(g.Specs[i].QueueName(), g.Specs[i].Priority)] = true
-		}
 		for i := range g.Nodes {
 			if g.Nodes[i].AtMost > 0 && g.Passive(i) {
 				groups = append(groups, graph.ID{Scope: scope, Index: i, Inst: -1}.String())
@@ -112,7 +107,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 	if err := a.store.Flows.DropPlaces(ctx, fl.Flow, groups); err != nil {
 		return fmt.Errorf("drop places: %w", err)
 	}
-	if err := a.store.Flows.Withdraw(ctx, fl.Flow, firstSpan(fl.g), slices.Sorted(maps.Keys(lanes))); err != nil {
+	if err := a.store.Flows.Withdraw(ctx, fl.Flow, firstSpan(fl.g), all.lanes()); err != nil {
 		return err
 	}
 	// The last nodes first: nodes of a plan before the planned node, members before their map.

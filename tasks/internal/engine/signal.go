@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,23 +17,21 @@ import (
 // ErrSignals means that a workflow keeps as many signals of a task as it can.
 var ErrSignals = store.Kind(store.ErrFull, fmt.Sprintf("the workflow has %d signals for this task that no node has received", store.MaxSignals))
 
-// invalidSignal is an error of a signal that cannot be sent. It matches [graph.ErrInvalid].
-type invalidSignal struct{ error }
-
-func (invalidSignal) Is(target error) bool { return target == graph.ErrInvalid }
-
 // Signal completes the first open node of a task in a workflow with a value. If there is none, the value is kept for the next
 // node of the task that opens.
 func (a *Completer) Signal(ctx context.Context, workflow, task string, value json.RawMessage) error {
 	var line bytes.Buffer
+	invalid := func(format string, args ...any) error {
+		return store.Kind(graph.ErrInvalid, fmt.Sprintf(format, args...))
+	}
 	if err := json.Compact(&line, value); err != nil {
-		return invalidSignal{fmt.Errorf("the value is not JSON: %w", err)}
+		return invalid("the value is not JSON: %v", err)
 	}
 	if line.Len() > maxCompletion {
-		return invalidSignal{fmt.Errorf("the value has %d bytes, more than the limit of %d; store it elsewhere and send a key", line.Len(), maxCompletion)}
+		return invalid("the value has %d bytes, more than the limit of %d; store it elsewhere and send a key", line.Len(), maxCompletion)
 	}
 	if err := graph.CheckTask(task); err != nil {
-		return invalidSignal{err}
+		return invalid("%v", err)
 	}
 	fl, err := a.graphs.load(ctx, workflow)
 	if err != nil {
@@ -52,7 +49,7 @@ func (a *Completer) Signal(ctx context.Context, workflow, task string, value jso
 	case store.SignalFull:
 		return ErrSignals
 	case store.SignalNone:
-		return invalidSignal{errors.New("no node of the task waits, and the task is not declared with tasks.External or tasks.Choice")}
+		return invalid("no node of the task waits, and the task is not declared with tasks.External or tasks.Choice")
 	case store.SignalOpen:
 		if err := a.advancer.deliver(ctx, fl, task); err != nil {
 			a.log.WarnContext(ctx, "workers deliver the signal", "workflow", workflow, "task", task, "error", err)

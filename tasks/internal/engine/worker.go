@@ -167,18 +167,16 @@ func (w *Worker) work(ctx context.Context) error {
 // background starts the background tasks of a worker. They continue after ctx ends, until end is called, which waits
 // for them.
 func (w *Worker) background(ctx context.Context) (end func(), err error) {
+	shards, err := w.store.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	messages := w.store.Redis().Subscribe(running, w.store.Bus())
 	if _, err := messages.Receive(ctx); err != nil {
 		stop()
 		_ = messages.Close()
 		return nil, fmt.Errorf("subscribe: %w", err)
-	}
-	shards, err := w.store.Shards(ctx)
-	if err != nil {
-		stop()
-		_ = messages.Close()
-		return nil, err
 	}
 	var loops sync.WaitGroup
 	loops.Go(func() { w.bus.run(running, messages.Channel(redis.WithChannelHealthCheckInterval(busPing))) })
