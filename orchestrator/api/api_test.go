@@ -430,7 +430,7 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"status":500`) {
 		t.Errorf("got %d %s, want a problem 500", w.Code, w.Body)
 	}
-	for _, want := range []string{"request_id=r-1", `route="GET /{x}"`, "panic=\"a bug\"", "recovered_test.go"} {
+	for _, want := range []string{"request_id=r-1", `route="GET /{x}"`, "panic=\"a bug\"", "TestPanicIsAnsweredAndLogged"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %s: %s", want, log.String())
 		}
