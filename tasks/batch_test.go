@@ -23,7 +23,6 @@ import (
 type letter struct {
 	Kind string
 	N    int
-	Sent time.Time
 }
 
 // post is the state of handlers of batches.
@@ -33,7 +32,6 @@ type post struct {
 
 	mu    sync.Mutex       // guards the fields below
 	calls map[string][]int // numbers of letters, by kind
-	late  time.Duration    // longest wait of a letter
 }
 
 func newPost(tb testing.TB, rdb redis.UniversalClient) *post {
@@ -57,9 +55,6 @@ func (p *post) work(tb testing.TB, workers int, b tasks.Batch[letter]) {
 func (p *post) handle(ctx context.Context, ls []letter) []tasks.Outcome[int] {
 	p.mu.Lock()
 	p.calls[ls[0].Kind] = append(p.calls[ls[0].Kind], len(ls))
-	for _, l := range ls {
-		p.late = max(p.late, time.Since(l.Sent))
-	}
 	p.mu.Unlock()
 	out, torn := make([]tasks.Outcome[int], len(ls)), errors.New("torn")
 	for i, ctx := range tasks.NodeContexts(ctx) {
@@ -102,7 +97,7 @@ func (p *post) send(tb testing.TB, kind string, numbers []int, opts ...tasks.Sen
 	tb.Helper()
 	var sends []tasks.Sending
 	for _, n := range numbers {
-		sends = append(sends, tasks.Sending{Work: p.task.S(letter{kind, n, time.Now()}), Options: opts})
+		sends = append(sends, tasks.Sending{Work: p.task.S(letter{kind, n}), Options: opts})
 	}
 	sent, err := p.client.SendMany(tb.Context(), sends)
 	testutil.Ok(tb, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,82 +145,6 @@ func BenchmarkSend(b *testing.B) {
 	})
 }
 
-// BenchmarkCost has the cost of a single task at some rates and numbers of workers of eight slots and two queues, and of an
-// idle second.
-func BenchmarkCost(b *testing.B) {
-	for _, workers := range []int{1, 8, 32} {
-		b.Run(fmt.Sprint("muster-", workers), func(b *testing.B) {
-			srv := redistest.Server(b)
-			ran := make(chan struct{}, 1024)
-			for range workers {
-				mux := tasks.NewMux()
-				tasks.Handle(mux, benchStep, func(_ context.Context, i int) (int, error) { ran <- struct{}{}; return i, nil })
-				client := tasks.NewClient(srv.Client())
-				worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Concurrency: 8, Queues: map[string]int{"default": 2, "low": 1}})
-				testutil.Ok(b, err)
-				b.Cleanup(func() { _ = worker.Stop(); _ = client.Close() })
-			}
-			sender := tasks.NewClient(srv.Client())
-			b.Cleanup(func() { _ = sender.Close() })
-			for _, rate := range []int{20, 100, 200, 1000, 2000, 10_000} {
-				b.Run(fmt.Sprint(rate, "-per-second"), func(b *testing.B) {
-					redistest.Measured(b, sender.Redis(), func() { sendAtRate(b, sender, rate, ran) })
-				})
-			}
-			b.Run("idle-second", func(b *testing.B) {
-				redistest.Measured(b, sender.Redis(), func() { time.Sleep(time.Duration(b.N) * time.Second) })
-			})
-		})
-	}
-}
-
-// sendAtRate sends b.N tasks at a rate, and returns when all have run. It reports the rate that the machine reached.
-func sendAtRate(b *testing.B, client *tasks.Client, rate int, ran <-chan struct{}) {
-	began := time.Now()
-	var next atomic.Int64
-	for range 8 {
-		go func() {
-			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
-				time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
-				if _, err := benchStep.S(int(i)).Send(b.Context(), client); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		}()
-	}
-	for range b.N {
-		<-ran
-	}
-	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "tasks/s")
-}
-
-// BenchmarkBatch has the cost of a task in batches of 100 on four workers, the calls of the handler for 100 tasks, and the longest time that a
-// task waited in addition to the Wait of the batch: of tasks that are sent together, and at a rate.
-func BenchmarkBatch(b *testing.B) {
-	const size, wait = 100, 500 * time.Millisecond
-	for name, pause := range map[string]time.Duration{"together": 0, "2000-per-second": 50 * time.Millisecond} {
-		b.Run(name, func(b *testing.B) {
-			p := newPost(b, redistest.Server(b).Client())
-			p.work(b, 4, tasks.Batch[letter]{Size: size, Wait: wait})
-			redistest.Measured(b, p.client.Redis(), func() {
-				var runs []*tasks.Run[int]
-				for left := b.N; left > 0; left -= size {
-					runs = append(runs, p.send(b, "mail", ints(min(left, size)))...)
-					time.Sleep(pause)
-				}
-				for _, run := range runs {
-					if _, err := run.Wait(b.Context()); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-			b.ReportMetric(float64(len(p.sizes("mail")))*size/float64(b.N), "calls/100")
-			b.ReportMetric(max(0, p.late-wait).Seconds(), "late-s")
-		})
-	}
-}
-
 // BenchmarkLongestScript has the longest time in ms for which one command blocks Redis, for groups of 100,000.
 func BenchmarkLongestScript(b *testing.B) {
 	const size = 100_000
@@ -319,88 +242,4 @@ func sendAndRevoke(b *testing.B, c *tasks.Client, s tasks.Signature[[]int]) erro
 		return err
 	}
 	return run.Revoke(b.Context())
-}
-
-// Steps of a task, and plain HSETs by a client in a handler.
-func BenchmarkStep(b *testing.B) {
-	value := strings.Repeat("x", 100)
-	for _, c := range []struct {
-		name string
-		set  func(ctx context.Context, rdb redis.UniversalClient, n int) error
-	}{
-		{"step", func(ctx context.Context, _ redis.UniversalClient, n int) error {
-			_, err := tasks.Step(ctx, fmt.Sprint(n), func(context.Context) (string, error) { return value, nil })
-			return err
-		}},
-		{"hset", func(ctx context.Context, rdb redis.UniversalClient, n int) error {
-			return rdb.HSet(ctx, "plain:"+tasks.InfoFrom(ctx).Workflow, fmt.Sprint(n), `"`+value+`"`).Err()
-		}},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			steps := tasks.New[int, int]("bench.steps")
-			var client *tasks.Client
-			client = benchClient(b, func(m *tasks.Mux) {
-				tasks.Handle(m, steps, func(ctx context.Context, n int) (int, error) {
-					for i := range n {
-						if err := c.set(ctx, client.Redis(), i); err != nil {
-							return 0, err
-						}
-					}
-					return n, nil
-				})
-			})
-			redistest.Measured(b, client.Redis(), func() {
-				for left := b.N; left > 0; left -= 500 {
-					do(b, client, steps.S(min(left, 500)))
-				}
-			})
-		})
-	}
-}
-
-// A task that emits 2,000 chunks a second, with and without 50 readers: how long a call of Emit takes at most, and what readers miss.
-func BenchmarkEmit(b *testing.B) {
-	for _, readers := range []int{0, 50} {
-		b.Run(fmt.Sprint(readers, "-readers"), func(b *testing.B) {
-			emit := tasks.New[int, time.Duration]("bench.emit")
-			client := benchClient(b, func(m *tasks.Mux) {
-				tasks.Handle(m, emit, func(ctx context.Context, n int) (longest time.Duration, err error) {
-					tick := time.NewTicker(time.Millisecond)
-					defer tick.Stop()
-					for i := 0; i < n && err == nil; i += 2 {
-						<-tick.C
-						began := time.Now()
-						err = errors.Join(tasks.Emit(ctx, i), tasks.Emit(ctx, i+1))
-						longest = max(longest, time.Since(began))
-					}
-					return longest, err
-				})
-			})
-			var read, lost atomic.Int64
-			redistest.Measured(b, client.Redis(), func() {
-				for range b.N {
-					run, err := emit.S(10_000).Send(b.Context(), client)
-					testutil.Ok(b, err)
-					var g errgroup.Group
-					for range readers {
-						g.Go(func() error {
-							for c, err := range run.Output(b.Context()) {
-								if err != nil {
-									return err
-								}
-								read.Add(1)
-								lost.Add(int64(c.Lost))
-							}
-							return nil
-						})
-					}
-					longest, err := run.Wait(b.Context())
-					testutil.Ok(b, errors.Join(err, g.Wait()))
-					b.ReportMetric(float64(longest.Microseconds()), "longest-µs")
-				}
-			})
-			b.ReportMetric(float64(read.Load())/float64(b.N), "read/op")
-			b.ReportMetric(float64(lost.Load())/float64(b.N), "lost/op")
-		})
-	}
 }

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -315,37 +314,4 @@ func TestLeasesThatNobodyWaitsForReturn(t *testing.T) {
 	if slices.Sort(leased); !slices.Equal(leased, ids) {
 		t.Errorf("leased %v, want each of %v once", leased, ids)
 	}
-}
-
-// BenchmarkIdleLease measures the time from a send until a call that waits has the task.
-func BenchmarkIdleLease(b *testing.B) {
-	client := tasks.NewClient(redistest.New(b))
-	defer client.Close()
-	server := httptest.NewServer(testutil.Must(api.Handler(api.Config{Client: client}))(b))
-	defer server.Close()
-	task := tasks.New[int, int]("py.double", tasks.Queue("py"))
-	var took []time.Duration
-	for b.Loop() {
-		leased := make(chan time.Time)
-		go func() {
-			res, err := http.Post(server.URL+"/v1/tasks/lease", "application/json", strings.NewReader(`{"tasks": ["py.double"], "queue": "py"}`))
-			if err == nil {
-				_, err = io.Copy(io.Discard, res.Body)
-				err = cmp.Or(err, res.Body.Close())
-			}
-			if err != nil {
-				b.Error(err)
-			}
-			leased <- time.Now()
-		}()
-		time.Sleep(20 * time.Millisecond) // the lease is idle for a while, which is what is measured
-		_, err := task.S(1).Send(b.Context(), client)
-		sent := time.Now()
-		if took = append(took, (<-leased).Sub(sent)); err != nil {
-			b.Fatal(err)
-		}
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs-p50")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs-p99")
 }
