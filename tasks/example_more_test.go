@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"muster/tasks"
-	"muster/tasks/tasktype"
 )
 
 // code returns the code of a failure.
@@ -69,38 +68,6 @@ func ExampleTry() {
 	defer stop()
 	show(client, tasks.Group(tasks.Chain(tasks.Try(price.S("apple")), label), tasks.Chain(tasks.Try(price.S("pear")), label)))
 	// Output: [3 EUR sold out]
-}
-
-// Workflows are found by their names and labels.
-func ExampleLabels() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx := context.Background()
-	for _, customer := range []string{"acme", "zen"} {
-		_, err := Greet.S(customer).Do(ctx, client, tasks.Name("welcome"), tasks.Labels(map[string]string{"customer": customer}))
-		must(err)
-	}
-	page, _, err := client.Inspect().Workflows(ctx, tasktype.WorkflowFilter{Name: "welcome", Labels: map[string]string{"customer": "acme"}})
-	must(err)
-	for _, w := range page {
-		fmt.Println(w.Name, w.Labels, w.State)
-	}
-	// Output: welcome map[customer:acme] success
-}
-
-// An action is a task without a result.
-func ExampleHandleAction() {
-	notify := tasks.New[string, struct{}]("mail.notify")
-	mux := tasks.NewMux()
-	tasks.HandleAction(mux, notify, func(_ context.Context, to string) error {
-		fmt.Println("mail to", to)
-		return nil
-	})
-	client, stop := exampleWorker(mux)
-	defer stop()
-	_, err := notify.S("ann@example.org").Do(context.Background(), client)
-	must(err)
-	// Output: mail to ann@example.org
 }
 
 // Bind sets the second half of the input of a task; the map passes only the first half.
@@ -319,33 +286,6 @@ func ExampleUnique() {
 	// Output:
 	// true
 	// hello ann
-}
-
-// Members of a list are available before all of them have completed.
-func ExampleAsCompleted() {
-	resize := tasks.New[int, string]("images.resize")
-	smallSeen := make(chan struct{})
-	mux := tasks.NewMux()
-	tasks.Handle(mux, resize, func(_ context.Context, width int) (string, error) {
-		if width > 1000 {
-			<-smallSeen // a large image takes longer
-		}
-		return fmt.Sprint("image of ", width), nil
-	})
-	client, stop := exampleWorker(mux)
-	defer stop()
-	ctx := context.Background()
-	run := sentRun(tasks.Each([]int{1600, 200}, resize).Send(ctx, client))
-	for member, err := range tasks.AsCompleted(ctx, run) {
-		must(err)
-		fmt.Printf("member %d: %s\n", member.Index, member.Value)
-		if member.Index == 1 {
-			close(smallSeen)
-		}
-	}
-	// Output:
-	// member 1: image of 200
-	// member 0: image of 1600
 }
 
 // The value of a part of a workflow is read by its signature, or by the id of its node.

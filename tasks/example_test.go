@@ -111,13 +111,6 @@ func ExampleChain() {
 	// Output: HELLO ANN
 }
 
-func ExampleGroup() {
-	client, stop := exampleFleet()
-	defer stop()
-	show(client, tasks.Group(Greet.S("ann"), tasks.Chain(Greet.S("bob"), Shout)))
-	// Output: [hello ann HELLO BOB]
-}
-
 func ExampleChord() {
 	client, stop := exampleFleet()
 	defer stop()
@@ -187,52 +180,6 @@ func ExampleHandlePlan() {
 	// Output: [hello ann HELLO BOB]
 }
 
-func ExampleWorkflow_Watch() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx := context.Background()
-	run, err := tasks.Each([]string{"ann", "bob"}, Greet).Send(ctx, client)
-	must(err)
-	var last tasktype.Progress
-	for p, err := range run.Watch(ctx) {
-		must(err)
-		last = p
-	}
-	fmt.Println(last.Done, "of", last.Total, last.Status)
-	// Output: 2 of 2 SUCCESS
-}
-
-func ExampleSetProgress() {
-	copied := tasks.New[int, string]("files.copy")
-	mux := tasks.NewMux()
-	seen := make(chan struct{})
-	tasks.Handle(mux, copied, func(ctx context.Context, files int) (string, error) {
-		tasks.SetProgress(ctx, files/2, files)
-		<-seen
-		return "copied", nil
-	})
-	client, stop := exampleWorker(mux)
-	defer stop()
-	ctx := context.Background()
-	run, err := copied.S(10).Send(ctx, client)
-	must(err)
-	for {
-		nodes, err := run.Nodes(ctx)
-		must(err)
-		if nodes[0].Total > 0 {
-			fmt.Println(nodes[0].Done, "of", nodes[0].Total)
-			break
-		}
-	}
-	close(seen)
-	out, err := run.Wait(ctx)
-	must(err)
-	fmt.Println(out)
-	// Output:
-	// 5 of 10
-	// copied
-}
-
 func ExampleMux_Use() {
 	mux := tasks.NewMux()
 	mux.Use(func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
@@ -253,55 +200,6 @@ func ExampleMux_Use() {
 	// hello.shaky attempt 1 error: not yet
 	// hello.shaky attempt 2 error: <nil>
 	// there
-}
-
-func ExampleWorkflow_Revoke() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx := context.Background()
-	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Hour))
-	must(err)
-	must(run.Revoke(ctx))
-	_, err = run.Wait(ctx)
-	fmt.Println(errors.Is(err, tasks.ErrRevoked))
-	// Output: true
-}
-
-func ExampleWorkflow_Cancel() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx := context.Background()
-	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Hour))
-	must(err)
-	must(run.Cancel(ctx))
-	_, err = run.Wait(ctx)
-	fmt.Println(errors.Is(err, tasks.ErrCancelled))
-	// Output: true
-}
-
-func ExampleDeadline() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx := context.Background()
-	_, err := Greet.S("ann").Do(ctx, client, tasks.In(time.Hour), tasks.Deadline(time.Now().Add(100*time.Millisecond)))
-	fmt.Println(errors.Is(err, tasks.ErrDeadline))
-	// Output: true
-}
-
-func ExampleWorkflow_Pause() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx := context.Background()
-	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Second))
-	must(err)
-	must(run.Pause(ctx))
-	p, err := run.Progress(ctx)
-	fmt.Println(p.Status, p.Paused, err)
-	must(run.Resume(ctx))
-	fmt.Println(run.Wait(ctx))
-	// Output:
-	// PENDING true <nil>
-	// hello ann <nil>
 }
 
 func ExampleWorkflow_Retry() {
@@ -340,76 +238,4 @@ func ExampleClient_SendMany() {
 	// hello ann
 	// invalid: true
 	// hello eve
-}
-
-// A schedule per customer: the handler that creates a customer puts it, and the one that deletes the customer deletes it.
-func ExampleSchedules_Put() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx := context.Background()
-	must(client.Schedules().Put(ctx, tasks.Schedule{
-		Name: "customer/ann", Spec: "CRON_TZ=Europe/Berlin 0 7 * * MON", Work: Greet.S("ann"),
-		Options: []tasks.SendOption{tasks.Overlap(tasks.OverlapSkip), tasks.Labels(map[string]string{"customer": "ann"})},
-	}))
-	s, err := client.Inspect().Schedule(ctx, "customer/ann")
-	must(err)
-	fmt.Println(s.Tasks, s.Next.After(time.Now()), s.Labels)
-	must(client.Schedules().Delete(ctx, "customer/ann"))
-	// Output: hello.greet true map[customer:ann]
-}
-
-// A loan waits for two events of other systems, which may come early.
-var (
-	Score = tasks.New[string, int]("loan.score", tasks.External(), tasks.Timeout(24*time.Hour))
-	Offer = tasks.New[int, int]("loan.offer", tasks.External())
-)
-
-// An event of another system is a signal: it needs the ID of the workflow and the task.
-func ExampleTask_Signal() {
-	client, end := exampleWorker(tasks.NewMux())
-	defer end()
-	ctx := context.Background()
-	run, err := tasks.Chain(Score.S("ann"), Offer).Send(ctx, client, tasks.ID("loan-17"))
-	must(err)
-	must(Offer.Signal(ctx, client, "loan-17", 5000)) // it is early, so it is kept
-	must(Score.Signal(ctx, client, "loan-17", 700))
-	fmt.Println(run.Wait(ctx))
-	// Output: 5000 <nil>
-}
-
-// A text is printed once a person has approved it.
-var (
-	Approve = tasks.New[string, bool]("press.approve", tasks.External(), tasks.Timeout(72*time.Hour))
-	Print   = tasks.New[bool, string]("press.print")
-)
-
-// A person decides in the middle of a workflow. No code runs while it waits.
-func ExampleExternal() {
-	mux := tasks.NewMux()
-	tasks.Handle(mux, Print, func(_ context.Context, ok bool) (string, error) { return fmt.Sprint("approved: ", ok), nil })
-	client, end := exampleWorker(mux)
-	defer end()
-	ctx := context.Background()
-	run, err := tasks.Chain(Approve.S("a poem"), Print).Send(ctx, client)
-	must(err)
-
-	// Elsewhere, as in a page that lists open decisions:
-	var open []tasktype.OpenToken
-	for len(open) == 0 { // it takes a moment until a worker has opened it
-		open, _, err = client.Inspect().OpenTokens(ctx, Approve.Name(), "")
-		must(err)
-	}
-	fmt.Println("to decide:", string(open[0].Input))
-	token, err := client.Workflow(open[0].Workflow).NewToken(ctx, open[0].Node)
-	must(err)
-	must(Approve.Complete(ctx, client, token, true))
-	fmt.Println("twice:", errors.Is(Approve.Complete(ctx, client, token, false), tasks.ErrCompleted))
-
-	out, err := run.Wait(ctx)
-	must(err)
-	fmt.Println(out)
-	// Output:
-	// to decide: "a poem"
-	// twice: true
-	// approved: true
 }

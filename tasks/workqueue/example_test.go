@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"muster/internal/redistest"
@@ -100,41 +99,4 @@ func ExampleQueue_Lease() {
 	// worker 2 has a after 1 failed run
 	// too late: true
 	// in time: <nil>
-}
-
-// Items name the resources they need; the pool runs as many of a resource at a
-// time as MaxPerKey allows, and runs others meanwhile.
-func ExamplePool() {
-	rdb, end := redistest.Example()
-	defer end()
-	ctx := context.Background()
-	q := workqueue.New(rdb, "papers", workqueue.Config{})
-	for i := range 6 {
-		host := []string{"host:slow.example", "host:fast.example"}[i%2]
-		if _, err := q.Enqueue(ctx, workqueue.Item{ID: fmt.Sprint(host, i), Kind: "fetch", ResourceKeys: []string{host}}); err != nil {
-			panic(err)
-		}
-	}
-	var slow atomic.Int32
-	mux := workqueue.NewMux()
-	mux.Handle("fetch", func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
-		if it.ResourceKeys[0] == "host:slow.example" {
-			defer slow.Add(-1)
-			if n := slow.Add(1); n > 1 {
-				return workqueue.Outcome{}, fmt.Errorf("%d at a time", n)
-			}
-		}
-		return workqueue.Outcome{}, nil // the zero Outcome is Done
-	})
-	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Drain: true, MaxPerKey: func(string) int { return 1 }})
-	if err != nil {
-		panic(err)
-	}
-	if err := pool.Run(ctx); err != nil {
-		panic(err)
-	}
-	s, err := q.Stats(ctx)
-	fmt.Println(s.Done, "done,", s.Error, "failed", err)
-	// Output:
-	// 6 done, 0 failed <nil>
 }
