@@ -100,6 +100,9 @@ func TestConnectErrorNamesMissingDatabase(t *testing.T) {
 func TestManagedRedis(t *testing.T) {
 	t.Parallel()
 	client := testutil.Must(tasks.Connect(t.Context(), redistest.Server(t).Managed()))(t)
+	if got := client.Redis().(*redis.Client).Options().PoolSize; got < 32 {
+		t.Errorf("got a pool of %d connections, want at least 32", got)
+	}
 	w := newWorld(t, client.Redis())
 	wantValue(t, sent(t, w, tasks.Chord(tasks.Each([]int{1, 2}, ID), Sum)), 3)
 	if queue, input, err := client.Inspect().Sample(t.Context(), Sum.Name()); err != nil || queue != "" || string(input) != "[0]" {
@@ -130,7 +133,7 @@ func newTenant(t *testing.T, rdb redis.UniversalClient, name string) *tenant {
 		return nil
 	})})
 	testutil.Ok(t, err)
-	during(t, worker.Run)
+	testutil.Background(t, worker.Run)
 	testutil.Ok(t, n.client.Schedules().Put(t.Context(), tasks.Schedule{Name: "hourly", Spec: "@hourly", Work: who.S(nil)}))
 	return n
 }

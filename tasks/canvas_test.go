@@ -104,7 +104,6 @@ var canvasRows = []row{
 	value("groups in a group", func() tasks.Signature[[][]int] {
 		return tasks.Group(tasks.Each([]int{1, 2}, ID), tasks.Group[int](), tasks.Group(tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum)))
 	}, [][]int{{1, 2}, {}, {7}}),
-	value("chain of three", func() tasks.Signature[int] { return tasks.Chain(tasks.Chain(Add.S(AB{4, 4}), Inc), Double) }, 18),
 	value("priority of a step", func() tasks.Signature[int] {
 		return tasks.Chain(Prio.S(0, tasks.Priority(3)), Prio, tasks.Priority(5))
 	}, 5),
@@ -161,19 +160,6 @@ var canvasRows = []row{
 	fails("value of a member that does not marshal", func() tasks.Signature[string] {
 		return tasks.Chain(tasks.Group(Infinite.S(1), Infinite.S(2)), Show[[]float64]())
 	}, "does not marshal"),
-	fails("rejected member", func() tasks.Signature[int] {
-		return tasks.Chord(tasks.Group(ID.S(1), Reject.S(2)), Sum)
-	}, "rejected"),
-	fails("panic", func() tasks.Signature[int] { return tasks.Chain(Panics.S(1), Inc) }, "panic: oh"),
-	value("again uses no attempt", func() tasks.Signature[int] { return Polls.S(AB{0, 4}) }, 1),
-	fails("hard time limit", func() tasks.Signature[int] { return Deaf.S(1) }, "hard time limit"),
-	fails("wait inside a task", func() tasks.Signature[int] { return Waits.S("x") }, "wait inside a task"),
-	fails("expired", func() tasks.Signature[int] {
-		return tasks.Chord(tasks.Group(ID.S(1), Late.S(2)), Sum)
-	}, "expired"),
-	fails("input that does not fit", func() tasks.Signature[int] {
-		return tasks.Chain(tasks.New[string, int]("t.id").S("x"), Inc)
-	}, "does not decode"),
 	fails("settled map over a result that is not a list", func() tasks.Signature[string] {
 		return tasks.Chord(tasks.Settle(tasks.Map(tasks.New[int, []int]("t.id").S(5), Inc)), Settled)
 	}, "a map needs a list"),
@@ -267,7 +253,7 @@ var canvasStories = []story{
 		}
 	}},
 	{"unregistered task fails in the end", func(t *testing.T, w *world) {
-		startImpatient(t, w)
+		runWorker(t, w.client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"unserved": 1}, HandlerWait: time.Second})
 		_, err := send(t, w, tasks.New[int, int]("t.unserved", tasks.Queue("unserved")).S(1))
 		if f := wantFailure(t, err, "has a handler for t.unserved"); f.Code != tasktype.CodeUnregistered {
 			t.Fatalf("got %+v, want code %s", f, tasktype.CodeUnregistered)
@@ -543,34 +529,16 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 // One signature used in several places of a send is one run, whatever options are put around it.
 func TestUsedTwiceRunsOnce(t *testing.T) {
 	t.Parallel()
-	x := func(key string) tasks.Signature[int] { return Echo.S(Mark{key, 5}) }
-	cases := []struct {
-		name string
-		s    func(key string) tasks.Signature[int]
-		opts []tasks.SendOption
-		want int
-	}{
-		{"twice in a group with options", func(k string) tasks.Signature[int] {
-			x := x(k)
-			return tasks.Chord(tasks.Group(x, x, x).With(tasks.Priority(2)), Sum)
-		}, nil, 15},
-		{"first and later steps of a send with options", func(k string) tasks.Signature[int] {
-			x := x(k)
-			return tasks.Chord(tasks.Group(x, tasks.After(ID.S(1), x), tasks.After(x, tasks.Chain(x, Inc))), Sum)
-		}, []tasks.SendOption{tasks.MaxRetry(1), tasks.Priority(1)}, 16},
-		{"after itself", func(k string) tasks.Signature[int] {
-			x := x(k)
-			return tasks.After(x, x)
-		}, nil, 5},
-	}
 	inWorlds(t, func(t *testing.T, w *world) {
-		for _, c := range cases {
-			t.Run(c.name, func(t *testing.T) {
-				got, err := send(t, w, c.s(c.name), c.opts...)
-				if ran := w.noted(c.name); err != nil || got != c.want || len(ran) != 1 {
-					t.Fatalf("got %v, %v, want %v; ran %d times", got, err, c.want, len(ran))
-				}
-			})
+		x, y := Echo.S(Mark{"x", 5}), Echo.S(Mark{"y", 5})
+		for key, g := range map[string]tasks.Signature[[]int]{
+			"x": tasks.Group(x, tasks.After(ID.S(1), x), tasks.After(x, tasks.Chain(x, Inc))),
+			"y": tasks.Group(y, y, tasks.Value(6)).With(tasks.Priority(2)),
+		} {
+			got, err := send(t, w, tasks.Chord(g, Sum), tasks.MaxRetry(1), tasks.Priority(1))
+			if ran := w.noted(key); err != nil || got != 16 || len(ran) != 1 {
+				t.Fatalf("got %v, %v, want 16; %s ran %d times", got, err, key, len(ran))
+			}
 		}
 	})
 }

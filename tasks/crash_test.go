@@ -39,7 +39,6 @@ var (
 	stepTask  = tasks.New[string, string]("crash.step")
 	joinTask  = tasks.New[[]string, string]("crash.join")
 	dieTask   = tasks.New[string, string]("crash.die")
-	keyTask   = tasks.New[string, string]("crash.key", tasks.Limited(tasks.Concurrency("concurrency", 1), func(string) string { return "key" }))
 	slowTask  = tasks.New[int, int]("crash.slow")
 	manySteps = tasks.New[int, int]("crash.steps") // so many
 )
@@ -62,7 +61,6 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		return strings.TrimPrefix(in, "hold "), nil
 	}
 	tasks.Handle(m, stepTask, step)
-	tasks.Handle(m, keyTask, step)
 	tasks.Handle(m, joinTask, func(ctx context.Context, in []string) (string, error) {
 		key := "runs:" + tasks.InfoFrom(ctx).Workflow + "." + tasks.InfoFrom(ctx).Node
 		if err := rdb.Incr(ctx, key).Err(); err != nil {
@@ -318,32 +316,6 @@ func TestKilledWorkerIsFoundDead(t *testing.T) {
 	if got, err := held.Wait(ctx); err != nil || got != "on" {
 		t.Errorf("got %q, %v after %s, want a value", got, err, time.Since(began))
 	}
-}
-
-// The places of a killed worker are free once they have expired: the nodes that wait for them run.
-func TestPlacesOfAKilledWorkerAreFreed(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	c := connect(t, url)
-	first := child(t, url, "first", childSlots+"=1")
-	held := started(t, c, keyTask.S("hold on"))
-	testutil.Eventually(t, "the step runs", func() bool {
-		return c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
-	})
-	child(t, url, "second")
-	next := started(t, c, tasks.Each([]string{"a", "b", "c"}, keyTask))
-	testutil.Eventually(t, "three wait for the limit", func() bool {
-		ns, err := c.Workflow(next.ID()).Nodes(t.Context())
-		return err == nil && len(slices.DeleteFunc(ns, func(n tasktype.Node) bool { return !strings.Contains(n.Waits, "limit") })) == 3
-	})
-	kill(t, first)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if got, err := next.Wait(ctx); err != nil || !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Fatalf("got %q, %v", got, err)
-	}
-	wantValue(t, held, "on")
-	nothingOfLimits(t, c.Redis())
 }
 
 // Nodes that a worker has taken and not begun run once, at whatever step the worker is killed.

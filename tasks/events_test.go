@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,48 +146,4 @@ func TestReaderOfEvents(t *testing.T) {
 		testutil.Ok(t, c.EventReader("r", "$").Delete(t.Context()))
 		next()
 	})
-}
-
-// A reader keeps up with 20,000 ends per second: each comes once, in their order. With MUSTER_TEST_EVENTS, which is the number of seconds.
-func TestReaderKeepsUp(t *testing.T) {
-	seconds, _ := strconv.Atoi(os.Getenv("MUSTER_TEST_EVENTS"))
-	if seconds == 0 {
-		t.Skip("NOT COVERED: set MUSTER_TEST_EVENTS to a number of seconds")
-	}
-	w := newWorld(t, redistest.New(t))
-	reader := w.client.EventReader("r", "$")
-	_, _, err := reader.Next(t.Context(), 1)
-	testutil.Ok(t, err)
-	const rate, per = 20_000, 20
-	end := redis.NewScript(`local T = redis.call('TIME')
-for i = 1, ARGV[2] do redis.call('ZADD', KEYS[1], T[1] * 1000 + math.floor(T[2] / 1000), (ARGV[1] + i) .. '~ 1 task') end`)
-	var busy atomic.Int64
-	go func() {
-		began := time.Now()
-		for n := 0; n < seconds*rate; n += per {
-			time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / rate)))
-			_ = end.Run(t.Context(), w.client.Redis(), []string{"muster:{0}:done:S"}, n, per).Err()
-		}
-		busy.Store(int64(time.Since(began)))
-	}()
-	seen, last, took := map[string]bool{}, int64(0), time.Duration(0)
-	for len(seen) < seconds*rate {
-		began := time.Now()
-		events, missed, err := reader.Next(t.Context(), 1000)
-		testutil.Ok(t, err)
-		if len(events) > 0 {
-			testutil.Ok(t, reader.Done(t.Context(), events[len(events)-1].Position))
-		}
-		took += time.Since(began)
-		for _, e := range events {
-			if seen[e.ID] || e.Time.UnixMilli() < last || missed > 0 {
-				t.Fatalf("got %+v after %d, %d missed", e, last, missed)
-			}
-			seen[e.ID], last = true, e.Time.UnixMilli()
-		}
-		if len(events) < 1000 {
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
-	t.Logf("%d ends in %s; the reader was busy for %s", len(seen), time.Duration(busy.Load()), took)
 }

@@ -595,20 +595,9 @@ func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 				t.Errorf("queue %s: got %v, want no depth", queue, h)
 			}
 		}
-		// The queue still works.
-		if got, err := send(t, newWorld(t, rdb), ID.S(1)); err != nil || got != 1 {
-			t.Errorf("afterwards: got %v, %v, want 1", got, err)
-		}
-	})
-}
-
-// Workers leave nothing of a worker and its queue when they stop.
-func TestNothingIsLeftOfAWorker(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		// The queue still works, and a worker leaves nothing of itself and its queue when it stops.
 		t.Run("work", func(t *testing.T) {
-			w := newWorld(t, rdb)
-			run := sent(t, w, tasks.Chord(tasks.Each(ints(500), ID), Sum), tasks.Retention(time.Second), tasks.FailureRetention(time.Second))
+			run := sent(t, newWorld(t, rdb), tasks.Chord(tasks.Each(ints(500), ID), Sum), tasks.Retention(time.Second), tasks.FailureRetention(time.Second))
 			wantValue(t, run, 124750)
 		})
 		onlyFixedLeft(t, rdb)

@@ -241,7 +241,7 @@ func runWorker(t *testing.T, c *tasks.Client, m *tasks.Mux, cfg tasks.WorkerConf
 	t.Helper()
 	w, err := tasks.NewWorker(c, m, cfg)
 	testutil.Ok(t, err)
-	during(t, w.Run)
+	testutil.Background(t, w.Run)
 }
 
 // started sends s.
@@ -263,15 +263,4 @@ func nodes(t *testing.T, w *world, id string) []tasktype.Node {
 	ns, err := w.client.Workflow(id).Nodes(t.Context())
 	testutil.Ok(t, err)
 	return ns
-}
-
-// startImpatient starts a worker of the queue unserved, without handlers, whose HandlerWait is short.
-func startImpatient(t *testing.T, w *world) {
-	t.Helper()
-	ready := make(chan struct{})
-	worker, err := tasks.NewWorker(w.client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"unserved": 1}, HandlerWait: time.Second,
-		Ready: func() { close(ready) }})
-	testutil.Ok(t, err)
-	testutil.Background(t, worker.Run)
-	<-ready
 }

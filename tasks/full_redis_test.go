@@ -275,15 +275,6 @@ func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
 	}
 }
 
-func TestScriptsThatRedisForgotAreSentAgain(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		w := newWorld(t, rdb)
-		testutil.Ok(t, rdb.ScriptFlush(t.Context()).Err())
-		wantValue(t, sent(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)), 435)
-	})
-}
-
 // Redis with an evicting policy loses keys once its memory is full: workers and senders refuse it.
 func TestEvictingRedisIsRefused(t *testing.T) {
 	t.Parallel()
@@ -340,31 +331,6 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 		}
 	}
 	stop()
-}
-
-// A client has a pool of connections, and replaces connections that a restart of Redis has broken.
-func TestClientHasAPoolThatOutlastsARestart(t *testing.T) {
-	t.Parallel()
-	server := redistest.Server(t)
-	client, err := tasks.Connect(t.Context(), server.URL())
-	testutil.Ok(t, err)
-	defer client.Close()
-	rdb := client.Redis()
-	one, ok := rdb.(*redis.Client)
-	if !ok || one.Options().PoolSize < 32 {
-		t.Fatalf("got %T, want a client with a pool of at least 32 connections", rdb)
-	}
-	ping := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		return rdb.Ping(ctx).Err()
-	}
-	server.Kill()
-	if err := ping(); err == nil {
-		t.Error("without Redis: got no error")
-	}
-	server.Start()
-	testutil.Eventually(t, "the connections are replaced", func() bool { return ping() == nil })
 }
 
 // eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if it contains

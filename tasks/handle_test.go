@@ -2,10 +2,8 @@ package tasks_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,93 +17,30 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/tasktype"
 )
 
-func TestHandlesOfWorkflows(t *testing.T) {
+// A handle is made from an ID, until the results are deleted.
+func TestHandleByItsID(t *testing.T) {
 	t.Parallel()
-	runStories(t, resultStories)
-}
-
-// resultStories check more than one value.
-var resultStories = []story{
-	{"a wait that ends before the workflow", func(t *testing.T, w *world) {
-		for _, s := range []tasks.Signature[int]{
-			Fail.S(1, tasks.MaxRetry(3), tasks.ConstantBackoff(time.Hour)),
-			tasks.Chord(tasks.Each(ints(3), ID, tasks.In(time.Hour)), Sum),
-		} {
-			run := sent(t, w, s)
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			_, err := run.Wait(ctx)
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("got %v, want %v", err, context.DeadlineExceeded)
-			}
-			if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Done != 0 || p.Status.Terminal() {
-				t.Fatalf("got %+v, %v, want nothing done", p, err)
-			}
-			testutil.Ok(t, run.Revoke(t.Context()))
+	w := newWorld(t, redistest.New(t))
+	run := sent(t, w, tasks.Each([]string{"id", "id"}, Hold))
+	if err := run.Delete(t.Context()); err == nil {
+		t.Fatal("delete a running workflow: got no error, want one")
+	}
+	w.open("id")
+	again := tasks.Attach[[]int](w.client, run.ID())
+	if got, err := again.Wait(limited(t)); err != nil || !slices.Equal(got, []int{1, 1}) {
+		t.Fatalf("got %v, %v, want [1 1]", got, err)
+	}
+	ended(t, w, run.ID())
+	testutil.Ok(t, again.Delete(t.Context()))
+	for name, call := range map[string]func(context.Context) error{
+		"nodes": func(ctx context.Context) error { _, err := run.Nodes(ctx); return err }, "second delete": again.Delete,
+	} {
+		if err := call(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+			t.Errorf("%s: got %v, want ErrNotFound", name, err)
 		}
-	}},
-	{"a failure is returned without waiting for running tasks", func(t *testing.T, w *world) {
-		run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("late"), tasks.Chain(Fail.S(1), Inc)), Sum))
-		_, err := run.Wait(limited(t))
-		wantFailure(t, err, "E1")
-		if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Status != tasktype.Failed {
-			t.Fatalf("got %+v, %v, want FAILURE and not ended", p, err)
-		}
-		w.open("late")
-		ended(t, w, run.ID())
-	}},
-	{"a handle by its id, until the results are forgotten", func(t *testing.T, w *world) {
-		run := sent(t, w, tasks.Each([]int{5, 6}, Slow2))
-		if err := run.Delete(t.Context()); err == nil {
-			t.Fatal("forget a running workflow: got no error, want one")
-		}
-		w.open("slow2")
-		again := tasks.Attach[[]int](w.client, run.ID())
-		if got, err := again.Wait(limited(t)); err != nil || !slices.Equal(got, []int{5, 6}) {
-			t.Fatalf("got %v, %v, want [5 6]", got, err)
-		}
-		ended(t, w, run.ID())
-		testutil.Ok(t, again.Delete(t.Context()))
-		if _, err := run.Nodes(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
-			t.Fatalf("after Forget: got %v, want ErrNotFound", err)
-		}
-		if err := again.Delete(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
-			t.Fatalf("second Forget: got %v, want ErrNotFound", err)
-		}
-	}},
-	{"the tree of a plan has every value", func(t *testing.T, w *world) {
-		run := sent(t, w, ChordPlan.S(3))
-		if _, err := run.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-		ended(t, w, run.ID())
-		var inside []string
-		for _, n := range nodes(t, w, run.ID()) {
-			if strings.HasPrefix(n.ID, "0:") {
-				inside = append(inside, n.Task)
-			}
-		}
-		if !slices.Equal(inside, []string{"t.id", "t.id", "t.id", "t.sum"}) {
-			t.Fatalf("nodes of the plan: got %v, want t.id three times and t.sum", inside)
-		}
-	}},
-	{"unknown id", func(t *testing.T, w *world) {
-		if _, err := w.client.Workflow("unknown").Status(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
-			t.Fatalf("got %v, want ErrNotFound", err)
-		}
-		if _, err := tasks.Attach[int](w.client, "unknown").Wait(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
-			t.Fatalf("got %v, want ErrNotFound", err)
-		}
-	}},
-	{"send by name", func(t *testing.T, w *world) {
-		run := sent(t, w, tasks.New[json.RawMessage, json.RawMessage]("t.add").S([]byte(`{"A":1,"B":2}`)))
-		if raw, err := run.Wait(limited(t)); err != nil || string(raw) != "3" {
-			t.Fatalf("got %s, %v", raw, err)
-		}
-	}},
+	}
 }
 
 // A wait that times out returns the reason why the workflow has not ended.
@@ -128,40 +63,6 @@ func TestWaitThatTimesOutHasTheReason(t *testing.T) {
 			return strings.Contains(err.Error(), "node 0 (t.id) waits: no live worker takes from queue nobody")
 		})
 	}
-}
-
-// countWrites is a redis.Hook that counts the writes to all connections of a client, of subscriptions too: each is a
-// command or a pipeline.
-type countWrites struct{ n atomic.Int64 }
-
-type countedConn struct {
-	net.Conn
-	n *atomic.Int64
-}
-
-// Write implements net.Conn.
-func (c countedConn) Write(b []byte) (int, error) {
-	c.n.Add(1)
-	return c.Conn.Write(b)
-}
-
-// DialHook implements redis.Hook.
-func (c *countWrites) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := next(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return countedConn{conn, &c.n}, nil
-	}
-}
-
-// ProcessHook implements redis.Hook.
-func (c *countWrites) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-// ProcessPipelineHook implements redis.Hook.
-func (c *countWrites) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func TestBlockingCallsDoNotPoll(t *testing.T) {
@@ -195,12 +96,7 @@ func TestBlockingCallsDoNotPoll(t *testing.T) {
 		for _, waiters := range []int{1, 10} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				opts, err := redis.ParseURL(url)
-				testutil.Ok(t, err)
-				rdb := redis.NewClient(opts)
-				t.Cleanup(func() { _ = rdb.Close() })
-				count := &countWrites{}
-				rdb.AddHook(count)
+				rdb, traffic := redistest.NewTraffic(t, url)
 				c := newClient(t, rdb)
 				ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
 				defer cancel()
@@ -214,8 +110,8 @@ func TestBlockingCallsDoNotPoll(t *testing.T) {
 				}
 				all.Wait()
 				// With the commands that open connections and read what the workflow waits for.
-				if got, want := count.n.Load(), int64(40*waiters); got > want {
-					t.Errorf("%d waiters sent %d commands in about a second, want at most %d", waiters, got, want)
+				if got, _ := traffic.Take(); got > int64(40*waiters) {
+					t.Errorf("%d waiters sent %d commands in about a second, want at most %d", waiters, got, 40*waiters)
 				}
 			})
 		}

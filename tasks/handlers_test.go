@@ -52,20 +52,15 @@ var (
 	Tried      = tasks.New[tasks.Outcome[int], string]("t.tried")
 	TriedAll   = tasks.New[tasks.Outcome[[]int], string]("t.triedall")
 	Settled    = tasks.New[[]tasks.Outcome[int], string]("t.settled")
-	Panics     = tasks.New[int, int]("t.panics")
-	Polls      = tasks.New[AB, int]("t.polls")
 	Late       = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
-	Waits      = tasks.New[string, int]("t.waits")
 	Hold       = tasks.New[string, int]("t.gate")
 	// HoldPlan returns a plan of that many tasks that end only with their context.
 	HoldPlan    = tasks.New[int, int]("t.holdplan")
-	Deaf        = tasks.New[int, int]("t.deaf", tasks.Timeout(20*time.Millisecond), tasks.HardTimeout(60*time.Millisecond))
 	DoubleAll   = tasks.New[[]int, []int]("t.doubleall")
 	Fallback    = tasks.New[int, int]("t.fallback")
 	Say         = tasks.New[string, string]("t.say")
 	Plus        = tasks.New[tasks.Pair[int, int], int]("t.plus")
 	Infinite    = tasks.New[int, float64]("t.infinite")
-	Reject      = tasks.New[int, int]("t.reject", tasks.MaxRetry(5))
 	ChordPlan   = tasks.New[int, int]("t.chordplan")
 	InsteadPlan = tasks.New[tasks.Failure, int]("t.insteadplan")
 )
@@ -190,23 +185,7 @@ func (w *world) handleMore(m *tasks.Mux) {
 		}
 		return strings.Join(parts, " "), nil
 	})
-	tasks.Handle(m, Panics, func(context.Context, int) (int, error) { panic("oh") })
 	tasks.Handle(m, Late, func(context.Context, int) (int, error) { return 0, tasks.Again(20 * time.Millisecond) })
-	tasks.Handle(m, Polls, func(ctx context.Context, in AB) (int, error) {
-		key := "polls" + tasks.InfoFrom(ctx).Key
-		w.note(key, 1)
-		if len(w.noted(key)) < in.B {
-			return 0, tasks.Again(5 * time.Millisecond)
-		}
-		return tasks.InfoFrom(ctx).Attempt, nil
-	})
-	tasks.Handle(m, Waits, func(ctx context.Context, id string) (int, error) {
-		return tasks.Attach[int](w.client, id).Wait(ctx)
-	})
-	tasks.Handle(m, Deaf, func(context.Context, int) (int, error) {
-		<-w.hold
-		return 0, nil
-	})
 	tasks.Handle(m, Hold, func(ctx context.Context, gate string) (int, error) {
 		w.note("at "+gate, 1)
 		defer w.note("left "+gate, 1)
@@ -229,7 +208,6 @@ func (w *world) handleMore(m *tasks.Mux) {
 	tasks.Handle(m, Say, func(_ context.Context, s string) (string, error) { return s, nil })
 	tasks.Handle(m, Plus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
 	tasks.Handle(m, Infinite, func(context.Context, int) (float64, error) { return math.Inf(1), nil })
-	tasks.Handle(m, Reject, func(context.Context, int) (int, error) { return 0, tasks.Permanent(errors.New("rejected")) })
 	tasks.Handle(m, Show[json.RawMessage](), func(_ context.Context, raw json.RawMessage) (string, error) { return string(raw), nil })
 	tasks.Handle(m, New2("t.ab"), func(_ context.Context, in AB) (AB, error) { return in, nil })
 	tasks.HandlePlan(m, ChordPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
@@ -266,7 +244,6 @@ var (
 	Nested   = tasks.New[string, string]("t.nested")
 	Out      = tasks.New[string, string]("t.out")
 	Echo1    = tasks.New[string, string]("t.say")
-	Slow2    = tasks.New[int, int]("t.slow2")
 )
 
 // extra binds the tasks that only stories use.
@@ -319,7 +296,6 @@ func (w *world) extraAttempts(m *tasks.Mux) {
 
 // extraWaits binds tasks that take until a gate opens, until they are cancelled, or a moment.
 func (w *world) extraWaits(m *tasks.Mux) {
-	tasks.Handle(m, Slow2, func(ctx context.Context, n int) (int, error) { return n, w.pass(ctx, "slow2") })
 	tasks.Handle(m, tasks.New[int, int]("t.hold"), func(ctx context.Context, n int) (int, error) {
 		<-ctx.Done()
 		return 0, ctx.Err()

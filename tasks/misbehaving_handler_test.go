@@ -237,27 +237,6 @@ func handleFailedInputs(m *tasks.Mux) {
 	})
 }
 
-// A handler can revoke its own workflow.
-func TestHandlerRevokesItsWorkflow(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	stop := tasks.New[int, int]("stop")
-	got := make(chan error, 1)
-	client, _ := startMux(t, rdb, func(m *tasks.Mux) {
-		c := tasks.NewClient(rdb)
-		tasks.Handle(m, stop, func(ctx context.Context, _ int) (int, error) {
-			got <- c.Workflow(tasks.InfoFrom(ctx).Workflow).Revoke(ctx)
-			return 0, nil
-		})
-	})
-	if _, err := tasks.Chain(stop.S(1), stop).Do(limited(t), client); err == nil {
-		t.Error("got no error, want the error of a revoked workflow")
-	}
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-}
-
 // Of two live workers with one name the second does not start. The successor of a killed worker does.
 func TestNameOfLiveWorkerIsTaken(t *testing.T) {
 	t.Parallel()
@@ -403,7 +382,7 @@ func runProgram(t *testing.T, rdb redis.UniversalClient, name string, also ...*p
 	}
 	worker, err := tasks.NewWorker(p.client, m, tasks.WorkerConfig{Name: fmt.Sprintf("%s-%d", name, len(also)), Concurrency: 2, Grace: time.Second})
 	testutil.Ok(t, err)
-	p.stop = during(t, worker.Run)
+	p.stop = testutil.Background(t, worker.Run)
 	t.Cleanup(func() { _ = p.client.Close() })
 	return p
 }
@@ -438,20 +417,4 @@ func TestProgramsShareAQueue(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A worker with the only handler of a task comes and goes: the task runs each time.
-func TestWorkerWithAHandlerComesAndGoes(t *testing.T) {
-	t.Parallel()
-	at := redistest.New(t)
-	b := runProgram(t, at, "b")
-	for range 5 {
-		run, err := tasks.New[int, int]("a.step").S(1).Send(t.Context(), b.client)
-		testutil.Ok(t, err)
-		a := runProgram(t, at, "a")
-		wantValue(t, run, 2)
-		a.do(t)
-		a.stop()
-	}
-	b.do(t)
 }

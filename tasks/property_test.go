@@ -287,23 +287,6 @@ func TestMembersComeAsTheyComplete(t *testing.T) {
 		if len(places) != 3 || places[2] != 0 {
 			t.Errorf("members came in the order %v", places)
 		}
-
-		mapped := sent(t, w, tasks.Map(Range.S(20), ID))
-		var values []int
-		for m, err := range tasks.AsCompleted(ctx, mapped) {
-			if err != nil || m.Err != nil || m.Index != m.Value {
-				t.Fatalf("got %+v, %v", m, err)
-			}
-			values = append(values, m.Value)
-		}
-		if slices.Sort(values); !slices.Equal(values, ints(20)) {
-			t.Errorf("the map yielded %v", values)
-		}
-
-		none := sent(t, w, tasks.Group[int]())
-		for m, err := range tasks.AsCompleted(ctx, none) {
-			t.Errorf("a group of none yielded %+v, %v", m, err)
-		}
 		for m, err := range tasks.AsCompleted(ctx, tasks.Attach[[]int](w.client, "nowhere")) {
 			if !errors.Is(err, tasks.ErrNotFound) {
 				t.Errorf("an unknown workflow yielded %+v, %v", m, err)

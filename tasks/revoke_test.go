@@ -83,18 +83,6 @@ func TestRevocationWhoseMessageIsLost(t *testing.T) {
 	})
 }
 
-func TestRevokedMemberFailsItsChord(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		run := sent(t, w, tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour))), Sum))
-		testutil.Ok(t, run.RevokeNode(t.Context(), "1"))
-		if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
-			t.Fatalf("got %v", err)
-		}
-		ended(t, w, run.ID())
-	})
-}
-
 // Revoking a workflow leaves the nodes of other workflows with the same fairness key ready, and none of the revoked workflow runs.
 func TestRevokedWorkflowOfASharedKeyNeverRuns(t *testing.T) {
 	t.Parallel()

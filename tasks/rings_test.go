@@ -348,17 +348,11 @@ func TestQueueIsPausedAsInAsynq(t *testing.T) {
 	}, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"default": 1, "other": 1} })
 }
 
-// inWorldsOfAsynq runs a test in a separate world on each kind of Redis, with a view of asynq's queues.
-func inWorldsOfAsynq(t *testing.T, run func(t *testing.T, w *world, in *asynq.Inspector)) {
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		run(t, newWorld(t, rdb), asynq.NewInspectorFromRedisClient(rdb))
-	})
-}
-
 // Tasks of asynq's own clients count beside ready nodes.
 func TestQueuesCountTasksOfAsynq(t *testing.T) {
 	t.Parallel()
-	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w, in := newWorld(t, rdb), asynq.NewInspectorFromRedisClient(rdb)
 		rest(t, w, "default")
 		sent(t, w, ID.S(1))
 		enqueue := asynq.NewClientFromRedisClient(w.client.Redis())

@@ -69,22 +69,6 @@ func countRuns(t *testing.T, rdb redis.UniversalClient) (*tasks.Client, *runCoun
 	return client, count
 }
 
-// during runs fn until the test ends, or the returned function is called.
-func during(t *testing.T, fn func(context.Context) error) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- fn(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
-}
-
 func scheduleOf(t *testing.T, c *tasks.Client, name string) tasktype.ScheduleEntry {
 	t.Helper()
 	e, err := c.Inspect().Schedule(t.Context(), name)

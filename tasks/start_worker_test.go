@@ -168,43 +168,6 @@ func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 	<-ended
 }
 
-// busyWorld is a worker with much to do; each task counts when it begins.
-type busyWorld struct {
-	client *tasks.Client
-	worker *tasks.Worker
-	task   tasks.Task[int, int]
-	began  atomic.Int64
-	stop   context.CancelFunc
-	ended  chan error
-}
-
-func newBusyWorld(t *testing.T, rdb redis.UniversalClient, took time.Duration) *busyWorld {
-	t.Helper()
-	b := &busyWorld{client: tasks.NewClient(rdb), task: tasks.New[int, int]("fleet.busy"), ended: make(chan error, 1)}
-	mux := tasks.NewMux()
-	tasks.Handle(mux, b.task, func(ctx context.Context, n int) (int, error) {
-		b.began.Add(1)
-		select {
-		case <-time.After(took):
-		case <-ctx.Done():
-		}
-		return n, nil
-	})
-	worker, err := tasks.NewWorker(b.client, mux, tasks.WorkerConfig{Name: "busy", Concurrency: 8, Grace: 10 * time.Second})
-	testutil.Ok(t, err)
-	b.worker = worker
-	ctx, stop := context.WithCancel(context.Background())
-	b.stop = stop
-	go func() { b.ended <- worker.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := b.client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
-}
-
 // A pause and a graceful stop act while the backlog is long, and unstarted tasks are in Redis for other workers.
 func TestPauseAndStopActAtOnce(t *testing.T) {
 	t.Parallel()
@@ -212,40 +175,43 @@ func TestPauseAndStopActAtOnce(t *testing.T) {
 	for _, took := range []time.Duration{time.Millisecond, 200 * time.Millisecond} {
 		t.Run(took.String(), func(t *testing.T) {
 			t.Parallel()
-			b := newBusyWorld(t, redistest.New(t), took)
-			run := started(t, b.client, tasks.Each(ints(all), b.task))
+			busy := tasks.New[int, int]("fleet.busy")
+			var began atomic.Int64
+			client, worker := startMux(t, redistest.New(t), func(m *tasks.Mux) {
+				tasks.Handle(m, busy, func(ctx context.Context, n int) (int, error) {
+					began.Add(1)
+					select {
+					case <-time.After(took):
+					case <-ctx.Done():
+					}
+					return n, nil
+				})
+			}, func(c *tasks.WorkerConfig) { c.Concurrency, c.Grace = 8, 10*time.Second })
+			run := started(t, client, tasks.Each(ints(all), busy))
 			goesOn := func() {
-				before := b.began.Load()
-				testutil.Eventually(t, "tasks run", func() bool { return b.began.Load() > before+20 })
+				before := began.Load()
+				testutil.Eventually(t, "tasks run", func() bool { return began.Load() > before+20 })
 			}
-			idle := func() {
-				testutil.Eventually(t, "none runs", func() bool { busy, _ := b.worker.Slots(); return busy == 0 })
+			accounted := func() { // every task has ended or is ready, and most are ready
+				t.Helper()
+				qs, err := client.Inspect().Queues(t.Context())
+				if err != nil || len(qs) != 1 {
+					t.Fatalf("queues %+v, %v", qs, err)
+				}
+				p, err := run.Progress(t.Context())
+				if err != nil || int(qs[0].Pending)+p.Done != all || qs[0].Active != 0 || p.Done > all/2 {
+					t.Errorf("%d tasks are ready, %d in batches and %d have ended, %v, want %d in all, none in batches and half of them ready", qs[0].Pending, qs[0].Active, p.Done, err, all)
+				}
 			}
 			goesOn()
-			testutil.Ok(t, b.client.PauseQueue(t.Context(), "default"))
-			idle()
-			b.accounted(t, run, all)
-			testutil.Ok(t, b.client.ResumeQueue(t.Context(), "default"))
+			testutil.Ok(t, client.PauseQueue(t.Context(), "default"))
+			testutil.Eventually(t, "none runs", func() bool { busy, _ := worker.Slots(); return busy == 0 })
+			accounted()
+			testutil.Ok(t, client.ResumeQueue(t.Context(), "default"))
 			goesOn()
-			b.stop()
-			if err := <-b.ended; err != nil {
-				t.Error(err)
-			}
-			b.accounted(t, run, all)
+			testutil.Ok(t, worker.Stop())
+			accounted()
 		})
-	}
-}
-
-// accounted checks that every task has ended or is ready, and that most are ready.
-func (b *busyWorld) accounted(t *testing.T, run *tasks.Run[[]int], all int) {
-	t.Helper()
-	qs, err := b.client.Inspect().Queues(t.Context())
-	if err != nil || len(qs) != 1 {
-		t.Fatalf("queues %+v, %v", qs, err)
-	}
-	p, err := run.Progress(t.Context())
-	if err != nil || int(qs[0].Pending)+p.Done != all || qs[0].Active != 0 || p.Done > all/2 {
-		t.Errorf("%d tasks are ready, %d in batches and %d have ended, %v, want %d in all, none in batches and half of them ready", qs[0].Pending, qs[0].Active, p.Done, err, all)
 	}
 }
 
@@ -320,14 +286,6 @@ func TestNodeWithoutWorkerHasReason(t *testing.T) {
 	})
 }
 
-// startRare starts a worker that has a handler for one task.
-func startRare(t *testing.T, w *world, name string, task tasks.Task[int, int]) {
-	t.Helper()
-	m := tasks.NewMux()
-	tasks.Handle(m, task, func(_ context.Context, n int) (int, error) { return n, nil })
-	runWorker(t, w.client, m, tasks.WorkerConfig{Name: name, Concurrency: 1, Grace: time.Second})
-}
-
 // A task that no live worker has a handler for waits for one, and says so. A worker of another queue with the handler does not take it.
 func TestTaskWaitsForAWorkerThatHandlesIt(t *testing.T) {
 	t.Parallel()
@@ -345,7 +303,9 @@ func TestTaskWaitsForAWorkerThatHandlesIt(t *testing.T) {
 		if qs, err := w.client.Inspect().Queues(t.Context()); err != nil || len(qs) != 1 || !maps.Equal(qs[0].Unhandled, map[string]int64{"t.deployed": 1}) {
 			t.Errorf("got %+v, %v, want one task without a handler", qs, err)
 		}
-		startRare(t, w, "late", late)
+		m := tasks.NewMux()
+		tasks.Handle(m, late, func(_ context.Context, n int) (int, error) { return n, nil })
+		runWorker(t, w.client, m, tasks.WorkerConfig{Name: "late", Concurrency: 1, Grace: time.Second})
 		wantValue(t, run, 2)
 		ended(t, w, run.ID())
 	})

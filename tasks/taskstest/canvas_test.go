@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -150,25 +149,11 @@ var (
 	sum    = tasks.New[[]int, int]("s.sum")
 	count  = tasks.New[int, []int]("s.count")
 	flaky  = tasks.New[int, int]("s.flaky", tasks.MaxRetry(3), tasks.Backoff(time.Millisecond, 10*time.Millisecond))
-	panics = tasks.New[int, int]("s.panics")
-	polls  = tasks.New[int, int]("s.polls")
-	rated  = tasks.New[int, int]("s.inc", tasks.Limited[int](tasks.Rate("inc", 1, 20*time.Millisecond), nil))
-	keyed  = tasks.New[int, int]("s.keyed", tasks.Limited(tasks.Concurrency("concurrency", 1), parity), tasks.Limited(tasks.Rate("rate", 2, 20*time.Millisecond), parity))
 	absent = tasks.New[int, int]("s.absent")
-	marked = tasks.New[string, int]("s.marked", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))
 )
-
-// parity is a key function; it panics for negative numbers.
-func parity(n int) string {
-	if n < 0 {
-		panic("negative")
-	}
-	return fmt.Sprint(n % 2)
-}
 
 func stories() *tasks.Mux {
 	mux := tasks.NewMux()
-	tasks.Handle(mux, keyed, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) {
 		total := 0
@@ -190,108 +175,5 @@ func stories() *tasks.Mux {
 		}
 		return n, nil
 	})
-	tasks.Handle(mux, panics, func(context.Context, int) (int, error) { panic("oh") })
-	asked := map[string]int{}
-	tasks.Handle(mux, polls, func(ctx context.Context, n int) (int, error) {
-		key := tasks.InfoFrom(ctx).Key
-		if asked[key]++; asked[key] < n {
-			return 0, tasks.Again(time.Millisecond)
-		}
-		return tasks.InfoFrom(ctx).Attempt, nil
-	})
-	tasks.Handle(mux, marked, func(ctx context.Context, how string) (int, error) {
-		again := fmt.Errorf("poll: %w", tasks.Again(time.Millisecond))
-		switch how {
-		case "again":
-			key := tasks.InfoFrom(ctx).Key
-			if asked[key]++; asked[key] == 1 {
-				return 0, again
-			}
-			return tasks.InfoFrom(ctx).Attempt, nil
-		case "permanent":
-			return 0, errors.Join(errors.New("also"), tasks.RetryIn(time.Hour, tasks.Permanent(again)))
-		case "negative":
-			return 0, tasks.Again(-time.Second)
-		}
-		return 0, tasks.RetryIn(time.Millisecond, tasks.WithCode(how, errors.New("coded")))
-	})
 	return mux
-}
-
-// story is a signature with functions that run it on both fleets.
-type story struct {
-	name string
-	real func(*testing.T, *tasks.Client) string
-	test func(*testing.T) string
-}
-
-func of[O any](name string, s tasks.Signature[O]) story {
-	tell := func(t *testing.T, c *tasks.Client, run *tasks.Run[O], out O, err error) string {
-		t.Helper()
-		value, jsonErr := json.Marshal(out)
-		if jsonErr != nil {
-			t.Fatal(jsonErr)
-		}
-		text := fmt.Sprintf("%s %v", value, err)
-		var f *tasks.Failure
-		if errors.As(err, &f) {
-			text = fmt.Sprintf("%s %d %s %s", f.Task, f.Attempts, f.Code, f.Message)
-			if f.Code == tasktype.CodeUnregistered {
-				text, _, _ = strings.Cut(text, "?") // the remainder names the worker
-			}
-		}
-		nodes, err := c.Workflow(run.ID()).Nodes(t.Context())
-		testutil.Ok(t, err)
-		for _, n := range nodes {
-			text += fmt.Sprintf("\n%s %s %s %d", n.ID, n.Task, n.Status, n.Attempts)
-		}
-		return text
-	}
-	return story{name,
-		func(t *testing.T, c *tasks.Client) string {
-			run, err := s.Send(t.Context(), c)
-			testutil.Ok(t, err)
-			for p, err := range run.Watch(t.Context()) {
-				testutil.Ok(t, err)
-				_ = p
-			}
-			out, err := run.Wait(t.Context())
-			return tell(t, c, run, out, err)
-		},
-		func(t *testing.T) string {
-			f := taskstest.New(t, stories())
-			out, err := taskstest.Do(f, s, tasks.ID("story"))
-			return tell(t, f.Client(), tasks.Attach[O](f.Client(), "story"), out, err)
-		},
-	}
-}
-
-// A workflow has the same results in a test fleet and on a real Redis.
-func TestSameAsOnRedis(t *testing.T) {
-	t.Parallel()
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
-	worker, err := tasks.NewWorker(client, stories(), tasks.WorkerConfig{Concurrency: 1, HandlerWait: time.Second})
-	testutil.Ok(t, err)
-	testutil.Background(t, worker.Run)
-	for _, s := range []story{
-		of("polls", tasks.Chain(polls.S(4), inc)),
-		of("marked again", marked.S("again")),
-		of("marked permanent", marked.S("permanent")),
-		of("marked negative", marked.S("negative")),
-		of("marked with a code", marked.S("closed")),
-		of("panics", tasks.Chain(panics.S(1), inc)),
-		of("expired", tasks.Chain(polls.S(4, tasks.Expires(time.Millisecond)), inc)),
-		of("absent", absent.S(1)),
-		of("rate", tasks.Each([]int{1, 2, 3}, rated)),
-		of("limits per key", tasks.Chord(tasks.Each([]int{1, 2, 3, 4, 5, 7, 9}, keyed), sum)),
-		of("key function panics", keyed.S(-1)),
-	} {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			if real, test := s.real(t, client), s.test(t); real != test {
-				t.Errorf("on Redis:\n%s\nin the test:\n%s", real, test)
-			}
-		})
-	}
 }

@@ -311,6 +311,9 @@ func TestFleetWithoutHandlers(t *testing.T) {
 	if _, err := taskstest.Run(t, tasks.NewMux(), inc.S(1)); !errors.As(err, &failure) || !strings.Contains(failure.Message, "has no handlers") {
 		t.Errorf("got %v, want a failure about missing handlers", err)
 	}
+	if _, err := taskstest.Run(t, stories(), absent.S(1)); !errors.As(err, &failure) || failure.Code != tasktype.CodeUnregistered {
+		t.Errorf("got %v, want a failure with the code %s", err, tasktype.CodeUnregistered)
+	}
 }
 
 // A rate is enforced by the clock of the fleet. A task that another limit refuses takes no token of its key.
@@ -344,33 +347,6 @@ func TestRateIsAdvancedByTheClock(t *testing.T) {
 				t.Errorf("minutes after the send: got %v, want %v", after, test.want)
 			}
 		})
-	}
-}
-
-// A task that waits for a limit runs although Redis has lost the limit.
-func TestLostLimitKeepsNoTaskWaiting(t *testing.T) {
-	t.Parallel()
-	send := tasks.New[string, string]("send", tasks.Limited(tasks.Rate("send", 1, time.Hour), func(to string) string { return to }))
-	mux := tasks.NewMux()
-	tasks.Handle(mux, send, func(_ context.Context, to string) (string, error) { return to, nil })
-	f := taskstest.New(t, mux)
-	run, err := tasks.Each([]string{"a", "a", "a"}, send).Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
-	f.Advance(time.Second)
-	rdb := f.Client().Redis()
-	for _, key := range rdb.Keys(t.Context(), "muster:{0}:limit:*").Val() {
-		if !strings.Contains(key, ":rate:") {
-			rdb.Del(t.Context(), key)
-		}
-	}
-	for _, entry := range rdb.ZRange(t.Context(), "muster:{0}:agenda", 0, -1).Val() {
-		if strings.HasPrefix(entry, "!limit/") {
-			rdb.ZRem(t.Context(), "muster:{0}:agenda", entry)
-		}
-	}
-	f.Drain()
-	if got, err := run.Wait(t.Context()); err != nil || len(got) != 3 {
-		t.Fatalf("got %v, %v", got, err)
 	}
 }
 
