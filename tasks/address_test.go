@@ -163,60 +163,56 @@ func keysOf(t *testing.T, rdb redis.UniversalClient) (all []string) {
 // they have nothing in common.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	for name, connect := range map[string]func(testing.TB) redis.UniversalClient{"miniredis": redistest.Mini, "redis": redistest.New, "cluster": redistest.Cluster} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := connect(t)
-			shop, blog := newTenant(t, rdb, "shop"), newTenant(t, rdb, "b")
-			for name, n := range map[string]*tenant{"shop": shop, "b": blog} {
-				run := started(t, n.client, tasks.Chord(tasks.Group(who.S(nil), who.S(nil)), who), tasks.ID("nightly"), tasks.Unique("key", time.Hour), tasks.ProgressKeys("of_"+name))
-				wantValue(t, run, name+"+"+name+"+"+name)
-				testutil.Eventually(t, "a worker has registered the queue", func() bool {
-					queues, err := n.client.Inspect().Queues(t.Context())
-					return err == nil && len(queues) == 1 && queues[0].Name == "default"
-				})
-				if list, _, err := n.client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{}); err != nil || len(list) != 1 {
-					t.Errorf("tenant %s: got workflows %v, %v, want one", name, list, err)
-				}
-				if list, err := n.client.Inspect().Workers(t.Context()); err != nil || len(list) != 1 {
-					t.Errorf("tenant %s: got workers %v, %v, want one", name, list, err)
-				}
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		shop, blog := newTenant(t, rdb, "shop"), newTenant(t, rdb, "b")
+		for name, n := range map[string]*tenant{"shop": shop, "b": blog} {
+			run := started(t, n.client, tasks.Chord(tasks.Group(who.S(nil), who.S(nil)), who), tasks.ID("nightly"), tasks.Unique("key", time.Hour), tasks.ProgressKeys("of_"+name))
+			wantValue(t, run, name+"+"+name+"+"+name)
+			testutil.Eventually(t, "a worker has registered the queue", func() bool {
+				queues, err := n.client.Inspect().Queues(t.Context())
+				return err == nil && len(queues) == 1 && queues[0].Name == "default"
+			})
+			if list, _, err := n.client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{}); err != nil || len(list) != 1 {
+				t.Errorf("tenant %s: got workflows %v, %v, want one", name, list, err)
 			}
+			if list, err := n.client.Inspect().Workers(t.Context()); err != nil || len(list) != 1 {
+				t.Errorf("tenant %s: got workers %v, %v, want one", name, list, err)
+			}
+		}
 
-			// A pause is of one queue, also for asynq.
-			testutil.Ok(t, shop.client.PauseQueue(t.Context(), "default"))
-			testutil.Ok(t, shop.client.Schedules().Pause(t.Context(), "hourly"))
-			if entry, err := blog.client.Inspect().Schedule(t.Context(), "hourly"); err != nil || !entry.Paused.IsZero() {
-				t.Errorf("got %+v, %v, want a schedule that runs", entry, err)
+		// A pause is of one queue, also for asynq.
+		testutil.Ok(t, shop.client.PauseQueue(t.Context(), "default"))
+		testutil.Ok(t, shop.client.Schedules().Pause(t.Context(), "hourly"))
+		if entry, err := blog.client.Inspect().Schedule(t.Context(), "hourly"); err != nil || !entry.Paused.IsZero() {
+			t.Errorf("got %+v, %v, want a schedule that runs", entry, err)
+		}
+		clients := asynq.NewClientFromRedisClient(rdb)
+		for _, queue := range []string{"shop:default", "b:default"} {
+			if _, err := clients.Enqueue(asynq.NewTask("to "+queue, nil), asynq.Queue(queue)); err != nil {
+				t.Fatal(err)
 			}
-			clients := asynq.NewClientFromRedisClient(rdb)
-			for _, queue := range []string{"shop:default", "b:default"} {
-				if _, err := clients.Enqueue(asynq.NewTask("to "+queue, nil), asynq.Queue(queue)); err != nil {
-					t.Fatal(err)
-				}
+		}
+		if got := <-blog.plain; got != "to b:default" {
+			t.Errorf("got task %q", got)
+		}
+		if got, err := who.S(nil).Do(limited(t), blog.client); err != nil || got != "b" {
+			t.Errorf("got %q, %v, want b", got, err)
+		}
+		stopped := started(t, shop.client, who.S(nil))
+		testutil.Ok(t, shop.client.ResumeQueue(t.Context(), "default"))
+		if got := <-shop.plain; got != "to shop:default" {
+			t.Errorf("got task %q", got)
+		}
+		wantValue(t, stopped, "shop")
+		if got := rdb.Get(t.Context(), "of_shop:nightly:status").Val(); got != "COMPLETE" {
+			t.Errorf("got status %q in the progress key, want COMPLETE", got)
+		}
+		for _, key := range keysOf(t, rdb) {
+			if first, _, _ := strings.Cut(key, ":"); !slices.Contains([]string{"shop", "b", "asynq", "of_shop", "of_b"}, first) {
+				t.Errorf("key %s is in no namespace", key)
 			}
-			if got := <-blog.plain; got != "to b:default" {
-				t.Errorf("got task %q", got)
-			}
-			if got, err := who.S(nil).Do(limited(t), blog.client); err != nil || got != "b" {
-				t.Errorf("got %q, %v, want b", got, err)
-			}
-			stopped := started(t, shop.client, who.S(nil))
-			testutil.Ok(t, shop.client.ResumeQueue(t.Context(), "default"))
-			if got := <-shop.plain; got != "to shop:default" {
-				t.Errorf("got task %q", got)
-			}
-			wantValue(t, stopped, "shop")
-			if got := rdb.Get(t.Context(), "of_shop:nightly:status").Val(); got != "COMPLETE" {
-				t.Errorf("got status %q in the progress key, want COMPLETE", got)
-			}
-			for _, key := range keysOf(t, rdb) {
-				if first, _, _ := strings.Cut(key, ":"); !slices.Contains([]string{"shop", "b", "asynq", "of_shop", "of_b"}, first) {
-					t.Errorf("key %s is in no namespace", key)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // A client with an invalid namespace does nothing.

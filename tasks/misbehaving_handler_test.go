@@ -398,23 +398,19 @@ func (p *program) do(t *testing.T) {
 // Programs with different handlers share a queue: each runs its tasks, and none fails.
 func TestProgramsShareAQueue(t *testing.T) {
 	t.Parallel()
-	for name, connect := range map[string]func(testing.TB) redis.UniversalClient{"miniredis": redistest.Mini, "redis": redistest.New, "cluster": redistest.Cluster} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			at := connect(t)
-			a, b := runProgram(t, at, "a"), runProgram(t, at, "b")
-			for range 3 {
-				a.do(t)
-				b.do(t)
-			}
-			newer := runProgram(t, at, "c", a) // a release that adds tasks
-			newer.do(t)
+	redistest.Every(t, func(t *testing.T, at redis.UniversalClient) {
+		a, b := runProgram(t, at, "a"), runProgram(t, at, "b")
+		for range 3 {
 			a.do(t)
-			a.stop()
-			before := newer.ran.Load()
-			if got, err := a.step.S(1).Do(limited(t), a.client); err != nil || got != 2 || newer.ran.Load() == before {
-				t.Errorf("got %d, %v, want that the newer release runs tasks of the older one", got, err)
-			}
-		})
-	}
+			b.do(t)
+		}
+		newer := runProgram(t, at, "c", a) // a release that adds tasks
+		newer.do(t)
+		a.do(t)
+		a.stop()
+		before := newer.ran.Load()
+		if got, err := a.step.S(1).Do(limited(t), a.client); err != nil || got != 2 || newer.ran.Load() == before {
+			t.Errorf("got %d, %v, want that the newer release runs tasks of the older one", got, err)
+		}
+	})
 }

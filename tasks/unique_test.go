@@ -149,7 +149,7 @@ func TestRepeatedSendHasItsClaimOfAUniqueKey(t *testing.T) {
 
 func TestSendManyHasAResultForEach(t *testing.T) {
 	t.Parallel()
-	test := func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		client, count := countRuns(t, rdb)
 		const n = 1200 // more than one round trip
 		var sends []tasks.Sending
@@ -176,13 +176,12 @@ func TestSendManyHasAResultForEach(t *testing.T) {
 			t.Errorf("%d workflows ran, want %d", len(count.seen()), n)
 		}
 		count.once(t)
-	}
-	redistest.Every(t, test)
+	})
 }
 
 func TestSendManyReportsErrorsPerSend(t *testing.T) {
 	t.Parallel()
-	test := func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		client, _ := countRuns(t, rdb)
 		unserved := []tasks.SendOption{tasks.Queue("unserved"), tasks.Unique("one", time.Hour)}
 		results, err := client.SendMany(t.Context(), []tasks.Sending{
@@ -219,6 +218,5 @@ func TestSendManyReportsErrorsPerSend(t *testing.T) {
 		if results, err := client.SendMany(t.Context(), nil); len(results) != 0 || err != nil {
 			t.Errorf("no sends: got %v, %v", results, err)
 		}
-	}
-	redistest.Every(t, test)
+	})
 }
