@@ -171,7 +171,7 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	settings("queue:\n  max_per_host: lots\n")
 	hup("muster.yaml:2:17: queue.max_per_host")
 	settings("queue: {max_per_host: 2, max_per_hosts: 7}\n")
-	hup("unknown setting queue.max_per_hosts")
+	hup("queue: unknown key")
 	for range 2 { // each that ends is followed by one
 		pages.release <- struct{}{}
 		testutil.Eventually(t, "three pages to be fetched", pages.is(3))

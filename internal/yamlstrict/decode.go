@@ -29,7 +29,12 @@ type Decoder struct {
 	Custom func(v any, n ast.Node, key string) bool
 	// Removed has the ways out for unknown keys that earlier versions had, by path or, as *.key, at any place.
 	Removed map[string]string
-	File    string // of the next document, for Problems and Places
+	// Elsewhere has the paths to suggest for unknown keys that exist at another place.
+	Elsewhere map[string]string
+	// Optional keeps the previous value where a file, or a key of a struct, has none. Without it, that is a problem.
+	Optional bool
+	Hide     bool   // values do not appear in problems; Custom may change it
+	File     string // of the next document, for Problems and Places
 
 	Problems Problems
 	Places   map[string]Place // last positions of all keys
@@ -47,10 +52,7 @@ var (
 // position of its mapping. It adds all errors to d.Problems and reports whether the document is a mapping. A further document
 // overrides values of v.
 func (d *Decoder) Decode(data []byte, v any) bool {
-	if d.Places == nil {
-		d.Places = map[string]Place{}
-	}
-	root := d.parse(data)
+	root := d.Document(data)
 	if root == nil {
 		return false
 	}
@@ -58,8 +60,8 @@ func (d *Decoder) Decode(data []byte, v any) bool {
 	return d.IsMapping(root)
 }
 
-// parse returns the only document in data. It stops at the first syntax error.
-func (d *Decoder) parse(data []byte) ast.Node {
+// Document returns the only document in data. It stops at the first syntax error.
+func (d *Decoder) Document(data []byte) ast.Node {
 	f, err := Parse(data)
 	if err != nil {
 		p := &Problem{File: d.File, At: Pos{1, 1}, Text: "not valid YAML: " + err.Error()}
@@ -71,13 +73,15 @@ func (d *Decoder) parse(data []byte) ast.Node {
 	}
 	var docs []ast.Node
 	for _, doc := range f.Docs {
-		if doc.Body != nil {
+		if d.Plain(doc.Body) != nil {
 			docs = append(docs, doc.Body)
 		}
 	}
 	switch len(docs) {
 	case 0:
-		d.FailAt(Pos{1, 1}, "", "the file is empty")
+		if !d.Optional {
+			d.FailAt(Pos{1, 1}, "", "the file is empty")
+		}
 		return nil
 	case 1:
 		return docs[0]
@@ -129,10 +133,9 @@ func (d *Decoder) Plain(n ast.Node) ast.Node {
 			d.anchors[m.Name.GetToken().Value] = m.Value
 			n = m.Value
 		case *ast.AliasNode:
-			name := m.Value.GetToken().Value
-			to, ok := d.anchors[name]
-			if !ok {
-				d.Fail(n, "", "no anchor &%s before this alias", name)
+			to, ok := d.anchors[m.Value.GetToken().Value]
+			if !ok { // the name can be a secret without quotes
+				d.Fail(n, "", "no anchor before this alias; quote a text that begins with *")
 				return nil
 			}
 			n = to
@@ -258,6 +261,9 @@ func (d *Decoder) into(n ast.Node, v reflect.Value, key string) {
 		return
 	}
 	defer func() { d.depth-- }()
+	if d.Places == nil {
+		d.Places = map[string]Place{}
+	}
 	d.Places[key] = Place{At(n), d.IsScalar(n), d.File}
 
 	if v.Kind() == reflect.Pointer {
@@ -312,44 +318,43 @@ func (d *Decoder) single(n ast.Node, v reflect.Value, key string) {
 	if !ok {
 		return
 	}
+	var value any = s
 	var err error
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(s)
-	case reflect.Bool:
-		v.SetBool(s == "true")
+	switch {
+	case v.Type() == durationType:
+		value, err = Duration(s)
+		want += ", 200ms or 2m"
+	case v.Kind() == reflect.Bool:
+		value = s == "true"
 		if s != "true" && s != "false" {
 			err = strconv.ErrSyntax
 		}
-	case reflect.Float64:
-		var f float64
-		f, err = strconv.ParseFloat(s, 64)
-		v.SetFloat(f)
-	default:
-		var i int64
-		if v.Type() == durationType {
-			i, err = duration(s)
-			want += ", 200ms or 2m"
-		} else {
-			i, err = strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
-		}
-		v.SetInt(i)
+	case v.Kind() == reflect.Float64:
+		value, err = strconv.ParseFloat(s, 64)
+	case v.Kind() != reflect.String:
+		value, err = strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
 	}
 	if err != nil {
-		d.Fail(n, key, "want %s, got %q", want, s)
+		got := strconv.Quote(s)
+		if d.Hide {
+			got = kindOf(d.Plain(n))
+		}
+		d.Fail(n, key, "want %s, got %s", want, got)
+		return
 	}
+	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 }
 
-// duration parses a number of seconds or a Go duration.
-func duration(s string) (int64, error) {
+// Duration parses a number of seconds or a Go duration. It rejects negative ones.
+func Duration(s string) (time.Duration, error) {
 	if secs, err := strconv.ParseFloat(s, 64); err == nil && secs >= 0 && secs < 1e9 {
-		return int64(secs * float64(time.Second)), nil
+		return time.Duration(secs * float64(time.Second)), nil
 	}
 	t, err := time.ParseDuration(s)
 	if err == nil && t < 0 {
 		err = strconv.ErrRange
 	}
-	return int64(t), err
+	return t, err
 }
 
 // Full decodes a mapping into the struct that v points to.
@@ -379,7 +384,9 @@ func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 			continue
 		}
 		if d.Plain(p.Node) == nil {
-			d.FailAt(p.At, Join(key, p.Key), "has no value; give one or take the key out")
+			if !d.Optional {
+				d.FailAt(p.At, Join(key, p.Key), "has no value; give one or take the key out")
+			}
 			continue
 		}
 		d.into(p.Node, v.Field(i), Join(key, p.Key))
@@ -392,7 +399,7 @@ func (d *Decoder) Unknown(p Pair, key string, known []string) {
 		d.FailAt(p.At, key, "the key %s was removed: %s", p.Key, instead)
 		return
 	}
-	if n := nearest.Word(p.Key, known); n != "" {
+	if n := cmp.Or(nearest.Word(p.Key, known), d.Elsewhere[p.Key]); n != "" {
 		d.FailAt(p.At, key, "unknown key %q; did you mean %q?", p.Key, n)
 		return
 	}

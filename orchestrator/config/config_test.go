@@ -15,6 +15,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/internal/trust"
+	"muster/internal/yamlstrict"
 )
 
 const example = "../../muster.example.yaml"
@@ -127,11 +128,11 @@ api: {read_only: yes}
 	}
 
 	origins := map[string]string{
-		"workers.concurrency":    file + ":2:11",
+		"workers.concurrency":    file + ":2:24",
 		"workers.processes":      "environment MUSTER_WORKERS__PROCESSES",
 		"queue.max_workers":      "flag --workers",
 		"queue.max_per_resolver": "environment MUSTER_QUEUE__MAX_PER_RESOLVER",
-		"proxies.sources":        file + ":9:3",
+		"proxies.sources":        file + ":10:5",
 		"log.level":              "default",
 		"data_dir":               "flag --data-dir",
 	}
@@ -221,34 +222,36 @@ func TestSettingsOutOfRangeAreRejected(t *testing.T) {
 func TestErrorsNamePositionAndRemedy(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"workers:\n  concurrency: 300\n":             "muster.yaml:2:3: workers.concurrency: 300 is out of range; use 1 to 256",
-		"workers:\n  concurency: 3\n":                "muster.yaml:2:3: unknown setting workers.concurency, did you mean concurrency?",
-		"worker:\n  concurrency: 3\n":                "muster.yaml:1:1: unknown setting worker, did you mean workers?",
-		"workers:\n  max_per_host: 3\n":              "muster.yaml:2:3: unknown setting workers.max_per_host, did you mean queue.max_per_host?",
-		"dashboard: {listen: x}\n":                   "muster.yaml:1:1: unknown setting dashboard; the section dashboard was renamed to api, and the default port is 8000",
-		"agents:\n  static: [{rol: x}]\n":            "muster.yaml:2:11: agents.static: invalid list: use mappings such as [{url: …}] with the keys name, role, roles, url, capacity, secret, key",
-		"workers:\n  zebra: 3\n":                     "muster.yaml:2:3: unknown setting workers.zebra; use one of concurrency, log_file, memory_limit_mb, metrics_listen, ping_timeout, processes",
-		"http: {listen: x}\n":                        "muster.yaml:1:1: unknown setting http; use one of agents, api, archive, data_dir, ",
-		"workers:\n  concurrency: many\n":            `muster.yaml:2:16: workers.concurrency: invalid integer "many"`,
-		"workers: 3\n":                               "muster.yaml:1:10: workers: must be a mapping of settings",
-		"workers:\n  concurrency: [1]\n":             "muster.yaml:2:16: workers.concurrency: must be a single value",
-		"proxies:\n  sources: a.txt\n":               "muster.yaml:2:12: proxies.sources: must be a list",
-		"proxies:\n  refresh_every: 6 hours\n":       `muster.yaml:2:18: proxies.refresh_every: invalid duration "6 hours"`,
-		"proxies:\n  refresh_every: 1s\n":            "muster.yaml:2:3: proxies.refresh_every: 1s is out of range; use 1m to 720h, or 0 for never",
-		"queue:\n  max_per_resolver: {a: 0}\n":       "muster.yaml:2:3: queue.max_per_resolver: a: 0 is out of range; use 1 to 1000000",
-		"queue:\n  max_per_resolver: {a: [1]}\n":     "queue.max_per_resolver.a: must be a single value",
-		"redis:\n  mode: extern\n":                   `muster.yaml:2:3: redis.mode: invalid value "extern": use one of auto, external, child, embedded, did you mean external?`,
-		"log:\n  level: info\n  level: debug\n":      "muster.yaml:3:3: mapping key \"level\" already defined",
-		"log:\n\tlevel: info\n":                      "muster.yaml:2:1: found character '\t' that cannot start any token",
-		"log:\n  level: info\n---\nlog: {}\n":        "multiple YAML documents",
-		"- a\n- b\n":                                 "muster.yaml:1:1: the file: must be a mapping of settings",
-		"a: &x {b: 1}\nlog: *x\n":                    "muster.yaml:2:6: log: must be a mapping of settings",
+		"workers:\n  concurrency: 300\n":             "muster.yaml:2:16: workers.concurrency: 300 is out of range; use 1 to 256",
+		"workers:\n  concurency: 3\n":                `muster.yaml:2:3: workers: unknown key "concurency"; did you mean "concurrency"?`,
+		"worker:\n  concurrency: 3\n":                `muster.yaml:1:1: unknown key "worker"; did you mean "workers"?`,
+		"workers:\n  max_per_host: 3\n":              `muster.yaml:2:3: workers: unknown key "max_per_host"; did you mean "queue.max_per_host"?`,
+		"dashboard: {listen: x}\n":                   "muster.yaml:1:1: the key dashboard was removed: the section dashboard was renamed to api, and the default port is 8000",
+		"agents:\n  static: [{rol: x}]\n":            `muster.yaml:2:13: agents.static[0]: unknown key "rol"; did you mean "role"?`,
+		"agents:\n  static: [{capacity: hush}]\n":    "muster.yaml:2:23: agents.static[0].capacity: want a whole number, got a text",
+		"workers:\n  zebra: 3\n":                     `muster.yaml:2:3: workers: unknown key "zebra"; known here: concurrency, processes, ping_timeout, log_file, metrics_listen, memory_limit_mb`,
+		"http: {listen: x}\n":                        `muster.yaml:1:1: unknown key "http"; known here: data_dir, redis, log, `,
+		"workers:\n  concurrency: many\n":            `muster.yaml:2:16: workers.concurrency: want a whole number, got "many"`,
+		"workers: 3\n":                               "muster.yaml:1:10: workers: want a mapping with the keys concurrency, ",
+		"workers:\n  concurrency: [1]\n":             "muster.yaml:2:16: workers.concurrency: want a whole number, got a list",
+		"proxies:\n  sources: a.txt\n":               "muster.yaml:2:12: proxies.sources: want a list",
+		"api:\n  hosts: ['']\n":                      "muster.yaml:2:11: api.hosts[0]: must not be empty",
+		"proxies:\n  refresh_every: 6 hours\n":       `muster.yaml:2:18: proxies.refresh_every: want a duration such as 1.5s, 200ms or 2m, got "6 hours"`,
+		"proxies:\n  refresh_every: 1s\n":            "muster.yaml:2:18: proxies.refresh_every: 1s is out of range; use 1m to 720h, or 0 for never",
+		"queue:\n  max_per_resolver: {a: 0}\n":       "muster.yaml:2:21: queue.max_per_resolver: a: 0 is out of range; use 1 to 1000000",
+		"queue:\n  max_per_resolver: {a: [1]}\n":     "queue.max_per_resolver.a: want a whole number, got a list",
+		"redis:\n  mode: extern\n":                   `muster.yaml:2:9: redis.mode: invalid value "extern": use one of auto, external, child, embedded, did you mean external?`,
+		"log:\n  level: info\n  level: debug\n":      "muster.yaml:3:3: not valid YAML: mapping key \"level\" already defined",
+		"log:\n\tlevel: info\n":                      "muster.yaml:2:1: not valid YAML: found character '\t' that cannot start any token",
+		"log:\n  level: info\n---\nlog: {}\n":        "muster.yaml:4:1: a second document in the file",
+		"- a\n- b\n":                                 "muster.yaml:1:1: want a mapping with the keys data_dir, ",
+		"api:\n  keys: [*hush]\n":                    "muster.yaml:2:10: no anchor before this alias; quote a text that begins with *",
 		"queue: {heartbeat_seconds: 600}\n":          "queue.lease_ttl_seconds: 600 must be greater than queue.heartbeat_seconds (600)",
 		"redis: {url: 'redis://x', mode: child}\n":   "remove one of them",
-		"sites:\n  schedule:\n    shop: each hour\n": `muster.yaml:2:3: sites.schedule: shop: invalid schedule "each hour"`,
+		"sites:\n  schedule:\n    shop: each hour\n": `muster.yaml:3:5: sites.schedule: shop: invalid schedule "each hour"`,
 	} {
 		_, err := Load(Sources{File: write(t, content)})
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%q\n got %v\nwant %s", content, err, want)
 		}
 	}
@@ -266,7 +269,7 @@ func TestAllErrorsAtOnce(t *testing.T) {
 		t.Fatal("it is accepted")
 	}
 	for _, want := range []string{
-		"unknown setting nonsense", `invalid value "loud": use one of`, "environment MUSTER_WORKERS__CONCURRENCY: workers.concurrency",
+		`unknown key "nonsense"`, `invalid value "loud": use one of`, "environment MUSTER_WORKERS__CONCURRENCY: workers.concurrency",
 		"MUSTER_WORKERS__CONCURENCY: unknown setting, did you mean MUSTER_WORKERS__CONCURRENCY?", "flag --port: redis.port",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -282,12 +285,12 @@ func TestFiles(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("missing file: %v", err)
 	}
-	_, err = Load(Sources{File: write(t, strings.Repeat("# filler\n", maxFile/8))})
-	if err == nil || !strings.Contains(err.Error(), "larger than") {
+	_, err = Load(Sources{File: write(t, strings.Repeat("# filler\n", yamlstrict.MaxSize/8))})
+	if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 		t.Errorf("huge file: %v", err)
 	}
 	_, err = Load(Sources{File: write(t, "workers: "+strings.Repeat("[", 200_000))})
-	if err == nil || !strings.Contains(err.Error(), ":1:74: lists and maps are nested more than 64 deep") {
+	if err == nil || !strings.Contains(err.Error(), ":1:74: not valid YAML: lists and maps are nested more than 64 deep") {
 		t.Errorf("nested file: got %v, want the position and the limit", err)
 	}
 	for _, content := range []string{"", "# nothing\n", "---\n", "workers:\nqueue:\n  # max_workers: 3\n", "workers: {concurrency: }\n"} {
@@ -361,12 +364,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &x [*x]\n? b\n: c\n<<: {d: e}\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		c := Default()
-		byPath := map[string]setting{}
-		for _, s := range settings(&c) {
-			byPath[s.path] = s
-		}
-		r := &reader{file: "x", byPath: byPath, origins: map[string]Origin{}, secrets: &secrets{files: files{}}}
-		r.readYAML(content) // must not panic
+		decoder("x", map[string]setting{}, nil).Decode(content, &c) // must not panic
 	})
 }
 
@@ -429,7 +427,7 @@ func FuzzOneLine(f *testing.F) {
 				if err := copied.set(s.text()); err != nil || copied.v.Len() != s.v.Len() {
 					t.Errorf("%q: %s has %d elements, and %d, %v after a round trip", text, s.path, s.v.Len(), copied.v.Len(), err)
 				}
-			} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
+			} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown key") {
 				t.Errorf("%q: the error is %v", text, err)
 			}
 		}
@@ -601,7 +599,7 @@ func TestInvalidWebhooksAreReported(t *testing.T) {
 		"{name: a, url: 'https://x.example/', secrets: [passphrase]}":                  "16 to 64 bytes as base64",
 		"{name: a, url: 'https://me:pw@x.example/', secrets: [" + aSecret + "]}":       "must not contain a user or a password",
 		"{url: 'https://x.example/', secrets: [" + aSecret + "]}":                      "webhook 1: a name",
-		"{name: a, url: 'https://x.example/', secrets: [" + aSecret + "], event: [a]}": `unknown field "event"`,
+		"{name: a, url: 'https://x.example/', secrets: [" + aSecret + "], event: [a]}": `unknown key "event"`,
 	} {
 		_, err := Load(Sources{File: write(t, "webhooks:\n  static:\n    - "+text+"\n")})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "passphrase") || strings.Contains(err.Error(), "pw@") {

@@ -13,11 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"muster/internal/atomicfile"
 	"muster/internal/secret"
 	"muster/internal/trust"
+	"muster/internal/yamlstrict"
 )
 
 // Kind is the type of source of a value.
@@ -127,9 +126,19 @@ func loadAll(src Sources) (*Loaded, error) {
 	default:
 		return l, fmt.Errorf("read the settings: %w", err)
 	}
-	r := &reader{file: l.Path, byPath: byPath, origins: l.origins, secrets: &secrets{env: env, files: l.files}}
-	r.readYAML(content)
-	errs := append(r.errs, l.readEnviron(env, all, r.secrets)...)
+	refs := &secrets{env: env, files: l.files}
+	d := decoder(l.Path, byPath, refs)
+	d.Decode(content, &l.Config)
+	var errs []error
+	for _, p := range d.Problems.Sorted() {
+		errs = append(errs, p)
+	}
+	for path := range byPath {
+		if p, ok := d.Places[path]; ok {
+			l.origins[path] = Origin{Kind: File, Where: fmt.Sprintf("%s:%d:%d", l.Path, p.At.Line, p.At.Col)}
+		}
+	}
+	errs = append(errs, l.readEnviron(env, all, refs)...)
 	errs = append(errs, l.addAgentURLs(src.Environ)...)
 	for _, f := range src.Flags {
 		s, ok := byPath[f.Path]
@@ -145,11 +154,11 @@ func loadAll(src Sources) (*Loaded, error) {
 	}
 	errs = append(errs, l.check(all)...)
 	if src.Check != nil {
-		errs = append(errs, src.Check(l.Config, r.secrets.getenv)...)
+		errs = append(errs, src.Check(l.Config, refs.getenv)...)
 	}
 	l.files.look(l.folders()...)
 	l.read = l.Config
-	l.Warnings = append(l.Warnings, r.secrets.warnings...)
+	l.Warnings = append(l.Warnings, refs.warnings...)
 	return l, errors.Join(errs...)
 }
 
@@ -195,11 +204,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("%s: the settings file is larger than %d bytes", path, maxFile)
-	}
-	return b, err
+	return io.ReadAll(io.LimitReader(f, yamlstrict.MaxSize+1)) // Decode rejects larger files
 }
 
 // environ returns the variables by name. The last definition of a variable wins, as in os.Getenv.
@@ -258,11 +263,10 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets
 			continue
 		}
 		hint := meant(name, names)
-		if strings.HasPrefix(name, "MUSTER_DASHBOARD__") {
-			hint = renamed
-		}
-		if name == "MUSTER_SITES__ALERTS" {
-			hint = alertsMoved
+		for path, instead := range removed {
+			if strings.HasPrefix(name+"__", envName(path)+"__") {
+				hint = "; " + instead
+			}
 		}
 		// Only our variables contain a double underscore. Others are ignored, for example the ones that Kubernetes sets for a
 		// service named muster.
@@ -336,47 +340,6 @@ func (s *secrets) note(path string) {
 	}
 }
 
-// expand replaces the references to secrets in the strings of a value. It reports whether there were any and records an error
-// for each missing secret.
-func (r *reader) expand(s setting, node ast.Node) bool {
-	found := false
-	texts(node, func(n *ast.StringNode) {
-		if !secret.Refers(n.Value) {
-			return
-		}
-		found = true
-		value, err := r.secrets.expand(n.Value)
-		if err != nil {
-			r.fail(n.GetToken(), "%s: %w", s.path, oneLine(err))
-			return
-		}
-		n.Value = value
-	})
-	return found
-}
-
-// texts calls each for all string values in a node.
-func texts(node ast.Node, each func(*ast.StringNode)) {
-	switch n := node.(type) {
-	case *ast.StringNode:
-		each(n)
-	case *ast.LiteralNode:
-		each(n.Value)
-	case *ast.SequenceNode:
-		for _, v := range n.Values {
-			texts(v, each)
-		}
-	case *ast.MappingNode:
-		for _, v := range n.Values {
-			texts(v.Value, each)
-		}
-	case *ast.MappingValueNode:
-		texts(n.Value, each)
-	case *ast.AnchorNode:
-		texts(n.Value, each)
-	}
-}
-
 // oneLine returns err with its messages joined on one line.
 func oneLine(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -436,18 +399,7 @@ func (c Config) WriteReloaded(file string) error {
 		if sections[section] == nil {
 			sections[section] = map[string]any{}
 		}
-		switch {
-		case s.isList():
-			sections[section][name] = s.v.Interface()
-		case s.isMap():
-			texts := map[string]string{}
-			for _, key := range s.v.MapKeys() {
-				texts[key.String()] = setting{v: s.v.MapIndex(key)}.text()
-			}
-			sections[section][name] = texts
-		default:
-			sections[section][name] = s.text()
-		}
+		sections[section][name] = s.shown() // all of it, as it is not secret
 	}
 	b, err := json.Marshal(sections) // JSON is valid YAML
 	if err == nil {

@@ -73,8 +73,8 @@ workers: {concurrency: 1000}
 	}
 	for _, want := range []string{
 		"muster.yaml:2:14: redis.url: environment variable REDIS_URL is not set",
-		"muster.yaml:3:14: api.keys: environment variable KEY_ONE is not set; environment variable KEY_TWO is not set",
-		"api.keys: secret file /none/key: no such file",
+		"muster.yaml:3:14: api.keys[0]: environment variable KEY_ONE is not set; environment variable KEY_TWO is not set",
+		"api.keys[1]: secret file /none/key: no such file",
 		"proxies.sources: source https://list/?k=${LIST_KEY}: environment variable LIST_KEY is not set",
 		"environment variable TOKEN is not set", "secret file /none/auth",
 		"environment MUSTER_PROXIES__JUDGE_KEY_FILE: proxies.judge_key: secret file /none/judge: no such file",

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/robfig/cron/v3"
 
@@ -64,88 +63,35 @@ func envName(path string) string {
 	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(path, ".", "__"))
 }
 
-// set parses text and assigns the value.
+// set parses text from a variable or flag and assigns the value.
 func (s setting) set(text string) error {
-	switch p := s.v.Addr().Interface().(type) {
-	case *string:
-		*p = text
-	case *bool:
-		switch strings.ToLower(text) {
-		case "true", "yes", "on", "1":
-			*p = true
-		case "false", "no", "off", "0":
-			*p = false
-		default:
-			return fmt.Errorf("%s: invalid boolean %q: use true or false", s.path, text)
+	d := decoder("", map[string]setting{s.path: s}, nil)
+	sources, isSources := s.v.Addr().Interface().(*[]Source)
+	switch {
+	case isSources && !strings.HasPrefix(strings.TrimSpace(text), "["):
+		*sources = SourcesAt(split(text, ",")...)
+	case s.isObjects():
+		doc := d.Document([]byte(text))
+		if doc == nil || d.IsScalar(doc) { // the problems may contain secrets
+			keys := strings.Join(yamlstrict.KeysOf(s.v.Type().Elem()), ", ")
+			return fmt.Errorf("%s: invalid list: use JSON such as [{\"url\": …}] with the keys %s", s.path, keys)
 		}
-	case *int:
-		n, err := strconv.Atoi(strings.ReplaceAll(text, "_", ""))
-		if err != nil {
-			return fmt.Errorf("%s: invalid integer %q", s.path, text)
-		}
-		*p = n
-	case *float64:
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return fmt.Errorf("%s: invalid number %q", s.path, text)
-		}
-		*p = f
-	case *time.Duration:
-		d, err := duration(text)
-		if err != nil {
-			return fmt.Errorf("%s: invalid duration %q: use a number with a unit, such as 500ms, 15s, 10m or 6h, or a number of seconds", s.path, text)
-		}
-		*p = d
-	case *[]string:
-		return s.setList(split(text, ","))
-	case *map[string]int, *map[string]string, *map[string]time.Duration:
+		d.Into(doc, s.v.Addr().Interface(), s.path)
+	case s.isList():
+		s.v.Set(reflect.ValueOf(split(text, ",")))
+	case s.isMap():
 		return s.setMap(text)
 	default:
-		if sources, ok := p.(*[]Source); ok && !strings.HasPrefix(strings.TrimSpace(text), "[") {
-			*sources = SourcesAt(split(text, ",")...)
-			return nil
-		}
-		doc, err := yamlstrict.Parse([]byte(text))
-		if err != nil || len(doc.Docs) != 1 || doc.Docs[0].Body == nil {
-			return s.badObjects(errors.New("not valid JSON"))
-		}
-		return s.setObjects(doc.Docs[0].Body)
+		d.Into(&ast.StringNode{Value: text}, s.v.Addr().Interface(), s.path)
+	}
+	if len(d.Problems) > 0 {
+		return d.Problems
 	}
 	return nil
 }
 
 // isObjects reports whether the value is a list of mappings.
 func (s setting) isObjects() bool { return s.isList() && s.v.Type().Elem().Kind() == reflect.Struct }
-
-// setObjects decodes a list of mappings.
-func (s setting) setObjects(node ast.Node) error {
-	list := reflect.New(s.v.Type())
-	if err := yaml.NodeToValue(node, list.Interface(), yaml.Strict()); err != nil {
-		var at yaml.Error
-		if errors.As(err, &at) { // its text has the lines of the file
-			err = errors.New(at.GetMessage())
-		}
-		return s.badObjects(err)
-	}
-	s.v.Set(list.Elem())
-	return nil
-}
-
-func (s setting) badObjects(err error) error {
-	keys := strings.Join(yamlstrict.KeysOf(s.v.Type().Elem()), ", ")
-	return fmt.Errorf("%s: invalid list: use mappings such as [{url: …}] with the keys %s: %w", s.path, keys, err)
-}
-
-// duration parses a Go duration such as 90s or 1.5h, or a number of seconds.
-func duration(text string) (time.Duration, error) {
-	if n, err := strconv.Atoi(text); err == nil {
-		if n > 1e9 || n < -1e9 {
-			return 0, strconv.ErrRange
-		}
-		return time.Duration(n) * time.Second, nil
-	}
-	return time.ParseDuration(text)
-}
 
 func split(text, sep string) []string {
 	var out []string
@@ -157,11 +103,6 @@ func split(text, sep string) []string {
 	return out
 }
 
-func (s setting) setList(values []string) error {
-	s.v.Set(reflect.ValueOf(slices.Clone(values)))
-	return nil
-}
-
 // setMap parses a map from one line: a:1,b:2 for numbers and durations, a=text;b=text for strings, which may contain commas
 // and colons.
 func (s setting) setMap(text string) error {
@@ -169,7 +110,7 @@ func (s setting) setMap(text string) error {
 	if s.v.Type().Elem().Kind() == reflect.String {
 		sep, is = ";", "="
 	}
-	pairs := map[string]string{}
+	out := reflect.MakeMap(s.v.Type())
 	for _, part := range split(text, sep) {
 		name, value, ok := strings.Cut(part, is)
 		if !ok && s.tag.Get("secret") != "" {
@@ -179,19 +120,11 @@ func (s setting) setMap(text string) error {
 			return fmt.Errorf("%s: invalid entry %q: use name%svalue", s.path, part, is)
 		}
 		name = strings.TrimSpace(name)
-		if _, ok := pairs[name]; ok {
+		if out.MapIndex(reflect.ValueOf(name)).IsValid() {
 			return fmt.Errorf("%s: duplicate name %s", s.path, name)
 		}
-		pairs[name] = strings.TrimSpace(value)
-	}
-	return s.setPairs(pairs)
-}
-
-func (s setting) setPairs(pairs map[string]string) error {
-	out := reflect.MakeMap(s.v.Type())
-	for name, value := range pairs {
 		elem := reflect.New(s.v.Type().Elem()).Elem()
-		if err := (setting{path: s.path + "." + name, v: elem}).set(value); err != nil {
+		if err := (setting{path: s.path + "." + name, v: elem}).set(strings.TrimSpace(value)); err != nil {
 			return err
 		}
 		out.SetMapIndex(reflect.ValueOf(name), elem)
@@ -466,12 +399,6 @@ func short(d time.Duration) string {
 	}
 	return text
 }
-
-// renamed is the hint for the former section dashboard.
-const renamed = "; the section dashboard was renamed to api, and the default port is 8000"
-
-// alertsMoved is the hint for the former setting sites.alerts.
-const alertsMoved = "; use webhooks for the events site.unhealthy and site.recovered instead, with webhooks.static or muster webhooks create"
 
 // meant returns ", did you mean …?" for the member of words that is similar to word, or "".
 func meant(word string, words []string) string {

@@ -11,10 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-
 	"muster/internal/webhook"
+	"muster/internal/yamlstrict"
 	"muster/proxies/source"
 )
 
@@ -52,7 +50,7 @@ func (s Source) TimeoutOr(d time.Duration) time.Duration { return durationOr(s.T
 func (s Source) EveryOr(d time.Duration) time.Duration { return durationOr(s.Every, d) }
 
 func durationOr(text string, d time.Duration) time.Duration {
-	if parsed, err := duration(text); err == nil {
+	if parsed, err := yamlstrict.Duration(text); err == nil {
 		return parsed
 	}
 	return d
@@ -91,7 +89,7 @@ func (s Source) check() []error {
 		if name == "every" {
 			least, most = time.Minute, 720*time.Hour
 		}
-		if d, err := duration(text); err != nil || d < least || d > most {
+		if d, err := yamlstrict.Duration(text); err != nil || d < least || d > most {
 			bad("invalid %s %q: use a duration from %s to %s", name, text, short(least), short(most))
 		}
 	}
@@ -134,16 +132,6 @@ func (s Source) shown() string {
 		text += " (" + strings.Join(more, ", ") + ")"
 	}
 	return text
-}
-
-// UnmarshalYAML decodes a URL, or a mapping.
-func (s *Source) UnmarshalYAML(node ast.Node) error {
-	if text, ok := scalar(node); ok {
-		s.URL = text
-		return nil
-	}
-	type mapping Source
-	return yaml.NodeToValue(node, (*mapping)(s), yaml.Strict())
 }
 
 // Agent is a push agent that needs no registration.

@@ -61,7 +61,7 @@ func TestWrongSources(t *testing.T) {
 		"{url: a.txt, timeout: soon}":                "use a duration from 1s to 10m",
 		"{url: a.txt, max: -1}":                      "out of range",
 		"{url: 'https://u:s3same@h/', auth: secret}": "invalid auth: use user:password",
-		"[nested]": "invalid list: use mappings",
+		"[nested]": "want a mapping with the keys url",
 	} {
 		_, err := Load(Sources{File: write(t, "proxies:\n  sources:\n    - "+text+"\n")})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3same") {
