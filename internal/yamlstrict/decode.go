@@ -2,7 +2,6 @@ package yamlstrict
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -62,13 +61,9 @@ func (d *Decoder) Decode(data []byte, v any) bool {
 
 // Document returns the only document in data. It stops at the first syntax error.
 func (d *Decoder) Document(data []byte) ast.Node {
-	f, err := Parse(data)
-	if err != nil {
-		p := &Problem{File: d.File, At: Pos{1, 1}, Text: "not valid YAML: " + err.Error()}
-		if e, ok := errors.AsType[*Error](err); ok && e.Line > 0 {
-			p.At, p.Text = Pos{e.Line, e.Column}, "not valid YAML: "+e.Message
-		}
-		d.Problems = append(d.Problems, p)
+	f, p := parse(data)
+	if p != nil {
+		d.FailAt(p.At, "", "not valid YAML: %s", p.Text)
 		return nil
 	}
 	var docs []ast.Node

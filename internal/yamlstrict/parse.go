@@ -1,5 +1,5 @@
 // Package yamlstrict parses untrusted YAML: it limits the size of a file and the nesting depth before it builds a syntax tree, whose
-// memory grows quadratically with the depth. Parse returns the tree; a Decoder fills Go values from it and finds all problems.
+// memory grows quadratically with the depth. A Decoder fills Go values from the tree and finds all problems.
 package yamlstrict
 
 import (
@@ -20,42 +20,28 @@ const (
 	MaxDepth = 64
 )
 
-// Error is an error in a file. Line and Column are 0 if it concerns the whole file.
-type Error struct {
-	Line, Column int
-	Message      string
-}
-
-// Error implements error.
-func (e *Error) Error() string {
-	if e.Line == 0 {
-		return e.Message
-	}
-	return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message)
-}
-
-// Parse returns the syntax tree of data. Its error is an *Error.
-func Parse(data []byte) (*ast.File, error) {
+// parse returns the syntax tree of data.
+func parse(data []byte) (*ast.File, *Problem) {
 	if len(data) > MaxSize {
-		return nil, &Error{Message: fmt.Sprintf("the file has more than %d bytes", MaxSize)}
+		return nil, &Problem{At: Pos{1, 1}, Text: fmt.Sprintf("the file has more than %d bytes", MaxSize)}
 	}
 	tokens := lexer.Tokenize(string(data))
-	if err := checkDepth(tokens); err != nil {
-		return nil, err
+	if p := checkDepth(tokens); p != nil {
+		return nil, p
 	}
 	f, err := parser.Parse(tokens, 0)
 	if err == nil {
 		return f, nil
 	}
 	if at, ok := errors.AsType[yaml.Error](err); ok && at.GetToken() != nil {
-		return nil, errorAt(at.GetToken(), at.GetMessage())
+		return nil, problemAt(at.GetToken(), at.GetMessage())
 	}
-	return nil, &Error{Message: err.Error()}
+	return nil, &Problem{At: Pos{1, 1}, Text: err.Error()}
 }
 
 // checkDepth counts open brackets and the dashes of nested lists, "- - -", on one line. Lists on separate lines are indented, so the
 // size of the file limits their depth.
-func checkDepth(tokens token.Tokens) error {
+func checkDepth(tokens token.Tokens) *Problem {
 	brackets, dashes, line := 0, 0, 0
 	for _, t := range tokens {
 		if t.Position.Line != line {
@@ -70,16 +56,16 @@ func checkDepth(tokens token.Tokens) error {
 			dashes++
 		}
 		if brackets > MaxDepth || dashes > MaxDepth {
-			return errorAt(t, fmt.Sprintf("lists and maps are nested more than %d deep", MaxDepth))
+			return problemAt(t, fmt.Sprintf("lists and maps are nested more than %d deep", MaxDepth))
 		}
 	}
 	return nil
 }
 
-func errorAt(t *token.Token, message string) *Error {
-	e := &Error{Message: message}
+func problemAt(t *token.Token, text string) *Problem {
+	p := &Problem{At: Pos{1, 1}, Text: text}
 	if t.Position != nil {
-		e.Line, e.Column = t.Position.Line, t.Position.Column
+		p.At = Pos{t.Position.Line, t.Position.Column}
 	}
-	return e
+	return p
 }

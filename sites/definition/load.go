@@ -154,9 +154,6 @@ func parseWith(file string, data []byte, s *shared) (*Definition, error) {
 	if own, below := split(data); below != nil {
 		data, s = own, below
 	}
-	if len(data) > maxFile {
-		return nil, Problems{{File: file, At: Pos{Line: 1, Col: 1}, Text: "longer than 1 MiB, the limit for a site definition"}}
-	}
 	def := defaults()
 	def.file, def.source = file, s.join(data)
 	d := decoder()

@@ -56,9 +56,6 @@ func readShared(fsys fs.FS, root, shown string) (*shared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read defaults of definitions: %w", err)
 	}
-	if len(data) > maxFile {
-		return nil, Problems{{File: file, At: Pos{Line: 1, Col: 1}, Text: "longer than 1 MiB, the limit for a file of defaults"}}
-	}
 	return &shared{file, data}, nil
 }
 
