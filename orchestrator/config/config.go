@@ -23,6 +23,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"muster/internal/addressfilter"
 )
 
@@ -45,7 +47,7 @@ type Config struct {
 	Jobs     Jobs     `yaml:"jobs"`
 	Agents   Agents   `yaml:"agents"`
 	Webhooks Webhooks `yaml:"webhooks"`
-	Archive  string   `yaml:"archive" rule:"archive" secret:"url"`
+	Archive  string   `yaml:"archive" rule:"archive" zero:"" secret:"url"`
 	Shutdown Shutdown `yaml:"shutdown"`
 }
 
@@ -205,7 +207,7 @@ type Sites struct {
 	Browser    string            `yaml:"browser"`
 	Extractors map[string]string `yaml:"extractors"`
 	Sinks      []string          `yaml:"sinks" secret:"url"`
-	Secret     string            `yaml:"webhook_secret" secret:"all" rule:"secret"`
+	Secret     string            `yaml:"webhook_secret" secret:"all" rule:"secret" zero:""`
 }
 
 // Wait configures how commands wait for a job. The timeout of a job with n chunks is ⌈n / workers⌉ × PerChunk × Buffer, but at
@@ -400,24 +402,21 @@ func (j JWT) check() error {
 	return nil
 }
 
-// checkOrigins validates the origins of web pages.
-func checkOrigins(origins []string) []error {
-	var errs []error
-	for _, text := range origins {
-		u, err := url.Parse(text)
-		switch {
-		case text == "*":
-			errs = append(errs, errors.New("invalid origin *: it would allow every web page to call the API; list the origins"))
-		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || text != u.Scheme+"://"+u.Host:
-			errs = append(errs, fmt.Errorf("invalid origin %q: use https://host or http://host:port without a path", maskURL(text)))
-		}
+// checkOrigin validates the origin of web pages.
+func checkOrigin(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case text == "*":
+		return errors.New("invalid origin *: it would allow every web page to call the API; list the origins")
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || text != u.Scheme+"://"+u.Host:
+		return fmt.Errorf("invalid origin %q: use https://host or http://host:port without a path", maskURL(text))
 	}
-	return errs
+	return nil
 }
 
 // Tracing configures the export of OpenTelemetry spans. Changes require a restart.
 type Tracing struct {
-	Endpoint string            `yaml:"endpoint" rule:"collector" secret:"url"`
+	Endpoint string            `yaml:"endpoint" rule:"collector" zero:"" secret:"url"`
 	Headers  map[string]string `yaml:"headers" rule:"headers" secret:"all"`
 	Sample   float64           `yaml:"sample" range:"0 1"`
 	Service  string            `yaml:"service" rule:"required"`
@@ -429,11 +428,8 @@ func defaultTracing() Tracing {
 	return Tracing{Sample: 1, Service: "muster", Timeout: 5 * time.Second}
 }
 
-// checkCollector validates the URL of a collector. An empty string is valid.
+// checkCollector validates the URL of a collector.
 func checkCollector(text string) error {
-	if text == "" {
-		return nil
-	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("invalid collector URL %q: use http://host:4318 or https://host/path; set credentials in tracing.headers", maskURL(text))
@@ -446,15 +442,11 @@ func checkHeaders(headers map[string]string) []error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		switch {
-		case name == "" || strings.ContainsFunc(name, notInHeaderName):
+		case !httpguts.ValidHeaderFieldName(name):
 			errs = append(errs, fmt.Errorf("invalid header name %.50q", name))
 		case strings.ContainsFunc(headers[name], func(c rune) bool { return c < ' ' || c == 0x7f }):
 			errs = append(errs, fmt.Errorf("the value of header %.50s contains a control character", name))
 		}
 	}
 	return errs
-}
-
-func notInHeaderName(c rune) bool {
-	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
 }

@@ -193,68 +193,66 @@ func (s setting) checkObjects() []error {
 	return errs
 }
 
-// checkRule validates the value against the tag rule.
+// rules validate a string, or each one of a list, by the tag rule.
+var rules = map[string]func(text string) error{
+	"required": func(text string) error {
+		if strings.TrimSpace(text) == "" {
+			return errors.New("must not be empty")
+		}
+		return nil
+	},
+	"address": func(text string) error {
+		if _, _, err := net.SplitHostPort(text); err != nil {
+			return fmt.Errorf("invalid listen address %q: use host:port, for example 127.0.0.1:8000", text)
+		}
+		return nil
+	},
+	"addresses": func(text string) error {
+		_, err := addressfilter.New(text)
+		return err
+	},
+	"archive":   archive.Check,
+	"collector": checkCollector,
+	"urls":      agentURL,
+	"origins":   checkOrigin,
+	"secret":    webhook.CheckSecret,
+	"site":      siteName,
+	"queues":    checkQueueName,
+}
+
+// checkRule validates the value against the tag rule. The tag zero, with a meaning or empty, allows an empty string.
 func (s setting) checkRule() []error {
-	each := func(check func(string) error) (errs []error) {
-		for _, text := range s.v.Interface().([]string) {
-			if err := check(text); err != nil {
+	name := s.tag.Get("rule")
+	var texts []string
+	switch v := s.v.Interface().(type) {
+	case map[string]string:
+		if name == "headers" {
+			return checkHeaders(v)
+		}
+		if name == "cron" {
+			return checkSchedule(v)
+		}
+	case map[string]time.Duration:
+		return checkKeepFor(v)
+	case []string:
+		texts = v
+	case string:
+		if _, optional := s.tag.Lookup("zero"); v != "" || !optional {
+			texts = []string{v}
+		}
+	}
+	var errs []error
+	if rule, ok := rules[name]; ok {
+		for _, text := range texts {
+			if err := rule(text); err != nil {
 				errs = append(errs, err)
 			}
 		}
-		return errs
 	}
-	switch s.tag.Get("rule") {
-	case "required":
-		if strings.TrimSpace(s.v.String()) == "" {
-			return []error{errors.New("must not be empty")}
-		}
-	case "address":
-		if s.v.String() == "" && s.tag.Get("zero") != "" {
-			return nil
-		}
-		if _, _, err := net.SplitHostPort(s.v.String()); err != nil {
-			return []error{fmt.Errorf("invalid listen address %q: use host:port, for example 127.0.0.1:8000", s.v.String())}
-		}
-	case "archive":
-		if s.v.String() == "" {
-			return nil
-		}
-		if err := archive.Check(s.v.String()); err != nil {
-			return []error{err}
-		}
-	case "addresses":
-		if _, err := addressfilter.New(s.v.Interface().([]string)...); err != nil {
-			return []error{err}
-		}
-	case "collector":
-		if err := checkCollector(s.v.String()); err != nil {
-			return []error{err}
-		}
-	case "headers":
-		return checkHeaders(s.v.Interface().(map[string]string))
-	case "urls":
-		return each(agentURL)
-	case "origins":
-		return checkOrigins(s.v.Interface().([]string))
-	case "secret":
-		if text := s.v.String(); text != "" {
-			if err := webhook.CheckSecret(text); err != nil {
-				return []error{err}
-			}
-		}
-	case "site":
-		return each(siteName)
-	case "queues":
-		return each(checkQueueName)
-	case "cron":
-		return checkSchedule(s.v.Interface().(map[string]string))
-	case "jobs":
-		return checkKeepFor(s.v.Interface().(map[string]time.Duration))
-	}
-	return nil
+	return errs
 }
 
-// queueName matches valid queue names.
+// queueName matches valid names of queues and webhooks.
 var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 func checkQueueName(name string) error {

@@ -317,8 +317,6 @@ func (w Webhook) shown() string {
 	return text
 }
 
-var webhookName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
-
 // checkWebhooks returns all errors in endpoints.
 func checkWebhooks(list []Webhook) []error {
 	var errs []error
@@ -328,7 +326,7 @@ func checkWebhooks(list []Webhook) []error {
 			errs = append(errs, fmt.Errorf("webhook %d: "+format, append([]any{i + 1}, args...)...))
 		}
 		switch {
-		case !webhookName.MatchString(w.Name):
+		case !queueName.MatchString(w.Name):
 			bad("a name of up to 100 letters, digits, dots, hyphens and underscores is required")
 		case slices.Contains(seen, w.Name):
 			bad("duplicate name %s; set a unique name", w.Name)
