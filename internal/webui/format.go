@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -104,6 +105,30 @@ func Number(n any) string {
 		digits = digits[:i] + "\u202f" + digits[i:]
 	}
 	return digits
+}
+
+// Group is a group of values with the same key.
+type Group[V any] struct {
+	Key   string
+	First V
+	Count int
+}
+
+// Grouped groups values by their keys, the largest group first.
+func Grouped[V any](list []V, key func(V) string) (all []Group[V]) {
+	at := map[string]int{}
+	for _, v := range list {
+		k := key(v)
+		i, ok := at[k]
+		if !ok {
+			i = len(all)
+			at[k] = i
+			all = append(all, Group[V]{Key: k, First: v})
+		}
+		all[i].Count++
+	}
+	slices.SortStableFunc(all, func(a, b Group[V]) int { return b.Count - a.Count })
+	return all
 }
 
 // templates is a file system of templates. Tables without a class that have a head get the class cards, and their cells the title of the

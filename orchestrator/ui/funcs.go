@@ -41,6 +41,7 @@ var funcs = template.FuncMap{
 	"summary": summaryOf,
 	"grouped": grouped,
 	"byhour":  byHour,
+	"bycount": byCount[string],
 }
 
 // millis formats milliseconds, with a dash for none.
@@ -164,27 +165,7 @@ func aboutEvent(e event.Event) eventData {
 	return eventData{data.Key, line(200, strings.Join(parts, ": "))}
 }
 
-// group is a group of errors with the same text.
-type group struct {
-	Text  string
-	Count int
-	Key   string // key of an item
-}
-
-// grouped groups errors by text, most frequent first.
-func grouped(errs []jobs.ItemError) []group {
-	at := map[string]int{}
-	var all []group
-	for _, e := range errs {
-		text := line(300, e.Error)
-		i, ok := at[text]
-		if !ok {
-			i = len(all)
-			at[text] = i
-			all = append(all, group{Text: text, Key: e.Key})
-		}
-		all[i].Count++
-	}
-	slices.SortStableFunc(all, func(a, b group) int { return b.Count - a.Count })
-	return all
+// grouped groups errors by their text.
+func grouped(errs []jobs.ItemError) []webui.Group[jobs.ItemError] {
+	return webui.Grouped(errs, func(e jobs.ItemError) string { return line(300, e.Error) })
 }

@@ -18,7 +18,6 @@ const (
 	poolURL       = prefix + "/proxies"
 	sourcesURL    = poolURL + "/sources"
 	proxiesOnPage = 50
-	shownShares   = 8 // values per category
 )
 
 var everything = proxies.Everything
@@ -29,23 +28,9 @@ func proxyURL(m proxies.Member) string { return poolURL + "?name=" + url.QueryEs
 type poolData struct {
 	proxies.Stats
 	webui.Part
-	By        []shares
 	Latencies *webui.Chart
 	Filter    *webui.Filter
 	Members   []memberRow
-}
-
-// shares counts the members of a pool by value, most frequent first.
-type shares struct {
-	Title string
-	List  []portion
-	Rest  int // members with other values
-}
-
-type portion struct {
-	Name  string
-	Count int
-	Share float64
 }
 
 // memberRow is a member in a list.
@@ -113,7 +98,6 @@ func (p *pages) pool(ctx context.Context, r *http.Request) (webui.View, error) {
 	}
 	d.Members = d.Members[d.From:d.To]
 	d.Latencies = latencyChart(latencies)
-	d.By = []shares{sharesOf("Protocol", d.Protocols, d.Live), sharesOf("Anonymity", d.Anonymity, d.Live), sharesOf("Country", d.Countries, d.Live)}
 	return webui.View{Name: "Proxies", Data: d, Every: poolEvery(d.Live)}, nil
 }
 
@@ -130,19 +114,6 @@ func choice(name, label string, values []string) webui.Field {
 }
 
 func namesOf(by map[string]int) []string { return slices.Sorted(maps.Keys(by)) }
-
-// sharesOf counts the members of a pool.
-func sharesOf(title string, by map[string]int, all int) shares {
-	s := shares{Title: title}
-	for _, name := range byCount(by) {
-		if len(s.List) == shownShares {
-			s.Rest += by[name]
-			continue
-		}
-		s.List = append(s.List, portion{name, by[name], float64(by[name]) / float64(max(all, 1))})
-	}
-	return s
-}
 
 // latencySteps are the upper bounds of the histogram buckets, in milliseconds.
 var latencySteps = []float64{100, 200, 400, 800, 1600, 3200, 6400}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"muster/internal/webui"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 	"muster/sites"
@@ -13,7 +14,7 @@ import (
 func TestErrorsAreGroupedByTheirText(t *testing.T) {
 	t.Parallel()
 	got := grouped([]jobs.ItemError{{Key: "a", Error: "x"}, {Key: "b", Error: "y\nz"}, {Key: "c", Error: "y z"}, {Key: "d"}})
-	want := []group{{"y z", 2, "b"}, {"x", 1, "a"}, {"", 1, "d"}}
+	want := []webui.Group[jobs.ItemError]{{Key: "y z", First: jobs.ItemError{Key: "b", Error: "y\nz"}, Count: 2}, {Key: "x", First: jobs.ItemError{Key: "a", Error: "x"}, Count: 1}, {First: jobs.ItemError{Key: "d"}, Count: 1}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

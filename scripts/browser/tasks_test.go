@@ -249,7 +249,7 @@ func TestDecisions(t *testing.T) {
 	wants(runs[3], false)
 
 	b.visit("/todo")
-	b.click(choice(runs[4], "Other\\+result"))
+	b.click(choice(runs[4], "Other%20result"))
 	b.do(chromedp.SendKeys("textarea[name=comment]", "true"))
 	b.click("form[method=post] button")
 	wants(runs[4], true)

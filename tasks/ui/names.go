@@ -114,21 +114,6 @@ type nameData struct {
 	Error  string                // key of the selected group; empty for all
 }
 
-// errorGroup is a group of failures of a task with the same code and similar messages.
-type errorGroup struct {
-	Key   string
-	Last  tasktype.FailedNode
-	Count int
-}
-
-// Query returns the query of the page and actions of the group.
-func (g errorGroup) Query() string { return "?" + url.Values{"error": {g.Key}}.Encode() }
-
-// Retry returns the query of the action that retries the workflows of the group.
-func (d nameData) Retry(key string) string {
-	return "?" + url.Values{"failed": {d.Task}, "group": {key}}.Encode()
-}
-
 // variable matches the words of a message that differ between similar failures, such as numbers and IDs.
 var variable = regexp.MustCompile(`[\pL\pN_-]*\pN[\pL\pN_-]*`)
 
@@ -192,19 +177,7 @@ func (s *site) Open(ctx context.Context, task string) (n int64, err error) {
 	return n, err
 }
 
-// Groups groups failures, the most frequent first.
-func (d nameData) Groups() (out []errorGroup) {
-	at := map[string]int{}
-	for _, n := range d.Failed {
-		key := groupOf(n.Failure)
-		i, ok := at[key]
-		if !ok {
-			i = len(out)
-			at[key] = i
-			out = append(out, errorGroup{Key: key, Last: n})
-		}
-		out[i].Count++
-	}
-	slices.SortStableFunc(out, func(a, b errorGroup) int { return cmp.Compare(b.Count, a.Count) })
-	return out
+// Groups returns groups of failures with the same code and similar messages.
+func (d nameData) Groups() []webui.Group[tasktype.FailedNode] {
+	return webui.Grouped(d.Failed, func(n tasktype.FailedNode) string { return groupOf(n.Failure) })
 }

@@ -65,8 +65,6 @@ const (
 	mostToDo      = 50        // listed decisions of the program
 	mostDecided   = 100       // decisions made at once
 	textsShown    = 100 << 10 // bytes of all texts of a page
-	textShown     = 16 << 10  // bytes of a text
-	textCut       = 300       // bytes of texts beyond the limit of the page
 	mostButtons   = 12        // labels of buttons for several decisions
 )
 
@@ -85,18 +83,13 @@ type toDoData struct {
 	Items  bool                // the program has decisions
 	Other  bool                // some of them are not listed
 	Next   string              // URL of the next page of the task
+	Text   int                 // displayed bytes of each text
 }
 
 // toDoRow is a listed decision.
 type toDoRow struct {
 	ToDo
 	Kind string // name of the field with its ID: task or item
-	Cut  bool   // the text is truncated
-}
-
-// Decide returns the query of a choice.
-func (t toDoRow) Decide(label string) string {
-	return "?" + url.Values{"choice": {label}, t.Kind: {t.ID}}.Encode()
 }
 
 // toDo lists the open tasks and the decisions of the program.
@@ -120,13 +113,8 @@ func (s *site) toDo(ctx context.Context, r *http.Request) (webui.View, error) {
 		}
 	}
 	slices.SortStableFunc(d.List, func(a, b toDoRow) int { return a.Since.Compare(b.Since) })
-	left := textsShown
-	for i := range d.List {
-		t := &d.List[i]
-		limit := min(textShown, max(left, textCut))
-		t.Cut = len(t.Text) > limit
-		t.Text = clip.Bytes(t.Text, limit)
-		left -= len(t.Text)
+	d.Text = min(shownBytes, textsShown/max(len(d.List), 1))
+	for _, t := range d.List {
 		for _, c := range t.Choices {
 			known := slices.ContainsFunc(d.Labels, func(l Choice) bool { return l.Label == c.Label })
 			if !known && len(d.Labels) < mostButtons {

@@ -11,6 +11,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -78,12 +79,7 @@ type Link = webui.Link
 
 func (c Config) withDefaults() Config {
 	c.Prefix = strings.TrimRight(c.Prefix, "/")
-	if c.Title == "" {
-		c.Title = "Tasks"
-	}
-	if c.Home == "" {
-		c.Home = c.Prefix + "/"
-	}
+	c.Title, c.Home = cmp.Or(c.Title, "Tasks"), cmp.Or(c.Home, c.Prefix+"/")
 	if c.Search == "" {
 		c.Search, c.SearchHint = c.Prefix+"/search", "Workflow id or name"
 	}

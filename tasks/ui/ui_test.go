@@ -491,7 +491,7 @@ func TestOpenTasksAreDecided(t *testing.T) {
 	decide := func(choice string, ids ...string) string {
 		return "/todo/decide?" + url.Values{"choice": {choice}, "task": ids}.Encode()
 	}
-	wantIn(t, h, "/todo", "u.ask", ids[0], ids[1], "really?", strings.ReplaceAll(template.HTMLEscapeString(decide("Other result", ids[0])), "+", "&#43;"), "Approve selected…")
+	wantIn(t, h, "/todo", "u.ask", ids[0], ids[1], "really?", "/todo/decide?choice=Other%20result&amp;task="+runs[0].ID()+"%2f0", "Approve selected…")
 	wantIn(t, h, "/todo?task=u.ask", ids[0])
 	wantIn(t, h, "/todo?task=u.none", "Nothing to do")
 	wantIn(t, h, "/workflows/"+runs[3].ID()+"/nodes/0", "Approve…", "Fail…", "Waiting for completion since", "or that?")

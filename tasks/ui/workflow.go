@@ -32,31 +32,16 @@ type workflowData struct {
 	tasktype.Workflow
 	Progress tasktype.Progress
 	States   []stateCount
-	Left     time.Duration    // estimated remaining time; 0 if unknown
-	Failures []failure        // the first failure of each message
-	Open     []*tasktype.Node // open nodes, at most mostOpen
-	Opens    int              // number of all open nodes
-	Waits    []string         // distinct reasons why ready nodes do not run
-	Graph    *graphData       // nil if it is too large to draw
+	Left     time.Duration                 // estimated remaining time; 0 if unknown
+	Failures []webui.Group[*tasktype.Node] // by message
+	Open     []*tasktype.Node
+	Waits    []string   // distinct reasons why ready nodes do not run
+	Graph    *graphData // nil if it is too large to draw
 	Line     *timeline
 	Table    table
 	Log      []tasktype.LogLine
 	Large    bool      // it has more than mostRead tasks, and its nodes are not shown
 	Node     *nodeData // the selected node, or nil
-}
-
-// failure is an error message with its nodes.
-type failure struct {
-	Node  *tasktype.Node // the first
-	Count int
-}
-
-// Took returns the duration of the workflow, so far if it is running.
-func (d workflowData) Took(now time.Time) time.Duration {
-	if !d.Ended.IsZero() {
-		return d.Ended.Sub(d.Created)
-	}
-	return now.Sub(d.Created)
 }
 
 // workflow shows a workflow and, beside it, the selected node.
@@ -89,21 +74,16 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 	if w.Progress.Ended {
 		view.Every = endedEvery
 	}
-	if large {
-		d.sum(nil, time.Now())
-		view.Data = d
-		return view, nil
-	}
 	d.sum(w.Nodes, time.Now())
-	drawn := draw(w.Nodes, w.Created)
-	if len(drawn.Boxes) <= mostBoxes {
-		d.Graph, d.Line = newGraph(drawn), newTimeline(drawn, w.Ended, time.Now())
-	}
-	if d.Table, err = newTable(drawn, r.URL.Query()); err != nil {
-		return webui.View{}, err
+	if !large {
+		drawn := draw(w.Nodes, w.Created)
+		if len(drawn.Boxes) <= mostBoxes {
+			d.Graph, d.Line = newGraph(drawn), newTimeline(drawn, w.Ended, time.Now())
+		}
+		d.Table, err = newTable(drawn, r.URL.Query())
 	}
 	view.Data = d
-	return view, nil
+	return view, err
 }
 
 // endedEvery is the interval of updates of a workflow that has ended: a retry runs it again.
@@ -121,39 +101,29 @@ func (s *site) log(ctx context.Context, r *http.Request, workflow, node string) 
 	return lines, err
 }
 
-// mostOpen is the maximum number of listed open nodes.
-const mostOpen = 5
-
 // sum sets the counts, failures and wait reasons of the nodes.
 func (d *workflowData) sum(nodes []tasktype.Node, now time.Time) {
 	count := map[tasktype.Status]int{}
-	at := map[string]int{}
+	var failed []*tasktype.Node
 	for i := range nodes {
 		n := &nodes[i]
 		switch {
 		case n.Open:
-			if d.Opens++; len(d.Open) < mostOpen {
-				d.Open = append(d.Open, n)
-			}
+			d.Open = append(d.Open, n)
 		case n.Waits != "" && !slices.Contains(d.Waits, n.Waits) && len(d.Waits) < 5:
 			d.Waits = append(d.Waits, n.Waits)
 		}
 		if !n.Step() {
 			count[n.Status]++
 		}
-		if n.Status != tasktype.Failed || n.Failure == nil {
-			continue
-		}
-		if k, ok := at[n.Failure.Message]; ok {
-			d.Failures[k].Count++
-		} else if len(d.Failures) < 5 {
-			at[n.Failure.Message] = len(d.Failures)
-			d.Failures = append(d.Failures, failure{n, 1})
+		if n.Status == tasktype.Failed && n.Failure != nil {
+			failed = append(failed, n)
 		}
 	}
+	d.Failures = webui.Grouped(failed, func(n *tasktype.Node) string { return n.Failure.Message })
 	d.States = counted(count)
 	// The duration of external tasks and of queues without workers cannot be extrapolated.
-	if d.State == tasktype.WorkflowRunning && d.Opens == 0 && len(d.Waits) == 0 {
+	if d.State == tasktype.WorkflowRunning && len(d.Open) == 0 && len(d.Waits) == 0 {
 		d.Left = d.Progress.Left(now.Sub(d.Created))
 	}
 }
