@@ -58,12 +58,6 @@ func (s *Site) parse(name string) *template.Template {
 	return template.Must(t.ParseFS(s.cfg.Pages, own))
 }
 
-// page is a template with a function that returns its data.
-type page struct {
-	show func() *template.Template
-	ask  Ask
-}
-
 // response is a rendered page.
 type response struct {
 	status int
@@ -79,14 +73,14 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect
 // Page serves a template. A request with If-None-Match is the poll of an open page: its response may be some seconds old and is
 // shared with readers of equal permissions. If the template is invalid, the response is an error.
 func (s *Site) Page(name string, ask Ask) http.Handler {
-	p := page{s.template(name), ask}
+	show := s.template(name)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rights := s.rights(r)
 		key := rights + " " + r.URL.RequestURI()
 		var res response
 		if r.Header.Get("If-None-Match") == "" {
 			began := time.Now()
-			res = s.kept(s.render(r.Context(), r, p, renderTime))
+			res = s.kept(s.render(r.Context(), r, show, ask, renderTime))
 			if res.status == http.StatusOK && s.rights(r) == rights {
 				s.open.Put(key, res, began, res.keep) // a poll after this request must not get an older page
 			}
@@ -94,7 +88,7 @@ func (s *Site) Page(name string, ask Ask) http.Handler {
 			res = s.failed(r, err)
 		} else {
 			res, _ = s.open.Get(r.Context(), key, func(ctx context.Context) (response, time.Duration, error) {
-				res := s.render(ctx, r, p, pollTime)
+				res := s.render(ctx, r, show, ask, pollTime)
 				if s.rights(r) != rights { // checked afterwards, because the rendering may have used either
 					res = s.failed(r, errRights)
 				}
@@ -139,7 +133,7 @@ func (s *Site) rights(r *http.Request) string {
 }
 
 // render renders a page for a request. Errors are rendered as pages.
-func (s *Site) render(ctx context.Context, r *http.Request, p page, timeout time.Duration) (res response) {
+func (s *Site) render(ctx context.Context, r *http.Request, show func() *template.Template, ask Ask, timeout time.Duration) (res response) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer func() {
@@ -148,9 +142,9 @@ func (s *Site) render(ctx context.Context, r *http.Request, p page, timeout time
 			res = s.failed(r, errInternal)
 		}
 	}()
-	v, err := p.ask(ctx, r.WithContext(ctx))
+	v, err := ask(ctx, r.WithContext(ctx))
 	if err == nil {
-		res, err = s.execute(http.StatusOK, p.show, s.counted(ctx, s.framed(r.WithContext(ctx), v)))
+		res, err = s.execute(http.StatusOK, show, s.counted(ctx, s.framed(r.WithContext(ctx), v)))
 	}
 	if err != nil {
 		return s.failed(r, err)

@@ -25,6 +25,12 @@ func (s *site) Waiting(ctx context.Context, queue string) (webui.Line, error) {
 	return hourLine("Waiting tasks", h.pending[queue]), err
 }
 
+// Running returns a line of the running tasks in the last hour.
+func (s *site) Running(ctx context.Context) (webui.Line, error) {
+	h, err := s.lastHour(ctx)
+	return hourLine("Running tasks", h.running), err
+}
+
 // lastHour returns the series of the last hour from the cache or from Redis.
 func (s *site) lastHour(ctx context.Context) (hours, error) {
 	return s.history.Get(ctx, "", func(ctx context.Context) (hours, time.Duration, error) {

@@ -52,11 +52,15 @@ type FailureGroup struct {
 // overviewData is the start page: what needs attention, the state of the fleet, and its work.
 type overviewData struct {
 	Extra
-	Queues     []tasktype.Queue // with waiting tasks
-	Hour       *webui.Chart
-	Half, Most time.Duration          // of the attempts of the last hours: the median and the 95th percentile; negative without any
-	Shown      tasktype.WorkflowState // of Flows: running, or "" for all if none is running
-	Flows      []flowRow              // the newest ones
+	Workers, Slots, Busy int
+	Queues               []tasktype.Queue // with waiting tasks, the longest wait first
+	Waiting              int64            // tasks
+	Hour                 *webui.Chart
+	Total                taskRow                // of all tasks in the last hour
+	Failing              webui.Line             // failed tasks by minute
+	Running              int64                  // workflows
+	Shown                tasktype.WorkflowState // of Flows: running, or "" for all if none is running
+	Flows                []flowRow              // the newest ones
 }
 
 func (s *site) overview(ctx context.Context, _ *http.Request) (webui.View, error) {
@@ -72,59 +76,27 @@ func (s *site) overview(ctx context.Context, _ *http.Request) (webui.View, error
 	return webui.View{Name: "Overview", At: s.cfg.Home, Data: d, Every: 5 * time.Second}, nil
 }
 
-// tile adds a tile of a page below the prefix.
-func (s *site) tile(d *overviewData, title, path string, n int64, note, tone string, line *webui.Line) {
-	d.Tiles = append(d.Tiles, Tile{title, s.cfg.Prefix + path, webui.Number(n), note, tone, line})
-}
-
-// toned returns a tone if a condition holds.
-func toned(when bool, tone string) string {
-	if when {
-		return tone
-	}
-	return ""
-}
-
 func (s *site) readFleet(ctx context.Context, d *overviewData) error {
 	workers, err := s.Workers(ctx)
 	if err != nil {
 		return err
 	}
-	slots, busy := 0, 0
+	d.Workers = len(workers)
 	for i := range workers {
-		slots, busy = slots+workers[i].Concurrency, busy+workers[i].Active
+		d.Slots, d.Busy = d.Slots+workers[i].Concurrency, d.Busy+workers[i].Active
 	}
-	queues, err := s.Inspector.Queues(ctx)
-	if err != nil {
-		return err
-	}
+	queues, err := s.Queues(ctx)
 	d.Alerts = queueAlerts(s.cfg.Prefix, queues)
-	series, err := s.lastHour(ctx)
-	if err != nil {
-		return err
-	}
-	var waiting int64
 	for _, q := range queues {
 		if q.Pending > 0 {
-			waiting += q.Pending
+			d.Waiting += q.Pending
 			d.Queues = append(d.Queues, q)
 		}
 	}
 	slices.SortStableFunc(d.Queues, func(a, b tasktype.Queue) int {
 		return cmp.Or(cmp.Compare(b.Latency, a.Latency), cmp.Compare(a.Name, b.Name))
 	})
-	note := "all queues are empty"
-	if len(d.Queues) > 0 {
-		note = "longest in " + d.Queues[0].Name + ": " + webui.Took(d.Queues[0].Latency)
-	}
-	running, pending := hourLine("Running tasks", series.running), hourLine("Waiting tasks", series.pending[""])
-	if len(workers) == 0 {
-		s.tile(d, "Workers", "/workers", 0, "no live workers", "bad", &running)
-	} else {
-		s.tile(d, "Workers", "/workers", int64(len(workers)), fmt.Sprintf("%d of %d slots busy", busy, slots), "", &running)
-	}
-	s.tile(d, "Waiting tasks", "/queues", waiting, note, "", &pending)
-	return nil
+	return err
 }
 
 // queueAlerts returns paused and stalled queues with waiting tasks, the longest first.
@@ -175,17 +147,14 @@ func (s *site) readHour(ctx context.Context, d *overviewData) error {
 	for i := range points { // of all queues
 		points[i].Queue = ""
 	}
-	var all taskRow
 	for _, p := range durations {
-		all.Durations.Add(p.Durations)
+		d.Total.Durations.Add(p.Durations)
 	}
-	d.Half, d.Most = all.Quantile(50), all.Quantile(95)
 	failing := tally(points, nil)
 	for _, t := range failing {
-		all.Failed, all.Succeeded = all.Failed+t.Failed, all.Succeeded+t.Succeeded
+		d.Total.Failed, d.Total.Succeeded = d.Total.Failed+t.Failed, d.Total.Succeeded+t.Succeeded
 	}
-	line := hourLine("Failed tasks per minute", byMinute)
-	s.tile(d, "Failed tasks, last hour", "/workflows?state=failure", all.Failed, webui.Number(all.Succeeded)+" succeeded", toned(all.Failed > 0, "bad"), &line)
+	d.Failing = hourLine("Failed tasks per minute", byMinute)
 	failing = slices.DeleteFunc(failing, func(t taskRow) bool { return t.Failed == 0 })
 	slices.SortStableFunc(failing, func(a, b taskRow) int { return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task)) })
 	for _, t := range failing[:min(len(failing), mostFailing)] {
@@ -207,24 +176,15 @@ func (s *site) readHour(ctx context.Context, d *overviewData) error {
 	return nil
 }
 
-// readFlows reads the newest workflows and the number of open tasks.
+// readFlows reads the newest workflows.
 func (s *site) readFlows(ctx context.Context, d *overviewData) error {
 	counts, err := s.CountWorkflows(ctx)
 	if err != nil {
 		return err
 	}
-	outbox, err := s.Outbox(ctx)
-	if err != nil {
-		return err
-	}
-	todo, err := s.toDos(ctx)
-	if err != nil {
-		return err
-	}
-	s.tile(d, "Running workflows", "/workflows?state=running", counts[tasktype.WorkflowRunning], webui.Number(outbox.Entries)+" tasks scheduled for later", "", nil)
-	s.tile(d, "To do", "/todo", todo, "open tasks", toned(todo > 0, "person"), nil)
+	d.Running = counts[tasktype.WorkflowRunning]
 	f := tasktype.WorkflowFilter{Limit: newest}
-	if counts[tasktype.WorkflowRunning] > 0 {
+	if d.Running > 0 {
 		f.State = tasktype.WorkflowRunning
 	}
 	list, _, err := s.Workflows(ctx, f)
@@ -244,8 +204,8 @@ func (s *site) readExtra(ctx context.Context, d *overviewData) error {
 	return err
 }
 
-// toDos returns the number of nodes that wait for external completion, and of decisions of the program.
-func (s *site) toDos(ctx context.Context) (int64, error) {
+// ToDos returns the number of nodes that wait for external completion, and of decisions of the program.
+func (s *site) ToDos(ctx context.Context) (int64, error) {
 	n, err := s.Open(ctx, "")
 	if err != nil || s.cfg.Decisions == nil {
 		return n, err
@@ -257,7 +217,7 @@ func (s *site) toDos(ctx context.Context) (int64, error) {
 // Counts returns counts for the navigation by the URLs of [Links]: failed workflows, and open tasks with the decisions of the program.
 func Counts(ctx context.Context, client *tasks.Client, prefix string, d Decisions) (map[string]webui.Count, error) {
 	s := &site{Inspector: client.Inspect(), cfg: Config{Decisions: d}}
-	open, err := s.toDos(ctx)
+	open, err := s.ToDos(ctx)
 	if err != nil {
 		return nil, err
 	}
