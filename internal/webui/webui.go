@@ -149,13 +149,13 @@ func assets() http.Handler {
 	})
 }
 
-// pageError is an error with an HTTP status and a page title.
+// pageError is the content of an error page.
 type pageError struct {
-	status     int
-	title, why string
+	Status     int // an error of the server may be temporary
+	Title, Why string
 }
 
-func (e *pageError) Error() string { return e.why }
+func (e *pageError) Error() string { return e.Why }
 
 // NotFound returns an error with status 404.
 func NotFound(why string) error { return &pageError{http.StatusNotFound, "Not found", why} }
@@ -171,24 +171,17 @@ func Forbidden(why string) error { return &pageError{http.StatusForbidden, "Not 
 // Refused reports whether an error is of [NotFound], [Invalid] or [Forbidden].
 func Refused(err error) bool { return errors.As(err, new(*pageError)) }
 
-// trouble is the content of an error page.
-type trouble struct {
-	Title, Why string
-	Retry      bool // the error may be temporary
-}
-
-// explain returns the status and the content of the page of an error.
-func (s *Site) explain(err error) (int, trouble) {
-	var own *pageError
-	if errors.As(err, &own) {
-		return own.status, trouble{own.title, own.why, false}
+// explain returns the content of the page of an error.
+func (s *Site) explain(err error) *pageError {
+	if own, ok := errors.AsType[*pageError](err); ok {
+		return own
 	}
 	if s.cfg.Explain != nil {
 		if status, title, ok := s.cfg.Explain(err); ok {
-			return status, trouble{title, err.Error(), status >= http.StatusInternalServerError}
+			return &pageError{status, title, err.Error()}
 		}
 	}
-	return http.StatusInternalServerError, trouble{"Cannot show this page", err.Error(), true}
+	return &pageError{http.StatusInternalServerError, "Cannot show this page", err.Error()}
 }
 
 // Fail serves the page of an error. It does nothing if the client has disconnected.
@@ -200,13 +193,13 @@ func (s *Site) Fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // failed returns the page of an error.
 func (s *Site) failed(r *http.Request, err error) response {
-	code, content := s.explain(err)
-	if code == http.StatusInternalServerError && r.Context().Err() == nil {
+	e := s.explain(err)
+	if e.Status == http.StatusInternalServerError && r.Context().Err() == nil {
 		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "page", r.URL.Path, "error", err)
 	}
-	v := s.framed(r, View{Name: content.Title, Data: content})
-	v.Fixed = !content.Retry && code != http.StatusNotFound // it may exist later
-	res, _ := s.execute(code, s.errors, v)
+	v := s.framed(r, View{Name: e.Title, Data: e})
+	v.Fixed = e.Status < http.StatusInternalServerError && e.Status != http.StatusNotFound // it may exist later
+	res, _ := s.execute(e.Status, s.errors, v)
 	return res
 }
 

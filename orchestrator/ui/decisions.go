@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -93,7 +94,7 @@ func (p reviews) Decide(ctx context.Context, id string, choice taskui.Choice, co
 			return decided
 		}
 	}
-	if _, _, known := explainJob(err); known {
+	if status, _, known := explain(err); known && status < http.StatusInternalServerError {
 		err = webui.Invalid("%v", err)
 	}
 	return noJob(job, err)

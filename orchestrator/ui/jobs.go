@@ -2,15 +2,11 @@ package ui
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"muster/internal/webui"
 	"muster/jobs"
-	"muster/jobs/agent"
-	"muster/jobs/document"
 )
 
 const (
@@ -19,25 +15,6 @@ const (
 	pipelinesAt = prefix + "/pipelines"
 	jobsShown   = 25
 )
-
-// explainJob is explain for the errors of jobs, items and agents.
-func explainJob(err error) (status int, title string, ok bool) {
-	is := func(targets ...error) bool {
-		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
-	}
-	field := (*jobs.FieldError)(nil)
-	switch {
-	case errors.As(err, &field) && (field.Field == "job_id" || field.Field == "id"), is(jobs.ErrNotFound, jobs.ErrNoItem, agent.ErrNoAgent):
-		return http.StatusNotFound, "Not found", true
-	case field != nil:
-		return http.StatusBadRequest, "Invalid request", true
-	case is(jobs.ErrTerminal, jobs.ErrNotEnded, jobs.ErrExists, jobs.ErrNotReview, jobs.ErrStale):
-		return http.StatusConflict, "Conflict", true
-	case errors.As(err, new(*document.TooLargeError)):
-		return http.StatusRequestEntityTooLarge, "Too large", true
-	}
-	return 0, "", false
-}
 
 type jobsData struct {
 	Filter *webui.Filter

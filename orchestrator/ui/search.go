@@ -26,9 +26,12 @@ func (p *pages) search(w http.ResponseWriter, r *http.Request) {
 	if len(q) > maxQuery {
 		err = webui.Invalid("Search for at most %d characters.", maxQuery)
 	}
-	for _, find := range []func(context.Context, string) (string, error){p.wholeSite, p.wholeJob, p.wholeWorkflow, p.wholeProxy} {
-		if q != "" && err == nil && to == "" {
-			to, err = find(ctx, q)
+	for _, of := range []struct {
+		has  bool
+		find func(context.Context, string) (string, error)
+	}{{p.Sites != nil, p.wholeSite}, {p.Jobs != nil, p.wholeJob}, {true, p.wholeWorkflow}, {p.Proxies != nil, p.wholeProxy}} {
+		if of.has && q != "" && err == nil && to == "" {
+			to, err = of.find(ctx, q)
 		}
 	}
 	switch {
@@ -44,9 +47,6 @@ func (p *pages) search(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *pages) wholeSite(ctx context.Context, q string) (string, error) {
-	if p.Sites == nil {
-		return "", nil
-	}
 	if _, err := p.Sites.Folder(ctx, q); err == nil {
 		return scrapeURL(q), nil
 	} else if !errors.Is(err, sites.ErrNoJob) && p.Client.Writable(ctx) != nil { // otherwise no job can have this name
@@ -60,17 +60,11 @@ func (p *pages) wholeSite(ctx context.Context, q string) (string, error) {
 }
 
 func (p *pages) wholeJob(ctx context.Context, q string) (string, error) {
-	if p.Jobs == nil {
-		return "", nil
-	}
 	_, err := p.Jobs.Summary(ctx, q)
-	switch {
-	case err == nil:
-		return prefix + "/jobs/" + url.PathEscape(q), nil
-	case errors.Is(err, jobs.ErrNotFound), errors.As(err, new(*jobs.FieldError)):
+	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, new(*jobs.FieldError)) {
 		return "", nil
 	}
-	return "", err
+	return jobURL(q), err
 }
 
 // wholeWorkflow finds a workflow by its ID, and a node as WORKFLOW/NODE.
@@ -80,7 +74,7 @@ func (p *pages) wholeWorkflow(ctx context.Context, q string) (string, error) {
 	if errors.Is(err, tasks.ErrNotFound) || id == "" {
 		return "", nil
 	}
-	to := fleet + "workflows/" + url.PathEscape(id)
+	to := flowURL(id)
 	if node != "" {
 		to += "/nodes/" + url.PathEscape(node)
 	}
@@ -88,9 +82,6 @@ func (p *pages) wholeWorkflow(ctx context.Context, q string) (string, error) {
 }
 
 func (p *pages) wholeProxy(ctx context.Context, q string) (string, error) {
-	if p.Proxies == nil {
-		return "", nil
-	}
 	members, err := p.Proxies.Find(ctx, q)
 	if len(members) == 1 {
 		return proxyURL(members[0]), nil

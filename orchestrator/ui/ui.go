@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"muster/internal/webui"
 	"muster/jobs"
@@ -84,7 +85,8 @@ func Routes(cfg Config) []Route {
 	p.site = webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
 		Ping:  func(ctx context.Context) error { return cfg.Client.Redis().Ping(ctx).Err() },
-		Pages: files, Funcs: funcs, Model: p, May: cfg.may, Reads: reads, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, Model: p, May: cfg.may, Explain: explain, Logger: cfg.Logger,
+		Reads: func(r *http.Request) string { return string(access.CallerOf(r.Context()).Role) },
 		Counts: func(ctx context.Context) (map[string]webui.Count, error) {
 			return taskui.Counts(ctx, cfg.Client, fleet, p.decisions())
 		},
@@ -147,27 +149,23 @@ func menu(cfg Config) []taskui.Link {
 	return all
 }
 
-// reads identifies the read permissions of the caller of a request.
-func reads(r *http.Request) string { return string(access.CallerOf(r.Context()).Role) }
-
 // explain returns the status and the title of the page of an error.
 func explain(err error) (status int, title string, ok bool) {
-	if status, title, ok = explainJob(err); ok {
-		return status, title, ok
+	is := func(targets ...error) bool {
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
+	field, isField := errors.AsType[*jobs.FieldError](err)
 	switch {
-	case errors.Is(err, sites.ErrNoJob):
-		return http.StatusNotFound, "Job not found", true
-	case errors.As(err, new(*sites.UnknownError)):
-		return http.StatusNotFound, "Site not found", true
-	case errors.Is(err, tasks.ErrNotFound):
-		return http.StatusNotFound, "Workflow not found", true
-	case errors.Is(err, tasks.ErrCursor):
+	case isField && (field.Field == "job_id" || field.Field == "id"), is(jobs.ErrNotFound, jobs.ErrNoItem, agent.ErrNoAgent, sites.ErrNoJob, tasks.ErrNotFound), errors.As(err, new(*sites.UnknownError)):
+		return http.StatusNotFound, "Not found", true
+	case isField, is(tasks.ErrCursor):
 		return http.StatusBadRequest, "Invalid request", true
-	case tasks.Unavailable(err):
-		return http.StatusServiceUnavailable, "Redis is unavailable", true
+	case is(jobs.ErrTerminal, jobs.ErrNotEnded, jobs.ErrExists, jobs.ErrNotReview, jobs.ErrStale):
+		return http.StatusConflict, "Conflict", true
+	case errors.As(err, new(*document.TooLargeError)):
+		return http.StatusRequestEntityTooLarge, "Too large", true
 	}
-	return 0, "", false
+	return http.StatusServiceUnavailable, "Redis is unavailable", tasks.Unavailable(err)
 }
 
 // refused converts the error of an action for its page. Errors of Redis stay errors; all others are reasons for a rejection.

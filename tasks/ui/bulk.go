@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,10 +107,7 @@ func (b bulk) filtered(ctx context.Context, q url.Values) (selection, error) {
 		return selection{}, webui.Invalid("The filter selects %s workflows.", word(f.State))
 	}
 	f.State, f.Limit = b.State, 0
-	sel := selection{which: word(b.State) + " workflows" + f.String(), back: b.cfg.Prefix + "/workflows?" + selecting(q).Encode()}
-	if f.After.IsZero() && f.String() == "" {
-		sel.which = "all " + sel.which
-	}
+	sel := selection{which: fmt.Sprintf("%s workflows (%s)", word(b.State), cmp.Or(f.String(), "all")), back: b.cfg.Prefix + "/workflows?" + selecting(q).Encode()}
 	n, more := 0, false
 	if f.Indexed() {
 		sel.filter = &f.WorkflowFilter

@@ -19,12 +19,14 @@ var funcs = template.FuncMap{
 	"mebibytes": func(bytes uint64) uint64 { return (bytes + 1<<19) >> 20 },
 }
 
-// words are the labels of states and outcomes that differ from their names. An outcome is of a run that was followed by another run.
+// words are the labels of states, phases, and outcomes that differ from their names. An outcome is of a run that was followed by another run.
 var words = map[any]string{
 	tasktype.Pending: "pending", tasktype.Started: "running", tasktype.Retry: "retrying", tasktype.Success: "succeeded",
 	tasktype.Failed: "failed", tasktype.Revoked: "revoked", tasktype.Skipped: "skipped",
 	tasktype.WorkflowSucceeded: "succeeded", tasktype.WorkflowFailed: "failed",
 	tasktype.OutcomeAgain: "repeated", tasktype.OutcomeReturned: "worker stopped", tasktype.OutcomeLost: "worker died", tasktype.OutcomeRetry: "failed",
+	forOthers: "waiting for other tasks", forTime: "waiting for its time", forWorker: "waiting for a worker", forPerson: "waiting for a person or program",
+	earlier: "earlier attempts and pauses", running: "running", succeeded: "succeeded", failed: "failed", revoked: "revoked",
 }
 
 // word returns the label of a state or an outcome.

@@ -53,13 +53,6 @@ const (
 
 var kinds = []kind{forOthers, forTime, forWorker, forPerson, earlier, running, succeeded, failed, revoked}
 
-// Label returns the text of the legend.
-func (k kind) Label() string {
-	return map[kind]string{forOthers: "waiting for other tasks", forTime: "waiting for its time", forWorker: "waiting for a worker",
-		forPerson: "waiting for a person or program", earlier: "earlier attempts and pauses", running: "running", succeeded: "succeeded",
-		failed: "failed", revoked: "revoked"}[k]
-}
-
 const (
 	mostLines  = 24  // maximum number of tasks with individual bars in a row; more are shown as columns
 	columns    = 100 // number of columns of a row with many tasks

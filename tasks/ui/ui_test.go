@@ -655,7 +655,7 @@ func TestWorkflowsAreFilteredByError(t *testing.T) {
 		}
 	}
 	wantIn(t, h, "/workflows?error=card", "u.fails: the card was declined", "/tasks/retry?error=card")
-	wantIn(t, h, "/retry?error=card", `with the error &#34;card&#34;: 1.`)
+	wantIn(t, h, "/retry?error=card", `failed workflows (Error: card): 1.`)
 	if body := wantPosted(t, h, http.StatusOK, "/retry?error=card"); !strings.Contains(body, "Retried 1 workflow.") {
 		t.Errorf("got %s", body)
 	}
@@ -946,7 +946,7 @@ func TestQueueIsEmptied(t *testing.T) {
 			t.Errorf("%s has a workflow that it does not select", query)
 		}
 	}
-	wantIn(t, h, "/cancel?queue=slow", "wait in queue", ": 1.")
+	wantIn(t, h, "/cancel?queue=slow", "running workflows (Queue: slow): 1.")
 	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?pause=1&amp;queue=slow"`)
 	wantIn(t, h, "/cancel?queue=slow&pause=1", ": 1.", "is paused first")
 	wantPosted(t, h, http.StatusOK, "/cancel?queue=slow&pause=1")

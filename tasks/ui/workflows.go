@@ -3,7 +3,6 @@ package ui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -44,18 +43,13 @@ type flowFilter struct {
 // Indexed reports whether the index selects the workflows.
 func (f flowFilter) Indexed() bool { return f.Error == "" && f.Queue == "" }
 
-// String describes the filter without the state and the time.
+// String describes the filter without the state.
 func (f flowFilter) String() string {
-	text, labels := "", strings.Join(labelTexts(f.Labels), " ")
-	for _, part := range []struct{ format, value string }{
-		{" with %.200q in their name", f.Contains}, {" with the label %.200q", labels}, {" that begin or end with task %.200q", f.Name},
-		{" with the error %.200q", f.Error}, {" with tasks that wait in queue %.200q", f.Queue},
-	} {
-		if part.value != "" {
-			text += fmt.Sprintf(part.format, part.value)
-		}
+	var parts []string
+	for _, c := range f.Filter.Chips {
+		parts = append(parts, c.Text)
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 // filterOf returns the filter of a request.
