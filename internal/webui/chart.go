@@ -53,12 +53,3 @@ type Line struct {
 
 // Last returns the position of the last value.
 func (l Line) Last() int { return max(len(l.Values)-1, 1) }
-
-// NewLine returns a line of counts. Negative counts are unknown.
-func NewLine(title string, counts []int64) Line {
-	l := Line{Title: title, Top: 1}
-	for _, n := range counts {
-		l.Values, l.Top = append(l.Values, float64(n)), max(l.Top, float64(n))
-	}
-	return l
-}

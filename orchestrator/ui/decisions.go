@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"muster/internal/webui"
@@ -37,11 +36,6 @@ func (p reviews) Count(ctx context.Context) (int64, error) {
 		items, _, err := p.Jobs.InReview(ctx)
 		return items, err
 	})
-}
-
-// decideURL returns the page of a choice for an item.
-func decideURL(label, job, key string) string {
-	return fleet + "todo/decide?" + url.Values{"choice": {label}, "item": {job + "/" + key}}.Encode()
 }
 
 // List returns the items in review of all jobs.

@@ -14,6 +14,7 @@ import (
 	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
 	"muster/sites"
+	taskui "muster/tasks/ui"
 )
 
 // line returns the beginning of an untrusted string on one line, at most n characters, safe for display.
@@ -42,6 +43,7 @@ var funcs = template.FuncMap{
 	"grouped": grouped,
 	"byhour":  byHour,
 	"bycount": byCount[string],
+	"choices": func() []taskui.Choice { return itemChoices },
 }
 
 // millis formats milliseconds, with a dash for none.

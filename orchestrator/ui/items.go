@@ -11,7 +11,6 @@ import (
 	"muster/internal/webui"
 	"muster/jobs"
 	"muster/orchestrator/event"
-	taskui "muster/tasks/ui"
 )
 
 const (
@@ -106,22 +105,6 @@ func (p *pages) itemOf(ctx context.Context, id, key string) (jobs.Item, error) {
 		err = webui.NotFound("Item not found.")
 	}
 	return it, noJob(id, err)
-}
-
-// Decisions returns the choices for an item in review with the URLs of their pages.
-func (p *pages) Decisions(it jobs.Item) (all []decideLink) {
-	for _, choice := range itemChoices {
-		if it.Status == jobs.ItemReview {
-			all = append(all, decideLink{choice, decideURL(choice.Label, it.JobID, it.Key)})
-		}
-	}
-	return all
-}
-
-// decideLink is a choice for an item in review.
-type decideLink struct {
-	taskui.Choice
-	URL string
 }
 
 // History returns the last events of an item.

@@ -44,7 +44,7 @@ func TestPagesOfAJob(t *testing.T) {
 	showsText(t, w.h, at+"/item?key=...", "page &lt;script&gt;", "unclear", "item.review")
 	showsText(t, w.h, at+"/item?key="+url.QueryEscape(`a/b&<"'>`), "The beginning of 655\u202f360 bytes", "/items/a%2Fb&amp;%3C%22%27%3E")
 	showsText(t, w.h, "/tasks/todo", "item?key=...", "choice=Accept", "unclear", `\u202e`)
-	showsText(t, w.h, at+"/item?key=...", "choice=Try&#43;again&amp;item="+j.ID+"%2F...")
+	showsText(t, w.h, at+"/item?key=...", "choice=Try%20again&amp;item="+j.ID+"%2F...")
 	showsText(t, w.h, "/pipelines", "careful", "validate", `\u202e`)
 	showsText(t, w.h, "/pipelines", "a person decides", "agents of role")
 }

@@ -20,8 +20,6 @@ const (
 	proxiesOnPage = 50
 )
 
-var everything = proxies.Everything
-
 // proxyURL returns the URL of the list with one proxy.
 func proxyURL(m proxies.Member) string { return poolURL + "?name=" + url.QueryEscape(m.Proxy.String()) }
 
@@ -36,8 +34,8 @@ type poolData struct {
 // memberRow is a member in a list.
 type memberRow struct {
 	proxies.Member
-	URL, State string    // URL is the prefix of its actions
-	Until      time.Time // automatic end of the state, or zero
+	State string
+	Until time.Time // automatic end of the state, or zero
 }
 
 // States of a member.
@@ -50,7 +48,7 @@ const (
 
 // memberOf returns the row of a member at a time.
 func memberOf(m proxies.Member, now time.Time) memberRow {
-	row := memberRow{Member: m, URL: poolURL + "/" + url.PathEscape(m.ID), State: ready}
+	row := memberRow{Member: m, State: ready}
 	switch {
 	case m.Banned:
 		row.State, row.Until = banned, m.BannedUntil
@@ -69,7 +67,7 @@ func (p *pages) pool(ctx context.Context, r *http.Request) (webui.View, error) {
 	if d.Stats, err = p.Proxies.Stats(ctx); err != nil {
 		return webui.View{}, err
 	}
-	members, err := p.Proxies.List(ctx, everything)
+	members, err := p.Proxies.List(ctx, proxies.Everything)
 	if err != nil {
 		return webui.View{}, err
 	}

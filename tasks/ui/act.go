@@ -148,10 +148,12 @@ func (s *site) send(ctx context.Context, r *http.Request) (webui.Question, error
 		return webui.Question{}, err
 	}
 	fields, names := []webui.Field{{Name: "task", Label: "Task", Type: "text", Max: 100, Value: task, Required: true}}, inputFields(sample)
+	var samples map[string]json.RawMessage
+	_ = json.Unmarshal(sample, &samples)
 	for _, name := range names {
 		f := webui.Field{Name: "input." + name, Label: name, Type: "text", Max: 10_000}
 		var value any
-		_ = json.Unmarshal(fieldOf(sample, name), &value)
+		_ = json.Unmarshal(samples[name], &value)
 		switch v := value.(type) {
 		case string:
 			f.Value = v
@@ -160,9 +162,9 @@ func (s *site) send(ctx context.Context, r *http.Request) (webui.Question, error
 		case float64:
 			f.Value, f.Hint = "0", "A number."
 		case []any:
-			f.Type, f.Max, f.Value, f.Hint = "json", maxInput, "[]", "JSON, such as "+string(fieldOf(sample, name))+"."
+			f.Type, f.Max, f.Value, f.Hint = "json", maxInput, "[]", "JSON, such as "+string(samples[name])+"."
 		default:
-			f.Type, f.Max, f.Value, f.Hint = "json", maxInput, string(fieldOf(sample, name)), "JSON."
+			f.Type, f.Max, f.Value, f.Hint = "json", maxInput, string(samples[name]), "JSON."
 		}
 		fields = append(fields, f)
 	}
@@ -178,7 +180,7 @@ func (s *site) send(ctx context.Context, r *http.Request) (webui.Question, error
 				for _, name := range names {
 					text := f["input."+name]
 					value := json.RawMessage(text)
-					switch sampled := fieldOf(sample, name); {
+					switch sampled := samples[name]; {
 					case sampled[0] == '"':
 						value, _ = json.Marshal(text)
 					case sampled[0] == 't' || sampled[0] == 'f':
@@ -200,13 +202,6 @@ func (s *site) send(ctx context.Context, r *http.Request) (webui.Question, error
 
 // maxInput limits the length of an input of a form.
 const maxInput = 100_000
-
-// fieldOf returns a field of a JSON object.
-func fieldOf(object json.RawMessage, name string) json.RawMessage {
-	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(object, &fields)
-	return fields[name]
-}
 
 // inputFields returns the names of the fields of a sample in their order; none if it is not an object.
 func inputFields(sample json.RawMessage) (names []string) {

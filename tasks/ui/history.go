@@ -69,5 +69,9 @@ func hourLine(what string, counts []int64) webui.Line {
 	if len(known) > 0 {
 		bounds = fmt.Sprintf("%s to %s", webui.Number(slices.Min(known)), webui.Number(slices.Max(known)))
 	}
-	return webui.NewLine(what+" in the last hour: "+bounds, counts)
+	l := webui.Line{Title: what + " in the last hour: " + bounds, Top: 1}
+	for _, n := range counts {
+		l.Values, l.Top = append(l.Values, float64(n)), max(l.Top, float64(n))
+	}
+	return l
 }

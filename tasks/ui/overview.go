@@ -70,7 +70,7 @@ func (s *site) overview(ctx context.Context, _ *http.Request) (webui.View, error
 			return webui.View{}, err
 		}
 	}
-	slices.SortStableFunc(d.Alerts, func(a, b Alert) int { return btoi(b.Bad) - btoi(a.Bad) })
+	slices.SortStableFunc(d.Alerts, func(a, b Alert) int { return rank[b.Bad] - rank[a.Bad] })
 	slices.SortStableFunc(d.Failures, func(a, b FailureGroup) int { return b.Last.Compare(a.Last) })
 	d.Failures = d.Failures[:min(len(d.Failures), mostFailing)]
 	return webui.View{Name: "Overview", At: s.cfg.Home, Data: d, Every: 5 * time.Second}, nil

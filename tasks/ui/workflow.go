@@ -204,16 +204,12 @@ func newGraph(d *drawing) *graphData {
 			g.Lines = append(g.Lines, line{fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+half, y1, x2-half, y2, x2, y2), from.Path && to.Path})
 		}
 	}
-	slices.SortStableFunc(g.Lines, func(a, b line) int { return btoi(a.On) - btoi(b.On) }) // draws the path on top
+	slices.SortStableFunc(g.Lines, func(a, b line) int { return rank[a.On] - rank[b.On] }) // draws the path on top
 	return g
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
+// rank sorts by a condition.
+var rank = map[bool]int{true: 1}
 
 // A table is a page of the nodes.
 type table struct {
