@@ -34,13 +34,16 @@ func (rn *runner) gather(ctx context.Context, r *Run, h *Handler) (result, bool,
 		}
 	}
 	wait := h.Batch.Wait
-	if at := r.it.rec.At; at > 0 && r.it.rec.State == store.StateReady { // it has waited before
-		wait = min(wait, r.it.clock.local(time.UnixMilli(at)).Sub(rn.clock.Now()))
+	if r.it.gathered() {
+		wait = min(wait, r.it.clock.local(time.UnixMilli(r.it.rec.At)).Sub(rn.clock.Now()))
 	}
 	res := r.waits(store.AgainGathering, max(wait, time.Millisecond))
 	res.list, res.size = store.BatchName(r.it.lease.Lane, r.Info.Task, key), h.Batch.Size
 	return res, true, nil
 }
+
+// gathered reports whether the node has waited for its batch until rec.At.
+func (it *item) gathered() bool { return it.rec.State == store.StateReady && it.rec.At > 0 }
 
 // gather stores that the node of a result waits for its batch. If that is complete now, it runs the batch in the slot of the node.
 func (d *dispatcher) gather(r *result) {

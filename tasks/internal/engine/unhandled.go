@@ -37,8 +37,11 @@ func (rn *runner) unhandled(ctx context.Context, r *Run) (result, error) {
 		left = min(left, r.expires.Sub(rn.clock.Now())+time.Millisecond)
 	}
 	if handled {
-		waited := rn.cfg.HandlerWait - left
-		return r.waits(store.AgainUnhandled, min(left, max(handlerPause, min(waited, handlerPauseMost)))), nil
+		waited, state := rn.cfg.HandlerWait-left, store.AgainUnhandled
+		if r.it.gathered() { // else it would gather again, and come here again
+			state = store.AgainGathering
+		}
+		return r.waits(state, min(left, max(handlerPause, min(waited, handlerPauseMost)))), nil
 	}
 	rn.log.WarnContext(ctx, "task waits for a worker with a handler", "task", r.Info.Task, "queue", r.Info.Queue, "workflow", r.Info.Workflow, "node", r.Info.Node)
 	return r.waits(store.AgainUnhandled, left), nil
