@@ -18,9 +18,6 @@ const (
 	metricsEnv = "MUSTER_SOAK_WORKER_METRICS" // listen address of its metrics
 )
 
-// flowQueue is the queue of the workflow worker.
-const flowQueue = "soak"
-
 // runWorker implements the main function of a workflow worker. It serves metrics.
 func runWorker(ctx context.Context, url, metrics string) error {
 	c, err := tasks.Connect(ctx, url)
@@ -33,7 +30,7 @@ func runWorker(ctx context.Context, url, metrics string) error {
 	defer server.Close()
 	mux := tasks.NewMux()
 	taskstest.HandleRandom(mux)
-	w, err := tasks.NewWorker(c, mux, tasks.WorkerConfig{Queues: map[string]int{flowQueue: 1}, Concurrency: 4, Grace: 5 * time.Second})
+	w, err := tasks.NewWorker(c, mux, tasks.WorkerConfig{Concurrency: 4, Grace: 5 * time.Second})
 	if err != nil {
 		return err
 	}

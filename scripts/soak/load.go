@@ -169,7 +169,7 @@ func (l *load) account() []book {
 func (l *load) sendFlow(n int) error {
 	f := taskstest.NewRandom(uint64(n))
 	id := fmt.Sprint("soak-", n)
-	run, err := f.Send(l.ctx, l.s.client, tasks.ID(id), tasks.Queue(flowQueue), tasks.Retention(flowRetention))
+	run, err := f.Send(l.ctx, l.s.client, tasks.ID(id), tasks.Retention(flowRetention))
 	if errors.Is(err, tasks.ErrDuplicate) { // an earlier attempt succeeded, but its reply was lost
 		run, err = tasks.Attach[int](l.s.client, id), nil
 	}
