@@ -57,7 +57,7 @@ func (ps Problems) Unwrap() []error {
 	return errs
 }
 
-// Sorted sorts the problems by position and returns them.
+// Sorted sorts the problems by position and returns them, each once. ps is invalid afterwards.
 func (ps Problems) Sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b *Problem) int {
 		if a.At.Line != b.At.Line {
@@ -65,5 +65,5 @@ func (ps Problems) Sorted() Problems {
 		}
 		return a.At.Col - b.At.Col
 	})
-	return ps
+	return slices.CompactFunc(ps, func(a, b *Problem) bool { return *a == *b })
 }

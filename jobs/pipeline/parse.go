@@ -29,8 +29,7 @@ func Parse(file string, data []byte) (*Pipeline, error) {
 		c.check(p)
 	}
 	if len(c.problems) > 0 {
-		c.problems.Sorted()
-		return nil, c.problems
+		return nil, c.problems.Sorted()
 	}
 	p.setDefaults()
 	return p, nil
