@@ -79,8 +79,6 @@ type runs struct {
 	set map[*Run]bool
 }
 
-func newRuns() *runs { return &runs{set: map[*Run]bool{}} }
-
 func (rs *runs) add(r *Run) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

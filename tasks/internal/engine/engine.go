@@ -70,10 +70,10 @@ type Engine struct {
 func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine {
 	st := store.New(rdb, namespace)
 	shared := &env{store: st, log: log, clock: machineClock{}, newID: newID, readings: map[int]clockReading{}}
-	gs := newGraphs(shared)
+	gs := &graphs{env: shared}
 	p := &progress{shared, gs}
 	a := &advancer{env: shared, graphs: gs, progress: p}
-	b := newNotifier(shared)
+	b := &notifier{env: shared, closed: make(chan struct{}), dirty: make(chan struct{}, 1), waits: map[string]map[chan struct{}]bool{}}
 	f := &Fleet{shared}
 	e := &Engine{
 		env:       shared,
@@ -81,7 +81,7 @@ func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine 
 		Results:   &Results{shared, gs, p, b, nil},
 		Operator:  &Operator{shared, gs, p, a},
 		Completer: &Completer{shared, gs, a},
-		Inspector: &Inspector{shared, gs, p, f, newWholes()},
+		Inspector: &Inspector{shared, gs, p, f, &wholes{kept: map[string]*keptWhole{}}},
 		Fleet:     f,
 		graphs:    gs, progress: p, advancer: a, notifier: b,
 		workers: map[*Worker]chan struct{}{},

@@ -22,8 +22,6 @@ type graphs struct {
 	templates keptGraphs // graphs by the key of their template
 }
 
-func newGraphs(e *env) *graphs { return &graphs{env: e} }
-
 // load returns the workflow with a reference or id, with its graph.
 func (gs *graphs) load(ctx context.Context, refOrID string) (*flow, error) {
 	f, err := gs.store.Flows.Address(ctx, refOrID)

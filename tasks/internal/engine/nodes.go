@@ -530,8 +530,6 @@ type keptWhole struct {
 	drop     *time.Timer
 }
 
-func newWholes() *wholes { return &wholes{kept: map[string]*keptWhole{}} }
-
 // get returns the workflow with a reference in a revision, or nil.
 func (ws *wholes) get(ref, revision string) *whole {
 	ws.mu.Lock()

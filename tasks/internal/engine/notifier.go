@@ -21,10 +21,6 @@ type notifier struct {
 	waits map[string]map[chan struct{}]bool // by channel, also of channels that are still subscribed; nil once the notifier is closed
 }
 
-func newNotifier(e *env) *notifier {
-	return &notifier{env: e, closed: make(chan struct{}), dirty: make(chan struct{}, 1), waits: map[string]map[chan struct{}]bool{}}
-}
-
 // listen returns a channel that receives a value when the wait must read its workflow: once when the subscription to the
 // given channel of Redis is active, and after each message. stop ends that. It does not wait for Redis.
 func (n *notifier) listen(channel string) (changed <-chan struct{}, stop func(), err error) {

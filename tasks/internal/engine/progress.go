@@ -197,10 +197,6 @@ type progressWriter struct {
 	dirty map[string]*flow // workflows with progress keys to write, by reference
 }
 
-func newProgressWriter(l *local, p *progress) *progressWriter {
-	return &progressWriter{local: l, progress: p, dirty: map[string]*flow{}}
-}
-
 // touch marks a workflow with progress keys to write.
 func (w *progressWriter) touch(fl *flow) {
 	w.mu.Lock()

@@ -44,10 +44,6 @@ type ringWaiter struct {
 	blocks atomic.Bool // a call to Redis waits, or is about to: the ring was empty
 }
 
-func newRings(l *local, s *slots, d *dispatcher) *rings {
-	return &rings{local: l, slots: s, dispatcher: d, paused: map[string]bool{}, resumed: make(chan struct{})}
-}
-
 // run serves entries until the worker stops.
 func (r *rings) run(ctx context.Context) error {
 	shards, err := r.store.Shards(ctx)

@@ -16,8 +16,6 @@ type tally struct {
 	counts map[store.Counted]*store.Count
 }
 
-func newTally(l *local) *tally { return &tally{local: l, counts: map[store.Counted]*store.Count{}} }
-
 // add counts stored results.
 func (t *tally) add(done []result) {
 	t.mu.Lock()

@@ -77,14 +77,14 @@ type Worker struct {
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	l := &local{env: e.env, life: newLife(), cfg: &cfg, log: cfg.Logger}
 	wake := make(chan struct{}, 1)
-	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress), logs: newLogs(l)}
+	w := &Worker{local: l, e: e, handlers: handlers, runs: &runs{set: map[*Run]bool{}}, projector: &progressWriter{local: l, progress: e.progress, dirty: map[string]*flow{}}, logs: newLogs(l)}
 	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() { signal(wake) })
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: func(name string) bool { return w.slots.full(e.store.OwnQueue(name)) }, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Completer, limiter, e.Schedules, make(chan time.Time, 64)}
 	limiter.timer = w.agenda.setTimer
 	d := newDispatcher(l, w.slots)
-	w.dispatcher, w.rings = d, newRings(l, w.slots, d)
+	w.dispatcher, w.rings = d, &rings{local: l, slots: w.slots, dispatcher: d, paused: map[string]bool{}, resumed: make(chan struct{})}
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, w.rings, wake}
 	d.graphs, d.advancer, d.agenda, d.limiter, d.rings = e.graphs, e.advancer, w.agenda, limiter, w.rings
 	d.runner = &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, &peers{local: l, fleet: e.Fleet, asking: newLock()}, w.runs, limiter, w.logs, d.leases}
