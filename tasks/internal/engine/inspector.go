@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -231,13 +230,9 @@ func (in *Inspector) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (
 		return nil, "", err
 	}
 	for i := range list {
-		page = append(page, listed(&list[i]))
+		page = append(page, list[i].Workflow)
 	}
 	return page, next, nil
-}
-
-func listed(w *store.Indexed) tasktype.Workflow {
-	return tasktype.Workflow{ID: store.IDOf(w.Ref), Name: cmp.Or(w.Name, w.Tasks), Labels: w.Labels, Origin: w.Origin, State: w.State, Created: w.Created, Ended: w.Ended, Paused: w.Paused, Queued: w.Queued}
 }
 
 // Ended returns workflows that ended after a position, as [store.Index.Ended] does.
@@ -245,14 +240,7 @@ func (in *Inspector) Ended(ctx context.Context, after string, limit int) (events
 	if limit < 1 || limit > maxPage {
 		return nil, after, false, fmt.Errorf("limit %d must be 1 to %d", limit, maxPage)
 	}
-	list, next, gap, err := in.store.Index.Ended(ctx, after, limit)
-	types := map[tasktype.WorkflowState]string{tasktype.WorkflowSucceeded: tasktype.EventSucceeded, tasktype.WorkflowFailed: tasktype.EventFailed,
-		tasktype.WorkflowRevoked: tasktype.EventRevoked, tasktype.WorkflowRunning: tasktype.EventStuck}
-	for i := range list {
-		e := &list[i]
-		events = append(events, tasktype.WorkflowEvent{Workflow: listed(&e.Indexed), Type: types[e.State], Tasks: e.Tasks, Time: e.At, Position: e.Position})
-	}
-	return events, next, gap, err
+	return in.store.Index.Ended(ctx, after, limit)
 }
 
 // Reader returns the position of a reader, as [store.Index.Reader] does.
@@ -340,8 +328,7 @@ func (in *Inspector) Rates(ctx context.Context, q tasktype.RateFilter) ([]taskty
 	if q.Until.IsZero() {
 		q.Until = in.clock.Now()
 	}
-	return in.store.Counts.Rates(ctx, store.RateQuery{
-		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: q.Until, Hourly: q.Step == time.Hour})
+	return in.store.Counts.Rates(ctx, q)
 }
 
 // History returns the series that f selects, by name.

@@ -64,18 +64,11 @@ func (s Counts) Add(ctx context.Context, counts map[Counted]*Count) error {
 	return nil
 }
 
-// RateQuery selects the counts to read. Counts are kept by minute for a day, and by hour for 30 days.
-type RateQuery struct {
-	Queue, Task  string    // empty for all
-	Since, Until time.Time // the minutes or hours from Since to Until, inclusive
-	Hourly       bool      // by hour, not by minute
-}
-
 // Rates returns the counts that q asks for, summed over the shards, by time, queue and task. There is none for a minute
-// or hour in which nothing was counted.
-func (s Counts) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
+// or hour in which nothing was counted. Counts are kept by minute for a day, and by hour for 30 days.
+func (s Counts) Rates(ctx context.Context, q tasktype.RateFilter) ([]tasktype.RatePoint, error) {
 	key, step, span, kept := s.minutesKey, time.Minute, time.Hour, 24*time.Hour
-	if q.Hourly {
+	if q.Step == time.Hour {
 		key, step, span, kept = s.hoursKey, time.Hour, 24*time.Hour, 30*24*time.Hour
 	}
 	if oldest := q.Until.Add(-kept); q.Since.Before(oldest) {
@@ -111,7 +104,7 @@ func (s Counts) Durations(ctx context.Context, queue, task string, since, until 
 		since = oldest
 	}
 	times := sums[tasktype.DurationPoint]{}
-	err := s.read(ctx, &RateQuery{queue, task, since, until, true}, s.timesKey, time.Hour, 3, func(hour time.Time, bucket, n int64, p []string) {
+	err := s.read(ctx, &tasktype.RateFilter{Queue: queue, Task: task, Since: since, Until: until}, s.timesKey, time.Hour, 3, func(hour time.Time, bucket, n int64, p []string) {
 		if bucket >= 0 && bucket < tasktype.DurationBuckets {
 			d := times.of(hour, p)
 			d.Time, d.Queue, d.Task = hour, p[1], p[2]
@@ -123,7 +116,7 @@ func (s Counts) Durations(ctx context.Context, queue, task string, since, until 
 
 // read calls add with the counts of a queue and a task in hashes of all shards, each of a span. A field is a number, and others of so many parts,
 // of which the last two are queue and task.
-func (s Counts) read(ctx context.Context, q *RateQuery, key func(shard int, n int64) string, span time.Duration, parts int, add func(start time.Time, slot, n int64, p []string)) error {
+func (s Counts) read(ctx context.Context, q *tasktype.RateFilter, key func(shard int, n int64) string, span time.Duration, parts int, add func(start time.Time, slot, n int64, p []string)) error {
 	width := int64(span / time.Second)
 	first, last := q.Since.Unix()/width, q.Until.Unix()/width
 	hashes, err := onShards(ctx, s.db, "read counts", func(pipe redis.Pipeliner, shard int) (list []*redis.MapStringStringCmd) {

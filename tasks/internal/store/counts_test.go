@@ -15,7 +15,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-func (x indexed) rates(q RateQuery) (lines []string) {
+func (x indexed) rates(q tasktype.RateFilter) (lines []string) {
 	x.t.Helper()
 	rates, err := x.s.Counts.Rates(x.t.Context(), q)
 	testutil.Ok(x.t, err)
@@ -26,7 +26,7 @@ func (x indexed) rates(q RateQuery) (lines []string) {
 	return lines
 }
 
-func (x indexed) wantRates(q RateQuery, want ...string) {
+func (x indexed) wantRates(q tasktype.RateFilter, want ...string) {
 	x.t.Helper()
 	if got := x.rates(q); !slices.Equal(got, want) {
 		x.t.Errorf("%+v: got\n%s\nwant\n%s", q, strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -43,24 +43,24 @@ func TestNodesAreCountedByMinuteAndHour(t *testing.T) {
 		x.at(1, t0.Add(29*time.Second), "count", "q", "a", "S", 4, "count", "q", "a", "ms", 5, "count", "q", "a", "F", 1)
 		x.at(0, t0.Add(30*time.Second), "count", "q", "a", "X", 1) // the next minute
 		hour := []string{`04T10:00 q "a" 7 1 1 0 35ms`, `04T10:00 q|x "a b" 0 0 0 1 0s`}
-		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
+		x.wantRates(tasktype.RateFilter{Until: until, Step: time.Hour}, hour...)
 		x.at(0, t0.Add(90*time.Second), "count", "q", "a", "S", 1) // the next hour
 		hour = append(hour, `04T11:00 q "a" 1 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
+		x.wantRates(tasktype.RateFilter{Until: until, Step: time.Hour}, hour...)
 		x.at(1, t0.Add(14*time.Hour), "count", "q", "a", "S", 5_000_000_000) // the next day
 		hour = append(hour, `05T00:00 q "a" 5000000000 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
+		x.wantRates(tasktype.RateFilter{Until: until, Step: time.Hour}, hour...)
 
-		x.wantRates(RateQuery{Until: until},
+		x.wantRates(tasktype.RateFilter{Until: until},
 			`04T10:58 q "a" 7 1 0 0 35ms`, `04T10:58 q|x "a b" 0 0 0 1 0s`, `04T10:59 q "a" 0 0 1 0 0s`,
 			`04T11:00 q "a" 1 0 0 0 0s`, `05T00:58 q "a" 5000000000 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: until, Queue: "q|x"}, `04T10:58 q|x "a b" 0 0 0 1 0s`)
-		x.wantRates(RateQuery{Until: until, Task: "a b"}, `04T10:58 q|x "a b" 0 0 0 1 0s`)
-		x.wantRates(RateQuery{Until: until, Task: "b"})
-		x.wantRates(RateQuery{Since: t0.Add(59 * time.Second), Until: t0.Add(89 * time.Second)}, `04T10:59 q "a" 0 0 1 0 0s`)
-		x.wantRates(RateQuery{Since: t0.Add(2 * time.Minute), Until: until, Hourly: true}, hour[2:]...)
-		x.wantRates(RateQuery{Until: t0.Add(25 * time.Hour)}, `05T00:58 q "a" 5000000000 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: t0.Add(31 * 24 * time.Hour), Hourly: true})
+		x.wantRates(tasktype.RateFilter{Until: until, Queue: "q|x"}, `04T10:58 q|x "a b" 0 0 0 1 0s`)
+		x.wantRates(tasktype.RateFilter{Until: until, Task: "a b"}, `04T10:58 q|x "a b" 0 0 0 1 0s`)
+		x.wantRates(tasktype.RateFilter{Until: until, Task: "b"})
+		x.wantRates(tasktype.RateFilter{Since: t0.Add(59 * time.Second), Until: t0.Add(89 * time.Second)}, `04T10:59 q "a" 0 0 1 0 0s`)
+		x.wantRates(tasktype.RateFilter{Since: t0.Add(2 * time.Minute), Until: until, Step: time.Hour}, hour[2:]...)
+		x.wantRates(tasktype.RateFilter{Until: t0.Add(25 * time.Hour)}, `05T00:58 q "a" 5000000000 0 0 0 0s`)
+		x.wantRates(tasktype.RateFilter{Until: t0.Add(31 * 24 * time.Hour), Step: time.Hour})
 	})
 }
 
@@ -110,8 +110,8 @@ func TestCountsAreBounded(t *testing.T) {
 		if n := rdb.HLen(t.Context(), testKeys.minutesKey(0, hour)).Val(); n != bound+1 {
 			t.Errorf("got %d fields of an hour, want %d and one of the others", n, bound)
 		}
-		x.wantRates(RateQuery{Until: t0, Task: "t0"}, `04T10:58 q "t0" 2 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: t0, Task: "(other)"}, `04T10:58 q "(other)" 4 0 0 0 0s`)
+		x.wantRates(tasktype.RateFilter{Until: t0, Task: "t0"}, `04T10:58 q "t0" 2 0 0 0 0s`)
+		x.wantRates(tasktype.RateFilter{Until: t0, Task: "(other)"}, `04T10:58 q "(other)" 4 0 0 0 0s`)
 
 		rdb.Del(t.Context(), testKeys.minutesKey(0, hour), testKeys.hoursKey(0, hour/24))
 		full(testKeys.hoursKey(0, hour/24), "9")
@@ -120,8 +120,8 @@ func TestCountsAreBounded(t *testing.T) {
 		if n := rdb.HLen(t.Context(), testKeys.hoursKey(0, hour/24)).Val(); n != bound+1 {
 			t.Errorf("got %d fields of a day, want %d and one of the others", n, bound)
 		}
-		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "t0"}, `04T09:00 q "t0" 1 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "(other)"}, `04T11:00 q "(other)" 2 0 0 0 0s`)
+		x.wantRates(tasktype.RateFilter{Until: later, Step: time.Hour, Task: "t0"}, `04T09:00 q "t0" 1 0 0 0 0s`)
+		x.wantRates(tasktype.RateFilter{Until: later, Step: time.Hour, Task: "(other)"}, `04T11:00 q "(other)" 2 0 0 0 0s`)
 	})
 }
 

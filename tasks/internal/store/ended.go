@@ -16,13 +16,6 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Event is the end of a workflow, or that it was found stuck, with its position "<unix ms>-<hash of the reference>".
-type Event struct {
-	Indexed
-	At       time.Time
-	Position string
-}
-
 // eventStuck is the letter of stuck workflows in the index.
 const eventStuck = 'B'
 
@@ -30,7 +23,10 @@ const eventStuck = 'B'
 var eventLetters = map[byte]tasktype.WorkflowState{StateSucceeded: tasktype.WorkflowSucceeded, StateFailed: tasktype.WorkflowFailed,
 	StateRevoked: tasktype.WorkflowRevoked, eventStuck: tasktype.WorkflowRunning}
 
-// endedPosition is a place in the order of ends, the earliest first.
+var eventTypes = map[tasktype.WorkflowState]string{tasktype.WorkflowSucceeded: tasktype.EventSucceeded, tasktype.WorkflowFailed: tasktype.EventFailed,
+	tasktype.WorkflowRevoked: tasktype.EventRevoked, tasktype.WorkflowRunning: tasktype.EventStuck}
+
+// endedPosition is a place in the order of ends, the earliest first: "<unix ms>-<hash of the reference>".
 type endedPosition struct {
 	at   int64 // unix ms
 	hash int64
@@ -64,7 +60,7 @@ func parseEnded(s string) (endedPosition, error) {
 // Ended returns at most limit workflows that ended after a position, the earliest first, and the position for the next call. "$" is the present, and ""
 // is before all. Scripts write the index by the clock of their Redis, so that no later call adds a workflow before an earlier one. gap means that
 // workflows after the position may have been dropped from the index.
-func (s Index) Ended(ctx context.Context, after string, limit int) (list []Event, next string, gap bool, err error) {
+func (s Index) Ended(ctx context.Context, after string, limit int) (events []tasktype.WorkflowEvent, next string, gap bool, err error) {
 	shards, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, after, false, err
@@ -102,6 +98,7 @@ func (s Index) Ended(ctx context.Context, after string, limit int) (list []Event
 	if err != nil {
 		return nil, after, false, err
 	}
+	var list []Indexed
 	for _, src := range slices.Concat(sources...) {
 		gap = gap || src.cut.Err() == nil && toInt(src.cut.Val()) >= from.at && after != ""
 		for _, z := range src.read.Val() {
@@ -110,23 +107,23 @@ func (s Index) Ended(ctx context.Context, after string, limit int) (list []Event
 			if e.State = eventLetters[src.letter]; !ok || e.ended().compare(from) <= 0 {
 				continue
 			}
-			event := Event{Indexed: e, At: e.Ended, Position: e.ended().String()}
 			if src.letter == eventStuck {
-				event.Ended = time.Time{}
+				e.Ended = time.Time{}
 			}
-			list = append(list, event)
+			list = append(list, e)
 		}
 		if n := len(src.read.Val()); n == limit+tiesMost {
 			until = min(until, int64(src.read.Val()[n-1].Score)) // of this time not all were read
 		}
 	}
-	slices.SortFunc(list, func(a, b Event) int { return a.ended().compare(b.ended()) })
-	list = slices.DeleteFunc(list, func(e Event) bool { return e.at >= until })
-	list = list[:min(limit, len(list))]
-	if next = from.String(); len(list) > 0 {
-		next = list[len(list)-1].Position
+	slices.SortFunc(list, func(a, b Indexed) int { return a.ended().compare(b.ended()) })
+	list = slices.DeleteFunc(list, func(e Indexed) bool { return e.at >= until })
+	next = from.String()
+	for _, e := range list[:min(limit, len(list))] {
+		next = e.ended().String()
+		events = append(events, tasktype.WorkflowEvent{Workflow: e.Workflow, Type: eventTypes[e.State], Tasks: e.Tasks, Time: time.UnixMilli(e.at), Position: next})
 	}
-	return list, next, gap, nil
+	return events, next, gap, nil
 }
 
 // Mark adds events of stuck workflows, each once.
@@ -160,7 +157,7 @@ func (s Index) Reader(ctx context.Context, name, from string) (position string, 
 		list, next, _, err := s.Ended(ctx, from, 1)
 		if err == nil && from == "" {
 			if _, next, _, err = s.Ended(ctx, "$", 1); len(list) > 0 {
-				next = endedPosition{at: list[0].at}.String()
+				next = endedPosition{at: list[0].Time.UnixMilli()}.String()
 			}
 		}
 		if err != nil {

@@ -64,16 +64,16 @@ func parseCaption(text string) Caption {
 	return c
 }
 
-// matches reports whether a filter selects workflows with this caption. The filter's Contains is in lower case.
-func (c Caption) matches(q *tasktype.WorkflowFilter) bool {
-	if q.Origin != "" && q.Origin != c.Origin {
+// matches reports whether a filter selects a workflow by its caption. The filter's Contains is in lower case.
+func (e *Indexed) matches(q *tasktype.WorkflowFilter) bool {
+	if q.Origin != "" && q.Origin != e.Origin {
 		return false
 	}
-	if !containsAll(c.Labels, q.Labels) {
+	if !containsAll(e.Labels, q.Labels) {
 		return false
 	}
 	contains := func(s string) bool { return strings.Contains(strings.ToLower(s), q.Contains) }
-	return (q.Name == "" || q.Name == c.Name || titled(c.Tasks, q.Name)) && (q.Contains == "" || contains(c.Name) || contains(c.Tasks))
+	return (q.Name == "" || q.Name == e.Name || titled(e.Tasks, q.Name)) && (q.Contains == "" || contains(e.Name) || contains(e.Tasks))
 }
 
 // containsAll reports whether labels has all of want.
@@ -129,11 +129,9 @@ func (k Keys) indexKey(shard int, state tasktype.WorkflowState) string {
 
 // Indexed is a workflow as the index has it.
 type Indexed struct {
-	Caption
-	Ref            string
-	State          tasktype.WorkflowState
-	Created, Ended time.Time // Ended is zero while it is live
-	Paused, Queued bool
+	tasktype.Workflow
+	Ref   string
+	Tasks string // see [Title]
 
 	shard int
 	at    int64 // unix ms: when it ended or, while it is live, when it was sent
@@ -292,17 +290,25 @@ func (r *indexReader) add(src *indexSource, members []redis.Z) {
 // parseIndexed reads an entry of the index.
 func parseIndexed(member string, state tasktype.WorkflowState, at int64) (e Indexed, ok bool) {
 	ref, text, ok := strings.Cut(member, " ")
-	if state == tasktype.WorkflowRunning {
-		return Indexed{Ref: ref, Caption: parseCaption(text), Created: time.UnixMilli(at), at: at}, ok
+	e = Indexed{Ref: ref, at: at}
+	e.ID, e.State, e.Created = IDOf(ref), state, time.UnixMilli(at)
+	if state != tasktype.WorkflowRunning {
+		var ms string
+		ms, text, ok = strings.Cut(text, " ")
+		created, err := strconv.ParseInt(ms, 10, 64)
+		if err != nil {
+			return e, false
+		}
+		e.Created, e.Ended = time.UnixMilli(created), time.UnixMilli(at)
 	}
-	ms, text, ok := strings.Cut(text, " ")
-	created, err := strconv.ParseInt(ms, 10, 64)
-	return Indexed{Ref: ref, Caption: parseCaption(text), Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, ok && err == nil
+	c := parseCaption(text)
+	e.Name, e.Tasks, e.Labels, e.Origin = cmp.Or(c.Name, c.Tasks), c.Tasks, c.Labels, c.Origin
+	return e, ok
 }
 
 // take puts an entry into the pool if the query asks for it.
 func (r *indexReader) take(src *indexSource, e Indexed) {
-	e.shard, e.State = src.shard, src.state
+	e.shard = src.shard
 	if e.matches(&r.q) && r.from.compare(position{e.at, e.Ref}) < 0 && e.at >= r.after {
 		r.pool = append(r.pool, e)
 	}

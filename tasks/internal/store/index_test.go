@@ -282,7 +282,7 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 				t.Errorf("cursor %q: got no error, want one", cursor)
 			}
 		}
-		if rates := x.rates(RateQuery{Until: t0}); len(rates) != 0 {
+		if rates := x.rates(tasktype.RateFilter{Until: t0}); len(rates) != 0 {
 			t.Errorf("got %v, want no rates", rates)
 		}
 	})
