@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -349,15 +347,7 @@ func (a *Completer) Open(ctx context.Context, task, cursor string, limit int) (p
 
 // Tasks returns the tasks that have open nodes, by name.
 func (a *Completer) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
-	counts, err := a.store.Tokens.Tasks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]tasktype.OpenTask, 0, len(counts))
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		out = append(out, tasktype.OpenTask{Task: name, Open: counts[name]})
-	}
-	return out, nil
+	return a.store.Tokens.Tasks(ctx)
 }
 
 // choicesOf returns the declared results of a task.

@@ -113,8 +113,7 @@ func (in *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCou
 
 // Outbox returns how many entries the agenda has, and how late the workers are with it.
 func (in *Inspector) Outbox(ctx context.Context) (tasktype.Outbox, error) {
-	entries, overdue, err := in.store.Agenda.Overdue(ctx)
-	return tasktype.Outbox{Entries: entries, Overdue: overdue}, err
+	return in.store.Agenda.Outbox(ctx)
 }
 
 // Reserved returns up to limit nodes of a queue, or of each queue if queue is "", that are ready.
@@ -368,18 +367,7 @@ func (in *Inspector) Sample(ctx context.Context, task string) (s Sample, err err
 
 // Failures returns up to limit of the last nodes of a task that have failed, the newest first.
 func (in *Inspector) Failures(ctx context.Context, task string, limit int) ([]tasktype.FailedNode, error) {
-	list, err := in.store.Counts.Failures(ctx, task, min(max(limit, 1), defaultPage))
-	if err != nil {
-		return nil, err
-	}
-	out := make([]tasktype.FailedNode, 0, len(list))
-	for i := range list {
-		n := tasktype.FailedNode{Workflow: list[i].Flow.ID(), Node: list[i].Node, Ended: list[i].At}
-		if json.Unmarshal(store.ParseRecord(list[i].Record, 0).Body, &n.Failure) == nil {
-			out = append(out, n)
-		}
-	}
-	return out, nil
+	return in.store.Counts.Failures(ctx, task, min(max(limit, 1), defaultPage))
 }
 
 // Bounds of changes of all workflows.

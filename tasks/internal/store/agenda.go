@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/tasktype"
 )
 
 // Entry is an entry of the agenda: a node, or a note that begins with "!".
@@ -134,8 +136,8 @@ func (s Agenda) Next(ctx context.Context) (next, tick time.Time, err error) {
 	return next, tick, err
 }
 
-// Overdue returns how many entries the agendas of all shards have, and how long the earliest has been due.
-func (s Agenda) Overdue(ctx context.Context) (entries int64, overdue time.Duration, err error) {
+// Outbox returns how many entries the agendas of all shards have, and how long the earliest has been due.
+func (s Agenda) Outbox(ctx context.Context) (out tasktype.Outbox, err error) {
 	type read struct {
 		count *redis.IntCmd
 		first *redis.ZSliceCmd
@@ -145,10 +147,10 @@ func (s Agenda) Overdue(ctx context.Context) (entries int64, overdue time.Durati
 		return read{pipe.ZCard(ctx, s.agendaKey(shard)), pipe.ZRangeWithScores(ctx, s.agendaKey(shard), 0, 0), pipe.Time(ctx)}
 	})
 	for _, r := range shards {
-		entries += r.count.Val()
+		out.Entries += r.count.Val()
 		for _, z := range r.first.Val() {
-			overdue = max(overdue, r.now.Val().Sub(time.UnixMilli(int64(z.Score))))
+			out.Overdue = max(out.Overdue, r.now.Val().Sub(time.UnixMilli(int64(z.Score))))
 		}
 	}
-	return entries, overdue, err
+	return out, err
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -168,34 +169,29 @@ func (s sums[P]) sorted() []P {
 	return out
 }
 
-// Failed is a node that has failed, with its record.
-type Failed struct {
-	Flow   Flow // with the id only
-	Node   string
-	At     time.Time
-	Record []byte
-}
-
 // Failures returns up to limit of the latest failed nodes of a task, newest first. It omits nodes of expired
 // workflows.
-func (s Counts) Failures(ctx context.Context, task string, limit int) ([]Failed, error) {
+func (s Counts) Failures(ctx context.Context, task string, limit int) ([]tasktype.FailedNode, error) {
 	lists, err := onShards(ctx, s.db, "list failed nodes", func(pipe redis.Pipeliner, shard int) *redis.StringSliceCmd {
 		return pipe.LRange(ctx, s.failsKey(shard, task), 0, int64(limit)-1)
 	})
 	if err != nil {
 		return nil, err
 	}
-	var all []Failed
+	type failed struct {
+		Entry
+		at int64
+	}
+	var all []failed
 	for shard, list := range lists {
 		for _, text := range list.Val() {
 			ms, member, _ := strings.Cut(text, " ")
 			if at, err := strconv.ParseInt(ms, 10, 64); err == nil {
-				e := entry(shard, member)
-				all = append(all, Failed{Flow: e.Flow, Node: e.Node, At: time.UnixMilli(at)})
+				all = append(all, failed{entry(shard, member), at})
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Failed) int { return cmp.Compare(b.At.UnixMilli(), a.At.UnixMilli()) })
+	slices.SortStableFunc(all, func(a, b failed) int { return cmp.Compare(b.at, a.at) })
 	all = all[:min(limit, len(all))]
 	pipe := s.rdb.Pipeline()
 	records := make([]*redis.StringCmd, len(all))
@@ -205,8 +201,12 @@ func (s Counts) Failures(ctx context.Context, task string, limit int) ([]Failed,
 	if _, err := pipe.Exec(ctx); err != nil && len(all) > 0 && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read failed nodes: %w", err)
 	}
-	for i := range all {
-		all[i].Record, _ = records[i].Bytes() // without one it is left out
+	out := make([]tasktype.FailedNode, 0, len(all))
+	for i, f := range all {
+		n, rec := tasktype.FailedNode{Workflow: f.Flow.ID(), Node: f.Node, Ended: time.UnixMilli(f.at)}, ParseRecord([]byte(records[i].Val()), 0)
+		if rec.State == StateFailed && json.Unmarshal(rec.Body, &n.Failure) == nil {
+			out = append(out, n)
+		}
 	}
-	return slices.DeleteFunc(all, func(f Failed) bool { return len(f.Record) == 0 || f.Record[0] != StateFailed }), nil
+	return out, nil
 }

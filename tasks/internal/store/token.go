@@ -3,8 +3,12 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/tasktype"
 )
 
 // The results of guards and of requests for tokens.
@@ -39,17 +43,21 @@ func (s Tokens) store(ctx context.Context, f Flow, node, hash string, attempt an
 // mostTasks bounds the tasks that Tasks returns of a shard.
 const mostTasks = 1000
 
-// Tasks returns the number of open nodes by task: of each shard the first 1,000 tasks by name.
-func (s Tokens) Tasks(ctx context.Context) (map[string]int64, error) {
+// Tasks returns the tasks that have open nodes, by name: of each shard the first 1,000.
+func (s Tokens) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 	shards, err := s.callEach(ctx, "opened", mostTasks)
 	if err != nil {
 		return nil, fmt.Errorf("list tasks with open tokens: %w", err)
 	}
-	out := map[string]int64{}
+	open := map[string]int64{}
 	for _, list := range shards {
 		for i := 0; i+1 < len(list); i += 2 {
-			out[text(list[i])] += toInt(list[i+1])
+			open[text(list[i])] += toInt(list[i+1])
 		}
+	}
+	out := make([]tasktype.OpenTask, 0, len(open))
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		out = append(out, tasktype.OpenTask{Task: name, Open: open[name]})
 	}
 	return out, nil
 }
