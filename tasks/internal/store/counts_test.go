@@ -130,9 +130,9 @@ func TestTimesAreCountedByHour(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		x := newIndexed(t, rdb, 2)
-		x.at(0, t0, "lasted", "q", "a", "0", 5, "lasted", "q", "a", "7", 2, "lasted", "q|x", "a b", "48", 1)
-		x.at(1, t0.Add(time.Second), "lasted", "q", "a", "7", 3)
-		x.at(0, t0.Add(2*time.Hour), "lasted", "q", "a", "1", 1)
+		x.at(0, t0, "count", "q", "a", "0", 5, "count", "q", "a", "7", 2, "count", "q|x", "a b", "48", 1)
+		x.at(1, t0.Add(time.Second), "count", "q", "a", "7", 3)
+		x.at(0, t0.Add(2*time.Hour), "count", "q", "a", "1", 1)
 		want := func(queue, task string, since, until time.Time, want ...string) {
 			t.Helper()
 			points, err := x.s.Counts.Durations(t.Context(), queue, task, since, until)

@@ -28,8 +28,7 @@ for i = 2, #ARGV, 5 do
   if op == 'opened' then opened(a, b)
   elseif op == 'ended' then ended(a, b, c, d)
   elseif op == 'dropped' then dropped(a, b)
-  elseif op == 'count' then count(a, b, c, tonumber(d))
-  elseif op == 'lasted' then lasted(a, b, c, tonumber(d)) end
+  elseif op == 'count' then count(a, b, c, tonumber(d)) end
 end
 counted()`)
 

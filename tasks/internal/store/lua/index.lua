@@ -33,21 +33,12 @@ end
 
 local counts -- "<kind> <queue> <task>" to a number, or nil
 
--- count adds to the nodes of a task that ended in a state, or failed and are retried (again), or to the milliseconds that
--- its handlers ran (ms). The name of a queue has no space.
+-- count adds to the nodes of a task that ended in a state, or failed and are retried (again), to the milliseconds that
+-- its handlers ran (ms), or to the handlers that ran for a time, by its bucket (a number). The name of a queue has no space.
 local function count(queue, task, kind, n)
   local name = kind .. ' ' .. queue .. ' ' .. task
   counts = counts or {}
   counts[name] = (counts[name] or 0) + n
-end
-
-local times -- "<bucket> <queue> <task>" to a number, or nil
-
--- lasted counts n handlers of a task that ran for a time, by its bucket.
-local function lasted(queue, task, bucket, n)
-  times = times or {}
-  local name = bucket .. ' ' .. queue .. ' ' .. task
-  times[name] = (times[name] or 0) + n
 end
 
 -- failing lists a node of a task that has failed: of each task the last FAILS.
@@ -60,7 +51,7 @@ end
 
 -- counted writes the collected counts; the script calls it once, at its end.
 local function counted()
-  if not counts and not times then return end
+  if not counts then return end
 
   -- bump adds to a field of a hash of counts, and to the one of other tasks if it would be one too many. Only a field whose value is n
   -- is new, or may be.
@@ -76,10 +67,11 @@ local function counted()
 
   local minute = math.floor(now / 60000)
   local hour = math.floor(minute / 60)
-  for name, n in pairs(times or {}) do bump(P .. 'cd:' .. whole(hour), '', name, n, 26 * 3600) end
-  for name, n in pairs(counts or {}) do
+  for name, n in pairs(counts) do
     n = math.floor(n + 0.5)
-    if n > 0 then
+    if string.find(name, '^%d') then
+      bump(P .. 'cd:' .. whole(hour), '', name, n, 26 * 3600)
+    elseif n > 0 then
       bump(P .. 'cm:' .. whole(hour), whole(minute % 60) .. ' ', name, n, 26 * 3600)
       bump(P .. 'ch:' .. whole(math.floor(hour / 24)), whole(hour % 24) .. ' ', name, n, 31 * DAY)
     end
