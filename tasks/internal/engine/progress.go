@@ -20,10 +20,8 @@ type progress struct {
 // keepAlive is how often the expiry of progress keys is pushed while nothing else writes them.
 const keepAlive = 10 * time.Minute
 
-// publicNames returns the progress keys whose expiry is kept alive.
-func publicNames() []string {
-	return []string{"total_chunks", "completed_chunks", "status", "started_at", "completed_at", "result_count", "total_urls", "error_count"}
-}
+// publicNames are the progress keys whose expiry is kept alive.
+var publicNames = []string{"total_chunks", "completed_chunks", "status", "started_at", "completed_at", "result_count", "total_urls", "error_count"}
 
 // keyKind returns the rule by which a progress key changes.
 func keyKind(name, value string) string {
@@ -87,7 +85,7 @@ func (pr *progress) write(ctx context.Context, fl *flow) error {
 	if err := pr.publish(ctx, fl, pairs...); err != nil {
 		return err
 	}
-	if err := pr.store.Progress.Refresh(ctx, fl.g.Progress, fl.ID(), publicNames()); err != nil {
+	if err := pr.store.Progress.Refresh(ctx, fl.g.Progress, fl.ID(), publicNames); err != nil {
 		return err
 	}
 	if p.Ended {

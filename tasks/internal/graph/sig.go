@@ -240,9 +240,6 @@ func (s *Sig) body(change func(*Sig) *Sig, memo map[*Sig]*Sig) {
 	}
 }
 
-// kidFirst reports whether kid i of a shape may be among the first to run, if the shape is.
-func (s *Sig) kidFirst(i int) bool { return s.Shape != After || i == 0 }
-
 // firsts collects the parts to which a queue or priority of a send applies: the first step of a chain, both sides
 // of a chord and every member of a group.
 func (s *Sig) firsts(into map[*Sig]bool) {
@@ -251,7 +248,7 @@ func (s *Sig) firsts(into map[*Sig]bool) {
 	}
 	into[s] = true
 	for i, k := range s.Kids {
-		if s.kidFirst(i) {
+		if s.Shape != After || i == 0 {
 			k.firsts(into)
 		}
 	}

@@ -143,6 +143,7 @@ func (h *history) checkFlow(ctx context.Context, c *tasks.Client, f *flow) {
 	for _, n := range nodes {
 		if !n.Status.Terminal() {
 			h.fail("node %s of %s is %s at the end", n.ID, f.id, n.Status)
+			return // the result may never come
 		}
 	}
 	got, err := run.Wait(ctx)
