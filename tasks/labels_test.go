@@ -403,9 +403,9 @@ func TestRevokedNodes(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Name = "w1" })
 		run := sent(t, w, tasks.Chain(tasks.Chain(ID.S(1), tasks.New[int, int]("t.hold")), ID))
-		testutil.Eventually(t, "the second task runs", func() bool { // an entry that a worker has taken is not an attempt yet
+		testutil.Eventually(t, "the handler of the second task runs", func() bool { // a node that a worker has taken may not run yet
 			n := nodes(t, w, run.ID())[1]
-			return n.Status == tasktype.Started && n.Attempts == 1
+			return w.ran(run.ID()+".1") == 1 && n.Status == tasktype.Started && n.Attempts == 1
 		})
 		testutil.Ok(t, run.Revoke(t.Context()))
 		ended(t, w, run.ID())

@@ -237,7 +237,7 @@ func (ag *agenda) step(ctx context.Context, en store.Entry) error {
 	}
 	switch en.Node {
 	case revokeNote:
-		return ag.advancer.finishRevoke(ctx, fl.Ref)
+		return ag.advancer.finishRevoke(ctx, fl.Ref, nil)
 	case deadlineNote:
 		_, err := ag.advancer.cancel(ctx, fl.Flow, true)
 		return err

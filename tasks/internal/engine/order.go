@@ -93,7 +93,7 @@ func (a *advancer) stopEarlier(ctx context.Context, other store.Flow, policy str
 		case err != nil:
 			return err
 		}
-		return a.finishRevoke(ctx, other.Ref)
+		return a.finishRevoke(ctx, other.Ref, nil)
 	}
 	return nil
 }

@@ -40,11 +40,15 @@ func (r *Operator) Revoke(ctx context.Context, refOrID string) error {
 		defer cancel()
 		ctx = detached
 	}
+	running, err := r.store.Leases.OfFlow(ctx, f) // before its workers stop the nodes
+	if err != nil {
+		return err
+	}
 	ended, err := r.store.Flows.Revoke(ctx, f, false)
 	if err != nil || ended {
 		return err
 	}
-	return r.advancer.finishRevoke(ctx, f.Ref)
+	return r.advancer.finishRevoke(ctx, f.Ref, running)
 }
 
 // Forget deletes the workflow with a reference or id, which must have ended.
@@ -77,8 +81,8 @@ func (r *Operator) Node(ctx context.Context, id, node string) error {
 	return r.advancer.stopNodes(ctx, fl, []graph.ID{nid}, "")
 }
 
-// finishRevoke makes all nodes of a revoked workflow terminal.
-func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
+// finishRevoke makes all nodes of a revoked workflow terminal. before has the leases from before it was revoked, if they are known.
+func (a *advancer) finishRevoke(ctx context.Context, ref string, before map[string]*store.NodeLease) error {
 	all, err := a.graphs.whole(ctx, ref)
 	if err != nil {
 		return err
@@ -87,6 +91,11 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 	running, err := a.store.Leases.OfFlow(ctx, fl.Flow) // before their workers stop them
 	if err != nil {
 		return err
+	}
+	for node, l := range before {
+		if running[node] == nil {
+			running[node] = l
+		}
 	}
 	if err := a.store.Tell(ctx, fl.Shard(), "x "+ref); err != nil {
 		return fmt.Errorf("tell workers: %w", err)

@@ -423,7 +423,7 @@ local function flow(onLane, onMost, on)
             attempts, started, owner = string.match(old, '^{PLANNED}|(%d*)|%d*|(%d*)|(.*)$')
           elseif st == OPEN then
             attempts, started = string.match(old, '^{OPEN}|(%d*)|(%d*)|')
-          elseif ran then
+          elseif ran and (st == READY or not string.find(st, '[{WAITING}]')) then
             attempts, started, owner = attemptOf(old), ran, worker
           elseif string.find(st, '[{WAITING}]') then
             attempts = string.match(old, '^.|(%d*)|')
