@@ -126,6 +126,24 @@ func TestTimerIsSetThoughItsWorkflowCannotBeRead(t *testing.T) {
 	}
 }
 
+// A worker that was suspended between its claim and its reading of a schedule, whose ticks others have sent meanwhile, sends none of them
+// again.
+func TestTickOfASuspendedWorker(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	e := New(redistest.New(t), store.DefaultNamespace, slog.New(slog.DiscardHandler))
+	t.Cleanup(e.Close)
+	testutil.Ok(t, e.Schedules.Put(ctx, &Schedule{Name: "a", Spec: "@every 1h", Sig: &graph.Sig{Shape: graph.Call, Task: "task", Opts: graph.NoOpts, Input: json.RawMessage("1")}, Opts: &graph.Opts{}}))
+	had, _, err := e.Schedules.Get(ctx, "a")
+	testutil.Ok(t, err)
+	_, err = e.Schedules.tick(ctx, 0, "a", had.Next.Add(-5*time.Hour), time.Time{})
+	testutil.Ok(t, err)
+	got, _, err := e.Schedules.Get(ctx, "a")
+	if testutil.Ok(t, err); !got.Next.Equal(had.Next) {
+		t.Errorf("next tick: got %v, want %v as before", got.Next, had.Next)
+	}
+}
+
 func TestLogLinesAreDropped(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client()

@@ -320,7 +320,11 @@ func (s *Schedules) decide(ctx context.Context, shard int, st *store.ScheduleSta
 		oldest = busy
 	}
 	switch {
-	case dueAt(st.Name, st.Jitter, st.Next).After(now): // the clock of Redis was set back
+	case dueAt(st.Name, st.Jitter, st.Next).After(now): // the clock of Redis was set back, or others have sent ticks since now
+		now, err := s.store.Clock(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
 		next(now)
 		if t.Next.After(st.Next) {
 			next(st.Next.Add(-1))
