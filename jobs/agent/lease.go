@@ -211,7 +211,7 @@ func newWaiters(s *Service) *waiters {
 }
 
 // run blocks on the wake-up lists of the roles of waiters with free capacity, until ctx is done. It wakes a waiter for each
-// token, and one of each role after each Config.Tick.
+// token, and one of each other role after each Config.Tick.
 func (ws *waiters) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { ws.passOn(ctx, ws.list) })()
 	tick := time.Now().Add(ws.s.cfg.Tick)
@@ -244,8 +244,10 @@ func (ws *waiters) run(ctx context.Context) {
 			continue
 		}
 		tick = time.Now().Add(ws.s.cfg.Tick)
-		for _, role := range roles {
-			ws.wakeOne(role)
+		for _, other := range roles {
+			if other != role { // a second waiter would compete for the work of one token
+				ws.wakeOne(other)
+			}
 		}
 	}
 	ws.mu.Lock()

@@ -322,7 +322,7 @@ func TestARecountKeepsWhatWasTakenMeanwhile(t *testing.T) {
 // Of equal agents, the one that is idle for longer gets the next work.
 func TestTheLongestIdleGetsTheNextWork(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.New(t), nil)
+	r := newRig(t, redistest.New(t), func(c *setup) { c.Tick = 5 * time.Millisecond }) // a tick is due whenever work arrives
 	const agents = 4
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
