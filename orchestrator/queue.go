@@ -43,16 +43,12 @@ type QueuePool struct {
 	limits  queueLimits
 }
 
-// NewQueuePool returns a pool that fetches the artifacts of a queue into dir; an empty dir means content in the data
-// directory. With drain, the pool stops when the queue is empty. The limits follow a reload of the settings.
-func (o *Orchestrator) NewQueuePool(name, dir string, drain bool) (*QueuePool, error) {
+// NewQueuePool returns a pool that fetches the artifacts of a queue into the directory content in the data directory. With drain, the pool stops when the queue is empty. The limits follow a reload of the settings.
+func (o *Orchestrator) NewQueuePool(name string, drain bool) (*QueuePool, error) {
 	cfg := o.Config()
-	if dir == "" {
-		dir = filepath.Join(cfg.DataDir, "content")
-	}
 	limits := o.newQueueLimits(cfg.Queue)
 	fetcher, err := artifact.NewFetcher(artifact.FetcherConfig{
-		Dir: dir, UserAgent: cfg.Queue.UserAgent, Filter: cfg.Network.Filter(), Logger: o.opts.Logger,
+		Dir: filepath.Join(cfg.DataDir, "content"), UserAgent: cfg.Queue.UserAgent, Filter: cfg.Network.Filter(), Logger: o.opts.Logger,
 		Robots: cfg.Queue.Robots, Pacer: limits.pacer, Breaker: limits.breaker, Slots: limits.hosts, Resolvers: limits.resolvers,
 	})
 	if err != nil {
@@ -86,7 +82,7 @@ func (p *QueuePool) Collectors() []prometheus.Collector {
 func (o *Orchestrator) queuePools() ([]*QueuePool, error) {
 	var pools []*QueuePool
 	for _, name := range o.Config().Queue.Run {
-		pool, err := o.NewQueuePool(name, "", false)
+		pool, err := o.NewQueuePool(name, false)
 		if err != nil {
 			return nil, fmt.Errorf("queue.run: %s: %w", name, err)
 		}

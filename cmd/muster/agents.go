@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,10 +32,9 @@ agents.static.
 				Description: `AGENT is an ID or a name. --hours counts the work of agents by hour in UTC, newest
 first. An assignment counts in the hour in which it ended.
 
-    muster agents list --role creator
     muster agents list reviewer-1
     muster agents list --hours 3`,
-				Flags: []cli.Flag{&cli.StringFlag{Name: "role", Usage: "only agents of `ROLE`"}, jsonFlag()},
+				Flags: []cli.Flag{jsonFlag()},
 			}, listAgents),
 			apiCommand(env, &cli.Command{
 				Name: "delete", Usage: "delete an agent; its assignments go to other agents", ArgsUsage: "AGENT",
@@ -65,14 +63,7 @@ func listAgents(s scope, in client.ActivityFilter) error {
 		}
 		return s.showFields(a)
 	}
-	list, err := client.All(s.ctx, s.api, client.ListAgents, client.None{}, 0)
-	if err != nil {
-		return err
-	}
-	if role := s.String("role"); role != "" {
-		list = slices.DeleteFunc(list, func(a agent.Agent) bool { return !slices.Contains(a.Roles, role) })
-	}
-	return showPage(s, list, "No agents found", "AGENT ROLES STATE LOAD DONE FAILED SEEN", func(a agent.Agent) []any {
+	return printAll(s, client.ListAgents, client.None{}, "No agents found", "AGENT ROLES STATE LOAD DONE FAILED SEEN", func(a agent.Agent) []any {
 		return []any{a.Name, a.Roles, a.State, fmt.Sprintf("%d/%d", a.Held, a.Capacity), a.Done, a.Failed, a.LastSeen}
 	})
 }

@@ -25,17 +25,12 @@ import (
 // apiKeyVariable is the environment variable with the key for the server of --server.
 const apiKeyVariable = "MUSTER_API_KEY"
 
-// serverFlag is for commands that call the HTTP API.
-func serverFlag() cli.Flag {
-	return &cli.StringFlag{Name: "server", Usage: "call the orchestrator at `URL`, with the key in " + apiKeyVariable}
-}
-
 // withAPI calls fn with the API of --server, or of the orchestrator that runs on the data directory. Without either, the
 // command serves the API to itself, on the Redis of the data directory.
 func withAPI(env environment, c *cli.Context, fn func(scope) error) error {
-	if server, ok := flagValue(c, "server"); ok {
+	if server := c.String("server"); c.IsSet("server") {
 		for _, name := range []string{"data-dir", "redis"} {
-			if _, both := flagValue(c, name); both {
+			if c.IsSet(name) {
 				return usageError{fmt.Errorf("--server and --%s exclude each other", name)}
 			}
 		}
@@ -69,7 +64,7 @@ func onServer(env environment, c *cli.Context, api *client.Client, fn func(scope
 
 // withOwnAPI calls fn with the API in this process.
 func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(scope) error) error {
-	if _, ok := flagValue(c, "log-level"); !ok {
+	if !c.IsSet("log-level") {
 		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
@@ -138,7 +133,7 @@ type scope struct {
 // list of path parameters, fn is called for each.
 func apiCommand[In any](env environment, c *cli.Command, fn func(scope, In) error) *cli.Command {
 	params := paramsOf(reflect.TypeFor[In](), nil)
-	c.Flags = append(c.Flags, serverFlag())
+	c.Flags = append(c.Flags, programFlag("server"))
 	for _, p := range params {
 		if f := p.flag(); f != nil && !hasFlag(c, p.name) {
 			c.Flags = append(c.Flags, f)
@@ -162,6 +157,11 @@ func apiCommand[In any](env environment, c *cli.Command, fn func(scope, In) erro
 			}
 		}
 		return invalidRequest(withAPI(env, c, func(s scope) error {
+			if d := c.Duration("timeout"); c.Bool("wait") && d > 0 {
+				var cancel context.CancelFunc
+				s.ctx, cancel = context.WithTimeoutCause(s.ctx, d, timeoutError{d})
+				defer cancel()
+			}
 			for _, in := range inputs {
 				if err := fn(s, in); err != nil {
 					return err
@@ -240,9 +240,6 @@ func (p param) flag() cli.Flag {
 		return nil
 	}
 	usage := p.field.Tag.Get("doc")
-	if p.name == "limit" { // not of a page
-		usage = "at most `N`"
-	}
 	if enum := p.field.Tag.Get("enum"); enum != "" {
 		usage = strings.TrimPrefix(usage+"; one of "+strings.ReplaceAll(enum, ",", ", "), "; ")
 	}

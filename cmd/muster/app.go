@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,13 +22,10 @@ import (
 // returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
 	app := newApp(env)
-	var err error
 	if args[len(args)-1] != completionFlag {
-		args, err = flagsFirst(app, args)
+		args = flagsFirst(app, args)
 	}
-	if err == nil {
-		err = app.RunContext(ctx, args)
-	}
+	err := app.RunContext(ctx, args)
 	if errors.Is(err, errStopped) {
 		return exitDone
 	}
@@ -78,7 +76,7 @@ Exit codes:  0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a
 		Writer:                    env.stdout,
 		ErrWriter:                 env.stderr,
 		ExitErrHandler:            func(*cli.Context, error) {},
-		Flags:                     append(globalFlags(), cli.HelpFlag), // the library adds it only if a help command exists
+		Flags:                     append(programFlags(""), cli.HelpFlag), // the library adds it only if a help command exists
 		Commands:                  commands(env),
 	}
 	app.OnUsageError = wrongUsage
@@ -100,12 +98,13 @@ func setDefaults(env environment, path string, commands []*cli.Command) {
 			for _, sub := range c.Subcommands { // the library sets it only when it runs them
 				sub.HelpName = path + " " + c.Name + " " + sub.Name
 			}
+			c.Flags = programFlags("") // for a command of the group
 			setDefaults(env, path+" "+c.Name, c.Subcommands)
 			continue
 		}
 		c.Action = shared(env, c.Action)
 		c.Description = withExample(path+" "+c.Name, c.Description)
-		c.Flags = append(c.Flags, globalFlags()...)
+		c.Flags = append(c.Flags, programFlags("all")...)
 		for _, f := range c.Flags {
 			if b, ok := f.(*cli.BoolFlag); ok && !b.Value {
 				b.DisableDefaultText = true
@@ -164,7 +163,7 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 		}
 		name = strings.TrimLeft(name, "-")
 		err = fmt.Errorf("no flag --%s", name)
-		if hint = removedFlags[name]; hint != "" {
+		if hint = cmp.Or(refused(name), removedFlags[strings.TrimPrefix(path, "muster ")+" --"+name], removedFlags[name]); hint != "" {
 			hint = "; " + hint
 		} else if setting := movedTo(path, name); setting != "" {
 			hint = fmt.Sprintf("; use --setting %s=VALUE", setting)
@@ -175,41 +174,28 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 	return usageError{fmt.Errorf("%w%s; see %s --help", err, hint, path)}
 }
 
-// flagsFirst moves the flags of a command before its arguments, because the
-// flag package stops at the first argument: "muster scrape shop --wait" works.
-func flagsFirst(app *cli.App, args []string) ([]string, error) {
-	head, rest := args[:min(1, len(args))], args[min(1, len(args)):]
+// flagsFirst moves all flags between the name of the command and its arguments, because the flag package stops at the first
+// argument, and commands have the flags of the program: "muster --json scrape shop --wait" works.
+func flagsFirst(app *cli.App, args []string) []string {
+	out, rest := slices.Clone(args[:min(1, len(args))]), args[min(1, len(args)):]
 	flags, list := app.Flags, app.Commands
-	out := slices.Clone(head)
-	var held []string // flags seen before the subcommand that they may belong to
+	var held, words []string
 	for len(rest) > 0 {
 		word := rest[0]
-		if strings.HasPrefix(word, "-") && word != "-" && word != "--" {
-			n := flagWords(flags, rest)
-			held, rest = append(held, rest[:n]...), rest[n:]
-			continue
-		}
-		i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
-		if i < 0 {
-			break
-		}
-		out = append(append(out, held...), word)
-		held, rest = nil, rest[1:]
-		flags, list = list[i].Flags, list[i].Subcommands
-	}
-	var words []string
-	for len(rest) > 0 {
-		switch word := rest[0]; {
+		switch i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) }); {
 		case word == "--":
 			words, rest = append(words, rest...), nil
 		case strings.HasPrefix(word, "-") && word != "-":
 			n := flagWords(flags, rest)
 			held, rest = append(held, rest[:n]...), rest[n:]
+		case i >= 0:
+			out, rest = append(out, word), rest[1:]
+			flags, list = list[i].Flags, list[i].Subcommands
 		default:
-			words, rest = append(words, word), rest[1:]
+			words, rest, list = append(words, word), rest[1:], nil
 		}
 	}
-	return append(append(out, held...), words...), nil
+	return append(append(out, held...), words...)
 }
 
 // flagWords returns how many words the flag at the head of args takes: two
@@ -365,11 +351,14 @@ USAGE:
 DESCRIPTION:
    {{wrap (flow .) 3}}{{end}}{{if .VisibleCommands}}
 
-COMMANDS:{{template "visibleCommandTemplate" .}}{{end}}{{range $title, $flags := flags .VisibleFlags}}
+COMMANDS:{{template "visibleCommandTemplate" .}}{{end}}{{with flags .}}
 
-{{$title}}:{{range $flags}}
+OPTIONS:{{range .}}
    {{index . 0}}
-      {{wrap (index . 1) 6}}{{end}}{{end}}
+      {{wrap (index . 1) 6}}{{end}}{{end}}{{with shared .}}
+
+OPTIONS OF THE PROGRAM, see muster --help:
+   {{wrap . 3}}{{end}}
 `
 
 // printHelp replaces cli.HelpPrinter, which does not wrap lines.
@@ -378,7 +367,7 @@ func printHelp(w io.Writer, _ string, about any) {
 	if columns := columnsOf(w); columns > 0 {
 		width = max(20, min(columns, helpWidth))
 	}
-	cli.HelpPrinterCustom(w, helpTemplate, about, map[string]any{"wrapAt": func() int { return width }, "flow": flow, "flags": flagTexts})
+	cli.HelpPrinterCustom(w, helpTemplate, about, map[string]any{"wrapAt": func() int { return width }, "flow": flow, "flags": flagTexts, "shared": sharedNames})
 }
 
 // flow joins the lines of paragraphs without columns, for wrapping.
@@ -418,25 +407,39 @@ func helpCommand() *cli.Command {
 	}
 }
 
-// isGlobal reports whether every command has the flag.
+// isGlobal reports whether a flag is one of the program.
 func isGlobal(f cli.Flag) bool {
-	name := f.Names()[0]
-	return slices.ContainsFunc(globalFlags(), func(g cli.Flag) bool { return g.Names()[0] == name })
+	return slices.ContainsFunc(programFlags(""), func(g cli.Flag) bool { return g.Names()[0] == f.Names()[0] })
 }
 
-// flagTexts returns the names of flags and their usage, by title.
-func flagTexts(list []cli.Flag) map[string][][2]string {
-	texts := map[string][][2]string{}
+// flagTexts returns the names and the usage of the flags of a command, or of the program.
+func flagTexts(about any) (texts [][2]string) {
+	list, of := []cli.Flag(nil), func(f cli.Flag) bool { return !isGlobal(f) }
+	switch about := about.(type) {
+	case *cli.Command:
+		list = about.VisibleFlags()
+	case *cli.App:
+		list, of = about.VisibleFlags(), isGlobal
+	}
 	for _, f := range list {
-		title := "OPTIONS"
-		if isGlobal(f) {
-			title = "OPTIONS OF ALL COMMANDS"
-		}
-		if name, usage := flagText(f); f != cli.HelpFlag { // the library may have added it yet or not
-			texts[title] = append(texts[title], [2]string{name, usage})
+		if name, usage := flagText(f); of(f) && f != cli.HelpFlag { // the library may have added it yet or not
+			texts = append(texts, [2]string{name, usage})
 		}
 	}
 	return texts
+}
+
+// sharedNames returns the names of the flags of the program that a command has.
+func sharedNames(about any) string {
+	var names []string
+	if c, ok := about.(*cli.Command); ok {
+		for _, f := range programFlags("") {
+			if name := f.Names()[0]; hasFlag(c, name) {
+				names = append(names, "--"+name)
+			}
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // flagText returns the names of a flag and its usage.
@@ -592,8 +595,11 @@ func versionCommand(env environment) *cli.Command {
 // shared wraps the action of a command with the behaviour that all commands share.
 func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if value, ok := flagValue(c, "quiet"); ok && value != "false" {
+		if c.Bool("quiet") {
 			screenOf(env.stderr).mute()
+		}
+		if hasFlag(c.Command, "wait") && c.IsSet("timeout") && !c.Bool("wait") {
+			return usageError{errors.New("--timeout requires --wait")}
 		}
 		if err := arguments(c); err != nil {
 			return err
@@ -633,7 +639,7 @@ var examples = map[string]string{
 	"proxies export":  "muster proxies export backup\nmuster proxies export - | shuf -n 1\nmuster proxies export --format csv - > pool.csv",
 	"proxies serve":   "muster proxies serve --listen 127.0.0.1:8089\ncurl -x http://127.0.0.1:8089 https://shop.example/",
 
-	"store copy": "muster store copy --to redis://host:6379/0",
+	"store copy": "muster store copy redis://host:6379/0",
 
 	"queue enqueue":      "muster queue enqueue doi:10.1/x '{\"url\": \"https://example.org/x.pdf\"}'",
 	"queue import":       "muster queue import artifacts.jsonl --queue papers",
@@ -659,12 +665,12 @@ var examples = map[string]string{
 	"health":           "muster health\nmuster health --url http://localhost:8000/health",
 
 	"workflows list":      "muster workflows list --state failure --since 1h\nmuster workflows list --label book=owls",
-	"workflows get":       "muster workflows get ID\nmuster workflows get ID --result | jq .",
+	"workflows get":       "muster workflows get ID\nmuster workflows get ID --wait | jq .",
 	"workflows send":      "muster workflows send mail.send '{\"to\": \"ops\"}'\nmuster workflows send report.build '\"2027-01\"' --wait --timeout 5m",
 	"workflows cancel":    "muster workflows cancel ID\nmuster workflows cancel --all --name import",
 	"workflows retry":     "muster workflows retry ID --input '2={\"amount\": 100}'\nmuster workflows retry --all --name import --since 24h",
 	"workflows run-again": "muster workflows run-again ID --from 2 --input '2={\"amount\": 90}'",
-	"workflows output":    "muster workflows output ID --node 2",
+	"workflows output":    "muster workflows output ID 2",
 	"workflows revoke":    "muster workflows revoke ID --node 3",
 	"tasks list":          "muster tasks list --state open --task article.review\nmuster tasks list --stats --since 24h --step hour",
 	"tasks complete":      "muster tasks complete WORKFLOW NODE --result '{\"approved\": true}'\nmuster tasks complete WORKFLOW NODE --error 'not approved' --permanent",

@@ -34,7 +34,6 @@ With --keep everything runs until Ctrl-C, even after a failure.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Usage: "keep everything in `DIR`", DefaultText: "a new temporary directory"},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the sites, proxies and web UI running until Ctrl-C"},
-			&cli.IntFlag{Name: "worker-processes", Usage: "run `N` workers as supervised processes"},
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -144,15 +143,14 @@ func demoDir(dir string) (string, error) {
 func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	cfg := config.Default()
 	cfg.Log.Level = "warn"
-	if level, ok := flagValue(c, "log-level"); ok {
-		cfg.Log.Level = level
+	if c.IsSet("log-level") {
+		cfg.Log.Level = c.String("log-level")
 	}
 	cfg.DataDir = filepath.Join(dir, "data")
 	cfg.Redis.Mode = string(redisd.Embedded)
 	if _, err := exec.LookPath("redis-server"); err == nil {
 		cfg.Redis.Mode = string(redisd.Child)
 	}
-	cfg.Workers.Processes = c.Int("worker-processes")
 	cfg.Proxies.Sources = config.SourcesAt(world.Sources...)
 	cfg.Proxies.Judges, cfg.Proxies.JudgeKey = []string{world.Judge}, world.JudgeKey
 	cfg.Proxies.AllowLocal = true

@@ -87,12 +87,16 @@ Made by ` + "`go generate ./cmd/muster`" + ` from the help of the program. ` + "
 Results are on standard output, everything else is on standard error. On a terminal, tables are cut to its width and states have colours unless ` + "`NO_COLOR`" + ` is set.
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a server received SIGTERM), 141 closed pipe.
 
-All commands have `)
-	for _, f := range globalFlags() {
-		name, _ := flagText(f)
-		page.WriteString("`" + name + "`, ")
+All commands have these options, before or after their name:
+
+`)
+	for _, f := range programFlags("") {
+		name, usage := flagText(f)
+		if f.Names()[0] == "server" {
+			page.WriteString("\nSome commands have these, too. `--json` prints the response of the [HTTP API](api.md).\n\n")
+		}
+		fmt.Fprintf(page, "* `%s`: %s.\n", name, usage)
 	}
-	page.WriteString("and most `--json`, which prints the response of the [HTTP API](api.md), and `--server URL`, which calls an orchestrator with the key in `MUSTER_API_KEY`.\n")
 	var groups []string
 	rows := map[string]string{}
 	leaves(func(path string, c *cli.Command) {

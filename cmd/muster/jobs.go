@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -87,7 +86,6 @@ job gives the reason. --stats counts the jobs of the last days.
     muster jobs list --status pending
     muster jobs list --where customer=acme --limit 10`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "wide", Usage: "show stages and all counts"},
 			&cli.BoolFlag{Name: "stuck", Usage: "show jobs without progress, and the reason"},
 			&cli.BoolFlag{Name: "stats", Usage: "show daily statistics"}, jsonFlag(),
 		},
@@ -119,9 +117,6 @@ func listJobs(s scope, in jobLists) error {
 	if len(list) > 0 && !s.Bool("json") {
 		fmt.Fprintf(s.env.stdout, "Showing %d jobs (offset: %d, limit: %d)\n\n", len(list), in.Offset, s.Int("limit"))
 	}
-	if s.Bool("wide") {
-		return showPage(s, list, "No jobs found", "JOB NAME STATUS STAGES INTEGRATED PENDING VALIDATING REJECTED FAILED REVIEW CREATED WAITING", wideRow)
-	}
 	return showPage(s, list, "No jobs found", jobColumns, jobRow)
 }
 
@@ -139,17 +134,6 @@ func jobRow(j client.Job) []any {
 	return []any{j.ID, j.Name, j.Status, fmt.Sprintf("%d/%d", j.Items.Processed(), j.Items.Total), j.CreatedAt, waiting}
 }
 
-// wideRow has all that a list has.
-func wideRow(j client.Job) []any {
-	var stages []string
-	for _, st := range j.Stages {
-		stages = append(stages, st.Name+"="+string(st.Status))
-	}
-	n := j.Items
-	return []any{j.ID, j.Name, j.Status, strings.Join(stages, " "), n.Integrated, n.Pending, n.Validating, n.Rejected, n.Failed, n.Review,
-		j.CreatedAt.Format(time.RFC3339), j.Waiting}
-}
-
 // orDash is a text for a column, or a dash where there is none.
 func orDash(text string) string {
 	if text == "" {
@@ -160,18 +144,16 @@ func orDash(text string) string {
 
 func jobsRetryCommand(env environment) *cli.Command {
 	return jobCommand(env, &cli.Command{
-		Name: "retry", Usage: "retry failed items of a job", ArgsUsage: "JOB",
+		Name: "retry", Usage: "retry failed items of a job", ArgsUsage: "JOB [ITEM…]",
 		Description: `Failed items return to their stages, and stages that failed are retried. A
 finished job is reopened; its finished items stay. --again creates its next
 version instead, which repeats all items.
 
     muster jobs retry JOB
-    muster jobs retry JOB --item R-12 --item R-13`,
+    muster jobs retry JOB R-12 R-13`,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "item", Usage: "only the item `KEY`; may be repeated"},
 			&cli.BoolFlag{Name: "again", Usage: "create the next version of a finished job"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished"},
-			jsonFlag(),
+			programFlag("wait"), programFlag("timeout"), jsonFlag(),
 		},
 	}, scope.retry)
 }
@@ -188,7 +170,7 @@ func (s scope) retry(j client.Job) error {
 		}
 		return s.retriedAs(next, 0)
 	}
-	r, err := client.RetryJob.Call(s.ctx, s.api, client.JobRetrial{JobPath: client.JobPath{ID: j.ID}, Body: &client.JobRetry{Keys: s.StringSlice("item")}})
+	r, err := client.RetryJob.Call(s.ctx, s.api, client.JobRetrial{JobPath: client.JobPath{ID: j.ID}, Body: &client.JobRetry{Keys: s.Args().Tail()}})
 	if hasCode(err, "job_ended") {
 		return fmt.Errorf("retry job %s: %w: muster jobs retry %s --again", j.ID, err, j.ID)
 	}
@@ -227,12 +209,12 @@ func jobsCancelCommand(env environment) *cli.Command {
 	return apiCommand(env, &cli.Command{
 		Name: "cancel", ArgsUsage: "JOB…",
 		Usage: "cancel jobs; finished work is kept",
-		Description: `Asks for confirmation, because a cancelled job cannot continue.
+		Description: `Asks for confirmation, because a cancelled job cannot continue, unless --json is set.
 
     muster jobs cancel JOB --force`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Usage: "do not ask for confirmation"},
-			jobIDFlag(), &cli.BoolFlag{Name: "json", Usage: "output JSON, and do not ask for confirmation"},
+			jobIDFlag(), jsonFlag(),
 		},
 	}, func(s scope, in client.JobCancel) error {
 		input := bufio.NewReader(env.stdin)
@@ -323,7 +305,7 @@ jobs, --follow shows new events only; --after sets another start.
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue with new events"},
 			&cli.StringFlag{Name: "after", Usage: "only events after the one of `ID`", DefaultText: "the oldest that is kept"},
-			&cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
+			jsonFlag(),
 		},
 	}, func(s scope, in client.JobPath) error {
 		var j client.Job
@@ -357,21 +339,9 @@ func (s scope) events(j client.Job, after string, follow, asJSON bool) error {
 	if j.ID == "" {
 		return s.api.Events(s.ctx, "", after, follow, print)
 	}
-	for {
-		if err := s.api.Events(s.ctx, j.ID, after, false, print); err != nil || !follow {
-			return err
-		}
-		now, err := s.find(j.ID)
-		if err != nil {
-			return err
-		}
-		if !now.Status.Terminal() {
-			break
-		}
-		follow = false // an event may have come after the first call
-	}
-	err := s.api.Events(s.ctx, j.ID, after, true, func(e event.Event, gap bool) error {
-		if err := print(e, gap); err != nil || !endedBy(e) {
+	follow = follow && !j.Status.Terminal()
+	err := s.api.Events(s.ctx, j.ID, after, follow, func(e event.Event, gap bool) error {
+		if err := print(e, gap); err != nil || !follow || !endedBy(e) {
 			return err
 		}
 		return errJobEnded

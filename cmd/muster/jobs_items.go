@@ -15,23 +15,20 @@ import (
 
 func jobsItemsCommand(env environment) *cli.Command {
 	return apiCommand(env, &cli.Command{
-		Name: "items", Usage: "list the items of a job, or compare them with the items of an older job", ArgsUsage: "JOB",
-		Description: `Items of two jobs are the same when they have the same key.
+		Name: "items", Usage: "list the items of a job, or compare them with the items of an older job", ArgsUsage: "JOB [ITEM]",
+		Description: `With ITEM it shows all fields of this one: its text, state, last error and attempts. Items of two jobs are the same when they have the same key.
 
     muster jobs items JOB --state review
-    muster jobs items JOB --item req-17
+    muster jobs items JOB req-17
     muster jobs items NEW --compare OLD
     muster jobs items JOB --json | jq '.data[].text'`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "state", Aliases: []string{"status"}, Usage: "only items in `STATE`: pending, validating, integrated, rejected, failed or review"},
-			&cli.StringFlag{Name: "item", Usage: "show all fields of the item `KEY`: its text, state, last error and attempts"},
-			&cli.StringFlag{Name: "cursor", Usage: "continue after a page: `NEXT` of its JSON"},
 			&cli.StringFlag{Name: "compare", Usage: "show the differences to the items of `JOB`"},
-			&cli.BoolFlag{Name: "all", Usage: "with --compare, show the items that are the same too"},
 			jobIDFlag(), jsonFlag(),
 		},
 	}, func(s scope, in client.ItemFilter) error {
-		if key := s.String("item"); key != "" {
+		if key := s.Args().Get(1); key != "" {
 			it, err := client.GetItem.Call(s.ctx, s.api, client.ItemPath{JobPath: in.JobPath, Key: key})
 			if err != nil {
 				return noJobID(in.ID, err)
@@ -41,25 +38,10 @@ func jobsItemsCommand(env environment) *cli.Command {
 		if s.IsSet("compare") {
 			return s.compare(in.ID)
 		}
-		return s.listItems(in)
+		return noJobID(in.ID, printAll(s, client.ListItems, in, "No items found", "ITEM STATE STAGE RETRIES TEXT", func(it jobs.Item) []any {
+			return []any{it.Key, it.Status, it.Stage, it.RetryCount, whatOf(it)}
+		}))
 	})
-}
-
-func (s scope) listItems(in client.ItemFilter) error {
-	items, next, err := s.api.Items(s.ctx, in.ID, jobs.ItemStatus(in.Status), s.String("cursor"), s.Int("limit"))
-	if err != nil {
-		return noJobID(in.ID, err)
-	}
-	if s.Bool("json") {
-		return printJSON(s.env.stdout, client.Page[jobs.Item]{Data: items, Next: next})
-	}
-	err = showPage(s, items, "No items found", "ITEM STATE STAGE RETRIES TEXT", func(it jobs.Item) []any {
-		return []any{it.Key, it.Status, it.Stage, it.RetryCount, whatOf(it)}
-	})
-	if err == nil && next != "" {
-		fmt.Fprintf(s.env.stderr, "there are more: --cursor %s\n", next)
-	}
-	return err
 }
 
 // whatOf describes an item: the reason of its failure, or its name or text.
@@ -129,7 +111,7 @@ func decideItems(s scope, in client.JobPath) error {
 
 // compare compares the items of a job with the items of the older job of --compare.
 func (s scope) compare(id string) error {
-	compared, err := client.CompareJobs.Call(s.ctx, s.api, client.JobComparison{JobPath: client.JobPath{ID: s.String("compare")}, Other: id, Same: s.Bool("all")})
+	compared, err := client.CompareJobs.Call(s.ctx, s.api, client.JobComparison{JobPath: client.JobPath{ID: s.String("compare")}, Other: id})
 	if err != nil {
 		return noJobID(id, err)
 	}

@@ -203,8 +203,8 @@ func serving(t *testing.T, env environment, status jobs.Status, stored, added st
 		w.Header().Set("Content-Type", "text/event-stream")
 		switch q := r.URL.Query(); {
 		case q.Get("follow") != "false":
-			fmt.Fprint(w, ": heartbeat\n\n", added)
-		case q.Get("after") == "":
+			fmt.Fprint(w, stored, ": heartbeat\n\n", added)
+		default:
 			fmt.Fprint(w, stored)
 		}
 	})
@@ -239,7 +239,7 @@ func TestEventsOfAJobFitATerminal(t *testing.T) {
 	long := json.RawMessage(`{"error": "` + strings.Repeat("x", 200) + `"}`)
 	stored := eventText(event.Event{ID: "1-0", Type: "job.started", Job: "j1"}) + eventText(event.Event{ID: "2-0", Type: "stage.completed", Job: "j1", Data: long})
 	s := serving(t, env, jobs.Completed, stored, "")
-	testutil.Ok(t, s.events(client.Job{Job: jobs.Job{ID: "j1"}}, "", true, false))
+	testutil.Ok(t, s.events(client.Job{Job: jobs.Job{ID: "j1", Status: jobs.Completed}}, "", true, false))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") {
 		t.Errorf("got %q, want two events, the data of the second cut", lines)

@@ -47,14 +47,10 @@ can run at each start of a system.`,
 			&cli.StringFlag{Name: "file", Usage: "create the jobs of `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "document", Aliases: []string{"document-path"}, Usage: "`FILE` is the document for the agents"},
 			&cli.StringFlag{Name: "priority", Usage: "high, normal, low or `N` from -100 to 100; a step is worth a minute of waiting", Value: "normal"},
-			&cli.BoolFlag{Name: "force", Usage: "create it even if an unfinished job has the same work: --dedupe allow"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended, and show its progress"}, jsonFlag(),
+			programFlag("wait"), programFlag("timeout"), jsonFlag(),
 		},
 		Before: checkJob,
 	}, func(s scope, in client.With[client.NewJob]) (err error) {
-		if s.Bool("force") {
-			in.Body.Dedupe = jobs.DedupeAllow
-		}
 		if in.Body.Priority, err = priorityOf(s.String("priority")); err != nil {
 			return err
 		}
@@ -77,9 +73,6 @@ func checkJob(c *cli.Context) error {
 	}
 	if strings.TrimSpace(c.String("prompt")) == "" {
 		return usageError{errors.New("prompt cannot be empty; set it with --prompt TEXT")}
-	}
-	if dedupe := c.String("dedupe"); c.Bool("force") && dedupe != "" && dedupe != jobs.DedupeAllow {
-		return usageError{fmt.Errorf("--force is --dedupe allow; leave --dedupe %s out", dedupe)}
 	}
 	if path := c.String("document"); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -145,7 +138,7 @@ func (s scope) create(req client.NewJob, path string) (client.Job, error) {
 	j, err := s.api.CreateJob(s.ctx, req, "", filepath.Base(path), content)
 	switch {
 	case hasCode(err, "job_exists"):
-		err = fmt.Errorf("%w; create another with --force, or join it with --dedupe join", err)
+		err = fmt.Errorf("%w; create another with --dedupe allow, or join it with --dedupe join", err)
 	case hasCode(err, "job_not_found"):
 		err = fmt.Errorf("create a job of pipeline %s: %w; see muster jobs list", cmp.Or(req.Pipeline, pipeline.Default), err)
 	}
@@ -242,7 +235,7 @@ func seedJobs(env environment, c *cli.Context, file string) error {
 		return usageError{errors.New("jobs start: --file takes no pipeline; its lines name theirs")}
 	}
 	for _, f := range c.Command.Flags {
-		if name := f.Names()[0]; c.IsSet(name) && name != "file" && name != "json" && !isGlobal(f) {
+		if name := f.Names()[0]; c.IsSet(name) && name != "file" && name != "json" && (refusals[name] != "" || !isGlobal(f)) {
 			return usageError{fmt.Errorf("--%s does not apply with --file, whose lines describe the jobs that it creates in the store of --data-dir or --redis", name)}
 		}
 	}

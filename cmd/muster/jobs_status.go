@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -35,12 +34,10 @@ A job without progress for its time stuck_after ends the wait; it is not cancell
 			&cli.BoolFlag{Name: "csv", Usage: "print the items as CSV"},
 			&cli.BoolFlag{Name: "rejected", Usage: "list rejected items"},
 			&cli.BoolFlag{Name: "failed", Usage: "list failed items"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has ended"},
-			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, give up after `D`", DefaultText: "never"},
 			&cli.StringFlag{Name: "fail-on", Value: "failed", Usage: "with --wait, exit 1 on `WHAT`: failed for failed items, never to ignore them"},
-			jsonFlag(),
+			programFlag("wait"), programFlag("timeout"), jsonFlag(),
 		},
-		Before: requires("wait", "timeout", "fail-on"),
+		Before: requires("wait", "fail-on"),
 	}, func(s scope, j client.Job) error {
 		if s.Bool("wait") {
 			return s.waited(j)
@@ -245,7 +242,7 @@ func lasted(seconds float64) string {
 
 // showEnded lists the items of a job that ended in a state.
 func (s scope) showEnded(j client.Job, status jobs.ItemStatus) error {
-	items, _, err := s.api.Items(s.ctx, j.ID, status, "", math.MaxInt)
+	items, err := client.All(s.ctx, s.api, client.ListItems, client.ItemFilter{JobPath: client.JobPath{ID: j.ID}, Status: string(status), Limit: 1000}, 0)
 	if err != nil {
 		return noJobID(j.ID, err)
 	}
@@ -286,11 +283,6 @@ func (s scope) waited(j client.Job) error {
 	failOn := s.String("fail-on")
 	if err := oneOf("fail-on", failOn, []string{"failed", "never"}); err != nil {
 		return err
-	}
-	if d := s.Duration("timeout"); d > 0 {
-		var cancel context.CancelFunc
-		s.ctx, cancel = context.WithTimeoutCause(s.ctx, d, fmt.Errorf("not ended after %s", d))
-		defer cancel()
 	}
 	id := j.ID
 	j, err := s.wait(j)

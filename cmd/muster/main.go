@@ -171,10 +171,18 @@ func requires(with string, names ...string) cli.BeforeFunc {
 	}
 }
 
-// withState adds the state of the work to the error of an interrupted command.
+// timeoutError is the cause of a context whose time in --timeout has passed.
+type timeoutError struct{ after time.Duration }
+
+func (e timeoutError) Error() string { return fmt.Sprintf("not ended after %s", e.after) }
+
+// withState adds the state of the work to the error of a command that was interrupted or has waited for --timeout.
 // It returns other errors as they are.
 func withState(ctx context.Context, err error, format string, args ...any) error {
-	if !errors.Is(context.Cause(ctx), errInterrupted) {
+	switch cause := context.Cause(ctx); {
+	case errors.As(cause, new(timeoutError)):
+		return fmt.Errorf("%w; %s", cause, fmt.Sprintf(format, args...))
+	case !errors.Is(cause, errInterrupted):
 		return err
 	}
 	return interruption(fmt.Sprintf(format, args...))

@@ -397,7 +397,7 @@ func TestSignalsOfServers(t *testing.T) {
 		"start":         {[]string{"start"}, "running; Ctrl-C stops", nothing},
 		"proxies serve": {[]string{"proxies", "serve", "--listen", "127.0.0.1:0"}, "proxy: ", nothing},
 		"judge":         {[]string{"judge", "--listen", "127.0.0.1:0"}, "judge: ", ""},
-		"dashboard":     {[]string{"dashboard", "--listen", "127.0.0.1:0"}, "dashboard: ", nothing},
+		"dashboard":     {[]string{"dashboard", "--setting", "api.listen=127.0.0.1:0"}, "dashboard: ", nothing},
 		"queue run":     {[]string{"queue", "run", "--metrics-listen", "127.0.0.1:0"}, "metrics are at", nothing},
 		"demo":          {[]string{"demo", "--keep", "--dir", "demo"}, "demo: ", ""},
 	} {

@@ -77,7 +77,7 @@ func withPool(env environment, c *cli.Context, fn func(context.Context, *proxies
 	if err != nil {
 		return err
 	}
-	if _, ok := flagValue(c, "log-level"); !ok {
+	if !c.IsSet("log-level") {
 		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
@@ -110,7 +110,7 @@ func listCommand(env environment) *cli.Command {
 		Description: `With --sources, UNIQUE counts the candidates that no other source has. A source
 without a usable proxy for three refreshes is DRY: it costs probes and finds nothing.`,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "limit", Usage: "at most `N`"},
+			programFlag("limit"), // without it, all
 			&cli.BoolFlag{Name: "stats", Usage: "print statistics of the pool instead"},
 			&cli.BoolFlag{Name: "sources", Usage: "list the sources and their yield instead"}, jsonFlag(),
 		},
@@ -318,7 +318,7 @@ Sessions exist in this process only, and end with it.
 If the settings name sources, the pool is refilled when few proxies are left.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
-			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
+			programFlag("metrics-listen"),
 			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password; a line is one key of at least 8 characters"},
 		},
 		Action: server(func(c *cli.Context) error { return serveProxies(env, c) }),

@@ -186,7 +186,7 @@ func judgedHere(judges []string) bool {
 
 // addProxies adds the named proxies to the pool: the working ones, or with --no-check all.
 func addProxies(env environment, c *cli.Context, loaded *config.Loaded) error {
-	if _, ok := flagValue(c, "log-level"); !ok {
+	if !c.IsSet("log-level") {
 		loaded.Log.Level = "warn"
 	}
 	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges) == 0)

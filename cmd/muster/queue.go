@@ -41,20 +41,18 @@ found the artifact, for --max-per-resolver.`,
 			}, enqueueArtifact),
 			apiCommand(env.creating(), &cli.Command{
 				Name: "import", ArgsUsage: "FILE", Usage: "add the artifacts of a file, one JSON object with an \"id\" a line",
-				Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}, jsonFlag()},
+				Flags: []cli.Flag{programFlag("limit"), jsonFlag()},
 				Description: `FILE may be gzipped; - is standard input. Invalid lines are reported
 and skipped. An interrupted import can be run again.`,
 			}, importArtifacts),
 			{
 				Name: "run",
 				Flags: append(flagsOf(queueSettings...),
-					&cli.StringFlag{Name: "queue", Usage: "use the queue `NAME`", Value: "default"}, jsonFlag(),
+					programFlag("queue"), programFlag("metrics-listen"), jsonFlag(),
 					&cli.BoolFlag{Name: "drain", Usage: "exit when all items have finished, including retries"},
-					&cli.DurationFlag{Name: "drain-timeout", Usage: "with --drain, give up after `D`"},
-					&cli.StringFlag{Name: "content", Usage: "store fetched content in `DIR`", DefaultText: "content in the data directory"},
-					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs a key"}),
+					&cli.DurationFlag{Name: "timeout", Aliases: []string{"drain-timeout"}}),
 				Usage: "process the queue until interrupted, or with --drain until it is empty",
-				Description: `Several processes can run one queue, on one or many machines; they share the
+				Description: `With --drain, --timeout ends a run that takes longer. Several processes can run one queue, on one or many machines; they share the
 limits. SIGHUP and changes of the settings file
 reload the limits.`,
 				Action: func(c *cli.Context) error {
@@ -67,7 +65,7 @@ reload the limits.`,
 			},
 			apiCommand(env, &cli.Command{
 				Name: "stats", Usage: "count the items by state",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "format", Usage: "print a `FORMAT`: table or json", Value: "table"}, jsonFlag()},
+				Flags: []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Hidden: true}, jsonFlag()},
 			}, queueStats),
 			apiCommand(env, &cli.Command{
 				Name: "retry-failed", Usage: "requeue failed items with all their attempts",
@@ -265,7 +263,7 @@ type queueRun struct {
 
 func runQueue(env environment, c *cli.Context) error {
 	return withQueue(env.creating(), c, queueSettings, func(ctx context.Context, q queueScope) error {
-		pool, err := q.system.NewQueuePool(q.Name(), c.String("content"), c.Bool("drain"))
+		pool, err := q.system.NewQueuePool(q.Name(), c.Bool("drain"))
 		if err != nil {
 			return err
 		}
@@ -277,7 +275,7 @@ func runQueue(env environment, c *cli.Context) error {
 			defer stop()
 		}
 		run := ctx
-		if d := c.Duration("drain-timeout"); d > 0 {
+		if d := c.Duration("timeout"); d > 0 {
 			var cancel context.CancelFunc
 			run, cancel = context.WithTimeout(ctx, d)
 			defer cancel()

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
@@ -300,38 +299,5 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 	c.run("queue", "run", "--drain") // the leases last ten minutes
 	if s := stats(); s.Done != 9 {
 		t.Errorf("after the last run: got %+v, want 9 done", s)
-	}
-}
-
-// Without a terminal muster status --watch prints a paragraph or a line at each interval,
-// without colours, until it is interrupted.
-func TestStatusIsWatched(t *testing.T) {
-	t.Parallel()
-	c := newCommand(t)
-	c.environ = append(c.environ, "NO_COLOR=1")
-	c.run("queue", "enqueue", "a")
-	for _, r := range []struct {
-		sig    os.Signal
-		args   []string
-		answer string
-	}{
-		{os.Interrupt, nil, "PART  "},
-		{syscall.SIGTERM, []string{"--json"}, `"breakers":`},
-	} {
-		cmd, out := c.start(append([]string{"status", "--watch"}, r.args...)...)
-		began := time.Now()
-		testutil.Eventually(t, "three responses", func() bool { return strings.Count(out.String(), r.answer) >= 3 })
-		testutil.Ok(t, cmd.Process.Signal(r.sig))
-		_ = cmd.Wait()
-		took := time.Since(began)
-		if n := strings.Count(out.String(), r.answer); n > int(took/time.Second)+1 {
-			t.Errorf("%d responses in %v", n, took)
-		}
-		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
-			t.Errorf("%v: it ends with %d\n%s", r.sig, code, out)
-		}
-		if strings.Contains(out.String(), "\x1b") {
-			t.Errorf("it says %q", out)
-		}
 	}
 }

@@ -28,7 +28,7 @@ var cacheSetting = settingFlag{"cache", "sites.cache", "take pages from the cach
 
 // scrapeSettings are the settings that scrape has flags for.
 var scrapeSettings = []settingFlag{
-	{"out", "sites.out", "write records below `DIR`; - writes to the default directory, and also to standard output"}, cacheSetting, sourceSetting,
+	{"out", "sites.out", "write records below `DIR`; - writes to the default directory, and also to standard output"}, cacheSetting,
 }
 
 func scrapeCommand(env environment) *cli.Command {
@@ -51,9 +51,8 @@ A command that waits exits with 1 if a job is incomplete or lost data: no
 records, missing required fields, failed pages. --fail-on sets the threshold;
 slow responses alone are not a failure.`,
 		Flags: append(flagsOf(scrapeSettings...),
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished, and print the result"},
+			programFlag("wait"), programFlag("limit"),
 			&cli.BoolFlag{Name: "direct", Usage: "use no proxies, whatever is configured: the sites see the address of this machine"},
-			&cli.IntFlag{Name: "limit", Usage: "at most `N` records of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "also write the records as CSV"},
 			&cli.BoolFlag{Name: "full", Usage: "fetch all pages, whatever refetch of the definition says"},
 			&cli.StringSliceFlag{Name: "sink", Usage: "also write the records to `ADDRESS`: sqlite:FILE, postgres://USER@HOST/DB, https://…, or s3://BUCKET/PREFIX for the finished files"},

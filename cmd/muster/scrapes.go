@@ -74,7 +74,7 @@ func (s scope) scrape(name string) (sites.Job, error) {
 func scrapesGetCommand(env environment) *cli.Command {
 	return onScrape(env, &cli.Command{
 		Name: "get", Usage: "show the pages of a scrape, and its report once it has ended", ArgsUsage: "SCRAPE|SITE",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended; exit 1 unless it is COMPLETE"}},
+		Flags: []cli.Flag{programFlag("wait"), programFlag("timeout")},
 	}, func(s scope, j sites.Job) error {
 		if s.Bool("wait") {
 			return s.waitedScrape(j)
@@ -115,9 +115,7 @@ func scrapesRetryCommand(env environment) *cli.Command {
 		Description: `Starts a scrape that appends its records to the same files, and prints its ID.
 Running workers do the work; --wait waits for the result. If no worker is
 running, the command starts one and waits.`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "wait", Usage: "wait until it has ended, and print the report"},
-		},
+		Flags: []cli.Flag{programFlag("wait"), programFlag("timeout")},
 	}, func(s scope, j sites.Job) error {
 		if s.own != nil {
 			others, err := s.own.Workers.Elsewhere(s.ctx)

@@ -46,7 +46,7 @@ func startDashboard(t *testing.T, redis, dir string) string {
 	ended := make(chan int, 1)
 	go func() {
 		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: writer, hard: t.Context()}
-		ended <- run(ctx, env, []string{"muster", "dashboard", "--redis", redis, "--data-dir", dir, "--config", "", "--listen", "127.0.0.1:0"})
+		ended <- run(ctx, env, []string{"muster", "dashboard", "--redis", redis, "--data-dir", dir, "--config", "", "--setting", "api.listen=127.0.0.1:0"})
 		_ = writer.Close()
 	}()
 	t.Cleanup(func() {
@@ -88,7 +88,7 @@ func commandsOfTheAPI() (names []string) {
 			if c.Hidden {
 				continue
 			}
-			if slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "server") }) {
+			if len(c.Subcommands) == 0 && hasFlag(c, "server") {
 				names = append(names, prefix+c.Name)
 			}
 			walk(prefix+c.Name+" ", c.Subcommands)

@@ -30,27 +30,59 @@ var globalSettings = []settingFlag{
 // settingFlag is a flag that sets a setting.
 type settingFlag struct{ name, path, usage string }
 
-// globalFlags returns the flags that every command has, new ones at each call:
-// the library keeps state in them.
-func globalFlags() []cli.Flag {
-	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "read settings from `FILE`", DefaultText: config.UsualFile + ", if any"}}
-	return append(append(flags, flagsOf(globalSettings...)...), &cli.StringSliceFlag{Name: "setting", Usage: "set the setting `PATH=VALUE`, as in workers.concurrency=20; may be repeated"},
-		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print results and errors only"})
+// refusals are the reasons of commands that do not have a flag of the program. Every command has the others.
+var refusals = map[string]string{
+	"server": "the command does not call the HTTP API", "json": "the result of the command is not JSON", "limit": "the command prints no list",
+	"queue": "the command uses no queue", "wait": "the command starts nothing that it could wait for", "timeout": "the command does not wait",
+	"metrics-listen": "the command has no metrics",
 }
+
+// refused is why a command does not have a flag of the program; "" if it is not one.
+func refused(name string) string { return refusals[name] }
+
+// programFlags returns the flags that are accepted before and after the name of a command: the one with a name, those that
+// all commands have, or with "" also those that some commands have. They are new at each call: the library keeps state in them.
+func programFlags(which string) []cli.Flag {
+	flags := append([]cli.Flag{&cli.StringFlag{Name: "config", Usage: "read settings from `FILE`", DefaultText: config.UsualFile + ", if any"}}, flagsOf(globalSettings...)...)
+	flags = append(flags,
+		&cli.StringSliceFlag{Name: "setting", Usage: "set the setting `PATH=VALUE`, as in workers.concurrency=20; may be repeated"},
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print results and errors only"},
+		&cli.StringFlag{Name: "server", Usage: "call the orchestrator at `URL`, with the key in " + apiKeyVariable},
+		&cli.BoolFlag{Name: "json", Usage: "output JSON"},
+		&cli.IntFlag{Name: "limit", Usage: "at most `N` rows of a list, records of each site of a scrape, or artifacts of an import"},
+		&cli.StringFlag{Name: "queue", Usage: "use the queue `NAME` of artifacts or tasks", DefaultText: "default", Value: "default"},
+		&cli.BoolFlag{Name: "wait", Usage: "wait until the work has ended, and show it and its result; exit 1 if it failed"},
+		&cli.DurationFlag{Name: "timeout", Usage: "wait at most `D`; the work continues", DefaultText: "for as long as it takes"},
+		&cli.StringFlag{Name: "metrics-listen", Usage: "serve Prometheus metrics at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
+	)
+	return slices.DeleteFunc(flags, func(f cli.Flag) bool {
+		name := f.Names()[0]
+		return which == "all" && refusals[name] != "" || which != "" && which != "all" && which != name
+	})
+}
+
+// programFlag returns a flag of the program, for a command that can use it.
+func programFlag(name string) cli.Flag { return programFlags(name)[0] }
 
 // movedFlags maps flags of earlier versions to the settings that --setting has instead.
 var movedFlags = map[string]string{
 	"concurrency": "workers.concurrency", "max-pages": "sites.max_pages_at_once", "memory-limit": "workers.memory_limit_mb", "pipelines-dir": "jobs.pipelines", "read-only": "api.read_only",
 	"at-once": "proxies.concurrency", "timeout": "proxies.check_timeout", "connect-timeout": "proxies.check_connect_timeout", "tries": "proxies.check_tries",
 	"max-list-mb": "proxies.max_list_mb", "mmdb": "proxies.mmdb", "public": "proxies.public", "fallback": "proxies.fallback", "wait": "proxies.serve.wait",
-	"sites-dir": "sites.dir", "worker-processes": "workers.processes", "browser": "sites.browser", "judge": "proxies.judges", "allow-local": "proxies.allow_local",
+	"listen": "api.listen", "out": "sites.out", "source": "proxies.sources", "sites-dir": "sites.dir", "worker-processes": "workers.processes", "browser": "sites.browser", "judge": "proxies.judges", "allow-local": "proxies.allow_local",
 	"handshake-timeout": "proxies.serve.handshake_timeout", "first-byte-timeout": "proxies.serve.first_byte_timeout",
 }
 
 // removedFlags maps other flags of earlier versions to what replaces them.
 var removedFlags = map[string]string{
-	"watch":    "use watch(1), as in watch muster jobs list, or muster status --watch",
+	"watch":    "use watch(1), as in watch muster status",
 	"progress": "progress is bars on a terminal and lines elsewhere; --quiet omits it",
+	"wide":     "use --json",
+	"cursor":   "use --limit",
+
+	"agents list --role": "use --json", "jobs items --item": "use muster jobs items JOB ITEM", "jobs retry --item": "use muster jobs retry JOB ITEM…", "jobs start --force": "use --dedupe allow",
+	"queue run --content": "the content is in the data directory", "store copy --to": "use muster store copy URL", "workflows get --archive": "the archive is read without it", "workflows get --result": "use --wait",
+	"workflows output --node": "use muster workflows output ID NODE",
 }
 
 // movedTo returns the setting that replaces a flag of a command, or "".
@@ -83,13 +115,13 @@ func loadConfig(env environment, c *cli.Context, own ...settingFlag) (*config.Lo
 // loadSources is loadConfig with additional sources.
 func loadSources(env environment, c *cli.Context, src config.Sources, own ...settingFlag) (*config.Loaded, error) {
 	src.Environ = env.environ
-	src.File, _ = flagValue(c, "config")
+	src.File = c.String("config")
 	if env.terminal() {
 		src.Default = quietly
 	}
 	for _, s := range append(globalSettings[:len(globalSettings):len(globalSettings)], own...) {
-		if value, ok := flagValue(c, s.name); ok {
-			src.Flags = append(src.Flags, config.FlagValue{Name: "--" + s.name, Path: s.path, Value: value})
+		if c.IsSet(s.name) {
+			src.Flags = append(src.Flags, config.FlagValue{Name: "--" + s.name, Path: s.path, Value: c.String(s.name)})
 		}
 	}
 	for _, text := range c.StringSlice("setting") {
@@ -112,18 +144,6 @@ func checkSecrets(names ...string) func(config.Config, func(string) (string, boo
 	return func(cfg config.Config, getenv func(string) (string, bool)) []error {
 		return orchestrator.MissingSecrets(cfg, getenv, names...)
 	}
-}
-
-// flagValue returns the value of a flag if it was given, the innermost first.
-func flagValue(c *cli.Context, name string) (string, bool) {
-	for _, at := range c.Lineage() {
-		for _, n := range at.LocalFlagNames() {
-			if n == name {
-				return fmt.Sprint(at.Value(name)), true
-			}
-		}
-	}
-	return "", false
 }
 
 // logsJSON reports whether the log is JSON.
@@ -191,7 +211,7 @@ func oneLine(err error) string {
 }
 
 // jsonFlag is for commands with a result.
-func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "output JSON"} }
+func jsonFlag() cli.Flag { return programFlag("json") }
 
 func configCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -264,19 +284,15 @@ func storeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "store", Usage: "the data of the embedded Redis",
 		Subcommands: []*cli.Command{{
-			Name: "copy", Usage: "copy the data directory's embedded Redis into a Redis server",
+			Name: "copy", Usage: "copy the data directory's embedded Redis into a Redis server", ArgsUsage: "URL",
 			Description: `Stop muster start and the workers first. The Redis must be empty, and later commands
 need --redis URL, or redis.url in the settings. The data directory stays as it is.`,
-			Flags: []cli.Flag{&cli.StringFlag{Name: "to", Usage: "the `URL` of the Redis, as for --redis"}},
 			Action: func(c *cli.Context) error {
-				if !c.IsSet("to") {
-					return usageError{errors.New("--to is missing: name the Redis, for example --to redis://host:6379/0")}
-				}
 				loaded, err := loadConfig(env, c)
 				if err != nil {
 					return err
 				}
-				client, err := tasks.Connect(c.Context, c.String("to"))
+				client, err := tasks.Connect(c.Context, c.Args().First())
 				if err != nil {
 					return err
 				}
@@ -285,7 +301,7 @@ need --redis URL, or redis.url in the settings. The data directory stays as it i
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(env.stdout, "copied %d keys; continue with muster start --redis %s\n", n, redisd.Redact(c.String("to")))
+				_, err = fmt.Fprintf(env.stdout, "copied %d keys; continue with muster start --redis %s\n", n, redisd.Redact(c.Args().First()))
 				return err
 			},
 		}},

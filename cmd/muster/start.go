@@ -18,9 +18,7 @@ import (
 )
 
 // metricsListen is for workers that are started by themselves.
-var metricsListen = settingFlag{"metrics-listen", "workers.metrics_listen", "serve Prometheus metrics at `ADDR`/metrics, with /health and /ready; beyond loopback they need a key"}
-
-var startSettings = []settingFlag{listenSetting, {"out", "sites.out", "write records below `DIR`"}}
+var metricsListen = settingFlag{"metrics-listen", "workers.metrics_listen", ""}
 
 func startCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -35,9 +33,7 @@ of muster config.
 With --once it refreshes the proxy pool if few proxies are left, scrapes every
 configured site, prints the results and exits. The exit code is 1 if a job is
 incomplete or lost data, as with muster scrape --wait.`,
-		Flags: append(flagsOf(startSettings...),
-			&cli.BoolFlag{Name: "once", Usage: "run one round, then exit"},
-			failOnFlag(), jsonFlag()),
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "once", Usage: "run one round, then exit"}, failOnFlag(), jsonFlag()},
 		Action: server(func(c *cli.Context) error {
 			failOn, err := failOnOf(c)
 			if err != nil {
@@ -46,7 +42,7 @@ incomplete or lost data, as with muster scrape --wait.`,
 			if c.IsSet("fail-on") && !c.Bool("once") {
 				return usageError{errors.New("--fail-on requires --once")}
 			}
-			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, startSettings...)
+			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()})
 			if err != nil {
 				return err
 			}
@@ -143,8 +139,6 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 	})
 }
 
-var listenSetting = settingFlag{"listen", "api.listen", "serve the HTTP API at `ADDR`; beyond loopback it needs a key"}
-
 func dashboardCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "dashboard",
@@ -154,9 +148,8 @@ pipelines, agents and sites as JSON, described at /openapi.json, and the pages
 below /ui/. Prometheus metrics are at /metrics; /ready reports whether requests
 can be served. /asynqmon/ shows the tasks of asynq's own clients; for tasks of
 workflows see muster workflows.`,
-		Flags: flagsOf(listenSetting),
 		Action: server(func(c *cli.Context) error {
-			loaded, err := loadConfig(env, c, listenSetting)
+			loaded, err := loadConfig(env, c)
 			if err != nil {
 				return err
 			}

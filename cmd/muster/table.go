@@ -123,13 +123,10 @@ func shrink(widths []int, room int) []int {
 	return widths
 }
 
-// printJSON writes v as JSON: indented, or on one line if a command
-// prints repeatedly.
+// printJSON writes v as indented JSON.
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
-	if !screenOf(w).again {
-		enc.SetIndent("", "  ")
-	}
+	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
@@ -221,10 +218,9 @@ func age(at time.Time) string {
 type screen struct {
 	io.Writer          // where text goes
 	file      *os.File // the terminal; nil in tests
-	terminal  bool     // it shows progress, columns that are cut, and pages that are drawn again
+	terminal  bool     // it shows progress, and columns that are cut
 	color     bool
 	fixed     int  // how wide it is, in columns; 0 to ask the terminal
-	again     bool // a command prints to it again and again: muster --watch
 	muted     bool // by --quiet
 }
 

@@ -164,7 +164,6 @@ func auditCommand(env environment) *cli.Command {
 		Usage: "list changes made through the HTTP API, newest first",
 		Description: `The log contains each mutating request with its caller and status, also
 requests of commands. The work of agents is in the events of jobs instead. Muster keeps the last 100,000 entries.`,
-		Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 50}},
 	}, client.ListAudit, "No changes found", "TIME CALLER ROLE OPERATION PATH STATUS ADDRESS", func(e access.Entry) []any {
 		path, status := orDash(e.Path), ""
 		if e.Created != "" {

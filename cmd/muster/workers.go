@@ -165,7 +165,7 @@ func schedulesCommand(env environment) *cli.Command {
 			apiCommand(env, &cli.Command{
 				Name: "put", Usage: "create or change a schedule that sends a task", ArgsUsage: "SCHEDULE SPEC TASK INPUT",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "queue", Usage: "send it to the queue `NAME`", Value: "default"},
+					programFlag("queue"),
 					&cli.StringSliceFlag{Name: "label", Usage: "add the label `KEY=VALUE` to the workflows; may be repeated"},
 					&cli.StringFlag{Name: "overlap", Usage: "while an earlier workflow is running: skip, queue, replace or cancel (`POLICY`)", DefaultText: "both run"},
 					&cli.IntFlag{Name: "catch-up", Usage: "send up to `N` runs that were due while no worker was running"},

@@ -23,8 +23,6 @@ import (
 const maxInput = 16 << 20
 
 func workflowsCommand(env environment) *cli.Command {
-	timeout := &cli.DurationFlag{Name: "timeout", Usage: "wait at most `D`; the workflow continues", DefaultText: "for as long as it takes"}
-	wait := &cli.BoolFlag{Name: "wait", Usage: "wait for the result and print it"}
 	return &cli.Command{
 		Name:  "workflows",
 		Usage: "send, list, stop and retry workflows of tasks",
@@ -38,19 +36,18 @@ If no orchestrator is running, they use the Redis of the data directory, or of -
 			apiCommand(env, &cli.Command{
 				Name: "get", Usage: "show a workflow and its tasks, with states and times", ArgsUsage: "ID",
 				Description: `A task within another one is indented below it. Of many tasks with the same name and
-state, only the first are listed. --result waits for the end and exits with 1 if the
-workflow failed.`,
+state, only the first are listed. With --wait it prints the result instead. A workflow that
+has expired in Redis is printed from the archive, as JSON.`,
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "all", Usage: "list all tasks"},
-					&cli.BoolFlag{Name: "archive", Usage: "print an archived workflow, which may have expired in Redis, as JSON"},
-					&cli.BoolFlag{Name: "result", Usage: "wait for the result and print it"}, timeout, jsonFlag(),
+					programFlag("wait"), programFlag("timeout"), jsonFlag(),
 				},
 			}, getWorkflow),
 			apiCommand(env, &cli.Command{
-				Name: "send", Usage: "send a task by its name", ArgsUsage: "TASK JSON", Before: requires("wait", "timeout"),
+				Name: "send", Usage: "send a task by its name", ArgsUsage: "TASK JSON",
 				Description: `JSON is the task's input, or - for standard input. Prints the ID of the workflow, or
 with --wait its result.`,
-				Flags: []cli.Flag{wait, timeout, forceFlag(), jsonFlag()},
+				Flags: []cli.Flag{programFlag("wait"), programFlag("timeout"), forceFlag(), jsonFlag()},
 			}, sendWorkflow),
 			apiCommand(env, &cli.Command{
 				Name: "cancel", Usage: "end workflows with cleanup: their tasks fail, and tasks that handle failures run", ArgsUsage: "[ID…]",
@@ -70,16 +67,15 @@ with --wait its result.`,
 			apiCommand(env, &cli.Command{
 				Name: "run-again", Usage: "send a new workflow with the tasks and inputs of an ended one", ArgsUsage: "ID",
 				Description: "Prints the ID of the new workflow, or with --wait its result.",
-				Flags:       []cli.Flag{wait, timeout, jsonFlag()},
+				Flags:       []cli.Flag{programFlag("wait"), programFlag("timeout"), jsonFlag()},
 			}, func(s scope, in api.WorkflowRunAgain) error {
 				sent, err := client.RunWorkflowAgain.Call(s.ctx, s.api, in)
 				return s.showSent(sent, err)
 			}),
 			apiCommand(env, &cli.Command{
-				Name: "output", Usage: "print the output of the tasks of a workflow until it has ended", ArgsUsage: "ID",
+				Name: "output", Usage: "print the output of the tasks of a workflow until it has ended", ArgsUsage: "ID [NODE]",
 				Description: "The text of chunks is printed without separators. --json prints each chunk as a line of JSON.",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only the output of `NODE`, until it has ended", DefaultText: "all"},
-					&cli.BoolFlag{Name: "json", Usage: "print each chunk as a line of JSON"}},
+				Flags:       []cli.Flag{jsonFlag()},
 			}, printOutput),
 			apiCommand(env, &cli.Command{
 				Name: "revoke", Usage: "stop workflows without cleanup: waiting tasks never run, running tasks are cancelled", ArgsUsage: "ID…",
@@ -98,7 +94,7 @@ with --wait its result.`,
 }
 
 func printOutput(s scope, in api.Reference) error {
-	return s.api.WorkflowOutput(s.ctx, in.ID, s.String("node"), func(chunk tasktype.Chunk) error {
+	return s.api.WorkflowOutput(s.ctx, in.ID, s.Args().Get(1), func(chunk tasktype.Chunk) error {
 		text := printableLines(chunk.Text())
 		if s.Bool("json") {
 			raw, err := json.Marshal(chunk)
@@ -186,18 +182,14 @@ type workflowNodes struct {
 }
 
 func getWorkflow(s scope, in api.Reference) error {
-	if s.Bool("result") {
+	if s.Bool("wait") {
 		return s.waitForResult(in.ID)
-	}
-	if s.Bool("archive") {
-		w, err := client.GetArchived.Call(s.ctx, s.api, in)
-		if err != nil {
-			return err
-		}
-		return printJSON(s.env.stdout, w)
 	}
 	w, err := client.GetWorkflow.Call(s.ctx, s.api, in)
 	if err != nil {
+		if archived, none := client.GetArchived.Call(s.ctx, s.api, in); none == nil {
+			return printJSON(s.env.stdout, archived)
+		}
 		return err
 	}
 	nodes, err := client.All(s.ctx, s.api, client.ListNodes, in, 0)
@@ -345,18 +337,12 @@ func objectOf(env environment, name, text string) (client.Object, error) {
 	return client.Object(value), err
 }
 
-// waitForResult waits for a workflow, for at most --timeout, and prints its result.
+// waitForResult waits for a workflow and prints its result.
 func (s scope) waitForResult(id string) error {
 	var r api.WorkflowResult
-	for began := time.Now(); !r.Status.Terminal(); {
-		wait, timeout := time.Minute, s.Duration("timeout")
-		if timeout > 0 {
-			if wait = min(wait, timeout-time.Since(began)); wait <= 0 {
-				return fmt.Errorf("%s has no result after %s and continues; see muster workflows get %s", id, timeout, id)
-			}
-		}
+	for !r.Status.Terminal() {
 		var err error
-		if r, err = client.GetWorkflowResult.Call(s.ctx, s.api, api.ResultWait{Reference: api.Reference{ID: id}, Wait: wait.String()}); err != nil {
+		if r, err = client.GetWorkflowResult.Call(s.ctx, s.api, api.ResultWait{Reference: api.Reference{ID: id}, Wait: "1m"}); err != nil {
 			return withState(s.ctx, err, "%s continues; see muster workflows get %s, or end it with muster workflows cancel %s", id, id, id)
 		}
 	}

@@ -27,10 +27,10 @@ var (
 var notRunHere = map[string]bool{
 	"make test": true, "make help": true, "make lint test": true, // .ci/run
 	"go run ./cmd/muster demo": true, "go run ./cmd/muster demo --keep": true, // TestDemo, and the demo of .ci/run
-	"go install ./cmd/muster":    true, // installs
-	"muster":                     true, // the name of the program
-	"git clone ADDRESS muster":   true, // the clone is there
-	"muster store copy --to URL": true, // TestEmbeddedRedisKilled
+	"go install ./cmd/muster":  true, // installs
+	"muster":                   true, // the name of the program
+	"git clone ADDRESS muster": true, // the clone is there
+	"muster store copy URL":    true, // TestEmbeddedRedisKilled
 }
 
 // TestReadmeCommands runs the commands of README.md like a new user: the program in a module outside of the repository, and each
@@ -125,7 +125,7 @@ func TestReadmeCommands(t *testing.T) {
 	start("muster scrapes retry SCRAPE", "SCRAPE", scrape.summary(t).Sites[0].JobID).wait(t, 0)
 	start("muster pause site SITE", "SITE", "shop").wait(t, 0)
 	start("muster health").wait(t, 0)
-	start("muster status --watch", " --watch", "").wait(t, 0)
+	start("muster status").wait(t, 0)
 	for _, r := range []*run{worker, serve, system} {
 		r.interrupt(t)
 		r.wait(t, 130)

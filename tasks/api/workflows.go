@@ -35,9 +35,9 @@ type sendOutput struct {
 type WorkflowFilter struct {
 	State    string    `query:"state" enum:"running,success,failure,revoked" doc:"only workflows in this state"`
 	Name     string    `query:"name" maxLength:"200" doc:"only workflows with this name, or whose first or last task it is"`
-	Contains string    `query:"contains" maxLength:"200" doc:"only workflows with this text in their name or task names"`
+	Contains string    `query:"contains" cli:"-" maxLength:"200" doc:"only workflows with this text in their name or task names"`
 	Labels   []string  `query:"label,explode" maxItems:"20" doc:"only workflows with this label, KEY=VALUE; may be repeated"`
-	Origin   string    `query:"origin" maxLength:"100" doc:"only workflows that run the workflow with this ID again"`
+	Origin   string    `query:"origin" cli:"-" maxLength:"100" doc:"only workflows that run the workflow with this ID again"`
 	After    time.Time `query:"after" cli:"since" doc:"only workflows that ended, or if they run were sent, at this time or later"`
 	Before   time.Time `query:"before" cli:"until" doc:"only workflows that ended, or if they run were sent, before this time"`
 	Limit    int       `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"workflows per page"`

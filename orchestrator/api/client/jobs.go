@@ -9,7 +9,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"muster/jobs"
@@ -61,7 +60,7 @@ type CancelledJob struct {
 
 // JobRetry selects the failed items of a job that are retried.
 type JobRetry struct {
-	Keys []string `json:"keys,omitempty" cli:"item" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all that failed."`
+	Keys []string `json:"keys,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all that failed."`
 }
 
 // RetriedJob is the result of a retry.
@@ -307,22 +306,6 @@ func (c *Client) WriteJobReport(ctx context.Context, w io.Writer, id, format str
 		return fmt.Errorf("read the report of job %s: %w", id, err)
 	}
 	return nil
-}
-
-// Items lists items of a job in one state, or in any when it is "", from a cursor on. next is the cursor of the rest, or "".
-func (c *Client) Items(ctx context.Context, id string, status jobs.ItemStatus, cursor string, limit int) (items []jobs.Item, next string, err error) {
-	items, next = []jobs.Item{}, cursor
-	for len(items) < limit { // a page may be short
-		page, err := ListItems.Call(ctx, c, ItemFilter{JobPath: JobPath{ID: id}, Status: string(status), Cursor: next, Limit: min(limit-len(items), 1000)})
-		if err != nil {
-			return nil, "", err
-		}
-		items = slices.Concat(items, page.Data)
-		if next = page.Next; next == "" {
-			break
-		}
-	}
-	return items, next, nil
 }
 
 // Pipeline is a named list of stages.
