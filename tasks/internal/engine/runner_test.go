@@ -126,21 +126,35 @@ func TestTimerIsSetThoughItsWorkflowCannotBeRead(t *testing.T) {
 	}
 }
 
-// A worker that was suspended between its claim and its reading of a schedule, whose ticks others have sent meanwhile, sends none of them
-// again.
-func TestTickOfASuspendedWorker(t *testing.T) {
+// A process that was suspended after it read the clock sets no next tick to the past: others have sent the ticks since then.
+func TestSuspendedProcessesSendNoTickAgain(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	e := New(redistest.New(t), store.DefaultNamespace, slog.New(slog.DiscardHandler))
 	t.Cleanup(e.Close)
-	testutil.Ok(t, e.Schedules.Put(ctx, &Schedule{Name: "a", Spec: "@every 1h", Sig: &graph.Sig{Shape: graph.Call, Task: "task", Opts: graph.NoOpts, Input: json.RawMessage("1")}, Opts: &graph.Opts{}}))
-	had, _, err := e.Schedules.Get(ctx, "a")
+	first, err := e.Schedules.compile(ctx, &Schedule{Name: "a", Spec: "@every 1h", Sig: &graph.Sig{Shape: graph.Call, Task: "task", Opts: graph.NoOpts, Input: json.RawMessage("1")}, Opts: graph.NoOpts})
 	testutil.Ok(t, err)
-	_, err = e.Schedules.tick(ctx, 0, "a", had.Next.Add(-5*time.Hour), time.Time{})
-	testutil.Ok(t, err)
-	got, _, err := e.Schedules.Get(ctx, "a")
-	if testutil.Ok(t, err); !got.Next.Equal(had.Next) {
-		t.Errorf("next tick: got %v, want %v as before", got.Next, had.Next)
+	testutil.Ok(t, e.Schedules.put(ctx, first))
+	late := *first
+	late.Next = first.Next.Add(-5 * time.Hour)
+	late.Due = store.DueScore(late.Next, false)
+	for _, c := range []struct {
+		name string
+		do   func() error
+	}{
+		{"tick", func() error { _, err := e.Schedules.tick(ctx, 0, "a", late.Next, time.Time{}); return err }},
+		{"put", func() error { return e.Schedules.put(ctx, &late) }},
+		{"resume", func() error {
+			testutil.Ok(t, e.store.Schedules.Pause(ctx, "a"))
+			_, err := e.store.Schedules.Resume(ctx, &late)
+			return err
+		}},
+	} {
+		testutil.Ok(t, c.do())
+		got, _, err := e.Schedules.Get(ctx, "a")
+		if testutil.Ok(t, err); !got.Next.Equal(first.Next) {
+			t.Errorf("%s: the next tick is %v, want %v as before", c.name, got.Next, first.Next)
+		}
 	}
 }
 

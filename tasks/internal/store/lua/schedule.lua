@@ -20,8 +20,8 @@ if op == 'put' then
   if group ~= '' and had[4] and had[4] ~= group then return {'group', had[4]} end
   set(unpack(ARGV, 7))
   if group ~= '' then set('group', group) end
-  -- After the clock was set back, the next tick can be later than the one that is computed now.
-  if had[1] ~= ARGV[8] or had[2] ~= ARGV[10] or tonumber(had[3]) > tonumber(ARGV[4]) then set('next', ARGV[4], 'due', ARGV[5]) end
+  local earlier = had[3] and tonumber(ARGV[4]) < tonumber(had[3]) and tonumber(ARGV[4]) > now -- the clock was set back
+  if had[1] ~= ARGV[8] or had[2] ~= ARGV[10] or earlier then set('next', ARGV[4], 'due', ARGV[5]) end
   redis.call('SET', work, ARGV[6]) -- the first write: a full Redis refuses it, and nothing was stored
   bulk('HSET', e, fields)
   redis.call('ZADD', P .. 'schedule:names', 0, name)
@@ -37,7 +37,8 @@ elseif op == 'pause' then
   redis.call('HSETNX', e, 'paused', whole(now))
 elseif op == 'resume' then
   if had[1] ~= ARGV[3] or had[2] ~= ARGV[4] then return {'changed'} end
-  if redis.call('HDEL', e, 'paused') == 1 then redis.call('HSET', e, 'next', ARGV[5], 'due', ARGV[6]) end
+  local valid = tonumber(ARGV[5]) > math.min(now, tonumber(had[3])) -- unless it was computed long ago
+  if redis.call('HDEL', e, 'paused') == 1 and valid then redis.call('HSET', e, 'next', ARGV[5], 'due', ARGV[6]) end
 else
   local ticks = op == 'trigger' and 1 or #ARGV - 3
   if redis.call('ZCARD', due) + ticks > tonumber(ARGV[3]) then return {'full'} end
