@@ -33,6 +33,8 @@ func (l *load) audit(ctx context.Context) (live string) {
 	note("listed jobs", 0, l.findScrapes(ctx))
 	n, err = l.auditJobs(ctx)
 	note("jobs", n, err)
+	n, err = l.auditTicks(ctx)
+	note(kindTick, n, err)
 	note("listed workflows", 0, l.auditFlows(ctx))
 	l.mu.Lock()
 	note(kindFlow, len(l.flows), nil)

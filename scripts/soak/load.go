@@ -59,9 +59,10 @@ const (
 	kindItem   = "items"
 	kindJob    = "jobs of agents"
 	kindScrape = "scrapes"
+	kindTick   = "ticks"
 )
 
-var kinds = []string{kindFlow, kindItem, kindJob, kindScrape}
+var kinds = []string{kindFlow, kindItem, kindJob, kindScrape, kindTick}
 
 // newLoad returns the load of a run, which continues with the sequence number and the accounts of r.
 func newLoad(s *system, r *report) *load {
@@ -82,6 +83,9 @@ func newLoad(s *system, r *report) *load {
 // start starts sending, until drain.
 func (l *load) start(ctx context.Context) {
 	l.ctx, l.stop = context.WithCancel(ctx)
+	if err := l.s.client.Schedules().Resume(ctx, tickName); err != nil {
+		l.problem("resume the schedule: " + err.Error())
+	}
 	minute := time.Minute / time.Duration(l.rate)
 	l.every(minute, l.sendFlow)
 	l.every(20*minute, l.sendItems)
@@ -165,15 +169,18 @@ func (l *load) account() []book {
 	return all
 }
 
-// sendFlow sends a workflow and starts a goroutine that waits for its result.
+// sendFlow sends a workflow, every fourth by the outbox, and starts a goroutine that waits for its result.
 func (l *load) sendFlow(n int) error {
 	f := taskstest.NewRandom(uint64(n))
 	id := fmt.Sprint("soak-", n)
-	run, err := f.Send(l.ctx, l.s.client, tasks.ID(id), tasks.Retention(flowRetention))
-	if errors.Is(err, tasks.ErrDuplicate) { // an earlier attempt succeeded, but its reply was lost
-		run, err = tasks.Attach[int](l.s.client, id), nil
+	run, options := tasks.Attach[int](l.s.client, id), []tasks.SendOption{tasks.ID(id), tasks.Retention(flowRetention)}
+	var err error
+	if n%4 == 0 {
+		err = l.addToOutbox(f, options...)
+	} else {
+		_, err = f.Send(l.ctx, l.s.client, options...)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, tasks.ErrDuplicate) { // otherwise an earlier attempt succeeded, but its reply was lost
 		return err
 	}
 	l.sent(kindFlow, 1)
@@ -184,6 +191,10 @@ func (l *load) sendFlow(n int) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), drainLimit)
 		defer cancel()
 		got, err := run.Wait(ctx)
+		for errors.Is(err, tasks.ErrNotFound) && ctx.Err() == nil { // it is still in the outbox
+			l.pause(ctx, 200*time.Millisecond)
+			got, err = run.Wait(ctx)
+		}
 		wrong := f.Differs(got, err)
 		if err := run.WaitAll(ctx); wrong == "" && err != nil {
 			wrong = err.Error()
@@ -322,6 +333,9 @@ func (l *load) drain() error {
 	l.active.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
 	defer cancel()
+	if err := l.s.client.Schedules().Pause(ctx, tickName); err != nil {
+		return err
+	}
 	for {
 		live := l.audit(ctx)
 		if live == "" {

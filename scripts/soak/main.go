@@ -57,7 +57,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process
 	var err error
 	if url := os.Getenv(workerEnv); url != "" {
-		err = runWorker(ctx, url, os.Getenv(metricsEnv))
+		err = runWorker(ctx, url, os.Getenv(metricsEnv), os.Getenv(outboxEnv))
 	} else {
 		err = run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type system struct {
 	world           *demo.World
 	artifacts       *artifacts
 	client          *tasks.Client
+	outbox          *sql.DB
 	http            *http.Client
 
 	redis, muster, queue, worker *respawn.Process
@@ -70,6 +72,9 @@ func startSystem(ctx context.Context, dir string, r *report) (_ *system, err err
 	if s.world, err = demo.Start(ctx, demo.Config{Dir: dir}); err != nil {
 		return nil, err
 	}
+	if err := s.renderListings(); err != nil {
+		return nil, err
+	}
 	if err := s.configure(&r.Ports); err != nil {
 		return nil, err
 	}
@@ -77,7 +82,14 @@ func startSystem(ctx context.Context, dir string, r *report) (_ *system, err err
 		return nil, err
 	}
 	s.client = tasks.NewClient(redis.NewClient(&redis.Options{Addr: s.redisAddr, ContextTimeoutEnabled: true}))
+	if s.outbox, err = openOutbox(ctx, s.outboxFile()); err != nil {
+		return nil, err
+	}
 	if err := s.await(ctx, "/ready"); err != nil {
+		return nil, err
+	}
+	schedule := tasks.Schedule{Name: tickName, Spec: "@every 3s", Work: tick.S(0), Options: []tasks.SendOption{tasks.Retention(time.Second)}}
+	if err := s.client.Schedules().Put(ctx, schedule); err != nil {
 		return nil, err
 	}
 	if r.Resumed > 0 { // the proxies of before are gone
@@ -86,6 +98,19 @@ func startSystem(ctx context.Context, dir string, r *report) (_ *system, err err
 		}
 	}
 	return s, s.startAgents()
+}
+
+// renderListings makes a browser render the listings of a site, if there is one.
+func (s *system) renderListings() error {
+	if _, err := exec.LookPath("chromium"); err != nil {
+		return nil
+	}
+	path := filepath.Join(s.world.Definitions, s.world.News.Name+".yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, "\nrender: {when: always, kinds: [listing]}\n"...), 0o600)
 }
 
 // configure chooses ports unless they are set, and writes the settings.
@@ -170,7 +195,7 @@ func (s *system) startProcesses() (err error) {
 		return err
 	}
 	s.worker, err = respawn.Start(s.dir, "worker", s.command([]string{
-		workerEnv + "=redis://" + s.redisAddr + "/0", metricsEnv + "=" + s.metrics["task worker"]}, os.Args[0]))
+		workerEnv + "=redis://" + s.redisAddr + "/0", metricsEnv + "=" + s.metrics["task worker"], outboxEnv + "=" + s.outboxFile()}, os.Args[0]))
 	return err
 }
 
@@ -198,6 +223,9 @@ func (s *system) startAgents() error {
 	return nil
 }
 
+// outboxFile is the database from whose transactions workflows are sent.
+func (s *system) outboxFile() string { return filepath.Join(s.dir, "outbox.db") }
+
 // close stops all processes, clients of Redis first.
 func (s *system) close() {
 	s.revive()
@@ -208,6 +236,9 @@ func (s *system) close() {
 	}
 	if s.client != nil {
 		_ = s.client.Close()
+	}
+	if s.outbox != nil {
+		_ = s.outbox.Close()
 	}
 	if s.world != nil {
 		_ = s.world.Close()
