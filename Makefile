@@ -26,7 +26,7 @@ short:
 	if [ "$$redis" = off ]; then \
 	  echo "test: NO redis-server: tests run on miniredis; outages, persistence, Cluster and speed are NOT covered" >&2; \
 	else echo "test: $$($$redis --version)" >&2; fi; \
-	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test -short -p $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) $(QUICK) ./tasks ./cmd/muster ./... # the longest packages first
+	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test -short -p $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) $(QUICK) ./tasks ./cmd/muster ./orchestrator ./tasks/api ./sites/crawl ./orchestrator/webhook ./... # the longest packages first
 
 # The packages whose scripts or error texts depend on the Redis, and whose tests take seconds.
 MINI = ./internal/limit ./internal/redistest ./proxies ./sites/polite ./sites/internal/store \

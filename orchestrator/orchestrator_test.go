@@ -242,7 +242,7 @@ func TestFailedSiteStopsOnlyItsDependents(t *testing.T) {
 func testFailingSite(t *testing.T, parallel bool) {
 	t.Helper()
 	cfg, world := worldSettings(t)
-	broken := "site: broken\nbase_url: http://nowhere.example\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+	broken := "site: broken\nbase_url: http://nowhere.example\nstart: [/]\nretries: {attempts: 0, base: 100ms}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
 	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte(broken), 0o600))
 	dependent := "site: dependent\nbase_url: http://news.example\nstart: [/]\ndepends_on: [broken]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
 	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "dependent.yaml"), []byte(dependent), 0o600))

@@ -78,7 +78,7 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 			sender := settings(t)
 			sender.Redis.Mode, sender.Redis.URL = string(redisd.External), redistest.Server(t).URL()
 			sender.Sites.Dir = t.TempDir()
-			definition := "site: toy\nbase_url: " + site.URL + "\nstart: [/]\nretries: {attempts: 0}\npoliteness: {robots: false}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+			definition := "site: toy\nbase_url: " + site.URL + "\nstart: [/]\nretries: {attempts: 0, base: 100ms}\npoliteness: {robots: false}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
 			testutil.Ok(t, os.WriteFile(filepath.Join(sender.Sites.Dir, "toy.yaml"), []byte(definition), 0o600))
 			worker := sender
 			c.worker(&worker.Proxies)

@@ -349,6 +349,7 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 		left = slices.DeleteFunc(left, func(k string) bool {
 			k = strings.TrimPrefix(k, p)
 			return strings.HasPrefix(k, "limit:places:") || strings.HasPrefix(k, "limit:rate:") || // they expire
+				strings.HasPrefix(k, "batch:") && rdb.PTTL(ctx, p+k).Val() > 0 || // of revoked nodes
 				strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || k == "takers" || k == "queues" || strings.HasPrefix(k, "queue:") ||
 				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "id:") || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
 		})

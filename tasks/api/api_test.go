@@ -72,7 +72,7 @@ func serve(t *testing.T) *served {
 			return 0, ctx.Err()
 		}
 	})
-	worker, err := tasks.StartWorker(t.Context(), s.client, mux, tasks.WorkerConfig{})
+	worker, err := tasks.StartWorker(t.Context(), s.client, mux, tasks.WorkerConfig{Grace: time.Second})
 	testutil.Ok(t, err)
 	t.Cleanup(func() { _ = worker.Stop() })
 	handler, err := api.Handler(api.Config{Client: s.client})
