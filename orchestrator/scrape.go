@@ -35,8 +35,7 @@ type Scraper struct {
 
 // ScrapeOptions are the options of one scrape.
 type ScrapeOptions struct {
-	sites.ScrapeOptions        // without Resume
-	Resume              string // ID of a job to resume with its original options
+	sites.ScrapeOptions
 
 	// Each is called with every record of the job as it is written: a JSON object without a newline. Calls for one site do
 	// not overlap. An error of Each stops the wait; ErrNoReader also cancels the job, unless Scrape joined a running one.
@@ -118,15 +117,8 @@ func (s *Scraper) order(names []string) ([]string, error) {
 
 // send sends a scrape that waits for the jobs of its dependencies. It reports whether it joined a running scrape.
 func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.Run[report.Summary], joined bool, err error) {
-	if opts.Resume != "" {
-		run, err = s.system.Sites.Resume(ctx, opts.Resume)
-		if errors.Is(err, tasks.ErrDuplicate) { // the running job resumes another one
-			return nil, false, fmt.Errorf("job %s of the same site is running; wait for it or cancel it with muster scrapes cancel %s", run.ID(), run.ID())
-		}
-	} else {
-		opts.After = jobs
-		run, err = s.system.Sites.Send(ctx, name, opts.ScrapeOptions)
-	}
+	opts.After = jobs
+	run, err = s.system.Sites.Send(ctx, name, opts.ScrapeOptions)
 	if errors.Is(err, tasks.ErrDuplicate) {
 		s.opts.Logger.InfoContext(ctx, "joining the running scrape", "site", name, "job", run.ID())
 		return run, true, nil
@@ -159,7 +151,7 @@ func (s *Scraper) scrapeAfter(ctx context.Context, name string, opts ScrapeOptio
 }
 
 func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string), scraped *Scraped) error {
-	def, err := s.definition(ctx, name, opts)
+	def, err := s.system.Sites.Registry().Definition(name)
 	if err != nil {
 		return err
 	}
@@ -240,14 +232,6 @@ func (s *Scraper) folder(ctx context.Context, site, id string) (string, error) {
 	return folder, err
 }
 
-// definition returns the definition of the site, or of the job to resume.
-func (s *Scraper) definition(ctx context.Context, name string, opts ScrapeOptions) (*definition.Definition, error) {
-	if opts.Resume != "" {
-		return s.system.Sites.JobDefinition(ctx, opts.Resume)
-	}
-	return s.system.Sites.Registry().Definition(name)
-}
-
 // follow calls each, if not nil, with the records of a job as they are written. Pass the error of the wait to the returned
 // function: if the job has finished, it delivers the remaining records. The returned context is canceled when each fails.
 func (s *Scraper) follow(ctx context.Context, id string, each func([]byte) error) (context.Context, func(error) error) {
@@ -278,15 +262,7 @@ func (s *Scraper) follow(ctx context.Context, id string, each func([]byte) error
 // proxiesFor ensures that there are enough proxies for a site, unless the scrape is direct. If there are too few, it
 // returns nil only if the fallback is direct.
 func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, opts ScrapeOptions) error {
-	direct := opts.Direct || def.Proxy.Fallback == definition.FallbackDirect
-	if opts.Resume != "" {
-		j, err := s.system.Sites.Job(ctx, opts.Resume)
-		if err != nil {
-			return err
-		}
-		direct = direct || j.Direct == report.DirectAsked
-	}
-	if direct {
+	if opts.Direct || def.Proxy.Fallback == definition.FallbackDirect {
 		return nil
 	}
 	if def.Proxy.Fallback == "" {

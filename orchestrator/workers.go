@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -434,22 +435,37 @@ func runWorker(ctx context.Context, cfg config.Config, url string, opts WorkerOp
 	if cfg.Workers.Metrics == "" {
 		return worker.Run(ctx)
 	}
-	served, err := Guarded(system)
+	_, stop, err := system.ServeMetrics(ctx, "worker", metrics.Handler(system.Metrics, system.scrapes, RuntimeMetrics()))
 	if err != nil {
 		return err
 	}
-	served.Component, served.Listen, served.Metrics = "worker", cfg.Workers.Metrics, metrics.Handler(system.Metrics, system.scrapes, RuntimeMetrics())
-	both, running := errgroup.WithContext(ctx)
-	// Draining tasks are counted: metrics are served until the worker has stopped.
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	both.Go(func() error {
-		defer stop()
-		return worker.Run(running)
-	})
-	both.Go(func() error {
-		return api.ServeMetrics(serving, served)
-	})
-	return both.Wait()
+	defer stop() // draining tasks are counted
+	return worker.Run(ctx)
+}
+
+// ServeMetrics serves h as /metrics of a component at workers.metrics_listen, with its /health and /ready, under the guard of the
+// HTTP interface, until stop is called. It returns their URL.
+func (s *System) ServeMetrics(ctx context.Context, component string, h http.Handler) (url string, stop func(), err error) {
+	served, err := Guarded(s)
+	if err != nil {
+		return "", nil, err
+	}
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	served.Component, served.Listen, served.Metrics, served.Ready = component, s.cfg().Workers.Metrics, h, func(url string) { ready <- url }
+	go func() { ended <- api.ServeMetrics(serving, served) }()
+	select {
+	case err := <-ended:
+		cancel()
+		return "", nil, err
+	case url = <-ready:
+	}
+	return url, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.logger.WarnContext(ctx, "the metrics ended early", "err", err)
+		}
+	}, nil
 }
 
 // Connect returns a client of the Redis of the settings, or of the orchestrator that runs on the data directory. It does not

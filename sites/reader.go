@@ -20,7 +20,6 @@ import (
 	"muster/internal/limit"
 	"muster/internal/wrap"
 	"muster/sites/crawl"
-	"muster/sites/definition"
 	"muster/sites/internal/lines"
 	"muster/sites/internal/store"
 	"muster/sites/polite"
@@ -34,15 +33,6 @@ import (
 // Progress counts the pages of a job by state. Total grows while listing pages are fetched.
 func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
 	return workqueue.New(s.cfg.Client.Redis(), store.QueueName(site, id), workqueue.Config{}).Stats(ctx)
-}
-
-// JobDefinition returns the definition of a job: a copy of the site's definition, made when the job was sent.
-func (s *Service) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
-	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
-	if err != nil {
-		return nil, err
-	}
-	return req.Definition()
 }
 
 // Stored returns the summary of a completed job and whether Redis still has it. Summaries expire after a week.

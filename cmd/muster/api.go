@@ -41,7 +41,7 @@ func withAPI(env environment, c *cli.Context, fn func(scope) error) error {
 		}
 		return onServer(env, c, api, fn)
 	}
-	loaded, err := loadConfig(env, c)
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly})
 	if err != nil {
 		return err
 	}
@@ -64,9 +64,6 @@ func onServer(env environment, c *cli.Context, api *client.Client, fn func(scope
 
 // withOwnAPI calls fn with the API in this process.
 func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(scope) error) error {
-	if !c.IsSet("log-level") {
-		loaded.Log.Level = "warn"
-	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		if o.Redis().Owned() {
 			fmt.Fprintf(env.stderr, "no orchestrator is running on %s: started its Redis for this command\n", loaded.DataDir)

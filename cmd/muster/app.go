@@ -22,6 +22,9 @@ import (
 // returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
 	app := newApp(env)
+	if len(args) > 1 && (args[1] == "help" || args[1] == "h") { // muster help COMMAND is muster COMMAND --help
+		args = append(append(args[:1:1], args[2:]...), "--help")
+	}
 	if args[len(args)-1] != completionFlag {
 		args = flagsFirst(app, args)
 	}
@@ -69,7 +72,7 @@ func newApp(env environment) *cli.App {
 Exit codes:  0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a
              server received SIGTERM), 141 closed pipe`,
 		Version:                   thisVersion(),
-		HideHelpCommand:           true, // ours is helpCommand
+		HideHelpCommand:           true, // see run
 		DisableSliceFlagSeparator: true, // values have commas, such as JSON
 		EnableBashCompletion:      true,
 		Reader:                    env.stdin,
@@ -284,7 +287,6 @@ func commands(env environment) []*cli.Command {
 		completionCommand(env),
 		versionCommand(env),
 		manCommand(env),
-		helpCommand(),
 	}, hiddenCommands(env)...)
 }
 
@@ -379,32 +381,6 @@ func flow(text string) string {
 		}
 	}
 	return strings.Join(paragraphs, "\n\n")
-}
-
-// helpCommand is "muster help COMMAND", the same as --help.
-func helpCommand() *cli.Command {
-	return &cli.Command{
-		Name: "help", Aliases: []string{"h"}, Hidden: true,
-		Usage:     "describe a command",
-		ArgsUsage: "[COMMAND…]",
-		Action: func(c *cli.Context) error {
-			var at *cli.Command
-			list, path := c.App.Commands, c.App.HelpName
-			for _, word := range c.Args().Slice() {
-				i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
-				if i < 0 {
-					return noCommand(word, path, list)
-				}
-				at = list[i]
-				list, path = at.Subcommands, at.HelpName
-			}
-			if at == nil {
-				return cli.ShowAppHelp(c)
-			}
-			cli.HelpPrinter(c.App.Writer, "", at)
-			return nil
-		},
-	}
 }
 
 // isGlobal reports whether a flag is one of the program.
@@ -649,20 +625,18 @@ var examples = map[string]string{
 	"queue delete":       "muster queue delete --queue papers",
 	"queue retry-failed": "muster queue retry-failed --dry-run\nmuster queue retry-failed --max-attempts 5",
 
-	"judge":            "muster judge --listen 0.0.0.0:8088",
-	"render":           "muster render --listen 0.0.0.0:8090 --key-file render.key",
-	"dashboard":        "muster dashboard --redis redis://host:6379/0",
-	"keys list":        "muster keys list",
-	"keys revoke":      "muster keys revoke ci",
-	"audit":            "muster audit --caller ci --since 24h",
-	"agents delete":    "muster agents delete reviewer-1",
-	"webhooks list":    "muster webhooks list",
-	"webhooks get":     "muster webhooks get ops --state failed",
-	"webhooks delete":  "muster webhooks delete ops",
-	"webhooks enable":  "muster webhooks enable ops",
-	"webhooks disable": "muster webhooks disable ops",
-	"webhooks send":    "muster webhooks send ops\nmuster webhooks send ops 1735689600000-0",
-	"health":           "muster health\nmuster health --url http://localhost:8000/health",
+	"judge":           "muster judge --listen 0.0.0.0:8088",
+	"render":          "muster render --listen 0.0.0.0:8090 --key-file render.key",
+	"dashboard":       "muster dashboard --redis redis://host:6379/0",
+	"keys list":       "muster keys list",
+	"keys revoke":     "muster keys revoke ci",
+	"audit":           "muster audit --caller ci --since 24h",
+	"agents delete":   "muster agents delete reviewer-1",
+	"webhooks list":   "muster webhooks list",
+	"webhooks get":    "muster webhooks get ops --state failed",
+	"webhooks delete": "muster webhooks delete ops",
+	"webhooks send":   "muster webhooks send ops\nmuster webhooks send ops 1735689600000-0",
+	"health":          "muster health\nmuster health --url http://localhost:8000/health",
 
 	"workflows list":      "muster workflows list --state failure --since 1h\nmuster workflows list --label book=owls",
 	"workflows get":       "muster workflows get ID\nmuster workflows get ID --wait | jq .",

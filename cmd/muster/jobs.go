@@ -134,14 +134,6 @@ func jobRow(j client.Job) []any {
 	return []any{j.ID, j.Name, j.Status, fmt.Sprintf("%d/%d", j.Items.Processed(), j.Items.Total), j.CreatedAt, waiting}
 }
 
-// orDash is a text for a column, or a dash where there is none.
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 func jobsRetryCommand(env environment) *cli.Command {
 	return jobCommand(env, &cli.Command{
 		Name: "retry", Usage: "retry failed items of a job", ArgsUsage: "JOB [ITEM…]",
@@ -188,21 +180,14 @@ func (s scope) retry(j client.Job) error {
 
 // retriedAs waits for a retried job with --wait, and prints JSON.
 func (s scope) retriedAs(j client.Job, n int) error {
-	var failed error
-	if s.Bool("wait") {
-		ended, err := s.work(j)
-		if err != nil {
-			return err
-		}
-		failed = notCompleted(ended)
-		if !s.Bool("json") {
-			fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", ended.Status)
-		}
+	retried := client.RetriedJob{JobID: j.ID, Retried: n}
+	switch {
+	case s.Bool("wait"):
+		return s.finish(j, func(client.Job) (any, error) { return retried, nil })
+	case s.Bool("json"):
+		return printJSON(s.env.stdout, retried)
 	}
-	if s.Bool("json") {
-		return errors.Join(printJSON(s.env.stdout, client.RetriedJob{JobID: j.ID, Retried: n}), failed)
-	}
-	return failed
+	return nil
 }
 
 func jobsCancelCommand(env environment) *cli.Command {

@@ -121,7 +121,14 @@ func (s scope) start(req client.NewJob) error {
 		}
 		return nil
 	}
-	return s.startAndWait(j, result)
+	if !s.Bool("json") {
+		fmt.Fprintln(s.env.stdout, "Waiting for completion...")
+	}
+	return s.finish(j, func(ended client.Job) (any, error) {
+		p, err := client.GetJobProgress.Call(s.ctx, s.api, client.JobPath{ID: j.ID})
+		result.Final, result.Progress = ended.Status, &p
+		return result, err
+	})
 }
 
 // create creates a job with the document of a file; "" means none.
@@ -156,69 +163,48 @@ func printStarted(env environment, r startResult) {
 	}
 }
 
-// startAndWait waits for a job that was created, on workers of other processes or of this one.
-func (s scope) startAndWait(j client.Job, result startResult) error {
-	if !s.Bool("json") {
-		fmt.Fprintln(s.env.stdout, "Waiting for completion...")
-	}
-	ended, err := s.work(j)
+// finish waits for a job, and does its work in this process unless other processes have workers. Then it prints the result: with
+// --json the JSON of the ended job.
+func (s scope) finish(j client.Job, result func(ended client.Job) (any, error)) error {
+	stop, _, err := s.serve(true)
 	if err != nil {
 		return err
 	}
-	result.Final = ended.Status
-	if s.Bool("json") {
-		p, err := client.GetJobProgress.Call(s.ctx, s.api, client.JobPath{ID: j.ID})
-		if err != nil {
-			return err
-		}
-		result.Progress = &p
-		return errors.Join(printJSON(s.env.stdout, result), notCompleted(ended))
-	}
-	fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", newPainter(s.env).status(string(result.Final)))
-	return notCompleted(ended)
-}
-
-// work waits for a job, and does its work in this process unless other processes have workers.
-func (s scope) work(j client.Job) (client.Job, error) {
-	stop, err := s.serve()
-	if err != nil {
-		return j, err
-	}
 	ended, err := s.wait(j)
 	if err = errors.Join(err, stop()); err != nil {
-		return j, s.interrupted(err, j.ID)
+		return withJobState(s.ctx, s.own, err, "jobs", []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
 	}
-	return ended, nil
+	if !s.Bool("json") {
+		fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", newPainter(s.env).status(string(ended.Status)))
+		return notCompleted(ended)
+	}
+	object, err := result(ended)
+	if err != nil {
+		return err
+	}
+	return errors.Join(printJSON(s.env.stdout, object), notCompleted(ended))
 }
 
-// interrupted returns the error of a command that waited for a job, with the state of the job if a signal stopped the command.
-func (s scope) interrupted(err error, id string) error {
-	if s.own == nil {
-		return withState(s.ctx, err, "the job continues; wait for it with muster jobs status %s --wait, or end it with muster jobs cancel %s", id, id)
-	}
-	var ids []string
-	if id != "" {
-		ids = []string{id}
-	}
-	return withJobState(s.ctx, s.own, err, "jobs", ids, "muster jobs retry "+id+" --wait")
-}
-
-// serve does the work of jobs in this process until stop is called, unless other processes have workers.
-func (s scope) serve() (stop func() error, err error) {
+// serve does the work of jobs, or else of scrapes, in this process until stop is called, unless other processes have workers.
+func (s scope) serve(jobs bool) (stop func() error, serving bool, err error) {
 	none := func() error { return nil }
 	if s.own == nil {
-		return none, nil
+		return none, false, nil
 	}
 	others, err := s.own.Workers.Elsewhere(s.ctx)
 	if err != nil || others {
-		return none, err
+		return none, false, err
 	}
 	if err := s.own.Workers.Start(s.ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	running, cancel := context.WithCancel(s.ctx)
 	parts, running := errgroup.WithContext(running)
-	for _, run := range []func(context.Context) error{s.own.Jobs.Run, s.own.Agents.Run} {
+	work := []func(context.Context) error{func(ctx context.Context) error { s.own.Proxies.Keep(ctx); return nil }}
+	if jobs {
+		work = []func(context.Context) error{s.own.Jobs.Run, s.own.Agents.Run}
+	}
+	for _, run := range work {
 		parts.Go(func() error {
 			if err := run(running); running.Err() == nil {
 				return err
@@ -226,7 +212,7 @@ func (s scope) serve() (stop func() error, err error) {
 			return nil
 		})
 	}
-	return func() error { cancel(); return parts.Wait() }, nil
+	return func() error { cancel(); return parts.Wait() }, true, nil
 }
 
 // seedJobs creates the jobs of a file.

@@ -98,7 +98,7 @@ func newFacts(env environment) facts {
 
 // line adds a line, unless the value is empty.
 func (f facts) line(name, value string) {
-	if value != "" {
+	if value = strings.Join(strings.Fields(value), " "); value != "" {
 		fmt.Fprintf(f, "%s:\t%s\n", printable(name), value)
 	}
 }
@@ -249,29 +249,25 @@ func (s scope) showEnded(j client.Job, status jobs.ItemStatus) error {
 	if s.Bool("json") {
 		return printJSON(s.env.stdout, client.Page[jobs.Item]{Data: items})
 	}
-	printEnded(s.env, status, items)
-	return nil
+	return printEnded(s.env, status, items)
 }
 
-func printEnded(env environment, status jobs.ItemStatus, items []jobs.Item) {
-	out := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(env.stdout, "  %-9s%s\n", name+":", strings.Join(strings.Fields(text), " "))
-		}
-	}
-	fmt.Fprintf(env.stdout, "%s Items (%d):\n", map[jobs.ItemStatus]string{jobs.ItemRejected: "Rejected", jobs.ItemFailed: "Failed"}[status], len(items))
+func printEnded(env environment, status jobs.ItemStatus, items []jobs.Item) error {
+	f := newFacts(env)
+	fmt.Fprintf(f, "%s Items (%d):\n", map[jobs.ItemStatus]string{jobs.ItemRejected: "Rejected", jobs.ItemFailed: "Failed"}[status], len(items))
 	for _, it := range items {
-		fmt.Fprintln(env.stdout)
-		out("ID", it.Key)
-		out("Name", it.Name)
+		fmt.Fprintln(f)
+		f.line("  ID", it.Key)
+		f.line("  Name", it.Name)
 		if status == jobs.ItemRejected {
-			out("Reason", it.RejectionReason)
+			f.line("  Reason", it.RejectionReason)
 		} else {
-			out("Error", it.LastError)
-			out("Retries", fmt.Sprint(it.RetryCount))
+			f.line("  Error", it.LastError)
+			f.line("  Retries", fmt.Sprint(it.RetryCount))
 		}
-		out("Text", cell(it.Text, 200))
+		f.line("  Text", cell(it.Text, 200))
 	}
+	return f.Flush()
 }
 
 // waitEvery is how often the progress of a job that is waited for is read, in addition to after each event.

@@ -189,14 +189,17 @@ func withState(ctx context.Context, err error, format string, args ...any) error
 }
 
 // withJobState is withState for a command that waits for jobs of a kind, "jobs" or "scrapes", and may have done their work
-// itself. The command again continues them.
+// itself, unless o is nil. The command again continues them.
 func withJobState(ctx context.Context, o *orchestrator.Orchestrator, err error, kind string, ids []string, again string) error {
-	if !errors.Is(context.Cause(ctx), errInterrupted) {
+	if ctx.Err() == nil {
 		return err
 	}
 	queryCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	elsewhere, queryErr := o.Workers.Elsewhere(queryCtx)
+	elsewhere, queryErr := true, error(nil)
+	if o != nil {
+		elsewhere, queryErr = o.Workers.Elsewhere(queryCtx)
+	}
 	switch {
 	case len(ids) == 0:
 		return withState(ctx, err, "nothing was sent; begin again with %s", again)

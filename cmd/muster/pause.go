@@ -54,6 +54,9 @@ var pausables = []pausable{
 	{"schedule", pair(client.PauseSchedule, client.ResumeSchedule, func(name string) tasksapi.ScheduleChange {
 		return tasksapi.ScheduleChange{ScheduleReference: tasksapi.ScheduleReference{Name: name}}
 	})},
+	{"webhook", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
+		return "", client.EditWebhook.Do(ctx, api, client.WebhookChange{WebhookPath: client.WebhookPath{ID: id}, Body: client.WebhookEdit{Disabled: &pause}})
+	}},
 	{"artifacts", pair(client.PauseQueue, client.ResumeQueue, func(queue string) client.QueueChange {
 		return client.QueueChange{QueuePath: client.QueuePath{Queue: queue}}
 	})},
@@ -72,7 +75,7 @@ func pair[I, O any](pause, resume client.Operation[I, O], in func(name string) I
 func pauseCommand(env environment) *cli.Command {
 	return apiCommand(env, &cli.Command{
 		Name: "pause", ArgsUsage: "KIND NAME…",
-		Usage: "pause jobs, agents, sites, workflows, queues of tasks, schedules or artifact queues",
+		Usage: "pause jobs, agents, sites, workflows, queues of tasks, schedules, webhooks or artifact queues",
 		Description: `Work that has begun continues. Until muster resume, nothing new begins, by KIND:
 
     job        no agent gets work of the job with this ID
@@ -81,6 +84,7 @@ func pauseCommand(env environment) *cli.Command {
     workflow   no worker starts tasks of the workflow with this ID
     queue      no worker starts tasks of the queue
     schedule   no runs of the schedule are sent
+    webhook    no events are sent to it; its pending deliveries are skipped
     artifacts  no process starts items of the artifact queue
 
     muster pause site books.toscrape.com
@@ -94,7 +98,7 @@ func resumeCommand(env environment) *cli.Command {
 		Name: "resume", ArgsUsage: "KIND NAME…",
 		Usage: "resume paused objects",
 		Description: `KIND is one of muster pause. Runs of a schedule that were due in the pause are not
-sent.
+sent, nor events for a webhook. A webhook that responds with 410 is paused.
 
     muster resume site books.toscrape.com`,
 		BashComplete: completePausables(env),

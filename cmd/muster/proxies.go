@@ -73,12 +73,9 @@ lists the bans from a site.`,
 // withPool runs fn with the pool, on the Redis of a running orchestrator or one
 // that is started for it.
 func withPool(env environment, c *cli.Context, fn func(context.Context, *proxies.Pool) error) error {
-	loaded, err := loadConfig(env, c)
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly})
 	if err != nil {
 		return err
-	}
-	if !c.IsSet("log-level") {
-		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		return fn(ctx, o.Pool)
@@ -148,34 +145,10 @@ func countCommand(env environment) *cli.Command {
 // showPool prints statistics of the pool.
 func showPool(s scope, _ client.None) error {
 	stats, err := client.GetProxyStats.Call(s.ctx, s.api, client.None{})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case s.Bool("json"):
-		return printJSON(s.env.stdout, stats)
 	}
-	return printPool(s.env, stats)
-}
-
-func printPool(env environment, s proxies.Stats) error {
-	t := newTable(env.stdout, "POOL _")
-	t.row("live", s.Live)
-	t.row("usable", fmt.Sprintf("%d (%d ready, %d rest)", s.Usable, s.Ready, s.Cooling))
-	t.row("banned from all sites", s.Banned)
-	t.row("banned from a site", counts(s.SiteBans))
-	t.row("protocols", counts(s.Protocols))
-	t.row("anonymity", counts(s.Anonymity))
-	t.row("countries", counts(s.Countries))
-	t.row("https", s.HTTPS)
-	t.row("rotating exits", s.Rotating)
-	t.row("latency", fmt.Sprintf("median %.0f ms, 90%% %.0f ms, 99%% %.0f ms", s.Latency.P50, s.Latency.P90, s.Latency.P99))
-	t.row("requests", s.Requests)
-	refreshed := age(s.RefreshedAt)
-	if s.Stale {
-		refreshed += ", STALE: the last refresh found nothing"
-	}
-	t.row("refreshed", refreshed)
-	return t.flush()
+	return s.showFields(stats)
 }
 
 // counts lists numbers by name, the largest first, and the small ones as one.
@@ -347,7 +320,7 @@ func serveProxies(env environment, c *cli.Context) error {
 			return usageError{fmt.Errorf("read the keys: %s has none; write one key per line", path)}
 		}
 	}
-	loaded, err := loadSources(env, c, config.Sources{Default: quietly, Check: config.Config.MissingForSources})
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly, Check: config.Config.MissingForSources}, metricsListen)
 	if err != nil {
 		return err
 	}
@@ -373,12 +346,13 @@ func serveProxies(env environment, c *cli.Context) error {
 			return err
 		}
 		defer env.watchKey(ctx, c.String("key-file"), func(text string) error { return front.SetKeys(keyLines(text)) })()
-		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, "gateway", o.System, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
+		if c.IsSet("metrics-listen") {
+			url, stop, err := o.ServeMetrics(ctx, "gateway", metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
 			if err != nil {
 				return err
 			}
 			defer stop()
+			fmt.Fprintf(env.stderr, "metrics are at %s\n", url)
 		}
 		return front.Run(ctx, func(addr net.Addr) { fmt.Fprintf(env.stderr, "proxy: %s\n", addr) })
 	})

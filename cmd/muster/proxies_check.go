@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -49,79 +48,60 @@ certificate. Redirects are not followed. Without a list it checks the pool.`,
 }
 
 func checkProxies(env environment, c *cli.Context) error {
-	loaded, err := loadConfig(env, c)
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly})
 	if err != nil {
 		return err
 	}
-	named := c.String("file") != "" || c.NArg() > 0
+	named, target := c.String("file") != "" || c.NArg() > 0, c.String("target")
 	switch {
-	case c.Bool("add") && c.String("target") != "", c.Bool("no-check") && !c.Bool("add"):
+	case c.Bool("add") && target != "", c.Bool("no-check") && !c.Bool("add"):
 		return usageError{errors.New("proxies check: --add and --target exclude each other, and --no-check needs --add")}
-	case c.String("target") != "":
-		return checkTarget(env, c, loaded.Config, named)
-	case c.IsSet("expect"):
+	case c.IsSet("expect") && target == "":
 		return usageError{errors.New("proxies check: --expect is a text of the page that --target names")}
-	case !named:
+	case !named && target == "":
 		return usageError{errors.New("proxies check: name a list with --file, or proxies; usage: muster proxies check [--file FILE] [PROXY…]")}
-	}
-	if c.Bool("add") {
+	case c.Bool("add"):
 		return addProxies(env, c, loaded)
 	}
 	cfg := orchestrator.ProbeConfig(loaded.Config, newLogger(env, env.stderr, loaded.Log))
-	if len(cfg.Judges) == 0 {
+	by := cfg.Judges
+	switch {
+	case target != "":
+		by, cfg.Judges, cfg.Target = []string{target}, nil, &probe.Target{URL: target, Expect: c.String("expect")}
+	case len(by) == 0:
 		judge, err := probe.StartJudge(probe.JudgeConfig{})
 		if err != nil {
 			return err
 		}
 		defer judge.Close()
-		cfg.Judges = judge.URLs
+		by, cfg.Judges = judge.URLs, judge.URLs
 		fmt.Fprintf(env.stderr, "judging by %s, which only proxies on this machine can reach\n", judge.URLs[0])
 	}
-	loaded.Proxies.AllowLocal = loaded.Proxies.AllowLocal || judgedHere(cfg.Judges)
+	loaded.Proxies.AllowLocal = loaded.Proxies.AllowLocal || judgedHere(by)
 	cfg.Filter = loaded.ProxyFilter()
-	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal)
-	if err != nil {
-		return err
-	}
 	places, err := geo.Open(loaded.Proxies.MMDB...)
 	if err != nil {
 		return usageError{err}
 	}
 	prober, err := probe.New(cfg)
 	if err != nil {
-		return err
-	}
-	if err := prober.Start(c.Context); err != nil {
-		return err
-	}
-	display := env.display()
-	defer display.Close()
-	return showResults(env, c, display, len(candidates), func(report func(probe.Result)) error {
-		return prober.Each(c.Context, slices.Values(candidates), func(r probe.Result) {
-			r.Candidate.Country = cmp.Or(places.Lookup(r.Exit).Country, r.Candidate.Country)
-			report(r)
-		})
-	})
-}
-
-// checkTarget checks the named proxies, or the proxies of the pool, against the target of the user.
-func checkTarget(env environment, c *cli.Context, cfg config.Config, named bool) error {
-	probing := orchestrator.ProbeConfig(cfg, newLogger(env, env.stderr, cfg.Log))
-	probing.Judges = nil
-	probing.Target = &probe.Target{URL: c.String("target"), Expect: c.String("expect")}
-	prober, err := probe.New(probing)
-	if err != nil {
 		return usageError{err}
 	}
 	check := func(ctx context.Context, candidates []source.Candidate) error {
+		if err := prober.Start(ctx); err != nil {
+			return err
+		}
 		display := env.display()
 		defer display.Close()
 		return showResults(env, c, display, len(candidates), func(report func(probe.Result)) error {
-			return prober.Each(ctx, slices.Values(candidates), report)
+			return prober.Each(ctx, slices.Values(candidates), func(r probe.Result) {
+				r.Candidate.Country = cmp.Or(places.Lookup(r.Exit).Country, r.Candidate.Country)
+				report(r)
+			})
 		})
 	}
 	if named {
-		candidates, err := candidatesOf(env, c, cfg, cfg.Proxies.AllowLocal || judgedHere([]string{probing.Target.URL}))
+		candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal)
 		if err != nil {
 			return err
 		}
@@ -186,9 +166,6 @@ func judgedHere(judges []string) bool {
 
 // addProxies adds the named proxies to the pool: the working ones, or with --no-check all.
 func addProxies(env environment, c *cli.Context, loaded *config.Loaded) error {
-	if !c.IsSet("log-level") {
-		loaded.Log.Level = "warn"
-	}
 	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges) == 0)
 	if err != nil {
 		return err
@@ -321,15 +298,7 @@ func httpsWord(can probe.Capabilities) string {
 
 // printReasons prints why proxies were rejected, the most frequent reason first.
 func printReasons(env environment, reasons map[probe.Reason]int) {
-	if len(reasons) == 0 {
-		return
+	if len(reasons) > 0 {
+		fmt.Fprintln(env.stderr, "rejected:", counts(reasons))
 	}
-	order := slices.SortedFunc(maps.Keys(reasons), func(a, b probe.Reason) int {
-		return cmp.Or(reasons[b]-reasons[a], strings.Compare(string(a), string(b)))
-	})
-	var words []string
-	for _, r := range order {
-		words = append(words, fmt.Sprintf("%s %d", r, reasons[r]))
-	}
-	fmt.Fprintln(env.stderr, "rejected:", strings.Join(words, ", "))
 }

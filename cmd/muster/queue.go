@@ -94,18 +94,6 @@ type queueScope struct {
 	*workqueue.Queue
 	system  *orchestrator.Orchestrator
 	display *monitor.Display
-	cfg     config.Config
-}
-
-// withQueue runs fn with the queue that the flags name.
-func withQueue(env environment, c *cli.Context, settings []settingFlag, fn func(context.Context, queueScope) error) error {
-	loaded, err := loadSources(env, c, config.Sources{Default: quietly}, settings...)
-	if err != nil {
-		return err
-	}
-	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-		return fn(ctx, queueScope{o.ArtifactQueue(c.String("queue")), o, display, loaded.Config})
-	})
 }
 
 func enqueueArtifact(s scope, in client.Enqueue) error {
@@ -262,17 +250,23 @@ type queueRun struct {
 }
 
 func runQueue(env environment, c *cli.Context) error {
-	return withQueue(env.creating(), c, queueSettings, func(ctx context.Context, q queueScope) error {
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly}, append(queueSettings, metricsListen)...)
+	if err != nil {
+		return err
+	}
+	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+		q := queueScope{o.ArtifactQueue(c.String("queue")), o, display}
 		pool, err := q.system.NewQueuePool(q.Name(), c.Bool("drain"))
 		if err != nil {
 			return err
 		}
-		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, "queue", q.system.System, q.display, metrics.Handler(append(pool.Collectors(), orchestrator.RuntimeMetrics())...))
+		if c.IsSet("metrics-listen") {
+			url, stop, err := q.system.ServeMetrics(ctx, "queue", metrics.Handler(append(pool.Collectors(), orchestrator.RuntimeMetrics())...))
 			if err != nil {
 				return err
 			}
 			defer stop()
+			fmt.Fprintf(q.display, "metrics are at %s\n", url)
 		}
 		run := ctx
 		if d := c.Duration("timeout"); d > 0 {

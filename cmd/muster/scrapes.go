@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/monitor"
 	"muster/sites"
@@ -92,7 +91,7 @@ func (s scope) waitedScrape(j sites.Job) (err error) {
 		track.Update(monitor.Progress{Done: pagesDone(j), Total: j.Pages.Total, Unit: "pages", Note: statusOf(j)})
 		select {
 		case <-s.ctx.Done():
-			return withState(s.ctx, context.Cause(s.ctx), "the scrape continues; wait for it with muster scrapes get %s --wait, or end it with muster scrapes cancel %s", id, id)
+			return withJobState(s.ctx, s.own, context.Cause(s.ctx), "scrapes", []string{id}, "muster scrapes retry "+id+" --wait")
 		case <-tick.C:
 		}
 		if j, err = client.GetScrape.Call(s.ctx, s.api, client.ScrapePath{ID: id}); err != nil {
@@ -117,27 +116,22 @@ Running workers do the work; --wait waits for the result. If no worker is
 running, the command starts one and waits.`,
 		Flags: []cli.Flag{programFlag("wait"), programFlag("timeout")},
 	}, func(s scope, j sites.Job) error {
-		if s.own != nil {
-			others, err := s.own.Workers.Elsewhere(s.ctx)
-			if err != nil {
-				return err
-			}
-			if !others {
-				return s.scrapeAgain(j)
-			}
-		}
 		started, err := client.ResumeScrape.Call(s.ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
 		if hasCode(err, "scrape_complete") {
 			return s.nothingLeft(client.StartedScrape{}, err)
 		}
-		if err != nil || !s.Bool("wait") {
-			return showDone(s, started, err, "%s", started.JobID)
-		}
-		next, err := client.GetScrape.Call(s.ctx, s.api, client.ScrapePath{ID: started.JobID})
 		if err != nil {
 			return err
 		}
-		return s.waitedScrape(next)
+		stop, serving, err := s.serve(false)
+		if err != nil || !serving && !s.Bool("wait") {
+			return showDone(s, started, err, "%s", started.JobID)
+		}
+		next, err := client.GetScrape.Call(s.ctx, s.api, client.ScrapePath{ID: started.JobID})
+		if err == nil {
+			err = s.waitedScrape(next)
+		}
+		return errors.Join(err, stop())
 	})
 }
 
@@ -148,30 +142,6 @@ func (s scope) nothingLeft(object, why any) error {
 		return printJSON(s.env.stdout, object)
 	}
 	return nil
-}
-
-// scrapeAgain resumes a scrape with workers of this process.
-func (s scope) scrapeAgain(j sites.Job) error {
-	if err := s.own.Sites.Resumable(s.ctx, j.ID); errors.Is(err, sites.ErrNothingLeft) {
-		return s.nothingLeft(client.StartedScrape{}, err)
-	}
-	scraped, err := s.own.Scraper.Scrape(s.ctx, j.Site, orchestrator.ScrapeOptions{Resume: j.ID})
-	s.display.Close()
-	if s.ctx.Err() != nil {
-		var ids []string
-		if scraped.JobID != "" {
-			ids = []string{scraped.JobID}
-		}
-		return withJobState(s.ctx, s.own, err, "scrapes", ids, "muster scrapes retry "+j.ID+" --wait")
-	}
-	if scraped.JobID == "" {
-		return err
-	}
-	next, jobErr := client.GetScrape.Call(s.ctx, s.api, client.ScrapePath{ID: scraped.JobID})
-	if jobErr != nil {
-		return errors.Join(err, jobErr)
-	}
-	return errors.Join(err, s.showScrape(next))
 }
 
 func scrapesCancelCommand(env environment) *cli.Command {

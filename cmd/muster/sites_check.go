@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net/url"
 	"os"
@@ -16,8 +15,6 @@ import (
 
 	"muster/internal/clip"
 	"muster/orchestrator"
-	"muster/orchestrator/config"
-	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/draft"
 	"muster/sites/extract"
@@ -48,20 +45,20 @@ was found, by which alternative of its chain, and its first value.`,
 			if c.Bool("json") || c.String("base-url") != "" {
 				return usageError{errors.New("sites check: --json and --base-url belong to --live")}
 			}
-			loaded, err := loadConfig(env, c)
-			if err != nil {
-				return err
-			}
-			return checkSites(env, loaded.Config, c.Args().Slice())
+			return checkSites(env, c, c.Args().Slice())
 		},
 	}
 }
 
 // checkSites loads definitions and prints which are valid; the error has the
 // problems of the others.
-func checkSites(env environment, cfg config.Config, paths []string) error {
+func checkSites(env environment, c *cli.Context, paths []string) error {
 	if len(paths) == 0 {
-		registry, err := orchestrator.LoadSites(cfg)
+		loaded, err := loadConfig(env, c)
+		if err != nil {
+			return err
+		}
+		registry, err := orchestrator.LoadSites(loaded.Config)
 		if err != nil {
 			return err
 		}
@@ -75,29 +72,18 @@ func checkSites(env environment, cfg config.Config, paths []string) error {
 		info, err := os.Stat(path)
 		var defs []*definition.Definition
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && !isDefinitionFile(path):
-			var registry *sites.Registry
-			if registry, err = orchestrator.LoadSites(cfg); err != nil {
-				break
-			}
-			var def *definition.Definition
-			if def, err = registry.Definition(path); err == nil {
-				defs = append(defs, def)
-			}
-			err = noSite(err)
-		case err != nil:
-		case filepath.Base(path) == definition.DefaultsFile:
+		case err == nil && filepath.Base(path) == definition.DefaultsFile:
 			dir := filepath.Dir(path)
 			if err = definition.LoadDefaults(os.DirFS(dir), ".", dir); err == nil {
 				fmt.Fprintf(env.stdout, "ok: %s\n", path)
 			}
-		case info.IsDir():
+		case err == nil && info.IsDir():
 			var broken []*definition.BrokenError
 			defs, broken, err = definition.LoadDir(path)
 			err = errors.Join(err, problemsOf(broken))
 		default:
 			var def *definition.Definition
-			if def, err = definition.Load(path); err == nil {
+			if def, err = siteOf(env, c, path); err == nil {
 				defs = append(defs, def)
 			}
 		}

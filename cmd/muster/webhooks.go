@@ -44,11 +44,6 @@ network.allow.
 			}, getWebhook),
 			act(env, &cli.Command{Name: "delete", Usage: "delete a webhook; pending deliveries are dropped", ArgsUsage: "WEBHOOK"},
 				client.DeleteWebhook, func(in client.WebhookPath, _ client.None) string { return "deleted: " + in.ID }),
-			setDisabled(env, &cli.Command{
-				Name: "enable", Usage: "enable a disabled webhook", ArgsUsage: "WEBHOOK",
-				Description: "A webhook that responds with 410 is disabled. Events from that time are not sent.",
-			}, false),
-			setDisabled(env, &cli.Command{Name: "disable", Usage: "stop sending events to a webhook, and skip its pending deliveries", ArgsUsage: "WEBHOOK"}, true),
 			apiCommand(env, &cli.Command{
 				Name: "send", Usage: "send a test event to a webhook, or resend a delivery that has ended", ArgsUsage: "WEBHOOK [DELIVERY]",
 				Description: "A resent delivery keeps its ID.", Flags: []cli.Flag{jsonFlag()},
@@ -63,15 +58,6 @@ network.allow.
 			}),
 		},
 	}
-}
-
-// setDisabled makes c a command that disables or enables a webhook.
-func setDisabled(env environment, c *cli.Command, disabled bool) *cli.Command {
-	c.Flags = []cli.Flag{jsonFlag()}
-	return apiCommand(env, c, func(s scope, in client.WebhookPath) error {
-		w, err := client.EditWebhook.Call(s.ctx, s.api, client.WebhookChange{WebhookPath: in, Body: client.WebhookEdit{Disabled: &disabled}})
-		return showDone(s, w, err, "%sd: %s", c.Name, w.Name)
-	})
 }
 
 // webhookDeliveries is a webhook with its deliveries.
@@ -165,7 +151,7 @@ func auditCommand(env environment) *cli.Command {
 		Description: `The log contains each mutating request with its caller and status, also
 requests of commands. The work of agents is in the events of jobs instead. Muster keeps the last 100,000 entries.`,
 	}, client.ListAudit, "No changes found", "TIME CALLER ROLE OPERATION PATH STATUS ADDRESS", func(e access.Entry) []any {
-		path, status := orDash(e.Path), ""
+		path, status := cmp.Or(e.Path, "-"), ""
 		if e.Created != "" {
 			path += ", created " + e.Created
 		}

@@ -174,10 +174,6 @@ func schedulesCommand(env environment) *cli.Command {
 			}, putSchedule),
 			apiCommand(env, &cli.Command{
 				Name: "trigger", Usage: "send a run of a schedule now, or the runs of a past period", ArgsUsage: "SCHEDULE", Before: requires("from", "to"),
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "from", Usage: "send the runs that were due from `TIME` on, as in 2027-01-31T00:00:00Z"},
-					&cli.StringFlag{Name: "to", Usage: "with --from, the last due time is `TIME`", DefaultText: "now"},
-				},
 			}, triggerSchedule),
 			act(env, &cli.Command{Name: "delete", Usage: "delete a schedule; its workflows continue", ArgsUsage: "SCHEDULE"},
 				client.DeleteSchedule, func(in api.ScheduleReference, _ client.None) string { return "deleted: " + in.Name }),
@@ -201,19 +197,14 @@ func putSchedule(s scope, in api.ScheduleReference) error {
 	return done(s.env, client.PutSchedule.Do(s.ctx, s.api, put), "put: %s", put.Name)
 }
 
-func triggerSchedule(s scope, in api.ScheduleReference) (err error) {
-	b := api.Backfill{To: time.Now()}
-	for name, at := range map[string]*time.Time{"from": &b.From, "to": &b.To} {
-		if text := s.String(name); text != "" {
-			if *at, err = timeOf("--"+name, text, time.Now()); err != nil {
-				return err
-			}
-		}
+func triggerSchedule(s scope, in api.ScheduleBackfill) error {
+	if in.Body.To.IsZero() {
+		in.Body.To = time.Now()
 	}
-	if b.From.IsZero() {
-		return done(s.env, client.TriggerSchedule.Do(s.ctx, s.api, api.ScheduleChange{ScheduleReference: in}), "triggered: %s", in.Name)
+	if in.Body.From.IsZero() {
+		return done(s.env, client.TriggerSchedule.Do(s.ctx, s.api, api.ScheduleChange{ScheduleReference: in.ScheduleReference}), "triggered: %s", in.Name)
 	}
-	sent, err := client.BackfillSchedule.Call(s.ctx, s.api, api.ScheduleBackfill{ScheduleReference: in, Body: b})
+	sent, err := client.BackfillSchedule.Call(s.ctx, s.api, in)
 	return done(s.env, err, "triggered: %s, %d runs", in.Name, sent.Ticks)
 }
 

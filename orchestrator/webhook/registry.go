@@ -228,7 +228,7 @@ func (s *Service) disable(ctx context.Context, id, reason string) error {
 	}
 	err := s.setReason(ctx, id, reason)
 	if err == nil {
-		s.log.WarnContext(ctx, "webhook disabled; enable it with muster webhooks enable", "webhook", id, "reason", reason)
+		s.log.WarnContext(ctx, "webhook disabled; enable it with muster resume webhook", "webhook", id, "reason", reason)
 	}
 	return err
 }
