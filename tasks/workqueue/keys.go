@@ -19,8 +19,7 @@ type keys struct {
 	note    string // hash id → last error or reason
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
-	counts  string // hash state → number of items; state \0 lane → number of items of a lane, if meta has lanes; expired: total number of expired leases; out_bytes: total size of outputs
-	meta    string // hash: v (version), lanes (1: counts are kept by lane too), endings (1: endings are kept), keep (ms after which ended items are forgotten), seq, token, moves, paused, sealed, settled (the last time; unix ms), beat (unix ms); also the name of the wake-up channel
+	meta    string // hash: v (version), state → number of items; lanes (1: counts are kept by lane too, as state \0 lane), endings (1: endings are kept), keep (ms after which ended items are forgotten), seq, token, moves, paused, sealed, settled (the last time; unix ms), beat (unix ms), expired (total number of expired leases), out_bytes (total size of outputs); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data; or of endings: id, state, lane, note, data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
 	refused string // set of ids that were not added because the queue was full, up to 10,000
@@ -39,7 +38,7 @@ func newKeys(rdb redis.UniversalClient, namespace, name string) keys {
 	return keys{
 		spec: p + "spec", rec: p + "rec", ready: p + "ready", lanes: p + "lanes",
 		delayed: p + "delayed", leased: p + "leased", worker: p + "worker", note: p + "note",
-		result: p + "result", failed: p + "failed", counts: p + "counts", meta: p + "meta", out: p + "out",
+		result: p + "result", failed: p + "failed", meta: p + "meta", out: p + "out",
 		pools: p + "pools", reader: p + "reader", refused: p + "refused", ended: p + "ended", db: db,
 	}
 }
@@ -48,7 +47,7 @@ func newKeys(rdb redis.UniversalClient, namespace, name string) keys {
 func (k keys) all() []string {
 	return []string{
 		k.spec, k.rec, k.ready, k.lanes, k.delayed, k.leased, k.worker,
-		k.note, k.result, k.failed, k.counts, k.meta, k.out, k.pools, k.reader, k.refused, k.ended,
+		k.note, k.result, k.failed, k.meta, k.out, k.pools, k.reader, k.refused, k.ended,
 	}
 }
 

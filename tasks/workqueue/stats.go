@@ -118,8 +118,8 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 		return nil, nil
 	}
 	type reads struct {
-		counts                   *redis.MapStringStringCmd
-		meta, worker, note, item *redis.SliceCmd
+		meta               *redis.MapStringStringCmd
+		worker, note, item *redis.SliceCmd
 	}
 	cmds := make([]reads, len(wanted))
 	for _, w := range wanted {
@@ -130,7 +130,7 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 	if _, err := wanted[0].Queue.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, w := range wanted {
 			k := w.Queue.keys
-			cmds[i] = reads{meta: p.HMGet(ctx, k.meta, "v", "lanes"), counts: p.HGetAll(ctx, k.counts)}
+			cmds[i] = reads{meta: p.HGetAll(ctx, k.meta)}
 			if len(w.IDs) > 0 {
 				cmds[i].worker, cmds[i].note, cmds[i].item = p.HMGet(ctx, k.worker, w.IDs...), p.HMGet(ctx, k.note, w.IDs...), p.HMGet(ctx, k.rec, w.IDs...)
 			}
@@ -142,11 +142,11 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 	all := make([]Glance, len(wanted))
 	for i, w := range wanted {
 		meta := cmds[i].meta.Val()
-		if v, _ := strconv.Atoi(toString(meta[0])); v > version {
+		if v, _ := strconv.Atoi(meta["v"]); v > version {
 			return nil, fmt.Errorf("read queue %s: %w", w.Queue.name, ErrNewer)
 		}
-		all[i].Lanes = lanesOf(cmds[i].counts.Val())
-		if toString(meta[1]) == "" && len(cmds[i].counts.Val()) > 0 {
+		all[i].Lanes = lanesOf(meta)
+		if meta["lanes"] == "" && meta["moves"] != "" {
 			return nil, fmt.Errorf("read statistics of lanes in queue %s: %w", w.Queue.name, ErrLanesNotCounted)
 		}
 		for k, id := range w.IDs {
@@ -167,10 +167,10 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 	return all, nil
 }
 
-// lanesOf returns the counters of lanes among those of a queue.
-func lanesOf(counts map[string]string) map[string]Counts {
+// lanesOf returns the counters of lanes in the metadata of a queue.
+func lanesOf(meta map[string]string) map[string]Counts {
 	lanes := map[string]Counts{}
-	for field, text := range counts {
+	for field, text := range meta {
 		state, lane, ok := strings.Cut(field, "\x00")
 		if !ok {
 			continue

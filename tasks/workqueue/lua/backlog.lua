@@ -8,4 +8,4 @@ local fields = redis.call("XRANGE", OUT, "-", "+", "COUNT", 1)[1][2]
 for i = 1, #fields, 2 do
   if fields[i] == "before" then before = number(fields[i + 1]) end
 end
-return { n, math.max(0, number(redis.call("HGET", COUNTS, "out_bytes")) - before) }
+return { n, math.max(0, number(redis.call("HGET", META, "out_bytes")) - before) }

@@ -1,7 +1,7 @@
 -- Shared opening of every script of a queue.
 --
--- KEYS, the same seventeen for each script (see keys.go for what they hold):
---   spec rec ready lanes delayed leased worker note result failed counts meta out pools reader refused ended
+-- KEYS, the same sixteen for each script (see keys.go for what they hold):
+--   spec rec ready lanes delayed leased worker note result failed meta out pools reader refused ended
 --
 -- Every script fails with the error WQNEWER if a newer version of the program wrote the queue.
 --
@@ -18,7 +18,7 @@
 --   lane      its resource keys, each followed by \31; \31 if there is none
 -- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes set scores each lane by its first
 -- member, so that the oldest item of all lanes is found without reading the others.
-local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER, REFUSED, ENDED = unpack(KEYS)
+local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, META, OUT, POOLS, READER, REFUSED, ENDED = unpack(KEYS)
 
 -- byLane: the queue counts by lane, too; sealed: no lease is valid, and nothing is leased and added; endings: the
 -- queue keeps endings; keep: ms after which ended items are forgotten.
@@ -34,8 +34,8 @@ local function number(s) return tonumber(s or "0") end
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- The changes of this script to each counter and of META, written once by finish. The counter of a lane is the field
--- name \0 lane; a counter of zero has no field.
+-- The changes of this script to each counter and to other fields of META, written once by finish. The counter of a lane
+-- is the field name \0 lane; a counter of zero has no field.
 local delta, laneDelta, metaChanges = {}, {}, {}
 local wanted, totals = {}, {} -- counters of lanes that finish reads too; what the counters are that it has read or written
 local places = { seq = number(lastSeq), token = number(lastToken) } -- the last ones taken
@@ -48,10 +48,10 @@ local function count(name, n, lane)
   if byLane then add(laneDelta, name .. "\0" .. lane, n) end
 end
 
--- addAll adds to counters, 1000 at a time at most, because unpack takes some thousands of values.
-local function addAll(fields, deltas)
-  local old = redis.call("HMGET", COUNTS, unpack(fields))
-  local set, gone = {}, {}
+-- addAll adds to counters, 1000 at a time at most, because unpack takes some thousands of values, and sets other fields.
+local function addAll(fields, deltas, set)
+  local old = #fields > 0 and redis.call("HMGET", META, unpack(fields))
+  local gone = {}
   for i, field in ipairs(fields) do
     local n = number(old[i]) + deltas[i]
     totals[field] = n
@@ -64,8 +64,8 @@ local function addAll(fields, deltas)
       set[#set + 1] = string.format("%.0f", n)
     end
   end
-  if #gone > 0 then redis.call("HDEL", COUNTS, unpack(gone)) end
-  if #set > 0 then redis.call("HSET", COUNTS, unpack(set)) end
+  if #gone > 0 then redis.call("HDEL", META, unpack(gone)) end
+  if #set > 0 then redis.call("HSET", META, unpack(set)) end
 end
 
 local function finish(moved)
@@ -75,19 +75,18 @@ local function finish(moved)
     set[#set + 1] = field
     set[#set + 1] = value
   end
-  if #set > 0 then redis.call("HSET", META, unpack(set)) end
   local fields, deltas = {}, {}
   for _, field in ipairs(wanted) do laneDelta[field] = laneDelta[field] or 0 end
   for _, changes in ipairs({ delta, laneDelta }) do
     for field, n in pairs(changes) do
       if n ~= 0 or laneDelta[field] then fields[#fields + 1], deltas[#fields + 1] = field, n end
       if #fields == 1000 then
-        addAll(fields, deltas)
-        fields, deltas = {}, {}
+        addAll(fields, deltas, set)
+        fields, deltas, set = {}, {}, {}
       end
     end
   end
-  if #fields > 0 then addAll(fields, deltas) end
+  addAll(fields, deltas, set)
   if freed then redis.call("PUBLISH", META, "ready") end
 end
 

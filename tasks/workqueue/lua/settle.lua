@@ -28,7 +28,7 @@ while i <= #ARGV do
     if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
     for k = 1, n do
       local data = ARGV[i + 7 + k]
-      written = written or number(redis.call("HGET", COUNTS, "out_bytes"))
+      written = written or number(redis.call("HGET", META, "out_bytes"))
       redis.call("XADD", OUT, "*", "id", id, "n", k - 1, "before", string.format("%.0f", written), "data", data)
       written = written + #data
       add(delta, "out_bytes", #data)

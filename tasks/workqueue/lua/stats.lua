@@ -3,7 +3,7 @@
 -- Returns {queued, in_progress, done, skipped, error, delayed, ready,
 -- leased, failed, outputs, moves, paused 0|1, leases that expired ever, ms that
 -- the next item has been ready, sealed 0|1, items that were refused}.
-local c = redis.call("HMGET", COUNTS, "queued", "in_progress", "done", "skipped", "error", "expired")
+local c = redis.call("HMGET", META, "queued", "in_progress", "done", "skipped", "error", "expired")
 local out = {}
 for i = 1, 5 do out[i] = number(c[i]) end
 out[6] = redis.call("ZCARD", DELAYED)
