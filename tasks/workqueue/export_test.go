@@ -142,7 +142,8 @@ func recount(ctx context.Context, s *store, byLane bool) (tally, error) {
 // laneOf returns the lane of a record, named as LaneStats does.
 func laneOf(record string) string {
 	f := strings.SplitN(record, " ", recordFields)
-	return laneName(f[len(f)-1])
+	lane, _ := cutLane(f[len(f)-1])
+	return laneName(lane)
 }
 
 // FuzzSpec checks that a valid item survives encoding and decoding, and that damaged data is an error.
@@ -164,7 +165,7 @@ func FuzzSpec(f *testing.F) {
 			}
 		}
 		now := time.UnixMilli(1700000000000)
-		answer := []any{record, spec, "w", "note", int64(1), "result", int64(5), int64(6)}
+		answer := []any{record, spec, "note", int64(1), "result", int64(5), int64(6)}
 		info, err := parseInfo(id, answer, now)
 		if err == nil {
 			info.setTimes(answer, now.UnixMilli(), time.Minute)

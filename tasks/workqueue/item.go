@@ -221,19 +221,19 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info := Info{Item: it, Passed: passed, Worker: toString(v[2]), Note: toString(v[3])}
+	info := Info{Item: it, Passed: passed, Note: toString(v[2])}
 	record := toString(v[0])
 	if err := info.setRecord(record); err != nil {
 		return Info{}, err
 	}
-	if toInt(v[4]) == 1 {
-		info.Result = []byte(toString(v[5]))
+	if toInt(v[3]) == 1 {
+		info.Result = []byte(toString(v[4]))
 	}
 	if record[0] == 'w' {
-		info.Available = now.Add(time.Duration(toInt(v[6])) * time.Millisecond)
+		info.Available = now.Add(time.Duration(toInt(v[5])) * time.Millisecond)
 	}
 	if record[0] == 'i' {
-		info.Expires = now.Add(time.Duration(toInt(v[7])) * time.Millisecond)
+		info.Expires = now.Add(time.Duration(toInt(v[6])) * time.Millisecond)
 	}
 	return info, nil
 }
@@ -253,6 +253,7 @@ func (i *Info) setRecord(record string) error {
 	}
 	i.State, i.Attempts, i.Retried, i.Token = stateOf(f[0]), int(n[0]), int(n[1]), n[2]
 	i.Priority, i.MaxAttempts = MaxPriority-int(n[3]), int(n[5])
+	_, i.Worker = cutLane(f[recordFields-1])
 	return nil
 }
 
@@ -267,7 +268,7 @@ func (i *Info) setTimes(v []any, now int64, ttl time.Duration) {
 		i.Ready = i.Updated
 	case "i":
 		i.Ready = i.Updated
-		extended := now + toInt(v[7]) - ttl.Milliseconds()
+		extended := now + toInt(v[6]) - ttl.Milliseconds()
 		i.Updated = time.UnixMilli(max(since, min(extended, now)))
 	}
 }

@@ -10,12 +10,11 @@ import (
 // after [Queue.Expire].
 type keys struct {
 	spec    string // hash id → the item: a JSON header, a line break, the payload
-	rec     string // hash id → state and counters, see lua/common.lua
+	rec     string // hash id → state, counters and worker, see lua/common.lua
 	ready   string // sorted set, all scores 0, of lane \0 rank seq \0 id
 	lanes   string // sorted set of lanes, scored by their first ready member
 	delayed string // sorted set of ids by the unix ms at which they are ready
 	leased  string // sorted set of ids by the unix ms at which their lease ends
-	worker  string // hash id → the worker that holds the lease
 	note    string // hash id → last error or reason
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
@@ -37,7 +36,7 @@ func newKeys(rdb redis.UniversalClient, namespace, name string) keys {
 	p := namespace + ":wq:{" + name + "}:"
 	return keys{
 		spec: p + "spec", rec: p + "rec", ready: p + "ready", lanes: p + "lanes",
-		delayed: p + "delayed", leased: p + "leased", worker: p + "worker", note: p + "note",
+		delayed: p + "delayed", leased: p + "leased", note: p + "note",
 		result: p + "result", failed: p + "failed", meta: p + "meta", out: p + "out",
 		pools: p + "pools", reader: p + "reader", refused: p + "refused", ended: p + "ended", db: db,
 	}
@@ -46,7 +45,7 @@ func newKeys(rdb redis.UniversalClient, namespace, name string) keys {
 // all lists the keys in the order in which the scripts take them.
 func (k keys) all() []string {
 	return []string{
-		k.spec, k.rec, k.ready, k.lanes, k.delayed, k.leased, k.worker,
+		k.spec, k.rec, k.ready, k.lanes, k.delayed, k.leased,
 		k.note, k.result, k.failed, k.meta, k.out, k.pools, k.reader, k.refused, k.ended,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -177,8 +178,8 @@ func refusedLeases(leases []Leased, codes []int64) []Leased {
 }
 
 func checkWorker(worker string) error {
-	if worker == "" || len(worker) > 512 {
-		return fmt.Errorf("worker name %.80q must have 1 to 512 bytes", worker)
+	if worker == "" || len(worker) > 512 || strings.Contains(worker, "\x1f") {
+		return fmt.Errorf("worker name %.80q must have 1 to 512 bytes without U+001F", worker)
 	}
 	return nil
 }

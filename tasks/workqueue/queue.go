@@ -166,7 +166,7 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 		list, _ := v.([]any)
 		now, redisNow := time.Now(), toInt(list[len(list)-1])
 		for i, id := range part {
-			at := list[8*i : 8*i+8]
+			at := list[7*i : 7*i+7]
 			if toString(at[0]) == "" {
 				continue
 			}

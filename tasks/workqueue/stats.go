@@ -118,8 +118,8 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 		return nil, nil
 	}
 	type reads struct {
-		meta               *redis.MapStringStringCmd
-		worker, note, item *redis.SliceCmd
+		meta       *redis.MapStringStringCmd
+		note, item *redis.SliceCmd
 	}
 	cmds := make([]reads, len(wanted))
 	for _, w := range wanted {
@@ -132,7 +132,7 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 			k := w.Queue.keys
 			cmds[i] = reads{meta: p.HGetAll(ctx, k.meta)}
 			if len(w.IDs) > 0 {
-				cmds[i].worker, cmds[i].note, cmds[i].item = p.HMGet(ctx, k.worker, w.IDs...), p.HMGet(ctx, k.note, w.IDs...), p.HMGet(ctx, k.rec, w.IDs...)
+				cmds[i].note, cmds[i].item = p.HMGet(ctx, k.note, w.IDs...), p.HMGet(ctx, k.rec, w.IDs...)
 			}
 		}
 		return nil
@@ -157,9 +157,6 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 			info := Info{Item: Item{ID: id}, Note: toString(cmds[i].note.Val()[k])}
 			if err := info.setRecord(rec); err != nil {
 				return nil, err
-			}
-			if info.State == StateInProgress {
-				info.Worker = toString(cmds[i].worker.Val()[k])
 			}
 			all[i].Items = append(all[i].Items, info)
 		}
@@ -186,6 +183,12 @@ func lanesOf(meta map[string]string) map[string]Counts {
 
 // laneName is how LaneStats names a lane of a record.
 func laneName(lane string) string { return strings.TrimSuffix(lane, "\x1f") }
+
+// cutLane returns the lane at the end of a record, and the worker after it.
+func cutLane(end string) (lane, worker string) {
+	at := strings.LastIndexByte(end, '\x1f') + 1
+	return end[:at], end[at:]
+}
 
 // cards are the sizes of the sets beside the counters, and how often the queue
 // has changed.
@@ -261,7 +264,7 @@ func readScanned(ctx context.Context, q *Queue, kv []string) ([]Info, error) {
 const version = 2
 
 // recordFields is how many fields a record has, see lua/common.lua; the last is
-// the lane, which may hold spaces.
+// the lane with the worker, which may hold spaces.
 const recordFields = 9
 
 // placeOf returns the place of a record's item among the ready items. Later items have higher places.

@@ -1,11 +1,12 @@
 -- Shared opening of every script of a queue.
 --
--- KEYS, the same sixteen for each script (see keys.go for what they hold):
---   spec rec ready lanes delayed leased worker note result failed meta out pools reader refused ended
+-- KEYS, the same fifteen for each script (see keys.go for what they hold):
+--   spec rec ready lanes delayed leased note result failed meta out pools reader refused ended
 --
 -- Every script fails with the error WQNEWER if a newer version of the program wrote the queue.
 --
--- A record (hash rec) is "state attempts retried token rank seq max since lane":
+-- A record (hash rec) is "state attempts retried token rank seq max since lane", followed by the worker that holds the
+-- lease, if there is one:
 --   state     q ready, w waiting for its time, i in progress, d done, s skipped, e error
 --   attempts  runs that failed since the last requeue
 --   retried   how often the item was requeued from a terminal state
@@ -18,7 +19,7 @@
 --   lane      its resource keys, each followed by \31; \31 if there is none
 -- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes set scores each lane by its first
 -- member, so that the oldest item of all lanes is found without reading the others.
-local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, META, OUT, POOLS, READER, REFUSED, ENDED = unpack(KEYS)
+local SPEC, REC, READY, LANES, DELAYED, LEASED, NOTE, RESULT, FAILED, META, OUT, POOLS, READER, REFUSED, ENDED = unpack(KEYS)
 
 -- byLane: the queue counts by lane, too; sealed: no lease is valid, and nothing is leased and added; endings: the
 -- queue keeps endings; keep: ms after which ended items are forgotten.
@@ -92,19 +93,19 @@ end
 
 -- parse decodes a record; nil if it cannot be decoded.
 local function parse(s)
-  local state, attempts, retried, token, rank, seq, max, since, lane =
-    string.match(s, "^([qwidse]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
+  local state, attempts, retried, token, rank, seq, max, since, lane, worker =
+    string.match(s, "^([qwidse]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*\31)([^\31]*)$")
   if not state then return nil end
   return {
     state = state, attempts = tonumber(attempts), retried = tonumber(retried),
     token = tonumber(token), rank = tonumber(rank), seq = tonumber(seq),
-    max = tonumber(max), since = tonumber(since), lane = lane,
+    max = tonumber(max), since = tonumber(since), lane = lane, worker = worker,
   }
 end
 
 local function format(r)
-  return string.format("%s %d %d %d %d %d %d %.0f %s",
-    r.state, r.attempts, r.retried, r.token, r.rank, r.seq, r.max, r.since, r.lane)
+  return string.format("%s %d %d %d %d %d %d %.0f %s%s",
+    r.state, r.attempts, r.retried, r.token, r.rank, r.seq, r.max, r.since, r.lane, r.state == "i" and r.worker or "")
 end
 
 -- load returns the record of an item; nil if it has none, and also true if its record cannot be decoded.
@@ -167,18 +168,12 @@ local function nextSeq() return take("seq", 1) end
 -- expired counts leases that ended because they were not extended.
 local function expired(n) add(delta, "expired", n) end
 
--- unlease removes a lease from the indexes.
-local function unlease(id)
-  redis.call("ZREM", LEASED, id)
-  redis.call("HDEL", WORKER, id)
-end
-
 -- counterOf is the counter of each state.
 local counterOf = { q = "queued", w = "queued", i = "in_progress", d = "done", s = "skipped", e = "error" }
 
 -- leave removes an item that is leased or has ended from its state.
 local function leave(id, r)
-  if r.state == "i" then unlease(id) elseif r.state == "e" then redis.call("ZREM", FAILED, id) end
+  if r.state == "i" then redis.call("ZREM", LEASED, id) elseif r.state == "e" then redis.call("ZREM", FAILED, id) end
   if r.state ~= "i" then redis.call("ZREM", ENDED, id) end
   count(counterOf[r.state], -1, r.lane)
 end
@@ -252,7 +247,7 @@ local NO_KEYS = "\31" -- the lane of a damaged item that has left its lane
 local function loadLeased(id)
   local r, bad = load(id)
   if r and r.state == "i" then return r end
-  unlease(id)
+  redis.call("ZREM", LEASED, id)
   if bad then damaged(id, "in_progress", NO_KEYS) end
   return nil
 end
@@ -323,14 +318,13 @@ local function expireAll(dead, limit, note)
   while true do
     local ids = redis.call("ZRANGE", LEASED, offset, offset + 499)
     if #ids == 0 then break end
-    local workers = redis.call("HMGET", WORKER, unpack(ids))
-    for i, id in ipairs(ids) do
-      if workers[i] and dead[workers[i]] then
-        local r = loadLeased(id)
+    for _, id in ipairs(ids) do
+      local r = loadLeased(id)
+      if r and not dead[r.worker] then
+        offset = offset + 1
+      else
         if r then fail(id, r, note, true, limit, 0) end
         moved = moved + 1
-      else
-        offset = offset + 1
       end
     end
   end
@@ -352,17 +346,15 @@ local function lease(ids, records, worker, ttl)
   local out = {}
   if #ids == 0 then return out end
   local token = take("token", #ids) - #ids
-  local recs, leased, workers = {}, {}, {}
+  local recs, leased = {}, {}
   for i, id in ipairs(ids) do
     local r = records[i]
-    r.state, r.token = "i", token + i
+    r.state, r.token, r.worker = "i", token + i, worker
     recs[2 * i - 1], recs[2 * i] = id, format(r)
     leased[2 * i - 1], leased[2 * i] = now + ttl, id
-    workers[2 * i - 1], workers[2 * i] = id, worker
   end
   redis.call("HSET", REC, unpack(recs))
   redis.call("ZADD", LEASED, unpack(leased))
-  redis.call("HSET", WORKER, unpack(workers))
   local specs = redis.call("HMGET", SPEC, unpack(ids))
   for i, id in ipairs(ids) do
     local r = records[i]

@@ -8,14 +8,12 @@ local moved, offset = 0, 0
 while true do
   local ids = redis.call("ZRANGE", LEASED, offset, offset + 499)
   if #ids == 0 then break end
-  local workers = redis.call("HMGET", WORKER, unpack(ids))
-  for i, id in ipairs(ids) do
-    local own = workers[i] == ARGV[1]
-    local r = own and loadLeased(id)
-    if r and not known[r.token] then
+  for _, id in ipairs(ids) do
+    local r = loadLeased(id)
+    if r and r.worker == ARGV[1] and not known[r.token] then
       putBack(id, r)
       moved = moved + 1
-    elseif r or not own then
+    elseif r then
       offset = offset + 1
     end
   end
