@@ -169,7 +169,7 @@ func lanesOf(meta map[string]string) map[string]Counts {
 	lanes := map[string]Counts{}
 	for field, text := range meta {
 		state, lane, ok := strings.Cut(field, "\x00")
-		if !ok {
+		if !ok || text == "0" {
 			continue
 		}
 		of := lanes[laneName(lane)]

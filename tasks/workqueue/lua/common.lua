@@ -36,7 +36,7 @@ local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 -- The changes of this script to each counter and to other fields of META, written once by finish. The counter of a lane
--- is the field name \0 lane; a counter of zero has no field.
+-- is the field name \0 lane.
 local delta, laneDelta, metaChanges = {}, {}, {}
 local wanted, totals = {}, {} -- counters of lanes that finish reads too; what the counters are that it has read or written
 local places = { seq = number(lastSeq), token = number(lastToken) } -- the last ones taken
@@ -52,20 +52,14 @@ end
 -- addAll adds to counters, 1000 at a time at most, because unpack takes some thousands of values, and sets other fields.
 local function addAll(fields, deltas, set)
   local old = #fields > 0 and redis.call("HMGET", META, unpack(fields))
-  local gone = {}
   for i, field in ipairs(fields) do
     local n = number(old[i]) + deltas[i]
     totals[field] = n
-    if deltas[i] == 0 then
-      -- it is only read
-    elseif n == 0 and laneDelta[field] then
-      if old[i] then gone[#gone + 1] = field end
-    else
+    if deltas[i] ~= 0 then
       set[#set + 1] = field
       set[#set + 1] = string.format("%.0f", n)
     end
   end
-  if #gone > 0 then redis.call("HDEL", META, unpack(gone)) end
   if #set > 0 then redis.call("HSET", META, unpack(set)) end
 end
 
