@@ -414,7 +414,12 @@ func (s *Service) wakeRun() {
 
 // announceWork notes that a job may have work for a role or Go task in d.
 func (s *Service) announceWork(ctx context.Context, id, worker string, d time.Duration) error {
-	_, err := s.run(ctx, "announce work", "ready", []string{recordKey(id), readyKey(worker), dueKey(worker), wakeKey(worker)}, id, d.Milliseconds())
+	return s.announceAt(ctx, id, worker, d, "")
+}
+
+// announceAt is announceWork of a job whose place in the ready list is known, unless it is "".
+func (s *Service) announceAt(ctx context.Context, id, worker string, d time.Duration, place string) error {
+	_, err := s.run(ctx, "announce work", "ready", []string{recordKey(id), readyKey(worker), dueKey(worker), wakeKey(worker)}, id, d.Milliseconds(), place)
 	return err
 }
 

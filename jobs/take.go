@@ -21,9 +21,10 @@ import (
 const (
 	maxTake  = 100 // assignments at once
 	maxLooks = 8   // jobs that one call looks into
-	// lookAgain is when a job that was looked into is looked into again, if whoever did so died.
-	lookAgain = 30 * time.Second
 )
+
+// inputFields are the fields of the record of a job that its work has.
+var inputFields = []any{"prompt", "context", "doc", "headers", "prompt_sha256", "context_sha256"}
 
 // Take leases up to n pieces of work for a role, or for "task:NAME", to an agent. Jobs take turns: the job whose work was last
 // taken longest ago is first, and a point of priority counts as a minute. next is how long to wait before another call can find
@@ -31,36 +32,39 @@ const (
 func (s *Service) Take(ctx context.Context, worker, agent string, n int) (work []Work, next time.Duration, err error) {
 	n = min(n, maxTake)
 	next = -1
-	for looks := 0; len(work) < n && looks < maxLooks; {
-		reply, err := s.run(ctx, "look for work", "claim", []string{readyKey(worker), dueKey(worker), wakeKey(worker)}, prefix+"j:", 1, lookAgain.Milliseconds())
+	for looks := 0; len(work) < n && looks < maxLooks; looks++ {
+		reply, err := s.run(ctx, "look for work", "claim", []string{readyKey(worker), dueKey(worker), wakeKey(worker)}, append([]any{prefix + "j:"}, inputFields...)...)
 		if err != nil {
 			return work, 0, err
 		}
-		ids := reply[:len(reply)-2]
-		wait, _ := strconv.ParseInt(toString(reply[len(ids)]), 10, 64)
-		ms, _ := strconv.ParseInt(toString(reply[len(ids)+1]), 10, 64)
-		now := time.UnixMilli(ms)
-		next = time.Duration(wait) * time.Millisecond
-		if wait < 0 {
-			next = -1
-		}
-		if len(ids) == 0 {
+		next = time.Duration(toInt(reply[0])) * time.Millisecond
+		if len(reply) == 2 {
 			return work, next, nil
 		}
-		for _, v := range ids {
-			looks++
-			got, err := s.takeFrom(ctx, toString(v), worker, agent, n-len(work), now)
-			work = append(work, got...)
-			if err != nil {
-				s.cfg.Logger.WarnContext(ctx, "a job cannot be worked on", "job", toString(v), "err", err)
-			}
+		c := claimed{id: toString(reply[2]), place: toString(reply[3]), at: time.UnixMilli(toInt(reply[1])), input: record{}}
+		for i, name := range inputFields {
+			c.input[toString(name)] = toString(reply[4+i])
+		}
+		got, err := s.takeFrom(ctx, c, worker, agent, n-len(work))
+		work = append(work, got...)
+		if err != nil {
+			s.cfg.Logger.WarnContext(ctx, "a job cannot be worked on", "job", c.id, "err", err)
 		}
 	}
 	return work, next, nil
 }
 
+// claimed is a job that was taken off the ready list of a role.
+type claimed struct {
+	id    string
+	place string    // its place, if it is added again
+	at    time.Time // by the clock of Redis
+	input record    // the inputFields
+}
+
 // takeFrom leases work of one job.
-func (s *Service) takeFrom(ctx context.Context, id, worker, agent string, n int, now time.Time) ([]Work, error) {
+func (s *Service) takeFrom(ctx context.Context, c claimed, worker, agent string, n int) ([]Work, error) {
+	id, now, r := c.id, c.at, c.input
 	p, err := s.plan(ctx, id)
 	if err != nil {
 		return nil, err
@@ -86,7 +90,7 @@ func (s *Service) takeFrom(ctx context.Context, id, worker, agent string, n int,
 	}
 	switch {
 	case len(batch.Items) == n: // there may be more
-		err = s.announceWork(ctx, id, worker, 0)
+		err = s.announceAt(ctx, id, worker, 0, c.place)
 	case batch.Next >= 0:
 		err = s.announceWork(ctx, id, worker, max(batch.Next, time.Millisecond))
 	}
@@ -95,11 +99,6 @@ func (s *Service) takeFrom(ctx context.Context, id, worker, agent string, n int,
 	}
 	if len(batch.Items) == 0 {
 		return nil, nil
-	}
-	// They are not cached: the context can be edited.
-	r, err := s.field(ctx, id, "prompt", "context", "doc", "headers", "prompt_sha256", "context_sha256")
-	if err != nil {
-		return nil, errors.Join(err, s.queue(id).Return(ctx, batch.Items...))
 	}
 	results, err := s.earlierResults(ctx, id, p, batch.Items)
 	if err != nil {
@@ -175,20 +174,19 @@ func newWork(id string, p *pipeline.Pipeline, it workqueue.Leased) (Work, error)
 }
 
 // Find returns the work of a lease of an item in the queue of a job, without prompt, context, document and results. Work
-// that the lease has completed is Done and has little more. Expires is by the clock of this machine. The error is ErrNotFound, ErrNoItem, or ErrLeaseLost.
+// that the lease has completed is Done and has little more. The error is ErrNotFound, ErrNoItem, or ErrLeaseLost.
 func (s *Service) Find(ctx context.Context, id, queueItem string, fence int64) (Work, error) {
 	p, err := s.plan(ctx, id)
 	if err != nil {
 		return Work{}, err
 	}
-	infos, err := s.queue(id).Get(ctx, queueItem)
+	info, err := s.queue(id).Peek(ctx, queueItem)
 	if err != nil {
 		return Work{}, err
 	}
-	if len(infos) == 0 {
+	if info == nil {
 		return Work{}, fmt.Errorf("%w: %.80q of job %s", ErrNoItem, queueItem, id)
 	}
-	info := infos[0]
 	switch held := info.Token == fence; {
 	case held && info.State == workqueue.StateInProgress:
 		w, err := newWork(id, p, workqueue.Leased{Item: info.Item, Worker: info.Worker, Token: fence, Attempts: info.Attempts, Retried: info.Retried})

@@ -2,18 +2,22 @@
 -- keys of events: the streams of all jobs and of this one, and a key of webhooks. The function record is of package event.
 local RECORD, EVENTS, EVENTS_OF_JOB, WEBHOOKS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
-local time = redis.call("TIME")
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local stamp = string.format("%.0f", now)
+-- clock sets the time. Scripts that need it, or add events, call it first.
+local time, now, stamp
+local function clock()
+  time = redis.call("TIME")
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  stamp = string.format("%.0f", now)
+end
 
 local function emit(type, job, data) return record(EVENTS, EVENTS_OF_JOB, WEBHOOKS, type, job, stamp, data) end
 
 -- rank returns the place of a job in the ready lists, or nil if it has no work to give: the time of its last turn, or of its
--- creation, minus a minute for each point of priority.
-local function rank(key)
-  local r = redis.call("HMGET", key, "created", "turn", "priority", "status", "paused")
+-- creation, minus a minute for each point of priority. It also returns the fields that ARGV names from the second on.
+local function rank(key, turn)
+  local r = redis.call("HMGET", key, "created", "turn", "priority", "status", "paused", unpack(turn and ARGV or {}, 2))
   if r[4] ~= "processing" or r[5] then return nil end
-  return string.format("%.3f", tonumber(r[2] or r[1]) - 60000 * tonumber(r[3] or 0))
+  return string.format("%.3f", tonumber(turn or r[2] or r[1]) - 60000 * tonumber(r[3] or 0)), r
 end
 
 -- wakeOne wakes one of the processes that wait for work at a list.

@@ -7,6 +7,7 @@
 -- Keys 8 and 10 that are the record mean none.
 -- Returns {"created", id}, {"repeat", id}, {"mismatch", ""}, {"joined", id}, {"exists", id} or {"unknown", id of a job
 -- that it should come after}.
+clock()
 local id, records, request, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local afterPrefix, first, data, n = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[11])
 

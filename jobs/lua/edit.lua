@@ -2,6 +2,7 @@
 -- KEYS: common.lua, then 5 context, the indexes that it leaves, the indexes that it enters.
 -- ARGV: id, version, type of the event, its data, number of indexes that it leaves, context for its own key or "", then fields and values.
 -- Returns {1, new version}, {0, version} if it has another, {-1, 0} if it does not exist, or {-2, 0} if it has ended.
+clock()
 local id, version, leaves = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local at = redis.call("HMGET", RECORD, "version", "status", "seq")
 if not at[1] then return { -1, 0 } end

@@ -1,6 +1,7 @@
 -- Adds the events of items that have ended, also of a job that has.
 -- KEYS: common.lua, then 5 reviews. ARGV: id, last ending that is in the events, last of these, then type and data of each event.
 -- Returns 1, or 0 if the job does not exist or another process has added some of them.
+clock()
 local id = ARGV[1]
 local r = redis.call("HMGET", RECORD, "status", "endings")
 if not r[1] or (r[2] or "") ~= ARGV[2] then return 0 end

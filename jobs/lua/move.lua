@@ -6,6 +6,7 @@
 -- A job that ends is advanced once more, which stops its work. So are its dependents.
 -- A job can end in a full Redis too: Redis rejects scripts whose first write may need memory.
 -- Returns {1, state before, ms since it was started if it ends now and was or else ""}, {0, its state} or {-1, ""} if the job does not exist.
+clock()
 local id, statuses, from, to, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] ~= ""
 local took = ""
 local was = redis.call("HGET", RECORD, "status")

@@ -1,6 +1,7 @@
 -- Pauses a job that has not ended, or resumes it.
 -- KEYS: common.lua. ARGV: id, 1 to pause or "" to resume, type of the event.
 -- Returns 1, or 0 if the job has ended or does not exist.
+clock()
 local r = redis.call("HMGET", RECORD, "status", "paused")
 if r[1] ~= "created" and r[1] ~= "processing" then return 0 end
 if (r[2] == "1") == (ARGV[2] == "1") then return 1 end

@@ -4,6 +4,7 @@
 -- ARGV: id, prefix of records. KEYS[10] is the record if there is none.
 -- The jobs that come after it remember how it ended, in the field "after:" with its id.
 -- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if the job does not exist.
+clock()
 local id = ARGV[1]
 local status = redis.call("HGET", RECORD, "status")
 if not status then

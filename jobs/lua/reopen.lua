@@ -2,6 +2,7 @@
 -- KEYS: common.lua, then 5 todo, 6 the ended jobs of its status.
 -- ARGV: id, prefix of the indexes by status, data of the event, ms until it is advanced, then fields to delete.
 -- Returns 1, 0 if it has not ended, or -1 if the job does not exist.
+clock()
 local id = ARGV[1]
 local r = redis.call("HMGET", RECORD, "status", "seq")
 if not r[1] then return -1 end

@@ -18,7 +18,7 @@ type keys struct {
 	note    string // hash id → last error or reason
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
-	meta    string // hash: v (version), state → number of items; lanes (1: counts are kept by lane too, as state \0 lane), endings (1: endings are kept), keep (ms after which ended items are forgotten), seq, token, moves, paused, sealed, settled (the last time; unix ms), beat (unix ms), expired (total number of expired leases), out_bytes (total size of outputs); also the name of the wake-up channel
+	meta    string // hash: v (version), state → number of items; lanes (1: counts are kept by lane too, as state \0 lane), endings (1: endings are kept), noted (1: an item may have a note), keep (ms after which ended items are forgotten), seq, token, moves, paused, sealed, settled (the last time; unix ms), beat (unix ms), expired (total number of expired leases), out_bytes (total size of outputs); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data; or of endings: id, state, lane, note, data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
 	refused string // set of ids that were not added because the queue was full, up to 10,000

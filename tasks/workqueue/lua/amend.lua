@@ -15,7 +15,7 @@ if r.state ~= from then return r.state end
 if sealed then return "sealed" end
 leave(id, r)
 conclude(id, r, to, note)
-if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
+setNote(id, note)
 if result then redis.call("HSET", RESULT, id, result) else redis.call("HDEL", RESULT, id) end
 if to ~= "e" then ending(id, r, note) end
 finish(1)

@@ -22,9 +22,9 @@
 local SPEC, REC, READY, LANES, DELAYED, LEASED, NOTE, RESULT, FAILED, META, OUT, POOLS, READER, REFUSED, ENDED = unpack(KEYS)
 
 -- byLane: the queue counts by lane, too; sealed: no lease is valid, and nothing is leased and added; endings: the
--- queue keeps endings; keep: ms after which ended items are forgotten.
-local version, byLane, sealed, endings, paused, lastSeq, lastToken, moves, keep =
-  unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings", "paused", "seq", "token", "moves", "keep"))
+-- queue keeps endings; noted: an item may have a note; keep: ms after which ended items are forgotten.
+local version, byLane, sealed, endings, noted, paused, lastSeq, lastToken, moves, keep =
+  unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings", "noted", "paused", "seq", "token", "moves", "keep"))
 if version and tonumber(version) > 2 then
   return redis.error_reply("WQNEWER the queue was written by a newer version")
 end
@@ -107,6 +107,16 @@ local function load(id)
   local s = redis.call("HGET", REC, id)
   local r = s and parse(s)
   return r or nil, s and not r
+end
+
+-- setNote stores the note of an item; "" is none.
+local function setNote(id, note)
+  if note ~= "" then
+    noted, metaChanges.noted = "1", "1"
+    redis.call("HSET", NOTE, id, note)
+  elseif noted then
+    redis.call("HDEL", NOTE, id)
+  end
 end
 
 local function save(id, r) redis.call("HSET", REC, id, format(r)) end
@@ -231,7 +241,7 @@ local function damaged(id, counter, lane)
   local note = "cannot decode the item record '" .. redis.call("HGET", REC, id) .. "' of key " .. REC
   local r = { attempts = 0, retried = 0, token = 0, rank = 100, seq = 0, max = 0, lane = lane }
   count(counter, -1, lane)
-  redis.call("HSET", NOTE, id, note)
+  setNote(id, note)
   conclude(id, r, "e", note)
 end
 
@@ -252,7 +262,7 @@ local function become(id, r, at)
   leave(id, r)
   r.attempts, r.token, r.rank, r.max, r.lane = 0, 0, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3]), ARGV[at + 4]
   redis.call("HSET", SPEC, id, ARGV[at])
-  redis.call("HDEL", NOTE, id)
+  setNote(id, "")
   redis.call("HDEL", RESULT, id)
   enter(id, r, now + tonumber(ARGV[at + 2]))
   finish(1)
@@ -262,7 +272,7 @@ end
 -- the item; otherwise it is queued again, immediately or when due.
 local function fail(id, r, note, counted, limit, due)
   leave(id, r)
-  redis.call("HSET", NOTE, id, note)
+  setNote(id, note)
   if r.max > 0 then limit = r.max end
   if counted then r.attempts = r.attempts + 1 end
   if counted and r.attempts >= limit then conclude(id, r, "e", note) else enter(id, r, due) end

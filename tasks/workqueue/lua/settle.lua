@@ -24,7 +24,7 @@ while i <= #ARGV do
     moved = moved + 1
     metaChanges.settled = string.format("%.0f", now)
     leave(id, r)
-    if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
+    setNote(id, note)
     if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
     for k = 1, n do
       local data = ARGV[i + 7 + k]
