@@ -409,7 +409,7 @@ func TestUsageIsSummedByAgent(t *testing.T) {
 		j := w.create(jobs.Request{})
 		for _, tokens := range []int64{90, 1 << 53, 10} { // one would be too large
 			for _, agent := range []string{"agent 0", "agent 1"} {
-				testutil.Ok(t, w.AddUsage(w.ctx, j.ID, agent, map[string]int64{"tokens": tokens, "requests": 1, "assignments": 1}))
+				testutil.Ok(t, w.AddUsage(w.ctx, j.ID, agent, map[string]int64{"tokens": tokens, "requests": 1, "assignments": 1}, time.Time{}))
 			}
 		}
 		got, err := w.Get(w.ctx, j.ID)

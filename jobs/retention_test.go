@@ -79,7 +79,7 @@ func TestNothingOfADeletedJobIsLeft(t *testing.T) {
 		w.emit("one", "two")
 		for range 2 {
 			work := w.take("validator", "v")
-			testutil.Ok(t, w.AddUsage(w.ctx, first.ID, "v", map[string]int64{"tokens": 1, "assignments": 1}))
+			testutil.Ok(t, w.AddUsage(w.ctx, first.ID, "v", map[string]int64{"tokens": 1, "assignments": 1}, time.Time{}))
 			w.complete(work, jobs.Answer{})
 		}
 		w.until(first.ID, jobs.Completed)

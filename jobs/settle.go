@@ -299,10 +299,10 @@ func (s *Service) Release(ctx context.Context, w Work) error {
 // maxUsage bounds the usage counters of a job, over all agents.
 const maxUsage = 5000
 
-// AddUsage adds the usage of an assignment to a job, by name, and records progress; the name "assignments" counts the
-// assignments that an agent has completed. It does nothing if the job was deleted.
-func (s *Service) AddUsage(ctx context.Context, id, agent string, usage map[string]int64) error {
-	args := []any{maxUsage}
+// AddUsage adds the usage of an assignment to a job, by name, and records progress at a time by the clock of Redis, zero for
+// now; the name "assignments" counts the assignments that an agent has completed. It does nothing if the job was deleted.
+func (s *Service) AddUsage(ctx context.Context, id, agent string, usage map[string]int64, at time.Time) error {
+	args := []any{at.UnixMilli(), maxUsage}
 	for name, n := range usage {
 		args = append(args, agent+" "+name, n)
 	}
@@ -312,7 +312,7 @@ func (s *Service) AddUsage(ctx context.Context, id, agent string, usage map[stri
 
 // Progressed records progress of a job, for example growing usage that its agents report.
 func (s *Service) Progressed(ctx context.Context, id string) {
-	if err := s.AddUsage(ctx, id, "", nil); err != nil && ctx.Err() == nil {
+	if err := s.AddUsage(ctx, id, "", nil, time.Time{}); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "the progress of the job is not noted", "job", id, "err", err)
 	}
 }

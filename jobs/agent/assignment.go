@@ -186,27 +186,24 @@ type assigned struct {
 func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
 
 // load reads an assignment. caller is the calling agent, or "" for a server process. usage is the usage of the assignment
-// so far; nil means no change. The error is ErrNoneSuch, or jobs.ErrLeaseLost together with the known fields.
+// so far; nil means the stored one. The error is ErrNoneSuch, or jobs.ErrLeaseLost together with the known fields.
 func (s *Service) load(ctx context.Context, id, caller string, usage map[string]int64) (*assigned, error) {
 	r, err := parseID(id)
 	if err != nil {
 		return nil, err
 	}
-	used, err := usageText(id, usage)
-	if err != nil {
-		return nil, err
-	}
 	k := s.keys
-	v, err := scripts["load"].Run(ctx, s.rdb, []string{k.assignment(id), k.seen(), k.held(r.agent)}, id, caller, used).StringSlice()
+	v, err := scripts["load"].Run(ctx, s.rdb, []string{k.assignment(id), k.seen(), k.held(r.agent)}, id, caller).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("read assignment %s: %w", id, err)
 	}
 	ms, _ := strconv.ParseInt(v[0], 10, 64)
-	h := &assigned{outcome: v[1], digest: v[2], now: time.UnixMilli(ms)}
+	f := strings.SplitN(v[1]+"  ", " ", 3)
+	h := &assigned{outcome: f[0], digest: f[1], usage: usage, now: time.UnixMilli(ms)}
 	h.ID = id
 	h.Work = jobs.Work{JobID: r.job, Agent: r.agent, QueueItem: r.item, Fence: r.fence, Nonce: r.nonce}
-	if v[3] != "" {
-		if err := json.Unmarshal([]byte(v[3]), &h.usage); err != nil {
+	if used := strings.TrimSpace(f[2]); used != "" && usage == nil {
+		if err := json.Unmarshal([]byte(used), &h.usage); err != nil {
 			return nil, fmt.Errorf("read the usage of assignment %s: %w", id, err)
 		}
 	}
@@ -221,7 +218,7 @@ func (s *Service) load(ctx context.Context, id, caller string, usage map[string]
 		h.Assignment = s.assignment(w)
 		h.ID = id
 		return h, nil
-	case err == nil, errors.Is(err, jobs.ErrLeaseLost) && h.outcome == "" && v[4] == "": // it never was, or ended long ago
+	case err == nil, errors.Is(err, jobs.ErrLeaseLost) && h.outcome == "" && v[2] == "": // it never was, or ended long ago
 		return nil, fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
 	}
 	return h, fmt.Errorf("assignment %s: %w", id, err)
@@ -306,14 +303,14 @@ func (s *Service) hold(ctx context.Context, agent, role, mode string, capacity i
 	if mode == modeTask {
 		capacity = 1 << 30 // slots of processes bound it
 	}
-	args := []any{agent, capacity, flag(mode != modeTask), s.limits.Load().Concurrency[role]}
+	args := []any{agent, capacity, flag(mode != modeTask), s.limits.Load().Concurrency[role], work[0].Begun.UnixMilli(), drained}
 	all := make([]Assignment, len(work))
 	for i, w := range work {
 		all[i] = s.assignment(w)
 		args = append(args, all[i].ID, w.Expires.UnixMilli())
 	}
 	k := s.keys
-	v, err := scripts["hold"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.resting(), k.held(agent), k.role(role)}, args...).Int64Slice()
+	v, err := scripts["hold"].Run(ctx, s.rdb, []string{k.free(), k.held(agent), k.role(role)}, args...).Int64Slice()
 	var now room
 	if err != nil {
 		err = fmt.Errorf("give work to agent %s: %w", agent, err)
@@ -388,17 +385,20 @@ func (s *Service) endIfLost(ctx context.Context, h *assigned, err error) error {
 func (s *Service) end(ctx context.Context, h *assigned, outcome, message, digest string) error {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
-	k, began := s.keys, ""
+	used, err := usageText(h.ID, h.usage)
+	if err == nil && h.now.Equal(h.Begun) { // it was not read since
+		h.now, err = s.now(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("end assignment %s: %w", h.ID, err)
+	}
+	took := time.Duration(0)
 	if !h.Begun.IsZero() {
-		began = strconv.FormatInt(h.Begun.UnixMilli(), 10)
+		took = max(0, h.now.Sub(h.Begun))
 	}
-	args := []any{
-		h.ID, h.Agent, outcome, digest, int(keepEnded.Seconds()), cleanLine(message, 500), began, maxAgentUsage,
-	}
-	at := cmp.Or(h.now, time.Now())
-	v, err := scripts["end"].Run(ctx, s.rdb, []string{
-		k.assignment(h.ID), k.held(h.Agent), k.agents(), k.numbers(h.Agent), k.usage(h.Agent), k.hour(at),
-	}, args...).Slice()
+	k := s.keys
+	v, err := scripts["end"].Run(ctx, s.rdb, []string{k.assignment(h.ID), k.held(h.Agent), k.numbers(h.Agent), k.hour(h.now)},
+		h.ID, h.Agent, outcome, digest, int(keepEnded.Seconds()), cleanLine(message, 500), h.now.UnixMilli(), took.Milliseconds(), used, maxNumbers).Slice()
 	s.waiters.noteEnd(h.Agent)
 	s.freeRoles(ctx, h)
 	if err != nil {
@@ -412,7 +412,7 @@ func (s *Service) end(ctx context.Context, h *assigned, outcome, message, digest
 	if v[0] == int64(1) {
 		s.recordSpan(ctx, h, outcome, message)
 		if !h.Begun.IsZero() {
-			s.counts.took.WithLabelValues(outcome).Observe(max(0, time.Since(h.Begun)).Seconds())
+			s.counts.took.WithLabelValues(outcome).Observe(took.Seconds())
 		}
 	}
 	usage := map[string]int64{}
@@ -425,7 +425,7 @@ func (s *Service) end(ctx context.Context, h *assigned, outcome, message, digest
 		usage["assignments"]++
 	}
 	if len(usage) > 0 { // a process that dies here loses it
-		s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.AddUsage(ctx, h.JobID, h.Agent, usage), "assignment", h.ID, "job", h.JobID)
+		s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.AddUsage(ctx, h.JobID, h.Agent, usage, h.now), "assignment", h.ID, "job", h.JobID)
 	}
 	return nil
 }
@@ -473,8 +473,8 @@ func (s *Service) endLapsed(ctx context.Context) error {
 				r, _ := parseID(id)
 				err = errors.Join(err, s.rdb.ZRem(ctx, s.keys.held(r.agent), id).Err())
 			}
-		case found == nil && h.open() && time.Now().Before(h.Expires): // it was extended by a process that died then
-			_, failed := s.report(ctx, h, h.now.Add(time.Until(h.Expires)), nil)
+		case found == nil && h.open() && h.now.Before(h.Expires): // it was extended by a process that died then
+			_, failed := s.report(ctx, h, h.Expires, nil)
 			err = errors.Join(err, failed)
 		case found == nil || errors.Is(found, jobs.ErrLeaseLost):
 			err = errors.Join(err, s.end(ctx, h, endLost, jobs.ErrLeaseLost.Error(), ""))

@@ -25,11 +25,12 @@ func (k keys) seen() string { return k.prefix + "seen" }
 // owners is a hash: id of an agent → the agent key that may act for it; without one only operators may.
 func (k keys) owners() string { return k.prefix + "owners" }
 
-// drained is a set of the ids of the agents that get no new work.
-func (k keys) drained() string { return k.prefix + "drained" }
+// free is a sorted set of the agents: id → unix ms until which the agent gets no work, because it or its connection asked for
+// that; drained if it is drained.
+func (k keys) free() string { return k.prefix + "free" }
 
-// resting is a sorted set: id → unix ms until which the agent gets no work, because it or its connection asked for that.
-func (k keys) resting() string { return k.prefix + "resting" }
+// drained is the time until which a drained agent gets no work.
+const drained = 1 << 53
 
 // checks is a sorted set: id of an agent with a URL → unix ms of its next health check.
 func (k keys) checks() string { return k.prefix + "checks" }
@@ -52,19 +53,17 @@ func (k keys) role(role string) string { return k.prefix + "role:" + role }
 // It expires a day after the last one.
 func (k keys) broke(key string) string { return k.prefix + "broke:" + key }
 
-// numbers is a hash of an agent: done, failed, last_error, idle (unix ms), activity, current_job.
+// numbers is a hash of an agent: done, failed, last_error, idle (unix ms; 0 at first), activity, current_job, and totals of its
+// usage as "usage NAME".
 func (k keys) numbers(agent string) string { return k.prefix + "numbers:" + agent }
-
-// usage is a hash of an agent: name → total.
-func (k keys) usage(agent string) string { return k.prefix + "usage:" + agent }
 
 // hour is a hash of the work of agents in an hour, in UTC: "<agent> <counter>" → number, of assignments, failed, ms, requests
 // and tokens. It expires 26 hours after a counter was added.
 func (k keys) hour(at time.Time) string { return k.prefix + "hour:" + at.UTC().Format("2006010215") }
 
-// assignment is a hash with the record of an assignment without its work, by its id: usage (JSON) so far, and
-// once it has ended outcome and digest (of the response that completed it). Expires ten minutes after the assignment has
-// ended, and a day after its last change.
+// assignment is a string with the record of an assignment without its work, by its id: "outcome digest usage", with the usage
+// so far as JSON, and once it has ended its outcome and the digest of the response that completed it. Expires ten minutes after
+// the assignment has ended, and a day after its last change.
 func (k keys) assignment(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return k.prefix + "assignment:" + hex.EncodeToString(sum[:16])

@@ -572,7 +572,7 @@ type touched struct {
 // touch records a heartbeat of an agent.
 func (s *Service) touch(ctx context.Context, id string) (touched, error) {
 	k := s.keys
-	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id).Slice()
+	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.free(), k.held(id), k.numbers(id)}, id, drained).Slice()
 	if err != nil {
 		return touched{}, fmt.Errorf("note a call of agent %s: %w", id, err)
 	}

@@ -263,7 +263,7 @@ func (s *Service) readRecord(ctx context.Context, id string) (record, error) {
 func (s *Service) suspend(ctx context.Context, id string, d time.Duration) {
 	now, err := s.now(ctx)
 	if err == nil {
-		err = s.rdb.ZAddGT(ctx, s.keys.resting(), redis.Z{Score: float64(now.Add(d).UnixMilli()), Member: id}).Err()
+		err = s.rdb.ZAddArgs(ctx, s.keys.free(), redis.ZAddArgs{XX: true, GT: true, Members: []redis.Z{{Score: float64(now.Add(d).UnixMilli()), Member: id}}}).Err()
 	}
 	s.warn(ctx, "let an agent rest", err, "agent", id)
 }

@@ -71,8 +71,8 @@ func (s *Service) store(ctx context.Context, rec *record, id, owner string, stat
 	}
 	k := s.keys
 	v, err := scripts["register"].Run(ctx, s.rdb,
-		[]string{k.agents(), k.names(), k.seen(), k.checks(), k.health(), k.version(), k.owners()},
-		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner, s.cfg.MaxOwned).Slice()
+		[]string{k.agents(), k.names(), k.seen(), k.checks(), k.health(), k.version(), k.owners(), k.free()},
+		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner, s.cfg.MaxOwned, k.numbers("")).Slice()
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
 	}
@@ -116,12 +116,12 @@ func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
 	var clock *redis.TimeCmd
 	var agents, health *redis.MapStringStringCmd
 	var seen *redis.ZSliceCmd
-	var drained *redis.StringSliceCmd
+	var atRest *redis.StringSliceCmd
 	var owners *redis.MapStringStringCmd
 	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		agents, health = p.HGetAll(ctx, k.agents()), p.HGetAll(ctx, k.health())
 		seen = p.ZRangeWithScores(ctx, k.seen(), 0, -1)
-		drained, owners = p.SMembers(ctx, k.drained()), p.HGetAll(ctx, k.owners())
+		atRest, owners = p.ZRangeByScore(ctx, k.free(), &redis.ZRangeBy{Min: strconv.Itoa(drained), Max: "+inf"}), p.HGetAll(ctx, k.owners())
 		clock = p.Time(ctx)
 		return nil
 	}); err != nil {
@@ -133,7 +133,7 @@ func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
 		at[id] = time.UnixMilli(int64(z.Score))
 	}
 	drain := map[string]bool{}
-	for _, id := range drained.Val() {
+	for _, id := range atRest.Val() {
 		drain[id] = true
 	}
 	out := make([]listed, 0, len(agents.Val()))
@@ -258,10 +258,10 @@ func (s *Service) withNumbers(ctx context.Context, all []listed) ([]Agent, error
 	if len(all) == 0 {
 		return out, nil
 	}
-	numbers, usage := make([]*redis.MapStringStringCmd, len(all)), make([]*redis.MapStringStringCmd, len(all))
+	numbers := make([]*redis.MapStringStringCmd, len(all))
 	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, l := range all {
-			numbers[i], usage[i] = p.HGetAll(ctx, s.keys.numbers(l.ID)), p.HGetAll(ctx, s.keys.usage(l.ID))
+			numbers[i] = p.HGetAll(ctx, s.keys.numbers(l.ID))
 		}
 		return nil
 	}); err != nil {
@@ -281,11 +281,14 @@ func (s *Service) withNumbers(ctx context.Context, all []listed) ([]Agent, error
 		a.Done, _ = strconv.ParseInt(n["done"], 10, 64)
 		a.Failed, _ = strconv.ParseInt(n["failed"], 10, 64)
 		a.LastError, a.Activity, a.CurrentJob = n["last_error"], n["activity"], n["current_job"]
-		for name, total := range usage[i].Val() {
-			if a.Usage == nil {
+		for field, total := range n {
+			name, ok := strings.CutPrefix(field, "usage ")
+			if ok && a.Usage == nil {
 				a.Usage = map[string]int64{}
 			}
-			a.Usage[name], _ = strconv.ParseInt(total, 10, 64)
+			if ok {
+				a.Usage[name], _ = strconv.ParseInt(total, 10, 64)
+			}
 		}
 		if a.URL != "" {
 			a.Breaker = "closed"
@@ -321,8 +324,11 @@ func (s *Service) countHeld(ctx context.Context, all []listed) ([]int, error) {
 
 // Drain stops or resumes the assignment of new work to an agent. Its current work continues. It returns ErrNoAgent.
 func (s *Service) Drain(ctx context.Context, id string, on bool) error {
-	k := s.keys
-	n, err := scripts["drain"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.version()}, id, flag(on)).Int()
+	until := 0
+	if on {
+		until = drained
+	}
+	n, err := scripts["drain"].Run(ctx, s.rdb, []string{s.keys.free(), s.keys.version()}, id, until).Int()
 	if err != nil {
 		return fmt.Errorf("drain agent %s: %w", id, err)
 	}
@@ -352,8 +358,8 @@ func (s *Service) Remove(ctx context.Context, id string) error {
 func (s *Service) remove(ctx context.Context, a Agent, cutoff string) (bool, error) {
 	k := s.keys
 	n, err := scripts["remove"].Run(ctx, s.rdb, []string{
-		k.agents(), k.names(), k.seen(), k.drained(), k.resting(), k.checks(), k.health(), k.version(),
-		k.numbers(a.ID), k.usage(a.ID), k.owners(), k.held(a.ID),
+		k.agents(), k.names(), k.seen(), k.free(), k.checks(), k.health(), k.version(),
+		k.numbers(a.ID), k.owners(), k.held(a.ID),
 	}, a.ID, a.Name, cutoff).Int()
 	if err != nil {
 		return false, fmt.Errorf("remove agent %s: %w", a.ID, err)

@@ -21,7 +21,7 @@ import (
 const (
 	maxUsageNames = 20
 	maxUsage      = 1_000_000_000_000
-	maxAgentUsage = 100 // number of different usage names of an agent, over all its assignments
+	maxNumbers    = 106 // fields of the numbers of an agent: 100 different usage names, and others
 	maxMessage    = 2000
 	maxRetryAfter = 24 * time.Hour
 )
@@ -55,7 +55,7 @@ func cleanLine(text string, n int) string {
 
 // loadOwned reads an assignment of the calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
 // fence of another lease and for a lost lease. An ended assignment is returned. usage is its usage so far, nil
-// for no change.
+// for the stored one.
 func (s *Service) loadOwned(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*assigned, error) {
 	r, err := parseID(id)
 	switch {
@@ -153,7 +153,7 @@ func (s *Service) complete(ctx context.Context, h *assigned, a jobs.Answer) erro
 	if h.outcome != "" && h.outcome != endLost {
 		return completedError(h, digest)
 	}
-	a.Usage = nil // it is in the record of the assignment
+	a.Usage = nil // it is counted at the end of the assignment
 	if !h.Done {  // otherwise a process died after completing the work and before ending the assignment
 		if err := s.cfg.Jobs.Complete(ctx, h.Work, a); err != nil {
 			return s.endIfLost(ctx, h, err)

@@ -5,6 +5,7 @@
 -- ms, last activity, current job.
 -- Returns {1, failures in a row before, failures in a row now, ms since the last
 -- heartbeat, unix ms}, or {0, 0, 0, 0, 0} if the agent does not exist.
+local now = clock()
 local id = ARGV[1]
 if redis.call("HEXISTS", KEYS[1], id) == 0 then
   redis.call("ZREM", KEYS[3], id)

@@ -1,10 +1,11 @@
 -- Stores an agent under its name.
--- KEYS: agents, names, seen, checks, health, version, owners.
+-- KEYS: agents, names, seen, checks, health, version, owners, free.
 -- ARGV: name, id for a new agent, record, most agents, "1" for an agent of the
 -- configuration, "1" for an agent with a URL, owner or "" for no change (for none, if it
--- is of the configuration), most agents of an owner.
+-- is of the configuration), most agents of an owner, prefix of the numbers of agents.
 -- Returns {1, id}; {0, ""} if there are too many agents; {4, ""} if the owner has too
 -- many; {3, id} if it has another owner or none.
+local now = clock()
 local static = ARGV[5] == "1"
 local id = redis.call("HGET", KEYS[2], ARGV[1])
 if id and not static and ARGV[7] ~= "" then
@@ -35,5 +36,7 @@ else
   redis.call("ZREM", KEYS[4], id)
   redis.call("HDEL", KEYS[5], id)
 end
+redis.call("ZADD", KEYS[8], "NX", 0, id)
+redis.call("HSETNX", ARGV[9] .. id, "idle", 0)
 redis.call("INCR", KEYS[6])
 return { 1, id }

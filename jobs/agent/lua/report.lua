@@ -3,8 +3,8 @@
 -- KEYS: record of the assignment, held by the agent.
 -- ARGV: id, unix ms at which the lease expires, usage or "".
 -- Returns 1, or 0 if the assignment has ended.
-if redis.call("HEXISTS", KEYS[1], "outcome") == 1 then return 0 end
+if string.find(redis.call("GET", KEYS[1]) or "", "^%a") then return 0 end
 redis.call("ZADD", KEYS[2], ARGV[2], ARGV[1])
-if ARGV[3] ~= "" then redis.call("HSET", KEYS[1], "usage", ARGV[3]) end
+if ARGV[3] ~= "" then redis.call("SET", KEYS[1], "  " .. ARGV[3]) end
 redis.call("EXPIRE", KEYS[1], 86400)
 return 1
