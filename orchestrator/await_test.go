@@ -170,8 +170,7 @@ func TestRefreshReturnsReportAtEveryStage(t *testing.T) {
 		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel()
 			cfg, world := worldSettings(t)
-			listed, err := os.ReadFile(cfg.Proxies.Sources[0].URL)
-			testutil.Ok(t, err)
+			listed := testutil.Must(os.ReadFile(cfg.Proxies.Sources[0].URL))(t)
 			n := strings.Count(string(listed), "\n")
 			var got proxies.Report
 			log := fallBack(t, cfg, prefix, remove, func(ctx context.Context, o *Orchestrator) (err error) {

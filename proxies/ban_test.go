@@ -161,8 +161,7 @@ func TestStats(t *testing.T) {
 	}
 	mustPublish(t, pool, result(100, nil), result(200, nil), result(300, nil), result(400, func(r *probe.Result) { r.Anonymity = probe.Transparent }), result(500, func(r *probe.Result) { r.Candidate.Country = "BG" }))
 	testutil.Ok(t, pool.Ban(t.Context(), "", 0, proxyOf(result(300, nil)).ID))
-	_, err := pool.Remove(t.Context(), proxyOf(result(200, nil)).ID)
-	testutil.Ok(t, err)
+	testutil.Must(pool.Remove(t.Context(), proxyOf(result(200, nil)).ID))(t)
 	pickOne(t, pool, PickOptions{Filter: Filter{Countries: []string{"BG"}}}).Report(Failed, 0)
 	flush(t, pool)
 	s, err := pool.Stats(t.Context())

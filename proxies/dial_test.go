@@ -90,8 +90,7 @@ func TestErrorPageOfProxy(t *testing.T) {
 		t.Cleanup(page.Close)
 		address := netip.MustParseAddrPort(page.Listener.Addr().String())
 		added := []Proxy{{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), LatencyMS: 1000}}
-		_, err := b.pool.Add(t.Context(), added...)
-		testutil.Ok(t, err)
+		testutil.Must(b.pool.Add(t.Context(), added...))(t)
 		first := ids[0]
 		if n >= 4 {
 			first = added[0].ID
@@ -312,8 +311,7 @@ func TestDialFallbackDirect(t *testing.T) {
 // A proxy whose name resolves to loopback is not connected to unless the filter allows it, for tunnels and requests.
 func TestPrivateAddressesOfNamesAreNotDialed(t *testing.T) {
 	t.Parallel()
-	allowed, err := addressfilter.New("127.0.0.1")
-	testutil.Ok(t, err)
+	allowed := testutil.Must(addressfilter.New("127.0.0.1"))(t)
 	ways := map[string]func(b *bench) error{
 		"tunnel": func(b *bench) error { _, err := b.say(t, "shop.example:80", DialOptions{}); return err },
 		"request": func(b *bench) error {

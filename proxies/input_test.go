@@ -49,8 +49,7 @@ func TestFetchInputHasNoAccessToWorker(t *testing.T) {
 		"path with a configured name": {Source: source.Source{Name: "paid", URL: file}, Configured: true},
 		"another URL's credentials":   {Source: source.Source{Name: "paid", URL: at}, Configured: true},
 	} {
-		run, err := Fetch.S(in).Send(t.Context(), f.client)
-		testutil.Ok(t, err)
+		run := testutil.Must(Fetch.S(in).Send(t.Context(), f.client))(t)
 		list, err := run.Wait(t.Context())
 		failure, ok := errors.AsType[*tasks.Failure](err)
 		if !ok || !strings.Contains(failure.Message, "proxies.sources") {
@@ -77,8 +76,7 @@ func TestConfiguredSourceUsesWorkerSecrets(t *testing.T) {
 		if len(in.Headers) > 0 || in.Auth != "" || strings.Contains(in.URL, "hunter2") || strings.Contains(in.URL, "letmein") {
 			t.Errorf("got %+v, want an input without secrets", in)
 		}
-		run, err := Fetch.S(in).Send(t.Context(), f.client)
-		testutil.Ok(t, err)
+		run := testutil.Must(Fetch.S(in).Send(t.Context(), f.client))(t)
 		list, err := run.Wait(t.Context())
 		if err != nil || len(list.Candidates) != 1 || list.Source != from.Label() {
 			t.Errorf("got %+v, %v, want one candidate of %s", list, err, from.Label())
@@ -102,8 +100,7 @@ func TestRefreshOfAGateway(t *testing.T) {
 	if text, err := json.Marshal(in); err != nil || !in.Configured || strings.Contains(string(text), "hunter2") {
 		t.Errorf("got %s, %v, want the name only", text, err)
 	}
-	run, err := Fetch.S(in).Send(t.Context(), f.client)
-	testutil.Ok(t, err)
+	run := testutil.Must(Fetch.S(in).Send(t.Context(), f.client))(t)
 	list, err := run.Wait(t.Context())
 	if err != nil || len(list.Candidates) != 2 {
 		t.Fatalf("got %+v, %v, want two sessions", list, err)
@@ -125,8 +122,7 @@ func TestRefreshReadsFilesLocally(t *testing.T) {
 	if in.URL != "" || in.List == nil {
 		t.Fatalf("got %+v, want the list instead of its path", in)
 	}
-	run, err := Fetch.S(in).Send(t.Context(), f.client)
-	testutil.Ok(t, err)
+	run := testutil.Must(Fetch.S(in).Send(t.Context(), f.client))(t)
 	list, err := run.Wait(t.Context())
 	if err != nil || len(list.Candidates) != 2 || list.Source != file {
 		t.Errorf("got %+v, %v, want the two of %s", list, err, filepath.Base(file))

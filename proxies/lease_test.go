@@ -21,8 +21,7 @@ func TestConsecutiveFailuresRemoveProxy(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		pool := newPool(t, rdb, nil)
 		mustPublish(t, pool, result(1, nil))
-		list, err := pool.List(t.Context(), Filter{})
-		testutil.Ok(t, err)
+		list := testutil.Must(pool.List(t.Context(), Filter{}))(t)
 		id := list[0].ID
 		for i, step := range []struct {
 			outcome Outcome
@@ -262,8 +261,7 @@ func poolWithFault(t *testing.T, f *redistest.Fault) {
 		t.Fatalf("got %v, %v, want the two proxies that stay", all, err)
 	}
 	for range 5 {
-		l, err := other.Pick(ctx, PickOptions{Site: "shop"})
-		testutil.Ok(t, err)
+		l := testutil.Must(other.Pick(ctx, PickOptions{Site: "shop"}))(t)
 		if l.Proxy.ID == kept {
 			t.Error("picked the banned proxy")
 		}

@@ -153,8 +153,7 @@ func TestPicks(t *testing.T) {
 	}
 	// A failing proxy has a low weight, without reports from other processes.
 	var bad string
-	list, err := pool.List(t.Context(), Filter{})
-	testutil.Ok(t, err)
+	list := testutil.Must(pool.List(t.Context(), Filter{}))(t)
 	bad = list[3].ID
 	for i := range 10 {
 		outcome := Failed

@@ -62,8 +62,7 @@ func newPool(t *testing.T, rdb redis.UniversalClient, edit func(*PoolConfig)) *P
 
 func mustPublish(t *testing.T, pool *Pool, results ...probe.Result) {
 	t.Helper()
-	_, err := publish(t.Context(), pool, results...)
-	testutil.Ok(t, err)
+	testutil.Must(publish(t.Context(), pool, results...))(t)
 }
 
 // publish adds the accepted results to the pool and removes the others. It returns the number of new members.
@@ -87,20 +86,17 @@ func publish(ctx context.Context, pool *Pool, results ...probe.Result) (added in
 // siteHealth returns the health of proxies at a site by ID, including removed ones.
 func siteHealth(t *testing.T, pool *Pool, site string) map[string]Health {
 	t.Helper()
-	texts, err := pool.store.rdb.HGetAll(t.Context(), healthKey(pool.store.name, site)).Result()
-	testutil.Ok(t, err)
+	texts := testutil.Must(pool.store.rdb.HGetAll(t.Context(), healthKey(pool.store.name, site)).Result())(t)
 	out := map[string]Health{}
 	for id, text := range texts {
-		out[id], err = parseHealth(text)
-		testutil.Ok(t, err)
+		out[id] = testutil.Must(parseHealth(text))(t)
 	}
 	return out
 }
 
 func pickOne(t *testing.T, pool *Pool, o PickOptions) *Lease {
 	t.Helper()
-	lease, err := pool.Pick(t.Context(), o)
-	testutil.Ok(t, err)
+	lease := testutil.Must(pool.Pick(t.Context(), o))(t)
 	return lease
 }
 
@@ -157,8 +153,7 @@ func TestViewsAreConsistent(t *testing.T) {
 		if list, err := two.List(t.Context(), Filter{}); err != nil || list[0].Health.Requests != 3 || list[0].Health.Fails != 0 {
 			t.Errorf("got %+v %v, want 3 requests and no failure", list, err)
 		}
-		_, err := one.Remove(t.Context(), lease.Proxy.ID)
-		testutil.Ok(t, err)
+		testutil.Must(one.Remove(t.Context(), lease.Proxy.ID))(t)
 		if _, err := two.Pick(t.Context(), PickOptions{Site: "b"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "the pool is empty") {
 			t.Errorf("got %v after removal, want an empty pool", err)
 		} else if d := resting(err); d != 0 {
@@ -203,8 +198,7 @@ func BenchmarkPickAndReport(b *testing.B) {
 	for i := range members {
 		members[i] = Proxy{Protocol: "http", Host: fmt.Sprintf("8.1.%d.%d", i>>8, i&255), Port: 8080, LatencyMS: float64(50 + i%2000), Anonymity: probe.Elite}
 	}
-	_, err := pool.Add(b.Context(), members...)
-	testutil.Ok(b, err)
+	testutil.Must(pool.Add(b.Context(), members...))(b)
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

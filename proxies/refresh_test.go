@@ -53,8 +53,7 @@ func newFleet(t *testing.T, cfg probe.Config, sources ...source.Source) *fleet {
 
 func (f *fleet) refresh(t *testing.T, sources ...source.Source) (Report, string, error) {
 	t.Helper()
-	run, err := f.host.Refresh(t.Context(), sources...).Send(t.Context(), f.client, tasks.ProgressKeys(ProgressPrefix))
-	testutil.Ok(t, err)
+	run := testutil.Must(f.host.Refresh(t.Context(), sources...).Send(t.Context(), f.client, tasks.ProgressKeys(ProgressPrefix)))(t)
 	report, err := run.Wait(t.Context())
 	return report, run.ID(), err
 }
@@ -72,8 +71,7 @@ func (f *fleet) key(t *testing.T, id, name, want string) string {
 
 func newWorld(t *testing.T, n int) *proxytest.World {
 	t.Helper()
-	world, err := proxytest.NewWorld(n, nil)
-	testutil.Ok(t, err)
+	world := testutil.Must(proxytest.NewWorld(n, nil))(t)
 	t.Cleanup(world.Close)
 	return world
 }
@@ -81,8 +79,7 @@ func newWorld(t *testing.T, n int) *proxytest.World {
 // startJudge runs a judge during the test and returns its URLs.
 func startJudge(t *testing.T) []string {
 	t.Helper()
-	judge, err := probe.StartJudge(probe.JudgeConfig{})
-	testutil.Ok(t, err)
+	judge := testutil.Must(probe.StartJudge(probe.JudgeConfig{}))(t)
 	t.Cleanup(func() { judge.Close() })
 	return judge.URLs
 }
@@ -90,8 +87,7 @@ func startJudge(t *testing.T) []string {
 // startProxy runs a proxy during the test.
 func startProxy(t *testing.T, kind proxytest.Kind, exit int) *proxytest.Proxy {
 	t.Helper()
-	p, err := proxytest.Start(proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(exit)})
-	testutil.Ok(t, err)
+	p := testutil.Must(proxytest.Start(proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(exit)}))(t)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -127,8 +123,7 @@ func TestRefreshWorld(t *testing.T) {
 	if report.Candidates != 48 || report.Alive != alive || report.Usable != usable || report.Live != len(accepted) || report.Errors != 0 || report.Stale {
 		t.Errorf("got %+v, want 48 candidates, %d alive, %d usable, %d live", report, alive, usable, len(accepted))
 	}
-	members, err := f.pool.List(t.Context(), Filter{Anonymity: probe.Transparent})
-	testutil.Ok(t, err)
+	members := testutil.Must(f.pool.List(t.Context(), Filter{Anonymity: probe.Transparent}))(t)
 	for _, m := range members {
 		if !accepted[m.Candidate().Address()] {
 			t.Errorf("%v must not be in the pool", m.Proxy)
@@ -209,8 +204,7 @@ func TestRefreshInChunks(t *testing.T) {
 // A refresh without usable input fails with the cause.
 func TestRefreshFailures(t *testing.T) {
 	t.Parallel()
-	judge, err := probe.StartJudge(probe.JudgeConfig{Listen: []string{testutil.FreeAddr(t)}})
-	testutil.Ok(t, err)
+	judge := testutil.Must(probe.StartJudge(probe.JudgeConfig{Listen: []string{testutil.FreeAddr(t)}}))(t)
 	f := newFleet(t, probe.Config{Judges: judge.URLs})
 	good := writeFile(t, "http://127.0.0.9:1")
 	check := func(name, want string, sources ...source.Source) {
@@ -240,8 +234,7 @@ func TestRecheck(t *testing.T) {
 		p := startProxy(t, kind, int(kind[0]))
 		at := netip.MustParseAddrPort(p.URL.Host)
 		c := Proxy{Protocol: "http", Host: at.Addr().String(), Port: at.Port(), CheckedAt: checked, Anonymity: probe.Elite}
-		_, err := f.pool.Add(t.Context(), c)
-		testutil.Ok(t, err)
+		testutil.Must(f.pool.Add(t.Context(), c))(t)
 		// Add records a current success; an old record has an old one.
 		h := "0.9 3 0 " + strconv.Itoa(int(checked.UnixMilli())) + " 0 0 10"
 		testutil.Ok(t, f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), proxyID(c), h).Err())
@@ -250,16 +243,13 @@ func TestRecheck(t *testing.T) {
 	dead, good, fresh := add(proxytest.HangsUp, old), add(proxytest.Elite, old), add(proxytest.Parking, time.Now())
 	recheck := func() Report {
 		t.Helper()
-		run, err := Recheck.S(struct{}{}).Send(t.Context(), f.client)
-		testutil.Ok(t, err)
-		report, err := run.Wait(t.Context())
-		testutil.Ok(t, err)
+		run := testutil.Must(Recheck.S(struct{}{}).Send(t.Context(), f.client))(t)
+		report := testutil.Must(run.Wait(t.Context()))(t)
 		return report
 	}
 	left := func() map[string]bool {
 		t.Helper()
-		list, err := f.pool.List(t.Context(), Filter{})
-		testutil.Ok(t, err)
+		list := testutil.Must(f.pool.List(t.Context(), Filter{}))(t)
 		left := map[string]bool{}
 		for _, m := range list {
 			left[m.ID] = m.Health.Until.IsZero()
@@ -348,8 +338,7 @@ func TestYields(t *testing.T) {
 	for range 2 { // two attempts of one refresh
 		testutil.Ok(t, pool.recordRead(t.Context(), "3", source.List{Source: "b", Parsed: source.Parsed{Rejects: map[source.Reject]int{source.Private: 3}}}, source.ErrEmpty))
 	}
-	yields, err := pool.Yields(t.Context())
-	testutil.Ok(t, err)
+	yields := testutil.Must(pool.Yields(t.Context()))(t)
 	if a := yields["a"]; a.Last != good || a.DryFor != 0 || a.State() != "yields" {
 		t.Errorf("a: got %+v, want the last refresh", a)
 	}
@@ -378,8 +367,7 @@ func TestRefreshRecordsYields(t *testing.T) {
 		_, _, err := f.refresh(t, list...)
 		testutil.Ok(t, err)
 	}
-	yields, err := f.pool.Yields(t.Context())
-	testutil.Ok(t, err)
+	yields := testutil.Must(f.pool.Yields(t.Context()))(t)
 	for name, want := range map[string]Yield{"both": {1, 0, 1, 1, 1}, "only": {2, 1, 1, 1, 1}, "gone": {}, "dead": {1, 1, 0, 0, 0}} {
 		if got := yields[name]; got.Last != want || got.Run == "" {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)

@@ -77,8 +77,7 @@ func (b *bench) add(t *testing.T, options ...proxytest.Options) []string {
 			o.Exit = proxytest.ExitAddress(i)
 		}
 		o.Hosts = b.hosts
-		p, err := proxytest.Start(o)
-		testutil.Ok(t, err)
+		p := testutil.Must(proxytest.Start(o))(t)
 		t.Cleanup(p.Close)
 		pair := netip.MustParseAddrPort(p.URL.Host)
 		r := probe.Result{Candidate: source.Candidate{Protocol: p.URL.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Username: o.User, Password: o.Password},
@@ -100,8 +99,7 @@ func (b *bench) first(id string) PickOptions {
 
 func get(t *testing.T, rt http.RoundTripper, url string) (status int, body string, err error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	testutil.Ok(t, err)
+	request := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	response, err := rt.RoundTrip(request)
 	if err != nil {
 		return 0, "", err
@@ -115,8 +113,7 @@ func get(t *testing.T, rt http.RoundTripper, url string) (status int, body strin
 func (b *bench) health(t *testing.T, id, site string) (all, there Health, inPool bool) {
 	t.Helper()
 	flush(t, b.pool)
-	list, err := b.pool.List(t.Context(), Filter{Anonymity: probe.Transparent})
-	testutil.Ok(t, err)
+	list := testutil.Must(b.pool.List(t.Context(), Filter{Anonymity: probe.Transparent}))(t)
 	for _, m := range list {
 		if m.ID == id {
 			all, inPool = m.Health, true
@@ -288,8 +285,7 @@ func blocked(t *testing.T, early bool) {
 	b := newBench(t, hello, nil)
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/", nil)
-	response, err := b.pool.Transport("shop", TransportOptions{}).RoundTrip(request)
-	testutil.Ok(t, err)
+	response := testutil.Must(b.pool.Transport("shop", TransportOptions{}).RoundTrip(request))(t)
 	if proxy, ok := Used(response); !ok || proxy.ID != ids[0] {
 		t.Errorf("got %v %t, want %s", proxy, ok, ids[0])
 	}

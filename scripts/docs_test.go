@@ -27,8 +27,7 @@ func TestDocsBuildInAClone(t *testing.T) {
 	if err != nil || got != "dist/site/index.html\n" {
 		t.Fatalf("got %q and %v, want only the name of the first page", got, err)
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "dist/site/docs/reference/cli.html"))
-	testutil.Ok(t, err)
+	page := testutil.Must(os.ReadFile(filepath.Join(dir, "dist/site/docs/reference/cli.html")))(t)
 	if strings.Contains(string(page), "–") {
 		t.Error("cli.html: got a dash for the two hyphens of a flag")
 	}
@@ -73,8 +72,7 @@ func TestTextForLanguageModelsIsComplete(t *testing.T) {
 	dir := checkout(t)
 	_, _ = sh(t, dir, "env", "PYTHON=false", "scripts/docs.sh")
 	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		testutil.Ok(t, err)
+		text := testutil.Must(os.ReadFile(filepath.Join(dir, name)))(t)
 		return string(text)
 	}
 	links, full := read("dist/site/llms.txt"), read("dist/site/llms-full.txt")

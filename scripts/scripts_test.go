@@ -42,8 +42,7 @@ func checkout(t *testing.T) string {
 		if err != nil {
 			continue // removed but not committed
 		}
-		content, err := os.ReadFile(source)
-		testutil.Ok(t, err)
+		content := testutil.Must(os.ReadFile(source))(t)
 		target := filepath.Join(dir, name)
 		testutil.Ok(t, os.MkdirAll(filepath.Dir(target), 0o700))
 		testutil.Ok(t, os.WriteFile(target, content, info.Mode().Perm()))

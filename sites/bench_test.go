@@ -43,8 +43,7 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 	s, client := startBench(b, def)
 	redistest.Measured(b, client.Redis(), func() {
 		for range b.N {
-			run, err := s.Send(b.Context(), def.Site, ScrapeOptions{})
-			testutil.Ok(b, err)
+			run := testutil.Must(s.Send(b.Context(), def.Site, ScrapeOptions{}))(b)
 			if sum, err := run.Wait(b.Context()); err != nil || sum.Records != pages {
 				b.Fatalf("got %d records, error %v, want %d", sum.Records, err, pages)
 			}
@@ -77,13 +76,11 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 func startBench(b *testing.B, def *definition.Definition) (*Service, *tasks.Client) {
 	b.Helper()
 	client := tasks.NewClient(redistest.Server(b).Client())
-	s, err := NewService(NewRegistry(def), Config{Client: client, OutDir: b.TempDir(), Logger: noLog})
-	testutil.Ok(b, err)
+	s := testutil.Must(NewService(NewRegistry(def), Config{Client: client, OutDir: b.TempDir(), Logger: noLog}))(b)
 	b.Cleanup(func() { _ = s.Close() })
 	mux := tasks.NewMux()
 	s.Register(mux)
-	worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 8})
-	testutil.Ok(b, err)
+	worker := testutil.Must(tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 8}))(b)
 	b.Cleanup(func() { _ = worker.Stop() })
 	testutil.Background(b, s.Run)
 	return s, client

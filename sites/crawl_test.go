@@ -61,13 +61,11 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	}
 	s := configured(t, redistest.New(t), NewRegistry(defs...), Config{})
 	work(t, s.cfg.Client, s)
-	long, err := s.Send(t.Context(), "big.example", ScrapeOptions{})
-	testutil.Ok(t, err)
+	long := testutil.Must(s.Send(t.Context(), "big.example", ScrapeOptions{}))(t)
 	testutil.Eventually(t, "the big site is being fetched", func() bool { return big.Load() > 20 })
 	var short []*tasks.Run[report.Summary]
 	for i := range 4 {
-		run, err := s.Send(t.Context(), fmt.Sprintf("small%d.example", i), ScrapeOptions{})
-		testutil.Ok(t, err)
+		run := testutil.Must(s.Send(t.Context(), fmt.Sprintf("small%d.example", i), ScrapeOptions{}))(t)
 		short = append(short, run)
 	}
 	for _, run := range short {

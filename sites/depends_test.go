@@ -39,15 +39,11 @@ func sendTwo(t *testing.T, faults string) *twoJobs {
 	j.first.Faults = map[string][]string{"/item/1": {"hang"}, "/page/2": strings.Fields(faults)}
 	t.Cleanup(func() { _ = j.client.Close() })
 	registry, cfg := NewRegistry(j.first.Definition(t, ""), dependentSite(t, j.second)), Config{Client: j.client, OutDir: t.TempDir()}
-	sender, err := NewService(registry, cfg)
-	testutil.Ok(t, err)
-	j.a, err = sender.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: j.first.URL})
-	testutil.Ok(t, err)
-	j.b, err = sender.Send(t.Context(), "dependent.example", ScrapeOptions{BaseURL: j.second.URL})
-	testutil.Ok(t, err)
+	sender := testutil.Must(NewService(registry, cfg))(t)
+	j.a = testutil.Must(sender.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: j.first.URL}))(t)
+	j.b = testutil.Must(sender.Send(t.Context(), "dependent.example", ScrapeOptions{BaseURL: j.second.URL}))(t)
 	testutil.Ok(t, sender.Close())
-	j.Service, err = NewService(registry, cfg)
-	testutil.Ok(t, err)
+	j.Service = testutil.Must(NewService(registry, cfg))(t)
 	return j
 }
 
@@ -84,13 +80,11 @@ func (j *twoJobs) checkSecond(status, waitsFor string, requested bool) Job {
 func TestDependentScrapeWaitsUntilTheOtherIsComplete(t *testing.T) {
 	t.Parallel()
 	jobs := sendTwo(t, "")
-	sent, err := store.ReadRequest(t.Context(), jobs.client.Redis(), jobs.b.ID())
-	testutil.Ok(t, err)
+	sent := testutil.Must(store.ReadRequest(t.Context(), jobs.client.Redis(), jobs.b.ID()))(t)
 	jobs.workUntilWaiting()
 	jobs.checkSecond(JobWaiting, "[shop.example]", false)
 	close(jobs.first.Hang)
-	_, err = jobs.b.Wait(t.Context())
-	testutil.Ok(t, err)
+	testutil.Must(jobs.b.Wait(t.Context()))(t)
 	b := jobs.checkSecond(report.StatusComplete, "[]", true)
 	if at := time.UnixMilli(sent.Began); !b.Began.After(at) {
 		t.Errorf("got a job that began at %s, want later than %s, when it was sent", b.Began, at)
@@ -131,8 +125,7 @@ func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	first.Faults = map[string][]string{"/": strings.Fields(strings.Repeat("500 ", 9))}
 	s := configured(t, redistest.New(t), NewRegistry(first.Definition(t, ""), dependentSite(t, second)), Config{})
 	work(t, s.cfg.Client, s)
-	a, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: first.URL})
-	testutil.Ok(t, err)
+	a := testutil.Must(s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: first.URL}))(t)
 	if _, err := a.Wait(t.Context()); err == nil {
 		t.Fatal("the first scrape succeeded")
 	}
@@ -141,13 +134,10 @@ func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	if _, err := b.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), a.ID()+" has the status FAILED") {
 		t.Errorf("with the job named: got error %v, want the status FAILED", err)
 	}
-	b, err = s.Resume(t.Context(), b.ID())
-	testutil.Ok(t, err)
-	_, err = b.Wait(t.Context())
-	testutil.Ok(t, err)
+	b = testutil.Must(s.Resume(t.Context(), b.ID()))(t)
+	testutil.Must(b.Wait(t.Context()))(t)
 	if b, err = s.Send(t.Context(), "dependent.example", ScrapeOptions{BaseURL: second.URL}); err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		t.Fatal(err)
 	}
-	_, err = b.Wait(t.Context())
-	testutil.Ok(t, err)
+	testutil.Must(b.Wait(t.Context()))(t)
 }

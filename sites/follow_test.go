@@ -124,8 +124,7 @@ func TestFailedScrapeIsUnhealthy(t *testing.T) {
 			work(t, s.cfg.Client, s)
 			scrape := func(wantErr bool, want string) {
 				t.Helper()
-				run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
-				testutil.Ok(t, err)
+				run := testutil.Must(s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL}))(t)
 				if _, err := run.Wait(t.Context()); (err != nil) != wantErr {
 					t.Errorf("got error %v, want one: %v", err, wantErr)
 				}

@@ -20,8 +20,7 @@ func TestJobThatWaits(t *testing.T) {
 	site := sitetest.NewShop(t, 1, 1)
 	s := newService(t, redistest.New(t))
 	s.Registry().Replace(NewRegistry(site.Definition(t, "")))
-	run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
-	testutil.Ok(t, err)
+	run := testutil.Must(s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL}))(t)
 	jobs, err := s.Jobs(t.Context(), "shop.example", 10)
 	if err != nil || len(jobs) != 1 || jobs[0].ID != run.ID() || jobs[0].Status != JobWaiting {
 		t.Errorf("got jobs %+v, error %v, want one, WAITING", jobs, err)
@@ -124,8 +123,7 @@ func TestPausedSiteIsNotFetched(t *testing.T) {
 		t.Errorf("got paused sites %v, %v, want shop.example", paused, err)
 	}
 	o.unpause()
-	sum, err := run.Wait(t.Context())
-	testutil.Ok(t, err)
+	sum := testutil.Must(run.Wait(t.Context()))(t)
 	o.site.IsWhole(t, sum)
 }
 
@@ -144,8 +142,7 @@ func TestSecondScrapeOfASiteJoinsOrIsRefused(t *testing.T) {
 		t.Errorf("got %v, want an error that names the limit", err)
 	}
 	close(site.Hang)
-	_, err = run.Wait(t.Context())
-	testutil.Ok(t, err)
+	testutil.Must(run.Wait(t.Context()))(t)
 }
 
 func TestFailedPagesAreFetchedByResume(t *testing.T) {
@@ -154,8 +151,7 @@ func TestFailedPagesAreFetchedByResume(t *testing.T) {
 	site.Faults = map[string][]string{"/item/4": strings.Fields(strings.Repeat("500 ", 4))}
 	o := operate(t, site)
 	run := o.send()
-	_, err := run.Wait(t.Context())
-	testutil.Ok(t, err)
+	testutil.Must(run.Wait(t.Context()))(t)
 	j, err := o.Job(t.Context(), run.ID())
 	if err != nil || j.Status != report.StatusComplete || j.Pages.Done != 20 || j.Pages.Error != 1 || j.Records["item"] != 19 || j.Summary == nil {
 		t.Errorf("got %+v, %v, want a complete job with 20 pages, an error and 19 items", j, err)
@@ -189,8 +185,7 @@ func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 	s := newService(t, srv.Client())
 	def := site.Definition(t, "")
 	req := begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})
-	_, err := store.Scrape(req).Send(t.Context(), s.cfg.Client, tasks.ID("j1"))
-	testutil.Ok(t, err)
+	testutil.Must(store.Scrape(req).Send(t.Context(), s.cfg.Client, tasks.ID("j1")))(t)
 	srv.FillDisk()
 	j, err := s.Job(t.Context(), "j1")
 	if err != nil || j.Status != JobBlocked || !strings.Contains(j.Trouble, "disk") || !strings.Contains(j.Trouble, srv.Dir) {
@@ -198,8 +193,7 @@ func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 	}
 	srv.FreeDisk()
 	testutil.Eventually(t, "the job is not blocked", func() bool {
-		j, err = s.Job(t.Context(), "j1")
-		testutil.Ok(t, err)
+		j = testutil.Must(s.Job(t.Context(), "j1"))(t)
 		return j.Status != JobBlocked
 	})
 	if j.Status != JobWaiting || j.Trouble != "" {

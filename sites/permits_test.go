@@ -39,9 +39,7 @@ func guard(t *testing.T, rdb redis.UniversalClient) *guarded {
 	g.def = g.site.Definition(t, "")
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
-	var err error
-	g.Service, err = NewService(NewRegistry(g.def), Config{Client: client, OutDir: filepath.Join(t.TempDir(), "own")})
-	testutil.Ok(t, err)
+	g.Service = testutil.Must(NewService(NewRegistry(g.def), Config{Client: client, OutDir: filepath.Join(t.TempDir(), "own")}))(t)
 	work(t, client, g.Service)
 	g.good = store.Request{Site: g.def.Site, File: g.def.File(), YAML: string(g.def.YAML()), BaseURL: g.site.URL, OutDir: g.cfg.OutDir, Home: g.name(g.cfg.OutDir)}
 	return g
@@ -135,8 +133,7 @@ func TestWorkerWritesBelowItsFolder(t *testing.T) {
 		if sum, err := run.Wait(t.Context()); err != nil || sum.Records != 6 {
 			t.Errorf("got %d records, %v, want 6", sum.Records, err)
 		}
-		_, err := os.Stat(filepath.Join(sub, "all.db"))
-		testutil.Ok(t, err)
+		testutil.Must(os.Stat(filepath.Join(sub, "all.db")))(t)
 	})
 }
 
@@ -160,16 +157,14 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	service := func(dir string) *Service {
-		s, err := NewService(NewRegistry(def), Config{Client: client, OutDir: dir})
-		testutil.Ok(t, err)
+		s := testutil.Must(NewService(NewRegistry(def), Config{Client: client, OutDir: dir}))(t)
 		return s
 	}
 	dir, other := t.TempDir(), t.TempDir()
 	sender := service(dir)
 	t.Cleanup(func() { _ = sender.Close() })
 	elsewhere := func(o ScrapeOptions) bool {
-		ok, err := sender.WrittenElsewhere(t.Context(), o)
-		testutil.Ok(t, err)
+		ok := testutil.Must(sender.WrittenElsewhere(t.Context(), o))(t)
 		return ok
 	}
 	if elsewhere(ScrapeOptions{}) {
@@ -185,8 +180,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 		t.Error("got no writer for a database in the folder of the worker, want one")
 	}
 
-	res, err := sender.Send(t.Context(), def.Site, ScrapeOptions{BaseURL: site.URL, OutDir: other})
-	testutil.Ok(t, err)
+	res := testutil.Must(sender.Send(t.Context(), def.Site, ScrapeOptions{BaseURL: site.URL, OutDir: other}))(t)
 	testutil.Eventually(t, "the job to report that no process writes its records", func() bool {
 		j, err := sender.Job(t.Context(), res.ID())
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
@@ -220,10 +214,8 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	def := sitetest.Parse(t, []byte(text))
 	s := newService(t, redistest.New(t))
 	work(t, s.cfg.Client, s)
-	req, err := s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL})
-	testutil.Ok(t, err)
-	refused, err := store.Scrape(req).Send(t.Context(), s.cfg.Client)
-	testutil.Ok(t, err)
+	req := testutil.Must(s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL}))(t)
+	refused := testutil.Must(store.Scrape(req).Send(t.Context(), s.cfg.Client))(t)
 	testutil.Eventually(t, "an attempt fails with the reason", func() bool { // later ones may run on workers that have the file
 		nodes, err := s.cfg.Client.Workflow(refused.ID()).Nodes(t.Context())
 		return err == nil && slices.ContainsFunc(nodes, func(n tasktype.Node) bool {
@@ -235,12 +227,9 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	}
 
 	plain := strings.Replace(text, `headers: {X-Key: "${PATH}"}`, "", 1)
-	def, err = definition.Parse("shop.yaml", []byte(plain))
-	testutil.Ok(t, err)
-	req, err = s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL})
-	testutil.Ok(t, err)
-	run, err := store.Scrape(req).Send(t.Context(), s.cfg.Client)
-	testutil.Ok(t, err)
+	def = testutil.Must(definition.Parse("shop.yaml", []byte(plain)))(t)
+	req = testutil.Must(s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL}))(t)
+	run := testutil.Must(store.Scrape(req).Send(t.Context(), s.cfg.Client))(t)
 	if got, want := <-seen, " / ${HOME}"; got != want {
 		t.Errorf("got a request with %q, want %q", got, want)
 	}

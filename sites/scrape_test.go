@@ -26,8 +26,7 @@ func TestScrapeOnWorkers(t *testing.T) {
 	site.Faults = map[string][]string{"/item/3": {"429"}, "/item/30": {"500"}, "/page/2": {"500", "hang"}, "/item/59": {"soft"}}
 	rdb := redistest.New(t)
 	s := configured(t, rdb, NewRegistry(site.Definition(t, "")), Config{})
-	res, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
-	testutil.Ok(t, err)
+	res := testutil.Must(s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL}))(t)
 	if !strings.HasPrefix(res.ID(), "scrape_shop_example_") {
 		t.Errorf("got job id %s, want one of shop.example", res.ID())
 	}
@@ -46,8 +45,7 @@ func TestScrapeOnWorkers(t *testing.T) {
 	<-site.Hangs
 	key("status", "PROCESSING")
 	close(site.Hang)
-	sum, err := res.Wait(t.Context())
-	testutil.Ok(t, err)
+	sum := testutil.Must(res.Wait(t.Context()))(t)
 	site.IsWhole(t, sum)
 	for name, want := range map[string]string{"total_urls": "63", "result_count": "120", "error_count": "0", "total_chunks": "3", "completed_chunks": "3", "status": "COMPLETE"} {
 		key(name, want)
@@ -64,10 +62,8 @@ func TestScrapeSkipsKnownPages(t *testing.T) {
 	s := configured(t, redistest.New(t), NewRegistry(site.Definition(t, "refetch: 7d\n")), Config{})
 	work(t, s.cfg.Client, s)
 	for range 2 {
-		res, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
-		testutil.Ok(t, err)
-		sum, err := res.Wait(t.Context())
-		testutil.Ok(t, err)
+		res := testutil.Must(s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL}))(t)
+		sum := testutil.Must(res.Wait(t.Context()))(t)
 		site.IsWhole(t, sum)
 	}
 	for _, path := range []string{"/item/0", "/item/19"} {
@@ -84,13 +80,10 @@ func TestHistoryOfARecord(t *testing.T) {
 	work(t, s.cfg.Client, s)
 	for _, change := range []func(){func() {}, func() { site.Price(1, 777) }, func() { site.Hide(1) }} {
 		change()
-		res, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
-		testutil.Ok(t, err)
-		_, err = res.Wait(t.Context())
-		testutil.Ok(t, err)
+		res := testutil.Must(s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL}))(t)
+		testutil.Must(res.Wait(t.Context()))(t)
 	}
-	got, err := s.History(t.Context(), "shop.example", site.URL+"/item/1?utm_source=list")
-	testutil.Ok(t, err)
+	got := testutil.Must(s.History(t.Context(), "shop.example", site.URL+"/item/1?utm_source=list"))(t)
 	if len(got) != 1 || got[0].Type != "item" || !got[0].Gone || got[0].Missed != 1 || got[0].First.IsZero() || got[0].Last.Before(got[0].First) {
 		t.Fatalf("got %+v, want an item that is gone", got)
 	}
@@ -117,10 +110,8 @@ func TestSitesFailAlone(t *testing.T) {
 	other := sitetest.Parse(t, []byte(strings.Replace(string(def.YAML()), "site: shop.example", "site: other.example", 1)))
 	s := configured(t, redistest.New(t), NewRegistry(def, other), Config{})
 	work(t, s.cfg.Client, s)
-	failing, err := s.Send(t.Context(), "other.example", ScrapeOptions{BaseURL: bad.URL})
-	testutil.Ok(t, err)
-	running, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: good.URL})
-	testutil.Ok(t, err)
+	failing := testutil.Must(s.Send(t.Context(), "other.example", ScrapeOptions{BaseURL: bad.URL}))(t)
+	running := testutil.Must(s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: good.URL}))(t)
 	if sum, err := running.Wait(t.Context()); err != nil {
 		t.Error(err)
 	} else {
@@ -147,16 +138,14 @@ func TestSitesFailAlone(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	t.Parallel()
-	r, err := LoadRegistry("", false)
-	testutil.Ok(t, err)
+	r := testutil.Must(LoadRegistry("", false))(t)
 	if _, err := r.Definition("quote.toscrape.com"); err == nil || !strings.Contains(err.Error(), `did you mean "quotes.toscrape.com"`) {
 		t.Errorf("got error %v, want one with the nearest name", err)
 	}
 	if _, err := LoadRegistry(t.TempDir()+"/none", true); err == nil {
 		t.Error("a missing folder that must exist: got no error, want one")
 	}
-	_, err = LoadRegistry(t.TempDir()+"/none", false)
-	testutil.Ok(t, err)
+	testutil.Must(LoadRegistry(t.TempDir()+"/none", false))(t)
 	dir := t.TempDir()
 	for site, rest := range map[string]string{
 		"quotes.toscrape.com": "startt: [/]\n", // it does not hide the shipped one
@@ -169,8 +158,7 @@ func TestRegistry(t *testing.T) {
 		text := "site: " + site + "\nbase_url: http://shop.example\nstart: [/]\nrecords:\n  item: {from: listing, fields: {name: h1}}\n" + rest
 		testutil.Ok(t, os.WriteFile(filepath.Join(dir, site+".yaml"), []byte(text), 0o600))
 	}
-	r, err = LoadRegistry(dir, true)
-	testutil.Ok(t, err)
+	r = testutil.Must(LoadRegistry(dir, true))(t)
 	for site, want := range map[string]string{
 		"quotes.toscrape.com": "quotes.toscrape.com.yaml:6:1: unknown key \"startt\"",
 		"lost":                `lost.yaml:6:13: depends_on: no site "nowhere"`,
@@ -237,8 +225,7 @@ func configured(t *testing.T, rdb redis.UniversalClient, registry *Registry, cfg
 	t.Helper()
 	cfg.Client, cfg.OutDir = tasks.NewClient(rdb), t.TempDir()
 	t.Cleanup(func() { _ = cfg.Client.Close() })
-	s, err := NewService(registry, cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(NewService(registry, cfg))(t)
 	t.Cleanup(func() { testutil.Ok(t, s.Close()) })
 	return s
 }
@@ -258,10 +245,8 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 func scrape(t *testing.T, s *Service, id string, def *definition.Definition, o ScrapeOptions) report.Summary {
 	t.Helper()
 	work(t, s.cfg.Client, s)
-	run, err := store.Scrape(begin(t, s, id, def, o)).Send(t.Context(), s.cfg.Client, tasks.ID(id))
-	testutil.Ok(t, err)
-	sum, err := run.Wait(t.Context())
-	testutil.Ok(t, err)
+	run := testutil.Must(store.Scrape(begin(t, s, id, def, o)).Send(t.Context(), s.cfg.Client, tasks.ID(id)))(t)
+	sum := testutil.Must(run.Wait(t.Context()))(t)
 	return sum
 }
 
@@ -270,8 +255,7 @@ func work(t *testing.T, client *tasks.Client, s *Service) {
 	t.Helper()
 	mux := tasks.NewMux()
 	s.Register(mux)
-	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 4, Grace: 5 * time.Second})
-	testutil.Ok(t, err)
+	w := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 4, Grace: 5 * time.Second}))(t)
 	t.Cleanup(func() { testutil.Ok(t, s.Close()) })
 	testutil.Background(t, s.Run)
 	testutil.Background(t, w.Run)

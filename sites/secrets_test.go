@@ -46,10 +46,8 @@ func withSecret(t *testing.T, url string) (dir, key string) {
 func withVault(t *testing.T, url string) (*Registry, *definition.Definition) {
 	t.Helper()
 	dir, _ := withSecret(t, url)
-	registry, err := LoadRegistry(dir, true)
-	testutil.Ok(t, err)
-	def, err := registry.Definition("vault")
-	testutil.Ok(t, err)
+	registry := testutil.Must(LoadRegistry(dir, true))(t)
+	def := testutil.Must(registry.Definition("vault"))(t)
 	return registry, def
 }
 
@@ -103,8 +101,7 @@ func TestMissingSecretsOfDefinitions(t *testing.T) {
 	testutil.Ok(t, os.Remove(key))
 	text := "site: two\nbase_url: http://127.0.0.1:1\nstart: [/]\nheaders: {X-A: '${A_TOKEN}', X-B: '${B_TOKEN} ${C_TOKEN}'}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
 	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "two.yaml"), []byte(text), 0o600))
-	registry, err := LoadRegistry(dir, true)
-	testutil.Ok(t, err)
+	registry := testutil.Must(LoadRegistry(dir, true))(t)
 	getenv := func(name string) (string, bool) { return map[string]string{"B_TOKEN": "x"}[name], name == "B_TOKEN" }
 	var got strings.Builder
 	for _, err := range registry.MissingSecrets(getenv) {
@@ -122,8 +119,7 @@ func TestMissingSecretsOfDefinitions(t *testing.T) {
 		t.Errorf("got %v, want an error for the reference that is not closed", err)
 	}
 	evil := func(string) (string, bool) { return "x\r\nHost: evil", true }
-	def, err := registry.Definition("two")
-	testutil.Ok(t, err)
+	def := testutil.Must(registry.Definition("two"))(t)
 	if _, err := def.WithSecrets(evil); err == nil || strings.Contains(err.Error(), "evil") {
 		t.Errorf("got %v, want an error that does not quote the secret", err)
 	}

@@ -188,9 +188,7 @@ func TestNamespaces(t *testing.T) {
 		}
 		clients := asynq.NewClientFromRedisClient(rdb)
 		for _, queue := range []string{"shop:default", "b:default"} {
-			if _, err := clients.Enqueue(asynq.NewTask("to "+queue, nil), asynq.Queue(queue)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(clients.Enqueue(asynq.NewTask("to "+queue, nil), asynq.Queue(queue)))(t)
 		}
 		if got := <-blog.plain; got != "to b:default" {
 			t.Errorf("got task %q", got)
@@ -224,8 +222,7 @@ func TestInvalidNamespace(t *testing.T) {
 			t.Errorf("Connect with namespace %.20q: got %v, want ErrInvalid", name, err)
 		}
 		c := tasks.NewClient(rdb, tasks.Namespace(name))
-		worker, err := tasks.NewWorker(c, tasks.NewMux(), tasks.WorkerConfig{})
-		testutil.Ok(t, err)
+		worker := testutil.Must(tasks.NewWorker(c, tasks.NewMux(), tasks.WorkerConfig{}))(t)
 		calls := map[string]error{"Run": worker.Run(t.Context()), "PauseQueue": c.PauseQueue(t.Context(), "q"), "Ping": c.Ping(t.Context())}
 		_, calls["Send"] = who.S(nil).Send(t.Context(), c)
 		calls["Schedules.Put"] = c.Schedules().Put(t.Context(), tasks.Schedule{Name: "s", Spec: "@hourly", Work: who.S(nil)})
@@ -244,8 +241,7 @@ func TestInvalidNamespace(t *testing.T) {
 // shards returns the prefixes of the keys of all shards.
 func shards(t *testing.T, rdb redis.UniversalClient) []string {
 	t.Helper()
-	said, err := rdb.Get(t.Context(), "muster:store").Result()
-	testutil.Ok(t, err)
+	said := testutil.Must(rdb.Get(t.Context(), "muster:store").Result())(t)
 	var schema, n int
 	if _, err := fmt.Sscan(said, &schema, &n); err != nil {
 		t.Fatalf("muster:store holds %q: %v", said, err)

@@ -46,8 +46,7 @@ func (p *post) work(tb testing.TB, workers int, b tasks.Batch[letter]) {
 	for range workers {
 		mux := tasks.NewMux()
 		tasks.HandleBatch(mux, p.task, b, p.handle)
-		w, err := tasks.StartWorker(tb.Context(), p.client, mux, tasks.WorkerConfig{Grace: 100 * time.Millisecond})
-		testutil.Ok(tb, err)
+		w := testutil.Must(tasks.StartWorker(tb.Context(), p.client, mux, tasks.WorkerConfig{Grace: 100 * time.Millisecond}))(tb)
 		tb.Cleanup(func() { testutil.Ok(tb, w.Stop()) })
 	}
 }
@@ -99,8 +98,7 @@ func (p *post) send(tb testing.TB, kind string, numbers []int, opts ...tasks.Sen
 	for _, n := range numbers {
 		sends = append(sends, tasks.Sending{Work: p.task.S(letter{kind, n}), Options: opts})
 	}
-	sent, err := p.client.SendMany(tb.Context(), sends)
-	testutil.Ok(tb, err)
+	sent := testutil.Must(p.client.SendMany(tb.Context(), sends))(tb)
 	for _, s := range sent {
 		runs = append(runs, tasks.Attach[int](p.client, s.ID))
 	}
@@ -234,8 +232,7 @@ func TestBatchesOfTwoPrograms(t *testing.T) {
 			<-ctx.Done()
 			return slices.Repeat([]tasks.Outcome[int]{tasks.Failed[int](ctx.Err())}, len(ls))
 		})
-		w, err := tasks.StartWorker(t.Context(), p.client, mux, tasks.WorkerConfig{Grace: time.Second})
-		testutil.Ok(t, err)
+		w := testutil.Must(tasks.StartWorker(t.Context(), p.client, mux, tasks.WorkerConfig{Grace: time.Second}))(t)
 		runs := p.send(t, "shared", ints(5))
 		for n := 0; n < len(runs); n += <-begun {
 		}

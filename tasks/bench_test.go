@@ -36,8 +36,7 @@ func benchClient(b *testing.B, more ...func(*tasks.Mux)) *tasks.Client {
 	for _, handle := range more {
 		handle(mux)
 	}
-	worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Concurrency: 8})
-	testutil.Ok(b, err)
+	worker := testutil.Must(tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Concurrency: 8}))(b)
 	b.Cleanup(func() {
 		if err := worker.Stop(); err != nil {
 			b.Error(err)
@@ -49,8 +48,7 @@ func benchClient(b *testing.B, more ...func(*tasks.Mux)) *tasks.Client {
 
 func do[O any](b *testing.B, client *tasks.Client, s tasks.Signature[O]) O {
 	b.Helper()
-	out, err := s.Do(b.Context(), client)
-	testutil.Ok(b, err)
+	out := testutil.Must(s.Do(b.Context(), client))(b)
 	return out
 }
 
@@ -69,9 +67,7 @@ func BenchmarkSingle(b *testing.B) {
 		}
 		testutil.Ok(b, g.Wait())
 		for _, run := range runs {
-			if _, err := run.Wait(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			testutil.Must(run.Wait(b.Context()))(b)
 		}
 	})
 }
@@ -108,8 +104,7 @@ func BenchmarkLargeGroups(b *testing.B) {
 				for range b.N {
 					runs := make([]*tasks.Run[[]int], c.groups)
 					for i := range runs {
-						run, err := tasks.Each(make([]int, c.size), benchStep).Send(b.Context(), client)
-						testutil.Ok(b, err)
+						run := testutil.Must(tasks.Each(make([]int, c.size), benchStep).Send(b.Context(), client))(b)
 						runs[i] = run
 					}
 					for _, run := range runs {
@@ -127,9 +122,7 @@ func BenchmarkSend(b *testing.B) {
 	client := tasks.NewClient(redistest.Server(b).Client())
 	b.Run("one", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := benchStep.S(1).Send(b.Context(), client); err != nil {
-				b.Fatal(err)
-			}
+			testutil.Must(benchStep.S(1).Send(b.Context(), client))(b)
 		}
 	})
 	b.Run("many", func(b *testing.B) {
@@ -138,9 +131,7 @@ func BenchmarkSend(b *testing.B) {
 			sends[i].Work = benchStep.S(i)
 		}
 		for left := b.N; left > 0; left -= len(sends) {
-			if _, err := client.SendMany(b.Context(), sends[:min(left, len(sends))]); err != nil {
-				b.Fatal(err)
-			}
+			testutil.Must(client.SendMany(b.Context(), sends[:min(left, len(sends))]))(b)
 		}
 	})
 }
@@ -214,8 +205,7 @@ func BenchmarkLongestScript(b *testing.B) {
 				testutil.Ok(b, run(client))
 			}
 			longest := redis.SlowLog{}
-			logs, err := rdb.SlowLogGet(b.Context(), -1).Result()
-			testutil.Ok(b, err)
+			logs := testutil.Must(rdb.SlowLogGet(b.Context(), -1).Result())(b)
 			for _, l := range logs {
 				if l.Duration > longest.Duration {
 					longest = l

@@ -191,8 +191,7 @@ var canvasStories = []story{
 		}
 		perNode := func(depth int) float64 {
 			run := sent(t, w, nest(depth), tasks.In(time.Hour))
-			all, err := w.client.Redis().HGetAll(t.Context(), flowKey(t, w.client.Redis(), run.ID())).Result()
-			testutil.Ok(t, err)
+			all := testutil.Must(w.client.Redis().HGetAll(t.Context(), flowKey(t, w.client.Redis(), run.ID())).Result())(t)
 			size := 0
 			for k, v := range all {
 				size += len(k) + len(v)
@@ -226,8 +225,7 @@ var canvasStories = []story{
 		queues := func(s interface {
 			Send(context.Context, *tasks.Client, ...tasks.SendOption) (*tasks.Run[int], error)
 		}) string {
-			run, err := s.Send(t.Context(), w.client, tasks.Queue("Q"), tasks.In(time.Hour))
-			testutil.Ok(t, err)
+			run := testutil.Must(s.Send(t.Context(), w.client, tasks.Queue("Q"), tasks.In(time.Hour)))(t)
 			var out []string
 			for _, n := range nodes(t, w, run.ID()) {
 				if n.Queue != "" {
@@ -245,9 +243,7 @@ var canvasStories = []story{
 		}
 	}},
 	{"order of plans in plans", func(t *testing.T, w *world) {
-		if _, err := send(t, w, tasks.Chain(Nested.S("A"), Echo1)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(send(t, w, tasks.Chain(Nested.S("A"), Echo1)))(t)
 		if log := w.noted("log"); !slices.Equal(log, []int{'a', 'b', 'c', 'C', 'B', 'A'}) {
 			t.Fatalf("log %v", log)
 		}

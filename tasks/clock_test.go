@@ -72,8 +72,7 @@ func TestBatchOfAnUnlistedWorkerIsFound(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
 		t.Cleanup(func() { _ = c.Close() })
-		run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), c)
-		testutil.Ok(t, err)
+		run := testutil.Must(tasks.Chain(ID.S(1), Inc).Send(t.Context(), c))(t)
 		takeAs(t, rdb, "dead-worker")
 		newWorld(t, rdb)
 		wantValue(t, run, 2)

@@ -79,8 +79,7 @@ func newOrders(t *testing.T, rdb redis.UniversalClient) *orders {
 	tasks.Handle(m, Ship, step("ship"))
 	tasks.HandleAction(m, Release, undo("release"))
 	tasks.HandleAction(m, Refund, undo("refund"))
-	w, err := tasks.StartWorker(t.Context(), o.client, m, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "money": 1}})
-	testutil.Ok(t, err)
+	w := testutil.Must(tasks.StartWorker(t.Context(), o.client, m, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "money": 1}}))(t)
 	t.Cleanup(func() { _ = w.Stop(); _ = o.client.Close() })
 	return o
 }
@@ -315,9 +314,7 @@ func TestCancel(t *testing.T) {
 		}},
 		{"errors", func(t *testing.T, w *world) {
 			done := sent(t, w, ID.S(1))
-			if _, err := done.Wait(limited(t)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(done.Wait(limited(t)))(t)
 			ended(t, w, done.ID())
 			if err := done.Cancel(t.Context()); !errors.Is(err, tasks.ErrEnded) {
 				t.Errorf("of a workflow that has ended: got %v, want %v", err, tasks.ErrEnded)

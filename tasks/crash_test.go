@@ -128,8 +128,7 @@ func TestChildWorker(t *testing.T) {
 	if url == "" {
 		t.SkipNow()
 	}
-	opt, err := redis.ParseURL(url)
-	testutil.Ok(t, err)
+	opt := testutil.Must(redis.ParseURL(url))(t)
 	if os.Getenv(childDies) == "popped" {
 		opt.Dialer = func(_ context.Context, network, address string) (net.Conn, error) {
 			conn, err := net.Dial(network, address)
@@ -251,8 +250,7 @@ func doomed(t *testing.T, url, name, point string, env ...string) {
 func child(t *testing.T, url, name string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := childCommand(url, name, env...)
-	out, err := cmd.StdoutPipe()
-	testutil.Ok(t, err)
+	out := testutil.Must(cmd.StdoutPipe())(t)
 	testutil.Ok(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -274,8 +272,7 @@ func child(t *testing.T, url, name string, env ...string) *exec.Cmd {
 
 func connect(t *testing.T, url string) *tasks.Client {
 	t.Helper()
-	c, err := tasks.Connect(t.Context(), url)
-	testutil.Ok(t, err)
+	c := testutil.Must(tasks.Connect(t.Context(), url))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close client: %v", err)
@@ -374,16 +371,14 @@ func TestKilledWorkersRunStoredStepsOnce(t *testing.T) {
 	for i := range sends {
 		sends[i].Work = manySteps.S(steps)
 	}
-	sent, err := c.SendMany(t.Context(), sends)
-	testutil.Ok(t, err)
+	sent := testutil.Must(c.SendMany(t.Context(), sends))(t)
 	for i := range kills {
 		name := fmt.Sprint("doomed", i)
 		doomed(t, url, name, (time.Duration(life+37*i%200) * time.Millisecond).String(), childSlots+"=8")
 		testutil.Ok(t, c.ExpireLeases(t.Context(), name))
 	}
 	ended := func() int64 {
-		counts, err := c.Inspect().CountWorkflows(t.Context())
-		testutil.Ok(t, err)
+		counts := testutil.Must(c.Inspect().CountWorkflows(t.Context()))(t)
 		return counts[tasktype.WorkflowSucceeded]
 	}
 	t.Logf("%d of %d handlers have ended after %d kills", ended(), handlers, kills)

@@ -216,8 +216,7 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 			if fail := wantFailure(t, err, "instead"); fail.Code != name || !errors.Is(fail, tasks.ErrRevoked) {
 				t.Errorf("got %+v, want the code of the failure that it returned", fail)
 			}
-			nodes, err := f.Client().Workflow("flow").Nodes(t.Context())
-			testutil.Ok(t, err)
+			nodes := testutil.Must(f.Client().Workflow("flow").Nodes(t.Context()))(t)
 			for _, n := range nodes {
 				if (n.Task == "instead" || n.Task == "plan") && n.Status != tasktype.Failed {
 					t.Errorf("node %s, %s: got %s, want %s", n.ID, n.Task, n.Status, tasktype.Failed)
@@ -259,8 +258,7 @@ func TestReturnedFailureNamesTheTaskThatFailed(t *testing.T) {
 // Unavailable distinguishes a Redis that does not reply, or replies with an error, from errors of programs.
 func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 	t.Parallel()
-	unused, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Ok(t, err)
+	unused := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_ = unused.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: unused.Addr().String(), MaxRetries: -1})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -279,8 +277,7 @@ func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 // stalled returns the address of a server that accepts connections and never replies.
 func stalled(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Ok(t, err)
+	l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var conns sync.WaitGroup
 	conns.Go(func() {
 		for {

@@ -35,8 +35,7 @@ func workWithFault(t *testing.T, f *redistest.Fault) {
 	c := connect(t, url)
 	world := &cutWorld{runs: map[ran]int{}}
 	run := started(t, c, witness())
-	fails, err := skipper().Send(ctx, c)
-	testutil.Ok(t, err)
+	fails := testutil.Must(skipper().Send(ctx, c))(t)
 	f.Arm()
 	first, ready, over := startWithFault(ctx, t, f, world, "first", tasks.NewClient(f.Client(t, url)))
 	ended := make(chan struct{})
@@ -438,8 +437,7 @@ func TestPlanThatRedisLost(t *testing.T) {
 			return s, nil
 		})
 	})
-	run, err := plan.S(1).Send(t.Context(), c)
-	testutil.Ok(t, err)
+	run := testutil.Must(plan.S(1).Send(t.Context(), c))(t)
 	<-planning
 	rollBack := snapshot(t, rdb)
 	planned <- struct{}{}
@@ -459,8 +457,7 @@ func TestPlanThatRedisLost(t *testing.T) {
 	if p, err := run.Progress(t.Context()); err != nil || p.Done != p.Total {
 		t.Errorf("got progress %+v, %v, want all tasks done", p, err)
 	}
-	ns, err := c.Workflow(run.ID()).Nodes(t.Context())
-	testutil.Ok(t, err)
+	ns := testutil.Must(c.Workflow(run.ID()).Nodes(t.Context()))(t)
 	for _, n := range ns {
 		if n.Task == "charge" || n.Task == "hold" || !n.Status.Terminal() {
 			t.Errorf("got node %s of task %s in state %s, want none of the lost plan", n.ID, n.Task, n.Status)
@@ -492,8 +489,7 @@ func TestTaskThatKillsItsWorkersFails(t *testing.T) {
 	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
 		t.Fatalf("got %+v", f)
 	}
-	d, err := c.Workflow(run.ID()).Node(t.Context(), "0")
-	testutil.Ok(t, err)
+	d := testutil.Must(c.Workflow(run.ID()).Node(t.Context(), "0"))(t)
 	victims := map[string]bool{}
 	for _, a := range d.Tried {
 		if a.Outcome == tasktype.OutcomeLost && !a.Started.IsZero() && !a.Ended.Before(a.Started) {

@@ -106,8 +106,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.Wor
 	for _, c := range change {
 		c(&cfg)
 	}
-	worker, err := tasks.NewWorker(w.client, w.mux(), cfg)
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.NewWorker(w.client, w.mux(), cfg))(t)
 	w.worker = worker
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -161,8 +160,7 @@ func ended(t *testing.T, w *world, id string) {
 		}
 		_ = p
 	}
-	nodes, err := w.client.Workflow(id).Nodes(ctx)
-	testutil.Ok(t, err)
+	nodes := testutil.Must(w.client.Workflow(id).Nodes(ctx))(t)
 	for _, n := range nodes {
 		if !n.Status.Terminal() {
 			t.Errorf("node %s of an ended workflow: got %s, want a terminal state\n%s", n.ID, n.Status, tree(t, w, id))
@@ -239,16 +237,14 @@ func newClient(t *testing.T, rdb redis.UniversalClient, opts ...tasks.ClientOpti
 // runWorker runs a worker until the test ends.
 func runWorker(t *testing.T, c *tasks.Client, m *tasks.Mux, cfg tasks.WorkerConfig) {
 	t.Helper()
-	w, err := tasks.NewWorker(c, m, cfg)
-	testutil.Ok(t, err)
+	w := testutil.Must(tasks.NewWorker(c, m, cfg))(t)
 	testutil.Background(t, w.Run)
 }
 
 // started sends s.
 func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.Run[O] {
 	t.Helper()
-	run, err := s.Send(t.Context(), c, opts...)
-	testutil.Ok(t, err)
+	run := testutil.Must(s.Send(t.Context(), c, opts...))(t)
 	return run
 }
 
@@ -260,7 +256,6 @@ func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.Sen
 
 func nodes(t *testing.T, w *world, id string) []tasktype.Node {
 	t.Helper()
-	ns, err := w.client.Workflow(id).Nodes(t.Context())
-	testutil.Ok(t, err)
+	ns := testutil.Must(w.client.Workflow(id).Nodes(t.Context()))(t)
 	return ns
 }

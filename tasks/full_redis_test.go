@@ -52,8 +52,7 @@ func answers(t *testing.T, c *tasks.Client, wait time.Duration, names ...string)
 // listed returns the names of the live workers.
 func listed(t *testing.T, c *tasks.Client) (names []string) {
 	t.Helper()
-	ws, err := c.Inspect().Workers(t.Context())
-	testutil.Ok(t, err)
+	ws := testutil.Must(c.Inspect().Workers(t.Context()))(t)
 	for _, w := range ws {
 		names = append(names, w.Name)
 	}
@@ -63,8 +62,7 @@ func listed(t *testing.T, c *tasks.Client) (names []string) {
 // rejected returns how many calls Redis rejected with a kind of error.
 func rejected(t *testing.T, rdb redis.UniversalClient, kind string) (n int) {
 	t.Helper()
-	info, err := rdb.Info(t.Context(), "errorstats").Result()
-	testutil.Ok(t, err)
+	info := testutil.Must(rdb.Info(t.Context(), "errorstats").Result())(t)
 	_, after, _ := strings.Cut(info, "errorstat_"+kind+":count=")
 	_, _ = fmt.Sscan(after, &n)
 	return n
@@ -307,8 +305,7 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 	client := tasks.NewClient(rdb)
 	defer client.Close()
 	_, serr := ID.S(1).Send(t.Context(), client)
-	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
@@ -367,8 +364,7 @@ func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
 			if store.IsSingle(text) {
 				text += "/0"
 			}
-			el, err := store.ParseElement(i, text)
-			testutil.Ok(t, err)
+			el := testutil.Must(store.ParseElement(i, text))(t)
 			for _, node := range el.Nodes {
 				rdb.HSet(t.Context(), shard+"lease:"+worker, el.Flow.Ref+"/"+node, fmt.Sprintf("%d 1.took n:default %d", time.Now().UnixMicro(), el.Lost))
 			}
@@ -409,9 +405,7 @@ func snapshot(t *testing.T, rdb redis.UniversalClient) (rollBack func()) {
 		for k, raw := range had {
 			pipe.Restore(ctx, k, 0, raw)
 		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(pipe.Exec(ctx))(t)
 	}
 }
 
@@ -516,9 +510,7 @@ func TestGarbageInAQueueDelaysNothing(t *testing.T) {
 		testutil.Eventually(t, "all slots can be used", func() bool { return len(w.noted("at one")) == 1 && len(w.noted("at two")) == 1 })
 		w.open("one")
 		w.open("two")
-		if _, err := held.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(held.Wait(limited(t)))(t)
 	}, func(c *tasks.WorkerConfig) { c.Concurrency, c.Asynq = 2, asynq.NotFoundHandler() })
 }
 
@@ -537,8 +529,7 @@ func TestDamagedPlanAroundANodeKeepsNoSlot(t *testing.T) {
 		start := func(m *tasks.Mux, queue string) (*tasks.Client, *tasks.Worker) {
 			c := tasks.NewClient(rdb) // each knows only the plans that it has read
 			t.Cleanup(func() { _ = c.Close() })
-			worker, err := tasks.StartWorker(t.Context(), c, m, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 1})
-			testutil.Ok(t, err)
+			worker := testutil.Must(tasks.StartWorker(t.Context(), c, m, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 1}))(t)
 			t.Cleanup(func() { _ = worker.Stop() })
 			return c, worker
 		}

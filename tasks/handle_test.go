@@ -68,8 +68,7 @@ func TestWaitThatTimesOutHasTheReason(t *testing.T) {
 func TestBlockingCallsDoNotPoll(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
-	sender, err := tasks.Connect(t.Context(), url)
-	testutil.Ok(t, err)
+	sender := testutil.Must(tasks.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = sender.Close() })
 	run := started(t, sender, tasks.Group(ID.S(1), ID.S(2)))
 	for name, call := range map[string]func(context.Context, *tasks.Client) error{
@@ -165,8 +164,7 @@ func TestMembersComeInTheOrderOfTheirEnds(t *testing.T) {
 
 func redisMilli(t *testing.T, rdb redis.UniversalClient) int64 {
 	t.Helper()
-	now, err := rdb.Time(t.Context()).Result()
-	testutil.Ok(t, err)
+	now := testutil.Must(rdb.Time(t.Context()).Result())(t)
 	return now.UnixMilli()
 }
 
@@ -182,8 +180,7 @@ func TestDoSendsAndWaits(t *testing.T) {
 		_, err := double.S(n).Do(ctx, client, tasks.ID("inside"))
 		return errors.Is(err, tasks.ErrWaitInTask), nil
 	})
-	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{}))(t)
 	t.Cleanup(func() { _ = worker.Stop() })
 	if got, err := double.S(21).Do(limited(t), client); err != nil || got != 42 {
 		t.Errorf("Do: got %v, %v, want 42", got, err)
@@ -218,8 +215,7 @@ func TestWaitAllWaitsForWhatTheValueDoesWithout(t *testing.T) {
 		ended.Add(1)
 		return true, nil
 	})
-	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{}))(t)
 	t.Cleanup(func() { _ = worker.Stop() })
 	run := started(t, client, tasks.OnError(tasks.Each([]bool{true, false}, step), alert))
 	if _, err := run.Wait(limited(t)); err == nil {

@@ -141,8 +141,7 @@ func TestWorkersStoreDepths(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Server(t).Client())
 	started(t, c, nodeWords.S("a", tasks.Queue("gpu")))
-	w, err := tasks.StartWorker(t.Context(), c, tasks.NewMux(), tasks.WorkerConfig{Name: "w"})
-	testutil.Ok(t, err)
+	w := testutil.Must(tasks.StartWorker(t.Context(), c, tasks.NewMux(), tasks.WorkerConfig{Name: "w"}))(t)
 	testutil.Eventually(t, "a depth of this minute is stored", func() bool {
 		depth, err := c.Inspect().History(t.Context(), tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{"gpu"}})
 		return err == nil && len(depth) == 1 && depth[0].Values[0].Value == 1
@@ -253,8 +252,7 @@ func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
 			if _, err := ID.S(1).Send(t.Context(), client); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("send: got error %v, want one with %q", err, c.want)
 			}
-			w, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
-			testutil.Ok(t, err)
+			w := testutil.Must(tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{}))(t)
 			if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("worker: got error %v, want one with %q", err, c.want)
 			}
@@ -306,11 +304,9 @@ func TestDependenciesOfMembersAndPlans(t *testing.T) {
 			[]string{"0 <-", "1 <- 0 1.0 1.0:1", "1.0 <- 0", "1.0:1 <- 1.0", "2 <- 1"},
 			map[string]time.Duration{"1.0:1": time.Minute}},
 	} {
-		run, err := c.s.Send(t.Context(), fleet.Client())
-		testutil.Ok(t, err)
+		run := testutil.Must(c.s.Send(t.Context(), fleet.Client()))(t)
 		fleet.Drain()
-		d, err := run.Detail(t.Context())
-		testutil.Ok(t, err)
+		d := testutil.Must(run.Detail(t.Context()))(t)
 		if got := needs(d.Nodes); !slices.Equal(got, c.needs) {
 			t.Errorf("%s: got the dependencies %q, want %q", name, got, c.needs)
 		}
@@ -344,11 +340,9 @@ func TestNodeIsScheduledAfterItsDelay(t *testing.T) {
 	tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New("bad") })
 	f := taskstest.New(t, mux)
 	s := tasks.Chain(tasks.Chain(tasks.Chain(ok.S(1, tasks.In(time.Hour)), ok, tasks.In(time.Minute)), bad), ok)
-	run, err := s.Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
+	run := testutil.Must(s.Send(t.Context(), f.Client()))(t)
 	f.Drain()
-	d, err := run.Detail(t.Context())
-	testutil.Ok(t, err)
+	d := testutil.Must(run.Detail(t.Context()))(t)
 	for i, want := range []struct{ ready, delay time.Duration }{{0, time.Hour}, {time.Hour, time.Minute}, {time.Hour + time.Minute, 0}} {
 		n := d.Nodes[i]
 		if got := n.Ready.Sub(d.Created).Round(time.Minute); got != want.ready || n.Scheduled.Sub(n.Ready) != want.delay {
@@ -375,11 +369,9 @@ func TestNodeCountsItsRuns(t *testing.T) {
 		return calls, nil
 	})
 	f := taskstest.New(t, mux)
-	run, err := poll.S(0).Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
+	run := testutil.Must(poll.S(0).Send(t.Context(), f.Client()))(t)
 	f.Drain()
-	d, err := run.Node(t.Context(), "0")
-	testutil.Ok(t, err)
+	d := testutil.Must(run.Node(t.Context(), "0"))(t)
 	if d.Runs != 31 || d.Attempts != 2 || d.Started.Sub(d.First).Round(time.Minute) != 30*time.Minute {
 		t.Errorf("got %d runs, %d attempts, first start %s before the last; want 31, 2, 30 minutes", d.Runs, d.Attempts, d.Started.Sub(d.First))
 	}
@@ -418,8 +410,7 @@ func TestRevokedNodes(t *testing.T) {
 		}
 		want := map[string]int64{"t.hold revoked": 1, ID.Name() + " revoked": 1, ID.Name() + " succeeded": 1, "t.hold succeeded": 0}
 		testutil.Eventually(t, "the worker has stored its counts", func() bool {
-			points, err := w.client.Inspect().Rates(t.Context(), tasktype.RateFilter{})
-			testutil.Ok(t, err)
+			points := testutil.Must(w.client.Inspect().Rates(t.Context(), tasktype.RateFilter{}))(t)
 			got := map[string]int64{}
 			for _, p := range points {
 				got[p.Task+" succeeded"] += p.Succeeded
@@ -475,8 +466,7 @@ func TestNodeHasItsInput(t *testing.T) {
 	run, err := tasks.Chord(tasks.Map(nodeList.S(4), nodeAdd), nodeSum).Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"a": "b"}))
 	testutil.Ok(t, err)
 	wantInput(t, f.Client(), run.ID(), "0", "4")
-	nodes, err := run.Nodes(t.Context())
-	testutil.Ok(t, err)
+	nodes := testutil.Must(run.Nodes(t.Context()))(t)
 	last := nodes[len(nodes)-1].ID
 	wantInput(t, f.Client(), run.ID(), last, "") // it waits for others
 	f.Drain()
@@ -501,8 +491,7 @@ func TestFailedNodeKeepsItsInputAndItsAttempts(t *testing.T) {
 	t.Parallel()
 	f := nodeFleet(t)
 	large := strings.Repeat("y", 10_000)
-	run, err := tasks.Group(nodeShaky.S(large), nodeWords.S(large)).Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.Group(nodeShaky.S(large), nodeWords.S(large)).Send(t.Context(), f.Client()))(t)
 	wantInput(t, f.Client(), run.ID(), "0", `"`+large+`"`)
 	f.Drain()
 	d := wantInput(t, f.Client(), run.ID(), "0", `"`+large+`"`)
@@ -533,9 +522,7 @@ func TestWorkflowsAndOutboxAreCounted(t *testing.T) {
 		o, err := w.client.Inspect().Outbox(ctx)
 		return err == nil && o == tasktype.Outbox{Entries: 1}
 	})
-	if _, err := send(t, w, ID.S(1)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(send(t, w, ID.S(1)))(t)
 	var failure *tasks.Failure
 	if _, err := send(t, w, Fail.S(1)); !errors.As(err, &failure) {
 		t.Fatalf("got %v, want a failure", err)
@@ -665,8 +652,7 @@ func TestLogIsBounded(t *testing.T) {
 		return n, nil
 	})
 	c := newClient(t, redistest.Server(t).Client())
-	w, err := tasks.StartWorker(t.Context(), c, mux, tasks.WorkerConfig{})
-	testutil.Ok(t, err)
+	w := testutil.Must(tasks.StartWorker(t.Context(), c, mux, tasks.WorkerConfig{}))(t)
 	run := started(t, c, task.S(1))
 	testutil.Eventually(t, "the last lines are stored", func() bool {
 		lines, err := c.Workflow(run.ID()).Log(t.Context())

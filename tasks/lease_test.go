@@ -21,8 +21,7 @@ func TestLeaseSurvivesItsClient(t *testing.T) {
 	defer func() { _ = sender.Close() }()
 	defer func() { _ = lessor.Close() }()
 	double := tasks.New[int, int]("py.double", tasks.Queue("py"))
-	run, err := double.S(21).Send(t.Context(), sender)
-	testutil.Ok(t, err)
+	run := testutil.Must(double.S(21).Send(t.Context(), sender))(t)
 	leased, err := lessor.Lease(t.Context(), tasktype.LeaseRequest{Queue: "py", Tasks: []string{"py.double"}, Wait: time.Minute, For: time.Hour})
 	testutil.Ok(t, err)
 	testutil.Ok(t, lessor.Close())
@@ -56,8 +55,7 @@ func TestCallsForLeasesAreLimited(t *testing.T) {
 	if err := <-refused; err == nil || !strings.Contains(err.Error(), "too many calls") {
 		t.Errorf("call 1,001: got %v, want an error", err)
 	}
-	run, err := tasks.New[int, int]("py.double", tasks.Queue("py")).S(1).Send(ctx, c)
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.New[int, int]("py.double", tasks.Queue("py")).S(1).Send(ctx, c))(t)
 	testutil.Eventually(t, "the task is leased", func() bool {
 		nodes, err := run.Nodes(ctx)
 		return err == nil && !nodes[0].Opened.IsZero()

@@ -266,8 +266,7 @@ func startMux(t *testing.T, rdb redis.UniversalClient, add func(*tasks.Mux), cha
 		f(&cfg)
 	}
 	client := tasks.NewClient(rdb)
-	w, err := tasks.StartWorker(limited(t), client, m, cfg)
-	testutil.Ok(t, err)
+	w := testutil.Must(tasks.StartWorker(limited(t), client, m, cfg))(t)
 	t.Cleanup(func() { _ = w.Stop() })
 	return client, w
 }

@@ -106,8 +106,7 @@ func (o *office) work(t *testing.T, task tasks.Task[delivery, int], change ...fu
 	for _, c := range change {
 		c(&cfg)
 	}
-	w, err := tasks.NewWorker(o.client, m, cfg)
-	testutil.Ok(t, err)
+	w := testutil.Must(tasks.NewWorker(o.client, m, cfg))(t)
 	stop = testutil.Background(t, w.Run)
 	<-ready
 	return stop
@@ -166,9 +165,7 @@ func TestSlowCustomerDelaysNoOther(t *testing.T) {
 		slow := sendEach(t, o, deliver, deliveries(20, "slow"))
 		testutil.Eventually(t, "two run", func() bool { return o.runs("slow") == 2 })
 		for _, run := range sendEach(t, o, deliver, deliveries(5, customers(19)...)) {
-			if _, err := run.Wait(limited(t)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(run.Wait(limited(t)))(t)
 		}
 		testutil.Eventually(t, "the others wait for their customer", func() bool {
 			ns, err := o.client.Workflow(slow[19].ID()).Nodes(t.Context())
@@ -179,9 +176,7 @@ func TestSlowCustomerDelaysNoOther(t *testing.T) {
 		}
 		release()
 		for _, run := range slow {
-			if _, err := run.Wait(limited(t)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(run.Wait(limited(t)))(t)
 		}
 		nothingOfLimits(t, rdb)
 		o.mu.Lock()
@@ -201,8 +196,7 @@ func TestSlowCustomerDelaysNoOther(t *testing.T) {
 func sendEach(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) (runs []*tasks.Run[int]) {
 	t.Helper()
 	for _, d := range ds {
-		run, err := task.S(d).Send(t.Context(), o.client, tasks.FairnessKey(strings.ReplaceAll(d.Customer, " ", "-")))
-		testutil.Ok(t, err)
+		run := testutil.Must(task.S(d).Send(t.Context(), o.client, tasks.FairnessKey(strings.ReplaceAll(d.Customer, " ", "-"))))(t)
 		runs = append(runs, run)
 	}
 	return runs
@@ -258,8 +252,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 // sendAll sends deliveries as one group.
 func sendAll(t *testing.T, o *office, task tasks.Task[delivery, int], ds []delivery) *tasks.Run[[]int] {
 	t.Helper()
-	run, err := tasks.Each(ds, task).Send(t.Context(), o.client)
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.Each(ds, task).Send(t.Context(), o.client))(t)
 	return run
 }
 
@@ -276,16 +269,11 @@ func TestLimitIsChangedWhileNodesWait(t *testing.T) {
 		first := sendAll(t, o, limit(1), deliveries(10, "c"))
 		testutil.Eventually(t, "nine wait", func() bool { return waiting(t, o, first.ID()) == 9 })
 		o.work(t, limit(4), func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"new": 1} })
-		second, err := limit(4).S(delivery{"c", 0}, tasks.Queue("new")).Send(t.Context(), o.client)
-		testutil.Ok(t, err)
+		second := testutil.Must(limit(4).S(delivery{"c", 0}, tasks.Queue("new")).Send(t.Context(), o.client))(t)
 		testutil.Eventually(t, "four run", func() bool { return o.runs("c") == 4 })
 		release()
-		if _, err := second.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := first.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(second.Wait(limited(t)))(t)
+		testutil.Must(first.Wait(limited(t)))(t)
 		nothingOfLimits(t, rdb)
 	})
 }
@@ -293,8 +281,7 @@ func TestLimitIsChangedWhileNodesWait(t *testing.T) {
 // waiting returns how many nodes of a workflow wait for a limit.
 func waiting(t *testing.T, o *office, id string) (n int) {
 	t.Helper()
-	nodes, err := o.client.Workflow(id).Nodes(t.Context())
-	testutil.Ok(t, err)
+	nodes := testutil.Must(o.client.Workflow(id).Nodes(t.Context()))(t)
 	for i := range nodes {
 		if strings.Contains(nodes[i].Waits, "limit") {
 			n++
@@ -339,9 +326,7 @@ func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
 				})
 				release()
 				for _, run := range []*tasks.Run[[]int]{before, after} {
-					if _, err := run.Wait(limited(t)); err != nil {
-						t.Fatal(err)
-					}
+					testutil.Must(run.Wait(limited(t)))(t)
 				}
 				nothingOfLimits(t, rdb)
 				o.mu.Lock()
@@ -376,8 +361,7 @@ func TestLimitIsChangedAtRunTime(t *testing.T) {
 		testutil.Ok(t, o.client.SetLimit(ctx, "customers", tasktype.AllKeys, 0))
 		third := sendAll(t, o, deliver, deliveries(3, "b"))
 		states := func() (out []string) {
-			all, err := o.client.Inspect().Limits(ctx, "customers")
-			testutil.Ok(t, err)
+			all := testutil.Must(o.client.Inspect().Limits(ctx, "customers"))(t)
 			for _, l := range all {
 				out = append(out, fmt.Sprintf("%s %d %t running %d waiting %d held %t", l.Key, l.N, l.Changed, l.Running, l.Waiting, !l.Held.IsZero()))
 			}
@@ -396,9 +380,7 @@ func TestLimitIsChangedAtRunTime(t *testing.T) {
 		releaseA()
 		releaseB()
 		for _, run := range []*tasks.Run[[]int]{first, second, third} {
-			if _, err := run.Wait(limited(t)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(run.Wait(limited(t)))(t)
 		}
 		if o.mostOf("a") > 5 || o.mostOf("b") > 1 {
 			t.Errorf("%d of a and %d of b ran at once, want 5 and 1", o.mostOf("a"), o.mostOf("b"))
@@ -421,8 +403,7 @@ func TestHandlerHoldsALimit(t *testing.T) {
 		return f.Now(), nil
 	})
 	f = taskstest.New(t, mux)
-	at, err := taskstest.Do(f, tasks.Each([]int{0, 1}, call))
-	testutil.Ok(t, err)
+	at := testutil.Must(taskstest.Do(f, tasks.Each([]int{0, 1}, call)))(t)
 	if d := at[1].Sub(at[0]).Round(time.Minute); d != time.Hour {
 		t.Errorf("the second call began %s after the first, want 1h", d)
 	}
@@ -492,11 +473,9 @@ func TestRevokeWhileAKeyIsComputed(t *testing.T) {
 		close(ended)
 		return 0, ctx.Err()
 	})
-	w, err := tasks.NewWorker(c, m, tasks.WorkerConfig{Concurrency: 2})
-	testutil.Ok(t, err)
+	w := testutil.Must(tasks.NewWorker(c, m, tasks.WorkerConfig{Concurrency: 2}))(t)
 	testutil.Background(t, w.Run)
-	run, err := tasks.Group(beside.S(1), deliver.S(1)).Send(t.Context(), c)
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.Group(beside.S(1), deliver.S(1)).Send(t.Context(), c))(t)
 	for range 2 {
 		<-begun
 	}

@@ -328,8 +328,7 @@ type fieldCount struct{ fields, calls atomic.Int64 }
 func countedWorld(t *testing.T) (*world, *tasks.Client, *fieldCount) {
 	url := redistest.URL(t)
 	connect := func() *redis.Client {
-		opts, err := redis.ParseURL(url)
-		testutil.Ok(t, err)
+		opts := testutil.Must(redis.ParseURL(url))(t)
 		rdb := redis.NewClient(opts)
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb

@@ -73,13 +73,9 @@ func TestRevocationWhoseMessageIsLost(t *testing.T) {
 		run := sent(t, w, tasks.Group(Hold.S("a"), Hold.S("b")))
 		testutil.Eventually(t, "both run", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
 		rdb := w.client.Redis()
-		if err := rdb.HSet(t.Context(), flowKey(t, rdb, run.ID()), "x", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, rdb.HSet(t.Context(), flowKey(t, rdb, run.ID()), "x", "1").Err())
 		testutil.Eventually(t, "both are stopped", func() bool { return len(w.noted("left a"))+len(w.noted("left b")) == 2 })
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, run.Revoke(t.Context()))
 	})
 }
 

@@ -111,9 +111,7 @@ func TestRingOfAQueueWithALimit(t *testing.T) {
 		second := sent(t, w, ID.S(2, tasks.Queue("one")))
 		w.open("limit")
 		wantValue(t, second, 2)
-		if _, err := first.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(first.Wait(limited(t)))(t)
 	})
 }
 
@@ -175,13 +173,9 @@ func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
 		gate, open := make(chan struct{}), make(chan struct{})
 		close(open)
 		stop := startGated(t, c, gate, tasks.WorkerConfig{Name: "slow", Concurrency: 2})
-		short, err := tasks.Each(slices.Repeat([]int{-1}, 500), gated).Send(t.Context(), c)
-		testutil.Ok(t, err)
-		if _, err := short.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-		run, err := tasks.Each(ints(20), gated).Send(t.Context(), c)
-		testutil.Ok(t, err)
+		short := testutil.Must(tasks.Each(slices.Repeat([]int{-1}, 500), gated).Send(t.Context(), c))(t)
+		testutil.Must(short.Wait(limited(t)))(t)
+		run := testutil.Must(tasks.Each(ints(20), gated).Send(t.Context(), c))(t)
 		testutil.Eventually(t, "two nodes are in hand and the others are ready", func() bool {
 			as, err := c.Inspect().Active(t.Context())
 			qs, err2 := c.Inspect().Queues(t.Context())
@@ -236,8 +230,7 @@ func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.W
 		}
 		return i, nil
 	})
-	worker, err := tasks.NewWorker(c, m, cfg)
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.NewWorker(c, m, cfg))(t)
 	return testutil.Background(t, worker.Run)
 }
 
@@ -262,10 +255,8 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 
 		sender := asynq.NewClientFromRedisClient(rdb)
 		for _, name := range []string{"mail:ann", "bad:bob", "never:cid", "panic:dan", "nil:fay", "unknown:eve"} {
-			if _, err := sender.EnqueueContext(t.Context(), asynq.NewTask(name, []byte("x")), asynq.TaskID(name),
-				asynq.MaxRetry(5), asynq.Retention(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(sender.EnqueueContext(t.Context(), asynq.NewTask(name, []byte("x")), asynq.TaskID(name),
+				asynq.MaxRetry(5), asynq.Retention(time.Hour)))(t)
 		}
 		run := started(t, client, tasks.Chain(ours.S(1), ours))
 		if out, err := run.Wait(t.Context()); err != nil || out != 3 {
@@ -357,9 +348,7 @@ func TestQueuesCountTasksOfAsynq(t *testing.T) {
 		sent(t, w, ID.S(1))
 		enqueue := asynq.NewClientFromRedisClient(w.client.Redis())
 		for _, id := range []string{"a", "{0}:default", "{0}:other:1"} {
-			if _, err := enqueue.Enqueue(asynq.NewTask("plain", nil), asynq.TaskID(id)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(enqueue.Enqueue(asynq.NewTask("plain", nil), asynq.TaskID(id)))(t)
 		}
 		testutil.Ok(t, in.ArchiveTask("default", "a"))
 		qs, err := w.client.Inspect().Queues(t.Context())

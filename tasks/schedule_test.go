@@ -71,8 +71,7 @@ func countRuns(t *testing.T, rdb redis.UniversalClient) (*tasks.Client, *runCoun
 
 func scheduleOf(t *testing.T, c *tasks.Client, name string) tasktype.ScheduleEntry {
 	t.Helper()
-	e, err := c.Inspect().Schedule(t.Context(), name)
-	testutil.Ok(t, err)
+	e := testutil.Must(c.Inspect().Schedule(t.Context(), name))(t)
 	return e
 }
 
@@ -428,8 +427,7 @@ func TestWorkersShareTicks(t *testing.T) {
 			}
 		}
 		sent(10)
-		id, err := client.Schedules().Trigger(t.Context(), "a/b")
-		testutil.Ok(t, err)
+		id := testutil.Must(client.Schedules().Trigger(t.Context(), "a/b"))(t)
 		testutil.Eventually(t, "the requested tick runs", func() bool { return count.seen()[id] == 1 })
 		var all int64
 		for _, name := range names {
@@ -506,8 +504,7 @@ func TestChildTicker(t *testing.T) {
 	if os.Getenv(tickerURL) == "" {
 		t.SkipNow()
 	}
-	client, err := tasks.Connect(t.Context(), os.Getenv(tickerURL))
-	testutil.Ok(t, err)
+	client := testutil.Must(tasks.Connect(t.Context(), os.Getenv(tickerURL)))(t)
 	mux := tasks.NewMux()
 	tasks.Handle(mux, scheduled, func(ctx context.Context, s string) (string, error) {
 		return s, client.Redis().SAdd(ctx, "ran", tasks.InfoFrom(ctx).Tick.UnixMilli()).Err()
@@ -520,8 +517,7 @@ func tickerProcess(t *testing.T, url string) *os.Process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChildTicker$", "-test.timeout=300s")
 	cmd.Env = append(os.Environ(), tickerURL+"="+url)
-	out, err := cmd.StdoutPipe()
-	testutil.Ok(t, err)
+	out := testutil.Must(cmd.StdoutPipe())(t)
 	testutil.Ok(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -31,8 +31,7 @@ func TestStoppedWorkerFinishesRunningTasks(t *testing.T) {
 		return n + 1, nil
 	})
 	called := false
-	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Ready: func() { called = true }})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Ready: func() { called = true }}))(t)
 	if !called {
 		t.Error("Ready was not called before StartWorker returned")
 	}
@@ -79,8 +78,7 @@ func TestStartWorkerReturnsStartError(t *testing.T) {
 	if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{}); err == nil {
 		t.Error("with a closed client: got nil, want an error")
 	}
-	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{}))(t)
 	if err := worker.Stop(); err == nil {
 		t.Error("Stop of a worker that was not started: got nil, want an error")
 	}
@@ -123,8 +121,7 @@ func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 	step := tasks.New[int, int]("close.step", tasks.Queue("close"))
 	running, release := make(chan struct{}, 1), make(chan struct{})
 	start := func() (*tasks.Client, chan error) {
-		client, err := tasks.Connect(t.Context(), url)
-		testutil.Ok(t, err)
+		client := testutil.Must(tasks.Connect(t.Context(), url))(t)
 		mux := tasks.NewMux()
 		tasks.Handle(mux, step, func(ctx context.Context, n int) (int, error) {
 			running <- struct{}{}
@@ -135,8 +132,7 @@ func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 				return 0, ctx.Err()
 			}
 		})
-		worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"close": 1}})
-		testutil.Ok(t, err)
+		worker := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"close": 1}}))(t)
 		ended := make(chan error, 1)
 		go func() { ended <- worker.Run(context.WithoutCancel(t.Context())) }()
 		return client, ended
@@ -153,8 +149,7 @@ func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("Run: got %v, want nil", err)
 	}
-	late, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
-	testutil.Ok(t, err)
+	late := testutil.Must(tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{}))(t)
 	if err := late.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "client is closed") {
 		t.Errorf("Run after Close: got %v, want an error about a closed client", err)
 	}

@@ -117,8 +117,7 @@ func allOpen(t *testing.T, c *tasks.Client, task string) (all []tasktype.OpenTok
 // tokenOf makes a token for a node that is open.
 func tokenOf(t *testing.T, c *tasks.Client, o tasktype.OpenToken) string {
 	t.Helper()
-	token, err := c.Workflow(o.Workflow).NewToken(t.Context(), o.Node)
-	testutil.Ok(t, err)
+	token := testutil.Must(c.Workflow(o.Workflow).NewToken(t.Context(), o.Node))(t)
 	return token
 }
 
@@ -179,8 +178,7 @@ func (d *desk) wantWaiting(t *testing.T, run *tasks.Run[string], o tasktype.Open
 	if p, err := run.Progress(ctx); err != nil || p.Status != tasktype.Started || p.Done != 1 || p.Total != 3 {
 		t.Errorf("progress: got %+v, %v, want 1 of 3, %s", p, err, tasktype.Started)
 	}
-	nodes, err := run.Nodes(ctx)
-	testutil.Ok(t, err)
+	nodes := testutil.Must(run.Nodes(ctx))(t)
 	if n := nodes[1]; n.Status != tasktype.Started || n.Waits != "waits for an external result" || !n.Due.Equal(o.Deadline) || n.Attempts != 1 {
 		t.Errorf("got %+v, want one that waits for an external result until %s", n, o.Deadline)
 	}
@@ -559,8 +557,7 @@ func TestEachSignalIsReceivedOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		got, err := run.Wait(limited(t))
-		testutil.Ok(t, err)
+		got := testutil.Must(run.Wait(limited(t)))(t)
 		slices.Sort(got)
 		for i := range n {
 			if got[i] != i {
@@ -576,8 +573,7 @@ func TestSignalsReachNodesOfPlans(t *testing.T) {
 		tasks.HandlePlan(mux, askTwice, func(context.Context, string) (tasks.Signature[int], error) {
 			return tasks.Chain(score.S("loan"), nextScore), nil
 		})
-		worker, err := tasks.StartWorker(t.Context(), d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"signal.plans": 1}})
-		testutil.Ok(t, err)
+		worker := testutil.Must(tasks.StartWorker(t.Context(), d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"signal.plans": 1}}))(t)
 		t.Cleanup(worker.Kill)
 		run := started(t, d.client, askTwice.S("loan"))
 		signals(t, d.client, run.ID(), 2)

@@ -167,8 +167,7 @@ func TestScrapesOverHTTP(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
 	cfg.Write = true
-	s, err := sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
-	testutil.Ok(t, err)
+	s := testutil.Must(sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites = s
 	c, ctx, site := apiClient(t, cfg), t.Context(), "quotes.toscrape.com"

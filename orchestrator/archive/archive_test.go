@@ -205,8 +205,7 @@ func TestArchiveSurvivesKills(t *testing.T) {
 			count := func() (rows, different int) {
 				path, lines := strings.CutPrefix(address, "jsonl:")
 				if !lines {
-					d, err := a.reader(t.Context())
-					testutil.Ok(t, err)
+					d := testutil.Must(a.reader(t.Context()))(t)
 					testutil.Ok(t, d.QueryRowContext(t.Context(), "SELECT COUNT(*), COUNT(DISTINCT id) FROM muster_workflows").Scan(&rows, &different))
 					return rows, different
 				}

@@ -392,14 +392,12 @@ func TestEventsAreKeptForWebhooks(t *testing.T) {
 				testutil.Ok(t, rdb.Set(t.Context(), RelayedKey(), "0-0", 0).Err())
 			}
 			for range 13 {
-				if _, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+				testutil.Must(rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 					for range 1000 {
 						p.XAdd(t.Context(), &redis.XAddArgs{Stream: AllKey(), Values: []any{"type", "job.created", "at", 1}})
 					}
 					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 			}
 			testutil.Must(s.Add(t.Context(), "site.recovered", "", "", nil))(t)
 			n := rdb.XLen(t.Context(), AllKey()).Val()

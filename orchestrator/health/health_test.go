@@ -116,10 +116,7 @@ func TestRedisResponds(t *testing.T) {
 		"redis":        {func(t *testing.T) string { return redistest.Server(t).URL() }, "MB used", OK},
 		"without INFO": {func(t *testing.T) string { return redistest.Server(t).Managed() }, "unknown", OK},
 		"embedded": {func(t *testing.T) string {
-			s, err := embedded.Start(embedded.Config{Dir: t.TempDir()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testutil.Must(embedded.Start(embedded.Config{Dir: t.TempDir()}))(t)
 			t.Cleanup(func() { _ = s.Close() })
 			return s.URL()
 		}, "MB used", OK},

@@ -29,8 +29,7 @@ func deliverWithFault(t *testing.T, f *redistest.Fault) {
 		return 200
 	})
 	cfg := quick(t, f.Client(t, url))
-	s, err := New(cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(New(cfg))(t)
 	// The next heartbeat, after a third of a lease, detects a lost reply of a lease.
 	s.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 3 * time.Second, MaxPayload: maxBody, CountLanes: true, Logger: s.log})
 	e, _ := k.create(t, r.URL)

@@ -75,8 +75,7 @@ func TestHalfClosedTunnelReceivesResponse(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			f := newFront(t, Config{}, kinds(1, kind)...)
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			testutil.Ok(t, err)
+			l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 			defer l.Close()
 			go func() {
 				conn, err := l.Accept()

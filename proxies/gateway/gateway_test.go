@@ -90,21 +90,17 @@ func newFront(t testing.TB, cfg Config, kinds ...proxytest.Options) *front {
 	t.Cleanup(func() { _ = f.pool.Close() })
 	for i, o := range kinds {
 		o.Hosts, o.Exit = hosts, proxytest.ExitAddress(i)
-		p, err := proxytest.Start(o)
-		testutil.Ok(t, err)
+		p := testutil.Must(proxytest.Start(o))(t)
 		t.Cleanup(p.Close)
 		f.proxies = append(f.proxies, p)
 		pair := netip.MustParseAddrPort(p.URL.Host)
 		member := proxies.Proxy{Protocol: p.URL.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Exit: o.Exit, Anonymity: probe.Elite, LatencyMS: float64(i + 1),
 			Country: []string{"BG", "RO"}[i%2], Can: probe.Capabilities{Forward: p.URL.Scheme == "http" && o.Kind != proxytest.ConnectOnly, Connect: true}}
-		_, err = f.pool.Add(t.Context(), member)
-		testutil.Ok(t, err)
+		testutil.Must(f.pool.Add(t.Context(), member))(t)
 	}
 
 	cfg.Pool, cfg.Listen = f.pool, "127.0.0.1:0"
-	var err error
-	f.gateway, err = New(cfg)
-	testutil.Ok(t, err)
+	f.gateway = testutil.Must(New(cfg))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	listening, done := make(chan net.Addr, 1), make(chan error, 1)
 	go func() { done <- f.gateway.Run(ctx, func(a net.Addr) { listening <- a }) }()
@@ -137,8 +133,7 @@ func fetch(t *testing.T, c *http.Client, url string) (status int, body string) {
 		return 0, err.Error()
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	testutil.Ok(t, err)
+	text := testutil.Must(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(text)
 }
 
@@ -218,8 +213,7 @@ func TestKeys(t *testing.T) {
 		}
 	}
 
-	conn, err := net.Dial("tcp", f.addr)
-	testutil.Ok(t, err)
+	conn := testutil.Must(net.Dial("tcp", f.addr))(t)
 	defer conn.Close()
 	auth := base64.StdEncoding.EncodeToString([]byte("me:open-sesame"))
 	fmt.Fprintf(conn, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nProxy-Authorization: Basic %s\r\n\r\nGET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n", auth)
@@ -263,8 +257,7 @@ func TestNonLoopbackAddressRequiresKeys(t *testing.T) {
 			t.Errorf("%s: got %v, want accepted: %t", listen, err, ok)
 		}
 	}
-	_, err := New(Config{Pool: pool, Listen: "0.0.0.0:0", Keys: []string{"12345678"}})
-	testutil.Ok(t, err)
+	testutil.Must(New(Config{Pool: pool, Listen: "0.0.0.0:0", Keys: []string{"12345678"}}))(t)
 }
 
 // Requests reach the site unmodified: no added headers, no credentials, bodies of any size.
@@ -279,8 +272,7 @@ func TestRequestsAreForwardedUnmodified(t *testing.T) {
 		}
 	}
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	response, err := client.Post("http://shop.example/echo", "application/octet-stream", bytes.NewReader(body))
-	testutil.Ok(t, err)
+	response := testutil.Must(client.Post("http://shop.example/echo", "application/octet-stream", bytes.NewReader(body)))(t)
 	defer response.Body.Close()
 	if got, err := io.ReadAll(response.Body); err != nil || !bytes.Equal(got, body) {
 		t.Errorf("got %d of %d bytes back, %v", len(got), len(body), err)
@@ -294,8 +286,7 @@ func TestStreaming(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://shop.example/stream", nil)
-	response, err := f.client(t, "http", nil).Do(request)
-	testutil.Ok(t, err)
+	response := testutil.Must(f.client(t, "http", nil).Do(request))(t)
 	defer response.Body.Close()
 	first := make([]byte, 8)
 	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != "event 0\n" {
@@ -364,8 +355,7 @@ func TestFallback(t *testing.T) {
 	for name, front := range fronts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			local, err := addressfilter.New("127.0.0.1")
-			testutil.Ok(t, err)
+			local := testutil.Must(addressfilter.New("127.0.0.1"))(t)
 			for _, filter := range []*addressfilter.Filter{nil, local} {
 				direct := newFront(t, Config{Fallback: proxies.FallbackDirect, Filter: filter})
 				target := direct.site.URL

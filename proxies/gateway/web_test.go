@@ -23,22 +23,18 @@ import (
 // talk sends text verbatim and returns the connection and a reader of the response.
 func (f *front) talk(t *testing.T, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn, err := net.Dial("tcp", f.addr)
-	testutil.Ok(t, err)
+	conn := testutil.Must(net.Dial("tcp", f.addr))(t)
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	_, err = io.WriteString(conn, text)
-	testutil.Ok(t, err)
+	testutil.Must(io.WriteString(conn, text))(t)
 	return conn, bufio.NewReader(conn)
 }
 
 func readResponse(t *testing.T, in *bufio.Reader, method string) (*http.Response, string) {
 	t.Helper()
-	response, err := http.ReadResponse(in, &http.Request{Method: method})
-	testutil.Ok(t, err)
+	response := testutil.Must(http.ReadResponse(in, &http.Request{Method: method}))(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	testutil.Ok(t, err)
+	body := testutil.Must(io.ReadAll(response.Body))(t)
 	return response, string(body)
 }
 

@@ -17,8 +17,7 @@ const countries, systems = "testdata/countries.mmdb", "testdata/systems.mmdb"
 
 func TestLookup(t *testing.T) {
 	t.Parallel()
-	db, err := geo.Open(countries, systems)
-	testutil.Ok(t, err)
+	db := testutil.Must(geo.Open(countries, systems))(t)
 	for addr, want := range map[string]geo.Place{
 		"8.8.8.8": {"US", 15169, "GOOGLE"}, "::ffff:8.8.8.8": {"US", 15169, "GOOGLE"}, "8.8.4.4": {Country: "US"}, "9.9.9.9": {Country: "BG"},
 		"10.1.1.1": {Country: "RO"}, "11.1.1.1": {}, "200.1.1.1": {}, "2606:4700::1111": {},
@@ -34,8 +33,7 @@ func TestLookup(t *testing.T) {
 
 func TestFilesThatAreNone(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(countries)
-	testutil.Ok(t, err)
+	content := testutil.Must(os.ReadFile(countries))(t)
 	dir := t.TempDir()
 	for name, b := range map[string][]byte{"empty": nil, "text": []byte("US 8.8.8.8"), "half": content[:len(content)/2], "no tree": content[bytes.Index(content, []byte("\xab\xcd\xef")):]} {
 		path := filepath.Join(dir, name)
@@ -62,10 +60,7 @@ func TestFilesThatAreNone(t *testing.T) {
 
 // FuzzOpen checks that a damaged database is rejected, or that its damaged entries count as missing.
 func FuzzOpen(f *testing.F) {
-	raw, err := os.ReadFile(countries)
-	if err != nil {
-		f.Fatal(err)
-	}
+	raw := testutil.Must(os.ReadFile(countries))(f)
 	f.Add(raw)
 	f.Add(raw[:len(raw)-5])
 	f.Add([]byte("\xab\xcd\xefMaxMind.com"))

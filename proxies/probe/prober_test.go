@@ -40,8 +40,7 @@ func candidate(p *proxytest.Proxy, label string) source.Candidate {
 
 func startJudge(t *testing.T, cfg probe.JudgeConfig) *probe.JudgeServer {
 	t.Helper()
-	judge, err := probe.StartJudge(cfg)
-	testutil.Ok(t, err)
+	judge := testutil.Must(probe.StartJudge(cfg))(t)
 	t.Cleanup(func() { judge.Close() })
 	return judge
 }
@@ -50,8 +49,7 @@ func newProber(t *testing.T, cfg probe.Config) *probe.Prober {
 	t.Helper()
 	cfg.ResponseTimeout = max(cfg.ResponseTimeout, 4*time.Second) // tolerates a machine that is busy with other tests
 	cfg.GreetingTimeout = max(cfg.GreetingTimeout, 3*time.Second)
-	prober, err := probe.New(cfg)
-	testutil.Ok(t, err)
+	prober := testutil.Must(probe.New(cfg))(t)
 	return prober
 }
 
@@ -62,8 +60,7 @@ func patient(judge *probe.JudgeServer, key string) probe.Config {
 
 func start(t *testing.T, o proxytest.Options) *proxytest.Proxy {
 	t.Helper()
-	p, err := proxytest.Start(o)
-	testutil.Ok(t, err)
+	p := testutil.Must(proxytest.Start(o))(t)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -261,8 +258,7 @@ func TestTruncatedResponseIsDead(t *testing.T) {
 	prober := newProber(t, probe.Config{Judges: judge.URLs, Concurrency: 64})
 	var candidates []source.Candidate
 	for cut := range 60 { // in steps through head and body
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		testutil.Ok(t, err)
+		l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		server := &http.Server{Handler: cutter(cut * 17)}
 		served := make(chan struct{})
 		go func() { defer close(served); _ = server.Serve(l) }()
@@ -317,8 +313,7 @@ func TestTruncatedSOCKSReplies(t *testing.T) {
 		for _, text := range texts {
 			t.Run(fmt.Sprintf("%s/%x", label, text), func(t *testing.T) {
 				t.Parallel()
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				testutil.Ok(t, err)
+				l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -351,8 +346,7 @@ func TestPrivateAddressesOfNamesAreNotProbed(t *testing.T) {
 	p := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
 	c := candidate(p, "http")
 	c.Host = "proxy.test"
-	allowed, err := addressfilter.New(addressfilter.Local()...)
-	testutil.Ok(t, err)
+	allowed := testutil.Must(addressfilter.New(addressfilter.Local()...))(t)
 	for _, filter := range []*addressfilter.Filter{nil, allowed} {
 		cfg := patient(judge, "k")
 		cfg.Filter = filter

@@ -46,8 +46,7 @@ func TestRealProxies(t *testing.T) {
 	}
 	labelled := readRig(t, list)
 	for _, labels := range []bool{true, false, true, false} {
-		judge, err := probe.StartJudge(probe.JudgeConfig{Key: "rig"})
-		testutil.Ok(t, err)
+		judge := testutil.Must(probe.StartJudge(probe.JudgeConfig{Key: "rig"}))(t)
 		defer judge.Close()
 		prober, err := probe.New(probe.Config{Judges: judge.URLs, Key: "rig", ResponseTimeout: 3 * time.Second, GreetingTimeout: 2 * time.Second})
 		testutil.Ok(t, err)
@@ -81,13 +80,11 @@ func TestRealProxies(t *testing.T) {
 
 func readRig(t *testing.T, path string) []source.Candidate {
 	t.Helper()
-	f, err := os.Open(path)
-	testutil.Ok(t, err)
+	f := testutil.Must(os.Open(path))(t)
 	defer f.Close()
 	var out []source.Candidate
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		u, err := url.Parse(strings.TrimSpace(lines.Text()))
-		testutil.Ok(t, err)
+		u := testutil.Must(url.Parse(strings.TrimSpace(lines.Text())))(t)
 		pair := netip.MustParseAddrPort(u.Host)
 		c := source.Candidate{Protocol: u.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Username: u.User.Username()}
 		c.Password, _ = u.User.Password()

@@ -113,8 +113,7 @@ func TestTamperingPreventsForwarding(t *testing.T) {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
 				t.Parallel()
 				p := start(t, proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(1), Alter: test.alter()})
-				r, err := prober.Probe(t.Context(), candidate(p, "http"))
-				testutil.Ok(t, err)
+				r := testutil.Must(prober.Probe(t.Context(), candidate(p, "http")))(t)
 				forwards := len(test.want) == 0
 				alive, reason := forwards || kind == proxytest.Elite, probe.Reason("")
 				if !alive {

@@ -35,11 +35,9 @@ func targetSite(w http.ResponseWriter, r *http.Request) {
 // checkTarget returns the result of a proxy for a target.
 func checkTarget(t *testing.T, o proxytest.Options, label string, target probe.Target) probe.Result {
 	t.Helper()
-	proxy, err := proxytest.Start(o)
-	testutil.Ok(t, err)
+	proxy := testutil.Must(proxytest.Start(o))(t)
 	t.Cleanup(proxy.Close)
-	prober, err := probe.New(probe.Config{Target: &target, TotalTimeout: 20 * time.Second, GreetingTimeout: 2 * time.Second})
-	testutil.Ok(t, err)
+	prober := testutil.Must(probe.New(probe.Config{Target: &target, TotalTimeout: 20 * time.Second, GreetingTimeout: 2 * time.Second}))(t)
 	testutil.Ok(t, prober.Start(t.Context()))
 	c := candidate(proxy, label)
 	var result probe.Result

@@ -327,8 +327,7 @@ func TestFetchAppliesFilter(t *testing.T) {
 			t.Errorf("%s: got %v and %d requests, want a rejection and none", from, err, inside.Load())
 		}
 	}
-	allowed, err := addressfilter.New("list.test")
-	testutil.Ok(t, err)
+	allowed := testutil.Must(addressfilter.New("list.test"))(t)
 	for _, f := range []struct {
 		*Fetcher
 		from string

@@ -80,8 +80,7 @@ func TestParseFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			parsed, err := Parse(strings.NewReader(test.text), Options{})
-			testutil.Ok(t, err)
+			parsed := testutil.Must(Parse(strings.NewReader(test.text), Options{}))(t)
 			var got []string
 			for _, c := range parsed.Candidates {
 				text := c.Address()

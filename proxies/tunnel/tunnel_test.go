@@ -23,8 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // scripted serves a single connection with script and returns a Dialer for it.
 func scripted(t *testing.T, proxy string, script func(in *bufio.Reader, out io.Writer)) *tunnel.Dialer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Ok(t, err)
+	l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -36,8 +35,7 @@ func scripted(t *testing.T, proxy string, script func(in *bufio.Reader, out io.W
 		script(bufio.NewReader(conn), conn)
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
-	u, err := url.Parse(fmt.Sprintf(proxy, l.Addr()))
-	testutil.Ok(t, err)
+	u := testutil.Must(url.Parse(fmt.Sprintf(proxy, l.Addr())))(t)
 	return &tunnel.Dialer{Proxy: u, HandshakeTimeout: time.Minute}
 }
 
@@ -61,8 +59,7 @@ func TestConnectKeepsDataAfterHead(t *testing.T) {
 		_, _ = io.WriteString(out, "HTTP/1.1 200 OK\r\nX: y\r\n\r\n220 mail.example")
 		_, _ = io.WriteString(out, " ready\r\n")
 	})
-	conn, err := d.DialContext(t.Context(), "tcp", "mail.example:25")
-	testutil.Ok(t, err)
+	conn := testutil.Must(d.DialContext(t.Context(), "tcp", "mail.example:25"))(t)
 	defer conn.Close()
 	greeting, err := io.ReadAll(conn)
 	if err != nil || string(greeting) != "220 mail.example ready\r\n" {

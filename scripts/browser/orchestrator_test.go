@@ -49,10 +49,7 @@ func run(t *testing.T, args ...string) *process {
 	if chromium == "" {
 		t.Skip("NOT COVERED: Chromium not found; set MUSTER_TEST_BROWSER")
 	}
-	file, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testutil.Must(binary())(t)
 	p := &process{T: t, cmd: exec.Command(file, args...), done: make(chan struct{})}
 	p.cmd.Dir = t.TempDir()
 	p.cmd.Env = append(os.Environ(), "MUSTER_API__LISTEN=127.0.0.1:0")
@@ -62,9 +59,7 @@ func run(t *testing.T, args ...string) *process {
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.WaitDelay = 5 * time.Second
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, p.cmd.Start())
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait() // the exit status is in ProcessState
@@ -154,9 +149,7 @@ func TestDemo(t *testing.T) {
 	if len(redis) != 1 {
 		t.Fatalf("got %v, want one redis-server", redis)
 	}
-	if err := syscall.Kill(redis[0], syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, syscall.Kill(redis[0], syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(redis[0], syscall.SIGCONT) })
 	b.status("Not up to date")
 	b.inspect("demo outage")
@@ -182,20 +175,11 @@ func workOnJob(t *testing.T, base, key string) {
 	t.Helper()
 	call := func(path string, body map[string]any, v any) {
 		t.Helper()
-		raw, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+path, bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testutil.Must(json.Marshal(body))(t)
+		req := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, base+path, bytes.NewReader(raw)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		req.SetBasicAuth("x", key)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := testutil.Must(http.DefaultClient.Do(req))(t)
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode >= http.StatusBadRequest {
@@ -244,16 +228,10 @@ func refused(t *testing.T, c *crawl, questions []string) {
 // pids returns the processes with a PID file in a directory.
 func pids(t *testing.T, dir string) []int {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testutil.Must(filepath.Glob(filepath.Join(dir, "*.pid")))(t)
 	var all []int
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testutil.Must(os.ReadFile(file))(t)
 		var pid struct {
 			Process struct{ PID int }
 		}

@@ -97,9 +97,7 @@ func (b *tab) expectFailures() {
 
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
-	if err := chromedp.Do(b.ctx, steps...); err != nil {
-		b.Fatal(err)
-	}
+	testutil.Ok(b, chromedp.Do(b.ctx, steps...))
 }
 
 // send sends a DevTools command to the tab.
@@ -208,10 +206,7 @@ func (b *tab) violations(rules ...string) []string {
 	if len(rules) > 0 {
 		options["runOnly"] = map[string]any{"type": "rule", "values": rules}
 	}
-	raw, err := json.Marshal(options)
-	if err != nil {
-		b.Fatal(err)
-	}
+	raw := testutil.Must(json.Marshal(options))(b)
 	if !eval[bool](b, "typeof axe === 'object'") {
 		eval[chromedp.Void](b, axe+";0")
 	}

@@ -47,10 +47,7 @@ type site struct {
 // serve serves the pages for a Redis, optionally with a worker.
 func serve(t *testing.T, redis string, worker bool) *site {
 	t.Helper()
-	client, err := tasks.Connect(t.Context(), redis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := testutil.Must(tasks.Connect(t.Context(), redis))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	s := &site{client: client}
 	s.Server = httptest.NewServer(ui.Handler(client, ui.Config{May: func(*http.Request) bool { return true }}))
@@ -77,10 +74,7 @@ func serve(t *testing.T, redis string, worker bool) *site {
 		}
 		return n, nil
 	})
-	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Name: "worker-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Name: "worker-1"}))(t)
 	testutil.Background(t, w.Run)
 	return s
 }
@@ -107,19 +101,14 @@ func past(t *testing.T, s *site) {
 		}
 	}
 	for key, fields := range values {
-		if err := s.client.Redis().HSet(t.Context(), key, fields).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, s.client.Redis().HSet(t.Context(), key, fields).Err())
 	}
 }
 
 // begin sends work without waiting for it.
 func begin[O any](t *testing.T, s *site, work tasks.Signature[O]) *tasks.Run[O] {
 	t.Helper()
-	run, err := work.Send(t.Context(), s.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := testutil.Must(work.Send(t.Context(), s.client))(t)
 	return run
 }
 
@@ -136,10 +125,7 @@ func over[O any](t *testing.T, s *site, work tasks.Signature[O]) string {
 // complete completes the external task of a workflow.
 func complete(t *testing.T, s *site, id string) {
 	t.Helper()
-	nodes, err := s.client.Workflow(id).Nodes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := testutil.Must(s.client.Workflow(id).Nodes(t.Context()))(t)
 	for _, n := range nodes {
 		if n.Task != "shop.waits" {
 			continue
@@ -172,14 +158,10 @@ func TestFullPages(t *testing.T) {
 	over(t, s, bad.S("the shop is closed"))
 	over(t, s, tasks.Chain(text.S("no number"), bad))
 	revoked := begin(t, s, approval())
-	if err := revoked.Revoke(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, revoked.Revoke(t.Context()))
 	begin(t, s, approval())
 	begin(t, s, delayed.S(1, tasks.In(time.Hour)))
-	if err := s.client.Schedules().Put(t.Context(), tasks.Schedule{Name: "nightly", Spec: "0 3 * * *", Work: inc.S(1)}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.client.Schedules().Put(t.Context(), tasks.Schedule{Name: "nightly", Spec: "0 3 * * *", Work: inc.S(1)}))
 	past(t, s)
 	c := walk(open(t, s.URL), "full", "", "")
 	if len(c.questions) == 0 {
@@ -368,9 +350,7 @@ func TestUpdates(t *testing.T) {
 		return strings.Contains(eval[string](b, `document.querySelector("header nav").textContent`), "Workflows 1 failed")
 	})
 	s.stocked.Store(true)
-	if err := s.client.Workflow(failed).Retry(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, s.client.Workflow(failed).Retry(t.Context()))
 	b.shows("succeeded") // a workflow that had ended
 }
 
@@ -549,9 +529,7 @@ func TestKeyboard(t *testing.T) {
 	if got := active(); got != row {
 		t.Errorf("after an update the focus is on %s, want unchanged focus: %s", got, row)
 	}
-	if _, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r")))(t)
 	b.shows("0 of 2")
 }
 

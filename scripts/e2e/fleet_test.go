@@ -43,8 +43,7 @@ func newFleet(t *testing.T, more map[string]any) *fleet {
 		"jobs":     map[string]any{"dedupe": "allow", "lease": "5s"},
 	}
 	maps.Copy(settings, more)
-	text, err := json.MarshalIndent(settings, "", "  ") // JSON is YAML
-	testutil.Ok(t, err)
+	text := testutil.Must(json.MarshalIndent(settings, "", "  "))(t) // JSON is YAML
 	testutil.Ok(t, os.WriteFile(f.conf, text, 0o600))
 	return f
 }

@@ -37,10 +37,7 @@ var notRunHere = map[string]bool{
 // command of the table with the sites of the demo.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testutil.Must(os.ReadFile("../../README.md"))(t)
 	left := readmeCommands(string(page))
 	ran := func(command string) string {
 		if !left[command] {
@@ -51,14 +48,9 @@ func TestReadmeCommands(t *testing.T) {
 	}
 
 	t.Run("program", func(t *testing.T) {
-		root, err := filepath.Abs("../..")
-		if err != nil {
-			t.Fatal(err)
-		}
+		root := testutil.Must(filepath.Abs("../.."))(t)
 		dir := t.TempDir()
-		if err := os.Symlink(root, filepath.Join(dir, "muster")); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.Symlink(root, filepath.Join(dir, "muster")))
 		program := mainProgram.FindStringSubmatch(string(page))[1]
 		shell := func(dir, command string) string {
 			t.Helper()
@@ -73,9 +65,7 @@ func TestReadmeCommands(t *testing.T) {
 		shell(dir, ran("mkdir hello && cd hello && go mod init hello"))
 		hello := filepath.Join(dir, "hello")
 		shell(hello, ran("go mod edit -require muster@v0.0.0 -replace muster=../muster"))
-		if err := os.WriteFile(filepath.Join(hello, "main.go"), []byte(program), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Ok(t, os.WriteFile(filepath.Join(hello, "main.go"), []byte(program), 0o600))
 		if out := shell(hello, ran("go mod tidy && go run .")); !strings.HasSuffix(out, "10 words\n") {
 			t.Errorf("got %q, want 10 words", out)
 		}
@@ -100,10 +90,7 @@ func TestReadmeCommands(t *testing.T) {
 		}
 		return res.Body.Close() == nil && res.StatusCode == http.StatusOK
 	})
-	url, err := redisd.Discover(t.Context(), b.data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := testutil.Must(redisd.Discover(t.Context(), b.data))(t)
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Host = b.Shop.Host
 		b.Shop.ServeHTTP(w, r)

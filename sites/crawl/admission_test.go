@@ -80,8 +80,7 @@ func TestBreakerOfASiteTellsChanges(t *testing.T) {
 	}
 	testutil.Ok(t, polite.Forget(t.Context(), rdb, key))
 	testutil.Ok(t, limit.NewBreaker(rdb, limit.BreakerConfig{Logger: noLog}).Reset(t.Context(), key))
-	_, err := j.crawler.breaker.Report(t.Context(), limit.Permit{}, true, fetch.OutcomeOf(down))
-	testutil.Ok(t, err)
+	testutil.Must(j.crawler.breaker.Report(t.Context(), limit.Permit{}, true, fetch.OutcomeOf(down)))(t)
 	if state, err := j.crawler.breaker.State(t.Context()); err != nil || state.State != "closed" {
 		t.Errorf("after a reset and one failure: got %+v, %v, want closed", state, err)
 	}
@@ -94,8 +93,7 @@ func openBreaker(t *testing.T, a *admission, failure error) {
 		if state, err := a.breaker.State(t.Context()); err == nil && state.State == "open" {
 			return
 		}
-		_, err := a.breaker.Report(t.Context(), limit.Permit{}, true, fetch.OutcomeOf(failure))
-		testutil.Ok(t, err)
+		testutil.Must(a.breaker.Report(t.Context(), limit.Permit{}, true, fetch.OutcomeOf(failure)))(t)
 	}
 	t.Fatal("the breaker is closed, want open")
 }
@@ -104,8 +102,7 @@ func openBreaker(t *testing.T, a *admission, failure error) {
 func takeSlot(t *testing.T, j *job, a *admission) {
 	a.patience = time.Millisecond
 	a.slots = limit.NewKeyedLimiter(j.rdb, limit.KeyedConfig{Default: 1, Logger: noLog})
-	slot, err := a.slots.Acquire(t.Context(), slotsName)
-	testutil.Ok(t, err)
+	slot := testutil.Must(a.slots.Acquire(t.Context(), slotsName))(t)
 	t.Cleanup(func() { _ = slot.Release(t.Context()) })
 }
 
@@ -129,8 +126,7 @@ func TestMemoryBoundsPagesParsedAtOnce(t *testing.T) {
 	t.Parallel()
 	const mb = 1 << 20
 	m := newMemory(64 * mb) // 48 for pages
-	first, err := m.enter(t.Context(), 2*mb)
-	testutil.Ok(t, err)
+	first := testutil.Must(m.enter(t.Context(), 2*mb))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := m.enter(ctx, 3*mb); !errors.Is(err, context.DeadlineExceeded) {
@@ -150,8 +146,7 @@ func TestMemoryBoundsPagesParsedAtOnce(t *testing.T) {
 		t.Error("got memory that is still in use, want none")
 	}
 
-	leave, err := newMemory(0).enter(t.Context(), 1<<50)
-	testutil.Ok(t, err)
+	leave := testutil.Must(newMemory(0).enter(t.Context(), 1<<50))(t)
 	leave()
 }
 

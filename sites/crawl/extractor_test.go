@@ -125,8 +125,7 @@ func TestDefinitionsRunOnlyCommandsOfTheSettings(t *testing.T) {
 	s, err := New(Config{Client: client, OutDir: t.TempDir(), Logger: noLog, Fetch: fetch.Config{Extractors: map[string]string{"lamps": "true"}}})
 	testutil.Ok(t, err)
 	work(t, client, s)
-	run, err := store.Scrape(requestOf(t, def, s.cfg.OutDir, ScrapeOptions{})).Send(t.Context(), client)
-	testutil.Ok(t, err)
+	run := testutil.Must(store.Scrape(requestOf(t, def, s.cfg.OutDir, ScrapeOptions{})).Send(t.Context(), client))(t)
 	if _, err := run.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), fetch.ErrNoExtractor.Error()) {
 		t.Errorf("got %v, want that the settings have no such command", err)
 	}

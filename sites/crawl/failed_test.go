@@ -21,8 +21,7 @@ import (
 // failedPages reads failed.jsonl: the status of each page by path.
 func failedPages(t *testing.T, file, site string) map[string]report.PageStatus {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	testutil.Ok(t, err)
+	data := testutil.Must(os.ReadFile(file))(t)
 	statuses := map[string]report.PageStatus{}
 	for line := range strings.Lines(string(data)) {
 		var f report.FailedPage
@@ -52,11 +51,9 @@ func TestFailedPagesHaveAStatus(t *testing.T) {
 	again := func(id string) report.Summary {
 		s.recorder.Forget(last) // as its task does at the end
 		last = id
-		req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
-		testutil.Ok(t, err)
+		req := testutil.Must(store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1"))(t)
 		req.Resume = "j1"
-		j, err := s.handlers.begin(t.Context(), id, req)
-		testutil.Ok(t, err)
+		j := testutil.Must(s.handlers.begin(t.Context(), id, req))(t)
 		return run(t, j)
 	}
 	check := func(when, failed string, want map[string]report.PageStatus) {

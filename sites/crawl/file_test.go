@@ -45,8 +45,7 @@ func TestFilesAreDownloaded(t *testing.T) {
 		"records: {page: {key: [name], fields: {name: {css: h1, required: true}, picture: {css: img, take: image, type: file}}}}\n"))
 	for _, id := range []string{"j1", "j2"} {
 		j := begin(t, s, id, def, ScrapeOptions{OutDir: out})
-		_, err := s.recorder.Write(t.Context(), j.run)
-		testutil.Ok(t, err)
+		testutil.Must(s.recorder.Write(t.Context(), j.run))(t)
 		sum := run(t, j)
 		if sum.Records != 4 || sum.ByClass[fetch.Gone] != 1 || sum.ByClass[fetch.TooBig] != 1 || sum.Faults["page.picture"].Unparsed+sum.Faults["page.picture"].Invalid != 1 {
 			t.Errorf("%s: got %+v, want 4 records, a missing file, a large one, and one on another host", id, sum.Counts)

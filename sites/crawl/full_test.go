@@ -39,8 +39,7 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 		}
 		return nil, err
 	})
-	infos, err := j.queue.Get(t.Context(), ids...)
-	testutil.Ok(t, err)
+	infos := testutil.Must(j.queue.Get(t.Context(), ids...))(t)
 	for _, got := range infos {
 		if got.Attempts != 0 || got.State != "done" {
 			t.Errorf("page %s is %s after %d attempts (%s), want done after none", got.ID, got.State, got.Attempts, got.Note)
@@ -74,10 +73,8 @@ func enqueue(t *testing.T, j *job, urls ...string) (ids []string) {
 	for _, u := range urls {
 		pages = append(pages, visit{Link: extract.Link{URL: u, Kind: definition.KindDetail}})
 	}
-	items, err := j.items(pages)
-	testutil.Ok(t, err)
-	_, err = j.queue.Enqueue(t.Context(), items...)
-	testutil.Ok(t, err)
+	items := testutil.Must(j.items(pages))(t)
+	testutil.Must(j.queue.Enqueue(t.Context(), items...))(t)
 	for _, it := range items {
 		ids = append(ids, it.ID)
 	}

@@ -120,8 +120,7 @@ func webhookIsAway(t *testing.T, out string) sinkTrouble {
 // wantRows checks the number of records and changes in a database.
 func wantRows(t *testing.T, path string, want int) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path)
-	testutil.Ok(t, err)
+	db := testutil.Must(sql.Open("sqlite", "file:"+path))(t)
 	defer db.Close()
 	var records, changes int
 	if err := db.QueryRow(`SELECT (SELECT COUNT(*) FROM muster_records), (SELECT COUNT(*) FROM muster_changes)`).Scan(&records, &changes); err != nil || records != want || changes != want {

@@ -45,8 +45,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s was asked for %d times, want %d", path, asked, want)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
-	testutil.Ok(t, err)
+	text := testutil.Must(os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt")))(t)
 	for _, want := range []string{"17 fetched (0.0 MB), 1 skipped, 3 errors", "36 extracted, 0 invalid, 0 duplicates, 36 written: 36 new", "ALERT", "item.price   100 %", "HTTP status 500", "/item/", "muster scrapes retry j1", "p95"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
@@ -107,8 +106,7 @@ func TestStalledScrape(t *testing.T) {
 		}
 		age := func() {
 			t.Helper()
-			req, err := store.ReadRequest(t.Context(), rdb, id)
-			testutil.Ok(t, err)
+			req := testutil.Must(store.ReadRequest(t.Context(), rdb, id))(t)
 			req.Began -= 3 * time.Minute.Milliseconds()
 			data, err := json.Marshal(req)
 			if err == nil {
@@ -131,11 +129,9 @@ func TestStalledScrape(t *testing.T) {
 			t.Errorf("got %d lines, want 1:\n%s", n, log.String())
 		}
 		enqueue(t, j, site.URL+"/item/0")
-		_, err = j.queue.Pause(t.Context())
-		testutil.Ok(t, err)
+		testutil.Must(j.queue.Pause(t.Context()))(t)
 		stalled("paused", 0)
-		_, err = j.queue.Resume(t.Context())
-		testutil.Ok(t, err)
+		testutil.Must(j.queue.Resume(t.Context()))(t)
 		stalled("resumed", 1)
 		crawl(t, j)
 		stalled("after a page", 0)

@@ -105,8 +105,7 @@ func (s *stock) scrape(t *testing.T, name, yaml string, o ScrapeOptions, change 
 	s.jobs++
 	o.OutDir = s.out
 	j := begin(t, s.worker, fmt.Sprint("j", s.jobs), sitetest.Parse(t, []byte(yaml)), o)
-	_, err := s.worker.recorder.Write(t.Context(), j.run)
-	testutil.Ok(t, err)
+	testutil.Must(s.worker.recorder.Write(t.Context(), j.run))(t)
 	testutil.Ok(t, j.awaitKnown(t.Context()))
 	sum := run(t, j)
 	for i, got := range []int{s.whole, s.same, s.lists} {
@@ -132,8 +131,7 @@ func TestKnownPagesAreNotFetchedAgain(t *testing.T) {
 	shop := newStock(t, items, 100)
 	yaml := fmt.Sprintf(stockYAML, shop.URL)
 	lines := func(sum report.Summary) []string {
-		data, err := os.ReadFile(sum.Files[0])
-		testutil.Ok(t, err)
+		data := testutil.Must(os.ReadFile(sum.Files[0]))(t)
 		return slices.Sorted(strings.Lines(string(data)))
 	}
 	week, asking := yaml+"refetch: 7d\n", yaml+"refetch: if-changed\n"

@@ -28,17 +28,14 @@ func scrapeOn(t *testing.T, processes int, yaml string, change ...func(*Config))
 		for _, f := range change {
 			f(&cfg)
 		}
-		s, err := New(cfg)
-		testutil.Ok(t, err)
+		s := testutil.Must(New(cfg))(t)
 		work(t, client, s)
 		if first == nil {
 			first = s
 		}
 	}
-	run, err := store.Scrape(requestOf(t, def, first.cfg.OutDir, ScrapeOptions{})).Send(t.Context(), first.cfg.Client)
-	testutil.Ok(t, err)
-	sum, err := run.Wait(t.Context())
-	testutil.Ok(t, err)
+	run := testutil.Must(store.Scrape(requestOf(t, def, first.cfg.OutDir, ScrapeOptions{})).Send(t.Context(), first.cfg.Client))(t)
+	sum := testutil.Must(run.Wait(t.Context()))(t)
 	return sum
 }
 
@@ -199,8 +196,7 @@ func TestMemoryOfWaitingPages(t *testing.T) {
 	site := sitetest.NewShop(t, 1, 1)
 	j := begin(t, newWorker(t, rdb), "j", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	used := func() (n int64) {
-		info, err := rdb.InfoMap(t.Context(), "memory").Result()
-		testutil.Ok(t, err)
+		info := testutil.Must(rdb.InfoMap(t.Context(), "memory").Result())(t)
 		_, _ = fmt.Sscan(info["Memory"]["used_memory_dataset"], &n)
 		return n
 	}

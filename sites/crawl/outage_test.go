@@ -135,8 +135,7 @@ func process(t *testing.T, cfg Config) *Worker {
 	if cfg.OutDir == "" {
 		cfg.OutDir = t.TempDir()
 	}
-	s, err := New(cfg)
-	testutil.Ok(t, err)
+	s := testutil.Must(New(cfg))(t)
 	t.Cleanup(func() { testutil.Ok(t, s.Close()) })
 	return s
 }

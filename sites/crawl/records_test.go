@@ -57,8 +57,7 @@ func TestRecordsAreComparedWithPreviousJob(t *testing.T) {
 	if err != nil || !strings.Contains(string(data), `"diff":{"price":`) || strings.Count(string(data), "\n") != 3 {
 		t.Errorf("changes.jsonl: got %s, error %v, want 3 lines with the diff of a price", data, err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(out, "records.db"))
-	testutil.Ok(t, err)
+	db := testutil.Must(sql.Open("sqlite", "file:"+filepath.Join(out, "records.db")))(t)
 	defer db.Close()
 	for query, want := range map[string]string{
 		`SELECT COUNT(*) FROM muster_records`:                           "20",
@@ -100,8 +99,7 @@ func TestBucketReceivesFinishedFiles(t *testing.T) {
 		t.Errorf("got %d objects, want the files of two types, as JSONL and CSV, and the changes", len(objects))
 	}
 	for _, file := range append(sum.Files, sum.Changes.File) {
-		data, err := os.ReadFile(file)
-		testutil.Ok(t, err)
+		data := testutil.Must(os.ReadFile(file))(t)
 		if got := objects["/data/all/shop.example/j1/"+filepath.Base(file)]; got != string(data) {
 			t.Errorf("%s: got %q, want %q", filepath.Base(file), got, data)
 		}
@@ -140,8 +138,7 @@ func TestBackPressureOfBytes(t *testing.T) {
 		t.Errorf("got %d waiting records of %d bytes, error %v, want at most %d bytes and the pages in flight or being settled", n, bytes, err, room)
 	}
 	again(t, func() (int, error) {
-		_, err := s.recorder.Write(t.Context(), j.run)
-		testutil.Ok(t, err)
+		testutil.Must(s.recorder.Write(t.Context(), j.run))(t)
 		return crawlOnce(t.Context(), j, "crawler")
 	})
 	if sum := aggregate(t, j); sum.Records != pages || sum.Errors != 0 {
@@ -163,8 +160,7 @@ func flood(t *testing.T, j *job, n int) {
 func settleWith(t *testing.T, j *job, outputs ...[]byte) {
 	t.Helper()
 	enqueue(t, j, "http://shop.example/flood")
-	leases, err := j.queue.Lease(t.Context(), "flood", 100)
-	testutil.Ok(t, err)
+	leases := testutil.Must(j.queue.Lease(t.Context(), "flood", 100))(t)
 	for _, l := range leases {
 		var v visit
 		if err := json.Unmarshal(l.Payload, &v); err != nil || !strings.HasSuffix(v.URL, "/flood") {
@@ -201,8 +197,7 @@ func TestRecordCannotNameAnotherFile(t *testing.T) {
 	s := newWorker(t, redistest.New(t))
 	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	elsewhere := filepath.Join(s.cfg.OutDir, "x.jsonl")
-	record, err := json.Marshal(map[string]string{"_type": "../../x", "_key": "k", "_url": "http://shop.example/"})
-	testutil.Ok(t, err)
+	record := testutil.Must(json.Marshal(map[string]string{"_type": "../../x", "_key": "k", "_url": "http://shop.example/"}))(t)
 	settleWith(t, j, record)
 	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "which is not in the definition") {
 		t.Errorf("got %v, want an error that names the type", err)

@@ -131,8 +131,7 @@ func TestNoBrowserForAScrape(t *testing.T) {
 	testutil.Ok(t, err)
 	work(t, client, w)
 	def := sitetest.Parse(t, fmt.Appendf(nil, scriptedShop, server.URL))
-	run, err := store.Scrape(requestOf(t, def, w.cfg.OutDir, ScrapeOptions{})).Send(t.Context(), client)
-	testutil.Ok(t, err)
+	run := testutil.Must(store.Scrape(requestOf(t, def, w.cfg.OutDir, ScrapeOptions{})).Send(t.Context(), client))(t)
 	if _, err = run.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "apt-get install chromium") || shop.shells.Load() > 0 {
 		t.Errorf("got %v and %d requests, want the remedy and none", err, shop.shells.Load())
 	}

@@ -51,16 +51,14 @@ func begin(t *testing.T, s *Worker, id string, def *definition.Definition, o Scr
 		dir = s.cfg.OutDir
 	}
 	testutil.Ok(t, s.recorder.Allow(dir, o.Sinks))
-	j, err := s.handlers.begin(t.Context(), id, requestOf(t, def, dir, o))
-	testutil.Ok(t, err)
+	j := testutil.Must(s.handlers.begin(t.Context(), id, requestOf(t, def, dir, o)))(t)
 	return j
 }
 
 // requestOf returns the request of a scrape with its records directory dir.
 func requestOf(t *testing.T, def *definition.Definition, dir string, o ScrapeOptions) store.Request {
 	t.Helper()
-	home, err := record.FolderName(dir)
-	testutil.Ok(t, err)
+	home := testutil.Must(record.FolderName(dir))(t)
 	return store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, Full: o.Full, OutDir: dir, Sinks: o.Sinks}
 }
 
@@ -79,8 +77,7 @@ func work(t *testing.T, client *tasks.Client, s *Worker) {
 // again repeats a step, as the engine does, until it no longer returns later.
 func again[T any](t *testing.T, step func() (T, error)) T {
 	t.Helper()
-	v, err := until(t.Context(), step)
-	testutil.Ok(t, err)
+	v := testutil.Must(until(t.Context(), step))(t)
 	return v
 }
 

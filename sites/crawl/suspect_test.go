@@ -166,12 +166,10 @@ func TestRequiredFields(t *testing.T) {
 		"must_have, and no fields":        {must + both, "<p class=item>a</p>", false, true},
 		"the page may have no such items": {"records: {item: {each: .item, fields: {name: {css: h1, required: true}}}}\n", "<p>a</p>", false, false},
 	} {
-		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\n"+c.rest))
-		testutil.Ok(t, err)
+		def := testutil.Must(definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\n"+c.rest)))(t)
 		doc, err := extract.Parse(def, extract.Page{URL: def.Base(), Kind: definition.KindDetail, Header: http.Header{}, Body: []byte(c.body)})
 		testutil.Ok(t, err)
-		res, err := extract.Run(def, doc)
-		testutil.Ok(t, err)
+		res := testutil.Must(extract.Run(def, doc))(t)
 		if found, wanted := requiredFields(def, doc, &res); found != c.found || wanted != c.wanted {
 			t.Errorf("%s: got found %v, wanted %v; want %v, %v", name, found, wanted, c.found, c.wanted)
 		}

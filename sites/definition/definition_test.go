@@ -19,8 +19,7 @@ import (
 
 func TestExampleLoads(t *testing.T) {
 	t.Parallel()
-	def, err := Load("example.yaml")
-	testutil.Ok(t, err)
+	def := testutil.Must(Load("example.yaml"))(t)
 	if got := len(def.StartPages()); got != 8 {
 		t.Errorf("got %d start pages, want 8: %v", got, def.StartPages())
 	}
@@ -46,10 +45,8 @@ func TestExampleLoads(t *testing.T) {
 // The defaults in the example match the program.
 func TestExampleHasTheRealDefaults(t *testing.T) {
 	t.Parallel()
-	def, err := Load("example.yaml")
-	testutil.Ok(t, err)
-	bare, err := Parse("bare.yaml", []byte("site: x\nbase_url: http://x.example\nstart: [/]\nrecords: {r: {fields: {t: h1}}}\n"))
-	testutil.Ok(t, err)
+	def := testutil.Must(Load("example.yaml"))(t)
+	bare := testutil.Must(Parse("bare.yaml", []byte("site: x\nbase_url: http://x.example\nstart: [/]\nrecords: {r: {fields: {t: h1}}}\n")))(t)
 	for _, d := range []*Definition{def, bare} {
 		d.Politeness.At, d.Limits.At, d.Retries.At, d.Proxy.At = Pos{}, Pos{}, Pos{}, Pos{}
 	}
@@ -64,8 +61,7 @@ func TestExampleHasTheRealDefaults(t *testing.T) {
 
 func TestShippedLoad(t *testing.T) {
 	t.Parallel()
-	defs, err := Shipped()
-	testutil.Ok(t, err)
+	defs := testutil.Must(Shipped())(t)
 	var names []string
 	for _, d := range defs {
 		names = append(names, d.Site)
@@ -113,8 +109,7 @@ func TestNestedFileNamesThePlace(t *testing.T) {
 
 func TestParseResolvesYAMLAliases(t *testing.T) {
 	t.Parallel()
-	def, err := Parse("s.yaml", []byte(strings.Replace(good, "name: h1", "name: &n {css: h1, required: true}\n      again: *n", 1)))
-	testutil.Ok(t, err)
+	def := testutil.Must(Parse("s.yaml", []byte(strings.Replace(good, "name: h1", "name: &n {css: h1, required: true}\n      again: *n", 1))))(t)
 	if f := def.Records[0].Fields[1]; f.Name != "again" || !f.Required || f.Any[0].CSS.IsZero() {
 		t.Errorf("got %+v, want the aliased field", f)
 	}
@@ -170,13 +165,10 @@ func TestLoadDir(t *testing.T) {
 
 func TestWithBase(t *testing.T) {
 	t.Parallel()
-	def, err := Parse("s.yaml", []byte(good))
-	testutil.Ok(t, err)
-	local, err := def.WithBase("http://127.0.0.1:8001/copy")
-	testutil.Ok(t, err)
+	def := testutil.Must(Parse("s.yaml", []byte(good)))(t)
+	local := testutil.Must(def.WithBase("http://127.0.0.1:8001/copy"))(t)
 	parse := func(s string) *url.URL {
-		u, err := url.Parse(s)
-		testutil.Ok(t, err)
+		u := testutil.Must(url.Parse(s))(t)
 		return u
 	}
 	if got, want := local.Move(parse("https://shop.example/a?b=c")).String(), "http://127.0.0.1:8001/copy/a?b=c"; got != want {
@@ -269,16 +261,12 @@ func TestSelectorAttr(t *testing.T) {
 	if err != nil || s.Attr != "href" {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	_, err = ParseSelector("a::text")
-	testutil.Ok(t, err)
+	testutil.Must(ParseSelector("a::text"))(t)
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
-	example, err := os.ReadFile("example.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	example := testutil.Must(os.ReadFile("example.yaml"))(f)
 	f.Add(example)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		def, err := Parse("s.yaml", data)
@@ -299,8 +287,7 @@ func TestPathSelectsValues(t *testing.T) {
 		"a[*].b": "[1 2]", "$.a[0].b": "[1]", "a[-1].b": "[2]", "a[5].b": "[]", "a.b": "[1 2]", `c["x y"]`: "[z]", "c.*": "[z]", "q.r": "[]", "a[].b": "[1 2]",
 		`n["br]k"]`: "[1]", `$.n['q"t']`: "[2]", `n["q\"t"]`: "[2]", `n['it\'s']`: "[3]", `n["it's"]`: "[3]", `n[ 'b.c' ]`: "[4]", `n[""]`: "[5]", `n["back\\"]`: "[6]",
 	} {
-		p, err := ParsePath(path)
-		testutil.Ok(t, err)
+		p := testutil.Must(ParsePath(path))(t)
 		if got := p.Eval(doc); fmt.Sprint(got) != want {
 			t.Errorf("%s: got %v, want %s", path, got, want)
 		}
@@ -340,14 +327,12 @@ func TestCanonicalNormalizesURLs(t *testing.T) {
 		"http://u:p@shop.example/":                     "http://shop.example/",
 		"http://[::1]:80/":                             "http://[::1]/",
 	} {
-		u, err := url.Parse(in)
-		testutil.Ok(t, err)
+		u := testutil.Must(url.Parse(in))(t)
 		got := def.Canonical(u)
 		if got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
-		again, err := url.Parse(got)
-		testutil.Ok(t, err)
+		again := testutil.Must(url.Parse(got))(t)
 		if twice := def.Canonical(again); twice != got {
 			t.Errorf("canonical form of %s: got %s, want the same", got, twice)
 		}
@@ -379,20 +364,17 @@ func TestIsCurrency(t *testing.T) {
 // The definitions in the README load.
 func TestReadmeExamplesLoad(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
-	testutil.Ok(t, err)
+	readme := testutil.Must(os.ReadFile("../README.md"))(t)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readme, -1)
 	if len(blocks) == 0 {
 		t.Fatal("no YAML in README.md")
 	}
 	for _, b := range blocks {
-		_, err := Parse("README.md", b[1])
-		testutil.Ok(t, err)
+		testutil.Must(Parse("README.md", b[1]))(t)
 	}
 	// The README's forms of next load.
 	for _, m := range regexp.MustCompile("`(next: [^`]+)`").FindAllSubmatch(readme, -1) {
 		text := "site: s\nbase_url: http://s.example\nstart: [/]\nlisting:\n  format: json\n  " + string(m[1]) + "\nrecords: {r: {from: listing, each_json: a, fields: {t: {json: b}}}}\n"
-		_, err := Parse("README.md", []byte(text))
-		testutil.Ok(t, err)
+		testutil.Must(Parse("README.md", []byte(text)))(t)
 	}
 }

@@ -93,8 +93,7 @@ func TestLoginOfASession(t *testing.T) {
 	t.Parallel()
 	def, err := Parse("s.yaml", []byte(strings.Replace(good, "start: [/]", "start: [/]\nsession: {login: {url: /l, fields: {a: 'x${B}'}, signed_in: a}}", 1)))
 	testutil.Ok(t, err)
-	with, err := def.WithSecrets(func(name string) (string, bool) { return "hush of " + name, true })
-	testutil.Ok(t, err)
+	with := testutil.Must(def.WithSecrets(func(name string) (string, bool) { return "hush of " + name, true }))(t)
 	if got := with.Session.Login.Fields["a"]; got != "xhush of B" {
 		t.Errorf("got %q, want xhush of B", got)
 	}

@@ -45,13 +45,10 @@ func TestDefaultsOfAFolder(t *testing.T) {
 	if other.Politeness.Delay != 5*time.Second || other.UserAgent != "shared/1" || other.Headers["X-B"] != "shared" || other.Session.Start != "/hello" {
 		t.Errorf("got %+v, want the defaults of the folder", other)
 	}
-	alone, err := Load(filepath.Join(dir, "shop.yaml"))
-	testutil.Ok(t, err)
-	again, err := Parse("elsewhere.yaml", shop.YAML())
-	testutil.Ok(t, err)
+	alone := testutil.Must(Load(filepath.Join(dir, "shop.yaml")))(t)
+	again := testutil.Must(Parse("elsewhere.yaml", shop.YAML()))(t)
 	whole := folder(t, map[string]string{"shop.yaml": string(shop.YAML()), DefaultsFile: "user_agent: another\n"})
-	copied, err := Load(filepath.Join(whole, "shop.yaml"))
-	testutil.Ok(t, err)
+	copied := testutil.Must(Load(filepath.Join(whole, "shop.yaml")))(t)
 	for name, d := range map[string]*Definition{"in its folder": shop, "alone": alone, "of its text": again, "copied": copied} {
 		if d.Politeness.Delay != time.Second || d.Politeness.MaxPerDomain != 4 || d.Retries.Attempts != 7 || d.UserAgent != "shared/1" || !d.Politeness.Robots {
 			t.Errorf("%s: got %+v, want its own delay and the rest of the defaults", name, d)

@@ -82,10 +82,8 @@ func TestDraftHasTheExpectedLines(t *testing.T) {
 	for _, c := range writes {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			u, err := url.Parse("http://s.example" + c.at)
-			testutil.Ok(t, err)
-			d, err := Write(t.Context(), c.pages.get, u)
-			testutil.Ok(t, err)
+			u := testutil.Must(url.Parse("http://s.example" + c.at))(t)
+			d := testutil.Must(Write(t.Context(), c.pages.get, u))(t)
 			lines := strings.Split(string(d.YAML), "\n")
 			has := func(want string) bool {
 				return slices.ContainsFunc(lines, func(l string) bool {
@@ -122,8 +120,7 @@ func TestDraftHasTheExpectedLines(t *testing.T) {
 // A page without records is an error with a remedy.
 func TestPageWithoutRecordsIsAnError(t *testing.T) {
 	t.Parallel()
-	u, err := url.Parse("http://s.example/")
-	testutil.Ok(t, err)
+	u := testutil.Must(url.Parse("http://s.example/"))(t)
 	for name, body := range map[string]string{"numbers": `[1,2,3]`, "broken": `{"a":`, "no fields": `[{"a":null}]`} {
 		if _, err := Write(t.Context(), web{"/": body}.get, u); err == nil {
 			t.Errorf("%s: got no error, want one", name)

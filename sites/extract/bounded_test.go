@@ -46,8 +46,7 @@ func TestMemoryForHostileDocumentsIsBoundedByTheirSize(t *testing.T) {
 		body := []byte(b.head + strings.Repeat(b.part, boundedSize/len(b.part)) + b.tail)
 		for as, def := range map[string]*definition.Definition{"a page": page, "a feed": feed, "an API": api} {
 			costs(t, name+" as "+as, func() {
-				u, err := url.Parse("http://shop.example/p")
-				testutil.Ok(t, err)
+				u := testutil.Must(url.Parse("http://shop.example/p"))(t)
 				d, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Status: 200, Header: http.Header{"Content-Type": {b.typ}}, Body: body, FetchedAt: fetchedAt})
 				if err == nil {
 					_, _ = Run(def, d)
@@ -77,8 +76,7 @@ func TestMemoryForHostileDocumentsIsBoundedByTheirSize(t *testing.T) {
 
 func sitemapOf(t testing.TB, def *definition.Definition, body []byte) {
 	t.Helper()
-	u, err := url.Parse("http://shop.example/sitemap.xml")
-	testutil.Ok(t, err)
+	u := testutil.Must(url.Parse("http://shop.example/sitemap.xml"))(t)
 	_, _ = Sitemap(def, Page{URL: u, Kind: definition.KindSitemap, Status: 200, Header: http.Header{}, Body: body})
 }
 
@@ -103,8 +101,7 @@ func FuzzXMLAndJSON(f *testing.F) {
 	def := define(f, "listing: {links: [item > link]}\nrecords: {r: {from: listing, each: product, fields: {a: name, b: {css: name, type: html}}}}\n")
 	api := define(f, "listing: {format: json, links: [{json: '[*].url'}], next: {json: '[0].next'}}\nrecords: {r: {from: listing, each_json: '[*]', fields: {a: {json: a}, b: {json: 'a.a[*]'}}}}\n")
 	f.Fuzz(func(t *testing.T, body []byte, typ string) {
-		u, err := url.Parse("http://shop.example/p")
-		testutil.Ok(t, err)
+		u := testutil.Must(url.Parse("http://shop.example/p"))(t)
 		for _, def := range []*definition.Definition{def, api} {
 			d, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Status: 200, Header: http.Header{"Content-Type": {typ}}, Body: body, FetchedAt: fetchedAt})
 			if err == nil {

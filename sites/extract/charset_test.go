@@ -18,10 +18,8 @@ const (
 
 func encode(t *testing.T, charset, text string) []byte {
 	t.Helper()
-	enc, err := htmlindex.Get(charset)
-	testutil.Ok(t, err)
-	b, err := enc.NewEncoder().Bytes([]byte(text))
-	testutil.Ok(t, err)
+	enc := testutil.Must(htmlindex.Get(charset))(t)
+	b := testutil.Must(enc.NewEncoder().Bytes([]byte(text)))(t)
 	return b
 }
 

@@ -75,8 +75,7 @@ func TestDateOrder(t *testing.T) {
 
 func TestDateZoneAndLayout(t *testing.T) {
 	t.Parallel()
-	sofia, err := time.LoadLocation("Europe/Sofia")
-	testutil.Ok(t, err)
+	sofia := testutil.Must(time.LoadLocation("Europe/Sofia"))(t)
 	for _, c := range []struct {
 		layout     []string
 		text, want string
@@ -206,8 +205,7 @@ func TestDocumentIsSearchedOnceForItsLanguage(t *testing.T) {
 	t.Parallel()
 	def := define(t, manyPrices)
 	d := page(t, def, definition.KindDetail, "http://shop.example/p/1", "<html><body><ul><li><b class=price>5</b></ul>")
-	_, err := Run(def, d)
-	testutil.Ok(t, err)
+	testutil.Must(Run(def, d))(t)
 	root := firstWith(d.Root, "html", "")
 	root.Attr = append(root.Attr, html.Attribute{Key: "lang", Val: "de"}) // a second search would find it
 	if got := d.Language(); got != "" {
@@ -217,15 +215,13 @@ func TestDocumentIsSearchedOnceForItsLanguage(t *testing.T) {
 
 func BenchmarkPricesAndDatesWithoutLanguage(b *testing.B) {
 	def := define(b, manyPrices)
-	at, err := url.Parse("http://shop.example/p")
-	testutil.Ok(b, err)
+	at := testutil.Must(url.Parse("http://shop.example/p"))(b)
 	for _, items := range []int{1000, 8000} {
 		item := "<li><b class=price>€ 1,234.50</b><i class=date>3 May 2024</i>" + strings.Repeat("<p>words</p>", 12) + "</li>"
 		body := []byte("<html><body><ul>" + strings.Repeat(item, items) + "</ul>")
 		b.Run(fmt.Sprint(items), func(b *testing.B) {
 			for b.Loop() {
-				d, err := Parse(def, Page{URL: at, Kind: definition.KindDetail, Header: http.Header{}, Body: body})
-				testutil.Ok(b, err)
+				d := testutil.Must(Parse(def, Page{URL: at, Kind: definition.KindDetail, Header: http.Header{}, Body: body}))(b)
 				if res, err := Run(def, d); err != nil || len(res.Records) != items {
 					b.Fatalf("got %d records and error %v, want %d", len(res.Records), err, items)
 				}

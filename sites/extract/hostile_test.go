@@ -64,8 +64,7 @@ func TestHostilePagesTakeLittleTime(t *testing.T) {
 // runAny extracts a page and ignores errors.
 func runAny(t testing.TB, def *definition.Definition, kind string, body []byte) {
 	t.Helper()
-	u, err := url.Parse("http://shop.example/p")
-	testutil.Ok(t, err)
+	u := testutil.Must(url.Parse("http://shop.example/p"))(t)
 	d, err := Parse(def, Page{URL: u, Kind: kind, Header: http.Header{}, Body: body, FetchedAt: fetchedAt})
 	if err == nil {
 		_, _ = Run(def, d)
@@ -142,10 +141,7 @@ func FuzzLinks(f *testing.F) {
 	f.Add(`</p?page=2>; rel="next", </p>; rel=prev`, `<meta http-equiv="refresh" content="0; url=/next">`)
 	f.Add(`<a>; rel=next; anchor="#x", ,,<b>;rel="x next"`, `<base href="//evil.example/"><meta http-equiv=REFRESH content="0;URL='x'">`)
 	f.Add(`<`, `<meta http-equiv=refresh content=javascript:x>`)
-	page, err := url.Parse("http://shop.example/p")
-	if err != nil {
-		f.Fatal(err)
-	}
+	page := testutil.Must(url.Parse("http://shop.example/p"))(f)
 	f.Fuzz(func(t *testing.T, header, body string) {
 		if next := headerNext([]string{header}); !strings.Contains(header, next) {
 			t.Errorf("%q: got %q", header, next)

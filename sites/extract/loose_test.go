@@ -83,14 +83,12 @@ records:
 		`{"data": [{"html": "<li><b>1</b><a href=/1>x</a>"}, {"html": "<li><b>2"}], "more": true, "count": 7}`: `[[{"Name":"v","Value":"1"},{"Name":"n","Value":7}],[{"Name":"v","Value":"2"},{"Name":"n","Value":7}]] [{http://shop.example/1 detail 0 0 { } map[] 0001-01-01 00:00:00 +0000 UTC}] &{http://shop.example/p?page=2 listing 1 0 { } map[] 0001-01-01 00:00:00 +0000 UTC}`,
 		`{"data": [], "more": false}`: `[] [] <nil>`,
 	} {
-		res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/p", body))
-		testutil.Ok(t, err)
+		res := testutil.Must(Run(def, page(t, def, definition.KindListing, "http://shop.example/p", body)))(t)
 		values := make([][]Value, 0, len(res.Records))
 		for _, r := range res.Records {
 			values = append(values, r.Fields)
 		}
-		b, err := json.Marshal(values)
-		testutil.Ok(t, err)
+		b := testutil.Must(json.Marshal(values))(t)
 		if got := fmt.Sprint(string(b), " ", res.Links, " ", res.Next); got != want {
 			t.Errorf("%s: got %s, want %s", body, got, want)
 		}

@@ -17,17 +17,14 @@ import (
 
 func define(t testing.TB, rest string) *definition.Definition {
 	t.Helper()
-	def, err := definition.Parse("s.yaml", []byte("site: shop.example\nbase_url: http://shop.example\nstart: [/]\n"+rest))
-	testutil.Ok(t, err)
+	def := testutil.Must(definition.Parse("s.yaml", []byte("site: shop.example\nbase_url: http://shop.example\nstart: [/]\n"+rest)))(t)
 	return def
 }
 
 func page(t *testing.T, def *definition.Definition, kind, at, body string) *Doc {
 	t.Helper()
-	u, err := url.Parse(at)
-	testutil.Ok(t, err)
-	d, err := Parse(def, Page{URL: u, Requested: at, Kind: kind, Status: 200, Header: http.Header{}, Body: []byte(body)})
-	testutil.Ok(t, err)
+	u := testutil.Must(url.Parse(at))(t)
+	d := testutil.Must(Parse(def, Page{URL: u, Requested: at, Kind: kind, Status: 200, Header: http.Header{}, Body: []byte(body)}))(t)
 	return d
 }
 
@@ -35,8 +32,7 @@ func page(t *testing.T, def *definition.Definition, kind, at, body string) *Doc 
 func fieldValue(t *testing.T, field, body string) (string, []string) {
 	t.Helper()
 	def := define(t, "records:\n  r:\n    fields:\n      v: "+field+"\n")
-	res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/p/1", body))
-	testutil.Ok(t, err)
+	res := testutil.Must(Run(def, page(t, def, definition.KindDetail, "http://shop.example/p/1", body)))(t)
 	all := slices.Concat(res.Records, res.Invalid)
 	if len(all) != 1 {
 		t.Fatalf("got %d records, want 1", len(all))
@@ -45,8 +41,7 @@ func fieldValue(t *testing.T, field, body string) (string, []string) {
 	if len(fields) == 0 {
 		return "", all[0].Problems
 	}
-	b, err := json.Marshal(fields[0].Value)
-	testutil.Ok(t, err)
+	b := testutil.Must(json.Marshal(fields[0].Value))(t)
 	return string(b), all[0].Problems
 }
 
@@ -94,13 +89,11 @@ func TestUnparsedFields(t *testing.T) {
 		{"a long text", "{fields: {p: {css: i, match: '^x$'}}}", "<i>" + long + "</i>", "", `{"p":"` + strings.TrimSpace(long) + `"}`, `map[r.p:{1 0 "` + long[:60] + `…" does not match ^x$}]`},
 	} {
 		def := define(t, "records: {r: "+c.record+"}\n")
-		res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", c.body))
-		testutil.Ok(t, err)
+		res := testutil.Must(Run(def, page(t, def, definition.KindDetail, "http://shop.example/", c.body)))(t)
 		fields := func(rs []Record) string {
 			var all []string
 			for _, r := range rs {
-				b, err := object(r.Fields).MarshalJSON()
-				testutil.Ok(t, err)
+				b := testutil.Must(object(r.Fields).MarshalJSON())(t)
 				all = append(all, string(b))
 			}
 			return strings.Join(all, " ")
@@ -157,8 +150,7 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	def := define(t, "records:\n  a: {each: li, key: [b], fields: {b: b, i: i}}\n  p: {fields: {t: title}}\n")
 	run := func(at, body string) []Record {
-		res, err := Run(def, page(t, def, definition.KindDetail, at, body))
-		testutil.Ok(t, err)
+		res := testutil.Must(Run(def, page(t, def, definition.KindDetail, at, body)))(t)
 		return res.Records
 	}
 	rs := run("http://shop.example/?utm_source=x", "<li><b>1</b><i>x</i><li><b>1</b><i>y</i><li><i>x</i><li><i>y</i>")
@@ -180,8 +172,7 @@ func TestKeys(t *testing.T) {
 func TestHitsCountMatchesBySelector(t *testing.T) {
 	t.Parallel()
 	def := define(t, "records: {r: {each: li, fields: {v: [b, i]}}}\n")
-	res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", "<li><b>a</b><li><i>b</i><li><i>c</i><li>d"))
-	testutil.Ok(t, err)
+	res := testutil.Must(Run(def, page(t, def, definition.KindDetail, "http://shop.example/", "<li><b>a</b><li><i>b</i><li><i>c</i><li>d")))(t)
 	if h := res.Hits["r.v"]; h["0"] != 1 || h["1"] != 2 || h["none"] != 1 {
 		t.Errorf("got %v", h)
 	}
@@ -208,8 +199,7 @@ func TestLinksAndNext(t *testing.T) {
 			if strings.Contains(c.next, "q=1") {
 				at += "?q=1"
 			}
-			res, err := Run(def, page(t, def, definition.KindListing, at, c.body))
-			testutil.Ok(t, err)
+			res := testutil.Must(Run(def, page(t, def, definition.KindListing, at, c.body)))(t)
 			got := ""
 			if res.Next != nil {
 				got = res.Next.URL
@@ -269,8 +259,7 @@ records:
       total: {json: total, scope: page, type: integer}
 `)
 	const body = `{"total":2,"items":[{"id":12345678901234567,"name":"a","tags":["x","y"],"author":{"name":"A"}},{"id":2,"name":null}],"paging":{"more":true,"cursor":"c 1"}}`
-	res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/api", body))
-	testutil.Ok(t, err)
+	res := testutil.Must(Run(def, page(t, def, definition.KindListing, "http://shop.example/api", body)))(t)
 	if len(res.Records) != 2 || res.Next == nil || res.Next.URL != "http://shop.example/api?after=c+1" {
 		t.Fatalf("got %d records and next %+v", len(res.Records), res.Next)
 	}
@@ -297,23 +286,20 @@ func TestOddPages(t *testing.T) {
 		"deep": strings.Repeat("<div>", 400), "many": strings.Repeat("<a href=x>", 5000),
 	} {
 		d := page(t, def, definition.KindListing, "http://shop.example/", body)
-		_, err := Run(def, d)
-		testutil.Ok(t, err)
+		testutil.Must(Run(def, d))(t)
 	}
 }
 
 // The recipes of the README extract the documented values.
 func TestReadmeRecipesExtractTheirExamples(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
-	testutil.Ok(t, err)
+	readme := testutil.Must(os.ReadFile("../README.md"))(t)
 	_, recipes, _ := strings.Cut(string(readme), "## Recipes\n")
 	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(recipes)
 	if m == nil {
 		t.Fatal("no YAML under Recipes in README.md")
 	}
-	def, err := definition.Parse("README.md", []byte(m[1]))
-	testutil.Ok(t, err)
+	def := testutil.Must(definition.Parse("README.md", []byte(m[1])))(t)
 	for text, want := range map[string]string{
 		"Floor: 4-ти от 8": `{"floor":4,"floors":8}`, "Floor: 3rd floor of 5": `{"floor":3,"floors":5}`, "Floor: Ground floor / 4": `{"floor":0,"floors":4}`,
 		"Floor: basement": `{"floor":-1}`, "Floor: -2": `{"floor":-2}`, "Floor: high up": `{}`,

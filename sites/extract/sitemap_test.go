@@ -124,8 +124,7 @@ records:
 			u, _ := url.Parse("http://shop.example/feed")
 			doc, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Status: 200, Header: http.Header{"Content-Type": {c.typ}}, Body: []byte(c.body)})
 			testutil.Ok(t, err)
-			res, err := Run(def, doc)
-			testutil.Ok(t, err)
+			res := testutil.Must(Run(def, doc))(t)
 			records := []object{}
 			for _, r := range res.Records {
 				records = append(records, r.Fields)
@@ -134,8 +133,7 @@ records:
 			for _, l := range res.Links {
 				links = append(links, l.URL)
 			}
-			got, err := json.Marshal(records)
-			testutil.Ok(t, err)
+			got := testutil.Must(json.Marshal(records))(t)
 			if string(got) != c.want || !slices.Equal(links, c.links) {
 				t.Errorf("got %s %v, want %s %v", got, links, c.want, c.links)
 			}

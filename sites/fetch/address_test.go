@@ -64,8 +64,7 @@ func TestGetConnectsOnlyToAllowedAddresses(t *testing.T) {
 		}
 		def, err := definition.Parse("s.yaml", []byte("site: s.example\nbase_url: "+c.base+"\nstart: ['"+start+"']\nrecords: {r: {fields: {v: b}}}\n"+c.rest))
 		testutil.Ok(t, err)
-		filter, err := addressfilter.New(c.allow...)
-		testutil.Ok(t, err)
+		filter := testutil.Must(addressfilter.New(c.allow...))(t)
 		before := inside.Load()
 		client := NewClient(Config{Definition: def, Filter: filter, Clock: free{}})
 		_, err = client.Get(t.Context(), c.url, definition.KindDetail)

@@ -15,8 +15,7 @@ import (
 // lines returns the lines of a file of testdata, each split at its first n-1 tabs.
 func lines(t *testing.T, file string, n int) (all [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/" + file)
-	testutil.Ok(t, err)
+	text := testutil.Must(os.ReadFile("testdata/" + file))(t)
 	for line := range strings.Lines(string(text)) {
 		all = append(all, strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", n))
 	}
@@ -33,8 +32,7 @@ func docOf(t *testing.T, rest, body string, header http.Header) (*definition.Def
 func docAt(t *testing.T, rest, final, body string, header http.Header) (*definition.Definition, *extract.Doc) {
 	t.Helper()
 	def, base := site(t, http.NotFound, rest)
-	req, err := http.NewRequest(http.MethodGet, base+final, nil)
-	testutil.Ok(t, err)
+	req := testutil.Must(http.NewRequest(http.MethodGet, base+final, nil))(t)
 	d, err := extract.Parse(def, extract.Page{URL: req.URL, Requested: base + "/p", Kind: definition.KindDetail, Status: 200, Header: header, Body: []byte(body)})
 	testutil.Ok(t, err)
 	return def, d
@@ -151,8 +149,7 @@ func TestShortJSONIsReadForPhrases(t *testing.T) {
 // Each signature has a source and can match.
 func TestSignaturesAreWellFormed(t *testing.T) {
 	t.Parallel()
-	all, err := parseSignatures(signaturesFile)
-	testutil.Ok(t, err)
+	all := testutil.Must(parseSignatures(signaturesFile))(t)
 	vendors := map[string]bool{}
 	for _, s := range all.Signatures {
 		if s.Vendor == "" || vendors[s.Vendor] || !strings.HasPrefix(s.Source, "https://") {

@@ -312,8 +312,7 @@ func TestSlowSiteIsThrottled(t *testing.T) {
 		p := &pace{}
 		c := NewClient(Config{Definition: def, Clock: p, Throttle: polite.NewThrottle(redistest.New(t), "s", autothrottle)})
 		for _, path := range []string{"/", "/slow", "/"} {
-			_, err := c.Get(t.Context(), base+path, definition.KindDetail)
-			testutil.Ok(t, err)
+			testutil.Must(c.Get(t.Context(), base+path, definition.KindDetail))(t)
 		}
 		if got := time.Duration(p.longest.Load()); got < want || !autothrottle && got > 3*want {
 			t.Errorf("autothrottle %v: got an interval of %s, want %s", autothrottle, got, want)
@@ -339,8 +338,7 @@ func TestRequestsGoDirectlyOnlyIfAllowed(t *testing.T) {
 		t.Errorf("got %d requests, want none: the definition does not allow them", asked.Load())
 	}
 	def, base = site(t, h, quick+"proxy: {fallback: direct}\n")
-	_, err := NewClient(Config{Definition: def, Transport: failing{}, NoProxy: errNone}).Get(t.Context(), base, definition.KindDetail)
-	testutil.Ok(t, err)
+	testutil.Must(NewClient(Config{Definition: def, Transport: failing{}, NoProxy: errNone}).Get(t.Context(), base, definition.KindDetail))(t)
 }
 
 func TestPolicyBoundsRetriesAndWaits(t *testing.T) {

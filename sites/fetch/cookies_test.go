@@ -50,8 +50,7 @@ func TestCookiesAreKept(t *testing.T) {
 		}, quick+c.rest)
 		client := NewClient(Config{Definition: def, Clock: free{}})
 		for _, path := range []string{"/", "/next"} {
-			_, err := client.Get(t.Context(), base+path, definition.KindDetail)
-			testutil.Ok(t, err)
+			testutil.Must(client.Get(t.Context(), base+path, definition.KindDetail))(t)
 		}
 		if got != c.want {
 			t.Errorf("%s, %s: got the cookies %q, want %q", c.set, c.rest, got, c.want)
@@ -147,8 +146,7 @@ func TestSecretsAreNotSentInPlainText(t *testing.T) {
 			if path == "/there" {
 				target = plain.URL
 			}
-			_, err = client.Get(t.Context(), target+path, definition.KindDetail)
-			testutil.Ok(t, err)
+			testutil.Must(client.Get(t.Context(), target+path, definition.KindDetail))(t)
 			if text := fmt.Sprint(got); got == nil || strings.Contains(text, "hush") || got.Get("Authorization") != "" {
 				t.Errorf("%s%s: got %s, want no secrets", rest, path, text)
 			}

@@ -63,8 +63,7 @@ func TestTookIsTheResponseTimeOfTheSite(t *testing.T) {
 				def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://shop.example\nstart: [/]\nrecords: {r: {fields: {v: b}}}\npoliteness: {delay: 10s}\n"))
 				testutil.Ok(t, err)
 				client, began := NewClient(Config{Definition: def, Transport: c.by, Patience: time.Minute}), time.Now()
-				page, err := client.Get(t.Context(), "http://shop.example"+c.path, definition.KindDetail)
-				testutil.Ok(t, err)
+				page := testutil.Must(client.Get(t.Context(), "http://shop.example"+c.path, definition.KindDetail))(t)
 				if waited := time.Since(began); waited < 5*time.Second || page.Took != c.want {
 					t.Errorf("after %s: got %s for the page, want %s", waited, page.Took, c.want)
 				}

@@ -190,8 +190,7 @@ func TestLateAnswersKeepOutOfALogin(t *testing.T) {
 	}, "politeness: {delay: 300ms, robots: false}\n"+memberLogin)
 	c := NewClient(Config{Definition: def, Filter: local})
 	t.Cleanup(c.Close)
-	_, err := c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail)
-	testutil.Ok(t, err)
+	testutil.Must(c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail))(t)
 	var late sync.WaitGroup
 	late.Go(func() {
 		if _, err := c.Get(polite.Patient(t.Context()), base+"/late", definition.KindDetail); err != nil {
@@ -203,8 +202,7 @@ func TestLateAnswersKeepOutOfALogin(t *testing.T) {
 	m.open = ""
 	m.mu.Unlock()
 	again.Store(true)
-	_, err = c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail)
-	testutil.Ok(t, err)
+	testutil.Must(c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail))(t)
 	late.Wait()
 	if m.logins != 2 || m.posts != 2 {
 		t.Errorf("got %d logins of %d forms, want 2 of 2", m.logins, m.posts)

@@ -53,8 +53,7 @@ func TestRenderAutoLearnsByKind(t *testing.T) {
 	t.Parallel()
 	c, s, base := renderingClient(t, "render: auto\n", Config{})
 	get := func(kind string) (rendered, can bool) {
-		page, err := c.Get(t.Context(), base+"/"+kind, kind)
-		testutil.Ok(t, err)
+		page := testutil.Must(c.Get(t.Context(), base+"/"+kind, kind))(t)
 		if page.Rendered != strings.Contains(string(page.Body), "rendered") {
 			t.Errorf("%s: got Rendered %v, but %.20q", kind, page.Rendered, page.Body)
 		}
@@ -95,14 +94,12 @@ func TestBrowserIsTheVisitor(t *testing.T) {
 		},
 	})
 	for _, path := range []string{"/a", "/b"} {
-		_, err := c.Get(t.Context(), base+path, definition.KindDetail)
-		testutil.Ok(t, err)
+		testutil.Must(c.Get(t.Context(), base+path, definition.KindDetail))(t)
 	}
 	if _, err := c.Get(t.Context(), base+"/blocked", definition.KindListing); ClassOf(err) != Blocked {
 		t.Errorf("got %v, want %s", err, Blocked)
 	}
-	_, err := c.Get(t.Context(), base+"/c", definition.KindDetail)
-	testutil.Ok(t, err)
+	testutil.Must(c.Get(t.Context(), base+"/c", definition.KindDetail))(t)
 	first, second, third := s.got[0], s.got[1], s.got[2]
 	if first.Headers["Cookie"] != "first=1" || !strings.Contains(second.Headers["Cookie"], "seen=1") || first.Wait != "h1" || first.Milliseconds != 3000 || first.MaxBytes != 2e6 {
 		t.Errorf("got %+v and %+v, want the cookies of the visitor and the limits of the definition", first, second)

@@ -150,8 +150,7 @@ func TestOnlyWatchedFieldsAreCompared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.update("j1", true, rec("a", 1))
-	b, err := Open(s.path, "name")
-	testutil.Ok(t, err)
+	b := testutil.Must(Open(s.path, "name"))(t)
 	defer b.Close()
 	if change, _, err := b.Compare("a", []byte(`{"name":"a","price":9}`)); err != nil || change != Unchanged {
 		t.Errorf("a field that is not watched: got %s, %v", change, err)

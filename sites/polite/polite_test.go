@@ -290,8 +290,7 @@ func TestSlotsAreReleased(t *testing.T) {
 	t.Parallel()
 	keyed := limit.NewKeyedLimiter(redistest.New(t), limit.KeyedConfig{Default: 1})
 	free := func() bool {
-		s, err := keyed.TryAcquire(t.Context(), "shop.example")
-		testutil.Ok(t, err)
+		s := testutil.Must(keyed.TryAcquire(t.Context(), "shop.example"))(t)
 		if s == nil {
 			return false
 		}
@@ -308,10 +307,8 @@ func TestSlotsAreReleased(t *testing.T) {
 	if err := get(t.Context(), rt, "http://shop.example/broken"); err == nil || !free() {
 		t.Errorf("after an error: got %v, want it and a free slot", err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/a", nil)
-	testutil.Ok(t, err)
-	res, err := rt.RoundTrip(req)
-	testutil.Ok(t, err)
+	req := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/a", nil))(t)
+	res := testutil.Must(rt.RoundTrip(req))(t)
 	if free() {
 		t.Error("got a free slot before the body is closed, want none")
 	}

@@ -79,8 +79,7 @@ func opens(t *testing.T, rdb redis.UniversalClient, failure func(n int) error, p
 			break
 		}
 		testutil.Ok(t, err)
-		down, err := b.Report(t.Context(), permit, n < pages, fetch.OutcomeOf(failure(n)))
-		testutil.Ok(t, err)
+		down := testutil.Must(b.Report(t.Context(), permit, n < pages, fetch.OutcomeOf(failure(n))))(t)
 		if opens := want == n+1; (down > 0) != opens || down > cooldown {
 			t.Errorf("request %d: got down for %s, want down: %v", n+1, down, opens)
 		}
@@ -110,11 +109,8 @@ func TestSiteStaysDown(t *testing.T) {
 		b := breakerOf(time.Hour, long, cfg)
 		failure := &fetch.Error{Class: fetch.Connect, Direct: true, Err: errors.New("refused")}
 		for range 5 {
-			permit, err := b.Allow(t.Context())
-			testutil.Ok(t, err)
-			if _, err := b.Report(t.Context(), permit, true, fetch.OutcomeOf(failure)); err != nil {
-				t.Fatal(err)
-			}
+			permit := testutil.Must(b.Allow(t.Context()))(t)
+			testutil.Must(b.Report(t.Context(), permit, true, fetch.OutcomeOf(failure)))(t)
 		}
 		patient := limit.BreakerConfig{Logger: noLog} // with the default cooldown, which is not over
 		testutil.Eventually(t, "the site to be down for more than a moment", func() bool {
@@ -161,8 +157,7 @@ func TestDowntimeIsByTheClockOfRedis(t *testing.T) {
 			if err != nil {
 				break
 			}
-			down, err = b.Report(t.Context(), permit, true, polite.Outcome{OfSite: true, Class: "timeout"})
-			testutil.Ok(t, err)
+			down = testutil.Must(b.Report(t.Context(), permit, true, polite.Outcome{OfSite: true, Class: "timeout"}))(t)
 		}
 		if down <= 0 || down > 2*time.Minute {
 			t.Errorf("Redis ahead by %v: down for %v, want at most two minutes", ahead, down)

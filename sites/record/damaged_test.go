@@ -71,8 +71,7 @@ func TestDamagedFilesOfJobs(t *testing.T) {
 	for what := range damages {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			opt, err := redis.ParseURL(redistest.URL(t))
-			testutil.Ok(t, err)
+			opt := testutil.Must(redis.ParseURL(redistest.URL(t)))(t)
 			rdb := redis.NewClient(opt)
 			defer rdb.Close()
 			for _, file := range filesOfJobs {
@@ -145,8 +144,7 @@ func writeWithFault(t *testing.T, f *redistest.Fault) {
 	const id = "test-job"
 	url, dir := redistest.URL(t), t.TempDir()
 	recorder := func(f *redistest.Fault) *Recorder {
-		r, err := testRecorder(f.Client(t, url), dir, nil)
-		testutil.Ok(t, err)
+		r := testutil.Must(testRecorder(f.Client(t, url), dir, nil))(t)
 		t.Cleanup(func() {
 			if err := r.Close(); err != nil && !errors.Is(err, redistest.ErrFault) {
 				t.Error(err)
@@ -176,8 +174,7 @@ func writeWithFault(t *testing.T, f *redistest.Fault) {
 		j.give(10, id)
 		testutil.Eventually(t, "records are written", try)
 	}
-	sum, err := json.Marshal(report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete})
-	testutil.Ok(t, err)
+	sum := testutil.Must(json.Marshal(report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete}))(t)
 	testutil.Ok(t, j.rdb.Set(t.Context(), store.CountedKey(id), sum, store.Keep).Err())
 	testutil.Eventually(t, "the job is closed", func() bool {
 		ended := try()

@@ -128,14 +128,11 @@ records:
 // newTestJob stores a job like the start of a scrape.
 func newTestJob(t *testing.T, r *Recorder, id string, req store.Request) *testJob {
 	t.Helper()
-	home, err := FolderName(req.OutDir)
-	testutil.Ok(t, err)
+	home := testutil.Must(FolderName(req.OutDir))(t)
 	req.Site, req.File, req.YAML, req.Home = "shop.example", "shop.yaml", jobYAML, home
-	data, err := json.Marshal(req)
-	testutil.Ok(t, err)
+	data := testutil.Must(json.Marshal(req))(t)
 	testutil.Ok(t, errors.Join(r.rdb.Set(t.Context(), store.RequestKey(id), data, store.Keep).Err(), r.rdb.SAdd(t.Context(), store.OpenJobsKey, id).Err()))
-	w, err := r.writer(t.Context(), id)
-	testutil.Ok(t, err)
+	w := testutil.Must(r.writer(t.Context(), id))(t)
 	return &testJob{writer: w, t: t, keys: map[string]map[string]bool{}}
 }
 
@@ -179,8 +176,7 @@ func TestFolderOfAnotherMachineIsNotWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	rdb := redistest.New(t)
-	r, err := testRecorder(rdb, dir, nil)
-	testutil.Ok(t, err)
+	r := testutil.Must(testRecorder(rdb, dir, nil))(t)
 	j := newTestJob(t, r, "far-job", store.Request{OutDir: dir})
 	j.give(3, "1")
 	r.sees = func(string) string { return "" }
@@ -201,8 +197,7 @@ func TestOneProcessWrites(t *testing.T) {
 	rdb := redistest.New(t)
 	var rs [2]*Recorder
 	for i := range rs {
-		r, err := testRecorder(rdb, dir, nil)
-		testutil.Ok(t, err)
+		r := testutil.Must(testRecorder(rdb, dir, nil))(t)
 		t.Cleanup(func() { _ = r.Close() })
 		rs[i] = r
 	}

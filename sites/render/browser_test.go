@@ -31,8 +31,7 @@ func newBrowser(t *testing.T) *Browser {
 	if err != nil || os.Getenv("MUSTER_TEST_BROWSER") == "" {
 		t.Skip("NOT CHECKED: make render runs it in a browser: ", err)
 	}
-	filter, err := addressfilter.New("127.0.0.1")
-	testutil.Ok(t, err)
+	filter := testutil.Must(addressfilter.New("127.0.0.1"))(t)
 	b := New(Config{Browser: path, Tabs: 2, Filter: filter})
 	t.Cleanup(b.Close)
 	return b
@@ -106,8 +105,7 @@ func body(t *testing.T, b *Browser, r Request) (*http.Response, string) {
 	if err != nil {
 		t.Fatalf("%s: %v", r.URL, err)
 	}
-	text, err := io.ReadAll(res.Body)
-	testutil.Ok(t, err)
+	text := testutil.Must(io.ReadAll(res.Body))(t)
 	return res, string(text)
 }
 
@@ -187,8 +185,7 @@ func tabs(t *testing.T, b *Browser) (n int) {
 	if p == nil {
 		return 0
 	}
-	all, err := cdp.Call(p.ctx, p.browser, target.GetTargets, target.GetTargetsParams{})
-	testutil.Ok(t, err)
+	all := testutil.Must(cdp.Call(p.ctx, p.browser, target.GetTargets, target.GetTargetsParams{}))(t)
 	for _, i := range all.TargetInfos {
 		if i.Type == "page" {
 			n++
@@ -310,8 +307,7 @@ func TestSessionsHaveTheirCookies(t *testing.T) {
 func TestBrowserUsesAProxy(t *testing.T) {
 	t.Parallel()
 	s, a := site(t, map[string]string{"/good": built, "/data": "Lamp"})
-	there, err := url.Parse(s.URL)
-	testutil.Ok(t, err)
+	there := testutil.Must(url.Parse(s.URL))(t)
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(there) }}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Proxy-Authorization") {

@@ -37,8 +37,7 @@ func TestClientUsesAHandler(t *testing.T) {
 	t.Cleanup(s.Close)
 	c := &Client{URL: s.URL, Key: key, HTTP: http.DefaultClient}
 	sent := Request{URL: "http://shop.example/there", Headers: map[string]string{"Cookie": "x=1"}, Milliseconds: 5000, Wait: "h1", Session: "one", Proxy: "http://p:1", MaxBytes: 100}
-	res, err := c.Render(t.Context(), sent)
-	testutil.Ok(t, err)
+	res := testutil.Must(c.Render(t.Context(), sent))(t)
 	text, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != 410 || string(text) != "<h1>Gone</h1>" || len(res.Header["Set-Cookie"]) != 2 || res.Header.Get("X-Page-URL") != "http://shop.example/here" {
 		t.Errorf("got %d %v %q, %v, want the page", res.StatusCode, res.Header, text, err)

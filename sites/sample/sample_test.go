@@ -44,8 +44,7 @@ records:
 politeness: {delay: 0}
 `
 	testutil.Ok(t, os.WriteFile(file, []byte(text), 0o600))
-	def, err := definition.Load(file)
-	testutil.Ok(t, err)
+	def := testutil.Must(definition.Load(file))(t)
 	return def, fetch.NewClient(fetch.Config{Definition: def}), srv.URL
 }
 

@@ -14,8 +14,7 @@ import (
 
 func open(t *testing.T, path string) *JSONL {
 	t.Helper()
-	s, err := OpenJSONL(path)
-	testutil.Ok(t, err)
+	s := testutil.Must(OpenJSONL(path))(t)
 	return s
 }
 
@@ -56,8 +55,7 @@ func TestIncompleteLineIsCutOff(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "r.jsonl")
 		testutil.Ok(t, os.WriteFile(path, []byte(whole+last[:cut]), 0o600))
 		s := open(t, path)
-		_, err := s.Put("b", []byte(strings.TrimSuffix(last, "\n")))
-		testutil.Ok(t, err)
+		testutil.Must(s.Put("b", []byte(strings.TrimSuffix(last, "\n"))))(t)
 		testutil.Ok(t, errors.Join(s.Sync(), s.Close()))
 		if got, _ := os.ReadFile(path); string(got) != whole+last {
 			t.Errorf("cut after %d: got %q", cut, got)
@@ -131,8 +129,7 @@ func TestRemovedFileIsRestored(t *testing.T) {
 			s := open(t, path)
 			put := func(key string) {
 				t.Helper()
-				_, err := s.Put(key, fmt.Appendf(nil, `{"_key":%q}`, key))
-				testutil.Ok(t, err)
+				testutil.Must(s.Put(key, fmt.Appendf(nil, `{"_key":%q}`, key)))(t)
 			}
 			put("a")
 			testutil.Ok(t, errors.Join(s.Sync(), harm(path)))

@@ -109,8 +109,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func openStore(t *testing.T) *bucket {
 	t.Helper()
-	to, err := Open(t.Context(), "s3://data/a/b", Options{})
-	testutil.Ok(t, err)
+	to := testutil.Must(Open(t.Context(), "s3://data/a/b", Options{}))(t)
 	b := to.(*bucket)
 	b.partSize = 5 << 20
 	return b

@@ -75,8 +75,7 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 		}
 		return got.String
 	}
-	s, err := open()
-	testutil.Ok(t, err)
+	s := testutil.Must(open())(t)
 	var many []Record
 	for i := range 250 {
 		many = append(many, record(fmt.Sprint("k", i), fmt.Sprintf(`{"n":%d}`, i), "new", ""))
@@ -91,8 +90,7 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 		t.Errorf("got %s records, want 252", got)
 	}
 	testutil.Ok(t, s.Close())
-	s, err = open() // the tables are there
-	testutil.Ok(t, err)
+	s = testutil.Must(open())(t) // the tables are there
 	defer s.Close()
 	later := record("k1", `{"n":7}`, "changed", `{"n":[1,7]}`)
 	later.Job, later.At = "j2", later.At.Add(time.Hour)
@@ -100,8 +98,7 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 	same.Job, same.At = "j2", later.At
 	gone := record("k3", `{"n":3}`, "gone", "")
 	gone.Job, gone.At = "j2", later.At
-	_, err = s.Put(ctx, []Record{later, same, gone})
-	testutil.Ok(t, err)
+	testutil.Must(s.Put(ctx, []Record{later, same, gone}))(t)
 	for query, want := range map[string]string{
 		`SELECT diff FROM muster_changes WHERE record_key = 'k1' AND job = 'j2'`:                                        `[1,7]`,
 		`SELECT COUNT(*) FROM muster_changes WHERE record_key = 'k2'`:                                                   "1",
@@ -145,8 +142,7 @@ func TestSQLite(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("got %v, want that it is locked", err)
 	}
-	_, err = db.Exec("ROLLBACK")
-	testutil.Ok(t, err)
+	testutil.Must(db.Exec("ROLLBACK"))(t)
 	if s != nil {
 		if _, err := s.Put(t.Context(), []Record{record("locked", "{}", "new", "")}); err != nil {
 			t.Error(err)
@@ -157,8 +153,7 @@ func TestSQLite(t *testing.T) {
 
 func mustOpen(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+strings.ReplaceAll(strings.ReplaceAll(path, " ", "%20"), "?", "%3f"))
-	testutil.Ok(t, err)
+	db := testutil.Must(sql.Open("sqlite", "file:"+strings.ReplaceAll(strings.ReplaceAll(path, " ", "%20"), "?", "%3f")))(t)
 	db.SetMaxOpenConns(1)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -167,8 +162,7 @@ func mustOpen(t *testing.T, path string) *sql.DB {
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	address := testutil.Postgres(t)
-	db, err := sql.Open("postgres", address)
-	testutil.Ok(t, err)
+	db := testutil.Must(sql.Open("postgres", address))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	testutil.Eventually(t, "PostgreSQL answers", func() bool { return db.Ping() == nil })
 
@@ -202,20 +196,15 @@ func TestStoppedTransactionEnds(t *testing.T) {
 		defer sinks[i].Close()
 	}
 	r := record("a", `{"v":1}`, "new", "")
-	if _, err := sinks[0].Put(t.Context(), []Record{r}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(sinks[0].Put(t.Context(), []Record{r}))(t)
 	frozen, ok := sinks[0].(*database)
 	if !ok || frozen.each != idleStatement(idleLimit) {
 		t.Fatalf("transactions begin with %q, want %q", frozen.each, idleStatement(idleLimit))
 	}
 	frozen.each = idleStatement(100 * time.Millisecond) // not to wait for long
-	tx, err := frozen.Begin(t.Context())
-	testutil.Ok(t, err)
+	tx := testutil.Must(frozen.Begin(t.Context()))(t)
 	defer tx.Rollback() //nolint:errcheck // it was ended by the server
-	if _, err := tx.ExecContext(t.Context(), `UPDATE muster_records SET data = '{"v":0}'`); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(tx.ExecContext(t.Context(), `UPDATE muster_records SET data = '{"v":0}'`))(t)
 	r.Data = json.RawMessage(`{"v":2}`)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -233,8 +222,7 @@ func TestMissingPostgresIsAnError(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "postgres://127.0.0.1:1/app") {
 		t.Errorf("got %v, want which could not be reached", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testutil.Ok(t, err)
+	l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		c, err := l.Accept()
@@ -295,8 +283,7 @@ func newHook(t *testing.T, secret string, answers ...int) *hook {
 // posterTo returns a sink with minimal delays between attempts.
 func posterTo(t *testing.T, address string, o Options) *poster {
 	t.Helper()
-	p, err := newPoster(address, o)
-	testutil.Ok(t, err)
+	p := testutil.Must(newPoster(address, o))(t)
 	t.Cleanup(func() { _ = p.Close() })
 	p.base = time.Millisecond
 	return p
@@ -365,8 +352,7 @@ func TestWebhookConnectsOnlyToAllowedAddresses(t *testing.T) {
 	if _, err = s.Put(t.Context(), one); !addressfilter.Is(err) || len(h.ids) != 0 {
 		t.Errorf("got %v and %d requests, want a refusal and none", err, len(h.ids))
 	}
-	_, err = posterTo(t, address, Options{Filter: allowed}).Put(t.Context(), one)
-	testutil.Ok(t, err)
+	testutil.Must(posterTo(t, address, Options{Filter: allowed}).Put(t.Context(), one))(t)
 }
 
 func TestWebhookSecretMustBeOne(t *testing.T) {

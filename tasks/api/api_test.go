@@ -72,11 +72,9 @@ func serve(t *testing.T) *served {
 			return 0, ctx.Err()
 		}
 	})
-	worker, err := tasks.StartWorker(t.Context(), s.client, mux, tasks.WorkerConfig{Grace: time.Second})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.StartWorker(t.Context(), s.client, mux, tasks.WorkerConfig{Grace: time.Second}))(t)
 	t.Cleanup(func() { _ = worker.Stop() })
-	handler, err := api.Handler(api.Config{Client: s.client})
-	testutil.Ok(t, err)
+	handler := testutil.Must(api.Handler(api.Config{Client: s.client}))(t)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -322,8 +320,7 @@ func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 		t.Errorf("got %+v", at)
 	}
 	node := "/v1/workflows/" + id + "/nodes/" + at.Node
-	token, err := s.client.Workflow(id).NewToken(t.Context(), at.Node)
-	testutil.Ok(t, err)
+	token := testutil.Must(s.client.Workflow(id).NewToken(t.Context(), at.Node))(t)
 	s.call(http.MethodPost, node+"/extend", `{"for": "1h"}`, http.StatusNoContent, nil)
 	s.call(http.MethodPost, "/v1/tokens/extend", `{"token": "`+token+`", "for": "2h"}`, http.StatusNoContent, nil)
 	s.call(http.MethodPost, node+"/complete", `{"result": true}`, http.StatusNoContent, nil)
@@ -341,8 +338,7 @@ func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
 	at = open(1)[0]
 	var tokens [2]string
 	for i := range tokens {
-		token, err := s.client.Workflow(id).NewToken(t.Context(), at.Node)
-		testutil.Ok(t, err)
+		token := testutil.Must(s.client.Workflow(id).NewToken(t.Context(), at.Node))(t)
 		tokens[i] = token
 	}
 	s.wantProblem(http.MethodPost, "/v1/tokens/complete", `{"token": "`+tokens[0]+`", "result": 1}`, http.StatusConflict, "stale_token")
@@ -356,10 +352,8 @@ func TestProgressIsStreamedUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	id := s.send(`{"task": "text.slow", "input": 1}`)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/workflows/"+id+"/events", nil)
-	testutil.Ok(t, err)
-	res, err := http.DefaultClient.Do(req)
-	testutil.Ok(t, err)
+	req := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/workflows/"+id+"/events", nil))(t)
+	res := testutil.Must(http.DefaultClient.Do(req))(t)
 	defer func() { _ = res.Body.Close() }()
 	if media := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || media != "text/event-stream" {
 		t.Fatalf("got %d, %s", res.StatusCode, media)
@@ -387,8 +381,7 @@ func TestStepsOutputAndAnotherRun(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	id := s.send(`{"task": "text.talk", "input": "it was"}`)
-	res, err := http.Get(s.url + "/v1/workflows/" + id + "/output?node=0")
-	testutil.Ok(t, err)
+	res := testutil.Must(http.Get(s.url + "/v1/workflows/" + id + "/output?node=0"))(t)
 	raw, err := io.ReadAll(res.Body)
 	testutil.Ok(t, errors.Join(err, res.Body.Close()))
 	if text := string(raw); strings.Count(text, "event: chunk\n") != 2 || !strings.Contains(text, `"begin":true,"`) || !strings.Contains(text, `"value":"was"}`) || !strings.HasSuffix(text, "event: end\ndata: {}\n\n") {
@@ -468,8 +461,7 @@ func TestRedisThatIsDownIs503(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	client := tasks.NewClient(rdb)
-	handler, err := api.Handler(api.Config{Client: client})
-	testutil.Ok(t, err)
+	handler := testutil.Must(api.Handler(api.Config{Client: client}))(t)
 	_ = rdb.Close()
 	w := httptest.NewRecorder()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -590,9 +582,7 @@ func TestTasksAreListedByState(t *testing.T) {
 		return len(page.Data) == 1 && page.Data[0].Succeeded == 1
 	})
 	for _, name := range []string{"review.one", "review.two"} {
-		if _, err := tasks.New[string, string](name, tasks.External()).S("x").Send(t.Context(), s.client); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(tasks.New[string, string](name, tasks.External()).S("x").Send(t.Context(), s.client))(t)
 	}
 	testutil.Eventually(t, "the open nodes of all tasks are listed", func() bool {
 		var page pageOf[tasktype.OpenToken]

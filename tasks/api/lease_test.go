@@ -39,8 +39,7 @@ var languages = []language{
 
 // source returns the program of the page, with short leases and slow tasks.
 func (l *language) source(t *testing.T) string {
-	page, err := os.ReadFile(l.page)
-	testutil.Ok(t, err)
+	page := testutil.Must(os.ReadFile(l.page))(t)
 	_, rest, _ := strings.Cut(string(page), l.fence)
 	text, _, _ := strings.Cut(rest, "\n```\n")
 	if n := strings.Count(text, "\n") + 1; n < 10 || n > 60 {
@@ -185,8 +184,7 @@ func TestLeasedTasksAreCompletedOnce(t *testing.T) {
 		sends[i].Work = counting.S(strings.Repeat("word ", i%7))
 	}
 	began := time.Now()
-	sent, err := p.client.SendMany(t.Context(), sends)
-	testutil.Ok(t, err)
+	sent := testutil.Must(p.client.SendMany(t.Context(), sends))(t)
 	for i := range kills {
 		testutil.Eventually(t, "tasks are completed", func() bool { return p.done() > i*count/(kills+1) })
 		testutil.Ok(t, workers[i%size].Process.Kill())

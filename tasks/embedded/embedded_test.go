@@ -22,14 +22,8 @@ import (
 // start starts a server on a directory, with a client. Both are closed at the end of the test.
 func start(t testing.TB, dir string) (*Server, *redis.Client) {
 	t.Helper()
-	s, err := Start(Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts, err := redis.ParseURL(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testutil.Must(Start(Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)}))(t)
+	opts := testutil.Must(redis.ParseURL(s.URL()))(t)
 	rdb := redis.NewClient(opts)
 	t.Cleanup(func() {
 		_ = rdb.Close()
@@ -44,9 +38,7 @@ func start(t testing.TB, dir string) (*Server, *redis.Client) {
 func image(t testing.TB, from string, size int64) string {
 	t.Helper()
 	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Ok(t, os.CopyFS(to, os.DirFS(from)))
 	testutil.Ok(t, os.Chmod(to, 0o700))
 	if size >= 0 {
 		testutil.Ok(t, os.Truncate(filepath.Join(to, dataFile), size))
@@ -153,8 +145,7 @@ func TestDamagedFiles(t *testing.T) {
 		if size%7 != 0 && !slices.Contains(ends, size) && !slices.Contains(ends, size+1) {
 			continue
 		}
-		torn, err := load(image(t, dir, size), s.log)
-		testutil.Ok(t, err)
+		torn := testutil.Must(load(image(t, dir, size), s.log))(t)
 		at := 0
 		for at+1 < len(ends) && ends[at+1] <= size {
 			at++
@@ -167,12 +158,10 @@ func TestDamagedFiles(t *testing.T) {
 		}
 		bad := image(t, dir, -1)
 		path := filepath.Join(bad, dataFile)
-		raw, err := os.ReadFile(path)
-		testutil.Ok(t, err)
+		raw := testutil.Must(os.ReadFile(path))(t)
 		raw[size] ^= 0x55
 		testutil.Ok(t, os.WriteFile(path, raw, 0o600))
-		damaged, err := load(bad, s.log)
-		testutil.Ok(t, err)
+		damaged := testutil.Must(load(bad, s.log))(t)
 		for at = 0; ends[at] <= size; {
 			at++
 		}
@@ -218,8 +207,7 @@ func TestFailedWrite(t *testing.T) {
 	dir := t.TempDir()
 	s, rdb := start(t, dir)
 	testutil.Ok(t, rdb.Set(t.Context(), "a", 1, 0).Err())
-	readOnly, err := os.Open(filepath.Join(dir, dataFile))
-	testutil.Ok(t, err)
+	readOnly := testutil.Must(os.Open(filepath.Join(dir, dataFile)))(t)
 	defer readOnly.Close()
 	writable := s.file.File
 	s.file.File = readOnly
@@ -310,20 +298,16 @@ func TestWorkflowsSurvive(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, _ := start(t, dir)
-	client, err := tasks.Connect(t.Context(), s.URL())
-	testutil.Ok(t, err)
-	run, err := tasks.Chain(double.S(4), double).Send(t.Context(), client)
-	testutil.Ok(t, err)
+	client := testutil.Must(tasks.Connect(t.Context(), s.URL()))(t)
+	run := testutil.Must(tasks.Chain(double.S(4), double).Send(t.Context(), client))(t)
 	testutil.Ok(t, client.Close())
 	testutil.Ok(t, s.Close())
 
 	s, _ = start(t, dir)
-	client, err = tasks.Connect(t.Context(), s.URL())
-	testutil.Ok(t, err)
+	client = testutil.Must(tasks.Connect(t.Context(), s.URL()))(t)
 	mux := tasks.NewMux()
 	tasks.Handle(mux, double, func(_ context.Context, n int) (int, error) { return 2 * n, nil })
-	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Logger: slog.New(slog.DiscardHandler)})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Logger: slog.New(slog.DiscardHandler)}))(t)
 	if got, err := tasks.Attach[int](client, run.ID()).Wait(t.Context()); err != nil || got != 16 {
 		t.Errorf("got %v, %v, want 16", got, err)
 	}
@@ -337,14 +321,12 @@ func BenchmarkSave(b *testing.B) {
 	s, rdb := start(b, b.TempDir())
 	fill := func(n, round int) {
 		for i := 0; i < n; i += 1000 {
-			if _, err := rdb.Pipelined(b.Context(), func(p redis.Pipeliner) error {
+			testutil.Must(rdb.Pipelined(b.Context(), func(p redis.Pipeliner) error {
 				for k := i; k < i+1000; k++ {
 					p.HSet(b.Context(), fmt.Sprint("key", k), "n", round, "input", strings.Repeat("x", 200))
 				}
 				return nil
-			}); err != nil {
-				b.Fatal(err)
-			}
+			}))(b)
 		}
 	}
 	fill(100_000, -1)
@@ -359,9 +341,7 @@ func BenchmarkSave(b *testing.B) {
 	var worst time.Duration
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()
-		if err := s.save(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Ok(b, s.save(b.Context()))
 		fill(mostChanged-1000, i)
 		testutil.Ok(b, rdb.RPush(b.Context(), "list", "e").Err())
 		testutil.Ok(b, rdb.ZAdd(b.Context(), "zset", redis.Z{Score: float64(i), Member: "e"}).Err())
@@ -380,9 +360,7 @@ func BenchmarkSave(b *testing.B) {
 			}
 		}()
 		b.StartTimer()
-		if err := s.save(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Ok(b, s.save(b.Context()))
 		b.StopTimer()
 		close(stop)
 		<-done

@@ -85,8 +85,7 @@ func TestKilledProgram(t *testing.T) {
 	for kept, round := map[string]bool{}, 0; ; round++ {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env, cmd.Stderr = append(os.Environ(), killedDir+"="+dir), os.Stderr
-		out, err := cmd.StdoutPipe()
-		testutil.Ok(t, err)
+		out := testutil.Must(cmd.StdoutPipe())(t)
 		testutil.Ok(t, cmd.Start())
 		have, ended, over := map[string]bool{}, map[string]time.Time{}, false
 		var deadline <-chan time.Time

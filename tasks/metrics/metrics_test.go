@@ -78,8 +78,7 @@ func startWorker(t *testing.T, client *tasks.Client, process *metrics.Process, r
 		<-release
 		return n, nil
 	})
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Concurrency: 3, Observe: process.Observe})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.NewWorker(client, mux, tasks.WorkerConfig{Concurrency: 3, Observe: process.Observe}))(t)
 	process.Watch(worker)
 	testutil.Background(t, worker.Run)
 }
@@ -93,14 +92,11 @@ func TestScrape(t *testing.T) {
 	startWorker(t, client, process, running, release)
 	send := func(s tasks.Signature[int], opts ...tasks.SendOption) *tasks.Run[int] {
 		t.Helper()
-		run, err := s.Send(t.Context(), client, opts...)
-		testutil.Ok(t, err)
+		run := testutil.Must(s.Send(t.Context(), client, opts...))(t)
 		return run
 	}
 	for range 3 {
-		if _, err := send(fine.S(1)).Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(send(fine.S(1)).Wait(t.Context()))(t)
 	}
 	if _, err := send(shaky.S(1)).Wait(t.Context()); err == nil {
 		t.Fatal("got success of the shaky task, want failure")
@@ -188,15 +184,11 @@ func TestScrapeDoesNotReadInputs(t *testing.T) {
 	const tasksDue = 300
 	large := tasks.New[string, int]("m.large")
 	for range tasksDue {
-		if _, err := large.S(strings.Repeat("x", 64<<10)).Send(t.Context(), client, tasks.In(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(large.S(strings.Repeat("x", 64<<10)).Send(t.Context(), client, tasks.In(time.Hour)))(t)
 	}
 	plain := asynq.NewClientFromRedisClient(rdb)
 	for range 2 {
-		if _, err := plain.EnqueueContext(t.Context(), asynq.NewTask("plain", nil), asynq.ProcessIn(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(plain.EnqueueContext(t.Context(), asynq.NewTask("plain", nil), asynq.ProcessIn(time.Hour)))(t)
 	}
 	testutil.Ok(t, rdb.ZAdd(t.Context(), "asynq:{default}:retry", redis.Z{Score: 1, Member: "other"}).Err())
 	traffic.Take()
@@ -221,10 +213,8 @@ func TestQueue(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	q := workqueue.New(redistest.New(t), "q", workqueue.Config{MaxAttempts: 1})
-	if _, err := q.Enqueue(ctx, workqueue.Item{ID: "done", Kind: "test"}, workqueue.Item{ID: "skip", Kind: "test"}, workqueue.Item{ID: "fail", Kind: "test"},
-		workqueue.Item{ID: "late", Kind: "test", NotBefore: time.Now().Add(time.Hour)}, workqueue.Item{ID: "odd", Kind: "unregistered"}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(q.Enqueue(ctx, workqueue.Item{ID: "done", Kind: "test"}, workqueue.Item{ID: "skip", Kind: "test"}, workqueue.Item{ID: "fail", Kind: "test"},
+		workqueue.Item{ID: "late", Kind: "test", NotBefore: time.Now().Add(time.Hour)}, workqueue.Item{ID: "odd", Kind: "unregistered"}))(t)
 	measured := metrics.NewQueue(q)
 	mux := workqueue.NewMux()
 	mux.Handle("test", func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
@@ -236,8 +226,7 @@ func TestQueue(t *testing.T) {
 		}
 		return workqueue.Done(), nil
 	})
-	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 3, Observe: measured.Observe})
-	testutil.Ok(t, err)
+	pool := testutil.Must(workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 3, Observe: measured.Observe}))(t)
 	measured.Watch(pool)
 	ended := make(chan error)
 	go func() { ended <- pool.Run(ctx) }()

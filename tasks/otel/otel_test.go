@@ -141,9 +141,7 @@ func TestSpansRecordErrors(t *testing.T) {
 func TestWorkflowWithoutTraceIsOneTrace(t *testing.T) {
 	t.Parallel()
 	f, _, exporter := fleet(t)
-	if _, err := taskstest.Do(f, tasks.Chord(tasks.Map(count.S(2), inc), sum)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(taskstest.Do(f, tasks.Chord(tasks.Map(count.S(2), inc), sum)))(t)
 	spans := exporter.GetSpans()
 	if len(spans) != 4 {
 		t.Fatalf("%d spans, want 4", len(spans))
@@ -164,9 +162,7 @@ func TestLaterWorkflowHasItsOwnTrace(t *testing.T) {
 	t.Parallel()
 	f, _, exporter := fleet(t)
 	for range 2 {
-		if _, err := taskstest.Do(f, inc.S(1), tasks.ID("nightly")); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(taskstest.Do(f, inc.S(1), tasks.ID("nightly")))(t)
 		testutil.Ok(t, f.Client().Workflow("nightly").Delete(t.Context()))
 	}
 	spans := exporter.GetSpans()
@@ -201,9 +197,7 @@ func TestUnsampledWorkflows(t *testing.T) {
 			if c.parent {
 				ctx, _ = provider.Tracer("test").Start(ctx, "sender")
 			}
-			if _, err := taskstest.Do(f, tasks.Chain(inc.S(1), inc), otel.Trace(ctx)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(taskstest.Do(f, tasks.Chain(inc.S(1), inc), otel.Trace(ctx)))(t)
 			if n := len(exporter.GetSpans()); n != 0 {
 				t.Errorf("%d spans, want none", n)
 			}

@@ -98,17 +98,14 @@ type database struct {
 
 func (d *database) exec(t *testing.T, statement string) {
 	t.Helper()
-	_, err := d.ExecContext(t.Context(), statement)
-	testutil.Ok(t, err)
+	testutil.Must(d.ExecContext(t.Context(), statement))(t)
 }
 
 // add adds sends in a transaction.
 func (d *database) add(t *testing.T, commit bool, sends ...tasks.Sending) []string {
 	t.Helper()
-	tx, err := d.BeginTx(t.Context(), nil)
-	testutil.Ok(t, err)
-	ids, err := outbox.Add(t.Context(), tx, sends...)
-	testutil.Ok(t, err)
+	tx := testutil.Must(d.BeginTx(t.Context(), nil))(t)
+	ids := testutil.Must(outbox.Add(t.Context(), tx, sends...))(t)
 	end := tx.Rollback
 	if commit {
 		end = tx.Commit
@@ -119,8 +116,7 @@ func (d *database) add(t *testing.T, commit bool, sends ...tasks.Sending) []stri
 
 func (d *database) status(t *testing.T) *outbox.Status {
 	t.Helper()
-	s, err := outbox.Inspect(t.Context(), d.DB)
-	testutil.Ok(t, err)
+	s := testutil.Must(outbox.Inspect(t.Context(), d.DB))(t)
 	return s
 }
 
@@ -132,8 +128,7 @@ func (d *database) sent(t *testing.T) {
 // relay starts a relay that looks for rows only at the start and when it is woken.
 func (d *database) relay(t *testing.T, client *tasks.Client) *outbox.Relay {
 	t.Helper()
-	relay, err := outbox.NewRelay(outbox.Config{DB: d.DB, Dialect: d.dialect, Client: client, Batch: 1, Poll: time.Hour})
-	testutil.Ok(t, err)
+	relay := testutil.Must(outbox.NewRelay(outbox.Config{DB: d.DB, Dialect: d.dialect, Client: client, Batch: 1, Poll: time.Hour}))(t)
 	testutil.Background(t, relay.Run)
 	return relay
 }
@@ -154,8 +149,7 @@ func newCounter(t *testing.T, rdb redis.UniversalClient) *counter {
 		c.calls[n]++
 		return 2 * n, nil
 	})
-	worker, err := tasks.StartWorker(t.Context(), c.client, mux, tasks.WorkerConfig{Logger: slog.New(slog.DiscardHandler)})
-	testutil.Ok(t, err)
+	worker := testutil.Must(tasks.StartWorker(t.Context(), c.client, mux, tasks.WorkerConfig{Logger: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { testutil.Ok(t, errors.Join(worker.Stop(), c.client.Close())) })
 	return c
 }
@@ -172,8 +166,7 @@ func testKilledRelays(t *testing.T, d *database) {
 	rows, kills := 300, 4
 	_, _ = fmt.Sscan(os.Getenv("MUSTER_TEST_OUTBOX"), &rows, &kills)
 	url := redistest.URL(t)
-	options, err := tasks.ParseURL(url)
-	testutil.Ok(t, err)
+	options := testutil.Must(tasks.ParseURL(url))(t)
 	c := newCounter(t, redis.NewUniversalClient(options))
 	start := func() *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -203,8 +196,7 @@ func testKilledRelays(t *testing.T, d *database) {
 	}
 	d.sent(t)
 	testutil.Eventually(t, "all workflows have ended", func() bool {
-		counts, err := c.client.Inspect().CountWorkflows(t.Context())
-		testutil.Ok(t, err)
+		counts := testutil.Must(c.client.Inspect().CountWorkflows(t.Context()))(t)
 		return counts[tasktype.WorkflowSucceeded] >= int64(rows-(rows+2)/3)
 	})
 	t.Logf("%d of %d kills were amid rows", amid, kills)
@@ -247,8 +239,7 @@ func testOptionsAndDuplicates(t *testing.T, d *database) {
 
 func testRefusedRows(t *testing.T, d *database) {
 	c := newCounter(t, redistest.New(t))
-	tx, err := d.BeginTx(t.Context(), nil)
-	testutil.Ok(t, err)
+	tx := testutil.Must(d.BeginTx(t.Context(), nil))(t)
 	for name, s := range map[string]tasks.Sending{
 		"no work":     {},
 		"bad option":  {Work: double.S(1), Options: []tasks.SendOption{tasks.Queue("{}")}},
@@ -346,8 +337,7 @@ func TestOutages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options, err := tasks.ParseURL(redistest.URL(t))
-			testutil.Ok(t, err)
+			options := testutil.Must(tasks.ParseURL(redistest.URL(t)))(t)
 			c, rdb := newCounter(t, redis.NewUniversalClient(options)), redis.NewUniversalClient(options)
 			o := &outage{dsn: sqliteDSN(t)}
 			rdb.AddHook(o)

@@ -46,13 +46,11 @@ func TestRunAgain(t *testing.T) {
 			run, err := tc.sig.Send(t.Context(), f.Client(), tasks.Name("named"), tasks.Labels(map[string]string{"k": "v"}), tasks.In(time.Hour))
 			testutil.Ok(t, err)
 			f.Drain()
-			before, err := run.Detail(t.Context())
-			testutil.Ok(t, err)
+			before := testutil.Must(run.Detail(t.Context()))(t)
 			f.Advance(time.Minute)
 			for range 2 { // the second time from the copy
 				*ran, fixed = nil, true
-				again, err := run.RunAgain(t.Context(), tc.opts...)
-				testutil.Ok(t, err)
+				again := testutil.Must(run.RunAgain(t.Context(), tc.opts...))(t)
 				began := f.Now()
 				f.Drain()
 				got, err := again.Wait(t.Context())
@@ -89,11 +87,9 @@ func TestRunAgain(t *testing.T) {
 func TestRunAgainHasNoSteps(t *testing.T) {
 	t.Parallel()
 	f, ran := stepped(t, 0)
-	run, err := tasks.After(stepsTask.S("a"), stepsTask.S("b")).Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.After(stepsTask.S("a"), stepsTask.S("b")).Send(t.Context(), f.Client()))(t)
 	f.Drain()
-	again, err := run.RunAgain(t.Context(), tasks.FromNode("1"))
-	testutil.Ok(t, err)
+	again := testutil.Must(run.RunAgain(t.Context(), tasks.FromNode("1")))(t)
 	f.Drain()
 	if got, err := again.Wait(t.Context()); err != nil || !slices.Equal(got, []int{3, 3, 3}) {
 		t.Errorf("got %v, %v after %v", got, err, ran)
@@ -108,8 +104,7 @@ func TestRunAgainErrors(t *testing.T) {
 	fixed := false
 	f, _ := retryFleet(t, &fixed)
 	send := func(s tasks.Signature[string], opts ...tasks.SendOption) *tasks.Run[string] {
-		run, err := s.Send(t.Context(), f.Client(), opts...)
-		testutil.Ok(t, err)
+		run := testutil.Must(s.Send(t.Context(), f.Client(), opts...))(t)
 		return run
 	}
 	done, large := send(retryPlan.S("bad"), tasks.ID("reused")), send(retryWork.S(strings.Repeat("x", 5000)))

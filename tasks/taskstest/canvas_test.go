@@ -89,8 +89,7 @@ func TestWorkflowBeginsWithAMap(t *testing.T) {
 	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	f := taskstest.New(t, mux)
 	for _, o := range []tasks.SendOption{tasks.In(time.Hour), tasks.Expires(time.Hour)} {
-		run, err := tasks.Map(tasks.Value([]int{1}), inc).Send(t.Context(), f.Client(), o)
-		testutil.Ok(t, err)
+		run := testutil.Must(tasks.Map(tasks.Value([]int{1}), inc).Send(t.Context(), f.Client(), o))(t)
 		f.Drain()
 		if got, err := run.Wait(t.Context()); err != nil || len(got) != 1 || got[0] != 2 {
 			t.Errorf("got %v, %v, want [2]", got, err)

@@ -40,9 +40,7 @@ func TestAdvanceRunsDueTasks(t *testing.T) {
 	f := taskstest.New(t, stories())
 	begun := f.Now()
 	for i, d := range []time.Duration{3 * time.Hour, time.Hour, 2 * time.Hour} {
-		if _, err := inc.S(i).Send(t.Context(), f.Client(), tasks.In(d)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(inc.S(i).Send(t.Context(), f.Client(), tasks.In(d)))(t)
 	}
 	inputs := func() []int {
 		var out []int
@@ -101,8 +99,7 @@ func TestHandlersMaySendWork(t *testing.T) {
 		return run.ID(), nil
 	})
 	f = taskstest.New(t, mux)
-	id, err := taskstest.Do(f, start.S(1))
-	testutil.Ok(t, err)
+	id := testutil.Must(taskstest.Do(f, start.S(1)))(t)
 	f.Drain()
 	if out, err := tasks.Attach[int](f.Client(), id).Wait(t.Context()); err != nil || out != 3 {
 		t.Errorf("%d %v, expected 3", out, err)
@@ -112,9 +109,7 @@ func TestHandlersMaySendWork(t *testing.T) {
 func TestResultsExpireByFleetClock(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories())
-	if _, err := taskstest.Do(f, inc.S(1), tasks.ID("short"), tasks.Retention(time.Minute), tasks.ProgressKeys("p")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(taskstest.Do(f, inc.S(1), tasks.ID("short"), tasks.Retention(time.Minute), tasks.ProgressKeys("p")))(t)
 	run := tasks.Attach[int](f.Client(), "short")
 	if s, err := run.Status(t.Context()); err != nil || s != tasktype.Success {
 		t.Errorf("%s %v", s, err)
@@ -225,8 +220,7 @@ func TestBlockingMethodsRunTasks(t *testing.T) {
 			t.Parallel()
 			f := taskstest.New(t, stories())
 			begun := f.Now()
-			later, err := inc.S(1, tasks.In(24*time.Hour)).Send(t.Context(), f.Client())
-			testutil.Ok(t, err)
+			later := testutil.Must(inc.S(1, tasks.In(24*time.Hour)).Send(t.Context(), f.Client()))(t)
 			if got, err := wait(t.Context(), f.Client()); err != nil || got != 3 {
 				t.Errorf("got %d, %v, want 3", got, err)
 			}
@@ -258,8 +252,7 @@ func TestWaitsThatCannotReturn(t *testing.T) {
 	if _, err := nested.S(1).Do(t.Context(), f.Client()); !errors.As(err, &failure) || failure.Message != tasks.ErrWaitInTask.Error() {
 		t.Errorf("in a handler: got %v, want %v", err, tasks.ErrWaitInTask)
 	}
-	run, err := tasks.Chain(ask.S(1), inc).Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.Chain(ask.S(1), inc).Send(t.Context(), f.Client()))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := run.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -273,8 +266,7 @@ func TestWaitsThatCannotReturn(t *testing.T) {
 		}
 		done <- err
 	}()
-	token, err := run.NewToken(t.Context(), "0")
-	testutil.Ok(t, err)
+	token := testutil.Must(run.NewToken(t.Context(), "0"))(t)
 	testutil.Ok(t, f.Client().Complete(t.Context(), token, []byte("7")))
 	if err := <-done; err != nil {
 		t.Errorf("after the completion: %v", err)
@@ -335,8 +327,7 @@ func TestRateIsAdvancedByTheClock(t *testing.T) {
 			tasks.Handle(mux, test.send, func(context.Context, string) (time.Time, error) { return f.Now(), nil })
 			f = taskstest.New(t, mux)
 			began := f.Now()
-			at, err := taskstest.Do(f, tasks.Each(test.to, test.send))
-			testutil.Ok(t, err)
+			at := testutil.Must(taskstest.Do(f, tasks.Each(test.to, test.send)))(t)
 			var after []int
 			for _, then := range at {
 				after = append(after, int(then.Sub(began).Round(time.Minute).Minutes()))

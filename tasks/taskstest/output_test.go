@@ -46,8 +46,7 @@ func TestOutput(t *testing.T) {
 				return 1, nil
 			})
 			f := taskstest.New(t, mux)
-			run, err := tasks.Each(tc.sends, say).Send(t.Context(), f.Client())
-			testutil.Ok(t, err)
+			run := testutil.Must(tasks.Each(tc.sends, say).Send(t.Context(), f.Client()))(t)
 			f.Drain()
 			var only []string
 			if tc.node != "" {

@@ -90,8 +90,7 @@ func TestRetry(t *testing.T) {
 			t.Parallel()
 			fixed := false
 			f, ran := retryFleet(t, &fixed)
-			run, err := tc.sig.Send(t.Context(), f.Client())
-			testutil.Ok(t, err)
+			run := testutil.Must(tc.sig.Send(t.Context(), f.Client()))(t)
 			f.Drain()
 			first := slices.Clone(*ran)
 			for range 2 { // it fails a second time
@@ -110,8 +109,7 @@ func TestRetry(t *testing.T) {
 			*ran, fixed = nil, true
 			testutil.Ok(t, run.Retry(t.Context()))
 			f.Drain()
-			got, err := run.Wait(t.Context())
-			testutil.Ok(t, err)
+			got := testutil.Must(run.Wait(t.Context()))(t)
 			if name != "chain" && name != "handled failure" {
 				slices.Sort(*ran)
 				if i := slices.Index(*ran, "join"); i >= 0 && name != "members over outcomes" {
@@ -132,8 +130,7 @@ func TestRetryWithAnotherInput(t *testing.T) {
 	t.Parallel()
 	fixed := false
 	f, ran := retryFleet(t, &fixed)
-	run, err := tasks.Chord(tasks.Group(retryWork.S("fine"), retryWork.S("bad")), retryJoin).Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.Chord(tasks.Group(retryWork.S("fine"), retryWork.S("bad")), retryJoin).Send(t.Context(), f.Client()))(t)
 	f.Drain()
 	for want, opt := range map[string]tasks.RetryOption{
 		"node 1: it is of task retry.work, not retry.next": retryNext.RetryInput("1", "x"),
@@ -182,8 +179,7 @@ func TestRetryInputOfABoundTask(t *testing.T) {
 		"JSON":       tasks.RetryInputJSON("0", []byte(`{"second": 10, "first": 1}`)),
 	} {
 		f := taskstest.New(t, mux)
-		run, err := bound.S(-1).Send(t.Context(), f.Client())
-		testutil.Ok(t, err)
+		run := testutil.Must(bound.S(-1).Send(t.Context(), f.Client()))(t)
 		f.Drain()
 		other := add.RetryInput("0", tasks.Pair[int, int]{First: 1, Second: 2})
 		if err := run.Retry(t.Context(), other); !errors.Is(err, tasks.ErrInvalid) {
@@ -338,8 +334,7 @@ func TestDeadline(t *testing.T) {
 			if name == "group" {
 				opts = append(opts, tasks.In(time.Hour))
 			}
-			run, err := tc.sig.Send(ctx, f.Client(), opts...)
-			testutil.Ok(t, err)
+			run := testutil.Must(tc.sig.Send(ctx, f.Client(), opts...))(t)
 			if p, err := run.Progress(ctx); err != nil || !p.Deadline.Equal(at) {
 				t.Errorf("progress: got %+v, %v, want a deadline", p, err)
 			}
@@ -373,8 +368,7 @@ func TestRetryAndDeadline(t *testing.T) {
 	fail := false
 	f := deadlineFleet(t, &fail)
 	ctx := t.Context()
-	run, err := deadlineWork.S("a", tasks.In(time.Hour)).Send(ctx, f.Client(), tasks.Deadline(f.Now().Add(time.Minute)))
-	testutil.Ok(t, err)
+	run := testutil.Must(deadlineWork.S("a", tasks.In(time.Hour)).Send(ctx, f.Client(), tasks.Deadline(f.Now().Add(time.Minute))))(t)
 	if _, err := run.Wait(ctx); !errors.Is(err, tasks.ErrDeadline) {
 		t.Fatalf("got %v, want %v", err, tasks.ErrDeadline)
 	}
@@ -388,8 +382,7 @@ func TestRetryAndDeadline(t *testing.T) {
 
 	fail = true
 	at := f.Now().Add(time.Minute)
-	run, err = tasks.Chain(deadlineWork.S("b"), deadlineWork, tasks.In(time.Hour)).Send(ctx, f.Client(), tasks.Deadline(at))
-	testutil.Ok(t, err)
+	run = testutil.Must(tasks.Chain(deadlineWork.S("b"), deadlineWork, tasks.In(time.Hour)).Send(ctx, f.Client(), tasks.Deadline(at)))(t)
 	if _, err := run.Wait(ctx); errors.Is(err, tasks.ErrDeadline) || !errors.As(err, new(*tasks.Failure)) {
 		t.Fatalf("got %v, want a failure", err)
 	}
@@ -480,8 +473,7 @@ func TestPausedWorkflow(t *testing.T) {
 			if name == "fairness key" {
 				opts = append(opts, tasks.FairnessKey("customer"))
 			}
-			run, err := tc.sig.Send(ctx, f.Client(), opts...)
-			testutil.Ok(t, err)
+			run := testutil.Must(tc.sig.Send(ctx, f.Client(), opts...))(t)
 			f.Drain()
 			got := strings.Join(ran, " ") + " | "
 			ran = nil
@@ -534,8 +526,7 @@ func TestPauseErrors(t *testing.T) {
 	f := taskstest.New(t, mux)
 	c, ctx := f.Client(), t.Context()
 	send := func() *tasks.Run[string] {
-		run, err := pauseNext.S("a").Send(ctx, c, tasks.In(time.Hour))
-		testutil.Ok(t, err)
+		run := testutil.Must(pauseNext.S("a").Send(ctx, c, tasks.In(time.Hour)))(t)
 		return run
 	}
 	want := func(name, id string, want error) {
@@ -554,11 +545,8 @@ func TestPauseErrors(t *testing.T) {
 	revoked := send()
 	testutil.Ok(t, revoked.Revoke(ctx))
 	want("revoked workflow", revoked.ID(), tasks.ErrRevoked)
-	ended, err := pauseNext.S("a").Send(ctx, c)
-	testutil.Ok(t, err)
-	if _, err := ended.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	ended := testutil.Must(pauseNext.S("a").Send(ctx, c))(t)
+	testutil.Must(ended.Wait(ctx))(t)
 	want("ended workflow", ended.ID(), tasks.ErrEnded)
 	testutil.Ok(t, running.Pause(ctx))
 	if err := running.Retry(ctx); !errors.Is(err, tasks.ErrRunning) {

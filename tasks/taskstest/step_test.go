@@ -111,8 +111,7 @@ func TestRetryWithAnotherInputDropsSteps(t *testing.T) {
 	})
 	f := taskstest.New(t, mux)
 	bad := retryWork.S("x")
-	run, err := tasks.After(tasks.Chord(tasks.Settle(tasks.Group(bad)), all), bad).Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.After(tasks.Chord(tasks.Settle(tasks.Group(bad)), all), bad).Send(t.Context(), f.Client()))(t)
 	f.Drain()
 	fixed = true
 	testutil.Ok(t, run.Retry(t.Context()))
@@ -208,8 +207,7 @@ func TestDropSteps(t *testing.T) {
 		return []int{n}, err
 	})
 	f := taskstest.New(t, mux)
-	run, err := stepsTask.S("").Send(t.Context(), f.Client())
-	testutil.Ok(t, err)
+	run := testutil.Must(stepsTask.S("").Send(t.Context(), f.Client()))(t)
 	f.Drain()
 	if _, err := run.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), `stored value of step x of task steps.work does not decode as int`) ||
 		!strings.Contains(err.Error(), `tasks.DropSteps("0", "x")`) {

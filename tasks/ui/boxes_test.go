@@ -81,8 +81,7 @@ func TestBoxes(t *testing.T) {
 	} {
 		run := sent(t, f, c.s)
 		f.Drain()
-		w, err := run.Detail(t.Context())
-		testutil.Ok(t, err)
+		w := testutil.Must(run.Detail(t.Context()))(t)
 		d := draw(w.Nodes, w.Created)
 		if got := describe(d); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
@@ -91,8 +90,7 @@ func TestBoxes(t *testing.T) {
 		for _, b := range d.Boxes {
 			shown += len(b.Nodes)
 		}
-		table, err := newTable(d, url.Values{})
-		testutil.Ok(t, err)
+		table := testutil.Must(newTable(d, url.Values{}))(t)
 		if shown != w.Progress.Total || table.All != w.Progress.Total || w.Progress.Done != w.Progress.Total {
 			t.Errorf("%s: got %d tasks in boxes, %d in the table and a progress of %d of %d, want equal numbers", name, shown, table.All, w.Progress.Done, w.Progress.Total)
 		}

@@ -81,8 +81,7 @@ func TestPages(t *testing.T) {
 	f.Drain()
 	testutil.Ok(t, f.Client().SetLimit(t.Context(), "billing-api", "acme", 0))
 	at := "/workflows/" + run.ID()
-	nodes, err := run.Nodes(t.Context())
-	testutil.Ok(t, err)
+	nodes := testutil.Must(run.Nodes(t.Context()))(t)
 	for path, wants := range map[string][]string{
 		"/":                                     {"Overview", "Latest workflows", run.ID()},
 		"/workflows":                            {run.ID(), "succeeded"},
@@ -196,8 +195,7 @@ func TestErrorPages(t *testing.T) {
 // sent sends a signature.
 func sent[O any](t *testing.T, f *taskstest.Fleet, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.Run[O] {
 	t.Helper()
-	run, err := s.Send(t.Context(), f.Client(), opts...)
-	testutil.Ok(t, err)
+	run := testutil.Must(s.Send(t.Context(), f.Client(), opts...))(t)
 	return run
 }
 
@@ -242,8 +240,7 @@ func TestChangesRequirePermissionAndToken(t *testing.T) {
 func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 	t.Parallel()
 	address := redistest.URL(t)
-	client, err := tasks.Connect(t.Context(), address)
-	testutil.Ok(t, err)
+	client := testutil.Must(tasks.Connect(t.Context(), address))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	mux := tasks.NewMux()
 	tasks.Handle(mux, inc, func(ctx context.Context, n int) (int, error) {
@@ -252,17 +249,14 @@ func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 		return n, ctx.Err()
 	})
 	for range 2 {
-		w, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Concurrency: 1})
-		testutil.Ok(t, err)
+		w := testutil.Must(tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Concurrency: 1}))(t)
 		t.Cleanup(func() { _ = w.Stop() })
 	}
 	rdb, traffic := redistest.NewTraffic(t, address)
 	h := Handler(tasks.NewClient(rdb), Config{Prefix: "/tasks"})
 	const n = 3_000
-	run, err := tasks.Group(inc.S(1), inc.S(2)).Send(t.Context(), client)
-	testutil.Ok(t, err)
-	large, err := tasks.Each(make([]int, n), inc, tasks.Queue("none")).Send(t.Context(), client)
-	testutil.Ok(t, err)
+	run := testutil.Must(tasks.Group(inc.S(1), inc.S(2)).Send(t.Context(), client))(t)
+	large := testutil.Must(tasks.Each(make([]int, n), inc, tasks.Queue("none")).Send(t.Context(), client))(t)
 	at := "/workflows/" + large.ID()
 	wantIn(t, h, at, "0 of 3000", "no live worker takes from queue none")
 	traffic.Take()
@@ -291,9 +285,7 @@ func TestShortListTakesFewCommands(t *testing.T) {
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	for i := range 120 {
-		if _, err := inc.S(i).Send(t.Context(), client); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(inc.S(i).Send(t.Context(), client))(t)
 	}
 	traffic.Take()
 	list, _, err := client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 10})
@@ -730,17 +722,14 @@ func TestDataIsHidden(t *testing.T) {
 // getAs requests a page with a role, or polls it if tag is not empty.
 func getAs(t *testing.T, url, role, tag string) (code int, body string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	testutil.Ok(t, err)
+	req := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	req.Header.Set("X-Role", role)
 	if tag != "" {
 		req.Header.Set("If-None-Match", tag)
 	}
-	res, err := http.DefaultClient.Do(req)
-	testutil.Ok(t, err)
+	res := testutil.Must(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
-	testutil.Ok(t, err)
+	raw := testutil.Must(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(raw)
 }
 
@@ -891,8 +880,7 @@ func TestSelectedWorkflowsAreChanged(t *testing.T) {
 		t.Errorf("got %s", body)
 	}
 	for i, id := range ids {
-		state, err := f.Client().Workflow(id).Status(ctx)
-		testutil.Ok(t, err)
+		state := testutil.Must(f.Client().Workflow(id).Status(ctx))(t)
 		if state == tasktype.Failed {
 			t.Errorf("workflow %d: got %s, want another state", i, state)
 		}
@@ -935,10 +923,8 @@ func TestQueueIsEmptied(t *testing.T) {
 	cfg := anyone
 	cfg.Prefix = "/tasks"
 	h := Handler(client, cfg)
-	waiting, err := inc.S(2, tasks.Queue("slow")).Send(ctx, client)
-	testutil.Ok(t, err)
-	other, err := inc.S(1).Send(ctx, client)
-	testutil.Ok(t, err)
+	waiting := testutil.Must(inc.S(2, tasks.Queue("slow")).Send(ctx, client))(t)
+	other := testutil.Must(inc.S(1).Send(ctx, client))(t)
 	wantIn(t, h, "/queues/slow", `href="/tasks/cancel?queue=slow"`)
 	wantIn(t, h, "/workflows?queue=slow", waiting.ID(), "/tasks/cancel?queue=slow")
 	for _, query := range []string{"?queue=slow&name=none", "?queue=slow&task=none", "?queue=slow&label=a%3Db", "?queue=default"} {
