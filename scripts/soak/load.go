@@ -191,13 +191,15 @@ func (l *load) sendFlow(n int) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), drainLimit)
 		defer cancel()
 		got, err := run.Wait(ctx)
-		for errors.Is(err, tasks.ErrNotFound) && ctx.Err() == nil { // it is still in the outbox
+		all := run.WaitAll(ctx)
+		for ctx.Err() == nil && (errors.Is(err, tasks.ErrNotFound) || tasks.Unavailable(err) || tasks.Unavailable(all)) { // in the outbox, or a fault
 			l.pause(ctx, 200*time.Millisecond)
 			got, err = run.Wait(ctx)
+			all = run.WaitAll(ctx)
 		}
 		wrong := f.Differs(got, err)
-		if err := run.WaitAll(ctx); wrong == "" && err != nil {
-			wrong = err.Error()
+		if wrong == "" && all != nil {
+			wrong = all.Error()
 		}
 		l.finished(kindFlow, wrong)
 		l.mu.Lock()
