@@ -538,23 +538,12 @@ func withUsageText(commands []*cli.Command) {
 // module that go install has built.
 var version string
 
-// versionOf returns the version of the program, or "dev".
-func versionOf(linked string, module debug.Module) string {
-	switch {
-	case linked != "":
-		return linked
-	case module.Version != "" && module.Version != "(devel)":
-		return module.Version
-	}
-	return "dev"
-}
-
 func thisVersion() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = &debug.BuildInfo{}
+	if version == "" && ok && info.Main.Version != "(devel)" {
+		return cmp.Or(info.Main.Version, "dev")
 	}
-	return versionOf(version, info.Main)
+	return cmp.Or(version, "dev")
 }
 
 func versionCommand(env environment) *cli.Command {
@@ -598,7 +587,7 @@ var examples = map[string]string{
 	"scrapes cancel": "muster scrapes cancel books.toscrape.com",
 
 	"sites list":  "muster sites list",
-	"sites init":  "muster sites init https://shop.example/lamps --out shop.yaml",
+	"sites init":  "muster sites init https://shop.example/lamps > shop.yaml",
 	"sites get":   "muster sites get books.toscrape.com > mine.yaml",
 	"sites check": "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
 	"sites test":  "muster sites test shop.yaml --cache pages",

@@ -233,11 +233,6 @@ func (s scope) cancel(input *bufio.Reader, in client.JobCancel) error {
 		}
 	}
 	cancelled, err := client.CancelJob.Call(s.ctx, s.api, in)
-	if hasCode(err, "job_ended") { // meanwhile
-		if j, err = s.find(in.ID); err == nil {
-			return s.notCancelled(j)
-		}
-	}
 	if err != nil || s.Bool("json") {
 		return showDone(s, cancelled, noJobID(in.ID, err), "")
 	}

@@ -118,19 +118,15 @@ func (s scope) compare(id string) error {
 	if s.Bool("json") {
 		return printJSON(s.env.stdout, compared)
 	}
-	return printComparison(s.env, compared)
+	return s.printComparison(compared)
 }
 
-func printComparison(env environment, compared client.Comparison) error {
+func (s scope) printComparison(compared client.Comparison) error {
 	if len(compared.Differences) > 0 {
-		t := newTable(env.stdout, "CHANGE ITEM TEXT")
+		t := newTable(s.env.stdout, "CHANGE ITEM TEXT")
 		for _, d := range compared.Differences {
-			it := d.B
-			if it == nil {
-				it = d.A
-			}
 			text := ""
-			if it != nil {
+			if it := cmp.Or(d.B, d.A); it != nil {
 				text = whatOf(*it)
 			}
 			t.row(d.Change, d.Key, text)
@@ -138,9 +134,8 @@ func printComparison(env environment, compared client.Comparison) error {
 		if err := t.flush(); err != nil {
 			return err
 		}
-		fmt.Fprintln(env.stdout)
+		fmt.Fprintln(s.env.stdout)
 	}
 	n := compared.Counts
-	_, err := fmt.Fprintf(env.stdout, "%d new, %d gone, %d changed, %d same\n", n["new"], n["gone"], n["changed"], n["same"])
-	return err
+	return done(s.env, nil, "%d new, %d gone, %d changed, %d same", n["new"], n["gone"], n["changed"], n["same"])
 }

@@ -22,7 +22,6 @@ import (
 	"muster/jobs"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/event"
-	"muster/tasks/api"
 	"muster/tasks/tasktype"
 )
 
@@ -80,19 +79,6 @@ func TestStuckJobsAreListedWithTheReason(t *testing.T) {
 	testutil.Ok(t, showPage(unset(env), list, "", "JOB NAME STAGE RECOVERIES SINCE", stuckRow))
 	if got, want := out.String(), "default  validate  1           2h ago\n  no agent of role validator\n"; !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q in it", got, want)
-	}
-}
-
-func TestStatesHaveColours(t *testing.T) {
-	t.Parallel()
-	on := painter{true}
-	for text, want := range map[string]string{"completed": "\x1b[32mcompleted\x1b[0m", "failed": "\x1b[31mfailed\x1b[0m", "created": "created", "7/9": "7/9"} {
-		if got := on.status(text); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		if got := (painter{}).status(text); got != text {
-			t.Errorf("without colours: got %q, want %q", got, text)
-		}
 	}
 }
 
@@ -185,7 +171,7 @@ func TestComparisonCountsTheDifferences(t *testing.T) {
 	} {
 		env, out, _ := quiet("")
 		compared := client.Comparison{A: "j1", B: "j2", Differences: list, Counts: map[string]int64{"new": 1, "gone": 2, "changed": 0, "same": 3}}
-		if err := printComparison(env, compared); err != nil || out.String() != want {
+		if err := (scope{env: env}).printComparison(compared); err != nil || out.String() != want {
 			t.Errorf("got %v and %q, want %q", err, out, want)
 		}
 	}
@@ -260,7 +246,7 @@ func TestStageSaysWhyItFailed(t *testing.T) {
 		"processing (7 items pending)":      {Status: jobs.StageProcessing, Pending: 7},
 		"pending":                           {Status: jobs.StagePending},
 	} {
-		if got := stageText(st, painter{}); got != want {
+		if got := stageText(st, &screen{}); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -323,30 +309,6 @@ func TestContextIsAnObject(t *testing.T) {
 	}
 	if _, err := objectOf(environment{}, "context", "@"+file+".none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is missing: got %v, want %v", err, os.ErrNotExist)
-	}
-}
-
-func TestListingsOfTheIndexFitATerminal(t *testing.T) {
-	t.Parallel()
-	begun := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	long := strings.Repeat("long.ñame\t\n", 8)
-	terminal, out := terminalOf(100)
-	flows := newTable(terminal, workflowColumns)
-	flows.row(workflowRow(api.ListedWorkflow{Workflow: api.Workflow{ID: strings.Repeat("0", 24), Name: long, State: "success",
-		CreatedAt: begun, EndedAt: begun.Add(99*time.Hour + 59*time.Minute + 58*time.Second)}})...)
-	rates := newTable(terminal, rateColumns)
-	rates.row(rateRow(tasktype.RatePoint{Time: begun, Queue: long, Task: long, Succeeded: 1e6, Failed: 1e5, Busy: 99 * time.Hour})...)
-	for _, table := range []*table{flows, rates} {
-		testutil.Ok(t, table.flush())
-	}
-	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	if len(lines) != 4 {
-		t.Errorf("got %d lines, want 4:\n%s", len(lines), out.String())
-	}
-	for _, line := range lines {
-		if n := widthOf(line); n > 100 {
-			t.Errorf("got %d characters, want at most 100: %q", n, line)
-		}
 	}
 }
 

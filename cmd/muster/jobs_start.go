@@ -175,7 +175,7 @@ func (s scope) finish(j client.Job, result func(ended client.Job) (any, error)) 
 		return withJobState(s.ctx, s.own, err, "jobs", []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
 	}
 	if !s.Bool("json") {
-		fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", newPainter(s.env).status(string(ended.Status)))
+		fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", screenOf(s.env.stdout).state(string(ended.Status)))
 		return notCompleted(ended)
 	}
 	object, err := result(ended)

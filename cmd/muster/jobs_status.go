@@ -89,11 +89,11 @@ func (s scope) showStatus(j client.Job) error {
 // facts writes lines of a name and a value, aligned. Flush writes the last ones.
 type facts struct {
 	*tabwriter.Writer
-	paint painter
+	screen *screen
 }
 
 func newFacts(env environment) facts {
-	return facts{tabwriter.NewWriter(env.stdout, 0, 0, 1, ' ', 0), newPainter(env)}
+	return facts{tabwriter.NewWriter(env.stdout, 0, 0, 1, ' ', 0), screenOf(env.stdout)}
 }
 
 // line adds a line, unless the value is empty.
@@ -114,10 +114,10 @@ func (f facts) at(name string, t time.Time) {
 func (f facts) job(j jobs.Job) {
 	f.line("Job ID", j.ID)
 	f.line("Pipeline", printable(j.Name))
-	f.line("Status", f.paint.status(string(j.Status)))
+	f.line("Status", f.screen.state(string(j.Status)))
 	f.line("Waiting", printable(j.Waiting))
 	for _, st := range j.Stages {
-		f.line(stageTitle(j.Name, st)+" Status", stageText(st, f.paint))
+		f.line(stageTitle(j.Name, st)+" Status", stageText(st, f.screen))
 	}
 	f.line("Prompt", cell(j.Prompt, shownPrompt))
 	if d := j.Document; d != nil {
@@ -168,8 +168,8 @@ func stageTitle(of string, st jobs.Stage) string {
 }
 
 // stageText is the state of a stage with its details.
-func stageText(st jobs.Stage, paint painter) string {
-	text := paint.status(string(st.Status))
+func stageText(st jobs.Stage, s *screen) string {
+	text := s.state(string(st.Status))
 	var more []string
 	if st.Agent != "" {
 		more = append(more, "agent "+printable(st.Agent))
@@ -208,7 +208,7 @@ func (s scope) showProgress(j client.Job) error {
 
 func (f facts) progress(p jobs.Progress) {
 	f.line("Job ID", p.JobID)
-	f.line("Status", f.paint.status(string(p.Status)))
+	f.line("Status", f.screen.state(string(p.Status)))
 	f.line("Progress", fmt.Sprintf("%.1f%%", p.Percent))
 	f.counts(p.Items)
 	f.line("Waiting", printable(p.Waiting))

@@ -135,7 +135,6 @@ its URL. It serves until interrupted.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8090"},
 			&cli.StringFlag{Name: "key-file", Usage: "require the key in `FILE`, which is render.key in definitions"},
-			&cli.IntFlag{Name: "tabs", Usage: "render at most `N` pages at the same time", Value: 4},
 		},
 		Action: server(func(c *cli.Context) error { return serveBrowser(env, c) }),
 	}
@@ -146,11 +145,8 @@ func serveBrowser(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if n := c.Int("tabs"); n < 1 || n > 100 {
-		return usageError{fmt.Errorf("invalid --tabs %d: must be 1 to 100", n)}
-	}
 	logger := newLogger(env, env.stderr, loaded.Log)
-	browser := render.New(render.Config{Browser: loaded.Sites.Browser, Tabs: c.Int("tabs"), Filter: loaded.Network.Filter(), Logger: logger})
+	browser := render.New(render.Config{Browser: loaded.Sites.Browser, Filter: loaded.Network.Filter(), Logger: logger})
 	defer browser.Close()
 	handler := &render.Handler{Renderer: browser, Logger: logger}
 	setKey := func(key string) { handler.Key.Store(&key) }

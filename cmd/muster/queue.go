@@ -70,8 +70,8 @@ reload the limits.`,
 			apiCommand(env, &cli.Command{
 				Name: "retry-failed", Usage: "requeue failed items with all their attempts",
 				Flags: []cli.Flag{
-					&cli.IntFlag{Name: "max-attempts", Usage: "skip items that were retried `N` times", Value: 3},
-					&cli.BoolFlag{Name: "force", Usage: "retry all of them"},
+					&cli.IntFlag{Name: "max-attempts", Usage: "skip items that were retried `N` times; --force skips none", Value: 3},
+					&cli.BoolFlag{Name: "force", Hidden: true, Usage: "retry all of them"},
 					&cli.BoolFlag{Name: "dry-run", Usage: "list them without a change"}, jsonFlag(),
 				},
 			}, retryFailed),

@@ -311,7 +311,7 @@ func siteOfPage(registry *sites.Registry, page string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no site starts at %s; draft a definition with muster sites init %s --out FILE.yaml, then muster scrape FILE.yaml", u.Host, u.Redacted())
+		return "", fmt.Errorf("no site starts at %s; draft a definition with muster sites init %s > FILE.yaml, then muster scrape FILE.yaml", u.Host, u.Redacted())
 	case 1:
 		return found[0], nil
 	}

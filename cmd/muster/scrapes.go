@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -172,37 +170,12 @@ func (s scope) showScrape(j sites.Job) error {
 	if s.Bool("json") {
 		return printJSON(s.env.stdout, j)
 	}
-	var types, delays []string
-	for _, typ := range slices.Sorted(maps.Keys(j.Records)) {
-		types = append(types, fmt.Sprintf("%d %s", j.Records[typ], typ))
+	summary := j.Summary
+	j.Summary = nil
+	err := printFields(s.env.stdout, j)
+	if err == nil && summary != nil {
+		_, err = fmt.Fprint(s.env.stdout, "\n"+summary.Text())
 	}
-	for _, why := range slices.Sorted(maps.Keys(j.Delays)) {
-		delays = append(delays, fmt.Sprintf("%s %d times", why, j.Delays[why]))
-	}
-	f, p := newFacts(s.env), j.Pages
-	f.line("Scrape", j.ID)
-	f.line("Site", j.Site)
-	f.line("Status", statusOf(j))
-	f.at("Started", j.Began)
-	f.line("Resumes", j.Resumes)
-	f.line("Pages", fmt.Sprintf("%d of %d: %d fetched, %d skipped, %d failed, %d in flight, %d delayed",
-		pagesDone(j), p.Total, p.Done, p.Skipped, p.Error, p.InProgress, p.Delayed))
-	f.line("Records", strings.Join(types, ", "))
-	if j.Summary == nil {
-		f.line("Delays", strings.Join(delays, ", "))
-	}
-	if p.Outputs > 0 {
-		f.line("Unwritten", fmt.Sprintf("%d records wait in Redis to be written", p.Outputs))
-	}
-	f.line("Trouble", j.Trouble)
-	f.line("Error", j.Error)
-	if err := f.Flush(); err != nil {
-		return err
-	}
-	if j.Summary == nil {
-		return nil
-	}
-	_, err := fmt.Fprint(s.env.stdout, "\n"+j.Summary.Text())
 	return err
 }
 

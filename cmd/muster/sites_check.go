@@ -245,13 +245,9 @@ proxy, and guesses a definition: the list whose items share a class, their links
 the next page, titles, prices, dates, images, structured data. A JSON API works
 as well. Fields present in every record become required, so that a block page
 yields no record. Prints the definition to standard output, and the records of both
-pages to standard error. Review the definition before you use it.`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "out", Usage: "write the definition to `FILE`, which must not exist"},
-		},
-		Action: func(c *cli.Context) error {
-			return initSite(env, c)
-		},
+pages to standard error. Review the definition before you use it, and try it with
+muster sites check --live.`,
+		Action: func(c *cli.Context) error { return initSite(env, c) },
 	}
 }
 
@@ -259,12 +255,6 @@ func initSite(env environment, c *cli.Context) error {
 	u, err := url.Parse(c.Args().First())
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return usageError{fmt.Errorf("sites init: %q is not an http or https URL", c.Args().First())}
-	}
-	file := c.String("out")
-	if file != "" {
-		if _, err := os.Stat(file); err == nil {
-			return usageError{fmt.Errorf("--out %s: the file exists; name another one, or move it away", file)}
-		}
 	}
 	bare, err := draft.Bare(u)
 	if err != nil {
@@ -285,20 +275,8 @@ func initSite(env environment, c *cli.Context) error {
 	for _, n := range d.Notes {
 		fmt.Fprintf(env.stderr, "note: %s\n", n)
 	}
-	if file == "" {
-		_, err = env.stdout.Write(d.YAML)
-		return err
-	}
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("write definition: %w", err)
-	}
-	_, err = f.Write(d.YAML)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write definition: %w", err)
-	}
-	fmt.Fprintf(env.stdout, "wrote %s; try it with muster sites check --live %s\n", file, file)
-	return nil
+	_, err = env.stdout.Write(d.YAML)
+	return err
 }
 
 // printView prints the records and links of a page.

@@ -72,7 +72,7 @@ with muster start.`,
 		Flags: append(flagsOf(metricsListen),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
 			&cli.BoolFlag{Name: "of-orchestrator", Hidden: true, Usage: "run the tasks of the schedules of the orchestrator that starts it"},
-			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
+			&cli.StringFlag{Name: "ready", Hidden: true, Usage: "create `FILE` when the worker is ready"}),
 		Action: server(func(c *cli.Context) error {
 			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, metricsListen)
 			if err != nil {

@@ -190,20 +190,14 @@ func probeURL(ctx context.Context, address string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return usageError{fmt.Errorf("--url: %w", err)}
-	}
-	resp, err := http.DefaultClient.Do(req)
+	req := http.Request{Method: http.MethodGet, URL: u}
+	resp, err := http.DefaultClient.Do(req.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("not healthy: %w", err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-	if err != nil {
-		return fmt.Errorf("not healthy: read the response of %s: %w", u.Redacted(), err)
-	}
 	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what there is, for the message
 		return fmt.Errorf("not healthy: %s returned %s: %s", u.Redacted(), resp.Status, clip.Line(string(body), 300))
 	}
 	return nil

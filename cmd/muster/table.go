@@ -78,13 +78,12 @@ func (t *table) flush() error {
 		widths = shrink(widths, room)
 	}
 	var b strings.Builder
-	paint := painterOf(t.w)
 	for r, row := range t.rows {
 		for i, width := range widths {
 			text := runewidth.Truncate(row[i], width, "…")
 			pad := strings.Repeat(" ", width-widthOf(text)+gap)
 			if head := t.rows[0][i]; r > 0 && (head == "STATUS" || head == "STATE" || head == "HEALTH") {
-				text = paint.status(text)
+				text = screenOf(t.w).state(text)
 			}
 			b.WriteString(text)
 			if i < len(widths)-1 {
@@ -236,19 +235,16 @@ func newScreen(f *os.File, environ []string) *screen {
 	return s
 }
 
-// size returns the columns and lines of a terminal, 0 elsewhere.
-func (s *screen) size() (columns, lines int) {
-	if s.fixed > 0 {
-		return s.fixed, 0
+// columns returns how many columns a terminal has, 0 elsewhere.
+func (s *screen) columns() int {
+	if s.fixed > 0 || !s.terminal || s.file == nil {
+		return s.fixed
 	}
-	if !s.terminal || s.file == nil {
-		return 0, 0
+	columns, _, err := term.GetSize(int(s.file.Fd()))
+	if err != nil {
+		return 0
 	}
-	columns, lines, err := term.GetSize(int(s.file.Fd()))
-	if err != nil || columns <= 0 {
-		return 0, 0
-	}
-	return columns, lines
+	return max(0, columns)
 }
 
 // mute drops all later writes.
@@ -275,21 +271,10 @@ func isTerminal(w io.Writer) bool { return screenOf(w).terminal }
 
 // columnsOf returns how many columns fit w, 0 if any number does: lines are cut
 // on terminals only.
-func columnsOf(w io.Writer) int {
-	columns, _ := screenOf(w).size()
-	return columns
-}
+func columnsOf(w io.Writer) int { return screenOf(w).columns() }
 
 // widthOf returns how many columns of a terminal a text takes.
 func widthOf(text string) int { return runewidth.StringWidth(text) }
-
-// painter colours states on a terminal.
-type painter struct{ on bool }
-
-// newPainter returns a painter that has no effect unless standard output has colours.
-func newPainter(env environment) painter { return painterOf(env.stdout) }
-
-func painterOf(w io.Writer) painter { return painter{screenOf(w).color} }
 
 // The colours of states, in small letters.
 const (
@@ -303,10 +288,10 @@ var stateColors = map[string]string{
 	"cancelled": grey, "revoked": grey, "skipped": grey, "paused": grey, "expired": grey,
 }
 
-// status colours a text that is a state, and returns others as they are.
-func (p painter) status(text string) string {
+// state colours a text that is a state, if the screen has colours, and returns others as they are.
+func (s *screen) state(text string) string {
 	color := stateColors[strings.ToLower(text)]
-	if !p.on || color == "" {
+	if !s.color || color == "" {
 		return text
 	}
 	return "\x1b[" + color + "m" + text + "\x1b[0m"

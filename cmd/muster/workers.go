@@ -24,7 +24,7 @@ func workersCommand(env environment) *cli.Command {
 			apiCommand(env, &cli.Command{
 				Name: "list", Usage: "ping and list the workers; exit 1 if one does not reply or none is running",
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "tasks", Usage: "list the tasks that the workers have handlers for instead"}, jsonFlag(),
+					&cli.BoolFlag{Name: "tasks", Usage: "list the tasks that each worker has handlers for instead"}, jsonFlag(),
 				},
 			}, listWorkers),
 		},
@@ -40,8 +40,8 @@ func listWorkers(s scope, in api.Ping) error {
 		return err
 	}
 	if s.Bool("tasks") {
-		return showPage(s, handledTasks(list), "No workers are running", "TASK WORKERS QUEUES", func(h handledTask) []any {
-			return []any{h.Task, h.Workers, strings.Join(h.Queues, " ")}
+		return showPage(s, list, "No workers are running", "WORKER QUEUES TASKS", func(w api.Worker) []any {
+			return []any{w.Name, slices.Sorted(maps.Keys(w.Queues)), w.Tasks}
 		})
 	}
 	var silent []string
@@ -66,34 +66,6 @@ func listWorkers(s scope, in api.Ping) error {
 		return fmt.Errorf("no reply from %s within %s: it is stopped, has no connection to Redis, or has just died", strings.Join(silent, ", "), in.For)
 	}
 	return nil
-}
-
-// handledTask is a task that workers have handlers for.
-type handledTask struct {
-	Task    string   `json:"task"`
-	Workers int      `json:"workers"`
-	Queues  []string `json:"queues"`
-}
-
-// handledTasks returns the tasks of workers by name.
-func handledTasks(workers []api.Worker) []handledTask {
-	by := map[string]*handledTask{}
-	for _, w := range workers {
-		for _, name := range w.Tasks {
-			h := by[name]
-			if h == nil {
-				h = &handledTask{Task: name}
-				by[name] = h
-			}
-			h.Workers++
-			h.Queues = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(h.Queues, maps.Keys(w.Queues)))))
-		}
-	}
-	list := []handledTask{}
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		list = append(list, *by[name])
-	}
-	return list
 }
 
 func queuesCommand(env environment) *cli.Command {
@@ -173,7 +145,7 @@ func schedulesCommand(env environment) *cli.Command {
 				},
 			}, putSchedule),
 			apiCommand(env, &cli.Command{
-				Name: "trigger", Usage: "send a run of a schedule now, or the runs of a past period", ArgsUsage: "SCHEDULE", Before: requires("from", "to"),
+				Name: "trigger", Usage: "send a run of a schedule now, or the runs of a past period", ArgsUsage: "SCHEDULE",
 			}, triggerSchedule),
 			act(env, &cli.Command{Name: "delete", Usage: "delete a schedule; its workflows continue", ArgsUsage: "SCHEDULE"},
 				client.DeleteSchedule, func(in api.ScheduleReference, _ client.None) string { return "deleted: " + in.Name }),
@@ -198,9 +170,7 @@ func putSchedule(s scope, in api.ScheduleReference) error {
 }
 
 func triggerSchedule(s scope, in api.ScheduleBackfill) error {
-	if in.Body.To.IsZero() {
-		in.Body.To = time.Now()
-	}
+	in.Body.To = time.Now()
 	if in.Body.From.IsZero() {
 		return done(s.env, client.TriggerSchedule.Do(s.ctx, s.api, api.ScheduleChange{ScheduleReference: in.ScheduleReference}), "triggered: %s", in.Name)
 	}

@@ -96,10 +96,10 @@ func TestReadmeCommands(t *testing.T) {
 		b.Shop.ServeHTTP(w, r)
 	}))
 	t.Cleanup(shop.Close)
-	draft := filepath.Join(b.dir, "draft.yaml")
-	start("muster sites init https://shop.example/ --out shop.yaml", "https://shop.example/", shop.URL+"/", "shop.yaml", draft).wait(t, 0)
-	if _, err := os.Stat(draft); err != nil {
-		t.Error(err)
+	draft := start("muster sites init https://shop.example/ > shop.yaml", "https://shop.example/", shop.URL+"/", " > shop.yaml", "")
+	draft.wait(t, 0)
+	if !strings.HasPrefix(draft.stdout.String(), "site: ") {
+		t.Errorf("got %q, want a definition", draft.stdout.String())
 	}
 	scrape := start("muster scrape quotes.toscrape.com --wait", "quotes.toscrape.com", "shop", "--wait", "--wait --json --fail-on never")
 	scrape.wait(t, 0)

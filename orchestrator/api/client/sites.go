@@ -73,8 +73,8 @@ type ProxyFilter struct {
 	Protocol   []string `query:"protocol" enum:"http,https,socks4,socks4a,socks5" maxItems:"5" doc:"any of these"`
 	Country    []string `query:"country" minLength:"2" maxLength:"2" maxItems:"300" doc:"any of these two-letter codes" example:"BG"`
 	Anonymity  string   `query:"anonymity" enum:"transparent,anonymous,elite" default:"anonymous" doc:"at least this grade"`
-	HTTPS      bool     `query:"https" doc:"only proxies that can tunnel TLS"`
-	MaxLatency string   `query:"max_latency" maxLength:"20" doc:"a duration, as in 800ms" example:"800ms"`
+	HTTPS      bool     `query:"https" cli:"-" doc:"only proxies that can tunnel TLS"`
+	MaxLatency string   `query:"max_latency" cli:"-" maxLength:"20" doc:"a duration, as in 800ms" example:"800ms"`
 	Site       string   `query:"site" maxLength:"100" doc:"only proxies that were used or are banned at a site, with their health there"`
 	Banned     bool     `query:"banned" doc:"only proxies that are banned from all sites, or from site"`
 	Sort       string   `query:"sort" enum:"latency,score,ok,requests,checked,country,protocol" default:"latency" doc:"equal ones are sorted by latency"`
