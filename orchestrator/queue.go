@@ -54,11 +54,9 @@ func (o *Orchestrator) NewQueuePool(name string, drain bool) (*QueuePool, error)
 	if err != nil {
 		return nil, err
 	}
-	mux := workqueue.NewMux()
-	mux.Handle(artifact.FetchKind, fetcher.Handle)
 	queue := o.ArtifactQueue(name)
 	measured := metrics.NewQueue(queue)
-	pool, err := workqueue.NewPool(queue, mux, workqueue.PoolConfig{
+	pool, err := workqueue.NewPool(queue, workqueue.Handlers{artifact.FetchKind: fetcher.Handle}, workqueue.PoolConfig{
 		Workers: cfg.Queue.MaxWorkers, Heartbeat: cfg.Queue.Heartbeat(), Grace: cfg.Shutdown.Drain,
 		Hard: o.opts.Hard, Drain: drain, MaxPerKey: limits.most, Observe: measured.Observe, Logger: o.opts.Logger,
 	})

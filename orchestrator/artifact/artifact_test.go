@@ -204,9 +204,7 @@ func TestRetryAfterOfAnItemIsBounded(t *testing.T) {
 	w := newWorld(t, 2)
 	w.enqueue("busy", `{"url":"`+busy.URL+`"}`)
 	f := testutil.Must(artifact.NewFetcher(artifact.FetcherConfig{Dir: w.dir, Filter: local}))(t)
-	mux := workqueue.NewMux()
-	mux.Handle(artifact.FetchKind, f.Handle)
-	p := testutil.Must(workqueue.NewPool(w.q, mux, workqueue.PoolConfig{}))(t)
+	p := testutil.Must(workqueue.NewPool(w.q, workqueue.Handlers{artifact.FetchKind: f.Handle}, workqueue.PoolConfig{}))(t)
 	testutil.Background(t, p.Run)
 	testutil.Eventually(t, "the item to be delayed", func() bool {
 		s, err := w.q.Stats(t.Context())

@@ -58,9 +58,7 @@ func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
 		cfg.Filter = local
 	}
 	f := testutil.Must(artifact.NewFetcher(cfg))(w.t)
-	mux := workqueue.NewMux()
-	mux.Handle(artifact.FetchKind, f.Handle)
-	p := testutil.Must(workqueue.NewPool(w.q, mux, workqueue.PoolConfig{Workers: workers, Drain: true}))(w.t)
+	p := testutil.Must(workqueue.NewPool(w.q, workqueue.Handlers{artifact.FetchKind: f.Handle}, workqueue.PoolConfig{Workers: workers, Drain: true}))(w.t)
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	if err := p.Run(ctx); err != nil || ctx.Err() != nil {

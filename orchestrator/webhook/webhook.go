@@ -154,10 +154,8 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	sender := webhook.NewSender(s.cfg.Filter.WithURLs(urls...), s.cfg.Timeout)
 	defer sender.Close()
-	mux := workqueue.NewMux()
 	d := &deliverer{Service: s, sender: sender, silent: map[string]int{}}
-	mux.Handle(itemKind, d.deliver)
-	pool, err := workqueue.NewPool(s.queue, mux, workqueue.PoolConfig{
+	pool, err := workqueue.NewPool(s.queue, workqueue.Handlers{itemKind: d.deliver}, workqueue.PoolConfig{
 		Workers: workers, MaxPerKey: func(string) int { return perEndpoint }, Timeout: s.cfg.Timeout + time.Minute/2, Grace: grace, Logger: s.log,
 	})
 	if err != nil {

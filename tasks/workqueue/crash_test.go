@@ -38,15 +38,14 @@ func crashChild(url string) error {
 		return err
 	}
 	rdb := redis.NewClient(opt)
-	mux := workqueue.NewMux()
-	mux.Handle("test", func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+	handle := func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 		if err := rdb.HIncrBy(ctx, "runs", it.ID, 1).Err(); err != nil {
 			return workqueue.Outcome{}, err
 		}
 		<-time.After(3 * time.Millisecond) // work
 		return workqueue.Done().With(nil, []byte(it.ID)), nil
-	})
-	p, err := workqueue.NewPool(workqueue.New(rdb, "crash", crashConfig), mux, workqueue.PoolConfig{
+	}
+	p, err := workqueue.NewPool(workqueue.New(rdb, "crash", crashConfig), workqueue.Handlers{"test": handle}, workqueue.PoolConfig{
 		Workers: crashWorkers, Heartbeat: 200 * time.Millisecond,
 	})
 	if err != nil {
@@ -213,8 +212,7 @@ type trips struct {
 // have an output.
 func (r *trips) pool(t *testing.T, q *workqueue.Queue, name string) *workqueue.Pool {
 	t.Helper()
-	mux := workqueue.NewMux()
-	mux.Handle("test", func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+	handle := func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 		r.mu.Lock()
 		r.runs[it.ID]++
 		n := r.runs[it.ID]
@@ -234,8 +232,8 @@ func (r *trips) pool(t *testing.T, q *workqueue.Queue, name string) *workqueue.P
 			return workqueue.Outcome{}, workqueue.Permanent(errors.New("never"))
 		}
 		return workqueue.Done().With(nil, []byte(it.ID)), nil
-	})
-	p, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Name: name, Workers: 2, Heartbeat: 30 * time.Millisecond, Grace: time.Millisecond, Drain: true, Logger: quiet})
+	}
+	p, err := workqueue.NewPool(q, workqueue.Handlers{"test": handle}, workqueue.PoolConfig{Name: name, Workers: 2, Heartbeat: 30 * time.Millisecond, Grace: time.Millisecond, Drain: true, Logger: quiet})
 	testutil.Ok(t, err)
 	return p
 }

@@ -29,8 +29,7 @@ func Example() {
 	added, err = q.Enqueue(ctx, items...) // the ID is the idempotence key
 	fmt.Println("new:", added, err)
 
-	mux := workqueue.NewMux()
-	mux.Handle("print", func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+	printer := func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 		var paper struct{ Title string }
 		if err := json.Unmarshal(it.Payload, &paper); err != nil {
 			return workqueue.Outcome{}, workqueue.Invalid(err)
@@ -40,8 +39,8 @@ func Example() {
 		}
 		fmt.Println("printing", paper.Title)
 		return workqueue.Done().With([]byte(strings.ToUpper(paper.Title))), nil
-	})
-	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 4, Drain: true})
+	}
+	pool, err := workqueue.NewPool(q, workqueue.Handlers{"print": printer}, workqueue.PoolConfig{Workers: 4, Drain: true})
 	if err != nil {
 		panic(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -21,32 +20,8 @@ import (
 // pool stops.
 type Handler func(ctx context.Context, it Leased) (Outcome, error)
 
-// Mux finds the handler of an item by its kind.
-type Mux struct {
-	handlers map[string]Handler
-	sealed   atomic.Bool // a pool was made with it
-}
-
-// NewMux returns an empty Mux.
-func NewMux() *Mux { return &Mux{handlers: make(map[string]Handler)} }
-
-// Handle registers the handler of a kind. It panics if a pool has been made with m.
-func (m *Mux) Handle(kind string, h Handler) {
-	if m.sealed.Load() {
-		panic("workqueue: kind " + kind + " is bound after a pool was made with the Mux; bind it before NewPool")
-	}
-	m.handlers[kind] = h
-}
-
-// Kinds lists the kinds that have a handler.
-func (m *Mux) Kinds() []string { return slices.Sorted(maps.Keys(m.handlers)) }
-
-func (m *Mux) find(kind string) (Handler, error) {
-	if h, ok := m.handlers[kind]; ok {
-		return h, nil
-	}
-	return nil, Permanent(fmt.Errorf("no handler for kind %q; there are %s", kind, strings.Join(m.Kinds(), ", ")))
-}
+// Handlers are the handlers of a pool by the kind of item.
+type Handlers map[string]Handler
 
 // verdict is an error that determines the state of the item.
 type verdict struct {
@@ -153,9 +128,9 @@ func (p *Pool) handle(ctx context.Context, it Leased) (o Outcome, err error) {
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
-	h, err := p.mux.find(it.Kind)
-	if err != nil {
-		return Outcome{}, err
+	h := p.handlers[it.Kind]
+	if h == nil {
+		return Outcome{}, Permanent(fmt.Errorf("no handler for kind %q; there are %s", it.Kind, strings.Join(slices.Sorted(maps.Keys(p.handlers)), ", ")))
 	}
 	o, err = h(ctx, it)
 	if o.State == "" {
@@ -170,7 +145,7 @@ func (p *Pool) observe(it Leased, took time.Duration) {
 		return
 	}
 	kind := it.Kind
-	if _, ok := p.mux.handlers[kind]; !ok {
+	if _, ok := p.handlers[kind]; !ok {
 		kind = "unknown"
 	}
 	p.cfg.Observe(Run{kind, it.Waited, took})

@@ -81,16 +81,16 @@ func (c PoolConfig) validate(lease time.Duration) error {
 // An item whose resource is at MaxPerKey, or waits after NotNow or HoldBack,
 // occupies no worker: the dispatcher leases the next that can run.
 type Pool struct {
-	q   *Queue
-	mux *Mux
-	cfg PoolConfig
+	q        *Queue
+	handlers Handlers
+	cfg      PoolConfig
 
 	held   atomic.Pointer[held] // by the latest Run
 	counts counts
 }
 
-// NewPool returns a pool. Run starts it.
-func NewPool(q *Queue, mux *Mux, cfg PoolConfig) (*Pool, error) {
+// NewPool returns a pool. Run starts it. The handlers must not be changed any more.
+func NewPool(q *Queue, handlers Handlers, cfg PoolConfig) (*Pool, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
@@ -98,8 +98,7 @@ func NewPool(q *Queue, mux *Mux, cfg PoolConfig) (*Pool, error) {
 	if err := cfg.validate(q.cfg.LeaseTTL); err != nil {
 		return nil, fmt.Errorf("pool of queue %s: %w", q.name, err)
 	}
-	mux.sealed.Store(true)
-	p := &Pool{q: q, mux: mux, cfg: cfg}
+	p := &Pool{q: q, handlers: handlers, cfg: cfg}
 	p.held.Store(newHeld(cfg))
 	return p, nil
 }

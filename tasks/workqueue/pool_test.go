@@ -23,9 +23,7 @@ var quick = workqueue.Backoff{Base: time.Millisecond}
 
 func (k *kit) pool(cfg workqueue.PoolConfig, h workqueue.Handler) *workqueue.Pool {
 	k.t.Helper()
-	mux := workqueue.NewMux()
-	mux.Handle("test", h)
-	p, err := workqueue.NewPool(k.Queue, mux, cfg)
+	p, err := workqueue.NewPool(k.Queue, workqueue.Handlers{"test": h}, cfg)
 	testutil.Ok(k.t, err)
 	return p
 }
@@ -190,29 +188,17 @@ func TestHeartbeatStopsAtTheDeadline(t *testing.T) {
 	}
 }
 
-func TestMuxOfAPoolIsClosed(t *testing.T) {
-	t.Parallel()
-	mux := workqueue.NewMux()
-	testutil.Must(workqueue.NewPool(workqueue.New(redistest.New(t), "q", workqueue.Config{}), mux, workqueue.PoolConfig{}))(t)
-	defer func() {
-		if got := fmt.Sprint(recover()); !strings.Contains(got, "kind late is bound after a pool was made") {
-			t.Errorf("got the panic %q, want one that names the kind", got)
-		}
-	}()
-	mux.Handle("late", nil)
-}
-
 func TestPoolConfig(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.Mini(t), workqueue.Config{})
 	for _, bad := range []workqueue.PoolConfig{
 		{Workers: -1}, {Workers: 257}, {Heartbeat: -1}, {Heartbeat: time.Hour}, {Timeout: -1}, {Grace: -1},
 	} {
-		if _, err := workqueue.NewPool(k.Queue, workqueue.NewMux(), bad); err == nil {
+		if _, err := workqueue.NewPool(k.Queue, nil, bad); err == nil {
 			t.Errorf("%+v: got nil, want an error", bad)
 		}
 	}
-	if _, err := workqueue.NewPool(workqueue.New(k.rdb, "", workqueue.Config{}), workqueue.NewMux(), workqueue.PoolConfig{}); err == nil {
+	if _, err := workqueue.NewPool(workqueue.New(k.rdb, "", workqueue.Config{}), nil, workqueue.PoolConfig{}); err == nil {
 		t.Error("a bad queue: got nil, want an error")
 	}
 }
@@ -498,9 +484,8 @@ func BenchmarkDrain(b *testing.B) {
 	if _, err := q.Enqueue(b.Context(), benchItems(b.N)...); err != nil {
 		b.Fatal(err)
 	}
-	mux := workqueue.NewMux()
-	mux.Handle("bench", func(context.Context, workqueue.Leased) (workqueue.Outcome, error) { return workqueue.Done(), nil })
-	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 8, Drain: true})
+	done := func(context.Context, workqueue.Leased) (workqueue.Outcome, error) { return workqueue.Done(), nil }
+	pool, err := workqueue.NewPool(q, workqueue.Handlers{"bench": done}, workqueue.PoolConfig{Workers: 8, Drain: true})
 	testutil.Ok(b, err)
 	redistest.Measured(b, rdb, func() {
 		testutil.Ok(b, pool.Run(b.Context()))
