@@ -146,7 +146,6 @@ type position struct {
 
 // current returns the position of a job, and why it has failed, if it has.
 func (s *Service) current(ctx context.Context, id string, stages []pipeline.Stage) (at position, failure string, err error) {
-	q := s.queue(id)
 	var ids []string
 	for _, st := range stages {
 		if st.Takes == pipeline.TakesJob {
@@ -154,17 +153,13 @@ func (s *Service) current(ctx context.Context, id string, stages []pipeline.Stag
 		}
 	}
 	// The stages that add items are read before the counts: once they have ended, no item is added.
-	infos, err := q.Get(ctx, ids...)
+	all, err := workqueue.Glances(ctx, workqueue.Wanted{Queue: s.queue(id), IDs: ids})
 	if err != nil {
 		return at, "", err
 	}
-	work := map[string]workqueue.Info{}
-	for _, info := range infos {
+	work, lanes := map[string]workqueue.Info{}, all[0].Lanes
+	for _, info := range all[0].Items {
 		work[info.ID] = info
-	}
-	lanes, err := q.LaneStats(ctx)
-	if err != nil {
-		return at, "", err
 	}
 	open := false
 	for i, st := range stages {

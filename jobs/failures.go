@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/workqueue"
 )
 
 // ItemError is why an item failed for the last time, whether it waits for a decision or not.
 type ItemError struct {
 	Key   string
 	Error string
-	At    time.Time
 }
 
 // LastErrors returns why the last items of a job failed, up to n, the newest first. It reads no other items.
@@ -23,14 +23,19 @@ func (s *Service) LastErrors(ctx context.Context, id string, n int) ([]ItemError
 	if _, err := s.planOf(ctx, id); err != nil {
 		return nil, err
 	}
-	failed, err := s.queue(id).LastFailed(ctx, n)
+	q := s.queue(id)
+	ids, err := q.Failed(ctx, -n, n)
+	if err != nil {
+		return nil, err
+	}
+	failed, err := workqueue.Glances(ctx, workqueue.Wanted{Queue: q, IDs: ids})
 	if err != nil {
 		return nil, err
 	}
 	var all []ItemError
-	for _, f := range failed {
+	for _, f := range slices.Backward(failed[0].Items) {
 		if key, ok := strings.CutPrefix(f.ID, itemID("")); ok {
-			all = append(all, ItemError{key, f.Error, f.At})
+			all = append(all, ItemError{key, f.Note})
 		}
 	}
 	return all, nil

@@ -69,14 +69,7 @@ func (s *Service) fill(ctx context.Context, j *Job, r record, brief bool, glance
 			return fmt.Errorf("read how job %s ended: %w", j.ID, err)
 		}
 		j.Stages, j.Items = f.Stages, f.Items
-		if brief {
-			return nil
-		}
-		results, err := s.results(ctx, j.ID, j.Pipeline.Stages)
-		for i := range j.Stages {
-			j.Stages[i].Result = results[j.Stages[i].Name]
-		}
-		return err
+		return s.addResults(ctx, j, brief)
 	}
 	if glance == nil {
 		var err error
@@ -107,28 +100,34 @@ func (s *Service) fill(ctx context.Context, j *Job, r record, brief bool, glance
 		}
 		j.Stages = append(j.Stages, stage)
 	}
-	return nil
+	return s.addResults(ctx, j, brief)
 }
 
-// glance reads the counts and the stages that take the job. A brief one lacks the results and agents of completed stages.
+// addResults adds the results and agents of completed stages to a job, unless it is brief.
+func (s *Service) addResults(ctx context.Context, j *Job, brief bool) error {
+	if brief {
+		return nil
+	}
+	outcomes, err := s.outcomes(ctx, j.ID, j.Pipeline.Stages)
+	for i := range j.Stages {
+		if o, ok := outcomes[j.Stages[i].Name]; ok {
+			j.Stages[i].Agent, j.Stages[i].Result = o.Agent, o.Patch
+		}
+	}
+	return err
+}
+
+// glance reads the counts and the stages that take the job. A brief one lacks completed stages.
 func (s *Service) glance(ctx context.Context, id string, r record, brief bool) (*workqueue.Glance, error) {
 	ids, err := s.stageIDs(ctx, r, brief)
 	if err != nil {
 		return nil, err
 	}
-	q, g := s.queue(id), &workqueue.Glance{}
-	if brief {
-		all, err := workqueue.Glances(ctx, workqueue.Wanted{Queue: q, IDs: ids})
-		if err != nil {
-			return nil, err
-		}
-		return &all[0], nil
-	}
-	if g.Items, err = q.Get(ctx, ids...); err != nil {
+	all, err := workqueue.Glances(ctx, workqueue.Wanted{Queue: s.queue(id), IDs: ids})
+	if err != nil {
 		return nil, err
 	}
-	g.Lanes, err = q.LaneStats(ctx)
-	return g, err
+	return &all[0], nil
 }
 
 // stageIDs returns the items of the stages that take the job; a brief list lacks completed stages.
@@ -145,8 +144,8 @@ func (s *Service) stageIDs(ctx context.Context, r record, brief bool) (ids []str
 	return ids, nil
 }
 
-// results returns the results of the completed stages among stages that take the job, by stage name.
-func (s *Service) results(ctx context.Context, id string, stages []pipeline.Stage) (map[string]json.RawMessage, error) {
+// outcomes returns the outcomes of the completed stages among stages that take the job, by stage name.
+func (s *Service) outcomes(ctx context.Context, id string, stages []pipeline.Stage) (map[string]outcome, error) {
 	var ids []string
 	for _, st := range stages {
 		if st.Takes == pipeline.TakesJob {
@@ -160,14 +159,14 @@ func (s *Service) results(ctx context.Context, id string, stages []pipeline.Stag
 	if err != nil {
 		return nil, err
 	}
-	results := map[string]json.RawMessage{}
+	outcomes := map[string]outcome{}
 	for i, raw := range all {
 		var o outcome
-		if json.Unmarshal(raw, &o) == nil && len(o.Patch) > 0 {
-			results[strings.TrimPrefix(ids[i], stageID(""))] = o.Patch
+		if json.Unmarshal(raw, &o) == nil {
+			outcomes[strings.TrimPrefix(ids[i], stageID(""))] = o
 		}
 	}
-	return results, nil
+	return outcomes, nil
 }
 
 // ofJob sets the state of a stage that takes the job.
@@ -178,10 +177,6 @@ func (st *Stage) ofJob(info workqueue.Info) {
 		st.Status = StageProcessing
 	case workqueue.StateDone, workqueue.StateSkipped:
 		st.Status, st.Error = StageCompleted, ""
-		var o outcome
-		if json.Unmarshal(info.Result, &o) == nil {
-			st.Agent, st.Result = o.Agent, o.Patch
-		}
 	case workqueue.StateError:
 		st.Status = StageFailed
 	case workqueue.StateQueued:

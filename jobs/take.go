@@ -100,7 +100,7 @@ func (s *Service) takeFrom(ctx context.Context, c claimed, worker, agent string,
 	if len(batch.Items) == 0 {
 		return nil, nil
 	}
-	results, err := s.earlierResults(ctx, id, p, batch.Items)
+	earlier, err := s.earlier(ctx, id, p, batch.Items)
 	if err != nil {
 		return nil, errors.Join(err, s.queue(id).Return(ctx, batch.Items...))
 	}
@@ -124,7 +124,7 @@ func (s *Service) takeFrom(ctx context.Context, c claimed, worker, agent string,
 			if st.Name == w.Stage {
 				break
 			}
-			if raw := results[st.Name]; len(raw) > 0 && len(raw) <= MaxInline {
+			if raw := earlier[st.Name].Patch; len(raw) > 0 && len(raw) <= MaxInline {
 				if w.Results == nil {
 					w.Results = map[string]json.RawMessage{}
 				}
@@ -139,15 +139,15 @@ func (s *Service) takeFrom(ctx context.Context, c claimed, worker, agent string,
 // MaxInline is the size in bytes up to which assignments contain the prompt, the context, and results of earlier stages.
 const MaxInline = 16 << 10
 
-// earlierResults returns the results of the stages before the stages of leased items.
-func (s *Service) earlierResults(ctx context.Context, id string, p *pipeline.Pipeline, items []workqueue.Leased) (map[string]json.RawMessage, error) {
+// earlier returns the outcomes of the stages before the stages of leased items.
+func (s *Service) earlier(ctx context.Context, id string, p *pipeline.Pipeline, items []workqueue.Leased) (map[string]outcome, error) {
 	last := 0
 	for i, st := range p.Stages {
 		if slices.ContainsFunc(items, func(it workqueue.Leased) bool { return it.Kind == st.Name }) {
 			last = i
 		}
 	}
-	return s.results(ctx, id, p.Stages[:last])
+	return s.outcomes(ctx, id, p.Stages[:last])
 }
 
 // newWork returns the work of a lease, without the fields that are read from the record of the job.

@@ -107,32 +107,6 @@ func TestDeleteAndExpireLeaveNothing(t *testing.T) {
 	})
 }
 
-func TestLastFailedHasTheNewestErrors(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{MaxAttempts: 1}, func(k *kit) {
-		if got, err := k.LastFailed(k.t.Context(), 5); err != nil || len(got) != 0 {
-			k.t.Errorf("got %v, %v from an empty queue, want none", got, err)
-		}
-		k.enqueue(numbered(4)...)
-		for i, l := range k.lease("w", 4) {
-			if i == 0 {
-				k.settle(l, workqueue.Done())
-				continue
-			}
-			k.settle(l, workqueue.Failed(fmt.Errorf("why %s", l.ID)))
-		}
-		got, err := k.LastFailed(k.t.Context(), 2)
-		if err != nil || len(got) != 2 {
-			k.t.Fatalf("got %v, %v, want two items", got, err)
-		}
-		for _, f := range got {
-			if f.Error != "why "+f.ID || f.At.IsZero() || got[0].At.Before(got[1].At) {
-				k.t.Errorf("got %+v, want the error of each item, the newest first", got)
-			}
-		}
-	})
-}
-
 var byLane = workqueue.Config{CountLanes: true, MaxAttempts: 1}
 
 // wantLanes compares the counters by lane, as "queued in_progress done skipped error", and recounts.

@@ -29,11 +29,6 @@ func (q *Queue) Outputs() *Outputs { return &Outputs{&q.store} }
 // Read returns the oldest outputs that are not acknowledged, up to n. If there
 // are none it waits up to block for the first, and returns an empty list.
 func (o *Outputs) Read(ctx context.Context, n int, block time.Duration) ([]Output, error) {
-	return o.ReadAfter(ctx, "0-0", n, block)
-}
-
-// ReadAfter reads the outputs after seq, for readers that read ahead of their acknowledgements.
-func (o *Outputs) ReadAfter(ctx context.Context, seq string, n int, block time.Duration) ([]Output, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -48,7 +43,7 @@ func (o *Outputs) ReadAfter(ctx context.Context, seq string, n int, block time.D
 			wait = -1
 		}
 		streams, err := o.rdb.XRead(ctx, &redis.XReadArgs{
-			Streams: []string{o.keys.out, seq}, Count: int64(max(n, 1)), Block: wait,
+			Streams: []string{o.keys.out, "0-0"}, Count: int64(max(n, 1)), Block: wait,
 		}).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("read the outputs of queue %s: %w", o.name, err)

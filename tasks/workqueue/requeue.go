@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -100,7 +99,7 @@ func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 }
 
 // Failed returns up to n IDs of items in state error from an offset, the first
-// to fail first.
+// to fail first. An offset below 0 counts from the end.
 func (q *Queue) Failed(ctx context.Context, offset, n int) ([]string, error) {
 	if q.err != nil {
 		return nil, q.err
@@ -112,38 +111,4 @@ func (q *Queue) Failed(ctx context.Context, offset, n int) ([]string, error) {
 		return nil, fmt.Errorf("list the failed items of queue %s: %w", q.name, err)
 	}
 	return ids, nil
-}
-
-// FailedItem is an item in state error.
-type FailedItem struct {
-	ID    string
-	Error string
-	At    time.Time // by Redis's clock
-}
-
-// LastFailed returns up to n items in state error, the last to fail first, without reading their payloads.
-func (q *Queue) LastFailed(ctx context.Context, n int) ([]FailedItem, error) {
-	if q.err != nil {
-		return nil, q.err
-	}
-	ids, err := q.rdb.ZRevRangeWithScores(ctx, q.keys.failed, 0, int64(n)-1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list the failed items of queue %s: %w", q.name, err)
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	items, fields := make([]FailedItem, len(ids)), make([]string, len(ids))
-	for i, z := range ids {
-		fields[i], _ = z.Member.(string)
-		items[i] = FailedItem{ID: fields[i], At: time.UnixMilli(int64(z.Score))}
-	}
-	notes, err := q.rdb.HMGet(ctx, q.keys.note, fields...).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read the errors of queue %s: %w", q.name, err)
-	}
-	for i, note := range notes {
-		items[i].Error, _ = note.(string)
-	}
-	return items, nil
 }

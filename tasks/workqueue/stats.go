@@ -112,7 +112,7 @@ type Glance struct {
 }
 
 // Glances reads the counters by lane and some items of queues of one Redis, without a script and in one round trip: lists are cheap.
-// The counters of a queue are of one moment, but an item may be of another.
+// The counters of a queue are of one moment, but its items may be of an earlier one.
 func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 	if len(wanted) == 0 {
 		return nil, nil
@@ -130,10 +130,10 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 	if _, err := wanted[0].Queue.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, w := range wanted {
 			k := w.Queue.keys
-			cmds[i] = reads{meta: p.HGetAll(ctx, k.meta)}
 			if len(w.IDs) > 0 {
 				cmds[i].note, cmds[i].item = p.HMGet(ctx, k.note, w.IDs...), p.HMGet(ctx, k.rec, w.IDs...)
 			}
+			cmds[i].meta = p.HGetAll(ctx, k.meta)
 		}
 		return nil
 	}); err != nil {
