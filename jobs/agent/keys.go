@@ -16,9 +16,6 @@ func newKeys() keys { return keys{"muster:{agents}:"} }
 // agents is a hash: id of an agent → its record as JSON.
 func (k keys) agents() string { return k.prefix + "agents" }
 
-// names is a hash: name of an agent → its id.
-func (k keys) names() string { return k.prefix + "names" }
-
 // seen is a sorted set: id → unix ms of the last heartbeat.
 func (k keys) seen() string { return k.prefix + "seen" }
 

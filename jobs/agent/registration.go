@@ -152,10 +152,10 @@ func slug(name string) string {
 	return "agent"
 }
 
-// staticID is the id of an agent of the configuration. It depends on its name only, so that all processes agree.
-func staticID(name string) string {
+// idOf returns the id of the agent with a name.
+func idOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return slug(name) + "-" + hex.EncodeToString(sum[:4])
+	return slug(name) + "-" + hex.EncodeToString(sum[:6])
 }
 
 // prefix is a URL below which agents may have theirs.

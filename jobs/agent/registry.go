@@ -37,7 +37,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	if rec.URL != "" {
 		rec.Secret = webhook.NewSecret()
 	}
-	id, err := s.store(ctx, &rec, slug(rec.Name)+"-"+newID()[:8], r.Owner, false)
+	id, err := s.store(ctx, &rec, r.Owner, false)
 	if err != nil {
 		return Agent{}, "", err
 	}
@@ -57,9 +57,9 @@ func (s *Service) Owner(ctx context.Context, id string) (string, error) {
 	return owner, nil
 }
 
-// store stores rec under a name, sets its time of registration and returns the id of the agent. An empty owner keeps the
+// store stores rec, sets its time of registration and returns the id of the agent. An empty owner keeps the
 // owner of the agent, unless the agent is of the configuration.
-func (s *Service) store(ctx context.Context, rec *record, id, owner string, static bool) (string, error) {
+func (s *Service) store(ctx context.Context, rec *record, owner string, static bool) (string, error) {
 	now, err := s.now(ctx)
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
@@ -69,15 +69,13 @@ func (s *Service) store(ctx context.Context, rec *record, id, owner string, stat
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
 	}
-	k := s.keys
-	v, err := scripts["register"].Run(ctx, s.rdb,
-		[]string{k.agents(), k.names(), k.seen(), k.checks(), k.health(), k.version(), k.owners(), k.free()},
-		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner, s.cfg.MaxOwned, k.numbers("")).Slice()
+	k, id := s.keys, idOf(rec.Name)
+	code, err := scripts["register"].Run(ctx, s.rdb,
+		[]string{k.agents(), k.seen(), k.checks(), k.health(), k.version(), k.owners(), k.free(), k.numbers(id), k.held(id)},
+		id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner, s.cfg.MaxOwned).Int()
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
 	}
-	code, _ := v[0].(int64)
-	id, _ = v[1].(string)
 	switch code {
 	case 0:
 		return "", fmt.Errorf("register agent %q: %d agents: %w", rec.Name, s.cfg.Max, ErrTooMany)
@@ -358,9 +356,9 @@ func (s *Service) Remove(ctx context.Context, id string) error {
 func (s *Service) remove(ctx context.Context, a Agent, cutoff string) (bool, error) {
 	k := s.keys
 	n, err := scripts["remove"].Run(ctx, s.rdb, []string{
-		k.agents(), k.names(), k.seen(), k.free(), k.checks(), k.health(), k.version(),
+		k.agents(), k.seen(), k.free(), k.checks(), k.health(), k.version(),
 		k.numbers(a.ID), k.owners(), k.held(a.ID),
-	}, a.ID, a.Name, cutoff).Int()
+	}, a.ID, cutoff).Int()
 	if err != nil {
 		return false, fmt.Errorf("remove agent %s: %w", a.ID, err)
 	}
@@ -423,7 +421,7 @@ func (s *Service) keepRoster(ctx context.Context) {
 // announce stores the agents of the configuration.
 func (s *Service) announce(ctx context.Context) error {
 	for _, rec := range s.policy.Load().static {
-		if _, err := s.store(ctx, &rec, staticID(rec.Name), rec.Owner, true); err != nil {
+		if _, err := s.store(ctx, &rec, rec.Owner, true); err != nil {
 			return err
 		}
 	}
