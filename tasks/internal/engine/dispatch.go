@@ -74,7 +74,7 @@ type heldEntry struct {
 }
 
 func newDispatcher(l *local, s *slots) *dispatcher {
-	d := &dispatcher{local: l, slots: s, leases: newLeases(l), means: newMeans(l.cfg.Queues), tally: &tally{local: l, counts: map[store.Counted]*store.Count{}}, shards: map[int]*outbox{}}
+	d := &dispatcher{local: l, slots: s, leases: newLeases(l), means: newMeans(l.cfg.Queues), tally: &tally{local: l, due: make(chan struct{}, 1), counts: map[store.Counted]*store.Count{}}, shards: map[int]*outbox{}}
 	d.idle = sync.NewCond(&d.mu)
 	return d
 }

@@ -42,15 +42,18 @@ func (l *local) insist(step func() error) error {
 	}
 }
 
-// every calls f at intervals until ctx is done.
-func every(ctx context.Context, d time.Duration, f func(context.Context)) {
-	tick := time.NewTicker(d)
-	defer tick.Stop()
+// after calls f a time after due has had a value, until ctx is done. Without work an idle worker has no timer for it.
+func after(ctx context.Context, due <-chan struct{}, d time.Duration, f func(context.Context)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-due:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(d):
 			f(ctx)
 		}
 	}

@@ -21,6 +21,7 @@ const (
 // logs collects log lines of tasks until they are stored.
 type logs struct {
 	*local
+	due chan struct{} // gets a value when there is something to store
 
 	mu      sync.Mutex // guards the fields below
 	lines   map[store.Flow][]tasktype.LogLine
@@ -28,7 +29,9 @@ type logs struct {
 	dropped int
 }
 
-func newLogs(l *local) *logs { return &logs{local: l, lines: map[store.Flow][]tasktype.LogLine{}} }
+func newLogs(l *local) *logs {
+	return &logs{local: l, due: make(chan struct{}, 1), lines: map[store.Flow][]tasktype.LogLine{}}
+}
 
 // Log adds a log line to the workflow of the run.
 func (r *Run) Log(at time.Time, level slog.Level, text string) {
@@ -39,6 +42,7 @@ func (r *Run) Log(at time.Time, level slog.Level, text string) {
 func (l *logs) add(f store.Flow, line tasktype.LogLine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	signal(l.due)
 	lines := l.lines[f]
 	switch {
 	case len(lines) == store.MaxLog:

@@ -190,6 +190,7 @@ const projectEvery = 100 * time.Millisecond
 type progressWriter struct {
 	*local
 	progress *progress
+	due      chan struct{} // gets a value when there is something to write
 
 	mu    sync.Mutex       // guards dirty
 	dirty map[string]*flow // workflows with progress keys to write, by reference
@@ -200,6 +201,7 @@ func (w *progressWriter) touch(fl *flow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dirty[fl.Ref] = fl
+	signal(w.due)
 }
 
 // once writes the progress keys of the workflows that were marked since the last time.

@@ -11,6 +11,7 @@ import (
 // tally counts the attempts of a worker by task until it stores the counts.
 type tally struct {
 	*local
+	due chan struct{} // gets a value when there is something to store
 
 	mu     sync.Mutex // guards counts
 	counts map[store.Counted]*store.Count
@@ -34,6 +35,7 @@ func (t *tally) add(done []result) {
 		if c == nil {
 			c = &store.Count{}
 			t.counts[key] = c
+			signal(t.due)
 		}
 		c.Add(r.kind, r.took, !r.began.IsZero())
 	}

@@ -44,7 +44,7 @@ const (
 	delayedEvery = 5 * time.Second
 )
 
-// storeEvery is how often a worker stores its counts and log lines: if it is killed, those since then are lost.
+// storeEvery is how long a worker keeps its counts and log lines before it stores them: if it is killed, they are lost.
 const storeEvery = time.Second
 
 // busPing is how often the subscription to the bus is checked; its messages can be lost.
@@ -77,7 +77,7 @@ type Worker struct {
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	l := &local{env: e.env, life: newLife(), cfg: &cfg, log: cfg.Logger}
 	wake := make(chan struct{}, 1)
-	w := &Worker{local: l, e: e, handlers: handlers, runs: &runs{set: map[*Run]bool{}}, projector: &progressWriter{local: l, progress: e.progress, dirty: map[string]*flow{}}, logs: newLogs(l)}
+	w := &Worker{local: l, e: e, handlers: handlers, runs: &runs{set: map[*Run]bool{}}, projector: &progressWriter{local: l, progress: e.progress, dirty: map[string]*flow{}, due: make(chan struct{}, 1)}, logs: newLogs(l)}
 	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() { signal(wake) })
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: func(name string) bool { return w.slots.full(e.store.OwnQueue(name)) }, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
 	limiter := &limiter{local: l, held: map[store.Place]bool{}}
@@ -183,18 +183,18 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 	if !w.cfg.Manual {
 		loops.Go(func() { w.watcher.run(running) })
 		loops.Go(func() { w.agenda.run(running, shards) })
-		loops.Go(func() { every(running, projectEvery, w.projector.once) })
-		for _, store := range []func(context.Context){w.dispatcher.tally.once, w.logs.once} {
-			loops.Go(func() {
-				every(running, storeEvery, store)
-				store(within(running)) // the rest
-			})
-		}
+		loops.Go(func() { after(running, w.projector.due, projectEvery, w.projector.once) })
+		loops.Go(func() { after(running, w.dispatcher.tally.due, storeEvery, w.dispatcher.tally.once) })
+		loops.Go(func() { after(running, w.logs.due, storeEvery, w.logs.once) })
 	}
 	return func() {
 		stop()
 		_ = messages.Close()
 		loops.Wait()
+		if !w.cfg.Manual {
+			w.dispatcher.tally.once(within(running)) // the rest
+			w.logs.once(within(running))
+		}
 	}, nil
 }
 
