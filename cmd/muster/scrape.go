@@ -119,6 +119,9 @@ func scrape(env environment, c *cli.Context) error {
 	}
 	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		o.Sites.Registry().Add(args.defs...)
+		if workers, err := o.Workers.Elsewhere(ctx); err == nil && workers && c.IsSet("cache") {
+			fmt.Fprintln(env.stderr, "muster: --cache has no effect on the workers that are running; set sites.cache for them, or stop them")
+		}
 		return scrapeWith(ctx, env, o, display, args)
 	})
 }
