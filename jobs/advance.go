@@ -292,7 +292,7 @@ func (s *Service) finalize(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := s.run(ctx, "end job "+id, "final", []string{recordKey(id), itemsKey, reviewsKey}, raw, j.Items.tally(), id, r["ended"])
+	reply, err := s.run(ctx, "end job "+id, "tally", []string{recordKey(id), itemsKey, reviewsKey}, j.Items.tally(), id, raw, r["ended"])
 	if err == nil && toInt(reply[0]) == 0 {
 		err = q.Delete(ctx) // the job was deleted meanwhile, and sealing has left a key
 	}

@@ -48,45 +48,27 @@ func (s *Service) against(ctx context.Context, id, other string, fn func(Item, *
 	if err != nil {
 		return err
 	}
-	var part []Item
-	flush := func() error {
-		found := map[string]Item{}
-		if len(part) > 0 {
-			ids := make([]string, len(part))
-			for i, it := range part {
-				ids[i] = itemID(it.Key)
-			}
-			infos, err := s.queue(other).Get(ctx, ids...)
-			if err != nil {
-				return err
-			}
-			for _, info := range infos {
-				it := itemOf(other, p, info)
-				found[it.Key] = it
-			}
+	return s.eachPage(ctx, id, func(items []Item) error {
+		var ids []string
+		for _, it := range items {
+			ids = append(ids, itemID(it.Key))
 		}
-		for _, it := range part {
-			var with *Item
-			if o, ok := found[it.Key]; ok {
-				with = &o
-			}
-			if err := fn(it, with); err != nil {
+		infos, err := s.queue(other).Get(ctx, ids...)
+		if err != nil {
+			return err
+		}
+		found := map[string]*Item{}
+		for _, info := range infos {
+			it := itemOf(other, p, info)
+			found[it.Key] = &it
+		}
+		for _, it := range items {
+			if err := fn(it, found[it.Key]); err != nil {
 				return err
 			}
 		}
-		part = part[:0]
 		return nil
-	}
-	err = s.EachItem(ctx, id, func(it Item) error {
-		if part = append(part, it); len(part) < 200 {
-			return nil
-		}
-		return flush()
 	})
-	if err != nil {
-		return err
-	}
-	return flush()
 }
 
 // equalContent reports whether two items have the same content and state.

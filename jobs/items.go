@@ -136,6 +136,18 @@ func (s *Service) exists(ctx context.Context, id string) error {
 // EachItem calls yield with every item of a job, in no particular order, and holds few of them at a time. It ends with
 // the first error of yield.
 func (s *Service) EachItem(ctx context.Context, id string, yield func(Item) error) error {
+	return s.eachPage(ctx, id, func(items []Item) error {
+		for _, it := range items {
+			if err := yield(it); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// eachPage is EachItem for some items at a time.
+func (s *Service) eachPage(ctx context.Context, id string, yield func([]Item) error) error {
 	p, err := s.planOf(ctx, id)
 	if err != nil {
 		return err
@@ -145,18 +157,16 @@ func (s *Service) EachItem(ctx context.Context, id string, yield func(Item) erro
 		if err != nil {
 			return err
 		}
+		var items []Item
 		for _, info := range infos {
-			it, ok := matchItem(id, p, info, "")
-			if !ok {
-				continue
-			}
-			if err := yield(it); err != nil {
-				return err
+			if it, ok := matchItem(id, p, info, ""); ok {
+				items = append(items, it)
 			}
 		}
-		if cursor = next; next == "" {
-			return nil
+		if err := yield(items); err != nil || next == "" {
+			return err
 		}
+		cursor = next
 	}
 }
 

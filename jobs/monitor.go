@@ -354,20 +354,11 @@ func (s *Service) Numbers(ctx context.Context) (Numbers, error) {
 	return n, nil
 }
 
-// by returns the items by state.
-func (c Counts) by() map[ItemStatus]int64 {
-	return map[ItemStatus]int64{
-		ItemPending: c.Pending, ItemValidating: c.Validating, ItemIntegrated: c.Integrated,
-		ItemRejected: c.Rejected, ItemFailed: c.Failed, ItemReview: c.Review,
-	}
-}
-
 // tally is how the scripts get the items by state.
 func (c Counts) tally() string {
 	var parts []string
-	by := c.by()
 	for _, state := range ItemStatuses {
-		if n := by[state]; n > 0 {
+		if n := *c.Of(state); n > 0 {
 			parts = append(parts, string(state)+"="+strconv.FormatInt(n, 10))
 		}
 	}
@@ -381,7 +372,7 @@ func (s *Service) tally(ctx context.Context, j *Job, r record) error {
 	if items == r["counted"] && j.Items.Review == 0 {
 		return nil
 	}
-	_, err := s.run(ctx, "count the items of job "+j.ID, "tally", []string{recordKey(j.ID), itemsKey, reviewsKey}, items, j.ID)
+	_, err := s.run(ctx, "count the items of job "+j.ID, "tally", []string{recordKey(j.ID), itemsKey, reviewsKey}, items, j.ID, "", "")
 	return err
 }
 

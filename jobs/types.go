@@ -155,6 +155,14 @@ type Counts struct {
 	Review     int64 `json:"review"`
 }
 
+// Of returns the counter of a state.
+func (c *Counts) Of(state ItemStatus) *int64 {
+	return map[ItemStatus]*int64{
+		ItemPending: &c.Pending, ItemValidating: &c.Validating, ItemIntegrated: &c.Integrated,
+		ItemRejected: &c.Rejected, ItemFailed: &c.Failed, ItemReview: &c.Review,
+	}[state]
+}
+
 // Processed is how many items have reached a final state.
 func (c Counts) Processed() int64 { return c.Integrated + c.Rejected + c.Failed }
 

@@ -13,7 +13,6 @@ import (
 
 	"muster/internal/limit"
 	"muster/jobs"
-	"muster/jobs/agent"
 	"muster/orchestrator/api"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
@@ -63,7 +62,7 @@ func RuntimeMetrics() prometheus.Collector {
 // metrics returns the collector of a process that serves the HTTP API, with metrics of the fleet and of the process.
 func (s *System) metrics(served api.Config) prometheus.Collector {
 	return all{
-		s.Metrics, s.scrapes, s.times.jobs, s.times.items, &siteHealth{known: s.scrapes.known, read: s.Sites.Health}, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
+		s.Metrics, s.scrapes, s.times.jobs, s.times.items, &siteHealth{known: s.scrapes.known, read: s.Sites.Health}, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), s.Agents, api.NewMetrics(served), served.Timing,
 		webhook.NewMetrics(s.Webhooks), &limitUse{breaker: s.Breakers.Hosts}, s.queues, RuntimeMetrics(),
 	}
 }

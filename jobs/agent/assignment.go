@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -483,11 +482,4 @@ func (s *Service) endLapsed(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// newID returns 128 random bits as text.
-func newID() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // it never fails
-	return hex.EncodeToString(b)
 }

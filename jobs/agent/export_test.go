@@ -28,3 +28,12 @@ func (s *Service) Load(agent string) (held []int) {
 	}
 	return held
 }
+
+// Check checks the health of an agent with a URL now, and returns it. It
+// returns ErrNoAgent.
+func (s *Service) Check(ctx context.Context, id string) (Agent, error) {
+	if err := s.check(ctx, id); err != nil {
+		return Agent{}, err
+	}
+	return s.Get(ctx, id)
+}

@@ -56,16 +56,3 @@ func FuzzPrefix(f *testing.F) {
 		}
 	})
 }
-
-// FuzzStoredHealth wants damaged health of an agent to count as none.
-func FuzzStoredHealth(f *testing.F) {
-	for _, s := range []string{"1700000000000 3 connection refused", "1700000000000 0 ", "x 1 y", "1", "", "9223372036854775807 9 x"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		_, _, message := parseHealth(text)
-		if !strings.HasSuffix(text, message) {
-			t.Errorf("%q: got %q", text, message)
-		}
-	})
-}

@@ -54,15 +54,6 @@ func (s *Service) checkSoon(ctx context.Context, id string) {
 	s.warn(ctx, "plan a health check", s.rdb.ZAddArgs(ctx, s.keys.checks(), redis.ZAddArgs{XX: true, LT: true, Members: []redis.Z{now}}).Err())
 }
 
-// Check checks the health of an agent with a URL now, and returns it. It
-// returns ErrNoAgent.
-func (s *Service) Check(ctx context.Context, id string) (Agent, error) {
-	if err := s.check(ctx, id); err != nil {
-		return Agent{}, err
-	}
-	return s.Get(ctx, id)
-}
-
 // check asks an agent how it is, and stores the result. The work of an agent that is gone goes to others.
 func (s *Service) check(ctx context.Context, id string) error {
 	rec, err := s.readRecord(ctx, id)

@@ -32,7 +32,7 @@ const drained = 1 << 53
 // checks is a sorted set: id of an agent with a URL → unix ms of its next health check.
 func (k keys) checks() string { return k.prefix + "checks" }
 
-// health is a hash: id → "unix-ms failures message" of the last health check; the message is empty after a success.
+// health is a hash: id → the last health check as JSON: at (unix ms), failures in a row, and message, empty after a success.
 func (k keys) health() string { return k.prefix + "health" }
 
 // version is a counter that moves when the agents that get work may have changed.

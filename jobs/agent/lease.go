@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -207,7 +208,7 @@ type roleState struct {
 }
 
 func newWaiters(s *Service) *waiters {
-	return &waiters{s: s, list: "process:" + newID(), arrived: make(chan struct{}, 1), all: map[*waiter]struct{}{}, roles: map[string]*roleState{}}
+	return &waiters{s: s, list: "process:" + rand.Text(), arrived: make(chan struct{}, 1), all: map[*waiter]struct{}{}, roles: map[string]*roleState{}}
 }
 
 // run blocks on the wake-up lists of the roles of waiters with free capacity, until ctx is done. It wakes a waiter for each

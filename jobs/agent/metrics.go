@@ -36,31 +36,25 @@ func newCounts() counts {
 	return c
 }
 
-// Metrics is a Prometheus collector of the metrics of a Service. It is safe for concurrent use.
-type Metrics struct{ s *Service }
-
-// NewMetrics returns the collector of a service.
-func NewMetrics(s *Service) *Metrics { return &Metrics{s} }
-
 // Describe implements prometheus.Collector.
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+func (s *Service) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{metricUp, metricAgents, metricHeld, metricBreaker} {
 		ch <- d
 	}
-	m.s.counts.pushes.Describe(ch)
-	m.s.counts.took.Describe(ch)
+	s.counts.pushes.Describe(ch)
+	s.counts.took.Describe(ch)
 }
 
 // Collect implements prometheus.Collector. It asks Redis, for at most five seconds.
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+func (s *Service) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	m.s.counts.pushes.Collect(ch)
-	m.s.counts.took.Collect(ch)
-	agents, err := m.s.List(ctx)
+	s.counts.pushes.Collect(ch)
+	s.counts.took.Collect(ch)
+	agents, err := s.List(ctx)
 	if err != nil {
 		gauge(metricUp, 0)
 		return

@@ -454,7 +454,7 @@ func TestMetricsCountAgentsAndPushes(t *testing.T) {
 	r.put("validator", 2)
 	testutil.Eventually(t, "both are done", func() bool { return r.get(id).Done == 2 })
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(agent.NewMetrics(r.Service))
+	reg.MustRegister(r.Service)
 	found := testutil.Must(reg.Gather())(t)
 	values := map[string]float64{}
 	for _, family := range found {

@@ -100,16 +100,8 @@ func (s *Service) Heartbeat(ctx context.Context, id string) (Agent, error) {
 	return t.Agent, err
 }
 
-// listed is an agent with its private fields.
-type listed struct {
-	Agent
-	secret   string
-	failures int  // number of consecutive failed health checks
-	damaged  bool // the record is invalid; only the ID is known
-}
-
 // snapshot returns all agents without their totals, sorted by name.
-func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
+func (s *Service) snapshot(ctx context.Context) ([]Agent, error) {
 	k := s.keys
 	var clock *redis.TimeCmd
 	var agents, health *redis.MapStringStringCmd
@@ -134,13 +126,19 @@ func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
 	for _, id := range atRest.Val() {
 		drain[id] = true
 	}
-	out := make([]listed, 0, len(agents.Val()))
+	out := make([]Agent, 0, len(agents.Val()))
 	for id, text := range agents.Val() {
 		rec, damaged := parseRecord(id, text)
-		l := listed{Agent: rec.agent(id), secret: rec.Secret, damaged: damaged != nil}
+		l := rec.agent(id)
 		l.LastSeen, l.Static = at[id], s.policy.Load().fixed(rec.Name)
-		l.Checked, l.failures, l.Health = parseHealth(health.Val()[id])
-		l.State, l.Health = s.state(l.Agent, drain[id], clock.Val())
+		var check struct {
+			At      int64
+			Message string
+		}
+		if json.Unmarshal([]byte(health.Val()[id]), &check) == nil {
+			l.Checked, l.Health = time.UnixMilli(check.At), check.Message
+		}
+		l.State, l.Health = s.state(l, drain[id], clock.Val())
 		if damaged != nil {
 			l.State, l.Health = StateUnavailable, damaged.Error()
 		}
@@ -152,7 +150,7 @@ func (s *Service) snapshot(ctx context.Context) ([]listed, error) {
 		}
 		out = append(out, l)
 	}
-	slices.SortFunc(out, func(a, b listed) int { return strings.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })
+	slices.SortFunc(out, func(a, b Agent) int { return strings.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })
 	return out, nil
 }
 
@@ -191,18 +189,6 @@ func (s *Service) checkPush(ctx context.Context, id string, rec record) error {
 	return s.mayPush(ctx, rec, owner)
 }
 
-// parseHealth decodes a value stored by health.lua.
-func parseHealth(text string) (checked time.Time, failures int, message string) {
-	ms, rest, ok := strings.Cut(text, " ")
-	n, err := strconv.ParseInt(ms, 10, 64)
-	if !ok || err != nil {
-		return time.Time{}, 0, ""
-	}
-	count, message, _ := strings.Cut(rest, " ")
-	failures, _ = strconv.Atoi(count)
-	return time.UnixMilli(n), failures, message
-}
-
 // state returns the state of an agent and, if it is unavailable, the cause. A health check that failed counts until the
 // agent calls again.
 func (s *Service) state(a Agent, drained bool, now time.Time) (state, cause string) {
@@ -239,33 +225,32 @@ func (s *Service) Get(ctx context.Context, id string) (Agent, error) {
 	if err != nil {
 		return Agent{}, err
 	}
-	i := slices.IndexFunc(all, func(l listed) bool { return l.ID == id })
+	i := slices.IndexFunc(all, func(a Agent) bool { return a.ID == id })
 	if i < 0 {
 		return Agent{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
 	}
-	agents, err := s.withNumbers(ctx, all[i:i+1])
-	if err != nil {
+	if all, err = s.withNumbers(ctx, all[i:i+1]); err != nil {
 		return Agent{}, err
 	}
-	return agents[0], nil
+	return all[0], nil
 }
 
-// withNumbers reads the numbers of agents.
-func (s *Service) withNumbers(ctx context.Context, all []listed) ([]Agent, error) {
-	out := make([]Agent, len(all))
-	if len(all) == 0 {
-		return out, nil
+// withNumbers adds the numbers of agents.
+func (s *Service) withNumbers(ctx context.Context, all []Agent) ([]Agent, error) {
+	ids := make([]string, len(all))
+	for i, a := range all {
+		ids[i] = a.ID
 	}
 	numbers := make([]*redis.MapStringStringCmd, len(all))
 	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, l := range all {
-			numbers[i] = p.HGetAll(ctx, s.keys.numbers(l.ID))
+		for i, id := range ids {
+			numbers[i] = p.HGetAll(ctx, s.keys.numbers(id))
 		}
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read the numbers of agents: %w", err)
 	}
-	held, err := s.countHeld(ctx, all)
+	held, err := s.countHeld(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -273,8 +258,8 @@ func (s *Service) withNumbers(ctx context.Context, all []listed) ([]Agent, error
 	if err != nil {
 		return nil, err
 	}
-	for i, l := range all {
-		a, n := l.Agent, numbers[i].Val()
+	for i := range all {
+		a, n := &all[i], numbers[i].Val()
 		a.Held = held[i]
 		a.Done, _ = strconv.ParseInt(n["done"], 10, 64)
 		a.Failed, _ = strconv.ParseInt(n["failed"], 10, 64)
@@ -296,18 +281,17 @@ func (s *Service) withNumbers(ctx context.Context, all []listed) ([]Agent, error
 				a.Breaker = b.State
 			}
 		}
-		out[i] = a
 	}
-	return out, nil
+	return all, nil
 }
 
 // countHeld counts the assignments of agents.
-func (s *Service) countHeld(ctx context.Context, all []listed) ([]int, error) {
+func (s *Service) countHeld(ctx context.Context, ids []string) ([]int, error) {
 	var out []int
-	for part := range slices.Chunk(all, 500) {
+	for part := range slices.Chunk(ids, 500) {
 		keys := make([]string, len(part))
-		for i, l := range part {
-			keys[i] = s.keys.held(l.ID)
+		for i, id := range part {
+			keys[i] = s.keys.held(id)
 		}
 		n, err := scripts["held"].Run(ctx, s.rdb, keys).Int64Slice()
 		if err != nil {
@@ -443,7 +427,7 @@ func (s *Service) forget(ctx context.Context) error {
 		if a.Static || now.Sub(a.LastSeen) < s.cfg.ForgetAfter {
 			continue
 		}
-		gone, err := s.remove(ctx, a.Agent, cutoff)
+		gone, err := s.remove(ctx, a, cutoff)
 		if err == nil && gone {
 			s.log.InfoContext(ctx, "an agent is forgotten", "agent", a.ID, "last_seen", a.LastSeen)
 			err = s.abandon(ctx, a.ID, jobs.ErrLeaseLost, true)

@@ -205,22 +205,22 @@ func (s *Service) settle(ctx context.Context, h *assigned, usage map[string]int6
 func (v *server) recount(ctx context.Context) error {
 	ws := v.s.waiters
 	ws.mu.Lock()
-	var all []listed
+	var ids []string
 	changes := map[*waiter]int{}
 	for w := range ws.all {
 		if w.mode != modeTask {
-			all = append(all, listed{Agent: Agent{ID: w.agent}})
+			ids = append(ids, w.agent)
 			changes[w] = w.changes
 		}
 	}
 	ws.mu.Unlock()
-	held, err := v.s.countHeld(ctx, all)
+	held, err := v.s.countHeld(ctx, ids)
 	if err != nil {
 		return err
 	}
 	counts := map[string]int{}
-	for i, l := range all {
-		counts[l.ID] = held[i]
+	for i, id := range ids {
+		counts[id] = held[i]
 	}
 	ws.mu.Lock()
 	var more []*waiter

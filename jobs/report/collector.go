@@ -111,20 +111,7 @@ func (c *collector) add(it jobs.Item) {
 // count counts an item in its state.
 func count(c *jobs.Counts, s jobs.ItemStatus) {
 	c.Total++
-	switch s {
-	case jobs.ItemPending:
-		c.Pending++
-	case jobs.ItemValidating:
-		c.Validating++
-	case jobs.ItemIntegrated:
-		c.Integrated++
-	case jobs.ItemRejected:
-		c.Rejected++
-	case jobs.ItemFailed:
-		c.Failed++
-	case jobs.ItemReview:
-		c.Review++
-	}
+	*c.Of(s)++
 }
 
 // bounded is the name under which something is counted.

@@ -166,12 +166,9 @@ func (s *Summary) agents(p *page) {
 // states are the numbers of items that are not 0.
 func states(c jobs.Counts) string {
 	var parts []string
-	for _, s := range []struct {
-		n    int64
-		name string
-	}{{c.Integrated, "integrated"}, {c.Rejected, "rejected"}, {c.Failed, "failed"}, {c.Review, "review"}, {c.Validating, "validating"}, {c.Pending, "pending"}} {
-		if s.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", s.n, s.name))
+	for _, state := range []jobs.ItemStatus{jobs.ItemIntegrated, jobs.ItemRejected, jobs.ItemFailed, jobs.ItemReview, jobs.ItemValidating, jobs.ItemPending} {
+		if n := *c.Of(state); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
 	if len(parts) == 0 {

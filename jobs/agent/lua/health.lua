@@ -12,7 +12,8 @@ if redis.call("HEXISTS", KEYS[1], id) == 0 then
   return { 0, 0, 0, 0, 0 }
 end
 local last = redis.call("HGET", KEYS[4], id)
-local before = tonumber(string.match(last or "", "^%d+ (%d+)") or 0)
+local ok, check = pcall(cjson.decode, last or "{}")
+local before = ok and check.failures or 0
 local failures = 0
 if ARGV[2] == "" then
   redis.call("ZADD", KEYS[2], string.format("%.0f", now), id)
@@ -21,7 +22,7 @@ else
   failures = before + 1
   redis.call("HSET", KEYS[5], "last_error", ARGV[2])
 end
-redis.call("HSET", KEYS[4], id, string.format("%.0f %d %s", now, failures, ARGV[2]))
+redis.call("HSET", KEYS[4], id, cjson.encode({ at = now, failures = failures, message = ARGV[2] }))
 local wait = math.min(tonumber(ARGV[3]) * 2 ^ math.min(failures, 30), tonumber(ARGV[4]))
 redis.call("ZADD", KEYS[3], string.format("%.0f", now + wait), id)
 if not last or (before == 0) ~= (failures == 0) then redis.call("INCR", KEYS[6]) end
