@@ -114,25 +114,6 @@ func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
 	})
 }
 
-// An agent that comes shortly before a job is stuck has time, too.
-func TestWaitingForAgentsIsNoTimeWithoutProgress(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		j := w.create(jobs.Request{})
-		w.until(j.ID, jobs.Processing)
-		w.progressed(j.ID, 59*time.Minute)
-		testutil.Ok(t, w.Sweep(w.ctx))
-		w.roles = map[string]int{"creator": 1, "validator": 1}
-		work := w.take("creator", "c1")
-		w.progressed(j.ID, 61*time.Minute)
-		testutil.Ok(t, w.Sweep(w.ctx))
-		w.complete(work, jobs.Answer{}) // it was not taken away
-		if got := w.until(j.ID, jobs.Completed); got.Recoveries != 0 {
-			t.Errorf("got %d recoveries, want 0", got.Recoveries)
-		}
-	})
-}
-
-// The totals count every job, however many there are.
 // A job with few items does not wait for all items of an earlier job.
 func TestJobsOfOnePriorityTakeTurns(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,7 +106,9 @@ func TestAnAgentThatIsSilentIsUnavailable(t *testing.T) {
 		a := r.leaseOne(id)
 		gone := func() bool {
 			roles := testutil.Must(r.Roles(t.Context()))(t)
-			return r.get(id).State == agent.StateUnavailable && roles["validator"] == 0
+			one, listed := roles["validator"]
+			a := r.get(id)
+			return a.State == agent.StateUnavailable && strings.HasPrefix(a.Health, "no call for ") && listed && one == 0
 		}
 		for call, do := range map[string]func() error{
 			"heartbeat of the assignment": func() error { _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); return err },
@@ -121,7 +124,8 @@ func TestAnAgentThatIsSilentIsUnavailable(t *testing.T) {
 			testutil.Eventually(t, "it is unavailable", gone)
 			testutil.Eventually(t, "after a "+call+" it is healthy", func() bool {
 				testutil.Ok(t, do())
-				return r.get(id).State == agent.StateHealthy
+				a := r.get(id)
+				return a.State == agent.StateHealthy && a.Health == ""
 			})
 		}
 	})

@@ -19,27 +19,6 @@ import (
 	"muster/jobs/agent"
 )
 
-func TestAPollGetsWorkThatArrivesLater(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, nil)
-		id := r.register("one", 1, "validator")
-		got := make(chan []agent.Assignment)
-		go func() {
-			all, err := r.Lease(t.Context(), id, nil, 1, 30*time.Second)
-			if err != nil {
-				t.Error(err)
-			}
-			got <- all
-		}()
-		testutil.Eventually(t, "the poll waits", func() bool { return r.Waiting() == 1 })
-		r.put("validator", 1)
-		if all := <-got; len(all) != 1 {
-			t.Errorf("got %d assignments, want 1", len(all))
-		}
-	})
-}
-
 // A process waits for work with one connection, however many roles its agents have, and also for roles that are added later.
 func TestOneConnectionWaitsForAllRoles(t *testing.T) {
 	t.Parallel()

@@ -413,38 +413,6 @@ func TestTheBreakerOfAnAgentOpens(t *testing.T) {
 	}
 }
 
-func TestPullAndPushAgentsShareTheWork(t *testing.T) {
-	t.Parallel()
-	p := newPushed(t)
-	hold := make(chan struct{})
-	p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) {
-		<-hold
-		fmt.Fprint(w, "{}")
-	}
-	r := pushRig(t, redistest.New(t), p)
-	push := r.registerPush(p, "push", 4)
-	pull := r.register("pull", 4, "validator")
-	testutil.Eventually(t, "the agent is checked", func() bool { return !r.get(push).Checked.IsZero() })
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			_, _ = r.Lease(ctx, pull, nil, 10, 30*time.Second)
-		}
-	})
-	for i := range 6 {
-		r.put("validator", 1)
-		testutil.Eventually(t, "the item is held, and both wait", func() bool { return r.get(push).Held+r.get(pull).Held == i+1 && r.Waiting() == 2 })
-	}
-	a, b := r.get(push).Held, r.get(pull).Held
-	if a < 2 || b < 2 || a+b != 6 {
-		t.Errorf("push holds %d and pull %d, want about 3 each", a, b)
-	}
-	close(hold)
-	cancel()
-	wg.Wait()
-}
-
 func TestMetricsCountAgentsAndPushes(t *testing.T) {
 	t.Parallel()
 	p := newPushed(t)

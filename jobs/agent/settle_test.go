@@ -35,6 +35,10 @@ func TestAnAssignmentIsTakenExtendedAndCompleted(t *testing.T) {
 		if err != nil || extended.Expires.Before(a.Expires.Add(-50*time.Millisecond)) {
 			t.Errorf("beat: got lease until %v, %v, want not before %v", extended.Expires, err, a.Expires)
 		}
+		var wrong *jobs.FieldError // which the agent can correct
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "x"}); !errors.As(err, &wrong) {
+			t.Errorf("an invalid result: got %v, want a *job.FieldError", err)
+		}
 		testutil.Ok(t, r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}))
 		got := r.get(id)
 		if got.Held != 0 || got.Done != 1 || got.Failed != 0 || got.Usage["tokens"] != 5 {
@@ -141,45 +145,6 @@ func TestCallsOfOthersChangeNothing(t *testing.T) {
 	})
 }
 
-func TestTheWorkOfASilentAgentGoesToOthers(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := newRig(t, rdb, func(cfg *setup) { cfg.lease = 400 * time.Millisecond })
-		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
-		r.put("validator", 1)
-		a := r.leaseOne(id)
-		b := r.leaseOne(other)
-		if b.Key != a.Key {
-			t.Errorf("the other got %s, want %s", b.Key, a.Key)
-		}
-		testutil.Eventually(t, "the silent agent holds nothing", func() bool { return r.get(id).Held == 0 })
-		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("late heartbeat: got %v, want %v", err, jobs.ErrLeaseLost)
-		}
-		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("late result: got %v, want %v", err, jobs.ErrLeaseLost)
-		}
-	})
-}
-
-func TestHeartbeatsKeepALeaseBeyondItsEnd(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.New(t), func(cfg *setup) { cfg.lease = 3 * time.Second })
-	id := r.register("one", 1, "validator")
-	r.put("validator", 1)
-	a := r.leaseOne(id)
-	testutil.Eventually(t, "three leases have passed", func() bool {
-		testutil.Must(r.Beat(t.Context(), a.ID, id, a.Fence, nil))(t)
-		return time.Since(a.Expires) > 2*time.Second
-	})
-	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
-		t.Error(err)
-	}
-	if got := r.item(0).RetryCount; got != 0 {
-		t.Errorf("%d attempts have failed, want 0", got)
-	}
-}
-
 // If a process dies between the end of the work and the end of the assignment, the assignment stays open until its
 // lease expires. The agent, which got no response, may repeat its call before and after that.
 func TestCompletionLostWithItsProcessCanBeRepeated(t *testing.T) {
@@ -223,22 +188,6 @@ func TestTheAssignmentsOfACancelledAndDeletedJobEnd(t *testing.T) {
 		t.Errorf("complete: got %v, want %v", err, jobs.ErrLeaseLost)
 	}
 	testutil.Eventually(t, "it holds nothing", func() bool { return r.get(id).Held == 0 })
-}
-
-// An agent can correct an invalid result.
-func TestInvalidResultLeavesTheAssignmentOpen(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.New(t), nil)
-	id := r.register("one", 1, "validator")
-	r.put("validator", 1)
-	a := r.leaseOne(id)
-	var wrong *jobs.FieldError
-	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "x"}); !errors.As(err, &wrong) {
-		t.Errorf("got %v, want a *job.FieldError", err)
-	}
-	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
-		t.Errorf("corrected result: got %v", err)
-	}
 }
 
 func TestUsageAndFailuresAreBounded(t *testing.T) {
