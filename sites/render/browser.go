@@ -48,6 +48,7 @@ const (
 	maxHeap      = 512         // of the scripts of a tab, in MiB
 	idleTime     = time.Minute // until an unused browser or session is closed
 	startTimeout = time.Minute
+	closeTimeout = 5 * time.Second
 )
 
 // ErrUnavailable means that no page can be rendered on this machine.
@@ -218,6 +219,11 @@ func (b *Browser) start() (*process, error) {
 	p.stop = sync.OnceFunc(func() {
 		if p.idle != nil {
 			p.idle.Stop()
+		}
+		if !isRemote { // a browser that is killed leaves files in the directory of temporary files
+			ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+			_ = chromedp.Cancel(ctx) // it is killed below
+			cancel()
 		}
 		cancel()
 		free()

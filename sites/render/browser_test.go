@@ -253,6 +253,19 @@ func TestBrowserDies(t *testing.T) {
 	}
 }
 
+// A browser that is closed leaves no files.
+func TestBrowserLeavesNoFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	s, _ := site(t, map[string]string{"/good": "<h1>Good</h1>"})
+	b := newBrowser(t)
+	body(t, b, Request{URL: s.URL + "/good"})
+	b.Close()
+	if left := testutil.Must(os.ReadDir(dir))(t); len(left) > 0 {
+		t.Errorf("got %v, want no files", left)
+	}
+}
+
 // A browser is replaced after a number of pages, while others continue.
 func TestBrowserIsReplaced(t *testing.T) {
 	t.Parallel()
