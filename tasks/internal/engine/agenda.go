@@ -239,7 +239,7 @@ func (ag *agenda) step(ctx context.Context, en store.Entry) error {
 	case revokeNote:
 		return ag.advancer.finishRevoke(ctx, fl.Ref, nil)
 	case deadlineNote:
-		_, err := ag.advancer.cancel(ctx, fl.Flow, true)
+		_, err := ag.advancer.cancel(ctx, fl.Flow, store.OpDeadline)
 		return err
 	case orderNote:
 		return ag.advancer.order(ctx, fl)

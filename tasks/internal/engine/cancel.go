@@ -22,23 +22,18 @@ func (r *Operator) Cancel(ctx context.Context, refOrID string) error {
 	if err != nil {
 		return err
 	}
-	if run := RunFrom(ctx); run != nil && run.fl.Ref == f.Ref { // a handler may cancel its own workflow, which cancels ctx
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeFor)
-		defer cancel()
-		ctx = detached
+	ctx, cancel, err := fromOutside(ctx, f)
+	if err != nil {
+		return err
 	}
-	if state, err := r.advancer.cancel(ctx, f, false); err != nil || state != store.StopOK && state != store.StopCancelled {
-		return cmp.Or(err, notStopped(state))
-	}
-	return nil
+	defer cancel()
+	state, err := r.advancer.cancel(ctx, f, store.OpCancel)
+	return cmp.Or(err, stopErrors[state])
 }
 
 // cancel cancels a workflow for a client, or because its deadline has passed.
-func (a *advancer) cancel(ctx context.Context, f store.Flow, deadline bool) (state string, err error) {
-	state, err = a.store.Flows.Cancel(ctx, f, deadline)
+func (a *advancer) cancel(ctx context.Context, f store.Flow, op string) (state string, err error) {
+	state, err = a.store.Flows.Stop(ctx, f, op)
 	if err != nil || state != store.StopOK {
 		return state, err
 	}
@@ -61,17 +56,17 @@ func cancelledNode(cause error) (code, message string) {
 	return tasktype.CodeCancelled, "the workflow was cancelled"
 }
 
-// notStopped returns the error of a workflow that cannot be cancelled, paused or resumed.
-func notStopped(state string) error {
-	switch state {
-	case store.StopCancelled:
+// stopErrors are the errors of the responses of Redis to an operation on a workflow.
+var stopErrors = map[string]error{store.StopEnded: ErrEnded, store.StopRevoked: fmt.Errorf("the workflow was %w", tasktype.ErrRevoked), store.StopUnknown: ErrUnknown,
+	store.StopRunning: errors.New("it has not ended; revoke it first")}
+
+// stop makes an operation on a workflow that has not been cancelled.
+func (r *Operator) stop(ctx context.Context, f store.Flow, op string) error {
+	state, err := r.store.Flows.Stop(ctx, f, op)
+	if state == store.StopCancelled {
 		return fmt.Errorf("the workflow was %w", tasktype.ErrCancelled)
-	case store.StopEnded:
-		return ErrEnded
-	case store.StopRevoked:
-		return fmt.Errorf("the workflow was %w", tasktype.ErrRevoked)
 	}
-	return ErrUnknown
+	return cmp.Or(err, stopErrors[state])
 }
 
 // finishCancel fails the nodes of a cancelled workflow that no worker has, and cancels the attempts of workers. Nodes that

@@ -60,11 +60,11 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 		if err != nil {
 			return err
 		}
-		running, err := a.store.Flows.Order(ctx, other, fl.Ref)
+		state, err := a.store.Flows.Stop(ctx, other, store.OpOrder, fl.Ref)
 		if err != nil {
 			return err
 		}
-		if !running {
+		if state != store.StopOK {
 			continue
 		}
 		wait = true
@@ -75,7 +75,7 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 	if wait {
 		return a.store.Agenda.Move(ctx, fl.Flow, orderNote, orderEvery)
 	}
-	_, err = a.store.Flows.Begin(ctx, fl.Flow) // which removes the entry
+	_, err = a.store.Flows.Stop(ctx, fl.Flow, store.OpBegin) // which removes the entry
 	return err
 }
 
@@ -83,14 +83,10 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 func (a *advancer) stopEarlier(ctx context.Context, other store.Flow, policy string) error {
 	switch policy {
 	case OverlapCancel:
-		_, err := a.cancel(ctx, other, false)
+		_, err := a.cancel(ctx, other, store.OpCancel)
 		return err
 	case OverlapReplace:
-		ended, err := a.store.Flows.Revoke(ctx, other, true)
-		switch {
-		case errors.Is(err, store.ErrBegun), errors.Is(err, ErrUnknown), err == nil && ended:
-			return nil
-		case err != nil:
+		if state, err := a.store.Flows.Stop(ctx, other, store.OpReplace); err != nil || state != store.StopOK {
 			return err
 		}
 		return a.finishRevoke(ctx, other.Ref, nil)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,7 +21,7 @@ type Operator struct {
 	advancer *advancer
 }
 
-// revokeFor is how long a handler may take to revoke its own workflow.
+// revokeFor is how long a handler may take to stop its own workflow.
 const revokeFor = 10 * time.Second
 
 // Revoke stops the workflow with a reference or id. A handler may stop its own workflow, which cancels ctx before Revoke
@@ -32,23 +31,34 @@ func (r *Operator) Revoke(ctx context.Context, refOrID string) error {
 	if err != nil {
 		return err
 	}
-	if run := RunFrom(ctx); run != nil && run.fl.Ref == f.Ref {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeFor)
-		defer cancel()
-		ctx = detached
+	ctx, cancel, err := fromOutside(ctx, f)
+	if err != nil {
+		return err
 	}
+	defer cancel()
 	running, err := r.store.Leases.OfFlow(ctx, f) // before its workers stop the nodes
 	if err != nil {
 		return err
 	}
-	ended, err := r.store.Flows.Revoke(ctx, f, false)
-	if err != nil || ended {
+	switch state, err := r.store.Flows.Stop(ctx, f, store.OpRevoke); {
+	case err != nil || state == store.StopEnded:
 		return err
+	case state == store.StopUnknown:
+		return ErrUnknown
 	}
 	return r.advancer.finishRevoke(ctx, f.Ref, running)
+}
+
+// fromOutside returns a context in which a workflow can be stopped: in a handler of the workflow one that does not end with that.
+func fromOutside(ctx context.Context, f store.Flow) (context.Context, context.CancelFunc, error) {
+	if run := RunFrom(ctx); run == nil || run.fl.Ref != f.Ref {
+		return ctx, func() {}, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeFor)
+	return ctx, cancel, nil
 }
 
 // Forget deletes the workflow with a reference or id, which must have ended.
@@ -57,15 +67,7 @@ func (r *Operator) Forget(ctx context.Context, refOrID string) error {
 	if err != nil {
 		return err
 	}
-	switch state, err := r.store.Flows.Drop(ctx, f); {
-	case err != nil:
-		return err
-	case state == store.StopUnknown:
-		return ErrUnknown
-	case state == store.StopRunning:
-		return errors.New("it has not ended; revoke it first")
-	}
-	return nil
+	return r.stop(ctx, f, store.OpDrop)
 }
 
 // Node stops one node and, if it runs, its handler.
@@ -227,7 +229,7 @@ func (a *advancer) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph
 				out = append(out, id.At(id.Index, k))
 			}
 		}
-		if raws[2*i+1] == nil {
+		if fields[store.FieldGraph+id.String()] == "" {
 			continue
 		}
 		g, err := a.graphs.of(ctx, fl.Flow, id.String())
@@ -288,15 +290,11 @@ func (r *Operator) Pause(ctx context.Context, refOrID string, pause bool) error 
 	if err != nil {
 		return err
 	}
-	state, err := r.store.Flows.Pause(ctx, f, pause)
-	if err != nil {
+	if pause {
+		return r.stop(ctx, f, store.OpPause)
+	}
+	if err := r.stop(ctx, f, store.OpResume); err != nil {
 		return err
 	}
-	if state != store.StopOK {
-		return notStopped(state)
-	}
-	if !pause {
-		return r.advancer.orderNext(ctx, f.Ref) // it may have been paused while it waited for another workflow
-	}
-	return nil
+	return r.advancer.orderNext(ctx, f.Ref) // it may have been paused while it waited for another workflow
 }

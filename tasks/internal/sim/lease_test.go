@@ -34,7 +34,7 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 	switch h.scripts.name(text) {
 	case "":
 		if prefix, _ := at(args, 3).(string); slices.Contains(h.prefixes(), prefix) {
-			h.fail("a script with the arguments %.200q is not known by name: are there new preludes?", args[3:])
+			h.fail("a script with the arguments %.200q is not known by name", args[3:])
 		}
 	case "turn":
 		h.noteBatch(p, said)
@@ -52,10 +52,13 @@ func (h *history) note(p *process, cmd redis.Cmder) {
 		}
 	case "beat":
 		h.noteBeat(fmt.Sprint(argv[0]), said)
-	case "pause":
-		h.notePause(fmt.Sprint(argv[0]))
-	case "cancel": // which ends a pause; it may be the policy of a workflow with the same unique key
-		h.flow(store.IDOf(fmt.Sprint(argv[0]))).unpaused()
+	case "stop":
+		switch argv[1] {
+		case store.OpPause:
+			h.notePause(fmt.Sprint(argv[0]))
+		case store.OpCancel, store.OpDeadline: // which ends a pause; it may be the policy of a workflow with the same unique key
+			h.flow(store.IDOf(fmt.Sprint(argv[0]))).unpaused()
+		}
 	case "reap":
 		if w := h.worker(fmt.Sprint(argv[0])); w != nil && fmt.Sprint(argv[1]) == "1" {
 			w.reaped = len(h.events)

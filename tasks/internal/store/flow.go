@@ -61,22 +61,6 @@ func DueInSpan(delayed, node string) time.Time {
 	return time.Time{}
 }
 
-// Revoke marks a workflow as revoked. ended is true if there was nothing left to stop. With unbegun, it returns [ErrBegun] if a
-// task of the workflow has begun, or is not known to have not.
-func (s Flows) Revoke(ctx context.Context, f Flow, unbegun bool) (ended bool, err error) {
-	res, err := s.call(ctx, "revoke", f.shard, f.Ref, unbegun)
-	if err != nil {
-		return false, fmt.Errorf("mark as revoked: %w", err)
-	}
-	switch toInt(res[0]) {
-	case -1:
-		return false, ErrUnknown
-	case -2:
-		return false, ErrBegun
-	}
-	return toInt(res[0]) == 0, nil
-}
-
 // Revoked reports which nodes, each of a workflow, were revoked, alone or with the workflow.
 func (s Flows) Revoked(ctx context.Context, flows []Flow, nodes []string) ([]bool, error) {
 	if len(flows) == 0 {
@@ -97,36 +81,38 @@ func (s Flows) Revoked(ctx context.Context, flows []Flow, nodes []string) ([]boo
 	return out, nil
 }
 
-// ErrBegun means that a task of a workflow has begun.
-var ErrBegun = errors.New("a task of the workflow has begun")
+// The operations of [Flows.Stop].
+const (
+	OpRevoke   = "revoke"
+	OpReplace  = "replace" // revoke it, if no task of it has begun
+	OpCancel   = "cancel"
+	OpDeadline = "deadline" // cancel it, if its deadline has passed
+	OpPause    = "pause"
+	OpResume   = "resume"
+	OpBegin    = "begin" // it has waited for the end of another one
+	OpOrder    = "order" // the workflow with a reference waits for its end
+	OpDrop     = "drop"  // delete it, if it has ended
+)
 
-// The responses of [Flows.Cancel], [Flows.Pause] and [Flows.Drop].
+// The responses of [Flows.Stop].
 const (
 	StopOK        = "ok"
-	StopCancelled = "cancelled" // Cancel: it was cancelled before, and has ended. Pause: it was cancelled.
+	StopCancelled = "cancelled" // of a cancellation: it was cancelled before, and has ended
 	StopEnded     = "ended"
 	StopRevoked   = "revoked"
 	StopUnknown   = "unknown"
-	StopEarly     = "early"   // Cancel: the workflow has no deadline that has passed
-	StopRunning   = "running" // Drop: it has not ended
+	StopBegun     = "begun"   // not replaced: a task of it has begun, or is not known to have not
+	StopEarly     = "early"   // it has no deadline that has passed
+	StopRunning   = "running" // not deleted: it has not ended
 )
 
-// Cancel marks a workflow as cancelled, by a client or by its deadline.
-func (s Flows) Cancel(ctx context.Context, f Flow, deadline bool) (string, error) {
-	return s.stop(ctx, "cancel", f, f.Ref, deadline)
-}
-
-// Pause marks a workflow as paused, or resumes it.
-func (s Flows) Pause(ctx context.Context, f Flow, pause bool) (string, error) {
-	if pause {
-		return s.stop(ctx, "pause", f, f.Ref, "pause")
+// Stop makes an operation on a workflow.
+func (s Flows) Stop(ctx context.Context, f Flow, op string, args ...any) (string, error) {
+	res, err := s.call(ctx, "stop", f.shard, append([]any{f.Ref, op}, args...)...)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", op, err)
 	}
-	return s.stop(ctx, "pause", f, f.Ref, "resume")
-}
-
-// Begin lets a workflow begin that has waited for the end of another one.
-func (s Flows) Begin(ctx context.Context, f Flow) (string, error) {
-	return s.stop(ctx, "pause", f, f.Ref, "begin")
+	return text(res[0]), nil
 }
 
 // Before returns the references of the workflows that have to end before f begins, and whether f waits for them now. If f does
@@ -140,20 +126,6 @@ func (s Flows) Before(ctx context.Context, f Flow) (refs []string, waits bool, e
 		return nil, false, ErrUnknown
 	}
 	return strings.Fields(text(res[0])), text(res[1]) == StoppedByOrder, nil
-}
-
-// Order makes the workflow with a reference wait for the end of f. It reports whether f is running.
-func (s Flows) Order(ctx context.Context, f Flow, waiting string) (bool, error) {
-	res, err := s.stop(ctx, "order", f, f.Ref, waiting)
-	return res == StopOK, err
-}
-
-func (s Flows) stop(ctx context.Context, script string, f Flow, args ...any) (string, error) {
-	res, err := s.call(ctx, script, f.shard, args...)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", script, err)
-	}
-	return text(res[0]), nil
 }
 
 // Withdraw removes ready nodes of a revoked workflow from their lists. first is the span of its first nodes, or empty. A take
@@ -171,11 +143,6 @@ func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []strin
 		return fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
 	}
 	return nil
-}
-
-// Drop deletes a workflow, and returns [StopOK], [StopUnknown] or, if it has not ended, [StopRunning].
-func (s Flows) Drop(ctx context.Context, f Flow) (string, error) {
-	return s.stop(ctx, "drop", f, f.Ref)
 }
 
 // abortRetention is how long a workflow that was given up can be read, in ms. The retention it was sent with is

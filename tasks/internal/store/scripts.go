@@ -20,7 +20,7 @@ var parts = map[string][]string{
 	"turn": {"lib", "remember", "giveback", "index", "flow"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "index", "flow"},
 	"fire": {"lib", "arrange", "holder", "index", "flow", "submit", "tick"}, "tick": {"lib", "arrange"}, "schedule": {"lib", "arrange"},
 	"abort": {"lib", "index"}, "tally": {"lib", "index"}, "piece": {"lib", "holder"}, "due": {"lib", "wake"}, "hasten": {"lib", "wake"},
-	"reap": {"lib", "remember", "giveback"}, "cancel": {"lib", "unpark"}, "pause": {"lib", "unpark"}, "signal": {"lib", "firstopen"},
+	"reap": {"lib", "remember", "giveback"}, "signal": {"lib", "firstopen"},
 	"signalled": {"lib", "firstopen"}, "acquire": {"lib", "places"}, "pass": {"lib", "places"},
 }
 
