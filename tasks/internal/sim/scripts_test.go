@@ -1,15 +1,12 @@
 package sim
 
 import (
-	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"regexp"
 	"strings"
 	"sync"
+	"testing"
 
-	"github.com/redis/go-redis/v9"
-
+	"muster/internal/testutil"
 	"muster/tasks/internal/store"
 )
 
@@ -18,9 +15,6 @@ const clockKey = "sim:clock"
 
 // timeOfHistory takes the place of a call of TIME. As in Redis, no two scripts run in the same microsecond.
 const timeOfHistory = "(redis.call('HINCRBY', '" + clockKey + "', 'us', 1) and redis.call('HMGET', '" + clockKey + "', 's', 'us'))"
-
-// preludes are the files that scripts can begin with.
-var preludes = [][]string{nil, {"lib"}, {"lib", "unpark"}, {"lib", "wake"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "remember", "giveback"}, {"lib", "remember", "giveback", "index", "flow"}, {"lib", "holder"}, {"lib", "firstopen"}, {"lib", "places"}, {"lib", "holder", "index", "flow"}}
 
 // limits matches the limits of scripts that random workflows do not reach.
 var limits = regexp.MustCompile(`(?m)^(local (MOST_BYTES|MOST_KEYS|MOST_NODES|HIGH_IN_A_ROW) *= *)\d+`)
@@ -35,17 +29,28 @@ func tight(_, source string) string {
 
 // scripts are the scripts of histories: they have the time of the history, and a planted bug, if there is one.
 type scripts struct {
-	change func(name, source string) string // plants a bug; nil for none
-	built  func() store.Scripts
-
-	mu    sync.Mutex        // guards the fields below
-	files map[string]string // as rewritten, by name
-	names map[string]string // of scripts, by their SHA-1
+	built func() store.Scripts
+	names func() map[string]string // of scripts, by their SHA-1
 }
 
+// newScripts returns the scripts, in which change plants a bug if it is not nil.
 func newScripts(change func(name, source string) string) *scripts {
-	s := &scripts{change: change, files: map[string]string{}, names: map[string]string{}}
-	s.built = sync.OnceValue(func() store.Scripts { return store.NewScripts(s.rewrite) })
+	s := &scripts{}
+	s.built = sync.OnceValue(func() store.Scripts {
+		return store.NewScripts(func(name, source string) string {
+			if change != nil {
+				source = change(name, source)
+			}
+			return strings.ReplaceAll(source, "redis.call('TIME')", timeOfHistory)
+		})
+	})
+	s.names = sync.OnceValue(func() map[string]string {
+		names := map[string]string{}
+		for name, script := range s.built() {
+			names[script.Hash()] = name
+		}
+		return names
+	})
 	return s
 }
 
@@ -58,42 +63,13 @@ func allScripts(change func(name, source string) string) []*scripts {
 	return []*scripts{newScripts(change), newScripts(small)}
 }
 
-// rewrite returns a file of a script as a history has it.
-func (s *scripts) rewrite(name, source string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if have, ok := s.files[name]; ok {
-		return have
-	}
-	if s.change != nil {
-		source = s.change(name, source)
-	}
-	source = store.WithConstants(strings.ReplaceAll(source, "redis.call('TIME')", timeOfHistory))
-	s.files[name] = source
-	return source
-}
-
 // load loads all scripts into Redis: otherwise the first history would have calls that the others do not have.
-func (s *scripts) load(l *link) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, source := range s.files {
-		for _, before := range preludes {
-			text := ""
-			for _, file := range before {
-				text += s.files[file]
-			}
-			text += source
-			sum := sha1.Sum([]byte(text)) // the name of a script in Redis
-			s.names[hex.EncodeToString(sum[:])] = name
-			l.do(redis.NewCmd(context.Background(), "script", "load", text)) // rejects a file that is not a complete script
-		}
+func (s *scripts) load(t *testing.T, l *link) {
+	t.Helper()
+	for _, script := range s.built() {
+		testutil.Ok(t, script.Load(t.Context(), l.rdb).Err())
 	}
 }
 
 // name returns the name of the script that a command calls, or "".
-func (s *scripts) name(of string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.names[of]
-}
+func (s *scripts) name(of string) string { return s.names()[of] }

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -22,7 +21,6 @@ import (
 	"muster/internal/redistest"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/internal/engine"
-	"muster/tasks/internal/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }
@@ -48,9 +46,7 @@ func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
 	l := newLink(t)
 	for _, s := range all {
-		e := engine.New(connection{l.rdb, keeper{&process{}}}, store.DefaultNamespace, slog.New(slog.DiscardHandler))
-		e.UseScripts(s.built())
-		s.load(l)
+		s.load(t, l)
 	}
 	return l
 }
