@@ -134,7 +134,7 @@ func (i *Inspector) OpenTasks(ctx context.Context) ([]tasktype.OpenTask, error) 
 // and fewer when their inputs are large; it can be empty although others follow. It has no tokens: see
 // [Workflow.NewToken].
 func (i *Inspector) OpenTokens(ctx context.Context, task, cursor string) (page []tasktype.OpenToken, next string, err error) {
-	page, next, err = i.eng.Completer.Open(ctx, task, cursor, 0)
+	page, next, err = i.eng.Completer.Open(ctx, task, cursor)
 	return page, next, wrap(err, "open tokens of task %s", task)
 }
 

@@ -293,17 +293,12 @@ func (a *Completer) New(ctx context.Context, workflow, node string) (string, err
 
 // The sizes of a page of open nodes.
 const (
-	openPage     = 100
-	openPageMost = 1000
-	openBytes    = 1 << 20 // of inputs, beyond the first
+	openPage  = 100
+	openBytes = 1 << 20 // of inputs, beyond the first
 )
 
 // Open returns a page of the open nodes of a task, and the cursor of the next page, which is empty on the last one.
-func (a *Completer) Open(ctx context.Context, task, cursor string, limit int) (page []tasktype.OpenToken, next string, err error) {
-	if limit <= 0 {
-		limit = openPage
-	}
-	limit = min(limit, openPageMost)
+func (a *Completer) Open(ctx context.Context, task, cursor string) (page []tasktype.OpenToken, next string, err error) {
 	shards, err := a.store.Shards(ctx)
 	if err != nil {
 		return nil, "", err
@@ -316,30 +311,26 @@ func (a *Completer) Open(ctx context.Context, task, cursor string, limit int) (p
 		}
 		after = rest
 	}
-	bytes := 0
-	for shard < shards {
-		nodes, last, more, err := a.store.Tokens.Open(ctx, shard, task, after, limit-len(page))
+	for bytes := 0; shard < shards; {
+		members, err := a.store.Tokens.Open(ctx, shard, task, after, openPage)
 		if err != nil {
 			return nil, "", fmt.Errorf("list open tokens: %w", err)
 		}
-		for i := range nodes {
-			t, err := a.openToken(ctx, &nodes[i])
-			if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) || errors.Is(err, errNoValue) || err == nil && t.Task != task {
-				continue
-			}
+		for _, after = range members {
+			t, ok, err := a.openToken(ctx, shard, task, after)
 			if err != nil {
 				return nil, "", err
 			}
-			page = append(page, t)
-			if bytes += len(t.Input); bytes > openBytes {
-				return page, strconv.Itoa(shard) + " " + nodes[i].Member, nil
+			if ok {
+				page = append(page, t)
+				bytes += len(t.Input)
+			}
+			if len(page) == openPage || bytes > openBytes {
+				return page, strconv.Itoa(shard) + " " + after, nil
 			}
 		}
-		if after = last; !more {
+		if len(members) < openPage {
 			shard, after = shard+1, ""
-		}
-		if len(page) >= limit && shard < shards {
-			return page, strconv.Itoa(shard) + " " + after, nil
 		}
 	}
 	return page, "", nil
@@ -358,15 +349,21 @@ func choicesOf(spec *graph.Spec) (out []tasktype.Choice) {
 	return out
 }
 
-// openToken describes an open node.
-func (a *Completer) openToken(ctx context.Context, n *store.OpenNode) (t tasktype.OpenToken, err error) {
-	o, err := a.outside(ctx, token{workflow: n.Flow.Ref, node: n.Node})
-	if err != nil {
-		return t, err
+// openToken describes the open node of a member of the list of open nodes. ok is false if there is none of the task.
+func (a *Completer) openToken(ctx context.Context, shard int, task, member string) (t tasktype.OpenToken, ok bool, err error) {
+	e, input, ok, err := a.store.Tokens.ReadOpen(ctx, shard, task, member)
+	if err != nil || !ok {
+		return t, false, err
 	}
-	rec := store.ParseRecord(n.Record, o.fl.Created)
-	rec.Input = n.Input
-	t = tasktype.OpenToken{Workflow: n.Flow.ID(), Node: n.Node, Task: o.spec().Task, Attempt: rec.Attempts, Opened: rec.Began, Deadline: rec.Deadline, Choices: choicesOf(o.spec())}
-	t.Input, err = a.graphs.values(o.fl).input(ctx, o.g, o.id, &rec)
-	return t, err
+	o, err := a.outside(ctx, token{workflow: e.Flow.Ref, node: e.Node})
+	if err == nil {
+		rec := store.ParseRecord(e.Record, o.fl.Created)
+		rec.Input = input
+		t = tasktype.OpenToken{Workflow: e.Flow.ID(), Node: e.Node, Task: o.spec().Task, Attempt: rec.Attempts, Opened: rec.Began, Deadline: rec.Deadline, Choices: choicesOf(o.spec())}
+		t.Input, err = a.graphs.values(o.fl).input(ctx, o.g, o.id, &rec)
+	}
+	if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) || errors.Is(err, errNoValue) {
+		return t, false, nil
+	}
+	return t, t.Task == task, err
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -62,85 +63,25 @@ func (s Tokens) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 	return out, nil
 }
 
-// OpenNode is a node that waits for an external result.
-type OpenNode struct {
-	Flow   Flow // with the reference only
-	Node   string
-	Member string // its place in the order
-	Record []byte
-	Input  []byte // literal one; nil for none
-}
-
-// maxOpenBytes bounds the inputs that one call of OpenNodes returns, beyond the first.
-const maxOpenBytes = 1 << 20
-
-// Open returns up to limit open nodes of a task in a shard whose workflow is not revoked, in their order after a member,
-// and where the next ones follow: more is false if none do.
-func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit int) (nodes []OpenNode, last string, more bool, err error) {
+// Open returns up to limit members of the list of the open nodes of a task in a shard, in their order after a member.
+func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit int) (members []string, err error) {
 	from := "-"
 	if after != "" {
 		from = "(" + after
 	}
-	members, err := s.rdb.ZRangeByLex(ctx, s.openKey(shard, task), &redis.ZRangeBy{Min: from, Max: "+", Count: int64(limit)}).Result()
-	if err != nil || len(members) == 0 {
-		return nil, after, false, err
-	}
-	more = len(members) == limit
-	fit, err := s.fitting(ctx, shard, task, members)
-	if err != nil {
-		return nil, after, false, err
-	}
-	more = more || fit < len(members)
-	members = members[:fit]
-	pipe := s.rdb.Pipeline()
-	recs := make([]*redis.SliceCmd, len(members))
-	for i, m := range members {
-		e := entry(shard, m)
-		recs[i] = pipe.HMGet(ctx, s.Key(e.Flow), e.Node, FieldStopped, FieldInput+e.Node)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, after, false, err
-	}
-	for i, c := range recs {
-		rec, revoked := raw(c.Val()[0]), text(c.Val()[1]) == "1" // a revoked workflow accepts no results
-		if len(rec) > 0 && rec[0] == StateOpen && !revoked {
-			e := entry(shard, members[i])
-			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], rec, raw(c.Val()[2])})
-		}
-	}
-	return nodes, members[len(members)-1], more, nil
+	return s.rdb.ZRangeByLex(ctx, s.openKey(shard, task), &redis.ZRangeBy{Min: from, Max: "+", Count: int64(limit)}).Result()
 }
 
-// fitting returns how many of the first members have inputs that are not too large together. It takes those out
-// whose workflow is gone: it was given up as damaged.
-func (s Tokens) fitting(ctx context.Context, shard int, task string, members []string) (int, error) {
-	pipe := s.rdb.Pipeline()
-	exist := make([]*redis.IntCmd, len(members))
-	sizes := make([]*redis.IntCmd, len(members))
-	for i, m := range members {
-		e := entry(shard, m)
-		exist[i] = pipe.Exists(ctx, s.Key(e.Flow))
-		sizes[i] = pipe.HStrLen(ctx, s.Key(e.Flow), FieldInput+e.Node)
+// ReadOpen reads the node of a member that [Tokens.Open] has returned: its record and literal input. ok is false if it accepts no result. A
+// member leaves the list if its workflow is gone: it was given up as damaged.
+func (s Tokens) ReadOpen(ctx context.Context, shard int, task, member string) (e Entry, input []byte, ok bool, err error) {
+	e = entry(shard, member)
+	fields, err := Flows{s.db}.Fields(ctx, e.Flow, FieldTasks, e.Node, FieldStopped, FieldInput+e.Node)
+	if err == nil && fields[FieldTasks] == "" {
+		err = s.rdb.ZRem(ctx, s.openKey(shard, task), member).Err()
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, err
-	}
-	var lost []any
-	var total int64
-	fit := len(members)
-	for i := range members {
-		if exist[i].Val() == 0 {
-			lost = append(lost, members[i])
-		}
-		if total += sizes[i].Val(); total > maxOpenBytes && i > 0 {
-			fit = i
-			break
-		}
-	}
-	if len(lost) == 0 {
-		return fit, nil
-	}
-	return fit, s.rdb.ZRem(ctx, s.openKey(shard, task), lost...).Err()
+	e.Record = []byte(fields[e.Node])
+	return e, raw(fields[FieldInput+e.Node]), bytes.HasPrefix(e.Record, []byte{StateOpen}) && fields[FieldStopped] != StoppedByRevoke, err
 }
 
 // The limits of the signals that are kept for a task of a workflow.
