@@ -112,7 +112,7 @@ func storedSteps(ctx context.Context, rdb redis.Cmdable, flow string, n int) (ou
 	raws, err := rdb.HMGet(ctx, flow, fields...).Result()
 	for _, raw := range raws {
 		if text, ok := raw.(string); ok {
-			st, ok := store.ParseStep([]byte(text))
+			st, ok := store.ParseStep(text)
 			if !ok {
 				return nil, fmt.Errorf("damaged step %q", text)
 			}

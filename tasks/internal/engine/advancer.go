@@ -124,11 +124,11 @@ func (a *advancer) virtual(ctx context.Context, v *values, g *graph.Graph, id gr
 	if n.Kind != graph.Each || id.Inst >= 0 {
 		return ended(g, id, store.ChangeSucceed, nil), nil
 	}
-	raws, err := a.store.Flows.Fields(ctx, fl.Flow, []string{id.String()})
+	rec, err := a.graphs.values(fl).record(ctx, id.String())
 	if err != nil {
 		return store.Change{}, err
 	}
-	switch rec := store.ParseRecord(raws[0], fl.Created); {
+	switch {
 	case rec.State == store.StateMapped:
 		return ended(g, id, store.ChangeSucceed, nil), nil
 	case rec.State == store.StateMapping || rec.Terminal():

@@ -38,27 +38,28 @@ func (gs *graphs) load(ctx context.Context, refOrID string) (*flow, error) {
 // of returns the graph of a scope of a workflow. The graph of a workflow never changes, but a planner runs again if Redis
 // lost its plan, and may return another one.
 func (gs *graphs) of(ctx context.Context, f store.Flow, scope string) (*graph.Graph, error) {
-	g := gs.get(f.Ref, scope)
+	g, planned := gs.get(f.Ref, scope), store.FieldPlannedAt+scope
 	if g != nil && scope != "" {
-		raws, err := gs.store.Flows.Fields(ctx, f, []string{store.FieldPlannedAt + scope})
+		fields, err := gs.store.Flows.Fields(ctx, f, planned)
 		if err != nil {
 			return nil, err
 		}
-		if string(raws[0]) != g.Planned {
+		if fields[planned] != g.Planned {
 			g = nil
 		}
 	}
 	if g != nil {
 		return g, nil
 	}
-	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.FieldGraph + scope, store.FieldPlannedAt + scope})
+	fields, err := gs.store.Flows.Fields(ctx, f, store.FieldGraph+scope, planned)
 	if err != nil {
 		return nil, err
 	}
-	if raws[0] == nil {
+	raw, ok := fields[store.FieldGraph+scope]
+	if !ok {
 		return nil, ErrUnknown
 	}
-	return gs.learn(f.Ref, scope, string(raws[1]), raws[0])
+	return gs.learn(f.Ref, scope, fields[planned], []byte(raw))
 }
 
 // node returns a node by its name, with its graph. Names come from Redis, so they may be damaged.
@@ -144,20 +145,20 @@ func (gs *graphs) dropLarge(ref string) {
 
 // aborted returns why a workflow was given up as a whole, or nil if it was not.
 func (gs *graphs) aborted(ctx context.Context, f store.Flow) (*tasktype.Failure, error) {
-	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.FieldAborted})
+	fields, err := gs.store.Flows.Fields(ctx, f, store.FieldAborted)
 	if err != nil {
 		return nil, err
 	}
-	return cause(f, raws[0])
+	return cause(f, fields)
 }
 
 // cause reads the reason why a workflow was abandoned; nil if it was not.
-func cause(f store.Flow, raw []byte) (*tasktype.Failure, error) {
-	if raw == nil {
+func cause(f store.Flow, fields map[string]string) (*tasktype.Failure, error) {
+	if fields[store.FieldAborted] == "" {
 		return nil, nil
 	}
 	fail := &tasktype.Failure{}
-	if err := json.Unmarshal(raw, fail); err != nil {
+	if err := json.Unmarshal([]byte(fields[store.FieldAborted]), fail); err != nil {
 		return nil, fmt.Errorf("failure of workflow %s: %w", f.ID(), err)
 	}
 	return fail, nil

@@ -293,7 +293,7 @@ func (in *Inspector) FindStuck(ctx context.Context, after time.Duration) error {
 			continue
 		}
 		seen[f.Ref] = true
-		fields, err := in.store.Flows.Fields(ctx, f, []string{store.FieldRevision, store.FieldStopped})
+		fields, err := in.store.Flows.Fields(ctx, f, store.FieldRevision, store.FieldStopped)
 		if err != nil {
 			return err
 		}
@@ -304,8 +304,8 @@ func (in *Inspector) FindStuck(ctx context.Context, after time.Duration) error {
 		if err != nil {
 			return err
 		}
-		changed, _ := strconv.ParseInt(string(fields[0]), 10, 64)
-		if len(fields[1]) == 0 && now.Sub(time.UnixMilli(max(changed, fl.Created))) >= after {
+		changed, _ := strconv.ParseInt(fields[store.FieldRevision], 10, 64)
+		if fields[store.FieldStopped] == "" && now.Sub(time.UnixMilli(max(changed, fl.Created))) >= after {
 			stuck = append(stuck, fl.Flow)
 		}
 	}

@@ -29,22 +29,18 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	v := in.graphs.values(fl)
-	names := []string{store.FieldTasks, node, store.FieldError + node, store.FieldProgress + node, store.FieldRuns + node, store.FieldPlannedAt + node, store.FieldSpans, store.FieldInput + node, store.FieldStored + node, store.FieldOutput}
-	raws, err := in.store.Flows.Fields(ctx, fl.Flow, names)
+	fields, err := in.store.Flows.Fields(ctx, fl.Flow, store.FieldTasks, node, store.FieldError+node, store.FieldProgress+node, store.FieldRuns+node,
+		store.FieldPlannedAt+node, store.FieldSpans, store.FieldInput+node, store.FieldStored+node, store.FieldOutput)
+	if err == nil && fields[store.FieldTasks] == "" {
+		err = ErrUnknown // it has expired, and its graph was in memory
+	}
 	if err != nil {
 		return d, err
 	}
-	if raws[0] == nil {
-		return d, ErrUnknown // it has expired, and its graph was in memory
-	}
-	if err := v.exists(ctx, g, id, raws[1]); err != nil {
+	if err := v.exists(ctx, g, id, fields[node]); err != nil {
 		return d, err
 	}
-	fields := map[string]string{}
-	for i, name := range names[:7] {
-		fields[name] = string(raws[i])
-	}
-	rec := store.ParseRecord(raws[1], fl.Created)
+	rec := store.ParseRecord([]byte(fields[node]), fl.Created)
 	var l *store.NodeLease
 	if !rec.Terminal() {
 		running, err := in.store.Leases.OfFlow(ctx, fl.Flow)
@@ -53,14 +49,14 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		}
 		l = running[node]
 	}
-	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, l), Tried: store.ParseRuns(raws[4]), Headers: fl.g.Headers}
+	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, l), Tried: store.ParseRuns([]byte(fields[store.FieldRuns+node])), Headers: fl.g.Headers}
 	if d.Open {
 		d.Choices = choicesOf(&g.Specs[g.Nodes[id.Index].Spec])
 	}
-	if d.Input, err = v.keptInput(ctx, g, id, &rec, raws[7]); err != nil {
+	if d.Input, err = v.keptInput(ctx, g, id, &rec, fields); err != nil {
 		return d, err
 	}
-	last, err := strconv.Atoi(cmp.Or(string(raws[8]), "-1"))
+	last, err := strconv.Atoi(cmp.Or(fields[store.FieldStored+node], "-1"))
 	if err != nil {
 		return d, fmt.Errorf("steps of node %s: %w", node, err)
 	}
@@ -72,7 +68,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 			d.Steps = append(d.Steps, st)
 		}
 	}
-	if err != nil || raws[9] == nil {
+	if err != nil || fields[store.FieldOutput] == "" {
 		return d, err
 	}
 	d.Output, err = in.store.Flows.Output(ctx, &store.OutputReader{Flow: fl.Flow, Node: node})
@@ -97,17 +93,17 @@ func (gs *graphs) existing(ctx context.Context, fl *flow, node string) (graph.ID
 	if err != nil {
 		return id, nil, err
 	}
-	raws, err := gs.store.Flows.Fields(ctx, fl.Flow, []string{node})
+	fields, err := gs.store.Flows.Fields(ctx, fl.Flow, node)
 	if err != nil {
 		return id, nil, err
 	}
-	return id, g, gs.values(fl).exists(ctx, g, id, raws[0])
+	return id, g, gs.values(fl).exists(ctx, g, id, fields[node])
 }
 
 // exists returns ErrNoNode if a node that the graph allows does not exist.
-func (v *values) exists(ctx context.Context, g *graph.Graph, id graph.ID, record []byte) error {
+func (v *values) exists(ctx context.Context, g *graph.Graph, id graph.ID, record string) error {
 	switch n := &g.Nodes[id.Index]; {
-	case record != nil:
+	case record != "":
 	case n.Kind == graph.Catch || id.Inst < 0 && g.Passive(id.Index):
 		return ErrNoNode
 	case id.Inst >= 0:
@@ -120,14 +116,16 @@ func (v *values) exists(ctx context.Context, g *graph.Graph, id graph.ID, record
 	return nil
 }
 
-// keptInput returns the input of a node, whose literal input is own. It returns nil if it is not known any more.
-func (v *values) keptInput(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record, own []byte) (json.RawMessage, error) {
+// keptInput returns the input of a node; fields has its literal input. It returns nil if it is not known any more.
+func (v *values) keptInput(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record, fields map[string]string) (json.RawMessage, error) {
 	n := &g.Nodes[id.Index]
 	if id.Inst < 0 && g.Virtual(id.Index) {
 		return nil, nil
 	}
 	known := *rec
-	known.Input = own
+	if own := fields[store.FieldInput+id.String()]; own != "" {
+		known.Input = []byte(own)
+	}
 	if known.Input == nil && id.Inst >= 0 && n.Kind == graph.Each {
 		elements, err := v.elements(ctx, id.At(n.In-1, -1))
 		if err != nil || id.Inst >= len(elements) {

@@ -68,7 +68,7 @@ func (in *Inspector) Workflow(ctx context.Context, refOrID string) (tasktype.Wor
 	}
 	d := tasktype.WorkflowDetail{Workflow: runningWorkflow(w.flow)}
 	isRunning := func() (bool, error) { return len(running) > 0, nil }
-	if d.Progress, err = in.progress.from(ctx, w.flow, w.field, isRunning); err != nil {
+	if d.Progress, err = in.progress.from(ctx, w.flow, w.fields, isRunning); err != nil {
 		return d, err
 	}
 	d.Paused, d.Queued = d.Progress.Paused, d.Progress.Queued
@@ -391,7 +391,7 @@ func (in *Inspector) whole(ctx context.Context, refOrID string) (*whole, map[str
 		}
 		in.wholes.put(w)
 	}
-	if over(w.field) {
+	if over(w.fields) {
 		return w, nil, nil
 	}
 	running, err := in.store.Leases.OfFlow(ctx, w.Flow)

@@ -100,38 +100,34 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded, fl.Root, store.FieldAborted, store.FieldWasOpen, store.FieldStopped, store.FieldDeadline, store.FieldProgress}
-	raws, err := pr.store.Flows.Fields(ctx, fl.Flow, names)
+	fields, err := pr.store.Flows.Fields(ctx, fl.Flow, store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded,
+		fl.Root, store.FieldAborted, store.FieldWasOpen, store.FieldStopped, store.FieldDeadline, store.FieldProgress)
+	if err == nil && fields[store.FieldTasks] == "" {
+		err = ErrUnknown
+	}
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	if raws[0] == nil {
-		return tasktype.Progress{}, ErrUnknown
-	}
-	fields := map[string]string{}
-	for i, name := range names {
-		fields[name] = string(raws[i])
-	}
-	return pr.from(ctx, fl, func(name string) string { return fields[name] }, func() (bool, error) {
+	return pr.from(ctx, fl, fields, func() (bool, error) {
 		running, err := pr.store.Leases.OfFlow(ctx, fl.Flow)
 		return len(running) > 0, err
 	})
 }
 
-// from returns the progress of a workflow by its fields; field returns "" for none. isRunning reports whether nodes run.
-func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) string, isRunning func() (bool, error)) (tasktype.Progress, error) {
-	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
-	p := tasktype.Progress{Done: num(store.FieldTasksEnded), Total: num(store.FieldTasks), ChunksDone: num(store.FieldMembersEnded), Chunks: num(store.FieldMembers), Ended: over(field),
-		Paused: field(store.FieldStopped) == store.StoppedByPause, Queued: field(store.FieldStopped) == store.StoppedByOrder}
-	if ms, err := strconv.ParseInt(field(store.FieldDeadline), 10, 64); err == nil {
+// from returns the progress of a workflow by its fields. isRunning reports whether nodes run.
+func (pr *progress) from(ctx context.Context, fl *flow, fields map[string]string, isRunning func() (bool, error)) (tasktype.Progress, error) {
+	num := func(name string) int { n, _ := strconv.Atoi(fields[name]); return n }
+	p := tasktype.Progress{Done: num(store.FieldTasksEnded), Total: num(store.FieldTasks), ChunksDone: num(store.FieldMembersEnded), Chunks: num(store.FieldMembers), Ended: over(fields),
+		Paused: fields[store.FieldStopped] == store.StoppedByPause, Queued: fields[store.FieldStopped] == store.StoppedByOrder}
+	if ms, err := strconv.ParseInt(fields[store.FieldDeadline], 10, 64); err == nil {
 		p.Deadline = time.UnixMilli(ms).UTC()
 	}
 	if p.Total > 0 {
 		p.Percent = min(100, 100*(float64(p.Done)+float64(max(0, num(store.FieldProgress)))/1000)/float64(p.Total))
 	}
-	rec := store.ParseRecord([]byte(field(fl.Root)), fl.Created)
+	rec := store.ParseRecord([]byte(fields[fl.Root]), fl.Created)
 	p.Status = status(rec)
-	if field(store.FieldAborted) != "" {
+	if fields[store.FieldAborted] != "" {
 		p.Status = tasktype.Failed
 	}
 	if p.Status == tasktype.Skipped {
@@ -143,7 +139,7 @@ func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) 
 		}
 	}
 	if p.Status == tasktype.Pending && !p.Ended {
-		begun := p.Done > 0 || field(store.FieldWasOpen) != ""
+		begun := p.Done > 0 || fields[store.FieldWasOpen] != ""
 		if !begun {
 			var err error
 			if begun, err = isRunning(); err != nil {
@@ -157,11 +153,10 @@ func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) 
 	return p, nil
 }
 
-// over reports whether all of a workflow is terminal, or it was given up. field returns a field of the workflow; empty
-// for none.
-func over(field func(name string) string) bool {
-	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
-	return field(store.FieldAborted) != "" || num(store.FieldTasksEnded) >= num(store.FieldTasks) && num(store.FieldStepsEnded) >= num(store.FieldSteps)
+// over reports whether all of a workflow is terminal, or it was given up, by its fields.
+func over(fields map[string]string) bool {
+	num := func(name string) int { n, _ := strconv.Atoi(fields[name]); return n }
+	return fields[store.FieldAborted] != "" || num(store.FieldTasksEnded) >= num(store.FieldTasks) && num(store.FieldStepsEnded) >= num(store.FieldSteps)
 }
 
 // status returns the status of a node with a record.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -137,16 +136,15 @@ func (r *Results) find(ctx context.Context, refOrID string) (*flow, *tasktype.Fa
 // hasEnded reports whether all of a workflow is terminal, and why it was given up if it was. It returns ErrUnknown
 // when the retention has run out, which can happen during a wait.
 func (r *Results) hasEnded(ctx context.Context, f store.Flow) (bool, *tasktype.Failure, error) {
-	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldAborted}
-	raws, err := r.store.Flows.Fields(ctx, f, names)
+	fields, err := r.store.Flows.Fields(ctx, f, store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldAborted)
+	if err == nil && fields[store.FieldTasks] == "" {
+		err = ErrUnknown
+	}
 	if err != nil {
 		return false, nil, err
 	}
-	if raws[0] == nil {
-		return false, nil, ErrUnknown
-	}
-	fail, err := cause(f, raws[4])
-	return over(func(name string) string { return string(raws[slices.Index(names, name)]) }), fail, err
+	fail, err := cause(f, fields)
+	return over(fields), fail, err
 }
 
 // Progress returns how far a workflow is.

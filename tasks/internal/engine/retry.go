@@ -159,7 +159,7 @@ func (r *Operator) ended(ctx context.Context, f store.Flow, retry bool) (*whole,
 	switch stopped := w.field(store.FieldStopped); {
 	case stopped == store.StoppedByRevoke && retry:
 		return nil, errRetryRevoked
-	case stopped != store.StoppedByRevoke && !over(w.field):
+	case stopped != store.StoppedByRevoke && !over(w.fields):
 		return nil, ErrRunning
 	case retry && stopped == "" && strings.HasPrefix(w.field(w.Root), string(rune(store.StateSucceeded))):
 		return nil, ErrSucceeded
@@ -471,7 +471,7 @@ func (r *resetter) dropSteps(d DropSteps) error {
 	missing := slices.Clone(d.Names)
 	for n := range last + 1 {
 		field := store.StepField(d.Node, n)
-		st, ok := store.ParseStep([]byte(r.field(field)))
+		st, ok := store.ParseStep(r.field(field))
 		if ok && (len(d.Names) == 0 || n > 0 && slices.Contains(d.Names, st.Name)) {
 			r.out.Delete = append(r.out.Delete, field)
 			missing = slices.DeleteFunc(missing, func(name string) bool { return name == st.Name })

@@ -210,18 +210,18 @@ func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 
 // below returns the members of the maps and the nodes of the plans among ids.
 func (a *advancer) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph.ID, error) {
-	fields := make([]string, 0, 2*len(ids))
+	names := make([]string, 0, 2*len(ids))
 	for _, id := range ids {
-		fields = append(fields, store.FieldMembersOf+id.String(), store.FieldGraph+id.String())
+		names = append(names, store.FieldMembersOf+id.String(), store.FieldGraph+id.String())
 	}
-	raws, err := a.store.Flows.Fields(ctx, fl.Flow, fields)
+	fields, err := a.store.Flows.Fields(ctx, fl.Flow, names...)
 	if err != nil {
 		return nil, err
 	}
 	var out []graph.ID
-	for i, id := range ids {
-		if raws[2*i] != nil {
-			m, err := strconv.Atoi(string(raws[2*i]))
+	for _, id := range ids {
+		if members, ok := fields[store.FieldMembersOf+id.String()]; ok {
+			m, err := strconv.Atoi(members)
 			if err != nil {
 				return nil, fmt.Errorf("workflow %s %w: members of map %s: %w", fl.ID(), errUnreadable, id, err)
 			}

@@ -150,11 +150,12 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 func (rn *runner) expired(ctx context.Context, r *Run) (result, bool, error) {
 	message := "not begun, or not called again, before it expired"
 	if r.it.rec.Attempts > 0 {
-		raws, err := rn.store.Flows.Fields(ctx, r.fl.Flow, []string{store.FieldError + r.Info.Node})
+		last := store.FieldError + r.Info.Node
+		fields, err := rn.store.Flows.Fields(ctx, r.fl.Flow, last)
 		if err != nil {
 			return result{}, false, err
 		}
-		message = fmt.Sprintf("not begun again before it expired; attempt %d failed: %s", r.it.rec.Attempts, raws[0])
+		message = fmt.Sprintf("not begun again before it expired; attempt %d failed: %s", r.it.rec.Attempts, fields[last])
 	}
 	res := r.failed(tasktype.CodeExpired, message)
 	r.outcome, res.kind = tasktype.OutcomeRevoked, store.ChangeRevoke

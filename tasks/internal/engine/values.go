@@ -76,12 +76,12 @@ func (v *values) fetch(ctx context.Context, ids []string) error {
 			v.recs[id] = store.Record{}
 		}
 	}
-	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, missing)
+	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, missing...)
 	if err != nil {
 		return err
 	}
-	for i, id := range missing {
-		v.recs[id] = store.ParseRecord(raws[i], v.fl.Created)
+	for _, id := range missing {
+		v.recs[id] = store.ParseRecord([]byte(raws[id]), v.fl.Created)
 	}
 	return nil
 }
@@ -97,14 +97,15 @@ func (v *values) members(ctx context.Context, id string) (int, error) {
 	if n, ok := v.counts[id]; ok {
 		return n, nil
 	}
-	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, []string{store.FieldMembersOf + id})
+	fields, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, store.FieldMembersOf+id)
 	if err != nil {
 		return 0, err
 	}
-	if raws[0] == nil {
+	m, ok := fields[store.FieldMembersOf+id]
+	if !ok {
 		return -1, nil
 	}
-	n, err := strconv.Atoi(string(raws[0]))
+	n, err := strconv.Atoi(m)
 	if err != nil {
 		return 0, fmt.Errorf("workflow %s %w: members of map %s: %w", v.fl.ID(), errUnreadable, id, err)
 	}
@@ -441,11 +442,11 @@ func (v *values) inputOf(ctx context.Context, node string) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, []string{store.FieldInput + node})
+	fields, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, store.FieldInput+node)
 	if err != nil {
 		return nil, err
 	}
-	return v.keptInput(ctx, g, id, &rec, raws[0])
+	return v.keptInput(ctx, g, id, &rec, fields)
 }
 
 // Bound adds bound second halves to an input.

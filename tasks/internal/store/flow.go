@@ -196,23 +196,21 @@ func (s Flows) DropPlaces(ctx context.Context, f Flow, groups []string) error {
 	return s.rdb.Del(ctx, keys...).Err()
 }
 
-// Fields reads fields of a workflow; missing ones are nil.
-func (s Flows) Fields(ctx context.Context, f Flow, fields []string) ([][]byte, error) {
-	return s.fieldsOf(ctx, s.Key(f), fields)
+// Fields reads fields of a workflow, and returns those that it has.
+func (s Flows) Fields(ctx context.Context, f Flow, fields ...string) (map[string]string, error) {
+	return s.fieldsOf(ctx, s.Key(f), fields...)
 }
 
-func (s Flows) fieldsOf(ctx context.Context, key string, fields []string) ([][]byte, error) {
-	out := make([][]byte, 0, len(fields))
+func (s Flows) fieldsOf(ctx context.Context, key string, fields ...string) (map[string]string, error) {
+	out := make(map[string]string, len(fields))
 	for part := range slices.Chunk(fields, 1000) {
 		vs, err := s.rdb.HMGet(ctx, key, part...).Result()
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", key, err)
 		}
-		for _, v := range vs {
+		for i, v := range vs {
 			if str, ok := v.(string); ok {
-				out = append(out, []byte(str)) // not nil, if it is empty
-			} else {
-				out = append(out, nil)
+				out[part[i]] = str
 			}
 		}
 	}
@@ -233,14 +231,11 @@ func (s Flows) All(ctx context.Context, f Flow) (map[string]string, error) {
 
 // Revision returns a string that differs after each change of the fields of a workflow that readers see.
 func (s Flows) Revision(ctx context.Context, f Flow) (string, error) {
-	raws, err := s.Fields(ctx, f, revisionFields)
-	if err != nil {
-		return "", err
+	fields, err := s.Fields(ctx, f, revisionFields...)
+	if err == nil && fields[FieldTasks] == "" {
+		err = ErrUnknown
 	}
-	if raws[0] == nil {
-		return "", ErrUnknown
-	}
-	return string(bytes.Join(raws, []byte{' '})), nil
+	return RevisionOf(fields), err
 }
 
 // revisionFields are the fields that [Flows.Revision] is made of.

@@ -71,19 +71,19 @@ func (s Flows) Output(ctx context.Context, r *OutputReader) (out []tasktype.Chun
 	}
 	nodes := []string{r.Node}
 	if r.Node == "" {
-		raws, err := s.fieldsOf(ctx, s.outputKey(r.Flow), []string{"nodes"})
-		if err != nil || raws[0] == nil {
+		list, err := s.fieldsOf(ctx, s.outputKey(r.Flow), "nodes")
+		if err != nil {
 			return nil, err
 		}
-		nodes = strings.Fields(string(raws[0]))
+		nodes = strings.Fields(list["nodes"])
 	}
-	heads, err := s.fieldsOf(ctx, s.outputKey(r.Flow), nodes)
+	heads, err := s.fieldsOf(ctx, s.outputKey(r.Flow), nodes...)
 	if err != nil {
 		return nil, err
 	}
-	for i, node := range nodes {
+	for _, node := range nodes {
 		var first, last, bytes int
-		if _, err := fmt.Sscan(string(heads[i]), &first, &last, &bytes); err != nil {
+		if _, err := fmt.Sscan(heads[node], &first, &last, &bytes); err != nil {
 			continue
 		}
 		at := r.after[node]
@@ -91,13 +91,13 @@ func (s Flows) Output(ctx context.Context, r *OutputReader) (out []tasktype.Chun
 		for n := max(first, at.n+1); n <= last; n++ {
 			fields = append(fields, node+"/"+strconv.Itoa(n))
 		}
-		raws, err := s.fieldsOf(ctx, s.outputKey(r.Flow), fields)
+		raws, err := s.fieldsOf(ctx, s.outputKey(r.Flow), fields...)
 		if err != nil {
 			return nil, err
 		}
-		for k, raw := range raws {
+		for k, field := range fields {
 			var c storedChunk
-			if raw == nil || json.Unmarshal(raw, &c) != nil {
+			if json.Unmarshal([]byte(raws[field]), &c) != nil {
 				continue // it was dropped meanwhile
 			}
 			n := max(first, at.n+1) + k
@@ -140,8 +140,8 @@ func (s Flows) step(ctx context.Context, l *NodeLease, store ...any) (ok bool, l
 }
 
 // ParseStep reads a field of [StepField].
-func ParseStep(raw []byte) (st tasktype.Step, ok bool) {
-	head, value, ok := strings.Cut(string(raw), "\n")
+func ParseStep(raw string) (st tasktype.Step, ok bool) {
+	head, value, ok := strings.Cut(raw, "\n")
 	p := strings.SplitN(head, " ", 3)
 	if !ok || len(p) < 3 {
 		return st, false
@@ -158,12 +158,12 @@ func (s Flows) Steps(ctx context.Context, f Flow, node string, last int) (map[in
 		for n := from; n <= min(last, from+atOnce-1); n++ {
 			fields = append(fields, StepField(node, n))
 		}
-		raws, err := s.Fields(ctx, f, fields)
+		raws, err := s.Fields(ctx, f, fields...)
 		if err != nil {
 			return nil, err
 		}
-		for i, raw := range raws {
-			if st, ok := ParseStep(raw); ok {
+		for i, field := range fields {
+			if st, ok := ParseStep(raws[field]); ok {
 				steps[from+i] = st
 			}
 		}

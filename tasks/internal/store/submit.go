@@ -325,8 +325,9 @@ func (s Flows) Claim(ctx context.Context, unique, ref string, ttl time.Duration,
 			left, err := s.rdb.PTTL(ctx, s.Key(f)).Result()
 			succeeded := false
 			if err == nil && once && left >= 0 {
-				raws, failed := s.Fields(ctx, f, []string{FieldRoot})
-				succeeded, err = failed == nil && string(raws[0]) == string(StateSucceeded), failed
+				var root map[string]string
+				root, err = s.Fields(ctx, f, FieldRoot)
+				succeeded = root[FieldRoot] == string(StateSucceeded)
 			}
 			if err != nil {
 				return true, fmt.Errorf("look up workflow %s: %w", f.ID(), err)
