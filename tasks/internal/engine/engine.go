@@ -81,7 +81,7 @@ func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine 
 		Results:   &Results{shared, gs, p, b, nil},
 		Operator:  &Operator{shared, gs, p, a},
 		Completer: &Completer{shared, gs, a},
-		Inspector: &Inspector{shared, gs, p, f, &wholes{kept: map[string]*keptWhole{}}},
+		Inspector: &Inspector{shared, gs, p, f, &sync.Map{}},
 		Fleet:     f,
 		graphs:    gs, progress: p, advancer: a, notifier: b,
 		workers: map[*Worker]chan struct{}{},

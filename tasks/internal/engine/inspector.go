@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,7 +23,7 @@ type Inspector struct {
 	graphs   *graphs
 	progress *progress
 	fleet    *Fleet
-	wholes   *wholes
+	wholes   *sync.Map // [keptWhole] by reference
 }
 
 // Active returns the nodes that workers have: each one runs, or waits a short time for a slot. Started is when it was taken.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -384,18 +383,23 @@ func (in *Inspector) whole(ctx context.Context, refOrID string) (*whole, map[str
 	if err != nil {
 		return nil, nil, err
 	}
-	w := in.wholes.get(f.Ref, revision)
-	if w == nil {
-		if w, err = in.graphs.whole(ctx, f.Ref); err != nil {
+	have, _ := in.wholes.Load(f.Ref)
+	k, _ := have.(*keptWhole)
+	if k == nil || k.revision != revision {
+		w, err := in.graphs.whole(ctx, f.Ref)
+		if err != nil {
 			return nil, nil, err
 		}
-		in.wholes.put(w)
+		k = &keptWhole{whole: w, revision: store.RevisionOf(w.fields)}
+		k.drop = time.AfterFunc(keepWhole, func() { in.wholes.CompareAndDelete(f.Ref, k) })
+		in.wholes.Store(f.Ref, k)
 	}
-	if over(w.fields) {
-		return w, nil, nil
+	k.drop.Reset(keepWhole)
+	if over(k.fields) {
+		return k.whole, nil, nil
 	}
-	running, err := in.store.Leases.OfFlow(ctx, w.Flow)
-	return w, running, err
+	running, err := in.store.Leases.OfFlow(ctx, k.Flow)
+	return k.whole, running, err
 }
 
 // whole reads a whole workflow.
@@ -510,62 +514,13 @@ func (w *whole) runsOf(id graph.ID) (out []graph.ID) {
 	return out
 }
 
-// Workflows that were read as a whole are kept in memory for keepWhole after their last use, so that an open page reads
-// them from Redis only after changes. They have at most maxWhole fields together.
-const (
-	keepWhole = 5 * time.Second
-	maxWhole  = 200_000
-)
+// keepWhole is how long a workflow that was read as a whole is kept in memory after its last use, so that an open page reads it from Redis
+// only after changes.
+const keepWhole = 5 * time.Second
 
-// wholes holds workflows that were read as a whole, by reference.
-type wholes struct {
-	mu     sync.Mutex // guards the fields below
-	kept   map[string]*keptWhole
-	fields int
-}
-
+// keptWhole is a workflow in memory. Its fields must not be changed.
 type keptWhole struct {
 	*whole
 	revision string
 	drop     *time.Timer
-}
-
-// get returns the workflow with a reference in a revision, or nil.
-func (ws *wholes) get(ref, revision string) *whole {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	k := ws.kept[ref]
-	if k == nil || k.revision != revision {
-		return nil
-	}
-	k.drop.Reset(keepWhole)
-	return k.whole
-}
-
-// put keeps a workflow. Its fields must not be changed any more.
-func (ws *wholes) put(w *whole) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.remove(ws.kept[w.Ref])
-	if ws.fields+len(w.fields) > maxWhole {
-		return
-	}
-	k := &keptWhole{whole: w, revision: store.RevisionOf(w.fields)}
-	k.drop = time.AfterFunc(keepWhole, func() {
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		ws.remove(k)
-	})
-	ws.kept[w.Ref] = k
-	ws.fields += len(w.fields)
-}
-
-// remove drops a workflow unless another one has taken its place. The caller holds mu.
-func (ws *wholes) remove(k *keptWhole) {
-	if k == nil || ws.kept[k.Ref] != k {
-		return
-	}
-	k.drop.Stop()
-	delete(ws.kept, k.Ref)
-	ws.fields -= len(k.fields)
 }
