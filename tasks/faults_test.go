@@ -349,7 +349,7 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 			k = strings.TrimPrefix(k, p)
 			return strings.HasPrefix(k, "limit:places:") || strings.HasPrefix(k, "limit:rate:") || // they expire
 				strings.HasPrefix(k, "batch:") && rdb.PTTL(ctx, p+k).Val() > 0 || // of revoked nodes
-				strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || k == "takers" || k == "queues" || strings.HasPrefix(k, "queue:") ||
+				strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "takers" || k == "queues" || strings.HasPrefix(k, "queue:") ||
 				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "id:") || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
 		})
 		depths := fmt.Sprint(rdb.HMGet(ctx, p+"queue:default", "ready:n", "ready:h").Val())
@@ -534,7 +534,7 @@ func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (
 
 // fixedKeys matches the keys of the fleet, its queues and its counts, whose number does not grow with the workflows.
 // live and done list workflows, ct and rest count them.
-var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(queue:.+|queues|holders|takers|live|done:[SFX]|c[mh]:\d+)|` +
+var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(queue:.+|queues|takers|live|done:[SFX]|c[mh]:\d+)|` +
 	`asynq:(queues|servers|workers)|asynq:\{.+\}:(processed|failed))$`)
 
 // left returns the other keys that never expire, and the keys of workflows.
@@ -598,7 +598,7 @@ func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 			wantValue(t, run, 124750)
 		})
 		onlyFixedLeft(t, rdb)
-		for _, key := range []string{"muster:workers", shards(t, rdb)[0] + "holders"} {
+		for _, key := range []string{"muster:workers", shards(t, rdb)[0] + "takers"} {
 			if rdb.Exists(t.Context(), key).Val() != 0 {
 				t.Errorf("key %s is left", key)
 			}

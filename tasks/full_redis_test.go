@@ -369,7 +369,7 @@ func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
 				rdb.HSet(t.Context(), shard+"lease:"+worker, el.Flow.Ref+"/"+node, fmt.Sprintf("%d 1.took n:default %d", time.Now().UnixMicro(), el.Lost))
 			}
 		}
-		rdb.SAdd(t.Context(), shard+"holders", worker)
+		rdb.ZAdd(t.Context(), shard+"takers", redis.Z{Score: float64(time.Now().UnixMilli()), Member: "default:" + worker})
 	}
 	return took
 }

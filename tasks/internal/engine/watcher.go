@@ -219,7 +219,7 @@ func (w *watcher) findMissing(ctx context.Context, live, dead []string) error {
 // returnStrays returns the nodes that are leased to this worker and that it does not have: Redis lost their end, in a
 // failover or a crash, or an earlier worker of the same name took them.
 func (w *watcher) returnStrays(ctx context.Context) error {
-	leases, err := w.store.Leases.Of(ctx, w.cfg.Name)
+	leases, entries, err := w.store.Leases.Of(ctx, w.cfg.Name)
 	if err != nil {
 		return err
 	}
@@ -236,10 +236,6 @@ func (w *watcher) returnStrays(ctx context.Context) error {
 			w.stats.recovered.Add(int64(n))
 			w.log.WarnContext(ctx, "leases that this worker does not have were ended; their nodes run again", "nodes", n)
 		}
-	}
-	entries, err := w.store.Leases.Taken(ctx, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
-	if err != nil {
-		return err
 	}
 	for _, e := range w.leases.strayEntries(entries) {
 		if err := w.store.Queues.PutBack(ctx, w.cfg.Name, &e); err != nil {

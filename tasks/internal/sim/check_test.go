@@ -201,7 +201,7 @@ func terminal(field, rec string) bool {
 
 // lasting matches the permanent keys. Their number does not grow with the number of workflows; all others expire or
 // are deleted.
-var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{\d+\}:((holders|takers|queues)|(queue|done|cm|ch):.*))$`)
+var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{\d+\}:((takers|queues)|(queue|done|cm|ch):.*))$`)
 
 // checkLeft looks for keys that are not needed any more.
 func (h *history) checkLeft(ctx context.Context) {

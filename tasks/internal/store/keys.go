@@ -114,14 +114,11 @@ func (k Keys) takenKey(shard int, queue, worker string) string {
 	return k.Prefix(shard) + "taken:" + queue + ":" + worker
 }
 
-// takersKey is the sorted set of "<queue>:<worker>" of the workers that may have taken entries, by the time at which they said so last.
+// takersKey is the sorted set of "<queue>:<worker>" of the workers that may have taken entries or leases, by the time at which they said so last.
 func (k Keys) takersKey(shard int) string { return k.Prefix(shard) + "takers" }
 
 // leaseKey is the hash of the leases of a worker: "<workflow>/<node>" to "<unix µs> <call> <lane> <deaths>".
 func (k Keys) leaseKey(shard int, worker string) string { return k.Prefix(shard) + "lease:" + worker }
-
-// holdersKey is the set of the workers that may have leases.
-func (k Keys) holdersKey(shard int) string { return k.Prefix(shard) + "holders" }
 
 // ringKey is the list on which the workers of a queue block. Its entries are "<workflow>" for a workflow of one node, with a suffix
 // "@<n>" after n deaths of workers, "<workflow>/<span>" for the first nodes of others, "=<key>" for a fairness key with a ready list,

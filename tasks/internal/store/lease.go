@@ -54,61 +54,20 @@ func parseLease(shard int, worker, field, value string) (NodeLease, bool) {
 		Taken: time.UnixMicro(toInt(p[0])).UTC(), Call: p[1], Lane: p[2]}, true
 }
 
-// All returns the leases of all workers. Damaged ones are left out.
+// All returns the leases of all workers, and the workflows of one node that they have taken. Damaged ones are left out.
 func (s Leases) All(ctx context.Context) ([]NodeLease, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
-	holders, err := s.Holders(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out []NodeLease
 	for shard := range n {
-		list, err := s.held(ctx, shard, holders)
+		all, err := s.takers(ctx, shard, "")
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, list...)
-	}
-	return out, nil
-}
-
-// held returns the leases of workers in a shard, and the workflows of one node that any workers have taken.
-func (s Leases) held(ctx context.Context, shard int, workers []string) ([]NodeLease, error) {
-	leases, err := s.inShard(ctx, shard, workers)
-	if err != nil {
-		return nil, err
-	}
-	taken, err := s.taken(ctx, shard)
-	return append(leases, taken...), err
-}
-
-// taken returns the workflows of one node that workers have taken from rings in a shard and that have no lease.
-func (s Leases) taken(ctx context.Context, shard int) ([]NodeLease, error) {
-	takers, err := s.rdb.ZRange(ctx, s.takersKey(shard), 0, -1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list workers with entries: %w", err)
-	}
-	lists := make([]*redis.StringSliceCmd, len(takers))
-	pipe := s.rdb.Pipeline()
-	for i, t := range takers {
-		queue, worker, _ := strings.Cut(t, ":")
-		lists[i] = pipe.LRange(ctx, s.takenKey(shard, queue, worker), 0, -1)
-	}
-	if len(lists) > 0 {
-		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, fmt.Errorf("read entries of workers: %w", err)
-		}
-	}
-	var out []NodeLease
-	for i, t := range takers {
-		queue, worker, _ := strings.Cut(t, ":")
-		for _, entry := range lists[i].Val() {
-			if e := (RingEntry{Shard: shard, Queue: queue, Text: entry}); e.Single() {
-				out = append(out, e.Lease(worker))
-			}
+		for i := range all {
+			out = append(out, all[i].nodes()...)
 		}
 	}
 	return out, nil
@@ -116,124 +75,117 @@ func (s Leases) taken(ctx context.Context, shard int) ([]NodeLease, error) {
 
 // OfFlow returns the leases of the nodes of a workflow, by node.
 func (s Leases) OfFlow(ctx context.Context, f Flow) (map[string]*NodeLease, error) {
-	holders, err := s.rdb.SMembers(ctx, s.holdersKey(f.shard)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list workers with leases: %w", err)
-	}
-	all, err := s.held(ctx, f.shard, holders)
-	if err != nil {
-		return nil, err
-	}
+	all, err := s.takers(ctx, f.shard, "")
 	out := map[string]*NodeLease{}
 	for i := range all {
-		if all[i].Flow.Ref == f.Ref {
-			out[all[i].Node] = &all[i]
-		}
-	}
-	return out, nil
-}
-
-// Of returns the leases of a worker.
-func (s Leases) Of(ctx context.Context, worker string) ([]NodeLease, error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []NodeLease
-	for shard := range n {
-		list, err := s.inShard(ctx, shard, []string{worker})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, list...)
-	}
-	return out, nil
-}
-
-// inShard returns the leases that workers have in a shard.
-func (s Leases) inShard(ctx context.Context, shard int, workers []string) ([]NodeLease, error) {
-	if len(workers) == 0 {
-		return nil, nil
-	}
-	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.MapStringStringCmd, len(workers))
-	for i, w := range workers {
-		cmds[i] = pipe.HGetAll(ctx, s.leaseKey(shard, w))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read leases: %w", err)
-	}
-	var out []NodeLease
-	for i, c := range cmds {
-		for field, value := range c.Val() {
-			if l, ok := parseLease(shard, workers[i], field, value); ok {
-				out = append(out, l)
-			}
-		}
-	}
-	return out, nil
-}
-
-// Holders returns the workers that may have leases, have entries of rings, or were takers of entries long ago.
-func (s Leases) Holders(ctx context.Context) ([]string, error) {
-	type read struct {
-		clock   *redis.TimeCmd
-		holders *redis.StringSliceCmd
-		takers  *redis.ZSliceCmd
-	}
-	shards, err := onShards(ctx, s.db, "list workers with leases", func(pipe redis.Pipeliner, shard int) read {
-		return read{pipe.Time(ctx), pipe.SMembers(ctx, s.holdersKey(shard)), pipe.ZRangeWithScores(ctx, s.takersKey(shard), 0, -1)}
-	})
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	pipe, sizes := s.rdb.Pipeline(), map[string][]*redis.IntCmd{} // of the lists of taken entries, by worker
-	for shard, r := range shards {
-		out = append(out, r.holders.Val()...)
-		for _, t := range r.takers.Val() {
-			queue, worker, _ := strings.Cut(t.Member.(string), ":")
-			if t.Score < float64(r.clock.Val().Add(-takerTTL).UnixMilli()) {
-				out = append(out, worker)
-				continue
-			}
-			sizes[worker] = append(sizes[worker], pipe.LLen(ctx, s.takenKey(shard, queue, worker)))
-		}
-	}
-	if len(sizes) > 0 {
-		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, fmt.Errorf("count entries of workers: %w", err)
-		}
-	}
-	for worker, lists := range sizes {
-		if slices.ContainsFunc(lists, func(n *redis.IntCmd) bool { return n.Val() > 0 }) {
-			out = append(out, worker)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
-}
-
-// Taken returns the entries that a worker has taken from rings of queues.
-func (s Leases) Taken(ctx context.Context, worker string, queues []string) ([]RingEntry, error) {
-	if len(queues) == 0 {
-		return nil, nil
-	}
-	shards, err := onShards(ctx, s.db, "list entries of worker "+worker, func(pipe redis.Pipeliner, shard int) (lists []*redis.StringSliceCmd) {
-		for _, q := range queues {
-			lists = append(lists, pipe.LRange(ctx, s.takenKey(shard, q, worker), 0, -1))
-		}
-		return lists
-	})
-	var out []RingEntry
-	for shard, lists := range shards {
-		for i, l := range lists {
-			for _, entry := range l.Val() {
-				out = append(out, RingEntry{Shard: shard, Queue: queues[i], Text: entry})
+		for _, l := range all[i].nodes() {
+			if l.Flow.Ref == f.Ref {
+				out[l.Node] = &l
 			}
 		}
 	}
 	return out, err
+}
+
+// Of returns the leases of a worker, and the entries that it has taken from rings.
+func (s Leases) Of(ctx context.Context, worker string) (leases []NodeLease, entries []RingEntry, err error) {
+	n, err := s.shardCount(ctx)
+	for shard := 0; shard < n && err == nil; shard++ {
+		var all []taker
+		all, err = s.takers(ctx, shard, worker)
+		for _, t := range all {
+			leases, entries = append(leases, t.leases...), append(entries, t.entries...)
+		}
+	}
+	return leases, entries, err
+}
+
+// taker is what a worker has taken from a queue. The leases of all its queues are in one of them.
+type taker struct {
+	queue, worker string
+	joined        time.Time
+	entries       []RingEntry
+	leases        []NodeLease
+}
+
+// nodes returns the leases, and the workflows of one node that have none.
+func (t *taker) nodes() []NodeLease {
+	out := t.leases
+	for i := range t.entries {
+		if t.entries[i].Single() {
+			out = append(out, t.entries[i].Lease(t.worker))
+		}
+	}
+	return out
+}
+
+// takers returns what the workers in a shard have taken, or one of them if it is given.
+func (s Leases) takers(ctx context.Context, shard int, worker string) ([]taker, error) {
+	members, err := s.rdb.ZRangeWithScores(ctx, s.takersKey(shard), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list workers with leases: %w", err)
+	}
+	var out []taker
+	var lists []*redis.StringSliceCmd
+	hashes, pipe := map[string]*redis.MapStringStringCmd{}, s.rdb.Pipeline()
+	for _, m := range members {
+		queue, name, _ := strings.Cut(m.Member.(string), ":")
+		if worker != "" && worker != name {
+			continue
+		}
+		out = append(out, taker{queue: queue, worker: name, joined: time.UnixMilli(int64(m.Score))})
+		lists = append(lists, pipe.LRange(ctx, s.takenKey(shard, queue, name), 0, -1))
+		if hashes[name] == nil {
+			hashes[name] = pipe.HGetAll(ctx, s.leaseKey(shard, name))
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read leases: %w", err)
+	}
+	for i := range out {
+		t := &out[i]
+		for _, entry := range lists[i].Val() {
+			t.entries = append(t.entries, RingEntry{Shard: shard, Queue: t.queue, Text: entry})
+		}
+		if hash := hashes[t.worker]; hash != nil {
+			for field, value := range hash.Val() {
+				if l, ok := parseLease(shard, t.worker, field, value); ok {
+					t.leases = append(t.leases, l)
+				}
+			}
+		}
+		delete(hashes, t.worker)
+	}
+	return out, nil
+}
+
+// Holders returns the workers that have leases or entries of rings, or were takers of entries long ago.
+func (s Leases) Holders(ctx context.Context) ([]string, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for shard := range n {
+		now, err := s.Clock(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		all, err := s.takers(ctx, shard, "")
+		if err != nil {
+			return nil, err
+		}
+		for i := range all {
+			if t := &all[i]; len(t.entries)+len(t.leases) > 0 || t.joined.Before(now.Add(-takerTTL)) {
+				out = append(out, t.worker)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // Return makes nodes of a worker in a shard ready again, as far as it still has these leases of them.
@@ -254,15 +206,13 @@ func (s Leases) Reap(ctx context.Context, worker string, died bool) (nodes int, 
 		how = 1
 	}
 	for shard := range n {
-		takers, err := s.rdb.ZRange(ctx, s.takersKey(shard), 0, -1).Result()
+		all, err := s.takers(ctx, shard, worker)
 		if err != nil {
-			return nodes, fmt.Errorf("list workers with entries: %w", err)
+			return nodes, err
 		}
 		var queues []string
-		for _, t := range takers {
-			if q, w, _ := strings.Cut(t, ":"); w == worker {
-				queues = append(queues, q)
-			}
+		for _, t := range all {
+			queues = append(queues, t.queue)
 		}
 		slices.Sort(queues)
 		m, err := s.reap(ctx, shard, worker, []any{worker, how, strings.Join(queues, " ")})

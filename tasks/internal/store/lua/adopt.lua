@@ -4,5 +4,5 @@
 -- returns 1, or 0 if the worker has lost the entry
 if redis.call('LREM', P .. 'taken:' .. ARGV[2] .. ':' .. ARGV[1], 1, ARGV[3]) == 0 then return 0 end
 redis.call('HSET', P .. 'lease:' .. ARGV[1], ARGV[4], ARGV[5])
-redis.call('SADD', P .. 'holders', ARGV[1])
+redis.call('ZADD', P .. 'takers', 'NX', whole(now), ARGV[2] .. ':' .. ARGV[1])
 return 1

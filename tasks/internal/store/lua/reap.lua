@@ -42,6 +42,5 @@ for q in string.gmatch(ARGV[3], '%S+') do
   end
   n = n + #entries
 end
-if redis.call('EXISTS', lease) == 0 then redis.call('SREM', P .. 'holders', ARGV[1]) end
 saveDepth()
 return n

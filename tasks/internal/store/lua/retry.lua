@@ -34,14 +34,11 @@ local gone, values = part(tonumber(ARGV[8])), part(2 * ARGV[9])
 local plans, failed, laneNames = part(tonumber(ARGV[10])), part(tonumber(ARGV[11])), part(tonumber(ARGV[12]))
 
 if have[7] then -- nodes that others than their worker ended may still have a lease or be on a ready list
-  for _, worker in ipairs(redis.call('SMEMBERS', P .. 'holders')) do
-    for _, lease in ipairs(redis.call('HKEYS', P .. 'lease:' .. worker)) do
-      if string.match(lease, '^[^/]+') == W then return {'busy'} end
-    end
-  end
   for _, taker in ipairs(redis.call('ZRANGE', P .. 'takers', 0, -1)) do
-    for _, entry in ipairs(redis.call('LRANGE', P .. 'taken:' .. taker, 0, -1)) do
-      if string.match(entry, '^[^@/]+') == W then return {'busy'} end
+    for _, list in ipairs({redis.call('HKEYS', P .. 'lease:' .. string.match(taker, ':(.*)$')), redis.call('LRANGE', P .. 'taken:' .. taker, 0, -1)}) do
+      for _, entry in ipairs(list) do
+        if string.match(entry, '^[^@/]+') == W then return {'busy'} end
+      end
     end
   end
   for _, lane in ipairs(laneNames) do

@@ -185,7 +185,7 @@ local function keep(lane)
     end
   end
   bulk('HSET', lease, list)
-  redis.call('SADD', P .. 'holders', me)
+  redis.call('ZADD', P .. 'takers', 'NX', whole(now), string.sub(lane, 3) .. ':' .. me)
 end
 
 local finished, back = tonumber(ARGV[8]), tonumber(ARGV[9])
