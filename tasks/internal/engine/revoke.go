@@ -102,20 +102,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string, before map[stri
 	if err := a.store.Tell(ctx, fl.Shard(), "x "+ref); err != nil {
 		return fmt.Errorf("tell workers: %w", err)
 	}
-	var groups []string
-	for _, nid := range ids {
-		if all.graph(nid).Nodes[nid.Index].AtMost > 0 && nid.Inst < 0 {
-			groups = append(groups, nid.String())
-		}
-	}
-	for scope, g := range all.graphs {
-		for i := range g.Nodes {
-			if g.Nodes[i].AtMost > 0 && g.Passive(i) {
-				groups = append(groups, graph.ID{Scope: scope, Index: i, Inst: -1}.String())
-			}
-		}
-	}
-	if err := a.store.Flows.DropPlaces(ctx, fl.Flow, groups); err != nil {
+	if err := a.store.Flows.DropPlaces(ctx, fl.Flow, all.fields); err != nil {
 		return fmt.Errorf("drop places: %w", err)
 	}
 	if err := a.store.Flows.Withdraw(ctx, fl.Flow, firstSpan(fl.g), all.lanes()); err != nil {

@@ -184,14 +184,16 @@ func (s Flows) listed(ctx context.Context, f Flow) (caption string, created int6
 	}
 }
 
-// DropPlaces deletes the sets of members that hold slots of groups, and the lists of members that wait for one.
-func (s Flows) DropPlaces(ctx context.Context, f Flow, groups []string) error {
-	if len(groups) == 0 {
-		return nil
-	}
+// DropPlaces deletes the sets of members that hold slots of groups, and the lists of members that wait for one, of a workflow with fields.
+func (s Flows) DropPlaces(ctx context.Context, f Flow, fields map[string]string) error {
 	var keys []string
-	for _, g := range groups {
-		keys = append(keys, s.Key(f)+":h"+g, s.Key(f)+":w"+g)
+	for field := range fields {
+		if group, ok := strings.CutPrefix(field, FieldHeld); ok {
+			keys = append(keys, s.Key(f)+":"+field, s.Key(f)+":"+suffixQueued+group)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
 	}
 	return s.rdb.Del(ctx, keys...).Err()
 }
