@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
 )
 
 // bus acts on the messages that processes publish to all.
@@ -54,13 +57,11 @@ func (b *bus) hear(message string) {
 			b.agenda.setTimer(time.Duration(ms) * time.Millisecond)
 		}
 	case "x":
-		b.runs.revoke(rest, nil)
-	case "cancel":
-		ref, stopped, _ := strings.Cut(rest, " ")
-		b.runs.cancel(ref, cancelCause(stopped))
-	case "n":
-		id, nodes, _ := strings.Cut(rest, " ")
-		b.runs.revoke(id, strings.Split(nodes, ","))
+		ctx, cancel := context.WithTimeout(context.Background(), stopFor)
+		defer cancel()
+		if err := b.runs.stop(ctx, rest); err != nil {
+			b.log.Warn("attempts at nodes of a stopped workflow continue until the next look", "error", err)
+		}
 	case "p":
 		if err := b.store.Workers.Pong(context.Background(), rest, b.cfg.Name); err != nil {
 			b.log.Warn("reply to a ping failed", "error", err)
@@ -98,28 +99,32 @@ func (rs *runs) all() []*Run {
 	return slices.Collect(maps.Keys(rs.set))
 }
 
-// revoke cancels the attempts at nodes of a workflow, or with nil at all of them.
-func (rs *runs) revoke(workflow string, nodes []string) {
-	for _, r := range rs.all() {
-		if r.fl.Ref == workflow && (nodes == nil || slices.Contains(nodes, r.Info.Node)) {
-			r.cancel(errRevoked)
+// stopFor bounds the reads for a message, which delay the messages after it.
+const stopFor = time.Second
+
+// stop cancels the attempts at nodes that were revoked, and of cancelled workflows except at nodes that handle failures: of one
+// workflow, or of all if it is empty.
+func (rs *runs) stop(ctx context.Context, workflow string) error {
+	runs := slices.DeleteFunc(rs.all(), func(r *Run) bool { return workflow != "" && r.fl.Ref != workflow })
+	if len(runs) == 0 {
+		return nil
+	}
+	flows, nodes := make([]store.Flow, len(runs)), make([]string, len(runs))
+	for i, r := range runs {
+		flows[i], nodes[i] = r.fl.Flow, r.Info.Node
+	}
+	w := runs[0].w
+	stopped, err := w.store.Flows.Stopped(ctx, flows, nodes)
+	for i, why := range stopped {
+		switch why {
+		case store.StoppedByRevoke:
+			runs[i].cancel(errRevoked)
+		case store.StoppedByCancel, store.StoppedByDeadline:
+			handles, failed := w.graphs.values(runs[i].fl).handles(ctx, runs[i].id)
+			if err = cmp.Or(err, failed); failed == nil && !handles {
+				runs[i].cancel(cancelCause(why))
+			}
 		}
 	}
-}
-
-// cancelFor bounds the reads of graphs for a message, which delay the messages after it.
-const cancelFor = time.Second
-
-// cancel cancels the attempts at nodes of a cancelled workflow, except for nodes that handle failures.
-func (rs *runs) cancel(workflow string, cause error) {
-	ctx, cancel := context.WithTimeout(context.Background(), cancelFor)
-	defer cancel()
-	for _, r := range rs.all() {
-		if r.fl.Ref != workflow {
-			continue
-		}
-		if handles, err := r.w.graphs.values(r.fl).handles(ctx, r.id); err == nil && !handles { // an error: the message is repeated
-			r.cancel(cause)
-		}
-	}
+	return err
 }

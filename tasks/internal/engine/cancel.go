@@ -91,7 +91,7 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 			return a.store.Agenda.Remove(ctx, w.Flow, cancelNote)
 		}
 		if !told && len(running) > 0 {
-			if err := a.store.Tell(ctx, w.Shard(), "cancel "+ref+" "+stopped); err != nil {
+			if err := a.store.Tell(ctx, w.Shard(), "x "+ref); err != nil {
 				return fmt.Errorf("tell workers: %w", err)
 			}
 			told = true

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -179,14 +178,8 @@ func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 		if err := a.revokeNodes(ctx, fl, ids, running, failed); err != nil {
 			return err
 		}
-		for part := range slices.Chunk(ids, 500) {
-			names := make([]string, len(part))
-			for i, id := range part {
-				names[i] = id.String()
-			}
-			if err := a.store.Tell(ctx, fl.Shard(), "n "+fl.Ref+" "+strings.Join(names, ",")); err != nil {
-				return fmt.Errorf("tell workers: %w", err)
-			}
+		if err := a.store.Tell(ctx, fl.Shard(), "x "+fl.Ref); err != nil {
+			return fmt.Errorf("tell workers: %w", err)
 		}
 		if ids, err = a.below(ctx, fl, ids); err != nil {
 			return err

@@ -157,24 +157,8 @@ func (w *watcher) care(ctx context.Context, live, dead []string, all bool) error
 		}),
 		brief(func(ctx context.Context) error { return w.findMissing(ctx, live, dead) }),
 		brief(w.returnStrays),
-		brief(w.stopRevoked),
+		brief(func(ctx context.Context) error { return w.runs.stop(ctx, "") }), // the message can be lost
 		brief(w.releaseHandled))
-}
-
-// stopRevoked cancels the attempts at revoked nodes, because the message of a revocation can be lost.
-func (w *watcher) stopRevoked(ctx context.Context) error {
-	runs := w.runs.all()
-	flows, nodes := make([]store.Flow, len(runs)), make([]string, len(runs))
-	for i, r := range runs {
-		flows[i], nodes[i] = r.fl.Flow, r.Info.Node
-	}
-	revoked, err := w.store.Flows.Revoked(ctx, flows, nodes)
-	for i := range revoked {
-		if revoked[i] {
-			runs[i].cancel(errRevoked)
-		}
-	}
-	return err
 }
 
 // reap makes the nodes of dead workers ready again. Any worker does that, even one that has just started: the two looks

@@ -61,22 +61,21 @@ func DueInSpan(delayed, node string) time.Time {
 	return time.Time{}
 }
 
-// Revoked reports which nodes, each of a workflow, were revoked, alone or with the workflow.
-func (s Flows) Revoked(ctx context.Context, flows []Flow, nodes []string) ([]bool, error) {
-	if len(flows) == 0 {
-		return nil, nil
-	}
+// Stopped returns the values of [FieldStopped] of workflows; that of a revoked one for each of the nodes that was revoked alone.
+func (s Flows) Stopped(ctx context.Context, flows []Flow, nodes []string) ([]string, error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, len(flows))
 	for i, f := range flows {
 		cmds[i] = pipe.HMGet(ctx, s.Key(f), FieldStopped, nodes[i])
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("look for revoked nodes: %w", err)
+		return nil, fmt.Errorf("look for stopped nodes: %w", err)
 	}
-	out := make([]bool, len(flows))
+	out := make([]string, len(flows))
 	for i, c := range cmds {
-		out[i] = text(c.Val()[0]) == StoppedByRevoke || strings.HasPrefix(text(c.Val()[1]), string(StateRevoked))
+		if out[i] = text(c.Val()[0]); strings.HasPrefix(text(c.Val()[1]), string(StateRevoked)) {
+			out[i] = StoppedByRevoke
+		}
 	}
 	return out, nil
 }
