@@ -120,7 +120,7 @@ func (c *Client) Ping(ctx context.Context) error {
 // Writable checks that Redis responds and accepts writes. Its error names the reason and the next step. [Refused]
 // reports true for the error if the state of Redis is temporary, such as a full disk.
 func (c *Client) Writable(ctx context.Context) error {
-	return c.eng.Fleet.Writable(ctx)
+	return c.eng.Store().Writable(ctx)
 }
 
 // CancelAll cancels the running workflows that f selects, as [Workflow.Cancel] does, and returns how many it has cancelled,
@@ -133,7 +133,7 @@ func (c *Client) CancelAll(ctx context.Context, f tasktype.WorkflowFilter) (canc
 
 // PauseQueue stops all workers from taking tasks from a queue. Tasks that are running continue.
 func (c *Client) PauseQueue(ctx context.Context, queue string) error {
-	return c.eng.Fleet.Pause(ctx, queue)
+	return c.eng.Store().Queues.Pause(ctx, queue)
 }
 
 // ResumeQueue ends a pause of [Client.PauseQueue].

@@ -78,7 +78,7 @@ func (c *Client) EventReader(name, from string) *EventReader { return &EventRead
 // Next returns at most limit events, up to 1,000, after the position, the earliest first; none if there are none yet.
 // missed is how many, about, were dropped before they were read; Next continues with the oldest then.
 func (r *EventReader) Next(ctx context.Context, limit int) (events []tasktype.WorkflowEvent, missed int64, err error) {
-	position, missed, err := r.client.eng.Inspector.Reader(ctx, r.name, r.from)
+	position, missed, err := r.client.eng.Store().Index.Reader(ctx, r.name, r.from)
 	if err != nil {
 		return nil, 0, wrap(err, "read events")
 	}
@@ -93,7 +93,7 @@ func (r *EventReader) Next(ctx context.Context, limit int) (events []tasktype.Wo
 
 // Done stores the position of an event: this one and all before it were processed.
 func (r *EventReader) Done(ctx context.Context, position string) error {
-	return wrap(r.client.eng.Inspector.SetReader(ctx, r.name, position), "store position")
+	return wrap(r.client.eng.Store().Index.SetReader(ctx, r.name, position, true), "store position")
 }
 
 // Delete deletes the reader, for which the index keeps nothing any more.

@@ -30,7 +30,7 @@ func (i *Inspector) Workflows(ctx context.Context, f tasktype.WorkflowFilter) (p
 // CountWorkflows returns how many workflows [Inspector.Workflows] can list in each state. The number of running workflows is
 // exact; the others may include workflows whose results are no longer kept, which are not listed.
 func (i *Inspector) CountWorkflows(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
-	counts, err := i.eng.Inspector.Counts(ctx)
+	counts, err := i.eng.Store().Index.Counts(ctx)
 	return counts, wrap(err, "count workflows")
 }
 
@@ -81,7 +81,7 @@ func (i *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCoun
 // Outbox returns the size of the outbox and its delay. The outbox has the nodes that wait for
 // their time, and the steps that workers repeat if the process that should take them has died.
 func (i *Inspector) Outbox(ctx context.Context) (tasktype.Outbox, error) {
-	o, err := i.eng.Inspector.Outbox(ctx)
+	o, err := i.eng.Store().Agenda.Outbox(ctx)
 	return o, wrap(err, "read outbox")
 }
 
@@ -125,7 +125,7 @@ func (i *Inspector) Sample(ctx context.Context, task string) (queue string, inpu
 // OpenTasks returns the tasks with open nodes, which wait for an external result, by name and with the number of nodes:
 // at most 1,000 tasks (on a Redis Cluster, of each shard). [Inspector.OpenTokens] lists the nodes.
 func (i *Inspector) OpenTasks(ctx context.Context) ([]tasktype.OpenTask, error) {
-	list, err := i.eng.Completer.Tasks(ctx)
+	list, err := i.eng.Store().Tokens.Tasks(ctx)
 	return list, err
 }
 

@@ -164,5 +164,5 @@ const mostLimits = 10_000
 // Limits returns the state of a limit for the keys that tasks wait for or that were changed, sorted by limit and key; of all limits if the
 // name is empty. At most 10,000 are returned.
 func (i *Inspector) Limits(ctx context.Context, name string) ([]tasktype.Limit, error) {
-	return i.eng.Fleet.Limits(ctx, name, mostLimits)
+	return i.eng.Store().Limits.List(ctx, name, mostLimits)
 }

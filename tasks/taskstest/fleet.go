@@ -277,13 +277,13 @@ func (jumping) After(time.Duration) <-chan time.Time        { return time.After(
 // work runs the ready tasks one at a time.
 func (f *Fleet) work() error {
 	for {
-		queues, err := f.eng.Fleet.Queues(context.Background())
+		queues, err := f.eng.Store().Queues.Names(context.Background())
 		if err != nil {
 			return err
 		}
 		served := false
 		for _, q := range queues {
-			entries, err := f.eng.Fleet.Take(context.Background(), f.workerOf(q).Name(), q)
+			entries, err := f.eng.Store().Queues.Take(context.Background(), f.workerOf(q).Name(), q)
 			if err != nil {
 				return err
 			}

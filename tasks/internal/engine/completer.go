@@ -336,11 +336,6 @@ func (a *Completer) Open(ctx context.Context, task, cursor string) (page []taskt
 	return page, "", nil
 }
 
-// Tasks returns the tasks that have open nodes, by name.
-func (a *Completer) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
-	return a.store.Tokens.Tasks(ctx)
-}
-
 // choicesOf returns the declared results of a task.
 func choicesOf(spec *graph.Spec) (out []tasktype.Choice) {
 	for _, c := range spec.Choices {

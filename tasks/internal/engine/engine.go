@@ -107,6 +107,9 @@ type Hook interface {
 // Namespace returns the namespace.
 func (e *Engine) Namespace() string { return string(e.store.Keys) }
 
+// Store returns the store, for what needs nothing else of the engine.
+func (e *Engine) Store() *store.Store { return e.store }
+
 // SetClock replaces the clock. Call it before anything else.
 func (e *Engine) SetClock(c Clock) { e.clock = c }
 

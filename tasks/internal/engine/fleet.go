@@ -18,9 +18,6 @@ import (
 // Fleet reads and controls the live workers and their queues.
 type Fleet struct{ *env }
 
-// Writable returns why Redis takes no writes, or nil.
-func (f *Fleet) Writable(ctx context.Context) error { return f.store.Writable(ctx) }
-
 // Workers returns the live workers. While Redis takes no writes, workers cannot beat; if no worker is listed then, it
 // returns an error.
 func (f *Fleet) Workers(ctx context.Context) ([]tasktype.Worker, error) {
@@ -96,20 +93,7 @@ func (f *Fleet) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, 
 	return out, nil
 }
 
-// Take takes entries of the ring of a queue for a manual worker, which must serve them.
-func (f *Fleet) Take(ctx context.Context, worker, queue string) ([]store.RingEntry, error) {
-	return f.store.Queues.Take(ctx, worker, queue)
-}
-
-// Queues returns the queues that work was sent to or that a live worker serves, sorted.
-func (f *Fleet) Queues(ctx context.Context) ([]string, error) { return f.store.Queues.Names(ctx) }
-
-// Pause stops workers from taking from a queue.
-func (f *Fleet) Pause(ctx context.Context, queue string) error {
-	return f.store.Queues.Pause(ctx, queue)
-}
-
-// Resume undoes Pause.
+// Resume undoes [store.Queues.Pause].
 func (f *Fleet) Resume(ctx context.Context, queue string) error {
 	if err := f.store.Queues.Resume(ctx, queue); err != nil {
 		return err
@@ -129,11 +113,6 @@ func (f *Fleet) ChangeLimit(ctx context.Context, limit string, key *string, what
 		}
 	}
 	return nil
-}
-
-// Limits returns the states of a limit, see [store.Limits.List].
-func (f *Fleet) Limits(ctx context.Context, limit string, most int) ([]tasktype.Limit, error) {
-	return f.store.Limits.List(ctx, limit, most)
 }
 
 // Errors of SetConcurrency.

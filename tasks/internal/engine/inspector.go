@@ -80,7 +80,7 @@ func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.Task, error
 
 // CountDue counts delayed tasks by queue: the first nodes of workflows up to the limit, and all of asynq's own tasks.
 func (in *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCount, error) {
-	names, err := in.fleet.Queues(ctx)
+	names, err := in.store.Queues.Names(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -112,17 +112,12 @@ func (in *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCou
 	return out, nil
 }
 
-// Outbox returns how many entries the agenda has, and how late the workers are with it.
-func (in *Inspector) Outbox(ctx context.Context) (tasktype.Outbox, error) {
-	return in.store.Agenda.Outbox(ctx)
-}
-
 // Reserved returns up to limit nodes of a queue, or of each queue if queue is "", that are ready.
 func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]tasktype.Task, error) {
 	queues := []string{queue}
 	if queue == "" {
 		var err error
-		if queues, err = in.fleet.Queues(ctx); err != nil {
+		if queues, err = in.store.Queues.Names(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +149,7 @@ func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]t
 
 // Queues returns the queues that work was sent to.
 func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
-	names, err := in.fleet.Queues(ctx)
+	names, err := in.store.Queues.Names(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -243,16 +238,6 @@ func (in *Inspector) Ended(ctx context.Context, after string, limit int) (events
 	return in.store.Index.Ended(ctx, after, limit)
 }
 
-// Reader returns the position of a reader, as [store.Index.Reader] does.
-func (in *Inspector) Reader(ctx context.Context, name, from string) (position string, missed int64, err error) {
-	return in.store.Index.Reader(ctx, name, from)
-}
-
-// SetReader stores the position of a reader, or with an empty one removes it.
-func (in *Inspector) SetReader(ctx context.Context, name, position string) error {
-	return in.store.Index.SetReader(ctx, name, position, true)
-}
-
 // mostStuck bounds the ready nodes of a queue that a call of FindStuck looks at.
 const mostStuck = 1000
 
@@ -311,11 +296,6 @@ func (in *Inspector) FindStuck(ctx context.Context, after time.Duration) error {
 		}
 	}
 	return in.store.Index.Mark(ctx, stuck)
-}
-
-// Counts returns how many workflows the index has in each state.
-func (in *Inspector) Counts(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
-	return in.store.Index.Counts(ctx)
 }
 
 // Rates returns the counts that q asks for, by time, queue and task.

@@ -267,7 +267,7 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 	_, err := plain.EnqueueContext(ctx, asynq.NewTask("own", nil), asynq.Queue("plain"))
 	for _, err := range []error{
 		err,
-		e.Fleet.Pause(ctx, "paused"),
+		e.store.Queues.Pause(ctx, "paused"),
 		rdb.SAdd(ctx, "asynq:{grouped}:groups", "a").Err(),
 	} {
 		testutil.Ok(t, err)
@@ -276,7 +276,7 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 	testutil.Ok(t, e.store.Queues.Forget(ctx, time.Hour))
 	wantQueues := func(want ...string) {
 		t.Helper()
-		if got, err := e.Fleet.Queues(ctx); err != nil || !slices.Equal(got, want) {
+		if got, err := e.store.Queues.Names(ctx); err != nil || !slices.Equal(got, want) {
 			t.Errorf("got the queues %v, %v, want %v", got, err, want)
 		}
 	}
