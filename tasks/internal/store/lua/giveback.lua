@@ -7,7 +7,7 @@
 -- lease, '<µs> <call> <lane> <deaths>'. If worker is given, it has died: its death is counted for them.
 local function giveBack(list, worker)
   local lists, order, flows, n = {}, {}, {}, 0
-  for i = 1, #list, 2 do
+  for i = #list - 1, 1, -2 do -- each is put before those after it
     local wf, node = string.match(list[i], '^([^/]+)/(.+)$')
     local taken, lane, lost = string.match(list[i + 1], '^(%d+) %S+ (%S+) (%d+)$')
     if wf and lane then
@@ -24,25 +24,11 @@ local function giveBack(list, worker)
           els = {lane = lane, key = key}
           lists[lane .. ' ' .. key], order[#order + 1] = els, els
         end
-        local prefix, at = string.match(node, '^(.-)(%d+)$')
-        local span = els[#els]
-        if span and span.wf == wf and span.prefix == prefix and span.lost == tonumber(lost) and span.last + 1 == tonumber(at) then
-          span.last = span.last + 1
-        else
-          els[#els + 1] = {wf = wf, prefix = prefix, first = tonumber(at), last = tonumber(at), lost = tonumber(lost)}
-        end
+        els[#els + 1] = wf .. '/' .. node .. (tonumber(lost) > 0 and '@' .. whole(lost) or '')
         n = n + 1
       end
     end
   end
-  for i = #order, 1, -1 do
-    local els, reversed = order[i], {}
-    for j = #els, 1, -1 do
-      local s = els[j]
-      local span = s.first < s.last and whole(s.first) .. '-' .. whole(s.last) or whole(s.first)
-      reversed[#reversed + 1] = s.wf .. '/' .. s.prefix .. span .. (s.lost > 0 and '@' .. whole(s.lost) or '')
-    end
-    push(els.lane, els.key, reversed, true)
-  end
+  for _, els in ipairs(order) do push(els.lane, els.key, els, true) end
   return n
 end
