@@ -11,7 +11,6 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
-	"muster/tasks/tasktype"
 )
 
 // How nodes are taken and results are stored.
@@ -494,11 +493,8 @@ func (d *dispatcher) items(ctx context.Context, el *store.Element, leases []stor
 	}
 	for i, node := range el.Nodes {
 		it := &item{fl: fl, node: node, lost: el.Lost, lease: leases[i]}
-		switch {
-		case el.Overdue:
-			it.cancelled = tasktype.ErrDeadline
-		case el.Cancelled:
-			it.cancelled = tasktype.ErrCancelled
+		if el.Stopped == store.StoppedByCancel || el.Stopped == store.StoppedByDeadline {
+			it.cancelled = cancelCause(el.Stopped)
 		}
 		bad := err
 		if bad == nil {

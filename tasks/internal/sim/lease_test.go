@@ -76,11 +76,11 @@ func (h *history) noteBatch(p *process, said []any) {
 		}
 		text := fmt.Sprint(parts[0])
 		b.elements = append(b.elements, text)
-		el, err := store.ParseElement(0, text)
-		if err != nil || p == nil {
+		if p == nil {
 			continue
 		}
-		h.checkPause(&el, parts[3:], fmt.Sprint(said[3]))
+		el := store.ParseElement(0, text)
+		h.checkPause(&el, parts[4:], fmt.Sprint(said[3]))
 		for _, node := range el.Nodes {
 			key := el.Flow.ID() + "/" + node
 			p.took[key] = append(p.took[key], len(h.events))

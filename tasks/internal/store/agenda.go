@@ -104,10 +104,7 @@ func (s Agenda) Waiting(ctx context.Context, most int) ([]Waiting, error) {
 			}
 			rank += looked
 			for i := 1; i+3 < len(res); i += 4 {
-				el, err := ParseElement(shard, text(res[i]))
-				if err != nil {
-					continue
-				}
+				el := ParseElement(shard, text(res[i]))
 				_, queue, _ := strings.Cut(text(res[i+3]), ":")
 				for _, node := range el.Nodes[:min(len(el.Nodes), most-found)] {
 					out = append(out, Waiting{Flow: el.Flow, Node: node, Retry: text(res[i+1]) == string(StateRetrying), Due: time.UnixMilli(toInt(res[i+2])).UTC(), Queue: queue})

@@ -1,84 +1,53 @@
 package store
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 )
 
 // Element is a part of a take: nodes of a workflow.
 type Element struct {
-	Flow      Flow // with the reference only
-	Lost      int
-	Cancelled bool   // its workflow is; see [Flows.Cancel]
-	Overdue   bool   // likewise, by its deadline
-	Graph     []byte // nil if it is large, or in an earlier element
-	Planned   string // when the plan with the nodes was stored; empty if they are in none
-	Nodes     []string
-	Records   [][]byte
-	Inputs    [][]byte // literal ones; nil for none
+	Flow    Flow // with the reference only
+	Lost    int
+	Stopped string // see [FieldStopped]
+	Graph   []byte // nil if it is large, or in an earlier element
+	Planned string // when the plan with the nodes was stored; empty if they are in none
+	Nodes   []string
+	Records [][]byte
+	Inputs  [][]byte // literal ones; nil for none
 }
 
-var errElement = errors.New("script returned an invalid element")
-
-// element reads {element, graph or false, time at which its plan was stored or false, record or false and input or false of each node}.
-func element(shard int, v any) (Element, error) {
+// element reads {element, graph or false, time at which its plan was stored or false, [FieldStopped] or false, record or false and input or
+// false of each node}.
+func element(shard int, v any) Element {
 	list, _ := v.([]any)
-	if len(list) < 3 {
-		return Element{}, errElement
-	}
-	el, err := ParseElement(shard, text(list[0]))
-	if err != nil {
-		return el, err
-	}
-	if g := text(list[1]); g != "" {
-		el.Graph = []byte(g)
-	}
-	el.Planned = text(list[2])
-	el.Records, el.Inputs = make([][]byte, len(el.Nodes)), make([][]byte, len(el.Nodes))
+	el := ParseElement(shard, text(list[0]))
+	el.Graph, el.Planned, el.Stopped = raw(list[1]), text(list[2]), text(list[3])
 	for i := range el.Nodes {
-		if at := 3 + 2*i; at+1 < len(list) {
-			el.Records[i], el.Inputs[i] = raw(list[at]), raw(list[at+1])
-		}
+		el.Records, el.Inputs = append(el.Records, raw(list[4+2*i])), append(el.Inputs, raw(list[5+2*i]))
 	}
-	return el, nil
+	return el
 }
-
-// maxSpan bounds the nodes of an element, which may be damaged.
-const maxSpan = 1 << 20
 
 // ParseElement reads an element of a ready list, "<workflow>/<span>[@deaths]".
-func ParseElement(shard int, s string) (Element, error) {
-	id, span, ok := strings.Cut(s, "/")
-	if !ok {
-		return Element{}, fmt.Errorf("%w: %.100q", errElement, s)
-	}
-	el := Element{Flow: Flow{Ref: id, shard: shard}}
+func ParseElement(shard int, s string) Element {
+	ref, span, _ := strings.Cut(s, "/")
 	span, lost, _ := strings.Cut(span, "@")
-	el.Lost = int(toInt(lost))
-	dash := strings.LastIndexByte(span, '-')
-	if dash < 0 {
-		el.Nodes = []string{span}
-		return el, nil
-	}
-	from := strings.LastIndexAny(span[:dash], ".:") + 1
-	prefix := span[:from]
-	first, err := strconv.Atoi(span[from:dash])
-	last, err2 := strconv.Atoi(span[dash+1:])
-	if err != nil || err2 != nil || first < 0 || last < first || last-first >= maxSpan {
-		return Element{}, fmt.Errorf("%w: %.100q", errElement, s)
-	}
-	el.Nodes = make([]string, 0, last-first+1)
+	el := Element{Flow: Flow{Ref: ref, shard: shard}, Lost: int(toInt(lost))}
+	prefix, first, last := parseSpan(span)
 	for i := first; i <= last; i++ {
 		el.Nodes = append(el.Nodes, prefix+strconv.Itoa(i))
 	}
-	return el, nil
+	return el
 }
 
-// splitSpan returns the id of a node up to its last number, and that number.
-func splitSpan(node string) (prefix string, n int) {
-	from := strings.LastIndexAny(node, ".:") + 1
-	n, _ = strconv.Atoi(node[from:])
-	return node[:from], n
+// parseSpan reads a node, or a span of nodes: their IDs up to the last number, the first and the last of these numbers.
+func parseSpan(span string) (prefix string, first, last int) {
+	from := strings.LastIndexAny(span, ".:") + 1
+	a, b, many := strings.Cut(span[from:], "-")
+	first = int(toInt(a))
+	if last = first; many {
+		last = int(toInt(b))
+	}
+	return span[:from], first, last
 }

@@ -46,11 +46,10 @@ func (f Flow) facts(args []any) []any {
 
 // DueInSpan returns when a node is due, by [FieldSpans]; zero if it is in none of the spans.
 func DueInSpan(delayed, node string) time.Time {
-	prefix, n := splitSpan(node)
+	prefix, n, _ := parseSpan(node)
 	for line := range strings.Lines(delayed) {
 		span, rest, _ := strings.Cut(line, " ")
-		first, last, _ := strings.Cut(strings.TrimPrefix(span, prefix), "-")
-		if strings.HasPrefix(span, prefix) && !strings.ContainsAny(first, ".:") && int(toInt(first)) <= n && n <= int(toInt(last)) {
+		if p, first, last := parseSpan(span); p == prefix && first <= n && n <= last {
 			at, _, _ := strings.Cut(rest, " ")
 			if at == "0" {
 				return time.Time{}

@@ -258,8 +258,8 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 				}
 			}
 			for _, t := range texts {
-				if el, err := ParseElement(shard, t); err == nil && len(out) < limit {
-					out = append(out, el)
+				if len(out) < limit {
+					out = append(out, ParseElement(shard, t))
 				}
 			}
 			if len(out) >= limit {

@@ -56,14 +56,12 @@ func ParseRecord(raw []byte, created int64) Record {
 		return Record{}
 	}
 	r := Record{State: raw[0]}
+	split := func(n int) []string { return append(strings.SplitN(string(raw), "|", n), make([]string, n)...) }
 	switch r.State {
 	case StateSkipping, StateSkipped:
 		_, r.Cause, _ = strings.Cut(string(raw), "|")
 	case StateSucceeded, StateFailed, StateRevoked:
-		p := strings.SplitN(string(raw), "|", 6)
-		if len(p) < 6 {
-			return r
-		}
+		p := split(6)
 		r.Attempts = int(toInt(p[1]))
 		if p[2] != "" {
 			r.Began = time.UnixMilli(created + toInt(p[2])).UTC()
@@ -72,25 +70,16 @@ func ParseRecord(raw []byte, created int64) Record {
 		r.Owner = p[4]
 		r.Body = raw[len(raw)-len(p[5]):]
 	case StateDelayed, StateRetrying, StateLimited, StateUnhandled, StateGathering, StateReady:
-		p := strings.SplitN(string(raw), "|", 6)
-		if len(p) < 6 {
-			return r
-		}
+		p := split(6)
 		r.Attempts, r.Lost, r.At, r.Expires = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3]), toInt(p[4])
 	case StateOpen:
-		p := strings.SplitN(string(raw), "|", 4)
-		if len(p) < 4 {
-			return r
-		}
+		p := split(4)
 		r.Attempts, r.Began = int(toInt(p[1])), time.UnixMilli(created+toInt(p[2])).UTC()
 		if at := toInt(p[3]); at > 0 {
 			r.Deadline = time.UnixMilli(at).UTC()
 		}
 	case StatePlanned:
-		p := strings.SplitN(string(raw), "|", 5)
-		if len(p) < 5 {
-			return r
-		}
+		p := split(5)
 		r.Attempts, r.Lost, r.Owner = int(toInt(p[1])), int(toInt(p[2])), p[4]
 		if p[3] != "" {
 			r.Began = time.UnixMilli(created + toInt(p[3])).UTC()

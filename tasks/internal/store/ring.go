@@ -35,11 +35,8 @@ func (e *RingEntry) Nodes() int {
 		return math.MaxInt
 	}
 	span, _, _ = strings.Cut(span, "@")
-	first, last, ok := strings.Cut(span[strings.LastIndexAny(span, ".:")+1:], "-")
-	if !ok {
-		return 1
-	}
-	return int(toInt(last)-toInt(first)) + 1
+	_, first, last := parseSpan(span)
+	return last - first + 1
 }
 
 // Foreign reports whether no script writes such an entry.

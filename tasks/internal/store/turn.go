@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,7 +95,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take and finish nodes: %w", err)
 	}
-	return turned(t.Shard, res)
+	return turned(t.Shard, res), nil
 }
 
 // BatchName returns the name of the list of the nodes of a task that wait in a lane for others with the same key.
@@ -121,16 +120,12 @@ func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("advance workflow %s: %w", c.Flow.ID(), err)
 	}
-	return turned(c.Flow.shard, res)
+	return turned(c.Flow.shard, res), nil
 }
 
-func turned(shard int, res []any) (*Turned, error) {
-	if len(res) < 4 {
-		return nil, fmt.Errorf("script returned %v", res)
-	}
+func turned(shard int, res []any) *Turned {
 	out := &Turned{Status: text(res[0]), Now: time.UnixMilli(toInt(res[1]))}
 	lane, at, _ := strings.Cut(text(res[3]), " ")
-	at, cancelled, _ := strings.Cut(at, " ")
 	out.Lane, out.Taken = lane, time.UnixMicro(toInt(at))
 	todos, _ := res[2].([]any)
 	for _, v := range todos {
@@ -141,16 +136,9 @@ func turned(shard int, res []any) (*Turned, error) {
 		out.Todos = append(out.Todos, todo(v))
 	}
 	for _, v := range res[4:] {
-		if el, err := element(shard, v); err == nil { // the others cannot be read
-			if cancelled != "" {
-				refs := strings.Fields(cancelled)
-				el.Overdue = slices.Contains(refs, el.Flow.Ref+"!")
-				el.Cancelled = el.Overdue || slices.Contains(refs, el.Flow.Ref)
-			}
-			out.Nodes = append(out.Nodes, el)
-		}
+		out.Nodes = append(out.Nodes, element(shard, v))
 	}
-	return out, nil
+	return out
 }
 
 func todo(v any) Todo {

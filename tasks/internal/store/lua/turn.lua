@@ -7,10 +7,10 @@
 -- number of workflows, and of each its five facts, the number of arguments of its changes, and these, as in flow
 -- flags are words: again: it may be a repeated call; direct: the changes are of nodes without leases; batch: [3] is the key of a batch, from
 -- which at most [5] nodes of lane [7] are taken, if they are enough or one of them is due. The node of the first lease that ends is added before
--- returns {status, now, todos, '<lane> <unix µs at which the nodes were taken> <cancelled workflow, with ! if by its deadline>…', then the elements that were taken}.
+-- returns {status, now, todos, '<lane> <unix µs at which the nodes were taken>', then the elements that were taken}.
 -- status is ok, gone (the worker has lost leases that end: nothing was changed or taken, and todos has their positions) or paused (the
 -- queue of the entry is paused: nothing was taken). todos has the results of close for each workflow. An element is {its text, graph or
--- false, time at which the plan with its nodes was stored or false, then the record and the input of each node, each or false}. A graph is in the first
+-- false, time at which the plan with its nodes was stored or false, STOPPED of its workflow or false, then the record and the input of each node, each or false}. A graph is in the first
 -- element of its workflow, unless it is large: the worker may have it
 local MOST_KEYS = 256         -- fairness keys that one take reads
 local AT_ONCE = 32            -- fairness keys read in one call
@@ -24,7 +24,6 @@ local function has(f) return string.find(flags, f, 1, true) end
 
 local status, todos, elements, takenFrom = 'ok', {}, {}, ''
 local left, bytes = tonumber(ARGV[5]), 0
-local cancelled = '' -- workflows in elements, each after a space
 local sent = {} -- the workflows whose graphs are in elements
 
 -- add reads the nodes a to b of an element and takes them, as far as there is room. For a single node b is
@@ -41,8 +40,7 @@ local function add(wf, prefix, a, b, lost, new)
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
   if got.err or not got[1] or got[2] == BY_REVOKE then return nil end
   if new and (got[2] == BY_PAUSE or got[2] == BY_ORDER) then return nil, true end
-  if (got[2] == BY_CANCEL or got[2] == BY_DEADLINE) and not sent[wf] then cancelled = cancelled .. ' ' .. wf .. (got[2] == BY_DEADLINE and '!' or '') end
-  local el = {'', fields[3] == GRAPH and got[3] and #got[3] <= MOST_GRAPH and got[3], scope and got[4] or false}
+  local el = {'', fields[3] == GRAPH and got[3] and #got[3] <= MOST_GRAPH and got[3], scope and got[4] or false, got[2]}
   local n = 0
   for i = 7, #fields, 2 do
     if got[5] and not got[i] then
@@ -53,7 +51,7 @@ local function add(wf, prefix, a, b, lost, new)
     if (n > 0 or #elements > 0) and bytes + size > MOST_BYTES then break end
     bytes = bytes + size
     n = n + 1
-    el[2 + 2 * n], el[3 + 2 * n] = got[i], got[i + 1]
+    el[3 + 2 * n], el[4 + 2 * n] = got[i], got[i + 1]
   end
   if n == 0 then return 0 end
   if got[6] then redis.call('HDEL', P .. 'w:' .. wf, UNBEGUN) end
@@ -291,7 +289,7 @@ local function gather(list)
     redis.call('ZREM', list, n.member)
     if taken then -- else the workflow is gone
       local rec = READY .. string.sub(n.rec, 2)
-      elements[#elements][4] = rec
+      elements[#elements][5] = rec
       redis.call('HSET', P .. 'w:' .. n.wf, n.node, rec)
       redis.call('ZREM', P .. 'agenda', n.member)
     end
@@ -347,4 +345,4 @@ elseif left > 0 and status == 'ok' then -- else the call may be a late copy, who
 end
 saveDepth()
 counted()
-return {status, whole(now), todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}
+return {status, whole(now), todos, takenFrom .. ' ' .. stamp, unpack(elements)}
