@@ -14,10 +14,11 @@ import (
 
 // How workers look at the agenda.
 const (
-	sweepEvery = 4 * time.Second // at the latest: the message that a timer was set can be lost
-	claimFor   = 5 * time.Second // how long no other worker gets the due entries that this one has claimed
-	sweepMost  = 500             // entries of a shard in one sweep
-	ticksMost  = 64              // schedules of a shard that a worker has claimed and not begun to handle
+	sweepEvery = 4 * time.Second       // at the latest: the message that a timer was set can be lost
+	claimFor   = 5 * time.Second       // how long no other worker gets the due entries that this one has claimed
+	sweepMost  = 500                   // entries of a shard in one sweep
+	ticksMost  = 64                    // schedules of a shard that a worker has claimed and not begun to handle
+	roomEvery  = 20 * time.Millisecond // how often it looks whether there is room for more
 )
 
 // agenda handles entries that are due: delayed nodes, steps that a process may have missed, notes, and schedules.
@@ -58,7 +59,7 @@ func (ag *agenda) run(ctx context.Context, shards int) {
 
 // runShard handles due entries of a shard until ctx is done: at intervals, and when a timer is due.
 func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Time) {
-	beside := &attendants{agenda: ag, slots: make(chan struct{}, attendAtOnce), have: map[string]*store.Entry{}, idle: make(chan struct{}, 1)}
+	beside := &attendants{agenda: ag, slots: make(chan struct{}, attendAtOnce), have: map[string]bool{}}
 	defer beside.running.Wait()
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -73,7 +74,6 @@ func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Tim
 				next.Reset(time.Until(at))
 			}
 			continue
-		case <-beside.idle:
 		case <-next.C:
 		}
 		ticks := beside.room()
@@ -87,7 +87,10 @@ func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Tim
 			ag.log.WarnContext(ctx, "sweep of the agenda failed", "error", err)
 		}
 		last = d.Now
-		beside.attend(ctx, d.Lines, len(d.Lines) >= ticks)
+		beside.attend(ctx, d.Lines)
+		if ticks == 0 {
+			wait = min(wait, roomEvery)
+		}
 		planned = time.Now().Add(wait)
 		next.Reset(wait)
 	}
@@ -131,12 +134,9 @@ type attendants struct {
 	running sync.WaitGroup
 	slots   chan struct{} // has a value for each entry that is handled
 
-	mu      sync.Mutex              // guards the rest
-	waiting int                     // entries that are not handled yet
-	have    map[string]*store.Entry // the entries that wait or are handled; their claims can end meanwhile. A schedule that was due again is handled again
-	more    bool                    // more schedules may be due
-
-	idle chan struct{} // has a value if more is set and no entries wait
+	mu      sync.Mutex      // guards the rest
+	waiting int             // entries that are not handled yet
+	have    map[string]bool // the entries that wait or are handled: their claims can end meanwhile
 }
 
 // room returns how many schedules can be claimed.
@@ -146,48 +146,36 @@ func (a *attendants) room() int {
 	return max(0, ticksMost-a.waiting)
 }
 
-// attend handles entries soon. With more, it reports when no entries wait.
-func (a *attendants) attend(ctx context.Context, lines []store.Entry, more bool) {
+// attend handles entries soon. A schedule that was due again meanwhile may be handled twice at once.
+func (a *attendants) attend(ctx context.Context, lines []store.Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.more = more
 	for _, en := range lines {
 		name := en.Flow.Ref + "/" + en.Node
-		switch _, have := a.have[name]; {
-		case have && en.Flow.Ref == store.ScheduleRef:
-			a.have[name] = &en
-		case !have && len(a.have) < attendMost:
-			a.have[name] = nil
-			a.waiting++
-			a.running.Go(func() { a.run(ctx, name, &en) })
+		if en.Flow.Ref != store.ScheduleRef && (a.have[name] || len(a.have) >= attendMost) {
+			continue
 		}
+		a.have[name] = true
+		a.waiting++
+		a.running.Go(func() { a.run(ctx, name, en) })
 	}
 }
 
-// run handles an entry, and again while it was due meanwhile.
-func (a *attendants) run(ctx context.Context, name string, en *store.Entry) {
-	for en != nil {
-		a.slots <- struct{}{}
-		a.mu.Lock()
-		if a.waiting--; a.waiting == 0 && a.more {
-			signal(a.idle)
+// run handles an entry.
+func (a *attendants) run(ctx context.Context, name string, en store.Entry) {
+	a.slots <- struct{}{}
+	a.mu.Lock()
+	a.waiting--
+	a.mu.Unlock()
+	if ctx.Err() == nil {
+		if err := a.agenda.attend(ctx, en); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "an entry of the agenda was not handled", "error", err)
 		}
-		a.mu.Unlock()
-		if ctx.Err() == nil {
-			if err := a.agenda.attend(ctx, *en); err != nil && ctx.Err() == nil {
-				a.log.WarnContext(ctx, "an entry of the agenda was not handled", "error", err)
-			}
-		}
-		<-a.slots
-		a.mu.Lock()
-		if en = a.have[name]; en != nil {
-			a.have[name] = nil
-			a.waiting++
-		} else {
-			delete(a.have, name)
-		}
-		a.mu.Unlock()
 	}
+	<-a.slots
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.have, name)
 }
 
 // attend takes the step of an entry of the agenda. Another process may have taken it already: each step
