@@ -83,9 +83,6 @@ func (v *values) addParts(ctx context.Context, out *Members, l listing, seen []b
 			if m, err = v.member(ctx, p); err != nil {
 				return err
 			}
-			if m.Ended, err = v.endedAt(ctx, p); err != nil {
-				return err
-			}
 			if l.outcomes {
 				m = m.settled()
 			}

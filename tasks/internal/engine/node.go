@@ -134,7 +134,7 @@ func (v *values) keptInput(ctx context.Context, g *graph.Graph, id graph.ID, rec
 		known.Input = elements[id.Inst]
 	}
 	if known.Input == nil && n.In > 0 && n.Kind != graph.Catch && id.Inst < 0 {
-		if state, _, err := v.state(ctx, id.At(n.In-1, -1)); err != nil || state != store.StateSucceeded {
+		if state, _, _, err := v.state(ctx, id.At(n.In-1, -1)); err != nil || state != store.StateSucceeded {
 			return nil, err
 		}
 	}

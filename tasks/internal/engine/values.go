@@ -167,75 +167,59 @@ func (v *values) fetchParts(ctx context.Context, ids []graph.ID) error {
 }
 
 // state returns S if a node has a value, 0 while it runs, and otherwise the letter of the failed outcome and the node
-// that caused it: for a passive node, its first failed part.
-func (v *values) state(ctx context.Context, id graph.ID) (byte, graph.ID, error) {
+// that caused it: for a passive node, its first failed part. It also returns when the node ended: a skipped one with the node that caused
+// that, a passive one with its last part.
+func (v *values) state(ctx context.Context, id graph.ID) (state byte, at graph.ID, ended time.Time, err error) {
 	g, err := v.graph(ctx, id)
 	if err != nil {
-		return 0, id, err
+		return 0, id, ended, err
 	}
 	if id.Inst >= 0 || !g.Passive(id.Index) {
 		rec, err := v.record(ctx, id.String())
 		if err != nil || !rec.Terminal() {
-			return 0, id, err
+			return 0, id, ended, err
 		}
-		return rec.State, id, nil
+		cause := rec
+		if rec.Cause != "" {
+			cause, err = v.record(ctx, rec.Cause)
+		}
+		return rec.State, id, cause.Ended, err
 	}
 	if err := v.fetchParts(ctx, []graph.ID{id}); err != nil {
-		return 0, id, err
+		return 0, id, ended, err
 	}
-	all := byte(store.StateSucceeded)
+	state, at = store.StateSucceeded, id
 	for _, a := range g.Nodes[id.Index].Args {
-		state, at, err := v.state(ctx, id.At(a, -1))
+		part, of, end, err := v.state(ctx, id.At(a, -1))
+		if err != nil {
+			return 0, id, ended, err
+		}
+		if end.After(ended) {
+			ended = end
+		}
 		switch {
-		case err != nil:
-			return 0, id, err
-		case state == 0:
-			all = 0
-		case state != store.StateSucceeded && g.Nodes[id.Index].Kind != graph.Outcomes:
-			return state, at, nil
+		case state != store.StateSucceeded && state != 0: // an earlier part has failed
+		case part == 0:
+			state = 0
+		case part != store.StateSucceeded && g.Nodes[id.Index].Kind != graph.Outcomes:
+			state, at = part, of
 		}
 	}
-	return all, id, nil
+	return state, at, ended, nil
 }
 
 // member returns the result of a node as a member of a list.
 func (v *values) member(ctx context.Context, id graph.ID) (m Member, err error) {
-	switch state, at, err := v.state(ctx, id); {
+	state, at, ended, err := v.state(ctx, id)
+	m.Ended = ended
+	switch {
 	case err != nil || state == 0:
-		return m, err
 	case state == store.StateSucceeded:
 		m.Raw, err = v.value(ctx, id)
-		return m, err
 	default:
 		m.Failure, err = v.failure(ctx, at)
-		return m, err
 	}
-}
-
-// endedAt returns when a node ended: a skipped one with the node that caused that, a passive one with its last part. It is
-// zero for a node that has not ended.
-func (v *values) endedAt(ctx context.Context, id graph.ID) (at time.Time, err error) {
-	g, err := v.graph(ctx, id)
-	if err != nil {
-		return at, err
-	}
-	if id.Inst >= 0 || !g.Passive(id.Index) {
-		rec, err := v.record(ctx, id.String())
-		if err == nil && rec.Cause != "" {
-			rec, err = v.record(ctx, rec.Cause)
-		}
-		return rec.Ended, err
-	}
-	for _, a := range g.Nodes[id.Index].Args {
-		part, err := v.endedAt(ctx, id.At(a, -1))
-		if err != nil {
-			return at, err
-		}
-		if part.After(at) {
-			at = part
-		}
-	}
-	return at, nil
+	return m, err
 }
 
 // value returns the value of a node.
