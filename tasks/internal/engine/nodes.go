@@ -18,11 +18,8 @@ import (
 
 // Nodes returns the nodes of a workflow.
 func (in *Inspector) Nodes(ctx context.Context, refOrID string) ([]tasktype.Node, error) {
-	w, running, err := in.whole(ctx, refOrID)
-	if err != nil {
-		return nil, err
-	}
-	return in.nodes(ctx, w, running)
+	d, err := in.Workflow(ctx, refOrID)
+	return d.Nodes, err
 }
 
 // Summary returns a workflow without its nodes. It has ended at the time at which its root did.
