@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -31,20 +32,8 @@ const maxCompletion = 16 << 20
 // waitsForCompletion is the reason why an open node does not end.
 const waitsForCompletion = "waits for an external result"
 
-// verdictOf converts the reply of Redis about a node and its token to an error.
-func verdictOf(result string) error {
-	switch result {
-	case store.TokenOK, store.TokenDone:
-		return nil
-	case store.TokenEnded:
-		return ErrCompleted
-	case store.TokenStale:
-		return ErrStale
-	case store.TokenClosed:
-		return ErrNotOpen
-	}
-	return ErrUnknown
-}
+// tokenErrors are the errors of the replies of Redis about a node and its token; it has none about an unknown workflow.
+var tokenErrors = map[string]error{store.TokenEnded: ErrCompleted, store.TokenStale: ErrStale, store.TokenClosed: ErrNotOpen, store.TokenUnknown: ErrUnknown, "": ErrUnknown}
 
 // outside is a node that is completed externally: by a token or, without a hash, by a client that may end any node.
 type outside struct {
@@ -220,7 +209,7 @@ func (a *Completer) guarded(ctx context.Context, fl *flow, guard, change store.C
 	if err != nil {
 		return a.store.Explain(ctx, err)
 	}
-	if err := verdictOf(t.Guard); err != nil {
+	if err := tokenErrors[t.Guard]; err != nil {
 		return err
 	}
 	if err := a.advancer.settle(ctx, fl, t); err != nil {
@@ -282,10 +271,7 @@ func (a *Completer) New(ctx context.Context, workflow, node string) (string, err
 	}
 	full, hash := newToken(workflow, node)
 	result, err := a.store.Tokens.New(ctx, o.fl.Flow, node, hash)
-	if err == nil {
-		err = verdictOf(result)
-	}
-	if err != nil {
+	if err := cmp.Or(err, tokenErrors[result]); err != nil {
 		return "", a.store.Explain(ctx, err)
 	}
 	return full, nil

@@ -113,9 +113,8 @@ func (r *Run) Token(ctx context.Context) (string, error) {
 		return "", r.w.store.Explain(ctx, err)
 	case result == store.TokenGone:
 		return "", errors.New("another worker has it by now")
-	}
-	if err := verdictOf(result); err != nil {
-		return "", err
+	case tokenErrors[result] != nil:
+		return "", tokenErrors[result]
 	}
 	return full, nil
 }
