@@ -669,9 +669,6 @@ func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 	return nil
 }
 
-// mostRuns is how many runs of a node are kept: the first one and the last ones, as in remember.lua.
-const mostRuns = 12
-
 // keepRun adds the last run of a node to its kept runs.
 func (r *resetter) keepRun(id graph.ID, rec *store.Record) {
 	if rec.Began.IsZero() || rec.State != store.StateFailed && rec.State != store.StateRevoked && rec.State != store.StateSucceeded {
@@ -685,17 +682,7 @@ func (r *resetter) keepRun(id graph.ID, rec *store.Record) {
 			run.Outcome = tasktype.OutcomeRevoked
 		}
 	}
-	field := store.FieldRuns + id.String()
-	number, lines := 1, strings.Split(r.field(field), "\n")
-	if runs := store.ParseRuns([]byte(r.field(field))); len(runs) > 0 {
-		number = runs[len(runs)-1].Run + 1
-	} else {
-		lines = nil
-	}
-	if len(lines) >= mostRuns {
-		lines = slices.Delete(lines, 1, len(lines)-mostRuns+2)
-	}
-	r.out.Set[field] = strings.Join(append(lines, strconv.Itoa(number)+"|"+string(store.EncodeRun(&run))), "\n")
+	r.out.Runs = append(r.out.Runs, store.Literal{Node: id.String(), Input: store.EncodeRun(&run)})
 }
 
 // release adds the nodes that can run.
@@ -725,17 +712,8 @@ func (pr *progress) reopened(ctx context.Context, fl *flow) error {
 	if err := pr.store.Agenda.Add(ctx, fl.Flow, progressNote, keepAlive); err != nil {
 		return err
 	}
-	p, err := pr.of(ctx, fl.Ref)
-	if err != nil {
+	if err := pr.store.Progress.Delete(ctx, fl.g.Progress, fl.ID(), "completed_at", "total_chunks", "completed_chunks", "status"); err != nil {
 		return err
 	}
-	if err := pr.store.Progress.Delete(ctx, fl.g.Progress, fl.ID(), "completed_at"); err != nil {
-		return err
-	}
-	for _, key := range [][2]string{{"total_chunks", strconv.Itoa(p.Chunks)}, {"completed_chunks", strconv.Itoa(p.ChunksDone)}, {"status", "PROCESSING"}} {
-		if err := pr.store.Progress.Set(ctx, fl.g.Progress, fl.ID(), key[0], store.KeySet, key[1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(pr.publish(ctx, fl, "status", "PROCESSING"), pr.write(ctx, fl))
 }

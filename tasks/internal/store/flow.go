@@ -272,6 +272,7 @@ type Reset struct {
 	Set      map[string]string // values by field
 	Plans    []string          // planned nodes whose plan has ended
 	Failed   []string          // nodes that had failed
+	Runs     []Literal         // nodes with their last runs, as [EncodeRun] returns them
 	Lanes    []string          // of the workflow
 	First    string            // span of its first nodes, if it is one; else empty
 	Source   string            // reference of the workflow to copy; empty to retry the workflow itself
@@ -291,7 +292,7 @@ const (
 
 // Retry resets nodes of an ended workflow, or of a new copy of the workflow Source in the same shard, and releases nodes that can run.
 func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, error) {
-	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First, r.Source)
+	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots), r.First, r.Source, len(r.Runs))
 	add := func(list []string) {
 		for _, s := range list {
 			args = append(args, s)
@@ -304,6 +305,9 @@ func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, error
 	add(r.Plans)
 	add(r.Failed)
 	add(r.Lanes)
+	for _, run := range r.Runs {
+		args = append(args, run.Node, run.Input)
+	}
 	grow := Grow{Roots: r.Roots}
 	res, err := s.call(ctx, "retry", f.shard, grow.roots(args)...)
 	if err != nil {

@@ -187,9 +187,14 @@ func (s ProgressKeys) Set(ctx context.Context, prefix, id, name, how, value stri
 	return s.scripts["project"].Run(ctx, s.rdb, []string{progressKey(prefix, id, name)}, how, value, progressTTL).Err()
 }
 
-// Delete deletes a progress key.
-func (s ProgressKeys) Delete(ctx context.Context, prefix, id, name string) error {
-	return s.rdb.Del(ctx, progressKey(prefix, id, name)).Err()
+// Delete deletes progress keys.
+func (s ProgressKeys) Delete(ctx context.Context, prefix, id string, names ...string) error {
+	pipe := s.rdb.Pipeline()
+	for _, n := range names {
+		pipe.Del(ctx, progressKey(prefix, id, n))
+	}
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // Refresh pushes the expiry of progress keys that exist.

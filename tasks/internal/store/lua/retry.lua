@@ -2,8 +2,8 @@
 -- KEYS as in lib
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] revision for which the rest was computed, [7] id of the call, [8] number of
 -- fields to delete, [9] of values, [10] of planned nodes whose plan has ended,
--- [11] of failed nodes, [12] of lanes, [13] of releases, [14] span of the first nodes or '', [15] reference of the workflow to copy or '' for none; then the fields; field, value of each; the planned nodes and
--- the failed ones; the lanes of the workflow; span, lane, delay, lim of each release
+-- [11] of failed nodes, [12] of lanes, [13] of releases, [14] span of the first nodes or '', [15] reference of the workflow to copy or '' for none, [16] number of runs; then the fields; field, value of each; the planned nodes and
+-- the failed ones; the lanes of the workflow; node and run of each of the runs, see remember; span, lane, delay, lim of each release
 -- returns {'ok', todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has leases of
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
 local MOST_DEATHS = 11 -- as mostLost of the engine, and one more
@@ -22,7 +22,7 @@ if source ~= wf then
   have[7], have[9] = false, false
 end
 
-local at = 16
+local at = 17
 -- part returns the next n arguments.
 local function part(n)
   local list = {}
@@ -32,6 +32,7 @@ local function part(n)
 end
 local gone, values = part(tonumber(ARGV[8])), part(2 * ARGV[9])
 local plans, failed, laneNames = part(tonumber(ARGV[10])), part(tonumber(ARGV[11])), part(tonumber(ARGV[12]))
+local runs = part(2 * ARGV[16])
 
 if have[7] then -- nodes that others than their worker ended may still have a lease or be on a ready list
   for _, taker in ipairs(redis.call('ZRANGE', P .. 'takers', 0, -1)) do
@@ -77,6 +78,7 @@ local chosen = chosenKey(W)
 if chosen then redis.call('PERSIST', chosen) end
 bulk('HDEL', wf, gone)
 bulk('HSET', wf, values)
+for i = 1, #runs, 2 do remember(wf, runs[i], runs[i + 1]) end
 for _, node in ipairs(failed) do stale[#stale + 1] = W .. '/!fast ' .. node end
 bulk('ZREM', P .. 'agenda', stale)
 for _, node in ipairs(plans) do redis.call('ZADD', P .. 'agenda', whole(now + SOON), W .. '/' .. node) end
