@@ -84,9 +84,13 @@ func (in *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCou
 	if err != nil {
 		return nil, err
 	}
-	counts, err := in.store.Queues.ForeignDue(ctx, names)
+	foreign, err := in.store.Queues.Foreign(ctx, names)
 	if err != nil {
 		return nil, err
+	}
+	counts := map[string]tasktype.DueCount{}
+	for q, f := range foreign {
+		counts[q] = f.DueCount
 	}
 	waiting, err := in.store.Agenda.Waiting(ctx, limit)
 	if err != nil {

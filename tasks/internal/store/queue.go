@@ -16,21 +16,15 @@ import (
 
 // Names returns the queues that work was sent to, or that a worker serves.
 func (s Queues) Names(ctx context.Context) ([]string, error) {
-	n, err := s.shardCount(ctx)
+	known, err := s.rdb.SMembers(ctx, queuesKey).Result()
 	if err != nil {
-		return nil, err
-	}
-	pipe := s.rdb.Pipeline()
-	known := pipe.SMembers(ctx, queuesKey)
-	sets := make([]*redis.StringSliceCmd, 0, n)
-	for shard := range n {
-		sets = append(sets, pipe.ZRange(ctx, s.shardQueuesKey(shard), 0, -1))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
+	sets, err := onShards(ctx, s.db, "list queues", func(pipe redis.Pipeliner, shard int) *redis.StringSliceCmd {
+		return pipe.ZRange(ctx, s.shardQueuesKey(shard), 0, -1)
+	})
 	names := map[string]bool{}
-	for _, name := range known.Val() {
+	for _, name := range known {
 		if q := s.OwnQueue(name); q != "" {
 			names[q] = true
 		}
@@ -40,7 +34,7 @@ func (s Queues) Names(ctx context.Context) ([]string, error) {
 			names[q] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(names)), nil
+	return slices.Sorted(maps.Keys(names)), err
 }
 
 // Forget deletes the data of the queues that have nothing ready, are not paused and were not used for a time. Asynq's list keeps
@@ -167,37 +161,22 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 // with some 30 commands.
 type Foreign struct {
 	Pending, Active, Archived int64
+	tasktype.DueCount                   // of the tasks that wait for their time
 	Since                     time.Time // time since which the oldest pending task is pending; zero if there is none
 	Paused                    bool
-}
-
-// ForeignDue counts asynq's own tasks that wait for their time, by queue.
-func (s Queues) ForeignDue(ctx context.Context, queues []string) (map[string]tasktype.DueCount, error) {
-	pipe := s.rdb.Pipeline()
-	scheduled, retry := make([]*redis.IntCmd, len(queues)), make([]*redis.IntCmd, len(queues))
-	for i, q := range queues {
-		scheduled[i], retry[i] = pipe.ZCard(ctx, s.asynqKey(q, "scheduled")), pipe.ZCard(ctx, s.asynqKey(q, "retry"))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read queues: %w", err)
-	}
-	out := map[string]tasktype.DueCount{}
-	for i, q := range queues {
-		out[q] = tasktype.DueCount{Scheduled: scheduled[i].Val(), Retry: retry[i].Val()}
-	}
-	return out, nil
 }
 
 // Foreign returns the numbers of asynq's own tasks in queues.
 func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreign, error) {
 	type read struct {
-		paused, archived, pending, active *redis.IntCmd
-		oldest                            *redis.StringCmd
+		paused, archived, pending, active, scheduled, retry *redis.IntCmd
+		oldest                                              *redis.StringCmd
 	}
 	pipe := s.rdb.Pipeline()
 	reads := make([]read, len(queues))
 	for i, q := range queues {
-		reads[i] = read{pipe.Exists(ctx, s.asynqKey(q, "paused")), pipe.ZCard(ctx, s.asynqKey(q, "archived")), pipe.LLen(ctx, s.asynqKey(q, "pending")), pipe.LLen(ctx, s.asynqKey(q, "active")), pipe.LIndex(ctx, s.asynqKey(q, "pending"), -1)}
+		reads[i] = read{pipe.Exists(ctx, s.asynqKey(q, "paused")), pipe.ZCard(ctx, s.asynqKey(q, "archived")), pipe.LLen(ctx, s.asynqKey(q, "pending")), pipe.LLen(ctx, s.asynqKey(q, "active")),
+			pipe.ZCard(ctx, s.asynqKey(q, "scheduled")), pipe.ZCard(ctx, s.asynqKey(q, "retry")), pipe.LIndex(ctx, s.asynqKey(q, "pending"), -1)}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read queues: %w", err)
@@ -205,7 +184,8 @@ func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreig
 	out := map[string]Foreign{}
 	for i, q := range queues {
 		r := reads[i]
-		f := Foreign{Paused: r.paused.Val() == 1, Archived: r.archived.Val(), Pending: r.pending.Val(), Active: r.active.Val()}
+		f := Foreign{Paused: r.paused.Val() == 1, Archived: r.archived.Val(), Pending: r.pending.Val(), Active: r.active.Val(),
+			DueCount: tasktype.DueCount{Queue: q, Scheduled: r.scheduled.Val(), Retry: r.retry.Val()}}
 		if id := r.oldest.Val(); id != "" {
 			since, err := s.rdb.HGet(ctx, s.asynqKey(q, "t:"+id), "pending_since").Int64()
 			if err != nil && !errors.Is(err, redis.Nil) { // it has begun meanwhile
@@ -236,34 +216,27 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 		if err != nil {
 			return nil, fmt.Errorf("list ready nodes: %w", err)
 		}
-		lists := make([]string, 0, len(high))
-		for _, key := range high {
-			lists = append(lists, s.readyKey(shard, Lane(queue, 1), key))
-		}
-		for _, entry := range append(lists, entries...) {
-			texts := []string{entry}
+		for i, entry := range append(high, entries...) {
+			texts, key, ok, priority := []string{entry}, entry, true, 1
+			if i >= len(high) {
+				key, ok = strings.CutPrefix(entry, "=")
+				priority = 0
+			}
 			switch {
+			case ok:
+				if texts, err = s.rdb.LRange(ctx, s.readyKey(shard, Lane(queue, priority), key), 0, int64(limit-1)).Result(); err != nil {
+					return nil, fmt.Errorf("list ready nodes: %w", err)
+				}
 			case entry == "+":
 				continue
 			case IsSingle(entry):
 				ref, deaths, _ := strings.Cut(entry, "@")
 				texts = []string{ref + "/0@" + deaths}
-			case strings.HasPrefix(entry, "="), strings.HasPrefix(entry, s.Prefix(shard)):
-				list := entry
-				if key, ok := strings.CutPrefix(entry, "="); ok {
-					list = s.readyKey(shard, Lane(queue, 0), key)
-				}
-				if texts, err = s.rdb.LRange(ctx, list, 0, int64(limit-1)).Result(); err != nil {
-					return nil, fmt.Errorf("list ready nodes: %w", err)
-				}
 			}
 			for _, t := range texts {
-				if len(out) < limit {
-					out = append(out, ParseElement(shard, t))
+				if out = append(out, ParseElement(shard, t)); len(out) == limit {
+					return out, nil
 				}
-			}
-			if len(out) >= limit {
-				return out, nil
 			}
 		}
 	}
