@@ -129,11 +129,7 @@ func (s Flows) Before(ctx context.Context, f Flow) (refs []string, waits bool, e
 // Withdraw removes ready nodes of a revoked workflow from their lists. first is the span of its first nodes, or empty. A take
 // drops the ready nodes that are left.
 func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []string) error {
-	key, err := s.rdb.HGet(ctx, s.Key(f), FieldFairness).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
-	}
-	args := []any{f.Ref, key, first}
+	args := []any{f.Ref, first}
 	for _, l := range lanes {
 		args = append(args, l)
 	}
