@@ -155,20 +155,18 @@ func (l *Leaser) start(key, queue string, names []string) *leasePool {
 
 // lease waits for the leases of a call.
 func (p *leasePool) lease(c *leaseCall, ends time.Time) (out []tasktype.LeasedTask, err error) {
-	select {
-	case <-c.ctx.Done():
-	case <-p.ended:
-	case <-time.After(time.Until(ends)):
-	case <-c.more:
-		for more := true; more; {
-			select {
-			case <-c.more:
-			case <-c.full:
-				more = false
-			case <-time.After(leaseLinger):
-				more = false
-			}
+	wait := time.After(time.Until(ends))
+	for more := true; more; {
+		select {
+		case <-c.more:
+			wait = time.After(leaseLinger)
+			continue
+		case <-c.ctx.Done():
+		case <-p.ended:
+		case <-wait:
+		case <-c.full:
 		}
+		more = false
 	}
 	p.mu.Lock()
 	p.closeLocked(c)
