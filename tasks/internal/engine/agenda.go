@@ -245,7 +245,7 @@ func (ag *agenda) step(ctx context.Context, en store.Entry) error {
 	if task, ok := strings.CutPrefix(en.Node, signalNote); ok {
 		return ag.advancer.deliver(ctx, fl, task)
 	}
-	if _, _, err := ag.graphs.node(ctx, fl, en.Node); errors.Is(err, ErrUnknown) { // Redis lost the plan with the node
+	if _, _, err := ag.graphs.values(fl).named(ctx, en.Node); errors.Is(err, ErrUnknown) { // Redis lost the plan with the node
 		return ag.store.Agenda.Remove(ctx, en.Flow, en.Node)
 	} else if err != nil {
 		return err

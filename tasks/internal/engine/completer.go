@@ -60,22 +60,13 @@ type Completer struct {
 	advancer *advancer
 }
 
-// nodeFor returns the node of a token.
-func (a *Completer) nodeFor(ctx context.Context, text string) (*outside, error) {
-	t, err := parseToken(text)
-	if err != nil {
-		return nil, err
-	}
-	return a.outside(ctx, t)
-}
-
 // outside returns the node that a token names.
 func (a *Completer) outside(ctx context.Context, t token) (*outside, error) {
 	fl, err := a.graphs.load(ctx, t.workflow)
 	if err != nil {
 		return nil, err
 	}
-	id, g, err := a.graphs.node(ctx, fl, t.node)
+	id, g, err := a.graphs.values(fl).named(ctx, t.node)
 	if errors.Is(err, errUnreadable) || err == nil && g.Virtual(id.Index) && (id.Inst < 0 || g.Nodes[id.Index].Kind != graph.Each) {
 		return nil, ErrUnknown
 	}
@@ -91,7 +82,11 @@ type Find func(ctx context.Context, a *Completer) (*outside, error)
 // ByToken finds the node of a token. The task, if given, must be the task of the node.
 func ByToken(text, task string) Find {
 	return func(ctx context.Context, a *Completer) (*outside, error) {
-		o, err := a.nodeFor(ctx, text)
+		t, err := parseToken(text)
+		if err != nil {
+			return nil, err
+		}
+		o, err := a.outside(ctx, t)
 		if err != nil {
 			return nil, err
 		}

@@ -62,11 +62,6 @@ func (gs *graphs) of(ctx context.Context, f store.Flow, scope string) (*graph.Gr
 	return gs.learn(f.Ref, scope, fields[planned], []byte(raw))
 }
 
-// node returns a node by its name, with its graph. Names come from Redis, so they may be damaged.
-func (gs *graphs) node(ctx context.Context, fl *flow, node string) (graph.ID, *graph.Graph, error) {
-	return gs.values(fl).named(ctx, node)
-}
-
 // spec returns how a node runs; nil if its workflow is gone or cannot be read.
 func (gs *graphs) spec(ctx context.Context, f store.Flow, node string) (*graph.Spec, error) {
 	id, err := graph.ParseID(node)

@@ -80,7 +80,7 @@ func (gs *graphs) named(ctx context.Context, fl *flow, node string) (graph.ID, *
 	if _, err := graph.ParseID(node); err != nil {
 		return graph.ID{}, nil, ErrNoNode
 	}
-	id, g, err := gs.node(ctx, fl, node)
+	id, g, err := gs.values(fl).named(ctx, node)
 	if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) && g != nil {
 		err = ErrNoNode
 	}

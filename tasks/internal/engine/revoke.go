@@ -228,7 +228,7 @@ func (a *advancer) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph
 // failFast revokes the siblings of a node that failed, in groups with FailFast. The agenda has an entry for this until
 // it is done.
 func (a *advancer) failFast(ctx context.Context, fl *flow, node string) error {
-	id, g, err := a.graphs.node(ctx, fl, node)
+	id, g, err := a.graphs.values(fl).named(ctx, node)
 	if err != nil {
 		return err
 	}

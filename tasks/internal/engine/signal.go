@@ -82,7 +82,7 @@ func (a *advancer) deliver(ctx context.Context, fl *flow, task string) error {
 		if err != nil || sg == nil {
 			return err
 		}
-		id, g, err := a.graphs.node(ctx, fl, sg.Node)
+		id, g, err := a.graphs.values(fl).named(ctx, sg.Node)
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (v *values) graph(ctx context.Context, id graph.ID) (*graph.Graph, error) {
 	return g, nil
 }
 
-// named returns a node by its name, with its graph, which is read once.
+// named returns a node by its name, with its graph. Names come from Redis, so they may be damaged.
 func (v *values) named(ctx context.Context, node string) (graph.ID, *graph.Graph, error) {
 	id, err := graph.ParseID(node)
 	if err != nil {
