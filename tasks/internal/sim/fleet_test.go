@@ -305,36 +305,25 @@ func (h *history) operate() {
 			return
 		}
 		h.plan.revocations--
-		f.revoked, f.stopping, s.busy = true, true, true
+		f.revoked, f.stopping = true, true
 		f.unpaused()
 		stop, what := (*tasks.Workflow).Revoke, "REVOKES"
 		if h.chance(600) {
 			stop, what = (*tasks.Workflow).Cancel, "CANCELS"
 		}
-		h.event("%s %s %s", s.name, what, f.id)
-		h.spawn(func() {
-			err := stop(s.client.Workflow(f.id), context.Background()) // if it fails, the workflow was stopped or not
-			h.mu.Lock()
-			f.torn, f.stopping = f.torn || err != nil, false
-			s.busy = false
-			h.mu.Unlock()
+		h.act(s, what, f.id, func(ctx context.Context) error { return stop(s.client.Workflow(f.id), ctx) }, func(err error) {
+			f.torn, f.stopping = f.torn || err != nil, false // if it fails, the workflow was stopped or not
 		})
 	case h.chance(400):
 		f := h.flows[h.rng.IntN(len(h.flows))]
 		if f.state != "sent" || s.busy || f.single || f.retried != "" || f.signal != "" || !h.hasEnded(f) {
 			return
 		}
-		f.state, f.ended, f.forgot, s.busy = "", false, true, true
+		f.state, f.ended, f.forgot = "", false, true
 		f.unpaused()
 		f.renew(len(h.events))
 		maps.DeleteFunc(h.party.won, func(node string, _ int) bool { return strings.HasPrefix(node, f.id+"/") })
-		h.event("%s FORGETS %s", s.name, f.id)
-		h.spawn(func() {
-			_ = s.client.Workflow(f.id).Delete(context.Background()) // it fails if the next one has been sent
-			h.mu.Lock()
-			s.busy = false
-			h.mu.Unlock()
-		})
+		h.act(s, "FORGETS", f.id, func(ctx context.Context) error { return s.client.Workflow(f.id).Delete(ctx) }, func(error) {}) // it fails if the next one has been sent
 	default:
 		if s.busy {
 			return
@@ -343,15 +332,30 @@ func (h *history) operate() {
 		if h.chance(500) {
 			call, what = s.client.ResumeQueue, "RESUMES"
 		}
-		s.busy = true
-		h.event("%s %s %s", s.name, what, q)
-		h.spawn(func() {
-			_ = call(context.Background(), q) // if it fails, the queue may be paused in part
-			h.mu.Lock()
-			s.busy = false
-			h.mu.Unlock()
-		})
+		h.act(s, what, q, func(ctx context.Context) error { return call(ctx, q) }, func(error) {}) // if it fails, the queue may be paused in part
 	}
+}
+
+// act has a sender make a call about a workflow or a queue, and then notes its error.
+func (h *history) act(s *sender, what, of string, call func(context.Context) error, note func(error)) {
+	s.busy = true
+	h.event("%s %s %s", s.name, what, of)
+	h.spawn(func() {
+		err := call(context.Background())
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		s.busy = false
+		note(err)
+	})
+}
+
+// free returns a sender that makes no call, or nil.
+func (h *history) free() *sender {
+	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
+	if i < 0 {
+		return nil
+	}
+	return h.senders[i]
 }
 
 // unpaused notes that a pause of f may end.
@@ -363,67 +367,54 @@ func (f *flow) unpaused() {
 
 // pause has a sender pause a workflow, which happens once to a workflow.
 func (h *history) pause() {
-	f := h.flows[h.rng.IntN(len(h.flows))]
-	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
-	if i < 0 || f.state != "sent" || f.pause != "" || f.stopping || f.retried == "retrying" {
+	f, s := h.flows[h.rng.IntN(len(h.flows))], h.free()
+	if s == nil || f.state != "sent" || f.pause != "" || f.stopping || f.retried == "retrying" {
 		return
 	}
-	s := h.senders[i]
 	h.plan.pauses--
-	f.pause, s.busy = "calling", true
-	h.event("%s PAUSES %s", s.name, f.id)
-	h.spawn(func() {
-		err := s.client.Workflow(f.id).Pause(context.Background())
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		s.busy = false
-		switch {
-		case err == nil && !f.stopping && f.retried != "retrying" && !f.forgot:
+	f.pause = "calling"
+	h.act(s, "PAUSES", f.id, func(ctx context.Context) error { return s.client.Workflow(f.id).Pause(ctx) }, func(err error) {
+		if err == nil && !f.stopping && f.retried != "retrying" && !f.forgot {
 			f.pause = "paused"
-		case err == nil, errors.Is(err, errCut), errors.Is(err, errDead):
-			f.pause = "torn"
-		case errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrNotFound):
-			f.pause = "over"
-		default:
-			h.fail("pause of %s: %v", f.id, err)
+		} else {
+			h.endPause(f, "torn", err)
 		}
 	})
 }
 
+// endPause notes the error of a call to pause or resume a workflow. Without an error, the workflow is in a state of pause.
+func (h *history) endPause(f *flow, state string, err error) {
+	switch {
+	case err == nil:
+		f.pause = state
+	case errors.Is(err, errCut), errors.Is(err, errDead):
+		f.pause = "torn"
+	case errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrNotFound):
+		f.pause = "over"
+	default:
+		h.fail("pause or resume of %s: %v", f.id, err)
+	}
+}
+
 // resume has a sender resume a workflow that is in a state of pause. It reports whether there is one.
 func (h *history) resume(states ...string) bool {
-	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
+	s := h.free()
 	k := slices.IndexFunc(h.flows, func(f *flow) bool { return slices.Contains(states, f.pause) })
-	if i < 0 || k < 0 {
+	if s == nil || k < 0 {
 		return false
 	}
-	s, f := h.senders[i], h.flows[k]
-	f.pause, s.busy = "resuming", true
-	h.event("%s RESUMES %s", s.name, f.id)
-	h.spawn(func() {
-		err := s.client.Workflow(f.id).Resume(context.Background())
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		s.busy = false
-		switch {
-		case errors.Is(err, errCut), errors.Is(err, errDead):
-			f.pause = "torn"
-		case err == nil, errors.Is(err, tasks.ErrEnded), f.revoked && (errors.Is(err, tasks.ErrCancelled) || errors.Is(err, tasks.ErrRevoked)), f.forgot && errors.Is(err, tasks.ErrNotFound):
-			f.pause = "over"
-		default:
-			h.fail("resume of %s: %v", f.id, err)
-		}
-	})
+	f := h.flows[k]
+	f.pause = "resuming"
+	h.act(s, "RESUMES", f.id, func(ctx context.Context) error { return s.client.Workflow(f.id).Resume(ctx) }, func(err error) { h.endPause(f, "over", err) })
 	return true
 }
 
 // retry has a sender retry a failed workflow, until it is known whether that had an effect. It reports whether there is one.
 func (h *history) retry() bool {
-	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
-	if h.plan.retries == 0 || i < 0 {
+	s := h.free()
+	if h.plan.retries == 0 || s == nil {
 		return false
 	}
-	s := h.senders[i]
 	for _, k := range h.rng.Perm(len(h.flows)) {
 		if f := h.flows[k]; f.state == "sent" && f.retried == "" && f.signal == "" && !f.forgot && !f.stopping && h.hasEnded(f) && h.hasFailed(f) {
 			h.plan.retries--

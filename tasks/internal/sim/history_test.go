@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -47,7 +46,7 @@ type history struct {
 	scripts *scripts
 	plan    plan
 	*fleet
-	record
+	events   []string
 	observer *tasks.Client // the scheduler's own
 
 	mu     sync.Mutex // guards parked, and the state that processes change while they run
@@ -67,12 +66,6 @@ type history struct {
 	batches    []batch // that workers were given
 }
 
-// record is the log of a history.
-type record struct {
-	events []string
-	sum    uint64 // of all
-}
-
 // lives matches the random part in IDs of batches, which distinguishes a worker from an earlier one with the same
 // name.
 var lives = regexp.MustCompile(`\b([0-9a-z]+)\.[A-Z2-7]{6}\b`)
@@ -85,9 +78,6 @@ var nonces = regexp.MustCompile(`~[a-z2-7]{12}`)
 
 func (h *history) event(format string, args ...any) {
 	s := fmt.Sprintf("%5d %9.3fs  ", h.steps, time.Since(start).Seconds()) + lives.ReplaceAllString(fmt.Sprintf(format, args...), "$1")
-	f := fnv.New64a()
-	fmt.Fprintf(f, "%x %s", h.sum, s)
-	h.sum = f.Sum64()
 	h.events = append(h.events, s)
 }
 

@@ -115,28 +115,21 @@ var signalled = canvas.ExternalTasks[0]
 
 // signal has a sender complete the only task of its kind in a workflow by a signal, before or after that is open.
 func (h *history) signal() {
-	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
+	s := h.free()
 	k := slices.IndexFunc(h.flows, func(f *flow) bool {
 		return f.state == "sent" && f.signal == "" && f.retried == "" && !f.forgot && len(*f.runs.Asked) == 1
 	})
-	if i < 0 || k < 0 {
+	if s == nil || k < 0 {
 		return
 	}
-	s, f := h.senders[i], h.flows[k]
+	f := h.flows[k]
 	h.plan.signals--
-	f.signal, s.busy = "sending", true
-	h.event("%s SIGNALS %s", s.name, f.id)
+	f.signal = "sending"
 	value, _ := json.Marshal((*f.runs.Asked)[0])
-	h.spawn(func() {
-		err := s.client.Workflow(f.id).Signal(context.Background(), signalled, value)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		s.busy = false
-		switch {
-		case err == nil:
+	h.act(s, "SIGNALS", f.id, func(ctx context.Context) error { return s.client.Workflow(f.id).Signal(ctx, signalled, value) }, func(err error) {
+		if err == nil {
 			f.signal = "sent"
-		case errors.Is(err, errCut), errors.Is(err, errDead), errors.Is(err, tasks.ErrEnded):
-		default:
+		} else if !errors.Is(err, errCut) && !errors.Is(err, errDead) && !errors.Is(err, tasks.ErrEnded) {
 			h.fail("signal to %s: %v", f.id, err)
 		}
 	})
