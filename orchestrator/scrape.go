@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/counts"
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/refreshwait"
 	"muster/sites"
@@ -370,8 +370,7 @@ func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 	if state == "" && waits {
 		state = "waits to retry"
 		if len(j.Delays) > 0 { // the most frequent reason first
-			why := slices.SortedFunc(maps.Keys(j.Delays), func(a, b string) int { return cmp.Or(j.Delays[b]-j.Delays[a], strings.Compare(a, b)) })
-			state = "waits: " + strings.Join(why, ", ")
+			state = "waits: " + strings.Join(counts.Names(j.Delays), ", ")
 		}
 	}
 	p.Brief = fmt.Sprintf("%d ok %d err %d q %d rec %.1f/s", j.Pages.Done, j.Pages.Error, j.Pages.Open(), written(j), rate)

@@ -5,16 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/counts"
 	"muster/internal/secret"
 	"muster/orchestrator"
 	"muster/orchestrator/api/client"
@@ -151,27 +150,6 @@ func showPool(s scope, _ client.None) error {
 	return s.showFields(stats)
 }
 
-// counts lists numbers by name, the largest first, and the small ones as one.
-func counts[K ~string](by map[K]int) string {
-	names := slices.SortedFunc(maps.Keys(by), func(a, b K) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) })
-	var words []string
-	rest := 0
-	for i, name := range names {
-		if i >= 8 {
-			rest += by[name]
-			continue
-		}
-		words = append(words, fmt.Sprintf("%s %d", name, by[name]))
-	}
-	if rest > 0 {
-		words = append(words, fmt.Sprintf("others %d", rest))
-	}
-	if len(words) == 0 {
-		return "-"
-	}
-	return strings.Join(words, ", ")
-}
-
 // listSources prints the sources and their yield.
 func listSources(s scope) error {
 	list, err := client.All(s.ctx, s.api, client.ListProxySources, client.None{}, 0)
@@ -179,7 +157,7 @@ func listSources(s scope) error {
 		return err
 	}
 	return showPage(s, list, "No sources; name some in proxies.sources", "SOURCE STATE CANDIDATES ALIVE USABLE READ LEFT_OUT UNIQUE ELITE", func(y client.ProxySource) []any {
-		return []any{y.Name, y.State(), y.Last.Candidates, y.Last.Alive, y.Last.Usable, y.LastAt, counts(y.Rejects), y.Last.Unique, y.Last.Elite, note(y.Error)}
+		return []any{y.Name, y.State(), y.Last.Candidates, y.Last.Alive, y.Last.Usable, y.LastAt, counts.Text(y.Rejects), y.Last.Unique, y.Last.Elite, note(y.Error)}
 	})
 }
 

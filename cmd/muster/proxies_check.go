@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/counts"
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
@@ -299,6 +300,6 @@ func httpsWord(can probe.Capabilities) string {
 // printReasons prints why proxies were rejected, the most frequent reason first.
 func printReasons(env environment, reasons map[probe.Reason]int) {
 	if len(reasons) > 0 {
-		fmt.Fprintln(env.stderr, "rejected:", counts(reasons))
+		fmt.Fprintln(env.stderr, "rejected:", counts.Text(reasons))
 	}
 }

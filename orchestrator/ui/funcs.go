@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/counts"
 	"muster/internal/webui"
 	"muster/jobs"
 	"muster/jobs/pipeline"
@@ -42,7 +43,7 @@ var funcs = template.FuncMap{
 	"summary": summaryOf,
 	"grouped": grouped,
 	"byhour":  byHour,
-	"bycount": byCount[string],
+	"bycount": counts.Names[string],
 	"choices": func() []taskui.Choice { return itemChoices },
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/counts"
 	"muster/internal/webui"
 	"muster/proxies"
 )
@@ -140,7 +141,7 @@ type sourceRow struct {
 }
 
 // Left returns the number of skipped entries of the last list by reason.
-func (s sourceRow) Left() string { return counted(s.Rejects) }
+func (s sourceRow) Left() string { return counts.Text(s.Rejects) }
 
 // sources lists the configured sources and earlier ones; sources without proxies come first.
 func (p *pages) sources(ctx context.Context, _ *http.Request) (webui.View, error) {

@@ -1,17 +1,16 @@
 package ui
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"muster/internal/counts"
 	"muster/internal/webui"
 	"muster/sites"
 	"muster/sites/report"
@@ -72,21 +71,7 @@ type recordTable struct {
 }
 
 // Waited returns the reasons for waits of pages, most frequent first.
-func (d *scrapeData) Waited() string { return counted(d.Delays) }
-
-// counted returns names with their numbers, the most frequent first.
-func counted[K ~string](of map[K]int) string {
-	var parts []string
-	for _, name := range byCount(of) {
-		parts = append(parts, fmt.Sprintf("%s %d", name, of[name]))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// byCount returns names by their numbers, the most frequent first.
-func byCount[K ~string](of map[K]int) []K {
-	return slices.SortedFunc(maps.Keys(of), func(a, b K) int { return cmp.Or(of[b]-of[a], cmp.Compare(a, b)) })
-}
+func (d *scrapeData) Waited() string { return counts.Text(d.Delays) }
 
 // Retry reports whether the job ended with missing pages.
 func (d *scrapeData) Retry() bool {

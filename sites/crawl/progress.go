@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/counts"
 	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/tasks"
@@ -39,7 +39,7 @@ func (s Stalled) String() string {
 		return text + "; no page was delayed; check for slow responses of the site or its proxies"
 	}
 	var why []string
-	for _, delay := range slices.SortedFunc(maps.Keys(s.Delays), func(a, b string) int { return cmp.Or(s.Delays[b]-s.Delays[a], strings.Compare(a, b)) }) {
+	for _, delay := range counts.Names(s.Delays) {
 		why = append(why, fmt.Sprintf("%s (%d)", delay, s.Delays[delay]))
 	}
 	return text + "; delays so far: " + strings.Join(why, ", ")

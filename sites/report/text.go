@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"muster/internal/counts"
 )
 
 // Text formats the summary: fetched and written data, failures with reasons, and changes since earlier jobs.
@@ -48,10 +50,10 @@ func (s *Summary) writeTotals(w io.Writer) {
 		row("proxies", "%s", s.Proxies)
 	}
 	if s.Sessions != nil {
-		row("sessions", "ended: %s", cmp.Or(countsText(s.Sessions), "none"))
+		row("sessions", "ended: %s", cmp.Or(counts.Text(s.Sessions), "none"))
 	}
 	if len(s.Delays) > 0 {
-		row("delays", "%s", countsText(s.Delays))
+		row("delays", "%s", counts.Text(s.Delays))
 	}
 	if s.Breaker != "" {
 		row("breaker", "%s", s.Breaker)
@@ -99,13 +101,4 @@ func (s *Summary) writeGroups(w io.Writer) {
 	for _, g := range groups {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", g.Pages, g.Class, strings.Join(strings.Fields(g.Error), " "), g.Example)
 	}
-}
-
-// countsText formats counts, highest first.
-func countsText(by map[string]int) string {
-	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], strings.Compare(a, b)) })
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%s %d", name, by[name])
-	}
-	return strings.Join(names, ", ")
 }
