@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -67,8 +66,6 @@ An accepted item goes to its next stage, or is integrated by its last one.
     muster jobs decide JOB R-13 accept --set '{"external_id": "neo-7"}'
     muster jobs decide JOB --all accept`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "reason", Usage: "why, as `TEXT`; needed to reject"},
-			&cli.StringFlag{Name: "set", Usage: "correct fields of the item, given as a `JSON` object"},
 			&cli.BoolFlag{Name: "all", Usage: "decide on all items of the job that wait for review"}, jsonFlag(),
 		},
 		Before: func(c *cli.Context) error {
@@ -80,15 +77,16 @@ An accepted item goes to its next stage, or is integrated by its last one.
 	}, decideItems)
 }
 
-func decideItems(s scope, in client.JobPath) error {
+// jobDecision is the input of jobs decide.
+type jobDecision struct {
+	client.JobPath
+	client.Decision
+}
+
+func decideItems(s scope, input jobDecision) error {
 	args := s.Args().Slice()
-	keys, verdict := args[1:len(args)-1], args[len(args)-1]
-	d := client.Decision{Accept: verdict == "accept", Reason: s.String("reason")}
-	if set := s.String("set"); set != "" {
-		if err := json.Unmarshal([]byte(set), &d.Item); err != nil {
-			return usageError{fmt.Errorf("--set: %w", err)}
-		}
-	}
+	keys, verdict, in, d := args[1:len(args)-1], args[len(args)-1], input.JobPath, input.Decision
+	d.Accept = verdict == "accept"
 	switch {
 	case verdict != "accept" && verdict != "reject":
 		return usageError{fmt.Errorf("invalid decision %q%s; use accept or reject", verdict, suggest(verdict, []string{"accept", "reject"}))}

@@ -70,9 +70,8 @@ reload the limits.`,
 			apiCommand(env, &cli.Command{
 				Name: "retry-failed", Usage: "requeue failed items with all their attempts",
 				Flags: []cli.Flag{
-					&cli.IntFlag{Name: "max-attempts", Usage: "skip items that were retried `N` times; --force skips none", Value: 3},
 					&cli.BoolFlag{Name: "force", Hidden: true, Usage: "retry all of them"},
-					&cli.BoolFlag{Name: "dry-run", Usage: "list them without a change"}, jsonFlag(),
+					jsonFlag(),
 				},
 			}, retryFailed),
 			act(env, &cli.Command{Name: "forget", ArgsUsage: "[ID…]", Before: namedOr("ended-for"), Usage: "delete ended items, which can then be added again"},
@@ -149,11 +148,7 @@ func printQueue(env environment, name string, s workqueue.Stats) error {
 }
 
 func retryFailed(s scope, in client.QueueRetry) error {
-	most := s.Int("max-attempts")
-	if most < 1 {
-		return usageError{fmt.Errorf("--max-attempts is %d; it must be at least 1", most)}
-	}
-	in.Body = client.ItemRetry{MaxRetried: most, DryRun: s.Bool("dry-run")}
+	most := in.Body.MaxRetried
 	if s.Bool("force") {
 		in.Body.MaxRetried = 0
 	}

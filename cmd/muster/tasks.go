@@ -33,13 +33,7 @@ func tasksCommand(env environment) *cli.Command {
 			apiCommand(env, &cli.Command{
 				Name: "complete", Usage: "complete an open task with its result, or fail it with --error", ArgsUsage: "WORKFLOW NODE|TASK",
 				Description: `A result for a TASK goes to the first of its open nodes. If none is open, the workflow
-keeps the result for the next one that opens.`,
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "result", Usage: "the result as `JSON`, or - for standard input"},
-					&cli.StringFlag{Name: "error", Usage: "fail the task with `MESSAGE`"},
-					&cli.StringFlag{Name: "code", Usage: "with --error, the `CODE` of the failure", DefaultText: "error"},
-					&cli.BoolFlag{Name: "permanent", Usage: "with --error, do not retry the task"},
-				},
+keeps the result for the next one that opens. - as the result is standard input.`,
 			}, completeTask),
 		},
 	}
@@ -48,21 +42,23 @@ keeps the result for the next one that opens.`,
 // isNode reports whether text has the form of a node ID, such as 2 or 1:0.3; else it is the name of a task.
 func isNode(text string) bool { return text != "" && strings.Trim(text, "0123456789.:") == "" }
 
+// taskEnd is the input of tasks complete.
+type taskEnd struct {
+	api.Reference
+	Node string `path:"node"`
+	api.NodeResult
+	api.NodeFailure
+}
+
 // completeTask completes or fails a node of a workflow, or sends a result to a task of it.
-func completeTask(s scope, _ client.None) error {
+func completeTask(s scope, in taskEnd) error {
 	if s.IsSet("result") == s.IsSet("error") {
 		return usageError{errors.New("tasks complete: use one of --result JSON and --error MESSAGE")}
 	}
-	of := api.NodeReference{Reference: api.Reference{ID: s.Args().Get(0)}, Node: s.Args().Get(1)}
+	of, result := api.NodeReference{Reference: in.Reference, Node: in.Node}, in.NodeResult
 	if s.IsSet("error") {
-		failure := api.NodeFailure{Message: s.String("error"), Code: s.String("code"), Permanent: s.Bool("permanent")}
-		return done(s.env, client.FailNode.Do(s.ctx, s.api, api.NodeFailing{NodeReference: of, Body: failure}), "failed: node %s of %s", of.Node, of.ID)
+		return done(s.env, client.FailNode.Do(s.ctx, s.api, api.NodeFailing{NodeReference: of, Body: in.NodeFailure}), "failed: node %s of %s", of.Node, of.ID)
 	}
-	raw, err := valueOf(s.env, "result", s.String("result"))
-	if err != nil {
-		return err
-	}
-	result := api.NodeResult{Result: raw}
 	if !isNode(of.Node) {
 		return done(s.env, client.SignalWorkflow.Do(s.ctx, s.api, api.WorkflowSignal{Reference: of.Reference, Body: api.Signal{Task: of.Node, NodeResult: result}}), "sent to task %s of %s", of.Node, of.ID)
 	}

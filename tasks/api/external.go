@@ -20,14 +20,14 @@ type OpenFilter struct {
 
 // NodeResult is the result of an external task.
 type NodeResult struct {
-	Result json.RawMessage `json:"result" doc:"result of the task, any JSON value"`
+	Result json.RawMessage `json:"result" cli:"result" doc:"result of the task, any JSON value"`
 }
 
 // NodeFailure is the failure of an external task.
 type NodeFailure struct {
-	Message   string `json:"message" minLength:"1" maxLength:"4096" doc:"reason of the failure"`
-	Code      string `json:"code,omitempty" maxLength:"100" doc:"code of the failure; defaults to error"`
-	Permanent bool   `json:"permanent,omitempty" doc:"no further attempt"`
+	Message   string `json:"message" cli:"error" minLength:"1" maxLength:"4096" doc:"reason of the failure"`
+	Code      string `json:"code,omitempty" cli:"code" maxLength:"100" doc:"code of the failure; defaults to error"`
+	Permanent bool   `json:"permanent,omitempty" cli:"permanent" doc:"no further attempt"`
 }
 
 // NodeExtension moves the deadline of an external task.

@@ -72,8 +72,8 @@ type RetriedJob struct {
 // Decision decides the review of one item.
 type Decision struct {
 	Accept bool   `json:"accept" doc:"true: the item goes to its next stage, or is integrated by its last one; false: it is rejected"`
-	Reason string `json:"reason,omitempty" maxLength:"10000" doc:"required to reject"`
-	Item   Object `json:"item,omitempty" doc:"fields of the item to correct"`
+	Reason string `json:"reason,omitempty" cli:"reason" maxLength:"10000" doc:"required to reject"`
+	Item   Object `json:"item,omitempty" cli:"set" doc:"fields of the item to correct"`
 }
 
 // Decisions decides the review of several items of a job.

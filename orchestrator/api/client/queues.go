@@ -95,8 +95,8 @@ type ImportLine struct {
 
 // ItemRetry selects failed items of a queue.
 type ItemRetry struct {
-	MaxRetried int  `json:"max_retried,omitempty" minimum:"0" maximum:"1000000" doc:"only items that were retried fewer times. Defaults to all."`
-	DryRun     bool `json:"dry_run,omitempty" doc:"only count them"`
+	MaxRetried int  `json:"max_retried,omitempty" cli:"max-attempts=3" minimum:"0" maximum:"1000000" doc:"only items that were retried fewer times. Defaults to all."`
+	DryRun     bool `json:"dry_run,omitempty" cli:"dry-run" doc:"only count them"`
 }
 
 // RetriedItems is the result of a retry.
