@@ -53,9 +53,6 @@ type Assignment struct {
 	jobs.Work
 	// IdempotencyKey is the same for all attempts of an item in a stage. Agents pass it to other services.
 	IdempotencyKey string
-	DocumentURL    string // URL of the document of the job; "" if it has none
-	JobURL         string // URL of the job, if its prompt or context exceeds jobs.MaxInline
-	ItemsURL       string // URL of the items of the job, for a stage that takes the whole job
 }
 
 // Body is the JSON form of an assignment that agents receive.
@@ -103,24 +100,28 @@ type BodyDocument struct {
 
 // Body returns the JSON form of the assignment.
 func (a Assignment) Body() Body {
+	url := "/v1/jobs/" + a.JobID
 	b := Body{
 		ID: a.ID, Fence: a.Fence, Role: a.Role, Stage: a.Stage, Takes: a.Takes, Attempt: a.Attempt,
 		LeaseUntil: a.Expires, Deadline: a.Deadline, IdempotencyKey: a.IdempotencyKey, Item: a.Item,
-		Job: BodyJob{ID: a.JobID, Prompt: a.Prompt, Context: a.Context, Results: a.Results, ItemsURL: a.ItemsURL},
+		Job: BodyJob{ID: a.JobID, Prompt: a.Prompt, Context: a.Context, Results: a.Results},
 	}
 	ctx := tracing.Context(context.Background(), a.Headers)
 	b.RequestID, b.Traceparent = logctx.Value(ctx, logctx.RequestID), tracing.Parent(ctx)
+	if a.Takes == pipeline.TakesJob {
+		b.Job.ItemsURL = url + "/items"
+	}
 	if a.PromptSHA256 != "" {
-		b.Job.Prompt, b.Job.PromptURL, b.Job.PromptSHA256 = "", a.JobURL, a.PromptSHA256
+		b.Job.Prompt, b.Job.PromptURL, b.Job.PromptSHA256 = "", url, a.PromptSHA256
 	}
 	if a.ContextSHA256 != "" {
-		b.Job.Context, b.Job.ContextURL, b.Job.ContextSHA256 = nil, a.JobURL, a.ContextSHA256
+		b.Job.Context, b.Job.ContextURL, b.Job.ContextSHA256 = nil, url, a.ContextSHA256
 	}
 	if len(b.Job.Context) == 0 {
 		b.Job.Context = json.RawMessage("{}")
 	}
 	if d := a.Document; d != nil {
-		b.Job.Document = &BodyDocument{Name: d.Name, Size: d.Size, SHA256: d.Hash, Type: d.Type, URL: a.DocumentURL}
+		b.Job.Document = &BodyDocument{Name: d.Name, Size: d.Size, SHA256: d.Hash, Type: d.Type, URL: url + "/document"}
 	}
 	return b
 }
@@ -159,17 +160,7 @@ func parseID(id string) (ref, error) {
 // assignment returns the assignment of leased work.
 func (s *Service) assignment(w jobs.Work) Assignment {
 	sum := sha256.Sum256([]byte(w.JobID + "\x00" + w.Stage + "\x00" + w.Key))
-	a := Assignment{ID: refOf(w).id(), Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
-	if w.PromptSHA256 != "" || w.ContextSHA256 != "" {
-		a.JobURL = "/v1/jobs/" + w.JobID
-	}
-	if w.Takes == pipeline.TakesJob {
-		a.ItemsURL = "/v1/jobs/" + w.JobID + "/items"
-	}
-	if w.Document != nil {
-		a.DocumentURL = "/v1/jobs/" + w.JobID + "/document"
-	}
-	return a
+	return Assignment{ID: refOf(w).id(), Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
 }
 
 // assigned is an assignment with its record in Redis: its work is in the work queue of the job, and its outcome

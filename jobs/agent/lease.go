@@ -145,11 +145,12 @@ const (
 type slots struct{ free int }
 
 // waiter is a poll, an agent with a URL or a Go task that waits for work. The mutex of waiters guards all fields except
-// agent, mode and wake.
+// agent, mode, wake and stop.
 type waiter struct {
 	agent    string
 	mode     string
 	wake     chan struct{} // has a value if the waiter should check for work
+	stop     func()        // ends the waiter, if it is not a poll
 	waiting  bool          // the waiter checks for work after a wake-up; otherwise it is checking, or about to
 	once     bool          // the waiter checks all of its roles once and does not wait
 	roles    []string

@@ -33,14 +33,13 @@ type server struct {
 	base        context.Context // of run
 
 	// The fields below are used by the goroutine of run only.
-	version string                        // version of the agents that were read last
-	read    time.Time                     // time of that
-	serving map[string]context.CancelFunc // by agent or Go task
-	waiting map[string]*waiter
+	version string             // version of the agents that were read last
+	read    time.Time          // time of that
+	serving map[string]*waiter // by agent or Go task
 }
 
 func newServer(s *Service) *server {
-	return &server{s: s, push: &slots{pushSlots}, tasks: &slots{taskSlots}, serving: map[string]context.CancelFunc{}, waiting: map[string]*waiter{}}
+	return &server{s: s, push: &slots{pushSlots}, tasks: &slots{taskSlots}, serving: map[string]*waiter{}}
 }
 
 // run serves all agents with a URL and all Go tasks until ctx is done.
@@ -51,8 +50,8 @@ func (v *server) run(ctx context.Context) {
 		v.s.warn(ctx, "find the Go tasks", v.refreshTasks(ctx))
 		v.s.warn(ctx, "count assignments", v.recount(ctx))
 	})
-	for _, stop := range v.serving {
-		stop()
+	for _, w := range v.serving {
+		w.stop()
 	}
 	v.wg.Wait()
 }
@@ -60,14 +59,14 @@ func (v *server) run(ctx context.Context) {
 // serve starts to serve an agent or Go task, or updates its roles and capacity if it is being served.
 func (v *server) serve(ctx context.Context, w *waiter) {
 	ws := v.s.waiters
-	if known := v.waiting[w.agent]; known != nil {
+	if known := v.serving[w.agent]; known != nil {
 		ws.mu.Lock()
 		known.roles, known.capacity = w.roles, w.capacity
 		ws.mu.Unlock()
 		return
 	}
 	ctx, stop := context.WithCancel(ctx)
-	v.serving[w.agent], v.waiting[w.agent] = stop, w
+	w.stop, v.serving[w.agent] = stop, w
 	ws.join(w)
 	v.wg.Go(func() {
 		defer ws.leave(ctx, w)
@@ -86,11 +85,10 @@ func (v *server) serve(ctx context.Context, w *waiter) {
 
 // unserve stops serving the agents or Go tasks of a mode that are not in now.
 func (v *server) unserve(mode string, now map[string]bool) {
-	for id, w := range v.waiting {
+	for id, w := range v.serving {
 		if w.mode == mode && !now[id] {
-			v.serving[id]()
+			w.stop()
 			delete(v.serving, id)
-			delete(v.waiting, id)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 	}
 	type reads struct {
 		meta       *redis.MapStringStringCmd
-		note, item *redis.SliceCmd
+		item, note *redis.SliceCmd
 	}
 	cmds := make([]reads, len(wanted))
 	for _, w := range wanted {
@@ -131,7 +131,7 @@ func Glances(ctx context.Context, wanted ...Wanted) ([]Glance, error) {
 		for i, w := range wanted {
 			k := w.Queue.keys
 			if len(w.IDs) > 0 {
-				cmds[i].note, cmds[i].item = p.HMGet(ctx, k.note, w.IDs...), p.HMGet(ctx, k.rec, w.IDs...)
+				cmds[i].item, cmds[i].note = p.HMGet(ctx, k.rec, w.IDs...), p.HMGet(ctx, k.note, w.IDs...) // a note is not older than its record
 			}
 			cmds[i].meta = p.HGetAll(ctx, k.meta)
 		}
