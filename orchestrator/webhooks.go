@@ -21,7 +21,7 @@ import (
 func staticWebhooks(list []config.Webhook) []webhook.Static {
 	var out []webhook.Static
 	for _, w := range list {
-		out = append(out, webhook.Static{NewEndpoint: webhook.NewEndpoint{Name: w.Name, URL: w.URL, Events: w.Events, Workflows: w.Workflows, Labels: w.Labels, Format: w.Format}, Secrets: w.Secrets})
+		out = append(out, w.Endpoint())
 	}
 	return out
 }

@@ -595,10 +595,10 @@ func TestWebhooksAreRead(t *testing.T) {
 func TestInvalidWebhooksAreReported(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{name: a, url: 'https://x.example/'}":                                         "webhook 1: secrets must contain one secret",
+		"{name: a, url: 'https://x.example/'}":                                         "webhook a: secrets: one or two secrets are required",
 		"{name: a, url: 'https://x.example/', secrets: [passphrase]}":                  "16 to 64 bytes as base64",
 		"{name: a, url: 'https://me:pw@x.example/', secrets: [" + aSecret + "]}":       "must not contain a user or a password",
-		"{url: 'https://x.example/', secrets: [" + aSecret + "]}":                      "webhook 1: a name",
+		"{url: 'https://x.example/', secrets: [" + aSecret + "]}":                      "webhook : a name is required",
 		"{name: a, url: 'https://x.example/', secrets: [" + aSecret + "], event: [a]}": `unknown key "event"`,
 	} {
 		_, err := Load(Sources{File: write(t, "webhooks:\n  static:\n    - "+text+"\n")})

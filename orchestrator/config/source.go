@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"muster/internal/webhook"
+	shown "muster/internal/webhook"
 	"muster/internal/yamlstrict"
+	"muster/orchestrator/webhook"
 	"muster/proxies/source"
 )
 
@@ -310,39 +311,31 @@ type Webhook struct {
 
 // shown returns a description of the endpoint without secrets.
 func (w Webhook) shown() string {
-	text := w.Name + " " + webhook.ShownURL(w.URL)
+	text := w.Name + " " + shown.ShownURL(w.URL)
 	if len(w.Events) > 0 {
 		text += " (" + strings.Join(w.Events, ", ") + ")"
 	}
 	return text
 }
 
-// checkWebhooks returns all errors in endpoints.
+// Endpoint returns the endpoint as package webhook has it.
+func (w Webhook) Endpoint() webhook.Static {
+	return webhook.Static{NewEndpoint: webhook.NewEndpoint{Name: w.Name, URL: w.URL, Events: w.Events, Workflows: w.Workflows, Labels: w.Labels, Format: w.Format}, Secrets: w.Secrets}
+}
+
+// checkWebhooks returns an error for each invalid endpoint.
 func checkWebhooks(list []Webhook) []error {
 	var errs []error
-	var seen []string
-	for i, w := range list {
-		bad := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("webhook %d: "+format, append([]any{i + 1}, args...)...))
+	seen := map[string]bool{}
+	for _, w := range list {
+		err := w.Endpoint().Check()
+		if err == nil && seen[w.Name] {
+			err = fmt.Errorf("webhook %s: duplicate name; set a unique name", w.Name)
 		}
-		switch {
-		case !queueName.MatchString(w.Name):
-			bad("a name of up to 100 letters, digits, dots, hyphens and underscores is required")
-		case slices.Contains(seen, w.Name):
-			bad("duplicate name %s; set a unique name", w.Name)
+		if err != nil {
+			errs = append(errs, err)
 		}
-		seen = append(seen, w.Name)
-		if err := webhook.CheckURL(w.URL); err != nil {
-			bad("url: %w", err)
-		}
-		if len(w.Secrets) < 1 || len(w.Secrets) > 2 {
-			bad("secrets must contain one secret, or two during a rotation")
-		}
-		for _, secret := range w.Secrets {
-			if err := webhook.CheckSecret(secret); err != nil {
-				bad("secrets: %w", err)
-			}
-		}
+		seen[w.Name] = true
 	}
 	return errs
 }

@@ -186,17 +186,16 @@ func (s *Service) checkURL(text string) error {
 	return nil
 }
 
-// record returns the record of an endpoint of the configuration.
-func (st Static) record() (record, error) {
-	r := record{NewEndpoint: st.NewEndpoint, Secrets: st.Secrets}
+// Check returns an error unless the endpoint is valid.
+func (st Static) Check() error {
 	err := cmp.Or(checkSecrets(st.Secrets), webhook.CheckURL(st.URL), st.check())
 	if !endpointName.MatchString(st.Name) {
 		err = errors.New("a name is required")
 	}
 	if err != nil {
-		return r, fmt.Errorf("webhook %.100s: %w", st.Name, err)
+		return fmt.Errorf("webhook %.100s: %w", st.Name, err)
 	}
-	return r, nil
+	return nil
 }
 
 // staticID returns the ID of an endpoint of the configuration.

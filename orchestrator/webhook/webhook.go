@@ -122,11 +122,10 @@ func New(cfg Config) (*Service, error) {
 		MaxAttempts: cfg.Attempts, LeaseTTL: lease, MaxPayload: maxBody, CountLanes: true, Logger: cfg.Logger,
 	})}
 	for _, st := range cfg.Static {
-		rec, err := st.record()
-		if err != nil {
+		if err := st.Check(); err != nil {
 			return nil, err
 		}
-		s.static[staticID(st.Name)] = rec
+		s.static[staticID(st.Name)] = record{NewEndpoint: st.NewEndpoint, Secrets: st.Secrets}
 	}
 	return s, nil
 }
