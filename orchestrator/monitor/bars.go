@@ -5,8 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 )
@@ -41,7 +41,7 @@ func (b *bars) start(t *Track) view {
 		mpb.BarWidth(28),
 		mpb.PrependDecorators(
 			decor.Any(func(decor.Statistics) string { return v.status() }, decor.WC{W: 2, C: decor.DindentRight}),
-			decor.Name(clip(t.Name, 24), decor.WC{C: decor.DindentRight | decor.DextraSpace | decor.DSyncWidth}),
+			decor.Name(runewidth.Truncate(t.Name, 24, "…"), decor.WC{C: decor.DindentRight | decor.DextraSpace | decor.DSyncWidth}),
 		),
 		mpb.AppendDecorators(
 			decor.Any(func(decor.Statistics) string { return " " + v.counts() }, decor.WC{C: decor.DindentRight | decor.DSyncWidth}),
@@ -119,10 +119,10 @@ func (v *bar) note(columns int) string {
 	if text == "" || room < 1 {
 		return ""
 	}
-	if v.now.Brief != "" && utf8.RuneCountInString(text)+leastBar > room {
+	if v.now.Brief != "" && runewidth.StringWidth(text)+leastBar > room {
 		text = v.now.Brief
 	}
-	return "  " + clip(text, room)
+	return "  " + runewidth.Truncate(text, room, "…")
 }
 
 // leastBar is the minimum width of the bar.
@@ -133,15 +133,6 @@ func short(d time.Duration) string {
 		return fmt.Sprintf("%4.1fs", d.Seconds())
 	}
 	return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-}
-
-// clip truncates s to n runes, including a final ellipsis.
-func clip(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	return string(r[:n-1]) + "…"
 }
 
 // lineEvery is the minimum interval between lines of a job.
