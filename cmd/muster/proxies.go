@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -235,28 +236,15 @@ func exportProxies(env environment, c *cli.Context) error {
 	})
 }
 
-// withoutPassword returns a proxy argument for a message, without a possible password.
+// withoutPassword returns an argument for a message: *** for one that may contain a password, unless it is the password of a URL.
 func withoutPassword(word string) string {
-	scheme, rest, ok := strings.Cut(word, "://")
-	if !ok {
-		scheme, rest = "", word
-	} else {
-		scheme += "://"
+	if u, err := url.Parse(word); err == nil && u.Host != "" {
+		return u.Redacted()
 	}
-	if i := strings.LastIndex(rest, "@"); i >= 0 {
-		address := rest[i+1:]
-		if host, _, _ := strings.Cut(address, ":"); !strings.ContainsAny(host, ".[") { // host:port@user:password
-			address = "***"
-		}
-		return scheme + "***@" + address
-	}
-	if _, err := netip.ParseAddr(rest); err == nil {
+	if _, err := netip.ParseAddr(word); err == nil || !strings.Contains(word, "@") && strings.Count(word, ":") < 2 {
 		return word
 	}
-	if host, more, ok := strings.Cut(rest, ":"); ok && strings.Contains(more, ":") && !strings.ContainsAny(rest, "[/") {
-		return scheme + host + ":***" // host:port:user:password
-	}
-	return word
+	return "***"
 }
 
 func serveCommand(env environment) *cli.Command {
