@@ -120,16 +120,6 @@ func TestListsContainAllProxies(t *testing.T) {
 	}
 }
 
-func TestJudgeResponds(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	res := testutil.Must(http.Get(w.Judge))(t)
-	defer res.Body.Close()
-	if res.StatusCode >= 500 {
-		t.Errorf("judge: got status %d", res.StatusCode)
-	}
-}
-
 func TestDefinitionsLoad(t *testing.T) {
 	t.Parallel()
 	w := start(t)
