@@ -27,16 +27,24 @@ import (
 // notRun are the commands of pages that TestPages does not run, by their beginning, with the reason.
 var notRun = map[string]string{
 	"muster start":                   "runs for all pages",
-	"muster start --listen":          "TestFirstOfTwoStops",
+	"muster start --setting":         "needs another data directory: TestFirstOfTwoStops",
 	"muster start --once":            "TestKillRedis and others",
-	"muster store copy --to URL":     "TestEmbeddedRedisKilled",
+	"muster store copy URL":          "TestEmbeddedRedisKilled",
 	"MUSTER_AGENTS__ALLOW=":          "examples/agents has a test of goagent",
 	"go run ./examples/agents":       "examples/agents has a test of goagent",
+	"redis-cli --rdb":                "TestCopyOfRedisIsRestored",
 	"mkdir restored":                 "TestCopyOfRedisIsRestored, with the lines below",
 	"redis-server --dir":             "TestCopyOfRedisIsRestored",
 	"redis-cli -p 7000":              "TestCopyOfRedisIsRestored",
 	"MUSTER_API__LISTEN=0.0.0.0":     "needs a network; the chaos tests have workers on other data directories",
-	"muster worker":                  "TestReadmeCommands",
+	"muster worker ":                 "needs a network; the page README.md runs one on another data directory",
+	"make ":                          ".ci/run; TestReferencesOnPagesExist checks the targets",
+	"go run ./cmd/muster demo":       "TestDemoOnABareMachine",
+	"go install ./cmd/muster":        "TestModuleIsInstalled",
+	"go doc ./tasks":                 "TestReadmeProgram",
+	"go mod ":                        "TestReadmeProgram",
+	"git clone ":                     "TestReadmeProgram",
+	"mkdir hello":                    "TestReadmeProgram",
 	"redis-cli -p 26379 sentinel":    "needs Sentinel: TestPlannedFailover",
 	"redis-cli -p 6379 cluster":      "needs a cluster: TestPlannedFailoverOfACluster",
 	"redis-cli --cluster":            "needs a cluster: the chaos tests",
@@ -62,13 +70,13 @@ var notRun = map[string]string{
 
 var (
 	// commandOnPage matches blocks of code, and commands in the text.
-	commandOnPage = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```|`((?:muster|curl|redis-cli) [^`\n]+)`")
+	commandOnPage = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```|`((?:muster|curl|redis-cli|make|go run|go mod|go doc|go install) [^`\n]+)`")
 	// nameOnPage matches the name of a command without its arguments, which TestReferencesOnPagesExist checks.
 	nameOnPage  = regexp.MustCompile(`^muster (scrape|agents delete|pause \w+|schedules (put|trigger|delete)|workflows list --name|sites (test|get)|jobs start --help)$`)
 	placeholder = regexp.MustCompile(`\b[A-Z][A-Z-]*[A-Z]\b`)
 	shellState  = regexp.MustCompile(`^(export )?\w+=\S*( \w+=\S*)*$`)
 	// serves matches commands that run until they are stopped.
-	serves = regexp.MustCompile(` &$| (--follow|--metrics-listen ADDRESS)$|^muster (judge|proxies serve)\b`)
+	serves = regexp.MustCompile(` &$| (--follow|--metrics-listen ADDRESS)$|^muster (judge|proxies serve|worker --redis)\b`)
 )
 
 // pageCommand is a command of a page, and the output that the page shows.
@@ -113,7 +121,8 @@ func TestPages(t *testing.T) {
 		interpreter(t, program)
 	}
 	w := newWorld(t)
-	pages := append(testutil.Must(filepath.Glob("../../docs/*/*.md"))(t), "../../sites/README.md", "../../examples/agents/README.md")
+	pages := append([]string{"../../README.md"}, testutil.Must(filepath.Glob("../../docs/*/*.md"))(t)...)
+	pages = append(pages, "../../sites/README.md", "../../examples/agents/README.md")
 	pages = slices.DeleteFunc(pages, func(page string) bool { return strings.Contains(page, "tutorials/") })
 	last := "../../docs/how-to/security.md" // from then on each request needs a key
 	pages = append(slices.DeleteFunc(pages, func(page string) bool { return page == last }), last)
@@ -130,7 +139,7 @@ func TestPages(t *testing.T) {
 	next:
 		for _, c := range commandsOf(text) {
 			for start := range notRun {
-				if c.text == start || c.text == start+" &" || strings.HasPrefix(c.text, start) && start != "muster start" {
+				if c.text == start || c.text+" " == start || c.text == start+" &" || strings.HasPrefix(c.text, start) && start != "muster start" {
 					delete(unused, start)
 					continue next
 				}
@@ -141,7 +150,7 @@ func TestPages(t *testing.T) {
 			t.Run(strings.TrimPrefix(page, "../../"), func(t *testing.T) { w.follow(t, commands) })
 		}
 	}
-	if len(unused) > 0 || n < 170 {
+	if len(unused) > 0 || n < 180 {
 		t.Errorf("ran %d commands; no page has those beginning with %v", n, unused)
 	}
 }
@@ -151,6 +160,7 @@ type world struct {
 	*fleet
 	env    []string
 	client *tasks.Client
+	redis  string // its URL
 	site   string // URL of a website, which also receives webhooks
 	cache  string // directory of the cache of pages
 	// What placeholders of the same command refer to.
@@ -214,7 +224,8 @@ func newWorld(t *testing.T) *world {
 	testutil.Ok(t, os.Symlink(testutil.Must(filepath.Abs("../../examples"))(t), filepath.Join(w.dir, "examples")))
 
 	w.start(t)
-	w.client = testutil.Must(tasks.Connect(t.Context(), testutil.Must(redisd.Discover(t.Context(), filepath.Join(w.dir, "data")))(t)))(t)
+	w.redis = testutil.Must(redisd.Discover(t.Context(), filepath.Join(w.dir, "data")))(t)
+	w.client = testutil.Must(tasks.Connect(t.Context(), w.redis))(t)
 	t.Cleanup(func() { _ = w.client.Close() })
 	mux := tasks.NewMux()
 	tasks.Handle(mux, prepare, func(_ context.Context, in map[string]int) (map[string]int, error) { return in, nil })
@@ -234,15 +245,15 @@ func (w *world) follow(t *testing.T, commands []pageCommand) {
 	examples := strings.NewReplacer("curl ", "curl --silent --show-error --fail-with-body ", "redis-cli ", "redis-cli -p $(cat data/redis/port) ",
 		"http://127.0.0.1:8000", w.url, "https://ops.example.org", w.site, "https://hooks.example", w.site, "https://example.org", w.site,
 		"https://shop.example", w.site, " --sink postgres://me@db.example/app", "", "DIR/_defaults", "data/sites/_defaults", "[FILE]", "", "[SITE]", "", "MUSTER_PROXIES__JUDGE_KEY_FILE=judge.key ", "",
-		" 198.18.0.7", " PROXY", "ADDRESS", "127.0.0.1:0", "--cache pages", "--cache "+w.cache, "1795417563164-0", "DELIVERY", "proxies serve &", "proxies serve --listen 127.0.0.1:0 &", ":80 ", "127.0.0.1:0 ", ":443 ", "127.0.0.1:0 ", "SELECTOR…", "h1", "…", "00000000")
+		" 198.18.0.7", " PROXY", "ADDRESS", "127.0.0.1:0", "--cache pages", "--cache "+w.cache, "1795417563164-0", "DELIVERY", "proxies serve", "proxies serve --listen 127.0.0.1:0", "quotes.toscrape.com", "shop.example",
+		"muster worker --redis redis://host:6379/0", "MUSTER_CONFIG= MUSTER_DATA_DIR=elsewhere muster worker --redis "+w.redis,
+		":80 ", "127.0.0.1:0 ", ":443 ", "127.0.0.1:0 ", "SELECTOR…", "h1", "…", "00000000")
 	state := ""
 	var servers []*run
 	for _, c := range commands {
 		switch {
 		case c.text == "cat papers.jsonl":
 			p.file(t, "papers.jsonl", c.output, "http://127.0.0.1:8997", w.site)
-		case strings.HasSuffix(c.text, "--out shop.yaml"):
-			testutil.Ok(t, os.Remove(filepath.Join(w.dir, "shop.yaml")))
 		case strings.HasPrefix(c.text, "curl -s $api/agents "):
 			w.itemJob(t, "default")
 		}

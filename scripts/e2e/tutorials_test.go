@@ -18,7 +18,7 @@ import (
 var (
 	anyBlock = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```")
 	// volatile is what differs between two runs of a command: IDs, ports and durations.
-	volatile = regexp.MustCompile(`\w*…|whsec_\S+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|[_-][0-9a-f]{8}\b|127\.0\.0\.1:\d+|\d+\.\d s|\d+s ago`)
+	volatile = regexp.MustCompile(`\w*…|whsec_\S+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|_[0-9a-f]{8}\b|127\.0\.0\.1:\d+|\d+\.\d s|\d+s ago`)
 )
 
 // tutorial is a page whose reader works in a directory.
