@@ -54,11 +54,7 @@ func (o *outside) guard(open bool, call string) store.Change {
 func (o *outside) spec() *graph.Spec { return &o.g.Specs[o.g.Nodes[o.id.Index].Spec] }
 
 // Completer completes nodes externally.
-type Completer struct {
-	*env
-	graphs   *graphs
-	advancer *advancer
-}
+type Completer struct{ *advancer }
 
 // outside returns the node that a token names.
 func (a *Completer) outside(ctx context.Context, t token) (*outside, error) {

@@ -45,7 +45,7 @@ const (
 
 // Engine is the side of senders and operators. It may be used by many goroutines at once.
 type Engine struct {
-	*env
+	*advancer
 
 	Sender    *Sender
 	Results   *Results
@@ -56,9 +56,6 @@ type Engine struct {
 	Schedules *Schedules
 	Leaser    *Leaser
 
-	graphs   *graphs
-	progress *progress
-	advancer *advancer
 	notifier *notifier
 
 	mu      sync.Mutex                // guards the fields below
@@ -76,15 +73,15 @@ func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine 
 	b := &notifier{env: shared, closed: make(chan struct{}), dirty: make(chan struct{}, 1), waits: map[string]map[chan struct{}]bool{}}
 	f := &Fleet{shared}
 	e := &Engine{
-		env:       shared,
-		Sender:    &Sender{env: shared, graphs: gs, progress: p, advancer: a},
-		Results:   &Results{shared, gs, p, b, nil},
-		Operator:  &Operator{shared, gs, p, a},
-		Completer: &Completer{shared, gs, a},
-		Inspector: &Inspector{shared, gs, p, f, &sync.Map{}},
+		advancer:  a,
+		Sender:    &Sender{advancer: a},
+		Results:   &Results{a, b, nil},
+		Operator:  &Operator{a},
+		Completer: &Completer{a},
+		Inspector: &Inspector{a, f, &sync.Map{}},
 		Fleet:     f,
-		graphs:    gs, progress: p, advancer: a, notifier: b,
-		workers: map[*Worker]chan struct{}{},
+		notifier:  b,
+		workers:   map[*Worker]chan struct{}{},
 	}
 	e.Schedules = &Schedules{shared, st.Schedules, e.Sender}
 	e.Leaser = &Leaser{e: e, pools: map[string]*leasePool{}}

@@ -19,11 +19,9 @@ import (
 
 // Inspector lists workflows, nodes and queues.
 type Inspector struct {
-	*env
-	graphs   *graphs
-	progress *progress
-	fleet    *Fleet
-	wholes   *sync.Map // [keptWhole] by reference
+	*advancer
+	fleet  *Fleet
+	wholes *sync.Map // [keptWhole] by reference
 }
 
 // Active returns the nodes that workers have: each one runs, or waits a short time for a slot. Started is when it was taken.

@@ -20,9 +20,7 @@ const (
 
 // Results waits for the results of workflows and reads them.
 type Results struct {
-	*env
-	graphs   *graphs
-	progress *progress
+	*advancer
 	notifier *notifier
 	drive    func(ctx context.Context, look func() (bool, error)) (bool, error) // see SetDriver; nil for none
 }

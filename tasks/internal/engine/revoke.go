@@ -13,12 +13,7 @@ import (
 )
 
 // Operator stops, pauses and retries workflows, and stops nodes.
-type Operator struct {
-	*env
-	graphs   *graphs
-	progress *progress
-	advancer *advancer
-}
+type Operator struct{ *advancer }
 
 // revokeFor is how long a handler may take to stop its own workflow.
 const revokeFor = 10 * time.Second

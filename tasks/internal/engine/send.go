@@ -16,10 +16,7 @@ import (
 
 // Sender sends workflows.
 type Sender struct {
-	*env
-	graphs   *graphs
-	progress *progress
-	advancer *advancer
+	*advancer
 	Defaults *graph.Opts // of every send; nil for none
 	keeps    atomic.Bool // Redis is known not to evict keys
 }
@@ -81,7 +78,6 @@ func (s *Sender) send(ctx context.Context, o *graph.Opts, prepare func(after []s
 // prepared is a workflow that can be stored.
 type prepared struct {
 	fl   *flow
-	g    *graph.Graph
 	grow store.Grow
 }
 
@@ -127,7 +123,7 @@ func (s *Sender) place(ctx context.Context, g *graph.Graph, o *graph.Opts, after
 		}
 		grow.Deadline = *o.Deadline
 	}
-	p := &prepared{newFlow(f, g), g, grow}
+	p := &prepared{newFlow(f, g), grow}
 	p.grow.After, p.grow.Replaceable = after, o.Overlap == OverlapReplace
 	if len(g.Nodes) == 1 && len(g.Specs) == 1 && g.Progress == "" {
 		sp := &g.Specs[0]
@@ -145,7 +141,7 @@ func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, err e
 	if err != nil {
 		return err
 	}
-	s.graphs.keep(ref, "", p.g)
+	s.graphs.keep(ref, "", fl.g)
 	if err := s.progress.dispatched(ctx, fl); err != nil {
 		s.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
 	}
