@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,12 +9,12 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/robfig/cron/v3"
+	"golang.org/x/sync/errgroup"
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
@@ -178,33 +177,31 @@ func (s *Schedules) Sync(ctx context.Context, group string, list []*Schedule) er
 	if err != nil {
 		return err
 	}
-	var steps sync.WaitGroup
-	slots, errs := make(chan struct{}, syncAtOnce), make([]error, len(changes)+len(old))
-	step := func(i int, name string, do func() error) {
-		slots <- struct{}{}
-		steps.Go(func() {
+	var steps errgroup.Group
+	steps.SetLimit(syncAtOnce)
+	step := func(name string, do func() error) {
+		steps.Go(func() error {
 			if err := do(); err != nil {
-				errs[i] = fmt.Errorf("schedule %.200q: %w", name, err)
+				return fmt.Errorf("schedule %.200q: %w", name, err)
 			}
-			<-slots
+			return nil
 		})
 	}
-	for i, c := range changes {
-		step(i, c.Name, func() error { return s.put(ctx, c) })
+	for _, c := range changes {
+		step(c.Name, func() error { return s.put(ctx, c) })
 	}
-	for i, name := range old {
+	for _, name := range old {
 		if names[name] {
 			continue
 		}
-		step(len(changes)+i, name, func() error {
+		step(name, func() error {
 			if err := s.store.Schedules.Delete(ctx, name, group); !errors.Is(err, store.ErrNoSchedule) {
 				return err
 			}
 			return nil
 		})
 	}
-	steps.Wait()
-	return cmp.Or(errs...)
+	return steps.Wait()
 }
 
 // Delete deletes a schedule.
