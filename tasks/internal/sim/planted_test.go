@@ -43,7 +43,7 @@ var planted = []struct {
 	{"nodes of a paused workflow are taken", "turn",
 		"if new and (got[2] == BY_PAUSE or got[2] == BY_ORDER) then return nil, true end", "if new and got[2] == BY_ORDER then return nil, true end"},
 	{"signal that comes before its task is open is lost", "signal",
-		"if not firstOpen(ref, task) then return 'ok' end", "if not firstOpen(ref, task) then redis.call('HDEL', wf, SIGNALS .. task) return 'ok' end"},
+		"if not firstOpen() then return 'ok' end", "if not firstOpen() then redis.call('HDEL', wf, SIGNALS .. task) return 'ok' end"},
 	{"running nodes of a paused workflow make others begin", "flow",
 		"#on < onMost and not paused and", "#on < onMost and"},
 	{"deadline is stored without a timer", "submit",

@@ -20,8 +20,8 @@ var parts = map[string][]string{
 	"turn": {"lib", "remember", "giveback", "index", "flow"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "remember", "index", "flow"},
 	"fire": {"lib", "arrange", "holder", "index", "flow", "submit", "tick"}, "tick": {"lib", "arrange"}, "schedule": {"lib", "arrange"},
 	"abort": {"lib", "index"}, "tally": {"lib", "index"}, "piece": {"lib", "holder"}, "due": {"lib", "wake"}, "hasten": {"lib", "wake"},
-	"reap": {"lib", "remember", "giveback"}, "signal": {"lib", "firstopen"},
-	"signalled": {"lib", "firstopen"}, "acquire": {"lib", "places"}, "pass": {"lib", "places"},
+	"reap": {"lib", "remember", "giveback"},
+	"acquire": {"lib", "places"}, "pass": {"lib", "places"},
 }
 
 // NewScripts reads the scripts. Each file goes through rewrite, if that is not nil.

@@ -118,7 +118,7 @@ type Signalled struct {
 
 // Signalled returns the next signal of a task that can be delivered; nil if there is none.
 func (s Tokens) Signalled(ctx context.Context, f Flow, task string) (*Signalled, error) {
-	res, err := s.call(ctx, "signalled", f.shard, f.Ref, task)
+	res, err := s.call(ctx, "signal", f.shard, f.Ref, task)
 	if err != nil {
 		return nil, fmt.Errorf("read a signal: %w", err)
 	}
