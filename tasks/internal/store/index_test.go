@@ -27,7 +27,6 @@ for i = 2, #ARGV, 5 do
   local op, a, b, c, d = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   if op == 'opened' then opened(a, b)
   elseif op == 'ended' then ended(a, b, c, d)
-  elseif op == 'dropped' then dropped(a, b)
   elseif op == 'count' then count(a, b, c, tonumber(d)) end
 end
 counted()`)
@@ -104,11 +103,9 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 		x.open(2, s(2), "c", "scrape")
 		x.open(0, s(3), "d", "")
 		x.open(1, s(4), "forgotten", "scrape")
-		x.open(2, s(5), "dropped", "scrape")
 		x.end(1, s(6), "b", odd, "F", s(1))
 		x.end(0, s(7), "d", "", "S", s(3))
 		x.end(2, s(8), "c", "scrape", "X", s(2))
-		x.at(2, s(9), "dropped", "dropped", "scrape", "", "")
 		rdb.Del(t.Context(), testKeys.flowKey(1, "forgotten"))
 
 		x.want(tasktype.WorkflowFilter{Limit: 100}, "c", "d", "b", "a")

@@ -14,14 +14,9 @@ local function opened(id, name)
   redis.call('ZADD', P .. 'live', now, id .. ' ' .. name)
 end
 
--- dropped takes a live workflow off the index: it was aborted or forgotten.
-local function dropped(id, name)
-  redis.call('ZREM', P .. 'live', id .. ' ' .. name)
-end
-
 -- ended lists a live workflow as ended: state is SUCCEEDED, FAILED or REVOKED, created is unix ms.
 local function ended(id, name, state, created)
-  dropped(id, name)
+  redis.call('ZREM', P .. 'live', id .. ' ' .. name)
   redis.call('ZADD', P .. 'done:' .. state, now, id .. ' ' .. created .. ' ' .. name)
 end
 
