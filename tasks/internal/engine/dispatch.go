@@ -125,7 +125,7 @@ func (d *dispatcher) outboxLocked(shard int) *outbox {
 // serve runs the nodes of an entry of a ring, in a slot of its queue that was acquired.
 func (d *dispatcher) serve(e *store.RingEntry) {
 	sl := &slot{e.Queue, d.clock.Now()}
-	if e.Single() && !e.Foreign() {
+	if e.Single() {
 		d.start(func() { d.singles(e, sl) })
 		return
 	}
@@ -134,13 +134,6 @@ func (d *dispatcher) serve(e *store.RingEntry) {
 
 // enter takes nodes with an entry of a ring.
 func (d *dispatcher) enter(e heldEntry, sl *slot) {
-	if e.Foreign() {
-		d.log.Error("entry of a queue was dropped: no client of this release wrote it", "key", d.store.RingOf(e.RingEntry), "entry", e.Text)
-		_ = d.insist(func() error { return d.store.Queues.Drop(within(context.Background()), d.cfg.Name, e.RingEntry) })
-		e.consumed()
-		d.slots.release(sl.queue)
-		return
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o := d.outboxLocked(e.Shard)
@@ -624,7 +617,7 @@ func (d *dispatcher) halt() {
 
 // singles runs workflows of one node in a slot, beginning with an entry of a ring.
 func (d *dispatcher) singles(e *store.RingEntry, sl *slot) {
-	for e != nil && sl != nil && e.Single() && !e.Foreign() {
+	for e != nil && sl != nil && e.Single() {
 		e, sl = d.single(e, sl)
 	}
 	switch {

@@ -39,14 +39,6 @@ func (e *RingEntry) Nodes() int {
 	return last - first + 1
 }
 
-// Foreign reports whether no script writes such an entry.
-func (e *RingEntry) Foreign() bool {
-	return e.Text != "+" && !strings.HasPrefix(e.Text, "=") && !strings.Contains(e.Text, referenceMark)
-}
-
-// RingOf returns the key of the ring that an entry is from.
-func (k Keys) RingOf(e *RingEntry) string { return k.ringKey(e.Shard, e.Queue) }
-
 // Element returns the element of the node of a workflow of one node, with the fields that r has.
 func (e *RingEntry) Element(r *Row) Element {
 	ref, deaths, _ := strings.Cut(e.Text, "@")
