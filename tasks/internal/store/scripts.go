@@ -17,10 +17,10 @@ type Scripts map[string]*redis.Script
 // parts are the files in front of a script; one that is not listed has lib. Without any, a call creates no functions.
 var parts = map[string][]string{
 	"submit1": nil, "finish1": nil, "step": nil, "project": nil,
-	"turn": {"lib", "remember", "giveback", "index", "flow"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "remember", "index", "flow"},
+	"turn": {"lib", "remember", "giveback", "index", "flow"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "remember", "unready", "index", "flow"}, "withdraw": {"lib", "unready"},
 	"fire": {"lib", "arrange", "holder", "index", "flow", "submit", "tick"}, "tick": {"lib", "arrange"}, "schedule": {"lib", "arrange"},
 	"abort": {"lib", "index"}, "tally": {"lib", "index"}, "piece": {"lib", "holder"}, "due": {"lib", "wake"}, "hasten": {"lib", "wake"},
-	"reap": {"lib", "remember", "giveback"},
+	"reap":    {"lib", "remember", "giveback"},
 	"acquire": {"lib", "places"}, "pass": {"lib", "places"},
 }
 

@@ -42,23 +42,7 @@ if have[7] then -- nodes that others than their worker ended may still have a le
       end
     end
   end
-  for _, lane in ipairs(laneNames) do
-    local key = have[8] or W
-    local list, ring = P .. 'ready:' .. lane .. ':' .. key, P .. 'ring:' .. string.sub(lane, 3)
-    for _, el in ipairs(redis.call('LRANGE', list, 0, -1)) do
-      if string.sub(el, 1, #W + 1) == W .. '/' then
-        redis.call('LREM', list, 1, el)
-        deepen(lane, -size(el))
-      end
-    end
-    local first = W .. '/' .. ARGV[14] -- the ring itself has no other elements of the workflow: see submit
-    if ARGV[14] ~= '' and string.sub(lane, 1, 1) == 'n' and redis.call('LREM', ring, 1, first) == 1 then
-      deepen(lane, -size(first))
-      deepen('k:' .. string.sub(lane, 3), -1)
-    end
-    for deaths = 0, MOST_DEATHS do redis.call('LREM', ring, 1, deaths > 0 and W .. '@' .. whole(deaths) or W) end
-    if redis.call('EXISTS', list) == 0 then unlist(lane, key) end
-  end
+  unready(W, have[8], W .. '/' .. ARGV[14], laneNames, MOST_DEATHS)
 end
 
 local stale = {W .. '/!cancel'}
