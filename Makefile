@@ -51,13 +51,13 @@ RACED = ^muster/(tasks($$|/(internal/(engine|store)|metrics|otel|taskstest|ui|wo
 QUICK = -vet=off -ldflags='-s -w' -timeout 20m
 
 # Compilers, linkers and tests take less CPU time with larger heaps.
-short raced unraced miniredis test-servers: export GOGC = 400
+short raced unraced miniredis test-servers lint browser e2e sim openapi: export GOGC = 400
 
 # The packages with tests: go test compiles the others, too.
 TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 
-# Each script of miniredis runs in an interpreter of its own, which shares no memory and needs no race detector.
-UNSHARED = -gcflags='github.com/yuin/gopher-lua/...=-race=false'
+# Interpreters of Lua and databases of SQLite share no memory, and messages of a browser are plain data: they need no race detector.
+UNSHARED = -gcflags='github.com/yuin/gopher-lua/...=-race=false' -gcflags='modernc.org/...=-race=false' -gcflags='github.com/chromedp/cdproto/...=-race=false'
 
 # The longest packages are the first.
 raced:
@@ -67,7 +67,7 @@ unraced:
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) ./tasks/internal/sim $$($(TESTED) | grep -vE '$(RACED)')
 
 sim: ## the engine in HISTORIES (100,000) random histories, from seed FIRST (1)
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_FIRST=$(or $(FIRST),1) MUSTER_SIM_HISTORIES=$(or $(HISTORIES),100000) $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_FIRST=$(or $(FIRST),1) MUSTER_SIM_HISTORIES=$(or $(HISTORIES),100000) $(GO) test $(QUICK) -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
 
 faults: ## every call to Redis refused, unheard, repeated, slow or frozen, one at a time
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_FAULTS=all $(GO) test -count=1 -timeout 1h -run 'AFaultAtAnyCall$$' ./tasks ./tasks/workqueue ./jobs ./orchestrator/webhook ./jobs/agent ./orchestrator/event ./proxies ./sites/record
@@ -79,7 +79,7 @@ lint: ## gofmt, go vet, staticcheck, manifests of Kubernetes
 	$(GO) -C scripts/browser vet ./...
 	$(GO) -C scripts/crawlbench vet ./...
 	$(GO) -C scripts/peers/muster vet ./...
-	$(GO) tool -modfile=scripts/lint/go.mod staticcheck ./...
+	GOGC=100 $(GO) tool -modfile=scripts/lint/go.mod staticcheck ./...
 	$(GO) -C scripts/lint test -count=1 .
 
 vuln: ## known vulnerabilities in what is called; says so where the database cannot be reached
@@ -104,7 +104,7 @@ peers: ## the same work on other task queues; writes docs/performance.md
 browser: ## the web pages in a real browser; says so where there is none
 	@browser=$$(scripts/browser.sh) || { echo "browser: the web pages are NOT tested in a browser" >&2; exit 0; }; \
 	echo "browser: $$($$browser --version)" >&2; \
-	MUSTER_TEST_BROWSER=$$browser MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) -C scripts/browser test $(SHORT) -count=1 .
+	MUSTER_TEST_BROWSER=$$browser MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) -C scripts/browser test $(QUICK) $(SHORT) -count=1 .
 
 render: ## the renderer of sites in a real browser, which needs an idle machine
 	MUSTER_TEST_BROWSER=$$(scripts/browser.sh) MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -run 'Browser|Render|Page|Session' ./sites/render ./sites/crawl
@@ -119,7 +119,7 @@ docs: ## dist/site: the documentation as web pages, with search, and llms.txt; s
 	@scripts/docs.sh
 
 e2e: ## the real binary: kill -9, outages, Ctrl-C
-	PATH="$$(dirname $(REDIS)):$$PATH" MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -tags e2e ./scripts/e2e/...
+	PATH="$$(dirname $(REDIS)):$$PATH" MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) -count=1 -tags e2e ./scripts/e2e/...
 
 up: .env ## redis, orchestrator and two workers in containers
 	docker compose up --build --detach
