@@ -30,7 +30,7 @@ import (
 // lateKey marks the context of a caller that sees the state of workflows late.
 type lateKey struct{}
 
-// late is a Redis hook. Calls with the mark in the context see a workflow only after its job has completed and remove has
+// late has a hook of Redis. Calls with the mark in the context see a workflow only after its job has completed and remove has
 // deleted its keys.
 type late struct {
 	rdb    redis.UniversalClient
@@ -39,39 +39,18 @@ type late struct {
 	once   sync.Once
 }
 
-func (l *late) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		l.hold(ctx, cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (l *late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		l.hold(ctx, cmds...)
-		return next(ctx, cmds)
-	}
-}
-
-func (l *late) hold(ctx context.Context, cmds ...redis.Cmder) {
-	if ctx.Value(lateKey{}) == nil {
+func (l *late) hold(ctx context.Context, cmd redis.Cmder) {
+	if ctx.Value(lateKey{}) == nil || !strings.HasPrefix(cmd.Name(), "h") || len(cmd.Args()) < 2 {
 		return
 	}
-	for _, cmd := range cmds {
-		if !strings.HasPrefix(cmd.Name(), "h") || len(cmd.Args()) < 2 {
-			continue
-		}
-		if _, ref, ok := strings.Cut(fmt.Sprint(cmd.Args()[1]), ":w:"); ok {
-			id, _, _ := strings.Cut(ref, "~")
-			l.once.Do(func() {
-				testutil.Becomes(func() bool {
-					return l.rdb.Get(context.Background(), l.prefix(id)+":status").Val() == "COMPLETE"
-				})
-				l.remove(id)
+	if _, ref, ok := strings.Cut(fmt.Sprint(cmd.Args()[1]), ":w:"); ok {
+		id, _, _ := strings.Cut(ref, "~")
+		l.once.Do(func() {
+			testutil.Becomes(func() bool {
+				return l.rdb.Get(context.Background(), l.prefix(id)+":status").Val() == "COMPLETE"
 			})
-		}
+			l.remove(id)
+		})
 	}
 }
 
@@ -102,7 +81,7 @@ func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remov
 		rdb := workers.Client.Redis()
 		return Run(ctx, cfg, Options{Reuse: true, Logger: logger}, func(ctx context.Context, o *Orchestrator) error {
 			if remove != nil {
-				o.Client.Redis().AddHook(&late{rdb: rdb, prefix: prefix, remove: func(id string) { remove(rdb, id) }})
+				o.Client.Redis().AddHook(redistest.Before((&late{rdb: rdb, prefix: prefix, remove: func(id string) { remove(rdb, id) }}).hold))
 			}
 			return fn(context.WithValue(ctx, lateKey{}, true), o)
 		})

@@ -338,7 +338,7 @@ func TestSenderPausesInALargeSend(t *testing.T) {
 			sender := redis.NewClient(rdb.(*redis.Client).Options())
 			t.Cleanup(func() { _ = sender.Close() })
 			calls := 0
-			sender.AddHook(before(func(ctx context.Context, cmd redis.Cmder) {
+			sender.AddHook(redistest.Before(func(ctx context.Context, cmd redis.Cmder) {
 				if cmd.Name() != "evalsha" || len(cmd.Args()) <= 8 { // it does not store a workflow
 					return
 				}
@@ -368,23 +368,4 @@ func TestSenderPausesInALargeSend(t *testing.T) {
 			}
 		})
 	}
-}
-
-// before is a hook that is called before each command.
-type before func(ctx context.Context, cmd redis.Cmder)
-
-// DialHook implements redis.Hook.
-func (h before) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook implements redis.Hook.
-func (h before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h(ctx, cmd)
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (h before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }

@@ -335,7 +335,7 @@ func countedWorld(t *testing.T) (*world, *tasks.Client, *fieldCount) {
 	}
 	w := newWorld(t, connect())
 	count, looker := &fieldCount{}, connect()
-	looker.AddHook(before(func(_ context.Context, cmd redis.Cmder) {
+	looker.AddHook(redistest.Before(func(_ context.Context, cmd redis.Cmder) {
 		if cmd.Name() == "hmget" {
 			count.fields.Add(int64(len(cmd.Args()) - 2))
 			count.calls.Add(1)

@@ -453,7 +453,7 @@ func TestChangeDuringATick(t *testing.T) {
 			client := newClient(t, redis.NewClient(rdb.(*redis.Client).Options()))
 			t.Cleanup(func() { _ = client.Redis().Close() })
 			var fired atomic.Int64
-			rdb.AddHook(before(func(_ context.Context, cmd redis.Cmder) {
+			rdb.AddHook(redistest.Before(func(_ context.Context, cmd redis.Cmder) {
 				if kindOf(cmd) == "fire" && fired.Add(1) == 1 {
 					change(t, client)
 				}

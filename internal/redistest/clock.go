@@ -20,11 +20,11 @@ func Clock(tb testing.TB) (rdb redis.UniversalClient, jump func(d time.Duration)
 	tb.Cleanup(m.Close)
 	c := &clock{set: m.SetTime}
 	rdb = connect(tb, "redis://"+m.Addr()+"/0")
-	rdb.AddHook(c)
+	rdb.AddHook(Before(func(context.Context, redis.Cmder) { c.jump(0) }))
 	return rdb, c.jump
 }
 
-// clock is a redis.Hook that sets the time of a miniredis before each call.
+// clock sets the time of a miniredis.
 type clock struct {
 	set func(time.Time)
 
@@ -37,23 +37,4 @@ func (c *clock) jump(d time.Duration) {
 	defer c.mu.Unlock()
 	c.off += d
 	c.set(time.Now().Add(c.off))
-}
-
-// DialHook implements redis.Hook.
-func (c *clock) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook implements redis.Hook.
-func (c *clock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.jump(0)
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (c *clock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.jump(0)
-		return next(ctx, cmds)
-	}
 }

@@ -235,64 +235,48 @@ func Die() {
 }
 
 // DialHook implements redis.Hook.
-func (f *Fault) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
+func (f *Fault) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
 func (f *Fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if f.Reply != nil {
-			err := next(ctx, cmd)
-			if err == nil { // the command gets its error later
-				f.replied(cmd)
-			}
-			return err
-		}
-		if connects(cmd) || !f.matches(cmd) {
-			return next(ctx, cmd)
-		}
-		err := f.call(func() string { return shown(cmd) }, func() error {
-			cmd.SetErr(nil)
-			return next(ctx, cmd)
-		})
-		if errors.Is(err, ErrFault) {
-			cmd.SetErr(err)
-		}
-		return err
-	}
+	return Calls(f.process).ProcessHook(next)
 }
 
 // ProcessPipelineHook implements redis.Hook.
 func (f *Fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if f.Reply != nil {
-			err := next(ctx, cmds)
+	return Calls(f.process).ProcessPipelineHook(next)
+}
+
+func (f *Fault) process(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+	if f.Reply != nil {
+		err := next()
+		if err == nil || len(cmds) > 1 { // a single command gets its error later
 			f.replied(cmds...)
-			return err
-		}
-		if connects(cmds[0]) || !f.matches(cmds...) {
-			return next(ctx, cmds)
-		}
-		err := f.call(func() string {
-			var all []string
-			for _, cmd := range cmds {
-				all = append(all, shown(cmd))
-			}
-			return strings.Join(all, "; ")
-		}, func() error {
-			for _, cmd := range cmds {
-				cmd.SetErr(nil)
-			}
-			return next(ctx, cmds)
-		})
-		if errors.Is(err, ErrFault) {
-			for _, cmd := range cmds {
-				cmd.SetErr(err)
-			}
 		}
 		return err
 	}
+	if connects(cmds[0]) || !f.matches(cmds...) {
+		return next()
+	}
+	set := func(err error) {
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+	}
+	err := f.call(func() string {
+		var all []string
+		for _, cmd := range cmds {
+			all = append(all, shown(cmd))
+		}
+		return strings.Join(all, "; ")
+	}, func() error {
+		set(nil)
+		return next()
+	})
+	if errors.Is(err, ErrFault) {
+		set(err)
+	}
+	return err
 }
 
 // replied counts a returned call selected by Reply.

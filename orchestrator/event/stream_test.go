@@ -139,30 +139,18 @@ func TestReaderFromNowLosesNothing(t *testing.T) {
 	})
 }
 
-// waits is a hook whose channel is closed when a Read begins to wait.
-type waits struct {
-	began chan struct{}
-	once  *sync.Once
-}
-
 // waiting returns a channel that is closed when a Read of rdb begins to wait.
 func waiting(rdb redis.UniversalClient) <-chan struct{} {
-	w := waits{make(chan struct{}), new(sync.Once)}
-	rdb.AddHook(w)
-	return w.began
-}
-
-func (waits) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (w waits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		w.once.Do(func() { close(w.began) }) // it has looked for the first time
+	began, once := make(chan struct{}), sync.Once{}
+	rdb.AddHook(redistest.Calls(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+		err := next()
+		if len(cmds) > 1 { // it has looked for the first time
+			once.Do(func() { close(began) })
+		}
 		return err
-	}
+	}))
+	return began
 }
-
-func (waits) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func TestReadWaitsForAnEvent(t *testing.T) {
 	t.Parallel()
@@ -195,8 +183,11 @@ func TestReadWaitsForAnEvent(t *testing.T) {
 func TestWaitingReadersShareAReader(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		counted := &calls{}
-		rdb.AddHook(counted)
+		var calls atomic.Int64
+		rdb.AddHook(redistest.Calls(func(_ context.Context, next func() error, _ ...redis.Cmder) error {
+			calls.Add(1)
+			return next()
+		}))
 		s := New(rdb)
 		var all sync.WaitGroup
 		got := make(chan string, 100)
@@ -213,10 +204,10 @@ func TestWaitingReadersShareAReader(t *testing.T) {
 				}
 			})
 		}
-		testutil.Eventually(t, "all readers wait", func() bool { return counted.n.Load() >= 200 && s.waiters.count() == 100 })
+		testutil.Eventually(t, "all readers wait", func() bool { return calls.Load() >= 200 && s.waiters.count() == 100 })
 		testutil.Eventually(t, "100 waiting readers make no more calls than one: 20 in at least 200 ms", func() bool {
-			before, began := counted.n.Load(), time.Now()
-			return testutil.Becomes(func() bool { return counted.n.Load() >= before+20 }) && time.Since(began) >= 200*time.Millisecond
+			before, began := calls.Load(), time.Now()
+			return testutil.Becomes(func() bool { return calls.Load() >= before+20 }) && time.Since(began) >= 200*time.Millisecond
 		})
 		add(t, rdb, "10-1", "job5", 100)
 		want := map[string]bool{" 10-1": true, "job5 10-1": true}
@@ -228,25 +219,6 @@ func TestWaitingReadersShareAReader(t *testing.T) {
 		cancel()
 		all.Wait()
 	})
-}
-
-// calls counts calls of Redis; a pipeline is one.
-type calls struct{ n atomic.Int64 }
-
-func (c *calls) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.n.Add(1)
-		return next(ctx, cmds)
-	}
 }
 
 func (ws *waiters) count() int {

@@ -114,7 +114,7 @@ func TestRelayWaitsForEvents(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		var reads, waits atomic.Int64
-		rdb.AddHook(onCommand(func(cmd redis.Cmder) {
+		rdb.AddHook(redistest.Before(func(_ context.Context, cmd redis.Cmder) {
 			text := fmt.Sprint(cmd.Args()...)
 			switch {
 			case cmd.Name() == "get" && strings.Contains(text, event.RelayedKey()):
@@ -139,17 +139,6 @@ func TestRelayWaitsForEvents(t *testing.T) {
 		k.emit(t, "job.created", 1)
 		testutil.Eventually(t, "the next event is sent", func() bool { return len(at.requests()) == 2 })
 	})
-}
-
-// onCommand is a hook that is called before each command.
-type onCommand func(redis.Cmder)
-
-func (onCommand) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (on onCommand) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { on(cmd); return next(ctx, cmd) }
-}
-func (onCommand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // With two secrets both verify, so that a receiver can change from one to the other.

@@ -208,39 +208,20 @@ func TestHoldOfSharedClockAppliesToAllProcesses(t *testing.T) {
 	})
 }
 
-// afterScript calls a function after the next script of a client, before the client gets the result.
-type afterScript struct {
-	redis.Hook
-	do func()
-}
-
-func (h *afterScript) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *afterScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (h *afterScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if do := h.do; do != nil && err == nil && strings.HasPrefix(cmd.Name(), "eval") {
-			h.do = nil
-			do()
-		}
-		return err
-	}
-}
-
 // In its own process, a hold applies to turns whose script ran before Redis stored the hold.
 func TestHoldOfSharedClockAppliesAtOnce(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	c := &polite.SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{})}
-	rdb.AddHook(&afterScript{do: func() {
-		if err := c.Hold(t.Context(), "h", time.Hour); err != nil {
-			t.Error(err)
+	held := false
+	rdb.AddHook(redistest.Calls(func(ctx context.Context, next func() error, cmds ...redis.Cmder) error {
+		err := next()
+		if err == nil && !held && strings.HasPrefix(cmds[0].Name(), "eval") {
+			held = true
+			return c.Hold(ctx, "h", time.Hour)
 		}
-	}})
+		return err
+	}))
 	for range 2 {
 		if wait, err := c.Take(t.Context(), "h", 0); err != nil || wait < 59*time.Minute {
 			t.Errorf("got %v, %v, want about an hour", wait, err)
