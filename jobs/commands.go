@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"muster/internal/wrap"
 	"muster/jobs/pipeline"
 	"muster/tasks/workqueue"
 )
@@ -66,10 +67,7 @@ func (s *Service) removeDocument(ctx context.Context, hash string) (removed bool
 // HasDocument reports whether a job has the document with a hash.
 func (s *Service) HasDocument(ctx context.Context, hash string) (bool, error) {
 	n, err := s.rdb.Exists(ctx, documentKey(hash)).Result()
-	if err != nil {
-		return false, fmt.Errorf("read the jobs of a document: %w", err)
-	}
-	return n > 0, nil
+	return n > 0, wrap.Err(err, "read the jobs of a document")
 }
 
 // Rerun creates the next version of a job, with the same request.

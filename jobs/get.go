@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/wrap"
 	"muster/jobs/pipeline"
 	"muster/tasks/workqueue"
 )
@@ -312,10 +313,7 @@ func (s *Service) missing(ctx context.Context, j *Job) ([]string, error) {
 // IsRunning reports whether Run runs in a process.
 func (s *Service) IsRunning(ctx context.Context) (bool, error) {
 	n, err := s.rdb.Exists(ctx, sweepKey).Result()
-	if err != nil {
-		return false, fmt.Errorf("look for the process that runs jobs: %w", err)
-	}
-	return n > 0, nil
+	return n > 0, wrap.Err(err, "look for the process that runs jobs")
 }
 
 func joinSorted(list []string) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/wrap"
 	"muster/tasks/workqueue"
 )
 
@@ -378,8 +379,5 @@ func (s *Service) tally(ctx context.Context, j *Job, r record) error {
 
 // storeStuck stores how many jobs a sweep has found stuck.
 func (s *Service) storeStuck(ctx context.Context, n int64) error {
-	if err := s.rdb.HSet(ctx, itemsKey, "stuck", n).Err(); err != nil {
-		return fmt.Errorf("store how many jobs are stuck: %w", err)
-	}
-	return nil
+	return wrap.Err(s.rdb.HSet(ctx, itemsKey, "stuck", n).Err(), "store how many jobs are stuck")
 }

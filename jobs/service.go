@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/luascript"
+	"muster/internal/wrap"
 	"muster/jobs/pipeline"
 	"muster/tasks"
 	"muster/tasks/workqueue"
@@ -100,10 +101,7 @@ func (s *Service) StoreID(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read the id of the store: %w", err)
 	}
 	id, err := s.rdb.Get(ctx, storeKey).Result()
-	if err != nil {
-		return "", fmt.Errorf("read the id of the store: %w", err)
-	}
-	return id, nil
+	return id, wrap.Err(err, "read the id of the store")
 }
 
 // Service keeps jobs. It may be used by many goroutines, and by any number of processes on one Redis.
@@ -135,10 +133,7 @@ func (s *Service) queueWith(id string, lease time.Duration) *workqueue.Queue {
 // now returns the time of Redis, the only clock of jobs: clocks of processes differ, and are set.
 func (s *Service) now(ctx context.Context) (time.Time, error) {
 	now, err := s.rdb.Time(ctx).Result()
-	if err != nil {
-		return now, fmt.Errorf("read the time of Redis: %w", err)
-	}
-	return now, nil
+	return now, wrap.Err(err, "read the time of Redis")
 }
 
 // memo remembers a value for a second: lists and sweeps ask for it for each job.
@@ -235,10 +230,7 @@ func pipelined[C redis.Cmder](ctx context.Context, s *Service, doing string, n i
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	return got, nil
+	return got, wrap.Err(err, "%s", doing)
 }
 
 func toInt(v any) int64 {

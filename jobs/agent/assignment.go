@@ -18,6 +18,7 @@ import (
 
 	"muster/internal/logctx"
 	"muster/internal/tracing"
+	"muster/internal/wrap"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 )
@@ -338,10 +339,7 @@ func usageText(id string, usage map[string]int64) (string, error) {
 		return "", nil
 	}
 	raw, err := json.Marshal(usage)
-	if err != nil {
-		return "", fmt.Errorf("store the usage of assignment %s: %w", id, err)
-	}
-	return string(raw), nil
+	return string(raw), wrap.Err(err, "store the usage of assignment %s", id)
 }
 
 // report stores the expiry of the lease of an assignment and its usage so far; nil means no change. It reports whether the

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/wrap"
 	"muster/jobs"
 )
 
@@ -80,10 +81,7 @@ func WriteCSV(ctx context.Context, w io.Writer, src Source, id string) error {
 		return err
 	}
 	out.Flush()
-	if err := out.Error(); err != nil {
-		return fmt.Errorf("write the report on job %s: %w", id, err)
-	}
-	return nil
+	return wrap.Err(out.Error(), "write the report on job %s", id)
 }
 
 func joinList(list []string) string { return strings.Join(list, "; ") }

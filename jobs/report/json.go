@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"muster/internal/wrap"
 	"muster/jobs"
 )
 
@@ -45,8 +46,5 @@ func WriteJSON(ctx context.Context, w io.Writer, src Source, id string) error {
 	_, _ = b.WriteString("\n],\n")
 	_, _ = b.Write(text[1:]) // without its brace
 	_, _ = b.WriteString("\n")
-	if err := b.Flush(); err != nil {
-		return fmt.Errorf("write the report on job %s: %w", id, err)
-	}
-	return nil
+	return wrap.Err(b.Flush(), "write the report on job %s", id)
 }

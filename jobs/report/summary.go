@@ -6,9 +6,9 @@ package report
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
+	"muster/internal/wrap"
 	"muster/jobs"
 )
 
@@ -74,10 +74,7 @@ func Summarize(ctx context.Context, src Source, id string) (Summary, error) {
 
 func get(ctx context.Context, src Source, id string) (jobs.Job, error) {
 	j, err := src.Get(ctx, id)
-	if err != nil {
-		return j, fmt.Errorf("report on job %s: %w", id, err)
-	}
-	return j, nil
+	return j, wrap.Err(err, "report on job %s", id)
 }
 
 // collect summarizes a job, and gives each of its items to yield.
@@ -95,8 +92,5 @@ func collect(ctx context.Context, src Source, j jobs.Job, yield func(jobs.Item) 
 
 // eachItem gives the items of a job to yield.
 func eachItem(ctx context.Context, src Source, j jobs.Job, yield func(jobs.Item) error) error {
-	if err := src.EachItem(ctx, j.ID, yield); err != nil {
-		return fmt.Errorf("report on the items of job %s: %w", j.ID, err)
-	}
-	return nil
+	return wrap.Err(src.EachItem(ctx, j.ID, yield), "report on the items of job %s", j.ID)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/wrap"
 )
 
 // Outputs reads the outputs of settled items, in the order in which the items were settled. One process at a time may read them: it
@@ -82,10 +84,7 @@ func (o *Outputs) Len(ctx context.Context) (int64, error) {
 		return 0, o.err
 	}
 	n, err := o.rdb.XLen(ctx, o.keys.out).Result()
-	if err != nil {
-		return 0, fmt.Errorf("count the outputs of queue %s: %w", o.name, err)
-	}
-	return n, nil
+	return n, wrap.Err(err, "count the outputs of queue %s", o.name)
 }
 
 // Ack removes all outputs up to and including seq, or none when seq is "", and stores notes, by name, for Notes; an empty one is

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/wrap"
 )
 
 // Errors that callers branch on.
@@ -255,10 +257,7 @@ func (q *Queue) Expire(ctx context.Context, ttl time.Duration) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("expire queue %s: %w", q.name, err)
-	}
-	return nil
+	return wrap.Err(err, "expire queue %s", q.name)
 }
 
 // Delete removes the queue with all its items and outputs.
@@ -266,10 +265,7 @@ func (q *Queue) Delete(ctx context.Context) error {
 	if q.err != nil {
 		return q.err
 	}
-	if err := q.rdb.Unlink(ctx, q.keys.all()...).Err(); err != nil {
-		return fmt.Errorf("delete queue %s: %w", q.name, err)
-	}
-	return nil
+	return wrap.Err(q.rdb.Unlink(ctx, q.keys.all()...).Err(), "delete queue %s", q.name)
 }
 
 // ErrSealed means that a queue is sealed. Nothing was changed.

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/wrap"
 )
 
 // RequeueOptions selects the terminal items to try again.
@@ -107,8 +109,5 @@ func (q *Queue) Failed(ctx context.Context, offset, n int) ([]string, error) {
 	ids, err := q.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
 		Key: q.keys.failed, Start: offset, Stop: offset + n - 1,
 	}).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list the failed items of queue %s: %w", q.name, err)
-	}
-	return ids, nil
+	return ids, wrap.Err(err, "list the failed items of queue %s", q.name)
 }
