@@ -39,9 +39,6 @@ func (q *Queue) EnqueueUnder(ctx context.Context, lease Leased, items ...Item) (
 
 // enqueue adds items in chunks, while a lease holds if it names one.
 func enqueue(ctx context.Context, q *Queue, lease Leased, items []Item) (added int, err error) {
-	if q.err != nil {
-		return 0, q.err
-	}
 	for i := range items {
 		if err := items[i].check(q.cfg.MaxPayload); err != nil {
 			return 0, err

@@ -45,9 +45,6 @@ type Batch struct {
 // LeaseWithin is Lease that takes no more items of a resource than the budget
 // allows, and takes the next that can run instead.
 func (q *Queue) LeaseWithin(ctx context.Context, worker string, n int, b Budget) (Batch, error) {
-	if q.err != nil {
-		return Batch{Next: -1}, q.err
-	}
 	if err := checkWorker(worker); err != nil {
 		return Batch{Next: -1}, err
 	}
@@ -109,9 +106,6 @@ func parseLeased(ctx context.Context, q *Queue, list []any, worker string, expir
 // Heartbeat extends leases by the queue's LeaseTTL from now and returns those
 // that are lost: their items may run elsewhere by now.
 func (q *Queue) Heartbeat(ctx context.Context, leases ...Leased) (lost []Leased, err error) {
-	if q.err != nil {
-		return nil, q.err
-	}
 	for part := range slices.Chunk(leases, 1000) {
 		args := append(make([]any, 0, 1+2*len(part)), q.cfg.LeaseTTL.Milliseconds())
 		codes, err := q.ints(ctx, "extend leases", "heartbeat", withTokens(args, part)...)
@@ -126,9 +120,6 @@ func (q *Queue) Heartbeat(ctx context.Context, leases ...Leased) (lost []Leased,
 // Return returns leases: the items are ready again at once, in their old place,
 // and no attempt is counted. A lease that was lost is not an error.
 func (q *Queue) Return(ctx context.Context, leases ...Leased) error {
-	if q.err != nil {
-		return q.err
-	}
 	for part := range slices.Chunk(leases, 1000) {
 		if _, err := q.ints(ctx, "return leases", "return", withTokens(nil, part)...); err != nil {
 			return err

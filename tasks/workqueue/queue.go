@@ -156,9 +156,6 @@ func (q *Queue) Name() string { return q.name }
 
 // Get reads items. IDs that do not exist are left out.
 func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
-	if q.err != nil {
-		return nil, q.err
-	}
 	var infos []Info
 	for part := range slices.Chunk(ids, 200) {
 		v, err := q.run(ctx, "read items", "get", anys(part)...)

@@ -126,9 +126,6 @@ func (q *Queue) settleAll(ctx context.Context, ss []Settlement) (errs []error, o
 		args, sent, size = args[:1], sent[:0], 0
 	}
 	for i, s := range ss {
-		if errs[i] = q.err; errs[i] != nil {
-			continue
-		}
 		if err := s.Outcome.check(s.Lease.ID, q.cfg.MaxPayload); err != nil {
 			errs[i] = fmt.Errorf("settle %w", err)
 			continue
@@ -233,9 +230,6 @@ var ErrNotInState = errors.New("the item is not in this state")
 // sealed. It succeeds without a change if the item already has the state, note and result of the outcome, regardless
 // of from: calls can be repeated safely. If the state changes, the lease that settled the item is lost.
 func (q *Queue) Amend(ctx context.Context, id string, from State, o Outcome) error {
-	if q.err != nil {
-		return q.err
-	}
 	old, err := from.letter()
 	if err != nil {
 		return fmt.Errorf("amend item %.80q: from %w", id, err)
@@ -275,9 +269,6 @@ func (q *Queue) inState(doing, id, is string, want State) error {
 // PassFailed makes an item in state error ready as Pass does, with no attempts. Data is the data of its Ending. It returns
 // ErrNotInState if the item is in another state, and ErrSealed if the queue is sealed.
 func (q *Queue) PassFailed(ctx context.Context, to Item, data []byte) error {
-	if q.err != nil {
-		return q.err
-	}
 	if err := to.check(q.cfg.MaxPayload); err != nil {
 		return fmt.Errorf("pass item %.80q: %w", to.ID, err)
 	}
@@ -301,9 +292,6 @@ func (q *Queue) PassFailed(ctx context.Context, to Item, data []byte) error {
 // the item, or that the item was passed again since. An item that does not exist, because the queue was deleted, is
 // only logged.
 func (q *Queue) Pass(ctx context.Context, lease Leased, to Item) error {
-	if q.err != nil {
-		return q.err
-	}
 	if err := to.check(q.cfg.MaxPayload); err != nil {
 		return fmt.Errorf("pass item %.80q: %w", lease.ID, err)
 	}
