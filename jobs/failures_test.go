@@ -107,37 +107,28 @@ func TestSweepListsReviews(t *testing.T) {
 	})
 }
 
-// commands counts commands and round trips to Redis, and records those that read a whole record, prompt or context.
+// commands counts round trips to Redis, and records those that read a whole record, prompt or context.
 type commands struct {
-	n     atomic.Int64
 	trips atomic.Int64
 	read  func()     // called before records are read, if it is set
 	mu    sync.Mutex // guards whole
 	whole []string
 }
 
-func (c *commands) note(cmds ...redis.Cmder) {
-	c.n.Add(int64(len(cmds)))
+func (c *commands) note(_ context.Context, next func() error, cmds ...redis.Cmder) error {
 	c.trips.Add(1)
 	if c.read != nil && cmds[0].Name() == "hgetall" {
 		c.read()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, cmd := range cmds {
 		key := fmt.Sprint(append(cmd.Args(), "")[1])
 		if cmd.Name() == "hgetall" && strings.HasPrefix(key, "muster:{jobs}:j:") || strings.Contains(key, ":prompt:") || strings.Contains(key, ":ctx:") {
+			c.mu.Lock()
 			c.whole = append(c.whole, cmd.Name()+" "+key)
+			c.mu.Unlock()
 		}
 	}
-}
-
-func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { c.note(cmd); return next(ctx, cmd) }
-}
-func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { c.note(cmds...); return next(ctx, cmds) }
+	return next()
 }
 
 // newReader returns a world, and a service on the same Redis with its own client, whose commands are counted.
@@ -150,7 +141,7 @@ func newReader(t *testing.T) (*world, *jobs.Service, *commands) {
 	t.Cleanup(func() { _ = client.Close() })
 	reader := testutil.Must(jobs.New(jobs.Config{Client: client, Pipelines: named}))(t)
 	c := &commands{}
-	rdb.AddHook(c)
+	rdb.AddHook(redistest.Calls(c.note))
 	return w, reader, c
 }
 

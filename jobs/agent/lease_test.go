@@ -24,7 +24,7 @@ func TestOneConnectionWaitsForAllRoles(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	var waits atomic.Int64
-	rdb.AddHook(hook(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+	rdb.AddHook(redistest.Calls(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
 		if cmds[0].Name() == "blpop" {
 			waits.Add(1)
 			defer waits.Add(-1)
@@ -193,7 +193,7 @@ func TestManyWaitingPollsMakeFewLooks(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	var all atomic.Int64
-	rdb.AddHook(hook(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+	rdb.AddHook(redistest.Calls(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
 		if args := cmds[0].Args(); len(args) > 3 && args[3] == "muster:{jobs}:ready:validator" {
 			all.Add(1)
 		}
@@ -277,7 +277,7 @@ func TestARecountKeepsWhatWasTakenMeanwhile(t *testing.T) {
 	}
 	testutil.Eventually(t, "both polls wait", func() bool { return r.Waiting() == 2 })
 	taken := false
-	rdb.AddHook(hook(func(ctx context.Context, next func() error, _ ...redis.Cmder) error {
+	rdb.AddHook(redistest.Calls(func(ctx context.Context, next func() error, _ ...redis.Cmder) error {
 		err := next()
 		if err == nil && ctx.Value(marked{}) != nil && !taken {
 			taken = true
@@ -376,7 +376,7 @@ func TestAgentsWorkOnTheJobsOfTheirAssignments(t *testing.T) {
 		r.put("creator", 1)
 		r.leaseOne(r.register("other-1", 1, "creator"))
 		var commands atomic.Int64
-		rdb.AddHook(hook(func(ctx context.Context, next func() error, cmds ...redis.Cmder) error {
+		rdb.AddHook(redistest.Calls(func(ctx context.Context, next func() error, cmds ...redis.Cmder) error {
 			if ctx.Value(marked{}) != nil {
 				commands.Add(int64(len(cmds)))
 			}

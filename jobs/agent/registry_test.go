@@ -183,7 +183,7 @@ func TestAHeartbeatIsOneCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	rdb.AddHook(hook(func(ctx context.Context, next func() error, cmds ...redis.Cmder) error {
+	rdb.AddHook(redistest.Calls(func(ctx context.Context, next func() error, cmds ...redis.Cmder) error {
 		if ctx.Value(marked{}) != nil {
 			n += len(cmds)
 		}

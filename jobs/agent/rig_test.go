@@ -23,6 +23,9 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }
 
+// marked is a key of a context.
+type marked struct{}
+
 // setup is the configuration of a rig.
 type setup struct {
 	agent.Config

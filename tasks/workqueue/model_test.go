@@ -111,24 +111,10 @@ func (m *model) lanes() map[string]workqueue.Counts {
 	return lanes
 }
 
-// nextFault is a hook that makes the next call of a client fail.
+// nextFault makes the next call of a client fail.
 type nextFault struct{ kind redistest.Kind }
 
-func (f *nextFault) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *nextFault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return f.call(func() error { return next(ctx, cmd) })
-	}
-}
-
-func (f *nextFault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return f.call(func() error { return next(ctx, cmds) })
-	}
-}
-
-func (f *nextFault) call(do func() error) error {
+func (f *nextFault) call(_ context.Context, do func() error, _ ...redis.Cmder) error {
 	kind := f.kind
 	f.kind = ""
 	switch kind {
@@ -159,7 +145,7 @@ func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		run, fault := 0, &nextFault{}
-		rdb.AddHook(fault)
+		rdb.AddHook(redistest.Calls(fault.call))
 		rapid.Check(t, func(rt *rapid.T) {
 			run++
 			m := &modelTest{
