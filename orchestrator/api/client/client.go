@@ -160,7 +160,8 @@ type Problem = httpproblem.Problem
 type ProblemField = httpproblem.Field
 
 // Handler returns a transport that calls h in this process, without a network. Responses are streamed. The goroutine
-// of a request ends when h returns, which h does when the context is done or the body of the response is closed.
+// of a request ends when h returns, which h does when the context is done or the body of the response is closed. Close of
+// the body waits for that.
 func Handler(h http.Handler) http.RoundTripper { return handlerTransport{h} }
 
 type handlerTransport struct{ handler http.Handler }
@@ -168,27 +169,47 @@ type handlerTransport struct{ handler http.Handler }
 func (t handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, out := io.Pipe()
 	w := &pipedResponse{header: http.Header{}, out: out, begun: make(chan struct{})}
-	req = req.Clone(req.Context())
+	caller := req.Context()
+	ctx, cancel := context.WithCancel(caller)
+	req = req.Clone(ctx)
 	req.RequestURI = req.URL.RequestURI()
 	req.RemoteAddr = "127.0.0.1:0"
 	if req.Body == nil {
 		req.Body = http.NoBody
 	}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
+		defer cancel()
 		defer out.Close()
 		defer w.WriteHeader(http.StatusOK)
 		t.handler.ServeHTTP(w, req)
 	}()
 	select {
 	case <-w.begun:
-	case <-req.Context().Done():
+	case <-caller.Done():
+		cancel()
 		_ = body.Close() // writes of the handler fail from now on
-		return nil, req.Context().Err()
+		return nil, caller.Err()
 	}
 	return &http.Response{
 		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: w.sent, Body: body, ContentLength: -1, Request: req,
+		Header: w.sent, Body: pipedBody{body, cancel, ended}, ContentLength: -1, Request: req,
 	}, nil
+}
+
+// pipedBody is the body of a response. Its handler may do more than it writes, such as an entry in the audit log.
+type pipedBody struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the handler has returned
+}
+
+func (b pipedBody) Close() error {
+	err := b.PipeReader.Close()
+	b.cancel()
+	<-b.ended
+	return err
 }
 
 // pipedResponse is a response whose body is read while the handler writes it.

@@ -1,14 +1,12 @@
 package client_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -122,8 +120,7 @@ func TestHandlerStreamsResponses(t *testing.T) {
 		fmt.Fprint(w, " second")
 		<-r.Context().Done()
 	}))
-	ctx, cancel := context.WithCancel(t.Context())
-	req := testutil.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/x", nil))(t)
+	req := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/x", nil))(t)
 	res := testutil.Must((&http.Client{Transport: transport}).Do(req))(t)
 	buf := make([]byte, 5)
 	if n, err := res.Body.Read(buf); err != nil || string(buf[:n]) != "first" {
@@ -134,10 +131,9 @@ func TestHandlerStreamsResponses(t *testing.T) {
 		t.Errorf("got %q, %v", buf[:n], err)
 	}
 	_ = res.Body.Close()
-	cancel()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
-		t.Error("the handler did not end")
+	default:
+		t.Error("the body was closed before the handler ended, which may still have to log the request")
 	}
 }
