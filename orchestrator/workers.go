@@ -164,7 +164,7 @@ func (w *Workers) startInProcess(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(workersUp):
-		return fmt.Errorf("the worker did not start within %s", workersUp)
+		return cmp.Or(w.system.Client.Writable(ctx), fmt.Errorf("the worker did not start within %s", workersUp))
 	}
 }
 

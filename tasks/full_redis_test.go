@@ -129,6 +129,26 @@ func TestNothingRunsTwiceWhileRedisRejectsWrites(t *testing.T) {
 	}
 }
 
+// While the memory of Redis is full, workers cannot report that they are alive: the reason is that, and not that none is running.
+func TestFullMemoryOfRedisMakesNobodyGone(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Server(t).Client()
+	w := newWorld(t, rdb)
+	fillMemory(t, rdb)
+	if err := w.client.Writable(t.Context()); !tasks.Refused(err) || !strings.Contains(err.Error(), "maxmemory") {
+		t.Errorf("writable: got %v, want one that names maxmemory", err)
+	}
+	testutil.Eventually(t, "the list of workers is out of date", func() bool {
+		_, err := w.client.Inspect().Workers(t.Context())
+		return tasks.Refused(err)
+	})
+	freeMemory(t, rdb)
+	if err := w.client.Writable(t.Context()); err != nil {
+		t.Errorf("writable again: got %v, want no error", err)
+	}
+	testutil.Eventually(t, "the worker is listed again", func() bool { return slices.Equal(listed(t, w.client), []string{w.worker.Name()}) })
+}
+
 // While the disk of Redis is full nothing can be stored, not even that a worker lives.
 func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,6 @@ import (
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/sites"
-	"muster/tasks"
 	"muster/tasks/workqueue"
 )
 
@@ -65,8 +64,8 @@ func problemOf(err error, prefix string) *Problem {
 	if p := httpproblem.OfKnown(err, serviceProblems); p != nil {
 		return p
 	}
-	if tasks.Unavailable(err) {
-		return problem(http.StatusServiceUnavailable, "Redis does not respond; try again later")
+	if p := httpproblem.OfRedis(err); p != nil {
+		return p
 	}
 	return problem(http.StatusInternalServerError, "internal server error; the log of the server has the cause under the id of this request, see X-Request-Id")
 }

@@ -228,8 +228,9 @@ func problemOf(err error) *httpproblem.Problem {
 		return httpproblem.BadField("query.cursor", "%v", err)
 	case errors.Is(err, engine.ErrConcurrency):
 		return httpproblem.BadField("body.concurrency", "%v", err)
-	case tasks.Unavailable(err), errors.Is(err, context.DeadlineExceeded):
-		return httpproblem.New(http.StatusServiceUnavailable, "Redis does not respond; try again later")
+	}
+	if p := httpproblem.OfRedis(err); p != nil {
+		return p
 	}
 	return httpproblem.New(http.StatusInternalServerError, "internal server error; the log of the server has the cause")
 }

@@ -218,9 +218,10 @@ func Unavailable(err error) bool {
 	return errors.As(err, new(net.Error))
 }
 
-// Writable makes a write that changes nothing and needs no memory. Its error is the reason why Redis rejects writes.
+// Writable makes a write that changes nothing, with a command that a full memory forbids. Its error is the reason why Redis
+// rejects writes.
 func (s *Store) Writable(ctx context.Context) error {
-	return s.Explain(ctx, s.rdb.ZRem(ctx, s.workersKey(), "").Err())
+	return s.Explain(ctx, s.rdb.ZAddXX(ctx, s.workersKey(), redis.Z{Member: ""}).Err())
 }
 
 // Explain adds the cause and the remedy to the error of a rejected write. It returns other errors unchanged.
