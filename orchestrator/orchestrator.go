@@ -123,7 +123,7 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	}
 
 	redis := redisConfig(cfg, o.opts.Logger)
-	redis.Reuse = o.opts.Reuse
+	redis.Reuse, redis.Look = o.opts.Reuse, o.opts.Existing
 	o.redis, err = redisd.Start(ctx, redis)
 	if err != nil {
 		return err

@@ -51,8 +51,11 @@ func (a address) write(dataDir string) error {
 	})
 }
 
-// publish writes the address to the data directory, unless it contains another address that is in use.
+// publish writes the address to the data directory, unless it contains another address that is in use, or [Config].Look forbids it.
 func (s *Server) publish() error {
+	if s.cfg.Look && s.mode == External {
+		return nil
+	}
 	if a, err := readAddress(s.cfg.DataDir); err == nil && a.ID != s.id && a.Owner.Alive() {
 		return nil
 	}

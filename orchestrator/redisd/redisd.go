@@ -72,6 +72,8 @@ type Config struct {
 	Mode Mode
 	// Reuse uses the Redis of an orchestrator that runs on DataDir, even in the modes Child and Embedded.
 	Reuse bool
+	// Look leaves the address of an external Redis out of DataDir, so that the directory does not change the Redis of its jobs.
+	Look bool
 	// DataDir is the directory of the data and of the address for other commands. Default: "data".
 	DataDir string
 	// Port is the port of a child or embedded Redis on loopback. Default: its last port, or any free port.

@@ -235,6 +235,21 @@ func TestSharedRedisIsNotRememberedAsExternal(t *testing.T) {
 	}
 }
 
+// A command that only looks at a Redis does not tie the directory to it.
+func TestLookIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.Look, cfg.URL = true, redistest.URL(t)
+	s := start(t, cfg)
+	wantMode(t, s, External, cfg.URL)
+	if _, err := Discover(t.Context(), cfg.DataDir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("others find the Redis: %v", err)
+	}
+	if url, err := cfg.folder().external(); url != "" || err != nil {
+		t.Errorf("got %q, %v; want nothing remembered", url, err)
+	}
+}
+
 // A command that uses another Redis while an orchestrator runs does not change the remembered address.
 func TestCommandDoesNotChangeTheRememberedRedis(t *testing.T) {
 	t.Parallel()
