@@ -190,7 +190,7 @@ const (
 
 // Live follows the definition from its start pages, through sitemaps and listing pages at any depth, until it has fetched the
 // second page of a listing, and a record of each kind of page that has records. It calls show with each page or its error,
-// continues after errors, and returns the first one.
+// continues after errors, and returns the first one, or that a kind of page has yielded no record.
 func Live(ctx context.Context, client *fetch.Client, def *definition.Definition, show func(View, error)) error {
 	l := live{client: client, def: def, show: show, tries: map[string]int{}, wanted: map[string]bool{}}
 	for _, r := range def.Records {
@@ -198,6 +198,10 @@ func Live(ctx context.Context, client *fetch.Client, def *definition.Definition,
 	}
 	for _, p := range def.StartPages() {
 		l.visit(ctx, extract.Link{URL: p.URL, Kind: p.Kind, Post: p.Post, Start: p.Start}, p.Kind, 0)
+	}
+	if l.first == nil && len(l.wanted) > 0 {
+		kinds := strings.Join(slices.Sorted(maps.Keys(l.wanted)), " or ")
+		return fmt.Errorf("no %s page yielded a record; look at the links and the fields", kinds)
 	}
 	return l.first
 }

@@ -93,6 +93,19 @@ func TestLiveCounts(t *testing.T) {
 	}
 }
 
+// A kind of page with records that no link leads to is an error, although another kind has records.
+func TestLiveNamesPagesWithoutRecords(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<title>t</title><li>lamp") }))
+	t.Cleanup(srv.Close)
+	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+srv.URL+"\nstart: [/]\nlisting: {links: a.item}\nrecords: {l: {from: listing, each: li, fields: {t: {take: text}}}, r: {fields: {t: h1}}}\npoliteness: {delay: 0, robots: false}\n"))
+	testutil.Ok(t, err)
+	err = Live(t.Context(), fetch.NewClient(fetch.Config{Definition: def}), def, func(View, error) {})
+	if want := "no detail page yielded a record"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 // Live follows levels of listings and indexes of sitemaps until it finds a record.
 func TestLiveFollowsLevelsUntilARecord(t *testing.T) {
 	t.Parallel()
