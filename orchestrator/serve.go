@@ -274,7 +274,7 @@ func LocalAPI(ctx context.Context, cfg config.Config) (*client.Client, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the address of the running orchestrator: %w", err)
+		return nil, fmt.Errorf("read the address of the running orchestrator: %w; run this as the owner of the data directory, or choose another with --data-dir", err)
 	}
 	if cfg.Redis.URL != "" && at.Redis != redisSum(cfg) {
 		return nil, nil

@@ -154,7 +154,7 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), undefined); ok {
 		flags := c.App.Flags
 		if c.Command != nil && c.Command.Name != "" {
-			flags = append(slices.Clone(c.Command.Flags), flags...)
+			flags = c.Command.Flags
 		}
 		var names []string
 		for _, f := range flags {
@@ -183,6 +183,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 	out, rest := slices.Clone(args[:min(1, len(args))]), args[min(1, len(args)):]
 	flags, list := app.Flags, app.Commands
 	var held, words []string
+	leaf := false
 	for len(rest) > 0 {
 		word := rest[0]
 		switch i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) }); {
@@ -194,9 +195,13 @@ func flagsFirst(app *cli.App, args []string) []string {
 		case i >= 0:
 			out, rest = append(out, word), rest[1:]
 			flags, list = list[i].Flags, list[i].Subcommands
+			leaf = len(list) == 0
 		default:
 			words, rest, list = append(words, word), rest[1:], nil
 		}
+	}
+	if leaf && slices.ContainsFunc(held, func(f string) bool { return slices.Contains(cli.HelpFlag.Names(), strings.TrimLeft(f, "-")) }) {
+		words = nil // the library would look for help on them
 	}
 	return append(append(out, held...), words...)
 }

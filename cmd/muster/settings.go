@@ -32,8 +32,8 @@ type settingFlag struct{ name, path, usage string }
 
 // refusals are the reasons of commands that do not have a flag of the program. Every command has the others.
 var refusals = map[string]string{
-	"server": "the command does not call the HTTP API", "json": "the result of the command is not JSON", "limit": "the command prints no list",
-	"queue": "the command uses no queue", "wait": "the command starts nothing that it could wait for", "timeout": "the command does not wait",
+	"server": "the command does not call the HTTP API", "json": "the result of the command is not JSON", "limit": "the command has no such limit",
+	"queue": "the command has no choice of a queue", "wait": "the command starts nothing that it could wait for", "timeout": "the command does not wait",
 	"metrics-listen": "the command has no metrics",
 }
 
@@ -81,7 +81,7 @@ var removedFlags = map[string]string{
 	"cursor":   "use --limit",
 
 	"agents list --role": "use --json", "jobs items --item": "use muster jobs items JOB ITEM", "jobs retry --item": "use muster jobs retry JOB ITEM…", "jobs start --force": "use --dedupe allow",
-	"proxies list --https": "use --json", "proxies list --max-latency": "use --json", "sites init --out": "use muster sites init URL > FILE",
+	"proxies list --https": "use --json", "proxies list --max-latency": "use --json",
 	"queue run --content": "the content is in the data directory", "store copy --to": "use muster store copy URL", "workflows get --archive": "the archive is read without it", "workflows get --result": "use --wait",
 	"workflows output --node": "use muster workflows output ID NODE",
 }
@@ -228,6 +228,9 @@ and files that the settings and the definitions of sites refer to. Then the exit
 		Action: func(c *cli.Context) error {
 			if c.Bool("check") {
 				return checkConfig(env, c)
+			}
+			if c.Args().Present() {
+				return usageError{errors.New("FILE is for muster config --check FILE; to list the settings with those of a file, use --config FILE")}
 			}
 			loaded, err := loadConfig(env, c)
 			if err != nil {
