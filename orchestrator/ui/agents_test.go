@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"testing"
+	"time"
 
 	"muster/internal/testutil"
 	"muster/jobs"
@@ -16,7 +17,7 @@ func TestPagesOfAgents(t *testing.T) {
 	var agents *agent.Service
 	w := newWorld(t, func(cfg *Config) {
 		var err error
-		if agents, err = agent.New(agent.Config{Client: cfg.Client, Jobs: cfg.Jobs, Allow: []string{away}, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		if agents, err = agent.New(agent.Config{Client: cfg.Client, Jobs: cfg.Jobs, Allow: []string{away}, HealthEvery: time.Second, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 			t.Fatal(err)
 		}
 		cfg.Agents = agents
@@ -33,8 +34,12 @@ func TestPagesOfAgents(t *testing.T) {
 	}
 	one := register(agent.Registration{Name: hostile, Roles: []string{"creator", "validator"}, Capacity: 4, Labels: map[string]string{hostile: hostile}})
 	two := register(agent.Registration{Name: "two", Roles: []string{"writer"}, URL: away})
-	_, err := agents.Check(w.ctx, two)
-	must(err)
+	stop := testutil.Background(t, agents.Run)
+	testutil.Eventually(t, "an agent is unavailable", func() bool {
+		a, err := agents.Get(w.ctx, two)
+		return err == nil && a.Health != ""
+	})
+	stop()
 	lease := func(role string) (got agent.Assignment) {
 		t.Helper()
 		testutil.Eventually(t, "work for "+role, func() bool {
@@ -49,7 +54,7 @@ func TestPagesOfAgents(t *testing.T) {
 	}
 	w.create("default", "p")
 	a := lease("creator")
-	_, err = agents.AddItems(w.ctx, a.ID, one, a.Fence, []jobs.Item{{Key: "a", Text: "t"}, {Key: "b", Text: "t"}})
+	_, err := agents.AddItems(w.ctx, a.ID, one, a.Fence, []jobs.Item{{Key: "a", Text: "t"}, {Key: "b", Text: "t"}})
 	must(err)
 	v := lease("validator")
 	must(agents.Complete(w.ctx, v.ID, one, v.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 5000}}))
