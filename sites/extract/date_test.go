@@ -1,9 +1,6 @@
 package extract
 
 import (
-	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -210,22 +207,5 @@ func TestDocumentIsSearchedOnceForItsLanguage(t *testing.T) {
 	root.Attr = append(root.Attr, html.Attribute{Key: "lang", Val: "de"}) // a second search would find it
 	if got := d.Language(); got != "" {
 		t.Errorf("got language %q after the first search found none, want none: the tree was searched again", got)
-	}
-}
-
-func BenchmarkPricesAndDatesWithoutLanguage(b *testing.B) {
-	def := define(b, manyPrices)
-	at := testutil.Must(url.Parse("http://shop.example/p"))(b)
-	for _, items := range []int{1000, 8000} {
-		item := "<li><b class=price>€ 1,234.50</b><i class=date>3 May 2024</i>" + strings.Repeat("<p>words</p>", 12) + "</li>"
-		body := []byte("<html><body><ul>" + strings.Repeat(item, items) + "</ul>")
-		b.Run(fmt.Sprint(items), func(b *testing.B) {
-			for b.Loop() {
-				d := testutil.Must(Parse(def, Page{URL: at, Kind: definition.KindDetail, Header: http.Header{}, Body: body}))(b)
-				if res, err := Run(def, d); err != nil || len(res.Records) != items {
-					b.Fatalf("got %d records and error %v, want %d", len(res.Records), err, items)
-				}
-			}
-		})
 	}
 }
