@@ -175,14 +175,12 @@ func (r *Results) NodeValue(ctx context.Context, refOrID, node string) (raw json
 	if err != nil || fail != nil {
 		return nil, fail, err
 	}
-	v := r.graphs.values(fl)
 	err = r.follow(ctx, fl.Ref, true, func() (bool, error) {
-		v.refresh()
 		over, given, err := r.hasEnded(ctx, fl.Flow) // before reading, so that everything that ended before is visible
 		if err != nil {
 			return false, err
 		}
-		m, err := v.node(ctx, nid)
+		m, err := r.graphs.values(fl).node(ctx, nid)
 		if err != nil {
 			return false, err
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,11 +59,6 @@ func (v *values) named(ctx context.Context, node string) (graph.ID, *graph.Graph
 	}
 	g, err := v.graph(ctx, id)
 	return id, g, err
-}
-
-// refresh drops the records that may have changed since they were read: the records of nodes that were not terminal.
-func (v *values) refresh() {
-	maps.DeleteFunc(v.recs, func(_ string, r store.Record) bool { return !r.Terminal() })
 }
 
 // fetch reads the records of nodes that were not read before.
