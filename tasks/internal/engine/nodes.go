@@ -432,12 +432,9 @@ func (w *whole) lanes() []string {
 
 // walk adds the nodes of a scope, each followed by the nodes of its plan.
 func (w *whole) walk(gs *graphs, scope string) error {
-	g, planned := gs.get(w.Ref, scope), w.fields[store.FieldPlannedAt+scope]
-	if g == nil || g.Planned != planned {
-		var err error
-		if g, err = gs.learn(w.Ref, scope, planned, []byte(w.fields[store.FieldGraph+scope])); err != nil {
-			return err
-		}
+	g, err := gs.learn(w.Ref, scope, w.fields[store.FieldPlannedAt+scope], []byte(w.fields[store.FieldGraph+scope]))
+	if err != nil {
+		return err
 	}
 	w.graphs[scope] = g
 	for i := range g.Nodes {
