@@ -96,11 +96,7 @@ func ByToken(text, task string) Find {
 // ByNode finds a node of a workflow.
 func ByNode(workflow, node string) Find {
 	return func(ctx context.Context, a *Completer) (*outside, error) {
-		fl, err := a.graphs.load(ctx, workflow)
-		if err != nil {
-			return nil, err
-		}
-		id, g, err := a.graphs.existing(ctx, fl, node)
+		fl, id, g, err := a.graphs.existing(ctx, workflow, node)
 		if err != nil {
 			return nil, err
 		}

@@ -87,17 +87,19 @@ func (gs *graphs) named(ctx context.Context, fl *flow, node string) (graph.ID, *
 	return id, g, err
 }
 
-// existing is named for a node whose record is not read.
-func (gs *graphs) existing(ctx context.Context, fl *flow, node string) (graph.ID, *graph.Graph, error) {
-	id, g, err := gs.named(ctx, fl, node)
-	if err != nil {
-		return id, nil, err
+// existing returns a node of a workflow that a client has named, or ErrNoNode if it does not exist.
+func (gs *graphs) existing(ctx context.Context, refOrID, node string) (fl *flow, id graph.ID, g *graph.Graph, err error) {
+	if fl, err = gs.load(ctx, refOrID); err != nil {
+		return nil, id, nil, err
+	}
+	if id, g, err = gs.named(ctx, fl, node); err != nil {
+		return nil, id, nil, err
 	}
 	fields, err := gs.store.Flows.Fields(ctx, fl.Flow, node)
 	if err != nil {
-		return id, nil, err
+		return nil, id, nil, err
 	}
-	return id, g, gs.values(fl).exists(ctx, g, id, fields[node])
+	return fl, id, g, gs.values(fl).exists(ctx, g, id, fields[node])
 }
 
 // exists returns ErrNoNode if a node that the graph allows does not exist.

@@ -118,7 +118,7 @@ func (r *Results) Output(ctx context.Context, refOrID, node string, each func(ta
 		return err
 	}
 	if node != "" {
-		if _, _, err := r.graphs.existing(ctx, fl, node); err != nil {
+		if _, _, _, err := r.graphs.existing(ctx, fl.Ref, node); err != nil {
 			return err
 		}
 	}

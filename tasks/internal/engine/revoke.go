@@ -66,11 +66,7 @@ func (r *Operator) Forget(ctx context.Context, refOrID string) error {
 
 // Node stops one node and, if it runs, its handler.
 func (r *Operator) Node(ctx context.Context, id, node string) error {
-	fl, err := r.graphs.load(ctx, id)
-	if err != nil {
-		return err
-	}
-	nid, _, err := r.graphs.existing(ctx, fl, node)
+	fl, nid, _, err := r.graphs.existing(ctx, id, node)
 	if err != nil {
 		return err
 	}
