@@ -68,7 +68,15 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 			continue
 		}
 		wait = true
-		if err := a.stopEarlier(ctx, other, fl.g.Overlap); err != nil {
+		switch fl.g.Overlap {
+		case OverlapCancel:
+			_, err = a.cancel(ctx, other, store.OpCancel)
+		case OverlapReplace:
+			if state, err = a.store.Flows.Stop(ctx, other, store.OpReplace); state == store.StopOK {
+				err = a.finishRevoke(ctx, other.Ref, nil)
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -77,21 +85,6 @@ func (a *advancer) order(ctx context.Context, fl *flow) error {
 	}
 	_, err = a.store.Flows.Stop(ctx, fl.Flow, store.OpBegin) // which removes the entry
 	return err
-}
-
-// stopEarlier applies the policy of a waiting workflow to the one that it waits for.
-func (a *advancer) stopEarlier(ctx context.Context, other store.Flow, policy string) error {
-	switch policy {
-	case OverlapCancel:
-		_, err := a.cancel(ctx, other, store.OpCancel)
-		return err
-	case OverlapReplace:
-		if state, err := a.store.Flows.Stop(ctx, other, store.OpReplace); err != nil || state != store.StopOK {
-			return err
-		}
-		return a.finishRevoke(ctx, other.Ref, nil)
-	}
-	return nil
 }
 
 // pause waits for d, or until ctx is done.
