@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -58,9 +57,6 @@ func after(ctx context.Context, due <-chan struct{}, d time.Duration, f func(con
 		}
 	}
 }
-
-// jitter returns a random time from d to 2d.
-func jitter(d time.Duration) time.Duration { return d + rand.N(d) }
 
 // life is how far a worker is towards its end: first no more tasks begin, then nothing waits for handlers any more.
 type life struct {

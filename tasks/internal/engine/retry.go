@@ -105,7 +105,8 @@ func (r *Operator) rerun(ctx context.Context, f store.Flow, how *Rerun, target f
 		if err != nil {
 			return nil, err
 		}
-		reset, err := newResetter(w, how).reset()
+		again := &resetter{w, how, map[string]bool{}, map[string]bool{}, map[string]bool{}, nil, &store.Reset{Revision: w.field(store.FieldRevision), Set: map[string]string{}}}
+		reset, err := again.reset()
 		if err != nil {
 			return nil, err
 		}
@@ -176,11 +177,6 @@ type resetter struct {
 	anew   map[string]bool // of these, the nodes whose input changes: their plan or their members are deleted
 	moved  []graph.ID      // nodes that are kept under other names
 	out    *store.Reset
-}
-
-func newResetter(w *whole, how *Rerun) *resetter {
-	return &resetter{w, how, map[string]bool{}, map[string]bool{}, map[string]bool{}, nil,
-		&store.Reset{Revision: w.field(store.FieldRevision), Set: map[string]string{}}}
 }
 
 // reset returns the changes. Afterwards, the fields of the workflow are as if the reset nodes had not begun

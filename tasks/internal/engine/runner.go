@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 	if r.it.lost >= store.Suspect {
 		leave := alone(rn.clock)
 		if leave == nil {
-			return r.again(jitter(suspectPause), ""), true, nil
+			return r.again(suspectPause+rand.N(suspectPause), ""), true, nil
 		}
 		defer leave()
 	}
@@ -208,7 +209,7 @@ func (rn *runner) tell(r *Run) {
 // others were not the cause.
 var suspects = make(chan struct{}, 1)
 
-// suspectPause is about how long a suspected node is put back when another one runs in this process.
+// suspectPause is how long a suspected node is put back at least, and at most twice as long, when another one runs in this process.
 const suspectPause = 100 * time.Millisecond
 
 // suspectFor is how long a suspected node is alone in its process: one that runs for longer is probably not the cause.

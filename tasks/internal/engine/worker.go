@@ -233,20 +233,14 @@ func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
 // longestUnwind is the longest time that handlers have to return once their contexts have ended.
 const longestUnwind = 2 * time.Second
 
-// phases divides a grace into the time for tasks to finish, and the time to return once their contexts have ended.
-func phases(grace time.Duration) (finish, unwind time.Duration) {
-	unwind = min(grace/4, longestUnwind)
-	return grace - unwind, unwind
-}
-
 // drain stops taking tasks and waits for running ones, or returns them to their queues. stopServer stops asynq's server.
 func (w *Worker) drain(stopServer func()) {
 	w.life.halt()
 	w.slots.close()
 	w.dispatcher.halt()
 	stopServer()
-	finish, unwind := phases(w.cfg.Grace)
-	w.idle(finish, w.killed)
+	unwind := min(w.cfg.Grace/4, longestUnwind)
+	w.idle(w.cfg.Grace-unwind, w.killed)
 	for _, r := range w.runs.all() {
 		r.cancel(ErrShutdown)
 	}
