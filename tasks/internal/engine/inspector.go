@@ -32,20 +32,24 @@ func (in *Inspector) Active(ctx context.Context) ([]tasktype.Task, error) {
 	}
 	var out []tasktype.Task
 	for _, l := range leases {
-		sp, err := in.graphs.spec(ctx, l.Flow, l.Node)
-		if err != nil {
+		if out, err = in.add(ctx, out, l.Flow, l.Node, tasktype.Task{Status: tasktype.Started, Worker: l.Worker, Started: l.Taken}); err != nil {
 			return nil, err
 		}
-		if sp == nil {
-			continue
-		}
-		out = append(out, tasktype.Task{Workflow: l.Flow.ID(), Node: l.Node, Task: sp.Task, Queue: sp.QueueName(), Status: tasktype.Started,
-			Worker: l.Worker, Started: l.Taken})
 	}
 	slices.SortFunc(out, func(a, b tasktype.Task) int {
 		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
 	})
 	return out, nil
+}
+
+// add adds a node with its task and queue to a list, unless its workflow is gone or cannot be read.
+func (in *Inspector) add(ctx context.Context, list []tasktype.Task, f store.Flow, node string, t tasktype.Task) ([]tasktype.Task, error) {
+	sp, err := in.graphs.spec(ctx, f, node)
+	if err != nil || sp == nil {
+		return list, err
+	}
+	t.Workflow, t.Node, t.Task, t.Queue = f.ID(), node, sp.Task, sp.QueueName()
+	return append(list, t), nil
 }
 
 // Due returns nodes that wait for their time.
@@ -60,18 +64,13 @@ func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.Task, error
 		if len(out) == limit {
 			break
 		}
-		sp, err := in.graphs.spec(ctx, w.Flow, w.Node)
-		if err != nil {
+		t := tasktype.Task{Status: tasktype.Pending, Due: w.Due}
+		if w.Retry {
+			t.Status = tasktype.Retry
+		}
+		if out, err = in.add(ctx, out, w.Flow, w.Node, t); err != nil {
 			return nil, err
 		}
-		if sp == nil {
-			continue
-		}
-		status := tasktype.Pending
-		if w.Retry {
-			status = tasktype.Retry
-		}
-		out = append(out, tasktype.Task{Workflow: w.Flow.ID(), Node: w.Node, Task: sp.Task, Queue: sp.QueueName(), Status: status, Due: w.Due})
 	}
 	return out, nil
 }
@@ -135,14 +134,9 @@ func (in *Inspector) Reserved(ctx context.Context, queue string, limit int) ([]t
 				if n++; n > limit {
 					break
 				}
-				sp, err := in.graphs.spec(ctx, el.Flow, node)
-				if err != nil {
+				if out, err = in.add(ctx, out, el.Flow, node, tasktype.Task{Status: tasktype.Pending}); err != nil {
 					return nil, err
 				}
-				if sp == nil {
-					continue
-				}
-				out = append(out, tasktype.Task{Workflow: el.Flow.ID(), Node: node, Task: sp.Task, Queue: q, Status: tasktype.Pending})
 			}
 		}
 	}
