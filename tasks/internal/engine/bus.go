@@ -109,12 +109,12 @@ func (rs *runs) stop(ctx context.Context, workflow string) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	flows, nodes := make([]store.Flow, len(runs)), make([]string, len(runs))
+	nodes := make([]store.Entry, len(runs))
 	for i, r := range runs {
-		flows[i], nodes[i] = r.fl.Flow, r.Info.Node
+		nodes[i] = store.Entry{Flow: r.fl.Flow, Node: r.Info.Node}
 	}
 	w := runs[0].w
-	stopped, err := w.store.Flows.Stopped(ctx, flows, nodes)
+	stopped, err := w.store.Flows.Stopped(ctx, nodes)
 	for i, why := range stopped {
 		switch why {
 		case store.StoppedByRevoke:

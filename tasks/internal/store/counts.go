@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -193,13 +192,9 @@ func (s Counts) Failures(ctx context.Context, task string, limit int) ([]tasktyp
 	}
 	slices.SortStableFunc(all, func(a, b failed) int { return cmp.Compare(b.at, a.at) })
 	all = all[:min(limit, len(all))]
-	pipe := s.rdb.Pipeline()
-	records := make([]*redis.StringCmd, len(all))
-	for i := range all {
-		records[i] = pipe.HGet(ctx, s.Key(all[i].Flow), all[i].Node)
-	}
-	if _, err := pipe.Exec(ctx); err != nil && len(all) > 0 && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read failed nodes: %w", err)
+	records, err := onEach(ctx, s.db, "read failed nodes", all, func(pipe redis.Pipeliner, f failed) *redis.StringCmd { return pipe.HGet(ctx, s.Key(f.Flow), f.Node) })
+	if err != nil {
+		return nil, err
 	}
 	out := make([]tasktype.FailedNode, 0, len(all))
 	for i, f := range all {

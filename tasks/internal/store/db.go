@@ -142,15 +142,27 @@ func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, e
 	return out, errors.Join(errs...)
 }
 
-// onShards adds commands for every shard to a pipeline, and returns them once they were made, by shard. what names them in errors.
+// onShards is onEach for every shard.
 func onShards[C any](ctx context.Context, d *db, what string, add func(pipe redis.Pipeliner, shard int) C) ([]C, error) {
 	n, err := d.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out, pipe := make([]C, n), d.rdb.Pipeline()
-	for shard := range out {
-		out[shard] = add(pipe, shard)
+	shards := make([]int, n)
+	for shard := range shards {
+		shards[shard] = shard
+	}
+	return onEach(ctx, d, what, shards, add)
+}
+
+// onEach adds commands for every element of a list to a pipeline, and returns them once they were made. what names them in errors.
+func onEach[E, C any](ctx context.Context, d *db, what string, list []E, add func(pipe redis.Pipeliner, e E) C) ([]C, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	out, pipe := make([]C, len(list)), d.rdb.Pipeline()
+	for i, e := range list {
+		out[i] = add(pipe, e)
 	}
 	cmds, err := pipe.Exec(ctx)
 	for _, cmd := range cmds {

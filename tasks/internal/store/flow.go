@@ -61,22 +61,17 @@ func DueInSpan(delayed, node string) time.Time {
 }
 
 // Stopped returns the values of [FieldStopped] of workflows; that of a revoked one for each of the nodes that was revoked alone.
-func (s Flows) Stopped(ctx context.Context, flows []Flow, nodes []string) ([]string, error) {
-	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.SliceCmd, len(flows))
-	for i, f := range flows {
-		cmds[i] = pipe.HMGet(ctx, s.Key(f), FieldStopped, nodes[i])
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("look for stopped nodes: %w", err)
-	}
-	out := make([]string, len(flows))
+func (s Flows) Stopped(ctx context.Context, nodes []Entry) ([]string, error) {
+	cmds, err := onEach(ctx, s.db, "look for stopped nodes", nodes, func(pipe redis.Pipeliner, n Entry) *redis.SliceCmd {
+		return pipe.HMGet(ctx, s.Key(n.Flow), FieldStopped, n.Node)
+	})
+	out := make([]string, len(cmds))
 	for i, c := range cmds {
 		if out[i] = text(c.Val()[0]); strings.HasPrefix(text(c.Val()[1]), string(StateRevoked)) {
 			out[i] = StoppedByRevoke
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // The operations of [Flows.Stop].

@@ -357,7 +357,7 @@ func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed,
 		part := ready[i:min(len(ready), i+max(indexFew, r.q.Limit-len(page)))]
 		there, err := r.exist(ctx, part)
 		if err != nil {
-			return nil, "", fmt.Errorf("look up workflows: %w", err)
+			return nil, "", err
 		}
 		for _, e := range part {
 			i++
@@ -375,12 +375,10 @@ func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed,
 
 // exist returns the [FieldStopped] of those workflows of a list that still exist, by reference.
 func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]*string, error) {
-	pipe := r.rdb.Pipeline()
-	cmds := make([]*redis.SliceCmd, len(list))
-	for i, e := range list {
-		cmds[i] = pipe.HMGet(ctx, r.flowKey(e.shard, e.Ref), FieldTasks, FieldStopped)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	cmds, err := onEach(ctx, r.db, "look up workflows", list, func(pipe redis.Pipeliner, e Indexed) *redis.SliceCmd {
+		return pipe.HMGet(ctx, r.flowKey(e.shard, e.Ref), FieldTasks, FieldStopped)
+	})
+	if err != nil {
 		return nil, err
 	}
 	there := make(map[string]*string, len(list))

@@ -172,14 +172,12 @@ func (s Queues) Foreign(ctx context.Context, queues []string) (map[string]Foreig
 		paused, archived, pending, active, scheduled, retry *redis.IntCmd
 		oldest                                              *redis.StringCmd
 	}
-	pipe := s.rdb.Pipeline()
-	reads := make([]read, len(queues))
-	for i, q := range queues {
-		reads[i] = read{pipe.Exists(ctx, s.asynqKey(q, "paused")), pipe.ZCard(ctx, s.asynqKey(q, "archived")), pipe.LLen(ctx, s.asynqKey(q, "pending")), pipe.LLen(ctx, s.asynqKey(q, "active")),
+	reads, err := onEach(ctx, s.db, "read queues", queues, func(pipe redis.Pipeliner, q string) read {
+		return read{pipe.Exists(ctx, s.asynqKey(q, "paused")), pipe.ZCard(ctx, s.asynqKey(q, "archived")), pipe.LLen(ctx, s.asynqKey(q, "pending")), pipe.LLen(ctx, s.asynqKey(q, "active")),
 			pipe.ZCard(ctx, s.asynqKey(q, "scheduled")), pipe.ZCard(ctx, s.asynqKey(q, "retry")), pipe.LIndex(ctx, s.asynqKey(q, "pending"), -1)}
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read queues: %w", err)
+	})
+	if err != nil {
+		return nil, err
 	}
 	out := map[string]Foreign{}
 	for i, q := range queues {
@@ -245,19 +243,14 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 
 // Look registers queues with asynq, which forgets a queue that an operator deletes, and pauses and resumes them as asynq does.
 func (s Queues) Look(ctx context.Context, queues []string) error {
-	if len(queues) == 0 {
-		return nil
+	paused, err := onEach(ctx, s.db, "look for paused queues", queues, func(pipe redis.Pipeliner, q string) *redis.IntCmd {
+		pipe.SAdd(ctx, queuesKey, s.AsynqQueue(q))
+		return pipe.Exists(ctx, s.asynqKey(q, "paused"))
+	})
+	if err != nil || len(queues) == 0 {
+		return err
 	}
 	var args []any
-	pipe := s.rdb.Pipeline()
-	paused := make([]*redis.IntCmd, len(queues))
-	for i, q := range queues {
-		pipe.SAdd(ctx, queuesKey, s.AsynqQueue(q))
-		paused[i] = pipe.Exists(ctx, s.asynqKey(q, "paused"))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("look for paused queues: %w", err)
-	}
 	for i, q := range queues {
 		args = append(args, q, paused[i].Val())
 	}

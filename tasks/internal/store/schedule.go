@@ -236,25 +236,24 @@ func (s Schedules) List(ctx context.Context, f tasktype.ScheduleFilter) (page []
 		names = names[:f.Limit]
 		next = names[f.Limit-1]
 	}
-	if len(names) == 0 {
+	if err != nil {
 		return nil, "", err
 	}
-	pipe := s.rdb.Pipeline()
-	fields, requests := make([]*redis.MapStringStringCmd, len(names)), make([]*redis.IntCmd, len(names))
-	for i, name := range names {
+	type read struct {
+		fields   *redis.MapStringStringCmd
+		requests *redis.IntCmd
+	}
+	reads, err := onEach(ctx, s.db, "list schedules", names, func(pipe redis.Pipeliner, name string) read {
 		shard := shardOf(name, len(shards))
-		fields[i], requests[i] = pipe.HGetAll(ctx, s.scheduleKey(shard, "e:"+name)), pipe.ZCard(ctx, s.scheduleKey(shard, "due:"+name))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, "", fmt.Errorf("list schedules: %w", err)
-	}
-	for i, name := range names {
-		h := fields[i].Val() // empty if it was deleted meanwhile
-		if e := scheduleEntry(name, h, requests[i].Val()); len(h) > 0 && containsAll(e.Labels, f.Labels) {
+		return read{pipe.HGetAll(ctx, s.scheduleKey(shard, "e:"+name)), pipe.ZCard(ctx, s.scheduleKey(shard, "due:"+name))}
+	})
+	for i, r := range reads {
+		h := r.fields.Val() // empty if it was deleted meanwhile
+		if e := scheduleEntry(names[i], h, r.requests.Val()); len(h) > 0 && containsAll(e.Labels, f.Labels) {
 			page = append(page, e)
 		}
 	}
-	return page, next, nil
+	return page, next, err
 }
 
 // Group returns the names of the schedules of a group.

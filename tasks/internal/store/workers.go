@@ -108,24 +108,12 @@ const samplesTTL = 30 * 24 * time.Hour
 
 // Infos reads the infos of workers; missing ones are nil.
 func (s Workers) Infos(ctx context.Context, names []string) ([][]byte, error) {
-	out := make([][]byte, len(names))
-	if len(names) == 0 {
-		return out, nil
+	cmds, err := onEach(ctx, s.db, "read worker info", names, func(pipe redis.Pipeliner, name string) *redis.StringCmd { return pipe.Get(ctx, s.workerKey(name)) })
+	out := make([][]byte, len(cmds))
+	for i, c := range cmds {
+		out[i] = raw(c.Val())
 	}
-	pipe := s.rdb.Pipeline()
-	raws := make([]*redis.StringCmd, len(names))
-	for i, n := range names {
-		raws[i] = pipe.Get(ctx, s.workerKey(n))
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read worker info: %w", err)
-	}
-	for i, c := range raws {
-		if c.Err() == nil {
-			out[i], _ = c.Bytes()
-		}
-	}
-	return out, nil
+	return out, err
 }
 
 // PongChannel is the channel on which the workers of this database reply to a ping.
