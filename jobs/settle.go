@@ -148,8 +148,10 @@ func (s *Service) completeJobStage(ctx context.Context, w Work, a Answer) error 
 	}
 	if len(a.Items) > 0 {
 		_, err := s.Add(ctx, w, a.Items)
-		if errors.Is(err, ErrLeaseLost) && s.settledBy(ctx, w) {
-			return nil // this lease has completed the stage, and the reply was lost
+		if errors.Is(err, ErrLeaseLost) {
+			if found, missing := s.Find(ctx, w.JobID, w.QueueItem, w.Fence); missing == nil && found.Done {
+				return nil // this lease has completed the stage, and the reply was lost
+			}
 		}
 		if err != nil {
 			return err
@@ -160,12 +162,6 @@ func (s *Service) completeJobStage(ctx context.Context, w Work, a Answer) error 
 		return err
 	}
 	return s.queue(w.JobID).Settle(ctx, w.lease(), workqueue.Done().With(result))
-}
-
-// settledBy reports whether work has been completed by its lease.
-func (s *Service) settledBy(ctx context.Context, w Work) bool {
-	infos, err := s.queue(w.JobID).Get(ctx, w.QueueItem)
-	return err == nil && len(infos) == 1 && infos[0].State == workqueue.StateDone && infos[0].Token == w.Fence
 }
 
 // completeItem ends work on an item. last is false if other items of the stage are known to be open.

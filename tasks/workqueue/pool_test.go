@@ -265,17 +265,6 @@ func TestPoolStops(t *testing.T) {
 	}
 }
 
-func TestIdlePoolStopsAtOnce(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, redistest.New(t), workqueue.Config{})
-	p := k.pool(workqueue.PoolConfig{Grace: time.Hour}, done)
-	stop, wait := k.start(p)
-	k.enqueue("a")
-	k.eventually("the item to be done", func() bool { return p.Stats().Done == 1 })
-	stop()
-	wait()
-}
-
 // tries sends the messages of warnings.
 type tries struct {
 	slog.Handler
