@@ -276,7 +276,7 @@ func (q *Queue) PassFailed(ctx context.Context, to Item, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("pass %w", err)
 	}
-	v, err := q.run(ctx, "pass", "passfailed", to.ID, data, spec, to.rank(), to.delay(), to.MaxAttempts, to.lane())
+	v, err := q.run(ctx, "pass", "pass", to.ID, "", data, spec, to.rank(), to.delay(), to.MaxAttempts, to.lane())
 	if err != nil {
 		return err
 	}
@@ -303,15 +303,16 @@ func (q *Queue) Pass(ctx context.Context, lease Leased, to Item) error {
 		return fmt.Errorf("pass %w", err)
 	}
 	v, err := q.run(ctx, "pass", "pass",
-		lease.ID, lease.Token, spec, to.rank(), to.delay(), to.MaxAttempts, to.lane())
+		lease.ID, lease.Token, "", spec, to.rank(), to.delay(), to.MaxAttempts, to.lane())
 	if err != nil {
 		return err
 	}
-	switch toInt(v) {
-	case 0:
-		return fmt.Errorf("pass item %q: %w", lease.ID, ErrLeaseLost)
-	case -1:
+	switch toString(v) {
+	case "ok":
+	case "":
 		q.cfg.Logger.WarnContext(ctx, "passed an item that does not exist", "queue", q.name, "item", lease.ID)
+	default:
+		return fmt.Errorf("pass item %q: %w", lease.ID, ErrLeaseLost)
 	}
 	return nil
 }
