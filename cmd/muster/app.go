@@ -166,10 +166,12 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 		}
 		name = strings.TrimLeft(name, "-")
 		err = fmt.Errorf("no flag --%s", name)
-		if hint = cmp.Or(refused(name), removedFlags[strings.TrimPrefix(path, "muster ")+" --"+name], removedFlags[name]); hint != "" {
-			hint = "; " + hint
-		} else if setting := movedTo(path, name); setting != "" {
-			hint = fmt.Sprintf("; use --setting %s=VALUE", setting)
+		way := cmp.Or(removedFlags[strings.TrimPrefix(path, "muster ")+" --"+name], removedFlags[name])
+		if setting := movedTo(path, name); way == "" && setting != "" {
+			way = fmt.Sprintf("use --setting %s=VALUE", setting)
+		}
+		if way = cmp.Or(way, refusals[name]); way != "" {
+			hint = "; " + way
 		} else if near := nearest.Word(name, names); near != "" {
 			hint = fmt.Sprintf(", did you mean --%s?", near)
 		}

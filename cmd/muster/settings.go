@@ -34,11 +34,8 @@ type settingFlag struct{ name, path, usage string }
 var refusals = map[string]string{
 	"server": "the command does not call the HTTP API", "json": "the result of the command is not JSON", "limit": "the command has no such limit",
 	"queue": "the command has no choice of a queue", "wait": "the command starts nothing that it could wait for", "timeout": "the command does not wait",
-	"metrics-listen": "the command has no metrics",
+	"metrics-listen": "the HTTP interface has the metrics of muster start, at /metrics",
 }
-
-// refused is why a command does not have a flag of the program; "" if it is not one.
-func refused(name string) string { return refusals[name] }
 
 // programFlags returns the flags that are accepted before and after the name of a command: the one with a name, those that
 // all commands have, or with "" also those that some commands have. They are new at each call: the library keeps state in them.

@@ -357,9 +357,6 @@ func (w *world) value(t *testing.T, command, name string) string {
 			t.Error("the workflow succeeded")
 		}
 		made.ID = r.ID()
-		if strings.Contains(command, "--archive") {
-			testutil.Eventually(t, "the archive", func() bool { return w.get("/v1/archive/"+made.ID, nil) == nil })
-		}
 	case "WORKFLOW":
 		w.review = testutil.Must(review.S(1).Send(t.Context(), w.client))(t).ID()
 		return w.review
