@@ -34,7 +34,7 @@ func (in *Inspector) Summary(ctx context.Context, refOrID string) (tasktype.Work
 		return d, err
 	}
 	root, err := in.graphs.values(fl).record(ctx, fl.Root)
-	d.Ended, d.State = root.Ended, endState(d.Progress.Status)
+	d.Ended, d.State = root.Ended, cmp.Or(endStates[d.Progress.Status], tasktype.WorkflowFailed)
 	return d, err
 }
 
@@ -45,16 +45,8 @@ func runningWorkflow(fl *flow) tasktype.Workflow {
 		State: tasktype.WorkflowRunning, Created: time.UnixMilli(fl.Created)}
 }
 
-// endState returns the state of a workflow that has ended with a status.
-func endState(s tasktype.Status) tasktype.WorkflowState {
-	switch s {
-	case tasktype.Success:
-		return tasktype.WorkflowSucceeded
-	case tasktype.Revoked:
-		return tasktype.WorkflowRevoked
-	}
-	return tasktype.WorkflowFailed
-}
+// endStates are the states of workflows that have ended with a status; with others they have failed.
+var endStates = map[tasktype.Status]tasktype.WorkflowState{tasktype.Success: tasktype.WorkflowSucceeded, tasktype.Revoked: tasktype.WorkflowRevoked}
 
 // Workflow returns a workflow with its nodes.
 func (in *Inspector) Workflow(ctx context.Context, refOrID string) (tasktype.WorkflowDetail, error) {
@@ -76,7 +68,7 @@ func (in *Inspector) Workflow(ctx context.Context, refOrID string) (tasktype.Wor
 			d.Ended = end
 		}
 	}
-	d.State = endState(d.Progress.Status)
+	d.State = cmp.Or(endStates[d.Progress.Status], tasktype.WorkflowFailed)
 	return d, nil
 }
 

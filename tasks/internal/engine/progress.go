@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -159,24 +160,15 @@ func over(fields map[string]string) bool {
 	return fields[store.FieldAborted] != "" || num(store.FieldTasksEnded) >= num(store.FieldTasks) && num(store.FieldStepsEnded) >= num(store.FieldSteps)
 }
 
-// status returns the status of a node with a record.
-func status(r store.Record) tasktype.Status {
-	switch r.State {
-	case store.StatePlanned, store.StateMapping, store.StateMapped, store.StateOpen:
-		return tasktype.Started
-	case store.StateRetrying:
-		return tasktype.Retry
-	case store.StateSucceeded:
-		return tasktype.Success
-	case store.StateFailed:
-		return tasktype.Failed
-	case store.StateRevoked:
-		return tasktype.Revoked
-	case store.StateSkipped, store.StateSkipping:
-		return tasktype.Skipped
-	}
-	return tasktype.Pending
+// statuses are the statuses of nodes by the states of their records; others are pending.
+var statuses = map[byte]tasktype.Status{
+	store.StatePlanned: tasktype.Started, store.StateMapping: tasktype.Started, store.StateMapped: tasktype.Started, store.StateOpen: tasktype.Started,
+	store.StateRetrying: tasktype.Retry, store.StateSucceeded: tasktype.Success, store.StateFailed: tasktype.Failed, store.StateRevoked: tasktype.Revoked,
+	store.StateSkipped: tasktype.Skipped, store.StateSkipping: tasktype.Skipped,
 }
+
+// status returns the status of a node with a record.
+func status(r store.Record) tasktype.Status { return cmp.Or(statuses[r.State], tasktype.Pending) }
 
 // projectEvery is how often the progress keys of a workflow are written.
 const projectEvery = 100 * time.Millisecond

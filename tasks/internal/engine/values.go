@@ -374,27 +374,20 @@ func (v *values) failure(ctx context.Context, id graph.ID) (*tasktype.Failure, e
 	return f, nil
 }
 
+// titles describe virtual nodes, by their kind.
+var titles = map[graph.Kind]string{graph.List: "(group)", graph.Pair: "(join)", graph.Or: "(rescue)", graph.Permit: "(permit)", graph.Const: "(value)",
+	graph.Outcomes: "(settle)", graph.Wrap: "(settle)", graph.EachEnded: "(settle)"}
+
 // title returns the name of a node's task, or a description of a virtual node.
 func title(g *graph.Graph, id graph.ID) string {
 	n := &g.Nodes[id.Index]
-	if id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch {
+	switch {
+	case id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch:
 		return g.Specs[n.Spec].Task
-	}
-	switch n.Kind {
-	case graph.List:
-		return "(group)"
-	case graph.Pair:
-		return "(join)"
-	case graph.Or:
-		return "(rescue)"
-	case graph.Each:
+	case n.Kind == graph.Each:
 		return "(map " + g.Specs[n.Spec].Task + ")"
-	case graph.Permit:
-		return "(permit)"
-	case graph.Const:
-		return "(value)"
 	}
-	return "(settle)"
+	return titles[n.Kind]
 }
 
 // input returns the input of a node, including the bound argument of its task.
