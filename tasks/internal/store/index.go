@@ -116,13 +116,10 @@ var WorkflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype
 
 // indexKey returns the key of the index with the workflows in a state.
 func (k Keys) indexKey(shard int, state tasktype.WorkflowState) string {
-	switch state {
-	case tasktype.WorkflowSucceeded:
-		return k.doneKey(shard, 'S')
-	case tasktype.WorkflowFailed:
-		return k.doneKey(shard, 'F')
-	case tasktype.WorkflowRevoked:
-		return k.doneKey(shard, 'X')
+	for letter, of := range eventLetters {
+		if of == state && letter != eventStuck {
+			return k.doneKey(shard, letter)
+		}
 	}
 	return k.liveKey(shard)
 }

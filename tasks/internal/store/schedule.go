@@ -105,14 +105,10 @@ func (s Schedules) change(ctx context.Context, op, name string, args ...any) (ti
 	if err != nil {
 		return 0, 0, err
 	}
-	switch text(res[0]) {
-	case "unknown":
-		return 0, 0, ErrNoSchedule
-	case "full":
-		return 0, 0, ErrFull
-	case "changed":
-		return 0, 0, ErrDecided
-	case "group":
+	if err := map[string]error{"unknown": ErrNoSchedule, "full": ErrFull, "changed": ErrDecided}[text(res[0])]; err != nil {
+		return 0, 0, err
+	}
+	if text(res[0]) == "group" {
 		return 0, 0, fmt.Errorf("it is in the group %q: choose another name, or delete it", text(res[1]))
 	}
 	return toInt(res[1]), untilDue(res), nil

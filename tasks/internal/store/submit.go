@@ -200,14 +200,8 @@ func submitted(res []any) (Todo, error) {
 	switch {
 	case text(res[0]) == "dup" && len(res) > 1:
 		return Todo{}, &DuplicateError{strings.Fields(text(res[1]))}
-	case text(res[0]) == "late":
-		return Todo{}, ErrLate
-	case text(res[0]) == "expired":
-		return Todo{}, errExpired
-	case text(res[0]) == "stale":
-		return Todo{}, ErrDecided
-	case len(res) < 2: // of submit1
-		return Todo{}, nil
+	case len(res) < 2: // an error, or of submit1
+		return Todo{}, map[string]error{"late": ErrLate, "expired": errExpired, "stale": ErrDecided}[text(res[0])]
 	}
 	return todo(res[1]), nil
 }

@@ -152,22 +152,15 @@ func todo(v any) Todo {
 		return t
 	}
 	t.Timer = time.Duration(toInt(list[2])) * time.Millisecond
+	lists := map[byte]*[]string{'+': &t.Run, '-': &t.Skips, '*': &t.Plans, '!': &t.Fast, '~': &t.Signalled}
 	for _, v := range list[3:] {
-		switch id := text(v); {
-		case strings.HasPrefix(id, "+"):
-			t.Run = append(t.Run, id[1:])
-		case strings.HasPrefix(id, "-"):
-			t.Skips = append(t.Skips, id[1:])
-		case strings.HasPrefix(id, "*"):
-			t.Plans = append(t.Plans, id[1:])
-		case strings.HasPrefix(id, "!"):
-			t.Fast = append(t.Fast, id[1:])
-		case strings.HasPrefix(id, "~"):
-			t.Signalled = append(t.Signalled, id[1:])
-		case strings.HasPrefix(id, ">"):
+		switch id := text(v); id[0] {
+		case '>':
 			t.Next = id[1:]
-		case strings.HasPrefix(id, "="):
+		case '=':
 			t.Guard = id[1:]
+		default:
+			*lists[id[0]] = append(*lists[id[0]], id[1:])
 		}
 	}
 	return t
