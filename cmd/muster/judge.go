@@ -47,7 +47,7 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 				}
 				cfg.TLSPort = strconv.Itoa(c.Int("tls-port"))
 			}
-			if err := readKey(c.String("key-file"), func(key string) { cfg.Key = key }); err != nil {
+			if err := readKey(c.String("key-file"), useKey(func(key string) { cfg.Key = key })); err != nil {
 				return err
 			}
 			for _, addr := range append(c.StringSlice("listen"), cfg.ListenTLS) {
@@ -88,14 +88,14 @@ func useKey(set func(key string)) func(text string) error {
 	}
 }
 
-// readKey calls set with the key in a file; not if path is empty.
-func readKey(path string, set func(key string)) error {
+// readKey calls set with the text of a file of keys; not if path is empty.
+func readKey(path string, set func(text string) error) error {
 	if path == "" {
 		return nil
 	}
 	text, err := secret.Read(path)
 	if err == nil {
-		err = useKey(set)(text)
+		err = set(text)
 	}
 	if err != nil {
 		return usageError{fmt.Errorf("read the key in %s: %w", path, err)}
@@ -150,7 +150,7 @@ func serveBrowser(env environment, c *cli.Context) error {
 	defer browser.Close()
 	handler := &render.Handler{Renderer: browser, Logger: logger}
 	setKey := func(key string) { handler.Key.Store(&key) }
-	if err := readKey(c.String("key-file"), setKey); err != nil {
+	if err := readKey(c.String("key-file"), useKey(setKey)); err != nil {
 		return err
 	}
 	if c.String("key-file") == "" && !onLoopback(c.String("listen")) {

@@ -17,7 +17,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/urfave/cli/v2"
 
-	"muster/internal/secret"
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
@@ -249,11 +248,7 @@ func (e environment) watchKey(ctx context.Context, file string, set func(text st
 	go func() {
 		defer close(ended)
 		config.WatchFiles(ctx, now, func() {
-			text, err := secret.Read(file)
-			if err == nil {
-				err = set(text)
-			}
-			if err != nil {
+			if err := readKey(file, set); err != nil {
 				fmt.Fprintf(e.stderr, "the key in force stays: %v\n", err)
 				return
 			}

@@ -307,7 +307,7 @@ func TestKeyFilesReload(t *testing.T) {
 				return strings.Contains(out.String(), ": http") || strings.Contains(out.String(), "proxy: ")
 			})
 			k.write("key", "\n")
-			hangup(t, cmd, out, "the key in force stays: secret file key: empty file", 1)
+			hangup(t, cmd, out, "the key in force stays: read the key in key: secret file key: empty file", 1)
 			k.write("key", "another-key-that-is-long-enough\n")
 			hangup(t, cmd, out, "reloaded: key", 1)
 			finish(t, cmd, out)

@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/counts"
-	"muster/internal/secret"
 	"muster/orchestrator"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/config"
@@ -277,14 +276,14 @@ func keyLines(text string) []string {
 
 func serveProxies(env environment, c *cli.Context) error {
 	var keys []string
-	if path := c.String("key-file"); path != "" {
-		text, err := secret.Read(path)
-		if err != nil {
-			return usageError{fmt.Errorf("read the keys: %w", err)}
-		}
+	err := readKey(c.String("key-file"), func(text string) error {
 		if keys = keyLines(text); len(keys) == 0 {
-			return usageError{fmt.Errorf("read the keys: %s has none; write one key per line", path)}
+			return errors.New("it has none; write one key per line")
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	loaded, err := loadSources(env, c, config.Sources{Default: quietly, Check: config.Config.MissingForSources}, metricsListen)
 	if err != nil {

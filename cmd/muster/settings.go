@@ -78,7 +78,7 @@ var removedFlags = map[string]string{
 	"cursor":   "use --limit",
 
 	"agents list --role": "use --json", "jobs items --item": "use muster jobs items JOB ITEM", "jobs retry --item": "use muster jobs retry JOB ITEM…", "jobs start --force": "use --dedupe allow",
-	"proxies list --https": "use --json", "proxies list --max-latency": "use --json",
+	"sites init --out": "use muster sites init URL > FILE", "proxies list --https": "use --json", "proxies list --max-latency": "use --json",
 	"queue run --content": "the content is in the data directory", "store copy --to": "use muster store copy URL", "workflows get --archive": "the archive is read without it", "workflows get --result": "use --wait",
 	"workflows output --node": "use muster workflows output ID NODE",
 }
