@@ -212,6 +212,14 @@ func TestReadOnlyAnswersReadsOnly(t *testing.T) {
 	if page, err := cfg.Jobs.List(t.Context(), jobs.Filter{Limit: 1}); err != nil || len(page.Jobs) > 0 {
 		t.Errorf("got %+v, %v, want no job", page, err)
 	}
+	for path, method := range map[string]string{"default:pause": "POST", "default/pending_tasks/t1": "DELETE"} {
+		if w := ask(t, h, method, "/asynqmon/api/queues/"+path); w.Code != http.StatusForbidden {
+			t.Errorf("%s %s: got %d, want 403", method, path, w.Code)
+		}
+	}
+	if page := ask(t, h, "GET", "/asynqmon/").Body.String(); !strings.Contains(page, `FLAG_READ_ONLY="true"`) {
+		t.Error("asynqmon does not know that it is read-only")
+	}
 	if w := ask(t, h, "HEAD", "/jobs"); w.Code != http.StatusOK {
 		t.Errorf("HEAD /jobs: got %d, want 200", w.Code)
 	}
