@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"os"
@@ -273,11 +272,10 @@ func testFailingSite(t *testing.T, parallel bool) {
 // A challenge with status 200 counts as a failure of the proxy at this site only.
 func TestSoftBlockCountsForProxyAndSite(t *testing.T) {
 	t.Parallel()
-	wall := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	wall := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = io.WriteString(w, "<title>Just a moment...</title><form id=challenge-form></form>")
 	}))
-	t.Cleanup(wall.Close)
 	proxy, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite})
 	testutil.Ok(t, err)
 	t.Cleanup(proxy.Close)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -71,10 +70,9 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			site := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write([]byte("<h1>A thing</h1><p>Some words about the thing.</p>"))
 			}))
-			t.Cleanup(site.Close)
 			sender := settings(t)
 			sender.Redis.Mode, sender.Redis.URL = string(redisd.External), redistest.Server(t).URL()
 			sender.Sites.Dir = t.TempDir()
@@ -159,8 +157,7 @@ func TestRefreshProgressCountsProbes(t *testing.T) {
 // The browser of this machine reaches the pool through a gateway that knows its visitors. One on another machine gets no proxy.
 func TestBrowserProxyIsAGateway(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
-	t.Cleanup(site.Close)
+	site := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
 	cfg := settings(t)
 	cfg.Network.Allow = []string{"127.0.0.1"}
 	client := tasks.NewClient(redistest.New(t))

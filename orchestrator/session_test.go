@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -85,8 +84,7 @@ func (c *club) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestSessionsThroughProxies(t *testing.T) {
 	t.Parallel()
 	c := &club{pages: 40, each: 9, members: map[string]*clubMember{}}
-	server := httptest.NewServer(c)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, c)
 	cfg := settings(t)
 	cfg.Proxies.MinUsable = 1
 	cfg.Sites.Dir = t.TempDir()

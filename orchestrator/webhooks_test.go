@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +29,7 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	w := serveSystemWith(t, cfg, slog.New(slog.DiscardHandler))
 	var mu sync.Mutex // guards the variables below
 	secret, messages, wrong := "", map[string]webhook.Message{}, []string{}
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	receiver := testutil.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var m webhook.Message
 		mu.Lock()
@@ -40,7 +39,6 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 		}
 		messages[m.Type+" "+m.Data.JobID] = m
 	}))
-	t.Cleanup(receiver.Close)
 	has := func(what string) webhook.Message {
 		t.Helper()
 		var m webhook.Message

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -86,8 +85,7 @@ func TestErrorPageOfProxy(t *testing.T) {
 	for n, status := range []int{404, 500, 502, 503, 404, 500, 502, 503} {
 		b := newBench(t, hello, nil)
 		ids := b.add(t, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.HangsUp})
-		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "cannot find the host", status) }))
-		t.Cleanup(page.Close)
+		page := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "cannot find the host", status) }))
 		address := netip.MustParseAddrPort(page.Listener.Addr().String())
 		added := []Proxy{{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), LatencyMS: 1000}}
 		testutil.Must(b.pool.Add(t.Context(), added...))(t)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -21,11 +20,10 @@ import (
 func listServer(t *testing.T) (address string, asked chan *http.Request) {
 	t.Helper()
 	asked = make(chan *http.Request, 20)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r
 		_, _ = w.Write([]byte("http://9.9.9.1:8080\n"))
 	}))
-	t.Cleanup(server.Close)
 	return server.URL, asked
 }
 

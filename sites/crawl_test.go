@@ -3,7 +3,6 @@ package sites
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,7 @@ func TestBigSiteLeavesSlotsToOthers(t *testing.T) {
 	t.Parallel()
 	const pages = 1200
 	var big atomic.Int64
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := 20; r.URL.Path == "/big" || r.URL.Path == "/small" {
 			if r.URL.Path == "/big" {
 				n = pages
@@ -41,7 +40,6 @@ func TestBigSiteLeavesSlotsToOthers(t *testing.T) {
 		}
 		fmt.Fprintf(w, "<html><h1>%s</h1>%s", r.URL.Path, strings.Repeat("words ", 50))
 	}))
-	t.Cleanup(srv.Close)
 	define := func(name, start string, most int) *definition.Definition {
 		def, err := definition.Parse(name, fmt.Appendf(nil, `site: %s
 base_url: %s

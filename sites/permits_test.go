@@ -3,7 +3,6 @@ package sites
 import (
 	"io/fs"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -195,10 +194,9 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 func TestDefinitionOfATaskReadsNothing(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 100)
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		seen <- r.Header.Get("X-Key") + " " + r.URL.String() + " " + r.UserAgent()
 	}))
-	t.Cleanup(server.Close)
 	text := `site: shop.example
 base_url: http://shop.example
 start: /

@@ -2,7 +2,6 @@ package sites
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,14 +19,13 @@ import (
 func vault(t *testing.T) (url string, right *atomic.Int64) {
 	t.Helper()
 	right = new(atomic.Int64)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := r.Cookie("sid")
 		if r.Header.Get("X-Token") == "Token s3same" && err == nil && c.Value == "s3same" {
 			right.Add(1)
 		}
 		_, _ = w.Write([]byte("<html><h1>A page with enough text that it is not taken for an empty one, I hope.</h1></html>"))
 	}))
-	t.Cleanup(srv.Close)
 	return srv.URL, right
 }
 

@@ -27,7 +27,7 @@ func local(t *testing.T, timeout time.Duration) *Sender {
 
 func TestResponsesAreClassified(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var status int
 		_, _ = fmt.Sscanf(r.URL.Path, "/%d", &status)
 		if r.URL.Query().Has("after") {
@@ -41,7 +41,6 @@ func TestResponsesAreClassified(t *testing.T) {
 			_, _ = io.WriteString(w, "the\n database\x00 is down")
 		}
 	}))
-	t.Cleanup(server.Close)
 	s := local(t, time.Minute)
 	for path, want := range map[string]Result{
 		"/200":              {Outcome: Delivered, Status: 200},
@@ -76,13 +75,12 @@ func TestResponsesAreClassified(t *testing.T) {
 func TestRequestsAreSigned(t *testing.T) {
 	t.Parallel()
 	secret := NewSecret()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if err := Verify(r.Header, body, time.Now(), secret); err != nil || r.Header.Get("webhook-id") != "7-1" || r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
-	t.Cleanup(server.Close)
 	a := local(t, time.Minute).Send(t.Context(), Request{URL: server.URL, ID: "7-1", Body: []byte(`{"a":1}`), Secrets: []string{secret}})
 	if a.Outcome != Delivered {
 		t.Errorf("got %+v, want it delivered", a)
@@ -93,8 +91,7 @@ func TestRequestsAreSigned(t *testing.T) {
 func TestInternalAddressesAreRejected(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	s := NewSender(nil, time.Minute)
 	t.Cleanup(s.Close)
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
@@ -113,7 +110,7 @@ func TestInternalAddressesAreRejected(t *testing.T) {
 func TestEndlessBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{}, 2)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { done <- struct{}{} }()
 		_, _ = io.Copy(io.Discard, r.Body)
 		if r.URL.Path == "/drip" {
@@ -127,7 +124,6 @@ func TestEndlessBodiesAreBounded(t *testing.T) {
 			}
 		}
 	}))
-	t.Cleanup(server.Close)
 	s := local(t, time.Minute)
 	for _, path := range []string{"/drip", "/huge"} {
 		if a := s.Send(t.Context(), Request{URL: server.URL + path, ID: "1-0"}); a.Outcome != Delivered {
@@ -140,11 +136,9 @@ func TestEndlessBodiesAreBounded(t *testing.T) {
 func TestSilentReceiversAreUnreachable(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
-	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
-	t.Cleanup(silent.Close)
+	silent := testutil.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	t.Cleanup(func() { close(hang) })
-	closing := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	t.Cleanup(closing.Close)
+	closing := testutil.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	down := httptest.NewServer(nil)
 	down.Close()
 	wrong := httptest.NewTLSServer(nil) // its certificate is not trusted

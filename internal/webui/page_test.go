@@ -225,8 +225,7 @@ func TestPageThatPanics(t *testing.T) {
 func TestPagesAreCompressed(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("a long page ", 1000)
-	server := httptest.NewServer(served(silent, func(context.Context, *http.Request) (View, error) { return View{Data: text}, nil }))
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, served(silent, func(context.Context, *http.Request) (View, error) { return View{Data: text}, nil }))
 	for _, encoding := range []string{"gzip", "identity"} {
 		r := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
 		r.Header.Set("Accept-Encoding", encoding)

@@ -522,8 +522,7 @@ func TestOnlyAdminsSeeInputsOnLivePages(t *testing.T) {
 	cfg := everything(t)
 	keys := closed(t, &cfg)
 	run := testutil.Must(tasks.New[string, int]("shop.order", tasks.External()).S("a-secret").Send(t.Context(), cfg.Client, tasks.Headers(map[string]string{"token": "a-secret"})))(t)
-	server := httptest.NewServer(handler(t, cfg))
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, handler(t, cfg))
 	for role, shown := range map[string]bool{"viewer": false, "admin": true, "operator": false} {
 		for _, tag := range []string{"", "none"} {
 			r := testutil.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/tasks/workflows/"+run.ID()+"/nodes/0", nil))(t)

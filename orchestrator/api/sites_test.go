@@ -24,7 +24,7 @@ import (
 // scraped returns a config on a Redis where a site was scraped, with one page in four failed.
 func scraped(t *testing.T) Config {
 	t.Helper()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/list":
 			for i := range 4 {
@@ -36,7 +36,6 @@ func scraped(t *testing.T) Config {
 			fmt.Fprintf(w, `<h1>The thing of %s</h1><p>Some words on %s</p>`, r.URL.Path, r.URL.Path)
 		}
 	}))
-	t.Cleanup(site.Close)
 	def := testutil.Must(definition.Parse("shop.example.yaml", []byte(`
 site: shop.example
 base_url: `+site.URL+`

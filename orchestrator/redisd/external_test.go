@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,8 +107,7 @@ func silent(t *testing.T) string {
 
 func TestWrongAddresses(t *testing.T) {
 	t.Parallel()
-	web := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(web.Close)
+	web := testutil.Serve(t, http.NotFoundHandler())
 	for name, c := range map[string]struct {
 		url  string
 		want []string

@@ -72,7 +72,7 @@ type system struct {
 // newSystem scrapes a site where one page in four fails.
 func newSystem(t testing.TB) *system {
 	t.Helper()
-	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	shop := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/list":
 			for i := range 4 {
@@ -84,7 +84,6 @@ func newSystem(t testing.TB) *system {
 			fmt.Fprintf(w, `<h1>The thing of %s</h1><p>%s</p>`, r.URL.Path, "&lt;script&gt;alert(1)&lt;/script&gt;")
 		}
 	}))
-	t.Cleanup(shop.Close)
 	var defs []*definition.Definition
 	for _, name := range []string{"shop.example", "idle.example"} {
 		def, err := definition.Parse(name+".yaml", fmt.Appendf(nil, `

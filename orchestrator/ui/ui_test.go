@@ -68,8 +68,7 @@ type world struct {
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
 	client := tasks.NewClient(redistest.New(t))
-	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "pages") }))
-	t.Cleanup(files.Close)
+	files := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "pages") }))
 	filter, err := addressfilter.New(files.Listener.Addr().String())
 	testutil.Ok(t, err)
 	docs := document.New(document.Config{Dir: t.TempDir(), Limit: 1 << 20, Filter: filter, Owner: func(context.Context) (string, error) { return "store-1", nil }})

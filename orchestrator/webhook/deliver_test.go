@@ -149,8 +149,7 @@ func TestGoneDisablesAnEndpoint(t *testing.T) {
 func TestSlowEndpointsDoNotHoldUpOthers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	t.Cleanup(hanging.Close)
+	hanging := testutil.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(func() { close(release) })
 	down := httptest.NewServer(nil)
 	down.Close()

@@ -48,8 +48,7 @@ func checkTarget(t *testing.T, o proxytest.Options, label string, target probe.T
 // Each kind of proxy has the expected result for an http and an https target, with the right label and without one.
 func TestTargetThroughAllKinds(t *testing.T) {
 	t.Parallel()
-	plain := httptest.NewServer(http.HandlerFunc(targetSite))
-	t.Cleanup(plain.Close)
+	plain := testutil.Serve(t, http.HandlerFunc(targetSite))
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(targetSite))
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // some proxies abort TLS
 	secure.StartTLS()
@@ -93,8 +92,7 @@ func TestTargetThroughAllKinds(t *testing.T) {
 // A response is accepted only with a 2xx status and the expected string within MaxTarget bytes.
 func TestUnexpectedTargetResponse(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(targetSite))
-	t.Cleanup(site.Close)
+	site := testutil.Serve(t, http.HandlerFunc(targetSite))
 	for path, want := range map[string]string{
 		"/other": "status 404", "/moved": `status 302, a redirect to "/"`, "/far": "status 200, without the expected string in the first",
 	} {

@@ -44,14 +44,13 @@ func TestFetchValidSources(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "list.txt")
 	testutil.Ok(t, os.WriteFile(file, []byte("8.8.8.8:80\n"), 0o600))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer sesame" || r.URL.Query().Get("key") != "k1" {
 			http.Error(w, "who?", http.StatusUnauthorized)
 			return
 		}
 		_, _ = io.WriteString(w, "8.8.8.8:80\n10.0.0.1:1\n")
 	}))
-	t.Cleanup(server.Close)
 	f := newFetcher(t)
 	f.Stdin = strings.NewReader("8.8.8.8:80")
 	f.Getenv = func(name string) (string, bool) {
@@ -96,8 +95,7 @@ func TestFetchInvalidSources(t *testing.T) {
 	mux.HandleFunc("/binary", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(strings.Repeat("\x00\x01\x02\xff\n\xfe", 10000)))
 	})
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, mux)
 	t.Cleanup(func() { close(hang) })
 
 	folder := t.TempDir()
@@ -156,8 +154,7 @@ func TestMaxBytes(t *testing.T) {
 	mux.HandleFunc("/plain", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "8.8.8.8:80\n"+strings.Repeat("x", 1<<20)+"\n9.9.9.9:80\n")
 	})
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, mux)
 	const size = 11 + 1<<20 + 1 + 11 // of /plain
 	for name, test := range map[string]struct {
 		path  string
@@ -216,8 +213,7 @@ func TestTruncatedListIsRejected(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, mux)
 	for _, name := range []string{"content-length", "chunked", "compressed", "stops"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,14 +247,13 @@ func TestFetchIsCanceled(t *testing.T) {
 // Credentials are read from the environment and sent to the source, but not to other hosts after a redirect.
 func TestCredentialsAreNotSentToOtherHosts(t *testing.T) {
 	t.Parallel()
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	other := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Token") != "" || r.Header.Get("Authorization") != "" {
 			t.Errorf("the other host received %v", r.Header)
 		}
 		_, _ = io.WriteString(w, "8.8.8.8:80")
 	}))
-	t.Cleanup(other.Close)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
 		if user != "me" || password != "s3same:x" || r.Header.Get("X-Token") != "t0ken" {
 			t.Errorf("got %s %s %v", user, password, r.Header)
@@ -269,7 +264,6 @@ func TestCredentialsAreNotSentToOtherHosts(t *testing.T) {
 		}
 		http.Redirect(w, r, map[string]string{"/a": "/here", "/b": other.URL}[r.URL.Path], http.StatusFound)
 	}))
-	t.Cleanup(server.Close)
 	f := newFetcher(t)
 	f.Getenv = func(name string) (string, bool) {
 		v, ok := map[string]string{"USER": "me", "PASSWORD": "s3same:x", "TOKEN": "t0ken"}[name]

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -177,7 +176,7 @@ var (
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	site := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	site := testutil.Serve(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/", "/lamps", "/catalogue":
 			fmt.Fprint(rw, `<h1>Lamps</h1><div class=product><h3><a href=/lamp/1>One</a></h3></div><div class=product><h3><a href=/lamp/2>Two</a></h3></div> Add to cart`)
@@ -193,7 +192,6 @@ func newWorld(t *testing.T) *world {
 			http.NotFound(rw, r)
 		}
 	}))
-	t.Cleanup(site.Close)
 	dir := t.TempDir()
 	around := testutil.Must(demo.Start(t.Context(), demo.Config{Dir: dir, Proxies: 6}))(t)
 	t.Cleanup(func() { _ = around.Close() })

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,7 +74,7 @@ func TestExtractors(t *testing.T) {
 	for how, want := range map[string]string{
 		"": "", "no JSON": `invalid JSON: "<html>"`, "long": "more than 8 MiB", "fail": "no such lamp", "hang": "no JSON within extractor.timeout (1s)",
 	} {
-		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		service := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var in struct{ Body string }
 			if json.NewDecoder(r.Body).Decode(&in) != nil || r.Header.Get("Authorization") != "Bearer key" {
 				w.WriteHeader(http.StatusUnauthorized)
@@ -91,7 +90,6 @@ func TestExtractors(t *testing.T) {
 				fmt.Fprint(w, "no such lamp")
 			}
 		}))
-		t.Cleanup(service.Close)
 		for by, keys := range map[string]string{"url": "key: key, url: '" + service.URL + "'", "command": "command: lamps"} {
 			t.Run(strings.TrimSpace(by+" "+how), func(t *testing.T) {
 				t.Parallel()

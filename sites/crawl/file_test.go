@@ -3,7 +3,6 @@ package crawl
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +21,7 @@ func TestFilesAreDownloaded(t *testing.T) {
 	t.Parallel()
 	const picture = "\x89PNG\r\n\x1a\n picture"
 	var pictures atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
 		case path == "/":
 			fmt.Fprint(w, "<a href=/item/1>1</a><a href=/item/2>2</a><a href=/item/3>3</a><a href=/item/4>4</a>")
@@ -39,7 +38,6 @@ func TestFilesAreDownloaded(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	}))
-	t.Cleanup(server.Close)
 	s, out := newWorker(t, redistest.New(t)), t.TempDir()
 	def := sitetest.Parse(t, []byte("site: files\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\nlimits: {max_bytes: 500kB}\nrefetch: 7d\n"+sitetest.Impatient+
 		"records: {page: {key: [name], fields: {name: {css: h1, required: true}, picture: {css: img, take: image, type: file}}}}\n"))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,7 +75,7 @@ func TestRecordsAreComparedWithPreviousJob(t *testing.T) {
 func TestBucketReceivesFinishedFiles(t *testing.T) {
 	var mu sync.Mutex
 	objects := map[string]string{}
-	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	bucket := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch body, _ := io.ReadAll(r.Body); r.Method {
@@ -88,7 +87,6 @@ func TestBucketReceivesFinishedFiles(t *testing.T) {
 			fmt.Fprint(w, "<ListMultipartUploadsResult></ListMultipartUploadsResult>")
 		}
 	}))
-	t.Cleanup(bucket.Close)
 	for name, value := range map[string]string{"AWS_ENDPOINT_URL": bucket.URL, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"} {
 		t.Setenv(name, value)
 	}
@@ -110,7 +108,7 @@ func TestBucketReceivesFinishedFiles(t *testing.T) {
 func TestBackPressureOfBytes(t *testing.T) {
 	t.Parallel()
 	const pages, size, room = 8, 300 << 10, 1 << 20
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			for i := range pages {
 				fmt.Fprintf(w, `<a class=to href="/page/%d">page</a>`, i)
@@ -119,7 +117,6 @@ func TestBackPressureOfBytes(t *testing.T) {
 		}
 		fmt.Fprintf(w, "<html><h1>%s</h1><p>%s</p></html>", r.URL.Path, strings.Repeat("many words ", size/11))
 	}))
-	t.Cleanup(server.Close)
 	def := sitetest.Parse(t, []byte("site: large\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false, max_per_domain: 2}\n"+
 		"records: {page: {key: [name], fields: {name: {css: h1, required: true}, text: p}}}\n"))
 	s := newWorker(t, redistest.New(t))

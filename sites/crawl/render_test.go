@@ -3,7 +3,6 @@ package crawl
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,8 +99,7 @@ func TestScriptedShopIsRendered(t *testing.T) {
 		shop.products = 20
 	}
 	pages := int64(shop.products + shop.products/20)
-	server := httptest.NewServer(shop)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, shop)
 	browser := render.New(render.Config{Browser: path})
 	t.Cleanup(browser.Close)
 	sum := scrapeOn(t, 1, fmt.Sprintf(scriptedShop, server.URL), func(cfg *Config) { cfg.Fetch.Browser = browser })
@@ -123,8 +121,7 @@ func TestScriptedShopIsRendered(t *testing.T) {
 func TestNoBrowserForAScrape(t *testing.T) {
 	t.Parallel()
 	shop := &scripted{}
-	server := httptest.NewServer(shop)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, shop)
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
 	w, err := New(Config{Client: client, OutDir: t.TempDir(), Logger: noLog, Fetch: fetch.Config{Browser: render.New(render.Config{Browser: t.TempDir() + "/chromium"})}})

@@ -3,7 +3,6 @@ package crawl
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -70,7 +69,7 @@ func (p *twoProxies) service(t *testing.T) *Worker {
 // fickle is a site of items. The last one never has fields. The text of the block page differs from item to item.
 func fickle(t *testing.T, items int) *definition.Definition {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		var n int
 		switch {
@@ -86,7 +85,6 @@ func fickle(t *testing.T, items int) *definition.Definition {
 			fmt.Fprintf(w, "<h1>Item %d</h1><p class=price>%d €</p>", n, n)
 		}
 	}))
-	t.Cleanup(server.Close)
 	return sitetest.Parse(t, []byte("site: fickle\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: {delay: 0, robots: false, max_per_domain: 1}\nretries: {base: 10ms}\n"+
 		"records: {item: {fields: {name: {css: h1, required: true}, price: {css: .price, required: true}}}}\n"))
 }

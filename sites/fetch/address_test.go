@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -20,20 +19,18 @@ import (
 func TestGetConnectsOnlyToAllowedAddresses(t *testing.T) {
 	t.Parallel()
 	var inside atomic.Int64
-	secret := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	secret := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		inside.Add(1)
 		fmt.Fprint(w, page)
 	}))
-	t.Cleanup(secret.Close)
 	_, port, _ := net.SplitHostPort(secret.Listener.Addr().String())
-	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	open := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
 			http.NotFound(w, r)
 			return
 		}
 		http.Redirect(w, r, "http://"+strings.TrimPrefix(r.URL.Path, "/")+"/x", http.StatusFound)
 	}))
-	t.Cleanup(open.Close)
 	named, literal := "http://shop.test:"+port, "http://127.0.0.1:"+port
 	const robots = "politeness: {delay: 0}\n"
 	for name, c := range map[string]struct {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,8 +25,7 @@ const page = "<html><title>t</title><body>a page with some words in it</body></h
 // site starts a loopback site and returns its definition and base URL.
 func site(t *testing.T, h http.HandlerFunc, rest string) (*definition.Definition, string) {
 	t.Helper()
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
+	srv := testutil.Serve(t, h)
 	def, err := definition.Parse("s.yaml", []byte("site: s.example\nbase_url: "+srv.URL+"\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+rest))
 	testutil.Ok(t, err)
 	return def, srv.URL
@@ -380,7 +378,7 @@ func TestNeedsScriptOnlyForEmptyApplications(t *testing.T) {
 func TestPagesAreRenderedByKind(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	end := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	end := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q struct {
 			URL     string
 			Headers map[string]string
@@ -404,7 +402,6 @@ func TestPagesAreRenderedByKind(t *testing.T) {
 		}
 		fmt.Fprint(w, "<h1>rendered by a browser, with enough words to be a page</h1>")
 	}))
-	t.Cleanup(end.Close)
 	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/robots.txt":

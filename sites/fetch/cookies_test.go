@@ -113,11 +113,10 @@ func TestSecretsAreNotSentInPlainText(t *testing.T) {
 	for _, rest := range []string{"", "session: {}\n", "cookies: off\n"} {
 		for _, path := range []string{"/moved", "/there"} {
 			var got http.Header
-			plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			plain := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				got = r.Header
 				fmt.Fprint(w, page)
 			}))
-			t.Cleanup(plain.Close)
 			sent := false
 			secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				sent = r.Header.Get("Authorization") == "hush" && r.Header.Get("X-Token") == "hush"
@@ -197,14 +196,13 @@ func TestSecretsStayOnTheSite(t *testing.T) {
 				}
 				return secrets
 			}
-			other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			other := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				mu.Lock()
 				defer mu.Unlock()
 				requests++
 				leaked = append(leaked, note(r)...)
 				fmt.Fprint(w, page)
 			}))
-			t.Cleanup(other.Close)
 			def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
 				mu.Lock()
 				defer mu.Unlock()

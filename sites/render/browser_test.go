@@ -59,7 +59,7 @@ func (a *asked) of(path string) (all []*http.Request) {
 func site(t *testing.T, pages map[string]string) (*httptest.Server, *asked) {
 	t.Helper()
 	a := &asked{}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		a.all = append(a.all, r.Clone(context.Background()))
 		a.mu.Unlock()
@@ -94,7 +94,6 @@ func site(t *testing.T, pages map[string]string) (*httptest.Server, *asked) {
 			fmt.Fprint(w, pages[r.URL.Path])
 		}
 	}))
-	t.Cleanup(s.Close)
 	return s, a
 }
 
@@ -322,7 +321,7 @@ func TestBrowserUsesAProxy(t *testing.T) {
 	s, a := site(t, map[string]string{"/good": built, "/data": "Lamp"})
 	there := testutil.Must(url.Parse(s.URL))(t)
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(there) }}
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Proxy-Authorization") {
 		case "Basic " + base64.StdEncoding.EncodeToString([]byte("me:secret")):
 			forward.ServeHTTP(w, r)
@@ -334,7 +333,6 @@ func TestBrowserUsesAProxy(t *testing.T) {
 			w.WriteHeader(http.StatusProxyAuthRequired)
 		}
 	}))
-	t.Cleanup(proxy.Close)
 	b := newBrowser(t)
 	with := func(login string) string { return strings.Replace(proxy.URL, "http://", "http://"+login+"@", 1) }
 	if _, text := body(t, b, Request{URL: "http://shop.example/good", Proxy: with("me:secret")}); !strings.Contains(text, "<h1>Lamp</h1>") || len(a.of("/data")) != 1 {

@@ -33,8 +33,7 @@ func TestClientUsesAHandler(t *testing.T) {
 	})}
 	key := "secret"
 	h.Key.Store(&key)
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
+	s := testutil.Serve(t, h)
 	c := &Client{URL: s.URL, Key: key, HTTP: http.DefaultClient}
 	sent := Request{URL: "http://shop.example/there", Headers: map[string]string{"Cookie": "x=1"}, Milliseconds: 5000, Wait: "h1", Session: "one", Proxy: "http://p:1", MaxBytes: 100}
 	res := testutil.Must(c.Render(t.Context(), sent))(t)

@@ -3,7 +3,6 @@ package sample
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,7 @@ import (
 // setup starts a site with a listing and a detail page, and writes its definition.
 func setup(t *testing.T) (*definition.Definition, *fetch.Client, string) {
 	t.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/":
 			fmt.Fprint(w, `<ul><li><a href="/item/1">One</a><li><a href="/item/2">Two</a></ul><a class=next href="/page/2">next</a>`)
@@ -30,7 +29,6 @@ func setup(t *testing.T) (*definition.Definition, *fetch.Client, string) {
 			http.NotFound(w, r)
 		}
 	}))
-	t.Cleanup(srv.Close)
 	file := filepath.Join(t.TempDir(), "shop.yaml")
 	text := "site: shop.example\nbase_url: " + srv.URL + `
 start: [/]
@@ -80,10 +78,9 @@ func TestBlockPageNamesItsVendor(t *testing.T) {
 // With numbered pages, the page after the second is the third.
 func TestLiveCounts(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "<title>t</title><li>lamp on page %q", r.URL.RawQuery)
 	}))
-	t.Cleanup(srv.Close)
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+srv.URL+"\nstart: [/]\nlisting: {next: {param: page}}\nrecords: {r: {from: listing, each: li, fields: {v: {attr: id}, t: {take: text}}}}\npoliteness: {delay: 0, robots: false}\n"))
 	testutil.Ok(t, err)
 	var next []string
@@ -96,8 +93,7 @@ func TestLiveCounts(t *testing.T) {
 // A kind of page with records that no link leads to is an error, although another kind has records.
 func TestLiveNamesPagesWithoutRecords(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<title>t</title><li>lamp") }))
-	t.Cleanup(srv.Close)
+	srv := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<title>t</title><li>lamp") }))
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+srv.URL+"\nstart: [/]\nlisting: {links: a.item}\nrecords: {l: {from: listing, each: li, fields: {t: {take: text}}}, r: {fields: {t: h1}}}\npoliteness: {delay: 0, robots: false}\n"))
 	testutil.Ok(t, err)
 	err = Live(t.Context(), fetch.NewClient(fetch.Config{Definition: def}), def, func(View, error) {})
@@ -109,7 +105,7 @@ func TestLiveNamesPagesWithoutRecords(t *testing.T) {
 // Live follows levels of listings and indexes of sitemaps until it finds a record.
 func TestLiveFollowsLevelsUntilARecord(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch level := strings.Count(r.URL.Path, "/"); {
 		case r.URL.Path == "/sitemap.xml":
 			fmt.Fprint(w, `<sitemapindex><sitemap><loc>/more.xml</loc></sitemap></sitemapindex>`)
@@ -123,7 +119,6 @@ func TestLiveFollowsLevelsUntilARecord(t *testing.T) {
 			fmt.Fprint(w, "<h1>a thing</h1><p>some words</p>")
 		}
 	}))
-	t.Cleanup(srv.Close)
 	for start, want := range map[string]string{"/": "listing listing listing listing listing detail", "{sitemap: /sitemap.xml}": "sitemap sitemap detail"} {
 		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+srv.URL+"\nstart: ["+start+"]\nlisting: {links: [{css: a.list, as: listing}, a.item]}\nrecords: {r: {fields: {t: {css: h1, required: true}}}}\npoliteness: {delay: 0, robots: false}\n"))
 		testutil.Ok(t, err)

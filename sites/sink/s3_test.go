@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,8 +31,7 @@ type store struct {
 
 func newStore(t *testing.T) *store {
 	s := &store{objects: map[string][]byte{}, parts: map[string]map[string][]byte{}, left: -1}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, s)
 	for name, value := range map[string]string{"AWS_ENDPOINT_URL": server.URL, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hush", "AWS_REGION": "", "AWS_DEFAULT_REGION": ""} {
 		t.Setenv(name, value)
 	}

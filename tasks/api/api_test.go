@@ -75,8 +75,7 @@ func serve(t *testing.T) *served {
 	worker := testutil.Must(tasks.StartWorker(t.Context(), s.client, mux, tasks.WorkerConfig{Grace: time.Second}))(t)
 	t.Cleanup(func() { _ = worker.Stop() })
 	handler := testutil.Must(api.Handler(api.Config{Client: s.client}))(t)
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, handler)
 	s.url = server.URL
 	return s
 }

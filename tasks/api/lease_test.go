@@ -74,7 +74,7 @@ func newPark(t *testing.T) *park {
 		t.Cleanup(func() { _ = p.client.Close() })
 		processes[i] = testutil.Must(api.Handler(api.Config{Client: p.client}))(t)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		p.mu.Lock()
@@ -89,7 +89,6 @@ func newPark(t *testing.T) *park {
 		w.WriteHeader(out.Code)
 		_, _ = w.Write(out.Body.Bytes())
 	}))
-	t.Cleanup(server.Close)
 	p.t, p.url = t, server.URL
 	return p
 }

@@ -687,10 +687,9 @@ type roleKey struct{}
 func TestDataIsHidden(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{Data: func(r *http.Request) bool { return r.Context().Value(roleKey{}) == "admin" }})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), roleKey{}, r.Header.Get("X-Role"))))
 	}))
-	t.Cleanup(server.Close)
 	run := sent(t, f, tasks.Group(text.S("a-secret"), ask.S("a-secret")), tasks.Headers(map[string]string{"token": "a-secret"}))
 	f.Drain()
 	at := "/workflows/" + run.ID()

@@ -19,8 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve returns a client of a server with a handler.
 func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	server := testutil.Serve(t, h)
 	c := testutil.Must(client.New(client.Config{URL: server.URL, Key: "secret-key", Transport: server.Client().Transport}))(t)
 	return c
 }
