@@ -294,7 +294,7 @@ func (s *Service) hold(ctx context.Context, agent, role, mode string, capacity i
 	if mode == modeTask {
 		capacity = 1 << 30 // slots of processes bound it
 	}
-	args := []any{agent, capacity, flag(mode != modeTask), s.limits.Load().Concurrency[role], work[0].Begun.UnixMilli(), drained}
+	args := []any{agent, capacity, mode != modeTask, s.limits.Load().Concurrency[role], work[0].Begun.UnixMilli(), drained}
 	all := make([]Assignment, len(work))
 	for i, w := range work {
 		all[i] = s.assignment(w)

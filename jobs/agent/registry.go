@@ -72,7 +72,7 @@ func (s *Service) store(ctx context.Context, rec *record, owner string, static b
 	k, id := s.keys, idOf(rec.Name)
 	code, err := scripts["register"].Run(ctx, s.rdb,
 		[]string{k.agents(), k.seen(), k.checks(), k.health(), k.version(), k.owners(), k.free(), k.numbers(id), k.held(id)},
-		id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner, s.cfg.MaxOwned).Int()
+		id, raw, s.cfg.Max, static, rec.URL != "", owner, s.cfg.MaxOwned).Int()
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
 	}
@@ -85,13 +85,6 @@ func (s *Service) store(ctx context.Context, rec *record, owner string, static b
 		return "", fmt.Errorf("register agent %q: the key has registered %d agents: %w", rec.Name, s.cfg.MaxOwned, ErrTooMany)
 	}
 	return id, nil
-}
-
-func flag(on bool) string {
-	if on {
-		return "1"
-	}
-	return ""
 }
 
 // Heartbeat records a heartbeat of an agent, with one call of Redis. It returns the agent without its totals, or ErrNoAgent.

@@ -54,13 +54,7 @@ type Config struct {
 
 // storedSettings returns MaxItems and the settings that are stored with the queue, as arguments of the script that adds items.
 func (c Config) storedSettings() []any {
-	kept := []any{0, 0, c.MaxItems, c.Keep.Milliseconds()}
-	for i, on := range []bool{c.CountLanes, c.KeepEndings} {
-		if on {
-			kept[i] = 1
-		}
-	}
-	return kept
+	return []any{c.CountLanes, c.KeepEndings, c.MaxItems, c.Keep.Milliseconds()}
 }
 
 // Backoff is how long to wait after a failed attempt: Base doubled with each

@@ -37,18 +37,12 @@ func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 	if letters == "" {
 		letters = "e"
 	}
-	dry, most, unsealed := 0, -1, 0
-	if r.DryRun {
-		dry = 1
-	}
+	most := -1
 	if r.MaxRetried > 0 {
 		most = r.MaxRetried
 	}
-	if r.Unsealed {
-		unsealed = 1
-	}
 	one := func(ids []string) ([]string, error) {
-		v, err := q.run(ctx, "requeue", "requeue", append([]any{dry, letters, most, unsealed}, anys(ids)...)...)
+		v, err := q.run(ctx, "requeue", "requeue", append([]any{r.DryRun, letters, most, r.Unsealed}, anys(ids)...)...)
 		list, ok := v.([]any)
 		if err == nil && !ok {
 			err = fmt.Errorf("requeue in queue %s: %w", q.name, ErrSealed)

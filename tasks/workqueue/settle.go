@@ -136,11 +136,7 @@ func (q *Queue) settleAll(ctx context.Context, ss []Settlement) (errs []error, o
 			continue
 		}
 		letter, _ := s.Outcome.State.letter()
-		has := 0
-		if s.Outcome.Result != nil {
-			has = 1
-		}
-		args = append(args, s.Lease.ID, s.Lease.Token, letter, note(s.Outcome.Note), has, s.Outcome.Result, len(s.Outcome.Outputs), len(items)/itemArgs)
+		args = append(args, s.Lease.ID, s.Lease.Token, letter, note(s.Outcome.Note), s.Outcome.Result != nil, s.Outcome.Result, len(s.Outcome.Outputs), len(items)/itemArgs)
 		for _, out := range s.Outcome.Outputs {
 			args = append(args, out)
 			size += len(out)
@@ -197,12 +193,8 @@ func (q *Queue) Retry(ctx context.Context, lease Leased, cause error, after time
 	if after < 0 {
 		after = q.Backoff(lease.Attempts + 1)
 	}
-	counted := 0
-	if countAttempt {
-		counted = 1
-	}
 	v, err := q.run(ctx, "retry", "retry",
-		lease.ID, lease.Token, note(cause.Error()), after.Milliseconds(), counted, q.cfg.MaxAttempts)
+		lease.ID, lease.Token, note(cause.Error()), after.Milliseconds(), countAttempt, q.cfg.MaxAttempts)
 	if err != nil {
 		return "", err
 	}
@@ -241,11 +233,7 @@ func (q *Queue) Amend(ctx context.Context, id string, from State, o Outcome) err
 		return fmt.Errorf("amend item %.80q: the outcome has %d outputs; only Settle appends outputs", id, len(o.Outputs))
 	}
 	letter, _ := o.State.letter()
-	has := 0
-	if o.Result != nil {
-		has = 1
-	}
-	v, err := q.run(ctx, "amend", "amend", id, old, letter, note(o.Note), has, o.Result)
+	v, err := q.run(ctx, "amend", "amend", id, old, letter, note(o.Note), o.Result != nil, o.Result)
 	if err != nil {
 		return err
 	}
