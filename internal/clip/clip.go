@@ -17,6 +17,14 @@ func Bytes(s string, n int) string {
 	return s[:n]
 }
 
+// Ellipsis returns s or, if it has more than n bytes, the prefix that Bytes returns and an ellipsis.
+func Ellipsis(s string, n int) string {
+	if len(s) > n {
+		return Bytes(s, n) + "…"
+	}
+	return s
+}
+
 // Line returns the first n characters of s, with each run of white space as one space. If it cuts s it adds an
 // ellipsis, which is not counted in n.
 func Line(s string, n int) string {

@@ -126,12 +126,7 @@ func (r *Run) planned(g *graph.Graph) result {
 // maxMessage is the limit of the message of a failure, in bytes.
 const maxMessage = 4096
 
-func shorten(message string) string {
-	if len(message) > maxMessage {
-		return clip.Bytes(message, maxMessage) + "…"
-	}
-	return message
-}
+func shorten(message string) string { return clip.Ellipsis(message, maxMessage) }
 
 // backoff returns how long to wait after the given attempt, at most.
 func backoff(sp *graph.Spec, attempt int) time.Duration {

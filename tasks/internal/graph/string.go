@@ -18,7 +18,7 @@ const (
 func (s *Sig) String() string {
 	var b strings.Builder
 	s.write(&b)
-	return cut(b.String(), shownInAll)
+	return clip.Ellipsis(b.String(), shownInAll)
 }
 
 func (s *Sig) write(b *strings.Builder) {
@@ -49,7 +49,7 @@ func (s *Sig) write(b *strings.Builder) {
 	}
 	switch s.Shape {
 	case Call:
-		b.WriteString(s.Task + "(" + cut(string(s.Input), shownInput) + ")")
+		b.WriteString(s.Task + "(" + clip.Ellipsis(string(s.Input), shownInput) + ")")
 	case Chain, Chord:
 		after(" → ", s.Task)
 	case Map:
@@ -72,20 +72,12 @@ func (s *Sig) write(b *strings.Builder) {
 	case OnError:
 		after(", on error ", s.Task)
 	case Value:
-		b.WriteString(cut(string(s.Input), shownInput))
+		b.WriteString(clip.Ellipsis(string(s.Input), shownInput))
 	case MapFunc:
 		after(" → each (", "")
 		s.Body.write(b)
 		b.WriteString(")")
 	}
-}
-
-// cut shortens text to at most n bytes and an ellipsis, between characters.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return clip.Bytes(text, n) + "…"
 }
 
 // ID names a node of a workflow: the scope of the plan it belongs to, its index there and, in a map

@@ -89,9 +89,9 @@ func containsAll(labels, want map[string]string) bool {
 // Title returns the tasks of a workflow: "first → last", or one of both if they are equal.
 func Title(first, last string) string {
 	if first == last {
-		return cmp.Or(clipName(first), "(empty)")
+		return cmp.Or(clip.Ellipsis(first, maxTitle), "(empty)")
 	}
-	return clipName(first) + arrow + clipName(last)
+	return clip.Ellipsis(first, maxTitle) + arrow + clip.Ellipsis(last, maxTitle)
 }
 
 // arrow separates the names of two tasks in a title.
@@ -100,16 +100,11 @@ const arrow = " → "
 // titled reports whether a title is the one asked for, or has a task with that name.
 func titled(title, name string) bool {
 	first, last, _ := strings.Cut(title, arrow)
-	return name == title || clipName(name) == first || clipName(name) == last
+	return name == title || clip.Ellipsis(name, maxTitle) == first || clip.Ellipsis(name, maxTitle) == last
 }
 
-// clipName shortens the name of a task to at most 60 bytes and an ellipsis.
-func clipName(s string) string {
-	if len(s) > 60 {
-		return clip.Bytes(s, 60) + "…"
-	}
-	return s
-}
+// maxTitle is the maximum length of the name of a task in a title, in bytes, without an ellipsis.
+const maxTitle = 60
 
 // WorkflowStates are the states that the index has workflows by.
 var WorkflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype.WorkflowSucceeded, tasktype.WorkflowFailed, tasktype.WorkflowRevoked}
