@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -111,9 +110,8 @@ const secretSize = 16 // bytes
 
 // newToken returns a token for a node, and the hash of its secret.
 func newToken(workflow, node string) (full, hash string) {
-	var secret [secretSize]byte
-	_, _ = rand.Read(secret[:]) // it never fails
-	return encodeToken(secret[:]) + "." + workflow + "." + node, hashToken(secret[:])
+	secret := randomBytes(secretSize)
+	return encodeToken(secret) + "." + workflow + "." + node, hashToken(secret)
 }
 
 // encodeToken writes bytes as text for a token.

@@ -80,15 +80,19 @@ local function flow(onLane, onMost, on)
       notes[#notes + 1] = W .. '/' .. id
     end
 
+    -- timer adds an entry for a node that waits until a time.
+    local function timer(at, id)
+      note(at, id)
+      if timed == 0 or at < timed then timed = at end
+    end
+
     -- waits writes the record of a node in a state of WAITING. at is when it is due, in unix ms, or 0. expires
     -- is in unix ms, or '' for never; nil keeps it.
     local function waits(id, state, attempts, lost, at, expires, lane)
       local rec = record(id)
       expires = expires or rec and string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|(%d*)|') or not rec and expiry(have[11], id) or ''
       put(id, table.concat({state, attempts, lost, whole(at), expires, lane}, '|'))
-      if state == READY then return end
-      note(at, id)
-      if timed == 0 or at < timed then timed = at end
+      if state ~= READY then timer(at, id) end
     end
 
     -- ready makes a span of nodes ready: on its ready list, or for the slot to continue with, or without a task in todo.
@@ -156,8 +160,7 @@ local function flow(onLane, onMost, on)
         redis.call('HSET', wf, SPANS, have[11])
       end
       if not later then return ready(span, lane) end
-      note(at, span)
-      if timed == 0 or at < timed then timed = at end
+      timer(at, span)
     end
 
     -- releaseSpan is release for a span of nodes that are released for the first time.
@@ -375,10 +378,7 @@ local function flow(onLane, onMost, on)
           put(node, '{OPEN}|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline)
           listed[#listed + 1] = '0'
           listed[#listed + 1] = W .. '/' .. node
-          if deadline ~= '0' then
-            note(now + limit, node)
-            if timed == 0 or now + limit < timed then timed = now + limit end
-          end
+          if deadline ~= '0' then timer(now + limit, node) end
         end
       end
       if #listed == 0 then return end
