@@ -87,15 +87,18 @@ func (d *dispatcher) start(f func()) {
 
 func (d *dispatcher) startLocked(f func()) {
 	d.busy++
-	go func() {
-		defer func() {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.busy--
-			d.idle.Broadcast()
-		}()
-		f()
+	go d.work(f)
+}
+
+// work runs f, which busy counts.
+func (d *dispatcher) work(f func()) {
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.busy--
+		d.idle.Broadcast()
 	}()
+	f()
 }
 
 // wait waits until nothing runs, and all results are stored.
@@ -122,11 +125,20 @@ func (d *dispatcher) outboxLocked(shard int) *outbox {
 	return o
 }
 
-// serve runs the nodes of an entry of a ring, in a slot of its queue that was acquired.
+// serve runs the nodes of an entry of a ring, in a slot of its queue that was acquired. A single task runs in this goroutine if another
+// one waits at the ring: to start a goroutine wakes a thread, which costs more than a short task.
 func (d *dispatcher) serve(e *store.RingEntry) {
 	sl := &slot{e.Queue, d.clock.Now()}
 	if e.Single() {
-		d.start(func() { d.singles(e, sl) })
+		singles := func() { d.singles(e, sl) }
+		if !d.rings.blocks(e.Shard, e.Queue) {
+			d.start(singles)
+			return
+		}
+		d.mu.Lock()
+		d.busy++
+		d.mu.Unlock()
+		d.work(singles)
 		return
 	}
 	d.enter(heldEntry{e, d.leases.hold(e)}, sl)

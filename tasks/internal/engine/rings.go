@@ -21,8 +21,8 @@ const (
 	mostWaits = 64                     // waits at once, each of which occupies a connection
 )
 
-// rings waits at the rings of the queues of a worker while a slot is free. Redis gives each entry to one worker: to the one that has
-// waited for the longest time.
+// rings waits at the rings of the queues of a worker while a slot is free, and twice while two are. Redis gives each entry to one worker: to
+// the one that has waited for the longest time.
 type rings struct {
 	*local
 	slots      *slots
@@ -31,6 +31,7 @@ type rings struct {
 	rings   *store.Rings
 	waits   []*ringWaiter
 	waiting sync.WaitGroup
+	failed  atomic.Bool // the call that ended last has failed
 
 	mu      sync.Mutex      // guards the fields below
 	paused  map[string]bool // queues that were found paused
@@ -41,6 +42,7 @@ type rings struct {
 type ringWaiter struct {
 	shard  int
 	queue  string
+	spare  int         // slots that must be free beside the one for an entry
 	blocks atomic.Bool // a call to Redis waits, or is about to: the ring was empty
 }
 
@@ -51,11 +53,15 @@ func (r *rings) run(ctx context.Context) error {
 		return err
 	}
 	queues := r.order("", true)
-	r.rings = r.store.Queues.Rings(r.cfg.Name, min(mostWaits, shards*len(queues)))
+	r.rings = r.store.Queues.Rings(r.cfg.Name, min(mostWaits, 2*shards*len(queues)))
 	ctx = context.WithoutCancel(ctx)
-	for _, q := range queues {
-		for shard := range shards {
-			r.waits = append(r.waits, &ringWaiter{shard: shard, queue: q})
+	for spare := range 2 {
+		for _, q := range queues {
+			for shard := range shards {
+				if spare == 0 || r.rings.Owned() && r.cfg.QueueLimits[q] == 0 && len(r.waits) < mostWaits {
+					r.waits = append(r.waits, &ringWaiter{shard: shard, queue: q, spare: spare})
+				}
+			}
 		}
 	}
 	for i, w := range r.waits {
@@ -73,31 +79,29 @@ func (r *rings) run(ctx context.Context) error {
 
 // wait serves the entries of a ring until the worker stops. Without a wait it reads the ring at intervals.
 func (r *rings) wait(ctx context.Context, w *ringWaiter, wait time.Duration) {
-	failed := false
-	for r.slots.open(w.queue) && !r.life.stopping() {
+	for r.slots.open(w.queue, w.spare) && !r.life.stopping() {
 		if r.holds(ctx, w) {
 			continue
 		}
 		w.blocks.Store(wait > 0)
 		e, err := r.rings.Next(ctx, w.shard, w.queue, wait)
 		w.blocks.Store(false)
-		switch {
-		case err != nil && r.life.stopping():
-			return
-		case err != nil:
-			if !failed { // of an outage only the first
+		if err != nil {
+			if r.life.stopping() {
+				return
+			}
+			if !r.failed.Swap(true) { // of an outage only the first
 				r.log.WarnContext(ctx, "wait for ready nodes failed", "error", err)
 			}
-			failed = true
 			r.sleep(ringRetry, nil)
+			continue
+		}
+		r.failed.Store(false)
+		switch {
 		case e != nil:
-			failed = false
 			r.serve(ctx, e)
-		default:
-			failed = false
-			if wait == 0 {
-				r.sleep(ringShort, nil)
-			}
+		case wait == 0:
+			r.sleep(ringShort, nil)
 		}
 	}
 }
@@ -184,9 +188,12 @@ func (r *rings) order(queue string, all bool) []string {
 
 // backlog returns the queues whose rings in a shard no waiter blocks on, so that they may have entries.
 func (r *rings) backlog(shard int, queues []string) []string {
-	return slices.DeleteFunc(slices.Clone(queues), func(q string) bool {
-		return slices.ContainsFunc(r.waits, func(w *ringWaiter) bool { return w.shard == shard && w.queue == q && w.blocks.Load() })
-	})
+	return slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return r.blocks(shard, q) })
+}
+
+// blocks reports whether a waiter blocks on the ring of a queue in a shard.
+func (r *rings) blocks(shard int, queue string) bool {
+	return slices.ContainsFunc(r.waits, func(w *ringWaiter) bool { return w.shard == shard && w.queue == queue && w.blocks.Load() })
 }
 
 // end ends the waits, but not for a Redis that does not respond.

@@ -35,15 +35,15 @@ func (s *slots) full(queue string) bool {
 	return s.closed || s.fullLocked(queue)
 }
 
-// open waits until a task of a queue can start. It returns false when the slots are closed.
-func (s *slots) open(queue string) bool {
+// open waits until a task of a queue can start that leaves so many slots free. It returns false when the slots are closed.
+func (s *slots) open(queue string, spare int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.openLocked(queue)
+	return s.openLocked(queue, spare)
 }
 
-func (s *slots) openLocked(queue string) bool {
-	for !s.closed && s.fullLocked(queue) {
+func (s *slots) openLocked(queue string, spare int) bool {
+	for !s.closed && (s.fullLocked(queue) || s.active+spare >= s.limit) {
 		s.room.Wait()
 	}
 	return !s.closed
@@ -89,7 +89,7 @@ func (s *slots) tryAcquire(queue string) bool {
 func (s *slots) acquire(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.openLocked(queue) && s.takeLocked(queue)
+	return s.openLocked(queue, 0) && s.takeLocked(queue)
 }
 
 func (s *slots) takeLocked(queue string) bool {
