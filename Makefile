@@ -15,6 +15,7 @@ build: ## bin/muster
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/muster ./cmd/muster
 
 release: ## dist/VERSION: archives with bills of materials, sums, images; vets the code
+	MUSTER_TEST_INSTALL=1 $(GO) test -count=1 -run '^TestModuleIsInstalled$$' ./scripts
 	GO="$(GO)" scripts/release.sh $(VERSION)
 
 test: ## the tests with -short, and a few in a browser, on a real Redis if there is one; prints which

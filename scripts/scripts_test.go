@@ -1,9 +1,12 @@
 package scripts
 
 import (
+	"archive/zip"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +97,50 @@ func TestRenamedModuleBuilds(t *testing.T) {
 	mustRun(t, dir, "scripts/rename-module", "muster")
 	if diff := mustRun(t, dir, "git", "diff", "--stat"); diff != "" {
 		t.Errorf("the tree differs after renaming there and back:\n%s", diff)
+	}
+}
+
+// The program is installed as users do, from a directory that is a proxy with a release of the renamed module.
+func TestModuleIsInstalled(t *testing.T) {
+	if os.Getenv("MUSTER_TEST_INSTALL") == "" {
+		t.Skip("long: make release runs it, because it compiles the whole module under another path")
+	}
+	t.Parallel()
+	const name, version = "example.org/x/muster", "v0.1.0"
+	dir := checkout(t)
+	mustRun(t, dir, "scripts/rename-module", name)
+	proxy, bin := t.TempDir(), t.TempDir()
+	at := filepath.Join(proxy, name, "@v", version)
+	testutil.Ok(t, os.MkdirAll(filepath.Dir(at), 0o700))
+	release := testutil.Must(os.Create(at + ".zip"))(t)
+	archive := zip.NewWriter(release)
+	files := strings.Split(strings.TrimSuffix(mustRun(t, dir, "git", "ls-files", "-z"), "\x00"), "\x00")
+	for _, file := range files {
+		if slices.ContainsFunc(files, func(other string) bool { // it belongs to another module
+			module, ok := strings.CutSuffix(other, "/go.mod")
+			return ok && strings.HasPrefix(file, module+"/")
+		}) {
+			continue
+		}
+		entry := testutil.Must(archive.Create(name + "@" + version + "/" + file))(t)
+		_, err := entry.Write(testutil.Must(os.ReadFile(filepath.Join(dir, file)))(t))
+		testutil.Ok(t, err)
+	}
+	testutil.Ok(t, errors.Join(archive.Close(), release.Close()))
+	testutil.Ok(t, os.WriteFile(at+".mod", testutil.Must(os.ReadFile(filepath.Join(dir, "go.mod")))(t), 0o600))
+	testutil.Ok(t, os.WriteFile(filepath.Join(filepath.Dir(at), "list"), []byte(version+"\n"), 0o600))
+	testutil.Ok(t, os.WriteFile(at+".info", []byte(`{"Version":"`+version+`"}`), 0o600))
+
+	// The modules that it needs are in the cache of modules, which is a proxy, too.
+	cache := strings.TrimSpace(mustRun(t, dir, "go", "env", "GOMODCACHE"))
+	t.Cleanup(func() {
+		host, _, _ := strings.Cut(name, "/")
+		testutil.Ok(t, errors.Join(os.RemoveAll(filepath.Join(cache, host)), os.RemoveAll(filepath.Join(cache, "cache", "download", host))))
+	})
+	mustRun(t, bin, "env", "GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache", "download"), "GOSUMDB=off",
+		"GOFLAGS=-modcacherw", "GOBIN="+bin, "go", "install", name+"/cmd/muster@"+version)
+	if got := mustRun(t, bin, "./muster", "version"); got != "muster version "+version+"\n" {
+		t.Errorf("got %q, want the version %s", got, version)
 	}
 }
 
