@@ -97,12 +97,13 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 		if n == 0 {
 			return nil, nil
 		}
+		began := time.Now()
 		n, next, err := s.reserveStarts(ctx, role, n)
 		if err != nil {
 			return nil, err
 		}
 		if n == 0 {
-			s.waiters.noteNoWork(role, next)
+			s.waiters.noteNoWork(role, began, next)
 			continue
 		}
 		// An agent that goes meanwhile does not keep what is leased: hold gives it to the agent, or releases it.
@@ -112,7 +113,7 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 			return nil, fmt.Errorf("take work of %s: %w", role, err)
 		}
 		if len(work) == 0 {
-			s.waiters.noteNoWork(role, next)
+			s.waiters.noteNoWork(role, began, next)
 			continue
 		}
 		s.waiters.noteWork(role)
@@ -205,6 +206,7 @@ type waiters struct {
 // roleState is the state of a role in this process.
 type roleState struct {
 	none  time.Time   // until then, new polls assume that there is no work
+	news  time.Time   // when it last may have got work
 	timer *time.Timer // wakes a waiter when work becomes due
 }
 
@@ -415,15 +417,19 @@ func (ws *waiters) mayHaveWork(role string) bool {
 func (ws *waiters) noteWork(role string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.role(role).none = time.Time{}
+	st := ws.role(role)
+	st.none, st.news = time.Time{}, time.Now()
 }
 
-// noteNoWork records that a role has no work, and wakes a waiter after next. If next < 0, only a token wakes one.
-func (ws *waiters) noteNoWork(role string, next time.Duration) {
+// noteNoWork records that a look that began at a time has found no work of a role, and wakes a waiter after next. If next < 0, only a token
+// wakes one.
+func (ws *waiters) noteNoWork(role string, began time.Time, next time.Duration) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	st := ws.role(role)
-	st.none = time.Now().Add(lookAgain)
+	if began.After(st.news) { // else work has come meanwhile
+		st.none = time.Now().Add(lookAgain)
+	}
 	if next < 0 || ws.stopped {
 		return
 	}
